@@ -32,7 +32,7 @@ type checkReport struct {
 	Bad              finding  `json:"bad"`               // rows dropped, see Report.Dropped
 	Unparsed         finding  `json:"unparsed"`          // rows whose answers the verifier cannot parse
 	Untokenized      finding  `json:"untokenized"`       // rows whose prompts the tokenizer refuses
-	Lengths          *Lengths `json:"lengths,omitempty"` // of the prompts in tokens
+	Lengths          *tokenLengths `json:"lengths,omitempty"` // of the prompts in tokens
 	// Messages counts the prompts that are lists of messages, Hashes those that ask for
 	// the answer behind ####, as GSM8K's do in verl.
 	Messages int `json:"messages"`
@@ -46,7 +46,7 @@ type finding struct {
 }
 
 // Lengths is a distribution of lengths.
-type Lengths struct {
+type tokenLengths struct {
 	Mean   float64 `json:"mean"`
 	Median int     `json:"median"`
 	P95    int     `json:"p95"`
@@ -165,8 +165,8 @@ func (c *checker) check(p Problem) {
 }
 
 // summarize makes a distribution of the counts of each length.
-func summarize(count map[int]int) *Lengths {
-	l := &Lengths{}
+func summarize(count map[int]int) *tokenLengths {
+	l := &tokenLengths{}
 	sorted := slices.Sorted(maps.Keys(count))
 	n, sum := 0, 0
 	for _, length := range sorted {

@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", c.name, c.finding, want)
 		}
 	}
-	if want := (&Lengths{Mean: 1.6, Median: 2, P95: 2, P99: 2, Max: 2, Counts: []int{0, 2, 3}}); !reflect.DeepEqual(got.Lengths, want) {
+	if want := (&tokenLengths{Mean: 1.6, Median: 2, P95: 2, P99: 2, Max: 2, Counts: []int{0, 2, 3}}); !reflect.DeepEqual(got.Lengths, want) {
 		t.Errorf("lengths %+v, want %+v", got.Lengths, want)
 	}
 	if got.OK() || got.Rows != 6 || got.Dropped[noAnswer] != 1 {

@@ -17,15 +17,15 @@ import (
 type comparison struct {
 	A      Settings     `json:"a"`
 	B      Settings     `json:"b"`
-	Suites []Difference `json:"suites"`
+	Suites []settingDifference `json:"suites"`
 	// Average counts each suite the same; nil for a single one.
-	Average *Difference `json:"average,omitempty"`
+	Average *settingDifference `json:"average,omitempty"`
 	// Warnings say what makes the two less comparable than they should be.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
 // A Difference compares pass@1 (avg@n) over the problems that both have.
-type Difference struct {
+type settingDifference struct {
 	Suite    string        `json:"suite"`
 	Problems int           `json:"problems"`
 	A        float64       `json:"a"`
@@ -99,12 +99,12 @@ func Compare(a, b Report) (comparison, error) {
 	return out, nil
 }
 
-func compareSuite(a, b Score) (Difference, bool) {
+func compareSuite(a, b Score) (settingDifference, bool) {
 	others := map[string]outcome{}
 	for _, o := range b.Outcomes {
 		others[o.Problem] = o
 	}
-	d := Difference{Suite: a.Suite}
+	d := settingDifference{Suite: a.Suite}
 	var as, bs, flips []float64
 	for _, x := range a.Outcomes {
 		y, ok := others[x.Problem]
@@ -140,8 +140,8 @@ func compareSuite(a, b Score) (Difference, bool) {
 	return d, true
 }
 
-func averageDifference(suites []Difference) *Difference {
-	out := Difference{Suite: "average"}
+func averageDifference(suites []settingDifference) *settingDifference {
+	out := settingDifference{Suite: "average"}
 	n := float64(len(suites))
 	var deltas []stat.Estimate
 	for _, d := range suites {

@@ -6,7 +6,7 @@ import (
 )
 
 // A Vote is a response's answer; "" abstains, as do truncated responses.
-type Vote struct {
+type voting struct {
 	Answer string
 	Right  bool
 }
@@ -18,9 +18,9 @@ type Vote struct {
 //
 // A group is right if its first answer is: a reward may accept one spelling of an
 // answer and not another.
-func majority(votes []Vote, same func(a, b string) bool) bool {
+func majority(votes []voting, same func(a, b string) bool) bool {
 	type group struct {
-		first Vote
+		first voting
 		size  int
 	}
 	var groups []group

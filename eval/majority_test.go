@@ -3,10 +3,10 @@ package eval
 import "testing"
 
 func TestMajority(t *testing.T) {
-	v := func(answers ...string) []Vote {
-		votes := make([]Vote, len(answers))
+	v := func(answers ...string) []voting {
+		votes := make([]voting, len(answers))
 		for i, a := range answers {
-			votes[i] = Vote{a, a == "1/2" || a == "0.5"}
+			votes[i] = voting{a, a == "1/2" || a == "0.5"}
 		}
 		return votes
 	}
@@ -16,7 +16,7 @@ func TestMajority(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		votes []Vote
+		votes []voting
 		same  func(a, b string) bool
 		want  bool
 	}{
@@ -43,7 +43,7 @@ func TestMajority(t *testing.T) {
 // are not asked about.
 func TestMajorityAsksOnce(t *testing.T) {
 	asked := 0
-	votes := make([]Vote, 100)
+	votes := make([]voting, 100)
 	for i := range votes {
 		votes[i].Answer = string(rune('a' + i%3))
 	}

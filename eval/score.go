@@ -75,7 +75,7 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 	pass, vote := make([][]float64, len(ks)), make([][]float64, len(ks))
 	for i, samples := range r.suites[s.Name].seen {
 		o := outcome{Problem: s.IDs[i]}
-		votes := make([]Vote, n)
+		votes := make([]voting, n)
 		for k, x := range samples {
 			if x.Right {
 				o.Right++
@@ -84,7 +84,7 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 			if x.Truncated() {
 				out.Truncated++
 			} else {
-				votes[k] = Vote{x.Answer, x.Right}
+				votes[k] = voting{x.Answer, x.Right}
 			}
 			if x.Answer == "" {
 				out.Unanswered++

@@ -86,20 +86,20 @@ func (r Report) Print(w io.Writer, markdown bool) error {
 
 // Print writes the comparison as a table with a column per suite.
 func (c comparison) Print(w io.Writer, markdown bool) error {
-	t := table[Difference]{columns: slices.Clone(c.Suites)}
+	t := table[settingDifference]{columns: slices.Clone(c.Suites)}
 	if c.Average != nil {
 		t.columns = append(t.columns, *c.Average)
 	}
-	t.row("", func(d Difference) string { return heading(d.Suite) })
-	t.row("A", func(d Difference) string { return percent(d.A) })
-	t.row("B", func(d Difference) string { return percent(d.B) })
-	t.row("B - A", func(d Difference) string { return fmt.Sprintf("%+.1f", 100*d.Delta.Value) })
-	t.row("  95 %", func(d Difference) string { return fmt.Sprintf("%+.1f to %+.1f", 100*d.Delta.Low, 100*d.Delta.High) })
-	t.row("p", func(d Difference) string { return probability(d.P) })
-	t.row("better A:B", func(d Difference) string { return fmt.Sprintf("%d:%d", d.BetterA, d.BetterB) })
-	t.row("tokens A", func(d Difference) string { return fmt.Sprintf("%.0f", d.TokensA) })
-	t.row("tokens B", func(d Difference) string { return fmt.Sprintf("%.0f", d.TokensB) })
-	t.row("problems", func(d Difference) string { return fmt.Sprint(d.Problems) })
+	t.row("", func(d settingDifference) string { return heading(d.Suite) })
+	t.row("A", func(d settingDifference) string { return percent(d.A) })
+	t.row("B", func(d settingDifference) string { return percent(d.B) })
+	t.row("B - A", func(d settingDifference) string { return fmt.Sprintf("%+.1f", 100*d.Delta.Value) })
+	t.row("  95 %", func(d settingDifference) string { return fmt.Sprintf("%+.1f to %+.1f", 100*d.Delta.Low, 100*d.Delta.High) })
+	t.row("p", func(d settingDifference) string { return probability(d.P) })
+	t.row("better A:B", func(d settingDifference) string { return fmt.Sprintf("%d:%d", d.BetterA, d.BetterB) })
+	t.row("tokens A", func(d settingDifference) string { return fmt.Sprintf("%.0f", d.TokensA) })
+	t.row("tokens B", func(d settingDifference) string { return fmt.Sprintf("%.0f", d.TokensB) })
+	t.row("problems", func(d settingDifference) string { return fmt.Sprint(d.Problems) })
 	return t.print(w, "A is "+c.A.String()+"\nB is "+c.B.String(), markdown)
 }
 

@@ -15,14 +15,14 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 100500, (*house).lines},
-	{"packages", 101, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1200, (*house).exported},
+	{"lines outside tests", 99500, (*house).lines},
+	{"packages", 98, func(h *house) int { return len(h.packages()) }},
+	{"exported names", 1100, (*house).exported},
 	{"packages of ours that cmd imports", 37, func(h *house) int { return len(h.imports("cmd")) }},
-	{"packages of ours that train imports", 12, func(h *house) int { return len(h.imports("train")) }},
-	{"files of cmd", 32, func(h *house) int { return len(h.packages()["cmd"]) }},
+	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
+	{"files of cmd", 31, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
-	{"lines of the spine", 12900, (*house).spineLines},
+	{"lines of the spine", 12000, (*house).spineLines},
 }
 
 // TestCeilings prints each figure beside its ceiling.
@@ -49,10 +49,13 @@ var spine = []string{
 	"runtime/optimizer.go", "runtime/ring.go",
 }
 
-// besides are files of packages of the spine that one need not read on the way.
+// besides are files of packages of the spine that one need not read on the way: estimates
+// of memory, failures and their replay, settings, what a varying grader said, the cache of
+// chat, several rewards in one, and how a run is saved and resumed.
 var besides = []string{
-	"train/saver.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go", "train/rl/grades.go",
-	"train/rl/estimate", "train/learn/estimate.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/nonfinite.go", "train/rl/config_validate.go",
+	"train/saver.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go",
+	"train/rl/estimate", "train/learn/estimate.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/nonfinite.go",
+	"train/rl/config", "train/rl/grades.go", "sampler/kept.go", "reward/combined.go",
 }
 
 func (h *house) spineLines() int {

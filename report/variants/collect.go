@@ -15,7 +15,7 @@ import (
 
 // Results are the results of a sweep.
 type results struct {
-	Table    *Table
+	Table    *sweepTable
 	Runs     []*report.Run // those with a result
 	name     string        // the title; it also names the block and the figures of a Markdown page
 	outcomes []outcome
@@ -35,7 +35,7 @@ func (e *MetricError) Error() string {
 // *MetricError if a run lacks the metric to compare by.
 func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*results, error) {
 	r := &results{name: name, dynamics: p.Dynamics}
-	metrics := append([]Metric{{Name: p.Metric}}, resultColumns...)
+	metrics := append([]sweepMetric{{Name: p.Metric}}, resultColumns...)
 	for _, one := range runs {
 		if one.Failed != nil {
 			r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Failed: one.Failed.Error()})
@@ -69,7 +69,7 @@ func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*results, error) {
 
 // resultColumns are the columns of the results after the metric by which the variants
 // are compared.
-var resultColumns = []Metric{
+var resultColumns = []sweepMetric{
 	{Name: "reward", Title: "last reward"},
 	{Name: "grad_norm/median", Title: "grad norm, median"},
 	{Name: "grad_norm/max", Title: "grad norm, max"},
@@ -127,7 +127,7 @@ func (r *results) UpdatePage(path string) error {
 	if panels := r.panels(); len(panels) > 0 {
 		dynamicsFigure := r.name + "-dynamics.svg"
 		block += fmt.Sprintf("\n![Training dynamics of %s, means over seeds](%s)\n", strings.Join(r.dynamics, ", "), dynamicsFigure)
-		if err := writeNextToPage(dynamicsFigure, func(w io.Writer) error { return Dynamics(w, r.dynamics, panels) }); err != nil {
+		if err := writeNextToPage(dynamicsFigure, func(w io.Writer) error { return sweepDynamics(w, r.dynamics, panels) }); err != nil {
 			return err
 		}
 	}

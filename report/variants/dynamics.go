@@ -39,7 +39,7 @@ var variantColors = []string{"#3b82c4", "#e07b39", "#2f9e75", "#b75fb3", "#c9a22
 
 // Dynamics draws panels as SVG, with one legend for all of them. A variant has the same
 // colour in every panel. It returns an error if there are no panels or no variants.
-func Dynamics(w io.Writer, variants []string, panels []panel) error {
+func sweepDynamics(w io.Writer, variants []string, panels []panel) error {
 	if len(panels) == 0 || len(variants) == 0 {
 		return errors.New("variants: no dynamics to draw")
 	}
@@ -94,7 +94,7 @@ func (p panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
 	}
 	for v := low; v <= high+step/2; v += step {
 		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(left), x(right), y(v), y(v))
-		text(b, x(left)-6, y(v)+4, "end", Metric{}.short(v))
+		text(b, x(left)-6, y(v)+4, "end", sweepMetric{}.short(v))
 	}
 	text(b, x(left), y(low)+15, "start", fmt.Sprintf("step %.0f", left))
 	text(b, x(right), y(low)+15, "end", fmt.Sprintf("%.0f", right))

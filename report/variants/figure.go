@@ -22,7 +22,7 @@ const (
 // seed, the mean and the 95 % interval of the mean. values has the values of the metric
 // by variant. The colours suit light and dark pages. It returns an error if there are
 // no values.
-func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
+func (t *sweepTable) Figure(w io.Writer, values map[string][]float64) error {
 	all := slices.Concat(slices.Collect(maps.Values(values))...)
 	if len(all) == 0 {
 		return fmt.Errorf("variants: no value of %q to draw", t.Metrics[0].Name)
@@ -90,7 +90,7 @@ func tick(span float64) float64 {
 }
 
 // short formats a value for the labels of an axis.
-func (m Metric) short(x float64) string {
+func (m sweepMetric) short(x float64) string {
 	if m.Percent {
 		x *= 100
 	}

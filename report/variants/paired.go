@@ -10,7 +10,7 @@ import (
 )
 
 // A Test is the result of comparing two variants on the seeds that both have.
-type Test struct {
+type pairedTest struct {
 	N          int     // number of seeds
 	Difference float64 // mean of the first variant minus the second
 	SE         float64 // standard error of Difference; NaN for one seed
@@ -21,8 +21,8 @@ type Test struct {
 
 // paired tests whether the mean of the differences d is 0. Without differences all but N
 // is NaN.
-func paired(d []float64) Test {
-	t := Test{N: len(d), Difference: stat.Mean(d), SE: stat.StandardError(d), P: math.NaN()}
+func paired(d []float64) pairedTest {
+	t := pairedTest{N: len(d), Difference: stat.Mean(d), SE: stat.StandardError(d), P: math.NaN()}
 	if len(d) > 0 {
 		t.P = stat.SignFlip(d)
 	}
@@ -34,9 +34,9 @@ func paired(d []float64) Test {
 // adjust sets the field Adjusted of tests by Holm's step-down method: it multiplies the
 // k-th smallest of m p-values by m-k+1, limits the product to 1 and raises it to the
 // adjusted value before, if that is larger.
-func adjust(tests []*Test) {
+func adjust(tests []*pairedTest) {
 	order := slices.Clone(tests)
-	slices.SortStableFunc(order, func(a, b *Test) int { return cmp.Compare(a.P, b.P) })
+	slices.SortStableFunc(order, func(a, b *pairedTest) int { return cmp.Compare(a.P, b.P) })
 	least := 0.0
 	for k, t := range order {
 		least = max(least, min(1, float64(len(order)-k)*t.P))

@@ -27,7 +27,7 @@ type outcome struct {
 }
 
 // A Metric is a column of the table.
-type Metric struct {
+type sweepMetric struct {
 	Name    string // the key of Outcome.Values
 	Title   string
 	Percent bool // shown in percent
@@ -37,11 +37,11 @@ type Metric struct {
 // answers it.
 type comparison struct {
 	sweep.Comparison
-	Test Test
+	Test pairedTest
 }
 
 // A Row is one variant: its means over seeds.
-type Row struct {
+type sweepRow struct {
 	Variant string
 	Runs    int       // that succeeded
 	Failed  int       // runs that failed
@@ -52,20 +52,20 @@ type Row struct {
 }
 
 // A Table is the result of a sweep.
-type Table struct {
-	Metrics     []Metric // the first one is the metric by which variants are compared
-	Rows        []Row
+type sweepTable struct {
+	Metrics     []sweepMetric // the first one is the metric by which variants are compared
+	Rows        []sweepRow
 	Comparisons []comparison
 }
 
 // newTable makes a table of outcomes: a row for each variant, in the given order, and the
 // comparisons. A comparison uses the seeds that both variants have. It returns an error
 // if there are no metrics or a comparison names an unknown variant.
-func newTable(metrics []Metric, variants []string, outcomes []outcome, comparisons []sweep.Comparison) (*Table, error) {
+func newTable(metrics []sweepMetric, variants []string, outcomes []outcome, comparisons []sweep.Comparison) (*sweepTable, error) {
 	if len(metrics) == 0 {
 		return nil, errors.New("variants: no metric to compare by")
 	}
-	t := &Table{Metrics: metrics}
+	t := &sweepTable{Metrics: metrics}
 	bySeed := map[string]map[int64]float64{} // values of the first metric by variant and seed
 	for _, name := range variants {
 		row, values := newRow(name, metrics, outcomes)
@@ -80,7 +80,7 @@ func newTable(metrics []Metric, variants []string, outcomes []outcome, compariso
 		}
 		t.Comparisons = append(t.Comparisons, comparison{c, paired(differences(bySeed[c.First], bySeed[c.Second]))})
 	}
-	var tests []*Test
+	var tests []*pairedTest
 	for i := range t.Comparisons {
 		if test := &t.Comparisons[i].Test; test.N > 0 {
 			tests = append(tests, test)
@@ -91,8 +91,8 @@ func newTable(metrics []Metric, variants []string, outcomes []outcome, compariso
 }
 
 // newRow returns the row of a variant, and its values of the first metric by seed.
-func newRow(variant string, metrics []Metric, outcomes []outcome) (Row, map[int64]float64) {
-	row := Row{Variant: variant, Least: math.NaN(), Most: math.NaN()}
+func newRow(variant string, metrics []sweepMetric, outcomes []outcome) (sweepRow, map[int64]float64) {
+	row := sweepRow{Variant: variant, Least: math.NaN(), Most: math.NaN()}
 	values := make([][]float64, len(metrics))
 	bySeed := map[int64]float64{}
 	for _, o := range outcomes {
@@ -134,7 +134,7 @@ func differences(a, b map[int64]float64) (d []float64) {
 }
 
 // cells returns the table's headings and rows as text.
-func (t *Table) cells() (head []string, rows [][]string) {
+func (t *sweepTable) cells() (head []string, rows [][]string) {
 	head = []string{"variant", "runs"}
 	for k, m := range t.Metrics {
 		head = append(head, m.title())
@@ -165,7 +165,7 @@ func (t *Table) cells() (head []string, rows [][]string) {
 
 // comparisonCells returns the comparisons as text. For a metric in percent the
 // differences are in percentage points.
-func (t *Table) comparisonCells() (head []string, rows [][]string) {
+func (t *sweepTable) comparisonCells() (head []string, rows [][]string) {
 	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", "p, Holm", "stated before"}
 	m := t.Metrics[0]
 	for _, c := range t.Comparisons {
@@ -181,7 +181,7 @@ func (t *Table) comparisonCells() (head []string, rows [][]string) {
 }
 
 // title returns the heading of the metric's column.
-func (m Metric) title() string {
+func (m sweepMetric) title() string {
 	title := cmp.Or(m.Title, m.Name)
 	if m.Percent {
 		title += ", %"
@@ -190,7 +190,7 @@ func (m Metric) title() string {
 }
 
 // format formats a value for the table, "-" for NaN.
-func (m Metric) format(x float64) string {
+func (m sweepMetric) format(x float64) string {
 	switch {
 	case math.IsNaN(x):
 		return "-"
@@ -203,7 +203,7 @@ func (m Metric) format(x float64) string {
 }
 
 // signed formats a difference, with a plus sign if it is positive.
-func (m Metric) signed(x float64) string {
+func (m sweepMetric) signed(x float64) string {
 	if x > 0 {
 		return "+" + m.format(x)
 	}
@@ -211,7 +211,7 @@ func (m Metric) signed(x float64) string {
 }
 
 // tables are those of the results and, if there are any, the comparisons.
-func (t *Table) tables() []report.Results {
+func (t *sweepTable) tables() []report.Results {
 	head, rows := t.cells()
 	list := []report.Results{{Title: "Results", Note: "Means over seeds. The first mean has its standard error.", Columns: head, Rows: rows}}
 	if len(t.Comparisons) > 0 {
@@ -225,7 +225,7 @@ func (t *Table) tables() []report.Results {
 }
 
 // Print writes the tables as text in aligned columns.
-func (t *Table) Print(w io.Writer) error {
+func (t *sweepTable) Print(w io.Writer) error {
 	var b strings.Builder
 	for i, table := range t.tables() {
 		if i > 0 {
@@ -242,7 +242,7 @@ func (t *Table) Print(w io.Writer) error {
 }
 
 // Markdown returns the tables as Markdown.
-func (t *Table) Markdown() string {
+func (t *sweepTable) Markdown() string {
 	var b strings.Builder
 	for i, table := range t.tables() {
 		if i > 0 {

@@ -52,7 +52,7 @@ func TestSignFlipSymmetric(t *testing.T) {
 
 // TestHolm is the example of Holm's method with p = .01, .04, .03, .005.
 func TestHolm(t *testing.T) {
-	tests := []*Test{{P: 0.01}, {P: 0.04}, {P: 0.03}, {P: 0.005}}
+	tests := []*pairedTest{{P: 0.01}, {P: 0.04}, {P: 0.03}, {P: 0.005}}
 	adjust(tests)
 	for i, want := range []float64{0.03, 0.06, 0.06, 0.02} {
 		if math.Abs(tests[i].Adjusted-want) > 1e-12 {
@@ -69,7 +69,7 @@ func TestTQuantile(t *testing.T) {
 	}
 }
 
-func example(t *testing.T) *Table {
+func example(t *testing.T) *sweepTable {
 	var outcomes []outcome
 	for seed := range int64(4) {
 		outcomes = append(outcomes,
@@ -77,7 +77,7 @@ func example(t *testing.T) *Table {
 			outcome{Variant: "b", Seed: 3 - seed, Values: map[string]float64{"acc": 0.4 + 0.01*float64(3-seed)}})
 	}
 	outcomes = append(outcomes, outcome{Variant: "b", Seed: 9, Failed: "NaN"})
-	table, err := newTable([]Metric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
+	table, err := newTable([]sweepMetric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
 		[]sweep.Comparison{{First: "a", Second: "b", Claim: "a is better"}})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestDynamics(t *testing.T) {
 		{"next row", []line{{"a", [][2]float64{{1, 1e-7}, {9, 2e-7}}}}},
 	}
 	var b strings.Builder
-	if err := Dynamics(&b, []string{"a", "b"}, panels); err != nil {
+	if err := sweepDynamics(&b, []string{"a", "b"}, panels); err != nil {
 		t.Fatal(err)
 	}
 	strokes := map[string]int{}
@@ -214,7 +214,7 @@ func TestDynamics(t *testing.T) {
 	if strokes[variantColors[0]] != 2 || strokes[variantColors[1]] != 2 || len(strokes) != 2 {
 		t.Errorf("lines by colour %v", strokes)
 	}
-	if err := Dynamics(&b, nil, nil); err == nil {
+	if err := sweepDynamics(&b, nil, nil); err == nil {
 		t.Error("a figure of nothing")
 	}
 }
