@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"onering/internal/cli"
+	"onering/train/rl"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,7 +90,7 @@ func TestNext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := summary{Checkpoint: "a run/c"}.next(r.Config)
+		got := nextCommands(rl.Summary{Checkpoint: "a run/c"}, r.Config)
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%q\nwant %q", got, tt.want)
 		}

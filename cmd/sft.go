@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 
 	"github.com/spf13/cobra"
 
@@ -127,18 +126,15 @@ func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 		},
 		config: &config,
 		open:   func(s train.Setup) (trainer[sft.Summary], error) { return sft.NewOn(x.local, s, x.list, x.held) },
-		summary: func(end sft.Summary) any {
-			if end.Steps > 0 { // it came to its end
-				slog.Info("trained on demonstrations", "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
-			}
-			return summarizeSFT(end)
+		ended: func(end sft.Summary) {
+			slog.Info("trained on demonstrations", "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
 		},
 	})
 	if err != nil {
 		return err
 	}
 	if s.asJSON {
-		return cli.WriteLine(c.OutOrStdout(), summarizeSFT(end))
+		return cli.WriteLine(c.OutOrStdout(), end)
 	}
 	fmt.Fprintln(c.OutOrStdout(), dir)
 	return nil
@@ -243,29 +239,6 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 		}
 	}
 	return nil
-}
-
-// An sftSummary is what "sft --json" prints.
-type sftSummary struct {
-	Folder         string    `json:"folder"`
-	Demonstrations int       `json:"demonstrations"`
-	Tokens         int       `json:"tokens"` // that one pass learns
-	Steps          int       `json:"steps"`
-	Resumed        int       `json:"resumed,omitempty"` // steps that were done when the run was last resumed
-	Seconds        float64   `json:"seconds"`           // since it began or was last resumed
-	Loss           []float64 `json:"loss,omitempty"`    // of the first and of the last step
-	HeldOut        []float64 `json:"held_out_loss,omitempty"`
-}
-
-func summarizeSFT(s sft.Summary) sftSummary {
-	out := sftSummary{Folder: s.Folder, Demonstrations: s.Demonstrations, Tokens: s.Tokens, Steps: s.Steps, Resumed: s.Resumed, Seconds: s.Seconds}
-	if !math.IsNaN(s.Loss[0]) {
-		out.Loss = s.Loss[:]
-	}
-	if !math.IsNaN(s.HeldOut[0]) {
-		out.HeldOut = s.HeldOut[:]
-	}
-	return out
 }
 
 // resolve applies the run file, if there is one, --set and the flags to the defaults for

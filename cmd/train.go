@@ -79,9 +79,9 @@ func newTrain() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return cli.WriteLine(c.OutOrStdout(), summarize(end))
+				return cli.WriteLine(c.OutOrStdout(), end)
 			}
-			summarize(end).print(c.OutOrStdout(), r.Config)
+			printSummary(c.OutOrStdout(), end, r.Config)
 			return nil
 		},
 	}
@@ -207,9 +207,8 @@ func trainOn(c *cobra.Command, t team, config *rl.Config, resume bool) (rl.Summa
 		model: func() trained {
 			return trained{local.Model.Path, config.Model.Path, local.Model.DType, local.LoRA, local.Runtime, config.Optimizer.LearningRate, local.Train.Seed}
 		},
-		config:  config,
-		open:    func(s train.Setup) (trainer[rl.Summary], error) { return rl.NewOn(c.Context(), local, s) },
-		summary: func(end rl.Summary) any { return summarize(end) },
+		config: config,
+		open:   func(s train.Setup) (trainer[rl.Summary], error) { return rl.NewOn(c.Context(), local, s) },
 	})
 }
 

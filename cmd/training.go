@@ -34,10 +34,10 @@ type job[S any] struct {
 	// prepare checks and reads what the run needs before ONNX Runtime is opened.
 	prepare func() error
 	// model says which model is trained, when all is prepared.
-	model   func() trained
-	config  any // that run.toml states
-	open    func(s train.Setup) (trainer[S], error)
-	summary func(end S) any // as JSON
+	model  func() trained
+	config any // that run.toml states
+	open   func(s train.Setup) (trainer[S], error)
+	ended  func(end S) // says what came of it; may be nil
 }
 
 // A trainer is a run that is opened.
@@ -64,8 +64,10 @@ type training[S any] struct {
 	watch   *watcher
 	log     *cli.LogFile
 	report  *live.Reporter
-	feed    *sinkFeed
+	program *live.Sink
 	closers []func()
+
+	observers metrics.Observers
 }
 
 // runTraining does a job to its end, or until a signal.
@@ -90,7 +92,12 @@ func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
 		if x.report != nil {
 			x.report.Finish()
 		}
-		x.feed.finish(j.summary(end), err)
+		if err == nil && j.ended != nil {
+			j.ended(end)
+		}
+		if x.program != nil {
+			x.program.Finish(end, err)
+		}
 	}
 	s := x.caught()
 	if s == nil && t.world != nil {
@@ -115,14 +122,14 @@ func (x *training[S]) start(c *cobra.Command, t team) error {
 	var stop func()
 	x.ctx, x.caught, stop = cli.CatchSignals(c.Context())
 	x.closers = append(x.closers, stop)
-	s := train.Setup{Ranks: t.Group, Observer: metrics.Unobserved{}}
+	s := train.Setup{Ranks: t.Group, Observer: &x.observers}
 	if err := x.openModel(c, t, &s); err != nil {
 		return err
 	}
 	begin := func() error { return nil }
 	if t.First() {
 		// The trainer finds everything that is wrong before the folder is made.
-		if err := x.observe(c, &s); err != nil {
+		if err := x.observe(c); err != nil {
 			return err
 		}
 		begin = x.begin
@@ -168,20 +175,24 @@ func (x *training[S]) openModel(c *cobra.Command, t team, s *train.Setup) error 
 }
 
 // observe opens what observes the run as the flags say: the terminal and log.txt, the
-// report, the status, and the program of output.sink.
-func (x *training[S]) observe(c *cobra.Command, s *train.Setup) error {
+// report and the status. The program of output.sink follows when the run begins.
+func (x *training[S]) observe(c *cobra.Command) error {
 	x.closers = append(x.closers, x.watch.log.Join(), x.watch.close)
-	s.Observer = x.watch
+	x.observers = append(x.observers, x.watch)
 	if on, _ := c.Flags().GetBool("report"); on {
-		x.report = live.NewReporter(*x.dir, s.Observer)
-		s.Observer = x.report
+		x.report = live.NewReporter(*x.dir)
+		x.observers = append(x.observers, x.report)
 	}
 	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
-		status, err := startStatus(addr, x.rounds, s.Observer)
+		address, err := serve.Address(addr)
 		if err != nil {
-			return err
+			return usagef("--status-addr %q: write localhost:PORT", addr)
 		}
-		s.Observer = status
+		status, err := serve.Start(address, x.rounds)
+		if err != nil {
+			return fmt.Errorf("--status-addr %s: %w", addr, err)
+		}
+		x.observers = append(x.observers, status)
 		x.closers = append(x.closers, status.Close)
 	}
 	if len(x.sink) > 0 {
@@ -189,8 +200,6 @@ func (x *training[S]) observe(c *cobra.Command, s *train.Setup) error {
 			return usagef("output.sink: %v; name a program that is there, or leave output.sink out", err)
 		}
 	}
-	x.feed = &sinkFeed{Observer: s.Observer, command: x.sink}
-	s.Observer = x.feed
 	return nil
 }
 
@@ -210,7 +219,17 @@ func (x *training[S]) begin() error {
 	if err := x.watch.log.Open(filepath.Join(dir, "log.txt")); err != nil {
 		return err
 	}
-	return x.feed.start(dir, text, slog.Default())
+	if len(x.sink) == 0 {
+		return nil
+	}
+	var resolved map[string]any
+	if err := toml.Unmarshal(text, &resolved); err != nil {
+		return err
+	}
+	if x.program, err = live.StartSink(x.sink, dir, resolved, slog.Default()); err == nil {
+		x.observers = append(x.observers, x.program)
+	}
+	return err
 }
 
 // baseFlag is the hidden flag with which sweep hands the weights of a model to runs that
@@ -238,19 +257,6 @@ func announceAdapter(policy *policy.Policy, rate float64) {
 		slog.Info("training a LoRA adapter; the learning rate's default is ten times that of full training", "rank", a.Rank, "scale", a.Scale,
 			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", rate)
 	}
-}
-
-// startStatus serves the status of a run at the address of --status-addr.
-func startStatus(addr string, rounds int, next metrics.Observer) (*serve.Status, error) {
-	address, err := serve.Address(addr)
-	if err != nil {
-		return nil, usagef("--status-addr %q: write localhost:PORT", addr)
-	}
-	status, err := serve.Start(address, rounds, next)
-	if err != nil {
-		return nil, fmt.Errorf("--status-addr %s: %w", addr, err)
-	}
-	return status, nil
 }
 
 // checkVacant returns an error unless dir does not exist or is empty.
@@ -293,57 +299,4 @@ func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
 		}
 	}
 	return filepath.Join(dir, "onnxruntime"), stop, nil
-}
-
-// A sinkFeed passes the events of a run on to the next observer, and has the program
-// of output.sink given the metrics.
-type sinkFeed struct {
-	metrics.Observer
-	command []string
-	sink    *live.Sink // nil before start, and without a program
-}
-
-// start starts the program, if there is one, for the run in the folder dir and gives
-// it the configuration, the text of a run file.
-func (f *sinkFeed) start(dir string, text []byte, log *slog.Logger) (err error) {
-	if len(f.command) == 0 {
-		return nil
-	}
-	var resolved map[string]any
-	if err := toml.Unmarshal(text, &resolved); err != nil {
-		return err
-	}
-	f.sink, err = live.StartSink(f.command, dir, resolved, log)
-	return err
-}
-
-// finish ends the program's input with the summary and waits for the program.
-func (f *sinkFeed) finish(summary any, err error) {
-	if f.sink != nil {
-		f.sink.Finish(summary, err)
-	}
-}
-
-func (f *sinkFeed) update() {
-	if f.sink != nil {
-		f.sink.Update()
-	}
-}
-
-// Begin implements metrics.Observer.
-func (f *sinkFeed) Begin(phase, units string, total int) {
-	f.Observer.Begin(phase, units, total)
-	f.update()
-}
-
-// Record implements metrics.Observer.
-func (f *sinkFeed) Record(r metrics.Record) {
-	f.Observer.Record(r)
-	f.update()
-}
-
-// Advance implements metrics.Observer.
-func (f *sinkFeed) Advance(n int) {
-	f.Observer.Advance(n)
-	f.update()
 }

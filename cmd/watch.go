@@ -3,7 +3,6 @@ package cmd
 import (
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -73,49 +72,8 @@ func (w *watcher) close() {
 	}
 }
 
-// A summary is what "train --json" prints.
-type summary struct {
-	Folder     string       `json:"folder"`
-	Checkpoint string       `json:"checkpoint"`
-	Rounds     int          `json:"rounds"`
-	Steps      int          `json:"steps"`
-	Resumed    int          `json:"resumed,omitempty"` // rounds that were done when the run was last resumed
-	Seconds    float64      `json:"seconds"`           // since it began or was last resumed
-	Reward     []float64    `json:"reward,omitempty"`  // means of the first and the last round
-	LogPGap    float64      `json:"logp_gap_max"`
-	Suites     []suiteScore `json:"suites,omitempty"`
-}
-
-// A suiteScore is pass@1 on held-out problems before and after.
-type suiteScore struct {
-	Suite    string   `json:"suite"`
-	Problems int      `json:"problems,omitempty"` // 0 if the run was finished before it was resumed
-	Before   *float64 `json:"before,omitempty"`   // nil if there was no evaluation before the training
-	After    float64  `json:"after"`
-}
-
-func summarize(s rl.Summary) summary {
-	out := summary{
-		Folder: s.Folder, Checkpoint: s.Checkpoint, Rounds: s.Rounds, Steps: s.Steps, Resumed: s.Resumed,
-		Seconds: s.Seconds, LogPGap: s.LogPGap,
-	}
-	if !math.IsNaN(s.Reward[0]) { // NaN if there was nothing left to do
-		out.Reward = s.Reward[:]
-	}
-	for _, after := range s.Last.Results {
-		score := suiteScore{Suite: after.Suite, Problems: after.Problems, After: after.Pass1.Value}
-		for _, before := range s.First.Results {
-			if before.Suite == after.Suite {
-				score.Before = &before.Pass1.Value
-			}
-		}
-		out.Suites = append(out.Suites, score)
-	}
-	return out
-}
-
-// print says what was learned, where the result is and what to type next.
-func (s summary) print(w io.Writer, c rl.Config) {
+// printSummary says what was learned, where the result is and what to type next.
+func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch {
 	case s.Resumed == 0:
@@ -142,7 +100,7 @@ func (s summary) print(w io.Writer, c rl.Config) {
 	}
 	fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
 	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)
-	for i, command := range s.next(c) {
+	for i, command := range nextCommands(s, c) {
 		label := "next"
 		if i > 0 {
 			label = ""
@@ -160,8 +118,8 @@ func extraction(c rl.Config) string {
 	return ""
 }
 
-// next returns commands that show what was learned, with the template of the training.
-func (s summary) next(c rl.Config) []string {
+// nextCommands returns commands that show what was learned, with the template of the training.
+func nextCommands(s rl.Summary, c rl.Config) []string {
 	model, tokenizer := " --model "+shellQuoted(s.Checkpoint), s.Checkpoint
 	if c.LoRA.On {
 		tokenizer = c.Model.Path

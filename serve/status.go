@@ -25,10 +25,9 @@ import (
 	"onering/train/metrics"
 )
 
-// A Status serves /healthz, /metrics and /debug/pprof/ for one run. It observes the run
-// and passes every event on to the next observer.
+// A Status serves /healthz, /metrics and /debug/pprof/ for the run that it observes.
 type Status struct {
-	metrics.Observer
+	metrics.Unobserved
 	server *http.Server
 	addr   string // the address that it listens on
 
@@ -67,12 +66,12 @@ func Address(addr string) (string, error) {
 // Start listens on addr, which has the form that Address returns, and serves the status
 // of a run until Close. rounds is the number of rounds of the run. Start logs a warning
 // if other machines can reach the address.
-func Start(addr string, rounds int, next metrics.Observer) (*Status, error) {
+func Start(addr string, rounds int) (*Status, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Observer: next, addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}, gauges: map[string]float64{}}
+	s := &Status{addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}, gauges: map[string]float64{}}
 	s.lastProgress = s.now()
 	local := IsLoopback(s.addr)
 	if !local {
@@ -160,15 +159,13 @@ func (s *Status) progress(change func()) {
 }
 
 // Begin implements metrics.Observer.
-func (s *Status) Begin(phase, units string, total int) {
+func (s *Status) Begin(phase, _ string, total int) {
 	s.progress(func() { s.health.Phase, s.health.Done, s.health.Total = phase, 0, total })
-	s.Observer.Begin(phase, units, total)
 }
 
 // Advance implements metrics.Observer.
 func (s *Status) Advance(n int) {
 	s.progress(func() { s.health.Done += n })
-	s.Observer.Advance(n)
 }
 
 // Record implements metrics.Observer. It sets a gauge for each number.
@@ -187,7 +184,6 @@ func (s *Status) Record(r metrics.Record) {
 			}
 		}
 	})
-	s.Observer.Record(r)
 }
 
 // metricName converts the name of a metric for Prometheus: response_length/mean becomes

@@ -17,7 +17,7 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Start(addr, 24, metrics.Unobserved{})
+	s, err := Start(addr, 24)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestStatus(t *testing.T) {
 	if code, _ := get("/", ""); code != http.StatusNotFound {
 		t.Errorf("/: code %d", code)
 	}
-	if _, err := Start(s.addr, 1, metrics.Unobserved{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if _, err := Start(s.addr, 1); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("error %v", err)
 	}
 	if addr, err := Address("9090"); err == nil {

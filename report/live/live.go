@@ -16,10 +16,10 @@ import (
 // fraction of a second, of a run with hundreds of MB of rollouts a second.
 const pageInterval = 30 * time.Second
 
-// A Reporter keeps report.html and tensorboard/ in a run folder up to date. It
-// observes the run and passes every event on to the next observer.
+// A Reporter keeps report.html and tensorboard/ in the folder of a run that it observes up
+// to date.
 type Reporter struct {
-	metrics.Observer
+	metrics.Unobserved
 	dir         string
 	records     int // since the Reporter was made
 	mirror      *mirror
@@ -27,15 +27,13 @@ type Reporter struct {
 	warned      bool      // an error was logged
 }
 
-// NewReporter returns a Reporter for the run in the folder dir, which passes events on
-// to next.
-func NewReporter(dir string, next metrics.Observer) *Reporter {
-	return &Reporter{Observer: next, dir: dir, mirror: &mirror{run: dir}, pageWritten: time.Now()}
+// NewReporter returns a Reporter for the run in the folder dir.
+func NewReporter(dir string) *Reporter {
+	return &Reporter{dir: dir, mirror: &mirror{run: dir}, pageWritten: time.Now()}
 }
 
 // Record implements metrics.Observer.
-func (r *Reporter) Record(record metrics.Record) {
-	r.Observer.Record(record)
+func (r *Reporter) Record(metrics.Record) {
 	r.records++
 	r.update(time.Since(r.pageWritten) >= pageInterval)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"onering/internal/files"
+	"onering/train/metrics"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,12 +27,13 @@ import (
 // metrics.jsonl is the queue, so a slow program takes no memory and loses nothing
 // while the run goes on.
 type Sink struct {
+	metrics.Unobserved
 	// Patience is how long Finish waits for a program that takes no line, and then
 	// for one that does not end. It is 10 s at first.
 	Patience time.Duration
 
 	log     *slog.Logger
-	metrics string // the path of metrics.jsonl
+	path    string // of metrics.jsonl
 	offset  int64  // bytes of it that were given to the program
 	program *exec.Cmd
 	input   io.WriteCloser
@@ -51,7 +53,7 @@ func StartSink(command []string, dir string, config any, log *slog.Logger) (*Sin
 	}
 	s := &Sink{
 		Patience: 10 * time.Second,
-		log:      log.With("sink", command[0]), metrics: filepath.Join(dir, "metrics.jsonl"),
+		log:      log.With("sink", command[0]), path: filepath.Join(dir, "metrics.jsonl"),
 		program: exec.Command(command[0], command[1:]...),
 		wake:    make(chan struct{}, 1), last: make(chan []byte, 1), done: make(chan struct{}),
 	}
@@ -63,7 +65,7 @@ func StartSink(command []string, dir string, config any, log *slog.Logger) (*Sin
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(s.metrics)
+	info, err := os.Stat(s.path)
 	switch {
 	case err == nil:
 		s.offset = info.Size()
@@ -85,6 +87,15 @@ func StartSink(command []string, dir string, config any, log *slog.Logger) (*Sin
 	go s.serve(first)
 	return s, nil
 }
+
+// Begin implements metrics.Observer.
+func (s *Sink) Begin(string, string, int) { s.Update() }
+
+// Advance implements metrics.Observer.
+func (s *Sink) Advance(int) { s.Update() }
+
+// Record implements metrics.Observer.
+func (s *Sink) Record(metrics.Record) { s.Update() }
 
 // Update has the program given what was added to metrics.jsonl.
 func (s *Sink) Update() {
@@ -175,7 +186,7 @@ func (s *Sink) write(line []byte) error {
 
 // copyLines gives the program the complete lines that were added to metrics.jsonl.
 func (s *Sink) copyLines() error {
-	return added(s.metrics, s.offset, func(line []byte) error {
+	return added(s.path, s.offset, func(line []byte) error {
 		err := s.write(line)
 		if err == nil {
 			s.offset += int64(len(line))
@@ -187,7 +198,7 @@ func (s *Sink) copyLines() error {
 // left returns the number of lines that the program was not given.
 func (s *Sink) left() int {
 	n := 0
-	if err := added(s.metrics, s.offset, func([]byte) error { n++; return nil }); err != nil {
+	if err := added(s.path, s.offset, func([]byte) error { n++; return nil }); err != nil {
 		s.log.Warn("the metrics cannot be read", "error", err)
 	}
 	return n

@@ -19,6 +19,37 @@ type Observer interface {
 // Unobserved is the Observer that does nothing.
 type Unobserved struct{}
 
+// Observers are Observers that are told one after the other.
+type Observers []Observer
+
+// Begin implements Observer.
+func (all *Observers) Begin(phase, units string, total int) {
+	for _, o := range *all {
+		o.Begin(phase, units, total)
+	}
+}
+
+// Advance implements Observer.
+func (all *Observers) Advance(n int) {
+	for _, o := range *all {
+		o.Advance(n)
+	}
+}
+
+// Record implements Observer.
+func (all *Observers) Record(r Record) {
+	for _, o := range *all {
+		o.Record(r)
+	}
+}
+
+// Say implements Observer.
+func (all *Observers) Say(line string) {
+	for _, o := range *all {
+		o.Say(line)
+	}
+}
+
 // Begin implements Observer.
 func (Unobserved) Begin(phase, units string, total int) {}
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 
 	"onering/policy"
 	"onering/reward"
@@ -99,24 +98,42 @@ func (t *Trainer) Close() {
 
 // A Summary is what a run came to, from its beginning, also if it was resumed.
 type Summary struct {
-	Folder     string // the run folder
-	Checkpoint string // the last checkpoint in it
-	Rounds     int
-	Steps      int
-	First      evaluation // before training; no Results without suites
-	Last       evaluation
-	Reward     [2]float64 // mean reward of the first and the last round
-	LogPGap    float64    // the largest between rollout and training log-probs in any round
-	Resumed    int        // rounds that were done when the run was last resumed
-	Seconds    float64    // since it began or was last resumed
+	Folder     string       `json:"folder"`     // the run folder
+	Checkpoint string       `json:"checkpoint"` // the last checkpoint in it
+	Rounds     int          `json:"rounds"`
+	Steps      int          `json:"steps"`
+	Resumed    int          `json:"resumed,omitempty"` // rounds that were done when the run was last resumed
+	Seconds    float64      `json:"seconds"`           // since it began or was last resumed
+	Reward     []float64    `json:"reward,omitempty"`  // means of the first and the last round
+	LogPGap    float64      `json:"logp_gap_max"`      // the largest between rollout and training log-probs in any round
+	Suites     []suiteScore `json:"suites,omitempty"`
+	First      evaluation   `json:"-"` // before training; no Results without suites
+	Last       evaluation   `json:"-"`
+}
+
+// A suiteScore is pass@1 on held-out problems before and after.
+type suiteScore struct {
+	Suite    string   `json:"suite"`
+	Problems int      `json:"problems,omitempty"` // 0 if the run was finished before it was resumed
+	Before   *float64 `json:"before,omitempty"`   // nil if there was no evaluation before the training
+	After    float64  `json:"after"`
 }
 
 // Run trains for Config.Train.Rounds rounds and writes the run folder; see train.Run.
 func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
-	t.summary = Summary{Folder: t.Config.Output.Dir, Reward: [2]float64{math.NaN()}}
+	t.summary = Summary{Folder: t.Config.Output.Dir}
 	end, err := t.run.Do(ctx, t, resume)
 	s := t.summary
 	s.Resumed = end.Resumed.Round
+	for _, after := range s.Last.Results {
+		score := suiteScore{Suite: after.Suite, Problems: after.Problems, After: after.Pass1.Value}
+		for _, before := range s.First.Results {
+			if before.Suite == after.Suite {
+				score.Before = &before.Pass1.Value
+			}
+		}
+		s.Suites = append(s.Suites, score)
+	}
 	if err == nil {
 		s.Rounds, s.Steps, s.Seconds = end.At.Round, end.At.Step, end.Seconds
 		s.Checkpoint = rundir.CheckpointDir(s.Folder, s.Steps)
@@ -137,8 +154,8 @@ func (t *Trainer) Recall(r metrics.Record) {
 // addRound notes a finished round.
 func (s *Summary) addRound(r metrics.Record) {
 	reward := r.Float("reward")
-	if math.IsNaN(s.Reward[0]) {
-		s.Reward[0] = reward
+	if s.Reward == nil {
+		s.Reward = []float64{reward, reward}
 	}
 	s.Reward[1] = reward
 	if gap := r.Float("logp_gap_max"); gap > s.LogPGap {

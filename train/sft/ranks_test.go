@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,7 +93,7 @@ func TestRanks(t *testing.T) {
 				all := together(t, n, c, false, nil)
 				well(t, all)
 				for r, x := range all {
-					if fmt.Sprint(x.losses()) != fmt.Sprint(all[0].losses()) || x.summary.HeldOut != all[0].summary.HeldOut {
+					if fmt.Sprint(x.losses()) != fmt.Sprint(all[0].losses()) || !slices.Equal(x.summary.HeldOut, all[0].summary.HeldOut) {
 						t.Errorf("%d ranks: rank %d has other losses", n, r)
 					}
 				}

@@ -242,7 +242,7 @@ func testResume(t *testing.T, change func(*Config), last string) {
 				t.Errorf("stopped after step %d: %s differs", after, name)
 			}
 		}
-		if again.Loss != end.Loss || again.HeldOut != end.HeldOut {
+		if !slices.Equal(again.Loss, end.Loss) || !slices.Equal(again.HeldOut, end.HeldOut) {
 			t.Errorf("stopped after step %d: %+v, want %+v", after, again, end)
 		}
 	}

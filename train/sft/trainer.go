@@ -41,14 +41,14 @@ var _ train.Task = (*Trainer)(nil)
 
 // A Summary is what a run came to, from its beginning, also if it was resumed.
 type Summary struct {
-	Folder         string
-	Demonstrations int
-	Tokens         int // that are learned in one pass over them
-	Steps          int
-	Loss           [2]float64 // of the first and of the last step
-	HeldOut        [2]float64 // loss before and after; NaN without held-out demonstrations
-	Resumed        int        // steps that were done when the run was last resumed
-	Seconds        float64    // since it began or was last resumed
+	Folder         string    `json:"folder"`
+	Demonstrations int       `json:"demonstrations"`
+	Tokens         int       `json:"tokens"` // that are learned in one pass over them
+	Steps          int       `json:"steps"`
+	Resumed        int       `json:"resumed,omitempty"`       // steps that were done when the run was last resumed
+	Seconds        float64   `json:"seconds"`                 // since it began or was last resumed
+	Loss           []float64 `json:"loss,omitempty"`          // of the first and of the last step
+	HeldOut        []float64 `json:"held_out_loss,omitempty"` // loss before and after; nil without held-out demonstrations
 }
 
 // NewOn opens everything that a run needs and checks that it fits together. heldOut are
@@ -117,11 +117,7 @@ func (t *Trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
 // Run trains and writes the run folder, which at the end is a Hugging Face folder too; see
 // train.Run.
 func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
-	nan := math.NaN()
-	t.summary = Summary{
-		Folder: t.Config.Output.Dir, Demonstrations: len(t.learn.Examples), Tokens: t.learn.tokens,
-		Loss: [2]float64{nan, nan}, HeldOut: [2]float64{nan, nan},
-	}
+	t.summary = Summary{Folder: t.Config.Output.Dir, Demonstrations: len(t.learn.Examples), Tokens: t.learn.tokens}
 	end, err := t.run.Do(ctx, t, resume)
 	s := t.summary
 	s.Resumed = end.Resumed.Step
@@ -137,10 +133,10 @@ func (t *Trainer) Recall(r metrics.Record) {
 	if r.Get("kind") == "eval" {
 		noted = &t.summary.HeldOut
 	}
-	if math.IsNaN(noted[0]) {
-		noted[0] = loss
+	if *noted == nil {
+		*noted = []float64{loss, loss}
 	}
-	noted[1] = loss
+	(*noted)[1] = loss
 }
 
 // Begin implements train.Task.
