@@ -26,12 +26,12 @@ type CheckOptions struct {
 // A CheckReport says what is wrong with a dataset.
 type checkReport struct {
 	Report
-	DuplicateIDs     finding  `json:"duplicate_ids"`     // an id that an earlier row has
-	DuplicatePrompts finding  `json:"duplicate_prompts"` // a prompt, blanks aside, that an earlier row has
-	Conflicts        finding  `json:"conflicts"`         // of those, with other answers
-	Bad              finding  `json:"bad"`               // rows dropped, see Report.Dropped
-	Unparsed         finding  `json:"unparsed"`          // rows whose answers the verifier cannot parse
-	Untokenized      finding  `json:"untokenized"`       // rows whose prompts the tokenizer refuses
+	DuplicateIDs     finding       `json:"duplicate_ids"`     // an id that an earlier row has
+	DuplicatePrompts finding       `json:"duplicate_prompts"` // a prompt, blanks aside, that an earlier row has
+	Conflicts        finding       `json:"conflicts"`         // of those, with other answers
+	Bad              finding       `json:"bad"`               // rows dropped, see Report.Dropped
+	Unparsed         finding       `json:"unparsed"`          // rows whose answers the verifier cannot parse
+	Untokenized      finding       `json:"untokenized"`       // rows whose prompts the tokenizer refuses
 	Lengths          *tokenLengths `json:"lengths,omitempty"` // of the prompts in tokens
 	// Messages counts the prompts that are lists of messages, Hashes those that ask for
 	// the answer behind ####, as GSM8K's do in verl.

@@ -15,8 +15,8 @@ import (
 
 // A Comparison is how model B did beside model A on the same problems.
 type comparison struct {
-	A      Settings     `json:"a"`
-	B      Settings     `json:"b"`
+	A      Settings            `json:"a"`
+	B      Settings            `json:"b"`
 	Suites []settingDifference `json:"suites"`
 	// Average counts each suite the same; nil for a single one.
 	Average *settingDifference `json:"average,omitempty"`

@@ -94,7 +94,9 @@ func (c comparison) Print(w io.Writer, markdown bool) error {
 	t.row("A", func(d settingDifference) string { return percent(d.A) })
 	t.row("B", func(d settingDifference) string { return percent(d.B) })
 	t.row("B - A", func(d settingDifference) string { return fmt.Sprintf("%+.1f", 100*d.Delta.Value) })
-	t.row("  95 %", func(d settingDifference) string { return fmt.Sprintf("%+.1f to %+.1f", 100*d.Delta.Low, 100*d.Delta.High) })
+	t.row("  95 %", func(d settingDifference) string {
+		return fmt.Sprintf("%+.1f to %+.1f", 100*d.Delta.Low, 100*d.Delta.High)
+	})
 	t.row("p", func(d settingDifference) string { return probability(d.P) })
 	t.row("better A:B", func(d settingDifference) string { return fmt.Sprintf("%d:%d", d.BetterA, d.BetterB) })
 	t.row("tokens A", func(d settingDifference) string { return fmt.Sprintf("%.0f", d.TokensA) })
