@@ -4,5 +4,5 @@ package files
 
 import "os"
 
-// StartWriting does nothing: this system begins when the file is synced.
-func StartWriting(*os.File, int64, int64) {}
+// startWriting does nothing: this system begins when the file is synced.
+func startWriting(*os.File, int64, int64) {}
