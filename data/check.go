@@ -23,7 +23,7 @@ type CheckOptions struct {
 	Examples int
 }
 
-// A CheckReport says what is wrong with a dataset.
+// A checkReport says what is wrong with a dataset.
 type checkReport struct {
 	Report
 	DuplicateIDs     finding       `json:"duplicate_ids"`     // an id that an earlier row has
@@ -45,7 +45,7 @@ type finding struct {
 	Examples []string `json:"examples,omitempty"`
 }
 
-// Lengths is a distribution of lengths.
+// tokenLengths is a distribution of lengths.
 type tokenLengths struct {
 	Mean   float64 `json:"mean"`
 	Median int     `json:"median"`

@@ -276,7 +276,7 @@ func Load(path string, o Options) ([]Problem, Report, error) {
 	return problems, report, nil
 }
 
-// A Record is a row as it is in its file.
+// A record is a row as it is in its file.
 type record struct {
 	File string
 	Line int // line or row, from 1

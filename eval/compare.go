@@ -13,7 +13,7 @@ import (
 	"onering/internal/stat"
 )
 
-// A Comparison is how model B did beside model A on the same problems.
+// A comparison is how model B did beside model A on the same problems.
 type comparison struct {
 	A      Settings            `json:"a"`
 	B      Settings            `json:"b"`
@@ -24,7 +24,7 @@ type comparison struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// A Difference compares pass@1 (avg@n) over the problems that both have.
+// A settingDifference compares pass@1 (avg@n) over the problems that both have.
 type settingDifference struct {
 	Suite    string        `json:"suite"`
 	Problems int           `json:"problems"`

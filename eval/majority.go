@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Vote is a response's answer; "" abstains, as do truncated responses.
+// A voting is a response's answer; "" abstains, as do truncated responses.
 type voting struct {
 	Answer string
 	Right  bool

@@ -38,13 +38,13 @@ type Score struct {
 	Outcomes []outcome `json:"outcomes,omitempty"`
 }
 
-// An AtK is a number for one k.
+// An atK is a number for one k.
 type atK struct {
 	K int `json:"k"`
 	stat.Estimate
 }
 
-// An Outcome is how one problem went.
+// An outcome is how one problem went.
 type outcome struct {
 	Problem string  `json:"problem"`
 	Right   int     `json:"right"` // samples

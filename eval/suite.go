@@ -122,7 +122,7 @@ func (s Suite) Warnings() []string {
 	return out
 }
 
-// A Benchmark is a suite that people report.
+// A benchmark is a suite that people report.
 type benchmark struct {
 	Name     string
 	Title    string // in tables

@@ -119,7 +119,7 @@ func InPart(name string, part int) string {
 type Role uint8
 
 const (
-	// Fed is a port whose value the caller gives for each run, such as token ids.
+	// fed is a port whose value the caller gives for each run, such as token ids.
 	// Package ports names them.
 	fed Role = iota
 	// Parameter is the tensor of the layout that has the port's name. In a layer

@@ -143,7 +143,7 @@ func narrowSize(d DType, n int) int {
 	return (n+3)/4*4 + 4*scalesOf(n)
 }
 
-// NewNarrowWeights is NewWeights for weights whose matrices between two elements of
+// newNarrowWeights is NewWeights for weights whose matrices between two elements of
 // the arena are held in the type d. View does not find those, and their elements of Data
 // take no memory.
 func newNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {

@@ -58,7 +58,7 @@ func (s Shared) standardize(rewards []float64) []float64 {
 	return Standardized(rewards, s.AdvantageEps, s.AdvantageStd == "population")
 }
 
-// LengthWeighted returns each reward minus the mean of the group's rewards weighted by
+// lengthWeighted returns each reward minus the mean of the group's rewards weighted by
 // length, sum n R / sum n: OPO's baseline (arXiv:2505.23585, D26). Equal rewards
 // give exact zeros.
 func lengthWeighted(group []Trajectory) []float64 {
@@ -80,7 +80,7 @@ func lengthWeighted(group []Trajectory) []float64 {
 	return rewards
 }
 
-// MeanScaled returns (R - mean) / mean, MaxRL's advantage (arXiv:2602.02710, D27). It
+// meanScaled returns (R - mean) / mean, MaxRL's advantage (arXiv:2602.02710, D27). It
 // is for rewards that are not negative: a group whose mean is not positive gets zeros.
 func meanScaled(rewards []float64) []float64 {
 	a := Centered(rewards)
@@ -95,7 +95,7 @@ func meanScaled(rewards []float64) []float64 {
 	return a
 }
 
-// OverGreedy returns each reward minus that of the greedy response to the same prompt,
+// overGreedy returns each reward minus that of the greedy response to the same prompt,
 // ReMax's advantage (arXiv:2310.10505, D31).
 func overGreedy(group []Trajectory) []float64 {
 	a := Rewards(group)
@@ -105,7 +105,7 @@ func overGreedy(group []Trajectory) []float64 {
 	return a
 }
 
-// RoundScaled returns rewards minus the mean of their group, divided by the sample
+// roundScaled returns rewards minus the mean of their group, divided by the sample
 // standard deviation of the rewards of the round plus eps (TRL's scale_rewards =
 // "batch", Lite PPO arXiv:2508.08221, D28).
 func roundScaled(groups [][]Trajectory, eps float64) [][]float64 {
@@ -117,7 +117,7 @@ func roundScaled(groups [][]Trajectory, eps float64) [][]float64 {
 	return divide(all, sampleDeviation(rewards, nil)+eps)
 }
 
-// Decoupled is GDPO's advantage (arXiv:2601.05242, D29): the values of each component
+// decoupled is GDPO's advantage (arXiv:2601.05242, D29): the values of each component
 // are standardized within the group and added with their weights; the sums, whose mean
 // is 0, are divided by their sample standard deviation over the round plus eps. Without
 // components it is Reward that is standardized.
@@ -164,7 +164,7 @@ func componentsOf(group []Trajectory) (parts []part) {
 	return parts
 }
 
-// Whitened returns x minus its mean over the round, divided by its sample standard
+// whitened returns x minus its mean over the round, divided by its sample standard
 // deviation plus eps (REINFORCE++, arXiv:2501.03262, D30). A response counts as often
 // as it has tokens, as in the released implementations, which whiten token by token.
 // Where all x are equal, the result is exactly 0.

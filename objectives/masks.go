@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Masks are settings of Shared that scale the policy gradient token by token, whatever
+// masks are settings of Shared that scale the policy gradient token by token, whatever
 // the objective. Several multiply. All are constants in the gradient, act on the
 // derivative by the log-probs and leave the value of the loss, the KL penalty and the
 // entropy bonus as they are; an objective of whole responses has the ratios of
@@ -33,7 +33,7 @@ type masks struct {
 	ImportanceCap float64 `toml:"importance_cap"`
 }
 
-// DefaultMasks returns masks that are off.
+// defaultMasks returns masks that are off.
 func defaultMasks() masks { return masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1} }
 
 // Validate implements Validator.

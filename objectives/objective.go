@@ -173,7 +173,7 @@ type Masker interface {
 	Mask(b Batch) [][]float64
 }
 
-// A TokenScaler says how much each token of trajectory i of b counts in its loss, for
+// A tokenScaler says how much each token of trajectory i of b counts in its loss, for
 // penalties that the host adds. The default is 1/(N n).
 type tokenScaler interface {
 	TokenScale(b Batch, i int) float64

@@ -16,7 +16,7 @@ import (
 	"onering/train/rundir"
 )
 
-// A Problem is what the responses of one group answer.
+// A problem is what the responses of one group answer.
 type problem struct {
 	Round  int      `json:"round"`
 	ID     string   `json:"id"`

@@ -13,7 +13,7 @@ import (
 // A span is a part of a text, in bytes.
 type span struct{ Start, End int }
 
-// A Dialogue is a conversation as text, with what the assistant has written in it.
+// A dialogue is a conversation as text, with what the assistant has written in it.
 type dialogue struct {
 	Text string
 	// Turns are the assistant's, in order, each with the special token that the

@@ -56,7 +56,7 @@ type Checkpoint struct {
 	Changed []change      // since it was written
 }
 
-// A Change is a setting whose value was another one when a checkpoint was written. That
+// A change is a setting whose value was another one when a checkpoint was written. That
 // there are other problems is a Change of data.train.
 type change struct{ Key, Text string }
 

@@ -119,7 +119,7 @@ func (r *Run) Close() {
 	r.Folder.Close()
 }
 
-// A Summary is what a run of any task came to.
+// A summary is what a run of any task came to.
 type summary struct {
 	At      Position // at its end
 	Resumed Position // when it was last resumed

@@ -21,17 +21,17 @@ import (
 // Name stands for the task and its model where a run file names a file or folder.
 const Name = "builtin:arithmetic"
 
-// Pieces are the tokens of the task, one character each, after the specials.
+// pieces are the tokens of the task, one character each, after the specials.
 var pieces = strings.Split(`0123456789+-=;c\boxed{}`, "")
 
-// Specials are the first two tokens.
+// specials are the first two tokens.
 var specials = []string{"<pad>", "<eos>"}
 
-// MaxResponse bounds a response in tokens, EOS included: the longest worked
+// maxResponse bounds a response in tokens, EOS included: the longest worked
 // one has 40.
 const maxResponse = 40
 
-// A Problem is A+B or A-B, both operands of three digits, the result not
+// A problem is A+B or A-B, both operands of three digits, the result not
 // negative.
 type problem struct {
 	A, B  int

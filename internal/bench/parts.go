@@ -48,7 +48,7 @@ func DefaultParts() Parts {
 	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw"}
 }
 
-// A Decoding is how fast a policy samples.
+// A decoding is how fast a policy samples.
 type decoding struct {
 	// Decode is by batch size, and by the names of Contexts.
 	Decode map[string]Step `json:"decode"`
@@ -63,7 +63,7 @@ type Step struct {
 	TokensPerSecond  float64 `json:"tokens_per_second,omitzero"`
 }
 
-// A Scoring is one forward pass that keeps nothing.
+// A scoring is one forward pass that keeps nothing.
 type scoring struct {
 	Tokens          int     `json:"tokens"`
 	Seconds         float64 `json:"seconds,omitzero"`
@@ -71,7 +71,7 @@ type scoring struct {
 	PeakBytes       int64   `json:"peak_bytes,omitzero"`
 }
 
-// A Training is one optimizer step by phase.
+// A training is one optimizer step by phase.
 type training struct {
 	Tokens   int     `json:"tokens"`
 	Forward  float64 `json:"forward_seconds,omitzero"`

@@ -52,7 +52,7 @@ type Phase struct {
 	LimitShare   float64 `json:"limit_share,omitzero"`
 }
 
-// Phases are the parts of a round. Rollout contains the computation of prompts, which
+// phases are the parts of a round. Rollout contains the computation of prompts, which
 // is also given alone.
 type phases struct {
 	Seconds    float64 `json:"seconds"`
@@ -65,7 +65,7 @@ type phases struct {
 	PeakBytes  int64   `json:"peak_bytes,omitzero"` // of the host's memory, until the end of this round
 }
 
-// A Result is two rounds: the first of a program, which allocates all memory, and one
+// A result is two rounds: the first of a program, which allocates all memory, and one
 // after it.
 type result struct {
 	Cold            phases        `json:"cold"`

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartWriting has the system begin to write n bytes of a file, from byte from on, to
+// startWriting has the system begin to write n bytes of a file, from byte from on, to
 // the disk. It waits for nothing, and a system that refuses begins when the file is
 // synced.
 func startWriting(f *os.File, from, n int64) {

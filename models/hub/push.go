@@ -36,7 +36,7 @@ type Pushed struct {
 	Removed []string     `json:"removed,omitempty"` // weights of the model that was there
 }
 
-// A PushedFile is one file of a push. State is sent; stored, where the hub had its
+// A pushedFile is one file of a push. State is sent; stored, where the hub had its
 // bytes; unchanged, where the branch has the file as it is; kept, where the branch
 // has a file of its own that a default does not replace; or ignored, by the
 // repository's .gitignore.

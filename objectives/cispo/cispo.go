@@ -22,7 +22,7 @@ import (
 	"onering/objectives"
 )
 
-// A CISPO is the objective "cispo".
+// A cispo is the objective "cispo".
 type cispo struct {
 	objectives.TokenSum
 	// Cap bounds the importance weight of a token from above. Default 5.

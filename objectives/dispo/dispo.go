@@ -24,7 +24,7 @@ import (
 	"onering/objectives"
 )
 
-// A DISPO is the objective "dispo".
+// A dispo is the objective "dispo".
 type dispo struct {
 	objectives.TokenSum
 	// LowPositive and HighPositive keep the ratio of a token in [1 - low, 1 + high] for

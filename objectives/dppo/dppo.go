@@ -24,7 +24,7 @@ import (
 	"onering/objectives"
 )
 
-// A DPPO is the objective "dppo".
+// A dppo is the objective "dppo".
 type dppo struct {
 	objectives.TokenSum
 	// TVLow and TVHigh bound how far the probability of a token may fall and rise.

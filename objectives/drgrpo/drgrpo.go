@@ -17,7 +17,7 @@ package drgrpo
 
 import "onering/objectives"
 
-// A DrGRPO is the objective "drgrpo".
+// A drGRPO is the objective "drgrpo".
 type drGRPO struct{ objectives.RatioClip }
 
 func init() {

@@ -20,7 +20,7 @@ package gdpo
 
 import "onering/objectives"
 
-// A GDPO is the objective "gdpo".
+// A gdpo is the objective "gdpo".
 type gdpo struct{ objectives.RatioClip }
 
 func init() {

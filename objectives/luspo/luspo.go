@@ -21,7 +21,7 @@ import (
 	"onering/objectives"
 )
 
-// A LUSPO is the objective "luspo".
+// A luspo is the objective "luspo".
 type luspo struct {
 	objectives.SequenceRatio
 	objectives.RatioBound

@@ -28,7 +28,7 @@ import (
 	"onering/objectives"
 )
 
-// A M2PO is the objective "m2po".
+// A m2PO is the objective "m2po".
 type m2PO struct {
 	objectives.TokenSum
 	// M2 is what the mean of d^2 over candidates may be. Default 0.04.

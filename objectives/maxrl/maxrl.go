@@ -16,7 +16,7 @@ package maxrl
 
 import "onering/objectives"
 
-// A MaxRL is the objective "maxrl".
+// A maxRL is the objective "maxrl".
 type maxRL struct{ objectives.RatioClip }
 
 func init() {

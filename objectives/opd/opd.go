@@ -28,7 +28,7 @@ import (
 	"onering/objectives"
 )
 
-// An OPD is the objective "opd".
+// An opd is the objective "opd".
 type opd struct {
 	objectives.TokenSum
 	// TVLow bounds how far the probability of a token may fall. Default 0.2.

@@ -18,7 +18,7 @@ package opo
 
 import "onering/objectives"
 
-// An OPO is the objective "opo".
+// An opo is the objective "opo".
 type opo struct{ objectives.RatioClip }
 
 func init() {

@@ -23,7 +23,7 @@ package reinforcepp
 
 import "onering/objectives"
 
-// A REINFORCEPP is the objective "reinforcepp".
+// A reinforcepp is the objective "reinforcepp".
 type reinforcepp struct{ objectives.RatioClip }
 
 func init() {

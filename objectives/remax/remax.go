@@ -20,7 +20,7 @@ package remax
 
 import "onering/objectives"
 
-// A ReMax is the objective "remax".
+// A reMax is the objective "remax".
 type reMax struct{ objectives.RatioClip }
 
 func init() {

@@ -25,7 +25,7 @@ import (
 	"onering/objectives"
 )
 
-// A RLOO is the objective "rloo".
+// A rloo is the objective "rloo".
 type rloo struct {
 	objectives.SequenceRatio
 	objectives.RatioBound

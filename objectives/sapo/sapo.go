@@ -22,7 +22,7 @@ import (
 	"onering/objectives"
 )
 
-// A SAPO is the objective "sapo".
+// A sapo is the objective "sapo".
 type sapo struct {
 	objectives.TokenSum
 	// TauPositive and TauNegative say how fast the gradient fades for tokens of

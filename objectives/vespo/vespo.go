@@ -23,7 +23,7 @@ import (
 	"onering/objectives"
 )
 
-// A VESPO is the objective "vespo".
+// A vespo is the objective "vespo".
 type vespo struct {
 	objectives.TokenSum
 	// KPositive and LambdaPositive shape phi for A >= 0, the others for A < 0.

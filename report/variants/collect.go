@@ -13,7 +13,7 @@ import (
 	"onering/train/sweep"
 )
 
-// Results are the results of a sweep.
+// results are the results of a sweep.
 type results struct {
 	Table    *sweepTable
 	Runs     []*report.Run // those with a result

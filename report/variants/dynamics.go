@@ -9,14 +9,14 @@ import (
 	"math"
 )
 
-// A Panel is one small chart of Dynamics. It shows a metric over optimizer steps, with
+// A panel is one small chart of Dynamics. It shows a metric over optimizer steps, with
 // a line for each variant.
 type panel struct {
 	Title string
 	Lines []line
 }
 
-// A Line is the mean of a metric over the seeds of a variant, as [step, value] pairs
+// A line is the mean of a metric over the seeds of a variant, as [step, value] pairs
 // in the order of steps.
 type line struct {
 	Variant string
@@ -37,7 +37,7 @@ const (
 // variantColors are easy to tell apart on light and on dark pages.
 var variantColors = []string{"#3b82c4", "#e07b39", "#2f9e75", "#b75fb3", "#c9a227", "#d1495b", "#5b7f95", "#7a6ff0"}
 
-// Dynamics draws panels as SVG, with one legend for all of them. A variant has the same
+// sweepDynamics draws panels as SVG, with one legend for all of them. A variant has the same
 // colour in every panel. It returns an error if there are no panels or no variants.
 func sweepDynamics(w io.Writer, variants []string, panels []panel) error {
 	if len(panels) == 0 || len(variants) == 0 {

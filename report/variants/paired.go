@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// A Test is the result of comparing two variants on the seeds that both have.
+// A pairedTest is the result of comparing two variants on the seeds that both have.
 type pairedTest struct {
 	N          int     // number of seeds
 	Difference float64 // mean of the first variant minus the second

@@ -16,7 +16,7 @@ import (
 	"onering/train/sweep"
 )
 
-// An Outcome is the result of one run.
+// An outcome is the result of one run.
 type outcome struct {
 	Variant string
 	Seed    int64
@@ -26,21 +26,21 @@ type outcome struct {
 	Failed string
 }
 
-// A Metric is a column of the table.
+// A sweepMetric is a column of the table.
 type sweepMetric struct {
 	Name    string // the key of Outcome.Values
 	Title   string
 	Percent bool // shown in percent
 }
 
-// A Comparison is a question that was stated before the runs, and the test that
+// A comparison is a question that was stated before the runs, and the test that
 // answers it.
 type comparison struct {
 	sweep.Comparison
 	Test pairedTest
 }
 
-// A Row is one variant: its means over seeds.
+// A sweepRow is one variant: its means over seeds.
 type sweepRow struct {
 	Variant string
 	Runs    int       // that succeeded
@@ -51,7 +51,7 @@ type sweepRow struct {
 	Most    float64   // largest value of the first metric, NaN if there is none
 }
 
-// A Table is the result of a sweep.
+// A sweepTable is the result of a sweep.
 type sweepTable struct {
 	Metrics     []sweepMetric // the first one is the metric by which variants are compared
 	Rows        []sweepRow

@@ -11,7 +11,7 @@ import (
 
 func init() { reward.Register("exact", func() reward.Reward { return New() }) }
 
-// A Rule is the reward "exact".
+// A rule is the reward "exact".
 type rule struct {
 	texts.Extract
 	texts.Compare

@@ -78,7 +78,7 @@ func LastTag(s, name string) string {
 	return s[start+len(name)+2 : end]
 }
 
-// A Box is a \boxed{...} or \fbox{...}.
+// A box is a \boxed{...} or \fbox{...}.
 type box struct {
 	Start, End int    // of the whole, from the backslash to behind the brace
 	Content    string // between the braces

@@ -13,7 +13,7 @@ import (
 	"onering/runtime/provision"
 )
 
-// SkipVariable is the environment variable that makes tests which need ONNX
+// skipVariable is the environment variable that makes tests which need ONNX
 // Runtime skip. Without it, a machine where the library is neither found nor
 // can be fetched fails them: a suite that passes has run them.
 const skipVariable = "ONERING_SKIP_RUNTIME"

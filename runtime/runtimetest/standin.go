@@ -11,7 +11,7 @@ import (
 	"onering/runtime"
 )
 
-// A StandIn is a provider of devices for tests, made of the host's memory: sessions run on
+// A standIn is a provider of devices for tests, made of the host's memory: sessions run on
 // the CPU, but Go code reaches what they read and write as if it were a GPU's. Device N, but
 // not 0, is lost after N calls.
 type standIn struct {

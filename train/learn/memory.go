@@ -69,7 +69,7 @@ func PassesFor(g models.Geometry, parameters, micro, longest int, alone bool) Pa
 // share returns a share of the bytes of so many parameters.
 func share(of float64, parameters int) int { return max(smallStash, int(of*4*float64(parameters))) }
 
-// KeptBytes is how much the forward passes of a step may keep in all, besides the
+// keptBytes is how much the forward passes of a step may keep in all, besides the
 // last one; nothing where layers compute in 16 bits.
 func keptBytes(g models.Geometry, parameters int) int {
 	if g.Compute != models.F32 {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// An AbortError is what the calls of all ranks return after one has called Abort.
+// An abortError is what the calls of all ranks return after one has called Abort.
 type abortError struct {
 	Rank int // that called it first
 	Err  error

@@ -39,7 +39,7 @@ type Config struct {
 	Output      train.OutputConfig      `toml:"output" help:"Where the run folder goes"`
 }
 
-// A ModelConfig says which policy is trained.
+// A modelConfig says which policy is trained.
 type modelConfig struct {
 	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; required"`
 	tokenize.TemplateSettings
@@ -47,7 +47,7 @@ type modelConfig struct {
 	DType     string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
 }
 
-// A DataConfig says which problems are trained on, and in which order.
+// A dataConfig says which problems are trained on, and in which order.
 type dataConfig struct {
 	Train mix.Files `toml:"train" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
 	data.Columns
@@ -59,7 +59,7 @@ type dataConfig struct {
 	Rest       int    `toml:"rest" range:"[0,1000]" note:"0 is never" help:"after so many draws in a row in which all of its responses earned the same, a problem is passed over in as many passes over its file"`
 }
 
-// A RolloutConfig says how responses are sampled.
+// A rolloutConfig says how responses are sampled.
 type rolloutConfig struct {
 	PromptsPerRound  int `toml:"prompts_per_round" range:"[1,1048576]" help:"problems of one round"`
 	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[1,65536]" note:"1 is for objectives that do not compare the responses to one prompt" help:"responses to each problem: the group size K"`
@@ -91,7 +91,7 @@ type ObjectiveConfig struct {
 	Settings objectives.Objective `toml:"-" choose:"objective"`
 }
 
-// An OptimizerConfig is an optimizer and the schedule of its learning rate.
+// An optimizerConfig is an optimizer and the schedule of its learning rate.
 type optimizerConfig struct {
 	learn.UpdateSettings
 	Warmup   int    `toml:"warmup" range:"[0,1000000000]" help:"steps over which the learning rate rises linearly from 0"`
@@ -99,7 +99,7 @@ type optimizerConfig struct {
 	Offload  bool   `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
 }
 
-// A LoopConfig says how long and in which portions training goes on.
+// A loopConfig says how long and in which portions training goes on.
 type loopConfig struct {
 	Rounds      int     `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`

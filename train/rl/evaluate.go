@@ -14,7 +14,7 @@ import (
 	"onering/train/metrics"
 )
 
-// An Evaluation is the results of all suites at one point of a run.
+// An evaluation is the results of all suites at one point of a run.
 type evaluation struct {
 	Round, Step int
 	Results     []eval.Score

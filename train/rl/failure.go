@@ -44,7 +44,7 @@ type Failure struct {
 	Trajectories []failureTrajectory `json:"trajectories"`
 }
 
-// A FailureTrajectory is a trajectory of that batch.
+// A failureTrajectory is a trajectory of that batch.
 type failureTrajectory struct {
 	Rollout    int     `json:"rollout"` // its number in the round
 	Problem    string  `json:"problem"`

@@ -30,7 +30,7 @@ type Replay struct {
 	SameBits bool `json:"same_bits"`
 }
 
-// A ReplayTrajectory is what replaying found of one trajectory of the batch.
+// A replayTrajectory is what replaying found of one trajectory of the batch.
 type replayTrajectory struct {
 	Rollout   int     `json:"rollout"`
 	Tokens    int     `json:"tokens"`

@@ -69,7 +69,7 @@ type GreedyLine struct {
 	LogP      rounded[float64] `json:"logp"`
 }
 
-// Rounded floats have five digits in JSON, enough to read them. They have to be
+// rounded floats have five digits in JSON, enough to read them. They have to be
 // finite. None are null, whether the slice is nil or empty: a checkpoint does not
 // tell the two apart.
 type rounded[F float32 | float64] []F

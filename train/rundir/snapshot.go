@@ -16,7 +16,7 @@ import (
 // place.
 const replacedSuffix = ".replaced"
 
-// A Device holds weights and state outside the host's memory.
+// A device holds weights and state outside the host's memory.
 type device interface {
 	// Fetch copies the elements from (included) to to (excluded) of w to the host.
 	Fetch(w *models.Weights, from, to int) error

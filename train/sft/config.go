@@ -34,7 +34,7 @@ type Config struct {
 	Output      outputConfig            `toml:"output"`
 }
 
-// A ModelConfig says which model is trained.
+// A modelConfig says which model is trained.
 type modelConfig struct {
 	Path     string            `toml:"path" flag:"model" help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)"`
 	Template string            `toml:"template" help:"what goes around a prompt that is a text: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} in it, or auto: chat for messages, qwen_math for a text"`
@@ -60,7 +60,7 @@ type DataConfig struct {
 	HeldOut       float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the demonstrations that is held out to measure the loss"`
 }
 
-// An OptimizerConfig is an optimizer and the schedule of its learning rate: it rises over
+// An optimizerConfig is an optimizer and the schedule of its learning rate: it rises over
 // Warmup steps and then falls linearly to Floor of itself.
 type optimizerConfig struct {
 	learn.UpdateSettings
@@ -68,7 +68,7 @@ type optimizerConfig struct {
 	Floor  float64 `toml:"floor" range:"[0,1]" help:"share of the rate that is left at the end"`
 }
 
-// A LoopConfig says how long and in which portions training goes on.
+// A loopConfig says how long and in which portions training goes on.
 type loopConfig struct {
 	Epochs      int     `toml:"epochs" range:"[1,1000000]" help:"passes over the data"`
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"demonstrations of a step"`
@@ -81,7 +81,7 @@ type loopConfig struct {
 	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the checkpoints with the lowest held-out loss are kept beside those"`
 }
 
-// An OutputConfig says where the run folder goes.
+// An outputConfig says where the run folder goes.
 type outputConfig struct {
 	Dir   string   `toml:"dir" flag:"out" help:"folder to write (required)"`
 	DType string   `toml:"dtype" choice:"float32 bfloat16 float16" help:"type of the tensors that are written"`

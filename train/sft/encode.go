@@ -166,7 +166,7 @@ func (e *Encoder) conversation(c tokenize.Conversation, from int) (*Example, err
 	return x, t.CheckKnown(d.Text)
 }
 
-// A Set is the demonstrations of a file.
+// A set is the demonstrations of a file.
 type set struct {
 	Examples []Example
 	tokens   int // that are learned in one pass

@@ -56,7 +56,7 @@ type Comparison struct {
 	Claim string `toml:"claim"`
 }
 
-// A Variant is one configuration of a sweep.
+// A variant is one configuration of a sweep.
 type variant struct {
 	Name     string
 	Seeds    []int64

@@ -16,7 +16,7 @@ const (
 	maxExp        = 5_000  // decimal exponent of 1e5
 )
 
-// ErrLimit is what Parse returns for a text that is too long, too deep, or
+// errLimit is what Parse returns for a text that is too long, too deep, or
 // holds too large a numeral.
 var errLimit = errors.New("latex: text exceeds the limits of the parser")
 

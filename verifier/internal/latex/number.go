@@ -23,7 +23,7 @@ type Reading struct {
 	Subscripts bool
 }
 
-// Ambiguity says which other readings a text allows.
+// ambiguity says which other readings a text allows.
 type ambiguity struct {
 	Thousands bool // commas were taken for thousands separators
 	Decimal   bool // a comma could be a decimal comma
