@@ -198,7 +198,7 @@ func (p *process) readAnswers(stdout io.Reader) {
 			err = fmt.Errorf("%s is longer than %d MB", external.Excerpt(line), external.MaxAnswer>>20)
 		}
 		if err == nil {
-			err = p.deliver(line)
+			err = p.deliver(bytes.Clone(line)) // others read it while the next line comes
 		}
 		if err != nil {
 			p.fail(fmt.Errorf("line %d of its output: %w", number, err))
