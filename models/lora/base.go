@@ -20,8 +20,9 @@ type Base struct {
 	Held string `json:"held,omitempty"`
 }
 
-// maxState bounds a state.json, in bytes.
-const maxState = 256 << 20
+// MaxState bounds a state.json, in bytes. It holds the settings of a run, the state of its
+// objective, and lines of metrics that could not be written.
+const MaxState = 256 << 20
 
 // ReadBase reads what state/state.json in an adapter's folder says of the model beside it;
 // nil if there is no such file, or if it says nothing.
@@ -30,7 +31,7 @@ func ReadBase(dir string) (*Base, error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	text, err := files.ReadIn(path, maxState)
+	text, err := files.ReadIn(path, MaxState)
 	var s struct{ Base *Base }
 	if err == nil {
 		if err = json.Unmarshal(text, &s); err != nil {

@@ -15,10 +15,6 @@ import (
 // read.
 const stateVersion = 3
 
-// maxState bounds a state.json, in bytes. It holds the settings, the state of the
-// objective, and lines of metrics that could not be written.
-const maxState = 256 << 20
-
 // The files of a checkpoint's folder state/, besides one for each name in the
 // optimizer's state. The exact weights are there only if those of the Hugging Face
 // folder are rounded to 16 bits.
@@ -83,7 +79,7 @@ type LossScale struct {
 // ReadState reads the state of a checkpoint.
 func ReadState(checkpoint string) (s State, err error) {
 	path := stateJSON(checkpoint)
-	text, err := files.ReadIn(path, maxState)
+	text, err := files.ReadIn(path, lora.MaxState)
 	if err != nil {
 		return s, fmt.Errorf("train: resume: %w", err)
 	}
