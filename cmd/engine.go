@@ -19,7 +19,6 @@ import (
 	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/models"
-	_ "onering/models/all"
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/provision"

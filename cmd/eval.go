@@ -16,7 +16,6 @@ import (
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
-	_ "onering/reward/all"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train/rl"

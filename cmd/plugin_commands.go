@@ -14,9 +14,7 @@ import (
 	"onering/internal/settings"
 	"onering/models"
 	"onering/objectives"
-	_ "onering/objectives/all"
 	"onering/reward"
-	_ "onering/reward/all"
 	"onering/train/rl"
 )
 

@@ -14,7 +14,6 @@ import (
 	"onering/data"
 	"onering/data/arithmetic"
 	"onering/eval"
-	_ "onering/models/qwen2"
 	"onering/policy"
 	"onering/reward"
 	_ "onering/reward/all"

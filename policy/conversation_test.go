@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"onering/models"
-	_ "onering/models/qwen2"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 	"onering/tokenize"

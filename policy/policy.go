@@ -16,6 +16,7 @@ import (
 	"onering/data/arithmetic"
 	"onering/internal/files"
 	"onering/models"
+	_ "onering/models/all" // the families and optimizers that a folder may name
 	"onering/models/lora"
 	"onering/runtime"
 	"onering/tokenize"

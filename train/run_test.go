@@ -14,7 +14,6 @@ import (
 
 	"onering/data/arithmetic"
 	"onering/models/optim/adamw"
-	_ "onering/models/qwen2"
 	"onering/policy"
 	"onering/runtime/runtimetest"
 	"onering/train"

@@ -6,8 +6,10 @@ import (
 	"onering/models/lora"
 	"onering/models/optim/adamw"
 	"onering/objectives"
+	_ "onering/objectives/all" // what a run file may name
 	"onering/policy"
 	"onering/reward"
+	_ "onering/reward/all"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train"

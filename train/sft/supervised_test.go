@@ -16,7 +16,6 @@ import (
 	"onering/data"
 	"onering/data/arithmetic"
 	"onering/models/optim/adamw"
-	_ "onering/models/qwen2"
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
