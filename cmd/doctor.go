@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,7 +17,6 @@ import (
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/mpi"
-	"onering/runtime/provision"
 )
 
 func newDoctor() *cobra.Command {
@@ -59,11 +57,7 @@ The exit code is 1 if something keeps onering from running.`,
 				return err
 			}
 			if asJSON {
-				line, err := diagnosisLine(readVersion(), found)
-				if err == nil {
-					err = cli.WriteLine(c.OutOrStdout(), line)
-				}
-				if err != nil {
+				if err := writeDiagnosis(c.OutOrStdout(), readVersion(), found); err != nil {
 					return err
 				}
 			} else {
@@ -82,21 +76,14 @@ The exit code is 1 if something keeps onering from running.`,
 	return c
 }
 
-// diagnosisLine is the object that --json prints, in which each provider has its name.
-func diagnosisLine(v buildVersion, found runtime.Diagnosis) (json.RawMessage, error) {
-	line, err := json.Marshal(struct {
-		Onering buildVersion `json:"onering"`
-		provision.Report
-	}{v, found.Report})
-	for _, p := range found.Providers {
-		facts := map[string]any{"missing": p.Missing}
-		maps.Copy(facts, p.Facts)
-		text, failed := json.Marshal(map[string]any{p.Name: facts})
-		if err = errors.Join(err, failed); err == nil {
-			line = append(append(line[:len(line)-1], ','), text[1:]...)
-		}
+// writeDiagnosis writes one object: what was found, behind the version.
+func writeDiagnosis(w io.Writer, v buildVersion, found runtime.Diagnosis) error {
+	own, err := json.Marshal(map[string]any{"onering": v})
+	rest, failed := json.Marshal(found)
+	if err = errors.Join(err, failed); err != nil {
+		return err
 	}
-	return line, err
+	return cli.WriteLine(w, json.RawMessage(append(append(own[:len(own)-1], ','), rest[1:]...)))
 }
 
 // printDiagnosis writes a table of two columns. device is the flag's value. The problems

@@ -21,7 +21,6 @@ import (
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
-	"onering/runtime/provision"
 	"onering/tokenize"
 	"onering/train/ranks"
 )
@@ -309,7 +308,7 @@ func openRuntime(c *cobra.Command, o runtime.Options, dtype string) (*runtime.En
 	o.TF32 = dtype != "float32"
 	fetching := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
 	defer fetching.Finish()
-	o.Progress = func(p provision.Progress) { fetching.Show(p.Step, p.Done, p.Total) }
+	o.Progress = fetching.Show
 	o.Notice = func(text string) { slog.Info(text) }
 	return runtime.Open(c.Context(), o)
 }

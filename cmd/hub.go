@@ -132,7 +132,7 @@ func fromHub(c *cobra.Command, resolve func(hub.Options) (string, error)) (strin
 	defer fetching.Finish()
 	return resolve(hub.Options{
 		Offline:  os.Getenv("ONERING_OFFLINE") != "",
-		Progress: func(p hub.Progress) { fetching.Show(p.File, p.Done, p.Total) },
+		Progress: fetching.Show,
 		Notice:   func(text string) { slog.Warn(text) },
 	})
 }

@@ -138,9 +138,7 @@ func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
 	sending := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
 	p.options.Offline = os.Getenv("ONERING_OFFLINE") != ""
 	p.options.Notice = func(text string) { slog.Warn(text) }
-	p.options.Progress = func(f hub.Progress) {
-		sending.Show(f.File, f.Done, f.Total)
-	}
+	p.options.Progress = sending.Show
 	out, err := hub.Push(c.Context(), p.to, sources, p.options)
 	sending.Finish()
 	if err != nil {

@@ -18,8 +18,6 @@ import (
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/report/variants"
-	"onering/runtime"
-	"onering/runtime/provision"
 	"onering/train/rl"
 	"onering/train/sweep"
 )
@@ -267,7 +265,7 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int
 	defer stop()
 	// Fetch the library once, before the runs ask for it at the same time.
 	config := configs[0]
-	env, err := openRuntime(c, runtime.Options{Options: provision.Options{Library: config.Runtime.Library}, Threads: 1}, config.Model.DType)
+	env, err := openRuntime(c, policy.RuntimeConfig{Library: config.Runtime.Library, Threads: 1}.Options(), config.Model.DType)
 	if err != nil {
 		return err
 	}

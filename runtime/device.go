@@ -5,8 +5,10 @@ import "C"
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -255,7 +257,21 @@ func PromptBuffer(g models.Geometry, tokens int) Buffer {
 // A Diagnosis says what onering finds on this machine.
 type Diagnosis struct {
 	provision.Report
-	Providers []Report `json:"-"`
+	Providers []Report
+}
+
+// MarshalJSON implements json.Marshaler: each provider has its name.
+func (d Diagnosis) MarshalJSON() ([]byte, error) {
+	line, err := json.Marshal(d.Report)
+	for _, p := range d.Providers {
+		facts := map[string]any{"missing": p.Missing}
+		maps.Copy(facts, p.Facts)
+		text, failed := json.Marshal(map[string]any{p.Name: facts})
+		if err = errors.Join(err, failed); err == nil {
+			line = append(append(line[:len(line)-1], ','), text[1:]...)
+		}
+	}
+	return line, err
 }
 
 // Diagnose says what onering finds on this machine. It loads the library that

@@ -15,7 +15,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/export models/hub models/lora objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi models models/export models/hub models/lora objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},

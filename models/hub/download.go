@@ -16,7 +16,7 @@ const maxPieces = 100
 
 // download downloads a file to path and compares its checksum. A file that is at
 // path already is taken for its beginning, which an earlier download left there.
-func (c *client) download(ctx context.Context, r repo, f remote, path string, progress func(Progress)) error {
+func (c *client) download(ctx context.Context, r repo, f remote, path string, progress func(file string, done, total int64)) error {
 	for again := false; ; again = true {
 		if err := c.complete(ctx, r, f, path, progress); err != nil {
 			return err
@@ -40,7 +40,7 @@ func (c *client) download(ctx context.Context, r repo, f remote, path string, pr
 }
 
 // complete appends to the file at path until it is complete.
-func (c *client) complete(ctx context.Context, r repo, f remote, path string, progress func(Progress)) error {
+func (c *client) complete(ctx context.Context, r repo, f remote, path string, progress func(file string, done, total int64)) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -55,7 +55,7 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 	}
 	done := false
 	for failures, pieces := 0, 0; !done; pieces++ {
-		progress(Progress{f.name, have, max(0, f.size)})
+		progress(f.name, have, max(0, f.size))
 		if f.size >= 0 && have == f.size {
 			break
 		}
@@ -94,7 +94,7 @@ var (
 
 // piece requests what follows the first have bytes and writes it to the file. It
 // returns how many bytes the file has then, and whether it is complete.
-func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(Progress)) (int64, bool, error) {
+func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
 	header := http.Header{}
 	if have > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
@@ -130,7 +130,7 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 
 // receive appends the rest of a file from an open connection, of which have bytes
 // are there. It returns how many bytes are there now and whether that is all.
-func (c *client) receive(r repo, from io.Reader, f remote, file *os.File, have int64, progress func(Progress)) (int64, bool, error) {
+func (c *client) receive(r repo, from io.Reader, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
 	buffer := make([]byte, 1<<20)
 	for {
 		n, err := from.Read(buffer)
@@ -145,7 +145,7 @@ func (c *client) receive(r repo, from io.Reader, f remote, file *os.File, have i
 				return have, false, fmt.Errorf("hub: %s: %w: %w", f.name, errDisk, err)
 			}
 			have += int64(n)
-			progress(Progress{f.name, have, max(0, f.size)})
+			progress(f.name, have, max(0, f.size))
 		}
 		switch {
 		case err == io.EOF && (f.size < 0 || have == f.size):

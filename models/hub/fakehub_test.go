@@ -183,11 +183,11 @@ type watch struct {
 	mu      sync.Mutex
 	notices []string
 	waits   []time.Duration
-	last    map[string]Progress
+	last    map[string][2]int64
 }
 
 func (w *watch) options(t *testing.T, e env) Options {
-	w.last = map[string]Progress{}
+	w.last = map[string][2]int64{}
 	return Options{
 		Getenv: func(k string) string { return e[k] },
 		Notice: func(text string) {
@@ -195,13 +195,13 @@ func (w *watch) options(t *testing.T, e env) Options {
 			defer w.mu.Unlock()
 			w.notices = append(w.notices, text)
 		},
-		Progress: func(p Progress) {
+		Progress: func(file string, done, total int64) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if p.Done < 0 || p.Total > 0 && p.Done > p.Total {
-				t.Errorf("progress %+v", p)
+			if done < 0 || total > 0 && done > total {
+				t.Errorf("progress of %s: %d of %d", file, done, total)
 			}
-			w.last[p.File] = p
+			w.last[file] = [2]int64{done, total}
 		},
 		wait: func(ctx context.Context, d time.Duration) error {
 			w.mu.Lock()

@@ -45,8 +45,9 @@ type Options struct {
 	NoWeights bool
 	// Offline uses only what is in the cache, as HF_HUB_OFFLINE does.
 	Offline bool
-	// Progress, if not nil, is called while a file is downloaded.
-	Progress func(Progress)
+	// Progress, if not nil, is called while a file is downloaded or sent, with how many of
+	// its bytes are there; total is 0 if unknown.
+	Progress func(file string, done, total int64)
 	// Notice, if not nil, is called with what a user should know, such as that
 	// the cache is used because the hub does not answer.
 	Notice func(text string)
@@ -67,7 +68,7 @@ func (o Options) filled() Options {
 		o.Getenv = os.Getenv
 	}
 	if o.Progress == nil {
-		o.Progress = func(Progress) {}
+		o.Progress = func(string, int64, int64) {}
 	}
 	if o.Notice == nil {
 		o.Notice = func(string) {}
@@ -76,12 +77,6 @@ func (o Options) filled() Options {
 		o.wait = sleep
 	}
 	return o
-}
-
-// A Progress says how many bytes of a file are there; Total is 0 if unknown.
-type Progress struct {
-	File        string
-	Done, Total int64
 }
 
 // Resolve returns the folder of a model. The name of a folder that exists is

@@ -44,7 +44,7 @@ func TestLayout(t *testing.T) {
 		if to, err := os.Readlink(filepath.Join(dir, name)); err != nil || to != filepath.Join("..", "..", "blobs", sum) {
 			t.Errorf("%s links to %s, %v", name, to, err)
 		}
-		if p := w.last[name]; p.Done != int64(len(f.files[name])) || p.Done != p.Total {
+		if p := w.last[name]; p[0] != int64(len(f.files[name])) || p[0] != p[1] {
 			t.Errorf("the last progress of %s is %+v", name, p)
 		}
 	}

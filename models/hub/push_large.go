@@ -138,7 +138,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 	for begun := 1; ; begun++ {
 		if o.Actions == nil {
 			p.forget(f)
-			p.options.Progress(Progress{f.Name, f.Size, f.Size})
+			p.options.Progress(f.Name, f.Size, f.Size)
 			if f.bytes == "" {
 				f.bytes = "stored"
 			}
@@ -257,7 +257,7 @@ func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag st
 	}
 	k := call{method: http.MethodPut, address: address, signed: true, repeat: []int{http.StatusBadRequest}} // S3's answer to a slow request
 	k.body = func() (io.Reader, int64) {
-		report := func(done int64) { p.options.Progress(Progress{f.Name, done, f.Size}) }
+		report := func(done int64) { p.options.Progress(f.Name, done, f.Size) }
 		return files.Counted(io.NewSectionReader(c, from, size), from, report), size
 	}
 	err = p.tell(f.Name, k, func(resp *http.Response) { etag = resp.Header.Get("ETag") })

@@ -109,7 +109,7 @@ func TestPush(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if p := w.last["extra/copy.safetensors"]; p.Done != 2499 || p.Total != 2499 {
+	if p := w.last["extra/copy.safetensors"]; p != [2]int64{2499, 2499} {
 		t.Errorf("progress %+v", p)
 	}
 	// The same content was sent once, in three parts; the small one as a whole.

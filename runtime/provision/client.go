@@ -24,7 +24,7 @@ func (p *provisioner) runClient(ctx context.Context, b Build, name, command stri
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	step := fmt.Sprintf("ONNX Runtime %s with %s", b.version, name)
-	p.progress(Progress{Step: step, Total: b.Size})
+	p.progress(step, 0, b.Size)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -36,13 +36,13 @@ func (p *provisioner) runClient(ctx context.Context, b Build, name, command stri
 		select {
 		case <-tick.C:
 			if b.Size > 0 {
-				p.progress(Progress{Step: step, Done: min(treeSize(p.staging), b.Size), Total: b.Size})
+				p.progress(step, min(treeSize(p.staging), b.Size), b.Size)
 			}
 		case err := <-done:
 			if err != nil {
 				return clientError(err, out.String())
 			}
-			p.progress(Progress{Step: step, Done: b.Size, Total: b.Size})
+			p.progress(step, b.Size, b.Size)
 			return nil
 		}
 	}

@@ -61,7 +61,7 @@ type provisioner struct {
 	kind         Kind
 	staging      string // a folder inside the cache, removed at the end
 	fetches      bool
-	progress     func(Progress)
+	progress     func(step string, done, total int64)
 	notice       func(string)
 }
 
@@ -72,7 +72,7 @@ func newProvisioner(o Options, k Kind) (*provisioner, error) {
 	}
 	p := &provisioner{goos: runtime.GOOS, goarch: runtime.GOARCH, cache: cache, kind: k, fetches: o.Fetches(), progress: o.Progress, notice: o.Notice}
 	if p.progress == nil {
-		p.progress = func(Progress) {}
+		p.progress = func(string, int64, int64) {}
 	}
 	if p.notice == nil {
 		p.notice = func(string) {}

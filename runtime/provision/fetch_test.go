@@ -296,16 +296,16 @@ func TestGitHub(t *testing.T) {
 	try := func(cache, digest string) error {
 		r.digest = digest
 		p := provisionerOf(t, cache, github)
-		var last Progress
-		p.progress = func(now Progress) {
-			if now.Done < last.Done {
-				t.Errorf("progress went back: %v, %v", last, now)
+		var last, size int64
+		p.progress = func(_ string, now, total int64) {
+			if now < last {
+				t.Errorf("progress went back: %d, %d", last, now)
 			}
-			last = now
+			last, size = now, total
 		}
 		at, err := p.provision(t.Context())
-		if err == nil && (last.Done != last.Total || last.Total != int64(len(r.archive))) {
-			t.Errorf("the last progress is %+v of %d bytes", last, len(r.archive))
+		if err == nil && (last != size || size != int64(len(r.archive))) {
+			t.Errorf("the last progress is %d of %d, of %d bytes", last, size, len(r.archive))
 		}
 		if err == nil {
 			os.RemoveAll(filepath.Dir(at.Path))
@@ -381,13 +381,13 @@ func TestPackages(t *testing.T) {
 			t.Run(s.name+"/"+platform, func(t *testing.T) {
 				p := provisionerOf(t, t.TempDir(), s)
 				p.goos, p.goarch, _ = strings.Cut(platform, "/")
-				var last Progress
-				p.progress = func(now Progress) { last = now }
+				var last, size int64
+				p.progress = func(_ string, done, total int64) { last, size = done, total }
 				if _, err := p.provision(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if last.Done != last.Total {
-					t.Errorf("the last progress is %+v", last)
+				if last != size {
+					t.Errorf("the last progress is %d of %d", last, size)
 				}
 			})
 		}

@@ -150,7 +150,7 @@ func (p *provisioner) download(ctx context.Context, a asset, b Build, path strin
 	}
 	defer r.Body.Close()
 	body := files.Counted(r.Body, 0, func(n int64) {
-		p.progress(Progress{Step: fmt.Sprintf("ONNX Runtime %s from GitHub", b.version), Done: n, Total: a.Size})
+		p.progress(fmt.Sprintf("ONNX Runtime %s from GitHub", b.version), n, a.Size)
 	})
 	got, err := copyLibrary(body, path)
 	if err == nil && "sha256:"+got != a.Digest {

@@ -33,8 +33,9 @@ type Options struct {
 	Cache string
 	// Offline forbids fetching a library, as ONERING_OFFLINE does.
 	Offline bool
-	// Progress, if not nil, is called while a library is fetched.
-	Progress func(Progress)
+	// Progress, if not nil, is called while a library is fetched: with what is being done,
+	// such as "onnxruntime 1.31.1 with pip", and bytes. total is 0 while it is not known.
+	Progress func(step string, done, total int64)
 	// Notice, if not nil, is called with one sentence that says which library
 	// was fetched and from where.
 	Notice func(string)
@@ -42,14 +43,6 @@ type Options struct {
 
 // Fetches reports whether a library that is not here may be fetched.
 func (o Options) Fetches() bool { return !o.Offline && os.Getenv(envOffline) == "" }
-
-// Progress says how much of a library has been fetched.
-type Progress struct {
-	// Step says what is being done, such as "onnxruntime 1.31.1 with pip".
-	Step string
-	// Done and Total are bytes; Total is 0 while it is not known.
-	Done, Total int64
-}
 
 // A Location is where a library lies and how it was found.
 type Location struct {
