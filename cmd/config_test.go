@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/tokenize"
@@ -461,10 +461,10 @@ func TestEmbeddedRun(t *testing.T) {
 		embedded bool
 		data     string
 	}{
-		{nil, true, arithmetic.Name},
-		{[]string{"train.rounds=3"}, true, arithmetic.Name},
-		{[]string{"model.path=" + arithmetic.Name, "data.train=mine.jsonl"}, true, "mine.jsonl"},
-		{[]string{"model.path=mine"}, false, arithmetic.Name},
+		{nil, true, data.Arithmetic},
+		{[]string{"train.rounds=3"}, true, data.Arithmetic},
+		{[]string{"model.path=" + data.Arithmetic, "data.train=mine.jsonl"}, true, "mine.jsonl"},
+		{[]string{"model.path=mine"}, false, data.Arithmetic},
 		{[]string{"model.path=mine", "data.train=mine.jsonl"}, false, "mine.jsonl"},
 		{[]string{`model.path="mine"`, "data.train=mine.jsonl"}, false, "mine.jsonl"},
 	} {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
-	"onering/data/arithmetic"
 	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/tokenize"
@@ -309,7 +308,7 @@ func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 	}
 	r := rand.New(rand.NewPCG(o.seed, 0))
 	for range o.rows {
-		p := arithmetic.Draw(r, o.heldOut)
+		p := data.DrawSum(r, o.heldOut)
 		if err := cli.WriteLine(w, row{p.Prompt(), p.Demonstrate(r, o.guess, o.slip), p.Prompt(), p.Answer()}); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/policy"
 	"onering/runtime"
 	"onering/train/rl"
@@ -141,7 +141,7 @@ func TestDryRunRanksMeasured(t *testing.T) {
 	model := wideModel(t)
 	settings := func(shard string, batch, steps int) (args []string) {
 		for _, s := range []string{
-			"model.path=" + model, "model.template=no", "data.train=" + arithmetic.Name, "eval.suites=", "distributed.shard=" + shard,
+			"model.path=" + model, "model.template=no", "data.train=" + data.Arithmetic, "eval.suites=", "distributed.shard=" + shard,
 			"train.rounds=1", fmt.Sprint("train.batch_size=", batch), fmt.Sprint("train.save_steps=", steps), "rollout.prompts_per_round=8", "rollout.samples_per_prompt=4",
 			"rollout.max_prompt_tokens=9", "rollout.max_new_tokens=6", "reward.name=length", "reward.kind=linear", "reward.target=2", "reward.max_length=8",
 		} {

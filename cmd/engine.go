@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/models"
@@ -249,7 +249,7 @@ func checkAuto(device, base string, adapted bool, dtype string) error {
 // checkModel returns an error if a model folder lacks what its config asks for. It
 // does not read the weights.
 func checkModel(path string) error {
-	if path == arithmetic.Name {
+	if path == data.Arithmetic {
 		return nil
 	}
 	return models.Check(path)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/data/mix"
 	"onering/train/rl"
 )
@@ -181,20 +181,20 @@ func TestLocalConfig(t *testing.T) {
 	c.SetErr(&bytes.Buffer{})
 	config := rl.Config{}
 	config.Model.Path, config.Data.Train = "org/tiny", mix.One("hf:org/sums/test.jsonl")
-	config.Eval.Suites = []string{"held=hf:org/sums", "hf:org/sums/test.jsonl", arithmetic.Name, "amc=amc.jsonl"}
+	config.Eval.Suites = []string{"held=hf:org/sums", "hf:org/sums/test.jsonl", data.Arithmetic, "amc=amc.jsonl"}
 	local, err := localConfig(&c, &config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	root := filepath.Join(os.Getenv("HF_HOME"), "hub")
-	data := filepath.Join(root, "datasets--org--sums", "snapshots", commit)
+	cached := filepath.Join(root, "datasets--org--sums", "snapshots", commit)
 	if want := filepath.Join(root, "models--org--tiny", "snapshots", commit); local.Model.Path != want || config.Model.Path != "hf:org/tiny@"+commit {
 		t.Errorf("model %q, %q", local.Model.Path, config.Model.Path)
 	}
-	if !local.Data.Train.Is(filepath.Join(data, "test.jsonl")) || !config.Data.Train.Is("hf:org/sums@"+commit+"/test.jsonl") {
+	if !local.Data.Train.Is(filepath.Join(cached, "test.jsonl")) || !config.Data.Train.Is("hf:org/sums@"+commit+"/test.jsonl") {
 		t.Errorf("data %q, %q", local.Data.Train, config.Data.Train)
 	}
-	want := fmt.Sprint([]string{"held=" + data, "test=" + filepath.Join(data, "test.jsonl"), arithmetic.Name, "amc=amc.jsonl"})
+	want := fmt.Sprint([]string{"held=" + cached, "test=" + filepath.Join(cached, "test.jsonl"), data.Arithmetic, "amc=amc.jsonl"})
 	if got := fmt.Sprint(local.Eval.Suites); got != want || config.Eval.Suites[0] != "held=hf:org/sums" {
 		t.Errorf("suites %s, want %s", got, want)
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/models"
 	"onering/policy"
 	ort "onering/runtime"
@@ -26,7 +26,7 @@ import (
 func stepOnce(t *testing.T, dtype string, change func(*stepOptions)) (report stepReport, gradients []float32, err error) {
 	t.Helper()
 	env := runtimetest.Test(t)
-	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: dtype})
+	policy, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: dtype})
 	if err != nil {
 		t.Fatal(err)
 	}

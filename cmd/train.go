@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/train"
@@ -183,14 +183,14 @@ func embeddedRun(others ...settings.Source) (settings.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, data := settings.Find("model.path", others...).Value, settings.Find("data.train", others...).Value
-	switch own := func(name any) bool { return name != nil && name != "" && name != arithmetic.Name }; {
-	case own(model) && own(data):
+	model, problems := settings.Find("model.path", others...).Value, settings.Find("data.train", others...).Value
+	switch own := func(name any) bool { return name != nil && name != "" && name != data.Arithmetic }; {
+	case own(model) && own(problems):
 		return nil, nil
 	case own(model):
 		return slices.DeleteFunc(run, func(s settings.Setting) bool { return s.Path() != "data.train" && s.Path() != "eval.suites" }), nil
-	case own(data) && (model == nil || model == ""):
-		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub (--set model.path=...); the embedded model can only do sums (--set model.path=%s)", arithmetic.Name)
+	case own(problems) && (model == nil || model == ""):
+		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub (--set model.path=...); the embedded model can only do sums (--set model.path=%s)", data.Arithmetic)
 	}
 	return run, nil
 }

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 	"unicode"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/internal/cli"
 	"onering/reward"
 	"onering/tokenize"
@@ -125,13 +125,13 @@ func nextCommands(s rl.Summary, c rl.Config) []string {
 		tokenizer = c.Model.Path
 		model = " --model " + shellQuoted(c.Model.Path) + " --adapter " + shellQuoted(s.Checkpoint)
 	}
-	if c.Data.Train.Is(arithmetic.Name) {
+	if c.Data.Train.Is(data.Arithmetic) {
 		return []string{`echo '{"prompt":"417+385="}' | onering generate` + model}
 	}
 	talk, template := "onering chat"+model, " --template "+shellQuoted(c.Model.Template)
 	if c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(tokenizer)) {
 		prompt := "What is 1+1?"
-		if c.Model.Path == arithmetic.Name { // has no letters in its vocabulary
+		if c.Model.Path == data.Arithmetic { // has no letters in its vocabulary
 			prompt = "1+1="
 		}
 		talk = `echo '{"prompt":"` + prompt + `"}' | onering generate` + model + template

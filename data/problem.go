@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-
-	"onering/data/arithmetic"
 )
 
 // A Problem is what a prompt is made of, and what responses to it are graded
@@ -57,11 +55,11 @@ type Problems interface {
 // builtin:arithmetic stands for the embedded task, which is endless and has no
 // use for o; heldOut takes its held-out part.
 func OpenProblems(name string, o Options, heldOut bool) (Problems, Report, error) {
-	if name == arithmetic.Name {
+	if name == Arithmetic {
 		return sums{heldOut}, Report{}, nil
 	}
 	if strings.HasPrefix(name, "builtin:") {
-		return nil, Report{}, fmt.Errorf("data: unknown built-in task %q; there is %q", name, arithmetic.Name)
+		return nil, Report{}, fmt.Errorf("data: unknown built-in task %q; there is %q", name, Arithmetic)
 	}
 	list, report, err := Load(name, o)
 	if err != nil {
@@ -115,7 +113,7 @@ func (sums) Len() int { return 0 }
 func (s sums) Take(seed int64, first, n int) []Problem {
 	out := make([]Problem, n)
 	for i := range out {
-		p := arithmetic.Draw(rand.New(rand.NewPCG(uint64(seed), uint64(first+i))), s.heldOut)
+		p := DrawSum(rand.New(rand.NewPCG(uint64(seed), uint64(first+i))), s.heldOut)
 		text, answer := p.Prompt(), p.Answer()
 		out[i] = Problem{
 			ID: text, Text: text, Answers: []string{answer}, Plain: true,

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"onering/data"
-	"onering/data/arithmetic"
 	"onering/eval"
 	"onering/policy"
 	"onering/reward"
@@ -25,7 +24,7 @@ import (
 // heldOut is n held-out problems of the embedded task.
 func heldOut(t *testing.T, n int) eval.Suite {
 	t.Helper()
-	problems, _, err := data.OpenProblems(arithmetic.Name, data.Options{}, true)
+	problems, _, err := data.OpenProblems(data.Arithmetic, data.Options{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +43,7 @@ type evaluator struct {
 
 func newEvaluator(t *testing.T, settings eval.Settings, suites ...eval.Suite) *evaluator {
 	t.Helper()
-	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: arithmetic.Name, DType: "float32"})
+	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

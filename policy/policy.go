@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"onering/data"
-	"onering/data/arithmetic"
 	"onering/internal/files"
 	"onering/models"
 	_ "onering/models/all" // the families and optimizers that a folder may name
@@ -44,7 +43,7 @@ type Policy struct {
 
 // Options say which model a Policy is and how it computes.
 type Options struct {
-	// Path is a Hugging Face folder, or arithmetic.Name for the embedded model.
+	// Path is a Hugging Face folder, or data.Arithmetic for the embedded model.
 	Path string
 	// DType is the type to compute in, a value of model.dtype, and Base the type that the
 	// layers are held in, a value of lora.base_dtype. "" is float32.
@@ -343,10 +342,10 @@ func ReadModel(path string) (models.Model, error) {
 // Unpacked returns the folder of a model. That of the embedded model is temporary:
 // remove ends it, and does nothing to others.
 func Unpacked(path string) (dir string, remove func(), err error) {
-	if path != arithmetic.Name {
+	if path != data.Arithmetic {
 		return path, func() {}, nil
 	}
-	if dir, err = unpack(arithmetic.Model()); err != nil {
+	if dir, err = unpack(data.ArithmeticModel()); err != nil {
 		return "", nil, err
 	}
 	return dir, func() { os.RemoveAll(dir) }, nil

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/train/rundir"
 )
 
@@ -51,7 +51,7 @@ func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string
 	write("metrics.jsonl", b.String())
 
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
-		text, err := fs.ReadFile(arithmetic.Model(), name)
+		text, err := fs.ReadFile(data.ArithmeticModel(), name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/internal/files"
 	"onering/tokenize"
 	"onering/train/rundir"
@@ -363,7 +363,7 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 	dirs, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
 	slices.SortFunc(dirs, func(a, b string) int { return strings.Compare(b, a) })
 	path := r.Config["model.path"]
-	if path != "" && path != arithmetic.Name {
+	if path != "" && path != data.Arithmetic {
 		dirs = append(dirs, path)
 	}
 	for _, dir := range dirs {
@@ -371,10 +371,10 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 			return t
 		}
 	}
-	if path != arithmetic.Name {
+	if path != data.Arithmetic {
 		return nil
 	}
-	t, _ := tokenize.LoadFS(arithmetic.Model())
+	t, _ := tokenize.LoadFS(data.ArithmeticModel())
 	return t
 }
 

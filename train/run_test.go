@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/models/optim/adamw"
 	"onering/policy"
 	"onering/runtime/runtimetest"
@@ -89,7 +89,7 @@ func count(t *testing.T, dir string, n, after int, resume, broken bool) (all []*
 	errs = make([]error, n)
 	var wait sync.WaitGroup
 	for r, transport := range ranks.Local(n) {
-		p, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+		p, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi models models/export models/hub models/lora objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime runtime/mpi models models/export models/hub models/lora objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -58,8 +58,7 @@ var rooms = []struct {
 	{"runtime/provision", "internal/files"},
 	{"runtime/mpi", ""},
 	{"runtime/runtimetest", "runtime runtime/cuda runtime/webgpu runtime/provision models"},
-	{"data", "internal/ordered data/arithmetic internal/files tokenize"},
-	{"data/arithmetic", ""},
+	{"data", "internal/ordered internal/files tokenize"},
 	{"data/mix", "data internal/settings"},
 	{"examples/rewards/unittests", ""},
 
@@ -73,11 +72,11 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
-	{"policy", "internal/files models models/all models/lora data data/arithmetic runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
+	{"policy", "internal/files models models/all models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
-	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/arithmetic data/mix objectives objectives/all sampler tokenize reward reward/all internal/settings"},
+	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/mix objectives objectives/all sampler tokenize reward reward/all internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
 	{"internal/bench", "train/rl policy train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
 	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},
@@ -85,13 +84,13 @@ var rooms = []struct {
 	{"train/metrics", ""},
 	{"train/rundir", "models/lora internal/files train/metrics models"},
 	{"train/ranks", "models runtime train/learn"},
-	{"train/sft", "train/rl data/arithmetic policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
+	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 	{"train/sweep", "internal/files models"},
 
 	{"serve", "train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize"},
 
-	{"report", "train/rundir internal/files internal/stat objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report", "train/rundir internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/live", "report train/rundir internal/files train/metrics"},
 	{"report/variants", "internal/files internal/stat report train/sweep models"},
 }
@@ -112,21 +111,20 @@ var testAllow = map[string]string{
 	"models/*":                   "models/modeltest",
 	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // its Decoder is what sampler asks for
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
-	"train":                      "data/arithmetic models/optim/adamw models/qwen2 runtime/runtimetest",
+	"train":                      "data models/optim/adamw models/qwen2 runtime/runtimetest",
 	"train/rl":                   "internal/bench runtime/runtimetest models/graph models/onnx models/qwen2",
-	"cmd":                        "runtime/runtimetest",
+	"cmd":                        "data/mix runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",
 	"train/sft":                  "runtime/runtimetest models/qwen2",
 	"policy":                     "models/qwen2 runtime/runtimetest",
-	"eval":                       "policy data/arithmetic reward/all models/qwen2 train runtime/runtimetest tokenize",
+	"eval":                       "policy reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward":                     "reward/rewardtest",
 	"reward/math":                "reward/rewardtest data",
 	"reward/command":             "reward/rewardtest data",
 	"reward/http":                "reward/rewardtest",
 	"reward/*":                   "reward/rewardtest",
-	"data/arithmetic":            "tokenize",
 	"examples/rewards/unittests": "reward reward/all reward/command reward/http data",
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/models"
 	"onering/models/lora"
 	"onering/policy"
@@ -55,7 +55,7 @@ func TestEstimateAdapter(t *testing.T) {
 func TestInt8(t *testing.T) {
 	env := runtimetest.Test(t)
 	open := func(base string) *policy.Policy {
-		p, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32", Base: base})
+		p, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32", Base: base})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/data/mix"
 	"onering/internal/files"
 	"onering/objectives"
@@ -115,7 +115,7 @@ func set(c *rl.Config, objective, settings string) {
 
 func chaosConfig(kind, dir string) rl.Config {
 	c := rl.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = arithmetic.Name, "no", mix.One(arithmetic.Name)
+	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.One(data.Arithmetic)
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate, c.Optimizer.Schedule = 1e-3, "cosine"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/data/mix"
 	"onering/internal/settings"
 	"onering/models/optim/adamw"
@@ -99,7 +99,7 @@ func TestValidateTogether(t *testing.T) {
 		{func(c *Config) { c.Model.Args = tokenize.ArgTexts{"enable_thinking=false"} }, "model.template_args"},
 		{func(c *Config) { c.Data.Prompt, c.Data.Answer, c.Data.Filter = "q", "a.b", "level in 3..5" }, ""},
 		{func(c *Config) { c.Data.Filter = "level in 3..x" }, "data.filter"},
-		{func(c *Config) { c.Data.Train, c.Data.Answer = mix.One(arithmetic.Name), "a" }, "data.answer"},
+		{func(c *Config) { c.Data.Train, c.Data.Answer = mix.One(data.Arithmetic), "a" }, "data.answer"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP, c.Eval.MaxNewTokens = 0.6, 0.95, 100 }, ""},
 		{func(c *Config) { c.Eval.TopP = 0.95 }, "eval.top_p"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP = 1, 1.5 }, "eval.top_p"},

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"onering/data"
-	"onering/data/arithmetic"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/objectives"
@@ -49,15 +48,15 @@ func (c Config) Validate() error {
 			v.check("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
-	embedded := c.Data.Train.Is(arithmetic.Name)
+	embedded := c.Data.Train.Is(data.Arithmetic)
 	for _, column := range []struct{ key, value string }{
 		{"data.prompt", c.Data.Prompt}, {"data.answer", c.Data.Answer}, {"data.id", c.Data.ID}, {"data.split", c.Data.Split}, {"data.filter", c.Data.Filter},
 		{"data.curriculum", c.Data.Curriculum},
 	} {
-		v.check(column.key, column.value, column.value == "" || !embedded, "is for a file of problems; "+arithmetic.Name+" has no columns")
+		v.check(column.key, column.value, column.value == "" || !embedded, "is for a file of problems; "+data.Arithmetic+" has no columns")
 	}
 	v.check("data.curriculum", c.Data.Curriculum, c.Data.Curriculum != "-", "must name a column behind the minus")
-	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+arithmetic.Name+" never come again")
+	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+data.Arithmetic+" never come again")
 
 	v.ranges("rollout.", &c.Rollout)
 	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/internal/bench"
 	"onering/policy"
 	"onering/runtime"
@@ -146,7 +146,7 @@ func TestDeviceLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		policy, err := policy.Open(lost, policy.Options{Path: arithmetic.Name, DType: "float32"})
+		policy, err := policy.Open(lost, policy.Options{Path: data.Arithmetic, DType: "float32"})
 		if err != nil {
 			t.Fatal(err)
 		}

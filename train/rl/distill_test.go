@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
@@ -29,7 +29,7 @@ func TestDistill(t *testing.T) {
 		t.Skip("trains for some seconds")
 	}
 	env := runtimetest.Test(t)
-	p, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+	p, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestDistill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Model.Reference = arithmetic.Name
+	c.Model.Reference = data.Arithmetic
 	c.Eval.Suites = nil
 	_, rounds := learn(t, env, c)
 	if x := rounds[0].Float("frac_reward_zero_std"); x != 0 {
@@ -95,7 +95,7 @@ func TestGreedy(t *testing.T) {
 // returns.
 func checkGreedy(t *testing.T, env *runtime.Env, dir string, k int) (rewards []float64) {
 	t.Helper()
-	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+	policy, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

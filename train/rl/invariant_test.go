@@ -3,7 +3,7 @@ package rl
 import (
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/policy"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
@@ -13,7 +13,7 @@ import (
 // companion leaves nothing behind.
 func TestInvariant(t *testing.T) {
 	env := runtimetest.Test(t)
-	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+	policy, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

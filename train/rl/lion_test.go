@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/models/graph"
@@ -64,7 +64,7 @@ func (lion) Program(_ []int, copy models.DType) (models.Program, error) {
 func TestLionStep(t *testing.T) {
 	env := runtimetest.Test(t)
 	for _, dtype := range []string{"float32", "float16"} {
-		p, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: dtype})
+		p, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: dtype})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func (none) State() []models.OptimizerState { return nil }
 // TestEstimateMoments: a run takes the memory of as many moments as its optimizer has, on
 // the device or on the host, whole or in parts, and so do its checkpoints.
 func TestEstimateMoments(t *testing.T) {
-	model, err := policy.ReadModel(arithmetic.Name)
+	model, err := policy.ReadModel(data.Arithmetic)
 	if err != nil {
 		t.Fatal(err)
 	}

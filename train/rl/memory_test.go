@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/data/mix"
 	"onering/internal/memory"
 	"onering/objectives"
@@ -30,7 +30,7 @@ type silent = metrics.Unobserved
 
 func tiny(dir string, rounds int) Config {
 	c := Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = arithmetic.Name, "no", mix.One(arithmetic.Name)
+	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.One(data.Arithmetic)
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate = 1e-4
@@ -156,7 +156,7 @@ func TestAllocationFails(t *testing.T) {
 func TestEstimateAdvice(t *testing.T) {
 	c := tiny("", 1)
 	c.Rollout.Slots, c.Rollout.PromptsPerRound = 512, 256
-	model, err := policy.ReadModel(arithmetic.Name)
+	model, err := policy.ReadModel(data.Arithmetic)
 	if err != nil {
 		t.Fatal(err)
 	}

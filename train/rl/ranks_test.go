@@ -16,7 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/data/mix"
 	"onering/models"
 	"onering/policy"
@@ -457,7 +457,7 @@ func TestRanksDiffer(t *testing.T) {
 // noisyModel is the embedded model with one weight changed.
 func noisyModel(t *testing.T) string {
 	t.Helper()
-	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: arithmetic.Name, DType: "float32"})
+	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

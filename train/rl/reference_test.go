@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
@@ -18,7 +18,7 @@ import (
 // noisyCopy writes the embedded model with noise on its weights.
 func noisyCopy(t *testing.T, size float64) (dir string) {
 	t.Helper()
-	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: arithmetic.Name, DType: "float32"})
+	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func noisyCopy(t *testing.T, size float64) (dir string) {
 func TestReference(t *testing.T) {
 	env := runtimetest.Test(t)
 	other := noisyCopy(t, 0.05)
-	trained, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+	trained, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestReference(t *testing.T) {
 		defer l.Close()
 		return logProbs(l)
 	}
-	own, others := scored(arithmetic.Name), scored(other)
+	own, others := scored(data.Arithmetic), scored(other)
 	if slices.Equal(own, others) {
 		t.Fatal("both models have the same log-probs")
 	}

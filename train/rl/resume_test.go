@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/arithmetic"
+	"onering/data"
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
@@ -77,7 +77,7 @@ func every(c *rl.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLas
 // weights beside them, to resume from.
 func TestHalfCheckpoint(t *testing.T) {
 	env := runtimetest.Test(t)
-	embedded, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+	embedded, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestKeep(t *testing.T) {
 	}
 	dir, names := start(t, env, "ema", func(c *rl.Config) {
 		every(c)
-		c.Train.Rounds, c.Train.SaveSteps, c.Train.KeepLast, c.Train.KeepBest, c.Eval.Suites = 5, 0, 1, 2, []string{arithmetic.Name}
+		c.Train.Rounds, c.Train.SaveSteps, c.Train.KeepLast, c.Train.KeepBest, c.Eval.Suites = 5, 0, 1, 2, []string{data.Arithmetic}
 		c.Eval.Samples = 1
 	})
 	text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))

@@ -9,7 +9,6 @@ import (
 	"math"
 
 	"onering/data"
-	"onering/data/arithmetic"
 	"onering/internal/settings"
 	"onering/models/optim/adamw"
 	"onering/policy"
@@ -105,7 +104,7 @@ func Default(path string) Config {
 		Runtime: rl.Default().Runtime, Distributed: rl.Default().Distributed,
 		Output: outputConfig{DType: "float32"},
 	}
-	if path == arithmetic.Name {
+	if path == data.Arithmetic {
 		c.Model.Template, c.Optimizer.LearningRate = "no", 3e-3
 	}
 	return c

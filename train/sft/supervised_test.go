@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"onering/data"
-	"onering/data/arithmetic"
 	"onering/models/optim/adamw"
 	"onering/policy"
 	"onering/runtime"
@@ -61,7 +60,7 @@ func sums(n int) (list []data.Demonstration) {
 }
 
 func configured(dir string) Config {
-	c := Default(arithmetic.Name)
+	c := Default(data.Arithmetic)
 	c.Data.Train, c.Output.Dir = "sums", dir
 	c.Train.Epochs, c.Optimizer.Warmup = 4, 2
 	return c
@@ -314,7 +313,7 @@ func TestTurns(t *testing.T) {
 // written.
 func TestEncode(t *testing.T) {
 	env := runtimetest.Test(t)
-	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+	policy, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

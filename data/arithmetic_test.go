@@ -1,4 +1,4 @@
-package arithmetic
+package data
 
 import (
 	"math/rand/v2"
@@ -9,10 +9,20 @@ import (
 	"onering/tokenize"
 )
 
+// pieces are the tokens of the task, one character each, after the specials.
+var pieces = strings.Split(`0123456789+-=;c\boxed{}`, "")
+
+// specials are the first two tokens.
+var specials = []string{"<pad>", "<eos>"}
+
+// maxResponse bounds a response in tokens, EOS included: the longest worked
+// one has 40.
+const maxResponse = 40
+
 // The embedded tokenizer has the ids of Specials and Pieces, and each character of a text
 // is a token.
 func TestEmbeddedTokenizer(t *testing.T) {
-	tok, err := tokenize.Load("model")
+	tok, err := tokenize.Load("arithmetic/model")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +58,7 @@ func TestWorkedIsRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	longest := 0
 	for range 20000 {
-		p := Draw(r, false)
+		p := DrawSum(r, false)
 		text := p.Worked(r, 0)
 		if want := boxed(p.Answer()); !strings.HasSuffix(text, ";"+want) {
 			t.Fatalf("%s%s: want the end %s", p.Prompt(), text, want)
@@ -56,12 +66,12 @@ func TestWorkedIsRight(t *testing.T) {
 		longest = max(longest, len(text)+1)
 	}
 	if longest != maxResponse {
-		t.Errorf("the longest worked response has %d tokens, MaxResponse says %d", longest, maxResponse)
+		t.Errorf("the longest worked response has %d tokens, maxResponse says %d", longest, maxResponse)
 	}
 }
 
 func TestExamples(t *testing.T) {
-	for prompt, want := range map[problem]string{
+	for prompt, want := range map[sum]string{
 		{129, 955, false}: `9+5+0=14;2+5+1=8;1+9+0=10;\boxed{1084}`,
 		{843, 129, true}:  `3-9-0=4c;4-2-1=1;8-1-0=7;\boxed{714}`,
 	} {
@@ -75,7 +85,7 @@ func TestHeldOutShare(t *testing.T) {
 	held := 0
 	for a := 100; a < 1000; a++ {
 		for b := 100; b < 1000; b++ {
-			if (problem{a, b, false}).HeldOut() {
+			if (sum{a, b, false}).HeldOut() {
 				held++
 			}
 		}
@@ -89,7 +99,7 @@ func TestSlipsShowInTheAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	wrong := 0
 	for range 2000 {
-		p := Draw(r, true)
+		p := DrawSum(r, true)
 		if !strings.HasSuffix(p.Worked(r, 0.1), boxed(p.Answer())) {
 			wrong++
 		}
