@@ -12,16 +12,14 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/policy"
-	"onering/report/live"
+	"onering/report"
 	"onering/serve"
 	"onering/train"
-	"onering/train/metrics"
 )
 
 // A job is what train and sft have done by a run; S is what a run of it comes to.
@@ -61,13 +59,8 @@ type training[S any] struct {
 	ctx     context.Context
 	caught  func() os.Signal
 	trainer trainer[S]
-	watch   *watcher
-	log     *cli.LogFile
-	report  *live.Reporter
-	program *live.Sink
+	live    report.Live
 	closers []func()
-
-	observers metrics.Observers
 }
 
 // runTraining does a job to its end, or until a signal.
@@ -77,7 +70,7 @@ func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
 		return end, err
 	}
 	*j.dir = string(dir)
-	x := &training[S]{job: j, watch: &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), log: new(cli.LogFile)}}
+	x := &training[S]{job: j}
 	defer func() {
 		for _, f := range slices.Backward(x.closers) {
 			f()
@@ -88,15 +81,9 @@ func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
 	}
 	end, err = x.trainer.Run(x.ctx, j.resume)
 	if t.First() {
-		x.watch.close()
-		if x.report != nil {
-			x.report.Finish()
-		}
+		x.live.Finish(end, err)
 		if err == nil && j.ended != nil {
 			j.ended(end)
-		}
-		if x.program != nil {
-			x.program.Finish(end, err)
 		}
 	}
 	s := x.caught()
@@ -122,7 +109,7 @@ func (x *training[S]) start(c *cobra.Command, t team) error {
 	var stop func()
 	x.ctx, x.caught, stop = cli.CatchSignals(c.Context())
 	x.closers = append(x.closers, stop)
-	s := train.Setup{Ranks: t.Group, Observer: &x.observers}
+	s := train.Setup{Ranks: t.Group, Observer: &x.live}
 	if err := x.openModel(c, t, &s); err != nil {
 		return err
 	}
@@ -177,11 +164,10 @@ func (x *training[S]) openModel(c *cobra.Command, t team, s *train.Setup) error 
 // observe opens what observes the run as the flags say: the terminal and log.txt, the
 // report and the status. The program of output.sink follows when the run begins.
 func (x *training[S]) observe(c *cobra.Command) error {
-	x.closers = append(x.closers, x.watch.log.Join(), x.watch.close)
-	x.observers = append(x.observers, x.watch)
+	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
+	x.closers = append(x.closers, x.live.Close)
 	if on, _ := c.Flags().GetBool("report"); on {
-		x.report = live.NewReporter(*x.dir)
-		x.observers = append(x.observers, x.report)
+		x.live.KeepPage(*x.dir)
 	}
 	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
 		address, err := serve.Address(addr)
@@ -192,7 +178,7 @@ func (x *training[S]) observe(c *cobra.Command) error {
 		if err != nil {
 			return fmt.Errorf("--status-addr %s: %w", addr, err)
 		}
-		x.observers = append(x.observers, status)
+		x.live.Observers = append(x.live.Observers, status)
 		x.closers = append(x.closers, status.Close)
 	}
 	if len(x.sink) > 0 {
@@ -216,20 +202,7 @@ func (x *training[S]) begin() error {
 	if err := files.WriteFile(filepath.Join(dir, "run.toml"), files.Content(text)); err != nil {
 		return err
 	}
-	if err := x.watch.log.Open(filepath.Join(dir, "log.txt")); err != nil {
-		return err
-	}
-	if len(x.sink) == 0 {
-		return nil
-	}
-	var resolved map[string]any
-	if err := toml.Unmarshal(text, &resolved); err != nil {
-		return err
-	}
-	if x.program, err = live.StartSink(x.sink, dir, resolved, slog.Default()); err == nil {
-		x.observers = append(x.observers, x.program)
-	}
-	return err
+	return x.live.Start(dir, x.sink, text)
 }
 
 // baseFlag is the hidden flag with which sweep hands the weights of a model to runs that

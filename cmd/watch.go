@@ -8,69 +8,10 @@ import (
 	"unicode"
 
 	"onering/data"
-	"onering/internal/cli"
 	"onering/reward"
 	"onering/tokenize"
-	"onering/train/metrics"
 	"onering/train/rl"
 )
-
-// A watcher shows how a run goes: a progress bar for what is under way, and lines. It
-// implements metrics.Observer.
-type watcher struct {
-	metrics.Unobserved
-	stderr io.Writer
-	quiet  bool
-	log    *cli.LogFile
-	bar    *cli.Progress
-}
-
-// Begin implements metrics.Observer.
-func (w *watcher) Begin(phase, units string, total int) {
-	w.close()
-	w.bar = cli.StartProgress(w.stderr, w.quiet, phase, units, int64(total))
-}
-
-// Advance implements metrics.Observer.
-func (w *watcher) Advance(n int) {
-	if w.bar != nil {
-		w.bar.Add(int64(n))
-	}
-}
-
-// Say implements metrics.Observer: a bar that is not at its end goes on below the line.
-func (w *watcher) Say(line string) {
-	if w.bar != nil && !w.bar.AtEnd() {
-		w.above(line)
-	} else {
-		w.line(line)
-	}
-}
-
-// above prints a line and shows the same progress bar below it.
-func (w *watcher) above(text string) {
-	bar := w.bar
-	w.line(text)
-	if bar != nil {
-		w.bar = bar.Again()
-	}
-}
-
-// line prints a line and adds it to the log file.
-func (w *watcher) line(text string) {
-	w.close()
-	w.log.Print(text)
-	if !w.quiet {
-		fmt.Fprintln(w.stderr, text)
-	}
-}
-
-func (w *watcher) close() {
-	if w.bar != nil {
-		w.bar.Finish()
-		w.bar = nil
-	}
-}
 
 // printSummary says what was learned, where the result is and what to type next.
 func printSummary(w io.Writer, s rl.Summary, c rl.Config) {

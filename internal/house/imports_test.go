@@ -90,8 +90,7 @@ var rooms = []struct {
 	{"serve", "train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize"},
 
-	{"report", "train/rundir internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
-	{"report/live", "report train/rundir internal/files train/metrics"},
+	{"report", "train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/variants", "internal/files internal/stat report train/sweep models"},
 }
 

@@ -1,4 +1,4 @@
-package live
+package report
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A Sink is a running program that is given the figures of a run. It reads JSON objects
+// A sink is a running program that is given the figures of a run. It reads JSON objects
 // from its standard input, one a line. The first has "kind":"config" and the resolved
 // configuration; then come the lines of metrics.jsonl as they are, whose kind is step,
 // round or eval; the last has "kind":"summary", and "error" if the run ended early. Then
@@ -26,7 +26,7 @@ import (
 // The methods return at once, except Finish: the file
 // metrics.jsonl is the queue, so a slow program takes no memory and loses nothing
 // while the run goes on.
-type Sink struct {
+type sink struct {
 	metrics.Unobserved
 	// Patience is how long Finish waits for a program that takes no line, and then
 	// for one that does not end. It is 10 s at first.
@@ -44,14 +44,14 @@ type Sink struct {
 	taken   atomic.Int64  // lines that the program took
 }
 
-// StartSink starts a program for the run in the folder dir and gives it the configuration.
+// startSink starts a program for the run in the folder dir and gives it the configuration.
 // If there is a metrics.jsonl, the program is given what is added to it from now on.
 // What the program writes to its standard output and error goes to the log.
-func StartSink(command []string, dir string, config any, log *slog.Logger) (*Sink, error) {
+func startSink(command []string, dir string, config any, log *slog.Logger) (*sink, error) {
 	if len(command) == 0 || command[0] == "" {
 		return nil, errors.New("sink: the command is empty: name a program and its arguments")
 	}
-	s := &Sink{
+	s := &sink{
 		Patience: 10 * time.Second,
 		log:      log.With("sink", command[0]), path: filepath.Join(dir, "metrics.jsonl"),
 		program: exec.Command(command[0], command[1:]...),
@@ -89,16 +89,16 @@ func StartSink(command []string, dir string, config any, log *slog.Logger) (*Sin
 }
 
 // Begin implements metrics.Observer.
-func (s *Sink) Begin(string, string, int) { s.Update() }
+func (s *sink) Begin(string, string, int) { s.Update() }
 
 // Advance implements metrics.Observer.
-func (s *Sink) Advance(int) { s.Update() }
+func (s *sink) Advance(int) { s.Update() }
 
 // Record implements metrics.Observer.
-func (s *Sink) Record(metrics.Record) { s.Update() }
+func (s *sink) Record(metrics.Record) { s.Update() }
 
 // Update has the program given what was added to metrics.jsonl.
-func (s *Sink) Update() {
+func (s *sink) Update() {
 	select {
 	case s.wake <- struct{}{}:
 	default: // it will look anyway
@@ -108,7 +108,7 @@ func (s *Sink) Update() {
 // Finish gives the program the rest of the lines and the summary, and waits until it
 // has ended. failure is why the run ended early, nil if it did not. Finish logs how
 // many lines were lost if the program ended before or takes no more.
-func (s *Sink) Finish(summary any, failure error) {
+func (s *sink) Finish(summary any, failure error) {
 	end := struct {
 		Kind    string `json:"kind"`
 		Summary any    `json:"summary"`
@@ -140,7 +140,7 @@ func (s *Sink) Finish(summary any, failure error) {
 }
 
 // waitTaken waits until the input is closed, as long as the program takes lines.
-func (s *Sink) waitTaken() {
+func (s *sink) waitTaken() {
 	tick := time.NewTicker(s.Patience)
 	defer tick.Stop()
 	for before := s.taken.Load(); ; before = s.taken.Load() {
@@ -158,7 +158,7 @@ func (s *Sink) waitTaken() {
 }
 
 // serve gives the program its lines until the last one, or until it takes no more.
-func (s *Sink) serve(first []byte) {
+func (s *sink) serve(first []byte) {
 	defer close(s.done)
 	defer s.input.Close()
 	err := s.write(first)
@@ -176,7 +176,7 @@ func (s *Sink) serve(first []byte) {
 	s.log.Warn("the program for the metrics takes no more; the run continues, and metrics.jsonl has all of them", "error", err)
 }
 
-func (s *Sink) write(line []byte) error {
+func (s *sink) write(line []byte) error {
 	_, err := s.input.Write(line)
 	if err == nil {
 		s.taken.Add(1)
@@ -185,7 +185,7 @@ func (s *Sink) write(line []byte) error {
 }
 
 // copyLines gives the program the complete lines that were added to metrics.jsonl.
-func (s *Sink) copyLines() error {
+func (s *sink) copyLines() error {
 	return added(s.path, s.offset, func(line []byte) error {
 		err := s.write(line)
 		if err == nil {
@@ -196,7 +196,7 @@ func (s *Sink) copyLines() error {
 }
 
 // left returns the number of lines that the program was not given.
-func (s *Sink) left() int {
+func (s *sink) left() int {
 	n := 0
 	if err := added(s.path, s.offset, func([]byte) error { n++; return nil }); err != nil {
 		s.log.Warn("the metrics cannot be read", "error", err)
@@ -237,7 +237,7 @@ func added(path string, offset int64, do func(line []byte) error) error {
 const longestLine = 1000
 
 // listen logs what the program says.
-func (s *Sink) listen(r *io.PipeReader) {
+func (s *sink) listen(r *io.PipeReader) {
 	lines := bufio.NewReaderSize(r, longestLine)
 	for {
 		text, more, err := lines.ReadLine()

@@ -1,4 +1,4 @@
-package live
+package report
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 // at the end, and that nothing is written before the first record.
 func TestReporter(t *testing.T) {
 	dir := t.TempDir()
-	r := NewReporter(dir)
+	r := newReporter(dir)
 	r.Finish()
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Fatalf("without a record there are files: %v, %v", files, err)
@@ -36,7 +36,7 @@ func TestReporter(t *testing.T) {
 
 // TestReporterFails checks that the run continues if the report cannot be written.
 func TestReporterFails(t *testing.T) {
-	r := NewReporter(filepath.Join(t.TempDir(), "none"))
+	r := newReporter(filepath.Join(t.TempDir(), "none"))
 	r.Record(metrics.Record{})
 	r.Finish()
 	if !r.warned {

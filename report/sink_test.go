@@ -1,4 +1,4 @@
-package live
+package report
 
 import (
 	"bufio"
@@ -99,7 +99,7 @@ func TestSink(t *testing.T) {
 	appendLine(t, dir, `{"kind":"round","round":1}`+"\n") // of the run before a resume
 	command, file := program(t, "copy")
 	var log lockedBuffer
-	s, err := StartSink(command, dir, map[string]int{"rounds": 3}, slog.New(slog.NewTextHandler(&log, nil)))
+	s, err := startSink(command, dir, map[string]int{"rounds": 3}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestSinkFails(t *testing.T) {
 		dir := t.TempDir()
 		command, _ := program(t, task)
 		var log lockedBuffer
-		s, err := StartSink(command, dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		s, err := startSink(command, dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestSinkFails(t *testing.T) {
 // TestStartFails checks the errors of commands that cannot be started.
 func TestStartFails(t *testing.T) {
 	for _, command := range [][]string{nil, {""}, {filepath.Join(t.TempDir(), "none")}} {
-		if s, err := StartSink(command, t.TempDir(), nil, slog.Default()); err == nil || s != nil || !strings.HasPrefix(err.Error(), "sink: ") {
+		if s, err := startSink(command, t.TempDir(), nil, slog.Default()); err == nil || s != nil || !strings.HasPrefix(err.Error(), "sink: ") {
 			t.Errorf("%q: %v", command, err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestStartFails(t *testing.T) {
 // TestPage runs the sinks of docs/reports.md on the metrics of a run, without a
 // network. Those whose Python package is not installed are skipped.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reports.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "reports.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestPage(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log lockedBuffer
-			s, err := StartSink([]string{"python3", script}, dir, map[string]any{"train": map[string]any{"rounds": 2}}, slog.New(slog.NewTextHandler(&log, nil)))
+			s, err := startSink([]string{"python3", script}, dir, map[string]any{"train": map[string]any{"rounds": 2}}, slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package live
+package report
 
 import (
 	"encoding/binary"

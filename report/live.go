@@ -1,0 +1,188 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"onering/internal/cli"
+	"onering/train/metrics"
+)
+
+// A Live shows a run while it is in progress: on the terminal and in log.txt, as
+// report.html and tensorboard/, and to a program of the user's. Observers may be added.
+type Live struct {
+	metrics.Observers
+	terminal *terminal
+	page     *reporter // nil without one
+	sink     *sink     // nil without a program
+	leave    func()    // has the log as it was
+}
+
+// Watch begins to show a run on the terminal, and keeps for log.txt what is logged. With
+// quiet the terminal shows no more than the log.
+func (l *Live) Watch(stderr io.Writer, quiet bool) {
+	l.terminal = &terminal{stderr: stderr, quiet: quiet, log: new(cli.LogFile)}
+	l.leave = l.terminal.log.Join()
+	l.Observers = append(l.Observers, l.terminal)
+}
+
+// KeepPage keeps report.html and tensorboard/ in the run folder dir up to date.
+func (l *Live) KeepPage(dir string) {
+	l.page = newReporter(dir)
+	l.Observers = append(l.Observers, l.page)
+}
+
+// Start opens log.txt in the run folder dir, and starts the program, unless it is empty,
+// that is given the figures of a run with this configuration.
+func (l *Live) Start(dir string, program []string, config []byte) error {
+	if err := l.terminal.log.Open(filepath.Join(dir, "log.txt")); err != nil || len(program) == 0 {
+		return err
+	}
+	var resolved map[string]any
+	if err := toml.Unmarshal(config, &resolved); err != nil {
+		return err
+	}
+	s, err := startSink(program, dir, resolved, slog.Default())
+	if err == nil {
+		l.sink, l.Observers = s, append(l.Observers, s)
+	}
+	return err
+}
+
+// Finish shows what a run came to that has ended, early if failure is not nil.
+func (l *Live) Finish(summary any, failure error) {
+	l.terminal.close()
+	if l.page != nil {
+		l.page.Finish()
+	}
+	if l.sink != nil {
+		l.sink.Finish(summary, failure)
+	}
+}
+
+// Close ends what Watch has begun.
+func (l *Live) Close() {
+	if l.terminal != nil {
+		l.terminal.close()
+		l.leave()
+	}
+}
+
+// pageInterval is the shortest time between two writes of report.html. A write takes a
+// fraction of a second, of a run with hundreds of MB of rollouts a second.
+const pageInterval = 30 * time.Second
+
+// A reporter keeps report.html and tensorboard/ in the folder of a run that it observes up
+// to date.
+type reporter struct {
+	metrics.Unobserved
+	dir         string
+	records     int // since the reporter was made
+	mirror      *mirror
+	pageWritten time.Time // when the page was last written
+	warned      bool      // an error was logged
+}
+
+// newReporter returns a reporter for the run in the folder dir.
+func newReporter(dir string) *reporter {
+	return &reporter{dir: dir, mirror: &mirror{run: dir}, pageWritten: time.Now()}
+}
+
+// Record implements metrics.Observer.
+func (r *reporter) Record(metrics.Record) {
+	r.records++
+	r.update(time.Since(r.pageWritten) >= pageInterval)
+}
+
+// Finish updates the page and the event files a last time. Call it when the run has
+// ended, because the last evaluation comes after the last round.
+func (r *reporter) Finish() {
+	if r.records > 0 { // before the first record, the folder may belong to another process
+		r.update(true)
+	}
+}
+
+// update brings the event files up to date, and also the page if page is true. It
+// logs the first error and continues: a report that fails must not end the run.
+func (r *reporter) update(page bool) {
+	err := r.mirror.Update()
+	if err == nil && page {
+		err = r.writePage()
+		r.pageWritten = time.Now()
+	}
+	if err != nil && !r.warned {
+		slog.Warn("the run continues without a report", "error", err)
+		r.warned = true
+	}
+}
+
+// writePage writes report.html.
+func (r *reporter) writePage() error {
+	run, err := ReadRun(r.dir)
+	if err != nil {
+		return err
+	}
+	return WriteFile(filepath.Join(r.dir, "report.html"), []*Run{run}, Options{})
+}
+
+// A terminal shows how a run goes on one: a progress bar for what is under way, and lines. It
+// implements metrics.Observer.
+type terminal struct {
+	metrics.Unobserved
+	stderr io.Writer
+	quiet  bool
+	log    *cli.LogFile
+	bar    *cli.Progress
+}
+
+// Begin implements metrics.Observer.
+func (w *terminal) Begin(phase, units string, total int) {
+	w.close()
+	w.bar = cli.StartProgress(w.stderr, w.quiet, phase, units, int64(total))
+}
+
+// Advance implements metrics.Observer.
+func (w *terminal) Advance(n int) {
+	if w.bar != nil {
+		w.bar.Add(int64(n))
+	}
+}
+
+// Say implements metrics.Observer: a bar that is not at its end goes on below the line.
+func (w *terminal) Say(line string) {
+	if w.bar != nil && !w.bar.AtEnd() {
+		w.above(line)
+	} else {
+		w.line(line)
+	}
+}
+
+// above prints a line and shows the same progress bar below it.
+func (w *terminal) above(text string) {
+	bar := w.bar
+	w.line(text)
+	if bar != nil {
+		w.bar = bar.Again()
+	}
+}
+
+// line prints a line and adds it to the log file.
+func (w *terminal) line(text string) {
+	w.close()
+	w.log.Print(text)
+	if !w.quiet {
+		fmt.Fprintln(w.stderr, text)
+	}
+}
+
+func (w *terminal) close() {
+	if w.bar != nil {
+		w.bar.Finish()
+		w.bar = nil
+	}
+}
