@@ -435,13 +435,20 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 	if _, ok := c.algebra.Proportional(x, y); ok {
 		return c.say(true, "equations equal up to a factor")
 	}
-	if c.algebra.SameZeros(x, y) {
+	if c.algebra.SameZeros(x, y) && (solved(a) || !c.algebra.Poles(y, x)) {
 		return c.say(true, "equations equal once fractions are cleared")
 	}
 	if c.algebra.Spent() {
 		c.limited = true
 	}
 	return c.say(false, "different equations")
+}
+
+// solved reports whether an equation says what a name is: y = z/x, which is xy = z for
+// all who write it.
+func solved(n *latex.Node) bool {
+	as, ok := assignmentOf(n)
+	return ok && !mentions(as.value, as.name)
 }
 
 // sides compares two equations of things other than numbers side by side.

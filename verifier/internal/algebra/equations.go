@@ -1,6 +1,9 @@
 package algebra
 
-import "onering/verifier/internal/latex"
+import (
+	"onering/verifier/internal/ball"
+	"onering/verifier/internal/latex"
+)
 
 // maxDegree bounds the polynomials that fractions are cleared with.
 const maxDegree = 60
@@ -30,6 +33,103 @@ func (c *Checker) SameZeros(a, b *latex.Node) bool {
 		}
 	}
 	return true
+}
+
+// Poles reports whether a denominator in a vanishes at a solution of b = 0, so that a = 0,
+// which clears to b = 0, lacks that solution: (y-2x-3)/(x-1) lacks y = 5 at x = 1. Letters
+// other than x, y and z are parameters, which nobody means to be zero. A denominator that
+// cannot be solved for a letter counts if it takes both signs.
+func (c *Checker) Poles(a, b *latex.Node) bool {
+	for _, d := range denominators(a, nil) {
+		parameters, linear := true, false
+		for _, v := range Variables(d) {
+			if v != "x" && v != "y" && v != "z" {
+				continue
+			}
+			parameters = false
+			values, solved := c.whereZero(d, b, v)
+			if linear = linear || solved; solved && len(values) == 2 && values[0] != values[1] {
+				return true
+			}
+		}
+		if !parameters && !linear && c.changesSign(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// denominators appends the factors with variables of what n divides by.
+func denominators(n *latex.Node, found []*latex.Node) []*latex.Node {
+	switch n.Op {
+	case latex.Div:
+		found = factors(n.Args[1], found)
+	case latex.Pow:
+		if k := n.Args[1]; k.Op == latex.Neg && len(Variables(k)) == 0 {
+			return factors(n.Args[0], found)
+		}
+	case latex.Add, latex.Mul, latex.Neg:
+	default:
+		return found
+	}
+	for _, arg := range n.Args {
+		found = denominators(arg, found)
+	}
+	return found
+}
+
+// factors appends the factors of n that have variables.
+func factors(n *latex.Node, found []*latex.Node) []*latex.Node {
+	switch n.Op {
+	case latex.Mul, latex.Neg:
+		for _, arg := range n.Args {
+			found = factors(arg, found)
+		}
+		return found
+	case latex.Pow:
+		return factors(n.Args[0], found)
+	}
+	if len(Variables(n)) > 0 {
+		found = append(found, n)
+	}
+	return found
+}
+
+// whereZero are the values of n, where it has one, at two points of the field with d = 0;
+// solved says that d is linear in v, so that it can be made zero.
+func (c *Checker) whereZero(d, n *latex.Node, v string) (values []uint64, solved bool) {
+	for seed := uint64(1); seed <= 2; seed++ {
+		f := formula{c: c, in: fieldFor(pairSeed(d, n)), seed: seed, mult: factorLetters(d, n), pinned: v}
+		at := func(x uint64, n *latex.Node) uint64 {
+			f.pin = x
+			return f.value(n)
+		}
+		zero, one, two := at(0, d), at(1, d), at(2, d)
+		slope := f.in.add(one, f.in.neg(zero))
+		if f.bad || slope == 0 || f.in.add(one, slope) != two {
+			return nil, false
+		}
+		if w := at(f.in.mul(f.in.neg(zero), f.in.inverse(slope)), n); !f.bad {
+			values = append(values, w)
+		}
+	}
+	return values, true
+}
+
+// changesSign reports whether n is positive at a point and negative at another.
+func (c *Checker) changesSign(n *latex.Node) bool {
+	signs := map[int]bool{}
+	s := survey(n)
+	for _, points := range [...]func() []*point{s.fractions, s.naturals} {
+		for _, at := range points() {
+			e := numeric{c: c, ball: &ball.Context{Prec: precisions[0], Budget: &c.budget}, at: at}
+			if z, err := e.value(n); err == nil && z.IsReal() {
+				sign, _ := z.Re.Sign()
+				signs[sign] = true
+			}
+		}
+	}
+	return signs[0] || signs[1] && signs[-1]
 }
 
 // A poly is a polynomial over the field by its coefficients, the constant first

@@ -45,6 +45,32 @@ func TestSameZeros(t *testing.T) {
 	}
 }
 
+// TestPoles: a denominator that vanishes at a solution takes it away.
+func TestPoles(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{`\frac{y-2x-3}{x-1}`, `y-2x-3`, true},
+		{`\frac{y-2x-3}{(x-1)^2}`, `y-2x-3`, true},
+		{`\frac{2x+3-y}{xy}`, `y-2x-3`, true},
+		{`(y-2x-3)(x+y)^{-1}`, `y-2x-3`, true},
+		{`\frac{y-3}{x}-2`, `y-2x-3`, true},
+		{`\frac{y-2x-3}{x^2-4}`, `y-2x-3`, true},
+		{`\frac{x^2+y^2-1}{y}`, `x^2+y^2-1`, true},
+		{`y-\frac1x`, `xy-1`, false},
+		{`\frac{y}{x}-\frac{1}{x^2}`, `xy-1`, false},
+		{`\frac{y}{x^2+1}-2`, `y-2x^2-2`, false}, // never zero
+		{`\frac{y-2x-3}{a}`, `y-2x-3`, false},    // a parameter
+		{`\frac{y-2x-3}{7}`, `y-2x-3`, false},
+		{`x-y`, `2x-2y`, false},
+	} {
+		if got := NewChecker().Poles(parse(t, c.a), parse(t, c.b)); got != c.want {
+			t.Errorf("Poles(%s, %s) = %v, want %v", c.a, c.b, got, c.want)
+		}
+	}
+}
+
 // TestExactAngles: sines and cosines are rational at 0, 30, 60, 90 degrees and
 // so on, and nowhere else.
 func TestExactAngles(t *testing.T) {

@@ -33,6 +33,8 @@ type formula struct {
 	bound  []string
 	inside int             // of a series, integral or limit
 	mult   map[string]bool // functions that are to be read as factors
+	pinned string          // the variable that has the value pin
+	pin    uint64
 }
 
 // formulas reports whether a and b have the same value at two random points, and
@@ -70,6 +72,9 @@ func (f *formula) value(n *latex.Node) uint64 {
 			if f.bound[i] == n.Name {
 				return mix(f.seed+uint64(i)+77) % f.in.p
 			}
+		}
+		if n.Name == f.pinned {
+			return f.pin
 		}
 		return hashName(n.Name, f.seed) % f.in.p
 	case latex.Const:
@@ -138,8 +143,34 @@ func (f *formula) value(n *latex.Node) uint64 {
 			}
 		}
 	}
+	if n.Op == latex.Floor || n.Op == latex.Ceil {
+		if rest, whole := withoutIntegers(n.Args[0]); whole != nil {
+			return f.in.add(f.ratio(whole), f.application(&latex.Node{Op: n.Op, Args: []*latex.Node{rest}}))
+		}
+	}
 	// Everything else is an unknown that depends on its parts.
 	return f.application(n)
+}
+
+// withoutIntegers is a sum without its whole numbers, and what these add up to, which a
+// floor lets pass; nil if there are none.
+func withoutIntegers(n *latex.Node) (rest *latex.Node, whole *big.Rat) {
+	rest = &latex.Node{Op: latex.Add}
+	for _, arg := range n.Args {
+		m, sign := arg, int64(1)
+		if m.Is(latex.Neg) {
+			m, sign = m.Args[0], -1
+		}
+		if n.Op != latex.Add || !m.Is(latex.Num) || !m.Rat.IsInt() {
+			rest.Args = append(rest.Args, arg)
+			continue
+		}
+		if whole == nil {
+			whole = new(big.Rat)
+		}
+		whole.Add(whole, new(big.Rat).Mul(m.Rat, big.NewRat(sign, 1)))
+	}
+	return rest, whole
 }
 
 // constant is the residue of pi or e, which nothing is assumed of. It is the

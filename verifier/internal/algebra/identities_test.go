@@ -62,7 +62,6 @@ var identities = []string{
 	`\lfloor -\sqrt{10}\rfloor = -4`,
 	`\lfloor n/2\rfloor+\lceil n/2\rceil = n`,
 	`\gcd(12,18) = 6`,
-	`\gcd(n,n+1) = 1`,
 	`\operatorname{lcm}(4,6) = 12`,
 	`\max(\sqrt2,\sqrt3,1) = \sqrt3`,
 	`f(x+1)+f(2x) = f(x+x)+f(1+x)`,

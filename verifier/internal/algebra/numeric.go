@@ -42,10 +42,7 @@ func (e *numeric) value(n *latex.Node) (ball.Complex, error) {
 	case latex.Num:
 		return e.rat(n.Rat), nil
 	case latex.Sym:
-		if v := e.at.lookup(n.Name); v != nil {
-			return e.rat(v), nil
-		}
-		return e.unknown(hashName(n.Name, 11)), nil
+		return e.symbol(n.Name)
 	case latex.Const:
 		return e.constant(n.Name)
 	case latex.Unit:
@@ -71,7 +68,8 @@ func (e *numeric) value(n *latex.Node) (ball.Complex, error) {
 			if err != nil {
 				return x, err
 			}
-			return e.ball.CMul(e.symbol(n.Name), x), nil
+			f, err := e.symbol(n.Name)
+			return e.ball.CMul(f, x), err
 		}
 		return e.smooth(n, 14)
 	case latex.Pow:
@@ -144,12 +142,15 @@ func (e *numeric) sum(x, y ball.Complex) ball.Complex {
 	return e.ball.CAdd(x, y)
 }
 
-// fromOne notes that a function of z that is 1 at zero cannot be told from 1 at this
-// precision, as e^z of 10^-600. order is the power of z by which it differs from 1.
+// fromOne notes that a function of z that is 1 at zero, or z times such a one, cannot be
+// told from it at this precision, as e^z of 10^-600 or the sine of 10^-300. order is the
+// power of z by which it differs.
 func (e *numeric) fromOne(z ball.Complex, order int) {
-	if order == 2 {
-		z = e.ball.CMul(z, z)
+	power := z
+	for range order - 1 {
+		power = e.ball.CMul(power, z)
 	}
+	z = power
 	one := e.ball.Int(1)
 	e.swallowed = e.swallowed || e.ball.Swallows(one, z.Re) || e.ball.Swallows(one, z.Im)
 }
@@ -159,11 +160,22 @@ func (e *numeric) notice(z ball.Complex) {
 	e.scale = ball.Larger(e.scale, ball.Larger(z.Re, z.Im))
 }
 
-func (e *numeric) symbol(name string) ball.Complex {
-	if v := e.at.lookup(name); v != nil {
-		return e.rat(v)
+// symbol is the value of a variable.
+func (e *numeric) symbol(name string) (ball.Complex, error) {
+	p := e.at.lookup(name)
+	switch {
+	case p == nil:
+		return e.unknown(hashName(name, 11)), nil
+	case p.turn == nil:
+		return e.rat(p.value), nil
+	case p.prec != e.ball.Prec:
+		power, err := e.ball.Exp(e.ball.Rat(p.turn))
+		if err != nil {
+			return ball.Complex{}, err
+		}
+		p.ball, p.prec = e.ball.Mul(e.ball.Rat(p.value), power), e.ball.Prec
 	}
-	return e.unknown(hashName(name, 11))
+	return ball.Complex{Re: p.ball}, nil
 }
 
 // unknown is a number between 1/2 and 2 made from a hash.
@@ -435,9 +447,7 @@ func (e *numeric) function(n *latex.Node) (ball.Complex, error) {
 	one := e.small(1, 1)
 	switch n.Name {
 	case "sin", "cos", "tan", "cot", "sec", "csc":
-		if n.Name == "cos" || n.Name == "sec" {
-			e.fromOne(z, 2)
-		}
+		e.fromOne(z, map[string]int{"cos": 2, "sec": 2, "sin": 3, "tan": 3, "cot": 3, "csc": 3}[n.Name])
 		sin, cos, err := b.CSinCos(z)
 		if err != nil {
 			return z, err
@@ -512,6 +522,7 @@ func (e *numeric) logarithm(z, base ball.Complex) (ball.Complex, error) {
 
 func (e *numeric) hyperbolic(name string, z ball.Complex) (ball.Complex, error) {
 	b := e.ball
+	e.fromOne(z, 3)
 	up, err := b.CExp(z)
 	if err != nil {
 		return z, err
@@ -540,6 +551,7 @@ func (e *numeric) hyperbolic(name string, z ball.Complex) (ball.Complex, error) 
 // inverse evaluates the inverse functions by logarithms and arc tangents.
 func (e *numeric) inverse(name string, z ball.Complex) (ball.Complex, error) {
 	b := e.ball
+	e.fromOne(z, 3)
 	one := e.small(1, 1)
 	half := ball.Complex{Re: b.Mul(b.Pi(), b.Rat(big.NewRat(1, 2)))}
 	var err error

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/big"
 
+	"onering/verifier/internal/ball"
 	"onering/verifier/internal/latex"
 )
 
@@ -20,21 +21,24 @@ const (
 	maxTerms = 3_000  // of a sum
 )
 
-// A point gives variables rational values. Sums bind their index by linking a
-// new point in front.
+// A point gives variables values. Sums bind their index by linking a new point in
+// front.
 type point struct {
 	name  string
 	value *big.Rat
-	next  *point
+	// turn, if not nil, makes the variable value·e^turn, which is transcendental: no sine
+	// of a multiple of pi vanishes there, and no floor jumps.
+	turn *big.Rat
+	next *point
+	ball ball.Real // value·e^turn with prec bits
+	prec uint
 }
 
-func (p *point) lookup(name string) *big.Rat {
-	for ; p != nil; p = p.next {
-		if p.name == name {
-			return p.value
-		}
+// lookup is the point that gives name its value, nil if none does.
+func (p *point) lookup(name string) *point {
+	for ; p != nil && p.name != name; p = p.next {
 	}
-	return nil
+	return p
 }
 
 // spend takes the cost of one operation on numbers of so many bits.
@@ -77,8 +81,8 @@ func (c *Checker) rational(n *latex.Node, at *point) (*big.Rat, error) {
 	case latex.Num:
 		return n.Rat, nil
 	case latex.Sym:
-		if v := at.lookup(n.Name); v != nil {
-			return v, nil
+		if p := at.lookup(n.Name); p != nil && p.turn == nil {
+			return p.value, nil
 		}
 		return nil, errIrrational
 	case latex.Add, latex.Mul, latex.Div, latex.Neg, latex.Percent, latex.Abs, latex.Floor, latex.Ceil, latex.Fact, latex.Fact2:

@@ -57,18 +57,37 @@ func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool
 }
 
 // commonFactor is a/b at the first point where both are defined. Unless known says
-// that it is the same everywhere, it has to be so at two other points at least.
+// that it is the same everywhere, it has to be so at two other points at least, and at
+// those beyond a corner; a and b may not be one number at all of them, nor jump.
 func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (factor ball.Complex, ok bool) {
-	found, agreed := false, 0
+	found, agreed, enough := false, 0, 4
 	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}
-	for _, at := range append(s.fractions(), s.naturals()...) {
+	points := append(s.fractions(), s.naturals()...)
+	if !known {
+		c.thresholds(&s, a)
+		c.thresholds(&s, b)
+		if s.jumps || s.unreachable {
+			return factor, false
+		}
+		if s.stepped || s.corners || s.root {
+			points = append(append(points, s.beyond()...), s.farOut()...)
+			enough = len(points)
+		}
+	}
+	var first ball.Complex
+	varied := known
+	for _, at := range points {
 		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
 		u, errU := e.value(a)
 		v, errV := e.value(b)
+		if !known && (e.swallowed || errU == ball.ErrUndecided || errV == ball.ErrUndecided) {
+			return factor, false
+		}
 		if errU != nil || errV != nil || e.left && !s.complex {
 			continue
 		}
 		if !found {
+			first = u
 			q, err := ctx.CQuo(u, v)
 			if err != nil || q.Re.ContainsZero() {
 				continue
@@ -86,11 +105,13 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 				return factor, false
 			}
 		}
-		if agreed++; agreed >= 4 {
+		unlike, _ := ctx.Differ(u.Re, first.Re, ball.Larger(u.Re, first.Re), agreement)
+		varied = varied || unlike
+		if agreed++; agreed >= enough {
 			break
 		}
 	}
-	return factor, found && (known || agreed >= 2)
+	return factor, found && varied && (known || agreed >= 2)
 }
 
 // Compare is the order of two real constants, infinity among them; ok is false

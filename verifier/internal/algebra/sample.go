@@ -3,6 +3,7 @@ package algebra
 import (
 	"math/big"
 	"slices"
+	"strings"
 
 	"onering/verifier/internal/ball"
 	"onering/verifier/internal/latex"
@@ -42,10 +43,12 @@ func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
 
 // A trial compares two expressions with variables at points.
 type trial struct {
-	c             *Checker
-	a, b          *latex.Node
-	s             variables
-	equal, limits int // points where the two were equal, or could not be computed
+	c    *Checker
+	a, b *latex.Node
+	s    variables
+	// The points where the two were equal, where they could not be computed, where no
+	// precision could tell, and where only one of them is a number.
+	equal, limits, unclear, lone int
 }
 
 // differ reports whether the two differ at one of the points. It stops where the budget
@@ -62,6 +65,10 @@ func (t *trial) differ(points func() []*point) bool {
 			return true
 		case pointLimit:
 			t.limits++
+		case pointUndecided:
+			t.unclear++
+		case pointLone:
+			t.lone++
 		}
 		if t.c.budget < 0 {
 			return false
@@ -71,45 +78,51 @@ func (t *trial) differ(points func() []*point) bool {
 }
 
 // verdict tries fractions first, unless only natural numbers make sense. Where they leave
-// both sides undefined, as (-1)^n, natural numbers must do.
+// both sides undefined, as (-1)^n, natural numbers must do. What no precision tells
+// apart, as a sine of 10^1000 x, is not equal.
 func (t *trial) verdict() (Outcome, string) {
-	const different, unreached = "different values at some point", "steps may lie where values are too large to compute"
+	const different, unreached, unclear = "different values at some point", "steps may lie where values are too large to compute", "expressions that could not be told apart"
 	if len(t.s.integer) == 0 {
 		if t.differ(t.s.fractions) {
 			return Different, different
 		}
-		if t.equal >= 3 && !t.s.stepped {
-			if t.differ(t.s.beyond) || t.differ(t.s.farOut) {
-				return Different, different
-			}
-			if t.s.unreachable && (t.s.bars || t.s.root) { // x + 10^5000 + |x - 10^5000|
-				return Limit, unreached
-			}
-			return Equal, "the same value at every point tried"
+		if t.unclear > 0 || t.lone > 0 && t.equal == 0 && !t.natural() {
+			return undecided, unclear
+		}
+		if t.equal < 3 && t.limits > 0 {
+			return Limit, "values too large to compute"
 		}
 	}
-	if t.differ(t.s.naturals) {
+	if (len(t.s.integer) > 0 || t.equal < 3 || t.s.stepped) && t.differ(t.s.naturals) {
 		return Different, different
 	}
-	near := t.equal
+	near, vague := t.equal, t.limits+t.unclear
 	if t.differ(t.s.beyond) {
 		return Different, different
 	}
-	reached := t.equal > near || len(t.s.constants) == 0
+	// A step or a corner may lie where nothing can be computed: n! + floor(n/10^5).
+	missed := t.s.unreachable || t.limits+t.unclear > vague || t.equal == near && len(t.s.constants) > 0
 	if t.differ(t.s.farOut) {
 		return Different, different
 	}
 	switch {
 	case t.c.budget < 0:
 		return Limit, "expressions too costly to evaluate"
-	case t.s.stepped && (!reached || t.s.unreachable): // n! + floor(n/10^5)
+	case missed && (t.s.stepped || t.s.corners || t.s.root):
 		return Limit, unreached
-	case t.equal >= 5:
+	case t.s.jumps:
+		return undecided, unclear
+	case t.equal >= 5 || t.equal >= 3 && len(t.s.integer) == 0:
 		return Equal, "the same value at every point tried"
 	case t.limits > 0:
 		return Limit, "values too large to compute"
 	}
 	return undecided, "expressions that could not be evaluated"
+}
+
+// natural reports whether all variables are letters that usually stand for integers.
+func (t *trial) natural() bool {
+	return !slices.ContainsFunc(t.s.names, func(name string) bool { return !integerName(name) })
 }
 
 // confirmed looks at numbers what is equal as a formula: an expression that is
@@ -149,10 +162,12 @@ type variables struct {
 	complex  bool            // i occurs
 	infinite bool
 	stepped  bool // floors and the like: more points are needed
+	jumps    bool // a floor or a divisor may jump where no point lies: no points are enough
 	// bars say that an absolute value of something with variables occurs, so that
 	// negative values are meant: both sides have to be defined at the same points.
 	bars    bool
-	digits  int // of the longest numeral
+	corners bool // an absolute value, or a sign, changes its formula somewhere
+	digits  int  // of the longest numeral
 	factors map[string]bool
 	// constants are the larger constants in the expressions, rounded down, where steps
 	// and corners may lie.
@@ -192,17 +207,20 @@ func survey(nodes ...*latex.Node) variables {
 		case latex.Const:
 			s.complex = s.complex || n.Name == "i"
 			s.infinite = s.infinite || n.Name == "infty"
-		case latex.Fact, latex.Fact2, latex.Binom:
+		case latex.Fact, latex.Fact2:
 			discrete = true
+		case latex.Binom:
+			discrete, s.stepped = true, true
 		case latex.Abs:
-			s.bars = s.bars || hasSymbol(n)
+			s.bars, s.corners = s.bars || hasSymbol(n), s.corners || hasSymbol(n)
 		case latex.Floor, latex.Ceil:
-			s.stepped = true
+			s.stepped, s.jumps = true, s.jumps || hasSymbol(n) && periods(n.Args[0]) == 0
 			for _, arg := range n.Args {
 				walk(arg, discrete || integerNames(arg), bound)
 			}
 			return
 		case latex.Sum, latex.Prod:
+			s.stepped = s.stepped || isLarge(n.Args[2]) || isLarge(n.Args[3])
 			walk(n.Args[2], true, bound)
 			if high := n.Args[3]; !high.Is(latex.Const) { // an infinite series is compared as a formula
 				walk(high, true, bound)
@@ -212,9 +230,11 @@ func survey(nodes ...*latex.Node) variables {
 		case latex.Func:
 			switch n.Name {
 			case "gcd", "lcm":
-				discrete, s.stepped = true, true
+				discrete, s.stepped, s.jumps = true, true, s.jumps || hasSymbol(n)
 			case "max", "min":
 				s.stepped = true
+			case "sgn":
+				s.corners = true
 			}
 		case latex.Opaque, latex.Mod:
 			// Compared as a formula; its variables stay inside.
@@ -233,6 +253,52 @@ func survey(nodes ...*latex.Node) variables {
 		walk(n, false, nil)
 	}
 	return s
+}
+
+// isLarge reports whether a bound has a numeral beyond the ordinary points, so that a sum
+// from it on is empty at them.
+func isLarge(bound *latex.Node) bool {
+	return bound != nil && (bound.Op == latex.Num && bound.Rat.Cmp(big.NewRat(ordinary, 1)) > 0 || bound.Op == latex.Pow || slices.ContainsFunc(bound.Args, isLarge))
+}
+
+// ordinary is the size up to which points lie densely.
+const ordinary = 20
+
+// mostPeriods is the longest period of a floor that points find all steps of.
+const mostPeriods = 24
+
+// periods is the number d where n is a polynomial in natural numbers over d, so that its
+// floor takes polynomials in turn, d of them; 0 where n is nothing of the kind, or d
+// exceeds mostPeriods.
+func periods(n *latex.Node) int {
+	switch n.Op {
+	case latex.Num:
+		if d := n.Rat.Denom(); d.IsInt64() && d.Int64() <= mostPeriods && n.Rat.Num().BitLen() < 64 {
+			return int(d.Int64())
+		}
+	case latex.Sym:
+		if integerNames(n) {
+			return 1
+		}
+	case latex.Add, latex.Mul, latex.Neg, latex.Div, latex.Pow:
+		d := 1
+		for i, arg := range n.Args {
+			part := periods(arg)
+			if i > 0 && n.Op != latex.Add && n.Op != latex.Mul {
+				if !arg.Is(latex.Num) || !arg.Rat.IsInt() || arg.Rat.Sign() <= 0 || arg.Rat.Num().Cmp(big.NewInt(mostPeriods)) > 0 {
+					return 0
+				}
+				if part = int(arg.Rat.Num().Int64()); n.Op == latex.Pow && d == 1 {
+					part = 1
+				}
+			}
+			if d *= part; d == 0 || d > mostPeriods {
+				return 0
+			}
+		}
+		return d
+	}
+	return 0
 }
 
 // hasSymbol reports whether a letter stands in n.
@@ -266,7 +332,7 @@ func (c *Checker) thresholds(s *variables, n *latex.Node) {
 		return
 	}
 	r, err := c.rational(n, nil)
-	if err == errIrrational && s.stepped {
+	if err == errIrrational {
 		e := numeric{c: c, ball: &ball.Context{Prec: precisions[0], Budget: &c.budget}}
 		if z, errValue := e.value(n); errValue == nil && z.IsReal() {
 			if k := z.Re.Exponent(); max(k, -k) > mostConstantBits {
@@ -296,7 +362,7 @@ func (s *variables) constant(r *big.Rat) {
 		switch {
 		case k.BitLen() > mostConstantBits:
 			s.unreachable = true
-		case k.Cmp(big.NewInt(20)) > 0:
+		case k.Cmp(big.NewInt(ordinary)) > 0:
 			s.constants = append(s.constants, k)
 		}
 	}
@@ -344,7 +410,7 @@ func (s *variables) outside(sizes []*big.Int, salt int) []*point {
 	var out []*point
 	for round, size := range sizes {
 		for _, sign := range [...]int64{1, -1} {
-			out = append(out, s.at(func(i int) *big.Rat {
+			out = append(out, turned(s.at(func(i int) *big.Rat {
 				// size plus up to size/2, and a little that is no integer
 				h := mix(seed ^ uint64((salt+round)*1009+i))
 				v := new(big.Rat).SetInt(new(big.Int).Add(size, new(big.Int).Div(new(big.Int).Mul(size, big.NewInt(int64(h%512))), big.NewInt(1024))))
@@ -356,7 +422,7 @@ func (s *variables) outside(sizes []*big.Int, salt int) []*point {
 					v.Neg(v)
 				}
 				return v
-			}))
+			})))
 			if len(s.integer) == len(s.names) {
 				break // natural numbers have no sign
 			}
@@ -365,18 +431,16 @@ func (s *variables) outside(sizes []*big.Int, salt int) []*point {
 	return out
 }
 
-// integerNames reports whether all variables of n are letters that usually
-// stand for integers.
+// integerName reports whether a variable usually stands for integers.
+func integerName(name string) bool { return strings.IndexByte("nmkNMKijpql", name[0]) >= 0 }
+
+// integerNames reports whether integerName holds of all variables of n.
 func integerNames(n *latex.Node) bool {
 	if n == nil {
 		return true
 	}
 	if n.Op == latex.Sym {
-		switch n.Name[0] {
-		case 'n', 'm', 'k', 'N', 'M', 'K', 'i', 'j', 'p', 'q', 'l':
-			return true
-		}
-		return false
+		return integerName(n.Name)
 	}
 	for _, arg := range n.Args {
 		if !integerNames(arg) {
@@ -395,20 +459,31 @@ func (s *variables) at(value func(i int) *big.Rat) *point {
 	return p
 }
 
+// turned makes the values of a point that are no integers transcendental.
+func turned(p *point) *point {
+	for q := p; q != nil; q = q.next {
+		if !q.value.IsInt() {
+			q.turn = fraction(hashName(q.name, q.value.Num().Uint64()), 0, 1)
+			q.turn.Quo(q.turn, big.NewRat(64, 1))
+		}
+	}
+	return p
+}
+
 // fraction is a seeded fraction between low and low + span.
 func fraction(seed uint64, low, span int) *big.Rat {
 	h := mix(seed)
 	return big.NewRat(int64(low)<<16+int64(h%uint64(span<<16))|1, 1<<16)
 }
 
-// fractions are points with fractional coordinates of several sizes, every
+// fractions are points with coordinates of several sizes that are no integers, every
 // variable positive at some and negative at others. Three have all coordinates
 // below one, where arc functions are defined.
 func (s *variables) fractions() []*point {
 	seed := pairSeed(s.nodes...)
 	var out []*point
 	for round, size := range [...]struct{ low, span int }{{1, 2}, {0, 3}, {0, 1}, {0, 3}, {0, 1}, {2, 6}, {5, 20}, {0, 1}} {
-		out = append(out, s.at(func(i int) *big.Rat {
+		out = append(out, turned(s.at(func(i int) *big.Rat {
 			v := fraction(seed^uint64(round*1000+i), size.low, size.span)
 			negative := false
 			switch round {
@@ -425,7 +500,7 @@ func (s *variables) fractions() []*point {
 				v.Neg(v)
 			}
 			return v
-		}))
+		})))
 	}
 	return out
 }
@@ -440,7 +515,7 @@ func (s *variables) naturals() []*point {
 	seed := pairSeed(s.nodes...)
 	var out []*point
 	for round := range rounds {
-		out = append(out, s.at(func(i int) *big.Rat {
+		out = append(out, turned(s.at(func(i int) *big.Rat {
 			if len(s.integer) > 0 && !s.integer[s.names[i]] && round%2 == 0 {
 				return fraction(seed^uint64(round*77+i), 0, 3)
 			}
@@ -448,7 +523,7 @@ func (s *variables) naturals() []*point {
 				return big.NewRat(int64(round+1), 1)
 			}
 			return big.NewRat(1+int64(mix(seed^uint64(round*131+i))%uint64(8+round/2)), 1)
-		}))
+		})))
 	}
 	if s.stepped {
 		out = append(out, s.at(func(int) *big.Rat { return new(big.Rat) }))
@@ -463,6 +538,7 @@ const (
 	pointEqual
 	pointDifferent
 	pointUndefined
+	pointLone     // one is a number there, the other is not
 	pointNoNumber // an unknown function, a matrix: something without a value
 	pointLimit
 )
@@ -512,8 +588,11 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 	y, errY := e.value(b)
 	if undefined := func(err error, left bool) bool {
 		return err == ball.ErrUndefined || err == errUndefined || err == nil && left
-	}; at != nil && s.bars && !s.complex && undefined(errX, leftX) != undefined(errY, e.left) && (errX == nil || errY == nil) {
-		return pointDifferent
+	}; at != nil && !s.complex && undefined(errX, leftX) != undefined(errY, e.left) && (errX == nil || errY == nil) {
+		if s.bars {
+			return pointDifferent
+		}
+		return pointLone
 	}
 	for _, err := range [...]error{errX, errY} {
 		switch err {

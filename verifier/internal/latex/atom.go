@@ -559,7 +559,7 @@ func (p *parser) namedWord(w string) *Node {
 	case "pi", "Pi":
 		p.advance()
 		return &Node{Op: Const, Name: "pi"}
-	case "inf", "infty", "infinity", "oo", "Infinity":
+	case "inf", "infty", "infinity", "Infinity":
 		p.advance()
 		return &Node{Op: Const, Name: "infty"}
 	case "sqrt", "cbrt":

@@ -454,11 +454,12 @@ func (l *lexer) exponent(n *numeral) {
 	if i == from || isLetter(l.peek(i)) || l.peek(i) == '.' && isDigit(l.peek(i+1)) {
 		return
 	}
-	l.met.Exponent = true
-	if l.reading.EulerE {
-		return
-	}
 	text := l.src[l.pos+1 : l.pos+i]
+	if l.peek(0) == 'e' && !isDigit(text[0]) { // 2e-3 may be 2e - 3, but 2e3 and 2E-3 are no formulas
+		if l.met.Exponent = true; l.reading.EulerE {
+			return
+		}
+	}
 	l.pos += i
 	exp := 0
 	for _, c := range strings.TrimLeft(text, "+-") {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // letterCommands are letters and signs beyond ASCII by the command they stand for.
@@ -83,11 +85,10 @@ func (l *lexer) unicode(plain bool) {
 	switch {
 	case unicode.IsSpace(r) || r == utf8.RuneError:
 		l.space = true
-	case unicode.Is(unicode.Mn, r): // an accent of its own
 	case unicode.IsLetter(r):
 		for l.pos < len(l.src) {
 			next, n := utf8.DecodeRuneInString(l.src[l.pos:])
-			if !unicode.IsLetter(next) || letterCommands[next] != "" {
+			if !unicode.IsLetter(next) && !unicode.IsMark(next) || letterCommands[next] != "" {
 				break
 			}
 			l.pos += n
@@ -101,7 +102,8 @@ func (l *lexer) unicode(plain bool) {
 }
 
 // plainWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII and
-// drops those that have no width.
+// drops those that have no width. Letters and signs take their accents and strokes; a mark
+// that is left stands for itself, for a stroke through a digit denies it.
 func plainWidth(s string) string {
 	for i := 0; ; i++ {
 		if i == len(s) {
@@ -111,12 +113,17 @@ func plainWidth(s string) string {
 			break
 		}
 	}
+	if strings.ContainsFunc(s, unicode.IsMark) {
+		s = norm.NFC.String(s)
+	}
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= '！' && r <= '～':
 			return r - '！' + '!'
 		case r == '。' || r == '．':
 			return '.'
+		case r >= 0x2062 && r <= 0x2064: // invisible signs
+			return rune("*,+"[r-0x2062])
 		case isWidthless(r):
 			return -1
 		case r >= '\U0001d400' && r <= '\U0001d7ff':
@@ -153,7 +160,7 @@ func mathematicalLetter(r rune) rune {
 
 // isWidthless reports whether r leaves no mark and separates nothing.
 func isWidthless(r rune) bool {
-	return r >= 0x200b && r <= 0x200f || r == 0x2028 || r >= 0x202a && r <= 0x202e || r >= 0x2060 && r <= 0x2064 || r == 0xfeff || r == 0xad
+	return r >= 0x200b && r <= 0x200f || r == 0x2028 || r >= 0x202a && r <= 0x202e || r == 0x2060 || r == 0x2061 || r == 0xfeff || r == 0xad
 }
 
 // script is the ASCII of the run of raised or lowered characters s begins with.
