@@ -56,7 +56,7 @@ var oneWay = map[string]bool{"x+y=7": true, "m+n=12": true, "m+n=7": true}
 // different pair must not become equal.
 func TestCasesOtherWay(t *testing.T) {
 	for _, c := range ownCases(t) {
-		if c.Correct || oneWay[c.Gold] || strings.TrimSpace(c.Answer) == "" {
+		if c.Correct || oneWay[c.Gold] || c.Why == "a closed form is asked for" || strings.TrimSpace(c.Answer) == "" {
 			continue
 		}
 		if got := verifier.Verify(c.Answer, `\boxed{`+c.Gold+`}`); got.Correct {

@@ -95,6 +95,9 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 	if step == nil {
 		return within(d, times(size(p.value), algebra.Rational(big.NewRat(1, 100))))
 	}
+	if step.Cmp(big.NewRat(1, 1)) > 0 && !within(d, times(size(p.value), algebra.Rational(big.NewRat(1, 20)))) {
+		return false // 5 is not about 10
+	}
 	if within(d, algebra.Rational(new(big.Rat).Mul(step, big.NewRat(1, 2)))) {
 		return true
 	}

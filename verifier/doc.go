@@ -22,9 +22,11 @@
 // Equality is mathematical: any form of the same value counts, simplified or
 // not. Where mathematics leaves a choice it is made as follows.
 //
-//   - A decimal of at least six significant digits is compared with an exact value
+//   - A decimal of at least six significant digits is compared with a rational number
 //     to the digits that it states, rounded or cut off: 0.333333 is 1/3, 0.333334 is not.
-//     Decimals are otherwise exact: 0.333 is not 1/3 and 3.14 is not pi. Where both are
+//     Where the gold is a closed form that is not rational, as the root of 2, so is a
+//     decimal behind ≈ or "about", and no other; where the gold is such a decimal, so is
+//     the closed form. Decimals are otherwise exact: 0.333 is not 1/3. Where both are
 //     decimals, a gold of at least five significant digits is taken to be rounded, so
 //     that a longer decimal that rounds to it counts.
 //   - One comparison relaxes at most one of these conventions, the same for all

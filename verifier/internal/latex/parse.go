@@ -347,20 +347,20 @@ var conditional = setOf("for where when with if such since because")
 func (p *parser) statement() *Node {
 	p.enter()
 	defer p.leave()
-	p.fillers()
+	about := p.fillers()
 	for p.accept("=>") || p.accept("&") {
 	}
 	var args []*Node
 	var ops []string
 	if rel, ok := p.relation(); ok && (rel == "=" || rel == "~") {
 		// A side that is left out (= 5) changes nothing; others do not mean anything.
-		p.fillers()
+		about = about || rel == "~"
 	} else if ok {
 		p.fail()
 	}
 	for {
-		p.fillers()
-		args = append(args, p.sets())
+		about = p.fillers() || about
+		args = append(args, rounded(p.sets(), about))
 		for p.cur().is("&") && isRelation(p.at(1).text) {
 			p.advance()
 		}
@@ -389,7 +389,7 @@ func (p *parser) statement() *Node {
 		if p.closing() && rel == "=" {
 			break // x = : the other side is missing
 		}
-		ops = append(ops, rel)
+		ops, about = append(ops, rel), rel == "~"
 		if len(ops) > 100 {
 			panic(errLimit)
 		}
@@ -404,6 +404,23 @@ func (p *parser) statement() *Node {
 	p.modulus(n)
 	return n
 }
+
+// rounded marks n, if about says that ≈ or "about" stands before it, and it is a numeral:
+// Approximate reads the mark.
+func rounded(n *Node, about bool) *Node {
+	if !about || n.Op != Num && (n.Op != Neg || n.Args[0].Op != Num) {
+		return n
+	}
+	marked := *n
+	marked.Name = approximate
+	return &marked
+}
+
+// approximate is the name of a numeral that says to be rounded.
+const approximate = "~"
+
+// Approximate reports whether n is a numeral behind ≈ or "about".
+func Approximate(n *Node) bool { return (n.Op == Num || n.Op == Neg) && n.Name == approximate }
 
 // isRelation reports whether a sign's text is a relation.
 func isRelation(s string) bool {

@@ -51,13 +51,16 @@ var fillerPhrases = [...][]string{
 	{"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"}, {"the", "year"}, {"year"},
 }
 
-// fillers passes them, and a colon after.
-func (p *parser) fillers() {
+var rounding = setOf("approximately approx about roughly around")
+
+// fillers passes them, and a colon after. It reports whether they say that what follows is
+// rounded.
+func (p *parser) fillers() (about bool) {
 next:
 	for {
 		t := p.cur()
 		if t.kind != word || len(t.text) == 1 && !t.plain {
-			return
+			return about
 		}
 		if p.phrase([]string{"the"}) && p.at(1).kind == number {
 			p.advance() // the 7th
@@ -68,14 +71,15 @@ next:
 				continue
 			}
 			if n := p.at(len(phrase)); n.kind == end || n.is("}") || n.is("=") {
-				return // the word is all there is
+				return about // the word is all there is
 			}
+			about = about || rounding[phrase[0]]
 			p.pos += len(phrase)
 			p.accept(":")
 			p.accept(",")
 			continue next
 		}
-		return
+		return about
 	}
 }
 
