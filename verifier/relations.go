@@ -435,7 +435,7 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 	if _, ok := c.algebra.Proportional(x, y); ok {
 		return c.say(true, "equations equal up to a factor")
 	}
-	if c.algebra.SameZeros(x, y) && (solved(a) || !c.algebra.Poles(y, x)) {
+	if c.algebra.SameZeros(x, y, !solved(a)) {
 		return c.say(true, "equations equal once fractions are cleared")
 	}
 	if c.algebra.Spent() {

@@ -17,7 +17,8 @@ const maxDegree = 60
 // Both are looked at along one random line through the space of the unknowns,
 // over the field: there lowest terms stay lowest terms, and numerators that
 // are no multiples stay so, except with a chance of about the degree over 2^61.
-func (c *Checker) SameZeros(a, b *latex.Node) bool {
+// If strict is set, a denominator in b must not vanish at a zero of a.
+func (c *Checker) SameZeros(a, b *latex.Node, strict bool) bool {
 	l := restriction{c: c, at: formula{c: c, in: fieldFor(pairSeed(a, b)), seed: 31, mult: factorLetters(a, b)}}
 	x, y := l.quotient(a), l.quotient(b)
 	if l.failed || l.at.bad {
@@ -32,14 +33,14 @@ func (c *Checker) SameZeros(a, b *latex.Node) bool {
 			return false
 		}
 	}
-	return true
+	return !strict || !c.poles(b, a)
 }
 
-// Poles reports whether a denominator in a vanishes at a solution of b = 0, so that a = 0,
+// poles reports whether a denominator in a vanishes at a solution of b = 0, so that a = 0,
 // which clears to b = 0, lacks that solution: (y-2x-3)/(x-1) lacks y = 5 at x = 1. Letters
 // other than x, y and z are parameters, which nobody means to be zero. A denominator that
 // cannot be solved for a letter counts if it takes both signs.
-func (c *Checker) Poles(a, b *latex.Node) bool {
+func (c *Checker) poles(a, b *latex.Node) bool {
 	for _, d := range denominators(a, nil) {
 		parameters, linear := true, false
 		for _, v := range Variables(d) {

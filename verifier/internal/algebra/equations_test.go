@@ -36,10 +36,10 @@ func TestSameZeros(t *testing.T) {
 	} {
 		a, b := parse(t, c.a), parse(t, c.b)
 		checker := NewChecker()
-		if got := checker.SameZeros(a, b); got != c.want {
+		if got := checker.SameZeros(a, b, false); got != c.want {
 			t.Errorf("%s = 0 and %s = 0: %v, want %v", c.a, c.b, got, c.want)
 		}
-		if got := checker.SameZeros(b, a); got != c.want {
+		if got := checker.SameZeros(b, a, false); got != c.want {
 			t.Errorf("%s = 0 and %s = 0: %v, want %v", c.b, c.a, got, c.want)
 		}
 	}
@@ -65,8 +65,8 @@ func TestPoles(t *testing.T) {
 		{`\frac{y-2x-3}{7}`, `y-2x-3`, false},
 		{`x-y`, `2x-2y`, false},
 	} {
-		if got := NewChecker().Poles(parse(t, c.a), parse(t, c.b)); got != c.want {
-			t.Errorf("Poles(%s, %s) = %v, want %v", c.a, c.b, got, c.want)
+		if got := NewChecker().poles(parse(t, c.a), parse(t, c.b)); got != c.want {
+			t.Errorf("poles(%s, %s) = %v, want %v", c.a, c.b, got, c.want)
 		}
 	}
 }

@@ -405,22 +405,16 @@ func (p *parser) statement() *Node {
 	return n
 }
 
-// rounded marks n, if about says that ≈ or "about" stands before it, and it is a numeral:
-// Approximate reads the mark.
+// rounded marks n by the name "~", if about says that ≈ or "about" stands before it and it
+// is a numeral.
 func rounded(n *Node, about bool) *Node {
 	if !about || n.Op != Num && (n.Op != Neg || n.Args[0].Op != Num) {
 		return n
 	}
 	marked := *n
-	marked.Name = approximate
+	marked.Name = "~"
 	return &marked
 }
-
-// approximate is the name of a numeral that says to be rounded.
-const approximate = "~"
-
-// Approximate reports whether n is a numeral behind ≈ or "about".
-func Approximate(n *Node) bool { return (n.Op == Num || n.Op == Neg) && n.Name == approximate }
 
 // isRelation reports whether a sign's text is a relation.
 func isRelation(s string) bool {
