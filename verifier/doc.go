@@ -39,10 +39,11 @@
 //     Below 1 only the latter: 0.5% is not 0.5.
 //   - A degree sign may be added or left out; with pi or another angle on the
 //     other side x° is x pi/180.
-//   - A unit that only one side names does not matter. If both do, units of one
+//   - A unit or a noun that only one side names does not matter. If both do, units of one
 //     dimension convert (12 inches is 1 foot), others differ; of counted nouns
-//     (5 apples) one must say what the other says, in more or fewer words. Only
-//     nouns of a list are left out; number words multiply (5 lakh, 5 hundredths).
+//     (5 apples) one must say what the other says, in more or fewer words. Number words
+//     multiply (5 lakh, 5 hundredths). Words that change the number, or may, are never left
+//     out: operations, bounds, signs, doubts, unknown abbreviations (5 squared, 5 in debt, 5 mn).
 //   - x = 3 is 3, and f(x) = x^2 is x^2; the name does not matter unless several
 //     are named. Other equations are equal if, once fractions are cleared, a
 //     constant factor makes them so: xy = 1 is y = 1/x, but xy = x is not

@@ -146,7 +146,7 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 			}
 			n, k = n.Args[0], k*e
 		}
-		if _, known := units[n.Name]; !known || n.Op != latex.Sym {
+		if _, _, known := unitNamed(n.Name); !known || n.Op != latex.Sym && n.Op != latex.Mul {
 			return false
 		}
 		symbols = append(symbols, unitPower{n.Name, k})
@@ -411,11 +411,19 @@ func nouns(units []unitPower) string {
 	return strings.Join(out, " ")
 }
 
+// isUnits reports whether a noun is units, square units or cubic units of what is not said.
+func isUnits(noun string) bool {
+	return noun == "unit" || noun == "square unit" || noun == "cubic unit"
+}
+
 // sameNouns reports whether two counts may be of the same thing: the nouns agree,
 // one says more than the other, or one says nothing (units, ways).
 func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
-	if latex.Generic(x) || latex.Generic(y) {
-		return !(strings.HasPrefix(x, "square") && strings.HasPrefix(y, "cubic") || strings.HasPrefix(x, "cubic") && strings.HasPrefix(y, "square"))
+	if isUnits(x) || isUnits(y) {
+		return x == y || !isUnits(x) || !isUnits(y) || x == "unit" || y == "unit"
+	}
+	if x == "any" || y == "any" {
+		return true
 	}
 	if x == "" || y == "" {
 		return false // 5 cm against 5 apples

@@ -1,10 +1,14 @@
 package verifier
 
-import "math/big"
+import (
+	"math/big"
+
+	"onering/verifier/internal/latex"
+)
 
 // A dimension is the exponents of length, mass, time, amount, current,
-// temperature, and one for each currency that has no fixed rate.
-type dimension [14]int8
+// temperature, one for each currency that has no fixed rate, angle and information.
+type dimension [16]int8
 
 const (
 	length = iota
@@ -21,6 +25,8 @@ const (
 	yen
 	ruble
 	month
+	angle
+	information
 )
 
 // A unit is its size in base units and its dimension.
@@ -50,23 +56,34 @@ var (
 	pressure = of(-1, 1, -2)
 )
 
-// units by the names that package latex gives them, in metres, kilograms and
-// seconds. A month has no fixed number of days; years and months convert.
+// units by the names that package latex gives them without prefixes, in metres, kilograms
+// and seconds. A month has no fixed number of days; years and months convert.
 var units = map[string]unit{
-	"nm": {1, 1_000_000_000, is(length)}, "mm": {1, 1000, is(length)}, "cm": {1, 100, is(length)}, "dm": {1, 10, is(length)}, "m": {1, 1, is(length)}, "km": {1000, 1, is(length)},
-	"in": {254, 10_000, is(length)}, "ft": {3048, 10_000, is(length)}, "yd": {9144, 10_000, is(length)}, "mi": {1_609_344, 1000, is(length)},
-	"mg": {1, 1_000_000, is(mass)}, "g": {1, 1000, is(mass)}, "kg": {1, 1, is(mass)}, "t": {1000, 1, is(mass)}, "lb": {45_359_237, 100_000_000, is(mass)}, "oz": {45_359_237, 1_600_000_000, is(mass)}, "ton": {45_359_237 * 20, 1_000_000, is(mass)},
-	"ms": {1, 1000, is(duration)}, "s": {1, 1, is(duration)}, "min": {60, 1, is(duration)}, "h": {3600, 1, is(duration)}, "day": {86_400, 1, is(duration)}, "week": {604_800, 1, is(duration)},
+	"m": {1, 1, is(length)}, "in": {254, 10_000, is(length)}, "ft": {3048, 10_000, is(length)}, "yd": {9144, 10_000, is(length)}, "mi": {1_609_344, 1000, is(length)}, "nmi": {1852, 1, is(length)},
+	"angstrom": {1, 10_000_000_000, is(length)}, "au": {149_597_870_700, 1, is(length)}, "ly": {9_460_730_472_580_800, 1, is(length)}, "pc": {30_856_775_814_913_673, 1, is(length)},
+	"g": {1, 1000, is(mass)}, "t": {1000, 1, is(mass)}, "lb": {45_359_237, 100_000_000, is(mass)}, "oz": {45_359_237, 1_600_000_000, is(mass)}, "ton": {45_359_237 * 20, 1_000_000, is(mass)},
+	"s": {1, 1, is(duration)}, "min": {60, 1, is(duration)}, "h": {3600, 1, is(duration)}, "day": {86_400, 1, is(duration)}, "week": {604_800, 1, is(duration)},
 	"month": {1, 1, is(month)}, "yr": {12, 1, is(month)},
-	"L": {1, 1000, volume}, "mL": {1, 1_000_000, volume}, "gal": {3_785_411_784, 1_000_000_000_000, volume}, "qt": {3_785_411_784, 4_000_000_000_000, volume},
-	"pt": {3_785_411_784, 8_000_000_000_000, volume}, "cup": {3_785_411_784, 16_000_000_000_000, volume},
+	"L": {1, 1000, volume}, "gal": {3_785_411_784, 1_000_000_000_000, volume}, "qt": {3_785_411_784, 4_000_000_000_000, volume}, "pt": {3_785_411_784, 8_000_000_000_000, volume}, "cup": {3_785_411_784, 16_000_000_000_000, volume},
+	"floz": {3_785_411_784, 128_000_000_000_000, volume}, "tbsp": {3_785_411_784, 256_000_000_000_000, volume}, "tsp": {3_785_411_784, 768_000_000_000_000, volume},
 	"ha": {10_000, 1, of(2)}, "acre": {40_468_564_224, 10_000_000, of(2)},
 	"mph": {1_609_344, 3_600_000, speed}, "kph": {1000, 3600, speed},
-	"N": {1, 1, force}, "J": {1, 1, energy}, "kJ": {1000, 1, energy}, "cal": {4184, 1000, energy}, "kcal": {4184, 1, energy}, "eV": {1_602_176_634, 0, energy},
-	"W": {1, 1, power}, "kW": {1000, 1, power}, "Pa": {1, 1, pressure}, "kPa": {1000, 1, pressure}, "Hz": {1, 1, of(0, 0, -1)}, "kHz": {1000, 1, of(0, 0, -1)},
-	"rad": {1, 1, dimension{}},
+	"N": {1, 1, force}, "J": {1, 1, energy}, "cal": {4184, 1000, energy}, "eV": {1_602_176_634, 0, energy}, "Wh": {3600, 1, energy},
+	"W": {1, 1, power}, "Pa": {1, 1, pressure}, "bar": {100_000, 1, pressure}, "atm": {101_325, 1, pressure}, "Hz": {1, 1, of(0, 0, -1)},
+	"rad": {1, 1, dimension{}}, "arcmin": {1, 60, is(angle)}, "arcsec": {1, 3600, is(angle)}, "mas": {1, 3_600_000, is(angle)}, "b": {1, 8, is(information)}, "B": {1, 1, is(information)}, "byte": {1, 1, is(information)},
 	"mol": {1, 1, is(amount)}, "A": {1, 1, is(current)}, "C": {1, 1, of(0, 0, 1, 0, 1)}, "V": {1, 1, of(2, 1, -3, 0, -1)}, "ohm": {1, 1, of(2, 1, -3, 0, -2)}, "K": {1, 1, is(temperature)},
+	"F": {1, 1, of(-2, -1, 4, 0, 2)}, "T": {1, 1, of(0, 1, -2, 0, -1)}, "Wb": {1, 1, of(2, 1, -2, 0, -1)}, "H": {1, 1, of(2, 1, -2, 0, -2)},
 	"USD": {1, 1, is(dollars)}, "cent": {1, 100, is(dollars)}, "EUR": {1, 1, is(euros)}, "GBP": {1, 1, is(pounds)}, "yuan": {1, 1, is(yuan)}, "rupee": {1, 1, is(rupee)}, "yen": {1, 1, is(yen)}, "ruble": {1, 1, is(ruble)},
+}
+
+// unitNamed is the unit of a name, and the power of ten of its prefix.
+func unitNamed(name string) (u unit, power int, ok bool) {
+	if u, ok = units[name]; ok {
+		return u, 0, true
+	}
+	power, name, ok = latex.Metric(name)
+	u, known := units[name]
+	return u, power, ok && known
 }
 
 // measure is the size and the dimension of a product of units; ok is false if
@@ -75,7 +92,7 @@ func measure(powers []unitPower) (*big.Rat, dimension, bool) {
 	size := big.NewRat(1, 1)
 	var dim dimension
 	for _, p := range powers {
-		u, ok := units[p.name]
+		u, prefix, ok := unitNamed(p.name)
 		if !ok || p.power < -20 || p.power > 20 {
 			return nil, dim, false
 		}
@@ -84,6 +101,12 @@ func measure(powers []unitPower) (*big.Rat, dimension, bool) {
 			den.SetString("1e28")
 		}
 		one := new(big.Rat).Quo(new(big.Rat).SetInt64(u.num), den)
+		for ; prefix > 0; prefix-- {
+			one.Mul(one, big.NewRat(10, 1))
+		}
+		for ; prefix < 0; prefix++ {
+			one.Quo(one, big.NewRat(10, 1))
+		}
 		k := p.power
 		if k < 0 {
 			one.Inv(one)

@@ -5,76 +5,80 @@ import (
 	"strings"
 )
 
-// Droppable reports whether a counted noun (a Unit's name with its # cut off) may
-// be left out of an answer: "5 red apples" is 5. Of several words one has to be known
-// as a thing that is counted. Words that are not known are not dropped, because they
-// may change the number: "5 gross", "5 squared".
+// Droppable reports whether what is counted (a Unit's name with its # cut off) may be
+// left out of an answer: "5 red apples" is 5. Anything may, except words that change the
+// number: operations, bounds, signs, doubts, and abbreviations that may be numbers.
 func Droppable(noun string) bool {
-	if slices.ContainsFunc(strings.Fields(noun), func(w string) bool { return relative[w] }) {
+	words := strings.Fields(noun)
+	if len(words) == 0 || begins[words[0]] || strings.HasSuffix(words[0], "ly") && len(words[0]) > 5 && !harmlessAdverbs[words[0]] || strings.HasPrefix(noun, "in ") && !inside[words[1]] {
 		return false
 	}
-	return Generic(noun) || slices.ContainsFunc(strings.Fields(noun), func(w string) bool { return countedNouns[w] })
+	return !slices.ContainsFunc(words, changes) && (len(words) > 1 || !isParticiple(words[0]) && !multiple[words[0]])
 }
 
-// relative are words that say what a number is the measure of: 5 orders of magnitude.
-var relative = setOf("order magnitude")
+// changes reports whether a word of a phrase beside a number changes what the number says.
+func changes(w string) bool {
+	if _, ok := multiplier(w); ok || isShare(w) || changing[w] || numberWords[w] > 1 {
+		return true
+	}
+	switch {
+	case w[0] >= 0x80:
+		return strings.ContainsAny(w, changingCharacters)
+	case len(w) < 3 && w != "#", len(w) < 5 && !strings.ContainsAny(w, "aeiouy'"):
+		return !abbreviations[w] // mn, bns
+	}
+	return strings.HasSuffix(w, "n't") || slices.ContainsFunc(changingStems, func(stem string) bool { return strings.HasPrefix(w, stem) })
+}
 
-// countedNouns are things that word problems count, in the singular. Words that are
-// also numbers or operations (score, gross, quarter, couple, fold) are left out.
-var countedNouns = setOf(`
-	acorn act adult afternoon airplane album alligator anchovy angle animal answer ant antelope apartment app appetizer
-	apple apron aquarium area arm arrangement artwork ash athlete axis baby bag baguette ball balloon banana bandage bar barbell
-	barrel base baseball basket basketball bat batch bathroom battery bead bean bear beaver bed bedroom bee beetle bench
-	berry bicycle bike bill bird birdhouse biscuit bit blanket block blouse blueberry board boat bone book bookmark
-	boot bottle bouquet bowl box boy bracelet branch bread breath brick bridge brother brownie browny brush bucket bug builder
-	building bulb bulldog bundle bun burger burrito bus business butterfly button byte cabinet cabbage cage cake camera candle candy
-	cap car card cardinal carnation carpet carriage carrot cart carton case cashier castle cat caterpillar cell
-	center centre chair challenge chain chapter character charm chart cheerleader cheese cheesecake cherry chest chick chicken child
-	chimpanzee chip chocolate choice chord circle city clam class classmate classroom client clock clover clown coach coat
-	coconut code codeword coffee coin collection color colour colony coloring column combination comic committee component computer
-	cone configuration container cookie cooky copy corner cost cottage counter country course court cousin cow crab cracker
-	crane crate crayon cricket crocodile crow cub cube cucumber cupboard cupcake curtain curve customer cycle cyclist dancer
-	date daughter deck deer desk diagonal diamond dictionary die dime dinner dinosaur direction disc dish disk distance divisor
-	doctor dog doll dolphin domino donation donkey donut door dot doughnut dragon drawer drawing dress drink driver
-	drop drum duck duckling dumpling ear earring edge egg eggplant elephant elf elevator email element employee engine
-	engineer entry envelope equation eraser error essay event exam example exercise exit face factor factory family
-	fan farm farmer father favor feather feature female fence ferret field figure film finger fish flag flamingo flat
-	flight flip floor flower flute fly folder follower fork form frame friend frog fruit function fuse gallery game garage
-	garden gate gem gift giraffe girl glass glove goal goat goldfish goose grade grain grandchild grandparent
-	grape graph graphic group guard guest guitar guppy gun gymnast haircut hall hamburger hammer hamster hand
-	handshake hare hat head heart hedgehog helper hen heron hexagon hike hill hippo hobby hole home horse hospital
-	hotdog hotel house human hummingbird husband hyena insect instrument instructor integer intersection interval invitation
-	island item jacket jar jeep jellybean jersey job judge jug juggler juice jump kangaroo kernel key kid kind kite kitten knife knive
-	knight knot koala label lake ladder lady lamb lamp lane lap laptop lawn layer leaf leave lecture leg lemon lesson letter
-	level librarian library light lily line lion list lizard lock log lollipop loop lot lunch machine magazine magnet
-	mailbox male mammal man mango mangoe map marble mark marker market marshmallow mask mat match matchstick meal meatball medal
-	meeting melon member memory message microwave milkshake mineral mistake mitten model moment monkey moon mosquito
-	mother motorcycle mountain mouse move movie movy muffin mug mushroom musician nail name nap nation necklace needle neighbor nest
-	net newspaper nickel night node noodle note notebook novel number nurse nut nurse object octopus office
-	officer onion option orange orbit orchard orchid order orphan ostrich outcome outfit owl owner oyster pack package packet pad page paintbrush
-	painter painting pal pan pancake panda panel pant pants papaya paper paragraph parcel parent park parrot part particle partition partner
-	party passenger path patient pattern paw pea peach peacock peanut pear pearl pebble pen pencil penguin pen pentagon penny
-	people pepper performance performer permutation person pet petal phone photo photograph photographer pianist pickle picnic picture pie piece pig
-	pigeon pillow pilot pin pine pineapple pipe pirate pitcher pizza place plane planet plank plant plate platform platter play player
-	playlist plum pocket poem point pole police polygon pomegranate pony pool popcorn popsicle portion position post postcard poster pot
-	potato potatoe present president pretzel price prime prince princess prize problem product professor program project
-	pumpkin pupil puppet puppy purse puzzle pyramid quail queen question quilt quiz quizze rabbit raccoon race racer radish raffle raisin
-	raspberry rat ray reader rectangle recipe refill region report representation resident restaurant result revolution ribbon
-	ride rider ring river road robin robot rock roll roof room rooster root rope rose rotation round route row rower rug rule
-	runner sack sailor salad sale salesman salmon sample sandwich sapphire sausage scarf scarve school scientist scissor scoop screen screw
-	sea seal seashell season seat secretary section seed segment semester sentence sequence serving session set shape
-	share shark sheep sheet shelf shell shelve ship shirt shoe shop shot show shower shrimp sibling side sign singer sink sister site
-	skater skirt skittle sleeve slice slide slot snack snail snake sneaker snowball snowflake snowman sock soda sofa soldier
-	solution son song sort soup space spaceship spectator speech spider spinach spoon spot spray sprinkler sprinter square squirrel
-	stack staff stair stall stamp star starfish state station statue steak stem step stick sticker stitch stocking stone stop store
-	story strand straw strawberry stream street string stripe student subject subset suggestion suit suitcase sum sunflower surfer
-	swan sweater sweet swimmer symbol table tablet tail tank tape target task tattoo taxi teacher team tear tent term test
-	text textbook theater thief thing ticket tie tiger tile tin tire toad toast toe token tomato tomatoe tool tooth teeth toothbrush
-	toothpick top topping tourist towel tower town toy track tractor train trainer tray treat tree triangle trick tricycle
-	trip triplet trophy trout truck trumpet truth tube tuba tulip tuple turkey turn turtle twin type umbrella uncle unicorn uniform user
-	value van vase vegetable vehicle vertex vertice video view viewer village violin visit visitor volcano volunteer vote voter
-	vowel voyage wagon waiter waitress wall wallet walnut walrus watch watermelon wave weapon wedding weed whale wheel
-	whisker widget wife window winner wizard wolf wolve woman word work worker workout worm wrapper writer xylophone yam
-	yogurt zebra zero zombie zoo
-	å angstrom atm au bps byte db decibel dpi dyne erg farad fps gb henry kb kbps knot lumen lux mb mbps mmhg parsec psi rpm
-	sievert steradian tb tesla torr weber`)
+// isParticiple reports whether a word alone says what was done to the number: 5 inverted.
+func isParticiple(w string) bool {
+	return strings.HasSuffix(w, "ed") && len(w) > 4 && !harmlessParticiples[w]
+}
+
+// isShare reports whether w is a denominator in words: thirds, hundredths.
+func isShare(w string) bool {
+	w = strings.TrimSuffix(w, "s")
+	if fractionWords[w] > 0 || w == "halve" {
+		return w != "second"
+	}
+	stem, ok := strings.CutSuffix(w, "th")
+	stem = strings.Replace(stem, "ie", "y", 1)
+	return ok && (numberWords[stem] > 0 || multipliers[stem] > 0)
+}
+
+// begins are words that make a bound, a sign or a condition of the number before them;
+// inside are those after "in" that do not.
+var (
+	begins = setOf(`above across after against along among around as at away back before behind below beneath beside between beyond by
+		down from inside into like near off onto out outside over past short since through till to toward towards under until up upon via with within
+		und et y e et o ou oder или и`)
+	inside = setOf("total all sum each every change tips sales profit savings cash")
+)
+
+// multiple are words that alone are numbers of something: 5 pairs is 10.
+var multiple = setOf("maximum minimum max min one ish century sigma")
+
+// changing are words that change the number beside them, wherever they stand in a phrase.
+var changing = setOf(`
+	is are was were be isn't not no nope nah never none neither nor nothing hardly barely but however instead rather otherwise else except without against unless
+	than least most almost nearly below beyond exceed exceeds upwards downwards onwards plus minus times modulo radix logarithm factorial choose percent percentage percents fold magnitude
+	squared cubed twice thrice double mil mill mio bil mrd thou doz zillion negative debt deficit hundredweight mega giga nil googol arrears owed owing overdrawn backward backwards flipped mirrored
+	wrong false untrue invalid impossible unlikely maybe perhaps probable approaching excluding excluded counting rising growing zero infinity binary octal hex hexadecimal
+	nicht nein kein keine falsch ohne weniger mehr tausend million millionen milliarde milliarden dutzend hundert halb halbe prozent drittel viertel
+	pas non jamais faux moins mille milliard milliards douzaine douzaines demi demie tiers ciento más menos millón millones docena docenas medio media tercios tampoco nunca falso
+	не нет ни неверно минус тысяча тысяч тысячи миллион миллиона миллионов миллиард дюжина дюжин больше меньше более менее половина процент процентов`)
+
+// changingStems begin words that do the same.
+var changingStems = []string{"doubl", "tripl", "quadrupl", "halv", "revers", "inver", "negat", "opposit", "subtract", "multipli", "wrong", "fals", "divid", "decreas", "incorrect", "mistaken", "erron", "reject", "reciproc"}
+
+// changingCharacters do the same in scripts without spaces between words.
+const changingCharacters = "十百千万萬亿億兆半倍成折之不非没無负負多余餘未超近约約至到比以또니만억천백십이상하미초과반反错錯假"
+
+// abbreviations are short words that are no numbers.
+var abbreviations = setOf("a an in of on to at by he she it we my i and or al el la le de du des un os tv cd id pc pt ox u su sq cu up mpg pts pcs ppl rpm fps bps dvd gym psi hymn wpm mph kph lb # s t db")
+
+// harmlessAdverbs end in ly.
+var harmlessAdverbs = setOf("weekly monthly yearly hourly exactly approximately roughly precisely family assembly supply butterfly dragonfly monopoly friendly elderly")
+
+// harmlessParticiples say what is done with the things counted.
+var harmlessParticiples = setOf("needed required unused unsold saved earned wanted collected")

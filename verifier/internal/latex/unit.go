@@ -2,42 +2,97 @@ package latex
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 )
 
-// unitNames are units by their spellings; verifier converts between them.
+// unitNames are units by their spellings; verifier converts between them. Metric converts
+// those that take a prefix.
 var unitNames = map[string]string{
-	"mm": "mm", "millimeter": "mm", "millimetre": "mm", "cm": "cm", "centimeter": "cm", "centimetre": "cm", "dm": "dm", "m": "m", "meter": "m", "metre": "m",
-	"km": "km", "kilometer": "km", "kilometre": "km", "nm": "nm", "nanometer": "nm", "nanometre": "nm", "inch": "in", "inche": "in", "in": "in", "foot": "ft", "feet": "ft", "ft": "ft", "yard": "yd", "yd": "yd",
-	"mile": "mi", "mi": "mi",
-	"s": "s", "sec": "s", "second": "s", "min": "min", "minute": "min", "h": "h", "hr": "h", "hour": "h", "day": "day", "week": "week", "month": "month", "year": "yr", "yr": "yr", "ms": "ms", "millisecond": "ms",
-	"g": "g", "gram": "g", "gramme": "g", "kg": "kg", "kilogram": "kg", "kilo": "kg", "mg": "mg", "milligram": "mg", "ton": "ton", "tonne": "t", "lb": "lb", "pound": "lb", "ounce": "oz", "oz": "oz",
-	"l": "L", "L": "L", "liter": "L", "litre": "L", "ml": "mL", "mL": "mL", "milliliter": "mL", "millilitre": "mL", "cc": "mL", "gallon": "gal", "gal": "gal", "quart": "qt", "pint": "pt", "cup": "cup",
-	"hectare": "ha", "acre": "acre",
-	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph",
-	"N": "N", "newton": "N", "J": "J", "joule": "J", "kJ": "kJ", "W": "W", "watt": "W", "kW": "kW", "Pa": "Pa", "pascal": "Pa", "kPa": "kPa", "V": "V", "volt": "V", "A": "A", "ampere": "A", "amp": "A",
-	"Hz": "Hz", "hertz": "Hz", "kHz": "kHz", "K": "K", "kelvin": "K", "mol": "mol", "mole": "mol", "rad": "rad", "radian": "rad", "eV": "eV", "C": "C", "coulomb": "C", "ohm": "ohm", "cal": "cal", "calorie": "cal", "kcal": "kcal",
+	"inch": "in", "inche": "in", "in": "in", "foot": "ft", "feet": "ft", "ft": "ft", "yard": "yd", "yd": "yd", "mile": "mi", "mi": "mi", "nauticalmile": "nmi",
+	"sec": "s", "second": "s", "min": "min", "minute": "min", "h": "h", "hr": "h", "hour": "h", "day": "day", "week": "week", "month": "month", "year": "yr", "yr": "yr",
+	"gm": "g", "gms": "g", "kilo": "kg", "ton": "ton", "tonne": "t", "metricton": "t", "lb": "lb", "pound": "lb", "ounce": "oz", "oz": "oz",
+	"l": "L", "cc": "mL", "gallon": "gal", "gal": "gal", "quart": "qt", "qt": "qt", "pint": "pt", "cup": "cup", "fluidounce": "floz", "floz": "floz",
+	"tablespoon": "tbsp", "tbsp": "tbsp", "teaspoon": "tsp", "tsp": "tsp", "hectare": "ha", "ha": "ha", "acre": "acre",
+	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph", "lightyear": "ly", "ly": "ly", "au": "au", "AU": "au", "arcsec": "arcsec", "arcsecond": "arcsec", "arcmin": "arcmin", "arcminute": "arcmin", "mas": "mas",
+	"atm": "atm", "atmosphere": "atm", "rad": "rad", "radian": "rad", "angstrom": "angstrom", "Å": "angstrom", "å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
 	"dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
+	"米": "m", "厘米": "cm", "毫米": "mm", "分米": "dm", "千米": "km", "公里": "km", "克": "g", "千克": "kg", "公斤": "kg", "毫克": "mg", "吨": "t", "噸": "t", "升": "L", "毫升": "mL", "秒": "s", "分钟": "min", "分鐘": "min",
+	"小时": "h", "小時": "h", "时": "h", "時間": "h", "天": "day", "周": "week", "年": "yr", "元": "yuan", "美元": "USD", "円": "yen", "メートル": "m", "センチメートル": "cm", "センチ": "cm", "キロメートル": "km", "グラム": "g", "キログラム": "kg",
+	"미터": "m", "센티미터": "cm", "킬로미터": "km", "그램": "g", "킬로그램": "kg", "초": "s", "분": "min", "시간": "h", "метр": "m", "метра": "m", "метров": "m", "см": "cm", "км": "km", "кг": "kg",
 }
 
-// generic nouns count without saying what.
-var genericNouns = map[string]bool{"unit": true, "square unit": true, "cubic unit": true, "sq unit": true, "su": true, "units2": true, "time": true, "way": true, "value": true, "total": true,
-	"left": true, "left over": true, "remaining": true, "each": true, "exactly": true, "altogether": true, "apiece": true, "times as many": true, "times as much": true}
+// metricSymbols are units that take a prefix, and metricWords their names.
+var (
+	metricSymbols = setOf("m g s l L N J W Pa Hz V A K mol eV C F H T Wb cal B b bps bar pc Wh ohm Omega lm lx cd Bq Sv Gy")
+	metricWords   = map[string]string{
+		"meter": "m", "metre": "m", "gram": "g", "gramme": "g", "second": "s", "liter": "L", "litre": "L", "newton": "N", "joule": "J", "watt": "W", "pascal": "Pa", "hertz": "Hz", "volt": "V", "ampere": "A", "amp": "A",
+		"kelvin": "K", "mole": "mol", "electronvolt": "eV", "coulomb": "C", "farad": "F", "henry": "H", "tesla": "T", "weber": "Wb", "calorie": "cal", "byte": "B", "bit": "b", "bar": "bar", "parsec": "pc", "watthour": "Wh",
+	}
+	symbolPrefixes = map[string]string{"P": "P", "T": "T", "G": "G", "M": "M", "k": "k", "K": "k", "h": "h", "d": "d", "c": "c", "m": "m", "u": "u", "mu": "u", "n": "n", "p": "p", "f": "f"}
+	wordPrefixes   = map[string]string{"peta": "P", "tera": "T", "giga": "G", "mega": "M", "kilo": "k", "hecto": "h", "deci": "d", "centi": "c", "milli": "m", "micro": "u", "nano": "n", "pico": "p", "femto": "f"}
+)
+
+// Metric splits the name of a unit with a prefix into the power of ten that the prefix
+// stands for and the unit.
+func Metric(name string) (power int, unit string, ok bool) {
+	if len(name) < 2 {
+		return 0, "", false
+	}
+	power, ok = map[byte]int{'P': 15, 'T': 12, 'G': 9, 'M': 6, 'k': 3, 'h': 2, 'd': -1, 'c': -2, 'm': -3, 'u': -6, 'n': -9, 'p': -12, 'f': -15}[name[0]]
+	return power, name[1:], ok && metricSymbols[name[1:]]
+}
+
+// genericNouns count without saying what; a Unit of them is called "#any".
+var genericNouns = setOf("su time way value total left remaining each exactly altogether apiece more")
 
 // unitOf is the unit that a word names, in the singular or the plural; "" if none.
 func unitOf(w string) string {
 	if u, ok := unitNames[w]; ok {
 		return u
 	}
+	if u := prefixed(w, symbolPrefixes, func(w string) string {
+		switch {
+		case !metricSymbols[w]:
+			return ""
+		case w == "l":
+			return "L"
+		case w == "Omega":
+			return "ohm"
+		}
+		return w
+	}); u != "" {
+		return u
+	}
 	lower := strings.ToLower(w)
 	if len(w) <= 2 {
 		return "" // case matters in symbols
 	}
-	if u, ok := unitNames[lower]; ok {
+	single := lower
+	if len(w) > 3 || lower == "kgs" || lower == "lbs" || lower == "hrs" || lower == "cms" || lower == "yrs" {
+		single = strings.TrimSuffix(lower, "s")
+	}
+	for _, w := range [...]string{lower, single} {
+		if u, ok := unitNames[w]; ok {
+			return u
+		}
+		if u := prefixed(w, wordPrefixes, func(w string) string { return metricWords[w] }); u != "" {
+			return u
+		}
+	}
+	return map[string]string{"kg": "kg", "cm": "cm"}[single]
+}
+
+// prefixed is the unit that w names with or without a prefix; "" if none. Things that are
+// also counted (bars, bits) are units with a prefix alone.
+func prefixed(w string, prefixes map[string]string, unit func(string) string) string {
+	if u := unit(w); u != "" && w != "bar" && w != "bit" && w != "B" && w != "b" && w != "byte" && w != "bps" {
 		return u
 	}
-	if u, ok := unitNames[strings.TrimSuffix(lower, "s")]; ok && len(lower) > 3 || lower == "kgs" || lower == "lbs" || lower == "hrs" || lower == "cms" {
-		return u
+	for n := 1; n <= 5 && n < len(w); n++ {
+		if p, u := prefixes[w[:n]], unit(w[n:]); p != "" && u != "" && (!strings.Contains("hdc", p) || strings.Contains("m g L B Pa", u)) {
+			return p + u
+		}
 	}
 	return ""
 }
@@ -54,16 +109,24 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if t.kind == sign && (t.text == "." || t.text == "\\") {
 		return nil, false
 	}
-	if p.repeated(factors[len(factors)-1]) || p.remark() {
+	if p.repeated(factors[len(factors)-1]) {
 		return factors, true
+	}
+	if units, ok := p.bracketedUnits(); ok {
+		return append(factors, units...), true
 	}
 	if p.phrase([]string{"o'clock"}) {
 		return nil, false
 	}
+	last := len(factors) - 1
+	if t.cmd("mu") {
+		if name := p.unitName(); name != "" {
+			return append(factors, &Node{Op: Unit, Name: name}), true
+		}
+	}
 	if t.kind != word || t.cut || connective(t) || t.text == "to" && p.at(1).kind == number {
 		return nil, false
 	}
-	last := len(factors) - 1
 	w := strings.ToLower(t.text)
 	if !t.plain && !t.roman && len(t.text) == 1 {
 		if sum := p.symbolSum(factors); sum != nil {
@@ -152,16 +215,15 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if len(t.text) == 1 && (t.plain && t.text == "i" || t.roman) && (t.text == "i" || t.text == "e" || t.text == "d") {
 		return nil, false
 	}
-	if _, fn := functions[t.text]; fn && len(t.text) > 1 {
-		return nil, false
-	}
-	if _, fn := manyArguments[t.text]; fn && p.at(1).is("(") {
-		return nil, false
+	called := p.isFunction(t.text)
+	_, many := manyArguments[t.text]
+	if next := p.at(1); called && (many && next.is("(") || !many && !(next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end)) {
+		return nil, false // a logarithm, not logs
 	}
 	if !t.plain && !t.roman {
 		if unitOf(t.text) == "" || !isConstant(factors[last]) {
 			squared := (w == "square" || w == "sq" || w == "cubic" || w == "cu") && (p.at(1).kind == word || p.at(1).is(".") && p.at(2).kind == word)
-			if (looksLikeLetters(t.text, p.at(1)) && !p.prose() || p.isNamed(t.text)) && !squared || !t.space {
+			if (looksLikeLetters(t.text, p.at(1)) && !p.prose() && !called || p.isNamed(t.text)) && !squared || !t.space {
 				return nil, false
 			}
 		} else if len(t.text) == 2 && !t.space && !isNumeral(factors[last]) {
@@ -217,22 +279,52 @@ func (p *parser) repeated(n *Node) bool {
 	return true
 }
 
-// remark passes words in brackets after a value, "5 (approximately)".
-func (p *parser) remark() bool {
+// bracketedUnits parses words in brackets after a value: what is counted, "12 (inches of
+// snow)", or a remark, "5 (approximately)". It is nil, and nothing is passed, if something
+// else stands there.
+func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	if !p.cur().is("(") {
-		return false
+		return nil, false
 	}
-	for i := 1; i < 8; i++ {
+	var noun []string
+	wordy := false
+	i := 1
+	for ; !p.at(i).is(")"); i++ {
 		t := p.at(i)
-		if t.is(")") && i > 1 {
-			p.pos += i + 1
-			return true
+		if i > 12 || t.kind != word || t.text == "not" || t.text == "mod" || len(t.text) == 1 && !t.plain {
+			return nil, false
 		}
-		if t.kind != word || len(t.text) < 2 || !t.plain && looksLikeLetters(t.text, p.at(i+1)) || t.text == "not" || t.text == "mod" {
-			return false
-		}
+		w := strings.ToLower(t.text)
+		noun = append(noun, singular(w))
+		wordy = wordy || t.plain || !looksLikeLetters(t.text, p.at(i+1)) || p.cur().space && (unitOf(t.text) != "" || len(w) == 3 && strings.Contains("aeiou", w[1:2]))
 	}
-	return false
+	if !wordy {
+		return nil, false
+	}
+	p.advance()
+	if p.cur().text == "in" && i > 2 {
+		p.advance() // (in inches)
+		noun = noun[1:]
+	}
+	if u := p.unit(); u != nil {
+		units = []*Node{u}
+	} else if name := strings.Join(noun, " "); name == "twice" || !Droppable(name) && !slices.ContainsFunc(noun, changes) {
+		units = []*Node{} // (by symmetry)
+	} else {
+		units = []*Node{{Op: Unit, Name: "#" + name}}
+	}
+	for !p.accept(")") {
+		p.advance()
+	}
+	return units, true
+}
+
+// isFunction reports whether w names a function, which is an ordinary word where nothing
+// follows it: 30 sec, 30 logs.
+func (p *parser) isFunction(w string) bool {
+	_, fn := functions[w]
+	_, many := manyArguments[w]
+	return len(w) > 1 && (fn || many || w == "lim" || w == "sup" || w == "inf" || w == "deg")
 }
 
 // isNamed reports whether w is a word that mathematics knows.
@@ -266,87 +358,139 @@ func (p *parser) unitsAfterSign() *Node {
 func (p *parser) units() []*Node {
 	var out []*Node
 	var noun []string
+	more := false
 	for {
 		t := p.cur()
-		if t.kind == word && !connective(t) && !t.cut {
-			w := strings.ToLower(t.text)
-			switch w {
-			case "per", "each":
-				if (len(out) > 0 || len(noun) > 0) && p.at(1).kind == word && len(noun) == 0 {
-					p.advance()
-					if u := p.unit(); u != nil {
-						out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
-						continue
-					}
-				}
-			}
-			if u := p.unit(); u != nil && len(noun) == 0 {
-				out = append(out, u)
-				continue
-			} else if u != nil {
-				continue // "students per day" and the like: the noun is enough
-			}
-			if p.moreOf(w) {
-				p.advance() // 5 more apples
-				continue
-			}
-			if len(noun) > 0 && (w == "are" || w == "is" || w == "were") && p.phrase([]string{w, "left"}) && p.at(2).kind == end {
-				p.pos += 2 // 5 apples are left
-				continue
-			}
-			if _, times := multiplier(w); (assertive[w] || times || numberWords[w] > 0) && !(w == "times" && (p.at(1).kind == end || p.at(1).kind == word && p.at(1).text == "as")) {
-				p.fail() // "7 is not the answer" counts nothing
-			}
-			if len(w) == 1 && !t.plain && !t.roman && !t.space {
-				break // \text{cm}x
-			}
+		w := strings.ToLower(t.text)
+		named := len(out)+len(noun) > 0
+		switch next := p.at(1); {
+		case t.kind == word && (w == "per" || w == "each") && len(out) > 0 && len(noun) == 0 && next.kind == word:
 			p.advance()
-			noun = append(noun, singular(w))
+			if u := p.unit(); u != nil {
+				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
+				continue
+			}
+			noun = append(noun, w)
 			continue
-		}
-		if t.is(".") && len(out)+len(noun) > 0 && p.at(1).kind == word {
-			p.advance() // sq. ft.
-			continue
-		}
-		if t.is("-") && !t.space && len(out)+len(noun) > 0 && p.at(1).kind == word {
-			p.advance()
-			continue
-		}
-		if t.is("/") && len(out) > 0 && (p.at(1).kind == word && unitOf(p.at(1).text) != "" || p.at(1).is("{")) {
+		case t.is("/") && len(out) > 0 && (next.kind == word && unitOf(next.text) != "" || next.is("{")):
 			p.advance()
 			if u := p.unitSymbol(); u != nil {
 				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
 				continue
 			}
 			p.fail()
+		case t.is("/") && named && next.kind == word && next.plain:
+			p.advance()
+			noun = append(noun, "per") // people/day
+			continue
+		case (t.is(".") || t.is("'") || t.is("-") && !t.space) && named && next.kind == word:
+			p.advance() // sq. ft., the dogs' tails
+			continue
+		case t.kind == word && w == "and" && named && next.kind == word && p.onlyWords():
+			p.advance() // feet and inches
+			noun = append(noun, w)
+			continue
 		}
-		break
-	}
-	if len(noun) > 0 {
-		if len(out) == 0 && noun[0] == "time" {
-			noun = noun[:1] // 5 times as many
+		if (t.kind != word || connective(t) || t.cut) && !t.cmd("mu") && !t.cmd("Omega") {
+			break
 		}
-		name := strings.Join(noun, " ")
-		if p.accept("^") { // units^2
-			if e := p.exponent(); name == "unit" && e.Is(Num) {
-				name = map[string]string{"2": "square unit", "3": "cubic unit"}[e.Rat.RatString()]
+		if u := p.unit(); u != nil {
+			if len(noun) == 0 {
+				out = append(out, u)
+			} else {
+				noun = append(noun, singular(w))
 			}
+			continue
 		}
-		if len(out) == 0 {
-			out = append(out, &Node{Op: Unit, Name: "#" + name})
+		if t.kind != word {
+			break
 		}
+		if (w == "more" || w == "less" || w == "fewer") && !p.thanAhead() {
+			more = true // 5 more apples
+			p.advance()
+			continue
+		}
+		if named && (w == "are" || w == "is" || w == "were") && p.phrase([]string{w, "left"}) && p.at(2).kind == end {
+			p.pos += 2 // 5 apples are left
+			continue
+		}
+		if !p.mayCount(w, len(noun) > 0) {
+			p.fail() // "7 is not the answer" counts nothing
+		}
+		if len(w) == 1 && !t.plain && !t.roman && !t.space {
+			break // \text{cm}x
+		}
+		p.advance()
+		noun = append(noun, singular(w))
+	}
+	return p.counted(out, noun, more)
+}
+
+// mayCount reports whether the word w may belong to what a number counts: no statement is
+// made with it, and no other number.
+func (p *parser) mayCount(w string, after bool) bool {
+	if w == "times" && (p.at(1).kind == end || p.at(1).kind == word && p.at(1).text == "as") || after && w == "one" {
+		return true
+	}
+	_, times := multiplier(w)
+	return !assertive[w] && !times && numberWords[w] == 0
+}
+
+// counted is the units and the noun that stand after a number as factors; more says that
+// "more" stood with them.
+func (p *parser) counted(out []*Node, noun []string, more bool) []*Node {
+	if len(noun) == 0 && len(out) == 0 && more {
+		noun = []string{"more"}
+	}
+	if len(noun) == 0 {
+		return out
+	}
+	if len(out) == 0 && noun[0] == "time" {
+		noun = noun[:1] // 5 times as many
+	}
+	name := strings.Join(noun, " ")
+	if p.accept("^") { // units^2
+		if e := p.exponent(); (name == "unit" || name == "u") && e.Is(Num) {
+			name = map[string]string{"2": "square unit", "3": "cubic unit"}[e.Rat.RatString()]
+		}
+	}
+	if noun[len(noun)-1] == "unit" && len(noun) > 1 {
+		name = map[string]string{"sq": "square ", "square": "square ", "cu": "cubic ", "cubic": "cubic "}[noun[0]] + "unit"
 	}
 	if len(out) == 0 {
-		return nil
+		if genericNouns[noun[len(noun)-1]] {
+			name = "any"
+		}
+		return []*Node{{Op: Unit, Name: "#" + name}}
+	}
+	if !Droppable(name) { // 5 dollars short
+		return append(out, &Node{Op: Unit, Name: "#" + name})
 	}
 	return out
 }
 
-// moreOf reports whether the current word w is the "more" of "5 more apples": a noun that
-// may be left out follows, and no "than".
-func (p *parser) moreOf(w string) bool {
-	noun := p.at(1)
-	return w == "more" && noun.kind == word && Droppable(singular(strings.ToLower(noun.text))) && p.at(2).kind == end
+// thanAhead reports whether a "than" follows, which makes "5 more" a comparison.
+func (p *parser) thanAhead() bool {
+	for i := 1; i < 12; i++ {
+		if t := p.at(i); t.kind == word && t.text == "than" {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyWords reports whether nothing follows but words that may be dropped.
+func (p *parser) onlyWords() bool {
+	for i := 1; i < 12; i++ {
+		t := p.at(i)
+		if t.kind == end || t.is(")") || t.is(".") && p.at(i+1).kind == end {
+			return i > 1
+		}
+		if w := strings.ToLower(t.text); t.kind != word || w == "more" || w == "less" || changes(singular(w)) || begins[w] || numberWords[w] > 0 {
+			return false
+		}
+	}
+	return false
 }
 
 // assertive are words that make a statement of what follows a number.
@@ -356,32 +500,30 @@ var assertive = setOf(`
 
 // unit parses one known unit with its power; nil if there is none.
 func (p *parser) unit() *Node {
-	t := p.cur()
-	if t.kind != word {
-		return nil
-	}
 	at := p.pos
 	power := int64(1)
-	switch strings.ToLower(t.text) {
-	case "square", "sq", "squared":
+	switch t := p.cur(); {
+	case t.kind != word:
+	case p.phrase([]string{"square"}), p.phrase([]string{"sq"}), p.phrase([]string{"squared"}):
 		power = 2
-	case "cubic", "cu", "cubed":
+	case p.phrase([]string{"cubic"}), p.phrase([]string{"cu"}), p.phrase([]string{"cubed"}):
 		power = 3
+	case strings.HasPrefix(t.text, "平方") && unitOf(t.text[len("平方"):]) != "":
+		p.advance()
+		return &Node{Op: Pow, Args: []*Node{{Op: Unit, Name: unitOf(t.text[len("平方"):])}, integer(2)}}
+	case strings.HasPrefix(t.text, "立方") && unitOf(t.text[len("立方"):]) != "":
+		p.advance()
+		return &Node{Op: Pow, Args: []*Node{{Op: Unit, Name: unitOf(t.text[len("立方"):])}, integer(3)}}
 	}
 	if power > 1 {
 		p.advance()
 		p.accept(".")
-		t = p.cur()
 	}
-	name := ""
-	if t.kind == word {
-		name = unitOf(t.text)
-	}
-	if name == "" || len(t.text) == 1 && !t.plain && !t.roman {
+	name := p.unitName()
+	if name == "" {
 		p.pos = at
 		return nil
 	}
-	p.advance()
 	u := &Node{Op: Unit, Name: name}
 	if power > 1 {
 		return &Node{Op: Pow, Args: []*Node{u, integer(power)}}
@@ -396,6 +538,56 @@ func (p *parser) unit() *Node {
 	}
 	return u
 }
+
+// unitName passes the name of a unit, which may be two words (fluid ounces) or hold a Greek
+// letter (\mu m, k\Omega); "" if there is none.
+func (p *parser) unitName() string {
+	t, next, n := p.cur(), p.at(1), 1
+	if letters := p.initials(); letters != "" && unitOf(letters) != "" { // m.p.h.
+		p.pos += 2 * len(letters)
+		return unitOf(letters)
+	}
+	if next.is("-") && !next.space {
+		next, n = p.at(2), 2
+	} else if next.is(".") && next.space == false && strings.EqualFold(t.text, "fl") {
+		next, n = p.at(2), 2
+	}
+	if next.kind == word && t.kind == word && (t.plain || t.roman || next.space) || t.cmd("mu") && next.kind == word && (next.plain || next.roman) || next.cmd("Omega") && t.kind == word {
+		if u := unitOf(t.text + next.text); u != "" && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
+			p.pos += n + 1
+			return u
+		}
+	}
+	if t.kind != word || len(t.text) == 1 && !t.plain && !t.roman {
+		return ""
+	}
+	if t.text == "in" && next.kind == word && n == 1 && !between[next.text] {
+		return "" // 5 in total
+	}
+	u := unitOf(t.text)
+	if u != "" {
+		p.advance()
+	}
+	return u
+}
+
+// initials are the letters of an abbreviation with a point after each; "" if none stands here.
+func (p *parser) initials() string {
+	letters := ""
+	for i := 0; i < 8; i += 2 {
+		if t := p.at(i); t.kind != word || len(t.text) != 1 || !p.at(i+1).is(".") || i > 0 && t.space {
+			break
+		}
+		letters += p.at(i).text
+	}
+	if len(letters) < 2 {
+		return ""
+	}
+	return letters
+}
+
+// between are words after the inches of "5 in by 7 in".
+var between = setOf("by per x and long wide high tall deep thick")
 
 // unitSymbol is unit after a sign of division, where a single letter is one too: km/h.
 func (p *parser) unitSymbol() *Node {
@@ -433,20 +625,8 @@ func singular(w string) string {
 		return w[:len(w)-3] + "y"
 	case strings.HasSuffix(w, "sses"), strings.HasSuffix(w, "xes"), strings.HasSuffix(w, "ches"), strings.HasSuffix(w, "shes"):
 		return w[:len(w)-2]
-	case strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") && len(w) > 2:
+	case strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") && len(w) > 3:
 		return w[:len(w)-1]
 	}
 	return w
-}
-
-// Generic reports whether a counted noun (a Unit's name with its # cut off)
-// says nothing about what is counted.
-func Generic(noun string) bool {
-	if genericNouns[noun] {
-		return true
-	}
-	if i := strings.LastIndexByte(noun, ' '); i >= 0 {
-		return genericNouns[noun[i+1:]]
-	}
-	return false
 }
