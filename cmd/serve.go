@@ -44,6 +44,7 @@ signal ends at once.`
 
 type serveOptions struct {
 	addr, name, keyEnv          string
+	origins                     []string
 	slots, queue, context, most int
 	invariant                   bool
 	drain                       time.Duration
@@ -95,9 +96,10 @@ func newServe() *cobra.Command {
 	registerDType(c, &e.dtype)
 	addTemplate(c, &around, "chat", true)
 	flags := c.Flags()
-	flags.StringVar(&o.addr, "addr", o.addr, "address to listen on; :PORT is localhost:PORT")
+	flags.StringVar(&o.addr, "addr", o.addr, "address to listen on; PORT is localhost:PORT")
 	flags.StringVar(&o.name, "name", "", "what requests call the model; default: the last part of --model")
 	flags.StringVar(&o.keyEnv, "api-key-env", "", "environment variable with the key that requests must have")
+	flags.StringSliceVar(&o.origins, "cors", nil, "web page whose scripts may ask, such as https://example.org, or * for all; repeatable")
 	flags.IntVar(&o.slots, "slots", o.slots, "responses that are decoded at once, for each model")
 	flags.IntVar(&o.queue, "queue", o.queue, "responses that may wait for a slot")
 	flags.IntVar(&o.context, "context", o.context, "most tokens of a prompt and its response, if the model has as many positions")
@@ -190,7 +192,7 @@ func (o *serveOptions) serve(ctx context.Context, listener net.Listener, p *poli
 		return err
 	}
 	defer closeModels()
-	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key,
+	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key, Origins: o.origins,
 		Fatal: func(err error) bool { return errors.Is(err, runtime.ErrLost) }})
 	if err != nil {
 		return err

@@ -57,6 +57,8 @@ type letter struct{}
 
 func (letter) Add(int32) string { return "word" }
 
+func (letter) Pending() string { return "" }
+
 // A longer response costs no more allocations: none is made per token. (The
 // buffers of the slots grow by doubling, a few times in a call.)
 func TestStepsDoNotAllocate(t *testing.T) {

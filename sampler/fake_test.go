@@ -59,6 +59,8 @@ func draw(tokens []int32, temperature float64, greedy bool, u float32) (int32, f
 
 type letters struct{}
 
+func (letters) Pending() string { return "" }
+
 func (letters) Add(id int32) string {
 	if id == 0 {
 		panic("an EOS token was decoded")

@@ -243,6 +243,8 @@ type pieces []string
 
 func (p pieces) Add(id int32) string { return p[id] }
 
+func (pieces) Pending() string { return "" }
+
 func TestStopStringKeepsItsToken(t *testing.T) {
 	opts := plain(100)
 	opts.EOS = nil

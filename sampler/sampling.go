@@ -42,10 +42,13 @@ func Greedy(maxNewTokens int) Sampling {
 	return s
 }
 
+// leastTemperature is the lower end of the range of Temperature.
+const leastTemperature = 0.001
+
 // OrGreedy is s, or greedy decoding with log-probs at temperature 1 if the temperature of
-// s is 0.
+// s is 0, or so near to it, as 1e-8, that logits divided by it would mean the same.
 func (s Sampling) OrGreedy() Sampling {
-	if s.Temperature == 0 {
+	if s.Temperature >= 0 && s.Temperature < leastTemperature {
 		s.Greedy, s.Temperature = true, 1
 	}
 	return s

@@ -60,7 +60,8 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 		return Stop, "", nil
 	case q.text != nil:
 		var found int
-		if found, q.tail = c.stops.find(q.tail, q.text.Add(x.ID)); found >= 0 {
+		text := q.text.Add(x.ID)
+		if found, q.tail = c.stops.find(q.tail, text, q.text.Pending()); found >= 0 {
 			return Stop, c.Stops[found], nil
 		}
 	}

@@ -4,9 +4,11 @@ import "bytes"
 
 // A TextDecoder turns the tokens of one response into text as they come. Add
 // returns the text that id adds; it may hold bytes back until a character is
-// complete, and then return them with a later token. EOS tokens are not added.
+// complete, and then return them with a later token. EOS tokens are not added. Pending
+// returns the whole characters among these bytes: what follows decides whether they stay so.
 type TextDecoder interface {
 	Add(id int32) string
+	Pending() string
 }
 
 // stops are the strings that end a response.
@@ -25,19 +27,20 @@ func newStops(list []string) stops {
 }
 
 // find appends text to tail, the end of the text so far, and returns the index
-// of the stop string that now occurs in it, or -1, and the tail to give next
-// time. The stop that begins first wins, then the one listed first.
-func (s stops) find(tail []byte, text string) (int, []byte) {
-	if text == "" {
+// of the stop string that now occurs in it or with what is pending after it, or -1,
+// and the tail to give next time. The stop that begins first wins, then the one listed first.
+func (s stops) find(tail []byte, text, pending string) (int, []byte) {
+	if text == "" && pending == "" {
 		return -1, tail
 	}
-	tail = append(tail, text...)
+	tail = append(append(tail, text...), pending...)
 	found, at := -1, len(tail)
 	for i, stop := range s.strings {
 		if j := bytes.Index(tail, stop); j >= 0 && j < at {
 			found, at = i, j
 		}
 	}
+	tail = tail[:len(tail)-len(pending)]
 	// A stop string that is not complete yet has at most longest-1 bytes here.
 	if over := len(tail) - (s.longest - 1); over > 0 {
 		tail = tail[:copy(tail, tail[over:])]

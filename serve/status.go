@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -50,9 +51,12 @@ type health struct {
 	Idle float64 `json:"idle_seconds"`
 }
 
-// Address completes an address to listen on: ":9090" is localhost:9090. Only an
+// Address completes an address to listen on: "9090" and ":9090" are localhost:9090. Only an
 // address that names another host can be reached from other machines.
 func Address(addr string) (string, error) {
+	if _, err := strconv.ParseUint(addr, 10, 16); err == nil {
+		addr = ":" + addr
+	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", fmt.Errorf("serve: %w", err)

@@ -73,11 +73,10 @@ func TestStatus(t *testing.T) {
 	if _, err := Start(s.addr, 1); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("error %v", err)
 	}
-	if addr, err := Address("9090"); err == nil {
-		t.Errorf("an address without a colon is %q", addr)
-	}
-	if addr, err := Address("0.0.0.0:9090"); err != nil || addr != "0.0.0.0:9090" {
-		t.Errorf("%q, %v", addr, err)
+	for addr, want := range map[string]string{"9090": "localhost:9090", ":9090": "localhost:9090", "0.0.0.0:9090": "0.0.0.0:9090", "[::1]:80": "[::1]:80", "localhost": "", "99999": "", "": ""} {
+		if got, err := Address(addr); got != want || (err == nil) != (want != "") {
+			t.Errorf("Address(%q) = %q, %v", addr, got, err)
+		}
 	}
 }
 

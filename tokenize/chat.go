@@ -37,9 +37,9 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 // reasoningFields are the names by which a message may say what a model thought.
 var reasoningFields = []string{"reasoning_content", "thinking", "reasoning"}
 
-// dict is the message as the template sees it, which is as transformers gives it:
-// without fields that are null, and with what a model thought under all names that
-// templates know it by.
+// dict is the message as transformers gives it to a template: without fields that are null,
+// and with what a model thought under all names that templates know it by. An empty list of
+// calls is none: some templates take its name alone for a call.
 func (m Message) dict() *jinja.Dict {
 	if m.fields == nil {
 		return jinja.NewDict("role", m.Role, "content", m.Content)
@@ -56,7 +56,7 @@ func (m Message) dict() *jinja.Dict {
 		d.Set("thinking", thought)
 	}
 	for name, v := range m.fields.All() {
-		if v != nil {
+		if calls, ok := v.(jinja.List); v != nil && (name != "tool_calls" || !ok || len(calls) > 0) {
 			d.Set(name, v)
 		}
 	}
@@ -147,6 +147,8 @@ var ErrNoChatTemplate = errors.New("the tokenizer has no chat template")
 // Chat renders a conversation with the chat template of the tokenizer's folder, as
 // apply_chat_template of transformers does. Of a folder with several it takes the
 // one that the conversation names; else tool_use where there are tools, else default.
+// A message that the template would refuse, lose or write twice encoded is given to it in
+// its own form: see fitting.
 //
 // Templates may write earlier turns in another way than before: Qwen3's drops what
 // the model thought. In training, tokens that were sampled or read stay as they were,
@@ -189,10 +191,12 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 	if err != nil {
 		return "", nil, err
 	}
-	turns := make(jinja.List, len(chat.Messages))
-	for i, m := range chat.Messages {
-		turns[i] = m.dict()
-	}
+	data := c.names(chat)
+	turns := fitted(source.source, chat.Messages, func(turns jinja.List) (string, error) {
+		trial := data.Clone()
+		trial.Set("messages", turns)
+		return template.Render(trial)
+	})
 	said := ""
 	if chat.Continue != "" {
 		if chat.AddGenerationPrompt {
@@ -202,6 +206,15 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 			return "", nil, err
 		}
 	}
+	data.Set("messages", turns)
+	if text, marks, err = template.RenderMarked(data); err == nil && chat.Continue != "" {
+		text, err = chat.Continue.cut(text, said)
+	}
+	return text, marks, err
+}
+
+// names are those that the template reads beside the messages.
+func (c *chatTemplate) names(chat Conversation) *jinja.Dict {
 	data := jinja.NewDict()
 	for name, token := range c.tokens {
 		data.Set(name, token)
@@ -214,12 +227,9 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 		}
 	}
 	for name, v := range map[string]jinja.Value{
-		"messages": turns, "tools": chat.Tools.value, "documents": chat.Documents.value, "add_generation_prompt": chat.AddGenerationPrompt,
+		"tools": chat.Tools.value, "documents": chat.Documents.value, "add_generation_prompt": chat.AddGenerationPrompt,
 	} {
 		data.Set(name, v)
 	}
-	if text, marks, err = template.RenderMarked(data); err == nil && chat.Continue != "" {
-		text, err = chat.Continue.cut(text, said)
-	}
-	return text, marks, err
+	return data
 }

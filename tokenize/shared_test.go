@@ -118,8 +118,11 @@ func checkDecode(t *testing.T, tok *Tokenizer, id string, ids []int32, want stri
 	d := tok.NewDecoder()
 	d.SkipSpecial = skipSpecial
 	var stream string
-	for _, id := range ids {
+	for i, id := range ids {
 		stream += d.Add(id)
+		if p := d.Pending(); p != "" && stream+p != tok.Decode(ids[:i+1], skipSpecial) {
+			t.Errorf("%v: %q is pending after %q", ids[:i+1], p, stream)
+		}
 	}
 	if stream += d.Flush(); stream != want {
 		t.Errorf("%s: streaming %v (skipSpecial %v) = %q, want %q", id, ids, skipSpecial, stream, want)

@@ -34,6 +34,16 @@ func (d *StreamDecoder) Add(id int32) string {
 	return text
 }
 
+// Pending returns what Flush would add to the text if that is whole characters, else "". A
+// further token of bytes may make something else of it.
+func (d *StreamDecoder) Pending() string {
+	if !d.t.form.chars || !utf8.Valid(d.text.run) {
+		return ""
+	}
+	ahead := d.text
+	return string(ahead.flush(nil))
+}
+
 // Flush ends a text. It returns one U+FFFD if the last character is not complete,
 // else nothing. The decoder then begins a new text.
 func (d *StreamDecoder) Flush() string {

@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -21,13 +23,12 @@ type job struct {
 	id      string
 	created int64
 	choices []*choice // samples of the first prompt, of the second, and so on
-	offsets []int     // where in each choice the next token begins, in characters
 }
 
 // complete answers POST /v1/completions.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) error {
-	c := completion{common: defaults()}
-	if err := parse(body, &c); err != nil {
+	var c completion
+	if err := parse(body, &c, &c.common, s.model); err != nil {
 		return err
 	}
 	if err := c.check(); err != nil {
@@ -54,8 +55,8 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 
 // chat answers POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error {
-	c := chat{common: defaults()}
-	if err := parse(body, &c); err != nil {
+	var c chat
+	if err := parse(body, &c, &c.common, s.model); err != nil {
 		return err
 	}
 	if err := c.check(); err != nil {
@@ -71,7 +72,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 		return err
 	}
 	j.prompts = [][]int32{ids}
-	if err := j.sampled(s.MaxTokens, s.MaxTokens, j.model.Template.Stops); err != nil {
+	usual := min(cmp.Or(j.model.Sampling.MaxNewTokens, s.MaxTokens), s.MaxTokens)
+	if err := j.sampled(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
 		return err
 	}
 	return s.answer(w, r, j)
@@ -115,8 +117,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
 	for range n {
 		j.choices = append(j.choices, newChoice(j.model, j.options.Stops))
 	}
-	j.offsets = make([]int, n)
-	end, err := s.engine.submit(r.Context(), j.model, calls)
+	end, err := s.engine.submit(context.WithoutCancel(r.Context()), j.model, calls)
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
 		return j.stream(w, r, a)
 	}
 	for left := n; left > 0; {
-		events, err := a.next(r.Context())
+		events, err := a.next(r.Context(), blanks(w, "application/json", " "))
 		if err != nil {
 			return err
 		}
@@ -191,7 +192,7 @@ func (j *job) part(i int, ids []int32, logp []float32) part {
 	if j.logprobs && j.chat {
 		p.Logprobs = j.model.chatLogprobs(ids, logp)
 	} else if j.logprobs {
-		p.Logprobs, j.offsets[i] = j.model.completionLogprobs(ids, logp, j.offsets[i])
+		p.Logprobs = j.model.completionLogprobs(ids, logp, j.choices[i])
 	}
 	if j.ReturnTokenIDs {
 		if ids == nil {
@@ -235,7 +236,7 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 		if control.Flush() != nil {
 			return nil
 		}
-		events, err := a.next(r.Context())
+		events, err := a.next(r.Context(), blanks(w, "text/event-stream", ":\n\n"))
 		if err != nil {
 			return nil // the client is gone
 		}

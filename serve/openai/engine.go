@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"onering/sampler"
 	"onering/tokenize"
@@ -16,6 +17,7 @@ type Model struct {
 	Parent    string              // the name of the model beside which it is an adapter, else ""
 	Tokenizer *tokenize.Tokenizer // nil if there is none; then there are only ids
 	Template  tokenize.Template   // of chats
+	Sampling  sampler.Sampling    // of requests that do not state it; the most tokens, of chats
 	EOS       []int32
 	Vocab     int             // ids are below it
 	Decoder   sampler.Decoder // has no sequences; the Server alone uses it
@@ -142,12 +144,25 @@ func (a *answer) add(e event) {
 	}
 }
 
-// next waits for events.
-func (a *answer) next(ctx context.Context) ([]event, error) {
+// listening is how often a client that has ended its side of the connection is sent a blank.
+const listening = 50 * time.Millisecond
+
+// next waits for events. A client whose side of the connection has ended (ctx has) may be gone,
+// or wait for its answer as "nc -N" does: it is sent blanks until one does not arrive.
+func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) {
 	select {
 	case <-a.wake:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		for waiting := true; waiting; {
+			select {
+			case <-a.wake:
+				waiting = false
+			case <-time.After(listening):
+				if err := blank(); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -3,7 +3,7 @@ package openai
 import (
 	"slices"
 	"strconv"
-	"unicode/utf8"
+	"strings"
 )
 
 // A reply is the body of an answer, and of a piece of a streamed one.
@@ -47,7 +47,7 @@ type completionLogprobs struct {
 	Tokens  []string  `json:"tokens"`
 	LogP    []float32 `json:"token_logprobs"`
 	Top     []any     `json:"top_logprobs"`
-	Offsets []int     `json:"text_offset"` // in characters of the response's tokens
+	Offsets []int     `json:"text_offset"` // in characters of the response's text
 }
 
 // chatLogprobs are those of /v1/chat/completions.
@@ -58,7 +58,7 @@ type chatLogprobs struct {
 type chatLogprob struct {
 	Token string  `json:"token"`
 	LogP  float32 `json:"logprob"`
-	Bytes []int   `json:"bytes"` // null if the token is a part of a character
+	Bytes []int   `json:"bytes"` // null if the model has no tokenizer
 	Top   []any   `json:"top_logprobs"`
 }
 
@@ -67,7 +67,7 @@ func (m *Model) name(id int32) string {
 	if m.Tokenizer == nil {
 		return "token_id:" + strconv.Itoa(int(id))
 	}
-	return m.Tokenizer.Decode([]int32{id}, false)
+	return strings.ToValidUTF8(string(m.Tokenizer.Bytes(id)), "\ufffd")
 }
 
 // chatLogprobs returns the log-probs of tokens.
@@ -75,9 +75,9 @@ func (m *Model) chatLogprobs(ids []int32, logp []float32) *chatLogprobs {
 	out := &chatLogprobs{Content: []chatLogprob{}}
 	for i, id := range ids {
 		x := chatLogprob{Token: m.name(id), LogP: logp[i], Top: []any{}}
-		if !slices.Contains([]rune(x.Token), utf8.RuneError) {
+		if m.Tokenizer != nil {
 			x.Bytes = []int{}
-			for _, b := range []byte(x.Token) {
+			for _, b := range m.Tokenizer.Bytes(id) {
 				x.Bytes = append(x.Bytes, int(b))
 			}
 		}
@@ -86,17 +86,15 @@ func (m *Model) chatLogprobs(ids []int32, logp []float32) *chatLogprobs {
 	return out
 }
 
-// completionLogprobs returns the log-probs of tokens, the first of which begins at a
-// character of the response, and where the next one would begin.
-func (m *Model) completionLogprobs(ids []int32, logp []float32, at int) (*completionLogprobs, int) {
+// completionLogprobs returns the log-probs of the next tokens of a choice.
+func (m *Model) completionLogprobs(ids []int32, logp []float32, c *choice) *completionLogprobs {
 	out := &completionLogprobs{Tokens: []string{}, LogP: slices.Clone(logp), Top: make([]any, len(ids)), Offsets: []int{}}
 	for _, id := range ids {
 		name := m.name(id)
-		out.Tokens, out.Offsets = append(out.Tokens, name), append(out.Offsets, at)
-		at += utf8.RuneCountInString(name)
+		out.Tokens, out.Offsets = append(out.Tokens, name), append(out.Offsets, c.place(id, name))
 	}
 	if out.LogP == nil {
 		out.LogP = []float32{}
 	}
-	return out, at
+	return out
 }

@@ -1,15 +1,12 @@
 package openai
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,12 +19,8 @@ import (
 // A completion is the body of POST /v1/completions.
 type completion struct {
 	common
-	Prompt   prompts          `json:"prompt"`
-	Logprobs *int             `json:"logprobs"`
-	Echo     *bool            `json:"echo"`
-	BestOf   *int             `json:"best_of"`
-	Suffix   *string          `json:"suffix"`
-	Format   *json.RawMessage `json:"response_format"`
+	Prompt   prompts `json:"prompt"`
+	Logprobs *int    `json:"logprobs"`
 }
 
 // A chat is the body of POST /v1/chat/completions.
@@ -37,13 +30,10 @@ type chat struct {
 	Logprobs    bool                  `json:"logprobs"`
 	TopLogprobs *int                  `json:"top_logprobs"`
 	MaxTokens2  *int                  `json:"max_completion_tokens"`
-	Tools       tokenize.Data         `json:"tools"`
-	ToolChoice  *json.RawMessage      `json:"tool_choice"`
-	Parallel    *bool                 `json:"parallel_tool_calls"` // has no effect: calls of tools are text
+	Tools       tools                 `json:"tools"`
+	ToolChoice  string                `json:"tool_choice"`
+	Effort      string                `json:"reasoning_effort"` // for the template
 	Args        tokenize.TemplateArgs `json:"chat_template_kwargs"`
-	Format      *struct {
-		Type string `json:"type"`
-	} `json:"response_format"`
 }
 
 // common is what both kinds of requests have.
@@ -51,36 +41,18 @@ type common struct {
 	Model string `json:"model"` // the first one of the server if empty
 
 	sampler.Sampling
-	Greedy *json.RawMessage `json:"greedy"` // which no request has: it states a temperature of 0
-	Seed   *int64           `json:"seed"`   // drawn if not given
+	Seed *int64 `json:"seed"` // drawn if not given
 
 	MaxTokens      *int  `json:"max_tokens"`
 	N              *int  `json:"n"`
+	BestOf         *int  `json:"best_of"`
 	Stop           texts `json:"stop"`
 	Stream         bool  `json:"stream"`
 	ReturnTokenIDs bool  `json:"return_token_ids"`
 	StreamOptions  *struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-
-	// These would change what is sampled, and there is no such option: a request may state
-	// the value that changes nothing.
-	Frequency  *float64                   `json:"frequency_penalty"`
-	Presence   *float64                   `json:"presence_penalty"`
-	Repetition *float64                   `json:"repetition_penalty"`
-	Bias       map[string]json.RawMessage `json:"logit_bias"`
-
-	// These say who asks and how to account for it. They are ignored.
-	User     *string          `json:"user"`
-	Safety   *string          `json:"safety_identifier"`
-	CacheKey *string          `json:"prompt_cache_key"`
-	Metadata *json.RawMessage `json:"metadata"`
-	Store    *bool            `json:"store"`
-	Tier     *string          `json:"service_tier"`
 }
-
-// defaults are the fields of a request that states none of those with a default.
-func defaults() common { return common{Sampling: sampler.Plain(1)} }
 
 // texts are one text or a list of them.
 type texts []string
@@ -100,6 +72,17 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	}
 	*t = list
 	return nil
+}
+
+// tools are what a chat may call. An empty list is none: some templates would announce it.
+type tools struct{ tokenize.Data }
+
+// UnmarshalJSON reads a list.
+func (t *tools) UnmarshalJSON(data []byte) error {
+	if isOneOf(data, []string{"null", "[]"}) {
+		return nil
+	}
+	return t.Data.UnmarshalJSON(data)
 }
 
 // A promptOf is a text or, if the text is nil, ids.
@@ -139,21 +122,23 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 // A message is one of a conversation. A content of several texts is joined.
 type message struct{ tokenize.Message }
 
-// UnmarshalJSON reads an object whose content is a text, or a list of parts with texts.
+// UnmarshalJSON reads an object whose content is a text, or a list of parts with texts. Only
+// an answer may be without.
 func (m *message) UnmarshalJSON(data []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
-		return errors.New("a message must be a JSON object")
+		return invalid("messages", "a message must be a JSON object")
 	}
-	if content := bytes.TrimSpace(fields["content"]); len(content) > 0 && content[0] == '[' {
+	content := fields["content"]
+	if len(content) > 0 && content[0] == '[' {
 		var parts []struct{ Type, Text string }
 		if json.Unmarshal(content, &parts) != nil {
-			return errors.New(`the content of a message must be a text, or a list of {"type": "text", "text": ...}`)
+			return invalid("messages", `the content of a message must be a text, or a list of {"type": "text", "text": ...}`)
 		}
 		var joined strings.Builder
 		for _, p := range parts {
 			if p.Type != "text" {
-				return fmt.Errorf("a message has a part of type %q; there is text only", p.Type)
+				return invalid("messages", "a message has a part of type %q; there is text only", p.Type)
 			}
 			joined.WriteString(p.Text)
 		}
@@ -163,14 +148,19 @@ func (m *message) UnmarshalJSON(data []byte) error {
 	if err := m.Message.UnmarshalJSON(data); err != nil {
 		return err
 	}
-	if m.Role == "" {
-		return errors.New(`a message needs a "role"`)
+	switch {
+	case m.Role == "":
+		return invalid("messages", `a message needs a "role"`)
+	case !isNull(fields["function_call"]):
+		return invalid("messages", `a message has a "function_call": write it as one of "tool_calls", and what it returned with the role tool`)
+	case m.Role != "assistant" && isNull(content):
+		return invalid("messages", "a message of the role %q needs a content", m.Role)
 	}
 	return nil
 }
 
-// unknownField matches what encoding/json says of a field that it does not know.
-var unknownField = regexp.MustCompile(`^json: unknown field "(.*)"$`)
+// isNull reports whether a field is null or not there.
+func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
 
 // kinds say what the fields of a request may have.
 var kinds = map[reflect.Kind]string{
@@ -178,55 +168,61 @@ var kinds = map[reflect.Kind]string{
 	reflect.Float64: "a number", reflect.Slice: "a list", reflect.Struct: "an object", reflect.Map: "an object",
 }
 
-// parse reads a body strictly: a field that is not known could mean something that
-// the answer would not keep to.
-func parse(body []byte, into any) error {
+// parse reads a body into a request of m, whose sampling it has where it states none. A field
+// that is not known could mean something that the answer would not keep to.
+func parse(body []byte, into any, c *common, models func(name string) (*Model, error)) error {
 	if !utf8.Valid(body) {
 		return invalid("", "the body is not UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			return invalid("", "there is more than one JSON value in the body")
-		}
-		return nil
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
+		return unreadable(cmp.Or(err, error(&json.UnmarshalTypeError{Value: "null", Type: reflect.TypeOf(fields)})))
+	}
+	if err := checkFields(fields, reflect.TypeOf(into).Elem()); err != nil {
+		return err
+	}
+	var name string
+	_ = json.Unmarshal(fields["model"], &name) // a wrong one is told below
+	c.Sampling = sampler.Plain(0)
+	if m, err := models(name); err == nil {
+		c.Sampling = m.Sampling
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return unreadable(err)
+	}
+	return nil
+}
+
+// unreadable says what is wrong with a body in which JSON found an error.
+func unreadable(err error) error {
+	var known *failure
+	if errors.As(err, &known) {
+		return known
 	}
 	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // behind the embedded structs
-		kind := cmp.Or(kinds[wrong.Type.Kind()], wrong.Type.String())
-		switch number, is := strings.CutPrefix(wrong.Value, "number "); {
-		case field == "":
-			return invalid("", "the body must be a JSON object, such as {\"prompt\": \"1+1=\"}")
-		case is:
-			return invalid(field, "%s = %s: must be %s", field, number, kind)
-		}
-		return invalid(field, "%s must be %s", field, kind)
+	if !errors.As(err, &wrong) {
+		return invalid("", "the body is no request: %v", err)
 	}
-	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
-		return invalid(m[1], "the field %q is not known here", m[1])
+	field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // behind the embedded structs
+	kind := cmp.Or(kinds[wrong.Type.Kind()], wrong.Type.String())
+	switch number, is := strings.CutPrefix(wrong.Value, "number "); {
+	case field == "":
+		return invalid("", "the body must be a JSON object, such as {\"prompt\": \"1+1=\"}")
+	case field == "tool_choice":
+		return invalid(field, `tool_choice must be "auto" or "none": what a model writes is not constrained`)
+	case is:
+		return invalid(field, "%s = %s: must be %s", field, number, kind)
 	}
-	return invalid("", "the body is no request: %v", err)
+	return invalid(field, "%s must be %s", field, kind)
 }
 
 // check refuses what the server cannot keep to.
 func (c *common) check() error {
-	zero := func(x *float64, at float64) bool { return x == nil || *x == at }
 	switch {
-	case c.Greedy != nil:
-		return invalid("greedy", "the field %q is not known here", "greedy")
-	case !zero(c.Frequency, 0):
-		return invalid("frequency_penalty", "frequency_penalty must be 0: there are no penalties here")
-	case !zero(c.Presence, 0):
-		return invalid("presence_penalty", "presence_penalty must be 0: there are no penalties here")
-	case !zero(c.Repetition, 1):
-		return invalid("repetition_penalty", "repetition_penalty must be 1: there are no penalties here")
-	case len(c.Bias) > 0:
-		return invalid("logit_bias", "logit_bias is not there: leave it out")
 	case c.N != nil && (*c.N < 1 || *c.N > maxSamples):
 		return invalid("n", "n = %d: must be from 1 to %d", *c.N, maxSamples)
+	case c.BestOf != nil && *c.BestOf != c.samples():
+		return invalid("best_of", "best_of must be n: all samples are returned")
 	case len(c.Stop) > maxStops:
 		return invalid("stop", "stop has %d texts, more than %d", len(c.Stop), maxStops)
 	}
@@ -249,14 +245,6 @@ const (
 // check refuses what the server cannot keep to.
 func (c *completion) check() error {
 	switch {
-	case c.Echo != nil && *c.Echo:
-		return invalid("echo", "echo is not there: the prompt's tokens come with return_token_ids, and onering score has their log-probs")
-	case c.BestOf != nil && *c.BestOf != c.samples():
-		return invalid("best_of", "best_of must be n: all samples are returned")
-	case c.Suffix != nil && *c.Suffix != "":
-		return invalid("suffix", "suffix is not there: leave it out")
-	case c.Format != nil:
-		return invalid("response_format", "response_format is not there: leave it out")
 	case c.Logprobs != nil && *c.Logprobs != 0:
 		return invalid("logprobs", "logprobs = %d: must be 0, the log-probs of the sampled tokens: those of others are not known", *c.Logprobs)
 	case len(c.Prompt) < 1 || len(c.Prompt) > maxPrompts:
@@ -267,17 +255,14 @@ func (c *completion) check() error {
 
 // check refuses what the server cannot keep to.
 func (c *chat) check() error {
-	choice := ""
-	if c.ToolChoice != nil && (json.Unmarshal(*c.ToolChoice, &choice) != nil || choice != "auto" && choice != "none") {
-		return invalid("tool_choice", `tool_choice must be "auto" or "none": what a model writes is not constrained`)
+	if c.ToolChoice == "none" {
+		c.Tools = tools{}
 	}
 	switch {
-	case choice == "none":
-		c.Tools = tokenize.Data{}
+	case !slices.Contains([]string{"", "auto", "none"}, c.ToolChoice):
+		return invalid("tool_choice", `tool_choice must be "auto" or "none": what a model writes is not constrained`)
 	case c.TopLogprobs != nil && *c.TopLogprobs != 0:
 		return invalid("top_logprobs", "top_logprobs = %d: must be 0: the log-probs of other tokens are not known", *c.TopLogprobs)
-	case c.Format != nil && c.Format.Type != "text":
-		return invalid("response_format", "response_format must be of type text: what a model writes is not constrained")
 	case len(c.Messages) == 0:
 		return invalid("messages", "messages must have at least one message")
 	}
@@ -300,6 +285,9 @@ func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
 	s := c.Sampling
 	if s.TopK == -1 { // as 0, it turns top_k off
 		s.TopK = 0
+	}
+	if s.TopP == 0 {
+		s.Temperature, s.TopP = 0, 1 // the likeliest token alone
 	}
 	if s.MaxNewTokens = usual; c.MaxTokens != nil {
 		s.MaxNewTokens = *c.MaxTokens
@@ -361,7 +349,12 @@ func (m *Model) encodeChat(c *chat) (ids []int32, err error) {
 	var text string
 	if m.Template.Chat || m.Template.Auto {
 		talk := tokenize.Talk(messages...)
-		talk.Tools, talk.Args = c.Tools, c.Args
+		if talk.Tools, talk.Args = c.Tools.Data, c.Args; c.Effort != "" {
+			if !m.Tokenizer.ReadsInChat("reasoning_effort") && c.Effort != usualEffort {
+				return nil, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; leave it out, or give what it reads as chat_template_kwargs", c.Effort)
+			}
+			talk.Args = talk.Args.Over(effort(c.Effort))
+		}
 		if talk, err = m.Template.Around(talk); err == nil {
 			text, ids, err = m.Tokenizer.EncodeChat(talk)
 		}
@@ -380,6 +373,16 @@ func (m *Model) encodeChat(c *chat) (ids []int32, err error) {
 		return nil, invalid("messages", "%v", err)
 	}
 	return ids, m.checkIDs(ids, "messages")
+}
+
+// usualEffort is what OpenAI's API takes for reasoning_effort where a request has none.
+const usualEffort = "medium"
+
+// effort is reasoning_effort as an argument of a chat template.
+func effort(value string) (args tokenize.TemplateArgs) {
+	text, _ := json.Marshal(map[string]string{"reasoning_effort": value})
+	_ = args.UnmarshalJSON(text)
+	return args
 }
 
 // checkIDs refuses a prompt that the model cannot read.

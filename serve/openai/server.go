@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,9 @@ type Options struct {
 	Queue int
 	// Key is what clients have to send; "" is no key.
 	Key string
+	// Origins are those of the web pages whose scripts may ask, such as https://example.org;
+	// "*" is all.
+	Origins []string
 	// Fatal reports whether an error of a request ends the Server; nil means none does.
 	Fatal func(error) bool
 
@@ -56,6 +60,9 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("openai: there are two models with the name %q", m.Name)
 		}
 		names[m.Name] = true
+		if m.Sampling == (sampler.Sampling{}) {
+			m.Sampling = sampler.Plain(0)
+		}
 		var err error
 		if m.scheduler, err = sampler.NewScheduler(m.Decoder); err != nil {
 			return nil, fmt.Errorf("openai: model %q: %w", m.Name, err)
@@ -99,8 +106,40 @@ func (s *Server) Handler() http.Handler {
 	// that must end, too.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
+		if s.shared(w.Header(), r) {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		if path := strings.TrimRight(r.URL.Path, "/"); path != "" && path != r.URL.Path {
+			r = r.Clone(r.Context())
+			r.URL.Path, r.URL.RawPath = path, ""
+		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// shared tells the browser of an allowed page that its script may read the answer (CORS). It
+// reports whether that was all the request asks.
+func (s *Server) shared(h http.Header, r *http.Request) (asked bool) {
+	origin := r.Header.Get("Origin")
+	if len(s.Origins) == 0 {
+		return false
+	}
+	h.Add("Vary", "Origin")
+	if origin == "" || !slices.Contains(s.Origins, origin) && !slices.Contains(s.Origins, "*") {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	h.Set("Access-Control-Allow-Headers", cmp.Or(r.Header.Get("Access-Control-Request-Headers"), "Authorization, Content-Type"))
+	h.Set("Access-Control-Max-Age", "600")
+	if r.Header.Get("Access-Control-Request-Private-Network") != "" {
+		h.Set("Access-Control-Allow-Private-Network", "true") // a page on the Internet, this server at home
+	}
+	return true
 }
 
 // authorized refuses requests without the key.
@@ -143,8 +182,8 @@ func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, bod
 			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 			err = next(w, r, body)
 		}
-		// A body that did not end has ended the context, too; the client may still listen.
-		if err != nil && (err == errSlow || r.Context().Err() == nil) {
+		// The context may have ended, too, and the client still listen.
+		if err != nil {
 			refuse(w, failureOf(err))
 		}
 	}
@@ -195,6 +234,17 @@ func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	write(w, http.StatusOK, s.card(m))
+}
+
+// blanks returns what sends a client a blank that means nothing in an answer of a type.
+func blanks(w http.ResponseWriter, kind, blank string) func() error {
+	return func() error {
+		control := http.NewResponseController(w)
+		_ = control.SetWriteDeadline(time.Now().Add(patience))
+		w.Header().Set("Content-Type", kind)
+		_, err := io.WriteString(w, blank)
+		return errors.Join(err, control.Flush())
+	}
 }
 
 // write writes a body as JSON.

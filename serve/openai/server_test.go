@@ -377,8 +377,8 @@ func TestRefused(t *testing.T) {
 		{completions, `{"prompt": "a", "temprature": 1}`, 400, "temprature"},
 		{completions, `{"prompt": "a", "temperature": "1"}`, 400, "temperature"},
 		{completions, `{"prompt": "a", "temperature": -1}`, 400, "temperature"},
-		{completions, `{"prompt": "a", "temperature": 1e-9}`, 400, "temperature"},
-		{completions, `{"prompt": "a", "top_p": 0}`, 400, "top_p"},
+		{completions, `{"prompt": "a", "temperature": 1e9}`, 400, "temperature"},
+		{completions, `{"prompt": "a", "top_p": 1.5}`, 400, "top_p"},
 		{completions, `{"prompt": "a", "top_k": -2}`, 400, "top_k"},
 		{completions, `{"prompt": "a", "min_p": 1}`, 400, "min_p"},
 		{completions, `{"prompt": "a", "max_tokens": 0}`, 400, "max_tokens"},
@@ -394,8 +394,20 @@ func TestRefused(t *testing.T) {
 		{completions, `{"prompt": "a", "logit_bias": {"1": 2}}`, 400, "logit_bias"},
 		{completions, `{"prompt": "a", "presence_penalty": 1}`, 400, "presence_penalty"},
 		{chats, `{"messages": []}`, 400, "messages"},
-		{chats, `{"messages": ["a"]}`, 400, ""},
-		{chats, `{"messages": [{"role": "u", "content": [{"type": "image_url"}]}]}`, 400, ""},
+		{chats, `{"messages": ["a"]}`, 400, "messages"},
+		{chats, `{"messages": [{"role": "u", "content": [{"type": "image_url"}]}]}`, 400, "messages"},
+		{chats, `{"messages": [{"role": "user", "content": null}]}`, 400, "messages"},
+		{chats, `{"messages": [{"role": "tool"}]}`, 400, "messages"},
+		{chats, `{"messages": [{"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}}]}`, 400, "messages"},
+		{chats, `{"messages": [{"role": "user", "content": "a"}], "functions": [{"name": "f"}]}`, 400, "functions"},
+		{chats, `{"messages": [{"role": "user", "content": "a"}], "reasoning_effort": "high"}`, 400, "reasoning_effort"},
+		{chats, `{"messages": [{"role": "user", "content": "a"}], "enable_thinking": false}`, 400, "enable_thinking"},
+		{completions, `{"prompt": "a", "ignore_eos": true}`, 400, "ignore_eos"},
+		{completions, `{"prompt": "a", "min_tokens": 1}`, 400, "min_tokens"},
+		{completions, `{"prompt": "a", "stop_token_ids": [2]}`, 400, "stop_token_ids"},
+		{completions, `{"prompt": "a", "skip_special_tokens": false}`, 400, "skip_special_tokens"},
+		{completions, `{"prompt": "a", "greedy": true}`, 400, "greedy"},
+		{completions, `{"prompt": "a", "a_field_of_next_year": 1}`, 400, "a_field_of_next_year"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "top_logprobs": 2}`, 400, "top_logprobs"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": "required"}`, 400, "tool_choice"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "response_format": {"type": "json_object"}}`, 400, "response_format"},
@@ -406,6 +418,15 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	x.post(completions, `{"prompt": "a", "user": "me", "metadata": {"a": 1}, "presence_penalty": 0, "logit_bias": {}, "stop": null, "top_k": -1, "best_of": 1}`, 200)
+	x.post(completions, `{"prompt": "a", "echo": false, "suffix": "", "ignore_eos": false, "min_tokens": 0, "stop_token_ids": [], "skip_special_tokens": true,
+		"repetition_penalty": 1.0, "frequency_penalty": null, "n": null, "max_tokens": null, "temperature": null, "use_beam_search": false, "a_field_of_next_year": null}`, 200)
+	x.post(chats, `{"messages": [{"role": "user", "content": "a", "name": null}], "functions": null, "function_call": "none", "reasoning_effort": null, "response_format": {"type": "text"},
+		"tools": [], "tool_choice": null, "logprobs": null, "top_logprobs": 0, "parallel_tool_calls": true, "stream_options": null, "modalities": ["text"], "audio": null, "prediction": null}`, 200)
+	x.post(chats, `{"messages": [{"role": "user", "content": "a"}], "reasoning_effort": "medium", "stream_options": {"include_usage": false, "include_obfuscation": false}}`, 200)
+	got := x.post(chats, `{"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}}}}`, 400)
+	if want := `response_format = {"type": "json_schema", "json_schema": {"name": "s...: must be {"type":"text"} or left out: what a model writes is not constrained`; !strings.HasPrefix(got.Error.Message, want) {
+		t.Errorf("%s, want %s", got.Error.Message, want)
+	}
 	if status, _ := x.ask("GET", completions, ""); status != 405 {
 		t.Errorf("GET has the status %d", status)
 	}
@@ -461,7 +482,8 @@ func TestTypes(t *testing.T) {
 		`{"prompt": "a", "stream": "yes"}`:       "stream must be true or false",
 		`{"prompt": "a", "model": 7}`:            "model must be a text",
 		`{"prompt": "a", "stream_options": "x"}`: "stream_options must be an object",
-		`{"prompt": "a", "logit_bias": [1]}`:     "logit_bias must be an object",
+		`{"prompt": "a", "logit_bias": [1]}`:     "logit_bias = [1]: must be {} or left out: logits are as the model gives them",
+		`{"prompt": "a", "n": 1} {}`:             "the body is no request: invalid character '{' after top-level value",
 	} {
 		if got := x.post("/v1/completions", body, 400); got.Error.Message != want {
 			t.Errorf("%s: %q, want %q", body, got.Error.Message, want)
@@ -589,7 +611,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	template, _ := tokenize.ParseTemplate("chat")
 	d := newFake(2, 40)
-	m := &Model{Name: "m", Tokenizer: tokenizer(f), Template: template, EOS: []int32{0}, Vocab: 31, Decoder: d}
+	m := &Model{Name: "m", Tokenizer: tokenizer(f), Template: template, EOS: []int32{0}, Vocab: 31, Decoder: d, Sampling: sampler.Plain(0)}
 	scheduler, err := sampler.NewScheduler(d)
 	if err != nil {
 		f.Fatal(err)
@@ -608,15 +630,16 @@ func FuzzRequest(f *testing.F) {
 				t.Errorf("%s: %v", body, err)
 			}
 		}
-		c := completion{common: defaults()}
-		if parse(body, &c) == nil && c.check() == nil {
+		models := func(string) (*Model, error) { return m, nil }
+		var c completion
+		if parse(body, &c, &c.common, models) == nil && c.check() == nil {
 			for _, p := range c.Prompt {
 				ids, err := m.encode(p)
 				take(&c.common, ids, err)
 			}
 		}
-		talk := chat{common: defaults()}
-		if parse(body, &talk) == nil && talk.check() == nil {
+		var talk chat
+		if parse(body, &talk, &talk.common, models) == nil && talk.check() == nil {
 			ids, err := m.encodeChat(&talk)
 			take(&talk.common, ids, err)
 		}

@@ -3,6 +3,7 @@ package openai
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"onering/tokenize"
 )
@@ -16,6 +17,9 @@ type choice struct {
 	held   string                  // what may be the beginning of a stop text
 	cut    bool                    // a stop text came
 
+	placed  *tokenize.StreamDecoder // of the tokens whose place was asked for
+	written int                     // their whole characters
+
 	ids    []int32
 	logp   []float32
 	said   strings.Builder
@@ -25,10 +29,23 @@ type choice struct {
 func newChoice(m *Model, stops []string) *choice {
 	c := &choice{eos: m.EOS, stops: stops}
 	if m.Tokenizer != nil {
-		c.decode = m.Tokenizer.NewDecoder()
-		c.decode.SkipSpecial = true
+		c.decode, c.placed = m.Tokenizer.NewDecoder(), m.Tokenizer.NewDecoder()
+		c.decode.SkipSpecial, c.placed.SkipSpecial = true, true
 	}
 	return c
+}
+
+// place returns at which character of the text the next token begins: inside one, if the
+// token is a further part of it. name is the token without a tokenizer.
+func (c *choice) place(id int32, name string) int {
+	if c.placed == nil {
+		at := c.written
+		c.written += utf8.RuneCountInString(name)
+		return at
+	}
+	at := c.written + utf8.RuneCountInString(c.placed.Pending())
+	c.written += utf8.RuneCountInString(c.placed.Add(id))
+	return at
 }
 
 // add takes an event and returns the text that it adds.

@@ -1,0 +1,190 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"onering/tokenize"
+)
+
+// TestHistory: conversations with calls of tools, as the clients of OpenAI's API hold them,
+// reach the chat template. The ids of the prompts are those of the text that it is to write.
+func TestHistory(t *testing.T) {
+	x := newTester(t, newFake(3, 200), func(o *Options) {
+		o.Models[0].Tokenizer = tokenizerWith(t, `{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}{% for c in m.tool_calls %}!{{ c.function.name }}{% for k, v in c.function.arguments.items() %}{{ k }}{{ v }}{% endfor %}{% endfor %}{% else %}{{ m.content + '.' }}{% endif %}{% endfor %}`)
+	})
+	tok := x.server.Models[0].Tokenizer
+	for messages, want := range map[string]string{
+		`{"role": "user", "content": "a"}, {"role": "assistant", "content": null, "refusal": null, "annotations": [], "audio": null, "function_call": null,
+			"tool_calls": [{"id": "x", "type": "function", "index": 0, "function": {"name": "f", "arguments": "{\"b\": \"c\"}"}}]}, {"role": "tool", "tool_call_id": "x", "content": "d"}`: "<user>a.<assistant>!fbc<tool>d.",
+		`{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": ""}}]}, {"role": "tool", "tool_call_id": "x", "content": [{"type": "text", "text": "d"}]}`: "<user>a.<assistant>!f<tool>d.",
+		`{"role": "developer", "content": "b"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "c", "tool_calls": null}, {"role": "user", "content": "d"}`:                                                                    "<system>b.<user>a.<assistant>c.<user>d.",
+		`{"role": "user", "content": "a"}, {"role": "assistant", "content": null, "tool_calls": []}, {"role": "user", "content": "d"}`:                                                                                                            "<user>a.<assistant>.<user>d.",
+	} {
+		got := x.post("/v1/chat/completions", `{"max_tokens": 1, "return_token_ids": true, "messages": [`+messages+`]}`, 200)
+		if text := tok.Decode(got.PromptIDs, false); text != want {
+			t.Errorf("%s:\n got %s\nwant %s", messages, text, want)
+		}
+	}
+}
+
+// parts is a tokenizer in which é and ☃ are two and three tokens.
+func parts(t *testing.T) *tokenize.Tokenizer {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"vocab.json":            `{"<|end|>": 0, "a": 1, "Ã": 2, "©": 3, "â": 4, "ĺ": 5, "ĥ": 6, "ab": 7}`,
+		"merges.txt":            "#version: 0.2\n",
+		"tokenizer_config.json": `{"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {"0": {"content": "<|end|>", "special": true}}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tok, err := tokenize.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// TestParts: a token that is a part of a character has the bytes of that part, which joined are
+// the text, and the place of the character.
+func TestParts(t *testing.T) {
+	m := &Model{Tokenizer: parts(t)}
+	ids := []int32{1, 2, 3, 7, 4, 5, 6, 1, 0}
+	logp := make([]float32, len(ids))
+	var joined []byte
+	for _, x := range m.chatLogprobs(ids, logp).Content {
+		for _, b := range x.Bytes {
+			joined = append(joined, byte(b))
+		}
+		if !utf8.ValidString(x.Token) {
+			t.Errorf("the token %q is no text", x.Token)
+		}
+	}
+	if want := "aéab☃a<|end|>"; string(joined) != want {
+		t.Errorf("the bytes are %q, want %q", joined, want)
+	}
+	whole, streamed := newChoice(m, nil), newChoice(m, nil)
+	want := []int{0, 1, 1, 2, 4, 4, 4, 5, 6}
+	if got := m.completionLogprobs(ids, logp, whole).Offsets; !slices.Equal(got, want) {
+		t.Errorf("text_offset %v, want %v", got, want)
+	}
+	for i := range ids {
+		if got := m.completionLogprobs(ids[i:i+1], logp[i:i+1], streamed).Offsets; got[0] != want[i] {
+			t.Errorf("streamed: text_offset %v of token %d, want %d", got, i, want[i])
+		}
+	}
+}
+
+// TestHalfClosed: a client that ends its side of the connection gets its answer, and one that
+// is gone frees its slot.
+func TestHalfClosed(t *testing.T) {
+	d := newFake(1, 60)
+	d.gate = make(chan bool)
+	x := newTester(t, d, nil)
+	begin := func(stream bool) *net.TCPConn {
+		c, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"prompt": "a", "max_tokens": 4, "seed": 1, "stream": %v}`, stream)
+		fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		return c.(*net.TCPConn)
+	}
+	for _, stream := range []bool{false, true} {
+		c := begin(stream)
+		c.CloseWrite()
+		r := make(chan string)
+		go func() {
+			text, _ := io.ReadAll(c)
+			r <- string(text)
+		}()
+		for answered := false; !answered; {
+			select {
+			case d.gate <- true:
+			case text := <-r:
+				if answered = true; !strings.HasPrefix(text, "HTTP/1.1 200 OK") || !strings.Contains(text, `"finish_reason":"length"`) {
+					t.Errorf("stream %v: %s", stream, text)
+				}
+			}
+		}
+		c.Close()
+	}
+	begin(false).Close()
+	done := make(chan struct{})
+	go func() {
+		x.post("/v1/completions", `{"prompt": "a", "max_tokens": 2}`, 200)
+		close(done)
+	}()
+	for answered := false; !answered; {
+		select {
+		case d.gate <- true:
+		case <-done:
+			answered = true
+		}
+	}
+}
+
+// TestShared: scripts of the pages that are named may ask, also before they send what needs
+// leave, and no others.
+func TestShared(t *testing.T) {
+	x := newTester(t, newFake(1, 60), func(o *Options) { o.Key, o.Origins = "secret", []string{"https://page.example", "null"} })
+	ask := func(method, path, origin string) http.Header {
+		r, _ := http.NewRequest(method, x.url+path, nil)
+		r.Header.Set("Origin", origin)
+		if method == "OPTIONS" {
+			r.Header.Set("Access-Control-Request-Method", "POST")
+			r.Header.Set("Access-Control-Request-Headers", "authorization,content-type,x-stainless-os")
+		}
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if origin == "https://page.example" && method == "OPTIONS" && got.StatusCode != 204 {
+			t.Errorf("the status is %d", got.StatusCode)
+		}
+		return got.Header
+	}
+	if h := ask("OPTIONS", "/v1/chat/completions", "https://page.example"); h.Get("Access-Control-Allow-Origin") != "https://page.example" || h.Get("Access-Control-Allow-Headers") != "authorization,content-type,x-stainless-os" || !strings.Contains(h.Get("Access-Control-Allow-Methods"), "POST") {
+		t.Errorf("%v", h)
+	}
+	if h := ask("GET", "/v1/models", "https://page.example"); h.Get("Access-Control-Allow-Origin") == "" { // an error, which the script is to see
+		t.Errorf("%v", h)
+	}
+	for _, method := range []string{"OPTIONS", "GET"} {
+		if h := ask(method, "/v1/models", "https://other.example"); h.Get("Access-Control-Allow-Origin") != "" || h.Get("Vary") != "Origin" {
+			t.Errorf("%s: %v", method, h)
+		}
+	}
+	plain := newTester(t, newFake(1, 60), nil)
+	if x.url = plain.url; ask("OPTIONS", "/v1/models", "https://other.example").Get("Access-Control-Allow-Origin") != "" {
+		t.Error("a server that was not asked for it allows other pages")
+	}
+}
+
+// TestPaths: a slash at the end of a path means nothing.
+func TestPaths(t *testing.T) {
+	x := newTester(t, newFake(1, 60), func(o *Options) { o.Models[1].Name = "org/bare" })
+	for path, want := range map[string]string{
+		"/v1/models": `"object":"list"`, "/v1/models/": `"object":"list"`, "/v1/models/base": `"id":"base"`, "/v1/models/base/": `"id":"base"`,
+		"/v1/models/org/bare": `"id":"org/bare"`, "/v1/models/org%2Fbare": `"id":"org/bare"`, "/health/": `"ok"`, "/v1/models/none": "model_not_found",
+	} {
+		if _, text := x.ask("GET", path, ""); !strings.Contains(string(text), want) || !json.Valid(text) {
+			t.Errorf("%s: %s, want %s", path, text, want)
+		}
+	}
+	x.post("/v1/completions/", `{"prompt": "a"}`, 200)
+	x.post("/v1/completions", `{"prompt": "a", "temperature": 1e-8, "top_p": 0}`, 200)
+}

@@ -1,0 +1,100 @@
+package tokenize
+
+import (
+	"regexp"
+	"strings"
+
+	"onering/tokenize/jinja"
+)
+
+// A fitting puts messages into the form that a chat template reads, where clients of
+// OpenAI's API write them in another one:
+//   - The role "developer" is "system" for a template that does not know it.
+//   - An answer without content, such as one that calls tools, has the content none if the
+//     template asks for that, and else an empty text.
+//   - Arguments of calls are JSON in a text. A template that would write this text as a JSON
+//     string, or that wants their names, gets an object.
+type fitting struct {
+	source string
+	// arguments returns what the template gets for arguments that are a text.
+	arguments func(text string) jinja.Value
+}
+
+// asksNone matches a template's question whether a content is none.
+var asksNone = regexp.MustCompile(`\bcontent['"]?\]?\s*(?:is|is\s+not|==|!=)\s*[nN]one\b`)
+
+// probe is JSON that no template writes by itself.
+const probe = `{"ARGUMENT": 1}`
+
+// fitted returns the messages as the template with a source reads them. render renders it with
+// messages.
+func fitted(source string, messages []Message, render func(jinja.List) (string, error)) jinja.List {
+	texts := false
+	trial := fitting{source, func(string) jinja.Value { texts = true; return probe }}.all(messages)
+	if !texts {
+		return trial
+	}
+	form := fitting{source, func(text string) jinja.Value { return text }}
+	if text, err := render(trial); err != nil || !strings.Contains(text, probe) {
+		form.arguments = asObject
+	}
+	return form.all(messages)
+}
+
+// asObject returns the object that arguments of a call are, or their text if it is none.
+func asObject(text string) jinja.Value {
+	if strings.TrimSpace(text) == "" {
+		return jinja.NewDict()
+	}
+	if object, err := jinja.FromJSON([]byte(text)); err == nil {
+		return object
+	}
+	return text
+}
+
+func (f fitting) all(messages []Message) jinja.List {
+	turns := make(jinja.List, len(messages))
+	for i, m := range messages {
+		turns[i] = f.message(m.dict())
+	}
+	return turns
+}
+
+// message changes a message.
+func (f fitting) message(m *jinja.Dict) *jinja.Dict {
+	role, _ := m.Get("role")
+	if role == "developer" && !strings.Contains(f.source, "developer") {
+		m.Set("role", "system")
+	}
+	if content, _ := m.Get("content"); role == "assistant" && content == nil {
+		if m.Set("content", ""); asksNone.MatchString(f.source) {
+			m.Set("content", nil)
+		}
+	}
+	value, _ := m.Get("tool_calls")
+	if calls, ok := value.(jinja.List); ok {
+		list := make(jinja.List, len(calls))
+		for i, call := range calls {
+			list[i] = f.call(call)
+		}
+		m.Set("tool_calls", list)
+	}
+	return m
+}
+
+// call returns a call, or the function in it, with arguments that the template reads.
+func (f fitting) call(v jinja.Value) jinja.Value {
+	d, ok := v.(*jinja.Dict)
+	if !ok {
+		return v
+	}
+	d = d.Clone()
+	if function, ok := d.Get("function"); ok {
+		d.Set("function", f.call(function))
+	}
+	arguments, _ := d.Get("arguments")
+	if text, ok := arguments.(string); ok {
+		d.Set("arguments", f.arguments(text))
+	}
+	return d
+}

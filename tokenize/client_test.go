@@ -1,0 +1,49 @@
+package tokenize
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// TestFitting: conversations as clients of OpenAI's API hold them reach templates in the form
+// that these read, and others as they are.
+func TestFitting(t *testing.T) {
+	const (
+		calls = `{% for m in messages %}[{{ m.role }}]{% if m.tool_calls %}{% for c in m.tool_calls %}%s{% endfor %}{% else %}{{ m.content + '.' }}{% endif %}{% endfor %}`
+		asked = `{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": %s}}]}, {"role": "tool", "tool_call_id": "a", "content": "r"}`
+	)
+	in := func(form, value string) string { // Sprintf would read the % of the template
+		for i := range len(form) - 1 {
+			if form[i:i+2] == "%s" {
+				return form[:i] + value + form[i+2:]
+			}
+		}
+		return form
+	}
+	text := in(asked, `"{\"z\": 1, \"a\": \"é\"}"`)
+	for name, c := range map[string]struct{ template, messages, want string }{
+		"an object for tojson":           {in(calls, `{{ c.function.arguments | tojson }}`), text, `[user]q.[assistant]{"z": 1, "a": "é"}[tool]r.`},
+		"an object in a function":        {in(calls, `{{ c.function | tojson }}`), text, `[user]q.[assistant]{"name": "f", "arguments": {"z": 1, "a": "é"}}[tool]r.`},
+		"an object whose names are read": {in(calls, `{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor %}`), text, `[user]q.[assistant]z=1;a=é;[tool]r.`},
+		"a text that is joined":          {in(calls, `{{ 'x' + c.function.arguments }}`), text, `[user]q.[assistant]x{"z": 1, "a": "é"}[tool]r.`},
+		"a text that is written":         {in(calls, `{{ c.function.arguments }}`), text, `[user]q.[assistant]{"z": 1, "a": "é"}[tool]r.`},
+		"either, as Qwen3's does":        {in(calls, `{{ c.function.arguments if c.function.arguments is string else c.function.arguments | tojson }}`), in(asked, `"{\"a\":1}"`), `[user]q.[assistant]{"a":1}[tool]r.`},
+		"an object that was one":         {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `{"a": [1]}`), `[user]q.[assistant]{"a": [1]}[tool]r.`},
+		"no arguments":                   {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `""`), `[user]q.[assistant]{}[tool]r.`},
+		"an empty object":                {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `"{}"`), `[user]q.[assistant]{}[tool]r.`},
+		"a text that is no JSON":         {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `"a=1"`), `[user]q.[assistant]"a=1"[tool]r.`},
+		"none where it is asked for":     {`{% for m in messages %}{% if m['content'] is none %}!{% elif m['content'] is not none %}{{ m['content'].strip() }}{% endif %}{% endfor %}`, text, `q!r`},
+		"absent content":                 {`{% for m in messages %}{{ m.content + ';' }}{% endfor %}`, `{"role": "assistant", "tool_calls": []}`, `;`},
+		"an empty list of calls":         {`{{ 'tool_calls' in messages[0] }}`, `{"role": "assistant", "content": "x", "tool_calls": []}`, `False`},
+		"developer as system":            {`{% for m in messages %}{% if m.role == 'system' %}S{% elif m.role == 'user' %}U{% endif %}{% endfor %}`, `{"role": "developer", "content": "x"}, {"role": "user", "content": "x"}`, `SU`},
+		"developer where it is known":    {`{{ messages[0].role in ['developer', 'system'] }}{{ messages[0].role }}`, `{"role": "developer", "content": "x"}`, `Truedeveloper`},
+	} {
+		var chat Conversation
+		if err := json.Unmarshal([]byte(`{"messages": [`+c.messages+`]}`), &chat); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got, err := chatOf(c.template).Chat(chat); err != nil || got != c.want {
+			t.Errorf("%s: got %q, %v\nwant %q", name, got, err, c.want)
+		}
+	}
+}
