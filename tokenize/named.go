@@ -143,15 +143,6 @@ func (c *chatTemplate) check() error {
 	return nil
 }
 
-// ReadsInChat reports whether a chat template of the tokenizer reads a name.
-func (t *Tokenizer) ReadsInChat(name string) bool {
-	reads := strings.Contains(t.chat.plain.source, name)
-	for _, text := range t.chat.named {
-		reads = reads || strings.Contains(text.source, name)
-	}
-	return reads
-}
-
 // A templateText is parsed when it is first used: most runs never use it.
 type templateText struct {
 	source string

@@ -34,6 +34,15 @@ func (d *StreamDecoder) Add(id int32) string {
 	return text
 }
 
+// Bytes returns the bytes that id adds to a text where others stand before it, those of special
+// tokens included: a part of a character for some tokens. An id without a token adds none.
+func (d *StreamDecoder) Bytes(id int32) []byte {
+	if c, ok := d.t.form.byteIDs[id]; ok {
+		return []byte{c}
+	}
+	return d.t.appendToken(nil, id, false)
+}
+
 // Pending returns what Flush would add to the text if that is whole characters, else "". A
 // further token of bytes may make something else of it.
 func (d *StreamDecoder) Pending() string {

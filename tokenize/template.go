@@ -108,6 +108,15 @@ func (t Template) CheckKnown(tokenizer *Tokenizer, text string) error {
 	return err
 }
 
+// Reads reports whether what a tokenizer makes of a conversation may depend on a name.
+func (Template) Reads(t *Tokenizer, name string) bool {
+	reads := strings.Contains(t.chat.plain.source, name)
+	for _, text := range t.chat.named {
+		reads = reads || strings.Contains(text.source, name)
+	}
+	return reads
+}
+
 // Around returns a conversation with the template's system message and arguments where
 // it has none of its own.
 func (t Template) Around(chat Conversation) (Conversation, error) {

@@ -131,15 +131,6 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	return string(buf)
 }
 
-// Bytes returns the bytes that id adds to a text where others stand before it: a part of a
-// character for some tokens. An id without a token adds none.
-func (t *Tokenizer) Bytes(id int32) []byte {
-	if c, ok := t.form.byteIDs[id]; ok {
-		return []byte{c}
-	}
-	return t.appendToken(nil, id, false)
-}
-
 func (t *Tokenizer) appendToken(dst []byte, id int32, skipSpecial bool) []byte {
 	if id < 0 || int(id) >= len(t.bytes) || skipSpecial && t.special[id] {
 		return dst

@@ -67,7 +67,7 @@ func (m *Model) name(id int32) string {
 	if m.Tokenizer == nil {
 		return "token_id:" + strconv.Itoa(int(id))
 	}
-	return strings.ToValidUTF8(string(m.Tokenizer.Bytes(id)), "\ufffd")
+	return strings.ToValidUTF8(string(m.Tokenizer.NewDecoder().Bytes(id)), "\ufffd")
 }
 
 // chatLogprobs returns the log-probs of tokens.
@@ -77,7 +77,7 @@ func (m *Model) chatLogprobs(ids []int32, logp []float32) *chatLogprobs {
 		x := chatLogprob{Token: m.name(id), LogP: logp[i], Top: []any{}}
 		if m.Tokenizer != nil {
 			x.Bytes = []int{}
-			for _, b := range m.Tokenizer.Bytes(id) {
+			for _, b := range m.Tokenizer.NewDecoder().Bytes(id) {
 				x.Bytes = append(x.Bytes, int(b))
 			}
 		}

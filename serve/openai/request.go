@@ -350,7 +350,7 @@ func (m *Model) encodeChat(c *chat) (ids []int32, err error) {
 	if m.Template.Chat || m.Template.Auto {
 		talk := tokenize.Talk(messages...)
 		if talk.Tools, talk.Args = c.Tools.Data, c.Args; c.Effort != "" {
-			if !m.Tokenizer.ReadsInChat("reasoning_effort") && c.Effort != usualEffort {
+			if !m.Template.Reads(m.Tokenizer, "reasoning_effort") && c.Effort != usualEffort {
 				return nil, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; leave it out, or give what it reads as chat_template_kwargs", c.Effort)
 			}
 			talk.Args = talk.Args.Over(effort(c.Effort))
