@@ -79,6 +79,9 @@ func checkAdapterFlags(flags *pflag.FlagSet, on bool) (err error) {
 	return err
 }
 
+// largestRunFile bounds a run file, in bytes.
+const largestRunFile = 1 << 20
+
 // readRunFile reads a run file; "-" is stdin.
 func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 	in, name, err := cli.OpenInput("--config", name, stdin)
@@ -86,12 +89,11 @@ func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 		return nil, usageError{err}
 	}
 	defer in.Close()
-	const largest = 1 << 20
-	data, err := io.ReadAll(io.LimitReader(in, largest+1))
+	data, err := io.ReadAll(io.LimitReader(in, largestRunFile+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > largest {
+	if len(data) > largestRunFile {
 		return nil, usagef("%s: a run file has at most 1 MB", name)
 	}
 	source, err := settings.File(name, data)

@@ -264,9 +264,9 @@ func evaluate(c *cobra.Command, t team, f *engineFlags, o evalOptions) (eval.Rep
 func (x *evaluation) openResponses(t team) (responses *eval.Responses, err error) {
 	plan := eval.NewPlan(x.Settings, x.suites)
 	if t.First() {
-		responses, err = openResponses(x.evalOptions, plan)
+		responses, err = plan.Open(x.out, x.resume)
 	} else {
-		responses, err = eval.New(plan)
+		responses, err = plan.Open("", false)
 	}
 	if t.Size() == 1 {
 		return responses, err
@@ -323,16 +323,6 @@ func describeReward(c rl.Config) string {
 		return s
 	}
 	return ""
-}
-
-func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
-	switch {
-	case o.out == "":
-		return eval.New(plan)
-	case o.resume:
-		return eval.Resume(o.out, plan)
-	}
-	return eval.Create(o.out, plan)
 }
 
 // sample samples and grades what is missing. Of several ranks each does so for its share

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -138,6 +139,9 @@ Prints the names of the files that it wrote.`),
 			name := args[0]
 			paths, try := []string(nil), "go test ./"+p.begin.Folder+"/"+name
 			var err error
+			if module != "" && slices.Contains(p.names(), name) {
+				return usagef(p.fill("there is ARTICLE KIND %q already: choose another name"), name)
+			}
 			if module == "" {
 				paths, err = p.begin.Add(".", name)
 			} else {

@@ -14,6 +14,7 @@ import (
 
 	"onering/data"
 	"onering/internal/cli"
+	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/train"
 	"onering/train/rl"
@@ -149,12 +150,10 @@ func resumedFile(out, command string) (string, error) {
 		return "", usagef("there is no run to resume in %s: it has no run.toml; name the folder that a run has written", out)
 	} else if info, err := os.Stat(out); err == nil && !info.IsDir() {
 		return "", usagef("there is no run to resume in %s: it is a file; name the folder that a run has written", out)
-	} else if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
-		return "", usagef("%s is not a regular file", file)
 	}
-	text, err := os.ReadFile(file)
+	text, err := files.ReadIn(file, largestRunFile)
 	if err != nil {
-		return "", err
+		return "", asUsage(err)
 	}
 	run, err := settings.File(file, text)
 	if err != nil {

@@ -42,10 +42,15 @@ func findFiles(path, splitName string) ([]file, error) {
 	if !strings.ContainsAny(path, "*?[") {
 		return nil, fmt.Errorf("dataset: %q: no such file or folder", path)
 	}
-	matches, err := filepath.Glob(path)
+	within := patternFolder(path)
+	pattern, err := filepath.Rel(within, path)
+	if err == nil {
+		_, err = filepath.Match(pattern, "")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %q: %w", path, err)
 	}
+	matches := files.Glob(within, filepath.ToSlash(pattern))
 	var paths []string
 	for _, m := range matches {
 		if filepath.Base(m)[0] == '.' && filepath.Base(path)[0] != '.' {
@@ -58,13 +63,17 @@ func findFiles(path, splitName string) ([]file, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("dataset: %q: no file matches", path)
 	}
-	return named(paths, commonFolder(paths), patternFolder(path)), nil
+	return named(paths, commonFolder(paths), within), nil
 }
 
-// patternFolder returns the folder that a glob names without wildcards.
+// patternFolder returns the deepest folder of a glob that is there, whatever letters its
+// name has, or that has no wildcards.
 func patternFolder(glob string) string {
 	dir := filepath.Dir(glob)
 	for strings.ContainsAny(dir, "*?[") {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			break
+		}
 		dir = filepath.Dir(dir)
 	}
 	return dir

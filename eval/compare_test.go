@@ -99,7 +99,7 @@ func TestReadReport(t *testing.T) {
 	dir := t.TempDir()
 	p := testPlan()
 	lines := filepath.Join(dir, "r.jsonl")
-	r := must(Create(lines, p))
+	r := must(p.Open(lines, false))
 	fill(t, r, keys(p)[1:])
 	if _, err := ReadReport(lines, nil); err == nil || !strings.Contains(err.Error(), "14 of 15 responses") {
 		t.Errorf("a part: %v", err)

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -113,6 +115,7 @@ type Responses struct {
 	Plan
 	suites map[string]*tally
 	file   *os.File
+	unlock func()
 	path   string
 	size   int64
 	count  int
@@ -134,8 +137,7 @@ type span struct {
 // maxSamples bounds what a damaged file can have allocated for a problem.
 const maxSamples = 1 << 16
 
-// New returns the responses to a plan, none yet and in memory only.
-func New(p Plan) (*Responses, error) {
+func newResponses(p Plan) (*Responses, error) {
 	if n := p.Settings.Samples; n < 1 || n > maxSamples {
 		return nil, fmt.Errorf("evaluation: %d samples a problem: must be from 1 to %d", n, maxSamples)
 	}
@@ -160,9 +162,43 @@ func New(p Plan) (*Responses, error) {
 	return r, nil
 }
 
-// Create begins a file of responses. There must be none at path.
-func Create(path string, p Plan) (*Responses, error) {
-	r, err := New(p)
+// Open begins the file of responses at path, which must not be there, or with resume goes on
+// with one. The plan must be the one it was made with, the model's folder aside. A last line
+// that was being written when the evaluation stopped is dropped. No other process may have
+// the file open. Without a path the responses are in memory only.
+func (p Plan) Open(path string, resumed bool) (*Responses, error) {
+	if path == "" {
+		return newResponses(p)
+	}
+	real, err := filepath.EvalSymlinks(path) // a file has one lock by all of its names
+	if err != nil {
+		real = path
+	}
+	lock := filepath.Join(filepath.Dir(real), "."+filepath.Base(real)+".lock")
+	unlock, err := files.Lock(context.Background(), lock, func() error {
+		return errors.New("another process writes to it; wait for its end, or choose another name")
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("evaluation: the responses cannot go to %q: there is no such folder; make it, or choose another name", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("evaluation: %s: %w", path, err)
+	}
+	open := create
+	if resumed {
+		open = resume
+	}
+	r, err := open(path, p)
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	r.unlock = unlock
+	return r, nil
+}
+
+func create(path string, p Plan) (*Responses, error) {
+	r, err := newResponses(p)
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +209,6 @@ func Create(path string, p Plan) (*Responses, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o666)
 	if errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("evaluation: %s exists: resume it, or choose another name", path)
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("evaluation: the responses cannot go to %q: there is no such folder; make it, or choose another name", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
@@ -188,17 +221,14 @@ func Create(path string, p Plan) (*Responses, error) {
 	return r, nil
 }
 
-// Resume opens a file of responses to go on with, or creates it. The plan must
-// be the one it was made with, the model's folder aside. A last line that was
-// being written when the evaluation stopped is dropped.
-func Resume(path string, p Plan) (*Responses, error) {
+func resume(path string, p Plan) (*Responses, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		if err == nil {
 			err = os.Remove(path) // it stopped before its first line
 		}
 		if err == nil || errors.Is(err, os.ErrNotExist) {
-			return Create(path, p)
+			return create(path, p)
 		}
 	}
 	if err != nil {
@@ -259,7 +289,7 @@ func read(f io.Reader, path string) (*Responses, error) {
 	case err != nil:
 		return nil, fmt.Errorf("evaluation: %s:1: %w", path, err)
 	}
-	r, err := New(head.Plan)
+	r, err := newResponses(head.Plan)
 	if err != nil {
 		return nil, fmt.Errorf("%s:1: %w", path, err)
 	}
@@ -348,7 +378,7 @@ func (r *Responses) Add(x Response) error {
 }
 
 // write appends a line in one call: it is there in whole, or torn and dropped
-// by Resume.
+// by resume.
 func (r *Responses) write(line []byte) error {
 	n, err := r.file.Write(line)
 	if err != nil {
@@ -427,6 +457,7 @@ func (r *Responses) Close() error {
 	}
 	f := r.file
 	r.file = nil
+	defer r.unlock()
 	err := f.Sync()
 	if have, want := r.Count(); err == nil && have == want {
 		err = r.sort(f)

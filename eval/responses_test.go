@@ -71,7 +71,7 @@ func TestFileDoesNotTell(t *testing.T) {
 	p := testPlan()
 	all := keys(p)
 	whole := filepath.Join(t.TempDir(), "whole.jsonl")
-	r := must(Create(whole, p))
+	r := must(p.Open(whole, false))
 	fill(t, r, all)
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestFileDoesNotTell(t *testing.T) {
 	for range 100 {
 		path := filepath.Join(t.TempDir(), "part.jsonl")
 		for interruptions := random.IntN(4); ; interruptions-- {
-			r := must(Resume(path, p))
+			r := must(p.Open(path, true))
 			var left []key
 			for _, s := range p.Suites {
 				for i, id := range s.IDs {
@@ -104,6 +104,7 @@ func TestFileDoesNotTell(t *testing.T) {
 				// Killed: nothing is closed, and the last write may be torn.
 				size := must(r.file.Stat()).Size()
 				r.file.Close()
+				r.unlock() // as the system does
 				head := int64(bytes.IndexByte(want, '\n') + 1)
 				cut := head + random.Int64N(size-head+1)
 				if err := os.Truncate(path, cut); err != nil {
@@ -125,15 +126,39 @@ func TestFileDoesNotTell(t *testing.T) {
 	}
 }
 
+// TestOneWriter: two evaluations do not write one file, whatever they call it.
+func TestOneWriter(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "r.jsonl"), filepath.Join(dir, "link.jsonl")
+	r := must(testPlan().Open(path, false))
+	names := []string{path}
+	if os.Symlink(path, other) == nil {
+		names = append(names, other)
+	}
+	for _, name := range names {
+		if _, err := testPlan().Open(name, true); err == nil || !strings.Contains(err.Error(), "another process writes to it") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := must(testPlan().Open(name, true)).Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestResumeRefuses(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "r.jsonl")
-	r := must(Create(path, testPlan()))
+	r := must(testPlan().Open(path, false))
 	fill(t, r, keys(testPlan())[:4])
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Create(path, testPlan()); err == nil || !strings.Contains(err.Error(), "exists: resume it") {
+	if _, err := testPlan().Open(path, false); err == nil || !strings.Contains(err.Error(), "exists: resume it") {
 		t.Errorf("creating over a file: %v", err)
 	}
 	if _, err := r.Report(nil); err == nil || !strings.Contains(err.Error(), "4 of 15 responses are there") {
@@ -160,7 +185,7 @@ func TestResumeRefuses(t *testing.T) {
 	} {
 		p := testPlan()
 		tt.change(&p)
-		if _, err := Resume(path, p); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := p.Open(path, true); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("error %v, want %q", err, tt.want)
 		}
 	}
@@ -170,7 +195,7 @@ func TestResumeRefuses(t *testing.T) {
 	// The folder of the same weights may be called otherwise.
 	p := testPlan()
 	p.Settings.Model = "elsewhere/m"
-	if r, err := Resume(path, p); err != nil {
+	if r, err := p.Open(path, true); err != nil {
 		t.Error(err)
 	} else if have, want := r.Count(); have != 4 || want != 15 {
 		t.Errorf("%d of %d", have, want)
@@ -218,7 +243,7 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		p := testPlan()
 		tt.change(&p)
-		if _, err := New(p); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := newResponses(p); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("error %v, want %q", err, tt.want)
 		}
 	}
@@ -228,7 +253,7 @@ func TestNewRefuses(t *testing.T) {
 // written before it.
 func TestWriteFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.jsonl")
-	r := must(Create(path, testPlan()))
+	r := must(testPlan().Open(path, false))
 	fill(t, r, keys(testPlan())[:2])
 	r.file.Close()
 	if err := r.Add(response("one", "a", 2)); err == nil {

@@ -13,7 +13,7 @@ func TestReport(t *testing.T) {
 		Settings: Settings{Model: "m", Template: "no", Samples: 4, Sampling: sampler.Plain(10)},
 		Suites:   []suitePlan{{"one", []string{"a", "b"}, ""}, {"two", []string{"c"}, ""}},
 	}
-	r := must(New(p))
+	r := must(newResponses(p))
 	for _, x := range []struct {
 		suite, problem string
 		answers        string // of the samples; capitals are right, "-" none, "." truncated
@@ -73,7 +73,7 @@ func TestTable2(t *testing.T) {
 		}
 		p.Suites = append(p.Suites, s)
 	}
-	r := must(New(p))
+	r := must(newResponses(p))
 	for i, s := range p.Suites {
 		for j, id := range s.IDs {
 			if err := r.Add(Response{Suite: s.Name, Problem: id, Right: j < right[i]}); err != nil {

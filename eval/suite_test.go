@@ -136,7 +136,7 @@ func TestSuiteKeys(t *testing.T) {
 func TestSuitePlan(t *testing.T) {
 	s := Suite{Name: "a", Problems: []data.Problem{{ID: "1", Text: "x"}, {ID: "1", Text: "y"}, {ID: "1#2", Text: "z"}, {ID: "1", Text: "z"}}}
 	p := s.plan()
-	if _, err := New(Plan{Settings: Settings{Samples: 1}, Suites: []suitePlan{p}}); err != nil {
+	if _, err := newResponses(Plan{Settings: Settings{Samples: 1}, Suites: []suitePlan{p}}); err != nil {
 		t.Errorf("names %q: %v", p.IDs, err)
 	}
 	if p.IDs[0] != "1" || p.IDs[1] != "1#2" {

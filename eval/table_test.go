@@ -10,7 +10,7 @@ import (
 func TestPrint(t *testing.T) {
 	p := Plan{Settings: Settings{Model: "models/m", Template: "qwen_math", Samples: 2, Sampling: sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}}}
 	p.Suites = []suitePlan{{"aime24", []string{"a", "b"}, ""}, {"my|own", []string{"c"}, ""}}
-	r := must(New(p))
+	r := must(newResponses(p))
 	for i, k := range keys(p) {
 		if err := r.Add(Response{Suite: k.suite, Problem: k.problem, Sample: k.sample, Right: i == 1, Answer: "1", Tokens: 100 * i}); err != nil {
 			t.Fatal(err)

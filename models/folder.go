@@ -76,7 +76,7 @@ func otherFormats(dir string) string {
 		return " (" + what + ")"
 	}
 	for _, pattern := range []string{"pytorch_model*.bin", "*.pt", "*.pth"} {
-		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
+		if found := files.Glob(dir, pattern); len(found) > 0 {
 			return fmt.Sprintf(" (it has %s: save it with transformers' save_pretrained)", filepath.Base(found[0]))
 		}
 	}
@@ -142,9 +142,6 @@ func readIndex(folder *files.Folder) (*index, error) {
 func (d *Folder) openShards(folder *files.Folder, x *index) error {
 	for _, shard := range x.shards {
 		f, err := openMember(folder, d.dir, shard)
-		if link := files.LinkError(""); errors.As(err, &link) {
-			err = link // shard says which
-		}
 		if err != nil {
 			return fmt.Errorf("shard %q: %w", shard, err)
 		}

@@ -47,7 +47,7 @@ func foreignFolder(path string) string {
 		}
 		return "it is a LoRA adapter (" + adapterFile + "), not a model: name " + base + " and give this folder as --adapter, or write a model of both with onering merge"
 	}
-	if found, _ := filepath.Glob(filepath.Join(path, "*.gguf")); len(found) > 0 {
+	if found := files.Glob(path, "*.gguf"); len(found) > 0 {
 		return "it holds a GGUF file: " + ungguf(found[0])
 	}
 	return ""

@@ -31,22 +31,22 @@ var families registry.Table[family]
 
 // Register makes a family of models known under the model_type of its
 // config.json; call it from init. about says in one line which models are of it.
-// It panics where the name is empty or taken or open is nil: both are mistakes in
-// the program.
+// It panics where the name is empty or open is nil: both are mistakes in the program.
 func Register(modelType, about string, open Open) {
 	if modelType == "" || open == nil {
 		panic(fmt.Sprintf("models: Register(%q) needs a model_type and a function", modelType))
 	}
-	if !families.Add(modelType, family{about, open}) {
-		panic(fmt.Sprintf("models: %q is registered twice", modelType))
-	}
+	families.Add(modelType, family{about, open})
 }
 
 // Families returns every registered model_type in alphabetical order.
 func Families() []string { return families.Names() }
 
 // About says which models are of a family; "" for one that is not registered.
-func About(modelType string) string { return families.Get(modelType).about }
+func About(modelType string) string {
+	f, _ := families.Get(modelType)
+	return f.about
+}
 
 // known lists the families for messages.
 func known() string {
@@ -66,7 +66,11 @@ func design(config *ConfigFile) (Design, error) {
 	if err := config.Err(); err != nil {
 		return nil, err
 	}
-	open := families.Get(kind).open
+	f, err := families.Get(kind)
+	if err != nil {
+		return nil, fmt.Errorf("models: model_type %w", err)
+	}
+	open := f.open
 	if open == nil {
 		config.Fail("model_type %q is not supported, only %s: name a model of one of these families, or add this one with onering models new", kind, known())
 		return nil, config.Err()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"onering/internal/files"
 )
 
 // A mirror writes an event file, in the folder tensorboard/ of a run folder, with the
@@ -63,11 +65,7 @@ func (m *mirror) newFile() error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	old, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*.onering"))
-	if err != nil {
-		return err
-	}
-	for _, path := range old {
+	for _, path := range files.Glob(dir, "events.out.tfevents.*.onering") {
 		if err := os.Remove(path); err != nil {
 			return err
 		}
@@ -128,7 +126,7 @@ func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 
 // appendFile appends data to a file and creates the file if it does not exist.
 func appendFile(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	f, err := files.Append(path)
 	if err != nil {
 		return err
 	}

@@ -142,6 +142,34 @@ func TestReadRunRefuses(t *testing.T) {
 	}
 }
 
+// TestEditedMetrics: whatever a field of a line is, the line is a record, none of the report's,
+// or an error that names it.
+func TestEditedMetrics(t *testing.T) {
+	dir := t.TempDir()
+	for _, key := range []string{"kind", "step", "round", "reward"} {
+		for _, value := range []string{`null`, `[]`, `{}`, `[{"a": 1}]`, `"step"`, `1e300`, `-1`, `0.5`, `true`} {
+			line := fmt.Sprintf(`{"kind": "step", "step": 3, "round": 1, "reward": 1, %q: %s}`+"\n", key, value)
+			if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(line), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			r, err := ReadRun(dir)
+			count := key == "step" || key == "round"
+			switch value {
+			case `1e300`, `-1`, `0.5`:
+				if count != (err != nil) || err != nil && !strings.Contains(err.Error(), "line 1: \""+key+"\" is "+strings.ReplaceAll(value, "1e300", "1e+300")) {
+					t.Errorf("%s of %s: %v", key, value, err)
+				}
+			default:
+				if err != nil {
+					t.Errorf("%s of %s: %v", key, value, err)
+				} else if want := key != "kind" || value == `"step"`; (r.Steps.Len() == 1) != want {
+					t.Errorf("%s of %s: %d steps", key, value, r.Steps.Len())
+				}
+			}
+		}
+	}
+}
+
 // TestTableLateColumn adds a row with a column that the first row lacks.
 func TestTableLateColumn(t *testing.T) {
 	table := newTable()

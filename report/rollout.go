@@ -3,8 +3,6 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -180,12 +178,7 @@ func (r *Run) Newest(n int) ([]Rollout, error) {
 
 // rolloutFiles lists the rollouts files in the order of their rounds.
 func (r *Run) rolloutFiles() []string {
-	paths, _ := fs.Glob(os.DirFS(r.Dir), "rollouts/round-*.jsonl") // the pattern is sound
-	for i, path := range paths {
-		paths[i] = filepath.Join(r.Dir, path)
-	}
-	slices.Sort(paths)
-	return paths
+	return files.Glob(r.Dir, "rollouts/round-*.jsonl")
 }
 
 // roundOf returns the round that the name of a rollouts file states.
@@ -360,8 +353,8 @@ func tokenTexts(t *tokenize.Tokenizer, ids []int32) []string {
 // tokenizer loads the tokenizer of the newest checkpoint, or else that of model.path.
 // It returns nil if neither can be loaded; the page then shows whole responses.
 func (r *Run) tokenizer() *tokenize.Tokenizer {
-	dirs, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
-	slices.SortFunc(dirs, func(a, b string) int { return strings.Compare(b, a) })
+	dirs := files.Glob(r.Dir, "checkpoints/step-*")
+	slices.Reverse(dirs)
 	path := r.Config["model.path"]
 	if path != "" && path != data.Arithmetic {
 		dirs = append(dirs, path)

@@ -137,10 +137,17 @@ func (r *Run) addRecord(line []byte) error {
 	}
 	step, _ := values["step"].(float64)
 	round, _ := values["round"].(float64)
-	t := map[any]*Table{"step": r.Steps, "round": r.Rounds, "eval": r.Evals}[values["kind"]]
-	if t != nil {
-		t.add(int(step), int(round), values)
+	kind, _ := values["kind"].(string)
+	t := map[string]*Table{"step": r.Steps, "round": r.Rounds, "eval": r.Evals}[kind]
+	if t == nil {
+		return nil
 	}
+	for name, at := range map[string]float64{"step": step, "round": round} {
+		if at < 0 || at > math.MaxInt32 || at != math.Trunc(at) {
+			return fmt.Errorf("%q is %v, not a count", name, values[name])
+		}
+	}
+	t.add(int(step), int(round), values)
 	return nil
 }
 

@@ -214,11 +214,16 @@ func TestRegister(t *testing.T) {
 	if _, err := reward.New("graded by weight"); err == nil || !strings.Contains(err.Error(), `unknown reward "graded by weight" (have graded by length; forgotten import?)`) {
 		t.Errorf("error %v", err)
 	}
+	for range 2 {
+		reward.Register("called as another", func() reward.Reward { return &rule{score: byLength} })
+	}
+	if _, err := reward.New("called as another"); err == nil || !strings.Contains(err.Error(), `reward "called as another" is registered twice`) {
+		t.Errorf("error %v", err)
+	}
 	if reward.SameAnswer(&rule{}) != nil {
 		t.Error("a rule without SameAnswer compares answers")
 	}
 	for name, register := range map[string]func(){
-		"twice":          func() { reward.Register("graded by length", func() reward.Reward { return nil }) },
 		"without a name": func() { reward.Register("", func() reward.Reward { return nil }) },
 		"without a rule": func() { reward.Register("x", nil) },
 	} {

@@ -10,10 +10,10 @@ import (
 	"io/fs"
 	"iter"
 	"log/slog"
-	"onering/internal/files"
-	"os"
 	"syscall"
 	"unicode/utf8"
+
+	"onering/internal/files"
 )
 
 // maxLine bounds one line of JSONL input, in bytes, its newline included.
@@ -28,13 +28,9 @@ func OpenInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error
 		}
 		return io.NopCloser(stdin), "stdin", nil
 	}
-	f, err := os.Open(name)
+	f, err := files.Stream(name)
 	if err != nil {
 		return nil, "", Unreadable(what, name, err, "- is stdin")
-	}
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		f.Close()
-		return nil, "", fmt.Errorf("%s %q: it is a folder, not a file", what, name)
 	}
 	return f, name, nil
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"onering/internal/files"
 )
 
 // NewLogger returns a logger that writes one line for each message. It leaves the
@@ -48,11 +50,7 @@ func (l *LogFile) Write(p []byte) (int, error) {
 func (l *LogFile) Open(path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A run folder may come from elsewhere, with a link to another file.
-	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
-	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	file, err := files.Append(path)
 	if err != nil {
 		return err
 	}

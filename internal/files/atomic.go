@@ -16,6 +16,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // Fault lets tests simulate a disk that is full or slow, or a process that is
@@ -79,9 +82,71 @@ func (f *steady) put(part []byte) (int, error) {
 
 // WriteFile replaces the content of path atomically with what write writes: after
 // a failure, path has its old content. The bytes go to a hidden file beside path,
-// which is synced and then renamed to path.
+// which is synced and then renamed to path. Links are followed, and what is there and
+// is no regular file, a device or a pipe, is written to.
 func WriteFile(path string, write func(io.Writer) error) error {
-	return writeFile(path, nil, true, write)
+	to, info, err := destination(path)
+	switch {
+	case err != nil:
+	case info != nil && info.IsDir():
+		err = errors.New("it is a folder; name a file")
+	case info != nil && !info.Mode().IsRegular():
+		err = writeStream(to, write)
+	default:
+		removeStale(to)
+		return writeFile(to, nil, true, write)
+	}
+	if err != nil {
+		err = fmt.Errorf("files: write %s: %w", path, err)
+	}
+	return err
+}
+
+// destination returns what the links of path lead to, with a nil FileInfo if it is not
+// there yet. What /dev/stdout and its like lead to has no name where it is a pipe.
+func destination(path string) (string, fs.FileInfo, error) {
+	given := path
+	for range 40 {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			return path, nil, nil
+		}
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return path, info, err
+		}
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			return path, info, nil
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return "", nil, err
+		}
+		if !filepath.IsAbs(to) { // a ".." in it leads up from where the link really is
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if err != nil {
+				return "", nil, err
+			}
+			to = filepath.Join(dir, to)
+		}
+		path = to
+	}
+	return "", nil, fmt.Errorf("the links from %s do not end", given)
+}
+
+// writeStream writes to a device or a pipe.
+func writeStream(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|noWait, 0)
+	for began := time.Now(); errors.Is(err, syscall.ENXIO) && time.Since(began) < pipeWait; {
+		time.Sleep(20 * time.Millisecond)
+		f, err = os.OpenFile(path, os.O_WRONLY|noWait, 0)
+	}
+	if errors.Is(err, syscall.ENXIO) {
+		return fmt.Errorf("nothing reads from it; start its reader first (%w)", err)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
 }
 
 func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) error) (err error) {
@@ -100,6 +165,11 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 			err = fmt.Errorf("files: write %s: %w", path, err)
 		}
 	}()
+	release, err := keep(tmp)
+	if err != nil {
+		return err
+	}
+	defer release()
 	out := &steady{file: f, sum: sum}
 	if err := write(out); err != nil {
 		return err
@@ -161,9 +231,11 @@ func (d *Draft) Sum(name string) (sum string, ok bool) {
 // folder, syncs every file in it, however it was written, and renames the folder to dir. It
 // overwrites nothing: a dir that exists and is not empty is an error
 // (fs.ErrExist). Missing parents are created. A killed process leaves at most a
-// hidden folder ".NAME.tmp-..." beside dir.
+// hidden folder ".NAME.tmp-..." beside dir, which the next one removes.
 func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
-	dir, err = filepath.Abs(dir)
+	if dir, err = filepath.Abs(dir); err == nil {
+		dir, _, err = destination(dir)
+	}
 	if err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
@@ -174,6 +246,7 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
 		return fmt.Errorf("files: write folder %s: %w", dir, err)
 	}
+	removeStale(dir)
 	tmp := temporary(dir)
 	if err := Ask("mkdir", tmp); err != nil {
 		return fmt.Errorf("files: write folder %s: %w", dir, err)
@@ -186,6 +259,11 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 			os.RemoveAll(tmp)
 		}
 	}()
+	release, err := keep(tmp)
+	if err != nil {
+		return fmt.Errorf("files: write folder %s: %w", dir, err)
+	}
+	defer release()
 	if err := fill(&Draft{Dir: tmp}); err != nil {
 		return err
 	}
@@ -240,6 +318,37 @@ func checkVacant(dir string) (exists bool, err error) {
 // temporary returns an unused hidden name beside path.
 func temporary(path string) string {
 	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.tmp-%08x", filepath.Base(path), rand.Uint32()))
+}
+
+// keep locks a temporary file or folder until release, so that removeStale of another
+// process leaves it. Windows renames nothing that is open, so nothing is locked there, and
+// removeStale does nothing.
+func keep(tmp string) (release func(), err error) {
+	if goruntime.GOOS == "windows" {
+		return func() {}, nil
+	}
+	l := flock.New(tmp, flock.SetFlag(os.O_RDONLY))
+	l.Lock()               // some file systems have no locks, and none is taken there
+	_, err = os.Lstat(tmp) // it may have been removed before it was locked
+	return func() { l.Close() }, err
+}
+
+// removeStale removes the temporary files and folders that killed processes left when they
+// wrote path.
+func removeStale(path string) {
+	dir, prefix := filepath.Dir(path), "."+filepath.Base(path)+".tmp-"
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) || goruntime.GOOS == "windows" || !e.IsDir() && !e.Type().IsRegular() {
+			continue
+		}
+		stale := filepath.Join(dir, e.Name())
+		l := flock.New(stale, flock.SetFlag(os.O_RDONLY))
+		if alone, err := l.TryLock(); alone && err == nil {
+			os.RemoveAll(stale)
+		}
+		l.Close()
+	}
 }
 
 // syncTree syncs every file and folder under root to the disk.

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // Open opens a regular file for reading. It follows links: path is what the user
@@ -47,6 +48,64 @@ func checkOpened(f *os.File, err error, path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// pipeWait is how long whoever is at the other end of a named pipe may take to open it.
+var pipeWait = 5 * time.Second
+
+// Stream opens for reading what a user named: a file, a pipe or a device. A pipe that
+// nothing writes to is an error after pipeWait.
+func Stream(path string) (io.ReadCloser, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err == nil && info.IsDir():
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("it is a folder, not a file")}
+	case err == nil && info.Mode()&fs.ModeNamedPipe != 0:
+		return &pipe{f, time.Now().Add(pipeWait)}, nil
+	case err == nil:
+		return f, nil
+	}
+	f.Close()
+	return nil, err
+}
+
+// A pipe is a named pipe, which has no end before its first byte.
+type pipe struct {
+	file  *os.File
+	until time.Time // zero once there was a byte
+}
+
+func (p *pipe) Close() error { return p.file.Close() }
+
+func (p *pipe) Read(b []byte) (n int, err error) {
+	for {
+		n, err = p.file.Read(b)
+		switch {
+		case n > 0:
+			p.until = time.Time{}
+			return n, err
+		case err != io.EOF || p.until.IsZero() || len(b) == 0:
+			return n, err
+		case time.Now().After(p.until):
+			return 0, fmt.Errorf("%s: nothing was written to the pipe in %v; start its writer first", p.file.Name(), pipeWait)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Append opens, or makes, a regular file to read it and to append to it. Whoever made its
+// folder may not have it written elsewhere: path may not be a link.
+func Append(path string) (*os.File, error) {
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, notRegular(path)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR|noWait, 0o666)
+	return checkOpened(f, err, path)
 }
 
 func notRegular(path string) error { return fmt.Errorf("%s is not a regular file", path) }
@@ -161,7 +220,7 @@ func (f *Folder) Open(name string) (*os.File, error) {
 	if within == "" {
 		blobs := blobsOf(f.real)
 		if within = inside(blobs, target); within == "" {
-			return nil, &fs.PathError{Op: "open", Path: path, Err: LinkError(target)}
+			return nil, &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("a link leads out of the folder, to %s; copy the file into the folder", target)}
 		}
 		if root, err = os.OpenRoot(blobs); err != nil {
 			return nil, named(path, err)
@@ -182,13 +241,6 @@ func (f *Folder) Open(name string) (*os.File, error) {
 		return nil, named(path, err)
 	}
 	return checkOpened(opened, nil, path)
-}
-
-// A LinkError is the target of a link that leads out of its folder.
-type LinkError string
-
-func (e LinkError) Error() string {
-	return fmt.Sprintf("a link leads out of the folder, to %s; copy the file into the folder", string(e))
 }
 
 // inside returns the path of target in the folder dir, or "" if it is not in it.
@@ -285,6 +337,16 @@ func ReadIn(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return readAll(f, path, limit)
+}
+
+// Glob returns the paths in the folder dir that match pattern, with slashes, in the order
+// of names. dir is never part of the pattern, whatever letters it has.
+func Glob(dir, pattern string) []string {
+	found, _ := fs.Glob(os.DirFS(dir), pattern) // the program's own pattern is sound
+	for i, name := range found {
+		found[i] = filepath.Join(dir, filepath.FromSlash(name))
+	}
+	return found
 }
 
 // Counted returns a reader of r that reports how far it was read, beginning with done.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,5 +168,22 @@ func TestLimit(t *testing.T) {
 				t.Errorf("%s: %v, want %s", name, err, size)
 			}
 		}
+	}
+}
+
+// TestGlob: the folder's own name is no pattern.
+func TestGlob(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a[1]", "a1", "a*", `a\`, "a?", "["} {
+		write(t, filepath.Join(dir, name, "x-1"), name)
+		write(t, filepath.Join(dir, name, "x-2"), name)
+		write(t, filepath.Join(dir, name, "y"), name)
+		at := func(file string) string { return filepath.Join(dir, name, file) }
+		if got := files.Glob(filepath.Join(dir, name), "x-*"); !slices.Equal(got, []string{at("x-1"), at("x-2")}) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := files.Glob(filepath.Join(dir, "none"), "x"); got != nil {
+		t.Errorf("%q", got)
 	}
 }

@@ -244,6 +244,18 @@ func TestProviders(t *testing.T) {
 	}
 }
 
+// TestPatterns: a path that a user gave is never a pattern, so only files.Glob looks for
+// files by patterns. The one exception has a pattern of its own.
+func TestPatterns(t *testing.T) {
+	for _, f := range load(t).files {
+		for _, call := range []string{"filepath.Glob(", "fs.Glob("} {
+			if strings.Contains(f.text, call) && !f.test && f.folder != "internal/files" && f.path != "runtime/webgpu/webgpu.go" {
+				t.Errorf("%s calls %s...), which reads the whole path as a pattern: call files.Glob", f.path, call)
+			}
+		}
+	}
+}
+
 // receiverName is the name of a receiver's type.
 func receiverName(e ast.Expr) string {
 	switch e := e.(type) {

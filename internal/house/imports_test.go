@@ -52,7 +52,7 @@ var rooms = []struct {
 	{"models/*", "models models/decoder"}, // the families
 
 	{"runtime", "models models/onnx models/ports runtime/provision runtime/internal/tiles sampler internal/settings"},
-	{"runtime/cuda", "models runtime runtime/provision"},
+	{"runtime/cuda", "internal/files models runtime runtime/provision"},
 	{"runtime/webgpu", "models runtime runtime/provision"},
 	{"runtime/internal/tiles", "models"},
 	{"runtime/provision", "internal/files"},

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 	"unsafe"
+
+	"onering/internal/files"
 )
 
 // Names of NVIDIA libraries, as the system's loader knows them.
@@ -86,22 +88,25 @@ func comesWith(name string) string {
 // know: those of CUDA and of pip's packages.
 func cudaDirs(ctx context.Context) []string {
 	dirs := filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
-	patterns := []string{"/usr/local/cuda/lib64", "/usr/local/cuda-13*/lib64", "/usr/lib/wsl/lib"}
+	add := func(root string, patterns ...string) {
+		for _, p := range patterns {
+			dirs = append(dirs, files.Glob(root, p)...)
+		}
+	}
+	add("/usr/local", "cuda/lib64", "cuda-13*/lib64")
+	add("/usr/lib", "wsl/lib")
 	for _, root := range []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")} {
 		if root != "" {
-			patterns = append(patterns, filepath.Join(root, "lib"), filepath.Join(root, "lib/python3*/site-packages/nvidia/*/lib"))
+			add(root, "lib", "lib/python3*/site-packages/nvidia/*/lib")
 		}
 	}
 	for _, site := range pythonPath(ctx) {
-		patterns = append(patterns, filepath.Join(site, "nvidia/*/lib"))
+		add(site, "nvidia/*/lib")
 	}
-	patterns = append(patterns, "/usr/local/lib/python3*/*-packages/nvidia/*/lib", "/usr/lib/python3*/*-packages/nvidia/*/lib")
+	add("/usr/local/lib", "python3*/*-packages/nvidia/*/lib")
+	add("/usr/lib", "python3*/*-packages/nvidia/*/lib")
 	if home, err := os.UserHomeDir(); err == nil {
-		patterns = append(patterns, filepath.Join(home, ".local/lib/python3*/site-packages/nvidia/*/lib"))
-	}
-	for _, p := range patterns {
-		found, _ := filepath.Glob(p) // errs only on a malformed pattern
-		dirs = append(dirs, found...)
+		add(home, ".local/lib/python3*/site-packages/nvidia/*/lib")
 	}
 	return dirs
 }

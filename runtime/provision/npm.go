@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
+
+	"onering/internal/files"
 )
 
 // npm downloads the Node.js package onnxruntime-node, one archive for all
@@ -38,8 +39,8 @@ func npmFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	if err := p.runClient(ctx, b, "npm", client, "pack", b.ref, "--ignore-scripts", "--silent"); err != nil {
 		return err
 	}
-	found, err := filepath.Glob(filepath.Join(p.staging, "onnxruntime-node-*.tgz"))
-	if err != nil || len(found) != 1 {
+	found := files.Glob(p.staging, "onnxruntime-node-*.tgz")
+	if len(found) != 1 {
 		return fmt.Errorf("it left %d archives, not one", len(found))
 	}
 	return extract(found[0], b.Member, into, b.Sum)

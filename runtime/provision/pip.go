@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"onering/internal/files"
 )
 
 // pinned is the version of ONNX Runtime that most sources fetch.
@@ -96,8 +98,8 @@ func pipFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	wheels := map[string]string{}
 	for _, ref := range refs {
 		name, _, _ := strings.Cut(ref, "==")
-		found, err := filepath.Glob(filepath.Join(p.staging, strings.ReplaceAll(name, "-", "_")+"-*.whl"))
-		if err != nil || len(found) != 1 {
+		found := files.Glob(p.staging, strings.ReplaceAll(name, "-", "_")+"-*.whl")
+		if len(found) != 1 {
 			return fmt.Errorf("it left %d wheels of %s, not one", len(found), ref)
 		}
 		wheels[ref] = found[0]

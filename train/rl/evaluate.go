@@ -144,7 +144,7 @@ func (e *evaluator) settings() eval.Settings {
 // suite evaluates one suite.
 func (e *evaluator) suite(ctx context.Context, s eval.Suite, at train.Position) (eval.Score, error) {
 	suites := []eval.Suite{s}
-	responses, err := eval.New(eval.NewPlan(e.settings(), suites))
+	responses, err := eval.NewPlan(e.settings(), suites).Open("", false)
 	if err != nil {
 		return eval.Score{}, err
 	}

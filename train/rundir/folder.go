@@ -57,6 +57,9 @@ const (
 	failuresDir    = "failures"
 )
 
+// maxLine bounds a line of metrics.jsonl and grades.jsonl, in bytes.
+const maxLine = 64 << 20
+
 // maxConfig bounds run.toml, in bytes.
 const maxConfig = 1 << 20
 
@@ -95,11 +98,7 @@ func Open(dir string, resume bool) (f *Folder, err error) {
 	if err := opened.ReadConfig(); err != nil {
 		return nil, err
 	}
-	// A resumed run truncates the file, which may not be a link to another one.
-	if info, err := os.Lstat(filepath.Join(dir, metricsFile)); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("train: run folder: %s is not a regular file", filepath.Join(dir, metricsFile))
-	}
-	opened.metrics, err = os.OpenFile(filepath.Join(dir, metricsFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
+	opened.metrics, err = files.Append(filepath.Join(dir, metricsFile))
 	if err != nil {
 		return nil, fmt.Errorf("train: run folder: %w", err)
 	}
@@ -219,11 +218,14 @@ func (f *Folder) rewind(s State) (missing int64, err error) {
 	}
 	size := s.Metrics
 	if missing = max(0, size-info.Size()); missing > 0 {
-		text := make([]byte, info.Size())
-		if _, err := f.metrics.ReadAt(text, 0); err != nil && err != io.EOF {
+		from := max(0, info.Size()-maxLine)
+		text := make([]byte, info.Size()-from)
+		if _, err := f.metrics.ReadAt(text, from); err != nil && err != io.EOF {
 			return 0, err
 		}
-		size = int64(bytes.LastIndexByte(text, '\n') + 1)
+		if size = from + int64(bytes.LastIndexByte(text, '\n')+1); size == from && from > 0 {
+			return 0, fmt.Errorf("it ends with a line longer than %d MiB", maxLine>>20)
+		}
 	}
 	if err := files.Ask("truncate", f.metrics.Name()); err != nil {
 		return 0, err

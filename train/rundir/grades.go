@@ -1,14 +1,13 @@
 package rundir
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"sync"
+
+	"onering/internal/files"
 )
 
 // gradesFile has the scores of a reward that may give others the next time, a group a
@@ -26,20 +25,22 @@ type Grades struct {
 // OpenGrades opens the file of scores and hands each line that is there to line. A
 // last line that was being written when the process was killed is dropped.
 func (f *Folder) OpenGrades(line func(text []byte)) (*Grades, error) {
-	file, err := os.OpenFile(filepath.Join(f.Dir, gradesFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
+	path := filepath.Join(f.Dir, gradesFile)
+	file, err := files.Append(path)
 	if err != nil {
 		return nil, fmt.Errorf("train: run folder: %w", err)
 	}
-	text, err := io.ReadAll(file)
-	g := &Grades{file: file, size: int64(bytes.LastIndexByte(text, '\n') + 1)}
+	g := &Grades{file: file}
+	err = files.EachLine(path, maxLine, func(text []byte) error {
+		g.size += int64(len(text))
+		line(text)
+		return nil
+	})
 	if err == nil {
 		err = file.Truncate(g.size)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("train: run folder: %w", err), file.Close())
-	}
-	for l := range bytes.Lines(text[:g.size]) {
-		line(l)
+		return nil, errors.Join(fmt.Errorf("train: run folder: %w; remove the file to have its groups graded again", err), file.Close())
 	}
 	return g, nil
 }

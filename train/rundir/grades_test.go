@@ -2,11 +2,13 @@ package rundir
 
 import (
 	"errors"
-	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"onering/internal/files"
 )
 
 // The file of scores keeps whole lines only, whatever a killed process or a full disk
@@ -54,5 +56,29 @@ func TestGrades(t *testing.T) {
 	}
 	if _, lines = read(); !slices.Equal(lines, []string{"a\n", "b\n", "d\n"}) {
 		t.Errorf("lines %q", lines)
+	}
+}
+
+// TestOddGrades: what is no regular file is refused at once, and what has no lines without
+// taking memory for it.
+func TestOddGrades(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), "run"), false)
+	path := filepath.Join(f.Dir, gradesFile)
+	for name, put := range map[string]func() error{
+		"a folder": func() error { return os.Mkdir(path, 0o777) },
+		"a link":   func() error { return os.Symlink("metrics.jsonl", path) },
+		"a device": func() error { return os.Symlink(os.DevNull, path) },
+		"a hole":   func() error { return errors.Join(os.WriteFile(path, nil, 0o666), os.Truncate(path, 1<<40)) },
+	} {
+		if err := put(); err != nil {
+			t.Logf("no %s here: %v", name, err)
+			continue
+		}
+		if _, err := f.OpenGrades(func([]byte) {}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -160,8 +160,7 @@ func TrainAll(ctx context.Context, runs []*Run, jobs int, finished func()) {
 // a process for the run, so that a crash does not end the other runs.
 func (r *Run) train(ctx context.Context) error {
 	args := []string{"train", "--config", "-", "--json", "--quiet"}
-	checkpoints, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
-	if len(checkpoints) > 0 {
+	if len(files.Glob(r.Dir, "checkpoints/step-*")) > 0 {
 		args = append(args, "--resume", "--out", r.Dir)
 	} else if err := os.RemoveAll(r.Dir); err != nil { // an earlier run ended before its first checkpoint
 		return err
