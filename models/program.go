@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"onering/models/onnx"
 )
 
 // A DType is the element type of a tensor.
@@ -35,10 +37,11 @@ const (
 var dtypes = [...]struct {
 	name string
 	size int
-	onnx int32
+	onnx onnx.ElemType
 }{
-	Invalid: {"invalid", 0, 0}, F32: {"F32", 4, 1}, F16: {"F16", 2, 10}, BF16: {"BF16", 2, 16}, F64: {"F64", 8, 11},
-	I64: {"I64", 8, 7}, I32: {"I32", 4, 6}, U8: {"U8", 1, 2}, Bool: {"BOOL", 1, 9}, I8: {"I8", 1, 3},
+	Invalid: {"invalid", 0, 0}, F32: {"F32", 4, onnx.Float}, F16: {"F16", 2, onnx.Float16}, BF16: {"BF16", 2, onnx.BFloat16},
+	F64: {"F64", 8, onnx.Double}, I64: {"I64", 8, onnx.Int64}, I32: {"I32", 4, onnx.Int32}, U8: {"U8", 1, onnx.Uint8},
+	Bool: {"BOOL", 1, onnx.Boolean}, I8: {"I8", 1, onnx.Int8},
 }
 
 // String returns the name that safetensors headers use, such as "BF16".
@@ -67,19 +70,18 @@ func parseDType(name string) DType {
 	return Invalid
 }
 
-// ONNX returns the number of d among ONNX's element types (TensorProto.DataType); 0 for
-// Invalid.
-func (d DType) ONNX() int32 {
+// ONNX returns d as one of ONNX's element types; 0 for Invalid.
+func (d DType) ONNX() onnx.ElemType {
 	if int(d) < len(dtypes) {
 		return dtypes[d].onnx
 	}
 	return 0
 }
 
-// FromONNX is the inverse of ONNX; it returns Invalid for a number that it does not know.
-func FromONNX[T ~int32](number T) DType {
+// FromONNX is the inverse of ONNX; it returns Invalid for a type that it does not know.
+func FromONNX(t onnx.ElemType) DType {
 	for d, e := range dtypes {
-		if e.onnx == int32(number) {
+		if e.onnx == t {
 			return DType(d)
 		}
 	}
@@ -155,12 +157,34 @@ func (p Port) Sizes(letters map[string]int) ([]int64, error) {
 	return out, nil
 }
 
+// declared returns ports as inputs or outputs of an ONNX graph.
+func declared(ports []Port) []onnx.ValueInfo {
+	infos := make([]onnx.ValueInfo, len(ports))
+	for i, p := range ports {
+		infos[i] = onnx.ValueInfo{Name: p.Name, Type: p.DType.ONNX()}
+		for _, size := range p.Shape {
+			d := onnx.Dim{Param: size}
+			if n, err := strconv.ParseInt(size, 10, 64); err == nil {
+				d = onnx.Dim{Value: n}
+			}
+			infos[i].Dims = append(infos[i].Dims, d)
+		}
+	}
+	return infos
+}
+
+// opset is the version of ONNX's operators that Programs use: 23, the first with
+// RMSNormalization. Contrib operators are of the domain onnx.Microsoft.
+const opset = 23
+
 // A Program is an ONNX graph that any stock ONNX Runtime can run.
 type Program struct {
 	// Name says what the graph computes, e.g. "layer.backward".
 	Name string
-	// ONNX is the encoded ModelProto. It holds no weights: they are inputs.
-	ONNX []byte
+	// Nodes are in topological order.
+	Nodes []onnx.Node
+	// Constants are small. Weights are inputs.
+	Constants []onnx.Tensor
 	// Inputs and Outputs are in the graph's order.
 	Inputs, Outputs []Port
 	// Alias maps an output to the input whose buffer it may be bound onto: the
@@ -169,6 +193,14 @@ type Program struct {
 	// Options are session configuration entries that the graph needs, such as
 	// "optimization.disable_specified_optimizers".
 	Options map[string]string
+}
+
+// ONNX returns the graph as a model file states it.
+func (p Program) ONNX() onnx.Model {
+	return onnx.Model{
+		Producer: "onering", Opsets: []onnx.Opset{{Version: opset}, {Domain: onnx.Microsoft, Version: 1}},
+		Graph: onnx.Graph{Name: p.Name, Nodes: p.Nodes, Initializers: p.Constants, Inputs: declared(p.Inputs), Outputs: declared(p.Outputs)},
+	}
 }
 
 // MarshalText writes the safetensors name of d.

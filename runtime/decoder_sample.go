@@ -112,7 +112,7 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 	}
 	p, err := d.ring.Arch.Sample(kind.choice, kind.form)
 	if err == nil && d.env.memory.Cuts() && d.geometry.Vocab <= 1<<24 { // float32 holds the ids
-		p, err = together(p, idsOf(choice), ports.LogProb, ports.Entropy)
+		p = together(p, idsOf(choice), ports.LogProb, ports.Entropy)
 	}
 	b, err := d.load(p, err)
 	if err != nil {

@@ -72,10 +72,7 @@ func (n *normProgram) open(e *Env, p models.Program) (err error) {
 	if n.unscales {
 		joined = append(joined, ports.NotFinite)
 	}
-	if p, err = several(p, each, joined...); err != nil {
-		return err
-	}
-	first, err := loadBinding(e, p)
+	first, err := loadBinding(e, several(p, each, joined...))
 	if err != nil {
 		return err
 	}

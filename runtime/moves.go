@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"onering/models"
 	"onering/models/onnx"
@@ -39,10 +40,10 @@ func numbered(port string, i int) string { return fmt.Sprint(port, ".", i) }
 // copyProgram copies the same rows of n buffers: from, from_ids, to, to_ids -> to_out. No
 // row is written twice. Within it copies from to itself and has no from.
 func copyProgram(n int, within bool) models.Program {
-	g := onnx.Graph{Inputs: []onnx.ValueInfo{portInfo(portFromIDs, onnx.Int64, "n"), portInfo(portToIDs, onnx.Int64, "n", "1")}}
-	name, alias := "moves.copy", map[string]string{}
+	p := models.Program{Name: "moves.copy", Alias: map[string]string{}}
+	p.Inputs = []models.Port{portOf(portFromIDs, models.I64, "n"), portOf(portToIDs, models.I64, "n", "1")}
 	if within {
-		name = "moves.within"
+		p.Name = "moves.within"
 	}
 	for i := range n {
 		from, to, out, rows := numbered(portFrom, i), numbered(portTo, i), numbered(portToOut, i), numbered("rows", i)
@@ -51,38 +52,56 @@ func copyProgram(n int, within bool) models.Program {
 		if within {
 			from = to
 		} else {
-			g.Inputs = append(g.Inputs, portInfo(from, onnx.Int32, fmt.Sprint("F", i), width))
+			p.Inputs = append(p.Inputs, portOf(from, models.I32, fmt.Sprint("F", i), width))
 		}
-		g.Inputs = append(g.Inputs, portInfo(to, onnx.Int32, size, width))
-		g.Outputs = append(g.Outputs, portInfo(out, onnx.Int32, size, width))
-		g.Nodes = append(g.Nodes,
+		p.Inputs = append(p.Inputs, portOf(to, models.I32, size, width))
+		p.Outputs = append(p.Outputs, portOf(out, models.I32, size, width))
+		p.Nodes = append(p.Nodes,
 			onnx.Node{Op: "Gather", Inputs: []string{from, portFromIDs}, Outputs: []string{rows}},
 			onnx.Node{Op: "ScatterND", Inputs: []string{to, portToIDs, rows}, Outputs: []string{out}})
-		alias[out] = to
+		p.Alias[out] = to
 	}
-	return encoded(name, g, alias)
+	return p
 }
 
 // clearProgram makes zeros of n buffers: size -> zeros.
 func clearProgram(n int) models.Program {
-	g := onnx.Graph{Initializers: []onnx.Tensor{onnx.Float32s("zero", []float32{0}, 1)}}
+	p := models.Program{Name: "moves.clear", Constants: []onnx.Tensor{onnx.Float32s("zero", []float32{0}, 1)}}
 	for i := range n {
-		g.Nodes = append(g.Nodes, onnx.Node{Op: "Expand", Inputs: []string{"zero", numbered(portSize, i)}, Outputs: []string{numbered(portZeros, i)}})
-		g.Inputs = append(g.Inputs, portInfo(numbered(portSize, i), onnx.Int64, "1"))
-		g.Outputs = append(g.Outputs, portInfo(numbered(portZeros, i), onnx.Float, fmt.Sprint("n", i)))
+		p.Nodes = append(p.Nodes, onnx.Node{Op: "Expand", Inputs: []string{"zero", numbered(portSize, i)}, Outputs: []string{numbered(portZeros, i)}})
+		p.Inputs = append(p.Inputs, portOf(numbered(portSize, i), models.I64, "1"))
+		p.Outputs = append(p.Outputs, portOf(numbered(portZeros, i), models.F32, fmt.Sprint("n", i)))
 	}
-	return encoded("moves.clear", g, nil)
+	return p
 }
 
-// apart returns a Program for a device whose kernels may not read what they write: those
-// that make an output in the place of an input read a copy of it.
-func apart(p models.Program) (models.Program, error) {
-	model, err := onnx.Apart(p.ONNX, p.Alias)
-	if err != nil {
-		return p, fmt.Errorf("runtime: program %q: %w", p.Name, err)
+// apart returns a Program for a device whose kernels may not read what they write: a node
+// that makes an output in the place of an input, and reads it, gets a copy of it. A copy
+// is two signs, which ONNX Runtime does not leave out.
+func apart(p models.Program) models.Program {
+	var copies []onnx.Node // are first, as they read inputs alone
+	copied := map[string]bool{}
+	nodes := slices.Clone(p.Nodes)
+	for i := range nodes {
+		over := map[string]bool{}
+		for _, out := range nodes[i].Outputs {
+			over[p.Alias[out]] = p.Alias[out] != ""
+		}
+		nodes[i].Inputs = slices.Clone(nodes[i].Inputs)
+		for k, in := range nodes[i].Inputs {
+			if !over[in] {
+				continue
+			}
+			if !copied[in] {
+				copied[in] = true
+				copies = append(copies, onnx.Node{Op: "Neg", Inputs: []string{in}, Outputs: []string{in + ".minus"}},
+					onnx.Node{Op: "Neg", Inputs: []string{in + ".minus"}, Outputs: []string{in + ".copy"}})
+			}
+			nodes[i].Inputs[k] = in + ".copy"
+		}
 	}
-	p.ONNX = model
-	return p, nil
+	p.Nodes = append(copies, nodes...)
+	return p
 }
 
 // scalarsOf returns the names of the inputs without dimensions, in the order of portScalars.
@@ -102,105 +121,107 @@ func scalarsOf(p models.Program) (names []string) {
 // for all: they are the elements of portScalars; see scalarsOf. The outputs
 // joined, of one element each, are one of shape [n]. Other inputs and outputs, and the
 // sizes that vary, have their number behind the name.
-func several(p models.Program, n int, joined ...string) (models.Program, error) {
-	g := onnx.Graph{Name: p.Name}
-	shared := map[string]bool{}
+func several(p models.Program, n int, joined ...string) models.Program {
+	out := models.Program{Name: p.Name, Constants: slices.Clone(p.Constants), Alias: map[string]string{}, Options: p.Options}
+	shared := map[string]bool{"": true} // no name is an input that is left out
+	for _, c := range p.Constants {
+		shared[c.Name] = true
+	}
 	scalars := scalarsOf(p)
 	for i, name := range scalars {
 		shared[name] = true
 		index := onnx.Int64s(numbered(portScalars, i), []int64{int64(i)})
 		index.Dims = nil
-		g.Initializers = append(g.Initializers, index)
-		g.Nodes = append(g.Nodes, onnx.Node{Op: "Gather", Inputs: []string{portScalars, index.Name}, Outputs: []string{name}})
+		out.Constants = append(out.Constants, index)
+		out.Nodes = append(out.Nodes, onnx.Node{Op: "Gather", Inputs: []string{portScalars, index.Name}, Outputs: []string{name}})
 	}
 	if len(scalars) > 0 {
-		g.Inputs = append(g.Inputs, portInfo(portScalars, onnx.Float, fmt.Sprint(len(scalars))))
+		out.Inputs = append(out.Inputs, portOf(portScalars, models.F32, fmt.Sprint(len(scalars))))
 	}
-	join := joining(&g, n, joined)
-	alias := map[string]string{}
 	for i := range n {
 		for _, in := range p.Inputs {
 			if !shared[in.Name] {
-				g.Inputs = append(g.Inputs, declared(in, numbered(in.Name, i), fmt.Sprint(i)))
+				out.Inputs = append(out.Inputs, renamed(in, i))
 			}
 		}
-		for _, out := range p.Outputs {
-			if !slices.Contains(joined, out.Name) {
-				g.Outputs = append(g.Outputs, declared(out, numbered(out.Name, i), fmt.Sprint(i)))
+		for _, x := range p.Outputs {
+			if !slices.Contains(joined, x.Name) {
+				out.Outputs = append(out.Outputs, renamed(x, i))
 			}
 		}
-		for out, in := range p.Alias {
-			alias[numbered(out, i)] = numbered(in, i)
+		for to, from := range p.Alias {
+			out.Alias[numbered(to, i)] = numbered(from, i)
+		}
+		names := func(of ...string) (names []string) {
+			for _, name := range of {
+				if !shared[name] {
+					name = numbered(name, i)
+				}
+				names = append(names, name)
+			}
+			return names
+		}
+		for _, node := range p.Nodes {
+			node.Name, node.Inputs, node.Outputs = names(node.Name)[0], names(node.Inputs...), names(node.Outputs...)
+			out.Nodes = append(out.Nodes, node)
 		}
 	}
-	several := models.Program{Name: p.Name, Inputs: portsOf(g.Inputs), Outputs: portsOf(g.Outputs), Alias: alias, Options: p.Options}
-	var err error
-	several.ONNX, err = onnx.Repeat(p.ONNX, n, func(i int, name string) string {
-		if shared[name] {
-			return name
-		}
-		return numbered(name, i)
-	}, g, join)
-	if err != nil {
-		return p, fmt.Errorf("runtime: program %q: %w", p.Name, err)
-	}
-	return several, nil
+	join(&out, n, joined)
+	return out
 }
 
-// joining adds outputs [n] to a graph and returns the nodes that make each of the results
-// of n copies, of one element and of one dimension or none.
-func joining(g *onnx.Graph, n int, outputs []string) (nodes []onnx.Node) {
+// join adds outputs [n] to a Program, each of the results of n copies, of one element and of
+// one dimension or none.
+func join(p *models.Program, n int, outputs []string) {
 	const one = "moves.one"
 	if len(outputs) > 0 {
-		g.Initializers = append(g.Initializers, onnx.Int64s(one, []int64{1}))
+		p.Constants = append(p.Constants, onnx.Int64s(one, []int64{1}))
 	}
 	for _, name := range outputs {
-		g.Outputs = append(g.Outputs, portInfo(name, onnx.Float, fmt.Sprint(n)))
+		p.Outputs = append(p.Outputs, portOf(name, models.F32, fmt.Sprint(n)))
 		all := onnx.Node{Op: "Concat", Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}}
 		for i := range n {
 			part := numbered(name, i)
 			all.Inputs = append(all.Inputs, part+".one")
-			nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{part, one}, Outputs: []string{part + ".one"}})
+			p.Nodes = append(p.Nodes, onnx.Node{Op: "Reshape", Inputs: []string{part, one}, Outputs: []string{part + ".one"}})
 		}
-		nodes = append(nodes, all)
+		p.Nodes = append(p.Nodes, all)
 	}
-	return nodes
 }
 
 // together returns a Program whose outputs of the names given are one output portResults, in
 // float32 and one after the other, each row by row: where each copy to the host is
 // dear, that is one. Integers must be less than 2^24.
-func together(p models.Program, names ...string) (models.Program, error) {
-	g, together := onnx.Graph{Name: p.Name}, p
-	together.Outputs = nil
-	join := onnx.Node{Op: "Concat", Outputs: []string{portResults}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}}
+func together(p models.Program, names ...string) models.Program {
+	together := p
+	together.Outputs, together.Nodes, together.Constants = nil, slices.Clone(p.Nodes), slices.Clone(p.Constants)
+	add := func(op, from, to string, attrs ...onnx.Attr) {
+		together.Nodes = append(together.Nodes, onnx.Node{Op: op, Inputs: strings.Fields(from), Outputs: []string{to}, Attrs: attrs})
+	}
 	size := fmt.Sprintf("%d*B", len(names))
-	var nodes []onnx.Node
 	flat := map[string]string{}
 	for _, out := range p.Outputs {
 		if !slices.Contains(names, out.Name) {
-			g.Outputs, together.Outputs = append(g.Outputs, declared(out, out.Name, "")), append(together.Outputs, out)
+			together.Outputs = append(together.Outputs, out)
 			continue
 		}
 		flat[out.Name] = out.Name + ".float"
-		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{out.Name}, Outputs: []string{out.Name + ".float"}, Attrs: []onnx.Attr{{Name: "to", Value: int64(onnx.Float)}}})
+		add("Cast", out.Name, out.Name+".float", onnx.Attr{Name: "to", Value: int64(onnx.Float)})
 		if len(out.Shape) > 1 {
-			if len(g.Initializers) == 0 {
-				g.Initializers = append(g.Initializers, onnx.Int64s(portResults+".flat", []int64{-1}))
+			if size != "all" {
+				together.Constants = append(together.Constants, onnx.Int64s(portResults+".flat", []int64{-1}))
 			}
 			size, flat[out.Name] = "all", out.Name+".flat"
-			nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{out.Name + ".float", portResults + ".flat"}, Outputs: []string{out.Name + ".flat"}})
+			add("Reshape", out.Name+".float "+portResults+".flat", out.Name+".flat")
 		}
 	}
+	var parts []string
 	for _, name := range names {
-		join.Inputs = append(join.Inputs, flat[name])
+		parts = append(parts, flat[name])
 	}
-	g.Outputs = append(g.Outputs, portInfo(portResults, onnx.Float, size))
-	together.Outputs = append(together.Outputs, portsOf(g.Outputs[len(g.Outputs)-1:])...)
-	for _, in := range p.Inputs {
-		g.Inputs = append(g.Inputs, declared(in, in.Name, ""))
-	}
-	return around(together, g, append(nodes, join))
+	add("Concat", strings.Join(parts, " "), portResults, onnx.Attr{Name: "axis", Value: int64(0)})
+	together.Outputs = append(together.Outputs, portOf(portResults, models.F32, size))
+	return together
 }
 
 // beside returns a Program whose integer inputs of the names given, [B,...] each with sizes
@@ -209,8 +230,8 @@ func together(p models.Program, names ...string) (models.Program, error) {
 // 2^24. The last column comes out again as last [B], for another run to read it there.
 func beside(p models.Program, last string, names ...string) (models.Program, error) {
 	split := onnx.Node{Op: "Split", Inputs: []string{portColumns, portColumns + ".widths"}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(1)}}}
-	g, beside := onnx.Graph{Name: p.Name}, p
-	beside.Inputs = nil
+	beside := p
+	beside.Inputs, beside.Constants = nil, slices.Clone(p.Constants)
 	var nodes []onnx.Node
 	var widths []int64
 	total, rows := int64(0), "B"
@@ -221,7 +242,7 @@ func beside(p models.Program, last string, names ...string) (models.Program, err
 		}
 		total, widths = total+width, append(widths, width)
 		split.Outputs = append(split.Outputs, name+".column")
-		g.Initializers = append(g.Initializers, onnx.Int64s(name+".sizes", append([]int64{-1}, sizes...)))
+		beside.Constants = append(beside.Constants, onnx.Int64s(name+".sizes", append([]int64{-1}, sizes...)))
 		nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{name + ".column", name + ".sizes"}, Outputs: []string{out}})
 	}
 	for _, name := range names {
@@ -243,42 +264,28 @@ func beside(p models.Program, last string, names ...string) (models.Program, err
 		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{name + ".shaped"}, Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "to", Value: int64(in.DType.ONNX())}}})
 	}
 	column(last, last)
-	g.Initializers = append(g.Initializers, onnx.Int64s(portColumns+".widths", widths))
-	g.Nodes = append([]onnx.Node{split}, nodes...)
-	g.Inputs = []onnx.ValueInfo{portInfo(portColumns, onnx.Float, rows, fmt.Sprint(total))}
-	g.Outputs = []onnx.ValueInfo{portInfo(last, onnx.Float, rows)}
-	beside.Inputs, beside.Outputs = portsOf(g.Inputs), append(portsOf(g.Outputs), p.Outputs...)
+	beside.Constants = append(beside.Constants, onnx.Int64s(portColumns+".widths", widths))
+	beside.Nodes = slices.Concat([]onnx.Node{split}, nodes, p.Nodes)
+	beside.Inputs = []models.Port{portOf(portColumns, models.F32, rows, fmt.Sprint(total))}
 	for _, in := range p.Inputs {
 		if !slices.Contains(names, in.Name) {
-			g.Inputs, beside.Inputs = append(g.Inputs, declared(in, in.Name, "")), append(beside.Inputs, in)
+			beside.Inputs = append(beside.Inputs, in)
 		}
 	}
-	for _, out := range p.Outputs {
-		g.Outputs = append(g.Outputs, declared(out, out.Name, ""))
-	}
-	return around(beside, g, nil)
+	beside.Outputs = append([]models.Port{portOf(last, models.F32, rows)}, p.Outputs...)
+	return beside, nil
 }
 
-// around is p with the nodes of g before its own and others after them.
-func around(p models.Program, g onnx.Graph, after []onnx.Node) (models.Program, error) {
-	model, err := onnx.Repeat(p.ONNX, 1, func(_ int, name string) string { return name }, g, after)
-	if err != nil {
-		return p, fmt.Errorf("runtime: program %q: %w", p.Name, err)
-	}
-	p.ONNX = model
-	return p, nil
-}
-
-// declared declares a port by a name, with letters behind which there is a suffix.
-func declared(p models.Port, name, suffix string) onnx.ValueInfo {
+// renamed returns the port of copy i, with letters of its own.
+func renamed(p models.Port, i int) models.Port {
 	var sizes []string
 	for _, size := range p.Shape {
 		if _, err := strconv.Atoi(size); err != nil {
-			size += suffix
+			size += fmt.Sprint(i)
 		}
 		sizes = append(sizes, size)
 	}
-	return portInfo(name, onnx.ElemType(p.DType.ONNX()), sizes...)
+	return portOf(numbered(p.Name, i), p.DType, sizes...)
 }
 
 // halfProgram rounds a number to float16 and back, where a device computes in it: number ->
@@ -287,52 +294,20 @@ func halfProgram() models.Program {
 	cast := func(from, to string, t onnx.ElemType) onnx.Node {
 		return onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(t)}}}
 	}
-	g := onnx.Graph{
+	return models.Program{
+		Name: "moves.half",
 		Nodes: []onnx.Node{
 			cast(portNumber, "half", onnx.Float16),
 			{Op: "Add", Inputs: []string{"half", "half"}, Outputs: []string{"twice"}},
 			{Op: "Sub", Inputs: []string{"twice", "half"}, Outputs: []string{"once"}},
 			cast("once", portRounded, onnx.Float),
 		},
-		Inputs:  []onnx.ValueInfo{portInfo(portNumber, onnx.Float, "1")},
-		Outputs: []onnx.ValueInfo{portInfo(portRounded, onnx.Float, "1")},
+		Inputs:  []models.Port{portOf(portNumber, models.F32, "1")},
+		Outputs: []models.Port{portOf(portRounded, models.F32, "1")},
 	}
-	return encoded("moves.half", g, nil)
 }
 
-// portInfo declares an input or output; sizes are letters or numbers.
-func portInfo(name string, t onnx.ElemType, sizes ...string) onnx.ValueInfo {
-	v := onnx.ValueInfo{Name: name, Type: t}
-	for _, s := range sizes {
-		d := onnx.Dim{Param: s}
-		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-			d = onnx.Dim{Value: n}
-		}
-		v.Dims = append(v.Dims, d)
-	}
-	return v
-}
-
-// portsOf returns the ports of inputs or outputs.
-func portsOf(of []onnx.ValueInfo) (out []models.Port) {
-	for _, v := range of {
-		port := models.Port{Name: v.Name, DType: models.FromONNX(v.Type)}
-		for _, d := range v.Dims {
-			size := d.Param
-			if size == "" {
-				size = fmt.Sprint(d.Value)
-			}
-			port.Shape = append(port.Shape, size)
-		}
-		out = append(out, port)
-	}
-	return out
-}
-
-// encoded encodes a graph.
-func encoded(name string, g onnx.Graph, alias map[string]string) models.Program {
-	g.Name = name
-	p := models.Program{Name: name, Inputs: portsOf(g.Inputs), Outputs: portsOf(g.Outputs), Alias: alias}
-	p.ONNX = onnx.Model{Producer: "onering", Opsets: []onnx.Opset{{Version: 23}}, Graph: g}.Encode()
-	return p
+// portOf makes a port; sizes are letters or numbers.
+func portOf(name string, t models.DType, sizes ...string) models.Port {
+	return models.Port{Name: name, DType: t, Shape: sizes}
 }

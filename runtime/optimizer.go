@@ -418,9 +418,7 @@ func (o *Optimizer) load(u *update) (err error) {
 func (o *Optimizer) loadRuns(u *update) (err error) {
 	p, most, cuts := u.program, 1, o.env.memory.Cuts()
 	if cuts {
-		if p, err = apart(p); err != nil {
-			return err
-		}
+		p = apart(p)
 		if !o.options.Offload { // whose state is staged one part at a time
 			most = mostUpdated
 		}
@@ -429,11 +427,7 @@ func (o *Optimizer) loadRuns(u *update) (err error) {
 	for parts := range slices.Chunk(u.parts, most) {
 		b := bindings[len(parts)]
 		if b == nil {
-			several, err := several(p, len(parts))
-			if err != nil {
-				return err
-			}
-			if b, err = loadBinding(o.env, several); err != nil {
+			if b, err = loadBinding(o.env, several(p, len(parts))); err != nil {
 				return err
 			}
 			bindings[len(parts)] = b

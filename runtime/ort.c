@@ -193,36 +193,6 @@ OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionO
 
 void onering_release_session(OrtSession *s) { CALL(void, ReleaseSession, OrtSession *)(s); }
 
-OrtStatus *onering_port_count(OrtSession *s, int output, size_t *n) {
-	if (output) return ORT(SessionGetOutputCount, const OrtSession *, size_t *)(s, n);
-	return ORT(SessionGetInputCount, const OrtSession *, size_t *)(s, n);
-}
-
-OrtStatus *onering_port(OrtSession *s, int output, size_t i, char **name, int *element) {
-	OrtAllocator *a = NULL;
-	OrtTypeInfo *t = NULL;
-	const OrtTensorTypeAndShapeInfo *info = NULL;
-	*element = 0;
-	OrtStatus *st = ORT(GetAllocatorWithDefaultOptions, OrtAllocator **)(&a);
-	if (st) return st;
-	st = output ? ORT(SessionGetOutputTypeInfo, const OrtSession *, size_t, OrtTypeInfo **)(s, i, &t)
-	            : ORT(SessionGetInputTypeInfo, const OrtSession *, size_t, OrtTypeInfo **)(s, i, &t);
-	if (st) return st;
-	st = ORT(CastTypeInfoToTensorInfo, const OrtTypeInfo *, const OrtTensorTypeAndShapeInfo **)(t, &info);
-	if (!st && info) st = ORT(GetTensorElementType, const OrtTensorTypeAndShapeInfo *, int *)(info, element);
-	CALL(void, ReleaseTypeInfo, OrtTypeInfo *)(t);
-	if (st) return st;
-	return output ? ORT(SessionGetOutputName, const OrtSession *, size_t, OrtAllocator *, char **)(s, i, a, name)
-	              : ORT(SessionGetInputName, const OrtSession *, size_t, OrtAllocator *, char **)(s, i, a, name);
-}
-
-void onering_free(char *p) {
-	OrtAllocator *a = NULL;
-	OrtStatus *s = ORT(GetAllocatorWithDefaultOptions, OrtAllocator **)(&a);
-	if (!s) s = ORT(AllocatorFree, OrtAllocator *, void *)(a, p);
-	if (s) onering_release_status(s);
-}
-
 OrtStatus *onering_value(OrtMemoryInfo *m, void *data, size_t bytes, const int64_t *shape, size_t rank, int element, OrtValue **v) {
 	static char nothing[64]; // the address of tensors without elements
 	return ORT(CreateTensorWithDataAsOrtValue, const OrtMemoryInfo *, void *, size_t, const int64_t *, size_t, int, OrtValue **)(

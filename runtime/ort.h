@@ -20,8 +20,6 @@ typedef struct OrtMemoryInfo OrtMemoryInfo;
 typedef struct OrtAllocator OrtAllocator;
 typedef struct OrtIoBinding OrtIoBinding;
 typedef struct OrtValue OrtValue;
-typedef struct OrtTypeInfo OrtTypeInfo;
-typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
 typedef struct OrtRunOptions OrtRunOptions;
 typedef struct OrtArenaCfg OrtArenaCfg;
 typedef struct OrtEpDevice OrtEpDevice;
@@ -43,27 +41,17 @@ enum {
 	ORT_SetSessionLogSeverityLevel = 22,
 	ORT_SetSessionGraphOptimizationLevel = 23,
 	ORT_SetIntraOpNumThreads = 24,
-	ORT_SessionGetInputCount = 30,
-	ORT_SessionGetOutputCount = 31,
-	ORT_SessionGetInputTypeInfo = 33,
-	ORT_SessionGetOutputTypeInfo = 34,
-	ORT_SessionGetInputName = 36,
-	ORT_SessionGetOutputName = 37,
 	ORT_CreateRunOptions = 39,
 	ORT_CreateTensorWithDataAsOrtValue = 49,
-	ORT_CastTypeInfoToTensorInfo = 55,
-	ORT_GetTensorElementType = 60,
 	ORT_CreateMemoryInfo = 68,
 	ORT_CreateCpuMemoryInfo = 69,
 	ORT_AllocatorAlloc = 75,
 	ORT_AllocatorFree = 76,
-	ORT_GetAllocatorWithDefaultOptions = 78,
 	ORT_ReleaseEnv = 92,
 	ORT_ReleaseStatus = 93,
 	ORT_ReleaseMemoryInfo = 94,
 	ORT_ReleaseSession = 95,
 	ORT_ReleaseValue = 96,
-	ORT_ReleaseTypeInfo = 98,
 	ORT_ReleaseSessionOptions = 100,
 	ORT_CreateEnvWithGlobalThreadPools = 119,
 	ORT_DisablePerSessionThreads = 120,
@@ -155,12 +143,6 @@ OrtStatus *onering_share(OrtEnv *env, const char *execution, const char *kind, i
 
 OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s);
 void onering_release_session(OrtSession *s);
-OrtStatus *onering_port_count(OrtSession *s, int output, size_t *n);
-// onering_port returns the name and the element type of port i; the caller frees
-// *name with onering_free.
-OrtStatus *onering_port(OrtSession *s, int output, size_t i, char **name, int *element);
-void onering_free(char *p);
-
 OrtStatus *onering_value(OrtMemoryInfo *m, void *data, size_t bytes, const int64_t *shape, size_t rank, int element, OrtValue **v);
 void onering_release_value(OrtValue *v);
 

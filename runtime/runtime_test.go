@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"slices"
-	"strconv"
 	"testing"
 
 	"onering/models"
@@ -16,32 +15,13 @@ var elemTypes = map[models.DType]onnx.ElemType{
 	models.U8: onnx.Uint8, models.Bool: onnx.Boolean, models.F16: onnx.Float16, models.BF16: onnx.BFloat16,
 }
 
-// program encodes nodes as a Program with the given ports.
+// program makes a Program of nodes and ports.
 func program(name string, nodes []onnx.Node, in, out []models.Port) models.Program {
-	infos := func(ports []models.Port) (v []onnx.ValueInfo) {
-		for _, p := range ports {
-			info := onnx.ValueInfo{Name: p.Name, Type: elemTypes[p.DType]}
-			for _, d := range p.Shape {
-				info.Dims = append(info.Dims, dimOf(d))
-			}
-			v = append(v, info)
-		}
-		return v
-	}
-	m := onnx.Model{Opsets: []onnx.Opset{{Version: 20}, {Domain: "com.microsoft", Version: 1}},
-		Graph: onnx.Graph{Name: name, Nodes: nodes, Inputs: infos(in), Outputs: infos(out)}}
-	return models.Program{Name: name, ONNX: m.Encode(), Inputs: in, Outputs: out}
+	return models.Program{Name: name, Nodes: nodes, Inputs: in, Outputs: out}
 }
 
 func f32(name string, shape ...string) models.Port {
 	return models.Port{Name: name, DType: models.F32, Shape: shape}
-}
-
-func dimOf(d string) onnx.Dim {
-	if n, err := strconv.ParseInt(d, 10, 64); err == nil {
-		return onnx.Dim{Value: n}
-	}
-	return onnx.Dim{Param: d}
 }
 
 // gemm is Y[M,O] = X[M,I] W[O,I]^T + C[M,O], with Y an alias of C.

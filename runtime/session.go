@@ -74,10 +74,9 @@ func (s *Session) dims(p models.Port) []dim {
 	return dims
 }
 
-// Load makes a Session of p. It checks that the ports of p have the names and
-// element types of its graph.
+// Load makes a Session of p.
 func (e *Env) Load(p models.Program) (*Session, error) {
-	if len(p.ONNX) == 0 {
+	if len(p.Nodes) == 0 {
 		return nil, fmt.Errorf("runtime: program %q has no graph", p.Name)
 	}
 	err := e.memory.Check(nil)
@@ -91,8 +90,9 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 	s := &Session{env: e, name: p.Name, alias: maps.Clone(p.Alias), bindings: map[*Binding]bool{}}
 	o, err := e.sessionOptions(p)
 	if err == nil {
+		model := p.ONNX().Encode()
 		e.memory.do(func() {
-			err = check(C.onering_session(env, unsafe.Pointer(&p.ONNX[0]), C.size_t(len(p.ONNX)), o, &s.ptr))
+			err = check(C.onering_session(env, unsafe.Pointer(&model[0]), C.size_t(len(model)), o, &s.ptr))
 		})
 		C.onering_release_options(o)
 	}
@@ -149,38 +149,13 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	return o, nil
 }
 
-// setPorts takes over the ports of p after comparing them with the graph's.
+// setPorts takes over the ports of p.
 func (s *Session) setPorts(p models.Program) error {
-	for side, stated := range [2][]models.Port{input: p.Inputs, output: p.Outputs} {
-		graph := map[string]C.int{}
-		var n C.size_t
-		if err := check(C.onering_port_count(s.ptr, C.int(side), &n)); err != nil {
-			return fmt.Errorf("runtime: program %q: counting its %ss: %w", s.name, sides[side], err)
-		}
-		for i := range n {
-			var name *C.char
-			var element C.int
-			if err := check(C.onering_port(s.ptr, C.int(side), i, &name, &element)); err != nil {
-				return fmt.Errorf("runtime: program %q: %s %d: %w", s.name, sides[side], i, err)
-			}
-			graph[C.GoString(name)] = element
-			C.onering_free(name)
-		}
+	for side, ports := range [2][]models.Port{input: p.Inputs, output: p.Outputs} {
 		s.index[side] = map[string]int{}
-		for i, q := range stated {
-			element, ok := graph[q.Name]
-			switch {
-			case !ok:
-				return fmt.Errorf("runtime: program %q: the graph has no %s %q", s.name, sides[side], q.Name)
-			case element != C.int(q.DType.ONNX()):
-				return fmt.Errorf("runtime: program %q: %s %q is stated as %s, but the graph's element type is %s", s.name, sides[side], q.Name, q.DType, elementName(element))
-			}
-			delete(graph, q.Name)
+		for i, q := range ports {
 			s.index[side][q.Name] = i
 			s.ports[side] = append(s.ports[side], port{q, C.CString(q.Name), s.dims(q)})
-		}
-		for name := range graph {
-			return fmt.Errorf("runtime: program %q: the graph's %s %q is not among the program's ports", s.name, sides[side], name)
 		}
 	}
 	for out, in := range s.alias {
@@ -192,14 +167,6 @@ func (s *Session) setPorts(p models.Program) error {
 		}
 	}
 	return nil
-}
-
-// elementName names an element type by its ONNX number.
-func elementName(element C.int) string {
-	if d := models.FromONNX(element); d != models.Invalid {
-		return d.String()
-	}
-	return fmt.Sprintf("ONNX type %d", element)
 }
 
 // Close closes s and its Bindings. No Run may be in progress. Closing twice is fine.

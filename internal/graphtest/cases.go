@@ -81,7 +81,7 @@ func (c Case) Inputs(p models.Program) map[string]Tensor {
 			continue
 		}
 		t := Normal(r, Sizes(port, c.Sizes)...)
-		t.Type = onnx.ElemType(port.DType.ONNX())
+		t.Type = port.DType.ONNX()
 		in[port.Name] = t
 	}
 	return in

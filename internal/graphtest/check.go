@@ -60,7 +60,7 @@ func check(t *testing.T, python string, programs []models.Program) (problems []s
 	args := []string{"-"}
 	for i, p := range programs {
 		path := filepath.Join(dir, fmt.Sprintf("%04d.onnx", i))
-		if err := os.WriteFile(path, p.ONNX, 0o666); err != nil {
+		if err := os.WriteFile(path, p.ONNX().Encode(), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		args = append(args, path)

@@ -7,6 +7,7 @@ package graphtest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,41 +25,34 @@ type Graph struct {
 	// products and attention. It imitates kernels that sum in another order.
 	Noise func() float64
 
-	name   string
-	graph  onnx.Graph
-	consts map[string]Tensor
+	program models.Program
+	consts  map[string]Tensor
 }
 
-// Load decodes a Program and checks that its ports are those of its graph.
+// Load makes a Program ready.
 func Load(p models.Program) (g *Graph, err error) {
 	defer recoverTo(&err, p.Name)
-	m, err := Decode(p.ONNX)
-	if err != nil {
-		return nil, fmt.Errorf("graphtest: %s: %w", p.Name, err)
-	}
-	g = &Graph{name: p.Name, graph: m.Graph, consts: make(map[string]Tensor)}
-	for _, c := range m.Graph.Initializers {
+	g = &Graph{program: p, consts: make(map[string]Tensor)}
+	for _, c := range p.Constants {
 		dims := make([]int, len(c.Dims))
 		for i, d := range c.Dims {
 			dims[i] = int(d)
 		}
+		if len(c.Raw) != c.Type.Size()*size(dims) {
+			fail("constant %q has %d bytes for %v of type %v", c.Name, len(c.Raw), dims, c.Type)
+		}
 		g.consts[c.Name] = FromBytes(c.Type, c.Raw, dims...)
 	}
-	checkPorts("input", p.Inputs, m.Graph.Inputs)
-	checkPorts("output", p.Outputs, m.Graph.Outputs)
 	return g, nil
 }
 
 // Run computes the outputs from the inputs, all of which must be given. The
 // elements of inputs are not changed.
 func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
-	defer recoverTo(&err, g.name)
+	defer recoverTo(&err, g.program.Name)
 	letters := make(map[string]int)
-	values := make(map[string]Tensor)
-	for name, t := range g.consts {
-		values[name] = t
-	}
-	for _, v := range g.graph.Inputs {
+	values := maps.Clone(g.consts)
+	for _, v := range g.program.Inputs {
 		t, ok := in[v.Name]
 		if !ok {
 			fail("input %q is missing", v.Name)
@@ -69,10 +63,10 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 		define(values, v.Name, t)
 		conform(v, t, letters)
 	}
-	if len(in) != len(g.graph.Inputs) {
-		fail("%d inputs are given, there are %d", len(in), len(g.graph.Inputs))
+	if len(in) != len(g.program.Inputs) {
+		fail("%d inputs are given, there are %d", len(in), len(g.program.Inputs))
 	}
-	for _, n := range g.graph.Nodes {
+	for _, n := range g.program.Nodes {
 		for i, t := range run(n, values) {
 			if g.Noise != nil && slices.Contains(sums, n.Op) {
 				t = t.like(func(v float64) float64 { return v * (1 + g.Noise()) })
@@ -86,7 +80,7 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 		}
 	}
 	out = make(map[string]Tensor)
-	for _, v := range g.graph.Outputs {
+	for _, v := range g.program.Outputs {
 		t, ok := values[v.Name]
 		if !ok {
 			fail("output %q is not computed", v.Name)
@@ -103,7 +97,7 @@ var sums = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention"}
 // Ops counts the operator calls of the graph by name.
 func (g *Graph) Ops() map[string]int {
 	ops := make(map[string]int)
-	for _, n := range g.graph.Nodes {
+	for _, n := range g.program.Nodes {
 		ops[n.Op]++
 	}
 	return ops
@@ -159,38 +153,15 @@ func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
 	return out
 }
 
-// checkPorts compares a Program's ports with the inputs and outputs of its graph.
-func checkPorts(side string, ports []models.Port, infos []onnx.ValueInfo) {
-	if len(ports) != len(infos) {
-		fail("%d %s ports for %d of the graph", len(ports), side, len(infos))
-	}
-	for i, p := range ports {
-		v := infos[i]
-		shape := make([]string, len(v.Dims))
-		for j, d := range v.Dims {
-			if shape[j] = d.Param; d.Param == "" {
-				shape[j] = strconv.FormatInt(d.Value, 10)
-			}
-		}
-		if p.Name != v.Name || p.DType != models.FromONNX(v.Type) || !slices.Equal(p.Shape, shape) {
-			fail("%s port %v is %v in the graph", side, p, v)
-		}
-	}
-}
-
 // conform compares a tensor with the type and shape that the graph states for it. A
 // letter gets its size from the first dimension in which it is the only unknown.
-func conform(v onnx.ValueInfo, t Tensor, letters map[string]int) {
-	if t.Type != v.Type || len(t.Dims) != len(v.Dims) {
-		fail("%q is %v, the graph states %v %v", v.Name, t, v.Type, v.Dims)
+func conform(p models.Port, t Tensor, letters map[string]int) {
+	if t.Type != p.DType.ONNX() || len(t.Dims) != len(p.Shape) {
+		fail("%q is %v, the graph states %v %v", p.Name, t, p.DType.ONNX(), p.Shape)
 	}
-	for i, d := range v.Dims {
-		want := int(d.Value)
-		if d.Param != "" {
-			want = evaluate(d.Param, t.Dims[i], letters)
-		}
-		if want != t.Dims[i] {
-			fail("%q is %v, the graph states %v %v, with %v", v.Name, t, v.Type, v.Dims, letters)
+	for i, size := range p.Shape {
+		if evaluate(size, t.Dims[i], letters) != t.Dims[i] {
+			fail("%q is %v, the graph states %v %v, with %v", p.Name, t, p.DType.ONNX(), p.Shape, letters)
 		}
 	}
 }

@@ -37,13 +37,13 @@ var rooms = []struct {
 	{"internal/scaffold", ""},
 	{"objectives/*", "objectives"},
 
-	{"models", "internal/ordered internal/files internal/registry"},
+	{"models", "internal/ordered internal/files internal/registry models/onnx"},
 	{"models/onnx", ""},
 	{"models/ports", ""},
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"internal/graphtest", "models models/graph models/onnx"},
 	{"models/optim/*", "models models/graph models/onnx models/ports"},
-	{"models/export", "internal/files models models/optim/adamw models/onnx"},
+	{"models/export", "internal/files models models/optim/adamw"},
 	{"models/hub", "internal/files models"}, // models for the names of a tokenizer's files
 	{"models/decoder", "models models/graph models/onnx models/ports"},
 	{"models/lora", "internal/ordered internal/files internal/settings models"},
@@ -54,7 +54,7 @@ var rooms = []struct {
 	{"runtime", "models models/onnx models/ports runtime/provision runtime/internal/tiles sampler internal/settings"},
 	{"runtime/cuda", "internal/files models runtime runtime/provision"},
 	{"runtime/webgpu", "models runtime runtime/provision"},
-	{"runtime/internal/tiles", "models"},
+	{"runtime/internal/tiles", "models models/onnx"},
 	{"runtime/provision", "internal/files"},
 	{"runtime/mpi", ""},
 	{"runtime/runtimetest", "runtime runtime/cuda runtime/webgpu runtime/provision models"},

@@ -10,9 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph"
 	"onering/models/onnx"
 )
 
@@ -142,17 +140,13 @@ func TestCUDASumsAreOrdered(t *testing.T) {
 	for _, b := range builds {
 		for name, block := range blocks {
 			for what, p := range allPrograms(t, b.of(block)) {
-				m, err := graphtest.Decode(p.ONNX)
-				if err != nil {
-					t.Fatal(err)
-				}
 				first := ""
-				for _, c := range m.Graph.Initializers {
+				for _, c := range p.Constants {
 					if c.Type == onnx.Int64 && len(c.Dims) == 1 && bytes.Equal(c.Raw, make([]byte, 8)) {
 						first = c.Name
 					}
 				}
-				for _, n := range m.Graph.Nodes {
+				for _, n := range p.Nodes {
 					if n.Op != "ReduceSum" || b == float32Build || p.Name == "norm2.scaled" { // that has one axis
 						continue
 					}
@@ -173,8 +167,8 @@ func TestCUDASumsAreOrdered(t *testing.T) {
 // used on, among the kernels that the CUDA provider registers. In graphs for CUDA
 // and in those of 16 bits each has one.
 func TestCUDAKernels(t *testing.T) {
-	if graph.Opset != 23 {
-		t.Fatalf("graphs are of opset %d: take the versions of the schemas in cuda_kernels.txt anew", graph.Opset)
+	if opset := (models.Program{}).ONNX().Opsets[0].Version; opset != 23 {
+		t.Fatalf("graphs are of opset %d: take the versions of the schemas in cuda_kernels.txt anew", opset)
 	}
 	kernels := cudaKernels(t)
 	fallen := map[string]bool{}
@@ -187,18 +181,14 @@ func TestCUDAKernels(t *testing.T) {
 			}
 		}
 		for what, p := range programs {
-			m, err := graphtest.Decode(p.ONNX)
-			if err != nil {
-				t.Fatal(err)
-			}
 			types := map[string]string{"": ""}
-			for _, v := range m.Graph.Inputs {
+			for _, v := range p.Inputs {
+				types[v.Name] = v.DType.ONNX().String()
+			}
+			for _, v := range p.Constants {
 				types[v.Name] = v.Type.String()
 			}
-			for _, v := range m.Graph.Initializers {
-				types[v.Name] = v.Type.String()
-			}
-			for _, n := range m.Graph.Nodes {
+			for _, n := range p.Nodes {
 				name := n.Op
 				if n.Domain != "" {
 					name = n.Domain + "." + n.Op
@@ -230,9 +220,9 @@ func TestCUDAKernels(t *testing.T) {
 				}
 			}
 			// The types that were worked out are those that the graph states.
-			for _, v := range m.Graph.Outputs {
-				if types[v.Name] != v.Type.String() {
-					t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.Type, types[v.Name])
+			for _, v := range p.Outputs {
+				if types[v.Name] != v.DType.ONNX().String() {
+					t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.DType.ONNX(), types[v.Name])
 				}
 			}
 		}

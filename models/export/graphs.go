@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"onering/models"
-	"onering/models/onnx"
 	"onering/models/optim/adamw"
 )
 
@@ -35,11 +34,15 @@ func (b *builder) add(variant string, err error, programs ...models.Program) {
 		if f.Outputs, b.err = portsOf(p, p.Outputs, true); b.err != nil {
 			return
 		}
-		docs := map[string]string{}
-		for _, x := range append(f.Inputs[:len(f.Inputs):len(f.Inputs)], f.Outputs...) {
-			docs[x.Name] = x.Doc
+		model := p.ONNX()
+		model.Doc, model.Graph.Doc = f.Doc, f.Doc
+		for i, in := range f.Inputs {
+			model.Graph.Inputs[i].Doc = in.Doc
 		}
-		f.onnx, b.err = onnx.Document(p.ONNX, f.Doc, func(name string) string { return docs[name] })
+		for i, out := range f.Outputs {
+			model.Graph.Outputs[i].Doc = out.Doc
+		}
+		f.onnx = model.Encode()
 		b.files = append(b.files, f)
 	}
 }

@@ -44,7 +44,7 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 		rotary = 1
 	}
 	// Inputs 1 and 2 are keys and values, which are packed in qkv here.
-	out := qkv.g.calls("GroupQueryAttention", microsoft,
+	out := qkv.g.calls("GroupQueryAttention", onnx.Microsoft,
 		[]onnx.ElemType{qkv.elem, past.K.elem, past.V.elem}, []Shape{s, past.K.shape, past.V.shape},
 		[]*Node{qkv, nil, nil, past.K, past.V, seqlens, total, cos, sin},
 		attr("num_heads", heads), attr("kv_num_heads", kvHeads), attr("do_rotary", rotary), attr("scale", float32(scale)))

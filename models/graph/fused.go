@@ -49,7 +49,7 @@ func RMSNorm(x, w *Node, eps float64) *Node {
 func SwiGLU(gate, up *Node) *Node {
 	floats("SwiGLU", gate, up)
 	up.shaped("SwiGLU", "up", gate.shape)
-	silu := gate.g.call("QuickGelu", microsoft, gate.elem, gate.shape, []*Node{gate}, attr("alpha", float32(1)))
+	silu := gate.g.call("QuickGelu", onnx.Microsoft, gate.elem, gate.shape, []*Node{gate}, attr("alpha", float32(1)))
 	return Mul(silu, up).composite("SwiGLU", []*Node{gate, up}, func(dy *Node) []*Node {
 		// d silu/d gate = s + silu (1 - s), with s the sigmoid
 		s := Sigmoid(gate)
@@ -79,7 +79,7 @@ func Rotary(x, pos, cos, sin *Node) *Node {
 	// the inverse and, a rotation being orthogonal, the transpose: the gradient's.
 	turn := func(x, sin *Node) *Node {
 		rows := Reshape(x, -1, 1, width) // N rows of one token: the operator wants no row longer than P
-		y := x.g.call("RotaryEmbedding", microsoft, x.elem, rows.shape, []*Node{rows, pos, cos, sin})
+		y := x.g.call("RotaryEmbedding", onnx.Microsoft, x.elem, rows.shape, []*Node{rows, pos, cos, sin})
 		return Reshape(y, -1, width)
 	}
 	return turn(x, sin).composite("Rotary", []*Node{x, pos, cos, sin}, func(dy *Node) []*Node {

@@ -18,13 +18,6 @@ import (
 	"onering/models/onnx"
 )
 
-// Opset is the version of ONNX's operators that graphs use: 23, the first with
-// RMSNormalization. Contrib operators are of the domain com.microsoft.
-const Opset = 23
-
-// microsoft is the domain of the operators that ONNX Runtime adds to ONNX.
-const microsoft = "com.microsoft"
-
 // A Graph is under construction until Build returns.
 type Graph struct {
 	name    string
@@ -300,16 +293,13 @@ func (g *Graph) encode() models.Program {
 		return names(n.source())
 	}
 
-	m := onnx.Model{Producer: "onering", Opsets: []onnx.Opset{{Version: Opset}, {Domain: microsoft, Version: 1}}}
-	m.Graph.Name = g.name
-	out := models.Program{Name: g.name, Alias: map[string]string{}}
+	out := models.Program{Name: g.name, Alias: map[string]string{}, Options: g.options}
 	for _, n := range g.inputs {
-		m.Graph.Inputs = append(m.Graph.Inputs, valueInfo(n, n.name))
 		out.Inputs = append(out.Inputs, g.portOf(n, n.name))
 	}
 	for _, n := range g.consts {
 		if needed[n.id] {
-			m.Graph.Initializers = append(m.Graph.Initializers, n.data)
+			out.Constants = append(out.Constants, n.data)
 		}
 	}
 	for _, n := range g.nodes {
@@ -328,30 +318,15 @@ func (g *Graph) encode() models.Program {
 		for len(node.Inputs) > 0 && node.Inputs[len(node.Inputs)-1] == "" {
 			node.Inputs = node.Inputs[:len(node.Inputs)-1]
 		}
-		m.Graph.Nodes = append(m.Graph.Nodes, node)
+		out.Nodes = append(out.Nodes, node)
 	}
 	for _, o := range g.outputs {
-		m.Graph.Outputs = append(m.Graph.Outputs, valueInfo(o.node, o.name))
 		out.Outputs = append(out.Outputs, g.portOf(o.node, o.name))
 		if o.alias != "" {
 			out.Alias[o.name] = o.alias
 		}
 	}
-	out.ONNX, out.Options = m.Encode(), g.options
 	return out
-}
-
-// valueInfo declares n as an input or output of the encoded graph.
-func valueInfo(n *Node, name string) onnx.ValueInfo {
-	v := onnx.ValueInfo{Name: name, Type: n.elem}
-	for _, d := range n.shape {
-		if d.Letters == "" {
-			v.Dims = append(v.Dims, onnx.Dim{Value: int64(d.N)})
-		} else {
-			v.Dims = append(v.Dims, onnx.Dim{Param: d.String()})
-		}
-	}
-	return v
 }
 
 // portOf describes n as an input or output to those who run the program.

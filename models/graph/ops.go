@@ -256,7 +256,7 @@ func product(a, b *Node, transA, transB bool, alpha float64) *Node {
 	if transB {
 		attrs = append(attrs, attr("transB", 1))
 	}
-	return a.g.call("FusedMatMul", microsoft, a.elem, s, []*Node{a, b}, attrs...)
+	return a.g.call("FusedMatMul", onnx.Microsoft, a.elem, s, []*Node{a, b}, attrs...)
 }
 
 // stockMatMul is MatMul without FusedMatMul. See Stock.

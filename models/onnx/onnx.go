@@ -11,9 +11,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// IRVersion is the version of the file format that Encode writes. Version 10
+// irVersion is the version of the file format that Encode writes. Version 10
 // is read by every ONNX Runtime since 1.18.
-const IRVersion = 10
+const irVersion = 10
+
+// Microsoft is the domain of the operators that ONNX Runtime adds to ONNX.
+const Microsoft = "com.microsoft"
 
 // An ElemType is the element type of a tensor, numbered as TensorProto.DataType.
 type ElemType int32
@@ -64,6 +67,7 @@ type Model struct {
 	Producer string
 	Opsets   []Opset
 	Graph    Graph
+	Doc      string
 }
 
 // An Opset names a domain ("" is ONNX's own) and its version.
@@ -78,6 +82,7 @@ type Graph struct {
 	Nodes           []Node
 	Initializers    []Tensor
 	Inputs, Outputs []ValueInfo
+	Doc             string
 }
 
 // A Node is one operator call. An empty input or output name is an omitted
@@ -126,6 +131,7 @@ type ValueInfo struct {
 	Name string
 	Type ElemType
 	Dims []Dim
+	Doc  string
 }
 
 // A Dim is a fixed size, or where Param is set a named one.
@@ -137,7 +143,7 @@ type Dim struct {
 // Encode returns the ModelProto.
 func (m Model) Encode() []byte {
 	var b []byte
-	b = appendInt(b, 1, IRVersion)
+	b = appendInt(b, 1, irVersion)
 	b = appendString(b, 2, m.Producer)
 	b = appendMessage(b, 7, m.Graph.append)
 	for _, o := range m.Opsets {
@@ -146,7 +152,7 @@ func (m Model) Encode() []byte {
 			return appendInt(b, 2, o.Version)
 		})
 	}
-	return b
+	return appendOptional(b, 6, m.Doc)
 }
 
 func (g Graph) append(b []byte) []byte {
@@ -163,7 +169,7 @@ func (g Graph) append(b []byte) []byte {
 	for _, v := range g.Outputs {
 		b = appendMessage(b, 12, v.append)
 	}
-	return b
+	return appendOptional(b, 10, g.Doc)
 }
 
 func (n Node) append(b []byte) []byte {
@@ -173,17 +179,12 @@ func (n Node) append(b []byte) []byte {
 	for _, s := range n.Outputs {
 		b = appendString(b, 2, s)
 	}
-	if n.Name != "" {
-		b = appendString(b, 3, n.Name)
-	}
+	b = appendOptional(b, 3, n.Name)
 	b = appendString(b, 4, n.Op)
 	for _, a := range n.Attrs {
 		b = appendMessage(b, 5, a.append)
 	}
-	if n.Domain != "" {
-		b = appendString(b, 7, n.Domain)
-	}
-	return b
+	return appendOptional(b, 7, n.Domain)
 }
 
 // append writes an AttributeProto; field 20 is its type.
@@ -228,7 +229,7 @@ func (t Tensor) append(b []byte) []byte {
 // append nests ValueInfoProto > TypeProto > Tensor > TensorShapeProto.
 func (v ValueInfo) append(b []byte) []byte {
 	b = appendString(b, 1, v.Name)
-	return appendMessage(b, 2, func(b []byte) []byte {
+	b = appendMessage(b, 2, func(b []byte) []byte {
 		return appendMessage(b, 1, func(b []byte) []byte {
 			b = appendInt(b, 1, int64(v.Type))
 			return appendMessage(b, 2, func(b []byte) []byte {
@@ -244,6 +245,7 @@ func (v ValueInfo) append(b []byte) []byte {
 			})
 		})
 	})
+	return appendOptional(b, 3, v.Doc)
 }
 
 func appendInt(b []byte, field protowire.Number, v int64) []byte {
@@ -254,6 +256,14 @@ func appendInt(b []byte, field protowire.Number, v int64) []byte {
 func appendString(b []byte, field protowire.Number, s string) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	return protowire.AppendString(b, s)
+}
+
+// appendOptional leaves out a text that is empty.
+func appendOptional(b []byte, field protowire.Number, s string) []byte {
+	if s == "" {
+		return b
+	}
+	return appendString(b, field, s)
 }
 
 func appendMessage(b []byte, field protowire.Number, f func([]byte) []byte) []byte {

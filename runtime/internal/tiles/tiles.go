@@ -12,9 +12,8 @@ import (
 	"fmt"
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"onering/models"
+	"onering/models/onnx"
 )
 
 // Code is an element-wise Program: steps on arrays of float32 of one length.
@@ -51,14 +50,11 @@ const Most = 32
 // Compile reads a Program. Every output must be in place of an input. An error says
 // which part of it is not element-wise; ONNX Runtime can run such a Program.
 func Compile(p models.Program) (*Code, error) {
-	nodes, err := nodesOf(p.ONNX)
-	if err == nil {
-		c := compiler{program: p, at: map[string]Operand{}, last: map[string]int{}}
-		if err = c.compile(nodes); err == nil {
-			return &c.Code, nil
-		}
+	c := compiler{program: p, at: map[string]Operand{}, last: map[string]int{}}
+	if err := c.compile(); err != nil {
+		return nil, fmt.Errorf("tiles: program %q: %w", p.Name, err)
 	}
-	return nil, fmt.Errorf("tiles: program %q: %w", p.Name, err)
+	return &c.Code, nil
 }
 
 type compiler struct {
@@ -69,7 +65,7 @@ type compiler struct {
 	free    []int              // arrays between steps that nothing reads any more
 }
 
-func (c *compiler) compile(nodes []node) error {
+func (c *compiler) compile() error {
 	for _, in := range c.program.Inputs {
 		switch {
 		case in.DType != models.F32 || len(in.Shape) > 1 || len(in.Shape) == 1 && in.Shape[0] != c.length(in.Shape[0]):
@@ -88,15 +84,15 @@ func (c *compiler) compile(nodes []node) error {
 			return fmt.Errorf("output %q is in the place of no input", out.Name)
 		}
 	}
-	nodes = c.needed(nodes)
+	nodes := c.needed()
 	for i, n := range nodes {
-		for _, name := range n.inputs {
+		for _, name := range n.Inputs {
 			c.last[name] = i
 		}
 	}
 	for i, n := range nodes {
 		if err := c.step(i, n); err != nil {
-			return fmt.Errorf("node %d, %s: %w", i, n.op, err)
+			return fmt.Errorf("node %d, %s: %w", i, n.Op, err)
 		}
 	}
 	for _, out := range c.program.Outputs {
@@ -119,19 +115,19 @@ func (c *compiler) length(d string) string {
 
 // needed returns the nodes that outputs are computed from, with a selection of x or x (see
 // graph.After) as a node of x alone: steps are done in the order of the nodes anyway.
-func (c *compiler) needed(nodes []node) (kept []node) {
+func (c *compiler) needed() (kept []onnx.Node) {
 	wanted := map[string]bool{}
 	for _, out := range c.program.Outputs {
 		wanted[out.Name] = true
 	}
-	for _, n := range slices.Backward(nodes) {
-		if !slices.ContainsFunc(n.outputs, func(name string) bool { return wanted[name] }) {
+	for _, n := range slices.Backward(c.program.Nodes) {
+		if !slices.ContainsFunc(n.Outputs, func(name string) bool { return wanted[name] }) {
 			continue
 		}
-		if n.op == "Where" && len(n.inputs) == 3 && n.inputs[1] == n.inputs[2] {
-			n = node{op: after, inputs: n.inputs[1:2], outputs: n.outputs}
+		if n.Op == "Where" && len(n.Inputs) == 3 && n.Inputs[1] == n.Inputs[2] {
+			n = onnx.Node{Op: after, Inputs: n.Inputs[1:2], Outputs: n.Outputs}
 		}
-		for _, name := range n.inputs {
+		for _, name := range n.Inputs {
 			wanted[name] = true
 		}
 		kept = append(kept, n)
@@ -144,33 +140,33 @@ func (c *compiler) needed(nodes []node) (kept []node) {
 const after = "After"
 
 // step adds the step of one node.
-func (c *compiler) step(i int, n node) error {
-	if n.op == after && c.at[n.inputs[0]].Scalar {
-		c.at[n.outputs[0]] = c.at[n.inputs[0]]
+func (c *compiler) step(i int, n onnx.Node) error {
+	if n.Op == after && c.at[n.Inputs[0]].Scalar {
+		c.at[n.Outputs[0]] = c.at[n.Inputs[0]]
 		return nil
 	}
-	if count, ok := operands[n.op]; !ok || n.attributes || len(n.inputs) != count || len(n.outputs) != 1 {
+	if count, ok := operands[n.Op]; !ok || n.Domain != "" || len(n.Attrs) > 0 || len(n.Inputs) != count || len(n.Outputs) != 1 {
 		return errors.New("it is not an element-wise operator that is known")
 	}
 	var x [2]Operand
-	for k, name := range n.inputs {
+	for k, name := range n.Inputs {
 		at, ok := c.at[name]
 		if !ok {
 			return fmt.Errorf("%q is unknown, or was overwritten", name)
 		}
 		x[k] = at
 	}
-	if x[0].Scalar && (len(n.inputs) == 1 || x[1].Scalar) {
+	if x[0].Scalar && (len(n.Inputs) == 1 || x[1].Scalar) {
 		return errors.New("it has scalars only")
 	}
-	for k, name := range n.inputs {
+	for k, name := range n.Inputs {
 		between := !x[k].Scalar && x[k].Index >= len(c.Inputs)
 		if between && c.last[name] == i && !slices.Contains(c.free, x[k].Index) {
 			c.free = append(c.free, x[k].Index)
 		}
 	}
-	s := Step{Op: n.op, A: x[0], B: x[1]}
-	out := n.outputs[0]
+	s := Step{Op: n.Op, A: x[0], B: x[1]}
+	out := n.Outputs[0]
 	if in := c.program.Alias[out]; in != "" {
 		at, ok := c.at[in]
 		if !ok || at.Scalar {
@@ -187,80 +183,5 @@ func (c *compiler) step(i int, n node) error {
 	}
 	c.at[out] = Operand{Index: s.To}
 	c.Steps = append(c.Steps, s)
-	return nil
-}
-
-// A node is an operator of a graph.
-type node struct {
-	op              string
-	inputs, outputs []string
-	attributes      bool
-}
-
-// The numbers of the fields in the messages of ONNX that nodesOf reads.
-const (
-	modelGraph     = 7
-	graphNode      = 1
-	nodeInput      = 1
-	nodeOutput     = 2
-	nodeOp         = 4
-	nodeAttribute  = 5
-	nodeOpsetOwner = 7 // the domain of the operator
-)
-
-// nodesOf reads the nodes of a model.
-func nodesOf(model []byte) (nodes []node, err error) {
-	err = fields(model, func(field protowire.Number, graph []byte) error {
-		if field != modelGraph {
-			return nil
-		}
-		return fields(graph, func(field protowire.Number, value []byte) error {
-			if field != graphNode {
-				return nil
-			}
-			var n node
-			err := fields(value, func(field protowire.Number, value []byte) error {
-				switch field {
-				case nodeInput:
-					n.inputs = append(n.inputs, string(value))
-				case nodeOutput:
-					n.outputs = append(n.outputs, string(value))
-				case nodeOp:
-					n.op = string(value)
-				case nodeAttribute:
-					n.attributes = true
-				case nodeOpsetOwner:
-					n.op = string(value) + "." + n.op
-				}
-				return nil
-			})
-			nodes = append(nodes, n)
-			return err
-		})
-	})
-	return nodes, err
-}
-
-// fields calls visit with the fields of a message that have bytes.
-func fields(message []byte, visit func(field protowire.Number, value []byte) error) error {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-		if kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(message)
-			if value != nil {
-				if err := visit(field, value); err != nil {
-					return err
-				}
-			}
-		}
-		if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-	}
 	return nil
 }
