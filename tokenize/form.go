@@ -1,7 +1,7 @@
 package tokenize
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,144 +32,82 @@ func (f *form) apply(s string) string {
 	return s
 }
 
-// replacePattern is the pattern of a Replace stage.
-type replacePattern struct{ String, Regex *string }
-
-func (p replacePattern) text() (string, error) {
-	if p.String == nil || *p.String == "" {
-		return "", errors.New("Replace is supported with a text only, not with an expression")
+// scheme says where Metaspace, as pre-tokenizer and as decoder, puts its replacement before
+// a text.
+func (s stage) scheme() (string, error) {
+	if utf8.RuneCountInString(s.Replacement) != 1 {
+		return "", fmt.Errorf("Metaspace with the replacement %q, want one character", s.Replacement)
 	}
-	return *p.String, nil
-}
-
-// readStep reads a normalizer other than NFC.
-func readStep(kind string, raw json.RawMessage) (func(string) string, error) {
-	var stage struct {
-		Prepend, Content string
-		Pattern          replacePattern
+	if s.PrefixSpace != nil && !*s.PrefixSpace {
+		return "never", nil
 	}
-	if err := json.Unmarshal(raw, &stage); err != nil {
-		return nil, err
-	}
-	switch kind {
-	case "Prepend":
-		return func(s string) string {
-			if s == "" {
-				return s
-			}
-			return stage.Prepend + s
-		}, nil
-	case "Replace":
-		old, err := stage.Pattern.text()
-		return func(s string) string { return strings.ReplaceAll(s, old, stage.Content) }, err
-	}
-	return nil, fmt.Errorf("%q is not supported (have NFC, Prepend, Replace, Sequence)", kind)
-}
-
-// A metaspace is the stage of that name, as pre-tokenizer and as decoder.
-type metaspace struct {
-	Replacement string
-	Scheme      string `json:"prepend_scheme"` // always, first or never
-	PrefixSpace *bool  `json:"add_prefix_space"`
-	Split       *bool
-}
-
-func readMetaspace(raw json.RawMessage) (m metaspace, err error) {
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return m, err
-	}
-	if m.Scheme == "" {
-		m.Scheme = "always"
-	}
-	if m.PrefixSpace != nil && !*m.PrefixSpace {
-		m.Scheme = "never"
-	}
-	if utf8.RuneCountInString(m.Replacement) != 1 {
-		return m, fmt.Errorf("Metaspace with the replacement %q, want one character", m.Replacement)
-	}
-	return m, nil
+	return cmp.Or(s.Scheme, "always"), nil
 }
 
 // readCharacters reads the pre-tokenizer of a vocabulary of characters: null or
 // Metaspace.
-func (b *builder) readCharacters(raw json.RawMessage) error {
-	kind, err := kindOfStage(raw)
-	switch {
-	case err != nil:
-		return err
-	case kind == "":
-		return nil
-	case kind == "Sequence":
-		var stage struct{ Pretokenizers []json.RawMessage }
-		return eachOf(raw, &stage, &stage.Pretokenizers, b.readCharacters)
-	case kind != "Metaspace" || b.t.form.metaspace != nil:
-		return fmt.Errorf("%q is not supported for a vocabulary of characters (have Metaspace)", kind)
-	}
-	m, err := readMetaspace(raw)
-	if err != nil {
-		return err
-	}
-	b.t.form.metaspace = func(s string, begins bool) string {
-		s = strings.ReplaceAll(s, " ", m.Replacement)
-		if (m.Scheme == "always" || m.Scheme == "first" && begins) && !strings.HasPrefix(s, m.Replacement) {
-			s = m.Replacement + s
+func (b *builder) readCharacters(stages []stage) error {
+	for _, m := range stages {
+		if m.Type == "" {
+			continue
 		}
-		return s
-	}
-	if m.Split == nil || *m.Split {
-		b.t.cutters = append(b.t.cutters, func(s string, i int) int {
-			_, n := utf8.DecodeRuneInString(s[i:])
-			if at := strings.Index(s[i+n:], m.Replacement); at >= 0 {
-				return i + n + at
+		if m.Type != "Metaspace" || b.t.form.metaspace != nil {
+			return fmt.Errorf("%q is not supported for a vocabulary of characters (have Metaspace)", m.Type)
+		}
+		scheme, err := m.scheme()
+		if err != nil {
+			return err
+		}
+		b.t.form.metaspace = func(s string, begins bool) string {
+			s = strings.ReplaceAll(s, " ", m.Replacement)
+			if (scheme == "always" || scheme == "first" && begins) && !strings.HasPrefix(s, m.Replacement) {
+				s = m.Replacement + s
 			}
-			return len(s)
-		})
+			return s
+		}
+		if m.Split == nil || *m.Split {
+			b.t.cutters = append(b.t.cutters, func(s string, i int) int {
+				_, n := utf8.DecodeRuneInString(s[i:])
+				if at := strings.Index(s[i+n:], m.Replacement); at >= 0 {
+					return i + n + at
+				}
+				return len(s)
+			})
+		}
 	}
 	return nil
 }
 
 // readCharDecoder reads the decoder of a vocabulary of characters.
-func (b *builder) readCharDecoder(raw json.RawMessage) error {
-	kind, err := kindOfStage(raw)
-	if err != nil {
-		return err
-	}
+func (b *builder) readCharDecoder(stages []stage) error {
 	f := &b.t.form
-	var stage struct {
-		Decoders    []json.RawMessage
-		Pattern     replacePattern
-		Content     string
-		Start, Stop int
-	}
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &stage); err != nil {
-			return err
+	for _, s := range stages {
+		switch s.Type {
+		case "", "Fuse":
+		case "ByteFallback":
+			f.byteIDs = map[int32]byte{}
+		case "Replace":
+			old, err := s.replaced()
+			if err != nil {
+				return err
+			}
+			f.spaces = append(f.spaces, old, s.Content)
+		case "Strip":
+			if s.Content != " " || s.Stop != 0 || s.Start < 0 {
+				return errors.New("Strip is supported for spaces at the beginning only")
+			}
+			f.strip = s.Start
+		case "Metaspace":
+			scheme, err := s.scheme()
+			if err != nil {
+				return err
+			}
+			f.spaces, f.first = append(f.spaces, s.Replacement, " "), scheme != "never"
+		default:
+			return fmt.Errorf("%q is not supported for a vocabulary of characters (have Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence)", s.Type)
 		}
 	}
-	switch kind {
-	case "", "Fuse":
-		return nil
-	case "Sequence":
-		return eachOf(raw, &stage, &stage.Decoders, b.readCharDecoder)
-	case "ByteFallback":
-		f.byteIDs = map[int32]byte{}
-		return nil
-	case "Replace":
-		old, err := stage.Pattern.text()
-		f.spaces = append(f.spaces, old, stage.Content)
-		return err
-	case "Strip":
-		if stage.Content != " " || stage.Stop != 0 || stage.Start < 0 {
-			return errors.New("Strip is supported for spaces at the beginning only")
-		}
-		f.strip = stage.Start
-		return nil
-	case "Metaspace":
-		m, err := readMetaspace(raw)
-		f.spaces, f.first = append(f.spaces, m.Replacement, " "), m.Scheme != "never"
-		return err
-	}
-	return fmt.Errorf("%q is not supported for a vocabulary of characters (have Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence)", kind)
+	return nil
 }
 
 // byteOf returns the byte that a token such as <0xE4> stands for.

@@ -137,21 +137,21 @@ func (b *builder) readTokenizer(data []byte) error {
 	if err := b.readModel(parts["model"]); err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
-	for _, stage := range []struct {
+	for _, place := range []struct {
 		name string
-		read func(json.RawMessage) error
+		read func([]stage) error
 	}{
 		{"normalizer", b.readNormalizer},
 		{"pre_tokenizer", b.readPreTokenizer},
 		{"post_processor", b.readPostProcessor},
 		{"decoder", b.readDecoder},
 	} {
-		err := checkNesting(parts[stage.name])
+		stages, err := stagesOf(parts[place.name])
 		if err == nil {
-			err = stage.read(parts[stage.name])
+			err = place.read(stages)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", stage.name, err)
+			return fmt.Errorf("%s: %w", place.name, err)
 		}
 	}
 	return nil
@@ -477,28 +477,6 @@ func (b *builder) addToken(a addedToken) error {
 		t.normal.add(a)
 	} else if !t.raw.has(a.Content) {
 		t.raw.add(a)
-	}
-	return nil
-}
-
-// checkNesting refuses JSON whose brackets are nested deeper than in any tokenizer:
-// each stage within a stage is decoded again.
-func checkNesting(raw json.RawMessage) error {
-	depth, inText := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case c == '"':
-			inText = !inText
-		case inText && c == '\\':
-			i++
-		case inText:
-		case c == '{' || c == '[':
-			if depth++; depth > maxNesting {
-				return fmt.Errorf("nested deeper than %d", maxNesting)
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
 	}
 	return nil
 }

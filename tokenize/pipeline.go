@@ -4,64 +4,114 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
-// The stages of tokenizer.json around the model. Each can be null, absent, or a
-// Sequence.
+// A stage is one of those in tokenizer.json around the model. Each can be null, absent, or a
+// Sequence. It has the settings of all kinds.
+type stage struct {
+	Type string
+	// The stages of a Sequence, under the name that each place has for them.
+	Normalizers, Pretokenizers, Processors, Decoders []stage
 
-// kindOfStage returns the "type" of a stage, the empty string for null.
-func kindOfStage(raw json.RawMessage) (string, error) {
-	if len(raw) == 0 {
-		return "", nil
+	Pattern          struct{ String, Regex *string } // of Split and Replace
+	Behavior         string
+	Prepend, Content string
+	Individual       bool   `json:"individual_digits"`
+	PrefixSpace      *bool  `json:"add_prefix_space"`
+	UseRegex         *bool  `json:"use_regex"`
+	Scheme           string `json:"prepend_scheme"` // always, first or never
+	Replacement      string
+	Split            *bool
+	Start, Stop      int
+	Single           []struct {
+		SpecialToken *struct{ ID string }
+		Sequence     *struct{ ID string }
 	}
-	var stage struct{ Type string }
-	err := json.Unmarshal(raw, &stage)
-	return stage.Type, err
+	SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
+}
+
+// stagesOf reads a stage, and returns those of a Sequence in their order.
+func stagesOf(raw json.RawMessage) ([]stage, error) {
+	var whole stage
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &whole); err != nil {
+			return nil, err
+		}
+	}
+	return whole.flat(0)
+}
+
+func (s stage) flat(depth int) (all []stage, err error) {
+	if depth > maxNesting {
+		return nil, fmt.Errorf("nested deeper than %d", maxNesting)
+	}
+	if s.Type != "Sequence" {
+		return []stage{s}, nil
+	}
+	for _, part := range slices.Concat(s.Normalizers, s.Pretokenizers, s.Processors, s.Decoders) {
+		parts, err := part.flat(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, parts...)
+	}
+	return all, nil
+}
+
+// replaced is the text that a Replace stage looks for.
+func (s stage) replaced() (string, error) {
+	if s.Pattern.String == nil || *s.Pattern.String == "" {
+		return "", errors.New("Replace is supported with a text only, not with an expression")
+	}
+	return *s.Pattern.String, nil
 }
 
 // readNormalizer accepts null, NFC, Prepend, Replace and sequences of them.
-func (b *builder) readNormalizer(raw json.RawMessage) error {
-	kind, err := kindOfStage(raw)
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case "":
-		return nil
-	case "NFC":
-		b.t.form.steps = append(b.t.form.steps, nfc)
-		return nil
-	case "Sequence":
-		var stage struct{ Normalizers []json.RawMessage }
-		return eachOf(raw, &stage, &stage.Normalizers, b.readNormalizer)
-	}
-	step, err := readStep(kind, raw)
-	b.t.form.steps = append(b.t.form.steps, step)
-	return err
-}
-
-// eachOf decodes a Sequence into stage and reads its parts.
-func eachOf(raw json.RawMessage, stage any, parts *[]json.RawMessage, read func(json.RawMessage) error) error {
-	if err := json.Unmarshal(raw, stage); err != nil {
-		return err
-	}
-	for _, part := range *parts {
-		if err := read(part); err != nil {
-			return err
+func (b *builder) readNormalizer(stages []stage) error {
+	for _, s := range stages {
+		step := nfc
+		switch s.Type {
+		case "":
+			continue
+		case "NFC":
+		case "Prepend":
+			step = func(text string) string {
+				if text == "" {
+					return text
+				}
+				return s.Prepend + text
+			}
+		case "Replace":
+			old, err := s.replaced()
+			if err != nil {
+				return err
+			}
+			step = func(text string) string { return strings.ReplaceAll(text, old, s.Content) }
+		default:
+			return fmt.Errorf("%q is not supported (have NFC, Prepend, Replace, Sequence)", s.Type)
 		}
+		b.t.form.steps = append(b.t.form.steps, step)
 	}
 	return nil
 }
 
 // readPreTokenizer accepts ByteLevel, alone or after any number of Split and Digits
 // stages.
-func (b *builder) readPreTokenizer(raw json.RawMessage) error {
+func (b *builder) readPreTokenizer(stages []stage) error {
 	if b.t.form.chars {
-		return b.readCharacters(raw)
+		return b.readCharacters(stages)
 	}
 	byteLevel := false
-	if err := b.readCutters(raw, &byteLevel); err != nil {
-		return err
+	for _, s := range stages {
+		if byteLevel {
+			return fmt.Errorf("%q after ByteLevel is not supported", s.Type)
+		}
+		byteLevel = s.Type == "ByteLevel"
+		if err := b.readCutter(s); err != nil {
+			return err
+		}
 	}
 	if !byteLevel {
 		return errors.New("no ByteLevel at its end: only byte-level vocabularies are supported")
@@ -69,72 +119,38 @@ func (b *builder) readPreTokenizer(raw json.RawMessage) error {
 	return nil
 }
 
-// addSplit adds the cutter of a Split stage, which has an expression or a text. With
-// "invert" the matches are the gaps; both are pieces, so it changes nothing.
-func (b *builder) addSplit(expression, text *string) error {
-	switch {
-	case expression != nil:
-		return b.addCutter(*expression)
-	case text != nil && *text != "":
-		return addStage(b.t, literal(*text))
-	}
-	return errors.New("a Split has no pattern")
-}
-
-// readCutters adds the cutters of a stage and of the stages inside it.
-func (b *builder) readCutters(raw json.RawMessage, byteLevel *bool) error {
-	kind, err := kindOfStage(raw)
-	if err != nil {
-		return err
-	}
-	if *byteLevel {
-		return fmt.Errorf("%q after ByteLevel is not supported", kind)
-	}
-	var stage struct {
-		Pretokenizers []json.RawMessage
-		Pattern       struct{ Regex, String *string }
-		Behavior      string
-		Invert        bool
-		Individual    bool  `json:"individual_digits"`
-		PrefixSpace   bool  `json:"add_prefix_space"`
-		UseRegex      *bool `json:"use_regex"`
-	}
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &stage); err != nil {
-			return err
-		}
-	}
-	switch kind {
+// readCutter adds the cutter of a stage.
+func (b *builder) readCutter(s stage) error {
+	switch s.Type {
 	case "":
 		return nil
-	case "Sequence":
-		for _, part := range stage.Pretokenizers {
-			if err := b.readCutters(part, byteLevel); err != nil {
-				return err
-			}
-		}
-		return nil
 	case "Split":
-		if stage.Behavior != "Isolated" {
-			return fmt.Errorf("the behavior %q of Split is not supported, only Isolated is", stage.Behavior)
+		if s.Behavior != "Isolated" {
+			return fmt.Errorf("the behavior %q of Split is not supported, only Isolated is", s.Behavior)
 		}
-		return b.addSplit(stage.Pattern.Regex, stage.Pattern.String)
+		// With "invert" the matches are the gaps; both are pieces, so it changes nothing.
+		switch p := s.Pattern; {
+		case p.Regex != nil:
+			return b.addCutter(*p.Regex)
+		case p.String != nil && *p.String != "":
+			return addStage(b.t, literal(*p.String))
+		}
+		return errors.New("a Split has no pattern")
 	case "Digits":
-		if stage.Individual {
+		if s.Individual {
 			return b.addCutter(`\p{N}`)
 		}
 		return b.addCutter(`\p{N}+`)
 	case "ByteLevel":
-		*byteLevel = true
-		if stage.PrefixSpace {
+		if s.PrefixSpace != nil && *s.PrefixSpace {
 			return errors.New("ByteLevel with add_prefix_space is not supported")
 		}
-		if stage.UseRegex == nil || *stage.UseRegex {
+		if s.UseRegex == nil || *s.UseRegex {
 			return b.addCutter(gptPattern)
 		}
 		return nil
 	}
-	return fmt.Errorf("%q is not supported (have Split, Digits, ByteLevel, Sequence)", kind)
+	return fmt.Errorf("%q is not supported (have Split, Digits, ByteLevel, Sequence)", s.Type)
 }
 
 func (b *builder) addCutter(pattern string) error {
@@ -158,45 +174,33 @@ func addStage(t *Tokenizer, cut cutter) error {
 
 // readPostProcessor accepts ByteLevel, which changes offsets only, and
 // TemplateProcessing of one text with special tokens around it.
-func (b *builder) readPostProcessor(raw json.RawMessage) error {
-	kind, err := kindOfStage(raw)
-	if err != nil {
-		return err
+func (b *builder) readPostProcessor(stages []stage) error {
+	for _, s := range stages {
+		switch s.Type {
+		case "", "ByteLevel":
+		case "TemplateProcessing":
+			if err := b.readTemplateProcessing(s); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%q is not supported (have ByteLevel, TemplateProcessing, Sequence)", s.Type)
+		}
 	}
-	switch kind {
-	case "", "ByteLevel":
-		return nil
-	case "Sequence":
-		var stage struct{ Processors []json.RawMessage }
-		return eachOf(raw, &stage, &stage.Processors, b.readPostProcessor)
-	case "TemplateProcessing":
-		return b.readTemplateProcessing(raw)
-	}
-	return fmt.Errorf("%q is not supported (have ByteLevel, TemplateProcessing, Sequence)", kind)
+	return nil
 }
 
 // maxAround bounds the tokens that are put around a text.
 const maxAround = 64
 
-func (b *builder) readTemplateProcessing(raw json.RawMessage) error {
-	var stage struct {
-		Single []struct {
-			SpecialToken *struct{ ID string }
-			Sequence     *struct{ ID string }
-		}
-		SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
-	}
-	if err := json.Unmarshal(raw, &stage); err != nil {
-		return err
-	}
+func (b *builder) readTemplateProcessing(s stage) error {
 	texts := 0
 	var before, after []int32
-	for _, part := range stage.Single {
+	for _, part := range s.Single {
 		switch {
 		case part.Sequence != nil:
 			texts++
 		case part.SpecialToken != nil:
-			token, ok := stage.SpecialTokens[part.SpecialToken.ID]
+			token, ok := s.SpecialTokens[part.SpecialToken.ID]
 			if !ok {
 				return fmt.Errorf("special token %q is not among special_tokens", part.SpecialToken.ID)
 			}
@@ -223,26 +227,15 @@ func (b *builder) readTemplateProcessing(raw json.RawMessage) error {
 
 // readDecoder accepts ByteLevel, alone or in a Sequence, or the decoders of a
 // vocabulary of characters.
-func (b *builder) readDecoder(raw json.RawMessage) error {
+func (b *builder) readDecoder(stages []stage) error {
 	if b.t.form.chars {
-		return b.readCharDecoder(raw)
+		return b.readCharDecoder(stages)
 	}
-	kind, err := kindOfStage(raw)
-	if err != nil {
-		return err
+	if len(stages) != 1 {
+		return fmt.Errorf("a Sequence of %d, want ByteLevel alone", len(stages))
 	}
-	switch kind {
-	case "ByteLevel":
-		return nil
-	case "Sequence":
-		var stage struct{ Decoders []json.RawMessage }
-		if err := eachOf(raw, &stage, &stage.Decoders, b.readDecoder); err != nil {
-			return err
-		}
-		if len(stage.Decoders) != 1 {
-			return fmt.Errorf("a Sequence of %d, want ByteLevel alone", len(stage.Decoders))
-		}
-		return nil
+	if kind := stages[0].Type; kind != "ByteLevel" {
+		return fmt.Errorf("%q is not supported (have ByteLevel)", kind)
 	}
-	return fmt.Errorf("%q is not supported (have ByteLevel)", kind)
+	return nil
 }
