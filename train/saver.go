@@ -128,8 +128,7 @@ func (s *saver) stop(at Position, err error) error {
 	if s.writer.Failed() {
 		s.saved = neverSaved
 	}
-	var half *learn.UpdateError
-	if errors.As(err, &half) {
+	if _, ok := errors.AsType[*learn.UpdateError](err); ok {
 		return fmt.Errorf("%w; its weights are those of no step: resume from the last checkpoint", err)
 	}
 	lost := errors.Is(err, runtime.ErrLost) // with the weights that would be saved

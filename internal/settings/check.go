@@ -60,8 +60,7 @@ func Flatten(err error) []error {
 func Under(prefix string, err error) []error {
 	errs := Flatten(err)
 	for i, err := range errs {
-		var bad *Error
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*Error](err); ok {
 			errs[i] = &Error{Key: prefix + bad.Key, Value: bad.Value, Remedy: bad.Remedy}
 		} else {
 			errs[i] = fmt.Errorf("[%s]: %w", strings.TrimSuffix(prefix, "."), err)

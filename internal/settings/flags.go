@@ -47,8 +47,7 @@ func NameFlags(err error, pointer any) error {
 // byFlag puts the flag of a field in place of its key, which has prefix in front, if err
 // is an *Error of the key.
 func byFlag(err error, prefix string, fields []Field) error {
-	var bad *Error
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*Error](err); ok {
 		for _, f := range fields {
 			if prefix+f.Key == bad.Key {
 				return fmt.Errorf("--%s %v: %s", f.Flag, bad.Value, bad.Remedy)

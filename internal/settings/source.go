@@ -161,8 +161,7 @@ func place(name string, line int) string {
 
 // SyntaxError puts the file and line of an error of the TOML library in front of it.
 func SyntaxError(name string, err error) error {
-	var parse toml.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		return fmt.Errorf("%s: %s", place(name, parse.Position.Line), strings.TrimPrefix(parse.Message, "toml: "))
 	}
 	return fmt.Errorf("%s: %w", name, err)

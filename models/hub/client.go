@@ -272,8 +272,7 @@ func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*htt
 	if ctx.Err() != nil {
 		return nil, -1, ctx.Err()
 	}
-	var known *Error
-	if !errors.As(err, &known) {
+	if _, ok := errors.AsType[*Error](err); !ok {
 		err = &Error{Repo: r.id, Status: status, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
 	}
 	if lasting(err) {

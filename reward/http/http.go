@@ -217,13 +217,11 @@ func (s *Server) token() (string, error) {
 // of all that comes back: a server may repeat it.
 func exchange(client *nethttp.Client, request *nethttp.Request, token string) ([]byte, error) {
 	response, err := client.Do(request)
-	var redirect redirectError
-	if errors.As(err, &redirect) {
+	if redirect, ok := errors.AsType[redirectError](err); ok {
 		return nil, external.Permanent(redirect)
 	}
 	if err != nil {
-		var failed *url.Error
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err // the address is named already
 		}
 		return nil, err

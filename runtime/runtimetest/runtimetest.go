@@ -35,8 +35,7 @@ func Test(t testing.TB) *runtime.Env {
 		t.Skipf("%s is set: this test needs ONNX Runtime", skipVariable)
 	}
 	e, err := open()
-	var unusable *provision.UnusableGPUError
-	if errors.As(err, &unusable) {
+	if _, ok := errors.AsType[*provision.UnusableGPUError](err); ok {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -51,8 +51,7 @@ var (
 
 // failureOf returns err in the form of the API.
 func failureOf(err error) *failure {
-	var f *failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
 	return &failure{http.StatusInternalServerError, err.Error(), "server_error", "", ""}

@@ -42,8 +42,7 @@ func (s *Stepper) Explain(err error, sequences []runtime.Sequence) error {
 // they are finite.
 func (s *Stepper) Cause(x runtime.Sequence) string {
 	if err := s.CheckWeights(); err != nil {
-		var at *runtime.NotFiniteError
-		if errors.As(err, &at) {
+		if at, ok := errors.AsType[*runtime.NotFiniteError](err); ok {
 			return fmt.Sprintf("the weight %s is %v at element %d", at.Tensor, at.Value, at.Index)
 		}
 	}

@@ -114,8 +114,7 @@ func (e *evaluator) evaluate(ctx context.Context, at train.Position) (evaluation
 	for _, s := range e.suites {
 		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
 		result, err := e.suite(ctx, s, at)
-		var ungraded *eval.UngradedError
-		if errors.As(err, &ungraded) {
+		if _, ok := errors.AsType[*eval.UngradedError](err); ok {
 			e.log.Warn("the evaluation is left out", "step", at.Step, "reason", err)
 			return evaluation{Round: at.Round, Step: at.Step}, nil
 		}

@@ -118,8 +118,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 			r.compare(j, report.LogProb[i]) // which is nil where a response was left out
 		}
 	}
-	var nonfinite *learn.NonfiniteError
-	if errors.As(err, &nonfinite) {
+	if nonfinite, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		setScores(b, report.Scores)
 		for i, k := range nonfinite.Sequences {
 			nonfinite.Sequences[i] = rollouts[k]

@@ -152,8 +152,7 @@ func gradientOf(ctx context.Context, s *learn.Stepper, one []runtime.Sequence, x
 		b.EntropyWeights = x.Entropy[i : i+1]
 	}
 	_, err := s.Gradients(ctx, b, nil)
-	var found *learn.NonfiniteError
-	if errors.As(err, &found) {
+	if found, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		return found.Tensor, nil
 	}
 	return "", err

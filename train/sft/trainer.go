@@ -186,8 +186,7 @@ func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 	}
 	sent := t.run.Ranks.Sent()
 	report, err := t.run.Stepper.Step(context.WithoutCancel(ctx), b, nil)
-	var nonfinite *learn.NonfiniteError
-	if errors.As(err, &nonfinite) {
+	if nonfinite, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		nonfinite.Among = "demonstrations of the batch"
 		for _, k := range nonfinite.Sequences {
 			t.log.Error("a demonstration has figures that are not finite", "place", t.learn.Examples[examples[k]].place)
