@@ -32,7 +32,7 @@ data show reads will do: JSON lines, Parquet ..., a glob, hf:ORG/NAME.
 The loss is the mean negative log-prob of a batch's learned tokens: what the
 assistant says, to the token with which the chat template ends its turn; of a
 completion all, its end included; of a text all. --assistant-only=false learns
-prompts too. The learning rate rises over --warmup steps and falls linearly.
+prompts too. The learning rate rises over --warmup and falls linearly.
 
 The folder --out is a model that --model DIR and transformers load, and a run:
 run.toml, metrics.jsonl, report.html, tensorboard/, log.txt, checkpoints/.

@@ -60,18 +60,25 @@ func TestMicroBatchesByPrompt(t *testing.T) {
 
 func TestSchedule(t *testing.T) {
 	for _, tt := range []struct {
-		s    Schedule
-		want []float64 // of steps 1, 2, ...
+		s     Schedule
+		total float64
+		want  []float64 // of steps 1, 2, ...
 	}{
-		{Schedule{Peak: 2, Steps: 3, Shape: "constant"}, []float64{2, 2, 2}},
-		{Schedule{Peak: 2, Warmup: 2, Steps: 4, Shape: "constant"}, []float64{1, 2, 2, 2}},
-		{Schedule{Peak: 2, Warmup: 2, Steps: 6, Shape: "linear"}, []float64{1, 2, 1.5, 1, 0.5, 0}},
-		{Schedule{Peak: 2, Steps: 4, Shape: "cosine"}, []float64{1 + math.Sqrt2/2, 1, 1 - math.Sqrt2/2, 0}},
-		{Schedule{Peak: 2, Warmup: 4, Steps: 2, Shape: "linear"}, []float64{0.5, 1, 1.5, 2, 2}},
+		{Schedule{Shape: "constant", Floor: 0.5}, 3, []float64{2, 2, 2}},
+		{Schedule{Warmup: 2, Shape: "constant"}, 4, []float64{1, 2, 2, 2}},
+		{Schedule{Warmup: 0.5, Shape: "constant"}, 4, []float64{1, 2, 2, 2}},
+		{Schedule{Warmup: 2, Shape: "linear"}, 6, []float64{1, 2, 2, 1.5, 1, 0.5, 0, 0}},
+		{Schedule{Shape: "linear"}, 1, []float64{2, 0}},
+		{Schedule{Shape: "linear"}, 2, []float64{2, 1, 0}},
+		{Schedule{Shape: "linear", Floor: 0.1}, 2, []float64{2, 1.1, 0.2, 0.2}},
+		{Schedule{Shape: "cosine"}, 1, []float64{2, 0}},
+		{Schedule{Shape: "cosine"}, 4, []float64{2, 1 + math.Sqrt2/2, 1, 1 - math.Sqrt2/2, 0}},
+		{Schedule{Warmup: 4, Shape: "linear"}, 2, []float64{0.5, 1, 1.5, 2, 0}},
+		{Schedule{Warmup: 0.1, Shape: "linear"}, 1, []float64{2, 0}}, // a share that is less than a step
 	} {
 		for i, want := range tt.want {
-			if got := tt.s.Rate(i + 1); math.Abs(got-want) > 1e-15 {
-				t.Errorf("%+v: step %d has rate %v, want %v", tt.s, i+1, got, want)
+			if got := tt.s.Rate(2, i, tt.total); math.Abs(got-want) > 1e-15 {
+				t.Errorf("%+v of %v steps: step %d has rate %v, want %v", tt.s, tt.total, i+1, got, want)
 			}
 		}
 	}

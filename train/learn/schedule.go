@@ -1,32 +1,49 @@
 package learn
 
-import "math"
+import (
+	"log/slog"
+	"math"
+)
 
-// A Schedule is the learning rate over the steps of a run.
+// A Schedule is the course of the learning rate over the steps of a run.
 type Schedule struct {
-	Peak   float64 // the highest rate
-	Warmup int     // steps of the linear rise to it
-	// Steps of the whole run, the warm-up included.
-	Steps int
-	// Shape after the warm-up: "constant", or "linear" or "cosine", which are 0 at
-	// the last step.
-	Shape string
+	Warmup float64 `toml:"warmup" range:"[0,1000000000]" note:"below 1 it is a share of the run's steps" help:"steps over which the learning rate rises linearly from 0; the last of them has the whole rate"`
+	Shape  string  `toml:"schedule" choice:"constant linear cosine" note:"the first step after the warmup has the whole rate, and the end that floor names is reached with the end of the run, after its last step. Where an objective drops groups, the schedule follows the rounds" help:"learning rate after the warmup"`
+	Floor  float64 `toml:"floor" range:"[0,1]" help:"share of the rate that linear and cosine end at"`
 }
 
-// Rate is the learning rate of step n, from 1.
-func (s Schedule) Rate(n int) float64 {
-	if n <= s.Warmup {
-		return s.Peak * float64(n) / float64(s.Warmup)
+// Rate is the learning rate of the step after n others in a run of total steps whose
+// highest rate is peak. total may change during the run, as more is known of it.
+func (s Schedule) Rate(peak float64, n int, total float64) float64 {
+	warmup := s.warmup(total)
+	if done := float64(n); done < warmup {
+		return peak * min(1, (done+1)/warmup)
 	}
-	share := 0.0 // of the steps after the warm-up that are done
-	if s.Steps > s.Warmup {
-		share = float64(n-s.Warmup) / float64(s.Steps-s.Warmup)
+	share := 1.0 // of the steps after the warm-up that are done
+	if total > warmup {
+		share = min(1, (float64(n)-warmup)/(total-warmup))
 	}
+	left := 1.0
 	switch s.Shape {
 	case "linear":
-		return s.Peak * max(0, 1-share)
+		left = 1 - share
 	case "cosine":
-		return s.Peak * 0.5 * (1 + math.Cos(math.Pi*min(1, share)))
+		left = 0.5 * (1 + math.Cos(math.Pi*share))
 	}
-	return s.Peak
+	return peak * (s.Floor + (1-s.Floor)*left)
+}
+
+// warmup is how many of so many steps the warm-up takes.
+func (s Schedule) warmup(total float64) float64 {
+	if s.Warmup < 1 {
+		return s.Warmup * total
+	}
+	return s.Warmup
+}
+
+// Look warns where the warm-up takes all of a run's steps.
+func (s Schedule) Look(steps int, log *slog.Logger) {
+	if s.Warmup > float64(steps) {
+		log.Warn("the run ends before the warm-up does, so its learning rate stays below the one that is set: give optimizer.warmup a share of the steps, such as 0.1", "warmup", s.Warmup, "steps", steps)
+	}
 }

@@ -118,7 +118,7 @@ func chaosConfig(kind, dir string) rl.Config {
 	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.One(data.Arithmetic)
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
-	c.Optimizer.LearningRate, c.Optimizer.Schedule = 1e-3, "cosine"
+	c.Optimizer.LearningRate, c.Optimizer.Shape = 1e-3, "cosine"
 	c.Train.Rounds, c.Train.BatchSize, c.Train.SaveEvery, c.Train.SaveSteps = 3, 4, 2, 3
 	c.Output.Dir = dir
 	if kind == judgeKind {

@@ -2,7 +2,9 @@ package rl
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	"onering/objectives"
 	"onering/reward"
@@ -14,6 +16,9 @@ import (
 // Save implements train.Task.
 func (t *Trainer) Save(s *rundir.Snapshot) error {
 	s.State.Order = t.roller.problems.State()
+	s.State.Settings = maps.Clone(s.State.Settings)
+	s.State.Settings[roundsKey] = strconv.Itoa(t.Config.Train.Rounds)
+	s.State.ScheduleSince, s.State.ScheduleDone = t.learner.clock.since, t.learner.clock.share
 	if s.State.Inside {
 		s.Round = t.round.state()
 	}
@@ -33,7 +38,7 @@ func (t *Trainer) restoredRound(from train.Checkpoint) (*round, error) {
 	if objectives.NeedsReference(t.Config.Objective.Settings) && slices.ContainsFunc(r.trajectories, func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) {
 		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, n+1)
 	}
-	r.problems, r.batches = t.roller.problemsOf(n), t.roller.batches(n, r.kept)
+	r.problems, r.batches = t.roller.problems.Round(n), t.roller.batches(n, r.kept)
 	if len(s.Steps) > len(r.batches) {
 		return nil, fmt.Errorf("train: resume: %s says that %d of the round's %d steps are done", dir, len(s.Steps), len(r.batches))
 	}

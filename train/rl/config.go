@@ -96,9 +96,8 @@ type ObjectiveConfig struct {
 // An optimizerConfig is an optimizer and the schedule of its learning rate.
 type optimizerConfig struct {
 	learn.UpdateSettings
-	Warmup   int    `toml:"warmup" range:"[0,1000000000]" help:"steps over which the learning rate rises linearly from 0"`
-	Schedule string `toml:"schedule" choice:"constant linear cosine" note:"linear and cosine end at 0 with the last step of the run" help:"learning rate after the warmup"`
-	Offload  bool   `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
+	learn.Schedule
+	Offload bool `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
 }
 
 // A loopConfig says how long and in which portions training goes on.
@@ -167,7 +166,7 @@ func Default() Config {
 		Objective: ObjectiveConfig{Name: "pmpo", Settings: objective},
 		Optimizer: optimizerConfig{
 			UpdateSettings: learn.UpdateSettings{Name: "adamw", LearningRate: 1e-6, MaxGradNorm: 1, Rule: &optimizer},
-			Schedule:       "constant",
+			Schedule:       learn.Schedule{Shape: "constant"},
 		},
 		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},

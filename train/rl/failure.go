@@ -70,7 +70,7 @@ type failureTrajectory struct {
 func (t *Trainer) failure(step *failedStep, at train.Position) Failure {
 	c := t.Config
 	f := Failure{
-		Version: failureVersion, Round: at.Round + 1, Step: at.Step + 1, Steps: c.steps(), Reason: step.Error(),
+		Version: failureVersion, Round: at.Round + 1, Step: at.Step + 1, Steps: step.batch.Steps, Reason: step.Error(),
 		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", at.Step)), Objective: c.Objective.Name,
 		Temperature: c.Rollout.Temperature, MicroTokens: t.run.Stepper.State().MicroTokens,
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"onering/internal/bench/limits"
@@ -25,6 +26,7 @@ type learner struct {
 	reference *reference    // nil unless the objective needs one
 	tally     *limits.Tally // nil where the machine's limits are not known, and with several ranks
 	skipped   int           // optimizer steps left out because of NaN or infinities
+	clock     clock
 }
 
 // openRun opens the run whose optimizer steps a learner takes.
@@ -39,7 +41,8 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 }
 
 func newLearner(c Config, run *train.Run) (*learner, error) {
-	l := &learner{config: c, run: run, objective: c.Objective.Settings}
+	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds}}
+	c.Optimizer.Look(c.steps(), run.Log)
 	policy, env := run.Policy, run.Policy.Env
 	if n := policy.Ring.Trained().Parameters(); run.Ranks.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
 		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, c.Optimizer.Rule, policy.Adapter != nil)}
@@ -89,14 +92,15 @@ func (l *learner) score(ctx context.Context, r *round) error {
 	return nil
 }
 
-// step takes optimizer step n, from 0, on a batch of a round's rollouts, and
+// step takes the optimizer step at a position on a batch of a round's rollouts, and
 // returns its figures. If it meets NaN or an infinity it updates nothing and
 // returns a *failedStep.
-func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (metrics.Record, error) {
-	b := objectives.Batch{Trajectories: make([]objectives.Trajectory, len(rollouts)), Step: n, Steps: l.config.steps()}
+func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.Position) (metrics.Record, error) {
+	n, total := at.Step, l.total(at, r)
+	b := objectives.Batch{Trajectories: make([]objectives.Trajectory, len(rollouts)), Step: n, Steps: int(math.Round(total))}
 	step := learn.Batch{
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
-		Number: n + 1, LearningRate: l.config.rate(n + 1),
+		Number: n + 1, LearningRate: l.config.Optimizer.Rate(l.config.Optimizer.LearningRate, n, total),
 		Apart:    objectives.WeighsApart(l.objective),
 		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsAll(l.objective),
 	}
@@ -226,10 +230,13 @@ func (l *learner) restore(s rundir.State, dir string) error {
 	return nil
 }
 
-// rate is the learning rate of the run's step n, from 1.
-func (c Config) rate(n int) float64 {
-	o := c.Optimizer
-	return learn.Schedule{Peak: o.LearningRate, Warmup: o.Warmup, Steps: c.steps(), Shape: o.Schedule}.Rate(n)
+// total is how many optimizer steps the run takes in all if it goes on as until now: an
+// objective may drop groups, so that a round has fewer steps than the configuration says.
+func (l *learner) total(at train.Position, r *round) float64 {
+	if done := l.clock.done(at.Round, r); done > 0 && at.Step > 0 {
+		return float64(at.Step) / done
+	}
+	return float64(l.config.steps())
 }
 
 // steps is how many optimizer steps the whole run takes.

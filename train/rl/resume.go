@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"onering/reward"
@@ -91,6 +92,10 @@ func objectiveSettings(values map[string]string, v reflect.Value) {
 	}
 }
 
+// roundsKey is a setting that checkpoints keep beside the decisive ones, since schedules
+// follow it.
+const roundsKey = "train.rounds"
+
 // Restore implements train.Task.
 func (t *Trainer) Restore(from train.Checkpoint) error {
 	s, dir := from.State, from.Dir
@@ -110,12 +115,36 @@ func (t *Trainer) Restore(from train.Checkpoint) error {
 			return fmt.Errorf("train: resume: %s: %w", dir, err)
 		}
 	}
-	if err := t.learner.restore(s, dir); err != nil || !s.Inside {
+	err := t.learner.restore(s, dir)
+	if err == nil && s.Inside {
+		t.round, err = t.restoredRound(from)
+	}
+	if err != nil {
 		return err
 	}
-	var err error
-	t.round, err = t.restoredRound(from)
-	return err
+	return t.restoreClock(from)
+}
+
+// restoreClock has the schedules go on from where they were when the number of rounds has
+// changed since a checkpoint. One that has come to its end at 0 leaves nothing to train with.
+func (t *Trainer) restoreClock(from train.Checkpoint) error {
+	c, l, s := t.Config, t.learner, from.State
+	l.clock.since, l.clock.share = s.ScheduleSince, s.ScheduleDone
+	was, err := strconv.Atoi(s.Settings[roundsKey]) // older checkpoints do not have it
+	if err != nil || was == c.Train.Rounds {
+		return nil
+	}
+	l.clock.rounds = was
+	share := l.clock.done(s.Round, t.round)
+	l.clock = clock{c.Train.Rounds, elapsed(s.Round, t.round), share}
+	switch {
+	case c.Optimizer.Shape == "constant":
+		return nil
+	case share == 1 && c.Optimizer.Floor == 0 && c.Train.Rounds > was:
+		return fmt.Errorf("train: resume: the schedule of %s (optimizer.schedule = %q) came to its end, a learning rate of 0, with round %d: further rounds would change nothing; give them a rate with optimizer.schedule = \"constant\" or an optimizer.floor above 0, or begin a new run from the checkpoint with model.path", from.Dir, c.Optimizer.Shape, was)
+	}
+	t.log.Info("the number of rounds has changed: the learning rate goes on from where it was and reaches its end with the new last round", "rounds", c.Train.Rounds, "before", was)
+	return nil
 }
 
 // shapesRound says whether a setting decides what a round consists of.
@@ -124,4 +153,29 @@ func shapesRound(key string) bool {
 		train.DataKey, "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
 		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed", "train.shuffle",
 	}, key)
+}
+
+// A clock says how far the schedules of a run are. They go evenly over its rounds, those
+// that are left where their number was changed.
+type clock struct {
+	rounds       int
+	since, share float64 // rounds that were done at the change, and the share of the schedules
+}
+
+// done is the share of the schedules, from 0 to 1, that is done after so many rounds and
+// the steps of r, which may be nil.
+func (c clock) done(rounds int, r *round) float64 {
+	now, end := elapsed(rounds, r), float64(c.rounds)
+	if now >= end {
+		return 1
+	}
+	return c.share + (1-c.share)*(now-c.since)/(end-c.since)
+}
+
+// elapsed counts rounds, the one under way by its steps.
+func elapsed(rounds int, r *round) float64 {
+	if r == nil || len(r.batches) == 0 {
+		return float64(rounds)
+	}
+	return float64(rounds) + float64(len(r.steps))/float64(len(r.batches))
 }

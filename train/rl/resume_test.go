@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -187,6 +188,58 @@ func TestAllDamaged(t *testing.T) {
 	_, err := continueRun(env, chaosConfig("dapo", dir), true)
 	if err == nil || !strings.Contains(err.Error(), "no other checkpoint is whole") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestMoreRounds: a run that is resumed with more rounds goes on from the learning rate that
+// it had. One whose schedule came to its end at 0 is refused, and needs another rate.
+func TestMoreRounds(t *testing.T) {
+	env := runtimetest.Test(t)
+	linear := func(c *rl.Config) {
+		c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 0, 0
+		c.Optimizer.Shape, c.Train.Rounds = "linear", 2
+	}
+	dir, names := start(t, env, "reference", linear)
+	c := chaosConfig("reference", dir)
+	linear(&c)
+	c.Train.Rounds = 4
+	if _, err := continueRun(env, c, true); err == nil || !strings.Contains(err.Error(), "optimizer.floor above 0") {
+		t.Errorf("after the end of the schedule: error %v", err)
+	}
+	for _, name := range names[1:] {
+		if err := os.RemoveAll(filepath.Join(dir, "checkpoints", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, rounds := range []int{4, 6} { // the second time from the end of a floor
+		c.Train.Rounds = rounds
+		if log, err := continueRun(env, c, true); err != nil || !strings.Contains(log, "goes on from where it was") {
+			t.Fatalf("%v, log:\n%s", err, log)
+		}
+		c.Optimizer.Floor = 0.5
+	}
+	var got, want []float64
+	for _, line := range strings.Split(strings.TrimSpace(contents(t, dir)["metrics.jsonl"]), "\n") {
+		var step struct {
+			Kind string
+			Rate float64 `json:"learning_rate"`
+		}
+		if err := json.Unmarshal([]byte(line), &step); err != nil {
+			t.Fatal(err)
+		}
+		if step.Kind == "step" {
+			got = append(got, math.Round(step.Rate*1e6))
+			want = append(want, math.Round(max(1000-62.5*float64(len(want)), 0)))
+		}
+	}
+	for i := range 24 {
+		want[8+i] = math.Round(500 * (1 - float64(i)/24))
+	}
+	for i := range 16 {
+		want[32+i] = 500
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("rates %v, want %v", got, want)
 	}
 }
 

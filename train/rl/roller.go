@@ -86,16 +86,11 @@ func (r *roller) Release() {
 	}
 }
 
-// problemsOf returns the problems of round n, from 0.
-func (r *roller) problemsOf(n int) []data.Problem {
-	return r.problems.Round(n)
-}
-
 // roll makes round n, from 0. progress is told of each response that is graded, and
 // explain adds to an error of sampling what is known of its cause.
 func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(error) error) (*round, error) {
 	c := r.config.Rollout
-	problems := r.problemsOf(n)
+	problems := r.problems.Round(n)
 	lanes := r.lanes
 	if c.Invariant {
 		invariant, done := lanes.Invariant()
@@ -211,7 +206,7 @@ func (r *roller) batches(n int, kept []int) [][]int {
 
 // firstPrompt returns the ids of the first prompt of round n.
 func (r *roller) firstPrompt(n int) ([]int32, error) {
-	_, ids, err := r.prompter.Prompt(r.problemsOf(n)[0])
+	_, ids, err := r.prompter.Prompt(r.problems.Round(n)[0])
 	return ids, err
 }
 

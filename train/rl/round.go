@@ -162,15 +162,12 @@ func (r *round) checkGraded(o objectives.Objective) error {
 		needed = "no response"
 	}
 	x := all[slices.IndexFunc(all, func(x rollout) bool { return x.Score.Skip })]
-	return fmt.Errorf("the reward graded %s, so there is nothing to learn from: problem %q, response %d was skipped%s",
-		needed, r.problems[x.Problem].ID, x.Sample, colon(x.Score.Reason))
-}
-
-func colon(reason string) string {
-	if reason == "" {
-		return ""
+	reason := x.Score.Reason
+	if reason != "" {
+		reason = ": " + reason
 	}
-	return ": " + reason
+	return fmt.Errorf("the reward graded %s, so there is nothing to learn from: problem %q, response %d was skipped%s",
+		needed, r.problems[x.Problem].ID, x.Sample, reason)
 }
 
 // compare adds to the gap how far the learner's log-probs of rollout i are from

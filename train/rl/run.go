@@ -84,7 +84,7 @@ func (t *Trainer) beginLearning(at train.Position, from int) {
 
 // step takes the next optimizer step of the round. One that has begun is finished.
 func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
-	record, err := t.learner.step(context.WithoutCancel(ctx), t.round, t.round.batches[len(t.round.steps)], at.Step)
+	record, err := t.learner.step(context.WithoutCancel(ctx), t.round, t.round.batches[len(t.round.steps)], at)
 	if failed := (*failedStep)(nil); errors.As(err, &failed) {
 		if err = t.nonfinite(failed, at); err == nil {
 			t.skip = failed

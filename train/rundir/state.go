@@ -58,6 +58,10 @@ type State struct {
 	// digest of the training problems.
 	Settings map[string]string `json:"settings"`
 	Problems string            `json:"problems"`
+	// ScheduleSince counts the rounds that were done when their number was last changed,
+	// ScheduleDone is the share of the run's schedules that was done then.
+	ScheduleSince float64 `json:"schedule_since,omitempty"`
+	ScheduleDone  float64 `json:"schedule_done,omitempty"`
 	// Order is what was measured of the problems, if their order depends on it.
 	Order string `json:"order,omitempty"`
 	// Score is the mean pass@1 after round Round, if it was evaluated.

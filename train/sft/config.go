@@ -6,7 +6,6 @@ package sft
 
 import (
 	"errors"
-	"math"
 
 	"onering/data"
 	"onering/internal/settings"
@@ -59,12 +58,10 @@ type DataConfig struct {
 	HeldOut       float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the demonstrations that is held out to measure the loss"`
 }
 
-// An optimizerConfig is an optimizer and the schedule of its learning rate: it rises over
-// Warmup steps and then falls linearly to Floor of itself.
+// An optimizerConfig is an optimizer and the schedule of its learning rate.
 type optimizerConfig struct {
 	learn.UpdateSettings
-	Warmup int     `toml:"warmup" range:"[0,1000000000]" help:"steps over which the rate rises"`
-	Floor  float64 `toml:"floor" range:"[0,1]" help:"share of the rate that is left at the end"`
+	learn.Schedule
 }
 
 // A loopConfig says how long and in which portions training goes on.
@@ -98,7 +95,7 @@ func Default(path string) Config {
 			UpdateSettings: learn.UpdateSettings{
 				Name: "adamw", LearningRate: 1e-5, MaxGradNorm: 1, Rule: &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
 			},
-			Warmup: 30, Floor: 0.1,
+			Schedule: learn.Schedule{Warmup: 0.1, Shape: "linear", Floor: 0.1},
 		},
 		Train:   loopConfig{Epochs: 1, BatchSize: 32, MicroTokens: 4096, SaveMinutes: 10, KeepLast: 1},
 		Runtime: rl.Default().Runtime, Distributed: rl.Default().Distributed,
@@ -144,13 +141,4 @@ func (c Config) Validate() error {
 	check("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || held, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
 	check("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || held && c.Train.KeepLast > 0, "needs keep_last of at least 1 and held-out demonstrations")
 	return errors.Join(errs...)
-}
-
-// rate is the learning rate of step n (from 0) of total.
-func (c optimizerConfig) rate(n, total int) float64 {
-	if n < c.Warmup {
-		return c.LearningRate * float64(n+1) / float64(c.Warmup)
-	}
-	left := 1 - float64(n-c.Warmup)/math.Max(1, float64(total-c.Warmup))
-	return c.LearningRate * (c.Floor + (1-c.Floor)*left)
 }

@@ -76,6 +76,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*Traine
 			return nil, err
 		}
 	}
+	c.Optimizer.Look(t.steps(), s.Log)
 	t.run, err = train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: c.Optimizer.Rule, MaxGradNorm: c.Optimizer.MaxGradNorm,
 		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.learn.longest(), true),
@@ -175,7 +176,7 @@ func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 		t.shown = true
 	}
 	n, examples := at.Step+1, t.batch(at.Step)
-	b := learn.Batch{Number: n, LearningRate: t.Config.Optimizer.rate(at.Step, t.steps())}
+	b := learn.Batch{Number: n, LearningRate: t.Config.Optimizer.Rate(t.Config.Optimizer.LearningRate, at.Step, float64(t.steps()))}
 	learned := 0
 	for k, i := range examples {
 		b.Sequences = append(b.Sequences, t.learn.Examples[i].sequence())
