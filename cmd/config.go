@@ -36,6 +36,13 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 	if s := r.Decided("optimizer.learning_rate"); r.LoRA.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
 		r.Optimizer.LearningRate *= adapterRate
 	}
+	if s := r.Decided("objective.constant_length"); s.Key == "" {
+		for _, f := range settings.Fields(r.Objective.Settings) {
+			if f.Key == "constant_length" { // Dr. GRPO's constant is the limit of the run's responses
+				f.Value.SetFloat(float64(max(1, r.Rollout.MaxNewTokens)))
+			}
+		}
+	}
 	// What a reward takes from the template is part of the configuration. A template
 	// that is impossible is for validate.
 	if template, err := r.Model.PromptTemplate(); err == nil {

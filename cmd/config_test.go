@@ -490,3 +490,32 @@ func TestEmbeddedRun(t *testing.T) {
 		t.Errorf("data without a model: %v", err)
 	}
 }
+
+// TestForeignNames: a key of TRL, transformers, verl or PEFT is answered with the one that
+// does the same here, in whatever section and as a flag.
+func TestForeignNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"lr": "optimizer.learning_rate", "num_generations": "rollout.samples_per_prompt", "beta": "objective.kl_beta", "max_steps": "train.rounds",
+		"gradient_accumulation_steps": "train.micro_tokens", "per_device_train_batch_size": "train.batch_size", "max_completion_length": "rollout.max_new_tokens",
+		"num_train_epochs": "train.rounds", "warmup_ratio": "optimizer.warmup", "lr_scheduler_type": "optimizer.schedule", "num_iterations": "train.epochs",
+		"epsilon_high": "objective.clip_high", "loss_type": "objective.name", "reward_funcs": "reward.name", "model_name_or_path": "model.path",
+		"dataset_name": "data.train", "lora_r": "lora.rank", "kl_loss_coef": "objective.kl_beta", "train_batch_size": "rollout.prompts_per_round",
+		"ppo_mini_batch_size": "train.batch_size", "test_freq": "train.eval_every", "val_files": "eval.suites", "total_epochs": "train.rounds",
+		"output_dir": "output.dir", "adam_beta2": "optimizer.beta2", "clip_ratio": "objective.clip_low", "max_prompt_length": "rollout.max_prompt_tokens",
+	} {
+		for _, args := range [][]string{{"--set", "train." + name + "=1"}, {"--set", "actor.deep." + name + "=1"}, {"--" + name, "1"}, {"--" + strings.ReplaceAll(name, "_", "-"), "1"}} {
+			var stderr bytes.Buffer
+			code := run(append([]string{"train", "--objective=grpo"}, args...), strings.NewReader(""), &stderr, &stderr)
+			if code != exitUsage || !strings.Contains(stderr.String(), "here it is "+want) {
+				t.Errorf("%v: exit code %d, %q; want %s", args, code, &stderr, want)
+			}
+		}
+	}
+	for name, want := range map[string]string{"num_train_epochs": "here it is train.epochs", "max_seq_length": "here it is data.max_tokens", "packing": "here demonstrations are always packed", "batch_sise": `did you mean "batch_size"?`} {
+		var stderr bytes.Buffer
+		code := run([]string{"sft", "--model", "a", "--data", "b", "--out", "c", "--set", "train." + name + "=1"}, strings.NewReader(""), &stderr, &stderr)
+		if code != exitUsage || !strings.Contains(stderr.String(), want) {
+			t.Errorf("sft: %s: %q, want %q", name, &stderr, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@
 package cmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ import (
 	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/runtime/mpi"
+	"onering/train/rl"
+	"onering/train/sft"
 )
 
 // Exit codes.
@@ -359,13 +362,31 @@ func explainUsage(c *cobra.Command, err error) error {
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		return fmt.Errorf("%w%s", err, settings.DidYouMean(unknown.GetSpecifiedName(), names))
+		name := unknown.GetSpecifiedName()
+		return fmt.Errorf("%w%s", err, cmp.Or(settingCalled(c, name), settings.DidYouMean(name, names)))
 	}
 	var missing *pflag.ValueRequiredError
 	if errors.As(err, &missing) {
 		return fmt.Errorf("%w: %s", err, purpose(missing.GetFlag()))
 	}
 	return err
+}
+
+// settingCalled says, as the end of a message, which setting of a run a flag that there is
+// not may mean.
+func settingCalled(c *cobra.Command, flag string) string {
+	var run *settings.Resolved
+	switch c.Name() {
+	case "train":
+		config := rl.Default()
+		run, _ = settings.Resolve(&config, "")
+	case "sft":
+		config := sft.Default("")
+		run, _ = settings.Resolve(&config, "")
+	default:
+		return ""
+	}
+	return run.Called(flag)
 }
 
 // checkArguments returns an error that names the argument that is missing or too

@@ -27,6 +27,9 @@ type Stat struct {
 //
 //	log_ratio/mean, log_ratio/min, log_ratio/max, delta/std, delta/min, delta/max
 //
+// and, where there is a reference policy, kl: the mean over tokens of the k3 estimate of
+// the KL divergence from it, e^x - x - 1 with x = RefLogProb - LogProb.
+//
 // delta is a token's LogProb minus its OldLogProb, log_ratio its mean over a response:
 // the logarithm of the response's importance ratio, taken to the power 1/length.
 // Neither is clipped or weighted, unlike ratio, which is the ratio in the
@@ -68,6 +71,9 @@ func Summarize(b Batch, w [][]float64, d []Diagnostics) []Stat {
 			}
 		}
 		stats = append(stats, drift(deltas, logRatios, of, part.suffix)...)
+		if slices.ContainsFunc(b.Trajectories, func(t Trajectory) bool { return t.RefLogProb != nil }) {
+			stats = append(stats, Stat{"kl" + part.suffix, mean(divergences(b, of))})
+		}
 		for k := range 9 {
 			stats = append(stats, Stat{fmt.Sprintf("grad_share/top%d%s", 10*(k+1), part.suffix), meanShare(spread, of, k)})
 		}
@@ -148,6 +154,17 @@ func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []S
 		{"log_ratio/mean" + suffix, mean(responses)}, {"log_ratio/min" + suffix, least}, {"log_ratio/max" + suffix, most},
 		{"delta/std" + suffix, deviation(tokens)}, {"delta/min" + suffix, lowest}, {"delta/max" + suffix, highest},
 	}
+}
+
+// divergences returns the k3 estimate of each token of the responses of.
+func divergences(b Batch, of []int) (kl []float64) {
+	for _, i := range of {
+		for j, ref := range b.Trajectories[i].RefLogProb {
+			x := ref - b.Trajectories[i].LogProb[j]
+			kl = append(kl, math.Expm1(x)-x)
+		}
+	}
+	return kl
 }
 
 // extremes returns the least and the greatest value, or NaN if there are no values.

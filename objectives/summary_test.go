@@ -11,8 +11,8 @@ func TestSummarize(t *testing.T) {
 	tokens := func(n int) []float64 { return make([]float64, n) }
 	b := Batch{Trajectories: []Trajectory{
 		{Advantage: 1, LogProb: tokens(10), OldLogProb: tokens(10)},
-		{Advantage: -1, LogProb: []float64{-1, -2}, OldLogProb: []float64{-2, -5}}, // delta 1, 3
-		{Advantage: 3, LogProb: []float64{-4}, OldLogProb: tokens(1)},              // delta -4
+		{Advantage: -1, LogProb: []float64{-1, -2}, OldLogProb: []float64{-2, -5}, RefLogProb: []float64{-2, -2}}, // delta 1, 3
+		{Advantage: 3, LogProb: []float64{-4}, OldLogProb: tokens(1)},                                             // delta -4
 		{Advantage: 5}, // an empty response counts in nothing
 		{Advantage: 0, LogProb: tokens(1), OldLogProb: tokens(1)}, // has no sign
 	}}
@@ -45,6 +45,7 @@ func TestSummarize(t *testing.T) {
 		"ess": 0.25, "ess/neg": nan,
 		// They do not follow the objective's LogRatio.
 		"log_ratio/mean": -0.5, "log_ratio/min": -4, "log_ratio/max": 2, "log_ratio/max/pos": 0, "log_ratio/mean/pos": -2,
+		"kl": math.Exp(-1) / 2, "kl/pos": nan, "kl/neg": math.Exp(-1) / 2,
 		"delta/min": -4, "delta/max": 3, "delta/std/neg": 1, "delta/max/pos": 0,
 		// The first response has 0.8 of its gradient on one token of ten and the
 		// rest on another; the second spreads it evenly.

@@ -104,7 +104,7 @@ func (r *Resolved) apply(s Setting) error {
 	if t.list != "" {
 		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
 	}
-	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(DidYouMean(s.Key, keysOf(t.Fields)), r.elsewhere(s)))
+	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key), DidYouMean(s.Key, keysOf(t.Fields)), r.elsewhere(s)))
 }
 
 // unknownSection explains a section that is not there, or a key outside the sections. Of a
@@ -117,7 +117,9 @@ func (r *Resolved) unknownSection(s Setting) error {
 	case s.Section == "" && slices.Contains(names, s.Key):
 		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
 	case s.Section == "":
-		return fmt.Errorf("key %q stands outside the sections%s", s.Key, r.elsewhere(s))
+		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key)))
+	case s.Key != "" && r.foreign(s.Key) != "":
+		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key))
 	case r.command != "" && hint == "" && s.Key != "":
 		return fmt.Errorf("%s has no section [%s]", r.command, s.Section)
 	case s.inside != nil && (s.Key != "" || r.command != "" && hint == ""):

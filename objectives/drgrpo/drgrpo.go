@@ -7,9 +7,8 @@
 //	L = -1/(N L) sum_i sum_t min(r_t A_i, clip(r_t, 1 - clip_low, 1 + clip_high) A_i)
 //
 // The weight of a token is -r_t A_i / (N L), or 0 where the clip cut it. L is
-// constant_length, 3000 by default, the response limit of the PMPO paper's recipe:
-// set it to rollout.max_new_tokens if that differs. It only scales the
-// gradient.
+// constant_length, in a run rollout.max_new_tokens unless it is given, and elsewhere
+// 3000, the response limit of the PMPO paper's recipe. It only scales the gradient.
 //
 // Degenerate cases: an empty response adds nothing and counts in N; a group with
 // equal rewards, or of one response, has zero advantages.

@@ -50,7 +50,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Model:       modelConfig{Reference: "teacher", TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}, Args: tokenize.ArgTexts{"brief"}}},
 		Data:        dataConfig{Prompts: -1, Seed: -1, Filter: "level in", Curriculum: "-", Rest: -1},
 		Objective:   ObjectiveConfig{Name: "none"},
-		Optimizer:   optimizerConfig{UpdateSettings: learn.UpdateSettings{Rule: &adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Schedule: learn.Schedule{Warmup: -1}},
+		Optimizer:   optimizerConfig{UpdateSettings: learn.UpdateSettings{Rule: &adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Schedule: learn.Schedule{Warmup: -1, Floor: -1}},
 		Rollout:     rolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
 		Train:       loopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
 		Eval:        EvalConfig{Suites: []string{""}, Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
