@@ -147,7 +147,7 @@ var groups = []struct{ kind, group, prefixes string }{
 	{"round", "gap", "logp_gap"},
 	{"round", "system", "tokens prompt_tokens slot_occupancy"},
 	{"step", "time", "seconds/"},
-	{"step", "policy", "entropy clip ratio/ log_ratio/ delta/"},
+	{"step", "policy", "entropy clip ratio/ log_ratio/ delta/ kl"},
 	{"step", "loss", "loss grad_norm learning_rate"},
 	{"step", "system", "train_tokens micro_batches"},
 	{"step", "p", "ess target_ess"},
