@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"slices"
 	"strings"
 
 	"onering/verifier/internal/algebra"
@@ -103,8 +104,13 @@ func values(n *latex.Node) []*latex.Node {
 	return out
 }
 
-// twoLists compares two lists without brackets.
+// twoLists compares two lists without brackets. Of numbers all are meant, whatever stands
+// between them, but "Alice or Bob" is not "Alice and Bob".
 func (c *comparer) twoLists(g, a *latex.Node) bool {
+	named := func(n *latex.Node) bool { return n.Op != latex.Text && !isOption(n) }
+	if g.Name != a.Name && g.Name != "," && a.Name != "," && !slices.ContainsFunc(g.Args, named) {
+		return c.say(false, "alternatives against all of them")
+	}
 	if verdict, ok := c.ranging(g, a); ok {
 		return verdict
 	}
@@ -122,7 +128,7 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	case (namedG || namedA) && allNamed(g) && allNamed(a):
 		return c.say(false, "one name with several values against several names")
 	case namedG && !anyNamed(a) || namedA && !anyNamed(g):
-		return c.inOrder(g.Args, a.Args, "named values and a list in order")
+		return c.inOrder(byAlphabet(g.Args), byAlphabet(a.Args), "named values and a list in order")
 	case len(g.Args) == len(a.Args):
 		return c.match(values(g), values(a), "the same values in some order")
 	}
@@ -457,6 +463,27 @@ func (c *comparer) twoSets(g, a []*latex.Node) bool {
 	return c.say(true, "the same set")
 }
 
+// byAlphabet are values in the order of their names, where these follow one another in the
+// alphabet: y = 2, x = 1 is (1,2). Other names, and values without one, stay as they are.
+func byAlphabet(values []*latex.Node) []*latex.Node {
+	names := ""
+	for _, n := range values {
+		as, ok := assignmentOf(n)
+		if !ok || as.name.Op != latex.Sym || len(as.name.Name) != 1 {
+			return values
+		}
+		names += as.name.Name
+	}
+	if !neighbours(names) {
+		return values
+	}
+	return slices.SortedFunc(slices.Values(values), func(x, y *latex.Node) int {
+		p, _ := assignmentOf(x)
+		q, _ := assignmentOf(y)
+		return strings.Compare(p.name.Name, q.name.Name)
+	})
+}
+
 // listAndTuple compares a list without brackets with a tuple: brackets may be
 // dropped, order not. An interval, and a set in braces, are never a tuple.
 func (c *comparer) listAndTuple(g, a *latex.Node) bool {
@@ -470,7 +497,7 @@ func (c *comparer) listAndTuple(g, a *latex.Node) bool {
 	if !okX || !okY {
 		return c.say(false, "a list against something else")
 	}
-	return c.inOrder(x, y, "a tuple without its brackets")
+	return c.inOrder(byAlphabet(x), byAlphabet(y), "a tuple without its brackets")
 }
 
 // sequence are the elements of a list or tuple in order.

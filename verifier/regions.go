@@ -177,7 +177,7 @@ func (c *comparer) listRegion(n *latex.Node) (region, bool) {
 		return region{}, false
 	}
 	for _, op := range [...]string{"and", "or"} {
-		if op == "and" && n.Name == "or" || n.Args[0].Op != latex.Rel && op == "and" {
+		if op == "and" && n.Name == "or" || op == "or" && n.Name == "and" && n.Args[0].Op == latex.Rel || n.Args[0].Op != latex.Rel && op == "and" {
 			continue
 		}
 		total := parts[0]

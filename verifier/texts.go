@@ -1,13 +1,14 @@
 package verifier
 
 import (
+	"regexp"
 	"strings"
 
 	"onering/verifier/internal/latex"
 )
 
-// texts compares answers in words: by letters and digits, without regard to
-// case, articles and punctuation.
+// texts compares answers in words, word by word after the harmless ones: whatever is left
+// over is a difference.
 func (c *comparer) texts(g, a *latex.Node) bool {
 	x, okX := wordsOf(g)
 	y, okY := wordsOf(a)
@@ -17,21 +18,26 @@ func (c *comparer) texts(g, a *latex.Node) bool {
 	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x)), "words")
 }
 
-// affirms reports whether a sentence begins with short, a yes or no, and says
-// neither again: "yes, it is".
+// affirms reports whether a sentence begins with short, a yes or no, and says no more than
+// that again: "yes, it is", "no, they do not".
 func affirms(short, sentence string) bool {
 	rest, ok := strings.CutPrefix(sentence, short+" ")
 	if !ok || short != "yes" && short != "no" {
 		return false
 	}
+	denied := false
 	for _, w := range strings.Fields(rest) {
-		switch w {
-		case "yes", "no", "not", "and", "or", "maybe", "but":
+		verb, negated := strings.CutSuffix(w, "nt")
+		if negated = negated && affirmative[verb] || w == "not" || w == "cannot"; !negated && !affirmative[w] {
 			return false
 		}
+		denied = denied != negated
 	}
-	return true
+	return denied == (short == "no")
 }
+
+// affirmative are the words of a sentence that says yes again.
+var affirmative = setOf("it he she they we i you there this that these those is are was were does do did ca can could wo will would has have had must should may exists exist indeed")
 
 // wordsOf is the text of an answer in words: a phrase, or letters that were read as a
 // product.
@@ -62,30 +68,35 @@ func wordsOf(n *latex.Node) (string, bool) {
 	return "", false
 }
 
-// normalWords drops articles and what is not a letter, a digit or a sign.
+// normalWords are the words of s in small letters without articles and the punctuation at
+// their ends. An "a" is an article only at the beginning: in "vitamin A" it is a letter.
+// Signs without a word are left as they are.
 func normalWords(s string) string {
-	s = strings.ToLower(s)
-	s = strings.Map(func(r rune) rune {
-		switch r {
-		case '.', ',', ';', '!', '?', '"', '\'':
-			return -1
-		case '-', '_':
-			return ' '
+	s = strings.TrimSpace(strings.ToLower(s))
+	var out []string
+	for i, f := range strings.FieldsFunc(joinedWord.ReplaceAllString(s, "$1 $2"), func(r rune) bool { return r == ' ' || r == '_' }) {
+		w := strings.Trim(f, `.,;:!?"`)
+		if !strings.ContainsAny(w, "0123456789") { // 5' is not 5''
+			w = apostrophes.Replace(w)
 		}
-		return r
-	}, s)
-	fields := strings.Fields(s)
-	out := fields[:0]
-	for _, f := range fields {
-		if f == "the" || f == "a" || f == "an" {
-			if len(fields) > 1 {
-				continue
-			}
+		if w == "" {
+			w = f
 		}
-		out = append(out, f)
+		if w != "the" && w != "an" && (w != "a" || i > 0) {
+			out = append(out, w)
+		}
+	}
+	if len(out) == 0 {
+		return s
 	}
 	return strings.Join(out, " ")
 }
+
+// apostrophes and points within a word say nothing: isn't, U.S.
+var apostrophes = strings.NewReplacer("'", "", ".", "")
+
+// joinedWord is a hyphen within a word: well-known.
+var joinedWord = regexp.MustCompile(`([\pL\d])-([\pL\d])`)
 
 // pureWords compares two answers that are single runs of letters. Letters side by side
 // are a product in a formula, but alone ABC is not BCA, nor is "on" "no".
@@ -148,13 +159,16 @@ func neighbours(w string) bool {
 }
 
 // english are short words that answers consist of.
-var english = func() map[string]bool {
+var english = setOf("yes no odd on off up max min one two six ten red tie win all was saw ann bob sue tom dan sam amy joe kim eve ben mon tue wed thu fri sat sun")
+
+// setOf is the set of the words in s.
+func setOf(s string) map[string]bool {
 	set := map[string]bool{}
-	for _, w := range strings.Fields("yes no odd on off up max min one two six ten red tie win all was saw ann bob sue tom dan sam amy joe kim eve ben mon tue wed thu fri sat sun") {
+	for _, w := range strings.Fields(s) {
 		set[w] = true
 	}
 	return set
-}()
+}
 
 func isUpper(s string) bool {
 	for i := range len(s) {

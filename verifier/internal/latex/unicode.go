@@ -116,6 +116,7 @@ func plainWidth(s string) string {
 	if strings.ContainsFunc(s, unicode.IsMark) {
 		s = norm.NFC.String(s)
 	}
+	s = strings.ReplaceAll(s, "İ", "i\u0307") // its small letter is another one than i
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= '！' && r <= '～':

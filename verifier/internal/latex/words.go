@@ -324,6 +324,12 @@ func choice(tokens []token) string {
 			return ""
 		}
 	}
+	// So do A.B. and A. no B. yes.
+	for j := i + 2; j+1 < len(tokens); j++ {
+		if after := tokens[j+1]; isOption(tokens[j]) && (after.is(".") || after.is(")") || after.is(":")) && (j == i+2 || tokens[j+2].kind != end) {
+			return ""
+		}
+	}
 	// (B)+1 is a sum, "(B) or (C)" two options.
 	switch next := tokens[i+2]; next.kind {
 	case word:
