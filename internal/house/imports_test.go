@@ -33,8 +33,8 @@ var rooms = []struct {
 
 	{"objectives", "internal/registry internal/settings"},
 	{"objectives/all", "objectives/*"},
-	{"objectives/objectivetest", "objectives"},
-	{"internal/scaffold", ""},
+	{"objectives/objectivetest", "objectives internal/registry"},
+	{"internal/scaffold", "internal/files"},
 	{"objectives/*", "objectives"},
 
 	{"models", "internal/ordered internal/files internal/registry models/onnx"},
@@ -64,7 +64,7 @@ var rooms = []struct {
 
 	{"reward", "data internal/registry sampler internal/settings"}, // sampler for the Grader, which scores while others are sampled
 	{"reward/all", "reward/*"},
-	{"reward/rewardtest", "reward data internal/settings"},
+	{"reward/rewardtest", "reward data internal/registry internal/settings"},
 	{"reward/external", "reward data"},
 	{"reward/command", "reward reward/external internal/files internal/settings"},
 	{"reward/http", "reward reward/external data internal/settings"},

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"onering/internal/files"
 )
 
 // host is the module that the generated code imports.
@@ -89,7 +91,7 @@ func (k Kind) Add(root, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replaceFile(filepath.Join(root, all), imported); err != nil {
+	if err := files.WriteFile(filepath.Join(root, all), files.Content(imported)); err != nil {
 		return nil, errors.Join(fmt.Errorf("scaffold: %w", err), os.RemoveAll(filepath.Join(root, dir)))
 	}
 	for i := range paths {
@@ -230,24 +232,4 @@ func render(name string, f fields) ([]byte, error) {
 		return nil, err
 	}
 	return format.Source(b.Bytes())
-}
-
-// replaceFile writes data beside name and renames it there, so that the file is
-// the old one or the new one at every moment.
-func replaceFile(name string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }

@@ -7,50 +7,14 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
+	"onering/internal/registry"
 	"onering/objectives"
 )
 
 func checkDefaults(new func() objectives.Objective) error {
-	o := new()
-	v := reflect.ValueOf(o)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("the constructor returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
-	}
-	if v.Elem().Type().Size() > 0 && o == new() {
-		return errors.New("the constructor returned the same value twice")
-	}
-	if validator, ok := o.(objectives.Validator); ok {
-		if err := validator.Validate(); err != nil {
-			return fmt.Errorf("the defaults do not pass Validate: %w", err)
-		}
-	}
-	return checkFields(v.Elem().Type(), map[string]bool{})
-}
-
-// checkFields looks for a toml name on every exported field, embedded ones
-// included, each name once.
-func checkFields(t reflect.Type, seen map[string]bool) error {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
-		switch {
-		case f.Anonymous && f.Type.Kind() == reflect.Struct && name == "":
-			if err := checkFields(f.Type, seen); err != nil {
-				return err
-			}
-		case !f.IsExported() || name == "-":
-		case name == "" || name != strings.ToLower(name) || strings.ContainsAny(name, " .-"):
-			return fmt.Errorf("field %s needs a tag such as `toml:\"clip_low\"`, or `toml:\"-\"` if it is no setting", f.Name)
-		case name == "name" || seen[name]:
-			return fmt.Errorf("field %s: the toml name %q is taken", f.Name, name)
-		default:
-			seen[name] = true
-		}
-	}
-	return nil
+	return registry.CheckDefaults(new, map[string]bool{"name": true}, "clip_low")
 }
 
 func checkOverwrite(new func() objectives.Objective) error {

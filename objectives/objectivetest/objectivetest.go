@@ -10,29 +10,17 @@ package objectivetest
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"onering/internal/registry"
 	"onering/objectives"
 )
 
 // A Failure is a rule that an objective breaks.
-type Failure struct {
-	// Rule is the name of the rule, as in Rules.
-	Rule string
-	// Explanation is the rule itself.
-	Explanation string
-	// Err describes what the check found.
-	Err error
-}
-
-func (f *Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Rule, f.Explanation, f.Err) }
-
-// Unwrap returns Err.
-func (f *Failure) Unwrap() error { return f.Err }
+type Failure = registry.Failure
 
 // Run checks the objective that is registered as name, with its defaults.
 func Run(t *testing.T, name string) {
@@ -55,8 +43,8 @@ func RunNew(t *testing.T, new func() objectives.Objective) {
 		t.Error(err)
 	}
 	for _, r := range rules {
-		t.Run(r.name, func(t *testing.T) {
-			if why := exempt[r.name]; why != "" {
+		t.Run(r.Name, func(t *testing.T) {
+			if why := exempt[r.Name]; why != "" {
 				t.Logf("exempt: %s", why)
 			}
 			if err := r.apply(new); err != nil {
@@ -85,33 +73,9 @@ func Check(new func() objectives.Objective) error {
 func Rules() []string {
 	names := make([]string, len(rules))
 	for i, r := range rules {
-		names[i] = r.name
+		names[i] = r.Name
 	}
 	return names
-}
-
-// A rule is one case of the suite.
-type rule struct {
-	name, explanation string
-	check             func(new func() objectives.Objective) error
-}
-
-// apply runs the check; an objective that panics breaks the rule being checked.
-func (r rule) apply(new func() objectives.Objective) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &Failure{r.name, r.explanation, fmt.Errorf("the objective panics: %v", v)}
-		}
-	}()
-	why, exempt := exemptions(new())[r.name]
-	err = r.check(new)
-	switch {
-	case err != nil && !exempt:
-		return &Failure{r.name, r.explanation, err}
-	case err == nil && exempt:
-		return &Failure{r.name, r.explanation, fmt.Errorf("the objective keeps this rule, from which Exemptions excludes it (%q): remove the exemption", why)}
-	}
-	return nil
 }
 
 // exemptions returns what o says of itself as an Exempter.
@@ -126,12 +90,12 @@ func exemptions(o objectives.Objective) map[string]string {
 // a reason.
 func checkExemptions(exempt map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(exempt)) {
-		i := slices.IndexFunc(rules, func(r rule) bool { return r.name == name })
+		i := slices.IndexFunc(rules, func(r rule) bool { return r.Name == name })
 		switch {
 		case i < 0:
-			return &Failure{name, "Exemptions names rules of objectivetest", errors.New("there is no such rule")}
+			return &Failure{Rule: name, Explanation: "Exemptions names rules of objectivetest", Err: errors.New("there is no such rule")}
 		case strings.TrimSpace(exempt[name]) == "":
-			return &Failure{name, rules[i].explanation, errors.New("Exemptions must say why the objective cannot keep this rule")}
+			return &Failure{Rule: name, Explanation: rules[i].Explanation, Err: errors.New("Exemptions must say why the objective cannot keep this rule")}
 		}
 	}
 	return nil

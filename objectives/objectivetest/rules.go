@@ -1,5 +1,18 @@
 package objectivetest
 
+import (
+	"onering/internal/registry"
+	"onering/objectives"
+)
+
+// A rule is one case of the suite.
+type rule registry.Rule[objectives.Objective]
+
+// apply runs the check.
+func (r rule) apply(new func() objectives.Objective) error {
+	return registry.Rule[objectives.Objective](r).Apply(new, exemptions)
+}
+
 // rules are those of objectives.Objective's doc comment, in its order.
 var rules = []rule{
 	{"defaults", "New returns a fresh value every time, with defaults that Validate accepts and a toml name on every exported field", checkDefaults},

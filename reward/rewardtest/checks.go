@@ -6,32 +6,22 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"onering/data"
+	"onering/internal/registry"
 	"onering/internal/settings"
 	"onering/reward"
 )
 
 func checkDefaults(new func() reward.Reward) error {
-	r := new()
-	v := reflect.ValueOf(r)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("the constructor returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", r)
+	if err := registry.CheckDefaults(new, taken(), "max_length"); err != nil {
+		return err
 	}
-	if v.Elem().Type().Size() > 0 && r == new() {
-		return errors.New("the constructor returned the same value twice")
-	}
-	if err := settings.Check(r); err != nil {
+	if err := settings.Check(new()); err != nil {
 		return fmt.Errorf("the defaults are outside their ranges: %w", err)
 	}
-	if validator, ok := r.(reward.Validator); ok {
-		if err := validator.Validate(); err != nil {
-			return fmt.Errorf("the defaults do not pass Validate: %w", err)
-		}
-	}
-	return checkFields(v.Elem().Type(), taken())
+	return nil
 }
 
 // taken are the keys of a run file that every reward shares its section with.
@@ -43,29 +33,6 @@ func taken() map[string]bool {
 		}
 	}
 	return keys
-}
-
-// checkFields looks for a toml name on every exported field, embedded ones
-// included, each name once.
-func checkFields(t reflect.Type, taken map[string]bool) error {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
-		switch {
-		case f.Anonymous && f.Type.Kind() == reflect.Struct && name == "":
-			if err := checkFields(f.Type, taken); err != nil {
-				return err
-			}
-		case !f.IsExported() || name == "-":
-		case name == "" || name != strings.ToLower(name) || strings.ContainsAny(name, " .-"):
-			return fmt.Errorf("field %s needs a tag such as `toml:\"max_length\"`, or `toml:\"-\"` if it is not a setting", f.Name)
-		case taken[name]:
-			return fmt.Errorf("field %s: the toml name %q is taken", f.Name, name)
-		default:
-			taken[name] = true
-		}
-	}
-	return nil
 }
 
 func checkCount(new func() reward.Reward) error {

@@ -8,26 +8,14 @@ package rewardtest
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
+	"onering/internal/registry"
 	"onering/reward"
 )
 
 // A Failure is a rule that a reward breaks.
-type Failure struct {
-	// Rule is the name of the rule, as in Rules.
-	Rule string
-	// Explanation is the rule itself.
-	Explanation string
-	// Err is what was seen.
-	Err error
-}
-
-func (f *Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Rule, f.Explanation, f.Err) }
-
-// Unwrap returns Err.
-func (f *Failure) Unwrap() error { return f.Err }
+type Failure = registry.Failure
 
 // Run checks the reward that is registered as name, with its defaults.
 func Run(t *testing.T, name string) {
@@ -46,7 +34,7 @@ func Run(t *testing.T, name string) {
 func RunNew(t *testing.T, new func() reward.Reward) {
 	t.Helper()
 	for _, r := range rules {
-		t.Run(r.name, func(t *testing.T) {
+		t.Run(r.Name, func(t *testing.T) {
 			if err := r.apply(new); err != nil {
 				t.Error(err)
 			}
@@ -70,15 +58,17 @@ func Check(new func() reward.Reward) error {
 func Rules() []string {
 	names := make([]string, len(rules))
 	for i, r := range rules {
-		names[i] = r.name
+		names[i] = r.Name
 	}
 	return names
 }
 
 // A rule is one case of the suite.
-type rule struct {
-	name, explanation string
-	check             func(new func() reward.Reward) error
+type rule registry.Rule[reward.Reward]
+
+// apply runs the check.
+func (r rule) apply(new func() reward.Reward) error {
+	return registry.Rule[reward.Reward](r).Apply(new, nil)
 }
 
 // rules are those of reward.Reward's doc comment, in its order.
@@ -94,17 +84,4 @@ var rules = []rule{
 	{"concurrency", "methods may be called concurrently", checkConcurrency},
 	{"context", "if the context has ended, Score returns without waiting, with scores or with an error that wraps the context's", checkContext},
 	{"same-answer", "SameAnswer does not depend on the order of its arguments", checkSameAnswer},
-}
-
-// apply runs the check; a reward that panics breaks the rule being checked.
-func (r rule) apply(new func() reward.Reward) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &Failure{r.name, r.explanation, fmt.Errorf("the reward panics: %v", v)}
-		}
-	}()
-	if err := r.check(new); err != nil {
-		return &Failure{r.name, r.explanation, err}
-	}
-	return nil
 }
