@@ -35,7 +35,14 @@ type Program struct {
 	workers []*worker
 	alone   int           // groups that wait for a worker without others
 	changed chan struct{} // closed when a worker has room again
+	// unanswered are the groups, by their first response, that had a process of their own
+	// and no answer since there was one.
+	unanswered map[*reward.Sample]bool
 }
+
+// hopeless is the number of unanswered groups in a row after which the program is at fault
+// and no group: from then on each has one try and no pause, until one is answered.
+const hopeless = 3
 
 // A worker is the place of one process.
 type worker struct {
@@ -145,7 +152,10 @@ func (p *Program) release(w *worker) {
 // ask has the worker's process grade the group. It has the timeout once for the group
 // and once for each that the process has before it.
 func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward.Sample) ([]reward.Score, error) {
-	process, err := w.running(ctx, p.Command)
+	p.mu.Lock()
+	brief := len(p.unanswered) >= hopeless
+	p.mu.Unlock()
+	process, err := w.running(ctx, p.Command, brief)
 	if err != nil {
 		return nil, err
 	}
@@ -166,29 +176,34 @@ func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward
 			process.abandon(id)
 			return nil, ctx.Err()
 		case text := <-answer:
-			w.answered()
-			return external.Decode(text, len(group))
+			p.answered(w)
+			return external.Decode(text, id, len(group))
 		case <-process.ended:
 		}
 		select {
 		case text := <-answer: // its last one
-			return external.Decode(text, len(group))
+			p.answered(w)
+			return external.Decode(text, id, len(group))
 		default:
-			return nil, process.err
+			return nil, p.died(w, group, process.err)
 		}
 	}
 }
 
 // running returns the worker's process, after starting it if there is none. One that
 // died without an answer is followed by a pause.
-func (w *worker) running(ctx context.Context, command []string) (*process, error) {
+func (w *worker) running(ctx context.Context, command []string, brief bool) (*process, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.process != nil {
 		select {
 		case <-w.process.ended:
 			if w.process.answers == 0 {
-				w.failures++
+				// The pauses between the tries of a group grow without bound, those between
+				// processes need not.
+				if w.failures = min(w.failures+1, 3); brief {
+					w.failures = 1
+				}
 				w.rested = w.process.endedAt.Add(external.Backoff(w.failures))
 			}
 			w.process = nil
@@ -207,11 +222,30 @@ func (w *worker) running(ctx context.Context, command []string) (*process, error
 	return process, nil
 }
 
-// answered notes that the worker's process works.
-func (w *worker) answered() {
+// answered notes that a worker's process works.
+func (p *Program) answered(w *worker) {
+	p.mu.Lock()
+	clear(p.unanswered)
+	p.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failures = 0
+}
+
+// died returns the error of a group whose process ended without an answer, which is err.
+func (p *Program) died(w *worker, group []reward.Sample, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.alone || p.InFlight == 1 {
+		if p.unanswered == nil {
+			p.unanswered = map[*reward.Sample]bool{}
+		}
+		p.unanswered[&group[0]] = true
+	}
+	if len(p.unanswered) >= hopeless {
+		err = external.Permanent(err)
+	}
+	return err
 }
 
 // Close ends the processes: each is told by the end of its input, and is killed if

@@ -434,6 +434,60 @@ func TestFails(t *testing.T) {
 	}
 }
 
+// TestHopeless: a grader that always dies costs each further group one try, whether groups
+// come one by one or together, and has all tries again once it has answered.
+func TestHopeless(t *testing.T) {
+	const groups = 24
+	for _, together := range []bool{false, true} {
+		file := filepath.Join(t.TempDir(), "n")
+		p := closed(t, program("dies", file, "1000"))
+		p.OnError, p.Retries, p.Workers = "skip", 3, 2
+		grade := func() {
+			scores, err := p.Score(t.Context(), group("p", "x"))
+			if err != nil || !scores[0].Skip {
+				t.Errorf("%v, %v", scores, err)
+			}
+		}
+		var all sync.WaitGroup
+		for range groups {
+			if together {
+				all.Go(grade)
+			} else {
+				grade()
+			}
+		}
+		all.Wait()
+		// The first three have four tries each.
+		if tries := count(file) - 1; tries > groups+3*3 {
+			t.Errorf("%d tries of %d groups", tries, groups)
+		}
+		p.answered(new(worker))
+		if len(p.unanswered) > 0 {
+			t.Error("an answer changes nothing")
+		}
+	}
+}
+
+// TestPoison: a group that kills each process is no reason to give up others.
+func TestPoison(t *testing.T) {
+	p := closed(t, program("poisoned"))
+	p.OnError, p.Retries, p.InFlight = "skip", 3, 4
+	var all sync.WaitGroup
+	for i := range 12 {
+		id := fmt.Sprint("p", i)
+		if i%6 == 0 {
+			id = "poison"
+		}
+		all.Go(func() {
+			scores, err := p.Score(t.Context(), group(id, "four"))
+			if err != nil || scores[0].Skip != (id == "poison") {
+				t.Errorf("%s: %v, %v", id, scores, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // TestTwice: a second answer to a group is an error of the process, for the group that
 // it is found with.
 func TestTwice(t *testing.T) {
@@ -446,7 +500,7 @@ func TestTwice(t *testing.T) {
 	if err != nil && !strings.Contains(err.Error(), "a second time") {
 		t.Errorf("error %v", err)
 	}
-	process, err := p.workers[0].running(t.Context(), p.Command)
+	process, err := p.workers[0].running(t.Context(), p.Command, false)
 	if err != nil {
 		t.Fatal(err)
 	}

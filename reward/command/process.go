@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -60,13 +61,14 @@ func start(command []string) (*process, error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdinRead, stdoutWrite, stderrWrite
-	cmd.Env = append([]string{"PYTHONUNBUFFERED=1"}, os.Environ()...)
+	mark := fmt.Sprintf("ONERING_GRADER_%016x=1", rand.Uint64()) // of the process and all that it starts
+	cmd.Env = append([]string{"PYTHONUNBUFFERED=1", mark}, os.Environ()...)
 	separate(cmd)
 	p := &process{
 		name: command[0], input: make(chan []byte), ended: make(chan struct{}), waiting: map[int]chan []byte{},
 		stdin: stdin, stderr: stderrLog{name: command[0], allowance: firstLines},
 	}
-	p.kill = sync.OnceFunc(func() { killGroup(cmd) })
+	p.kill = sync.OnceFunc(func() { killGroup(cmd, mark) })
 	started := make(chan error)
 	go p.supervise(cmd, started, stdout, stderr)
 	err := <-started

@@ -8,4 +8,4 @@ import "os/exec"
 func separate(*exec.Cmd) {}
 
 // killGroup kills the process.
-func killGroup(cmd *exec.Cmd) { cmd.Process.Kill() }
+func killGroup(cmd *exec.Cmd, _ string) { cmd.Process.Kill() }

@@ -95,6 +95,44 @@ func TestOrphan(t *testing.T) {
 	gone(t, "the grader's child", child)
 }
 
+func init() {
+	// Starts a child in a session of its own, which another child has started, and says its number.
+	graders["daemon"] = func(args []string) {
+		if args[1] == "leaves" {
+			exec.Command(os.Args[0], "grader", "daemon", args[0], "stays").Run()
+		} else if args[1] == "stays" {
+			child := exec.Command(os.Args[0], "grader", "deaf")
+			child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			if err := child.Start(); err != nil {
+				panic(err)
+			}
+			os.WriteFile(args[0], []byte(fmt.Sprint(os.Getpid(), " ", child.Process.Pid)), 0o644)
+			return
+		}
+		each(func(t task) { fmt.Println(answer(t)) })
+	}
+}
+
+// TestDaemon: what has left the group of processes ends with the grader.
+func TestDaemon(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux shows the environment of processes")
+	}
+	file := filepath.Join(t.TempDir(), "pids")
+	p := closed(t, program("daemon", file, "leaves"))
+	if scores, err := p.Score(t.Context(), group("p", "four")); err != nil || scores[0].Value != 4 {
+		t.Fatalf("%v, %v", scores, err)
+	}
+	_, child := parentAndChild(t, file)
+	if err := syscall.Kill(child, 0); err != nil {
+		t.Errorf("the daemon ended before the grader: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	gone(t, "the grader's daemon", child)
+}
+
 // TestKilled: when onering is killed, so is the grader.
 func TestKilled(t *testing.T) {
 	if runtime.GOOS != "linux" {

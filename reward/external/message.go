@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -79,6 +81,7 @@ func Texts(texts []string) []any {
 // An Answer is what a program says of a group. Keys that it does not name are not
 // looked at.
 type Answer struct {
+	ID         json.RawMessage       `json:"id"`      // of the group, if it says so
 	Rewards    []*float64            `json:"rewards"` // nil skips the response
 	Components map[string][]*float64 `json:"components"`
 	// Log has a list, or a number for all responses, under each name.
@@ -88,17 +91,20 @@ type Answer struct {
 	Error   *string                    `json:"error"`
 }
 
-// Decode reads the answer to a group of n responses:
+// Decode reads the answer to group id, of n responses:
 //
 //	{"rewards": [1, 0, null, ...], "components": {"name": [...]}, "log": {"name": [...] or a number}}
 //
 // A reward that is null skips its response; in the other lists null stands for no
 // figure. "answers" and "reasons" may have a text for each response. {"error": "..."}
-// says that the group could not be graded.
-func Decode(text []byte, n int) ([]reward.Score, error) {
+// says that the group could not be graded. An "id" has to be that of the group.
+func Decode(text []byte, id, n int) ([]reward.Score, error) {
 	var a Answer
 	if err := Read(text, &a); err != nil {
 		return nil, err
+	}
+	if said := strings.Trim(string(a.ID), `"`); said != "" && said != "null" && said != strconv.Itoa(id) {
+		return nil, fmt.Errorf("the answer %s is to group %s, and group %d was asked about", Excerpt(text), Printable(said), id)
 	}
 	if a.Error != nil {
 		return nil, fmt.Errorf("the grader reports: %s", Printable(*a.Error))

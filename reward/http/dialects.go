@@ -16,11 +16,12 @@ import (
 
 // postGroup speaks the dialect onering: the object of a group, and the answer to it.
 func postGroup(ctx context.Context, s *Server, address string, group []reward.Sample, have []*reward.Score) error {
-	text, err := s.post(ctx, s.client, address, external.Encode(int(s.count.Add(1)), group))
+	id := int(s.count.Add(1))
+	text, err := s.post(ctx, s.client, address, external.Encode(id, group))
 	if err != nil {
 		return err
 	}
-	scores, err := external.Decode(text, len(group))
+	scores, err := external.Decode(text, id, len(group))
 	return take(have, scores, address, err)
 }
 

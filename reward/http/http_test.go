@@ -312,6 +312,25 @@ func TestFails(t *testing.T) {
 	}
 }
 
+// TestOtherGroup: an answer that says whose it is counts for that group alone.
+func TestOtherGroup(t *testing.T) {
+	for _, tt := range []struct {
+		id string // ID is the group's
+		ok bool
+	}{{"ID", true}, {`"ID"`, true}, {"null", true}, {"-1", false}, {"ID0", false}, {`"x\u001b[2J"`, false}, {"[ID]", false}, {"{}", false}} {
+		s := server(t, "onering", func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			var group struct{ ID int }
+			json.NewDecoder(r.Body).Decode(&group)
+			fmt.Fprintf(w, `{"id": %s, "rewards": [1]}`, strings.ReplaceAll(tt.id, "ID", fmt.Sprint(group.ID)))
+		})
+		s.Retries = 0
+		scores, err := s.Score(t.Context(), []reward.Sample{row("1")})
+		if tt.ok != (err == nil) || !tt.ok && (!strings.Contains(err.Error(), "was asked about") || strings.Contains(err.Error(), "\x1b")) {
+			t.Errorf("%s: %v, %v", tt.id, scores, err)
+		}
+	}
+}
+
 // TestTimeout: a server that does not answer is given up, and one that the run no
 // longer waits for as well.
 func TestTimeout(t *testing.T) {

@@ -93,6 +93,15 @@ func (r *Report) Problem(err error) {
 	r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), "provision: "))
 }
 
+// Verify returns an error if the library at a place was fetched and is no longer what was
+// fetched then, such as after an error of the disk.
+func (at Location) Verify() error {
+	if _, err := describeLibrary(at); err != nil {
+		return fmt.Errorf("provision: the ONNX Runtime library: %w", err)
+	}
+	return nil
+}
+
 // describeLibrary checks that the library at a place is the one that was fetched, if it
 // was.
 func describeLibrary(at Location) (*LibraryReport, error) {
@@ -101,7 +110,7 @@ func describeLibrary(at Location) (*LibraryReport, error) {
 	if r.SHA256, err = files.Sum(at.Path); err != nil {
 		return r, err
 	}
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(at.Path), originName))
+	text, err := files.Read(filepath.Join(filepath.Dir(at.Path), originName), 1<<20)
 	if err == nil {
 		err = r.checkOrigin(text)
 	} else if errors.Is(err, fs.ErrNotExist) {

@@ -461,7 +461,37 @@ for a; do case $a in --dest=*) cp "`+wheel+`" "${a#--dest=}/onnxruntime_gpu-1.31
 	}
 	// A change of what lies beside the library is noticed too.
 	write(t, filepath.Join(filepath.Dir(at.Path), second), []byte("other"))
-	if _, err := describeLibrary(at); err == nil || !strings.Contains(err.Error(), second) {
+	if err := at.Verify(); err == nil || !strings.Contains(err.Error(), second) {
 		t.Errorf("a changed provider: %v", err)
+	}
+}
+
+// TestVerify: a byte of a fetched library that is no longer what it was keeps it from use.
+func TestVerify(t *testing.T) {
+	p := provisionerOf(t, t.TempDir(), fromFile("stub", stub(t, "1.99.0"), new(atomic.Int32)))
+	at, err := p.provision(t.Context())
+	if err == nil {
+		err = at.Verify()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(at.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	if err := os.WriteFile(at.Path, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := at.Verify(); err == nil || !strings.Contains(err.Error(), "has changed since it was fetched: remove its folder") {
+		t.Errorf("a flipped bit: %v", err)
+	}
+	named := filepath.Join(t.TempDir(), filepath.Base(at.Path))
+	if err := os.WriteFile(named, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Location{Path: named}).Verify(); err != nil {
+		t.Errorf("a library that was not fetched: %v", err)
 	}
 }

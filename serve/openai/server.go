@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -45,7 +46,8 @@ type Server struct {
 	engine   *engine
 	started  time.Time
 	requests atomic.Int64 // for ids
-	open     atomic.Int64 // requests that are being read or answered
+	open     atomic.Int64 // requests that are being answered
+	reading  atomic.Int64 // bytes of bodies that are being read, without those that are free
 }
 
 // patience is how long a client may take to read a piece, or to send a request.
@@ -157,30 +159,53 @@ func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// answering reads the body of a request, if there is room for one more.
+// Of the bodies that are being read, so many bytes of each are free, and the rest of all
+// together is bounded. So clients that send slowly, or never to the end, take no room from
+// those that ask little.
+const (
+	freeBody   = 64 << 10
+	maxReading = 64 << 20
+)
+
+// readBody reads the body of a request.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	var body bytes.Buffer
+	var held int64
+	defer func() { s.reading.Add(-held) }()
+	for in := http.MaxBytesReader(w, r.Body, maxBody); ; {
+		_, err := io.CopyN(&body, in, freeBody)
+		var large *http.MaxBytesError
+		switch {
+		case err == io.EOF:
+			// The server reads on, to learn when the client goes.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+			return body.Bytes(), nil
+		case errors.As(err, &large):
+			return nil, errTooLarge
+		case err != nil:
+			return nil, errSlow
+		}
+		held += freeBody
+		if s.reading.Add(freeBody) > maxReading {
+			return nil, errFull
+		}
+	}
+}
+
+// answering reads the body of a request and answers it, if there is room for one more.
 func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		defer s.open.Add(-1)
-		if s.open.Add(1) > s.engine.most {
-			refuse(w, errFull)
-			return
-		}
 		// A page in a browser can send another type to any address, but not this one.
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 			refuse(w, errNoJSON)
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		var large *http.MaxBytesError
-		switch {
-		case errors.As(err, &large):
-			err = errTooLarge
-		case err != nil:
-			err = errSlow
-		default:
-			// The server reads on, to learn when the client goes.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-			err = next(w, r, body)
+		body, err := s.readBody(w, r)
+		if err == nil {
+			defer s.open.Add(-1)
+			if err = errFull; s.open.Add(1) <= s.engine.most {
+				err = next(w, r, body)
+			}
 		}
 		// The context may have ended, too, and the client still listen.
 		if err != nil {

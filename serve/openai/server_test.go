@@ -470,6 +470,41 @@ func TestSlow(t *testing.T) {
 	}
 }
 
+// TestTrickle: clients whose bodies never end take no room from others, and what they have
+// sent of large ones is bounded.
+func TestTrickle(t *testing.T) {
+	x := newTester(t, newFake(1, 60), nil)
+	begin := func(sent int) net.Conn {
+		c, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", maxBody, strings.Repeat(" ", sent))
+		return c
+	}
+	for range 110 {
+		begin(1)
+	}
+	x.post("/v1/completions", `{"prompt": "a", "max_tokens": 3}`, 200)
+	for range maxReading/maxBody + 1 {
+		begin(maxBody - 1)
+	}
+	for x.server.reading.Load() < maxReading-maxBody {
+		time.Sleep(time.Millisecond)
+	}
+	x.post("/v1/completions", `{"prompt": "a", "max_tokens": 3}`, 200)
+	const large = 4 * freeBody
+	for x.server.reading.Load() < maxReading-large {
+		begin(large)
+		time.Sleep(time.Millisecond)
+	}
+	got := x.post("/v1/completions", strings.Repeat(" ", 2*large)+`{"prompt": "a", "max_tokens": 3}`, 429)
+	if got.Error.Code != "queue_full" || x.server.open.Load() != 0 {
+		t.Errorf("%+v, %d open", got.Error, x.server.open.Load())
+	}
+}
+
 // TestTypes has fields of another type be refused with what they may be.
 func TestTypes(t *testing.T) {
 	x := newTester(t, newFake(1, 60), nil)

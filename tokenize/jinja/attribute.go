@@ -22,6 +22,7 @@ func (r *run) attribute(of Value, name string) Value {
 // item is of[key]: what is stored under the key, else an attribute or method.
 func (r *run) item(of, key Value) Value {
 	r.use(of)
+	r.pay("operator", "[]", of, key)
 	if v, ok := r.stored(of, key); ok {
 		return v
 	}
@@ -51,9 +52,7 @@ func missing(of, key Value) Value {
 // stored is what Python's of[key] gives; ok is false for what it refuses.
 func (r *run) stored(of, key Value) (Value, bool) {
 	if d, ok := of.(*Dict); ok {
-		if s, ok := text(key); ok {
-			r.scan(len(s))
-		}
+		r.payKey(key, 0)
 		return d.Get(key)
 	}
 	i, ok := integer(key)
@@ -149,12 +148,16 @@ func unsafe(of Value, name string) Value {
 type method func(r *run, of Value, a arguments) Value
 
 func bound(of Value, name string, m method) *function {
-	return &function{name, func(r *run, a arguments) Value { return m(r, of, a) }}
+	return &function{name, func(r *run, a arguments) Value {
+		r.payCall("method", name, of, a)
+		return m(r, of, a)
+	}}
 }
 
 // slice is of[start:stop:step]; bounds that are left out are nil.
 func (r *run) slice(of Value, bounds []Value) Value {
 	r.use(of)
+	r.pay("operator", "[:]", of)
 	s, isText := text(of)
 	l, isList := sequence(of)
 	var runes []rune
@@ -165,7 +168,6 @@ func (r *run) slice(of Value, bounds []Value) Value {
 		of, n = List(l), len(l)
 	default:
 		if isText {
-			r.spend(len(s))
 			runes = []rune(s)
 			n = len(runes)
 		} else if !isList {

@@ -64,15 +64,12 @@ func (n num) exact() *big.Float {
 
 // equal is a == b.
 func (r *run) equal(a, b Value, depth int) bool {
-	r.spend(elementCost)
+	r.pay("operator", "==", a, b)
 	if depth > maxDepth {
 		r.fail("values nested deeper than %d", maxDepth)
 	}
 	if x, ok := text(a); ok {
 		y, ok := text(b)
-		if ok && len(x) == len(y) {
-			r.scan(len(x))
-		}
 		return ok && x == y
 	}
 	if x, ok := number(a); ok {
@@ -125,7 +122,7 @@ func (r *run) equalSequences(a, b Value, x []Value, depth int) bool {
 
 // order compares two values; ok is false if they have no order.
 func (r *run) order(a, b Value, depth int) (c int, ok bool) {
-	r.spend(elementCost)
+	r.pay("operator", "<", a, b)
 	if depth > maxDepth {
 		r.fail("values nested deeper than %d", maxDepth)
 	}
@@ -138,7 +135,6 @@ func (r *run) order(a, b Value, depth int) (c int, ok bool) {
 	}
 	if x, ok := text(a); ok {
 		y, ok := text(b)
-		r.scan(min(len(x), len(y)))
 		return strings.Compare(x, y), ok
 	}
 	x, okX := sequence(a)
@@ -158,12 +154,12 @@ func (r *run) order(a, b Value, depth int) (c int, ok bool) {
 
 // contains is v in container.
 func (r *run) contains(container, v Value) bool {
+	r.pay("operator", "in", container, v)
 	if s, ok := text(container); ok {
 		part, ok := text(v)
 		if !ok {
 			r.fail("'in <string>' requires string as left operand, not %s", typeName(v))
 		}
-		r.scan(len(s))
 		return strings.Contains(s, part)
 	}
 	d, isDict := container.(*Dict)
@@ -171,11 +167,9 @@ func (r *run) contains(container, v Value) bool {
 		d, isDict = keys.dict, true
 	}
 	if isDict {
+		r.payKey(v, 0)
 		if _, ok := hash(v); !ok {
 			r.fail("unhashable type: '%s'", typeName(v))
-		}
-		if s, ok := text(v); ok {
-			r.scan(len(s))
 		}
 		_, found := d.Get(v)
 		return found
@@ -205,7 +199,8 @@ func same(a, b Value) bool {
 	case float64:
 		return x == b.(float64)
 	case *big.Int:
-		return x.Cmp(b.(*big.Int)) == 0
+		y, ok := b.(*big.Int)
+		return ok && x.Cmp(y) == 0
 	}
 	return a == b
 }

@@ -66,6 +66,7 @@ func (e *dictExpr) eval(r *run, s *scope) Value {
 }
 
 func (r *run) setKey(d *Dict, key, value Value) {
+	r.payKey(key, 0)
 	if _, ok := hash(key); !ok {
 		r.fail("unhashable type: '%s'", typeName(key))
 	}
@@ -108,6 +109,7 @@ func (e *slice) of(r *run, s *scope, of Value, line int) Value {
 func (e *unary) eval(r *run, s *scope) Value {
 	v := e.of.eval(r, s)
 	r.step(e.line)
+	r.pay("operator", "unary", v)
 	switch e.op {
 	case "not":
 		return !truth(v)
@@ -140,7 +142,7 @@ func (e *concat) eval(r *run, s *scope) Value {
 	var out strings.Builder
 	for _, v := range evalAll(r, s, e.parts) {
 		t := r.str(v)
-		r.spend(len(t))
+		r.pay("operator", "~", t)
 		out.WriteString(t)
 	}
 	return out.String()

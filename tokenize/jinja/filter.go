@@ -41,6 +41,7 @@ func (r *run) filter(name string, v Value, a arguments) Value {
 	if !ok {
 		r.fail("No filter named %s.", quote(name))
 	}
+	r.payCall("filter", name, v, a)
 	return f(r, v, a)
 }
 
@@ -334,6 +335,7 @@ func unique(r *run, v Value, a arguments) Value {
 			}
 			r.spend(elementCost)
 			key := get(e)
+			r.payKey(key, 0)
 			h, ok := hash(key)
 			if !ok {
 				r.fail("unhashable type: '%s'", typeName(key))

@@ -27,7 +27,6 @@ var wordBegin = regexp.MustCompile(`[-\s({\[<]+`)
 func titleFilter(r *run, v Value, a arguments) Value {
 	a.bind(r, "title", 0)
 	s := r.str(v)
-	r.spend(4 * len(s))
 	var out strings.Builder
 	word := func(w string) {
 		_, n := utf8.DecodeRuneInString(w)
@@ -52,9 +51,7 @@ func escapeFilter(r *run, v Value, a arguments) Value {
 	if m, ok := v.(markup); ok {
 		return m
 	}
-	s := r.str(v)
-	r.spend(5 * len(s))
-	return markup(escapeHTML(s))
+	return markup(escapeHTML(r.str(v)))
 }
 
 func safe(r *run, v Value, a arguments) Value {
@@ -120,7 +117,6 @@ func parseFloat(v Value) (float64, bool) {
 func intFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "int", 0, "default", "base")
 	if s, ok := text(v); ok {
-		r.spendTimes(len(s), 8)
 		if n, ok := parseInt(s, r.intOr(o[1], 10)); ok {
 			return n
 		}
@@ -223,7 +219,6 @@ func indent(r *run, v Value, a arguments) Value {
 		by = strings.Repeat(" ", n)
 	}
 	lines := splitLines(s+"\n", false)
-	r.spend(2 * len(s))
 	r.spendTimes(len(lines), len(by)+1)
 	blank := truthOr(o[2], false)
 	for i := range lines {

@@ -8,19 +8,26 @@ import (
 // globals are the functions that every template has: those of jinja2 and those that
 // transformers adds.
 var globals = map[string]Value{
-	"range":     &function{"range", makeRange},
-	"namespace": &function{"namespace", makeNamespace},
-	"dict":      &function{"dict", func(r *run, a arguments) Value { return r.makeDict(a) }},
+	"range":     global("range", makeRange),
+	"namespace": global("namespace", makeNamespace),
+	"dict":      global("dict", func(r *run, a arguments) Value { return r.makeDict(a) }),
 	"cycler":    unsupported("cycler"),
 	"joiner":    unsupported("joiner"),
 	"lipsum":    unsupported("lipsum"),
-	"raise_exception": &function{"raise_exception", func(r *run, a arguments) Value {
+	"raise_exception": global("raise_exception", func(r *run, a arguments) Value {
 		r.fail("%s", r.str(a.bind(r, "raise_exception", 1, "message")[0]))
 		return nil
-	}},
-	"strftime_now": &function{"strftime_now", func(r *run, a arguments) Value {
+	}),
+	"strftime_now": global("strftime_now", func(r *run, a arguments) Value {
 		return r.strftime(time.Now(), r.textOr(a.bind(r, "strftime_now", 1, "format")[0], ""))
-	}},
+	}),
+}
+
+func global(name string, call func(r *run, a arguments) Value) Value {
+	return &function{name, func(r *run, a arguments) Value {
+		r.payCall("function", name, nil, a)
+		return call(r, a)
+	}}
 }
 
 func unsupported(name string) Value {

@@ -46,9 +46,7 @@ func like(v Value, s string) Value {
 func onText(change func(string) string) method {
 	return func(r *run, of Value, a arguments) Value {
 		a.bind(r, "the method", 0)
-		s := r.str(of)
-		r.spend(2 * len(s))
-		return like(of, change(s))
+		return like(of, change(r.str(of)))
 	}
 }
 
@@ -98,12 +96,10 @@ func strip(trim func(string, func(rune) bool) string) method {
 	return func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "strip", 0, "chars")[0]
 		s := r.str(of)
-		r.scan(len(s))
 		if !given(v) {
 			return like(of, trim(s, IsSpace))
 		}
 		chars := r.textOr(v, "")
-		r.spendTimes(utf8.RuneCountInString(chars)/scanShare+1, 1)
 		set := map[rune]bool{}
 		for _, c := range chars {
 			set[c] = true
@@ -137,7 +133,6 @@ func (r *run) separator(a arguments) (sep string, isSpaces bool, limit int) {
 func split(r *run, of Value, a arguments) Value {
 	sep, isSpaces, limit := r.separator(a)
 	s := r.str(of)
-	r.spend(len(s))
 	if !isSpaces {
 		if limit >= 0 {
 			limit++
@@ -160,7 +155,6 @@ func split(r *run, of Value, a arguments) Value {
 func rsplit(r *run, of Value, a arguments) Value {
 	sep, isSpaces, limit := r.separator(a)
 	s := r.str(of)
-	r.spend(len(s))
 	var parts []string // the last one first
 	if isSpaces {
 		for s = strings.TrimRightFunc(s, IsSpace); s != ""; s = strings.TrimRightFunc(s, IsSpace) {
@@ -217,7 +211,6 @@ func splitLines(s string, keep bool) []string {
 func splitLinesMethod(r *run, of Value, a arguments) Value {
 	keep := truthOr(a.bind(r, "splitlines", 0, "keepends")[0], false)
 	s := r.str(of)
-	r.spend(len(s))
 	return r.texts(of, splitLines(s, keep))
 }
 
@@ -247,7 +240,6 @@ func (r *run) replace(s, old, by string, limit int) string {
 	if limit >= 0 {
 		n = min(n, limit)
 	}
-	r.spend(2 * len(s))
 	r.spendTimes(n, len(by))
 	return strings.Replace(s, old, by, n)
 }
@@ -287,7 +279,6 @@ func affix(has func(s, part string) bool) method {
 	return func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "startswith", 1, "prefix", "start", "end")
 		s := r.str(of)
-		r.scan(len(s))
 		part, _, ok := r.part(s, v[1], v[2])
 		choices, isTuple := v[0].(Tuple)
 		if !isTuple {
@@ -313,7 +304,6 @@ func find(index func(s, part string) int) method {
 	return func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "find", 1, "sub", "start", "end")
 		s := r.str(of)
-		r.scan(len(s))
 		part, first, ok := r.part(s, v[1], v[2])
 		at := index(part, r.textOr(v[0], ""))
 		if at < 0 || !ok {
@@ -326,7 +316,6 @@ func find(index func(s, part string) int) method {
 func countMethod(r *run, of Value, a arguments) Value {
 	v := a.bind(r, "count", 1, "sub", "start", "end")
 	s := r.str(of)
-	r.scan(len(s))
 	part, _, ok := r.part(s, v[1], v[2])
 	if !ok {
 		return 0
@@ -338,7 +327,6 @@ func countMethod(r *run, of Value, a arguments) Value {
 func every(is func(rune) bool) method {
 	return func(r *run, of Value, _ arguments) Value {
 		s := r.str(of)
-		r.scan(len(s))
 		return s != "" && strings.IndexFunc(s, func(c rune) bool { return !is(c) }) < 0
 	}
 }
@@ -347,7 +335,6 @@ func every(is func(rune) bool) method {
 func cased(is, other func(rune) bool) method {
 	return func(r *run, of Value, _ arguments) Value {
 		s := r.str(of)
-		r.scan(len(s))
 		return strings.IndexFunc(s, is) >= 0 && strings.IndexFunc(s, other) < 0
 	}
 }
@@ -363,6 +350,7 @@ var dictMethods = map[string]method{
 	},
 	"get": func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "get", 1, "key", "default")
+		r.payKey(v[0], 0)
 		if _, ok := hash(v[0]); !ok {
 			r.fail("unhashable type: '%s'", typeName(v[0]))
 		}

@@ -9,6 +9,7 @@ import (
 // arithmetic is left op right.
 func (r *run) arithmetic(op string, left, right Value) Value {
 	r.use(left)
+	r.pay("operator", op, left, right)
 	if s, ok := text(left); ok && op == "%" {
 		return r.percent(left, s, right)
 	}

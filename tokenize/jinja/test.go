@@ -44,7 +44,7 @@ func init() { // not a literal: the tests filter and test read the tables
 	add(0, func(r *run, v Value, _ []Value) bool { return r.equal(r.arithmetic("%", v, 2), 0, 0) }, "even")
 	add(1, func(r *run, v Value, a []Value) bool { return r.equal(r.arithmetic("%", v, a[0]), 0, 0) }, "divisibleby")
 	add(1, func(_ *run, v Value, a []Value) bool { return same(v, a[0]) }, "sameas")
-	add(1, func(r *run, v Value, a []Value) bool { return r.contains(a[0], v) }, "in")
+	add(1, func(r *run, v Value, a []Value) bool { return r.compare("in", v, a[0]) }, "in")
 	add(0, func(r *run, v Value, _ []Value) bool { _, ok := filters[r.str(v)]; return ok }, "filter")
 	add(0, func(r *run, v Value, _ []Value) bool { _, ok := tests[r.str(v)]; return ok }, "test")
 	comparison("==", "==", "eq", "equalto")
@@ -81,6 +81,7 @@ func (r *run) test(name string, v Value, a arguments) bool {
 	if !ok {
 		r.fail("No test named %s.", quote(name))
 	}
+	r.payCall("test", name, v, a)
 	if len(a.positional) == t.params && len(a.names) == 0 {
 		return t.is(r, v, a.positional)
 	}

@@ -178,6 +178,9 @@ func (r *Run) train(ctx context.Context) error {
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
+	follow(cmd)
+	runtime.LockOSThread() // to Linux the thread that starts a process is its parent
+	defer runtime.UnlockOSThread()
 	cmd.Stdin = bytes.NewReader(r.Config)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -1,0 +1,95 @@
+package jinja
+
+import (
+	"math/big"
+	"strings"
+)
+
+// A price is what one use of something costs: a sum, and so much for each scanShare bytes of
+// the values that it is given. What makes values or looks at elements pays for them besides.
+type price struct{ flat, per int }
+
+// prices has all that a template can use, by kind and name: a test walks it.
+var prices = map[string]map[string]price{}
+
+func init() {
+	for _, p := range []struct {
+		price
+		kind, names string
+	}{
+		{price{0, 0}, "method", "keys values items"}, // elements are paid for as they are looked at
+		{price{0, 1}, "method", "strip lstrip rstrip startswith endswith removeprefix removesuffix find rfind count isalpha isspace isdigit isalnum islower isupper get copy index"},
+		{price{0, 8}, "method", "split rsplit splitlines join format"},
+		{price{0, 16}, "method", "upper lower capitalize title replace"},
+
+		{price{0, 0}, "filter", "d default first string safe list items"},
+		{price{0, 1}, "filter", "abs attr count length map select reject selectattr rejectattr join dictsort sort unique max min sum trim float last"},
+		{price{0, 8}, "filter", "tojson format reverse"},
+		{price{0, 16}, "filter", "capitalize lower upper replace indent"},
+		{price{0, 32}, "filter", "title e escape forceescape"},
+		{price{64, 64}, "filter", "int"},
+		{price{512, 1}, "filter", "round"}, // up to 300 digits are written and read
+
+		{price{0, 0}, "test", "defined undefined none boolean false true integer float number string mapping escaped callable sequence iterable"},
+		{price{0, 1}, "test", "lower upper odd even divisibleby sameas in filter test == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le"},
+
+		{price{elementCost, 0}, "function", "range"},
+		{price{0, 1}, "function", "namespace dict raise_exception"},
+		{price{0, 64}, "function", "strftime_now"},
+
+		{price{elementCost, 1}, "operator", "== < in [] - * ** / // unary"},
+		{price{elementCost, 8}, "operator", "+ % ~ [:]"},
+	} {
+		if prices[p.kind] == nil {
+			prices[p.kind] = map[string]price{}
+		}
+		for _, name := range strings.Fields(p.names) {
+			prices[p.kind][name] = p.price
+		}
+	}
+}
+
+// pay takes the price of a use with these values.
+func (r *run) pay(kind, name string, values ...Value) {
+	p := prices[kind][name]
+	r.spend(p.flat)
+	for _, v := range values {
+		if p.per > 0 {
+			r.spendTimes(size(v)/scanShare+1, p.per)
+		}
+	}
+}
+
+// payCall is pay for a call.
+func (r *run) payCall(kind, name string, of Value, a arguments) {
+	r.pay(kind, name, of)
+	r.pay(kind, name, a.positional...)
+	r.pay(kind, name, a.named...)
+}
+
+// size is how many bytes a text or an integer has, 0 for what has none.
+func size(v Value) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case markup:
+		return len(v)
+	case *big.Int:
+		return v.BitLen() / 8
+	}
+	return 0
+}
+
+// payKey pays for what hash does with a value, and fails for one that is nested too deep.
+func (r *run) payKey(v Value, depth int) {
+	if depth > maxDepth {
+		r.fail("values nested deeper than %d", maxDepth)
+	}
+	r.spend(1 + size(v)*(depth+1))
+	if t, ok := v.(Tuple); ok {
+		for _, e := range t {
+			r.spend(elementCost * (depth + 1))
+			r.payKey(e, depth+1)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package jinja
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cost is what a rendering takes of its budget; ok is false if it fails otherwise.
+func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
+	t.Helper()
+	template, err := Parse(source)
+	if err != nil {
+		t.Fatalf("%s: %v", source, err)
+	}
+	const budget = 1 << 23
+	r := &run{out: new(strings.Builder), line: 1, left: budget}
+	s := &scope{around: &scope{names: globals}}
+	for key, value := range vars.All() {
+		s.set(key.(string), value)
+	}
+	r.root = &scope{around: s}
+	func() {
+		defer catch(&err)
+		r.body(r.root, template.body)
+	}()
+	return budget - r.left, err == nil
+}
+
+// TestPrices walks all that a template can use: each has a price, and one that reads a text
+// takes no less for a long one than its price, wherever it is given: twice as much for one
+// that is twice as long.
+func TestPrices(t *testing.T) {
+	names := map[string][]string{
+		"method":   slices.Concat(slices.Collect(maps.Keys(textMethods)), slices.Collect(maps.Keys(dictMethods)), slices.Collect(maps.Keys(listMethods))),
+		"filter":   slices.Collect(maps.Keys(filters)),
+		"test":     slices.Collect(maps.Keys(tests)),
+		"function": slices.Collect(maps.Keys(globals)),
+		"operator": strings.Fields("== < in [] [:] unary + - * / // % ** ~"),
+	}
+	// All uses of a name; that which renders is measured.
+	uses := func(kind, name string) (list []string) {
+		for _, args := range []string{"", "v", "0", "5", "'a'", "'a', 'b'", "v, 'b'", "[v]", "x=v"} {
+			switch kind {
+			case "method":
+				for _, of := range []string{"v", "d", "[v]"} {
+					list = append(list, fmt.Sprintf("%s.%s(%s)", of, name, args))
+				}
+			case "filter":
+				for _, of := range []string{"v", "[v]", "d", "n", "[n]"} {
+					list = append(list, fmt.Sprintf("%s|%s(%s)|list", of, name, args), fmt.Sprintf("%s|%s(%s)", of, name, args))
+				}
+			case "test":
+				list = append(list, fmt.Sprintf("[v]|select('%s'%s)|list", name, strings.TrimSuffix(", "+args, ", ")), fmt.Sprintf("[n]|select('%s'%s)|list", name, strings.TrimSuffix(", "+args, ", ")))
+			case "function":
+				list = append(list, fmt.Sprintf("%s(%s)", name, args))
+			}
+		}
+		for _, of := range []string{"v", "n"} {
+			switch {
+			case kind != "operator":
+			case name == "[]":
+				list = append(list, "v[3]")
+			case name == "[:]":
+				list = append(list, "v[1:2]")
+			case name == "unary":
+				list = append(list, "-"+of)
+			case name == "%":
+				list = append(list, of+" % 5")
+			default:
+				list = append(list, of+" "+name+" "+of, of+" "+name+" 1")
+			}
+		}
+		return list
+	}
+	vars := func(n int) *Dict {
+		digits, err := FromJSON([]byte(strings.Repeat("7", n/4)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, all := NewDict(), NewDict()
+		d.Set("a", strings.Repeat("a ", n/2))
+		all.Set("v", strings.Repeat("a ", n/2))
+		all.Set("d", d)
+		all.Set("n", digits)
+		return all
+	}
+	const n = 1 << 11
+	short, long := vars(n), vars(2*n)
+	for kind, all := range names {
+		priced := maps.Clone(prices[kind])
+		for _, name := range all {
+			price, ok := prices[kind][name]
+			delete(priced, name)
+			measured, dearest := 0, 0
+			for _, use := range uses(kind, name) {
+				source := "{% set x = " + use + " %}"
+				a, rendered := cost(t, source, short)
+				if b, _ := cost(t, source, long); rendered {
+					measured++
+					dearest = max(dearest, b-a)
+				}
+			}
+			switch {
+			case measured > 0 && !ok:
+				t.Errorf("the %s %s has no price", kind, name)
+			case measured == 0 && ok && name != "raise_exception":
+				t.Errorf("the %s %s has a price and no use of it renders", kind, name)
+			case measured > 0 && price.per > 0 && dearest < n/4/3*price.per/scanShare: // that of an integer of n/4 digits is the least
+				t.Errorf("the %s %s takes %d more for %d bytes more", kind, name, dearest, n)
+			}
+		}
+		delete(priced, "cycle")
+		for name := range priced {
+			t.Errorf("there is a price and no %s %s", kind, name)
+		}
+	}
+}
+
+// TestDearKeys: what stands in a dictionary's key is paid for, and nested too deep an error.
+func TestDearKeys(t *testing.T) {
+	for _, use := range []string{"{k: 1}", "d[k]", "d.get(k)", "k in d", "[k]|unique|list"} {
+		source := "{%% set ns = namespace(t=(1,)) %%}{%% for i in range(%d) %%}{%% set ns.t = (ns.t,) %%}{%% endfor %%}{%% set k = ns.t %%}{%% set x = " + use + " %%}"
+		d := NewDict()
+		vars := NewDict()
+		vars.Set("d", d)
+		if _, err := render(fmt.Sprintf(source, 20), vars); err != nil {
+			t.Errorf("%s: %v", use, err)
+		}
+		if _, err := render(fmt.Sprintf(source, 50000), vars); err == nil || !strings.Contains(err.Error(), "nested deeper than") {
+			t.Errorf("%s of a deep tuple: %v", use, err)
+		}
+	}
+}
