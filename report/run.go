@@ -11,9 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
-
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/internal/stat"
 )
 
@@ -165,7 +164,7 @@ func readConfig(path string) (map[string]string, error) {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	var sections map[string]map[string]any
-	if _, err := toml.Decode(string(text), &sections); err != nil {
+	if _, err := settings.ReadTOML(text, &sections); err != nil {
 		return nil, fmt.Errorf("report: %s: %w", path, err)
 	}
 	flat := map[string]string{}

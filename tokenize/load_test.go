@@ -164,6 +164,20 @@ func TestLoadErrors(t *testing.T) {
 	}
 	added := func(id any, content string) []any { return []any{map[string]any{"id": id, "content": content}} }
 	model := edited(t, func(map[string]any) {})
+	// What a few bytes can have a text or a name become: longer by each stage.
+	replace := map[string]any{"type": "Replace", "pattern": map[string]any{"String": "a"}, "content": "aa"}
+	in := func(key string, parts ...any) map[string]any { return map[string]any{"type": "Sequence", key: parts} }
+	nested := any(replace)
+	for range 40 {
+		nested = in("normalizers", nested, replace)
+	}
+	chars := func(key string, stages any) fs.FS {
+		text, err := json.Marshal(map[string]any{key: stages, "model": map[string]any{"type": "BPE", "vocab": map[string]any{"a": 0}, "merges": []any{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files("tokenizer.json", string(text))
+	}
 	for _, c := range []struct {
 		fsys fs.FS
 		want string
@@ -179,6 +193,11 @@ func TestLoadErrors(t *testing.T) {
 		{files("vocab.json", `{"a": 0}`, "merges.txt", "", "tokenizer_config.json", `{"bos_token": "<none>", "add_bos_token": true}`), `"<none>" is not in the vocabulary`},
 		{files("tokenizer.json", edited(t, with("normalizer", stage("NFKC")))), `normalizer: "NFKC" is not supported`},
 		{files("tokenizer.json", edited(t, with("normalizer", 5))), "normalizer"},
+		{chars("normalizer", in("normalizers", slices.Repeat([]any{replace}, 40)...)), "more than 32 times as long"},
+		{chars("normalizer", in("normalizers", slices.Repeat([]any{map[string]any{"type": "Prepend", "prepend": strings.Repeat("x", 1<<20)}}, 2)...)), "more than 32 times as long"},
+		{chars("normalizer", nested), "more than 32 times as long"},
+		{chars("normalizer", in("normalizers", slices.Repeat([]any{stage("NFC")}, 65)...)), "more than 64 stages"},
+		{chars("decoder", in("decoders", slices.Repeat([]any{replace}, 40)...)), "more than 32 times as long"},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", nil))), `"ByteLevel" is not supported for a vocabulary of characters`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", stage("Whitespace")))), `"Whitespace" is not supported`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", map[string]any{"type": "ByteLevel", "add_prefix_space": true}))), "add_prefix_space"},

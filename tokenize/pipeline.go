@@ -40,8 +40,29 @@ func stagesOf(raw json.RawMessage) ([]stage, error) {
 			return nil, err
 		}
 	}
-	return whole.flat(0)
+	all, err := whole.flat(0)
+	if err == nil && len(all) > maxStages {
+		err = fmt.Errorf("more than %d stages", maxStages)
+	}
+	growth := 1.0
+	for _, s := range all {
+		if old, unfit := s.replaced(); s.Type == "Replace" && unfit == nil {
+			growth *= max(1, float64(len(s.Content))/float64(len(old)))
+		}
+		growth *= 1 + float64(len(s.Prepend))/1024 // most texts are longer
+	}
+	if err == nil && growth > maxGrowth {
+		err = fmt.Errorf("its stages can make a text more than %d times as long", maxGrowth)
+	}
+	return all, err
 }
+
+// Limits of the stages, each of which is work on every text. Those in use are far from them:
+// ▁ for a space is 3 times as long.
+const (
+	maxStages = 64
+	maxGrowth = 32
+)
 
 func (s stage) flat(depth int) (all []stage, err error) {
 	if depth > maxNesting {
@@ -160,9 +181,6 @@ func (b *builder) addCutter(pattern string) error {
 	}
 	return addStage(b.t, cut)
 }
-
-// maxStages bounds the stages that split a text: each reads all of it.
-const maxStages = 64
 
 func addStage(t *Tokenizer, cut cutter) error {
 	if len(t.cutters) == maxStages {

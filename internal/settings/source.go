@@ -50,7 +50,7 @@ func Find(path string, sources ...Source) Setting {
 // by Resolve.
 func File(name string, data []byte) (Source, error) {
 	var top map[string]any
-	if _, err := toml.Decode(string(data), &top); err != nil {
+	if _, err := ReadTOML(data, &top); err != nil {
 		return nil, SyntaxError(name, err)
 	}
 	lines := keyLines(string(data))
@@ -81,6 +81,32 @@ func File(name string, data []byte) (Source, error) {
 		return cmp.Or(line(a.Section, a.Key)-line(b.Section, b.Key), strings.Compare(a.Path(), b.Path()))
 	})
 	return list, nil
+}
+
+// maxNesting bounds the lists, tables and dotted names inside each other of a TOML document:
+// of a hundred thousand the library takes gigabytes.
+const maxNesting = 32
+
+// ReadTOML reads a TOML document into v, as toml.Decode does, unless it is nested too deep.
+func ReadTOML(text []byte, v any) (toml.MetaData, error) {
+	depth, dots := 0, 0
+	for _, c := range opaque.ReplaceAll(text, []byte("_")) {
+		switch c {
+		case '[', '{':
+			depth++
+			dots = 0
+		case ']', '}':
+			depth--
+		case '.':
+			dots++
+		case '\n', '=', ',':
+			dots = 0
+		}
+		if depth > maxNesting || dots > maxNesting {
+			return toml.MetaData{}, fmt.Errorf("lists, tables or names stand inside each other more than %d deep", maxNesting)
+		}
+	}
+	return toml.Decode(string(text), v)
 }
 
 // Sets reads the arguments of --set, each section.key=value.
@@ -145,7 +171,7 @@ func ofText(section, key, place, text string) Setting {
 	s := Setting{Section: section, Key: key, Place: place, Value: text, text: &text, plain: true}
 	var one map[string]any
 	// Text with a line break may hold further keys; then it counts as a string.
-	if _, err := toml.Decode("value = "+text, &one); err == nil && len(one) == 1 && one["value"] != nil {
+	if _, err := ReadTOML([]byte("value = "+text), &one); err == nil && len(one) == 1 && one["value"] != nil {
 		s.Value = one["value"]
 		s.plain = !strings.ContainsAny(strings.TrimSpace(text)[:1], `"'[{`)
 	}

@@ -51,3 +51,33 @@ x = 1
 		t.Errorf("got  %v\nwant %s", got, want)
 	}
 }
+
+// TestNesting: a document that nests values, tables or names too deep is refused before the
+// library reads it, and what stands in texts and comments is not counted.
+func TestNesting(t *testing.T) {
+	for _, deep := range []string{
+		"x = " + strings.Repeat("[", 33) + strings.Repeat("]", 33),
+		"x = " + strings.Repeat("[\n# [\n", 33) + strings.Repeat("]", 33),
+		"x = " + strings.Repeat("{a = ", 33) + "1" + strings.Repeat("}", 33),
+		"[a" + strings.Repeat(".a", 33) + "]",
+		"[[a" + strings.Repeat(" . 'a'", 33) + "]]",
+		"a" + strings.Repeat(`."b"`, 33) + " = 1",
+		"x = {a" + strings.Repeat(".a", 33) + " = 1}",
+	} {
+		for _, text := range []string{deep, "y = 'it' # it's\n" + deep, `y = """` + "'\n\\\"\"\"\"\n" + deep} {
+			if _, err := File("run.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), "more than 32 deep") {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+	for _, text := range []string{
+		"x = '" + strings.Repeat("[", 99) + "' # " + strings.Repeat("[", 99),
+		"x = [" + strings.Repeat("[1.5, 'a.b'],", 99) + "]",
+		"x = \"\"\"" + strings.Repeat("{", 99) + "\"\"\"\n" + strings.Repeat("[a.b.c.d]\n[[e.f]]\n", 1),
+		"x = '''" + strings.Repeat(".", 99) + "'''",
+	} {
+		if _, err := File("run.toml", []byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 )
 
 const (
@@ -107,7 +108,7 @@ func decode(path string, v any) (toml.MetaData, error) {
 	if err != nil {
 		return toml.MetaData{}, err
 	}
-	return toml.Decode(string(text), v)
+	return settings.ReadTOML(text, v)
 }
 
 // Lacks reports whether the file at path is TOML without a [sweep], such as a run file.

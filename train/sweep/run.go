@@ -19,6 +19,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 )
 
 // A Run is one variant with one seed.
@@ -98,11 +99,11 @@ func (r *Run) Done(complete func(path string, text []byte) ([]byte, error)) (boo
 // folder and the machine of a run, which do not change its results.
 func difference(a, b []byte) (string, error) {
 	var there, here map[string]map[string]any
-	metaThere, err := toml.Decode(string(a), &there)
+	metaThere, err := settings.ReadTOML(a, &there)
 	if err != nil {
 		return "", err
 	}
-	metaHere, err := toml.Decode(string(b), &here)
+	metaHere, err := settings.ReadTOML(b, &here)
 	if err != nil {
 		return "", err
 	}
