@@ -41,7 +41,7 @@ func stagesOf(raw json.RawMessage) ([]stage, error) {
 		}
 	}
 	all, err := whole.flat(0)
-	if err == nil && len(all) > maxStages {
+	if err == nil && len(all) > maxStages && len(whole.Processors) == 0 { // which have a limit of ids
 		err = fmt.Errorf("more than %d stages", maxStages)
 	}
 	growth := 1.0

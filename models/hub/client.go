@@ -231,7 +231,7 @@ func (c *client) request(ctx context.Context, r repo, what string, k call) (*htt
 		if attempt >= c.attempts {
 			return nil, err
 		}
-		c.notice(fmt.Sprintf("%v; trying again in %v", err, wait.Round(100*time.Millisecond)))
+		c.notice(fmt.Sprintf("%v; try %d of %d is in %v", err, attempt+1, c.attempts, wait.Round(100*time.Millisecond)))
 		if err := c.wait(ctx, wait); err != nil {
 			return nil, err
 		}
