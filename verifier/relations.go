@@ -1,6 +1,9 @@
 package verifier
 
 import (
+	"slices"
+	"strings"
+
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
 )
@@ -73,7 +76,7 @@ func isName(n *latex.Node) bool {
 			return false
 		}
 		return isName(n.Args[0])
-	case latex.Bracket, latex.Ratio, latex.Div:
+	case latex.Bracket, latex.Ratio, latex.Div, latex.Union, latex.Intersect, latex.Without:
 		for _, arg := range n.Args {
 			if !isName(arg) {
 				return false
@@ -148,7 +151,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if other.Op == latex.Set && len(other.Args) == 1 && c.depth == 1 {
 		other = other.Args[0] // x = 0 and {0}
 	}
-	if as, ok := assignmentOf(rel); ok && !isListLike(other) {
+	if as, ok := assignmentOf(rel); ok && (!isListLike(other) || as.value.Op == latex.Set) {
 		if isOption(as.name) && isOption(as.value) && isOption(other) {
 			return c.say(false, "two options") // A = B
 		}
@@ -171,22 +174,84 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		return verdict
 	}
 	if isEquation(rel) && other.Op.Scalar() {
-		last := lastValue(rel)
-		constant := len(algebra.Variables(last)) == 0
-		switch {
-		case len(algebra.Variables(rel.Args[:len(rel.Args)-1]...)) == 0 && constant:
-			end := rel.Args[len(rel.Args)-1]
-			return c.pair(rel == g, last, other) || // 2+3 = 5
-				end != last && other.Op == latex.Num && other.Places > 0 && c.pair(rel == g, end, other) // 2/3 ≈ 0.67
-		case rel == a && rel.Args[0].Op != latex.Neg && isCompoundName(rel.Args[0]) && constant && !isZero(c, last):
-			return c.pair(false, last, other) // m+n = 7, asked for m+n
-		}
-		return c.say(false, "an equation against an expression")
+		return c.conclusion(rel, other, rel == g)
 	}
 	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {
 		return c.pair(rel == g, interval, other) // a < x < b, x > a
 	}
 	return c.say(false, "a relation against something else")
+}
+
+// conclusion compares what a chain of equations comes to with an expression.
+func (c *comparer) conclusion(rel, other *latex.Node, fromGold bool) bool {
+	last, end := lastValue(rel), rel.Args[len(rel.Args)-1]
+	before := rel.Args[:len(rel.Args)-1]
+	constant := len(algebra.Variables(last)) == 0
+	switch {
+	case len(algebra.Variables(before...)) == 0 && constant:
+		return c.pair(fromGold, last, other) || // 2+3 = 5
+			end != last && other.Op == latex.Num && other.Places > 0 && c.pair(fromGold, end, other) // 2/3 ≈ 0.67
+	case !fromGold && constant && !isZero(c, last) && isAskedFor(rel.Args[0]):
+		return c.pair(false, last, other) // x^2+y^2 = 7, asked for x^2+y^2
+	case last == end && c.isIdentity(rel):
+		return c.pair(fromGold, last, other) // (x+1)^2 = x^2+2x+1
+	}
+	return c.say(false, "an equation against an expression")
+}
+
+// isAskedFor reports whether n may be the quantity that a problem asks for, rather than a side
+// of an equation that is still to be solved, as 2x and x-5 are.
+func isAskedFor(n *latex.Node) bool {
+	if isCompoundName(n) && n.Op != latex.Neg || len(algebra.Variables(n)) > 1 {
+		return n.Op != latex.Neg
+	}
+	switch n.Op {
+	case latex.Floor, latex.Ceil, latex.Abs, latex.Func, latex.Opaque, latex.Mod, latex.App, latex.Sum, latex.Prod:
+		return true
+	case latex.Add:
+		return reciprocal(n)
+	}
+	return false
+}
+
+// reciprocal reports whether n is a sum of powers of a letter and of its reciprocal: x+1/x.
+func reciprocal(n *latex.Node) bool {
+	inverse := func(n *latex.Node) bool {
+		return n.Op == latex.Div && n.Args[0].Is(latex.Num) || n.Op == latex.Pow && n.Args[1].Is(latex.Neg)
+	}
+	return len(algebra.Variables(n)) == 1 && slices.ContainsFunc(n.Args, inverse)
+}
+
+// isIdentity reports whether the parts of a chain of equations are equal for all values of
+// their letters. An operation, such as an integral, is taken to be what stands after it.
+func (c *comparer) isIdentity(chain *latex.Node) bool {
+	for i, r := range chain.Args[1:] {
+		l := chain.Args[i]
+		if !l.Op.Scalar() || !r.Op.Scalar() {
+			return false
+		}
+		if i == 0 && isOperation(l) && !isOperation(r) {
+			continue
+		}
+		if outcome, _ := c.algebra.Equal(l, r); outcome != algebra.Equal {
+			return false
+		}
+	}
+	return true
+}
+
+// isOperation reports whether n is an integral, a limit, a derivative, or a sum whose bounds
+// have letters.
+func isOperation(n *latex.Node) bool {
+	switch n.Op {
+	case latex.Opaque:
+		return n.Args[0] != nil
+	case latex.Sum, latex.Prod:
+		return len(algebra.Variables(n)) > 0
+	case latex.Mul:
+		return n.Args[0].Op == latex.Sym && strings.HasPrefix(n.Args[0].Name, "d()/d(")
+	}
+	return false
 }
 
 // isOption reports whether n is a letter that options are called by.
@@ -348,8 +413,13 @@ func (c *comparer) assignments(g, a *latex.Node, x, y assignment) bool {
 
 func isRounded(n *latex.Node) bool { return n.Op == latex.Num && n.Places > 0 }
 
-// sameName reports whether two names are one.
-func (c *comparer) sameName(x, y *latex.Node) bool { return x.String() == y.String() }
+// sameName reports whether two names are one; y(x) is y.
+func (c *comparer) sameName(x, y *latex.Node) bool {
+	function := func(f, name *latex.Node) bool {
+		return f.Op == latex.App && name.Op == latex.Sym && f.Name == name.Name && len(f.Args) == 1 && f.Args[0].Op == latex.Sym
+	}
+	return x.String() == y.String() || function(x, y) || function(y, x)
+}
 
 // mentions reports whether the variables of name occur in n.
 func mentions(n, name *latex.Node) bool {
@@ -429,6 +499,9 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 				return c.sides(g, a)
 			}
 		}
+	}
+	if c.isIdentity(g) && c.isIdentity(a) {
+		return c.sides(g, a)
 	}
 	g, a = oneNotation(g, a)
 	x, y := algebra.Difference(g.Args[0], g.Args[1]), algebra.Difference(a.Args[0], a.Args[1])

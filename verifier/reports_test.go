@@ -36,7 +36,7 @@ func TestReports(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d, %.1f %%, false accepts %v", all.right, all.total, all.percent(), all.falseAccepts)
-	if all.percent() < 79 || len(all.falseAccepts) > 0 {
-		t.Errorf("%.1f %% and false accepts %v, want 79 and none", all.percent(), all.falseAccepts)
+	if all.percent() < 94 || len(all.falseAccepts) > 0 {
+		t.Errorf("%.1f %% and false accepts %v, want 94 and none", all.percent(), all.falseAccepts)
 	}
 }

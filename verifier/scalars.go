@@ -295,6 +295,9 @@ func (c *comparer) degrees(x, y quantity) bool {
 	if len(n.units) == 1 && n.units[0] == (unitPower{"rad", 1}) {
 		return c.expressions(radians, n.value)
 	}
+	if size, dim, ok := measure(n.units); ok && dim == is(angle) {
+		return c.expressions(d.value, product(n.value, algebra.Rational(size)))
+	}
 	if len(n.units) > 0 {
 		return c.say(false, "degrees against another unit")
 	}
@@ -310,9 +313,15 @@ func (c *comparer) degrees(x, y quantity) bool {
 func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 	if len(x.units) == 0 || len(y.units) == 0 {
 		if noun := nouns(append(x.units, y.units...)); noun != "" && !latex.Droppable(noun) {
-			return c.say(false, "a word that is not known as a thing counted")
+			return c.say(false, "a word that may change the number")
+		}
+		if isPrime(x.units) || isPrime(y.units) {
+			return c.say(false, "a prime, which may be a derivative, on one side only")
 		}
 		if c.expressions(x.value, y.value) {
+			return c.relax(unitOmitted)
+		}
+		if c.dollars(x, y) || c.dollars(y, x) {
 			return c.relax(unitOmitted)
 		}
 		// 5m as a product of a number and a variable.
@@ -342,7 +351,22 @@ func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 		}
 		return c.say(false, "different quantities")
 	}
+	if !(okX && okY) && slices.Equal(x.units, y.units) {
+		return c.expressions(x.value, y.value)
+	}
 	return c.say(false, "units of different kinds")
+}
+
+// isPrime reports whether units are the mark of 5'.
+func isPrime(units []unitPower) bool { return len(units) == 1 && units[0].name == "'" }
+
+// dollars reports whether x is an amount in cents and y the same in dollars, as a decimal of
+// two places: 75 cents and 0.75.
+func (c *comparer) dollars(x, y quantity) bool {
+	if len(x.units) != 1 || x.units[0] != (unitPower{"cent", 1}) || y.value.Op != latex.Num || y.value.Places != 2 {
+		return false
+	}
+	return c.expressions(product(x.value, algebra.Rational(big.NewRat(1, 100))), y.value)
 }
 
 // temperatures brings two temperatures to one scale and drops their units.

@@ -224,9 +224,13 @@ func (p *parser) choose() *Node {
 	}
 	p.advance()
 	p.advance()
-	k := p.argument()
+	return p.chosenOf(t.text, n, p.argument())
+}
+
+// chosenOf is the number of combinations (C) or arrangements (P) of k of n things.
+func (p *parser) chosenOf(sign string, n, k *Node) *Node {
 	binomial := &Node{Op: Binom, Args: []*Node{n, k}}
-	if t.text == "P" {
+	if sign == "P" {
 		return &Node{Op: Mul, Args: []*Node{binomial, {Op: Fact, Args: []*Node{k}}}}
 	}
 	return binomial
@@ -364,7 +368,7 @@ func (p *parser) absolute() *Node {
 	inSet := p.inSet
 	p.inSet = false
 	p.bars++
-	n := p.sum()
+	n := p.sets()
 	p.bars--
 	p.inSet = inSet
 	if !p.accept("|") && !p.accept("r|") {
@@ -450,6 +454,11 @@ func (p *parser) word() *Node {
 		return p.text()
 	}
 	n := p.letter()
+	if n.Name == "P" && p.cur().is("(") {
+		if event := p.event(); event != nil {
+			return event
+		}
+	}
 	if n.Op == Sym && strings.Contains(applied, n.Name) {
 		if p.inverseAhead() {
 			p.pos += 5
@@ -464,10 +473,42 @@ func (p *parser) word() *Node {
 		n = &Node{Op: Sym, Name: n.Name + "_" + next.num.text}
 	}
 	// A(1,2), I(0): nobody writes a product so.
-	if n.Op == Sym && p.cur().is("(") && (p.commaAhead() || p.at(1).kind == number && p.at(2).is(")")) {
+	if n.Op == Sym && p.cur().is("(") && (p.commaAhead() || p.namedAhead() || p.at(1).kind == number && p.at(2).is(")")) {
 		return p.application(n.Name)
 	}
 	return n
+}
+
+// event parses the brackets of a probability in which an event stands, P(A \mid B), as a
+// name; nil if they hold an expression.
+func (p *parser) event() *Node {
+	depth, described := 0, false
+	for i := p.pos; i < len(p.tokens)-1; i++ {
+		switch t := p.tokens[i]; {
+		case t.is("("), t.is("["):
+			depth++
+		case t.is(")"), t.is("]"):
+			depth--
+		case t.kind == word && t.plain, t.kind == sign && (isRelation(t.text) || t.text == "|" || t.text == "cap" || t.text == "cup" || t.text == ":"):
+			described = true
+		}
+		if depth > 0 {
+			continue
+		}
+		if !described {
+			return nil
+		}
+		n := &Node{Op: Sym, Name: "P" + textOf(p.tokens[p.pos:i+1]).Name}
+		p.pos = i + 1
+		return n
+	}
+	return nil
+}
+
+// namedAhead reports whether one letter or number in brackets and an equals sign follow: y(x) =.
+func (p *parser) namedAhead() bool {
+	t := p.at(1)
+	return (t.kind == number || t.kind == word && len(t.text) == 1) && p.at(2).is(")") && p.at(3).is("=")
 }
 
 // inverseAhead reports whether ^{-1}( follows.
@@ -620,7 +661,11 @@ func (p *parser) function(name string) *Node {
 	for {
 		if p.cur().is("_") && base == nil {
 			p.advance()
-			base = p.logBase()
+			if name == "log" {
+				base = p.logBase()
+			} else {
+				base = p.scriptArgument()
+			}
 			continue
 		}
 		if p.cur().is("^") && power == nil && !p.degreeAhead() {
@@ -633,10 +678,13 @@ func (p *parser) function(name string) *Node {
 	if name == "log" && base == nil && p.cur().kind == number && p.at(1).is("(") && p.cur().num.short && !p.cur().space {
 		base = p.numeral() // log2(8)
 	}
+	if p.closing() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\max}, \min = 12
+		return &Node{Op: Sym, Name: name, Words: true}
+	}
 	var arg *Node
 	if _, ok := manyArguments[name]; ok {
-		if !p.cur().is("(") && !p.cur().is("{:") {
-			p.fail()
+		if base != nil || !p.cur().is("(") && !p.cur().is("{:") { // \max_x f(x)
+			return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), base}}
 		}
 		shut := p.cur().is("{:")
 		if shut {

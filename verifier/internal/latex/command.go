@@ -27,8 +27,8 @@ func (p *parser) command() *Node {
 	switch name {
 	case "frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "xfrac", "flatfrac":
 		return p.fraction()
-	case "sqrt":
-		return p.root()
+	case "sqrt", "surd":
+		return p.root(name)
 	case "root": // \root 3 \of x is rare: refuse
 		p.fail()
 	case "binom", "dbinom", "tbinom":
@@ -77,6 +77,13 @@ func (p *parser) command() *Node {
 		return p.argument()
 	case "$", "textdollar", "dollar", "pounds", "euro", "texteuro":
 		return p.money(name)
+	case "Pr":
+		if p.cur().is("(") || p.cur().is("[") {
+			if event := p.event(); event != nil {
+				return event
+			}
+		}
+		return &Node{Op: Sym, Name: "P"}
 	case "celsius":
 		return &Node{Op: Unit, Name: "degC"}
 	case "neg", "lnot":
@@ -102,7 +109,7 @@ func (p *parser) greek(name string) *Node {
 			return &Node{Op: Sym, Name: name + " " + t.text}
 		}
 	}
-	if p.cur().is("(") && p.commaAhead() {
+	if p.cur().is("(") && (p.commaAhead() || p.namedAhead()) {
 		return p.application(name)
 	}
 	return &Node{Op: Sym, Name: name}
@@ -236,18 +243,21 @@ func (p *parser) differential() (string, bool) {
 	return "", false
 }
 
-// root parses \sqrt[n]{x}.
-func (p *parser) root() *Node {
+// root parses \sqrt[n]{x}, and the sign √ with its numeral.
+func (p *parser) root(name string) *Node {
 	index := integer(2)
 	if p.accept("[") {
 		index = p.sum()
 		p.expect("]")
 	}
 	var x *Node
-	if p.cur().is("{") {
+	switch {
+	case p.cur().is("{"):
 		x = p.group()
-	} else {
+	case name == "surd": // √13
 		x = p.rootArgument()
+	default: // \sqrt13 is \sqrt{1}3
+		x = p.argument()
 	}
 	return &Node{Op: Root, Args: []*Node{x, index}}
 }
@@ -263,6 +273,11 @@ func (p *parser) blackboard() *Node {
 	p.advance()
 	if braced {
 		p.expect("}")
+	}
+	if name == "P" && p.cur().is("(") {
+		if event := p.event(); event != nil {
+			return event
+		}
 	}
 	if len(name) != 1 || !strings.Contains("RZNQCP", name) {
 		return &Node{Op: Sym, Name: name}
@@ -392,12 +407,15 @@ func (p *parser) scriptArgument() *Node {
 // limits parses an integral or a limit; its parts are compared as written.
 func (p *parser) limits(name string) *Node {
 	low, high := p.bounds()
+	if p.closing() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\sup}
+		return &Node{Op: Sym, Name: name, Words: true}
+	}
 	return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), low, high}}
 }
 
 // money parses the amount after a currency sign; without one it is the unit.
 func (p *parser) money(name string) *Node {
-	unit := &Node{Op: Unit, Name: map[string]string{"pounds": "GBP", "euro": "EUR", "texteuro": "EUR"}[name]}
+	unit := &Node{Op: Unit, Name: unitOf(name)}
 	if unit.Name == "" {
 		unit.Name = "USD"
 	}
@@ -410,6 +428,10 @@ func (p *parser) money(name string) *Node {
 	}
 	start := p.pos
 	amount := p.postfix(p.atom())
+	if m, ok := multiplier(strings.ToLower(p.cur().text)); ok && p.cur().kind == word {
+		p.advance() // USD 5 million
+		amount = multiplication([]*Node{amount, integer(m)})
+	}
 	if p.literal(start) && p.mixed() {
 		amount = addition([]*Node{amount, p.atom()})
 	}

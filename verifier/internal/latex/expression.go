@@ -106,6 +106,10 @@ func (p *parser) product() *Node {
 	if t := p.cur(); t.kind == word && !t.plain && len(t.text) > 1 {
 		spelled = t.text
 	}
+	if t := p.cur(); t.kind == word && p.at(1).kind == number && currencies[t.text] {
+		p.advance() // USD 5
+		return p.money(t.text)
+	}
 	factors := []*Node{p.factor()}
 	literal := p.literal(start) // the last factor is an integer as written
 	for {
@@ -175,10 +179,17 @@ func (p *parser) product() *Node {
 			n := p.mod(multiplication(factors))
 			return n
 		}
+		if k := p.at(1); literal && t.kind == word && (t.text == "P" || t.text == "C") && !t.space && k.kind == number && k.num.short && !k.space {
+			p.advance() // 10P3
+			return p.chosenOf(t.text, factors[len(factors)-1], p.numeral())
+		}
 		if t.kind == word && (t.text == "x" || t.text == "X") && t.space && p.at(1).kind == number && p.at(1).num.text == "10" && p.at(2).is("^") && isNumeral(factors[len(factors)-1]) {
 			p.advance() // 6.02 x 10^23
 			factors = append(factors, p.factor())
 			continue
+		}
+		if _, n := p.daytime(); n > 0 && p.tokens[max(p.pos-2, 0)].is(":") || p.copula() || p.afterthought() {
+			break
 		}
 		if n, ok := p.suffix(factors); ok {
 			if n == nil {
@@ -216,9 +227,9 @@ func (p *parser) operation() string {
 	if t.kind != word || p.before().kind == word || p.pos == 0 {
 		return ""
 	}
-	op := map[string]string{"plus": "+", "minus": "-", "times": "*", "over": "/", "of": "of", "divided": "/"}[t.text]
-	if t.text == "divided" {
-		if next.kind != word || next.text != "by" {
+	op := map[string]string{"plus": "+", "minus": "-", "times": "*", "over": "/", "of": "of", "divided": "/", "in": "/", "out": "/"}[t.text]
+	if follows := map[string]string{"divided": "by", "out": "of"}[t.text]; follows != "" {
+		if next.kind != word || next.text != follows {
 			return ""
 		}
 		next = p.at(2)
@@ -316,9 +327,12 @@ func (p *parser) mod(value *Node) *Node {
 		p.advance()
 		m = p.sum()
 		p.expect(")")
-	default:
+	case p.cur().cmd("pmod"):
 		p.advance()
 		m = p.argument()
+	default: // 2025 \bmod 1000
+		p.advance()
+		m = p.factor()
 	}
 	return &Node{Op: Mod, Args: []*Node{value, m}}
 }
@@ -397,9 +411,6 @@ func (p *parser) postfix(n *Node) *Node {
 			p.advance()
 			n = p.subscript(n)
 		case t.is("!"):
-			if next := p.at(1); next.is("=") {
-				return n
-			}
 			p.advance()
 			op := Fact
 			if p.cur().is("!") && !p.cur().space {
@@ -411,14 +422,14 @@ func (p *parser) postfix(n *Node) *Node {
 			p.advance()
 			n = &Node{Op: Percent, Args: []*Node{n}}
 		case t.is("'") || t.is("''"):
-			if n.Op == Degree || n.Op == Num {
+			if n.Op == Degree {
 				return n
 			}
 			n = primed(n, p.primes())
 			if n.Op == Sym && strings.Contains(applied, n.Name[:1]) && p.cur().is("(") {
 				n = p.application(n.Name)
 			}
-		case t.kind == word && t.plain && !t.space && n.Op == Num && isOrdinal(t.text):
+		case t.kind == word && !t.space && n.Op == Num && isOrdinal(t.text) && (t.plain || p.at(1).kind == end):
 			p.advance()
 		default:
 			return n
@@ -450,6 +461,10 @@ func primed(n *Node, primes string) *Node {
 		return &Node{Op: Sym, Name: n.Name + primes}
 	case App:
 		return &Node{Op: App, Name: n.Name + primes, Args: n.Args}
+	case Num: // minutes and seconds of an angle
+		if unit := map[string]string{"'": "'", "''": "arcsec"}[primes]; unit != "" {
+			return &Node{Op: Mul, Args: []*Node{n, {Op: Unit, Name: unit}}}
+		}
 	}
 	return &Node{Op: Opaque, Name: primes, Args: []*Node{n}}
 }
@@ -569,6 +584,16 @@ func (p *parser) degrees(n *Node) *Node {
 // an index.
 func (p *parser) subscript(n *Node) *Node {
 	t := p.cur()
+	if n.Op == Sym && (n.Name == "M" || n.Name == "L" || n.Name == "R") { // masses of the sun
+		i := 0
+		if t.is("{") {
+			i = 1
+		}
+		if star := p.at(i); (star.cmd("odot") || star.cmd("oplus") || star.kind == word && (star.text == "sun" || star.text == "Sun" || star.text == "earth" || star.text == "Earth")) && (i == 0 || p.at(2).is("}")) {
+			p.pos += 1 + 2*i
+			return &Node{Op: Unit, Name: "#" + n.Name + " " + strings.ToLower(star.text)}
+		}
+	}
 	if n.Op == Num && p.pos >= 2 {
 		digits := p.tokens[p.pos-2]
 		if p.pos >= 4 && digits.kind == sign { // (312)_4

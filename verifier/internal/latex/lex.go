@@ -138,9 +138,23 @@ func (l *lexer) next(plain, roman bool) (bool, bool) {
 // afterDigit reports whether the byte before is a digit.
 func (l *lexer) afterDigit() bool { return l.pos > 0 && isDigit(l.src[l.pos-1]) }
 
+// afterValue reports whether a number or a bracket ends here, of which nobody says that
+// something is not equal to it.
+func (l *lexer) afterValue() bool {
+	n := len(l.tokens) - 1
+	if n < 0 || l.space {
+		return false
+	}
+	t := l.tokens[n]
+	return t.is(")") || t.kind == number && (n == 0 || !l.tokens[n-1].is("_") && !l.tokens[n-1].is("^") && l.tokens[n-1].kind != word)
+}
+
 // punctuation reads an ASCII sign.
 func (l *lexer) punctuation(c byte) {
 	two := string([]byte{c, l.peek(1)})
+	if two == "!=" && l.afterValue() { // 5!=120
+		two = "!"
+	}
 	switch two {
 	case "<=", ">=", "!=", "==", "=<", "=>", "->", "**", "||", "+-", "/=":
 		if two == "+-" {
@@ -209,7 +223,7 @@ func (l *lexer) letters(plain, roman bool) {
 		case (plain || l.pos-start > 1) && c == '\'' && isLetter(l.peek(1)) && l.pos > start:
 			l.pos++
 			continue
-		case c >= utf8.RuneSelf && (plain || l.pos-start > 1):
+		case c >= utf8.RuneSelf:
 			r, size := utf8.DecodeRuneInString(l.src[l.pos:])
 			if unicode.Is(unicode.Latin, r) {
 				l.pos += size

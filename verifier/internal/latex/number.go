@@ -76,6 +76,9 @@ func (l *lexer) number(plain bool) {
 	} else {
 		l.exponent(&n)
 	}
+	if l.peek(0) == '.' && (l.peek(1) == '/' || l.peek(1) == '*') {
+		l.pos++ // 1./3
+	}
 	l.emit(token{kind: number, num: &n, plain: plain, at: start})
 }
 
@@ -414,13 +417,20 @@ func parenthesised(s string) string {
 
 // dots reads an ellipsis after decimals whose end repeats, 0.333... or
 // 0.142857142857..., and returns the rest of the series.
-func (l *lexer) dots(fraction string) *big.Rat {
+func (l *lexer) dots(fraction string) (r *big.Rat) {
 	rest := l.src[l.pos:]
 	n := 0
 	for _, s := range [...]string{"...", `\ldots`, `\dots`, `\cdots`, "…"} {
 		if strings.HasPrefix(rest, s) {
 			n = len(s)
 		}
+	}
+	if n > 0 && fraction != "" && strings.Trim(rest[n:], " $}.") == "" {
+		defer func() {
+			if r == nil {
+				l.pos += n // 2.83...: cut off
+			}
+		}()
 	}
 	if n == 0 || len(fraction) < 3 || len(fraction) > maxExp {
 		return nil

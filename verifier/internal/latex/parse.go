@@ -41,6 +41,10 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 		return Parsed{Steps: result.Steps}, errLimit
 	}
 	if err != nil {
+		tree, steps = asked(src, reading)
+		result.Steps += steps
+	}
+	if tree == nil && err != nil {
 		// Parsing splits tokens, so the words are taken from a fresh cut.
 		tokens, _, steps, _ = lex(src, reading)
 		result.Steps += steps
@@ -52,6 +56,36 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 		result.Steps += steps
 	}
 	return result, nil
+}
+
+// asked is the tree of an equation whose left side is no expression, but names what is asked
+// for, as \complement_U A = \{1,2\}; nil if src is nothing of the kind. It also returns the
+// steps that it took.
+func asked(src string, reading Reading) (*Node, int) {
+	tokens, _, steps, _ := lex(src, reading)
+	depth := 0
+	for i, t := range tokens {
+		switch {
+		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
+			depth++
+		case t.is(")"), t.is("]"), t.is("}"), t.is(":}"):
+			depth--
+		case depth > 0:
+		case t.kind == number && !tokens[max(i-1, 0)].is("_") && !tokens[max(i-1, 0)].is("^"), t.is(","), t.is(";"), t.kind == quad, t.kind == newline, t.kind == word && (connective(&t) || t.plain && changes(singular(strings.ToLower(t.text)))):
+			return nil, steps // it says more than a name
+		case t.kind == sign && t.text != "=" && isRelation(t.text), i == 0 && t.kind == sign && t.text != "|":
+			return nil, steps
+		case t.is("=") && i > 0:
+			name := textOf(tokens[:i])
+			p := &parser{tokens: partStatements(slices.Clone(tokens[i+1:])), subscripts: reading.Subscripts}
+			right, err := p.top()
+			if err != nil || right == nil || right.Op == Rel || right.Op == List || name == nil || name.Op != Text {
+				return nil, steps + p.steps
+			}
+			return &Node{Op: Rel, Ops: []string{"="}, Args: []*Node{{Op: Sym, Name: name.Name}, right}}, steps + p.steps
+		}
+	}
+	return nil, steps
 }
 
 // chosen is the tree of what follows the label of an option, and the steps that it
@@ -77,12 +111,13 @@ type parser struct {
 	tokens   []token
 	pos      int
 	depth    int
-	steps    int  // tokens looked at
-	letters  int  // taken as variables
-	bars     int  // open | that the next | may close
-	brackets int  // open ( and [
-	inSet    bool // in \{\}: a colon or bar begins a condition
-	inIndex  bool // in a subscript
+	steps    int    // tokens looked at
+	letters  int    // taken as variables
+	label    string // of the number that comes next
+	bars     int    // open | that the next | may close
+	brackets int    // open ( and [
+	inSet    bool   // in \{\}: a colon or bar begins a condition
+	inIndex  bool   // in a subscript
 	// subscripts reads x1 as x_1, not as a product.
 	subscripts bool
 }
@@ -106,6 +141,9 @@ func partStatements(tokens []token) []token {
 			out = append(out, token{kind: word, text: joint, plain: true, at: t.at})
 			related = false
 			continue
+		case t.kind == word && t.plain && joints[strings.ToLower(t.text)] != "" && i > 0 && tokens[i-1].kind != word && i+1 < len(tokens) && tokens[i+1].kind != word && tokens[i+1].kind != end:
+			t.text = joints[strings.ToLower(t.text)] // 1\text{ et }2
+			related = false
 		case t.is("}") && len(out) > 1 && out[len(out)-2].is("{") && isBraced(out[len(out)-1]):
 			out[len(out)-2] = out[len(out)-1] // {-}5
 			out = out[:len(out)-1]
@@ -123,6 +161,11 @@ func partStatements(tokens []token) []token {
 		out = append(out, t)
 	}
 	return out
+}
+
+// joints are connectives of other languages between two formulas.
+var joints = map[string]string{
+	"et": "and", "und": "and", "y": "and", "e": "and", "и": "and", "en": "and", "och": "and", "ja": "and", "oder": "or", "ou": "or", "o": "or", "или": "or", "または": "or", "또는": "or", "と": "and", "와": "and", "과": "and",
 }
 
 // isBraced reports whether a sign may be braced to stand closer to its sides.
@@ -327,8 +370,19 @@ func (p *parser) trailing() {
 		p.advance()
 	}
 	t := p.cur()
+	if p.afterthought() {
+		p.pos = len(p.tokens) - 1
+		return
+	}
 	if w := strings.ToLower(t.text); t.kind == word && conditional[w] {
-		for p.advance(); p.cur().kind != end && !p.closing(); p.advance() {
+		depth := 0
+		for p.advance(); p.cur().kind != end && (depth > 0 || !p.closing()); p.advance() {
+			switch t := p.cur(); {
+			case t.is("{"), t.is("("), t.is("["), t.is("{:"):
+				depth++
+			case t.is("}"), t.is(")"), t.is("]"), t.is(":}"):
+				depth--
+			}
 			// "4 if n is even, 5 otherwise" is two answers.
 			if also := strings.ToLower(p.cur().text); p.cur().kind == word && (also == w && w != "with" || alternatives[also]) {
 				p.fail()
@@ -352,15 +406,17 @@ func (p *parser) statement() *Node {
 	}
 	var args []*Node
 	var ops []string
-	if rel, ok := p.relation(); ok && (rel == "=" || rel == "~") {
+	if rel, ok := p.relation(); ok && (rel == "=" || rel == "~" || rel == "sim") {
 		// A side that is left out (= 5) changes nothing; others do not mean anything.
-		about = about || rel == "~"
+		about = about || rel != "="
 	} else if ok {
 		p.fail()
 	}
 	for {
 		about = p.fillers() || about
-		args = append(args, rounded(p.sets(), about))
+		label := p.label
+		p.label = ""
+		args = append(args, labelled(rounded(p.sets(), about), label))
 		for p.cur().is("&") && isRelation(p.at(1).text) {
 			p.advance()
 		}
@@ -443,6 +499,10 @@ func (p *parser) relation() (string, bool) {
 			return negated, true
 		}
 	}
+	if p.copula() {
+		p.advance()
+		return "=", true
+	}
 	if t.is(":") && p.at(1).is("=") { // x := 5
 		p.advance()
 		t = p.cur()
@@ -514,6 +574,10 @@ func isSet(n *Node) bool {
 // ratio parses a:b:c and the time of day.
 func (p *parser) ratio() *Node {
 	first := p.sum()
+	if t := p.cur(); first.Is(Num) && first.Rat.Cmp(big.NewRat(12, 1)) == 0 && t.kind == word && (t.text == "noon" || t.text == "midnight") {
+		p.advance() // 12 noon
+		return clockOf([]*Node{first}, map[string]string{"noon": "pm", "midnight": "am"}[t.text])
+	}
 	hours := first.Is(Num) && first.Places < 0 && p.pos > 0 && p.tokens[p.pos-1].kind == number
 	if hours && p.phrase([]string{"o'clock"}) {
 		if clock := clockOf([]*Node{first}, ""); clock != nil {
@@ -549,6 +613,8 @@ func (p *parser) ratio() *Node {
 	if t := p.cur(); t.kind == word && (t.text == "am" || t.text == "pm") {
 		half = t.text
 		p.advance()
+	} else if said, n := p.daytime(); n > 0 {
+		half, p.pos = said, p.pos+n
 	}
 	ratio := &Node{Op: Ratio, Args: args}
 	if clock {
@@ -561,6 +627,20 @@ func (p *parser) ratio() *Node {
 		p.fail()
 	}
 	return ratio
+}
+
+// daytime is the half of the day that words after a time name, and how many they are.
+func (p *parser) daytime() (half string, words int) {
+	switch {
+	case p.cur().kind != word:
+	case p.phrase([]string{"in", "the", "morning"}):
+		return "am", 3
+	case p.phrase([]string{"in", "the", "afternoon"}), p.phrase([]string{"in", "the", "evening"}):
+		return "pm", 3
+	case p.phrase([]string{"at", "night"}):
+		return "pm", 2
+	}
+	return "", 0
 }
 
 // clockOf is the time of day hours:minutes(:seconds), or nil if that is no time of day.

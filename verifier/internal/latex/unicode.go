@@ -2,6 +2,7 @@ package latex
 
 import (
 	"math/big"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,7 +12,7 @@ import (
 
 // letterCommands are letters and signs beyond ASCII by the command they stand for.
 var letterCommands = map[rune]string{
-	'π': "pi", '∞': "infty", '°': "degree", 'º': "degree", '˚': "degree", '√': "sqrt", '∅': "emptyset", 'Ø': "emptyset", 'ø': "emptyset", '⌀': "emptyset",
+	'π': "pi", '∞': "infty", '°': "degree", 'º': "degree", '˚': "degree", '√': "surd", '∅': "emptyset", 'Ø': "emptyset", 'ø': "emptyset", '⌀': "emptyset",
 	'α': "alpha", 'β': "beta", 'γ': "gamma", 'δ': "delta", 'ε': "epsilon", 'ϵ': "epsilon", 'ζ': "zeta", 'η': "eta", 'θ': "theta", 'ϑ': "theta",
 	'ι': "iota", 'κ': "kappa", 'λ': "lambda", 'μ': "mu", 'µ': "mu", 'ν': "nu", 'ξ': "xi", 'ρ': "rho", 'σ': "sigma", 'τ': "tau", 'υ': "upsilon",
 	'φ': "phi", 'ϕ': "phi", 'χ': "chi", 'ψ': "psi", 'ω': "omega", 'Γ': "Gamma", 'Δ': "Delta", '∆': "Delta", 'Θ': "Theta", 'Λ': "Lambda",
@@ -64,9 +65,9 @@ func (l *lexer) unicode(plain bool) {
 		return
 	}
 	if r == '∛' || r == '∜' {
-		l.emit(token{kind: command, text: "sqrt", at: at})
+		l.emit(token{kind: command, text: "surd", at: at})
 		l.sign("[")
-		l.emit(token{kind: number, num: &numeral{value: big.NewRat(int64(r-'∛')+3, 1), places: -1, short: true}, at: at})
+		l.scriptedNumber(int64(r-'∛') + 3)
 		l.sign("]")
 		return
 	}
@@ -76,6 +77,11 @@ func (l *lexer) unicode(plain bool) {
 	}
 	if r == '¢' {
 		l.emit(token{kind: word, text: "cents", plain: true, at: at})
+		return
+	}
+	if r >= '①' && r <= '⑳' {
+		l.emit(token{kind: command, text: "textcircled", at: at})
+		l.scriptedNumber(int64(r-'①') + 1)
 		return
 	}
 	if v, ok := vulgar[r]; ok {
@@ -88,7 +94,7 @@ func (l *lexer) unicode(plain bool) {
 	case unicode.IsLetter(r):
 		for l.pos < len(l.src) {
 			next, n := utf8.DecodeRuneInString(l.src[l.pos:])
-			if !unicode.IsLetter(next) && !unicode.IsMark(next) || letterCommands[next] != "" {
+			if next < utf8.RuneSelf || !unicode.IsLetter(next) && !unicode.IsMark(next) || letterCommands[next] != "" {
 				break
 			}
 			l.pos += n
@@ -175,6 +181,11 @@ func script(s string, table map[rune]byte) string {
 		b = append(b, c)
 	}
 	return string(b)
+}
+
+// scriptedNumber emits an integer that one character stands for.
+func (l *lexer) scriptedNumber(n int64) {
+	l.emit(token{kind: number, num: &numeral{value: big.NewRat(n, 1), places: -1, short: true, text: strconv.FormatInt(n, 10)}, at: l.pos})
 }
 
 // scripted emits op{text} for a run of raised or lowered characters.

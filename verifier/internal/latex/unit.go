@@ -16,7 +16,7 @@ var unitNames = map[string]string{
 	"tablespoon": "tbsp", "tbsp": "tbsp", "teaspoon": "tsp", "tsp": "tsp", "hectare": "ha", "ha": "ha", "acre": "acre",
 	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph", "lightyear": "ly", "ly": "ly", "au": "au", "AU": "au", "arcsec": "arcsec", "arcsecond": "arcsec", "arcmin": "arcmin", "arcminute": "arcmin", "mas": "mas",
 	"atm": "atm", "atmosphere": "atm", "rad": "rad", "radian": "rad", "angstrom": "angstrom", "Å": "angstrom", "å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
-	"dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
+	"texteuro": "EUR", "GBP": "GBP", "EUR": "EUR", "INR": "rupee", "Rs": "rupee", "JPY": "yen", "CNY": "yuan", "RMB": "yuan", "dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
 	"米": "m", "厘米": "cm", "毫米": "mm", "分米": "dm", "千米": "km", "公里": "km", "克": "g", "千克": "kg", "公斤": "kg", "毫克": "mg", "吨": "t", "噸": "t", "升": "L", "毫升": "mL", "秒": "s", "分钟": "min", "分鐘": "min",
 	"小时": "h", "小時": "h", "时": "h", "時間": "h", "天": "day", "周": "week", "年": "yr", "元": "yuan", "美元": "USD", "円": "yen", "メートル": "m", "センチメートル": "cm", "センチ": "cm", "キロメートル": "km", "グラム": "g", "キログラム": "kg",
 	"미터": "m", "센티미터": "cm", "킬로미터": "km", "그램": "g", "킬로그램": "kg", "초": "s", "분": "min", "시간": "h", "метр": "m", "метра": "m", "метров": "m", "см": "cm", "км": "km", "кг": "kg",
@@ -318,6 +318,9 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	}
 	return units, true
 }
+
+// currencies are units that stand before the amount.
+var currencies = setOf("USD EUR GBP JPY CNY RMB INR Rs")
 
 // isFunction reports whether w names a function, which is an ordinary word where nothing
 // follows it: 30 sec, 30 logs.
@@ -625,7 +628,7 @@ func singular(w string) string {
 		return w[:len(w)-3] + "y"
 	case strings.HasSuffix(w, "sses"), strings.HasSuffix(w, "xes"), strings.HasSuffix(w, "ches"), strings.HasSuffix(w, "shes"):
 		return w[:len(w)-2]
-	case strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") && len(w) > 3:
+	case strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") && !strings.HasSuffix(w, "us") && len(w) > 3:
 		return w[:len(w)-1]
 	}
 	return w

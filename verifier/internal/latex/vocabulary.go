@@ -27,7 +27,7 @@ var functions = map[string]string{
 	"sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "coth": "coth", "sech": "sech", "csch": "csch",
 	"arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "arsinh": "asinh", "arcosh": "acosh", "artanh": "atanh",
 	"log": "log", "lg": "lg", "ln": "ln", "exp": "exp", "sgn": "sgn", "sign": "sgn", "cis": "cis",
-	"Re": "re", "Im": "im", "arg": "arg", "Arg": "arg", "det": "det", "tr": "tr", "dim": "dim", "ker": "ker", "rank": "rank",
+	"deg": "deg", "Re": "re", "Im": "im", "arg": "arg", "Arg": "arg", "det": "det", "tr": "tr", "dim": "dim", "ker": "ker", "rank": "rank",
 }
 
 // manyArguments are functions of a bracketed list.
@@ -96,7 +96,7 @@ var structures = setOf(`
 	bmod mod pod not overset underset overbrace underbrace substack pi infty infin circ degree degrees emptyset varnothing varempty
 	ldots cdots dots dotsc dotsb vdots ddots hdots quad qquad imath jmath R Z N Q reals Reals neg lnot exists
 	forall pounds euro textdollar texteuro textdegree percent dollar newline linebreak cr celsius textcircled iff
-	because textsuperscript AA`)
+	because textsuperscript AA Pr surd oplus`)
 
 // setOf is the set of the words in s.
 func setOf(s string) map[string]bool {

@@ -45,10 +45,10 @@ var bases = map[string]int64{"binary": 2, "ternary": 3, "octal": 8, "decimal": 1
 
 // fillerPhrases begin a statement without being part of it.
 var fillerPhrases = [...][]string{
-	{"the", "final", "answer", "is"}, {"the", "correct", "answer", "is"}, {"the", "answer", "is"}, {"final", "answer", "is"}, {"final", "answer"},
+	{"the", "final", "answer", "is"}, {"the", "correct", "answer", "is"}, {"the", "answer", "is"}, {"final", "answer", "is"}, {"final", "answer"}, {"答案是"}, {"答案为"}, {"答案"}, {"答"}, {"选"}, {"選"},
 	{"answer", "is"}, {"my", "answer", "is"}, {"the", "answers", "are"}, {"the", "solution", "is"}, {"the", "solutions", "are"}, {"the", "value", "is"}, {"the", "result", "is"},
 	{"answer"}, {"approximately"}, {"approx"}, {"about"}, {"roughly"}, {"exactly"}, {"around"}, {"thus"}, {"therefore"}, {"hence"}, {"so"}, {"either"}, {"both"},
-	{"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"}, {"the", "year"}, {"year"},
+	{"all", "integers"}, {"integers"}, {"all", "real", "numbers"}, {"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"}, {"the", "year"}, {"year"},
 }
 
 var rounding = setOf("approximately approx about roughly around")
@@ -70,14 +70,24 @@ next:
 			if !p.phrase(phrase) {
 				continue
 			}
-			if n := p.at(len(phrase)); n.kind == end || n.is("}") || n.is("=") {
+			n := p.at(len(phrase))
+			if n.kind == end || n.is("}") || n.is("=") {
 				return about // the word is all there is
+			}
+			if phrase[len(phrase)-1] == "integers" || phrase[len(phrase)-1] == "numbers" {
+				if rel := p.at(len(phrase) + 1); len(n.text) != 1 || rel.kind != sign || !isRelation(rel.text) {
+					continue // no condition: all integers n >= 3
+				}
 			}
 			about = about || rounding[phrase[0]]
 			p.pos += len(phrase)
 			p.accept(":")
 			p.accept(",")
 			continue next
+		}
+		if label, ok := p.introduction(); ok {
+			p.label = label
+			continue
 		}
 		return about
 	}
@@ -143,6 +153,10 @@ func (p *parser) spelledNumber() *Node {
 		}
 		break
 	}
+	if v, ok := hanNumber(p.cur().text); ok && !found && p.cur().kind == word {
+		p.advance()
+		total, found = v, true
+	}
 	if !found {
 		p.pos = at
 		return nil
@@ -175,7 +189,8 @@ var phraseMeanings = map[string]Node{
 	"the set of all real numbers": {Op: Named, Name: "R"}, "the set of real numbers": {Op: Named, Name: "R"}, "all real": {Op: Named, Name: "R"}, "reals": {Op: Named, Name: "R"},
 	"any real number": {Op: Named, Name: "R"}, "all real values": {Op: Named, Name: "R"}, "all real numbers x": {Op: Named, Name: "R"}, "all real x": {Op: Named, Name: "R"}, "every real number": {Op: Named, Name: "R"},
 	"all integers": {Op: Named, Name: "Z"}, "the integers": {Op: Named, Name: "Z"}, "integers": {Op: Named, Name: "Z"}, "all positive integers": {Op: Named, Name: "Z+"}, "positive integers": {Op: Named, Name: "Z+"},
-	"empty set": {Op: Named, Name: "empty"}, "the empty set": {Op: Named, Name: "empty"}, "no solution": {Op: Named, Name: "empty"}, "no solutions": {Op: Named, Name: "empty"},
+	"all even integers": multiples(0), "even integers": multiples(0), "all even numbers": multiples(0), "all odd integers": multiples(1), "odd integers": multiples(1), "all odd numbers": multiples(1),
+	"无解": {Op: Named, Name: "empty"}, "無解": {Op: Named, Name: "empty"}, "empty set": {Op: Named, Name: "empty"}, "the empty set": {Op: Named, Name: "empty"}, "no solution": {Op: Named, Name: "empty"}, "no solutions": {Op: Named, Name: "empty"},
 	"no real solution": {Op: Named, Name: "empty"}, "no real solutions": {Op: Named, Name: "empty"}, "no such solution": {Op: Named, Name: "empty"},
 	"none": {Op: Named, Name: "empty"}, "no real roots": {Op: Named, Name: "empty"}, "there is no solution": {Op: Named, Name: "empty"}, "there are no solutions": {Op: Named, Name: "empty"},
 	"no solution exists": {Op: Named, Name: "empty"}, "no solutions exist": {Op: Named, Name: "empty"}, "none exist": {Op: Named, Name: "empty"},
@@ -190,12 +205,40 @@ var phraseMeanings = map[string]Node{
 	"identity": {Op: Sym, Name: "I"}, "identity matrix": {Op: Sym, Name: "I"}, "the identity matrix": {Op: Sym, Name: "I"},
 }
 
+// multiples are the integers that leave a remainder by two, n \equiv 0 \pmod 2.
+func multiples(remainder int64) Node {
+	return Node{Op: Rel, Ops: []string{"=="}, Args: []*Node{{Op: Mod, Args: []*Node{{Op: Sym, Name: "n"}, integer(2)}}, {Op: Mod, Args: []*Node{integer(remainder), integer(2)}}}}
+}
+
+// hanNumber is the value of a Chinese numeral, 四十二.
+func hanNumber(w string) (int64, bool) {
+	total, part, digit := int64(0), int64(0), int64(-1)
+	for _, r := range w {
+		if i := strings.IndexRune("零一二三四五六七八九", r); i >= 0 {
+			digit = int64(i / len("零"))
+			continue
+		}
+		size := map[rune]int64{'十': 10, '百': 100, '千': 1000, '万': 10_000, '亿': 100_000_000}[r]
+		switch {
+		case size == 0:
+			return 0, false
+		case size >= 10_000:
+			total, part, digit = (total+part+max(digit, 0))*size, 0, -1
+		case digit < 0:
+			part += size // 十二
+		default:
+			part, digit = part+digit*size, -1
+		}
+	}
+	return total + part + max(digit, 0), w != ""
+}
+
 // text parses a phrase of words.
 func (p *parser) text() *Node {
 	var words []string
 	for {
 		t := p.cur()
-		if n := len(words); n > 0 && words[n-1] == "except" && t.kind == word && !t.plain {
+		if n := len(words); n > 0 && (words[n-1] == "except" || words[n-1] == "excluding" || words[n-1] == "for" && n > 1 && words[n-2] == "except") && t.kind == word && (!t.plain && len(t.text) == 1 || isNumberWord(t.text)) {
 			break // a formula follows
 		}
 		if t.kind == word && (len(words) == 0 || !connective(t)) {
@@ -218,6 +261,12 @@ func (p *parser) text() *Node {
 		return n
 	}
 	return meaning(strings.Join(words, " "))
+}
+
+// isNumberWord reports whether w is a numeral spelled out.
+func isNumberWord(w string) bool {
+	_, ok := numberWords[strings.ToLower(w)]
+	return ok
 }
 
 // except parses what "all real numbers except" leaves out; nil if words do not
