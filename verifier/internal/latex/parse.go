@@ -58,19 +58,24 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 	return result, nil
 }
 
+// closers are the brackets that close others.
+var closers = map[string]string{"(": ")", "[": "]", "{": "}", "{:": ":}"}
+
 // asked is the tree of an equation whose left side is no expression, but names what is asked
 // for, as \complement_U A = \{1,2\}; nil if src is nothing of the kind. It also returns the
 // steps that it took.
 func asked(src string, reading Reading) (*Node, int) {
 	tokens, _, steps, _ := lex(src, reading)
-	depth := 0
+	var open []string // brackets that close the open ones
 	for i, t := range tokens {
-		switch {
-		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
-			depth++
+		switch n := len(open); {
+		case t.kind == sign && closers[t.text] != "":
+			open = append(open, closers[t.text])
+		case n > 0 && t.is(open[n-1]):
+			open = open[:n-1]
 		case t.is(")"), t.is("]"), t.is("}"), t.is(":}"):
-			depth--
-		case depth > 0:
+			return nil, steps
+		case n > 0:
 		case t.kind == number && !tokens[max(i-1, 0)].is("_") && !tokens[max(i-1, 0)].is("^"), t.is(","), t.is(";"), t.kind == quad, t.kind == newline, t.kind == word && (connective(&t) || t.plain && changes(singular(strings.ToLower(t.text)))):
 			return nil, steps // it says more than a name
 		case t.kind == sign && t.text != "=" && isRelation(t.text), i == 0 && t.kind == sign && t.text != "|":
