@@ -49,7 +49,7 @@ func (m Model) Init(seed uint64) (*Weights, error) {
 			}
 		}
 	}
-	each(goruntime.GOMAXPROCS(0), fills)
+	AtOnce(goruntime.GOMAXPROCS(0), len(fills), func(i int) { fills[i]() })
 	if m.Pad != nil {
 		embedding, shape, _ := w.View(m.names.Embedding)
 		row := int(*m.Pad) * shape[1]
@@ -70,20 +70,18 @@ func drawNormal(block []float32, std float64, seed uint64, tensor string, number
 	}
 }
 
-// each calls every function once, up to n at a time.
-func each(n int, calls []func()) {
+// AtOnce calls run with each number below n, on so many threads at once.
+func AtOnce(threads, n int, run func(i int)) {
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(calls) {
-					return
-				}
-				calls[i]()
-			}
-		})
+	var group sync.WaitGroup
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+			run(int(i))
+		}
 	}
-	wg.Wait()
+	for range min(threads, n) - 1 {
+		group.Go(work)
+	}
+	work()
+	group.Wait()
 }

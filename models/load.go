@@ -68,7 +68,7 @@ func (w *Weights) Load(src Source) error {
 			})
 		}
 	}
-	each(min(4, goruntime.GOMAXPROCS(0)), parts)
+	AtOnce(min(4, goruntime.GOMAXPROCS(0)), len(parts), func(i int) { parts[i]() })
 	if err := failed.Load(); err != nil {
 		return *err
 	}

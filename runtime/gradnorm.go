@@ -117,7 +117,7 @@ func (n *normProgram) squares(scale float64) (sums []float64, err error) {
 		}
 		free <- b
 	}
-	atOnce(len(n.bindings), len(n.runs), func(i int) {
+	models.AtOnce(len(n.bindings), len(n.runs), func(i int) {
 		b := <-free
 		r := n.runs[i]
 		for k, g := range r.g {

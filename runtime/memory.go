@@ -8,8 +8,6 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"onering/models"
@@ -358,7 +356,7 @@ func (h heap) Download(to, from unsafe.Pointer, bytes int) error { return h.Uplo
 func (heap) Zero(at unsafe.Pointer, bytes int) error {
 	const part = 16 << 20
 	all := unsafe.Slice((*byte)(at), bytes)
-	atOnce(goruntime.GOMAXPROCS(0), (bytes+part-1)/part, func(i int) { clear(all[i*part : min((i+1)*part, bytes)]) })
+	models.AtOnce(goruntime.GOMAXPROCS(0), (bytes+part-1)/part, func(i int) { clear(all[i*part : min((i+1)*part, bytes)]) })
 	return nil
 }
 
@@ -369,22 +367,6 @@ func (h heap) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
 		}
 	}
 	return nil
-}
-
-// atOnce calls run with each number below n, on so many threads at once.
-func atOnce(threads, n int, run func(i int)) {
-	var next atomic.Int64
-	var group sync.WaitGroup
-	work := func() {
-		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-			run(int(i))
-		}
-	}
-	for range min(threads, n) - 1 {
-		group.Go(work)
-	}
-	work()
-	group.Wait()
 }
 
 // The sizes of memory.elementwise.

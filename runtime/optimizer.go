@@ -452,7 +452,7 @@ func (u *update) runTiles(threads int, scalars map[string]float64) error {
 		numbers[i] = float32(x)
 	}
 	failed := make([]error, len(u.parts))
-	atOnce(threads, len(u.parts), func(i int) {
+	models.AtOnce(threads, len(u.parts), func(i int) {
 		p := u.parts[i]
 		arrays := make([][]float32, len(u.code.Inputs))
 		for i, name := range u.code.Inputs {

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync"
 	"unsafe"
+
+	"onering/models"
 )
 
 // pinned is memory of the host that a device reads and writes by itself. Copies of other
@@ -79,11 +81,5 @@ func copyAtOnce(to, from []byte) {
 	const atLeast = 1 << 20
 	n := min(len(to), len(from))
 	threads := max(1, min(4, runtime.GOMAXPROCS(0), n/atLeast))
-	var group sync.WaitGroup
-	for i := 1; i < threads; i++ {
-		a, b := n*i/threads, n*(i+1)/threads
-		group.Go(func() { copy(to[a:b], from[a:b]) })
-	}
-	copy(to[:n/threads], from[:n/threads])
-	group.Wait()
+	models.AtOnce(threads, threads, func(i int) { copy(to[n*i/threads:n*(i+1)/threads], from[n*i/threads:]) })
 }

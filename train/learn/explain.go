@@ -51,7 +51,7 @@ func (s *Stepper) Cause(x runtime.Sequence) string {
 		return err.Error()
 	}
 	defer p.Release()
-	if (Scores{LogProb: [][]float64{float64s(p.LogProb[0])}, Entropy: [][]float64{float64s(p.Entropy[0])}}).Check("") == nil {
+	if (Scores{LogProb: [][]float64{Float64s(p.LogProb[0])}, Entropy: [][]float64{Float64s(p.Entropy[0])}}).Check("") == nil {
 		return ""
 	}
 	switch layer, _, ok := p.FirstNonFinite(); {

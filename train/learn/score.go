@@ -51,7 +51,7 @@ func (s *Stepper) forward(ctx context.Context, l *runtime.Learner, sequences []r
 		return nil, err
 	}
 	for k, i := range group {
-		out.LogProb[i], out.Entropy[i] = float64s(p.LogProb[k]), float64s(p.Entropy[k])
+		out.LogProb[i], out.Entropy[i] = Float64s(p.LogProb[k]), Float64s(p.Entropy[k])
 	}
 	return p, nil
 }
@@ -60,7 +60,8 @@ func newScores(n int) Scores {
 	return Scores{LogProb: make([][]float64, n), Entropy: make([][]float64, n)}
 }
 
-func float64s(x []float32) []float64 {
+// Float64s converts log-probs or entropies.
+func Float64s(x []float32) []float64 {
 	out := make([]float64, len(x))
 	for i, v := range x {
 		out[i] = float64(v)

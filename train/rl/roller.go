@@ -14,6 +14,7 @@ import (
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train"
+	"onering/train/learn"
 	"onering/train/ranks"
 )
 
@@ -170,7 +171,7 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 	}
 	stats, err := grader.Sample(ctx, lanes, options, tasks, func(g reward.Graded) error {
 		x := &out[at(numbers[g.Request], g.Sample)]
-		x.Response, x.LogProb, x.Entropy = g.IDs, float64s(g.LogProb), float64s(g.Entropy)
+		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
 		progress()
 		return nil
@@ -208,12 +209,4 @@ func (r *roller) batches(n int, kept []int) [][]int {
 func (r *roller) firstPrompt(n int) ([]int32, error) {
 	_, ids, err := r.prompter.Prompt(r.problems.Round(n)[0])
 	return ids, err
-}
-
-func float64s(x []float32) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(v)
-	}
-	return out
 }

@@ -12,10 +12,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"onering/internal/files"
+	"onering/models"
 )
 
 // sumsFile lists the SHA-256 of every other file of a checkpoint, in the format of
@@ -142,15 +141,8 @@ func filesBelow(dir string) ([]string, error) {
 // once: where the processor has no instructions for SHA-256 that is slower than a disk.
 func sumFiles(dir string, names []string) ([]string, error) {
 	sums, errs := make([]string, len(names)), make([]error, len(names))
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(len(names), runtime.GOMAXPROCS(0)) {
-		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
-				sums[i], errs[i] = files.Sum(filepath.Join(dir, filepath.FromSlash(names[i])))
-			}
-		})
-	}
-	group.Wait()
+	models.AtOnce(runtime.GOMAXPROCS(0), len(names), func(i int) {
+		sums[i], errs[i] = files.Sum(filepath.Join(dir, filepath.FromSlash(names[i])))
+	})
 	return sums, errors.Join(errs...)
 }

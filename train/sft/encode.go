@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	goruntime "runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"onering/data"
+	"onering/models"
 	"onering/policy"
 	"onering/runtime"
 	"onering/tokenize"
@@ -250,19 +250,15 @@ func (e *Encoder) ends(x *Example) bool {
 // encodeEach encodes demonstrations on all cores.
 func (e *Encoder) encodeEach(list []data.Demonstration) ([]*Example, error) {
 	all, errs := make([]*Example, len(list)), make([]error, len(list))
-	var next atomic.Int64
 	var failed atomic.Bool
-	var workers sync.WaitGroup
-	for range goruntime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(list) && !failed.Load(); i = int(next.Add(1)) - 1 {
-				if all[i], errs[i] = e.Encode(list[i]); errs[i] != nil {
-					failed.Store(true)
-				}
-			}
-		})
-	}
-	workers.Wait()
+	models.AtOnce(goruntime.GOMAXPROCS(0), len(list), func(i int) {
+		if failed.Load() {
+			return
+		}
+		if all[i], errs[i] = e.Encode(list[i]); errs[i] != nil {
+			failed.Store(true)
+		}
+	})
 	for _, err := range errs {
 		if err != nil {
 			return nil, err

@@ -46,7 +46,10 @@ func Measure(env *runtime.Env) (Peaks, error) {
 	for i := range from {
 		from[i] = float32(i) // else all of it could be one page of zeros
 	}
-	seconds = fastest(func() { copyAtOnce(to, from, env.Threads()) })
+	threads := env.Threads()
+	seconds = fastest(func() {
+		models.AtOnce(threads, threads, func(i int) { copy(to[i*peakFloats/threads:(i+1)*peakFloats/threads], from[i*peakFloats/threads:]) })
+	})
 	p.Bytes = 8 * peakFloats / seconds
 	from, to = nil, nil
 	debug.FreeOSMemory() // else both would lie beside the next round
@@ -121,16 +124,6 @@ func product(env *runtime.Env, n int) (float64, error) {
 		}
 	})
 	return seconds, err
-}
-
-// copyAtOnce copies with so many threads.
-func copyAtOnce(to, from []float32, threads int) {
-	var group sync.WaitGroup
-	for i := range threads {
-		first, end := i*len(from)/threads, (i+1)*len(from)/threads
-		group.Go(func() { copy(to[first:end], from[first:end]) })
-	}
-	group.Wait()
 }
 
 // fastest calls f once to warm up and several times by the clock.
