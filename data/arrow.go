@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -47,7 +48,7 @@ func (in Input) messages() (*arrowMessages, error) {
 		return nil, fmt.Errorf("a Feather file of version 1: write it again as version 2 (Arrow)")
 	}
 	if string(head) != arrowEnd {
-		return &arrowMessages{f: f, end: in.Size}, nil
+		return &arrowMessages{f: f, end: in.Size, budget: in.unfolding}, nil
 	}
 	var end [4 + len(arrowEnd)]byte
 	size := in.Size - int64(len(end))
@@ -63,7 +64,7 @@ func (in Input) messages() (*arrowMessages, error) {
 	if size -= int64(binary.LittleEndian.Uint32(end[:])); size < 8 {
 		return nil, fmt.Errorf("the file is damaged: its footer is longer than it")
 	}
-	return &arrowMessages{f: f, at: 8, end: size}, nil // the magic is padded to 8 bytes
+	return &arrowMessages{f: f, at: 8, end: size, budget: in.unfolding}, nil // the magic is padded to 8 bytes
 }
 
 func openArrow(in Input) (rows *Rows, err error) {
@@ -134,19 +135,22 @@ type arrowMessages struct {
 	f       *os.File
 	at, end int64 // what is left of the stream
 	err     error // of the last message
+	budget  *unfolding
 }
 
 func (m *arrowMessages) Retain()  {}
 func (m *arrowMessages) Release() {}
 
 // reason returns why the library gave up: what is wrong with a message, or its
-// own error.
+// own error, unless that is Go's about an index that is out of range.
 func (m *arrowMessages) reason(err error) error {
 	switch {
 	case m.err != nil:
 		return m.err
-	case err != nil:
+	case err != nil && !strings.Contains(err.Error(), "runtime error"):
 		return fmt.Errorf("the file is damaged: %w", err)
+	case err != nil:
+		return fmt.Errorf("%w: a record batch that begins here cannot be read", errDamaged)
 	}
 	return nil
 }
@@ -182,7 +186,7 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 		panic(unreadable(fmt.Sprintf("a record batch of %d MiB, at most %d are read: write the file with smaller ones", size>>20, maxHeld>>20)))
 	}
 	body := m.read(size)
-	check.unpacked(body)
+	check.unpacked(body, m.budget)
 	return ipc.NewMessage(memory.NewBufferBytes(text), memory.NewBufferBytes(body)), nil
 }
 

@@ -178,7 +178,7 @@ func (c *arrowCheck) number(at flatbuffers.UOffsetT, i int) int64 {
 // unpacked checks the sizes to which the library is to decompress the buffers of
 // a body. A compressed buffer begins with its real length, or with -1 if it was
 // left as it is.
-func (c *arrowCheck) unpacked(body []byte) {
+func (c *arrowCheck) unpacked(body []byte, budget *unfolding) {
 	if c.batch == nil {
 		return
 	}
@@ -201,9 +201,10 @@ func (c *arrowCheck) unpacked(body []byte) {
 		if size == -1 {
 			continue
 		}
-		if total += max(0, size); size < 0 || size > smallPage && size/maxRatio > length || total > maxHeld {
-			panic(unreadable(fmt.Sprintf("a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch, and %d times what is compressed", length, size, maxHeld>>20, maxRatio)))
+		if total += max(0, size); size < 0 || total > maxHeld {
+			panic(unreadable(fmt.Sprintf("a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch", length, size, maxHeld>>20)))
 		}
+		budget.must(size)
 		var frame zstd.Header
 		if codec == zstdCodec && frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)) {
 			damaged("a compressed buffer: %v", zstd.ErrWindowSizeExceeded)

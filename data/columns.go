@@ -1,63 +1,128 @@
 package data
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"onering/verifier"
 )
 
-// columns are the columns of a file that problems are made of.
+// columns find the parts of problems in the rows of a file. Rows of JSON are looked at one by
+// one: each has its own columns.
 type columns struct {
-	prompt, answer, id string
-	opts               Options
+	opts   Options
+	shape  []string    // names of the columns of the row read last
+	found  [3][]string // columns of that row that may be the prompt, the answer and the id
+	wrong  [3]error    // why there are none
+	used   [3][]string // columns that rows of the file had, in order
+	strict bool        // some row had another answer than a solution
 }
 
-// findColumns fixes the columns by a file's first row. They then hold for the
-// whole file: a row that lacks its answer must not fall back on another column.
-func findColumns(first Object, o Options) (columns, error) {
-	c := columns{opts: o}
-	var err error
-	if c.prompt, err = findColumn(first, "prompt", o.Prompt, PromptNames); err != nil {
-		return c, err
-	}
-	if c.answer, err = findColumn(first, "answer", o.Answer, AnswerNames); err != nil && (!o.NoAnswers || o.Answer != "") {
-		return c, err
-	}
-	if c.id, err = findColumn(first, "id", o.ID, IDNames); err != nil && o.ID != "" {
-		return c, err
-	}
-	if c.answer == c.prompt {
-		return c, fmt.Errorf("the column %q cannot be both prompt and answer", c.prompt)
-	}
-	return c, nil
-}
+// The parts of a problem, in the order of columns.found.
+const (
+	promptPart = iota
+	answerPart
+	idPart
+)
 
-func findColumn(first Object, what, given string, automatic []string) (string, error) {
-	if given != "" {
-		if _, ok := lookup(first, given); ok {
-			return given, nil
+// look finds the columns of a row.
+func (c *columns) look(row Object) {
+	if c.shape != nil && slices.EqualFunc(c.shape, row, func(name string, m Member) bool { return name == m.Name }) {
+		return
+	}
+	c.shape = names(row)
+	for part, x := range [...]struct {
+		what, given string
+		automatic   []string
+	}{{"prompt", c.opts.Prompt, PromptNames}, {"answer", c.opts.Answer, AnswerNames}, {"id", c.opts.ID, IDNames}} {
+		c.found[part], c.wrong[part] = findColumns(row, x.what, x.given, x.automatic)
+		if len(c.found[part]) > 0 && !slices.Contains(c.used[part], c.found[part][0]) {
+			c.used[part] = append(c.used[part], c.found[part][0])
 		}
-		return "", fmt.Errorf("there is no column %q for the %s (have %q)", given, what, names(first))
+	}
+	if prompt := c.found[promptPart]; len(prompt) > 0 && c.opts.Answer == "" {
+		c.found[answerPart] = slices.DeleteFunc(c.found[answerPart], func(name string) bool { return name == prompt[0] })
+	}
+	c.strict = c.strict || slices.ContainsFunc(c.found[answerPart], func(name string) bool { return !isSolution(name) })
+	if c.opts.ID == "" {
+		c.wrong[idPart] = nil
+	}
+	if c.opts.NoAnswers && c.opts.Answer == "" {
+		c.wrong[answerPart] = nil
+	}
+}
+
+// missing returns the error that no row of the file had a column that is needed.
+func (c *columns) missing() error {
+	for part, err := range c.wrong {
+		if err != nil && len(c.used[part]) == 0 {
+			return err
+		}
+	}
+	if len(c.used[promptPart]) > 0 && c.opts.Answer != "" && slices.Contains(c.used[promptPart], c.opts.Answer) {
+		return fmt.Errorf("the column %q cannot be both prompt and answer", c.opts.Answer)
+	}
+	return nil
+}
+
+// findColumn returns the first column that a row has of those that are looked for.
+func findColumn(row Object, what, given string, automatic []string) (string, error) {
+	found, err := findColumns(row, what, given, automatic)
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// findColumns returns the columns that a row has of those that are looked for, in their
+// order. Of two names that differ in the case of letters alone the one that is looked for
+// comes first.
+func findColumns(row Object, what, given string, automatic []string) (found []string, err error) {
+	if given != "" {
+		if _, ok := lookup(row, given); ok {
+			return []string{given}, nil
+		}
+		return nil, fmt.Errorf("there is no column %q for the %s (have %q)", given, what, names(row))
 	}
 	for _, name := range automatic {
-		for _, m := range first {
-			if strings.EqualFold(underscores.Replace(m.Name), name) {
-				return m.Name, nil
+		if _, ok := lookup(row, name); ok {
+			found = append(found, name)
+		}
+		for _, m := range row {
+			if m.Name != name && strings.EqualFold(underscores.Replace(m.Name), name) {
+				found = append(found, m.Name)
 			}
 		}
-		if strings.Contains(name, ".") {
-			if _, ok := lookup(first, name); ok {
-				return name, nil
-			}
-		}
+	}
+	if len(found) > 0 {
+		return found, nil
 	}
 	how := "--" + what
 	if what != "response" { // which only sft has
 		how = "data." + what + " in a run file, or " + how
 	}
-	return "", fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it with %s", what, names(first), automatic, how)
+	return nil, fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it with %s", what, names(row), automatic, how)
+}
+
+// filled returns the first of the columns that has a value in the row. If none has one it is
+// the first of all.
+func filled(row Object, columns []string) (column string, value any) {
+	for i, name := range columns {
+		v, _ := lookup(row, name)
+		if i == 0 {
+			column, value = name, v
+		}
+		list, isList := v.([]any)
+		if text, ok := scalar(v); ok && strings.TrimSpace(text) != "" || !ok && (!isList || len(list) > 0) {
+			return name, v
+		}
+	}
+	return column, value
 }
 
 // underscores turns "Final Answer" and "final-answer" into final_answer, up to
@@ -91,39 +156,61 @@ func lookup(o Object, path string) (any, bool) {
 }
 
 // problem makes a problem of a record. The error says why the row is dropped.
-func (c columns) problem(rec record, unit, name string) (Problem, *rowError) {
-	bad := func(reason string) *rowError {
-		return &rowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: fmt.Errorf("%s (columns %q and %q)", reason, c.prompt, c.answer)}
+func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
+	c.look(rec.Object)
+	var at [3]string
+	var values [3]any
+	for part := range at {
+		at[part], values[part] = filled(rec.Object, c.found[part])
+	}
+	bad := func(reason string, part int) *rowError {
+		err := c.wrong[part]
+		if len(c.used[part]) > 0 {
+			name := func(part int) string { return cmp.Or(at[part], slices.Concat(c.used[part], []string{""})[0]) }
+			err = fmt.Errorf("%s (columns %q and %q)", reason, name(promptPart), name(answerPart))
+		}
+		return &rowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: err}
 	}
 	p := Problem{Fields: rec.Object, File: rec.File, Line: rec.Line}
-	value, _ := lookup(rec.Object, c.prompt)
 	var reason string
-	if p.Text, p.Chat, reason = ReadPrompt(rec.Object, value); reason != "" {
-		return Problem{}, bad(reason)
+	if p.Text, p.Chat, reason = ReadPrompt(rec.Object, values[promptPart]); reason != "" {
+		return Problem{}, bad(reason, promptPart)
 	}
-	if c.answer != "" {
-		value, _ := lookup(rec.Object, c.answer)
-		p.Answers, reason = c.answersOf(value)
-		if reason != "" && !(c.opts.NoAnswers && reason == noAnswer) {
-			return Problem{}, bad(reason)
-		}
-	} else if !c.opts.NoAnswers {
-		return Problem{}, bad(noAnswer)
+	if c.opts.Prompt == "" && p.Chat == nil {
+		p.Text = withInput(rec.Object, at[promptPart], p.Text)
 	}
-	if value, ok := lookup(rec.Object, c.id); ok {
-		p.ID, _ = scalar(value)
+	if p.Answers, reason = c.answersOf(values[answerPart], at[answerPart]); reason != "" && !c.opts.NoAnswers {
+		return Problem{}, bad(reason, answerPart)
 	}
-	if p.ID == "" {
+	if p.ID, _ = scalar(values[idPart]); p.ID == "" {
 		p.ID = name + ":" + strconv.Itoa(rec.Line)
 	}
 	return p, nil
+}
+
+// inputNames are the columns that an instruction speaks of, as in the rows of Alpaca and Dolly.
+var inputNames = []string{"input", "context"}
+
+// withInput returns the text of a prompt with what it speaks of: an instruction stands before
+// its input.
+func withInput(row Object, column, text string) string {
+	if !strings.EqualFold(column, "instruction") {
+		return text
+	}
+	if inputs, err := findColumns(row, "input", "", inputNames); err == nil {
+		_, value := filled(row, inputs)
+		if input, _ := value.(string); strings.TrimSpace(input) != "" {
+			return text + "\n\n" + input
+		}
+	}
+	return text
 }
 
 // The reasons for which rows are dropped.
 const (
 	noPrompt       = "no prompt"
 	noAnswer       = "no answer"
-	oddPrompt      = "the prompt is neither text nor a list of messages, each with a role and a text as its content"
+	oddPrompt      = "the prompt is neither text nor a list of messages, each with a role and a text as its content, or with ShareGPT's from and value"
 	answered       = "the conversation ends with the assistant: a prompt ends with a message of the user or of a tool"
 	oddAnswer      = "the answer is neither text, a number nor a list of them"
 	noSolution     = "no answer found in the solution"
@@ -159,15 +246,14 @@ func promptOf(value any) (text, reason string) {
 
 // answersOf returns the alternatives of an answer: a string, a number, a truth
 // value, or a list of them.
-func (c columns) answersOf(value any) ([]string, string) {
+func (c *columns) answersOf(value any, column string) ([]string, string) {
 	list, ok := value.([]any)
 	if !ok {
 		list = []any{value}
 	}
-	if text, ok := value.(string); ok && strings.HasPrefix(text, `["`) {
+	if text, ok := value.(string); ok {
 		// A list of texts, as CSV files have them. A bare [1, 2] is an answer.
-		var texts []string
-		if json.Unmarshal([]byte(text), &texts) == nil {
+		if texts := textsOf(strings.TrimSpace(text)); texts != nil {
 			list = list[:0]
 			for _, s := range texts {
 				list = append(list, s)
@@ -183,7 +269,7 @@ func (c columns) answersOf(value any) ([]string, string) {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
-		text, reason := c.final(text)
+		text, reason := c.final(text, column)
 		if reason != "" {
 			return nil, reason
 		}
@@ -195,10 +281,44 @@ func (c columns) answersOf(value any) ([]string, string) {
 	return answers, ""
 }
 
+// textsOf reads a list of texts as JSON or Python writes it; nil if it is none.
+func textsOf(text string) (list []string) {
+	if !strings.HasPrefix(text, `["`) && !strings.HasPrefix(text, "['") {
+		return nil
+	}
+	if json.Unmarshal([]byte(text), &list) == nil {
+		return list
+	}
+	b := make([]byte, 0, len(text))
+	var quote byte // of the text that is open
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote == 0 && (c == '\'' || c == '"'), quote != 0 && c == quote:
+			quote ^= c
+			b = append(b, '"')
+		case c == '"':
+			b = append(b, '\\', '"')
+		case c == '\\' && i+1 < len(text) && text[i+1] == '\'':
+		case c == '\\' && i+1 < len(text):
+			i++
+			b = append(b, c, text[i])
+		default:
+			b = append(b, c)
+		}
+	}
+	if list = nil; json.Unmarshal(b, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+func isSolution(column string) bool { return strings.EqualFold(column, "solution") }
+
 // final returns the answer without the working that leads to it. The published
 // GSM8K has both in one column, the answer in a last line "#### 42"; a column of
-// solutions has the answer somewhere in each.
-func (c columns) final(text string) (answer, reason string) {
+// solutions has the answer somewhere in each, or is the answer. What stands around the whole
+// of an answer, a box or tags, is taken off.
+func (c *columns) final(text, column string) (answer, reason string) {
 	line := text[strings.LastIndexByte(text, '\n')+1:]
 	if answer, ok := strings.CutPrefix(line, "####"); ok {
 		if answer = strings.TrimSpace(answer); answer == "" {
@@ -206,41 +326,25 @@ func (c columns) final(text string) (answer, reason string) {
 		}
 		return answer, ""
 	}
-	if !strings.EqualFold(c.answer, "solution") {
+	if !isSolution(column) && !isWrapped(text) {
 		return text, ""
 	}
-	from := c.opts.FromSolution
-	if from == nil {
-		from = lastBoxed
+	answer, marked := verifier.Verifier{}.Solution(text)
+	switch {
+	case answer != "" && (marked || !c.strict):
+		return answer, ""
+	case !isSolution(column):
+		return text, ""
 	}
-	answer, ok := from(text)
-	if answer = strings.TrimSpace(answer); !ok || answer == "" {
-		return "", noSolution
-	}
-	return answer, ""
+	return "", noSolution
 }
 
-// lastBoxed returns what the last \boxed{} or \fbox{} of a text holds.
-func lastBoxed(text string) (string, bool) {
-	at := max(strings.LastIndex(text, `\boxed{`), strings.LastIndex(text, `\fbox{`))
-	if at < 0 {
-		return "", false
-	}
-	text = text[at:]
-	from, depth := strings.IndexByte(text, '{'), 0
-	for i := from; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++ // an escaped brace is text
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return text[from+1 : i], true
-			}
-		}
-	}
-	return "", false
+// isWrapped says whether a text begins and ends as a box or a tag around an answer.
+func isWrapped(text string) bool {
+	inner := strings.Trim(text, "$ ")
+	boxed := strings.HasPrefix(inner, `\boxed`) || strings.HasPrefix(inner, `\fbox`)
+	return boxed && strings.HasSuffix(inner, "}") == strings.Contains(inner, "{") ||
+		strings.HasPrefix(text, "<answer>") && strings.HasSuffix(text, "</answer>")
 }
 
 // scalar writes a value that is no list and no structure as text; a missing
@@ -262,6 +366,9 @@ func scalar(value any) (string, bool) {
 	case float64:
 		if math.IsNaN(v) { // how pandas writes a missing number
 			return "", true
+		}
+		if math.IsInf(v, 0) {
+			return strings.Trim(string(appendFloat(nil, v)), `"`), true
 		}
 		return decimal(v), true
 	case json.Number:

@@ -20,25 +20,33 @@ type table struct {
 	line   int
 }
 
-// A meter reads up to a limit that its user renews for each row: a compressed file of
-// some kilobytes can hold a row that has no end.
+// A meter reads up to the limits of a row, which its user renews, and keeps what the row
+// consists of: a compressed file of some kilobytes can hold a row that has no end.
 type meter struct {
-	r    io.Reader
-	left int
+	r         io.Reader
+	separator byte
+	fields    int    // of the row, about
+	text      []byte // of the row and of what was read ahead
+	start     int64  // place of text in the file
 }
 
-func newMeter(r io.Reader) *meter { return &meter{r, maxLine} }
-
-// renew begins a row.
-func (m *meter) renew() { m.left = maxLine }
+// renew begins a row at a place of the file.
+func (m *meter) renew(at int64) {
+	m.text = m.text[:copy(m.text, m.text[at-m.start:])]
+	m.start, m.fields = at, 0
+}
 
 // Read implements io.Reader.
 func (m *meter) Read(p []byte) (int, error) {
-	if m.left <= 0 {
+	switch {
+	case len(m.text) > maxLine:
 		return 0, fmt.Errorf("longer than %d MiB", maxLine>>20)
+	case m.fields > rowBudget:
+		return 0, errValues
 	}
-	n, err := m.r.Read(p[:min(len(p), m.left)])
-	m.left -= n
+	n, err := m.r.Read(p)
+	m.text = append(m.text, p[:n]...)
+	m.fields += bytes.Count(p[:n], []byte{m.separator})
 	return n, err
 }
 
@@ -86,11 +94,13 @@ func separator(r *bufio.Reader) rune {
 
 func openCSV(in Input) (*Rows, error) {
 	text := withNewlines(in.Text)
-	row := newMeter(text)
-	c := csv.NewReader(row)
-	if c.Comma = '\t'; in.Ext != ".tsv" {
-		c.Comma = separator(text)
+	comma := '\t'
+	if in.Ext != ".tsv" {
+		comma = separator(text)
 	}
+	row := &meter{r: text, separator: byte(comma)}
+	c := csv.NewReader(row)
+	c.Comma = comma
 	c.ReuseRecord = true
 	header, err := c.Read()
 	if err != nil {
@@ -111,8 +121,15 @@ func openCSV(in Input) (*Rows, error) {
 }
 
 func (t *table) next() (Object, int, error) {
-	t.row.renew()
+	begin := t.r.InputOffset()
+	t.row.renew(begin)
 	values, err := t.r.Read()
+	line := 0
+	if parse := (*csv.ParseError)(nil); errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
+		if loose := t.loose(t.row.text[:t.r.InputOffset()-begin]); loose != nil && errors.As(err, &parse) {
+			values, err, line = loose, nil, parse.StartLine
+		}
+	}
 	if err != nil {
 		var parse *csv.ParseError
 		if errors.As(err, &parse) {
@@ -125,7 +142,9 @@ func (t *table) next() (Object, int, error) {
 		}
 		return nil, t.line, csvError(err)
 	}
-	t.line, _ = t.r.FieldPos(0)
+	if t.line = line; line == 0 {
+		t.line, _ = t.r.FieldPos(0)
+	}
 	o := make(Object, len(values))
 	for i, v := range values {
 		if !utf8.ValidString(v) {
@@ -134,6 +153,21 @@ func (t *table) next() (Object, int, error) {
 		o[i] = Member{t.header[i], v}
 	}
 	return o, t.line, nil
+}
+
+// loose reads a line with quotes that are part of the text, as in 5" board; nil if it does
+// not have the fields of the header, or if the quotes go over its end.
+func (t *table) loose(text []byte) []string {
+	if bytes.IndexByte(bytes.TrimRight(text, "\r\n"), '\n') >= 0 {
+		return nil
+	}
+	c := csv.NewReader(bytes.NewReader(text))
+	c.Comma, c.LazyQuotes, c.FieldsPerRecord = t.r.Comma, true, len(t.header)
+	values, err := c.Read()
+	if err != nil {
+		return nil
+	}
+	return values
 }
 
 // csvError leaves out the line, which the caller adds, and explains the commonest

@@ -1,8 +1,11 @@
 package data
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
 // The readers of columnar files report what is wrong with a file by a panic,
@@ -10,6 +13,8 @@ import (
 
 // maxMetadata bounds the bytes of a footer and of the metadata of a message.
 const maxMetadata = 64 << 20
+
+var errDamaged = errors.New("the file is damaged")
 
 // A fault is a panic about a damaged file.
 type fault string
@@ -27,8 +32,10 @@ func recovered(err *error) {
 	case nil:
 	case unreadable:
 		*err = fmt.Errorf("%s", string(p))
-	default:
-		*err = fmt.Errorf("the file is damaged: %v", p)
+	case fault:
+		*err = fmt.Errorf("the file is damaged: %s", string(p))
+	default: // what Go says of an index that is out of range helps nobody
+		*err = errDamaged
 	}
 }
 
@@ -45,8 +52,10 @@ func inColumn(name string) {
 	case nil:
 	case unreadable:
 		panic(unreadable(fmt.Sprintf("column %q: %s", name, string(p))))
+	case fault:
+		damaged("column %q: %s", name, string(p))
 	default:
-		damaged("column %q: %v", name, p)
+		damaged("column %q cannot be read", name)
 	}
 }
 
@@ -66,13 +75,67 @@ const (
 	textShare = 32
 )
 
+var errValues = fmt.Errorf("a row or a dictionary is of more than %d values, or %d MiB of text", rowBudget, rowBudget*textShare>>20)
+
 // spend adds n to what a row has used of its budget, and refuses the file if that
 // is too much.
 func spend(taken *int, n int64) {
 	if n > rowBudget || *taken+int(n) > rowBudget {
-		panic(unreadable(fmt.Sprintf("a row or a dictionary is of more than %d values, or %d MiB of text", rowBudget, rowBudget*textShare>>20)))
+		panic(unreadable(errValues.Error()))
 	}
 	*taken += int(n)
+}
+
+// What a file may come to when it is unpacked, in bytes: expansionFree, and beside that
+// its size so many times as Options.Expansion says.
+const (
+	expansionFree = 64 << 20
+	expansion     = 256
+)
+
+// An unfolding counts what a file comes to as it is read: the bytes of compressed data and of
+// pages, and the values of rows. Runs, dictionaries and compression store repetitions in
+// almost no space, so that without this limit a small file could keep the reader busy for
+// hours.
+type unfolding struct {
+	times int64 // the greatest ratio
+	left  int64
+}
+
+func newUnfolding(size int64, times int) *unfolding {
+	u := &unfolding{times: int64(cmp.Or(times, expansion))}
+	u.left = expansionFree + min(size, math.MaxInt64/2/u.times)*u.times
+	return u
+}
+
+// add counts n bytes more.
+func (u *unfolding) add(n int64) error {
+	if u.left -= n; u.left < 0 {
+		return fmt.Errorf("unpacked, the file comes to more than %d MiB and %d times its size: if you trust it, set expansion (data.expansion in a run file, or --expansion) to more than %d", expansionFree>>20, u.times, u.times)
+	}
+	return nil
+}
+
+// must counts n bytes more, or refuses the file.
+func (u *unfolding) must(n int64) {
+	if err := u.add(n); err != nil {
+		panic(unreadable(err.Error()))
+	}
+}
+
+// An unfolded reads what a compression unpacks.
+type unfolded struct {
+	io.Reader
+	*unfolding
+}
+
+// Read implements io.Reader.
+func (u unfolded) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	if over := u.add(int64(n)); over != nil {
+		return 0, over
+	}
+	return n, err
 }
 
 // mostValues returns the greatest number of rows, and of values of a column, that

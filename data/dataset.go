@@ -4,8 +4,8 @@
 //
 // Rows are streamed: whatever the size of a file, memory holds a line of a
 // text file, a page per column of a Parquet file, a record batch of an Arrow
-// file. Two levels are offered: Records gives the rows as they are in the file,
-// a Reader the prompts and answers found in them.
+// file. Two levels are offered: rawRows gives the rows as they are in the file,
+// a reader the prompts and answers found in them.
 //
 // Parquet is decoded by parquet-go and Arrow by arrow-go, which allocate what a
 // file says of its lists, runs and sizes. So this package reads the bytes
@@ -28,14 +28,20 @@ import (
 
 // Columns say where the parts of a problem are in a file: the names of columns, a
 // column inside a structure as "reward_model.ground_truth". Where a name is empty
-// the first column of PromptNames, AnswerNames and IDNames that the file's first
-// row has is taken, in any case of letters, and with blanks or hyphens for
-// underscores; an ID column need not exist.
+// the first column of PromptNames, AnswerNames and IDNames in which a row has a value
+// is taken, in any case of letters, and with blanks or hyphens for underscores; an ID
+// column need not exist.
 type Columns struct {
 	Prompt string `toml:"prompt" help:"column of the problem, one inside a structure as reward_model.ground_truth; found by name if not given"`
 	Answer string `toml:"answer" help:"column of the answer; found by name if not given"`
 	ID     string `toml:"id" help:"column of the problem's name; found by name if not given"`
-	Split  string `toml:"split" help:"split of a datasets folder that has several"`
+	Storage
+}
+
+// Storage says how the files of a dataset are read, whatever is in them.
+type Storage struct {
+	Split     string `toml:"split" help:"split of a datasets folder that has several"`
+	Expansion int    `toml:"expansion" range:"[0,1000000000]" note:"0 is 256" help:"how many times its own size a file may come to when it is unpacked, beyond 64 MiB"`
 }
 
 // Options say which rows of a dataset are read, and from which columns.
@@ -48,11 +54,8 @@ type Options struct {
 	// Input, if not nil, is read in place of the path, which then only names it:
 	// JSON lines or a JSON array.
 	Input io.Reader
-	// NoAnswers takes rows without an answer.
+	// NoAnswers takes rows without an answer that can be read.
 	NoAnswers bool
-	// FromSolution finds the answer in a worked solution, if the answer column is
-	// called "solution"; if nil, the last \boxed{} in it is taken.
-	FromSolution func(solution string) (answer string, ok bool)
 	// OnBad, if not nil, is called with an error for each row that lacks a
 	// prompt or an answer; such rows are dropped and counted. If nil the first
 	// of them is an error. A row that cannot be read at all is always an error.
@@ -65,8 +68,8 @@ type Options struct {
 
 // The columns that are looked for, in this order.
 var (
-	PromptNames = []string{"problem", "question", "prompt", "input", "query", "instruction", "messages"}
-	AnswerNames = []string{"answer", "final_answer", "expected_answer", "ground_truth", "gold", "target", "reward_model.ground_truth", "solution"}
+	PromptNames = []string{"problem", "question", "prompt", "instruction", "input", "query", "messages", "conversations", "conversation"}
+	AnswerNames = []string{"answer", "final_answer", "expected_answer", "correct_answer", "ground_truth", "gold", "target", "reward_model.ground_truth", "solution"}
 	IDNames     = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
 )
 
@@ -98,7 +101,7 @@ type Report struct {
 	// LeftOut are columns that Load did not keep because all of them would take
 	// too much memory.
 	LeftOut []string `json:"left_out,omitempty"`
-	// The columns in use, of the file read last.
+	// The columns in use, of the file read last; of several the first ones of its rows.
 	Prompt string `json:"prompt"`
 	Answer string `json:"answer"`
 	ID     string `json:"id,omitempty"`
@@ -117,10 +120,10 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// A Reader streams the rows of a dataset. It is used by one goroutine at a
+// A reader streams the rows of a dataset. It is used by one goroutine at a
 // time.
-type Reader struct {
-	records *Records
+type reader struct {
+	records *rawRows
 	opts    Options
 	filter  *Filter
 	unseen  []string // columns of the filter that no row has had yet
@@ -132,8 +135,8 @@ type Reader struct {
 
 // Open opens a dataset: a file, a glob, or a folder with data files. Formats
 // are told by content.
-func Open(path string, o Options) (*Reader, error) {
-	r := &Reader{opts: o, file: -1, report: Report{Dropped: map[string]int{}}}
+func Open(path string, o Options) (*reader, error) {
+	r := &reader{opts: o, file: -1, report: Report{Dropped: map[string]int{}}}
 	if o.Limit < 0 {
 		return nil, fmt.Errorf("dataset: limit %d is negative (0 reads all)", o.Limit)
 	}
@@ -155,18 +158,18 @@ func Open(path string, o Options) (*Reader, error) {
 }
 
 // Report returns the counts so far.
-func (r *Reader) Report() Report {
+func (r *reader) Report() Report {
 	report := r.report
 	report.Dropped = maps.Clone(r.report.Dropped)
 	return report
 }
 
 // Close closes the file that is open.
-func (r *Reader) Close() error { return r.records.Close() }
+func (r *reader) Close() error { return r.records.Close() }
 
 // Next returns the next row that passes the filter and has a prompt and an
 // answer; io.EOF at the end. After an error every call returns it again.
-func (r *Reader) Next() (Problem, error) {
+func (r *reader) Next() (Problem, error) {
 	if r.err != nil {
 		return Problem{}, r.err
 	}
@@ -180,15 +183,14 @@ func (r *Reader) Next() (Problem, error) {
 	return p, nil
 }
 
-func (r *Reader) next() (Problem, error) {
+func (r *reader) next() (Problem, error) {
 	if r.opts.Limit > 0 && r.report.Rows == r.opts.Limit {
 		return Problem{}, io.EOF
 	}
 	for {
 		rec, err := r.records.Next()
-		if err == io.EOF && len(r.unseen) > 0 && r.report.Read > 0 {
-			// Otherwise a misspelt column would filter everything out without a word.
-			return Problem{}, fmt.Errorf("dataset: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
+		if err == io.EOF {
+			err = r.end()
 		}
 		if err != nil && r.opts.skipBadLines && r.records.skipBadLine() {
 			r.report.Read++
@@ -201,7 +203,7 @@ func (r *Reader) next() (Problem, error) {
 		}
 		if r.file != r.records.file {
 			if err := r.begin(rec); err != nil {
-				return Problem{}, &rowError{File: rec.File, Err: err}
+				return Problem{}, err
 			}
 		}
 		r.report.Read++
@@ -215,6 +217,8 @@ func (r *Reader) next() (Problem, error) {
 			}
 		}
 		p, bad := r.columns.problem(rec, r.records.src.Unit, r.records.files[r.file].name)
+		used := r.columns.used
+		r.report.Prompt, r.report.Answer, r.report.ID = strings.Join(used[promptPart], ", "), strings.Join(used[answerPart], ", "), strings.Join(used[idPart], ", ")
 		if bad == nil {
 			return p, nil
 		}
@@ -226,24 +230,53 @@ func (r *Reader) next() (Problem, error) {
 	}
 }
 
-// begin finds the columns of a file by its first row.
-func (r *Reader) begin(first record) error {
-	r.file = r.records.file
-	var err error
-	if r.columns, err = findColumns(first.Object, r.opts); err != nil {
+// begin goes to another file.
+func (r *reader) begin(first record) error {
+	if err := r.ended(); err != nil {
 		return err
 	}
-	r.report.Prompt, r.report.Answer, r.report.ID = r.columns.prompt, r.columns.answer, r.columns.id
-	if r.filter == nil || r.records.src.Columns == nil {
+	r.file, r.columns = r.records.file, columns{opts: r.opts}
+	fail := func(err error) error { return &rowError{File: first.File, Err: err} }
+	r.columns.look(first.Object)
+	// If all rows have the same columns, a wrong name is an error at once.
+	if uniform := r.records.src.Columns != nil; !uniform {
 		return nil
 	}
-	// If all rows have the same columns, a wrong name is an error at once.
+	if err := r.columns.missing(); err != nil {
+		return fail(err)
+	}
+	if r.filter == nil {
+		return nil
+	}
 	for _, name := range r.filter.Columns() {
 		if _, ok := lookup(first.Object, name); !ok && !strings.Contains(name, ".") {
-			return fmt.Errorf("filter %q: there is no column %q (have %q)", r.opts.Filter, name, names(first.Object))
+			return fail(fmt.Errorf("filter %q: there is no column %q (have %q)", r.opts.Filter, name, names(first.Object)))
 		}
 	}
 	return nil
+}
+
+// ended returns an error if no row of the file that was read had a column that is needed.
+func (r *reader) ended() error {
+	if r.file < 0 {
+		return nil
+	}
+	if err := r.columns.missing(); err != nil {
+		return &rowError{File: r.records.files[r.file].path, Err: err}
+	}
+	return nil
+}
+
+// end returns io.EOF, or what is wrong with the dataset as a whole.
+func (r *reader) end() error {
+	if err := r.ended(); err != nil {
+		return err
+	}
+	if len(r.unseen) > 0 && r.report.Read > 0 {
+		// Otherwise a misspelt column would filter everything out without a word.
+		return fmt.Errorf("dataset: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
+	}
+	return io.EOF
 }
 
 // Load reads a whole dataset into memory. A dataset without a single row is an
@@ -266,7 +299,7 @@ func Load(path string, o Options) ([]Problem, Report, error) {
 			return nil, r.Report(), err
 		}
 		problems = append(problems, p)
-		memory.keep(problems, r.columns.prompt)
+		memory.keep(problems, r.columns.used[promptPart])
 	}
 	report := r.Report()
 	report.LeftOut = memory.leftOut
@@ -283,17 +316,19 @@ type record struct {
 	Object
 }
 
-// Records streams the rows of a dataset unchanged.
-type Records struct {
+// rawRows streams the rows of a dataset unchanged.
+type rawRows struct {
 	files []file
 	file  int // index of the open file
 	src   *Rows
 	err   error
+
+	expansion int // as in Options
 }
 
-// OpenRecords opens a dataset like Open, for its raw rows. Of o only Split and
+// OpenRecords opens a dataset like Open, for its raw rows. Of o only Split, Expansion and
 // Input count.
-func OpenRecords(path string, o Options) (*Records, error) {
+func OpenRecords(path string, o Options) (*rawRows, error) {
 	if o.Input != nil {
 		text := bufio.NewReaderSize(o.Input, 1<<16)
 		skipMark(text)
@@ -301,16 +336,17 @@ func OpenRecords(path string, o Options) (*Records, error) {
 		if err != nil {
 			return nil, fmt.Errorf("dataset: %s: %w", path, err)
 		}
-		return &Records{files: []file{{path: path, name: path}}, src: src}, nil
+		return &rawRows{files: []file{{path: path, name: path}}, src: src}, nil
 	}
 	files, err := findFiles(path, o.Split)
 	if err != nil {
 		return nil, err
 	}
-	r := &Records{files: files}
+	r := &rawRows{files: files}
 	// The first file is opened at once, so that a wrong path or format is
 	// known before any work.
-	if r.src, err = openRows(files[0]); err != nil {
+	r.expansion = o.Expansion
+	if r.src, err = openRows(files[0], o.Expansion); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -318,10 +354,13 @@ func OpenRecords(path string, o Options) (*Records, error) {
 
 // Next returns the next row; io.EOF at the end. A row that cannot be read is a
 // *rowError, and ends the reading.
-func (r *Records) Next() (record, error) {
+func (r *rawRows) Next() (record, error) {
 	for r.err == nil {
 		path := r.files[r.file].path
 		o, line, err := r.src.Next()
+		if err == nil && r.src.unfolding != nil {
+			err = r.src.unfolding.add(int64(valueBytes(o)))
+		}
 		if err == nil {
 			return record{path, line, o}, nil
 		}
@@ -341,7 +380,7 @@ func (r *Records) Next() (record, error) {
 			r.err = io.EOF
 		default:
 			r.file++
-			r.src, r.err = openRows(r.files[r.file])
+			r.src, r.err = openRows(r.files[r.file], r.expansion)
 		}
 	}
 	return record{}, r.err
@@ -349,7 +388,7 @@ func (r *Records) Next() (record, error) {
 
 // skipBadLine clears the error of a line that could not be read, so that Next
 // reads the one after it. It returns false if the error is another one.
-func (r *Records) skipBadLine() bool {
+func (r *rawRows) skipBadLine() bool {
 	var row *rowError
 	if r.src == nil || !errors.As(r.err, &row) || row.Reason != unreadableLine {
 		return false
@@ -359,7 +398,7 @@ func (r *Records) skipBadLine() bool {
 }
 
 // Close closes the file that is open.
-func (r *Records) Close() error {
+func (r *rawRows) Close() error {
 	if r.src == nil {
 		return nil
 	}

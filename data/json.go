@@ -7,133 +7,344 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"onering/internal/files"
+	"math"
 	"onering/internal/ordered"
 	"slices"
 	"unicode/utf8"
 )
 
-// maxLine bounds the memory that one line may take. Tests lower it.
-var maxLine = 256 << 20
+// maxLine bounds the memory that one row of a text file may take. Tests lower it.
+var maxLine = 128 << 20
 
-// jsonLines reads JSON lines: one object a line, blank lines between them allowed.
-type jsonLines struct {
-	r    *bufio.Reader
-	line int
-}
-
-// openJSON opens a JSON array or JSON lines: the first byte that is not blank decides.
-// It waits for no more than that, since the input may be typed.
+// openJSON opens JSON lines, other objects that stand one after the other, a JSON array,
+// or an object that holds one: the first byte that is not blank decides. It waits for no
+// more than that, since the input may be typed.
 func openJSON(in Input) (*Rows, error) {
-	r := in.Text
-	for n := 1; n <= r.Size(); n++ {
-		head, err := r.Peek(n)
-		if err == io.EOF {
-			return nil, errors.New("no rows: the file has only blank lines")
-		}
-		if err != nil {
-			return nil, err
-		}
-		switch c := head[n-1]; {
-		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
-			continue
-		case c == '[':
-			return openArray(r)
-		case c == '{' || in.Ext == ".jsonl" || in.Ext == ".ndjson":
-			return &Rows{Next: (&jsonLines{r: r}).next, Unit: "line"}, nil
-		default:
-			return nil, fmt.Errorf("not a data file: it begins with %q, and JSON lines, a JSON array, CSV (.csv, .tsv), Parquet and Arrow are read", head[n-1:])
-		}
+	s := &jsonValues{r: in.Text, line: 1}
+	c, err := s.peek()
+	if err == io.EOF {
+		return nil, errors.New("no rows: the file has only blank lines")
 	}
-	return nil, fmt.Errorf("not a data file: it begins with %d blanks", r.Size())
-}
-
-func (s *jsonLines) next() (Object, int, error) {
-	for {
-		line, err := s.read()
-		if err != nil {
-			return nil, s.line, err
-		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			o, err := parseObject(line)
-			if err != nil {
-				err = badLine{err}
-			}
-			return o, s.line, err
-		}
-	}
-}
-
-// read returns the next line, which is valid until the next call.
-func (s *jsonLines) read() ([]byte, error) {
-	s.line++
-	line, err := files.ReadLine(s.r, maxLine)
-	switch {
-	case err == bufio.ErrTooLong:
-		return nil, fmt.Errorf("longer than %d MiB", maxLine>>20)
-	case err == io.EOF && len(line) > 0:
-		return line, nil
-	}
-	return line, err
-}
-
-// jsonArray reads a file that is one JSON array of objects, an element at a time.
-type jsonArray struct {
-	d       *json.Decoder
-	element *meter
-	row     int
-}
-
-func openArray(r io.Reader) (*Rows, error) {
-	element := newMeter(r)
-	d := json.NewDecoder(element)
-	if _, err := d.Token(); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	return &Rows{Next: (&jsonArray{d: d, element: element}).next, Unit: "row"}, nil
+	head, _ := s.r.Peek(s.r.Buffered())
+	switch at := listInside(head); {
+	case c == '[':
+		s.r.Discard(1)
+		return &Rows{Next: s.nextElement, Unit: "row"}, nil
+	case at > 0:
+		s.r.Discard(at)
+		s.wrapped = true
+		return &Rows{Next: s.nextElement, Unit: "row"}, nil
+	case c == '{' || in.Ext == ".jsonl" || in.Ext == ".ndjson":
+		return &Rows{Next: s.nextObject, Unit: "line"}, nil
+	}
+	return nil, fmt.Errorf("not a data file: it begins with %q, and JSON lines, a JSON array, CSV (.csv, .tsv), Parquet and Arrow are read", string(rune(c)))
 }
 
-func (s *jsonArray) next() (Object, int, error) {
-	s.row++
-	s.element.renew()
-	if s.d.More() {
-		var element json.RawMessage
-		if err := s.d.Decode(&element); err != nil {
-			return nil, s.row, unexpectedEnd(err)
+// listNames are names under which a file that is one object has its rows.
+var listNames = []string{"data", "rows", "examples", "instances", "items", "records", "samples", "problems", "questions", "dataset", "train", "test", "validation", "dev"}
+
+// listInside returns the place behind the bracket that opens the rows of a file that is one
+// object, such as {"version": 1, "data": [{...}]}; 0 if the object is a row. head is the
+// beginning of the file.
+func listInside(head []byte) (at int) {
+	s := ordered.Scanner{Data: head}
+	isRow := false
+	err := s.Members(func(key []byte) error {
+		for _, names := range [][]string{PromptNames, messagesNames, textNames} {
+			isRow = isRow || slices.Contains(names, string(key))
 		}
-		o, err := parseObject(element)
-		return o, s.row, err
+		if at == 0 && s.Peek() == '[' && slices.Contains(listNames, string(key)) {
+			list := ordered.Scanner{Data: head, Pos: s.Pos + 1}
+			if list.Peek() == '{' {
+				at = s.Pos + 1
+			}
+		}
+		_, err := s.Raw()
+		return err
+	})
+	if isRow || err == nil && s.End() != nil { // other objects follow
+		return 0
 	}
-	if _, err := s.d.Token(); err != nil { // the closing bracket
+	return at
+}
+
+// jsonValues reads JSON values one after the other.
+type jsonValues struct {
+	r       *bufio.Reader
+	line    int    // the number of the line that is read, from 1
+	text    []byte // the value
+	row     int    // elements so far
+	wrapped bool   // the array is a member of an object
+	lines   bool   // the first object stood on a line of its own
+}
+
+// peek skips blanks and returns the byte behind them.
+func (s *jsonValues) peek() (byte, error) {
+	for {
+		head, err := s.r.Peek(1)
+		if err != nil {
+			return 0, err
+		}
+		switch head[0] {
+		case '\n':
+			s.line++
+		case ' ', '\t', '\r':
+		default:
+			return head[0], nil
+		}
+		s.r.Discard(1)
+	}
+}
+
+// nextObject reads the next of objects that stand one after the other. What cannot be read is
+// left out to the end of its line.
+func (s *jsonValues) nextObject() (o Object, line int, err error) {
+	if _, err = s.peek(); err != nil {
+		return nil, s.line, err
+	}
+	line = s.line
+	if err = s.value(); err == nil || err == io.ErrUnexpectedEOF {
+		o, err = parseObject(s.text)
+		if err == nil {
+			err = s.alone()
+		}
+		if err != nil {
+			err = badLine{err}
+		}
+	}
+	s.lines = s.lines || s.line == line
+	if bad := (badLine{}); errors.As(err, &bad) && err != errUnfinished {
+		if err := s.skipLine(); err != nil {
+			return nil, line, err
+		}
+	}
+	return o, line, err
+}
+
+// skipLine goes to the end of the line.
+func (s *jsonValues) skipLine() error {
+	for {
+		switch _, err := s.r.ReadSlice('\n'); err {
+		case nil:
+			s.line++
+			return nil
+		case io.EOF:
+			return nil
+		case bufio.ErrBufferFull:
+		default:
+			return err
+		}
+	}
+}
+
+// alone checks that nothing but another object follows on the line.
+func (s *jsonValues) alone() error {
+	for {
+		head, err := s.r.Peek(1)
+		switch {
+		case err == io.EOF || err == nil && (head[0] == '\n' || head[0] == '{'):
+			return nil
+		case err != nil:
+			return err
+		case head[0] != ' ' && head[0] != '\t' && head[0] != '\r':
+			return fmt.Errorf("not JSON: invalid character %q after top-level value", head)
+		}
+		s.r.Discard(1)
+	}
+}
+
+// nextElement reads the next element of an array.
+func (s *jsonValues) nextElement() (Object, int, error) {
+	s.row++
+	c, err := s.peek()
+	if err == nil && c == ']' {
+		s.r.Discard(1)
+		return nil, s.row, s.end()
+	}
+	if err == nil && s.row > 1 {
+		if c != ',' {
+			return nil, s.row, fmt.Errorf("not JSON: invalid character %q after an element of the array", c)
+		}
+		s.r.Discard(1)
+		_, err = s.peek()
+	}
+	if err == nil {
+		err = s.value()
+	}
+	if err != nil {
 		return nil, s.row, unexpectedEnd(err)
 	}
-	if _, err := s.d.Token(); err != io.EOF {
-		return nil, s.row, fmt.Errorf("there is more after the array's end")
-	}
-	return nil, s.row, io.EOF
+	o, err := parseObject(s.text)
+	return o, s.row, err
 }
 
-// unexpectedEnd says in words that the file ends inside the array.
+// end reads what follows the array: nothing, or the rest of the object around it. At the
+// end of the file the error is io.EOF.
+func (s *jsonValues) end() error {
+	for s.wrapped {
+		var parts [2]string // name and value
+		c, err := s.peek()
+		for i := 0; err == nil && c != '}' && i < len(parts); i++ {
+			if c != ",:"[i] {
+				return fmt.Errorf("not JSON: invalid character %q in the object around the array", c)
+			}
+			s.r.Discard(1)
+			if _, err = s.peek(); err == nil {
+				err = s.value()
+			}
+			if parts[i] = string(s.text); err == nil {
+				c, err = s.peek()
+			}
+		}
+		switch {
+		case err != nil:
+			return unexpectedEnd(err)
+		case parts[0] == "":
+			s.wrapped = false
+			s.r.Discard(1)
+		case slices.Contains(listNames, parts[0][1:len(parts[0])-1]) && parts[1][0] == '[':
+			return fmt.Errorf("there is a second list of rows, %s: write each into a file of its own", parts[0])
+		}
+	}
+	if _, err := s.peek(); err != nil {
+		return err
+	}
+	return errors.New("there is more after the array's end")
+}
+
+// unexpectedEnd says in words that the file ends inside the array. Behind a fault nobody
+// knows where the next element begins.
 func unexpectedEnd(err error) error {
+	if bad := (badLine{}); errors.As(err, &bad) {
+		return bad.error
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the file ends inside the array: it is cut short")
 	}
 	return err
 }
 
-// parseObject parses a text that must be one JSON object.
+// errUnfinished is the error about an object in which the next one begins.
+var errUnfinished error = badLine{errors.New("not JSON: the object does not end before the next one begins")}
+
+// value reads the value that begins here into s.text: to its last bracket, or of a value
+// without brackets to what cannot be part of it. It checks no more than it needs to find the
+// end. At the end of the file inside the value the error is io.ErrUnexpectedEOF.
+func (s *jsonValues) value() error {
+	v := valueEnd{lines: s.lines}
+	for s.text = s.text[:0]; ; {
+		if _, err := s.r.Peek(1); err != nil {
+			if err == io.EOF && v.ended() {
+				return nil
+			}
+			return noEnd(err)
+		}
+		head, _ := s.r.Peek(s.r.Buffered())
+		n, ended, err := v.find(head)
+		s.line += bytes.Count(head[:n], []byte("\n"))
+		s.text = append(s.text, head[:n]...)
+		s.r.Discard(n)
+		switch {
+		case err != nil || ended:
+			return err
+		case len(s.text) > maxLine:
+			return fmt.Errorf("longer than %d MiB", maxLine>>20)
+		case v.values > rowBudget:
+			return errValues
+		}
+	}
+}
+
+// A valueEnd finds the end of a value in text that comes piece by piece.
+type valueEnd struct {
+	open                   []byte // the brackets that are open
+	lines                  bool   // an object does not go over a line's end, as far as is known
+	quoted, escaped, fresh bool   // in a text; behind a backslash; at the beginning of a line
+	last                   byte   // not blank
+	values                 int    // about how many there are
+}
+
+// deepest bounds the nesting of brackets, as encoding/json does.
+const deepest = 10000
+
+// ended says whether the text so far may be a whole value.
+func (v *valueEnd) ended() bool { return len(v.open) == 0 && !v.quoted && v.last != 0 }
+
+// find returns how many bytes of head belong to the value, and whether it ends with them.
+func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
+	for i, c := range head {
+		if v.quoted {
+			switch {
+			case c == '\n':
+				return i, false, badLine{errors.New("not JSON: a line ends inside a text, where \\n must stand for it")}
+			case v.escaped:
+				v.escaped = false
+			case c == '\\':
+				v.escaped = true
+			case c == '"':
+				if v.quoted = false; len(v.open) == 0 {
+					return i + 1, true, nil
+				}
+			}
+			continue
+		}
+		fresh := v.fresh
+		v.fresh = c == '\n'
+		switch c {
+		case '\n', ' ', '\t', '\r':
+			if v.ended() {
+				return i, true, nil
+			}
+			continue
+		case '"':
+			v.quoted = true
+		case '{', '[':
+			inList := len(v.open) > 0 && v.open[len(v.open)-1] == '[' && (v.last == '[' || v.last == ',')
+			if c == '{' && fresh && len(v.open) > 0 && (v.lines || v.last != ':' && !inList) {
+				return i, false, errUnfinished
+			}
+			if len(v.open) == deepest {
+				return i, false, badLine{fmt.Errorf("not JSON: nested deeper than %d", deepest)}
+			}
+			v.open = append(v.open, c)
+			v.values++
+		case '}', ']', ',', ':':
+			if len(v.open) == 0 { // behind a number or a word
+				if v.last == 0 {
+					return i, false, badLine{fmt.Errorf("not JSON: invalid character %q looking for beginning of value", c)}
+				}
+				return i, true, nil
+			}
+			if c == ',' || c == ':' {
+				v.values++
+			} else if v.open = v.open[:len(v.open)-1]; len(v.open) == 0 {
+				return i + 1, true, nil
+			}
+		}
+		v.last = c
+	}
+	return len(head), false, nil
+}
+
+// parseObject parses a text that must be one JSON object. NaN and the infinities may be
+// written as Python writes them.
 func parseObject(text []byte) (Object, error) {
 	if !utf8.Valid(text) {
 		return nil, fmt.Errorf("not UTF-8 (save the file as UTF-8)")
 	}
 	if !json.Valid(text) {
 		var v any
-		err := json.Unmarshal(text, &v)
+		err := json.Unmarshal(withoutNaN(text), &v)
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			return nil, fmt.Errorf("not JSON: %w, at byte %d", err, syntax.Offset)
 		}
-		return nil, fmt.Errorf("not JSON: %w", err)
+		if err != nil {
+			return nil, fmt.Errorf("not JSON: %w", err)
+		}
 	}
 	if text[0] != '{' {
 		return nil, fmt.Errorf("not a JSON object but %.20q", text)
@@ -144,6 +355,26 @@ func parseObject(text []byte) (Object, error) {
 		return nil, fmt.Errorf("the key %q is there twice: keep one of them", *p.twice)
 	}
 	return o, nil
+}
+
+// withoutNaN returns the text with a number of the same length in place of NaN and Infinity.
+func withoutNaN(text []byte) []byte {
+	text = bytes.Clone(text)
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case bytes.HasPrefix(text[i:], []byte("NaN")):
+			copy(text[i:], "0  ")
+		case bytes.HasPrefix(text[i:], []byte("Infinity")):
+			copy(text[i:], "0       ")
+		}
+	}
+	return text
 }
 
 // A parser reads JSON text that json.Valid has accepted, so it looks at no errors;
@@ -165,11 +396,17 @@ func (p *parser) value() any {
 		text, _ := p.Text()
 		return string(text)
 	}
-	switch raw, _ := p.Raw(); raw[0] {
-	case 't', 'f':
+	switch raw, _ := p.Raw(); {
+	case raw[0] == 't' || raw[0] == 'f':
 		return raw[0] == 't'
-	case 'n':
+	case raw[0] == 'n':
 		return nil
+	case raw[0] == 'N':
+		return math.NaN()
+	case raw[0] == 'I':
+		return math.Inf(1)
+	case len(raw) > 1 && raw[1] == 'I':
+		return math.Inf(-1)
 	default:
 		return json.Number(raw)
 	}

@@ -25,14 +25,14 @@ type fieldMemory struct {
 }
 
 // keep counts the fields of the newest problem, and makes room if they are too
-// many. prompt is the column whose text the problems hold in any case.
-func (m *fieldMemory) keep(problems []Problem, prompt string) {
+// many. prompts are the columns whose texts the problems hold in any case.
+func (m *fieldMemory) keep(problems []Problem, prompts []string) {
 	newest := &problems[len(problems)-1]
 	if len(m.out) > 0 {
 		newest.remove(m.out)
 	}
 	for _, f := range newest.Fields {
-		if f.Name != prompt {
+		if !slices.Contains(prompts, f.Name) {
 			n := valueBytes(f.Value)
 			m.bytes[f.Name] += n
 			m.total += n

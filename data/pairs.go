@@ -14,7 +14,7 @@ type DemonstrationColumns struct {
 	Prompt   string `toml:"prompt" help:"column of the prompt, a text or a list of messages; found by name if not given"`
 	Response string `toml:"response" help:"column of the response to the prompt, a text or a list of messages; found by name if not given"`
 	Text     string `toml:"text" help:"column of texts that are learned whole; found by name if no column is given"`
-	Split    string `toml:"split" help:"split of a datasets folder that has several"`
+	Storage
 }
 
 // The columns that are looked for, in this order.
@@ -48,7 +48,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 			return nil, err
 		}
 	}
-	o.Split = c.Split
+	o.Storage = c.Storage
 	records, err := OpenRecords(path, o)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,8 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 	defer records.Close()
 	var list []Demonstration
 	var found DemonstrationColumns
-	for file := -1; o.Limit == 0 || len(list) < o.Limit; {
+	var shape []string // names of the columns of the row before
+	for o.Limit == 0 || len(list) < o.Limit {
 		rec, err := records.Next()
 		if err == io.EOF {
 			break
@@ -64,16 +65,17 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 		if err != nil {
 			return nil, err
 		}
-		if file != records.file {
-			file = records.file
-			if found, err = c.find(rec.Object); err != nil {
-				return nil, &rowError{File: rec.File, Err: err}
-			}
-		}
 		if filter != nil && !filter.Match(rec.Object) {
 			continue
 		}
-		d, err := found.demonstration(rec.Object)
+		if columns := names(rec.Object); !slices.Equal(columns, shape) {
+			found, err = c.find(rec.Object)
+			shape = columns
+		}
+		var d Demonstration
+		if err == nil {
+			d, err = found.demonstration(rec.Object, c.Prompt == "")
+		}
 		if err != nil {
 			return nil, &rowError{File: rec.File, Unit: records.src.Unit, Line: rec.Line, Err: err}
 		}
@@ -86,7 +88,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 	return list, nil
 }
 
-// find fixes the columns by a file's first row: either Messages, or Prompt and
+// find fixes the columns of rows by the first of them: either Messages, or Prompt and
 // Response, or Text is set.
 func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, err error) {
 	var set []string
@@ -115,7 +117,7 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 			return DemonstrationColumns{Text: text}, nil
 		}
 		if auto && err != nil && none == nil {
-			err = fmt.Errorf(`%q of the first row has no message {"role": "assistant", "content": ...}, and %w`, messages, err)
+			err = fmt.Errorf(`%q has no message {"role": "assistant", "content": ...}, and %w`, messages, err)
 		}
 	}
 	return found, err
@@ -135,8 +137,9 @@ func isAssistant(message any) bool {
 	return role == "assistant"
 }
 
-// demonstration reads a row.
-func (c DemonstrationColumns) demonstration(row Object) (d Demonstration, err error) {
+// demonstration reads a row. A prompt that was found by its name is an instruction with its
+// input, if it is one.
+func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstration, err error) {
 	switch {
 	case c.Text != "":
 		d.Whole = true
@@ -148,7 +151,7 @@ func (c DemonstrationColumns) demonstration(row Object) (d Demonstration, err er
 		if !ok {
 			return d, fmt.Errorf("%s (column %q)", oddMessages, c.Messages)
 		}
-		return conversation(row, messages, 0)
+		return conversation(row, withSystem(row, messages), 0)
 	}
 	asked, _ := lookup(row, c.Prompt)
 	answer, _ := lookup(row, c.Response)
@@ -158,6 +161,9 @@ func (c DemonstrationColumns) demonstration(row Object) (d Demonstration, err er
 	if !chats {
 		if reason != "" {
 			return d, fmt.Errorf("%s (column %q)", reason, c.Prompt)
+		}
+		if byName {
+			text = withInput(row, c.Prompt, text)
 		}
 		prompt = []any{Object{{"role", "user"}, {"content", text}}}
 	}
@@ -176,7 +182,7 @@ func (c DemonstrationColumns) demonstration(row Object) (d Demonstration, err er
 }
 
 // oddMessages says what messages have to be.
-const oddMessages = "the messages are no list of objects, each with a role and a text as its content"
+const oddMessages = "the messages are no list of objects, each with a role and a text as its content, or of ShareGPT's, each with from (human, gpt, system, tool ...) and value"
 
 // conversation makes a demonstration of messages, of which those before number from
 // are the prompt.

@@ -22,8 +22,9 @@ type parquetRows struct {
 
 	left  int64 // rows still to read in the current row group
 	row   int
-	taken int   // budget used by the current row, see spend
-	held  int64 // bytes that the pages of all columns take
+	taken int // budget used by the current row, see spend
+	*unfolding
+	held int64 // bytes that the pages of all columns take
 }
 
 // isParquet knows also encrypted files.
@@ -76,7 +77,7 @@ func openParquet(in Input) (rows *Rows, err error) {
 		return nil, err
 	}
 	size := in.Size
-	p := &parquetRows{f: in.File, size: size, groups: meta.RowGroups}
+	p := &parquetRows{f: in.File, size: size, groups: meta.RowGroups, unfolding: in.unfolding}
 	b := schemaBuilder{rest: meta.Schema, rows: p}
 	if p.root, err = b.node(0, 0, 0); err != nil {
 		return nil, err

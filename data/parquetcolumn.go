@@ -75,6 +75,7 @@ func (c *parquetColumn) begin(f io.ReaderAt, size int64, chunk *format.ColumnChu
 		damaged("%d values in %d bytes at byte %d of %d", m.NumValues, m.TotalCompressedSize, at, size)
 	}
 	c.pages.f, c.pages.at, c.pages.end, c.pages.codec = f, at, at+m.TotalCompressedSize, m.Codec
+	c.pages.unfolding = c.rows.unfolding
 	c.left, c.page.left, c.dict = m.NumValues, 0, nil
 }
 

@@ -20,8 +20,6 @@ import (
 // unfold into all the memory of the machine.
 const (
 	maxPage    = 512 << 20 // bytes of one page
-	smallPage  = 16 << 20  // the ratio below does not bind pages up to this size
-	maxRatio   = 1000      // how many times its compressed size a page may have
 	maxWindow  = 64 << 20  // bytes that zstd looks back, where a page is larger
 	maxHeld    = 1 << 30   // bytes that the pages of all columns hold together
 	maxValues  = 1 << 26   // values of a page
@@ -31,9 +29,10 @@ const (
 // A pageReader reads the pages of a column chunk one after the other, into
 // buffers that it uses again.
 type pageReader struct {
-	f          io.ReaderAt
-	at, end    int64
-	codec      format.CompressionCodec
+	f       io.ReaderAt
+	at, end int64
+	codec   format.CompressionCodec
+	*unfolding
 	compressed []byte
 	plain      []byte
 }
@@ -70,9 +69,10 @@ func (r *pageReader) next() page {
 		damaged("a page at byte %d of %d bytes, %d uncompressed", r.at, packed, plain)
 	case p.values < 0 || p.values > maxValues || p.Type == format.DictionaryPage && p.values > maxEntries:
 		damaged("a page at byte %d of %d values", r.at, p.values)
-	case packed > maxPage || plain > maxPage || plain > smallPage && plain/maxRatio > packed:
-		panic(unreadable(fmt.Sprintf("a page at byte %d of %d bytes, %d uncompressed: at most %d MiB are read, and %d times what is compressed", r.at, packed, plain, maxPage>>20, maxRatio)))
+	case packed > maxPage || plain > maxPage:
+		panic(unreadable(fmt.Sprintf("a page at byte %d of %d bytes, %d uncompressed: at most %d MiB are read: write the file with smaller pages", r.at, packed, plain, maxPage>>20)))
 	}
+	r.must(plain + 4*p.values) // with levels and indexes
 	r.compressed = resized(r.compressed, packed)
 	if _, err := r.f.ReadAt(r.compressed, r.at); err != nil {
 		damaged("a page at byte %d: %v", r.at, noEnd(err))

@@ -3,6 +3,7 @@ package data
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"onering/tokenize"
@@ -74,6 +75,7 @@ func ReadPrompt(row Object, value any) (text string, chat *Chat, reason string) 
 		text, reason = promptOf(value)
 		return text, nil, reason
 	}
+	messages = withSystem(row, messages)
 	var texts []string
 	last := ""
 	for _, m := range messages {
@@ -104,17 +106,58 @@ func ReadPrompt(row Object, value any) (text string, chat *Chat, reason string) 
 	return text, chat, ""
 }
 
-// messagesOf returns the messages of a conversation. In a CSV file they are JSON.
+// messagesOf returns the messages of a conversation, those of ShareGPT with the names of
+// their parts and roles that chat templates know. In a CSV file they are JSON.
 func messagesOf(value any) ([]any, bool) {
-	if list, ok := value.([]any); ok {
-		return list, true
+	if text, ok := value.(string); ok && strings.HasPrefix(text, "[{") && (strings.Contains(text, `"role"`) || strings.Contains(text, `"from"`)) {
+		value = fromJSON(text)
 	}
-	text, ok := value.(string)
-	if !ok || !strings.HasPrefix(text, "[{") || !strings.Contains(text, `"role"`) {
+	list, ok := value.([]any)
+	if !ok {
 		return nil, false
 	}
-	list, ok := fromJSON(text).([]any)
-	return list, ok
+	messages := make([]any, len(list))
+	for i, m := range list {
+		messages[i] = messageOf(m)
+	}
+	return messages, true
+}
+
+// withSystem puts the row's column system, if it has one, in front of messages without a
+// system message.
+func withSystem(row Object, messages []any) []any {
+	system, _ := row.Get("system")
+	text, _ := system.(string)
+	if strings.TrimSpace(text) == "" || slices.ContainsFunc(messages, func(m any) bool { o, _ := m.(Object); role, _ := o.Get("role"); return role == "system" }) {
+		return messages
+	}
+	return slices.Insert(slices.Clone(messages), 0, any(Object{{"role", "system"}, {"content", text}}))
+}
+
+// roles are the names of ShareGPT for who speaks.
+var roles = map[string]string{
+	"human": "user", "user": "user", "system": "system", "gpt": "assistant", "chatgpt": "assistant", "bing": "assistant",
+	"bard": "assistant", "assistant": "assistant", "model": "assistant", "bot": "assistant", "function_call": "assistant",
+	"tool": "tool", "observation": "tool", "function_response": "tool",
+}
+
+// messageOf returns a message {"role", "content"} for one of ShareGPT, {"from", "value"}, and
+// others as they are.
+func messageOf(m any) any {
+	o, _ := m.(Object)
+	from, _ := o.Get("from")
+	name, _ := from.(string)
+	role, known := roles[strings.ToLower(name)]
+	if _, has := o.Get("role"); has || !known {
+		return m
+	}
+	value, _ := o.Get("value")
+	content := Member{"content", value}
+	if call, ok := value.(string); ok && name == "function_call" {
+		content = Member{"tool_calls", []any{Object{{"type", "function"}, {"function", fromJSON(call)}}}}
+	}
+	rest := slices.DeleteFunc(slices.Clone(o), func(m Member) bool { return m.Name == "from" || m.Name == "value" })
+	return append(Object{{"role", role}, content}, rest...)
 }
 
 // fromJSON returns the value that text is in JSON, nil if it is none.

@@ -3,16 +3,19 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 
 	"onering/internal/files"
 )
@@ -35,8 +38,35 @@ var Formats = []Format{
 	{Extensions: []string{".csv", ".tsv"}, Is: isCSV, Open: openCSV},
 }
 
-// compressions are the extensions of compressed files, behind those of their formats.
-var compressions = []string{".gz", ".zst"}
+// A compression is a way in which a text file may be packed.
+type compression struct {
+	extensions []string // behind those of the format
+	magic      string
+	open       func(r io.Reader) (io.Reader, error)
+}
+
+var compressions = []compression{
+	{[]string{".gz"}, "\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
+	{[]string{".zst", ".zstd"}, "\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		if err != nil {
+			return nil, err
+		}
+		return z.IOReadCloser(), nil
+	}},
+	{[]string{".bz2"}, "BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
+	{[]string{".xz"}, "\xfd7zXZ", func(r io.Reader) (io.Reader, error) { return xz.NewReader(r) }},
+}
+
+// unpacked cuts the extension of a compression from a name in lower case.
+func unpacked(name string) string {
+	for _, c := range compressions {
+		for _, ext := range c.extensions {
+			name = strings.TrimSuffix(name, ext)
+		}
+	}
+	return name
+}
 
 // Extensions are those of all formats, without compression.
 func Extensions() (list []string) {
@@ -47,28 +77,28 @@ func Extensions() (list []string) {
 }
 
 // Find returns the data file in dir that has this name and an extension, or else the
-// folder of this name.
+// folder of this name. Of several files it takes the one of the format that comes first,
+// and of those the shortest name.
 func Find(dir, name string) (path string, ok bool) {
-	for _, end := range append([]string{""}, compressions...) {
-		for _, ext := range Extensions() {
-			path = filepath.Join(dir, name+ext+end)
-			if _, err := os.Stat(path); err == nil {
-				return path, true
-			}
-		}
-	}
 	path = filepath.Join(dir, name)
 	_, err := os.Stat(path)
-	return path, err == nil
+	ok = err == nil
+	entries, _ := os.ReadDir(dir)
+	extensions, best, length := Extensions(), math.MaxInt, 0
+	for _, e := range entries {
+		stem, ext := Split(e.Name())
+		rank := slices.Index(extensions, strings.ToLower(ext))
+		if stem == name && ext != "" && (rank < best || rank == best && len(e.Name()) < length) {
+			path, ok, best, length = filepath.Join(dir, e.Name()), true, rank, len(e.Name())
+		}
+	}
+	return path, ok
 }
 
 // Split cuts the extension of a data file from a name, in any case of letters and with
 // that of a compression. ext is empty if the name is not that of a data file.
 func Split(name string) (stem, ext string) {
-	lower := strings.ToLower(name)
-	for _, end := range compressions {
-		lower = strings.TrimSuffix(lower, end)
-	}
+	lower := unpacked(strings.ToLower(name))
 	at := len(lower) - len(filepath.Ext(lower))
 	for _, f := range Formats {
 		if slices.Contains(f.Extensions, lower[at:]) {
@@ -84,6 +114,8 @@ type Input struct {
 	Size int64         // of File
 	Text *bufio.Reader // the content, without compression and byte order mark
 	Ext  string        // in lower case, without that of a compression
+
+	unfolding *unfolding
 }
 
 // Rows reads the rows of one file.
@@ -98,13 +130,14 @@ type Rows struct {
 	// Unit is what the numbers count: "line" or "row".
 	Unit string
 
-	end  func() // of the decompression
-	file *os.File
+	unfolding *unfolding // counts the rows; nil for stdin
+	end       io.Closer  // of the decompression, or nil
+	file      *os.File
 }
 
 func (r *Rows) close() error {
 	if r.end != nil {
-		r.end()
+		r.end.Close()
 	}
 	if r.file == nil {
 		return nil
@@ -121,12 +154,12 @@ func (e badLine) Unwrap() error { return e.error }
 // openRows opens a file and recognizes the format by its content. The extension
 // decides only for formats without a mark of their own: CSV, and Arrow streams
 // written before version 0.15.
-func openRows(at file) (*Rows, error) {
+func openRows(at file, expansion int) (*Rows, error) {
 	f, err := at.open()
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", err)
 	}
-	rows, err := openFormat(f, at.path)
+	rows, err := openFormat(f, at.path, expansion)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("dataset: %s: %w", at.path, err)
@@ -151,7 +184,7 @@ func (f file) open() (*os.File, error) {
 	return folder.Open(name)
 }
 
-func openFormat(f *os.File, path string) (*Rows, error) {
+func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -159,33 +192,32 @@ func openFormat(f *os.File, path string) (*Rows, error) {
 	if info.Size() == 0 {
 		return nil, fmt.Errorf("the file is empty")
 	}
+	budget := newUnfolding(info.Size(), expansion)
 	name := strings.ToLower(filepath.Base(path))
-	in := Input{File: f, Size: info.Size(), Text: bufio.NewReaderSize(f, 1<<16)}
-	var end func()
-	magic, _ := in.Text.Peek(4)
-	switch {
-	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
-		z, err := gzip.NewReader(in.Text)
-		if err != nil {
-			return nil, fmt.Errorf("gzip: %w", err)
+	in := Input{File: f, Size: info.Size(), Text: bufio.NewReaderSize(f, 1<<16), unfolding: budget}
+	var end io.Closer
+	magic, _ := in.Text.Peek(5)
+	for _, c := range compressions {
+		if !bytes.HasPrefix(magic, []byte(c.magic)) {
+			continue
 		}
-		in, name = Input{Text: bufio.NewReaderSize(z, 1<<16)}, strings.TrimSuffix(name, ".gz")
-	case bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
-		z, err := zstd.NewReader(in.Text, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		z, err := c.open(in.Text)
 		if err != nil {
-			return nil, fmt.Errorf("zstd: %w", err)
+			return nil, fmt.Errorf("%s: %w", c.extensions[0][1:], err)
 		}
-		in, name = Input{Text: bufio.NewReaderSize(z, 1<<16)}, strings.TrimSuffix(strings.TrimSuffix(name, ".zst"), ".zstd")
-		end = z.Close
+		end, _ = z.(io.Closer)
+		in = Input{Text: bufio.NewReaderSize(unfolded{z, budget}, 1<<16), unfolding: budget}
+		name = unpacked(name)
+		break
 	}
 	rows, err := in.rows(name)
 	if err != nil {
 		if end != nil {
-			end()
+			end.Close()
 		}
 		return nil, err
 	}
-	rows.file, rows.end = f, end
+	rows.file, rows.end, rows.unfolding = f, end, budget
 	return rows, nil
 }
 

@@ -51,3 +51,29 @@ func isWords(text string) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsSpace(r) && !unicode.IsMark(r) && !strings.ContainsRune(".,;:'’\"&/-–()%", r)
 	}) < 0
 }
+
+// Solution returns the answer that a worked solution or a gold states: in its <answer> tags,
+// in its last boxes, which are read as Verify reads them, or behind "the answer is". marked
+// says whether it has one of these. A text without them is the answer if it is short; of a
+// long one the answer is empty.
+func (Verifier) Solution(text string) (answer string, marked bool) {
+	find := &finder{}
+	if tag := find.fromTag(text, false); len(tag.texts) > 0 {
+		return clean(tag.texts[len(tag.texts)-1]), true // of several boxes all
+	}
+	if _, boxed := find.lastBox(text); boxed {
+		answer, _ = find.goldText(text)
+		return clean(answer), true
+	}
+	if at := find.afterPhrase(text); at >= 0 && at < len(text) {
+		if e := find.fromSentence(find.sentence(text[at:])); len(e.texts) > 0 {
+			return clean(e.texts[0]), true
+		}
+	}
+	answer = clean(text)
+	lines := strings.Contains(answer, "\n") && !strings.Contains(answer, `\begin{`)
+	if lines || len(answer) > 200 || find.wordsIn(answer) > 8 {
+		return "", false
+	}
+	return strings.TrimSuffix(answer, "."), false
+}

@@ -48,7 +48,7 @@ func (f Files) String() string {
 // Options say how the file is read where o says it for all files.
 func (f File) Options(o data.Options) data.Options {
 	o.Prompt, o.Answer = cmp.Or(f.Prompt, o.Prompt), cmp.Or(f.Answer, o.Answer)
-	o.ID, o.Split = cmp.Or(f.ID, o.ID), cmp.Or(f.Split, o.Split)
+	o.ID, o.Split, o.Expansion = cmp.Or(f.ID, o.ID), cmp.Or(f.Split, o.Split), cmp.Or(f.Expansion, o.Expansion)
 	o.Filter, o.Limit = cmp.Or(f.Filter, o.Filter), cmp.Or(f.Prompts, o.Limit)
 	return o
 }

@@ -58,7 +58,7 @@ var rooms = []struct {
 	{"runtime/provision", "internal/files"},
 	{"runtime/mpi", ""},
 	{"runtime/runtimetest", "runtime runtime/cuda runtime/webgpu runtime/provision models"},
-	{"data", "internal/ordered internal/files tokenize"},
+	{"data", "internal/ordered internal/files tokenize verifier"},
 	{"data/mix", "data internal/settings"},
 	{"examples/rewards/unittests", ""},
 
