@@ -20,6 +20,8 @@ type columns struct {
 	found  [3][]string // columns of that row that may be the prompt, the answer and the id
 	wrong  [3]error    // why there are none
 	used   [3][]string // columns that rows of the file had, in order
+	line   int         // of the row read last
+	behind int         // rows before it on this line
 	strict bool        // some row had another answer than a solution
 }
 
@@ -158,6 +160,9 @@ func lookup(o Object, path string) (any, bool) {
 // problem makes a problem of a record. The error says why the row is dropped.
 func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
 	c.look(rec.Object)
+	if c.behind++; rec.Line != c.line {
+		c.line, c.behind = rec.Line, 0
+	}
 	var at [3]string
 	var values [3]any
 	for part := range at {
@@ -184,6 +189,9 @@ func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
 	}
 	if p.ID, _ = scalar(values[idPart]); p.ID == "" {
 		p.ID = name + ":" + strconv.Itoa(rec.Line)
+		if c.behind > 0 {
+			p.ID += "." + strconv.Itoa(c.behind+1)
+		}
 	}
 	return p, nil
 }
