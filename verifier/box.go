@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"slices"
 	"strings"
 
 	"onering/verifier/internal/latex"
@@ -192,6 +193,13 @@ func assigned(s string) (before string, name byte) {
 	return before[:n], before[n]
 }
 
+// withdrawals are words that take back what stands before them, besides the refusals, and
+// listing are words between the parts of a list.
+var (
+	withdrawals = setOf("no nope nay wait actually instead rather correction sorry oops scratch but otherwise then")
+	listing     = setOf("and or is one root another the other also solution solutions answer answers value values first second third roots x y")
+)
+
 // joins reports whether two boxes with gap between them belong together.
 func (find *finder) joins(gap string) bool {
 	if len(gap) > 60 || strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") {
@@ -211,7 +219,10 @@ func (find *finder) joins(gap string) bool {
 			for i+1 < len(gap) && isLetter(gap[i+1]) {
 				i++
 			}
-			if w := strings.ToLower(gap[start : i+1]); w != "and" && w != "or" {
+			switch w := strings.ToLower(gap[start : i+1]); {
+			case slices.Contains(refusals[:], w), slices.Contains(negations[:], w), withdrawals[w]:
+				return false
+			case !listing[w]:
 				words++
 			}
 		case isDigit(c), c == '=':

@@ -7,10 +7,12 @@ import (
 
 // An extract is what was found in a response.
 type extract struct {
-	texts  []string // readings of the answer, the likeliest first
-	from   string   // where it stood
-	whole  bool     // it is all that the running text says
-	reason string   // why there is none
+	texts []string // readings of the answer, the likeliest first
+	from  string   // where it stood
+	whole bool     // it is all that the running text says
+	// outside says that a per cent sign stands behind the box, not in it.
+	outside bool
+	reason  string // why there is none
 }
 
 // Where an answer stands. In prose a comma may be a decimal comma, in the other
@@ -69,22 +71,18 @@ func (find *finder) fromBox(s string) extract {
 	if clean(b.content) == "" {
 		return extract{reason: "the last box is empty"}
 	}
-	e.texts = append(e.texts, find.boxText(s, b))
+	if find.deniedBox(s, b) {
+		return extract{reason: "the last box is denied"}
+	}
+	text, outside, ok := find.boxText(s, b)
+	if !ok {
+		return extract{reason: "the last box is a part of something larger"}
+	}
+	e.texts, e.outside = append(e.texts, text), outside
 	if all := find.joinedBoxes(s, b); all != nil {
 		e.texts = append(e.texts, strings.Join(all, ", "))
 	}
 	return e
-}
-
-// boxText is the content of a box with a per cent sign that stands after it.
-func (find *finder) boxText(s string, b box) string {
-	rest := strings.TrimLeft(s[b.end:], " $~")
-	if strings.HasPrefix(rest, `\%`) || strings.HasPrefix(rest, "%") {
-		if !strings.Contains(b.content, "%") && strings.Trim(b.content, "0123456789.") == "" {
-			return b.content + `\%`
-		}
-	}
-	return b.content
 }
 
 // fromTag takes the last <answer>...</answer>, and the box in it if there is one.
@@ -113,11 +111,6 @@ func (find *finder) fromTag(s string, strict bool) extract {
 	}
 	if clean(content) == "" {
 		return extract{reason: emptyTag}
-	}
-	if len(content) > 200 || strings.Contains(content, "\n\n") {
-		if e := find.fromText(content); len(e.texts) > 0 {
-			return e
-		}
 	}
 	return extract{texts: []string{find.unphrased(content)}, from: fromTagged}
 }
@@ -169,7 +162,9 @@ func (find *finder) goldText(gold string) (string, bool) {
 		// A gold that was cut off in its box still counts.
 		text = b.content
 		if b.closed {
-			text = find.boxText(gold, b)
+			if whole, _, ok := find.boxText(gold, b); ok {
+				text = whole
+			}
 		}
 		if all := find.joinedBoxes(gold, b); all != nil {
 			text = strings.Join(all, ", ")

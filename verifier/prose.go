@@ -64,7 +64,7 @@ func (find *finder) fromText(s string) extract {
 	if strings.Contains(s, `\boxed`) || strings.Contains(s, `\fbox`) {
 		if b, ok := find.lastBox(s); ok && b.closed && clean(b.content) != "" {
 			if rest := strings.TrimSpace(s[b.end:]); find.afterPhrase(rest) < 0 {
-				return extract{texts: []string{find.boxText(s, b)}, from: fromBoxed}
+				return find.fromBox(s)
 			}
 		}
 	}

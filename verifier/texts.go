@@ -3,6 +3,7 @@ package verifier
 import (
 	"regexp"
 	"strings"
+	"unicode"
 
 	"onering/verifier/internal/latex"
 )
@@ -79,8 +80,8 @@ func normalWords(s string) string {
 		if !strings.ContainsAny(w, "0123456789") { // 5' is not 5''
 			w = apostrophes.Replace(w)
 		}
-		if w == "" {
-			w = f
+		if !strings.ContainsFunc(w, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+			w = f // != is not =
 		}
 		if w != "the" && w != "an" && (w != "a" || i > 0) {
 			out = append(out, w)

@@ -114,6 +114,9 @@ func compareExtract(gold string, e extract, start comparer) decision {
 	}
 	start.algebra = algebra.NewChecker() // one budget for all readings
 	start.prose = e.from == fromProse && !e.whole
+	if e.outside {
+		start.used = percentValue // 5 % is not 5
+	}
 	for i, text := range e.texts {
 		answer := clean(text)
 		if answer == "" {

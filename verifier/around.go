@@ -1,0 +1,254 @@
+package verifier
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"onering/verifier/internal/latex"
+)
+
+// What stands around a box belongs to it where it is one expression with it. A measure is
+// read with the box: \boxed{5} million is 5,000,000. Otherwise the box is a part of an
+// expression or a relation, -\boxed{5} or x \ne \boxed{5}, and no answer. What a box is
+// equated with, and words, do not belong to it.
+
+// farthest is how many bytes around a box are looked at.
+const farthest = 400
+
+// boxText is what a box says with the measure behind it; ok is false if the box is a part
+// of something larger. outside says that a per cent sign behind it is not in it.
+func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
+	before, after, formula := find.surroundings(s, b)
+	find.steps += len(before) + len(after)
+	blank := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf || r == '\\' }
+	left := strings.TrimPrefix(leftOf(strings.TrimRightFunc(before, blank), formula), `\left`)
+	right := rightOf(strings.TrimLeftFunc(after, isBlank), left, formula)
+	if bare := strings.Trim(right, `\,;:! }`); bare == "" || bare == "%" {
+		right = bare
+	}
+	tuple := strings.HasPrefix(left, "(") || strings.HasPrefix(left, "[")
+	switch measured := suffixed.MatchString(right); {
+	case !tuple && (!harmless.MatchString(left) || right != "" && !measured):
+		return "", false, false
+	case tuple:
+		return left + b.content + right, false, true
+	case measured:
+		if outside = strings.HasSuffix(right, "%"); outside && strings.Contains(b.content, "%") {
+			return b.content, false, true
+		}
+		return "(" + b.content + ")" + right, outside, true
+	case strings.ContainsAny(b.content, "0123456789") && !strings.Contains(b.content, `\text`):
+		if words := measureAfter(s[b.end:min(len(s), b.end+farthest)]); words != "" {
+			return b.content + " " + words, strings.HasSuffix(words, "%"), true
+		}
+	}
+	return b.content, false, true
+}
+
+// suffixed is what right after a box is read with it: per cent, degrees, a modulus.
+var suffixed = regexp.MustCompile(`^\s*(?:\\?%|°|\^\\circ|\^\{\\circ\}|\\[pb]?mod\b.*|\(\\?mod.*)$`)
+
+// surroundings are what stands before and after a box in its formula, or else in its
+// line.
+func (find *finder) surroundings(s string, b box) (before, after string, formula bool) {
+	from, to := max(0, b.start-farthest), min(len(s), b.end+farthest)
+	if i := strings.LastIndex(s[from:b.start], "\n\n"); i >= 0 {
+		from += i + 2
+	}
+	for _, g := range find.segments(s[from:to]) {
+		if start, end := from+g.start, from+g.end; start < b.start && b.end < end {
+			return strings.TrimLeft(strings.TrimPrefix(strings.TrimPrefix(s[start:b.start], `\(`), `\[`), "$"), s[b.end:end], true
+		}
+	}
+	before, after = s[from:b.start], s[b.end:to]
+	before = before[strings.LastIndexByte(before, '\n')+1:]
+	after, _, _ = strings.Cut(after, "\n")
+	return before, after, false
+}
+
+// markOf is the piece of a formula or of running text that s begins with: a command with
+// its backslash, a run of letters, digits or spaces, or one sign.
+func markOf(s string) string {
+	run := func(n int, of func(c byte) bool) string {
+		for n < len(s) && of(s[n]) {
+			n++
+		}
+		return s[:n]
+	}
+	switch c := s[0]; {
+	case c == '\\' && len(s) > 1 && isLetter(s[1]):
+		return run(2, isLetter)
+	case c == '\\' && len(s) > 1:
+		return s[:2]
+	case isLetter(c):
+		return run(1, isLetter)
+	case isDigit(c):
+		return run(1, isDigit)
+	case c == ' ' || c == '\t' || c == '\n':
+		return run(1, func(c byte) bool { return c == ' ' || c == '\t' || c == '\n' })
+	}
+	_, size := utf8.DecodeRuneInString(s)
+	return s[:size]
+}
+
+// apart are marks that part a box from what stands beyond them.
+var apart = setOf(`= : ; $ & \\ \( \) \[ \] \approx \simeq \sim \equiv \to \rightarrow \mapsto \implies \Rightarrow \Longrightarrow \iff \Leftrightarrow \therefore \because \in \quad \qquad
+	\end \tag \label \hfill ? " ≈ → ⇒ ∴ ⟹ ： ， 。 ； 、`)
+
+// wordCommand is a command whose argument is words.
+var wordCommand = regexp.MustCompile(`^\\(?:text(?:bf|it|rm|sf|tt|normal)?|mbox|emph|intertext)$`)
+
+// harmless are pieces before a box that change how it looks, and labels.
+var harmless = regexp.MustCompile(`^(?:\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|rm|it|sf|tt|bb)|bm|boldsymbol|boxed|fbox|mbox|underline|displaystyle|textstyle|large|Large|huge|left|bigl?|Bigl?|(?:text)?color\{\w*\}|begin\{\w*\*?\}|\$|[,;:! ])|[\s{~]|\(?[A-Za-z0-9]{1,3}[).]\s*$)*$`)
+
+// leftOf is the part of before, which ends at a box, that is one expression with it.
+func leftOf(before string, formula bool) string {
+	run, depth, parting := "", 0, "" // depth counts the open brackets in run, parting is what it begins after
+	for len(before) > 0 {
+		m := markOf(before)
+		before = before[len(m):]
+		r, _ := utf8.DecodeRuneInString(m)
+		switch m {
+		case "(", "[":
+			depth++
+		case ")", "]":
+			depth--
+		}
+		joins := true
+		switch {
+		case wordCommand.MatchString(m) && strings.HasPrefix(before, "{") && latex.ClosingBrace(before, 0) > 0:
+			before, joins = before[latex.ClosingBrace(before, 0)+1:], false
+		case apart[m], m == "," && depth == 0, (m == "." || m == "!") && startsBlank(before), depth < 0:
+			joins = false
+		case unicode.IsLetter(r):
+			joins = len(m) == 1 && (formula || before == "")
+		case !formula:
+			joins = !strings.Contains("_`|'#", m) && (m != "*" || strings.TrimSpace(run) != "" && !strings.HasPrefix(before, "*")) && !((m == ")" || m == "]") && startsBlank(before))
+		}
+		if run += m; !joins {
+			run, depth, parting = "", 0, m
+		}
+	}
+	run = strings.TrimLeft(run, " \t\n}")
+	bare := strings.TrimSpace(run)
+	switch at := strings.LastIndex(bare, `\boxed`); {
+	case at >= 0 && !strings.HasSuffix(bare, "{") && (&finder{}).readBox(bare, at, len(`\boxed`)).end == len(bare):
+		return "" // boxes side by side
+	case strings.Trim(bare, `*/^_<>`) == "":
+		return "" // nothing that a sign would join
+	case !formula && run != bare && parting != "=" && strings.Trim(bare, "0123456789-–—+") == "":
+		return "" // a dash, the mark of a list, Problem 3
+	}
+	return run
+}
+
+// startsBlank reports whether s is empty or begins with white space.
+func startsBlank(s string) bool { return s == "" || strings.IndexByte(" \t\n", s[0]) >= 0 }
+
+// joint are marks that may follow a box as a part of one expression with it.
+var joint = regexp.MustCompile(`^(?:[-+*/^_<>!%(\[{}|0-9A-Za-z'°×·÷±≠≤≥−]|\)|\]|\.[0-9]|\\(?:%|cdot|times|div|pm|mp|l?eq?|geq?|lt|gt|neq?|d?frac|sqrt|pi|circ|pmod|bmod|mod|mid|cup|cap|choose|over|binom|sin|cos|tan|ln|log|text|mathrm|left|right|[,;:! ]))`)
+
+// rightOf is the part of after, which follows a box, that is one expression with it. left
+// is what stands before the box.
+func rightOf(after, left string, formula bool) string {
+	braces := strings.Count(left, "{") - strings.Count(left, "}")
+	depth := strings.Count(left, "(") + strings.Count(left, "[") - strings.Count(left, ")") - strings.Count(left, "]")
+	run, opened := "", depth+braces > 0
+	for len(after) > 0 {
+		m := markOf(after)
+		rest := after[len(m):]
+		r, _ := utf8.DecodeRuneInString(m)
+		b, d := braces, depth
+		switch m {
+		case "{":
+			b++
+		case "}":
+			b--
+		case "(", "[":
+			d++
+		case ")", "]":
+			d--
+		}
+		switch {
+		case b < 0, d < 0, apart[m], m == "," && depth == 0, m != "," && m[0] != ' ' && m[0] != '\n' && !joint.MatchString(after), m == `\right` && depth == 0,
+			unicode.IsLetter(r) && (len(m) > 1 || !formula), wordCommand.MatchString(m),
+			!formula && (strings.Contains("!'|_([", m) || m == "*" && !startsBlank(rest) || startsBlank(rest) && wordy(rest) && strings.Contains("-–—−+<>", m)):
+			after = ""
+		default:
+			run, after, braces, depth = run+m, rest, b, d
+		}
+	}
+	if !opened && braces+depth > 0 {
+		return "" // (by symmetry)
+	}
+	return strings.TrimRight(run, " \t\n-–—+*/^_<>")
+}
+
+// wordy reports whether running text begins s.
+func wordy(s string) bool {
+	s = strings.TrimLeft(s, " \t")
+	r, _ := utf8.DecodeRuneInString(s)
+	return s == "" || unicode.IsLetter(r)
+}
+
+// behind is what may stand between a box and the word after it; word is such a word.
+var (
+	behind = regexp.MustCompile(`^(?:[\s$~]|\\[,;:! )\]])*(?:\\(?:text|mathrm)\s*\{\s*)?`)
+	word   = regexp.MustCompile(`^(?:\\?%|[A-Za-z]{2,}\b|[°])\s*`)
+	// raised is a power of the unit that ends before it, and compound what goes on with one.
+	raised   = regexp.MustCompile(`^\}?\^(?:\d|\{\d\})|^[²³]`)
+	compound = regexp.MustCompile(`^\}?(?:[/*·^-]|\\cdot|\s*per\b)`)
+)
+
+// measureAfter are the words or the sign after a box that multiply it, or name its unit:
+// million dollars, per cent, cm.
+func measureAfter(s string) string {
+	s = s[len(behind.FindString(s)):]
+	said, found := "", ""
+	for range 3 {
+		w := word.FindString(s)
+		if w == "" || said == "" && strings.TrimSpace(w) == "in" {
+			break
+		}
+		said, s = said+w, s[len(w):]
+		power := raised.FindString(s)
+		if p, err := latex.Parse("1 "+said+strings.TrimPrefix(power, "}"), latex.Reading{}); err == nil && p.Tree != nil && measures(p.Tree) && !compound.MatchString(s[len(power):]) {
+			found = said + power
+		}
+	}
+	return strings.TrimSpace(strings.ReplaceAll(found, "}^", "^"))
+}
+
+// measures reports whether n is 1 with words that multiply it, or with a unit.
+func measures(n *latex.Node) bool {
+	switch n.Op {
+	case latex.Num:
+		return true
+	case latex.Unit:
+		return !strings.HasPrefix(n.Name, "#")
+	case latex.Percent, latex.Degree, latex.Mul, latex.Div, latex.Pow, latex.Neg:
+		for _, arg := range n.Args {
+			if !measures(arg) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// Words before and after a box that deny it.
+var (
+	deniedBefore = regexp.MustCompile(`(?i)(?:\b(?:not|never|cannot|neither|nor|unlike|isnt|aint|anything but|other than|rather than|instead of|far from)|n['’]t|nicht|kein|keine|pas|不是|не)[\s:]+(?:(?:be|been|equal|equals|to|the|a|an|answer|value|result|solution|number|is|are|exactly|simply|just|really|actually|necessarily|of)\s+)*(?:\$+|\\[(\[])?\s*(?:\\?[A-Za-z]\s*=\s*)?$`)
+	deniedAfter  = regexp.MustCompile(`(?i)^(?:[^\pL\d\\]|\\[)\]])*(?:(?:but|and|which|that|this|it|the|answer|guess|result|value)\s+)*(?:(?:is|was|would be|seems|must be|can be|looks)\s+)?(?:\pL+ly\s+)?(?:(?:wrong|incorrect|false|nope|mistaken|a mistake|impossible|untrue|invalid|rejected|excluded|denied)\b|(?:not|(?:is|was|ca|wo)n['’]t|cannot(?: be)?)\s+(?:be\s+)?(?:it|right|correct|true|valid|possible|the (?:answer|right|correct|solution))\b|(?:no|not|never)\s*(?:[.,;!]|$))`)
+)
+
+// deniedBox reports whether the words around a box deny it or take it back.
+func (find *finder) deniedBox(s string, b box) bool {
+	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
+	find.steps += len(before) + len(after)
+	before = before[strings.LastIndexAny(before, ".;,!?\n")+1:]
+	return deniedBefore.MatchString(before) || deniedAfter.MatchString(after)
+}
