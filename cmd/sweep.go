@@ -17,9 +17,8 @@ import (
 	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/policy"
-	"onering/report/variants"
+	"onering/report/sweep"
 	"onering/train/rl"
-	"onering/train/sweep"
 )
 
 func newSweep() *cobra.Command {
@@ -352,11 +351,7 @@ func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, name string,
 	if len(failures) == len(runs) {
 		return errors.Join(failures...)
 	}
-	results, err := variants.Collect(p, runs, name)
-	var metric *variants.MetricError
-	if errors.As(err, &metric) {
-		return usageError{err}
-	}
+	results, err := p.Collect(runs, name)
 	if err != nil {
 		return err
 	}

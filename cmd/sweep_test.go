@@ -13,8 +13,8 @@ import (
 
 	"onering/objectives"
 	"onering/policy"
+	"onering/report/sweep"
 	"onering/train/rl"
-	"onering/train/sweep"
 )
 
 // TestSweepRuns loads every file in runs/paper and runs/bench: run files as such,

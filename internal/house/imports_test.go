@@ -85,13 +85,12 @@ var rooms = []struct {
 	{"train/rundir", "models/lora internal/files train/metrics models"},
 	{"train/ranks", "models runtime train/learn"},
 	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
-	{"train/sweep", "internal/files internal/settings"},
 
 	{"serve", "train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize"},
 
 	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
-	{"report/variants", "internal/files internal/stat report train/sweep models"},
+	{"report/sweep", "internal/files internal/settings internal/stat report"},
 }
 
 // testAllow is what tests may import beyond their package's row.

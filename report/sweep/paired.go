@@ -1,6 +1,4 @@
-// Package variants compares the variants of a sweep. It computes means and standard
-// errors over seeds and paired tests, and shows them in tables and figures.
-package variants
+package sweep
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-// Package sweep plans and runs sweeps. A sweep trains several variants of one run file,
+// Package sweep plans, runs and compares sweeps. A sweep trains several variants of one run file,
 // each with several seeds. docs/reports.md explains sweep files by example.
 package sweep
 

@@ -1,4 +1,4 @@
-package variants
+package sweep
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 
 	"onering/internal/stat"
 	"onering/report"
-	"onering/train/sweep"
 )
 
 // An outcome is the result of one run.
@@ -36,7 +35,7 @@ type sweepMetric struct {
 // A comparison is a question that was stated before the runs, and the test that
 // answers it.
 type comparison struct {
-	sweep.Comparison
+	Comparison
 	Test pairedTest
 }
 
@@ -61,7 +60,7 @@ type sweepTable struct {
 // newTable makes a table of outcomes: a row for each variant, in the given order, and the
 // comparisons. A comparison uses the seeds that both variants have. It returns an error
 // if there are no metrics or a comparison names an unknown variant.
-func newTable(metrics []sweepMetric, variants []string, outcomes []outcome, comparisons []sweep.Comparison) (*sweepTable, error) {
+func newTable(metrics []sweepMetric, variants []string, outcomes []outcome, comparisons []Comparison) (*sweepTable, error) {
 	if len(metrics) == 0 {
 		return nil, errors.New("variants: no metric to compare by")
 	}

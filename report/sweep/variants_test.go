@@ -1,4 +1,4 @@
-package variants
+package sweep
 
 import (
 	"encoding/xml"
@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"onering/internal/stat"
-	"onering/train/sweep"
 )
 
 // TestPaired compares with a case computed by hand: of the 16 combinations of signs of
@@ -78,7 +77,7 @@ func example(t *testing.T) *sweepTable {
 	}
 	outcomes = append(outcomes, outcome{Variant: "b", Seed: 9, Failed: "NaN"})
 	table, err := newTable([]sweepMetric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
-		[]sweep.Comparison{{First: "a", Second: "b", Claim: "a is better"}})
+		[]Comparison{{First: "a", Second: "b", Claim: "a is better"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +95,7 @@ func TestNew(t *testing.T) {
 	if r := table.Rows[1]; r.Runs != 4 || r.Failed != 1 || !math.IsNaN(r.Mean[1]) {
 		t.Errorf("%+v", r)
 	}
-	if _, err := newTable(table.Metrics, []string{"a"}, nil, []sweep.Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
+	if _, err := newTable(table.Metrics, []string{"a"}, nil, []Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
 		t.Errorf("an unknown variant: %v", err)
 	}
 }

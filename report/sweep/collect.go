@@ -1,4 +1,4 @@
-package variants
+package sweep
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/report"
-	"onering/train/sweep"
 )
 
 // results are the results of a sweep.
@@ -22,18 +22,10 @@ type results struct {
 	dynamics []string // the variants that the second figure shows
 }
 
-// A MetricError reports that a run did not log the metric by which a sweep compares
-// its variants.
-type MetricError struct{ File, Dir, Metric string }
-
-func (e *MetricError) Error() string {
-	return fmt.Sprintf("%s: sweep.metric: %s has no %q in metrics.jsonl", e.File, e.Dir, e.Metric)
-}
-
 // Collect reads the folders of a sweep's runs and compares the variants. At least one
-// run must have succeeded. name is the title of the results. The error is a
-// *MetricError if a run lacks the metric to compare by.
-func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*results, error) {
+// run must have succeeded. name is the title of the results. The error is a *settings.Error
+// if a run lacks the metric to compare by.
+func (p *Plan) Collect(runs []*Run, name string) (*results, error) {
 	r := &results{name: name, dynamics: p.Dynamics}
 	metrics := append([]sweepMetric{{Name: p.Metric}}, resultColumns...)
 	for _, one := range runs {
@@ -51,7 +43,7 @@ func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*results, error) {
 		}
 		values := run.Results()
 		if _, ok := values[metrics[0].Name]; !ok {
-			return nil, &MetricError{p.File, one.Dir, metrics[0].Name}
+			return nil, fmt.Errorf("%s: %w", p.File, &settings.Error{Key: "sweep.metric", Remedy: fmt.Sprintf("%s has no %q in metrics.jsonl", one.Dir, metrics[0].Name)})
 		}
 		r.Runs = append(r.Runs, run)
 		r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Values: values})
