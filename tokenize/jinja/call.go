@@ -121,14 +121,12 @@ func (r *run) use(v Value) {
 	}
 }
 
-// call calls a function, macro or recursive loop.
+// call calls a function or macro.
 func (r *run) call(f Value, a arguments) Value {
 	switch f := f.(type) {
 	case *function:
 		return f.call(r, a)
 	case *macro:
-		return f.call(r, a)
-	case *loop:
 		return f.call(r, a)
 	}
 	r.use(f)
@@ -145,7 +143,7 @@ type macro struct {
 // enter counts calls inside each other; what it returns goes back.
 func (r *run) enter() func() {
 	if r.calls++; r.calls > maxCalls {
-		r.fail("macros or loops call each other deeper than %d", maxCalls)
+		r.fail("macros call each other deeper than %d", maxCalls)
 	}
 	return func() { r.calls-- }
 }
@@ -165,7 +163,12 @@ func (m *macro) call(r *run, a arguments) Value {
 			missing = append(missing, i)
 		}
 	}
-	m.special(r, s, &a, given)
+	if len(a.names) > 0 {
+		r.fail("macro %s takes no keyword argument %s", quote(m.name), quote(a.names[0]))
+	}
+	if len(a.positional) > len(m.params) {
+		r.fail("macro %s takes not more than %d argument(s)", quote(m.name), len(m.params))
+	}
 	for _, i := range missing {
 		param := m.params[i]
 		if at := i - (len(m.params) - len(m.defaults)); at >= 0 {
@@ -177,32 +180,4 @@ func (m *macro) call(r *run, a arguments) Value {
 	out := r.capture(s, m.body)
 	r.line = line
 	return out
-}
-
-// special sets caller, kwargs and varargs if the macro reads them, and fails if there
-// are arguments left over.
-func (m *macro) special(r *run, s *scope, a *arguments, given int) {
-	if m.uses["caller"] {
-		caller, ok := a.take("caller")
-		if !ok || caller == nil {
-			caller = &undefined{"No caller defined"}
-		}
-		s.set("caller", caller)
-	}
-	switch {
-	case m.uses["kwargs"]:
-		d := NewDict()
-		for i, name := range a.names {
-			d.Set(name, a.named[i])
-		}
-		s.set("kwargs", d)
-	case len(a.names) > 0:
-		r.fail("macro %s takes no keyword argument %s", quote(m.name), quote(a.names[0]))
-	}
-	switch {
-	case m.uses["varargs"]:
-		s.set("varargs", Tuple(a.positional[given:]))
-	case len(a.positional) > len(m.params):
-		r.fail("macro %s takes not more than %d argument(s)", quote(m.name), len(m.params))
-	}
 }

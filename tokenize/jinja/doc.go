@@ -21,7 +21,8 @@
 // is paid for before it is made (see limits.go).
 //
 // Not supported, with an error that names it: other files (include, import, extends),
-// autoescape, methods that change a list or a dictionary, which the sandbox forbids, and
-// what no published chat template uses: formats with widths and signs, filters for pages
-// (urlize, wordwrap, batch and the like), and rare methods of str.
+// methods that change a list or a dictionary, which the sandbox forbids, and what no
+// published chat template uses: the tags call, filter, print, block and autoescape, loops
+// that call themselves, the names caller, kwargs and varargs of macros, formats with widths
+// and signs, filters for pages (urlize, wordwrap, batch and the like), and rare methods of str.
 package jinja

@@ -23,7 +23,6 @@ type run struct {
 	line  int // of what is computed
 	left  int // of the budget
 	calls int // of macros inside each other
-	root  *scope
 }
 
 // Render returns the text that the template makes of the names in vars, or an *Error.
@@ -45,8 +44,7 @@ func (t *Template) RenderMarked(vars *Dict) (text string, marks []Mark, err erro
 		}
 	}
 	r := &run{out: new(strings.Builder), line: 1, left: renderBudget + budgetPerByte*dataSize(vars, 0)}
-	r.root = &scope{around: s}
-	r.body(r.root, t.body)
+	r.body(&scope{around: s}, t.body)
 	return r.out.String(), r.marks, nil
 }
 
@@ -61,25 +59,10 @@ func (r *run) body(s *scope, body []stmt) flow {
 
 // capture returns the text that a body writes.
 func (r *run) capture(s *scope, body []stmt) string {
-	return r.captured(func() { r.body(s, body) })
-}
-
-// filtered returns the text that a body writes in a scope inside s, after filters.
-func (r *run) filtered(s *scope, body []stmt, filters []*filterExpr) Value {
-	inner := &scope{around: s}
-	var v Value = r.capture(inner, body)
-	for _, f := range filters {
-		v = f.apply(r, inner, v)
-	}
-	return v
-}
-
-// captured returns the text that write writes.
-func (r *run) captured(write func()) string {
 	out := r.out
 	r.out = new(strings.Builder)
 	r.inner++
-	write()
+	r.body(s, body)
 	r.inner--
 	text := r.out.String()
 	r.out = out
@@ -122,7 +105,11 @@ func (st *setStmt) exec(r *run, s *scope) flow {
 }
 
 func (st *setBlock) exec(r *run, s *scope) flow {
-	v := r.filtered(s, st.body, st.filters)
+	inner := &scope{around: s}
+	var v Value = r.capture(inner, st.body)
+	for _, f := range st.filters {
+		v = f.apply(r, inner, v)
+	}
 	r.step(st.line)
 	r.assign(s, st.target, v)
 	return flowNext
@@ -173,29 +160,6 @@ func (w *withStmt) exec(r *run, s *scope) flow {
 func (m *macroStmt) exec(_ *run, s *scope) flow {
 	s.set(m.name, &macro{m, s})
 	return flowNext
-}
-
-func (c *callBlock) exec(r *run, s *scope) flow {
-	f := c.call.of.eval(r, s)
-	a := c.call.args.eval(r, s)
-	a.names, a.named = append(a.names, "caller"), append(a.named, &macro{c.macro, s})
-	r.step(c.call.line)
-	r.write(r.str(r.call(f, a)))
-	return flowNext
-}
-
-func (f *filterBlock) exec(r *run, s *scope) flow {
-	v := r.filtered(s, f.body, f.filters)
-	r.step(f.line)
-	r.write(r.str(v))
-	return flowNext
-}
-
-func (b *block) exec(r *run, s *scope) flow {
-	if b.global {
-		s = r.root
-	}
-	return r.body(&scope{around: s}, b.body)
 }
 
 func (m *marked) exec(r *run, s *scope) flow {

@@ -23,7 +23,7 @@ const (
 	maxTemplate = 64 << 10 // bytes
 	maxNesting  = 200      // brackets, and blocks inside each other
 	maxDepth    = 200      // values inside each other
-	maxCalls    = 150      // macros and recursive loops inside each other; Python ends at about as many
+	maxCalls    = 150      // macros inside each other; Python ends at about as many
 	maxRange    = 100000   // as in the sandbox of jinja2
 	maxDigits   = 4300     // of an integer, as in Python
 )

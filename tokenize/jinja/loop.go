@@ -5,27 +5,20 @@ type loop struct {
 	r                      *run
 	next                   func() (Value, bool)
 	over                   Value
-	index, depth, total    int // total is -1 until it is asked for
+	index, total           int // total is -1 until it is asked for
 	before, current, after Value
 	ahead, more            bool // after has been read; there is one
 	changed                []Value
-	recurse                func(over Value, depth int) string // nil unless recursive
 }
 
 func (f *forStmt) exec(r *run, s *scope) flow {
 	over := f.over.eval(r, s)
 	r.step(f.line)
-	f.loop(r, s, over, 0)
-	return flowNext
-}
-
-// loop runs the statement for the elements of over.
-func (f *forStmt) loop(r *run, s *scope, over Value, depth int) {
 	next, ok := r.each(over)
 	if !ok {
 		r.fail("'%s' object is not iterable", typeName(over))
 	}
-	l := &loop{r: r, next: next, over: over, index: -1, depth: depth, total: -1}
+	l := &loop{r: r, next: next, over: over, index: -1, total: -1}
 	if f.test != nil {
 		l.over, l.next = nil, func() (Value, bool) {
 			for {
@@ -42,24 +35,19 @@ func (f *forStmt) loop(r *run, s *scope, over Value, depth int) {
 			}
 		}
 	}
-	if f.recursive {
-		l.recurse = func(over Value, depth int) string {
-			defer r.enter()()
-			return r.captured(func() { f.loop(r, s, over, depth) })
-		}
-	}
 	for l.advance() {
 		r.step(f.line)
 		inner := &scope{around: s}
 		inner.set("loop", l)
 		r.assign(inner, f.target, l.current)
 		if r.body(inner, f.body) == flowBreak {
-			return
+			return flowNext
 		}
 	}
 	if l.index < 0 {
 		r.body(&scope{around: s}, f.last)
 	}
+	return flowNext
 }
 
 // advance moves to the next element.
@@ -102,15 +90,6 @@ func (l *loop) length() int {
 	return l.total
 }
 
-// call is loop(over) of a recursive loop.
-func (l *loop) call(r *run, a arguments) Value {
-	over := a.bind(r, "loop", 1, "iterable")[0]
-	if l.recurse == nil {
-		r.fail("The loop must have the 'recursive' marker to be called recursively.")
-	}
-	return l.recurse(over, l.depth+1)
-}
-
 // attribute returns what templates read of a loop.
 func (l *loop) attribute(name string) (Value, bool) {
 	switch name {
@@ -129,10 +108,10 @@ func (l *loop) attribute(name string) (Value, bool) {
 		return !l.more, true
 	case "length":
 		return l.length(), true
-	case "depth":
-		return l.depth + 1, true
+	case "depth": // loops that call themselves are not supported
+		return 1, true
 	case "depth0":
-		return l.depth, true
+		return 0, true
 	case "previtem":
 		if l.index == 0 {
 			return &undefined{"there is no previous item"}, true

@@ -48,7 +48,7 @@ type (
 		line int
 	}
 	filterExpr struct {
-		of   expr // nil for the text of a block
+		of   expr // nil for the text of a set block
 		name string
 		args callArgs
 		line int
@@ -104,8 +104,7 @@ type (
 	forStmt struct {
 		target     expr
 		over       expr
-		test       expr // nil without
-		recursive  bool
+		test       expr   // nil without
 		body, last []stmt // last is the else
 		line       int
 	}
@@ -130,21 +129,7 @@ type (
 		params   []string
 		defaults []expr // of the last params
 		body     []stmt
-		uses     map[string]bool // of caller, kwargs and varargs
 		line     int
-	}
-	callBlock struct {
-		call  *call
-		macro *macroStmt
-	}
-	filterBlock struct {
-		filters []*filterExpr
-		body    []stmt
-		line    int
-	}
-	block struct {
-		body   []stmt
-		global bool // sees the names of the whole template only
 	}
 	marked struct{ body []stmt } // what generation encloses
 	jump   struct{ flow flow }

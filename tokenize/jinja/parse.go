@@ -12,8 +12,7 @@ type parser struct {
 	depth  int
 	loops  int  // for statements around this place, within the macro around it
 	marks  bool // generation was used
-	// used has, for each macro around this place, the names that it reads.
-	used []map[string]bool
+	macros int  // macro statements around this place
 }
 
 // Parse reads a template. Errors are of type *Error.
@@ -116,7 +115,7 @@ func (p *parser) statements(ends ...string) []stmt {
 				return body
 			}
 			p.next()
-			body = append(body, p.statement(ends)...)
+			body = append(body, p.statement(ends))
 			p.expect(kindBlockEnd)
 		default:
 			if len(ends) > 0 {
@@ -137,57 +136,32 @@ func (p *parser) body(ends ...string) (body []stmt, end string) {
 }
 
 // statement reads a tag after its beginning.
-func (p *parser) statement(ends []string) []stmt {
+func (p *parser) statement(ends []string) stmt {
 	t := p.expect(kindName)
 	switch t.text {
 	case "if":
-		return []stmt{p.ifStmt()}
+		return p.ifStmt()
 	case "for":
-		return []stmt{p.forStmt(t.line)}
+		return p.forStmt(t.line)
 	case "set":
-		return []stmt{p.setStmt(t.line)}
+		return p.setStmt(t.line)
 	case "with":
-		return []stmt{p.withStmt(t.line)}
+		return p.withStmt(t.line)
 	case "macro":
-		return []stmt{p.macro(t.line)}
-	case "call":
-		return []stmt{p.callBlock(t.line)}
-	case "filter":
-		filters := p.filters(nil, true)
-		body, _ := p.body("endfilter")
-		return []stmt{&filterBlock{filters, body, t.line}}
-	case "print":
-		var all []stmt
-		for p.peek().kind != kindBlockEnd {
-			if len(all) > 0 {
-				p.expect(",")
-			}
-			all = append(all, &print{p.expression(true), t.line})
-		}
-		return all
+		return p.macro(t.line)
 	case "generation":
 		body, _ := p.body("endgeneration")
 		p.marks = true
-		return []stmt{&marked{body}}
-	case "block":
-		name := p.expect(kindName).text
-		scoped := p.acceptName("scoped")
-		body, _ := p.body("endblock")
-		p.acceptName(name)
-		return []stmt{&block{body, !scoped}}
-	case "autoescape":
-		if c, ok := p.expression(true).(*constant); !ok || truth(c.value) {
-			fail(t.line, "autoescape is not supported: prompts are not HTML")
-		}
-		body, _ := p.body("endautoescape")
-		return []stmt{&block{body: body}}
+		return &marked{body}
 	case "break", "continue":
 		if p.loops == 0 {
 			fail(t.line, "%s outside of a loop", t.text)
 		}
-		return []stmt{&jump{map[string]flow{"break": flowBreak, "continue": flowContinue}[t.text]}}
+		return &jump{map[string]flow{"break": flowBreak, "continue": flowContinue}[t.text]}
 	case "include", "import", "from", "extends":
 		fail(t.line, "%s is not supported: a chat template is one file", t.text)
+	case "call", "filter", "print", "block", "autoescape":
+		fail(t.line, "%s is not supported: no published chat template has it", t.text)
 	}
 	if len(ends) > 0 {
 		fail(t.line, "unknown tag %q; want %s", t.text, strings.Join(ends, " or "))
@@ -218,11 +192,13 @@ func (p *parser) forStmt(line int) stmt {
 	if !p.acceptName("in") {
 		fail(p.peek().line, "found %s, want in", p.peek())
 	}
-	s.over = p.tuple(false, false, "recursive")
+	s.over = p.tuple(false, false)
 	if p.acceptName("if") {
 		s.test = p.expression(true)
 	}
-	s.recursive = p.acceptName("recursive")
+	if p.isName("recursive") {
+		fail(line, "a recursive loop is not supported: no published chat template has one")
+	}
 	p.loops++
 	body, end := p.body("endfor", "else")
 	p.loops--
@@ -238,7 +214,7 @@ func (p *parser) setStmt(line int) stmt {
 	if p.acceptOp("=") {
 		return &setStmt{target, p.tuple(true, false), line}
 	}
-	filters := p.filters(nil, false)
+	filters := p.filters(nil)
 	body, _ := p.body("endset")
 	return &setBlock{target, filters, body, line}
 }
@@ -303,12 +279,6 @@ func (p *parser) primaryTarget() expr {
 // macro reads the name, parameters and body of a macro.
 func (p *parser) macro(line int) *macroStmt {
 	m := &macroStmt{name: p.expect(kindName).text, line: line}
-	p.signature(m)
-	p.macroBody(m, "endmacro")
-	return m
-}
-
-func (p *parser) signature(m *macroStmt) {
 	p.expect("(")
 	for !p.isOp(")") {
 		if len(m.params) > 0 {
@@ -323,31 +293,11 @@ func (p *parser) signature(m *macroStmt) {
 		}
 	}
 	p.expect(")")
-}
-
-// macroBody reads the body of a macro and learns which special names it reads.
-func (p *parser) macroBody(m *macroStmt, end string) {
 	loops := p.loops
 	p.loops = 0
-	p.used = append(p.used, map[string]bool{})
-	m.body, _ = p.body(end)
-	m.uses = p.used[len(p.used)-1]
-	p.used = p.used[:len(p.used)-1]
+	p.macros++
+	m.body, _ = p.body("endmacro")
+	p.macros--
 	p.loops = loops
-	for _, param := range m.params {
-		delete(m.uses, param)
-	}
-}
-
-func (p *parser) callBlock(line int) stmt {
-	m := &macroStmt{name: "caller", line: line}
-	if p.isOp("(") {
-		p.signature(m)
-	}
-	c, ok := p.expression(true).(*call)
-	if !ok {
-		fail(line, "call wants a call of a macro")
-	}
-	p.macroBody(m, "endcall")
-	return &callBlock{c, m}
+	return m
 }

@@ -113,7 +113,7 @@ func (p *parser) unary(withFilters bool) expr {
 	for {
 		switch {
 		case p.isOp("|"):
-			for _, f := range p.filters(e, false) {
+			for _, f := range p.filters(e) {
 				e = f
 			}
 		case p.isName("is"):
@@ -138,8 +138,8 @@ func (p *parser) primary() expr {
 		case "none", "None":
 			return &constant{nil}
 		}
-		for _, used := range p.used {
-			used[t.text] = true
+		if p.macros > 0 && slices.Contains([]string{"caller", "kwargs", "varargs"}, t.text) {
+			fail(t.line, "%s in a macro is not supported: no published chat template has it", t.text)
 		}
 		return &name{t.text, t.line}
 	case kindString:
@@ -196,10 +196,10 @@ func (p *parser) atTupleEnd(ends []string) bool {
 }
 
 // tuple reads an expression, or several with commas between.
-func (p *parser) tuple(withCondition, mayBeEmpty bool, ends ...string) expr {
+func (p *parser) tuple(withCondition, mayBeEmpty bool) expr {
 	var parts []expr
 	isTuple := false
-	for !p.atTupleEnd(ends) {
+	for !p.atTupleEnd(nil) {
 		parts = append(parts, p.expression(withCondition))
 		if !p.acceptOp(",") {
 			break
@@ -319,15 +319,10 @@ func (p *parser) arguments() callArgs {
 	return a
 }
 
-// filters reads the filters of e, each of which is applied to the one before it. With
-// first there is no bar before the first.
-func (p *parser) filters(e expr, first bool) []*filterExpr {
+// filters reads the filters of e, each of which is applied to the one before it.
+func (p *parser) filters(e expr) []*filterExpr {
 	var all []*filterExpr
-	for first || p.isOp("|") {
-		if !first {
-			p.next()
-		}
-		first = false
+	for p.acceptOp("|") {
 		f := &filterExpr{of: e, line: p.peek().line, name: p.dotted()}
 		if p.isOp("(") {
 			f.args = p.arguments()

@@ -21,10 +21,9 @@ func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
 	for key, value := range vars.All() {
 		s.set(key.(string), value)
 	}
-	r.root = &scope{around: s}
 	func() {
 		defer catch(&err)
-		r.body(r.root, template.body)
+		r.body(&scope{around: s}, template.body)
 	}()
 	return budget - r.left, err == nil
 }

@@ -57,7 +57,7 @@ func init() { // not a literal: the tests filter and test read the tables
 
 func isCallable(v Value) bool {
 	switch v := v.(type) {
-	case *function, *macro, *loop:
+	case *function, *macro:
 		return true
 	case *undefined:
 		return v != nil // Undefined has __call__, which fails

@@ -88,22 +88,16 @@ TEMPLATES = r'''
 {% macro m(a, b=2, c=a) %}[{{ a }}{{ b }}{{ c }}]{% endmacro %}{{ m(1) }}{{ m(1, c=5) }}{{ m(b=7, a=8) }}{{ m() }}{{ m(1) | upper }}{{ m.name }}
 {% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}
 {% macro m(a) %}{{ a }}{% endmacro %}{{ m(q=1) }}
-{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, q=4) }}
 {% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(5) }}
 {% macro f() %}{{ x }}{% endmacro %}{% set x = 1 %}{{ f() }}{% set x = 2 %}{{ f() }}{% for x in [3] %}{{ f() }}{% endfor %}
-{% macro w(t) %}<{{ t }}>{{ caller() }}</{{ t }}>{% endmacro %}{% call w('b') %}in{{ bos_token }}{% endcall %}{% macro l(x) %}{% for i in x %}{{ caller(i, loop.index) }}{% endfor %}{% endmacro %}{% call(v, n) l('ab') %}({{ v }}{{ n }}){% endcall %}
 {% macro t(x) %}  {{- x -}}  {% endmacro %}{{ t(' a ') }}|{{ t('b')|trim }}
 {% macro type(p) %}{%- if p.type is string -%}{{ p.type }}{%- elif p.type is iterable -%}{{ p.type | join(' or ') }}{%- endif -%}{% endmacro %}{% for k, v in tools[0].function.parameters.properties.items() %}{{ k }}: {{ type(v) }}{{ ", " if not loop.last }}{% endfor %}
 {% set x %}a{{ 1 }}{% set y = 3 %}{% endset %}{{ x }}{{ y is defined }}{{ x|length }}{% set z | upper | trim %} q {% endset %}[{{ z }}]
-{% filter upper %}a{{ bos_token }}{% endfilter %}{% filter replace('a', 'b') | upper %}aXa{% endfilter %}
 {% with a = 1, b = 2 %}{{ a }}{{ b }}{% set c = 3 %}{% endwith %}{{ a is defined }}{{ c is defined }}
 {% with a = 1 %}{% with a = a + 1, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}{% endwith %}
 {% raw %}{{ x }}{% if %}{# c #}{% endraw %}|{% raw -%}   y {%- endraw %}|
 {% generation %}a{{ bos_token }}{% endgeneration %}b{%- generation -%} c {%- endgeneration %}
-{% for item in [[1, [2, [3]]]] recursive %}{% for i in item %}{% if i is iterable %}({{ loop.depth }}){% else %}{{ i }}{% endif %}{% endfor %}{% endfor %}
-{% for i in [1, [2, [3]]] recursive %}{{ loop.depth }}:{% if i is iterable %}({{ loop(i) }}){% else %}{{ i }}{% endif %}{% endfor %}
 {% for i in [1] %}{{ loop([2]) }}{% endfor %}
-{% print 1, 2 %}{% block b %}x{{ bos_token }}{% endblock %}{% autoescape false %}<{% endautoescape %}
 x\n{% if true %}\n  y\n{% endif %}\nz\n
   {%- for m in messages -%}\n [{{ m.role }}] \n{%- endfor %}
 a\n  {% if true %}\nb\n  {%+ if true %}\nc{%+ endif +%}\nd {% endif %} \ne
