@@ -1,17 +1,13 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/export"
-	"onering/models/lora"
 	"onering/policy"
 )
 
@@ -47,8 +43,8 @@ gradients are the adapter's alone.`,
 	flags.StringVar(&o.out, "out", "", "folder to write (required)")
 	flags.StringVar(&o.adapter, "adapter", "", adapterHelp)
 	flags.StringVar(&o.dtype, "dtype", "float32", "type to compute in: float32, bfloat16 or float16")
-	flags.StringVar(&o.Device, "device", "cpu", "what the graphs are for: cpu or cuda")
-	flags.IntVar(&o.Blocks, "blocks", 1, "in how many blocks of queries layers compute attention; more take less memory with long rows")
+	flags.StringVar(&o.device, "device", "cpu", "what the graphs are for: cpu or cuda")
+	flags.IntVar(&o.blocks, "blocks", 1, "in how many blocks of queries layers compute attention; more take less memory with long rows")
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagRequired("out"))
 	must(c.MarkFlagDirname("model"))
@@ -58,8 +54,8 @@ gradients are the adapter's alone.`,
 }
 
 type exportOptions struct {
-	export.Options
-	model, out, adapter, dtype string
+	model, out, adapter, dtype, device string
+	blocks                             int
 }
 
 // compute returns how the graphs are to compute.
@@ -68,16 +64,16 @@ func (o exportOptions) compute() (models.Compute, error) {
 	switch {
 	case !ok:
 		return models.Compute{}, usagef("--dtype %s: want float32, bfloat16 or float16", o.dtype)
-	case strings.HasPrefix(o.Device, "webgpu"):
-		return models.Compute{}, usagef("--device %s: want cpu or cuda: the graphs for WebGPU rest on what onering does between them, so they are not exported", o.Device)
-	case o.Device != "cpu" && o.Device != "cuda":
-		return models.Compute{}, usagef("--device %s: want cpu or cuda", o.Device)
-	case dtype == models.BF16 && o.Device == "cpu":
+	case strings.HasPrefix(o.device, "webgpu"):
+		return models.Compute{}, usagef("--device %s: want cpu or cuda: the graphs for WebGPU rest on what onering does between them, so they are not exported", o.device)
+	case o.device != "cpu" && o.device != "cuda":
+		return models.Compute{}, usagef("--device %s: want cpu or cuda", o.device)
+	case dtype == models.BF16 && o.device == "cpu":
 		return models.Compute{}, usagef("--dtype bfloat16 with --device cpu: %s", policy.RefusedType("bfloat16", "cpu"))
-	case o.Blocks < 1 || o.Blocks > 64:
-		return models.Compute{}, usagef("--blocks %d: want 1 to 64", o.Blocks)
+	case o.blocks < 1 || o.blocks > 64:
+		return models.Compute{}, usagef("--blocks %d: want 1 to 64", o.blocks)
 	}
-	return models.Compute{Type: dtype, Provider: map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[o.Device]}, nil
+	return models.Compute{Type: dtype, Provider: map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[o.device]}, nil
 }
 
 // write writes the graphs and returns how many there are.
@@ -90,28 +86,10 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	model, err := policy.ReadModel(folder)
-	if err != nil {
-		return 0, err
-	}
 	if o.adapter != "" {
-		dir, err := newestOf(o.adapter)
-		if err != nil {
+		if o.adapter, err = newestOf(o.adapter); err != nil {
 			return 0, err
 		}
-		a, err := lora.Read(dir, model)
-		if err != nil {
-			return 0, err
-		}
-		// The graphs need no tensors, but those that are there must be this model's.
-		if err := a.Check(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return 0, err
-		}
-		compute.Adapter, o.Adapter = &a.Adapter, &a.Adapter
 	}
-	arch, err := model.Architecture(compute)
-	if err != nil {
-		return 0, err
-	}
-	return export.Write(o.out, arch, o.Options)
+	return policy.Export(o.out, folder, o.adapter, compute, o.device, o.blocks)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/lora"
+	"onering/policy"
 )
 
 func newMerge() *cobra.Command {
@@ -39,7 +39,7 @@ rounded to the type of the tensors, by default that of the model.`,
 			if adapter, err = newestOf(adapter); err != nil {
 				return err
 			}
-			if err := merge(dir, adapter, out, element); err != nil {
+			if err := policy.Merge(dir, adapter, out, element); err != nil {
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), out)
@@ -57,31 +57,4 @@ rounded to the type of the tensors, by default that of the model.`,
 		must(c.MarkFlagDirname(name))
 	}
 	return c
-}
-
-// merge writes the model dir with an adapter in its weights to the folder out.
-func merge(dir, adapter, out string, element models.DType) error {
-	m, err := models.ReadConfig(dir)
-	if err != nil {
-		return err
-	}
-	a, err := lora.Read(adapter, m) // before the weights, which take longer
-	if err != nil {
-		return err
-	}
-	w, err := a.Load(adapter)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	m, base, err := models.Load(dir)
-	if err != nil {
-		return err
-	}
-	defer base.Close()
-	a.Merge(base, w)
-	if element == models.Invalid {
-		element = m.DType
-	}
-	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: dir})
 }

@@ -19,7 +19,6 @@ import (
 	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/models"
-	"onering/models/lora"
 	"onering/policy"
 	"onering/runtime"
 	"onering/train"
@@ -226,7 +225,11 @@ func takeStep(ctx context.Context, p *policy.Policy, batch learn.Batch, o stepOp
 		return report, err
 	}
 	return report, p.Save(o.out, trained, models.F32, func(d *files.Draft) error {
-		return writeState(d, optimizer, p.Base())
+		state := stepState{Version: 1, Updates: optimizer.Updates}
+		if base := p.Base(); base != nil {
+			state.Base = base
+		}
+		return state.write(d, optimizer)
 	})
 }
 
@@ -239,11 +242,11 @@ type stepState struct {
 	Version int `json:"version"`
 	Updates int `json:"updates"` // made so far, for AdamW's bias correction
 	// Base is the model beside an adapter, where it is known.
-	Base *lora.Base `json:"base,omitempty"`
+	Base any `json:"base,omitempty"`
 }
 
-func writeState(d *files.Draft, o *runtime.Optimizer, base *lora.Base) error {
-	text, err := json.Marshal(stepState{Version: 1, Updates: o.Updates, Base: base})
+func (s stepState) write(d *files.Draft, o *runtime.Optimizer) error {
+	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}

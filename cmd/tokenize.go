@@ -1,16 +1,13 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
-	"onering/models"
-	"onering/models/lora"
+	"onering/policy"
 	"onering/tokenize"
 )
 
@@ -86,13 +83,7 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	t, err := tokenize.Load(folder)
-	if errors.Is(err, fs.ErrNotExist) && lora.Is(folder) {
-		return fmt.Errorf("%s is a LoRA adapter and has no tokenizer: name its model", folder)
-	}
-	if what := models.Foreign(folder); err != nil && what != "" {
-		return fmt.Errorf("%s is no model folder: %s", folder, what)
-	}
+	t, err := policy.Tokenizer(folder)
 	if err != nil {
 		return err
 	}

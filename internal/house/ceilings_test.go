@@ -17,8 +17,8 @@ var ceilings = []struct {
 }{
 	{"lines outside tests", 99500, (*house).lines},
 	{"packages", 95, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1093, (*house).exported},
-	{"packages of ours that cmd imports", 29, func(h *house) int { return len(h.imports("cmd")) }},
+	{"exported names", 1095, (*house).exported},
+	{"packages of ours that cmd imports", 27, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 31, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},

@@ -15,7 +15,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime runtime/mpi models models/export models/hub models/lora objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime runtime/mpi models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -72,7 +72,7 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
-	{"policy", "internal/files models models/all models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
+	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
@@ -111,7 +111,7 @@ var testAllow = map[string]string{
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
 	"train":                      "data models/optim/adamw models/qwen2 runtime/runtimetest",
 	"train/rl":                   "internal/bench runtime/runtimetest models/graph models/onnx models/qwen2",
-	"cmd":                        "data/mix runtime/runtimetest",
+	"cmd":                        "data/mix models/lora runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",

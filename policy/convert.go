@@ -1,0 +1,79 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"onering/models"
+	"onering/models/export"
+	"onering/models/lora"
+	"onering/tokenize"
+)
+
+// Tokenizer reads the tokenizer of a model's folder. An error says what the folder holds in
+// place of a model.
+func Tokenizer(dir string) (*tokenize.Tokenizer, error) {
+	t, err := tokenize.Load(dir)
+	if errors.Is(err, fs.ErrNotExist) && lora.Is(dir) {
+		return nil, fmt.Errorf("%s is a LoRA adapter and has no tokenizer: name its model", dir)
+	}
+	if what := models.Foreign(dir); err != nil && what != "" {
+		return nil, fmt.Errorf("%s is no model folder: %s", dir, what)
+	}
+	return t, err
+}
+
+// Merge writes the model in the folder dir with an adapter in its weights to the folder out.
+// Its tensors have the type element, or that of the model if that is Invalid.
+func Merge(dir, adapter, out string, element models.DType) error {
+	m, err := models.ReadConfig(dir)
+	if err != nil {
+		return err
+	}
+	a, err := lora.Read(adapter, m) // before the weights, which take longer
+	if err != nil {
+		return err
+	}
+	w, err := a.Load(adapter)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	m, base, err := models.Load(dir)
+	if err != nil {
+		return err
+	}
+	defer base.Close()
+	a.Merge(base, w)
+	if element == models.Invalid {
+		element = m.DType
+	}
+	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: dir})
+}
+
+// Export writes the graphs of the model in the folder dir, computed as compute says on device
+// (cpu or cuda) with attention in blocks, to the folder out, and returns how many there are.
+// adapter is the folder of an adapter beside the model, or "".
+func Export(out, dir, adapter string, compute models.Compute, device string, blocks int) (int, error) {
+	model, err := ReadModel(dir)
+	if err != nil {
+		return 0, err
+	}
+	if adapter != "" {
+		a, err := lora.Read(adapter, model)
+		if err != nil {
+			return 0, err
+		}
+		// The graphs need no tensors, but those that are there must be this model's.
+		if err := a.Check(adapter); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+		compute.Adapter = &a.Adapter
+	}
+	arch, err := model.Architecture(compute)
+	if err != nil {
+		return 0, err
+	}
+	return export.Write(out, arch, export.Options{Device: device, Blocks: blocks, Adapter: compute.Adapter})
+}
