@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -146,6 +147,7 @@ func (find *finder) lastClosedBox(s string) (box, bool) {
 func (find *finder) joinedBoxes(s string, last box) []string {
 	contents := []string{last.content}
 	start := last.start
+	var names []string
 	for len(contents) < maxJoined {
 		at, n := find.lastBoxStart(s, start)
 		if at < 0 {
@@ -157,11 +159,17 @@ func (find *finder) joinedBoxes(s string, last box) []string {
 		}
 		gap := s[b.end:start]
 		if before, name := assigned(gap); name != 0 { // x = \boxed{5} or x = \boxed{6}
-			if _, other := assigned(s[max(0, b.start-maxAssigned):b.start]); other == name {
+			if _, other := assigned(s[max(0, b.start-maxAssigned):b.start]); other != 0 {
 				gap = before
+				if other != name { // x = \boxed{2} and y = \boxed{3}
+					names = append(names, string(name))
+				}
+				if len(names) == len(contents) {
+					contents[len(contents)-1] = string(name) + "=" + contents[len(contents)-1]
+				}
 			}
 		}
-		if !find.joins(gap) {
+		if !find.joins(gap) && !nextPart(s[:b.start], s[b.end:start]) {
 			break
 		}
 		contents = append(contents, b.content)
@@ -170,10 +178,27 @@ func (find *finder) joinedBoxes(s string, last box) []string {
 	if len(contents) < 2 {
 		return nil
 	}
+	if _, first := assigned(s[max(0, start-maxAssigned):start]); len(names) == len(contents)-1 && first != 0 {
+		contents[len(contents)-1] = string(first) + "=" + contents[len(contents)-1]
+	}
 	for i, j := 0, len(contents)-1; i < j; i, j = i+1, j-1 {
 		contents[i], contents[j] = contents[j], contents[i]
 	}
 	return contents
+}
+
+// partLabel is the letter or digit of a part before its box: (a), b), Part c:
+var partLabel = regexp.MustCompile(`(?i)(?:^|[\s$*.,;])(?:part\s*|question\s*)?\(?([a-h1-9])[).:]?[\s:$*.=]*$`)
+
+// nextPart reports whether a gap between two boxes ends in the label of a part, (b), and the
+// text before the first box in that of the part before, (a).
+func nextPart(before, gap string) bool {
+	if len(gap) > 80 {
+		return false
+	}
+	second := partLabel.FindStringSubmatch(gap)
+	first := partLabel.FindStringSubmatch(before[max(0, len(before)-16):])
+	return first != nil && second != nil && first[1][0]+1 == second[1][0]
 }
 
 // maxAssigned is how long "x = " before a box may be.

@@ -2,6 +2,8 @@ package verifier
 
 import (
 	"math/big"
+	"slices"
+	"strings"
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
@@ -53,8 +55,14 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 	}
 	defer func() { c.depth-- }()
 	g, a = untransposed(g), untransposed(a)
+	if isTuple(g) != isTuple(a) {
+		g, a = c.components(g, a), c.components(a, g)
+	}
 	if verdict, ok := c.unranged(g, a); ok {
 		return verdict
+	}
+	if (g.Op == latex.List) != (a.Op == latex.List) {
+		g, a = c.unremarked(g, a, true), c.unremarked(a, g, false)
 	}
 	switch {
 	case hasSigns(g) || hasSigns(a):
@@ -83,6 +91,8 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 		return c.elementwise(g, a, "cases")
 	case g.Op == latex.Mod || a.Op == latex.Mod:
 		return c.residues(g, a)
+	case contains(g, latex.Const) && !contains(a, latex.Const):
+		a = replaced(a, "I", &latex.Node{Op: latex.Const, Name: "i"}) // 2 + 5*I
 	}
 	return c.scalars(g, a)
 }
@@ -95,10 +105,69 @@ func isNested(n *latex.Node) bool {
 // untransposed is (1,2)^T as the vector (1,2), which is a column too; anything
 // else is returned as it is.
 func untransposed(n *latex.Node) *latex.Node {
-	if n.Op == latex.Pow && n.Args[0].Is(latex.Bracket) && n.Args[1].Is(latex.Sym) && n.Args[1].Name == "T" {
-		return n.Args[0]
+	if n.Op == latex.Pow && n.Args[1].Is(latex.Sym) && n.Args[1].Name == "T" {
+		if row := n.Args[0]; row.Is(latex.Bracket) || row.Is(latex.Matrix) && row.Name == "" && row.Cols == len(row.Args) {
+			return &latex.Node{Op: latex.Bracket, Name: "()", Args: row.Args}
+		}
 	}
 	return n
+}
+
+// isTuple reports whether n is written by its components.
+func isTuple(n *latex.Node) bool { return n.Op == latex.Bracket || n.Op == latex.Matrix }
+
+// components is n, a sum of multiples of the unit vectors i, j and k, as a tuple as long as
+// other; anything else is returned as it is.
+func (c *comparer) components(n, other *latex.Node) *latex.Node {
+	if !isTuple(other) || !n.Op.Scalar() || len(other.Args) < 2 || len(other.Args) > 3 {
+		return n
+	}
+	isUnit := func(n *latex.Node) int {
+		name := n.Name
+		for _, accent := range [...]string{"vec ", "hat ", "bar "} {
+			name = strings.TrimPrefix(name, accent)
+		}
+		if n.Op != latex.Sym && n.Op != latex.Const || len(name) != 1 {
+			return -1
+		}
+		return strings.Index("ijk", name)
+	}
+	var at func(n *latex.Node, axis int) (*latex.Node, bool) // n where all axes but one are 0
+	found := false
+	at = func(n *latex.Node, axis int) (*latex.Node, bool) {
+		switch i := isUnit(n); {
+		case i >= 0:
+			found = true
+			return integer(int64(map[bool]int{true: 1}[i == axis])), true
+		case n.Op == latex.Add || n.Op == latex.Neg || n.Op == latex.Mul || n.Op == latex.Div && isUnit(n.Args[1]) < 0:
+			out := *n
+			out.Name, out.Args = "", nil
+			for _, arg := range n.Args {
+				x, ok := at(arg, axis)
+				if !ok {
+					return nil, false
+				}
+				out.Args = append(out.Args, x)
+			}
+			return &out, true
+		}
+		return n, !slices.ContainsFunc(n.Args, func(arg *latex.Node) bool { return arg != nil && isUnit(arg) >= 0 })
+	}
+	if constant, ok := at(n, -1); !ok || !found || !isZero(c, constant) {
+		return n
+	}
+	tuple := &latex.Node{Op: latex.Bracket, Name: "()"}
+	for axis := range other.Args {
+		x, ok := at(n, axis)
+		if !ok {
+			return n
+		}
+		tuple.Args = append(tuple.Args, x)
+	}
+	if beyond, ok := at(n, len(other.Args)); ok && len(other.Args) == 2 && !isZero(c, beyond) {
+		return n
+	}
+	return tuple
 }
 
 // isPoint reports whether n is written as a labelled point, A(1,2).

@@ -130,7 +130,7 @@ func clean(s string) string {
 		for _, mark := range [...]string{"$", `\(`, `\[`, `\,`, `\;`, `\:`, `\!`, `\quad`, `\ `, "~", "**", "__"} {
 			t = strings.TrimPrefix(t, mark)
 		}
-		for _, mark := range [...]string{"$", `\)`, `\]`, `\,`, `\;`, `\:`, `\!`, `\quad`, "~", "**", "__"} {
+		for _, mark := range [...]string{"∎", "■", `\blacksquare`, `\qed`, "$", `\)`, `\]`, `\,`, `\;`, `\:`, `\!`, `\quad`, "~", "**", "__"} {
 			// \$ at the end is currency, and \\) no delimiter.
 			if rest, ok := strings.CutSuffix(t, mark); ok && (len(rest) == 0 || rest[len(rest)-1] != '\\') {
 				t = rest

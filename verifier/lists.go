@@ -19,6 +19,9 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
 	}
+	if (g.Op == latex.List) != (a.Op == latex.List) {
+		g, a = lettered(g, a), lettered(a, g)
+	}
 	switch {
 	case g.Op == latex.List && a.Op == latex.List:
 		return c.twoLists(g, a)
@@ -40,6 +43,40 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 		return c.say(false, "a list against cases")
 	}
 	return c.say(false, "a list against one value")
+}
+
+// lettered is n, a word such as BC, as the list of its letters, if list is one of options;
+// anything else is returned as it is.
+func lettered(n, list *latex.Node) *latex.Node {
+	if n.Op != latex.Mul || n.Name == "" || len(n.Name) != len(list.Args) || slices.ContainsFunc(list.Args, func(x *latex.Node) bool { return !isOption(x) }) {
+		return n
+	}
+	return &latex.Node{Op: latex.List, Name: ",", Args: n.Args}
+}
+
+// unremarked is a list of one statement and remarks about its letters, such as x ∈ R, as the
+// statement alone, where other says it without them. The remarks of a gold are memberships;
+// an answer may also say that a letter for an integer is above a bound: n >= 1.
+func (c *comparer) unremarked(n, other *latex.Node, isGold bool) *latex.Node {
+	if n.Op != latex.List || other.Op == latex.List {
+		return n
+	}
+	var statement *latex.Node
+	var remarks []*latex.Node
+	for _, arg := range n.Args {
+		if arg.Op == latex.Rel && len(arg.Ops) == 1 && arg.Args[0].Op == latex.Sym && (arg.Ops[0] == "in" && arg.Args[1].Op == latex.Named ||
+			!isGold && (arg.Ops[0] == ">=" || arg.Ops[0] == ">") && strings.Contains("klmnpq", arg.Args[0].Name)) {
+			remarks = append(remarks, arg.Args[0])
+		} else if statement != nil {
+			return n
+		} else {
+			statement = arg
+		}
+	}
+	if statement == nil || slices.ContainsFunc(remarks, func(name *latex.Node) bool { return !mentions(valueOf(statement), name) }) {
+		return n
+	}
+	return statement
 }
 
 // excluded writes x != 0, 1 as x != 0 and x != 1; anything else is returned as it is.
@@ -75,12 +112,21 @@ func (c *comparer) repeated(g, a *latex.Node) bool {
 			return c.pair(list == g, total, one)
 		}
 	}
+	if whole, part := list.Args[0], list.Args[1]; list.Name == "and" && len(list.Args) == 2 && whole.Op == latex.Num && whole.Rat.IsInt() && part.Op == latex.Div && isProper(part) {
+		return c.pair(list == g, &latex.Node{Op: latex.Add, Args: list.Args}, one) // 11 and 5/6
+	}
 	for _, x := range values(list) {
 		if !c.pair(list == g, x, one) {
 			return c.say(false, "a list against one value")
 		}
 	}
 	return c.say(true, "one value said several times")
+}
+
+// isProper reports whether a quotient is one of two whole numbers below 1.
+func isProper(n *latex.Node) bool {
+	p, q := whole(n.Args[0]), whole(n.Args[1])
+	return p != nil && q != nil && p.Sign() > 0 && p.Cmp(q) < 0
 }
 
 // values are the elements of a list or set; where all are assignments to one

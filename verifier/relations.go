@@ -167,6 +167,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if last := rel.Args[len(rel.Args)-1]; single(rel, "==") && last.Op == latex.Mod {
 		return c.pair(rel == g, last, other) // x ≡ 3 (mod 7)
 	}
+	if other.Op == latex.Named && other.Name == "Z+" && single(rel, ">=") && strings.Contains("klmnp", rel.Args[0].Name) && rel.Args[0].Op == latex.Sym {
+		return c.pair(rel == g, rel.Args[1], integer(1)) // n >= 1
+	}
 	if in, ok := membership(rel); ok {
 		return c.pair(rel == g, in, other)
 	}
@@ -348,6 +351,9 @@ func (c *comparer) twoRelations(g, a *latex.Node) bool {
 	if okG && okA {
 		return c.equal(inG, inA)
 	}
+	if verdict, ok := c.progressions(g, a); ok {
+		return verdict
+	}
 	if single(g, "=") && single(a, "=") {
 		return c.equations(g, a)
 	}
@@ -361,6 +367,23 @@ func (c *comparer) twoRelations(g, a *latex.Node) bool {
 		return verdict
 	}
 	return c.sameChain(g, a)
+}
+
+// progressions compares x \equiv 1 \pmod 3 with x = 3k+1.
+func (c *comparer) progressions(g, a *latex.Node) (verdict, ok bool) {
+	class, formula := g, a
+	if single(a, "==") {
+		class, formula = a, g
+	}
+	as, ok := assignmentOf(formula)
+	if last := class.Args[len(class.Args)-1]; ok && single(class, "==") && last.Op == latex.Mod {
+		if letters := algebra.Variables(as.value); len(letters) == 1 {
+			k := &latex.Node{Op: latex.Sym, Name: letters[0]}
+			sum := &latex.Node{Op: latex.Add, Args: []*latex.Node{last.Args[0], product(last.Args[1], k)}}
+			return c.sameProgression(sum, as.value, k), true
+		}
+	}
+	return false, false
 }
 
 // sameChain compares two chains of relations part by part.

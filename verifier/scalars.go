@@ -169,6 +169,9 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 		return value, symbols, true
 	case n.Op == latex.Mul && n.Args[0].Op.Scalar() && len(algebra.Variables(n.Args[0])) == 0:
 		for _, part := range n.Args[1:] {
+			if part.Op == latex.Div && power(part.Args[0], 1) && power(part.Args[1], -1) {
+				continue // 5 \frac{km}{h}
+			}
 			if !power(part, 1) {
 				return nil, nil, false
 			}
@@ -178,21 +181,28 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 	return n, nil, len(algebra.Variables(n)) == 0
 }
 
-// isArea reports whether n is a number times m^2, m^3, m/s or m/s^2, which nobody means
-// as variables.
+// isArea reports whether n is a number times m^2, m^3, m/s, m/s^2 or km/h, which nobody
+// means as variables.
 func isArea(n *latex.Node) bool {
-	if n.Op == latex.Div && n.Args[0].Op == latex.Mul && len(n.Args[0].Args) == 2 && n.Args[0].Args[0].Op == latex.Num && n.Args[0].Args[1].Is(latex.Sym) && n.Args[0].Args[1].Name == "m" {
-		per := n.Args[1]
-		if per.Op == latex.Pow && per.Args[1].Is(latex.Num) && per.Args[1].Rat.Cmp(big.NewRat(2, 1)) == 0 {
-			per = per.Args[0]
-		}
-		return per.Is(latex.Sym) && per.Name == "s"
+	if n.Op == latex.Div && n.Args[0].Op == latex.Mul && len(n.Args[0].Args) == 2 && n.Args[0].Args[0].Op == latex.Num {
+		return isSpeed(n.Args[0].Args[1], n.Args[1])
+	}
+	if n.Op == latex.Mul && len(n.Args) == 2 && n.Args[0].Op == latex.Num && n.Args[1].Op == latex.Div {
+		return isSpeed(n.Args[1].Args[0], n.Args[1].Args[1])
 	}
 	if n.Op != latex.Mul || len(n.Args) != 2 || n.Args[0].Op != latex.Num || n.Args[1].Op != latex.Pow {
 		return false
 	}
 	base, exponent := n.Args[1].Args[0], n.Args[1].Args[1]
 	return base.Is(latex.Sym) && base.Name == "m" && exponent.Is(latex.Num) && (exponent.Rat.Cmp(big.NewRat(2, 1)) == 0 || exponent.Rat.Cmp(big.NewRat(3, 1)) == 0)
+}
+
+// isSpeed reports whether n by per is m/s, m/s^2 or km/h.
+func isSpeed(n, per *latex.Node) bool {
+	if per.Op == latex.Pow && per.Args[1].Is(latex.Num) && per.Args[1].Rat.Cmp(big.NewRat(2, 1)) == 0 && n.Name == "m" {
+		per = per.Args[0]
+	}
+	return n.Is(latex.Sym) && n.Name == "m" && per.Is(latex.Sym) && per.Name == "s" || n.Name == "km" && per.Is(latex.Sym) && per.Name == "h"
 }
 
 // sumOf adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.
@@ -489,10 +499,51 @@ func (c *comparer) expressions(g, a *latex.Node) bool {
 	if rounded(g, a) {
 		return c.say(true, "a decimal that rounds to the gold")
 	}
+	if _, rational := c.algebra.Rational(g); c.floated(g, a) || rational && c.floated(a, g) {
+		return c.say(true, "equal as numbers in floating point")
+	}
 	if c.stated(g, a) {
 		return c.say(true, "equal to the digits that the decimal states")
 	}
 	return c.say(false, rule)
+}
+
+// floated reports whether d is a decimal as floating point prints it, with 15 to 17
+// significant digits (7 to 9 in single precision), and x a number that arithmetic in floating
+// point takes it for: 29.999999999999996 and 30, 0.33333334 and 1/3. Such a decimal states
+// some digits fewer than it shows.
+func (c *comparer) floated(d, x *latex.Node) bool {
+	if d.Op == latex.Neg {
+		d, x = d.Args[0], &latex.Node{Op: latex.Neg, Args: []*latex.Node{x}}
+	}
+	double, single := d.Digits >= 15 && d.Digits <= 17, d.Digits >= 7 && d.Digits <= 9
+	if d.Op != latex.Num || d.Places < 1 || d.Places > 400 || !double && !single || len(algebra.Variables(x)) > 0 {
+		return false
+	}
+	if n := unsigned(x); n.Op == latex.Num && n.Places > 0 && n.Digits+3 > d.Digits {
+		return false // both are decimals of as many digits
+	}
+	if single {
+		exact, ok := c.algebra.Rational(x)
+		if !ok {
+			return false
+		}
+		value, _ := exact.Float32()
+		said, _ := d.Rat.Float32()
+		return value == said
+	}
+	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
+	noise := new(big.Rat).Mul(d.Rat, big.NewRat(1, 1<<49))
+	order, ok := c.algebra.Compare(size(algebra.Difference(x, d)), algebra.Rational(noise))
+	return ok && order <= 0
+}
+
+// unsigned is n without the signs before it.
+func unsigned(n *latex.Node) *latex.Node {
+	for n.Op == latex.Neg {
+		n = n.Args[0]
+	}
+	return n
 }
 
 // statedDigits is how many significant digits a decimal needs to stand for an exact

@@ -16,7 +16,30 @@ func (c *comparer) texts(g, a *latex.Node) bool {
 	if !okX || !okY {
 		return c.say(false, "words against mathematics")
 	}
-	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x)), "words")
+	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x) || bare(g, x) == y || x == bare(a, y)), "words")
+}
+
+var (
+	// subject is the beginning of a sentence that says what something is: "The function is".
+	subject = regexp.MustCompile(`^(?:it|this|these|they|(?:the|this) (?:\pL+ ){0,3}?\pL+) (?:is|are|was|were) (.+)$`)
+	// denial makes another thing of a subject.
+	denial = regexp.MustCompile(`\b(?:not?|never|wrong|incorrect|false|opposite|neither|none|complement|other|non|converse|inverse)\b`)
+	// kind is the noun of what an adjective describes, which goes without saying.
+	kind = regexp.MustCompile(` (?:triangle|function|number|integer|angle|sequence|series|graph|curve|matrix|prism|solid|quadrilateral|polygon)s?$`)
+)
+
+// bare is the words of a text n without what goes without saying: "it is", "on" before a day,
+// "triangle" after "acute".
+func bare(n *latex.Node, words string) string {
+	if m := subject.FindStringSubmatch(n.Name); n.Op == latex.Text && m != nil && !denial.MatchString(n.Name) {
+		return normalWords(m[1])
+	}
+	for _, preposition := range [...]string{"on ", "in ", "at "} {
+		if rest, ok := strings.CutPrefix(words, preposition); ok {
+			return rest
+		}
+	}
+	return kind.ReplaceAllString(words, "")
 }
 
 // affirms reports whether a sentence begins with short, a yes or no, and says no more than
@@ -84,13 +107,27 @@ func normalWords(s string) string {
 			w = f // != is not =
 		}
 		if w != "the" && w != "an" && (w != "a" || i > 0) {
-			out = append(out, w)
+			out = append(out, calendar(w))
 		}
 	}
 	if len(out) == 0 {
 		return s
 	}
 	return strings.Join(out, " ")
+}
+
+// calendar is the whole name of a day or month that w abbreviates; anything else is returned
+// as it is.
+func calendar(w string) string {
+	if len(w) < 3 || len(w) > 5 {
+		return w
+	}
+	for _, name := range [...]string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "january", "february", "march", "april", "june", "july", "august", "september", "october", "november", "december"} {
+		if strings.HasPrefix(name, w) && w != "march" {
+			return name
+		}
+	}
+	return w
 }
 
 // apostrophes and points within a word say nothing: isn't, U.S.

@@ -146,7 +146,7 @@ func compareExtract(gold string, e extract, start comparer) decision {
 // hasParts reports whether gold may have the joined boxes of answer as its parts: x > 3 has
 // not, though x > 3 and x > 1 in two boxes make it.
 func hasParts(gold, answer *latex.Node) bool {
-	return gold == nil || gold.Op != latex.Rel && (isListLike(gold) || !contains(answer, latex.Rel))
+	return gold == nil || gold.Op != latex.Rel && (isListLike(gold) || gold.Op == latex.Bracket || !contains(answer, latex.Rel))
 }
 
 // A verdict is what comparing two texts came to.

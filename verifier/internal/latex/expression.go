@@ -591,7 +591,8 @@ func (p *parser) subscript(n *Node) *Node {
 		}
 		if star := p.at(i); (star.cmd("odot") || star.cmd("oplus") || star.kind == word && (star.text == "sun" || star.text == "Sun" || star.text == "earth" || star.text == "Earth")) && (i == 0 || p.at(2).is("}")) {
 			p.pos += 1 + 2*i
-			return &Node{Op: Unit, Name: "#" + n.Name + " " + strings.ToLower(star.text)}
+			of := map[string]string{"M": "mass", "L": "luminosity", "R": "radius"}[n.Name]
+			return &Node{Op: Unit, Name: "#" + map[bool]string{true: "earth ", false: "solar "}[strings.EqualFold(star.text, "earth") || star.cmd("oplus")] + of}
 		}
 	}
 	if n.Op == Num && p.pos >= 2 {

@@ -188,6 +188,11 @@ func (l *lexer) punctuation(c byte) {
 	}
 	l.pos++
 	switch c {
+	case '%':
+		if line, _, _ := strings.Cut(l.src[l.pos:], "\n"); l.space && strings.HasPrefix(line, " ") && len(strings.TrimSpace(line)) > 1 && isLetter(line[1]) && !strings.ContainsAny(line, "0123456789\\") {
+			l.pos += len(line) // a comment
+			return
+		}
 	case '(', '[':
 		l.round++
 	case ')', ']':
