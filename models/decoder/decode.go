@@ -58,9 +58,9 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 func (a Architecture) Prefill() (models.Program, error) {
 	d := decoding{a}
 	if a.byProducts() {
-		return d.decoder("prefill", "T", models.Direct, false, d.promptProducts)
+		return d.decoder("prefill", "T", models.Direct, 0, d.promptProducts)
 	}
-	return d.decoder("prefill", "T", models.Direct, true, d.groupQuery)
+	return d.decoder("prefill", "T", models.Direct, 1, d.groupQuery)
 }
 
 // decoding builds the parts of Prefill and Decode.
@@ -135,13 +135,9 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 		return models.Program{}, fmt.Errorf("decoder: decoding in %v has only the direct form, not %q", a.Type, "decode"+form.Suffix())
 	}
 	if a.compute() != models.F32 && !a.byProducts() {
-		return d.decoder("decode", 1, form, true, d.groupQuery)
+		return d.decoder("decode", 1, form, 1, d.groupQuery)
 	}
-	p, err := d.decoder("decode"+form.Suffix(), 1, form, true, d.tokenProducts)
-	if form != models.Direct {
-		p.Options = wideOptions
-	}
-	return p, err
+	return d.decoder("decode"+form.Suffix(), 1, form, 1, d.tokenProducts(1))
 }
 
 // DecodeMany builds Decode for many rows: attention is the operator GroupQueryAttention,
@@ -152,11 +148,7 @@ func (a Architecture) DecodeMany(form models.Form) (models.Program, error) {
 		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d has no graph for many rows", a.compute(), a.Provider)
 	}
 	d := decoding{a}
-	p, err := d.decoder("decode.many"+form.Suffix(), 1, form, true, d.groupQuery)
-	if form != models.Direct {
-		p.Options = wideOptions
-	}
-	return p, err
+	return d.decoder("decode.many"+form.Suffix(), 1, form, 1, d.groupQuery)
 }
 
 // DecodeParts builds Decode for a cache in two parts, whose rows have room for different
@@ -168,15 +160,8 @@ func (a Architecture) DecodeParts(form models.Form) (models.Program, error) {
 	if a.cacheParts() == 1 {
 		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d takes its cache in one part", a.compute(), a.Provider)
 	}
-	d := decoding{a}
-	n := a.cacheParts()
-	p, err := d.decoderOf("decode.parts"+form.Suffix(), 1, form, n, func(g *graph.Graph, _, _, cos, sin *graph.Node) attention {
-		return d.partProducts(g, n, cos, sin)
-	})
-	if form != models.Direct {
-		p.Options = wideOptions
-	}
-	return p, err
+	d, n := decoding{a}, a.cacheParts()
+	return d.decoder("decode.parts"+form.Suffix(), 1, form, n, d.tokenProducts(n))
 }
 
 // cacheParts is how many parts of the cache DecodeParts takes, or 1.
@@ -187,12 +172,12 @@ func (a Architecture) cacheParts() int {
 	return 2
 }
 
-// tokenProducts is attention of one new token of each row to its cache by products.
-func (a decoding) tokenProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
-	return a.partProducts(g, 1, cos, sin)
+// tokenProducts declares attention of one new token of each row to its cache, in a number of
+// parts, by products.
+func (a decoding) tokenProducts(parts int) declare {
+	return func(g *graph.Graph, _, _, cos, sin *graph.Node) attention { return a.partProducts(g, parts, cos, sin) }
 }
 
-// partProducts is tokenProducts for a cache in a number of parts.
 func (a decoding) partProducts(g *graph.Graph, n int, cos, sin *graph.Node) attention {
 	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("B", 1))
 	parts := make([]partInputs, n)
@@ -278,19 +263,13 @@ func (a decoding) turned(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
 // one, in its parts, to [N,H*K] and the cache with the new tokens.
 type attention func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache)
 
-// decoder builds a graph over the cache, or one that has only new tokens where
-// there is no past; attend declares its further inputs.
-func (a decoding) decoder(name string, tokens any, form models.Form, past bool, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
-	parts := 0
-	if past {
-		parts = 1
-	}
-	return a.decoderOf(name, tokens, form, parts, attend)
-}
+// A declare declares the further inputs of a graph, and returns its attention.
+type declare func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention
 
-// decoderOf is decoder for a cache in a number of parts.
-func (a decoding) decoderOf(name string, tokens any, form models.Form, parts int, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
-	return graph.Build(name, func(g *graph.Graph) {
+// decoder builds a graph over the cache in a number of parts, or one that has only new
+// tokens where there are none.
+func (a decoding) decoder(name string, tokens any, form models.Form, parts int, attend declare) (models.Program, error) {
+	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
 		ids := g.Input(ports.TokenIDs, onnx.Int64, graph.Dims("B", tokens))
 		cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
@@ -304,6 +283,10 @@ func (a decoding) decoderOf(name string, tokens any, form models.Form, parts int
 		}
 		g.Output(ports.Hidden, graph.RMSNorm(x, parameter(g, a.Names.Norm, onnx.Float, a.Hidden), a.RMSEps))
 	})
+	if form != models.Direct {
+		p.Options = wideOptions
+	}
+	return p, err
 }
 
 // decodeLayer is layer i from x [N,D] to [N,D].

@@ -145,12 +145,4 @@ func (a Architecture) compute() models.DType {
 }
 
 // elem is the element type of the layers' products.
-func (a Architecture) elem() onnx.ElemType {
-	switch a.Type {
-	case models.BF16:
-		return onnx.BFloat16
-	case models.F16:
-		return onnx.Float16
-	}
-	return onnx.Float
-}
+func (a Architecture) elem() onnx.ElemType { return a.compute().ONNX() }

@@ -62,12 +62,8 @@ func (a Architecture) checkBase() error {
 // held is the element type in which the matrices of the layers are inputs.
 func (a Architecture) held() onnx.ElemType {
 	switch a.Base {
-	case models.BF16:
-		return onnx.BFloat16
-	case models.F16:
-		return onnx.Float16
-	case models.I8:
-		return onnx.Int8
+	case models.BF16, models.F16, models.I8:
+		return a.Base.ONNX()
 	}
 	return a.elem()
 }

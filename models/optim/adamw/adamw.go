@@ -13,7 +13,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -60,12 +59,10 @@ func (a AdamW) Scalars(t int, lr float64) map[string]float64 {
 
 // Program implements models.Optimizer.
 func (AdamW) Program(_ []int, copy models.DType) (models.Program, error) {
-	name, elem := "adamw", onnx.Float
+	name := "adamw"
 	switch copy {
-	case models.F16:
-		name, elem = "adamw.copy", onnx.Float16
-	case models.BF16:
-		name, elem = "adamw.copy", onnx.BFloat16
+	case models.F16, models.BF16:
+		name = "adamw.copy"
 	case models.F32:
 	default:
 		return models.Program{}, fmt.Errorf("adamw: a copy of the weights in %v: there are only those in BF16 and F16", copy)
@@ -85,8 +82,8 @@ func (AdamW) Program(_ []int, copy models.DType) (models.Program, error) {
 		g.OutputOnto(ports.ParamOut, p1, ports.Param)
 		g.OutputOnto(ports.FirstOut, m1, ports.First)
 		g.OutputOnto(ports.SecondOut, v1, ports.Second)
-		if elem != onnx.Float {
-			g.Output(ports.Copy, graph.Cast(p1, elem))
+		if copy != models.F32 {
+			g.Output(ports.Copy, graph.Cast(p1, copy.ONNX()))
 		}
 	})
 }
