@@ -459,8 +459,8 @@ func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 	if x == "any" || y == "any" {
 		return true
 	}
-	if x == "" || y == "" {
-		return false // 5 cm against 5 apples
+	if x == "" || y == "" || strings.Contains(x, " per ") != strings.Contains(y, " per ") {
+		return false // 5 cm against 5 apples, 5 people against 5 people a day
 	}
 	in := func(a, b string) bool {
 		have := map[string]bool{}

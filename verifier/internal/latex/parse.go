@@ -389,7 +389,7 @@ func (p *parser) trailing() {
 				depth--
 			}
 			// "4 if n is even, 5 otherwise" is two answers.
-			if also := strings.ToLower(p.cur().text); p.cur().kind == word && (also == w && w != "with" || alternatives[also]) {
+			if also := strings.ToLower(p.cur().text); p.cur().kind == word && (also == w && w != "with" || alternatives[also] || w == "with" && changes(also)) {
 				p.fail()
 			}
 		}
