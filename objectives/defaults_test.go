@@ -41,6 +41,8 @@ func TestDefaults(t *testing.T) {
 		"sapo":        shared("standardized") + sum("sequence-mean") + "tau_positive=1 tau_negative=1.05",
 		"luspo":       shared("standardized") + "clip_low=0.002 clip_high=0.0025",
 		"dppo":        shared("standardized") + sum("token-mean") + "tv_low=0.2 tv_high=0.2 cap=20 drift=0",
+		"holder":      shared("standardized") + "clip_low=0.2 clip_high=0.2 p_rule=linear p=1 p_first=2 p_last=-2 clip_mode=sequence",
+		"p3o":         shared("standardized") + sum("token-mean") + "pull=true",
 		"m2po":        shared("standardized") + sum("token-mean") + "m2=0.04",
 		"dispo":       shared("standardized") + sum("token-mean") + "low_positive=0.2 high_positive=10 low_negative=1 high_negative=100",
 		"vespo":       shared("standardized") + sum("token-mean") + "k_positive=2 lambda_positive=3 k_negative=3 lambda_negative=2",

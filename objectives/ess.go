@@ -6,28 +6,28 @@ import "math"
 //
 //	(sum e^(p z))^2 / (n sum e^(2 p z))  in [1/n, 1],
 //
-// which falls as p rises from 0 (paper, appendix on monotonicity). It is 1 for
-// equal or no z.
+// which is 1 at p = 0 and falls as p moves away from it on either side (paper, appendix
+// on monotonicity; D40). It is 1 for equal or no z.
 func ESS(z []float64, p float64) float64 { return newESSCurve(z).at(p) }
 
 // An essCurve is ESS as a function of p for one z.
 type essCurve struct {
-	z           []float64
-	top, spread float64
+	z      []float64
+	lo, hi float64
 }
 
 func newESSCurve(z []float64) essCurve {
-	top, spread := bounds(z)
-	return essCurve{z, top, spread}
+	lo, hi := bounds(z)
+	return essCurve{z, lo, hi}
 }
 
-func (c essCurve) flat() bool { return len(c.z) == 0 || c.spread == 0 }
+func (c essCurve) flat() bool { return len(c.z) == 0 || c.lo == c.hi }
 
 func (c essCurve) at(p float64) float64 {
 	if c.flat() {
 		return 1
 	}
-	s1, s2 := expSums(c.z, p, c.top, c.spread)
+	s1, s2 := expSums(c.z, p, c.lo, c.hi)
 	return s1 * s1 / (s2 * float64(len(c.z)))
 }
 
@@ -35,13 +35,15 @@ func (c essCurve) at(p float64) float64 {
 // e^x times the smallest have (sum)^2 / (n sum of squares) >= 1/cosh^2(x/2) (Polya
 // and Szego), and it is never under 1/n.
 func (c essCurve) floor(p float64) float64 {
-	h := math.Cosh(p * c.spread / 2)
+	h := math.Cosh(p * (c.hi - c.lo) / 2)
 	return max(1/(h*h), 1/float64(len(c.z)))
 }
 
 // A Solver finds the exponent at which ESS meets a target (D9): the largest p in
-// [PMin, PMax] with ESS(p) >= eta, up to the width of the last bracket, and PMin
-// if there is none.
+// [PMin, PMax] with ESS(p) >= eta, up to the width of the last bracket. If there is none
+// it is the p of the range at which ESS is largest, the one nearest to 0. An exponent
+// below that is thus never the answer, and Solve searches from there (D40): ESS rises
+// with p below 0, so a search that began at a negative PMin would end on the wrong side.
 //
 // The answer is that of plain bisection, bit for bit: halve [PMin, PMax]
 // Bisections times, keeping the upper half where ESS(middle) >= eta, and return
@@ -62,6 +64,7 @@ const tie = 1e-12
 // Solve returns p for the target eta. With equal z, one z or none, every p has
 // ESS 1 and the answer is PMax.
 func (s Solver) Solve(z []float64, eta float64) float64 {
+	s.PMin = max(s.PMin, min(0, s.PMax))
 	c := newESSCurve(z)
 	if c.flat() {
 		return s.PMax
@@ -74,16 +77,41 @@ func (s Solver) Solve(z []float64, eta float64) float64 {
 }
 
 // SolveAttainable returns p and the target eta = ESS(PMax) + f (ESS(PMin) -
-// ESS(PMax)), which lies in the range of ESS for every f in [0, 1].
+// ESS(PMax)), which lies in the range of ESS for every f in [0, 1]. With PMin < 0 it
+// interpolates sign(p) (1 - ESS(p)) instead, which rises over all p, and eta is the ESS
+// there (D41).
 func (s Solver) SolveAttainable(z []float64, f float64) (p, eta float64) {
 	c := newESSCurve(z)
 	if c.flat() {
 		return s.PMax, 1
 	}
+	if s.PMin < 0 {
+		return s.solveSigned(c, f)
+	}
 	top := c.at(s.PMax)
 	eta = top + f*(c.at(s.PMin)-top)
 	return s.solve(c, eta, top), eta
 }
+
+// solveSigned is SolveAttainable for PMin < 0.
+func (s Solver) solveSigned(c essCurve, f float64) (p, eta float64) {
+	most, least := c.signed(s.PMax), c.signed(s.PMin)
+	goal := most + f*(least-most)
+	eta = 1 - math.Abs(goal)
+	switch {
+	case most <= goal+tie:
+		return s.PMax, eta
+	case least >= goal-tie:
+		return s.PMin, eta
+	case math.Abs(goal) <= tie:
+		return 0, eta
+	}
+	lo, hi := s.halve(func(p float64) bool { return c.signed(p) <= goal })
+	return 0.5 * (lo + hi), eta
+}
+
+// signed returns sign(p) (1 - ESS(p)).
+func (c essCurve) signed(p float64) float64 { return math.Copysign(1-c.at(p), p) }
 
 // solve is Solve, given ESS(PMax).
 func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
@@ -102,7 +130,8 @@ func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 		older: essPoint{0, math.Log(variance(c.z))}, newer: newESSPoint(s.PMax, atMax),
 	}
 	for range 12 {
-		lo, hi := s.halve(b.guess())
+		guess := b.guess()
+		lo, hi := s.halve(func(mid float64) bool { return mid <= guess })
 		if lo > b.in && !b.fits(lo) {
 			continue
 		}
@@ -112,22 +141,16 @@ func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 		return 0.5 * (lo + hi)
 	}
 	// Interpolation did not find the bracket: bisect.
-	lo, hi := s.PMin, s.PMax
-	for i := 0; s.needsHalving(i, lo, hi); i++ {
-		if mid := 0.5 * (lo + hi); mid <= b.in || mid < b.out && b.fits(mid) {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
+	lo, hi := s.halve(func(mid float64) bool { return mid <= b.in || mid < b.out && b.fits(mid) })
 	return 0.5 * (lo + hi)
 }
 
-// halve returns the bracket that bisection would reach if the answer were p.
-func (s Solver) halve(p float64) (lo, hi float64) {
+// halve bisects [PMin, PMax], keeping the upper half where upper(middle), and returns
+// what is left.
+func (s Solver) halve(upper func(mid float64) bool) (lo, hi float64) {
 	lo, hi = s.PMin, s.PMax
 	for i := 0; s.needsHalving(i, lo, hi); i++ {
-		if mid := 0.5 * (lo + hi); mid <= p {
+		if mid := 0.5 * (lo + hi); upper(mid) {
 			lo = mid
 		} else {
 			hi = mid

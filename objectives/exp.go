@@ -26,10 +26,20 @@ var expTable = func() (t [128]uint64) {
 	return t
 }()
 
-// expSums returns the sums of e^x and e^2x over x = p (z - top). No z may exceed
-// top; spread is top minus the smallest z.
-func expSums(z []float64, p, top, spread float64) (s1, s2 float64) {
-	if p*spread >= expDomain {
+// anchor returns the z in [lo, hi] whose p z is the largest: measured from there, no
+// exponent is positive.
+func anchor(p, lo, hi float64) float64 {
+	if p < 0 {
+		return lo
+	}
+	return hi
+}
+
+// expSums returns the sums of e^x and e^2x over x = p (z - anchor). Every z lies in
+// [lo, hi].
+func expSums(z []float64, p, lo, hi float64) (s1, s2 float64) {
+	top := anchor(p, lo, hi)
+	if math.Abs(p)*(hi-lo) >= expDomain {
 		for _, v := range z {
 			e := math.Exp(p * (v - top))
 			s1 += e
@@ -52,10 +62,10 @@ func expSums(z []float64, p, top, spread float64) (s1, s2 float64) {
 	return s1, s2
 }
 
-// expFill sets e to e^(p (z - top)) and returns the sum, as expSums does.
-func expFill(e, z []float64, p, top, spread float64) (sum float64) {
-	e = e[:len(z)]
-	if p*spread >= expDomain {
+// expFill sets e to e^(p (z - anchor)) and returns the sum, as expSums does.
+func expFill(e, z []float64, p, lo, hi float64) (sum float64) {
+	e, top := e[:len(z)], anchor(p, lo, hi)
+	if math.Abs(p)*(hi-lo) >= expDomain {
 		for j, v := range z {
 			e[j] = math.Exp(p * (v - top))
 			sum += e[j]
@@ -76,9 +86,9 @@ func expFill(e, z []float64, p, top, spread float64) (sum float64) {
 	return sum
 }
 
-// bounds returns the largest element of z and its distance from the smallest.
-func bounds(z []float64) (top, spread float64) {
-	lo, hi := math.Inf(1), math.Inf(-1)
+// bounds returns the smallest and the largest element of z.
+func bounds(z []float64) (lo, hi float64) {
+	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range z {
 		if v < lo {
 			lo = v
@@ -87,5 +97,5 @@ func bounds(z []float64) (top, spread float64) {
 			hi = v
 		}
 	}
-	return hi, hi - lo
+	return lo, hi
 }

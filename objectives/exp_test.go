@@ -13,8 +13,8 @@ func TestExp(t *testing.T) {
 	var e [1]float64
 	check := func(x, tolerance float64) {
 		want := math.Exp(x)
-		s1, s2 := expSums([]float64{x}, 1, 0, -x)
-		sum := expFill(e[:], []float64{x}, 1, 0, -x)
+		s1, s2 := expSums([]float64{x}, 1, x, 0)
+		sum := expFill(e[:], []float64{x}, 1, x, 0)
 		if math.Abs(s1-want) > tolerance*want || math.Abs(s2-s1*s1) > 0 || sum != s1 || e[0] != s1 {
 			t.Fatalf("e^%v = %v, squared %v, in a row %v with sum %v, want %v", x, s1, s2, e[0], sum, want)
 		}

@@ -81,18 +81,19 @@ type goldenBatch struct {
 }
 
 type goldenMethod struct {
-	Spec    map[string]any
-	Loss    float64
-	W       [][]float64
-	P       []float64
-	PFine   []float64 `json:"p_fine"`
-	ESS     []float64
-	Eta     []float64
-	F       []float64
-	R       []float64 `json:"r_hat"`
-	LogR    []float64 `json:"log_r_hat"`
-	Clipped []float64 `json:"clipped_frac"`
-	EMA     *struct {
+	Spec          map[string]any
+	Loss          float64
+	W             [][]float64
+	Contributions []float64
+	P             []float64
+	PFine         []float64 `json:"p_fine"`
+	ESS           []float64
+	Eta           []float64
+	F             []float64
+	R             []float64 `json:"r_hat"`
+	LogR          []float64 `json:"log_r_hat"`
+	Clipped       []float64 `json:"clipped_frac"`
+	EMA           *struct {
 		MeanAfter     float64 `json:"mu_after"`
 		VarianceAfter float64 `json:"var_after"`
 	}

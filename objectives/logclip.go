@@ -40,7 +40,6 @@ func (o LogClip) Validate() error {
 //
 // It also returns how many |d| exceed eps, clipped or not (D10).
 func (o LogClip) Apply(z []float64, t Trajectory, eps float64) (cut, saturated int) {
-	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
 	lo, hi := math.Inf(-1), math.Inf(1)
 	if o.ClipMode == "token" {
 		if (t.Advantage >= 0) == (o.ClipForm == "pessimistic") {
@@ -49,7 +48,22 @@ func (o LogClip) Apply(z []float64, t Trajectory, eps float64) (cut, saturated i
 			lo = -o.Clip
 		}
 	}
-	sum := 0.0
+	cut, saturated, sum := clampLogRatios(z, t, lo, hi, eps)
+	if o.ClipMode == "sequence" {
+		if each := o.sequence(sum, t.Advantage); each != sum {
+			for j := range z {
+				z[j] = each / float64(len(z))
+			}
+			cut = len(z)
+		}
+	}
+	return cut, saturated
+}
+
+// clampLogRatios sets z[j] to the log-ratio of token j of t, clamped to [lo, hi]. It
+// returns how many lay outside, how many are beyond +-eps, and the sum of all unclamped.
+func clampLogRatios(z []float64, t Trajectory, lo, hi, eps float64) (cut, saturated int, sum float64) {
+	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
 	for j := range z {
 		d := logp[j] - old[j]
 		sum += d
@@ -65,15 +79,7 @@ func (o LogClip) Apply(z []float64, t Trajectory, eps float64) (cut, saturated i
 		}
 		z[j] = d
 	}
-	if o.ClipMode == "sequence" {
-		if each := o.sequence(sum, t.Advantage); each != sum {
-			for j := range z {
-				z[j] = each / float64(len(z))
-			}
-			cut = len(z)
-		}
-	}
-	return cut, saturated
+	return cut, saturated, sum
 }
 
 // sequence clips the sum of a response's log-ratios.
@@ -82,20 +88,4 @@ func (o LogClip) sequence(sum, advantage float64) float64 {
 		return min(sum, o.Clip)
 	}
 	return max(sum, -o.Clip)
-}
-
-// Gate zeroes the elements of w whose token Apply cut; z and cut are its results.
-func (LogClip) Gate(w, z []float64, t Trajectory, cut int) {
-	if cut == len(z) {
-		clear(w)
-		return
-	}
-	if cut == 0 {
-		return
-	}
-	for j := range w {
-		if z[j] != t.LogProb[j]-t.OldLogProb[j] {
-			w[j] = 0
-		}
-	}
 }

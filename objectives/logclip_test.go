@@ -12,13 +12,13 @@ import (
 func TestGateOfSequence(t *testing.T) {
 	c := objectives.LogClip{Clip: 0.4, ClipMode: "sequence", ClipForm: "pessimistic"}
 	x := objectives.Trajectory{Advantage: 1, LogProb: []float64{0.2, 0.6}, OldLogProb: []float64{0, 0}}
-	z := make([]float64, 2)
-	cut, saturated := c.Apply(z, x, 0.1)
-	if cut != 2 || saturated != 2 || !slices.Equal(z, []float64{0.2, 0.2}) {
-		t.Fatalf("z = %v, %d cut, %d saturated", z, cut, saturated)
+	var read objectives.ClippedLogRatios
+	read.Read(c, x, 0.1)
+	if read.Cut != 2 || read.Saturated != 2 || !slices.Equal(read.Z, []float64{0.2, 0.2}) {
+		t.Fatalf("read %+v", read)
 	}
 	w := []float64{1, 1}
-	c.Gate(w, z, x, cut)
+	read.Gate(w, x)
 	if !slices.Equal(w, []float64{0, 0}) {
 		t.Errorf("w = %v after the gate", w)
 	}

@@ -274,7 +274,8 @@ func MaskStats(o Objective, b Batch) []Stat {
 // Live reports whether o may give t weights other than zero.
 func Live(o Objective, t Trajectory) bool {
 	s, ok := o.(shares)
-	return t.HasAdvantage() || WeighsEntropy(o) || NeedsReference(o) || ok && s.settings().KLCov > 0
+	all, pulls := o.(allWeigher)
+	return t.HasAdvantage() || WeighsEntropy(o) || NeedsReference(o) || ok && s.settings().KLCov > 0 || pulls && all.WeighsAll()
 }
 
 func maskOf(o Objective, b Batch) [][]float64 {

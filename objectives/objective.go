@@ -11,7 +11,7 @@
 // Letters used throughout: N trajectories in a batch (empty ones included), n
 // response tokens of one trajectory, T response tokens of the batch, d = log-prob
 // minus old log-prob of a token, z = d after clipping in the log domain, A the
-// advantage. D1 to D31 are the numbered decisions of docs/objectives.md, which
+// advantage. D1 to D48 are the numbered decisions of docs/objectives.md, which
 // settle what the papers leave open.
 package objectives
 
@@ -177,6 +177,12 @@ type Masker interface {
 // penalties that the host adds. The default is 1/(N n).
 type tokenScaler interface {
 	TokenScale(b Batch, i int) float64
+}
+
+// An allWeigher says whether responses without advantage have weights too, other than
+// those of penalties.
+type allWeigher interface {
+	WeighsAll() bool
 }
 
 // An Exempter names the rules of objectivetest that its objective, with its present

@@ -13,7 +13,7 @@ import (
 var errInvalid = errors.New("p = 7: must be at most 6")
 
 func TestNames(t *testing.T) {
-	want := []string{"cispo", "dapo", "dispo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "luspo", "m2po", "maxrl", "opd", "opo", "pmpo", "reinforcepp", "remax", "rloo", "sapo", "vespo"}
+	want := []string{"cispo", "dapo", "dispo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "holder", "luspo", "m2po", "maxrl", "opd", "opo", "p3o", "pmpo", "reinforcepp", "remax", "rloo", "sapo", "vespo"}
 	if got := objectives.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}
@@ -152,6 +152,11 @@ func TestValidate(t *testing.T) {
 		{"dppo", settings{"tv_high": -0.5}, `tv_high = -0.5`},
 		{"dppo", settings{"cap": -0.5}, `cap = -0.5`},
 		{"dppo", settings{"drift": -0.5}, `drift = -0.5`},
+		{"holder", settings{"p_rule": "ess"}, `p_rule = "ess": must be one of linear, square, cube, sin, fixed`},
+		{"holder", settings{"p": inf}, `p = +Inf: must be finite`},
+		{"holder", settings{"p_first": math.NaN()}, `p_first = NaN`},
+		{"holder", settings{"p_last": -inf}, `p_last = -Inf`},
+		{"holder", settings{"clip_mode": "outer"}, `clip_mode = "outer"`},
 		{"m2po", settings{"m2": -1.0}, `m2 = -1`},
 		{"dispo", settings{"low_positive": 1.5}, `low_positive = 1.5`},
 		{"dispo", settings{"high_positive": -1.0}, `high_positive = -1`},
@@ -185,10 +190,10 @@ func TestValidate(t *testing.T) {
 		{"pmpo", settings{"kl_beta": -1.0}, `kl_beta = -1`},
 		{"pmpo", settings{"clip": inf}, `clip = +Inf`},
 		{"pmpo", settings{"norm": ""}, `norm = ""`},
-		{"pmpo", settings{"p_rule": "auto"}, `p_rule = "auto": must be one of ess, fixed, direct, length, entropy, cosine`},
-		{"pmpo", settings{"p": -1.0}, `p = -1`},
+		{"pmpo", settings{"p_rule": "auto"}, `p_rule = "auto": must be one of ess, fixed, direct, length, entropy, cosine, linear`},
+		{"pmpo", settings{"p": math.Inf(-1)}, `p = -Inf`},
 		{"pmpo", settings{"p_max": inf}, `p_max = +Inf`},
-		{"pmpo", settings{"p_min": -0.5}, `p_min = -0.5`},
+		{"pmpo", settings{"p_min": -inf}, `p_min = -Inf`},
 		{"pmpo", settings{"p_min": 2.0}, `p_min = 2: must be at most p_max = 0.99`},
 		{"pmpo", settings{"eps_ess": -0.1}, `eps_ess = -0.1`},
 		{"pmpo", settings{"bisections": 0}, `bisections = 0: must be in [1, 1100]`},
@@ -196,10 +201,10 @@ func TestValidate(t *testing.T) {
 		{"pmpo", settings{"ema_decay": 1.1}, `ema_decay = 1.1: must be in [0, 1]`},
 		{"pmpo", settings{"ema_alpha": math.NaN()}, `ema_alpha = NaN`},
 		{"pmpo", settings{"target": "reachable"}, `target = "reachable": must be one of paper, attainable`},
-		{"pmpo", settings{"p_negative": -1.0}, `p_negative = -1`},
-		{"pmpo", settings{"norm": "sum", "p_rule": "fixed", "p": 0.0}, `p = 0: must be greater with norm = "sum"`},
-		{"pmpo", settings{"norm": "sum", "p_min": 0.0}, `p_min = 0: must be greater with norm = "sum"`},
-		{"pmpo", settings{"norm": "sum", "p_negative": 0.0}, `p_negative = 0: must be greater with norm = "sum"`},
+		{"pmpo", settings{"p_negative": inf}, `p_negative = +Inf`},
+		{"pmpo", settings{"norm": "sum", "p_rule": "fixed", "p": 0.0}, `p = 0: must not be 0 with norm = "sum"`},
+		{"pmpo", settings{"norm": "sum", "p_min": -1.0}, `p_min = -1: must be above 0, or p_max = 0.99 below it, with norm = "sum"`},
+		{"pmpo", settings{"norm": "sum", "p_negative": 0.0}, `p_negative = 0: must not be 0 with norm = "sum"`},
 	} {
 		o, err := objectives.New(c.objective)
 		if err != nil {

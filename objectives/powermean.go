@@ -2,20 +2,20 @@ package objectives
 
 import "math"
 
-// LogPowerMean returns log M_p of the ratios e^z, the power mean of order p >= 0
-// (paper, equation of the effective ratio):
+// LogPowerMean returns log M_p of the ratios e^z, the power mean of any finite order p
+// (paper, equation of the effective ratio; D32):
 //
 //	log M_p = log(1/n sum e^(p z)) / p,   log M_0 = mean z
 //
 // Its derivative with respect to z is softmax(p z), which is stored in softmax
-// unless that is nil. z must not be empty. There is no overflow for any finite z,
-// and no cancellation as p goes to 0.
+// unless that is nil. z must not be empty. M_p rises with p. There is no overflow for any
+// finite z, and no cancellation as p goes to 0.
 func LogPowerMean(z []float64, p float64, softmax []float64) float64 {
 	n := float64(len(z))
-	top, spread := bounds(z)
-	if spread == 0 {
+	lo, hi := bounds(z)
+	if lo == hi {
 		fill(softmax, 1/n)
-		return top
+		return lo
 	}
 	if p == 0 {
 		fill(softmax, 1/n)
@@ -23,15 +23,15 @@ func LogPowerMean(z []float64, p float64, softmax []float64) float64 {
 	}
 	var sum float64
 	if softmax != nil {
-		sum = expFill(softmax, z, p, top, spread)
+		sum = expFill(softmax, z, p, lo, hi)
 		for j := range softmax {
 			softmax[j] /= sum
 		}
 	} else {
-		sum, _ = expSums(z, p, top, spread)
+		sum, _ = expSums(z, p, lo, hi)
 	}
-	if p*spread > 1e-3 {
-		return top + math.Log(sum/n)/p
+	if math.Abs(p) > 1e-3 && math.Abs(p)*(hi-lo) > 1e-3 {
+		return anchor(p, lo, hi) + math.Log(sum/n)/p
 	}
 	// For small p, log(1 + tiny)/p loses precision: subtract the mean of z first.
 	m, tiny := mean(z), 0.0

@@ -160,10 +160,37 @@ func (c *ClippedLogRatios) Release() { clippedBuffers.Put(c) }
 // Read replaces the contents by the log-ratios of t, clipped by clip. Tokens with
 // |d| > eps count as saturated (D10).
 func (c *ClippedLogRatios) Read(clip LogClip, t Trajectory, eps float64) {
+	c.resize(t)
+	c.Cut, c.Saturated = clip.Apply(c.Z, t, eps)
+}
+
+// ReadWithin replaces the contents by the log-ratios of t, clamped to [lo, hi].
+func (c *ClippedLogRatios) ReadWithin(t Trajectory, lo, hi float64) {
+	c.resize(t)
+	c.Cut, c.Saturated, _ = clampLogRatios(c.Z, t, lo, hi, math.Inf(1))
+}
+
+// resize makes room for the tokens of t.
+func (c *ClippedLogRatios) resize(t Trajectory) {
 	n := len(t.LogProb)
 	if cap(c.Z) < n {
 		c.Z = make([]float64, n)
 	}
 	c.Z = c.Z[:n]
-	c.Cut, c.Saturated = clip.Apply(c.Z, t, eps)
+}
+
+// Gate zeroes the elements of w whose token was cut when the log-ratios of t were read.
+func (c *ClippedLogRatios) Gate(w []float64, t Trajectory) {
+	switch c.Cut {
+	case 0:
+		return
+	case len(c.Z):
+		clear(w)
+		return
+	}
+	for j := range w {
+		if c.Z[j] != t.LogProb[j]-t.OldLogProb[j] {
+			w[j] = 0
+		}
+	}
 }

@@ -66,7 +66,7 @@ func (o *GMPO) Weights(b objectives.Batch, w [][]float64) {
 	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
 		c.Read(o.LogClip, b.Trajectories[i], 0)
 		l := o.logRatio(c.Z, g)
-		o.Gate(g, c.Z, b.Trajectories[i], c.Cut)
+		c.Gate(g, b.Trajectories[i])
 		return math.Exp(l)
 	})
 }

@@ -11,15 +11,12 @@ type rule struct {
 	*PMPO
 	solver  objectives.Solver
 	moments moments // the history from which z-scores of lengths or entropies are computed
-	cosine  float64 // the exponent of the cosine rule
+	planned float64 // the exponent of the cosine and linear rules
 }
 
 // rule prepares the choice of exponents for b.
 func (o *PMPO) rule(b objectives.Batch) rule {
-	r := rule{
-		PMPO:   o,
-		solver: objectives.Solver{PMin: o.PMin, PMax: o.PMax, Bisections: o.Bisections, Tolerance: o.Tolerance},
-	}
+	r := rule{PMPO: o, solver: o.solver()}
 	switch o.PRule {
 	case "length", "entropy":
 		if o.history != nil {
@@ -28,11 +25,9 @@ func (o *PMPO) rule(b objectives.Batch) rule {
 			r.moments, _ = o.measure(b) // the first batch is scored against itself (D16)
 		}
 	case "cosine":
-		done := 0.0
-		if b.Steps > 0 {
-			done = min(max(float64(b.Step)/float64(b.Steps), 0), 1)
-		}
-		r.cosine = o.PMin + (o.PMax-o.PMin)*0.5*(1+math.Cos(done*math.Pi))
+		r.planned = b.Schedule("sin", o.PMax, o.PMin)
+	case "linear":
+		r.planned = b.Schedule("linear", o.PMax, o.PMin)
 	}
 	return r
 }
@@ -52,8 +47,8 @@ func (r *rule) exponent(t objectives.Trajectory, c *objectives.ClippedLogRatios)
 	switch r.PRule {
 	case "direct":
 		return min(max(1-f, r.PMin), r.PMax)
-	case "cosine":
-		return r.cosine
+	case "cosine", "linear":
+		return r.planned
 	case "length", "entropy":
 		score := (r.statistic(t) - r.moments.Mean) / max(math.Sqrt(r.moments.Variance), 1e-6)
 		return r.PMin + (r.PMax-r.PMin)*sigmoid(-r.EMAAlpha*score)

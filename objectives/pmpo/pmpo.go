@@ -19,7 +19,14 @@
 // tolerance > 0 solves further). The other rules: "fixed" uses p; "direct" is 1 - f,
 // clamped to [p_min, p_max] (D15); "length" and "entropy" map the z-score of the
 // response's length or mean entropy against a moving average through a sigmoid
-// (D16, D17); "cosine" falls from p_max to p_min over the run (D18).
+// (D16, D17); "cosine" (D18) and "linear" fall from p_max to p_min over the run.
+//
+// Exponents may be negative: p = -1 is the harmonic mean, which with standardized
+// advantages is hmpo of GMPO's repository (D45). The mean then follows the tokens that have
+// become least likely, and a token whose ratio is far above the others has no weight. ESS
+// is 1 at p = 0 and falls on both sides, so the paper's rule never goes below 0: with
+// p_min < 0 it is the rule for p_min = 0, and with p_max < 0 it is p_max (D40). "direct"
+// does not go below 0 either (D42).
 //
 // # Where the paper's rule saturates
 //
@@ -38,7 +45,8 @@
 //	eta* = ESS(p_max) + f (ESS(p_min) - ESS(p_max))
 //
 // which has a solution inside [p_min, p_max] for every f: p_max at f = 0, p_min at
-// f = 1, and about p_max sqrt(1 - f) between.
+// f = 1, and about p_max sqrt(1 - f) between. With p_min < 0 it interpolates
+// sign(p) (1 - ESS(p)) in its place, so that f leads from p_max through 0 to p_min (D41).
 //
 // p_negative, unset by default, fixes p for responses of negative advantage. With p
 // near 1 softmax(p z) gives little weight to tokens whose log-prob has already
@@ -69,11 +77,12 @@ import (
 // A PMPO is the objective "pmpo".
 type PMPO struct {
 	objectives.ClippedMean
-	// PRule is ess (default), fixed, direct, length, entropy or cosine.
+	// PRule is ess (default), fixed, direct, length, entropy, cosine or linear.
 	PRule string `toml:"p_rule"`
-	// P is the exponent of p_rule = "fixed". Default 1.
+	// P is the exponent of p_rule = "fixed", any real number. Default 1.
 	P float64 `toml:"p"`
-	// PMin and PMax bound the exponent of the other rules. Default [0.01, 0.99] (D19).
+	// PMin and PMax bound the exponent of the other rules. They may be negative (D40 to
+	// D43). Default [0.01, 0.99] (D19).
 	PMin float64 `toml:"p_min"`
 	PMax float64 `toml:"p_max"`
 	// EpsESS is the threshold of f. Default 0.1.
@@ -113,10 +122,10 @@ func (o *PMPO) Validate() error {
 	const finite = math.MaxFloat64
 	errs := []error{
 		o.ClippedMean.Validate(),
-		objectives.OneOf("p_rule", o.PRule, "ess", "fixed", "direct", "length", "entropy", "cosine"),
-		objectives.Within("p", o.P, 0, finite),
-		objectives.Within("p_max", o.PMax, 0, finite),
-		objectives.Within("p_min", o.PMin, 0, finite),
+		objectives.OneOf("p_rule", o.PRule, "ess", "fixed", "direct", "length", "entropy", "cosine", "linear"),
+		objectives.Within("p", o.P, -finite, finite),
+		objectives.Within("p_max", o.PMax, -finite, finite),
+		objectives.Within("p_min", o.PMin, -finite, finite),
 		objectives.Within("eps_ess", o.EpsESS, 0, finite),
 		objectives.Within("tolerance", o.Tolerance, 0, finite),
 		objectives.Within("ema_decay", o.EMADecay, 0, 1),
@@ -129,20 +138,25 @@ func (o *PMPO) Validate() error {
 	if o.Bisections < 1 || o.Bisections > 1100 {
 		errs = append(errs, &objectives.SettingError{Key: "bisections", Value: o.Bisections, Remedy: "must be in [1, 1100]"})
 	}
-	smallest, key := o.PMin, "p_min"
-	if o.PRule == "fixed" {
-		smallest, key = o.P, "p"
-	}
 	if o.PNegative != nil {
-		errs = append(errs, objectives.Within("p_negative", *o.PNegative, 0, finite))
-		if *o.PNegative < smallest {
-			smallest, key = *o.PNegative, "p_negative"
-		}
+		errs = append(errs, objectives.Within("p_negative", *o.PNegative, -finite, finite))
 	}
-	if o.Norm == "sum" && smallest == 0 {
-		errs = append(errs, &objectives.SettingError{Key: key, Value: smallest, Remedy: `must be greater with norm = "sum", which is undefined at p = 0`})
+	return errors.Join(append(errs, o.validateSum())...)
+}
+
+// validateSum refuses exponents among which is 0 if the norm is undefined there (D44).
+func (o *PMPO) validateSum() error {
+	const remedy = `must not be 0 with norm = "sum", which is undefined at p = 0`
+	switch {
+	case o.Norm != "sum":
+	case o.PNegative != nil && *o.PNegative == 0:
+		return &objectives.SettingError{Key: "p_negative", Value: 0.0, Remedy: remedy}
+	case o.PRule == "fixed" && o.P == 0:
+		return &objectives.SettingError{Key: "p", Value: o.P, Remedy: remedy}
+	case o.PRule != "fixed" && o.PMin <= 0 && o.PMax >= 0:
+		return &objectives.SettingError{Key: "p_min", Value: o.PMin, Remedy: fmt.Sprintf("must be above 0, or p_max = %v below it, with norm = \"sum\", which is undefined at p = 0", o.PMax)}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // NeedsEntropy implements objectives.EntropyReader.
@@ -173,7 +187,7 @@ func (o *PMPO) Weights(b objectives.Batch, w [][]float64) {
 		t := b.Trajectories[i]
 		c.Read(o.LogClip, t, o.EpsESS)
 		l := o.LogMean(c.Z, rule.exponent(t, c), g) // g = softmax(p z)
-		o.Gate(g, c.Z, t, c.Cut)
+		c.Gate(g, t)
 		return math.Exp(l)
 	})
 }
@@ -214,10 +228,15 @@ func (o *PMPO) target(z []float64, f float64) float64 {
 		return 1
 	}
 	if o.Target == "attainable" {
-		top := objectives.ESS(z, o.PMax)
-		return top + f*(objectives.ESS(z, o.PMin)-top)
+		_, eta := o.solver().SolveAttainable(z, f)
+		return eta
 	}
 	return paperTarget(len(z), f)
+}
+
+// solver returns the solver of the ESS rules.
+func (o *PMPO) solver() objectives.Solver {
+	return objectives.Solver{PMin: o.PMin, PMax: o.PMax, Bisections: o.Bisections, Tolerance: o.Tolerance}
 }
 
 // paperTarget returns eta* = 1/n + f (1 - 1/n).

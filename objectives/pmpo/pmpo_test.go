@@ -194,9 +194,10 @@ func TestValidate(t *testing.T) {
 		"p_min = 2":         func(o *pmpo.PMPO) { o.PMin = 2 },
 		"bisections = 0":    func(o *pmpo.PMPO) { o.Bisections = 0 },
 		"bisections = 2000": func(o *pmpo.PMPO) { o.Bisections = 2000 },
-		"p_negative = -1":   func(o *pmpo.PMPO) { o.PNegative = new(-1.0) },
+		"p_negative = NaN":  func(o *pmpo.PMPO) { o.PNegative = new(math.NaN()) },
 		"p = 0":             func(o *pmpo.PMPO) { o.Norm, o.PRule, o.P = "sum", "fixed", 0 },
 		"p_min = 0":         func(o *pmpo.PMPO) { o.Norm, o.PMin = "sum", 0 },
+		"p_min = -1":        func(o *pmpo.PMPO) { o.Norm, o.PMin = "sum", -1 },
 		"p_negative = 0":    func(o *pmpo.PMPO) { o.Norm, o.PNegative = "sum", new(0.0) },
 	} {
 		o := newPMPO(t, nil)
@@ -205,6 +206,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
+	newPMPO(t, func(o *pmpo.PMPO) { o.Norm, o.PMin, o.PMax = "sum", -3, -1 })                // 0 is not in the range
 	newPMPO(t, func(o *pmpo.PMPO) { o.Norm, o.PMin, o.PRule, o.P = "sum", 0, "fixed", 0.5 }) // p_min is not used
 }
 
