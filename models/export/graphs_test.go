@@ -20,10 +20,16 @@ import (
 	_ "onering/models/all"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/graphs.md anew")
+var update = flag.Bool("update", false, "write the tables of docs/ports.md anew")
+
+// A kindGraph is a graph and the kind of export that it is of.
+type kindGraph struct {
+	graphFile
+	kind string
+}
 
 // everyGraph returns the graphs of exports of all kinds.
-func everyGraph(t *testing.T) (all []graphFile) {
+func everyGraph(t *testing.T) (all []kindGraph) {
 	t.Helper()
 	adapter := &models.Adapter{Rank: 2, Scale: 0.5, Modules: []string{"self_attn.q_proj", "mlp.down_proj"}}
 	for _, headDim := range []int{16, 10} {
@@ -53,7 +59,10 @@ func everyGraph(t *testing.T) (all []graphFile) {
 			}
 			m := newManifest(arch, graphs, x.Options)
 			checkLetters(t, m)
-			all = append(all, graphs...)
+			kind := map[bool]string{true: "16 bits", false: "float32"}[x.Type == models.F16 || x.Type == models.BF16] + " for " + map[string]string{"cpu": "the CPU", "cuda": "CUDA"}[x.Device]
+			for _, g := range graphs {
+				all = append(all, kindGraph{g, kind})
+			}
 		}
 	}
 	return all
@@ -79,13 +88,13 @@ var layerNumber = regexp.MustCompile(`\d+$`)
 
 // A row is what the page says of a port.
 type row struct {
-	side, name, doc string
-	types, shape    []string
+	side, name, doc     string
+	types, shape, kinds []string
 }
 
 // rowOf returns the row of a port; ports that are bound in a loop share one.
 func rowOf(side string, p port) row {
-	r := row{side, "`" + p.Name + "`", p.Doc, []string{p.DType.String()}, []string{"[" + strings.Join(p.Shape, ",") + "]"}}
+	r := row{side, "`" + p.Name + "`", p.Doc, []string{p.DType.String()}, []string{"[" + strings.Join(p.Shape, ",") + "]"}, nil}
 	switch p.Role {
 	case "weight":
 		r.name, r.shape = "weights", []string{"as in the manifest"}
@@ -100,28 +109,36 @@ func rowOf(side string, p port) row {
 	return r
 }
 
+// with returns list with x, once.
+func with(list []string, x string) []string {
+	if slices.Contains(list, x) {
+		return list
+	}
+	return append(list, x)
+}
+
 // tables writes what each Program is for and what its ports hold.
-func tables(graphs []graphFile) string {
-	rows := map[string][]row{}
+func tables(graphs []kindGraph) string {
+	rows, kinds := map[string][]row{}, map[string][]string{}
 	var order []string
 	for _, g := range graphs {
 		name := programOf(g.Program)
 		if rows[name] == nil {
 			order = append(order, name)
 		}
+		kinds[name] = with(kinds[name], g.kind)
 		for side, ports := range map[string][]port{"in": g.Inputs, "out": g.Outputs} {
 			for _, p := range ports {
 				r := rowOf(side, p)
+				r.kinds = []string{g.kind}
 				i := slices.IndexFunc(rows[name], func(x row) bool { return x.side == side && x.name == r.name })
 				if i < 0 {
 					rows[name] = append(rows[name], r)
 					continue
 				}
 				have := &rows[name][i]
-				for list, more := range map[*[]string]string{&have.types: r.types[0], &have.shape: r.shape[0]} {
-					if !slices.Contains(*list, more) {
-						*list = append(*list, more)
-					}
+				for list, more := range map[*[]string]string{&have.types: r.types[0], &have.shape: r.shape[0], &have.kinds: g.kind} {
+					*list = with(*list, more)
 				}
 				if len(r.doc) > len(have.doc) { // with what it may be bound onto
 					have.doc = r.doc
@@ -131,11 +148,14 @@ func tables(graphs []graphFile) string {
 	}
 	var out strings.Builder
 	for _, name := range order {
-		fmt.Fprintf(&out, "\n### %s\n\n%s\n\n| | port | type | shape | holds |\n|---|---|---|---|---|\n", name, purposes[name])
+		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n| | port | type | shape | holds |\n|---|---|---|---|---|\n", name, purposes[name])
 		for _, side := range []string{"in", "out"} {
 			for _, r := range rows[name] {
 				if r.side == side {
 					slices.Sort(r.types)
+					if len(r.kinds) < len(kinds[name]) {
+						r.doc += "; only in " + strings.Join(r.kinds, ", ")
+					}
 					fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", side, r.name, strings.Join(r.types, ", "), strings.Join(r.shape, " or "), r.doc)
 				}
 			}
@@ -144,10 +164,10 @@ func tables(graphs []graphFile) string {
 	return out.String()
 }
 
-// TestPage: docs/graphs.md says of every port of every graph what it holds.
+// TestPage: docs/ports.md says of every port of every graph what it holds.
 func TestPage(t *testing.T) {
 	const begin, end = "<!-- ports -->\n", "\n<!-- end -->"
-	path := filepath.Join("..", "..", "docs", "graphs.md")
+	path := filepath.Join("..", "..", "docs", "ports.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
