@@ -153,7 +153,8 @@ func tables(graphs []kindGraph) string {
 			for _, r := range rows[name] {
 				if r.side == side {
 					slices.Sort(r.types)
-					if len(r.kinds) < len(kinds[name]) {
+					// Elsewhere what differs is adapters and blocks, which the meanings say.
+					if (name == "prefill" || name == "decode") && len(r.kinds) < len(kinds[name]) {
 						r.doc += "; only in " + strings.Join(r.kinds, ", ")
 					}
 					fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", side, r.name, strings.Join(r.types, ", "), strings.Join(r.shape, " or "), r.doc)
