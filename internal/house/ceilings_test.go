@@ -51,11 +51,11 @@ var spine = []string{
 
 // besides are files of packages of the spine that one need not read on the way: estimates
 // of memory, failures and their replay, settings, what a varying grader said, the cache of
-// chat, several rewards in one, and how a run is saved and resumed.
+// chat, several rewards in one, how a run is saved and resumed, and the command weights.
 var besides = []string{
 	"train/saver.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go",
 	"train/rl/estimate", "train/learn/estimate.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/nonfinite.go",
-	"train/rl/config", "train/rl/grades.go", "sampler/kept.go", "reward/combined.go",
+	"train/rl/config", "train/rl/grades.go", "sampler/kept.go", "reward/combined.go", "objectives/evaluate.go",
 }
 
 func (h *house) spineLines() int {
