@@ -3,13 +3,16 @@ package cmd
 import (
 	"encoding"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"onering/data"
 	"onering/internal/cli"
 	"onering/policy"
+	"onering/tokenize"
 	"onering/train/rl"
 	"onering/train/rundir"
 )
@@ -134,4 +137,81 @@ func restoreObjective(o rl.ObjectiveConfig, checkpoint string) error {
 		return fmt.Errorf("state of objective %q: %w", o.Name, err)
 	}
 	return nil
+}
+
+func newCheck() *cobra.Command {
+	readData := false
+	c := &cobra.Command{
+		Use:   "check RUN",
+		Short: "Verify the files of a run folder",
+		Long: `Verify the files of a run folder: the sum of each file of each checkpoint, its
+state, and the lines of metrics, grades and rollouts. With --read-data also
+whether the training problems of a run of onering train are those that it was
+trained on. Nothing is changed.
+
+Prints a line for each checkpoint and file, with ok or what is wrong.`,
+		Example: "  onering check run\n  onering check --read-data run",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			checked, bad := 0, 0
+			visit := func(path string, err error) {
+				checked++
+				if err == nil {
+					fmt.Fprintf(c.OutOrStdout(), "%s: ok\n", path)
+					return
+				}
+				bad++
+				fmt.Fprintf(c.OutOrStdout(), "%s: %v\n", path, err)
+			}
+			if err := rundir.Check(args[0], visit); err != nil {
+				return err
+			}
+			if readData {
+				visit("data.train", checkData(c, args[0]))
+			}
+			if bad > 0 {
+				return fmt.Errorf("%d of the %d checkpoints and files of %s are damaged or have changed", bad, checked, args[0])
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&readData, "read-data", false, "read the data, and compare them with the newest checkpoint's digest")
+	return c
+}
+
+// checkData compares the training problems of a run with those of its newest checkpoint.
+func checkData(c *cobra.Command, run string) error {
+	config := configFlags{file: filepath.Join(run, "run.toml")}
+	r, err := config.resolve(c, nil)
+	if err != nil {
+		return err
+	}
+	checkpoint, err := rundir.ModelFolder(run)
+	if err != nil {
+		return err
+	}
+	model := checkpoint
+	if r.LoRA.On { // whose checkpoints have no tokenizer
+		if model, err = localModel(c, r.Model.Path); err != nil {
+			return err
+		}
+	}
+	model, remove, err := policy.Unpacked(model)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	tokenizer, err := tokenize.Load(model)
+	if err != nil {
+		return err
+	}
+	template, err := r.Model.PromptTemplate()
+	if err != nil {
+		return err
+	}
+	prompter, err := data.NewPrompter(tokenizer, template)
+	if err != nil {
+		return err
+	}
+	return r.CheckData(checkpoint, prompter, slog.Default())
 }

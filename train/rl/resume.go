@@ -2,15 +2,19 @@ package rl
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	"onering/data"
 	"onering/reward"
 	"onering/train"
+	"onering/train/rundir"
 )
 
 // Plan implements train.Task.
@@ -22,6 +26,20 @@ func (t *Trainer) Plan() train.Plan {
 		Objective: c.Objective.Name, Settings: decisive(c), Former: former(), Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
 		Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
 	}
+}
+
+// CheckData returns an error unless the training problems, as prompter p has them, are those
+// that a checkpoint was made with.
+func (c Config) CheckData(checkpoint string, p *data.Prompter, log *slog.Logger) error {
+	state, err := rundir.ReadState(checkpoint)
+	if err != nil {
+		return err
+	}
+	problems, err := openTraining(c, p, log)
+	if err == nil && problems.Digest() != state.Problems {
+		err = errors.New("train: data.train has other problems than the run was trained on")
+	}
+	return err
 }
 
 // former returns the values of settings that checkpoints of older versions lack: the

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"onering/internal/files"
 	"onering/models"
 )
 
@@ -88,6 +90,44 @@ func ModelFolder(dir string) (model string, err error) {
 		}
 	}
 	return model, nil
+}
+
+// Check verifies the files of a run folder, each checkpoint as a whole, and calls visit with
+// each one's path and what is wrong with it, or nil. It changes nothing.
+func Check(run string, visit func(path string, err error)) error {
+	if !exists(filepath.Join(run, configFile)) {
+		return fmt.Errorf("train: %s is no run folder: it has no %s", run, configFile)
+	}
+	dirs, err := checkpoints(run)
+	if err != nil {
+		return err
+	}
+	var newest State
+	for _, dir := range dirs {
+		err := verifySums(dir)
+		if err == nil {
+			newest, err = ReadState(dir)
+		}
+		if err == nil && newest.Inside {
+			_, err = ReadRound(dir)
+		}
+		visit(dir, err)
+	}
+	for _, path := range append(files.Glob(run, "*.jsonl"), files.Glob(run, rolloutsDir+"/*.jsonl")...) {
+		size := int64(0)
+		err := files.EachLine(path, maxLine, func(line []byte) error {
+			size += int64(len(line))
+			if !json.Valid(line) {
+				return errors.New("not JSON")
+			}
+			return nil
+		})
+		if missing := newest.Metrics - size; err == nil && missing > 0 && filepath.Base(path) == metricsFile {
+			err = fmt.Errorf("%d bytes are missing that the newest checkpoint counts", missing)
+		}
+		visit(path, err)
+	}
+	return nil
 }
 
 // RunOf returns the configuration file of the run that a checkpoint belongs to, ""

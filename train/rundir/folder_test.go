@@ -296,3 +296,62 @@ func TestSaver(t *testing.T) {
 		t.Errorf("state %+v, error %v", st, err)
 	}
 }
+
+// TestCheck: what was changed of a checkpoint or cut from a file of lines is named, and the
+// rest is sound.
+func TestCheck(t *testing.T) {
+	root := t.TempDir()
+	f := open(t, filepath.Join(root, "run"), false)
+	check := func() (bad []string) {
+		t.Helper()
+		err := Check(f.Dir, func(path string, err error) {
+			if err != nil {
+				name, _ := filepath.Rel(f.Dir, path)
+				bad = append(bad, filepath.ToSlash(name)+": "+err.Error())
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bad
+	}
+	put := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(f.Dir, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o777)
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Check(f.Dir, func(string, error) {}); err == nil || !strings.Contains(err.Error(), "is no run folder") {
+		t.Errorf("without run.toml: %v", err)
+	}
+	const line = `{"kind": "step"}` + "\n"
+	put(configFile, "")
+	put(metricsFile, line+line)
+	put("rollouts/round-00001.jsonl", "{}\n")
+	for step := range 2 {
+		err := files.WriteFolder(CheckpointDir(f.Dir, step), func(d *files.Draft) error {
+			s := State{Version: stateVersion, Step: step, MicroTokens: 1, Metrics: int64(len(line) * 2)}
+			return errors.Join(d.WriteFile("config.json", files.Content("{}")), s.write(d.WriteFile), writeSums(d))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bad := check(); bad != nil {
+		t.Errorf("a sound run: %q", bad)
+	}
+	put("checkpoints/step-000000/config.json", "{ ")
+	put("rollouts/round-00001.jsonl", "{}\n{\n")
+	put(metricsFile, line)
+	bad := check()
+	for i, want := range []string{"checkpoints/step-000000: config.json is damaged", "metrics.jsonl: 17 bytes are missing", "rollouts/round-00001.jsonl: "} {
+		if len(bad) != 3 || !strings.HasPrefix(bad[i], want) {
+			t.Fatalf("%q, want %s", bad, want)
+		}
+	}
+}
