@@ -163,7 +163,7 @@ Prints a line for each checkpoint and file, with ok or what is wrong.`,
 				bad++
 				fmt.Fprintf(c.OutOrStdout(), "%s: %v\n", path, err)
 			}
-			if err := rundir.Check(args[0], visit); err != nil {
+			if err := (&rundir.Folder{Dir: args[0]}).Check(visit); err != nil {
 				return err
 			}
 			if readData {

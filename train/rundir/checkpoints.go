@@ -93,8 +93,10 @@ func ModelFolder(dir string) (model string, err error) {
 }
 
 // Check verifies the files of a run folder, each checkpoint as a whole, and calls visit with
-// each one's path and what is wrong with it, or nil. It changes nothing.
-func Check(run string, visit func(path string, err error)) error {
+// each one's path and what is wrong with it, or nil. It changes nothing, and needs no more
+// of the Folder than its Dir.
+func (f *Folder) Check(visit func(path string, err error)) error {
+	run := f.Dir
 	if !exists(filepath.Join(run, configFile)) {
 		return fmt.Errorf("train: %s is no run folder: it has no %s", run, configFile)
 	}

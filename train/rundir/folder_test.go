@@ -304,7 +304,7 @@ func TestCheck(t *testing.T) {
 	f := open(t, filepath.Join(root, "run"), false)
 	check := func() (bad []string) {
 		t.Helper()
-		err := Check(f.Dir, func(path string, err error) {
+		err := f.Check(func(path string, err error) {
 			if err != nil {
 				name, _ := filepath.Rel(f.Dir, path)
 				bad = append(bad, filepath.ToSlash(name)+": "+err.Error())
@@ -326,7 +326,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Check(f.Dir, func(string, error) {}); err == nil || !strings.Contains(err.Error(), "is no run folder") {
+	if err := f.Check(func(string, error) {}); err == nil || !strings.Contains(err.Error(), "is no run folder") {
 		t.Errorf("without run.toml: %v", err)
 	}
 	const line = `{"kind": "step"}` + "\n"
