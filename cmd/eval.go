@@ -198,20 +198,20 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 		return err
 	}
 	x.Extract = reward.Extract(x.rule)
-	for _, spec := range x.evalOptions.suites {
-		spec, err := localSuite(c, spec)
-		if err != nil {
+	specs := slices.Clone(x.evalOptions.suites)
+	for i := range specs {
+		if specs[i], err = localSuite(c, specs[i]); err != nil {
 			return err
 		}
-		s, err := eval.Open(spec, x.dir, fileOptions(c, x.columns, spec))
-		if err != nil {
-			return err
-		}
-		s = s.First(x.limit)
-		for _, warning := range s.Warnings() {
+	}
+	if x.suites, err = eval.Open(specs, x.dir, func(spec string) data.Options { return fileOptions(c, x.columns, spec) }); err != nil {
+		return err
+	}
+	for i, s := range x.suites {
+		x.suites[i] = s.First(x.limit)
+		for _, warning := range x.suites[i].Warnings() {
 			slog.Warn(warning)
 		}
-		x.suites = append(x.suites, s)
 	}
 	if x.policy, err = f.open(c); err != nil {
 		return err

@@ -168,7 +168,7 @@ func newResponses(p Plan) (*Responses, error) {
 // the file open. Without a path the responses are in memory only.
 func (p Plan) Open(path string, resumed bool) (*Responses, error) {
 	if path == "" {
-		return newResponses(p)
+		return p.Create(path)
 	}
 	real, err := filepath.EvalSymlinks(path) // a file has one lock by all of its names
 	if err != nil {
@@ -184,11 +184,12 @@ func (p Plan) Open(path string, resumed bool) (*Responses, error) {
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %s: %w", path, err)
 	}
-	open := create
+	var r *Responses
 	if resumed {
-		open = resume
+		r, err = resume(path, p)
+	} else {
+		r, err = p.Create(path)
 	}
-	r, err := open(path, p)
 	if err != nil {
 		unlock()
 		return nil, err
@@ -197,10 +198,11 @@ func (p Plan) Open(path string, resumed bool) (*Responses, error) {
 	return r, nil
 }
 
-func create(path string, p Plan) (*Responses, error) {
+// Create is Open of a new file in a folder that no other process writes to.
+func (p Plan) Create(path string) (*Responses, error) {
 	r, err := newResponses(p)
-	if err != nil {
-		return nil, err
+	if err != nil || path == "" {
+		return r, err
 	}
 	line, err := encode(planLine{kind, version, p})
 	if err != nil {
@@ -213,7 +215,7 @@ func create(path string, p Plan) (*Responses, error) {
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}
-	r.file, r.path = f, path
+	r.file, r.path, r.unlock = f, path, func() {}
 	if err := r.write(line); err != nil {
 		f.Close()
 		return nil, err
@@ -228,7 +230,7 @@ func resume(path string, p Plan) (*Responses, error) {
 			err = os.Remove(path) // it stopped before its first line
 		}
 		if err == nil || errors.Is(err, os.ErrNotExist) {
-			return create(path, p)
+			return p.Create(path)
 		}
 	}
 	if err != nil {

@@ -30,10 +30,46 @@ const heldOutSums = 512
 // runs can be compared.
 const TrainingSeed = 1 << 40
 
-// Open reads the suite that spec names: builtin:arithmetic, NAME=PATH, a path, or
+// Open reads the suites that specs name: builtin:arithmetic, NAME=PATH, a path, or
 // a name to be looked up in dir; see locate. A row without a problem or an answer
-// is an error: a score without it would be that of another suite.
-func Open(spec, dir string, o data.Options) (Suite, error) {
+// is an error: a score without it would be that of another suite. Files of one name are
+// told apart by the folders that they are in.
+func Open(specs []string, dir string, options func(spec string) data.Options) (suites []Suite, err error) {
+	at := map[string][]int{} // by name
+	for i, spec := range specs {
+		s, err := open(spec, dir, options(spec))
+		if err != nil {
+			return nil, err
+		}
+		at[s.Name] = append(at[s.Name], i)
+		suites = append(suites, s)
+	}
+	for _, same := range at {
+		names := map[string]bool{"": true}
+		for parts := 2; len(same) > 1 && len(names) < len(same); parts++ {
+			clear(names)
+			for _, i := range same {
+				path := filepath.ToSlash(filepath.Clean(specs[i]))
+				all := strings.Split(strings.TrimSuffix(path, filepath.Ext(path)), "/")
+				suites[i].Name = strings.Join(all[max(0, len(all)-parts):], "/")
+				if parts > maxParts {
+					suites[i].Name = path
+				}
+				names[suites[i].Name] = true
+			}
+			if parts > maxParts && len(names) < len(same) {
+				return nil, fmt.Errorf("evaluation: two suites are called %q: name one of them NAME=PATH", suites[same[0]].Name)
+			}
+		}
+	}
+	return suites, nil
+}
+
+// maxParts is the most folders that tell suites of one name apart; else their paths do.
+const maxParts = 64
+
+// open reads one suite.
+func open(spec, dir string, o data.Options) (Suite, error) {
 	name, builtin := strings.CutPrefix(spec, "builtin:")
 	path := spec
 	if !builtin {

@@ -3,6 +3,7 @@ package eval
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -91,7 +92,7 @@ func TestSuiteFormats(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(name[:1], dir, data.Options{})
+		s, err := open(name[:1], dir, data.Options{})
 		if err != nil || s.Name != name[:1] || len(s.Problems) != 1 || s.Problems[0].Text != "1+1?" || !slices.Equal(s.Problems[0].Answers, []string{"2"}) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
@@ -100,6 +101,39 @@ func TestSuiteFormats(t *testing.T) {
 		}
 		if _, ext := data.Split(name); ext != name[1:] {
 			t.Errorf("%s is not downloaded with a data set: its extension is %q", name, ext)
+		}
+	}
+}
+
+// TestOneName: suites of one name are told apart by the folders that they are in, or by
+// their extensions. A file that is named twice is an error.
+func TestOneName(t *testing.T) {
+	root := t.TempDir()
+	t.Chdir(root)
+	for _, path := range []string{"a/x/test.jsonl", "b/x/test.jsonl", "b/y/test.jsonl", "c/d.jsonl", "c/d.json", "test.jsonl"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(`{"problem": "1+1?", "answer": 2}`+"\n"), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for specs, want := range map[string]string{
+		"a/x/test.jsonl c/d.jsonl":                       "test d",
+		"a/x/test.jsonl b/y/test.jsonl":                  "x/test y/test",
+		"a/x/test.jsonl b/x/test.jsonl c/d.json":         "a/x/test b/x/test d",
+		"./b/y/../y/test.jsonl ./b/x/test.jsonl":         "y/test x/test",
+		"a/x/test.jsonl b/x/test.jsonl b/y/test.jsonl":   "a/x/test b/x/test b/y/test",
+		"test.jsonl b/y/test.jsonl":                      "test y/test",
+		"c/d.jsonl c/d.json":                             "c/d.jsonl c/d.json",
+		"one=a/x/test.jsonl b/x/test.jsonl":              "one test",
+		"a/x/test.jsonl a/x/test.jsonl":                  "",
+		root + "/a/x/test.jsonl " + root + "/test.jsonl": "x/test " + filepath.Base(root) + "/test",
+	} {
+		suites, err := Open(strings.Fields(specs), "", func(string) data.Options { return data.Options{} })
+		var got []string
+		for _, s := range suites {
+			got = append(got, s.Name)
+		}
+		if strings.Join(got, " ") != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %q, %v; want %q", specs, got, err, want)
 		}
 	}
 }

@@ -83,9 +83,10 @@ func (s *saver) after(at Position, when Save) error {
 		})
 	}
 	due, between := s.isDue(at), at.Round > 0 && !at.Inside
+	best := s.run.score != nil && s.writer.Among(*s.run.score)
 	switch {
-	case between:
-		due = due || s.due.Rounds > 0 && at.Round%s.due.Rounds == 0
+	case between || best:
+		due = due || best || s.due.Rounds > 0 && at.Round%s.due.Rounds == 0
 	case due:
 		s.delayed = s.writer.Busy()
 		due = !s.delayed

@@ -200,7 +200,7 @@ func contents(t *testing.T, dir string) map[string]string {
 		lines = append(lines, string(text))
 	}
 	out["metrics.jsonl"] = strings.Join(lines, "\n")
-	files, _ := filepath.Glob(filepath.Join(dir, "rollouts", "*"))
+	files, _ := filepath.Glob(filepath.Join(dir, "[re][ov][la][lu]*s", "*")) // rollouts and evaluations
 	for _, f := range files {
 		name, _ := filepath.Rel(dir, f)
 		out[name] = string(read(name))

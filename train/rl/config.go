@@ -113,7 +113,7 @@ type loopConfig struct {
 	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between checkpoints, also inside a round"`
 	SaveMinutes float64 `toml:"save_minutes" range:"[0,10000000]" note:"0 is never" help:"minutes after which the next step ends with a checkpoint"`
 	KeepLast    int     `toml:"keep_last" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
-	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the best checkpoints are kept beside those of keep_last: of the evaluated ones those with the highest mean pass@1 of the suites"`
+	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the best checkpoints are kept beside those of keep_last, those with the highest mean pass@1 of the suites; an evaluation that is among them is followed by a checkpoint"`
 	OnNonfinite string  `toml:"on_nonfinite" choice:"stop skip" note:"stop ends the run, skip leaves the step out; both write the batch to failures/ in the run folder, for onering replay" help:"what happens at NaN or an infinity in log-probs, loss or gradients, always before the update"`
 	SkipLimit   int     `toml:"skip_limit" range:"[0,1000000000]" help:"how many steps skip may leave out in the whole run before it stops after all"`
 	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is never" help:"rounds between evaluations"`

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"onering/data"
 	"onering/eval"
 	"onering/reward"
 	"onering/train"
 	"onering/train/metrics"
+	"onering/train/rundir"
 )
 
 // An evaluation is the results of all suites at one point of a run.
@@ -96,24 +98,20 @@ func newEvaluator(c Config, r *roller, s train.Setup) (*evaluator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train: eval.extract: %w", err)
 	}
-	e := &evaluator{config: c, roller: r, reward: rule, observer: s.Observer, log: s.Log}
-	for _, name := range c.Eval.Suites {
-		s, err := eval.Open(name, "", c.Eval.Options())
-		if err != nil {
-			return nil, fmt.Errorf("train: eval.suites: %w", err)
-		}
-		e.suites = append(e.suites, s)
+	suites, err := eval.Open(c.Eval.Suites, "", func(string) data.Options { return c.Eval.Options() })
+	if err != nil {
+		return nil, fmt.Errorf("train: eval.suites: %w", err)
 	}
-	return e, nil
+	return &evaluator{c, r, suites, rule, s.Observer, s.Log}, nil
 }
 
-// evaluate runs the suites; without any it returns no results, and neither if the
-// reward leaves a response without a grade.
-func (e *evaluator) evaluate(ctx context.Context, at train.Position) (evaluation, error) {
+// evaluate runs the suites, whose responses it keeps in the run folder; without any it
+// returns no results, and neither if the reward leaves a response without a grade.
+func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *rundir.Folder) (evaluation, error) {
 	out := evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
 	for _, s := range e.suites {
 		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
-		result, err := e.suite(ctx, s, at)
+		result, err := e.suite(ctx, s, at, folder)
 		if _, ok := errors.AsType[*eval.UngradedError](err); ok {
 			e.log.Warn("the evaluation is left out", "step", at.Step, "reason", err)
 			return evaluation{Round: at.Round, Step: at.Step}, nil
@@ -141,12 +139,8 @@ func (e *evaluator) settings() eval.Settings {
 }
 
 // suite evaluates one suite.
-func (e *evaluator) suite(ctx context.Context, s eval.Suite, at train.Position) (eval.Score, error) {
+func (e *evaluator) suite(ctx context.Context, s eval.Suite, at train.Position, folder *rundir.Folder) (score eval.Score, err error) {
 	suites := []eval.Suite{s}
-	responses, err := eval.NewPlan(e.settings(), suites).Open("", false)
-	if err != nil {
-		return eval.Score{}, err
-	}
 	r := e.roller
 	var added []eval.Response
 	sampling := eval.Evaluator{
@@ -156,18 +150,30 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite, at train.Position) 
 	}
 	if r.ranks.Size() > 1 {
 		sampling.Mine = r.mine
-		sampling.Added = func(x eval.Response) {
-			x.Text, x.IDs, x.LogProb = "", nil, nil
-			added = append(added, x)
-		}
+		sampling.Added = func(x eval.Response) { added = append(added, x) }
 	}
-	err = sampling.Evaluate(ctx, suites, responses)
+	responses, err := e.responses(suites, at, folder)
+	if err == nil {
+		defer func() { err = errors.Join(err, responses.Close()) }()
+		err = sampling.Evaluate(ctx, suites, responses)
+	}
 	if err := r.gatherResponses(err, added, responses); err != nil {
-		return eval.Score{}, err
+		return score, err
 	}
 	report, err := responses.Report(reward.SameAnswer(e.reward))
 	if err != nil {
-		return eval.Score{}, err
+		return score, err
 	}
 	return report.Suites[0], nil
+}
+
+// responses begins the file of an evaluation's responses.
+func (e *evaluator) responses(suites []eval.Suite, at train.Position, folder *rundir.Folder) (*eval.Responses, error) {
+	file, err := folder.EvaluationFile(at.Round, suites[0].Name)
+	if err != nil {
+		return nil, err
+	}
+	o := e.settings()
+	o.Model = fmt.Sprint("round ", at.Round)
+	return eval.NewPlan(o, suites).Create(file)
 }

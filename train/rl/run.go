@@ -150,7 +150,7 @@ func (t *Trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 	} else if n > 0 && (c.EvalEvery == 0 || n%c.EvalEvery != 0) {
 		return done, nil
 	}
-	e, err := t.evaluator.evaluate(ctx, at)
+	e, err := t.evaluator.evaluate(ctx, at, t.run.Folder)
 	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller)
 	if err != nil {
 		return done, err

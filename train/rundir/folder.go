@@ -30,6 +30,7 @@ import (
 //	run.toml                      the resolved configuration
 //	metrics.jsonl                 one record per optimizer step, round and evaluation
 //	grades.jsonl                  the scores of a reward that varies, as they came
+//	evaluations/round-N-SUITE.jsonl  the responses of an evaluation, as onering eval writes them
 //	rollouts/round-NNNNN.jsonl    what was sampled, with rewards and what training made of it
 //	checkpoints/step-NNNNNN/      a Hugging Face folder, and state/ to resume from
 //	failures/step-NNNNNN.json     batches that were not finite, for `onering replay`
@@ -53,6 +54,7 @@ const (
 	logFile        = "log.txt"
 	lockFile       = ".lock"
 	rolloutsDir    = "rollouts"
+	evaluationsDir = "evaluations"
 	checkpointsDir = "checkpoints"
 	failuresDir    = "failures"
 )
@@ -126,7 +128,7 @@ func (f *Folder) ReadConfig() (err error) {
 // tidy removes what a killed process left half-written. A checkpoint that it was
 // about to replace gets its name back.
 func (f *Folder) tidy() error {
-	for _, dir := range []string{"", rolloutsDir, checkpointsDir, failuresDir} {
+	for _, dir := range []string{"", rolloutsDir, evaluationsDir, checkpointsDir, failuresDir} {
 		dir = filepath.Join(f.Dir, dir)
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -259,6 +259,9 @@ func TestSaver(t *testing.T) {
 	s := &Saver{Folder: f, KeepLast: 2, KeepBest: 1, CheckMemory: func(int64) error { return nil }, Log: log}
 	defer s.Close()
 	for step, score := range []float64{0.1, 0.9, 0.2, 0.3, 0.4} {
+		if want := step < 2; s.Among(score) != want {
+			t.Errorf("score %v after %d others: among the best is %v", score, step, !want)
+		}
 		write := s.Background
 		if step%2 == 0 {
 			write = s.Write

@@ -3,10 +3,12 @@ package rundir
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"math"
+	"net/url"
 	"onering/internal/files"
 	"os"
 	"path/filepath"
@@ -128,6 +130,23 @@ func RolloutFields() (names []string) {
 		names = append(names, name)
 	}
 	return names
+}
+
+// EvaluationFile is the file of the responses to a suite after so many rounds, which is not
+// there yet: what a killed process has left of it goes. "" stands for none.
+func (f *Folder) EvaluationFile(rounds int, suite string) (string, error) {
+	if f == nil {
+		return "", nil
+	}
+	path := filepath.Join(f.Dir, evaluationsDir, fmt.Sprintf("round-%05d-%s.jsonl", rounds, url.PathEscape(suite)))
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("train: run folder: %w", err)
+	}
+	return path, nil
 }
 
 // WriteRollouts writes the file of round n, from 1. It is written when the round is

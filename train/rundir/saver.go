@@ -228,6 +228,24 @@ func best(dirs []string, n int) []string {
 	return out
 }
 
+// Among says whether a model with this score would be among the best checkpoints, which are
+// kept.
+func (s *Saver) Among(score float64) bool {
+	if s.Folder == nil || s.KeepBest < 1 {
+		return false
+	}
+	dirs, err := checkpoints(s.Folder.Dir)
+	if err != nil {
+		return true // the error comes again when it is written
+	}
+	kept := best(dirs, s.KeepBest)
+	if len(kept) < s.KeepBest {
+		return true
+	}
+	st, err := ReadState(kept[len(kept)-1])
+	return err != nil || score > *st.Score
+}
+
 // Rescue writes a snapshot outside the run folder, which cannot be written to. It
 // makes a run folder in the system's folder for temporary files, with what can
 // still be read of the metrics, and returns its path.

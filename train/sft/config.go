@@ -74,7 +74,7 @@ type loopConfig struct {
 	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"steps between checkpoints"`
 	SaveMinutes float64 `toml:"save_minutes" range:"[0,10000000]" note:"0 is never" help:"minutes after which the next step ends with a checkpoint"`
 	KeepLast    int     `toml:"keep_last" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
-	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the checkpoints with the lowest held-out loss are kept beside those"`
+	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the checkpoints with the lowest held-out loss are kept beside those; a measurement that is among them is followed by a checkpoint"`
 }
 
 // An outputConfig says where the run folder goes.
