@@ -71,8 +71,21 @@ func lastBoxes(s string) string {
 }
 
 // A phrase announces an answer: "the answer is", "Answer:", "the correct option
-// would be", with marks of emphasis in it.
-var phrase = regexp.MustCompile(`(?i)(?:\b(?:answers?|option|choice)\b[*_\s]*(?:\b(?:to|for|of)(?:\s+[\pL\pN]+){1,6}\s+)?(?:(?:is|are|be|was)\b|(?:would|should|must|will|can only) be\b|[:=：])|答案\s*(?:是|为|[:：])|选)[*_\s:：]*`)
+// would be", "####", with marks of emphasis or of JSON in it.
+var phrase = regexp.MustCompile(`(?i)(?:\b(?:ans|answers?|option|choice|solution|result|correct|(?:correct|right|best) (?:one|letter))\b["'*_\s.]*(?:\b(?:to|for|of)(?:\s+[\pL\pN]+){1,6}\s+)?` +
+	`(?:(?:is|are|be|was)\b|(?:would|should|must|will|can only) be\b|[:=：]|[-–—] )|\b(?:choose|select|pick|go with|(?:it|this) (?:is|must be))\b|\bit's\b|####|答案\s*(?:是|为|[:：])|选)[*_\s:：]*` +
+	`(?:,?\s*(?:therefore|thus|hence|clearly|obviously|indeed|simply|of course)\b[,\s]*)?`)
+
+// An affirmed subject is the answer: "thus C is correct", "B would be the best option".
+var (
+	affirmed = regexp.MustCompile(`(?i)\s+(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+)?(?:only\s+)?(?:correct|right|best|true)\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
+	// said is what may stand before the subject.
+	said = regexp.MustCompile(`(?i)^.*\b(?:so|thus|therefore|hence|means|that|conclude|only|statement|then)\b,?\s*`)
+	// denied takes it back.
+	denied = regexp.MustCompile(`(?i)\s+(?:(?:is|are|was)(?:n't| not)\s+(?:the\s+)?(?:correct|right)|(?:is|are|was) (?:wrong|incorrect|false))\b`)
+	// disputed makes no answer of it.
+	disputed = regexp.MustCompile(`(?i)\b(?:not|never|neither|nor|none|no|if|whether|unless|doubt|false|wrong|incorrect|unlikely|all|why|but|might|could)\b|n't\b|\?`)
+)
 
 const refusedReason = "the answer is said not to be something"
 
@@ -84,11 +97,21 @@ var refusal = regexp.MustCompile(`(?i)^(?:not|never|neither|none|no longer)\b`)
 func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 	var refused []int
 	found := phrase.FindAllStringIndex(s, -1)
+	subjects := affirmed.FindAllStringIndex(s, mostPhrases*mostPhrases)
 	for i := len(found) - 1; i >= max(0, len(found)-mostPhrases); i-- {
+		for n := len(subjects); n > 0 && subjects[n-1][0] > found[i][1]; n = len(subjects) {
+			if picked, named := o.subject(s, subjects[n-1]); named {
+				return picked, "", true
+			}
+			subjects = subjects[:n-1]
+		}
 		rest := s[found[i][1]:]
 		rest = rest[:min(len(rest), longest)]
 		if end := strings.IndexAny(rest, "\n\r"); end >= 0 {
 			rest = rest[:end]
+		}
+		if value, quoted := strings.CutPrefix(rest, `"`); quoted && strings.Contains(value, `"`) { // JSON
+			rest, _, _ = strings.Cut(value, `"`)
 		}
 		if no := refusal.FindString(rest); no != "" {
 			if _, isText := o.withText(rest); !isText {
@@ -108,5 +131,34 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 			return picked, reason, true
 		}
 	}
+	for n := len(subjects) - 1; n >= 0 && refused == nil; n-- {
+		if picked, named := o.subject(s, subjects[n]); named {
+			return picked, "", true
+		}
+	}
 	return nil, refusedReason, refused != nil
+}
+
+// subject returns the choices that the clause before a verdict at s[at[0]:at[1]] names, none
+// if it denies them or another clause takes them back later, and whether it names any.
+func (o options) subject(s string, at []int) (picked []int, named bool) {
+	before := s[max(0, at[0]-longest):at[0]]
+	clause := before[strings.LastIndexAny(before, "\n;:!?")+1:]
+	if end := strings.LastIndex(clause, ". "); end > 3 { // not that of "C. Rome is correct"
+		clause = clause[end+2:]
+	}
+	if disputed.MatchString(clause) {
+		return nil, false
+	}
+	picked, _ = o.read(clause[len(said.FindString(clause)):], false)
+	if comma := strings.LastIndex(clause, ","); picked == nil && comma >= 0 {
+		picked, _ = o.read(clause[comma+1:], false)
+	}
+	for _, denial := range denied.FindAllStringIndex(s[at[1]:], mostPhrases) {
+		after := s[at[1] : at[1]+denial[0]]
+		if again, _ := o.read(after[strings.LastIndexAny(after, "\n.,;:!?")+1:], false); slices.ContainsFunc(again, func(x int) bool { return slices.Contains(picked, x) }) {
+			return nil, true
+		}
+	}
+	return picked, picked != nil || o.named(clause, nil)
 }

@@ -63,9 +63,12 @@ func (o options) withText(s string) (at int, ok bool) {
 	return at, ok
 }
 
+// conclusion is a word or sign before an answer.
+const conclusion = `(?:so|thus|therefore|hence)\b[\s,:]*|(?:=>|→|⇒)\s*`
+
 var (
 	// lead is what may stand before a letter to say what it is.
-	lead = regexp.MustCompile(`(?i)^[\s*_$"'“(\[]*(?:\\text(?:bf|rm)?\{)?\s*(?:the\s+)?(?:(?:correct|final|right|best|my)\s+)*(?:answers?|options?|choices?)\b[\s*_]*(?:(?:is|are)\b|[:=])?`)
+	lead = regexp.MustCompile(`(?i)^[\s*_$"'“(\[]*(?:\\text(?:bf|rm)?\{)?\s*(?:(?:` + conclusion + `)?(?:the\s+)?(?:(?:correct|final|right|best|my)\s+)*(?:answers?|options?|choices?)\b[\s*_]*(?:(?:is|are)\b|[:=])?|` + conclusion + `)`)
 	both = regexp.MustCompile(`(?i)^\s*both\b`)
 	// opener and closer are marks around a letter.
 	opener = regexp.MustCompile("^(?:[\\s*_$\"'“‘(\\[{`]|\\\\[(\\[]|\\\\(?:text|math)(?:bf|rm|it|sf|tt|up)?\\{|\\\\mbox\\{)*")
