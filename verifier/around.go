@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -193,10 +194,9 @@ func wordy(s string) bool {
 	return s == "" || unicode.IsLetter(r)
 }
 
-// behind is what may stand between a box and the word after it; word is such a word.
 var (
-	behind = regexp.MustCompile(`^(?:[\s$~]|\\[,;:! )\]])*(?:\\(?:text|mathrm)\s*\{\s*)?`)
-	word   = regexp.MustCompile(`^(?:\\?%|[A-Za-z]{2,}\b|[°])\s*`)
+	// word is a word after a box, or a sign.
+	word = regexp.MustCompile(`^(?:\\?%|[A-Za-z]{2,}\b|[°])\s*`)
 	// raised is a power of the unit that ends before it, and compound what goes on with one.
 	raised   = regexp.MustCompile(`^\}?\^(?:\d|\{\d\})|^[²³]`)
 	compound = regexp.MustCompile(`^\}?(?:[/*·^-]|\\cdot|\s*per\b)`)
@@ -205,7 +205,14 @@ var (
 // measureAfter are the words or the sign after a box that multiply it, or name its unit:
 // million dollars, per cent, cm.
 func measureAfter(s string) string {
-	s = s[len(behind.FindString(s)):]
+	for s = strings.TrimLeft(s, " \n$~"); len(s) > 1 && s[0] == '\\' && strings.IndexByte(",;:! )]", s[1]) >= 0; s = strings.TrimLeft(s[2:], " \n$~") {
+	}
+	for _, command := range [...]string{`\text{`, `\mathrm{`} {
+		s = strings.TrimLeft(strings.TrimPrefix(s, command), " ")
+	}
+	if s == "" || !isLetter(s[0]) && strings.IndexByte(`\%°`, s[0]) < 0 {
+		return ""
+	}
 	said, found := "", ""
 	for range 3 {
 		w := word.FindString(s)
@@ -239,16 +246,45 @@ func measures(n *latex.Node) bool {
 	return false
 }
 
-// Words before and after a box that deny it.
+// Words around a box: passed may stand between it and a word that denies it, discarded are
+// the first words of "rather than" and the like, and confirmed are what "not" denies.
 var (
-	deniedBefore = regexp.MustCompile(`(?i)(?:\b(?:not|never|cannot|neither|nor|unlike|isnt|aint|anything but|other than|rather than|instead of|far from)|n['’]t|nicht|kein|keine|pas|不是|не)[\s:]+(?:(?:be|been|equal|equals|to|the|a|an|answer|value|result|solution|number|is|are|exactly|simply|just|really|actually|necessarily|of)\s+)*(?:\$+|\\[(\[])?\s*(?:\\?[A-Za-z]\s*=\s*)?$`)
-	deniedAfter  = regexp.MustCompile(`(?i)^(?:[^\pL\d\\]|\\[)\]])*(?:(?:but|and|which|that|this|it|the|answer|guess|result|value)\s+)*(?:(?:is|was|would be|seems|must be|can be|looks)\s+)?(?:\pL+ly\s+)?(?:(?:wrong|incorrect|false|nope|mistaken|a mistake|impossible|untrue|invalid|rejected|excluded|denied)\b|(?:not|(?:is|was|ca|wo)n['’]t|cannot(?: be)?)\s+(?:be\s+)?(?:it|right|correct|true|valid|possible|the (?:answer|right|correct|solution))\b|(?:no|not|never)\s*(?:[.,;!]|$))`)
+	passed    = setOf("be been equal equals to the a an answer value result solution number guess is are was would seems looks must can exactly simply just really actually necessarily clearly obviously certainly of but and which that this it x y n")
+	discarded = map[string]string{"but": "anything", "than": "other rather", "of": "instead", "from": "far", "unlike": ""}
+	confirmed = setOf("it right correct true valid possible")
 )
 
-// deniedBox reports whether the words around a box deny it or take it back.
+// deniedBox reports whether the words around a box deny it or take it back: "not
+// \boxed{5}", "\boxed{5}, which is wrong".
 func (find *finder) deniedBox(s string, b box) bool {
 	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
 	find.steps += len(before) + len(after)
-	before = before[strings.LastIndexAny(before, ".;,!?\n")+1:]
-	return deniedBefore.MatchString(before) || deniedAfter.MatchString(after)
+	before = strings.TrimRight(before[strings.LastIndexAny(before, ".;,!?\n")+1:], " $\\([:=")
+	if said := strings.Fields(strings.ToLower(before)); len(said) > 0 {
+		i := len(said) - 1
+		for i > 0 && passed[said[i]] && !strings.Contains(discarded[said[i]], said[i-1]) {
+			i--
+		}
+		if first, ok := discarded[said[i]]; ok && (first == "" || i > 0 && strings.Contains(first, said[i-1])) || negates(said[i]) ||
+			strings.HasSuffix(before, "不是") || strings.HasSuffix(before, "不等于") {
+			return true
+		}
+	}
+	start := strings.IndexFunc(after, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
+	if start < 0 || strings.Contains(after[:start], `\t`) {
+		return false
+	}
+	later := strings.ContainsAny(after[:start], ".\n")
+	said := strings.Fields(strings.ToLower(after[start:]))
+	for len(said) > 1 && passed[said[0]] {
+		said = said[1:]
+	}
+	bare := strings.TrimRight(said[0], ".,;:!?)$")
+	if negates(bare) || bare == "no" {
+		ends := bare != said[0] || len(said) == 1
+		for said = said[1:]; len(said) > 1 && passed[said[0]] && said[0] != "it" && said[0] != "answer"; said = said[1:] {
+		}
+		return ends || bare != "no" && (confirmed[strings.TrimRight(said[0], ".,;:!?)$")] || strings.HasPrefix(said[0], "answer"))
+	}
+	return bare == "nope" || bare == "mistaken" || slices.Contains(refusals[:], bare) && (!later || bare == "wrong" || bare == "incorrect")
 }

@@ -429,9 +429,6 @@ func (find *finder) denied(before, after string) bool {
 	}
 	after, _, _ = strings.Cut(after, " but ")
 	find.steps += len(clause) + len(after)
-	negates := func(w string) bool {
-		return slices.Contains(negations[:], w) || strings.HasSuffix(w, "n't") || strings.HasSuffix(w, "n’t")
-	}
 	words := func(s string) []string {
 		return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == ' ' || r == '$' || r == '\t' })
 	}
@@ -443,6 +440,11 @@ func (find *finder) denied(before, after string) bool {
 	}
 	return slices.ContainsFunc(words(clause), negates) ||
 		slices.ContainsFunc(words(after), func(w string) bool { return negates(w) || slices.Contains(refusals[:], w) })
+}
+
+// negates reports whether a word denies what follows it.
+func negates(w string) bool {
+	return slices.Contains(negations[:], w) || strings.HasSuffix(w, "n't") || strings.HasSuffix(w, "n’t")
 }
 
 // place is where an answer in running text stands.
