@@ -68,7 +68,7 @@ func newChat() *cobra.Command {
   printf 'What is 1+1?\nAnd plus 3?\n' | onering chat --model DIR --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			template, err := templateOf(c, around, cmp.Or(e.adapter, e.model))
+			way, err := mannerOf(c, around, cmp.Or(e.adapter, e.model))
 			if err != nil {
 				return err
 			}
@@ -80,7 +80,10 @@ func newChat() *cobra.Command {
 				return err
 			}
 			defer p.Close()
-			chat, err := newChatting(p, template, o)
+			if o.Sampling, err = way.sampling(c, p, o.Sampling); err != nil {
+				return err
+			}
+			chat, err := newChatting(p, way.Template, o)
 			if err != nil {
 				return err
 			}
@@ -94,6 +97,7 @@ func newChat() *cobra.Command {
 	flags := c.Flags()
 	settings.AddFlags(flags, &o.Sampling)
 	addTemplate(c, &around, "chat", true)
+	addGeneration(c)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object for each turn")
 	return c

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -11,9 +12,13 @@ import (
 
 	"onering/internal/cli"
 	"onering/internal/settings"
+	"onering/models/lora"
 	"onering/objectives"
+	"onering/policy"
 	"onering/reward"
+	"onering/train"
 	"onering/train/rl"
+	"onering/train/rundir"
 )
 
 // A resolved Config knows which setting decided each key, for messages.
@@ -33,6 +38,9 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 	if r.Resolved, err = settings.Resolve(&r.Config, "", sources...); err != nil {
 		return nil, usageError{err}
 	}
+	if err := continued(&r.Model.Path, &r.LoRA); err != nil {
+		return nil, err
+	}
 	if s := r.Decided("optimizer.learning_rate"); r.LoRA.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
 		r.Optimizer.LearningRate *= adapterRate
 	}
@@ -49,6 +57,52 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 		reward.SetTemplate(r.Reward.Rule, template.Name)
 	}
 	return r, nil
+}
+
+// continued makes a model that is an adapter's folder, or that of a run which trained one, the
+// model of that run and lora.adapter.
+func continued(model *string, l *train.LoRAConfig) error {
+	if l.Adapter == "" && *model == "" {
+		return nil
+	}
+	if l.Adapter == "" {
+		run, err := policy.ReadRun(*model)
+		if run == nil && !lora.Is(*model) {
+			return err
+		}
+		dir := *model
+		if run != nil {
+			if dir, err = rundir.ModelFolder(dir); err != nil || !lora.Is(dir) {
+				return nil // what is wrong with the model is told where it is opened
+			}
+		}
+		if run == nil || run.Model == "" {
+			return usagef("%s holds an adapter: name its model as model.path, and this folder as lora.adapter", dir)
+		}
+		*model, l.Adapter = run.Model, dir
+	}
+	l.On = true
+	return nil
+}
+
+// takeAdapter completes what a run goes on with: the folder of the adapter, and what it is.
+func takeAdapter(model string, l *train.LoRAConfig) (err error) {
+	if l.Adapter == "" {
+		return nil
+	}
+	if l.Adapter, err = newestOf(l.Adapter); err != nil {
+		return err
+	}
+	m, err := policy.ReadModel(model)
+	if err != nil {
+		return err
+	}
+	a, err := lora.Read(l.Adapter, m)
+	if err != nil {
+		return fmt.Errorf("lora.adapter: %w", err)
+	}
+	l.Settings = a.Settings()
+	return nil
 }
 
 // validate reports the impossible values of the whole configuration.
@@ -136,8 +190,8 @@ func (f *configFlags) register(c *cobra.Command, kind string, names []string, ab
 	must(c.RegisterFlagCompletionFunc("set", f.completeSet))
 }
 
-// resolve reads what the flags and the environment name. Where no run file is given, base,
-// unless it is nil, makes the weakest source of the others.
+// resolve reads what the flags and the environment name. base, unless it is nil, makes a source
+// below the others, of which the run file is the first.
 func (f *configFlags) resolve(c *cobra.Command, base func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
 	var run settings.Source
 	if f.file != "" {
@@ -154,24 +208,23 @@ func (f *configFlags) resolve(c *cobra.Command, base func(others ...settings.Sou
 		flags = append(flags, settings.Setting{Section: f.kind, Key: "name", Place: "--" + f.kind, Value: f.name})
 	}
 	environment := settings.Environment(new(rl.Config), os.Environ())
-	if f.file == "" && base != nil {
-		if run, err = base(environment, flags); err != nil {
+	sources := []settings.Source{run, environment, flags}
+	if base != nil {
+		weakest, err := base(sources...)
+		if err != nil {
 			return nil, err
 		}
+		sources = append([]settings.Source{weakest}, sources...)
 	}
-	return resolve(run, environment, flags)
+	return resolve(sources...)
 }
 
 // resolveReward returns the configuration that the flags state: the defaults without them.
-// Only its reward is checked. The reward is told the prompt template, unless it is
-// "" and that of the configuration holds.
-func (f *configFlags) resolveReward(c *cobra.Command, template string) (rl.Config, error) {
+// Only its reward is checked.
+func (f *configFlags) resolveReward(c *cobra.Command) (rl.Config, error) {
 	r, err := f.resolve(c, nil)
 	if err != nil {
 		return rl.Config{}, err
-	}
-	if template != "" {
-		reward.SetTemplate(r.Reward.Rule, template)
 	}
 	return r.Config, asUsage(r.Locate(r.Config.Reward.Validate()))
 }

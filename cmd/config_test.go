@@ -472,7 +472,7 @@ func TestEmbeddedRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		base, err := embeddedRun(nil, flags)
+		base, err := new(configFlags).embeddedRun(nil, flags)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -486,7 +486,7 @@ func TestEmbeddedRun(t *testing.T) {
 		}
 	}
 	flags, _ := settings.Sets([]string{"data.train=mine.jsonl"})
-	if _, err := embeddedRun(flags); err == nil || !strings.Contains(err.Error(), "model.path is not") {
+	if _, err := new(configFlags).embeddedRun(flags); err == nil || !strings.Contains(err.Error(), "model.path is not") {
 		t.Errorf("data without a model: %v", err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
+	"onering/sampler"
 	"onering/tokenize"
 	"onering/train/ranks"
 )
@@ -349,31 +350,97 @@ func parseTemplate(s tokenize.TemplateSettings) (tokenize.Template, error) {
 	return t, asUsage(settings.NameFlags(err, &s))
 }
 
-// templateOf returns the template that the flags describe. Where they name none and dir is the
-// folder of a run or of one of its checkpoints, it is the run's, with what else the flags say.
-func templateOf(c *cobra.Command, s tokenize.TemplateSettings, dir string) (tokenize.Template, error) {
-	if c.Flags().Changed("template") {
-		return parseTemplate(s)
-	}
+// A manner is how a model is talked to.
+type manner struct {
+	tokenize.Template
+	limit int // most tokens of a response in the model's run; 0 if there is none
+}
+
+// mannerOf returns what the flags say. Where they name no template and dir is the folder of a
+// run or of one of its checkpoints, the template is the run's, with what else the flags say.
+func mannerOf(c *cobra.Command, s tokenize.TemplateSettings, dir string) (m manner, err error) {
+	own := c.Flags().Changed("template") || c.Flags().Changed("chat")
 	run, err := policy.ReadRun(dir)
 	switch {
-	case err != nil:
-		return tokenize.Template{}, err
-	case run == nil:
-		return parseTemplate(s)
+	case err != nil && !own:
+		return m, err
+	case err == nil && run != nil:
+		m.limit = run.MaxTokens
 	}
-	s.Template, s.System = run.Template, cmp.Or(s.System, run.System)
-	if len(s.Args) == 0 {
-		s.Args = run.Args
+	if run == nil || own {
+		m.Template, err = parseTemplate(s)
+		return m, err
 	}
-	if len(s.Stop) == 0 {
-		s.Stop = run.Stop
+	if s.Template == "no" && run.MaxTokens == 0 && run.Template == tokenize.DefaultTemplate {
+		run.Template = s.Template // demonstrations in their own form: a text is taken as it is
 	}
-	t, err := parseTemplate(s)
-	if err != nil {
+	if m.Template, err = parseTemplate(under(s, run.TemplateSettings)); err != nil {
 		err = fmt.Errorf("%s: %w", policy.RunFile(dir), err)
 	}
-	return t, err
+	return m, err
+}
+
+// under returns the template of a run with what flags say beside it.
+func under(flags, run tokenize.TemplateSettings) tokenize.TemplateSettings {
+	run.System = cmp.Or(flags.System, run.System)
+	if len(flags.Args) > 0 {
+		run.Args = flags.Args
+	}
+	if len(flags.Stop) > 0 {
+		run.Stop = flags.Stop
+	}
+	return run
+}
+
+// manners returns those of the model, called "", and of each named adapter. An adapter that is
+// no run's is talked to as the model.
+func (f *engineFlags) manners(c *cobra.Command, s tokenize.TemplateSettings) (map[string]manner, error) {
+	all := make(map[string]manner)
+	var err error
+	if all[""], err = mannerOf(c, s, cmp.Or(f.adapter, f.model)); err != nil {
+		return nil, err
+	}
+	for name, dir := range f.named {
+		if all[name] = all[""]; policy.RunFile(dir) != "" {
+			if all[name], err = mannerOf(c, s, dir); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// addGeneration adds the flag against generation_config.json.
+func addGeneration(c *cobra.Command) {
+	c.Flags().Bool("generation-config", true, "take the temperature and the filters that no flag states from the model's generation_config.json")
+}
+
+// sampling completes how tokens are chosen: what no flag states is the run's limit and what
+// generation_config.json says.
+func (m manner) sampling(c *cobra.Command, p *policy.Policy, s sampler.Sampling) (sampler.Sampling, error) {
+	flags := c.Flags()
+	if m.limit > 0 && !flags.Changed("max-tokens") {
+		s.MaxNewTokens = m.limit
+	}
+	if on, _ := flags.GetBool("generation-config"); !on || s.Greedy {
+		return s, nil
+	}
+	out, err := p.Sampling(s)
+	return withFlags(c, out, s), err
+}
+
+// withFlags returns s with what flags state, whose values given has.
+func withFlags(c *cobra.Command, s, given sampler.Sampling) sampler.Sampling {
+	if c.Flags().Changed("temperature") {
+		s.Greedy = given.Greedy // a temperature of 0
+	}
+	values := settings.Fields(&given)
+	for i, f := range settings.Fields(&s) {
+		if c.Flags().Changed(f.Flag) {
+			f.Value.Set(values[i].Value)
+		}
+	}
+	return s
 }
 
 func completeTemplates(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

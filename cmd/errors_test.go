@@ -69,17 +69,17 @@ func TestNext(t *testing.T) {
 	}{
 		{[]string{"model.template=chat"}, []string{"onering chat --model 'a run/c'"}},
 		{[]string{"model.template=chat", "model.system=Be short.", `eval.suites=["a.jsonl","amc"]`}, []string{
-			"onering chat --model 'a run/c' --system 'Be short.'",
-			"onering eval --model 'a run/c' --template chat --system 'Be short.' --suite a.jsonl,amc",
+			"onering chat --model 'a run/c'",
+			"onering eval --model 'a run/c'",
 		}},
 		{[]string{"model.template=Q: {problem}", `model.stop=["\n"]`}, []string{
-			`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template 'Q: {problem}' --stop '` + "\n'",
+			`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c'`,
 		}},
-		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template auto`}},
-		{[]string{"model.path=builtin:arithmetic", "model.template=no"}, []string{`echo '{"prompt":"1+1="}' | onering generate --model 'a run/c' --template no`}},
+		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c'`}},
+		{[]string{"model.path=builtin:arithmetic", "model.template=no"}, []string{`echo '{"prompt":"1+1="}' | onering generate --model 'a run/c'`}},
 		{[]string{"lora.on=true", "model.template=chat", "eval.suites=amc"}, []string{
-			`onering chat --model m --adapter 'a run/c'`,
-			"onering eval --model m --adapter 'a run/c' --template chat --suite amc",
+			`onering chat --model 'a run/c'`,
+			"onering eval --model 'a run/c'",
 		}},
 	} {
 		set, err := settings.Sets(append([]string{"data.train=x.jsonl", "model.path=m"}, tt.sets...))

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"onering/data"
 	"onering/eval"
 	"onering/internal/cli"
+	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
@@ -44,11 +46,10 @@ func newEval() *cobra.Command {
 			if len(args) > 0 {
 				return usagef("unexpected argument %q: name suites with --suite", args[0])
 			}
-			if err := o.complete(c); err != nil {
+			if err := o.adopt(c, &e, around); err != nil {
 				return err
 			}
-			var err error
-			if o.prompt, err = parseTemplate(around); err != nil {
+			if err := o.complete(c); err != nil {
 				return err
 			}
 			t, err := joinDefault(c)
@@ -92,8 +93,11 @@ samples only what that file still lacks. Neither an interruption nor --slots
 changes a response: it follows from the seed, the problem and the sample's
 number.
 
-The reward math grades, unless --config names a run file, whose [reward] then
-does as in the evaluations of its run, or --reward another one.
+The folder of a run or of one of its checkpoints is measured as in the run's own
+evaluations, as far as no flag says otherwise: the template, [eval] with the
+suites, the most tokens of a response and the reward come from its run file.
+--config names another run file to take them from. Else the reward math grades,
+or the one that --reward names.
 
 --compare A B compares two measurements on the problems they share: reports as
 --json prints them, or files of responses.`
@@ -143,6 +147,77 @@ type evalOptions struct {
 	json, markdown bool
 	resume         bool
 	rewards        configFlags
+	run            *resolved // what a run file, flags and the environment say
+	ofRun          bool      // a run file says how its run evaluates
+}
+
+// adopt takes from the run file what no flag says. Without --config it is that of the run whose
+// folder is measured.
+func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.TemplateSettings) (err error) {
+	if o.run, err = o.rewards.resolve(c, func(others ...settings.Source) (settings.Source, error) {
+		return runSource(cmp.Or(f.adapter, f.model), others...)
+	}); err != nil {
+		return err
+	}
+	own := c.Flags().Changed("template") // then no other setting of the run's goes with it
+	if !own {
+		around = under(around, o.run.Model.TemplateSettings)
+	}
+	if o.prompt, err = parseTemplate(around); err != nil && !own && f.model != "" {
+		err = fmt.Errorf("%w (from the run file, unless --template says another)", err)
+	}
+	for _, s := range settings.Sections(&o.run.Config) {
+		for _, x := range s.Fields {
+			o.ofRun = o.ofRun || (s.Name == "eval" || s.Name == "rollout") && o.run.Decided(s.Name+"."+x.Key).Key != ""
+		}
+	}
+	if err != nil || !o.ofRun {
+		return err
+	}
+	from, flags := o.run.Eval, c.Flags()
+	if from.MaxNewTokens == 0 {
+		from.MaxNewTokens = o.run.Rollout.MaxNewTokens
+	}
+	o.Sampling = withFlags(c, from.OrGreedy(), o.Sampling.OrGreedy())
+	if !flags.Changed("samples") {
+		o.Samples = from.Samples
+	}
+	if !flags.Changed("seed") {
+		o.Seed = eval.TrainingSeed
+	}
+	if !flags.Changed("suite") {
+		o.suites = from.Suites
+	}
+	o.extract = cmp.Or(o.extract, from.Extract)
+	given := settings.Fields(&o.columns)
+	for i, x := range settings.Fields(&from.Columns) {
+		if !flags.Changed(x.Flag) {
+			given[i].Value.Set(x.Value)
+		}
+	}
+	return nil
+}
+
+// runSource returns what the run file of a run folder, or of one of its checkpoints, says of
+// evaluations: nothing for other folders, and the template alone for a run that samples nothing.
+// Where one of others names a reward, the run's is left out.
+func runSource(dir string, others ...settings.Source) (settings.Source, error) {
+	file := policy.RunFile(dir)
+	if file == "" {
+		return nil, nil
+	}
+	text, err := files.ReadIn(file, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	run, err := settings.File(file, text)
+	sampled := settings.Find("rollout.max_new_tokens", run).Key != ""
+	named := settings.Find("reward.name", others...).Key != "" || settings.Find("reward.use", others...).Key != ""
+	template := []string{"model.template", "model.system", "model.template_args", "model.stop"}
+	return slices.DeleteFunc(run, func(s settings.Setting) bool {
+		section, _, _ := strings.Cut(s.Section, ".")
+		return !slices.Contains(template, s.Path()) && (!sampled || s.Path() != "rollout.max_new_tokens" && section != "eval" && (section != "reward" || named))
+	}), err
 }
 
 // complete settles how responses are chosen and refuses what cannot be.
@@ -153,7 +228,7 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 			drawn = f.Flag
 		}
 	}
-	if o.Samples == 1 && drawn == "" || o.Temperature == 0 {
+	if o.Samples == 1 && drawn == "" && !o.ofRun || o.Temperature == 0 {
 		o.Greedy = true
 	}
 	if o.Greedy {
@@ -289,10 +364,11 @@ func (x *evaluation) openResponses(t team) (responses *eval.Responses, err error
 
 // reward is the rule that responses are graded by. It goes into the settings of o.
 func (o *evalOptions) reward(c *cobra.Command) (reward.Reward, error) {
-	config, err := o.rewards.resolveReward(c, o.prompt.Name)
-	if err != nil {
+	reward.SetTemplate(o.run.Reward.Rule, o.prompt.Name)
+	if err := asUsage(o.run.Locate(o.run.Config.Reward.Validate())); err != nil {
 		return nil, err
 	}
+	config := o.run.Config
 	o.Reward = describeReward(config)
 	rule, err := reward.WithExtract(config.Reward.Rule, o.extract)
 	if err != nil {
@@ -396,7 +472,7 @@ func (o evalOptions) write(c *cobra.Command, r eval.Report) error {
 }
 
 func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
-	rewards, err := o.rewards.resolveReward(c, "")
+	rewards, err := o.rewards.resolveReward(c)
 	if err != nil {
 		return err
 	}

@@ -36,8 +36,9 @@ is "stop" after an end-of-sequence token, which is part of the response, and
 Folders without a tokenizer work with ids.
 
 A prompt is taken as it is, unless --template puts a template around it, as
-training does; --chat is the chat template of the model's tokenizer. Messages
-are always rendered with the chat template.
+training does; --chat is the chat template of the model's tokenizer. A run
+folder, its checkpoints and adapters have the template of the run and its
+most tokens of a response. Messages are always rendered with the chat template.
 
 --adapter NAME=DIR, repeated, puts several LoRA adapters beside one model. A row
 with "adapter": NAME is answered by that one, a row without by the model or by
@@ -67,8 +68,11 @@ func newGenerate() *cobra.Command {
   onering generate --model DIR --temperature 0.6 --top-p 0.95 prompts.jsonl > out.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			var err error
-			if o.around, err = parseTemplate(around); err != nil {
+			err := e.nameAdapters()
+			if err != nil {
+				return err
+			}
+			if o.manners, err = e.manners(c, around); err != nil {
 				return err
 			}
 			if err := validateSampling(&o.Sampling, o.samples, o.slots); err != nil {
@@ -99,6 +103,7 @@ func newGenerate() *cobra.Command {
 	settings.AddFlags(flags, &o.Sampling)
 	addTemplate(c, &around, "no", true)
 	addChat(c, &around)
+	addGeneration(c)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	flags.IntVar(&o.slots, "slots", o.slots, "sequences that are decoded at once; it decides speed and memory")
 	flags.BoolVar(&o.invariant, "invariant", false, "make the bits of a response the same whatever is decoded beside it, as they always are with several ranks; it takes a slot more and some time")
@@ -108,9 +113,9 @@ func newGenerate() *cobra.Command {
 type generateOptions struct {
 	sampler.Options
 	samples, slots int
-	around         tokenize.Template
-	typed          bool // somebody types the input: a line may be a prompt itself
-	invariant      bool // see sampler.Invariant
+	manners        map[string]manner // by adapter, "" for the one without a name
+	typed          bool              // somebody types the input: a line may be a prompt itself
+	invariant      bool              // see sampler.Invariant
 }
 
 // What a machine can hold: the ranges of rollout.samples_per_prompt and rollout.slots.
@@ -157,7 +162,7 @@ func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (samp
 	var uniforms [][]float32
 	p, err := p.With(r.Adapter)
 	if err == nil {
-		ids, err = r.IDs(p, o.around)
+		ids, err = r.IDs(p, o.manners[r.Adapter].Template)
 	}
 	if err == nil {
 		uniforms, err = parseUniforms(r.Uniforms, o.samples)
@@ -276,11 +281,9 @@ func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o 
 	if err != nil || rows.total == 0 {
 		return errors.Join(err, rows.errors.Err())
 	}
-	if err := p.Ends(&o.Options, o.around); err != nil {
-		return err
-	}
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.Finish()
+	given := o.Sampling
 	var own []generated // of several ranks'
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
 		// Each rank has its share of the rows, and those of the others come at the end.
@@ -289,6 +292,13 @@ func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o 
 			continue
 		}
 		with, _ := p.With(name) // the rows' adapters are known
+		way := o.manners[name]
+		if o.Sampling, err = way.sampling(c, with, given); err == nil {
+			err = with.Ends(&o.Options, way.Template)
+		}
+		if err != nil {
+			break
+		}
 		err = sampleRows(c.Context(), with, requests, o, func(g generated) error {
 			bar.Add(1)
 			if !t.First() {

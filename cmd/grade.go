@@ -62,7 +62,7 @@ func gradeFile(c *cobra.Command, file string, rewards *configFlags) (err error) 
 	if file == "-" && rewards.file == "-" {
 		return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
 	}
-	config, err := rewards.resolveReward(c, "")
+	config, err := rewards.resolveReward(c)
 	if err != nil {
 		return err
 	}

@@ -99,6 +99,10 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 		return local, err
 	}
 	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
+	if err := takeAdapter(local.Model.Path, &config.LoRA); err != nil {
+		return local, err
+	}
+	local.LoRA = config.LoRA
 	if config.Model.Reference != "" {
 		if local.Model.Reference, err = modelFolder(c, config.Model.Reference, localModel); err != nil {
 			return local, err

@@ -19,6 +19,7 @@ import (
 	"onering/internal/cli"
 	"onering/policy"
 	"onering/runtime"
+	"onering/sampler"
 	"onering/serve"
 	"onering/serve/openai"
 	"onering/tokenize"
@@ -48,7 +49,7 @@ type serveOptions struct {
 	slots, queue, context, most int
 	invariant                   bool
 	drain                       time.Duration
-	templates                   map[string]tokenize.Template // by adapter, "" for the one without a name
+	manners                     map[string]manner // by adapter, "" for the one without a name
 }
 
 func newServe() *cobra.Command {
@@ -68,7 +69,7 @@ func newServe() *cobra.Command {
 			if err := e.nameAdapters(); err != nil {
 				return err
 			}
-			if o.templates, err = e.templates(c, around); err != nil {
+			if o.manners, err = e.manners(c, around); err != nil {
 				return err
 			}
 			key, err := o.validate()
@@ -88,13 +89,14 @@ func newServe() *cobra.Command {
 				return err
 			}
 			defer p.Close()
-			return o.serve(ctx, listener, p, e.model, key)
+			return o.serve(ctx, c, listener, p, e.model, key)
 		},
 	}
 	e.register(c)
 	e.registerAdapters(c)
 	registerDType(c, &e.dtype)
 	addTemplate(c, &around, "chat", true)
+	addGeneration(c)
 	flags := c.Flags()
 	flags.StringVar(&o.addr, "addr", o.addr, "address to listen on; PORT is localhost:PORT")
 	flags.StringVar(&o.name, "name", "", "what requests call the model; default: the last part of --model")
@@ -136,25 +138,8 @@ func (o *serveOptions) validate() (key string, err error) {
 	return key, nil
 }
 
-// templates returns the template of the model and of each named adapter.
-func (f *engineFlags) templates(c *cobra.Command, s tokenize.TemplateSettings) (map[string]tokenize.Template, error) {
-	all := make(map[string]tokenize.Template)
-	var err error
-	if all[""], err = templateOf(c, s, cmp.Or(f.adapter, f.model)); err != nil {
-		return nil, err
-	}
-	for name, dir := range f.named {
-		if all[name] = all[""]; policy.RunFile(dir) != "" {
-			if all[name], err = templateOf(c, s, dir); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return all, nil
-}
-
 // models returns what the server has: the model, and its adapters by name.
-func (o *serveOptions) models(p *policy.Policy, path string) (list []*openai.Model, closeAll func(), err error) {
+func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (list []*openai.Model, closeAll func(), err error) {
 	model := cmp.Or(o.name, filepath.Base(filepath.Clean(path)))
 	var closers []func()
 	closeAll = func() {
@@ -163,7 +148,14 @@ func (o *serveOptions) models(p *policy.Policy, path string) (list []*openai.Mod
 		}
 	}
 	for _, adapter := range append([]string{""}, p.Names()...) {
-		m := &openai.Model{Name: model, Tokenizer: p.Tokenizer, Template: o.templates[adapter], EOS: p.Model.EOS, Vocab: p.Model.Vocab}
+		with, err := p.With(adapter)
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		way := o.manners[adapter]
+		m := &openai.Model{Name: model, Tokenizer: with.Tokenizer, Template: way.Template, EOS: with.Model.EOS, Vocab: with.Model.Vocab}
+		m.Sampling, err = way.sampling(c, with, sampler.Plain(0))
 		if adapter == model {
 			err = usagef("--adapter %s: the model has that name, too: give it another with --name", adapter)
 		} else if adapter != "" {
@@ -171,7 +163,6 @@ func (o *serveOptions) models(p *policy.Policy, path string) (list []*openai.Mod
 		}
 		if err == nil {
 			var free func()
-			with, _ := p.With(adapter)
 			if m.Decoder, free, err = with.Decoder(o.slots, o.context, o.invariant); err == nil {
 				closers = append(closers, free)
 			}
@@ -186,8 +177,8 @@ func (o *serveOptions) models(p *policy.Policy, path string) (list []*openai.Mod
 }
 
 // serve answers requests until ctx ends, and those that have begun to their end.
-func (o *serveOptions) serve(ctx context.Context, listener net.Listener, p *policy.Policy, path, key string) error {
-	models, closeModels, err := o.models(p, path)
+func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net.Listener, p *policy.Policy, path, key string) error {
+	models, closeModels, err := o.models(c, p, path)
 	if err != nil {
 		return err
 	}

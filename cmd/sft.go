@@ -191,6 +191,10 @@ func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error
 		return local, err
 	}
 	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
+	if err := takeAdapter(local.Model.Path, &config.LoRA); err != nil {
+		return local, err
+	}
+	local.LoRA = config.LoRA
 	for _, x := range []struct{ named, local *string }{{&config.Data.Train, &local.Data.Train}, {&config.Data.Eval, &local.Data.Eval}} {
 		if *x.named == "" {
 			continue
@@ -269,6 +273,9 @@ func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 	r, err := settings.Resolve(&config, "sft", stated, sets, flags)
 	if err != nil {
 		return config, usageError{err}
+	}
+	if err := continued(&config.Model.Path, &config.LoRA); err != nil {
+		return config, err
 	}
 	if config.LoRA.On && r.Decided("optimizer.learning_rate").Key == "" {
 		config.Optimizer.LearningRate *= adapterRate

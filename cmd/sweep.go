@@ -237,7 +237,7 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 	var configs []rl.Config
 	for _, run := range runs {
 		flags := configFlags{file: p.Base, sets: append(slices.Clone(sets), run.Settings...)}
-		r, err := flags.resolve(c, embeddedRun)
+		r, err := flags.resolve(c, flags.embeddedRun)
 		if err == nil {
 			err = r.validate()
 		}

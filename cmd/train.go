@@ -127,7 +127,7 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	if f.lora {
 		f.sets = append(f.sets, "lora.on=true")
 	}
-	r, err := f.resolve(c, embeddedRun)
+	r, err := f.resolve(c, f.embeddedRun)
 	if err != nil {
 		return nil, err
 	}
@@ -172,12 +172,15 @@ func resumedFile(out, command string) (string, error) {
 // defaultName is what messages call the embedded run file.
 const defaultName = "onering's default.toml"
 
-// embeddedRun returns the layer that stands in for a run file: what others, the
-// environment and flags, leave of the embedded run. Who names a model or data gets
+// embeddedRun returns the layer that stands in for a run file that is not given: what others,
+// the environment and flags, leave of the embedded run. Who names a model or data gets
 // the defaults of docs/settings.md instead, since the embedded run's lengths and
 // learning rate suit only its tiny model. A model without data learns the embedded
 // task.
-func embeddedRun(others ...settings.Source) (settings.Source, error) {
+func (f *configFlags) embeddedRun(others ...settings.Source) (settings.Source, error) {
+	if f.file != "" {
+		return nil, nil
+	}
 	run, err := settings.File(defaultName, defaultRun)
 	if err != nil {
 		return nil, err

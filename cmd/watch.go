@@ -59,37 +59,27 @@ func extraction(c rl.Config) string {
 	return ""
 }
 
-// nextCommands returns commands that show what was learned, with the template of the training.
+// nextCommands returns commands that show what was learned. They take the template and what
+// else they need from the run.
 func nextCommands(s rl.Summary, c rl.Config) []string {
 	model, tokenizer := " --model "+shellQuoted(s.Checkpoint), s.Checkpoint
 	if c.LoRA.On {
 		tokenizer = c.Model.Path
-		model = " --model " + shellQuoted(c.Model.Path) + " --adapter " + shellQuoted(s.Checkpoint)
 	}
 	if c.Data.Train.Is(data.Arithmetic) {
 		return []string{`echo '{"prompt":"417+385="}' | onering generate` + model}
 	}
-	talk, template := "onering chat"+model, " --template "+shellQuoted(c.Model.Template)
+	talk := "onering chat" + model
 	if c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(tokenizer)) {
 		prompt := "What is 1+1?"
 		if c.Model.Path == data.Arithmetic { // has no letters in its vocabulary
 			prompt = "1+1="
 		}
-		talk = `echo '{"prompt":"` + prompt + `"}' | onering generate` + model + template
+		talk = `echo '{"prompt":"` + prompt + `"}' | onering generate` + model
 	}
-	rest := ""
-	if c.Model.System != "" {
-		rest += " --system " + shellQuoted(c.Model.System)
-	}
-	for _, arg := range c.Model.Args {
-		rest += " --template-args " + shellQuoted(arg)
-	}
-	for _, text := range c.Model.Stop {
-		rest += " --stop " + shellQuoted(text)
-	}
-	next := []string{talk + rest}
+	next := []string{talk}
 	if len(c.Eval.Suites) > 0 {
-		next = append(next, "onering eval"+model+template+rest+" --suite "+shellQuoted(strings.Join(c.Eval.Suites, ",")))
+		next = append(next, "onering eval"+model) // of the run's suites
 	}
 	return next
 }

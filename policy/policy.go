@@ -39,6 +39,8 @@ type Policy struct {
 	compute models.Compute
 	release []func() // what Close calls, the last first
 	missing string   // why there is no Tokenizer
+
+	tokenizerOf string // the folder of an adapter that has a tokenizer of its own
 }
 
 // Options say which model a Policy is and how it computes.
@@ -95,7 +97,7 @@ func (p *Policy) open(o Options) error {
 	}
 	p.named = make(map[string]*Policy)
 	for name, dir := range o.Named {
-		other, err := p.beside(dir)
+		other, err := p.Beside(dir)
 		if err != nil {
 			return fmt.Errorf("--adapter: %w", err)
 		}
@@ -120,14 +122,29 @@ func (p *Policy) load(path string, compute models.Compute, load loader) error {
 	if err = p.bind(compute); err != nil {
 		return err
 	}
-	p.Tokenizer, err = tokenize.Load(dir)
+	t, err := tokenize.Load(dir)
 	if missing := tokenize.MissingError(""); errors.As(err, &missing) {
-		p.Tokenizer, p.missing, err = nil, string(missing), nil
+		p.missing = string(missing)
+		return nil
 	}
-	if err == nil && p.Tokenizer != nil && p.Tokenizer.VocabSize() > p.Model.Vocab {
-		err = fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together; copy the files of the model's own tokenizer into the folder", dir, p.Tokenizer.VocabSize(), p.Model.Vocab)
+	return p.take(t, err, dir)
+}
+
+// take makes the tokenizer t of the folder dir the policy's, unless there is an error. Its
+// end-of-sequence token ends responses, too: that of a chat template is often not the one that
+// generation_config.json names.
+func (p *Policy) take(t *tokenize.Tokenizer, err error, dir string) error {
+	if err != nil {
+		return err
 	}
-	return err
+	if t.VocabSize() > p.Model.Vocab {
+		return fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together; copy the files of the model's own tokenizer into the folder", dir, t.VocabSize(), p.Model.Vocab)
+	}
+	p.Tokenizer = t
+	if id, ok := t.EOS(); ok && !slices.Contains(p.Model.EOS, id) {
+		p.Model.EOS = append(slices.Clip(p.Model.EOS), id)
+	}
+	return nil
 }
 
 // bind makes the Ring of the weights for a way of computing.
@@ -152,8 +169,21 @@ func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	p.base = &lora.Base{Model: base, Digest: p.Weights.Checksum(), Held: heldIn(p.Weights)}
+	p.besides(base)
 	return p.adapt(a, w)
+}
+
+// GoOnWith puts the adapter of a folder beside the model, to train it further. base is what
+// the checkpoints call the model.
+func (p *Policy) GoOnWith(dir, base string) error {
+	err := p.LoadAdapter(dir)
+	p.besides(base)
+	return err
+}
+
+// besides notes beside which weights an adapter is trained.
+func (p *Policy) besides(base string) {
+	p.base = &lora.Base{Model: base, Digest: p.Weights.Checksum(), Held: heldIn(p.Weights)}
 }
 
 // CheckBase refuses a checkpoint of an adapter of other weights than the policy's, and
@@ -184,6 +214,12 @@ func (p *Policy) LoadAdapter(dir string) error {
 	}
 	if err := p.checkTrained(dir); err != nil {
 		return err
+	}
+	if t, err := adapterTokenizer(dir, p.Dir); t != nil || err != nil {
+		if err := p.take(t, err, dir); err != nil {
+			return err
+		}
+		p.tokenizerOf = dir
 	}
 	w, err := a.Load(dir)
 	if err != nil {
@@ -236,9 +272,9 @@ func (p *Policy) With(name string) (*Policy, error) {
 // Names lists the names that With knows, sorted.
 func (p *Policy) Names() []string { return slices.Sorted(maps.Keys(p.named)) }
 
-// beside returns a policy of the same model with the adapter of a folder. It shares
+// Beside returns a policy of the same model with the adapter of a folder. It shares
 // the weights: it is to be closed before p.
-func (p *Policy) beside(dir string) (*Policy, error) {
+func (p *Policy) Beside(dir string) (*Policy, error) {
 	other := *p
 	other.Ring, other.Adapter, other.base, other.named, other.release = p.Ring.Beside(), nil, nil, nil, nil
 	if err := other.LoadAdapter(dir); err != nil {
@@ -283,6 +319,14 @@ func (p *Policy) Base() *lora.Base { return p.base }
 // tensors of a type, or the adapter's. extra may be nil; else it writes more files
 // into the folder before it appears.
 func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error {
+	if p.Adapter != nil && p.tokenizerOf != "" {
+		return p.Adapter.Save(dir, w, func(d *files.Draft) error {
+			if err := models.CopyFiles(d.WriteFile, p.tokenizerOf, models.TokenizerFiles...); err != nil || extra == nil {
+				return err
+			}
+			return extra(d)
+		})
+	}
 	if p.Adapter != nil {
 		return p.Adapter.Save(dir, w, extra)
 	}

@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 
+	"onering/internal/settings"
 	"onering/models"
 	"onering/runtime"
 	"onering/sampler"
@@ -134,6 +137,33 @@ func (p *Policy) Ends(o *sampler.Options, template tokenize.Template) error {
 	}
 	o.Text = func() sampler.TextDecoder { return p.Tokenizer.NewDecoder() }
 	return p.NeedTokenizer()
+}
+
+// Sampling returns s with the temperature and the filters that generation_config.json states,
+// as transformers and vLLM take them, and greedy decoding where it states a temperature of 0.
+// Whether it says do_sample is not asked.
+func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
+	if len(p.Model.Text.Generation) == 0 {
+		return s, nil
+	}
+	stated := struct {
+		sampler.Sampling
+		Repetition *float64 `json:"repetition_penalty"`
+	}{Sampling: s}
+	err := json.Unmarshal(p.Model.Text.Generation, &stated)
+	stated.Greedy, stated.MaxNewTokens = s.Greedy, s.MaxNewTokens
+	out := stated.OrGreedy()
+	out.TopK = max(0, out.TopK) // -1 turns it off in some files
+	if err == nil {
+		err = settings.Check(&out)
+	}
+	if err != nil {
+		return s, fmt.Errorf("policy: %s: generation_config.json: %w; --generation-config=false leaves it out", p.Dir, err)
+	}
+	if r := stated.Repetition; r != nil && *r != 1 {
+		slog.Warn("generation_config.json asks for a penalty of repetitions, and there are no penalties here", "repetition_penalty", *r)
+	}
+	return out, nil
 }
 
 // Decoder opens a decoder for slots sequences of up to maxTokens tokens, or of as many as the

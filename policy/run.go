@@ -19,6 +19,7 @@ type Run struct {
 	Model     string // what the run began with
 	Adapter   bool   // the folder holds an adapter of Model
 	BaseDType string // lora.base_dtype: what the run held Model in beside an adapter
+	MaxTokens int    // most tokens of a response; 0 where the run sampled none
 }
 
 // ReadRun reads what its run file says of a run folder or of one of its checkpoints; nil if
@@ -40,7 +41,7 @@ func ReadRun(dir string) (*Run, error) {
 	r := &Run{Adapter: lora.Is(dir)}
 	for key, into := range map[string]any{
 		"model.path": &r.Model, "model.template": &r.Template, "model.system": &r.System,
-		"model.template_args": &r.Args, "model.stop": &r.Stop, "lora.base_dtype": &r.BaseDType,
+		"model.template_args": &r.Args, "model.stop": &r.Stop, "lora.base_dtype": &r.BaseDType, "rollout.max_new_tokens": &r.MaxTokens,
 	} {
 		if s := settings.Find(key, run); s.Key != "" && !settings.Decode(s.Value, reflect.ValueOf(into).Elem()) {
 			return nil, fmt.Errorf("policy: %s: %s = %v: this key has another type; --template and --base-dtype win over the file", s.Place, key, s.Value)

@@ -14,7 +14,7 @@ import (
 )
 
 // OpenPolicy opens the model that a run trains, in the type dtype, and beside it a new
-// adapter where the run trains one. base is what the adapter's files call the model, and
+// adapter, or the one to go on with, where the run trains one. base is what the adapter's files call the model, and
 // seed that of its first weights. shared, if not nil, is what policy.ShareBase has made of
 // the model.
 func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string, seed int64, shared *os.File) (*policy.Policy, error) {
@@ -22,7 +22,12 @@ func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string,
 	if err != nil || !c.On {
 		return p, err
 	}
-	if err := p.NewAdapter(c.Settings, base, uint64(seed)); err != nil {
+	if c.Adapter != "" {
+		err = p.GoOnWith(c.Adapter, base)
+	} else {
+		err = p.NewAdapter(c.Settings, base, uint64(seed))
+	}
+	if err != nil {
 		p.Close()
 		return nil, err
 	}

@@ -51,6 +51,13 @@ func Default() Settings {
 	return Settings{Rank: 32, Alpha: 32, Targets: []string{allLinear}, Init: "kaiming"}
 }
 
+// Settings are those that make an adapter of the same modules, rank and scale.
+func (a *Adapter) Settings() Settings {
+	s := Default()
+	s.Rank, s.Alpha, s.Targets = a.Rank, a.Scale*float64(a.Rank), slices.Clone(a.Modules)
+	return s
+}
+
 // New returns a new adapter of the model m, which base names. Targets that m lacks are a *settings.Error.
 func New(s Settings, m models.Model, base string) (*Adapter, error) {
 	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, targets: targets{setting: true, names: s.Targets}}

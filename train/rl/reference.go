@@ -21,7 +21,7 @@ type reference struct {
 // copy of the policy.
 func newReference(env *runtime.Env, c Config, policy *policy.Policy) (*reference, error) {
 	if c.Model.Reference == "" {
-		return copyPolicy(env, policy)
+		return copyPolicy(env, policy, c.LoRA.Adapter)
 	}
 	r, err := openReference(env, c, policy)
 	if err != nil {
@@ -70,8 +70,20 @@ func sameTokens(policy, other *policy.Policy) error {
 }
 
 // copyPolicy copies the policy's weights. Of a policy with an adapter the weights
-// stay as they are, and the reference is the ring without the adapter.
-func copyPolicy(env *runtime.Env, policy *policy.Policy) (r *reference, err error) {
+// stay as they are, and the reference is the ring without the adapter, or with the one that
+// the run goes on with as it was.
+func copyPolicy(env *runtime.Env, policy *policy.Policy, begun string) (r *reference, err error) {
+	if begun != "" {
+		made := &reference{}
+		if made.other, err = policy.Beside(begun); err == nil {
+			made.learner, err = env.NewLearner(made.other.Ring, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true})
+		}
+		if err != nil {
+			made.close()
+			return nil, err
+		}
+		return made, nil
+	}
 	if policy.Adapter != nil {
 		learner, err := env.NewLearner(policy.Ring, runtime.LearnerOptions{Stash: models.StashInput, Base: true})
 		if err != nil {

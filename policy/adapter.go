@@ -1,0 +1,51 @@
+package policy
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"onering/internal/files"
+	"onering/models"
+	"onering/tokenize"
+)
+
+// adapterTokenizer reads the tokenizer that an adapter's folder has, as PEFT's trainers write
+// it; nil if there is none. Files that the folder lacks beside a chat template are the model's.
+func adapterTokenizer(dir, model string) (*tokenize.Tokenizer, error) {
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case has("tokenizer.json"), has("vocab.json"):
+		return tokenize.Load(dir)
+	case !has(models.TemplateFolder) && !slices.ContainsFunc(models.TokenizerFiles, has):
+		return nil, nil
+	}
+	above, err := files.OpenFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	below, err := files.OpenFolder(model)
+	if err != nil {
+		return nil, err
+	}
+	defer below.Close()
+	return tokenize.LoadFS(overlay{above.FS(), below.FS()})
+}
+
+// An overlay has the files of a folder and, where that lacks one, of another.
+type overlay struct{ above, below fs.FS }
+
+// Open implements fs.FS.
+func (o overlay) Open(name string) (fs.File, error) {
+	f, err := o.above.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o.below.Open(name)
+	}
+	return f, err
+}
