@@ -12,7 +12,6 @@ import (
 
 	"onering/internal/cli"
 	"onering/internal/settings"
-	"onering/models/lora"
 	"onering/objectives"
 	"onering/policy"
 	"onering/reward"
@@ -38,9 +37,7 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 	if r.Resolved, err = settings.Resolve(&r.Config, "", sources...); err != nil {
 		return nil, usageError{err}
 	}
-	if err := continued(&r.Model.Path, &r.LoRA); err != nil {
-		return nil, err
-	}
+	continued(&r.Model.Path, &r.LoRA)
 	if s := r.Decided("optimizer.learning_rate"); r.LoRA.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
 		r.Optimizer.LearningRate *= adapterRate
 	}
@@ -59,30 +56,16 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 	return r, nil
 }
 
-// continued makes a model that is an adapter's folder, or that of a run which trained one, the
-// model of that run and lora.adapter.
-func continued(model *string, l *train.LoRAConfig) error {
-	if l.Adapter == "" && *model == "" {
-		return nil
+// continued makes a model that is the folder of a run which trained an adapter, or one of its
+// checkpoints, the model of that run and lora.adapter.
+func continued(model *string, l *train.LoRAConfig) {
+	if dir, err := rundir.ModelFolder(*model); err == nil && *model != "" && l.Adapter == "" {
+		// What is wrong with the model is told where it is opened.
+		if run, err := policy.ReadRun(dir); err == nil && run != nil && run.Adapter {
+			*model, l.Adapter = run.Model, dir
+		}
 	}
-	if l.Adapter == "" {
-		run, err := policy.ReadRun(*model)
-		if run == nil && !lora.Is(*model) {
-			return err
-		}
-		dir := *model
-		if run != nil {
-			if dir, err = rundir.ModelFolder(dir); err != nil || !lora.Is(dir) {
-				return nil // what is wrong with the model is told where it is opened
-			}
-		}
-		if run == nil || run.Model == "" {
-			return usagef("%s holds an adapter: name its model as model.path, and this folder as lora.adapter", dir)
-		}
-		*model, l.Adapter = run.Model, dir
-	}
-	l.On = true
-	return nil
+	l.On = l.On || l.Adapter != ""
 }
 
 // takeAdapter completes what a run goes on with: the folder of the adapter, and what it is.
@@ -93,16 +76,10 @@ func takeAdapter(model string, l *train.LoRAConfig) (err error) {
 	if l.Adapter, err = newestOf(l.Adapter); err != nil {
 		return err
 	}
-	m, err := policy.ReadModel(model)
-	if err != nil {
-		return err
+	if l.Settings, err = policy.CheckAdapter(model, l.Adapter); err != nil {
+		err = fmt.Errorf("lora.adapter: %w", err)
 	}
-	a, err := lora.Read(l.Adapter, m)
-	if err != nil {
-		return fmt.Errorf("lora.adapter: %w", err)
-	}
-	l.Settings = a.Settings()
-	return nil
+	return err
 }
 
 // validate reports the impossible values of the whole configuration.

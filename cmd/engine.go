@@ -206,7 +206,7 @@ func (f *engineFlags) folders(c *cobra.Command) (model string, err error) {
 	find := func(dir string) (string, error) {
 		dir, err := newestOf(dir)
 		if err == nil {
-			err = policy.CheckAdapter(model, dir)
+			_, err = policy.CheckAdapter(model, dir)
 		}
 		if err != nil {
 			err = fmt.Errorf("--adapter: %w", err)

@@ -274,9 +274,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 	if err != nil {
 		return config, usageError{err}
 	}
-	if err := continued(&config.Model.Path, &config.LoRA); err != nil {
-		return config, err
-	}
+	continued(&config.Model.Path, &config.LoRA)
 	if config.LoRA.On && r.Decided("optimizer.learning_rate").Key == "" {
 		config.Optimizer.LearningRate *= adapterRate
 	}

@@ -56,7 +56,8 @@ type Options struct {
 	Named   map[string]string
 	// OwnEnv has Close, and an Open that fails, close the Env.
 	OwnEnv bool
-	// Shared, if not nil, is what ShareBase has made of the model that it called Name.
+	// Shared, if not nil, is what ShareBase has made of the model. Name is what the files of
+	// adapters call the model, where one is trained.
 	Shared *os.File
 	Name   string
 }
@@ -94,6 +95,9 @@ func (p *Policy) open(o Options) error {
 		if err := p.LoadAdapter(o.Adapter); err != nil {
 			return fmt.Errorf("--adapter: %w", err)
 		}
+		if p.base == nil && o.Name != "" {
+			p.base = baseOf(p.Weights, o.Name)
+		}
 	}
 	p.named = make(map[string]*Policy)
 	for name, dir := range o.Named {
@@ -127,22 +131,21 @@ func (p *Policy) load(path string, compute models.Compute, load loader) error {
 		p.missing = string(missing)
 		return nil
 	}
-	return p.take(t, err, dir)
+	if err == nil {
+		p.Tokenizer, err = t, belong(&p.Model, t, dir)
+	}
+	return err
 }
 
-// take makes the tokenizer t of the folder dir the policy's, unless there is an error. Its
+// belong refuses the tokenizer of the folder dir if it is not one of the model. Its
 // end-of-sequence token ends responses, too: that of a chat template is often not the one that
 // generation_config.json names.
-func (p *Policy) take(t *tokenize.Tokenizer, err error, dir string) error {
-	if err != nil {
-		return err
+func belong(m *models.Model, t *tokenize.Tokenizer, dir string) error {
+	if t.VocabSize() > m.Vocab {
+		return fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together; copy the files of the model's own tokenizer into the folder", dir, t.VocabSize(), m.Vocab)
 	}
-	if t.VocabSize() > p.Model.Vocab {
-		return fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together; copy the files of the model's own tokenizer into the folder", dir, t.VocabSize(), p.Model.Vocab)
-	}
-	p.Tokenizer = t
-	if id, ok := t.EOS(); ok && !slices.Contains(p.Model.EOS, id) {
-		p.Model.EOS = append(slices.Clip(p.Model.EOS), id)
+	if id, ok := t.EOS(); ok && !slices.Contains(m.EOS, id) {
+		m.EOS = append(slices.Clip(m.EOS), id)
 	}
 	return nil
 }
@@ -169,21 +172,13 @@ func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	p.besides(base)
+	p.base = baseOf(p.Weights, base)
 	return p.adapt(a, w)
 }
 
-// GoOnWith puts the adapter of a folder beside the model, to train it further. base is what
-// the checkpoints call the model.
-func (p *Policy) GoOnWith(dir, base string) error {
-	err := p.LoadAdapter(dir)
-	p.besides(base)
-	return err
-}
-
-// besides notes beside which weights an adapter is trained.
-func (p *Policy) besides(base string) {
-	p.base = &lora.Base{Model: base, Digest: p.Weights.Checksum(), Held: heldIn(p.Weights)}
+// baseOf says of w, which is called name, that an adapter is trained beside it.
+func baseOf(w *models.Weights, name string) *lora.Base {
+	return &lora.Base{Model: name, Digest: w.Checksum(), Held: heldIn(w)}
 }
 
 // CheckBase refuses a checkpoint of an adapter of other weights than the policy's, and
@@ -212,14 +207,15 @@ func (p *Policy) LoadAdapter(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.checkTrained(dir); err != nil {
+	if p.base, err = trainedBeside(p.Weights, dir, p.Dir); err != nil {
 		return err
 	}
-	if t, err := adapterTokenizer(dir, p.Dir); t != nil || err != nil {
-		if err := p.take(t, err, dir); err != nil {
-			return err
-		}
-		p.tokenizerOf = dir
+	t, err := adapterTokenizer(dir, p.Dir)
+	if err == nil && t != nil {
+		p.Tokenizer, p.tokenizerOf, err = t, dir, belong(&p.Model, t, dir)
+	}
+	if err != nil {
+		return err
 	}
 	w, err := a.Load(dir)
 	if err != nil {
@@ -228,23 +224,23 @@ func (p *Policy) LoadAdapter(dir string) error {
 	return p.adapt(a, w)
 }
 
-// checkTrained refuses the adapter of a folder that was trained beside other weights.
-func (p *Policy) checkTrained(dir string) error {
+// trainedBeside returns what the folder of an adapter says of the weights beside it, nil if it
+// says nothing, and refuses others than w, which are those of the folder model.
+func trainedBeside(w *models.Weights, dir, model string) (*lora.Base, error) {
 	base, err := lora.ReadBase(dir)
 	if err != nil || base == nil {
-		return err
+		return nil, err
 	}
-	is := p.Weights.Checksum()
+	is := w.Checksum()
 	switch {
 	case base.Digest == is:
-		p.base = base
-	case base.Held != heldIn(p.Weights):
+		return base, nil
+	case base.Held != heldIn(w):
 		slog.Warn("the adapter was trained beside a model held in another type, so it cannot be told whether this is that model", "adapter", dir, "model", base.Model,
-			"trained_beside", cmp.Or(base.Held, "float32"), "held_in", cmp.Or(heldIn(p.Weights), "float32"))
-	default:
-		return fmt.Errorf("policy: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", dir, base.Digest, base.Model, p.Dir, is)
+			"trained_beside", cmp.Or(base.Held, "float32"), "held_in", cmp.Or(heldIn(w), "float32"))
+		return nil, nil
 	}
-	return nil
+	return nil, fmt.Errorf("policy: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", dir, base.Digest, base.Model, model, is)
 }
 
 // heldIn is the type of the layers of w as Base.Held has it.
@@ -300,15 +296,18 @@ func (p *Policy) adapt(a *lora.Adapter, w *models.Weights) error {
 	return nil
 }
 
-// CheckAdapter returns the error that LoadAdapter would return for a model's folder
-// and an adapter's, unless it is about the tensors.
-func CheckAdapter(model, adapter string) error {
+// CheckAdapter returns what an adapter in a folder is beside the model in another, and the
+// error that LoadAdapter would return, unless it is about the tensors.
+func CheckAdapter(model, adapter string) (lora.Settings, error) {
 	m, err := ReadModel(model)
 	if err != nil {
-		return err
+		return lora.Settings{}, err
 	}
-	_, err = lora.Read(adapter, m)
-	return err
+	a, err := lora.Read(adapter, m)
+	if err != nil {
+		return lora.Settings{}, err
+	}
+	return a.Settings(), nil
 }
 
 // Base is what checkpoints of an adapter say of the model beside it; nil where the

@@ -18,16 +18,11 @@ import (
 // seed that of its first weights. shared, if not nil, is what policy.ShareBase has made of
 // the model.
 func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string, seed int64, shared *os.File) (*policy.Policy, error) {
-	p, err := policy.Open(env, policy.Options{Path: path, DType: dtype, Base: c.BaseDType, Shared: shared, Name: base})
-	if err != nil || !c.On {
+	p, err := policy.Open(env, policy.Options{Path: path, DType: dtype, Base: c.BaseDType, Adapter: c.Adapter, Shared: shared, Name: base})
+	if err != nil || !c.On || c.Adapter != "" {
 		return p, err
 	}
-	if c.Adapter != "" {
-		err = p.GoOnWith(c.Adapter, base)
-	} else {
-		err = p.NewAdapter(c.Settings, base, uint64(seed))
-	}
-	if err != nil {
+	if err := p.NewAdapter(c.Settings, base, uint64(seed)); err != nil {
 		p.Close()
 		return nil, err
 	}
