@@ -31,10 +31,8 @@ type Weighted struct {
 // the group and the response, both counted from 0. A ratio that overflows is
 // left out of Diagnostics, which still holds its logarithm.
 func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, error) {
-	if v, ok := o.(Validator); ok {
-		if err := v.Validate(); err != nil {
-			return Result{}, fmt.Errorf("objectives: %w", err)
-		}
+	if err := Check(o); err != nil {
+		return Result{}, fmt.Errorf("objectives: %w", err)
 	}
 	b := Batch{Step: step, Steps: steps}
 	if err := cmp.Or(checkGreedy(o, groups), checkComponents(groups)); err != nil {

@@ -1,32 +1,22 @@
 package objectives
 
 import (
-	"errors"
 	"math"
 )
 
 // LogClip clips token log-ratios d in the log domain, as gmpo and pmpo do.
 type LogClip struct {
 	// Clip is the threshold c. Default 0.4.
-	Clip float64 `toml:"clip"`
+	Clip float64 `toml:"clip" range:"[0,)"`
 	// ClipMode is token (default), sequence or none.
-	ClipMode string `toml:"clip_mode"`
+	ClipMode string `toml:"clip_mode" choice:"token sequence none"`
 	// ClipForm is which side is cut: pessimistic (default) or printed (D4).
-	ClipForm string `toml:"clip_form"`
+	ClipForm string `toml:"clip_form" choice:"pessimistic printed"`
 }
 
 // DefaultLogClip returns c = 0.4 per token, pessimistic.
 func DefaultLogClip() LogClip {
 	return LogClip{Clip: 0.4, ClipMode: "token", ClipForm: "pessimistic"}
-}
-
-// Validate implements Validator.
-func (o LogClip) Validate() error {
-	return errors.Join(
-		Within("clip", o.Clip, 0, math.MaxFloat64),
-		OneOf("clip_mode", o.ClipMode, "token", "sequence", "none"),
-		OneOf("clip_form", o.ClipForm, "pessimistic", "printed"),
-	)
 }
 
 // Apply sets z[j] to the clipped log-ratio of token j of t and returns how many

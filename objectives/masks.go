@@ -2,7 +2,6 @@ package objectives
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
 )
@@ -15,41 +14,26 @@ import (
 type masks struct {
 	// MaskOffPolicy drops responses of negative advantage whose mean of
 	// SampleLogProb - LogProb is greater. 0 (default) is off.
-	MaskOffPolicy float64 `toml:"mask_off_policy"`
+	MaskOffPolicy float64 `toml:"mask_off_policy" range:"[0,)"`
 	// TopEntropy is the share of the batch's tokens, those of largest entropy, that
 	// are trained on. 0 (default) is off.
-	TopEntropy float64 `toml:"top_entropy"`
+	TopEntropy float64 `toml:"top_entropy" range:"[0,1]"`
 	// ClipCov is the share of the batch's tokens that are dropped at random among
 	// those whose covariance is between ClipCovLow and ClipCovHigh. Default 0 (off), 1, 5.
-	ClipCov     float64 `toml:"clip_cov"`
-	ClipCovLow  float64 `toml:"clip_cov_low"`
-	ClipCovHigh float64 `toml:"clip_cov_high"`
+	ClipCov     float64 `toml:"clip_cov" range:"[0,1]"`
+	ClipCovLow  float64 `toml:"clip_cov_low" range:"(-inf,)"`
+	ClipCovHigh float64 `toml:"clip_cov_high" range:"(-inf,)"`
 	// KLCov is the share of the batch's tokens, those of largest covariance, that pay
 	// KLCovBeta |d|. Default 0 (off), 1.
-	KLCov     float64 `toml:"kl_cov"`
-	KLCovBeta float64 `toml:"kl_cov_beta"`
+	KLCov     float64 `toml:"kl_cov" range:"[0,1]"`
+	KLCovBeta float64 `toml:"kl_cov_beta" range:"[0,)"`
 	// ImportanceCap multiplies by min(exp(OldLogProb - SampleLogProb), cap). 0
 	// (default) is off.
-	ImportanceCap float64 `toml:"importance_cap"`
+	ImportanceCap float64 `toml:"importance_cap" range:"[0,)"`
 }
 
 // defaultMasks returns masks that are off.
 func defaultMasks() masks { return masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1} }
-
-// Validate implements Validator.
-func (m masks) Validate() error {
-	const finite = math.MaxFloat64
-	return errors.Join(
-		Within("mask_off_policy", m.MaskOffPolicy, 0, finite),
-		Within("top_entropy", m.TopEntropy, 0, 1),
-		Within("clip_cov", m.ClipCov, 0, 1),
-		Within("clip_cov_low", m.ClipCovLow, -finite, finite),
-		Within("clip_cov_high", m.ClipCovHigh, -finite, finite),
-		Within("kl_cov", m.KLCov, 0, 1),
-		Within("kl_cov_beta", m.KLCovBeta, 0, finite),
-		Within("importance_cap", m.ImportanceCap, 0, finite),
-	)
-}
 
 // Mask implements Masker.
 func (m masks) Mask(b Batch) [][]float64 {

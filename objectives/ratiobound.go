@@ -1,24 +1,11 @@
 package objectives
 
-import (
-	"errors"
-	"math"
-)
-
 // A RatioBound clips a ratio to [1 - clip_low, 1 + clip_high] as PPO does: of a
 // token in RatioClip, of a whole response in gspo.
 type RatioBound struct {
 	// ClipLow and ClipHigh bound the ratio; clip_low = 1 never binds.
-	ClipLow  float64 `toml:"clip_low"`
-	ClipHigh float64 `toml:"clip_high"`
-}
-
-// Validate implements Validator.
-func (o RatioBound) Validate() error {
-	return errors.Join(
-		Within("clip_low", o.ClipLow, 0, 1),
-		Within("clip_high", o.ClipHigh, 0, math.MaxFloat64),
-	)
+	ClipLow  float64 `toml:"clip_low" range:"[0,1]"`
+	ClipHigh float64 `toml:"clip_high" range:"[0,)"`
 }
 
 // Bound returns the clipped ratio and whether the clip cut it. It closes only the

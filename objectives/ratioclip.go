@@ -1,7 +1,6 @@
 package objectives
 
 import (
-	"errors"
 	"math"
 )
 
@@ -19,11 +18,6 @@ type RatioClip struct {
 // NewRatioClip returns the default settings with the given advantage, mean and bounds.
 func NewRatioClip(advantage, aggregate string, low, high float64) RatioClip {
 	return RatioClip{NewTokenSum(advantage, aggregate), RatioBound{low, high}}
-}
-
-// Validate implements Validator.
-func (o *RatioClip) Validate() error {
-	return errors.Join(o.TokenSum.Validate(), o.RatioBound.Validate())
 }
 
 // Loss implements Objective; nothing is detached.

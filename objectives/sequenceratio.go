@@ -1,7 +1,6 @@
 package objectives
 
 import (
-	"errors"
 	"math"
 	"sync"
 )
@@ -108,17 +107,12 @@ type ClippedMean struct {
 	SequenceRatio
 	LogClip
 	// Norm is mean (default), sum or count-times.
-	Norm string `toml:"norm"`
+	Norm string `toml:"norm" choice:"mean sum count-times"`
 }
 
 // DefaultClippedMean returns the default settings with the given kind of advantage.
 func DefaultClippedMean(advantage string) ClippedMean {
 	return ClippedMean{SequenceRatio{Defaults(advantage)}, DefaultLogClip(), "mean"}
-}
-
-// Validate implements Validator.
-func (o ClippedMean) Validate() error {
-	return errors.Join(o.Shared.Validate(), o.LogClip.Validate(), OneOf("norm", o.Norm, "mean", "sum", "count-times"))
 }
 
 // LogMean returns the logarithm of the mean of order p of the ratios e^z in the

@@ -16,15 +16,15 @@ type Shared struct {
 	// Advantage is the rule for advantages, see AdvantageRules (D1 to D3, D26 to D31).
 	Advantage string `toml:"advantage"`
 	// AdvantageEps is added to the standard deviation. Default 1e-8.
-	AdvantageEps float64 `toml:"advantage_eps"`
+	AdvantageEps float64 `toml:"advantage_eps" range:"[0,1]"`
 	// AdvantageStd is sample (default) or population (D2).
-	AdvantageStd string `toml:"advantage_std"`
+	AdvantageStd string `toml:"advantage_std" choice:"sample population"`
 	// KLBeta is the weight of the k3 estimate of the KL divergence from the reference
 	// policy (D20). Default 0: no reference is needed.
-	KLBeta float64 `toml:"kl_beta"`
+	KLBeta float64 `toml:"kl_beta" range:"[0,)"`
 	// EntropyBonus is the weight of the policy's entropy; a positive value
 	// raises the entropy. Default 0.
-	EntropyBonus float64 `toml:"entropy_bonus"`
+	EntropyBonus float64 `toml:"entropy_bonus" range:"(-inf,)"`
 	masks
 }
 
@@ -53,16 +53,12 @@ func (s Shared) Exemptions() map[string]string {
 	return nil
 }
 
-// Validate implements Validator.
+// Validate implements Validator; the ranges of single settings are in their tags.
 func (s Shared) Validate() error {
-	return errors.Join(
-		OneOf("advantage", s.Advantage, AdvantageRules()...),
-		Within("advantage_eps", s.AdvantageEps, 0, 1),
-		OneOf("advantage_std", s.AdvantageStd, "sample", "population"),
-		Within("kl_beta", s.KLBeta, 0, math.MaxFloat64),
-		Within("entropy_bonus", s.EntropyBonus, -math.MaxFloat64, math.MaxFloat64),
-		s.masks.Validate(),
-	)
+	if names := AdvantageRules(); !slices.Contains(names, s.Advantage) {
+		return &SettingError{Key: "advantage", Value: s.Advantage, Remedy: "must be one of " + strings.Join(names, ", ")}
+	}
+	return nil
 }
 
 // NeedsReference implements Referencer.
@@ -132,17 +128,19 @@ func (s Shared) FillEntropy(c float64, v []float64) {
 	}
 }
 
+// Check reports the settings of o that are outside the ranges and choices of their tags,
+// and what o says of them as a Validator, as joined *SettingErrors.
+func Check(o Objective) error {
+	err := settings.Check(o)
+	if v, ok := o.(Validator); ok {
+		err = errors.Join(err, v.Validate())
+	}
+	return err
+}
+
 // A SettingError says that a setting has an impossible value: its Key is the setting's
 // toml name, its Remedy says which values are possible, such as "must be in [0, 1]".
 type SettingError = settings.Error
-
-// OneOf returns a *SettingError for key if value is none of allowed.
-func OneOf(key, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return &SettingError{Key: key, Value: value, Remedy: "must be one of " + strings.Join(allowed, ", ")}
-}
 
 // Within returns a *SettingError for key if x is not in [lo, hi]. NaN is never inside.
 // Bounds of math.MaxFloat64 stand for any finite number.

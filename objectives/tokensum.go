@@ -1,10 +1,5 @@
 package objectives
 
-import (
-	"errors"
-	"math"
-)
-
 // TokenMean says how the tokens of a batch are averaged:
 //
 //	sequence-mean  1/(N n)   each response counts the same
@@ -12,17 +7,9 @@ import (
 //	constant       1/(N L)   as token-mean, with a constant L in place of the mean length
 type TokenMean struct {
 	// Aggregate is sequence-mean, token-mean or constant.
-	Aggregate string `toml:"aggregate"`
+	Aggregate string `toml:"aggregate" choice:"sequence-mean token-mean constant"`
 	// ConstantLength is L. Default 3000, the response limit of the paper's recipe.
-	ConstantLength float64 `toml:"constant_length"`
-}
-
-// Validate implements Validator.
-func (o TokenMean) Validate() error {
-	return errors.Join(
-		OneOf("aggregate", o.Aggregate, "sequence-mean", "token-mean", "constant"),
-		Within("constant_length", o.ConstantLength, 1, math.MaxFloat64),
-	)
+	ConstantLength float64 `toml:"constant_length" range:"[1,)"`
 }
 
 // TokenScale implements TokenScaler. It is infinite if there are no tokens.
@@ -57,9 +44,6 @@ type TokenSum struct {
 func NewTokenSum(advantage, aggregate string) TokenSum {
 	return TokenSum{Defaults(advantage), TokenMean{aggregate, 3000}}
 }
-
-// Validate implements Validator.
-func (o *TokenSum) Validate() error { return errors.Join(o.Shared.Validate(), o.TokenMean.Validate()) }
 
 // SumLoss returns L. values sets v to the values of the tokens of response i of b.
 func (o *TokenSum) SumLoss(b Batch, values func(i int, v []float64)) float64 {

@@ -145,6 +145,8 @@ func (r interval) least(kind reflect.Kind) string {
 	switch {
 	case isInteger(kind):
 		return fmt.Sprintf("at least %v", r.low)
+	case math.IsInf(r.low, -1):
+		return "a finite number"
 	case r.tag[0] == '(':
 		return fmt.Sprintf("a finite number above %v", r.low)
 	}

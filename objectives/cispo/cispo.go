@@ -26,7 +26,7 @@ import (
 type cispo struct {
 	objectives.TokenSum
 	// Cap bounds the importance weight of a token from above. Default 5.
-	Cap float64 `toml:"cap"`
+	Cap float64 `toml:"cap" range:"[0,)"`
 	// Floor bounds it from below. Default 0.
 	Floor float64 `toml:"floor"`
 }
@@ -39,11 +39,7 @@ func init() {
 
 // Validate implements objectives.Validator.
 func (o *cispo) Validate() error {
-	return errors.Join(
-		o.TokenSum.Validate(),
-		objectives.Within("cap", o.Cap, 0, math.MaxFloat64),
-		objectives.Within("floor", o.Floor, 0, o.Cap),
-	)
+	return errors.Join(o.TokenSum.Validate(), objectives.Within("floor", o.Floor, 0, o.Cap))
 }
 
 // coefficients sets k to the advantages times the clipped ratios.

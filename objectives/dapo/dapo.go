@@ -37,7 +37,7 @@ type DAPO struct {
 	DynamicSampling bool `toml:"dynamic_sampling"`
 	// OverlongLength is the length in tokens from which a response loses a whole
 	// unit of reward; 0 (default) turns the punishment off.
-	OverlongLength int `toml:"overlong_length"`
+	OverlongLength int `toml:"overlong_length" range:"[0,)" note:"0 is off"`
 	// OverlongCache is how many tokens before OverlongLength the punishment begins.
 	// Default 512.
 	OverlongCache int `toml:"overlong_cache"`
@@ -55,9 +55,6 @@ func init() {
 // Validate implements objectives.Validator.
 func (o *DAPO) Validate() error {
 	err := o.RatioClip.Validate()
-	if o.OverlongLength < 0 {
-		err = errors.Join(err, &objectives.SettingError{Key: "overlong_length", Value: o.OverlongLength, Remedy: "must be at least 0; 0 is off"})
-	}
 	if o.OverlongLength > 0 && o.Advantage == "gdpo" {
 		err = errors.Join(err, &objectives.SettingError{
 			Key: "overlong_length", Value: o.OverlongLength, Remedy: `must be 0 with advantage = "gdpo", which compares the parts of the reward and not their punished sum: make the reward "length" one of the parts`,

@@ -66,11 +66,11 @@ func TestValidate(t *testing.T) {
 		"must be 0 with advantage": func(o *dapo.DAPO) { o.OverlongLength, o.OverlongCache, o.Advantage = 10, 4, "gdpo" },
 		"clip_high":                func(o *dapo.DAPO) { o.ClipHigh = -1 },
 	} {
-		if err := newDAPO(t, set).Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := objectives.Check(newDAPO(t, set)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	if err := newDAPO(t, func(o *dapo.DAPO) { o.OverlongLength, o.OverlongCache = 512, 512 }).Validate(); err != nil {
+	if err := objectives.Check(newDAPO(t, func(o *dapo.DAPO) { o.OverlongLength, o.OverlongCache = 512, 512 })); err != nil {
 		t.Error(err)
 	}
 }

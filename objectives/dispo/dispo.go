@@ -18,7 +18,6 @@
 package dispo
 
 import (
-	"errors"
 	"math"
 
 	"onering/objectives"
@@ -29,10 +28,10 @@ type dispo struct {
 	objectives.TokenSum
 	// LowPositive and HighPositive keep the ratio of a token in [1 - low, 1 + high] for
 	// A >= 0, the others for A < 0. Default 0.2, 10, 1, 100.
-	LowPositive  float64 `toml:"low_positive"`
-	HighPositive float64 `toml:"high_positive"`
-	LowNegative  float64 `toml:"low_negative"`
-	HighNegative float64 `toml:"high_negative"`
+	LowPositive  float64 `toml:"low_positive" range:"[0,1]"`
+	HighPositive float64 `toml:"high_positive" range:"[0,)"`
+	LowNegative  float64 `toml:"low_negative" range:"[0,1]"`
+	HighNegative float64 `toml:"high_negative" range:"[0,)"`
 }
 
 func init() {
@@ -42,17 +41,6 @@ func init() {
 			LowPositive: 0.2, HighPositive: 10, LowNegative: 1, HighNegative: 100,
 		}
 	})
-}
-
-// Validate implements objectives.Validator.
-func (o *dispo) Validate() error {
-	return errors.Join(
-		o.TokenSum.Validate(),
-		objectives.Within("low_positive", o.LowPositive, 0, 1),
-		objectives.Within("high_positive", o.HighPositive, 0, math.MaxFloat64),
-		objectives.Within("low_negative", o.LowNegative, 0, 1),
-		objectives.Within("high_negative", o.HighNegative, 0, math.MaxFloat64),
-	)
 }
 
 // bounds returns the least and the greatest ratio of a token with advantage a.

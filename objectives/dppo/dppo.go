@@ -18,7 +18,6 @@
 package dppo
 
 import (
-	"errors"
 	"math"
 
 	"onering/objectives"
@@ -29,29 +28,18 @@ type dppo struct {
 	objectives.TokenSum
 	// TVLow and TVHigh bound how far the probability of a token may fall and rise.
 	// Default 0.2.
-	TVLow  float64 `toml:"tv_low"`
-	TVHigh float64 `toml:"tv_high"`
+	TVLow  float64 `toml:"tv_low" range:"[0,1]"`
+	TVHigh float64 `toml:"tv_high" range:"[0,1]"`
 	// Cap bounds the importance weight. Default 20.
-	Cap float64 `toml:"cap"`
+	Cap float64 `toml:"cap" range:"[0,)"`
 	// Drift is the weight of the squared log-ratio. Default 0.
-	Drift float64 `toml:"drift"`
+	Drift float64 `toml:"drift" range:"[0,)"`
 }
 
 func init() {
 	objectives.Register("dppo", func() objectives.Objective {
 		return &dppo{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), TVLow: 0.2, TVHigh: 0.2, Cap: 20}
 	})
-}
-
-// Validate implements objectives.Validator.
-func (o *dppo) Validate() error {
-	return errors.Join(
-		o.TokenSum.Validate(),
-		objectives.Within("tv_low", o.TVLow, 0, 1),
-		objectives.Within("tv_high", o.TVHigh, 0, 1),
-		objectives.Within("cap", o.Cap, 0, math.MaxFloat64),
-		objectives.Within("drift", o.Drift, 0, math.MaxFloat64),
-	)
 }
 
 // outside reports whether token j has left the trust region.

@@ -21,7 +21,6 @@
 package gspo
 
 import (
-	"errors"
 	"math"
 
 	"onering/objectives"
@@ -43,9 +42,6 @@ func init() {
 		}
 	})
 }
-
-// Validate implements objectives.Validator.
-func (o *GSPO) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
 
 // advantage returns the advantage of token j.
 func (o *GSPO) advantage(t objectives.Trajectory, j int) float64 {

@@ -61,7 +61,7 @@ func TestValidate(t *testing.T) {
 		func(o *gspo.GSPO) { o.ClipHigh = math.Inf(1) },
 		func(o *gspo.GSPO) { o.Advantage = "" },
 	} {
-		if err := newGSPO(t, set).Validate(); err == nil {
+		if err := objectives.Check(newGSPO(t, set)); err == nil {
 			t.Error("an impossible configuration is accepted")
 		}
 	}

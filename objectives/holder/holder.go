@@ -39,7 +39,6 @@
 package holder
 
 import (
-	"errors"
 	"math"
 
 	"onering/objectives"
@@ -50,14 +49,14 @@ type holder struct {
 	objectives.SequenceRatio
 	objectives.RatioBound
 	// PRule is linear (default), square, cube, sin or fixed.
-	PRule string `toml:"p_rule"`
+	PRule string `toml:"p_rule" choice:"linear square cube sin fixed"`
 	// P is the exponent of p_rule = "fixed". Default 1.
-	P float64 `toml:"p"`
+	P float64 `toml:"p" range:"(-inf,)"`
 	// PFirst and PLast are the exponents at the two ends of a schedule. Default 2 and -2.
-	PFirst float64 `toml:"p_first"`
-	PLast  float64 `toml:"p_last"`
+	PFirst float64 `toml:"p_first" range:"(-inf,)"`
+	PLast  float64 `toml:"p_last" range:"(-inf,)"`
 	// ClipMode is sequence (default), token, both or none.
-	ClipMode string `toml:"clip_mode"`
+	ClipMode string `toml:"clip_mode" choice:"sequence token both none"`
 }
 
 func init() {
@@ -69,19 +68,6 @@ func init() {
 			ClipMode: "sequence",
 		}
 	})
-}
-
-// Validate implements objectives.Validator.
-func (o *holder) Validate() error {
-	const finite = math.MaxFloat64
-	return errors.Join(
-		o.Shared.Validate(), o.RatioBound.Validate(),
-		objectives.OneOf("p_rule", o.PRule, "linear", "square", "cube", "sin", "fixed"),
-		objectives.Within("p", o.P, -finite, finite),
-		objectives.Within("p_first", o.PFirst, -finite, finite),
-		objectives.Within("p_last", o.PLast, -finite, finite),
-		objectives.OneOf("clip_mode", o.ClipMode, "sequence", "token", "both", "none"),
-	)
 }
 
 // exponent returns p at the step of b.

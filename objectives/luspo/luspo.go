@@ -15,7 +15,6 @@
 package luspo
 
 import (
-	"errors"
 	"math"
 
 	"onering/objectives"
@@ -35,9 +34,6 @@ func init() {
 		}
 	})
 }
-
-// Validate implements objectives.Validator.
-func (o *luspo) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
 
 // ratio returns the bounded s of a response that is not empty and whether the clip cut it.
 func (o *luspo) ratio(t *objectives.Trajectory) (s float64, cut bool) {

@@ -21,7 +21,6 @@
 package m2po
 
 import (
-	"errors"
 	"math"
 	"slices"
 
@@ -32,18 +31,13 @@ import (
 type m2PO struct {
 	objectives.TokenSum
 	// M2 is what the mean of d^2 over candidates may be. Default 0.04.
-	M2 float64 `toml:"m2"`
+	M2 float64 `toml:"m2" range:"[0,)"`
 }
 
 func init() {
 	objectives.Register("m2po", func() objectives.Objective {
 		return &m2PO{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), M2: 0.04}
 	})
-}
-
-// Validate implements objectives.Validator.
-func (o *m2PO) Validate() error {
-	return errors.Join(o.TokenSum.Validate(), objectives.Within("m2", o.M2, 0, math.MaxFloat64))
 }
 
 // WeighsApart implements objectives.ResponseWeigher: the budget is that of the whole batch.

@@ -14,7 +14,10 @@ import (
 )
 
 func checkDefaults(new func() objectives.Objective) error {
-	return registry.CheckDefaults(new, map[string]bool{"name": true}, "clip_low")
+	if err := registry.CheckDefaults(new, map[string]bool{"name": true}, "clip_low"); err != nil {
+		return err
+	}
+	return objectives.Check(new())
 }
 
 func checkOverwrite(new func() objectives.Objective) error {

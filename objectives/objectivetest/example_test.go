@@ -17,7 +17,7 @@ import (
 type Capped struct {
 	objectives.Shared
 	// Cap bounds the importance weight of a token. Default 2.
-	Cap float64 `toml:"cap"`
+	Cap float64 `toml:"cap" range:"[0,)"`
 }
 
 func init() {

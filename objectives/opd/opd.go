@@ -21,7 +21,6 @@
 package opd
 
 import (
-	"errors"
 	"maps"
 	"math"
 
@@ -32,24 +31,15 @@ import (
 type opd struct {
 	objectives.TokenSum
 	// TVLow bounds how far the probability of a token may fall. Default 0.2.
-	TVLow float64 `toml:"tv_low"`
+	TVLow float64 `toml:"tv_low" range:"[0,1]"`
 	// Drift is the weight of the squared log-ratio. Default 1e-3.
-	Drift float64 `toml:"drift"`
+	Drift float64 `toml:"drift" range:"[0,)"`
 }
 
 func init() {
 	objectives.Register("opd", func() objectives.Objective {
 		return &opd{TokenSum: objectives.NewTokenSum("centered", "token-mean"), TVLow: 0.2, Drift: 1e-3}
 	})
-}
-
-// Validate implements objectives.Validator.
-func (o *opd) Validate() error {
-	return errors.Join(
-		o.TokenSum.Validate(),
-		objectives.Within("tv_low", o.TVLow, 0, 1),
-		objectives.Within("drift", o.Drift, 0, math.MaxFloat64),
-	)
 }
 
 // NeedsReference implements objectives.Referencer.

@@ -78,26 +78,26 @@ import (
 type PMPO struct {
 	objectives.ClippedMean
 	// PRule is ess (default), fixed, direct, length, entropy, cosine or linear.
-	PRule string `toml:"p_rule"`
+	PRule string `toml:"p_rule" choice:"ess fixed direct length entropy cosine linear"`
 	// P is the exponent of p_rule = "fixed", any real number. Default 1.
-	P float64 `toml:"p"`
+	P float64 `toml:"p" range:"(-inf,)"`
 	// PMin and PMax bound the exponent of the other rules. They may be negative (D40 to
 	// D43). Default [0.01, 0.99] (D19).
-	PMin float64 `toml:"p_min"`
-	PMax float64 `toml:"p_max"`
+	PMin float64 `toml:"p_min" range:"(-inf,)"`
+	PMax float64 `toml:"p_max" range:"(-inf,)"`
 	// EpsESS is the threshold of f. Default 0.1.
-	EpsESS float64 `toml:"eps_ess"`
+	EpsESS float64 `toml:"eps_ess" range:"[0,)"`
 	// Bisections is how often the solver halves [PMin, PMax]. Default 10.
-	Bisections int `toml:"bisections"`
+	Bisections int `toml:"bisections" range:"[1,1100]"`
 	// Tolerance, unless 0, replaces Bisections: the solver halves until the bracket
 	// of p is no wider.
-	Tolerance float64 `toml:"tolerance"`
+	Tolerance float64 `toml:"tolerance" range:"[0,)"`
 	// EMADecay is the weight of the past in the moving averages. Default 0.9.
-	EMADecay float64 `toml:"ema_decay"`
+	EMADecay float64 `toml:"ema_decay" range:"[0,1]"`
 	// EMAAlpha is the slope of the sigmoid in the z-score. Default 1.
-	EMAAlpha float64 `toml:"ema_alpha"`
+	EMAAlpha float64 `toml:"ema_alpha" range:"(-inf,)"`
 	// Target is paper (default) or attainable.
-	Target string `toml:"target"`
+	Target string `toml:"target" choice:"paper attainable"`
 	// PNegative, if set, is the exponent of responses with negative advantage.
 	PNegative *float64 `toml:"p_negative"`
 
@@ -119,27 +119,12 @@ func init() {
 
 // Validate implements objectives.Validator.
 func (o *PMPO) Validate() error {
-	const finite = math.MaxFloat64
-	errs := []error{
-		o.ClippedMean.Validate(),
-		objectives.OneOf("p_rule", o.PRule, "ess", "fixed", "direct", "length", "entropy", "cosine", "linear"),
-		objectives.Within("p", o.P, -finite, finite),
-		objectives.Within("p_max", o.PMax, -finite, finite),
-		objectives.Within("p_min", o.PMin, -finite, finite),
-		objectives.Within("eps_ess", o.EpsESS, 0, finite),
-		objectives.Within("tolerance", o.Tolerance, 0, finite),
-		objectives.Within("ema_decay", o.EMADecay, 0, 1),
-		objectives.Within("ema_alpha", o.EMAAlpha, -finite, finite),
-		objectives.OneOf("target", o.Target, "paper", "attainable"),
-	}
+	errs := []error{o.ClippedMean.Validate()}
 	if o.PMin > o.PMax {
 		errs = append(errs, &objectives.SettingError{Key: "p_min", Value: o.PMin, Remedy: fmt.Sprintf("must be at most p_max = %v", o.PMax)})
 	}
-	if o.Bisections < 1 || o.Bisections > 1100 {
-		errs = append(errs, &objectives.SettingError{Key: "bisections", Value: o.Bisections, Remedy: "must be in [1, 1100]"})
-	}
 	if o.PNegative != nil {
-		errs = append(errs, objectives.Within("p_negative", *o.PNegative, -finite, finite))
+		errs = append(errs, objectives.Within("p_negative", *o.PNegative, -math.MaxFloat64, math.MaxFloat64))
 	}
 	return errors.Join(append(errs, o.validateSum())...)
 }

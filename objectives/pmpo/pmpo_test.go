@@ -202,7 +202,7 @@ func TestValidate(t *testing.T) {
 	} {
 		o := newPMPO(t, nil)
 		set(o)
-		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := objectives.Check(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}

@@ -19,7 +19,6 @@
 package rloo
 
 import (
-	"errors"
 	"math"
 
 	"onering/objectives"
@@ -39,9 +38,6 @@ func init() {
 		}
 	})
 }
-
-// Validate implements objectives.Validator.
-func (o *rloo) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
 
 // ratio returns the bounded s and whether it passes no gradient.
 func (o *rloo) ratio(t *objectives.Trajectory) (s float64, cut bool) {

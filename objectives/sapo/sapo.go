@@ -16,7 +16,6 @@
 package sapo
 
 import (
-	"errors"
 	"math"
 
 	"onering/objectives"
@@ -26,25 +25,15 @@ import (
 type sapo struct {
 	objectives.TokenSum
 	// TauPositive and TauNegative say how fast the gradient fades for tokens of
-	// positive advantage and for others. Default 1, 1.05.
-	TauPositive float64 `toml:"tau_positive"`
-	TauNegative float64 `toml:"tau_negative"`
+	// positive advantage and for others; the loss divides by them. Default 1, 1.05.
+	TauPositive float64 `toml:"tau_positive" range:"[1e-06,)"`
+	TauNegative float64 `toml:"tau_negative" range:"[1e-06,)"`
 }
 
 func init() {
 	objectives.Register("sapo", func() objectives.Objective {
 		return &sapo{TokenSum: objectives.NewTokenSum("standardized", "sequence-mean"), TauPositive: 1, TauNegative: 1.05}
 	})
-}
-
-// Validate implements objectives.Validator.
-func (o *sapo) Validate() error {
-	const least = 1e-6 // the loss divides by it
-	return errors.Join(
-		o.TokenSum.Validate(),
-		objectives.Within("tau_positive", o.TauPositive, least, math.MaxFloat64),
-		objectives.Within("tau_negative", o.TauNegative, least, math.MaxFloat64),
-	)
 }
 
 // gate returns the value and the derivative by LogProb of a token.

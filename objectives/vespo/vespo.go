@@ -17,7 +17,6 @@
 package vespo
 
 import (
-	"errors"
 	"math"
 
 	"onering/objectives"
@@ -28,10 +27,10 @@ type vespo struct {
 	objectives.TokenSum
 	// KPositive and LambdaPositive shape phi for A >= 0, the others for A < 0.
 	// Default 2, 3, 3, 2.
-	KPositive      float64 `toml:"k_positive"`
-	LambdaPositive float64 `toml:"lambda_positive"`
-	KNegative      float64 `toml:"k_negative"`
-	LambdaNegative float64 `toml:"lambda_negative"`
+	KPositive      float64 `toml:"k_positive" range:"[0,100]"`
+	LambdaPositive float64 `toml:"lambda_positive" range:"[0.0001,100]"`
+	KNegative      float64 `toml:"k_negative" range:"[0,100]"`
+	LambdaNegative float64 `toml:"lambda_negative" range:"[0.0001,100]"`
 }
 
 func init() {
@@ -41,18 +40,6 @@ func init() {
 			KPositive: 2, LambdaPositive: 3, KNegative: 3, LambdaNegative: 2,
 		}
 	})
-}
-
-// Validate implements objectives.Validator.
-func (o *vespo) Validate() error {
-	const most, least = 100, 1e-4
-	return errors.Join(
-		o.TokenSum.Validate(),
-		objectives.Within("k_positive", o.KPositive, 0, most),
-		objectives.Within("lambda_positive", o.LambdaPositive, least, most),
-		objectives.Within("k_negative", o.KNegative, 0, most),
-		objectives.Within("lambda_negative", o.LambdaNegative, least, most),
-	)
 }
 
 // phi returns the weight of a response.

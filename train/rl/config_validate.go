@@ -154,14 +154,10 @@ func (c RewardConfig) Validate() error {
 	return errors.Join(v.errs...)
 }
 
-// Validate reports an unknown objective, and what the objective itself says of
-// its settings if it is an objectives.Validator.
+// Validate reports an unknown objective, and what objectives.Check says of its settings.
 func (c ObjectiveConfig) Validate() error {
 	if c.Settings == nil {
 		return &settings.Error{Key: "objective.name", Value: c.Name, Remedy: "must be one of " + strings.Join(objectives.Names(), ", ")}
 	}
-	if objective, ok := c.Settings.(objectives.Validator); ok {
-		return errors.Join(settings.Under("objective.", objective.Validate())...)
-	}
-	return nil
+	return errors.Join(settings.Under("objective.", objectives.Check(c.Settings))...)
 }
