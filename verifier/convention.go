@@ -46,7 +46,7 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 			}
 			continue
 		}
-		if op != "=" || !l.Op.Scalar() || !r.Op.Scalar() || isName(l) || isName(r) || len(algebra.Variables(l, r)) > 0 {
+		if op != "=" || !l.Op.Scalar() || !r.Op.Scalar() || isName(l) || isName(r) || hasNames(l) || hasNames(r) {
 			continue
 		}
 		if !c.prose && !(&comparer{algebra: c.algebra}).equal(l, r) {

@@ -45,11 +45,18 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	return c.say(false, "a list against one value")
 }
 
-// lettered is n, a word such as BC, as the list of its letters, if list is one of options;
+// lettered is a word such as BC, as the list of its letters, if list is one of options;
 // anything else is returned as it is.
-func lettered(n, list *latex.Node) *latex.Node {
+func lettered(word, list *latex.Node) *latex.Node {
+	n := word
+	if n.Op == latex.Text && len(n.Name) == len(list.Args) {
+		n = &latex.Node{Op: latex.Mul, Name: strings.ToUpper(n.Name)}
+		for _, letter := range strings.Split(n.Name, "") {
+			n.Args = append(n.Args, &latex.Node{Op: latex.Sym, Name: letter})
+		}
+	}
 	if n.Op != latex.Mul || n.Name == "" || len(n.Name) != len(list.Args) || slices.ContainsFunc(list.Args, func(x *latex.Node) bool { return !isOption(x) }) {
-		return n
+		return word
 	}
 	return &latex.Node{Op: latex.List, Name: ",", Args: n.Args}
 }
@@ -73,10 +80,18 @@ func (c *comparer) unremarked(n, other *latex.Node, isGold bool) *latex.Node {
 			statement = arg
 		}
 	}
-	if statement == nil || slices.ContainsFunc(remarks, func(name *latex.Node) bool { return !mentions(valueOf(statement), name) }) {
+	if statement == nil || slices.ContainsFunc(remarks, func(name *latex.Node) bool {
+		return !mentions(valueOf(statement), name) && !(isAssigned(statement, name))
+	}) {
 		return n
 	}
 	return statement
+}
+
+// isAssigned reports whether a statement gives a value to name.
+func isAssigned(statement, name *latex.Node) bool {
+	as, ok := assignmentOf(statement)
+	return ok && as.name.Op == latex.Sym && as.name.Name == name.Name
 }
 
 // excluded writes x != 0, 1 as x != 0 and x != 1; anything else is returned as it is.

@@ -179,6 +179,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if isEquation(rel) && other.Op.Scalar() {
 		return c.conclusion(rel, other, rel == g)
 	}
+	if right := rel.Args[len(rel.Args)-1]; isEquation(rel) && (right.Op == latex.Set || right.Op == latex.Bracket) && !contains(rel.Args[0], latex.Num) && contains(rel.Args[0], latex.Sym) {
+		return c.pair(rel == g, right, other) // A - B = \{1,2\}
+	}
 	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {
 		return c.pair(rel == g, interval, other) // a < x < b, x > a
 	}
@@ -202,14 +205,23 @@ func (c *comparer) conclusion(rel, other *latex.Node, fromGold bool) bool {
 	return c.say(false, "an equation against an expression")
 }
 
+// hasNames reports whether n cannot be computed, since a letter, a function without a formula
+// or an integral stands in it.
+func hasNames(n *latex.Node) bool {
+	return len(algebra.Variables(n)) > 0 || contains(n, latex.App) || contains(n, latex.Opaque) || contains(n, latex.Mod) && contains(n, latex.Sym)
+}
+
 // isAskedFor reports whether n may be the quantity that a problem asks for, rather than a side
 // of an equation that is still to be solved, as 2x and x-5 are.
 func isAskedFor(n *latex.Node) bool {
-	if isCompoundName(n) && n.Op != latex.Neg || len(algebra.Variables(n)) > 1 {
+	if isCompoundName(n) && n.Op != latex.Neg || len(algebra.Variables(n)) > 1 || contains(n, latex.App) {
 		return n.Op != latex.Neg
 	}
 	switch n.Op {
-	case latex.Floor, latex.Ceil, latex.Abs, latex.Func, latex.Opaque, latex.Mod, latex.App, latex.Sum, latex.Prod:
+	case latex.Pow: // |z|^2, \sigma^2, C_{12}^1
+		name, _ := subscripted(n.Args[0])
+		return n.Args[0].Op == latex.Abs || n.Args[0].Name == "sigma" || name == "C" || name == "A"
+	case latex.Fact, latex.Floor, latex.Ceil, latex.Abs, latex.Func, latex.Opaque, latex.Mod, latex.App, latex.Sum, latex.Prod:
 		return true
 	case latex.Add:
 		return reciprocal(n)
@@ -249,6 +261,8 @@ func isOperation(n *latex.Node) bool {
 	switch n.Op {
 	case latex.Opaque:
 		return n.Args[0] != nil
+	case latex.Add:
+		return contains(n, latex.Dots)
 	case latex.Sum, latex.Prod:
 		return len(algebra.Variables(n)) > 0
 	case latex.Mul:

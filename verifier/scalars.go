@@ -181,7 +181,7 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 	return n, nil, len(algebra.Variables(n)) == 0
 }
 
-// isArea reports whether n is a number times m^2, m^3, m/s, m/s^2 or km/h, which nobody
+// isArea reports whether n is a number times m^2, m^3, m/s, m/s^2 km/h or ohms, which nobody
 // means as variables.
 func isArea(n *latex.Node) bool {
 	if n.Op == latex.Div && n.Args[0].Op == latex.Mul && len(n.Args[0].Args) == 2 && n.Args[0].Args[0].Op == latex.Num {
@@ -189,6 +189,9 @@ func isArea(n *latex.Node) bool {
 	}
 	if n.Op == latex.Mul && len(n.Args) == 2 && n.Args[0].Op == latex.Num && n.Args[1].Op == latex.Div {
 		return isSpeed(n.Args[1].Args[0], n.Args[1].Args[1])
+	}
+	if n.Op == latex.Mul && len(n.Args) == 2 && n.Args[0].Op == latex.Num && n.Args[1].Is(latex.Sym) && n.Args[1].Name == "Omega" {
+		return true
 	}
 	if n.Op != latex.Mul || len(n.Args) != 2 || n.Args[0].Op != latex.Num || n.Args[1].Op != latex.Pow {
 		return false
@@ -531,6 +534,12 @@ func (c *comparer) floated(d, x *latex.Node) bool {
 		value, _ := exact.Float32()
 		said, _ := d.Rat.Float32()
 		return value == said
+	}
+	if exact, ok := c.algebra.Rational(x); ok {
+		value, _ := exact.Float32() // single precision printed in double
+		if said, _ := d.Rat.Float64(); float64(value) == said {
+			return true
+		}
 	}
 	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
 	noise := new(big.Rat).Mul(d.Rat, big.NewRat(1, 1<<49))

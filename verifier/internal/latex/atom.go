@@ -455,7 +455,7 @@ func (p *parser) word() *Node {
 	}
 	n := p.letter()
 	if n.Name == "P" && p.cur().is("(") {
-		if event := p.event(); event != nil {
+		if event := p.event(false); event != nil {
 			return event
 		}
 	}
@@ -480,9 +480,9 @@ func (p *parser) word() *Node {
 }
 
 // event parses the brackets of a probability in which an event stands, P(A \mid B), as a
-// name; nil if they hold an expression.
-func (p *parser) event() *Node {
-	depth, described := 0, false
+// name; nil if they hold an expression, unless described says that it is one.
+func (p *parser) event(described bool) *Node {
+	depth := 0
 	for i := p.pos; i < len(p.tokens)-1; i++ {
 		switch t := p.tokens[i]; {
 		case t.is("("), t.is("["):

@@ -79,7 +79,7 @@ func (p *parser) command() *Node {
 		return p.money(name)
 	case "Pr":
 		if p.cur().is("(") || p.cur().is("[") {
-			if event := p.event(); event != nil {
+			if event := p.event(true); event != nil {
 				return event
 			}
 		}
@@ -275,7 +275,7 @@ func (p *parser) blackboard() *Node {
 		p.expect("}")
 	}
 	if name == "P" && p.cur().is("(") {
-		if event := p.event(); event != nil {
+		if event := p.event(true); event != nil {
 			return event
 		}
 	}

@@ -109,6 +109,11 @@ func (p *parser) product() *Node {
 	if t := p.cur(); t.kind == word && p.at(1).kind == number && currencies[t.text] {
 		p.advance() // USD 5
 		return p.money(t.text)
+	} else if t.kind == word && t.text == "Rs" && p.at(1).is(".") && p.at(2).kind == number {
+		p.pos += 2
+		return p.money(t.text)
+	} else if t.kind == word && dollars[t.text] && p.at(1).cmd("$") {
+		p.advance() // US$5
 	}
 	factors := []*Node{p.factor()}
 	literal := p.literal(start) // the last factor is an integer as written
@@ -188,6 +193,12 @@ func (p *parser) product() *Node {
 			factors = append(factors, p.factor())
 			continue
 		}
+		if p.domainAhead() {
+			break
+		}
+		if t := p.cur(); t.kind == word && (t.text == "noon" || t.text == "midnight") {
+			break
+		}
 		if _, n := p.daytime(); n > 0 && p.tokens[max(p.pos-2, 0)].is(":") || p.copula() || p.afterthought() {
 			break
 		}
@@ -210,6 +221,29 @@ func (p *parser) product() *Node {
 		literal = p.literal(before)
 	}
 	return p.spelledProduct(multiplication(factors), start, spelled)
+}
+
+// domainAhead reports whether a remark in brackets about a letter follows, (n >= 1), which
+// begins with the letter, and a space before.
+func (p *parser) domainAhead() bool {
+	if t, rel := p.at(1), p.at(2); !p.cur().is("(") || t.kind != word || len(t.text) != 1 || !(rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=")) {
+		return false
+	}
+	depth := 0
+	for i := 0; i < 30; i++ {
+		switch t := p.at(i); {
+		case t.kind == end:
+			return false
+		case t.is("("), t.is("{"):
+			depth++
+		case t.is(")"), t.is("}"):
+			depth--
+		}
+		if depth == 0 {
+			return p.at(i+1).kind == end || p.at(i+1).is(".")
+		}
+	}
+	return false
 }
 
 // spelledProduct is the product n with its letters as a word, if it is nothing but one.
@@ -363,7 +397,7 @@ func (p *parser) startsFactor() bool {
 		return !connective(t) && t.text != "o'clock" && !(t.text == "to" && p.at(1).kind == number)
 	case command:
 		switch t.text {
-		case "end", "rfloor", "rceil", "over", "choose", "atop", "right", "circ", "degree", "degrees", "textdegree", "not", "pmod", "bmod", "mod":
+		case "end", "rfloor", "rceil", "over", "choose", "atop", "right", "circ", "degree", "degrees", "textdegree", "not", "forall", "pmod", "bmod", "mod":
 			return false
 		}
 		return true

@@ -5,7 +5,7 @@ import "strings"
 // What is said before and after an answer: "The area is 5", "Page 5", "5 is the only one".
 
 // verbs are those between a subject and its number.
-var verbs = setOf(`is are was were equals equal has have had gets get got needs need takes take costs cost makes make earns earn pays pay spends spend sells sell saves save
+var verbs = setOf(`is are was were equals equal has have had gets get got needs need takes take costs cost makes make earns earn earned pays pay paid spent gave bought sold received needed spends spend sells sell saves save
 	gives give gave receives becomes become contains contain holds holding find obtain yields totals 是 为 等于 等於 的值为 的值是 为： です は`)
 
 // valued are nouns whose "of" says what the number after it is; of others it is a part:
@@ -91,7 +91,7 @@ func (p *parser) copula() bool {
 }
 
 // afterthoughts are phrases after an answer that change nothing.
-var afterthoughts = [...][]string{{"is", "the", "only"}, {"are", "the", "only"}, {"is", "the", "unique"}, {"in", "any", "order"}, {"in", "some", "order"}, {"in", "that", "order"}, {"only"}, {"respectively"}}
+var afterthoughts = [...][]string{{"is", "the"}, {"are", "the"}, {"in", "any", "order"}, {"in", "some", "order"}, {"in", "that", "order"}, {"only"}, {"respectively"}}
 
 // afterthought reports whether one of them comes next, and nothing else that matters.
 func (p *parser) afterthought() bool {

@@ -61,11 +61,11 @@ var multiple = setOf("maximum minimum max min one ish century sigma")
 // changing are words that change the number beside them, wherever they stand in a phrase.
 var changing = setOf(`
 	is are was were be isn't not no nope nah never none neither nor nothing hardly barely but however instead rather otherwise else except without against unless
-	than least most almost nearly below beyond exceed exceeds upwards downwards onwards plus minus times modulo radix logarithm factorial choose percent percentage percents fold magnitude
-	squared cubed twice thrice double mil mill mio bil mrd thou doz zillion negative debt deficit hundredweight mega giga nil googol arrears owed owing overdrawn backward backwards flipped mirrored
+	than least most almost nearly below beyond exceed exceeds upwards downwards onwards plus minus times modulo radix logarithm factorial percent percentage percents fold magnitude
+	squared cubed twice thrice double too upside mil mill mio bil mrd thou doz zillion negative debt deficit hundredweight mega giga nil googol arrears owed owing overdrawn backward backwards flipped mirrored
 	wrong false untrue invalid impossible unlikely maybe perhaps probable approaching excluding excluded counting rising growing zero infinity binary octal hex hexadecimal
 	nicht nein kein keine falsch ohne weniger mehr tausend million millionen milliarde milliarden dutzend hundert halb halbe prozent drittel viertel
-	pas non jamais faux moins mille milliard milliards douzaine douzaines demi demie tiers ciento más menos millón millones docena docenas medio media tercios tampoco nunca falso
+	pas non jamais faux moins mille milliard milliards douzaine douzaines demi demie tiers ciento más menos millón millone docena medio media tercio tampoco nunca falso
 	не нет ни неверно минус тысяча тысяч тысячи миллион миллиона миллионов миллиард дюжина дюжин больше меньше более менее половина процент процентов`)
 
 // changingStems begin words that do the same.
@@ -75,7 +75,7 @@ var changingStems = []string{"doubl", "tripl", "quadrupl", "halv", "revers", "in
 const changingCharacters = "十百千万萬亿億兆半倍成折之不非没無负負多余餘未超近约約至到比以또니만억천백십이상하미초과반反错錯假"
 
 // abbreviations are short words that are no numbers.
-var abbreviations = setOf("a an in of on to at by he she it we my i and or al el la le de du des un os tv cd id pc pt ox u su sq cu up mpg pts pcs ppl rpm fps bps dvd gym psi hymn wpm mph kph lb # s t db")
+var abbreviations = setOf("a an in of on to at by he she it we my i and or al el la le de du des un os tv cd id pc pt ox u su sq cu up mpg mmhg tvs cds dvds pts pcs ppl rpm fps bps dvd gym psi hymn wpm mph kph lb # s t db")
 
 // harmlessAdverbs end in ly.
 var harmlessAdverbs = setOf("weekly monthly yearly hourly exactly approximately roughly precisely family assembly supply butterfly dragonfly monopoly friendly elderly")

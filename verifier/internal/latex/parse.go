@@ -146,7 +146,7 @@ func partStatements(tokens []token) []token {
 			out = append(out, token{kind: word, text: joint, plain: true, at: t.at})
 			related = false
 			continue
-		case t.kind == word && t.plain && joints[strings.ToLower(t.text)] != "" && i > 0 && tokens[i-1].kind != word && i+1 < len(tokens) && tokens[i+1].kind != word && tokens[i+1].kind != end:
+		case t.kind == word && t.plain && joints[strings.ToLower(t.text)] != "" && i > 0 && !(tokens[i-1].kind == word && tokens[i-1].plain) && i+1 < len(tokens) && !(tokens[i+1].kind == word && tokens[i+1].plain) && tokens[i+1].kind != end:
 			t.text = joints[strings.ToLower(t.text)] // 1\text{ et }2
 			related = false
 		case t.is("}") && len(out) > 1 && out[len(out)-2].is("{") && isBraced(out[len(out)-1]):
@@ -283,6 +283,10 @@ func (p *parser) statements() *Node {
 		if p.closing() {
 			break
 		}
+		if w := strings.ToLower(p.cur().text); len(items) > 0 && p.cur().kind == word && (w == "where" || w == "for" || w == "with") {
+			p.trailing() // f(x) = cx, where c is a constant
+			continue
+		}
 		items = append(items, p.statement())
 		p.trailing()
 		if p.closing() {
@@ -375,7 +379,7 @@ func (p *parser) trailing() {
 		p.advance()
 	}
 	t := p.cur()
-	if p.afterthought() {
+	if p.domainAhead() || t.cmd("forall") || p.afterthought() {
 		p.pos = len(p.tokens) - 1
 		return
 	}

@@ -10,7 +10,7 @@ import (
 // those that take a prefix.
 var unitNames = map[string]string{
 	"inch": "in", "inche": "in", "in": "in", "foot": "ft", "feet": "ft", "ft": "ft", "yard": "yd", "yd": "yd", "mile": "mi", "mi": "mi", "nauticalmile": "nmi",
-	"sec": "s", "second": "s", "min": "min", "minute": "min", "h": "h", "hr": "h", "hour": "h", "day": "day", "week": "week", "month": "month", "year": "yr", "yr": "yr",
+	"sec": "s", "second": "s", "min": "min", "minute": "min", "h": "h", "hr": "h", "hour": "h", "day": "day", "week": "week", "wk": "week", "month": "month", "year": "yr", "yr": "yr",
 	"gm": "g", "gms": "g", "kilo": "kg", "ton": "ton", "tonne": "t", "metricton": "t", "lb": "lb", "pound": "lb", "ounce": "oz", "oz": "oz",
 	"l": "L", "cc": "mL", "gallon": "gal", "gal": "gal", "quart": "qt", "qt": "qt", "pint": "pt", "cup": "cup", "fluidounce": "floz", "floz": "floz",
 	"tablespoon": "tbsp", "tbsp": "tbsp", "teaspoon": "tsp", "tsp": "tsp", "hectare": "ha", "ha": "ha", "acre": "acre",
@@ -319,8 +319,11 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	return units, true
 }
 
-// currencies are units that stand before the amount.
-var currencies = setOf("USD EUR GBP JPY CNY RMB INR Rs")
+// currencies are units that stand before the amount, and dollars those whose sign follows.
+var (
+	currencies = setOf("USD EUR GBP JPY CNY RMB INR Rs")
+	dollars    = setOf("US NT HK A C S R")
+)
 
 // isFunction reports whether w names a function, which is an ordinary word where nothing
 // follows it: 30 sec, 30 logs.
@@ -432,7 +435,11 @@ func (p *parser) units() []*Node {
 // mayCount reports whether the word w may belong to what a number counts: no statement is
 // made with it, and no other number.
 func (p *parser) mayCount(w string, after bool) bool {
-	if w == "times" && (p.at(1).kind == end || p.at(1).kind == word && p.at(1).text == "as") || after && w == "one" {
+	next := p.at(1)
+	if w == "to" && after && next.kind == word && numberWords[strings.ToLower(next.text)] == 0 {
+		return true // 5 ways to choose
+	}
+	if w == "times" && (next.kind == end || next.is(".") && p.at(2).kind == end || p.at(1).kind == word && p.at(1).text == "as") || after && w == "one" {
 		return true
 	}
 	_, times := multiplier(w)
@@ -466,7 +473,7 @@ func (p *parser) counted(out []*Node, noun []string, more bool) []*Node {
 		}
 		return []*Node{{Op: Unit, Name: "#" + name}}
 	}
-	if !Droppable(name) { // 5 dollars short
+	if slices.ContainsFunc(noun, changes) || len(noun) == 1 && begins[noun[0]] { // 5 dollars short
 		return append(out, &Node{Op: Unit, Name: "#" + name})
 	}
 	return out

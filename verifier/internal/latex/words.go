@@ -45,7 +45,7 @@ var bases = map[string]int64{"binary": 2, "ternary": 3, "octal": 8, "decimal": 1
 
 // fillerPhrases begin a statement without being part of it.
 var fillerPhrases = [...][]string{
-	{"the", "final", "answer", "is"}, {"the", "correct", "answer", "is"}, {"the", "answer", "is"}, {"final", "answer", "is"}, {"final", "answer"}, {"答案是"}, {"答案为"}, {"答案"}, {"答"}, {"选"}, {"選"},
+	{"the", "final", "answer", "is"}, {"the", "correct", "answer", "is"}, {"the", "answer", "is"}, {"final", "answer", "is"}, {"final", "answer"}, {"答案是"}, {"答案为"}, {"答案"}, {"答"}, {"选"}, {"選"}, {"选项"}, {"ans"}, {"the", "pairs"}, {"the", "pair"}, {"the", "points"}, {"the", "point"}, {"for", "all"}, {"all"},
 	{"answer", "is"}, {"my", "answer", "is"}, {"the", "answers", "are"}, {"the", "solution", "is"}, {"the", "solutions", "are"}, {"the", "value", "is"}, {"the", "result", "is"},
 	{"answer"}, {"approximately"}, {"approx"}, {"about"}, {"roughly"}, {"exactly"}, {"around"}, {"thus"}, {"therefore"}, {"hence"}, {"so"}, {"either"}, {"both"},
 	{"all", "integers"}, {"integers"}, {"all", "real", "numbers"}, {"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"}, {"the", "year"}, {"year"},
@@ -74,13 +74,16 @@ next:
 			if n.kind == end || n.is("}") || n.is("=") {
 				return about // the word is all there is
 			}
-			if phrase[len(phrase)-1] == "integers" || phrase[len(phrase)-1] == "numbers" {
+			if phrase[len(phrase)-1] == "integers" || phrase[len(phrase)-1] == "numbers" || phrase[len(phrase)-1] == "all" {
 				if rel := p.at(len(phrase) + 1); len(n.text) != 1 || rel.kind != sign || !isRelation(rel.text) {
 					continue // no condition: all integers n >= 3
 				}
 			}
 			about = about || rounding[phrase[0]]
 			p.pos += len(phrase)
+			if phrase[0] == "ans" || phrase[0] == "approx" {
+				p.accept(".")
+			}
 			p.accept(":")
 			p.accept(",")
 			continue next
