@@ -1,6 +1,7 @@
 package reward
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -34,6 +35,15 @@ func Groups(r Reward) int {
 func Varies(r Reward) bool {
 	v, ok := r.(Varying)
 	return ok && v.Varies()
+}
+
+// Ready asks a reward that depends on something outside the program, such as a server,
+// whether that is there. A run asks before it samples.
+func Ready(ctx context.Context, r Reward) error {
+	if x, ok := r.(interface{ Ready(context.Context) error }); ok {
+		return x.Ready(ctx)
+	}
+	return nil
 }
 
 // Close ends what r has started, such as processes, if it is an io.Closer. A reward

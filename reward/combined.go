@@ -305,6 +305,17 @@ func (c *Combined) Varies() bool {
 	return slices.ContainsFunc(c.Parts, func(p Part) bool { return Varies(p.Reward) })
 }
 
+// Ready asks all parts.
+func (c *Combined) Ready(ctx context.Context) error {
+	var errs []error
+	for _, p := range c.Parts {
+		if err := Ready(ctx, p.Reward); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.As, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Close closes the parts.
 func (c *Combined) Close() error {
 	var errs []error

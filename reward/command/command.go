@@ -8,6 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,6 +71,29 @@ func (p *Program) Validate() error {
 	}
 	return nil
 }
+
+// Ready says what of the program is not there: the program itself, or the script that an
+// interpreter is to run.
+func (p *Program) Ready(context.Context) error {
+	if _, err := exec.LookPath(p.Command[0]); err != nil {
+		return &settings.Error{Key: "reward.command", Value: p.Command, Remedy: fmt.Sprintf("the program cannot be started: %v", err)}
+	}
+	for _, arg := range p.Command[1:] {
+		if strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if slices.Contains(scripts, filepath.Ext(arg)) {
+			if _, err := os.Stat(arg); err != nil {
+				return &settings.Error{Key: "reward.command", Value: p.Command, Remedy: fmt.Sprintf("there is no script to run: %v; paths are from where onering is started", err)}
+			}
+		}
+		break
+	}
+	return nil
+}
+
+// scripts are the extensions of programs that an interpreter runs.
+var scripts = []string{".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl", ".lua", ".R", ".jl"}
 
 // Groups implements reward.Parallel.
 func (p *Program) Groups() int { return p.Workers * p.InFlight }

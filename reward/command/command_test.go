@@ -624,3 +624,32 @@ func TestStderr(t *testing.T) {
 
 // discard keeps the tests' own log quiet.
 func init() { slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) }
+
+// TestReady: a program that is not there, or a script of an interpreter, is found without
+// a group to grade.
+func TestReady(t *testing.T) {
+	here, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(t.TempDir(), "score.py")
+	if err := os.WriteFile(script, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		command []string
+		ready   bool
+	}{
+		{[]string{here}, true}, {[]string{here, "-u", script, "gone.py"}, true}, {[]string{here, "words"}, true},
+		{[]string{here + ".gone"}, false}, {[]string{"no-such-program-of-onering"}, false}, {[]string{here, "-u", script + ".py"}, false}, {[]string{filepath.Dir(here)}, false},
+	} {
+		rule, err := reward.New("command")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.(*Program).Command = tt.command
+		if err := reward.Ready(context.Background(), rule); (err == nil) != tt.ready {
+			t.Errorf("%q: %v", tt.command, err)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	nethttp "net/http"
 	"net/url"
 	"os"
@@ -106,6 +107,33 @@ func hidePassword(address string) string {
 		return u.String()
 	}
 	return "..."
+}
+
+// Ready says that no connection can be made to any of the servers, or that their token is
+// not set. Whatever a server answers, it is there.
+func (s *Server) Ready(ctx context.Context) error {
+	if _, err := s.token(); err != nil {
+		return err
+	}
+	s.once.Do(s.open)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var failed []error
+	for _, address := range s.addresses() {
+		request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodHead, address, nil)
+		if err != nil {
+			return err
+		}
+		response, err := s.client.Do(request)
+		if unreached, ok := errors.AsType[*net.OpError](err); !ok || unreached.Op != "dial" {
+			if err == nil {
+				response.Body.Close()
+			}
+			return nil
+		}
+		failed = append(failed, fmt.Errorf("reward.url: no server is at %s: start it first, or correct the address: %w", hidePassword(address), err.(*url.Error).Err))
+	}
+	return errors.Join(failed...)
 }
 
 // Groups implements reward.Parallel.

@@ -511,3 +511,22 @@ func TestFinite(t *testing.T) {
 		}
 	}
 }
+
+// TestReady: a server that nobody runs is found without a group to grade; one that answers
+// in whatever way is there, and one of several is enough.
+func TestReady(t *testing.T) {
+	there := httptest.NewServer(nethttp.NotFoundHandler())
+	defer there.Close()
+	gone := httptest.NewServer(nethttp.NotFoundHandler())
+	gone.Close()
+	for _, tt := range []struct {
+		urls  []string
+		ready bool
+	}{{[]string{there.URL}, true}, {[]string{gone.URL + "/grade"}, false}, {[]string{gone.URL, there.URL}, true}, {[]string{gone.URL, gone.URL}, false}} {
+		s := &Server{URL: strings.Join(tt.urls, ","), Concurrency: 1}
+		if err := reward.Ready(context.Background(), s); (err == nil) != tt.ready {
+			t.Errorf("%v: %v", tt.urls, err)
+		}
+		s.Close()
+	}
+}

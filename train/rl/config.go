@@ -35,7 +35,7 @@ type Config struct {
 	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
 	Optimizer   optimizerConfig         `toml:"optimizer" help:"How the weights are updated: by AdamW with decoupled weight decay, unless name says otherwise. The keys from beta1 to weight_decay are AdamW's; another optimizer has its own in their place"`
 	Train       loopConfig              `toml:"train" help:"How long and in which portions training goes on"`
-	Eval        EvalConfig              `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
+	Eval        evalConfig              `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
 	Runtime     policy.RuntimeConfig    `toml:"runtime" help:"Where the graphs run"`
 	Distributed train.DistributedConfig `toml:"distributed" help:"How several ranks train together, which mpirun or srun has started; alone they change nothing"`
 	Output      train.OutputConfig      `toml:"output" help:"Where the run folder goes"`
@@ -119,9 +119,9 @@ type loopConfig struct {
 	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is never" help:"rounds between evaluations"`
 }
 
-// An EvalConfig says what is evaluated during training. A Temperature of 0 is
+// An evalConfig says what is evaluated during training. A Temperature of 0 is
 // greedy decoding, and MaxNewTokens of 0 stands for that of RolloutConfig.
-type EvalConfig struct {
+type evalConfig struct {
 	Suites  []string `toml:"suites" help:"files of held-out problems"`
 	Samples int      `toml:"samples" range:"[1,65536]" help:"responses to each problem"`
 	Extract string   `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
@@ -135,7 +135,7 @@ func (c dataConfig) Options() data.Options {
 }
 
 // Options say how the suites are read.
-func (c EvalConfig) Options() data.Options { return data.Options{Columns: c.Columns} }
+func (c evalConfig) Options() data.Options { return data.Options{Columns: c.Columns} }
 
 // longest is the most tokens of prompt and response that a slot has to hold.
 func (c Config) longest() int {
@@ -169,7 +169,7 @@ func Default() Config {
 			Schedule:       learn.Schedule{Shape: "constant"},
 		},
 		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
-		Eval:        EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
+		Eval:        evalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
 		Runtime:     policy.RuntimeConfig{Device: "cpu"},
 		Distributed: train.DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},
 	}

@@ -53,7 +53,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Optimizer:   optimizerConfig{UpdateSettings: learn.UpdateSettings{Rule: &adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Schedule: learn.Schedule{Warmup: -1, Floor: -1}},
 		Rollout:     rolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
 		Train:       loopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
-		Eval:        EvalConfig{Suites: []string{""}, Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
+		Eval:        evalConfig{Suites: []string{""}, Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
 		Runtime:     policy.RuntimeConfig{Threads: -1, Device: "tpu"},
 		Distributed: train.DistributedConfig{CheckEvery: -1},
 	}

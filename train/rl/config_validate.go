@@ -98,7 +98,7 @@ func (v *validator) loop(c Config) {
 }
 
 // eval checks [eval], where 0 has a meaning of its own for two settings.
-func (v *validator) eval(e EvalConfig) {
+func (v *validator) eval(e evalConfig) {
 	v.check("eval.suites", e.Suites, !slices.Contains(e.Suites, ""), "must not hold an empty name")
 	v.check("eval.max_new_tokens", e.MaxNewTokens, e.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
 	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract), "must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")

@@ -18,7 +18,6 @@ import (
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
-	"onering/sampler"
 	"onering/train/metrics"
 	"onering/train/rl"
 )
@@ -145,7 +144,7 @@ func TestCollapseIsWarnedOf(t *testing.T) {
 	}
 	c.Rollout.PromptsPerRound, c.Rollout.Temperature = 32, 0.6
 	c.Train.BatchSize, c.Optimizer.LearningRate = 32, 4e-4
-	c.Eval = rl.EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}
+	c.Eval = rl.Default().Eval
 	var warned bytes.Buffer
 	_, records := learnLogged(t, env, c, warnings(&warned))
 	for _, r := range records {
@@ -185,7 +184,7 @@ func TestSameSeedSameBits(t *testing.T) {
 	var sums [2]uint64
 	for i := range sums {
 		c := embedded(t, "pmpo", 5, 2)
-		c.Eval = rl.EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}
+		c.Eval = rl.Default().Eval
 		s, _ := learn(t, env, c)
 		policy, err := policy.Open(env, policy.Options{Path: s.Checkpoint, DType: "float32"})
 		if err != nil {

@@ -63,6 +63,9 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 		return nil, err
 	}
 	reward.SetTemplate(c.Reward.Rule, template.Name)
+	if err := reward.Ready(ctx, c.Reward.Rule); err != nil {
+		return nil, err
+	}
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
 		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}

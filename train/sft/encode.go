@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"onering/data"
@@ -109,12 +110,16 @@ func (e *Encoder) Encode(d data.Demonstration) (*Example, error) {
 func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
 	t := e.policy.Tokenizer
 	if d.Whole {
-		x := &Example{IDs: t.Encode(d.Response)}
-		if len(x.IDs) == 0 || x.IDs[len(x.IDs)-1] != e.end {
+		text, ends := e.bare(d.Response)
+		if ends {
+			text = strings.TrimRight(d.Response, blanks) // with the end that it has
+		}
+		x := &Example{IDs: t.Encode(text)}
+		if !ends {
 			x.IDs = append(x.IDs, e.end)
 		}
 		x.Learn = slices.Repeat([]bool{true}, len(x.IDs))
-		return x, t.CheckKnown(d.Response)
+		return x, t.CheckKnown(text)
 	}
 	if d.Chat == nil && e.template.Chat {
 		chat := tokenize.Conversation{Messages: []tokenize.Message{{Role: "user", Content: d.Prompt}, {Role: "assistant", Content: d.Response}}}
@@ -134,16 +139,41 @@ func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
 		return nil, err
 	}
 	// The prompt is encoded alone, as it is for sampling.
-	response, _ := t.EncodeSpans(d.Response, nil)
+	text, _ = e.bare(d.Response)
+	response, _ := t.EncodeSpans(text, nil)
 	x := &Example{IDs: slices.Concat(prompt, response, []int32{e.end})}
 	x.Learn = slices.Concat(make([]bool, len(prompt)), slices.Repeat([]bool{true}, len(response)+1))
-	return x, t.CheckKnown(d.Response)
+	return x, t.CheckKnown(text)
+}
+
+// blanks may follow the token that ends a response.
+const blanks = " \t\r\n"
+
+// bare returns a response without the token that ends it, which is written once, and says
+// whether it was there.
+func (e *Encoder) bare(response string) (string, bool) {
+	for _, id := range e.policy.Model.EOS {
+		end := e.policy.Tokenizer.Decode([]int32{id}, false)
+		if e.policy.Tokenizer.Decode([]int32{id}, true) != "" {
+			continue // an ordinary token
+		}
+		if rest, ok := strings.CutSuffix(strings.TrimRight(response, blanks), end); ok && strings.Trim(end, blanks) != "" {
+			return rest, true
+		}
+	}
+	return response, false
 }
 
 // conversation returns the ids of a conversation in the tokenizer's chat template, of
 // which messages before number from are a prompt.
 func (e *Encoder) conversation(c tokenize.Conversation, from int) (*Example, error) {
 	t, n := e.policy.Tokenizer, len(c.Messages)
+	c.Messages = slices.Clone(c.Messages)
+	for i, m := range c.Messages {
+		if m.Role == "assistant" {
+			c.Messages[i].Content, _ = e.bare(m.Content)
+		}
+	}
 	c, err := e.template.Around(c)
 	if err != nil {
 		return nil, err

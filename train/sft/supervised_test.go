@@ -344,6 +344,21 @@ func TestEncode(t *testing.T) {
 	if x, err := encode(data.Demonstration{Response: "1+1=2", Whole: true}); err != nil || len(x.IDs) != 6 || x.sequence().Count() != 5 {
 		t.Errorf("a text is %+v, %v", x, err)
 	}
+	// The end that a response has already is not written a second time.
+	end := policy.Tokenizer.Decode([]int32{eos}, false)
+	for _, d := range []data.Demonstration{{Prompt: "1+1=", Response: "2"}, {Response: "1+1=2", Whole: true}} {
+		plain, err := encode(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tail := range []string{end, end + "\n", end + " "} {
+			ended := d
+			ended.Response += tail
+			if x, err := encode(ended); err != nil || !slices.Equal(x.IDs, plain.IDs) || !slices.Equal(x.Learn, plain.Learn) {
+				t.Errorf("%q becomes %+v, %v; want %v", ended.Response, x, err, plain.IDs)
+			}
+		}
+	}
 	if x, err := encode(data.Demonstration{Prompt: "111+111=", Response: "222"}); x != nil || err != nil {
 		t.Errorf("a long one is %+v, %v", x, err)
 	}

@@ -115,6 +115,13 @@ func (t *Trainer) perEpoch() int {
 // steps is how many steps the whole run takes.
 func (t *Trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
 
+// epochs is how many passes over the demonstrations so many steps are. The last step of a
+// pass may have fewer than the others.
+func (t *Trainer) epochs(steps int) float64 {
+	all := len(t.learn.Examples)
+	return float64(steps/t.perEpoch()) + float64(steps%t.perEpoch()*t.Config.Train.BatchSize)/float64(all)
+}
+
 // Run trains and writes the run folder, which at the end is a Hugging Face folder too; see
 // train.Run.
 func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
@@ -196,7 +203,7 @@ func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 	if err != nil {
 		return train.Done{}, fmt.Errorf("train: step %d: %w", n, err)
 	}
-	record := append(metrics.Record{}.With("kind", "step").With("step", n).With("epoch", float64(n)/float64(t.perEpoch())), report.Record(b.LearningRate)...)
+	record := append(metrics.Record{}.With("kind", "step").With("step", n).With("epoch", t.epochs(n)), report.Record(b.LearningRate)...)
 	entropy := 0.0
 	for _, row := range report.Entropy {
 		for _, h := range row {
@@ -238,7 +245,7 @@ func (t *Trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 	}
 	score := -loss
 	done.Score = &score
-	done.Record = metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", float64(at.Step)/float64(t.perEpoch())).
+	done.Record = metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", t.epochs(at.Step)).
 		With("loss", loss).With("perplexity", math.Exp(loss)).With("tokens", t.held.tokens)
 	done.Say = []string{fmt.Sprintf("after step %d: held-out loss %.4f, perplexity %.4g", at.Step, loss, math.Exp(loss))}
 	t.Recall(done.Record)
