@@ -26,12 +26,12 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	blank := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf || r == '\\' }
 	left := strings.TrimPrefix(leftOf(strings.TrimRightFunc(before, blank), formula), `\left`)
 	right := rightOf(strings.TrimLeftFunc(after, isBlank), left, formula)
-	if bare := strings.Trim(right, `\,;:! }`); bare == "" || bare == "%" {
-		right = bare
+	if right = spacings.Replace(right); strings.Trim(right, " }") == "" {
+		right = ""
 	}
 	tuple := strings.HasPrefix(left, "(") || strings.HasPrefix(left, "[")
 	switch measured := suffixed.MatchString(right); {
-	case !tuple && (!harmless.MatchString(left) || right != "" && !measured):
+	case !tuple && (left != "" && !harmless.MatchString(left) || right != "" && !measured):
 		return "", false, false
 	case tuple:
 		return left + b.content + right, false, true
@@ -42,11 +42,14 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 		return "(" + b.content + ")" + right, outside, true
 	case strings.ContainsAny(b.content, "0123456789") && !strings.Contains(b.content, `\text`):
 		if words := measureAfter(s[b.end:min(len(s), b.end+farthest)]); words != "" {
-			return b.content + " " + words, strings.HasSuffix(words, "%"), true
+			return b.content + " " + words, words[0] == 'p' && strings.Contains("percent pct per cent", words) || strings.HasSuffix(words, "%"), true
 		}
 	}
 	return b.content, false, true
 }
+
+// spacings are commands that only set things apart.
+var spacings = strings.NewReplacer(`\,`, "", `\;`, "", `\:`, "", `\!`, "", `\ `, "")
 
 // suffixed is what right after a box is read with it: per cent, degrees, a modulus.
 var suffixed = regexp.MustCompile(`^\s*(?:\\?%|°|\^\\circ|\^\{\\circ\}|\\[pb]?mod\b.*|\(\\?mod.*)$`)
@@ -216,7 +219,7 @@ func measureAfter(s string) string {
 	said, found := "", ""
 	for range 3 {
 		w := word.FindString(s)
-		if w == "" || said == "" && strings.TrimSpace(w) == "in" {
+		if w == "" || said == "" && (passed[strings.TrimSpace(w)] || strings.TrimSpace(w) == "in") {
 			break
 		}
 		said, s = said+w, s[len(w):]
@@ -260,7 +263,7 @@ func (find *finder) deniedBox(s string, b box) bool {
 	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
 	find.steps += len(before) + len(after)
 	before = strings.TrimRight(before[strings.LastIndexAny(before, ".;,!?\n")+1:], " $\\([:=")
-	if said := strings.Fields(strings.ToLower(before)); len(said) > 0 {
+	if said := strings.FieldsFunc(strings.ToLower(before), func(r rune) bool { return strings.ContainsRune(" $\\([", r) }); len(said) > 0 {
 		i := len(said) - 1
 		for i > 0 && passed[said[i]] && !strings.Contains(discarded[said[i]], said[i-1]) {
 			i--

@@ -325,6 +325,9 @@ func (c *comparer) degrees(x, y quantity) bool {
 // converted.
 func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 	if len(x.units) == 0 || len(y.units) == 0 {
+		if slices.ContainsFunc(append(x.units, y.units...), func(u unitPower) bool { return u.name == "K?" }) {
+			return c.say(false, "a K that may be a thousand")
+		}
 		if noun := nouns(append(x.units, y.units...)); noun != "" && !latex.Droppable(noun) {
 			return c.say(false, "a word that may change the number")
 		}
@@ -457,7 +460,7 @@ func isUnits(noun string) bool {
 // one says more than the other, or one says nothing (units, ways).
 func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 	if isUnits(x) || isUnits(y) {
-		return x == y || !isUnits(x) || !isUnits(y) || x == "unit" || y == "unit"
+		return x == y || unitsLike(x, y, unitsY) || unitsLike(y, x, unitsX)
 	}
 	if x == "any" || y == "any" {
 		return true
@@ -478,6 +481,17 @@ func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 		return true
 	}
 	return in(x, y) || in(y, x)
+}
+
+// unitsLike reports whether x is units, square units or cubic units, and other, whose
+// units are these, has the same power of a length, or counts.
+func unitsLike(x, other string, units []unitPower) bool {
+	power := map[string]int8{"unit": 1, "square unit": 2, "cubic unit": 3}[x]
+	_, dim, ok := measure(units)
+	if power == 0 || other != "" || !ok {
+		return power == 1 && other != "" && !isUnits(other)
+	}
+	return dim == of(power) || power == 1 && dim != of(2) && dim != of(3)
 }
 
 // minimumDigits is how many significant digits a decimal needs to be taken for

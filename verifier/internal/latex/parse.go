@@ -384,18 +384,24 @@ func (p *parser) trailing() {
 		return
 	}
 	if w := strings.ToLower(t.text); t.kind == word && conditional[w] {
-		depth := 0
+		depth, stated, changed := 0, false, false
 		for p.advance(); p.cur().kind != end && (depth > 0 || !p.closing()); p.advance() {
-			switch t := p.cur(); {
+			t := p.cur()
+			stated = stated || t.kind == number || t.kind == command || t.kind == sign && isRelation(t.text) || t.kind == word && !t.plain && len(t.text) == 1
+			changed = changed || t.kind == word && len(t.text) > 1 && t.text != "is" && t.text != "are" && changes(strings.ToLower(t.text))
+			switch {
 			case t.is("{"), t.is("("), t.is("["), t.is("{:"):
 				depth++
 			case t.is("}"), t.is(")"), t.is("]"), t.is(":}"):
 				depth--
 			}
 			// "4 if n is even, 5 otherwise" is two answers.
-			if also := strings.ToLower(p.cur().text); p.cur().kind == word && (also == w && w != "with" || alternatives[also] || w == "with" && changes(also)) {
+			if also := strings.ToLower(p.cur().text); p.cur().kind == word && (also == w && w != "with" || alternatives[also] || w == "with" && len(also) > 1 && changes(also)) {
 				p.fail()
 			}
+		}
+		if !stated && (changed || w == "with") {
+			p.fail() // yes if nope, 5 with the sign changed
 		}
 	}
 }

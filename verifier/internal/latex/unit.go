@@ -529,10 +529,14 @@ func (p *parser) unit() *Node {
 		p.advance()
 		p.accept(".")
 	}
+	tight := p.before().kind == number && !p.cur().space
 	name := p.unitName()
-	if name == "" {
+	switch {
+	case name == "":
 		p.pos = at
 		return nil
+	case name == "K" && tight:
+		name = "K?" // 5K may be 5000
 	}
 	u := &Node{Op: Unit, Name: name}
 	if power > 1 {
