@@ -190,7 +190,7 @@ func (v *view) phases(r *Run) {
 	for _, p := range phases {
 		share := seconds[p] / total
 		switch {
-		case share < 0.01:
+		case !(share >= 0.01): // or NaN, where no phase took time
 		case v.meters && v.width >= 2*labelWidth:
 			v.line("%-10s %8.0f %%  %s", p, 100*share, meter(share, v.width-labelWidth))
 		default:
