@@ -375,7 +375,7 @@ func mannerOf(c *cobra.Command, s tokenize.TemplateSettings, dir string) (m mann
 		run.Template = s.Template // demonstrations in their own form: a text is taken as it is
 	}
 	if m.Template, err = parseTemplate(under(s, run.TemplateSettings)); err != nil {
-		err = fmt.Errorf("%s: %w", policy.RunFile(dir), err)
+		err = fmt.Errorf("%s: %w", run.File, err)
 	}
 	return m, err
 }
@@ -401,10 +401,12 @@ func (f *engineFlags) manners(c *cobra.Command, s tokenize.TemplateSettings) (ma
 		return nil, err
 	}
 	for name, dir := range f.named {
-		if all[name] = all[""]; policy.RunFile(dir) != "" {
-			if all[name], err = mannerOf(c, s, dir); err != nil {
-				return nil, err
-			}
+		run, err := policy.ReadRun(dir)
+		if all[name] = all[""]; err == nil && run != nil {
+			all[name], err = mannerOf(c, s, dir)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return all, nil

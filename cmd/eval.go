@@ -202,15 +202,15 @@ func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.Te
 // evaluations: nothing for other folders, and the template alone for a run that samples nothing.
 // Where one of others names a reward, the run's is left out.
 func runSource(dir string, others ...settings.Source) (settings.Source, error) {
-	file := policy.RunFile(dir)
-	if file == "" {
-		return nil, nil
+	of, err := policy.ReadRun(dir)
+	if err != nil || of == nil {
+		return nil, err
 	}
-	text, err := files.ReadIn(file, 1<<20)
+	text, err := files.ReadIn(of.File, 1<<20)
 	if err != nil {
 		return nil, err
 	}
-	run, err := settings.File(file, text)
+	run, err := settings.File(of.File, text)
 	sampled := settings.Find("rollout.max_new_tokens", run).Key != ""
 	named := settings.Find("reward.name", others...).Key != "" || settings.Find("reward.use", others...).Key != ""
 	template := []string{"model.template", "model.system", "model.template_args", "model.stop"}

@@ -15,12 +15,8 @@ import (
 // adapterTokenizer reads the tokenizer that an adapter's folder has, as PEFT's trainers write
 // it; nil if there is none. Files that the folder lacks beside a chat template are the model's.
 func adapterTokenizer(dir, model string) (*tokenize.Tokenizer, error) {
-	has := func(name string) bool {
-		_, err := os.Stat(filepath.Join(dir, name))
-		return err == nil
-	}
-	switch {
-	case has("tokenizer.json"), has("vocab.json"):
+	switch has := isIn(dir); {
+	case hasVocabulary(dir):
 		return tokenize.Load(dir)
 	case !has(models.TemplateFolder) && !slices.ContainsFunc(models.TokenizerFiles, has):
 		return nil, nil
@@ -36,6 +32,17 @@ func adapterTokenizer(dir, model string) (*tokenize.Tokenizer, error) {
 	}
 	defer below.Close()
 	return tokenize.LoadFS(overlay{above.FS(), below.FS()})
+}
+
+// hasVocabulary reports whether a folder has all of a tokenizer.
+func hasVocabulary(dir string) bool { return isIn(dir)("tokenizer.json") || isIn(dir)("vocab.json") }
+
+// isIn returns what reports whether a folder has a file.
+func isIn(dir string) func(name string) bool {
+	return func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
 }
 
 // An overlay has the files of a folder and, where that lacks one, of another.

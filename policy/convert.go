@@ -27,29 +27,22 @@ func Tokenizer(dir string) (*tokenize.Tokenizer, error) {
 // Merge writes the model in the folder dir with an adapter in its weights to the folder out.
 // Its tensors have the type element, or that of the model if that is Invalid.
 func Merge(dir, adapter, out string, element models.DType) error {
-	m, err := models.ReadConfig(dir)
-	if err != nil {
-		return err
-	}
-	a, err := lora.Read(adapter, m) // before the weights, which take longer
-	if err != nil {
-		return err
-	}
-	w, err := a.Load(adapter)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
 	m, base, err := models.Load(dir)
 	if err != nil {
 		return err
 	}
 	defer base.Close()
-	a.Merge(base, w)
+	if err := lora.Merge(adapter, base); err != nil {
+		return err
+	}
+	tokenizer := dir
+	if hasVocabulary(adapter) {
+		tokenizer = adapter
+	}
 	if element == models.Invalid {
 		element = m.DType
 	}
-	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: dir})
+	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: tokenizer})
 }
 
 // Export writes the graphs of the model in the folder dir, computed as compute says on device

@@ -16,6 +16,7 @@ import (
 // A Run is what a run folder, or a checkpoint in it, says to whoever talks to its model.
 type Run struct {
 	tokenize.TemplateSettings
+	File      string // the run file
 	Model     string // what the run began with
 	Adapter   bool   // the folder holds an adapter of Model
 	BaseDType string // lora.base_dtype: what the run held Model in beside an adapter
@@ -26,7 +27,7 @@ type Run struct {
 // dir is neither. It reads a few keys and looks at no others, so any command of any version
 // may have written the file.
 func ReadRun(dir string) (*Run, error) {
-	file := RunFile(dir)
+	file := runFile(dir)
 	if file == "" {
 		return nil, nil
 	}
@@ -38,7 +39,7 @@ func ReadRun(dir string) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	r := &Run{Adapter: lora.Is(dir)}
+	r := &Run{File: file, Adapter: lora.Is(dir)}
 	for key, into := range map[string]any{
 		"model.path": &r.Model, "model.template": &r.Template, "model.system": &r.System,
 		"model.template_args": &r.Args, "model.stop": &r.Stop, "lora.base_dtype": &r.BaseDType, "rollout.max_new_tokens": &r.MaxTokens,
@@ -51,9 +52,9 @@ func ReadRun(dir string) (*Run, error) {
 	return r, nil
 }
 
-// RunFile returns the run file of a run folder or of one of its checkpoints, "" if dir is
+// runFile returns the run file of a run folder or of one of its checkpoints, "" if dir is
 // neither.
-func RunFile(dir string) string {
+func runFile(dir string) string {
 	file := filepath.Join(dir, "run.toml")
 	if _, err := os.Lstat(file); err == nil {
 		return file

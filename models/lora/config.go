@@ -64,6 +64,8 @@ func parseConfig(text []byte) (config, error) {
 		}
 		want, known := only[key]
 		switch {
+		case slices.Contains(mergeable, key):
+			return fmt.Errorf("%s is %.60s, and all layers share one graph: onering merge puts such an adapter into the weights of its model", key, value)
 		case !known:
 			return fmt.Errorf("%s is %.60s: onering has no such adapters, only LoRA without it", key, value)
 		case !slices.Contains(want, string(value)):

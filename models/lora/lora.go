@@ -222,19 +222,7 @@ func (a *Adapter) Merge(model, adapter *models.Weights) {
 			w, shape, _ := model.View(weight)
 			am, _, _ := adapter.View(nameA)
 			bm, _, _ := adapter.View(nameB)
-			in, sum := shape[1], make([]float64, shape[1])
-			for i := range shape[0] {
-				clear(sum)
-				for k, b := range bm[i*a.Rank : (i+1)*a.Rank] {
-					for j, x := range am[k*in : (k+1)*in] {
-						sum[j] += float64(b) * float64(x)
-					}
-				}
-				row := w[i*in : (i+1)*in]
-				for j, x := range sum {
-					row[j] = float32(float64(row[j]) + a.Scale*x)
-				}
-			}
+			addProduct(w, am, bm, shape[1], a.Scale)
 		})
 	})
 	wait.Wait()
