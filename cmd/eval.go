@@ -179,6 +179,9 @@ func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.Te
 		from.MaxNewTokens = o.run.Rollout.MaxNewTokens
 	}
 	o.Sampling = withFlags(c, from.OrGreedy(), o.Sampling.OrGreedy())
+	if o.Greedy {
+		from.Samples = 1
+	}
 	if !flags.Changed("samples") {
 		o.Samples = from.Samples
 	}

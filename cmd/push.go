@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
+	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/models/hub"
@@ -27,9 +29,10 @@ func newPush() *cobra.Command {
 		Use:   "push --model DIR --to OWNER/NAME",
 		Short: "Send a model folder to a Hugging Face hub",
 		Long: `Send a model folder to a Hugging Face hub: one commit with all of its files.
-DIR is a model folder, a checkpoint, whose folder state/ stays here, or the
-folder of a run, of which the newest checkpoint is sent. Hidden files are left
-out.
+DIR is a model folder, a LoRA adapter, a checkpoint, whose folder state/ stays
+here, or the folder of a run, of which the newest checkpoint is sent; of a
+folder of sft the model. Hidden files are left out. An adapter's config names
+its model as the hub does.
 
 The repository and the branch are made if they do not exist. Files that are
 there already are not sent again, and of an interrupted upload only what is
@@ -85,14 +88,27 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := models.Check(folder); err != nil {
+	card := newCard(folder, p.to, p.license)
+	if _, err := os.Stat(filepath.Join(folder, adapterTensors)); err == nil {
+		card.adapter = true
+	} else if err := models.Check(folder); err != nil {
 		return err
 	}
 	sources, err := hub.Sources(folder)
 	if err != nil {
 		return err
 	}
-	card := newCard(folder, p.to, p.license)
+	// The folder of sft is the model's and the run's: what the run has written besides stays here.
+	_, notRun := os.Lstat(filepath.Join(folder, "run.toml"))
+	sources = slices.DeleteFunc(sources, func(s hub.Source) bool {
+		top, _, _ := strings.Cut(s.Name, "/")
+		return notRun == nil && slices.Contains(runFiles, top)
+	})
+	if card.adapter {
+		if err := card.nameBase(folder, sources); err != nil {
+			return err
+		}
+	}
 	if !card.written(sources) {
 		sources = append(sources, card.source())
 	}
@@ -103,6 +119,47 @@ func (p *pushCommand) run(c *cobra.Command) error {
 		return p.list(c, folder, sources)
 	}
 	return p.push(c, sources)
+}
+
+// adapterTensors is what the folder of an adapter has in place of a model.
+const adapterTensors = "adapter_model.safetensors"
+
+// runFiles are what a run folder has besides a model.
+var runFiles = []string{"run.toml", "metrics.jsonl", "log.txt", "report.html", "tensorboard", "checkpoints", "rollouts", "grades.jsonl", "failures"}
+
+// baseName matches the name of the model in the config of an adapter.
+var baseName = regexp.MustCompile(`("base_model_name_or_path"\s*:\s*)("(?:[^"\\]|\\.)*")`)
+
+// nameBase has the config of an adapter call its model by its name on a hub, as PEFT reads it,
+// or by the last part of its path: other machines lack the folders of this one.
+func (k *card) nameBase(folder string, sources []hub.Source) error {
+	const config = "adapter_config.json"
+	text, err := files.ReadIn(filepath.Join(folder, config), 1<<20)
+	if err != nil {
+		return err
+	}
+	m := baseName.FindSubmatch(text)
+	var name string
+	if m == nil || json.Unmarshal(m[2], &name) != nil {
+		return nil
+	}
+	_, here := os.Stat(name)
+	switch onHub := onHub.FindStringSubmatch(name); {
+	case onHub != nil:
+		name = onHub[1]
+	case here == nil || filepath.IsAbs(name) || strings.HasPrefix(name, "."):
+		slog.Warn("the adapter's model is a folder of this machine: say in its repository which model it goes with", "model", name)
+		name = filepath.Base(name)
+	}
+	if k.base == "" && strings.Count(name, "/") == 1 {
+		k.base = name
+	}
+	quoted, err := json.Marshal(name)
+	at := slices.IndexFunc(sources, func(s hub.Source) bool { return s.Name == config })
+	if err == nil && at >= 0 {
+		sources[at] = hub.Text(config, baseName.ReplaceAllString(string(text), "${1}"+strings.ReplaceAll(string(quoted), "$", "$$")))
+	}
+	return err
 }
 
 // list prints what would be sent.
@@ -168,6 +225,7 @@ type card struct {
 	name, license string
 	base          string // on a hub; "" if it is not, or not known
 	step          string // of the optimizer
+	adapter       bool   // a LoRA adapter of base
 	settings      string // as TOML
 }
 
@@ -267,7 +325,11 @@ func (k card) source() hub.Source {
 
 func (k card) text() string {
 	var b strings.Builder
-	b.WriteString("---\nlibrary_name: transformers\npipeline_tag: text-generation\n")
+	library, what, loaders := "transformers", "model", "transformers and onering load it."
+	if k.adapter {
+		library, what, loaders = "peft", "LoRA adapter", "PEFT and onering put it beside its base model."
+	}
+	b.WriteString("---\nlibrary_name: " + library + "\npipeline_tag: text-generation\n")
 	if k.base != "" {
 		fmt.Fprintf(&b, "base_model: %s\n", k.base)
 	}
@@ -275,8 +337,8 @@ func (k card) text() string {
 		fmt.Fprintf(&b, "license: %s\n", k.license)
 	}
 	fmt.Fprintf(&b, "tags:\n- onering\n---\n\n# %s\n\n", k.name)
-	b.WriteString("This model was trained with onering, a trainer for group-based reinforcement learning" + k.after() + ".\n")
-	b.WriteString("transformers and onering load it.\n\n")
+	b.WriteString("This " + what + " was trained with onering, a trainer for group-based reinforcement learning" + k.after() + ".\n")
+	b.WriteString(loaders + "\n\n")
 	if k.base != "" {
 		fmt.Fprintf(&b, "Base model: %s\n\n", k.base)
 	} else {
