@@ -1,7 +1,6 @@
 package objectives
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -130,13 +129,7 @@ func (s Shared) FillEntropy(c float64, v []float64) {
 
 // Check reports the settings of o that are outside the ranges and choices of their tags,
 // and what o says of them as a Validator, as joined *SettingErrors.
-func Check(o Objective) error {
-	err := settings.Check(o)
-	if v, ok := o.(Validator); ok {
-		err = errors.Join(err, v.Validate())
-	}
-	return err
-}
+func Check(o Objective) error { return settings.Check(o) }
 
 // A SettingError says that a setting has an impossible value: its Key is the setting's
 // toml name, its Remedy says which values are possible, such as "must be in [0, 1]".

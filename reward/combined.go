@@ -84,9 +84,6 @@ func (c *Combined) Validate() error {
 		add(under+"threshold", p.Threshold, finite(p.Threshold), "must be a finite number")
 		add(under+"threshold", p.Threshold, p.Threshold == 1 || c.Combine == "gate", `has an effect with combine = "gate" only; leave it at 1`)
 		errs = append(errs, settings.Under(under, settings.Check(p.Reward))...)
-		if v, ok := p.Reward.(Validator); ok {
-			errs = append(errs, settings.Under(under, v.Validate())...)
-		}
 	}
 	return errors.Join(errs...)
 }

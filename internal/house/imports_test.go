@@ -24,7 +24,7 @@ var rooms = []struct {
 	{"internal/settings", ""},
 	{"internal/files", ""},
 	{"internal/cli", "internal/files"},
-	{"internal/registry", ""},
+	{"internal/registry", "internal/settings"},
 	{"internal/stat", ""},
 	{"internal/ordered", ""},
 	{"sampler", "internal/settings"},

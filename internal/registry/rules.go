@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"onering/internal/settings"
 )
 
 // A Failure is a rule that a plug-in breaks.
@@ -55,7 +57,7 @@ func (r Rule[T]) Apply(new func() T, exempt func(T) map[string]string) (err erro
 }
 
 // CheckDefaults is the Check of the rule that a constructor returns a fresh value every
-// time, with defaults that Validate accepts and a toml name on every exported field, none of
+// time, with defaults that settings.Check accepts and a toml name on every exported field, none of
 // those that are taken. example is a name for the message.
 func CheckDefaults[T any](new func() T, taken map[string]bool, example string) error {
 	x := new()
@@ -66,10 +68,8 @@ func CheckDefaults[T any](new func() T, taken map[string]bool, example string) e
 	if v.Elem().Type().Size() > 0 && any(x) == any(new()) {
 		return errors.New("the constructor returned the same value twice")
 	}
-	if validator, ok := any(x).(interface{ Validate() error }); ok {
-		if err := validator.Validate(); err != nil {
-			return fmt.Errorf("the defaults do not pass Validate: %w", err)
-		}
+	if err := settings.Check(x); err != nil {
+		return fmt.Errorf("the defaults are not valid: %w", err)
 	}
 	return checkFields(v.Elem().Type(), taken, example)
 }

@@ -28,13 +28,16 @@ func (e *Error) Error() string {
 }
 
 // Check reports each setting of a struct that is outside its range or none of
-// its choices, as joined *Errors.
+// its choices, and what the struct's own Validate says, if it has one, as joined *Errors.
 func Check(pointer any) error {
 	var errs []error
 	for _, f := range Fields(pointer) {
 		if remedy := f.remedy(); remedy != "" {
 			errs = append(errs, &Error{f.Key, f.Value.Interface(), remedy})
 		}
+	}
+	if v, ok := pointer.(interface{ Validate() error }); ok {
+		errs = append(errs, v.Validate())
 	}
 	return errors.Join(errs...)
 }

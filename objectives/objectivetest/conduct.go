@@ -14,10 +14,7 @@ import (
 )
 
 func checkDefaults(new func() objectives.Objective) error {
-	if err := registry.CheckDefaults(new, map[string]bool{"name": true}, "clip_low"); err != nil {
-		return err
-	}
-	return objectives.Check(new())
+	return registry.CheckDefaults(new, map[string]bool{"name": true}, "clip_low")
 }
 
 func checkOverwrite(new func() objectives.Objective) error {

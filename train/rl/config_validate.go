@@ -146,12 +146,7 @@ func (c RewardConfig) Validate() error {
 	if c.Rule == nil {
 		return &settings.Error{Key: "reward.name", Value: c.Name, Remedy: "must be one of " + strings.Join(reward.Names(), ", ")}
 	}
-	var v validator
-	v.ranges("reward.", c.Rule)
-	if rule, ok := c.Rule.(reward.Validator); ok {
-		v.add("reward.", rule.Validate())
-	}
-	return errors.Join(v.errs...)
+	return errors.Join(settings.Under("reward.", settings.Check(c.Rule))...)
 }
 
 // Validate reports an unknown objective, and what objectives.Check says of its settings.
