@@ -29,6 +29,8 @@
 //     the closed form. Decimals are otherwise exact: 0.333 is not 1/3. Where both are
 //     decimals, a gold of at least five significant digits is taken to be rounded, so
 //     that a longer decimal that rounds to it counts.
+//   - A decimal of 15 to 17 digits, or 7 to 9, is also the number that arithmetic in floating
+//     point prints so: 29.999999999999996 is 30, 0.33333334 is 1/3.
 //   - One comparison relaxes at most one of these conventions, the same for all
 //     elements of a list: a per cent sign, a degree sign or a unit left out, a per
 //     cent value as a fraction, degrees as radians, an option's content for its letter.
@@ -48,7 +50,16 @@
 //     are named. Other equations are equal if, once fractions are cleared, a
 //     constant factor makes them so: xy = 1 is y = 1/x, but xy = x is not
 //     y = 1, which lacks the solutions with x = 0. In a chain (x = 2+3 = 5) the
-//     last part counts.
+//     last part counts, and so it does in an identity: (x+1)^2 = x^2+2x+1. An answer
+//     may say what was asked for (x^2+y^2 = 7, P(A|B) = 1/6), but not what is still to
+//     be solved (2x = 10, x^2 = 5), nor that something is 0.
+//   - A remark about the domain (for all x ∈ R, n >= 1) may be added, and a membership left out.
+//   - A label or a sentence may stand around an answer: Area: 5, x is 5, page 5. Two
+//     labels must agree. Words that change the number are no labels.
+//   - An argument of a command without braces is what TeX takes, one digit: \frac12 is 1/2, and
+//     \sqrt13 is not the root of 13. √13, sqrt(13) and 2^10 take the whole numeral.
+//   - 5” are seconds of an angle and 5' minutes. Only the former may leave their mark, since
+//     5' may be a derivative.
 //   - "k ∈ Z" may be left out, and progressions are one that begin some steps apart.
 //   - A list without brackets is unordered; in a set repetition does not count.
 //     Against a tuple the list's order counts. Tuples, intervals and sets are
