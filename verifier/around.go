@@ -23,13 +23,16 @@ const farthest = 400
 func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	before, after, formula := find.surroundings(s, b)
 	find.steps += len(before) + len(after)
-	blank := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf || r == '\\' }
-	left := strings.TrimPrefix(leftOf(strings.TrimRightFunc(before, blank), formula), `\left`)
-	right := rightOf(strings.TrimLeftFunc(after, isBlank), left, formula)
-	if right = spacings.Replace(right); strings.Trim(right, " }") == "" {
+	widthless := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf }
+	left := strings.TrimPrefix(leftOf(strings.TrimRight(strings.TrimRightFunc(before, widthless), `\`), formula), `\left`)
+	right := rightOf(strings.TrimLeftFunc(after, widthless), left, formula)
+	if strings.Trim(right, " }") == "" {
 		right = ""
 	}
 	tuple := strings.HasPrefix(left, "(") || strings.HasPrefix(left, "[")
+	if unit := strings.TrimSpace(right); unit != "" && !tuple && strings.Trim(unit, letters) == "" && isMeasure(`\text{`+unit+"}") {
+		return b.content + `\text{` + unit + "}", false, left == "" || harmless.MatchString(left)
+	}
 	switch measured := suffixed.MatchString(right); {
 	case !tuple && (left != "" && !harmless.MatchString(left) || right != "" && !measured):
 		return "", false, false
@@ -47,6 +50,8 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	}
 	return b.content, false, true
 }
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // spacings are commands that only set things apart.
 var spacings = strings.NewReplacer(`\,`, "", `\;`, "", `\:`, "", `\!`, "", `\ `, "")
@@ -124,7 +129,7 @@ func leftOf(before string, formula bool) string {
 		switch {
 		case wordCommand.MatchString(m) && strings.HasPrefix(before, "{") && latex.ClosingBrace(before, 0) > 0:
 			before, joins = before[latex.ClosingBrace(before, 0)+1:], false
-		case apart[m], m == "," && depth == 0, (m == "." || m == "!") && startsBlank(before), depth < 0:
+		case apart[m], m == "," && depth == 0, (m == "." || m == "!") && startsBlank(before) && !(before == "" && strings.HasSuffix(run, "0")), depth < 0:
 			joins = false
 		case unicode.IsLetter(r):
 			joins = len(m) == 1 && (formula || before == "")
@@ -140,7 +145,7 @@ func leftOf(before string, formula bool) string {
 	switch at := strings.LastIndex(bare, `\boxed`); {
 	case at >= 0 && !strings.HasSuffix(bare, "{") && (&finder{}).readBox(bare, at, len(`\boxed`)).end == len(bare):
 		return "" // boxes side by side
-	case strings.Trim(bare, `*/^_<>`) == "":
+	case strings.Trim(bare, `*/^_`) == "", parting == "" && strings.Trim(bare, "<>") == "":
 		return "" // nothing that a sign would join
 	case !formula && run != bare && parting != "=" && strings.Trim(bare, "0123456789-–—+") == "":
 		return "" // a dash, the mark of a list, Problem 3
@@ -153,6 +158,9 @@ func startsBlank(s string) bool { return s == "" || strings.IndexByte(" \t\n", s
 
 // joint are marks that may follow a box as a part of one expression with it.
 var joint = regexp.MustCompile(`^(?:[-+*/^_<>!%(\[{}|0-9A-Za-z'°×·÷±≠≤≥−]|\)|\]|\.[0-9]|\\(?:%|cdot|times|div|pm|mp|l?eq?|geq?|lt|gt|neq?|d?frac|sqrt|pi|circ|pmod|bmod|mod|mid|cup|cap|choose|over|binom|sin|cos|tan|ln|log|text|mathrm|left|right|[,;:! ]))`)
+
+// ordinal are the endings of ordinal numbers, and of plurals.
+var ordinal = setOf("th st nd rd s")
 
 // rightOf is the part of after, which follows a box, that is one expression with it. left
 // is what stands before the box.
@@ -176,6 +184,8 @@ func rightOf(after, left string, formula bool) string {
 			d--
 		}
 		switch {
+		case run == "" && (unicode.IsLetter(r) && len(m) <= 2 && !ordinal[m] || m == "," && rest != "" && isDigit(rest[0])):
+			run, after = m, rest // 5k, 5,000
 		case b < 0, d < 0, apart[m], m == "," && depth == 0, m != "," && m[0] != ' ' && m[0] != '\n' && !joint.MatchString(after), m == `\right` && depth == 0,
 			unicode.IsLetter(r) && (len(m) > 1 || !formula), wordCommand.MatchString(m),
 			!formula && (strings.Contains("!'|_([", m) || m == "*" && !startsBlank(rest) || startsBlank(rest) && wordy(rest) && strings.Contains("-–—−+<>", m)):
@@ -187,7 +197,7 @@ func rightOf(after, left string, formula bool) string {
 	if !opened && braces+depth > 0 {
 		return "" // (by symmetry)
 	}
-	return strings.TrimRight(run, " \t\n-–—+*/^_<>")
+	return strings.TrimRight(spacings.Replace(run), " \t\n-–—+*/^_<>")
 }
 
 // wordy reports whether running text begins s.
@@ -224,11 +234,17 @@ func measureAfter(s string) string {
 		}
 		said, s = said+w, s[len(w):]
 		power := raised.FindString(s)
-		if p, err := latex.Parse("1 "+said+strings.TrimPrefix(power, "}"), latex.Reading{}); err == nil && p.Tree != nil && measures(p.Tree) && !compound.MatchString(s[len(power):]) {
+		if isMeasure(said+strings.TrimPrefix(power, "}")) && !compound.MatchString(s[len(power):]) {
 			found = said + power
 		}
 	}
 	return strings.TrimSpace(strings.ReplaceAll(found, "}^", "^"))
+}
+
+// isMeasure reports whether words behind a number multiply it, or name its unit.
+func isMeasure(words string) bool {
+	p, err := latex.Parse("1 "+words, latex.Reading{})
+	return err == nil && p.Tree != nil && measures(p.Tree)
 }
 
 // measures reports whether n is 1 with words that multiply it, or with a unit.
@@ -253,9 +269,17 @@ func measures(n *latex.Node) bool {
 // the first words of "rather than" and the like, and confirmed are what "not" denies.
 var (
 	passed    = setOf("be been equal equals to the a an answer value result solution number guess is are was would seems looks must can exactly simply just really actually necessarily clearly obviously certainly of but and which that this it x y n")
-	discarded = map[string]string{"but": "anything", "than": "other rather", "of": "instead", "from": "far", "unlike": ""}
+	discarded = map[string]string{"but": "anything everything all", "than": "other rather", "of": "instead", "from": "far", "unlike": ""}
 	confirmed = setOf("it right correct true valid possible")
+	// operating are words before a box that make another number of it, or deny it;
+	// operatingOf do so before "of". Behind a box the first of a number do.
+	operating   = setOf("minus negative twice thrice double triple half plus times except excluding without wrong incorrect false")
+	operatingOf = setOf("half third quarter square cube root double triple opposite inverse reciprocal negative factorial multiple divisor fraction")
+	onward      = setOf("mod modulo choose plus minus times over divided multiplied")
 )
+
+// withdrawn take back what stands before them, wherever a sentence ended.
+var withdrawn = setOf("nope mistake mistaken scratch retract withdrawn")
 
 // deniedBox reports whether the words around a box deny it or take it back: "not
 // \boxed{5}", "\boxed{5}, which is wrong".
@@ -268,13 +292,17 @@ func (find *finder) deniedBox(s string, b box) bool {
 		for i > 0 && passed[said[i]] && !strings.Contains(discarded[said[i]], said[i-1]) {
 			i--
 		}
+		if equated := said[len(said)-1]; operating[said[i]] && equated != "is" && equated != "are" && equated != "was" || operatingOf[said[i]] && i+1 < len(said) && said[i+1] == "of" {
+			return true
+		}
 		if first, ok := discarded[said[i]]; ok && (first == "" || i > 0 && strings.Contains(first, said[i-1])) || negates(said[i]) ||
 			strings.HasSuffix(before, "不是") || strings.HasSuffix(before, "不等于") {
 			return true
 		}
 	}
+	after = strings.Replace(after, `\text{`, " ", 1)
 	start := strings.IndexFunc(after, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
-	if start < 0 || strings.Contains(after[:start], `\t`) {
+	if start < 0 {
 		return false
 	}
 	later := strings.ContainsAny(after[:start], ".\n")
@@ -289,5 +317,8 @@ func (find *finder) deniedBox(s string, b box) bool {
 		}
 		return ends || bare != "no" && (confirmed[strings.TrimRight(said[0], ".,;:!?)$")] || strings.HasPrefix(said[0], "answer"))
 	}
-	return bare == "nope" || bare == "mistaken" || slices.Contains(refusals[:], bare) && (!later || bare == "wrong" || bare == "incorrect")
+	if onward[bare] && !later && len(said) > 1 && strings.IndexByte("$\\(0123456789", said[1][0]) >= 0 {
+		return true
+	}
+	return withdrawn[bare] || slices.Contains(refusals[:], bare) && (!later || bare == "wrong" || bare == "incorrect")
 }

@@ -221,7 +221,7 @@ func assigned(s string) (before string, name byte) {
 // withdrawals are words that take back what stands before them, besides the refusals, and
 // listing are words between the parts of a list.
 var (
-	withdrawals = setOf("no nope nay wait actually instead rather correction sorry oops scratch but otherwise then")
+	withdrawals = setOf("no nope nay wait actually instead rather correction sorry oops scratch but otherwise then times over minus plus choose divided mod to")
 	listing     = setOf("and or is one root another the other also solution solutions answer answers value values first second third roots x y")
 )
 
@@ -229,6 +229,10 @@ var (
 func (find *finder) joins(gap string) bool {
 	if len(gap) > 60 || strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") {
 		return false
+	}
+	switch strings.TrimSpace(gap) {
+	case ":", ".", "_", `\to`, `\rightarrow`:
+		return false // one expression of both
 	}
 	words := 0
 	for i := 0; i < len(gap); i++ {
