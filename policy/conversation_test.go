@@ -21,28 +21,14 @@ func talkTo(t *testing.T) *Conversation {
 	t.Helper()
 	env := runtimetest.Test(t)
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"config.json": `{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu",
- "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
- "num_key_value_heads": 1, "vocab_size": 9, "max_position_embeddings": 120, "rms_norm_eps": 1e-06,
- "rope_theta": 10000.0, "tie_word_embeddings": true, "torch_dtype": "float32", "eos_token_id": 8}`,
-		"vocab.json": `{"Ã": 0, "©": 1, "2": 2, "+": 3, "=": 4, "1": 5, "ě": 6, "?": 7, "<eos>": 8}`,
-		"merges.txt": "#version: 0.2\n",
-		"tokenizer_config.json": `{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<eos>",
- "chat_template": "{% for m in messages %}{{ '?' if m.role == 'user' else '+' }}{{ m.content if loop.index0 + 2 >= messages|length else '' }}<eos>{% endfor %}{% if add_generation_prompt %}={% endif %}",
- "added_tokens_decoder": {"8": {"content": "<eos>", "special": true}}}`,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	model, err := models.ReadConfig(dir)
+	const shape = "testdata/talker"
+	model, err := models.ReadConfig(shape)
 	if err != nil {
 		t.Fatal(err)
 	}
 	weights, err := model.Init(3)
 	if err == nil {
-		err = model.Save(filepath.Join(dir, "model"), weights, models.SaveOptions{DType: models.F32, Tokenizer: dir})
+		err = model.Save(filepath.Join(dir, "model"), weights, models.SaveOptions{DType: models.F32, Tokenizer: shape})
 	}
 	if err != nil {
 		t.Fatal(err)

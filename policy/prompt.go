@@ -151,12 +151,13 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 		Repetition *float64 `json:"repetition_penalty"`
 	}{Sampling: s}
 	err := json.Unmarshal(p.Model.Text.Generation, &stated)
-	stated.Greedy, stated.MaxNewTokens = s.Greedy, s.MaxNewTokens
+	stated.Greedy, stated.MaxNewTokens = s.Greedy, 1 // which is not what is checked
 	out := stated.OrGreedy()
 	out.TopK = max(0, out.TopK) // -1 turns it off in some files
 	if err == nil {
 		err = settings.Check(&out)
 	}
+	out.MaxNewTokens = s.MaxNewTokens
 	if err != nil {
 		return s, fmt.Errorf("policy: %s: generation_config.json: %w; --generation-config=false leaves it out", p.Dir, err)
 	}
