@@ -58,8 +58,8 @@
 //     labels must agree. Words that change the number are no labels.
 //   - An argument of a command without braces is what TeX takes, one digit: \frac12 is 1/2, and
 //     \sqrt13 is not the root of 13. √13, sqrt(13) and 2^10 take the whole numeral.
-//   - 5” are seconds of an angle and 5' minutes. Only the former may leave their mark, since
-//     5' may be a derivative.
+//   - A prime after a number marks minutes of an angle, a double one seconds. Only the latter
+//     may be left out, since one prime may be a derivative.
 //   - "k ∈ Z" may be left out, and progressions are one that begin some steps apart.
 //   - A list without brackets is unordered; in a set repetition does not count.
 //     Against a tuple the list's order counts. Tuples, intervals and sets are

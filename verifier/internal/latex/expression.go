@@ -199,7 +199,7 @@ func (p *parser) product() *Node {
 		if t := p.cur(); t.kind == word && (t.text == "noon" || t.text == "midnight") {
 			break
 		}
-		if _, n := p.daytime(); n > 0 && p.tokens[max(p.pos-2, 0)].is(":") || p.copula() || p.afterthought() {
+		if _, n := p.daytime(); n > 0 && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) || p.copula() || p.afterthought() {
 			break
 		}
 		if n, ok := p.suffix(factors); ok {
@@ -226,7 +226,7 @@ func (p *parser) product() *Node {
 // domainAhead reports whether a remark in brackets about a letter follows, (n >= 1), which
 // begins with the letter, and a space before.
 func (p *parser) domainAhead() bool {
-	if t, rel := p.at(1), p.at(2); !p.cur().is("(") || t.kind != word || len(t.text) != 1 || !(rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=")) {
+	if t, rel := p.at(1), p.at(2); !p.cur().is("(") || t.kind != word || !(t.text == "since" || t.text == "because") && (len(t.text) != 1 || !(rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!="))) {
 		return false
 	}
 	depth := 0

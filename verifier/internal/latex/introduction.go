@@ -1,6 +1,9 @@
 package latex
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // What is said before and after an answer: "The area is 5", "Page 5", "5 is the only one".
 
@@ -20,6 +23,9 @@ func (p *parser) introduction() (label string, ok bool) {
 	i, wordy := 0, false
 	for ; p.at(i).kind == word; i++ {
 		t := p.at(i)
+		if n := len(words); n > 0 && verbs[words[n-1]] && !t.plain && len(t.text) == 1 {
+			break // The polynomial is x^2
+		}
 		wordy = wordy || t.plain && len(t.text) > 1 || len(t.text) > 3
 		words = append(words, strings.ToLower(t.text))
 		if i > 16 {
@@ -29,7 +35,7 @@ func (p *parser) introduction() (label string, ok bool) {
 			i++
 		}
 	}
-	if !wordy || i == 0 || p.isFunction(p.at(0).text) && p.at(0).roman {
+	if !wordy || i == 0 || p.isFunction(p.at(0).text) && (p.at(0).roman || i == 1 && !p.at(1).is(":")) || currencies[p.at(0).text] {
 		return "", false
 	}
 	last := words[len(words)-1]
@@ -41,20 +47,23 @@ func (p *parser) introduction() (label string, ok bool) {
 		subject = words[:len(words)-1]
 	}
 	for j, w := range subject {
-		if len(w) > 1 && ((changes(w) || changes(singular(w))) && !abbreviations[w] || verbs[w]) || j == 0 && begins[w] || numberWords[w] > 0 || prefixing[w] {
+		if len(w) > 2 && ((changes(w) || changes(singular(w))) && !abbreviations[w] || verbs[w]) || j == 0 && begins[w] || numberWords[w] > 0 || prefixing[w] {
 			return "", false
 		}
 	}
 	if colon {
 		next = p.at(i + 1)
 	}
-	if next.kind != number && next.kind != command && !(said || colon) || next.kind == end || next.kind == word || next.is("}") || next.is(")") || next.is(",") || next.is(".") || next.kind == sign && isRelation(next.text) {
+	if len(words) == 2 && words[0] == "the" && !said {
+		words = words[1:] // the number 5
+	}
+	if next.kind != number && next.kind != command && !(said || colon) || next.kind == end || next.kind == word && !(said && !next.plain) || next.is("}") || next.is(")") || next.is(",") || next.is(".") || next.kind == sign && isRelation(next.text) {
 		return "", false
 	}
 	switch of := len(words) > 1 && last == "of" && valued[words[len(words)-2]]; {
 	case colon:
 		i++
-		label = strings.Join(words, " ")
+		label = strings.Join(slices.DeleteFunc(words, func(w string) bool { return len(w) < 3 }), " ")
 	case said, of:
 	case len(words) == 1 && next.kind == number && !strings.HasSuffix(last, "ing") && !strings.HasSuffix(last, "ly") && !isParticiple(last) || last == "only":
 		label = last
@@ -66,7 +75,7 @@ func (p *parser) introduction() (label string, ok bool) {
 }
 
 // prefixing are words that make another number of the one after them.
-var prefixing = setOf("square cube root log ln half twice thrice true unlike anti sub un non about nearing missing lacking save bar barring")
+var prefixing = setOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub un non about nearing missing lacking save bar barring")
 
 // labelled is n with the label that stood before it as what is counted, if it is a number
 // alone; "only" says nothing.
@@ -82,6 +91,9 @@ func (p *parser) copula() bool {
 	t, next := p.cur(), p.at(1)
 	if t.kind != word || !(t.plain || t.space && next.space) || p.pos == 0 || p.before().kind == number && !t.plain {
 		return false
+	}
+	if t.text == "is" && next.text == "equal" && p.at(2).text == "to" {
+		next = p.at(3)
 	}
 	switch t.text {
 	case "is", "equals", "的值为", "的值是", "是", "为", "等于", "等於":

@@ -283,7 +283,7 @@ func (p *parser) statements() *Node {
 		if p.closing() {
 			break
 		}
-		if w := strings.ToLower(p.cur().text); len(items) > 0 && p.cur().kind == word && (w == "where" || w == "for" || w == "with") {
+		if w := strings.ToLower(p.cur().text); len(items) > 0 && p.cur().kind == word && (w == "where" || w == "for" || w == "with" || w == "since" || w == "because") {
 			p.trailing() // f(x) = cx, where c is a constant
 			continue
 		}
@@ -516,6 +516,9 @@ func (p *parser) relation() (string, bool) {
 	}
 	if p.copula() {
 		p.advance()
+		if p.phrase([]string{"equal", "to"}) {
+			p.pos += 2
+		}
 		return "=", true
 	}
 	if t.is(":") && p.at(1).is("=") { // x := 5
@@ -597,6 +600,12 @@ func (p *parser) ratio() *Node {
 	if hours && p.phrase([]string{"o'clock"}) {
 		if clock := clockOf([]*Node{first}, ""); clock != nil {
 			p.advance()
+			return clock
+		}
+	}
+	if half, n := p.daytime(); hours && n > 0 {
+		if clock := clockOf([]*Node{first}, half); clock != nil {
+			p.pos += n
 			return clock
 		}
 	}

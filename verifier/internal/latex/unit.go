@@ -308,7 +308,7 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	}
 	if u := p.unit(); u != nil {
 		units = []*Node{u}
-	} else if name := strings.Join(noun, " "); name == "twice" || !Droppable(name) && !slices.ContainsFunc(noun, changes) {
+	} else if name := strings.Join(noun, " "); name == "twice" || name == "double root" || !Droppable(name) && !slices.ContainsFunc(noun, changes) {
 		units = []*Node{} // (by symmetry)
 	} else {
 		units = []*Node{{Op: Unit, Name: "#" + name}}
