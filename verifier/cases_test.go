@@ -69,7 +69,7 @@ func TestCasesOtherWay(t *testing.T) {
 func TestReflexive(t *testing.T) {
 	for _, c := range ownCases(t) {
 		for _, gold := range []string{c.Gold, c.Answer} {
-			if strings.Trim(gold, `\, ?`) == "" || gold == `\text{}` {
+			if strings.Trim(gold, `\, ?`) == "" || gold == `\text{}` || strings.Contains(gold, `\fbox`) { // a box within is the answer
 				continue
 			}
 			for _, response := range []string{`\boxed{` + gold + `}`, `$$\fbox{ ` + gold + ` }.$$`, `<think>1</think> <answer>\boxed{` + gold + `}</answer>`} {
