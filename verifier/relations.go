@@ -349,6 +349,8 @@ func (c *comparer) namedTuple(g, a *latex.Node) (verdict, ok bool) {
 		return c.twoLists(x, a), true
 	case y != nil && g.Op == latex.List:
 		return c.twoLists(g, y), true
+	case y != nil && g.Op == latex.Bracket && g.Name == "()":
+		return c.listAndTuple(g, y), true // (y,x) = (1,2) is (2,1)
 	}
 	return false, false
 }

@@ -207,6 +207,8 @@ func survey(nodes ...*latex.Node) variables {
 		case latex.Const:
 			s.complex = s.complex || n.Name == "i"
 			s.infinite = s.infinite || n.Name == "infty"
+		case latex.Pow: // 0^|x-pi| jumps
+			s.jumps = s.jumps || n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0 && hasSymbol(n.Args[1])
 		case latex.Fact, latex.Fact2:
 			discrete = true
 		case latex.Binom:

@@ -444,6 +444,8 @@ func (p *parser) postfix(n *Node) *Node {
 		case t.is("_"):
 			p.advance()
 			n = p.subscript(n)
+		case t.is("!") && n.Op == Text:
+			return n // Yes!
 		case t.is("!"):
 			p.advance()
 			op := Fact
