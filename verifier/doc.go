@@ -80,7 +80,13 @@
 //     options with one letter and different formulas are not equal.
 //   - A number is x (mod m) if it is x's remainder, or x where that is below m.
 //   - In running text, not in a box or formula, 1,5 may be a decimal.
-//   - Words are compared without regard to case, articles and punctuation.
+//   - Words are compared one by one without regard to case, articles and punctuation at
+//     their ends; an "a" that does not begin a text is a letter. After yes or no only a
+//     sentence that says it again is passed over. "Alice or Bob" is not "Alice and Bob".
+//   - What stands around a box and is one expression or relation with it takes the answer
+//     away: -\boxed{5}, x \ne \boxed{5}; so do words that deny it. A measure behind it is
+//     read with it: \boxed{5} million. A per cent sign there is not left out.
+//   - The whole content of an <answer> tag is the answer, or the box in it.
 //   - The last complete box counts; boxes side by side may also be the parts of one
 //     answer, of a list or tuple. A box that is not closed is passed over, one that is empty is no answer.
 package verifier
