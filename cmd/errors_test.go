@@ -160,3 +160,25 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 }
+
+// TestOfCommand: advice that names a flag beside another remedy is without it in a command
+// that lacks the flag, and whole in one that has it.
+func TestOfCommand(t *testing.T) {
+	for message, want := range map[string]string{
+		"set model.template (--template) to chat":                "set model.template to chat",
+		"fewer (rollout.slots, --slots)":                         "fewer (rollout.slots)",
+		"data.split in a run file, or --split, or give the path": "data.split in a run file, or give the path",
+		"name it with --library or ONERING_LIBRARY":              "name it with ONERING_LIBRARY",
+		"choose another folder (--out), or --resume":             "choose another folder (--out), or --resume",
+		"a run of three (of four) -- or more":                    "a run of three (of four) -- or more",
+	} {
+		if got := ofCommand(newTrain(), message); got != want {
+			t.Errorf("train: %q, want %q", got, want)
+		}
+	}
+	for _, message := range []string{"set model.template (--template) to chat", "fewer (rollout.slots, --slots)"} {
+		if got := ofCommand(newEval(), message); got != message {
+			t.Errorf("eval: %q, want %q", got, message)
+		}
+	}
+}

@@ -98,7 +98,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			time.Sleep(2 * time.Second)
 		}
 		for _, line := range errorLines(err, args) {
-			fmt.Fprintf(stderr, "onering: %s\n", line)
+			fmt.Fprintf(stderr, "onering: %s\n", ofCommand(command, line))
 		}
 	}
 	var stopped cli.Interrupted
@@ -135,6 +135,21 @@ func checkUsage(root *cobra.Command, begin func()) {
 				return inner(c, args)
 			}
 		}
+	})
+}
+
+// besideFlag matches a flag that a message names beside another remedy, and what follows it:
+// "set model.template (--template)", "(rollout.slots, --slots)", "with --library or".
+var besideFlag = regexp.MustCompile(` \(--([a-z][a-z-]*)\)|, (?:or )?--([a-z][a-z-]*)([,)])|--([a-z][a-z-]*) or `)
+
+// ofCommand leaves such flags out of a message where the command does not have them.
+func ofCommand(c *cobra.Command, message string) string {
+	return besideFlag.ReplaceAllStringFunc(message, func(part string) string {
+		m := besideFlag.FindStringSubmatch(part)
+		if c.Flags().Lookup(m[1]+m[2]+m[4]) != nil {
+			return part
+		}
+		return m[3]
 	})
 }
 

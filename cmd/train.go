@@ -164,7 +164,7 @@ func resumedFile(out, command string) (string, error) {
 		of = "train"
 	}
 	if of != command {
-		return "", usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, of, of, out)
+		return "", usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, of, of, shellQuoted(out))
 	}
 	return file, nil
 }

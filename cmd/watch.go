@@ -22,7 +22,7 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 	case s.Resumed == s.Rounds:
 		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s, all of them before it was resumed\n", s.Rounds, s.Steps, c.Objective.Name)
 	default:
-		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s; those after round %d took %.1f s since the run was resumed\n", s.Rounds, s.Steps, c.Objective.Name, s.Resumed, s.Seconds)
+		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s; %.1f s since round %d\n", s.Rounds, s.Steps, c.Objective.Name, s.Seconds, s.Resumed)
 	}
 	if s.Reward != nil {
 		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last%s\n", s.Reward[0], s.Reward[1], extraction(c))
@@ -39,7 +39,9 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 		}
 		fmt.Fprintln(t)
 	}
-	fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
+	if s.LogPGap > 0 { // else none were compared
+		fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
+	}
 	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)
 	for i, command := range nextCommands(s, c) {
 		label := "next"
@@ -54,7 +56,7 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 // extraction says where the answers had to stand, if that is a setting of the reward.
 func extraction(c rl.Config) string {
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
-		return ", for answers by extract = " + rule
+		return " (extract = " + rule + ")"
 	}
 	return ""
 }

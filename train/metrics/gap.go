@@ -36,10 +36,13 @@ func (g *Gap) Add(sampled, learned float64) {
 }
 
 // Record returns the largest and the mean distance, and the shares of the tokens
-// that Outside and Over count.
+// that Outside and Over count: NaN where no token was compared.
 func (g *Gap) Record() Record {
-	n := float64(max(1, g.Tokens))
-	r := Record{}.With("logp_gap_max", g.Max).With("logp_gap_mean", g.Sum/n).With("logp_gap_outside", float64(g.Outside)/n)
+	n, most := float64(g.Tokens), g.Max
+	if g.Tokens == 0 {
+		most = math.NaN()
+	}
+	r := Record{}.With("logp_gap_max", most).With("logp_gap_mean", g.Sum/n).With("logp_gap_outside", float64(g.Outside)/n)
 	for i, bound := range gapBounds {
 		r = r.With(fmt.Sprintf("logp_gap_over/%g", bound), float64(g.Over[i])/n)
 	}

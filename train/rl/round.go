@@ -348,33 +348,38 @@ func (r *round) greedyLine(problem int) *rundir.GreedyLine {
 	return line
 }
 
-// roundLine returns a round in one line: the metrics that people watch, always in
-// the same order. Metrics that the objective does not have are left out.
+// roundLine returns a round in a line that fits a terminal of 80 columns: of the metrics
+// that people watch as many as there is room for, the first ones first. Those that the
+// objective does not have are left out, and shares of what went wrong where nothing did.
 func roundLine(r metrics.Record, rounds int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "round %d/%d", int(r.Float("round")), rounds)
-	for _, m := range []struct{ name, label, format string }{
-		{"reward", "reward", "%.3f"},
-		{"loss", "loss", "%+.1e"},
-		{"grad_norm", "grad norm", "%.3f"},
-		{"p/mean", "p", "%.3f"},
-		{"clip_fraction", "clip", "%.4f"},
-		{"entropy", "entropy", "%.3f"},
-		{"response_length/mean", "length", "%.1f"},
-		{"truncated_share", "truncated", "%.3f"},
-		{"no_answer_share", "no answer", "%.3f"},
-		{"logp_gap_max", "logp gap", "%.1e"},
-	} {
-		if x := r.Float(m.name); !math.IsNaN(x) {
-			fmt.Fprintf(&b, "  %s "+m.format, m.label, x)
-		}
-	}
 	seconds := 0.0
 	for _, m := range r {
 		if strings.HasPrefix(m.Name, "seconds/") {
 			seconds += r.Float(m.Name)
 		}
 	}
-	fmt.Fprintf(&b, "  %.2f s", seconds)
-	return b.String()
+	line, end := fmt.Sprintf("round %d/%d", int(r.Float("round")), rounds), fmt.Sprintf("  %.2f s", seconds)
+	for _, m := range []struct {
+		name, label, format string
+		least               float64 // below which it is not worth a place
+	}{
+		{"reward", "reward", "%.3f", math.Inf(-1)},
+		{"response_length/mean", "length", "%.0f", 0},
+		{"entropy", "entropy", "%.3f", 0},
+		{"truncated_share", "truncated", "%.2f", 0.005},
+		{"no_answer_share", "no answer", "%.2f", 0.005},
+		{"logp_gap_max", "logp gap", "%.1e", 1e-3},
+		{"p/mean", "p", "%.3f", math.Inf(-1)},
+		{"grad_norm", "grad norm", "%.3g", 0},
+		{"kl", "kl", "%.1e", 0},
+		{"clip_fraction", "clip", "%.4f", 0},
+		{"loss", "loss", "%+.1e", math.Inf(-1)},
+	} {
+		if x := r.Float(m.name); x >= m.least {
+			if part := fmt.Sprintf("  %s "+m.format, m.label, x); len(line)+len(part)+len(end) <= 80 {
+				line += part
+			}
+		}
+	}
+	return line + end
 }

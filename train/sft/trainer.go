@@ -223,7 +223,7 @@ func (t *Trainer) stepDone(n int, record metrics.Record) train.Done {
 		done.At.Evaluated, done.Save = false, train.Never // it is evaluated first
 	}
 	if every := max(1, total/20); n%every == 0 || n == total {
-		done.Say = []string{fmt.Sprintf("step %d/%d  epoch %.2f  loss %.4f  grad norm %.3f  learning rate %.2e",
+		done.Say = []string{fmt.Sprintf("step %d/%d  epoch %.2f  loss %.4f  grad norm %.2f  learning rate %.1e",
 			n, total, record.Float("epoch"), record.Float("loss"), record.Float("grad_norm"), record.Float("learning_rate"))}
 	}
 	return done
