@@ -412,6 +412,16 @@ var alternatives = setOf("otherwise else elsewhere")
 // conditional are words that begin a condition after a statement.
 var conditional = setOf("for where when with if such since because")
 
+// leftOut passes = and ≈ before a statement, whose left side was left out, and reports
+// whether it was ≈. Without a side other relations do not mean anything.
+func (p *parser) leftOut() bool {
+	rel, ok := p.relation()
+	if ok && rel != "=" && rel != "~" && rel != "sim" {
+		p.fail()
+	}
+	return ok && rel != "="
+}
+
 // statement parses a relation, a chain of them, or a bare expression.
 func (p *parser) statement() *Node {
 	p.enter()
@@ -421,12 +431,7 @@ func (p *parser) statement() *Node {
 	}
 	var args []*Node
 	var ops []string
-	if rel, ok := p.relation(); ok && (rel == "=" || rel == "~" || rel == "sim") {
-		// A side that is left out (= 5) changes nothing; others do not mean anything.
-		about = about || rel != "="
-	} else if ok {
-		p.fail()
-	}
+	about = p.leftOut() || about
 	for {
 		about = p.fillers() || about
 		label := p.label

@@ -30,6 +30,9 @@ var letterSigns = map[rune]string{
 	'∼': "sim", '⊥': "perp",
 }
 
+// wordSigns are signs that stand for words.
+var wordSigns = map[rune]string{'‰': "permille", '¢': "cents"}
+
 var superscripts = map[rune]byte{
 	'⁰': '0', '¹': '1', '²': '2', '³': '3', '⁴': '4', '⁵': '5', '⁶': '6', '⁷': '7', '⁸': '8', '⁹': '9', '⁻': '-', '⁺': '+', 'ⁿ': 'n',
 }
@@ -71,12 +74,8 @@ func (l *lexer) unicode(plain bool) {
 		l.sign("]")
 		return
 	}
-	if r == '‰' {
-		l.emit(token{kind: word, text: "permille", plain: true, at: at})
-		return
-	}
-	if r == '¢' {
-		l.emit(token{kind: word, text: "cents", plain: true, at: at})
+	if w, ok := wordSigns[r]; ok {
+		l.emit(token{kind: word, text: w, plain: true, at: at})
 		return
 	}
 	if r >= '①' && r <= '⑳' {
