@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"onering/data"
 	"onering/internal/cli"
 	"onering/internal/settings"
+	"onering/reward"
 	"onering/tokenize"
 	"onering/verifier"
 )
@@ -71,14 +73,18 @@ func newDataShow() *cobra.Command {
 	var limit int
 	var filter string
 	var columns data.Columns
+	var rewards configFlags
 	var mapped bool
 	c := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Print the rows of a file as JSON lines",
 		Long: `Print the rows of a file of any format as one JSON object per line, with the
 columns in the file's order. With --mapped, or if a column is named, the rows
-are printed as training reads them: {"id", "prompt", "answers"}, and "chat" if
-the prompt is a list of messages.
+are printed as training reads them: {"id", "prompt", "answers"}, "chat" if the
+prompt is a list of messages, and "choices" that are shown behind it. Rows that
+training leaves out are named on stderr. What a row needs depends on the reward
+(--reward, or --config RUN.toml): command, http, length and regex need no
+answers.
 ` + columnsHelp(),
 		Example: `  onering data show train.parquet -n 3
   onering data show 'shards/*.arrow' | jq -r .problem
@@ -101,7 +107,11 @@ the prompt is a list of messages.
 				return err
 			}
 			if mapped || o.Prompt != "" || o.Answer != "" || o.ID != "" {
-				return showMapped(c.OutOrStdout(), openedName(path), o)
+				config, err := rewards.resolveReward(c)
+				if err != nil {
+					return err
+				}
+				return showMapped(c.OutOrStdout(), openedName(path), reward.Reading(config.Reward.Rule, o))
 			}
 			return showData(c.OutOrStdout(), openedName(path), o)
 		},
@@ -110,6 +120,7 @@ the prompt is a list of messages.
 	c.Flags().StringVar(&filter, "filter", "", `print only the rows that match, such as 'level in 3..5'`)
 	c.Flags().BoolVar(&mapped, "mapped", false, "print names, problems and answers, as training reads them")
 	settings.AddFlags(c.Flags(), &columns)
+	rewards.registerReward(c)
 	return c
 }
 
@@ -146,9 +157,16 @@ func showData(w io.Writer, path string, o data.Options) error {
 	return nil
 }
 
-// showMapped prints rows as training reads them. A row without a problem is an
-// error.
+// showMapped prints rows as training reads them, and names the first of those that it leaves
+// out.
 func showMapped(w io.Writer, path string, o data.Options) error {
+	const named = 5
+	bad := 0
+	o.OnBad = func(err error) {
+		if bad++; bad <= named {
+			slog.Warn("a row is left out", "why", err)
+		}
+	}
 	rows, err := data.Open(path, o)
 	if err != nil {
 		return err
@@ -156,6 +174,9 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 	defer rows.Close()
 	for {
 		row, err := rows.Next()
+		if err == io.EOF && bad > 0 {
+			slog.Warn("rows are left out: " + rows.Report().String())
+		}
 		if err == io.EOF {
 			return nil
 		}
@@ -166,8 +187,9 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 			ID      string     `json:"id"`
 			Prompt  string     `json:"prompt"`
 			Chat    *data.Chat `json:"chat,omitempty"`
+			Choices []string   `json:"choices,omitempty"`
 			Answers []string   `json:"answers"`
-		}{row.ID, row.Text, row.Chat, row.Answers}); err != nil {
+		}{row.ID, row.Text, row.Chat, row.Choices, row.Answers}); err != nil {
 			return err
 		}
 	}
@@ -176,6 +198,7 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 func newDataCheck() *cobra.Command {
 	var columns data.Columns
 	var around tokenize.TemplateSettings
+	var rewards configFlags
 	var filter, model string
 	var asJSON bool
 	c := &cobra.Command{
@@ -183,8 +206,10 @@ func newDataCheck() *cobra.Command {
 		Short: "Report what is wrong with a file of problems",
 		Long: `Report what is wrong with a file of problems: lines that cannot be read, rows
 without a problem or an answer, names and problems that occur twice, the same
-problem with another answer, answers that the verifier cannot read, and, with
---model, the lengths of the prompts in tokens.
+problem with another answer, answers that the verifier cannot read, that have
+lost their backslashes or say that there is none, the form in which prompts ask
+for the answer beside what the reward will read, and, with --model, the lengths
+of the prompts in tokens.
 
 A file that cannot be read is an error; findings are not.
 ` + columnsHelp(),
@@ -203,6 +228,14 @@ A file that cannot be read is an error; findings are not.
 			if err != nil {
 				return err
 			}
+			config, err := rewards.resolveReward(c)
+			if err != nil {
+				return err
+			}
+			if c.Flags().Changed("template") {
+				reward.SetTemplate(config.Reward.Rule, template.Name)
+			}
+			o.Extract, o.Options = reward.Extract(config.Reward.Rule), reward.Reading(config.Reward.Rule, o.Options)
 			if model != "" {
 				if o.Tokens, err = promptLength(c, model, template); err != nil {
 					return err
@@ -225,6 +258,7 @@ A file that cannot be read is an error; findings are not.
 	}
 	settings.AddFlags(c.Flags(), &columns)
 	addTemplate(c, &around, tokenize.DefaultTemplate, false)
+	rewards.registerReward(c)
 	flags := c.Flags()
 	flags.StringVar(&filter, "filter", "", `check only the rows that match, such as 'level in 3..5'`)
 	flags.StringVar(&model, "model", "", "model folder whose tokenizer measures the prompts")
@@ -247,6 +281,9 @@ func promptLength(c *cobra.Command, model string, around tokenize.Template) (fun
 	p, err := data.NewPrompter(t, around)
 	if err != nil {
 		return nil, err
+	}
+	if warning := p.Warning(); warning != "" {
+		slog.Warn(warning)
 	}
 	return func(q data.Problem) (int, error) {
 		text, ids, err := p.Prompt(q)

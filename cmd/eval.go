@@ -282,7 +282,7 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 			return err
 		}
 	}
-	if x.suites, err = eval.Open(specs, x.dir, func(spec string) data.Options { return fileOptions(c, x.columns, spec) }); err != nil {
+	if x.suites, err = eval.Open(specs, x.dir, func(spec string) data.Options { return reward.Reading(x.rule, fileOptions(c, x.columns, spec)) }); err != nil {
 		return err
 	}
 	for i, s := range x.suites {
@@ -296,6 +296,9 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 	}
 	if x.prompter, err = x.policy.Prompter(x.prompt); err != nil {
 		return err
+	}
+	if warning := x.prompter.Warning(); warning != "" {
+		slog.Warn(warning)
 	}
 	x.Template, x.System, x.Args, x.Stops = x.prompt.Name, x.prompt.System, x.prompt.Args, x.prompt.Stops
 	x.Model, x.Weights = f.model, x.policy.Fingerprint()

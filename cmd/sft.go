@@ -14,6 +14,7 @@ import (
 	"onering/models"
 	"onering/models/hub"
 	"onering/policy"
+	"onering/tokenize"
 	"onering/train"
 	"onering/train/ranks"
 	"onering/train/sft"
@@ -171,11 +172,11 @@ func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstration
 		return x, err
 	}
 	d := x.local.Data
-	if x.list, err = readDemonstrations(c, "--data", d.Train, d); err != nil {
+	if x.list, err = readDemonstrations(c, "--data", d.Train, x.local); err != nil {
 		return x, err
 	}
 	if d.Eval != "" {
-		if x.held, err = readDemonstrations(c, "--eval-data", d.Eval, d); err != nil {
+		if x.held, err = readDemonstrations(c, "--eval-data", d.Eval, x.local); err != nil {
 			return x, err
 		}
 	}
@@ -208,8 +209,13 @@ func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error
 	return local, checkModel(local.Model.Path)
 }
 
-func readDemonstrations(c *cobra.Command, flag, path string, d sft.DataConfig) ([]data.Demonstration, error) {
-	o := data.Options{Filter: d.Filter}
+func readDemonstrations(c *cobra.Command, flag, path string, config sft.Config) ([]data.Demonstration, error) {
+	template, err := tokenize.ParseTemplate(config.Model.Template)
+	if err != nil {
+		return nil, err
+	}
+	d := config.Data
+	o := data.Options{Filter: d.Filter, Keep: template.Columns}
 	if path == "-" {
 		o.Input = c.InOrStdin()
 	}

@@ -1,11 +1,13 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"io"
 	"maps"
 	"math/bits"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -19,6 +21,8 @@ type CheckOptions struct {
 	// Parse returns an error for an answer that cannot be parsed; nil leaves that
 	// check out. A row is reported if none of its answers can be parsed.
 	Parse func(answer string) error
+	// Extract is the rule by which the reward finds answers in responses, "" if it has none.
+	Extract string
 	// Examples is how many rows each finding names; 0 means 5.
 	Examples int
 }
@@ -33,11 +37,34 @@ type checkReport struct {
 	Unparsed         finding       `json:"unparsed"`          // rows whose answers the verifier cannot parse
 	Untokenized      finding       `json:"untokenized"`       // rows whose prompts the tokenizer refuses
 	Lengths          *tokenLengths `json:"lengths,omitempty"` // of the prompts in tokens
-	// Messages counts the prompts that are lists of messages, Hashes those that ask for
-	// the answer behind ####, as GSM8K's do in verl.
-	Messages int `json:"messages"`
-	Hashes   int `json:"hashes"`
+	Lost             finding       `json:"lost_backslashes"`  // rows with answers in LaTeX without its backslashes
+	NoAnswer         finding       `json:"no_answer"`         // rows whose answer says that there is none, such as proof
+	// Messages counts the prompts that are lists of messages, Forms those that ask for the
+	// answer in a form, by its name.
+	Messages int            `json:"messages"`
+	Forms    map[string]int `json:"forms,omitempty"`
+	extract  string         // of CheckOptions
 }
+
+// The forms in which prompts ask for the answer, and the rules of extraction that read each.
+var forms = []struct {
+	name, readBy string
+	asked        *regexp.Regexp
+}{
+	{`\boxed{}`, "boxed auto last", regexp.MustCompile(`\\(?:boxed|fbox)`)},
+	{"<answer>", "tag auto last", regexp.MustCompile(`(?i)<answer>`)},
+	{"####", "auto last hashes", regexp.MustCompile(`####`)},
+	{"Answer:", "auto last phrase", regexp.MustCompile(`(?i)\banswer\W{0,3}:\W*[\w$\\]`)},
+	{"the answer is", "auto last phrase", regexp.MustCompile(`(?i)["'“‘]\W{0,4}(?:so |therefore,? )?the (?:final |correct )?answer is`)},
+	{"JSON", "", regexp.MustCompile(`(?i)["']answer["']\s*:`)},
+}
+
+// lostBackslash finds LaTeX that a string's escapes were taken out of: "\frac" in Python or
+// JSON begins with a form feed, and others are without any trace.
+var lostBackslash = regexp.MustCompile(`[\x07\x08\x0b\x0c\r\t][a-z]|(?:^|[^\\A-Za-z])(?:[dt]?frac|rac|sqrt|text|ext|mathrm|mathbf|boxed|oxed|begin|egin|overline|binom)\{|(?:^|[^\\A-Za-z])(?:infty|cdot|leq|geq)\b`)
+
+// noneSaid finds answers that say that there is none.
+var noneSaid = regexp.MustCompile(`(?i)^(?:proof|prove|not ?found|n/?a|nan|null|none|unknown|missing|error|tbd|todo|no answer|see (?:the )?solution|[?-]+)\.?$`)
 
 // A finding counts rows with one fault, and names the first of them.
 type finding struct {
@@ -63,7 +90,8 @@ type tokenLengths struct {
 // a row.
 func Check(path string, o CheckOptions) (checkReport, error) {
 	c := checker{
-		opts: o, seed: maphash.MakeSeed(), examples: o.Examples,
+		report: checkReport{extract: o.Extract, Forms: map[string]int{}},
+		opts:   o, seed: maphash.MakeSeed(), examples: o.Examples,
 		ids: map[uint64]place{}, prompts: map[uint64]place{}, lengths: map[int]int{},
 	}
 	if c.examples == 0 {
@@ -133,7 +161,13 @@ func (c *checker) check(p Problem) {
 	} else {
 		c.ids[id] = here
 	}
-	prompt := maphash.String(c.seed, strings.Join(strings.Fields(p.Text), " "))
+	var words maphash.Hash
+	words.SetSeed(c.seed)
+	for word := range strings.FieldsSeq(p.Text) {
+		words.WriteString(word)
+		words.WriteByte(' ')
+	}
+	prompt := words.Sum64()
 	if first, ok := c.prompts[prompt]; ok {
 		c.find(&c.report.DuplicatePrompts, fmt.Sprintf("%s has the prompt of %s:%d", at, first.file, first.line))
 		if first.answers != here.answers {
@@ -145,8 +179,16 @@ func (c *checker) check(p Problem) {
 	if p.Chat != nil {
 		c.report.Messages++
 	}
-	if strings.Contains(p.Text, "####") {
-		c.report.Hashes++
+	for _, f := range forms {
+		if f.asked.MatchString(p.Text) {
+			c.report.Forms[f.name]++
+		}
+	}
+	if slices.ContainsFunc(p.Answers, lostBackslash.MatchString) {
+		c.find(&c.report.Lost, fmt.Sprintf("%s: %q", at, p.Answers))
+	}
+	if slices.ContainsFunc(p.Answers, noneSaid.MatchString) {
+		c.find(&c.report.NoAnswer, fmt.Sprintf("%s: %q", at, p.Answers))
 	}
 	if c.opts.Parse != nil && len(p.Answers) > 0 {
 		var err error
@@ -214,8 +256,39 @@ func (r checkReport) findings() []namedFinding {
 		{"with the prompt of an earlier row", r.DuplicatePrompts},
 		{"of them with another answer", r.Conflicts},
 		{"with an answer the verifier cannot parse", r.Unparsed},
+		{"with an answer in LaTeX that has lost its backslashes", r.Lost},
+		{"with an answer that says there is none", r.NoAnswer},
 		{"with a prompt the tokenizer refuses", r.Untokenized},
 	}
+}
+
+// asked says in which forms prompts ask for the answer, beside where the reward looks for it.
+func (r checkReport) asked() string {
+	var list []string
+	unread := false
+	for _, f := range forms {
+		if n := r.Forms[f.name]; n > 0 {
+			list = append(list, fmt.Sprintf("%s in %d prompts", f.name, n))
+			unread = unread || !slices.Contains(strings.Fields(f.readBy), r.extract)
+		}
+	}
+	switch {
+	case r.Rows == 0 || r.extract == "":
+		return ""
+	case len(list) == 0:
+		return fmt.Sprintf("no prompt names a form of the answer; the reward reads %s\n", readFrom(r.extract))
+	case !unread:
+		return fmt.Sprintf("prompts name the form of the answer: %s; the reward reads %s\n", strings.Join(list, ", "), readFrom(r.extract))
+	}
+	return fmt.Sprintf("prompts name the form of the answer: %s; but the reward reads %s: set reward.extract = \"auto\", which reads all but JSON\n", strings.Join(list, ", "), readFrom(r.extract))
+}
+
+// readFrom says in words where a rule of extraction finds the answer.
+func readFrom(rule string) string {
+	return cmp.Or(map[string]string{
+		"boxed": `the last \boxed{} alone (extract = "boxed")`, "tag": `<answer> tags alone (extract = "tag")`,
+		"auto": `tags, boxes and running text (extract = "auto")`, "last": `the last expression (extract = "last")`,
+	}[rule], fmt.Sprintf("extract = %q", rule))
 }
 
 // String writes the report for people, over several lines.
@@ -240,9 +313,7 @@ func (r checkReport) String() string {
 	if r.Messages > 0 {
 		fmt.Fprintf(&b, "%d prompts are lists of messages: the templates auto and chat render them with the model's chat template\n", r.Messages)
 	}
-	if r.Hashes > 0 {
-		fmt.Fprintf(&b, "%d prompts have #### in them: if they ask for the answer behind it, set reward.extract = \"auto\"; without it an answer counts only in a box\n", r.Hashes)
-	}
+	b.WriteString(r.asked())
 	if l := r.Lengths; l != nil {
 		fmt.Fprintf(&b, "prompt tokens: mean %.1f, median %d, 95 %% %d, 99 %% %d, most %d\n", l.Mean, l.Median, l.P95, l.P99, l.Max)
 		most := slices.Max(append([]int{1}, l.Counts...))

@@ -187,6 +187,9 @@ func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
 	if p.Answers, reason = c.answersOf(values[answerPart], at[answerPart]); reason != "" && !c.opts.NoAnswers {
 		return Problem{}, bad(reason, answerPart)
 	}
+	if c.opts.Offers != nil {
+		p.Choices = labeled(c.opts.Offers(rec.Object))
+	}
 	if p.ID, _ = scalar(values[idPart]); p.ID == "" {
 		p.ID = name + ":" + strconv.Itoa(rec.Line)
 		if c.behind > 0 {

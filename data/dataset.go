@@ -56,6 +56,11 @@ type Options struct {
 	Input io.Reader
 	// NoAnswers takes rows without an answer that can be read.
 	NoAnswers bool
+	// Keep are the columns that demonstrations keep.
+	Keep []string
+	// Offers, if not nil, returns the choices that a model has to see to answer the problem
+	// of a row.
+	Offers func(row Object) (labels, texts []string)
 	// OnBad, if not nil, is called with an error for each row that lacks a
 	// prompt or an answer; such rows are dropped and counted. If nil the first
 	// of them is an error. A row that cannot be read at all is always an error.

@@ -36,10 +36,11 @@ type Demonstration struct {
 	Prompt, Response string
 	Whole            bool
 	Place            string // the file and its line or row, for messages
+	Fields           Object // the columns of Options.Keep
 }
 
 // LoadDemonstrations reads the demonstrations of a dataset. Of o it takes Input,
-// Filter and Limit. A row that lacks a part is an error, as is a dataset without rows.
+// Filter, Limit and Keep. A row that lacks a part is an error, as is a dataset without rows.
 func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demonstration, error) {
 	var filter *Filter
 	if o.Filter != "" {
@@ -78,6 +79,11 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 		}
 		if err != nil {
 			return nil, &rowError{File: rec.File, Unit: records.src.Unit, Line: rec.Line, Err: err}
+		}
+		for _, name := range o.Keep {
+			if value, ok := lookup(rec.Object, name); ok {
+				d.Fields = append(d.Fields, Member{name, value})
+			}
 		}
 		d.Place = fmt.Sprintf("%s: %s %d", rec.File, records.src.Unit, rec.Line)
 		list = append(list, d)

@@ -24,6 +24,8 @@ type Problem struct {
 	// Chat is the prompt if it is a conversation. Text then has its messages one
 	// after the other, or alone the text of a single message of the user.
 	Chat *Chat
+	// Choices are those that prompts show behind the text, a line for each.
+	Choices []string
 	// Plain problems are prompts already: no template goes around them.
 	Plain bool
 	// Fields are the columns of the row in the file's order, those of the prompt
@@ -99,8 +101,9 @@ func (l List) Digest() string {
 			ID, Text string
 			Answers  []string
 			Plain    bool
-			Chat     *Chat `json:",omitempty"`
-		}{p.ID, p.Text, p.Answers, p.Plain, p.Chat})
+			Chat     *Chat    `json:",omitempty"`
+			Choices  []string `json:",omitempty"`
+		}{p.ID, p.Text, p.Answers, p.Plain, p.Chat, p.Choices})
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -2,6 +2,7 @@ package data
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,18 +31,27 @@ func NewPrompter(t *tokenize.Tokenizer, template tokenize.Template) (*Prompter, 
 // Prompt returns the prompt of a problem, as text and as token ids. A character that
 // the vocabulary lacks is an error: the model would see another text.
 func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
+	around := p.Template
+	if !q.Plain && (q.Chat == nil || !around.Auto && !around.Chat) {
+		around, err = around.Fill(q.Fields.Shown)
+	}
+	// A template that names the choices itself has them now.
+	if len(p.Template.Columns) == 0 || offer(around.Render(q.Text), q.Choices) != around.Render(q.Text) {
+		q.offer()
+	}
 	switch {
+	case err != nil:
 	case q.Plain:
-		text, ids = q.Text, p.Tokenizer.Encode(q.Text)
+		text, ids = q.Text, p.Tokenizer.EncodePrompt(q.Text)
 	case q.Chat == nil:
-		text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
-	case p.Template.Chat || p.Template.Auto:
+		text, ids, err = p.Tokenizer.Prompt(around, q.Text)
+	case around.Chat || around.Auto:
 		var chat tokenize.Conversation
-		if chat, err = p.Template.Around(q.Chat.Conversation); err == nil {
+		if chat, err = around.Around(q.Chat.Conversation); err == nil {
 			text, ids, err = p.Tokenizer.EncodeChat(chat)
 		}
 	case len(q.Chat.Messages) == 1:
-		text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
+		text, ids, err = p.Tokenizer.Prompt(around, q.Text)
 	default:
 		err = fmt.Errorf("its prompt is a list of %d messages, and the template %q takes one text: set model.template (--template) to chat, the template of the model's tokenizer", len(q.Chat.Messages), p.Template.Name)
 	}
@@ -52,6 +62,57 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 		return "", nil, fmt.Errorf("data: problem %q: %w", q.ID, err)
 	}
 	return text, ids, nil
+}
+
+// offer puts the choices behind the text and the last message of a copy of a problem.
+func (q *Problem) offer() {
+	if len(q.Choices) == 0 {
+		return
+	}
+	if q.Chat != nil {
+		chat := *q.Chat
+		chat.Messages = slices.Clone(chat.Messages)
+		last := &chat.Messages[len(chat.Messages)-1]
+		if offered := offer(q.Text, q.Choices); offered != q.Text {
+			last.Content += offered[len(q.Text):]
+		}
+		q.Chat = &chat
+	}
+	q.Text = offer(q.Text, q.Choices)
+}
+
+// Shown returns the value of a column as templates show it: choices with their letters, other
+// lists with an element a line.
+func (o Object) Shown(column string) (string, error) {
+	value, ok := lookup(o, column)
+	for i := 0; i < len(o) && !ok; i++ {
+		if ok = strings.EqualFold(o[i].Name, column); ok {
+			value = o[i].Value
+		}
+	}
+	text, readable := shown(column, value)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("the row has no such column (have %q)", names(o))
+	case !readable:
+		return "", errors.New("the column is no text, number or list of them")
+	case strings.TrimSpace(text) == "":
+		return "", errors.New("the column is empty in this row; leave such rows out with a filter")
+	}
+	return text, nil
+}
+
+// Warning says what is to be known of the template with this tokenizer; "" if there is nothing.
+func (p *Prompter) Warning() string {
+	switch chat := p.Tokenizer.CheckChat() == nil; {
+	case !p.Template.Foreign(p.Tokenizer):
+		return ""
+	case p.Template.Auto && chat:
+		return "the tokenizer does not know the tokens of Qwen's chat format: prompts are written in the model's own chat template, with the instruction to answer in a box; set model.template (--template) to chat or another to have it without"
+	case chat:
+		return "the template qwen_math writes Qwen's chat format, whose tokens the tokenizer does not know: set model.template (--template) to chat, the model's own"
+	}
+	return fmt.Sprintf("the template %q writes Qwen's chat format, whose tokens the tokenizer does not know, and it has no chat template: set model.template (--template) to no, or to a text with {problem} in it", p.Template.Name)
 }
 
 // A Chat is a prompt that is a conversation.

@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"slices"
+
+	"onering/data"
 )
 
 // A Parallel reward says how many groups it can grade at once. It is for rewards
@@ -98,6 +100,30 @@ func FindsAnswers(r Reward) bool {
 		return slices.ContainsFunc(c.Parts, func(p Part) bool { return FindsAnswers(p.Reward) })
 	}
 	return SameAnswer(r) != nil || Extract(r) != ""
+}
+
+// Reading returns o for reading rows that r grades: also those without answers if r needs
+// none, and with the choices that r compares with.
+func Reading(r Reward, o data.Options) data.Options {
+	parts := []Part{{Reward: r}}
+	if c, ok := r.(*Combined); ok {
+		parts = c.Parts
+	}
+	needed := false
+	for _, part := range parts {
+		if x, ok := part.Reward.(interface{ NeedsAnswers() bool }); ok {
+			needed = needed || x.NeedsAnswers()
+		} else {
+			needed = needed || FindsAnswers(part.Reward)
+		}
+		if x, ok := part.Reward.(interface {
+			Offers(row data.Object) (labels, texts []string)
+		}); ok {
+			o.Offers = x.Offers
+		}
+	}
+	o.NoAnswers = o.NoAnswers || r != nil && !needed
+	return o
 }
 
 // WithExtract returns r with another rule of extraction; "" keeps r's own. The error is

@@ -144,7 +144,7 @@ func TestEncodeReturnsOwnSlice(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	if got, want := Templates(), []string{"auto", "chat", "no", "qwen_math", "r1"}; !slices.Equal(got, want) {
+	if got, want := Templates(), []string{"auto", "chat", "concat", "no", "qwen_math", "r1"}; !slices.Equal(got, want) {
 		t.Errorf("Templates = %q, want %q", got, want)
 	}
 	for _, name := range Templates() {
@@ -163,8 +163,8 @@ func TestTemplates(t *testing.T) {
 		t.Errorf("r1 stops at %q", r1.Stops)
 	}
 	for text, want := range map[string]string{
-		"r2":                             `tokenize: unknown template "r2" (have auto, chat, no, qwen_math, r1, or write a text with {problem} in it)`,
-		"":                               `tokenize: unknown template "" (have auto, chat, no, qwen_math, r1, or write a text with {problem} in it)`,
+		"r2":                             `tokenize: unknown template "r2" (have auto, chat, concat, no, qwen_math, r1, or write a text with {problem} in it)`,
+		"":                               `tokenize: unknown template "" (have auto, chat, concat, no, qwen_math, r1, or write a text with {problem} in it)`,
 		"Q: {problem}. Again: {problem}": `tokenize: the template "Q: {problem}. Again: {problem}" has {problem} more than once`,
 	} {
 		if _, err := ParseTemplate(text); err == nil || err.Error() != want {

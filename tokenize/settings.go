@@ -14,7 +14,7 @@ import (
 
 // TemplateSettings name a template and say what to change in it.
 type TemplateSettings struct {
-	Template string   `toml:"template" help:"what turns a problem into a prompt: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} in it, or auto: chat for a prompt that is a list of messages, qwen_math for a text"`
+	Template string   `toml:"template" help:"what turns a problem into a prompt: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} and columns such as {choices} in it, auto: chat for a prompt that is a list of messages, qwen_math for a text, or concat: chat for messages, and a text alone"`
 	System   string   `toml:"system" help:"system message of the template chat"`
 	Args     ArgTexts `toml:"template_args" help:"names that the template chat reads, each name=value such as enable_thinking=false with JSON or a text as the value; in a run file also a table"`
 	Stop     []string `toml:"stop" help:"text that ends a response, besides the end-of-sequence token, and is part of it; instead of the template's"`
@@ -28,7 +28,7 @@ func (s TemplateSettings) PromptTemplate() (Template, error) {
 	if err != nil {
 		errs = append(errs, &settings.Error{
 			Key: "template", Value: s.Template,
-			Remedy: "must be one of " + strings.Join(Templates(), ", ") + ", or a text with {problem} in it, once",
+			Remedy: "must be one of " + strings.Join(Templates(), ", ") + ", or a text with {problem} in it, once, or names of columns in braces",
 		})
 	}
 	if s.System != "" && !t.Chat {

@@ -3,6 +3,7 @@ package tokenize
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -25,17 +26,24 @@ type Template struct {
 	Auto   bool
 	System string
 	Args   ArgTexts
+	// Columns are the names in braces, besides problem, of a template that is a text: Fill
+	// puts the values of a row in their places.
+	Columns []string
+
+	parts []string // the text, a name, the text behind it ...
+	bare  bool     // it has no place for the problem
 }
 
-// placeholder stands for the problem in a template that is a text.
-const placeholder = "{problem}"
+// problemName stands in braces for the problem in a template that is a text.
+const problemName = "problem"
 
 // DefaultTemplate is the name of the template that is used where none is named.
 const DefaultTemplate = "auto"
 
 // The template qwen_math.
 const (
-	qwenMathPrefix = "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n<|im_start|>user\n"
+	instruction    = "Please reason step by step, and put your final answer within \\boxed{}."
+	qwenMathPrefix = "<|im_start|>system\n" + instruction + "<|im_end|>\n<|im_start|>user\n"
 	qwenMathSuffix = "<|im_end|>\n<|im_start|>assistant\n"
 )
 
@@ -43,6 +51,7 @@ const (
 // those that use the tokenizer's.
 var templates = map[string]Template{
 	"auto":      {Auto: true, Prefix: qwenMathPrefix, Suffix: qwenMathSuffix},
+	"concat":    {Auto: true},
 	"qwen_math": {Prefix: qwenMathPrefix, Suffix: qwenMathSuffix},
 	"r1": {
 		Prefix: "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. " +
@@ -60,39 +69,154 @@ var templates = map[string]Template{
 func Templates() []string { return slices.Sorted(maps.Keys(templates)) }
 
 // ParseTemplate returns the template of that name (auto, qwen_math, r1, no, chat), or the
-// template that text itself is: a text with {problem} in it, once. Other braces have
-// no meaning.
+// template that text itself is: a text with {problem} in it, once, or with the names of
+// columns in braces. Braces that are an argument in LaTeX, as in \boxed{answer}, and doubled
+// ones, as in {{answer}} for {answer}, name nothing.
 func ParseTemplate(text string) (Template, error) {
 	if t, ok := templates[text]; ok {
 		t.Name, t.Stops = text, slices.Clone(t.Stops)
 		return t, nil
 	}
-	prefix, suffix, ok := strings.Cut(text, placeholder)
-	switch {
-	case !ok:
-		return Template{}, fmt.Errorf("tokenize: unknown template %q (have %s, or write a text with %s in it)", text, strings.Join(Templates(), ", "), placeholder)
-	case strings.Contains(suffix, placeholder):
-		return Template{}, fmt.Errorf("tokenize: the template %q has %s more than once", text, placeholder)
+	t := Template{Name: text, parts: partsOf(text)}
+	problems := 0
+	for i := 1; i < len(t.parts); i += 2 {
+		switch name := t.parts[i]; {
+		case name == problemName:
+			problems++
+		case !slices.Contains(t.Columns, name):
+			t.Columns = append(t.Columns, name)
+		}
 	}
-	return Template{Name: text, Prefix: prefix, Suffix: suffix}, nil
+	switch {
+	case len(t.parts) == 1:
+		return Template{}, fmt.Errorf("tokenize: unknown template %q (have %s, or write a text with {problem} in it)", text, strings.Join(Templates(), ", "))
+	case problems > 1:
+		return Template{}, fmt.Errorf("tokenize: the template %q has {problem} more than once", text)
+	}
+	return t.filled(nil), nil
+}
+
+var inBraces = regexp.MustCompile(`\{\{[A-Za-z_][\w.]*\}\}|\{[A-Za-z_][\w.]*\}`)
+
+// inLaTeX matches a text behind which a brace opens an argument.
+var inLaTeX = regexp.MustCompile(`(\\[A-Za-z]*|[\^_])$`)
+
+// partsOf cuts a template at the names in it: the odd parts.
+func partsOf(text string) []string {
+	parts := []string{""}
+	last := &parts[0] // the text so far
+	argument := false // what stands before was an argument in LaTeX
+	for {
+		at := inBraces.FindStringIndex(text)
+		if at == nil {
+			*last += text
+			return parts
+		}
+		before, found := text[:at[0]], text[at[0]:at[1]]
+		name := strings.Trim(found, "{}")
+		*last += before
+		argument = inLaTeX.MatchString(before) || argument && before == ""
+		switch text = text[at[1]:]; {
+		case found == "{"+problemName+"}" || !argument && !strings.HasPrefix(found, "{{"):
+			parts = append(parts, name, "")
+			last, argument = &parts[len(parts)-1], false
+		case argument:
+			*last += found
+		default:
+			*last += "{" + name + "}"
+		}
+	}
+}
+
+// filled returns the template whose parts have values in place of the names of columns.
+func (t Template) filled(values map[string]string) Template {
+	into := &t.Prefix
+	for i, part := range t.parts {
+		switch {
+		case i%2 == 0:
+			*into += part
+		case part == problemName:
+			into = &t.Suffix
+		default:
+			*into += values[part]
+		}
+	}
+	t.bare = into == &t.Prefix
+	return t
+}
+
+// Fill returns the template with the values of a row in place of the names of columns.
+func (t Template) Fill(value func(column string) (string, error)) (Template, error) {
+	if len(t.Columns) == 0 {
+		return t, nil
+	}
+	values := map[string]string{}
+	for _, name := range t.Columns {
+		text, err := value(name)
+		if err != nil {
+			return t, fmt.Errorf("the template names {%s}: %w; braces of a text are doubled, as in {{%s}}", name, err, name)
+		}
+		values[name] = text
+	}
+	t.Prefix, t.Suffix, t.Columns = "", "", nil
+	return t.filled(values), nil
 }
 
 // Render returns the prompt for a problem. It does not do so for a chat template,
 // which needs its tokenizer: see Tokenizer.Prompt.
-func (t Template) Render(problem string) string { return t.Prefix + problem + t.Suffix }
+func (t Template) Render(problem string) string {
+	if t.bare {
+		return t.Prefix
+	}
+	return t.Prefix + problem + t.Suffix
+}
 
-// Prompt renders a problem in a template and encodes it. Only a chat template
-// returns errors: the tokenizer may have none, or one that refuses a system message.
+// Prompt renders a problem in a template and encodes it. A chat template returns errors:
+// the tokenizer may have none, or one that refuses a system message; and so does a template
+// with columns that were not filled in.
 func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []int32, err error) {
-	if !around.Chat {
+	switch {
+	case len(around.Columns) > 0:
+		return "", nil, fmt.Errorf("the template names {%s}, a column, and there is no row of a file here", around.Columns[0])
+	case around.Auto && around.Foreign(t) && t.CheckChat() == nil:
+		return t.instructed(problem)
+	case !around.Chat:
 		text = around.Render(problem)
-		return text, t.Encode(text), nil
+		return text, t.EncodePrompt(text), nil
 	}
 	chat, err := around.Around(Talk(Message{Role: "user", Content: problem}))
 	if err != nil {
 		return "", nil, err
 	}
 	return t.EncodeChat(chat)
+}
+
+// Foreign says whether the template writes Qwen's chat format, and the tokenizer does not know
+// its tokens. Then auto is the tokenizer's chat template, if it has one.
+func (t Template) Foreign(k *Tokenizer) bool {
+	_, known := k.ID("<|im_start|>")
+	return !known && t.Prefix == qwenMathPrefix
+}
+
+// instructed renders a problem in the chat template with the instruction of qwen_math: as the
+// system message, or where the template refuses one in front of the problem.
+func (t *Tokenizer) instructed(problem string) (text string, ids []int32, err error) {
+	user := Message{Role: "user", Content: problem}
+	if text, ids, err = t.EncodeChat(Talk(Message{Role: "system", Content: instruction}, user)); err == nil {
+		return text, ids, nil
+	}
+	user.Content = instruction + "\n\n" + problem
+	return t.EncodeChat(Talk(user))
+}
+
+// EncodePrompt is Encode of a text that may begin with the tokens that Encode adds, such as
+// BOS: they are there once.
+func (t *Tokenizer) EncodePrompt(text string) []int32 {
+	ids, n := t.Encode(text), len(t.before)
+	if len(ids) >= 2*n && slices.Equal(ids[:n], ids[n:2*n]) {
+		return ids[n:]
+	}
+	return ids
 }
 
 // CheckKnown is the tokenizer's, of a text that Prompt has made of the template. It says so

@@ -20,7 +20,7 @@ func init() { reward.Register("choice", func() reward.Reward { return newRule() 
 
 // A rule is the reward "choice".
 type rule struct {
-	Choices string   `toml:"choices" help:"column with the choices: a list of texts or of {label, text}, {text = [...], label = [...]}, or {A = ..., B = ...}; or columns with a choice each, with commas between. Without it only letters are answers"`
+	Choices string   `toml:"choices" help:"column with the choices: a list of texts or of {label, text}, {text = [...], label = [...]}, or {A = ..., B = ...}; or columns with a choice each, with commas between. If not given it is the column choices or options, and without one only letters are answers. Prompts that do not have the choices show them"`
 	Labels  []string `toml:"labels" help:"what the choices are called, where the column does not say"`
 	Gold    string   `toml:"gold" choice:"auto label index number text" note:"an index counts from 0, a number from 1; auto takes what is possible, and a row for which two are possible is an error" help:"what a row's answer is"`
 	All     bool     `toml:"all" help:"a row's list of answers is one answer of several choices, and a response has to pick them all; without it each is right alone"`

@@ -223,12 +223,12 @@ func TestRead(t *testing.T) {
 			if tt.rows != kind && tt.rows != anything {
 				continue
 			}
-			r := newRule()
-			if kind == withTexts {
-				r.Choices = "choices"
+			r, row := newRule(), cities
+			if kind == letters {
+				row = nil
 			}
 			for _, gold := range []string{"A", "B", "C", "D"} {
-				got := grade(t, r, cities, tt.response, gold)
+				got := grade(t, r, row, tt.response, gold)
 				if got.Status != reward.OK || got.Right() != (gold == tt.want) {
 					t.Errorf("%s, gold %s: %.60q: %+v, want %q", kind, gold, tt.response, got, tt.want)
 				}

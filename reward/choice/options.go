@@ -1,7 +1,7 @@
 package choice
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,34 +22,15 @@ const mostChoices = 100
 
 // options reads the choices of a row. The reason says why it cannot.
 func (r *rule) options(row data.Object) (o options, reason string) {
-	if r.Choices == "" {
+	if r.Choices == "" && data.ChoiceColumn(row) == "" {
 		return options{labels: r.Labels}, ""
 	}
-	var list []option
-	if value, ok := row.Lookup(r.Choices); ok {
-		list = optionsOf(value)
-	} else {
-		for name := range strings.SplitSeq(r.Choices, ",") {
-			value, ok := row.Lookup(strings.TrimSpace(name))
-			if !ok {
-				return o, fmt.Sprintf("the row has no column %q with choices", name)
-			}
-			list = append(list, option{text: value})
-		}
+	labels, texts, reason := r.listed(row)
+	if reason != "" {
+		return o, reason
 	}
-	if len(list) == 0 || len(list) > mostChoices {
-		return o, fmt.Sprintf("the column %q is no list of 1 to %d choices", r.Choices, mostChoices)
-	}
-	for i, x := range list {
-		text, ok := scalar(x.text)
-		label, labelled := scalar(x.label)
-		if !labelled && i < len(r.Labels) {
-			label = r.Labels[i]
-		}
-		if !ok || label == "" {
-			return o, fmt.Sprintf("choice %d of the column %q has no text or no label", i+1, r.Choices)
-		}
-		o.labels, o.texts = append(o.labels, normal(label)), append(o.texts, plain(text))
+	for i, text := range texts {
+		o.labels, o.texts = append(o.labels, normal(labels[i])), append(o.texts, plain(text))
 	}
 	o.dropLabels()
 	o.byText = map[string]int{}
@@ -64,6 +45,46 @@ func (r *rule) options(row data.Object) (o options, reason string) {
 	return o, checkLabels(o.labels)
 }
 
+// listed returns the labels and the texts of a row's choices as they are written. The reason
+// says why it cannot.
+func (r *rule) listed(row data.Object) (labels, texts []string, reason string) {
+	column := cmp.Or(r.Choices, data.ChoiceColumn(row))
+	value, ok := row.Lookup(column)
+	if !ok {
+		var list []any
+		for name := range strings.SplitSeq(column, ",") {
+			text, ok := row.Lookup(strings.TrimSpace(name))
+			if !ok {
+				return nil, nil, fmt.Sprintf("the row has no column %q with choices", name)
+			}
+			list = append(list, text)
+		}
+		value = list
+	}
+	labels, texts, err := data.Choices(value)
+	if len(texts) == 0 || len(texts) > mostChoices {
+		return nil, nil, fmt.Sprintf("the column %q is no list of 1 to %d choices", column, mostChoices)
+	}
+	for i := range labels {
+		if labels[i] == "" && i < len(r.Labels) {
+			labels[i] = r.Labels[i]
+		}
+		if labels[i] == "" && err == nil {
+			err = fmt.Errorf("choice %d has no label", i+1)
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Sprintf("%v (column %q)", err, column)
+	}
+	return labels, texts, ""
+}
+
+// Offers returns the choices that a model has to see.
+func (r *rule) Offers(row data.Object) (labels, texts []string) {
+	labels, texts, _ = r.listed(row)
+	return labels, texts
+}
+
 // dropLabels takes the label off each text, as in "A) 21", if all texts have it.
 func (o options) dropLabels() {
 	bare := make([]string, len(o.texts))
@@ -75,76 +96,6 @@ func (o options) dropLabels() {
 		bare[i] = plain(rest[1:])
 	}
 	copy(o.texts, bare)
-}
-
-// An option is a choice as a row has it.
-type option struct{ label, text any }
-
-// Names of the members that hold the label and the text of a choice.
-var (
-	labelNames = []string{"label", "labels", "key", "letter", "id"}
-	textNames  = []string{"text", "texts", "content", "value", "choice", "choices"}
-)
-
-// optionsOf reads the value of a column; nil if it is no list of choices.
-func optionsOf(value any) (list []option) {
-	switch v := value.(type) {
-	case []any:
-		for _, x := range v {
-			if o, ok := x.(data.Object); ok {
-				list = append(list, option{member(o, labelNames), member(o, textNames)})
-			} else {
-				list = append(list, option{text: x})
-			}
-		}
-	case data.Object:
-		if all, ok := member(v, textNames).([]any); ok {
-			labels, _ := member(v, labelNames).([]any)
-			if labels != nil && len(labels) != len(all) {
-				return nil
-			}
-			for i, text := range all {
-				list = append(list, option{text: text})
-				if labels != nil {
-					list[i].label = labels[i]
-				}
-			}
-			return list
-		}
-		for _, m := range v {
-			if m.Value != nil { // a reader of columns gives a row every member that some row has
-				list = append(list, option{m.Name, m.Value})
-			}
-		}
-	}
-	return list
-}
-
-// member returns the first member of o that has one of the names.
-func member(o data.Object, names []string) any {
-	for _, name := range names {
-		if value, ok := o.Get(name); ok {
-			return value
-		}
-	}
-	return nil
-}
-
-// scalar returns a text or a number as a text.
-func scalar(value any) (string, bool) {
-	switch v := value.(type) {
-	case string:
-		return v, true
-	case []byte:
-		return string(v), true
-	case json.Number:
-		return v.String(), true
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64), true
-	case int64, uint64, bool:
-		return fmt.Sprint(v), true
-	}
-	return "", false
 }
 
 // names are the labels of the picked choices.

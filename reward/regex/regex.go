@@ -91,6 +91,9 @@ func (r *rule) expression() (*regexp.Regexp, error) {
 	return re, err
 }
 
+// NeedsAnswers says whether the pattern's group is compared with the answers.
+func (r *rule) NeedsAnswers() bool { return r.CompareGroup }
+
 // Score gives Match or NoMatch to each response.
 func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
 	if r.Pattern != "" {

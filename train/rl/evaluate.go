@@ -98,7 +98,7 @@ func newEvaluator(c Config, r *roller, s train.Setup) (*evaluator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train: eval.extract: %w", err)
 	}
-	suites, err := eval.Open(c.Eval.Suites, "", func(string) data.Options { return c.Eval.Options() })
+	suites, err := eval.Open(c.Eval.Suites, "", func(string) data.Options { return reward.Reading(rule, c.Eval.Options()) })
 	if err != nil {
 		return nil, fmt.Errorf("train: eval.suites: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"onering/data"
 	"onering/data/mix"
+	"onering/objectives"
+	"onering/reward"
 	"onering/train/metrics"
 )
 
@@ -28,7 +30,9 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*mix.Order, err
 	}
 	var parts []mix.Part
 	for _, file := range c.Data.Train.Named() {
-		problems, err := openFile(file, c.Data.Options(), log)
+		o := reward.Reading(c.Reward.Rule, c.Data.Options())
+		o.NoAnswers = o.NoAnswers || objectives.NeedsTeacher(c.Objective.Settings) // which reads no rewards
+		problems, err := openFile(file, o, log)
 		if err != nil {
 			return nil, err
 		}

@@ -47,6 +47,9 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	if err != nil {
 		return nil, err
 	}
+	if warning := prompter.Warning(); warning != "" {
+		s.Log.Warn(warning)
+	}
 	problems, err := openTraining(c, prompter, s.Log)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ type Config struct {
 // A modelConfig says which model is trained.
 type modelConfig struct {
 	Path     string            `toml:"path" flag:"model" help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)"`
-	Template string            `toml:"template" help:"what goes around a prompt that is a text: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} in it, or auto: chat for messages, qwen_math for a text"`
+	Template string            `toml:"template" help:"what goes around a prompt that is a text: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} and columns such as {context} in it, concat: chat for messages, and a text alone, followed by its completion, or auto: chat for messages, qwen_math for a text"`
 	System   string            `toml:"system" help:"system message of conversations that have none, with the template chat"`
 	Args     tokenize.ArgTexts `toml:"template_args" help:"names that the chat template reads, each name=value such as enable_thinking=false with JSON or a text as the value; in a run file also a table"`
 	DType    string            `toml:"dtype" flag:"compute" choice:"float32 bfloat16 float16" help:"type to compute in"`
@@ -88,7 +88,7 @@ type outputConfig struct {
 // begins at random weights, so its learning rate suits no other.
 func Default(path string) Config {
 	c := Config{
-		Model: modelConfig{Path: path, Template: rl.Default().Model.Template, DType: "float32"},
+		Model: modelConfig{Path: path, Template: "concat", DType: "float32"},
 		LoRA:  rl.Default().LoRA,
 		Data:  DataConfig{AssistantOnly: true, TooLong: "drop"},
 		Optimizer: optimizerConfig{

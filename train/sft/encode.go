@@ -114,7 +114,7 @@ func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
 		if ends {
 			text = strings.TrimRight(d.Response, blanks) // with the end that it has
 		}
-		x := &Example{IDs: t.Encode(text)}
+		x := &Example{IDs: t.EncodePrompt(text)}
 		if !ends {
 			x.IDs = append(x.IDs, e.end)
 		}
@@ -131,7 +131,11 @@ func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
 	if d.Prompt == "" || d.Response == "" {
 		return nil, fmt.Errorf("it is a conversation of %d messages, and the template %q takes one text: set model.template (--template) to auto or chat, the template of the model's tokenizer", len(d.Chat.Messages), e.template.Name)
 	}
-	text, prompt, err := t.Prompt(e.template, d.Prompt)
+	around, err := e.template.Fill(d.Fields.Shown)
+	if err != nil {
+		return nil, err
+	}
+	text, prompt, err := t.Prompt(around, d.Prompt)
 	if err == nil {
 		err = e.template.CheckKnown(t, text)
 	}
