@@ -107,7 +107,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 	}
 	line = s.line
 	if err = s.value(); err == nil || err == io.ErrUnexpectedEOF {
-		o, err = parseObject(s.text)
+		o, err = parseObject(bytes.TrimRight(s.text, " \t\r\n"))
 		if err == nil {
 			err = s.alone()
 		}

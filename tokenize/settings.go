@@ -28,7 +28,7 @@ func (s TemplateSettings) PromptTemplate() (Template, error) {
 	if err != nil {
 		errs = append(errs, &settings.Error{
 			Key: "template", Value: s.Template,
-			Remedy: "must be one of " + strings.Join(Templates(), ", ") + ", or a text with {problem} in it, once, or names of columns in braces",
+			Remedy: "must be one of " + strings.Join(Templates(), ", ") + ", or a text with {problem} in it, once",
 		})
 	}
 	if s.System != "" && !t.Chat {
