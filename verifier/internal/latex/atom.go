@@ -658,22 +658,20 @@ func (p *parser) function(name string) *Node {
 	p.enter()
 	defer p.leave()
 	var base, power *Node
+	script := p.scriptArgument
+	if name == "log" {
+		script = p.logBase
+	}
 	for {
 		if p.cur().is("_") && base == nil {
 			p.advance()
-			if name == "log" {
-				base = p.logBase()
-			} else {
-				base = p.scriptArgument()
-			}
-			continue
-		}
-		if p.cur().is("^") && power == nil && !p.degreeAhead() {
+			base = script()
+		} else if p.cur().is("^") && power == nil && !p.degreeAhead() {
 			p.advance()
 			power = p.exponent()
-			continue
+		} else {
+			break
 		}
-		break
 	}
 	if name == "log" && base == nil && p.cur().kind == number && p.at(1).is("(") && p.cur().num.short && !p.cur().space {
 		base = p.numeral() // log2(8)
@@ -681,32 +679,29 @@ func (p *parser) function(name string) *Node {
 	if p.closing() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\max}, \min = 12
 		return &Node{Op: Sym, Name: name, Words: true}
 	}
-	var arg *Node
 	if _, ok := manyArguments[name]; ok {
 		if base != nil || !p.cur().is("(") && !p.cur().is("{:") { // \max_x f(x)
 			return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), base}}
 		}
-		shut := p.cur().is("{:")
-		if shut {
-			arg = p.set()
-		} else {
-			arg = p.bracketed()
+		list := p.bracketed
+		if p.cur().is("{:") {
+			list = p.set
 		}
-		if arg.Op == Bracket || arg.Op == Set {
-			return &Node{Op: Func, Name: name, Args: arg.Args}
+		arg := list()
+		if arg.Op != Bracket && arg.Op != Set {
+			arg = &Node{Args: []*Node{arg}}
 		}
-		return &Node{Op: Func, Name: name, Args: []*Node{arg}}
+		return &Node{Op: Func, Name: name, Args: arg.Args}
 	}
-	arg = p.functionArgument()
+	arg := p.functionArgument()
 	if inverse := "a" + name; power != nil && isMinusOne(power) && inverses[inverse] {
 		return &Node{Op: Func, Name: inverse, Args: []*Node{arg}}
 	}
 	n := &Node{Op: Func, Name: name, Args: []*Node{arg}}
 	switch {
 	case name == "cis":
-		i := &Node{Op: Const, Name: "i"}
 		cos, sin := &Node{Op: Func, Name: "cos", Args: n.Args}, &Node{Op: Func, Name: "sin", Args: n.Args}
-		n = addition([]*Node{cos, multiplication([]*Node{i, sin})})
+		n = addition([]*Node{cos, multiplication([]*Node{{Op: Const, Name: "i"}, sin})})
 	case base != nil && name == "log":
 		n.Args = append(n.Args, base)
 	case base != nil:
@@ -714,10 +709,10 @@ func (p *parser) function(name string) *Node {
 	case name == "lg":
 		n.Name = "log"
 	}
-	if power != nil {
-		return &Node{Op: Pow, Args: []*Node{n, power}}
+	if power == nil {
+		return n
 	}
-	return n
+	return &Node{Op: Pow, Args: []*Node{n, power}}
 }
 
 // logBase parses the base of a logarithm: one digit, as TeX takes it, unless an

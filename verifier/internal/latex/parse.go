@@ -614,12 +614,6 @@ func (p *parser) ratio() *Node {
 			return clock
 		}
 	}
-	if t := p.cur(); hours && t.kind == word && (t.text == "am" || t.text == "pm") {
-		if clock := clockOf([]*Node{first}, t.text); clock != nil {
-			p.advance()
-			return clock
-		}
-	}
 	if t := p.cur(); t.kind == word && t.text == "to" && first.Op.Scalar() && p.at(1).kind == number {
 		p.advance() // 3 to 4
 		return &Node{Op: Ratio, Args: []*Node{first, p.sum()}}
@@ -638,13 +632,8 @@ func (p *parser) ratio() *Node {
 		clock = clock && t.kind == number && len(t.num.text) == 2
 		args = append(args, p.sum())
 	}
-	half := ""
-	if t := p.cur(); t.kind == word && (t.text == "am" || t.text == "pm") {
-		half = t.text
-		p.advance()
-	} else if said, n := p.daytime(); n > 0 {
-		half, p.pos = said, p.pos+n
-	}
+	half, words := p.daytime()
+	p.pos += words
 	ratio := &Node{Op: Ratio, Args: args}
 	if clock {
 		if n := clockOf(args, half); n != nil {
@@ -660,6 +649,9 @@ func (p *parser) ratio() *Node {
 
 // daytime is the half of the day that words after a time name, and how many they are.
 func (p *parser) daytime() (half string, words int) {
+	if t := p.cur(); t.kind == word && (t.text == "am" || t.text == "pm") {
+		return t.text, 1
+	}
 	switch {
 	case p.cur().kind != word:
 	case p.phrase([]string{"in", "the", "morning"}):
