@@ -218,8 +218,7 @@ A file that cannot be read is an error; findings are not.
   onering data check train.jsonl --model Qwen2.5-Math-1.5B --template qwen_math`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			o := data.CheckOptions{Options: fileOptions(c, columns, args[0]), Parse: verifier.Readable}
-			if o.Filter = filter; filter != "" {
+			if filter != "" {
 				if _, err := data.ParseFilter(filter); err != nil {
 					return usageError{err}
 				}
@@ -228,32 +227,17 @@ A file that cannot be read is an error; findings are not.
 			if err != nil {
 				return err
 			}
-			config, err := rewards.resolveReward(c)
-			if err != nil {
+			o := data.CheckOptions{Options: fileOptions(c, columns, args[0]), Parse: verifier.Readable}
+			o.Filter = filter
+			if err := rewards.asks(c, template, &o); err != nil {
 				return err
 			}
-			if c.Flags().Changed("template") {
-				reward.SetTemplate(config.Reward.Rule, template.Name)
-			}
-			o.Extract, o.Options = reward.Extract(config.Reward.Rule), reward.Reading(config.Reward.Rule, o.Options)
 			if model != "" {
 				if o.Tokens, err = promptLength(c, model, template); err != nil {
 					return err
 				}
 			}
-			path, err := localData(c, args[0])
-			if err != nil {
-				return err
-			}
-			report, err := data.Check(openedName(path), o)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteLine(c.OutOrStdout(), report)
-			}
-			_, err = io.WriteString(c.OutOrStdout(), report.String())
-			return err
+			return reportData(c, args[0], o, asJSON)
 		},
 	}
 	settings.AddFlags(c.Flags(), &columns)
@@ -265,6 +249,36 @@ A file that cannot be read is an error; findings are not.
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	must(c.MarkFlagDirname("model"))
 	return c
+}
+
+// asks says what the reward that the flags name wants of rows and reads of responses.
+func (f *configFlags) asks(c *cobra.Command, template tokenize.Template, o *data.CheckOptions) error {
+	config, err := f.resolveReward(c)
+	if err != nil {
+		return err
+	}
+	if c.Flags().Changed("template") {
+		reward.SetTemplate(config.Reward.Rule, template.Name)
+	}
+	o.Extract, o.Options = reward.Extract(config.Reward.Rule), reward.Reading(config.Reward.Rule, o.Options)
+	return nil
+}
+
+// reportData prints the report of a file.
+func reportData(c *cobra.Command, name string, o data.CheckOptions, asJSON bool) error {
+	path, err := localData(c, name)
+	if err != nil {
+		return err
+	}
+	report, err := data.Check(openedName(path), o)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return cli.WriteLine(c.OutOrStdout(), report)
+	}
+	_, err = io.WriteString(c.OutOrStdout(), report.String())
+	return err
 }
 
 // promptLength returns a function that counts the tokens of a problem in its

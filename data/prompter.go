@@ -42,7 +42,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	switch {
 	case err != nil:
 	case q.Plain:
-		text, ids = q.Text, p.Tokenizer.EncodePrompt(q.Text)
+		text, ids, err = p.Tokenizer.Prompt(tokenize.Template{}, q.Text)
 	case q.Chat == nil:
 		text, ids, err = p.Tokenizer.Prompt(around, q.Text)
 	case around.Chat || around.Auto:

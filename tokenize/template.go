@@ -179,10 +179,10 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 	case len(around.Columns) > 0:
 		return "", nil, fmt.Errorf("the template names {%s}, a column, and there is no row of a file here", around.Columns[0])
 	case around.Auto && around.Foreign(t) && t.CheckChat() == nil:
-		return t.instructed(problem)
+		return instructed(t, problem)
 	case !around.Chat:
 		text = around.Render(problem)
-		return text, t.EncodePrompt(text), nil
+		return text, encodeOnce(t, text), nil
 	}
 	chat, err := around.Around(Talk(Message{Role: "user", Content: problem}))
 	if err != nil {
@@ -200,7 +200,7 @@ func (t Template) Foreign(k *Tokenizer) bool {
 
 // instructed renders a problem in the chat template with the instruction of qwen_math: as the
 // system message, or where the template refuses one in front of the problem.
-func (t *Tokenizer) instructed(problem string) (text string, ids []int32, err error) {
+func instructed(t *Tokenizer, problem string) (text string, ids []int32, err error) {
 	user := Message{Role: "user", Content: problem}
 	if text, ids, err = t.EncodeChat(Talk(Message{Role: "system", Content: instruction}, user)); err == nil {
 		return text, ids, nil
@@ -209,9 +209,9 @@ func (t *Tokenizer) instructed(problem string) (text string, ids []int32, err er
 	return t.EncodeChat(Talk(user))
 }
 
-// EncodePrompt is Encode of a text that may begin with the tokens that Encode adds, such as
+// encodeOnce is Encode of a text that may begin with the tokens that Encode adds, such as
 // BOS: they are there once.
-func (t *Tokenizer) EncodePrompt(text string) []int32 {
+func encodeOnce(t *Tokenizer, text string) []int32 {
 	ids, n := t.Encode(text), len(t.before)
 	if len(ids) >= 2*n && slices.Equal(ids[:n], ids[n:2*n]) {
 		return ids[n:]

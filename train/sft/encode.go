@@ -114,7 +114,11 @@ func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
 		if ends {
 			text = strings.TrimRight(d.Response, blanks) // with the end that it has
 		}
-		x := &Example{IDs: t.EncodePrompt(text)}
+		_, ids, err := t.Prompt(tokenize.Template{}, text)
+		if err != nil {
+			return nil, err
+		}
+		x := &Example{IDs: ids}
 		if !ends {
 			x.IDs = append(x.IDs, e.end)
 		}
