@@ -145,7 +145,7 @@ func leftOf(before string, formula bool) string {
 	switch at := strings.LastIndex(bare, `\boxed`); {
 	case at >= 0 && !strings.HasSuffix(bare, "{") && (&finder{}).readBox(bare, at, len(`\boxed`)).end == len(bare):
 		return "" // boxes side by side
-	case strings.Trim(bare, `*/^_`) == "", parting == "" && strings.Trim(bare, "<>") == "":
+	case strings.Trim(bare, `*/^_`) == "", len(parting) != 1 && strings.Trim(bare, "<>") == "":
 		return "" // nothing that a sign would join
 	case !formula && run != bare && parting != "=" && strings.Trim(bare, "0123456789-–—+") == "":
 		return "" // a dash, the mark of a list, Problem 3
