@@ -35,11 +35,11 @@ type Columns struct {
 	Prompt string `toml:"prompt" help:"column of the problem, one inside a structure as reward_model.ground_truth; found by name if not given"`
 	Answer string `toml:"answer" help:"column of the answer; found by name if not given"`
 	ID     string `toml:"id" help:"column of the problem's name; found by name if not given"`
-	Storage
+	storage
 }
 
-// Storage says how the files of a dataset are read, whatever is in them.
-type Storage struct {
+// storage says how the files of a dataset are read, whatever is in them.
+type storage struct {
 	Split     string `toml:"split" help:"split of a datasets folder that has several"`
 	Expansion int    `toml:"expansion" range:"[0,1000000000]" note:"0 is 256" help:"how many times its own size a file may come to when it is unpacked, beyond 64 MiB"`
 }

@@ -398,7 +398,7 @@ func TestFolders(t *testing.T) {
 		{path: "escape", err: "outside the folder"},
 		{path: "broken", err: "state.json: unexpected end"},
 	} {
-		rows, _, err := Load(filepath.Join(dir, filepath.FromSlash(c.path)), Options{Columns: Columns{Storage: Storage{Split: c.split}}})
+		rows, _, err := Load(filepath.Join(dir, filepath.FromSlash(c.path)), Options{Columns: Columns{storage: storage{Split: c.split}}})
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: error %v, want %q", c.path, err, c.err)

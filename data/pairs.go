@@ -14,7 +14,7 @@ type DemonstrationColumns struct {
 	Prompt   string `toml:"prompt" help:"column of the prompt, a text or a list of messages; found by name if not given"`
 	Response string `toml:"response" help:"column of the response to the prompt, a text or a list of messages; found by name if not given"`
 	Text     string `toml:"text" help:"column of texts that are learned whole; found by name if no column is given"`
-	Storage
+	storage
 }
 
 // The columns that are looked for, in this order.
@@ -49,7 +49,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 			return nil, err
 		}
 	}
-	o.Storage = c.Storage
+	o.storage = c.storage
 	records, err := OpenRecords(path, o)
 	if err != nil {
 		return nil, err

@@ -165,9 +165,9 @@ func member(o Object, names []string) any {
 	return nil
 }
 
-// ChoiceColumn returns the column of a row that has its choices by its name, choices or
+// ChoiceColumn returns the column of the row that has its choices by its name, choices or
 // options; "" if none has.
-func ChoiceColumn(row Object) string {
+func (row Object) ChoiceColumn() string {
 	for _, m := range row {
 		if strings.EqualFold(m.Name, "choices") || strings.EqualFold(m.Name, "options") {
 			if _, texts, err := Choices(m.Value); err == nil && len(texts) > 1 {
@@ -204,7 +204,7 @@ func shown(column string, value any) (text string, ok bool) {
 		return text, true
 	}
 	labels, texts, err := Choices(value)
-	named := ChoiceColumn(Object{{column, value}}) != "" || strings.Join(labels, "") != ""
+	named := (Object{{column, value}}).ChoiceColumn() != "" || strings.Join(labels, "") != ""
 	switch list, isList := value.([]any); {
 	case err == nil && named:
 		return strings.Join(labeled(labels, texts), "\n"), true

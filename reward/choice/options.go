@@ -22,7 +22,7 @@ const mostChoices = 100
 
 // options reads the choices of a row. The reason says why it cannot.
 func (r *rule) options(row data.Object) (o options, reason string) {
-	if r.Choices == "" && data.ChoiceColumn(row) == "" {
+	if r.Choices == "" && row.ChoiceColumn() == "" {
 		return options{labels: r.Labels}, ""
 	}
 	labels, texts, reason := r.listed(row)
@@ -48,7 +48,7 @@ func (r *rule) options(row data.Object) (o options, reason string) {
 // listed returns the labels and the texts of a row's choices as they are written. The reason
 // says why it cannot.
 func (r *rule) listed(row data.Object) (labels, texts []string, reason string) {
-	column := cmp.Or(r.Choices, data.ChoiceColumn(row))
+	column := cmp.Or(r.Choices, row.ChoiceColumn())
 	value, ok := row.Lookup(column)
 	if !ok {
 		var list []any
