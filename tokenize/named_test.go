@@ -119,7 +119,8 @@ func TestContinue(t *testing.T) {
 		{`[{"content": "x"}], "continue_final_message": null`, "<{{ messages[0].content }}>", "<x>"},
 		{`[{"content": "a"}], "continue_final_message": true, "add_generation_prompt": true`, "<{{ messages[0].content }}>", "error: continue_final_message and add_generation_prompt contradict one another"},
 		{`[], "continue_final_message": true`, "{{ content }}", "error: continue_final_message: there is no message"},
-		{`[{"role": "assistant"}], "continue_final_message": true`, "<{{ messages[0].content }}>", `error: continue_final_message: the last message has no "content"`},
+		{`[{"role": "assistant"}], "continue_final_message": true`, "<{{ messages[0].content }}>", "<"}, // clients leave an empty content out
+		{`[{"role": "user"}], "continue_final_message": true`, "<{{ messages[0].content }}>", `error: continue_final_message: the last message has no "content"`},
 		{`[{"content": "gone"}], "continue_final_message": true`, "<{{ messages[0].content | length }}>", "error: continue_final_message: the chat template changes or leaves out the last message"},
 		{`[{"content": "x", "note": "n"}], "continue_final_message": "note"`, "<{{ messages[0].content }}>", `error: continue_final_message: the chat template does not read "note"`},
 		{`[{"content": [{"type": "image"}, "text"]}], "continue_final_message": true`, "<{{ messages[0].content }}>", `error: continue_final_message: "content" of the last message has no text`},

@@ -512,7 +512,7 @@ func resumeRescue(t *testing.T, env *runtime.Env, kind string, err error, at str
 	}
 	got := contents(t, dir)
 	for name := range want {
-		if strings.HasPrefix(name, "rollouts") && got[name] == "" {
+		if (strings.HasPrefix(name, "rollouts") || strings.HasPrefix(name, "evaluations")) && got[name] == "" {
 			got[name] = want[name]
 		}
 	}

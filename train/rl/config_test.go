@@ -57,6 +57,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Runtime:     policy.RuntimeConfig{Threads: -1, Device: "tpu"},
 		Distributed: train.DistributedConfig{CheckEvery: -1},
 	}
+	bad.Data.Expansion, bad.Eval.Expansion = -1, -1
 	reported, exist := map[string]bool{}, keys()
 	for _, err := range settings.Flatten(bad.Validate()) {
 		var field *settings.Error
@@ -74,7 +75,7 @@ func TestValidateNamesKeys(t *testing.T) {
 	}
 	// These have no impossible value.
 	for _, free := range []string{
-		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.name", "rollout.invariant", "lora.on", "lora.rslora",
+		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "lora.adapter", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.name", "rollout.invariant", "lora.on", "lora.rslora",
 	} {
 		delete(exist, free)
 	}
@@ -94,7 +95,7 @@ func TestValidateTogether(t *testing.T) {
 		{func(c *Config) { c.Model.Template = "chat"; c.Model.System = "Be brief." }, ""},
 		{func(c *Config) { c.Model.Template = "Q: {problem}\nA:"; c.Model.Stop = []string{"\n"} }, ""},
 		{func(c *Config) { c.Model.Template = "Q: {problem} {problem}" }, "model.template"},
-		{func(c *Config) { c.Model.Template = "Q: {question}" }, "model.template"},
+		{func(c *Config) { c.Model.Template = "Q: {question}" }, ""}, // a column of the data
 		{func(c *Config) { c.Model.System = "Be brief." }, "model.system"},
 		{func(c *Config) { c.Model.Args = tokenize.ArgTexts{"enable_thinking=false"} }, "model.template_args"},
 		{func(c *Config) { c.Data.Prompt, c.Data.Answer, c.Data.Filter = "q", "a.b", "level in 3..5" }, ""},
@@ -117,7 +118,7 @@ func TestValidateTogether(t *testing.T) {
 // What an objective says of its settings names them as keys of the run file.
 func TestValidateObjective(t *testing.T) {
 	c := valid()
-	reflect.ValueOf(c.Objective.Settings).Elem().FieldByName("PMax").SetFloat(-1)
+	reflect.ValueOf(c.Objective.Settings).Elem().FieldByName("PMax").SetFloat(math.NaN())
 	var field *settings.Error
 	if err := c.Validate(); !errors.As(err, &field) || field.Key != "objective.p_max" {
 		t.Errorf("error %v", err)
