@@ -179,10 +179,15 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 	case len(around.Columns) > 0:
 		return "", nil, fmt.Errorf("the template names {%s}, a column, and there is no row of a file here", around.Columns[0])
 	case around.Auto && around.Foreign(t) && t.CheckChat() == nil:
-		return instructed(t, problem)
+		for _, c := range instructed(problem) {
+			if text, ids, err = t.EncodeChat(c); err == nil {
+				break
+			}
+		}
+		return text, ids, err
 	case !around.Chat:
 		text = around.Render(problem)
-		return text, encodeOnce(t, text), nil
+		return text, once(t.Encode(text), len(t.before)), nil
 	}
 	chat, err := around.Around(Talk(Message{Role: "user", Content: problem}))
 	if err != nil {
@@ -198,21 +203,19 @@ func (t Template) Foreign(k *Tokenizer) bool {
 	return !known && t.Prefix == qwenMathPrefix
 }
 
-// instructed renders a problem in the chat template with the instruction of qwen_math: as the
-// system message, or where the template refuses one in front of the problem.
-func instructed(t *Tokenizer, problem string) (text string, ids []int32, err error) {
+// instructed returns two conversations that ask for a problem with the instruction of
+// qwen_math: as the system message, and, for templates that refuse one, in front of the
+// problem.
+func instructed(problem string) [2]Conversation {
 	user := Message{Role: "user", Content: problem}
-	if text, ids, err = t.EncodeChat(Talk(Message{Role: "system", Content: instruction}, user)); err == nil {
-		return text, ids, nil
-	}
+	apart := Talk(Message{Role: "system", Content: instruction}, user)
 	user.Content = instruction + "\n\n" + problem
-	return t.EncodeChat(Talk(user))
+	return [2]Conversation{apart, Talk(user)}
 }
 
-// encodeOnce is Encode of a text that may begin with the tokens that Encode adds, such as
-// BOS: they are there once.
-func encodeOnce(t *Tokenizer, text string) []int32 {
-	ids, n := t.Encode(text), len(t.before)
+// once returns ids without the first n, such as BOS, if the text began with the n tokens
+// that Encode adds.
+func once(ids []int32, n int) []int32 {
 	if len(ids) >= 2*n && slices.Equal(ids[:n], ids[n:2*n]) {
 		return ids[n:]
 	}

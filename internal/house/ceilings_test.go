@@ -15,9 +15,9 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 99500, (*house).lines},
-	{"packages", 95, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1095, (*house).exported},
+	{"lines outside tests", 103500, (*house).lines},
+	{"packages", 97, func(h *house) int { return len(h.packages()) }},
+	{"exported names", 1096, (*house).exported},
 	{"packages of ours that cmd imports", 27, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 31, func(h *house) int { return len(h.packages()["cmd"]) }},

@@ -21,7 +21,9 @@ func mergeFolder(t *testing.T, config string, tensors []models.Tensor) string {
 	if err := os.WriteFile(filepath.Join(dir, "adapter_config.json"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	put := func(name string, write func(io.Writer) error) error { return files.WriteFile(filepath.Join(dir, name), write) }
+	put := func(name string, write func(io.Writer) error) error {
+		return files.WriteFile(filepath.Join(dir, name), write)
+	}
 	if err := models.WriteSafetensors(put, "adapter_model.safetensors", models.F32, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
