@@ -178,7 +178,13 @@ func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.Te
 	if from.MaxNewTokens == 0 {
 		from.MaxNewTokens = o.run.Rollout.MaxNewTokens
 	}
-	o.Sampling = withFlags(c, from.OrGreedy(), o.Sampling.OrGreedy())
+	run := from.OrGreedy()
+	if run.Greedy && flags.Changed("samples") && o.Samples > 1 { // which asks for drawn ones
+		drawn := o.Sampling
+		drawn.MaxNewTokens = run.MaxNewTokens
+		run = drawn
+	}
+	o.Sampling = withFlags(c, run, o.Sampling.OrGreedy())
 	if o.Greedy {
 		from.Samples = 1
 	}
