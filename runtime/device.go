@@ -127,7 +127,7 @@ func (d device) find(ctx context.Context, o provision.Options) (provision.Locati
 	if err == nil && at.Path == "" && d.check(ctx, "", true) == nil { // else check says what is missing besides
 		at, err = provision.Find(ctx, o, d.provider.Library())
 	}
-	if err == nil {
+	if err == nil && at.Path != "" {
 		err = at.Verify()
 	}
 	if err != nil {
