@@ -88,15 +88,39 @@ func (s Solver) SolveAttainable(z []float64, f float64) (p, eta float64) {
 	if s.PMin < 0 {
 		return s.solveSigned(c, f)
 	}
-	top := c.at(s.PMax)
-	eta = top + f*(c.at(s.PMin)-top)
+	eta, top := s.attainable(c, f)
 	return s.solve(c, eta, top), eta
+}
+
+// Attainable returns the target of SolveAttainable without the exponent.
+func (s Solver) Attainable(z []float64, f float64) (eta float64) {
+	c := newESSCurve(z)
+	switch {
+	case c.flat():
+		return 1
+	case s.PMin < 0:
+		_, _, goal := s.signedGoal(c, f)
+		return 1 - math.Abs(goal)
+	}
+	eta, _ = s.attainable(c, f)
+	return eta
+}
+
+// attainable is the target for PMin >= 0, beside ESS(PMax).
+func (s Solver) attainable(c essCurve, f float64) (eta, top float64) {
+	top = c.at(s.PMax)
+	return top + f*(c.at(s.PMin)-top), top
+}
+
+// signedGoal interpolates sign(p) (1 - ESS(p)) between its values at PMax and PMin.
+func (s Solver) signedGoal(c essCurve, f float64) (most, least, goal float64) {
+	most, least = c.signed(s.PMax), c.signed(s.PMin)
+	return most, least, most + f*(least-most)
 }
 
 // solveSigned is SolveAttainable for PMin < 0.
 func (s Solver) solveSigned(c essCurve, f float64) (p, eta float64) {
-	most, least := c.signed(s.PMax), c.signed(s.PMin)
-	goal := most + f*(least-most)
+	most, least, goal := s.signedGoal(c, f)
 	eta = 1 - math.Abs(goal)
 	switch {
 	case most <= goal+tie:

@@ -213,8 +213,7 @@ func (o *PMPO) target(z []float64, f float64) float64 {
 		return 1
 	}
 	if o.Target == "attainable" {
-		_, eta := o.solver().SolveAttainable(z, f)
-		return eta
+		return o.solver().Attainable(z, f)
 	}
 	return paperTarget(len(z), f)
 }
