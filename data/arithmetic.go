@@ -28,10 +28,10 @@ func ArithmeticModel() fs.FS {
 	return dir
 }
 
-// The embedded task is three-digit sums and differences, with the working shown digit by digit and a boxed answer. It is
-// small enough to be learned on a CPU in seconds and has what a real task has:
-// responses of varying length, a wrong habit to unlearn (guessing), and
-// held-out problems.
+// The embedded task is three-digit sums and differences, with the working shown digit by
+// digit and a boxed answer. It is small enough to be learned on a CPU in seconds and has
+// what a real task has: responses of varying length, a wrong habit to unlearn (guessing),
+// and held-out problems.
 //
 //	prompt    129+955=
 //	response  9+5+0=14;2+5+1=8;1+9+0=10;\boxed{1084}

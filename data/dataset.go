@@ -166,6 +166,8 @@ func Open(path string, o Options) (*reader, error) {
 func (r *reader) Report() Report {
 	report := r.report
 	report.Dropped = maps.Clone(r.report.Dropped)
+	used := r.columns.used
+	report.Prompt, report.Answer, report.ID = strings.Join(used[promptPart], ", "), strings.Join(used[answerPart], ", "), strings.Join(used[idPart], ", ")
 	return report
 }
 
@@ -222,8 +224,6 @@ func (r *reader) next() (Problem, error) {
 			}
 		}
 		p, bad := r.columns.problem(rec, r.records.src.Unit, r.records.files[r.file].name)
-		used := r.columns.used
-		r.report.Prompt, r.report.Answer, r.report.ID = strings.Join(used[promptPart], ", "), strings.Join(used[answerPart], ", "), strings.Join(used[idPart], ", ")
 		if bad == nil {
 			return p, nil
 		}

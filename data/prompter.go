@@ -36,7 +36,9 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 		around, err = around.Fill(q.Fields.Shown)
 	}
 	// A template that names the choices itself has them now.
-	if len(p.Template.Columns) == 0 || offer(around.Render(q.Text), q.Choices) != around.Render(q.Text) {
+	if len(p.Template.Columns) == 0 {
+		q.offer()
+	} else if whole := around.Render(q.Text); offer(whole, q.Choices) != whole {
 		q.offer()
 	}
 	switch {
@@ -66,19 +68,14 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 
 // offer puts the choices behind the text and the last message of a copy of a problem.
 func (q *Problem) offer() {
-	if len(q.Choices) == 0 {
-		return
-	}
-	if q.Chat != nil {
+	offered := offer(q.Text, q.Choices)
+	if q.Chat != nil && offered != q.Text {
 		chat := *q.Chat
 		chat.Messages = slices.Clone(chat.Messages)
-		last := &chat.Messages[len(chat.Messages)-1]
-		if offered := offer(q.Text, q.Choices); offered != q.Text {
-			last.Content += offered[len(q.Text):]
-		}
+		chat.Messages[len(chat.Messages)-1].Content += offered[len(q.Text):]
 		q.Chat = &chat
 	}
-	q.Text = offer(q.Text, q.Choices)
+	q.Text = offered
 }
 
 // Shown returns the value of a column as templates show it: choices with their letters, other

@@ -142,7 +142,11 @@ func Choices(value any) (labels, texts []string, err error) {
 				return nil, nil, nil
 			}
 			for i, text := range all {
-				add(slices.Concat(names, make([]any, len(all)))[i], text)
+				var label any
+				if named {
+					label = names[i]
+				}
+				add(label, text)
 			}
 			break
 		}
