@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -55,7 +56,9 @@ func TestAdapterIsMerged(t *testing.T) {
 		_, beside := madeUpRing(t, base, 7)
 		check(t, beside.Adapt(adapted, adapter))
 		merged := randomWeights(t, base, 7)
-		spec.Merge(merged, adapter)
+		folder := filepath.Join(t.TempDir(), "adapter")
+		check(t, spec.Save(folder, adapter, nil))
+		check(t, lora.Merge(folder, merged))
 		alone, err := runtime.NewRing(base, merged)
 		check(t, err)
 		defer alone.Close()

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"onering/internal/files"
 	"onering/models"
@@ -212,20 +211,6 @@ func (a *Adapter) Save(dir string, w *models.Weights, extra func(d *files.Draft)
 		}
 		return nil
 	})
-}
-
-// Merge adds Scale B A to each adapted weight of the model.
-func (a *Adapter) Merge(model, adapter *models.Weights) {
-	var wait sync.WaitGroup
-	a.eachModule(func(weight, nameA, nameB string) {
-		wait.Go(func() {
-			w, shape, _ := model.View(weight)
-			am, _, _ := adapter.View(nameA)
-			bm, _, _ := adapter.View(nameB)
-			addProduct(w, am, bm, shape[1], a.Scale)
-		})
-	})
-	wait.Wait()
 }
 
 // eachModule calls f with the names of a module's weight and of its A and B.

@@ -1,12 +1,14 @@
 package lora
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -44,12 +46,14 @@ func Merge(dir string, model *models.Weights) (err error) {
 		return fmt.Errorf("lora: %w", err)
 	}
 	defer func() { err = errors.Join(err, x.file.Close()) }()
-	for _, name := range x.file.Names() {
-		if err := x.add(name); err != nil {
-			return fmt.Errorf("lora: %s: tensor %q: %w", x.file.Path(), name, err)
+	names := x.file.Names()
+	errs := make([]error, len(names))
+	models.AtOnce(runtime.GOMAXPROCS(0), len(names), func(i int) {
+		if err := x.add(names[i]); err != nil {
+			errs[i] = fmt.Errorf("lora: %s: tensor %q: %w", x.file.Path(), names[i], err)
 		}
-	}
-	return nil
+	})
+	return cmp.Or(errs...)
 }
 
 // parse reads adapter_config.json.
