@@ -50,6 +50,7 @@ type Encoder struct {
 	template tokenize.Template
 	limit    int
 	end      int32
+	endTexts []string // the special tokens at which sampling stops, as text
 }
 
 // NewEncoder checks that the policy has what demonstrations need.
@@ -70,6 +71,12 @@ func NewEncoder(c Config, p *policy.Policy) (*Encoder, error) {
 	e.end = p.Model.EOS[0]
 	if id, ok := p.Tokenizer.EOS(); ok && slices.Contains(p.Model.EOS, id) {
 		e.end = id
+	}
+	for _, id := range p.Model.EOS {
+		text := p.Tokenizer.Decode([]int32{id}, false)
+		if p.Tokenizer.Decode([]int32{id}, true) == "" && strings.Trim(text, blanks) != "" { // else an ordinary token
+			e.endTexts = append(e.endTexts, text)
+		}
 	}
 	if m := p.Model.MaxPositions; m > 0 && (e.limit == 0 || e.limit > m) {
 		e.limit = m
@@ -160,12 +167,8 @@ const blanks = " \t\r\n"
 // bare returns a response without the token that ends it, which is written once, and says
 // whether it was there.
 func (e *Encoder) bare(response string) (string, bool) {
-	for _, id := range e.policy.Model.EOS {
-		end := e.policy.Tokenizer.Decode([]int32{id}, false)
-		if e.policy.Tokenizer.Decode([]int32{id}, true) != "" {
-			continue // an ordinary token
-		}
-		if rest, ok := strings.CutSuffix(strings.TrimRight(response, blanks), end); ok && strings.Trim(end, blanks) != "" {
+	for _, end := range e.endTexts {
+		if rest, ok := strings.CutSuffix(strings.TrimRight(response, blanks), end); ok {
 			return rest, true
 		}
 	}
