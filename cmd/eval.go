@@ -215,7 +215,7 @@ func runSource(dir string, others ...settings.Source) (settings.Source, error) {
 	if err != nil || of == nil {
 		return nil, err
 	}
-	text, err := files.ReadIn(of.File, 1<<20)
+	text, err := files.ReadIn(of.File, largestRunFile)
 	if err != nil {
 		return nil, err
 	}

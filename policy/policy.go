@@ -318,16 +318,17 @@ func (p *Policy) Base() *lora.Base { return p.base }
 // tensors of a type, or the adapter's. extra may be nil; else it writes more files
 // into the folder before it appears.
 func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error {
-	if p.Adapter != nil && p.tokenizerOf != "" {
-		return p.Adapter.Save(dir, w, func(d *files.Draft) error {
-			if err := models.CopyFiles(d.WriteFile, p.tokenizerOf, models.TokenizerFiles...); err != nil || extra == nil {
-				return err
-			}
-			return extra(d)
-		})
-	}
 	if p.Adapter != nil {
-		return p.Adapter.Save(dir, w, extra)
+		rest := extra
+		if p.tokenizerOf != "" {
+			rest = func(d *files.Draft) error {
+				if err := models.CopyFiles(d.WriteFile, p.tokenizerOf, models.TokenizerFiles...); err != nil || extra == nil {
+					return err
+				}
+				return extra(d)
+			}
+		}
+		return p.Adapter.Save(dir, w, rest)
 	}
 	return p.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
 }

@@ -336,10 +336,13 @@ func keep(tmp string) (release func(), err error) {
 // removeStale removes the temporary files and folders that killed processes left when they
 // wrote path.
 func removeStale(path string) {
+	if goruntime.GOOS == "windows" {
+		return
+	}
 	dir, prefix := filepath.Dir(path), "."+filepath.Base(path)+".tmp-"
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), prefix) || goruntime.GOOS == "windows" || !e.IsDir() && !e.Type().IsRegular() {
+		if !strings.HasPrefix(e.Name(), prefix) || !e.IsDir() && !e.Type().IsRegular() {
 			continue
 		}
 		stale := filepath.Join(dir, e.Name())
