@@ -153,9 +153,9 @@ func (e *evaluator) same(what, got, want string) {
 
 // TestEvaluationIsDeterministic: slots and interruptions change nothing.
 func TestEvaluationIsDeterministic(t *testing.T) {
-	problems, samples := 500, 4
-	if testing.Short() {
-		problems = 40
+	problems, samples := 80, 4
+	if os.Getenv("ONERING_LONG") != "" {
+		problems = 500
 	}
 	for _, s := range []eval.Settings{
 		{Template: "no", Samples: 1, Sampling: sampler.Greedy(40)},

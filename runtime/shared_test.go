@@ -41,7 +41,7 @@ func promptGroups(vocab int) (sequences []runtime.Sequence, tokens, shared int) 
 func TestSharedPrompts(t *testing.T) { onDevices(t, testSharedPrompts) }
 
 func testSharedPrompts(t *testing.T, env *runtime.Env) {
-	for _, dir := range allGoldens(t) {
+	for _, dir := range goldensOn(t, env) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
 			sequences, tokens, shared := promptGroups(m.arch.Vocab)

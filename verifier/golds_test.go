@@ -97,7 +97,11 @@ func TestBenchmarkGolds(t *testing.T) {
 // of testdata/equal_golds.json, each of which was looked at.
 func TestDifferentGolds(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compares half a million pairs")
+		t.Skip("compares a hundred thousand pairs")
+	}
+	step := 5 // one pair in so many
+	if os.Getenv("ONERING_LONG") != "" {
+		step = 1
 	}
 	text, err := os.ReadFile("testdata/equal_golds.json")
 	if err != nil {
@@ -118,7 +122,11 @@ func TestDifferentGolds(t *testing.T) {
 			structured = append(structured, g)
 		}
 	}
+	pairs := 0
 	compare := func(gold, other string) {
+		if pairs++; pairs%step > 0 && rules[[2]string{gold, other}] == "" {
+			return
+		}
 		answer := strings.ReplaceAll(strings.TrimSuffix(inFormula(other), "."), "\x00", `\$`)
 		got := verifier.Verify(gold, `\boxed{`+answer+`}`)
 		if rule := rules[[2]string{gold, other}]; got.Correct && got.Reason != rule {

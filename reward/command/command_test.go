@@ -437,7 +437,7 @@ func TestFails(t *testing.T) {
 // TestHopeless: a grader that always dies costs each further group one try, whether groups
 // come one by one or together, and has all tries again once it has answered.
 func TestHopeless(t *testing.T) {
-	const groups = 24
+	const groups = 12
 	for _, together := range []bool{false, true} {
 		file := filepath.Join(t.TempDir(), "n")
 		p := closed(t, program("dies", file, "1000"))

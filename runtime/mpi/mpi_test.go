@@ -86,11 +86,11 @@ func TestMain(m *testing.M) {
 	}
 	o := Options{Timeout: 20 * time.Second, Version: "1"}
 	if strings.HasPrefix(name, "stop") {
-		o.Timeout = time.Second
+		o.Timeout = 3 * time.Second // a rank that is only slow is heard of before
 	}
 	launch, _ := Launched()
 	if name == "stop the start" {
-		if startTimeout = time.Second; launch.Rank == 1 {
+		if startTimeout = o.Timeout; launch.Rank == 1 {
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		}
 	}
@@ -173,7 +173,7 @@ func TestEnds(t *testing.T) {
 		{"stop0", "rank 0 (host "},
 		{"kill", "signal 9"},
 		{"leaves without a word", ""},
-		{"stop the start", "has not started after 1s: MPI_Init waits for a rank that is stopped"},
+		{"stop the start", "has not started after 3s: MPI_Init waits for a rank that is stopped"},
 	} {
 		out, err := mpirun(t, 3, tt.program)
 		if err == nil {
@@ -182,8 +182,16 @@ func TestEnds(t *testing.T) {
 		if !strings.Contains(out, tt.want) {
 			t.Errorf("%s: nobody says %q:\n%s", tt.program, tt.want, out)
 		}
-		if n := strings.Count(out, "onering: rank"); n > 1 {
-			t.Errorf("%s: %d messages:\n%s", tt.program, n, out)
+		// Before it kills a stopped rank 0, mpirun may let it go on, and it repeats what
+		// the rank said that found it.
+		messages := map[string]bool{}
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, "onering: rank") {
+				messages[line] = true
+			}
+		}
+		if len(messages) > 1 {
+			t.Errorf("%s: %d messages:\n%s", tt.program, len(messages), out)
 		}
 	}
 }

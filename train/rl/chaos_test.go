@@ -46,8 +46,11 @@ const (
 	killVariable  = "ONERING_CHAOS_KILL" // at this file operation
 	slowVariable  = "ONERING_CHAOS_SLOW" // every file operation takes this long
 	// everyVariable makes TestFailingDisk try one file operation in so many.
-	// Without it that is 29.
+	// Without it that is 101.
 	everyVariable = "ONERING_CHAOS_EVERY"
+
+	// longVariable makes tests take all of their cases, in minutes.
+	longVariable = "ONERING_LONG"
 )
 
 func TestMain(m *testing.M) {
@@ -276,9 +279,9 @@ func whole(t *testing.T, env *runtime.Env) map[string]map[string]string {
 // same files as one that was never killed.
 func TestKilled(t *testing.T) {
 	env := runtimetest.Test(t)
-	kills := 60
-	if testing.Short() {
-		kills = 6
+	kills := 12
+	if os.Getenv(longVariable) != "" {
+		kills = 60
 	}
 	want := whole(t, env)
 	seed := uint64(time.Now().UnixNano())
@@ -373,9 +376,9 @@ func TestFailingDisk(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()) // for the rescues
 	want := whole(t, env)
 	defer func() { files.Fault = nil }()
-	stride, kinds := 29, []string{"ema", "dapo"}
+	stride, kinds := 101, []string{"ema", "dapo"}
 	if testing.Short() {
-		stride, kinds = 41, kinds[:1]
+		kinds = kinds[:1]
 	} else if every := os.Getenv(everyVariable); every != "" {
 		var err error
 		if stride, err = strconv.Atoi(every); err != nil || stride < 1 {
