@@ -121,6 +121,8 @@ func (r *run) own(of Value, name string) (Value, bool) {
 		switch name {
 		case "append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove":
 			return unsafe(of, name), true
+		case "copy", "count", "index":
+			return unsupported(name), true
 		}
 	case *namespace:
 		return of.attributes.Get(name)
@@ -129,11 +131,6 @@ func (r *run) own(of Value, name string) (Value, bool) {
 	case *macro:
 		if name == "name" {
 			return of.name, true
-		}
-	}
-	if _, ok := sequence(of); ok {
-		if m, ok := listMethods[name]; ok {
-			return bound(of, name, m), true
 		}
 	}
 	return nil, false

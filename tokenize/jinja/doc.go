@@ -7,7 +7,7 @@
 //	exec.go, eval.go, loop.go, call.go         tree -> text
 //	value.go, text.go, json.go                 Python's values, str, repr and JSON
 //	operator.go, compare.go, attribute.go      Python's operations
-//	method.go, format.go                       methods of str, dict and list
+//	method.go                                  methods of str and dict
 //	filter.go, filter_text.go, test.go         filters and tests
 //	globals.go                                 functions
 //	limits.go                                  bounds of time, memory and depth
@@ -21,8 +21,10 @@
 // is paid for before it is made (see limits.go).
 //
 // Not supported, with an error that names it: other files (include, import, extends),
-// methods that change a list or a dictionary, which the sandbox forbids, and what no
-// published chat template uses: the tags call, filter, print, block and autoescape, loops
-// that call themselves, the names caller, kwargs and varargs of macros, formats with widths
-// and signs, filters for pages (urlize, wordwrap, batch and the like), and rare methods of str.
+// methods that change a list or a dictionary, which the sandbox forbids, and what none of
+// 126 published chat templates uses: the tags call, filter, print, block, autoescape, raw and
+// with, set blocks with filters, loops that call themselves, loop.cycle and loop.changed, the
+// names caller, kwargs and varargs of macros, texts formatted with %, format or round, powers,
+// numbers that are not decimal, filters for pages and for sums (urlize, wordwrap, max and the
+// like), and rare methods of str.
 package jinja

@@ -81,28 +81,20 @@ func (e *attribute) eval(r *run, s *scope) Value {
 
 func (e *item) eval(r *run, s *scope) Value {
 	of := e.of.eval(r, s)
-	if cut, ok := e.key.(*slice); ok {
-		return cut.of(r, s, of, e.line)
-	}
 	key := e.key.eval(r, s)
 	r.step(e.line)
 	return r.item(of, key)
 }
 
-func (e *slice) eval(r *run, _ *scope) Value {
-	r.fail("a slice with others beside it is not supported")
-	return nil
-}
-
-// of returns the slice of a value.
-func (e *slice) of(r *run, s *scope, of Value, line int) Value {
+func (e *slice) eval(r *run, s *scope) Value {
+	of := e.of.eval(r, s)
 	bounds := make([]Value, 3)
 	for i, b := range []expr{e.start, e.stop, e.step} {
 		if b != nil {
 			bounds[i] = b.eval(r, s)
 		}
 	}
-	r.step(line)
+	r.step(e.line)
 	return r.slice(of, bounds)
 }
 
@@ -110,13 +102,10 @@ func (e *unary) eval(r *run, s *scope) Value {
 	v := e.of.eval(r, s)
 	r.step(e.line)
 	r.pay("operator", "unary", v)
-	switch e.op {
-	case "not":
+	if e.op == "not" {
 		return !truth(v)
-	case "-":
-		return r.negative(v)
 	}
-	return r.positive(v)
+	return r.signed(e.op, v)
 }
 
 func (e *binary) eval(r *run, s *scope) Value {
@@ -179,10 +168,7 @@ func (e *call) eval(r *run, s *scope) Value {
 }
 
 func (e *filterExpr) eval(r *run, s *scope) Value {
-	return e.apply(r, s, e.of.eval(r, s))
-}
-
-func (e *filterExpr) apply(r *run, s *scope, v Value) Value {
+	v := e.of.eval(r, s)
 	a := e.args.eval(r, s)
 	r.step(e.line)
 	return r.filter(e.name, v, a)

@@ -33,7 +33,7 @@ func (t *Template) Render(vars *Dict) (text string, err error) {
 }
 
 // RenderMarked is Render that also returns what its generation statements have
-// written, in order. Within a text that a set, a filter or a macro captures nothing
+// written, in order. Within a text that a set or a macro captures nothing
 // is marked.
 func (t *Template) RenderMarked(vars *Dict) (text string, marks []Mark, err error) {
 	defer catch(&err)
@@ -105,11 +105,7 @@ func (st *setStmt) exec(r *run, s *scope) flow {
 }
 
 func (st *setBlock) exec(r *run, s *scope) flow {
-	inner := &scope{around: s}
-	var v Value = r.capture(inner, st.body)
-	for _, f := range st.filters {
-		v = f.apply(r, inner, v)
-	}
+	v := r.capture(&scope{around: s}, st.body)
 	r.step(st.line)
 	r.assign(s, st.target, v)
 	return flowNext
@@ -145,16 +141,6 @@ func (r *run) checkAttribute(name string) {
 	if strings.HasPrefix(name, "_") {
 		r.fail("a namespace cannot have the attribute %s, which begins with an underscore", quote(name))
 	}
-}
-
-func (w *withStmt) exec(r *run, s *scope) flow {
-	inner := &scope{around: s}
-	values := evalAll(r, s, w.values)
-	for i, target := range w.targets {
-		r.step(w.line)
-		r.assign(inner, target, values[i])
-	}
-	return r.body(inner, w.body)
 }
 
 func (m *macroStmt) exec(_ *run, s *scope) flow {

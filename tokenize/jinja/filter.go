@@ -13,21 +13,19 @@ var filters map[string]filter
 
 func init() { // not a literal: map and select read the tables
 	filters = map[string]filter{
-		"abs": abs, "attr": attrFilter, "count": lengthFilter, "length": lengthFilter,
+		"count": lengthFilter, "length": lengthFilter,
 		"d": orDefault, "default": orDefault, "dictsort": dictSort, "first": first, "last": last,
 		"items": itemsFilter, "join": joinFilter, "list": listFilter, "map": mapFilter,
-		"max": extreme(1), "min": extreme(-1), "reverse": reverse, "sort": sortFilter,
-		"sum": sum, "unique": unique, "tojson": toJSON,
+		"sort": sortFilter, "unique": unique, "tojson": toJSON,
 		"select": choose(false, true), "reject": choose(false, false),
 		"selectattr": choose(true, true), "rejectattr": choose(true, false),
 
 		"capitalize": byMethod("capitalize"), "lower": byMethod("lower"), "upper": byMethod("upper"),
 		"trim": byMethod("strip"), "title": titleFilter,
-		"e": escapeFilter, "escape": escapeFilter, "forceescape": escapeFilter, "safe": safe,
-		"string": stringFilter, "float": floatFilter, "int": intFilter, "round": roundFilter,
-		"format": formatFilter, "indent": indent, "replace": replaceFilter,
+		"safe": safe, "string": stringFilter, "int": intFilter,
+		"indent": indent, "replace": replaceFilter,
 	}
-	for _, name := range strings.Fields("batch center filesizeformat groupby pprint random slice striptags truncate urlencode urlize wordcount wordwrap xmlattr") {
+	for _, name := range strings.Fields("abs attr batch center e escape filesizeformat float forceescape format groupby max min pprint random reverse round slice striptags sum truncate urlencode urlize wordcount wordwrap xmlattr") {
 		filters[name] = func(r *run, _ Value, _ arguments) Value {
 			r.fail("the filter %s is not supported", quote(name))
 			return nil
@@ -43,27 +41,6 @@ func (r *run) filter(name string, v Value, a arguments) Value {
 	}
 	r.payCall("filter", name, v, a)
 	return f(r, v, a)
-}
-
-func abs(r *run, v Value, a arguments) Value {
-	a.bind(r, "abs", 0)
-	n, ok := number(v)
-	if !ok {
-		r.use(v)
-		r.fail("bad operand type for abs(): '%s'", typeName(v))
-	}
-	if n.i == nil && n.f < 0 || n.i != nil && n.i.Sign() < 0 {
-		return r.negative(v)
-	}
-	return r.positive(v)
-}
-
-func attrFilter(r *run, v Value, a arguments) Value {
-	name := r.textOr(a.bind(r, "attr", 1, "name")[0], "")
-	if found, ok := r.own(v, name); ok {
-		return found
-	}
-	return missing(v, name)
 }
 
 func lengthFilter(r *run, v Value, a arguments) Value {
@@ -128,17 +105,6 @@ func (r *run) reversed(v Value) List {
 	r.spend(4 * len(l))
 	slices.Reverse(l)
 	return l
-}
-
-func reverse(r *run, v Value, a arguments) Value {
-	a.bind(r, "reverse", 0)
-	if _, ok := text(v); ok {
-		return r.slice(v, []Value{nil, nil, -1})
-	}
-	if it, ok := v.(*iterator); ok { // not reversible: a list is made of it
-		return r.reversed(r.list(it))
-	}
-	return &iterator{"reversed", fromSlice(r.reversed(v))}
 }
 
 // getter returns what reads an attribute such as "function.name" of a value; nil reads
@@ -284,22 +250,11 @@ func joinFilter(r *run, v Value, a arguments) Value {
 
 func sortFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "sort", 0, "reverse", "case_sensitive", "attribute")
-	var parts []func(Value) Value
-	if s, ok := text(o[2]); ok {
-		for _, path := range strings.Split(s, ",") {
-			parts = append(parts, r.caseless(r.getter(path), o[1]))
-		}
-	} else {
-		parts = append(parts, r.caseless(r.getter(orNil(o[2])), o[1]))
+	if path, ok := text(o[2]); ok && strings.Contains(path, ",") {
+		r.fail("sort by several attributes is not supported")
 	}
 	l := slices.Clone(r.list(v))
-	r.sort(l, func(v Value) Value {
-		key := make(List, len(parts))
-		for i, get := range parts {
-			key[i] = get(v)
-		}
-		return key
-	}, truthOr(o[0], false))
+	r.sort(l, r.caseless(r.getter(orNil(o[2])), o[1]), truthOr(o[0], false))
 	return l
 }
 
@@ -310,12 +265,11 @@ func dictSort(r *run, v Value, a arguments) Value {
 		r.use(v)
 		r.fail("dictsort wants a dict, not '%s'", typeName(v))
 	}
-	at := slices.Index([]string{"key", "value"}, r.textOr(o[1], "key"))
-	if at < 0 {
-		r.fail(`You can only sort by either "key" or "value"`)
+	if by := r.textOr(o[1], "key"); by != "key" {
+		r.fail("dictsort by %s is not supported", quote(by))
 	}
 	pairs := d.items()
-	r.sort(pairs, r.caseless(func(v Value) Value { return v.(Tuple)[at] }, o[0]), truthOr(o[2], false))
+	r.sort(pairs, r.caseless(func(v Value) Value { return v.(Tuple)[0] }, o[0]), truthOr(o[2], false))
 	return List(pairs)
 }
 
@@ -346,47 +300,4 @@ func unique(r *run, v Value, a arguments) Value {
 			}
 		}
 	}}
-}
-
-// extreme is min (want -1) and max (want 1).
-func extreme(want int) filter {
-	return func(r *run, v Value, a arguments) Value {
-		o := a.bind(r, "max", 0, "case_sensitive", "attribute")
-		get := r.caseless(r.getter(orNil(o[1])), o[0])
-		var best, bestKey Value
-		found := false
-		for e := range r.elements(v) {
-			key := get(e)
-			if found {
-				op := ">"
-				if want < 0 {
-					op = "<"
-				}
-				if !r.compare(op, key, bestKey) {
-					continue
-				}
-			}
-			best, bestKey, found = e, key, true
-		}
-		if !found {
-			return &undefined{"No aggregated item, sequence was empty."}
-		}
-		return best
-	}
-}
-
-func sum(r *run, v Value, a arguments) Value {
-	o := a.bind(r, "sum", 0, "attribute", "start")
-	get := r.getter(orNil(o[0]))
-	total := Value(0)
-	if _, ok := o[1].(absent); !ok {
-		total = o[1]
-	}
-	if _, ok := text(total); ok {
-		r.fail("sum() can't sum strings [use ''.join(seq) instead]")
-	}
-	for e := range r.elements(v) {
-		total = r.arithmetic("+", total, get(e))
-	}
-	return total
 }

@@ -46,14 +46,6 @@ func escapeHTML(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;").Replace(s)
 }
 
-func escapeFilter(r *run, v Value, a arguments) Value {
-	a.bind(r, "escape", 0)
-	if m, ok := v.(markup); ok {
-		return m
-	}
-	return markup(escapeHTML(r.str(v)))
-}
-
 func safe(r *run, v Value, a arguments) Value {
 	a.bind(r, "safe", 0)
 	return markup(r.str(v))
@@ -67,133 +59,37 @@ func stringFilter(r *run, v Value, a arguments) Value {
 	return r.str(v)
 }
 
-// parseInt is int(s, base) of Python.
-func parseInt(s string, base int) (Value, bool) {
-	s = strings.TrimFunc(s, IsSpace)
-	digits := strings.TrimLeft(s, "+-")
-	if len(s)-len(digits) > 1 || digits == "" || digits[0] == '_' || digits[len(digits)-1] == '_' || strings.Contains(digits, "__") || len(digits) > maxDigits {
-		return nil, false
-	}
-	digits = strings.ToLower(strings.ReplaceAll(digits, "_", ""))
-	for prefix, of := range map[string]int{"0x": 16, "0o": 8, "0b": 2} {
-		if base == of || base == 0 {
-			if rest, ok := strings.CutPrefix(digits, prefix); ok {
-				digits, base = rest, of
-			}
-		}
-	}
-	if base == 0 {
-		if base = 10; len(digits) > 1 && digits[0] == '0' && strings.Trim(digits, "0") != "" {
-			return nil, false
-		}
-	}
-	if base < 2 || base > 36 || digits == "" || digits[0] == '+' || digits[0] == '-' {
-		return nil, false
-	}
-	n, ok := new(big.Int).SetString(digits, base)
-	if !ok {
-		return nil, false
-	}
-	if s[0] == '-' {
-		n.Neg(n)
-	}
-	return shrink(n), true
-}
-
-// parseFloat is float(v) of Python.
-func parseFloat(v Value) (float64, bool) {
-	if n, ok := number(v); ok {
-		return n.float(), true
-	}
-	s, ok := text(v)
-	s = strings.TrimFunc(s, IsSpace)
-	if !ok || strings.ContainsAny(s, "xXpP") {
-		return 0, false
-	}
-	f, err := strconv.ParseFloat(strings.ReplaceAll(s, "_", ""), 64)
-	return f, err == nil || math.IsInf(f, 0)
-}
-
+// intFilter is int(v), or the default for what is no number.
 func intFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "int", 0, "default", "base")
-	if s, ok := text(v); ok {
-		if n, ok := parseInt(s, r.intOr(o[1], 10)); ok {
-			return n
+	if base := r.intOr(o[1], 10); base != 10 {
+		r.fail("int of base %d is not supported", base)
+	}
+	if s, ok := text(v); ok && len(s) <= maxDigits {
+		s = strings.TrimFunc(s, IsSpace)
+		if strings.Trim(s, "_") == s && !strings.Contains(s, "__") {
+			s = strings.ReplaceAll(s, "_", "")
+		}
+		if n, ok := new(big.Int).SetString(s, 10); ok {
+			return shrink(n)
+		}
+		if f, err := strconv.ParseFloat(s, 64); err == nil && !strings.ContainsAny(s, "xXpP_") {
+			v = f
 		}
 	}
-	if n, ok := number(v); ok && n.i != nil {
+	n, ok := number(v)
+	switch {
+	case ok && n.i != nil:
 		return shrink(n.i)
-	}
-	if f, ok := parseFloat(v); ok && !math.IsNaN(f) && !math.IsInf(f, 0) {
-		n, _ := big.NewFloat(math.Trunc(f)).Int(nil)
-		return shrink(n)
+	case ok && !math.IsNaN(n.f) && !math.IsInf(n.f, 0):
+		whole, _ := big.NewFloat(math.Trunc(n.f)).Int(nil)
+		return shrink(whole)
 	}
 	r.use(v)
 	if _, ok := o[0].(absent); ok {
 		return 0
 	}
 	return o[0]
-}
-
-func floatFilter(r *run, v Value, a arguments) Value {
-	o := a.bind(r, "float", 0, "default")
-	if f, ok := parseFloat(v); ok {
-		return f
-	}
-	r.use(v)
-	if _, ok := o[0].(absent); ok {
-		return 0.0
-	}
-	return o[0]
-}
-
-func roundFilter(r *run, v Value, a arguments) Value {
-	o := a.bind(r, "round", 0, "precision", "method")
-	n, ok := number(v)
-	if !ok {
-		r.use(v)
-		r.fail("type %s doesn't define __round__ method", typeName(v))
-	}
-	precision := r.intOr(o[0], 0)
-	if precision > 300 || precision < -300 {
-		r.fail("round: precision %d is out of range", precision)
-	}
-	scale := math.Pow(10, float64(precision))
-	switch r.textOr(o[1], "common") {
-	case "ceil":
-		return math.Ceil(n.float()*scale) / scale
-	case "floor":
-		return math.Floor(n.float()*scale) / scale
-	case "common":
-	default:
-		r.fail("method must be common, ceil or floor")
-	}
-	switch {
-	case n.i == nil && precision >= 0:
-		f, _ := strconv.ParseFloat(strconv.FormatFloat(n.f, 'f', precision, 64), 64)
-		return f
-	case n.i == nil:
-		return math.RoundToEven(n.f*scale) / scale
-	case precision >= 0:
-		return shrink(n.i)
-	}
-	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-precision)), nil)
-	whole, rest := new(big.Int).DivMod(n.i, unit, new(big.Int))
-	if c := new(big.Int).Lsh(rest, 1).Cmp(unit); c > 0 || c == 0 && whole.Bit(0) == 1 {
-		whole.Add(whole, big.NewInt(1))
-	}
-	return shrink(whole.Mul(whole, unit))
-}
-
-func formatFilter(r *run, v Value, a arguments) Value {
-	s := r.str(v)
-	if len(a.names) == 0 {
-		return r.percent(v, s, Tuple(a.positional))
-	}
-	if len(a.positional) > 0 {
-		r.fail("can't handle positional and keyword arguments at the same time")
-	}
-	return r.percent(v, s, r.makeDict(a))
 }
 
 func replaceFilter(r *run, v Value, a arguments) Value {
@@ -218,7 +114,7 @@ func indent(r *run, v Value, a arguments) Value {
 		r.spend(n)
 		by = strings.Repeat(" ", n)
 	}
-	lines := splitLines(s+"\n", false)
+	lines := splitLines(s + "\n")
 	r.spendTimes(len(lines), len(by)+1)
 	blank := truthOr(o[2], false)
 	for i := range lines {

@@ -78,7 +78,6 @@ type jsonWriter struct {
 	r            *run
 	out          strings.Builder
 	ascii        bool
-	sorted       bool
 	indent       string
 	lines        bool // an element on each line
 	comma, colon string
@@ -87,7 +86,10 @@ type jsonWriter struct {
 // toJSON is the filter tojson as transformers defines it.
 func toJSON(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "tojson", 0, "ensure_ascii", "indent", "separators", "sort_keys")
-	w := &jsonWriter{r: r, ascii: truthOr(o[0], false), sorted: truthOr(o[3], false), comma: ", ", colon: ": "}
+	if truthOr(o[3], false) {
+		r.fail("tojson with sort_keys is not supported")
+	}
+	w := &jsonWriter{r: r, ascii: truthOr(o[0], false), comma: ", ", colon: ": "}
 	if given(o[1]) {
 		w.lines, w.comma = true, ","
 		if s, ok := text(o[1]); ok {
@@ -128,9 +130,6 @@ func (w *jsonWriter) value(v Value, depth int) {
 		return
 	}
 	if d, ok := v.(*Dict); ok {
-		if w.sorted {
-			d = w.r.sortedDict(d)
-		}
 		w.between("{", "}", d.Len(), depth, func(i int) {
 			w.string(w.key(d.keys[i]))
 			w.write(w.colon)
@@ -194,16 +193,6 @@ func (w *jsonWriter) between(open, end string, n, depth int, element func(i int)
 		newline(depth)
 	}
 	w.write(end)
-}
-
-func (r *run) sortedDict(d *Dict) *Dict {
-	pairs := d.items()
-	r.sort(pairs, func(v Value) Value { return v.(Tuple)[0] }, false)
-	sorted := NewDict()
-	for _, p := range pairs {
-		sorted.Set(p.(Tuple)[0], p.(Tuple)[1])
-	}
-	return sorted
 }
 
 // sort sorts in place by what key returns; equal elements keep their order.

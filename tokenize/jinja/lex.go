@@ -87,18 +87,14 @@ func (l *lexer) data() {
 		after++
 	}
 	l.text(at, sign, begin != "{{")
-	raw := -1
-	if begin == "{%" {
-		raw = l.rawBegin(after)
-	}
 	l.take(after)
 	switch {
-	case raw >= 0:
-		l.take(raw)
-		l.raw()
 	case begin == "{#":
 		l.comment()
 	case begin == "{%":
+		if strings.HasPrefix(l.src[l.spaces(after):], "raw") {
+			l.fail("raw is not supported: no published chat template has it")
+		}
 		l.add(kindBlockBegin, "")
 		l.inside(true)
 	default:
@@ -130,22 +126,6 @@ func (l *lexer) spaces(i int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], IsSpace))
 }
 
-// rawBegin returns the end of a raw tag whose name may be at position i, else -1.
-func (l *lexer) rawBegin(i int) int {
-	i = l.spaces(i)
-	if !strings.HasPrefix(l.src[i:], "raw") {
-		return -1
-	}
-	i = l.spaces(i + 3)
-	switch {
-	case strings.HasPrefix(l.src[i:], "-%}"):
-		return l.spaces(i + 3)
-	case strings.HasPrefix(l.src[i:], "%}"):
-		return i + 2
-	}
-	return -1
-}
-
 // closes returns the end of the tag that end closes at position i, with the white
 // space that goes with it; -1 if it is not there.
 func (l *lexer) closes(i int, end string, trim bool) int {
@@ -175,31 +155,6 @@ func (l *lexer) comment() {
 		at--
 	}
 	l.take(l.closes(at, "#}", true))
-}
-
-// raw reads the text of a raw block and its end.
-func (l *lexer) raw() {
-	for at := l.pos; ; at++ {
-		n := strings.Index(l.src[at:], "{%")
-		if n < 0 {
-			l.fail("a raw block has no end")
-		}
-		at += n
-		name, sign := at+2, byte(0)
-		if name < len(l.src) && (l.src[name] == '-' || l.src[name] == '+') {
-			sign = l.src[name]
-			name++
-		}
-		name = l.spaces(name)
-		if !strings.HasPrefix(l.src[name:], "endraw") {
-			continue
-		}
-		if end := l.closes(l.spaces(name+6), "%}", true); end >= 0 {
-			l.text(at, sign, true)
-			l.take(end)
-			return
-		}
-	}
 }
 
 // inside reads the tokens of a block, or of a print statement, and its end.
@@ -285,68 +240,46 @@ func (l *lexer) operator(rest string) {
 	l.fail("unexpected %q", r)
 }
 
-// digits returns the end of a run of digits at i that may be separated by single
-// underscores, i if there is none.
-func (l *lexer) digits(i int) int {
-	for i < len(l.src) && isDigit(l.src[i]) {
-		i++
-		if i+1 < len(l.src) && l.src[i] == '_' && isDigit(l.src[i+1]) {
-			i++
-		}
-	}
-	return i
-}
-
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
+// number reads an integer or a float in decimal digits.
 func (l *lexer) number() {
-	end := l.digits(l.pos)
+	digits := func(i int) int {
+		for i < len(l.src) && isDigit(l.src[i]) {
+			i++
+		}
+		return i
+	}
+	end := digits(l.pos)
 	isFloat := false
 	if l.pos == 0 || l.src[l.pos-1] != '.' { // a.0.1 has no float in it
 		if end+1 < len(l.src) && l.src[end] == '.' && isDigit(l.src[end+1]) {
-			end, isFloat = l.digits(end+1), true
+			end, isFloat = digits(end+1), true
 		}
 		if exp := end + 1; exp < len(l.src) && l.src[end]|0x20 == 'e' {
 			if l.src[exp] == '+' || l.src[exp] == '-' {
 				exp++
 			}
-			if after := l.digits(exp); after > exp {
+			if after := digits(exp); after > exp {
 				end, isFloat = after, true
 			}
 		}
 	}
-	if !isFloat {
-		l.integer()
-		return
-	}
-	text := strings.ReplaceAll(l.src[l.pos:end], "_", "")
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil && !strings.Contains(err.Error(), "range") {
-		l.fail("%q is not a number", text)
-	}
-	l.tokens = append(l.tokens, token{kindNumber, text, f, l.line})
-	l.take(end)
-}
-
-func (l *lexer) integer() {
-	end := l.digits(l.pos)
-	if l.src[l.pos] == '0' {
-		for end = l.pos + 1; end < len(l.src) && (l.src[end] == '0' || l.src[end] == '_' && strings.HasPrefix(l.src[end+1:], "0")); end++ {
-		}
-		if end < len(l.src) && strings.IndexByte("xXoObB", l.src[end]) >= 0 && end == l.pos+1 {
-			end += 1 + strings.IndexFunc(l.src[end+1:]+" ", func(r rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF_", r) })
-		}
-	}
 	text := l.src[l.pos:end]
-	base := 10
-	if len(text) > 1 && text[1] > '9' && text[1] != '_' {
-		base = 0
+	if next, _ := utf8.DecodeRuneInString(l.src[end:]); isNameRune(next) && end < len(l.src) {
+		l.fail("a number that goes on with %q is not supported", next)
 	}
-	n, ok := new(big.Int).SetString(strings.ReplaceAll(text, "_", ""), base)
-	if !ok || len(text) > 1000 {
-		l.fail("%q is not a number", text)
+	t := token{kind: kindNumber, text: text, line: l.line}
+	if isFloat {
+		t.value, _ = strconv.ParseFloat(text, 64) // one out of range is infinite, or 0
+	} else {
+		n, _ := new(big.Int).SetString(text, 10)
+		if len(text) > 1000 || text[0] == '0' && strings.Trim(text, "0") != "" {
+			l.fail("%q is not a number", text)
+		}
+		t.value = shrink(n)
 	}
-	l.tokens = append(l.tokens, token{kindNumber, text, shrink(n), l.line})
+	l.tokens = append(l.tokens, t)
 	l.take(end)
 }
 
@@ -396,15 +329,8 @@ func (l *lexer) unescape(s string) string {
 			}
 			out.WriteRune(rune(n))
 			i += 2 + width
-		case '0' <= c && c <= '7':
-			n, end := 0, i+1
-			for ; end < len(s) && end < i+4 && '0' <= s[end] && s[end] <= '7'; end++ {
-				n = n*8 + int(s[end]-'0')
-			}
-			out.WriteRune(rune(n))
-			i = end
-		case c == 'N':
-			l.fail("\\N is not supported; write \\u")
+		case c == 'N' || '0' <= c && c <= '7':
+			l.fail("\\%c is not supported; write \\u", c)
 		default:
 			out.WriteByte('\\')
 			i++

@@ -8,7 +8,6 @@ type loop struct {
 	index, total           int // total is -1 until it is asked for
 	before, current, after Value
 	ahead, more            bool // after has been read; there is one
-	changed                []Value
 }
 
 func (f *forStmt) exec(r *run, s *scope) flow {
@@ -108,10 +107,6 @@ func (l *loop) attribute(name string) (Value, bool) {
 		return !l.more, true
 	case "length":
 		return l.length(), true
-	case "depth": // loops that call themselves are not supported
-		return 1, true
-	case "depth0":
-		return 0, true
 	case "previtem":
 		if l.index == 0 {
 			return &undefined{"there is no previous item"}, true
@@ -122,19 +117,8 @@ func (l *loop) attribute(name string) (Value, bool) {
 			return &undefined{"there is no next item"}, true
 		}
 		return l.after, true
-	case "cycle":
-		return &function{name, func(r *run, a arguments) Value {
-			if len(a.positional) == 0 {
-				r.fail("no items for cycling given")
-			}
-			return a.positional[l.index%len(a.positional)]
-		}}, true
-	case "changed":
-		return &function{name, func(r *run, a arguments) Value {
-			same := l.changed != nil && r.equal(Tuple(l.changed), Tuple(a.positional), 0)
-			l.changed = append([]Value{}, a.positional...)
-			return !same
-		}}, true
+	case "cycle", "changed", "depth", "depth0":
+		return unsupported("loop." + name), true
 	}
 	return nil, false
 }

@@ -41,14 +41,17 @@ type (
 		of, key expr
 		line    int
 	}
-	slice struct{ start, stop, step expr } // nil where left out
-	call  struct {
+	slice struct {
+		of, start, stop, step expr // nil where left out
+		line                  int
+	}
+	call struct {
 		of   expr
 		args callArgs
 		line int
 	}
 	filterExpr struct {
-		of   expr // nil for the text of a set block
+		of   expr
 		name string
 		args callArgs
 		line int
@@ -114,15 +117,9 @@ type (
 		line   int
 	}
 	setBlock struct {
-		target  expr
-		filters []*filterExpr
-		body    []stmt
-		line    int
-	}
-	withStmt struct {
-		targets, values []expr
-		body            []stmt
-		line            int
+		target expr
+		body   []stmt
+		line   int
 	}
 	macroStmt struct {
 		name     string

@@ -10,8 +10,8 @@ import (
 func (r *run) arithmetic(op string, left, right Value) Value {
 	r.use(left)
 	r.pay("operator", op, left, right)
-	if s, ok := text(left); ok && op == "%" {
-		return r.percent(left, s, right)
+	if _, ok := text(left); ok && op == "%" {
+		r.fail("formatting a text with %% is not supported")
 	}
 	r.use(right)
 	if a, ok := number(left); ok {
@@ -132,9 +132,7 @@ func (n num) float() float64 {
 // compute is a op b for numbers.
 func (r *run) compute(op string, a, b num) Value {
 	if a.i != nil && b.i != nil && op != "/" {
-		if op != "**" || b.i.Sign() >= 0 {
-			return r.integers(op, a.i, b.i)
-		}
+		return r.integers(op, a.i, b.i)
 	}
 	x, y := a.float(), b.float()
 	switch op {
@@ -144,14 +142,6 @@ func (r *run) compute(op string, a, b num) Value {
 		return x - y
 	case "*":
 		return x * y
-	case "**":
-		if x == 0 && y < 0 {
-			r.fail("0.0 cannot be raised to a negative power")
-		}
-		if x < 0 && y != math.Trunc(y) {
-			r.fail("the result is not a real number")
-		}
-		return math.Pow(x, y)
 	}
 	if y == 0 {
 		r.fail("division by zero")
@@ -179,11 +169,6 @@ func (r *run) integers(op string, a, b *big.Int) Value {
 		z.Sub(a, b)
 	case "*":
 		z.Mul(a, b)
-	case "**":
-		if !b.IsInt64() || a.BitLen() > 1 && b.Int64() > maxDigits*4/int64(a.BitLen()) {
-			r.fail("the integer has too many digits")
-		}
-		z.Exp(a, b, nil)
 	default:
 		if b.Sign() == 0 {
 			r.fail("division by zero")
@@ -205,25 +190,19 @@ func (r *run) integers(op string, a, b *big.Int) Value {
 	return shrink(z)
 }
 
-func (r *run) negative(v Value) Value {
-	if f, ok := v.(float64); ok {
-		return -f
-	}
-	return r.signed(v, func(i *big.Int) *big.Int { return new(big.Int).Neg(i) }, "-")
-}
-
-func (r *run) positive(v Value) Value {
-	if f, ok := v.(float64); ok {
-		return f
-	}
-	return r.signed(v, func(i *big.Int) *big.Int { return i }, "+")
-}
-
-func (r *run) signed(v Value, change func(*big.Int) *big.Int, op string) Value {
+// signed is -v, or +v.
+func (r *run) signed(op string, v Value) Value {
 	n, ok := number(v)
-	if !ok {
+	switch {
+	case !ok:
 		r.use(v)
 		r.fail("bad operand type for unary %s: '%s'", op, typeName(v))
+	case n.i == nil && op == "-":
+		return -n.f
+	case n.i == nil:
+		return n.f
+	case op == "-":
+		n.i = new(big.Int).Neg(n.i)
 	}
-	return shrink(change(n.i))
+	return shrink(n.i)
 }

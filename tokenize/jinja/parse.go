@@ -145,8 +145,6 @@ func (p *parser) statement(ends []string) stmt {
 		return p.forStmt(t.line)
 	case "set":
 		return p.setStmt(t.line)
-	case "with":
-		return p.withStmt(t.line)
 	case "macro":
 		return p.macro(t.line)
 	case "generation":
@@ -160,7 +158,7 @@ func (p *parser) statement(ends []string) stmt {
 		return &jump{map[string]flow{"break": flowBreak, "continue": flowContinue}[t.text]}
 	case "include", "import", "from", "extends":
 		fail(t.line, "%s is not supported: a chat template is one file", t.text)
-	case "call", "filter", "print", "block", "autoescape":
+	case "call", "filter", "print", "block", "autoescape", "with":
 		fail(t.line, "%s is not supported: no published chat template has it", t.text)
 	}
 	if len(ends) > 0 {
@@ -214,23 +212,11 @@ func (p *parser) setStmt(line int) stmt {
 	if p.acceptOp("=") {
 		return &setStmt{target, p.tuple(true, false), line}
 	}
-	filters := p.filters(nil)
-	body, _ := p.body("endset")
-	return &setBlock{target, filters, body, line}
-}
-
-func (p *parser) withStmt(line int) stmt {
-	s := &withStmt{line: line}
-	for p.peek().kind != kindBlockEnd && !p.isOp(":") {
-		if len(s.targets) > 0 {
-			p.expect(",")
-		}
-		s.targets = append(s.targets, p.primaryTarget())
-		p.expect("=")
-		s.values = append(s.values, p.expression(true))
+	if p.isOp("|") {
+		fail(line, "a set block with a filter is not supported: no published chat template has one")
 	}
-	s.body, _ = p.body("endwith")
-	return s
+	body, _ := p.body("endset")
+	return &setBlock{target, body, line}
 }
 
 // target reads what set or for assigns to: names, attributes of namespaces, and tuples

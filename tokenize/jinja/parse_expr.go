@@ -93,9 +93,13 @@ func (p *parser) concat() expr {
 	return &concat{parts}
 }
 
-func (p *parser) product() expr { return p.operation(p.power, "*", "/", "//", "%") }
-
-func (p *parser) power() expr { return p.operation(func() expr { return p.unary(true) }, "**") }
+func (p *parser) product() expr {
+	e := p.operation(func() expr { return p.unary(true) }, "*", "/", "//", "%")
+	if t := p.peek(); t.kind == "**" {
+		fail(t.line, "the operator ** is not supported: no published chat template has it")
+	}
+	return e
+}
 
 func (p *parser) unary(withFilters bool) expr {
 	defer p.nest()()
@@ -113,9 +117,12 @@ func (p *parser) unary(withFilters bool) expr {
 	for {
 		switch {
 		case p.isOp("|"):
-			for _, f := range p.filters(e) {
-				e = f
+			p.next()
+			f := &filterExpr{of: e, line: p.peek().line, name: p.expect(kindName).text}
+			if p.isOp("(") {
+				f.args = p.arguments()
 			}
+			e = f
 		case p.isName("is"):
 			e = p.test(e)
 		case p.isOp("("):
@@ -234,8 +241,7 @@ func (p *parser) postfix(e expr) expr {
 				fail(a.line, "found %s, want a name", a)
 			}
 		case "[":
-			p.next()
-			e = &item{e, p.subscript(), t.line}
+			e = p.subscript(e)
 		case "(":
 			e = p.call(e)
 		default:
@@ -244,38 +250,25 @@ func (p *parser) postfix(e expr) expr {
 	}
 }
 
-func (p *parser) subscript() expr {
-	var parts []expr
-	for !p.isOp("]") {
-		if len(parts) > 0 {
-			p.expect(",")
-		}
-		parts = append(parts, p.index())
-	}
-	p.next()
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return &tupleExpr{parts}
-}
-
-// index reads a subscript or a slice.
-func (p *parser) index() expr {
+// subscript reads what stands in brackets behind an expression: a key, or a slice.
+func (p *parser) subscript(of expr) expr {
+	line := p.next().line
 	part := func() expr {
-		if p.isOp(":") || p.isOp("]") || p.isOp(",") {
+		if p.isOp(":") || p.isOp("]") {
 			return nil
 		}
 		return p.expression(true)
 	}
-	s := &slice{start: part()}
-	if s.start != nil && !p.isOp(":") {
-		return s.start
+	start := part()
+	if start != nil && p.acceptOp("]") {
+		return &item{of, start, line}
 	}
 	p.expect(":")
-	s.stop = part()
+	s := &slice{of: of, start: start, stop: part(), line: line}
 	if p.acceptOp(":") {
 		s.step = part()
 	}
+	p.expect("]")
 	return s
 }
 
@@ -319,33 +312,11 @@ func (p *parser) arguments() callArgs {
 	return a
 }
 
-// filters reads the filters of e, each of which is applied to the one before it.
-func (p *parser) filters(e expr) []*filterExpr {
-	var all []*filterExpr
-	for p.acceptOp("|") {
-		f := &filterExpr{of: e, line: p.peek().line, name: p.dotted()}
-		if p.isOp("(") {
-			f.args = p.arguments()
-		}
-		all = append(all, f)
-		e = f
-	}
-	return all
-}
-
-func (p *parser) dotted() string {
-	name := p.expect(kindName).text
-	for p.acceptOp(".") {
-		name += "." + p.expect(kindName).text
-	}
-	return name
-}
-
 // test reads is NAME, is not NAME and the arguments of the test.
 func (p *parser) test(e expr) expr {
 	line := p.next().line
 	negated := p.acceptName("not")
-	t := &testExpr{of: e, line: line, name: p.dotted()}
+	t := &testExpr{of: e, line: line, name: p.expect(kindName).text}
 	switch next := p.peek(); next.kind {
 	case "(":
 		t.args = p.arguments()

@@ -50,7 +50,7 @@ TEMPLATES = r'''
 {{ nope in 'abc' }}
 {% for x in nope %}x{% else %}none{% endfor %}
 {% for x in none %}x{% endfor %}
-{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7 / 2 }} {{ 2 ** 10 }} {{ 2 ** -1 }} {{ 2 ** 3 ** 2 }} {{ -2 ** 2 }} {{ 7.5 // 2 }} {{ -7.5 % 2 }} {{ 1 / 3 }}
+{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7 / 2 }} {{ 7.5 // 2 }} {{ -7.5 % 2 }} {{ 1 / 3 }}
 {{ 1 / 0 }}
 {{ 1 % 0 }}
 {{ 99999999999 * 99999999999 }} {{ big + 1 }} {{ big // 7 }} {{ big % 1000 }} {{ -big }} {{ big > 5 }} {{ big == big + 0.0 }}
@@ -73,8 +73,8 @@ TEMPLATES = r'''
 {% for a, b in [(1, 2, 3)] %}{{ a }}{% endfor %}
 {% set a, b = 1, [2] %}{{ a }}{{ b }}{% set x = 1, %}{{ x }}{% set (c, d) = 'xy' %}{{ c }}{{ d }}
 {% for i in [1, 2, 3, 4] if i % 2 == 0 %}{{ i }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.index }}{{ loop.revindex }}{{ loop.revindex0 }}{% endfor %}
-{% for i in 'abc' %}{{ loop.previtem }}<{{ i }}>{{ loop.nextitem }}{{ loop.previtem is defined }}{{ loop.nextitem is defined }}{{ loop.cycle('x', 'y') }}{{ loop.changed(i == 'a') }}{{ loop.depth }};{% endfor %}
-{% for i in nums|map('abs') %}{{ loop.length }}{{ loop.last }}{{ i }} {% endfor %}
+{% for i in 'abc' %}{{ loop.previtem }}<{{ i }}>{{ loop.nextitem }}{{ loop.previtem is defined }}{{ loop.nextitem is defined }};{% endfor %}
+{% for i in nums|map('string') %}{{ loop.length }}{{ loop.last }}{{ i }} {% endfor %}
 {% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i > 2 %}{% break %}{% endif %}{{ i }}{% endfor %}
 {% set n = 1 %}{% for i in range(3) %}{% set n = n + 1 %}{{ n }}{% endfor %}{{ n }}
 {% set ns = namespace(n=0, l=[]) %}{% for i in range(3) %}{% set ns.n = ns.n + i %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.n }}{{ ns.l }}{{ ns.q is defined }}{{ ns.q }}
@@ -92,10 +92,7 @@ TEMPLATES = r'''
 {% macro f() %}{{ x }}{% endmacro %}{% set x = 1 %}{{ f() }}{% set x = 2 %}{{ f() }}{% for x in [3] %}{{ f() }}{% endfor %}
 {% macro t(x) %}  {{- x -}}  {% endmacro %}{{ t(' a ') }}|{{ t('b')|trim }}
 {% macro type(p) %}{%- if p.type is string -%}{{ p.type }}{%- elif p.type is iterable -%}{{ p.type | join(' or ') }}{%- endif -%}{% endmacro %}{% for k, v in tools[0].function.parameters.properties.items() %}{{ k }}: {{ type(v) }}{{ ", " if not loop.last }}{% endfor %}
-{% set x %}a{{ 1 }}{% set y = 3 %}{% endset %}{{ x }}{{ y is defined }}{{ x|length }}{% set z | upper | trim %} q {% endset %}[{{ z }}]
-{% with a = 1, b = 2 %}{{ a }}{{ b }}{% set c = 3 %}{% endwith %}{{ a is defined }}{{ c is defined }}
-{% with a = 1 %}{% with a = a + 1, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}{% endwith %}
-{% raw %}{{ x }}{% if %}{# c #}{% endraw %}|{% raw -%}   y {%- endraw %}|
+{% set x %}a{{ 1 }}{% set y = 3 %}{% endset %}{{ x }}{{ y is defined }}{{ x|length }}
 {% generation %}a{{ bos_token }}{% endgeneration %}b{%- generation -%} c {%- endgeneration %}
 {% for i in [1] %}{{ loop([2]) }}{% endfor %}
 x\n{% if true %}\n  y\n{% endif %}\nz\n
@@ -106,58 +103,47 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {# c #}\n\n\n{{ 1 }}\n\n
    {% if true %}x{% endif %}   {% if true %}y\n   {% endif %}z
 {% set x = 1 -%}\n\n   {% set y = 2 %}   \n  a
-{{ "a\nb\tc\\d\'e\x41\u00e9\101\q" }}{{ 'it''s' }}{{ "x" 'y' }}{{ '\
+{{ "a\nb\tc\\d\'e\x41\u00e9\q" }}{{ 'it''s' }}{{ "x" 'y' }}{{ '\
 ' }}
-{{ 1_000 }} {{ 0x1F }} {{ 0b11 }} {{ 0o17 }} {{ 1.5e3 }} {{ 1e3 }} {{ 1_0.2_5 }} {{ 00 }}
+{{ 1.5e3 }} {{ 1e3 }} {{ 00 }}
 {{ messages.0.role }}{{ nums.1 }}{{ [[1, 2]].0.1 }}
 {{ {'a': 1,}.a }}{{ [1, 2,] }}{{ (1,) }}{{ () }}{{ {} }}{{ {'a': {'b': [{}]}} }}{{ {'{%': '}}'} }}
 {{ text.strip() }}|{{ text.lstrip() }}|{{ text.rstrip() }}|{{ text.strip(' eHdn') }}|{{ text|trim }}|{{ 'xxaxx'.strip('x') }}|{{ 'xxa'|trim('x') }}
-{{ text.split() }} {{ text.split(' ') }} {{ text.split(None, 2) }} {{ text.split(' ', 1) }} {{ 'a,b,c'.split(',', maxsplit=1) }} {{ ''.split() }} {{ ''.split(',') }} {{ 'a,b,c'.rsplit(',', 1) }} {{ ' a b  c '.rsplit(None, 1) }}
+{{ text.split() }} {{ text.split(' ') }} {{ text.split(None, 2) }} {{ text.split(' ', 1) }} {{ 'a,b,c'.split(',', maxsplit=1) }} {{ ''.split() }} {{ ''.split(',') }}
 {{ 'a'.split('') }}
-{{ text.splitlines() }} {{ text.splitlines(true) }} {{ 'a\n'.splitlines() }} {{ ''.splitlines() }}
 {{ text.upper() }}{{ text.lower() }}{{ text.title() }}{{ text.capitalize() }}{{ text|title }}{{ text|upper|lower|capitalize }}{{ 'ΑΣ'.lower() }}
 {{ 'abcabc'.replace('b', 'X') }}{{ 'abcabc'.replace('b', 'X', 1) }}{{ 'abc'.replace('', '-') }}{{ 'abcabc'|replace('a', 1) }}{{ 'abc'|replace('b', '', 0) }}
-{{ 'abc'.startswith('ab') }}{{ 'abc'.endswith(('x', 'bc')) }}{{ 'abc'.startswith('b', 1) }}{{ 'abc'.find('c') }}{{ 'abc'.find('x') }}{{ 'éabc'.find('b') }}{{ 'abcb'.rfind('b') }}{{ 'abcb'.count('b') }}
+{{ 'abc'.startswith('ab') }}{{ 'abc'.endswith(('x', 'bc')) }}
 {{ 'abc'.index('x') }}
-{{ 'abc'.removeprefix('a') }}{{ 'abc'.removesuffix('c') }}
-{{ ','.join(['a', 'b']) }}{{ ''.join('abc') }}
-{{ ','.join([1]) }}
-{{ 'abc'.isalpha() }}{{ '12'.isdigit() }}{{ 'a1'.isalnum() }}{{ ' '.isspace() }}{{ ''.isspace() }}{{ 'aB'.islower() }}{{ 'AB1'.isupper() }}
-{{ '{} {}'.format(1, 'a') }}{{ '{1} {0} {x} {x}'.format('a', [1], x='q') }}{{ '{:.2f}|{x:.0f}|{:d}'.format(3.14159, 42, x=2.5) }}{{ '{{}}'.format() }}|
-{{ '{:d}'.format('a') }}
-{{ '%s %d %.2f %%' % ('a', 42.9, 3.14159) }}{{ '%(a)s %(a)d' % {'a': 1} }}{{ '%s' % 'x' }}{{ '%s' % [1, 2] }}{{ '%s-%s' | format(1, 2) }}{{ '%(x)s' | format(x=5) }}{{ '%f %i' % (1, true) }}
-{{ '%s' % (1, 2) }}
-{{ '%d' % 'a' }}
 {{ messages | tojson }}
 {{ tools | tojson(indent=4) }}
-{{ tools[0] | tojson(indent=2) | safe }}{{ tools | tojson(separators=(',', ':')) }}{{ {'b': 1, 'a': [2, {'d': 1, 'c': 2}]} | tojson(sort_keys=true) }}{{ 'é\u2028😀\x7f\x01' | tojson }}{{ 'é\u2028😀\x7f\x01' | tojson(ensure_ascii=true) }}
+{{ tools[0] | tojson(indent=2) | safe }}{{ tools | tojson(separators=(',', ':')) }}{{ 'é\u2028😀\x7f\x01' | tojson }}{{ 'é\u2028😀\x7f\x01' | tojson(ensure_ascii=true) }}
 {{ [1.0, 1e100, 1e-10, 100000000000000000.0, 0.1, -0.0, big, true, none, (1, 2), {1: 2, none: 3, true: 4, 1.5: 5}] | tojson }}{{ [] | tojson(indent=2) }}{{ {} | tojson(indent=2) }}{{ [[], {}] | tojson(indent=2) }}{{ [1, [2]] | tojson(indent='--') }}{{ [1] | tojson(indent=0) }}
 {{ messages | map(attribute='content.0.text') | list }}
 {{ nope | tojson }}
 {{ {'a': nope} | tojson }}
-{{ words | sort }}{{ words | sort(reverse=true) }}{{ words | sort(case_sensitive=true) }}{{ nums | sort }}{{ messages | sort(attribute='role') | map(attribute='role') | list }}{{ words | unique | list }}{{ words | min }}{{ nums | max }}{{ nums | sum }}{{ [] | max }}{{ [] | first }}
+{{ words | sort }}{{ words | sort(reverse=true) }}{{ words | sort(case_sensitive=true) }}{{ nums | sort }}{{ messages | sort(attribute='role') | map(attribute='role') | list }}{{ words | unique | list }}{{ [] | first }}
 {{ ['a', 1] | sort }}
 {{ words | join }}{{ words | join(', ') }}{{ nums | join(1) }}{{ messages | join('|', attribute='role') }}{{ none | default('x') }}{{ none | default('x', true) }}{{ '' | d('y', boolean=true) }}{{ nope | default }}
-{{ messages[3:] | map(attribute='content.0.text') | list }}{{ messages | map(attribute='nope', default='d') | join }}{{ words | map('upper') | join }}{{ words | map('replace', 'a', 'z') | list }}{{ ['1', '2'] | map('int') | sum }}
+{{ messages[3:] | map(attribute='content.0.text') | list }}{{ messages | map(attribute='nope', default='d') | join }}{{ words | map('upper') | join }}{{ words | map('replace', 'a', 'z') | list }}
 {{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ messages | selectattr('tool_calls') | list | length }}{{ messages | selectattr('tool_calls', 'defined') | map(attribute='role') | list }}{{ messages | rejectattr('role', 'in', ['user', 'tool']) | map(attribute='role') | join(',') }}{{ nums | select('>', 2) | list }}{{ nums | reject('odd') | list }}{{ [0, 1, '', 'a'] | select | list }}{{ nums | select('number') | first }}
 {% if messages | selectattr('role', 'equalto', 'nobody') %}always{% endif %}{% if messages | selectattr('role', 'equalto', 'nobody') | list %}never{% endif %}{{ (messages | selectattr('role', 'equalto', 'user') | first).content }}
 {{ (messages | map(attribute='role'))[0] is defined }}{% set g = words | map('upper') %}{{ g | list }}{{ g | list }}
 {{ messages | map(attribute='role') | length }}
 {{ messages | map(attribute='role') | last }}
-{{ messages | last | length }}{{ words | first }}{{ words | last }}{{ words | reverse | join }}{{ 'abc' | reverse }}{{ 'abc' | first }}{{ 'abc' | last }}{{ words | reverse | list }}
-{{ {'b': 1, 'A': 2} | dictsort }}{{ {'b': 1, 'a': 2} | dictsort(by='value') }}{{ {'b': 1, 'A': 2} | dictsort(true) }}
+{{ messages | last | length }}{{ words | first }}{{ words | last }}{{ 'abc' | first }}{{ 'abc' | last }}
+{{ {'b': 1, 'A': 2} | dictsort }}{{ {'b': 1, 'A': 2} | dictsort(true) }}
 {{ 'a\nb\n\nc' | indent }}|{{ 'a\nb\n\nc' | indent(2, true) }}|{{ 'a\nb\n\nc' | indent(1, blank=true) }}|{{ 'a\nb' | indent('> ', first=true) }}|{{ '' | indent }}|{{ 'a\n' | indent }}
-{{ '42' | int }}{{ '4.7' | int }}{{ 'x' | int }}{{ 'x' | int(7) }}{{ '0x1f' | int(base=16) }}{{ 4.9 | int }}{{ -4.9 | int }}{{ true | int }}{{ none | int }}{{ '1.5' | float }}{{ 'x' | float(2.5) }}{{ 3 | float }}{{ ' 12 ' | int }}{{ '1_0' | int }}
-{{ 2.5 | round }}{{ 3.5 | round }}{{ 2.567 | round(2) }}{{ 2.1 | round(0, 'ceil') }}{{ 2.9 | round(method='floor') }}{{ 5 | round }}{{ 1234 | round(-2) }}{{ -3 | abs }}{{ 2.675 | round(2) }}
+{{ '42' | int }}{{ '4.7' | int }}{{ 'x' | int }}{{ 'x' | int(7) }}{{ 4.9 | int }}{{ -4.9 | int }}{{ true | int }}{{ none | int }}{{ ' 12 ' | int }}{{ '1_0' | int }}{{ '_1' | int(5) }}{{ '-7' | int }}{{ '1e3' | int }}
 {{ 5 | string ~ 'a' }}{{ none | string }}{{ [1] | string | length }}
-{{ '<a>&"\'' | e }}{{ ('<' | safe) + '<' }}{{ '<' | safe ~ '<' }}{{ '<' | escape | escape }}{{ '<' | forceescape }}{{ ('<' | safe) | replace('<', '>') }}{{ ('<b>' | safe).upper() is escaped }}
-{{ 1 is integer }}{{ true is integer }}{{ true is number }}{{ 1.0 is float }}{{ 'a' is string }}{{ odd is mapping }}{{ words is sequence }}{{ 'a' is sequence }}{{ odd is sequence }}{{ 'a' is iterable }}{{ 1 is iterable }}{{ nope is iterable }}{{ none is none }}{{ true is boolean }}{{ true is true }}{{ 1 is true }}{{ false is false }}{{ range is callable }}{{ odd.items() is sequence }}{{ range(3) is sequence }}
-{{ 3 is odd }}{{ 4 is even }}{{ 9 is divisibleby 3 }}{{ 9 is divisibleby(2) }}{{ 1 is in [1] }}{{ 1 is not in [1] }}{{ 'a' is eq 'a' }}{{ 1 is lt 2 }}{{ 'A' is upper }}{{ 'a' is lower }}{{ none is sameas none }}{{ 'x' is not defined }}{{ 'upper' is filter }}{{ 'odd' is test }}{{ nope is undefined }}{{ 3 is gt(2) and 1 is ne 2 }}
+{{ ('<' | safe) + '<' }}{{ '<' | safe ~ '<' }}{{ ('<' | safe) | replace('<', '>') }}
+{{ 1 is integer }}{{ true is integer }}{{ true is number }}{{ 1.0 is float }}{{ 'a' is string }}{{ odd is mapping }}{{ words is sequence }}{{ 'a' is sequence }}{{ odd is sequence }}{{ 'a' is iterable }}{{ 1 is iterable }}{{ nope is iterable }}{{ none is none }}{{ true is boolean }}{{ true is true }}{{ 1 is true }}{{ false is false }}{{ odd.items() is sequence }}{{ range(3) is sequence }}
+{{ 3 is odd }}{{ 4 is even }}{{ 9 is divisibleby 3 }}{{ 9 is divisibleby(2) }}{{ 1 is in [1] }}{{ 1 is not in [1] }}{{ 'a' is eq 'a' }}{{ 1 is lt 2 }}{{ none is sameas none }}{{ 'x' is not defined }}{{ nope is undefined }}{{ 3 is gt(2) and 1 is ne 2 }}
 {{ messages[0].content is string and messages is not string }}{{ messages[3].content is not string and messages[3].content is iterable and messages[3].content is not mapping }}
-{{ range(3) }}{{ range(1, 10, 4) | list }}{{ range(5, 0, -2) | list }}{{ range(0) | length }}{{ 3 in range(5) }}{{ range(3) | sum }}{{ range(2, 2) | list }}
+{{ range(3) }}{{ range(1, 10, 4) | list }}{{ range(5, 0, -2) | list }}{{ range(0) | length }}{{ 3 in range(5) }}{{ range(2, 2) | list }}
 {{ range(1, 2, 0) }}
 {{ range(100001) | length }}
-{{ dict(a=1, **{'b': 2}) }}{{ dict([('x', 1)]) }}{{ dict({'q': 1}, r=2).q }}{{ joiner is callable }}
+{{ dict(a=1, **{'b': 2}) }}{{ dict([('x', 1)]) }}{{ dict({'q': 1}, r=2).q }}
 {{ raise_exception('roles must alternate') }}
 {% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no ' + m.role) }}{% endif %}{% endfor %}
 {{ strftime_now('%%') }}
@@ -200,12 +186,12 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {{ (messages | selectattr('role', 'in', ['user', 'tool']) | list)[-1].role }}{{ messages|map(attribute='role')|unique|list }}{{ messages|map('length')|list }}
 {% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}A{% else %}B{% endif %}{{ loop.previtem.role if loop.previtem else '-' }}{{ loop.nextitem.role if loop.nextitem is defined }}{% endfor %}
 {{ text | length }}{{ 'é中😀' | length }}{{ 'é中😀'[::-1] }}{{ 'é中😀'[1:] }}{{ 'ß'.upper() }}{{ 'ŉ'.upper() }}{{ 'İ'.lower() | length }}
-{{ "%.3f" | format(2.0) }}{{ "%s" | format(none) }}{{ 1.0 }}{{ 1e16 }}{{ 123456789.123 }}{{ 1e15 }}{{ 0.0001 }}{{ 0.00001 }}{{ 3.0 | int }}{{ 10 ** 20 }}{{ 5 // 2.0 }}
+{{ 1.0 }}{{ 1e16 }}{{ 123456789.123 }}{{ 1e15 }}{{ 0.0001 }}{{ 0.00001 }}{{ 3.0 | int }}{{ 5 // 2.0 }}
 {{ [nope, none, true, 'a\'b', "a\"b'", 'é\n\t\\\x00\u200b'] }}{{ namespace(a=1) }}{{ {'a': nope} }}
 {% set a = [1, 2] %}{% set b = a %}{{ a is sameas b }}{{ [] is sameas [] }}{{ 'a' is sameas 'a' }}
 {{ loop is defined }}{% for x in [1] %}{{ loop is defined }}{% for y in [2] %}{{ loop.index }}{% endfor %}{{ loop.length }}{% endfor %}
-{{ 'a' 'b' | upper }}{{ -1 | abs }}{{ not true | string }}{{ 1 + 2 | string | length }}{{ 'a' ~ 1 + 2 }}{{ 2 * 3 ~ 4 }}{{ 1 ~ 2 == '12' }}{{ -nums[0] }}{{ - -1 }}{{ +1 }}
-{{ words | select('equalto', 'a') | list }}{{ words | map('first') | list }}{{ [[3, 1], [2]] | map('sort') | list }}{{ [[1, 2], [3]] | sum(start=[]) }}{{ [{'a': 1}, {'a': 2}] | sum(attribute='a') }}
+{{ 'a' 'b' | upper }}{{ not true | string }}{{ 1 + 2 | string | length }}{{ 'a' ~ 1 + 2 }}{{ 2 * 3 ~ 4 }}{{ 1 ~ 2 == '12' }}{{ -nums[0] }}{{ - -1 }}{{ +1 }}
+{{ words | select('equalto', 'a') | list }}{{ words | map('first') | list }}{{ [[3, 1], [2]] | map('sort') | list }}
 {% set t = "x" %}{% for i in [1] %}{% if i %}{% set t = "y" %}{% endif %}{{ t }}{% endfor %}{{ t }}{% if true %}{% set t = "z" %}{% endif %}{{ t }}
 {{ messages is iterable and messages is not mapping }}{{ messages[0].keys() | list }}{{ 'role' in messages[0] }}{{ 'role' in messages[0].keys() }}{{ ('role', 'tool') in messages[3].items() }}{{ messages[0] == {'content': "Be 'brief'.\n", 'role': 'system'} }}
 '''
