@@ -52,7 +52,7 @@ func missing(of, key Value) Value {
 // stored is what Python's of[key] gives; ok is false for what it refuses.
 func (r *run) stored(of, key Value) (Value, bool) {
 	if d, ok := of.(*Dict); ok {
-		r.payKey(key, 0)
+		r.payKey(key)
 		return d.Get(key)
 	}
 	i, ok := integer(key)
@@ -69,13 +69,10 @@ func (r *run) stored(of, key Value) (Value, bool) {
 		}
 		return s[offset(s, i):offset(s, i+1)], true
 	}
-	if s, ok := of.(span); ok {
-		if i < 0 {
-			i += s.n
-		}
-		return s.at(i), 0 <= i && i < s.n
-	}
 	l, ok := sequence(of)
+	if v, isView := of.(*view); isView && v.kind == "range" {
+		l, ok = v.elements, true
+	}
 	if i < 0 {
 		i += len(l)
 	}
@@ -129,9 +126,7 @@ func (r *run) own(of Value, name string) (Value, bool) {
 	case *loop:
 		return of.attribute(name)
 	case *macro:
-		if name == "name" {
-			return of.name, true
-		}
+		return of.name, name == "name"
 	}
 	return nil, false
 }
@@ -158,18 +153,15 @@ func (r *run) slice(of Value, bounds []Value) Value {
 	s, isText := text(of)
 	l, isList := sequence(of)
 	var runes []rune
+	if v, ok := of.(*view); ok && v.kind == "range" {
+		l, isList, of = v.elements, true, List(v.elements)
+	}
 	n := len(l)
-	switch v := of.(type) {
-	case span:
-		l, isList = r.list(v), true
-		of, n = List(l), len(l)
-	default:
-		if isText {
-			runes = []rune(s)
-			n = len(runes)
-		} else if !isList {
-			return missing(of, nil)
-		}
+	if isText {
+		runes = []rune(s)
+		n = len(runes)
+	} else if !isList {
+		return missing(of, nil)
 	}
 	start, step, count := r.bounds(bounds, n)
 	r.spend(4 * count)

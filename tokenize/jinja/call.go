@@ -14,21 +14,6 @@ func (a callArgs) eval(r *run, s *scope) arguments {
 	if a.list != nil {
 		v.positional = append(v.positional, r.list(a.list.eval(r, s))...)
 	}
-	if a.dict == nil {
-		return v
-	}
-	d, ok := a.dict.eval(r, s).(*Dict)
-	if !ok {
-		r.fail("what stands after ** must be a dict")
-	}
-	for key, value := range d.All() {
-		name, ok := text(key)
-		if !ok {
-			r.fail("keywords must be strings")
-		}
-		r.spend(elementCost)
-		v.names, v.named = append(v.names, name), append(v.named, value)
-	}
 	return v
 }
 

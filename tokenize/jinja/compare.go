@@ -19,7 +19,7 @@ func (r *run) compare(op string, left, right Value) bool {
 	case "not in":
 		return !r.contains(right, left)
 	}
-	c, ok := r.order(left, right, 0)
+	c, ok := r.order(left, right)
 	if !ok {
 		r.use(left)
 		r.use(right)
@@ -95,12 +95,8 @@ func (r *run) equal(a, b Value, depth int) bool {
 	case *undefined:
 		_, ok := b.(*undefined)
 		return ok
-	case span:
-		y, ok := b.(span)
-		return ok && x.n == y.n && (x.n == 0 || x.start == y.start && (x.n == 1 || x.step == y.step))
-	case view:
-		y, ok := b.(view)
-		return ok && x.kind != "dict_values" && x.kind == y.kind && r.equal(x.dict, y.dict, depth+1)
+	case *view:
+		r.fail("comparing a %s is not supported; make a list of it", x.kind)
 	}
 	return a == b
 }
@@ -121,11 +117,8 @@ func (r *run) equalSequences(a, b Value, x []Value, depth int) bool {
 }
 
 // order compares two values; ok is false if they have no order.
-func (r *run) order(a, b Value, depth int) (c int, ok bool) {
+func (r *run) order(a, b Value) (c int, ok bool) {
 	r.pay("operator", "<", a, b)
-	if depth > maxDepth {
-		r.fail("values nested deeper than %d", maxDepth)
-	}
 	if x, ok := number(a); ok {
 		y, ok := number(b)
 		if !ok {
@@ -137,19 +130,10 @@ func (r *run) order(a, b Value, depth int) (c int, ok bool) {
 		y, ok := text(b)
 		return strings.Compare(x, y), ok
 	}
-	x, okX := sequence(a)
-	y, okY := sequence(b)
-	_, listA := a.(List)
-	_, listB := b.(List)
-	if !okX || !okY || listA != listB {
-		return 0, false
+	if _, ok := sequence(a); ok {
+		r.fail("the order of a %s is not supported", typeName(a))
 	}
-	for i := range min(len(x), len(y)) {
-		if !r.equal(x[i], y[i], depth+1) {
-			return r.order(x[i], y[i], depth+1)
-		}
-	}
-	return cmp.Compare(len(x), len(y)), true
+	return 0, false
 }
 
 // contains is v in container.
@@ -162,15 +146,8 @@ func (r *run) contains(container, v Value) bool {
 		}
 		return strings.Contains(s, part)
 	}
-	d, isDict := container.(*Dict)
-	if keys, ok := container.(view); ok && keys.kind == "dict_keys" {
-		d, isDict = keys.dict, true
-	}
-	if isDict {
-		r.payKey(v, 0)
-		if _, ok := hash(v); !ok {
-			r.fail("unhashable type: '%s'", typeName(v))
-		}
+	if d, ok := container.(*Dict); ok {
+		r.key(v)
 		_, found := d.Get(v)
 		return found
 	}
@@ -178,29 +155,9 @@ func (r *run) contains(container, v Value) bool {
 		r.fail("argument of type '%s' is not iterable", typeName(container))
 	}
 	for e := range r.elements(container) {
-		if same(e, v) || r.equal(e, v, 0) {
+		if r.equal(e, v, 0) {
 			return true
 		}
 	}
 	return false
-}
-
-// same is a is b, as far as it can be told: small values are the same if they are equal.
-func same(a, b Value) bool {
-	x, okX := sequence(a)
-	y, okY := sequence(b)
-	if okX || okY {
-		return okX && okY && typeName(a) == typeName(b) && len(x) == len(y) && (len(x) == 0 && typeName(a) == "tuple" || len(x) > 0 && &x[0] == &y[0])
-	}
-	if typeName(a) != typeName(b) {
-		return false
-	}
-	switch x := a.(type) {
-	case float64:
-		return x == b.(float64)
-	case *big.Int:
-		y, ok := b.(*big.Int)
-		return ok && x.Cmp(y) == 0
-	}
-	return a == b
 }

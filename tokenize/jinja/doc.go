@@ -25,6 +25,7 @@
 // 126 published chat templates uses: the tags call, filter, print, block, autoescape, raw and
 // with, set blocks with filters, loops that call themselves, loop.cycle and loop.changed, the
 // names caller, kwargs and varargs of macros, texts formatted with %, format or round, powers,
-// numbers that are not decimal, filters for pages and for sums (urlize, wordwrap, max and the
-// like), and rare methods of str.
+// numbers that are not decimal, lists that are ordered or multiplied, tuples as keys, arguments
+// out of dicts, filters for pages and for sums (urlize, wordwrap, max and the like), and rare
+// methods of str.
 package jinja

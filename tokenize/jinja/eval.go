@@ -66,10 +66,7 @@ func (e *dictExpr) eval(r *run, s *scope) Value {
 }
 
 func (r *run) setKey(d *Dict, key, value Value) {
-	r.payKey(key, 0)
-	if _, ok := hash(key); !ok {
-		r.fail("unhashable type: '%s'", typeName(key))
-	}
+	r.key(key)
 	d.Set(key, value)
 }
 

@@ -152,18 +152,10 @@ func mapFilter(r *run, v Value, a arguments) Value {
 		if !ok {
 			r.fail("map requires a filter argument")
 		}
-		otherwise, _ := a.take("default")
 		if len(a.names) > 0 {
 			r.fail("Unexpected keyword argument %s", quote(a.names[0]))
 		}
-		get := r.getter(path)
-		apply = func(v Value) Value {
-			v = get(v)
-			if _, ok := v.(*undefined); ok && otherwise != nil {
-				return otherwise
-			}
-			return v
-		}
+		apply = r.getter(path)
 	} else {
 		name := r.textOr(a.positional[0], "")
 		rest := arguments{a.positional[1:], a.names, a.named}
@@ -277,10 +269,7 @@ func unique(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "unique", 0, "case_sensitive", "attribute")
 	get := r.caseless(r.getter(orNil(o[1])), o[0])
 	seen := map[any]bool{}
-	next, ok := r.each(v)
-	if !ok {
-		r.fail("'%s' object is not iterable", typeName(v))
-	}
+	next := r.nextOf(v)
 	return &iterator{"generator", func() (Value, bool) {
 		for {
 			e, ok := next()
@@ -288,13 +277,7 @@ func unique(r *run, v Value, a arguments) Value {
 				return nil, false
 			}
 			r.spend(elementCost)
-			key := get(e)
-			r.payKey(key, 0)
-			h, ok := hash(key)
-			if !ok {
-				r.fail("unhashable type: '%s'", typeName(key))
-			}
-			if !seen[h] {
+			if h := r.key(get(e)); !seen[h] {
 				seen[h] = true
 				return e, true
 			}

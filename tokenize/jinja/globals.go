@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -62,7 +63,16 @@ func makeRange(r *run, a arguments) Value {
 		}
 		n = (stop - start + step - sign(step)) / step
 	}
-	return span{start, step, n}
+	r.spend(elementCost * n)
+	v := &view{kind: "range", elements: make([]Value, n), text: fmt.Sprintf("range(%d, %d", start, start+n*step)}
+	for i := range v.elements {
+		v.elements[i] = start + i*step
+	}
+	if step != 1 {
+		v.text += fmt.Sprintf(", %d", step)
+	}
+	v.text += ")"
+	return v
 }
 
 func sign(n int) int {
@@ -72,25 +82,11 @@ func sign(n int) int {
 	return 1
 }
 
-// makeDict is dict(pairs, name=value).
+// makeDict is dict(name=value).
 func (r *run) makeDict(a arguments) *Dict {
 	d := NewDict()
-	if len(a.positional) > 1 {
-		r.fail("dict expected at most 1 argument, got %d", len(a.positional))
-	}
-	for _, v := range a.positional {
-		if from, ok := v.(*Dict); ok {
-			r.spend(2 * elementCost * from.Len())
-			d = from.Clone()
-			continue
-		}
-		for pair := range r.elements(v) {
-			both := r.list(pair)
-			if len(both) != 2 {
-				r.fail("dict wants pairs, not %d values", len(both))
-			}
-			r.setKey(d, both[0], both[1])
-		}
+	if len(a.positional) > 0 {
+		r.fail("a dict or a namespace that is made of another value is not supported")
 	}
 	for i, name := range a.names {
 		d.Set(name, a.named[i])

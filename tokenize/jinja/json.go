@@ -204,7 +204,7 @@ func (r *run) sort(values []Value, key func(Value) Value, reverse bool) {
 		pairs[i] = pair{key(v), v}
 	}
 	slices.SortStableFunc(pairs, func(a, b pair) int {
-		c, ok := r.order(a.key, b.key, 0)
+		c, ok := r.order(a.key, b.key)
 		if !ok {
 			r.use(a.key)
 			r.use(b.key)

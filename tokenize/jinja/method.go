@@ -187,19 +187,12 @@ func affix(has func(s, part string) bool) method {
 
 // dictMethods are the methods of dict that change nothing.
 var dictMethods = map[string]method{
-	"keys":   viewOf("dict_keys"),
-	"values": viewOf("dict_values"),
-	"items":  viewOf("dict_items"),
-	"copy": func(r *run, of Value, a arguments) Value {
-		a.bind(r, "copy", 0)
-		return of
-	},
+	"keys":   viewOf("dict_keys", func(d *Dict) []Value { return d.keys }),
+	"values": viewOf("dict_values", func(d *Dict) []Value { return d.values }),
+	"items":  viewOf("dict_items", (*Dict).items),
 	"get": func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "get", 1, "key", "default")
-		r.payKey(v[0], 0)
-		if _, ok := hash(v[0]); !ok {
-			r.fail("unhashable type: '%s'", typeName(v[0]))
-		}
+		r.key(v[0])
 		if found, ok := of.(*Dict).Get(v[0]); ok {
 			return found
 		}
@@ -210,10 +203,11 @@ var dictMethods = map[string]method{
 	},
 }
 
-func viewOf(kind string) method {
+func viewOf(kind string, elements func(*Dict) []Value) method {
 	return func(r *run, of Value, a arguments) Value {
 		a.bind(r, kind, 0)
-		return view{kind, of.(*Dict)}
+		r.spend(elementCost * of.(*Dict).Len())
+		return &view{kind: kind, elements: elements(of.(*Dict))}
 	}
 }
 

@@ -87,7 +87,7 @@ type callArgs struct {
 	positional []expr
 	names      []string
 	named      []expr
-	list, dict expr // *list and **dict; nil without
+	list       expr // *list; nil without
 }
 
 // Statements.

@@ -28,10 +28,10 @@ func (r *run) arithmetic(op string, left, right Value) Value {
 		if n, ok := integer(left); ok {
 			left, right = right, n
 		}
-		if n, ok := integer(right); ok {
-			if v, ok := r.repeat(left, max(n, 0)); ok {
-				return v
-			}
+		s, isText := text(left)
+		if n, ok := integer(right); ok && isText {
+			r.spendTimes(n, len(s))
+			return like(left, strings.Repeat(s, max(n, 0)))
 		}
 	}
 	r.fail("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(left), typeName(right))
@@ -72,36 +72,6 @@ func (r *run) join(left, right Value) (Value, bool) {
 		return List(sum), true
 	}
 	return Tuple(sum), true
-}
-
-func (r *run) repeat(v Value, n int) (Value, bool) {
-	switch v := v.(type) {
-	case string:
-		r.spendTimes(n, len(v))
-		if v == "" {
-			return v, true
-		}
-		return strings.Repeat(v, n), true
-	case markup:
-		t, ok := r.repeat(string(v), n)
-		return markup(t.(string)), ok
-	}
-	l, ok := sequence(v)
-	if !ok {
-		return nil, false
-	}
-	r.spendTimes(n, elementCost*len(l))
-	many := List{}
-	for range n {
-		if len(l) == 0 {
-			break
-		}
-		many = append(many, l...)
-	}
-	if _, ok := v.(List); ok {
-		return many, true
-	}
-	return Tuple(many), true
 }
 
 // A num is a number: an integer, or a float if i is nil.

@@ -290,18 +290,16 @@ func (p *parser) arguments() callArgs {
 		ok := true
 		switch {
 		case p.acceptOp("*"):
-			ok = a.list == nil && a.dict == nil
+			ok = a.list == nil
 			a.list = p.expression(true)
-		case p.acceptOp("**"):
-			ok = a.dict == nil
-			a.dict = p.expression(true)
+		case p.isOp("**"):
+			fail(line, "arguments out of a dict are not supported: no published chat template has them")
 		case p.peek().kind == kindName && p.tokens[1].kind == "=":
-			ok = a.dict == nil
 			a.names = append(a.names, p.next().text)
 			p.next()
 			a.named = append(a.named, p.expression(true))
 		default:
-			ok = a.list == nil && a.dict == nil && a.names == nil
+			ok = a.list == nil && a.names == nil
 			a.positional = append(a.positional, p.expression(true))
 		}
 		if !ok {

@@ -17,7 +17,7 @@ func init() {
 		price
 		kind, names string
 	}{
-		{price{0, 0}, "method", "keys values items copy"}, // elements are paid for as they are looked at
+		{price{0, 0}, "method", "keys values items"}, // elements are paid for as they are looked at
 		{price{0, 1}, "method", "strip lstrip rstrip startswith endswith get"},
 		{price{0, 8}, "method", "split"},
 		{price{0, 16}, "method", "upper lower capitalize title replace"},
@@ -30,7 +30,7 @@ func init() {
 		{price{64, 64}, "filter", "int"},
 
 		{price{0, 0}, "test", "defined undefined none boolean false true integer float number string mapping sequence iterable"},
-		{price{0, 1}, "test", "odd even divisibleby sameas in == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le"},
+		{price{0, 1}, "test", "odd even divisibleby in == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le"},
 
 		{price{elementCost, 0}, "function", "range"},
 		{price{0, 1}, "function", "namespace dict raise_exception"},
@@ -79,16 +79,18 @@ func size(v Value) int {
 	return 0
 }
 
-// payKey pays for what hash does with a value, and fails for one that is nested too deep.
-func (r *run) payKey(v Value, depth int) {
-	if depth > maxDepth {
-		r.fail("values nested deeper than %d", maxDepth)
+// payKey pays for what hash does with a value.
+func (r *run) payKey(v Value) { r.spend(1 + size(v)) }
+
+// key is hash of a value, which fails for one that cannot be a key.
+func (r *run) key(v Value) any {
+	r.payKey(v)
+	h, ok := hash(v)
+	if _, isTuple := v.(Tuple); isTuple {
+		r.fail("a tuple as a key is not supported")
 	}
-	r.spend(1 + size(v)*(depth+1))
-	if t, ok := v.(Tuple); ok {
-		for _, e := range t {
-			r.spend(elementCost * (depth + 1))
-			r.payKey(e, depth+1)
-		}
+	if !ok {
+		r.fail("unhashable type: '%s'", typeName(v))
 	}
+	return h
 }

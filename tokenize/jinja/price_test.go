@@ -117,19 +117,3 @@ func TestPrices(t *testing.T) {
 		}
 	}
 }
-
-// TestDearKeys: what stands in a dictionary's key is paid for, and nested too deep an error.
-func TestDearKeys(t *testing.T) {
-	for _, use := range []string{"{k: 1}", "d[k]", "d.get(k)", "k in d", "[k]|unique|list"} {
-		source := "{%% set ns = namespace(t=(1,)) %%}{%% for i in range(%d) %%}{%% set ns.t = (ns.t,) %%}{%% endfor %%}{%% set k = ns.t %%}{%% set x = " + use + " %%}"
-		d := NewDict()
-		vars := NewDict()
-		vars.Set("d", d)
-		if _, err := render(fmt.Sprintf(source, 20), vars); err != nil {
-			t.Errorf("%s: %v", use, err)
-		}
-		if _, err := render(fmt.Sprintf(source, 50000), vars); err == nil || !strings.Contains(err.Error(), "nested deeper than") {
-			t.Errorf("%s of a deep tuple: %v", use, err)
-		}
-	}
-}

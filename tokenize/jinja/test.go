@@ -39,7 +39,6 @@ func init() {
 	add(0, func(r *run, v Value, _ []Value) bool { return r.equal(r.arithmetic("%", v, 2), 1, 0) }, "odd")
 	add(0, func(r *run, v Value, _ []Value) bool { return r.equal(r.arithmetic("%", v, 2), 0, 0) }, "even")
 	add(1, func(r *run, v Value, a []Value) bool { return r.equal(r.arithmetic("%", v, a[0]), 0, 0) }, "divisibleby")
-	add(1, func(_ *run, v Value, a []Value) bool { return same(v, a[0]) }, "sameas")
 	add(1, func(r *run, v Value, a []Value) bool { return r.compare("in", v, a[0]) }, "in")
 	comparison("==", "==", "eq", "equalto")
 	comparison("!=", "!=", "ne")
@@ -47,8 +46,8 @@ func init() {
 	comparison(">=", ">=", "ge")
 	comparison("<", "<", "lt", "lessthan")
 	comparison("<=", "<=", "le")
-	for _, name := range []string{"callable", "escaped", "filter", "lower", "test", "upper"} {
-		add(0, func(r *run, _ Value, _ []Value) bool {
+	for _, name := range []string{"callable", "escaped", "filter", "lower", "sameas", "test", "upper"} {
+		add(map[string]int{"sameas": 1}[name], func(r *run, _ Value, _ []Value) bool {
 			r.fail("the test %s is not supported", quote(name))
 			return false
 		}, name)
@@ -56,9 +55,11 @@ func init() {
 }
 
 func isSequence(v Value) bool {
-	switch v.(type) {
-	case *undefined, *Dict, span:
+	switch v := v.(type) {
+	case *undefined, *Dict:
 		return true
+	case *view:
+		return v.kind == "range"
 	}
 	_, isText := text(v)
 	_, ok := sequence(v)
@@ -72,11 +73,8 @@ func (r *run) test(name string, v Value, a arguments) bool {
 		r.fail("No test named %s.", quote(name))
 	}
 	r.payCall("test", name, v, a)
-	if len(a.positional) == t.params && len(a.names) == 0 {
-		return t.is(r, v, a.positional)
-	}
-	if len(a.positional)+len(a.named) != t.params {
+	if len(a.positional) != t.params || len(a.names) > 0 {
 		r.fail("the test %s takes %d arguments", quote(name), t.params)
 	}
-	return t.is(r, v, append(a.positional, a.named...))
+	return t.is(r, v, a.positional)
 }

@@ -37,15 +37,12 @@ func (r *run) repr(out *strings.Builder, v Value, depth int) {
 		r.reprList(out, "[", v, "]", depth)
 	case Tuple:
 		r.reprTuple(out, v, depth)
-	case view:
-		elements := v.dict.keys
-		switch v.kind {
-		case "dict_values":
-			elements = v.dict.values
-		case "dict_items":
-			elements = v.dict.items()
+	case *view:
+		if v.kind == "range" {
+			out.WriteString(v.text)
+			break
 		}
-		r.reprList(out, v.kind+"([", elements, "])", depth)
+		r.reprList(out, v.kind+"([", v.elements, "])", depth)
 	case *namespace:
 		out.WriteString("<Namespace ")
 		r.repr(out, v.attributes, depth+1)
@@ -79,16 +76,8 @@ func (r *run) scalar(v Value) string {
 		return "Markup(" + quote(string(v)) + ")"
 	case *undefined:
 		return "Undefined"
-	case span:
-		stop := v.start + v.n*v.step
-		if v.step == 1 {
-			return fmt.Sprintf("range(%d, %d)", v.start, stop)
-		}
-		return fmt.Sprintf("range(%d, %d, %d)", v.start, stop, v.step)
 	case *macro:
 		return "<Macro " + quote(v.name) + ">"
-	case *loop:
-		return fmt.Sprintf("<LoopContext %d/%d>", v.index+1, v.length())
 	case *iterator:
 		r.fail("a %s cannot be written; make a list of it", v.name)
 	}

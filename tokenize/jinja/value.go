@@ -6,8 +6,6 @@ import (
 	"math"
 	"math/big"
 	"slices"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -33,16 +31,12 @@ type undefined struct{ message string }
 // A namespace has attributes that set can change.
 type namespace struct{ attributes *Dict }
 
-// A view is what the methods keys, values and items of a dictionary return.
+// A view is what range and the methods keys, values and items of a dictionary return.
 type view struct {
-	kind string // dict_keys, dict_values or dict_items
-	dict *Dict
+	kind     string // range, dict_keys, dict_values or dict_items
+	elements []Value
+	text     string // of a range
 }
-
-// A span is what range returns.
-type span struct{ start, step, n int }
-
-func (s span) at(i int) int { return s.start + i*s.step }
 
 // An iterator is what filters such as map and select return: it can be read once.
 type iterator struct {
@@ -74,8 +68,7 @@ func NewDict(pairs ...Value) *Dict {
 // Len returns the number of keys.
 func (d *Dict) Len() int { return len(d.keys) }
 
-// Set sets the value of a key, which must be a string, number, bool or nil, or a
-// tuple of them.
+// Set sets the value of a key, which must be a string, number, bool or nil.
 func (d *Dict) Set(key, value Value) {
 	h, ok := hash(key)
 	if !ok {
@@ -143,18 +136,7 @@ func hash(v Value) (h any, ok bool) {
 		return "s" + v, true
 	case markup:
 		return "s" + string(v), true
-	case Tuple:
-		var text strings.Builder
-		for _, e := range v {
-			h, ok := hash(e)
-			if !ok {
-				return nil, false
-			}
-			part := fmt.Sprintf("%T%v", h, h)
-			text.WriteString(strconv.Itoa(len(part)) + ":" + part)
-		}
-		return "\x01" + text.String(), true
-	case List, *Dict:
+	case List, Tuple, *Dict:
 		return nil, false
 	}
 	return v, true
@@ -236,10 +218,8 @@ func typeName(v Value) string {
 		return "Undefined"
 	case *namespace:
 		return "Namespace"
-	case view:
+	case *view:
 		return v.kind
-	case span:
-		return "range"
 	case *iterator:
 		return v.name
 	case *loop:
@@ -296,12 +276,8 @@ func truth(v Value) bool {
 		return v != 0
 	case *Dict:
 		return v.Len() > 0
-	case view:
-		return v.dict.Len() > 0
-	case span:
-		return v.n > 0
-	case *loop:
-		return v.length() > 0
+	case *view:
+		return len(v.elements) > 0
 	}
 	if s, ok := text(v); ok {
 		return s != ""
@@ -319,12 +295,8 @@ func (r *run) length(v Value) int {
 		return 0
 	case *Dict:
 		return v.Len()
-	case view:
-		return v.dict.Len()
-	case span:
-		return v.n
-	case *loop:
-		return v.length()
+	case *view:
+		return len(v.elements)
 	}
 	if s, ok := text(v); ok {
 		r.scan(len(s))
@@ -354,21 +326,8 @@ func (r *run) each(v Value) (next func() (Value, bool), ok bool) {
 		return fromSlice(nil), true
 	case *Dict:
 		return fromSlice(v.keys), true
-	case view:
-		r.spend(elementCost * v.dict.Len())
-		switch v.kind {
-		case "dict_keys":
-			return fromSlice(v.dict.keys), true
-		case "dict_values":
-			return fromSlice(v.dict.values), true
-		}
-		return fromSlice(v.dict.items()), true
-	case span:
-		i := 0
-		return func() (Value, bool) {
-			i++
-			return v.at(i - 1), i <= v.n
-		}, true
+	case *view:
+		return fromSlice(v.elements), true
 	case *iterator:
 		return v.next, true
 	}

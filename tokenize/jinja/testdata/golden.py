@@ -54,10 +54,10 @@ TEMPLATES = r'''
 {{ 1 / 0 }}
 {{ 1 % 0 }}
 {{ 99999999999 * 99999999999 }} {{ big + 1 }} {{ big // 7 }} {{ big % 1000 }} {{ -big }} {{ big > 5 }} {{ big == big + 0.0 }}
-{{ true + 1 }} {{ true == 1 }} {{ 1 == 1.0 }} {{ {1: 'a', true: 'b', 1.0: 'c'} }} {{ 'a' < 'B' }} {{ [1, 2] < [1, 3] }} {{ (1, 2) == [1, 2] }}
+{{ true + 1 }} {{ true == 1 }} {{ 1 == 1.0 }} {{ {1: 'a', true: 'b', 1.0: 'c'} }} {{ 'a' < 'B' }} {{ (1, 2) == [1, 2] }}
 {{ 1 < 2 < 3 }} {{ 1 < 3 > 2 != 5 }} {{ 3 in nums and 'z' not in words }} {{ not 1 == 2 }}
 {{ 'a' < 1 }}
-{{ [1] + [2] }} {{ (1,) + (2,) }} {{ 'ab' * 3 }} {{ 2 * [1] }} {{ 'x' * -1 }}
+{{ [1] + [2] }} {{ (1,) + (2,) }} {{ 'ab' * 3 }} {{ 2 * 'c' }} {{ 'x' * -1 }}
 {{ [1] + (2,) }}
 {{ 'a' + 1 }}
 {{ nums[1:3] }} {{ nums[::-1] }} {{ nums[-2:] }} {{ nums[:-1] }} {{ nums[::2] }} {{ 'héllo'[1:3] }} {{ 'héllo'[::-1] }} {{ nums[5:] }} {{ nums[-9:2] }} {{ (1, 2, 3)[1:] }} {{ nums[10:0:-3] }}
@@ -78,7 +78,7 @@ TEMPLATES = r'''
 {% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i > 2 %}{% break %}{% endif %}{{ i }}{% endfor %}
 {% set n = 1 %}{% for i in range(3) %}{% set n = n + 1 %}{{ n }}{% endfor %}{{ n }}
 {% set ns = namespace(n=0, l=[]) %}{% for i in range(3) %}{% set ns.n = ns.n + i %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.n }}{{ ns.l }}{{ ns.q is defined }}{{ ns.q }}
-{% set ns = namespace({'a': 1}, b=2) %}{{ ns.a + ns.b }}
+{% set ns = namespace(a=1, b=2) %}{{ ns.a + ns.b }}
 {% set ns = namespace(_a=1) %}
 {% set ns = namespace() %}{% set ns._a = 1 %}
 {% set d = {} %}{% set d.a = 1 %}
@@ -125,7 +125,7 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {{ words | sort }}{{ words | sort(reverse=true) }}{{ words | sort(case_sensitive=true) }}{{ nums | sort }}{{ messages | sort(attribute='role') | map(attribute='role') | list }}{{ words | unique | list }}{{ [] | first }}
 {{ ['a', 1] | sort }}
 {{ words | join }}{{ words | join(', ') }}{{ nums | join(1) }}{{ messages | join('|', attribute='role') }}{{ none | default('x') }}{{ none | default('x', true) }}{{ '' | d('y', boolean=true) }}{{ nope | default }}
-{{ messages[3:] | map(attribute='content.0.text') | list }}{{ messages | map(attribute='nope', default='d') | join }}{{ words | map('upper') | join }}{{ words | map('replace', 'a', 'z') | list }}
+{{ messages[3:] | map(attribute='content.0.text') | list }}{{ words | map('upper') | join }}{{ words | map('replace', 'a', 'z') | list }}
 {{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ messages | selectattr('tool_calls') | list | length }}{{ messages | selectattr('tool_calls', 'defined') | map(attribute='role') | list }}{{ messages | rejectattr('role', 'in', ['user', 'tool']) | map(attribute='role') | join(',') }}{{ nums | select('>', 2) | list }}{{ nums | reject('odd') | list }}{{ [0, 1, '', 'a'] | select | list }}{{ nums | select('number') | first }}
 {% if messages | selectattr('role', 'equalto', 'nobody') %}always{% endif %}{% if messages | selectattr('role', 'equalto', 'nobody') | list %}never{% endif %}{{ (messages | selectattr('role', 'equalto', 'user') | first).content }}
 {{ (messages | map(attribute='role'))[0] is defined }}{% set g = words | map('upper') %}{{ g | list }}{{ g | list }}
@@ -138,12 +138,12 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {{ 5 | string ~ 'a' }}{{ none | string }}{{ [1] | string | length }}
 {{ ('<' | safe) + '<' }}{{ '<' | safe ~ '<' }}{{ ('<' | safe) | replace('<', '>') }}
 {{ 1 is integer }}{{ true is integer }}{{ true is number }}{{ 1.0 is float }}{{ 'a' is string }}{{ odd is mapping }}{{ words is sequence }}{{ 'a' is sequence }}{{ odd is sequence }}{{ 'a' is iterable }}{{ 1 is iterable }}{{ nope is iterable }}{{ none is none }}{{ true is boolean }}{{ true is true }}{{ 1 is true }}{{ false is false }}{{ odd.items() is sequence }}{{ range(3) is sequence }}
-{{ 3 is odd }}{{ 4 is even }}{{ 9 is divisibleby 3 }}{{ 9 is divisibleby(2) }}{{ 1 is in [1] }}{{ 1 is not in [1] }}{{ 'a' is eq 'a' }}{{ 1 is lt 2 }}{{ none is sameas none }}{{ 'x' is not defined }}{{ nope is undefined }}{{ 3 is gt(2) and 1 is ne 2 }}
+{{ 3 is odd }}{{ 4 is even }}{{ 9 is divisibleby 3 }}{{ 9 is divisibleby(2) }}{{ 1 is in [1] }}{{ 1 is not in [1] }}{{ 'a' is eq 'a' }}{{ 1 is lt 2 }}{{ 'x' is not defined }}{{ nope is undefined }}{{ 3 is gt(2) and 1 is ne 2 }}
 {{ messages[0].content is string and messages is not string }}{{ messages[3].content is not string and messages[3].content is iterable and messages[3].content is not mapping }}
 {{ range(3) }}{{ range(1, 10, 4) | list }}{{ range(5, 0, -2) | list }}{{ range(0) | length }}{{ 3 in range(5) }}{{ range(2, 2) | list }}
 {{ range(1, 2, 0) }}
 {{ range(100001) | length }}
-{{ dict(a=1, **{'b': 2}) }}{{ dict([('x', 1)]) }}{{ dict({'q': 1}, r=2).q }}
+{{ dict(a=1, b='2') }}{{ dict(q=1, r=2).q }}{% macro three(a, b, c) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ three(*[1, 2], c=3) }}{{ three(*(1, 2, 3)) }}
 {{ raise_exception('roles must alternate') }}
 {% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no ' + m.role) }}{% endif %}{% endfor %}
 {{ strftime_now('%%') }}
@@ -188,7 +188,6 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {{ text | length }}{{ 'é中😀' | length }}{{ 'é中😀'[::-1] }}{{ 'é中😀'[1:] }}{{ 'ß'.upper() }}{{ 'ŉ'.upper() }}{{ 'İ'.lower() | length }}
 {{ 1.0 }}{{ 1e16 }}{{ 123456789.123 }}{{ 1e15 }}{{ 0.0001 }}{{ 0.00001 }}{{ 3.0 | int }}{{ 5 // 2.0 }}
 {{ [nope, none, true, 'a\'b', "a\"b'", 'é\n\t\\\x00\u200b'] }}{{ namespace(a=1) }}{{ {'a': nope} }}
-{% set a = [1, 2] %}{% set b = a %}{{ a is sameas b }}{{ [] is sameas [] }}{{ 'a' is sameas 'a' }}
 {{ loop is defined }}{% for x in [1] %}{{ loop is defined }}{% for y in [2] %}{{ loop.index }}{% endfor %}{{ loop.length }}{% endfor %}
 {{ 'a' 'b' | upper }}{{ not true | string }}{{ 1 + 2 | string | length }}{{ 'a' ~ 1 + 2 }}{{ 2 * 3 ~ 4 }}{{ 1 ~ 2 == '12' }}{{ -nums[0] }}{{ - -1 }}{{ +1 }}
 {{ words | select('equalto', 'a') | list }}{{ words | map('first') | list }}{{ [[3, 1], [2]] | map('sort') | list }}
