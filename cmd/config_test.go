@@ -88,7 +88,7 @@ answer = "gold"
 	}
 	checkRoundTrip(t, c)
 	for text, want := range map[string]string{
-		"template = \"qwen\"":                    `run.toml:3: model.template = "qwen": must be one of auto, chat, concat, no, qwen_math, r1, or a text with {problem} in it, once`,
+		"template = \"qwen\"":                    `run.toml:3: model.template = "qwen": must be one of auto, chat, concat, llama-instruct, no, open-reasoner-zero, prime-zero, qwen_math, r1, r1d, or a text with {problem} in it, once`,
 		"template_args = [\"a=1\"]":              `run.toml:3: model.template_args = [a=1]: goes with the template chat; other templates read no names`,
 		"template = \"chat\"\ntemplate_args = 7": `run.toml:4: model.template_args = 7: must be a list`,
 		"system = \"Be brief.\"":                 `run.toml:3: model.system = "Be brief.": goes with the template chat; other templates are written with theirs`,

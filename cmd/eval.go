@@ -113,6 +113,7 @@ func (o *evalOptions) register(c *cobra.Command) {
 	o.Sampling = sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}
 	settings.AddFlags(flags, &o.Sampling)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
+	flags.BoolVar(&o.GradeTruncated, "grade-truncated", false, "grade responses that reached the limit of tokens, too; otherwise they are wrong")
 	settings.AddFlags(flags, &o.columns)
 	flags.StringVar(&o.extract, "extract", "", "where in a response the answer has to stand: "+strings.Join(reward.ExtractRules, ", ")+"; if not given tag for the template r1, else boxed")
 	o.rewards.registerReward(c)
@@ -196,6 +197,9 @@ func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.Te
 	}
 	if !flags.Changed("suite") {
 		o.suites = from.Suites
+	}
+	if !flags.Changed("grade-truncated") {
+		o.GradeTruncated = from.GradeTruncated
 	}
 	o.extract = cmp.Or(o.extract, from.Extract)
 	given := settings.Fields(&o.columns)

@@ -182,6 +182,26 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 	}
 }
 
+// TestGradeTruncated: the model ends with a box and the end of the sequence. Where the
+// limit falls between the two the response is right only if truncated ones are graded.
+func TestGradeTruncated(t *testing.T) {
+	var right [2]float64
+	for i, grade := range []bool{false, true} {
+		e := newEvaluator(t, eval.Settings{Template: "no", Samples: 1, Sampling: sampler.Greedy(11), GradeTruncated: grade}, heldOut(t, 60))
+		path := filepath.Join(t.TempDir(), "r.jsonl")
+		report := e.run(path, 16, 0)
+		right[i] = report.Suites[0].Pass1.Value
+		for _, x := range e.lines(path) {
+			if x.Right && x.Truncated() && !grade {
+				t.Errorf("a truncated response is right: %+v", x)
+			}
+		}
+	}
+	if right[1] <= right[0] {
+		t.Errorf("right %v, with truncated responses graded %v", right[0], right[1])
+	}
+}
+
 // TestEvaluateLongPrompt: a prompt that does not fit is a truncated response,
 // and the others go on.
 func TestEvaluateLongPrompt(t *testing.T) {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// A voting is a response's answer; "" abstains, as do truncated responses.
+// A voting is a response's answer; "" abstains, as do truncated responses that are
+// not graded.
 type voting struct {
 	Answer string
 	Right  bool

@@ -43,7 +43,10 @@ type Settings struct {
 	Reward string `json:"reward,omitempty"`
 	// Samples of each problem.
 	Samples int `json:"samples"`
-	// Sampling is how responses are drawn; a truncated one counts as wrong.
+	// GradeTruncated has truncated responses graded, and vote, as others. Without it they
+	// count as wrong.
+	GradeTruncated bool `json:"grade_truncated,omitempty"`
+	// Sampling is how responses are drawn.
 	sampler.Sampling
 	Seed uint64 `json:"seed"`
 }
@@ -53,7 +56,7 @@ type Response struct {
 	Suite   string    `json:"suite"`
 	Problem string    `json:"problem"`
 	Sample  int       `json:"sample"` // from 0
-	Right   bool      `json:"right"`  // the verdict; a truncated response is wrong
+	Right   bool      `json:"right"`  // the verdict
 	Answer  string    `json:"answer"` // as extracted; "" if there is none
 	Reason  string    `json:"reason,omitempty"`
 	Fault   string    `json:"fault,omitempty"` // "limit" or "error" where the verifier gave up; it counts as wrong
@@ -340,6 +343,7 @@ func (p Plan) differs(q Plan) error {
 		{"extract", cmp.Or(was.Extract, "auto"), cmp.Or(want.Extract, "auto")},
 		{"reward", cmp.Or(was.Reward, "math"), cmp.Or(want.Reward, "math")},
 		{"samples", was.Samples, want.Samples},
+		{"grade_truncated", was.GradeTruncated, want.GradeTruncated},
 		{"seed", was.Seed, want.Seed},
 	}
 	wanted := settings.Fields(&want.Sampling)

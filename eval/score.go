@@ -83,7 +83,8 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 			o.Tokens += float64(x.Tokens) / float64(n)
 			if x.Truncated() {
 				out.Truncated++
-			} else {
+			}
+			if !x.Truncated() || r.Settings.GradeTruncated {
 				votes[k] = voting{x.Answer, x.Right}
 			}
 			if x.Answer == "" {

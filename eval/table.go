@@ -29,6 +29,9 @@ func (s Settings) String() string {
 	if s.Extract != "" {
 		template += ", answers " + s.Extract
 	}
+	if s.GradeTruncated {
+		template += ", truncated responses graded"
+	}
 	return fmt.Sprintf("%s: %s, template %s, at most %d tokens", s.Model, s.sampling(), template, s.MaxNewTokens)
 }
 

@@ -25,6 +25,8 @@ type Grader struct {
 	// Together scores all responses to a prompt at once, when the last of them
 	// has ended. Otherwise each is scored alone as it ends.
 	Together bool
+	// GradeTruncated keeps from the reward that a limit cut a response off.
+	GradeTruncated bool
 	// Journal, if not nil, remembers the scores.
 	Journal Journal
 }
@@ -112,7 +114,7 @@ func (g Grader) grade(ctx context.Context, t Task, responses []sampler.Response)
 		out[i] = Graded{Response: r, Text: g.Decode(r.IDs)}
 		group[i] = Sample{
 			Problem: t.Problem, Prompt: t.Prompt, PromptIDs: t.Request.Prompt,
-			Response: out[i].Text, IDs: r.IDs, LogProb: r.LogProb, Truncated: out[i].Truncated(),
+			Response: out[i].Text, IDs: r.IDs, LogProb: r.LogProb, Truncated: out[i].Truncated() && !g.GradeTruncated,
 		}
 	}
 	first := responses[0]

@@ -143,8 +143,26 @@ func TestEncodeReturnsOwnSlice(t *testing.T) {
 	}
 }
 
+// The prompts of understand-r1-zero's evaluation, written out.
+func TestTemplatesOfOthers(t *testing.T) {
+	for name, want := range map[string]string{
+		"prime-zero": "A conversation between User and Assistant. The user asks a question, and the Assistant solves it. The assistant first thinks about the reasoning process in the mind and then provides the user with the answer. The reasoning process and answer are enclosed within <think> </think> and <answer> </answer> tags, respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: 1+1?\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
+		"open-reasoner-zero": "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. The Assistant first thinks about the reasoning process in the mind and then provides the User with the answer. The reasoning process is enclosed within <think> </think> and answer is enclosed within <answer> </answer> tags, respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: You must put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. And your final answer will be extracted automatically by the \\boxed{} tag.\nThis is the problem:\n1+1?\nAssistant: <think>",
+		"llama-instruct": "1+1?\nPlease reason step by step, and put your final answer within \\boxed{}.\n\n", // the user's message
+		"r1d":            "1+1?",
+	} {
+		around, err := ParseTemplate(name)
+		if got := around.Render("1+1?"); err != nil || got != want {
+			t.Errorf("%s: %v\n%q\nwant\n%q", name, err, got, want)
+		}
+		if chat := name == "llama-instruct" || name == "r1d"; around.Chat != chat {
+			t.Errorf("%s: the chat template is used: %t", name, around.Chat)
+		}
+	}
+}
+
 func TestTemplates(t *testing.T) {
-	if got, want := Templates(), []string{"auto", "chat", "concat", "no", "qwen_math", "r1"}; !slices.Equal(got, want) {
+	if got, want := Templates(), []string{"auto", "chat", "concat", "llama-instruct", "no", "open-reasoner-zero", "prime-zero", "qwen_math", "r1", "r1d"}; !slices.Equal(got, want) {
 		t.Errorf("Templates = %q, want %q", got, want)
 	}
 	for _, name := range Templates() {
@@ -163,8 +181,8 @@ func TestTemplates(t *testing.T) {
 		t.Errorf("r1 stops at %q", r1.Stops)
 	}
 	for text, want := range map[string]string{
-		"r2":                             `tokenize: unknown template "r2" (have auto, chat, concat, no, qwen_math, r1, or write a text with {problem} in it)`,
-		"":                               `tokenize: unknown template "" (have auto, chat, concat, no, qwen_math, r1, or write a text with {problem} in it)`,
+		"r2":                             `tokenize: unknown template "r2" (have auto, chat, concat, llama-instruct, no, open-reasoner-zero, prime-zero, qwen_math, r1, r1d, or write a text with {problem} in it)`,
+		"":                               `tokenize: unknown template "" (have auto, chat, concat, llama-instruct, no, open-reasoner-zero, prime-zero, qwen_math, r1, r1d, or write a text with {problem} in it)`,
 		"Q: {problem}. Again: {problem}": `tokenize: the template "Q: {problem}. Again: {problem}" has {problem} more than once`,
 	} {
 		if _, err := ParseTemplate(text); err == nil || err.Error() != want {

@@ -17,8 +17,8 @@ type Template struct {
 	Prefix, Suffix string
 	// Stops are strings that end a response, besides EOS. They stay in it.
 	Stops []string
-	// Chat makes Tokenizer.Prompt render the chat template; Prefix and Suffix are
-	// not used then. System is the system message; if it is empty there is none. Args
+	// Chat makes Tokenizer.Prompt render the chat template, with Prefix and Suffix around
+	// the problem in the user's message. System is the system message; if it is empty there is none. Args
 	// are further names that the chat template reads.
 	Chat bool
 	// Auto templates leave prompts that are conversations to the chat template;
@@ -47,28 +47,47 @@ const (
 	qwenMathSuffix = "<|im_end|>\n<|im_start|>assistant\n"
 )
 
-// The templates of the paper's experiments, from sail-sg/understand-r1-zero, and
-// those that use the tokenizer's.
+// The conversation of DeepSeek-R1-Zero's prompt.
+const (
+	conversation = "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. " +
+		"The Assistant first thinks about the reasoning process in the mind and then provides the User with the answer. "
+	tags = "The reasoning process is enclosed within <think> </think> and answer is enclosed within <answer> </answer> tags, respectively, " +
+		"i.e., <think> reasoning process here </think> <answer> answer here </answer>."
+)
+
+// The templates of the paper's experiments, from sail-sg/understand-r1-zero, with those
+// that its evaluation takes for the models of others, and those that use the tokenizer's.
 var templates = map[string]Template{
 	"auto":      {Auto: true, Prefix: qwenMathPrefix, Suffix: qwenMathSuffix},
 	"concat":    {Auto: true},
 	"qwen_math": {Prefix: qwenMathPrefix, Suffix: qwenMathSuffix},
 	"r1": {
-		Prefix: "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. " +
-			"The Assistant first thinks about the reasoning process in the mind and then provides the User with the answer. " +
-			"The reasoning process is enclosed within <think> </think> and answer is enclosed within <answer> </answer> tags, respectively, " +
-			"i.e., <think> reasoning process here </think> <answer> answer here </answer>.\nUser: ",
+		Prefix: conversation + tags + "\nUser: ",
 		Suffix: "\nAssistant: <think>",
 		Stops:  []string{"</answer>"},
 	},
-	"no":   {},
-	"chat": {Chat: true},
+	"open-reasoner-zero": {
+		Prefix: conversation + tags + " User: You must put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. " +
+			"And your final answer will be extracted automatically by the \\boxed{} tag.\nThis is the problem:\n",
+		Suffix: "\nAssistant: <think>",
+	},
+	"prime-zero": {
+		Prefix: "A conversation between User and Assistant. The user asks a question, and the Assistant solves it. " +
+			"The assistant first thinks about the reasoning process in the mind and then provides the user with the answer. " +
+			"The reasoning process and answer are enclosed within <think> </think> and <answer> </answer> tags, respectively, " +
+			"i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: ",
+		Suffix: "\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
+	},
+	"llama-instruct": {Chat: true, Suffix: "\n" + instruction + "\n\n"},
+	"r1d":            {Chat: true},
+	"no":             {},
+	"chat":           {Chat: true},
 }
 
 // Templates returns the names that ParseTemplate knows, sorted.
 func Templates() []string { return slices.Sorted(maps.Keys(templates)) }
 
-// ParseTemplate returns the template of that name (auto, qwen_math, r1, no, chat), or the
+// ParseTemplate returns the template of that name (those of Templates), or the
 // template that text itself is: a text with {problem} in it, once, or with the names of
 // columns in braces. Braces that are an argument in LaTeX, as in \boxed{answer}, and doubled
 // ones, as in {{answer}} for {answer}, name nothing.
@@ -189,7 +208,7 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 		text = around.Render(problem)
 		return text, once(t.Encode(text), len(t.before)), nil
 	}
-	chat, err := around.Around(Talk(Message{Role: "user", Content: problem}))
+	chat, err := around.Around(Talk(Message{Role: "user", Content: around.Render(problem)}))
 	if err != nil {
 		return "", nil, err
 	}

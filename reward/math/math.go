@@ -33,13 +33,13 @@ func (r *rule) Validate() error {
 }
 
 // SetTemplate chooses the mode that the template asks for, unless one is set: the tags
-// of r1, else the box.
+// of r1 and open-reasoner-zero, else the box.
 func (r *rule) SetTemplate(name string) {
 	if r.Mode != "" && !r.byTemplate {
 		return
 	}
 	r.Mode, r.byTemplate = verifier.Boxed.String(), true
-	if name == "r1" {
+	if name == "r1" || name == "open-reasoner-zero" {
 		r.Mode = verifier.Tag.String()
 	}
 }

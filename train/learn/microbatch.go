@@ -89,7 +89,9 @@ func tokens(sequences []runtime.Sequence, group []int) (n int) {
 }
 
 // LeavesOut says whether nothing of sequence i is computed.
-func (b Batch) LeavesOut(i int) bool { return b.LiveOnly && !b.live(i) }
+func (b Batch) LeavesOut(i int) bool {
+	return b.LiveOnly && !b.live(i) || len(b.Sequences[i].Scored) == 0
+}
 
 // live says whether sequence i may have derivatives other than zero.
 func (b Batch) live(i int) bool { return b.Live == nil || b.Live[i] }

@@ -106,6 +106,7 @@ type loopConfig struct {
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
 	Shuffle     string  `toml:"shuffle" choice:"responses prompts" note:"prompts keeps the responses to one prompt together: a step computes the prompt once for all of them" help:"what is put in a random order before a round is cut into steps"`
 	Score       string  `toml:"score" choice:"trained all" note:"trained leaves out those that can have no weight, such as a group's whose rewards are equal, if the objective allows it: figures of a step are then those of the others" help:"of which responses a step computes the log-probs"`
+	Truncated   string  `toml:"truncated" choice:"zero mask" note:"zero learns from it as from any other, with the reward that it has, which is 0 for most rewards; mask leaves its tokens out of the loss, while its reward counts in its group" help:"what a step makes of a response that reached the limit of tokens"`
 	Epochs      int     `toml:"epochs" range:"[1,10000]" help:"passes over the trajectories of a round"`
 	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; a longer trajectory goes alone. It decides memory and speed, not the result"`
 	Seed        int64   `toml:"seed" range:"[0,)" help:"seed of the sampled tokens and of the order of trajectories"`
@@ -122,9 +123,10 @@ type loopConfig struct {
 // An evalConfig says what is evaluated during training. A Temperature of 0 is
 // greedy decoding, and MaxNewTokens of 0 stands for that of RolloutConfig.
 type evalConfig struct {
-	Suites  []string `toml:"suites" help:"files of held-out problems"`
-	Samples int      `toml:"samples" range:"[1,65536]" help:"responses to each problem"`
-	Extract string   `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
+	Suites         []string `toml:"suites" help:"files of held-out problems"`
+	Samples        int      `toml:"samples" range:"[1,65536]" help:"responses to each problem"`
+	Extract        string   `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
+	GradeTruncated bool     `toml:"grade_truncated" flag:"grade-truncated" help:"grade responses that reached the limit of tokens, too, as the evaluations of oat do; otherwise they are wrong"`
 	sampler.Sampling
 	data.Columns
 }
@@ -168,7 +170,7 @@ func Default() Config {
 			UpdateSettings: learn.UpdateSettings{Name: "adamw", LearningRate: 1e-6, MaxGradNorm: 1, Rule: &optimizer},
 			Schedule:       learn.Schedule{Shape: "constant"},
 		},
-		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
+		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Truncated: "zero", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        evalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
 		Runtime:     policy.RuntimeConfig{Device: "cpu"},
 		Distributed: train.DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},

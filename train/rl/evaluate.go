@@ -129,7 +129,7 @@ func (e *evaluator) settings() eval.Settings {
 	c, around := e.config.Eval, e.roller.prompter.Template
 	o := eval.Settings{
 		Template: around.Name, System: around.System, Args: around.Args, Stops: around.Stops,
-		Extract: reward.Extract(e.reward),
+		Extract: reward.Extract(e.reward), GradeTruncated: c.GradeTruncated,
 		Samples: c.Samples, Sampling: c.OrGreedy(), Seed: eval.TrainingSeed,
 	}
 	if c.MaxNewTokens == 0 {

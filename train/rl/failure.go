@@ -78,7 +78,7 @@ func (t *Trainer) failure(step *failedStep, at train.Position) Failure {
 	for i, j := range step.rollouts {
 		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
 		one := failureTrajectory{
-			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: y.Response,
+			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: x.IDs,
 			Reward: x.Reward, Advantage: x.Advantage, Truncated: x.Truncated, Degenerate: x.Degenerate,
 			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
 			TokenAdvantage: x.TokenAdvantage,

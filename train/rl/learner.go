@@ -105,8 +105,11 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsAll(l.objective),
 	}
 	for i, j := range rollouts {
-		b.Trajectories[i] = r.trajectories[j]
-		step.Sequences[i], step.Live[i] = r.sequences[j], objectives.Live(l.objective, r.trajectories[j])
+		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]
+		if l.config.Train.Truncated == "mask" && r.rollouts[j].Truncated {
+			b.Trajectories[i], step.Sequences[i] = masked(r.trajectories[j]), runtime.NewSequence(r.rollouts[j].Prompt, nil)
+		}
+		step.Live[i] = objectives.Live(l.objective, b.Trajectories[i])
 	}
 	var stats []objectives.Stat
 	sent := l.run.Ranks.Sent()
@@ -143,6 +146,13 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	}
 	l.count(r, rollouts, step)
 	return record, nil
+}
+
+// masked returns a trajectory without its tokens. It counts as a response, as in TRL's
+// mask_truncated_completions, and its reward has counted in its group.
+func masked(t objectives.Trajectory) objectives.Trajectory {
+	t.LogProb, t.OldLogProb, t.RefLogProb, t.SampleLogProb, t.Entropy, t.TokenAdvantage, t.IDs = nil, nil, nil, nil, nil, nil, nil
+	return t
 }
 
 // count notes the work of a step.

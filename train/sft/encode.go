@@ -133,7 +133,7 @@ func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
 		return x, t.CheckKnown(text)
 	}
 	if d.Chat == nil && e.template.Chat {
-		chat := tokenize.Conversation{Messages: []tokenize.Message{{Role: "user", Content: d.Prompt}, {Role: "assistant", Content: d.Response}}}
+		chat := tokenize.Conversation{Messages: []tokenize.Message{{Role: "user", Content: e.template.Render(d.Prompt)}, {Role: "assistant", Content: d.Response}}}
 		return e.conversation(chat, 1)
 	}
 	if d.Chat != nil && (e.template.Chat || e.template.Auto) {
