@@ -23,6 +23,9 @@ const farthest = 400
 func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	before, after, formula := find.surroundings(s, b)
 	find.steps += len(before) + len(after)
+	if contradicted(before, s[b.end:min(len(s), b.end+farthest/4)], b.content) {
+		return "", false, false
+	}
 	widthless := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf }
 	left := strings.TrimPrefix(leftOf(strings.TrimRight(strings.TrimRightFunc(before, widthless), `\`), formula), `\left`)
 	right := rightOf(strings.TrimLeftFunc(after, widthless), left, formula)
@@ -49,6 +52,52 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 		}
 	}
 	return b.content, false, true
+}
+
+// equated is a whole number before a box that a formula or a line equates with the one in
+// it, or the box's own with one behind it.
+var equated = [...]*regexp.Regexp{
+	regexp.MustCompile(`(?:^|=)\s*(\d+)\s*&?=\s*()$`), regexp.MustCompile(`^\s*=\s*(\d+)\s*(=|\$|\\\)|\\\]|\.?\s*$)`),
+}
+
+// contradicted reports whether a whole number in a box is equated with another one:
+// 7 = \boxed{5}. A modulus or a base behind it may say why.
+func contradicted(before, after, content string) bool {
+	said, ok := integerDigits(strings.TrimSpace(content))
+	for i, beside := range [...]string{before, after} {
+		if m := equated[i].FindStringSubmatch(beside); m != nil && ok && !strings.Contains(after, "mod") && !strings.Contains(after, "base") {
+			if other, _ := integerDigits(m[1]); other != said {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// orBefore and orAfter are "or" beside a box, with the number or the formula beyond it.
+const orWord = `(?:\\text\{\s*or\s*\}|\\lor|\bor\b|\boder\b|\bou\b|или|或者?|または|또는)`
+
+var (
+	orBefore = regexp.MustCompile(`(?i)(?:^|[\s(])(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|)[\s,]*` + orWord + `[\s$]*(?:\\[(\[])?\s*$`)
+	orAfter  = regexp.MustCompile(`(?i)^\s*(?:\$|\\[)\]])?[\s,;]*` + orWord + `(?:\s+(?:maybe|perhaps|possibly))?\s*(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|\\\([^$]{1,80}?\\\))\s*(?:[$.,;!?\n]|$|\\[)\]]|` + orWord + `)`)
+)
+
+// otherAnswer is what words right beside a box give as another answer, to be read behind it:
+// \boxed{5} or 7. A decimal beside something else may be its value, rounded.
+func (find *finder) otherAnswer(s string, b box) string {
+	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
+	find.steps += len(before) + len(after)
+	for _, m := range [...][]string{orBefore.FindStringSubmatch(before), orAfter.FindStringSubmatch(after)} {
+		if m == nil || m[1] == "" {
+			continue
+		}
+		other := clean(strings.TrimRight(m[1], ".,"))
+		if strings.Contains(other, ".") && !strings.Contains(b.content, ".") {
+			return ` \approx ` + other
+		}
+		return ` \text{ or } ` + other
+	}
+	return ""
 }
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -229,7 +278,7 @@ func measureAfter(s string) string {
 	said, found := "", ""
 	for range 3 {
 		w := word.FindString(s)
-		if w == "" || said == "" && (passed[strings.TrimSpace(w)] || strings.TrimSpace(w) == "in") {
+		if w == "" || said == "" && (passed[strings.TrimSpace(w)] || strings.TrimSpace(w) == "in" || strings.TrimSpace(w) == "or") {
 			break
 		}
 		said, s = said+w, s[len(w):]

@@ -143,9 +143,10 @@ func (find *finder) lastClosedBox(s string) (box, bool) {
 
 // joinedBoxes returns the contents of the run of neighbouring boxes that ends with
 // last: boxes with nothing but a few words or signs between them, as in
-// "\boxed{(2,2)} and \boxed{(6,2)}". There are at least two, or none.
-func (find *finder) joinedBoxes(s string, last box) []string {
-	contents := []string{last.content}
+// "\boxed{(2,2)} and \boxed{(6,2)}". There are at least two, or none. either says that "or"
+// stands between two of them.
+func (find *finder) joinedBoxes(s string, last box) (contents []string, either bool) {
+	contents = []string{last.content}
 	start := last.start
 	var names []string
 	for len(contents) < maxJoined {
@@ -172,11 +173,12 @@ func (find *finder) joinedBoxes(s string, last box) []string {
 		if !find.joins(gap) && !nextPart(s[:b.start], s[b.end:start]) {
 			break
 		}
+		either = either || orBefore.MatchString(s[b.end:start])
 		contents = append(contents, b.content)
 		start = b.start
 	}
 	if len(contents) < 2 {
-		return nil
+		return nil, false
 	}
 	if _, first := assigned(s[max(0, start-maxAssigned):start]); len(names) == len(contents)-1 && first != 0 {
 		contents[len(contents)-1] = string(first) + "=" + contents[len(contents)-1]
@@ -184,7 +186,7 @@ func (find *finder) joinedBoxes(s string, last box) []string {
 	for i, j := 0, len(contents)-1; i < j; i, j = i+1, j-1 {
 		contents[i], contents[j] = contents[j], contents[i]
 	}
-	return contents
+	return contents, either
 }
 
 // partLabel is the letter or digit of a part before its box: (a), b), Part c:

@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -78,8 +79,12 @@ func (find *finder) fromBox(s string) extract {
 	if !ok {
 		return extract{reason: "the last box is a part of something larger"}
 	}
-	e.texts, e.outside = append(e.texts, text), outside
-	if all := find.joinedBoxes(s, b); all != nil {
+	e.texts, e.outside = append(e.texts, text+find.otherAnswer(s, b)), outside
+	if all, either := find.joinedBoxes(s, b); either && !slices.ContainsFunc(all, func(text string) bool {
+		return strings.ContainsAny(text, "<>=") || strings.Contains(text, `\le`) || strings.Contains(text, `\ge`)
+	}) {
+		e.texts = []string{strings.Join(all, `\text{ or }`)} // two answers, unless the gold has both
+	} else if all != nil {
 		e.texts = append(e.texts, strings.Join(all, ", "))
 	}
 	return e
@@ -166,7 +171,7 @@ func (find *finder) goldText(gold string) (string, bool) {
 				text = whole
 			}
 		}
-		if all := find.joinedBoxes(gold, b); all != nil {
+		if all, _ := find.joinedBoxes(gold, b); all != nil {
 			text = strings.Join(all, ", ")
 		}
 	} else if len(gold) > 300 && find.wordsIn(gold) > 20 {

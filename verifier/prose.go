@@ -121,21 +121,13 @@ func (find *finder) looksWhole(s string) bool {
 		return outside == 0
 	}
 	if strings.ContainsAny(s, "0123456789") && (isLetter(s[0]) || strings.ContainsFunc(s, isForeign)) {
-		return find.wordsIn(s) == 0 && !isClause(s) // the number is the answer, not the words before it
+		return find.wordsIn(s) == 0 && !slices.ContainsFunc(strings.Fields(strings.ToLower(s)), func(w string) bool { return clausal[w] }) // the number is the answer, not the words before it
 	}
 	return find.wordsIn(s) <= 2 || s[0] == '\\' && find.wordsIn(s) <= 3
 }
 
-// isClause reports whether short words make a clause of s: "so it is 5".
-func isClause(s string) bool {
-	for _, w := range strings.Fields(strings.ToLower(s)) {
-		switch w {
-		case "is", "it", "so", "we", "he", "be":
-			return true
-		}
-	}
-	return false
-}
+// clausal are short words that make a clause of a text: "so it is 5".
+var clausal = setOf("is it so we he be")
 
 // isForeign reports whether r is a letter of a script in which no mathematics is written,
 // or a full stop of one.
@@ -346,7 +338,7 @@ func (find *finder) lastExpression(s string) extract {
 	formulaStart, formulaEnd := -1, -1
 	if segs := find.segments(s); len(segs) > 0 {
 		last := len(segs) - 1
-		for last > 0 && trivial(s[segs[last].start:segs[last].end]) {
+		for name := clean(s[segs[last].start:segs[last].end]); last > 0 && (name == "" || len(name) == 1 && isLetter(name[0])); name = clean(s[segs[last].start:segs[last].end]) {
 			last--
 		}
 		g := segs[last]
@@ -453,12 +445,6 @@ func place(formula bool) string {
 		return fromFormula
 	}
 	return fromProse
-}
-
-// trivial reports whether a formula is only a name, or empty.
-func trivial(formula string) bool {
-	t := clean(formula)
-	return len(t) == 1 && isLetter(t[0]) || t == ""
 }
 
 // environmentEnd is the extent of the last \begin...\end that stands without

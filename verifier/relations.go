@@ -171,6 +171,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		return c.pair(rel == g, rel.Args[1], integer(1)) // n >= 1
 	}
 	if in, ok := membership(rel); ok {
+		if in.Op == latex.Set && len(in.Args) == 1 && other.Op.Scalar() {
+			in = in.Args[0] // x ∈ {5}
+		}
 		return c.pair(rel == g, in, other)
 	}
 	if verdict, ok := c.regions(g, a); ok {
@@ -179,7 +182,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if isEquation(rel) && other.Op.Scalar() {
 		return c.conclusion(rel, other, rel == g)
 	}
-	if right := rel.Args[len(rel.Args)-1]; isEquation(rel) && (right.Op == latex.Set || right.Op == latex.Bracket) && !contains(rel.Args[0], latex.Num) && contains(rel.Args[0], latex.Sym) {
+	if right := rel.Args[len(rel.Args)-1]; isEquation(rel) && (right.Op == latex.Set || right.Op == latex.Bracket) && (rel.Args[0].Op == latex.SetBuilder || !contains(rel.Args[0], latex.Num) && contains(rel.Args[0], latex.Sym)) {
 		return c.pair(rel == g, right, other) // A - B = \{1,2\}
 	}
 	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {

@@ -575,13 +575,14 @@ const statedDigits = 6
 
 // stated reports whether one side is a decimal of enough digits, the other an exact
 // value, and the decimal is that value rounded or cut off: 0.0833333333333333 and 1/12,
-// 0.666666 and 0.666667 for 2/3.
+// 0.666666 and 0.666667 for 2/3. A gold as floating point prints it is such a value, too.
 func (c *comparer) stated(g, a *latex.Node) bool {
 	decimal, exact := a, g
-	if isDecimal(g) {
+	printed := unsigned(g).Digits >= 15 && isDecimal(g) && isDecimal(a) && unsigned(a).Digits <= 12
+	if isDecimal(g) && !printed {
 		decimal, exact = g, a
 	}
-	if !isDecimal(decimal) || contains(exact, latex.Num) && isDecimal(exact) || len(algebra.Variables(exact)) > 0 {
+	if !isDecimal(decimal) || !printed && contains(exact, latex.Num) && isDecimal(exact) || len(algebra.Variables(exact)) > 0 {
 		return false
 	}
 	if _, ok := c.algebra.Rational(exact); !ok && decimal == a && a.Name != "~" {
@@ -601,9 +602,7 @@ func (c *comparer) stated(g, a *latex.Node) bool {
 
 // isDecimal reports whether n is a decimal of enough digits to stand for an exact value.
 func isDecimal(n *latex.Node) bool {
-	for n.Op == latex.Neg {
-		n = n.Args[0]
-	}
+	n = unsigned(n)
 	return n.Op == latex.Num && n.Places > 0 && n.Places <= 1000 && n.Digits >= statedDigits
 }
 

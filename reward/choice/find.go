@@ -73,12 +73,13 @@ func lastBoxes(s string) string {
 // A phrase announces an answer: "the answer is", "Answer:", "the correct option
 // would be", "####", with marks of emphasis or of JSON in it.
 var phrase = regexp.MustCompile(`(?i)(?:\b(?:ans|answers?|option|choice|solution|result|correct|(?:correct|right|best) (?:one|letter))\b["'*_\s.]*(?:\b(?:to|for|of)(?:\s+[\pL\pN]+){1,6}\s+)?` +
-	`(?:(?:is|are|be|was)\b|(?:would|should|must|will|can only) be\b|[:=：]|[-–—] )|\b(?:choose|select|pick|go with|(?:it|this) (?:is|must be))\b|\bit's\b|####|答案\s*(?:是|为|[:：])|选)[*_\s:：]*` +
+	`(?:(?:is|are|be|was)\b|(?:would|should|must|will|can only) be\b|[:=：]|[-–—] )|\b(?:choose|select|pick|go with|(?:it|this) (?:is|must be))\b|\bit's\b|####|答案?\s*(?:是|为|[:：])|选|(?:정답|답|答え|正解)\s*(?:은|는|は|[:：])|` +
+	`\b(?:respuesta|resposta|risposta|réponse|antwort|lösung)(?:\s+(?:correct[ae]|final|finale|exacte|corrett?a))?\s*(?:es\b|est\b|ist\b|è|é|[:=])|ответ\s*(?:[:=—–-]|это))[*_\s:：]*` +
 	`(?:,?\s*(?:therefore|thus|hence|clearly|obviously|indeed|simply|of course)\b[,\s]*)?`)
 
 // An affirmed subject is the answer: "thus C is correct", "B would be the best option".
 var (
-	affirmed = regexp.MustCompile(`(?i)\s+(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+)?(?:only\s+)?(?:correct|right|best|true)\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
+	affirmed = regexp.MustCompile(`(?i)\s+(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+(?:final\s+)?answer|(?:the\s+)?(?:only\s+)?(?:correct|right|best|true))\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
 	// said is what may stand before the subject.
 	said = regexp.MustCompile(`(?i)^.*\b(?:so|thus|therefore|hence|means|that|conclude|only|statement|then)\b,?\s*`)
 	// denied takes it back.

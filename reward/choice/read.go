@@ -78,7 +78,7 @@ var (
 	// separator is what stands between a letter and the text of its choice.
 	separator = regexp.MustCompile(`^\s*(?:\n|[.):,;=、–—-])+`)
 	// doubt begins what turns the letter before it into no answer.
-	doubt = regexp.MustCompile(`^[\s,]*(?:\?|(?:is|was|are|were|can|cannot|could|would|does|may|might|if|unless)\b)|(?i:\b(?:wrong|incorrect|impossible)\b)`)
+	doubt = regexp.MustCompile(`^[\s,]*(?:\?|(?:is|was|are|were|can|cannot|could|would|does|may|might|if|unless)\b)|(?i:\b(?:wrong|incorrect|impossible)\b)|아니|아닙|不是|ではな|じゃな|吗`)
 	// contrast is what choices after it are set apart by. afterLetter are words that
 	// follow a letter and hardly the article a.
 	contrast    = regexp.MustCompile(`(?i)\b(?:because|since|as|not|rather|instead|unlike|while|whereas|than)\b`)
@@ -98,7 +98,7 @@ func (o options) label(s string) (m mark, ok bool) {
 	end := start
 	for end < len(s) {
 		r, n := utf8.DecodeRuneInString(s[end:])
-		if !inWord(r) {
+		if !inWord(r) || end > start && s[end-1] < utf8.RuneSelf && unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana) { // Cです
 			break
 		}
 		end += n

@@ -694,7 +694,7 @@ func (p *parser) function(name string) *Node {
 		return &Node{Op: Func, Name: name, Args: arg.Args}
 	}
 	arg := p.functionArgument()
-	if inverse := "a" + name; power != nil && isMinusOne(power) && inverses[inverse] {
+	if inverse := "a" + name; power != nil && power.Op == Neg && power.Args[0].Op == Num && power.Args[0].Rat.Cmp(big.NewRat(1, 1)) == 0 && inverses[inverse] {
 		return &Node{Op: Func, Name: inverse, Args: []*Node{arg}}
 	}
 	n := &Node{Op: Func, Name: name, Args: []*Node{arg}}
@@ -727,10 +727,6 @@ func (p *parser) logBase() *Node {
 }
 
 var inverses = setOf("asin acos atan acot asec acsc asinh acosh atanh")
-
-func isMinusOne(n *Node) bool {
-	return n.Op == Neg && n.Args[0].Op == Num && n.Args[0].Rat.Cmp(big.NewRat(1, 1)) == 0
-}
 
 // degreeAhead reports whether ^\circ is next.
 func (p *parser) degreeAhead() bool {

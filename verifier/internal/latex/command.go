@@ -75,7 +75,7 @@ func (p *parser) command() *Node {
 		return p.annotated()
 	case "substack":
 		return p.argument()
-	case "$", "textdollar", "dollar", "pounds", "euro", "texteuro":
+	case "$", "textdollar", "dollar", "pounds", "euro", "texteuro", "currency":
 		return p.money(name)
 	case "Pr":
 		if p.cur().is("(") || p.cur().is("[") {
@@ -416,7 +416,10 @@ func (p *parser) limits(name string) *Node {
 // money parses the amount after a currency sign; without one it is the unit.
 func (p *parser) money(name string) *Node {
 	unit := &Node{Op: Unit, Name: unitOf(name)}
-	if unit.Name == "" {
+	switch {
+	case name == "currency":
+		unit.Name = "#any" // ¥ is a yen or a yuan
+	case unit.Name == "":
 		unit.Name = "USD"
 	}
 	if p.pos == 1 && p.cur().is("-") && p.at(1).kind == number {

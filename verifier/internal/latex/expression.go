@@ -150,7 +150,7 @@ func (p *parser) product() *Node {
 			}
 			factors = []*Node{quotient}
 			continue
-		case p.operation() == "*", p.operation() == "of" && isPart(factors[len(factors)-1]):
+		case p.operation() == "*", p.operation() == "of" && (factors[len(factors)-1].Op == Percent || factors[len(factors)-1].Op == Div):
 			p.advance()
 			literal = false
 			factors = append(factors, p.factor())
@@ -223,10 +223,14 @@ func (p *parser) product() *Node {
 	return p.spelledProduct(multiplication(factors), start, spelled)
 }
 
-// domainAhead reports whether a remark in brackets about a letter follows, (n >= 1), which
-// begins with the letter, and a space before.
+// domainAhead reports whether a remark in brackets about a letter follows, (n >= 1) or
+// (k is an integer), which begins with the letter, or a condition in brackets.
 func (p *parser) domainAhead() bool {
-	if t, rel := p.at(1), p.at(2); !p.cur().is("(") || t.kind != word || !(t.text == "since" || t.text == "because") && (len(t.text) != 1 || !(rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!="))) {
+	t, rel := p.at(1), p.at(2)
+	if !p.cur().is("(") || t.kind != word {
+		return false
+	}
+	if w := strings.ToLower(t.text); !(w == "for" || w == "where" || w == "since" || w == "because") && (len(t.text) != 1 || !(rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=")) && !p.numbersAhead(2)) {
 		return false
 	}
 	depth := 0
@@ -245,6 +249,22 @@ func (p *parser) domainAhead() bool {
 	}
 	return false
 }
+
+// numbersAhead reports whether what follows from the i-th token to a bracket or the end says
+// what numbers a letter stands for: an integer, = 0, ±1, ±2, ...
+func (p *parser) numbersAhead(i int) bool {
+	listed, last := p.at(i).is("="), p.at(i)
+	for ; p.at(i).kind != end && !p.at(i).is(")") && !p.at(i).is("."); i++ {
+		last = p.at(i)
+		if number := last.kind == number || last.is("=") || last.is(",") || last.cmd("pm") || last.is("+-") || last.is("-") || last.cmd("ldots") || last.cmd("dots") || last.cmd("cdots"); number != listed || !number && !domains[strings.ToLower(last.text)] {
+			return false
+		}
+	}
+	return last.kind == command || strings.HasPrefix(last.text, "integer") || strings.HasPrefix(last.text, "number") || last.text == "constant"
+}
+
+// domains are words of a remark that says what numbers a letter stands for.
+var domains = setOf("is are an any a the every arbitrary positive negative nonnegative natural whole real rational integer integers number numbers constant")
 
 // spelledProduct is the product n with its letters as a word, if it is nothing but one.
 func (p *parser) spelledProduct(n *Node, start int, spelled string) *Node {
@@ -278,9 +298,6 @@ func (p *parser) operation() string {
 func (p *parser) halfAhead() bool {
 	return p.cur().kind == word && p.phrase([]string{"and", "a"}) && p.at(2).kind == word && fractionWords[p.at(2).text] > 0
 }
-
-// isPart reports whether n is a share, of which one takes so much of something.
-func isPart(n *Node) bool { return n.Op == Percent || n.Op == Div }
 
 // literal reports whether what was parsed since from is one integer as written.
 func (p *parser) literal(from int) bool {

@@ -112,6 +112,10 @@ func (l *lexer) next(plain, roman bool) (bool, bool) {
 		l.letters(plain, roman)
 	case c == '\\':
 		return l.backslash(plain, roman)
+	case c == '{' && l.peek(2) == '}' && strings.IndexByte(":=+-<>*/", l.peek(1)) >= 0: // 3{:}30
+		l.pos++
+		l.punctuation(l.peek(0))
+		l.pos++
 	case c == '{':
 		l.pos++
 		l.braces = append(l.braces, brace{kind: group, plain: plain, roman: roman})

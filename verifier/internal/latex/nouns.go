@@ -23,7 +23,7 @@ func changes(w string) bool {
 	}
 	switch {
 	case w[0] >= 0x80:
-		return strings.ContainsAny(w, changingCharacters)
+		return strings.ContainsAny(strings.ReplaceAll(w, "不同", ""), changingCharacters)
 	case len(w) < 3 && w != "#", len(w) < 5 && !strings.ContainsAny(w, "aeiouy'"):
 		return !abbreviations[w] // mn, bns
 	}
@@ -66,7 +66,7 @@ var changing = setOf(`
 	seem struck crossed turned few out wrong false untrue invalid impossible unlikely maybe perhaps probable approaching excluding excluded counting rising growing zero infinity binary octal hex hexadecimal
 	nicht nein kein keine falsch ohne weniger mehr tausend million millionen milliarde milliarden dutzend hundert halb halbe prozent drittel viertel
 	pas non jamais faux moins mille milliard milliards douzaine douzaines demi demie tiers ciento más menos millón millone docena medio media tercio tampoco nunca falso
-	не нет ни неверно минус тысяча тысяч тысячи миллион миллиона миллионов миллиард дюжина дюжин больше меньше более менее половина процент процентов`)
+	не нет ни неверно минус тыс млн млрд тысяча тысяч тысячи миллион миллиона миллионов миллиард дюжина дюжин больше меньше более менее половина процент процентов`)
 
 // changingStems begin words that do the same.
 var changingStems = []string{"doubl", "tripl", "quadrupl", "halv", "revers", "inver", "negat", "opposit", "subtract", "multipli", "wrong", "fals", "divid", "decreas", "incorrect", "mistaken", "erron", "reject", "reciproc"}

@@ -288,6 +288,11 @@ func (p *parser) statements() *Node {
 			continue
 		}
 		items = append(items, p.statement())
+		if p.cur().is("(") && p.at(2).is("in") && p.domainAhead() { // (k ∈ Z)
+			p.advance()
+			items = append(items, p.statement())
+			p.accept(")")
+		}
 		p.trailing()
 		if p.closing() {
 			break
@@ -379,7 +384,11 @@ func (p *parser) trailing() {
 		p.advance()
 	}
 	t := p.cur()
-	if p.domainAhead() || t.cmd("forall") || p.afterthought() {
+	if bracketed := t.is("(") && len(p.at(1).text) > 1 && p.domainAhead(); bracketed {
+		p.advance()
+		t = p.cur()
+		defer p.accept(")")
+	} else if p.domainAhead() || t.cmd("forall") || p.afterthought() || t.is(",") && p.at(1).kind == word && len(p.at(1).text) == 1 && p.numbersAhead(2) {
 		p.pos = len(p.tokens) - 1
 		return
 	}

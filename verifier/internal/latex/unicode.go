@@ -18,7 +18,7 @@ var letterCommands = map[rune]string{
 	'φ': "phi", 'ϕ': "phi", 'χ': "chi", 'ψ': "psi", 'ω': "omega", 'Γ': "Gamma", 'Δ': "Delta", '∆': "Delta", 'Θ': "Theta", 'Λ': "Lambda",
 	'Ξ': "Xi", 'Π': "Pi", 'Σ': "Sigma", 'Φ': "Phi", 'Ψ': "Psi", 'Ω': "Omega", '∑': "sum", '∏': "prod", '∫': "int", '∂': "partial", '∇': "nabla",
 	'⌊': "lfloor", '⌋': "rfloor", '⌈': "lceil", '⌉': "rceil", '…': "ldots", '⋯': "ldots", '∠': "angle", '△': "triangle", 'ℓ': "ell", 'ℏ': "hbar",
-	'ℝ': "R", 'ℤ': "Z", 'ℕ': "N", 'ℚ': "Q", '∘': "circ", '€': "euro", '£': "pounds", '□': "square", '℃': "celsius",
+	'ℝ': "R", 'ℤ': "Z", 'ℕ': "N", 'ℚ': "Q", '∘': "circ", '€': "euro", '₹': "currency", '¥': "currency", '￥': "currency", '₽': "currency", '₩': "currency", '₫': "currency", '₺': "currency", '£': "pounds", '□': "square", '℃': "celsius",
 }
 
 // letterSigns are signs beyond ASCII by the sign that they stand for.

@@ -15,7 +15,7 @@ var unitNames = map[string]string{
 	"l": "L", "cc": "mL", "gallon": "gal", "gal": "gal", "quart": "qt", "qt": "qt", "pint": "pt", "cup": "cup", "fluidounce": "floz", "floz": "floz",
 	"tablespoon": "tbsp", "tbsp": "tbsp", "teaspoon": "tsp", "tsp": "tsp", "hectare": "ha", "ha": "ha", "acre": "acre",
 	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph", "lightyear": "ly", "ly": "ly", "au": "au", "AU": "au", "arcsec": "arcsec", "arcsecond": "arcsec", "arcmin": "arcmin", "arcminute": "arcmin", "mas": "mas",
-	"atm": "atm", "atmosphere": "atm", "rad": "rad", "radian": "rad", "angstrom": "angstrom", "Å": "angstrom", "å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
+	"atm": "atm", "atmosphere": "atm", "rad": "rad", "radian": "rad", "sr": "sr", "steradian": "sr", "angstrom": "angstrom", "Å": "angstrom", "å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
 	"texteuro": "EUR", "GBP": "GBP", "EUR": "EUR", "INR": "rupee", "Rs": "rupee", "JPY": "yen", "CNY": "yuan", "RMB": "yuan", "dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
 	"米": "m", "厘米": "cm", "毫米": "mm", "分米": "dm", "千米": "km", "公里": "km", "克": "g", "千克": "kg", "公斤": "kg", "毫克": "mg", "吨": "t", "噸": "t", "升": "L", "毫升": "mL", "秒": "s", "分钟": "min", "分鐘": "min",
 	"小时": "h", "小時": "h", "时": "h", "時間": "h", "天": "day", "周": "week", "年": "yr", "元": "yuan", "美元": "USD", "円": "yen", "メートル": "m", "センチメートル": "cm", "センチ": "cm", "キロメートル": "km", "グラム": "g", "キログラム": "kg",
@@ -235,7 +235,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false
 	}
 	// 5 feet 6 inches is a sum.
-	if p.cur().kind == number && lastUnit(units) {
+	if p.cur().kind == number && units[len(units)-1].Op == Unit {
 		next := p.postfix(p.atom())
 		var more []*Node
 		if t := p.cur(); t.kind == word && len(t.text) == 1 && unitOf(t.text) != "" { // 1 min 30 s
@@ -307,7 +307,12 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 		noun = noun[1:]
 	}
 	if u := p.unit(); u != nil {
-		units = []*Node{u}
+		for units = []*Node{u}; p.cur().text == "per" && p.at(1).kind == word; {
+			p.advance()
+			if u := p.unit(); u != nil {
+				units = append(units, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
+			}
+		}
 	} else if name := strings.Join(noun, " "); name == "twice" || name == "double root" || !Droppable(name) && !slices.ContainsFunc(noun, changes) {
 		units = []*Node{} // (by symmetry)
 	} else {
@@ -339,25 +344,14 @@ func (p *parser) isNamed(w string) bool {
 	return g || w == "pi" || w == "sqrt" || w == "infinity" || w == "infty" || w == "abs"
 }
 
-func lastUnit(units []*Node) bool {
-	n := units[len(units)-1]
-	return n.Op == Unit && unitNames[n.Name] != "" || n.Op == Unit
-}
-
 // unitsAfterSign parses units after * or / if they stand there alone; nil if
 // not.
 func (p *parser) unitsAfterSign() *Node {
 	t := p.cur()
-	if t.kind != word || t.cut || !t.plain && !t.roman && (len(t.text) < 2 || unitOf(t.text) == "") || t.roman && unitOf(t.text) == "" {
+	if t.kind != word || t.cut || !t.plain && (!t.roman && len(t.text) < 2 || unitOf(t.text) == "") {
 		return nil
 	}
-	if unitOf(t.text) == "" && !t.plain {
-		return nil
-	}
-	if units := p.unit(); units != nil {
-		return units
-	}
-	return nil
+	return p.unit()
 }
 
 // units parses a run of units and nouns: cm^2, miles per hour, m/s, students.
@@ -378,7 +372,7 @@ func (p *parser) units() []*Node {
 			}
 			noun = append(noun, w)
 			continue
-		case t.is("/") && len(out) > 0 && (next.kind == word && unitOf(next.text) != "" || next.is("{")):
+		case t.is("/") && len(out) > 0 && (next.kind == word && (unitOf(next.text) != "" || next.text == "c") || next.is("{")):
 			p.advance()
 			if u := p.unitSymbol(); u != nil {
 				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
@@ -578,11 +572,10 @@ func (p *parser) unitName() string {
 	if t.text == "in" && next.kind == word && n == 1 && !between[next.text] {
 		return "" // 5 in total
 	}
-	u := unitOf(t.text)
-	if u != "" {
+	if unitOf(t.text) != "" {
 		p.advance()
 	}
-	return u
+	return unitOf(t.text)
 }
 
 // initials are the letters of an abbreviation with a point after each; "" if none stands here.
@@ -603,9 +596,15 @@ func (p *parser) initials() string {
 // between are words after the inches of "5 in by 7 in".
 var between = setOf("by per x and long wide high tall deep thick")
 
-// unitSymbol is unit after a sign of division, where a single letter is one too: km/h.
+// unitSymbol is unit after a sign of division, where a single letter is one too: km/h, MeV/c^2.
 func (p *parser) unitSymbol() *Node {
 	t := p.cur()
+	if light := (&Node{Op: Unit, Name: "speed of light"}); t.text == "c" {
+		if p.advance(); p.accept("^") {
+			return &Node{Op: Pow, Args: []*Node{light, p.exponent()}}
+		}
+		return light
+	}
 	if t.kind != word || len(t.text) != 1 || t.plain || t.roman || p.at(1).is("^") {
 		return p.unit()
 	}

@@ -95,7 +95,7 @@ var structures = setOf(`
 	sum prod int iint iiint oint lim limsup liminf sup inf lfloor rfloor lceil rceil left right mathbb Bbb pmod
 	bmod mod pod not overset underset overbrace underbrace substack pi infty infin circ degree degrees emptyset varnothing varempty
 	ldots cdots dots dotsc dotsb vdots ddots hdots quad qquad imath jmath R Z N Q reals Reals neg lnot exists
-	forall pounds euro textdollar texteuro textdegree percent dollar newline linebreak cr celsius textcircled iff
+	forall pounds euro currency textdollar texteuro textdegree percent dollar newline linebreak cr celsius textcircled iff
 	because textsuperscript AA Pr surd oplus`)
 
 // setOf is the set of the words in s.
