@@ -58,7 +58,7 @@ func TestBenchmarks(t *testing.T) {
 	}
 }
 
-// Of each shape of answer in the benchmarks, one.
+// The cases are one of each shape of answer in the benchmarks.
 func TestBenchmarkAnswers(t *testing.T) {
 	dir := benchmarks(t)
 	for _, c := range []struct {

@@ -91,7 +91,7 @@ func Compare(a, b Report) (comparison, error) {
 		}
 	}
 	if len(out.Suites) == 0 {
-		return out, fmt.Errorf("evaluation: the two have no problem in common, so there is nothing to compare")
+		return out, fmt.Errorf("eval: the two have no problem in common, so there is nothing to compare")
 	}
 	if len(out.Suites) > 1 {
 		out.Average = averageDifference(out.Suites)
@@ -172,15 +172,15 @@ func gcd(a, b int) int {
 func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 	f, err := files.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return Report{}, fmt.Errorf("evaluation: %q: no such file; name a report, as --json prints it, or a file of responses", path)
+		return Report{}, fmt.Errorf("eval: %q: no such file; name a report, as --json prints it, or a file of responses", path)
 	}
 	if err != nil {
-		return Report{}, fmt.Errorf("evaluation: %w", err)
+		return Report{}, fmt.Errorf("eval: %w", err)
 	}
 	head, err := io.ReadAll(io.LimitReader(f, 64))
 	f.Close()
 	if err != nil {
-		return Report{}, fmt.Errorf("evaluation: %w", err)
+		return Report{}, fmt.Errorf("eval: %w", err)
 	}
 	if first, _, _ := bytes.Cut(head, []byte("\n")); bytes.Contains(first, []byte(kind)) {
 		r, err := readResponses(path)
@@ -195,22 +195,22 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 	}
 	text, err := files.Read(path, maxLine)
 	if err != nil {
-		return Report{}, fmt.Errorf("evaluation: %w", err)
+		return Report{}, fmt.Errorf("eval: %w", err)
 	}
 	var r Report
 	if err := json.Unmarshal(text, &r); err != nil {
-		return r, fmt.Errorf("evaluation: %s is neither a report nor a file of responses: %w", path, err)
+		return r, fmt.Errorf("eval: %s is neither a report nor a file of responses: %w", path, err)
 	}
 	if len(r.Suites) == 0 {
-		return r, fmt.Errorf("evaluation: %s is no report: it has no suites", path)
+		return r, fmt.Errorf("eval: %s is no report: it has no suites", path)
 	}
 	for _, s := range r.Suites {
 		if s.Samples < 1 || len(s.Outcomes) == 0 {
-			return r, fmt.Errorf("evaluation: %s: suite %q has no outcomes of its problems", path, s.Suite)
+			return r, fmt.Errorf("eval: %s: suite %q has no outcomes of its problems", path, s.Suite)
 		}
 		for _, o := range s.Outcomes {
 			if o.Right < 0 || o.Right > s.Samples {
-				return r, fmt.Errorf("evaluation: %s: suite %q, problem %q: %d of %d samples right", path, s.Suite, o.Problem, o.Right, s.Samples)
+				return r, fmt.Errorf("eval: %s: suite %q, problem %q: %d of %d samples right", path, s.Suite, o.Problem, o.Right, s.Samples)
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func (e *UngradedError) Error() string {
 	if reason == "" {
 		reason = "it gave no reason"
 	}
-	return fmt.Sprintf("evaluation: the reward skipped %d responses, the first to problem %q of suite %q: %s; an evaluation needs a grade for each response",
+	return fmt.Sprintf("eval: the reward skipped %d responses, the first to problem %q of suite %q: %s; an evaluation needs a grade for each response",
 		e.Count, e.Problem, e.Suite, reason)
 }
 
@@ -117,7 +117,7 @@ func (w *wanted) list() error {
 			}
 			at := place{plan.Name, plan.IDs[j], missing}
 			if err := w.ask(suite.Problems[j], key, at); err != nil {
-				return fmt.Errorf("evaluation: suite %q, problem %q: %w", at.suite, at.problem, err)
+				return fmt.Errorf("eval: suite %q, problem %q: %w", at.suite, at.problem, err)
 			}
 		}
 	}

@@ -295,7 +295,7 @@ func TestEvaluateTwice(t *testing.T) {
 		}
 		defer decoder.Close()
 		err = e.evaluate(context.Background(), decoder, r, nil)
-		if err == nil || !strings.HasPrefix(err.Error(), `evaluation: suite "odd", problem "o": `) || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.HasPrefix(err.Error(), `eval: suite "odd", problem "o": `) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

@@ -142,20 +142,20 @@ const maxSamples = 1 << 16
 
 func newResponses(p Plan) (*Responses, error) {
 	if n := p.Settings.Samples; n < 1 || n > maxSamples {
-		return nil, fmt.Errorf("evaluation: %d samples a problem: must be from 1 to %d", n, maxSamples)
+		return nil, fmt.Errorf("eval: %d samples a problem: must be from 1 to %d", n, maxSamples)
 	}
 	r := &Responses{Plan: p, suites: map[string]*tally{}}
 	for _, s := range p.Suites {
 		if r.suites[s.Name] != nil {
-			return nil, fmt.Errorf("evaluation: two suites are called %q: name one of them NAME=PATH", s.Name)
+			return nil, fmt.Errorf("eval: two suites are called %q: name one of them NAME=PATH", s.Name)
 		}
 		if len(s.IDs) == 0 {
-			return nil, fmt.Errorf("evaluation: suite %q has no problems", s.Name)
+			return nil, fmt.Errorf("eval: suite %q has no problems", s.Name)
 		}
 		t := &tally{index: map[string]int{}}
 		for i, id := range s.IDs {
 			if _, ok := t.index[id]; ok {
-				return nil, fmt.Errorf("evaluation: suite %q has two problems %q", s.Name, id)
+				return nil, fmt.Errorf("eval: suite %q has two problems %q", s.Name, id)
 			}
 			t.index[id] = i
 		}
@@ -182,10 +182,10 @@ func (p Plan) Open(path string, resumed bool) (*Responses, error) {
 		return errors.New("another process writes to it; wait for its end, or choose another name")
 	})
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("evaluation: the responses cannot go to %q: there is no such folder; make it, or choose another name", path)
+		return nil, fmt.Errorf("eval: the responses cannot go to %q: there is no such folder; make it, or choose another name", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("evaluation: %s: %w", path, err)
+		return nil, fmt.Errorf("eval: %s: %w", path, err)
 	}
 	var r *Responses
 	if resumed {
@@ -213,10 +213,10 @@ func (p Plan) Create(path string) (*Responses, error) {
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o666)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("evaluation: %s exists: resume it, or choose another name", path)
+		return nil, fmt.Errorf("eval: %s exists: resume it, or choose another name", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("evaluation: %w", err)
+		return nil, fmt.Errorf("eval: %w", err)
 	}
 	r.file, r.path, r.unlock = f, path, func() {}
 	if err := r.write(line); err != nil {
@@ -237,19 +237,19 @@ func resume(path string, p Plan) (*Responses, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("evaluation: %w", err)
+		return nil, fmt.Errorf("eval: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("evaluation: %s is not a regular file", path)
+		return nil, fmt.Errorf("eval: %s is not a regular file", path)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
-		return nil, fmt.Errorf("evaluation: %w", err)
+		return nil, fmt.Errorf("eval: %w", err)
 	}
 	r, err := read(f, path)
 	if err == nil {
 		if err = r.Plan.differs(p); err != nil {
-			err = fmt.Errorf("evaluation: %s cannot be resumed: %w", path, err)
+			err = fmt.Errorf("eval: %s cannot be resumed: %w", path, err)
 		}
 	}
 	if err == nil && r.size < info.Size() {
@@ -267,7 +267,7 @@ func resume(path string, p Plan) (*Responses, error) {
 func readResponses(path string) (*Responses, error) {
 	f, err := files.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("evaluation: %w", err)
+		return nil, fmt.Errorf("eval: %w", err)
 	}
 	defer f.Close()
 	return read(f, path)
@@ -286,13 +286,13 @@ func read(f io.Reader, path string) (*Responses, error) {
 	}
 	switch {
 	case err == io.EOF:
-		return nil, fmt.Errorf("evaluation: %s is no file of responses: its first line is not whole", path)
+		return nil, fmt.Errorf("eval: %s is no file of responses: its first line is not whole", path)
 	case err == nil && head.Kind != kind:
-		return nil, fmt.Errorf("evaluation: %s is no file of responses: its first line is of kind %q, not %q", path, head.Kind, kind)
+		return nil, fmt.Errorf("eval: %s is no file of responses: its first line is of kind %q, not %q", path, head.Kind, kind)
 	case err == nil && head.Version != version:
-		return nil, fmt.Errorf("evaluation: %s is of version %d; this program reads version %d", path, head.Version, version)
+		return nil, fmt.Errorf("eval: %s is of version %d; this program reads version %d", path, head.Version, version)
 	case err != nil:
-		return nil, fmt.Errorf("evaluation: %s:1: %w", path, err)
+		return nil, fmt.Errorf("eval: %s:1: %w", path, err)
 	}
 	r, err := newResponses(head.Plan)
 	if err != nil {
@@ -305,11 +305,11 @@ func read(f io.Reader, path string) (*Responses, error) {
 			return r, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("evaluation: %s:%d: %w", path, number, err)
+			return nil, fmt.Errorf("eval: %s:%d: %w", path, number, err)
 		}
 		var x Response
 		if err := json.Unmarshal(line, &x); err != nil {
-			return nil, fmt.Errorf("evaluation: %s:%d: %w", path, number, err)
+			return nil, fmt.Errorf("eval: %s:%d: %w", path, number, err)
 		}
 		if err := r.place(x, span{r.size, len(line)}); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, number, err)
@@ -389,7 +389,7 @@ func (r *Responses) write(line []byte) error {
 	n, err := r.file.Write(line)
 	if err != nil {
 		// What was written of it must not run into the next line.
-		return errors.Join(fmt.Errorf("evaluation: %w", err), r.file.Truncate(r.size))
+		return errors.Join(fmt.Errorf("eval: %w", err), r.file.Truncate(r.size))
 	}
 	r.size += int64(n)
 	return nil
@@ -399,20 +399,20 @@ func (r *Responses) write(line []byte) error {
 func (r *Responses) place(x Response, at span) error {
 	t := r.suites[x.Suite]
 	if t == nil {
-		return fmt.Errorf("evaluation: a response to suite %q, which is not in the plan", x.Suite)
+		return fmt.Errorf("eval: a response to suite %q, which is not in the plan", x.Suite)
 	}
 	i, ok := t.index[x.Problem]
 	if !ok {
-		return fmt.Errorf("evaluation: a response to problem %q, which suite %q lacks", x.Problem, x.Suite)
+		return fmt.Errorf("eval: a response to problem %q, which suite %q lacks", x.Problem, x.Suite)
 	}
 	if x.Sample < 0 || x.Sample >= r.Settings.Samples {
-		return fmt.Errorf("evaluation: problem %q: sample %d of %d", x.Problem, x.Sample, r.Settings.Samples)
+		return fmt.Errorf("eval: problem %q: sample %d of %d", x.Problem, x.Sample, r.Settings.Samples)
 	}
 	if t.seen[i] == nil {
 		t.seen[i], t.at[i] = make([]*Response, r.Settings.Samples), make([]span, r.Settings.Samples)
 	}
 	if t.seen[i][x.Sample] != nil {
-		return fmt.Errorf("evaluation: problem %q: sample %d is there twice", x.Problem, x.Sample)
+		return fmt.Errorf("eval: problem %q: sample %d is there twice", x.Problem, x.Sample)
 	}
 	x.Text, x.IDs, x.LogProb = "", nil, nil
 	t.seen[i][x.Sample], t.at[i][x.Sample] = &x, at
@@ -469,7 +469,7 @@ func (r *Responses) Close() error {
 		err = r.sort(f)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("evaluation: %s: %w", r.path, err)
+		return fmt.Errorf("eval: %s: %w", r.path, err)
 	}
 	return nil
 }
@@ -504,7 +504,7 @@ func encode(x any) ([]byte, error) {
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(x); err != nil {
-		return nil, fmt.Errorf("evaluation: %w", err)
+		return nil, fmt.Errorf("eval: %w", err)
 	}
 	return line.Bytes(), nil
 }

@@ -214,11 +214,11 @@ func TestReadRefuses(t *testing.T) {
 		{"version", line(planLine{kind, 9, testPlan()}), "version 9; this program reads version 1"},
 		{"no samples", line(planLine{kind, version, Plan{}}), "0 samples a problem"},
 		{"no JSON later", head + good + "{\"suite\"\n" + good, ":3: unexpected end"},
-		{"unknown suite", head + line(response("three", "a", 0)), `:2: evaluation: a response to suite "three"`},
+		{"unknown suite", head + line(response("three", "a", 0)), `:2: eval: a response to suite "three"`},
 		{"unknown problem", head + line(response("one", "z", 0)), `a response to problem "z"`},
 		{"sample", head + line(response("one", "a", 3)), "sample 3 of 3"},
 		{"negative", head + strings.Replace(good, `"sample":0`, `"sample":-1`, 1), "sample -1 of 3"},
-		{"twice", head + good + good, ":3: evaluation: problem \"a\": sample 0 is there twice"},
+		{"twice", head + good + good, ":3: eval: problem \"a\": sample 0 is there twice"},
 	} {
 		path := filepath.Join(t.TempDir(), "r.jsonl")
 		if err := os.WriteFile(path, []byte(tt.text), 0o666); err != nil {

@@ -55,7 +55,7 @@ type outcome struct {
 // mean the same, for maj@k; see majority.
 func (r *Responses) Report(same func(a, b string) bool) (Report, error) {
 	if have, want := r.Count(); have < want {
-		return Report{}, fmt.Errorf("evaluation: %d of %d responses are there: resume the evaluation first", have, want)
+		return Report{}, fmt.Errorf("eval: %d of %d responses are there: resume the evaluation first", have, want)
 	}
 	out := Report{Settings: r.Settings}
 	for _, s := range r.Suites {

@@ -58,7 +58,7 @@ func Open(specs []string, dir string, options func(spec string) data.Options) (s
 				names[suites[i].Name] = true
 			}
 			if parts > maxParts && len(names) < len(same) {
-				return nil, fmt.Errorf("evaluation: two suites are called %q: name one of them NAME=PATH", suites[same[0]].Name)
+				return nil, fmt.Errorf("eval: two suites are called %q: name one of them NAME=PATH", suites[same[0]].Name)
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func open(spec, dir string, o data.Options) (Suite, error) {
 	case builtin:
 		return Suite{Name: name, Problems: problems.Take(TrainingSeed, 0, heldOutSums)}, nil
 	}
-	return Suite{}, fmt.Errorf("evaluation: suite %q: %s is not a file of problems", name, path)
+	return Suite{}, fmt.Errorf("eval: suite %q: %s is not a file of problems", name, path)
 }
 
 // First returns the suite with its first n problems, or all of them where n is 0.
@@ -203,7 +203,7 @@ var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 func locate(spec, dir string) (name, path string, err error) {
 	if name, path, ok := strings.Cut(spec, "="); ok && word.MatchString(name) && !exists(spec) {
 		if path == "" {
-			return "", "", fmt.Errorf("evaluation: suite %q names no file: write %s=PATH", spec, name)
+			return "", "", fmt.Errorf("eval: suite %q names no file: write %s=PATH", spec, name)
 		}
 		return name, path, nil
 	}
@@ -223,11 +223,11 @@ func locate(spec, dir string) (name, path string, err error) {
 			}
 		}
 		if !exists(spec) {
-			return "", "", fmt.Errorf("evaluation: suite %q is not in %s: looked for %s with %s, and for such a folder", spec, dir, strings.Join(names, " and "), strings.Join(data.Extensions(), ", "))
+			return "", "", fmt.Errorf("eval: suite %q is not in %s: looked for %s with %s, and for such a folder", spec, dir, strings.Join(names, " and "), strings.Join(data.Extensions(), ", "))
 		}
 	}
 	if known && !exists(spec) {
-		return "", "", fmt.Errorf("evaluation: where is %s? Name its file (%s=PATH) or the folder of the suites", spec, spec)
+		return "", "", fmt.Errorf("eval: where is %s? Name its file (%s=PATH) or the folder of the suites", spec, spec)
 	}
 	return nameOf(spec), spec, nil
 }

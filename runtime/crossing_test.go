@@ -66,12 +66,12 @@ func TestCrossing(t *testing.T) {
 					// one token in copies and copied.
 					wantUp := 8 + 4 + 3*8*n + 12*batch*longest + (2*8+5*4+(2*8+4)*l.Passes())*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
 					wantDown := 3*4*rows + 4*o.Slices() // z, u, logit; sums of squares
-					// Of these are not sent again if they are as they were: scalars, the
-					// tokens' places and the bounds of blocks.
+					// Scalars, the tokens' places and the bounds of blocks are not sent again if
+					// they are as they were.
 					same := 4*scalars + 3*8*n + 2*c.Layers*8*(blocks+1)
 					if onWebGPU {
 						more := webgpuUp(sequences, o.Slices())
-						// Of the bounds of blocks the first and the last are not sent.
+						// The first and the last bound of the blocks are not sent.
 						wantUp += more - 2*c.Layers*2*8
 						same += more // the sequences are those of the step before
 					}

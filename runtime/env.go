@@ -7,12 +7,12 @@
 // bind is in memory once, and an output may be bound to the memory of an input
 // that the Program updates.
 //
-// On these stand three users of a model's weights, which a Ring holds: a Decoder
-// samples, a Learner computes log-probs and gradients, an Optimizer updates. Their
+// A Ring holds the weights of a model, and three types use it: a Decoder samples, a
+// Learner computes log-probs and gradients, an Optimizer updates. Their
 // memory is in arenas and buffers (arena.go, buffer.go), on the CPU or on a device
 // (memory.go).
 //
-// With its sub-packages it is the only one of onering with cgo. onnxruntime_go loads
+// This package and its sub-packages are the only ones of onering with cgo. onnxruntime_go loads
 // the library and makes its environment, logging and allocators. Sessions, values and
 // bindings go through ort.c, because onnxruntime_go does not share its C pointers and
 // has no thread pool for several sessions, no tensors without dimensions or elements,

@@ -146,10 +146,10 @@ func TestEncodeReturnsOwnSlice(t *testing.T) {
 // The prompts of understand-r1-zero's evaluation, written out.
 func TestTemplatesOfOthers(t *testing.T) {
 	for name, want := range map[string]string{
-		"prime-zero": "A conversation between User and Assistant. The user asks a question, and the Assistant solves it. The assistant first thinks about the reasoning process in the mind and then provides the user with the answer. The reasoning process and answer are enclosed within <think> </think> and <answer> </answer> tags, respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: 1+1?\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
+		"prime-zero":         "A conversation between User and Assistant. The user asks a question, and the Assistant solves it. The assistant first thinks about the reasoning process in the mind and then provides the user with the answer. The reasoning process and answer are enclosed within <think> </think> and <answer> </answer> tags, respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: 1+1?\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
 		"open-reasoner-zero": "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. The Assistant first thinks about the reasoning process in the mind and then provides the User with the answer. The reasoning process is enclosed within <think> </think> and answer is enclosed within <answer> </answer> tags, respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: You must put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. And your final answer will be extracted automatically by the \\boxed{} tag.\nThis is the problem:\n1+1?\nAssistant: <think>",
-		"llama-instruct": "1+1?\nPlease reason step by step, and put your final answer within \\boxed{}.\n\n", // the user's message
-		"r1d":            "1+1?",
+		"llama-instruct":     "1+1?\nPlease reason step by step, and put your final answer within \\boxed{}.\n\n", // the user's message
+		"r1d":                "1+1?",
 	} {
 		around, err := ParseTemplate(name)
 		if got := around.Render("1+1?"); err != nil || got != want {

@@ -15,7 +15,7 @@ import "fmt"
 // block 1 on: int64 [1].
 func BlockEdge(block int) string { return fmt.Sprintf("%s.%d", BlockBounds, block) }
 
-// Of the layers and of the final norm, forward and backward.
+// The ports of the layers and of the final norm, forward and backward.
 const (
 	Stream        = "x"  // [N,D], what goes into a layer; of the norm [R,D]
 	StreamOut     = "y"  // [N,D], what comes out of it
@@ -38,7 +38,7 @@ const (
 	NormedGrad         = "dh"              // [R,D], dL/dh
 )
 
-// Of the head, which takes the vocabulary slice by slice.
+// The ports of the head, which takes the vocabulary slice by slice.
 const (
 	HeadSlice        = "E"       // [v,D] rows of the head; of head.target the whole head
 	HeadSliceGrad    = "dE"      // [v,D], the running gradient of these rows
@@ -58,7 +58,7 @@ const (
 	Entropy          = "entropy" // [R,1] in nats; of Sample [B]
 )
 
-// Of the Programs that look rows up and add rows up on a device.
+// The ports of the Programs that look rows up and add rows up on a device.
 const (
 	Table     = "X"     // [M,D]
 	TableOut  = "X_out" // onto it
@@ -91,7 +91,7 @@ const (
 	LogProb    = "logp"       // [B], of the candidates [B,k]
 )
 
-// Of the optimizer's Programs, over n elements of the arena; see package adamw.
+// The ports of the optimizer's Programs, over n elements of the arena; see package adamw.
 const (
 	Param       = "p"       // [n]
 	ParamOut    = "p1"      // onto it

@@ -7,7 +7,7 @@
 // with (low, high) = (0.2, 10) for A >= 0 and (1, 100) for A < 0, and standardized
 // advantages. The weight of a token is -A_i/T times the clipped ratio.
 //
-// Of the paper the abstract was read, and its objective as a public list of papers quotes
+// We read the abstract of the paper, and its objective as a public list of papers quotes
 // it: a mean over the tokens of a group of sg(r) A log pi, with r clipped by four bounds.
 // The bounds are those of a fork of slime that has the loss (orangeaico/slime,
 // slime/utils/ppo_utils.py and its run scripts), and of a third party's summary of the

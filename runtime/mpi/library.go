@@ -141,7 +141,7 @@ var families = []struct {
 	{"MVAPICH", regexp.MustCompile(`MVAPICH2? Version\s*:\s+((\d+)[.\d]*\w*)`), MPICH, 3},
 }
 
-// known says of what kind the library is, or that it is none that onering can call.
+// known says of what kind the library is, or that onering cannot call it.
 // The ABI of MPI 5 is known by the name of its file, which the standard fixes.
 func (l Library) known() (Library, error) {
 	full := l.Name

@@ -159,9 +159,9 @@ func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// Of the bodies that are being read, so many bytes of each are free, and the rest of all
-// together is bounded. So clients that send slowly, or never to the end, take no room from
-// those that ask little.
+// The first freeBody bytes of each body that is being read are free, and the rest of all
+// bodies together is bounded. So clients that send slowly, or never to the end, take no
+// room from those that ask little.
 const (
 	freeBody   = 64 << 10
 	maxReading = 64 << 20

@@ -10,7 +10,7 @@ import (
 	"onering/train/ranks"
 )
 
-// Of several ranks each samples and grades the responses to its share of the problems,
+// Each of several ranks samples and grades the responses to its share of the problems,
 // and gets those of the others: from then on all have the same round, and compute the
 // same advantages and batches. The Stepper deals each batch to them again.
 

@@ -66,8 +66,8 @@ func NewEncoder(c Config, p *policy.Policy) (*Encoder, error) {
 	if len(p.Model.EOS) == 0 {
 		return nil, fmt.Errorf("train: %s names no eos_token_id, so a response has no end to learn", p.Dir)
 	}
-	// Of several ids at which sampling stops the tokenizer names the one that ends a
-	// turn; the first is often the one that ends a whole text, as in Llama 3.
+	// Where sampling stops at several ids, the tokenizer names the one that ends a turn;
+	// the first is often the one that ends a whole text, as in Llama 3.
 	e.end = p.Model.EOS[0]
 	if id, ok := p.Tokenizer.EOS(); ok && slices.Contains(p.Model.EOS, id) {
 		e.end = id

@@ -329,7 +329,7 @@ func TestEncode(t *testing.T) {
 		}
 		return e.Encode(d)
 	}
-	// Of several ids that end a response the tokenizer's is learned, else the first.
+	// Where several ids end a response the tokenizer's is learned, else the first.
 	was := policy.Model.EOS
 	for _, ends := range []struct {
 		ids  []int32
