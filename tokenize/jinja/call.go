@@ -9,10 +9,18 @@ type arguments struct {
 	named      []Value
 }
 
+// callArgs are the arguments of a call as they are written.
+type callArgs struct {
+	positional []expr
+	names      []string
+	named      []expr
+	list       expr // *list; nil without
+}
+
 func (a callArgs) eval(r *run, s *scope) arguments {
 	v := arguments{evalAll(r, s, a.positional), slices.Clone(a.names), evalAll(r, s, a.named)}
 	if a.list != nil {
-		v.positional = append(v.positional, r.list(a.list.eval(r, s))...)
+		v.positional = append(v.positional, r.list(a.list(r, s))...)
 	}
 	return v
 }
@@ -121,8 +129,11 @@ func (r *run) call(f Value, a arguments) Value {
 
 // A macro is what a macro statement makes: its names are those around it.
 type macro struct {
-	*macroStmt
-	around *scope
+	name     string
+	params   []string
+	defaults []expr // of the last params
+	body     []stmt
+	around   *scope
 }
 
 // enter counts calls inside each other; what it returns goes back.
@@ -157,7 +168,7 @@ func (m *macro) call(r *run, a arguments) Value {
 	for _, i := range missing {
 		param := m.params[i]
 		if at := i - (len(m.params) - len(m.defaults)); at >= 0 {
-			s.set(param, m.defaults[at].eval(r, s))
+			s.set(param, m.defaults[at](r, s))
 		} else {
 			s.set(param, &undefined{"parameter " + quote(param) + " was not provided"})
 		}

@@ -3,8 +3,8 @@
 // blocks. Text is equal byte for byte: testdata/golden.py compares constructs, and all
 // of some hundred published templates were compared in the same way.
 //
-//	lex.go, parse.go, parse_expr.go, node.go   text -> tree
-//	exec.go, eval.go, loop.go, call.go         tree -> text
+//	lex.go, parse.go, parse_expr.go            text -> a function for each part
+//	exec.go, eval.go, loop.go, call.go         what these functions share
 //	value.go, text.go, json.go                 Python's values, str, repr and JSON
 //	operator.go, compare.go, attribute.go      Python's operations
 //	method.go                                  methods of str and dict

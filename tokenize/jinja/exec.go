@@ -50,7 +50,7 @@ func (t *Template) RenderMarked(vars *Dict) (text string, marks []Mark, err erro
 
 func (r *run) body(s *scope, body []stmt) flow {
 	for _, st := range body {
-		if f := st.exec(r, s); f != flowNext {
+		if f := st(r, s); f != flowNext {
 			return f
 		}
 	}
@@ -74,87 +74,9 @@ func (r *run) write(text string) {
 	r.out.WriteString(text)
 }
 
-func (d *data) exec(r *run, _ *scope) flow {
-	r.step(d.line)
-	r.write(d.text)
-	return flowNext
-}
-
-func (p *print) exec(r *run, s *scope) flow {
-	v := p.of.eval(r, s)
-	r.step(p.line)
-	r.write(r.str(v))
-	return flowNext
-}
-
-func (i *ifStmt) exec(r *run, s *scope) flow {
-	r.spend(stepCost)
-	for n, body := range i.bodies {
-		if n == len(i.tests) || truth(i.tests[n].eval(r, s)) {
-			return r.body(s, body)
-		}
-	}
-	return flowNext
-}
-
-func (st *setStmt) exec(r *run, s *scope) flow {
-	v := st.value.eval(r, s)
-	r.step(st.line)
-	r.assign(s, st.target, v)
-	return flowNext
-}
-
-func (st *setBlock) exec(r *run, s *scope) flow {
-	v := r.capture(&scope{around: s}, st.body)
-	r.step(st.line)
-	r.assign(s, st.target, v)
-	return flowNext
-}
-
-// assign sets a name, an attribute of a namespace, or the parts of a tuple.
-func (r *run) assign(s *scope, target expr, v Value) {
-	switch t := target.(type) {
-	case *name:
-		s.set(t.id, v)
-	case *nsTarget:
-		held, _ := s.get(t.name)
-		ns, ok := held.(*namespace)
-		if !ok {
-			r.fail("cannot assign attribute on non-namespace object %s", quote(t.name))
-		}
-		r.checkAttribute(t.attribute)
-		ns.attributes.Set(t.attribute, v)
-	case *tupleExpr:
-		r.use(v)
-		values := r.list(v)
-		if len(values) != len(t.elements) {
-			r.fail("%d values for %d names", len(values), len(t.elements))
-		}
-		for i, part := range t.elements {
-			r.assign(s, part, values[i])
-		}
-	}
-}
-
 // checkAttribute refuses names that transformers keeps from namespaces.
 func (r *run) checkAttribute(name string) {
 	if strings.HasPrefix(name, "_") {
 		r.fail("a namespace cannot have the attribute %s, which begins with an underscore", quote(name))
 	}
 }
-
-func (m *macroStmt) exec(_ *run, s *scope) flow {
-	s.set(m.name, &macro{m, s})
-	return flowNext
-}
-
-func (m *marked) exec(r *run, s *scope) flow {
-	start := r.out.Len()
-	f := r.body(&scope{around: s}, m.body)
-	if r.inner == 0 {
-		r.marks = append(r.marks, Mark{start, r.out.Len()})
-	}
-	return f
-}
-
-func (j *jump) exec(*run, *scope) flow { return j.flow }

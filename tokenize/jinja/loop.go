@@ -10,8 +10,16 @@ type loop struct {
 	ahead, more            bool // after has been read; there is one
 }
 
+// A forStmt is a for statement.
+type forStmt struct {
+	target     target
+	over, test expr   // test is nil without
+	body, last []stmt // last is the else
+	line       int
+}
+
 func (f *forStmt) exec(r *run, s *scope) flow {
-	over := f.over.eval(r, s)
+	over := f.over(r, s)
 	r.step(f.line)
 	next, ok := r.each(over)
 	if !ok {
@@ -27,8 +35,8 @@ func (f *forStmt) exec(r *run, s *scope) flow {
 				}
 				inner := &scope{around: s}
 				r.step(f.line)
-				r.assign(inner, f.target, v)
-				if truth(f.test.eval(r, inner)) {
+				f.target(r, inner, v)
+				if truth(f.test(r, inner)) {
 					return v, true
 				}
 			}
@@ -38,7 +46,7 @@ func (f *forStmt) exec(r *run, s *scope) flow {
 		r.step(f.line)
 		inner := &scope{around: s}
 		inner.set("loop", l)
-		r.assign(inner, f.target, l.current)
+		f.target(r, inner, l.current)
 		if r.body(inner, f.body) == flowBreak {
 			return flowNext
 		}

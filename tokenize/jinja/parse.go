@@ -104,10 +104,10 @@ func (p *parser) statements(ends ...string) []stmt {
 		switch t.kind {
 		case kindData:
 			p.next()
-			body = append(body, &data{t.text, t.line})
+			body = append(body, printed(constant(t.text), t.line))
 		case kindVarBegin:
 			p.next()
-			body = append(body, &print{p.tuple(true, false), t.line})
+			body = append(body, printed(p.tuple(true, false), t.line))
 			p.expect(kindVarEnd)
 		case kindBlockBegin:
 			if len(p.tokens) > 1 && p.tokens[1].kind == kindName && slices.Contains(ends, p.tokens[1].text) {
@@ -123,6 +123,16 @@ func (p *parser) statements(ends ...string) []stmt {
 			}
 			return body
 		}
+	}
+}
+
+// printed writes the value of an expression.
+func printed(of expr, line int) stmt {
+	return func(r *run, s *scope) flow {
+		v := of(r, s)
+		r.step(line)
+		r.write(r.str(v))
+		return flowNext
 	}
 }
 
@@ -146,16 +156,24 @@ func (p *parser) statement(ends []string) stmt {
 	case "set":
 		return p.setStmt(t.line)
 	case "macro":
-		return p.macro(t.line)
+		return p.macro()
 	case "generation":
 		body, _ := p.body("endgeneration")
 		p.marks = true
-		return &marked{body}
+		return func(r *run, s *scope) flow {
+			start := r.out.Len()
+			f := r.body(&scope{around: s}, body)
+			if r.inner == 0 {
+				r.marks = append(r.marks, Mark{start, r.out.Len()})
+			}
+			return f
+		}
 	case "break", "continue":
 		if p.loops == 0 {
 			fail(t.line, "%s outside of a loop", t.text)
 		}
-		return &jump{map[string]flow{"break": flowBreak, "continue": flowContinue}[t.text]}
+		to := map[string]flow{"break": flowBreak, "continue": flowContinue}[t.text]
+		return func(*run, *scope) flow { return to }
 	case "include", "import", "from", "extends":
 		fail(t.line, "%s is not supported: a chat template is one file", t.text)
 	case "call", "filter", "print", "block", "autoescape", "with":
@@ -169,19 +187,28 @@ func (p *parser) statement(ends []string) stmt {
 }
 
 func (p *parser) ifStmt() stmt {
-	s := &ifStmt{}
-	for {
-		s.tests = append(s.tests, p.tuple(false, false))
-		body, end := p.body("elif", "else", "endif")
-		s.bodies = append(s.bodies, body)
-		switch end {
-		case "elif":
-			continue
-		case "else":
-			body, _ := p.body("endif")
-			s.bodies = append(s.bodies, body)
+	var tests []expr
+	var bodies [][]stmt // one more than tests if there is an else
+	for end := "elif"; end != "endif"; {
+		if end == "elif" {
+			tests = append(tests, p.tuple(false, false))
 		}
-		return s
+		var body []stmt
+		if end == "else" {
+			body, end = p.body("endif")
+		} else {
+			body, end = p.body("elif", "else", "endif")
+		}
+		bodies = append(bodies, body)
+	}
+	return func(r *run, s *scope) flow {
+		r.spend(stepCost)
+		for n, body := range bodies {
+			if n == len(tests) || truth(tests[n](r, s)) {
+				return r.body(s, body)
+			}
+		}
+		return flowNext
 	}
 }
 
@@ -204,27 +231,36 @@ func (p *parser) forStmt(line int) stmt {
 	if end == "else" {
 		s.last, _ = p.body("endfor")
 	}
-	return s
+	return s.exec
 }
 
 func (p *parser) setStmt(line int) stmt {
 	target := p.target()
+	var value expr
 	if p.acceptOp("=") {
-		return &setStmt{target, p.tuple(true, false), line}
+		value = p.tuple(true, false)
 	}
-	if p.isOp("|") {
+	if value == nil && p.isOp("|") {
 		fail(line, "a set block with a filter is not supported: no published chat template has one")
 	}
-	body, _ := p.body("endset")
-	return &setBlock{target, body, line}
+	if value == nil {
+		body, _ := p.body("endset")
+		value = func(r *run, s *scope) Value { return r.capture(&scope{around: s}, body) }
+	}
+	return func(r *run, s *scope) flow {
+		v := value(r, s)
+		r.step(line)
+		target(r, s, v)
+		return flowNext
+	}
 }
 
 // target reads what set or for assigns to: names, attributes of namespaces, and tuples
 // of them, up to one of the names in ends.
-func (p *parser) target(ends ...string) expr {
+func (p *parser) target(ends ...string) target {
 	defer p.nest()()
 	line := p.peek().line
-	var parts []expr
+	var parts []target
 	isTuple := false
 	for {
 		if p.atTupleEnd(ends) || p.isOp("=") {
@@ -238,7 +274,16 @@ func (p *parser) target(ends ...string) expr {
 	}
 	switch {
 	case isTuple:
-		return &tupleExpr{parts}
+		return func(r *run, s *scope, v Value) {
+			r.use(v)
+			values := r.list(v)
+			if len(values) != len(parts) {
+				r.fail("%d values for %d names", len(values), len(parts))
+			}
+			for i, part := range parts {
+				part(r, s, values[i])
+			}
+		}
 	case len(parts) == 1:
 		return parts[0]
 	}
@@ -246,7 +291,7 @@ func (p *parser) target(ends ...string) expr {
 	return nil
 }
 
-func (p *parser) primaryTarget() expr {
+func (p *parser) primaryTarget() target {
 	if p.acceptOp("(") {
 		t := p.target()
 		p.expect(")")
@@ -254,17 +299,26 @@ func (p *parser) primaryTarget() expr {
 	}
 	t := p.expect(kindName)
 	if p.acceptOp(".") {
-		return &nsTarget{t.text, p.expect(kindName).text, t.line}
+		attribute := p.expect(kindName).text
+		return func(r *run, s *scope, v Value) {
+			held, _ := s.get(t.text)
+			ns, ok := held.(*namespace)
+			if !ok {
+				r.fail("cannot assign attribute on non-namespace object %s", quote(t.text))
+			}
+			r.checkAttribute(attribute)
+			ns.attributes.Set(attribute, v)
+		}
 	}
 	if slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, t.text) {
 		fail(t.line, "%s cannot be set", t.text)
 	}
-	return &name{t.text, t.line}
+	return func(_ *run, s *scope, v Value) { s.set(t.text, v) }
 }
 
 // macro reads the name, parameters and body of a macro.
-func (p *parser) macro(line int) *macroStmt {
-	m := &macroStmt{name: p.expect(kindName).text, line: line}
+func (p *parser) macro() stmt {
+	m := macro{name: p.expect(kindName).text}
 	p.expect("(")
 	for !p.isOp(")") {
 		if len(m.params) > 0 {
@@ -285,5 +339,10 @@ func (p *parser) macro(line int) *macroStmt {
 	m.body, _ = p.body("endmacro")
 	p.macros--
 	p.loops = loops
-	return m
+	return func(_ *run, s *scope) flow {
+		made := m
+		made.around = s
+		s.set(m.name, &made)
+		return flowNext
+	}
 }

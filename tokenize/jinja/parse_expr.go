@@ -1,6 +1,9 @@
 package jinja
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Expressions, from what binds least.
 
@@ -11,73 +14,94 @@ func (p *parser) expression(withCondition bool) expr {
 	}
 	e := p.or()
 	for p.acceptName("if") {
-		c := &conditional{test: p.or(), yes: e}
+		test, yes, no := p.or(), e, constant(&undefined{"the inline if-expression evaluated to false and no else section was defined"})
 		if p.acceptName("else") {
-			c.no = p.expression(true)
+			no = p.expression(true)
 		}
-		e = c
+		e = func(r *run, s *scope) Value {
+			if truth(test(r, s)) {
+				return yes(r, s)
+			}
+			return no(r, s)
+		}
 	}
 	return e
 }
 
-func (p *parser) or() expr {
-	left := p.and()
-	for p.isName("or") {
-		line := p.next().line
-		left = &binary{"or", left, p.and(), line}
-	}
-	return left
-}
+func (p *parser) or() expr { return p.logic("or", true, p.and) }
 
-func (p *parser) and() expr {
-	left := p.not()
-	for p.isName("and") {
-		line := p.next().line
-		left = &binary{"and", left, p.not(), line}
+func (p *parser) and() expr { return p.logic("and", false, p.not) }
+
+// logic reads operands with and or or between, whose value is the first one with the
+// truth that decides, or the last.
+func (p *parser) logic(name string, decides bool, operand func() expr) expr {
+	e := operand()
+	for p.acceptName(name) {
+		left, right := e, operand()
+		e = func(r *run, s *scope) Value {
+			if v := left(r, s); truth(v) == decides {
+				return v
+			}
+			return right(r, s)
+		}
 	}
-	return left
+	return e
 }
 
 func (p *parser) not() expr {
 	if p.isName("not") {
 		defer p.nest()()
 		line := p.next().line
-		return &unary{"not", p.not(), line}
+		return unary("not", p.not(), line)
 	}
 	return p.comparison()
 }
 
 func (p *parser) comparison() expr {
-	c := &compare{line: p.peek().line, first: p.sum()}
+	line, first := p.peek().line, p.sum()
+	var ops []string
+	var rest []expr
 	for {
-		op := ""
 		switch t := p.peek(); {
 		case slices.Contains([]kind{"==", "!=", "<", "<=", ">", ">="}, t.kind), p.isName("in"):
-			op = p.next().text
+			ops = append(ops, p.next().text)
 		case p.isName("not") && p.tokens[1].kind == kindName && p.tokens[1].text == "in":
 			p.next()
 			p.next()
-			op = "not in"
+			ops = append(ops, "not in")
+		case len(ops) == 0:
+			return first
+		default:
+			return func(r *run, s *scope) Value {
+				left := first(r, s)
+				for i, op := range ops {
+					right := rest[i](r, s)
+					r.step(line)
+					if !r.compare(op, left, right) {
+						return false
+					}
+					left = right
+				}
+				return true
+			}
 		}
-		if op == "" {
-			break
-		}
-		c.ops, c.rest = append(c.ops, op), append(c.rest, p.sum())
+		rest = append(rest, p.sum())
 	}
-	if len(c.ops) == 0 {
-		return c.first
-	}
-	return c
 }
 
 // operation reads operands with the operators between, which group from the left.
 func (p *parser) operation(operand func() expr, ops ...kind) expr {
-	left := operand()
+	e := operand()
 	for slices.Contains(ops, p.peek().kind) {
 		op := p.next()
-		left = &binary{op.text, left, operand(), op.line}
+		left, right := e, operand()
+		e = func(r *run, s *scope) Value {
+			a, b := left(r, s), right(r, s)
+			r.step(op.line)
+			return r.arithmetic(op.text, a, b)
+		}
 	}
-	return left
+	return e
 }
 
 func (p *parser) sum() expr { return p.operation(p.concat, "+", "-") }
@@ -90,7 +114,15 @@ func (p *parser) concat() expr {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	return &concat{parts}
+	return func(r *run, s *scope) Value {
+		var out strings.Builder
+		for _, v := range evalAll(r, s, parts) {
+			t := r.str(v)
+			r.pay("operator", "~", t)
+			out.WriteString(t)
+		}
+		return out.String()
+	}
 }
 
 func (p *parser) product() expr {
@@ -106,7 +138,7 @@ func (p *parser) unary(withFilters bool) expr {
 	var e expr
 	if t := p.peek(); t.kind == "-" || t.kind == "+" {
 		p.next()
-		e = &unary{string(t.kind), p.unary(false), t.line}
+		e = unary(string(t.kind), p.unary(false), t.line)
 	} else {
 		e = p.primary()
 	}
@@ -117,12 +149,7 @@ func (p *parser) unary(withFilters bool) expr {
 	for {
 		switch {
 		case p.isOp("|"):
-			p.next()
-			f := &filterExpr{of: e, line: p.peek().line, name: p.expect(kindName).text}
-			if p.isOp("(") {
-				f.args = p.arguments()
-			}
-			e = f
+			e = p.filter(e)
 		case p.isName("is"):
 			e = p.test(e)
 		case p.isOp("("):
@@ -139,47 +166,69 @@ func (p *parser) primary() expr {
 	case kindName:
 		switch t.text {
 		case "true", "True":
-			return &constant{true}
+			return constant(true)
 		case "false", "False":
-			return &constant{false}
+			return constant(false)
 		case "none", "None":
-			return &constant{nil}
+			return constant(nil)
 		}
 		if p.macros > 0 && slices.Contains([]string{"caller", "kwargs", "varargs"}, t.text) {
 			fail(t.line, "%s in a macro is not supported: no published chat template has it", t.text)
 		}
-		return &name{t.text, t.line}
+		return func(r *run, s *scope) Value {
+			r.step(t.line)
+			if v, ok := s.get(t.text); ok {
+				return v
+			}
+			return &undefined{quote(t.text) + " is undefined"}
+		}
 	case kindString:
 		s := t.text
 		for p.peek().kind == kindString {
 			s += p.next().text
 		}
-		return &constant{s}
+		return constant(s)
 	case kindNumber:
-		return &constant{t.value}
+		return constant(t.value)
 	case "(":
 		e := p.tuple(true, true)
 		p.expect(")")
 		return e
 	case "[":
-		return &listExpr{p.list("]")}
+		elements := p.list("]")
+		return func(r *run, s *scope) Value { return List(evalAll(r, s, elements)) }
 	case "{":
-		d := &dictExpr{line: t.line}
-		for !p.isOp("}") {
-			if len(d.keys) > 0 {
-				if p.expect(","); p.isOp("}") {
-					break
-				}
-			}
-			d.keys = append(d.keys, p.expression(true))
-			p.expect(":")
-			d.values = append(d.values, p.expression(true))
-		}
-		p.next()
-		return d
+		return p.dict(t.line)
 	}
 	fail(t.line, "unexpected %s", t)
 	return nil
+}
+
+// dict reads a dictionary behind its bracket.
+func (p *parser) dict(line int) expr {
+	var keys, values []expr
+	for !p.isOp("}") {
+		if len(keys) > 0 {
+			if p.expect(","); p.isOp("}") {
+				break
+			}
+		}
+		keys = append(keys, p.expression(true))
+		p.expect(":")
+		values = append(values, p.expression(true))
+	}
+	p.next()
+	return func(r *run, s *scope) Value {
+		r.spend(2 * elementCost * (len(keys) + 1))
+		d := NewDict()
+		for i := range keys {
+			key, value := keys[i](r, s), values[i](r, s)
+			r.line = line
+			r.key(key)
+			d.Set(key, value)
+		}
+		return d
+	}
 }
 
 // list reads expressions with commas between up to end, and it.
@@ -219,7 +268,7 @@ func (p *parser) tuple(withCondition, mayBeEmpty bool) expr {
 	case !isTuple && !mayBeEmpty:
 		fail(p.peek().line, "found %s, want an expression", p.peek())
 	}
-	return &tupleExpr{parts}
+	return tupleOf(parts)
 }
 
 // postfix reads attributes, subscripts and calls.
@@ -231,12 +280,17 @@ func (p *parser) postfix(e expr) expr {
 			p.next()
 			switch a := p.next(); a.kind {
 			case kindName:
-				e = &attribute{e, a.text, t.line}
+				of := e
+				e = func(r *run, s *scope) Value {
+					v := of(r, s)
+					r.step(t.line)
+					return r.attribute(v, a.text)
+				}
 			case kindNumber:
 				if _, ok := a.value.(int); !ok {
 					fail(a.line, "found %s, want a name or an integer", a)
 				}
-				e = &item{e, &constant{a.value}, t.line}
+				e = itemOf(e, constant(a.value), t.line)
 			default:
 				fail(a.line, "found %s, want a name", a)
 			}
@@ -261,20 +315,59 @@ func (p *parser) subscript(of expr) expr {
 	}
 	start := part()
 	if start != nil && p.acceptOp("]") {
-		return &item{of, start, line}
+		return itemOf(of, start, line)
 	}
 	p.expect(":")
-	s := &slice{of: of, start: start, stop: part(), line: line}
+	bounds := []expr{start, part(), nil}
 	if p.acceptOp(":") {
-		s.step = part()
+		bounds[2] = part()
 	}
 	p.expect("]")
-	return s
+	return func(r *run, s *scope) Value {
+		v, values := of(r, s), make([]Value, 3)
+		for i, b := range bounds {
+			if b != nil {
+				values[i] = b(r, s)
+			}
+		}
+		r.step(line)
+		return r.slice(v, values)
+	}
+}
+
+// itemOf is of[key].
+func itemOf(of, key expr, line int) expr {
+	return func(r *run, s *scope) Value {
+		v, k := of(r, s), key(r, s)
+		r.step(line)
+		return r.item(v, k)
+	}
 }
 
 func (p *parser) call(e expr) expr {
 	line := p.peek().line
-	return &call{e, p.arguments(), line}
+	return with(e, p.arguments(), line, (*run).call)
+}
+
+// with computes a value and the arguments that go with it, and then what use makes of them.
+func with(of expr, args callArgs, line int, use func(r *run, v Value, a arguments) Value) expr {
+	return func(r *run, s *scope) Value {
+		v := of(r, s)
+		a := args.eval(r, s)
+		r.step(line)
+		return use(r, v, a)
+	}
+}
+
+// filter reads a filter and its arguments.
+func (p *parser) filter(e expr) expr {
+	p.next()
+	name := p.expect(kindName)
+	var args callArgs
+	if p.isOp("(") {
+		args = p.arguments()
+	}
+	return with(e, args, name.line, func(r *run, v Value, a arguments) Value { return r.filter(name.text, v, a) })
 }
 
 // arguments reads the arguments of a call, with the brackets.
@@ -314,10 +407,11 @@ func (p *parser) arguments() callArgs {
 func (p *parser) test(e expr) expr {
 	line := p.next().line
 	negated := p.acceptName("not")
-	t := &testExpr{of: e, line: line, name: p.expect(kindName).text}
+	name := p.expect(kindName).text
+	var args callArgs
 	switch next := p.peek(); next.kind {
 	case "(":
-		t.args = p.arguments()
+		args = p.arguments()
 	case kindName, kindString, kindNumber, "[", "{":
 		if p.isName("else", "or", "and") {
 			break
@@ -325,10 +419,11 @@ func (p *parser) test(e expr) expr {
 		if p.isName("is") {
 			fail(next.line, "tests cannot be chained with is")
 		}
-		t.args.positional = []expr{p.postfix(p.primary())}
+		args.positional = []expr{p.postfix(p.primary())}
 	}
+	is := with(e, args, line, func(r *run, v Value, a arguments) Value { return r.test(name, v, a) })
 	if negated {
-		return &unary{"not", t, line}
+		return unary("not", is, line)
 	}
-	return t
+	return is
 }
