@@ -128,12 +128,12 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 // restoreObjective gives an objective the state that a checkpoint has of it. A
 // checkpoint that is not there, as where --model replaces it, has none.
 func restoreObjective(o rl.ObjectiveConfig, checkpoint string) error {
-	state, err := rl.ObjectiveState(checkpoint)
+	state, err := rundir.ReadState(checkpoint)
 	u, ok := o.Settings.(encoding.TextUnmarshaler)
-	if err != nil || state == "" || !ok {
+	if err != nil || state.ObjectiveState == "" || !ok {
 		return nil
 	}
-	if err := u.UnmarshalText([]byte(state)); err != nil {
+	if err := u.UnmarshalText([]byte(state.ObjectiveState)); err != nil {
 		return fmt.Errorf("state of objective %q: %w", o.Name, err)
 	}
 	return nil

@@ -196,7 +196,7 @@ func (x *training[S]) begin() error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := files.MakeFolder(dir); err != nil {
 		return fmt.Errorf("the run folder: %w; choose another with --out", err)
 	}
 	if err := files.WriteFile(filepath.Join(dir, "run.toml"), files.Content(text)); err != nil {

@@ -211,10 +211,10 @@ func (p Plan) Create(path string) (*Responses, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o666)
-	if errors.Is(err, os.ErrExist) {
+	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("eval: %s exists: resume it, or choose another name", path)
 	}
+	f, err := files.Append(path)
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
@@ -464,7 +464,7 @@ func (r *Responses) Close() error {
 	f := r.file
 	r.file = nil
 	defer r.unlock()
-	err := f.Sync()
+	err := errors.Join(files.Ask("sync", r.path), f.Sync())
 	if have, want := r.Count(); err == nil && have == want {
 		err = r.sort(f)
 	}

@@ -65,7 +65,7 @@ var neverSaved = Position{Round: -1}
 
 func newSaver(r *Run, folder *rundir.Folder, due Saving) *saver {
 	writer := &rundir.Saver{Folder: folder, KeepLast: due.KeepLast, KeepBest: due.KeepBest, CheckMemory: memory.Fits, Log: r.Log}
-	return &saver{due: due, writer: writer, run: r, saved: neverSaved, savedAt: time.Now()}
+	return &saver{due: due, writer: writer, run: r, saved: neverSaved, savedAt: r.Clock.Now()}
 }
 
 // after saves the run after a piece. Inside a round, and in a run without rounds, a
@@ -101,7 +101,7 @@ func (s *saver) after(at Position, when Save) error {
 // another one.
 func (s *saver) isDue(at Position) bool {
 	return s.delayed || s.due.Steps > 0 && at.Step%s.due.Steps == 0 ||
-		s.due.Minutes > 0 && time.Since(s.savedAt) >= time.Duration(s.due.Minutes*float64(time.Minute))
+		s.due.Minutes > 0 && s.run.Clock.Now().Sub(s.savedAt) >= time.Duration(s.due.Minutes*float64(time.Minute))
 }
 
 // save writes the run's state in one of the writer's ways.
@@ -115,7 +115,7 @@ func (s *saver) save(at Position, write func(rundir.Snapshot) error) error {
 		return err
 	})
 	if err == nil {
-		s.saved, s.savedAt, s.delayed = at, time.Now(), false
+		s.saved, s.savedAt, s.delayed = at, s.run.Clock.Now(), false
 	}
 	return err
 }

@@ -182,10 +182,10 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := Rename(tmp, path); err != nil || !synced {
-		return err
+	if !synced {
+		return rename(tmp, path)
 	}
-	return syncFolder(filepath.Dir(path))
+	return Rename(tmp, path)
 }
 
 // A Put writes a file of this name: WriteFile, or the method of a Draft.
@@ -243,7 +243,7 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("files: write folder %s: %w", dir, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+	if err := MakeFolder(filepath.Dir(dir)); err != nil {
 		return fmt.Errorf("files: write folder %s: %w", dir, err)
 	}
 	removeStale(dir)
@@ -278,14 +278,38 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	if err := Rename(tmp, dir); err != nil {
 		return fmt.Errorf("files: write folder: %w", err)
 	}
-	if err := syncFolder(filepath.Dir(dir)); err != nil {
-		return fmt.Errorf("files: write folder %s: %w", dir, err)
-	}
 	return nil
 }
 
-// Rename is os.Rename that calls Fault first.
+// MakeFolder makes a folder and the missing ones above it. They are still there when the
+// power fails after it.
+func MakeFolder(dir string) error {
+	var missing []string
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append(missing, at)
+	}
+	err := os.MkdirAll(dir, 0o777)
+	for _, made := range missing {
+		if err == nil {
+			err = syncFolder(filepath.Dir(made))
+		}
+	}
+	return err
+}
+
+// Rename is os.Rename that calls Fault first. The new name is still there when the power
+// fails after it.
 func Rename(from, to string) error {
+	if err := rename(from, to); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(to))
+}
+
+func rename(from, to string) error {
 	if err := Ask("rename", to); err != nil {
 		return err
 	}
@@ -384,5 +408,5 @@ func syncFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(Ask("sync", dir), f.Sync(), f.Close())
 }

@@ -98,13 +98,19 @@ func (p *pipe) Read(b []byte) (n int, err error) {
 }
 
 // Append opens, or makes, a regular file to read it and to append to it. Whoever made its
-// folder may not have it written elsewhere: path may not be a link.
+// folder may not have it written elsewhere: path may not be a link. Its name is still there
+// when the power fails after it.
 func Append(path string) (*os.File, error) {
-	info, err := os.Lstat(path)
-	if err == nil && !info.Mode().IsRegular() {
+	info, missing := os.Lstat(path)
+	if missing == nil && !info.Mode().IsRegular() {
 		return nil, notRegular(path)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR|noWait, 0o666)
+	if err == nil && missing != nil {
+		if err = syncFolder(filepath.Dir(path)); err != nil {
+			f.Close()
+		}
+	}
 	return checkOpened(f, err, path)
 }
 

@@ -185,7 +185,7 @@ func (c *crew) Collect() error {
 		return err
 	}
 	if c.ranks.Size() == 1 {
-		return errors.Join(err, errors.New("learn: the parts of the optimizer's state that other ranks keep are gone with them"))
+		return errors.Join(err, errors.New("learn: the parts of the optimizer's state that other ranks keep are gone with them: resume from the last checkpoint"))
 	}
 	for _, w := range c.state() { // the others wait for this rank's part, whatever it has met
 		if failed := each(c.optimizer.Buckets(), w, c.ranks.Collect); failed != nil {

@@ -23,6 +23,8 @@ var phases = []Phase{PhaseRollout, PhaseScore, PhaseWeights, PhaseBackward, Phas
 
 // A Stopwatch counts the seconds that each phase takes.
 type Stopwatch struct {
+	Now func() time.Time // the clock
+
 	seconds map[Phase]float64
 	phase   Phase
 	since   time.Time
@@ -30,12 +32,12 @@ type Stopwatch struct {
 
 // NewStopwatch starts a Stopwatch in PhaseOther.
 func NewStopwatch() *Stopwatch {
-	return &Stopwatch{seconds: make(map[Phase]float64), phase: PhaseOther, since: time.Now()}
+	return &Stopwatch{Now: time.Now, seconds: make(map[Phase]float64), phase: PhaseOther, since: time.Now()}
 }
 
 // Enter ends the current phase and begins another one.
 func (s *Stopwatch) Enter(phase Phase) {
-	now := time.Now()
+	now := s.Now()
 	s.seconds[s.phase] += now.Sub(s.since).Seconds()
 	s.phase, s.since = phase, now
 }

@@ -126,10 +126,3 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 	}
 	return r
 }
-
-// ObjectiveState returns the state of the objective in a checkpoint, "" if it
-// keeps none.
-func ObjectiveState(checkpoint string) (string, error) {
-	s, err := rundir.ReadState(checkpoint)
-	return s.ObjectiveState, err
-}

@@ -95,7 +95,7 @@ func (t *Trainer) failure(step *failedStep, at train.Position) Failure {
 }
 
 func (f Failure) write(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := files.MakeFolder(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
 	return files.WriteFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })

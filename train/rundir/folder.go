@@ -84,7 +84,7 @@ func Open(dir string, resume bool) (f *Folder, err error) {
 	case !resume && slices.ContainsFunc(entries, belongsToRun):
 		return nil, fmt.Errorf("train: %s is not empty: resume it with --resume, or choose another folder with --out", dir)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, checkpointsDir), 0o755); err != nil {
+	if err := files.MakeFolder(filepath.Join(dir, checkpointsDir)); err != nil {
 		return nil, fmt.Errorf("train: run folder: %w", err)
 	}
 	unlock, err := files.Lock(context.Background(), filepath.Join(dir, lockFile), func() error { return errLocked })

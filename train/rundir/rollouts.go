@@ -139,7 +139,7 @@ func (f *Folder) EvaluationFile(rounds int, suite string) (string, error) {
 		return "", nil
 	}
 	path := filepath.Join(f.Dir, evaluationsDir, fmt.Sprintf("round-%05d-%s.jsonl", rounds, url.PathEscape(suite)))
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	err := files.MakeFolder(filepath.Dir(path))
 	if err == nil {
 		err = os.Remove(path)
 	}
@@ -156,7 +156,7 @@ func (f *Folder) WriteRollouts(n int, lines iter.Seq[RolloutLine]) error {
 		return nil
 	}
 	path := filepath.Join(f.Dir, rolloutsDir, fmt.Sprintf("round-%05d.jsonl", n))
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := files.MakeFolder(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("train: run folder: %w", err)
 	}
 	return files.WriteFile(path, func(w io.Writer) error {

@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -163,7 +164,7 @@ func (s *Saver) write(snap Snapshot) error {
 	}
 	// The checkpoint states a size of metrics.jsonl that has to be on the disk
 	// before the checkpoint is.
-	if err := s.Folder.metrics.Sync(); err != nil {
+	if err := errors.Join(files.Ask("sync", s.Folder.metrics.Name()), s.Folder.metrics.Sync()); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
 	dir := CheckpointDir(s.Folder.Dir, snap.State.Step)
