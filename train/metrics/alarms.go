@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -78,12 +79,11 @@ func (a *Alarms) State() *AlarmState {
 	return &s
 }
 
-// Restore makes the alarms remember s, the state in a checkpoint. nil, which
-// checkpoints of older versions have, changes nothing.
+// Restore makes the alarms remember s, the state in a checkpoint.
 func (a *Alarms) Restore(s *AlarmState) error {
 	switch {
 	case s == nil:
-		return nil
+		return errors.New("it has no state of the warnings")
 	case len(s.First) != figures || len(s.Warned) != figures || len(s.Losses) > lossWindow || s.Flat < 0 || s.Rounds < 0:
 		return fmt.Errorf("the state of the warnings has %d, %d and %d figures, %d rounds", len(s.Losses), len(s.First), len(s.Warned), s.Rounds)
 	}

@@ -110,9 +110,6 @@ func decodeRound(in io.Reader) (*Round, error) {
 		return nil, fmt.Errorf("the round is of version %d; this program reads versions up to %d", r.Version, roundVersion)
 	}
 	n := len(r.Rollouts)
-	if r.Updates == nil { // as in old checkpoints
-		r.Updates = make([]Update, n)
-	}
 	if len(r.Trajectories) != n || len(r.Updates) != n || r.Groups < 1 || r.Flat < 0 {
 		return nil, fmt.Errorf("%d trajectories and %d updates of %d rollouts in %d groups", len(r.Trajectories), len(r.Updates), n, r.Groups)
 	}

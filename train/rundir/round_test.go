@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// A round's parts have to fit together. Older checkpoints have none of the updates.
+// A round's parts have to fit together.
 func TestDecodeRoundUpdates(t *testing.T) {
 	for _, tt := range []struct {
 		updates []Update
 		ok      bool
 	}{
-		{nil, true},
+		{nil, false},
 		{[]Update{{}}, true},
 		{[]Update{{W: []float32{1}, Delta: []float32{1}}}, true},
 		{[]Update{{W: []float32{1}}}, false},

@@ -66,7 +66,7 @@ type State struct {
 	Order string `json:"order,omitempty"`
 	// Score is the mean pass@1 after round Round, if it was evaluated.
 	Score *float64 `json:"score,omitempty"`
-	// Alarms is nil in checkpoints of versions that had no alarms.
+	// Alarms is what the warnings compare later figures with.
 	Alarms *metrics.AlarmState `json:"alarms,omitempty"`
 	// Base is the model beside which the checkpoint's adapter was trained; nil where
 	// the checkpoint is a whole model.
