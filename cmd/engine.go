@@ -371,9 +371,6 @@ func mannerOf(c *cobra.Command, s tokenize.TemplateSettings, dir string) (m mann
 		m.Template, err = parseTemplate(s)
 		return m, err
 	}
-	if s.Template == "no" && run.MaxTokens == 0 && run.Template == tokenize.DefaultTemplate {
-		run.Template = s.Template // demonstrations in their own form: a text is taken as it is
-	}
 	if m.Template, err = parseTemplate(under(s, run.TemplateSettings)); err != nil {
 		err = fmt.Errorf("%s: %w", run.File, err)
 	}

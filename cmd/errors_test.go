@@ -67,19 +67,19 @@ func TestNext(t *testing.T) {
 		sets []string
 		want []string
 	}{
-		{[]string{"model.template=chat"}, []string{"onering chat --model 'a run/c'"}},
+		{[]string{"model.template=chat"}, []string{"onering chat --model 'a run'"}},
 		{[]string{"model.template=chat", "model.system=Be short.", `eval.suites=["a.jsonl","amc"]`}, []string{
-			"onering chat --model 'a run/c'",
-			"onering eval --model 'a run/c'",
+			"onering chat --model 'a run'",
+			"onering eval --model 'a run'",
 		}},
 		{[]string{"model.template=Q: {problem}", `model.stop=["\n"]`}, []string{
-			`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c'`,
+			`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run'`,
 		}},
-		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c'`}},
-		{[]string{"model.path=builtin:arithmetic", "model.template=no"}, []string{`echo '{"prompt":"1+1="}' | onering generate --model 'a run/c'`}},
+		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run'`}},
+		{[]string{"model.path=builtin:arithmetic", "model.template=no"}, []string{`echo '{"prompt":"1+1="}' | onering generate --model 'a run'`}},
 		{[]string{"lora.on=true", "model.template=chat", "eval.suites=amc"}, []string{
-			`onering chat --model 'a run/c'`,
-			"onering eval --model 'a run/c'",
+			`onering chat --model 'a run'`,
+			"onering eval --model 'a run'",
 		}},
 	} {
 		set, err := settings.Sets(append([]string{"data.train=x.jsonl", "model.path=m"}, tt.sets...))
@@ -90,7 +90,7 @@ func TestNext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := nextCommands(rl.Summary{Checkpoint: "a run/c"}, r.Config)
+		got := nextCommands(rl.Summary{Folder: "a run", Checkpoint: "a run/c"}, r.Config)
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%q\nwant %q", got, tt.want)
 		}

@@ -91,7 +91,7 @@ func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
 		s = syscall.SIGTERM // came to another rank
 	}
 	if s != nil && errors.Is(err, context.Canceled) {
-		return end, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering " + j.command + " --resume --out " + shellQuoted(*j.dir)}
+		return end, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering " + j.command + " --resume --out " + shellQuoted(nearest(*j.dir))}
 	}
 	return end, err
 }

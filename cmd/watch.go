@@ -3,6 +3,8 @@ package cmd
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -42,15 +44,18 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 	if s.LogPGap > 0 { // else none were compared
 		fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
 	}
-	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)
-	for i, command := range nextCommands(s, c) {
-		label := "next"
-		if i > 0 {
-			label = ""
-		}
-		fmt.Fprintf(t, "%s\t%s\n", label, command)
-	}
+	fmt.Fprintf(t, "run folder\t%s\n", nearest(s.Folder))
 	t.Flush()
+	fmt.Fprintf(w, "next\n%s\n", strings.Join(nextCommands(s, c), "\n")) // on lines of their own, to be copied
+}
+
+// nearest is the path from the working directory, where that is the shorter one.
+func nearest(path string) string {
+	here, err := os.Getwd()
+	if rel, failed := filepath.Rel(here, path); err == nil && failed == nil && len(rel) < len(path) {
+		return rel
+	}
+	return path
 }
 
 // extraction says where the answers had to stand, if that is a setting of the reward.
@@ -64,7 +69,7 @@ func extraction(c rl.Config) string {
 // nextCommands returns commands that show what was learned. They take the template and what
 // else they need from the run.
 func nextCommands(s rl.Summary, c rl.Config) []string {
-	model, tokenizer := " --model "+shellQuoted(s.Checkpoint), s.Checkpoint
+	model, tokenizer := " --model "+shellQuoted(nearest(s.Folder)), s.Checkpoint
 	if c.LoRA.On {
 		tokenizer = c.Model.Path
 	}

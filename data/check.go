@@ -61,7 +61,7 @@ var forms = []struct {
 
 // lostBackslash finds LaTeX that a string's escapes were taken out of: "\frac" in Python or
 // JSON begins with a form feed, and others are without any trace.
-var lostBackslash = regexp.MustCompile(`[\x07\x08\x0b\x0c\r\t][a-z]|(?:^|[^\\A-Za-z])(?:[dt]?frac|rac|sqrt|text|ext|mathrm|mathbf|boxed|oxed|begin|egin|overline|binom)\{|(?:^|[^\\A-Za-z])(?:infty|cdot|leq|geq)\b`)
+var lostBackslash = regexp.MustCompile(`[\x07\x08\x0b\x0c\r\t][a-z]|(?:^|[^\\A-Za-z])(?:[dt]?frac|rac|sqrt|text|ext|mathrm|mathbf|boxed|oxed|begin|egin|overline|binom)\{|(?:^|[^\\A-Za-z])[dt]?frac\d|(?:^|[^\\A-Za-z])(?:infty|cdot|leq|geq)\b`)
 
 // noneSaid finds answers that say that there is none.
 var noneSaid = regexp.MustCompile(`(?i)^(?:proof|prove|not ?found|n/?a|nan|null|none|unknown|missing|error|tbd|todo|no answer|see (?:the )?solution|[?-]+)\.?$`)

@@ -340,6 +340,9 @@ func (c *columns) final(text, column string) (answer, reason string) {
 	if !isSolution(column) && !isWrapped(text) {
 		return text, ""
 	}
+	if _, said, ok := strings.Cut(text, "</think>"); ok {
+		text = strings.TrimSpace(said)
+	}
 	answer, marked := verifier.Verifier{}.Solution(text)
 	switch {
 	case answer != "" && (marked || !c.strict):

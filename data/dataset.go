@@ -74,7 +74,7 @@ type Options struct {
 // The columns that are looked for, in this order.
 var (
 	PromptNames = []string{"problem", "question", "prompt", "instruction", "input", "query", "messages", "conversations", "conversation"}
-	AnswerNames = []string{"answer", "final_answer", "expected_answer", "correct_answer", "ground_truth", "gold", "target", "reward_model.ground_truth", "solution"}
+	AnswerNames = []string{"answer", "final_answer", "expected_answer", "correct_answer", "answerKey", "ground_truth", "gold", "target", "reward_model.ground_truth", "solution"}
 	IDNames     = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
 )
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // DemonstrationColumns say where the parts of a demonstration are in a file. Where
@@ -36,7 +37,7 @@ type Demonstration struct {
 	Prompt, Response string
 	Whole            bool
 	Place            string // the file and its line or row, for messages
-	Fields           Object // the columns of Options.Keep
+	Fields           Object // the columns, of which those of Options.Keep have values
 }
 
 // LoadDemonstrations reads the demonstrations of a dataset. Of o it takes Input,
@@ -80,10 +81,12 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 		if err != nil {
 			return nil, &rowError{File: rec.File, Unit: records.src.Unit, Line: rec.Line, Err: err}
 		}
-		for _, name := range o.Keep {
-			if value, ok := lookup(rec.Object, name); ok {
-				d.Fields = append(d.Fields, Member{name, value})
+		for i := 0; i < len(rec.Object) && len(o.Keep) > 0; i++ { // of the others the names alone, for messages
+			m := rec.Object[i]
+			if !slices.ContainsFunc(o.Keep, func(name string) bool { return strings.EqualFold(m.Name, name) || strings.HasPrefix(name, m.Name+".") }) {
+				m.Value = nil
 			}
+			d.Fields = append(d.Fields, m)
 		}
 		d.Place = fmt.Sprintf("%s: %s %d", rec.File, records.src.Unit, rec.Line)
 		list = append(list, d)
