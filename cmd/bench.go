@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"onering/internal/bench"
 	"onering/internal/cli"
@@ -73,20 +72,14 @@ copy, and says what share of that limit each phase reaches.`,
 	flags.StringVar(&b.config, "config", "", "config.json of a model, or its folder (required)")
 	flags.StringSliceVar(&b.parts, "part", benchParts[:1], "what to measure: all, or some of "+strings.Join(benchParts[1:], ", "))
 	flags.IntSliceVar(&b.Batch, "batch", b.Batch, "batch sizes of decoding")
-	flags.IntVar(&b.Context, "context", b.Context, "tokens in the cache when decoding begins")
 	flags.StringArrayVar(&b.contexts, "contexts", nil, "decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000; may be given several times")
-	flags.IntVar(&b.Steps, "steps", b.Steps, "decode steps to time")
-	flags.IntVar(&b.Rows, "rows", b.Rows, "sequences of the training pass")
-	flags.IntVar(&b.Tokens, "tokens", b.Tokens, "tokens of each sequence, and of the prompt")
-	flags.IntVar(&b.Prompt, "prompt", b.Prompt, "of --tokens, those of the prompt")
-	flags.IntVar(&b.Group, "group", b.Group, "sequences of the training pass that have the same prompt, whose tokens are computed once")
 	flags.IntVar(&b.stash, "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything of the layers, 3 the logits too")
-	flags.IntVar(&b.Repeat, "repeat", b.Repeat, "passes to time after one that warms up; the fastest counts")
 	flags.StringVar(&b.Optimizer, "optimizer", b.Optimizer, "optimizer whose update is measured: "+strings.Join(models.Optimizers(), ", "))
-	flags.BoolVar(&b.Offload, "offload", false, "keep the state of the optimizer in the host's memory")
+	settings.AddFlags(flags, &b.Parts, "context", "steps", "rows", "tokens", "prompt", "group", "repeat", "offload")
+	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
+	settings.AddFlags(flags, &b.round)
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	markDirs(c, "profile")
-	b.addRound(flags)
 	b.runtime.Threads = runtime.NumCPU()
 	addRuntime(c, &b.runtime, "device", "threads", "library")
 	registerDType(c, &b.dtype)
@@ -98,25 +91,9 @@ copy, and says what share of that limit each phase reaches.`,
 	return c
 }
 
-// addRound adds the flags of a whole round.
-func (b *benchCommand) addRound(flags *pflag.FlagSet) {
-	r := &b.round
-	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
-	flags.BoolVar(&r.Roofline, "roofline", false, "measure a product of matrices and a copy too, and say what share of that limit each phase of --round reaches")
-	flags.IntVar(&r.Prompts, "prompts", r.Prompts, "problems of a round")
-	flags.IntVar(&r.Samples, "samples", r.Samples, "responses to each problem of a round")
-	flags.IntVar(&r.Prompt, "prompt-length", r.Prompt, "tokens of each prompt of a round")
-	flags.IntVar(&r.Length, "length", r.Length, "mean tokens of the responses of a round; their lengths spread up to three times as many")
-	flags.IntVar(&r.Slots, "slots", r.Slots, "responses that a round samples at once")
-	flags.IntVar(&r.Steps, "updates", r.Steps, "optimizer steps of a round")
-	flags.IntVar(&r.MicroTokens, "micro-tokens", r.MicroTokens, "tokens of a pass of a round")
-	flags.StringVar(&r.Dir, "dir", "", "folder on the disk that a round's checkpoint is written to and removed from (default the system's for temporary files)")
-}
-
 // checkRound checks the flags of a whole round.
 func (b *benchCommand) checkRound(c *cobra.Command) error {
 	r := &b.round
-	r.Offload, r.Optimizer = b.Offload, b.Optimizer
 	if !b.whole {
 		if r.Roofline {
 			return usagef("--roofline goes with --round")
@@ -129,12 +106,8 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 	if r.Roofline && b.runtime.Device != "cpu" {
 		return usagef("--roofline measures the limits of a CPU: it goes with --device cpu")
 	}
-	for name, n := range map[string]int{
-		"prompts": r.Prompts, "samples": r.Samples, "prompt-length": r.Prompt, "length": r.Length, "slots": r.Slots, "updates": r.Steps, "micro-tokens": r.MicroTokens,
-	} {
-		if n < 1 || n > maxBench {
-			return usagef("--%s %d: must be from 1 to %d", name, n, maxBench)
-		}
+	if err := checkSettings(r); err != nil {
+		return err
 	}
 	if n := r.Prompts * r.Samples; r.Slots > maxSlots || r.Steps > n || n > maxBench {
 		return usagef("%d responses in %d slots, for %d updates: want at most %d slots and %d responses, and a response for each update", n, r.Slots, r.Steps, maxSlots, maxBench)
@@ -146,13 +119,8 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 const maxBench = 1 << 24
 
 func (b *benchCommand) check() error {
-	for name, n := range map[string]int{"context": b.Context, "steps": b.Steps, "rows": b.Rows, "tokens": b.Tokens, "prompt": b.Prompt, "group": b.Group, "repeat": b.Repeat} {
-		if n < 1 {
-			return usagef("--%s %d: must be at least 1", name, n)
-		}
-		if n > maxBench {
-			return usagef("--%s %d: must be at most %d", name, n, maxBench)
-		}
+	if err := checkSettings(&b.Parts); err != nil {
+		return err
 	}
 	if b.Prompt > b.Tokens {
 		return usagef("--prompt %d: must be at most --tokens, %d", b.Prompt, b.Tokens)
@@ -273,7 +241,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 // fails; nil if there are none of a round.
 func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Policy, wanted map[string]bool) (any, error) {
 	if b.whole {
-		r, err := bench.Run(c.Context(), env, policy, b.round)
+		r, err := bench.Run(c.Context(), env, policy, b.round, b.Parts)
 		if err != nil && r.Cold.Seconds == 0 {
 			return nil, err // zeros would be taken for figures
 		}

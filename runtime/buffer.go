@@ -34,7 +34,7 @@ func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 // zeros returns a buffer with memory for n elements, all zero.
 func zeros(m *memory, d models.DType, n int) (buffer, error) {
 	b := buffer{memory: m, dtype: d}
-	err := b.allocate(n, nil)
+	err := b.allocate(n)
 	if err == nil {
 		err = b.memory.Zero(b.at, b.bytes(n))
 	}
@@ -45,10 +45,9 @@ func zeros(m *memory, d models.DType, n int) (buffer, error) {
 	return b, nil
 }
 
-// allocate takes memory for n elements, of tensors that begin at edges in bytes. Their
-// content is unknown.
-func (b *buffer) allocate(n int, edges []int) (err error) {
-	if b.at, err = b.memory.Alloc(b.bytes(max(1, n)), edges); err == nil {
+// allocate takes memory for n elements. Their content is unknown.
+func (b *buffer) allocate(n int) (err error) {
+	if b.at, err = b.memory.Alloc(b.bytes(max(1, n)), nil); err == nil {
 		b.capacity = n
 	}
 	return err
@@ -76,7 +75,7 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 		if most := b.memory.largest; most > 0 && int64(b.bytes(room)) > most {
 			room = n // kernels are given the whole buffer, not only the tensor
 		}
-		if err := b.allocate(room, nil); err != nil {
+		if err := b.allocate(room); err != nil {
 			return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, b.memory, err)
 		}
 	}

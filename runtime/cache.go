@@ -58,7 +58,7 @@ func newLayers(m *memory, g models.Geometry, n int) (layers []cacheLayer, err er
 			return zeros(m, g.Compute, n)
 		}
 		b := buffer{memory: m, dtype: g.Compute}
-		return b, b.allocate(n, nil)
+		return b, b.allocate(n)
 	}
 	for range g.Layers {
 		var l cacheLayer

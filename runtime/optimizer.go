@@ -307,7 +307,7 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 		}
 	}
 	if o.scalars.at == nil { // as large as they are, so that a copy is of the whole
-		if err := o.scalars.allocate(len(names), nil); err != nil {
+		if err := o.scalars.allocate(len(names)); err != nil {
 			return err
 		}
 	}

@@ -22,21 +22,21 @@ import (
 
 // Parts say what Decode, Score and Train measure.
 type Parts struct {
-	Batch   []int // batch sizes of decoding
-	Context int   // tokens in the cache when decoding begins
+	Batch   []int `toml:"-"` // batch sizes of decoding
+	Context int   `range:"[1,16777216]" help:"tokens in the cache when decoding begins"`
 	// Contexts are further batches to decode, by name: of each row the tokens in the
 	// cache when decoding begins.
 	Contexts map[string][]int
-	Steps    int // decode steps timed
-	Rows     int // sequences of the training pass
-	Tokens   int // tokens of each, and of the prompt whose prefill is timed
-	Prompt   int // tokens of each that are the prompt's
-	Group    int // sequences that have the same prompt
-	Stash    models.Stash
-	Repeat   int // passes timed after the warm-up, of which the fastest counts
+	Steps    int          `range:"[1,16777216]" help:"decode steps to time"`
+	Rows     int          `range:"[1,16777216]" help:"sequences of the training pass"`
+	Tokens   int          `range:"[1,16777216]" help:"tokens of each sequence, and of the prompt"`
+	Prompt   int          `range:"[1,16777216]" help:"of --tokens, those of the prompt"`
+	Group    int          `range:"[1,16777216]" help:"sequences of the training pass that have the same prompt, whose tokens are computed once"`
+	Repeat   int          `range:"[1,16777216]" help:"passes to time after one that warms up; the fastest counts"`
+	Offload  bool         `help:"keep the state of the optimizer in the host's memory"`
+	Stash    models.Stash `toml:"-"`
 	// Optimizer is the name of the optimizer whose update is timed.
 	Optimizer string
-	Offload   bool // keep the optimizer's state in the host's memory
 	// Log, if not nil, is told each figure once it is measured: a bench that ends
 	// early has then told those before.
 	Log func(message string, args ...any)

@@ -27,21 +27,20 @@ import (
 
 // A Round says what a round has.
 type Round struct {
-	Prompts, Samples int // problems, and responses to each
-	Prompt           int // tokens of a prompt
-	Length           int // mean tokens of a response; the longest have three times as many
-	Slots            int // responses that are sampled at once
-	Steps            int // optimizer steps
-	MicroTokens      int // tokens of a pass
-	Offload          bool
-	Optimizer        string
-	Dir              string // where the checkpoint is written, and removed again
-	Roofline         bool
+	Prompts     int    `range:"[1,16777216]" help:"problems of a round"`
+	Samples     int    `range:"[1,16777216]" help:"responses to each problem of a round"`
+	Prompt      int    `toml:"prompt_length" range:"[1,16777216]" help:"tokens of each prompt of a round"`
+	Length      int    `range:"[1,16777216]" help:"mean tokens of the responses of a round; their lengths spread up to three times as many"`
+	Slots       int    `range:"[1,16777216]" help:"responses that a round samples at once"`
+	Steps       int    `toml:"updates" range:"[1,16777216]" help:"optimizer steps of a round"`
+	MicroTokens int    `range:"[1,16777216]" help:"tokens of a pass of a round"`
+	Dir         string `help:"folder on the disk that a round's checkpoint is written to and removed from (default the system's for temporary files)"`
+	Roofline    bool   `help:"measure a product of matrices and a copy too, and say what share of that limit each phase of --round reaches"`
 }
 
 // DefaultRound is eight problems and the lengths of the paper.
 func DefaultRound() Round {
-	return Round{Prompts: 8, Samples: 4, Prompt: 150, Length: 1000, Slots: 32, Steps: 4, MicroTokens: 4096, Optimizer: "adamw"}
+	return Round{Prompts: 8, Samples: 4, Prompt: 150, Length: 1000, Slots: 32, Steps: 4, MicroTokens: 4096}
 }
 
 // A Phase is a part of a round. LimitSeconds is the least that the machine needs for
@@ -79,9 +78,9 @@ type result struct {
 }
 
 // Run measures a round twice: rollout, the steps' forward and backward passes and
-// updates, and a checkpoint. Rewards, tokenization and the loss are left out.
-func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round) (r result, err error) {
-	b := &bencher{Round: o, env: env, policy: p, clock: metrics.NewStopwatch()}
+// updates, and a checkpoint. Of parts it takes the optimizer and where its state is. Rewards, tokenization and the loss are left out.
+func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round, parts Parts) (r result, err error) {
+	b := &bencher{Round: o, parts: parts, env: env, policy: p, clock: metrics.NewStopwatch()}
 	b.lengths = Lengths(o.Prompts*o.Samples, o.Length)
 	if err := b.open(); err != nil {
 		return r, fmt.Errorf("bench: %w", err)
@@ -127,6 +126,7 @@ func Lengths(n, mean int) []int {
 // A bencher is what the rounds of a Run share.
 type bencher struct {
 	Round
+	parts   Parts
 	env     *runtime.Env
 	policy  *policy.Policy
 	model   limits.Model
@@ -147,13 +147,13 @@ func (b *bencher) open() (err error) {
 	if b.decoder, err = b.env.NewDecoder(b.policy.Ring, min(b.Slots, len(b.lengths)), longest); err != nil {
 		return err
 	}
-	optimizer, err := models.NewOptimizer(b.Optimizer)
+	optimizer, err := models.NewOptimizer(b.parts.Optimizer)
 	if err != nil {
 		return err
 	}
 	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
 	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
-		Optimizer: optimizer, Offload: b.Offload, MaxGradNorm: 1, Temperature: 1,
+		Optimizer: optimizer, Offload: b.parts.Offload, MaxGradNorm: 1, Temperature: 1,
 		Passes: train.PassesOf(b.policy, b.MicroTokens, longest, true), Observe: b.clock.Enter,
 	})
 	return err

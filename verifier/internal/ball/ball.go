@@ -133,10 +133,8 @@ func (c *Context) charge(n int) error {
 	return nil
 }
 
-// newFloat is a float at the precision plus guard bits.
-func (c *Context) newFloat(guard uint) *big.Float {
-	return new(big.Float).SetPrec(c.Prec + guard)
-}
+// newFloat is a float at the precision.
+func (c *Context) newFloat() *big.Float { return new(big.Float).SetPrec(c.Prec) }
 
 // rounding is the error of one rounded operation with result x.
 func (c *Context) rounding(x *big.Float) mag {
@@ -151,7 +149,7 @@ func (c *Context) Rat(r *big.Rat) Real {
 	if r.Sign() == 0 {
 		return Real{}
 	}
-	x := c.newFloat(0).SetRat(r)
+	x := c.newFloat().SetRat(r)
 	if x.Acc() == big.Exact && r.IsInt() {
 		return Real{mid: x}
 	}
@@ -163,7 +161,7 @@ func (c *Context) Int(n int64) Real {
 	if n == 0 {
 		return Real{}
 	}
-	return Real{mid: c.newFloat(0).SetInt64(n)}
+	return Real{mid: c.newFloat().SetInt64(n)}
 }
 
 func (a Real) float() *big.Float {
@@ -206,7 +204,7 @@ func (c *Context) Neg(a Real) Real {
 	if a.mid == nil {
 		return a
 	}
-	return Real{mid: c.newFloat(0).Neg(a.mid), rad: a.rad}
+	return Real{mid: c.newFloat().Neg(a.mid), rad: a.rad}
 }
 
 // Add is a + b.
@@ -223,7 +221,7 @@ func (c *Context) Add(a, b Real) Real {
 		}
 		return Real{mid: a.mid, rad: a.rad.add(b.rad).add(above(b.mid))}
 	}
-	x := c.newFloat(0).Add(a.float(), b.float())
+	x := c.newFloat().Add(a.float(), b.float())
 	rad := a.rad.add(b.rad)
 	if x.Acc() != big.Exact {
 		rad = rad.add(c.rounding(x))
@@ -261,15 +259,7 @@ func add(z, x, y *big.Float) *big.Float {
 }
 
 // sub sets z to x - y as add does.
-func sub(z, x, y *big.Float) *big.Float {
-	switch negligible(x, y, z.Prec()) {
-	case nil:
-		return z.Sub(x, y)
-	case x:
-		return z.Neg(y)
-	}
-	return z.Set(x)
-}
+func sub(z, x, y *big.Float) *big.Float { return add(z, x, new(big.Float).Neg(y)) }
 
 // Sub is a - b.
 func (c *Context) Sub(a, b Real) Real { return c.Add(a, c.Neg(b)) }
@@ -279,7 +269,7 @@ func (c *Context) Mul(a, b Real) Real {
 	if a.IsZero() || b.IsZero() {
 		return Real{}
 	}
-	x := c.newFloat(0).Mul(a.float(), b.float())
+	x := c.newFloat().Mul(a.float(), b.float())
 	rad := above(a.mid).mul(b.rad).add(above(b.mid).mul(a.rad)).add(a.rad.mul(b.rad))
 	if x.Acc() != big.Exact {
 		rad = rad.add(c.rounding(x))
@@ -298,7 +288,7 @@ func (c *Context) Quo(a, b Real) (Real, error) {
 	if a.IsZero() {
 		return Real{}, nil
 	}
-	x := c.newFloat(0).Quo(a.float(), b.mid)
+	x := c.newFloat().Quo(a.float(), b.mid)
 	// |a/b - x| <= (ra + |x| rb) / (|b| - rb)
 	den := c.lower(b)
 	rad := a.rad.add(above(x).mul(b.rad)).quo(den)
@@ -326,7 +316,7 @@ func (c *Context) Abs(a Real) Real {
 	if a.mid == nil {
 		return a
 	}
-	return Real{mid: c.newFloat(0).Abs(a.mid), rad: a.rad}
+	return Real{mid: c.newFloat().Abs(a.mid), rad: a.rad}
 }
 
 // Sqrt is the root of a, which is not negative.
@@ -344,7 +334,7 @@ func (c *Context) Sqrt(a Real) (Real, error) {
 	if a.mid.Sign() < 0 {
 		return Real{}, ErrUndefined
 	}
-	x := c.newFloat(0).Sqrt(a.mid)
+	x := c.newFloat().Sqrt(a.mid)
 	rad := c.rounding(x)
 	if a.rad.m != 0 {
 		rad = rad.add(a.rad.quo(c.lower(Real{mid: x}))) // 2 sqrt(low) >= sqrt(mid) for a rad < 3/4 mid

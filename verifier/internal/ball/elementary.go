@@ -12,7 +12,7 @@ const guard = 64
 
 // fromMiddle is x rounded to the precision, with a slope's share of rad.
 func (c *Context) fromMiddle(x *big.Float, rad mag) Real {
-	y := c.newFloat(0).Set(x)
+	y := c.newFloat().Set(x)
 	if y.Sign() == 0 {
 		return Real{mid: y, rad: rad.add(mag{0.5, -int(c.Prec)})}
 	}
@@ -28,17 +28,14 @@ func (c *Context) Pi() Real {
 func (c *Context) piFloat() *big.Float {
 	if c.pi == nil {
 		p := c.Prec + 2*guard
-		a := atanInverse(5, p)
-		b := atanInverse(239, p)
+		a := inverseSeries(5, p, true)
+		b := inverseSeries(239, p, true)
 		a.Mul(a, big.NewFloat(16))
 		b.Mul(b, big.NewFloat(4))
 		c.pi = a.Sub(a, b)
 	}
 	return c.pi
 }
-
-// atanInverse is atan(1/n).
-func atanInverse(n int64, prec uint) *big.Float { return inverseSeries(n, prec, true) }
 
 // inverseSeries sums 1/n ± 1/(3 n^3) + 1/(5 n^5) ± ...: atan or atanh of 1/n.
 func inverseSeries(n int64, prec uint, alternate bool) *big.Float {
@@ -59,6 +56,28 @@ func inverseSeries(n int64, prec uint, alternate bool) *big.Float {
 	}
 	x := new(big.Float).SetPrec(prec).SetInt(sum)
 	return x.SetMantExp(x, -int(prec+16))
+}
+
+// oddSeries sums x ± x^3/3 + x^5/5 ± ...: atan or atanh of a small x.
+func oddSeries(x *big.Float, prec uint, alternate bool) *big.Float {
+	square := new(big.Float).SetPrec(prec).Mul(x, x)
+	sum := new(big.Float).SetPrec(prec).Set(x)
+	term := new(big.Float).SetPrec(prec).Set(x)
+	part := new(big.Float).SetPrec(prec)
+	limit := x.MantExp(nil) - int(prec)
+	for k := int64(3); k < 20_000; k += 2 {
+		term.Mul(term, square)
+		if term.Sign() == 0 || term.MantExp(nil) < limit {
+			break
+		}
+		part.Quo(term, new(big.Float).SetInt64(k))
+		if alternate && k%4 == 3 {
+			sum.Sub(sum, part)
+		} else {
+			sum.Add(sum, part)
+		}
+	}
+	return sum
 }
 
 // ln2Float is log 2 with guard bits: 2 atanh(1/3).
@@ -163,19 +182,7 @@ func (c *Context) logFloat(x *big.Float) *big.Float {
 	result := new(big.Float).SetPrec(prec)
 	if num.Sign() != 0 {
 		den := new(big.Float).SetPrec(prec).Add(m, one)
-		t := num.Quo(num, den)
-		square := new(big.Float).SetPrec(prec).Mul(t, t)
-		result.Set(t)
-		term := new(big.Float).SetPrec(prec).Set(t)
-		part := new(big.Float).SetPrec(prec)
-		limit := t.MantExp(nil) - int(prec)
-		for k := int64(3); k < 20_000; k += 2 {
-			term.Mul(term, square)
-			if term.Sign() == 0 || term.MantExp(nil) < limit {
-				break
-			}
-			result.Add(result, part.Quo(term, new(big.Float).SetInt64(k)))
-		}
+		result = oddSeries(num.Quo(num, den), prec, false)
 		result.SetMantExp(result, roots+1)
 	}
 	if e != 0 {
@@ -308,23 +315,7 @@ func (c *Context) atanFloat(x *big.Float) *big.Float {
 		add(t, t, one)
 		y.Quo(y, t)
 	}
-	square := new(big.Float).SetPrec(prec).Mul(y, y)
-	sum := new(big.Float).SetPrec(prec).Set(y)
-	term := new(big.Float).SetPrec(prec).Set(y)
-	part := new(big.Float).SetPrec(prec)
-	limit := y.MantExp(nil) - int(prec)
-	for k := int64(3); k < 20_000; k += 2 {
-		term.Mul(term, square)
-		if term.Sign() == 0 || term.MantExp(nil) < limit {
-			break
-		}
-		part.Quo(term, new(big.Float).SetInt64(k))
-		if k%4 == 3 {
-			sum.Sub(sum, part)
-		} else {
-			sum.Add(sum, part)
-		}
-	}
+	sum := oddSeries(y, prec, true)
 	sum.SetMantExp(sum, halvings)
 	if inverted {
 		half := new(big.Float).SetPrec(prec).Set(c.piFloat())
