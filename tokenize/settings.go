@@ -87,11 +87,24 @@ func argText(v any) (string, error) {
 	if s, ok := v.(string); ok && argValue(s) == jinja.Value(s) {
 		return s, nil
 	}
-	if _, err := jinja.Of(v); err != nil {
+	text, err := json.Marshal(v)
+	if err != nil || !isPlain(v) {
 		return "", errors.New("want a text, number, true, false, list or table")
 	}
-	text, err := json.Marshal(v)
-	return string(text), err
+	return string(text), nil
+}
+
+// isPlain reports whether a value of a run file is one that JSON has too.
+func isPlain(v any) bool {
+	switch v := v.(type) {
+	case nil, bool, int, int64, float64, string:
+		return true
+	case []any:
+		return !slices.ContainsFunc(v, func(e any) bool { return !isPlain(e) })
+	case map[string]any:
+		return isPlain(slices.Collect(maps.Values(v)))
+	}
+	return false
 }
 
 // argValue reads the value of an argument.

@@ -94,12 +94,8 @@ func (r *run) textOr(v Value, otherwise string) string {
 	return s
 }
 
-func truthOr(v Value, otherwise bool) bool {
-	if _, ok := v.(absent); ok {
-		return otherwise
-	}
-	return truth(v)
-}
+// isTrue is the truth of an argument, which is false by default.
+func isTrue(v Value) bool { return v != Value(absent{}) && truth(v) }
 
 // given tells whether an argument was given and is not None.
 func given(v Value) bool {

@@ -50,7 +50,7 @@ func lengthFilter(r *run, v Value, a arguments) Value {
 
 func orDefault(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "default", 0, "default_value", "boolean")
-	if _, ok := v.(*undefined); ok || truthOr(o[1], false) && !truth(v) {
+	if _, ok := v.(*undefined); ok || isTrue(o[1]) && !truth(v) {
 		if _, ok := o[0].(absent); ok {
 			return ""
 		}
@@ -132,7 +132,7 @@ func (r *run) getter(path Value) func(Value) Value {
 
 // caseless wraps a getter so that case does not count, unless it is to.
 func (r *run) caseless(get func(Value) Value, sensitive Value) func(Value) Value {
-	if truthOr(sensitive, false) {
+	if isTrue(sensitive) {
 		return get
 	}
 	return func(v Value) Value {
@@ -246,7 +246,7 @@ func sortFilter(r *run, v Value, a arguments) Value {
 		r.fail("sort by several attributes is not supported")
 	}
 	l := slices.Clone(r.list(v))
-	r.sort(l, r.caseless(r.getter(orNil(o[2])), o[1]), truthOr(o[0], false))
+	r.sort(l, r.caseless(r.getter(orNil(o[2])), o[1]), isTrue(o[0]))
 	return l
 }
 
@@ -261,7 +261,7 @@ func dictSort(r *run, v Value, a arguments) Value {
 		r.fail("dictsort by %s is not supported", quote(by))
 	}
 	pairs := d.items()
-	r.sort(pairs, r.caseless(func(v Value) Value { return v.(Tuple)[0] }, o[0]), truthOr(o[2], false))
+	r.sort(pairs, r.caseless(func(v Value) Value { return v.(Tuple)[0] }, o[0]), isTrue(o[2]))
 	return List(pairs)
 }
 

@@ -116,13 +116,13 @@ func indent(r *run, v Value, a arguments) Value {
 	}
 	lines := splitLines(s + "\n")
 	r.spendTimes(len(lines), len(by)+1)
-	blank := truthOr(o[2], false)
+	blank := isTrue(o[2])
 	for i := range lines {
 		if i > 0 && (blank || lines[i] != "") {
 			lines[i] = by + lines[i]
 		}
 	}
-	if truthOr(o[1], false) {
+	if isTrue(o[1]) {
 		lines[0] = by + lines[0]
 	}
 	return like(v, strings.Join(lines, "\n"))

@@ -86,10 +86,10 @@ type jsonWriter struct {
 // toJSON is the filter tojson as transformers defines it.
 func toJSON(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "tojson", 0, "ensure_ascii", "indent", "separators", "sort_keys")
-	if truthOr(o[3], false) {
+	if isTrue(o[3]) {
 		r.fail("tojson with sort_keys is not supported")
 	}
-	w := &jsonWriter{r: r, ascii: truthOr(o[0], false), comma: ", ", colon: ": "}
+	w := &jsonWriter{r: r, ascii: isTrue(o[0]), comma: ", ", colon: ": "}
 	if given(o[1]) {
 		w.lines, w.comma = true, ","
 		if s, ok := text(o[1]); ok {

@@ -252,17 +252,16 @@ func (l *lexer) number() {
 	}
 	end := digits(l.pos)
 	isFloat := false
-	if l.pos == 0 || l.src[l.pos-1] != '.' { // a.0.1 has no float in it
-		if end+1 < len(l.src) && l.src[end] == '.' && isDigit(l.src[end+1]) {
-			end, isFloat = digits(end+1), true
+	inPath := l.pos > 0 && l.src[l.pos-1] == '.' // a.0.1 has no float in it
+	if end+1 < len(l.src) && l.src[end] == '.' && isDigit(l.src[end+1]) && !inPath {
+		end, isFloat = digits(end+1), true
+	}
+	if exp := end + 1; exp < len(l.src) && l.src[end]|0x20 == 'e' && !inPath {
+		if l.src[exp] == '+' || l.src[exp] == '-' {
+			exp++
 		}
-		if exp := end + 1; exp < len(l.src) && l.src[end]|0x20 == 'e' {
-			if l.src[exp] == '+' || l.src[exp] == '-' {
-				exp++
-			}
-			if after := digits(exp); after > exp {
-				end, isFloat = after, true
-			}
+		if after := digits(exp); after > exp {
+			end, isFloat = after, true
 		}
 	}
 	text := l.src[l.pos:end]

@@ -2,10 +2,8 @@ package jinja
 
 // A loop is the value of loop inside a for statement.
 type loop struct {
-	r                      *run
 	next                   func() (Value, bool)
-	over                   Value
-	index, total           int // total is -1 until it is asked for
+	index                  int
 	before, current, after Value
 	ahead, more            bool // after has been read; there is one
 }
@@ -25,9 +23,9 @@ func (f *forStmt) exec(r *run, s *scope) flow {
 	if !ok {
 		r.fail("'%s' object is not iterable", typeName(over))
 	}
-	l := &loop{r: r, next: next, over: over, index: -1, total: -1}
+	l := &loop{next: next, index: -1}
 	if f.test != nil {
-		l.over, l.next = nil, func() (Value, bool) {
+		l.next = func() (Value, bool) {
 			for {
 				v, ok := next()
 				if !ok {
@@ -77,26 +75,6 @@ func (l *loop) peek() {
 	}
 }
 
-// length counts the elements, reading those of an iterator to the end.
-func (l *loop) length() int {
-	if l.total >= 0 {
-		return l.total
-	}
-	if _, isIterator := l.over.(*iterator); l.over != nil && !isIterator {
-		l.total = l.r.length(l.over)
-		return l.total
-	}
-	var rest List
-	for l.peek(); l.more; l.peek() {
-		l.r.spend(elementCost)
-		rest = append(rest, l.after)
-		l.ahead = false
-	}
-	l.total = l.index + 1 + len(rest)
-	l.next, l.ahead = fromSlice(rest), false
-	return l.total
-}
-
 // attribute returns what templates read of a loop.
 func (l *loop) attribute(name string) (Value, bool) {
 	switch name {
@@ -104,17 +82,11 @@ func (l *loop) attribute(name string) (Value, bool) {
 		return l.index + 1, true
 	case "index0":
 		return l.index, true
-	case "revindex":
-		return l.length() - l.index, true
-	case "revindex0":
-		return l.length() - l.index - 1, true
 	case "first":
 		return l.index == 0, true
 	case "last":
 		l.peek()
 		return !l.more, true
-	case "length":
-		return l.length(), true
 	case "previtem":
 		if l.index == 0 {
 			return &undefined{"there is no previous item"}, true
@@ -125,8 +97,6 @@ func (l *loop) attribute(name string) (Value, bool) {
 			return &undefined{"there is no next item"}, true
 		}
 		return l.after, true
-	case "cycle", "changed", "depth", "depth0":
-		return unsupported("loop." + name), true
 	}
 	return nil, false
 }

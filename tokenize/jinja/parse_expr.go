@@ -278,21 +278,16 @@ func (p *parser) postfix(e expr) expr {
 		switch t.kind {
 		case ".":
 			p.next()
-			switch a := p.next(); a.kind {
-			case kindName:
-				of := e
-				e = func(r *run, s *scope) Value {
-					v := of(r, s)
-					r.step(t.line)
-					return r.attribute(v, a.text)
-				}
-			case kindNumber:
-				if _, ok := a.value.(int); !ok {
-					fail(a.line, "found %s, want a name or an integer", a)
-				}
-				e = itemOf(e, constant(a.value), t.line)
-			default:
-				fail(a.line, "found %s, want a name", a)
+			if i, ok := p.peek().value.(int); ok {
+				p.next()
+				e = itemOf(e, constant(i), t.line)
+				break
+			}
+			of, name := e, p.expect(kindName).text
+			e = func(r *run, s *scope) Value {
+				v := of(r, s)
+				r.step(t.line)
+				return r.attribute(v, name)
 			}
 		case "[":
 			e = p.subscript(e)

@@ -43,10 +43,6 @@ func (r *run) repr(out *strings.Builder, v Value, depth int) {
 			break
 		}
 		r.reprList(out, v.kind+"([", v.elements, "])", depth)
-	case *namespace:
-		out.WriteString("<Namespace ")
-		r.repr(out, v.attributes, depth+1)
-		out.WriteString(">")
 	default:
 		out.WriteString(r.scalar(v))
 		r.spend(out.Len() - before)
@@ -76,8 +72,6 @@ func (r *run) scalar(v Value) string {
 		return "Markup(" + quote(string(v)) + ")"
 	case *undefined:
 		return "Undefined"
-	case *macro:
-		return "<Macro " + quote(v.name) + ">"
 	case *iterator:
 		r.fail("a %s cannot be written; make a list of it", v.name)
 	}

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"math"
 	"math/big"
-	"slices"
 	"unicode/utf8"
 )
 
@@ -155,42 +154,6 @@ func shrink(n *big.Int) Value {
 		return int(n.Int64())
 	}
 	return n
-}
-
-// Of returns a value for a Go value: nil, bool, numbers, strings, and slices and maps
-// of them. The keys of a map are sorted. Other values are an error.
-func Of(v any) (Value, error) {
-	switch v := v.(type) {
-	case nil, bool, int, float64, string, List, Tuple, *Dict, *big.Int:
-		return v, nil
-	case int64:
-		return int(v), nil
-	case []any:
-		list := make(List, len(v))
-		for i, e := range v {
-			var err error
-			if list[i], err = Of(e); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	case map[string]any:
-		d := NewDict()
-		keys := make([]string, 0, len(v))
-		for key := range v {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
-			value, err := Of(v[key])
-			if err != nil {
-				return nil, err
-			}
-			d.Set(key, value)
-		}
-		return d, nil
-	}
-	return nil, fmt.Errorf("a template cannot use a %T", v)
 }
 
 // typeName is the name of a value's type in Python.

@@ -72,9 +72,9 @@ TEMPLATES = r'''
 {% for a, (b, c) in [(1, (2, 3))] %}{{ a }}{{ b }}{{ c }}{% endfor %}
 {% for a, b in [(1, 2, 3)] %}{{ a }}{% endfor %}
 {% set a, b = 1, [2] %}{{ a }}{{ b }}{% set x = 1, %}{{ x }}{% set (c, d) = 'xy' %}{{ c }}{{ d }}
-{% for i in [1, 2, 3, 4] if i % 2 == 0 %}{{ i }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.index }}{{ loop.revindex }}{{ loop.revindex0 }}{% endfor %}
+{% for i in [1, 2, 3, 4] if i % 2 == 0 %}{{ i }}{{ loop.first }}{{ loop.last }}{{ loop.index }}{% endfor %}
 {% for i in 'abc' %}{{ loop.previtem }}<{{ i }}>{{ loop.nextitem }}{{ loop.previtem is defined }}{{ loop.nextitem is defined }};{% endfor %}
-{% for i in nums|map('string') %}{{ loop.length }}{{ loop.last }}{{ i }} {% endfor %}
+{% for i in nums|map('string') %}{{ loop.last }}{{ i }} {% endfor %}
 {% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i > 2 %}{% break %}{% endif %}{{ i }}{% endfor %}
 {% set n = 1 %}{% for i in range(3) %}{% set n = n + 1 %}{{ n }}{% endfor %}{{ n }}
 {% set ns = namespace(n=0, l=[]) %}{% for i in range(3) %}{% set ns.n = ns.n + i %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.n }}{{ ns.l }}{{ ns.q is defined }}{{ ns.q }}
@@ -187,8 +187,8 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}A{% else %}B{% endif %}{{ loop.previtem.role if loop.previtem else '-' }}{{ loop.nextitem.role if loop.nextitem is defined }}{% endfor %}
 {{ text | length }}{{ 'é中😀' | length }}{{ 'é中😀'[::-1] }}{{ 'é中😀'[1:] }}{{ 'ß'.upper() }}{{ 'ŉ'.upper() }}{{ 'İ'.lower() | length }}
 {{ 1.0 }}{{ 1e16 }}{{ 123456789.123 }}{{ 1e15 }}{{ 0.0001 }}{{ 0.00001 }}{{ 3.0 | int }}{{ 5 // 2.0 }}
-{{ [nope, none, true, 'a\'b', "a\"b'", 'é\n\t\\\x00\u200b'] }}{{ namespace(a=1) }}{{ {'a': nope} }}
-{{ loop is defined }}{% for x in [1] %}{{ loop is defined }}{% for y in [2] %}{{ loop.index }}{% endfor %}{{ loop.length }}{% endfor %}
+{{ [nope, none, true, 'a\'b', "a\"b'", 'é\n\t\\\x00\u200b'] }}{{ {'a': nope} }}
+{{ loop is defined }}{% for x in [1] %}{{ loop is defined }}{% for y in [2] %}{{ loop.index }}{% endfor %}{% endfor %}
 {{ 'a' 'b' | upper }}{{ not true | string }}{{ 1 + 2 | string | length }}{{ 'a' ~ 1 + 2 }}{{ 2 * 3 ~ 4 }}{{ 1 ~ 2 == '12' }}{{ -nums[0] }}{{ - -1 }}{{ +1 }}
 {{ words | select('equalto', 'a') | list }}{{ words | map('first') | list }}{{ [[3, 1], [2]] | map('sort') | list }}
 {% set t = "x" %}{% for i in [1] %}{% if i %}{% set t = "y" %}{% endif %}{{ t }}{% endfor %}{{ t }}{% if true %}{% set t = "z" %}{% endif %}{{ t }}
