@@ -26,7 +26,7 @@ func TestModelFolderFiles(t *testing.T) {
 			return err
 		},
 		"tokenizer.json": func(dir string) error {
-			return models.CopyFiles((&files.Draft{Dir: dir + "-copy"}).WriteFile, dir, "tokenizer.json")
+			return models.CopyTokenizer((&files.Draft{Dir: dir + "-copy"}).WriteFile, dir)
 		},
 	}
 	for name, read := range read {

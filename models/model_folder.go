@@ -196,9 +196,9 @@ var TokenizerFiles = []string{
 // TemplateFolder holds chat templates for several uses, if a tokenizer has them.
 const TemplateFolder = "additional_chat_templates"
 
-// copyTokenizer copies the files of a tokenizer.
-func copyTokenizer(put files.Put, from string) error {
-	if err := CopyFiles(put, from, TokenizerFiles...); err != nil {
+// CopyTokenizer copies the files of the tokenizer that the folder from has, its chat templates among them.
+func CopyTokenizer(put files.Put, from string) error {
+	if err := copyFiles(put, from, TokenizerFiles...); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(filepath.Join(from, TemplateFolder))
@@ -214,7 +214,7 @@ func copyTokenizer(put files.Put, from string) error {
 			names = append(names, filepath.Join(TemplateFolder, e.Name()))
 		}
 	}
-	return CopyFiles(put, from, names...)
+	return copyFiles(put, from, names...)
 }
 
 // Save writes a Hugging Face folder: config.json with the keys it was read with
@@ -247,7 +247,7 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 			}
 		}
 		if o.Tokenizer != "" {
-			if err := copyTokenizer(d.WriteFile, o.Tokenizer); err != nil {
+			if err := CopyTokenizer(d.WriteFile, o.Tokenizer); err != nil {
 				return err
 			}
 		}

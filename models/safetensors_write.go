@@ -174,12 +174,12 @@ func WriteModel(put files.Put, d DType, tensors []Tensor, shardBytes int64) erro
 	return put(indexFile, files.Content(append(text, '\n')))
 }
 
-// maxCopied bounds a file that CopyFiles copies, in bytes.
+// maxCopied bounds a file that copyFiles copies, in bytes.
 const maxCopied = 256 << 20
 
-// CopyFiles copies those of names that the folder from has. A name that from lacks is
+// copyFiles copies those of names that the folder from has. A name that from lacks is
 // skipped. Links are followed where they stay in it.
-func CopyFiles(put files.Put, from string, names ...string) error {
+func copyFiles(put files.Put, from string, names ...string) error {
 	folder, err := files.OpenFolder(from)
 	if err != nil {
 		return fmt.Errorf("models: %w", err)

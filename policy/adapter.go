@@ -56,3 +56,18 @@ func (o overlay) Open(name string) (fs.File, error) {
 	}
 	return f, err
 }
+
+// ReadDir implements fs.ReadDirFS: the files of both.
+func (o overlay) ReadDir(name string) ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(o.above, name)
+	below, failed := fs.ReadDir(o.below, name)
+	for _, e := range below {
+		if !slices.ContainsFunc(list, func(x fs.DirEntry) bool { return x.Name() == e.Name() }) {
+			list = append(list, e)
+		}
+	}
+	if failed == nil {
+		err = nil
+	}
+	return list, err
+}

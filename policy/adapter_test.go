@@ -88,6 +88,13 @@ func TestAdapterTokenizer(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(adapter, "chat_template.jinja"), []byte("{{ messages[0].content }}??"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	uses := filepath.Join("additional_chat_templates", "rag.jinja")
+	if err := os.Mkdir(filepath.Join(adapter, filepath.Dir(uses)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(adapter, uses), []byte("rag"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	p, err := Open(runtimetest.Test(t), Options{Path: model, Named: map[string]string{"a": adapter}})
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +113,9 @@ func TestAdapterTokenizer(t *testing.T) {
 	saved := filepath.Join(t.TempDir(), "checkpoint")
 	if err := with.Save(saved, with.Ring.Trained(), 0, nil); err != nil {
 		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(saved, uses)); err != nil || string(text) != "rag" {
+		t.Errorf("the checkpoint has %q, %v as a template of its own use", text, err)
 	}
 	again, err := adapterTokenizer(saved, model)
 	if err != nil || again == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"onering/internal/files"
 	"onering/models"
 	"onering/models/export"
 	"onering/models/lora"
@@ -35,14 +36,14 @@ func Merge(dir, adapter, out string, element models.DType) error {
 	if err := lora.Merge(adapter, base); err != nil {
 		return err
 	}
-	tokenizer := dir
+	tokenizer, own := dir, func(d *files.Draft) error { return models.CopyTokenizer(d.WriteFile, adapter) }
 	if hasVocabulary(adapter) {
-		tokenizer = adapter
+		tokenizer, own = adapter, nil
 	}
 	if element == models.Invalid {
 		element = m.DType
 	}
-	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: tokenizer})
+	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: tokenizer, Extra: own})
 }
 
 // Export writes the graphs of the model in the folder dir, computed as compute says on device

@@ -322,7 +322,7 @@ func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra f
 		rest := extra
 		if p.tokenizerOf != "" {
 			rest = func(d *files.Draft) error {
-				if err := models.CopyFiles(d.WriteFile, p.tokenizerOf, models.TokenizerFiles...); err != nil || extra == nil {
+				if err := models.CopyTokenizer(d.WriteFile, p.tokenizerOf); err != nil || extra == nil {
 					return err
 				}
 				return extra(d)

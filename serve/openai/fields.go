@@ -23,7 +23,7 @@ var neutral = map[string]struct {
 	values []string
 	why    string
 }{
-	"frequency_penalty": {[]string{"0"}, noPenalties}, "presence_penalty": {[]string{"0"}, noPenalties}, "repetition_penalty": {[]string{"1"}, noPenalties},
+	"frequency_penalty": {[]string{"0"}, noPenalties}, "presence_penalty": {[]string{"0"}, noPenalties}, "repetition_penalty": {[]string{"1"}, noPenalties}, "repeat_penalty": {[]string{"1"}, noPenalties},
 	"logit_bias": {[]string{"{}"}, "logits are as the model gives them"}, "allowed_token_ids": {[]string{"[]"}, noConstraint}, "bad_words": {[]string{"[]"}, noConstraint},
 	"response_format": {[]string{`{"type":"text"}`}, noConstraint},
 	"echo":            {[]string{"false"}, "the prompt's tokens come with return_token_ids, and onering score has their log-probs"},

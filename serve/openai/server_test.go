@@ -419,7 +419,7 @@ func TestRefused(t *testing.T) {
 	}
 	x.post(completions, `{"prompt": "a", "user": "me", "metadata": {"a": 1}, "presence_penalty": 0, "logit_bias": {}, "stop": null, "top_k": -1, "best_of": 1}`, 200)
 	x.post(completions, `{"prompt": "a", "echo": false, "suffix": "", "ignore_eos": false, "min_tokens": 0, "stop_token_ids": [], "skip_special_tokens": true,
-		"repetition_penalty": 1.0, "frequency_penalty": null, "n": null, "max_tokens": null, "temperature": null, "use_beam_search": false, "a_field_of_next_year": null}`, 200)
+		"repetition_penalty": 1.0, "repeat_penalty": 1, "frequency_penalty": null, "n": null, "max_tokens": null, "temperature": null, "use_beam_search": false, "a_field_of_next_year": null}`, 200)
 	x.post(chats, `{"messages": [{"role": "user", "content": "a", "name": null}], "functions": null, "function_call": "none", "reasoning_effort": null, "response_format": {"type": "text"},
 		"tools": [], "tool_choice": null, "logprobs": null, "top_logprobs": 0, "parallel_tool_calls": true, "stream_options": null, "modalities": ["text"], "audio": null, "prediction": null}`, 200)
 	x.post(chats, `{"messages": [{"role": "user", "content": "a"}], "reasoning_effort": "medium", "stream_options": {"include_usage": false, "include_obfuscation": false}}`, 200)
