@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-//go:generate go run gen_unicode.go
+//go:generate go run testdata/gen_unicode.go
 //go:embed classes.txt
 var classesText string
 

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// gen_unicode writes classes.txt from testdata/classes.json, the Unicode
-// data of the reference tokenizer as testdata/classes.py measured it:
+// gen_unicode writes ../classes.txt from classes.json, the Unicode
+// data of the reference tokenizer as classes.py measured it:
 //
 //	go generate ./tokenize
 package main
