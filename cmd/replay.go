@@ -1,9 +1,12 @@
 package cmd
 
 import (
+	"context"
 	"encoding"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -140,7 +143,7 @@ func restoreObjective(o rl.ObjectiveConfig, checkpoint string) error {
 }
 
 func newCheck() *cobra.Command {
-	readData := false
+	readData, replay, step := false, false, 0
 	c := &cobra.Command{
 		Use:   "check RUN",
 		Short: "Verify the files of a run folder",
@@ -149,8 +152,13 @@ state, and the lines of metrics, grades and rollouts. With --read-data also
 whether the training problems of a run of onering train are those that it was
 trained on. Nothing is changed.
 
+With --replay a step that is chosen at random, or by --step, is repeated in a
+folder for temporary files, from the checkpoint before it to the one after it,
+and compared byte for byte: weights, moments, state, responses, and metrics but
+for times. Other processors and versions of ONNX Runtime may have other bits.
+
 Prints a line for each checkpoint and file, with ok or what is wrong.`,
-		Example: "  onering check run\n  onering check --read-data run",
+		Example: "  onering check run\n  onering check --read-data run\n  onering check --replay run",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			checked, bad := 0, 0
@@ -169,12 +177,21 @@ Prints a line for each checkpoint and file, with ok or what is wrong.`,
 			if readData {
 				visit("data.train", checkData(c, args[0]))
 			}
+			if replay || c.Flags().Changed("step") {
+				what, err := replayStep(c, args[0], step)
+				if what == "" {
+					return err
+				}
+				visit(what, err)
+			}
 			if bad > 0 {
 				return fmt.Errorf("%d of the %d checkpoints and files of %s are damaged or have changed", bad, checked, args[0])
 			}
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&replay, "replay", false, "repeat a step and compare the checkpoint after it")
+	c.Flags().IntVar(&step, "step", 0, "with --replay: the step to repeat; 0 draws one")
 	c.Flags().BoolVar(&readData, "read-data", false, "read the data, and compare them with the newest checkpoint's digest")
 	return c
 }
@@ -214,4 +231,52 @@ func checkData(c *cobra.Command, run string) error {
 		return err
 	}
 	return r.CheckData(checkpoint, prompter, slog.Default())
+}
+
+// An untilKey is the key in a context under which runTraining finds where its run ends.
+type untilKey struct{}
+
+func until(ctx context.Context) *rundir.State {
+	s, _ := ctx.Value(untilKey{}).(*rundir.State)
+	return s
+}
+
+// replayStep repeats a step of a run, a random one for 0, and compares what came of it with
+// the run's folder. what says what was repeated, "" if nothing could be.
+func replayStep(c *cobra.Command, run string, step int) (what string, err error) {
+	folder := &rundir.Folder{Dir: run}
+	from, to, step, err := folder.Around(step)
+	if err != nil {
+		return "", err
+	}
+	before, err := rundir.ReadState(from)
+	if err != nil {
+		return "", err
+	}
+	after, err := rundir.ReadState(to)
+	if err != nil {
+		return "", err
+	}
+	again, err := os.MkdirTemp("", "onering-replay-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(again)
+	if err := folder.CopyTo(again, from, before); err != nil {
+		return "", err
+	}
+	os.Setenv("ONERING_OFFLINE", "1") // what is not here is no reason to wait for a download
+	command := "train"
+	if _, err := resumedFile(run, command); err != nil {
+		command = "sft"
+	}
+	root := newRoot()
+	root.SetArgs([]string{command, "--resume", "--out", again, "--report=false", "--quiet", "--set", "output.sink=[]"})
+	root.SetIn(c.InOrStdin())
+	root.SetOut(io.Discard)
+	root.SetErr(c.ErrOrStderr())
+	if err := root.ExecuteContext(context.WithValue(c.Context(), untilKey{}, &after)); err != nil {
+		return "", fmt.Errorf("step %d cannot be repeated here: %w", step, err)
+	}
+	return fmt.Sprintf("step %d, repeated from %s", step, from), folder.Compare(again, before, to)
 }

@@ -109,7 +109,7 @@ func (x *training[S]) start(c *cobra.Command, t team) error {
 	var stop func()
 	x.ctx, x.caught, stop = cli.CatchSignals(c.Context())
 	x.closers = append(x.closers, stop)
-	s := train.Setup{Ranks: t.Group, Observer: &x.live}
+	s := train.Setup{Ranks: t.Group, Observer: &x.live, Until: until(c.Context())}
 	if err := x.openModel(c, t, &s); err != nil {
 		return err
 	}

@@ -64,7 +64,8 @@ type Run struct {
 	// BeforePass, if not nil, is told of each pass of a step; see learn.Options.
 	BeforePass func(tokens int) error
 
-	resumed func() error // of Setup
+	resumed func() error  // of Setup
+	until   *rundir.State // of Setup
 	task    Task
 	plan    Plan
 	saver   *saver
@@ -84,6 +85,8 @@ type Setup struct {
 	// folder and checkpoint have been found to belong to it. Before that, nothing in the
 	// folder is changed but what was half-written or damaged. An error ends the run.
 	Resumed func() error
+	// Until, if not nil, is the state of a checkpoint where the run ends, and writes one.
+	Until *rundir.State
 }
 
 // New opens what every run has: what takes its optimizer steps. path is what messages call
@@ -94,7 +97,7 @@ func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, erro
 	}
 	r := &Run{
 		Learned: Learned{Policy: s.Policy}, Ranks: s.Ranks, Clock: metrics.NewStopwatch(), Observer: s.Observer, Log: s.Log,
-		resumed: s.Resumed, alarms: metrics.NewAlarms(s.Log),
+		resumed: s.Resumed, until: s.Until, alarms: metrics.NewAlarms(s.Log),
 	}
 	o.Ranks, o.Shard, o.Log, o.Observe = r.Ranks, d.Shard == "optimizer", s.Log, r.Clock.Enter
 	o.BeforePass = func(tokens int) error {
@@ -175,7 +178,7 @@ func (r *Run) together(steps ...func() error) error {
 // pieces does the pieces that are left.
 func (r *Run) pieces(ctx context.Context) error {
 	stopped := func() error { return errors.Join(ctx.Err(), r.saver.writer.Poll()) }
-	for next := r.task.Next(r.at); next != nil; next = r.task.Next(r.at) {
+	for next := r.next(); next != nil; next = r.next() {
 		steps := r.at.Step
 		var done Done
 		err := r.together(stopped, func() (err error) {
@@ -198,7 +201,18 @@ func (r *Run) pieces(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.until != nil {
+		return r.saver.after(r.at, Now)
+	}
 	return r.together(r.Wait)
+}
+
+// next returns the piece that comes now; nil at the end of the run, or where it is to end.
+func (r *Run) next() Piece {
+	if r.until != nil && r.at == positionOf(*r.until) {
+		return nil
+	}
+	return r.task.Next(r.at)
 }
 
 // piece does a piece. It is done also if its record cannot be written.

@@ -1,0 +1,173 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"onering/internal/files"
+)
+
+// Around returns the newest checkpoint from before a step of the run, and the oldest that
+// has it done. For step 0 it draws one.
+func (f *Folder) Around(step int) (before, after string, chosen int, err error) {
+	dirs, err := checkpoints(f.Dir)
+	if err != nil {
+		return "", "", 0, err
+	}
+	if len(dirs) < 2 {
+		return "", "", 0, fmt.Errorf("train: repeating a step takes the checkpoints before and after it, and %s has %d: a run keeps more with train.keep_last = 0, and writes more with train.save_steps", f.Dir, len(dirs))
+	}
+	var steps []int
+	for _, dir := range dirs {
+		n, _ := stepOf(filepath.Base(dir))
+		steps = append(steps, n)
+	}
+	first, last := steps[0]+1, steps[len(steps)-1]
+	if step == 0 {
+		step = first + rand.IntN(last-first+1)
+	}
+	i, _ := slices.BinarySearch(steps, step)
+	if i == 0 || i == len(steps) {
+		return "", "", 0, fmt.Errorf("train: step %d does not lie between two checkpoints of %s: choose one from %d to %d", step, f.Dir, first, last)
+	}
+	return dirs[i-1], dirs[i], step, nil
+}
+
+// CopyTo makes dir a run folder that is as this one was when a checkpoint with the state s
+// was written, as far as resuming there needs it. It refuses what several ranks did then.
+func (f *Folder) CopyTo(dir, checkpoint string, s State) error {
+	records, err := f.recordsSince(s)
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		if record["ranks/sent_bytes"] != nil {
+			return fmt.Errorf("train: several ranks have trained %s: their sums have other bits than those of one process, which is what repeats a step", f.Dir)
+		}
+	}
+	for _, name := range []string{configFile, metricsFile, gradesFile} {
+		from, err := files.OpenIn(filepath.Join(f.Dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = files.WriteFile(filepath.Join(dir, name), func(w io.Writer) error { _, err := io.Copy(w, from); return err })
+			from.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("train: run folder: %w", err)
+		}
+	}
+	if err := os.CopyFS(CheckpointDir(dir, s.Step), os.DirFS(checkpoint)); err != nil {
+		return fmt.Errorf("train: run folder: %w", err)
+	}
+	return nil
+}
+
+// Compare returns an error that names the first thing in which a run that was repeated, in
+// the folder again, from a checkpoint with the state from to the checkpoint to, differs from
+// this run. Times are not compared.
+func (f *Folder) Compare(again string, from State, to string) error {
+	was, err := f.recordsSince(from)
+	if err != nil {
+		return err
+	}
+	is, err := (&Folder{Dir: again}).recordsSince(from)
+	if err != nil {
+		return err
+	}
+	for i, record := range is {
+		if i >= len(was) {
+			return fmt.Errorf("%s has no record %s", metricsFile, shown(record))
+		}
+		for _, name := range slices.Sorted(maps.Keys(record)) {
+			if fmt.Sprint(record[name]) != fmt.Sprint(was[i][name]) {
+				return fmt.Errorf("%s: %s is %v, and is %v when it is repeated, in %s", metricsFile, name, was[i][name], record[name], shown(was[i]))
+			}
+		}
+		if len(record) != len(was[i]) {
+			return fmt.Errorf("%s: %s has other figures when it is repeated", metricsFile, shown(was[i]))
+		}
+	}
+	repeated, _ := filepath.Rel(f.Dir, to)
+	names := append(files.Glob(again, rolloutsDir+"/*.jsonl"), files.Glob(again, evaluationsDir+"/*.jsonl")...)
+	below, err := filesBelow(filepath.Join(again, repeated))
+	if err != nil {
+		return fmt.Errorf("%s was not written again: %w", repeated, err)
+	}
+	if first, err := filesBelow(to); err != nil || !slices.Equal(first, below) {
+		return fmt.Errorf("%s has the files %q, and %q when it is repeated", repeated, first, below)
+	}
+	for _, name := range below {
+		names = append(names, filepath.Join(again, repeated, filepath.FromSlash(name)))
+	}
+	for _, path := range names {
+		name, _ := filepath.Rel(again, path)
+		if err := sameFile(filepath.Join(f.Dir, name), path); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// recordsSince returns the records of metrics.jsonl behind those of a checkpoint, without
+// times.
+func (f *Folder) recordsSince(s State) (records []map[string]any, err error) {
+	at := int64(0)
+	err = files.EachLine(filepath.Join(f.Dir, metricsFile), maxLine, func(line []byte) error {
+		if at += int64(len(line)); at <= s.Metrics {
+			return nil
+		}
+		var record map[string]any
+		if err := json.Unmarshal(line, &record); err != nil {
+			return err
+		}
+		maps.DeleteFunc(record, func(name string, _ any) bool {
+			return name == "time" || strings.HasPrefix(name, "seconds/") || strings.HasPrefix(name, "limit/")
+		})
+		records = append(records, record)
+		return nil
+	})
+	return records, err
+}
+
+// shown says which record of metrics.jsonl one is.
+func shown(record map[string]any) string {
+	return fmt.Sprintf("{kind: %v, step: %v, round: %v}", record["kind"], record["step"], record["round"])
+}
+
+// sameFile returns an error unless two files of a checkpoint or of lines say the same: to
+// the byte, but for what a state says of metrics.jsonl and the order of maps in a round.
+func sameFile(was, is string) error {
+	text := func(path string) (string, error) {
+		checkpoint := filepath.Dir(filepath.Dir(path))
+		switch filepath.Base(path) {
+		case stateFile:
+			s, err := ReadState(checkpoint)
+			s.Metrics, s.Unsaved = 0, nil
+			line, _ := json.Marshal(s)
+			return string(line), err
+		case roundFile:
+			r, err := ReadRound(checkpoint)
+			return fmt.Sprintf("%+v", r), err
+		}
+		return files.Sum(path)
+	}
+	a, err := text(was)
+	if err != nil {
+		return err
+	}
+	b, err := text(is)
+	if err == nil && a != b {
+		err = errors.New("its bytes are others when the step is repeated")
+	}
+	return err
+}
