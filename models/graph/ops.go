@@ -142,16 +142,7 @@ func Gemm(a, b, c *Node, transA, transB bool) *Node {
 	if len(a.shape) != 2 || len(b.shape) != 2 {
 		fail("Gemm: %v and %v are not matrices", a.shape, b.shape)
 	}
-	m, k, k2, n := a.shape[0], a.shape[1], b.shape[0], b.shape[1]
-	if transA {
-		m, k = k, m
-	}
-	if transB {
-		k2, n = n, k2
-	}
-	if k != k2 {
-		fail("Gemm: inner sizes %v and %v of %v and %v differ", k, k2, a.shape, b.shape)
-	}
+	m, n, attrs := turned("Gemm", a, b, transA, transB)
 	in := []*Node{a, b}
 	s := Shape{m, n}
 	if c != nil {
@@ -161,14 +152,24 @@ func Gemm(a, b, c *Node, transA, transB bool) *Node {
 		}
 		in = append(in, c)
 	}
-	var attrs []onnx.Attr
+	return a.g.call("Gemm", "", a.elem, s, in, attrs...)
+}
+
+// turned returns the rows and columns of op(a) op(b), over the last two dimensions, and the
+// attributes for the transposes.
+func turned(op string, a, b *Node, transA, transB bool) (m, n Dim, attrs []onnx.Attr) {
+	r := len(a.shape)
+	m, k, k2, n := a.shape[r-2], a.shape[r-1], b.shape[r-2], b.shape[r-1]
 	if transA {
-		attrs = append(attrs, attr("transA", 1))
+		m, k, attrs = k, m, append(attrs, attr("transA", 1))
 	}
 	if transB {
-		attrs = append(attrs, attr("transB", 1))
+		k2, n, attrs = n, k2, append(attrs, attr("transB", 1))
 	}
-	return a.g.call("Gemm", "", a.elem, s, in, attrs...)
+	if k != k2 {
+		fail("%s: inner sizes %v and %v of %v and %v differ", op, k, k2, a.shape, b.shape)
+	}
+	return m, n, attrs
 }
 
 // Linear is x w^T + b: x [N,in], w [out,in] as Hugging Face stores it, and b [out],
@@ -231,31 +232,15 @@ func RowProducts(a, b *Node, transB bool) *Node {
 
 // product is MatMul of operands whose first dimensions fit.
 func product(a, b *Node, transA, transB bool, alpha float64) *Node {
-	r := len(a.shape)
-	m, k, k2, n := a.shape[r-2], a.shape[r-1], b.shape[r-2], b.shape[r-1]
-	if transA {
-		m, k = k, m
-	}
-	if transB {
-		k2, n = n, k2
-	}
-	if k != k2 {
-		fail("MatMul: inner sizes %v and %v of %v and %v differ", k, k2, a.shape, b.shape)
-	}
-	s := append(append(Shape{}, a.shape[:r-2]...), m, n)
+	m, n, attrs := turned("MatMul", a, b, transA, transB)
+	s := append(append(Shape{}, a.shape[:len(a.shape)-2]...), m, n)
 	if !transA && !transB && alpha == 1 {
 		return a.g.call("MatMul", "", a.elem, s, []*Node{a, b})
 	}
 	if a.g.stock {
 		return stockMatMul(a, b, transA, transB, alpha)
 	}
-	attrs := []onnx.Attr{attr("alpha", float32(alpha))}
-	if transA {
-		attrs = append(attrs, attr("transA", 1))
-	}
-	if transB {
-		attrs = append(attrs, attr("transB", 1))
-	}
+	attrs = append([]onnx.Attr{attr("alpha", float32(alpha))}, attrs...)
 	return a.g.call("FusedMatMul", onnx.Microsoft, a.elem, s, []*Node{a, b}, attrs...)
 }
 
