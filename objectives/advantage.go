@@ -42,18 +42,22 @@ func Rewards(group []Trajectory) []float64 {
 
 // SetAdvantages fills in Advantage, TokenAdvantage and Degenerate of whole groups,
 // which are a round: every response to some prompts. Rewards are shaped first if o is
-// a Shaper; Reward itself stays as it is.
+// a Shaper, and less what kl_reward takes; Reward itself stays as it is.
 func SetAdvantages(o Objective, groups ...[]Trajectory) {
 	shaped := make([][]Trajectory, len(groups))
 	shaper, shapes := o.(Shaper)
+	var taken Shared // what kl_reward takes
+	if s, ok := o.(shares); ok {
+		taken = s.settings()
+	}
 	for g, group := range groups {
 		shaped[g] = slices.Clone(group)
 		for i, t := range group {
-			if !shapes {
-				continue
+			if shapes {
+				shaped[g][i].Reward = shaper.Shape(t)
 			}
-			shaped[g][i].Reward = shaper.Shape(t)
-			if t.Greedy != nil {
+			shaped[g][i].Reward -= taken.klPenalty(t)
+			if shapes && t.Greedy != nil {
 				greedy := *t.Greedy
 				greedy.Reward = shaper.Shape(greedy)
 				shaped[g][i].Greedy = &greedy

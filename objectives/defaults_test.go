@@ -14,7 +14,7 @@ import (
 // results depend on them, so that none changes by accident.
 func TestDefaults(t *testing.T) {
 	shared := func(advantage string) string {
-		return "advantage=" + advantage + " advantage_eps=1e-08 advantage_std=sample entropy_bonus=0 kl_beta=0 " +
+		return "advantage=" + advantage + " advantage_eps=1e-08 advantage_std=sample entropy_bonus=0 kl_beta=0 kl_reward=0 " +
 			"mask_off_policy=0 top_entropy=0 clip_cov=0 clip_cov_low=1 clip_cov_high=5 kl_cov=0 kl_cov_beta=1 importance_cap=0 "
 	}
 	sum := func(aggregate string) string { return "aggregate=" + aggregate + " constant_length=3000 " }

@@ -66,6 +66,25 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
+// TestKLReward: half of the log-ratio to the reference is taken from each reward, which
+// itself stays as it is.
+func TestKLReward(t *testing.T) {
+	o := makeObjective(t, "drgrpo", settings{"kl_reward": 0.5})
+	if !objectives.NeedsReference(o) {
+		t.Error("it needs no reference")
+	}
+	group := []objectives.Trajectory{
+		{Reward: 1, LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -2}, RefLogProb: []float64{-1.5, -2.5}}, // 1 nearer than the reference
+		{Reward: 1, LogProb: []float64{-3}, OldLogProb: []float64{-3}, RefLogProb: []float64{-3}},
+	}
+	objectives.SetAdvantages(o, group)
+	for i, want := range []float64{-0.25, 0.25} {
+		if x := group[i]; x.Advantage != want || x.Reward != 1 || x.Degenerate {
+			t.Errorf("response %d: %+v, want the advantage %v", i, x, want)
+		}
+	}
+}
+
 func TestSetAdvantages(t *testing.T) {
 	group := []objectives.Trajectory{{Reward: 1}, {Reward: 0}, {Reward: 0.5}}
 	objectives.SetAdvantages(&stub{}, group)
@@ -170,6 +189,8 @@ func TestValidate(t *testing.T) {
 		{"luspo", settings{"clip_high": -2.0}, `clip_high = -2`},
 		{"grpo", settings{"advantage_eps": -1.0}, `advantage_eps = -1: must be in [0, 1]`},
 		{"grpo", settings{"advantage_std": "n"}, `advantage_std = "n": must be one of sample, population`},
+		{"grpo", settings{"kl_reward": 0.1}, `kl_reward = 0.1: must be 0 with advantage = "standardized"; it goes with centered, `},
+		{"remax", settings{"kl_reward": 0.1}, `kl_reward = 0.1: must be 0 with advantage = "remax"`},
 		{"gpg", settings{"kl_beta": -0.1}, `kl_beta = -0.1: must be a finite number, at least 0`},
 		{"gpg", settings{"entropy_bonus": inf}, `entropy_bonus = +Inf: must be a finite number`},
 		{"grpo", settings{"clip_low": 1.5}, `clip_low = 1.5: must be in [0, 1]`},

@@ -21,6 +21,10 @@ type Shared struct {
 	// KLBeta is the weight of the k3 estimate of the KL divergence from the reference
 	// policy (D20). Default 0: no reference is needed.
 	KLBeta float64 `toml:"kl_beta" range:"[0,)"`
+	// KLReward is how much of sum_t (OldLogProb_t - RefLogProb_t) is taken from the reward
+	// of a response before advantages are computed, as oat's kl_penalty_coef and TRL's RLOO
+	// do. Default 0.
+	KLReward float64 `toml:"kl_reward" range:"[0,)"`
 	// EntropyBonus is the weight of the policy's entropy; a positive value
 	// raises the entropy. Default 0.
 	EntropyBonus float64 `toml:"entropy_bonus" range:"(-inf,)"`
@@ -57,11 +61,27 @@ func (s Shared) Validate() error {
 	if names := AdvantageRules(); !slices.Contains(names, s.Advantage) {
 		return &SettingError{Key: "advantage", Value: s.Advantage, Remedy: "must be one of " + strings.Join(names, ", ")}
 	}
+	// By the deviation or the mean of a group, which may be as small as rounding, one must
+	// not divide; a greedy response and components have no penalty.
+	if fit := []string{"centered", "rloo", "opo", "round-std", "reinforce++", "reinforce++-baseline"}; s.KLReward != 0 && !slices.Contains(fit, s.Advantage) {
+		return &SettingError{Key: "kl_reward", Value: s.KLReward, Remedy: "must be 0 with advantage = \"" + s.Advantage + "\"; it goes with " + strings.Join(fit, ", ")}
+	}
 	return nil
 }
 
 // NeedsReference implements Referencer.
-func (s Shared) NeedsReference() bool { return s.KLBeta != 0 }
+func (s Shared) NeedsReference() bool { return s.KLBeta != 0 || s.KLReward != 0 }
+
+// klPenalty returns what kl_reward takes from the reward of a response.
+func (s Shared) klPenalty(t Trajectory) float64 {
+	sum := 0.0
+	if s.KLReward != 0 {
+		for j, old := range t.OldLogProb {
+			sum += s.KLReward * (old - t.RefLogProb[j])
+		}
+	}
+	return sum
+}
 
 // NeedsGreedy implements GreedyReader.
 func (s Shared) NeedsGreedy() bool { return s.Advantage == "remax" }

@@ -112,12 +112,16 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 	if err := r.gather(rollouts, &stats, err); err != nil {
 		return nil, err
 	}
-	made := newRound(problems, rollouts, r.config, r.objective)
-	if err := made.checkGraded(r.objective); err != nil {
-		return nil, err
-	}
-	made.stats, made.batches = stats, r.batches(n, made.kept)
+	made := newRound(problems, rollouts, c.SamplesPerPrompt)
+	made.stats = stats
 	return made, nil
+}
+
+// deal computes the advantages of round n and cuts it into optimizer steps.
+func (r *roller) deal(made *round, n int) error {
+	made.compareGroups(r.config.Rollout.SamplesPerPrompt, r.objective)
+	made.batches = r.batches(n, made.kept)
+	return made.checkGraded(r.objective)
 }
 
 // sampled is how many responses to each problem are sampled: K, and a greedy one if the

@@ -63,13 +63,9 @@ type update struct {
 	Delta []float32 // log-prob before the step minus that of the old policy
 }
 
-// newRound shapes the rewards, computes the advantages of the groups of rollouts and
-// drops the groups that the objective does not keep. Rollouts without a grade are left
-// out of their group, and with them a single one that has a grade where the objective
-// compares it with others. Where rollouts are compared with a greedy one, that is what has
-// to be graded. The greedy ones are the last of sampled.
-func newRound(problems []data.Problem, sampled []rollout, c Config, o objectives.Objective) *round {
-	k := c.Rollout.SamplesPerPrompt
+// newRound returns the round of k rollouts to each problem, and behind them in sampled a
+// greedy one to each if the objective compares with it.
+func newRound(problems []data.Problem, sampled []rollout, k int) *round {
 	n := len(problems) * k
 	r := &round{problems: problems, rollouts: sampled[:n:n], greedy: sampled[n:]}
 	r.trajectories = make([]objectives.Trajectory, n)
@@ -79,9 +75,18 @@ func newRound(problems []data.Problem, sampled []rollout, c Config, o objectives
 		r.trajectories[i] = r.rollouts[i].trajectory()
 		r.sequences[i] = r.rollouts[i].sequence()
 	}
+	return r
+}
+
+// compareGroups shapes the rewards, computes the advantages of the groups of k rollouts
+// and drops the groups that the objective does not keep. Rollouts without a grade are left
+// out of their group, and with them a single one that has a grade where the objective
+// compares it with others. Where rollouts are compared with a greedy one, that is what has
+// to be graded. The round is scored: a reward may have a penalty for leaving the reference.
+func (r *round) compareGroups(k int, o objectives.Objective) {
 	var indices [][]int
 	var groups [][]objectives.Trajectory
-	for g := range problems {
+	for g := range r.problems {
 		graded, group := r.graded(g*k, (g+1)*k)
 		if r.comparable(g, group, objectives.NeedsGroup(o)) {
 			indices, groups = append(indices, graded), append(groups, group)
@@ -101,7 +106,6 @@ func newRound(problems []data.Problem, sampled []rollout, c Config, o objectives
 			r.kept = append(r.kept, indices[g]...)
 		}
 	}
-	return r
 }
 
 // trajectory returns the rollout as an objective reads it.

@@ -70,9 +70,15 @@ func (t *Trainer) roll(ctx context.Context, at train.Position) (train.Done, erro
 	return train.Done{At: at}, err
 }
 
-// scoreRound sets the log-probs that a round needs before its first step.
+// scoreRound sets the log-probs that a round needs before its first step, and then the
+// advantages.
 func (t *Trainer) scoreRound(ctx context.Context, at train.Position) (train.Done, error) {
 	err := t.learner.score(ctx, t.round)
+	if err == nil {
+		if err = t.roller.deal(t.round, at.Round); err != nil {
+			err = fmt.Errorf("train: round %d: %w", at.Round+1, err)
+		}
+	}
 	t.beginLearning(at, 0)
 	return train.Done{At: train.Position{Round: at.Round, Step: at.Step, Inside: true}}, err
 }
