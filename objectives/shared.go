@@ -75,10 +75,8 @@ func (s Shared) NeedsReference() bool { return s.KLBeta != 0 || s.KLReward != 0 
 // klPenalty returns what kl_reward takes from the reward of a response.
 func (s Shared) klPenalty(t Trajectory) float64 {
 	sum := 0.0
-	if s.KLReward != 0 {
-		for j, old := range t.OldLogProb {
-			sum += s.KLReward * (old - t.RefLogProb[j])
-		}
+	for j := 0; s.KLReward != 0 && j < len(t.OldLogProb); j++ {
+		sum += s.KLReward * (t.OldLogProb[j] - t.RefLogProb[j])
 	}
 	return sum
 }

@@ -151,8 +151,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 // masked returns a trajectory without its tokens. It counts as a response, as in TRL's
 // mask_truncated_completions, and its reward has counted in its group.
 func masked(t objectives.Trajectory) objectives.Trajectory {
-	t.LogProb, t.OldLogProb, t.RefLogProb, t.SampleLogProb, t.Entropy, t.TokenAdvantage, t.IDs = nil, nil, nil, nil, nil, nil, nil
-	return t
+	return objectives.Trajectory{Reward: t.Reward, Advantage: t.Advantage, Components: t.Components, Truncated: true, Degenerate: t.Degenerate}
 }
 
 // count notes the work of a step.

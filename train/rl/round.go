@@ -232,8 +232,7 @@ func (r *round) metrics(answers bool) metrics.Record {
 		With("truncated_share", truncated/n)
 	record = append(record, r.gradeMetrics(answers)...).
 		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
-	record = append(append(record, r.greedyMetrics()...), r.rewardMetrics()...)
-	return append(record, r.gap.Record()...).AppendSteps(r.steps)
+	return append(append(record, r.rewardMetrics()...), r.gap.Record()...).AppendSteps(r.steps)
 }
 
 // gradeMetrics returns how many responses have each status, as shares and as counts of
@@ -273,25 +272,15 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 	return record.With("verifier/errors", counts[reward.Error]).With("verifier/limits", counts[reward.Limit]).With("reward/skipped", skipped)
 }
 
-// greedyMetrics returns the mean reward of the greedy responses, if there are any.
-func (r *round) greedyMetrics() (record metrics.Record) {
-	var rewards []float64
-	for _, x := range r.greedy {
-		if !x.Score.Skip {
-			rewards = append(rewards, x.Score.Value)
-		}
-	}
-	if len(rewards) == 0 {
-		return nil
-	}
-	mean, _ := metrics.Moments(rewards)
-	return record.With("reward_greedy", mean)
-}
-
 // rewardMetrics returns the means of the rewards' components and log figures, each
-// over the responses that have it.
+// over the responses that have it, and the mean reward of the greedy responses.
 func (r *round) rewardMetrics() (record metrics.Record) {
 	values := map[string][]float64{}
+	for _, x := range r.greedy {
+		if !x.Score.Skip {
+			values["reward_greedy"] = append(values["reward_greedy"], x.Score.Value)
+		}
+	}
 	for i := range r.rollouts {
 		for name, x := range r.rollouts[i].Score.Components {
 			values["reward/"+name+"/mean"] = append(values["reward/"+name+"/mean"], x)
