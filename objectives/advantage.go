@@ -46,9 +46,9 @@ func Rewards(group []Trajectory) []float64 {
 func SetAdvantages(o Objective, groups ...[]Trajectory) {
 	shaped := make([][]Trajectory, len(groups))
 	shaper, shapes := o.(Shaper)
-	var taken Shared // what kl_reward takes
+	taken := func(Trajectory) float64 { return 0 }
 	if s, ok := o.(shares); ok {
-		taken = s.settings()
+		taken = s.settings().klPenalty
 	}
 	for g, group := range groups {
 		shaped[g] = slices.Clone(group)
@@ -56,7 +56,7 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 			if shapes {
 				shaped[g][i].Reward = shaper.Shape(t)
 			}
-			shaped[g][i].Reward -= taken.klPenalty(t)
+			shaped[g][i].Reward -= taken(t)
 			if shapes && t.Greedy != nil {
 				greedy := *t.Greedy
 				greedy.Reward = shaper.Shape(greedy)

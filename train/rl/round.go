@@ -206,11 +206,8 @@ func (r *round) note(batch []int, b objectives.Batch, report learn.Report) {
 func (r *round) metrics(answers bool) metrics.Record {
 	var rewards, lengths, entropies []float64
 	truncated := 0.0
-	longest := 0.0
-	for i := range r.rollouts {
-		x := &r.rollouts[i]
+	for _, x := range r.rollouts {
 		lengths = append(lengths, float64(len(x.Response)))
-		longest = max(longest, float64(len(x.Response)))
 		entropies = append(entropies, x.Entropy...)
 		if x.Truncated {
 			truncated++
@@ -223,12 +220,11 @@ func (r *round) metrics(answers bool) metrics.Record {
 	mean, deviation := metrics.Moments(rewards)
 	length, _ := metrics.Moments(lengths)
 	entropy, _ := metrics.Moments(entropies)
-	record := metrics.Record{}.
-		With("reward", mean).With("reward_std", deviation).
+	record := metrics.Record{}.With("reward", mean).With("reward_std", deviation).
 		With("frac_reward_zero_std", float64(r.flat)/float64(r.groups)).
 		With("groups_kept", float64(len(r.kept))/n).
 		With("entropy", entropy).
-		With("response_length/mean", length).With("response_length/max", longest).
+		With("response_length/mean", length).With("response_length/max", slices.Max(lengths)).
 		With("truncated_share", truncated/n)
 	record = append(record, r.gradeMetrics(answers)...).
 		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
@@ -239,8 +235,7 @@ func (r *round) metrics(answers bool) metrics.Record {
 // those that were not graded, the share of right ones and of those without an answer, and
 // how many were skipped, which count for nothing else.
 func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
-	counts, unanswered, skipped := map[reward.Status]float64{}, 0.0, 0.0
-	judged, right := 0.0, 0.0
+	counts, unanswered, skipped, judged, right := map[reward.Status]float64{}, 0.0, 0.0, 0.0, 0.0
 	for i := range r.rollouts {
 		s := r.rollouts[i].Score
 		if s.Skip {
@@ -249,10 +244,9 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 		}
 		counts[s.Status]++
 		if s.Judged() {
-			judged++
-		}
-		if s.Judged() && s.Right() {
-			right++
+			if judged++; s.Right() {
+				right++
+			}
 		}
 		if s.Answer == "" {
 			unanswered++
