@@ -345,28 +345,33 @@ func (c *Context) Sqrt(a Real) (Real, error) {
 	return Real{mid: x, rad: rad}, nil
 }
 
-// PowInt is a^n by squaring.
+// PowInt is a^n.
 func (c *Context) PowInt(a Real, n int64) (Real, error) {
+	return power(c, a, c.Int(1), n, 2, c.Mul, c.Quo, func(x Real) []Real { return []Real{x} })
+}
+
+// power is x^n by squaring. A step has the cost of so many operations.
+func power[T any](c *Context, x, one T, n int64, cost int, mul func(a, b T) T, quo func(a, b T) (T, error), parts func(T) []Real) (result T, err error) {
 	if n < 0 {
-		p, err := c.PowInt(a, -n)
+		p, err := power(c, x, one, -n, cost, mul, quo, parts)
 		if err != nil {
-			return Real{}, err
+			return result, err
 		}
-		return c.Quo(c.Int(1), p)
+		return quo(one, p)
 	}
-	result := c.Int(1)
+	result = one
 	for n > 0 {
-		if err := c.charge(2); err != nil {
-			return Real{}, err
+		if err = c.charge(cost); err != nil {
+			return result, err
 		}
 		if n&1 == 1 {
-			result = c.Mul(result, a)
+			result = mul(result, x)
 		}
 		if n >>= 1; n > 0 {
-			a = c.Mul(a, a)
+			x = mul(x, x)
 		}
-		if err := inRange(a, result); err != nil {
-			return Real{}, err
+		if err = inRange(append(parts(x), parts(result)...)...); err != nil {
+			return result, err
 		}
 	}
 	return result, nil

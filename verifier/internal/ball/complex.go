@@ -38,21 +38,15 @@ func (c *Context) CMul(a, b Complex) Complex {
 
 // CQuo is a / b.
 func (c *Context) CQuo(a, b Complex) (Complex, error) {
-	if b.IsReal() {
-		re, err := c.Quo(a.Re, b.Re)
-		if err != nil {
-			return Complex{}, err
-		}
-		im, err := c.Quo(a.Im, b.Re)
-		return Complex{re, im}, err
+	d := b.Re
+	if !b.IsReal() {
+		a, d = c.CMul(a, Complex{b.Re, c.Neg(b.Im)}), c.Add(c.Mul(b.Re, b.Re), c.Mul(b.Im, b.Im))
 	}
-	n := c.CMul(a, Complex{b.Re, c.Neg(b.Im)})
-	d := c.Add(c.Mul(b.Re, b.Re), c.Mul(b.Im, b.Im))
-	re, err := c.Quo(n.Re, d)
+	re, err := c.Quo(a.Re, d)
 	if err != nil {
 		return Complex{}, err
 	}
-	im, err := c.Quo(n.Im, d)
+	im, err := c.Quo(a.Im, d)
 	return Complex{re, im}, err
 }
 
@@ -70,29 +64,7 @@ func (c *Context) CPowInt(z Complex, n int64) (Complex, error) {
 		re, err := c.PowInt(z.Re, n)
 		return Complex{Re: re}, err
 	}
-	if n < 0 {
-		p, err := c.CPowInt(z, -n)
-		if err != nil {
-			return Complex{}, err
-		}
-		return c.CQuo(Complex{Re: c.Int(1)}, p)
-	}
-	result := Complex{Re: c.Int(1)}
-	for n > 0 {
-		if err := c.charge(6); err != nil {
-			return Complex{}, err
-		}
-		if n&1 == 1 {
-			result = c.CMul(result, z)
-		}
-		if n >>= 1; n > 0 {
-			z = c.CMul(z, z)
-		}
-		if err := inRange(z.Re, z.Im, result.Re, result.Im); err != nil {
-			return Complex{}, err
-		}
-	}
-	return result, nil
+	return power(c, z, Complex{Re: c.Int(1)}, n, 6, c.CMul, c.CQuo, func(z Complex) []Real { return []Real{z.Re, z.Im} })
 }
 
 // CExp is e^z.
