@@ -121,7 +121,22 @@ func (o *Optimizer) open() error {
 			return err
 		}
 	}
-	return nil
+	return o.reserve()
+}
+
+// reserve takes all the memory of updates: if it ended in the middle of one, the weights
+// would be those of no step.
+func (o *Optimizer) reserve() error {
+	for _, u := range o.updates {
+		for _, p := range u.parts {
+			for port, v := range p.state {
+				if _, err := o.room(port, v); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return o.scalars.allocate(len(o.rule.Scalars(1, 0)) + 1) // as large as they are with the clip, so that a copy is of the whole
 }
 
 // addParts adds the tensors or the ranges of elements.
@@ -306,11 +321,6 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 			return fmt.Errorf("runtime: the optimizer gives %q, and its update %q reads %q", names, u.program.Name, reads)
 		}
 	}
-	if o.scalars.at == nil { // as large as they are, so that a copy is of the whole
-		if err := o.scalars.allocate(len(names)); err != nil {
-			return err
-		}
-	}
 	data, _, err := sized[float32](&o.scalars, int64(len(names)))
 	if err != nil {
 		return err
@@ -325,6 +335,15 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 // offloaded a copy on the device. ONNX Runtime would make a copy too, but in new
 // memory for each part.
 func (o *Optimizer) stage(port string, v *Value) (*Value, error) {
+	to, err := o.room(port, v)
+	if err != nil || to == v {
+		return to, err
+	}
+	return to, o.env.memory.Upload(to.data, v.data, v.bytes)
+}
+
+// room returns v, or if it is offloaded where its copy lies on the device.
+func (o *Optimizer) room(port string, v *Value) (*Value, error) {
 	if v.memory == o.env.memory {
 		return v, nil
 	}
@@ -334,11 +353,7 @@ func (o *Optimizer) stage(port string, v *Value) (*Value, error) {
 		s = &empty
 		o.staged[port] = s
 	}
-	to, err := s.of(v.shape...)
-	if err != nil {
-		return nil, err
-	}
-	return to, o.env.memory.Upload(to.data, v.data, v.bytes)
+	return s.of(v.shape...)
 }
 
 // unstage copies back what stage has copied.

@@ -4,3 +4,6 @@ import "time"
 
 // SetClock gives a trainer another clock before it runs.
 func SetClock(t *Trainer, now func() time.Time) { t.run.Clock.Now = now }
+
+// SetBeforePass has a trainer call f before each pass of a step.
+func SetBeforePass(t *Trainer, f func(tokens int) error) { t.run.BeforePass = f }
