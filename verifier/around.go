@@ -64,8 +64,11 @@ var equated = [...]*regexp.Regexp{
 // 7 = \boxed{5}. A modulus or a base behind it may say why.
 func contradicted(before, after, content string) bool {
 	said, ok := integerDigits(strings.TrimSpace(content))
+	if !ok || !strings.HasSuffix(strings.TrimRight(before, " "), "=") && !strings.HasPrefix(strings.TrimLeft(after, " "), "=") {
+		return false
+	}
 	for i, beside := range [...]string{before, after} {
-		if m := equated[i].FindStringSubmatch(beside); m != nil && ok && !strings.Contains(after, "mod") && !strings.Contains(after, "base") {
+		if m := equated[i].FindStringSubmatch(beside); m != nil && !strings.Contains(after, "mod") && !strings.Contains(after, "base") {
 			if other, _ := integerDigits(m[1]); other != said {
 				return true
 			}
@@ -78,6 +81,7 @@ func contradicted(before, after, content string) bool {
 const orWord = `(?:\\text\{\s*or\s*\}|\\lor|\bor\b|\boder\b|\bou\b|или|或者?|または|또는)`
 
 var (
+	orWords  = []string{"or", "oder", "ou", "lor", "или", "或", "或者", "または", "또는"}
 	orBefore = regexp.MustCompile(`(?i)(?:^|[\s(])(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|)[\s,]*` + orWord + `[\s$]*(?:\\[(\[])?\s*$`)
 	orAfter  = regexp.MustCompile(`(?i)^\s*(?:\$|\\[)\]])?[\s,;]*` + orWord + `(?:\s+(?:maybe|perhaps|possibly))?\s*(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|\\\([^$]{1,80}?\\\))\s*(?:[$.,;!?\n]|$|\\[)\]]|` + orWord + `)`)
 )
@@ -87,7 +91,12 @@ var (
 func (find *finder) otherAnswer(s string, b box) string {
 	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
 	find.steps += len(before) + len(after)
-	for _, m := range [...][]string{orBefore.FindStringSubmatch(before), orAfter.FindStringSubmatch(after)} {
+	left, right := strings.TrimRight(before, " \n$\\([}"), strings.TrimLeft(after, " $\\)],;")
+	for i, said := range [...]bool{slices.ContainsFunc(orWords, func(w string) bool { return strings.HasSuffix(left, w) }), strings.HasPrefix(right, "text{") || slices.ContainsFunc(orWords, func(w string) bool { return strings.HasPrefix(right, w) })} {
+		if !said {
+			continue // the expressions cost more than all else
+		}
+		m := [...]*regexp.Regexp{orBefore, orAfter}[i].FindStringSubmatch([...]string{before, after}[i])
 		if m == nil || m[1] == "" {
 			continue
 		}
