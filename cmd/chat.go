@@ -123,7 +123,7 @@ type chatting struct {
 	*policy.Conversation
 	out    io.Writer
 	saved  map[string]bool
-	failed cli.LineErrors
+	failed cli.Answers
 }
 
 func newChatting(p *policy.Policy, template tokenize.Template, o chatOptions) (*chatting, error) {
@@ -131,7 +131,7 @@ func newChatting(p *policy.Policy, template tokenize.Template, o chatOptions) (*
 	if err != nil && template.Chat && p.Tokenizer != nil && p.Tokenizer.CheckChat() != nil {
 		return nil, usagef("%w; --template no talks without one, each line for itself", err)
 	}
-	return &chatting{chatOptions: o, Conversation: talk, saved: map[string]bool{}, failed: cli.LineErrors{Name: "stdin"}}, err
+	return &chatting{chatOptions: o, Conversation: talk, saved: map[string]bool{}, failed: cli.Answers{Name: "stdin"}}, err
 }
 
 // run reads turns until there are no more, and answers them.
@@ -192,7 +192,7 @@ func (c *chatting) turn(turns *turns, text string) error {
 		if full := (policy.FullError{}); errors.As(err, &full) {
 			err = fmt.Errorf("%w: %s", err, fullRemedy)
 		}
-		c.failed.Add(turns.number, err)
+		c.failed.Count(turns.number, err)
 		line = failedTurn{answer.Turn, answer.Prompt, err.Error()}
 	}
 	switch {

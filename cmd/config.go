@@ -17,7 +17,6 @@ import (
 	"onering/reward"
 	"onering/train"
 	"onering/train/rl"
-	"onering/train/rundir"
 )
 
 // A resolved Config knows which setting decided each key, for messages.
@@ -59,7 +58,7 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 // continued makes a model that is the folder of a run which trained an adapter, or one of its
 // checkpoints, the model of that run and lora.adapter.
 func continued(model *string, l *train.LoRAConfig) {
-	if dir, err := rundir.ModelFolder(*model); err == nil && *model != "" && l.Adapter == "" {
+	if dir, err := train.Folder(*model).Model(); err == nil && *model != "" && l.Adapter == "" {
 		// What is wrong with the model is told where it is opened.
 		if run, err := policy.ReadRun(dir); err == nil && run != nil && run.Adapter {
 			*model, l.Adapter = run.Model, dir

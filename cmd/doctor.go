@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,12 +15,12 @@ import (
 	"onering/internal/cli"
 	"onering/policy"
 	"onering/runtime"
-	"onering/runtime/mpi"
+	"onering/train/ranks"
 )
 
 func newDoctor() *cobra.Command {
 	var where policy.RuntimeConfig
-	var asJSON, ranks bool
+	var asJSON, several bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what onering finds on this machine",
@@ -49,7 +48,7 @@ The exit code is 1 if something keeps onering from running.`,
 			if err := checkDevice(where.Device); err != nil {
 				return err
 			}
-			if ranks {
+			if several {
 				return doctorMPI(c, where, asJSON)
 			}
 			found, err := runtime.Diagnose(c.Context(), where.Options())
@@ -71,7 +70,7 @@ The exit code is 1 if something keeps onering from running.`,
 	}
 	flags := c.Flags()
 	addRuntime(c, &where, "device", "threads", "library")
-	flags.BoolVar(&ranks, "mpi", false, "look at the ranks that mpirun or srun started")
+	flags.BoolVar(&several, "mpi", false, "look at the ranks that mpirun or srun started")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
@@ -130,90 +129,28 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// A rankReport is what a rank of doctor --mpi says about itself.
-type rankReport struct {
-	mpi.Peer
-	CPU      string   `json:"cpu"`
-	CPUs     int      `json:"cpus"` // that the rank may use
-	Devices  []string `json:"devices"`
-	Library  string   `json:"onnxruntime"` // version; "" if none was found
-	Problems []string `json:"problems"`
-}
-
 // A ranksReport is what doctor --mpi prints, once for all ranks.
 type ranksReport struct {
-	Onering   buildVersion `json:"onering"`
-	Launcher  string       `json:"launcher"`
-	Library   mpi.Library  `json:"library"`
-	CUDAAware bool         `json:"cuda_aware"`
-	Ranks     []rankReport `json:"ranks"`
-	Links     []mpi.Link   `json:"links"`
+	Onering buildVersion `json:"onering"`
+	ranks.Report
 }
 
 // doctorMPI reports on the ranks of a run, on rank 0.
 func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error {
-	launch, ok := mpi.Launched()
-	if !ok {
+	v := readVersion()
+	say := func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
+	found, err := ranks.Diagnose(c.Context(), v.Version+", "+v.commit(), where.Options(), say, func(found ranks.Report) error {
+		r := ranksReport{v, found}
+		if asJSON {
+			return cli.WriteLine(c.OutOrStdout(), r)
+		}
+		printRanks(c.OutOrStdout(), r)
+		return nil
+	})
+	if !found {
 		return usagef("doctor --mpi looks at ranks that a launcher of MPI started: mpirun -n 2 onering doctor --mpi")
 	}
-	v := readVersion()
-	world, err := mpi.Open(c.Context(), mpi.Options{Version: v.Version + ", " + v.commit(), Say: func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }})
-	if err != nil {
-		return err
-	}
-	r := ranksReport{Onering: v, Launcher: launch.Launcher, Library: world.Library(), CUDAAware: world.CUDAAware()}
-	if r.Ranks, err = reportRanks(c.Context(), world, where); err == nil {
-		r.Links, err = world.Measure(c.Context())
-	}
-	if err != nil {
-		world.Abort(err)
-	}
-	if world.Rank() == 0 {
-		if asJSON {
-			err = cli.WriteLine(c.OutOrStdout(), r)
-		} else {
-			printRanks(c.OutOrStdout(), r)
-		}
-	}
-	var problems []error
-	for _, rank := range r.Ranks {
-		for _, p := range rank.Problems {
-			problems = append(problems, fmt.Errorf("doctor: rank %d on host %s: %s", rank.Rank, rank.Host, p))
-		}
-	}
-	return errors.Join(append(problems, err, world.Close())...)
-}
-
-// reportRanks gathers on rank 0 what all ranks find.
-func reportRanks(ctx context.Context, world *mpi.World, where policy.RuntimeConfig) ([]rankReport, error) {
-	found, err := runtime.Diagnose(ctx, where.Options())
-	if err != nil {
-		return nil, err
-	}
-	own := rankReport{Peer: world.Peers()[world.Rank()], CPU: found.CPU, CPUs: world.CPUs, Devices: []string{}, Problems: append([]string{}, found.Problems...)}
-	for _, p := range found.Providers {
-		own.Devices = append(own.Devices, p.Devices...)
-	}
-	if found.Library != nil {
-		own.Library = found.Library.Version
-	}
-	line, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	lines, err := world.Gather(ctx, line)
-	if err != nil {
-		return nil, err
-	}
-	var all []rankReport
-	for _, line := range lines {
-		var r rankReport
-		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, nil
+	return err
 }
 
 func printRanks(w io.Writer, r ranksReport) {

@@ -28,15 +28,15 @@ func dryRun(c *cobra.Command, config rl.Config, planned int, asJSON bool) error 
 	if err != nil {
 		return err
 	}
-	split := t.split()
+	split := splitOf(t)
 	if planned > 0 {
 		split.Ranks = planned
 	}
-	if planned > 0 && t.world != nil {
-		return t.leave(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
+	if launcher, _ := ranks.Launcher(); planned > 0 && launcher != "" {
+		return t.End(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
 	}
-	_, err = ranks.FromFirst(t.Group, func() (bool, error) { return true, printEstimate(c, config, split, asJSON) })
-	return t.leave(err)
+	_, err = ranks.FromFirst(t, func() (bool, error) { return true, printEstimate(c, config, split, asJSON) })
+	return t.End(err)
 }
 
 // printEstimate prints what a run needs, and returns an error if that is more than there

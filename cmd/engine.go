@@ -259,48 +259,41 @@ func checkModel(path string) error {
 // with opens the input that the arguments name and then the model, calls do, and
 // closes both. name is what messages call the input.
 func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader, name string, p *policy.Policy) error) error {
-	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	p, err := f.open(c)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	return do(in, name, p)
+	return withInput(c, args, func(in io.Reader, name string) error {
+		p, err := f.open(c)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		return do(in, name, p)
+	})
 }
 
 // withTeam is with for a command whose work the ranks divide: the first one has the
 // input.
-func (f *engineFlags) withTeam(c *cobra.Command, t team, args []string, do func(in io.Reader, name string, p *policy.Policy) error) error {
+func (f *engineFlags) withTeam(c *cobra.Command, t *ranks.Group, args []string, do func(in io.Reader, name string, p *policy.Policy) error) error {
 	if t.Size() == 1 {
 		return f.with(c, args, do)
 	}
 	name := inputName(args)
-	text, err := ranks.FromFirst(t.Group, func() ([]byte, error) { return readInput(c, &name) })
+	text, err := ranks.FromFirst(t, func() (text []byte, err error) {
+		err = withInput(c, args, func(in io.Reader, shown string) (err error) {
+			name = shown
+			text, err = io.ReadAll(in)
+			return err
+		})
+		return text, err
+	})
 	if err != nil {
 		return err
 	}
 	var p *policy.Policy
-	t.place(&f.runtime)
-	if err := t.inTurn(func() error { p, err = f.open(c); return err }); err != nil {
+	placeRank(t, &f.runtime)
+	if err := t.InTurn(func() error { p, err = f.open(c); return err }); err != nil {
 		return err
 	}
 	defer p.Close()
 	return do(bytes.NewReader(text), name, p)
-}
-
-// readInput reads all of an input, and sets what messages call it.
-func readInput(c *cobra.Command, name *string) ([]byte, error) {
-	in, shown, err := cli.OpenInput("input", *name, c.InOrStdin())
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	*name = shown
-	return io.ReadAll(in)
 }
 
 // openRuntime opens ONNX Runtime for a type to compute in. If its library has to be

@@ -20,6 +20,7 @@ import (
 	"onering/reward"
 	"onering/sampler"
 	"onering/tokenize"
+	"onering/train/ranks"
 	"onering/train/rl"
 )
 
@@ -60,7 +61,7 @@ func newEval() *cobra.Command {
 			if err == nil && t.First() {
 				err = o.write(c, report)
 			}
-			return t.leave(err)
+			return t.End(err)
 		},
 	}
 	e.register(c)
@@ -328,12 +329,12 @@ func (x *evaluation) close() {
 }
 
 // evaluate samples and grades the suites.
-func evaluate(c *cobra.Command, t team, f *engineFlags, o evalOptions) (eval.Report, error) {
+func evaluate(c *cobra.Command, t *ranks.Group, f *engineFlags, o evalOptions) (eval.Report, error) {
 	var none eval.Report
 	x := evaluation{evalOptions: o}
 	defer x.close()
-	t.place(&f.runtime)
-	if err := t.inTurn(func() error { return x.open(c, f) }); err != nil {
+	placeRank(t, &f.runtime)
+	if err := t.InTurn(func() error { return x.open(c, f) }); err != nil {
 		return none, err
 	}
 	if err := errors.Join(t.Same("model", x.Weights)); err != nil {
@@ -352,7 +353,7 @@ func evaluate(c *cobra.Command, t team, f *engineFlags, o evalOptions) (eval.Rep
 
 // openResponses opens the file of responses on the first rank, and has the others know
 // which responses are there.
-func (x *evaluation) openResponses(t team) (responses *eval.Responses, err error) {
+func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, err error) {
 	plan := eval.NewPlan(x.Settings, x.suites)
 	if t.First() {
 		responses, err = plan.Open(x.out, x.resume)
@@ -419,7 +420,7 @@ func describeReward(c rl.Config) string {
 
 // sample samples and grades what is missing. Of several ranks each does so for its share
 // of the problems, and gets the others' when all are done.
-func (x *evaluation) sample(c *cobra.Command, t team, responses *eval.Responses) error {
+func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Responses) error {
 	have, want := responses.Count()
 	if have > 0 {
 		slog.Info("sampling what the file still lacks", "file", x.out, "have", have, "of", want)
@@ -453,7 +454,7 @@ func (x *evaluation) sample(c *cobra.Command, t team, responses *eval.Responses)
 }
 
 // sampleOwn samples and grades this rank's share of what is missing.
-func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t team, responses *eval.Responses, added *[]eval.Response) error {
+func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.Group, responses *eval.Responses, added *[]eval.Response) error {
 	have, want := responses.Count()
 	longest, err := eval.Longest(x.prompter, x.suites)
 	if err != nil {

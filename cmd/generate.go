@@ -20,6 +20,7 @@ import (
 	"onering/policy"
 	"onering/sampler"
 	"onering/tokenize"
+	"onering/train/ranks"
 )
 
 // generateLong is the help of generate.
@@ -86,7 +87,7 @@ func newGenerate() *cobra.Command {
 				return err
 			}
 			o.invariant = o.invariant || t.Size() > 1
-			return t.leave(e.withTeam(c, t, args, func(in io.Reader, name string, p *policy.Policy) error {
+			return t.End(e.withTeam(c, t, args, func(in io.Reader, name string, p *policy.Policy) error {
 				rows, err := readRequests(in, name, p, o)
 				if err != nil {
 					return err
@@ -174,32 +175,30 @@ func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (samp
 type generateRows struct {
 	requests map[string][]sampler.Request // by adapter: of the rows without an error, whose ID is their index
 	total    int
-	errors   cli.LineErrors
-	failed   map[int]any // the lines of the others, by their index
+	answers  cli.Answers // has the errors of the others
 }
 
 // readRequests reads all prompts, so that the number of responses is known. A line
 // that is no JSON object is an error.
 func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions) (*generateRows, error) {
-	rows := &generateRows{requests: map[string][]sampler.Request{}, errors: cli.LineErrors{Name: name}, failed: map[int]any{}}
+	rows := &generateRows{requests: map[string][]sampler.Request{}, answers: cli.Answers{Name: name, Lines: o.samples, Numbered: true}}
 	if o.typed {
 		in = typedPrompts(in)
 	}
-	index := 0
-	for number, line := range cli.ReadLines[promptRow](in, name) {
-		if line.Err != nil {
-			return nil, line.Err
+	empty := true
+	if err := cli.EachRow(in, name, func(index, number int, row promptRow) error {
+		empty = false
+		q, err := row.request(index, p, o)
+		if err != nil {
+			return rows.answers.Fail(index, number, err)
 		}
-		q, err := line.Row.request(index, p, o)
-		if err == nil {
-			rows.total++
-			rows.requests[line.Row.Adapter] = append(rows.requests[line.Row.Adapter], q)
-		} else {
-			rows.failed[index] = rows.errors.Add(number, err, index)
-		}
-		index++
+		rows.total++
+		rows.requests[row.Adapter] = append(rows.requests[row.Adapter], q)
+		return nil
+	}); err != nil {
+		return nil, err
 	}
-	if index == 0 {
+	if empty {
 		return nil, fmt.Errorf("%s holds no prompts", name)
 	}
 	if n := rows.total * o.samples; n > maxResponses {
@@ -272,14 +271,12 @@ type generated struct {
 }
 
 // generate samples the responses and writes a line for each and for each error.
-func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o generateOptions) error {
-	out := rowLines{out: c.OutOrStdout(), samples: o.samples, failed: rows.failed, ended: map[[2]int]any{}}
-	for index, line := range rows.failed {
-		out.ended[[2]int{index, 0}] = line
-	}
-	err := out.flush()
+func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generateRows, o generateOptions) error {
+	out := &rows.answers
+	out.Out = c.OutOrStdout()
+	err := out.Flush()
 	if err != nil || rows.total == 0 {
-		return errors.Join(err, rows.errors.Err())
+		return errors.Join(err, out.Err())
 	}
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.Finish()
@@ -305,31 +302,27 @@ func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o 
 				own = append(own, g)
 				return nil
 			}
-			out.ended[[2]int{g.Index, g.Sample}] = g
-			return out.flush()
+			return out.Give(g.Index, g.Sample, g)
 		})
 		if err != nil {
 			break
 		}
 	}
-	return errors.Join(out.complete(t, own, err), rows.errors.Err())
+	return errors.Join(giveOthers(t, out, own, err), out.Err())
 }
 
-// complete writes the lines that wait for those of other ranks, unless one has failed.
-func (l *rowLines) complete(t team, own []generated, failed error) error {
+// giveOthers writes the lines that wait for those of other ranks, unless one has failed.
+func giveOthers(t *ranks.Group, out *cli.Answers, own []generated, failed error) error {
 	if t.Size() == 1 {
 		return failed
 	}
 	all, err := gathered(t, own, failed)
-	if err != nil || !t.First() {
-		return err
-	}
-	for _, lines := range all {
-		for _, g := range lines {
-			l.ended[[2]int{g.Index, g.Sample}] = g
+	for rank := 0; rank < len(all) && err == nil && t.First(); rank++ {
+		for _, g := range all[rank] {
+			err = errors.Join(err, out.Give(g.Index, g.Sample, g))
 		}
 	}
-	return l.flush()
+	return err
 }
 
 // sampleRows samples the responses to requests and hands each over.
@@ -355,29 +348,4 @@ func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Reques
 		}
 	})
 	return errors.Join(err, failed)
-}
-
-// rowLines writes the lines of rows in the order of the input, each when all before
-// it are written.
-type rowLines struct {
-	out     io.Writer
-	samples int            // lines of a row
-	failed  map[int]any    // by row: those that have one line
-	ended   map[[2]int]any // by row and sample: what is still to be written
-	next    [2]int         // the row and sample to write next
-}
-
-func (l *rowLines) flush() error {
-	for line, ok := l.ended[l.next]; ok; line, ok = l.ended[l.next] {
-		delete(l.ended, l.next)
-		if err := cli.WriteLine(l.out, line); err != nil {
-			return err
-		}
-		if l.failed[l.next[0]] != nil || l.next[1] == l.samples-1 {
-			l.next = [2]int{l.next[0] + 1, 0}
-		} else {
-			l.next[1]++
-		}
-	}
-	return nil
 }

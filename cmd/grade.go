@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"onering/data"
 	"onering/internal/cli"
 	"onering/reward"
-	"onering/train/rundir"
+	"onering/train/rl"
 )
 
 func newGrade() *cobra.Command {
@@ -175,33 +174,29 @@ func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g rewa
 func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 	var group *sampleGroup
 	key := ""
-	for number, line := range cli.ReadLines[sampleLine](in, name) {
-		if line.Err == nil && !line.Row.stated {
-			line.Err = missingField(name, number, "response")
+	err := cli.EachRow(in, name, func(_, number int, row sampleLine) error {
+		if !row.stated {
+			return missingField(name, number, "response")
 		}
-		if line.Err != nil {
-			if group == nil || yield(group) {
-				yield(&sampleGroup{err: line.Err})
-			}
-			return
-		}
-		s := line.Row.sample
-		if group != nil && (line.Row.key == "" || line.Row.key != key) {
+		s := row.sample
+		if group != nil && (row.key == "" || row.key != key) {
 			if !yield(group) {
-				return
+				group = nil
+				return context.Canceled // nobody is there to be told
 			}
 			group = nil
 		}
 		if group == nil {
-			group, key = &sampleGroup{line: number}, line.Row.key
+			group, key = &sampleGroup{line: number}, row.key
 		}
-		if len(group.samples) > 0 && line.Row.later {
+		if len(group.samples) > 0 && row.later {
 			s.Problem.Fields = group.samples[0].Problem.Fields
 		}
 		group.samples = append(group.samples, s)
-	}
-	if group != nil {
-		yield(group)
+		return nil
+	})
+	if (group == nil || yield(group)) && err != nil {
+		yield(&sampleGroup{err: err})
 	}
 }
 
@@ -257,17 +252,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		s.Problem.ID = given.Problem[0]
 	}
 	l.key = s.Problem.ID
-	_, old := row.Get("reward")
-	columns, _ := row.Get("columns")
-	if own, ok := columns.(data.Object); ok && old {
-		s.Problem.Fields = own
-		return nil
-	}
-	l.later = old
-	s.Problem.Fields = slices.DeleteFunc(row, func(m data.Member) bool {
-		return slices.Contains([]string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "gold", "truncated", "ids"}, m.Name) ||
-			old && (m.Name == "skip" || slices.Contains(rundir.RolloutFields(), m.Name))
-	})
+	s.Problem.Fields, l.later = rl.Columns(row)
 	return nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"onering/internal/cli"
 	"onering/models/hub"
 	"onering/policy"
+	"onering/train"
 	"onering/train/rl"
-	"onering/train/rundir"
 )
 
 // Every flag for a model folder or a file of problems also takes a name on a
@@ -51,7 +51,7 @@ func newestOf(dir string) (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, "run.toml")); err != nil {
 		return dir, nil
 	}
-	newest, err := rundir.ModelFolder(dir)
+	newest, err := train.Folder(dir).Model()
 	if err == nil && newest != dir {
 		slog.Info("the run's newest checkpoint", "model", newest)
 	}

@@ -19,8 +19,9 @@ import (
 	"onering/internal/settings"
 	"onering/models"
 	"onering/models/hub"
+	"onering/policy"
 	"onering/sampler"
-	"onering/train/rundir"
+	"onering/train"
 )
 
 func newPush() *cobra.Command {
@@ -84,15 +85,16 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	} else if !info.IsDir() {
 		return fmt.Errorf("--model %q: not a folder", p.model)
 	}
-	folder, err := rundir.ModelFolder(p.model)
+	of := train.Folder(p.model)
+	folder, err := of.Model()
 	if err != nil {
 		return err
 	}
 	card := newCard(folder, p.to, p.license)
-	if _, err := os.Stat(filepath.Join(folder, adapterTensors)); err == nil {
-		card.adapter = true
-	} else if err := models.Check(folder); err != nil {
-		return err
+	if card.adapter = models.IsAdapter(folder); !card.adapter {
+		if err := models.Check(folder); err != nil {
+			return err
+		}
 	}
 	sources, err := hub.Sources(folder)
 	if err != nil {
@@ -102,7 +104,7 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	_, notRun := os.Lstat(filepath.Join(folder, "run.toml"))
 	sources = slices.DeleteFunc(sources, func(s hub.Source) bool {
 		top, _, _ := strings.Cut(s.Name, "/")
-		return notRun == nil && slices.Contains(runFiles, top)
+		return notRun == nil && of.Holds(top)
 	})
 	if card.adapter {
 		if err := card.nameBase(folder, sources); err != nil {
@@ -120,12 +122,6 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	}
 	return p.push(c, sources)
 }
-
-// adapterTensors is what the folder of an adapter has in place of a model.
-const adapterTensors = "adapter_model.safetensors"
-
-// runFiles are what a run folder has besides a model.
-var runFiles = []string{"run.toml", "metrics.jsonl", "log.txt", "report.html", "tensorboard", "checkpoints", "rollouts", "grades.jsonl", "failures"}
 
 // baseName matches the name of the model in the config of an adapter.
 var baseName = regexp.MustCompile(`("base_model_name_or_path"\s*:\s*)("(?:[^"\\]|\\.)*")`)
@@ -256,14 +252,16 @@ func newCard(folder, to, license string) card {
 			k.step = m[1]
 		}
 	}
-	file := rundir.RunOf(folder)
-	if file == "" {
+	of, err := policy.ReadRun(folder)
+	if err == nil && (of == nil || filepath.Dir(of.File) == filepath.Clean(folder)) { // a folder of sft has other settings
 		return k
 	}
-	run, err := readRunFile(file, nil)
 	var config *resolved
 	if err == nil {
-		config, err = resolve(run)
+		var run settings.Source
+		if run, err = readRunFile(of.File, nil); err == nil {
+			config, err = resolve(run)
+		}
 	}
 	if err != nil {
 		slog.Warn("the model card goes without the settings of the run", "reason", err)

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"onering/data/mix"
+	"onering/train"
 	"onering/train/rl"
-	"onering/train/rundir"
 )
 
 // takePushes imitates a hub that takes pushes to me/mine as small files, and points
@@ -132,7 +132,7 @@ func TestPush(t *testing.T) {
 	if code, _, stderr := command(t, "", "push", "--model", "run", "--to", "me/mine", "-q"); code != 1 || !strings.Contains(stderr, "SHA256SUMS is missing: the checkpoint is damaged") {
 		t.Errorf("code %d\n%s", code, stderr)
 	}
-	if _, err := rundir.ModelFolder("run/checkpoints/step-000004"); err != nil {
+	if _, err := train.Folder("run/checkpoints/step-000004").Model(); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,7 @@ package cmd
 
 import (
 	"context"
-	"encoding"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,8 +16,8 @@ import (
 	"onering/internal/cli"
 	"onering/policy"
 	"onering/tokenize"
+	"onering/train"
 	"onering/train/rl"
-	"onering/train/rundir"
 )
 
 // A replayCommand is the flags of `onering replay`.
@@ -74,9 +74,6 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	if settings.Objective.Name != f.Objective {
 		return fmt.Errorf("%s is of a run with objective %q, run.toml has %q", file, f.Objective, settings.Objective.Name)
 	}
-	if err := restoreObjective(settings.Objective, checkpoint); err != nil {
-		return err
-	}
 	r.where.Device = settings.Runtime.Device
 	env, err := openRuntime(c, r.where.Options(), settings.Model.DType)
 	if err != nil {
@@ -88,12 +85,14 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	defer policy.Close()
-	if settings.LoRA.On {
-		err = policy.LoadAdapter(checkpoint)
-	} else if model == checkpoint {
-		err = rundir.LoadWeights(checkpoint, policy.Ring.Trained())
+	own := policy // if its weights are the checkpoint's
+	switch {
+	case settings.LoRA.On:
+		err, own = policy.LoadAdapter(checkpoint), nil
+	case model != checkpoint:
+		own = nil
 	}
-	if err != nil {
+	if err := errors.Join(err, rl.Restore(checkpoint, settings.Objective, own)); err != nil {
 		return err
 	}
 	out, err := f.Replay(c.Context(), env, policy, settings.Objective.Settings)
@@ -128,20 +127,6 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 	return model, nil
 }
 
-// restoreObjective gives an objective the state that a checkpoint has of it. A
-// checkpoint that is not there, as where --model replaces it, has none.
-func restoreObjective(o rl.ObjectiveConfig, checkpoint string) error {
-	state, err := rundir.ReadState(checkpoint)
-	u, ok := o.Settings.(encoding.TextUnmarshaler)
-	if err != nil || state.ObjectiveState == "" || !ok {
-		return nil
-	}
-	if err := u.UnmarshalText([]byte(state.ObjectiveState)); err != nil {
-		return fmt.Errorf("state of objective %q: %w", o.Name, err)
-	}
-	return nil
-}
-
 func newCheck() *cobra.Command {
 	readData, replay, step := false, false, 0
 	c := &cobra.Command{
@@ -171,7 +156,7 @@ Prints a line for each checkpoint and file, with ok or what is wrong.`,
 				bad++
 				fmt.Fprintf(c.OutOrStdout(), "%s: %v\n", path, err)
 			}
-			if err := (&rundir.Folder{Dir: args[0]}).Check(visit); err != nil {
+			if err := train.Folder(args[0]).Check(visit); err != nil {
 				return err
 			}
 			if readData {
@@ -203,7 +188,7 @@ func checkData(c *cobra.Command, run string) error {
 	if err != nil {
 		return err
 	}
-	checkpoint, err := rundir.ModelFolder(run)
+	checkpoint, err := train.Folder(run).Model()
 	if err != nil {
 		return err
 	}
@@ -233,30 +218,18 @@ func checkData(c *cobra.Command, run string) error {
 	return r.CheckData(checkpoint, prompter, slog.Default())
 }
 
-// An untilKey is the key in a context under which runTraining finds where its run ends.
-type untilKey struct{}
-
-func until(ctx context.Context) *rundir.State {
-	s, _ := ctx.Value(untilKey{}).(*rundir.State)
-	return s
-}
+// A setupKey is the key in a context under which runTraining finds what changes its Setup.
+type setupKey struct{}
 
 // replayStep repeats a step of a run, a random one for 0, and compares what came of it with
 // the run's folder. what says what was repeated, "" if nothing could be.
 func replayStep(c *cobra.Command, run string, step int) (what string, err error) {
-	folder := &rundir.Folder{Dir: run}
-	from, to, step, err := folder.Around(step)
+	folder := train.Folder(run)
+	dirs, states, step, err := folder.Around(step)
 	if err != nil {
 		return "", err
 	}
-	before, err := rundir.ReadState(from)
-	if err != nil {
-		return "", err
-	}
-	after, err := rundir.ReadState(to)
-	if err != nil {
-		return "", err
-	}
+	from, before := dirs[0], states[0]
 	again, err := os.MkdirTemp("", "onering-replay-")
 	if err != nil {
 		return "", err
@@ -275,8 +248,8 @@ func replayStep(c *cobra.Command, run string, step int) (what string, err error)
 	root.SetIn(c.InOrStdin())
 	root.SetOut(io.Discard)
 	root.SetErr(c.ErrOrStderr())
-	if err := root.ExecuteContext(context.WithValue(c.Context(), untilKey{}, &after)); err != nil {
+	if err := root.ExecuteContext(context.WithValue(c.Context(), setupKey{}, func(s *train.Setup) { s.Until = &states[1] })); err != nil {
 		return "", fmt.Errorf("step %d cannot be repeated here: %w", step, err)
 	}
-	return fmt.Sprintf("step %d, repeated from %s", step, from), folder.Compare(again, before, to)
+	return fmt.Sprintf("step %d, repeated from %s", step, from), folder.Compare(again, before, dirs[1])
 }

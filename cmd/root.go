@@ -28,7 +28,7 @@ import (
 
 	"onering/internal/cli"
 	"onering/internal/settings"
-	"onering/runtime/mpi"
+	"onering/train/ranks"
 	"onering/train/rl"
 	"onering/train/sft"
 )
@@ -59,7 +59,7 @@ func usagef(format string, args ...any) error {
 }
 
 // Main runs the program with its command line, and exits.
-func Main() { mpi.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func Main() { ranks.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns its exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -86,12 +86,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if !running {
 		err = explainUsage(command, err)
 	}
-	var elsewhere saidElsewhere
-	if errors.As(err, &elsewhere) {
+	printed, elsewhere := ranks.Said(err)
+	if elsewhere {
 		return exitOK // that of the first rank is the exit code of all
 	}
-	var ended *mpi.AbortError // which rank 0 prints for all
-	if !errors.As(err, &ended) {
+	if !printed {
 		if follows() {
 			// What fails before the ranks have met mostly fails on all. Rank 0 says it, and the
 			// launcher ends the others.

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -61,9 +62,9 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 		LogP    []float32 `json:"logp"`
 		Entropy []float32 `json:"entropy"`
 	}
-	failed := cli.LineErrors{Name: name}
+	answers := cli.Answers{Name: name, Out: out}
 	var batch []runtime.Sequence
-	var lines []int // of the batch
+	var places [][2]int // of the batch: index and line of a row
 	tokens := 0
 	flush := func() error {
 		if len(batch) == 0 {
@@ -74,38 +75,36 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 			return err
 		}
 		defer pass.Release()
-		for i := range batch {
-			line := any(scored{pass.LogProb[i], pass.Entropy[i]})
-			if err := checkFinite(pass.LogProb[i], pass.Entropy[i]); err != nil {
-				line = failed.Add(lines[i], err)
+		for i, at := range places {
+			err := checkFinite(pass.LogProb[i], pass.Entropy[i])
+			if err != nil {
+				err = answers.Fail(at[0], at[1], err)
+			} else {
+				err = answers.Give(at[0], 0, scored{pass.LogProb[i], pass.Entropy[i]})
 			}
-			if err := cli.WriteLine(out, line); err != nil {
+			if err != nil {
 				return err
 			}
 		}
-		batch, lines, tokens = batch[:0], lines[:0], 0
+		batch, places, tokens = batch[:0], places[:0], 0
 		return nil
 	}
-	for number, line := range cli.ReadLines[policy.Pair](in, name) {
-		if line.Err != nil {
-			return errors.Join(flush(), line.Err)
-		}
-		s, err := line.Row.Sequence(p)
-		if err != nil {
-			if err := errors.Join(flush(), cli.WriteLine(out, failed.Add(number, err))); err != nil {
-				return err
-			}
-			continue
-		}
-		if tokens+len(s.Tokens) > microTokens {
+	err = cli.EachRow(in, name, func(index, number int, row policy.Pair) error {
+		s, failed := row.Sequence(p)
+		if failed != nil || tokens+len(s.Tokens) > microTokens {
 			if err := flush(); err != nil {
+				batch = nil
 				return err
 			}
 		}
-		batch, lines = append(batch, s), append(lines, number)
+		if failed != nil {
+			return answers.Fail(index, number, failed)
+		}
+		batch, places = append(batch, s), append(places, [2]int{index, number})
 		tokens += len(s.Tokens)
-	}
-	return errors.Join(flush(), failed.Err())
+		return nil
+	})
+	return errors.Join(flush(), cmp.Or(err, answers.Err()))
 }
 
 // checkFinite refuses figures that a sound model does not have.

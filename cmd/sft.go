@@ -94,13 +94,13 @@ func (s *sftCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return t.leave(s.runOn(c, t, config))
+	return t.End(s.runOn(c, t, config))
 }
 
 // runOn is run of all ranks. The first one looks after the folder and has the input.
-func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
+func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) error {
 	dir := config.Output.Dir
-	finished, err := ranks.FromFirst(t.Group, func() (bool, error) { return s.resume && sft.Finished(dir), nil })
+	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.resume && sft.Finished(dir), nil })
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 		fmt.Fprintln(c.OutOrStdout(), dir)
 		return nil
 	}
-	if err := t.shareInput(c, config.Data.Train); err != nil {
+	if err := shareInput(c, t, config.Data.Train); err != nil {
 		return err
 	}
 	if s.show > 0 {
@@ -142,14 +142,14 @@ func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 }
 
 // showOn prints the first demonstrations on each rank, of which only the first is heard.
-func (s *sftCommand) showOn(c *cobra.Command, t team, config sft.Config) error {
-	return t.inTurn(func() error {
+func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config sft.Config) error {
+	return t.InTurn(func() error {
 		x, err := readDemonstrationsOf(c, &config)
 		if err != nil {
 			return err
 		}
 		f := engineFlags{model: x.local.Model.Path, dtype: x.local.Model.DType, fresh: x.local.LoRA.On, base: x.local.LoRA.BaseDType, runtime: x.local.Runtime}
-		t.place(&f.runtime)
+		placeRank(t, &f.runtime)
 		e, err := f.open(c)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -92,23 +93,17 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out := c.OutOrStdout()
 	switch {
 	case o.decode:
-		return turnLines(in, name, out, decodeRow(t, o.skipSpecial))
+		return turnLines(c, args, decodeRow(t, o.skipSpecial))
 	case o.chat:
 		given, err := o.prompt.Args.Parse()
 		if err != nil {
 			return usagef("--template-args: %v", err)
 		}
-		return turnLines(in, name, out, chatRow(t, given))
+		return turnLines(c, args, chatRow(t, given))
 	}
-	return turnLines(in, name, out, encodeRow(t, around))
+	return turnLines(c, args, encodeRow(t, around))
 }
 
 // inputName returns the file to read: the only argument, or "-" for stdin.
@@ -125,23 +120,31 @@ type tokenized struct {
 	IDs  []int32 `json:"ids"`
 }
 
+// withInput opens the input that the arguments name, calls do with it and with what messages
+// call it, and closes it.
+func withInput(c *cobra.Command, args []string, do func(in io.Reader, name string) error) error {
+	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return do(in, name)
+}
+
 // turnLines turns each row into a line of output. A row that cannot be turned becomes
 // a line with its error; the first of these errors is returned at the end.
-func turnLines[Row any](in io.Reader, name string, out io.Writer, turn func(Row) (any, error)) error {
-	failed := cli.LineErrors{Name: name}
-	for number, line := range cli.ReadLines[Row](in, name) {
-		if line.Err != nil {
-			return line.Err
-		}
-		result, err := turn(line.Row)
-		if err != nil {
-			result = failed.Add(number, err)
-		}
-		if err := cli.WriteLine(out, result); err != nil {
-			return err
-		}
-	}
-	return failed.Err()
+func turnLines[Row any](c *cobra.Command, args []string, turn func(Row) (any, error)) error {
+	return withInput(c, args, func(in io.Reader, name string) error {
+		out := cli.Answers{Name: name, Out: c.OutOrStdout()}
+		err := cli.EachRow(in, name, func(index, number int, row Row) error {
+			result, err := turn(row)
+			if err != nil {
+				return out.Fail(index, number, err)
+			}
+			return out.Give(index, 0, result)
+		})
+		return cmp.Or(err, out.Err())
+	})
 }
 
 // errMissing is the error for a row without a field that it must have.

@@ -17,6 +17,7 @@ import (
 	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/train"
+	"onering/train/ranks"
 	"onering/train/rl"
 )
 
@@ -76,7 +77,7 @@ func newTrain() *cobra.Command {
 				return err
 			}
 			end, err := trainOn(c, t, &r.Config, resume)
-			if err := t.leave(err); err != nil {
+			if err := t.End(err); err != nil {
 				return err
 			}
 			if asJSON {
@@ -198,12 +199,12 @@ func (f *configFlags) embeddedRun(others ...settings.Source) (settings.Source, e
 }
 
 // trainOn trains one configuration to its end, or until a signal.
-func trainOn(c *cobra.Command, t team, config *rl.Config, resume bool) (rl.Summary, error) {
+func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (rl.Summary, error) {
 	var local rl.Config // with paths in place of names
 	return runTraining(c, t, job[rl.Summary]{
 		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, resume: resume, rounds: config.Train.Rounds,
 		prepare: func() (err error) {
-			local, err = checkRun(c, config, t.split())
+			local, err = checkRun(c, config, splitOf(t))
 			return err
 		},
 		model: func() trained {

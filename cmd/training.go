@@ -20,6 +20,7 @@ import (
 	"onering/report"
 	"onering/serve"
 	"onering/train"
+	"onering/train/ranks"
 )
 
 // A job is what train and sft have done by a run; S is what a run of it comes to.
@@ -64,7 +65,7 @@ type training[S any] struct {
 }
 
 // runTraining does a job to its end, or until a signal.
-func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
+func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err error) {
 	dir, err := t.Tell([]byte(*j.dir)) // a new name has the time in it
 	if err != nil {
 		return end, err
@@ -76,7 +77,7 @@ func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
 			f()
 		}
 	}()
-	if err := t.inTurn(func() error { return x.start(c, t) }); err != nil {
+	if err := t.InTurn(func() error { return x.start(c, t) }); err != nil {
 		return end, err
 	}
 	end, err = x.trainer.Run(x.ctx, j.resume)
@@ -87,7 +88,7 @@ func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
 		}
 	}
 	s := x.caught()
-	if s == nil && t.world != nil {
+	if launcher, _ := ranks.Launcher(); s == nil && launcher != "" {
 		s = syscall.SIGTERM // came to another rank
 	}
 	if s != nil && errors.Is(err, context.Canceled) {
@@ -97,7 +98,7 @@ func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
 }
 
 // start opens everything that the run needs, and begins its folder on the first rank.
-func (x *training[S]) start(c *cobra.Command, t team) error {
+func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 	if t.First() && !x.resume {
 		if err := checkVacant(*x.dir, "continue the run in it with --resume, or choose another folder with --out"); err != nil {
 			return err
@@ -109,7 +110,10 @@ func (x *training[S]) start(c *cobra.Command, t team) error {
 	var stop func()
 	x.ctx, x.caught, stop = cli.CatchSignals(c.Context())
 	x.closers = append(x.closers, stop)
-	s := train.Setup{Ranks: t.Group, Observer: &x.live, Until: until(c.Context())}
+	s := train.Setup{Ranks: t, Observer: &x.live}
+	if change, ok := c.Context().Value(setupKey{}).(func(*train.Setup)); ok {
+		change(&s)
+	}
 	if err := x.openModel(c, t, &s); err != nil {
 		return err
 	}
@@ -134,14 +138,14 @@ func (x *training[S]) start(c *cobra.Command, t team) error {
 }
 
 // openModel opens ONNX Runtime and the model that is trained.
-func (x *training[S]) openModel(c *cobra.Command, t team, s *train.Setup) error {
+func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, s *train.Setup) error {
 	profile, endProfile, err := startProfile(c)
 	if err != nil {
 		return err
 	}
 	x.closers = append(x.closers, endProfile)
 	m := x.model()
-	t.place(&m.where)
+	placeRank(t, &m.where)
 	options := m.where.Options()
 	options.Profile = profile
 	env, err := openRuntime(c, options, m.dtype)

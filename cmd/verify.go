@@ -72,69 +72,43 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 	if o.strict && mode != verifier.Tag {
 		return usagef("--strict goes with --extract tag")
 	}
-	judge, write := verdictOnly, writeVerdict
-	if o.explain {
-		judge, write = verifier.Verifier.Explain, describeVerdict
-		if o.asJSON {
-			write = writeExplanation
-		}
-	}
-	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	right, total, err := verify(in, name, c.OutOrStdout(), verifier.Verifier{Mode: mode, Strict: o.strict, WorkedOut: o.worked}, judge, write)
-	if err == nil && o.explain && !o.asJSON && total > 0 {
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%d of %d correct, %.1f %%\n", right, total, 100*float64(right)/float64(total))
-	}
-	return err
-}
-
-// verify judges every row of in, writes the verdicts, and counts them.
-func verify(in io.Reader, name string, w io.Writer, v verifier.Verifier, judge judgement, write verdictWriter) (right, total int, err error) {
+	v := verifier.Verifier{Mode: mode, Strict: o.strict, WorkedOut: o.worked}
 	type row struct {
 		Gold     golds   `json:"gold"`
 		Response *string `json:"response"`
 	}
-	for number, line := range cli.ReadLines[row](in, name) {
-		switch {
-		case line.Err != nil:
-			return right, total, line.Err
-		case line.Row.Gold == nil:
-			return right, total, missingField(name, number, "gold")
-		case line.Row.Response == nil:
-			return right, total, missingField(name, number, "response")
+	return withInput(c, args, func(in io.Reader, name string) error {
+		right, total, out := 0, 0, c.OutOrStdout()
+		err := cli.EachRow(in, name, func(_, number int, r row) error {
+			switch {
+			case r.Gold == nil:
+				return missingField(name, number, "gold")
+			case r.Response == nil:
+				return missingField(name, number, "response")
+			}
+			e := verifier.Explanation{}
+			if o.explain {
+				e = v.Explain(r.Gold, *r.Response)
+			} else {
+				e.Result = v.VerifyAny(r.Gold, *r.Response)
+			}
+			if e.Correct {
+				right++
+			}
+			total++
+			switch {
+			case !o.explain:
+				return cli.WriteLine(out, e.Result)
+			case o.asJSON:
+				return cli.WriteLine(out, e)
+			}
+			return describeVerdict(out, number, e)
+		})
+		if err == nil && o.explain && !o.asJSON && total > 0 {
+			_, err = fmt.Fprintf(out, "%d of %d correct, %.1f %%\n", right, total, 100*float64(right)/float64(total))
 		}
-		e := judge(v, line.Row.Gold, *line.Row.Response)
-		if e.Correct {
-			right++
-		}
-		total++
-		if err := write(w, number, e); err != nil {
-			return right, total, err
-		}
-	}
-	return right, total, nil
-}
-
-// A judgement decides whether a response is right.
-type judgement func(v verifier.Verifier, golds []string, response string) verifier.Explanation
-
-// verdictOnly decides without writing the trees as text.
-func verdictOnly(v verifier.Verifier, golds []string, response string) verifier.Explanation {
-	return verifier.Explanation{Result: v.VerifyAny(golds, response)}
-}
-
-// A verdictWriter writes the verdict on row number.
-type verdictWriter func(w io.Writer, number int, e verifier.Explanation) error
-
-func writeVerdict(w io.Writer, _ int, e verifier.Explanation) error {
-	return cli.WriteLine(w, e.Result)
-}
-
-func writeExplanation(w io.Writer, _ int, e verifier.Explanation) error {
-	return cli.WriteLine(w, e)
+		return err
+	})
 }
 
 // describeVerdict writes a verdict for people: right or wrong and why, then gold

@@ -75,23 +75,21 @@ func runWeights(c *cobra.Command, args []string, config *configFlags, explain bo
 	if err := r.Locate(r.Config.Objective.Validate()); err != nil {
 		return usageError{err}
 	}
-	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	batch, err := decodeWeights(in)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	result, state, err := computeWeights(r.Objective.Settings, batch)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if explain {
-		return printWeights(c.OutOrStdout(), result)
-	}
-	return cli.WriteLine(c.OutOrStdout(), weightsOutput{result.Loss, result.Groups, state})
+	return withInput(c, args, func(in io.Reader, name string) error {
+		var result objectives.Result
+		var state json.RawMessage
+		batch, err := decodeWeights(in)
+		if err == nil {
+			result, state, err = computeWeights(r.Objective.Settings, batch)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if explain {
+			return printWeights(c.OutOrStdout(), result)
+		}
+		return cli.WriteLine(c.OutOrStdout(), weightsOutput{result.Loss, result.Groups, state})
+	})
 }
 
 // A weightsInput is what `onering weights` reads.

@@ -47,6 +47,16 @@ func (l *Layout) Check(src Source) error {
 // loadChunk is the number of elements that one goroutine reads at a time.
 const loadChunk = 4 << 20
 
+// LoadFile is Load of a safetensors file.
+func (w *Weights) LoadFile(path string) error {
+	f, err := OpenSafetensors(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return w.Load(f)
+}
+
 // Load checks src against the layout and reads every tensor into its place,
 // several at a time.
 func (w *Weights) Load(src Source) error {

@@ -93,6 +93,12 @@ func Check(dir string) error {
 	return m.Layout().Check(m.source(folder))
 }
 
+// IsAdapter says whether the folder dir holds a LoRA adapter in place of a model.
+func IsAdapter(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "adapter_config.json"))
+	return err == nil
+}
+
 // headName is what transformers calls the head of every decoder-only model.
 const headName = "lm_head.weight"
 

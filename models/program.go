@@ -18,75 +18,21 @@ import (
 )
 
 // A DType is the element type of a tensor.
-type DType uint8
+type DType = onnx.DType
 
-// The element types that Programs and safetensors files use.
+// The element types that Programs and safetensors files use, with ONNX's numbers.
 const (
-	Invalid DType = iota
-	F32
-	F16
-	BF16
-	F64
-	I64
-	I32
-	U8
-	Bool
-	I8
+	Invalid DType = 0
+	F32     DType = 1
+	U8      DType = 2
+	I8      DType = 3
+	I32     DType = 6
+	I64     DType = 7
+	Bool    DType = 9
+	F16     DType = 10
+	F64     DType = 11
+	BF16    DType = 16
 )
-
-var dtypes = [...]struct {
-	name string
-	size int
-	onnx onnx.ElemType
-}{
-	Invalid: {"invalid", 0, 0}, F32: {"F32", 4, onnx.Float}, F16: {"F16", 2, onnx.Float16}, BF16: {"BF16", 2, onnx.BFloat16},
-	F64: {"F64", 8, onnx.Double}, I64: {"I64", 8, onnx.Int64}, I32: {"I32", 4, onnx.Int32}, U8: {"U8", 1, onnx.Uint8},
-	Bool: {"BOOL", 1, onnx.Boolean}, I8: {"I8", 1, onnx.Int8},
-}
-
-// String returns the name that safetensors headers use, such as "BF16".
-func (d DType) String() string {
-	if int(d) < len(dtypes) {
-		return dtypes[d].name
-	}
-	return fmt.Sprintf("DType(%d)", d)
-}
-
-// Size returns the bytes of one element; 0 for Invalid.
-func (d DType) Size() int {
-	if int(d) < len(dtypes) {
-		return dtypes[d].size
-	}
-	return 0
-}
-
-// parseDType is the inverse of String; it returns Invalid for a name it does not know.
-func parseDType(name string) DType {
-	for d, e := range dtypes {
-		if d > 0 && e.name == name {
-			return DType(d)
-		}
-	}
-	return Invalid
-}
-
-// ONNX returns d as one of ONNX's element types; 0 for Invalid.
-func (d DType) ONNX() onnx.ElemType {
-	if int(d) < len(dtypes) {
-		return dtypes[d].onnx
-	}
-	return 0
-}
-
-// FromONNX is the inverse of ONNX; it returns Invalid for a type that it does not know.
-func FromONNX(t onnx.ElemType) DType {
-	for d, e := range dtypes {
-		if e.onnx == t {
-			return DType(d)
-		}
-	}
-	return Invalid
-}
 
 // A Port is one input or output of a Program. Each entry of Shape is a decimal
 // number, a letter such as "N" for a size that varies, or a product such as
@@ -161,7 +107,7 @@ func (p Port) Sizes(letters map[string]int) ([]int64, error) {
 func declared(ports []Port) []onnx.ValueInfo {
 	infos := make([]onnx.ValueInfo, len(ports))
 	for i, p := range ports {
-		infos[i] = onnx.ValueInfo{Name: p.Name, Type: p.DType.ONNX()}
+		infos[i] = onnx.ValueInfo{Name: p.Name, Type: p.DType}
 		for _, size := range p.Shape {
 			d := onnx.Dim{Param: size}
 			if n, err := strconv.ParseInt(size, 10, 64); err == nil {
@@ -201,15 +147,4 @@ func (p Program) ONNX() onnx.Model {
 		Producer: "onering", Opsets: []onnx.Opset{{Version: opset}, {Domain: onnx.Microsoft, Version: 1}},
 		Graph: onnx.Graph{Name: p.Name, Nodes: p.Nodes, Initializers: p.Constants, Inputs: declared(p.Inputs), Outputs: declared(p.Outputs)},
 	}
-}
-
-// MarshalText writes the safetensors name of d.
-func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// UnmarshalText reads the name that MarshalText wrote.
-func (d *DType) UnmarshalText(text []byte) error {
-	if *d = parseDType(string(text)); *d == Invalid {
-		return fmt.Errorf("models: unknown element type %q", text)
-	}
-	return nil
 }

@@ -173,7 +173,8 @@ func parseTensor(name string, entry []byte) (tensorInfo, error) {
 	case len(offsets) != 2 || offsets[0] > offsets[1]:
 		return t, fmt.Errorf("data_offsets %v: want [begin, end]", offsets)
 	}
-	t.DType, t.Shape = parseDType(t.TypeName), shape
+	t.Shape = shape
+	t.DType.UnmarshalText([]byte(t.TypeName)) // of another type it is Invalid
 	t.begin, t.end = int64(offsets[0]), int64(offsets[1])
 	for _, d := range shape {
 		hi, lo := bits.Mul64(uint64(t.Elements), uint64(d))

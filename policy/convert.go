@@ -16,7 +16,7 @@ import (
 // place of a model.
 func Tokenizer(dir string) (*tokenize.Tokenizer, error) {
 	t, err := tokenize.Load(dir)
-	if errors.Is(err, fs.ErrNotExist) && lora.Is(dir) {
+	if errors.Is(err, fs.ErrNotExist) && models.IsAdapter(dir) {
 		return nil, fmt.Errorf("%s is a LoRA adapter and has no tokenizer: name its model", dir)
 	}
 	if what := models.Foreign(dir); err != nil && what != "" {

@@ -9,7 +9,7 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/settings"
-	"onering/models/lora"
+	"onering/models"
 	"onering/tokenize"
 )
 
@@ -39,7 +39,7 @@ func ReadRun(dir string) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	r := &Run{File: file, Adapter: lora.Is(dir)}
+	r := &Run{File: file, Adapter: models.IsAdapter(dir)}
 	for key, into := range map[string]any{
 		"model.path": &r.Model, "model.template": &r.Template, "model.system": &r.System,
 		"model.template_args": &r.Args, "model.stop": &r.Stop, "lora.base_dtype": &r.BaseDType, "rollout.max_new_tokens": &r.MaxTokens,

@@ -232,7 +232,7 @@ func (d *ortBuffers) copy(buffer unsafe.Pointer, data []byte, f func(device, hos
 // rawTensor returns a tensor of bytes, which the caller releases.
 func rawTensor(info *C.OrtMemoryInfo, at unsafe.Pointer, bytes int) (v *C.OrtValue, err error) {
 	shape := C.int64_t(bytes)
-	return v, check(C.onering_value(info, at, C.size_t(bytes), &shape, 1, C.int(models.U8.ONNX()), &v))
+	return v, check(C.onering_value(info, at, C.size_t(bytes), &shape, 1, C.int(models.U8), &v))
 }
 
 // Wait reads from a buffer, which waits for what was queued before.

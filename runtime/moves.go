@@ -206,7 +206,7 @@ func together(p models.Program, names ...string) models.Program {
 			continue
 		}
 		flat[out.Name] = out.Name + ".float"
-		add("Cast", out.Name, out.Name+".float", onnx.Attr{Name: "to", Value: int64(onnx.Float)})
+		add("Cast", out.Name, out.Name+".float", onnx.Attr{Name: "to", Value: int64(models.F32)})
 		if len(out.Shape) > 1 {
 			if size != "all" {
 				together.Constants = append(together.Constants, onnx.Int64s(portResults+".flat", []int64{-1}))
@@ -261,7 +261,7 @@ func beside(p models.Program, last string, names ...string) (models.Program, err
 		}
 		rows = in.Shape[0]
 		column(name, name+".shaped", sizes...)
-		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{name + ".shaped"}, Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "to", Value: int64(in.DType.ONNX())}}})
+		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{name + ".shaped"}, Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "to", Value: int64(in.DType)}}})
 	}
 	column(last, last)
 	beside.Constants = append(beside.Constants, onnx.Int64s(portColumns+".widths", widths))
@@ -291,16 +291,16 @@ func renamed(p models.Port, i int) models.Port {
 // halfProgram rounds a number to float16 and back, where a device computes in it: number ->
 // rounded.
 func halfProgram() models.Program {
-	cast := func(from, to string, t onnx.ElemType) onnx.Node {
+	cast := func(from, to string, t models.DType) onnx.Node {
 		return onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(t)}}}
 	}
 	return models.Program{
 		Name: "moves.half",
 		Nodes: []onnx.Node{
-			cast(portNumber, "half", onnx.Float16),
+			cast(portNumber, "half", models.F16),
 			{Op: "Add", Inputs: []string{"half", "half"}, Outputs: []string{"twice"}},
 			{Op: "Sub", Inputs: []string{"twice", "half"}, Outputs: []string{"once"}},
-			cast("once", portRounded, onnx.Float),
+			cast("once", portRounded, models.F32),
 		},
 		Inputs:  []models.Port{portOf(portNumber, models.F32, "1")},
 		Outputs: []models.Port{portOf(portRounded, models.F32, "1")},

@@ -101,9 +101,9 @@ func TestSeveral(t *testing.T) {
 func TestBeside(t *testing.T) {
 	build := func(varies any) (models.Program, error) {
 		return graph.Build("several", func(g *graph.Graph) {
-			ids, at := g.Input("ids", onnx.Int64, graph.Dims("B", varies)), g.Input("at", onnx.Int64, graph.Dims("B", 2, 3))
+			ids, at := g.Input("ids", models.I64, graph.Dims("B", varies)), g.Input("at", models.I64, graph.Dims("B", 2, 3))
 			g.Output("rows", graph.Gather(g.Float("table", "M", 4), ids))
-			g.Output("places", graph.Cast(at, onnx.Float))
+			g.Output("places", graph.Cast(at, models.F32))
 		})
 	}
 	p, err := build(1)

@@ -11,7 +11,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/optim/adamw"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
@@ -44,7 +43,7 @@ func (r rowSteps) Program(shape []int, copy models.DType) (models.Program, error
 		g.OutputOnto("p1", p1, "p")
 		g.OutputOnto("m1", m1, "m")
 		if copy != models.F32 {
-			g.Output("copy", graph.Cast(p1, map[models.DType]onnx.ElemType{models.F16: onnx.Float16, models.BF16: onnx.BFloat16}[copy]))
+			g.Output("copy", graph.Cast(p1, map[models.DType]models.DType{models.F16: models.F16, models.BF16: models.BF16}[copy]))
 		}
 	})
 }

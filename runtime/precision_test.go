@@ -8,7 +8,6 @@ import (
 
 	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/onnx"
 	"onering/models/optim/adamw"
 )
 
@@ -129,11 +128,11 @@ func madeUp(p models.Program) map[string]graphtest.Tensor {
 		}
 		switch port.DType {
 		case models.F32:
-			x = x.As(onnx.Float)
+			x = x.As(models.F32)
 		case models.F16:
-			x = x.As(onnx.Float16)
+			x = x.As(models.F16)
 		case models.BF16:
-			x = x.As(onnx.BFloat16)
+			x = x.As(models.BF16)
 		}
 		out[port.Name] = x
 	}

@@ -10,9 +10,9 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-var elemTypes = map[models.DType]onnx.ElemType{
-	models.F32: onnx.Float, models.F64: onnx.Double, models.I64: onnx.Int64, models.I32: onnx.Int32,
-	models.U8: onnx.Uint8, models.Bool: onnx.Boolean, models.F16: onnx.Float16, models.BF16: onnx.BFloat16,
+var elemTypes = map[models.DType]models.DType{
+	models.F32: models.F32, models.F64: models.F64, models.I64: models.I64, models.I32: models.I32,
+	models.U8: models.U8, models.Bool: models.Bool, models.F16: models.F16, models.BF16: models.BF16,
 }
 
 // program makes a Program of nodes and ports.

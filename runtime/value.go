@@ -65,7 +65,7 @@ func dtypeOf[T Element]() models.DType {
 
 // newValue returns a Value of n bytes at an address of a memory.
 func newValue(m *memory, d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
-	if d.ONNX() == 0 {
+	if d == 0 {
 		return nil, fmt.Errorf("runtime: a tensor cannot hold elements of type %s", d)
 	}
 	want, err := sizeOf(d, shape)
@@ -89,7 +89,7 @@ func newValue(m *memory, d models.DType, data unsafe.Pointer, n int, shape []int
 	if n > 0 {
 		v.pin.Pin(data) // does nothing for memory that is not Go's
 	}
-	if err := check(C.onering_value(m.info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), C.int(d.ONNX()), &v.ptr)); err != nil {
+	if err := check(C.onering_value(m.info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), C.int(d), &v.ptr)); err != nil {
 		v.pin.Unpin()
 		return nil, fmt.Errorf("runtime: making a %s tensor of shape %v: %w", d, shape, err)
 	}

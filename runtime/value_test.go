@@ -70,7 +70,7 @@ func TestHalves(t *testing.T) {
 	x := must(runtime.NewTensor(models.BF16, unsafe.Slice((*byte)(unsafe.Pointer(&half[0])), 6), 3))(t)
 	defer x.Close()
 	y := make([]float32, 3)
-	r := bind(t, e, one("Cast", []models.Port{port("x", models.BF16, "N")}, f32("y", "N"), onnx.Attr{Name: "to", Value: int64(onnx.Float)}),
+	r := bind(t, e, one("Cast", []models.Port{port("x", models.BF16, "N")}, f32("y", "N"), onnx.Attr{Name: "to", Value: int64(models.F32)}),
 		map[string]*runtime.Value{"x": x}, map[string]*runtime.Value{"y": value(t, y, 3)})
 	if err := r.Run(); err != nil {
 		t.Fatal(err)

@@ -88,6 +88,10 @@ func Changes(former, was, is map[string]string) (changed []change) {
 	return changed
 }
 
+// Folder returns the run folder dir for those who look at what a run has written. It opens
+// nothing, and its methods that need a run in progress are not for it.
+func Folder(dir string) *rundir.Folder { return &rundir.Folder{Dir: dir} }
+
 // open opens the folder of the run and restores what it was, with resume.
 func (r *Run) open(resume bool) error {
 	if err := r.together(func() (err error) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"log/slog"
 	"syscall"
 	"unicode/utf8"
@@ -35,43 +34,35 @@ func OpenInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error
 	return f, name, nil
 }
 
-// ReadLines decodes each line of r into a T and yields it with its line number,
-// counted from 1. It skips empty lines and ends at the first error, which names
-// the place as name:line. Keys that T does not have are ignored, so that rows may
-// have further fields.
-func ReadLines[T any](r io.Reader, name string) iter.Seq2[int, lineOrError[T]] {
-	return func(yield func(int, lineOrError[T]) bool) {
-		in := bufio.NewReaderSize(r, 1<<16)
-		for number := 1; ; number++ {
-			line, err := ReadLine(in)
-			if err == io.EOF {
-				return
-			}
-			if err != nil {
-				yield(number, lineOrError[T]{Err: fmt.Errorf("%s:%d: %w", name, number, err)})
-				return
-			}
-			if number == 1 {
-				line = bytes.TrimPrefix(line, []byte("\ufeff")) // a byte order mark
-			}
-			if len(bytes.TrimSpace(line)) == 0 {
-				continue
-			}
-			var row lineOrError[T]
-			if err := json.Unmarshal(line, &row.Row); err != nil {
-				row.Err = fmt.Errorf("%s:%d: %w", name, number, explainJSON(err))
-			}
-			if !yield(number, row) || row.Err != nil {
-				return
-			}
+// EachRow decodes each line of r into a T and calls do with the row's index from 0, the
+// line's number from 1, and the row. It skips empty lines and ends at the first error; one of
+// reading names the place as name:line. Keys that T does not have are ignored, so that rows
+// may have further fields.
+func EachRow[T any](r io.Reader, name string, do func(index, number int, row T) error) error {
+	in := bufio.NewReaderSize(r, 1<<16)
+	for index, number := 0, 1; ; number++ {
+		line, err := ReadLine(in)
+		if err == io.EOF {
+			return nil
 		}
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff")) // a byte order mark
+		}
+		if err == nil && len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var row T
+		if err == nil {
+			err = explainJSON(json.Unmarshal(line, &row))
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", name, number, err)
+		}
+		if err := do(index, number, row); err != nil {
+			return err
+		}
+		index++
 	}
-}
-
-// A lineOrError is a decoded line, or the error of reading it.
-type lineOrError[T any] struct {
-	Row T
-	Err error
 }
 
 var (
@@ -111,37 +102,75 @@ func explainJSON(err error) error {
 	return err
 }
 
-// LineErrors are the errors of the lines of a file that were answered with their
-// error, while the other lines were answered as usual.
-type LineErrors struct {
-	Name string // of the file
+// Answers are the lines of output that answer the rows of an input, in the order of the rows:
+// those of a row wait until all before it are answered. A row that cannot be answered has one
+// line with its error, and the others are answered as usual.
+type Answers struct {
+	Name     string    // of the input
+	Out      io.Writer // nil keeps all lines until there is one
+	Lines    int       // of an answer; 0 is one
+	Numbered bool      // the line of an error has the row's index, as the others have
 
-	first error
-	count int
+	first  error
+	count  int // of errors
+	failed map[int]bool
+	ended  map[[2]int]any // by row and line: what is still to be written
+	next   [2]int         // the row and line to write next
 }
 
-// Add counts an error and returns the line of output to write for it, with the number of the
-// row where the other lines have one.
-func (e *LineErrors) Add(number int, err error, row ...int) any {
-	if e.count++; e.count == 1 {
-		e.first = fmt.Errorf("%s:%d: %w", e.Name, number, err)
+// Give answers a row by its line number k, from 0.
+func (a *Answers) Give(row, k int, line any) error {
+	if a.ended == nil {
+		a.ended = map[[2]int]any{}
 	}
+	a.ended[[2]int{row, k}] = line
+	return a.Flush()
+}
+
+// Fail answers a row, which stands in the line number of the input, by its error.
+func (a *Answers) Fail(row, number int, err error) error {
+	if a.failed == nil {
+		a.failed = map[int]bool{}
+	}
+	a.failed[row] = true
 	line := struct {
 		Index *int   `json:"index,omitempty"`
 		Error string `json:"error"`
 	}{Error: err.Error()}
-	if len(row) > 0 {
-		line.Index = &row[0]
+	if a.Numbered {
+		line.Index = &row
 	}
-	return line
+	a.Count(number, err)
+	return a.Give(row, 0, line)
 }
 
-// Err returns the first error, with their count if there are more.
-func (e *LineErrors) Err() error {
-	if e.count > 1 {
-		return fmt.Errorf("%w; %d lines have errors", e.first, e.count)
+// Count counts an error of a line whose answer is written elsewhere.
+func (a *Answers) Count(number int, err error) {
+	if a.count++; a.count == 1 {
+		a.first = fmt.Errorf("%s:%d: %w", a.Name, number, err)
 	}
-	return e.first
+}
+
+// Flush writes the lines whose turn it is.
+func (a *Answers) Flush() error {
+	for line, ok := a.ended[a.next]; ok && a.Out != nil; line, ok = a.ended[a.next] {
+		delete(a.ended, a.next)
+		if err := WriteLine(a.Out, line); err != nil {
+			return err
+		}
+		if a.next[1]++; a.failed[a.next[0]] || a.next[1] >= a.Lines {
+			a.next = [2]int{a.next[0] + 1, 0}
+		}
+	}
+	return nil
+}
+
+// Err returns the first error of a row, with their count if there are more.
+func (a *Answers) Err() error {
+	if a.count > 1 {
+		return fmt.Errorf("%w; %d lines have errors", a.first, a.count)
+	}
+	return a.first
 }
 
 // WriteLine writes one JSON object as a line, with a write of its own, so that finished lines

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -9,21 +10,22 @@ import (
 	"testing"
 )
 
-// readAll collects what readLines gives: the rows as "line:text" and the error.
+// readAll collects what EachRow gives: the rows as "line:text" and the error.
 func readAll(r io.Reader) (rows []string, err error) {
 	type row struct {
 		Text string `json:"text"`
 	}
-	for number, line := range ReadLines[row](r, "in.jsonl") {
-		if line.Err != nil {
-			return rows, line.Err
+	err = EachRow(r, "in.jsonl", func(index, number int, line row) error {
+		if index != len(rows) {
+			return fmt.Errorf("row %d has the index %d", len(rows), index)
 		}
-		rows = append(rows, fmt.Sprintf("%d:%s", number, line.Row.Text))
-	}
-	return rows, nil
+		rows = append(rows, fmt.Sprintf("%d:%s", number, line.Text))
+		return nil
+	})
+	return rows, err
 }
 
-func TestReadLines(t *testing.T) {
+func TestEachRow(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, rows, err string
 	}{
@@ -63,7 +65,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestReadLinesLong(t *testing.T) {
+func TestEachRowLong(t *testing.T) {
 	long := strings.Repeat("x", 1<<20) // well over the reader's buffer
 	rows, err := readAll(strings.NewReader(`{"text":"` + long + `"}` + "\n"))
 	if err != nil || len(rows) != 1 || rows[0] != "1:"+long {
@@ -104,5 +106,31 @@ func TestLineWriter(t *testing.T) {
 	}
 	if err := WriteLine(out, math.NaN()); err == nil || w.n != 2 {
 		t.Errorf("NaN: error %v, %d writes", err, w.n)
+	}
+}
+
+// Answers come in the order of the rows, whichever is there first, and a row with an error has
+// one line whatever the others have.
+func TestAnswers(t *testing.T) {
+	var w calls
+	a := Answers{Name: "in.jsonl", Lines: 2, Numbered: true}
+	if err := a.Fail(1, 7, errors.New("no prompt")); err != nil {
+		t.Fatal(err)
+	}
+	a.Out = &w
+	for _, x := range [][2]int{{2, 1}, {0, 1}, {0, 0}, {2, 0}} {
+		if err := a.Give(x[0], x[1], x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Fail(3, 9, errors.New("another")); err != nil {
+		t.Fatal(err)
+	}
+	want := "[0,0]\n[0,1]\n" + `{"index":1,"error":"no prompt"}` + "\n[2,0]\n[2,1]\n" + `{"index":3,"error":"another"}` + "\n"
+	if got := w.String(); got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+	if err := a.Err(); err == nil || err.Error() != "in.jsonl:7: no prompt; 2 lines have errors" {
+		t.Errorf("error %v", err)
 	}
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -77,7 +75,7 @@ func (l *LogFile) Close() error {
 // tee returns a logger that logs as console does, and every message to the file.
 func (l *LogFile) tee(console *slog.Logger) *slog.Logger {
 	file := slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})
-	return slog.New(teeHandler{console.Handler(), file})
+	return slog.New(slog.NewMultiHandler(console.Handler(), file))
 }
 
 // Join has all that the program logs go to the file, too, such as what graders say.
@@ -89,42 +87,4 @@ func (l *LogFile) Join() (leave func()) {
 		slog.SetDefault(console)
 		l.Close()
 	}
-}
-
-// A teeHandler passes each message to several handlers.
-type teeHandler []slog.Handler
-
-func (t teeHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	for _, h := range t {
-		if h.Enabled(ctx, level) {
-			return true
-		}
-	}
-	return false
-}
-
-func (t teeHandler) Handle(ctx context.Context, r slog.Record) error {
-	var errs []error
-	for _, h := range t {
-		if h.Enabled(ctx, r.Level) {
-			errs = append(errs, h.Handle(ctx, r.Clone()))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (t teeHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return t.each(func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) })
-}
-
-func (t teeHandler) WithGroup(name string) slog.Handler {
-	return t.each(func(h slog.Handler) slog.Handler { return h.WithGroup(name) })
-}
-
-func (t teeHandler) each(f func(slog.Handler) slog.Handler) slog.Handler {
-	out := make(teeHandler, len(t))
-	for i, h := range t {
-		out[i] = f(h)
-	}
-	return out
 }

@@ -10,7 +10,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 )
 
 // A Case is a small graph about one op.
@@ -81,7 +80,7 @@ func (c Case) Inputs(p models.Program) map[string]Tensor {
 			continue
 		}
 		t := Normal(r, Sizes(port, c.Sizes)...)
-		t.Type = port.DType.ONNX()
+		t.Type = port.DType
 		in[port.Name] = t
 	}
 	return in
@@ -115,7 +114,7 @@ func int32s(data []int, dims ...int) func(*rand.Rand) Tensor {
 func coins(dims ...int) func(*rand.Rand) Tensor {
 	return func(r *rand.Rand) Tensor {
 		t := Zeros(dims...).like(func(float64) float64 { return float64(r.IntN(2)) })
-		t.Type = onnx.Boolean
+		t.Type = models.Bool
 		return t
 	}
 }
@@ -125,7 +124,7 @@ func coins(dims ...int) func(*rand.Rand) Tensor {
 func one(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) func(*graph.Graph) (y, wrt []*graph.Node) {
 	return func(g *graph.Graph) (y, wrt []*graph.Node) {
 		for i, s := range shapes {
-			wrt = append(wrt, g.Input(string(rune('a'+i)), onnx.Float, s))
+			wrt = append(wrt, g.Input(string(rune('a'+i)), models.F32, s))
 		}
 		return []*graph.Node{f(wrt)}, wrt
 	}
@@ -164,7 +163,7 @@ func Cases() []Case {
 	for name, f := range map[string]func(a, b *graph.Node) *graph.Node{"LessOrEqual": graph.LessOrEqual, "GreaterOrEqual": graph.GreaterOrEqual} {
 		add(name, noGradient(func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }, dims("N", 3), dims(3)), nil)
 		add(name+"/int", func(g *graph.Graph) (y, wrt []*graph.Node) {
-			return []*graph.Node{f(g.Input("a", onnx.Int64, dims("N", 3)), g.Input("b", onnx.Int64, dims(3)))}, nil
+			return []*graph.Node{f(g.Input("a", models.I64, dims("N", 3)), g.Input("b", models.I64, dims(3)))}, nil
 		}, values{"a": ints([]int{-3, -2, 9, 0, 1, 7, 2, -2, -9, 5, 5, 8, -1, 0, 7, 1, 2, 3, 0, -1, -2}, 7, 3), "b": ints([]int{0, -2, 7}, 3)})
 	}
 	for name, f := range map[string]func(*graph.Node) *graph.Node{"Neg": graph.Neg, "Exp": graph.Exp, "Sigmoid": graph.Sigmoid} {
@@ -182,15 +181,15 @@ func Cases() []Case {
 	}, nil)
 	cases[len(cases)-1].Onto = map[string]string{"y1": "x"}
 	add("Where", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		cond := g.Input("cond", onnx.Boolean, dims("N", 1))
+		cond := g.Input("cond", models.Bool, dims("N", 1))
 		a, b := g.Float("a", "N", 3), g.Float("b", 3)
 		return []*graph.Node{graph.Where(cond, a, b)}, []*graph.Node{a, b}
 	}, values{"cond": coins(7, 1)})
 	add("Cast", one(func(in []*graph.Node) *graph.Node {
-		x := graph.Cast(in[0], onnx.Double) // and an op in that type
-		return graph.Cast(graph.Sigmoid(graph.Where(graph.LessOrEqual(x, in[0].Graph().Double(0.1)), x, graph.Exp(x))), onnx.Float)
+		x := graph.Cast(in[0], models.F64) // and an op in that type
+		return graph.Cast(graph.Sigmoid(graph.Where(graph.LessOrEqual(x, in[0].Graph().Double(0.1)), x, graph.Exp(x))), models.F32)
 	}, dims("N", 3)), nil)
-	add("Cast/int", noGradient(func(in []*graph.Node) *graph.Node { return graph.Cast(in[0], onnx.Int64) }, dims("N", 3)), nil)
+	add("Cast/int", noGradient(func(in []*graph.Node) *graph.Node { return graph.Cast(in[0], models.I64) }, dims("N", 3)), nil)
 
 	// Products, with every transpose.
 	for i := range 4 {
@@ -247,7 +246,7 @@ func Cases() []Case {
 	add("ReduceSumSquare", noGradient(func(in []*graph.Node) *graph.Node { return graph.ReduceSumSquare(in[0]) }, dims("N", 3)), nil)
 	add("ArgMax", noGradient(func(in []*graph.Node) *graph.Node { return graph.ArgMax(in[0]) }, dims("B", "N", 3)), nil)
 	add("TopK", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		v, i := graph.TopK(g.Float("a", "B", "N"), g.Input("k", onnx.Int64, dims(1)), "k")
+		v, i := graph.TopK(g.Float("a", "B", "N"), g.Input("k", models.I64, dims(1)), "k")
 		return []*graph.Node{v, i}, nil
 	}, values{"k": ints([]int{3}), "a": func(r *rand.Rand) Tensor { // with equal values
 		return Zeros(2, 7).like(func(float64) float64 { return float64(r.IntN(4)) })
@@ -270,7 +269,7 @@ func Cases() []Case {
 	}, nil)
 	add("Slice", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		x := g.Float("x", "B", "N", 3)
-		at := g.Input("at", onnx.Int64, dims(1))
+		at := g.Input("at", models.I64, dims(1))
 		return []*graph.Node{graph.Slice(x, at, graph.Add(at, g.Ints(4)), 1, 4)}, []*graph.Node{x}
 	}, values{"at": ints([]int{2})})
 	add("Pad", func(g *graph.Graph) (y, wrt []*graph.Node) {
@@ -280,32 +279,32 @@ func Cases() []Case {
 	add("PadLast/vector", one(func(in []*graph.Node) *graph.Node { return graph.PadLast(in[0], 4) }, dims(3)), nil)
 	add("PadLast/as it is", one(func(in []*graph.Node) *graph.Node { return graph.PadLast(graph.Neg(in[0]), 3) }, dims("N", 3)), nil)
 	add("Gather", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		return []*graph.Node{graph.Gather(g.Float("x", "N", 3), g.Input("at", onnx.Int64, dims("B", 4)))}, nil
+		return []*graph.Node{graph.Gather(g.Float("x", "N", 3), g.Input("at", models.I64, dims("B", 4)))}, nil
 	}, values{"at": ints([]int{6, 0, 0, 3, 1, 2, 5, 4}, 2, 4)})
 	add("GatherRows", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		x, at := g.Float("x", "B", "N", 3), g.Input("at", onnx.Int64, dims("B", 1))
+		x, at := g.Float("x", "B", "N", 3), g.Input("at", models.I64, dims("B", 1))
 		return []*graph.Node{graph.GatherRows(x, at), graph.GatherRows(graph.Reshape(x, 0, -1), at)}, nil
 	}, values{"at": ints([]int{6, 2}, 2, 1)})
 	add("ScatterRows", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		x, at := g.Float("x", "B", 2, 5, 3), g.Input("at", onnx.Int64, dims("B", 2, 3))
+		x, at := g.Float("x", "B", 2, 5, 3), g.Input("at", models.I64, dims("B", 2, 3))
 		return []*graph.Node{graph.ScatterRows(x, at, g.Float("rows", "B", 2, 3))}, nil
 	}, values{"at": ints([]int{0, 0, 4, 0, 1, 0, 1, 0, 2, 1, 1, 2}, 2, 2, 3)})
 	cases[len(cases)-1].Onto = map[string]string{"y0": "x"}
 	add("AddRows", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		x, at := g.Float("x", "B", 3), g.Input("at", onnx.Int64, dims("N"))
+		x, at := g.Float("x", "B", 3), g.Input("at", models.I64, dims("N"))
 		return []*graph.Node{graph.AddRows(x, at, g.Float("rows", "N", 3))}, nil
 	}, values{"at": ints([]int{1, 0, 1, 1, 0, 1, 0}, 7)})
 	cases[len(cases)-1].Onto = map[string]string{"y0": "x"}
 	add("AddElements", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		x, at := g.Float("x", "B", 3), g.Input("at", onnx.Int64, dims("N", 2))
+		x, at := g.Float("x", "B", 3), g.Input("at", models.I64, dims("N", 2))
 		return []*graph.Node{graph.AddElements(graph.Neg(x), at, g.Float("y", "N"))}, nil
 	}, values{"at": ints([]int{1, 0, 0, 2, 1, 1, 0, 0, 1, 0, 0, 1, 1, 2}, 7, 2)})
 	add("Rows", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		x, ids := g.Float("x", "B", "N", 3), g.Input("ids", onnx.Int64, dims("B", "N"))
+		x, ids := g.Float("x", "B", "N", 3), g.Input("ids", models.I64, dims("B", "N"))
 		return []*graph.Node{graph.Rows(graph.Reshape(x, -1, 3), ids)}, []*graph.Node{x}
 	}, values{"ids": ints(make([]int, 14), 2, 7)})
 	add("Rows/one each", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		x, ids := g.Float("x", "B", 3), g.Input("ids", onnx.Int64, dims("B", 1))
+		x, ids := g.Float("x", "B", 3), g.Input("ids", models.I64, dims("B", 1))
 		return []*graph.Node{graph.Rows(x, ids)}, []*graph.Node{x}
 	}, values{"ids": ints(make([]int, 2), 2, 1)})
 
@@ -317,7 +316,7 @@ func Cases() []Case {
 	for _, heads := range []int{1, 3} {
 		add(fmt.Sprintf("Rotary/%d heads", heads), func(g *graph.Graph) (y, wrt []*graph.Node) {
 			x := g.Float("x", "N", heads*4)
-			pos := g.Input("pos", onnx.Int64, dims("N", 1))
+			pos := g.Input("pos", models.I64, dims("N", 1))
 			return []*graph.Node{graph.Rotary(x, pos, g.Float("cos", "P", 2), g.Float("sin", "P", 2))}, []*graph.Node{x}
 		}, values{"pos": ints([]int{0, 1, 2, 3, 0, 5, 2}, 7, 1)})
 	}
@@ -341,9 +340,9 @@ func Cases() []Case {
 		"bounds": ints([]int{0, 2, 3, 5}), "bounds.1": ints([]int{2}, 1), "bounds.2": ints([]int{3}, 1),
 	}
 	pack := func(g *graph.Graph) *graph.Packing {
-		return &graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T")),
-			Tokens: g.Input("tokens", onnx.Int64, dims("N")), Valid: g.Float("valid", "B", "T", 1),
-			Copies: g.Input("copies", onnx.Int64, dims("M", "J")), Copied: g.Float("copied", "M", 1, "J")}
+		return &graph.Packing{Rows: g.Input("rows", models.I64, dims("B", "T")),
+			Tokens: g.Input("tokens", models.I64, dims("N")), Valid: g.Float("valid", "B", "T", 1),
+			Copies: g.Input("copies", models.I64, dims("M", "J")), Copied: g.Float("copied", "M", 1, "J")}
 	}
 	// Rows of 4 and 5 tokens that begin with the same two.
 	shared := maps.Clone(packing)
@@ -378,9 +377,9 @@ func Cases() []Case {
 				var bounds *graph.Node
 				switch {
 				case how == "3 blocks with edges":
-					form.Edges = []*graph.Node{g.Input("bounds.1", onnx.Int64, dims(1)), g.Input("bounds.2", onnx.Int64, dims(1))}
+					form.Edges = []*graph.Node{g.Input("bounds.1", models.I64, dims(1)), g.Input("bounds.2", models.I64, dims(1))}
 				case form.Blocks > 1:
-					bounds = g.Input("bounds", onnx.Int64, dims(form.Blocks+1))
+					bounds = g.Input("bounds", models.I64, dims(form.Blocks+1))
 				}
 				return graph.CausalAttention(q, k, v, mask, bounds, form)
 			}
@@ -401,7 +400,7 @@ func Cases() []Case {
 		return func(g *graph.Graph) ([]*graph.Node, []*graph.Node) {
 			qkv := g.Float("qkv", "R", tokens, (4+2*groups)*16)
 			past := graph.Cache{K: g.Float("past_key", "R", groups, 9, 16), V: g.Float("past_value", "R", groups, 9, 16)}
-			seqlens, total := g.Input("seqlens", onnx.Int32, dims("R")), g.Input("total", onnx.Int32, dims())
+			seqlens, total := g.Input("seqlens", models.I32, dims("R")), g.Input("total", models.I32, dims())
 			var cos, sin *graph.Node
 			if rotary {
 				cos, sin = g.Float("cos", 9, 8), g.Float("sin", 9, 8)

@@ -156,12 +156,12 @@ func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
 // conform compares a tensor with the type and shape that the graph states for it. A
 // letter gets its size from the first dimension in which it is the only unknown.
 func conform(p models.Port, t Tensor, letters map[string]int) {
-	if t.Type != p.DType.ONNX() || len(t.Dims) != len(p.Shape) {
-		fail("%q is %v, the graph states %v %v", p.Name, t, p.DType.ONNX(), p.Shape)
+	if t.Type != p.DType || len(t.Dims) != len(p.Shape) {
+		fail("%q is %v, the graph states %v %v", p.Name, t, p.DType, p.Shape)
 	}
 	for i, size := range p.Shape {
 		if evaluate(size, t.Dims[i], letters) != t.Dims[i] {
-			fail("%q is %v, the graph states %v %v, with %v", p.Name, t, p.DType.ONNX(), p.Shape, letters)
+			fail("%q is %v, the graph states %v %v, with %v", p.Name, t, p.DType, p.Shape, letters)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func (t Tensor) axis(i int) int {
 	return i
 }
 
-func (t Tensor) typed(elems ...onnx.ElemType) {
+func (t Tensor) typed(elems ...models.DType) {
 	if !slices.Contains(elems, t.Type) {
 		fail("%v where %v is wanted", t, elems)
 	}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"onering/models/onnx"
+	"onering/models"
 )
 
 func rmsNormalization(c *call) []Tensor {
@@ -53,7 +53,7 @@ func turn(head []float64, cos, sin Tensor, pos int) {
 func rotaryEmbedding(c *call) []Tensor {
 	in := c.operands(4, 4)
 	x, pos, cos, sin := in[0].Clone(), *in[1], *in[2], *in[3]
-	pos.typed(onnx.Int64)
+	pos.typed(models.I64)
 	cos.typed(x.Type)
 	sin.typed(x.Type)
 	width := 2 * cos.Dims[1]
@@ -96,8 +96,8 @@ func groupQueryAttention(c *call) []Tensor {
 	if want := []int{B, groups, S, K}; !slices.Equal(pastK.Dims, want) || !slices.Equal(pastV.Dims, want) {
 		fail("cache %v and %v, want %v", pastK, pastV, want)
 	}
-	seqlens.typed(onnx.Int32)
-	total.typed(onnx.Int32)
+	seqlens.typed(models.I32)
+	total.typed(models.I32)
 	if !slices.Equal(seqlens.Dims, []int{B}) || len(total.Data) != 1 {
 		fail("seqlens %v, total %v", seqlens, total)
 	}

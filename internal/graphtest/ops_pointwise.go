@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"onering/models"
-	"onering/models/onnx"
 )
 
 var ops map[string]func(c *call) []Tensor
@@ -63,8 +62,8 @@ func init() {
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 var (
-	floating = []onnx.ElemType{onnx.Float, onnx.Double, onnx.Float16, onnx.BFloat16}
-	numeric  = append([]onnx.ElemType{onnx.Int64, onnx.Int32, onnx.Uint8}, floating...)
+	floating = []models.DType{models.F32, models.F64, models.F16, models.BF16}
+	numeric  = append([]models.DType{models.I64, models.I32, models.U8}, floating...)
 )
 
 func zip(a, b Tensor, f func(a, b float64) float64) Tensor {
@@ -96,7 +95,7 @@ func arithmetic(f func(a, b float64) float64) func(*call) []Tensor {
 	return func(c *call) []Tensor {
 		in := c.operands(2, 2)
 		out := zip(*in[0], *in[1], f)
-		if c.Op == "Div" && (out.Type == onnx.Int64 || out.Type == onnx.Int32) {
+		if c.Op == "Div" && (out.Type == models.I64 || out.Type == models.I32) {
 			out = out.like(math.Trunc)
 		}
 		return []Tensor{out}
@@ -112,7 +111,7 @@ func comparison(f func(a, b float64) bool) func(*call) []Tensor {
 			}
 			return 0
 		})
-		out.Type = onnx.Boolean
+		out.Type = models.Bool
 		return []Tensor{out}
 	}
 }
@@ -136,7 +135,7 @@ func real(f func(float64) float64) func(*call) []Tensor {
 func where(c *call) []Tensor {
 	in := c.operands(3, 3)
 	cond, a, b := *in[0], *in[1], *in[2]
-	cond.typed(onnx.Boolean)
+	cond.typed(models.Bool)
 	b.typed(a.Type)
 	dims := broadcast(cond.Dims, broadcast(a.Dims, b.Dims))
 	out := zeros(a.Type, dims)
@@ -152,15 +151,15 @@ func where(c *call) []Tensor {
 // cast truncates to integers; floating-point types stay exact.
 func cast(c *call) []Tensor {
 	x := c.operands(1, 1)[0]
-	to := onnx.ElemType(c.int("to", 0))
-	if models.FromONNX(to) == models.Invalid {
+	to := models.DType(c.int("to", 0))
+	if to.Size() == 0 {
 		fail("to %v", to)
 	}
 	out := x.like(func(v float64) float64 {
 		switch to {
-		case onnx.Int64, onnx.Int32, onnx.Uint8, onnx.Int8:
+		case models.I64, models.I32, models.U8, models.I8:
 			return math.Trunc(v)
-		case onnx.Boolean:
+		case models.Bool:
 			if v != 0 {
 				return 1
 			}

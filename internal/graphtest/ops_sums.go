@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sort"
 
-	"onering/models/onnx"
+	"onering/models"
 )
 
 func sum(v []float64) (s float64) {
@@ -128,7 +128,7 @@ func cumSum(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, axis := *in[0], *in[1]
 	x.typed(numeric...)
-	axis.typed(onnx.Int64)
+	axis.typed(models.I64)
 	exclusive, reverse := c.flag("exclusive"), c.flag("reverse")
 	out := zeros(x.Type, x.Dims)
 	x.lines(x.axis(axis.ints()[0]), func(at []int) {
@@ -152,7 +152,7 @@ func cumSum(c *call) []Tensor {
 func topK(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, k := *in[0], *in[1]
-	k.typed(onnx.Int64)
+	k.typed(models.I64)
 	if len(k.Dims) != 1 || k.Dims[0] != 1 {
 		fail("k is %v", k)
 	}
@@ -164,7 +164,7 @@ func topK(c *call) []Tensor {
 		fail("the %d largest of axis %d", n, axis)
 	}
 	dims := append(slices.Clone(x.Dims[:axis]), n)
-	values, indices := Tensor{Type: x.Type, Dims: dims}, Tensor{Type: onnx.Int64, Dims: dims}
+	values, indices := Tensor{Type: x.Type, Dims: dims}, Tensor{Type: models.I64, Dims: dims}
 	x.lines(axis, func(at []int) {
 		order := make([]int, len(at))
 		for i := range order {
@@ -185,7 +185,7 @@ func argMax(c *call) []Tensor {
 	if c.int("keepdims", 1) != 0 || c.flag("select_last_index") {
 		fail("only the first index, without its axis")
 	}
-	out := Tensor{Type: onnx.Int64, Dims: slices.Delete(slices.Clone(x.Dims), axis, axis+1)}
+	out := Tensor{Type: models.I64, Dims: slices.Delete(slices.Clone(x.Dims), axis, axis+1)}
 	x.lines(axis, func(at []int) {
 		best := 0
 		for i, o := range at {
@@ -210,7 +210,7 @@ func reduce(f func([]float64) float64) func(*call) []Tensor {
 			}
 			return []Tensor{{x.Type, []int{}, []float64{f(x.Data)}}}
 		}
-		in[1].typed(onnx.Int64)
+		in[1].typed(models.I64)
 		if len(in[1].Data) != 1 || !keep {
 			fail("only one axis, kept")
 		}

@@ -8,24 +8,23 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/models/onnx"
 )
 
 // A Tensor is one value of a graph. Whatever the Type its elements are
 // float64: booleans are 0 and 1, and integers exact up to 2^53. NaN marks
 // elements that an operator leaves unspecified.
 type Tensor struct {
-	Type onnx.ElemType
+	Type models.DType
 	Dims []int
 	Data []float64 // in row-major order
 }
 
 // Zeros makes a float tensor.
-func Zeros(dims ...int) Tensor { return zeros(onnx.Float, dims) }
+func Zeros(dims ...int) Tensor { return zeros(models.F32, dims) }
 
 // Floats makes a float tensor that holds data.
 func Floats(data []float64, dims ...int) Tensor {
-	return Tensor{Type: onnx.Float, Dims: dims, Data: data}
+	return Tensor{Type: models.F32, Dims: dims, Data: data}
 }
 
 // Ints makes an int64 tensor; without dims, of one dimension.
@@ -33,7 +32,7 @@ func Ints(data []int, dims ...int) Tensor {
 	if dims == nil {
 		dims = []int{len(data)}
 	}
-	t := Tensor{Type: onnx.Int64, Dims: dims}
+	t := Tensor{Type: models.I64, Dims: dims}
 	for _, v := range data {
 		t.Data = append(t.Data, float64(v))
 	}
@@ -43,7 +42,7 @@ func Ints(data []int, dims ...int) Tensor {
 // Int32 makes an int32 tensor; no dims make a scalar.
 func Int32(data []int, dims ...int) Tensor {
 	t := Ints(data, append([]int{}, dims...)...)
-	t.Type = onnx.Int32
+	t.Type = models.I32
 	return t
 }
 
@@ -63,14 +62,14 @@ func (t Tensor) Clone() Tensor {
 
 // As converts t to a floating-point type, rounding its elements to that type. A
 // tensor of another type stays as it is.
-func (t Tensor) As(elem onnx.ElemType) Tensor {
+func (t Tensor) As(elem models.DType) Tensor {
 	var to func(float64) float64
 	switch elem {
-	case onnx.Float:
+	case models.F32:
 		to = func(v float64) float64 { return float64(float32(v)) }
-	case onnx.Float16:
+	case models.F16:
 		to = func(v float64) float64 { return float64(models.F16ToFloat32(models.Float32ToF16(float32(v)))) }
-	case onnx.BFloat16:
+	case models.BF16:
 		to = func(v float64) float64 { return float64(models.BF16ToFloat32(models.Float32ToBF16(float32(v)))) }
 	default:
 		return t
@@ -88,7 +87,7 @@ func (t Tensor) Row(i int) []float64 {
 
 func (t Tensor) String() string { return fmt.Sprintf("%v%v", t.Type, t.Dims) }
 
-func zeros(elem onnx.ElemType, dims []int) Tensor {
+func zeros(elem models.DType, dims []int) Tensor {
 	return Tensor{Type: elem, Dims: dims, Data: make([]float64, size(dims))}
 }
 
@@ -183,19 +182,19 @@ func (t Tensor) Bytes() []byte {
 	raw := make([]byte, 0, t.Type.Size()*len(t.Data))
 	for _, v := range t.Data {
 		switch t.Type {
-		case onnx.Float:
+		case models.F32:
 			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(v)))
-		case onnx.Float16:
+		case models.F16:
 			raw = binary.LittleEndian.AppendUint16(raw, models.Float32ToF16(float32(v)))
-		case onnx.BFloat16:
+		case models.BF16:
 			raw = binary.LittleEndian.AppendUint16(raw, models.Float32ToBF16(float32(v)))
-		case onnx.Double:
+		case models.F64:
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
-		case onnx.Int64:
+		case models.I64:
 			raw = binary.LittleEndian.AppendUint64(raw, uint64(int64(v)))
-		case onnx.Int32:
+		case models.I32:
 			raw = binary.LittleEndian.AppendUint32(raw, uint32(int32(v)))
-		case onnx.Boolean, onnx.Uint8:
+		case models.Bool, models.U8:
 			raw = append(raw, byte(v))
 		default:
 			panic("graphtest: no buffers of " + t.Type.String())
@@ -205,24 +204,24 @@ func (t Tensor) Bytes() []byte {
 }
 
 // FromBytes is the inverse of Bytes: rounding apart, as to float32.
-func FromBytes(elem onnx.ElemType, raw []byte, dims ...int) Tensor {
+func FromBytes(elem models.DType, raw []byte, dims ...int) Tensor {
 	t := Tensor{Type: elem, Dims: dims, Data: make([]float64, 0, len(raw)/elem.Size())}
 	for n := elem.Size(); len(raw) > 0; raw = raw[n:] {
 		var v float64
 		switch elem {
-		case onnx.Float:
+		case models.F32:
 			v = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
-		case onnx.Float16:
+		case models.F16:
 			v = float64(models.F16ToFloat32(binary.LittleEndian.Uint16(raw)))
-		case onnx.BFloat16:
+		case models.BF16:
 			v = float64(models.BF16ToFloat32(binary.LittleEndian.Uint16(raw)))
-		case onnx.Double:
+		case models.F64:
 			v = math.Float64frombits(binary.LittleEndian.Uint64(raw))
-		case onnx.Int64:
+		case models.I64:
 			v = float64(int64(binary.LittleEndian.Uint64(raw)))
-		case onnx.Int32:
+		case models.I32:
 			v = float64(int32(binary.LittleEndian.Uint32(raw)))
-		case onnx.Boolean, onnx.Uint8:
+		case models.Bool, models.U8:
 			v = float64(raw[0])
 		default:
 			panic("graphtest: no buffers of " + elem.String())

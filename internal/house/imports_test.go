@@ -15,7 +15,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime runtime/mpi models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -83,7 +83,7 @@ var rooms = []struct {
 	{"internal/memory", ""},
 	{"train/metrics", ""},
 	{"train/rundir", "models/lora internal/files train/metrics models"},
-	{"train/ranks", "models runtime train/learn"},
+	{"train/ranks", "models runtime runtime/mpi train/learn"},
 	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 
 	{"serve", "train/metrics"},

@@ -6,7 +6,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 )
 
 // An adapter's matrices are float32, as all that is trained: graphs of 16 bits round
@@ -102,7 +101,7 @@ func (a Architecture) adapterFused() (table []models.Fused) {
 
 // adapter declares a matrix of the adapter, in the type of the products.
 func (w *weights) adapter(name string, sizes ...any) *graph.Node {
-	n := parameter(w.g, w.prefix+name, onnx.Float, sizes...)
+	n := parameter(w.g, w.prefix+name, models.F32, sizes...)
 	w.trained = append(w.trained, n)
 	return w.a.narrow(n)
 }

@@ -5,7 +5,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -63,7 +62,7 @@ func (a Architecture) cacheWidth() int {
 // promptProducts is attention within prompts by products. It holds the scores
 // [B,H,T,T] of one layer at a time.
 func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
-	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
+	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	mask := g.Float(ports.Mask, "T", "T")
 	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
 		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
@@ -86,7 +85,7 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 func (a Architecture) maskAfter(pos, places *graph.Node) *graph.Node {
 	g := pos.Graph()
 	if a.Provider == models.WebGPU {
-		pos, places = graph.Cast(pos, onnx.Float), graph.Cast(places, onnx.Float)
+		pos, places = graph.Cast(pos, models.F32), graph.Cast(places, models.F32)
 	}
 	mask := graph.Where(graph.LessOrEqual(places, pos), g.Scalar(0), g.Scalar(-math.MaxFloat32))
 	return graph.Reshape(mask, 0, 1, 1, -1)

@@ -115,7 +115,7 @@ func (k cudaKernel) serves(n onnx.Node, types []string) (outputs []string, why s
 		case n.Op == "Cast":
 			for _, a := range n.Attrs {
 				if a.Name == "to" {
-					is = onnx.ElemType(a.Value.(int64)).String()
+					is = models.DType(a.Value.(int64)).String()
 				}
 			}
 			if !slices.Contains(choices, is) && why == "" {
@@ -142,7 +142,7 @@ func TestCUDASumsAreOrdered(t *testing.T) {
 			for what, p := range allPrograms(t, b.of(block)) {
 				first := ""
 				for _, c := range p.Constants {
-					if c.Type == onnx.Int64 && len(c.Dims) == 1 && bytes.Equal(c.Raw, make([]byte, 8)) {
+					if c.Type == models.I64 && len(c.Dims) == 1 && bytes.Equal(c.Raw, make([]byte, 8)) {
 						first = c.Name
 					}
 				}
@@ -183,7 +183,7 @@ func TestCUDAKernels(t *testing.T) {
 		for what, p := range programs {
 			types := map[string]string{"": ""}
 			for _, v := range p.Inputs {
-				types[v.Name] = v.DType.ONNX().String()
+				types[v.Name] = v.DType.String()
 			}
 			for _, v := range p.Constants {
 				types[v.Name] = v.Type.String()
@@ -221,8 +221,8 @@ func TestCUDAKernels(t *testing.T) {
 			}
 			// The types that were worked out are those that the graph states.
 			for _, v := range p.Outputs {
-				if types[v.Name] != v.DType.ONNX().String() {
-					t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.DType.ONNX(), types[v.Name])
+				if types[v.Name] != v.DType.String() {
+					t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.DType, types[v.Name])
 				}
 			}
 		}

@@ -6,7 +6,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -68,7 +67,7 @@ type decoding struct{ Architecture }
 
 // groupQuery is attention by ONNX Runtime's own operator GroupQueryAttention.
 func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
-	seqlens, total := g.Input(ports.CacheLengths, onnx.Int32, graph.Dims("B")), g.Input(ports.CacheTotal, onnx.Int32, graph.Dims())
+	seqlens, total := g.Input(ports.CacheLengths, models.I32, graph.Dims("B")), g.Input(ports.CacheTotal, models.I32, graph.Dims())
 	all, scale := a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
 	operator := func(qkv *graph.Node, past graph.Cache, cos, sin *graph.Node) (*graph.Node, []graph.Cache) {
 		if a.cacheWidth() != a.HeadDim {
@@ -87,7 +86,7 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) atten
 		}
 	}
 	// The operator would turn 16-bit heads by 16-bit angles, so they are turned before it.
-	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
+	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
 		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, cos, sin), parts[1])
@@ -179,7 +178,7 @@ func (a decoding) tokenProducts(parts int) declare {
 }
 
 func (a decoding) partProducts(g *graph.Graph, n int, cos, sin *graph.Node) attention {
-	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("B", 1))
+	pos := g.Input(ports.Positions, models.I64, graph.Dims("B", 1))
 	parts := make([]partInputs, n)
 	for i := range parts {
 		parts[i] = a.partInputs(g, pos, i, n)
@@ -208,9 +207,9 @@ type partInputs struct{ at, mask *graph.Node }
 
 func (a decoding) partInputs(g *graph.Graph, pos *graph.Node, part, parts int) partInputs {
 	rows, places := partSizes(part, parts)
-	p := partInputs{at: g.Input(models.InPart(ports.CachePlaces, part), onnx.Int64, graph.Dims(rows, a.KVHeads, 3))}
+	p := partInputs{at: g.Input(models.InPart(ports.CachePlaces, part), models.I64, graph.Dims(rows, a.KVHeads, 3))}
 	if a.byProducts() {
-		p.mask = a.maskAfter(pos, g.Input(ports.CacheIndices, onnx.Int64, graph.Dims(places)))
+		p.mask = a.maskAfter(pos, g.Input(ports.CacheIndices, models.I64, graph.Dims(places)))
 	} else {
 		p.mask = g.Float(models.InPart(ports.Mask, part), rows, 1, 1, places)
 	}
@@ -271,17 +270,17 @@ type declare func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention
 func (a decoding) decoder(name string, tokens any, form models.Form, parts int, attend declare) (models.Program, error) {
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
-		ids := g.Input(ports.TokenIDs, onnx.Int64, graph.Dims("B", tokens))
+		ids := g.Input(ports.TokenIDs, models.I64, graph.Dims("B", tokens))
 		cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
-		x := graph.Reshape(graph.Gather(parameter(g, a.Names.Embedding, onnx.Float, a.Vocab, a.Hidden), ids), -1, a.Hidden)
+		x := graph.Reshape(graph.Gather(parameter(g, a.Names.Embedding, models.F32, a.Vocab, a.Hidden), ids), -1, a.Hidden)
 		attention := attend(g, ids, x, cos, sin)
 		for i := range a.Layers {
 			x = a.decodeLayer(g, i, form, parts, x, attention)
 		}
 		if tokens != 1 {
-			x = graph.Gather(x, g.Input(ports.LastTokens, onnx.Int64, graph.Dims("B")))
+			x = graph.Gather(x, g.Input(ports.LastTokens, models.I64, graph.Dims("B")))
 		}
-		g.Output(ports.Hidden, graph.RMSNorm(x, parameter(g, a.Names.Norm, onnx.Float, a.Hidden), a.RMSEps))
+		g.Output(ports.Hidden, graph.RMSNorm(x, parameter(g, a.Names.Norm, models.F32, a.Hidden), a.RMSEps))
 	})
 	if form != models.Direct {
 		p.Options = wideOptions

@@ -18,7 +18,6 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/models/onnx"
 )
 
 // A Shape is a decoder-only model without its weights. It implements
@@ -145,4 +144,4 @@ func (a Architecture) compute() models.DType {
 }
 
 // elem is the element type of the layers' products.
-func (a Architecture) elem() onnx.ElemType { return a.compute().ONNX() }
+func (a Architecture) elem() models.DType { return a.compute() }

@@ -3,7 +3,6 @@ package decoder
 import (
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -14,7 +13,7 @@ import (
 func (a Architecture) Norm() (forward, backward models.Program, err error) {
 	name := a.Geometry().Norm
 	build := func(g *graph.Graph) (x, w, h *graph.Node) {
-		x, w = g.Float(ports.Stream, "R", a.Hidden), parameter(g, name, onnx.Float, a.Hidden)
+		x, w = g.Float(ports.Stream, "R", a.Hidden), parameter(g, name, models.F32, a.Hidden)
 		return x, w, graph.Mul(graph.RMSNorm(x, w, a.RMSEps), g.Float(ports.InverseTemperature))
 	}
 	forward, err = graph.Build("norm.forward", func(g *graph.Graph) {
@@ -91,7 +90,7 @@ func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, t
 	}
 	target, err = graph.Build("head.target", func(g *graph.Graph) {
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, a.Vocab, d)
-		y := g.Input(ports.Targets, onnx.Int64, graph.Dims("R"))
+		y := g.Input(ports.Targets, models.I64, graph.Dims("R"))
 		g.Output(ports.TargetLogit, graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
 	})
 	if err != nil {
@@ -122,7 +121,7 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 		v, entropy := g.Float(ports.EntropyGrad, "R", 1), g.Float(ports.Entropy, "R", 1)
 		weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
 	}
-	at, own := g.Input(ports.TargetPlaces, onnx.Int64, graph.Dims("R", 2)), g.Float(ports.TargetGrad, "R")
+	at, own := g.Input(ports.TargetPlaces, models.I64, graph.Dims("R", 2)), g.Float(ports.TargetGrad, "R")
 	dlogits := graph.AddElements(graph.Mul(graph.Exp(logp), weight), at, own)
 	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, graph.Copied(dh), false, false), ports.NormedGrad)
 	if de != nil {

@@ -5,7 +5,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -33,12 +32,12 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	l := &layer{weights: weights{a: a, g: g}}
 	d, n := a.Hidden, a.Names
 	l.x = g.Float(ports.Stream, "N", d)
-	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("N", 1))
+	pos := g.Input(ports.Positions, models.I64, graph.Dims("N", 1))
 	cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
 	mask := g.Float(ports.Mask, "T", "T")
 	l.packing = &graph.Packing{
-		Rows:   g.Input(ports.PackedRows, onnx.Int64, graph.Dims("B", "T")),
-		Tokens: g.Input(ports.PackedTokens, onnx.Int64, graph.Dims("N")),
+		Rows:   g.Input(ports.PackedRows, models.I64, graph.Dims("B", "T")),
+		Tokens: g.Input(ports.PackedTokens, models.I64, graph.Dims("N")),
 	}
 	var bounds *graph.Node
 	var edges []*graph.Node
@@ -46,10 +45,10 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	case blocks == 1:
 	case a.Provider == models.WebGPU:
 		for i := 1; i < blocks; i++ {
-			edges = append(edges, g.Input(ports.BlockEdge(i), onnx.Int64, graph.Dims(1)))
+			edges = append(edges, g.Input(ports.BlockEdge(i), models.I64, graph.Dims(1)))
 		}
 	default:
-		bounds = g.Input(ports.BlockBounds, onnx.Int64, graph.Dims(blocks+1))
+		bounds = g.Input(ports.BlockBounds, models.I64, graph.Dims(blocks+1))
 	}
 
 	linear := func(x *graph.Node, m module, bias bool, low *graph.Node) *graph.Node {
@@ -94,7 +93,7 @@ func (a Architecture) normHeads(x, w *graph.Node) *graph.Node {
 }
 
 // parameter declares a tensor of the layout as an input.
-func parameter(g *graph.Graph, name string, elem onnx.ElemType, sizes ...any) *graph.Node {
+func parameter(g *graph.Graph, name string, elem models.DType, sizes ...any) *graph.Node {
 	g.Use(name, models.Use{Role: models.Parameter})
 	return g.Input(name, elem, graph.Dims(sizes...))
 }
@@ -102,7 +101,7 @@ func parameter(g *graph.Graph, name string, elem onnx.ElemType, sizes ...any) *g
 // running declares the running gradient of a weight.
 func running(g *graph.Graph, weight *graph.Node) *graph.Node {
 	g.Use(GradientPrefix+weight.Name(), models.Use{Role: models.Gradient, Of: weight.Name()})
-	return g.Input(GradientPrefix+weight.Name(), onnx.Float, weight.Shape())
+	return g.Input(GradientPrefix+weight.Name(), models.F32, weight.Shape())
 }
 
 // addGradient adds a gradient onto the running one of a weight.
@@ -147,13 +146,13 @@ func (w *weights) matrix(m module, in int) *graph.Node {
 	}
 	blocks := in / models.Block // which have no gradient, even where there is no adapter
 	name := w.prefix + m.name + ".weight"
-	x := graph.Cast(parameter(w.g, name, onnx.Int8, m.rows, in), onnx.Float)
-	scales := parameter(w.g, name+models.ScaleSuffix, onnx.Float, m.rows, blocks)
+	x := graph.Cast(parameter(w.g, name, models.I8, m.rows, in), models.F32)
+	scales := parameter(w.g, name+models.ScaleSuffix, models.F32, m.rows, blocks)
 	scaled := graph.Mul(graph.Reshape(x, m.rows, blocks, models.Block), graph.Reshape(scales, m.rows, blocks, 1))
 	return graph.Reshape(scaled, m.rows, in)
 }
 
-func (w *weights) input(name string, elem onnx.ElemType, sizes ...any) *graph.Node {
+func (w *weights) input(name string, elem models.DType, sizes ...any) *graph.Node {
 	n := parameter(w.g, w.prefix+name, elem, sizes...)
 	if w.a.Adapter == nil {
 		w.trained = append(w.trained, n)
@@ -162,7 +161,7 @@ func (w *weights) input(name string, elem onnx.ElemType, sizes ...any) *graph.No
 }
 
 // norm declares the weight of an RMSNorm, which is float32.
-func (w *weights) norm(name string, size int) *graph.Node { return w.input(name, onnx.Float, size) }
+func (w *weights) norm(name string, size int) *graph.Node { return w.input(name, models.F32, size) }
 
 // product declares the matrix [rows,in] of a module and its bias [rows], nil
 // where it has none, and gives them in the type of the products.
@@ -252,7 +251,7 @@ func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *grap
 		a.forProvider(g)
 		l := a.newLayer(g, blocks)
 		l.packing.Valid = g.Float(ports.Valid, "B", "T", 1)
-		l.packing.Copies = g.Input(ports.TokenCopies, onnx.Int64, graph.Dims("M", "J"))
+		l.packing.Copies = g.Input(ports.TokenCopies, models.I64, graph.Dims("M", "J"))
 		l.packing.Copied = g.Float(ports.TokenCopied, "M", 1, "J")
 		dy := g.Float(ports.StreamGrad, "N", a.Hidden)
 		names, values := l.stash(level)

@@ -7,7 +7,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -60,10 +59,10 @@ func (a Architecture) checkBase() error {
 }
 
 // held is the element type in which the matrices of the layers are inputs.
-func (a Architecture) held() onnx.ElemType {
+func (a Architecture) held() models.DType {
 	switch a.Base {
 	case models.BF16, models.F16, models.I8:
-		return a.Base.ONNX()
+		return a.Base
 	}
 	return a.elem()
 }
@@ -72,7 +71,7 @@ func (a Architecture) held() onnx.ElemType {
 func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a.elem()) }
 
 // widen casts x to float32.
-func widen(x *graph.Node) *graph.Node { return graph.Cast(x, onnx.Float) }
+func widen(x *graph.Node) *graph.Node { return graph.Cast(x, models.F32) }
 
 // Copied implements models.Architecture: the layers lie one after the other in the
 // arena. In float32 nothing is copied.

@@ -12,10 +12,9 @@ import (
 	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/decoder"
-	"onering/models/onnx"
 )
 
-var elems = map[models.DType]onnx.ElemType{models.F32: onnx.Float, models.BF16: onnx.BFloat16, models.F16: onnx.Float16}
+var elems = map[models.DType]models.DType{models.F32: models.F32, models.BF16: models.BF16, models.F16: models.F16}
 
 // A trainer runs a model's Programs forward and backward as package runtime
 // does, in the interpreter.
@@ -189,7 +188,7 @@ func model(kind build) *trainer {
 			}
 		}
 		// As published models are: the copy rounds nothing.
-		w[name] = x.As(onnx.BFloat16).As(onnx.Float)
+		w[name] = x.As(models.BF16).As(models.F32)
 	}
 	return newTrainer(c, w, [][]int{{3, 1, 4, 1, 5}, {9}, {2, 6, 5, 3, 5, 8, 9}})
 }
@@ -236,7 +235,7 @@ func TestPrecisionsAreOneFormula(t *testing.T) {
 					t.Fatalf("%s: %d gradients for %d weights", name, len(grads), len(tr.w))
 				}
 				for w, want := range wantGrads {
-					if grads[w].Type != onnx.Float {
+					if grads[w].Type != models.F32 {
 						t.Errorf("%s: the gradient of %s is %v", name, w, grads[w].Type)
 					}
 					for i := range grads[w].Data {

@@ -3,7 +3,6 @@ package decoder
 import (
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -19,7 +18,7 @@ import (
 // may differ from one run to the next. rows.pair sums such rows before, two at a time.
 func (a Architecture) Rows() (p models.RowPrograms, err error) {
 	d := a.Hidden
-	ids := func(g *graph.Graph, name, n string) *graph.Node { return g.Input(name, onnx.Int64, graph.Dims(n)) }
+	ids := func(g *graph.Graph, name, n string) *graph.Node { return g.Input(name, models.I64, graph.Dims(n)) }
 	for _, x := range []struct {
 		into *models.Program
 		name string

@@ -5,7 +5,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -23,7 +22,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
-		head := parameter(g, a.Geometry().Head, onnx.Float, a.Vocab, a.Hidden)
+		head := parameter(g, a.Geometry().Head, models.F32, a.Vocab, a.Hidden)
 		logits := product(form, hidden, head, nil)
 		scaled := graph.Mul(logits, g.Float(ports.InverseTemperature))
 		top := sampling{a}.largest(scaled)
@@ -34,7 +33,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		var next *graph.Node // [B,1]
 		switch choice {
 		case models.Candidates:
-			likeliest, ids := graph.TopK(z, g.Input(ports.TopK, onnx.Int64, graph.Dims(1)), "k")
+			likeliest, ids := graph.TopK(z, g.Input(ports.TopK, models.I64, graph.Dims(1)), "k")
 			g.Output(ports.Candidates, ids)
 			g.Output(ports.LogProb, graph.Sub(likeliest, logTotal))
 		case models.Greedy:
@@ -64,7 +63,7 @@ func (a sampling) log(x *graph.Node) *graph.Node {
 	if a.Provider == models.WebGPU {
 		return graph.Log(x)
 	}
-	return graph.Cast(graph.Log(graph.Cast(x, onnx.Double)), onnx.Float)
+	return graph.Cast(graph.Log(graph.Cast(x, models.F64)), models.F32)
 }
 
 // draw inverts the cumulative distribution of unnormalized probabilities
@@ -83,16 +82,16 @@ func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 	if a.Provider == models.WebGPU {
 		return a.drawSingle(cells, graph.Reshape(uniforms, -1, 1), blocks, width)
 	}
-	u := graph.Reshape(graph.Cast(uniforms, onnx.Double), -1, 1)
+	u := graph.Reshape(graph.Cast(uniforms, models.F64), -1, 1)
 	if blocks == 1 {
-		running := graph.CumSum(graph.Cast(e, onnx.Double), -1, false)
+		running := graph.CumSum(graph.Cast(e, models.F64), -1, false)
 		token, _ := a.first(running, graph.Mul(u, a.total(running)))
 		return token
 	}
-	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), onnx.Double)
+	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), models.F64)
 	running := graph.CumSum(sums, -1, false)
 	block, rest := a.first(running, graph.Mul(u, a.total(running)))
-	inside := graph.Cast(graph.GatherRows(cells, block), onnx.Double)
+	inside := graph.Cast(graph.GatherRows(cells, block), models.F64)
 	token, _ := a.first(graph.CumSum(inside, -1, false), rest)
 	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
 }
@@ -105,8 +104,8 @@ func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 func (a sampling) first(running, target *graph.Node) (index, rest *graph.Node) {
 	total := a.total(running)
 	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
-	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), onnx.Double)
-	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
+	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), models.F64)
+	index = graph.Cast(graph.ReduceSum(passed, -1), models.I64)
 	return index, graph.Sub(target, a.before(running, passed, index))
 }
 
@@ -138,7 +137,7 @@ func (a sampling) firstSingle(x, u, target *graph.Node) (index, rest *graph.Node
 	beyond := graph.Add(graph.Sub(highs, target), lows)
 	ended := graph.GreaterOrEqual(running, total)
 	passed := graph.Where(ended, g.Scalar(0), graph.Where(graph.LessOrEqual(beyond, g.Scalar(0)), g.Scalar(1), g.Scalar(0)))
-	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
+	index = graph.Cast(graph.ReduceSum(passed, -1), models.I64)
 	before := graph.Add(graph.Sub(target, a.before(highs, passed, index)), graph.Neg(a.before(lows, passed, index)))
 	return index, graph.Max(before, g.Scalar(0))
 }

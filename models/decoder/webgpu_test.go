@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/onnx"
 )
 
 // webgpuPrograms are the Programs for WebGPU of each block, in both types that it has and
@@ -35,7 +34,7 @@ func TestWebGPUOperators(t *testing.T) {
 	nodes := 0
 	for name, p := range webgpuPrograms(t) {
 		for _, c := range p.Constants {
-			if c.Type == onnx.Double {
+			if c.Type == models.F64 {
 				t.Errorf("%s has a constant of float64", name)
 			}
 		}
@@ -51,7 +50,7 @@ func TestWebGPUOperators(t *testing.T) {
 				t.Errorf("%s has %s", name, n.Op)
 			}
 			for _, a := range n.Attrs {
-				if n.Op == "Cast" && a.Name == "to" && onnx.ElemType(a.Value.(int64)) == onnx.Double {
+				if n.Op == "Cast" && a.Name == "to" && models.DType(a.Value.(int64)) == models.F64 {
 					t.Errorf("%s casts to float64", name)
 				}
 			}

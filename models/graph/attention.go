@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"onering/models/onnx"
+	"onering/models"
 )
 
 // An Attention is the form of CausalAttention.
@@ -53,12 +53,12 @@ type causalAttention struct {
 	Attention
 	g            *Graph
 	mask, bounds *Node
-	elem         onnx.ElemType // of q, k, v and the result
-	tokens       Dim           // T
-	width        int           // K
-	scale        float64       // 1/sqrt(K)
-	again        bool          // the gradient computes each block a second time
-	q, k, v      *Node         // [B,H,T,K], [B,G,T,K], [B,G,T,K] in the mask's type
+	elem         models.DType // of q, k, v and the result
+	tokens       Dim          // T
+	width        int          // K
+	scale        float64      // 1/sqrt(K)
+	again        bool         // the gradient computes each block a second time
+	q, k, v      *Node        // [B,H,T,K], [B,G,T,K], [B,G,T,K] in the mask's type
 }
 
 // An attentionBlock is one block of queries with the keys that it reads. Heads that
@@ -264,7 +264,7 @@ func inTurn(x *Node, after []*Node) *Node {
 	}
 	parts := []*Node{x}
 	for _, n := range after {
-		parts = append(parts, x.g.call("Shape", "", onnx.Int64, Dims(len(n.shape)), []*Node{n}))
+		parts = append(parts, x.g.call("Shape", "", models.I64, Dims(len(n.shape)), []*Node{n}))
 	}
 	return Concat(0, parts...)
 }
@@ -276,7 +276,7 @@ func (a Attention) check(q, k, v, mask, bounds *Node) int {
 	floats(op, mask)
 	wide := q.elem
 	if wide.Size() == 2 {
-		wide = onnx.Float
+		wide = models.F32
 	}
 	mask.typed(op, "the mask", wide)
 	heads, kvHeads, blocks := a.Heads, a.KVHeads, a.Blocks
@@ -300,7 +300,7 @@ func (a Attention) check(q, k, v, mask, bounds *Node) int {
 	}
 	if bounds != nil {
 		operands(op, q, bounds)
-		bounds.typed(op, "bounds", onnx.Int64)
+		bounds.typed(op, "bounds", models.I64)
 		bounds.shaped(op, "bounds", Dims(blocks+1))
 	}
 	return width

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"onering/internal/graphtest"
+	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 )
 
 // TestAttentionHoldsOneBlock: whatever the order in which a runtime takes the
@@ -18,7 +18,7 @@ import (
 // 452 MB and scores that are not cut into blocks 805 MB.
 func TestAttentionHoldsOneBlock(t *testing.T) {
 	const blocks, heads, tokens = 8, 12, 4096
-	for _, elem := range []onnx.ElemType{onnx.Float, onnx.BFloat16, onnx.Float16} {
+	for _, elem := range []models.DType{models.F32, models.BF16, models.F16} {
 		for _, stashed := range []bool{false, true} {
 			for _, inTurn := range []bool{false, true} {
 				var values []*graph.Node
@@ -26,7 +26,7 @@ func TestAttentionHoldsOneBlock(t *testing.T) {
 				p, err := graph.Build("attention", func(g *graph.Graph) {
 					in := func(name string, n int) *graph.Node { return g.Input(name, elem, graph.Dims("B", "T", n*16)) }
 					q, k, v := in("q", heads), in("k", 2), in("v", 2)
-					bounds := g.Input("bounds", onnx.Int64, graph.Dims(blocks+1))
+					bounds := g.Input("bounds", models.I64, graph.Dims(blocks+1))
 					o := graph.CausalAttention(q, k, v, g.Float("mask", "T", "T"), bounds,
 						graph.Attention{Heads: heads, KVHeads: 2, Blocks: blocks, InTurn: inTurn})
 					if stashed {

@@ -1,6 +1,9 @@
 package graph
 
-import "onering/models/onnx"
+import (
+	"onering/models"
+	"onering/models/onnx"
+)
 
 // A Cache is the keys and values of one layer: [B,G,S,K] each.
 type Cache struct{ K, V *Node }
@@ -26,9 +29,9 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 	qkv.shaped(op, "qkv", Shape{qkv.shape[0], qkv.shape[1], {N: (heads + 2*kvHeads) * width}})
 	past.K.shaped(op, "the cache", Shape{qkv.shape[0], {N: kvHeads}, past.K.shape[2], {N: width}})
 	past.V.shaped(op, "the cache of values", past.K.shape)
-	seqlens.typed(op, "seqlens", onnx.Int32)
+	seqlens.typed(op, "seqlens", models.I32)
 	seqlens.shaped(op, "seqlens", qkv.shape[:1])
-	total.typed(op, "total", onnx.Int32)
+	total.typed(op, "total", models.I32)
 	total.shaped(op, "total", Shape{})
 	if cos != nil || sin != nil {
 		floats(op, qkv, cos, sin)
@@ -45,7 +48,7 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 	}
 	// Inputs 1 and 2 are keys and values, which are packed in qkv here.
 	out := qkv.g.calls("GroupQueryAttention", onnx.Microsoft,
-		[]onnx.ElemType{qkv.elem, past.K.elem, past.V.elem}, []Shape{s, past.K.shape, past.V.shape},
+		[]models.DType{qkv.elem, past.K.elem, past.V.elem}, []Shape{s, past.K.shape, past.V.shape},
 		[]*Node{qkv, nil, nil, past.K, past.V, seqlens, total, cos, sin},
 		attr("num_heads", heads), attr("kv_num_heads", kvHeads), attr("do_rotary", rotary), attr("scale", float32(scale)))
 	return out[0], Cache{out[1], out[2]}
@@ -83,7 +86,7 @@ func Rows(x, ids *Node) *Node {
 		return Reshape(x, -1, tokens.N, x.shape[1].N)
 	}
 	if x.g.stock {
-		return reshapeLike(x, beside(Reshape(Cast(ids, onnx.Float), 0, 0, 1), 0, x.shape[1].N))
+		return reshapeLike(x, beside(Reshape(Cast(ids, models.F32), 0, 0, 1), 0, x.shape[1].N))
 	}
 	shape := Concat(0, sizeOf(ids, 0), sizeOf(ids, 1), x.g.Ints(int64(x.shape[1].N)))
 	return x.g.call("Reshape", "", x.elem, append(append(Shape{}, ids.shape...), x.shape[1]), []*Node{x, shape})

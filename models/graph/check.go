@@ -1,6 +1,6 @@
 package graph
 
-import "onering/models/onnx"
+import "onering/models"
 
 // What ops demand of their operands. A check that does not hold fails with the name of
 // the op, of the operand and the shapes at hand.
@@ -30,7 +30,7 @@ func alike(op string, nodes ...*Node) {
 // numbers demands operands of one element type that arithmetic is defined for.
 func numbers(op string, nodes ...*Node) {
 	alike(op, nodes...)
-	if nodes[0].elem == onnx.Boolean {
+	if nodes[0].elem == models.Bool {
 		fail("%s: operands are %v", op, nodes[0].elem)
 	}
 }
@@ -46,14 +46,14 @@ func floats(op string, nodes ...*Node) {
 // floating tells whether n holds floating-point numbers.
 func (n *Node) floating() bool {
 	switch n.elem {
-	case onnx.Float, onnx.Double, onnx.Float16, onnx.BFloat16:
+	case models.F32, models.F64, models.F16, models.BF16:
 		return true
 	}
 	return false
 }
 
 // typed demands an element type.
-func (n *Node) typed(op, what string, elem onnx.ElemType) {
+func (n *Node) typed(op, what string, elem models.DType) {
 	if n.elem != elem {
 		fail("%s: %s is %v, not %v", op, what, n.elem, elem)
 	}
@@ -84,7 +84,7 @@ func (n *Node) fixed(op, what string, axis int) int {
 
 // single demands an int64 node of one element, in one dimension.
 func (n *Node) single(op, what string) {
-	n.typed(op, what, onnx.Int64)
+	n.typed(op, what, models.I64)
 	n.shaped(op, what, Shape{{N: 1}})
 }
 

@@ -12,7 +12,6 @@ import (
 	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 )
 
 // TestGradientOfCompositions builds random expressions of ops, with values used
@@ -48,7 +47,7 @@ func TestGradientOfCompositions(t *testing.T) {
 				}
 				dy := make([]*graph.Node, len(y))
 				for i, n := range y {
-					dy[i] = g.Input(fmt.Sprintf("dy%d", i), onnx.Float, n.Shape())
+					dy[i] = g.Input(fmt.Sprintf("dy%d", i), models.F32, n.Shape())
 				}
 				for i, d := range graph.Gradient(y, dy, values[:3]) {
 					if d != nil {
@@ -186,7 +185,7 @@ func step(values []*graph.Node, cut *graph.Node, draw func(n int) int) *graph.No
 	case 18:
 		x := of(rows)
 		x = graph.Sub(x, graph.ReduceMean(x, -1))
-		return graph.Where(graph.LessOrEqual(cut, of(vector).Graph().Scalar(0)), small(graph.Cast(graph.Cast(x, onnx.Double), onnx.Float)), of(vector))
+		return graph.Where(graph.LessOrEqual(cut, of(vector).Graph().Scalar(0)), small(graph.Cast(graph.Cast(x, models.F64), models.F32)), of(vector))
 	default:
 		x := small(of(square))
 		g := x.Graph()

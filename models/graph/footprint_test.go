@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 )
 
 // TestFootprint: values are held from where they are computed to where they are
@@ -34,7 +34,7 @@ func TestFootprint(t *testing.T) {
 			g.Output("y", graph.Neg(x))
 		}, 0},
 		{"a wider type is larger", func(g *graph.Graph, x *graph.Node) {
-			g.Output("y", graph.Cast(graph.Exp(graph.Cast(x, onnx.Double)), onnx.Float))
+			g.Output("y", graph.Cast(graph.Exp(graph.Cast(x, models.F64)), models.F32))
 		}, 4},
 	} {
 		peak, err := graph.Footprint(func(g *graph.Graph) { tt.build(g, g.Float("x", "N")) }, map[string]int{"N": 10})

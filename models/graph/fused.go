@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/binary"
 
+	"onering/models"
 	"onering/models/onnx"
 )
 
@@ -18,7 +19,7 @@ func (n *Node) composite(rule string, in []*Node, vjp func(dy *Node) []*Node) *N
 
 // int64s returns the elements of a constant of int64.
 func (n *Node) int64s() []int64 {
-	if n.data.Type != onnx.Int64 {
+	if n.data.Type != models.I64 {
 		fail("value %d is not a constant of int64", n.id)
 	}
 	v := make([]int64, len(n.data.Raw)/8)
@@ -65,7 +66,7 @@ func SwiGLU(gate, up *Node) *Node {
 func Rotary(x, pos, cos, sin *Node) *Node {
 	operands("Rotary", x, pos, cos, sin)
 	floats("Rotary", x, cos, sin)
-	pos.typed("Rotary", "pos", onnx.Int64)
+	pos.typed("Rotary", "pos", models.I64)
 	if len(x.shape) != 2 || len(cos.shape) != 2 {
 		fail("Rotary: %v and angles %v are not matrices", x.shape, cos.shape)
 	}

@@ -3,7 +3,7 @@ package graph
 import (
 	"slices"
 
-	"onering/models/onnx"
+	"onering/models"
 )
 
 // Gradient adds the nodes of a vector-Jacobian product: given seeds[i] =
@@ -183,7 +183,7 @@ func sumTo(dy *Node, like *Node) *Node {
 		return dy
 	}
 	if dy.elem.Size() == 2 {
-		return Cast(sumTo(Cast(dy, onnx.Float), like), dy.elem)
+		return Cast(sumTo(Cast(dy, models.F32), like), dy.elem)
 	}
 	extra := len(dy.shape) - len(like.shape)
 	broadcast := func(i int) bool { return i < extra || like.shape[i-extra].isOne() && !dy.shape[i].isOne() }

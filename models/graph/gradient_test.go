@@ -18,7 +18,6 @@ import (
 	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 )
 
 // tolerance is of a derivative, relative to 1 and its size. What limits it are
@@ -388,7 +387,7 @@ func TestGradientByIntermediate(t *testing.T) {
 		x, dy, other := g.Float("x", "N"), g.Float("dy", "N"), g.Float("other", "N")
 		h := graph.Exp(x)
 		y := graph.Mul(h, h)
-		d = graph.Gradient([]*graph.Node{y, h}, []*graph.Node{dy, dy}, []*graph.Node{h, other, graph.Cast(graph.Cast(x, onnx.Int64), onnx.Float), y})
+		d = graph.Gradient([]*graph.Node{y, h}, []*graph.Node{dy, dy}, []*graph.Node{h, other, graph.Cast(graph.Cast(x, models.I64), models.F32), y})
 		g.Output("dh", d[0])
 	})
 	if d[1] != nil || d[2] != nil {
@@ -405,7 +404,7 @@ func TestGradientByIntermediate(t *testing.T) {
 func TestCastToIntStopsGradient(t *testing.T) {
 	p, err := graph.Build("int", func(g *graph.Graph) {
 		x, dy := g.Float("x", "N"), g.Float("dy", "N")
-		y := graph.Mul(x, graph.Cast(graph.Cast(x, onnx.Int64), onnx.Float))
+		y := graph.Mul(x, graph.Cast(graph.Cast(x, models.I64), models.F32))
 		g.Output("dx", graph.Gradient([]*graph.Node{y}, []*graph.Node{dy}, []*graph.Node{x})[0])
 	})
 	out := run(t, graphtest.Loaded(t, p, err), map[string]graphtest.Tensor{"x": graphtest.Floats([]float64{2.5}, 1), "dy": graphtest.Floats([]float64{3}, 1)})

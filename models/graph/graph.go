@@ -62,7 +62,7 @@ type Node struct {
 	g     *Graph
 	id    int    // its index in Graph.nodes
 	name  string // of an input or a constant
-	elem  onnx.ElemType
+	elem  models.DType
 	shape Shape
 	call  *call       // what computes it; nil for inputs and constants
 	value *Node       // the input that holds it, where it is stashed
@@ -121,14 +121,14 @@ func build(name string, f func(g *Graph)) (g *Graph, err error) {
 
 // Input declares an input of the graph. Names that begin with % are the
 // package's own.
-func (g *Graph) Input(name string, elem onnx.ElemType, shape Shape) *Node {
+func (g *Graph) Input(name string, elem models.DType, shape Shape) *Node {
 	if g.input(name) != nil {
 		fail("input %q is declared twice", name)
 	}
 	if name == "" || name[0] == '%' {
 		fail("input %q: a name must not be empty or begin with %%", name)
 	}
-	if models.FromONNX(elem) == models.Invalid {
+	if elem.Size() == 0 {
 		fail("input %q: element type %v is not supported", name, elem)
 	}
 	for _, d := range shape {
@@ -151,7 +151,7 @@ func (g *Graph) input(name string) *Node {
 
 // Float declares a float32 input; sizes are as for Dims.
 func (g *Graph) Float(name string, sizes ...any) *Node {
-	return g.Input(name, onnx.Float, Dims(sizes...))
+	return g.Input(name, models.F32, Dims(sizes...))
 }
 
 // Use says what a runtime binds to the ports of a name, in place of the numbers of
@@ -189,7 +189,7 @@ func (n *Node) Name() string { return n.name }
 func (n *Node) Graph() *Graph { return n.g }
 
 // Elem returns the element type of n.
-func (n *Node) Elem() onnx.ElemType { return n.elem }
+func (n *Node) Elem() models.DType { return n.elem }
 
 // Shape returns the sizes of n.
 func (n *Node) Shape() Shape { return n.shape }
@@ -202,12 +202,12 @@ func (g *Graph) add(n *Node) *Node {
 }
 
 // call adds an operator call with one output.
-func (g *Graph) call(op, domain string, elem onnx.ElemType, shape Shape, in []*Node, attrs ...onnx.Attr) *Node {
-	return g.calls(op, domain, []onnx.ElemType{elem}, []Shape{shape}, in, attrs...)[0]
+func (g *Graph) call(op, domain string, elem models.DType, shape Shape, in []*Node, attrs ...onnx.Attr) *Node {
+	return g.calls(op, domain, []models.DType{elem}, []Shape{shape}, in, attrs...)[0]
 }
 
 // calls adds an operator call with one output for each of elems and shapes.
-func (g *Graph) calls(op, domain string, elems []onnx.ElemType, shapes []Shape, in []*Node, attrs ...onnx.Attr) []*Node {
+func (g *Graph) calls(op, domain string, elems []models.DType, shapes []Shape, in []*Node, attrs ...onnx.Attr) []*Node {
 	c := &call{op: op, domain: domain, in: in, attrs: attrs}
 	for i, s := range shapes {
 		c.out = append(c.out, g.add(&Node{elem: elems[i], shape: s, call: c}))
@@ -245,7 +245,7 @@ func (g *Graph) Floats(shape Shape, v ...float32) *Node {
 // Double is a float64 constant of no dimensions.
 func (g *Graph) Double(v float64) *Node {
 	raw := binary.LittleEndian.AppendUint64(nil, math.Float64bits(v))
-	return g.constant(onnx.Tensor{Type: onnx.Double, Raw: raw}, Shape{})
+	return g.constant(onnx.Tensor{Type: models.F64, Raw: raw}, Shape{})
 }
 
 // fill is a constant of no dimensions and the element type of like, to which it
@@ -255,13 +255,13 @@ func (g *Graph) fill(v float64, like *Node) *Node {
 		return g.constant(onnx.Tensor{Type: like.elem, Raw: binary.LittleEndian.AppendUint16(nil, bits)}, Shape{})
 	}
 	switch like.elem {
-	case onnx.Float:
+	case models.F32:
 		return g.Scalar(v)
-	case onnx.Double:
+	case models.F64:
 		return g.Double(v)
-	case onnx.Float16:
+	case models.F16:
 		return half(models.Float32ToF16(float32(v)))
-	case onnx.BFloat16:
+	case models.BF16:
 		return half(models.Float32ToBF16(float32(v)))
 	}
 	fail("no constants of %v", like.elem)
@@ -331,7 +331,7 @@ func (g *Graph) encode() models.Program {
 
 // portOf describes n as an input or output to those who run the program.
 func (g *Graph) portOf(n *Node, name string) models.Port {
-	p := models.Port{Name: name, DType: models.FromONNX(n.elem), Shape: make([]string, len(n.shape)), Use: g.uses[name]}
+	p := models.Port{Name: name, DType: n.elem, Shape: make([]string, len(n.shape)), Use: g.uses[name]}
 	for i, d := range n.shape {
 		p.Shape[i] = d.String()
 	}

@@ -10,7 +10,6 @@ import (
 	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/onnx"
 )
 
 // TestMisuse: whatever doesn't fit is an error from Build that names the op and
@@ -25,16 +24,16 @@ func TestMisuse(t *testing.T) {
 		// x is float [N,6].
 		{"Add: shapes [N,6] and [5] do not broadcast", func(g *graph.Graph, x n) any { return graph.Add(x, g.Float("y", 5)) }},
 		{"Add: shapes [N,6] and [M,6] do not broadcast", func(g *graph.Graph, x n) any { return graph.Add(x, g.Float("y", "M", 6)) }},
-		{"Sub: element types float and int64 differ", func(g *graph.Graph, x n) any { return graph.Sub(x, g.Ints(1)) }},
+		{"Sub: element types F32 and I64 differ", func(g *graph.Graph, x n) any { return graph.Sub(x, g.Ints(1)) }},
 		{"Mul: operand 2 is nil", func(g *graph.Graph, x n) any { return graph.Mul(x, nil) }},
 		{"Mul: operand 1 is nil", func(g *graph.Graph, x n) any { return graph.Mul(nil, x) }},
 		{"Div: operands 1 and 2 belong to different graphs", func(g *graph.Graph, x n) any { return graph.Div(x, new(graph.Graph).Float("y", 6)) }},
-		{"Max: operands are bool", func(g *graph.Graph, x n) any { c := graph.LessOrEqual(x, x); return graph.Max(c, c) }},
-		{"Exp: operands are int64, not floating-point", func(g *graph.Graph, x n) any { return graph.Exp(g.Ints(1)) }},
+		{"Max: operands are BOOL", func(g *graph.Graph, x n) any { c := graph.LessOrEqual(x, x); return graph.Max(c, c) }},
+		{"Exp: operands are I64, not floating-point", func(g *graph.Graph, x n) any { return graph.Exp(g.Ints(1)) }},
 		{"Neg: operand 1 is nil", func(g *graph.Graph, x n) any { return graph.Neg(nil) }},
-		{"Where: the condition is float, not bool", func(g *graph.Graph, x n) any { return graph.Where(x, x, x) }},
-		{"Where: element types float and double differ", func(g *graph.Graph, x n) any { return graph.Where(graph.LessOrEqual(x, x), x, g.Double(1)) }},
-		{"Cast: element type ElemType(99) is not supported", func(g *graph.Graph, x n) any { return graph.Cast(x, 99) }},
+		{"Where: the condition is F32, not BOOL", func(g *graph.Graph, x n) any { return graph.Where(x, x, x) }},
+		{"Where: element types F32 and F64 differ", func(g *graph.Graph, x n) any { return graph.Where(graph.LessOrEqual(x, x), x, g.Double(1)) }},
+		{"Cast: element type DType(99) is not supported", func(g *graph.Graph, x n) any { return graph.Cast(x, 99) }},
 		{"Gemm: [N,6] and [6] are not matrices", func(g *graph.Graph, x n) any { return graph.Gemm(x, g.Float("w", 6), nil, false, false) }},
 		{"Gemm: inner sizes 6 and 5 of [N,6] and [4,5] differ", func(g *graph.Graph, x n) any { return graph.Linear(x, g.Float("w", 4, 5), nil) }},
 		{"Gemm: c of shape [N,1,4] does not broadcast to [N,4]", func(g *graph.Graph, x n) any {
@@ -50,12 +49,12 @@ func TestMisuse(t *testing.T) {
 		{"Softmax: the operand of shape [] has fewer than 1 dimensions", func(g *graph.Graph, x n) any { return graph.Softmax(g.Scalar(1)) }},
 		{"ReduceSum: no axis 2 in [N,6]", func(g *graph.Graph, x n) any { return graph.ReduceSum(x, 2) }},
 		{"ReduceMax: no axis -3 in [N,6]", func(g *graph.Graph, x n) any { return graph.ReduceMax(x, -3) }},
-		{"ReduceMean: operands are int64", func(g *graph.Graph, x n) any { return graph.ReduceMean(g.Ints(1, 2), 0) }},
+		{"ReduceMean: operands are I64", func(g *graph.Graph, x n) any { return graph.ReduceMean(g.Ints(1, 2), 0) }},
 		{"ReduceSumSquare: operand 1 is nil", func(g *graph.Graph, x n) any { return graph.ReduceSumSquare(nil) }},
 		{"ArgMax: the operand of shape []", func(g *graph.Graph, x n) any { return graph.ArgMax(g.Scalar(1)) }},
 		{"CumSum: no axis 5", func(g *graph.Graph, x n) any { return graph.CumSum(x, 5, false) }},
 		{"TopK: k has shape [2], not [1]", func(g *graph.Graph, x n) any { v, _ := graph.TopK(x, g.Ints(1, 2), "k"); return v }},
-		{"TopK: k is float, not int64", func(g *graph.Graph, x n) any { v, _ := graph.TopK(x, g.Scalar(1), "k"); return v }},
+		{"TopK: k is F32, not I64", func(g *graph.Graph, x n) any { v, _ := graph.TopK(x, g.Scalar(1), "k"); return v }},
 		{`"" is not a letter`, func(g *graph.Graph, x n) any { v, _ := graph.TopK(x, g.Ints(1), ""); return v }},
 		{"Reshape: [N,6] to [5 -1]", func(g *graph.Graph, x n) any { return graph.Reshape(x, 5, -1) }},
 		{"Reshape: [N,6] to [-1 -1]", func(g *graph.Graph, x n) any { return graph.Reshape(x, -1, -1) }},
@@ -67,15 +66,15 @@ func TestMisuse(t *testing.T) {
 		{"Transpose: [] is not an order", func(g *graph.Graph, x n) any { return graph.Transpose(x) }},
 		{"Transpose: operand 1 is nil", func(g *graph.Graph, x n) any { return graph.Transpose(nil) }},
 		{"Gather: the operand of shape []", func(g *graph.Graph, x n) any { return graph.Gather(g.Scalar(1), g.Ints(0)) }},
-		{"Gather: the index is float, not int64", func(g *graph.Graph, x n) any { return graph.Gather(x, x) }},
+		{"Gather: the index is F32, not I64", func(g *graph.Graph, x n) any { return graph.Gather(x, x) }},
 		{"GatherRows: the index has shape [2], not [N,1]", func(g *graph.Graph, x n) any { return graph.GatherRows(x, g.Ints(0, 1)) }},
-		{"Slice: the start is float, not int64", func(g *graph.Graph, x n) any { return graph.Slice(x, g.Scalar(0), g.Ints(1), 0, "M") }},
+		{"Slice: the start is F32, not I64", func(g *graph.Graph, x n) any { return graph.Slice(x, g.Scalar(0), g.Ints(1), 0, "M") }},
 		{"Slice: the end has shape [2], not [1]", func(g *graph.Graph, x n) any { return graph.Slice(x, g.Ints(0), g.Ints(1, 2), 0, "M") }},
 		{"Slice: no axis 2", func(g *graph.Graph, x n) any { return graph.Slice(x, g.Ints(0), g.Ints(1), 2, 1) }},
 		{"not a letter or a product of letters", func(g *graph.Graph, x n) any { return graph.Slice(x, g.Ints(0), g.Ints(1), 0, "4*M") }},
 		{"a size must be an int, a letter or a Dim, not float64", func(g *graph.Graph, x n) any { return graph.Slice(x, g.Ints(0), g.Ints(1), 0, 1.5) }},
 		{"Pad: operand 2 is nil", func(g *graph.Graph, x n) any { return graph.Pad(x, nil, g.Ints(1), 1, dims(7)[0]) }},
-		{"Pad: after is float, not int64", func(g *graph.Graph, x n) any { return graph.Pad(x, g.Ints(1), g.Scalar(1), 1, dims(7)[0]) }},
+		{"Pad: after is F32, not I64", func(g *graph.Graph, x n) any { return graph.Pad(x, g.Ints(1), g.Scalar(1), 1, dims(7)[0]) }},
 		{"size 0 is not positive", func(g *graph.Graph, x n) any { return graph.Pad(x, g.Ints(1), g.Ints(1), 1, graph.Dim{}) }},
 		{"PadLast: [N,6] to 5", func(g *graph.Graph, x n) any { return graph.PadLast(x, 5) }},
 		{"PadLast: axis 0 of the operand, of shape [N], must have a fixed size", func(g *graph.Graph, x n) any { return graph.PadLast(g.Float("y", "N"), 5) }},
@@ -83,7 +82,7 @@ func TestMisuse(t *testing.T) {
 		{"Concat: no parts", func(g *graph.Graph, x n) any { return graph.Concat(0) }},
 		{"Concat: axis 0 of part 1, of shape [N,6], must have a fixed size", func(g *graph.Graph, x n) any { return graph.Concat(0, x, x) }},
 		{"Concat: part 2 of shape [M,6] does not fit [N,6] but for axis 1", func(g *graph.Graph, x n) any { return graph.Concat(1, x, g.Float("y", "M", 6)) }},
-		{"Concat: element types float and int64 differ", func(g *graph.Graph, x n) any { return graph.Concat(0, g.Float("y", 1), g.Ints(1)) }},
+		{"Concat: element types F32 and I64 differ", func(g *graph.Graph, x n) any { return graph.Concat(0, g.Float("y", 1), g.Ints(1)) }},
 		{"Concat: no axis 1 in [6]", func(g *graph.Graph, x n) any { return graph.Concat(1, x, g.Float("y", 6)) }},
 		{"Split: sizes [3 2] do not add up to axis 1 of [N,6]", func(g *graph.Graph, x n) any { return graph.Split(x, 1, 3, 2)[0] }},
 		{"Split: sizes [2 3] do not add up to axis 0 of [N,6]", func(g *graph.Graph, x n) any { return graph.Split(x, 0, 2, 3)[0] }},
@@ -94,29 +93,29 @@ func TestMisuse(t *testing.T) {
 		}},
 		{"SwiGLU: up has shape [6], not [N,6]", func(g *graph.Graph, x n) any { return graph.SwiGLU(x, g.Float("y", 6)) }},
 		{"Rotary: [N,6] is not made of heads of 4", func(g *graph.Graph, x n) any {
-			return graph.Rotary(x, g.Input("pos", onnx.Int64, dims("N", 1)), g.Float("cos", "P", 2), g.Float("sin", "P", 2))
+			return graph.Rotary(x, g.Input("pos", models.I64, dims("N", 1)), g.Float("cos", "P", 2), g.Float("sin", "P", 2))
 		}},
 		{"Rotary: pos has shape [1,N], not [N,1]", func(g *graph.Graph, x n) any {
-			return graph.Rotary(x, g.Input("pos", onnx.Int64, dims(1, "N")), g.Float("cos", "P", 3), g.Float("sin", "P", 3))
+			return graph.Rotary(x, g.Input("pos", models.I64, dims(1, "N")), g.Float("cos", "P", 3), g.Float("sin", "P", 3))
 		}},
 		{"Unpack: operand 2 is nil", func(g *graph.Graph, x n) any { return (&graph.Packing{}).Unpack(x) }},
 		{"Unpack: tokens [N,6,1] and rows", func(g *graph.Graph, x n) any {
-			return (&graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T"))}).Unpack(g.Float("y", "N", 6, 1))
+			return (&graph.Packing{Rows: g.Input("rows", models.I64, dims("B", "T"))}).Unpack(g.Float("y", "N", 6, 1))
 		}},
 		{"Pack: [N,6] is not laid out as rows [B,T]", func(g *graph.Graph, x n) any {
-			return (&graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T")), Tokens: g.Input("tokens", onnx.Int64, dims("N"))}).Pack(x)
+			return (&graph.Packing{Rows: g.Input("rows", models.I64, dims("B", "T")), Tokens: g.Input("tokens", models.I64, dims("N"))}).Pack(x)
 		}},
 		{"Pack: the gradient needs Valid", func(g *graph.Graph, x n) any {
-			p := graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T")), Tokens: g.Input("tokens", onnx.Int64, dims("N"))}
+			p := graph.Packing{Rows: g.Input("rows", models.I64, dims("B", "T")), Tokens: g.Input("tokens", models.I64, dims("N"))}
 			y := p.Pack(p.Unpack(x))
 			return graph.Gradient([]n{y}, []n{x}, []n{x})[0]
 		}},
 		{"Unpack: the gradient needs Copies", func(g *graph.Graph, x n) any {
-			y := (&graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T"))}).Unpack(x)
+			y := (&graph.Packing{Rows: g.Input("rows", models.I64, dims("B", "T"))}).Unpack(x)
 			return graph.Gradient([]n{y}, []n{y}, []n{x})[0]
 		}},
 		{"Unpack: copies [M,J] and copied [M,J] are not", func(g *graph.Graph, x n) any {
-			p := graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T")), Copies: g.Input("copies", onnx.Int64, dims("M", "J")), Copied: g.Float("copied", "M", "J")}
+			p := graph.Packing{Rows: g.Input("rows", models.I64, dims("B", "T")), Copies: g.Input("copies", models.I64, dims("M", "J")), Copied: g.Float("copied", "M", "J")}
 			y := p.Unpack(x)
 			return graph.Gradient([]n{y}, []n{y}, []n{x})[0]
 		}},
@@ -161,7 +160,7 @@ func TestMisuse(t *testing.T) {
 
 		{"Gradient: 1 outputs and 0 seeds", func(g *graph.Graph, x n) any { return graph.Gradient([]n{x}, nil, []n{x})[0] }},
 		{"Gradient: operand 2 is nil", func(g *graph.Graph, x n) any { return graph.Gradient([]n{x}, []n{nil}, []n{x})[0] }},
-		{"Gradient: output float [N,6] and seed int64 [1] differ", func(g *graph.Graph, x n) any { return graph.Gradient([]n{x}, []n{g.Ints(1)}, []n{x})[0] }},
+		{"Gradient: output F32 [N,6] and seed I64 [1] differ", func(g *graph.Graph, x n) any { return graph.Gradient([]n{x}, []n{g.Ints(1)}, []n{x})[0] }},
 		{"Gradient: Abs (value 1) has no gradient", func(g *graph.Graph, x n) any { return graph.Gradient([]n{graph.Abs(x)}, []n{x}, []n{x})[0] }},
 		{"ReduceMean: the gradient needs a fixed size, not N", func(g *graph.Graph, x n) any {
 			y := graph.ReduceMean(x, 0)
@@ -169,16 +168,16 @@ func TestMisuse(t *testing.T) {
 		}},
 		{"AddTo: no gradient to add", func(g *graph.Graph, x n) any { return graph.AddTo(x, nil) }},
 		{"AddTo: the gradient has shape [6], not [N,6]", func(g *graph.Graph, x n) any { return graph.AddTo(x, g.Float("d", 6)) }},
-		{"Stash: float [N,6] and float [6] differ", func(g *graph.Graph, x n) any { y := graph.Exp(x); graph.Stash(y, g.Float("s", 6)); return y }},
+		{"Stash: F32 [N,6] and F32 [6] differ", func(g *graph.Graph, x n) any { y := graph.Exp(x); graph.Stash(y, g.Float("s", 6)); return y }},
 		{"Stash: \"\" is not an input", func(g *graph.Graph, x n) any { y := graph.Exp(x); graph.Stash(y, y); return y }},
 		{"Stash: \"x\" is not an input, or what it holds is not computed", func(g *graph.Graph, x n) any { graph.Stash(x, x); return graph.Exp(x) }},
 
 		{`input "x" is declared twice`, func(g *graph.Graph, x n) any { return graph.Exp(g.Float("x", 1)) }},
 		{`input "%1": a name`, func(g *graph.Graph, x n) any { return graph.Exp(g.Float("%1", 1)) }},
 		{`input "": a name`, func(g *graph.Graph, x n) any { return graph.Exp(g.Float("", 1)) }},
-		{`input "s": element type ElemType(8)`, func(g *graph.Graph, x n) any { return g.Input("s", 8, dims(1)) }},
+		{`input "s": element type DType(8)`, func(g *graph.Graph, x n) any { return g.Input("s", 8, dims(1)) }},
 		{"size 0 is not positive", func(g *graph.Graph, x n) any { return g.Float("y", 0) }},
-		{"size -3 is not positive", func(g *graph.Graph, x n) any { return g.Input("y", onnx.Float, graph.Shape{{N: -3}}) }},
+		{"size -3 is not positive", func(g *graph.Graph, x n) any { return g.Input("y", models.F32, graph.Shape{{N: -3}}) }},
 		{`output "y" is nil`, func(g *graph.Graph, x n) any { return (n)(nil) }},
 		{`output "y" is of another graph`, func(g *graph.Graph, x n) any { return new(graph.Graph).Float("y", 6) }},
 		{`output "x" has the name of an input or another output`, func(g *graph.Graph, x n) any { g.Output("x", graph.Exp(x)); return x }},
@@ -258,7 +257,7 @@ func TestAliases(t *testing.T) {
 			g.OutputOnto("p2", graph.Neg(q), "p")
 		}},
 		{"no such input", `output "p1": no input "r"`, func(g *graph.Graph, p, q *graph.Node) { g.OutputOnto("p1", graph.Add(p, q), "r") }},
-		{"another shape", `output "p1" is float [3], its input "p" is float [6]`, func(g *graph.Graph, p, q *graph.Node) {
+		{"another shape", `output "p1" is F32 [3], its input "p" is F32 [6]`, func(g *graph.Graph, p, q *graph.Node) {
 			g.OutputOnto("p1", graph.Split(p, 0, 3, 3)[0], "p")
 		}},
 	} {
@@ -308,7 +307,7 @@ func TestBuildIsDeterministic(t *testing.T) {
 // TestPorts: names, types, shapes and aliases as declared.
 func TestPorts(t *testing.T) {
 	p, err := graph.Build("ports", func(g *graph.Graph) {
-		x := g.Input("x", onnx.Int32, graph.Dims("T", "B", 2))
+		x := g.Input("x", models.I32, graph.Dims("T", "B", 2))
 		v := g.Float("v", "n")
 		g.Output("y", graph.Reshape(x, -1, 4))
 		g.OutputOnto("v1", graph.Add(v, g.Scalar(0)), "v")
@@ -318,7 +317,7 @@ func TestPorts(t *testing.T) {
 		t.Errorf("error %v", err) // B*T*2/4 is not known to be whole
 	}
 	p, err = graph.Build("ports", func(g *graph.Graph) {
-		x := g.Input("x", onnx.Int32, graph.Dims("T", "B", 8))
+		x := g.Input("x", models.I32, graph.Dims("T", "B", 8))
 		v := g.Float("v", "n")
 		g.Output("y", graph.Reshape(x, -1, 4))
 		g.OutputOnto("v1", graph.Add(v, g.Scalar(0)), "v")
@@ -353,7 +352,7 @@ func TestConstantsAreShared(t *testing.T) {
 	p, err := graph.Build("constants", func(g *graph.Graph) {
 		x := g.Float("x", "N")
 		y := graph.Add(graph.Mul(x, g.Scalar(2)), graph.Add(g.Scalar(2), g.Scalar(3)))
-		g.Output("y", graph.Mul(y, graph.Cast(graph.Mul(g.Double(2), g.Double(2)), onnx.Float)))
+		g.Output("y", graph.Mul(y, graph.Cast(graph.Mul(g.Double(2), g.Double(2)), models.F32)))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +365,7 @@ func TestConstantsAreShared(t *testing.T) {
 func TestNodes(t *testing.T) {
 	_, err := graph.Build("elem", func(g *graph.Graph) {
 		x := g.Float("x", "N")
-		if x.Elem() != onnx.Float || x.Name() != "x" || x.Graph() != g || x.Shape().String() != "[N]" {
+		if x.Elem() != models.F32 || x.Name() != "x" || x.Graph() != g || x.Shape().String() != "[N]" {
 			t.Errorf("%v %v %v", x.Elem(), x.Name(), x.Shape())
 		}
 		g.Output("y", x)

@@ -3,7 +3,7 @@ package graph
 import (
 	"fmt"
 
-	"onering/models/onnx"
+	"onering/models"
 )
 
 // separateOutputs copies outputs that are inputs, constants or other outputs:
@@ -121,7 +121,7 @@ func After(x *Node, before ...*Node) *Node {
 		for axis := range b.shape {
 			b = Slice(b, b.g.Ints(0), b.g.Ints(1), axis, 1)
 		}
-		b = ReduceSumSquare(Cast(b, onnx.Float)) // of no dimensions
+		b = ReduceSumSquare(Cast(b, models.F32)) // of no dimensions
 		x = Where(LessOrEqual(b, b), x, x)
 	}
 	return x

@@ -21,8 +21,8 @@ func attr(name string, v any) onnx.Attr {
 // that one of the two lacks in front, are repeated to the size of the other's.
 func pairwise(op string, a, b *Node) *Node {
 	numbers(op, a, b)
-	if a.g.stock && a.elem == onnx.Int64 {
-		return Cast(pairwise(op, Cast(a, onnx.Int32), Cast(b, onnx.Int32)), onnx.Int64)
+	if a.g.stock && a.elem == models.I64 {
+		return Cast(pairwise(op, Cast(a, models.I32), Cast(b, models.I32)), models.I64)
 	}
 	return a.g.call(op, "", a.elem, broadcast(op, a.shape, b.shape), []*Node{a, b})
 }
@@ -30,10 +30,10 @@ func pairwise(op string, a, b *Node) *Node {
 // compare adds an op that compares two numbers, element by element.
 func compare(op string, a, b *Node) *Node {
 	numbers(op, a, b)
-	if a.g.stock && a.elem == onnx.Int64 {
-		return compare(op, Cast(a, onnx.Int32), Cast(b, onnx.Int32))
+	if a.g.stock && a.elem == models.I64 {
+		return compare(op, Cast(a, models.I32), Cast(b, models.I32))
 	}
-	return a.g.call(op, "", onnx.Boolean, broadcast(op, a.shape, b.shape), []*Node{a, b})
+	return a.g.call(op, "", models.Bool, broadcast(op, a.shape, b.shape), []*Node{a, b})
 }
 
 // unary adds an op of one number, element by element.
@@ -113,23 +113,23 @@ func GreaterOrEqual(a, b *Node) *Node { return compare("GreaterOrEqual", a, b) }
 func Where(cond, a, b *Node) *Node {
 	operands("Where", cond, a, b)
 	alike("Where", a, b)
-	cond.typed("Where", "the condition", onnx.Boolean)
+	cond.typed("Where", "the condition", models.Bool)
 	s := broadcast("Where", cond.shape, broadcast("Where", a.shape, b.shape))
 	return a.g.call("Where", "", a.elem, s, []*Node{cond, a, b})
 }
 
 // Cast converts the element type; where x has it already it is x itself. Its
 // gradient is cast back, and is none where either type is not floating-point.
-func Cast(x *Node, to onnx.ElemType) *Node {
+func Cast(x *Node, to models.DType) *Node {
 	operands("Cast", x)
-	if models.FromONNX(to) == models.Invalid {
+	if to.Size() == 0 {
 		fail("Cast: element type %v is not supported", to)
 	}
 	if x.elem == to {
 		return x
 	}
-	if x.g.stock && to == onnx.Int64 && x.elem != onnx.Int32 { // WebGPU casts negative floats wrongly
-		x = Cast(x, onnx.Int32)
+	if x.g.stock && to == models.I64 && x.elem != models.I32 { // WebGPU casts negative floats wrongly
+		x = Cast(x, models.I32)
 	}
 	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
 }
@@ -305,7 +305,7 @@ func ReduceSumSquare(x *Node) *Node {
 func ArgMax(x *Node) *Node {
 	numbers("ArgMax", x)
 	x.ranked("ArgMax", "the operand", 1)
-	return x.g.call("ArgMax", "", onnx.Int64, x.shape[:len(x.shape)-1], []*Node{x},
+	return x.g.call("ArgMax", "", models.I64, x.shape[:len(x.shape)-1], []*Node{x},
 		attr("axis", -1), attr("keepdims", 0), attr("select_last_index", 0))
 }
 
@@ -335,7 +335,7 @@ func TopK(x, k *Node, letter string) (values, indices *Node) {
 	x.ranked("TopK", "the operand", 1)
 	k.single("TopK", "k")
 	s := append(append(Shape{}, x.shape[:len(x.shape)-1]...), Dims(letter)...)
-	out := x.g.calls("TopK", "", []onnx.ElemType{x.elem, onnx.Int64}, []Shape{s, s}, []*Node{x, k},
+	out := x.g.calls("TopK", "", []models.DType{x.elem, models.I64}, []Shape{s, s}, []*Node{x, k},
 		attr("axis", -1), attr("largest", 1), attr("sorted", 1))
 	return out[0], out[1]
 }
@@ -344,8 +344,8 @@ func TopK(x, k *Node, letter string) (values, indices *Node) {
 // (at most once) for what is left. Letters need no name: they follow from x.
 func Reshape(x *Node, sizes ...int) *Node {
 	operands("Reshape", x)
-	if x.g.stock && x.elem == onnx.Int64 {
-		return Cast(Reshape(Cast(x, onnx.Int32), sizes...), onnx.Int64)
+	if x.g.stock && x.elem == models.I64 {
+		return Cast(Reshape(Cast(x, models.I32), sizes...), models.I64)
 	}
 	s := make(Shape, len(sizes))
 	known, rest := Dim{N: 1}, -1 // the product of the sizes that are given; where -1 stands
@@ -393,7 +393,7 @@ func reshapeLike(x, like *Node) *Node {
 		case !rest:
 			spec[i], rest = -1, true
 		default:
-			shape := x.g.call("Shape", "", onnx.Int64, Dims(len(like.shape)), []*Node{like})
+			shape := x.g.call("Shape", "", models.I64, Dims(len(like.shape)), []*Node{like})
 			return x.g.call("Reshape", "", x.elem, like.shape, []*Node{x, shape})
 		}
 	}
@@ -422,7 +422,7 @@ func Transpose(x *Node, perm ...int) *Node {
 func Gather(x, index *Node) *Node {
 	operands("Gather", x, index)
 	x.ranked("Gather", "the operand", 1)
-	index.typed("Gather", "the index", onnx.Int64)
+	index.typed("Gather", "the index", models.I64)
 	s := append(append(Shape{}, index.shape...), x.shape[1:]...)
 	return x.g.call("Gather", "", x.elem, s, []*Node{x, index}, attr("axis", 0))
 }
@@ -432,7 +432,7 @@ func Gather(x, index *Node) *Node {
 func GatherRows(x, index *Node) *Node {
 	operands("GatherRows", x, index)
 	x.ranked("GatherRows", "the operand", 2)
-	index.typed("GatherRows", "the index", onnx.Int64)
+	index.typed("GatherRows", "the index", models.I64)
 	index.shaped("GatherRows", "the index", Shape{x.shape[0], {N: 1}})
 	s := append(Shape{x.shape[0]}, x.shape[2:]...)
 	return x.g.call("GatherND", "", x.elem, s, []*Node{x, index}, attr("batch_dims", 1))
@@ -446,7 +446,7 @@ func ScatterRows(x, index, rows *Node) *Node {
 	if len(x.shape) != 4 {
 		fail("%s: the operand has shape %v, not four axes", op, x.shape)
 	}
-	index.typed(op, "the index", onnx.Int64)
+	index.typed(op, "the index", models.I64)
 	index.shaped(op, "the index", Shape{x.shape[0], x.shape[1], {N: 3}})
 	rows.shaped(op, "the rows", Shape{x.shape[0], x.shape[1], x.shape[3]})
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, index, rows})
@@ -460,7 +460,7 @@ func AddRows(x, index, rows *Node) *Node {
 	if len(x.shape) != 2 || len(rows.shape) != 2 {
 		fail("%s: shapes %v and %v are not both of two axes", op, x.shape, rows.shape)
 	}
-	index.typed(op, "the index", onnx.Int64)
+	index.typed(op, "the index", models.I64)
 	index.shaped(op, "the index", Shape{rows.shape[0]})
 	rows.shaped(op, "the rows", Shape{rows.shape[0], x.shape[1]})
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, Reshape(index, -1, 1), rows}, attr("reduction", "add"))
@@ -473,7 +473,7 @@ func AddElements(x, index, y *Node) *Node {
 	if len(x.shape) != 2 || len(y.shape) != 1 {
 		fail("%s: shapes %v and %v are not of two axes and one", op, x.shape, y.shape)
 	}
-	index.typed(op, "the index", onnx.Int64)
+	index.typed(op, "the index", models.I64)
 	index.shaped(op, "the index", Shape{y.shape[0], {N: 2}})
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, index, y}, attr("reduction", "add"))
 }
@@ -539,7 +539,7 @@ func beside(x *Node, constant float64, width int) *Node {
 	// The sizes are read when the graph runs.
 	shape := x.g.Ints(int64(width))
 	if last > 0 {
-		shape = Concat(0, x.g.call("Shape", "", onnx.Int64, Dims(last), []*Node{x}, attr("start", 0), attr("end", last)), shape)
+		shape = Concat(0, x.g.call("Shape", "", models.I64, Dims(last), []*Node{x}, attr("start", 0), attr("end", last)), shape)
 	}
 	return x.g.call("Expand", "", x.elem, s, []*Node{x.g.fill(constant, x), shape})
 }
@@ -577,7 +577,7 @@ func concat(axis int, total Dim, parts ...*Node) *Node {
 func Split(x *Node, axis int, sizes ...int) []*Node {
 	operands("Split", x)
 	axis = x.axis("Split", axis)
-	elems, shapes, spec, sum := make([]onnx.ElemType, len(sizes)), make([]Shape, len(sizes)), make([]int64, len(sizes)), 0
+	elems, shapes, spec, sum := make([]models.DType, len(sizes)), make([]Shape, len(sizes)), make([]int64, len(sizes)), 0
 	for i, n := range sizes {
 		if n <= 0 {
 			fail("Split: sizes %v", sizes)

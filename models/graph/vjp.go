@@ -1,6 +1,6 @@
 package graph
 
-import "onering/models/onnx"
+import "onering/models"
 
 // A rule is the vector-Jacobian product of one op: from the call and dL/dout
 // for each of its outputs (nil where an output is not used) it returns dL/din
@@ -205,12 +205,12 @@ func sizeOf(x *Node, axis int) *Node {
 	if d := x.shape[axis]; d.Letters == "" {
 		return x.g.Ints(int64(d.N))
 	}
-	return x.g.call("Shape", "", onnx.Int64, Dims(1), []*Node{x}, attr("start", axis), attr("end", axis+1))
+	return x.g.call("Shape", "", models.I64, Dims(1), []*Node{x}, attr("start", axis), attr("end", axis+1))
 }
 
 // spread repeats a reduced gradient over the shape of like.
 func spread(dy, like *Node) *Node {
-	shape := like.g.call("Shape", "", onnx.Int64, Dims(len(like.shape)), []*Node{like})
+	shape := like.g.call("Shape", "", models.I64, Dims(len(like.shape)), []*Node{like})
 	return dy.g.call("Expand", "", dy.elem, like.shape, []*Node{dy, shape})
 }
 

@@ -188,12 +188,6 @@ func into(dir string, w *models.Weights) error {
 	return nil
 }
 
-// Is reports whether the folder dir holds an adapter.
-func Is(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, configFile))
-	return err == nil
-}
-
 // Save writes the folder dir as PEFT does, with the tensors w. It appears whole or
 // not at all. extra may be nil; else it writes more files into the folder.
 func (a *Adapter) Save(dir string, w *models.Weights, extra func(d *files.Draft) error) error {

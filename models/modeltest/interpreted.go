@@ -8,7 +8,6 @@ import (
 
 	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -28,7 +27,7 @@ func interpret(a models.Architecture, w *models.Weights) interpreted {
 
 // elems are the types of values that a graph of 16 bits takes. The interpreter
 // computes them exactly all the same.
-var elems = map[models.DType]onnx.ElemType{models.F32: onnx.Float, models.F16: onnx.Float16, models.BF16: onnx.BFloat16}
+var elems = map[models.DType]models.DType{models.F32: models.F32, models.F16: models.F16, models.BF16: models.BF16}
 
 // run runs a Program on the weights, whose names lack prefix, and on the values
 // that it asks for among in.

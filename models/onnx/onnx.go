@@ -18,48 +18,50 @@ const irVersion = 10
 // Microsoft is the domain of the operators that ONNX Runtime adds to ONNX.
 const Microsoft = "com.microsoft"
 
-// An ElemType is the element type of a tensor, numbered as TensorProto.DataType.
-type ElemType int32
+// A DType is the element type of a tensor, numbered as TensorProto.DataType.
+type DType int32
 
-// The element types in use.
+// The types of the constants that this package makes; package models names all.
 const (
-	Float    ElemType = 1
-	Uint8    ElemType = 2
-	Int8     ElemType = 3
-	Int32    ElemType = 6
-	Int64    ElemType = 7
-	Boolean  ElemType = 9
-	Float16  ElemType = 10
-	Double   ElemType = 11
-	BFloat16 ElemType = 16
+	float  DType = 1
+	int64s DType = 7
 )
 
-var elemNames = map[ElemType]string{
-	Float: "float", Uint8: "uint8", Int8: "int8", Int32: "int32", Int64: "int64", Boolean: "bool",
-	Float16: "float16", Double: "double", BFloat16: "bfloat16",
+// dtypes are the types in use: their names in safetensors headers, and the bytes of an element.
+var dtypes = map[DType]struct {
+	name string
+	size int
+}{
+	1: {"F32", 4}, 2: {"U8", 1}, 3: {"I8", 1}, 6: {"I32", 4}, 7: {"I64", 8}, 9: {"BOOL", 1}, 10: {"F16", 2}, 11: {"F64", 8}, 16: {"BF16", 2},
 }
 
-// String returns the name of t in ONNX's type strings.
-func (t ElemType) String() string {
-	if s := elemNames[t]; s != "" {
-		return s
+// String returns the name that safetensors headers use, such as "BF16"; "invalid" for 0.
+func (d DType) String() string {
+	switch e, ok := dtypes[d]; {
+	case ok:
+		return e.name
+	case d == 0:
+		return "invalid"
 	}
-	return fmt.Sprintf("ElemType(%d)", int32(t))
+	return fmt.Sprintf("DType(%d)", int32(d))
 }
 
 // Size returns the bytes of one element; 0 for a type that is not known.
-func (t ElemType) Size() int {
-	switch t {
-	case Uint8, Int8, Boolean:
-		return 1
-	case Float16, BFloat16:
-		return 2
-	case Float, Int32:
-		return 4
-	case Int64, Double:
-		return 8
+func (d DType) Size() int { return dtypes[d].size }
+
+// MarshalText writes the name of d.
+func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the name that MarshalText wrote. An unknown one makes d 0.
+func (d *DType) UnmarshalText(text []byte) error {
+	*d = 0
+	for known, e := range dtypes {
+		if e.name == string(text) {
+			*d = known
+			return nil
+		}
 	}
-	return 0
+	return fmt.Errorf("onnx: unknown element type %q", text)
 }
 
 // A Model is a graph and the operator sets it is written in.
@@ -103,7 +105,7 @@ type Attr struct {
 // A Tensor is a constant; Raw is little-endian.
 type Tensor struct {
 	Name string
-	Type ElemType
+	Type DType
 	Dims []int64
 	Raw  []byte
 }
@@ -114,7 +116,7 @@ func Int64s(name string, values []int64) Tensor {
 	for _, v := range values {
 		raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
 	}
-	return Tensor{Name: name, Type: Int64, Dims: []int64{int64(len(values))}, Raw: raw}
+	return Tensor{Name: name, Type: int64s, Dims: []int64{int64(len(values))}, Raw: raw}
 }
 
 // Float32s makes a constant of the given shape; no dims make a scalar.
@@ -123,13 +125,13 @@ func Float32s(name string, values []float32, dims ...int64) Tensor {
 	for _, v := range values {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
 	}
-	return Tensor{Name: name, Type: Float, Dims: dims, Raw: raw}
+	return Tensor{Name: name, Type: float, Dims: dims, Raw: raw}
 }
 
 // A ValueInfo states the type of a graph input or output.
 type ValueInfo struct {
 	Name string
-	Type ElemType
+	Type DType
 	Dims []Dim
 	Doc  string
 }

@@ -12,8 +12,8 @@ func TestEncodeBytes(t *testing.T) {
 	m := Model{Producer: "p", Opsets: []Opset{{"", 23}}, Graph: Graph{
 		Name:    "g",
 		Nodes:   []Node{{Op: "Neg", Inputs: []string{"x"}, Outputs: []string{"y"}}},
-		Inputs:  []ValueInfo{{Name: "x", Type: Float, Dims: []Dim{{Param: "N"}, {Value: 2}}}},
-		Outputs: []ValueInfo{{Name: "y", Type: Float, Dims: []Dim{{Param: "N"}, {Value: 2}}}},
+		Inputs:  []ValueInfo{{Name: "x", Type: float, Dims: []Dim{{Param: "N"}, {Value: 2}}}},
+		Outputs: []ValueInfo{{Name: "y", Type: float, Dims: []Dim{{Param: "N"}, {Value: 2}}}},
 	}}
 	const want = "080a1201703a3c0a0b0a017812017922034e65671201675a140a0178120f0a0d080112090a0312014e0a0208" +
 		"0262140a0179120f0a0d080112090a0312014e0a02080242040a001017"

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"onering/runtime/mpi"
 	"onering/train/learn"
 )
 
@@ -19,7 +20,8 @@ import (
 // No context ends a wait: a rank that went its own way would leave the others waiting.
 type Group struct {
 	wire
-	received []float32 // room for the other ranks' elements in add
+	received []float32  // room for the other ranks' elements in add
+	world    *mpi.World // that Join has joined, or nil
 }
 
 var _ learn.Ranks = (*Group)(nil)

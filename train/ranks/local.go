@@ -5,17 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"onering/runtime/mpi"
 )
-
-// An abortError is what the calls of all ranks return after one has called Abort.
-type abortError struct {
-	Rank int // that called it first
-	Err  error
-}
-
-func (e *abortError) Error() string { return fmt.Sprintf("rank %d ended the run: %v", e.Rank, e.Err) }
-
-func (e *abortError) Unwrap() error { return e.Err }
 
 // Local returns the transports of n ranks that are goroutines of this process. A Send
 // waits for its Recv, as MPI's may.
@@ -151,7 +143,7 @@ func (l *local) Abort(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
-		l.err = &abortError{l.rank, err}
+		l.err = &mpi.AbortError{Rank: l.rank, Err: err}
 		close(l.over)
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"hash"
 	"log/slog"
+	"slices"
 	"sync"
 
+	"onering/data"
 	"onering/reward"
 	"onering/train/ranks"
 	"onering/train/rundir"
@@ -172,4 +174,20 @@ func texts(h hash.Hash, list ...string) {
 // numbers adds numbers to a hash.
 func numbers(h hash.Hash, list ...int32) {
 	binary.Write(h, binary.LittleEndian, list) // to a hash this never fails
+}
+
+// Columns returns the columns of the problem that a line with a response has: all that does not
+// belong to the response. A line of rollouts has them in "columns", or later says that they are
+// in the first line of its group.
+func Columns(line data.Object) (columns data.Object, later bool) {
+	_, later = line.Get("reward")
+	own, _ := line.Get("columns")
+	if own, ok := own.(data.Object); ok && later {
+		return own, false
+	}
+	known := []string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "gold", "truncated", "ids"}
+	if later {
+		known = append(append(known, "skip"), rundir.RolloutFields()...)
+	}
+	return slices.DeleteFunc(line, func(m data.Member) bool { return slices.Contains(known, m.Name) }), later
 }

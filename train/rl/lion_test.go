@@ -53,7 +53,7 @@ func (lion) Program(_ []int, copy models.DType) (models.Program, error) {
 		g.OutputOnto("p1", p1, "p")
 		g.OutputOnto("m1", graph.Add(graph.Mul(m, graph.After(g.Float("beta2"), step)), graph.Mul(grad, g.Float("rest2"))), "m")
 		if copy != models.F32 {
-			g.Output("copy", graph.Cast(p1, copy.ONNX()))
+			g.Output("copy", graph.Cast(p1, copy))
 		}
 	})
 }

@@ -2,7 +2,9 @@ package rl
 
 import (
 	"context"
+	"encoding"
 	"errors"
+	"fmt"
 	"math"
 
 	"onering/models/optim/adamw"
@@ -12,6 +14,7 @@ import (
 	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
+	"onering/train/rundir"
 )
 
 // A Replay is the result of computing the step of a Failure again, without the
@@ -96,6 +99,25 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 		}
 	}
 	return out, nil
+}
+
+// Restore gives an objective and, unless it is nil, a policy what a checkpoint has of them. One
+// that is not there, as where another model replaces it, has nothing of the objective.
+func Restore(checkpoint string, o ObjectiveConfig, p *policy.Policy) error {
+	if p != nil {
+		if err := rundir.LoadWeights(checkpoint, p.Ring.Trained()); err != nil {
+			return err
+		}
+	}
+	state, err := rundir.ReadState(checkpoint)
+	u, ok := o.Settings.(encoding.TextUnmarshaler)
+	if err != nil || state.ObjectiveState == "" || !ok {
+		return nil
+	}
+	if err := u.UnmarshalText([]byte(state.ObjectiveState)); err != nil {
+		return fmt.Errorf("state of objective %q: %w", o.Name, err)
+	}
+	return nil
 }
 
 // batch is the failure's batch as the objective and as the Stepper take it.

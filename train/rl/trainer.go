@@ -7,10 +7,8 @@ import (
 
 	"onering/policy"
 	"onering/reward"
-	"onering/runtime"
 	"onering/train"
 	"onering/train/metrics"
-	"onering/train/ranks"
 	"onering/train/rundir"
 )
 
@@ -32,11 +30,6 @@ type Trainer struct {
 }
 
 var _ train.Task = (*Trainer)(nil)
-
-// New is NewOn of a process that is the only rank.
-func New(ctx context.Context, c Config, env *runtime.Env, p *policy.Policy, log *slog.Logger, observer metrics.Observer) (*Trainer, error) {
-	return NewOn(ctx, c, train.Setup{Ranks: ranks.Alone(), Policy: p, Log: log, Observer: observer})
-}
 
 // NewOn opens everything a run needs and checks that it fits together. The run
 // folder is made by Run. Of several ranks all call it, and then Run.

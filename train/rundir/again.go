@@ -16,14 +16,14 @@ import (
 )
 
 // Around returns the newest checkpoint from before a step of the run, and the oldest that
-// has it done. For step 0 it draws one.
-func (f *Folder) Around(step int) (before, after string, chosen int, err error) {
-	dirs, err := checkpoints(f.Dir)
+// has it done, with their states. For step 0 it draws one.
+func (f *Folder) Around(step int) (dirs []string, states [2]State, chosen int, err error) {
+	dirs, err = checkpoints(f.Dir)
 	if err != nil {
-		return "", "", 0, err
+		return nil, states, 0, err
 	}
 	if len(dirs) < 2 {
-		return "", "", 0, fmt.Errorf("train: repeating a step takes the checkpoints before and after it, and %s has %d: a run keeps more with train.keep_last = 0, and writes more with train.save_steps", f.Dir, len(dirs))
+		return nil, states, 0, fmt.Errorf("train: repeating a step takes the checkpoints before and after it, and %s has %d: a run keeps more with train.keep_last = 0, and writes more with train.save_steps", f.Dir, len(dirs))
 	}
 	var steps []int
 	for _, dir := range dirs {
@@ -36,9 +36,15 @@ func (f *Folder) Around(step int) (before, after string, chosen int, err error) 
 	}
 	i, _ := slices.BinarySearch(steps, step)
 	if i == 0 || i == len(steps) {
-		return "", "", 0, fmt.Errorf("train: step %d does not lie between two checkpoints of %s: choose one from %d to %d", step, f.Dir, first, last)
+		return nil, states, 0, fmt.Errorf("train: step %d does not lie between two checkpoints of %s: choose one from %d to %d", step, f.Dir, first, last)
 	}
-	return dirs[i-1], dirs[i], step, nil
+	dirs = dirs[i-1 : i+1]
+	for k, dir := range dirs {
+		if states[k], err = ReadState(dir); err != nil {
+			return nil, states, 0, err
+		}
+	}
+	return dirs, states, step, nil
 }
 
 // CopyTo makes dir a run folder that is as this one was when a checkpoint with the state s

@@ -68,19 +68,19 @@ func (f *Folder) NewestCheckpoint(log *slog.Logger) (string, error) {
 		dirs[0], err, filepath.Dir(dirs[0]))
 }
 
-// ModelFolder returns the folder of a model or an adapter that dir stands for: of a run the newest
-// checkpoint, of others dir itself. The files of a checkpoint are as they were
-// written. It changes nothing, so a run may be going on in the folder.
-func ModelFolder(dir string) (model string, err error) {
-	model = dir
-	is := func(file string) bool { return exists(filepath.Join(dir, file)) }
-	if is(configFile) && !is("config.json") && !is("adapter_config.json") {
-		dirs, err := checkpoints(dir)
+// Model returns the folder of a model or an adapter that the folder stands for: of a run the
+// newest checkpoint, of others the folder itself. The files of a checkpoint are as they were
+// written. It changes nothing, so a run may be going on in the folder, and needs no more of
+// the Folder than its Dir.
+func (f *Folder) Model() (model string, err error) {
+	model = f.Dir
+	if exists(filepath.Join(model, configFile)) && !exists(filepath.Join(model, "config.json")) && !models.IsAdapter(model) {
+		dirs, err := checkpoints(model)
 		if err != nil {
 			return "", err
 		}
 		if len(dirs) == 0 {
-			return "", fmt.Errorf("train: the run in %s has no checkpoint yet", dir)
+			return "", fmt.Errorf("train: the run in %s has no checkpoint yet", model)
 		}
 		model = dirs[len(dirs)-1]
 	}
@@ -132,19 +132,6 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 	return nil
 }
 
-// RunOf returns the configuration file of the run that a checkpoint belongs to, ""
-// if the folder is no checkpoint of a run.
-func RunOf(checkpoint string) string {
-	abs, err := filepath.Abs(checkpoint)
-	if err != nil || filepath.Base(filepath.Dir(abs)) != checkpointsDir {
-		return ""
-	}
-	if file := filepath.Join(filepath.Dir(filepath.Dir(abs)), configFile); exists(file) {
-		return file
-	}
-	return ""
-}
-
 // setAside renames damaged checkpoints, so that they do not count as checkpoints.
 func setAside(dirs []string) error {
 	for _, dir := range dirs {
@@ -156,18 +143,15 @@ func setAside(dirs []string) error {
 	return nil
 }
 
-// adapterTensors are the tensors of a checkpoint that holds an adapter.
-const adapterTensors = "adapter_model.safetensors"
-
 // LoadWeights reads the weights of a checkpoint, or its adapter, into w, as they were in training,
 // to the bit: those of the folder may be rounded to 16 bits. On the device, if w
 // has one, they are not yet.
 func LoadWeights(checkpoint string, w *models.Weights) error {
 	if path := filepath.Join(checkpoint, stateDir, exactWeights); exists(path) {
-		return loadTensors(path, w)
+		return w.LoadFile(path)
 	}
-	if path := filepath.Join(checkpoint, adapterTensors); exists(path) {
-		return loadTensors(path, w)
+	if models.IsAdapter(checkpoint) {
+		return w.LoadFile(filepath.Join(checkpoint, "adapter_model.safetensors"))
 	}
 	folder, err := models.OpenFolder(checkpoint)
 	if err != nil {
@@ -181,7 +165,7 @@ func LoadWeights(checkpoint string, w *models.Weights) error {
 // the tensors of state/NAME.safetensors.
 func LoadOptimizer(checkpoint string, state map[string]*models.Weights) error {
 	for name, w := range state {
-		if err := loadTensors(optimizerFile(checkpoint, name), w); err != nil {
+		if err := w.LoadFile(optimizerFile(checkpoint, name)); err != nil {
 			return err
 		}
 	}
@@ -190,13 +174,4 @@ func LoadOptimizer(checkpoint string, state map[string]*models.Weights) error {
 
 func optimizerFile(checkpoint, name string) string {
 	return filepath.Join(checkpoint, stateDir, name+".safetensors")
-}
-
-func loadTensors(path string, w *models.Weights) error {
-	f, err := models.OpenSafetensors(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return w.Load(f)
 }

@@ -59,6 +59,15 @@ const (
 	failuresDir    = "failures"
 )
 
+// contents are all that a run writes into its folder, and what shows the run. A folder of sft
+// is a model besides.
+var contents = []string{
+	configFile, metricsFile, logFile, lockFile, gradesFile, "report.html", "tensorboard", rolloutsDir, evaluationsDir, checkpointsDir, failuresDir,
+}
+
+// Holds says whether a file or a folder with this name in a run folder is the run's.
+func (f *Folder) Holds(name string) bool { return slices.Contains(contents, name) }
+
 // maxLine bounds a line of metrics.jsonl and grades.jsonl, in bytes.
 const maxLine = 64 << 20
 

@@ -83,7 +83,7 @@ func (AdamW) Program(_ []int, copy models.DType) (models.Program, error) {
 		g.OutputOnto(ports.FirstOut, m1, ports.First)
 		g.OutputOnto(ports.SecondOut, v1, ports.Second)
 		if copy != models.F32 {
-			g.Output(ports.Copy, graph.Cast(p1, copy.ONNX()))
+			g.Output(ports.Copy, graph.Cast(p1, copy))
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 
 	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/onnx"
 	"onering/models/optim/adamw"
 )
 
@@ -28,8 +27,8 @@ func TestOfficialChecker(t *testing.T) {
 // is too small for it: five hundred steps of a thousandth of the copy's
 // unit move it.
 func TestCopy(t *testing.T) {
-	for elem, unit := range map[onnx.ElemType]float64{onnx.BFloat16: 1. / 128, onnx.Float16: 1. / 1024} {
-		p, err := adamw.AdamW{}.Program(nil, models.FromONNX(elem))
+	for elem, unit := range map[models.DType]float64{models.BF16: 1. / 128, models.F16: 1. / 1024} {
+		p, err := adamw.AdamW{}.Program(nil, elem)
 		g := graphtest.Loaded(t, p, err)
 		g.Single = true
 		if fmt.Sprint(p.Alias) != "map[m1:m p1:p v1:v]" {

@@ -1,4 +1,4 @@
-package cmd
+package rl
 
 import (
 	"bytes"
@@ -18,12 +18,11 @@ import (
 	"onering/policy"
 	ort "onering/runtime"
 	"onering/runtime/runtimetest"
-	"onering/train/learn"
 )
 
 // stepOnce does what `onering step` does with a batch, and returns the report and
 // the gradients in the file that --grads names.
-func stepOnce(t *testing.T, dtype string, change func(*stepOptions)) (report stepReport, gradients []float32, err error) {
+func stepOnce(t *testing.T, dtype string, change func(*Step)) (report stepReport, gradients []float32, err error) {
 	t.Helper()
 	env := runtimetest.Test(t)
 	policy, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: dtype})
@@ -32,7 +31,7 @@ func stepOnce(t *testing.T, dtype string, change func(*stepOptions)) (report ste
 	}
 	defer policy.Close()
 	r := rand.New(rand.NewPCG(1, 2))
-	var batch learn.Batch
+	o := NewStep()
 	for range 24 {
 		tokens := make([]int32, 8+r.IntN(30))
 		for i := range tokens {
@@ -43,22 +42,21 @@ func stepOnce(t *testing.T, dtype string, change func(*stepOptions)) (report ste
 			w[i] = r.NormFloat64() / 1e7 // too small for float16 without a loss scale
 		}
 		s := ort.NewSequence(tokens[:4], tokens[4:])
-		batch.Sequences, batch.Weights = append(batch.Sequences, s), append(batch.Weights, w)
+		o.batch.Sequences, o.batch.Weights = append(o.batch.Sequences, s), append(o.batch.Weights, w)
 	}
 	dir := t.TempDir()
-	o := defaultStep()
-	o.out, o.grads = filepath.Join(dir, "out"), filepath.Join(dir, "grads")
-	change(&o)
-	if report, err = takeStep(context.Background(), policy, batch, o); err != nil {
-		if _, missing := os.Stat(o.out); !errors.Is(missing, fs.ErrNotExist) {
-			t.Errorf("a step that failed has written %s: %v", o.out, missing)
+	o.Out, o.Grads = filepath.Join(dir, "out"), filepath.Join(dir, "grads")
+	change(o)
+	if report, err = o.Take(context.Background(), policy); err != nil {
+		if _, missing := os.Stat(o.Out); !errors.Is(missing, fs.ErrNotExist) {
+			t.Errorf("a step that failed has written %s: %v", o.Out, missing)
 		}
 		return report, nil, err
 	}
-	if _, err := os.Stat(filepath.Join(o.out, "state", "exp_avg.safetensors")); err != nil {
+	if _, err := os.Stat(filepath.Join(o.Out, "state", "exp_avg.safetensors")); err != nil {
 		t.Error(err)
 	}
-	f, err := models.OpenSafetensors(o.grads)
+	f, err := models.OpenSafetensors(o.Grads)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,13 +95,13 @@ func sameStep(t *testing.T, name string, got, want stepReport, g, wantG []float3
 // Where memory ends the batch is computed again in smaller micro-batches; where
 // they cannot be smaller nothing is written.
 func TestStepMemoryEnds(t *testing.T) {
-	want, wantG, err := stepOnce(t, "float32", func(*stepOptions) {})
+	want, wantG, err := stepOnce(t, "float32", func(*Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	noMemory := errors.New("bad allocation")
 	var log bytes.Buffer
-	got, g, err := stepOnce(t, "float32", func(o *stepOptions) {
+	got, g, err := stepOnce(t, "float32", func(o *Step) {
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		o.BeforePass = func(tokens int) error {
 			if tokens > 200 {
@@ -119,7 +117,7 @@ func TestStepMemoryEnds(t *testing.T) {
 	if !strings.Contains(log.String(), "micro-batches are halved") {
 		t.Errorf("log:\n%s", &log)
 	}
-	if _, _, err := stepOnce(t, "float32", func(o *stepOptions) { o.BeforePass = func(int) error { return noMemory } }); !errors.Is(err, noMemory) {
+	if _, _, err := stepOnce(t, "float32", func(o *Step) { o.BeforePass = func(int) error { return noMemory } }); !errors.Is(err, noMemory) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -127,11 +125,11 @@ func TestStepMemoryEnds(t *testing.T) {
 // In float16 the loss is scaled: the gradients written and the norm are without
 // the scale, and those too small for float16 are there.
 func TestStepFloat16(t *testing.T) {
-	want, wantG, err := stepOnce(t, "float32", func(*stepOptions) {})
+	want, wantG, err := stepOnce(t, "float32", func(*Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, g, err := stepOnce(t, "float16", func(*stepOptions) {})
+	got, g, err := stepOnce(t, "float16", func(*Step) {})
 	if err != nil {
 		t.Fatal(err)
 	}

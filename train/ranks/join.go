@@ -1,0 +1,135 @@
+package ranks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"strings"
+	"time"
+
+	"onering/runtime"
+	"onering/runtime/mpi"
+)
+
+// Launcher names what has started several processes, of which this is number rank: mpirun,
+// mpiexec or srun. It is "" where this process is alone.
+func Launcher() (name string, rank int) {
+	if launch, ok := mpi.Launched(); ok && launch.Several() {
+		return launch.Launcher, launch.Rank
+	}
+	return "", 0
+}
+
+// Join joins the other ranks where a launcher of MPI has started several processes. A rank
+// of another version is refused, and one that gives no sign of life for timeout seconds ends
+// all.
+func Join(ctx context.Context, version string, timeout float64) (*Group, error) {
+	if launcher, _ := Launcher(); launcher == "" {
+		return Alone(), nil
+	}
+	world, err := mpi.Open(ctx, mpi.Options{Version: version, Timeout: time.Duration(timeout * float64(time.Second))})
+	if err != nil {
+		return nil, err
+	}
+	g := New(world)
+	g.world = world
+	return g, nil
+}
+
+// End ends this rank's part of what all ranks end with an error, or with nil. If the ranks
+// have lost each other, the first one ends what is left of them.
+func (g *Group) End(err error) error {
+	if g.world == nil {
+		return err
+	}
+	if lost := g.Lost(); lost != nil {
+		g.Abort(err)
+		return saidElsewhere{err}
+	}
+	closed := g.Close()
+	switch {
+	case err != nil && !g.First():
+		return saidElsewhere{err}
+	case err != nil:
+		return err
+	}
+	return closed
+}
+
+// A saidElsewhere is an error that the first rank prints, whose exit code is that of all.
+type saidElsewhere struct{ error }
+
+func (e saidElsewhere) Unwrap() error { return e.error }
+
+// Said says whether an error is printed already, by the rank that has ended the run, and
+// whether the exit code is another rank's, too.
+func Said(err error) (printed, elsewhere bool) {
+	elsewhere = errors.As(err, new(saidElsewhere))
+	return elsewhere || errors.As(err, new(*mpi.AbortError)), elsewhere
+}
+
+// Exit ends the process with an exit code, in the way that MPI asks for.
+func Exit(code int) { mpi.Exit(code) }
+
+// InTurn calls f on one rank of each host, and then on the others: what has to be fetched
+// is fetched once. All return an error if one does.
+func (g *Group) InTurn(f func() error) error {
+	local := 0
+	if g.world != nil {
+		local = g.world.LocalRank()
+	}
+	for turn := range 2 {
+		var err error
+		if turn == min(local, 1) {
+			err = f()
+		}
+		if g.Size() == 1 {
+			return err
+		}
+		if err := g.AgreeOn(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OnHost returns how many ranks this host has.
+func (g *Group) OnHost() int {
+	if g.world == nil {
+		return 1
+	}
+	return g.world.LocalSize()
+}
+
+// Place gives this rank its device and its share of the host's cores, where the settings
+// leave that open: threads of 0.
+func (g *Group) Place(device *string, threads *int) {
+	if g.world == nil || g.Size() == 1 {
+		return
+	}
+	*device = runtime.ForRank(*device, g.world.LocalRank())
+	if *threads == 0 {
+		*threads = g.world.CPUs
+		if !bound() {
+			*threads = max(1, *threads/g.world.LocalSize())
+		}
+	}
+}
+
+// bound says whether the launcher gave this process only some of the cores.
+func bound() bool {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online") // such as 0-7,16-23
+	online := 0
+	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
+		var first, last int
+		switch n, _ := fmt.Sscanf(part, "%d-%d", &first, &last); n {
+		case 1:
+			online++
+		case 2:
+			online += last - first + 1
+		}
+	}
+	return err == nil && goruntime.NumCPU() < online
+}

@@ -1,0 +1,162 @@
+package rl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"onering/internal/files"
+	"onering/models"
+	"onering/models/lora"
+	"onering/policy"
+	"onering/runtime"
+	"onering/train"
+	"onering/train/learn"
+)
+
+// A Step is one optimizer step with weights that somebody else has given each token.
+type Step struct {
+	learn.Options
+	Update            learn.UpdateSettings
+	LoRA              train.LoRAConfig
+	Seed              uint64 // of a new adapter
+	State, Out, Grads string // folders and a file; "" is none
+	Dry               bool   // nothing is updated
+
+	batch learn.Batch
+}
+
+// NewStep returns a step with the defaults of a run.
+func NewStep() *Step {
+	return &Step{
+		Update:  Default().Optimizer.UpdateSettings,
+		LoRA:    Default().LoRA,
+		Options: learn.Options{Temperature: 1, Passes: learn.Passes{MicroTokens: 4096, Stash: models.StashAll}, Log: slog.Default()},
+	}
+}
+
+// A WeighedRow is a prompt, a response and the weights of the response's tokens.
+type WeighedRow struct {
+	policy.Pair
+	Weights *[]float64 `json:"weights"`
+}
+
+// Add adds a row to the batch.
+func (o *Step) Add(p *policy.Policy, row WeighedRow) error {
+	s, err := row.Sequence(p)
+	switch {
+	case err != nil:
+		return err
+	case row.Weights == nil:
+		return errors.New(`field "weights" is missing`)
+	case len(*row.Weights) != s.Count():
+		return fmt.Errorf("%d weights for %d response tokens", len(*row.Weights), s.Count())
+	}
+	o.batch.Sequences, o.batch.Weights = append(o.batch.Sequences, s), append(o.batch.Weights, *row.Weights)
+	return nil
+}
+
+// Empty says whether the batch has no rows.
+func (o *Step) Empty() bool { return len(o.batch.Sequences) == 0 }
+
+// A stepReport is what a step comes to.
+type stepReport struct {
+	Loss     float64 `json:"loss"`
+	GradNorm float64 `json:"grad_norm"`
+	Tokens   int     `json:"tokens"` // of the responses
+}
+
+// Take takes the step and writes what it is asked for.
+func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, err error) {
+	o.Optimizer, o.MaxGradNorm = o.Update.Rule, o.Update.MaxGradNorm
+	stepper, err := learn.New(p.Env, p.Ring, o.Options)
+	if err != nil {
+		return report, err
+	}
+	defer stepper.Close()
+	if a := p.Adapter; a != nil && a.Dropout != 0 {
+		o.Log.Warn("the adapter's lora_dropout is not applied: gradients are those without dropout", "lora_dropout", a.Dropout)
+	}
+	optimizer := stepper.Optimizer()
+	kept := slices.Collect(maps.Values(optimizer.State))
+	if o.State != "" {
+		if err := readState(o.State, optimizer); err != nil {
+			return report, fmt.Errorf("--state: %w", err)
+		}
+		if err := p.Env.Upload(kept...); err != nil {
+			return report, err
+		}
+	}
+	r, err := stepper.Gradients(ctx, o.batch, nil)
+	if err != nil {
+		return report, err
+	}
+	report = stepReport{r.Loss.Value, r.GradNorm, r.Tokens}
+	if o.Grads != "" {
+		err := stepper.WithoutScale(func(gradients []models.Tensor) error {
+			return models.WriteSafetensors(files.WriteFile, o.Grads, models.F32, gradients, nil)
+		})
+		if err != nil {
+			return report, err
+		}
+	}
+	if o.Dry {
+		return report, nil
+	}
+	if err := stepper.Update(o.Update.LearningRate); err != nil {
+		return report, err
+	}
+	trained := p.Ring.Trained()
+	if err := p.Env.Download(append(kept, trained)...); err != nil {
+		return report, err
+	}
+	return report, p.Save(o.Out, trained, models.F32, func(d *files.Draft) error {
+		text, err := json.Marshal(stepState{1, optimizer.Updates, p.Base()})
+		if err == nil {
+			err = d.WriteFile(filepath.Join("state", stateFile), files.Content(append(text, '\n')))
+		}
+		for name, w := range optimizer.State {
+			err = errors.Join(err, models.WriteSafetensors(d.WriteFile, filepath.Join("state", name+".safetensors"), models.F32, w.Tensors(), nil))
+		}
+		return err
+	})
+}
+
+// stateFile and the optimizer's state, each by its name with .safetensors, are
+// the files of a state folder. Those of a checkpoint have the same names.
+const stateFile = "state.json"
+
+// A stepState is what a state folder says besides the optimizer's state.
+type stepState struct {
+	Version int        `json:"version"`
+	Updates int        `json:"updates"`        // made so far, for AdamW's bias correction
+	Base    *lora.Base `json:"base,omitempty"` // the model beside an adapter, where it is known
+}
+
+func readState(dir string, o *runtime.Optimizer) error {
+	path := filepath.Join(dir, stateFile)
+	text, err := files.ReadIn(path, 1<<20)
+	if err != nil {
+		return err
+	}
+	var s stepState
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Version != 1 || s.Updates < 0 || s.Updates > math.MaxInt32 {
+		return fmt.Errorf("%s: version %d with %d updates; this program reads version 1", path, s.Version, s.Updates)
+	}
+	for name, w := range o.State {
+		if err := w.LoadFile(filepath.Join(dir, name+".safetensors")); err != nil {
+			return err
+		}
+	}
+	o.Updates = s.Updates
+	return nil
+}
