@@ -84,9 +84,9 @@ copy, and says what share of that limit each phase reaches.`,
 	addRuntime(c, &b.runtime, "device", "threads", "library")
 	registerDType(c, &b.dtype)
 	settings.AddFlags(flags, &b.lora, "lora", "lora-rank", "base-dtype")
-	must(c.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(benchParts, cobra.ShellCompDirectiveNoFileComp)))
-	must(c.RegisterFlagCompletionFunc("optimizer", cobra.FixedCompletions(models.Optimizers(), cobra.ShellCompDirectiveNoFileComp)))
-	must(c.MarkFlagRequired("config"))
+	offer(c, benchParts, "part")
+	offer(c, models.Optimizers(), "optimizer")
+	require(c, "config")
 	must(c.MarkFlagFilename("config", "json"))
 	return c
 }
@@ -126,11 +126,8 @@ func (b *benchCommand) check() error {
 		return usagef("--prompt %d: must be at most --tokens, %d", b.Prompt, b.Tokens)
 	}
 	for _, n := range b.Batch {
-		if n < 1 {
-			return usagef("--batch %d: must be at least 1", n)
-		}
-		if n > maxSlots {
-			return usagef("--batch %d: must be at most %d", n, maxSlots)
+		if err := checkCount("batch", n, maxSlots); err != nil {
+			return err
 		}
 	}
 	b.Contexts = make(map[string][]int)

@@ -137,6 +137,18 @@ func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 	return source, asUsage(err)
 }
 
+// statedSettings returns what a run file says, unless its name is empty, and what values of
+// --set do.
+func statedSettings(c *cobra.Command, file string, sets []string) (run, flags settings.Source, err error) {
+	if file != "" {
+		if run, err = readRunFile(file, c.InOrStdin()); err != nil {
+			return nil, nil, err
+		}
+	}
+	flags, err = settings.Sets(sets)
+	return run, flags, asUsage(err)
+}
+
 // configFlags are the flags of the commands that take a run file.
 type configFlags struct {
 	file       string
@@ -162,23 +174,16 @@ func (f *configFlags) register(c *cobra.Command, kind string, names []string, ab
 	flags.StringVar(&f.name, kind, "", about+": "+strings.Join(names, ", "))
 	flags.StringArrayVar(&f.sets, "set", nil, "section.key=value in place of a key of the run file"+example+"; repeatable")
 	must(c.MarkFlagFilename("config", "toml"))
-	must(c.RegisterFlagCompletionFunc(kind, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
+	offer(c, names, kind)
 	must(c.RegisterFlagCompletionFunc("set", f.completeSet))
 }
 
 // resolve reads what the flags and the environment name. base, unless it is nil, makes a source
 // below the others, of which the run file is the first.
 func (f *configFlags) resolve(c *cobra.Command, base func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
-	var run settings.Source
-	if f.file != "" {
-		var err error
-		if run, err = readRunFile(f.file, c.InOrStdin()); err != nil {
-			return nil, err
-		}
-	}
-	flags, err := settings.Sets(f.sets)
+	run, flags, err := statedSettings(c, f.file, f.sets)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	if f.name != "" {
 		flags = append(flags, settings.Setting{Section: f.kind, Key: "name", Place: "--" + f.kind, Value: f.name})
@@ -216,6 +221,27 @@ func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Com
 		}
 	}
 	return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+}
+
+// markDirs lets the shell complete flags with folders.
+func markDirs(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		must(c.MarkFlagDirname(name))
+	}
+}
+
+// require makes flags required.
+func require(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		must(c.MarkFlagRequired(name))
+	}
+}
+
+// offer lets the shell complete flags with values.
+func offer(c *cobra.Command, values []string, names ...string) {
+	for _, name := range names {
+		must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
 }
 
 // must stops on a mistake in the program itself, such as completion for a flag

@@ -53,12 +53,15 @@ names several files, hf:ORG/NAME a data set on a hub, and - is stdin.
 }
 
 // fileOptions returns the options for reading the file of that name; - is stdin.
-func fileOptions(c *cobra.Command, columns data.Columns, name string) data.Options {
-	o := data.Options{Columns: columns}
+func fileOptions(c *cobra.Command, columns data.Columns, filter, name string) (o data.Options, err error) {
+	o.Columns, o.Filter = columns, filter
 	if name == "-" {
 		o.Input = c.InOrStdin()
 	}
-	return o
+	if filter != "" {
+		_, err = data.ParseFilter(filter)
+	}
+	return o, asUsage(err)
 }
 
 // openedName returns what messages call a file.
@@ -95,13 +98,11 @@ answers.
 			if limit < 0 {
 				return usagef("-n %d: must be at least 0; 0 prints all rows", limit)
 			}
-			o := fileOptions(c, columns, args[0])
-			if filter != "" {
-				if _, err := data.ParseFilter(filter); err != nil {
-					return usageError{err}
-				}
+			o, err := fileOptions(c, columns, filter, args[0])
+			if err != nil {
+				return err
 			}
-			o.Filter, o.Limit = filter, limit
+			o.Limit = limit
 			path, err := localData(c, args[0])
 			if err != nil {
 				return err
@@ -218,17 +219,15 @@ A file that cannot be read is an error; findings are not.
   onering data check train.jsonl --model Qwen2.5-Math-1.5B --template qwen_math`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if filter != "" {
-				if _, err := data.ParseFilter(filter); err != nil {
-					return usageError{err}
-				}
+			o := data.CheckOptions{Parse: verifier.Readable}
+			var err error
+			if o.Options, err = fileOptions(c, columns, filter, args[0]); err != nil {
+				return err
 			}
 			template, err := parseTemplate(around)
 			if err != nil {
 				return err
 			}
-			o := data.CheckOptions{Options: fileOptions(c, columns, args[0]), Parse: verifier.Readable}
-			o.Filter = filter
 			if err := rewards.asks(c, template, &o); err != nil {
 				return err
 			}
@@ -247,7 +246,7 @@ A file that cannot be read is an error; findings are not.
 	flags.StringVar(&filter, "filter", "", `check only the rows that match, such as 'level in 3..5'`)
 	flags.StringVar(&model, "model", "", "model folder whose tokenizer measures the prompts")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
-	must(c.MarkFlagDirname("model"))
+	markDirs(c, "model")
 	return c
 }
 
@@ -288,11 +287,7 @@ func promptLength(c *cobra.Command, model string, around tokenize.Template) (fun
 	if err != nil {
 		return nil, err
 	}
-	t, err := tokenize.Load(folder)
-	if err != nil {
-		return nil, err
-	}
-	p, err := data.NewPrompter(t, around)
+	p, err := prompterOf(folder, around)
 	if err != nil {
 		return nil, err
 	}
@@ -302,10 +297,19 @@ func promptLength(c *cobra.Command, model string, around tokenize.Template) (fun
 	return func(q data.Problem) (int, error) {
 		text, ids, err := p.Prompt(q)
 		if err == nil {
-			err = t.Check(text)
+			err = p.Tokenizer.Check(text)
 		}
 		return len(ids), err
 	}, nil
+}
+
+// prompterOf makes prompts with the tokenizer of a model's folder.
+func prompterOf(folder string, around tokenize.Template) (*data.Prompter, error) {
+	t, err := tokenize.Load(folder)
+	if err != nil {
+		return nil, err
+	}
+	return data.NewPrompter(t, around)
 }
 
 func newDataArithmetic() *cobra.Command {

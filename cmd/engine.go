@@ -41,8 +41,8 @@ type engineFlags struct {
 func (f *engineFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.model, "model", "", "model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)")
-	must(c.MarkFlagRequired("model"))
-	must(c.MarkFlagDirname("model"))
+	require(c, "model")
+	markDirs(c, "model")
 	addRuntime(c, &f.runtime, "device", "threads", "library")
 }
 
@@ -52,7 +52,7 @@ const adapterHelp = "folder of a LoRA adapter of the model, as PEFT and onering 
 // registerAdapter adds the flag for an adapter beside the model.
 func (f *engineFlags) registerAdapter(c *cobra.Command) {
 	c.Flags().StringVar(&f.adapter, "adapter", "", adapterHelp)
-	must(c.MarkFlagDirname("adapter"))
+	markDirs(c, "adapter")
 	f.registerBase(c)
 }
 
@@ -62,13 +62,13 @@ var baseTypes = append(slices.Clone(dtypeNames), "int8")
 // registerBase adds the flag for the type of the model beside an adapter.
 func (f *engineFlags) registerBase(c *cobra.Command) {
 	c.Flags().StringVar(&f.base, "base-dtype", "float32", "type to hold the model's layers in beside an adapter: "+strings.Join(baseTypes, ", "))
-	must(c.RegisterFlagCompletionFunc("base-dtype", cobra.FixedCompletions(baseTypes, cobra.ShellCompDirectiveNoFileComp)))
+	offer(c, baseTypes, "base-dtype")
 }
 
 // registerAdapters is registerAdapter for commands whose inputs choose one of several.
 func (f *engineFlags) registerAdapters(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.adapters, "adapter", nil, adapterHelp+"; NAME=DIR, repeatable, for rows with \"adapter\": NAME")
-	must(c.MarkFlagDirname("adapter"))
+	markDirs(c, "adapter")
 	f.registerBase(c)
 }
 
@@ -106,7 +106,7 @@ func addRuntime(c *cobra.Command, r *policy.RuntimeConfig, names ...string) {
 // registerDType adds the flag for the type of the computation.
 func registerDType(c *cobra.Command, dtype *string) {
 	c.Flags().StringVar(dtype, "dtype", "float32", "type to compute in: "+strings.Join(dtypeNames, ", ")+" (on a GPU)")
-	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+	offer(c, dtypeNames, "dtype")
 }
 
 // checkDType refuses an unknown type, and one that the device cannot multiply.

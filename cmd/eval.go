@@ -14,7 +14,6 @@ import (
 	"onering/data"
 	"onering/eval"
 	"onering/internal/cli"
-	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
@@ -123,10 +122,10 @@ func (o *evalOptions) register(c *cobra.Command) {
 	flags.BoolVar(&o.resume, "resume", false, "sample only what the file of --out still lacks, if there is one")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object in place of a table")
 	flags.BoolVar(&o.markdown, "markdown", false, "print the table in Markdown")
-	must(c.MarkFlagDirname("suites-dir"))
+	markDirs(c, "suites-dir")
 	must(c.MarkFlagFilename("out", "jsonl"))
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
-	must(c.RegisterFlagCompletionFunc("extract", cobra.FixedCompletions(reward.ExtractRules, cobra.ShellCompDirectiveNoFileComp)))
+	offer(c, reward.ExtractRules, "extract")
 	exclusive(c, "json", "markdown")
 }
 
@@ -220,18 +219,13 @@ func runSource(dir string, others ...settings.Source) (settings.Source, error) {
 	if err != nil || of == nil {
 		return nil, err
 	}
-	text, err := files.ReadIn(of.File, largestRunFile)
-	if err != nil {
-		return nil, err
-	}
-	run, err := settings.File(of.File, text)
-	sampled := settings.Find("rollout.max_new_tokens", run).Key != ""
+	sampled := settings.Find("rollout.max_new_tokens", of.Settings).Key != ""
 	named := settings.Find("reward.name", others...).Key != "" || settings.Find("reward.use", others...).Key != ""
 	template := []string{"model.template", "model.system", "model.template_args", "model.stop"}
-	return slices.DeleteFunc(run, func(s settings.Setting) bool {
+	return slices.DeleteFunc(of.Settings, func(s settings.Setting) bool {
 		section, _, _ := strings.Cut(s.Section, ".")
 		return !slices.Contains(template, s.Path()) && (!sampled || s.Path() != "rollout.max_new_tokens" && section != "eval" && (section != "reward" || named))
-	}), err
+	}), nil
 }
 
 // complete settles how responses are chosen and refuses what cannot be.
@@ -293,7 +287,10 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 			return err
 		}
 	}
-	if x.suites, err = eval.Open(specs, x.dir, func(spec string) data.Options { return reward.Reading(x.rule, fileOptions(c, x.columns, spec)) }); err != nil {
+	if x.suites, err = eval.Open(specs, x.dir, func(spec string) data.Options {
+		o, _ := fileOptions(c, x.columns, "", spec) // there is no filter to be wrong
+		return reward.Reading(x.rule, o)
+	}); err != nil {
 		return err
 	}
 	for i, s := range x.suites {

@@ -45,11 +45,8 @@ gradients are the adapter's alone.`,
 	flags.StringVar(&o.dtype, "dtype", "float32", "type to compute in: float32, bfloat16 or float16")
 	flags.StringVar(&o.device, "device", "cpu", "what the graphs are for: cpu or cuda")
 	flags.IntVar(&o.blocks, "blocks", 1, "in how many blocks of queries layers compute attention; more take less memory with long rows")
-	must(c.MarkFlagRequired("model"))
-	must(c.MarkFlagRequired("out"))
-	must(c.MarkFlagDirname("model"))
-	must(c.MarkFlagDirname("out"))
-	must(c.MarkFlagDirname("adapter"))
+	require(c, "model", "out")
+	markDirs(c, "model", "out", "adapter")
 	return c
 }
 

@@ -3,6 +3,7 @@ package cmd
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,18 +130,22 @@ const (
 // validateSampling refuses impossible values of the flags that chat, generate and
 // eval share. A temperature of 0 becomes greedy decoding.
 func validateSampling(s *sampler.Sampling, samples, slots int) error {
-	switch {
-	case samples < 1:
-		return usagef("--samples %d: must be at least 1", samples)
-	case samples > maxSamples:
-		return usagef("--samples %d: must be at most %d", samples, maxSamples)
-	case slots < 1:
-		return usagef("--slots %d: must be at least 1", slots)
-	case slots > maxSlots:
-		return usagef("--slots %d: must be at most %d", slots, maxSlots)
+	if err := cmp.Or(checkCount("samples", samples, maxSamples), checkCount("slots", slots, maxSlots)); err != nil {
+		return err
 	}
 	*s = s.OrGreedy()
 	return checkSettings(s)
+}
+
+// checkCount refuses what is no number of things from 1 to most.
+func checkCount(flag string, n, most int) error {
+	switch {
+	case n < 1:
+		return usagef("--%s %d: must be at least 1", flag, n)
+	case n > most:
+		return usagef("--%s %d: must be at most %d", flag, n, most)
+	}
+	return nil
 }
 
 // checkTemperature refuses impossible values of a flag that is no setting of a Sampling.

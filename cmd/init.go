@@ -45,12 +45,11 @@ DIR must not exist, or must be empty. It appears only when it is complete.`,
 	exclusive(c, "config", "model")
 	exclusive(c, "seed", "model")
 	exclusive(c, "tokenizer", "model")
-	must(c.MarkFlagDirname("model"))
-	must(c.MarkFlagRequired("out"))
+	markDirs(c, "model")
+	require(c, "out")
 	must(c.MarkFlagFilename("config", "json"))
-	must(c.MarkFlagDirname("out"))
-	must(c.MarkFlagDirname("tokenizer"))
-	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+	markDirs(c, "out", "tokenizer")
+	offer(c, dtypeNames, "dtype")
 	return c
 }
 

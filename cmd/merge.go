@@ -51,10 +51,8 @@ rounded to the type of the tensors, by default that of the model.`,
 	flags.StringVar(&adapter, "adapter", "", adapterHelp+" (required)")
 	flags.StringVar(&out, "out", "", "folder to write (required)")
 	flags.StringVar(&dtype, "dtype", "", "type of the tensors: "+strings.Join(dtypeNames, ", ")+" (default: that of the model)")
-	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
-	for _, name := range []string{"model", "adapter", "out"} {
-		must(c.MarkFlagRequired(name))
-		must(c.MarkFlagDirname(name))
-	}
+	offer(c, dtypeNames, "dtype")
+	require(c, "model", "adapter", "out")
+	markDirs(c, "model", "adapter", "out")
 	return c
 }

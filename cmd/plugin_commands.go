@@ -159,7 +159,7 @@ Prints the names of the files that it wrote.`),
 		},
 	}
 	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
-	must(c.MarkFlagDirname("module"))
+	markDirs(c, "module")
 	return c
 }
 

@@ -61,9 +61,8 @@ names another hub.`,
 	flags.StringVar(&p.license, "license", "", "license that the model card names, such as apache-2.0")
 	flags.BoolVar(&p.dry, "dry-run", false, "list the files and their bytes, and send nothing")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
-	must(c.MarkFlagRequired("model"))
-	must(c.MarkFlagRequired("to"))
-	must(c.MarkFlagDirname("model"))
+	require(c, "model", "to")
+	markDirs(c, "model")
 	return c
 }
 
@@ -258,10 +257,7 @@ func newCard(folder, to, license string) card {
 	}
 	var config *resolved
 	if err == nil {
-		var run settings.Source
-		if run, err = readRunFile(of.File, nil); err == nil {
-			config, err = resolve(run)
-		}
+		config, err = resolve(of.Settings)
 	}
 	if err != nil {
 		slog.Warn("the model card goes without the settings of the run", "reason", err)

@@ -12,10 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/data"
 	"onering/internal/cli"
 	"onering/policy"
-	"onering/tokenize"
 	"onering/train"
 	"onering/train/rl"
 )
@@ -46,7 +44,7 @@ what overflows, the first tensor whose gradient from it alone does.`,
 	flags := c.Flags()
 	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint, or of the model beside its adapter")
 	addRuntime(c, &r.where, "threads", "library")
-	must(c.MarkFlagDirname("model"))
+	markDirs(c, "model")
 	return c
 }
 
@@ -203,15 +201,11 @@ func checkData(c *cobra.Command, run string) error {
 		return err
 	}
 	defer remove()
-	tokenizer, err := tokenize.Load(model)
-	if err != nil {
-		return err
-	}
 	template, err := r.Model.PromptTemplate()
 	if err != nil {
 		return err
 	}
-	prompter, err := data.NewPrompter(tokenizer, template)
+	prompter, err := prompterOf(model, template)
 	if err != nil {
 		return err
 	}

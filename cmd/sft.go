@@ -66,13 +66,10 @@ several.`,
 	for _, name := range []string{"data", "eval-data", "config", "library"} {
 		must(c.MarkFlagFilename(name))
 	}
-	must(c.MarkFlagDirname("model"))
-	must(c.MarkFlagDirname("out"))
+	markDirs(c, "model", "out")
 	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
-	must(c.RegisterFlagCompletionFunc("optimizer", cobra.FixedCompletions(models.Optimizers(), cobra.ShellCompDirectiveNoFileComp)))
-	for _, name := range []string{"dtype", "compute"} {
-		must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
-	}
+	offer(c, models.Optimizers(), "optimizer")
+	offer(c, dtypeNames, "dtype", "compute")
 	return c
 }
 
@@ -256,22 +253,13 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 	file := s.file
 	if s.resume {
-		if s.given.Output.Dir == "" {
-			return config, usagef("--resume needs --out, the folder of the run to continue")
-		}
 		if file, err = resumedFile(s.given.Output.Dir, "sft"); err != nil {
 			return config, err
 		}
 	}
-	var stated settings.Source
-	if file != "" {
-		if stated, err = readRunFile(file, c.InOrStdin()); err != nil {
-			return config, err
-		}
-	}
-	sets, err := settings.Sets(s.sets)
+	stated, sets, err := statedSettings(c, file, s.sets)
 	if err != nil {
-		return config, usageError{err}
+		return config, err
 	}
 	flags := settings.Flags(&s.given, c.Flags().Changed)
 	path, _ := settings.Find("model.path", stated, sets, flags).Value.(string)

@@ -55,8 +55,7 @@ a new adapter; the default learning rate is then ten times as large.`,
 	exclusive(c, "state", "lora")
 	flags.Float64Var(&o.Temperature, "temperature", o.Temperature, "divisor of the logits")
 	flags.BoolVar(&o.Dry, "dry-run", false, "compute loss and gradients, update nothing")
-	must(c.MarkFlagDirname("state"))
-	must(c.MarkFlagDirname("out"))
+	markDirs(c, "state", "out")
 	return c
 }
 

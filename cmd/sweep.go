@@ -69,7 +69,7 @@ them, or a model that is not there, is said before the first run.`,
 	flags.BoolVar(&o.listOnly, "plan", false, "print the runs, and run none")
 	flags.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
 	flags.StringVar(&o.page, "update", "", "Markdown page to put the tables into, between <!-- NAME --> and <!-- end -->; NAME is the file's")
-	must(c.MarkFlagDirname("out"))
+	markDirs(c, "out")
 	return c
 }
 

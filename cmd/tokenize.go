@@ -50,8 +50,8 @@ exit code is 1.`,
 	flags.BoolVar(&o.skipSpecial, "skip-special", false, "with --decode: leave special tokens out")
 	flags.BoolVar(&o.chat, "chat", false, "render conversations with the tokenizer's chat template")
 	addTemplate(c, &o.prompt, "", false)
-	must(c.MarkFlagRequired("model"))
-	must(c.MarkFlagDirname("model"))
+	require(c, "model")
+	markDirs(c, "model")
 	exclusive(c, "decode", "chat", "template")
 	return c
 }

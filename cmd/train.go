@@ -102,20 +102,10 @@ func newTrain() *cobra.Command {
 	return c
 }
 
-// markDirs lets the shell complete flags with folders.
-func markDirs(c *cobra.Command, names ...string) {
-	for _, name := range names {
-		must(c.MarkFlagDirname(name))
-	}
-}
-
 // resolveRun resolves the configuration of a run and chooses its folder. To resume
 // without --config it reads the run.toml in the folder.
 func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
-	if resume && out == "" {
-		return nil, usagef("--resume needs --out, the folder of the run to continue")
-	}
-	if resume && f.file == "" {
+	if resume && (f.file == "" || out == "") {
 		var err error
 		if f.file, err = resumedFile(out, "train"); err != nil {
 			return nil, err
@@ -146,6 +136,9 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 // resumedFile returns the run file in the folder of a run of command, train or sft, that
 // is to be resumed.
 func resumedFile(out, command string) (string, error) {
+	if out == "" {
+		return "", usagef("--resume needs --out, the folder of the run to continue")
+	}
 	file := filepath.Join(out, "run.toml")
 	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 		return "", usagef("there is no run to resume in %s: it has no run.toml; name the folder that a run has written", out)

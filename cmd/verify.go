@@ -52,7 +52,7 @@ empty if there was nothing to read, or too much.
 	flags.BoolVar(&o.asJSON, "json", false, "print JSON lines, with --explain too")
 	flags.BoolVar(&o.worked, "worked-out", false, "where the gold is a number, an answer has to work it out: 4+18 is not right for 22")
 	modes := []string{"auto", "boxed", "tag", "last"}
-	must(c.RegisterFlagCompletionFunc("extract", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
+	offer(c, modes, "extract")
 	return c
 }
 

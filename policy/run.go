@@ -16,11 +16,12 @@ import (
 // A Run is what a run folder, or a checkpoint in it, says to whoever talks to its model.
 type Run struct {
 	tokenize.TemplateSettings
-	File      string // the run file
-	Model     string // what the run began with
-	Adapter   bool   // the folder holds an adapter of Model
-	BaseDType string // lora.base_dtype: what the run held Model in beside an adapter
-	MaxTokens int    // most tokens of a response; 0 where the run sampled none
+	File      string          // the run file
+	Model     string          // what the run began with
+	Adapter   bool            // the folder holds an adapter of Model
+	BaseDType string          // lora.base_dtype: what the run held Model in beside an adapter
+	MaxTokens int             // most tokens of a response; 0 where the run sampled none
+	Settings  settings.Source // all that File says
 }
 
 // ReadRun reads what its run file says of a run folder or of one of its checkpoints; nil if
@@ -39,7 +40,7 @@ func ReadRun(dir string) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	r := &Run{File: file, Adapter: models.IsAdapter(dir)}
+	r := &Run{File: file, Settings: run, Adapter: models.IsAdapter(dir)}
 	for key, into := range map[string]any{
 		"model.path": &r.Model, "model.template": &r.Template, "model.system": &r.System,
 		"model.template_args": &r.Args, "model.stop": &r.Stop, "lora.base_dtype": &r.BaseDType, "rollout.max_new_tokens": &r.MaxTokens,

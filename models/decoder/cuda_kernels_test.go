@@ -115,7 +115,7 @@ func (k cudaKernel) serves(n onnx.Node, types []string) (outputs []string, why s
 		case n.Op == "Cast":
 			for _, a := range n.Attrs {
 				if a.Name == "to" {
-					is = models.DType(a.Value.(int64)).String()
+					is = onnxNames[models.DType(a.Value.(int64))]
 				}
 			}
 			if !slices.Contains(choices, is) && why == "" {
@@ -163,6 +163,12 @@ func TestCUDASumsAreOrdered(t *testing.T) {
 	}
 }
 
+// onnxNames are the types in the words of ONNX, which cuda_kernels.txt has.
+var onnxNames = map[models.DType]string{
+	models.F32: "float", models.U8: "uint8", models.I8: "int8", models.I32: "int32", models.I64: "int64", models.Bool: "bool",
+	models.F16: "float16", models.F64: "double", models.BF16: "bfloat16",
+}
+
 // TestCUDAKernels looks up every operator of every Program, with the types it is
 // used on, among the kernels that the CUDA provider registers. In graphs for CUDA
 // and in those of 16 bits each has one.
@@ -183,10 +189,10 @@ func TestCUDAKernels(t *testing.T) {
 		for what, p := range programs {
 			types := map[string]string{"": ""}
 			for _, v := range p.Inputs {
-				types[v.Name] = v.DType.String()
+				types[v.Name] = onnxNames[v.DType]
 			}
 			for _, v := range p.Constants {
-				types[v.Name] = v.Type.String()
+				types[v.Name] = onnxNames[v.Type]
 			}
 			for _, n := range p.Nodes {
 				name := n.Op

@@ -332,7 +332,7 @@ func (a decoding) cached(g *graph.Graph, what string, role models.Role, layer, p
 	name := models.InPart(fmt.Sprintf("past_%s.%d", what, layer), part)
 	g.Use(name, models.Use{Role: role, Layer: layer, Part: part})
 	rows, places := partSizes(part, parts)
-	return g.Input(name, a.elem(), graph.Dims(rows, a.KVHeads, places, a.cacheWidth()))
+	return g.Input(name, a.compute(), graph.Dims(rows, a.KVHeads, places, a.cacheWidth()))
 }
 
 // partSizes are the letters of the rows of a part of the cache, and of their places.

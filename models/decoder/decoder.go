@@ -135,13 +135,10 @@ func (s Shape) validate() error {
 	return err
 }
 
-// compute is the type that the layers compute in.
+// compute is the type that the layers compute in, and the element type of their products.
 func (a Architecture) compute() models.DType {
 	if a.Type == models.Invalid {
 		return models.F32
 	}
 	return a.Type
 }
-
-// elem is the element type of the layers' products.
-func (a Architecture) elem() models.DType { return a.compute() }

@@ -142,7 +142,7 @@ func (w *weights) widen(in int, parts ...module) {
 // matrix declares the matrix of a module and gives it in the type of the products.
 func (w *weights) matrix(m module, in int) *graph.Node {
 	if w.a.Base != models.I8 {
-		return graph.Cast(w.input(m.name+".weight", w.a.held(), m.rows, in), w.a.elem())
+		return graph.Cast(w.input(m.name+".weight", w.a.held(), m.rows, in), w.a.compute())
 	}
 	blocks := in / models.Block // which have no gradient, even where there is no adapter
 	name := w.prefix + m.name + ".weight"
@@ -170,7 +170,7 @@ func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.No
 		matrix = w.matrix(m, in)
 	}
 	if bias {
-		offset = w.input(m.name+".bias", w.a.elem(), m.rows)
+		offset = w.input(m.name+".bias", w.a.compute(), m.rows)
 	}
 	return matrix, offset
 }

@@ -64,11 +64,11 @@ func (a Architecture) held() models.DType {
 	case models.BF16, models.F16, models.I8:
 		return a.Base
 	}
-	return a.elem()
+	return a.compute()
 }
 
 // narrow casts x to the type of the layers' products.
-func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a.elem()) }
+func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a.compute()) }
 
 // widen casts x to float32.
 func widen(x *graph.Node) *graph.Node { return graph.Cast(x, models.F32) }

@@ -14,7 +14,7 @@ import (
 	"onering/models/decoder"
 )
 
-var elems = map[models.DType]models.DType{models.F32: models.F32, models.BF16: models.BF16, models.F16: models.F16}
+var elems = map[models.DType]models.DType{models.F32: models.F32, models.BF16: models.BF16, models.F16: models.F16} // of floating point
 
 // A trainer runs a model's Programs forward and backward as package runtime
 // does, in the interpreter.

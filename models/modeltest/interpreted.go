@@ -25,10 +25,6 @@ func interpret(a models.Architecture, w *models.Weights) interpreted {
 	return interpreted{a, a.Geometry(), tensorsOf(w)}
 }
 
-// elems are the types of values that a graph of 16 bits takes. The interpreter
-// computes them exactly all the same.
-var elems = map[models.DType]models.DType{models.F32: models.F32, models.F16: models.F16, models.BF16: models.BF16}
-
 // run runs a Program on the weights, whose names lack prefix, and on the values
 // that it asks for among in.
 func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tensors) tensors {
@@ -45,8 +41,9 @@ func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tenso
 		if !ok {
 			t.Fatalf("%s has the input %q, which package ports does not name for it", p.Name, port.Name)
 		}
-		if elem, ok := elems[port.DType]; ok {
-			x.Type = elem
+		switch port.DType {
+		case models.F32, models.F16, models.BF16: // the interpreter computes those of 16 bits exactly all the same
+			x.Type = port.DType
 		}
 		own[port.Name] = x
 	}

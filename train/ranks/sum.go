@@ -105,39 +105,31 @@ func (g *Group) Spread(x []float32, bounds []int) error {
 }
 
 // Collect implements learn.Ranks.
-func (g *Group) Collect(x []float32, bounds []int) error {
-	none := []byte(nil)
-	return g.exchange(tagSpread,
-		func(r int) []byte {
-			if r > 0 {
-				return none
-			}
-			return bytesOf(x[bounds[g.Rank()]:bounds[g.Rank()+1]])
-		},
-		func(r int) []byte {
-			if g.Rank() > 0 {
-				return none
-			}
-			return bytesOf(x[bounds[r]:bounds[r+1]])
-		})
-}
+func (g *Group) Collect(x []float32, bounds []int) error { return g.withFirst(x, bounds, true) }
 
 // Scatter implements learn.Ranks.
-func (g *Group) Scatter(x []float32, bounds []int) error {
-	none := []byte(nil)
-	return g.exchange(tagSpread,
-		func(r int) []byte {
-			if g.Rank() > 0 {
-				return none
-			}
-			return bytesOf(x[bounds[r]:bounds[r+1]])
-		},
-		func(r int) []byte {
-			if r > 0 {
-				return none
-			}
-			return bytesOf(x[bounds[g.Rank()]:bounds[g.Rank()+1]])
-		})
+func (g *Group) Scatter(x []float32, bounds []int) error { return g.withFirst(x, bounds, false) }
+
+// withFirst moves the elements of each other rank between it and the first: to the first, or
+// from there.
+func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
+	part := func(r int) []byte { return bytesOf(x[bounds[r]:bounds[r+1]]) }
+	own := func(r int) []byte { // what passes between the first and this rank
+		if r > 0 {
+			return nil
+		}
+		return part(g.Rank())
+	}
+	others := func(r int) []byte { // what passes between this rank, if it is the first, and others
+		if g.Rank() > 0 {
+			return nil
+		}
+		return part(r)
+	}
+	if toFirst {
+		return g.exchange(tagSpread, own, others)
+	}
+	return g.exchange(tagSpread, others, own)
 }
 
 // Volume returns how many bytes of gradients and weights this rank sends in a step whose

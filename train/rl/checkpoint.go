@@ -49,7 +49,7 @@ func (t *Trainer) restoredRound(from train.Checkpoint) (*round, error) {
 // so it may be written in the background.
 func (r *round) state() *rundir.Round {
 	s := &rundir.Round{
-		Kept: r.kept, Groups: r.groups, Flat: r.flat, Gap: r.gap, Steps: r.steps[:len(r.steps):len(r.steps)],
+		Updates: slices.Clone(r.updates), Kept: r.kept, Groups: r.groups, Flat: r.flat, Gap: r.gap, Steps: r.steps[:len(r.steps):len(r.steps)],
 		Stats: rundir.Sampling{
 			Tokens: r.stats.Tokens, PrefillTokens: r.stats.PrefillTokens,
 			Steps: r.stats.Steps, Slots: r.stats.Slots, SlotSteps: r.stats.SlotSteps,
@@ -66,7 +66,6 @@ func (r *round) state() *rundir.Round {
 			learned.OldLogProb = y.OldLogProb
 		}
 		s.Trajectories = append(s.Trajectories, learned)
-		s.Updates = append(s.Updates, rundir.Update(r.updates[i]))
 	}
 	for i := range r.greedy {
 		s.Greedy = append(s.Greedy, r.greedy[i].state())
@@ -89,11 +88,11 @@ func rolloutOf(x rundir.Rollout) rollout {
 		x.Verdict.Status = string(reward.OK)
 	}
 	return rollout{
-		Problem: x.Problem, Sample: x.Sample, PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
-		Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
+		Problem: x.Problem, Sample: x.Sample, PromptText: x.PromptText, Prompt: x.Prompt,
+		graded: graded{Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 			Value: x.Reward, Components: x.Components, Log: x.Log,
 			Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
-		},
+		}},
 	}
 }
 
@@ -101,7 +100,7 @@ func rolloutOf(x rundir.Rollout) rollout {
 // batches.
 func roundOf(s *rundir.Round, rescored bool) *round {
 	r := &round{
-		kept: s.Kept, groups: s.Groups, flat: s.Flat, gap: s.Gap, rescored: rescored, steps: s.Steps,
+		updates: slices.Clone(s.Updates), kept: s.Kept, groups: s.Groups, flat: s.Flat, gap: s.Gap, rescored: rescored, steps: s.Steps,
 		stats: sampler.Stats{
 			Tokens: s.Stats.Tokens, PrefillTokens: s.Stats.PrefillTokens,
 			Steps: s.Stats.Steps, Slots: s.Stats.Slots, SlotSteps: s.Stats.SlotSteps,
@@ -118,7 +117,6 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 			LogProb: x.LogProb, OldLogProb: y.OldLogProb, SampleLogProb: x.LogProb, Entropy: x.Entropy, IDs: x.Response,
 			Truncated: y.Truncated, Degenerate: y.Degenerate,
 		})
-		r.updates = append(r.updates, update(s.Updates[i]))
 		r.sequences = append(r.sequences, r.rollouts[i].sequence())
 	}
 	for _, x := range s.Greedy {

@@ -9,6 +9,7 @@ import (
 	"onering/objectives"
 	"onering/sampler"
 	"onering/train/metrics"
+	"onering/train/rundir"
 )
 
 // fill sets everything in v to values that differ from zero and from one another.
@@ -53,7 +54,7 @@ func TestRoundIsKept(t *testing.T) {
 		n := 0
 		made := func(v any) { fill(reflect.ValueOf(v).Elem(), &n) }
 		was := &round{
-			rollouts: make([]rollout, 3), greedy: make([]rollout, 2), trajectories: make([]objectives.Trajectory, 3), updates: make([]update, 3), rescored: rescored,
+			rollouts: make([]rollout, 3), greedy: make([]rollout, 2), trajectories: make([]objectives.Trajectory, 3), updates: make([]rundir.Update, 3), rescored: rescored,
 		}
 		made(&was.groups)
 		made(&was.flat)

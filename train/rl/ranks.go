@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"onering/eval"
-	"onering/reward"
 	"onering/sampler"
 	"onering/train/ranks"
 )
@@ -36,15 +35,6 @@ type sampled struct {
 	Stats    sampler.Stats
 }
 
-// graded is what another rank does not know of a rollout.
-type graded struct {
-	Response         []int32
-	LogProb, Entropy []float64
-	Text             string
-	Score            reward.Score
-	Truncated        bool
-}
-
 // gather completes a round, of which each rank has sampled its share, or has failed to.
 func (r *roller) gather(rollouts []rollout, stats *sampler.Stats, failed error) error {
 	if r.ranks.Size() == 1 {
@@ -53,7 +43,7 @@ func (r *roller) gather(rollouts []rollout, stats *sampler.Stats, failed error) 
 	own := sampled{Stats: *stats}
 	for _, x := range rollouts {
 		if r.mine(x.Problem) {
-			own.Rollouts = append(own.Rollouts, graded{x.Response, x.LogProb, x.Entropy, x.Text, x.Score, x.Truncated})
+			own.Rollouts = append(own.Rollouts, x.graded)
 		}
 	}
 	all, err := ranks.GatherAll(r.ranks, own, failed)
@@ -65,9 +55,7 @@ func (r *roller) gather(rollouts []rollout, stats *sampler.Stats, failed error) 
 		if len(all[from].Rollouts) == 0 {
 			return fmt.Errorf("train: rank %d has sampled too few responses", from)
 		}
-		y := all[from].Rollouts[0]
-		all[from].Rollouts = all[from].Rollouts[1:]
-		x.Response, x.LogProb, x.Entropy, x.Text, x.Score, x.Truncated = y.Response, y.LogProb, y.Entropy, y.Text, y.Score, y.Truncated
+		x.graded, all[from].Rollouts = all[from].Rollouts[0], all[from].Rollouts[1:]
 	}
 	*stats = sampler.Stats{}
 	for _, x := range all {

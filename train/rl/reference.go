@@ -17,39 +17,54 @@ type reference struct {
 	learner *runtime.Learner
 }
 
-// newReference opens the reference of a run: the model of model.reference, or else a
-// copy of the policy.
-func newReference(env *runtime.Env, c Config, policy *policy.Policy) (*reference, error) {
-	if c.Model.Reference == "" {
-		return copyPolicy(env, policy, c.LoRA.Adapter)
-	}
-	r, err := openReference(env, c, policy)
-	if err != nil {
-		return nil, fmt.Errorf("train: model.reference: %w", err)
-	}
-	return r, nil
-}
-
-// openReference opens another model, which must have the tokens of the policy and room
-// for its sequences.
-func openReference(env *runtime.Env, c Config, trained *policy.Policy) (r *reference, err error) {
-	made := &reference{}
+// newReference opens the reference of a run: the model of model.reference, or else the policy
+// as it is. Of a policy with an adapter the weights stay as they are, so that is the ring
+// without the adapter, or with the one that the run goes on with as it was.
+func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *reference, err error) {
+	r = &reference{}
 	defer func() {
 		if err != nil {
-			made.close()
+			r.close()
 		}
 	}()
-	if made.other, err = policy.Open(env, policy.Options{Path: c.Model.Reference, DType: c.Model.DType}); err != nil {
-		return nil, err
+	ring, o := policy.Ring, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true}
+	switch {
+	case c.Model.Reference != "":
+		err = r.open(env, c, policy)
+	case c.LoRA.Adapter != "":
+		r.other, err = policy.Beside(c.LoRA.Adapter)
+	case policy.Adapter != nil:
+		o.ScoreOnly, o.Base = false, true
+	default:
+		err = r.copy(env, policy)
 	}
-	if err = sameTokens(trained, made.other); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Model.Reference, err)
+	if r.other != nil {
+		ring = r.other.Ring
+	} else if r.ring != nil {
+		ring = r.ring
 	}
-	if have, want := made.other.Model.MaxPositions, c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens; have > 0 && have < want {
-		return nil, fmt.Errorf("%s: its max_position_embeddings is %d, and sequences may have %d tokens (rollout.max_prompt_tokens and max_new_tokens)", c.Model.Reference, have, want)
+	if err == nil {
+		r.learner, err = env.NewLearner(ring, o)
 	}
-	made.learner, err = env.NewLearner(made.other.Ring, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true})
-	return made, err
+	if err != nil && c.Model.Reference != "" {
+		err = fmt.Errorf("train: model.reference: %w", err)
+	}
+	return r, err
+}
+
+// open opens another model, which must have the tokens of the policy and room for its
+// sequences.
+func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (err error) {
+	if r.other, err = policy.Open(env, policy.Options{Path: c.Model.Reference, DType: c.Model.DType}); err != nil {
+		return err
+	}
+	if err = sameTokens(trained, r.other); err != nil {
+		return fmt.Errorf("%s: %w", c.Model.Reference, err)
+	}
+	if have, want := r.other.Model.MaxPositions, c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens; have > 0 && have < want {
+		return fmt.Errorf("%s: its max_position_embeddings is %d, and sequences may have %d tokens (rollout.max_prompt_tokens and max_new_tokens)", c.Model.Reference, have, want)
+	}
+	return nil
 }
 
 // sameTokens returns an error unless every id of the policy means the same to another
@@ -69,49 +84,18 @@ func sameTokens(policy, other *policy.Policy) error {
 	return nil
 }
 
-// copyPolicy copies the policy's weights. Of a policy with an adapter the weights
-// stay as they are, and the reference is the ring without the adapter, or with the one that
-// the run goes on with as it was.
-func copyPolicy(env *runtime.Env, policy *policy.Policy, begun string) (r *reference, err error) {
-	if begun != "" {
-		made := &reference{}
-		if made.other, err = policy.Beside(begun); err == nil {
-			made.learner, err = env.NewLearner(made.other.Ring, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true})
-		}
-		if err != nil {
-			made.close()
-			return nil, err
-		}
-		return made, nil
-	}
-	if policy.Adapter != nil {
-		learner, err := env.NewLearner(policy.Ring, runtime.LearnerOptions{Stash: models.StashInput, Base: true})
-		if err != nil {
-			return nil, err
-		}
-		return &reference{learner: learner}, nil
-	}
+// copy copies the weights of a policy.
+func (r *reference) copy(env *runtime.Env, policy *policy.Policy) (err error) {
 	if err := env.Download(policy.Weights); err != nil {
-		return nil, err
+		return err
 	}
 	defer env.Forget(policy.Weights)
-	made := &reference{}
-	defer func() {
-		if err != nil {
-			made.close()
-		}
-	}()
-	if made.weights, err = models.NewWeights(policy.Weights.Layout); err != nil {
-		return nil, err
+	if r.weights, err = models.NewWeights(policy.Weights.Layout); err != nil {
+		return err
 	}
-	copy(made.weights.Data, policy.Weights.Data)
-	if made.ring, err = runtime.NewRing(policy.Ring.Arch, made.weights); err != nil {
-		return nil, err
-	}
-	if made.learner, err = env.NewLearner(made.ring, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true}); err != nil {
-		return nil, err
-	}
-	return made, nil
+	copy(r.weights.Data, policy.Weights.Data)
+	r.ring, err = runtime.NewRing(policy.Ring.Arch, r.weights)
+	return err
 }
 
 func (r *reference) close() {

@@ -129,8 +129,7 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 			SampleLogProb: x.SampleLogProb, TokenAdvantage: x.TokenAdvantage, IDs: x.Response,
 			Truncated: x.Truncated, Degenerate: x.Degenerate,
 		})
-		r := rollout{Prompt: x.Prompt, Response: x.Response}
-		step.Sequences = append(step.Sequences, r.sequence())
+		step.Sequences = append(step.Sequences, runtime.NewSequence(x.Prompt, x.Response))
 	}
 	for _, x := range b.Trajectories {
 		step.Live = append(step.Live, objectives.Live(o, x))

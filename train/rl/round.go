@@ -26,7 +26,7 @@ type round struct {
 	greedy       []rollout               // by problem, not trained on; nil if the objective needs none
 	trajectories []objectives.Trajectory // by rollout
 	sequences    []runtime.Sequence      // by rollout
-	updates      []update                // by rollout; empty before its first step
+	updates      []rundir.Update         // by rollout; empty before its first step
 	stats        sampler.Stats
 	groups, flat int              // groups with rewards to compare, and those whose rewards are all equal
 	kept         []int            // rollouts that are trained on
@@ -43,24 +43,21 @@ type rollout struct {
 	// PromptText is the prompt as it was rendered, Prompt its tokens.
 	PromptText string
 	Prompt     []int32
-	Response   []int32
-	LogProb    []float64 // per response token, as the sampler saw it
-	Entropy    []float64
-	Text       string
-	Score      reward.Score
-	// A truncated response reached the limit of tokens.
-	Truncated bool
+	graded
+}
+
+// What is graded of a rollout comes from the rank that has sampled it.
+type graded struct {
+	Response         []int32
+	LogProb, Entropy []float64 // per response token, as the sampler saw it
+	Text             string
+	Score            reward.Score
+	Truncated        bool // it reached the limit of tokens
 }
 
 // sequence returns the rollout as the learner takes it.
 func (r *rollout) sequence() runtime.Sequence {
 	return runtime.NewSequence(r.Prompt, r.Response)
-}
-
-// An update is what the newest optimizer step of a rollout made of its tokens.
-type update struct {
-	W     []float32 // dLoss/dlogp
-	Delta []float32 // log-prob before the step minus that of the old policy
 }
 
 // newRound returns the round of k rollouts to each problem, and behind them in sampled a
@@ -70,7 +67,7 @@ func newRound(problems []data.Problem, sampled []rollout, k int) *round {
 	r := &round{problems: problems, rollouts: sampled[:n:n], greedy: sampled[n:]}
 	r.trajectories = make([]objectives.Trajectory, n)
 	r.sequences = make([]runtime.Sequence, n)
-	r.updates = make([]update, n)
+	r.updates = make([]rundir.Update, n)
 	for i := range r.rollouts {
 		r.trajectories[i] = r.rollouts[i].trajectory()
 		r.sequences[i] = r.rollouts[i].sequence()
@@ -192,7 +189,7 @@ func (r *round) note(batch []int, b objectives.Batch, report learn.Report) {
 			continue
 		}
 		x := &b.Trajectories[i]
-		u := update{W: make([]float32, len(w[i])), Delta: make([]float32, len(w[i]))}
+		u := rundir.Update{W: make([]float32, len(w[i])), Delta: make([]float32, len(w[i]))}
 		for t, v := range w[i] {
 			u.W[t] = float32(v)
 			u.Delta[t] = float32(x.LogProb[t] - x.OldLogProb[t])
