@@ -4,11 +4,16 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +21,10 @@ import (
 	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/internal/settings"
+	"onering/models"
+	"onering/policy"
+	"onering/reward"
+	"onering/tokenize"
 	"onering/train"
 	"onering/train/ranks"
 	"onering/train/rl"
@@ -224,4 +233,184 @@ func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Con
 		}
 	}
 	return local, checkMemory(c, *config, split)
+}
+
+// printSummary says what was learned, where the result is and what to type next.
+func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	switch {
+	case s.Resumed == 0:
+		fmt.Fprintf(t, "trained\t%d rounds, %d steps in %.1f s with %s\n", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
+	case s.Resumed == s.Rounds:
+		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s, all of them before it was resumed\n", s.Rounds, s.Steps, c.Objective.Name)
+	default:
+		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s; %.1f s since round %d\n", s.Rounds, s.Steps, c.Objective.Name, s.Seconds, s.Resumed)
+	}
+	if s.Reward != nil {
+		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last%s\n", s.Reward[0], s.Reward[1], extraction(c))
+	}
+	for _, x := range s.Suites {
+		fmt.Fprintf(t, "%s\tpass@1 ", x.Suite)
+		if x.Before != nil {
+			fmt.Fprintf(t, "%.1f %% before, %.1f %% after", 100**x.Before, 100*x.After)
+		} else {
+			fmt.Fprintf(t, "%.1f %%", 100*x.After)
+		}
+		if x.Problems > 0 {
+			fmt.Fprintf(t, ", on %d held-out problems", x.Problems)
+		}
+		fmt.Fprintln(t)
+	}
+	if s.LogPGap > 0 { // else none were compared
+		fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
+	}
+	fmt.Fprintf(t, "run folder\t%s\n", nearest(s.Folder))
+	t.Flush()
+	fmt.Fprintf(w, "next\n%s\n", strings.Join(nextCommands(s, c), "\n")) // on lines of their own, to be copied
+}
+
+// nearest is the path from the working directory, where that is the shorter one.
+func nearest(path string) string {
+	here, err := os.Getwd()
+	if rel, failed := filepath.Rel(here, path); err == nil && failed == nil && len(rel) < len(path) {
+		return rel
+	}
+	return path
+}
+
+// extraction says where the answers had to stand, if that is a setting of the reward.
+func extraction(c rl.Config) string {
+	if rule := reward.Extract(c.Reward.Rule); rule != "" {
+		return " (extract = " + rule + ")"
+	}
+	return ""
+}
+
+// nextCommands returns commands that show what was learned. They take the template and what
+// else they need from the run.
+func nextCommands(s rl.Summary, c rl.Config) []string {
+	model, tokenizer := " --model "+shellQuoted(nearest(s.Folder)), s.Checkpoint
+	if c.LoRA.On {
+		tokenizer = c.Model.Path
+	}
+	if c.Data.Train.Is(data.Arithmetic) {
+		return []string{`echo '{"prompt":"417+385="}' | onering generate` + model}
+	}
+	talk := "onering chat" + model
+	if c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(tokenizer)) {
+		prompt := "What is 1+1?"
+		if c.Model.Path == data.Arithmetic { // has no letters in its vocabulary
+			prompt = "1+1="
+		}
+		talk = `echo '{"prompt":"` + prompt + `"}' | onering generate` + model
+	}
+	next := []string{talk}
+	if len(c.Eval.Suites) > 0 {
+		next = append(next, "onering eval"+model) // of the run's suites
+	}
+	return next
+}
+
+// canChat reports whether the model in a folder has a chat template.
+func canChat(dir string) bool {
+	t, err := tokenize.Load(dir)
+	return err == nil && t.CheckChat() == nil
+}
+
+// shellQuoted puts quotes around a text that a shell would split or expand.
+func shellQuoted(text string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:,=@+", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// maxRanks is more than the processors of any cluster that MPI has started.
+const maxRanks = 1 << 20
+
+// dryRun prints how much memory a run needs, of several ranks each of them, and returns
+// an error if that is more than there is. planned is how many ranks the run shall have,
+// each on a machine or a GPU of its own; 0 is as many as were started.
+func dryRun(c *cobra.Command, config rl.Config, planned int, asJSON bool) error {
+	if c.Flags().Changed("ranks") && (planned < 1 || planned > maxRanks) {
+		return usagef("--ranks %d: must be in [1, %d]", planned, maxRanks)
+	}
+	t, err := joinTeam(c, config.Distributed)
+	if err != nil {
+		return err
+	}
+	split := splitOf(t)
+	if planned > 0 {
+		split.Ranks = planned
+	}
+	if launcher, _ := ranks.Launcher(); planned > 0 && launcher != "" {
+		return t.End(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
+	}
+	_, err = ranks.FromFirst(t, func() (bool, error) { return true, printEstimate(c, config, split, asJSON) })
+	return t.End(err)
+}
+
+// printEstimate prints what a run needs, and returns an error if that is more than there
+// is.
+func printEstimate(c *cobra.Command, config rl.Config, split rl.Split, asJSON bool) error {
+	e, model, err := estimate(c, &config, split)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = cli.WriteLine(c.OutOrStdout(), e)
+	} else {
+		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+		for _, line := range e.Lines() {
+			fmt.Fprintf(t, "%s\t%s\n", line[0], line[1])
+		}
+		err = t.Flush()
+	}
+	if err != nil {
+		return err
+	}
+	return e.Check(config, model)
+}
+
+// foreseen is a configuration with the device that its run will be on in place of auto.
+func foreseen(c *cobra.Command, config rl.Config) (rl.Config, error) {
+	device, err := foreseenDevice(c, config.Runtime, config.LoRA.BaseDType, config.LoRA.On, config.Model.DType)
+	config.Runtime.Device = device
+	return config, err
+}
+
+// estimate computes how much memory a run needs, and makes config the foreseen one.
+func estimate(c *cobra.Command, config *rl.Config, split rl.Split) (e rl.MemoryEstimate, model models.Model, err error) {
+	if *config, err = foreseen(c, *config); err != nil {
+		return e, model, err
+	}
+	copied := *config
+	local, err := localConfig(c, &copied)
+	if err != nil {
+		return e, model, err
+	}
+	if model, err = policy.ReadModel(local.Model.Path); err != nil {
+		return e, model, err
+	}
+	copied.Model.Reference = local.Model.Reference
+	e, err = rl.EstimateMemory(copied, model, split)
+	return e, model, err
+}
+
+// checkMemory refuses a run that cannot fit, and warns of one that may not fit.
+func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) error {
+	e, model, err := estimate(c, &config, split)
+	if err != nil {
+		return err
+	}
+	if err := e.Refuse(config, model); err != nil {
+		return err
+	}
+	if err := e.Check(config, model); err != nil {
+		slog.Warn(err.Error())
+	}
+	return nil
 }

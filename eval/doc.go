@@ -8,12 +8,8 @@
 //	suite.go       sets of problems, benchmarks by name, and where their files are
 //	evaluate.go    sampling and grading what is missing
 //	responses.go   every response, in memory and in a file that survives an interruption
-//	passk.go       the unbiased estimate of pass@k
-//	majority.go    which answer the samples vote for
-//	interval.go    confidence intervals of means over problems
-//	score.go       what a suite's responses come to
+//	score.go       what a suite's responses come to: pass@k, the answer that samples vote for
 //	compare.go     two models on the same problems
-//	signflip.go    the permutation test of paired differences
 //	table.go       text and Markdown
 //
 // The model is a sampler.Decoder and a tokenizer; nothing here depends on what

@@ -1,8 +1,11 @@
 package eval
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+
 	"onering/internal/stat"
 )
 
@@ -151,4 +154,76 @@ func averageScore(suites []Score) Score {
 		out.MajorityK = append(out.MajorityK, atK{k, stat.Average(vote)})
 	}
 	return out
+}
+
+// A voting is a response's answer; "" abstains, as do truncated responses that are
+// not graded.
+type voting struct {
+	Answer string
+	Right  bool
+}
+
+// majority says whether the answer that most votes agree on is right. A vote
+// joins the group of an equal answer, else the first group for whose first answer
+// same returns true; same may be nil. If the largest groups have the same size,
+// the one that was begun first wins. If all abstain, the result is false.
+//
+// A group is right if its first answer is: a reward may accept one spelling of an
+// answer and not another.
+func majority(votes []voting, same func(a, b string) bool) bool {
+	type group struct {
+		first voting
+		size  int
+	}
+	var groups []group
+	of := map[string]int{} // answer -> group
+	for _, v := range votes {
+		if v.Answer == "" {
+			continue
+		}
+		g, known := of[v.Answer]
+		if !known {
+			g = slices.IndexFunc(groups, func(g group) bool { return same != nil && same(g.first.Answer, v.Answer) })
+			if g < 0 {
+				g, groups = len(groups), append(groups, group{first: v})
+			}
+			of[v.Answer] = g
+		}
+		groups[g].size++
+	}
+	if len(groups) == 0 {
+		return false
+	}
+	return slices.MaxFunc(groups, func(a, b group) int { return cmp.Compare(a.size, b.size) }).first.Right
+}
+
+// passAtK estimates the probability that at least one of k samples is right
+// from n samples of which c are: 1 - C(n-c, k) / C(n, k), which is unbiased
+// (Chen et al., "Evaluating Large Language Models Trained on Code", 2021,
+// equation 1). It needs 0 <= c <= n and 1 <= k <= n. With k = 1 it is c/n.
+//
+// The quotient of binomials is the product over i = n-c+1 .. n of (1 - k/i),
+// which neither overflows nor loses digits.
+func passAtK(n, c, k int) float64 {
+	if n-c < k {
+		return 1 // any k samples hold a right one
+	}
+	if k == 1 {
+		return float64(c) / float64(n)
+	}
+	none := 1.0
+	for i := n - c + 1; i <= n; i++ {
+		none *= 1 - float64(k)/float64(i)
+	}
+	return 1 - none
+}
+
+// powers returns the k at which pass@k and maj@k are reported: the powers of
+// two up to n, and n.
+func powers(n int) []int {
+	var ks []int
+	for k := 1; k < n; k *= 2 {
+		ks = append(ks, k)
+	}
+	return append(ks, n)
 }

@@ -227,7 +227,7 @@ func TestCUDAKernels(t *testing.T) {
 			}
 			// The types that were worked out are those that the graph states.
 			for _, v := range p.Outputs {
-				if types[v.Name] != v.DType.String() {
+				if types[v.Name] != onnxNames[v.DType] {
 					t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.DType, types[v.Name])
 				}
 			}

@@ -201,3 +201,14 @@ func (s *Stepper) Restore(x State) {
 		s.scaling.set(*x.LossScale, 0)
 	}
 }
+
+// Record returns the figures of a step that was taken at a learning rate.
+func (r Report) Record(rate float64) metrics.Record {
+	record := metrics.Record{}.With("loss", r.Loss.Value).With("grad_norm", r.GradNorm).With("learning_rate", rate).
+		With("train_tokens", r.Tokens).With("micro_batches", r.MicroBatches).
+		With("left_out", r.LeftOut)
+	if r.LossScale != 0 {
+		record = record.With("loss_scale", r.LossScale)
+	}
+	return record
+}

@@ -22,33 +22,26 @@ type Unobserved struct{}
 // Observers are Observers that are told one after the other.
 type Observers []Observer
 
+// each calls tell for each of them.
+func (all *Observers) each(tell func(Observer)) {
+	for _, o := range *all {
+		tell(o)
+	}
+}
+
 // Begin implements Observer.
 func (all *Observers) Begin(phase, units string, total int) {
-	for _, o := range *all {
-		o.Begin(phase, units, total)
-	}
+	all.each(func(o Observer) { o.Begin(phase, units, total) })
 }
 
 // Advance implements Observer.
-func (all *Observers) Advance(n int) {
-	for _, o := range *all {
-		o.Advance(n)
-	}
-}
+func (all *Observers) Advance(n int) { all.each(func(o Observer) { o.Advance(n) }) }
 
 // Record implements Observer.
-func (all *Observers) Record(r Record) {
-	for _, o := range *all {
-		o.Record(r)
-	}
-}
+func (all *Observers) Record(r Record) { all.each(func(o Observer) { o.Record(r) }) }
 
 // Say implements Observer.
-func (all *Observers) Say(line string) {
-	for _, o := range *all {
-		o.Say(line)
-	}
-}
+func (all *Observers) Say(line string) { all.each(func(o Observer) { o.Say(line) }) }
 
 // Begin implements Observer.
 func (Unobserved) Begin(phase, units string, total int) {}

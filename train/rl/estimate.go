@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -269,4 +270,154 @@ func (e MemoryEstimate) Lines() (lines [][2]string) {
 	add(e.Available > 0 && e.OnHost > 1, "available", e.Available, " to ", e.OnHost, " ranks, which take ", e.onHost(e.Peak))
 	add(true, "assumed", e.assumed(), "; shorter ones take less")
 	return lines
+}
+
+// onGPU says whether a run keeps its weights on a GPU.
+func (c Config) onGPU() bool { return c.provider().Graphs() != models.CPU }
+
+// provider is that of the device that a run names, for auto the CPU's.
+func (c Config) provider() runtime.Provider {
+	if p := runtime.ProviderOf(c.Runtime.Device); p != nil {
+		return p
+	}
+	return runtime.ProviderOf("cpu")
+}
+
+// A work is what a run holds at once, in whatever memory.
+type work struct {
+	trajectories, step int64 // of a round; of a step
+	slots, longest     int64 // of the sampler, and the tokens of one
+	length             int64 // tokens of a trajectory
+	prefill, cached    int64 // tokens of prompts computed at once; of slots and of prompts
+	passes             learn.Passes
+}
+
+// work computes what a process holds at once.
+func (c Config) work(arch models.Architecture, split Split) work {
+	g, r := arch.Geometry(), c.Rollout
+	longest := func(n int) int64 {
+		if g.MaxPositions > 0 {
+			n = min(n, g.MaxPositions)
+		}
+		return int64(n)
+	}
+	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), length: longest(r.MaxPromptTokens + r.MaxNewTokens)}
+	own := split.share(int64(r.PromptsPerRound)) // prompts that are sampled here
+	w.slots, w.longest = min(int64(r.Slots), own*int64(c.sampled())), longest(c.longest())
+	// Prompts are computed some thousand tokens at a time and kept until their samples have
+	// begun.
+	prompts := min(own, w.slots+1) * int64(r.MaxPromptTokens)
+	w.prefill = min(prompts, 8192)
+	w.cached = w.slots*w.longest + prompts + w.prefill
+	w.step = split.share(min(int64(c.Train.BatchSize), w.trajectories))
+	w.passes = learn.PassesFor(g, arch.Layout().Size, c.Train.MicroTokens, int(w.length), objectives.WeighsApart(c.Objective.Settings) && !c.onGPU())
+	if c.LoRA.On { // see train.PassesOf
+		w.passes.StashBytes = 0
+	}
+	return w
+}
+
+// buffers are those of a run on WebGPU that may be larger than a GPU has them, with what
+// decides their sizes.
+func (c Config) buffers(arch models.Architecture, w work) []runtime.Buffer {
+	const shorter = "set a smaller rollout.max_prompt_tokens or rollout.max_new_tokens" // where one trajectory is too long
+	g, micro := arch.Geometry(), w.passes.Tokens(w.step*w.length, w.length)
+	// Logits are of one long response, or of as many tokens of responses as a micro-batch may
+	// have; scores of attention of a block of queries of the longest trajectories.
+	one := int64(c.Rollout.MaxNewTokens)
+	learned := min(max(one, int64(c.Train.MicroTokens)), w.step*one)
+	padded, rows := (w.length+7)/8*8, max(1, micro/w.length)
+	blocks := min(8, (padded+511)/512)
+	all := []runtime.Buffer{
+		runtime.CacheBuffer(g, int(w.slots), int(w.longest)), runtime.PromptBuffer(g, c.Rollout.MaxPromptTokens),
+		{What: fmt.Sprintf("the logits of a micro-batch, of %d tokens,", learned), Bytes: 4 * learned * int64(g.Vocab),
+			Setting: "train.micro_tokens", Value: learned, Least: one, Otherwise: "set a smaller rollout.max_new_tokens"},
+		{What: fmt.Sprintf("the scores of attention of %d trajectories of %d tokens", rows, w.length), Bytes: 4 * int64(g.Heads) * rows * padded * ((padded + blocks - 1) / blocks),
+			Setting: "train.micro_tokens", Value: rows * w.length, Least: w.length, Otherwise: shorter},
+		{What: fmt.Sprintf("the activations of a micro-batch of %d tokens", micro), Bytes: 4 * micro * int64(max(g.FFN, g.Hidden, g.Heads*g.HeadDim)), Pieces: true,
+			Setting: "train.micro_tokens", Value: micro, Least: w.length, Otherwise: shorter},
+	}
+	if !c.LoRA.On { // the tensors of an adapter are small
+		all = append(all, runtime.TrainedBuffer(arch.Layout()))
+	}
+	if c.Rollout.Sampling.Filtered() || c.Eval.Sampling.Filtered() {
+		all = append(all, runtime.Buffer{What: fmt.Sprintf("the logits of %d rows, of which a filter of sampling takes the largest,", w.slots), Bytes: 4 * w.slots * int64(g.Vocab),
+			Setting: "rollout.slots", Value: w.slots, Least: 1})
+	}
+	return all
+}
+
+// Refuse returns an error if not even Certain fits into the available memory, or if a
+// buffer is larger than the GPU has them.
+func (e MemoryEstimate) Refuse(c Config, model models.Model) error {
+	if e.onHost(e.Certain()) <= e.Available || e.Available == 0 {
+		return runtime.CheckBuffers(c.Runtime.Device, e.Buffers...)
+	}
+	return e.Check(c, model)
+}
+
+// Check returns an error if the peak exceeds the available memory, or a buffer what the
+// GPU has. It says which settings to change.
+func (e MemoryEstimate) Check(c Config, model models.Model) error {
+	tooLarge := runtime.CheckBuffers(c.Runtime.Device, e.Buffers...)
+	if e.Available == 0 || e.onHost(e.Peak) <= e.Available {
+		return tooLarge
+	}
+	who, fewer := "the run takes", "a smaller model or a larger machine"
+	if e.OnHost > 1 {
+		who, fewer = fmt.Sprintf("the %d ranks of this machine take", e.OnHost), fewer+", or fewer ranks"
+	}
+	var advice string
+	if certain := e.onHost(e.Certain()); certain > e.Available {
+		advice = fmt.Sprintf("weights, gradients and moments alone are %s; take %s", memory.Text(certain), fewer)
+		if e.onHost(e.Certain()-e.Of("reference").Device) <= e.Available {
+			advice += ", or an objective without a reference policy (kl_beta = 0)"
+		}
+	} else if set, err := e.fitting(c, model); err != nil {
+		return err
+	} else if advice = "set " + strings.Join(set, " and "); set == nil {
+		advice = "no rollout.slots, train.micro_tokens and rollout.max_new_tokens alone make it fit; take " + fewer
+	}
+	return errors.Join(fmt.Errorf("train: %s up to %s of memory, with %s; %s are available: %s",
+		who, memory.Text(e.onHost(e.Peak)), e.assumed(), memory.Text(e.Available), advice), tooLarge)
+}
+
+// fitting returns the settings of c with slots and micro-batches halved as seldom as makes
+// the run fit, and of several such those that take least; responses are shorter only where
+// that is not enough. Every candidate is estimated, since smaller micro-batches may
+// take more: more of their layers is kept.
+func (e MemoryEstimate) fitting(c Config, model models.Model) (set []string, err error) {
+	for n := c.Rollout.MaxNewTokens; n > 0 && set == nil; n /= 2 {
+		for halvings, some := 0, true; some && set == nil; halvings++ {
+			some = false
+			peak := e.Available
+			for k := range halvings + 1 {
+				less := c
+				less.Rollout.MaxNewTokens, less.Rollout.Slots, less.Train.MicroTokens = n, c.Rollout.Slots>>k, c.Train.MicroTokens>>(halvings-k)
+				if less.Rollout.Slots < 1 || less.Train.MicroTokens < min(c.Train.MicroTokens, learn.SmallestMicroBatch) {
+					continue
+				}
+				some = true
+				now, err := EstimateMemory(less, model, e.Split)
+				if err != nil {
+					return nil, err
+				}
+				if taken := now.onHost(now.Peak); taken <= peak {
+					set, peak = changed(c, less), taken
+				}
+			}
+		}
+	}
+	return set, nil
+}
+
+// changed lists the sizes of less that are not those of c.
+func changed(c, less Config) (set []string) {
+	was := []int{c.Rollout.Slots, c.Train.MicroTokens, c.Rollout.MaxNewTokens}
+	for i, now := range []int{less.Rollout.Slots, less.Train.MicroTokens, less.Rollout.MaxNewTokens} {
+		if now != was[i] {
+			set = append(set, fmt.Sprintf("%s = %d", [...]string{"rollout.slots", "train.micro_tokens", "rollout.max_new_tokens"}[i], now))
+		}
+	}
+	return set
 }
