@@ -288,7 +288,7 @@ func (f *engineFlags) withTeam(c *cobra.Command, t *ranks.Group, args []string, 
 		return err
 	}
 	var p *policy.Policy
-	placeRank(t, &f.runtime)
+	t.Place(&f.runtime.Device, &f.runtime.Threads)
 	if err := t.InTurn(func() error { p, err = f.open(c); return err }); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func newEval() *cobra.Command {
 			if err := o.complete(c); err != nil {
 				return err
 			}
-			t, err := joinDefault(c)
+			t, err := joinTeam(c, rl.Default().Distributed)
 			if err != nil {
 				return err
 			}
@@ -330,7 +330,7 @@ func evaluate(c *cobra.Command, t *ranks.Group, f *engineFlags, o evalOptions) (
 	var none eval.Report
 	x := evaluation{evalOptions: o}
 	defer x.close()
-	placeRank(t, &f.runtime)
+	t.Place(&f.runtime.Device, &f.runtime.Threads)
 	if err := t.InTurn(func() error { return x.open(c, f) }); err != nil {
 		return none, err
 	}

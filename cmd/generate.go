@@ -22,6 +22,7 @@ import (
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train/ranks"
+	"onering/train/rl"
 )
 
 // generateLong is the help of generate.
@@ -83,7 +84,7 @@ func newGenerate() *cobra.Command {
 			if o.typed = inputName(args) == "-" && cli.IsTerminal(c.InOrStdin()); o.typed {
 				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
 			}
-			t, err := joinDefault(c)
+			t, err := joinTeam(c, rl.Default().Distributed)
 			if err != nil {
 				return err
 			}

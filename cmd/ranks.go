@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
-	"onering/policy"
 	"onering/train"
 	"onering/train/ranks"
-	"onering/train/rl"
 )
 
 // joinTeam joins the other ranks where a launcher of MPI has started several processes.
@@ -34,18 +32,6 @@ func joinTeam(c *cobra.Command, d train.DistributedConfig) (*ranks.Group, error)
 	}
 	return t, nil
 }
-
-// joinDefault is joinTeam for a command without a run file.
-func joinDefault(c *cobra.Command) (*ranks.Group, error) {
-	return joinTeam(c, rl.Default().Distributed)
-}
-
-// placeRank gives this rank its device and its share of the host's cores, where the settings
-// leave that open.
-func placeRank(t *ranks.Group, o *policy.RuntimeConfig) { t.Place(&o.Device, &o.Threads) }
-
-// splitOf says how a run is divided.
-func splitOf(t *ranks.Group) rl.Split { return rl.Split{Ranks: t.Size(), OnHost: t.OnHost()} }
 
 // shareInput gives all ranks the standard input of the first, where that is what a
 // command reads.

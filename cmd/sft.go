@@ -146,7 +146,7 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config sft.Config)
 			return err
 		}
 		f := engineFlags{model: x.local.Model.Path, dtype: x.local.Model.DType, fresh: x.local.LoRA.On, base: x.local.LoRA.BaseDType, runtime: x.local.Runtime}
-		placeRank(t, &f.runtime)
+		t.Place(&f.runtime.Device, &f.runtime.Threads)
 		e, err := f.open(c)
 		if err != nil {
 			return err

@@ -206,7 +206,7 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 	return runTraining(c, t, job[rl.Summary]{
 		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, resume: resume, rounds: config.Train.Rounds,
 		prepare: func() (err error) {
-			local, err = checkRun(c, config, splitOf(t))
+			local, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
 			return err
 		},
 		model: func() trained {
@@ -342,7 +342,7 @@ func dryRun(c *cobra.Command, config rl.Config, planned int, asJSON bool) error 
 	if err != nil {
 		return err
 	}
-	split := splitOf(t)
+	split := rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}
 	if planned > 0 {
 		split.Ranks = planned
 	}

@@ -145,7 +145,7 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, s *train.Setup
 	}
 	x.closers = append(x.closers, endProfile)
 	m := x.model()
-	placeRank(t, &m.where)
+	t.Place(&m.where.Device, &m.where.Threads)
 	options := m.where.Options()
 	options.Profile = profile
 	env, err := openRuntime(c, options, m.dtype)

@@ -72,11 +72,11 @@ func TestInputs(t *testing.T) {
 	}
 	x, i := graphtest.Zeros(2, 3), graphtest.Ints([]int{1})
 	for want, in := range map[string]map[string]graphtest.Tensor{
-		`input "i" is missing`:                {"x": x},
-		"3 inputs are given, there are 2":     {"x": x, "i": i, "z": i},
-		`"x" is F32[2 4], the graph states`: {"x": graphtest.Zeros(2, 4), "i": i},
-		`input "x" has 1 elements for [2 3]`:  {"x": graphtest.Floats([]float64{1}, 2, 3), "i": i},
-		`"i" is I32[1], the graph states`:   {"x": x, "i": graphtest.Int32([]int{1}, 1)},
+		`input "i" is missing`:               {"x": x},
+		"3 inputs are given, there are 2":    {"x": x, "i": i, "z": i},
+		`"x" is F32[2 4], the graph states`:  {"x": graphtest.Zeros(2, 4), "i": i},
+		`input "x" has 1 elements for [2 3]`: {"x": graphtest.Floats([]float64{1}, 2, 3), "i": i},
+		`"i" is I32[1], the graph states`:    {"x": x, "i": graphtest.Int32([]int{1}, 1)},
 	} {
 		if _, err := g.Run(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
