@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -333,16 +334,8 @@ func (k card) text() string {
 	fmt.Fprintf(&b, "tags:\n- onering\n---\n\n# %s\n\n", k.name)
 	b.WriteString("This " + what + " was trained with onering, a trainer for group-based reinforcement learning" + k.after() + ".\n")
 	b.WriteString(loaders + "\n\n")
-	if k.base != "" {
-		fmt.Fprintf(&b, "Base model: %s\n\n", k.base)
-	} else {
-		b.WriteString("Base model: not stated\n\n")
-	}
-	if k.license != "" {
-		fmt.Fprintf(&b, "License: %s\n", k.license)
-	} else {
-		b.WriteString("License: not stated. Look at the terms of the base model.\n")
-	}
+	fmt.Fprintf(&b, "Base model: %s\n\n", cmp.Or(k.base, "not stated"))
+	fmt.Fprintf(&b, "License: %s\n", cmp.Or(k.license, "not stated. Look at the terms of the base model."))
 	if k.settings != "" {
 		fmt.Fprintf(&b, "\n## Settings of the training\n\n```toml\n%s\n```\n", k.settings)
 	}

@@ -224,11 +224,8 @@ func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Con
 		return local, err
 	}
 	// Report a wrong folder before fetching a library.
-	if err := checkModel(local.Model.Path); err != nil {
-		return local, err
-	}
-	if local.Model.Reference != "" {
-		if err := checkModel(local.Model.Reference); err != nil {
+	for _, path := range []string{local.Model.Path, local.Model.Reference} {
+		if err := checkModel(path); path != "" && err != nil {
 			return local, err
 		}
 	}

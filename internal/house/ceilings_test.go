@@ -15,12 +15,12 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 103500, (*house).lines},
+	{"lines outside tests", 102700, (*house).lines},
 	{"packages", 97, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1096, (*house).exported},
+	{"exported names", 1095, (*house).exported},
 	{"packages of ours that cmd imports", 24, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
-	{"files of cmd", 31, func(h *house) int { return len(h.packages()["cmd"]) }},
+	{"files of cmd", 28, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
 	{"lines of the spine", 12000, (*house).spineLines},
 }
