@@ -129,22 +129,18 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// A ranksReport is what doctor --mpi prints, once for all ranks.
-type ranksReport struct {
-	Onering buildVersion `json:"onering"`
-	ranks.Report
-}
-
 // doctorMPI reports on the ranks of a run, on rank 0.
 func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error {
 	v := readVersion()
 	say := func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
 	found, err := ranks.Diagnose(c.Context(), v.Version+", "+v.commit(), where.Options(), say, func(found ranks.Report) error {
-		r := ranksReport{v, found}
 		if asJSON {
-			return cli.WriteLine(c.OutOrStdout(), r)
+			return cli.WriteLine(c.OutOrStdout(), struct {
+				Onering buildVersion `json:"onering"`
+				ranks.Report
+			}{v, found})
 		}
-		printRanks(c.OutOrStdout(), r)
+		printRanks(c.OutOrStdout(), v, found)
 		return nil
 	})
 	if !found {
@@ -153,10 +149,10 @@ func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error 
 	return err
 }
 
-func printRanks(w io.Writer, r ranksReport) {
+func printRanks(w io.Writer, v buildVersion, r ranks.Report) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("onering", "%s, %s", r.Onering.Version, r.Onering.commit())
+	row("onering", "%s, %s", v.Version, v.commit())
 	row("launcher", "%s, %d ranks", r.Launcher, len(r.Ranks))
 	row("library", "%s (%s)", r.Library.Name, r.Library.Path)
 	row("", "%s", map[bool]string{true: "takes pointers to a GPU's memory", false: "takes no pointers to a GPU's memory: messages pass through the host's"}[r.CUDAAware])

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"onering/train/ranks"
 )
 
 // doctor --mpi prints once for all ranks what they are and how fast their links are.
@@ -28,7 +30,7 @@ func TestDoctorMPI(t *testing.T) {
 	if err != nil && !strings.Contains(string(out), `"onnxruntime":""`) { // without ONNX Runtime that is a problem
 		t.Fatalf("%v\n%s", err, out)
 	}
-	var r ranksReport
+	var r ranks.Report
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
