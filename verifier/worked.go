@@ -199,7 +199,7 @@ func (w *worker) product(n *latex.Node) form {
 		switch {
 		case y == unfinished:
 			return unfinished
-		case y == rational && isTens(x):
+		case y == rational && x.Op == latex.Pow && x.Args[0].Is(latex.Num) && x.Args[0].Rat.Cmp(big.NewRat(10, 1)) == 0: // scientific notation
 			tens++
 		case y == rational:
 			numbers++
@@ -212,11 +212,6 @@ func (w *worker) product(n *latex.Node) form {
 		return unfinished
 	}
 	return f
-}
-
-// isTens says whether n is a power of ten, as of scientific notation.
-func isTens(n *latex.Node) bool {
-	return n.Op == latex.Pow && n.Args[0].Is(latex.Num) && n.Args[0].Rat.Cmp(big.NewRat(10, 1)) == 0
 }
 
 // quotient is worked out if it does not come out even: of whole numbers, or with

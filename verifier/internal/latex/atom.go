@@ -460,7 +460,7 @@ func (p *parser) word() *Node {
 		}
 	}
 	if n.Op == Sym && strings.Contains(applied, n.Name) {
-		if p.inverseAhead() {
+		if p.at(0).is("^") && p.at(1).is("{") && p.at(2).is("-") && p.at(3).kind == number && p.at(3).num.text == "1" && p.at(4).is("}") && p.at(5).is("(") { // ^{-1}(
 			p.pos += 5
 			return p.application(n.Name + "^-1")
 		}
@@ -509,11 +509,6 @@ func (p *parser) event(described bool) *Node {
 func (p *parser) namedAhead() bool {
 	t := p.at(1)
 	return (t.kind == number || t.kind == word && len(t.text) == 1) && p.at(2).is(")") && p.at(3).is("=")
-}
-
-// inverseAhead reports whether ^{-1}( follows.
-func (p *parser) inverseAhead() bool {
-	return p.at(0).is("^") && p.at(1).is("{") && p.at(2).is("-") && p.at(3).kind == number && p.at(3).num.text == "1" && p.at(4).is("}") && p.at(5).is("(")
 }
 
 // prose reports whether the word at the position begins a phrase of ordinary
