@@ -419,3 +419,55 @@ func DecoderNeeds(g models.Geometry, provider models.Provider, rows, cached, pre
 
 // ProgramNeed is what a process takes before it computes anything on a provider's device.
 func ProgramNeed(p Provider) Need { return Need{What: "other", Device: p.Taken()} }
+
+// reserve takes all the memory of updates: if it ended in the middle of one, the weights
+// would be those of no step.
+func (o *Optimizer) reserve() error {
+	for _, u := range o.updates {
+		for _, p := range u.parts {
+			for port, v := range p.state {
+				if _, err := o.room(port, v); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return o.scalars.allocate(len(o.rule.Scalars(1, 0)) + 1) // as large as they are with the clip, so that a copy is of the whole
+}
+
+// stage returns where a run finds v, a part of the state: itself, or if it is
+// offloaded a copy on the device. ONNX Runtime would make a copy too, but in new
+// memory for each part.
+func (o *Optimizer) stage(port string, v *Value) (*Value, error) {
+	to, err := o.room(port, v)
+	if err != nil || to == v {
+		return to, err
+	}
+	return to, o.env.memory.Upload(to.data, v.data, v.bytes)
+}
+
+// room returns v, or if it is offloaded where its copy lies on the device.
+func (o *Optimizer) room(port string, v *Value) (*Value, error) {
+	if v.memory == o.env.memory {
+		return v, nil
+	}
+	s := o.staged[port]
+	if s == nil {
+		empty := o.env.buffer(v.dtype)
+		s = &empty
+		o.staged[port] = s
+	}
+	return s.of(v.shape...)
+}
+
+// unstage copies back what stage has copied.
+func (o *Optimizer) unstage(state map[string]*Value) error {
+	for port, v := range state {
+		if s := o.staged[port]; s != nil {
+			if err := o.env.memory.Download(v.data, s.at, v.bytes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
