@@ -32,9 +32,6 @@ type masks struct {
 	ImportanceCap float64 `toml:"importance_cap" range:"[0,)"`
 }
 
-// defaultMasks returns masks that are off.
-func defaultMasks() masks { return masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1} }
-
 // Mask implements Masker.
 func (m masks) Mask(b Batch) [][]float64 {
 	if m.MaskOffPolicy == 0 && m.TopEntropy == 0 && m.ClipCov == 0 && m.ImportanceCap == 0 {

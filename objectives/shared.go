@@ -33,7 +33,7 @@ type Shared struct {
 
 // Defaults returns the default settings with the given kind of advantage.
 func Defaults(advantage string) Shared {
-	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", masks: defaultMasks()}
+	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", masks: masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1}}
 }
 
 // RoundAdvantages implements RoundAdvantager by the rule that Advantage names.

@@ -253,13 +253,6 @@ type stepKind struct {
 // leastMany is the fewest rows of a step that DecodeMany computes.
 const leastMany = 24
 
-// kindOf returns the kind of a step over n rows. DecodeMany is for a CPU in float32, like a
-// cache in parts. Its operator takes rows one by one up to their own lengths, which is
-// faster where there are many. The last bits of a row are others then.
-func kindOf(d *Decoder, n int, parts []cacheView) stepKind {
-	return stepKind{d.form(n), len(parts), len(parts) == 1 && n >= leastMany && d.cache.inParts && !d.invariant}
-}
-
 // A stepSession decodes one more token of each row.
 type stepSession struct {
 	decodeSession
@@ -330,7 +323,10 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 		return err
 	}
 	parts := d.views(n)
-	kind := kindOf(d, n, parts)
+	// DecodeMany is for a CPU in float32, like a cache in parts. Its operator takes rows one by
+	// one up to their own lengths, which is faster where there are many. The last bits of a row
+	// are others then.
+	kind := stepKind{d.form(n), len(parts), len(parts) == 1 && n >= leastMany && d.cache.inParts && !d.invariant}
 	s := d.steps[kind]
 	if s == nil {
 		if s, err = d.newStepSession(kind); err != nil {

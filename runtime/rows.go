@@ -29,11 +29,7 @@ func (l *Learner) openRows() (rowOperations, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := newDeviceRows(l.env, p)
-	if err != nil {
-		return nil, err // and not an interface with a nil pointer, which Close would use
-	}
-	return r, nil
+	return newDeviceRows(l.env, p)
 }
 
 // hostRows implements rowOperations in Go.
@@ -67,20 +63,15 @@ func (hostRows) scatter(rows, ids, x *Value) error {
 func (hostRows) add(rows *Value, ids *buffer, x *Value) error {
 	from, to, d := valuesOf[float32](rows), valuesOf[float32](x), width(x)
 	for i, id := range elements[int64](ids) {
-		addScaled(to[int(id)*d:(int(id)+1)*d], 1, from[i*d:(i+1)*d])
+		y := to[int(id)*d:][:d]
+		for j, x := range from[i*d:][:d] {
+			y[j] += x
+		}
 	}
 	return nil
 }
 
 func (hostRows) close() {}
-
-// addScaled adds a x to y.
-func addScaled(y []float32, a float32, x []float32) {
-	x = x[:len(y)]
-	for i := range y {
-		y[i] += a * x[i]
-	}
-}
 
 // deviceRows implements rowOperations with the Programs of Architecture.Rows.
 type deviceRows struct {
@@ -92,8 +83,8 @@ type deviceRows struct {
 	left, right, paired buffer    // [m], see pairs
 }
 
-func newDeviceRows(e *Env, p models.RowPrograms) (r *deviceRows, err error) {
-	r = &deviceRows{
+func newDeviceRows(e *Env, p models.RowPrograms) (_ rowOperations, err error) {
+	r := &deviceRows{
 		env: e, sums: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)},
 		ids: hostBuffer(models.I64), left: hostBuffer(models.I64), right: hostBuffer(models.I64), paired: hostBuffer(models.F32),
 	}
