@@ -125,10 +125,10 @@ func (r *run) own(of Value, name string) (Value, bool) {
 		return of.attributes.Get(name)
 	case *loop:
 		switch name {
-		case "cycle", "changed", "depth", "depth0", "length", "revindex", "revindex0":
+		case "cycle", "changed", "depth", "depth0":
 			r.fail("loop.%s is not supported", name)
 		}
-		return of.attribute(name)
+		return of.attribute(r, name)
 	case *macro:
 		return of.name, name == "name"
 	}

@@ -23,8 +23,8 @@
 // Not supported, with an error that names it: other files (include, import, extends),
 // methods that change a list or a dictionary, which the sandbox forbids, and what none of
 // 126 published chat templates uses: the tags call, filter, print, block, autoescape, raw and
-// with, set blocks with filters, loops that call themselves, loop.cycle and loop.length, the
-// names caller, kwargs and varargs of macros, texts formatted with %, format or round, powers,
+// with, set blocks with filters, loops that call themselves, loop.cycle, the
+// names caller, kwargs and varargs of macros, str.format, mappings and widths in %, powers,
 // numbers that are not decimal, lists that are ordered or multiplied, tuples as keys, arguments
 // out of dicts, filters for pages and for sums (urlize, wordwrap, max and the like), and rare
 // methods of str.

@@ -22,10 +22,10 @@ func init() { // not a literal: map and select read the tables
 
 		"capitalize": byMethod("capitalize"), "lower": byMethod("lower"), "upper": byMethod("upper"),
 		"trim": byMethod("strip"), "title": titleFilter,
-		"safe": safe, "string": stringFilter, "int": intFilter,
+		"safe": safe, "string": stringFilter, "int": intFilter, "round": roundFilter, "format": formatFilter,
 		"indent": indent, "replace": replaceFilter,
 	}
-	for _, name := range strings.Fields("abs attr batch center e escape filesizeformat float forceescape format groupby max min pprint random reverse round slice striptags sum truncate urlencode urlize wordcount wordwrap xmlattr") {
+	for _, name := range strings.Fields("abs attr batch center e escape filesizeformat float forceescape groupby max min pprint random reverse slice striptags sum truncate urlencode urlize wordcount wordwrap xmlattr") {
 		filters[name] = func(r *run, _ Value, _ arguments) Value {
 			r.fail("the filter %s is not supported", quote(name))
 			return nil

@@ -127,3 +127,48 @@ func indent(r *run, v Value, a arguments) Value {
 	}
 	return like(v, strings.Join(lines, "\n"))
 }
+
+func roundFilter(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "round", 0, "precision", "method")
+	n, ok := number(v)
+	if !ok {
+		r.use(v)
+		r.fail("type %s doesn't define __round__ method", typeName(v))
+	}
+	precision := r.intOr(o[0], 0)
+	if precision > 300 || precision < -300 {
+		r.fail("round: precision %d is out of range", precision)
+	}
+	scale := math.Pow(10, float64(precision))
+	switch r.textOr(o[1], "common") {
+	case "ceil":
+		return math.Ceil(n.float()*scale) / scale
+	case "floor":
+		return math.Floor(n.float()*scale) / scale
+	case "common":
+	default:
+		r.fail("method must be common, ceil or floor")
+	}
+	switch {
+	case n.i == nil && precision >= 0:
+		f, _ := strconv.ParseFloat(strconv.FormatFloat(n.f, 'f', precision, 64), 64)
+		return f
+	case n.i == nil:
+		return math.RoundToEven(n.f*scale) / scale
+	case precision >= 0:
+		return shrink(n.i)
+	}
+	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-precision)), nil)
+	whole, rest := new(big.Int).DivMod(n.i, unit, new(big.Int))
+	if c := new(big.Int).Lsh(rest, 1).Cmp(unit); c > 0 || c == 0 && whole.Bit(0) == 1 {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return shrink(whole.Mul(whole, unit))
+}
+
+func formatFilter(r *run, v Value, a arguments) Value {
+	if len(a.names) > 0 {
+		r.fail("the filter format is not supported with names")
+	}
+	return r.percent(v, r.str(v), Tuple(a.positional))
+}

@@ -75,9 +75,26 @@ func (l *loop) peek() {
 	}
 }
 
+// length counts the elements, and reads those that are left.
+func (l *loop) length(r *run) int {
+	var rest List
+	for l.peek(); l.more; l.peek() {
+		r.spend(elementCost)
+		rest, l.ahead = append(rest, l.after), false
+	}
+	l.next, l.ahead = fromSlice(rest), false
+	return l.index + 1 + len(rest)
+}
+
 // attribute returns what templates read of a loop.
-func (l *loop) attribute(name string) (Value, bool) {
+func (l *loop) attribute(r *run, name string) (Value, bool) {
 	switch name {
+	case "length":
+		return l.length(r), true
+	case "revindex":
+		return l.length(r) - l.index, true
+	case "revindex0":
+		return l.length(r) - l.index - 1, true
 	case "index":
 		return l.index + 1, true
 	case "index0":

@@ -10,8 +10,8 @@ import (
 func (r *run) arithmetic(op string, left, right Value) Value {
 	r.use(left)
 	r.pay("operator", op, left, right)
-	if _, ok := text(left); ok && op == "%" {
-		r.fail("formatting a text with %% is not supported")
+	if s, ok := text(left); ok && op == "%" {
+		return r.percent(left, s, right)
 	}
 	r.use(right)
 	if a, ok := number(left); ok {

@@ -24,10 +24,11 @@ func init() {
 
 		{price{0, 0}, "filter", "d default first string safe list items"},
 		{price{0, 1}, "filter", "count length map select reject selectattr rejectattr join dictsort sort unique trim last"},
-		{price{0, 8}, "filter", "tojson"},
+		{price{0, 8}, "filter", "tojson format"},
 		{price{0, 16}, "filter", "capitalize lower upper replace indent"},
 		{price{0, 32}, "filter", "title"},
 		{price{64, 64}, "filter", "int"},
+		{price{512, 1}, "filter", "round"}, // up to 300 digits are written and read
 
 		{price{0, 0}, "test", "defined undefined none boolean false true integer float number string mapping sequence iterable"},
 		{price{0, 1}, "test", "odd even divisibleby in == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le"},

@@ -51,6 +51,14 @@ TEMPLATES = r'''
 {% for x in nope %}x{% else %}none{% endfor %}
 {% for x in none %}x{% endfor %}
 {{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7 / 2 }} {{ 7.5 // 2 }} {{ -7.5 % 2 }} {{ 1 / 3 }}
+{{ '%s %d %.2f %%' % ('a', 42.9, 3.14159) }}{{ '%s' % 'x' }}{{ '%s' % [1, 2] }}{{ '%s-%s' | format(1, 2) }}{{ '%f %i' % (1, true) }}{{ "%.3f" | format(2.0) }}{{ "%s" | format(none) }}
+{{ '%s' % (1, 2) }}
+{{ '%s %s' % (1,) }}
+{{ '%d' % 'a' }}
+{{ 2.5 | round }} {{ 3.5 | round }} {{ 2.567 | round(2) }} {{ 2.1 | round(0, 'ceil') }} {{ 2.9 | round(method='floor') }} {{ 5 | round }} {{ 1234 | round(-2) }} {{ 2.675 | round(2) }} {{ 0.5 | round | int }} {{ 'a' is defined }}
+{% for i in [1, 2, 3, 4] if i % 2 == 0 %}{{ i }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.index }}{{ loop.revindex }}{{ loop.revindex0 }}{% endfor %}
+{% for i in 'abc' %}{{ loop.length }}{{ i }}{{ loop.nextitem }}{{ loop.revindex }}{{ loop.last }}{% endfor %}{% for m in messages %}{{ loop.length - loop.index }}{% endfor %}
+{{ 'x' | round }}
 {{ 1 / 0 }}
 {{ 1 % 0 }}
 {{ 99999999999 * 99999999999 }} {{ big + 1 }} {{ big // 7 }} {{ big % 1000 }} {{ -big }} {{ big > 5 }} {{ big == big + 0.0 }}
