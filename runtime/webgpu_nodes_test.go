@@ -25,7 +25,7 @@ import (
 func init() { provider = models.WebGPU }
 
 // TestWebGPUNodes lists, by ONNX Runtime's own profile, which provider ran each node
-// of each kind of graph, for a model of each golden folder. None may be another than
+// of each kind of graph, for the models of goldensOn. None may be another than
 // WebGPU's: a node on the CPU would take its operands there and back in each run. (Every
 // session asks ONNX Runtime for an error where a node has no kernel; this test would
 // also see copies that it adds.)
@@ -36,7 +36,7 @@ func TestWebGPUNodes(t *testing.T) {
 
 func testWebGPUNodes(t *testing.T) {
 	kinds := map[string]bool{}
-	for _, dir := range allGoldens(t) {
+	for _, dir := range goldensOn(t, runtimetest.Test(t)) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			prefix := filepath.Join(t.TempDir(), "profile")
 			env, err := runtime.Open(t.Context(), runtime.Options{Device: "webgpu", Profile: prefix})
