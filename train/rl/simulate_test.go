@@ -44,7 +44,7 @@ import (
 const (
 	// seedVariable makes TestSimulated try this seed alone, and say what it does.
 	seedVariable = "ONERING_SIMULATE_SEED"
-	// seedsVariable is how many seeds TestSimulated tries, or FROM:TO.
+	// seedsVariable is which seeds TestSimulated tries, FROM:TO.
 	seedsVariable = "ONERING_SIMULATE_SEEDS"
 	// patience is how long a run may take that has nothing to wait for.
 	patience = time.Minute
