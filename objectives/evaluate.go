@@ -38,15 +38,15 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 	if err := cmp.Or(checkGreedy(o, groups), checkComponents(groups)); err != nil {
 		return Result{}, err
 	}
-	SetAdvantages(o, groups...)
-	for g, group := range groups {
-		for k, t := range group {
-			if err := t.check(NeedsReference(o), NeedsEntropy(o)); err != nil {
-				return Result{}, fmt.Errorf("objectives: group %d, response %d: %w", g, k, err)
-			}
-		}
-		b.Trajectories = append(b.Trajectories, group...)
+	// kl_reward reads log-probs before there are advantages, which are checked after.
+	if err := checkGroups(o, groups); err != nil {
+		return Result{}, err
 	}
+	SetAdvantages(o, groups...)
+	if err := checkGroups(o, groups); err != nil {
+		return Result{}, err
+	}
+	b.Trajectories = slices.Concat(groups...)
 	// Adding 0 turns -0 into 0: JSON writes them differently.
 	out := Result{Loss: Loss(o, b, b) + 0, Groups: make([][]Weighted, len(groups))}
 	if !finite(out.Loss) {
@@ -83,6 +83,17 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 		observer.Observe(b)
 	}
 	return out, nil
+}
+
+func checkGroups(o Objective, groups [][]Trajectory) error {
+	for g, group := range groups {
+		for k, t := range group {
+			if err := t.check(NeedsReference(o), NeedsEntropy(o)); err != nil {
+				return fmt.Errorf("objectives: group %d, response %d: %w", g, k, err)
+			}
+		}
+	}
+	return nil
 }
 
 // farthest names the token whose log-prob is farthest from the old policy's or, if it

@@ -72,6 +72,7 @@ func TestEvaluateRefuses(t *testing.T) {
 	}{
 		{"no old log-probs", "grpo", nil, []objectives.Trajectory{short}, `group 0, response 0: 0 old log-probs for 1 response tokens`},
 		{"lengths that differ", "grpo", nil, []objectives.Trajectory{on(1), long}, `group 0, response 1: 2 old log-probs for 1 response tokens`},
+		{"no reference for the reward", "drgrpo", settings{"kl_reward": 0.1}, []objectives.Trajectory{on(1)}, `0 reference log-probs for 1`},
 		{"no reference", "grpo", settings{"kl_beta": 0.1}, []objectives.Trajectory{on(1)}, `0 reference log-probs for 1`},
 		{"no entropy", "pmpo", settings{"p_rule": "entropy"}, []objectives.Trajectory{on(1)}, `0 entropies for 1`},
 		{"token advantages", "gspo", nil, []objectives.Trajectory{tokens}, `0 token advantages for 1`},
