@@ -64,6 +64,11 @@ type Options struct {
 	// Profile, if not empty, makes every Session write a profile to a file whose
 	// name starts with it: a JSON trace for chrome://tracing.
 	Profile string
+	// KeepSessions keeps what ONNX Runtime has made of each graph until the Env is closed,
+	// which is then after the Sessions are, for those that load the same graph again. It is
+	// for a process that opens a small model many times: to open the sessions takes longer
+	// than a short run.
+	KeepSessions bool
 }
 
 // threads is Threads with its default.
@@ -94,6 +99,7 @@ type Env struct {
 type opened struct {
 	arenas  sync.Map // *models.Weights -> *arena
 	resting resting
+	kept    keptSessions
 	closed  bool // under process.Mutex
 }
 
@@ -261,6 +267,7 @@ func (r *resting) close() error {
 // closed; the library stays loaded.
 func (e *Env) Close() error {
 	err := e.resting.close()
+	e.kept.close(e)
 	e.memory.close()
 	process.Lock()
 	defer process.Unlock()

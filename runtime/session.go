@@ -5,6 +5,7 @@ package runtime
 import "C"
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,13 +89,10 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 		return nil, fmt.Errorf("runtime: program %q: %w", p.Name, err)
 	}
 	s := &Session{env: e, name: p.Name, alias: maps.Clone(p.Alias), bindings: map[*Binding]bool{}}
-	o, err := e.sessionOptions(p)
-	if err == nil {
-		model := p.ONNX().Encode()
-		e.memory.do(func() {
-			err = check(C.onering_session(env, unsafe.Pointer(&model[0]), C.size_t(len(model)), o, &s.ptr))
-		})
-		C.onering_release_options(o)
+	if e.options.KeepSessions {
+		s.ptr, err = e.kept.load(e, env, p)
+	} else {
+		s.ptr, err = e.load(env, p, p.ONNX().Encode())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("runtime: program %q: loading its graph: %w", p.Name, err), release())
@@ -103,6 +101,50 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// load has ONNX Runtime make a session of p, which it is given encoded.
+func (e *Env) load(env *C.OrtEnv, p models.Program, model []byte) (ptr *C.OrtSession, err error) {
+	o, err := e.sessionOptions(p)
+	if err == nil {
+		e.memory.do(func() {
+			err = check(C.onering_session(env, unsafe.Pointer(&model[0]), C.size_t(len(model)), o, &ptr))
+		})
+		C.onering_release_options(o)
+	}
+	return ptr, err
+}
+
+// keptSessions are those of Options.KeepSessions, by a digest of their graph and options.
+type keptSessions struct {
+	sync.Mutex
+	by map[[sha256.Size]byte]*C.OrtSession
+}
+
+// load returns the session of p, which it keeps.
+func (k *keptSessions) load(e *Env, env *C.OrtEnv, p models.Program) (ptr *C.OrtSession, err error) {
+	model := p.ONNX().Encode()
+	digest := sha256.Sum256(fmt.Append(model, p.Options, e.alone))
+	k.Lock()
+	defer k.Unlock()
+	if ptr = k.by[digest]; ptr != nil {
+		return ptr, nil
+	}
+	if ptr, err = e.load(env, p, model); err == nil {
+		if k.by == nil {
+			k.by = map[[sha256.Size]byte]*C.OrtSession{}
+		}
+		k.by[digest] = ptr
+	}
+	return ptr, err
+}
+
+// close releases all of them.
+func (k *keptSessions) close(e *Env) {
+	for _, ptr := range k.by {
+		e.memory.do(func() { C.onering_release_session(ptr) })
+	}
+	k.by = nil
 }
 
 // sessionOptions returns the options that the session of p is made with.
@@ -181,7 +223,9 @@ func (s *Session) Close() error {
 	}
 	m := s.env.memory
 	borrowed, err := s.keepBorrowed()
-	m.do(func() { C.onering_release_session(s.ptr) })
+	if !s.env.options.KeepSessions {
+		m.do(func() { C.onering_release_session(s.ptr) })
+	}
 	if borrowed != nil {
 		err = errors.Join(err, m.Wait())
 		C.onering_release_allocator(borrowed)

@@ -150,9 +150,6 @@ func (r *Run) Do(ctx context.Context, task Task, resume bool) (s summary, err er
 		return s, err
 	}
 	if err := r.pieces(ctx); err != nil {
-		if r.Ranks.Lost() != nil {
-			r.Ranks.Leave() // what the first rank has is whole, and it can save alone
-		}
 		stopped := r.saver.stop(r.at, err)
 		if stopped != err && ctx.Err() != nil {
 			// A caller that ended ctx may look only for ctx's error.

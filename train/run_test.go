@@ -29,7 +29,7 @@ type countdown struct {
 	run        *train.Run
 	dir        string
 	left, said int
-	broken     bool // the last step fails
+	ends       string // what the last step does: it "fails", or the rank "dies" when it then saves
 }
 
 func (c *countdown) Plan() train.Plan {
@@ -44,7 +44,7 @@ func (c *countdown) Next(at train.Position) train.Piece {
 		return nil
 	}
 	return func(context.Context) (train.Done, error) {
-		if c.left == 1 && c.broken {
+		if c.left == 1 && c.ends != "" {
 			return train.Done{}, errors.New("no step")
 		}
 		c.left--
@@ -59,6 +59,9 @@ func (c *countdown) Next(at train.Position) train.Piece {
 }
 
 func (c *countdown) Save(s *rundir.Snapshot) error {
+	if c.left == 1 && c.ends == "dies" {
+		c.run.Ranks.Abort(errors.New("dead"))
+	}
 	s.State.ObjectiveState = strconv.Itoa(c.left)
 	return nil
 }
@@ -82,8 +85,8 @@ func (s stopper) Record(r metrics.Record) {
 }
 
 // count counts down from 10 on each of several ranks, which stop after so many steps; on the
-// last of them the last step fails if broken is set.
-func count(t *testing.T, dir string, n, after int, resume, broken bool) (all []*countdown, errs []error) {
+// last of them the last step ends as said.
+func count(t *testing.T, dir string, n, after int, resume bool, ends string) (all []*countdown, errs []error) {
 	t.Helper()
 	env := runtimetest.Test(t)
 	errs = make([]error, n)
@@ -96,7 +99,10 @@ func count(t *testing.T, dir string, n, after int, resume, broken bool) (all []*
 		defer p.Close()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		c := &countdown{dir: dir, left: 10, broken: broken && r == n-1}
+		c := &countdown{dir: dir, left: 10}
+		if r == n-1 {
+			c.ends = ends
+		}
 		group := ranks.New(transport)
 		setup := train.Setup{Ranks: group, Policy: p, Log: slog.New(slog.DiscardHandler), Observer: stopper{after: after, stop: stop}}
 		c.run, err = train.New(setup, "", train.DistributedConfig{}, learn.Options{Optimizer: adamw.Default(), Temperature: 1, Passes: train.PassesOf(p, 64, 64, true)})
@@ -131,16 +137,16 @@ func written(t *testing.T, dir string) string {
 // A task that is stopped after any step and resumed comes to the bytes of one that was not.
 func TestCountdown(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole")
-	if _, errs := count(t, whole, 1, 0, false, false); errs[0] != nil {
+	if _, errs := count(t, whole, 1, 0, false, ""); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	want := written(t, whole)
 	for after := 1; after < 10; after += 2 {
 		dir := filepath.Join(t.TempDir(), "run")
-		if _, errs := count(t, dir, 2, after, false, false); !errors.Is(errs[0], context.Canceled) || !errors.Is(errs[1], context.Canceled) {
+		if _, errs := count(t, dir, 2, after, false, ""); !errors.Is(errs[0], context.Canceled) || !errors.Is(errs[1], context.Canceled) {
 			t.Fatalf("stopped after step %d: %v", after, errs)
 		}
-		all, errs := count(t, dir, 1, 0, true, false)
+		all, errs := count(t, dir, 1, 0, true, "")
 		if errs[0] != nil || all[0].said != after {
 			t.Fatalf("resumed after step %d: %d records, %v", after, all[0].said, errs[0])
 		}
@@ -150,16 +156,20 @@ func TestCountdown(t *testing.T) {
 	}
 }
 
-// A piece that fails on one rank alone ends the run on all, with a checkpoint.
+// A piece that fails on one rank alone ends the run on all, with a checkpoint of the last
+// step: also if that rank dies while all save it.
 func TestOneRankFails(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	_, errs := count(t, dir, 3, 0, false, true)
-	for r, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "no step") {
-			t.Errorf("rank %d: %v", r, err)
+	for _, ends := range []string{"fails", "dies"} {
+		dir := filepath.Join(t.TempDir(), "run")
+		_, errs := count(t, dir, 3, 0, false, ends)
+		for r, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), "no step") {
+				t.Errorf("%s: rank %d: %v", ends, r, err)
+			}
 		}
-	}
-	if all, errs := count(t, dir, 1, 0, true, false); errs[0] != nil || all[0].left != 0 {
-		t.Errorf("resumed: %v", errs[0])
+		all, errs := count(t, dir, 1, 0, true, "")
+		if errs[0] != nil || all[0].left != 0 || all[0].said != 10 {
+			t.Errorf("%s: resumed: %v", ends, errs[0])
+		}
 	}
 }

@@ -121,8 +121,18 @@ func (s *saver) save(at Position, write func(rundir.Snapshot) error) error {
 }
 
 // stop saves a run that ends with err at a position where it is not saved yet, and
-// returns err with what that came to.
+// returns err with what that came to. If the ranks have lost each other, be it only while
+// they save, the first one saves alone: what it has is whole.
 func (s *saver) stop(at Position, err error) error {
+	s.run.Ranks.LeaveLost()
+	stopped := s.stopWith(at, err)
+	if s.run.Ranks.LeaveLost() {
+		return s.stopWith(at, stopped)
+	}
+	return stopped
+}
+
+func (s *saver) stopWith(at Position, err error) error {
 	if failed := s.writer.Wait(); failed != nil {
 		err = errors.Join(err, failed)
 	}
@@ -141,6 +151,9 @@ func (s *saver) stop(at Position, err error) error {
 		return err
 	}
 	failed = s.save(at, s.writer.Write)
+	if failed != nil && s.run.Ranks.Size() > 1 && s.run.Ranks.Lost() != nil {
+		return errors.Join(err, failed)
+	}
 	if s.writer.Folder == nil {
 		if failed != nil { // the first rank tries another folder, and may need what is kept here
 			_, failed = s.run.snapshot()

@@ -245,7 +245,9 @@ func TestLost(t *testing.T) {
 		if err := g.AgreeOn(nil); !errors.Is(err, reason) {
 			return fmt.Errorf("agreed: %v", err)
 		}
-		g.Leave()
+		if !g.LeaveLost() || g.LeaveLost() {
+			return errors.New("it leaves once")
+		}
 		yes, err := g.Decide(true)
 		if !yes || g.Size() != 1 {
 			return errors.New("it has not left")
@@ -270,7 +272,9 @@ func TestAlone(t *testing.T) {
 	if err != nil || !slices.Equal(x, []float32{1, 2}) {
 		t.Errorf("%v, %v", x, err)
 	}
-	g.Leave()
+	if g.LeaveLost() {
+		t.Error("it has lost nobody")
+	}
 	g.Abort(nil)
 	ctx, end := g.Context(context.Background())
 	if end(); ctx.Err() == nil {

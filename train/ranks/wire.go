@@ -37,8 +37,13 @@ func (w *wire) Lost() error {
 	return w.lost
 }
 
-// Leave makes this rank the only one, for what is left to do alone.
-func (w *wire) Leave() { w.left = true }
+// LeaveLost makes this rank the only one, for what is left to do alone, if it can no longer
+// reach the others, and says whether it could until now.
+func (w *wire) LeaveLost() bool {
+	leaves := !w.left && w.Lost() != nil
+	w.left = w.left || leaves
+	return leaves
+}
 
 // Abort ends all ranks with an error.
 func (w *wire) Abort(err error) { w.t.Abort(err) }

@@ -625,7 +625,7 @@ func (s *simulation) seed(t *testing.T, seed uint64) (happened []string) {
 // fail.
 func TestSimulated(t *testing.T) {
 	// Runs so small are faster with one thread each, unless another test has opened ONNX Runtime.
-	env, err := runtime.Open(t.Context(), runtime.Options{Device: runtimetest.Device, Threads: 1, NoSpin: true})
+	env, err := runtime.Open(t.Context(), runtime.Options{Device: runtimetest.Device, Threads: 1, NoSpin: true, KeepSessions: true})
 	if err == nil {
 		defer env.Close()
 	} else {
