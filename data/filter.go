@@ -31,6 +31,9 @@ type Filter struct {
 // different kinds are false, as are all comparisons with a missing value but == and
 // !=. A list passes == and "in" if one of its elements does. != and "not in" are
 // the negations of == and "in".
+//
+// The module expr-lang/expr has nearly this grammar, but reads the \b of "\boxed" and the
+// \f of "\frac" as control characters, and binds "not" more tightly than "==".
 func ParseFilter(text string) (*Filter, error) {
 	p := &filterParser{text: text}
 	p.scan()
