@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 		{"duplicate ids", got.DuplicateIDs, 1, path + `:4 has the id "a" of ` + path + `:1`},
 		{"duplicate prompts", got.DuplicatePrompts, 2, path + ":2 has the prompt of " + path + ":1"},
 		{"conflicts", got.Conflicts, 1, path + ":3 has the prompt of " + path + `:1, and the answer ["2"]`},
-		{"bad", got.Bad, 1, "dataset: " + path + `: line 6: no answer (columns "problem" and "answer")`},
+		{"bad", got.Bad, 1, "data: " + path + `: line 6: no answer (columns "problem" and "answer")`},
 		{"unparsed", got.Unparsed, 1, path + `:5: ["??"]: not an answer`},
 		{"untokenized", got.Untokenized, 1, path + ":7: no such character"},
 	} {

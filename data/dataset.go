@@ -89,9 +89,9 @@ type rowError struct {
 
 func (e *rowError) Error() string {
 	if e.Line == 0 {
-		return fmt.Sprintf("dataset: %s: %v", e.File, e.Err)
+		return fmt.Sprintf("data: %s: %v", e.File, e.Err)
 	}
-	return fmt.Sprintf("dataset: %s: %s %d: %v", e.File, e.Unit, e.Line, e.Err)
+	return fmt.Sprintf("data: %s: %s %d: %v", e.File, e.Unit, e.Line, e.Err)
 }
 
 func (e *rowError) Unwrap() error { return e.Err }
@@ -138,12 +138,12 @@ type reader struct {
 	err     error
 }
 
-// Open opens a dataset: a file, a glob, or a folder with data files. Formats
+// Open opens a data: a file, a glob, or a folder with data files. Formats
 // are told by content.
 func Open(path string, o Options) (*reader, error) {
 	r := &reader{opts: o, file: -1, report: Report{Dropped: map[string]int{}}}
 	if o.Limit < 0 {
-		return nil, fmt.Errorf("dataset: limit %d is negative (0 reads all)", o.Limit)
+		return nil, fmt.Errorf("data: limit %d is negative (0 reads all)", o.Limit)
 	}
 	if o.Filter != "" {
 		var err error
@@ -279,7 +279,7 @@ func (r *reader) end() error {
 	}
 	if len(r.unseen) > 0 && r.report.Read > 0 {
 		// Otherwise a misspelt column would filter everything out without a word.
-		return fmt.Errorf("dataset: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
+		return fmt.Errorf("data: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
 	}
 	return io.EOF
 }
@@ -309,7 +309,7 @@ func Load(path string, o Options) ([]Problem, Report, error) {
 	report := r.Report()
 	report.LeftOut = memory.leftOut
 	if len(problems) == 0 {
-		return nil, report, fmt.Errorf("dataset: %s: no row is left: %v", path, report)
+		return nil, report, fmt.Errorf("data: %s: no row is left: %v", path, report)
 	}
 	return problems, report, nil
 }
@@ -339,7 +339,7 @@ func OpenRecords(path string, o Options) (*rawRows, error) {
 		skipMark(text)
 		src, err := openJSON(Input{Text: text})
 		if err != nil {
-			return nil, fmt.Errorf("dataset: %s: %w", path, err)
+			return nil, fmt.Errorf("data: %s: %w", path, err)
 		}
 		return &rawRows{files: []file{{path: path, name: path}}, src: src}, nil
 	}

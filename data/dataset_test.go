@@ -198,7 +198,7 @@ func TestBadRowsAreNamedAndCounted(t *testing.T) {
 		t.Errorf("report %q", s)
 	}
 	_, _, err = Load(path, Options{})
-	if err == nil || err.Error() != `dataset: `+path+`: line 3: no answer (columns "problem" and "answer")` {
+	if err == nil || err.Error() != `data: `+path+`: line 3: no answer (columns "problem" and "answer")` {
 		t.Errorf("without OnBad: %v", err)
 	}
 	for name, text := range map[string]string{
@@ -256,7 +256,7 @@ func TestErrors(t *testing.T) {
 		{"feather 1", file("x.feather", "FEA100000000"), Options{}, "Feather file of version 1"},
 	} {
 		_, _, err := Load(c.path, c.opts)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "dataset: ") {
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "data: ") {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -37,10 +37,10 @@ func findFiles(path, splitName string) ([]file, error) {
 	case err == nil:
 		return named([]string{path}, filepath.Dir(path), ""), nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("dataset: %w", err)
+		return nil, fmt.Errorf("data: %w", err)
 	}
 	if !strings.ContainsAny(path, "*?[") {
-		return nil, fmt.Errorf("dataset: %q: no such file or folder", path)
+		return nil, fmt.Errorf("data: %q: no such file or folder", path)
 	}
 	within := patternFolder(path)
 	pattern, err := filepath.Rel(within, path)
@@ -48,7 +48,7 @@ func findFiles(path, splitName string) ([]file, error) {
 		_, err = filepath.Match(pattern, "")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("dataset: %q: %w", path, err)
+		return nil, fmt.Errorf("data: %q: %w", path, err)
 	}
 	matches := files.Glob(within, filepath.ToSlash(pattern))
 	var paths []string
@@ -61,7 +61,7 @@ func findFiles(path, splitName string) ([]file, error) {
 		}
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("dataset: %q: no file matches", path)
+		return nil, fmt.Errorf("data: %q: no file matches", path)
 	}
 	return named(paths, commonFolder(paths), within), nil
 }
@@ -94,7 +94,7 @@ func folder(dir, splitName string) ([]file, error) {
 			return nil, err
 		}
 		if !filepath.IsLocal(name) || name != filepath.Base(name) {
-			return nil, fmt.Errorf("dataset: %s: the split %q is not the name of a folder in it", filepath.Join(dir, "dataset_dict.json"), name)
+			return nil, fmt.Errorf("data: %s: the split %q is not the name of a folder in it", filepath.Join(dir, "dataset_dict.json"), name)
 		}
 		parts, err := dataFolder(filepath.Join(dir, name), "", dir)
 		for i := range parts {
@@ -114,10 +114,10 @@ func describes(dir, name string, v any) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("dataset: %w", err)
+		return false, fmt.Errorf("data: %w", err)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
-		return false, fmt.Errorf("dataset: %s: %w", path, err)
+		return false, fmt.Errorf("data: %s: %w", path, err)
 	}
 	return true, nil
 }
@@ -135,7 +135,7 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 		var paths []string
 		for _, f := range state.Files {
 			if !filepath.IsLocal(f.Filename) {
-				return nil, fmt.Errorf("dataset: %s: the data file %q is outside the folder", filepath.Join(dir, "state.json"), f.Filename)
+				return nil, fmt.Errorf("data: %s: the data file %q is outside the folder", filepath.Join(dir, "state.json"), f.Filename)
 			}
 			paths = append(paths, filepath.Join(dir, f.Filename))
 		}
@@ -144,14 +144,14 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 	for _, sub := range []string{dir, filepath.Join(dir, "data")} {
 		paths, err := dataFiles(sub)
 		if err != nil && sub == dir {
-			return nil, fmt.Errorf("dataset: %w", err)
+			return nil, fmt.Errorf("data: %w", err)
 		}
 		if len(paths) > 0 {
 			paths, err := ofSplit(sub, splitName, paths)
 			return named(paths, dir, root), err
 		}
 	}
-	return nil, fmt.Errorf("dataset: %q: no data file (%s) in the folder", dir, strings.Join(Extensions(), ", "))
+	return nil, fmt.Errorf("data: %q: no data file (%s) in the folder", dir, strings.Join(Extensions(), ", "))
 }
 
 // dataFiles lists the data files directly in dir, sorted.
@@ -196,12 +196,12 @@ func oneSplit(dir, wanted string, have []string) (string, error) {
 	case slices.Contains(have, wanted):
 		return wanted, nil
 	case wanted != "":
-		return "", fmt.Errorf("dataset: %q has no split %q (have %q)", dir, wanted, have)
+		return "", fmt.Errorf("data: %q has no split %q (have %q)", dir, wanted, have)
 	case len(have) == 1:
 		return have[0], nil
 	}
 	slices.Sort(have)
-	return "", fmt.Errorf("dataset: %q has several splits, %q: name one with data.split in a run file, or --split, or give the path or glob of its files", dir, have)
+	return "", fmt.Errorf("data: %q has several splits, %q: name one with data.split in a run file, or --split, or give the path or glob of its files", dir, have)
 }
 
 // named gives each path its name for ids, relative to dir.

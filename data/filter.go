@@ -103,7 +103,7 @@ type FilterError struct {
 	Reason error
 }
 
-func (e *FilterError) Error() string { return "dataset: " + e.Problem() }
+func (e *FilterError) Error() string { return "data: " + e.Problem() }
 
 // Problem is the error's text without the name of the package.
 func (e *FilterError) Problem() string {

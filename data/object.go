@@ -87,7 +87,7 @@ func appendJSON(b []byte, value any) []byte {
 		}
 		return append(b, '}')
 	}
-	panic("dataset: a value of a type that no reader makes")
+	panic("data: a value of a type that no reader makes")
 }
 
 func appendFloat(b []byte, x float64) []byte {

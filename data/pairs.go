@@ -92,7 +92,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 		list = append(list, d)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("dataset: %s: no row is left", path)
+		return nil, fmt.Errorf("data: %s: no row is left", path)
 	}
 	return list, nil
 }

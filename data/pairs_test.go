@@ -29,14 +29,14 @@ func TestDemonstrations(t *testing.T) {
 		{"graded.jsonl", `{"messages": [{"role": "user", "content": "q"}], "answer": "a"}`, DemonstrationColumns{}, `"q" "a" chat of 2 from 1`},
 		{"text.jsonl", `{"text": "t", "id": 1}`, DemonstrationColumns{}, `whole "" "t"`},
 		{"named.jsonl", `{"prompt": "q", "completion": "a", "body": "t"}`, DemonstrationColumns{Text: "body"}, `whole "" "t"`},
-		{"asked.jsonl", `{"messages": [{"role": "user", "content": "q"}]}`, DemonstrationColumns{}, `error: dataset: FILE: line 1: "messages" has no message {"role": "assistant", "content": ...}, and no column looks like the response`},
+		{"asked.jsonl", `{"messages": [{"role": "user", "content": "q"}]}`, DemonstrationColumns{}, `error: data: FILE: line 1: "messages" has no message {"role": "assistant", "content": ...}, and no column looks like the response`},
 		{"share.jsonl", `{"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}`, DemonstrationColumns{}, `chat of 2 from 0`},
 		{"none.jsonl", `{"prompt": "q"}`, DemonstrationColumns{}, `error: no column looks like the response`},
 		{"both.jsonl", `{"prompt": "q"}`, DemonstrationColumns{Text: "a", Prompt: "b"}, `error: columns for text and prompt and response are named`},
-		{"role.jsonl", `{"messages": [{"content": "q"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: dataset: FILE: line 1: message 1 has no role`},
-		{"content.jsonl", `{"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: dataset: FILE: line 1: message 1 has no text`},
-		{"later.jsonl", `{"messages": ` + chat + "}\n" + `{"messages": "x"}`, DemonstrationColumns{}, `error: dataset: FILE: line 2: the messages are no list`},
-		{"empty.jsonl", `{"prompt": "q", "response": ""}`, DemonstrationColumns{}, `error: dataset: FILE: line 1: no response (column "response")`},
+		{"role.jsonl", `{"messages": [{"content": "q"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: data: FILE: line 1: message 1 has no role`},
+		{"content.jsonl", `{"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: data: FILE: line 1: message 1 has no text`},
+		{"later.jsonl", `{"messages": ` + chat + "}\n" + `{"messages": "x"}`, DemonstrationColumns{}, `error: data: FILE: line 2: the messages are no list`},
+		{"empty.jsonl", `{"prompt": "q", "response": ""}`, DemonstrationColumns{}, `error: data: FILE: line 1: no response (column "response")`},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {

@@ -157,12 +157,12 @@ func (e badLine) Unwrap() error { return e.error }
 func openRows(at file, expansion int) (*Rows, error) {
 	f, err := at.open()
 	if err != nil {
-		return nil, fmt.Errorf("dataset: %w", err)
+		return nil, fmt.Errorf("data: %w", err)
 	}
 	rows, err := openFormat(f, at.path, expansion)
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("dataset: %s: %w", at.path, err)
+		return nil, fmt.Errorf("data: %s: %w", at.path, err)
 	}
 	return rows, nil
 }
