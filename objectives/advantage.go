@@ -67,7 +67,7 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 	all := Advantages(o, shaped)
 	tokens, perToken := o.(TokenAdvantager)
 	for g, group := range groups {
-		degenerate := teachesNothing(shaped[g])
+		degenerate := allRewardsEqual(shaped[g])
 		for i, a := range all[g] {
 			group[i].Advantage, group[i].Degenerate = a, degenerate
 			shaped[g][i].Advantage = a
@@ -81,9 +81,9 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 	}
 }
 
-// teachesNothing says whether all rewards of a group are equal, that of the greedy
+// allRewardsEqual says whether all rewards of a group are equal, that of the greedy
 // response included if there is one.
-func teachesNothing(group []Trajectory) bool {
+func allRewardsEqual(group []Trajectory) bool {
 	rewards := Rewards(group)
 	if len(group) > 0 && group[0].Greedy != nil {
 		rewards = append(rewards, group[0].Greedy.Reward)

@@ -101,7 +101,7 @@ func (p *Policy) open(o Options) error {
 	}
 	p.named = make(map[string]*Policy)
 	for name, dir := range o.Named {
-		other, err := p.Beside(dir)
+		other, err := p.WithAdapter(dir)
 		if err != nil {
 			return fmt.Errorf("--adapter: %w", err)
 		}
@@ -268,11 +268,11 @@ func (p *Policy) With(name string) (*Policy, error) {
 // Names lists the names that With knows, sorted.
 func (p *Policy) Names() []string { return slices.Sorted(maps.Keys(p.named)) }
 
-// Beside returns a policy of the same model with the adapter of a folder. It shares
+// WithAdapter returns a policy of the same model with the adapter of a folder. It shares
 // the weights: it is to be closed before p.
-func (p *Policy) Beside(dir string) (*Policy, error) {
+func (p *Policy) WithAdapter(dir string) (*Policy, error) {
 	other := *p
-	other.Ring, other.Adapter, other.base, other.named, other.release = p.Ring.Beside(), nil, nil, nil, nil
+	other.Ring, other.Adapter, other.base, other.named, other.release = p.Ring.SharedWeights(), nil, nil, nil, nil
 	if err := other.LoadAdapter(dir); err != nil {
 		other.Close()
 		return nil, err

@@ -147,7 +147,7 @@ func TestBeside(t *testing.T) {
 		before, _ := env.Crossed()
 		results := [][]float32{logps(shared)}
 		for seed := range uint64(2) {
-			r := shared.Beside()
+			r := shared.SharedWeights()
 			check(t, r.Adapt(adapted, adapter(seed)))
 			results = append(results, logps(r))
 			r.Close()

@@ -274,8 +274,8 @@ func (s *stepSession) states() states {
 	return states{&s.hidden, &s.uniforms}
 }
 
-// besides are the inputs that are columns of one.
-var besides = []string{ports.TokenIDs, ports.Positions, ports.CachePlaces}
+// packedInputs are sent to the device as the columns of one tensor, which saves copies.
+var packedInputs = []string{ports.TokenIDs, ports.Positions, ports.CachePlaces}
 
 func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	program := d.ring.Arch.Decode
@@ -287,7 +287,7 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	}
 	p, err := program(k.form)
 	if err == nil && d.env.memory.Cuts() && max(d.geometry.Vocab, d.maxTokens, d.Slots()) <= 1<<24 { // float32 holds them
-		p, err = beside(p, ports.Uniforms, besides...)
+		p, err = beside(p, ports.Uniforms, packedInputs...)
 	}
 	session, err := d.openSession(p, err)
 	if err != nil {
@@ -448,7 +448,7 @@ func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64
 
 // ints is fillIf of an input that may be columns of another; join then fills those.
 func (s *stepSession) ints(b *binder, name string, x *buffer, shape ...int64) []int64 {
-	if !b.has(portColumns) || !slices.Contains(besides, name) {
+	if !b.has(portColumns) || !slices.Contains(packedInputs, name) {
 		return fillIf[int64](b, name, x, shape...)
 	}
 	n := int64(1)
@@ -466,7 +466,7 @@ func (s *stepSession) join(b *binder, rows int, at []*sampler.Row) {
 		return
 	}
 	width := 1
-	for _, name := range besides {
+	for _, name := range packedInputs {
 		width += len(s.integers[name]) / rows
 	}
 	all := fill[float32](b, portColumns, &s.columns, int64(rows), int64(width))
@@ -477,7 +477,7 @@ func (s *stepSession) join(b *binder, rows int, at []*sampler.Row) {
 	clear(all) // the uniforms of rows that no slot has
 	for row := range rows {
 		to := all[row*width:]
-		for _, name := range besides {
+		for _, name := range packedInputs {
 			n := len(s.integers[name]) / rows
 			for i, x := range s.integers[name][row*n : (row+1)*n] {
 				to[i] = float32(x)

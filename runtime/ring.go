@@ -57,9 +57,9 @@ func (r *Ring) Adapt(arch models.Architecture, adapter *models.Weights) error {
 	return nil
 }
 
-// Beside returns another Ring of the same weights, which it does not hold a second
+// SharedWeights returns another Ring of the same weights, which it does not hold a second
 // time: each may have an adapter of its own. Close it before r.
-func (r *Ring) Beside() *Ring {
+func (r *Ring) SharedWeights() *Ring {
 	owner := r
 	if r.owner != nil {
 		owner = r.owner

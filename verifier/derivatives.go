@@ -12,10 +12,10 @@ func isDerivative(n *latex.Node) bool {
 	return n.Op == latex.Sym && strings.HasPrefix(n.Name, "d(")
 }
 
-// primed writes dy/dx and a dotted x as y' and x', and second derivatives with
+// withPrimes writes dy/dx and a dotted x as y' and x', and second derivatives with
 // two primes, for the comparison with a side that writes them otherwise and may
 // not say what the derivative is by.
-func primed(n *latex.Node) *latex.Node {
+func withPrimes(n *latex.Node) *latex.Node {
 	if n == nil {
 		return nil
 	}
@@ -41,7 +41,7 @@ func primed(n *latex.Node) *latex.Node {
 	out := *n
 	out.Args = make([]*latex.Node, len(n.Args))
 	for i, arg := range n.Args {
-		out.Args[i] = primed(arg)
+		out.Args[i] = withPrimes(arg)
 	}
 	return &out
 }
@@ -66,7 +66,7 @@ func oneNotation(g, a *latex.Node) (*latex.Node, *latex.Node) {
 	if d1 == d2 && o1 == o2 && p1 == p2 {
 		return g, a
 	}
-	return primed(g), primed(a)
+	return withPrimes(g), withPrimes(a)
 }
 
 // notation is the ways in which derivatives are written in n.

@@ -14,11 +14,11 @@ import (
 // the loss scale of the moment.
 type attempt struct {
 	*Stepper
-	batch Batch
-	weigh Weigh
-	owner []int   // the rank of each sequence
-	micro [][]int // the sequences of each micro-batch, which are this rank's
-	apart bool    // each goes backward before the next one begins
+	batch       Batch
+	weigh       Weigh
+	owner       []int   // the rank of each sequence
+	micro       [][]int // the sequences of each micro-batch, which are this rank's
+	perResponse bool    // each goes backward before the next one begins
 	Report
 }
 
@@ -27,8 +27,8 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	own := slices.DeleteFunc(s.own(a.owner), b.LeavesOut)
 	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, s.options.AloneTokens)
 	// A single pass is the whole batch; but of several ranks another may have several.
-	a.apart = weigh == nil || b.Apart && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
-	a.Loss, a.Scores, a.MicroBatches = b.known(), newScores(len(b.Sequences)), len(a.micro)
+	a.perResponse = weigh == nil || b.PerResponse && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
+	a.Loss, a.Scores, a.MicroBatches = b.givenLoss(), newScores(len(b.Sequences)), len(a.micro)
 	for i, x := range b.Sequences {
 		if b.LeavesOut(i) {
 			a.LeftOut++
@@ -45,7 +45,7 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 // run leaves the gradients, summed over the ranks, and their norm.
 func (a *attempt) run(ctx context.Context) error {
 	compute := a.allForward
-	if a.apart {
+	if a.perResponse {
 		compute = a.passByPass
 	}
 	err := compute(ctx)

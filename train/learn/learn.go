@@ -34,10 +34,10 @@ type Batch struct {
 	// before the forward pass, and EntropyWeights likewise dLoss/dentropy, which
 	// may be nil. Where Weights is nil a Weigh function is asked.
 	Weights, EntropyWeights [][]float64
-	// Apart says that what a Weigh function gives a sequence depends on the scores of that
+	// PerResponse says that what a Weigh function gives a sequence depends on the scores of that
 	// sequence alone, so that it can be asked before those of others are known. A step
 	// in which it turns out not to be so is computed again.
-	Apart bool
+	PerResponse bool
 	// Number of the step, from 1, for messages.
 	Number       int
 	LearningRate float64
@@ -58,7 +58,7 @@ type Loss struct {
 }
 
 // Weigh returns the loss of a batch with the given scores. A step that is
-// computed again asks again. With Batch.Apart it is asked after each micro-batch, when the
+// computed again asks again. With Batch.PerResponse it is asked after each micro-batch, when the
 // scores of those that follow are nil, and then once more.
 type Weigh func(Scores) (Loss, error)
 
@@ -121,7 +121,7 @@ type Stepper struct {
 	limit   microLimit
 	scaling lossScaling
 	norm    float64 // of the gradients that Update takes
-	joint   bool    // some batch that was said to be Apart was not
+	joint   bool    // a batch said PerResponse and was not
 
 	reduction *reduction // under way; nil between two and of one rank
 }

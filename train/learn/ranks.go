@@ -76,7 +76,7 @@ func (Alone) Scatter([]float32, []int) error     { return nil }
 // the memory of another ended.
 var errMemoryElsewhere = errors.New("learn: memory ended on another rank")
 
-// errJoint is what a step returns whose batch is not Apart though it says so.
+// errJoint is what a step returns if the batch says PerResponse and the weights of a response depend on others.
 var errJoint = errors.New("learn: the weights of a response depend on the log-probs of others")
 
 // outcome is what err means for the step.

@@ -28,7 +28,7 @@ func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, 
 	if (weigh == nil) == (b.Weights == nil) {
 		return Report{}, errors.New("learn: a step needs either a batch's weights or a function that weighs it")
 	}
-	if err := b.known().Check(); err != nil {
+	if err := b.givenLoss().Check(); err != nil {
 		return Report{}, err
 	}
 	for {
@@ -50,8 +50,8 @@ func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, 
 	}
 }
 
-// known is what is known of the batch's loss before the forward pass.
-func (b Batch) known() Loss { return Loss{LogProb: b.Weights, Entropy: b.EntropyWeights} }
+// givenLoss is the part of the loss that the batch gives before the forward pass.
+func (b Batch) givenLoss() Loss { return Loss{LogProb: b.Weights, Entropy: b.EntropyWeights} }
 
 // An UpdateError is an update that failed in the middle: part of the weights and
 // of the optimizer's state are those after it, the others those before.

@@ -239,7 +239,7 @@ func TestApart(t *testing.T) {
 	_, want := gradients(t, s, known, nil)
 	cut := passes
 	b, weigh := weighed(known)
-	b.Apart = true
+	b.PerResponse = true
 	counting := func(x learn.Scores) (learn.Loss, error) {
 		n := 0
 		for _, row := range x.LogProb {
@@ -284,7 +284,7 @@ func TestApart(t *testing.T) {
 		return loss, err
 	}
 	joint := b
-	joint.Apart = false
+	joint.PerResponse = false
 	passes = nil
 	_, want = gradients(t, s, joint, dependent)
 	together := len(passes)

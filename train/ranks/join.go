@@ -47,27 +47,27 @@ func (g *Group) End(err error) error {
 	}
 	if lost := g.Lost(); lost != nil {
 		g.Abort(err)
-		return saidElsewhere{err}
+		return reportedByRank0{err}
 	}
 	closed := g.Close()
 	switch {
 	case err != nil && !g.First():
-		return saidElsewhere{err}
+		return reportedByRank0{err}
 	case err != nil:
 		return err
 	}
 	return closed
 }
 
-// A saidElsewhere is an error that the first rank prints, whose exit code is that of all.
-type saidElsewhere struct{ error }
+// A reportedByRank0 is an error that the first rank prints, whose exit code is that of all.
+type reportedByRank0 struct{ error }
 
-func (e saidElsewhere) Unwrap() error { return e.error }
+func (e reportedByRank0) Unwrap() error { return e.error }
 
 // Said says whether an error is printed already, by the rank that has ended the run, and
 // whether the exit code is another rank's, too.
 func Said(err error) (printed, elsewhere bool) {
-	elsewhere = errors.As(err, new(saidElsewhere))
+	elsewhere = errors.As(err, new(reportedByRank0))
 	return elsewhere || errors.As(err, new(*mpi.AbortError)), elsewhere
 }
 

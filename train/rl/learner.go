@@ -101,8 +101,8 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	step := learn.Batch{
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
 		Number: n + 1, LearningRate: l.config.Optimizer.Rate(l.config.Optimizer.LearningRate, n, total),
-		Apart:    objectives.WeighsApart(l.objective),
-		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsAll(l.objective),
+		PerResponse: objectives.WeighsApart(l.objective),
+		LiveOnly:    l.config.Train.Score == "trained" && !objectives.NeedsAll(l.objective),
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]

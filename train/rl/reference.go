@@ -32,7 +32,7 @@ func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *referen
 	case c.Model.Reference != "":
 		err = r.open(env, c, policy)
 	case c.LoRA.Adapter != "":
-		r.other, err = policy.Beside(c.LoRA.Adapter)
+		r.other, err = policy.WithAdapter(c.LoRA.Adapter)
 	case policy.Adapter != nil:
 		o.ScoreOnly, o.Base = false, true
 	default:

@@ -122,7 +122,7 @@ func Restore(checkpoint string, o ObjectiveConfig, p *policy.Policy) error {
 
 // batch is the failure's batch as the objective and as the Stepper take it.
 func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
-	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, Apart: objectives.WeighsApart(o)}
+	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, PerResponse: objectives.WeighsApart(o)}
 	for _, x := range f.Trajectories {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,

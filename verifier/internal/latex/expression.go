@@ -454,7 +454,7 @@ func (p *parser) postfix(n *Node) *Node {
 				continue
 			}
 			if prime := p.primes(); prime != "" {
-				n = primed(n, prime)
+				n = withPrimes(n, prime)
 				continue
 			}
 			n = &Node{Op: Pow, Args: []*Node{n, p.exponent()}}
@@ -478,7 +478,7 @@ func (p *parser) postfix(n *Node) *Node {
 			if n.Op == Degree {
 				return n
 			}
-			n = primed(n, p.primes())
+			n = withPrimes(n, p.primes())
 			if n.Op == Sym && strings.Contains(applied, n.Name[:1]) && p.cur().is("(") {
 				n = p.application(n.Name)
 			}
@@ -507,8 +507,8 @@ func (p *parser) primes() string {
 	return s
 }
 
-// primed is the derivative or the variant of a name.
-func primed(n *Node, primes string) *Node {
+// withPrimes is the derivative or the variant of a name.
+func withPrimes(n *Node, primes string) *Node {
 	switch n.Op {
 	case Sym:
 		return &Node{Op: Sym, Name: n.Name + primes}
