@@ -59,9 +59,17 @@ func allGoldens(t *testing.T) []string {
 // them, or with ONERING_LONG all.
 func goldensOn(t *testing.T, env *runtime.Env) []string {
 	t.Helper()
+	if strings.HasPrefix(env.Device(), "stand-in") || env.Provider() == models.WebGPU {
+		return fewGoldens(t)
+	}
+	return allGoldens(t)
+}
+
+// fewGoldens are those of two families and of an adapter, with ONERING_LONG all.
+func fewGoldens(t *testing.T) []string {
+	t.Helper()
 	all := allGoldens(t)
-	few := strings.HasPrefix(env.Device(), "stand-in") || env.Provider() == models.WebGPU
-	if !few || os.Getenv("ONERING_LONG") != "" {
+	if os.Getenv("ONERING_LONG") != "" {
 		return all
 	}
 	return slices.DeleteFunc(all, func(dir string) bool {

@@ -46,7 +46,7 @@ const (
 	killVariable  = "ONERING_CHAOS_KILL" // at this file operation
 	slowVariable  = "ONERING_CHAOS_SLOW" // every file operation takes this long
 	// everyVariable makes TestFailingDisk try one file operation in so many.
-	// Without it that is 101.
+	// Without it that is 211, and 101 with ONERING_LONG.
 	everyVariable = "ONERING_CHAOS_EVERY"
 
 	// longVariable makes tests take all of their cases, in minutes.
@@ -376,7 +376,10 @@ func TestFailingDisk(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()) // for the rescues
 	want := whole(t, env)
 	defer func() { files.Fault = nil }()
-	stride, kinds := 101, []string{"ema", "dapo"}
+	stride, kinds := 211, []string{"ema", "dapo"}
+	if os.Getenv(longVariable) != "" {
+		stride = 101
+	}
 	if testing.Short() {
 		kinds = kinds[:1]
 	} else if every := os.Getenv(everyVariable); every != "" {
