@@ -85,14 +85,15 @@ func warnings(b *bytes.Buffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// The embedded run gains 40 points of held-out pass@1 on every seed, and the
+// The embedded run gains 40 points of held-out pass@1 on every seed (0, with
+// ONERING_LONG=1 two others), and the
 // sampler's log-probs are the learner's to 1e-4 in every round. Nothing is
 // warned of: its entropy falls to a tenth because the task is learned.
 func TestEmbeddedRunLearns(t *testing.T) {
 	env := runtimetest.Test(t)
-	seeds, rounds := []int64{0, 1, 2}, 24
-	if os.Getenv("ONERING_LONG") == "" {
-		seeds = seeds[:1]
+	seeds, rounds := []int64{0}, 24
+	if os.Getenv("ONERING_LONG") != "" {
+		seeds = []int64{1, 2}
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
