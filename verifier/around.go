@@ -1,12 +1,14 @@
 package verifier
 
 import (
+	"math/big"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
 )
 
@@ -23,9 +25,6 @@ const farthest = 400
 func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	before, after, formula := find.surroundings(s, b)
 	find.steps += len(before) + len(after)
-	if contradicted(before, s[b.end:min(len(s), b.end+farthest/4)], b.content) {
-		return "", false, false
-	}
 	widthless := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf }
 	left := strings.TrimPrefix(leftOf(strings.TrimRight(strings.TrimRightFunc(before, widthless), `\`), formula), `\left`)
 	right := rightOf(strings.TrimLeftFunc(after, widthless), left, formula)
@@ -54,27 +53,163 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	return b.content, false, true
 }
 
-// equated is a whole number before a box that a formula or a line equates with the one in
-// it, or the box's own with one behind it.
-var equated = [...]*regexp.Regexp{
-	regexp.MustCompile(`(?:^|=)\s*(\d+)\s*&?=\s*()$`), regexp.MustCompile(`^\s*=\s*(\d+)\s*(=|\$|\\\)|\\\]|\.?\s*$)`),
-}
+var (
+	// concluding are words before an expression that take no part in it, and valued are what
+	// an expression after "of" may be.
+	concluding = setOf("so thus hence therefore then is are was be equals have has get gets got gives makes find now since because total")
+	valued     = setOf("total sum value result answer")
+	aligning   = setOf("align aligned alignat gather gathered equation split multline")
+	// notations are words that may say why two numerals are equated.
+	notations = [...]string{"mod", "base", "binary", "decimal", "hex", "octal"}
+	// listed begins the line of a list or a table.
+	listed = regexp.MustCompile(`^\s*(?:[-–*+•|]\s|[\[(]\d+[\])]\s)\s*`)
+	// unordered is where it is not plain what is divided by what: 10!/5!5!, 100%/8%.
+	unordered = regexp.MustCompile(`/\s*(?:[\d.]+!\s*[\d(]|[\d.]+\s*[(%]|\([^()]*\)\s*[\d(]|\d+\\%)`)
+)
 
-// contradicted reports whether a whole number in a box is equated with another one:
-// 7 = \boxed{5}. A modulus or a base behind it may say why.
-func contradicted(before, after, content string) bool {
-	said, ok := integerDigits(strings.TrimSpace(content))
-	if !ok || !strings.HasSuffix(strings.TrimRight(before, " "), "=") && !strings.HasPrefix(strings.TrimLeft(after, " "), "=") {
+// contradicted reports whether the number in a box, which comes to content, is equated with
+// another one: 3+4 = \boxed{5}, \boxed{5} = x = 7. Either may be rounded.
+func (find *finder) contradicted(s string, b box, content string) bool {
+	before, after := s[max(0, b.start-farthest/2):b.start], s[b.end:min(len(s), b.end+farthest/4)]
+	first := ""
+	if b.start > farthest/2 {
+		first = "cut off"
+	}
+	left := strings.TrimRight(before, " \t\n$&*{([\\;,!~")
+	for _, command := range [...]string{`\text`, `\textbf`, `\mathbf`} {
+		left = strings.TrimRight(strings.TrimSuffix(left, command), " \t\n$&{\\")
+	}
+	right := strings.TrimPrefix(strings.TrimPrefix(strings.TrimLeft(after, " \t$}&*(~"), `\)`), `\]`)
+	var beside []string
+	for _, sign := range [...]string{"=", `\approx`, "≈"} {
+		if head, ok := strings.CutSuffix(left, sign); ok {
+			beside = append(beside, equatedPart(strings.TrimRight(head, " \t\n$&\\"), first, true))
+		}
+		if rest, ok := strings.CutPrefix(strings.TrimLeft(right, " ("), sign); ok {
+			beside = append(beside, equatedPart(strings.TrimLeft(rest, " \t$&"), "", false))
+		}
+	}
+	if len(beside) == 0 || slices.ContainsFunc(notations[:], func(w string) bool { return strings.Contains(before, w) || strings.Contains(after, w) }) {
 		return false
 	}
-	for i, beside := range [...]string{before, after} {
-		if m := equated[i].FindStringSubmatch(beside); m != nil && !strings.Contains(after, "mod") && !strings.Contains(after, "base") {
-			if other, _ := integerDigits(m[1]); other != said {
-				return true
-			}
+	find.steps += len(before) + len(after)
+	var said []*latex.Node
+	for _, text := range [...]string{content, b.content} {
+		p, err := latex.Parse(clean(text), latex.Reading{})
+		find.steps += p.Steps
+		if err != nil || p.Tree == nil || !p.Tree.Op.Scalar() || hasNames(p.Tree) {
+			return false
+		}
+		if said = append(said, p.Tree); p.Tree.Op == latex.Percent || p.Tree.Op == latex.Degree {
+			said = append(said, p.Tree.Args[0])
+		}
+	}
+	c := &comparer{algebra: algebra.NewChecker()}
+	defer func() { find.steps += c.algebra.Steps() }()
+	for _, text := range beside {
+		p, err := latex.Parse(clean(strings.ReplaceAll(text, "(", " (")), latex.Reading{}) // 0.6(600) is 360
+		find.steps += p.Steps
+		if err == nil && computed(p.Tree) && !unordered.MatchString(text) && !slices.ContainsFunc(said, func(n *latex.Node) bool { return c.nearly(p.Tree, n) }) {
+			return !c.limited && !c.algebra.Spent()
 		}
 	}
 	return false
+}
+
+// nearly reports whether two constants are equal, or may be after rounding: 3.4 and 4, 0.667 and
+// 2/3. Decimals may come from others that were rounded.
+func (c *comparer) nearly(x, y *latex.Node) bool {
+	if c.equal(x, y) {
+		return true
+	}
+	p, exact := c.algebra.Rational(x)
+	q, whole := c.algebra.Rational(y)
+	if whole = whole && q.IsInt(); exact && whole && p.IsInt() {
+		return false
+	}
+	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
+	limit := integer(1)
+	if !whole {
+		limit = &latex.Node{Op: latex.Mul, Args: []*latex.Node{size(y), algebra.Rational(big.NewRat(1, 50))}}
+	}
+	order, ok := c.algebra.Compare(size(algebra.Difference(x, y)), limit)
+	return ok && order < 0 && (whole || hasDecimal(x) || hasDecimal(y)) || c.approximates(x, y) || c.approximates(y, x)
+}
+
+// computed reports whether n is an arithmetic expression of numerals.
+func computed(n *latex.Node) bool {
+	if n == nil {
+		return false
+	}
+	switch n.Op {
+	case latex.Num:
+		return true
+	case latex.Unit:
+		return n.Name == "USD"
+	case latex.Add, latex.Mul, latex.Div, latex.Neg, latex.Pow, latex.Root, latex.Fact, latex.Binom, latex.Abs, latex.Percent:
+		return !slices.ContainsFunc(n.Args, func(arg *latex.Node) bool { return !computed(arg) })
+	}
+	return n.Op == latex.Const && n.Name == "pi"
+}
+
+// equatedPart is the part of a chain of equations that s begins with, or with last the one that
+// it ends with. A letter is passed for the part beyond it. The part is empty if words beside it
+// may give it another value; word is the one before s.
+func equatedPart(s, word string, last bool) string {
+	part, beyond, depth, joined := "", "", 0, false
+	for s != "" {
+		m := markOf(s)
+		s = s[len(m):]
+		r, size := utf8.DecodeRuneInString(m)
+		switch m {
+		case "(", "[", "{":
+			depth++
+		case ")", "]", "}":
+			depth--
+		}
+		shut := depth < 0
+		depth = max(0, depth)
+		named := len(strings.TrimSpace(part)) == 1 && isLetter(strings.TrimSpace(part)[0])
+		switch equal := m == "=" || m == `\approx` || m == "≈"; {
+		case m == `\begin` || m == `\end`:
+			var name string
+			if name, s, _ = strings.Cut(strings.TrimPrefix(s, "{"), "}"); !aligning[strings.TrimSuffix(name, "*")] {
+				part, word, joined = "", name, false // a matrix
+			}
+		case equal && !last && named:
+			part = ""
+		case last && (m == "$" || len(m) == 2 && strings.Contains(`\( \) \[ \]`, m)): // a formula around it
+			part = listed.ReplaceAllString(part, "")
+		case unicode.IsLetter(r) && (len(m) > 1 || size > 1) && m != "sqrt":
+			if !last {
+				return ""
+			}
+			if m = strings.ToLower(m); m == "of" && valued[word] {
+				m = "is"
+			}
+			part, beyond, word, depth, joined = "", "", m, 0, false
+		case apart[m], strings.Contains(m, "\n"), m == "," && depth == 0 && startsBlank(s), m == "." && startsBlank(s), shut && m != "}":
+			if !last {
+				return part
+			}
+			if beyond = ""; equal && (joined || word == "" || concluding[word]) {
+				beyond = part
+			}
+			if part, word, depth, joined = "", "", 0, equal; m == "," {
+				word = m
+			} else if m[0] != '.' && strings.ContainsAny(strings.TrimLeft(s, " ")[:min(1, len(strings.TrimLeft(s, " ")))], "+*/·×") {
+				word = "goes on"
+			}
+		default:
+			part += m
+		}
+	}
+	if named := strings.TrimSpace(part); joined && len(named) == 1 && isLetter(named[0]) {
+		part = beyond
+	} else if part = strings.TrimLeft(part, "} "); !joined && last && (listed.MatchString(part) || word != "" && !concluding[word] && (!passed[word] && word != "," || word == "of" || !strings.ContainsAny(part, `+-*/^\!`))) {
+		return ""
+	}
+	return part
 }
 
 // orBefore and orAfter are "or" beside a box, with the number or the formula beyond it.
@@ -83,7 +218,8 @@ const orWord = `(?:\\text\{\s*or\s*\}|\\lor|\bor\b|\boder\b|\bou\b|или|或者
 var (
 	orWords  = []string{"or", "oder", "ou", "lor", "или", "或", "或者", "または", "또는"}
 	orBefore = regexp.MustCompile(`(?i)(?:^|[\s(])(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|)[\s,]*` + orWord + `[\s$]*(?:\\[(\[])?\s*$`)
-	orAfter  = regexp.MustCompile(`(?i)^\s*(?:\$|\\[)\]])?[\s,;]*` + orWord + `(?:\s+(?:maybe|perhaps|possibly))?\s*(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|\\\([^$]{1,80}?\\\))\s*(?:[$.,;!?\n]|$|\\[)\]]|` + orWord + `)`)
+	orNamed  = regexp.MustCompile(`(?:^|[^\pL\d\\)}^_]\s*)([A-Za-z])\s*=\s*([^=$,\s]{1,40})\s*\$?\s*,?\s*` + orWord + `[\s$]*$`)
+	orAfter  = regexp.MustCompile(`(?i)^\s*(?:\$|\\[)\]])?[\s,;]*` + orWord + `(?:\s+(?:maybe|perhaps|possibly))?\s*(?:[a-z]\s*=\s*)?(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|\\\([^$]{1,80}?\\\))\s*(?:[$.,;!?\n]|$|\\[)\]]|` + orWord + `)`)
 )
 
 // otherAnswer is what words right beside a box give as another answer, to be read behind it:
@@ -91,6 +227,11 @@ var (
 func (find *finder) otherAnswer(s string, b box) string {
 	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
 	find.steps += len(before) + len(after)
+	if head, name := assigned(strings.TrimRight(before, " $")); name != 0 { // x = -5 or x = \boxed{5}
+		if m := orNamed.FindStringSubmatch(head); m != nil && m[1] == string(name) {
+			return ` \text{ or } ` + m[2]
+		}
+	}
 	left, right := strings.TrimRight(before, " \n$\\([}"), strings.TrimLeft(after, " $\\)],;")
 	for i, said := range [...]bool{slices.ContainsFunc(orWords, func(w string) bool { return strings.HasSuffix(left, w) }), strings.HasPrefix(right, "text{") || slices.ContainsFunc(orWords, func(w string) bool { return strings.HasPrefix(right, w) })} {
 		if !said {

@@ -85,10 +85,14 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 		return &latex.Node{Op: latex.Mul, Args: []*latex.Node{a, b}}
 	}
 	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
-	within := func(difference, tolerance *latex.Node) bool {
+	order := func(difference, tolerance *latex.Node) int {
 		order, ok := c.algebra.Compare(difference, times(tolerance, unit(p)))
-		return ok && order <= 0
+		if !ok {
+			return 1
+		}
+		return order
 	}
+	within := func(difference, tolerance *latex.Node) bool { return order(difference, tolerance) <= 0 }
 	exact, stated := times(q.value, unit(q)), times(p.value, unit(p))
 	d := size(algebra.Difference(exact, stated))
 	step := lastPlace(p.value)
@@ -102,7 +106,7 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 		return true
 	}
 	cut, ok := c.algebra.Compare(size(stated), size(exact))
-	return ok && cut <= 0 && within(d, algebra.Rational(step))
+	return ok && cut <= 0 && order(d, algebra.Rational(step)) < 0
 }
 
 // lastPlace is what one in the last digit of a numeral is worth; nil if n is none.

@@ -84,7 +84,8 @@
 //     their ends; an "a" that does not begin a text is a letter. After yes or no only a
 //     sentence that says it again is passed over. "Alice or Bob" is not "Alice and Bob".
 //   - What stands around a box and is one expression or relation with it takes the answer
-//     away: -\boxed{5}, x \ne \boxed{5}; so do words that deny it. A measure behind it is
+//     away: -\boxed{5}, x \ne \boxed{5}; so do words that deny it, and arithmetic that it is
+//     equated with and that comes to something else, but for rounding: 3+4 = \boxed{5}. A measure behind it is
 //     read with it: \boxed{5} million. A per cent sign there is not left out.
 //   - The whole content of an <answer> tag is the answer, or the box in it.
 //   - The last complete box counts; boxes side by side may also be the parts of one

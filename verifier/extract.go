@@ -79,6 +79,9 @@ func (find *finder) fromBox(s string) extract {
 	if !ok {
 		return extract{reason: "the last box is a part of something larger"}
 	}
+	if find.contradicted(s, b, text) {
+		return extract{reason: "the last box is equated with something else"}
+	}
 	e.texts, e.outside = append(e.texts, text+find.otherAnswer(s, b)), outside
 	if all, either := find.joinedBoxes(s, b); either && !slices.ContainsFunc(all, func(text string) bool {
 		return strings.ContainsAny(text, "<>=") || strings.Contains(text, `\le`) || strings.Contains(text, `\ge`)
