@@ -2,6 +2,9 @@ package choice
 
 import (
 	"context"
+	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 
 	"onering/data"
@@ -36,6 +39,24 @@ func TestEndings(t *testing.T) {
 				if err != nil || got[0].Value != float64(want) {
 					t.Errorf("%q earns %v, want %d: %q, %s, %v", s.Response, got[0].Value, want, got[0].Answer, got[0].Reason, err)
 				}
+			}
+		}
+	}
+}
+
+// TestMatches: the words that are looked for first leave out nothing that the expressions find.
+func TestMatches(t *testing.T) {
+	texts := append(append([]string{"答案是C", "选C", "답: C", "My choice would be C", "The solution to question 3 is C", "The result of it can only be C", "This must be C, it's D", "la resposta final es C", "la risposta corretta è C", "Lösung: C", "the best letter - C", "C has to be true", "x_answer: C"}, rightEndings...), wrongEndings...)
+	texts = append(texts, strings.Join(texts, " "), strings.ToUpper(strings.Join(texts, "\n")))
+	for _, s := range texts {
+		for _, c := range []struct {
+			expr   *regexp.Regexp
+			words  map[string]bool
+			spaced bool
+		}{{phrase, announcing, false}, {affirmed, verdicts, true}, {denied, verdicts, true}} {
+			all := regexp.MustCompile(strings.Replace(c.expr.String(), "^", "", 1)).FindAllStringIndex(s, -1)
+			if got := matches(s, c.words, c.expr, c.spaced); !reflect.DeepEqual(got, all) {
+				t.Errorf("%.80q: %v, want %v", s, got, all)
 			}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"onering/reward/texts"
 )
@@ -72,18 +74,66 @@ func lastBoxes(s string) string {
 
 // A phrase announces an answer: "the answer is", "Answer:", "the correct option
 // would be", "####", with marks of emphasis or of JSON in it.
-var phrase = regexp.MustCompile(`(?i)(?:\b(?:ans|answers?|option|choice|solution|result|correct|(?:correct|right|best) (?:one|letter))\b["'*_\s.]*(?:\b(?:to|for|of)(?:\s+[\pL\pN]+){1,6}\s+)?` +
+var phrase = regexp.MustCompile(`(?i)^(?:\b(?:ans|answers?|option|choice|solution|result|correct|(?:correct|right|best) (?:one|letter))\b["'*_\s.]*(?:\b(?:to|for|of)(?:\s+[\pL\pN]+){1,6}\s+)?` +
 	`(?:(?:is|are|be|was)\b|(?:would|should|must|will|can only) be\b|[:=：]|[-–—] )|\b(?:choose|select|pick|go with|(?:it|this) (?:is|must be))\b|\bit's\b|####|答案?\s*(?:是|为|[:：])|选|(?:정답|답|答え|正解)\s*(?:은|는|は|[:：])|` +
 	`\b(?:respuesta|resposta|risposta|réponse|antwort|lösung)(?:\s+(?:correct[ae]|final|finale|exacte|corrett?a))?\s*(?:es\b|est\b|ist\b|è|é|[:=])|ответ\s*(?:[:=—–-]|это))[*_\s:：]*` +
 	`(?:,?\s*(?:therefore|thus|hence|clearly|obviously|indeed|simply|of course)\b[,\s]*)?`)
 
+// announcing are the words and signs that phrases begin with, in lower case and as far as they are
+// ASCII (réponse, lösung), and verdicts those of verdicts on a subject.
+var (
+	announcing = setOf("ans answer answers option choice solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
+	verdicts   = setOf("is are was would must should has isn aren wasn")
+)
+
+func setOf(words string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		set[w] = true
+	}
+	return set
+}
+
+// longestPhrase bounds the bytes of a phrase.
+const longestPhrase = 160
+
+// matches returns where expr matches in s, which happens only at one of the words, or with spaced
+// at the white space before it. An expression alone would cost a hundred times as much.
+func matches(s string, words map[string]bool, expr *regexp.Regexp, spaced bool) (found [][]int) {
+	for at, next, done := 0, 0, 0; at < len(s); at = next {
+		for next = at; next < len(s) && (s[next]|0x20 >= 'a' && s[next]|0x20 <= 'z' || s[next] >= '0' && s[next] <= '9' || s[next] == '_'); next++ {
+		}
+		if next == at {
+			_, n := utf8.DecodeRuneInString(s[at:])
+			if next += n; s[at] < utf8.RuneSelf && s[at] != '#' {
+				continue
+			}
+		}
+		if next-at > len("respuesta") || !words[strings.ToLower(s[at:next])] {
+			continue
+		}
+		start := at
+		if spaced {
+			start = len(strings.TrimRightFunc(s[max(done, at-longestPhrase):at], unicode.IsSpace)) + max(done, at-longestPhrase)
+		}
+		if start < done {
+			continue
+		}
+		if m := expr.FindStringIndex(s[start:min(len(s), start+longestPhrase)]); m != nil {
+			found = append(found, []int{start, start + m[1]})
+			done = start + m[1]
+		}
+	}
+	return found
+}
+
 // An affirmed subject is the answer: "thus C is correct", "B would be the best option".
 var (
-	affirmed = regexp.MustCompile(`(?i)\s+(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+(?:final\s+)?answer|(?:the\s+)?(?:only\s+)?(?:correct|right|best|true))\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
+	affirmed = regexp.MustCompile(`(?i)^\s+(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+(?:final\s+)?answer|(?:the\s+)?(?:only\s+)?(?:correct|right|best|true))\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
 	// said is what may stand before the subject.
 	said = regexp.MustCompile(`(?i)^.*\b(?:so|thus|therefore|hence|means|that|conclude|only|statement|then)\b,?\s*`)
 	// denied takes it back.
-	denied = regexp.MustCompile(`(?i)\s+(?:(?:is|are|was)(?:n't| not)\s+(?:the\s+)?(?:correct|right)|(?:is|are|was) (?:wrong|incorrect|false))\b`)
+	denied = regexp.MustCompile(`(?i)^\s+(?:(?:is|are|was)(?:n't| not)\s+(?:the\s+)?(?:correct|right)|(?:is|are|was) (?:wrong|incorrect|false))\b`)
 	// disputed makes no answer of it.
 	disputed = regexp.MustCompile(`(?i)\b(?:not|never|neither|nor|none|no|if|whether|unless|doubt|false|wrong|incorrect|unlikely|all|why|but|might|could)\b|n't\b|\?`)
 )
@@ -97,9 +147,9 @@ var refusal = regexp.MustCompile(`(?i)^(?:not|never|neither|none|no longer)\b`)
 // the answer is not leaves the decision to those before it, if they say otherwise.
 func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 	var refused []int
-	found := phrase.FindAllStringIndex(s, -1)
-	subjects := affirmed.FindAllStringIndex(s, mostPhrases*mostPhrases)
-	for i := len(found) - 1; i >= max(0, len(found)-mostPhrases); i-- {
+	found, subjects := matches(s, announcing, phrase, false), matches(s, verdicts, affirmed, true)
+	found, subjects = found[max(0, len(found)-mostPhrases):], subjects[max(0, len(subjects)-mostPhrases):]
+	for i := len(found) - 1; i >= 0; i-- {
 		for n := len(subjects); n > 0 && subjects[n-1][0] > found[i][1]; n = len(subjects) {
 			if picked, named := o.subject(s, subjects[n-1]); named {
 				return picked, "", true
@@ -155,11 +205,14 @@ func (o options) subject(s string, at []int) (picked []int, named bool) {
 	if comma := strings.LastIndex(clause, ","); picked == nil && comma >= 0 {
 		picked, _ = o.read(clause[comma+1:], false)
 	}
-	for _, denial := range denied.FindAllStringIndex(s[at[1]:], mostPhrases) {
+	if picked == nil {
+		return nil, o.named(clause, nil)
+	}
+	for _, denial := range matches(s[at[1]:], verdicts, denied, true) {
 		after := s[at[1] : at[1]+denial[0]]
 		if again, _ := o.read(after[strings.LastIndexAny(after, "\n.,;:!?")+1:], false); slices.ContainsFunc(again, func(x int) bool { return slices.Contains(picked, x) }) {
 			return nil, true
 		}
 	}
-	return picked, picked != nil || o.named(clause, nil)
+	return picked, true
 }
