@@ -183,6 +183,13 @@ func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
 	}
 	if c.opts.Prompt == "" && p.Chat == nil {
 		p.Text = withInput(rec.Object, at[promptPart], p.Text)
+		turns, odd := alpaca(rec.Object, at[promptPart], p.Text)
+		if reason = odd; turns != nil && odd == "" {
+			p.Text, p.Chat, reason = ReadPrompt(rec.Object, turns)
+		}
+		if reason != "" {
+			return Problem{}, bad(reason, promptPart)
+		}
 	}
 	if p.Answers, reason = c.answersOf(values[answerPart], at[answerPart]); reason != "" && !c.opts.NoAnswers {
 		return Problem{}, bad(reason, answerPart)
@@ -217,8 +224,47 @@ func withInput(row Object, column, text string) string {
 	return text
 }
 
+// alpaca returns the conversation of an instruction, which is text, whose row has a system message
+// or a history of earlier turns; nil if it has neither. If they are malformed the reason says so.
+func alpaca(row Object, column, text string) (messages []any, reason string) {
+	if !strings.EqualFold(column, "instruction") {
+		return nil, ""
+	}
+	system, _ := row.Get("system")
+	if _, ok := system.(string); !ok && system != nil {
+		return nil, oddSystem
+	}
+	history, _ := row.Get("history")
+	turns, ok := history.([]any)
+	if said, isText := history.(string); isText { // as in a CSV file
+		turns, ok = fromJSON(said).([]any)
+		ok = ok || strings.TrimSpace(said) == ""
+	}
+	if !ok && history != nil {
+		return nil, oddHistory
+	}
+	for _, turn := range turns {
+		pair, _ := turn.([]any)
+		if len(pair) != 2 {
+			return nil, oddHistory
+		}
+		asked, ok := pair[0].(string)
+		answered, also := pair[1].(string)
+		if !ok || !also {
+			return nil, oddHistory
+		}
+		messages = append(messages, Object{{"role", "user"}, {"content", asked}}, Object{{"role", "assistant"}, {"content", answered}})
+	}
+	if messages = withSystem(row, messages); len(messages) == 0 {
+		return nil, ""
+	}
+	return append(messages, Object{{"role", "user"}, {"content", text}}), ""
+}
+
 // The reasons for which rows are dropped.
 const (
+	oddSystem      = "the column system is no text"
+	oddHistory     = "the column history is no list of pairs, each of what the user said and what the assistant answered"
 	noPrompt       = "no prompt"
 	noAnswer       = "no answer"
 	oddPrompt      = "the prompt is neither text nor a list of messages, each with a role and a text as its content, or with ShareGPT's from and value"

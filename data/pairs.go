@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -173,8 +174,13 @@ func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstr
 		}
 		if byName {
 			text = withInput(row, c.Prompt, text)
+			if prompt, reason = alpaca(row, c.Prompt, text); reason != "" {
+				return d, errors.New(reason)
+			}
 		}
-		prompt = []any{Object{{"role", "user"}, {"content", text}}}
+		if chats = prompt != nil; !chats {
+			prompt = []any{Object{{"role", "user"}, {"content", text}}}
+		}
 	}
 	if !answers {
 		if d.Response, err = textOf(row, "response", c.Response); err != nil {
@@ -182,7 +188,10 @@ func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstr
 		}
 		response = []any{Object{{"role", "assistant"}, {"content", d.Response}}}
 	}
-	if d.Prompt = text; chats || answers {
+	if d.Prompt = text; len(prompt) > 1 {
+		d.Prompt = "" // it is more than this text
+	}
+	if chats || answers {
 		whole, err := conversation(row, slices.Concat(prompt, response), len(prompt))
 		d.Chat, d.From = whole.Chat, whole.From
 		return d, err
