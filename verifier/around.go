@@ -24,6 +24,10 @@ const farthest = 400
 // of something larger. outside says that a per cent sign behind it is not in it.
 func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	before, after, formula := find.surroundings(s, b)
+	if rest := s[b.end+len(after):]; formula && strings.Trim(after, `$\)]`) == "" {
+		after = numeralEnd.FindString(rest)
+	}
+	after = prefixed.ReplaceAllString(strings.ReplaceAll(after, "{,}", ","), "$1")
 	find.steps += len(before) + len(after)
 	widthless := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf }
 	left := strings.TrimPrefix(leftOf(strings.TrimRight(strings.TrimRightFunc(before, widthless), `\`), formula), `\left`)
@@ -36,7 +40,7 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 		return b.content + `\text{` + unit + "}", false, left == "" || harmless.MatchString(left)
 	}
 	switch measured := suffixed.MatchString(right); {
-	case !tuple && (left != "" && !harmless.MatchString(left) || right != "" && !measured):
+	case !tuple && (left != "" && (!harmless.MatchString(left) || fraction.MatchString(left) && (formula || left == "0.")) || right != "" && !measured):
 		return "", false, false
 	case tuple:
 		return left + b.content + right, false, true
@@ -219,7 +223,7 @@ var (
 	orWords  = []string{"or", "oder", "ou", "lor", "или", "或", "或者", "または", "또는"}
 	orBefore = regexp.MustCompile(`(?i)(?:^|[\s(])(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|)[\s,]*` + orWord + `[\s$]*(?:\\[(\[])?\s*$`)
 	orNamed  = regexp.MustCompile(`(?:^|[^\pL\d\\)}^_]\s*)([A-Za-z])\s*=\s*([^=$,\s]{1,40})\s*\$?\s*,?\s*` + orWord + `[\s$]*$`)
-	orAfter  = regexp.MustCompile(`(?i)^\s*(?:\$|\\[)\]])?[\s,;]*` + orWord + `(?:\s+(?:maybe|perhaps|possibly))?\s*(?:[a-z]\s*=\s*)?(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|\\\([^$]{1,80}?\\\))\s*(?:[$.,;!?\n]|$|\\[)\]]|` + orWord + `)`)
+	orAfter  = regexp.MustCompile(`(?i)^\s*(?:\$|\\[)\]])?[\s,;]*` + orWord + `(?:\s+(?:maybe|perhaps|possibly|rather|else))?\s*(?:[a-z]\s*=\s*)?(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|\\\([^$]{1,80}?\\\))\s*(?:[$.,;!?\n]|$|\\[)\]]|` + orWord + `)`)
 )
 
 // otherAnswer is what words right beside a box give as another answer, to be read behind it:
@@ -311,6 +315,16 @@ var wordCommand = regexp.MustCompile(`^\\(?:text(?:bf|it|rm|sf|tt|normal)?|mbox|
 // harmless are pieces before a box that change how it looks, and labels.
 var harmless = regexp.MustCompile(`^(?:\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|rm|it|sf|tt|bb)|bm|boldsymbol|boxed|fbox|mbox|underline|displaystyle|textstyle|large|Large|huge|left|bigl?|Bigl?|(?:text)?color\{\w*\}|begin\{\w*\*?\}|\$|[,;:! ])|[\s{~]|\(?[A-Za-z0-9]{1,3}[).]\s*$)*$`)
 
+// numeralEnd is what right behind a formula goes on with a number in it, and prefixed a
+// letter for thousands or millions, set as text: $\boxed{5}$,000, \boxed{5}\text{k}.
+var (
+	numeralEnd = regexp.MustCompile(`^(?:[.,]\d+|[kKMB]\b)`)
+	prefixed   = regexp.MustCompile(`^\\(?:text|mathrm)\{([kKMB])\}`)
+)
+
+// fraction is a decimal point before a box, and the number that it ends: 0.\boxed{5}.
+var fraction = regexp.MustCompile(`^\d+\.$`)
+
 // leftOf is the part of before, which ends at a box, that is one expression with it.
 func leftOf(before string, formula bool) string {
 	run, depth, parting := "", 0, "" // depth counts the open brackets in run, parting is what it begins after
@@ -326,6 +340,7 @@ func leftOf(before string, formula bool) string {
 		}
 		joins := true
 		switch {
+		case m == ":" && formula && before == "" && isDigit((" " + run)[len(run)]): // 2:\boxed{5}
 		case wordCommand.MatchString(m) && strings.HasPrefix(before, "{") && latex.ClosingBrace(before, 0) > 0:
 			before, joins = before[latex.ClosingBrace(before, 0)+1:], false
 		case apart[m], m == "," && depth == 0, (m == "." || m == "!") && startsBlank(before) && !(before == "" && strings.HasSuffix(run, "0")), depth < 0:
@@ -383,8 +398,8 @@ func rightOf(after, left string, formula bool) string {
 			d--
 		}
 		switch {
-		case run == "" && (unicode.IsLetter(r) && len(m) <= 2 && !ordinal[m] || m == "," && rest != "" && isDigit(rest[0])):
-			run, after = m, rest // 5k, 5,000
+		case run == "" && (unicode.IsLetter(r) && len(m) <= 2 && !ordinal[m] || (m == "," || m == ":" && formula) && rest != "" && isDigit(rest[0])):
+			run, after = m, rest // 5k, 5,000, 5:2
 		case b < 0, d < 0, apart[m], m == "," && depth == 0, m != "," && m[0] != ' ' && m[0] != '\n' && !joint.MatchString(after), m == `\right` && depth == 0,
 			unicode.IsLetter(r) && (len(m) > 1 || !formula), wordCommand.MatchString(m),
 			!formula && (strings.Contains("!'|_([", m) || m == "*" && !startsBlank(rest) || startsBlank(rest) && wordy(rest) && strings.Contains("-–—−+<>", m)):
@@ -468,7 +483,7 @@ func measures(n *latex.Node) bool {
 // the first words of "rather than" and the like, and confirmed are what "not" denies.
 var (
 	passed    = setOf("be been equal equals to the a an answer value result solution number guess is are was would seems looks must can exactly simply just really actually necessarily clearly obviously certainly of but and which that this it x y n")
-	discarded = map[string]string{"but": "anything everything all", "than": "other rather", "of": "instead", "from": "far", "unlike": ""}
+	discarded = map[string]string{"but": "anything everything all", "than": "other rather less more fewer greater smaller larger bigger higher lower", "of": "instead", "from": "far", "unlike": "", "reject": "", "discard": "", "exclude": "", "excludes": ""}
 	confirmed = setOf("it right correct true valid possible")
 	// operating are words before a box that make another number of it, or deny it;
 	// operatingOf do so before "of". Behind a box the first of a number do.
@@ -478,7 +493,7 @@ var (
 )
 
 // withdrawn take back what stands before them, wherever a sentence ended.
-var withdrawn = setOf("nope mistake mistaken scratch retract withdrawn")
+var withdrawn = setOf("nope mistake mistaken scratch retract withdrawn kidding joking extraneous")
 
 // deniedBox reports whether the words around a box deny it or take it back: "not
 // \boxed{5}", "\boxed{5}, which is wrong".
@@ -494,7 +509,7 @@ func (find *finder) deniedBox(s string, b box) bool {
 		if equated := said[len(said)-1]; operating[said[i]] && equated != "is" && equated != "are" && equated != "was" || operatingOf[said[i]] && i+1 < len(said) && said[i+1] == "of" {
 			return true
 		}
-		if first, ok := discarded[said[i]]; ok && (first == "" || i > 0 && strings.Contains(first, said[i-1])) || negates(said[i]) ||
+		if first, ok := discarded[said[i]]; ok && (first == "" || i > 0 && strings.Contains(first, said[i-1]) && (i == 1 || said[i-2] != "no")) || negates(said[i]) ||
 			strings.HasSuffix(before, "不是") || strings.HasSuffix(before, "不等于") {
 			return true
 		}

@@ -251,7 +251,7 @@ func (find *finder) joins(gap string) bool {
 				i++
 			}
 			switch w := strings.ToLower(gap[start : i+1]); {
-			case slices.Contains(refusals[:], w), slices.Contains(negations[:], w), withdrawals[w]:
+			case slices.ContainsFunc(refusals[:], func(r string) bool { return strings.HasPrefix(w, r) }), slices.Contains(negations[:], w), withdrawals[w]:
 				return false
 			case !listing[w]:
 				words++

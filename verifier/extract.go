@@ -123,9 +123,9 @@ func (find *finder) fromTag(s string, strict bool) extract {
 	return extract{texts: []string{find.unphrased(content)}, from: fromTagged}
 }
 
-// unphrased takes off "The answer is".
+// unphrased takes off "The answer is", unless words before it deny it.
 func (find *finder) unphrased(s string) string {
-	if at := find.afterPhrase(s); at >= 0 && at < len(s) && clean(s[at:]) != "" {
+	if at := find.afterPhrase(s); at >= 0 && at < len(s) && clean(s[at:]) != "" && !find.denied("", s[:at]) {
 		return s[at:]
 	}
 	return s
