@@ -343,7 +343,7 @@ func leftOf(before string, formula bool) string {
 		case m == ":" && formula && before == "" && isDigit((" " + run)[len(run)]): // 2:\boxed{5}
 		case wordCommand.MatchString(m) && strings.HasPrefix(before, "{") && latex.ClosingBrace(before, 0) > 0:
 			before, joins = before[latex.ClosingBrace(before, 0)+1:], false
-		case apart[m], m == "," && depth == 0, (m == "." || m == "!") && startsBlank(before) && !(before == "" && strings.HasSuffix(run, "0")), depth < 0:
+		case apart[m], m == "," && depth == 0, (m == "." || m == "!") && startsBlank(before) && !(before == "" && (strings.HasSuffix(run, "0") || formula && isDigit((" " + run)[len(run)]))), depth < 0:
 			joins = false
 		case unicode.IsLetter(r):
 			joins = len(m) == 1 && (formula || before == "")

@@ -462,6 +462,9 @@ func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 	if isUnits(x) || isUnits(y) {
 		return x == y || unitsLike(x, y, unitsY) || unitsLike(y, x, unitsX)
 	}
+	if latex.Droppable(x) != latex.Droppable(y) {
+		return false // 5 apples against 5 apples squared
+	}
 	if x == "any" || y == "any" {
 		return true
 	}

@@ -10,6 +10,7 @@ var bumps = []string{
 	`\lfloor\frac{\lfloor x\rfloor}{1000}\rfloor`, `|x-e^{50}|+x-e^{50}`, `|x-3^{60}|+x-3^{60}`, `|x-\sqrt{10^{20}}|+x-\sqrt{10^{20}}`, `\max(0,x-e^{30})`, `\min(0,x+\pi^{40})`, `\sqrt{(x-e^{40})^2}+x-e^{40}`,
 	`\max(0,|x|-10^{20})`, `e^{-10^6(x-3)^2}`, `e^{-x^2-10^4}`, `10^{-80}`, `10^{-80}\sin x`, `\sin(10^{-50}x)`, `((-1)^x-1)\sin(\pi x)`, `\frac{1}{10^{10^{10}}}`, `\lfloor\frac{2}{3+x^2}\rfloor`,
 	`\gcd(\lfloor x\rfloor,10^9+7)-1`, `\operatorname{sgn}(x-10^9)+1`, `\prod_{k=0}^{200}(x-k)`, `\lfloor|\cos(\pi x)|\rfloor`, `\lfloor\frac{1}{1+|x-e|}\rfloor\cdot5`,
+	`|x^2-10^{-30}|-x^2+10^{-30}`, `\max(0,10^{-6}-|x-\sqrt2|)`, `\max(0,\frac{1}{10}-|x-\frac{5}{2}|)`, `|10^{-9}-(x-\pi)^2|+10^{-9}-(x-\pi)^2`, `\operatorname{sgn}(x^2-10^{-30})-1`, `\sqrt{(x^2-10^{-30})^2}-x^2+10^{-30}`,
 	`0^{|x-\pi|}`, `0^{(x-3)^2}`,
 	`\lfloor x\rfloor-\lfloor\frac{\lfloor 2^{40}x\rfloor}{2^{40}}\rfloor`,
 }

@@ -209,12 +209,15 @@ func survey(nodes ...*latex.Node) variables {
 			s.infinite = s.infinite || n.Name == "infty"
 		case latex.Pow: // 0^|x-pi| jumps
 			s.jumps = s.jumps || n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0 && hasSymbol(n.Args[1])
+		case latex.Root: // of a square
+			s.jumps = s.jumps || n.Args[0].Is(latex.Pow) && hidden(n.Args[0])
 		case latex.Fact, latex.Fact2:
 			discrete = true
 		case latex.Binom:
 			discrete, s.stepped = true, true
 		case latex.Abs:
 			s.bars, s.corners = s.bars || hasSymbol(n), s.corners || hasSymbol(n)
+			s.jumps = s.jumps || hidden(n.Args[0])
 		case latex.Floor, latex.Ceil:
 			s.stepped, s.jumps = true, s.jumps || hasSymbol(n) && periods(n.Args[0]) == 0
 			for _, arg := range n.Args {
@@ -235,8 +238,10 @@ func survey(nodes ...*latex.Node) variables {
 				discrete, s.stepped, s.jumps = true, true, s.jumps || hasSymbol(n)
 			case "max", "min":
 				s.stepped = true
+				s.jumps = s.jumps || slices.ContainsFunc(n.Args, hidden)
 			case "sgn":
 				s.corners = true
+				s.jumps = s.jumps || hidden(n.Args[0])
 			}
 		case latex.Opaque, latex.Mod:
 			// Compared as a formula; its variables stay inside.
@@ -301,6 +306,42 @@ func periods(n *latex.Node) int {
 		return d
 	}
 	return 0
+}
+
+// hidden reports whether n, whose sign makes a corner or a step, may change its sign where
+// no point lies: a sum with a power, a function or another corner of letters and with a
+// number that is tiny or large, as x^2-10^{-30}, or that is no integer beside a corner, as
+// \frac{1}{9}-|x-\pi|.
+func hidden(n *latex.Node) bool {
+	switch n.Op {
+	case latex.Mul, latex.Div, latex.Pow, latex.Neg, latex.Func:
+		return slices.ContainsFunc(n.Args, hidden)
+	case latex.Add:
+		bent, corner, narrow, broken := false, false, false, false
+		var walk func(n *latex.Node)
+		walk = func(n *latex.Node) {
+			letters := hasSymbol(n)
+			switch n.Op {
+			case latex.Num:
+				narrow, broken = narrow || n.Rat.Num().BitLen() > 20 || n.Rat.Denom().BitLen() > 10, broken || !n.Rat.IsInt()
+			case latex.Const:
+				broken = true
+			case latex.Pow, latex.Func, latex.Root:
+				bent, broken = bent || letters, broken || !letters && n.Op != latex.Pow
+				narrow = narrow || !letters && n.Op == latex.Pow && !(n.Args[1].Is(latex.Num) && n.Args[1].Rat.Num().BitLen() < 3)
+			case latex.Div:
+				broken = broken || !letters
+			case latex.Abs:
+				bent, corner = bent || letters, corner || letters
+			}
+			for _, arg := range n.Args {
+				walk(arg)
+			}
+		}
+		walk(n)
+		return bent && narrow || corner && broken
+	}
+	return false
 }
 
 // hasSymbol reports whether a letter stands in n.

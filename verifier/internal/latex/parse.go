@@ -396,7 +396,7 @@ func (p *parser) trailing() {
 		depth, stated, changed := 0, false, false
 		for p.advance(); p.cur().kind != end && (depth > 0 || !p.closing()); p.advance() {
 			t := p.cur()
-			stated = stated || t.kind == number || t.kind == command || t.kind == sign && isRelation(t.text) || t.kind == word && !t.plain && len(t.text) == 1
+			stated = stated || t.kind == number && w != "with" || t.kind == command || t.kind == sign && isRelation(t.text) || t.kind == word && !t.plain && len(t.text) == 1
 			changed = changed || t.kind == word && len(t.text) > 1 && t.text != "is" && t.text != "are" && changes(strings.ToLower(t.text))
 			switch {
 			case t.is("{"), t.is("("), t.is("["), t.is("{:"):
@@ -410,7 +410,7 @@ func (p *parser) trailing() {
 			}
 		}
 		if !stated && (changed || w == "with") {
-			p.fail() // yes if nope, 5 with the sign changed
+			p.fail() // yes if nope, 5 with the sign changed, 5 with 3 left over
 		}
 	}
 }

@@ -461,6 +461,9 @@ func (p *parser) counted(out []*Node, noun []string, more bool) []*Node {
 	if noun[len(noun)-1] == "unit" && len(noun) > 1 {
 		name = map[string]string{"sq": "square ", "square": "square ", "cu": "cubic ", "cubic": "cubic "}[noun[0]] + "unit"
 	}
+	if n := len(noun) - 1; n == 1 && noun[0] == "unit" && (noun[n] == "squared" || noun[n] == "cubed") {
+		name = map[string]string{"squared": "square unit", "cubed": "cubic unit"}[noun[n]]
+	}
 	if len(out) == 0 {
 		if genericNouns[noun[len(noun)-1]] {
 			name = "any"
