@@ -80,6 +80,7 @@ func openArrow(in Input) (rows *Rows, err error) {
 	for _, field := range a.reader.Schema().Fields() {
 		a.names = append(a.names, field.Name)
 	}
+	a.messages.columns = a.reader.Schema().Fields()
 	return &Rows{Next: a.next, Columns: a.names, Unit: "row"}, nil
 }
 
@@ -136,6 +137,7 @@ type arrowMessages struct {
 	at, end int64 // what is left of the stream
 	err     error // of the last message
 	budget  *unfolding
+	columns []arrow.Field // of the schema
 }
 
 func (m *arrowMessages) Retain()  {}
@@ -179,7 +181,7 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 		damaged("metadata of %d bytes", length)
 	}
 	text := m.read(int64(length))
-	check := arrowCheck{bytes: 4*len(text) + 1<<20, end: m.end - m.at}
+	check := arrowCheck{bytes: 4*len(text) + 1<<20, end: m.end - m.at, columns: m.columns}
 	root := flatbuffers.Table{Bytes: text, Pos: flatbuffers.GetUOffsetT(text)}
 	size := check.message(&root)
 	if size > maxHeld {

@@ -3,7 +3,9 @@ package data
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	flatbuffers "github.com/google/flatbuffers/go"
 	"github.com/klauspost/compress/zstd"
 )
@@ -17,7 +19,11 @@ type arrowCheck struct {
 	bytes  int   // what lists and texts may still take: tables may share them
 	end    int64 // bytes of the file behind the metadata
 
-	batch *flatbuffers.Table // of a record batch or a dictionary
+	batch    *flatbuffers.Table // of a record batch or a dictionary
+	columns  []arrow.Field      // of the schema, once it was read
+	nodeOf   []string           // the columns of the nodes of a record batch,
+	bufferOf []string           // and of its buffers
+	buffers  int                // how many there are
 }
 
 // maxFields bounds the columns of a schema, those inside others included.
@@ -62,6 +68,7 @@ func (c *arrowCheck) message(m *flatbuffers.Table) int64 {
 		if header, ok = subtable(header, 1); !ok {
 			damaged("a dictionary without values")
 		}
+		c.columns = nil // it may be of several
 		fallthrough
 	case batchMessage:
 		c.batch = header
@@ -127,13 +134,14 @@ func (c *arrowCheck) field(f *flatbuffers.Table, depth int) {
 	}
 	at, n := c.list(f, 0, 1)
 	name := string(f.Bytes[at : int(at)+n])
+	defer inColumn(name)
 	kind := f.GetByteSlot(slot(2), 0)
 	if refused := unreadTypes[kind]; refused != "" {
-		panic(unreadable(fmt.Sprintf("column %q: values of type %s are not read", name, refused)))
+		panic(unreadable(fmt.Sprintf("values of type %s are not read", refused)))
 	}
 	t, ok := subtable(f, 3)
 	if !ok {
-		damaged("column %q has no type", name)
+		damaged("it has no type")
 	}
 	if kind == typeTimestamp {
 		c.list(t, 1, 1) // the zone
@@ -150,24 +158,55 @@ func (c *arrowCheck) records(size int64) {
 	if n := c.batch.GetInt64Slot(slot(0), 0); n < 0 || n > most {
 		damaged("a record batch of %d rows in %d bytes", n, size)
 	}
-	at, n := c.list(c.batch, 1, 16)
-	for i := range n {
-		if values := c.number(at, 2*i); values < 0 || values > most {
-			damaged("a column has %d values in %d bytes", values, size)
-		}
-	}
-	at, buffers := c.list(c.batch, 2, 16)
-	for i := range buffers {
-		if from, length := c.number(at, 2*i), c.number(at, 2*i+1); from < 0 || length < 0 || from > size || length > size-from || from%8 != 0 {
-			damaged("a buffer of %d bytes at byte %d of a record batch of %d", length, from, size)
-		}
-	}
-	at, n = c.list(c.batch, 4, 8)
-	for i := range n {
+	bufferAt, buffers := c.list(c.batch, 2, 16)
+	c.buffers = buffers
+	at, views := c.list(c.batch, 4, 8)
+	for i := range views {
 		if count := c.number(at, i); count < 0 || count > int64(buffers) {
 			damaged("a column of %d buffers, and there are %d", count, buffers)
 		}
 	}
+	for _, field := range c.columns {
+		at, views = c.own(field.Name, field.Type, at, views)
+	}
+	at, n := c.list(c.batch, 1, 16)
+	for i := range n {
+		if values := c.number(at, 2*i); values < 0 || values > most {
+			damaged("%s%d values in %d bytes", owner(c.nodeOf, i), values, size)
+		}
+	}
+	for i := range buffers {
+		if from, length := c.number(bufferAt, 2*i), c.number(bufferAt, 2*i+1); from < 0 || length < 0 || from > size || length > size-from || from%8 != 0 {
+			damaged("%sa buffer of %d bytes at byte %d of a record batch of %d", owner(c.bufferOf, i), length, from, size)
+		}
+	}
+}
+
+// own notes the nodes and the buffers of a column, or of a part of it. Each view of texts has as
+// many more buffers as the first of the views at a place says; own returns the others.
+func (c *arrowCheck) own(column string, t arrow.DataType, at flatbuffers.UOffsetT, views int) (flatbuffers.UOffsetT, int) {
+	layout, more := t.Layout(), 0
+	if layout.VariadicSpec != nil && views > 0 {
+		more = min(int(c.number(at, 0)), c.buffers-len(c.bufferOf))
+		at, views = at+8, views-1
+	}
+	if c.nodeOf = append(c.nodeOf, column); t.ID() != arrow.NULL {
+		c.bufferOf = append(c.bufferOf, slices.Repeat([]string{column}, len(layout.Buffers)+max(0, more))...)
+	}
+	if nested, ok := t.(arrow.NestedType); ok {
+		for _, field := range nested.Fields() {
+			at, views = c.own(column, field.Type, at, views)
+		}
+	}
+	return at, views
+}
+
+// owner names the column of a node or a buffer, if it is known.
+func owner(of []string, i int) string {
+	if i < len(of) {
+		return fmt.Sprintf("column %q: ", of[i])
+	}
+	return ""
 }
 
 // number returns the 64-bit number i of a list.
@@ -202,12 +241,12 @@ func (c *arrowCheck) unpacked(body []byte, budget *unfolding) {
 			continue
 		}
 		if total += max(0, size); size < 0 || total > maxHeld {
-			panic(unreadable(fmt.Sprintf("a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch", length, size, maxHeld>>20)))
+			panic(unreadable(fmt.Sprintf("%sa buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch", owner(c.bufferOf, i), length, size, maxHeld>>20)))
 		}
 		budget.must(size)
 		var frame zstd.Header
 		if codec == zstdCodec && frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)) {
-			damaged("a compressed buffer: %v", zstd.ErrWindowSizeExceeded)
+			damaged("%sa compressed buffer: %v", owner(c.bufferOf, i), zstd.ErrWindowSizeExceeded)
 		}
 	}
 }

@@ -202,3 +202,46 @@ func fuzzFile(f *testing.F, pattern string) {
 func FuzzArrow(f *testing.F) { fuzzFile(f, "*.arrow") }
 
 func FuzzParquet(f *testing.F) { fuzzFile(f, "*.parquet") }
+
+// A buffer or a number of values that cannot be right names its column.
+func TestDamagedColumn(t *testing.T) {
+	for _, name := range []string{"kinds.stream.arrow", "problems.view.stream.arrow"} {
+		sound, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]bool{}
+		path := write(t, "x.arrow", "")
+		for at := 1; at < len(sound); at += 8 { // the second bytes of numbers
+			text := bytes.Clone(sound)
+			text[at] = 0x7f
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readAll(path, 10)
+			if err == nil || strings.Contains(err.Error(), "record batch of") && strings.Contains(err.Error(), " rows in ") {
+				continue
+			}
+			_, column, known := strings.Cut(err.Error(), `column "`)
+			if column, _, _ = strings.Cut(column, `"`); known {
+				named[column] = true
+			} else if strings.Contains(err.Error(), "a buffer of") || strings.Contains(err.Error(), "values in") {
+				t.Errorf("%s, byte %d: %v", name, at, err)
+			}
+		}
+		r, err := OpenRecords(filepath.Join("testdata", name), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range rec.Object {
+			if !named[m.Name] && m.Name != "null" {
+				t.Errorf("%s: no damage names column %q", name, m.Name)
+			}
+		}
+		r.Close()
+	}
+}
