@@ -42,24 +42,6 @@ func newBench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench --config config.json",
 		Short: "Measure prefill, decoding, forward, backward and update",
-		Long: `Measure a model's shape with random weights, phase by phase. The parts are
-
-  decode  the first token of a prompt, and decode steps by batch size
-  score   a forward pass that keeps nothing: the log-probs of given tokens
-  train   a forward and backward pass
-  step    the same, and the optimizer's update
-
-and all is decode, score and step. Prints one JSON object: of one part its
-figures, of several theirs under rollout, score and train. Each figure is logged
-once it is measured. peak_bytes is the most of the host's memory that the
-program has taken until then, not of a GPU's. With --lora an adapter of the
-layers' products is trained, and sampled with. bench/compare.py puts PyTorch's
-figures beside these, bench/gpu.sh runs it on a GPU.
-
-With --round it measures a whole round instead, cold and warm: prompts and
-responses whose lengths spread as a model's do, optimizer steps, and a
-checkpoint on the disk. --roofline also measures a product of matrices and a
-copy, and says what share of that limit each phase reaches.`,
 		Example: `  onering bench --config bench/qwen2.5-0.5b/config.json
   onering bench --config Qwen2.5-1.5B --part decode --batch 8
   onering bench --config bench/qwen2.5-0.5b --part train --rows 8 --tokens 278 --prompt 150 --group 4

@@ -102,6 +102,50 @@ answer = "gold"
 	}
 }
 
+// TestSuiteTables: a suite may have settings of its own, in a file and in --set, and
+// run.toml states them again.
+func TestSuiteTables(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		sets []string
+	}{
+		{"[eval]\nsamples = 16\ntemperature = 0.6\ntop_p = 0.95\nsuites = [\"a.jsonl\", {path = \"g=b.jsonl\", temperature = 0}, {path = \"c\", samples = 2, max_new_tokens = 7}]\n", nil},
+		{"[eval]\nsamples = 16\ntop_p = 0.95\ntemperature = 0.6\n[[eval.suites]]\npath = \"a.jsonl\"\n[[eval.suites]]\npath = \"g=b.jsonl\"\ntemperature = 0\n[[eval.suites]]\npath = \"c\"\nsamples = 2\nmax_new_tokens = 7\n", nil},
+		{"[eval]\nsuites = [\"x\"]\n", []string{"eval.samples=16", "eval.temperature=0.6", "eval.top_p=0.95", `eval.suites=["a.jsonl", {path="g=b.jsonl", temperature=0}, {path="c", samples=2, max_new_tokens=7}]`}},
+	} {
+		config, err := load(needed+c.file, nil, c.sets)
+		if err != nil {
+			t.Errorf("%s%q: %v", c.file, c.sets, err)
+			continue
+		}
+		for _, x := range []rl.Config{config, func() rl.Config { again, _ := reread(t, config); return again }()} {
+			e := x.Eval
+			if !slices.Equal(e.Suites.Paths(), []string{"a.jsonl", "g=b.jsonl", "c"}) || e.Alone(0).Samples != 16 || e.Alone(0).TopP != 0.95 {
+				t.Errorf("%s%q: suites %q", c.file, c.sets, e.Suites.Paths())
+			}
+			if own := e.Alone(1); own.Temperature != 0 || !own.OrGreedy().Greedy || own.Samples != 1 || own.TopP != 1 || own.MaxNewTokens != 0 {
+				t.Errorf("%s%q: the second suite has %+v", c.file, c.sets, own)
+			}
+			if own := e.Alone(2); own.Samples != 2 || own.Temperature != 0.6 || own.TopP != 0.95 || own.MaxNewTokens != 7 {
+				t.Errorf("%s%q: the third suite has %+v", c.file, c.sets, own)
+			}
+		}
+	}
+	for set, want := range map[string]string{
+		`eval.suites=[{path="a", temperature=-1}]`: `eval.suites = "a": its temperature = -1: must be in [0.001, 1000]`,
+		`eval.suites=[{path="a", samples=4}]`:      `eval.suites = "a": its samples = 4: samples of greedy decoding are all the same`,
+		`eval.suites=[{path="a", temp=1}]`:         `unknown key "temp"; a suite has path, samples`,
+		`eval.suites=[{path="a", extract="box"}]`:  "extract is the same for all suites: set eval.extract",
+		`eval.suites=["a", {path="b", top_p="x"}]`: "element 2: top_p = x: must be a number",
+		`eval.suites=[{samples=1}]`:                "must not hold an empty name",
+		`eval.suites=[{path=a}]`:                   "is not TOML: must be a list of files and tables",
+	} {
+		if _, err := load(needed, nil, []string{set}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--set %s: %v, want %s", set, err, want)
+		}
+	}
+}
+
 // The arguments of a chat template are a list or a table, in any of TOML's forms.
 func TestTemplateArgs(t *testing.T) {
 	want := tokenize.ArgTexts{"date_string=03 Feb 2025", "enable_thinking=false"}
@@ -142,10 +186,10 @@ func TestTextValues(t *testing.T) {
 		{`rollout.temperature=1`, func(c rl.Config) any { return c.Rollout.Temperature }, 1.0},
 		{`optimizer.learning_rate=2e-4`, func(c rl.Config) any { return c.Optimizer.LearningRate }, 2e-4},
 		{`train.micro_tokens=8_192`, func(c rl.Config) any { return c.Train.MicroTokens }, 8192},
-		{`eval.suites=a.jsonl,b.jsonl`, func(c rl.Config) any { return c.Eval.Suites }, []string{"a.jsonl", "b.jsonl"}},
-		{`eval.suites=["a.jsonl","b,c"]`, func(c rl.Config) any { return c.Eval.Suites }, []string{"a.jsonl", "b,c"}},
-		{`eval.suites="a.jsonl"`, func(c rl.Config) any { return c.Eval.Suites }, []string{"a.jsonl"}},
-		{`eval.suites=`, func(c rl.Config) any { return c.Eval.Suites }, []string{}},
+		{`eval.suites=a.jsonl,b.jsonl`, func(c rl.Config) any { return c.Eval.Suites.Paths() }, []string{"a.jsonl", "b.jsonl"}},
+		{`eval.suites=["a.jsonl","b,c"]`, func(c rl.Config) any { return c.Eval.Suites.Paths() }, []string{"a.jsonl", "b,c"}},
+		{`eval.suites="a.jsonl"`, func(c rl.Config) any { return c.Eval.Suites.Paths() }, []string{"a.jsonl"}},
+		{`eval.suites=`, func(c rl.Config) any { return len(c.Eval.Suites) }, 0},
 		{`output.dir=`, func(c rl.Config) any { return c.Output.Dir }, ""},
 	} {
 		c, err := load(needed, nil, []string{tt.set})
@@ -187,10 +231,8 @@ func TestBadConfig(t *testing.T) {
 			want: []string{`run.toml:6: train.rounds = 1.5: must be a whole number`}},
 		{name: "number for a string", file: needed + "[output]\ndir = 7\n",
 			want: []string{`run.toml:6: output.dir = 7: must be a string in quotes`}},
-		{name: "string for a list", file: needed + "[eval]\nsuites = \"a\"\n",
-			want: []string{`run.toml:6: eval.suites = "a": must be a list, each element a string in quotes`}},
 		{name: "mixed list", file: needed + "[eval]\nsuites = [\"a\", 1]\n",
-			want: []string{`run.toml:6: eval.suites = [a 1]: must be a list, each element a string in quotes`}},
+			want: []string{`run.toml:6: eval.suites: element 2: 1: must be a list of files and tables such as ["a.jsonl", {path = "b.jsonl", temperature = 0.6, samples = 16}]`}},
 		{name: "table for a key", file: needed + "[train.rounds]\nn = 1\n",
 			want: []string{`run.toml:5: train.rounds = map[n:1]: must be a whole number`}},
 		{name: "impossible value", file: needed + "[optimizer]\nbeta1 = 1.5\n",

@@ -317,11 +317,6 @@ func newDataArithmetic() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "arithmetic",
 		Short: "Print demonstrations of the embedded task",
-		Long: `Print demonstrations of the embedded task, sums and differences of three-digit
-numbers, as JSON lines {"prompt", "response", "problem", "answer"}: for a warm
-start with onering sft, or with --held-out as problems to evaluate on. --guess
-is how often a response is the answer alone, --slip how often a step of the
-working is wrong. The held-out problems, an eighth of all, are never trained on.`,
 		Example: `  onering data arithmetic -n 64000 --guess 0.6 --slip 0.05 > demonstrations.jsonl
   onering data arithmetic -n 512 --held-out > held-out.jsonl`,
 		Args: cobra.NoArgs,
@@ -329,6 +324,8 @@ working is wrong. The held-out problems, an eighth of all, are never trained on.
 			switch {
 			case o.rows < 1:
 				return usagef("-n %d: must be at least 1", o.rows)
+			case o.digits < 1 || o.digits > 17: // ten times an operand is an int
+				return usagef("--digits %d: must be from 1 to 17", o.digits)
 			case !(o.guess >= 0 && o.guess <= 1):
 				return usagef("--guess %v: must be in [0, 1]", o.guess)
 			case !(o.slip >= 0 && o.slip <= 1):
@@ -339,6 +336,7 @@ working is wrong. The held-out problems, an eighth of all, are never trained on.
 	}
 	flags := c.Flags()
 	flags.IntVarP(&o.rows, "rows", "n", 1000, "demonstrations to print")
+	flags.IntVar(&o.digits, "digits", 3, "digits of both operands")
 	flags.Float64Var(&o.guess, "guess", 0, "probability of a right answer without the working")
 	flags.Float64Var(&o.slip, "slip", 0, "probability of an error in each step of the working")
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of problems and responses")
@@ -347,10 +345,10 @@ working is wrong. The held-out problems, an eighth of all, are never trained on.
 }
 
 type arithmeticOptions struct {
-	rows        int
-	guess, slip float64
-	seed        uint64
-	heldOut     bool
+	rows, digits int
+	guess, slip  float64
+	seed         uint64
+	heldOut      bool
 }
 
 // writeArithmetic prints demonstrations.
@@ -363,7 +361,7 @@ func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 	}
 	r := rand.New(rand.NewPCG(o.seed, 0))
 	for range o.rows {
-		p := data.DrawSum(r, o.heldOut)
+		p := data.DrawSum(r, o.digits, o.heldOut)
 		if err := cli.WriteLine(w, row{p.Prompt(), p.Demonstrate(r, o.guess, o.slip), p.Prompt(), p.Answer()}); err != nil {
 			return err
 		}

@@ -24,19 +24,6 @@ func newDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what onering finds on this machine",
-		Long: `Say what onering finds on this machine: the ONNX Runtime library that it would
-load and why that one, what could fetch one, processor, threads and GPU. It
-fetches nothing. Add the output to a bug report.
-
-With --device cuda or webgpu it looks at the library that a run on a GPU would
-load, and everything that a GPU run lacks is a problem. With --device auto it
-says which device that is.
-
-With --mpi, started by mpirun or srun, it shows the ranks of a run, their hosts
-and devices and the MPI library, and measures how fast messages are between
-neighbours in the ring of ranks. ONERING_MPI names another library.
-
-The exit code is 1 if something keeps onering from running.`,
 		Example: `  onering doctor
   onering doctor --device cuda
   onering doctor --device webgpu

@@ -49,16 +49,22 @@ func newEval() *cobra.Command {
 			if err := o.adopt(c, &e, around); err != nil {
 				return err
 			}
-			if err := o.complete(c); err != nil {
+			parts, err := o.parts(c)
+			if err != nil {
 				return err
 			}
 			t, err := joinTeam(c, rl.Default().Distributed)
 			if err != nil {
 				return err
 			}
-			report, err := evaluate(c, t, &e, o)
-			if err == nil && t.First() {
-				err = o.write(c, report)
+			for _, part := range parts {
+				var report eval.Report
+				if report, err = evaluate(c, t, &e, part); err == nil && t.First() {
+					err = part.write(c, report)
+				}
+				if err != nil {
+					break
+				}
 			}
 			return t.End(err)
 		},
@@ -172,12 +178,52 @@ func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.Te
 			o.ofRun = o.ofRun || (s.Name == "eval" || s.Name == "rollout") && o.run.Decided(s.Name+"."+x.Key).Key != ""
 		}
 	}
-	if err != nil || !o.ofRun {
-		return err
+	return err
+}
+
+// parts returns the options of the suites that are sampled alike. A run file may have several.
+func (o evalOptions) parts(c *cobra.Command) ([]evalOptions, error) {
+	if !o.ofRun {
+		return []evalOptions{o}, o.complete(c)
 	}
-	from, flags := o.run.Eval, c.Flags()
+	paths := o.run.Eval.Suites.Paths()
+	if !c.Flags().Changed("suite") {
+		o.suites = paths
+	}
+	parts := []evalOptions{}
+	for _, path := range o.suites {
+		part, config := o, o.run.Config
+		if i := slices.Index(paths, path); i >= 0 {
+			config.Eval = config.Eval.Alone(i)
+		}
+		part.take(c, config)
+		part.suites = []string{path}
+		if err := part.complete(c); err != nil {
+			return nil, err
+		}
+		like := slices.IndexFunc(parts, func(p evalOptions) bool {
+			return p.Samples == part.Samples && p.Sampling == part.Sampling && p.GradeTruncated == part.GradeTruncated
+		})
+		if like < 0 {
+			parts = append(parts, part)
+			continue
+		}
+		parts[like].suites = append(parts[like].suites, path)
+	}
+	if len(parts) == 0 {
+		return []evalOptions{o}, o.complete(c) // which says that there is no suite
+	}
+	if len(parts) > 1 && o.out != "" {
+		return nil, usagef("--out holds responses that are sampled alike, and the run samples its suites in %d ways: name some of them with --suite", len(parts))
+	}
+	return parts, nil
+}
+
+// take takes from a configuration what no flag says.
+func (o *evalOptions) take(c *cobra.Command, config rl.Config) {
+	from, flags := config.Eval, c.Flags()
 	if from.MaxNewTokens == 0 {
-		from.MaxNewTokens = o.run.Rollout.MaxNewTokens
+		from.MaxNewTokens = config.Rollout.MaxNewTokens
 	}
 	run := from.OrGreedy()
 	if run.Greedy && flags.Changed("samples") && o.Samples > 1 { // which asks for drawn ones
@@ -195,9 +241,6 @@ func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.Te
 	if !flags.Changed("seed") {
 		o.Seed = eval.TrainingSeed
 	}
-	if !flags.Changed("suite") {
-		o.suites = from.Suites
-	}
 	if !flags.Changed("grade-truncated") {
 		o.GradeTruncated = from.GradeTruncated
 	}
@@ -208,7 +251,6 @@ func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.Te
 			given[i].Value.Set(x.Value)
 		}
 	}
-	return nil
 }
 
 // runSource returns what the run file of a run folder, or of one of its checkpoints, says of

@@ -16,15 +16,6 @@ func newExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export --model DIR --out DIR",
 		Short: "Write the ONNX graphs of a model and a manifest",
-		Long: `Write the ONNX graphs that sampling and training of a model run, and
-manifest.json, which lists each graph with its inputs and outputs, and which
-outputs may be bound to the buffer of an input. docs/graphs.md says in which
-order to run them. The graphs are stock ONNX: any ONNX Runtime runs them.
-Weights are inputs of the graphs; the manifest says how to make them from the
-tensors of the model folder. Only config.json is read, and an adapter's.
-
-With --adapter the graphs compute a LoRA adapter beside the model, and the
-gradients are the adapter's alone.`,
 		Example: `  onering export --model Qwen2.5-0.5B --out graphs
   onering export --model Qwen2.5-0.5B --out graphs --device cuda --dtype bfloat16`,
 		Args: cobra.NoArgs,
@@ -94,11 +85,8 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 func newMerge() *cobra.Command {
 	var model, adapter, out, dtype string
 	c := &cobra.Command{
-		Use:   "merge --model DIR --adapter DIR --out DIR",
-		Short: "Add a LoRA adapter to the weights of its model",
-		Long: `Add a LoRA adapter to the weights of its model, W + scale B A, and write a model
-folder that needs no adapter. All other tensors stay as they are. The sums are
-rounded to the type of the tensors, by default that of the model.`,
+		Use:     "merge --model DIR --adapter DIR --out DIR",
+		Short:   "Add a LoRA adapter to the weights of its model",
 		Example: `  onering merge --model M0 --adapter A1 --out M1`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -25,37 +25,6 @@ import (
 	"onering/train/rl"
 )
 
-// generateLong is the help of generate.
-const generateLong = `Sample responses to prompts. Input is one JSON object per line, from FILE or
-stdin: {"prompt"}, {"prompt_ids"} or {"messages"}. On a terminal a line may also
-be a prompt as plain text. Each sample gives a line
-
-  {"index", "sample", "ids", "text", "logp", "finish"}
-
-with the row's number from 0, the tokens and their log-probs at the sampling
-temperature; one of 0 takes the likeliest token, with log-probs at 1. "finish"
-is "stop" after an end-of-sequence token, which is part of the response, and
-"length" if a limit was reached. The lines are in the order of the input.
-Folders without a tokenizer work with ids.
-
-A prompt is taken as it is, unless --template puts a template around it, as
-training does; --chat is the chat template of the model's tokenizer. A run
-folder, its checkpoints and adapters have the template of the run and its
-most tokens of a response. Messages are always rendered with the chat template.
-
---adapter NAME=DIR, repeated, puts several LoRA adapters beside one model. A row
-with "adapter": NAME is answered by that one, a row without by the model or by
-the adapter that has no name.
-
-A line that cannot be a prompt, such as one with a character that the vocabulary
-lacks, gives {"index", "error"} in its place. The others are answered, and the
-exit code is 1.
-
-Each sampled token takes one number u in [0, 1): it is the first in vocabulary
-order whose cumulative probability exceeds u. The numbers follow from the seed,
-the row, the sample and the position, or are given by the row as "uniforms", a
-list (with -n K a list of K lists).`
-
 func newGenerate() *cobra.Command {
 	var e engineFlags
 	var around tokenize.TemplateSettings
@@ -63,7 +32,6 @@ func newGenerate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate --model DIR [FILE]",
 		Short: "Sample responses to prompts",
-		Long:  generateLong,
 		Example: `  echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR -n 4 --seed 1
   echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR --chat
   echo '{"prompt_ids":[3,1,4]}' | onering generate --model DIR --greedy --max-tokens 20

@@ -21,30 +21,6 @@ func newGrade() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grade [FILE]",
 		Short: "Say what given responses are worth to a reward",
-		Long: `Say what given responses are worth to a reward, such as that of a run. It
-needs no model. Input is one JSON object per line, from FILE or stdin, as in the
-folder rollouts of a run:
-
-  {"problem", "prompt", "response", "answers", "truncated", "ids"}
-
-Only response must be there. answers, or gold, is a text, a number or a list of
-them, prompt a text or a list of messages; problem names the problem. Further
-columns are those of the problem's row.
-A line with a reward is one of a run: what it says of its old grade counts for
-nothing. Its "columns", which only the first line of a group has, are those of
-the row, and prompt_text is the prompt as the model saw it.
-
-Consecutive lines of the same problem (without one, of the same prompt) are a
-group, as the samples of a prompt are in training: they are graded together.
-Each line gives a line, in the same order:
-
-  {"problem", "reward", "rewards", "right", "answer", "reason", "status",
-   "skip", "log"}
-
-rewards has the components and log the further figures. The status is "ok", or
-"limit" or "error" if no grade was reached. A response that is skipped has the
-reward null. Without --config and --reward, math grades. It looks for the answer
-where model.template of the run file asks for it.`,
 		Example: `  onering grade --config runs/math.toml runs/out/pmpo/rollouts/round-00001.jsonl
   echo '{"response":"so \\boxed{4}","answers":4}' | onering grade
   onering grade --config run.toml --set reward.use.length.weight=0.5 samples.jsonl

@@ -122,8 +122,8 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 		*from = hub.Pin(*from, *to)
 	}
 	local.Eval.Suites = slices.Clone(config.Eval.Suites)
-	for i, spec := range local.Eval.Suites {
-		if local.Eval.Suites[i], err = localSuite(c, spec); err != nil {
+	for i, suite := range local.Eval.Suites {
+		if local.Eval.Suites[i].Path, err = localSuite(c, suite.Path); err != nil {
 			return local, err
 		}
 	}

@@ -180,8 +180,10 @@ func TestLocalConfig(t *testing.T) {
 	c.SetContext(t.Context())
 	c.SetErr(&bytes.Buffer{})
 	config := rl.Config{}
-	config.Model.Path, config.Data.Train = "org/tiny", mix.One("hf:org/sums/test.jsonl")
-	config.Eval.Suites = []string{"held=hf:org/sums", "hf:org/sums/test.jsonl", data.Arithmetic, "amc=amc.jsonl"}
+	config.Model.Path, config.Data.Train = "org/tiny", mix.Files{{Path: "hf:org/sums/test.jsonl"}}
+	if err := config.Eval.Suites.UnmarshalTOML([]any{"held=hf:org/sums", "hf:org/sums/test.jsonl", data.Arithmetic, "amc=amc.jsonl"}); err != nil {
+		t.Fatal(err)
+	}
 	local, err := localConfig(&c, &config)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +197,7 @@ func TestLocalConfig(t *testing.T) {
 		t.Errorf("data %q, %q", local.Data.Train, config.Data.Train)
 	}
 	want := fmt.Sprint([]string{"held=" + cached, "test=" + filepath.Join(cached, "test.jsonl"), data.Arithmetic, "amc=amc.jsonl"})
-	if got := fmt.Sprint(local.Eval.Suites); got != want || config.Eval.Suites[0] != "held=hf:org/sums" {
+	if got := fmt.Sprint(local.Eval.Suites.Paths()); got != want || config.Eval.Suites[0].Path != "held=hf:org/sums" {
 		t.Errorf("suites %s, want %s", got, want)
 	}
 }

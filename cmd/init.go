@@ -20,15 +20,6 @@ func newInit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init --config config.json --out DIR",
 		Short: "Write a model folder with random weights",
-		Long: `Write a Hugging Face folder with random weights of the shape in a config.json.
-The same config and seed give the same weights on every machine. The
-generation_config.json and the tokenizer's files beside the config are copied.
-
-With --model in place of --config the folder has the weights of that model:
-so other programs can load the embedded one, beside an adapter that was trained
-on it too, and --dtype turns a model into another type.
-
-DIR must not exist, or must be empty. It appears only when it is complete.`,
 		Example: `  onering init --config Qwen2.5-0.5B/config.json --seed 1 --out random-0.5b
   onering init --config config.json --tokenizer Qwen2.5-Math-1.5B --out small --dtype bfloat16
   onering init --model builtin:arithmetic --out arithmetic`,

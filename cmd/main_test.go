@@ -115,6 +115,21 @@ func TestHelp(t *testing.T) {
 	})
 }
 
+// TestHelps: each text in help is that of a command.
+func TestHelps(t *testing.T) {
+	texts := map[string]bool{}
+	walk(newRoot(), func(c *cobra.Command) { texts[c.Long+"\n"] = true })
+	entries, err := helps.ReadDir("help")
+	if err != nil || len(entries) < 20 {
+		t.Fatalf("%d texts, %v", len(entries), err)
+	}
+	for _, e := range entries {
+		if text, err := helps.ReadFile("help/" + e.Name()); err != nil || !texts[string(text)] {
+			t.Errorf("help/%s is the help of no command (%v)", e.Name(), err)
+		}
+	}
+}
+
 // TestExamples parses the examples in the helps: they must not outlive what
 // they show.
 func TestExamples(t *testing.T) {

@@ -30,23 +30,6 @@ func newPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push --model DIR --to OWNER/NAME",
 		Short: "Send a model folder to a Hugging Face hub",
-		Long: `Send a model folder to a Hugging Face hub: one commit with all of its files.
-DIR is a model folder, a LoRA adapter, a checkpoint, whose folder state/ stays
-here, or the folder of a run, of which the newest checkpoint is sent; of a
-folder of sft the model. Hidden files are left out. An adapter's config names
-its model as the hub does.
-
-The repository and the branch are made if they do not exist. Files that are
-there already are not sent again, and of an interrupted upload only what is
-missing. If the repository holds weights under other names (in shards, or not),
-the commit removes them, since they would be loaded in place of these.
-
-If neither DIR nor the repository has a README.md, a short model card is sent as
-such: the base model, the objective and the settings of the run. It names no
-folders of this machine.
-
-HF_TOKEN, or the file that "hf auth login" writes, has the token; HF_ENDPOINT
-names another hub.`,
 		Example: `  onering push --model run --to me/my-model --private
   onering push --model run/checkpoints/step-000480 --to me/my-model --revision step-480 --license apache-2.0
   onering push --model run --to me/my-model --dry-run`,

@@ -80,7 +80,7 @@ func TestPush(t *testing.T) {
 	config := rl.Default()
 	config.Model.Path = "hf:org/tiny@" + strings.Repeat("c0", 20)
 	config.Model.System = "a private prompt"
-	config.Data.Train = mix.One("/home/someone/problems.jsonl")
+	config.Data.Train = mix.Files{{Path: "/home/someone/problems.jsonl"}}
 	config.Output.Dir = "/home/someone/run"
 	text, err := encodeConfig(&config)
 	if err != nil {

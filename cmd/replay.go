@@ -27,16 +27,8 @@ type replayCommand struct {
 func newReplay() *cobra.Command {
 	var r replayCommand
 	c := &cobra.Command{
-		Use:   "replay FILE",
-		Short: "Compute a training step again that met NaN or an infinity",
-		Long: `Compute a training step again that met NaN or an infinity, without the update.
-FILE is failures/step-NNNNNN.json of a run folder; the weights come from the
-checkpoint that the run wrote with it, the objective from its run.toml. If that
-checkpoint is an adapter, its model is the run's, or the one that --model names.
-
-Prints one JSON object: what was not finite (the weight, layer or gradient it
-begins with), and for each trajectory its figures and, where the gradient is
-what overflows, the first tensor whose gradient from it alone does.`,
+		Use:     "replay FILE",
+		Short:   "Compute a training step again that met NaN or an infinity",
 		Example: `  onering replay run/failures/step-000123.json`,
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(c *cobra.Command, args []string) error { return r.run(c, args[0]) },
@@ -128,19 +120,8 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 func newCheck() *cobra.Command {
 	readData, replay, step := false, false, 0
 	c := &cobra.Command{
-		Use:   "check RUN",
-		Short: "Verify the files of a run folder",
-		Long: `Verify the files of a run folder: the sum of each file of each checkpoint, its
-state, and the lines of metrics, grades and rollouts. With --read-data also
-whether the training problems of a run of onering train are those that it was
-trained on. Nothing is changed.
-
-With --replay a step that is chosen at random, or by --step, is repeated in a
-folder for temporary files, from the checkpoint before it to the one after it,
-and compared byte for byte: weights, moments, state, responses, and metrics but
-for times. Other processors and versions of ONNX Runtime may have other bits.
-
-Prints a line for each checkpoint and file, with ok or what is wrong.`,
+		Use:     "check RUN",
+		Short:   "Verify the files of a run folder",
 		Example: "  onering check run\n  onering check --read-data run\n  onering check --replay run",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -21,14 +21,6 @@ func newReport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report RUN...",
 		Short: "Show the course of runs as one page for a browser",
-		Long: `Write one self-contained page about one or several run folders: training
-dynamics, a table of configurations and results, settings that differ, the pass
-rate of problems over rounds, responses by problem and token by token. The page
-fetches nothing and can be sent to others as it is. Runs whose configurations
-differ only in seeds share a colour, with their mean on top.
-
-The run may still be going on. "onering train" itself writes the page
-report.html into the run folder.`,
 		Example: `  onering report runs/out/pmpo-20260102-030405
   onering report runs/out/* -o report.html`,
 		Args: cobra.MinimumNArgs(1),
@@ -76,11 +68,6 @@ func newWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch RUN",
 		Short: "Follow a run in the terminal",
-		Long: `Show how a run goes: the reward, metrics of the optimizer steps, where the time
-goes and a sampled response. The view is drawn again whenever the run has
-logged something, until the run is finished or Ctrl-C. It only reads the run.
-
-If stdout is not a terminal, or TERM is dumb, the view is printed once.`,
 		Example: `  onering watch runs/out/pmpo-20260102-030405
   onering watch --once RUN`,
 		Args: cobra.ExactArgs(1),

@@ -7,6 +7,7 @@ package cmd
 
 import (
 	"cmp"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -249,8 +250,7 @@ line or the configuration is wrong.`,
 		newRewards(),
 		newScore(), newServe(),
 		newSFT(),
-		newStep(),
-		newSweep(),
+		newStep(), newSweep(),
 		newTokenize(),
 		newTrain(),
 		newVerify(),
@@ -258,7 +258,25 @@ line or the configuration is wrong.`,
 		newWatch(),
 		newWeights(),
 	)
+	describe(root)
 	return root
+}
+
+// helps are what --help says of commands at length: help/data-check.txt of data check. Where
+// a part is computed the text is in the code of the command.
+//
+//go:embed help
+var helps embed.FS
+
+// describe gives their texts of helps to c and its commands.
+func describe(c *cobra.Command) {
+	_, name, _ := strings.Cut(c.CommandPath(), " ")
+	if text, err := helps.ReadFile("help/" + strings.ReplaceAll(name, " ", "-") + ".txt"); err == nil {
+		c.Long = strings.TrimSuffix(string(text), "\n")
+	}
+	for _, sub := range c.Commands() {
+		describe(sub)
+	}
 }
 
 // refuseUnknownTopics makes cobra's own commands, which ignore arguments that they

@@ -20,15 +20,6 @@ func newScore() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "score --model DIR [FILE]",
 		Short: "Compute the log-probs and entropies of given responses",
-		Long: `Compute the log-probs and entropies of given responses. Input is one JSON
-object per line, from FILE or stdin: {"prompt_ids", "response_ids"}, or as text
-{"prompt", "response"}. Each gives a line {"logp", "entropy"}: two lists with a
-number for each token of the response, of
-softmax(logits / temperature), in nats.
-
-A line that the model cannot score, such as one with a character that the
-vocabulary lacks, gives {"error"} in its place. The others are written, and the
-exit code is 1.`,
 		Example: `  echo '{"prompt_ids":[3,1,4],"response_ids":[1,5]}' | onering score --model DIR
   onering score --model DIR --temperature 0.6 pairs.jsonl > logp.jsonl`,
 		Args: cobra.MaximumNArgs(1),

@@ -25,24 +25,6 @@ import (
 	"onering/tokenize"
 )
 
-// serveLong is the help of serve.
-const serveLong = `Answer requests over HTTP in the form of OpenAI's API: /v1/chat/completions,
-/v1/completions and /v1/models. docs/serving.md says what a request may have.
-
-The field "model" chooses one of the names: that of the model, which is the last
-part of --model unless --name gives another, and those of the adapters given as
---adapter NAME=DIR. An adapter without a name answers in the model's place.
-
-Requests are decoded together, up to --slots responses of each model; further
-ones wait, and where --queue of them wait already the answer is 429. A request
-with a seed gets the same tokens whatever else is answered, unless
---invariant=false, which is faster for few requests of a large model.
-
-The server is for this machine, unless --addr says otherwise. With
---api-key-env it asks for the key that the environment variable holds. SIGTERM
-and SIGINT let the requests end that have begun, for up to --drain; the second
-signal ends at once.`
-
 type serveOptions struct {
 	addr, name, keyEnv          string
 	origins                     []string
@@ -59,7 +41,6 @@ func newServe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve --model DIR",
 		Short: "Answer requests in the form of OpenAI's API",
-		Long:  serveLong,
 		Example: `  onering serve --model DIR
   onering serve --model DIR --adapter a=A1 --adapter b=A2
   SERVE_KEY=... onering serve --model DIR --addr 0.0.0.0:8000 --api-key-env SERVE_KEY

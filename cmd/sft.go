@@ -25,24 +25,6 @@ func newSFT() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sft --model DIR --data FILE --out DIR",
 		Short: "Train a model on demonstrations",
-		Long: `Train a model on demonstrations, through the graphs that reinforcement learning
-uses. A row of FILE is a conversation {"messages": [...]}, a prompt with a
-completion, each a text or a list of messages, or a {"text"}. Any format that
-data show reads will do: JSON lines, Parquet ..., a glob, hf:ORG/NAME.
-
-The loss is the mean negative log-prob of a batch's learned tokens: what the
-assistant says, to the token with which the chat template ends its turn; of a
-completion all, its end included; of a text all. --assistant-only=false learns
-prompts too. The learning rate rises over --warmup and falls linearly.
-
-The folder --out is a model that --model DIR and transformers load, and a run:
-run.toml, metrics.jsonl, report.html, tensorboard/, log.txt, checkpoints/.
-With --lora it is an adapter that --adapter DIR and PEFT load, and the default
-learning rate is ten times as large.
---resume continues a run that was interrupted, and ends with the same bits.
-
-mpirun -n N onering sft divides the work among N processes, on one machine or
-several.`,
 		Example: `  onering sft --model Qwen/Qwen2.5-0.5B --data chats.jsonl --out tuned
   onering sft --model small --data math.parquet --prompt problem --response solution \
     --out warm --template qwen_math --held-out 0.05 --eval-every 50

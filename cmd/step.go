@@ -20,20 +20,6 @@ func newStep() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "step --model DIR --out DIR [FILE]",
 		Short: "Take one optimizer step with weights of your own",
-		Long: `Take one optimizer step. Input is one batch, a JSON object per line from FILE or
-stdin: {"prompt_ids", "response_ids", "weights"}, with a weight per response
-token. The loss is the sum of weights[t] * logp[t] over all tokens of all lines,
-so a weight is the derivative of your loss with respect to the log-prob of that
-token. Its gradient is clipped by its norm and goes into one AdamW update.
-
-Prints {"loss", "grad_norm", "tokens"}; the norm is the one before clipping.
---out receives a model folder and the optimizer's moments in its state/, which
---state reads. Without --state the moments begin at zero. With --dry-run nothing
-is updated or written but the gradients, if asked for.
-
-With --adapter the step changes the adapter alone: --out receives its folder as
-PEFT writes it, and --grads has the gradients under PEFT's names. --lora begins
-a new adapter; the default learning rate is then ten times as large.`,
 		Example: `  onering step --model M0 --out M1 --lr 1e-6 batch.jsonl
   onering step --model M1 --state M1/state --out M2 --lr 1e-6 batch.jsonl
   onering step --model M0 --dry-run --grads grads.safetensors batch.jsonl

@@ -26,36 +26,6 @@ func newSweep() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sweep FILE.toml...",
 		Short: "Run variants over seeds, and compare them",
-		Long: `Train every variant of a sweep with every seed, then print the means with
-their standard errors and the comparisons that the file states. Seeds are
-paired: a comparison is over the differences on the same seed, with the exact
-sign-flip test and Holm's correction for the number of comparisons.
-
-The file names a run file, seeds and variants:
-
-  [sweep]
-  base = "hard.toml"
-  seeds = [1, 2, 3]
-  baseline = "GRPO"
-
-  [[variant]]
-  name = "GRPO"
-  objective = { name = "grpo" }
-
-  [[variant]]
-  name = "PMPO"
-  objective = { name = "pmpo", eps_ess = 0.2 }
-
-or a grid of values, all combinations of which are run for every variant:
-
-  [grid]
-  "optimizer.learning_rate" = [1e-4, 2e-4]
-
-Runs that are finished are not run again: the same command continues a sweep
-that was stopped. Each run has its folder in --out, with report.html over all.
-Several files are swept one after the other, each in a folder of its name; run
-files among them, which have no [sweep], are left out. What is wrong with any of
-them, or a model that is not there, is said before the first run.`,
 		Example: `  onering sweep runs/paper/sweep-main.toml
   onering sweep -j 2 --plan runs/paper/sweep-main.toml
   onering sweep -j 2 runs/bench/sweep-on-policy.toml runs/bench/sweep-long.toml`,

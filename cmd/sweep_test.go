@@ -111,9 +111,13 @@ func TestSweepExamples(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(page, -1) {
 		examples = append(examples, m[1])
 	}
+	long, err := helps.ReadFile("help/sweep.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
 	indented := regexp.MustCompile(`(?m)^  (.*)$|^$`)
 	var help strings.Builder
-	for _, m := range indented.FindAllStringSubmatch(newSweep().Long, -1) {
+	for _, m := range indented.FindAllStringSubmatch(string(long), -1) {
 		help.WriteString(m[1] + "\n")
 	}
 	variants, grid, found := strings.Cut(help.String(), "[grid]")

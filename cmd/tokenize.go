@@ -17,25 +17,6 @@ func newTokenize() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tokenize --model DIR [FILE]",
 		Short: "Turn text into token ids and back",
-		Long: `Turn text into token ids and back with the tokenizer of a model folder. Input
-is one JSON object per line, from FILE or stdin; each gives one line of output.
-
-  {"text"}                               -> {"ids"}
-  --decode    {"ids"}                    -> {"text"}
-  --chat      {"messages"}, a conversation -> {"text", "ids"}
-  --template  {"text"}, a problem        -> {"text", "ids"}, the prompt
-
-Added tokens such as <|im_end|> are found in text.
-
-A conversation may also have "tools", "documents", "add_generation_prompt",
-"continue_final_message", true or the name of a field of the last message with
-which the text is to end, "chat_template", the name of one of several or a text,
-and "chat_template_kwargs", an object of further names for the chat template,
-such as {"enable_thinking": false}. All fields of messages reach the template.
-
-A line that cannot be turned, such as a text with a character that the
-vocabulary lacks, gives {"error"} in its place. The others are written, and the
-exit code is 1.`,
 		Example: `  echo '{"text":"1+1=2"}' | onering tokenize --model DIR
   echo '{"ids":[16,10,16]}' | onering tokenize --model DIR --decode
   echo '{"text":"What is 1+1?"}' | onering tokenize --model DIR --template qwen_math

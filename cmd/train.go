@@ -35,23 +35,6 @@ import (
 //go:embed default.toml
 var defaultRun []byte
 
-// trainLong is the help of train.
-const trainLong = `Train a model with group-based reinforcement learning. Each round samples
-responses to a number of prompts, verifies them, and takes optimizer steps on
-the weights that the objective gives each token.
-
-Without --config a tiny model that comes with the program learns arithmetic on
-the CPU; --set model.path=DIR and --set data.train=FILE make it your model and
-data. --set section.key=value or ONERING_SECTION_KEY in the environment sets any
-key of docs/settings.md. Flags win over the environment, it over the file.
-
-A run writes a folder: run.toml, the resolved configuration; metrics.jsonl;
-rollouts/; checkpoints/, which are Hugging Face folders; log.txt. --resume
-continues a run that was interrupted.
-
-mpirun -n N onering train divides the work among N processes, on one machine or
-several.`
-
 func newTrain() *cobra.Command {
 	var config configFlags
 	var out string
@@ -60,7 +43,6 @@ func newTrain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train",
 		Short: "Train a model: sample, verify, weigh, update",
-		Long:  trainLong,
 		Example: `  onering train
   onering train --objective=grpo --set train.rounds=8
   onering train --set model.path=DIR --set data.train=FILE.jsonl

@@ -18,26 +18,6 @@ func newVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Say whether responses give the right answer",
-		Long: `Say whether responses give the right answer. Input is one JSON object per line,
-from FILE or stdin: {"gold", "response"}, where gold is the right answer as a
-text or a number, or a list of answers any of which is right. Each gives a line
-
-  {"correct", "answer", "gold", "reason", "status"}
-
-with the answer that was found in the response and the rule that decided. The
-status is "ok", or "limit" or "error" if no verdict was reached.
-
---explain prints for people: the verdict and the rule, gold and answer with the
-trees that were read from them, and a count at the end. With --json it prints
-the lines above with "from", "gold_tree" and "answer_tree" added; a tree is
-empty if there was nothing to read, or too much.
-
---extract says where to look for the answer:
-  auto   <answer> tags, else the last box, else "the answer is", else the last
-         expression
-  boxed  the last \boxed{} only
-  tag    the last <answer></answer> only
-  last   the last expression`,
 		Example: `  echo '{"gold":"1/2","response":"so it is \\boxed{0.5}"}' | onering verify
   onering verify --extract last answers.jsonl | jq -s 'map(.correct)'
   onering verify --explain answers.jsonl

@@ -22,39 +22,6 @@ func newWeights() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "weights [--objective NAME] [FILE]",
 		Short: "Compute the loss and the token weights of an objective",
-		Long: `Compute what an objective makes of a batch, without a model: the loss, and for
-each token the derivative of the loss with respect to its log-prob. Input is one
-JSON object, from FILE or stdin:
-
-  {"groups": [[{"reward", "logp": [], "old_logp": [], "ref_logp": [],
-     "sample_logp": [], "entropy": [], "token_advantage": [], "ids": [],
-     "truncated", "components": {"NAME": {"value", "weight"}}, "greedy_reward"},
-     ...], ...],
-   "step", "steps", "state"}
-
-A group is the responses to one prompt, and all groups are one round. Only
-"reward", "logp" and "old_logp" are needed by all objectives. "sample_logp" are
-the sampler's log-probs, where "old_logp" are others. "greedy_reward" is that of
-the greedy response to the prompt, which remax needs. Output is one object with
-the same groups:
-
-  {"loss", "groups": [[{"advantage", "p", "ess", "target_ess", "clip_fraction",
-     "clipped", "ratio", "log_ratio", "weights": []}, ...], ...], "state"}
-
-Fields that the objective does not compute are left out. "state" is what the
-objective remembers from step to step: give it to the next call. Only the
-[objective] section of a run file, of --set and of the environment counts.
-
-With --explain the output is a table with one line per response: its group and
-number, its tokens, and
-
-  A          the advantage
-  f          the share of tokens with |d| > eps_ess
-  eta*       the target ESS
-  p, ESS     the exponent, and the ESS there
-  r, log r   the effective ratio
-  clipped    the share of tokens that the training clip cut
-  top 10 %   the share of the gradient on the 10 % of tokens with most of it`,
 		Example: `  onering weights --objective pmpo batch.json
   onering weights --objective pmpo --set objective.target=attainable --explain batch.json
   onering weights --config runs/grpo-qwen2.5-math-1.5b.toml < batch.json`,

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -39,14 +40,14 @@ func ArithmeticModel() fs.FS {
 // A step reads digit op digit op carry = result, from the right; in a
 // difference the result is one digit and a "c" after it when it borrows.
 
-// A sum is A+B or A-B, both operands of three digits, the result not
-// negative.
+// A sum is A+B or A-B, both operands of as many digits, three in the embedded task, the
+// result not negative.
 type sum struct {
 	A, B  int
 	Minus bool
 }
 
-// Prompt is the problem as the model sees it, always 8 characters.
+// Prompt is the problem as the model sees it, 8 characters for three digits.
 func (p sum) Prompt() string { return fmt.Sprintf("%d%c%d=", p.A, p.op(), p.B) }
 
 func (p sum) op() byte {
@@ -77,10 +78,12 @@ func (p sum) HeldOut() bool {
 	return (x^x>>31)&7 == 0
 }
 
-// DrawSum returns a random problem of the training part or the held-out part.
-func DrawSum(r *rand.Rand, heldOut bool) sum {
+// DrawSum returns a random problem of the training part or the held-out part, with
+// operands of so many digits, at most 17.
+func DrawSum(r *rand.Rand, digits int, heldOut bool) sum {
+	least := int(math.Pow10(digits - 1))
 	for {
-		p := sum{A: 100 + r.IntN(900), B: 100 + r.IntN(900), Minus: r.IntN(2) == 1}
+		p := sum{A: least + r.IntN(9*least), B: least + r.IntN(9*least), Minus: r.IntN(2) == 1}
 		if p.Minus && p.A < p.B {
 			p.A, p.B = p.B, p.A
 		}
@@ -97,7 +100,8 @@ func (p sum) Worked(r *rand.Rand, slip float64) string {
 	var text strings.Builder
 	a, b := p.A, p.B
 	carry, unit, answer := 0, 1, 0
-	for step := range 3 {
+	digits := len(strconv.Itoa(a))
+	for step := range digits {
 		x, y := a%10, b%10
 		a, b = a/10, b/10
 		off := 0
@@ -122,8 +126,8 @@ func (p sum) Worked(r *rand.Rand, slip float64) string {
 			text.WriteString(strconv.Itoa(s))
 			carry = s / 10
 			answer += s % 10 * unit
-			if step == 2 {
-				answer += carry * 1000
+			if step == digits-1 {
+				answer += carry * unit * 10
 			}
 		}
 		text.WriteByte(';')

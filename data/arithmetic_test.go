@@ -58,7 +58,7 @@ func TestWorkedIsRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	longest := 0
 	for range 20000 {
-		p := DrawSum(r, false)
+		p := DrawSum(r, 3, false)
 		text := p.Worked(r, 0)
 		if want := boxed(p.Answer()); !strings.HasSuffix(text, ";"+want) {
 			t.Fatalf("%s%s: want the end %s", p.Prompt(), text, want)
@@ -81,6 +81,21 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// TestDigits: problems have as many digits as are asked for, and their working has a step for
+// each and the right answer.
+func TestDigits(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for digits := 1; digits <= 17; digits++ {
+		for i := range 200 {
+			p := DrawSum(r, digits, i%2 == 0)
+			text := p.Worked(r, 0)
+			if len(p.Prompt()) != 2*digits+2 || p.HeldOut() != (i%2 == 0) || strings.Count(text, ";") != digits || !strings.HasSuffix(text, ";"+boxed(p.Answer())) {
+				t.Fatalf("%s%s has not %d digits, or a wrong answer", p.Prompt(), text, digits)
+			}
+		}
+	}
+}
+
 func TestHeldOutShare(t *testing.T) {
 	held := 0
 	for a := 100; a < 1000; a++ {
@@ -99,7 +114,7 @@ func TestSlipsShowInTheAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	wrong := 0
 	for range 2000 {
-		p := DrawSum(r, true)
+		p := DrawSum(r, 3, true)
 		if !strings.HasSuffix(p.Worked(r, 0.1), boxed(p.Answer())) {
 			wrong++
 		}

@@ -116,7 +116,7 @@ func (sums) Len() int { return 0 }
 func (s sums) Take(seed int64, first, n int) []Problem {
 	out := make([]Problem, n)
 	for i := range out {
-		p := DrawSum(rand.New(rand.NewPCG(uint64(seed), uint64(first+i))), s.heldOut)
+		p := DrawSum(rand.New(rand.NewPCG(uint64(seed), uint64(first+i))), 3, s.heldOut)
 		text, answer := p.Prompt(), p.Answer()
 		out[i] = Problem{
 			ID: text, Text: text, Answers: []string{answer}, Plain: true,

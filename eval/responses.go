@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"onering/internal/files"
-	"onering/internal/settings"
 	"onering/sampler"
 )
 
@@ -329,31 +329,20 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 
 // differs names the first thing in which two plans do.
 func (p Plan) differs(q Plan) error {
-	was, want := p.Settings, q.Settings
-	type difference struct {
-		name      string
-		was, want any
+	values := func(s Settings) (m map[string]json.RawMessage) {
+		s.Model, s.Extract, s.Reward = "", cmp.Or(s.Extract, "auto"), cmp.Or(s.Reward, "math")
+		text, _ := json.Marshal(s) // texts and finite numbers
+		json.Unmarshal(text, &m)
+		return m
 	}
-	list := []difference{
-		{"weights", was.Weights, want.Weights},
-		{"template", was.Template, want.Template},
-		{"system message", was.System, want.System},
-		{"template_args", fmt.Sprintf("%q", was.Args), fmt.Sprintf("%q", want.Args)},
-		{"stop", fmt.Sprintf("%q", was.Stops), fmt.Sprintf("%q", want.Stops)},
-		{"extract", cmp.Or(was.Extract, "auto"), cmp.Or(want.Extract, "auto")},
-		{"reward", cmp.Or(was.Reward, "math"), cmp.Or(want.Reward, "math")},
-		{"samples", was.Samples, want.Samples},
-		{"grade_truncated", was.GradeTruncated, want.GradeTruncated},
-		{"seed", was.Seed, want.Seed},
+	text := func(x json.RawMessage) string { return cmp.Or(strings.Trim(string(x), `"`), "none") }
+	was, want := values(p.Settings), values(q.Settings)
+	for key := range want {
+		was[key] = was[key] // so that it has the keys of both
 	}
-	wanted := settings.Fields(&want.Sampling)
-	for i, f := range settings.Fields(&was.Sampling) {
-		name := strings.ReplaceAll(f.Flag, "-", "_") // as in the file
-		list = append(list, difference{name, f.Value.Interface(), wanted[i].Value.Interface()})
-	}
-	for _, x := range list {
-		if x.was != x.want {
-			return fmt.Errorf("it was made with %s %v, not %v", x.name, x.was, x.want)
+	for _, key := range slices.Sorted(maps.Keys(was)) {
+		if x, y := text(was[key]), text(want[key]); x != y {
+			return fmt.Errorf("it was made with %s %s, not %s", key, x, y)
 		}
 	}
 	if len(p.Suites) != len(q.Suites) {

@@ -70,13 +70,9 @@ const maxParts = 64
 
 // open reads one suite.
 func open(spec, dir string, o data.Options) (Suite, error) {
-	name, builtin := strings.CutPrefix(spec, "builtin:")
-	path := spec
-	if !builtin {
-		var err error
-		if name, path, err = locate(spec, dir); err != nil {
-			return Suite{}, err
-		}
+	name, path, err := locate(spec, dir)
+	if err != nil {
+		return Suite{}, err
 	}
 	problems, report, err := data.OpenProblems(path, o, true)
 	if err != nil {
@@ -85,7 +81,7 @@ func open(spec, dir string, o data.Options) (Suite, error) {
 	switch list, ok := problems.(data.List); {
 	case ok:
 		return Suite{name, list, report.LeftOut}, nil
-	case builtin:
+	case path == data.Arithmetic:
 		return Suite{Name: name, Problems: problems.Take(TrainingSeed, 0, heldOutSums)}, nil
 	}
 	return Suite{}, fmt.Errorf("eval: suite %q: %s is not a file of problems", name, path)
@@ -206,6 +202,9 @@ func locate(spec, dir string) (name, path string, err error) {
 			return "", "", fmt.Errorf("eval: suite %q names no file: write %s=PATH", spec, name)
 		}
 		return name, path, nil
+	}
+	if name, ok := strings.CutPrefix(spec, "builtin:"); ok {
+		return name, spec, nil
 	}
 	names := []string{spec}
 	b, known := findBenchmark(spec)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"path"
 	"slices"
@@ -30,9 +29,6 @@ type File struct {
 // list of texts and tables.
 type Files []File
 
-// One returns Files of a single path.
-func One(path string) Files { return Files{{Path: path}} }
-
 // Is says whether f is only the given path.
 func (f Files) Is(path string) bool { return len(f) == 1 && f[0] == File{Path: path} }
 
@@ -53,6 +49,8 @@ func (f File) Options(o data.Options) data.Options {
 	return o
 }
 
+var tables = settings.Tables[File]{Key: "data.train", Kind: "a file"}
+
 // Wanted implements settings.Special.
 func (Files) Wanted() string {
 	return `a file in quotes, or a list of files and tables such as ["a.jsonl", {path = "b.parquet", weight = 0.3}]`
@@ -60,85 +58,20 @@ func (Files) Wanted() string {
 
 // UnmarshalTOML takes a text, a table, or a list of both.
 func (f *Files) UnmarshalTOML(value any) error {
-	list := []any{value}
-	switch v := value.(type) {
-	case []any:
-		list = v
-	case []map[string]any:
-		list = nil
-		for _, table := range v {
-			list = append(list, table)
-		}
-	case string:
-		if strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]") || strings.HasPrefix(v, "{") {
-			return fmt.Errorf(`%s is not TOML: must be %s; a shell keeps the quotes inside single quotes: --set 'data.train=["a.jsonl", "b.jsonl"]'`, v, f.Wanted())
-		}
+	files, _, err := tables.Read(value, f.Wanted())
+	if err == nil {
+		*f = files
 	}
-	files := make(Files, len(list))
-	for i, element := range list {
-		place := ""
-		if len(list) > 1 {
-			place = fmt.Sprintf("element %d: ", i+1)
-		}
-		switch v := element.(type) {
-		case string:
-			files[i].Path = v
-		case map[string]any:
-			if err := files[i].read(v); err != nil {
-				return fmt.Errorf("%s%w", place, err)
-			}
-		default:
-			return fmt.Errorf("%s%v: must be %s", place, v, f.Wanted())
-		}
-	}
-	*f = files
-	return nil
-}
-
-// read takes the keys of a table.
-func (f *File) read(table map[string]any) error {
-	fields := settings.Fields(f)
-	for _, key := range slices.Sorted(maps.Keys(table)) {
-		at := slices.IndexFunc(fields, func(f settings.Field) bool { return f.Key == key })
-		if at < 0 {
-			var keys []string
-			for _, f := range fields {
-				keys = append(keys, f.Key)
-			}
-			return fmt.Errorf("unknown key %q; a file has %s", key, strings.Join(keys, ", "))
-		}
-		if into := fields[at].Value; !settings.Decode(table[key], into) {
-			return fmt.Errorf("%s = %v: must be %s", key, table[key], settings.TypeName(into.Type()))
-		}
-	}
-	return nil
+	return err
 }
 
 // MarshalTOML writes what UnmarshalTOML reads: a text if that says it all.
 func (f Files) MarshalTOML() ([]byte, error) {
-	var list []string
-	for _, file := range f {
-		var keys []string
-		for _, field := range settings.Fields(&file) {
-			if field.Value.IsZero() && field.Key != "path" {
-				continue
-			}
-			line, err := field.TOML()
-			if err != nil {
-				return nil, err
-			}
-			keys = append(keys, strings.TrimSpace(line))
-		}
-		text := "{" + strings.Join(keys, ", ") + "}"
-		if len(keys) == 1 {
-			text = strings.TrimPrefix(keys[0], "path = ")
-		}
-		list = append(list, text)
+	texts, err := tables.Write(f, func(_ int, x settings.Field) bool { return !x.Value.IsZero() })
+	if len(f) == 1 && f.Is(f[0].Path) {
+		return []byte(texts[0]), err
 	}
-	if len(list) == 1 && (f[0] == File{Path: f[0].Path}) {
-		return []byte(list[0]), nil
-	}
-	return []byte("[" + strings.Join(list, ", ") + "]"), nil
+	return []byte("[" + strings.Join(texts, ", ") + "]"), err
 }
 
 // Validate reports impossible values as joined *settings.Errors of the key.

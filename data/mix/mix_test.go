@@ -398,7 +398,7 @@ func TestFilesValidate(t *testing.T) {
 		files Files
 		want  string // of the error; "" for none
 	}{
-		{One("a"), ""},
+		{Files{{Path: "a"}}, ""},
 		{Files{{Path: "a"}, {Path: "b", Weight: 0.99}}, ""},
 		{Files{{Path: "a", Weight: 3}, {Path: "b", Weight: 7}}, ""},
 		{Files{}, "name the file of training problems"},

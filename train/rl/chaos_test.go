@@ -65,7 +65,7 @@ var chaosKinds = map[string]func(*rl.Config){
 	// A state that the objective keeps, and evaluations.
 	"ema": func(c *rl.Config) {
 		set(c, "pmpo", `{"PRule":"length"}`)
-		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.Temperature = 1, []string{suiteFile}, 2, 1
+		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.Temperature = 1, rl.Suites(suiteFile), 2, 1
 		c.Train.KeepLast, c.Train.KeepBest = 2, 1
 	},
 	// A reference policy, log-probs of the learner, two passes over each round.
@@ -118,7 +118,7 @@ func set(c *rl.Config, objective, settings string) {
 
 func chaosConfig(kind, dir string) rl.Config {
 	c := rl.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.One(data.Arithmetic)
+	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.Files{{Path: data.Arithmetic}}
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate, c.Optimizer.Shape = 1e-3, "cosine"
@@ -126,7 +126,7 @@ func chaosConfig(kind, dir string) rl.Config {
 	c.Output.Dir = dir
 	if kind == judgeKind {
 		c.Reward = rl.RewardConfig{Name: judgeKind, Rule: new(judge)}
-		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.Temperature = 1, []string{suiteFile}, 2, 1
+		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.Temperature = 1, rl.Suites(suiteFile), 2, 1
 		return c
 	}
 	chaosKinds[kind](&c)

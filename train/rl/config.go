@@ -120,15 +120,20 @@ type loopConfig struct {
 	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is never" help:"rounds between evaluations"`
 }
 
-// An evalConfig says what is evaluated during training. A Temperature of 0 is
-// greedy decoding, and MaxNewTokens of 0 stands for that of RolloutConfig.
+// An evalConfig says what is evaluated during training.
 type evalConfig struct {
-	Suites         []string `toml:"suites" help:"files of held-out problems"`
-	Samples        int      `toml:"samples" range:"[1,65536]" help:"responses to each problem"`
-	Extract        string   `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
-	GradeTruncated bool     `toml:"grade_truncated" flag:"grade-truncated" help:"grade responses that reached the limit of tokens, too, as the evaluations of oat do; otherwise they are wrong"`
-	sampler.Sampling
+	Suites suites `toml:"suites" help:"files of held-out problems: names, and tables with a path and what is otherwise for that file of samples, grade_truncated and the sampling"`
+	suiteRules
 	data.Columns
+}
+
+// suiteRules say how the responses to suites are sampled and graded. A Temperature of 0 is
+// greedy decoding, and MaxNewTokens of 0 stands for that of rolloutConfig.
+type suiteRules struct {
+	Samples        int    `toml:"samples" range:"[1,65536]" help:"responses to each problem"`
+	Extract        string `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
+	GradeTruncated bool   `toml:"grade_truncated" flag:"grade-truncated" help:"grade responses that reached the limit of tokens, too, as the evaluations of oat do; otherwise they are wrong"`
+	sampler.Sampling
 }
 
 // Options say how the training problems are read.
@@ -142,8 +147,8 @@ func (c evalConfig) Options() data.Options { return data.Options{Columns: c.Colu
 // longest is the most tokens of prompt and response that a slot has to hold.
 func (c Config) longest() int {
 	n := c.Rollout.MaxNewTokens
-	if len(c.Eval.Suites) > 0 {
-		n = max(n, c.Eval.MaxNewTokens)
+	for i := range c.Eval.Suites {
+		n = max(n, c.Eval.Alone(i).MaxNewTokens)
 	}
 	return c.Rollout.MaxPromptTokens + n
 }
@@ -171,7 +176,7 @@ func Default() Config {
 			Schedule:       learn.Schedule{Shape: "constant"},
 		},
 		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Truncated: "zero", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
-		Eval:        evalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
+		Eval:        evalConfig{suiteRules: suiteRules{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}},
 		Runtime:     policy.RuntimeConfig{Device: "cpu"},
 		Distributed: train.DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},
 	}

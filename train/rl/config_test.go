@@ -21,7 +21,7 @@ import (
 
 func valid() Config {
 	c := Default()
-	c.Model.Path, c.Data.Train = "model", mix.One("problems.jsonl")
+	c.Model.Path, c.Data.Train = "model", mix.Files{{Path: "problems.jsonl"}}
 	return c
 }
 
@@ -53,7 +53,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Optimizer:   optimizerConfig{UpdateSettings: learn.UpdateSettings{Rule: &adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Schedule: learn.Schedule{Warmup: -1, Floor: -1}},
 		Rollout:     rolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
 		Train:       loopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
-		Eval:        evalConfig{Suites: []string{""}, Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
+		Eval:        evalConfig{Suites: Suites(""), suiteRules: suiteRules{Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}}},
 		Runtime:     policy.RuntimeConfig{Threads: -1, Device: "tpu"},
 		Distributed: train.DistributedConfig{CheckEvery: -1},
 	}
@@ -100,7 +100,7 @@ func TestValidateTogether(t *testing.T) {
 		{func(c *Config) { c.Model.Args = tokenize.ArgTexts{"enable_thinking=false"} }, "model.template_args"},
 		{func(c *Config) { c.Data.Prompt, c.Data.Answer, c.Data.Filter = "q", "a.b", "level in 3..5" }, ""},
 		{func(c *Config) { c.Data.Filter = "level in 3..x" }, "data.filter"},
-		{func(c *Config) { c.Data.Train, c.Data.Answer = mix.One(data.Arithmetic), "a" }, "data.answer"},
+		{func(c *Config) { c.Data.Train, c.Data.Answer = mix.Files{{Path: data.Arithmetic}}, "a" }, "data.answer"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP, c.Eval.MaxNewTokens = 0.6, 0.95, 100 }, ""},
 		{func(c *Config) { c.Eval.TopP = 0.95 }, "eval.top_p"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP = 1, 1.5 }, "eval.top_p"},
@@ -192,7 +192,7 @@ func TestUpperBounds(t *testing.T) {
 		{func(c *Config) { c.Runtime.Threads = math.MaxInt }, "runtime.threads = 9223372036854775807: must be at most 1024; 0 is one for each core"},
 	} {
 		c := Default()
-		c.Model.Path, c.Data.Train = "m", mix.One("d")
+		c.Model.Path, c.Data.Train = "m", mix.Files{{Path: "d"}}
 		tt.change(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)

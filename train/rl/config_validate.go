@@ -65,7 +65,8 @@ func (c Config) Validate() error {
 	v.ranges("optimizer.", &c.Optimizer)
 	v.ranges("train.", &c.Train)
 	v.loop(c)
-	v.eval(c.Eval)
+	v.rules(c.Eval.suiteRules)
+	v.suites(c.Eval)
 	v.check("runtime.device", c.Runtime.Device, runtime.IsDevice(c.Runtime.Device), "must be "+runtime.Devices())
 	v.ranges("runtime.", &c.Runtime)
 	v.ranges("distributed.", &c.Distributed)
@@ -97,9 +98,8 @@ func (v *validator) loop(c Config) {
 		"needs files in eval.suites; 0 turns evaluation off")
 }
 
-// eval checks [eval], where 0 has a meaning of its own for two settings.
-func (v *validator) eval(e evalConfig) {
-	v.check("eval.suites", e.Suites, !slices.Contains(e.Suites, ""), "must not hold an empty name")
+// rules checks those of [eval], where 0 has a meaning of its own for two settings.
+func (v *validator) rules(e suiteRules) {
 	v.check("eval.max_new_tokens", e.MaxNewTokens, e.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
 	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract), "must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")
 	if e.Temperature == 0 {

@@ -340,7 +340,11 @@ func (c Config) buffers(arch models.Architecture, w work) []runtime.Buffer {
 	if !c.LoRA.On { // the tensors of an adapter are small
 		all = append(all, runtime.TrainedBuffer(arch.Layout()))
 	}
-	if c.Rollout.Sampling.Filtered() || c.Eval.Sampling.Filtered() {
+	filtered := c.Rollout.Filtered() || c.Eval.Filtered()
+	for i := range c.Eval.Suites {
+		filtered = filtered || c.Eval.Alone(i).Filtered()
+	}
+	if filtered {
 		all = append(all, runtime.Buffer{What: fmt.Sprintf("the logits of %d rows, of which a filter of sampling takes the largest,", w.slots), Bytes: 4 * w.slots * int64(g.Vocab),
 			Setting: "rollout.slots", Value: w.slots, Least: 1})
 	}

@@ -98,7 +98,7 @@ func newEvaluator(c Config, r *roller, s train.Setup) (*evaluator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train: eval.extract: %w", err)
 	}
-	suites, err := eval.Open(c.Eval.Suites, "", func(string) data.Options { return reward.Reading(rule, c.Eval.Options()) })
+	suites, err := eval.Open(c.Eval.Suites.Paths(), "", func(string) data.Options { return reward.Reading(rule, c.Eval.Options()) })
 	if err != nil {
 		return nil, fmt.Errorf("train: eval.suites: %w", err)
 	}
@@ -109,9 +109,9 @@ func newEvaluator(c Config, r *roller, s train.Setup) (*evaluator, error) {
 // returns no results, and neither if the reward leaves a response without a grade.
 func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *rundir.Folder) (evaluation, error) {
 	out := evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
-	for _, s := range e.suites {
-		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
-		result, err := e.suite(ctx, s, at, folder)
+	for i, s := range e.suites {
+		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.settings(i).Samples)
+		result, err := e.suite(ctx, i, at, folder)
 		if _, ok := errors.AsType[*eval.UngradedError](err); ok {
 			e.log.Warn("the evaluation is left out", "step", at.Step, "reason", err)
 			return evaluation{Round: at.Round, Step: at.Step}, nil
@@ -124,9 +124,9 @@ func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *run
 	return out, nil
 }
 
-// settings are those of the sampled responses.
-func (e *evaluator) settings() eval.Settings {
-	c, around := e.config.Eval, e.roller.prompter.Template
+// settings are those of the responses to the i-th suite.
+func (e *evaluator) settings(i int) eval.Settings {
+	c, around := e.config.Eval.Alone(i), e.roller.prompter.Template
 	o := eval.Settings{
 		Template: around.Name, System: around.System, Args: around.Args, Stops: around.Stops,
 		Extract: reward.Extract(e.reward), GradeTruncated: c.GradeTruncated,
@@ -138,21 +138,21 @@ func (e *evaluator) settings() eval.Settings {
 	return o
 }
 
-// suite evaluates one suite.
-func (e *evaluator) suite(ctx context.Context, s eval.Suite, at train.Position, folder *rundir.Folder) (score eval.Score, err error) {
-	suites := []eval.Suite{s}
+// suite evaluates the i-th suite.
+func (e *evaluator) suite(ctx context.Context, i int, at train.Position, folder *rundir.Folder) (score eval.Score, err error) {
+	suites := e.suites[i : i+1]
 	r := e.roller
 	var added []eval.Response
 	sampling := eval.Evaluator{
 		Decoders: r.lanes, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
-		Journal:  r.grades.at(at.Round, "evaluation of "+s.Name),
+		Journal:  r.grades.at(at.Round, "evaluation of "+suites[0].Name),
 		Progress: func(int) { e.observer.Advance(1) },
 	}
 	if r.ranks.Size() > 1 {
 		sampling.Mine = r.mine
 		sampling.Added = func(x eval.Response) { added = append(added, x) }
 	}
-	responses, err := e.responses(suites, at, folder)
+	responses, err := e.responses(i, at, folder)
 	if err == nil {
 		defer func() { err = errors.Join(err, responses.Close()) }()
 		err = sampling.Evaluate(ctx, suites, responses)
@@ -167,13 +167,13 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite, at train.Position, 
 	return report.Suites[0], nil
 }
 
-// responses begins the file of an evaluation's responses.
-func (e *evaluator) responses(suites []eval.Suite, at train.Position, folder *rundir.Folder) (*eval.Responses, error) {
-	file, err := folder.EvaluationFile(at.Round, suites[0].Name)
+// responses begins the file of the responses to the i-th suite.
+func (e *evaluator) responses(i int, at train.Position, folder *rundir.Folder) (*eval.Responses, error) {
+	file, err := folder.EvaluationFile(at.Round, e.suites[i].Name)
 	if err != nil {
 		return nil, err
 	}
-	o := e.settings()
+	o := e.settings(i)
 	o.Model = fmt.Sprint("round ", at.Round)
-	return eval.NewPlan(o, suites).Create(file)
+	return eval.NewPlan(o, e.suites[i:i+1]).Create(file)
 }

@@ -2,6 +2,14 @@ package rl
 
 import "time"
 
+// Suites are suites without settings of their own.
+func Suites(paths ...string) (list suites) {
+	for _, path := range paths {
+		list = append(list, suite{Path: path})
+	}
+	return list
+}
+
 // SetClock gives a trainer another clock before it runs.
 func SetClock(t *Trainer, now func() time.Time) { t.run.Clock.Now = now }
 

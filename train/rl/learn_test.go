@@ -38,12 +38,12 @@ func (q *quiet) Record(r metrics.Record) {
 func embedded(t *testing.T, objective string, seed int64, rounds int) rl.Config {
 	t.Helper()
 	c := rl.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.One(data.Arithmetic)
+	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.Files{{Path: data.Arithmetic}}
 	c.Data.Seed, c.Train.Seed = seed, seed
 	c.Rollout.PromptsPerRound, c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 64, 40, 16, 128
 	c.Optimizer.LearningRate = 2e-4
 	c.Train.Rounds, c.Train.BatchSize, c.Train.SaveEvery = rounds, 64, 0
-	c.Eval.Suites, c.Eval.Temperature = []string{data.Arithmetic}, 1
+	c.Eval.Suites, c.Eval.Temperature = rl.Suites(data.Arithmetic), 1
 	c.Objective.Name = objective
 	settings, err := objectives.New(objective)
 	if err != nil {
@@ -130,7 +130,7 @@ func TestCollapseIsWarnedOf(t *testing.T) {
 	var problems bytes.Buffer
 	draw := rand.New(rand.NewPCG(1, 2))
 	for i := range 12 * 32 {
-		p := data.DrawSum(draw, false)
+		p := data.DrawSum(draw, 3, false)
 		answer := p.Answer()
 		if i%5 < 3 {
 			answer = "12345"
@@ -138,7 +138,7 @@ func TestCollapseIsWarnedOf(t *testing.T) {
 		fmt.Fprintf(&problems, "{\"problem\": %q, \"answer\": %q}\n", p.Prompt(), answer)
 	}
 	path := filepath.Join(t.TempDir(), "wrong.jsonl")
-	c.Data.Train = mix.One(path)
+	c.Data.Train = mix.Files{{Path: path}}
 	if err := os.WriteFile(path, problems.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -330,7 +330,7 @@ func TestKeep(t *testing.T) {
 	}
 	dir, names := start(t, env, "ema", func(c *rl.Config) {
 		every(c)
-		c.Train.Rounds, c.Train.SaveSteps, c.Train.KeepLast, c.Train.KeepBest, c.Eval.Suites = 5, 0, 1, 2, []string{data.Arithmetic}
+		c.Train.Rounds, c.Train.SaveSteps, c.Train.KeepLast, c.Train.KeepBest, c.Eval.Suites = 5, 0, 1, 2, rl.Suites(data.Arithmetic)
 		c.Eval.Samples = 1
 	})
 	text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))

@@ -448,7 +448,7 @@ func (s *simulation) config(v variant, m *machine, rank int) rl.Config {
 		c.Distributed.Shard = "optimizer"
 	}
 	if v.evals {
-		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.MaxNewTokens = 1, []string{suiteFile}, 1, 2
+		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.MaxNewTokens = 1, rl.Suites(suiteFile), 1, 2
 	}
 	return c
 }

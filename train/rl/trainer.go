@@ -49,7 +49,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 	}()
 	limit := c.longest()
 	if m := p.Model.MaxPositions; m > 0 && limit > m {
-		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", max(c.Rollout.MaxNewTokens, c.Eval.MaxNewTokens))
+		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", limit-c.Rollout.MaxPromptTokens)
 	}
 	template, err := c.Model.PromptTemplate()
 	if err != nil {
