@@ -42,7 +42,7 @@ func (r *Resolved) foreign(key string) string {
 func (r *Resolved) Called(flag string) string {
 	hint := r.foreign(flag)
 	for _, t := range r.sections {
-		if path := t.Name + "." + strings.ReplaceAll(flag, "-", "_"); hint == "" && t.list == "" && r.find(path) != nil {
+		if path := t.Name + "." + strings.ReplaceAll(strings.TrimPrefix(flag, t.Name+"-"), "-", "_"); hint == "" && t.list == "" && r.find(path) != nil {
 			hint = "; it is --set " + path + "=..."
 		}
 	}

@@ -281,7 +281,7 @@ func (p *plug) add(parts reflect.Value, s Setting, table map[string]any) (label 
 	}
 	part, err := p.part(given.Name)
 	if err != nil {
-		return "", p.unknown(given.Name)
+		return "", p.unknown(given.Name, err)
 	}
 	label = cmp.Or(given.As, given.Name)
 	if !bareKey.MatchString(label) {

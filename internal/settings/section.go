@@ -76,14 +76,18 @@ func (p *plug) running() string { return cmp.Or(p.name.String(), "several "+p.wh
 func (p *plug) choose(name string) error {
 	plugin, err := p.find(name)
 	if err != nil {
-		return p.unknown(name)
+		return p.unknown(name, err)
 	}
 	p.name.SetString(name)
 	p.value.Set(reflect.ValueOf(plugin))
 	return nil
 }
 
-func (p *plug) unknown(name string) error {
+// unknown says that there is no plug-in of a name, or err where there are two.
+func (p *plug) unknown(name string, err error) error {
+	if slices.Contains(p.names(), name) {
+		return err
+	}
 	return fmt.Errorf("unknown %s %q%s (there are %s)", p.what, name, DidYouMean(name, p.names()), strings.Join(p.names(), ", "))
 }
 

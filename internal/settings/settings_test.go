@@ -120,3 +120,18 @@ func TestRange(t *testing.T) {
 		}()
 	}
 }
+
+// Of two plug-ins of one name the message is that of the registry, and proposes no name.
+func TestTwoOfOneName(t *testing.T) {
+	const said = `"mine" is registered twice`
+	Register("twin", func() []string { return []string{"mine"} }, func(name string) (*int, error) {
+		return new(int), errors.New(said)
+	})
+	p := plug{kind: kinds["twin"], what: "twin"}
+	if err := p.choose("mine"); err == nil || err.Error() != said {
+		t.Errorf("error %v, want %s", err, said)
+	}
+	if err := p.choose("mina"); err == nil || err.Error() != `unknown twin "mina"; did you mean "mine"? (there are mine)` {
+		t.Errorf("error %v", err)
+	}
+}
