@@ -27,7 +27,7 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	if rest := s[b.end+len(after):]; formula && strings.Trim(after, `$\)]`) == "" {
 		after = numeralEnd.FindString(rest)
 	}
-	after = prefixed.ReplaceAllString(strings.ReplaceAll(after, "{,}", ","), "$1")
+	after = prefixed.ReplaceAllString(bracedMarks.Replace(after), "$1")
 	find.steps += len(before) + len(after)
 	widthless := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf }
 	left := strings.TrimPrefix(leftOf(strings.TrimRight(strings.TrimRightFunc(before, widthless), `\`), formula), `\left`)
@@ -221,7 +221,7 @@ const orWord = `(?:\\text\{\s*or\s*\}|\\lor|\bor\b|\boder\b|\bou\b|или|或者
 
 var (
 	orWords  = []string{"or", "oder", "ou", "lor", "или", "或", "或者", "または", "또는"}
-	orBefore = regexp.MustCompile(`(?i)(?:^|[\s(])(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|)[\s,]*` + orWord + `[\s$]*(?:\\[(\[])?\s*$`)
+	orBefore = regexp.MustCompile(`(?i)(?:^|[\s($])(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|)[\s,]*` + orWord + `[\s$]*(?:\\[(\[])?\s*$`)
 	orNamed  = regexp.MustCompile(`(?:^|[^\pL\d\\)}^_]\s*)([A-Za-z])\s*=\s*([^=$,\s]{1,40})\s*\$?\s*,?\s*` + orWord + `[\s$]*$`)
 	orAfter  = regexp.MustCompile(`(?i)^\s*(?:\$|\\[)\]])?[\s,;]*` + orWord + `(?:\s+(?:maybe|perhaps|possibly|rather|else))?\s*(?:[a-z]\s*=\s*)?(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|\\\([^$]{1,80}?\\\))\s*(?:[$.,;!?\n]|$|\\[)\]]|` + orWord + `)`)
 )
@@ -318,8 +318,9 @@ var harmless = regexp.MustCompile(`^(?:\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(
 // numeralEnd is what right behind a formula goes on with a number in it, and prefixed a
 // letter for thousands or millions, set as text: $\boxed{5}$,000, \boxed{5}\text{k}.
 var (
-	numeralEnd = regexp.MustCompile(`^(?:[.,]\d+|[kKMB]\b)`)
-	prefixed   = regexp.MustCompile(`^\\(?:text|mathrm)\{([kKMB])\}`)
+	numeralEnd  = regexp.MustCompile(`^(?:[.,]\d+|[kKMB]\b)`)
+	bracedMarks = strings.NewReplacer("{,}", ",", "{.}", ".")
+	prefixed    = regexp.MustCompile(`^\\(?:text|mathrm)\{([kKMB])\}`)
 )
 
 // fraction is a decimal point before a box, and the number that it ends: 0.\boxed{5}.
@@ -371,7 +372,7 @@ func leftOf(before string, formula bool) string {
 func startsBlank(s string) bool { return s == "" || strings.IndexByte(" \t\n", s[0]) >= 0 }
 
 // joint are marks that may follow a box as a part of one expression with it.
-var joint = regexp.MustCompile(`^(?:[-+*/^_<>!%(\[{}|0-9A-Za-z'°×·÷±≠≤≥−]|\)|\]|\.[0-9]|\\(?:%|cdot|times|div|pm|mp|l?eq?|geq?|lt|gt|neq?|d?frac|sqrt|pi|circ|pmod|bmod|mod|mid|cup|cap|choose|over|binom|sin|cos|tan|ln|log|text|mathrm|left|right|[,;:! ]))`)
+var joint = regexp.MustCompile(`^(?:[-+*/^_<>!%(\[{}|0-9A-Za-z'°×·÷±≠≤≥−]|\)|\]|\.[0-9]|\\(?:%|cdot|times|div|pm|mp|l?eq?|geq?|lt|gt|neq?|[dtc]?frac|sqrt|pi|Delta|alpha|beta|gamma|delta|epsilon|theta|lambda|phi|sigma|omega|circ|pmod|bmod|mod|mid|cup|cap|choose|over|binom|sin|cos|tan|ln|log|text|mathrm|left|right|[,;:! ]))`)
 
 // ordinal are the endings of ordinal numbers, and of plurals.
 var ordinal = setOf("th st nd rd s")
@@ -482,7 +483,7 @@ func measures(n *latex.Node) bool {
 // Words around a box: passed may stand between it and a word that denies it, discarded are
 // the first words of "rather than" and the like, and confirmed are what "not" denies.
 var (
-	passed    = setOf("be been equal equals to the a an answer value result solution number guess is are was would seems looks must can exactly simply just really actually necessarily clearly obviously certainly of but and which that this it x y n")
+	passed    = setOf("be been equal equals to the a an answer value result solution number guess is are was would seems looks must can exactly simply just really actually necessarily clearly obviously certainly of but and which that this it x y n should could say")
 	discarded = map[string]string{"but": "anything everything all", "than": "other rather less more fewer greater smaller larger bigger higher lower", "of": "instead", "from": "far", "unlike": "", "reject": "", "discard": "", "exclude": "", "excludes": ""}
 	confirmed = setOf("it right correct true valid possible")
 	// operating are words before a box that make another number of it, or deny it;
@@ -490,6 +491,14 @@ var (
 	operating   = setOf("minus negative twice thrice double triple half plus times except excluding without wrong incorrect false")
 	operatingOf = setOf("half third quarter square cube root double triple opposite inverse reciprocal negative factorial multiple divisor fraction")
 	onward      = setOf("mod modulo choose plus minus times over divided multiplied")
+)
+
+// deniedFormula is a sign that denies what the formula goes on with, asText sets words of a
+// formula as text, and scaling are words that make another number of what is before them.
+var (
+	deniedFormula = regexp.MustCompile(`\\(?:neg|lnot|nexists)\b[^$]*$`)
+	asText        = strings.NewReplacer(`\text{`, " ", `\mathrm{`, " ", "}", " ")
+	scaling       = setOf("factorial squared cubed doubled tripled halved negated reversed")
 )
 
 // withdrawn take back what stands before them, wherever a sentence ended.
@@ -500,7 +509,11 @@ var withdrawn = setOf("nope mistake mistaken scratch retract withdrawn kidding j
 func (find *finder) deniedBox(s string, b box) bool {
 	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
 	find.steps += len(before) + len(after)
-	before = strings.TrimRight(before[strings.LastIndexAny(before, ".;,!?\n")+1:], " $\\([:=")
+	before = before[strings.LastIndexAny(before, ".;,!?\n")+1:]
+	if deniedFormula.MatchString(before) {
+		return true
+	}
+	before = strings.TrimRight(asText.Replace(before), " $\\([:=")
 	if said := strings.FieldsFunc(strings.ToLower(before), func(r rune) bool { return strings.ContainsRune(" $\\([", r) }); len(said) > 0 {
 		i := len(said) - 1
 		for i > 0 && passed[said[i]] && !strings.Contains(discarded[said[i]], said[i-1]) {
@@ -509,7 +522,7 @@ func (find *finder) deniedBox(s string, b box) bool {
 		if equated := said[len(said)-1]; operating[said[i]] && equated != "is" && equated != "are" && equated != "was" || operatingOf[said[i]] && i+1 < len(said) && said[i+1] == "of" {
 			return true
 		}
-		if first, ok := discarded[said[i]]; ok && (first == "" || i > 0 && strings.Contains(first, said[i-1]) && (i == 1 || said[i-2] != "no")) || negates(said[i]) ||
+		if first, ok := discarded[said[i]]; ok && (first == "" || i > 0 && strings.Contains(first, said[i-1]) && (i == 1 || said[i-2] != "no")) || negates(said[i]) || said[i] == "impossible" ||
 			strings.HasSuffix(before, "不是") || strings.HasSuffix(before, "不等于") {
 			return true
 		}
@@ -526,12 +539,15 @@ func (find *finder) deniedBox(s string, b box) bool {
 	}
 	bare := strings.TrimRight(said[0], ".,;:!?)$")
 	if negates(bare) || bare == "no" {
-		ends := bare != said[0] || len(said) == 1
+		ends := bare != said[0] || len(said) == 1 || said[1] == "wait" || said[1] == "wait,"
 		for said = said[1:]; len(said) > 1 && passed[said[0]] && said[0] != "it" && said[0] != "answer"; said = said[1:] {
 		}
 		return ends || bare != "no" && (confirmed[strings.TrimRight(said[0], ".,;:!?)$")] || strings.HasPrefix(said[0], "answer"))
 	}
 	if onward[bare] && !later && len(said) > 1 && strings.IndexByte("$\\(0123456789", said[1][0]) >= 0 {
+		return true
+	}
+	if !later && (scaling[bare] || bare == "below" && len(said) > 1 && strings.HasPrefix(said[1], "zero")) {
 		return true
 	}
 	return withdrawn[bare] || slices.Contains(refusals[:], bare) && (!later || bare == "wrong" || bare == "incorrect")

@@ -23,10 +23,11 @@ func (p *parser) introduction() (label string, ok bool) {
 	i, wordy := 0, false
 	for ; p.at(i).kind == word; i++ {
 		t := p.at(i)
-		if n := len(words); n > 0 && verbs[words[n-1]] && !t.plain && len(t.text) == 1 {
+		n := len(words)
+		if n > 0 && verbs[words[n-1]] && !t.plain && len(t.text) == 1 {
 			break // The polynomial is x^2
 		}
-		wordy = wordy || t.plain && len(t.text) > 1 || len(t.text) > 3
+		wordy = wordy || t.plain && len(t.text) > 1 || len(t.text) > 3 || n > 0 && len(t.text) > 1 && verbs[t.text]
 		words = append(words, strings.ToLower(t.text))
 		if i > 16 {
 			return "", false

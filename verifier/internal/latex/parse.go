@@ -409,8 +409,8 @@ func (p *parser) trailing() {
 				p.fail()
 			}
 		}
-		if !stated && (changed || w == "with") {
-			p.fail() // yes if nope, 5 with the sign changed, 5 with 3 left over
+		if !stated && (changed || w == "with" || w == "if") {
+			p.fail() // yes if nope, even if odd, 5 with the sign changed, 5 with 3 left over
 		}
 	}
 }
