@@ -357,20 +357,30 @@ func OpenRecords(path string, o Options) (*rawRows, error) {
 	return r, nil
 }
 
+// unreadableBytes is about the memory of the report on a line that cannot be read.
+const unreadableBytes = 160
+
 // Next returns the next row; io.EOF at the end. A row that cannot be read is a
 // *rowError, and ends the reading.
 func (r *rawRows) Next() (record, error) {
 	for r.err == nil {
 		path := r.files[r.file].path
 		o, line, err := r.src.Next()
-		if err == nil && r.src.unfolding != nil {
-			err = r.src.unfolding.add(int64(valueBytes(o)))
+		bad := badLine{}
+		if damaged := errors.As(err, &bad); (err == nil || damaged) && r.src.unfolding != nil {
+			taken := valueBytes(o)
+			if damaged {
+				taken = unreadableBytes
+			}
+			if over := r.src.unfolding.add(int64(taken)); over != nil {
+				err, bad = over, badLine{}
+			}
 		}
 		if err == nil {
 			return record{path, line, o}, nil
 		}
 		unit := r.src.Unit
-		if bad := (badLine{}); errors.As(err, &bad) {
+		if bad.error != nil {
 			// The file stays open for skipBadLine.
 			r.err = &rowError{File: path, Unit: unit, Line: line, Reason: unreadableLine, Err: bad.error}
 			break

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -89,4 +91,28 @@ func (zeros) Read(p []byte) (int, error) {
 		p[i] = '0'
 	}
 	return len(p), nil
+}
+
+// TestUnreadableLines: lines that cannot be read count to what a file unpacks to, so that
+// few bytes are not many reports.
+func TestUnreadableLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.jsonl.gz")
+	if err := os.WriteFile(path, []byte(zipped(strings.Repeat("a\n", 1000))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	src, err := openRows(file{path: path}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.unfolding.left = 100 * unreadableBytes
+	r := rawRows{files: []file{{path: path}}, src: src}
+	lines := 0
+	for ; lines < 1000; lines++ {
+		if _, err = r.Next(); !r.skipBadLine() {
+			break
+		}
+	}
+	if lines != 100 || err == nil || !strings.Contains(err.Error(), "times its size") {
+		t.Errorf("after %d lines: %v", lines, err)
+	}
 }
