@@ -92,53 +92,19 @@ func (find *finder) lastBox(s string) (box, bool) {
 	return find.readBox(s, at, n), true
 }
 
-// lastClosedBox is the last complete box of s, for texts whose last box is not closed.
-// It passes over s once, however many boxes are open.
+// lastClosedBox is the last complete box of s, for texts whose last box is not closed. A box
+// before an open one ends before it, so s is passed over once, however many are open.
 func (find *finder) lastClosedBox(s string) (box, bool) {
-	find.steps += len(s)
-	best, size := -1, 0 // the command of the last complete box so far
-	type opening struct{ start, size int }
-	var open []opening // the box commands of the open braces; size is 0 for other braces
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			n := 0
-			for _, cmd := range boxCommands {
-				if strings.HasPrefix(s[i:], cmd) && boxAt(s, i, len(cmd)) {
-					n = len(cmd)
-				}
-			}
-			if n == 0 {
-				i++
-				continue
-			}
-			start := i
-			for i += n; i < len(s) && strings.IndexByte(" \t\n\r", s[i]) >= 0; i++ {
-			}
-			switch {
-			case i < len(s) && s[i] == '{':
-				open = append(open, opening{start, n})
-			case i < len(s):
-				best, size = start, n // \boxed 5
-				i--
-			}
-		case '{':
-			open = append(open, opening{})
-		case '}':
-			if len(open) == 0 {
-				continue
-			}
-			last := open[len(open)-1]
-			open = open[:len(open)-1]
-			if last.size > 0 && last.start > best {
-				best, size = last.start, last.size
-			}
+	for {
+		at, n := find.lastBoxStart(s, len(s))
+		if at < 0 {
+			return box{}, false
 		}
+		if b := find.readBox(s, at, n); b.closed {
+			return b, true
+		}
+		s = s[:at]
 	}
-	if best < 0 {
-		return box{}, false
-	}
-	return find.readBox(s, best, size), true
 }
 
 // joinedBoxes returns the contents of the run of neighbouring boxes that ends with

@@ -50,12 +50,11 @@ func TestMatches(t *testing.T) {
 	texts = append(texts, strings.Join(texts, " "), strings.ToUpper(strings.Join(texts, "\n")))
 	for _, s := range texts {
 		for _, c := range []struct {
-			expr   *regexp.Regexp
-			words  map[string]bool
-			spaced bool
-		}{{phrase, announcing, false}, {affirmed, verdicts, true}, {denied, verdicts, true}} {
+			expr  *regexp.Regexp
+			words []string
+		}{{phrase, announcing}, {affirmed, verdicts}, {denied, verdicts}} {
 			all := regexp.MustCompile(strings.Replace(c.expr.String(), "^", "", 1)).FindAllStringIndex(s, -1)
-			if got := matches(s, c.words, c.expr, c.spaced); !reflect.DeepEqual(got, all) {
+			if got := matches(s, c.words, c.expr); !reflect.DeepEqual(got, all) {
 				t.Errorf("%.80q: %v, want %v", s, got, all)
 			}
 		}

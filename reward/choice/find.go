@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"onering/reward/texts"
@@ -82,46 +81,29 @@ var phrase = regexp.MustCompile(`(?i)^(?:\b(?:ans|answers?|option|choice|solutio
 // announcing are the words and signs that phrases begin with, in lower case and as far as they are
 // ASCII (réponse, lösung), and verdicts those of verdicts on a subject.
 var (
-	announcing = setOf("ans answer answers option choice solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
-	verdicts   = setOf("is are was would must should has isn aren wasn")
+	announcing = strings.Fields("ans answer answers option choice solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
+	verdicts   = strings.Fields("is are was would must should has isn aren wasn")
 )
-
-func setOf(words string) map[string]bool {
-	set := map[string]bool{}
-	for _, w := range strings.Fields(words) {
-		set[w] = true
-	}
-	return set
-}
 
 // longestPhrase bounds the bytes of a phrase.
 const longestPhrase = 160
 
-// matches returns where expr matches in s, which happens only at one of the words, or with spaced
-// at the white space before it. An expression alone would cost a hundred times as much.
-func matches(s string, words map[string]bool, expr *regexp.Regexp, spaced bool) (found [][]int) {
+// matches returns where expr matches in s, which happens only at one of the words. An expression
+// alone would cost ten times as much.
+func matches(s string, words []string, expr *regexp.Regexp) (found [][]int) {
 	for at, next, done := 0, 0, 0; at < len(s); at = next {
 		for next = at; next < len(s) && (s[next]|0x20 >= 'a' && s[next]|0x20 <= 'z' || s[next] >= '0' && s[next] <= '9' || s[next] == '_'); next++ {
 		}
 		if next == at {
 			_, n := utf8.DecodeRuneInString(s[at:])
-			if next += n; s[at] < utf8.RuneSelf && s[at] != '#' {
-				continue
-			}
+			next += n
 		}
-		if next-at > len("respuesta") || !words[strings.ToLower(s[at:next])] {
+		if at < done || next-at > len("respuesta") || !slices.Contains(words, strings.ToLower(s[at:next])) {
 			continue
 		}
-		start := at
-		if spaced {
-			start = len(strings.TrimRightFunc(s[max(done, at-longestPhrase):at], unicode.IsSpace)) + max(done, at-longestPhrase)
-		}
-		if start < done {
-			continue
-		}
-		if m := expr.FindStringIndex(s[start:min(len(s), start+longestPhrase)]); m != nil {
-			found = append(found, []int{start, start + m[1]})
-			done = start + m[1]
+		if m := expr.FindStringIndex(s[at:min(len(s), at+longestPhrase)]); m != nil {
+			done = at + m[1]
+			found = append(found, []int{at, done})
 		}
 	}
 	return found
@@ -129,11 +111,11 @@ func matches(s string, words map[string]bool, expr *regexp.Regexp, spaced bool) 
 
 // An affirmed subject is the answer: "thus C is correct", "B would be the best option".
 var (
-	affirmed = regexp.MustCompile(`(?i)^\s+(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+(?:final\s+)?answer|(?:the\s+)?(?:only\s+)?(?:correct|right|best|true))\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
+	affirmed = regexp.MustCompile(`(?i)^\b(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+(?:final\s+)?answer|(?:the\s+)?(?:only\s+)?(?:correct|right|best|true))\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
 	// said is what may stand before the subject.
 	said = regexp.MustCompile(`(?i)^.*\b(?:so|thus|therefore|hence|means|that|conclude|only|statement|then)\b,?\s*`)
 	// denied takes it back.
-	denied = regexp.MustCompile(`(?i)^\s+(?:(?:is|are|was)(?:n't| not)\s+(?:the\s+)?(?:correct|right)|(?:is|are|was) (?:wrong|incorrect|false))\b`)
+	denied = regexp.MustCompile(`(?i)^\b(?:(?:is|are|was)(?:n't| not)\s+(?:the\s+)?(?:correct|right)|(?:is|are|was) (?:wrong|incorrect|false))\b`)
 	// disputed makes no answer of it.
 	disputed = regexp.MustCompile(`(?i)\b(?:not|never|neither|nor|none|no|if|whether|unless|doubt|false|wrong|incorrect|unlikely|all|why|but|might|could)\b|n't\b|\?`)
 )
@@ -147,7 +129,7 @@ var refusal = regexp.MustCompile(`(?i)^(?:not|never|neither|none|no longer)\b`)
 // the answer is not leaves the decision to those before it, if they say otherwise.
 func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 	var refused []int
-	found, subjects := matches(s, announcing, phrase, false), matches(s, verdicts, affirmed, true)
+	found, subjects := matches(s, announcing, phrase), matches(s, verdicts, affirmed)
 	found, subjects = found[max(0, len(found)-mostPhrases):], subjects[max(0, len(subjects)-mostPhrases):]
 	for i := len(found) - 1; i >= 0; i-- {
 		for n := len(subjects); n > 0 && subjects[n-1][0] > found[i][1]; n = len(subjects) {
@@ -193,7 +175,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 // subject returns the choices that the clause before a verdict at s[at[0]:at[1]] names, none
 // if it denies them or another clause takes them back later, and whether it names any.
 func (o options) subject(s string, at []int) (picked []int, named bool) {
-	before := s[max(0, at[0]-longest):at[0]]
+	before := strings.TrimSpace(s[max(0, at[0]-longest):at[0]])
 	clause := before[strings.LastIndexAny(before, "\n;:!?")+1:]
 	if end := strings.LastIndex(clause, ". "); end > 3 { // not that of "C. Rome is correct"
 		clause = clause[end+2:]
@@ -208,8 +190,8 @@ func (o options) subject(s string, at []int) (picked []int, named bool) {
 	if picked == nil {
 		return nil, o.named(clause, nil)
 	}
-	for _, denial := range matches(s[at[1]:], verdicts, denied, true) {
-		after := s[at[1] : at[1]+denial[0]]
+	for _, denial := range matches(s[at[1]:], verdicts, denied) {
+		after := strings.TrimSpace(s[at[1] : at[1]+denial[0]])
 		if again, _ := o.read(after[strings.LastIndexAny(after, "\n.,;:!?")+1:], false); slices.ContainsFunc(again, func(x int) bool { return slices.Contains(picked, x) }) {
 			return nil, true
 		}
