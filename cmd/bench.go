@@ -42,13 +42,8 @@ func newBench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench --config config.json",
 		Short: "Measure prefill, decoding, forward, backward and update",
-		Example: `  onering bench --config bench/qwen2.5-0.5b/config.json
-  onering bench --config Qwen2.5-1.5B --part decode --batch 8
-  onering bench --config bench/qwen2.5-0.5b --part train --rows 8 --tokens 278 --prompt 150 --group 4
-  onering bench --config bench/qwen2.5-0.5b --part decode --batch 16 --context 64 --contexts 64x16 --contexts 64x15,3000
-  onering bench --config bench/qwen2.5-7b --device cuda --dtype bfloat16 --part score,step --offload`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return b.run(c) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return b.run(c) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&b.config, "config", "", "config.json of a model, or its folder (required)")

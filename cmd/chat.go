@@ -28,32 +28,6 @@ import (
 	"onering/tokenize"
 )
 
-// chatLong is the help of chat.
-const chatLong = `Talk to a model, which answers token by token. The model is a folder, a
-checkpoint, a run folder, whose newest checkpoint answers, or a name on a hub;
---adapter puts a LoRA adapter beside it.
-Each line is a turn, several lines if they are pasted together. Lines that
-begin with a slash are for the program:
-
-` + chatHelp + `
-Ctrl-C stops an answer; twice leaves, as does Ctrl-D.
-
-The conversation is that of the model's chat template. Earlier turns are never
-written anew: a turn is appended to the tokens that were read and sampled. With
-another --template each line is a problem of its own, as in training. A run
-folder and its checkpoints have the run's template.
-
-If stdin is no terminal, each of its lines is a turn, and answers are printed as
-they are. --json prints an object for each turn:
-
-  {"turn", "prompt", "text", "ids", "finish", "prompt_tokens", "reused_tokens"}
-
-where "finish" is "stop", "length" or "interrupted". A turn that fails has
-{"turn", "prompt", "error"}; the others go on, and the exit code is 1.
-
-Answers follow from --seed and the number of the turn: the first one is what
-generate --chat samples for the same line.`
-
 func newChat() *cobra.Command {
 	var e engineFlags
 	var around tokenize.TemplateSettings
@@ -61,12 +35,8 @@ func newChat() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "chat --model DIR",
 		Short: "Talk to a model in the terminal",
-		Long:  chatLong,
-		Example: `  onering chat --model DIR
-  onering chat --model DIR --system 'Answer in one sentence.' --temperature 0.6
-  onering chat --model RUN --max-tokens 2000
-  printf 'What is 1+1?\nAnd plus 3?\n' | onering chat --model DIR --json`,
-		Args: cobra.NoArgs,
+		Long:  chatHelp,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			way, err := mannerOf(c, around, cmp.Or(e.adapter, e.model))
 			if err != nil {

@@ -38,12 +38,8 @@ func newData() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "data",
 		Short: "Look at files of problems",
-		Long: `Look at files of problems: JSON lines, a JSON array, CSV, Parquet, Arrow, or a
-Hugging Face datasets folder. The content decides the format. A glob in quotes
-names several files, hf:ORG/NAME a data set on a hub, and - is stdin.
-` + columnsHelp(),
-		Example: "  onering data show train.parquet -n 3\n  onering data check train.jsonl",
-		Args:    knownCommand,
+		Long:  columnsHelp(),
+		Args:  knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return usagef("say what to do: data show FILE or data check FILE")
 		},
@@ -81,19 +77,8 @@ func newDataShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Print the rows of a file as JSON lines",
-		Long: `Print the rows of a file of any format as one JSON object per line, with the
-columns in the file's order. With --mapped, or if a column is named, the rows
-are printed as training reads them: {"id", "prompt", "answers"}, "chat" if the
-prompt is a list of messages, and "choices" that are shown behind it. Rows that
-training leaves out are named on stderr. What a row needs depends on the reward
-(--reward, or --config RUN.toml): command, http, length and regex need no
-answers.
-` + columnsHelp(),
-		Example: `  onering data show train.parquet -n 3
-  onering data show 'shards/*.arrow' | jq -r .problem
-  onering data show math.jsonl --filter 'level in 3..5'
-  onering data show hf:openai/gsm8k/main --split test --mapped -n 3`,
-		Args: cobra.ExactArgs(1),
+		Long:  columnsHelp(),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if limit < 0 {
 				return usagef("-n %d: must be at least 0; 0 prints all rows", limit)
@@ -205,19 +190,8 @@ func newDataCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Report what is wrong with a file of problems",
-		Long: `Report what is wrong with a file of problems: lines that cannot be read, rows
-without a problem or an answer, names and problems that occur twice, the same
-problem with another answer, answers that the verifier cannot read, that have
-lost their backslashes or say that there is none, the form in which prompts ask
-for the answer beside what the reward will read, and, with --model, the lengths
-of the prompts in tokens.
-
-A file that cannot be read is an error; findings are not.
-` + columnsHelp(),
-		Example: `  onering data check train.jsonl
-  onering data check train.parquet --prompt question --answer final --json
-  onering data check train.jsonl --model Qwen2.5-Math-1.5B --template qwen_math`,
-		Args: cobra.ExactArgs(1),
+		Long:  columnsHelp(),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			o := data.CheckOptions{Parse: verifier.Readable}
 			var err error
@@ -317,9 +291,7 @@ func newDataArithmetic() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "arithmetic",
 		Short: "Print demonstrations of the embedded task",
-		Example: `  onering data arithmetic -n 64000 --guess 0.6 --slip 0.05 > demonstrations.jsonl
-  onering data arithmetic -n 512 --held-out > held-out.jsonl`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case o.rows < 1:

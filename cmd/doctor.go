@@ -24,13 +24,7 @@ func newDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what onering finds on this machine",
-		Example: `  onering doctor
-  onering doctor --device cuda
-  onering doctor --device webgpu
-  onering doctor --json
-  mpirun -n 4 onering doctor --mpi
-  onering doctor --library /opt/onnxruntime/lib/libonnxruntime.so`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkDevice(where.Device); err != nil {
 				return err

@@ -31,11 +31,8 @@ func newEval() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval --model DIR --suite NAME,FILE...",
 		Short: "Measure a model on benchmarks, or compare two measurements",
-		Long:  evalHelp(),
-		Example: `  onering eval --model DIR --suite aime24,math500 --suites-dir benchmarks --out dir.jsonl
-  onering eval --model DIR --suite held-out.jsonl --samples 16 --json > report.json
-  onering eval --compare before.json after.json`,
-		Args: cobra.MaximumNArgs(1),
+		Long:  strings.Join(benchmarkNames(), ", "),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if compare != "" {
 				if len(args) != 1 {
@@ -78,35 +75,6 @@ func newEval() *cobra.Command {
 	o.register(c)
 	c.Flags().StringVar(&compare, "compare", "", "compare this measurement with a second one")
 	return c
-}
-
-// evalHelp is what eval does, in detail.
-func evalHelp() string {
-	return `Measure a model on benchmarks: pass@1 and, with several samples a problem,
-avg@n, pass@k and maj@k, with 95 % confidence intervals. A suite is a file of
-problems, or the name of a benchmark in the folder of --suites-dir:
-` + strings.Join(benchmarkNames(), ", ") + `.
-
-A response is right if it states an answer of the problem where --extract looks
-for it: boxed (the last complete box), tag (the form of the r1 template), auto
-(tags, else the last box, else what running text says), last (the last
-expression). The default is what the template asks for.
-
-One sample is decoded greedily. Several are drawn at temperature 0.6 with top-p
-0.95 unless other values are given. Truncated responses count as wrong. --out
-receives every response, a JSON object per line, as soon as it ends; --resume
-samples only what that file still lacks. Neither an interruption nor --slots
-changes a response: it follows from the seed, the problem and the sample's
-number.
-
-The folder of a run or of one of its checkpoints is measured as in the run's own
-evaluations, as far as no flag says otherwise: the template, [eval] with the
-suites, the most tokens of a response and the reward come from its run file.
---config names another run file to take them from. Else the reward math grades,
-or the one that --reward names.
-
---compare A B compares two measurements on the problems they share: reports as
---json prints them, or files of responses.`
 }
 
 // register adds the flags that o holds.

@@ -16,9 +16,7 @@ func newExport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export --model DIR --out DIR",
 		Short: "Write the ONNX graphs of a model and a manifest",
-		Example: `  onering export --model Qwen2.5-0.5B --out graphs
-  onering export --model Qwen2.5-0.5B --out graphs --device cuda --dtype bfloat16`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			n, err := o.write(c)
 			if err != nil {
@@ -85,10 +83,9 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 func newMerge() *cobra.Command {
 	var model, adapter, out, dtype string
 	c := &cobra.Command{
-		Use:     "merge --model DIR --adapter DIR --out DIR",
-		Short:   "Add a LoRA adapter to the weights of its model",
-		Example: `  onering merge --model M0 --adapter A1 --out M1`,
-		Args:    cobra.NoArgs,
+		Use:   "merge --model DIR --adapter DIR --out DIR",
+		Short: "Add a LoRA adapter to the weights of its model",
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			element := models.Invalid
 			if dtype != "" {

@@ -32,12 +32,7 @@ func newGenerate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate --model DIR [FILE]",
 		Short: "Sample responses to prompts",
-		Example: `  echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR -n 4 --seed 1
-  echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR --chat
-  echo '{"prompt_ids":[3,1,4]}' | onering generate --model DIR --greedy --max-tokens 20
-  onering generate --model DIR --adapter a=A1 --adapter b=A2 prompts.jsonl
-  onering generate --model DIR --temperature 0.6 --top-p 0.95 prompts.jsonl > out.jsonl`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			err := e.nameAdapters()
 			if err != nil {

@@ -21,12 +21,8 @@ func newGrade() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grade [FILE]",
 		Short: "Say what given responses are worth to a reward",
-		Example: `  onering grade --config runs/math.toml runs/out/pmpo/rollouts/round-00001.jsonl
-  echo '{"response":"so \\boxed{4}","answers":4}' | onering grade
-  onering grade --config run.toml --set reward.use.length.weight=0.5 samples.jsonl
-  onering grade --set 'reward.use=[{name="math"},{name="length"}]' < samples.jsonl | jq -s 'map(.reward)|add/length'`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return gradeFile(c, inputName(args), &rewards) },
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return gradeFile(c, inputName(args), &rewards) },
 	}
 	rewards.registerReward(c)
 	return c

@@ -20,11 +20,8 @@ func newInit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init --config config.json --out DIR",
 		Short: "Write a model folder with random weights",
-		Example: `  onering init --config Qwen2.5-0.5B/config.json --seed 1 --out random-0.5b
-  onering init --config config.json --tokenizer Qwen2.5-Math-1.5B --out small --dtype bfloat16
-  onering init --model builtin:arithmetic --out arithmetic`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.config, "config", "", "config.json of a model, or its folder")

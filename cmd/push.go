@@ -30,11 +30,8 @@ func newPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push --model DIR --to OWNER/NAME",
 		Short: "Send a model folder to a Hugging Face hub",
-		Example: `  onering push --model run --to me/my-model --private
-  onering push --model run/checkpoints/step-000480 --to me/my-model --revision step-480 --license apache-2.0
-  onering push --model run --to me/my-model --dry-run`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return p.run(c) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return p.run(c) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&p.model, "model", "", "model folder, checkpoint or folder of a run (required)")

@@ -27,11 +27,10 @@ type replayCommand struct {
 func newReplay() *cobra.Command {
 	var r replayCommand
 	c := &cobra.Command{
-		Use:     "replay FILE",
-		Short:   "Compute a training step again that met NaN or an infinity",
-		Example: `  onering replay run/failures/step-000123.json`,
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(c *cobra.Command, args []string) error { return r.run(c, args[0]) },
+		Use:   "replay FILE",
+		Short: "Compute a training step again that met NaN or an infinity",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return r.run(c, args[0]) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint, or of the model beside its adapter")
@@ -120,10 +119,9 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 func newCheck() *cobra.Command {
 	readData, replay, step := false, false, 0
 	c := &cobra.Command{
-		Use:     "check RUN",
-		Short:   "Verify the files of a run folder",
-		Example: "  onering check run\n  onering check --read-data run\n  onering check --replay run",
-		Args:    cobra.ExactArgs(1),
+		Use:   "check RUN",
+		Short: "Verify the files of a run folder",
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			checked, bad := 0, 0
 			visit := func(path string, err error) {

@@ -21,9 +21,7 @@ func newReport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report RUN...",
 		Short: "Show the course of runs as one page for a browser",
-		Example: `  onering report runs/out/pmpo-20260102-030405
-  onering report runs/out/* -o report.html`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var runs []*report.Run
 			for _, dir := range args {
@@ -68,9 +66,7 @@ func newWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch RUN",
 		Short: "Follow a run in the terminal",
-		Example: `  onering watch runs/out/pmpo-20260102-030405
-  onering watch --once RUN`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			out := c.OutOrStdout()
 			f := cli.Screen(out)

@@ -204,15 +204,8 @@ func walk(c *cobra.Command, f func(*cobra.Command)) {
 func newRoot() *cobra.Command {
 	var quiet, verbose bool
 	root := &cobra.Command{
-		Use:   "onering",
-		Short: "Group-based reinforcement learning of language models on ONNX Runtime",
-		Long: `onering trains language models with group-based reinforcement learning
-(GRPO, GMPO, GSPO, PMPO and others) on ONNX Runtime: rollouts, scoring and
-training run over one set of weights, in one process.
-
-Results go to stdout, logs and progress to stderr. Data is one JSON object per
-line; "-" is stdin. Exit codes: 0 success, 1 something failed, 2 the command
-line or the configuration is wrong.`,
+		Use:           "onering",
+		Short:         "Group-based reinforcement learning of language models on ONNX Runtime",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          knownCommand,
@@ -237,42 +230,27 @@ line or the configuration is wrong.`,
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
 	exclusive(root, "quiet", "verbose")
 	root.AddCommand(
-		newChat(), newData(),
-		newDoctor(),
-		newEval(),
-		newExport(), newBench(),
-		newGenerate(), newGrade(),
-		newInit(), newMerge(),
-		newModels(),
-		newObjectives(),
-		newPush(), newReport(),
-		newReplay(), newCheck(),
-		newRewards(),
-		newScore(), newServe(),
-		newSFT(),
-		newStep(), newSweep(),
-		newTokenize(),
-		newTrain(),
-		newVerify(),
-		newVersion(),
-		newWatch(),
-		newWeights(),
+		newChat(), newData(), newDoctor(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
+		newInit(), newMerge(), newModels(), newObjectives(), newPush(), newReport(), newReplay(), newCheck(),
+		newRewards(), newScore(), newServe(), newSFT(), newStep(), newSweep(), newTokenize(), newTrain(),
+		newVerify(), newVersion(), newWatch(), newWeights(),
 	)
 	describe(root)
 	return root
 }
 
-// helps are what --help says of commands at length: help/data-check.txt of data check. Where
-// a part is computed the text is in the code of the command.
+// helps are what --help says of commands at length, and their examples: help/data-check.txt
+// of data check. The Long of a command is what stands there for {computed}.
 //
 //go:embed help
 var helps embed.FS
 
 // describe gives their texts of helps to c and its commands.
 func describe(c *cobra.Command) {
-	_, name, _ := strings.Cut(c.CommandPath(), " ")
-	if text, err := helps.ReadFile("help/" + strings.ReplaceAll(name, " ", "-") + ".txt"); err == nil {
-		c.Long = strings.TrimSuffix(string(text), "\n")
+	name := strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "onering "), " ", "-")
+	if text, err := helps.ReadFile("help/" + name + ".txt"); err == nil {
+		long, examples, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\nExamples:\n")
+		c.Long, c.Example = strings.Replace(long, "{computed}", c.Long, 1), examples
 	}
 	for _, sub := range c.Commands() {
 		describe(sub)

@@ -20,9 +20,7 @@ func newScore() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "score --model DIR [FILE]",
 		Short: "Compute the log-probs and entropies of given responses",
-		Example: `  echo '{"prompt_ids":[3,1,4],"response_ids":[1,5]}' | onering score --model DIR
-  onering score --model DIR --temperature 0.6 pairs.jsonl > logp.jsonl`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkTemperature(temperature); err != nil {
 				return err

@@ -41,11 +41,7 @@ func newServe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve --model DIR",
 		Short: "Answer requests in the form of OpenAI's API",
-		Example: `  onering serve --model DIR
-  onering serve --model DIR --adapter a=A1 --adapter b=A2
-  SERVE_KEY=... onering serve --model DIR --addr 0.0.0.0:8000 --api-key-env SERVE_KEY
-  curl localhost:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "1+1="}'`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := e.nameAdapters(); err != nil {
 				return err

@@ -25,14 +25,8 @@ func newSFT() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sft --model DIR --data FILE --out DIR",
 		Short: "Train a model on demonstrations",
-		Example: `  onering sft --model Qwen/Qwen2.5-0.5B --data chats.jsonl --out tuned
-  onering sft --model small --data math.parquet --prompt problem --response solution \
-    --out warm --template qwen_math --held-out 0.05 --eval-every 50
-  onering sft --model small --data chats.jsonl --show 2
-  onering sft --model small --data chats.jsonl --lora --lora-rank 16 --out adapter
-  onering sft --resume --out tuned`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return s.run(c) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&s.file, "config", "", "run file in TOML with these settings, such as the run.toml of another run; flags win over it")

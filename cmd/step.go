@@ -20,13 +20,8 @@ func newStep() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "step --model DIR --out DIR [FILE]",
 		Short: "Take one optimizer step with weights of your own",
-		Example: `  onering step --model M0 --out M1 --lr 1e-6 batch.jsonl
-  onering step --model M1 --state M1/state --out M2 --lr 1e-6 batch.jsonl
-  onering step --model M0 --dry-run --grads grads.safetensors batch.jsonl
-  onering step --model M0 --lora --lora-rank 16 --out A1 --lr 1e-5 batch.jsonl
-  onering step --model M0 --adapter A1 --state A1/state --out A2 --lr 1e-5 batch.jsonl`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return runStep(c, o, e, args) },
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return runStep(c, o, e, args) },
 	}
 	e.register(c)
 	e.registerAdapter(c)

@@ -26,11 +26,8 @@ func newSweep() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sweep FILE.toml...",
 		Short: "Run variants over seeds, and compare them",
-		Example: `  onering sweep runs/paper/sweep-main.toml
-  onering sweep -j 2 --plan runs/paper/sweep-main.toml
-  onering sweep -j 2 runs/bench/sweep-on-policy.toml runs/bench/sweep-long.toml`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return o.each(c, args) },
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return o.each(c, args) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.out, "out", "", "folder of the runs; default: runs/out and the file's name")
@@ -54,18 +51,11 @@ type sweepOptions struct {
 // each runs the sweep files at paths, when all of them can begin. Of several, those that are
 // no sweeps are left out.
 func (o sweepOptions) each(c *cobra.Command, paths []string) error {
-	if len(paths) == 1 {
-		s, err := o.open(c, paths[0])
-		if err != nil {
-			return err
-		}
-		return s.run(c)
-	}
 	named := map[string]string{} // the sweeps, by the names of their folders
 	var sweeps []*opened
 	var errs []error
 	for _, path := range paths {
-		if sweep.Lacks(path) { // what else is wrong with a file run says
+		if len(paths) > 1 && sweep.Lacks(path) { // what else is wrong with a file run says
 			fmt.Fprintf(c.ErrOrStderr(), "%s has no [sweep] and is left out\n", path)
 			continue
 		}
@@ -75,7 +65,7 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 		}
 		named[name] = path
 		one := o
-		if o.out != "" {
+		if o.out != "" && len(paths) > 1 {
 			one.out = filepath.Join(o.out, name)
 		}
 		s, err := one.open(c, path)
@@ -88,7 +78,7 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 		return err
 	}
 	for _, s := range sweeps {
-		if !o.listOnly {
+		if !o.listOnly && len(paths) > 1 {
 			fmt.Fprintf(c.OutOrStdout(), "%s\n", s.plan.File)
 		}
 		if err := s.run(c); err != nil {
@@ -125,25 +115,60 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 	if o.out == "" {
 		o.out = filepath.Join("runs", "out", sweepName(path))
 	}
-	s := &opened{sweepOptions: o, plan: p, runs: p.Runs(o.out)}
+	s := &opened{sweepOptions: o, plan: p}
+	// The settings of what comes after the first trials of [tune] are not known yet.
+	var first []*sweep.Run
+	p.Tune(o.out, func(trials []*sweep.Run) error {
+		first = trials
+		return errors.ErrUnsupported
+	})
+	s.runs = append(slices.Clip(first), p.Runs(o.out)...)
 	configs, err := resolveRuns(c, p, s.runs, o.sets, o.jobs)
 	if err != nil || o.listOnly {
 		return s, err
 	}
+	if first != nil {
+		s.runs = first
+	}
+	if err := s.keepUndone(configs); err != nil {
+		return nil, err
+	}
+	return s, s.checkModels(c)
+}
+
+// keepUndone sets what is left to do of the runs, which have the given configurations.
+func (s *opened) keepUndone(configs []rl.Config) error {
+	s.todo, s.left = nil, nil
 	for i, r := range s.runs {
+		if r.Failed != nil {
+			continue
+		}
 		done, err := r.Done(completeConfig)
 		var conflict *sweep.ConflictError
 		if errors.As(err, &conflict) {
-			return nil, usageError{err}
+			err = usageError{err}
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !done {
 			s.todo, s.left = append(s.todo, r), append(s.left, configs[i])
 		}
 	}
-	return s, s.checkModels(c)
+	return nil
+}
+
+// train trains what is left to do of runs.
+func (s *opened) train(c *cobra.Command, runs []*sweep.Run) error {
+	s.runs = runs
+	configs, err := resolveRuns(c, s.plan, runs, s.sets, s.jobs)
+	if err == nil {
+		err = s.keepUndone(configs)
+	}
+	if err != nil {
+		return err
+	}
+	return runSweep(c, s.todo, s.left, s.jobs)
 }
 
 // checkModels returns an error if a model that runs begin with, or their reference, is not
@@ -179,7 +204,14 @@ func (s *opened) run(c *cobra.Command) error {
 		}
 		return nil
 	}
-	if err := runSweep(c, s.todo, s.left, s.jobs); err != nil {
+	warnings, err := s.plan.Tune(s.out, func(trials []*sweep.Run) error { return s.train(c, trials) })
+	for _, text := range warnings {
+		slog.Warn(text)
+	}
+	if err == nil {
+		err = s.train(c, s.plan.Runs(s.out))
+	}
+	if err != nil {
 		return err
 	}
 	return printSweep(c, s.plan, s.runs, sweepName(s.plan.File), s.sweepOptions)
@@ -210,6 +242,11 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 		r, err := flags.resolve(c, flags.embeddedRun)
 		if err == nil {
 			err = r.validate()
+		}
+		if err != nil && run.Beyond {
+			run.Failed = fmt.Errorf("%s: %w", run.Dir, err)
+			configs = append(configs, rl.Config{})
+			continue
 		}
 		if err != nil {
 			return nil, usagef("%s: variant %q: %w", p.File, run.Variant, err)

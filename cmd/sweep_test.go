@@ -115,6 +115,7 @@ func TestSweepExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	long, _, _ = bytes.Cut(long, []byte("\n\nExamples:\n"))
 	indented := regexp.MustCompile(`(?m)^  (.*)$|^$`)
 	var help strings.Builder
 	for _, m := range indented.FindAllStringSubmatch(string(long), -1) {

@@ -17,13 +17,8 @@ func newTokenize() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tokenize --model DIR [FILE]",
 		Short: "Turn text into token ids and back",
-		Example: `  echo '{"text":"1+1=2"}' | onering tokenize --model DIR
-  echo '{"ids":[16,10,16]}' | onering tokenize --model DIR --decode
-  echo '{"text":"What is 1+1?"}' | onering tokenize --model DIR --template qwen_math
-  onering tokenize --model DIR --chat chats.jsonl
-  onering tokenize --model DIR --chat --template-args enable_thinking=false chats.jsonl`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.model, "model", "", "model folder with a tokenizer (required)")

@@ -43,12 +43,7 @@ func newTrain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train",
 		Short: "Train a model: sample, verify, weigh, update",
-		Example: `  onering train
-  onering train --objective=grpo --set train.rounds=8
-  onering train --set model.path=DIR --set data.train=FILE.jsonl
-  onering train --config runs/math.toml --set model.path=DIR --set data.train=FILE.jsonl
-  onering train --resume --out runs/out/pmpo-20260102-030405`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := config.resolveRun(c, out, resume)
 			if err != nil {

@@ -18,12 +18,8 @@ func newVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Say whether responses give the right answer",
-		Example: `  echo '{"gold":"1/2","response":"so it is \\boxed{0.5}"}' | onering verify
-  onering verify --extract last answers.jsonl | jq -s 'map(.correct)'
-  onering verify --explain answers.jsonl
-  onering verify --explain --json answers.jsonl | jq -r 'select(.correct|not).answer_tree'`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.extract, "extract", "auto", "where to look for the answer: auto, boxed, tag, last")

@@ -22,11 +22,8 @@ func newWeights() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "weights [--objective NAME] [FILE]",
 		Short: "Compute the loss and the token weights of an objective",
-		Example: `  onering weights --objective pmpo batch.json
-  onering weights --objective pmpo --set objective.target=attainable --explain batch.json
-  onering weights --config runs/grpo-qwen2.5-math-1.5b.toml < batch.json`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return runWeights(c, args, &config, explain) },
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return runWeights(c, args, &config, explain) },
 	}
 	config.registerObjective(c)
 	c.Flags().BoolVar(&explain, "explain", false, "print a table for people instead of JSON")

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -27,36 +28,53 @@ type results struct {
 // if a run lacks the metric to compare by.
 func (p *Plan) Collect(runs []*Run, name string) (*results, error) {
 	r := &results{name: name, dynamics: p.Dynamics}
-	metrics := append([]sweepMetric{{Name: p.Metric}}, resultColumns...)
 	for _, one := range runs {
 		if one.Failed != nil {
 			r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Failed: one.Failed.Error()})
 			continue
 		}
-		run, err := report.ReadRun(one.Dir)
+		run, values, err := p.results(one)
 		if err != nil {
 			return nil, err
-		}
-		run.Group, run.Name = one.Variant, fmt.Sprintf("%s, seed %d", one.Variant, one.Seed)
-		if metrics[0].Name == "" {
-			metrics[0].Name = run.Metric()
-		}
-		values := run.Results()
-		if _, ok := values[metrics[0].Name]; !ok {
-			return nil, fmt.Errorf("%s: %w", p.File, &settings.Error{Key: "sweep.metric", Remedy: fmt.Sprintf("%s has no %q in metrics.jsonl", one.Dir, metrics[0].Name)})
 		}
 		r.Runs = append(r.Runs, run)
 		r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Values: values})
 	}
-	metrics[0].Percent = strings.Contains(metrics[0].Name, "pass@")
-	metrics[0].Title = strings.TrimPrefix(metrics[0].Name, "eval/")
 	var names []string
 	for _, v := range p.Variants {
 		names = append(names, v.Name)
 	}
 	var err error
-	r.Table, err = newTable(metrics, names, r.outcomes, p.Comparisons)
+	r.Table, err = newTable(slices.Concat(p.compared(), resultColumns), len(p.Metrics), names, r.outcomes, p.Comparisons)
+	if err == nil {
+		r.Table.tuning = p.tuned
+	}
 	return r, err
+}
+
+// results reads the folder of a run. It settles the default metric.
+func (p *Plan) results(one *Run) (*report.Run, map[string]float64, error) {
+	run, err := report.ReadRun(one.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	run.Group, run.Name = one.Variant, fmt.Sprintf("%s, seed %d", one.Variant, one.Seed)
+	p.Metrics[0] = cmp.Or(p.Metrics[0], run.Metric())
+	values := run.Results()
+	for _, name := range p.Metrics {
+		if _, ok := values[name]; !ok {
+			return nil, nil, fmt.Errorf("%s: %w", p.File, &settings.Error{Key: "sweep.metric", Remedy: fmt.Sprintf("%s has no %q in metrics.jsonl", one.Dir, name)})
+		}
+	}
+	return run, values, nil
+}
+
+// compared are the metrics by which variants are compared.
+func (p *Plan) compared() (metrics []sweepMetric) {
+	for _, name := range p.Metrics {
+		metrics = append(metrics, sweepMetric{Name: name, Title: strings.TrimPrefix(name, "eval/"), Percent: strings.Contains(name, "pass@")})
+	}
+	return metrics
 }
 
 // resultColumns are the columns of the results after the metric by which the variants

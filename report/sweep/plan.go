@@ -16,6 +16,7 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/settings"
+	"onering/report"
 )
 
 const (
@@ -31,9 +32,10 @@ type file struct {
 		Base string `toml:"base"`
 		// Seeds are the values of train.seed and data.seed.
 		Seeds []int64 `toml:"seeds"`
-		// Metric is the metric by which variants are compared. The default is
-		// pass@1 of the first suite, or the reward if there is no suite.
-		Metric string `toml:"metric"`
+		// Metric is the metric by which variants are compared, or a list of them, of
+		// which [tune] takes the first. The default is pass@1 of the first suite, or the
+		// reward if there is no suite.
+		Metric any `toml:"metric"`
 		// Baseline is the variant that is compared with every other variant. A
 		// pair that [[compare]] lists is not compared again. Empty means no
 		// baseline.
@@ -44,7 +46,9 @@ type file struct {
 	// Grid has a list of values for each of its keys, such as "objective.p". Every
 	// variant runs with every combination of these values.
 	Grid map[string][]any `toml:"grid"`
-	// Variant has a name, sections of a run file, and optionally seeds.
+	Tune tuning           `toml:"tune"`
+	// Variant has a name, sections of a run file, and optionally seeds, and lists of
+	// values that [tune] tries for it besides those of its grid.
 	Variant []map[string]any `toml:"variant"`
 	Compare []Comparison     `toml:"compare"`
 }
@@ -62,17 +66,20 @@ type variant struct {
 	Name     string
 	Seeds    []int64
 	Settings []string // section.key=value, as --set takes them
+	tune     map[string][]any
 }
 
 // A Plan is the contents of a sweep file. It has a variant for every combination of
 // the grid's values.
 type Plan struct {
 	File        string
-	Base        string // the path of the run file; "" means the default settings
-	Metric      string // "" means the default metric
+	Base        string   // the path of the run file; "" means the default settings
+	Metrics     []string // the first may be "", the default metric
 	Variants    []variant
 	Comparisons []Comparison
 	Dynamics    []string // the names of variants
+	tune        tuning
+	tuned       *report.Results // what Tune has found
 }
 
 // ReadPlan reads a sweep file. If the file can be read and is valid TOML, the error
@@ -83,8 +90,11 @@ func ReadPlan(path string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{File: path, Metric: f.Sweep.Metric, Dynamics: f.Sweep.Dynamics}
+	p := &Plan{File: path, Metrics: []string{""}, Dynamics: f.Sweep.Dynamics, tune: f.Tune}
 	var errs []error
+	if m := reflect.ValueOf(&p.Metrics).Elem(); f.Sweep.Metric != nil && !settings.Decode(f.Sweep.Metric, m) && !settings.Decode([]any{f.Sweep.Metric}, m) || len(p.Metrics) == 0 {
+		errs = append(errs, fmt.Errorf("sweep.metric = %v: must be the name of a metric, or a list of names", f.Sweep.Metric))
+	}
 	for _, key := range meta.Undecoded() {
 		if key[0] == "variant" {
 			continue // readVariant checks the keys of a variant
@@ -96,6 +106,7 @@ func ReadPlan(path string) (*Plan, error) {
 	}
 	errs = append(errs, p.addVariants(f)...)
 	errs = append(errs, p.addComparisons(f)...)
+	errs = append(errs, f.Tune.check(p.Variants)...)
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("%s: %w", path, err)
 	}
@@ -215,6 +226,13 @@ func readVariant(v map[string]any, seeds []int64) (variant, error) {
 	for _, section := range slices.Sorted(maps.Keys(v)) {
 		switch x := v[section].(type) {
 		case map[string]any:
+			if section == "tune" {
+				one.tune = map[string][]any{}
+				for key, values := range x {
+					one.tune[key], _ = values.([]any)
+				}
+				continue
+			}
 			for _, key := range slices.Sorted(maps.Keys(x)) {
 				one.Settings = append(one.Settings, settingText(section+"."+key, x[key]))
 			}

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -36,7 +35,8 @@ type sweepMetric struct {
 // answers it.
 type comparison struct {
 	Comparison
-	Test pairedTest
+	Metric int // of the table
+	Test   pairedTest
 }
 
 // A sweepRow is one variant: its means over seeds.
@@ -52,20 +52,19 @@ type sweepRow struct {
 
 // A sweepTable is the result of a sweep.
 type sweepTable struct {
-	Metrics     []sweepMetric // the first one is the metric by which variants are compared
+	Metrics     []sweepMetric // the first ones are those by which variants are compared
+	compared    int           // how many
+	tuning      *report.Results
 	Rows        []sweepRow
 	Comparisons []comparison
 }
 
 // newTable makes a table of outcomes: a row for each variant, in the given order, and the
 // comparisons. A comparison uses the seeds that both variants have. It returns an error
-// if there are no metrics or a comparison names an unknown variant.
-func newTable(metrics []sweepMetric, variants []string, outcomes []outcome, comparisons []Comparison) (*sweepTable, error) {
-	if len(metrics) == 0 {
-		return nil, errors.New("variants: no metric to compare by")
-	}
-	t := &sweepTable{Metrics: metrics}
-	bySeed := map[string]map[int64]float64{} // values of the first metric by variant and seed
+// if a comparison names an unknown variant.
+func newTable(metrics []sweepMetric, compared int, variants []string, outcomes []outcome, comparisons []Comparison) (*sweepTable, error) {
+	t := &sweepTable{Metrics: metrics, compared: compared}
+	bySeed := map[string][]map[int64]float64{} // values of the metrics by variant and seed
 	for _, name := range variants {
 		row, values := newRow(name, metrics, outcomes)
 		t.Rows = append(t.Rows, row)
@@ -77,7 +76,9 @@ func newTable(metrics []sweepMetric, variants []string, outcomes []outcome, comp
 				return nil, fmt.Errorf("variants: a comparison names variant %q; there are %s", name, strings.Join(variants, ", "))
 			}
 		}
-		t.Comparisons = append(t.Comparisons, comparison{c, paired(differences(bySeed[c.First], bySeed[c.Second]))})
+		for k := range compared {
+			t.Comparisons = append(t.Comparisons, comparison{c, k, paired(differences(bySeed[c.First][k], bySeed[c.Second][k]))})
+		}
 	}
 	var tests []*pairedTest
 	for i := range t.Comparisons {
@@ -89,11 +90,14 @@ func newTable(metrics []sweepMetric, variants []string, outcomes []outcome, comp
 	return t, nil
 }
 
-// newRow returns the row of a variant, and its values of the first metric by seed.
-func newRow(variant string, metrics []sweepMetric, outcomes []outcome) (sweepRow, map[int64]float64) {
+// newRow returns the row of a variant, and its values of each metric by seed.
+func newRow(variant string, metrics []sweepMetric, outcomes []outcome) (sweepRow, []map[int64]float64) {
 	row := sweepRow{Variant: variant, Least: math.NaN(), Most: math.NaN()}
 	values := make([][]float64, len(metrics))
-	bySeed := map[int64]float64{}
+	bySeed := make([]map[int64]float64, len(metrics))
+	for k := range bySeed {
+		bySeed[k] = map[int64]float64{}
+	}
 	for _, o := range outcomes {
 		if o.Variant != variant {
 			continue
@@ -106,9 +110,7 @@ func newRow(variant string, metrics []sweepMetric, outcomes []outcome) (sweepRow
 		for k, m := range metrics {
 			if v, ok := o.Values[m.Name]; ok && !math.IsNaN(v) {
 				values[k] = append(values[k], v)
-				if k == 0 {
-					bySeed[o.Seed] = v
-				}
+				bySeed[k][o.Seed] = v
 			}
 		}
 	}
@@ -149,7 +151,7 @@ func (t *sweepTable) cells() (head []string, rows [][]string) {
 		row := []string{r.Variant, runs}
 		for k, m := range t.Metrics {
 			cell := m.format(r.Mean[k])
-			if !math.IsNaN(r.SE[k]) && k == 0 {
+			if !math.IsNaN(r.SE[k]) && k < t.compared {
 				cell += " ± " + m.format(r.SE[k])
 			}
 			row = append(row, cell)
@@ -166,11 +168,13 @@ func (t *sweepTable) cells() (head []string, rows [][]string) {
 // differences are in percentage points.
 func (t *sweepTable) comparisonCells() (head []string, rows [][]string) {
 	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", "p, Holm", "stated before"}
-	m := t.Metrics[0]
 	for _, c := range t.Comparisons {
-		x := c.Test
+		x, m, name := c.Test, t.Metrics[c.Metric], c.First+" vs "+c.Second
+		if t.compared > 1 {
+			name += ": " + m.Title
+		}
 		rows = append(rows, []string{
-			c.First + " vs " + c.Second, fmt.Sprint(x.N),
+			name, fmt.Sprint(x.N),
 			m.signed(x.Difference) + " ± " + m.format(x.SE),
 			m.signed(x.Low) + " to " + m.signed(x.High),
 			fmt.Sprintf("%.3g", x.P), fmt.Sprintf("%.3g", x.Adjusted), c.Claim,
@@ -212,7 +216,10 @@ func (m sweepMetric) signed(x float64) string {
 // tables are those of the results and, if there are any, the comparisons.
 func (t *sweepTable) tables() []report.Results {
 	head, rows := t.cells()
-	list := []report.Results{{Title: "Results", Note: "Means over seeds. The first mean has its standard error.", Columns: head, Rows: rows}}
+	list := []report.Results{{Title: "Results", Note: "Means over seeds. The means that are compared have their standard errors.", Columns: head, Rows: rows}}
+	if t.tuning != nil && len(t.tuning.Rows) > 0 {
+		list = append(list, *t.tuning)
+	}
 	if len(t.Comparisons) > 0 {
 		head, rows := t.comparisonCells()
 		list = append(list, report.Results{

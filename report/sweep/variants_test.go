@@ -76,7 +76,7 @@ func example(t *testing.T) *sweepTable {
 			outcome{Variant: "b", Seed: 3 - seed, Values: map[string]float64{"acc": 0.4 + 0.01*float64(3-seed)}})
 	}
 	outcomes = append(outcomes, outcome{Variant: "b", Seed: 9, Failed: "NaN"})
-	table, err := newTable([]sweepMetric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
+	table, err := newTable([]sweepMetric{{"acc", "accuracy", true}, {"norm", "", false}}, 1, []string{"a", "b"}, outcomes,
 		[]Comparison{{First: "a", Second: "b", Claim: "a is better"}})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestNew(t *testing.T) {
 	if r := table.Rows[1]; r.Runs != 4 || r.Failed != 1 || !math.IsNaN(r.Mean[1]) {
 		t.Errorf("%+v", r)
 	}
-	if _, err := newTable(table.Metrics, []string{"a"}, nil, []Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
+	if _, err := newTable(table.Metrics, 1, []string{"a"}, nil, []Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
 		t.Errorf("an unknown variant: %v", err)
 	}
 }
