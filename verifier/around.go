@@ -27,7 +27,9 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	if rest := s[b.end+len(after):]; formula && strings.Trim(after, `$\)]`) == "" {
 		after = numeralEnd.FindString(rest)
 	}
-	after = prefixed.ReplaceAllString(bracedMarks.Replace(after), "$1")
+	if strings.HasPrefix(after, `\`) || strings.HasPrefix(after, "{") {
+		after = prefixed.ReplaceAllString(bracedMarks.Replace(after), "$1")
+	}
 	find.steps += len(before) + len(after)
 	widthless := func(r rune) bool { return isBlank(r) && r >= utf8.RuneSelf }
 	left := strings.TrimPrefix(leftOf(strings.TrimRight(strings.TrimRightFunc(before, widthless), `\`), formula), `\left`)
@@ -510,10 +512,13 @@ func (find *finder) deniedBox(s string, b box) bool {
 	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
 	find.steps += len(before) + len(after)
 	before = before[strings.LastIndexAny(before, ".;,!?\n")+1:]
-	if deniedFormula.MatchString(before) {
-		return true
+	if strings.Contains(before, `\`) {
+		if deniedFormula.MatchString(before) {
+			return true
+		}
+		before = asText.Replace(before)
 	}
-	before = strings.TrimRight(asText.Replace(before), " $\\([:=")
+	before = strings.TrimRight(before, " $\\([:=")
 	if said := strings.FieldsFunc(strings.ToLower(before), func(r rune) bool { return strings.ContainsRune(" $\\([", r) }); len(said) > 0 {
 		i := len(said) - 1
 		for i > 0 && passed[said[i]] && !strings.Contains(discarded[said[i]], said[i-1]) {

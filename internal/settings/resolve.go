@@ -24,11 +24,14 @@ type Resolved struct {
 	decided  map[string]Setting // by path
 }
 
+// mostErrors is how many wrong settings are reported at once: a hint for each costs time.
+const mostErrors = 50
+
 // Resolve applies the sources, the weakest first, to the configuration that config points
-// to, which has the defaults; see Sections. All unknown keys and values of wrong types are
-// reported at once, each with its place. What the values mean is for the configuration to
-// Validate, whose errors Locate places. Where command is not empty, it is the command that
-// has a flag for each setting: messages name it and its flags.
+// to, which has the defaults; see Sections. Unknown keys and values of wrong types are
+// reported at once, up to mostErrors of them, each with its place. What the values mean is
+// for the configuration to Validate, whose errors Locate places. Where command is not empty,
+// it is the command that has a flag for each setting: messages name it and its flags.
 func Resolve(config any, command string, sources ...Source) (*Resolved, error) {
 	r := &Resolved{command: command, decided: map[string]Setting{}}
 	sources = slices.Clone(sources)
@@ -44,6 +47,10 @@ func Resolve(config any, command string, sources ...Source) (*Resolved, error) {
 	for _, s := range slices.Concat(sources...) {
 		if err := r.apply(s); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Place, err))
+		}
+		if len(errs) == mostErrors {
+			errs = append(errs, errors.New("there may be more: settings after these were not looked at"))
+			break
 		}
 	}
 	return r, errors.Join(errs...)

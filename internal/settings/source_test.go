@@ -81,3 +81,24 @@ func TestNesting(t *testing.T) {
 		}
 	}
 }
+
+// TestManyUnknown: a file of many unknown keys is refused with the first of them.
+func TestManyUnknown(t *testing.T) {
+	var config struct {
+		Train struct {
+			Rounds int `help:"how many"`
+		} `toml:"train"`
+	}
+	text := "[train]\n"
+	for i := range 3 * mostErrors {
+		text += fmt.Sprintf("key%d = 1\n", i)
+	}
+	source, err := File("run.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Resolve(&config, "", source)
+	if got := len(Flatten(err)); got != mostErrors+1 || !strings.Contains(err.Error(), "there may be more") {
+		t.Errorf("%d errors, want %d: %v", got, mostErrors+1, err)
+	}
+}
