@@ -107,7 +107,7 @@ func TestRanksSayItOnce(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"train", "--set", "nonsense=1"}, "write section.key=value"},
+		{[]string{"train", "--set", "nonsense=1"}, "stands outside the sections"},
 		{[]string{"train", "--config", "-"}, "--config -: only the first"},
 		{[]string{"train", "--ranks", "4"}, "--ranks goes with --dry-run"},
 		{[]string{"train", "--dry-run", "--ranks", "4"}, "a launcher has started 3 ranks"},

@@ -124,7 +124,7 @@ func (r *Resolved) unknownSection(s Setting) error {
 	case s.Section == "" && slices.Contains(names, s.Key):
 		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
 	case s.Section == "":
-		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key)))
+		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key), "; write it with its section, such as optimizer.learning_rate"))
 	case s.Key != "" && r.foreign(s.Key) != "":
 		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key))
 	case r.command != "" && hint == "" && s.Key != "":

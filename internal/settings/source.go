@@ -115,7 +115,10 @@ func Sets(sets []string) (Source, error) {
 	for _, set := range sets {
 		path, text, ok := strings.Cut(set, "=")
 		section, key, dotted := strings.Cut(path, ".")
-		if !ok || !dotted {
+		if !dotted {
+			section, key = "", path // which the message explains
+		}
+		if !ok || path == "" {
 			return nil, fmt.Errorf("--set %q: write section.key=value, such as optimizer.learning_rate=1e-6", set)
 		}
 		if strings.HasPrefix("."+key, useKey) { // reward.use.PART.KEY

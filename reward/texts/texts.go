@@ -38,7 +38,10 @@ func (e Extract) Find(response string) (string, bool) {
 	case e.Where == "last_line":
 		s = LastLine(s)
 	case e.Where == "boxed":
-		s = lastBox(s)
+		boxes := slices.DeleteFunc(Boxes(s), func(b box) bool { return !b.Closed })
+		if s = ""; len(boxes) > 0 {
+			s = boxes[len(boxes)-1].Content // the innermost where boxes are nested
+		}
 	case e.Where == "tag":
 		s = LastTag(s, e.Tag)
 	}
@@ -83,17 +86,6 @@ type box struct {
 	Start, End int    // of the whole, from the backslash to behind the brace
 	Content    string // between the braces
 	Closed     bool   // without its closing brace a box ends with the text
-}
-
-// lastBox returns the content of the last closed box of s, the innermost where
-// boxes are nested, and "" if there is none.
-func lastBox(s string) string {
-	for _, b := range slices.Backward(Boxes(s)) {
-		if b.Closed {
-			return b.Content
-		}
-	}
-	return ""
 }
 
 // Boxes returns the boxes of s in the order in which they begin. Braces behind a
