@@ -77,10 +77,7 @@ var (
 // another one: 3+4 = \boxed{5}, \boxed{5} = x = 7. Either may be rounded.
 func (find *finder) contradicted(s string, b box, content string) bool {
 	before, after := s[max(0, b.start-farthest/2):b.start], s[b.end:min(len(s), b.end+farthest/4)]
-	first := ""
-	if b.start > farthest/2 {
-		first = "cut off"
-	}
+	first := map[bool]string{true: "cut off"}[b.start > farthest/2]
 	left := strings.TrimRight(before, " \t\n$&*{([\\;,!~")
 	for _, command := range [...]string{`\text`, `\textbf`, `\mathbf`} {
 		left = strings.TrimRight(strings.TrimSuffix(left, command), " \t\n$&{\\")
