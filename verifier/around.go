@@ -492,11 +492,13 @@ var (
 	onward      = setOf("mod modulo choose plus minus times over divided multiplied")
 )
 
-// deniedFormula is a sign that denies what the formula goes on with, asText sets words of a
-// formula as text, and scaling are words that make another number of what is before them.
+// deniedFormula is a sign that denies what the formula goes on with, and asText sets words
+// of a formula as text. belowZero is a sign in words, and scaling are words that make another
+// number of what is before them.
 var (
 	deniedFormula = regexp.MustCompile(`\\(?:neg|lnot|nexists)\b[^$]*$`)
 	asText        = strings.NewReplacer(`\text{`, " ", `\mathrm{`, " ", "}", " ")
+	belowZero     = regexp.MustCompile(`^[^.,;\n]{0,20}\bbelow zero`)
 	scaling       = setOf("factorial squared cubed doubled tripled halved negated reversed")
 )
 
@@ -549,7 +551,7 @@ func (find *finder) deniedBox(s string, b box) bool {
 	if onward[bare] && !later && len(said) > 1 && strings.IndexByte("$\\(0123456789", said[1][0]) >= 0 {
 		return true
 	}
-	if !later && (scaling[bare] || bare == "below" && len(said) > 1 && strings.HasPrefix(said[1], "zero")) {
+	if !later && (scaling[bare] || belowZero.MatchString(after)) {
 		return true
 	}
 	return withdrawn[bare] || slices.Contains(refusals[:], bare) && (!later || bare == "wrong" || bare == "incorrect")

@@ -288,7 +288,7 @@ func (p *parser) except(words []string) *Node {
 	}
 	rest := p.statements()
 	switch {
-	case rest == nil:
+	case rest == nil, base.Name == "empty": // no solution except 0
 		p.fail()
 	case rest.Op == List:
 		rest = &Node{Op: Set, Args: rest.Args}
