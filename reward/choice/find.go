@@ -73,15 +73,15 @@ func lastBoxes(s string) string {
 
 // A phrase announces an answer: "the answer is", "Answer:", "the correct option
 // would be", "####", with marks of emphasis or of JSON in it.
-var phrase = regexp.MustCompile(`(?i)^(?:\b(?:ans|answers?|option|choice|solution|result|correct|(?:correct|right|best) (?:one|letter))\b["'*_\s.]*(?:\b(?:to|for|of)(?:\s+[\pL\pN]+){1,6}\s+)?` +
+var phrase = regexp.MustCompile(`(?i)^(?:\b(?:ans|(?:final_|correct_)?answers?|(?:correct_)?option|choice|solution|result|correct|(?:correct|right|best) (?:one|letter))\b["'*_\s.]*(?:\b(?:to|for|of)(?:\s+[\pL\pN]+){1,6}\s+)?` +
 	`(?:(?:is|are|be|was)\b|(?:would|should|must|will|can only) be\b|[:=：]|[-–—] )|\b(?:choose|select|pick|go with|(?:it|this) (?:is|must be))\b|\bit's\b|####|答案?\s*(?:是|为|[:：])|选|(?:정답|답|答え|正解)\s*(?:은|는|は|[:：])|` +
-	`\b(?:respuesta|resposta|risposta|réponse|antwort|lösung)(?:\s+(?:correct[ae]|final|finale|exacte|corrett?a))?\s*(?:es\b|est\b|ist\b|è|é|[:=])|ответ\s*(?:[:=—–-]|это))[*_\s:：]*` +
+	`\b(?:respuesta|resposta|risposta|réponse|antwort|lösung)(?:\s+(?:correct[ae]|final|finale|exacte|corrett?a))?\s*(?:es\b|est\b|ist\b|lautet\b|è|é|[:=])|ответ\s*(?:[:=—–-]|это))[*_\s:：]*` +
 	`(?:,?\s*(?:therefore|thus|hence|clearly|obviously|indeed|simply|of course)\b[,\s]*)?`)
 
 // announcing are the words and signs that phrases begin with, in lower case and as far as they are
 // ASCII (réponse, lösung), and verdicts those of verdicts on a subject.
 var (
-	announcing = strings.Fields("ans answer answers option choice solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
+	announcing = strings.Fields("ans answer answers final_answer correct_answer option correct_option choice solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
 	verdicts   = strings.Fields("is are was would must should has isn aren wasn")
 )
 
@@ -98,7 +98,7 @@ func matches(s string, words []string, expr *regexp.Regexp) (found [][]int) {
 			_, n := utf8.DecodeRuneInString(s[at:])
 			next += n
 		}
-		if at < done || next-at > len("respuesta") || !slices.Contains(words, strings.ToLower(s[at:next])) {
+		if at < done || next-at > len("correct_answer") || !slices.Contains(words, strings.ToLower(s[at:next])) {
 			continue
 		}
 		if m := expr.FindStringIndex(s[at:min(len(s), at+longestPhrase)]); m != nil {
