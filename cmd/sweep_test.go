@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,7 +42,18 @@ func TestSweepRuns(t *testing.T) {
 			continue
 		}
 		runs := p.Runs("out")
-		if _, err := resolveRuns(new(cobra.Command), p, runs, nil, 1); err != nil {
+		all := runs
+		p.Tune("out", func(trials []*sweep.Run) error {
+			all = append(trials, runs...)
+			return errors.ErrUnsupported
+		})
+		var first []*sweep.Run // of each variant: seeds are no matter
+		for i, r := range all {
+			if i == 0 || r.Variant != all[i-1].Variant {
+				first = append(first, r)
+			}
+		}
+		if _, err := resolveRuns(new(cobra.Command), p, first, nil, 1); err != nil {
 			t.Error(err)
 		}
 		seen := map[string]string{}
