@@ -25,7 +25,7 @@ type Resolved struct {
 }
 
 // mostErrors is how many wrong settings are reported at once: a hint for each costs time.
-const mostErrors = 50
+const mostErrors = 100
 
 // Resolve applies the sources, the weakest first, to the configuration that config points
 // to, which has the defaults; see Sections. Unknown keys and values of wrong types are
