@@ -66,6 +66,7 @@ func (c Config) Validate() error {
 	v.ranges("train.", &c.Train)
 	v.loop(c)
 	v.rules(c.Eval.suiteRules)
+	v.ranges("eval.", &c.Eval.Columns)
 	v.suites(c.Eval)
 	v.check("runtime.device", c.Runtime.Device, runtime.IsDevice(c.Runtime.Device), "must be "+runtime.Devices())
 	v.ranges("runtime.", &c.Runtime)
