@@ -77,7 +77,10 @@ var (
 // another one: 3+4 = \boxed{5}, \boxed{5} = x = 7. Either may be rounded.
 func (find *finder) contradicted(s string, b box, content string) bool {
 	before, after := s[max(0, b.start-farthest/2):b.start], s[b.end:min(len(s), b.end+farthest/4)]
-	first := map[bool]string{true: "cut off"}[b.start > farthest/2]
+	first := ""
+	if b.start > farthest/2 {
+		first = "cut off"
+	}
 	left := strings.TrimRight(before, " \t\n$&*{([\\;,!~")
 	for _, command := range [...]string{`\text`, `\textbf`, `\mathbf`} {
 		left = strings.TrimRight(strings.TrimSuffix(left, command), " \t\n$&{\\")
@@ -130,12 +133,11 @@ func (c *comparer) nearly(x, y *latex.Node) bool {
 	if whole = whole && q.IsInt(); exact && whole && p.IsInt() {
 		return false
 	}
-	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
 	limit := integer(1)
 	if !whole {
-		limit = &latex.Node{Op: latex.Mul, Args: []*latex.Node{size(y), algebra.Rational(big.NewRat(1, 50))}}
+		limit = product(absolute(y), algebra.Rational(big.NewRat(1, 50)))
 	}
-	order, ok := c.algebra.Compare(size(algebra.Difference(x, y)), limit)
+	order, ok := c.algebra.Compare(absolute(algebra.Difference(x, y)), limit)
 	return ok && order < 0 && (whole || hasDecimal(x) || hasDecimal(y)) || c.approximates(x, y) || c.approximates(y, x)
 }
 

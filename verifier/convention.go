@@ -81,31 +81,27 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 		}
 		return integer(1)
 	}
-	times := func(a, b *latex.Node) *latex.Node {
-		return &latex.Node{Op: latex.Mul, Args: []*latex.Node{a, b}}
-	}
-	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
 	order := func(difference, tolerance *latex.Node) int {
-		order, ok := c.algebra.Compare(difference, times(tolerance, unit(p)))
+		order, ok := c.algebra.Compare(difference, product(tolerance, unit(p)))
 		if !ok {
 			return 1
 		}
 		return order
 	}
 	within := func(difference, tolerance *latex.Node) bool { return order(difference, tolerance) <= 0 }
-	exact, stated := times(q.value, unit(q)), times(p.value, unit(p))
-	d := size(algebra.Difference(exact, stated))
+	exact, stated := product(q.value, unit(q)), product(p.value, unit(p))
+	d := absolute(algebra.Difference(exact, stated))
 	step := lastPlace(p.value)
 	if step == nil {
-		return within(d, times(size(p.value), algebra.Rational(big.NewRat(1, 100))))
+		return within(d, product(absolute(p.value), algebra.Rational(big.NewRat(1, 100))))
 	}
-	if step.Cmp(big.NewRat(1, 1)) > 0 && !within(d, times(size(p.value), algebra.Rational(big.NewRat(1, 20)))) {
+	if step.Cmp(big.NewRat(1, 1)) > 0 && !within(d, product(absolute(p.value), algebra.Rational(big.NewRat(1, 20)))) {
 		return false // 5 is not about 10
 	}
 	if within(d, algebra.Rational(new(big.Rat).Mul(step, big.NewRat(1, 2)))) {
 		return true
 	}
-	cut, ok := c.algebra.Compare(size(stated), size(exact))
+	cut, ok := c.algebra.Compare(absolute(stated), absolute(exact))
 	return ok && cut <= 0 && order(d, algebra.Rational(step)) < 0
 }
 

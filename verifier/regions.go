@@ -122,6 +122,8 @@ func (c *comparer) region(n *latex.Node) (region, bool) {
 
 func integer(n int64) *latex.Node { return algebra.Rational(big.NewRat(n, 1)) }
 
+func absolute(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
+
 // combination reads unions, intersections and differences.
 func (c *comparer) combination(n *latex.Node) (region, bool) {
 	total, ok := c.region(n.Args[0])

@@ -558,9 +558,8 @@ func (c *comparer) floated(d, x *latex.Node) bool {
 			return true
 		}
 	}
-	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
 	noise := new(big.Rat).Mul(d.Rat, big.NewRat(1, 1<<49))
-	order, ok := c.algebra.Compare(size(algebra.Difference(x, d)), algebra.Rational(noise))
+	order, ok := c.algebra.Compare(absolute(algebra.Difference(x, d)), algebra.Rational(noise))
 	return ok && order <= 0
 }
 
@@ -591,15 +590,14 @@ func (c *comparer) stated(g, a *latex.Node) bool {
 	if _, ok := c.algebra.Rational(exact); !ok && decimal == a && a.Name != "~" {
 		return false // the gold is a closed form, and the answer does not say that it is rounded
 	}
-	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
-	d, step := size(algebra.Difference(exact, decimal)), lastPlace(decimal)
+	d, step := absolute(algebra.Difference(exact, decimal)), lastPlace(decimal)
 	if order, ok := c.algebra.Compare(d, algebra.Rational(step)); !ok || order >= 0 {
 		return false
 	}
 	if order, ok := c.algebra.Compare(d, algebra.Rational(new(big.Rat).Quo(step, big.NewRat(2, 1)))); ok && order <= 0 {
 		return true
 	}
-	order, ok := c.algebra.Compare(size(decimal), size(exact))
+	order, ok := c.algebra.Compare(absolute(decimal), absolute(exact))
 	return ok && order <= 0
 }
 
@@ -615,8 +613,7 @@ func (c *comparer) near(g, a *latex.Node) bool {
 	if !hasDecimal(g) && !hasDecimal(a) || len(algebra.Variables(g, a)) > 0 {
 		return false
 	}
-	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
-	order, ok := c.algebra.Compare(size(algebra.Difference(g, a)), product(size(g), algebra.Rational(c.tolerance)))
+	order, ok := c.algebra.Compare(absolute(algebra.Difference(g, a)), product(absolute(g), algebra.Rational(c.tolerance)))
 	return ok && order <= 0
 }
 
