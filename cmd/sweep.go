@@ -94,10 +94,11 @@ func sweepName(path string) string { return strings.TrimSuffix(filepath.Base(pat
 // An opened sweep is a sweep file whose runs can begin.
 type opened struct {
 	sweepOptions
-	plan *sweep.Plan
-	runs []*sweep.Run
-	todo []*sweep.Run // those that have no result yet
-	left []rl.Config  // of todo
+	plan  *sweep.Plan
+	tunes bool // runs are the first trials, until tune has found the settings of others
+	runs  []*sweep.Run
+	todo  []*sweep.Run // those that have no result yet
+	left  []rl.Config  // of todo
 }
 
 // open reads the sweep file at path and finds what is wrong with it before the first run.
@@ -115,19 +116,13 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 	if o.out == "" {
 		o.out = filepath.Join("runs", "out", sweepName(path))
 	}
-	s := &opened{sweepOptions: o, plan: p}
-	// The settings of what comes after the first trials of [tune] are not known yet.
-	var first []*sweep.Run
-	p.Tune(o.out, func(trials []*sweep.Run) error {
-		first = trials
-		return errors.ErrUnsupported
-	})
-	s.runs = append(slices.Clip(first), p.Runs(o.out)...)
+	first := p.FirstTrials(o.out)
+	s := &opened{sweepOptions: o, plan: p, tunes: len(first) > 0, runs: slices.Concat(first, p.Runs(o.out))}
 	configs, err := resolveRuns(c, p, s.runs, o.sets, o.jobs)
 	if err != nil || o.listOnly {
 		return s, err
 	}
-	if first != nil {
+	if s.tunes {
 		s.runs = first
 	}
 	if err := s.keepUndone(configs); err != nil {
@@ -204,17 +199,26 @@ func (s *opened) run(c *cobra.Command) error {
 		}
 		return nil
 	}
+	train := func(c *cobra.Command) error { return runSweep(c, s.todo, s.left, s.jobs) }
+	if s.tunes {
+		train = s.tune
+	}
+	if err := train(c); err != nil {
+		return err
+	}
+	return printSweep(c, s.plan, s.runs, sweepName(s.plan.File), s.sweepOptions)
+}
+
+// tune finds the settings of the variants, and trains them.
+func (s *opened) tune(c *cobra.Command) error {
 	warnings, err := s.plan.Tune(s.out, func(trials []*sweep.Run) error { return s.train(c, trials) })
 	for _, text := range warnings {
 		slog.Warn(text)
 	}
-	if err == nil {
-		err = s.train(c, s.plan.Runs(s.out))
-	}
 	if err != nil {
 		return err
 	}
-	return printSweep(c, s.plan, s.runs, sweepName(s.plan.File), s.sweepOptions)
+	return s.train(c, s.plan.Runs(s.out))
 }
 
 // readPlan reads a sweep file. All of its errors are usage errors.

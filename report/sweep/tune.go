@@ -47,23 +47,8 @@ type trial struct {
 // variant. train gets the runs of the trials that come next, of all variants. The warnings
 // name variants whose best value is at the edge of what was tried.
 func (p *Plan) Tune(out string, train func([]*Run) error) (warnings []string, err error) {
-	var all []*search
-	for i := range p.Variants {
-		if s := newSearch(&p.Variants[i], p.tune); len(s.keys) > 0 {
-			all = append(all, s)
-		}
-	}
-	for {
-		var next []*trial
-		var runs []*Run
-		for _, s := range all {
-			for _, t := range s.next(p.tune, filepath.Join(out, "tune")) {
-				next, runs = append(next, t), append(runs, t.runs...)
-			}
-		}
-		if len(runs) == 0 {
-			break
-		}
+	all := p.searches()
+	for next, runs := p.next(all, out); len(runs) > 0; next, runs = p.next(all, out) {
 		if err := train(runs); err != nil {
 			return nil, err
 		}
@@ -92,6 +77,33 @@ func (p *Plan) Tune(out string, train func([]*Run) error) (warnings []string, er
 		s.variant.Settings = append(slices.Clone(s.variant.Settings), s.settings(best.at)...)
 	}
 	return warnings, nil
+}
+
+// FirstTrials returns the runs of the trials that Tune begins with: the settings of those that
+// follow are not known before. There are none without [tune].
+func (p *Plan) FirstTrials(out string) []*Run {
+	_, runs := p.next(p.searches(), out)
+	return runs
+}
+
+// searches returns a new search for each variant that [tune] has something for.
+func (p *Plan) searches() (all []*search) {
+	for i := range p.Variants {
+		if s := newSearch(&p.Variants[i], p.tune); len(s.keys) > 0 {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// next returns the trials that come next, of all searches, and their runs.
+func (p *Plan) next(all []*search, out string) (trials []*trial, runs []*Run) {
+	for _, s := range all {
+		for _, t := range s.next(p.tune, filepath.Join(out, "tune")) {
+			trials, runs = append(trials, t), append(runs, t.runs...)
+		}
+	}
+	return trials, runs
 }
 
 func newSearch(v *variant, t tuning) *search {
