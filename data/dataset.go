@@ -138,7 +138,7 @@ type reader struct {
 	err     error
 }
 
-// Open opens a data: a file, a glob, or a folder with data files. Formats
+// Open opens a dataset: a file, a glob, or a folder with data files. Formats
 // are told by content.
 func Open(path string, o Options) (*reader, error) {
 	r := &reader{opts: o, file: -1, report: Report{Dropped: map[string]int{}}}

@@ -31,7 +31,7 @@ func (s Setting) assign(into reflect.Value) error {
 		}
 		return nil
 	case isList && isText && s.text != nil:
-		into.Set(reflect.ValueOf(splitList(text)).Convert(into.Type()))
+		into.Set(reflect.ValueOf(SplitList(text)).Convert(into.Type()))
 		return nil
 	case Decode(value, fresh):
 		into.Set(fresh)
@@ -42,8 +42,8 @@ func (s Setting) assign(into reflect.Value) error {
 	return fmt.Errorf("%s = %v: must be %s", s.Path(), value, TypeName(into.Type()))
 }
 
-// splitList reads a,b as a list of strings; an empty text is an empty list.
-func splitList(text string) []string {
+// SplitList reads a,b as a list of strings; an empty text is an empty list.
+func SplitList(text string) []string {
 	list := []string{}
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item != "" {

@@ -31,10 +31,8 @@ func (suites) Wanted() string {
 func (s *suites) UnmarshalTOML(value any) error {
 	if text, ok := value.(string); ok && !strings.ContainsAny(text, "[{") {
 		var names []any
-		for name := range strings.SplitSeq(text, ",") {
-			if name = strings.TrimSpace(name); name != "" {
-				names = append(names, name)
-			}
+		for _, name := range settings.SplitList(text) {
+			names = append(names, name)
 		}
 		value = names
 	}
