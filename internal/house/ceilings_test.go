@@ -15,9 +15,9 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 102700, (*house).lines},
-	{"packages", 97, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1095, (*house).exported},
+	{"lines outside tests", 105400, (*house).lines},
+	{"packages", 100, func(h *house) int { return len(h.packages()) }},
+	{"exported names", 1115, (*house).exported},
 	{"packages of ours that cmd imports", 24, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 28, func(h *house) int { return len(h.packages()["cmd"]) }},
