@@ -94,3 +94,15 @@ func (p *Pass) HeadRows() int {
 
 // ExecutionProviders returns the names of those that were built into the library.
 func (e *Env) ExecutionProviders() ([]string, error) { return e.executionProviders() }
+
+// Locked returns how many ranges of the host's memory the stand-in of e has locked, and lets
+// it lock no more than most from now on; 0 is no limit.
+func (e *Env) Locked(most int) int {
+	return e.memory.Driver.(interface{ Locked(int) int }).Locked(most)
+}
+
+// SetNotice has e tell its notices to f.
+func (e *Env) SetNotice(f func(string)) { e.options.Notice = f }
+
+// Slots returns how many parts an update has on the device at once.
+func (o *Optimizer) Slots() int { return len(o.staging.slots) }

@@ -225,30 +225,84 @@ func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.O
 	return l, o
 }
 
-// TestOffload: moments on the host give the same bits as moments on the device.
+// TestOffload: what the host keeps gives the same bits as on the device, also where the
+// device cannot lock the host's memory, which is said. Nothing stays locked.
 func TestOffload(t *testing.T) {
 	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
+	var notices []string
+	env.SetNotice(func(text string) { notices = append(notices, text) })
 	for _, compute := range []models.DType{models.F32, models.F16} {
 		c := halfModel(env)
 		c.Type = compute
-		var results [2][]float32
-		for i, offload := range []bool{false, true} {
+		var want []float32
+		for _, tt := range []struct {
+			name          string
+			offload       bool
+			most          int // ranges that are locked
+			locked, slots int
+		}{
+			{"on the device", false, 0, 0, 1},
+			{"on the host", true, 0, 2, 3},
+			{"on the host, not locked", true, 1, 0, 1},
+		} {
 			w, ring := madeUpRing(t, c, 3)
 			up, down := env.Crossed()
-			l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: offload})
+			env.Locked(tt.most)
+			notices = nil
+			// Parts are small, so that there are more than slots.
+			l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: tt.offload, Bucket: 1000})
 			nowUp, nowDown := env.Crossed()
 			n := int64(len(w.Data))
-			if moved := nowUp-up > 2*8*n && nowDown-down > 2*8*n; moved != offload {
-				t.Errorf("%v, offload %v: %d bytes up and %d down in two steps over %d parameters", compute, offload, nowUp-up, nowDown-down, n)
+			if moved := nowUp-up > 2*8*n && nowDown-down > 2*8*n; moved != tt.offload || n < 20_000 {
+				t.Errorf("%v, %s: %d bytes up and %d down in two steps over %d parameters", compute, tt.name, nowUp-up, nowDown-down, n)
+			}
+			if locked := env.Locked(0); locked != tt.locked || o.Slots() != tt.slots || len(notices) != tt.most || tt.most > 0 && !strings.Contains(notices[0], "locks no more") {
+				t.Errorf("%v, %s: %d ranges are locked, %d slots, notices %q", compute, tt.name, locked, o.Slots(), notices)
 			}
 			check(t, env.Download(w, o.State["exp_avg"], o.State["exp_avg_sq"]))
-			results[i] = slices.Concat(w.Data, o.State["exp_avg"].Data, o.State["exp_avg_sq"].Data)
+			got := slices.Concat(w.Data, o.State["exp_avg"].Data, o.State["exp_avg_sq"].Data)
+			if want == nil {
+				want = got
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v, %s: weights or moments differ", compute, tt.name)
+			}
 			l.Close()
 			o.Close()
+			if locked := env.Locked(0); locked != 0 {
+				t.Errorf("%v, %s: %d ranges stay locked", compute, tt.name, locked)
+			}
 		}
-		if !slices.Equal(results[0], results[1]) {
-			t.Errorf("%v: weights or moments differ", compute)
+	}
+}
+
+// A device that is lost in the middle of an update whose moments are on the host is an
+// error; nothing is on its way then, and nothing stays locked.
+func TestOffloadLost(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	met := 0
+	for calls := 1; met < 3; calls += 7 {
+		env := runtime.OpenStandIn(t, cpu, fmt.Sprintf("stand-in-cuda:%d", calls))
+		c := halfModel(env)
+		c.Type = models.F16
+		_, ring := madeUpRing(t, c, 3)
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
+		if err != nil {
+			continue
 		}
+		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{Offload: true, Bucket: 1000})
+		if err == nil {
+			if err := o.Update(1e-2, 1); err == nil {
+				t.Fatalf("%d calls are enough for an update, and %d losses were met", calls, met)
+			} else if met++; !errors.Is(err, runtime.ErrLost) {
+				t.Errorf("after %d calls: %v", calls, err)
+			}
+			o.Close()
+		}
+		if locked := env.Locked(0); locked != 0 {
+			t.Errorf("after %d calls: %d ranges stay locked", calls, locked)
+		}
+		l.Close()
 	}
 }
 

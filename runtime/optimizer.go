@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"unsafe"
 
 	"onering/models"
 	"onering/models/ports"
@@ -30,8 +31,8 @@ type Optimizer struct {
 	updates   []*update
 	shares    shares
 	options   OptimizerOptions
-	scalars   buffer             // the rule's numbers, in the order of their names
-	staged    map[string]*buffer // by port, one part of an offloaded state on the device
+	scalars   buffer // the rule's numbers, in the order of their names
+	staging   staging
 }
 
 // An optimizerPart is a tensor, or a range of all elements.
@@ -73,7 +74,7 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
 		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), options: options,
-		scalars: e.buffer(models.F32), staged: make(map[string]*buffer),
+		scalars: e.buffer(models.F32),
 	}
 	if err := o.open(); err != nil {
 		o.Close()
@@ -89,15 +90,7 @@ func (o *Optimizer) open() error {
 	if o.sharded() && o.rule.ByTensor() {
 		return errors.New("runtime: this optimizer updates whole tensors, so it cannot be kept in parts")
 	}
-	var own []piece
-	if o.sharded() {
-		own = make([]piece, 0)
-		for _, b := range o.shares.buckets {
-			if part := o.options.Part; b[part] < b[part+1] {
-				own = append(own, piece{b[part], b[part+1]})
-			}
-		}
-	}
+	own := o.own()
 	for _, s := range o.rule.State() {
 		w, err := models.NewWeights(o.ring.Trained().Layout)
 		if err != nil {
@@ -124,6 +117,55 @@ func (o *Optimizer) open() error {
 	return o.reserve()
 }
 
+// own are the pieces of the state that the Optimizer has; nil for all.
+func (o *Optimizer) own() []piece {
+	if !o.sharded() {
+		return nil
+	}
+	own := make([]piece, 0)
+	for _, b := range o.shares.buckets {
+		if part := o.options.Part; b[part] < b[part+1] {
+			own = append(own, piece{b[part], b[part+1]})
+		}
+	}
+	return own
+}
+
+// reserve takes all the memory of updates: if it ended in the middle of one, the weights
+// would be those of no step.
+func (o *Optimizer) reserve() error {
+	o.staging.open(o.env, o.keptOnHost())
+	for _, u := range o.updates {
+		for _, p := range u.parts {
+			if err := o.staging.reserve(p); err != nil {
+				return err
+			}
+		}
+	}
+	return o.scalars.allocate(len(o.rule.Scalars(1, 0)) + 1) // as large as they are with the clip, so that a copy is of the whole
+}
+
+// keptOnHost are the ranges of the host's memory that updates read and write beside a
+// device. What is new there is cleared, by several threads, before the device holds on to
+// its pages.
+func (o *Optimizer) keptOnHost() (kept [][]byte) {
+	for _, a := range o.arenas {
+		if a.memory == o.env.memory {
+			continue
+		}
+		own := o.own()
+		if own == nil {
+			own = a.held()
+		}
+		for _, r := range own {
+			at, bytes := a.address(r.from), (r.to-r.from)*a.dtype.Size()
+			a.memory.Zero(at, bytes)
+			kept = append(kept, unsafe.Slice((*byte)(at), bytes))
+		}
+	}
+	return kept
+}
+
 // addParts adds the tensors or the ranges of elements.
 func (o *Optimizer) addParts(bounds []int) error {
 	if o.rule.ByTensor() {
@@ -139,8 +181,15 @@ func (o *Optimizer) addParts(bounds []int) error {
 		if !o.owns(i) {
 			continue
 		}
-		if err := o.addPart(first, []int{o.span(bounds, i)}, nil); err != nil {
-			return err
+		for last := first + o.span(bounds, i); first < last; {
+			size := last - first
+			if o.options.Offload && !o.env.memory.Cuts() && !o.env.memory.Aliases() {
+				size = min(size, stagedAtOnce)
+			}
+			if err := o.addPart(first, []int{size}, nil); err != nil {
+				return err
+			}
+			first += size
 		}
 	}
 	return nil
@@ -282,17 +331,17 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	if err := o.give(scalars); err != nil {
 		return err
 	}
+	var runs []optimizerRun
 	for _, u := range o.updates {
 		if u.code != nil {
 			if err := u.runTiles(o.env.Threads(), scalars); err != nil {
 				return err
 			}
 		}
-		for _, r := range u.runs {
-			if err := o.run(r); err != nil {
-				return err
-			}
-		}
+		runs = append(runs, u.runs...)
+	}
+	if err := o.staging.each(runs, o.run); err != nil {
+		return err
 	}
 	o.Updates++
 	return nil
@@ -316,7 +365,7 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 	return o.scalars.push()
 }
 
-// run updates parts in one run of their session.
+// run updates parts, which are on the device, in one run of their session.
 func (o *Optimizer) run(r optimizerRun) error {
 	b := binder{b: r.binding}
 	b.in(portScalars, o.scalars.value, nil)
@@ -325,23 +374,14 @@ func (o *Optimizer) run(r optimizerRun) error {
 		b.in(numbered(ports.Grad, i), p.g, nil)
 		b.out(numbered(ports.ParamOut, i), p.p, nil)
 		for port, v := range p.state {
-			v, err := o.stage(port, v)
-			b.in(numbered(port, i), v, err)
-			b.out(numbered(port+"1", i), v, err)
+			b.in(numbered(port, i), v, nil)
+			b.out(numbered(port+"1", i), v, nil)
 		}
 		if p.copy != nil {
 			b.out(numbered(ports.Copy, i), p.copy, nil)
 		}
 	}
-	if err := b.run(); err != nil {
-		return err
-	}
-	for _, p := range r.parts {
-		if err := o.unstage(p.state); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.run()
 }
 
 // An update is a Program and what it updates: in runs of sessions or, on the CPU where
@@ -448,9 +488,7 @@ func (o *Optimizer) Close() {
 		}
 	}
 	o.scalars.close()
-	for _, b := range o.staged {
-		b.close()
-	}
+	o.staging.close()
 	for _, a := range o.arenas {
 		a.close()
 	}

@@ -156,6 +156,30 @@ type Mover interface {
 	CopyRuns(to, from []Place, runs []Runs) error
 }
 
+// Streams are a Driver, of a device with addresses, that also copies between it and the
+// host beside what the device computes. What is begun on a stream is done in order.
+type Streams interface {
+	// Lock lets the device reach bytes of the host by itself, until Unlock.
+	Lock(host []byte) error
+	Unlock(host []byte)
+	// Begin begins to copy bytes that are locked, to the device on StreamUp and from it on
+	// StreamDown.
+	Begin(stream int, device unsafe.Pointer, host []byte) error
+	// Mark notes what has been begun on a stream until now. Follow has a stream go on only
+	// when what a mark noted last is complete; a mark that noted nothing is no matter.
+	Mark(stream, mark int) error
+	Follow(stream, mark int) error
+	// Settle returns when everything on StreamUp and StreamDown is complete.
+	Settle() error
+}
+
+// The streams of a device: what it computes, and copies to it and from it.
+const (
+	StreamComputes = iota
+	StreamUp
+	StreamDown
+)
+
 // Runs are Count runs of Width bytes: run i is copied from byte From + i*FromStride of
 // one address to byte To + i*Stride of another.
 type Runs struct {

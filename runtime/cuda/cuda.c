@@ -154,6 +154,7 @@ int onering_cuda_open(const char *cudart, int device, void **stream, char **erro
 		}
 	}
 	found.pinned = (int (*)(void **, size_t, unsigned))dlsym(lib, "cudaHostAlloc");
+	onering_cuda_find(lib);
 	cuda = found;
 	int code = cuda.set_device(device);
 	if (!code) code = cuda.stream(stream, blocking);

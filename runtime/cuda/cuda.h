@@ -39,6 +39,21 @@ int onering_cuda_zero(int device, void *at, size_t bytes, void *stream);
 int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream);
 int onering_cuda_wait(int device, void *stream);
 
+// onering_cuda_find finds the functions below in the runtime's library, once it is open.
+// They return -1 if it lacks one of those that they need.
+void onering_cuda_find(void *cudart);
+// onering_cuda_lock has the GPU read and write bytes of the host by itself, until
+// onering_cuda_unlock.
+int onering_cuda_lock(int device, void *host, size_t bytes);
+int onering_cuda_unlock(int device, void *host);
+// onering_cuda_stream makes a stream that waits for no other by itself, onering_cuda_event
+// an event. Mark notes what a stream has been given until now as the event, and follow has
+// a stream go on only when what was noted last is complete.
+int onering_cuda_stream(int device, void **stream);
+int onering_cuda_event(int device, void **event);
+int onering_cuda_mark(int device, void *stream, void *event);
+int onering_cuda_follow(int device, void *stream, void *event);
+
 // onering_cuda_use makes a session run on a GPU, by ONNX Runtime's table of functions and
 // the session's options. stream is the CUDA stream for all its work. It returns NULL, or
 // an error that the caller frees.

@@ -21,7 +21,9 @@ import (
 type memory struct {
 	id     C.int
 	stream unsafe.Pointer
-	pinned *pinned // nil where there is none
+	pinned *pinned           // nil where there is none
+	copies [2]unsafe.Pointer // the streams StreamUp and StreamDown, from the first Lock on
+	events []unsafe.Pointer  // of the marks
 }
 
 // Open opens a GPU.
@@ -115,6 +117,12 @@ func (m *memory) Free(at unsafe.Pointer) { C.onering_cuda_free(m.id, at) }
 // for measuring what it brings.
 const unpinned = "ONERING_UNPINNED"
 
+// The directions of copies, as CUDA numbers them.
+const (
+	toDevice = 1
+	toHost   = 2
+)
+
 // pin allocates the memory through which large copies go. It stays until the process
 // ends, as the stream does.
 func (m *memory) pin() error {
@@ -133,9 +141,8 @@ func (m *memory) pin() error {
 }
 
 func (m *memory) Write(to runtime.Place, from []byte) error {
-	const toDevice = 1
 	start := func(at int, piece []byte) error {
-		return m.start(unsafe.Add(to.Address(), at), unsafe.Pointer(unsafe.SliceData(piece)), len(piece), toDevice)
+		return m.start(unsafe.Add(to.Address(), at), unsafe.Pointer(unsafe.SliceData(piece)), len(piece), toDevice, m.stream)
 	}
 	if m.pinned.stages(len(from)) {
 		return m.pinned.up(from, start, m.Wait)
@@ -144,9 +151,8 @@ func (m *memory) Write(to runtime.Place, from []byte) error {
 }
 
 func (m *memory) Read(to []byte, from runtime.Place) error {
-	const toHost = 2
 	start := func(piece []byte, at int) error {
-		return m.start(unsafe.Pointer(unsafe.SliceData(piece)), unsafe.Add(from.Address(), at), len(piece), toHost)
+		return m.start(unsafe.Pointer(unsafe.SliceData(piece)), unsafe.Add(from.Address(), at), len(piece), toHost, m.stream)
 	}
 	if m.pinned.stages(len(to)) {
 		return m.pinned.down(to, start, m.Wait)
@@ -154,9 +160,9 @@ func (m *memory) Read(to []byte, from runtime.Place) error {
 	return errors.Join(start(to, 0), m.Wait())
 }
 
-// start begins to copy.
-func (m *memory) start(to, from unsafe.Pointer, bytes int, kind C.int) error {
-	return cudaError(C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), kind, m.stream))
+// start begins to copy on a stream.
+func (m *memory) start(to, from unsafe.Pointer, bytes int, kind C.int, stream unsafe.Pointer) error {
+	return cudaError(C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), kind, stream))
 }
 
 func (m *memory) Zero(at []runtime.Place, bytes []int) error {

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,38 +11,71 @@ import (
 )
 
 // fakeCudart is a CUDA runtime with two GPUs. The memory of GPU 1 is the host's; it
-// copies and clears only when its stream is waited for, which is as late as a real
-// GPU may do so. GPU 7 is broken.
+// copies and clears only when a stream is waited for, which is as late as a real
+// GPU may do so. Its first stream blocks and the others do not. GPU 7 is broken.
 const fakeCudart = `#include <stdlib.h>
 #include <string.h>
-static int device, stream, n;
-static struct { void *to; const void *from; size_t bytes; } pending[8];
+typedef struct { int done, n; struct { void *to; const void *from; size_t bytes; struct event *after; int count; } queue[64]; } line;
+typedef struct event { line *of; int count; } event;
+static line lines[3];
+static event events[16];
+static int device, streams, made;
+static char *locked;
+static size_t locked_bytes;
+#define stream lines[0]
+static void until(line *s, int count) {
+	while (s->done < count) {
+		int i = s->done++;
+		if (s->queue[i].after) until(s->queue[i].after->of, s->queue[i].count);
+		else if (s->queue[i].from) memcpy(s->queue[i].to, s->queue[i].from, s->queue[i].bytes);
+		else memset(s->queue[i].to, 0, s->queue[i].bytes);
+	}
+}
+static int push(void *s, void *to, const void *from, size_t bytes) {
+	line *l = s;
+	if (l < lines || l >= lines + streams || l->n == 64) return 1;
+	l->queue[l->n].to = to, l->queue[l->n].from = from, l->queue[l->n++].bytes = bytes;
+	return 0;
+}
 int cudaSetDevice(int d) { if (d != 1 && d != 7) return 101; device = d; return 0; }
-int cudaStreamCreateWithFlags(void **s, unsigned flags) { if (device == 7) return 46; *s = &stream; return flags != 0; }
+int cudaStreamCreateWithFlags(void **s, unsigned flags) {
+	if (device == 7) return 46;
+	if (streams == 3 || flags != (streams > 0)) return 1;
+	*s = &lines[streams++];
+	return 0;
+}
+int cudaHostRegister(void *at, size_t bytes, unsigned flags) { if (locked || flags != 1 || bytes > 1 << 20) return 2; locked = at; locked_bytes = bytes; return 0; }
+int cudaHostUnregister(void *at) { if (locked != at) return 1; locked = 0; return 0; }
+int cudaEventCreateWithFlags(void **e, unsigned flags) { if (flags != 2 || made == 16) return 1; *e = &events[made++]; return 0; }
+int cudaEventRecord(void *e, void *s) { ((event *)e)->of = s; ((event *)e)->count = ((line *)s)->n; return 0; }
+int cudaStreamWaitEvent(void *s, void *e, unsigned flags) {
+	event *at = e;
+	if (!at->of) return flags;
+	if (push(s, 0, 0, 0)) return 1;
+	line *l = s;
+	l->queue[l->n - 1].after = at, l->queue[l->n - 1].count = at->count;
+	return flags;
+}
 int cudaMalloc(void **p, size_t bytes) { if (bytes > 20 << 20) return 2; *p = malloc(bytes); return 0; }
 int cudaHostAlloc(void **p, size_t bytes, unsigned flags) { *p = malloc(bytes); return getenv("NO_PINNED") ? 2 : 0; }
 int cudaFree(void *p) { free(p); return 0; }
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *s) {
-	if (s != &stream || (kind != 1 && kind != 2)) return 1;
-	pending[n].to = to, pending[n].from = from, pending[n++].bytes = bytes;
-	return 0;
+	if (kind != 1 && kind != 2 || s == &lines[1] && kind != 1 || s == &lines[2] && kind != 2) return 1;
+	const char *host = kind == 1 ? from : to;
+	if (s != &stream && (!locked || host < locked || host + bytes > locked + locked_bytes)) return 1;
+	return push(s, to, from, bytes);
 }
-int cudaMemsetAsync(void *at, int value, size_t bytes, void *s) {
-	if (s != &stream || value) return 1;
-	pending[n].to = at, pending[n].from = 0, pending[n++].bytes = bytes;
-	return 0;
-}
+int cudaMemsetAsync(void *at, int value, size_t bytes, void *s) { return s != &stream || value ? 1 : push(s, at, 0, bytes); }
 int cudaMemcpy2DAsync(void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, int kind, void *s) {
 	if (s != &stream || kind != 3 || stride < width || from_stride < width) return 1;
 	for (size_t i = 0; i < runs; i++) memcpy((char *)to + i * stride, (const char *)from + i * from_stride, width);
 	return 0;
 }
 int cudaStreamSynchronize(void *s) {
-	for (int i = 0; i < n; i++)
-		if (pending[i].from) memcpy(pending[i].to, pending[i].from, pending[i].bytes);
-		else memset(pending[i].to, 0, pending[i].bytes);
-	n = 0;
-	return s != &stream;
+	line *l = s;
+	if (l < lines || l >= lines + streams) return 1;
+	until(l, l->n);
+	return 0;
 }
 const char *cudaGetErrorString(int code) { return code == 2 ? "out of memory" : code == 101 ? "invalid device ordinal" : "some other error"; }
 `
@@ -100,6 +134,69 @@ func TestMemory(t *testing.T) {
 		if _, err := openMemory(c.path, c.id); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("GPU %d of %s: %v, want %q", c.id, c.path, err, c.want)
 		}
+	}
+}
+
+// What is begun on the streams for copies is done when Settle returns, in the order that
+// marks say, on streams of their own and with memory that is locked.
+func TestStreams(t *testing.T) {
+	const n = 4
+	m, err := openMemory(compile(t, t.TempDir(), "libcudart-fake.so.13", fakeCudart), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streams runtime.Streams = m
+	host := make([]float32, 3*n) // what goes up, what comes down, and what is not locked
+	for i := range n {
+		host[i] = float32(i + 1)
+	}
+	buffer, err := m.Alloc(4 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free(buffer)
+	try := func(what string, err error) {
+		if t.Helper(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	const up, computed, never = 0, 1, 9
+	try("lock", streams.Lock(words(host[:2*n])))
+	if err := streams.Lock(words(host[2*n:])); err == nil || err.Error() != "out of memory" {
+		t.Errorf("locking too much: %v", err)
+	}
+	if err := errors.Join(streams.Begin(runtime.StreamUp, buffer, words(host[2*n:])), streams.Settle()); err == nil {
+		t.Error("memory that is not locked was copied")
+	}
+	try("a mark that notes nothing", streams.Follow(runtime.StreamUp, never))
+	try("up", streams.Begin(runtime.StreamUp, buffer, words(host[:n])))
+	try("mark", streams.Mark(runtime.StreamUp, up))
+	try("follow", streams.Follow(runtime.StreamComputes, up))
+	try("compute", m.Zero([]runtime.Place{{Buffer: buffer, At: buffer, Bytes: 4 * n, First: 4}}, []int{4}))
+	try("mark", streams.Mark(runtime.StreamComputes, computed))
+	try("follow", streams.Follow(runtime.StreamDown, computed))
+	try("down", streams.Begin(runtime.StreamDown, buffer, words(host[n:2*n])))
+	if host[n] != 0 {
+		t.Error("a copy was made too early to show anything")
+	}
+	try("settle", streams.Settle())
+	if !slices.Equal(host[n:2*n], []float32{1, 0, 3, 4}) {
+		t.Errorf("down came %v", host[n:2*n])
+	}
+	streams.Unlock(words(host[:2*n]))
+	try("lock again", streams.Lock(words(host)))
+	streams.Unlock(words(host))
+	t.Setenv(unpinned, "1")
+	if err := streams.Lock(words(host)); err == nil || !strings.Contains(err.Error(), unpinned) {
+		t.Errorf("switched off: %v", err)
+	}
+	without := strings.Replace(fakeCudart, "cudaHostRegister", "otherwise", 1)
+	t.Setenv(unpinned, "")
+	if m, err = openMemory(compile(t, t.TempDir(), "libcudart-fake.so.13", without), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Lock(words(host)); err == nil || !strings.Contains(err.Error(), "lacks cudaHostRegister") {
+		t.Errorf("without the function: %v", err)
 	}
 }
 

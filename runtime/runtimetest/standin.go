@@ -34,7 +34,7 @@ func (s *standIn) Graphs() models.Provider { return s.For }
 func (s *standIn) Present() error          { return errors.New("a stand-in is for tests") }
 
 func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backend, error) {
-	h := Host{Grain: s.Grain}
+	h := Host{Grain: s.Grain, Streams: &Streams{marks: make(map[int]mark), locked: make(map[*byte]int)}}
 	if number > 0 {
 		h.Calls = new(atomic.Int64)
 		h.Calls.Store(int64(number))
@@ -52,6 +52,99 @@ func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backen
 type Host struct {
 	Grain int
 	Calls *atomic.Int64
+	*Streams
+}
+
+// Streams of a stand-in copy as late as they may: when something waits for them. What the
+// device computes is complete when it is begun.
+type Streams struct {
+	begun  [3][]func() error // by stream
+	done   [3]int
+	marks  map[int]mark
+	locked map[*byte]int // how many bytes from each first one on
+	most   int           // how many ranges are locked at most; 0 for no limit
+}
+
+// A mark is behind so many that were begun on a stream.
+type mark struct{ stream, begun int }
+
+// Locked returns how many ranges are locked, and lets most be so from now on, or with 0 any
+// number.
+func (s *Streams) Locked(most int) int {
+	s.most = most
+	return len(s.locked)
+}
+
+func (s *Streams) Lock(host []byte) error {
+	if s.locked[&host[0]] > 0 || s.most > 0 && len(s.locked) >= s.most {
+		return errors.New("the stand-in locks no more")
+	}
+	s.locked[&host[0]] = len(host)
+	return nil
+}
+
+func (s *Streams) Unlock(host []byte) {
+	if s.locked[&host[0]] != len(host) {
+		panic("what is unlocked was not locked")
+	}
+	delete(s.locked, &host[0])
+}
+
+func (s *Streams) Mark(stream, number int) error {
+	s.marks[number] = mark{stream, len(s.begun[stream])}
+	return nil
+}
+
+func (s *Streams) Follow(stream, number int) error {
+	m, ok := s.marks[number]
+	if !ok {
+		return nil
+	}
+	wait := func() error { return s.until(m.stream, m.begun) }
+	if stream == runtime.StreamComputes {
+		return wait()
+	}
+	s.begun[stream] = append(s.begun[stream], wait)
+	return nil
+}
+
+// until does what was begun on a stream, up to a number.
+func (s *Streams) until(stream, n int) error {
+	for s.done[stream] < n {
+		s.done[stream]++
+		if err := s.begun[stream][s.done[stream]-1](); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h Host) Begin(stream int, device unsafe.Pointer, host []byte) error {
+	inside := false
+	for first, n := range h.locked {
+		at := uintptr(unsafe.Pointer(&host[0])) - uintptr(unsafe.Pointer(first))
+		inside = inside || at+uintptr(len(host)) <= uintptr(n)
+	}
+	if !inside {
+		return fmt.Errorf("%d bytes of the host are not locked", len(host))
+	}
+	on := unsafe.Slice((*byte)(device), len(host))
+	h.begun[stream] = append(h.begun[stream], func() error {
+		if err := h.call(); err != nil {
+			return err
+		}
+		if stream == runtime.StreamUp {
+			copy(on, host)
+		} else {
+			copy(host, on)
+		}
+		return nil
+	})
+	return nil
+}
+
+func (s *Streams) Settle() error {
+	return errors.Join(s.until(runtime.StreamUp, len(s.begun[runtime.StreamUp])), s.until(runtime.StreamDown, len(s.begun[runtime.StreamDown])))
 }
 
 // call returns an error if the device is lost.
