@@ -5,6 +5,7 @@ import (
 	"weak"
 
 	"onering/models"
+	"onering/runtime/nccl"
 )
 
 // SpareActivations returns how many sets of activations the Learner has between
@@ -106,3 +107,53 @@ func (e *Env) SetNotice(f func(string)) { e.options.Notice = f }
 
 // Slots returns how many parts an update has on the device at once.
 func (o *Optimizer) Slots() int { return len(o.staging.slots) }
+
+// Itself has a Link of one rank send parts to itself and add them times times, in the place
+// of part own and without waiting in between, as a rank of that number does. It returns
+// that part.
+func (l *Link) Itself(parts [][]float32, own, times int) ([]float32, error) {
+	all, n := l.env.buffer(models.F32), len(parts[0])
+	defer all.close()
+	data, _, err := sized[float32](&all, int64(len(parts)), int64(n))
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range parts {
+		copy(data[i*n:], p)
+	}
+	closeSessions(l.sum)
+	l.size, l.rank = len(parts), own
+	if l.sum, err = loadBinding(l.env, sumProgram(l.size, own)); err != nil {
+		return nil, err
+	}
+	if _, err := l.others.of(int64(n * len(parts))); err != nil {
+		return nil, err
+	}
+	if err := all.push(); err != nil {
+		return nil, err
+	}
+	for range times {
+		var out, in []nccl.Move
+		for i := range parts {
+			if i != own {
+				out = append(out, nccl.Move{At: all.element(i * n), Bytes: 4 * n})
+				in = append(in, nccl.Move{At: l.others.element(len(in) * n), Bytes: 4 * n})
+			}
+		}
+		if err := l.Exchange(out, in); err != nil {
+			return nil, err
+		}
+		v, err := all.view(own*n, int64(n))
+		if err == nil {
+			err = l.add(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := l.Wait(); err != nil {
+		return nil, err
+	}
+	sum, err := pulled[float32](&all)
+	return sum[own*n:][:n], err
+}

@@ -147,7 +147,11 @@ func (r *Run) checkSame() error {
 			return err
 		}
 	}
-	r.Log.Info("ranks train together", "ranks", r.Ranks.Size(), "shard", r.plan.Others["distributed.shard"],
+	how, err := r.Ranks.Link(r.Policy.Env, r.plan.Others["distributed.transport"])
+	if err != nil {
+		return err
+	}
+	r.Log.Info("ranks train together", "ranks", r.Ranks.Size(), "transport", how, "shard", r.plan.Others["distributed.shard"],
 		"bytes_sent_per_step", r.predicted(), "parameters", r.Policy.Ring.Trained().Parameters())
 	return nil
 }
@@ -218,6 +222,7 @@ type LoRAConfig struct {
 // A DistributedConfig says how several ranks train together.
 type DistributedConfig struct {
 	Shard      string  `toml:"shard" choice:"none optimizer" note:"optimizer has each rank keep its part of the moments and update that part of the weights; it changes no bit" help:"what the ranks divide among them"`
+	Transport  string  `toml:"transport" choice:"auto mpi nccl" note:"auto is nccl where each rank computes on a CUDA device of its own and NCCL 2 is found, and else mpi; the log says which, and why not; it changes no bit" help:"what brings gradients and weights from rank to rank: MPI through the host's memory, or NCCL from GPU to GPU"`
 	CheckEvery int     `toml:"check_every" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between two comparisons of all ranks' weights"`
 	Timeout    float64 `toml:"timeout" range:"[1,86400]" help:"seconds without a sign of life after which a rank is taken for dead"`
 }

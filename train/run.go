@@ -118,6 +118,9 @@ func (r *Run) Close() {
 	if r.saver != nil {
 		r.saver.writer.Close()
 	}
+	if err := r.Ranks.Unlink(); err != nil {
+		r.Log.Warn("the link between the devices did not end in order", "reason", err)
+	}
 	r.Stepper.Close()
 	r.Folder.Close()
 }

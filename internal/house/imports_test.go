@@ -51,13 +51,14 @@ var rooms = []struct {
 	{"models/modeltest", "internal/files models internal/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
 
-	{"runtime", "models models/onnx models/ports runtime/provision runtime/internal/tiles sampler internal/settings"},
-	{"runtime/cuda", "internal/files models runtime runtime/provision"},
+	{"runtime", "models models/onnx models/ports runtime/nccl runtime/provision runtime/internal/tiles sampler internal/settings"},
+	{"runtime/cuda", "internal/files models runtime runtime/nccl runtime/provision"},
 	{"runtime/webgpu", "models runtime runtime/provision"},
 	{"runtime/internal/tiles", "models models/onnx"},
 	{"runtime/provision", "internal/files"},
 	{"runtime/mpi", ""},
-	{"runtime/runtimetest", "runtime runtime/cuda runtime/webgpu runtime/provision models"},
+	{"runtime/nccl", ""},
+	{"runtime/runtimetest", "runtime runtime/cuda runtime/nccl runtime/webgpu runtime/provision models"},
 	{"data", "internal/ordered internal/files tokenize verifier"},
 	{"data/mix", "data internal/settings"},
 	{"examples/rewards/unittests", ""},
@@ -109,6 +110,7 @@ var testAllow = map[string]string{
 	"models/*":                   "models/modeltest",
 	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // its Decoder is what sampler asks for
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
+	"train/ranks":                "runtime/runtimetest",
 	"train":                      "data models/optim/adamw models/qwen2 runtime/runtimetest",
 	"train/rl":                   "internal/bench runtime/runtimetest models/graph models/onnx models/qwen2",
 	"cmd":                        "data/mix models/lora runtime/runtimetest",
@@ -127,7 +129,7 @@ var testAllow = map[string]string{
 }
 
 // cgo names the folders that may use cgo or load a library.
-var cgo = []string{"runtime", "runtime/cuda", "runtime/webgpu", "runtime/mpi", "runtime/internal/tiles"}
+var cgo = []string{"runtime", "runtime/cuda", "runtime/nccl", "runtime/webgpu", "runtime/mpi", "runtime/internal/tiles"}
 
 // forbidden are package names that say nothing.
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}

@@ -32,6 +32,8 @@ int onering_cuda_pinned(int device, size_t bytes, void **at) { return -1; }
 int onering_cuda_zero(int device, void *at, size_t bytes, void *stream) { return -1; }
 int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream) { return -1; }
 int onering_cuda_wait(int device, void *stream) { return -1; }
+int onering_cuda_use_device(int device) { return -1; }
+int onering_cuda_place(int device, char *text, int size) { return -1; }
 
 #else
 #include <dlfcn.h>
@@ -117,6 +119,7 @@ static struct runtime {
 	int (*wait)(void *);
 	const char *(*text)(int);
 	int (*pinned)(void **, size_t, unsigned); // may be NULL
+	int (*place)(char *, int, int);           // may be NULL
 } cuda;
 
 int onering_cuda_open(const char *cudart, int device, void **stream, char **error) {
@@ -154,6 +157,7 @@ int onering_cuda_open(const char *cudart, int device, void **stream, char **erro
 		}
 	}
 	found.pinned = (int (*)(void **, size_t, unsigned))dlsym(lib, "cudaHostAlloc");
+	found.place = (int (*)(char *, int, int))dlsym(lib, "cudaDeviceGetPCIBusId");
 	onering_cuda_find(lib);
 	cuda = found;
 	int code = cuda.set_device(device);
@@ -187,4 +191,6 @@ int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from
 	ON(device, cuda.copy_runs(to, stride, from, from_stride, width, runs, within, stream));
 }
 int onering_cuda_wait(int device, void *stream) { ON(device, cuda.wait(stream)); }
+int onering_cuda_use_device(int device) { return cuda.set_device(device); }
+int onering_cuda_place(int device, char *text, int size) { return cuda.place ? cuda.place(text, size, device) : -1; }
 #endif

@@ -38,6 +38,11 @@ int onering_cuda_pinned(int device, size_t bytes, void **at);
 int onering_cuda_zero(int device, void *at, size_t bytes, void *stream);
 int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream);
 int onering_cuda_wait(int device, void *stream);
+// onering_cuda_use_device makes a GPU the calling thread's.
+int onering_cuda_use_device(int device);
+// onering_cuda_place writes where a GPU is on the machine's bus. It returns -1 if the
+// runtime's library has no such function.
+int onering_cuda_place(int device, char *text, int size);
 
 // onering_cuda_find finds the functions below in the runtime's library, once it is open.
 // They return -1 if it lacks one of those that they need.

@@ -25,6 +25,7 @@ const (
 	driverLibrary  = "libcuda.so.1"
 	runtimeLibrary = "libcudart.so.13"
 	cudnnLibrary   = "libcudnn.so.9"
+	ncclLibrary    = "libnccl.so.2"
 )
 
 // cudaLibraries are the libraries that the CUDA provider of the pinned version
@@ -76,6 +77,9 @@ func needs(path string) ([]string, error) {
 
 // comesWith says what a library is part of.
 func comesWith(name string) string {
+	if name == ncclLibrary {
+		return "NCCL 2, PyTorch, or pip's nvidia-nccl-cu13"
+	}
 	for _, l := range cudaLibraries {
 		if l.name == name {
 			return l.from

@@ -6,6 +6,7 @@ package cuda
 import "C"
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -24,13 +25,18 @@ type memory struct {
 	pinned *pinned           // nil where there is none
 	copies [2]unsafe.Pointer // the streams StreamUp and StreamDown, from the first Lock on
 	events []unsafe.Pointer  // of the marks
+	// find finds NCCL.
+	find func(context.Context) (path string, err error)
 }
 
 // Open opens a GPU.
-func (*provider) Open(o runtime.Options, number int, _ string) (*runtime.Backend, error) {
+func (c *provider) Open(o runtime.Options, number int, _ string) (*runtime.Backend, error) {
 	m, err := openMemory(runtimeLibrary, number)
 	if err != nil {
 		return nil, err
+	}
+	m.find = func(ctx context.Context) (string, error) {
+		return c.find(ncclLibrary, func() []string { return c.dirs(ctx) })
 	}
 	if err := m.pin(); err != nil && o.Notice != nil {
 		o.Notice(fmt.Sprintf("copies between cuda:%d and the host are slower than they could be, through memory that is not pinned: %v", number, err))

@@ -102,17 +102,29 @@ func (c *provider) look(ctx context.Context, r *report, library string, told boo
 			}
 			continue
 		}
-		path, err := c.preload(name)
+		path, err := c.find(name, dirs)
 		if err != nil {
-			found := provision.FirstWith(dirs(), name)
-			if found == "" {
-				r.lacks("%s is missing: it comes with %s", name, comesWith(name))
-			} else if path, err = c.preload(found); err != nil {
-				r.lacks("%s cannot be loaded: %v", found, err)
-			}
+			r.lacks("%v", err)
 		}
 		r.libraries[name] = path
 	}
+}
+
+// find loads a library that the system's loader knows by its name, or that lies in one of
+// the folders, and returns its path.
+func (c *provider) find(name string, dirs func() []string) (string, error) {
+	path, err := c.preload(name)
+	if err == nil {
+		return path, nil
+	}
+	found := provision.FirstWith(dirs(), name)
+	if found == "" {
+		return "", fmt.Errorf("%s is missing: it comes with %s", name, comesWith(name))
+	}
+	if path, err = c.preload(found); err != nil {
+		return "", fmt.Errorf("%s cannot be loaded: %w", found, err)
+	}
+	return path, nil
 }
 
 // reportDriver fills in the GPUs and the driver's version and what is wrong with

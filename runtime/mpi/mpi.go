@@ -316,6 +316,12 @@ func (w *World) check(peer, tag int) error {
 	return nil
 }
 
+// Ended returns when a rank has ended the run, with why, or after Close.
+func (w *World) Ended() error {
+	<-w.loop.over
+	return w.loop.reason()
+}
+
 // Abort ends all ranks and does not return. Rank 0 prints the message that reaches it
 // first, and the calls of all ranks end with it as an *AbortError. Then rank 0 has a
 // minute, or the timeout where that is longer, to save what it has, until it calls

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"onering/runtime"
+	"onering/runtime/nccl"
 	"onering/runtime/provision"
 )
 
@@ -62,4 +65,17 @@ func CPU(t testing.TB) *runtime.Env {
 		}
 	})
 	return e
+}
+
+// NCCL compiles the library with NCCL's functions over the host's memory by which ranks on
+// stand-ins send to each other, and has the environment name it. root leads from the test's
+// folder to the repository, and flags are those of the source.
+func NCCL(t testing.TB, root string, flags ...string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "libnccl.so.2")
+	args := append(flags, "-shared", "-fPIC", "-o", path, filepath.Join(root, "runtime/nccl/testdata/fake.c"))
+	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+		t.Skipf("cc cannot compile a library: %v\n%s", err, out)
+	}
+	t.Setenv(nccl.Variable, path)
 }

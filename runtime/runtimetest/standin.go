@@ -1,14 +1,17 @@
 package runtimetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"sync/atomic"
 	"unsafe"
 
 	"onering/models"
 	"onering/runtime"
+	"onering/runtime/nccl"
 )
 
 // A standIn is a provider of devices for tests, made of the host's memory: sessions run on
@@ -226,6 +229,18 @@ func (h Host) Spill(p runtime.Place, bytes int) {
 	for i := bytes; i+4 <= min(whole, p.Bytes); i += 4 {
 		*(*float32)(unsafe.Add(p.Buffer, i)) = float32(math.NaN())
 	}
+}
+
+// cards counts what NCCL has named: ranks of one process share a device as if each had its own.
+var cards atomic.Int64
+
+// NCCL implements runtime.Linker, with the library that the environment names.
+func (h Host) NCCL(context.Context) (*nccl.Library, string, error) {
+	if os.Getenv(nccl.Variable) == "" {
+		return nil, "", errors.New("a stand-in has no NCCL but that of " + nccl.Variable)
+	}
+	l, err := nccl.Open(os.Getenv(nccl.Variable), nil, h.call)
+	return l, fmt.Sprint(cards.Add(1)), err
 }
 
 func (h Host) Wait() error { return h.call() }

@@ -131,6 +131,14 @@ func (c *crew) spread() error {
 	}
 	w := c.ring.Trained()
 	c.observe(metrics.PhaseReduce)
+	if d := c.ranks.Device(); d != nil {
+		for _, b := range c.optimizer.Buckets() {
+			if err := d.Spread(w, b); err != nil {
+				return err
+			}
+		}
+		return d.Wait()
+	}
 	for _, b := range c.optimizer.Buckets() {
 		if err := c.env.DownloadPart(w, b[c.ranks.Rank()], b[c.ranks.Rank()+1]); err != nil {
 			return err

@@ -3,6 +3,8 @@ package learn
 import (
 	"errors"
 	"math"
+
+	"onering/models"
 )
 
 // Ranks are the processes that take each step together, one of which is this one.
@@ -45,6 +47,18 @@ type Ranks interface {
 	Spread(x []float32, bounds []int) error
 	Collect(x []float32, bounds []int) error
 	Scatter(x []float32, bounds []int) error
+	// Device returns what does SumParts and Spread on the ranks' devices, with the same
+	// bits; nil where the elements pass through the host.
+	Device() Device
+}
+
+// A Device sums and spreads what the arenas of w hold on the devices of all ranks; the
+// host's elements stay as they are. All calls are made by one goroutine, in the same order
+// on every rank. They may return before they are complete, which Wait waits for.
+type Device interface {
+	SumParts(w *models.Weights, bounds []int) error
+	Spread(w *models.Weights, bounds []int) error
+	Wait() error
 }
 
 // An Outcome is what became of a rank's part of a step. Of several the largest
@@ -71,6 +85,7 @@ func (Alone) SumParts([]float32, []int) error    { return nil }
 func (Alone) Spread([]float32, []int) error      { return nil }
 func (Alone) Collect([]float32, []int) error     { return nil }
 func (Alone) Scatter([]float32, []int) error     { return nil }
+func (Alone) Device() Device                     { return nil }
 
 // errMemoryElsewhere is what a rank returns whose part of the step is done while
 // the memory of another ended.

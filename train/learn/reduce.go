@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"onering/models"
 	"onering/runtime"
 	"onering/train/metrics"
 )
@@ -63,7 +64,12 @@ func (s *Stepper) openReduction() *reduction {
 // work sums the buckets as they come and, where all ranks need all sums, gives them to
 // the others beside the next bucket.
 func (r *reduction) work() {
-	x, whole := r.learner.Gradients.Data, !r.sharded()
+	g, whole := r.learner.Gradients, !r.sharded()
+	if d := r.ranks.Device(); d != nil {
+		r.done <- r.onDevice(d, g, whole)
+		return
+	}
+	x := g.Data
 	summed := make(chan []int, cap(r.tasks))
 	var failed error
 	var group sync.WaitGroup
@@ -91,6 +97,19 @@ func (r *reduction) work() {
 	r.done <- err
 }
 
+// onDevice is work where the gradients do not leave the devices.
+func (r *reduction) onDevice(d Device, g *models.Weights, whole bool) (err error) {
+	for b := range r.tasks {
+		if err == nil {
+			err = d.SumParts(g, b)
+		}
+		if err == nil && whole {
+			err = d.Spread(g, b)
+		}
+	}
+	return errors.Join(err, d.Wait())
+}
+
 // hand hands over the buckets whose elements are all first or above, which no pass that
 // follows adds to.
 func (r *reduction) hand(first int) {
@@ -98,7 +117,7 @@ func (r *reduction) hand(first int) {
 		b := r.left[n-1]
 		r.left = r.left[:n-1]
 		r.count += b[len(b)-1] - b[0]
-		if r.err == nil {
+		if r.err == nil && r.ranks.Device() == nil {
 			r.err = r.env.DownloadPart(r.learner.Gradients, b[0], b[len(b)-1])
 		}
 		r.tasks <- b
@@ -121,7 +140,7 @@ func (r *reduction) finish() (err, lost error) {
 	r.observe(metrics.PhaseReduce)
 	r.hand(0)
 	close(r.tasks)
-	if lost = <-r.done; lost != nil || r.err != nil {
+	if lost = <-r.done; lost != nil || r.err != nil || r.ranks.Device() != nil {
 		return r.err, lost
 	}
 	g, own := r.learner.Gradients, r.ranks.Rank()

@@ -24,7 +24,12 @@ var adamW = adamw.Default()
 // open makes a Stepper on a fresh copy of a small model, whose weights it returns.
 func open(t *testing.T, compute models.DType, o learn.Options) (*learn.Stepper, *models.Weights) {
 	t.Helper()
-	env := runtimetest.Test(t)
+	return openOn(t, runtimetest.Test(t), compute, o)
+}
+
+// openOn is open for a device.
+func openOn(t *testing.T, env *runtime.Env, compute models.DType, o learn.Options) (*learn.Stepper, *models.Weights) {
+	t.Helper()
 	m, w, err := models.Load("../../models/testdata/torch/tied/hf")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"onering/runtime/mpi"
 	"onering/train/learn"
@@ -20,8 +21,10 @@ import (
 // No context ends a wait: a rank that went its own way would leave the others waiting.
 type Group struct {
 	wire
-	received []float32  // room for the other ranks' elements in add
-	world    *mpi.World // that Join has joined, or nil
+	received []float32     // room for the other ranks' elements in add
+	world    *mpi.World    // that Join has joined, or nil
+	timeout  time.Duration // as Join has it
+	links
 }
 
 var _ learn.Ranks = (*Group)(nil)

@@ -30,12 +30,13 @@ func Join(ctx context.Context, version string, timeout float64) (*Group, error) 
 	if launcher, _ := Launcher(); launcher == "" {
 		return Alone(), nil
 	}
-	world, err := mpi.Open(ctx, mpi.Options{Version: version, Timeout: time.Duration(timeout * float64(time.Second))})
+	within := time.Duration(timeout * float64(time.Second))
+	world, err := mpi.Open(ctx, mpi.Options{Version: version, Timeout: within})
 	if err != nil {
 		return nil, err
 	}
 	g := New(world)
-	g.world = world
+	g.world, g.timeout = world, within
 	return g, nil
 }
 

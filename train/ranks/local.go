@@ -138,6 +138,15 @@ func (l *local) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 	return context.Cause(ctx)
 }
 
+// Ended implements Transport.
+func (l *local) Ended() error {
+	select {
+	case <-l.over:
+	case <-l.closed[l.rank]:
+	}
+	return l.gone(context.Background(), l.rank)
+}
+
 // Abort implements Transport.
 func (l *local) Abort(err error) {
 	l.mu.Lock()

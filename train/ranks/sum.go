@@ -43,6 +43,11 @@ func (g *Group) Share(owner []int, rows ...[][]float64) error {
 
 // SumParts implements learn.Ranks.
 func (g *Group) SumParts(x []float32, bounds []int) error {
+	return g.inSteps(bounds, func(from, to []int) error { return g.add(x, from, to) })
+}
+
+// inSteps calls add for so many elements at a time that there is room for the others'.
+func (g *wire) inSteps(bounds []int, add func(from, to []int) error) error {
 	longest := 0
 	for r := range g.Size() {
 		longest = max(longest, bounds[r+1]-bounds[r])
@@ -53,8 +58,11 @@ func (g *Group) SumParts(x []float32, bounds []int) error {
 		from, to := make([]int, g.Size()), make([]int, g.Size())
 		for r := range from {
 			from[r], to[r] = min(bounds[r]+first, bounds[r+1]), min(bounds[r]+first+step, bounds[r+1])
+			if r != g.Rank() {
+				g.sent.Add(int64(4 * (to[r] - from[r])))
+			}
 		}
-		if err := g.add(x, from, to); err != nil {
+		if err := add(from, to); err != nil {
 			return err
 		}
 	}
@@ -75,7 +83,6 @@ func (g *Group) add(x []float32, from, to []int) error {
 		others[r] = own
 		if r != rank {
 			others[r], free = free[:len(own)], free[len(own):]
-			g.sent.Add(int64(4 * (to[r] - from[r])))
 		}
 	}
 	err := g.exchange(tagReduce,

@@ -22,6 +22,8 @@ type Transport interface {
 	// that has no bytes there is no message. Exchanges of one tag keep their order, and
 	// all ranks make the same. It returns when all is moved, or after the first failure.
 	Exchange(ctx context.Context, tag int, out, in [][]byte) error
+	// Ended returns when a rank has ended the run, with why, or after Close.
+	Ended() error
 	// Abort ends all ranks; the first rank's message is the one that people see. A
 	// transport between processes may end this one in it.
 	Abort(err error)

@@ -76,13 +76,15 @@ func (w *wire) exchange(tag int, out, in func(rank int) []byte) error {
 			send[r], receive[r] = out(r), in(r)
 		}
 	}
-	err := w.t.Exchange(context.Background(), tag, send, receive)
-	if err != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.lost == nil {
-			w.lost = err
-		}
+	return w.lose(w.t.Exchange(context.Background(), tag, send, receive))
+}
+
+// lose has err, if it is not nil, be the end of the group, and returns the first such.
+func (w *wire) lose(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost == nil {
+		w.lost = err
 	}
-	return err
+	return w.lost
 }

@@ -178,6 +178,6 @@ func Default() Config {
 		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Truncated: "zero", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        evalConfig{suiteRules: suiteRules{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}},
 		Runtime:     policy.RuntimeConfig{Device: "cpu"},
-		Distributed: train.DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},
+		Distributed: train.DistributedConfig{Shard: "none", Transport: "auto", CheckEvery: 100, Timeout: 60},
 	}
 }
