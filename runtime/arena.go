@@ -23,6 +23,7 @@ type arena struct {
 	at       unsafe.Pointer
 	tensors  map[string]*Value // by plain and by fused name; empty until nameTensors
 	rounded  *arena            // the 16-bit copy of a range of the elements; nil if no graph reads one
+	masters  *arena            // the host's, of the same range, where the arena lacks the matrices; nil if it has all
 	env      *Env              // the Env whose Upload and Download find this arena; may be nil
 }
 
@@ -102,15 +103,14 @@ func (e *Env) Upload(w ...*models.Weights) (err error) {
 	return copying("to", err)
 }
 
-// DownloadPart is Download for the elements from (included) to to (excluded), which the
-// device holds one after the other.
+// DownloadPart is Download for the elements from (included) to to (excluded).
 func (e *Env) DownloadPart(w *models.Weights, from, to int) error {
-	return copying("from", e.arenaOf(w).move(from, to, true))
+	return copying("from", e.arenaOf(w).moveAll(from, to, true))
 }
 
 // UploadPart is Upload for such a part of what has no 16-bit copy, such as gradients.
 func (e *Env) UploadPart(w *models.Weights, from, to int) error {
-	return copying("to", e.arenaOf(w).move(from, to, false))
+	return copying("to", e.arenaOf(w).moveAll(from, to, false))
 }
 
 func copying(direction string, err error) error {
@@ -120,21 +120,25 @@ func copying(direction string, err error) error {
 	return fmt.Errorf("runtime: copying %s the device: %w", direction, err)
 }
 
-// Forget gives the host's memory of w back to the system, if a device holds w.
+// Forget gives the host's memory of w back to the system, but for what no device holds.
 // The host's elements are then unknown until the next Download. On the CPU Forget
 // does nothing.
 func (e *Env) Forget(w ...*models.Weights) {
 	for _, w := range w {
-		if !e.arenaOf(w).memory.Aliases() {
-			w.Forget()
-		}
+		e.ForgetPart(w, 0, len(w.Data))
 	}
 }
 
 // ForgetPart is Forget for such a part.
 func (e *Env) ForgetPart(w *models.Weights, from, to int) {
-	if !e.arenaOf(w).memory.Aliases() {
+	a := e.arenaOf(w)
+	switch m := a.masters; {
+	case a.memory.Aliases():
+	case m == nil:
 		w.ForgetPart(from, to)
+	default:
+		w.ForgetPart(from, min(to, m.from))
+		w.ForgetPart(max(from, m.to), to)
 	}
 }
 
@@ -167,6 +171,21 @@ func (a *arena) held() []piece {
 		return a.pieces
 	}
 	return []piece{{a.from, a.to}}
+}
+
+// common are the parts of the ranges that the arena holds; nil ranges are all elements.
+func (a *arena) common(ranges []piece) (common []piece) {
+	if ranges == nil {
+		return a.held()
+	}
+	for _, r := range ranges {
+		for _, h := range a.held() {
+			if from, to := max(r.from, h.from), min(r.to, h.to); from < to {
+				common = append(common, piece{from, to})
+			}
+		}
+	}
+	return common
 }
 
 // bytes is the size of all elements.
@@ -208,9 +227,9 @@ func (a *arena) move(from, to int, down bool) error {
 	return a.memory.Upload(a.address(from), host, bytes)
 }
 
-// moveAll is move for all that it holds.
-func (a *arena) moveAll(down bool) error {
-	for _, h := range a.held() {
+// moveAll is move for those elements of a range that the arena holds.
+func (a *arena) moveAll(from, to int, down bool) error {
+	for _, h := range a.common([]piece{{from, to}}) {
 		if err := a.move(h.from, h.to, down); err != nil {
 			return err
 		}
@@ -284,6 +303,40 @@ func (a *arena) round(d models.DType, from, to int) error {
 	return c.nameTensors()
 }
 
+// keep has the host keep the float32 elements from (included) to to (excluded), of which
+// the arena has some for the Programs that read these.
+func (a *arena) keep(from, to int) {
+	a.masters = &arena{memory: host, weights: a.weights, from: from, to: to, dtype: models.F32, at: unsafe.Pointer(&a.weights.Data[from])}
+}
+
+// renew copies to the arena what it has of the elements that the host keeps.
+func (a *arena) renew() error {
+	if a.masters == nil {
+		return nil
+	}
+	return a.moveAll(a.masters.from, a.masters.to, false)
+}
+
+// without are the arena's elements but for the matrices from from (included) to to
+// (excluded), whose Programs read them in 16 bits. They read the vectors of norms in
+// float32.
+func (a *arena) without(from, to int) (pieces []piece) {
+	edges := append(a.edges(), a.to)
+	for i, first := range edges[:len(edges)-1] {
+		name, _ := a.weights.Layout.NameOf(first)
+		p, _ := a.weights.Layout.Find(name)
+		n := len(pieces)
+		switch {
+		case from <= first && first < to && len(p.Shape) > 1:
+		case n > 0 && pieces[n-1].to == first:
+			pieces[n-1].to = edges[i+1]
+		default:
+			pieces = append(pieces, piece{first, edges[i+1]})
+		}
+	}
+	return pieces
+}
+
 // narrowed names the tensors that the host's weights hold in 16 bits alone.
 func (a *arena) narrowed() error {
 	n := a.weights.Narrow
@@ -313,7 +366,7 @@ const roundAtOnce = 1 << 22
 // the type of each.
 func (a *arena) upload() error {
 	if a.dtype == models.F32 {
-		if err := a.moveAll(false); err != nil || a.rounded == nil {
+		if err := a.moveAll(a.from, a.to, false); err != nil || a.rounded == nil {
 			return err
 		}
 		return a.rounded.upload()
@@ -334,7 +387,7 @@ func (a *arena) upload() error {
 }
 
 // download copies the elements of a float32 arena to the host.
-func (a *arena) download() error { return a.moveAll(true) }
+func (a *arena) download() error { return a.moveAll(a.from, a.to, true) }
 
 // zero clears all elements.
 func (a *arena) zero() error { return a.memory.Zero(a.at, a.bytes()) }
@@ -349,6 +402,7 @@ func (a *arena) close() {
 		v.Close()
 	}
 	a.rounded.close()
+	a.masters.close()
 	if a.env != nil {
 		a.env.arenas.Delete(a.weights)
 	}
@@ -378,8 +432,9 @@ type Need struct {
 	Setting string
 }
 
-// RingNeeds are the weights of a Ring, and those that the Programs read in fewer bits.
-func RingNeeds(arch models.Architecture, compute models.Compute) []Need {
+// RingNeeds are the weights of a Ring, of which offload is the field of that name, and those
+// that the Programs read in fewer bits.
+func RingNeeds(arch models.Architecture, compute models.Compute, offload bool) []Need {
 	from, to := arch.Copied()
 	weights, fewer := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
 	if l := arch.AdapterLayout(); l != nil {
@@ -388,18 +443,31 @@ func RingNeeds(arch models.Architecture, compute models.Compute) []Need {
 	if compute.Narrow() { // in place of float32
 		weights, fewer = weights-int64(to-from), models.NarrowBytes(compute.Base, to-from)
 	}
-	return []Need{{What: "weights", Device: 4 * weights}, {What: "weights in fewer bits", Device: fewer}}
+	need := Need{What: "weights", Device: 4 * weights}
+	if offload && from < to && !compute.Narrow() {
+		l := arch.Layout()
+		a := &arena{weights: &models.Weights{Layout: l}, to: l.Size}
+		a.pieces = a.without(from, to)
+		need.Device, need.Host = need.Device-4*int64(l.Size-a.before(a.to)), int64(4*(to-from))
+	}
+	return []Need{need, {What: "weights in fewer bits", Device: fewer}}
 }
 
-// OptimizerNeed is the state of an Optimizer for so many elements, of which the largest of
-// the Parts keeps a part.
-func OptimizerNeed(rule models.Optimizer, elements int, o OptimizerOptions) Need {
+// OptimizerNeeds are the state of an Optimizer for so many elements, of which the largest of
+// the Parts keeps a part, and where what the host keeps lies on the device in updates. offload
+// is that of the Ring.
+func OptimizerNeeds(rule models.Optimizer, elements int, o OptimizerOptions, offload bool) []Need {
 	parts := max(1, o.Parts)
 	n := Need{What: "moments", Device: int64((4*len(rule.State())*elements + parts - 1) / parts)}
+	kept := 0 // tensors of a part
 	if o.Offload {
 		n.Device, n.Host = 0, n.Device
+		kept += len(rule.State())
 	}
-	return n
+	if offload {
+		kept++
+	}
+	return []Need{n, {What: "other", Device: int64(4 * kept * stagingSlots * min(stagedAtOnce, elements))}}
 }
 
 // DecoderNeeds are a Decoder's cache, of so many tokens of rows and prompts together, and

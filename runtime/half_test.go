@@ -226,53 +226,119 @@ func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.O
 }
 
 // TestOffload: what the host keeps gives the same bits as on the device, also where the
-// device cannot lock the host's memory, which is said. Nothing stays locked.
+// device cannot lock the host's memory, which is said. Nothing stays locked. Weights that
+// the host keeps survive Forget, and are not on the device.
 func TestOffload(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	for _, tt := range []struct {
+		device           string
+		compute          models.DType
+		moments, weights bool
+		most             int // ranges that may be locked; 0 is any number
+		locked, slots    int
+		crossing         int // bytes of a parameter, about
+	}{
+		{"stand-in-cuda", models.F32, false, true, 0, 0, 1, 0},
+		{"stand-in-cuda", models.F16, true, false, 0, 2, 3, 8},
+		{"stand-in-cuda", models.F16, true, false, 1, 0, 1, 8},
+		{"stand-in-cuda", models.F16, false, true, 0, 1, 3, 2},
+		{"stand-in-cuda", models.F16, true, true, 0, 3, 3, 10},
+		{"stand-in-webgpu", models.F16, true, true, 0, 0, 1, 10},
+	} {
+		t.Run(fmt.Sprintf("%s, %v, moments %v, weights %v, at most %d", tt.device, tt.compute, tt.moments, tt.weights, tt.most), func(t *testing.T) {
+			var want, logProbs []float32
+			var moved [2]int64
+			for i := range 2 {
+				env := runtime.OpenStandIn(t, cpu, tt.device)
+				c := halfModel(env)
+				c.Type = tt.compute
+				var notices []string
+				env.SetNotice(func(text string) { notices = append(notices, text) })
+				env.Locked(tt.most)
+				w, ring := madeUpRing(t, c, 3)
+				ring.Offload = i > 0 && tt.weights
+				before, _ := env.Crossed()
+				// Parts are small, so that there are more than slots.
+				l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: i > 0 && tt.moments, Bucket: 1000})
+				up, _ := env.Crossed()
+				moved[i] = up - before
+				if locked := env.Locked(0); i > 0 && (locked != tt.locked || o.Slots() != tt.slots || (len(notices) > 0) != (tt.most > 0) || tt.most > 0 && !strings.Contains(notices[0], "locks no more")) {
+					t.Errorf("%d ranges are locked, %d slots, notices %q", locked, o.Slots(), notices)
+				}
+				all := []*models.Weights{w, o.State["exp_avg"], o.State["exp_avg_sq"]}
+				for range 2 {
+					check(t, env.Download(all...))
+					got := slices.Concat(w.Data, all[1].Data, all[2].Data)
+					if want == nil {
+						want = got
+					}
+					if !slices.Equal(got, want) {
+						t.Error("weights or moments differ")
+					}
+					env.Forget(all...)
+				}
+				// The device's copies are made anew from what the host uploads.
+				check(t, env.Download(w))
+				check(t, env.Upload(w))
+				p, err := l.Forward(madeSequences(), 1, false)
+				check(t, err)
+				if i == 0 {
+					logProbs = slices.Clone(p.LogProb[0])
+				} else if !slices.Equal(logProbs, p.LogProb[0]) {
+					t.Error("log-probs differ")
+				}
+				p.Release()
+				l.Close()
+				o.Close()
+				if locked := env.Locked(0); locked != 0 {
+					t.Errorf("%d ranges stay locked", locked)
+				}
+				if n := int64(len(w.Data)); i > 0 && (moved[1]-moved[0] < int64(2*tt.crossing-4)*n || moved[1]-moved[0] > int64(2*tt.crossing+4)*n) {
+					t.Errorf("%d bytes went up where %d do without, for %d parameters", moved[1], moved[0], n)
+				}
+			}
+		})
+	}
+}
+
+// Optimizers that have a part each update what one does, with all of it on the host: what is
+// locked is theirs alone, and the others' elements may be forgotten and written there.
+func TestOffloadParts(t *testing.T) {
 	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
-	var notices []string
-	env.SetNotice(func(text string) { notices = append(notices, text) })
-	for _, compute := range []models.DType{models.F32, models.F16} {
-		c := halfModel(env)
-		c.Type = compute
-		var want []float32
-		for _, tt := range []struct {
-			name          string
-			offload       bool
-			most          int // ranges that are locked
-			locked, slots int
-		}{
-			{"on the device", false, 0, 0, 1},
-			{"on the host", true, 0, 2, 3},
-			{"on the host, not locked", true, 1, 0, 1},
-		} {
-			w, ring := madeUpRing(t, c, 3)
-			up, down := env.Crossed()
-			env.Locked(tt.most)
-			notices = nil
-			// Parts are small, so that there are more than slots.
-			l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: tt.offload, Bucket: 1000})
-			nowUp, nowDown := env.Crossed()
-			n := int64(len(w.Data))
-			if moved := nowUp-up > 2*8*n && nowDown-down > 2*8*n; moved != tt.offload || n < 20_000 {
-				t.Errorf("%v, %s: %d bytes up and %d down in two steps over %d parameters", compute, tt.name, nowUp-up, nowDown-down, n)
-			}
-			if locked := env.Locked(0); locked != tt.locked || o.Slots() != tt.slots || len(notices) != tt.most || tt.most > 0 && !strings.Contains(notices[0], "locks no more") {
-				t.Errorf("%v, %s: %d ranges are locked, %d slots, notices %q", compute, tt.name, locked, o.Slots(), notices)
-			}
-			check(t, env.Download(w, o.State["exp_avg"], o.State["exp_avg_sq"]))
-			got := slices.Concat(w.Data, o.State["exp_avg"].Data, o.State["exp_avg_sq"].Data)
-			if want == nil {
-				want = got
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%v, %s: weights or moments differ", compute, tt.name)
-			}
-			l.Close()
-			o.Close()
-			if locked := env.Locked(0); locked != 0 {
-				t.Errorf("%v, %s: %d ranges stay locked", compute, tt.name, locked)
+	c := halfModel(env)
+	c.Type = models.F16
+	var want, joined []float32
+	for part, parts := range []int{1, 3, 3, 3} {
+		w, ring := madeUpRing(t, c, 3)
+		ring.Offload = part > 0
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
+		check(t, err)
+		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{Offload: part > 0, Part: max(0, part-1), Parts: parts, Bucket: 1000})
+		check(t, err)
+		p, err := l.Forward(madeSequences(), 1, true)
+		check(t, err)
+		check(t, p.Backward(likeLogProb(p, 0.01), nil))
+		p.Release()
+		check(t, o.Update(1e-2, 1))
+		if part == 0 {
+			check(t, env.Download(w))
+			want, joined = slices.Clone(w.Data), make([]float32, len(w.Data))
+		}
+		for _, b := range o.Buckets() {
+			from, to := b[part-1], b[part]
+			check(t, env.DownloadPart(w, from, to))
+			copy(joined[from:to], w.Data[from:to])
+			o.State["exp_avg"].ForgetPart(b[0], from)
+			o.State["exp_avg"].ForgetPart(to, b[parts])
+			if slices.ContainsFunc(o.State["exp_avg_sq"].Data[b[0]:from], func(x float32) bool { return x != 0 }) {
+				t.Errorf("part %d has updated others' state", part)
 			}
 		}
+		l.Close()
+		o.Close()
+	}
+	if !slices.Equal(joined, want) {
+		t.Error("the parts differ from the whole")
 	}
 }
 

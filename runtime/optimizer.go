@@ -44,7 +44,8 @@ type optimizerPart struct {
 // OptimizerOptions say where an Optimizer keeps its state. They change no result.
 type OptimizerOptions struct {
 	// Offload keeps the state in the host's memory. Each update then copies it to
-	// the device and back: 16 bytes for each parameter with AdamW.
+	// the device and back: 16 bytes for each parameter with AdamW. Ring.Offload does so
+	// with weights.
 	Offload bool
 	// Part of Parts: only the elements of this part, from 0, have a state here and are
 	// updated; see Buckets. Parts of 0 or 1 means all of them.
@@ -74,7 +75,7 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
 		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), options: options,
-		scalars: e.buffer(models.F32),
+		scalars: e.buffer(models.F32), staging: staging{memory: e.memory},
 	}
 	if err := o.open(); err != nil {
 		o.Close()
@@ -146,21 +147,24 @@ func (o *Optimizer) reserve() error {
 }
 
 // keptOnHost are the ranges of the host's memory that updates read and write beside a
-// device. What is new there is cleared, by several threads, before the device holds on to
-// its pages.
+// device. Several threads clear what is new there, before the device holds on to its pages.
 func (o *Optimizer) keptOnHost() (kept [][]byte) {
+	keep := func(a *arena, r piece) (at unsafe.Pointer, bytes int) {
+		at, bytes = a.address(r.from), (r.to-r.from)*a.dtype.Size()
+		kept = append(kept, unsafe.Slice((*byte)(at), bytes))
+		return at, bytes
+	}
 	for _, a := range o.arenas {
 		if a.memory == o.env.memory {
 			continue
 		}
-		own := o.own()
-		if own == nil {
-			own = a.held()
+		for _, r := range a.common(o.own()) {
+			a.memory.Zero(keep(a, r))
 		}
-		for _, r := range own {
-			at, bytes := a.address(r.from), (r.to-r.from)*a.dtype.Size()
-			a.memory.Zero(at, bytes)
-			kept = append(kept, unsafe.Slice((*byte)(at), bytes))
+	}
+	if m := o.ring.trained().masters; m != nil {
+		for _, r := range m.common(o.own()) {
+			keep(m, r)
 		}
 	}
 	return kept
@@ -183,7 +187,7 @@ func (o *Optimizer) addParts(bounds []int) error {
 		}
 		for last := first + o.span(bounds, i); first < last; {
 			size := last - first
-			if o.options.Offload && !o.env.memory.Cuts() && !o.env.memory.Aliases() {
+			if (o.options.Offload || o.ring.trained().masters != nil) && !o.env.memory.Cuts() && !o.env.memory.Aliases() {
 				size = min(size, stagedAtOnce)
 			}
 			if err := o.addPart(first, []int{size}, nil); err != nil {
@@ -249,7 +253,7 @@ func (o *Optimizer) bounds() (bounds []int) {
 		size = min(size, o.options.Bucket)
 	}
 	if o.env.memory.Cuts() { // each buffer is a range
-		edges, size = append(o.ring.trained().edges()[1:], total), total
+		edges, size = append(hostArena(o.ring.Trained()).edges()[1:], total), total
 	}
 	for from := 0; from < total; {
 		bounds = append(bounds, from)
@@ -290,7 +294,11 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 		return err
 	}
 	u.parts = append(u.parts, part) // Close finds it from here on
-	if part.p, err = o.ring.trained().view(from, int64s(dims)...); err != nil {
+	weights := o.ring.trained()
+	if m := weights.masters; m != nil && m.holds(from, from+size) {
+		weights = m
+	}
+	if part.p, err = weights.view(from, int64s(dims)...); err != nil {
 		return err
 	}
 	if part.g, err = o.env.arenaOf(o.gradients).view(from, int64s(dims)...); err != nil {
@@ -341,6 +349,9 @@ func (o *Optimizer) Update(rate, clip float64) error {
 		runs = append(runs, u.runs...)
 	}
 	if err := o.staging.each(runs, o.run); err != nil {
+		return err
+	}
+	if err := o.ring.trained().renew(); err != nil {
 		return err
 	}
 	o.Updates++
@@ -422,7 +433,7 @@ func (o *Optimizer) loadRuns(u *update) (err error) {
 	p, most, cuts := u.program, 1, o.env.memory.Cuts()
 	if cuts {
 		p = apart(p)
-		if !o.options.Offload { // whose state is staged one part at a time
+		if len(o.staging.kept(u.parts[0])) == 0 { // else one part is staged at a time
 			most = mostUpdated
 		}
 	}

@@ -157,7 +157,8 @@ type Mover interface {
 }
 
 // Streams are a Driver, of a device with addresses, that also copies between it and the
-// host beside what the device computes. What is begun on a stream is done in order.
+// host beside what the device computes. What is begun on a stream is done in order. One
+// goroutine at a time uses them.
 type Streams interface {
 	// Lock lets the device reach bytes of the host by itself, until Unlock.
 	Lock(host []byte) error

@@ -22,6 +22,10 @@ type Ring struct {
 	// It should be a power of two, which rounds nothing. Learners multiply by it and
 	// Optimizers divide by it.
 	LossScale float64
+	// Offload keeps in the host's memory the float32 weights of the layers' matrices, where
+	// a device computes with a 16-bit copy. Optimizers copy them to the device and back in
+	// each update. Set it before anything is made of the ring; it changes no result.
+	Offload bool
 
 	arena   *arena              // holds Weights; in the host's memory until moveTo
 	adapter *arena              // holds Adapter; nil without one
@@ -64,7 +68,7 @@ func (r *Ring) SharedWeights() *Ring {
 	if r.owner != nil {
 		owner = r.owner
 	}
-	return &Ring{Arch: r.base, Weights: r.Weights, LossScale: r.LossScale, arena: owner.arena, base: r.base, owner: owner}
+	return &Ring{Arch: r.base, Weights: r.Weights, LossScale: r.LossScale, Offload: r.Offload, arena: owner.arena, base: r.base, owner: owner}
 }
 
 // Trained returns what learners and optimizers change: the adapter, or the weights
@@ -107,7 +111,7 @@ func (r *Ring) moveTo(e *Env) error {
 	}
 	var adapter *arena
 	if r.Adapter != nil {
-		if adapter, err = moved(e, r.Adapter); err != nil {
+		if adapter, err = moved(e, r.Adapter, nil); err != nil {
 			if r.owner == nil {
 				a.close()
 			}
@@ -134,9 +138,18 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		err := r.owner.moveTo(e)
 		return r.owner.arena, err
 	}
-	a, err := moved(e, r.Weights)
+	from, to := r.Arch.Copied()
+	offload := r.Offload && from < to && r.Weights.Narrow == nil && !e.memory.Aliases()
+	var held []piece
+	if offload {
+		held = hostArena(r.Weights).without(from, to)
+	}
+	a, err := moved(e, r.Weights, held)
 	if err != nil {
 		return nil, err
+	}
+	if offload {
+		a.keep(from, to)
 	}
 	if r.Weights.Narrow != nil {
 		if err := a.narrowed(); err != nil {
@@ -145,7 +158,7 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		}
 		return a, nil
 	}
-	if from, to := r.Arch.Copied(); from < to {
+	if from < to {
 		if err := a.round(r.Arch.Geometry().Compute, from, to); err != nil {
 			a.close()
 			return nil, err
@@ -154,9 +167,9 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 	return a, nil
 }
 
-// moved holds w in the memory of e, with a Value for each tensor.
-func moved(e *Env, w *models.Weights) (*arena, error) {
-	a, err := e.hold(w, false)
+// moved holds w, or those pieces of it, in the memory of e, with a Value for each tensor.
+func moved(e *Env, w *models.Weights, pieces []piece) (*arena, error) {
+	a, err := e.holdPieces(w, pieces, false)
 	if err != nil {
 		return nil, err
 	}

@@ -26,15 +26,16 @@ type Parts struct {
 	Context int   `range:"[1,16777216]" help:"tokens in the cache when decoding begins"`
 	// Contexts are further batches to decode, by name: of each row the tokens in the
 	// cache when decoding begins.
-	Contexts map[string][]int
-	Steps    int          `range:"[1,16777216]" help:"decode steps to time"`
-	Rows     int          `range:"[1,16777216]" help:"sequences of the training pass"`
-	Tokens   int          `range:"[1,16777216]" help:"tokens of each sequence, and of the prompt"`
-	Prompt   int          `range:"[1,16777216]" help:"of --tokens, those of the prompt"`
-	Group    int          `range:"[1,16777216]" help:"sequences of the training pass that have the same prompt, whose tokens are computed once"`
-	Repeat   int          `range:"[1,16777216]" help:"passes to time after one that warms up; the fastest counts"`
-	Offload  bool         `help:"keep the state of the optimizer in the host's memory"`
-	Stash    models.Stash `toml:"-"`
+	Contexts       map[string][]int
+	Steps          int          `range:"[1,16777216]" help:"decode steps to time"`
+	Rows           int          `range:"[1,16777216]" help:"sequences of the training pass"`
+	Tokens         int          `range:"[1,16777216]" help:"tokens of each sequence, and of the prompt"`
+	Prompt         int          `range:"[1,16777216]" help:"of --tokens, those of the prompt"`
+	Group          int          `range:"[1,16777216]" help:"sequences of the training pass that have the same prompt, whose tokens are computed once"`
+	Repeat         int          `range:"[1,16777216]" help:"passes to time after one that warms up; the fastest counts"`
+	Offload        bool         `help:"keep the state of the optimizer in the host's memory"`
+	OffloadWeights bool         `help:"keep the float32 weights of the layers in the host's memory, too"`
+	Stash          models.Stash `toml:"-"`
 	// Optimizer is the name of the optimizer whose update is timed.
 	Optimizer string
 	// Log, if not nil, is told each figure once it is measured: a bench that ends

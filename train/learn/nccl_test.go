@@ -118,3 +118,48 @@ func TestNCCLEnds(t *testing.T) {
 		}
 	}
 }
+
+// Ranks that share the moments and keep these and float32 weights on the host come to the
+// weights of those that keep all on their devices.
+func TestShardedOffload(t *testing.T) {
+	runtimetest.NCCL(t, "../..")
+	var want []string
+	for _, offload := range []bool{false, true} {
+		said, errs := make([]string, 2), make([]error, 2)
+		var wait sync.WaitGroup
+		for r, way := range ranks.Local(2) {
+			env, group := standIn(t), ranks.New(way)
+			s, w := openOn(t, env, models.F16, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 128}, Ranks: group, Shard: true, Bucket: 3000, Offload: offload})
+			wait.Go(func() {
+				_, err := group.Link(env, "auto")
+				for step := range 2 {
+					if err == nil {
+						_, err = s.Step(context.Background(), drawBatch(8+step), nil)
+					}
+				}
+				if errs[r] = errors.Join(err, env.Download(w), s.Collect()); errs[r] != nil {
+					group.Abort(errs[r])
+				}
+				said[r] = w.Checksum()
+				if r == 0 {
+					said[r] += s.Optimizer().State["exp_avg"].Checksum()
+				}
+				s.Drop()
+				errs[r] = errors.Join(errs[r], s.Follow(), group.Unlink())
+				env.Forget(w)
+				errs[r] = errors.Join(errs[r], env.Download(w))
+				said[r] += w.Checksum()
+			})
+		}
+		wait.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = said
+		}
+		if said[0] != want[0] || said[1] != want[1] || said[0][:20] != said[1][:20] {
+			t.Errorf("offloaded %v: %q, want %q", offload, said, want)
+		}
+	}
+}

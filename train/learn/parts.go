@@ -131,7 +131,7 @@ func (c *crew) spread() error {
 	}
 	w := c.ring.Trained()
 	c.observe(metrics.PhaseReduce)
-	if d := c.ranks.Device(); d != nil {
+	if d := c.ranks.Device(); d != nil && !c.ring.Offload { // else the host has weights that no device has
 		for _, b := range c.optimizer.Buckets() {
 			if err := d.Spread(w, b); err != nil {
 				return err

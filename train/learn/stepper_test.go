@@ -44,6 +44,7 @@ func openOn(t *testing.T, env *runtime.Env, compute models.DType, o learn.Option
 		t.Fatal(err)
 	}
 	t.Cleanup(ring.Close)
+	ring.Offload = o.Offload
 	o.Temperature, o.MaxGradNorm, o.Stash = 1, 1, models.StashAll
 	if o.MicroTokens == 0 {
 		o.MicroTokens = 4096

@@ -97,7 +97,8 @@ type ObjectiveConfig struct {
 type optimizerConfig struct {
 	learn.UpdateSettings
 	learn.Schedule
-	Offload bool `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
+	Offload        bool `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
+	OffloadWeights bool `toml:"offload_weights" note:"float32 has no such copy" help:"keep the float32 weights of the layers in the host's memory, too, where a GPU computes with a 16-bit copy: it needs 4 bytes less for each of their parameters, and 8 more cross in each step. It changes no result"`
 }
 
 // A loopConfig says how long and in which portions training goes on.

@@ -30,6 +30,9 @@ func (c Config) Validate() error {
 	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
 	v.check("model.dtype", c.Model.DType, why == "", fmt.Sprintf("with runtime.device = %q: %s", c.Runtime.Device, why))
 
+	v.check("optimizer.offload_weights", c.Optimizer.OffloadWeights, !c.Optimizer.OffloadWeights || c.Model.DType != "float32",
+		"is for weights that have a 16-bit copy: set model.dtype = \"bfloat16\" or \"float16\"")
+
 	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsReference(c.Objective.Settings),
 		"is for objectives that have a reference: opd, or kl_beta above 0")
 	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsTeacher(c.Objective.Settings),

@@ -213,3 +213,34 @@ func TestRanksOnDevice(t *testing.T) {
 		same(t, "shard = "+shard, run(env), run(cpu))
 	}
 }
+
+// TestDeviceOffloads: a run whose moments and float32 weights are on the host has the files of
+// one that keeps them on the device, also resumed from a checkpoint of it.
+func TestDeviceOffloads(t *testing.T) {
+	_, env := cpuAndStandIn(t)
+	often := func(c *rl.Config) {
+		every(c)
+		c.Model.DType, c.Train.Rounds = "float16", 2
+	}
+	offloaded := func(c *rl.Config) {
+		often(c)
+		c.Optimizer.Offload, c.Optimizer.OffloadWeights = true, true
+	}
+	dir, checkpoints := start(t, env, "reference", often)
+	want := contents(t, dir)
+	for _, first := range []func(*rl.Config){offloaded, often} {
+		dir, _ := start(t, env, "reference", first)
+		same(t, "offloaded", contents(t, dir), want)
+		for _, name := range checkpoints[len(checkpoints)/2:] {
+			if err := os.RemoveAll(filepath.Join(dir, "checkpoints", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := chaosConfig("reference", dir)
+		offloaded(&c)
+		if _, err := continueRun(env, c, true); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "offloaded, resumed", contents(t, dir), want)
+	}
+}

@@ -69,7 +69,7 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 		return e, err
 	}
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
-	own := runtime.OptimizerOptions{Offload: c.Optimizer.Offload && c.onGPU()}
+	own, offload := runtime.OptimizerOptions{Offload: c.Optimizer.Offload && c.onGPU()}, c.offloadsWeights()
 	if split.Ranks > 1 {
 		e.Split = Split{split.Ranks, max(1, split.OnHost)}
 		if c.Distributed.Shard == "optimizer" {
@@ -78,9 +78,10 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 	}
 	trained := cmp.Or(arch.AdapterLayout(), arch.Layout())
 	weights := 4 * int64(trained.Size) // and gradients
-	moments := runtime.OptimizerNeed(c.Optimizer.Rule, trained.Size, own)
-	all := runtime.OptimizerNeed(c.Optimizer.Rule, trained.Size, runtime.OptimizerOptions{})
-	e.Needs = append(runtime.RingNeeds(arch, compute), runtime.Need{What: "gradients", Device: weights}, moments)
+	updates := runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, own, offload && arch.AdapterLayout() == nil)
+	moments, all := updates[0], runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, runtime.OptimizerOptions{}, false)[0]
+	ring := runtime.RingNeeds(arch, compute, offload)
+	e.Needs = append(append(ring, runtime.Need{What: "gradients", Device: weights}), updates...)
 	if err := e.addReference(c, arch, compute); err != nil {
 		return e, err
 	}
@@ -100,13 +101,11 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 	e.Gathered, e.Copy = all.Device-moments.Device-moments.Host, weights+all.Device
 	if c.onGPU() {
 		e.Peak = e.Of("").Device
-		if e.Saving = weights + min(weights, moments.Device); e.Gathered > 0 {
-			e.Saving = weights + moments.Device
-			e.Copy += e.Saving + e.Gathered // from there
-			return e, nil
+		read := weights
+		if arch.AdapterLayout() == nil {
+			read = ring[0].Device
 		}
-		_, largest := trained.Largest()
-		e.Copy += 4 * int64(largest)
+		e.readBack(read, moments.Device, trained)
 		return e, nil
 	}
 	// A token of a response takes so much in Go's heap: its figures, its share of the records
@@ -122,6 +121,17 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 		e.Peak -= min(decoder[0].Device, kept.Device)
 	}
 	return e, nil
+}
+
+// readBack adds what the host takes of weights and moments on a GPU for a checkpoint.
+func (e *MemoryEstimate) readBack(weights, moments int64, trained *models.Layout) {
+	if e.Saving = weights + min(4*int64(trained.Size), moments); e.Gathered > 0 {
+		e.Saving = weights + moments
+		e.Copy += e.Saving + e.Gathered // from there
+		return
+	}
+	_, largest := trained.Largest()
+	e.Copy += 4 * int64(largest)
 }
 
 // architecture is that of a run of c, and what it computes in.
@@ -153,8 +163,8 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 	} else if compute.Adapter != nil || !objectives.NeedsReference(c.Objective.Settings) {
 		return nil
 	}
-	for _, n := range runtime.RingNeeds(arch, compute) {
-		e.Needs = append(e.Needs, runtime.Need{What: "reference", Device: n.Device})
+	for _, n := range runtime.RingNeeds(arch, compute, c.offloadsWeights()) {
+		e.Needs = append(e.Needs, runtime.Need{What: "reference", Device: n.Device, Host: n.Host})
 	}
 	return nil
 }
@@ -271,6 +281,9 @@ func (e MemoryEstimate) Lines() (lines [][2]string) {
 	add(true, "assumed", e.assumed(), "; shorter ones take less")
 	return lines
 }
+
+// offloadsWeights says whether the host keeps weights of a run.
+func (c Config) offloadsWeights() bool { return c.Optimizer.OffloadWeights && c.onGPU() }
 
 // onGPU says whether a run keeps its weights on a GPU.
 func (c Config) onGPU() bool { return c.provider().Graphs() != models.CPU }

@@ -41,10 +41,10 @@ func TestEstimateCUDA(t *testing.T) {
 		onDevice     int64 // peaks, in GB rounded up
 		onHost       int64
 	}{
-		{"1.5B", math1B5, 1_543_714_304, 48, 4096, 39, 26},
+		{"1.5B", math1B5, 1_543_714_304, 48, 4096, 39, 27},
 		{"1.5B", math1B5, 1_543_714_304, 128, 4096, 50, 38},
 		{"1.5B", math1B5, 1_543_714_304, 128, 8192, 52, 39},
-		{"7B", math7B, 7_615_616_512, 16, 4096, 147, 86},
+		{"7B", math7B, 7_615_616_512, 16, 4096, 147, 87},
 		{"7B", math7B, 7_615_616_512, 128, 8192, 183, 122},
 	} {
 		c := Default()
@@ -84,7 +84,22 @@ func TestEstimateCUDA(t *testing.T) {
 				tt.name, tt.slots, tt.micro, up(e.Peak), up(less.Peak), tt.onDevice, tt.onHost)
 		}
 	}
+	// 7B at micro-batches of 4 x 1,024 on a GPU of 80 GB: moments and the layers' float32 weights
+	// are on the host.
 	c := Default()
+	c.Model.DType, c.Runtime.Device, c.Optimizer.Offload, c.Optimizer.OffloadWeights = "bfloat16", "cuda", true, true
+	c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens, c.Rollout.Slots, c.Train.MicroTokens = 256, 768, 64, 4096
+	e := must(EstimateMemory(c, math7B, Split{}))(t)
+	matrices := int64(28 * (2*3584*3584 + 2*3584*512 + 3*3584*18944))
+	vectors := int64(28 * (2*3584 + 3584 + 2*512))
+	n := int64(7_615_616_512)
+	if w := e.Of("weights"); w.Device != 4*(n-matrices) || w.Host != 4*(matrices+vectors) || e.Of("gradients").Device != 4*n || e.Of("moments").Host != 8*n || e.Saving != 4*(n-matrices) {
+		t.Errorf("weights %+v, moments %+v, %d bytes for a checkpoint", w, e.Of("moments"), e.Saving)
+	}
+	if t.Logf("7B: %v", e.Lines()); e.Peak > 66e9 {
+		t.Errorf("7B takes %d bytes of a GPU", e.Peak)
+	}
+	c = Default()
 	c.Model.DType, c.Runtime.Device = "float32", "cuda:1"
 	e, err := EstimateMemory(c, math1B5, Split{})
 	if err != nil || e.Of("weights in fewer bits").Device != 0 || e.Peak <= e.Certain() {

@@ -58,6 +58,7 @@ func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (er
 	if r.other, err = policy.Open(env, policy.Options{Path: c.Model.Reference, DType: c.Model.DType}); err != nil {
 		return err
 	}
+	r.other.Ring.Offload = trained.Ring.Offload
 	if err = sameTokens(trained, r.other); err != nil {
 		return fmt.Errorf("%s: %w", c.Model.Reference, err)
 	}
@@ -94,7 +95,9 @@ func (r *reference) copy(env *runtime.Env, policy *policy.Policy) (err error) {
 		return err
 	}
 	copy(r.weights.Data, policy.Weights.Data)
-	r.ring, err = runtime.NewRing(policy.Ring.Arch, r.weights)
+	if r.ring, err = runtime.NewRing(policy.Ring.Arch, r.weights); err == nil {
+		r.ring.Offload = policy.Ring.Offload
+	}
 	return err
 }
 

@@ -62,6 +62,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
 		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}
+	p.Ring.Offload = c.Optimizer.OffloadWeights
 	if opened.roller, err = newRoller(c, s, limit); err != nil {
 		return nil, err
 	}
