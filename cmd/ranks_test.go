@@ -4,6 +4,7 @@ package cmd
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"onering/runtime/runtimetest"
 )
 
 // A launcher starts this program with several ranks.
@@ -157,5 +160,73 @@ func TestRanksSignal(t *testing.T) {
 	l.run(3, "", append(settings, "--set", "train.rounds="+strconv.Itoa(s.Step/2+2), "--resume")...)
 	if n := steps(dir); n <= s.Step {
 		t.Errorf("%d steps after %d", n, s.Step)
+	}
+}
+
+// Ranks that are processes, whose devices send to each other by NCCL, end with the weights
+// of MPI, and the log says how they were linked. If one hangs, the other does not wait for
+// it: it says who, and saves what it has.
+func TestRanksByNCCL(t *testing.T) {
+	if os.Getenv("ONERING_LONG") == "" {
+		t.Skip("trains for half a minute: set ONERING_LONG=1")
+	}
+	l := newLauncher(t)
+	runtimetest.NCCL(t, "..")
+	library := "ONERING_NCCL=" + os.Getenv("ONERING_NCCL")
+	arguments := func(dir string, rounds int, more ...string) []string {
+		a := []string{"train", "-q", "--json", "--report=false", "--out", dir}
+		for _, s := range append(more, "runtime.device=stand-in", "rollout.prompts_per_round=8", "rollout.samples_per_prompt=4", "train.batch_size=16", "eval.suites=", "distributed.timeout=3", fmt.Sprint("train.rounds=", rounds)) {
+			a = append(a, "--set", s)
+		}
+		return a
+	}
+	base := l.env
+	weights := map[string]string{}
+	for how, env := range map[string]string{"nccl 2.27.3": library, "mpi: rank 0: a stand-in has no NCCL but that of ONERING_NCCL": "ONERING_NCCL="} {
+		dir := filepath.Join(t.TempDir(), "run")
+		l.env = append(slices.Clone(base), env)
+		l.run(3, "", arguments(dir, 3, "distributed.shard=optimizer")...)
+		log, _ := os.ReadFile(filepath.Join(dir, "log.txt"))
+		if !strings.Contains(string(log), how) {
+			t.Errorf("the log does not say %q:\n%s", how, log)
+		}
+		files, _ := filepath.Glob(filepath.Join(dir, "checkpoints", "*", "model.safetensors"))
+		text, err := os.ReadFile(files[len(files)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		weights[string(text)] = how
+	}
+	if len(weights) != 1 {
+		t.Error("the weights are others than by MPI")
+	}
+
+	l.env = append(slices.Clone(base), library)
+	dir := filepath.Join(t.TempDir(), "run")
+	c := l.command(2, "onering", arguments(dir, 1000, "train.save_minutes=0")...)
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); steps(dir) < 3; time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("no steps after a minute")
+		}
+	}
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", c.Process.Pid, c.Process.Pid))
+	ranks := strings.Fields(string(children))
+	if len(ranks) != 2 {
+		t.Fatalf("mpirun has the children %q", ranks)
+	}
+	second, _ := strconv.Atoi(ranks[1])
+	syscall.Kill(second, syscall.SIGSTOP)
+	began := time.Now()
+	err := c.Wait()
+	if err == nil || time.Since(began) > 30*time.Second || !strings.Contains(errs.String(), "has given no sign of life for 3s") {
+		t.Errorf("ended after %v with %v:\n%s", time.Since(began), err, &errs)
+	}
+	if s := lastState(t, dir); s.Step < 2 {
+		t.Errorf("the checkpoint is of step %d of %d", s.Step, steps(dir))
 	}
 }

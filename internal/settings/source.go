@@ -131,7 +131,7 @@ func Sets(sets []string) (Source, error) {
 }
 
 // envOthers are variables that begin as settings do and are none of a run.
-var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI"}
+var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI", "ONERING_NCCL", "ONERING_UNPINNED"}
 
 // Environment reads the settings of a configuration in environ, whose entries are
 // NAME=value: ONERING_OPTIMIZER_LEARNING_RATE is optimizer.learning_rate. An empty

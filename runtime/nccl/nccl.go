@@ -165,9 +165,15 @@ func (c *Comm) Abort() {
 			break
 		}
 	} // else a call waits for a rank, which only this ends
-	if c.given.CompareAndSwap(false, true) {
-		c.library.call("cutting the link", func() C.int { return C.onering_nccl_abort(&c.library.lib, c.comm) })
+	c.giveBack("cutting the link", func() C.int { return C.onering_nccl_abort(&c.library.lib, c.comm) })
+}
+
+// giveBack gives the communicator back to the library, unless that was done.
+func (c *Comm) giveBack(doing string, f func() C.int) error {
+	if !c.given.CompareAndSwap(false, true) {
+		return nil
 	}
+	return c.library.call(doing, f)
 }
 
 // Close ends this rank's part after all work in the stream is done. All ranks call it; one
@@ -177,11 +183,7 @@ func (c *Comm) Close() error {
 	go func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.given.CompareAndSwap(false, true) {
-			over <- nil
-			return
-		}
-		over <- c.library.call("leaving the other ranks", func() C.int { return C.onering_nccl_destroy(&c.library.lib, c.comm) })
+		over <- c.giveBack("leaving the other ranks", func() C.int { return C.onering_nccl_destroy(&c.library.lib, c.comm) })
 	}()
 	select {
 	case err := <-over:

@@ -231,7 +231,8 @@ func (h Host) Spill(p runtime.Place, bytes int) {
 	}
 }
 
-// cards counts what NCCL has named: ranks of one process share a device as if each had its own.
+// cards counts what NCCL has named: ranks of one process share a device as if each had its
+// own, and so do processes.
 var cards atomic.Int64
 
 // NCCL implements runtime.Linker, with the library that the environment names.
@@ -240,7 +241,7 @@ func (h Host) NCCL(context.Context) (*nccl.Library, string, error) {
 		return nil, "", errors.New("a stand-in has no NCCL but that of " + nccl.Variable)
 	}
 	l, err := nccl.Open(os.Getenv(nccl.Variable), nil, h.call)
-	return l, fmt.Sprint(cards.Add(1)), err
+	return l, fmt.Sprint(os.Getpid(), " ", cards.Add(1)), err
 }
 
 func (h Host) Wait() error { return h.call() }
