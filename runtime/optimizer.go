@@ -138,8 +138,10 @@ func (o *Optimizer) reserve() error {
 	o.staging.open(o.env, o.keptOnHost())
 	for _, u := range o.updates {
 		for _, p := range u.parts {
-			if err := o.staging.reserve(p); err != nil {
-				return err
+			for i := range o.staging.slots {
+				if _, err := o.staging.at(i, p); err != nil {
+					return err
+				}
 			}
 		}
 	}

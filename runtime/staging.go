@@ -54,35 +54,34 @@ func (t inTurn) Begin(stream int, device unsafe.Pointer, host []byte) error {
 	return t.Download(unsafe.Pointer(unsafe.SliceData(host)), device, len(host))
 }
 
-// open prepares for parts that the host keeps in ranges of its memory. Where the device
-// cannot reach these by itself, copies go the slower way, and Notice is told.
+// open prepares for parts that the host keeps in ranges of its memory, which it locks: all
+// or none. Where the device cannot reach these by itself, copies go the slower way, and
+// Notice is told.
 func (s *staging) open(e *Env, kept [][]byte) {
-	s.memory, s.streams, s.slots = e.memory, inTurn{e.memory}, make([]map[string]*buffer, 1)
+	var err error
+	slots := 1
 	if streams, ok := e.memory.Driver.(Streams); ok && !e.memory.Cuts() && len(kept) > 0 {
-		if err := s.lock(streams, kept); err == nil {
-			s.slots = make([]map[string]*buffer, stagingSlots)
-		} else if e.options.Notice != nil {
+		s.streams, slots = streams, stagingSlots
+		for _, part := range kept {
+			if err = streams.Lock(part); err != nil {
+				err = fmt.Errorf("%.2f GB: %w", 1e-9*float64(len(part)), e.memory.Check(err))
+				break
+			}
+			s.locked = append(s.locked, part)
+		}
+	}
+	if err != nil {
+		s.unlock()
+		if e.options.Notice != nil {
 			e.options.Notice(fmt.Sprintf("updates are slower than they could be, since %s cannot lock the memory of what the host keeps for them: %v", e.memory, err))
 		}
 	}
-	for i := range s.slots {
-		s.slots[i] = make(map[string]*buffer)
+	if s.locked == nil {
+		s.streams, slots = inTurn{e.memory}, 1
 	}
-}
-
-// lock has the device reach ranges of the host's memory by itself: all or none.
-func (s *staging) lock(streams Streams, kept [][]byte) error {
-	was := s.streams
-	s.streams = streams
-	for _, part := range kept {
-		if err := streams.Lock(part); err != nil {
-			s.unlock()
-			s.streams = was
-			return fmt.Errorf("%.2f GB: %w", 1e-9*float64(len(part)), s.memory.Check(err))
-		}
-		s.locked = append(s.locked, part)
+	for range slots {
+		s.slots = append(s.slots, make(map[string]*buffer))
 	}
-	return nil
 }
 
 func (s *staging) unlock() {
@@ -101,16 +100,6 @@ func (s *staging) close() {
 		}
 	}
 	s.slots = nil
-}
-
-// reserve makes room for a part in all slots.
-func (s *staging) reserve(p *optimizerPart) error {
-	for i := range s.slots {
-		if _, err := s.at(i, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // at returns a part as it lies on the device, in slot i for what the host keeps of it.

@@ -37,7 +37,7 @@ func (s *standIn) Graphs() models.Provider { return s.For }
 func (s *standIn) Present() error          { return errors.New("a stand-in is for tests") }
 
 func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backend, error) {
-	h := Host{Grain: s.Grain, Streams: &Streams{marks: make(map[int]mark), locked: make(map[*byte]int)}}
+	h := Host{Grain: s.Grain, Streams: &Streams{marks: make(map[int]*op), locked: make(map[*byte]int)}}
 	if number > 0 {
 		h.Calls = new(atomic.Int64)
 		h.Calls.Store(int64(number))
@@ -61,15 +61,30 @@ type Host struct {
 // Streams of a stand-in copy as late as they may: when something waits for them. What the
 // device computes is complete when it is begun.
 type Streams struct {
-	begun  [3][]func() error // by stream
-	done   [3]int
-	marks  map[int]mark
+	newest [3]*op // by stream
+	marks  map[int]*op
 	locked map[*byte]int // how many bytes from each first one on
 	most   int           // how many ranges are locked at most; 0 for no limit
 }
 
-// A mark is behind so many that were begun on a stream.
-type mark struct{ stream, begun int }
+// An op is what was begun on a stream after another.
+type op struct {
+	before *op
+	f      func() error // nil once it was called
+}
+
+// do does what was begun up to o, which may be nil.
+func (o *op) do() error {
+	if o == nil || o.f == nil {
+		return nil
+	}
+	err, f := o.before.do(), o.f
+	o.before, o.f = nil, nil
+	if err != nil {
+		return err
+	}
+	return f()
+}
 
 // Locked returns how many ranges are locked, and lets most be so from now on, or with 0 any
 // number.
@@ -93,33 +108,21 @@ func (s *Streams) Unlock(host []byte) {
 	delete(s.locked, &host[0])
 }
 
-func (s *Streams) Mark(stream, number int) error {
-	s.marks[number] = mark{stream, len(s.begun[stream])}
+func (s *Streams) Mark(stream, mark int) error {
+	s.marks[mark] = s.newest[stream]
 	return nil
 }
 
-func (s *Streams) Follow(stream, number int) error {
-	m, ok := s.marks[number]
-	if !ok {
-		return nil
-	}
-	wait := func() error { return s.until(m.stream, m.begun) }
+func (s *Streams) Follow(stream, mark int) error {
 	if stream == runtime.StreamComputes {
-		return wait()
+		return s.marks[mark].do()
 	}
-	s.begun[stream] = append(s.begun[stream], wait)
+	s.newest[stream] = &op{s.newest[stream], s.marks[mark].do}
 	return nil
 }
 
-// until does what was begun on a stream, up to a number.
-func (s *Streams) until(stream, n int) error {
-	for s.done[stream] < n {
-		s.done[stream]++
-		if err := s.begun[stream][s.done[stream]-1](); err != nil {
-			return err
-		}
-	}
-	return nil
+func (s *Streams) Settle() error {
+	return errors.Join(s.newest[runtime.StreamUp].do(), s.newest[runtime.StreamDown].do())
 }
 
 func (h Host) Begin(stream int, device unsafe.Pointer, host []byte) error {
@@ -131,23 +134,12 @@ func (h Host) Begin(stream int, device unsafe.Pointer, host []byte) error {
 	if !inside {
 		return fmt.Errorf("%d bytes of the host are not locked", len(host))
 	}
-	on := unsafe.Slice((*byte)(device), len(host))
-	h.begun[stream] = append(h.begun[stream], func() error {
-		if err := h.call(); err != nil {
-			return err
-		}
-		if stream == runtime.StreamUp {
-			copy(on, host)
-		} else {
-			copy(host, on)
-		}
-		return nil
-	})
+	to, from := unsafe.Slice((*byte)(device), len(host)), host
+	if stream == runtime.StreamDown {
+		to, from = from, to
+	}
+	h.newest[stream] = &op{h.newest[stream], func() error { copy(to, from); return h.call() }}
 	return nil
-}
-
-func (s *Streams) Settle() error {
-	return errors.Join(s.until(runtime.StreamUp, len(s.begun[runtime.StreamUp])), s.until(runtime.StreamDown, len(s.begun[runtime.StreamDown])))
 }
 
 // call returns an error if the device is lost.
