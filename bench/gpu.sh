@@ -158,7 +158,7 @@ pytorch 60 "$small" --batch 64 --context 256 --steps $steps --rows 4 --tokens 10
 training float32 40
 training "$dtype" 40
 bench decode 45 "$large" --part decode --batch 16,64 --context 256 --steps $steps
-bench step 110 "$large" --part score,step --offload --rows 4 --tokens 1024 --repeat 1
+bench step 110 "$large" --part score,step --offload --offload-weights --rows 4 --tokens 1024 --repeat 1
 pytorch 45 "$large" --batch 64 --context 256 --steps $steps --rows 4 --tokens 1024 --repeat 1
 
 printf '{\n  "device": "%s",\n  "dtype": "%s",\n  "date": "%s",\n' "$device" "$dtype" "$(date -u +%Y-%m-%dT%H:%M:%SZ)"

@@ -301,6 +301,34 @@ func TestOffload(t *testing.T) {
 	}
 }
 
+// The same on a GPU: CUDA's copies are beside what it computes.
+func TestOffloadOnGPU(t *testing.T) {
+	env := runtimetest.Test(t)
+	if env.Device() == "cpu" {
+		t.Skip("is about a GPU")
+	}
+	needsFloat16(t, env)
+	var want []float32
+	for _, offload := range []bool{false, true} {
+		w, ring := madeUpRing(t, halfModel(env), 3)
+		ring.Offload = offload
+		l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: offload, Bucket: 1000})
+		if slots := o.Slots(); offload && slots != 3 && strings.HasPrefix(env.Device(), "cuda") {
+			t.Errorf("%d slots: the host's memory was not locked", slots)
+		}
+		check(t, env.Download(w, o.State["exp_avg"], o.State["exp_avg_sq"]))
+		got := slices.Concat(w.Data, o.State["exp_avg"].Data, o.State["exp_avg_sq"].Data)
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Error("weights or moments differ")
+		}
+		l.Close()
+		o.Close()
+	}
+}
+
 // Optimizers that have a part each update what one does, with all of it on the host: what is
 // locked is theirs alone, and the others' elements may be forgotten and written there.
 func TestOffloadParts(t *testing.T) {
