@@ -13,9 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/objectives"
-	"onering/policy"
 	"onering/report/sweep"
-	"onering/train/rl"
 )
 
 // TestSweepRuns loads every file in runs/paper and runs/bench: run files as such,
@@ -176,54 +174,5 @@ func TestBoxRuns(t *testing.T) {
 		if !paper && !has[name] {
 			t.Errorf("there is no runs/box/%s.toml", name)
 		}
-	}
-}
-
-// TestTableRuns loads every file in runs/paper/tables and estimates the memory of its
-// run, as train --dry-run does, from the config.json of a model of its shape. Each
-// stands on the page about the paper.
-func TestTableRuns(t *testing.T) {
-	files, err := filepath.Glob("../runs/paper/tables/*.toml")
-	if err != nil || len(files) < 25 {
-		t.Fatalf("found %d files: %v", len(files), err)
-	}
-	page, err := os.ReadFile("../docs/paper.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range files {
-		name := strings.TrimSuffix(filepath.Base(path), ".toml")
-		t.Run(name, func(t *testing.T) {
-			l, err := readRunFile(path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := resolve(l)
-			if err == nil {
-				err = r.validate()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			shape := "../bench/qwen2.5-7b"
-			if strings.HasPrefix(name, "1.5b-") {
-				shape = "../bench/qwen2.5-1.5b"
-			}
-			model, err := policy.ReadModel(shape)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := rl.EstimateMemory(r.Config, model, rl.Split{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			// Weights, gradients and moments in float32 are 16 bytes a parameter.
-			if least := 16 * int64(model.Layout().Size); e.Certain() < least {
-				t.Errorf("the run takes %d bytes, want at least %d", e.Certain(), least)
-			}
-			if !strings.Contains(string(page), "`"+name+"`") {
-				t.Errorf("docs/paper.md does not name `%s`", name)
-			}
-		})
 	}
 }

@@ -53,7 +53,7 @@ func newTrain() *cobra.Command {
 				return err
 			}
 			if dry {
-				return dryRun(c, r.Config, planned, asJSON)
+				return dryRun(c, r, planned, asJSON)
 			}
 			if c.Flags().Changed("ranks") {
 				return usagef("--ranks goes with --dry-run; to train with several ranks: mpirun -n %d onering train", max(2, planned))
@@ -62,7 +62,10 @@ func newTrain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			end, err := trainOn(c, t, &r.Config, resume)
+			var end rl.Summary
+			if err = takeSizes(c, t, r, resume); err == nil {
+				end, err = trainOn(c, t, &r.Config, resume)
+			}
 			if err := t.End(err); err != nil {
 				return err
 			}
@@ -104,7 +107,11 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	if f.lora {
 		f.sets = append(f.sets, "lora.on=true")
 	}
-	r, err := f.resolve(c, f.embeddedRun)
+	base := f.embeddedRun
+	if resume {
+		base = func(others ...settings.Source) (settings.Source, error) { return keptSizes(out, others) }
+	}
+	r, err := f.resolve(c, base)
 	if err != nil {
 		return nil, err
 	}
@@ -308,11 +315,11 @@ const maxRanks = 1 << 20
 // dryRun prints how much memory a run needs, of several ranks each of them, and returns
 // an error if that is more than there is. planned is how many ranks the run shall have,
 // each on a machine or a GPU of its own; 0 is as many as were started.
-func dryRun(c *cobra.Command, config rl.Config, planned int, asJSON bool) error {
+func dryRun(c *cobra.Command, r *resolved, planned int, asJSON bool) error {
 	if c.Flags().Changed("ranks") && (planned < 1 || planned > maxRanks) {
 		return usagef("--ranks %d: must be in [1, %d]", planned, maxRanks)
 	}
-	t, err := joinTeam(c, config.Distributed)
+	t, err := joinTeam(c, r.Distributed)
 	if err != nil {
 		return err
 	}
@@ -323,14 +330,49 @@ func dryRun(c *cobra.Command, config rl.Config, planned int, asJSON bool) error 
 	if launcher, _ := ranks.Launcher(); planned > 0 && launcher != "" {
 		return t.End(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
 	}
-	_, err = ranks.FromFirst(t, func() (bool, error) { return true, printEstimate(c, config, split, asJSON) })
+	_, err = ranks.FromFirst(t, func() (bool, error) { return true, printEstimate(c, r, split, asJSON) })
 	return t.End(err)
+}
+
+// open says whether nothing has set a key.
+func (r *resolved) open(key string) bool { return r.Decided(key).Key == "" }
+
+// takeSizes sets what is open of the sizes of a run by the free memory of the GPU that it
+// will be on, on all ranks as on the first, and says what they are. One that is resumed keeps
+// its own.
+func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error {
+	if resume || r.Runtime.Device == "cpu" {
+		return nil
+	}
+	plans, err := ranks.FromFirst(t, func() ([]rl.Plan, error) {
+		config := r.Config
+		t.Place(&config.Runtime.Device, &config.Runtime.Threads)
+		e, _, err := estimate(c, &config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}, r.open, false)
+		return e.Plans, err
+	})
+	if len(plans) > 0 && err == nil {
+		plans[0].Apply(&r.Config)
+		slog.Info("the run on "+plans[0].Card, "plan", plans[0].String())
+	}
+	return err
+}
+
+// keptSizes are what the run in a folder states of SizeKeys, for a run on a GPU that goes on
+// with a run file which leaves them open.
+func keptSizes(dir string, others []settings.Source) (run settings.Source, err error) {
+	file, device := filepath.Join(dir, "run.toml"), settings.Find("runtime.device", others...).Value
+	if _, failed := os.Stat(file); failed != nil || device == nil || device == "cpu" {
+		return nil, nil // of what is not there the trainer speaks
+	}
+	run, err = readRunFile(file, nil)
+	return slices.DeleteFunc(run, func(s settings.Setting) bool { return !slices.Contains(rl.SizeKeys, s.Path()) }), err
 }
 
 // printEstimate prints what a run needs, and returns an error if that is more than there
 // is.
-func printEstimate(c *cobra.Command, config rl.Config, split rl.Split, asJSON bool) error {
-	e, model, err := estimate(c, &config, split)
+func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) error {
+	config := r.Config
+	e, model, err := estimate(c, &config, split, r.open, true)
 	if err != nil {
 		return err
 	}
@@ -346,6 +388,9 @@ func printEstimate(c *cobra.Command, config rl.Config, split rl.Split, asJSON bo
 	if err != nil {
 		return err
 	}
+	if len(e.Plans) > 0 && e.Plans[0].Here && !e.Plans[0].Fits {
+		return fmt.Errorf("train: the run does not fit the free memory of %s: take a larger GPU or a smaller model, set a smaller rollout.max_new_tokens, or train an adapter (--lora)", e.Plans[0].Card)
+	}
 	return e.Check(config, model)
 }
 
@@ -356,8 +401,9 @@ func foreseen(c *cobra.Command, config rl.Config) (rl.Config, error) {
 	return config, err
 }
 
-// estimate computes how much memory a run needs, and makes config the foreseen one.
-func estimate(c *cobra.Command, config *rl.Config, split rl.Split) (e rl.MemoryEstimate, model models.Model, err error) {
+// estimate computes how much memory a run needs, and makes config the foreseen one, with
+// what is open chosen and how it goes on GPUs (see rl.Config.Choose).
+func estimate(c *cobra.Command, config *rl.Config, split rl.Split, open func(key string) bool, all bool) (e rl.MemoryEstimate, model models.Model, err error) {
 	if *config, err = foreseen(c, *config); err != nil {
 		return e, model, err
 	}
@@ -370,13 +416,20 @@ func estimate(c *cobra.Command, config *rl.Config, split rl.Split) (e rl.MemoryE
 		return e, model, err
 	}
 	copied.Model.Reference = local.Model.Reference
-	e, err = rl.EstimateMemory(copied, model, split)
+	var plans []rl.Plan
+	if open != nil {
+		plans, err = copied.Choose(model, split, open, all)
+	}
+	if err == nil {
+		e, err = rl.EstimateMemory(copied, model, split)
+	}
+	e.Plans = plans
 	return e, model, err
 }
 
 // checkMemory refuses a run that cannot fit, and warns of one that may not fit.
 func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) error {
-	e, model, err := estimate(c, &config, split)
+	e, model, err := estimate(c, &config, split, nil, false)
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,14 @@ func ProviderOf(device string) Provider {
 	return d.provider
 }
 
+// Room is Provider.Room of a device, as Options.Device names it.
+func Room(device string) (model string, free int64) {
+	if d, err := parseDevice(device); err == nil && d.provider != nil {
+		return d.provider.Room(d.number)
+	}
+	return "", 0
+}
+
 // IsDevice reports whether a text is one of Devices.
 func IsDevice(text string) bool { return text == "auto" || text != "" && ProviderOf(text) != nil }
 

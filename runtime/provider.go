@@ -28,6 +28,9 @@ type Provider interface {
 	Refuses(models.DType) string
 	// Taken is what a process takes of a device's memory before it allocates anything.
 	Taken() int64
+	// Room returns what the driver calls a device and what of its memory is free, 0 if that
+	// is not known.
+	Room(number int) (model string, free int64)
 	// Limits bound the buffers of the devices.
 	Limits() Limits
 
@@ -73,6 +76,7 @@ func (cpu) ForRank(int, bool) (int, bool) { return 0, false }
 func (cpu) Graphs() models.Provider       { return models.CPU }
 func (cpu) Limits() Limits                { return Limits{} }
 func (cpu) Library() provision.Kind       { return provision.Kind{} }
+func (cpu) Room(int) (string, int64)      { return "", 0 }
 func (cpu) Present() error                { return nil }
 
 // Taken is the program with ONNX Runtime and its sessions, as measured.

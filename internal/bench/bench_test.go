@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"onering/internal/bench"
+	"onering/internal/bench/limits"
 	"onering/models"
 	_ "onering/models/all"
 	"onering/policy"
@@ -19,7 +20,7 @@ import (
 func TestLengths(t *testing.T) {
 	for _, n := range []int{1, 4, 32, 1000} {
 		for _, mean := range []int{1, 10, 1000} {
-			l := bench.Lengths(n, mean)
+			l := limits.Lengths(n, mean)
 			sum := 0
 			for _, x := range l {
 				sum += x
@@ -54,7 +55,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := 0
-	for _, n := range bench.Lengths(6, 6) {
+	for _, n := range limits.Lengths(6, 6) {
 		want += n
 	}
 	if r.Responses != 6 || r.PromptTokens != 10 || r.ResponseTokens != want || r.Longest > 18 || r.Peaks == nil || r.CheckpointBytes < int64(12*policy.Ring.Trained().Parameters()) {

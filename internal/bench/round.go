@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -81,7 +80,7 @@ type result struct {
 // updates, and a checkpoint. Of parts it takes the optimizer and where its state is. Rewards, tokenization and the loss are left out.
 func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round, parts Parts) (r result, err error) {
 	b := &bencher{Round: o, parts: parts, env: env, policy: p, clock: metrics.NewStopwatch()}
-	b.lengths = Lengths(o.Prompts*o.Samples, o.Length)
+	b.lengths = limits.Lengths(o.Prompts*o.Samples, o.Length)
 	if err := b.open(); err != nil {
 		return r, fmt.Errorf("bench: %w", err)
 	}
@@ -106,21 +105,6 @@ func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round, parts
 		b.limits(&r.Warm, peaks)
 	}
 	return r, nil
-}
-
-// Lengths are n lengths of responses with a mean, in an order of their own: those of a
-// log-normal distribution at equal steps of probability, cut at three times the mean.
-// They are the spread of a model's first answers to problems of mathematics.
-func Lengths(n, mean int) []int {
-	const sigma = 0.6
-	out := make([]int, n)
-	for i := range out {
-		z := math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/float64(n)-1)
-		x := float64(mean) * math.Exp(sigma*z-sigma*sigma/2)
-		out[i] = max(1, int(math.Round(min(x, 3*float64(mean)))))
-	}
-	rand.New(rand.NewPCG(1, 1)).Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return out
 }
 
 // A bencher is what the rounds of a Run share.

@@ -39,6 +39,9 @@ func (*provider) Refuses(models.DType) string { return "" }
 // Taken is the bytes of CUDA's context, the kernels, the workspaces of cuBLAS and cuDNN.
 func (*provider) Taken() int64 { return 1200e6 }
 
+// Room asks the driver, which takes some hundred megabytes for as long as it does.
+func (*provider) Room(number int) (string, int64) { return room(driverLibrary, number) }
+
 // ForRank gives each rank of a host a GPU; without being asked, from the second rank on
 // where the system shows one.
 func (*provider) ForRank(local int, asked bool) (int, bool) {

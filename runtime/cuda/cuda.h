@@ -18,6 +18,10 @@ typedef struct onering_gpu {
 // newest CUDA that the driver supports.
 int onering_cuda_driver(const char *library, onering_gpu *gpus, int max, int *version, char **error);
 
+// onering_cuda_room sets the name of a GPU, and bytes to what of its memory is free; if it
+// cannot, bytes stay what they were.
+void onering_cuda_room(const char *library, int device, onering_gpu *gpu);
+
 // onering_preload loads a library for the whole process, so that libraries which
 // are loaded later and need one of that name get it. It returns the path that it
 // was loaded from, or NULL with *error set; the caller frees both.

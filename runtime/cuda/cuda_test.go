@@ -152,8 +152,9 @@ func TestReport(t *testing.T) {
 	if r = search.Report(t.Context(), "", 0, false); len(r.Missing) < 1 || !strings.Contains(r.Missing[0], "there is no "+file) {
 		t.Errorf("without a library: %q", r.Missing)
 	}
+	all := m.gpus
 	for name, want := range map[string]string{"a driver that shows one": "cuda First  driver for CUDA up to 13.0", "none": "cuda no device"} {
-		if name == "none" {
+		if m.gpus = all; name == "none" {
 			m.gpus = nil
 		}
 		text := fmt.Sprint(search.Report(t.Context(), library, 0, false).Rows(false))
@@ -234,12 +235,18 @@ func TestPip(t *testing.T) {
 func fakeDriver(t *testing.T, n, version, init int) string {
 	t.Helper()
 	return compile(t, t.TempDir(), "libcuda-fake.so.1", fmt.Sprintf(`#include <string.h>
+static int held;
 int cuInit(unsigned f) { return %d; }
 int cuDriverGetVersion(int *v) { *v = %d; return 0; }
 int cuDeviceGetCount(int *n) { *n = %d; return 0; }
 int cuDeviceGet(int *d, int i) { *d = 10 + i; return 0; }
 int cuDeviceGetName(char *s, int n, int d) { strcpy(s, d == 10 ? "First" : "Other"); return 0; }
 int cuDeviceTotalMem_v2(size_t *b, int d) { *b = 3ull << 29; return 0; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &d; return held++; }
+int cuDevicePrimaryCtxRelease_v2(int d) { held--; return 0; }
+int cuCtxPushCurrent_v2(void *c) { return c ? 0 : 1; }
+int cuCtxPopCurrent_v2(void **c) { return 0; }
+int cuMemGetInfo_v2(size_t *left, size_t *all) { *left = held == 1 ? 1 << 30 : 0; *all = 3ull << 29; return 0; }
 int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : 1; return 0; }
 `, init, version, n))
 }
@@ -251,6 +258,18 @@ func TestDriver(t *testing.T) {
 	}
 	if got, want := strings.Join(gpus, "; "), "First, 1.5 GiB, compute capability 9.1; Other, 1.5 GiB, compute capability 9.1"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+	// The context is given back: held by none, it can be taken again.
+	library := fakeDriver(t, 2, 13010, 0)
+	for range 2 {
+		if model, free := room(library, 1); model != "Other" || free != 1<<30 {
+			t.Errorf("%q with %d bytes free", model, free)
+		}
+	}
+	for _, path := range []string{fakeDriver(t, 2, 13000, 100), filepath.Join(t.TempDir(), "none.so"), compile(t, t.TempDir(), "libbare.so", "int cuInit;")} {
+		if _, free := room(path, 0); free != 0 {
+			t.Errorf("%s: %d bytes free", path, free)
+		}
 	}
 	if gpus, version, err := describe(fakeDriver(t, 2, 13000, 100)); err != nil || len(gpus) != 0 || version != 13000 {
 		t.Errorf("no device: %v, %d, %v", gpus, version, err)

@@ -147,6 +147,15 @@ func describe(library string) (gpus []string, version int, err error) {
 	return gpus, int(v), nil
 }
 
+// room asks the NVIDIA driver's library what provider.Room says.
+func room(library string, number int) (string, int64) {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	var gpu C.onering_gpu // stays zero where it fails
+	C.onering_cuda_room(name, C.int(number), &gpu)
+	return C.GoString(&gpu.name[0]), int64(gpu.bytes)
+}
+
 // preload does what provider.preload says.
 func preload(library string) (string, error) {
 	name := C.CString(library)

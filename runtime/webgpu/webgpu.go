@@ -36,6 +36,9 @@ func (*provider) ForRank(int, bool) (int, bool) { return 0, false }
 // Taken is a guess: its device, the kernels and the buffers that it keeps to use again.
 func (*provider) Taken() int64 { return 300e6 }
 
+// Room is not known: WebGPU does not tell.
+func (*provider) Room(int) (string, int64) { return "", 0 }
+
 func (*provider) Refuses(d models.DType) string {
 	if d == models.BF16 {
 		return "WebGPU has no bfloat16: compute in float32, or in float16 where the adapter has it (onering doctor --device webgpu says so)"

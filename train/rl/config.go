@@ -67,7 +67,7 @@ type rolloutConfig struct {
 	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[1,65536]" note:"1 is for objectives that do not compare the responses to one prompt" help:"responses to each problem: the group size K"`
 	sampler.Sampling
 	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
-	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens"`
+	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens; unless it is set, on CUDA as many as make a round fastest"`
 	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots (on a GPU: whatever the other slots hold), as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
 	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
 }
@@ -97,7 +97,7 @@ type ObjectiveConfig struct {
 type optimizerConfig struct {
 	learn.UpdateSettings
 	learn.Schedule
-	Offload        bool `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
+	Offload        bool `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result. Unless it is set, on CUDA this and offload_weights are turned on where a round is faster for it, or does not fit without"`
 	OffloadWeights bool `toml:"offload_weights" note:"float32 has no such copy" help:"keep the float32 weights of the layers in the host's memory, too, where a GPU computes with a 16-bit copy: it needs 4 bytes less for each of their parameters, and 8 more cross in each step. It changes no result"`
 }
 
@@ -110,6 +110,7 @@ type loopConfig struct {
 	Truncated   string  `toml:"truncated" choice:"zero mask" note:"zero learns from it as from any other, with the reward that it has, which is 0 for most rewards; mask leaves its tokens out of the loss, while its reward counts in its group" help:"what a step makes of a response that reached the limit of tokens"`
 	Epochs      int     `toml:"epochs" range:"[1,10000]" help:"passes over the trajectories of a round"`
 	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; a longer trajectory goes alone. It decides memory and speed, not the result"`
+	Stash       string  `toml:"stash" choice:"auto inputs attention layers logits" note:"each keeps what those before it do; auto is inputs in 16 bits and else what fits beside the weights, and on CUDA what makes a run fastest" help:"what a forward pass keeps for the backward pass, which else computes it again. It decides memory and speed, not the result"`
 	Seed        int64   `toml:"seed" range:"[0,)" help:"seed of the sampled tokens and of the order of trajectories"`
 	SaveEvery   int     `toml:"save_every" range:"[0,1000000000]" note:"0 saves only the end" help:"rounds between checkpoints"`
 	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between checkpoints, also inside a round"`
@@ -176,7 +177,7 @@ func Default() Config {
 			UpdateSettings: learn.UpdateSettings{Name: "adamw", LearningRate: 1e-6, MaxGradNorm: 1, Rule: &optimizer},
 			Schedule:       learn.Schedule{Shape: "constant"},
 		},
-		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Truncated: "zero", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
+		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Truncated: "zero", Epochs: 1, MicroTokens: 4096, Stash: "auto", SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        evalConfig{suiteRules: suiteRules{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}},
 		Runtime:     policy.RuntimeConfig{Device: "cpu"},
 		Distributed: train.DistributedConfig{Shard: "none", Transport: "auto", CheckEvery: 100, Timeout: 60},

@@ -48,6 +48,8 @@ type MemoryEstimate struct {
 	// several ranks that share them all at once.
 	Copy   int64 `json:"checkpoint_copy"`
 	Saving int64 `json:"checkpoint_on_host,omitempty"`
+	// Plans say how the run goes on GPUs.
+	Plans []Plan `json:"-"`
 	// The lengths are those assumed of every prompt and response, in tokens.
 	PromptTokens   int `json:"prompt_tokens"`
 	ResponseTokens int `json:"response_tokens"`
@@ -68,6 +70,10 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 	if err != nil {
 		return e, err
 	}
+	return estimateMemory(c, arch, compute, split)
+}
+
+func estimateMemory(c Config, arch models.Architecture, compute models.Compute, split Split) (e MemoryEstimate, err error) {
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
 	own, offload := runtime.OptimizerOptions{Offload: c.Optimizer.Offload && c.onGPU()}, c.offloadsWeights()
 	if split.Ranks > 1 {
@@ -219,7 +225,8 @@ func (e MemoryEstimate) MarshalJSON() ([]byte, error) {
 			all[key+"_on_host"] += n.Host
 		}
 	}
-	if err != nil {
+	plans, failed := json.Marshal(e.Plans)
+	if err = errors.Join(err, failed); err != nil {
 		return nil, err
 	}
 	// The parts come first, then what they sum up to, then the rest.
@@ -234,6 +241,9 @@ func (e MemoryEstimate) MarshalJSON() ([]byte, error) {
 		if n, ok := all[name]; ok {
 			fmt.Fprintf(&out, ",%q:%d", name, n)
 		}
+	}
+	if len(e.Plans) > 0 {
+		fmt.Fprintf(&out, `,"cards":%s`, plans)
 	}
 	return append(append([]byte("{"), out.Bytes()[1:]...), '}'), nil
 }
@@ -279,6 +289,9 @@ func (e MemoryEstimate) Lines() (lines [][2]string) {
 	add(e.Available > 0 && e.OnHost < 2, "available", e.Available)
 	add(e.Available > 0 && e.OnHost > 1, "available", e.Available, " to ", e.OnHost, " ranks, which take ", e.onHost(e.Peak))
 	add(true, "assumed", e.assumed(), "; shorter ones take less")
+	for _, p := range e.Plans {
+		add(true, "on "+p.Card, p)
+	}
 	return lines
 }
 
@@ -327,7 +340,19 @@ func (c Config) work(arch models.Architecture, split Split) work {
 	if c.LoRA.On { // see train.PassesOf
 		w.passes.StashBytes = 0
 	}
+	w.passes = keeping(c.Train.Stash, w.passes)
 	return w
+}
+
+// stashes are the values of train.stash but auto, by the models.Stash that each is.
+var stashes = []string{"inputs", "attention", "layers", "logits"}
+
+// keeping returns passes that keep what train.stash says.
+func keeping(stash string, p learn.Passes) learn.Passes {
+	if k := slices.Index(stashes, stash); k >= 0 {
+		p.Stash, p.StashBytes = models.Stash(k), 0
+	}
+	return p
 }
 
 // buffers are those of a run on WebGPU that may be larger than a GPU has them, with what

@@ -3,6 +3,7 @@ package rl
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -168,5 +169,73 @@ func must[T any](x T, err error) func(*testing.T) T {
 			t.Fatal(err)
 		}
 		return x
+	}
+}
+
+// TestEstimateMeasured: the estimate of a step on 4 x 1,024 tokens where the passes keep all
+// is what onering bench took on an H100 and an H200 (docs/gpu.md).
+func TestEstimateMeasured(t *testing.T) {
+	for _, x := range []struct {
+		model    models.Model
+		offload  bool
+		measured float64 // GB
+	}{{math1B5, false, 37}, {math7B, true, 91}} {
+		c := Default()
+		c.Model.DType, c.Runtime.Device, c.Train.Stash, c.Optimizer.Offload = "bfloat16", "cuda", "logits", x.offload
+		c.Rollout.Slots, c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens, c.Train.MicroTokens = 1, 1, 1023, 4096
+		e := must(EstimateMemory(c, x.model, Split{}))(t)
+		if ratio := float64(e.Peak) / 1e9 / x.measured; ratio < 0.97 || ratio > 1.05 {
+			t.Errorf("the estimate is %.3f of the %v GB that were measured", ratio, x.measured)
+		}
+	}
+}
+
+// TestChoose: what is open is chosen so that the run fits, more of it where there is more
+// memory; what is set stays, and on other devices than CUDA's all does.
+func TestChoose(t *testing.T) {
+	nothing, all := func(string) bool { return false }, func(string) bool { return true }
+	c := Default()
+	c.Model.DType, c.Runtime.Device = "bfloat16", "cuda"
+	s := func() sized {
+		arch, compute, err := c.architecture(math1B5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sized{arch, compute, arch.Layout(), map[[5]int][2]int64{}}
+	}()
+	var slots []int
+	for _, gb := range []int64{24, 30, 40, 80, 141} {
+		on := card{name: "a card", model: "H100", bytes: gb * 1e9}
+		p := must(s.plan(c, on, all))(t)
+		taken := c
+		p.Apply(&taken)
+		if e := must(EstimateMemory(taken, math1B5, Split{}))(t); e.Peak != p.Peak || p.Fits != (p.Peak <= on.bytes) || p.Fits && p.Seconds <= 0 || !p.Fits && gb > 24 {
+			t.Errorf("%d GB: %+v, of which the estimate is %d", gb, p, e.Peak)
+		}
+		if gb != 40 && p.Offload != (gb <= 30) {
+			t.Errorf("%d GB: %+v", gb, p)
+		}
+		slots = append(slots, p.Slots)
+		on.host = 1e9
+		if p = must(s.plan(c, on, all))(t); p.Fits && p.Offload {
+			t.Errorf("%d GB: %+v where the host has no room", gb, p)
+		}
+		on.model = "another GPU"
+		if p = must(s.plan(c, on, nothing))(t); p.Slots != 32 || p.MicroTokens != 4096 || p.Stash != "auto" || p.Offload || p.Seconds != 0 {
+			t.Errorf("%d GB: %+v where all is set", gb, p)
+		}
+		if p = must(s.plan(c, on, func(key string) bool { return key == "train.stash" }))(t); p.Slots != 32 || p.Stash == "auto" || p.Offload {
+			t.Errorf("%d GB: %+v where the stash is open", gb, p)
+		}
+	}
+	if !slices.IsSorted(slots[1:]) || slots[4] != 512 {
+		t.Errorf("slots %v", slots)
+	}
+	for _, device := range []string{"cpu", "webgpu"} {
+		c.Runtime.Device, c.Model.DType = device, "float32"
+		was := fmt.Sprint(c)
+		if plans, err := c.Choose(math1B5, Split{}, all, true); err != nil || plans != nil || fmt.Sprint(c) != was {
+			t.Errorf("%s: %v, %v", device, plans, err)
+		}
 	}
 }

@@ -35,7 +35,7 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 	longest := s.Policy.MaxTokens(c.Rollout.MaxPromptTokens + c.Rollout.MaxNewTokens)
 	return train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: o.Rule, Offload: o.Offload, MaxGradNorm: o.MaxGradNorm,
-		Temperature: c.Rollout.Temperature, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, longest, objectives.WeighsApart(objective)),
+		Temperature: c.Rollout.Temperature, Passes: keeping(c.Train.Stash, train.PassesOf(s.Policy, c.Train.MicroTokens, longest, objectives.WeighsApart(objective))),
 		EntropyGradient: objectives.WeighsEntropy(objective),
 	})
 }

@@ -64,7 +64,7 @@ func decisive(c Config) map[string]string {
 		values["reward.name"] = strings.Join(names, " + ")
 	}
 	for _, key := range []string{
-		"model.path", "data.train", "runtime.library", "optimizer.offload", "optimizer.offload_weights", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
+		"model.path", "data.train", "runtime.library", "optimizer.offload", "optimizer.offload_weights", "train.stash", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",
 	} {
 		if key != "train.rounds" || c.Data.Curriculum == "" { // a curriculum is spread over the rounds

@@ -1,0 +1,214 @@
+package rl
+
+import (
+	"fmt"
+	"slices"
+
+	"onering/internal/bench/limits"
+	"onering/internal/memory"
+	"onering/models"
+	"onering/objectives"
+	"onering/policy"
+	"onering/runtime"
+)
+
+// A card is a machine's GPUs.
+type card struct {
+	name  string // such as "1 x 80 GB"
+	model string // of the GPU, as its driver names it
+	Split        // a rank for each GPU
+	bytes int64  // that a run may take of each
+	host  int64  // and of the host's memory for each; 0 is not known
+}
+
+// cards are those that run files are planned for. A GPU has up to 6 % more than its name
+// says, which is for what estimates lack.
+var cards = []card{{"1 x 80 GB", "H100", Split{}, 80e9, 0}, {"1 x 141 GB", "H200", Split{}, 141e9, 0}, {"8 x 80 GB", "H100", Split{8, 8}, 80e9, 0}}
+
+// SizeKeys are the settings of a run that decide memory and speed and not what it computes,
+// but for the last bits on a GPU.
+var SizeKeys = []string{"rollout.slots", "train.stash", "optimizer.offload", "optimizer.offload_weights", "train.micro_tokens"}
+
+// A Plan is how a run goes on a card with the values that SizeKeys have there.
+type Plan struct {
+	Card        string `json:"card"`
+	Here        bool   `json:"here"` // it is the GPU of this machine, with what is free of its memory
+	Fits        bool   `json:"fits"`
+	Peak        int64  `json:"peak"`    // of the memory of a GPU
+	Host        int64  `json:"on_host"` // for each GPU, while no checkpoint is written
+	Slots       int    `json:"rollout.slots"`
+	MicroTokens int    `json:"train.micro_tokens"`
+	Stash       string `json:"train.stash"`
+	Offload     bool   `json:"optimizer.offload"`
+	Weights     bool   `json:"optimizer.offload_weights"`
+	// Seconds estimates a round by what was measured; 0 if nothing like it was.
+	Seconds float64 `json:"seconds_per_round,omitempty"`
+}
+
+// Apply gives c the values of the plan.
+func (p Plan) Apply(c *Config) {
+	c.Rollout.Slots, c.Train.MicroTokens, c.Train.Stash = p.Slots, p.MicroTokens, p.Stash
+	c.Optimizer.Offload, c.Optimizer.OffloadWeights = p.Offload, p.Weights
+}
+
+func (p Plan) String() string {
+	fits, time := "does not fit", ""
+	switch {
+	case p.Seconds > 0:
+		fits, time = "fits", fmt.Sprintf(", about %.0f s a round (estimated)", p.Seconds)
+	case p.Fits:
+		fits, time = "fits", ", no measured rate for a round"
+	}
+	return fmt.Sprintf("%s: %s, %s of the host%s; slots = %d, micro_tokens = %d, stash = %q, offload = %t, offload_weights = %t",
+		fits, memory.Text(p.Peak), memory.Text(p.Host), time, p.Slots, p.MicroTokens, p.Stash, p.Offload, p.Weights)
+}
+
+// Choose returns how a run of c goes on the GPU that is here, and with all on those that run
+// files are planned for, too. It gives those SizeKeys that are open the values of the first
+// plan: that of the GPU here, or else of the first card that fits. Slots and micro-batches
+// decide the last bits of what a GPU computes, so the run's folder has to state them.
+func (c *Config) Choose(model models.Model, split Split, open func(key string) bool, all bool) (plans []Plan, err error) {
+	arch, compute, err := c.architecture(model)
+	if err != nil || compute.Provider != models.CUDA {
+		return nil, err
+	}
+	var on []card
+	name, free := runtime.Room(c.Runtime.Device)
+	if free > 0 {
+		host := memory.Available() / int64(max(1, split.OnHost)) / 100 * 95
+		on = []card{{c.Runtime.Device + " (" + name + ")", name, split, free / 100 * 95, host}}
+	}
+	if all {
+		on = append(on, cards...)
+	}
+	s := sized{arch, compute, arch.Layout(), map[[5]int][2]int64{}}
+	for k, card := range on {
+		p, err := s.plan(*c, card, open)
+		if err != nil {
+			return nil, err
+		}
+		p.Here = k == 0 && free > 0
+		plans = append(plans, p)
+	}
+	if k := slices.IndexFunc(plans, func(p Plan) bool { return p.Here || p.Fits }); k >= 0 {
+		plans[k].Apply(c)
+	}
+	return plans, nil
+}
+
+// A sized is an Architecture that remembers its Layout and its LayerBytes, which take long
+// to find.
+type sized struct {
+	models.Architecture
+	compute models.Compute
+	layout  *models.Layout
+	known   map[[5]int][2]int64
+}
+
+func (s sized) Layout() *models.Layout { return s.layout }
+
+func (s sized) LayerBytes(stash models.Stash, blocks, n, rows, T int) (forward, backward int64, err error) {
+	key := [...]int{int(stash), blocks, n, rows, T}
+	x, ok := s.known[key]
+	if !ok {
+		x[0], x[1], err = s.Architecture.LayerBytes(stash, blocks, n, rows, T)
+		s.known[key] = x
+	}
+	return x[0], x[1], err
+}
+
+// plan returns the fastest plan of a run of c that fits a card, or if none does the smallest.
+func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, err error) {
+	r, measured := s.round(c, on.Split), false
+	many := []Plan{{Slots: c.Rollout.Slots, MicroTokens: c.Train.MicroTokens, Stash: c.Train.Stash, Offload: c.Optimizer.Offload, Weights: c.Optimizer.OffloadWeights}}
+	for i, key := range SizeKeys {
+		if open(key) {
+			many = tries[i](many)
+		}
+	}
+	for k, p := range many {
+		if p.Weights && (s.compute.Type == models.F32 || c.LoRA.On) { // which have no copy to train with
+			continue
+		}
+		if k > 0 && many[k-1].Fits && p.Slots < many[k-1].Slots || best.Fits && p.MicroTokens < best.MicroTokens {
+			many[k].Fits = true // too, but it is slower
+			continue
+		}
+		p.Apply(&c)
+		e, err := estimateMemory(c, s, s.compute, on.Split)
+		if err != nil {
+			return p, err
+		}
+		p.Card, p.Peak, p.Host = on.name, e.Peak, e.Of("").Host
+		p.Fits = p.Peak <= on.bytes && (on.host == 0 || p.Host <= on.host)
+		r.Slots, r.HostBytes, r.Linked = p.Slots, 2*(e.Of("moments").Host+e.Of("weights").Host), e.Sent
+		if c.Distributed.Transport == "mpi" {
+			r.Linked, r.Sent = 0, e.Sent
+		}
+		if many[k].Fits = p.Fits; p.Fits {
+			p.Seconds, measured = seconds(c, r, on.model)
+		}
+		if best.Card == "" || p.Fits && (!best.Fits || p.Seconds < best.Seconds) || !p.Fits && !best.Fits && p.Peak < best.Peak {
+			best = p
+		}
+	}
+	if !measured { // it has only put them in order
+		best.Seconds = 0
+	}
+	return best, nil
+}
+
+// tries are what is tried for each of SizeKeys, the best first where the time is the same.
+var tries = []func([]Plan) []Plan{
+	trying([]int{512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8}, func(p *Plan, n int) { p.Slots = n }),
+	trying(stashes, func(p *Plan, what string) { p.Stash = what }),
+	trying([]bool{false, true}, func(p *Plan, on bool) { p.Offload = on }),
+	trying([]bool{false, true}, func(p *Plan, on bool) { p.Weights = on }),
+	trying([]int{4096, 2048, 1024}, func(p *Plan, n int) { p.MicroTokens = n }),
+}
+
+// trying makes of each plan one for each value.
+func trying[T any](values []T, set func(*Plan, T)) func([]Plan) []Plan {
+	return func(plans []Plan) (all []Plan) {
+		for _, x := range values {
+			for _, p := range plans {
+				set(&p, x)
+				all = append(all, p)
+			}
+		}
+		return all
+	}
+}
+
+// round says what a round of c has, but for what SizeKeys decide. Prompts are taken to have
+// 150 tokens, and responses on average a third of the tokens that they may have, as
+// onering bench --round takes them; half of the prompts of a step have several responses.
+func (s sized) round(c Config, split Split) limits.Round {
+	g, own := s.Geometry(), int(split.share(int64(c.Rollout.PromptsPerRound)))
+	r := limits.Round{
+		Parameters: s.Layout().Size, Prompts: own, Prompt: min(150, c.Rollout.MaxPromptTokens),
+		Responses:  limits.Lengths(own*c.sampled(), max(1, c.Rollout.MaxNewTokens/3)),
+		Steps:      c.Train.Epochs * max(1, c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt/c.Train.BatchSize),
+		TokenBytes: int64(g.Compute.Size() * 2 * g.Layers * g.KVHeads * g.CacheWidth),
+	}
+	for _, n := range r.Responses {
+		r.Learned += c.Train.Epochs * (n + r.Prompt/2)
+	}
+	return r
+}
+
+// seconds estimates r on a GPU, and says whether what is like it was measured.
+func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
+	// The share of a forward pass that is computed again; auto is inputs in 16 bits.
+	r.Again = [...]float64{0.85, 0.85, 0.5, 0.1, 0}[1+slices.Index(stashes, c.Train.Stash)]
+	for _, more := range []bool{
+		!objectives.WeighsApart(c.Objective.Settings), // all passes of a step go forward before the first goes backward
+		c.Rollout.OldLogProb == "rescore", objectives.NeedsReference(c.Objective.Settings),
+	} {
+		if more {
+			r.Again++
+		}
+	}
+	seconds, measured := r.Seconds(gpu)
+	return seconds, measured && !c.LoRA.On && policy.ComputeTypes[c.Model.DType] != models.F32
+}
