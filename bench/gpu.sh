@@ -1,17 +1,26 @@
 #!/bin/sh
-# On a machine with a GPU and no network: the parity tests of the runtime;
-# decoding, scoring and training steps of models of the shapes of Qwen2.5 1.5B and
-# 7B with random weights in bfloat16, the larger with AdamW's moments on the host;
-# the embedded training run in float32 and in bfloat16; and PyTorch's figures for
-# the same shapes. Each part is killed at its time, and the times sum to 595 s.
+# On a machine with a GPU and no network, in three parts of ten minutes at most:
+#   1  the parity tests of the runtime; the embedded training run in float32 and in
+#      bfloat16
+#   2  decoding, scoring and training steps of a model of the shape of Qwen2.5-1.5B
+#      with random weights in bfloat16, and PyTorch's figures for the same
+#   3  the same for 7B, with what AdamW needs on the host; a whole round of 1.5B
+# Each command is killed at its time.
 #
-# Prints one JSON object: of each part "ok", whether it passed; "seconds", all that
+# Prints one JSON object: of each command "ok", whether it passed; "seconds", all that
 # it took; "gpu_mib", the most memory in use on the GPU by nvidia-smi, whoever used
-# it; "result", what it printed. A part that cannot be tried is "skipped" with the
-# reason, and "ok" is null. Logs go to OUT: a benchmark logs each figure as it is
-# there, so they have those of a part that was stopped, too.
+# it; "result", what it printed. One that cannot be tried is "skipped" with the
+# reason, and "ok" is null. "copy_bytes_per_second" is the best of the copies within
+# the GPU that were timed before and after each decoding, and "shares" how much of
+# that the median steps reach, by the bytes of weights and cache that they cannot but
+# read. Logs go to OUT: a benchmark logs each figure as it is there, so they have those
+# of a command that was stopped, too.
 #
-# Usage: bench/gpu.sh [OUT]          run from the repository's root
+# A part that is started again leaves out what has passed; remove OUT/entries to
+# measure anew. What is printed has all that is in OUT, of whatever part.
+#
+# Usage: bench/gpu.sh [OUT] [PART...]     run from the repository's root; without
+#                                         PART all three
 #   DEVICE=cuda:0      what to run on; DEVICE=cpu tries the script itself, on tiny
 #                      shapes and in float16
 #   ONERING=PATH       an onering that is built; else it is built, with Go
@@ -28,6 +37,7 @@
 #   DTYPE=bfloat16     what to compute in
 set -u
 out=${1:-runs/out/gpu}
+[ $# -gt 0 ] && shift
 device=${DEVICE:-cuda:0}
 python=${PYTHON:-python3}
 case $device in
@@ -38,7 +48,7 @@ case $device in
 cuda:*) gpu=${device#cuda:} ;;
 *) gpu=0 ;;
 esac
-mkdir -p "$out" || exit 1
+mkdir -p "$out/entries" || exit 1
 out=$(cd "$out" && pwd)
 # path PATH makes it one that holds from any folder.
 path() { case $1 in /* | "") echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
@@ -58,17 +68,18 @@ sampling() {
 	done
 }
 
-# entry NAME OK REST adds a part to the result.
+# entry NAME OK REST adds a command to the result.
 entry() {
-	[ -s "$out/parts.json" ] && printf ',\n' >>"$out/parts.json"
-	printf '  "%s": {"ok": %s, %s}' "$1" "$2" "$3" >>"$out/parts.json"
+	printf '  "%s": {"ok": %s, %s}' "$1" "$2" "$3" >"$out/entries/$1"
 	echo "$1: ok $2" >&2
 }
 
-# part NAME SECONDS COMMAND... runs a command that prints JSON or nothing.
+# part NAME SECONDS COMMAND... runs a command that prints JSON or nothing, unless it has
+# passed before.
 part() {
 	name=$1 limit=$2 watch=
 	shift 2
+	grep -q '"ok": true' "$out/entries/$name" 2>/dev/null && return
 	if command -v nvidia-smi >/dev/null; then
 		sampling >"$out/$name.mib" 2>/dev/null &
 		watch=$!
@@ -109,7 +120,7 @@ parity() {
 	[ $code = 0 ] && [ "$passed" -gt 0 ] && [ "$skipped" = 0 ]
 }
 
-case ${2:-} in
+case ${1:-} in
 parity)
 	parity
 	exit
@@ -122,7 +133,6 @@ fi
 if [ -z "${RUNTIME_TEST:-}" ]; then
 	go test -c ${tags:+-tags=$tags} -o "$tests" ./runtime || exit 1
 fi
-: >"$out/parts.json"
 
 # bench NAME SECONDS SHAPE FLAGS...
 bench() {
@@ -131,17 +141,22 @@ bench() {
 	part "$name-$shape" "$limit" "$onering" bench --device "$device" --dtype "$dtype" --config "bench/$shape/config.json" "$@"
 }
 
+# lacking NAME MODULES... enters that a command is skipped where Python lacks modules.
+lacking() {
+	name=$1
+	shift
+	# find_spec looks without importing, which takes long.
+	why=$("$python" -c 'import sys
+from importlib.util import find_spec
+print(*["no " + m for m in sys.argv[1:] if not find_spec(m)], sep=", ")' "$@" 2>/dev/null) || why="no such program"
+	[ -n "$why" ] && entry "$name" null "\"skipped\": \"$python: $why\""
+}
+
 # pytorch SECONDS SHAPE FLAGS...
 pytorch() {
 	limit=$1 shape=$2
 	shift 2
-	# find_spec looks without importing, which takes long.
-	why=$("$python" -c 'from importlib.util import find_spec
-print(*["no " + m for m in ("torch", "transformers") if not find_spec(m)], sep=", ")' 2>/dev/null) || why="no such program"
-	if [ -n "$why" ]; then
-		entry "pytorch-$shape" null "\"skipped\": \"$python: $why\""
-		return
-	fi
+	lacking "pytorch-$shape" torch transformers && return
 	part "pytorch-$shape" "$limit" "$python" bench/compare_gpu.py --device "$device" --dtype "$dtype" --config "bench/$shape/config.json" "$@"
 }
 
@@ -150,18 +165,74 @@ training() {
 	part "training-$1" "$2" "$onering" train --set runtime.device="\"$device\"" --set model.dtype="\"$1\"" --set train.rounds=6 --out "$out/run-$1-$(date +%s)" --json --quiet
 }
 
-part doctor 15 "$onering" doctor --json --device "$device"
-part parity 150 env DEVICE="$device" RUNTIME_TEST="$tests" sh "$0" "$out" parity
-bench decode 40 "$small" --part decode --batch 1,16,64,256 --context 256 --steps $steps
-bench step 50 "$small" --part score,step --rows 4 --tokens 1024 --repeat $repeat
-pytorch 60 "$small" --batch 64 --context 256 --steps $steps --rows 4 --tokens 1024 --repeat $repeat
-training float32 40
-training "$dtype" 40
-bench decode 45 "$large" --part decode --batch 16,64 --context 256 --steps $steps
-bench step 110 "$large" --part score,step --offload --offload-weights --rows 4 --tokens 1024 --repeat 1
-pytorch 45 "$large" --batch 64 --context 256 --steps $steps --rows 4 --tokens 1024 --repeat 1
+# copying NAME times copies of 1 GiB within the GPU, or on a CPU of 64 MiB.
+copying() {
+	lacking "copy-$1" torch && return
+	part "copy-$1" 30 "$python" -c '
+import json, sys, time, torch
+device = sys.argv[1]
+a = torch.empty((64 if device == "cpu" else 1024) << 20, dtype=torch.uint8, device=device)
+b, best, wait = torch.empty_like(a), 0, torch.cuda.synchronize if device != "cpu" else lambda: None
+for _ in range(6):
+    wait()
+    began = time.perf_counter()
+    for _ in range(8): b.copy_(a)
+    wait()
+    best = max(best, 16 * a.numel() / (time.perf_counter() - began))
+print(json.dumps({"copy_bytes_per_second": best}))' "$device"
+}
 
-printf '{\n  "device": "%s",\n  "dtype": "%s",\n  "date": "%s",\n' "$device" "$dtype" "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
-cat "$out/parts.json"
-printf '\n}\n'
-! grep -q '"ok": false' "$out/parts.json"
+# decoding SECONDS SHAPE ROWS: steps at three contexts, between two copies.
+decoding() {
+	seconds=$1 of=$2 rows=$3
+	set --
+	for context in $contexts; do
+		for r in $(echo "$rows" | tr , ' '); do set -- "$@" --contexts "${context}x$r"; done
+	done
+	copying "before-$of"
+	bench decode "$seconds" "$of" --part decode --batch "$rows" --context 256 --steps $steps "$@"
+	copying "after-$of"
+}
+
+case $device in
+cpu) few=1,2 many=1,2 contexts="300 500" round="--prompts 2 --samples 2 --length 20 --slots 4" ;;
+*) few=1,16,64 many=1,16,64,256 contexts="1024 3000" round="--prompts 64 --samples 8 --slots 256" ;;
+esac
+for which in "${@:-1 2 3}"; do
+	for n in $which; do
+		case $n in
+		1)
+			part doctor 15 "$onering" doctor --json --device "$device"
+			part parity 400 env DEVICE="$device" RUNTIME_TEST="$tests" sh "$0" "$out" parity
+			training float32 60
+			training "$dtype" 60
+			;;
+		2)
+			decoding 240 "$small" $many
+			bench step 60 "$small" --part score,step --rows 4 --tokens 1024 --repeat $repeat
+			pytorch 200 "$small" --batch $few --context 256 --steps $steps --rows 4 --tokens 1024 --repeat $repeat --static
+			;;
+		3)
+			decoding 120 "$large" $few
+			bench step 160 "$large" --part score,step --offload --offload-weights --rows 4 --tokens 1024 --repeat 1
+			bench round 200 "$small" --round $round
+			pytorch 60 "$large" --batch 64 --context 256 --steps $steps --rows 4 --tokens 1024 --repeat 1
+			;;
+		*)
+			echo "bench/gpu.sh: part $n: must be 1, 2 or 3" >&2
+			exit 2
+			;;
+		esac
+	done
+done
+
+{
+	printf '{\n  "device": "%s",\n  "dtype": "%s",\n  "date": "%s"' "$device" "$dtype" "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+	for f in "$out"/entries/*; do
+		printf ',\n'
+		cat "$f"
+	done
+	printf '\n}\n'
+} >"$out/result.json"
+"$python" bench/gpu_shares.py "$out/result.json" || cat "$out/result.json"
+! grep -q '"ok": false' "$out/result.json"

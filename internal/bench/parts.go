@@ -58,9 +58,12 @@ type decoding struct {
 	PeakBytes      int64   `json:"peak_bytes,omitzero"`
 }
 
-// A Step is one batch size: the mean of the decode steps.
+// A Step is one batch size: the mean of the decode steps, and how they spread.
 type Step struct {
 	StepMilliseconds float64 `json:"step_ms"`
+	Median           float64 `json:"median_ms"`
+	P10              float64 `json:"p10_ms"`
+	P90              float64 `json:"p90_ms"`
 	TokensPerSecond  float64 `json:"tokens_per_second,omitzero"`
 }
 
@@ -207,20 +210,27 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 	if err := d.Begin(rows); err != nil {
 		return Step{}, err
 	}
-	var began time.Time
+	var times []float64
 	for i := range o.Steps + 2 {
-		if i == 2 { // the first two warm up
-			began = time.Now()
-		}
+		began := time.Now()
 		for i := range rows {
 			rows[i].ID = rows[i].Out.ID
 		}
 		if err := d.Step(rows); err != nil {
 			return Step{}, err
 		}
+		if i >= 2 { // the first two warm up
+			times = append(times, 1e3*time.Since(began).Seconds())
+		}
 	}
-	seconds := time.Since(began).Seconds() / float64(o.Steps)
-	return Step{seconds * 1e3, float64(n) / seconds}, nil
+	sum := 0.0
+	for _, ms := range times {
+		sum += ms
+	}
+	slices.Sort(times)
+	at := func(share float64) float64 { return times[int(share*float64(len(times)-1))] }
+	mean := sum / float64(o.Steps)
+	return Step{mean, at(0.5), at(0.1), at(0.9), 1e3 * float64(n) / mean}, nil
 }
 
 // sequences makes the rows of a training pass, and a weight for each token.

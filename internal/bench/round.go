@@ -136,9 +136,13 @@ func (b *bencher) open() (err error) {
 		return err
 	}
 	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
+	passes := train.PassesOf(b.policy, b.MicroTokens, longest, true)
+	if b.env.Device() != "cpu" { // where a run chooses it by the memory of the GPU
+		passes.Stash, passes.StashBytes = b.parts.Stash, 0
+	}
 	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
 		Optimizer: optimizer, Offload: b.parts.Offload, MaxGradNorm: 1, Temperature: 1,
-		Passes: train.PassesOf(b.policy, b.MicroTokens, longest, true), Observe: b.clock.Enter,
+		Passes: passes, Observe: b.clock.Enter,
 	})
 	return err
 }
