@@ -352,7 +352,11 @@ func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error
 	})
 	if len(plans) > 0 && err == nil {
 		plans[0].Apply(&r.Config)
-		slog.Info("the run on "+plans[0].Card, "plan", plans[0].String())
+		level := slog.LevelInfo
+		if !plans[0].Fits {
+			level = slog.LevelWarn
+		}
+		slog.Log(c.Context(), level, "the run on "+plans[0].Card, "plan", plans[0].String())
 	}
 	return err
 }
@@ -389,7 +393,7 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 		return err
 	}
 	if len(e.Plans) > 0 && e.Plans[0].Here && !e.Plans[0].Fits {
-		return fmt.Errorf("train: the run does not fit the free memory of %s: take a larger GPU or a smaller model, set a smaller rollout.max_new_tokens, or train an adapter (--lora)", e.Plans[0].Card)
+		return fmt.Errorf("train: the run does not fit what is free of %s and of the host: take a larger GPU or a smaller model, set a smaller rollout.max_new_tokens, or train an adapter (--lora)", e.Plans[0].Card)
 	}
 	return e.Check(config, model)
 }
