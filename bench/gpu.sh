@@ -109,7 +109,7 @@ part() {
 # case may be: one model has no numbers for weight decay). Those that compile a
 # library to stand for CUDA's need Go and no GPU.
 parity() {
-	(cd runtime && "$tests" -test.v -test.run 'Golden|Invariant|Repeat|Half|Offload|LossScale|Adapter|CUDA' -test.skip 'CUDA(Driver|Report|Memory)|PipCUDA') >"$out/parity.tests" 2>&1
+	(cd runtime && "$tests" -test.v -test.run 'Golden|Kernel|Attend|Choose|Invariant|Repeat|Half|Offload|LossScale|Adapter|CUDA' -test.skip 'CUDA(Driver|Report|Memory)|PipCUDA') >"$out/parity.tests" 2>&1
 	code=$?
 	cat "$out/parity.tests" >&2
 	grep -E '^( {4})?--- (FAIL|SKIP)|^panic' "$out/parity.tests" >&2

@@ -11,6 +11,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -143,8 +144,14 @@ type Program struct {
 
 // ONNX returns the graph as a model file states it.
 func (p Program) ONNX() onnx.Model {
+	opsets := []onnx.Opset{{Version: opset}, {Domain: onnx.Microsoft, Version: 1}}
+	for _, n := range p.Nodes {
+		if !slices.ContainsFunc(opsets, func(o onnx.Opset) bool { return o.Domain == n.Domain }) {
+			opsets = append(opsets, onnx.Opset{Domain: n.Domain, Version: 1})
+		}
+	}
 	return onnx.Model{
-		Producer: "onering", Opsets: []onnx.Opset{{Version: opset}, {Domain: onnx.Microsoft, Version: 1}},
+		Producer: "onering", Opsets: opsets,
 		Graph: onnx.Graph{Name: p.Name, Nodes: p.Nodes, Initializers: p.Constants, Inputs: declared(p.Inputs), Outputs: declared(p.Outputs)},
 	}
 }

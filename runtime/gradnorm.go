@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
 	"onering/models"
 	"onering/models/ports"
@@ -17,6 +18,7 @@ var ErrOverflow = errors.New("runtime: gradients overflow float16")
 // A normProgram sums the squares of gradients by slice. The sum of a slice takes one
 // thread, so on the CPU several runs are at once, each by a binding of its own.
 type normProgram struct {
+	kernels  Kernels    // of the device; nil if it has none, and else there are no bindings
 	bindings []*Binding // of one session; none where the Optimizer owns no slice
 	runs     []normRun
 	slices   int    // of all parts
@@ -42,7 +44,7 @@ func (o *Optimizer) openNorm() error {
 	}
 	bounds := o.bounds()
 	n := &normProgram{
-		slices: len(bounds) - 1, unscales: len(p.Outputs) > 1,
+		kernels: o.env.memory.Kernels, slices: len(bounds) - 1, unscales: len(p.Outputs) > 1,
 		sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32),
 	}
 	o.norm = n
@@ -72,13 +74,15 @@ func (n *normProgram) open(e *Env, p models.Program) (err error) {
 	if n.unscales {
 		joined = append(joined, ports.NotFinite)
 	}
-	first, err := loadBinding(e, several(p, each, joined...))
-	if err != nil {
-		return err
+	if n.kernels == nil {
+		first, err := loadBinding(e, several(p, each, joined...))
+		if err != nil {
+			return err
+		}
+		n.bindings = append(n.bindings, first)
 	}
-	n.bindings = append(n.bindings, first)
 	for e.memory.Aliases() && len(n.bindings) < min(e.Threads(), len(n.runs)) {
-		b, err := first.s.NewBinding()
+		b, err := n.bindings[0].s.NewBinding()
 		if err != nil {
 			return err
 		}
@@ -106,6 +110,9 @@ func (n *normProgram) squares(scale float64) (sums []float64, err error) {
 	sums = make([]float64, n.slices)
 	if len(n.runs) == 0 {
 		return sums, nil
+	}
+	if n.kernels != nil {
+		return n.squaresByKernel(scale, sums)
 	}
 	free := make(chan *binder, len(n.bindings))
 	for _, binding := range n.bindings {
@@ -155,6 +162,33 @@ func (n *normProgram) squares(scale float64) (sums []float64, err error) {
 		if n.unscales {
 			found = found[len(r.slices):]
 		}
+	}
+	return sums, nil
+}
+
+// squaresByKernel sets sums to those of squares.
+func (n *normProgram) squaresByKernel(scale float64, sums []float64) ([]float64, error) {
+	if !n.unscales {
+		scale = 1
+	}
+	for _, r := range n.runs {
+		for i, g := range r.g {
+			if err := n.kernels.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, unsafe.Add(r.sum.data, i*models.F32.Size())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	singles, err := pulled[float32](&n.sums)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range n.runs {
+		for i, slice := range r.slices {
+			if sums[slice] = float64(singles[i]); n.unscales && sums[slice]-sums[slice] != 0 {
+				sums[slice] = math.NaN()
+			}
+		}
+		singles = singles[len(r.slices):]
 	}
 	return sums, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
@@ -23,9 +24,9 @@ import (
 // inHalf runs a test on every golden model computing in 16 bits: in float16, and on
 // CUDA also in bfloat16, for which the CPU has no products. unit is the distance
 // of numbers of the type just above 1; twice that on WebGPU, whose products are summed in
-// float16.
+// float16. On a stand-in with CUDA's kernels it runs few models.
 func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, unit float64)) {
-	onDevices(t, func(t *testing.T, env *runtime.Env) {
+	on := func(t *testing.T, env *runtime.Env, goldens []string) {
 		types := map[models.DType]float64{models.F16: 0x1p-10}
 		if strings.HasPrefix(env.Device(), "cuda") {
 			types[models.BF16] = 0x1p-7
@@ -35,7 +36,7 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 		}
 		needsFloat16(t, env)
 		for d, unit := range types {
-			for _, dir := range goldens(t) {
+			for _, dir := range goldens {
 				t.Run(fmt.Sprintf("%v/%s", d, filepath.Base(dir)), func(t *testing.T) {
 					m := open(t, env, dir)
 					m.arch.Type = d
@@ -47,7 +48,17 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 				})
 			}
 		}
-	})
+	}
+	onDevices(t, func(t *testing.T, env *runtime.Env) { on(t, env, goldens(t)) })
+	if env := runtimetest.Test(t); env.Device() == "cpu" && goruntime.GOOS == "linux" {
+		few := goldens(t)
+		if os.Getenv("ONERING_LONG") == "" { // the CPU runs the kernels slowly
+			few = slices.DeleteFunc(few, func(dir string) bool {
+				return !slices.Contains([]string{"llama_small", "qwen3_small"}, filepath.Base(dir))
+			})
+		}
+		t.Run("stand-in-kernels", func(t *testing.T) { on(t, runtime.OpenStandIn(t, env, "stand-in-kernels"), few) })
+	}
 }
 
 // needsFloat16 skips a test on a GPU that has no float16.

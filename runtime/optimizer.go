@@ -350,7 +350,13 @@ func (o *Optimizer) Update(rate, clip float64) error {
 		}
 		runs = append(runs, u.runs...)
 	}
-	if err := o.staging.each(runs, o.run); err != nil {
+	run := func(r optimizerRun) error {
+		if r.binding == nil {
+			return o.runKernel(r.parts[0], scalars)
+		}
+		return o.run(r)
+	}
+	if err := o.staging.each(runs, run); err != nil {
 		return err
 	}
 	if err := o.ring.trained().renew(); err != nil {
@@ -397,8 +403,22 @@ func (o *Optimizer) run(r optimizerRun) error {
 	return b.run()
 }
 
+// runKernel updates a part, which is on the device, with the device's kernel.
+func (o *Optimizer) runKernel(p *optimizerPart, scalars map[string]float64) error {
+	at := map[string]unsafe.Pointer{ports.Param: p.p.data, ports.Grad: p.g.data}
+	for port, v := range p.state {
+		at[port] = v.data
+	}
+	half := false
+	if p.copy != nil {
+		at[ports.Copy], half = p.copy.data, p.copy.dtype == models.F16
+	}
+	return o.env.memory.Kernels.Update(p.p.bytes/models.F32.Size(), at, half, scalars)
+}
+
 // An update is a Program and what it updates: in runs of sessions or, on the CPU where
-// every operator is element-wise, by its code with the same results to the bit. Code reads
+// every operator is element-wise, by its code with the same results to the bit, or by a
+// kernel of the device. Code reads
 // and writes weights, gradients and moments once, 28 bytes for each parameter with AdamW.
 type update struct {
 	program models.Program
@@ -411,7 +431,7 @@ type update struct {
 
 // An optimizerRun is what one run updates.
 type optimizerRun struct {
-	binding *Binding
+	binding *Binding // nil where the device's kernel does it
 	parts   []*optimizerPart
 }
 
@@ -426,6 +446,12 @@ func (o *Optimizer) load(u *update) (err error) {
 		if u.code, err = tiles.Compile(u.program); err == nil {
 			return nil
 		}
+	}
+	if k := o.env.memory.Kernels; k != nil && k.Updates(u.program.Name) {
+		for _, p := range u.parts {
+			u.runs = append(u.runs, optimizerRun{parts: []*optimizerPart{p}})
+		}
+		return nil
 	}
 	return o.loadRuns(u)
 }

@@ -128,6 +128,24 @@ type Backend struct {
 	Float16 string
 	// Wrote is called for the outputs of each run in the device's memory; it may be nil.
 	Wrote func(at Place, bytes int)
+	// Kernels are what the device computes by other means than ONNX Runtime's operators; nil
+	// if there are none.
+	Kernels Kernels
+}
+
+// Kernels compute on a device, in order with its Driver and runs. Addresses are the device's.
+type Kernels interface {
+	// Fuse puts operators of its own in the place of nodes of a Program that is loaded.
+	Fuse(p models.Program) models.Program
+	// Updates reports whether there is a kernel for an optimizer's Program, by its name.
+	Updates(program string) bool
+	// Update does what that Program does, with the same bits: for n elements, with its
+	// inputs and the output Copy, which may be missing, at the addresses given by port. half
+	// is whether Copy is float16.
+	Update(n int, at map[string]unsafe.Pointer, half bool, scalars map[string]float64) error
+	// Squares writes the sum of the squares of n gradients times scale to sum, a float32, in
+	// the same order in every run.
+	Squares(g unsafe.Pointer, n int, scale float64, sum unsafe.Pointer) error
 }
 
 // A Driver is a device's own interface to its memory. A buffer is what it allocates,

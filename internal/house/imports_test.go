@@ -52,13 +52,15 @@ var rooms = []struct {
 	{"models/*", "models models/decoder"}, // the families
 
 	{"runtime", "models models/onnx models/ports runtime/nccl runtime/provision runtime/internal/tiles sampler internal/settings"},
-	{"runtime/cuda", "internal/files models runtime runtime/nccl runtime/provision"},
+	{"runtime/cuda/kernels", "models models/onnx models/ports"},
+	{"runtime/cuda/kernels/onhost", "runtime/cuda/kernels"},
+	{"runtime/cuda", "internal/files models runtime runtime/cuda/kernels runtime/nccl runtime/provision"},
 	{"runtime/webgpu", "models runtime runtime/provision"},
 	{"runtime/internal/tiles", "models models/onnx"},
 	{"runtime/provision", "internal/files"},
 	{"runtime/mpi", ""},
 	{"runtime/nccl", ""},
-	{"runtime/runtimetest", "runtime runtime/cuda runtime/nccl runtime/webgpu runtime/provision models"},
+	{"runtime/runtimetest", "runtime runtime/cuda runtime/cuda/kernels/onhost runtime/nccl runtime/webgpu runtime/provision models"},
 	{"data", "internal/ordered internal/files tokenize verifier"},
 	{"data/mix", "data internal/settings"},
 	{"examples/rewards/unittests", ""},
@@ -108,6 +110,7 @@ var testAllow = map[string]string{
 	"models/lora":                "models/all",
 	"models/modeltest":           "models/llama models/decoder",
 	"models/*":                   "models/modeltest",
+	"runtime/cuda/kernels":       "models/all",
 	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // its Decoder is what sampler asks for
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
 	"train/ranks":                "runtime/runtimetest",
@@ -129,7 +132,7 @@ var testAllow = map[string]string{
 }
 
 // cgo names the folders that may use cgo or load a library.
-var cgo = []string{"runtime", "runtime/cuda", "runtime/nccl", "runtime/webgpu", "runtime/mpi", "runtime/internal/tiles"}
+var cgo = []string{"runtime", "runtime/cuda", "runtime/cuda/kernels", "runtime/cuda/kernels/onhost", "runtime/nccl", "runtime/webgpu", "runtime/mpi", "runtime/internal/tiles"}
 
 // forbidden are package names that say nothing.
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}

@@ -42,10 +42,12 @@ func (c *provider) Open(o runtime.Options, number int, _ string) (*runtime.Backe
 		o.Notice(fmt.Sprintf("copies between cuda:%d and the host are slower than they could be, through memory that is not pinned: %v", number, err))
 	}
 	settings := settings(number, o.TF32)
-	return &runtime.Backend{
+	b := &runtime.Backend{
 		Driver: m, Kind: "Cuda", Borrowed: "CudaPinned", ID: number, Arena: true, Execution: "CUDAExecutionProvider",
 		Append: func(functions, options unsafe.Pointer) error { return m.use(functions, options, settings) },
-	}, nil
+	}
+	addKernels(b, m, number, o.Notice)
+	return b, nil
 }
 
 // settings are those of the CUDA provider.

@@ -18,17 +18,18 @@ import (
 // the CPU, but Go code reaches what they read and write as if it were a GPU's. Device N, but
 // not 0, is lost after N calls.
 type standIn struct {
-	runtime.Provider                 // the CPU's, for what is not said here
-	Kind             string          // Name returns it
-	For              models.Provider // whose graphs it runs
-	Grain            int             // where its buffers have handles, which graphs copy
+	runtime.Provider                                                                         // the CPU's, for what is not said here
+	Kind             string                                                                  // Name returns it
+	For              models.Provider                                                         // whose graphs it runs
+	Grain            int                                                                     // where its buffers have handles, which graphs copy
+	Kernels          func() (runtime.Kernels, func(functions, options unsafe.Pointer) error) // nil if it has none
 }
 
 func init() {
 	cpu := runtime.ProviderOf("cpu")
-	runtime.RegisterProvider(&standIn{cpu, "stand-in", models.CPU, 0})
-	runtime.RegisterProvider(&standIn{cpu, "stand-in-cuda", models.CUDA, 0})
-	runtime.RegisterProvider(&standIn{cpu, "stand-in-webgpu", models.WebGPU, 16})
+	runtime.RegisterProvider(&standIn{cpu, "stand-in", models.CPU, 0, nil})
+	runtime.RegisterProvider(&standIn{cpu, "stand-in-cuda", models.CUDA, 0, nil})
+	runtime.RegisterProvider(&standIn{cpu, "stand-in-webgpu", models.WebGPU, 16, nil})
 }
 
 func (s *standIn) Name() string            { return s.Kind }
@@ -45,6 +46,9 @@ func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backen
 	b := &runtime.Backend{Driver: h, Grain: s.Grain, InOrder: true}
 	if s.Grain > 0 {
 		b.Wrote = h.Spill
+	}
+	if s.Kernels != nil {
+		b.Kernels, b.Append = s.Kernels()
 	}
 	return b, nil
 }
@@ -151,7 +155,10 @@ func (h Host) call() error {
 }
 
 func (h Host) Alloc(bytes int) (unsafe.Pointer, error) {
-	words := make([]uint64, (bytes+7)/8)
+	words := make([]uint64, (bytes+7)/8+1)
+	if uintptr(unsafe.Pointer(unsafe.SliceData(words)))%16 != 0 {
+		words = words[1:] // kernels read 16 bytes at once
+	}
 	nan := uint64(math.Float32bits(float32(math.NaN())))
 	for i := range words {
 		words[i] = nan<<32 | nan

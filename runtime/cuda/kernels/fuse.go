@@ -1,0 +1,507 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"onering/models"
+	"onering/models/onnx"
+	"onering/models/ports"
+)
+
+// domain is that of our operators.
+const domain = "onering"
+
+// A rule replaces some nodes of a graph by one of ours. from are nodes "Op inputs ->
+// outputs", in which each name stands for the same value everywhere, "_" for any one, and a
+// node may have more inputs than stated if these end with "...". The first node gives the
+// last of the results. Values between the nodes may have no other uses. Wide and Narrow
+// are casts to float32 and to 16 bits, and NT, TN and NN products Gemm, with T
+// for a transposed operand.
+type rule struct {
+	from, to string
+	where    func(g *fused, v map[string]string) (attrs []onnx.Attr, ok bool)
+}
+
+// rules are tried one after the other, each everywhere. Later ones may find what earlier
+// ones made.
+var rules = []rule{
+	{"Add s c -> y; Wide p -> c; NT x w -> p", "ProductOnto x w s -> y", narrow("x")},
+	{"Add s c -> y; Wide p -> c; TN d x -> p", "OuterOnto d x s -> y", narrow("x")},
+	{"Mul a u -> y; QuickGelu g -> a", "SwiGLU g u -> y", eights("g")},
+	{"SwiGLU g u -> y; NT h v -> g; NT h w -> u", "GateUp h v w -> y", nil},
+	{"Narrow n -> y; RMSNormalization x w -> n", "Norm x w -> y", epsilonOf("n")},
+	{"Mul e c -> p; Mul d u -> e; Add y b -> c; Mul s a -> b; Sub _ y -> a; Mul g s -> y; Sigmoid g -> s; Mul d y -> q", "SwiGLUGrad g u d -> p q", eights("g")},
+	{`Add t j -> y; Mul r i -> j; Sub dn h -> i; Mul n f -> h; ReduceMean e _ -> f; Mul dn n -> e; Mul gf w -> dn; Wide g -> gf;
+		Mul x r -> n; Reciprocal d -> r; Sqrt c -> d; Add b eps -> c; ReduceMean a _ -> b; Mul x x -> a;
+		Squeeze v _ -> dw; Reshape u _ -> v; Slice q ... -> u; TN p l -> q; Expand _ o -> p; Concat m _ -> o; Shape l -> m; Reshape k _ -> l; Mul gf n -> k`,
+		"NormGrad x w g t -> y dw", epsilonBeside("eps")},
+	{"Reshape i _ -> y; GroupQueryAttention h _ _ keys values before total -> i k v; Reshape g _ -> h; Narrow f -> g; Concat e b -> f; Reshape d _ -> e; RotaryEmbedding c pos cos sin -> d; Reshape a _ -> c; Split w _ -> a b; Wide qkv -> w",
+		"Attend qkv before total keys values cos sin -> y k v", attends(1)},
+	{"Reshape i _ -> y; GroupQueryAttention h _ _ keys values before total -> i k v; Reshape g _ -> h; Narrow f -> g; Concat a b -> f; Split w _ -> a b; Wide qkv -> w",
+		"Attend qkv before total keys values -> y k v", attends(0)},
+	{"Softmax a -> p; Add s mask -> a", "MaskedSoftmax s mask -> p", masks("mask")},
+	{"Mul p b -> s; Sub dp d -> b", "SoftmaxGrad p dp d -> s", scores("dp")},
+	{"NT x w b -> y", "Product x w b -> y", narrow("x")},
+	{"NT x w -> y", "Product x w -> y", narrow("x")},
+}
+
+// single are the operators of float32 alone; the names of others end with their type.
+var single = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGrad": true}
+
+// headRules are those of the head's gradient, where every row has one place in at.
+var headRules = []rule{
+	{"ScatterND d at own -> y; Mul e n -> d; Exp l -> e; Neg w -> n; Sub x z -> l", "HeadGrad x z w at own -> y", nil},
+}
+
+// heads are the graphs of which one operator computes all that follows the logits, by the
+// operator's ports.
+var heads = map[string]string{
+	"sample.draw":   "Choose " + ports.InverseTemperature + " " + ports.Uniforms + " -> " + ports.NextTokens + " " + ports.LogProb + " " + ports.Entropy,
+	"sample.greedy": "Choose " + ports.InverseTemperature + " -> " + ports.NextTokens + " " + ports.LogProb + " " + ports.Entropy,
+	"head.forward":  "HeadSums " + ports.LogSumExp + " " + ports.MeanLogit + " -> " + ports.LogSumExpOut + " " + ports.MeanLogitOut,
+}
+
+// fuseAll returns p with operators of ours where they compute what several nodes do, or
+// faster. They round less: what stays between the nodes has no 16 bits.
+func fuseAll(p models.Program) models.Program {
+	if op, ok := heads[p.Name]; ok {
+		return withHead(p, op)
+	}
+	if p.Name == "head.backward" {
+		return fuse(p, headRules)
+	}
+	if !slices.ContainsFunc(p.Nodes, func(n onnx.Node) bool { return castTo(n) == models.BF16 || castTo(n) == models.F16 }) {
+		return p
+	}
+	return fuse(p, rules)
+}
+
+// fuse applies rules to a graph.
+func fuse(p models.Program, rules []rule) models.Program {
+	g := &fused{Program: p, ports: map[string]models.Port{}}
+	g.Nodes = slices.Clone(p.Nodes)
+	for _, port := range slices.Concat(p.Inputs, p.Outputs) {
+		g.ports[port.Name] = port
+	}
+	for _, r := range rules {
+		g.apply(r)
+	}
+	return g.Program
+}
+
+// mostTokens is how many logits the kernel that chooses a token takes.
+const mostTokens = 1 << 18
+
+// withHead is a graph with op in the place of all nodes after the product that gives logits.
+func withHead(p models.Program, op string) models.Program {
+	head := slices.IndexFunc(p.Nodes, func(n onnx.Node) bool { return kindOf(n, "NT") == "NT" })
+	if head < 0 || p.Nodes[head].Inputs[0] != p.Inputs[0].Name { // the product is turned round
+		return p
+	}
+	for _, in := range p.Inputs {
+		if in.Name == p.Nodes[head].Inputs[1] {
+			if v, err := strconv.Atoi(in.Shape[0]); err == nil && v > mostTokens {
+				return p
+			}
+		}
+	}
+	words := strings.Fields(op)
+	arrow := slices.Index(words, "->")
+	p.Nodes = []onnx.Node{p.Nodes[head], {Op: words[0], Domain: domain, Inputs: append([]string{p.Nodes[head].Outputs[0]}, words[1:arrow]...), Outputs: words[arrow+1:]}}
+	p.Constants = nil
+	return p
+}
+
+// A fused graph is one under change.
+type fused struct {
+	models.Program
+	ports map[string]models.Port
+	made  map[string]int // the node that gives a value
+	uses  map[string]int // how many inputs and outputs of the graph a value is
+}
+
+// index finds nodes and uses again.
+func (g *fused) index() {
+	g.made, g.uses = map[string]int{}, map[string]int{}
+	for i, n := range g.Nodes {
+		for _, out := range n.Outputs {
+			g.made[out] = i
+		}
+		for _, in := range n.Inputs {
+			g.uses[in]++
+		}
+	}
+	for _, out := range g.Outputs {
+		g.uses[out.Name]++
+	}
+}
+
+// apply applies a rule wherever it holds.
+func (g *fused) apply(r rule) {
+	g.index()
+	var pattern [][]string
+	for text := range strings.SplitSeq(r.from, ";") {
+		pattern = append(pattern, strings.Fields(text))
+	}
+	to := strings.Fields(r.to)
+	gone := map[int]bool{}
+	for i := range g.Nodes {
+		m := &match{g: g, values: map[string]string{}, nodes: map[int]bool{}}
+		if gone[i] || !m.node(pattern[0], i) || !m.rest(pattern[1:]) || m.overlaps(gone) || !m.closed(to) {
+			continue
+		}
+		node := onnx.Node{Domain: domain, Name: g.Nodes[i].Name}
+		if r.where != nil {
+			var ok bool
+			if node.Attrs, ok = r.where(g, m.values); !ok {
+				continue
+			}
+		}
+		if node.Op = to[0]; !single[to[0]] {
+			node.Op += map[models.DType]string{models.BF16: "BFloat16", models.F16: "Float16"}[g.narrowType()]
+		}
+		arrow := slices.Index(to, "->")
+		for _, name := range to[1:arrow] {
+			node.Inputs = append(node.Inputs, m.values[name])
+		}
+		for _, name := range to[arrow+1:] {
+			node.Outputs = append(node.Outputs, m.values[name])
+		}
+		last := i
+		for n := range m.nodes {
+			gone[n] = true
+			last = max(last, n)
+		}
+		delete(gone, last) // where all inputs are there
+		g.Nodes[last] = node
+	}
+	kept := g.Nodes[:0]
+	for i, n := range g.Nodes {
+		if !gone[i] {
+			kept = append(kept, n)
+		}
+	}
+	g.Nodes = inOrder(kept)
+}
+
+// inOrder sorts nodes so that each comes after those that give its inputs, and else as they
+// were: a node that stands where the last of several stood gives values of the first.
+func inOrder(nodes []onnx.Node) []onnx.Node {
+	made := map[string]int{}
+	for i, n := range nodes {
+		for _, out := range n.Outputs {
+			made[out] = i
+		}
+	}
+	sorted, done := make([]onnx.Node, 0, len(nodes)), make([]bool, len(nodes))
+	var add func(i int)
+	add = func(i int) {
+		if done[i] {
+			return
+		}
+		done[i] = true
+		for _, in := range nodes[i].Inputs {
+			if from, ok := made[in]; ok {
+				add(from)
+			}
+		}
+		sorted = append(sorted, nodes[i])
+	}
+	for i := range nodes {
+		add(i)
+	}
+	return sorted
+}
+
+// A match is what a rule's names stand for at one place.
+type match struct {
+	g      *fused
+	values map[string]string
+	nodes  map[int]bool
+}
+
+// rest matches the further nodes of a pattern.
+func (m *match) rest(pattern [][]string) bool {
+	if len(pattern) == 0 {
+		return true
+	}
+	p := pattern[0]
+	try := func(i int) bool {
+		before := maps.Clone(m.values)
+		if !m.nodes[i] && m.node(p, i) {
+			if m.rest(pattern[1:]) {
+				return true
+			}
+			delete(m.nodes, i)
+		}
+		m.values = before
+		return false
+	}
+	if name, known := m.values[p[slices.Index(p, "->")+1]]; known {
+		i, made := m.g.made[name]
+		return made && try(i)
+	}
+	for i := range m.g.Nodes {
+		if try(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// node matches node i with one of a pattern.
+func (m *match) node(p []string, i int) bool {
+	n, arrow := m.g.Nodes[i], slices.Index(p, "->")
+	if kindOf(n, p[0]) != p[0] {
+		return false
+	}
+	in, out := p[1:arrow], p[arrow+1:]
+	inputs := n.Inputs
+	if len(in) > 1 && in[len(in)-1] == "..." {
+		if in = in[:len(in)-1]; len(inputs) > len(in) {
+			inputs = inputs[:len(in)]
+		}
+	}
+	if !m.bind(in, inputs) || !m.bind(out, n.Outputs) {
+		return false
+	}
+	m.nodes[i] = true
+	return true
+}
+
+func (m *match) bind(names, values []string) bool {
+	if len(names) != len(values) {
+		return false
+	}
+	for i, name := range names {
+		if name == "_" {
+			continue
+		}
+		if known, ok := m.values[name]; ok && known != values[i] {
+			return false
+		}
+		m.values[name] = values[i]
+	}
+	return true
+}
+
+func (m *match) overlaps(gone map[int]bool) bool {
+	for i := range m.nodes {
+		if gone[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// closed reports whether all values that the nodes give are either results or used by these
+// nodes alone.
+func (m *match) closed(to []string) bool {
+	results := map[string]bool{}
+	for _, name := range to[slices.Index(to, "->")+1:] {
+		results[m.values[name]] = true
+	}
+	within := map[string]int{}
+	for i := range m.nodes {
+		for _, in := range m.g.Nodes[i].Inputs {
+			within[in]++
+		}
+	}
+	for i := range m.nodes {
+		for _, out := range m.g.Nodes[i].Outputs {
+			if !results[out] && m.g.uses[out] != within[out] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// kindOf is the name that patterns have for a node; like is one that it may have.
+func kindOf(n onnx.Node, like string) string {
+	switch {
+	case n.Domain == domain:
+		return strings.TrimSuffix(strings.TrimSuffix(n.Op, "BFloat16"), "Float16")
+	case n.Op == "Gemm" && (like == "NT" || like == "TN"):
+		flags := map[string]int64{}
+		for _, a := range n.Attrs {
+			if v, ok := a.Value.(int64); ok {
+				flags[a.Name] = v
+			} else {
+				return n.Op // a scale
+			}
+		}
+		return map[int64]string{0: "N", 1: "T"}[flags["transA"]] + map[int64]string{0: "N", 1: "T"}[flags["transB"]]
+	case n.Op == "Cast" && castTo(n) == models.F32:
+		return "Wide"
+	case castTo(n) == models.BF16 || castTo(n) == models.F16:
+		return "Narrow"
+	}
+	return n.Op
+}
+
+func castTo(n onnx.Node) models.DType {
+	if n.Op == "Cast" {
+		return models.DType(attr(n, "to"))
+	}
+	return models.Invalid
+}
+
+// attr is an integer attribute of a node, 0 where it has none.
+func attr(n onnx.Node, name string) int64 {
+	for _, a := range n.Attrs {
+		if v, ok := a.Value.(int64); ok && a.Name == name {
+			return v
+		}
+	}
+	return 0
+}
+
+// narrowType is the type of 16 bits that the graph computes in.
+func (g *fused) narrowType() models.DType {
+	for _, n := range g.Program.Nodes {
+		if d := castTo(n); d == models.BF16 || d == models.F16 {
+			return d
+		}
+	}
+	for _, port := range g.Inputs {
+		if port.DType == models.BF16 || port.DType == models.F16 {
+			return port.DType
+		}
+	}
+	return models.Invalid
+}
+
+// typeOf is the type of a value: most operators keep that of their first operand.
+func (g *fused) typeOf(name string) models.DType {
+	for {
+		if p, ok := g.ports[name]; ok {
+			return p.DType
+		}
+		i, ok := g.made[name]
+		if !ok || len(g.Nodes[i].Inputs) == 0 {
+			return models.Invalid
+		}
+		if n := g.Nodes[i]; n.Op == "Cast" {
+			return castTo(n)
+		} else if n.Domain == domain {
+			if strings.HasSuffix(kindOf(n, ""), "Onto") || kindOf(n, "") == "NormGrad" {
+				return models.F32
+			}
+			return g.narrowType()
+		} else {
+			name = n.Inputs[0]
+		}
+	}
+}
+
+// width is the last dimension of a value where a port or a product says it, else 0.
+func (g *fused) width(name string) int {
+	port, side := g.ports[name], 1
+	if i, ok := g.made[name]; ok {
+		if n := g.Nodes[i]; kindOf(n, "NT") == "NT" || strings.HasPrefix(kindOf(n, ""), "Product") {
+			port, side = g.ports[n.Inputs[1]], 0
+		}
+	}
+	if len(port.Shape) != 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(port.Shape[side])
+	return n
+}
+
+type condition = func(g *fused, v map[string]string) ([]onnx.Attr, bool)
+
+// narrow asks for a value of 16 bits.
+func narrow(name string) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		d := g.typeOf(v[name])
+		return nil, d == models.BF16 || d == models.F16
+	}
+}
+
+// eights asks for a value of 16 bits whose rows a kernel can read eight elements at a time.
+func eights(name string) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		_, ok := narrow(name)(g, v)
+		w := g.width(v[name])
+		return nil, ok && w > 0 && w%8 == 0
+	}
+}
+
+// masks asks for the mask of a layer, [T,T], or a part of it.
+func masks(name string) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		mask := v[name]
+		for {
+			i, made := g.made[mask]
+			if !made || g.Nodes[i].Op != "Slice" {
+				break
+			}
+			mask = g.Nodes[i].Inputs[0]
+		}
+		return nil, mask == ports.Mask && len(g.ports[mask].Shape) == 2
+	}
+}
+
+// scores asks for the gradient of attention's weights: a product in float32.
+func scores(name string) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		i, ok := g.made[v[name]]
+		return nil, ok && g.Nodes[i].Op == "FusedMatMul"
+	}
+}
+
+// epsilonOf takes the attribute epsilon of the node that gives a value.
+func epsilonOf(name string) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		for _, a := range g.Nodes[g.made[v[name]]].Attrs {
+			if a.Name == "epsilon" {
+				return []onnx.Attr{a}, true
+			}
+		}
+		return nil, false
+	}
+}
+
+// epsilonBeside takes a constant of one float32 as the attribute epsilon.
+func epsilonBeside(name string) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		for _, c := range g.Constants {
+			if c.Name == v[name] && c.Type == models.F32 && len(c.Raw) == 4 {
+				return []onnx.Attr{{Name: "epsilon", Value: math.Float32frombits(binary.LittleEndian.Uint32(c.Raw))}}, true
+			}
+		}
+		return nil, false
+	}
+}
+
+// attends asks for the attention of one new token of each row, of heads that the kernels
+// know: up to 8 share keys, which have 8 to 256 elements, a power of two.
+func attends(turned int64) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		ids := slices.IndexFunc(g.Inputs, func(p models.Port) bool { return p.Name == "ids" })
+		cache := g.ports[v["keys"]].Shape
+		if ids < 0 || len(g.Inputs[ids].Shape) != 2 || g.Inputs[ids].Shape[1] != "1" || len(cache) != 4 {
+			return nil, false
+		}
+		n := g.Nodes[g.made[v["i"]]]
+		heads, groups := attr(n, "num_heads"), attr(n, "kv_num_heads")
+		width, err := strconv.ParseInt(cache[3], 10, 64)
+		if err != nil || width < 8 || width > 256 || width&(width-1) != 0 || groups == 0 || heads/groups > 8 || attr(n, "do_rotary") != 0 {
+			return nil, false
+		}
+		attrs := []onnx.Attr{{Name: "heads", Value: heads}, {Name: "groups", Value: groups}, {Name: "turned", Value: turned}}
+		for _, a := range n.Attrs {
+			if a.Name == "scale" {
+				attrs = append(attrs, a)
+			}
+		}
+		return attrs, len(attrs) == 4
+	}
+}

@@ -1,0 +1,116 @@
+package kernels
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+	_ "onering/models/all"
+	"onering/models/onnx"
+)
+
+// TestImages: the images are of the source that is here, and there is one for every GPU since
+// those of compute capability 8.0.
+func TestImages(t *testing.T) {
+	source, err := files.ReadFile("kernels.cu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := files.ReadFile("source.sha256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%x\n", sha256.Sum256(source)); got != string(digest) {
+		t.Errorf("the images are of a source with digest %s, and kernels.cu has %s: run compile.py", digest, got)
+	}
+	for _, name := range []string{"bfloat16", "float16"} {
+		for capability, start := range map[[2]int]string{{8, 0}: "\x7fELF", {8, 6}: "\x7fELF", {8, 7}: "\x7fELF", {8, 9}: "\x7fELF", {9, 0}: "\x7fELF", {10, 0}: "\x7fELF", {10, 3}: "\x7fELF", {12, 0}: "\x7fELF", {11, 0}: "//", {13, 1}: "//"} {
+			if data, err := image(name, capability[0], capability[1]); err != nil || !strings.HasPrefix(strings.TrimSpace(string(data)), start) {
+				t.Errorf("%s for %v: %v, %.8q", name, capability, err, data)
+			}
+		}
+	}
+}
+
+// ops counts the operators of a graph that are not views, by name.
+func ops(p models.Program) map[string]int {
+	n := map[string]int{}
+	for _, node := range p.Nodes {
+		if node.Op != "Reshape" {
+			n[node.Op]++
+		}
+	}
+	return n
+}
+
+// TestFuse states the operators that are left: seven in a layer of decode, and none that
+// adds, casts or multiplies elements around the products of a layer in training.
+func TestFuse(t *testing.T) {
+	for _, dir := range []string{"tiny", "tiny-untied", "qwen2.5-1.5b", "qwen2.5-7b", "smollm2-135m"} {
+		m, err := models.ReadConfig("../../../bench/" + dir + "/config.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := m.Architecture(models.Compute{Type: models.BF16, Provider: models.CUDA})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := a.Decode(models.Direct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers := a.Geometry().Layers
+		want := map[string]int{"Gather": 1, "RMSNormalization": 1, "NormBFloat16": 2 * layers, "ProductBFloat16": layers, "AttendBFloat16": layers, "ProductOntoBFloat16": 2 * layers, "GateUpBFloat16": layers}
+		if got := ops(fuseAll(p)); !maps.Equal(got, want) {
+			t.Errorf("%s: decode has %v, want %v", dir, got, want)
+		}
+		forward, backward, err := a.Layer(models.StashAttention, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ops(fuseAll(forward)); got["NormBFloat16"] != 2 || got["GateUpBFloat16"] != 1 || got["ProductOntoBFloat16"] != 2 || got["ProductBFloat16"] != 3 || got["Gemm"] != 0 {
+			t.Errorf("%s: forward has %v", dir, got)
+		}
+		got := ops(fuseAll(backward))
+		for op, n := range map[string]int{"NormBFloat16": 2, "NormGradBFloat16": 2, "SwiGLUBFloat16": 1, "SwiGLUGradBFloat16": 1, "MaskedSoftmax": 1, "SoftmaxGrad": 1, "Softmax": 0, "OuterOntoBFloat16": 7, "ProductBFloat16": 2, "RMSNormalization": 0, "Sigmoid": 0, "ReduceMean": 0} {
+			if got[op] != n {
+				t.Errorf("%s: backward has %d %s, want %d: %v", dir, got[op], op, n, got)
+			}
+		}
+	}
+}
+
+// TestFuseLeavesOthers: graphs of float32, and nodes whose values others read, stay.
+func TestFuseLeavesOthers(t *testing.T) {
+	m, err := models.ReadConfig("../../../bench/tiny/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := m.Architecture(models.Compute{Provider: models.CUDA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.Decode(models.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fuseAll(p); fmt.Sprint(got) != fmt.Sprint(p) {
+		t.Error("a graph of float32 was changed")
+	}
+	if a, err = m.Architecture(models.Compute{Type: models.BF16, Provider: models.CUDA}); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = a.Decode(models.Direct); err != nil {
+		t.Fatal(err)
+	}
+	norm := slices.IndexFunc(p.Nodes, func(n onnx.Node) bool { return n.Op == "RMSNormalization" })
+	p.Outputs = append(slices.Clone(p.Outputs), models.Port{Name: p.Nodes[norm].Outputs[0], DType: models.F32, Shape: []string{"B", "64"}})
+	before, after := ops(p), ops(fuseAll(p))
+	if after["RMSNormalization"] != 2 || before["RMSNormalization"] != 5 {
+		t.Errorf("a norm that is an output: %v", strings.Fields(fmt.Sprint(after)))
+	}
+}

@@ -1,0 +1,66 @@
+// The kernels of onering as operators of ONNX Runtime, and for calls between runs.
+#ifndef ONERING_KERNELS_H
+#define ONERING_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The kernels by their numbers; onering_kernel_names has the names in kernels.cu.
+enum {
+	KERNEL_ADAMW,
+	KERNEL_SQUARES,
+	KERNEL_SUM_PARTS,
+	KERNEL_RMS_NORM,
+	KERNEL_RMS_NORM_GRAD,
+	KERNEL_SUM_ROWS,
+	KERNEL_SWIGLU,
+	KERNEL_SWIGLU_GRAD,
+	KERNEL_ATTEND_JOIN,
+	KERNEL_MASKED_SOFTMAX,
+	KERNEL_SOFTMAX_GRAD,
+	KERNEL_CHOOSE,
+	KERNEL_HEAD_SUMS,
+	KERNEL_HEAD_GRAD,
+	KERNEL_ATTEND_1, // and those for 2 to 8 heads in a group
+	KERNELS = KERNEL_ATTEND_1 + 8,
+};
+extern const char *const onering_kernel_names[KERNELS];
+
+// A product is y = op(a) op(b) + bias or + sum for matrices of 16 bits, row by row: a [m,k] or
+// with turn_a [k,m], b [k,n] or with turn_b [n,k], y [m,n] with rows y_step elements apart.
+// With wide y is float32 and sum, which may be y, is [m,n] or NULL; else y has 16 bits and
+// bias is [n] or NULL.
+typedef struct {
+	const void *a, *b, *bias;
+	const float *sum;
+	void *y;
+	int64_t m, n, k, y_step;
+	int turn_a, turn_b, wide, half;
+} onering_product;
+
+// A device computes: a GPU, or in tests the CPU. The functions return an error, which stays
+// where it is until the next one of the thread, or NULL.
+typedef struct onering_device {
+	const char *(*launch)(struct onering_device *, int half, int kernel, const unsigned *grid, unsigned block, void **args, void *stream);
+	const char *(*product)(struct onering_device *, const onering_product *, void *stream);
+	// scratch is room that the next call of an operator may overwrite.
+	const char *(*scratch)(struct onering_device *, size_t bytes, void **at);
+	const char *provider; // whose nodes the operators are, as ONNX Runtime calls it
+	void *domain;
+} onering_device;
+
+// onering_ops adds the operators to the options of a session, by ONNX Runtime's table of
+// functions. It returns an error that the caller frees, or NULL.
+char *onering_ops(onering_device *, void *const *functions, void *options);
+
+// onering_adamw and onering_squares are the kernels of these names; numbers are adamw's.
+const char *onering_adamw(onering_device *, float *p, const float *g, float *m, float *v, void *copy, int64_t n, const float *numbers, int half, void *stream);
+const char *onering_squares(onering_device *, const float *g, int64_t n, float scale, float *sum, void *stream);
+
+// onering_gpu_open makes a device of a GPU by its number, and says its compute capability.
+// The library cublasLt is the one that ONNX Runtime has loaded. onering_gpu_load gives it an
+// image of the kernels. Errors are the caller's to free.
+onering_device *onering_gpu_open(int number, const char *cuda, const char *cublas, int *major, int *minor, char **error);
+char *onering_gpu_load(onering_device *, int half, const void *image);
+
+#endif

@@ -1,0 +1,8 @@
+#ifndef ONERING_ONHOST_H
+#define ONERING_ONHOST_H
+#include "../kernels.h"
+
+// onering_host computes on the CPU.
+extern onering_device onering_host;
+
+#endif

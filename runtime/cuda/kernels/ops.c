@@ -1,0 +1,481 @@
+#include "kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const onering_kernel_names[KERNELS] = {
+	"adamw", "squares", "sum_parts", "rms_norm", "rms_norm_grad", "sum_rows", "swiglu", "swiglu_grad", "attend_join", "masked_softmax", "softmax_grad", "choose", "head_sums", "head_grad",
+	"attend_1", "attend_2", "attend_3", "attend_4", "attend_5", "attend_6", "attend_7", "attend_8",
+};
+
+// Slots of ONNX Runtime's functions, as in ort.h of package runtime.
+enum {
+	ORT_CreateStatus = 0,
+	ORT_GetErrorMessage = 2,
+	ORT_CreateCustomOpDomain = 26,
+	ORT_CustomOpDomain_Add = 27,
+	ORT_AddCustomOpDomain = 28,
+	ORT_GetTensorMutableData = 51,
+	ORT_GetDimensionsCount = 61,
+	ORT_GetDimensions = 62,
+	ORT_GetTensorTypeAndShape = 65,
+	ORT_KernelInfoGetAttribute_float = 85,
+	ORT_KernelInfoGetAttribute_int64 = 86,
+	ORT_KernelContext_GetInputCount = 88,
+	ORT_KernelContext_GetInput = 90,
+	ORT_KernelContext_GetOutput = 91,
+	ORT_ReleaseStatus = 93,
+	ORT_ReleaseTensorTypeAndShapeInfo = 99,
+	ORT_KernelContext_GetGPUComputeStream = 193,
+};
+#define ORT(functions, ret, name, ...) ((ret (*)(__VA_ARGS__))(functions)[ORT_##name])
+
+enum { FLOAT = 1, INT32 = 6, INT64 = 7, FLOAT16 = 10, BFLOAT16 = 16 }; // element types
+enum { REQUIRED = 0, OPTIONAL = 1 };
+enum { ON_DEVICE = 0, ON_HOST = -2 };
+
+// ONNX Runtime's OrtCustomOp of version 17.
+typedef struct ort_op {
+	uint32_t version;
+	void *create_1;
+	const char *(*name)(const struct ort_op *);
+	const char *(*provider)(const struct ort_op *);
+	int (*input_type)(const struct ort_op *, size_t);
+	size_t (*inputs)(const struct ort_op *);
+	int (*output_type)(const struct ort_op *, size_t);
+	size_t (*outputs)(const struct ort_op *);
+	void *compute_1;
+	void (*destroy)(void *);
+	int (*input_kind)(const struct ort_op *, size_t);
+	int (*output_kind)(const struct ort_op *, size_t);
+	int (*input_memory)(const struct ort_op *, size_t);
+	int (*min_in)(const struct ort_op *), (*same_in)(const struct ort_op *), (*min_out)(const struct ort_op *), (*same_out)(const struct ort_op *);
+	void *(*create)(const struct ort_op *, void *const *api, const void *info, void **kernel);
+	void *(*compute)(void *kernel, void *context);
+	void *infer;
+	int (*start)(const struct ort_op *), (*end)(const struct ort_op *);
+} ort_op;
+
+enum { MOST_PARTS = 1024 }; // of a sum over all elements
+enum { MOST_INPUTS = 7, MOST_OUTPUTS = 3, MOST_RANK = 4 };
+
+typedef struct tensor {
+	void *data;
+	int64_t dims[MOST_RANK];
+	size_t rank;
+} tensor;
+
+struct call;
+
+// An op is an operator in one type of 16 bits. H among its types stands for that type, and it has one type only without.
+typedef struct op {
+	ort_op base; // first, as ONNX Runtime gives it back
+	onering_device *device;
+	int half;
+	const char *name, *in, *out; // its types: F float32, H, L int64, I int32 on the device, C int32 on the host
+	int required;                // how many inputs there must be
+	const char *(*run)(struct call *);
+	char full[40];
+} op;
+
+// A kernel is a node of a graph.
+typedef struct {
+	op *op;
+	void *const *api;
+	float epsilon, scale;
+	int64_t heads, groups, turned;
+} kernel;
+
+// A call is one computation of a node.
+typedef struct call {
+	kernel *k;
+	void *context, *stream;
+	tensor in[MOST_INPUTS];
+	size_t inputs;
+} call;
+
+#define TRY(x) \
+	do { \
+		const char *problem = (x); \
+		if (problem) return problem; \
+	} while (0)
+
+// told keeps the message of a status of ONNX Runtime, and releases it.
+static const char *told(void *const *api, void *status) {
+	static __thread char text[512];
+	if (!status) return NULL;
+	snprintf(text, sizeof text, "%s", ORT(api, const char *, GetErrorMessage, void *)(status));
+	ORT(api, void, ReleaseStatus, void *)(status);
+	return text;
+}
+
+// output makes output i of the given dimensions.
+static const char *output(call *c, size_t i, const int64_t *dims, size_t rank, void **data) {
+	void *const *api = c->k->api;
+	void *value = NULL;
+	TRY(told(api, ORT(api, void *, KernelContext_GetOutput, void *, size_t, const int64_t *, size_t, void **)(c->context, i, dims, rank, &value)));
+	return told(api, ORT(api, void *, GetTensorMutableData, void *, void **)(value, data));
+}
+
+static const char *input(call *c, size_t i) {
+	void *const *api = c->k->api;
+	void *value = NULL, *shape = NULL;
+	tensor *t = c->in + i;
+	TRY(told(api, ORT(api, void *, KernelContext_GetInput, void *, size_t, void **)(c->context, i, &value)));
+	if (!value) return NULL; // one that was left out
+	TRY(told(api, ORT(api, void *, GetTensorMutableData, void *, void **)(value, &t->data)));
+	TRY(told(api, ORT(api, void *, GetTensorTypeAndShape, void *, void **)(value, &shape)));
+	const char *problem = told(api, ORT(api, void *, GetDimensionsCount, void *, size_t *)(shape, &t->rank));
+	if (!problem && t->rank > MOST_RANK) problem = "a tensor has too many dimensions";
+	if (!problem) problem = told(api, ORT(api, void *, GetDimensions, void *, int64_t *, size_t)(shape, t->dims, t->rank));
+	ORT(api, void, ReleaseTensorTypeAndShapeInfo, void *)(shape);
+	return problem;
+}
+
+static int64_t size(const tensor *t) {
+	int64_t n = 1;
+	for (size_t i = 0; i < t->rank; i++) n *= t->dims[i];
+	return n;
+}
+
+static const char *launch(call *c, int number, unsigned x, unsigned y, unsigned z, unsigned block, void **args) {
+	op *o = c->k->op;
+	return o->device->launch(o->device, o->half, number, (unsigned[]){x, y, z}, block, args, c->stream);
+}
+
+// blocks is how many blocks of 256 threads work on n things, each of several.
+static unsigned blocks(int64_t n) {
+	int64_t b = (n + 255) / 256;
+	return b < 1 ? 1 : b > 4096 ? 4096 : b;
+}
+
+// threads is how many have a row of n numbers of which each takes share, at least.
+static unsigned threads(int64_t n, int64_t share) {
+	int64_t t = ((n + share - 1) / share + 31) / 32 * 32;
+	return t < 32 ? 32 : t > 1024 ? 1024 : t;
+}
+
+// Norm: x [N,D], w [D] -> y [N,D] of 16 bits.
+static const char *run_norm(call *c) {
+	tensor *x = c->in;
+	int d = x->dims[x->rank - 1];
+	void *y;
+	TRY(output(c, 0, x->dims, x->rank, &y));
+	int64_t rows = size(x) / d;
+	if (rows == 0) return NULL;
+	void *args[] = {&x->data, &c->in[1].data, &y, &d, &c->k->epsilon};
+	return launch(c, KERNEL_RMS_NORM, rows, 1, 1, threads(d, 4), args);
+}
+
+// NormGrad: x [N,D], w [D], dy [N,D] of 16 bits, onto [N,D] -> onto + dx, dw [D].
+static const char *run_norm_grad(call *c) {
+	tensor *x = c->in;
+	int d = x->dims[1];
+	int64_t rows = x->dims[0];
+	unsigned share = rows < 512 ? (rows ? rows : 1) : 512;
+	void *dx, *dw, *parts, *none = NULL;
+	TRY(output(c, 0, x->dims, 2, &dx));
+	TRY(output(c, 1, x->dims + 1, 1, &dw));
+	op *o = c->k->op;
+	TRY(o->device->scratch(o->device, (size_t)share * d * 4, &parts));
+	void *args[] = {&x->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &dx, &parts, &rows, &d, &c->k->epsilon};
+	TRY(launch(c, KERNEL_RMS_NORM_GRAD, share, 1, 1, threads(d, 4), args));
+	int n = share;
+	void *sum[] = {&parts, &none, &dw, &n, &d};
+	return launch(c, KERNEL_SUM_ROWS, (d + 255) / 256, 1, 1, 256, sum);
+}
+
+static const char *swiglu(call *c, void *gate, void *up, void *y, int64_t rows, int f, int64_t step) {
+	if (rows == 0) return NULL;
+	void *args[] = {&gate, &up, &y, &rows, &f, &step};
+	return launch(c, KERNEL_SWIGLU, blocks(rows * f / 8), 1, 1, 256, args);
+}
+
+// SwiGLU: gate, up [N,F] -> silu(gate) * up.
+static const char *run_swiglu(call *c) {
+	tensor *gate = c->in;
+	void *y;
+	TRY(output(c, 0, gate->dims, 2, &y));
+	return swiglu(c, gate->data, c->in[1].data, y, gate->dims[0], gate->dims[1], gate->dims[1]);
+}
+
+// SwiGLUGrad: gate, up, dy [N,F] -> dgate, dup.
+static const char *run_swiglu_grad(call *c) {
+	tensor *gate = c->in;
+	int64_t n = size(gate);
+	void *dgate, *dup;
+	TRY(output(c, 0, gate->dims, 2, &dgate));
+	TRY(output(c, 1, gate->dims, 2, &dup));
+	if (n == 0) return NULL;
+	void *args[] = {&gate->data, &c->in[1].data, &c->in[2].data, &dgate, &dup, &n};
+	return launch(c, KERNEL_SWIGLU_GRAD, blocks(n / 8), 1, 1, 256, args);
+}
+
+static const char *multiply(call *c, onering_product p) {
+	op *o = c->k->op;
+	p.half = o->half;
+	if (p.m == 0 || p.n == 0) return NULL;
+	return o->device->product(o->device, &p, c->stream);
+}
+
+// Product: x [N,in], w [out,in], perhaps b [out] -> x w^T + b in 16 bits.
+static const char *run_product(call *c) {
+	tensor *x = c->in, *w = c->in + 1;
+	int64_t dims[] = {x->dims[0], w->dims[0]};
+	void *y;
+	TRY(output(c, 0, dims, 2, &y));
+	return multiply(c, (onering_product){.a = x->data, .b = w->data, .bias = c->in[2].data, .y = y, .m = dims[0], .n = dims[1], .k = w->dims[1], .y_step = dims[1], .turn_b = 1});
+}
+
+// ProductOnto: x [N,in], w [out,in], sum [N,out] -> sum + x w^T in float32.
+static const char *run_product_onto(call *c) {
+	tensor *x = c->in, *w = c->in + 1, *sum = c->in + 2;
+	void *y;
+	TRY(output(c, 0, sum->dims, 2, &y));
+	return multiply(c, (onering_product){.a = x->data, .b = w->data, .sum = sum->data, .y = y, .m = x->dims[0], .n = w->dims[0], .k = w->dims[1], .y_step = w->dims[0], .turn_b = 1, .wide = 1});
+}
+
+// OuterOnto: dy [N,out], x [N,in], sum [out,in] -> sum + dy^T x in float32.
+static const char *run_outer_onto(call *c) {
+	tensor *dy = c->in, *x = c->in + 1, *sum = c->in + 2;
+	void *y;
+	TRY(output(c, 0, sum->dims, 2, &y));
+	return multiply(c, (onering_product){.a = dy->data, .b = x->data, .sum = sum->data, .y = y, .m = dy->dims[1], .n = x->dims[1], .k = dy->dims[0], .y_step = x->dims[1], .turn_a = 1, .wide = 1});
+}
+
+// GateUp: h [N,in], gate, up [F,in] -> silu(h gate^T) * (h up^T). The two matrices are one
+// where the second lies behind the first.
+static const char *run_gate_up(call *c) {
+	tensor *h = c->in, *gate = c->in + 1, *up = c->in + 2;
+	int64_t n = h->dims[0], f = gate->dims[0], in = gate->dims[1], dims[] = {n, f}, most = 2048;
+	void *y, *both;
+	TRY(output(c, 0, dims, 2, &y));
+	op *o = c->k->op;
+	TRY(o->device->scratch(o->device, (size_t)(n < most ? n : most) * 2 * f * 2, &both));
+	for (int64_t row = 0; row < n; row += most) {
+		onering_product p = {.a = (char *)h->data + row * in * 2, .b = gate->data, .y = both, .m = n - row < most ? n - row : most, .n = f, .k = in, .y_step = 2 * f, .turn_b = 1};
+		if ((char *)gate->data + f * in * 2 == up->data) {
+			p.n = 2 * f;
+			TRY(multiply(c, p));
+		} else {
+			TRY(multiply(c, p));
+			p.b = up->data;
+			p.y = (char *)both + f * 2;
+			TRY(multiply(c, p));
+		}
+		TRY(swiglu(c, both, (char *)both + f * 2, (char *)y + row * f * 2, p.m, f, 2 * f));
+	}
+	return NULL;
+}
+
+// The argument of the kernels attend, as in kernels.cu.
+typedef struct {
+	const void *qkv, *before, *cos, *sin;
+	void *keys, *values, *out, *parts;
+	int64_t capacity;
+	int heads, groups, width, split;
+	float scale;
+} attention;
+
+// Attend: qkv [B,(H+2G)*K], before [B], total [], keys, values [B,G,S,K], cos, sin [P,K/2] ->
+// [B,H*K], and the cache with the new token, in its place.
+static const char *run_attend(call *c) {
+	enum { split = 512 }; // tokens: the bits depend on it
+	kernel *k = c->k;
+	tensor *keys = c->in + 3, *values = c->in + 4;
+	int64_t rows = keys->dims[0], dims[] = {rows, k->heads * keys->dims[3]};
+	attention a = {
+		.qkv = c->in[0].data, .before = c->in[1].data, .capacity = keys->dims[2],
+		.heads = k->heads, .groups = k->groups, .width = keys->dims[3], .split = split, .scale = k->scale,
+	};
+	if (k->turned) a.cos = c->in[5].data, a.sin = c->in[6].data;
+	TRY(output(c, 0, dims, 2, &a.out));
+	TRY(output(c, 1, keys->dims, 4, &a.keys));
+	TRY(output(c, 2, values->dims, 4, &a.values));
+	if (a.keys != keys->data || a.values != values->data) return "the cache with the new tokens must lie where the cache does";
+	if (rows == 0) return NULL;
+	int total = *(int32_t *)c->in[2].data, splits = (total + split - 1) / split, most = splits;
+	if (splits > 1) TRY(k->op->device->scratch(k->op->device, (size_t)rows * k->heads * splits * (a.width + 2) * 4, &a.parts));
+	void *args[] = {&a, &most};
+	TRY(launch(c, KERNEL_ATTEND_1 + k->heads / k->groups - 1, splits, k->groups, rows, 128, args));
+	if (splits == 1) return NULL;
+	return launch(c, KERNEL_ATTEND_JOIN, k->heads, rows, 1, a.width < 32 ? 32 : a.width, args);
+}
+
+// MaskedSoftmax: s [...,T,n], mask [T,n] -> softmax(s + mask).
+static const char *run_masked_softmax(call *c) {
+	tensor *s = c->in, *mask = c->in + 1;
+	int64_t t = mask->dims[0];
+	int n = mask->dims[1];
+	void *p;
+	TRY(output(c, 0, s->dims, s->rank, &p));
+	if (s->rank < 2 || s->dims[s->rank - 1] != n || s->dims[s->rank - 2] != t) return "a mask that is not that of the scores";
+	int64_t rows = n ? size(s) / n : 0;
+	if (rows == 0) return NULL;
+	void *args[] = {&s->data, &mask->data, &p, &t, &n};
+	return launch(c, KERNEL_MASKED_SOFTMAX, rows, 1, 1, threads(n, 4), args);
+}
+
+// SoftmaxGrad: p, dp [...,n], d [...,1] -> p (dp - d).
+static const char *run_softmax_grad(call *c) {
+	tensor *p = c->in, *d = c->in + 2;
+	int n = p->dims[p->rank - 1];
+	int64_t rows = size(d);
+	void *ds;
+	TRY(output(c, 0, p->dims, p->rank, &ds));
+	if (rows * n != size(p) || size(c->in + 1) != size(p)) return "a gradient of another shape";
+	if (rows * n == 0) return NULL;
+	void *args[] = {&p->data, &c->in[1].data, &d->data, &ds, &n};
+	return launch(c, KERNEL_SOFTMAX_GRAD, rows, 1, 1, threads(n, 4), args);
+}
+
+// Choose: logits [B,V], inverse temperature, perhaps uniforms [B] -> next, logp, entropy [B].
+static const char *run_choose(call *c) {
+	tensor *logits = c->in;
+	int64_t rows = logits->dims[0];
+	int n = logits->dims[1];
+	void *next, *logp, *entropy;
+	TRY(output(c, 0, &rows, 1, &next));
+	TRY(output(c, 1, &rows, 1, &logp));
+	TRY(output(c, 2, &rows, 1, &entropy));
+	if (rows == 0) return NULL;
+	void *args[] = {&logits->data, &c->in[1].data, &c->in[2].data, &next, &logp, &entropy, &n};
+	return launch(c, KERNEL_CHOOSE, rows, 1, 1, 512, args);
+}
+
+// HeadSums: logits [R,v], z, u [R,1] -> z, u [R,1] with these logits.
+static const char *run_head_sums(call *c) {
+	tensor *logits = c->in, *z = c->in + 1;
+	int n = logits->dims[1];
+	void *z1, *u1;
+	TRY(output(c, 0, z->dims, z->rank, &z1));
+	TRY(output(c, 1, z->dims, z->rank, &u1));
+	if (logits->dims[0] == 0) return NULL;
+	void *args[] = {&logits->data, &z->data, &c->in[2].data, &z1, &u1, &n};
+	return launch(c, KERNEL_HEAD_SUMS, logits->dims[0], 1, 1, 512, args);
+}
+
+// HeadGrad: logits [R,v], z, w [R,1], at [R,2], own [R] -> own onehot(at) - w exp(logits - z).
+// Row i of at is a place in row i.
+static const char *run_head_grad(call *c) {
+	tensor *logits = c->in;
+	int n = logits->dims[1];
+	void *y;
+	TRY(output(c, 0, logits->dims, 2, &y));
+	if (size(logits) == 0) return NULL;
+	void *args[] = {&logits->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &c->in[4].data, &y, &n};
+	return launch(c, KERNEL_HEAD_GRAD, logits->dims[0], 1, 1, 512, args);
+}
+
+static const op table[] = {
+	{.name = "Norm", .in = "FF", .out = "H", .run = run_norm},
+	{.name = "NormGrad", .in = "FFHF", .out = "FF", .required = 3, .run = run_norm_grad},
+	{.name = "SwiGLU", .in = "HH", .out = "H", .run = run_swiglu},
+	{.name = "SwiGLUGrad", .in = "HHH", .out = "HH", .run = run_swiglu_grad},
+	{.name = "Product", .in = "HHH", .out = "H", .required = 2, .run = run_product},
+	{.name = "ProductOnto", .in = "HHF", .out = "F", .run = run_product_onto},
+	{.name = "OuterOnto", .in = "HHF", .out = "F", .run = run_outer_onto},
+	{.name = "GateUp", .in = "HHH", .out = "H", .run = run_gate_up},
+	{.name = "Attend", .in = "HICHHFF", .out = "HHH", .required = 5, .run = run_attend},
+	{.name = "MaskedSoftmax", .in = "FF", .out = "F", .run = run_masked_softmax},
+	{.name = "SoftmaxGrad", .in = "FFF", .out = "F", .run = run_softmax_grad},
+	{.name = "Choose", .in = "FFF", .out = "LFF", .required = 2, .run = run_choose},
+	{.name = "HeadSums", .in = "FFF", .out = "FF", .run = run_head_sums},
+	{.name = "HeadGrad", .in = "FFFLF", .out = "F", .run = run_head_grad},
+};
+enum { OPS = sizeof table / sizeof *table };
+
+static int type(const op *o, char letter) {
+	if (letter == 'H') return o->half ? FLOAT16 : BFLOAT16;
+	if (letter == 'L') return INT64;
+	return letter == 'F' ? FLOAT : INT32;
+}
+
+static const char *name_of(const ort_op *o) { return ((const op *)o)->full; }
+static const char *provider_of(const ort_op *o) { return ((const op *)o)->device->provider; }
+static int input_type(const ort_op *o, size_t i) { return type((const op *)o, ((const op *)o)->in[i]); }
+static size_t inputs(const ort_op *o) { return strlen(((const op *)o)->in); }
+static int output_type(const ort_op *o, size_t i) { return type((const op *)o, ((const op *)o)->out[i]); }
+static size_t outputs(const ort_op *o) { return strlen(((const op *)o)->out); }
+static int input_kind(const ort_op *o, size_t i) {
+	int required = ((const op *)o)->required;
+	return required && i >= (size_t)required ? OPTIONAL : REQUIRED;
+}
+static int output_kind(const ort_op *o, size_t i) { return REQUIRED; }
+static int input_memory(const ort_op *o, size_t i) { return ((const op *)o)->in[i] == 'C' ? ON_HOST : ON_DEVICE; }
+static int one(const ort_op *o) { return 1; }
+static int newest(const ort_op *o) { return 0x7fffffff; }
+
+static void number(void *const *api, const void *info, const char *name, int64_t *to) {
+	told(api, ORT(api, void *, KernelInfoGetAttribute_int64, const void *, const char *, int64_t *)(info, name, to));
+}
+
+// create makes the kernel of a node. Attributes that a node lacks are 0.
+static void *create(const ort_op *o, void *const *api, const void *info, void **out) {
+	kernel *k = calloc(1, sizeof *k);
+	if (!k) return ORT(api, void *, CreateStatus, int, const char *)(1, "out of memory");
+	k->op = (op *)o;
+	k->api = api;
+	told(api, ORT(api, void *, KernelInfoGetAttribute_float, const void *, const char *, float *)(info, "epsilon", &k->epsilon));
+	told(api, ORT(api, void *, KernelInfoGetAttribute_float, const void *, const char *, float *)(info, "scale", &k->scale));
+	number(api, info, "heads", &k->heads);
+	number(api, info, "groups", &k->groups);
+	number(api, info, "turned", &k->turned);
+	*out = k;
+	return NULL;
+}
+
+static void *compute(void *state, void *context) {
+	call c = {.k = state, .context = context};
+	op *o = c.k->op;
+	void *const *api = c.k->api;
+	const char *problem = told(api, ORT(api, void *, KernelContext_GetInputCount, void *, size_t *)(context, &c.inputs));
+	for (size_t i = 0; !problem && i < c.inputs && i < MOST_INPUTS; i++) problem = input(&c, i);
+	if (!problem && strcmp(o->device->provider, "CPUExecutionProvider")) problem = told(api, ORT(api, void *, KernelContext_GetGPUComputeStream, void *, void **)(context, &c.stream));
+	if (!problem) problem = o->run(&c);
+	return problem ? ORT(api, void *, CreateStatus, int, const char *)(1, problem) : NULL;
+}
+
+char *onering_ops(onering_device *d, void *const *api, void *options) {
+	const char *problem = NULL;
+	if (!d->domain) {
+		op *all = calloc(2 * OPS, sizeof *all); // as long as the process
+		void *domain = NULL;
+		if (!all) return strdup("out of memory");
+		problem = told(api, ORT(api, void *, CreateCustomOpDomain, const char *, void **)("onering", &domain));
+		for (int i = 0; !problem && i < 2 * OPS; i++) {
+			op *o = all + i;
+			*o = table[i / 2];
+			int narrow = strchr(o->in, 'H') || strchr(o->out, 'H');
+			if (!narrow && i % 2) continue;
+			o->base = (ort_op){
+				.version = 17, .name = name_of, .provider = provider_of, .input_type = input_type, .inputs = inputs, .output_type = output_type, .outputs = outputs,
+				.destroy = free, .input_kind = input_kind, .output_kind = output_kind, .input_memory = input_memory,
+				.min_in = one, .same_in = one, .min_out = one, .same_out = one, .create = create, .compute = compute, .start = one, .end = newest,
+			};
+			o->device = d;
+			o->half = i % 2;
+			snprintf(o->full, sizeof o->full, "%s%s", o->name, !narrow ? "" : o->half ? "Float16" : "BFloat16");
+			problem = told(api, ORT(api, void *, CustomOpDomain_Add, void *, const void *)(domain, o));
+		}
+		if (!problem) d->domain = domain;
+	}
+	if (!problem) problem = told(api, ORT(api, void *, AddCustomOpDomain, void *, void *)(options, d->domain));
+	return problem ? strdup(problem) : NULL;
+}
+
+const char *onering_adamw(onering_device *d, float *p, const float *g, float *m, float *v, void *copy, int64_t n, const float *numbers, int half, void *stream) {
+	void *args[] = {&p, &g, &m, &v, &copy, &n, (void *)numbers};
+	if (n == 0) return NULL;
+	return d->launch(d, half, KERNEL_ADAMW, (unsigned[]){blocks((n + 3) / 4), 1, 1}, 256, args, stream);
+}
+
+const char *onering_squares(onering_device *d, const float *g, int64_t n, float scale, float *sum, void *stream) {
+	int parts = blocks((n + 3) / 4) < MOST_PARTS ? blocks((n + 3) / 4) : MOST_PARTS;
+	void *part;
+	TRY(d->scratch(d, MOST_PARTS * 4, &part));
+	void *first[] = {&g, &n, &scale, &part}, *then[] = {&part, &parts, &sum};
+	TRY(d->launch(d, 0, KERNEL_SQUARES, (unsigned[]){parts, 1, 1}, 256, first, stream));
+	return d->launch(d, 0, KERNEL_SUM_PARTS, (unsigned[]){1, 1, 1}, 256, then, stream);
+}
