@@ -18,13 +18,12 @@ type rate struct {
 }
 
 // The figures of docs/gpu.md ("Speed and memory"), made by bench/gpu.sh in bfloat16 on an
-// H100 of 80 GB, those of passes at 7B on an H200; of ranges the best. 7B was not measured
-// at 1 and 256 rows (the first is that of 16, the last goes on with the slope before it),
-// nor an update of it with the state on the GPU (154 bytes a parameter at the speed of
-// 1.5B's). Whoever measures anew changes them here: estimates of rounds rest on nothing else.
+// H100 of 80 GB: medians of steps. 7B was not measured at 256 rows (the figure goes on
+// with the slope before it), nor an update of it with the state on the GPU (38 bytes a
+// parameter at the speed of 1.5B's). Whoever measures anew changes them here: estimates of rounds rest on nothing else.
 var rates = [...]rate{
-	{1.544e9, []float64{4.4, 5.3, 5.9, 7.5}, 62, 218, 90},
-	{7.616e9, []float64{8.9, 8.9, 9.7, 12.9}, 163, 547, 444},
+	{1.544e9, []float64{3.1, 3.4, 3.5, 5.2}, 43, 147, 19},
+	{7.616e9, []float64{7.8, 8.0, 8.6, 11}, 137, 439, 94},
 }
 
 var ratedRows = []float64{1, 16, 64, 256}
@@ -32,10 +31,10 @@ var ratedRows = []float64{1, 16, 64, 256}
 const (
 	ratedContext = 256
 	ratedTokens  = 4096
-	// Bytes a second: of keys and values that attention reads as it decodes (an estimate);
-	// between GPU and host in an update (122 GB in 12.5 s); of gradients between ranks by
+	// Bytes a second: of keys and values that attention reads as it decodes (256 rows, from
+	// 256 to 3,000 tokens); between GPU and host in an update (174 GB in 2.0 s); of gradients between ranks by
 	// MPI, and by NCCL (an estimate for NVLink).
-	cacheRate, hostRate, rankRate, linkRate = 2.5e12, 9.75e9, 1.4e9, 300e9
+	cacheRate, hostRate, rankRate, linkRate = 1.8e12, 87e9, 1.4e9, 300e9
 )
 
 // A Round says what a round of reinforcement learning has, of several ranks for each.
