@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"onering/internal/memory"
+	"onering/internal/stat"
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
@@ -223,14 +224,8 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 			times = append(times, 1e3*time.Since(began).Seconds())
 		}
 	}
-	sum := 0.0
-	for _, ms := range times {
-		sum += ms
-	}
-	slices.Sort(times)
-	at := func(share float64) float64 { return times[int(share*float64(len(times)-1))] }
-	mean := sum / float64(o.Steps)
-	return Step{mean, at(0.5), at(0.1), at(0.9), 1e3 * float64(n) / mean}, nil
+	mean := stat.Mean(times)
+	return Step{mean, stat.Quantile(times, 0.5), stat.Quantile(times, 0.1), stat.Quantile(times, 0.9), 1e3 * float64(n) / mean}, nil
 }
 
 // sequences makes the rows of a training pass, and a weight for each token.

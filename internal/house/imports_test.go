@@ -81,7 +81,7 @@ var rooms = []struct {
 	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
 	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/mix objectives objectives/all sampler tokenize reward reward/all internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
-	{"internal/bench", "train/rl policy train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
+	{"internal/bench", "train/rl policy train internal/bench/limits train/learn internal/memory internal/stat train/metrics train/rundir runtime models sampler"},
 	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},
 	{"internal/memory", ""},
 	{"train/metrics", ""},
