@@ -125,6 +125,23 @@ func TestRanksSayItOnce(t *testing.T) {
 	}
 }
 
+// startTraining starts a command that trains in a folder, and waits for three steps. What it
+// says on stderr is in the buffer.
+func startTraining(t *testing.T, c *exec.Cmd, dir string) *bytes.Buffer {
+	t.Helper()
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); steps(dir) < 3; time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("no steps after a minute")
+		}
+	}
+	return &errs
+}
+
 // SIGUSR1 to mpirun stops all ranks in order, with a checkpoint that another number of
 // ranks resumes.
 func TestRanksSignal(t *testing.T) {
@@ -138,20 +155,11 @@ func TestRanksSignal(t *testing.T) {
 		settings = append(settings, "--set", s)
 	}
 	c := l.command(2, "onering", append(settings, "--set", "train.rounds=1000")...)
-	var errs bytes.Buffer
-	c.Stderr = &errs
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for began := time.Now(); steps(dir) < 3; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("no steps after a minute")
-		}
-	}
+	errs := startTraining(t, c, dir)
 	c.Process.Signal(syscall.SIGUSR1)
 	err := c.Wait()
 	if code := c.ProcessState.ExitCode(); code != 128+int(syscall.SIGUSR1) || strings.Count(errs.String(), "stopped; to continue") != 1 {
-		t.Errorf("exit code %d, %v\n%s", code, err, &errs)
+		t.Errorf("exit code %d, %v\n%s", code, err, errs)
 	}
 	s := lastState(t, dir)
 	if s.Step != steps(dir) {
@@ -204,16 +212,7 @@ func TestRanksByNCCL(t *testing.T) {
 	l.env = append(slices.Clone(base), library)
 	dir := filepath.Join(t.TempDir(), "run")
 	c := l.command(2, "onering", arguments(dir, 1000, "train.save_minutes=0")...)
-	var errs bytes.Buffer
-	c.Stderr = &errs
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for began := time.Now(); steps(dir) < 3; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("no steps after a minute")
-		}
-	}
+	errs := startTraining(t, c, dir)
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", c.Process.Pid, c.Process.Pid))
 	ranks := strings.Fields(string(children))
 	if len(ranks) != 2 {
@@ -224,7 +223,7 @@ func TestRanksByNCCL(t *testing.T) {
 	began := time.Now()
 	err := c.Wait()
 	if err == nil || time.Since(began) > 30*time.Second || !strings.Contains(errs.String(), "has given no sign of life for 3s") {
-		t.Errorf("ended after %v with %v:\n%s", time.Since(began), err, &errs)
+		t.Errorf("ended after %v with %v:\n%s", time.Since(began), err, errs)
 	}
 	if s := lastState(t, dir); s.Step < 2 {
 		t.Errorf("the checkpoint is of step %d of %d", s.Step, steps(dir))

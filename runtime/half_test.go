@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
@@ -51,12 +50,7 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 	}
 	onDevices(t, func(t *testing.T, env *runtime.Env) { on(t, env, goldens(t)) })
 	if env := runtimetest.Test(t); env.Device() == "cpu" && goruntime.GOOS == "linux" {
-		few := goldens(t)
-		if os.Getenv("ONERING_LONG") == "" { // the CPU runs the kernels slowly
-			few = slices.DeleteFunc(few, func(dir string) bool {
-				return !slices.Contains([]string{"llama_small", "qwen3_small"}, filepath.Base(dir))
-			})
-		}
+		few := unlessLong(goldens(t), "llama_small", "qwen3_small") // the CPU runs the kernels slowly
 		t.Run("stand-in-kernels", func(t *testing.T) { on(t, runtime.OpenStandIn(t, env, "stand-in-kernels"), few) })
 	}
 }

@@ -68,13 +68,15 @@ func goldensOn(t *testing.T, env *runtime.Env) []string {
 // fewGoldens are those of two families and of an adapter, with ONERING_LONG all.
 func fewGoldens(t *testing.T) []string {
 	t.Helper()
-	all := allGoldens(t)
+	return unlessLong(allGoldens(t), "tied", "headdim-all", "llama_small")
+}
+
+// unlessLong returns those folders that have one of the names, with ONERING_LONG all.
+func unlessLong(dirs []string, names ...string) []string {
 	if os.Getenv("ONERING_LONG") != "" {
-		return all
+		return dirs
 	}
-	return slices.DeleteFunc(all, func(dir string) bool {
-		return !slices.Contains([]string{"tied", "headdim-all", "llama_small"}, filepath.Base(dir))
-	})
+	return slices.DeleteFunc(dirs, func(dir string) bool { return !slices.Contains(names, filepath.Base(dir)) })
 }
 
 type golden struct {
