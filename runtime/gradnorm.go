@@ -111,9 +111,40 @@ func (n *normProgram) squares(scale float64) (sums []float64, err error) {
 	if len(n.runs) == 0 {
 		return sums, nil
 	}
+	run := n.runSessions
 	if n.kernels != nil {
-		return n.squaresByKernel(scale, sums)
+		run = n.runKernels
 	}
+	if err := run(scale); err != nil {
+		return nil, err
+	}
+	singles, err := pulled[float32](&n.sums)
+	if err != nil {
+		return nil, err
+	}
+	var found []float32 // kernels do not count: their sums are not finite then
+	if n.unscales && n.kernels == nil {
+		if found, err = pulled[float32](&n.found); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range n.runs {
+		for i, slice := range r.slices {
+			sums[slice] = float64(singles[i])
+			if found != nil && found[i] != 0 || found == nil && n.unscales && sums[slice]-sums[slice] != 0 {
+				sums[slice] = math.NaN()
+			}
+		}
+		singles = singles[len(r.slices):]
+		if found != nil {
+			found = found[len(r.slices):]
+		}
+	}
+	return sums, nil
+}
+
+// runSessions sums by the Program.
+func (n *normProgram) runSessions(scale float64) error {
 	free := make(chan *binder, len(n.bindings))
 	for _, binding := range n.bindings {
 		b := &binder{b: binding}
@@ -139,58 +170,25 @@ func (n *normProgram) squares(scale float64) (sums []float64, err error) {
 	})
 	for range n.bindings {
 		if b := <-free; b.err != nil {
-			return nil, b.err
+			return b.err
 		}
 	}
-	singles, err := pulled[float32](&n.sums)
-	if err != nil {
-		return nil, err
-	}
-	var found []float32
-	if n.unscales {
-		if found, err = pulled[float32](&n.found); err != nil {
-			return nil, err
-		}
-	}
-	for _, r := range n.runs {
-		for i, slice := range r.slices {
-			if sums[slice] = float64(singles[i]); n.unscales && found[i] != 0 {
-				sums[slice] = math.NaN()
-			}
-		}
-		singles = singles[len(r.slices):]
-		if n.unscales {
-			found = found[len(r.slices):]
-		}
-	}
-	return sums, nil
+	return nil
 }
 
-// squaresByKernel sets sums to those of squares.
-func (n *normProgram) squaresByKernel(scale float64, sums []float64) ([]float64, error) {
+// runKernels sums by the device's kernel.
+func (n *normProgram) runKernels(scale float64) error {
 	if !n.unscales {
 		scale = 1
 	}
 	for _, r := range n.runs {
 		for i, g := range r.g {
 			if err := n.kernels.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, unsafe.Add(r.sum.data, i*models.F32.Size())); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	singles, err := pulled[float32](&n.sums)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range n.runs {
-		for i, slice := range r.slices {
-			if sums[slice] = float64(singles[i]); n.unscales && sums[slice]-sums[slice] != 0 {
-				sums[slice] = math.NaN()
-			}
-		}
-		singles = singles[len(r.slices):]
-	}
-	return sums, nil
+	return nil
 }
 
 // total adds the sums of all slices. With gradients in float16 it is ErrOverflow that

@@ -418,8 +418,8 @@ func (o *Optimizer) runKernel(p *optimizerPart, scalars map[string]float64) erro
 
 // An update is a Program and what it updates: in runs of sessions or, on the CPU where
 // every operator is element-wise, by its code with the same results to the bit, or by a
-// kernel of the device. Code reads
-// and writes weights, gradients and moments once, 28 bytes for each parameter with AdamW.
+// kernel of the device. Code reads and writes weights, gradients and moments once, 28 bytes
+// for each parameter with AdamW.
 type update struct {
 	program models.Program
 	shape   []int        // that the Program is for; nil for any range

@@ -17,9 +17,10 @@ const plain = "ONERING_NO_KERNELS"
 // addKernels has a Backend compute with the kernels of package kernels, too. Where it cannot,
 // notice is told.
 func addKernels(b *runtime.Backend, m *memory, number int, notice func(string)) {
-	k, err := kernels.OnGPU(number, m.stream)
-	if os.Getenv(plain) != "" {
-		err = fmt.Errorf("%s is set", plain)
+	var k *kernels.Device
+	err := fmt.Errorf("%s is set", plain)
+	if os.Getenv(plain) == "" {
+		k, err = kernels.OnGPU(number, m.stream)
 	}
 	if err != nil {
 		if notice != nil {

@@ -20,8 +20,8 @@ const domain = "onering"
 // outputs", in which each name stands for the same value everywhere, "_" for any one, and a
 // node may have more inputs than stated if these end with "...". The first node gives the
 // last of the results. Values between the nodes may have no other uses. Wide and Narrow
-// are casts to float32 and to 16 bits, and NT, TN and NN products Gemm, with T
-// for a transposed operand.
+// are casts to float32 and to 16 bits, and NT and TN products Gemm, with T for a transposed
+// operand.
 type rule struct {
 	from, to string
 	where    func(g *fused, v map[string]string) (attrs []onnx.Attr, ok bool)
@@ -75,7 +75,7 @@ func fuseAll(p models.Program) models.Program {
 	if p.Name == "head.backward" {
 		return fuse(p, headRules)
 	}
-	if !slices.ContainsFunc(p.Nodes, func(n onnx.Node) bool { return castTo(n) == models.BF16 || castTo(n) == models.F16 }) {
+	if narrowType(p) == models.Invalid {
 		return p
 	}
 	return fuse(p, rules)
@@ -83,7 +83,7 @@ func fuseAll(p models.Program) models.Program {
 
 // fuse applies rules to a graph.
 func fuse(p models.Program, rules []rule) models.Program {
-	g := &fused{Program: p, ports: map[string]models.Port{}}
+	g := &fused{Program: p, narrow: narrowType(p), ports: map[string]models.Port{}}
 	g.Nodes = slices.Clone(p.Nodes)
 	for _, port := range slices.Concat(p.Inputs, p.Outputs) {
 		g.ports[port.Name] = port
@@ -120,9 +120,10 @@ func withHead(p models.Program, op string) models.Program {
 // A fused graph is one under change.
 type fused struct {
 	models.Program
-	ports map[string]models.Port
-	made  map[string]int // the node that gives a value
-	uses  map[string]int // how many inputs and outputs of the graph a value is
+	narrow models.DType // its type of 16 bits
+	ports  map[string]models.Port
+	made   map[string]int // the node that gives a value
+	uses   map[string]int // how many inputs and outputs of the graph a value is
 }
 
 // index finds nodes and uses again.
@@ -163,7 +164,7 @@ func (g *fused) apply(r rule) {
 			}
 		}
 		if node.Op = to[0]; !single[to[0]] {
-			node.Op += map[models.DType]string{models.BF16: "BFloat16", models.F16: "Float16"}[g.narrowType()]
+			node.Op += map[models.DType]string{models.BF16: "BFloat16", models.F16: "Float16"}[g.narrow]
 		}
 		arrow := slices.Index(to, "->")
 		for _, name := range to[1:arrow] {
@@ -339,7 +340,7 @@ func kindOf(n onnx.Node, like string) string {
 		return map[int64]string{0: "N", 1: "T"}[flags["transA"]] + map[int64]string{0: "N", 1: "T"}[flags["transB"]]
 	case n.Op == "Cast" && castTo(n) == models.F32:
 		return "Wide"
-	case castTo(n) == models.BF16 || castTo(n) == models.F16:
+	case isNarrow(castTo(n)):
 		return "Narrow"
 	}
 	return n.Op
@@ -362,20 +363,17 @@ func attr(n onnx.Node, name string) int64 {
 	return 0
 }
 
-// narrowType is the type of 16 bits that the graph computes in.
-func (g *fused) narrowType() models.DType {
-	for _, n := range g.Program.Nodes {
-		if d := castTo(n); d == models.BF16 || d == models.F16 {
+// narrowType is the type of 16 bits that a graph casts to; Invalid if there is none.
+func narrowType(p models.Program) models.DType {
+	for _, n := range p.Nodes {
+		if d := castTo(n); isNarrow(d) {
 			return d
-		}
-	}
-	for _, port := range g.Inputs {
-		if port.DType == models.BF16 || port.DType == models.F16 {
-			return port.DType
 		}
 	}
 	return models.Invalid
 }
+
+func isNarrow(d models.DType) bool { return d == models.BF16 || d == models.F16 }
 
 // typeOf is the type of a value: most operators keep that of their first operand.
 func (g *fused) typeOf(name string) models.DType {
@@ -393,7 +391,7 @@ func (g *fused) typeOf(name string) models.DType {
 			if strings.HasSuffix(kindOf(n, ""), "Onto") || kindOf(n, "") == "NormGrad" {
 				return models.F32
 			}
-			return g.narrowType()
+			return g.narrow
 		} else {
 			name = n.Inputs[0]
 		}
@@ -420,8 +418,7 @@ type condition = func(g *fused, v map[string]string) ([]onnx.Attr, bool)
 // narrow asks for a value of 16 bits.
 func narrow(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
-		d := g.typeOf(v[name])
-		return nil, d == models.BF16 || d == models.F16
+		return nil, isNarrow(g.typeOf(v[name]))
 	}
 }
 

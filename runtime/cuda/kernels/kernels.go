@@ -30,6 +30,9 @@ import (
 	"onering/models/ports"
 )
 
+// The source is among the files so that TestImages finds it, and package onhost, which
+// includes it, is compiled again when it changes.
+//
 //go:embed *.gz source.sha256 kernels.cu
 var files embed.FS
 
