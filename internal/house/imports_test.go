@@ -75,6 +75,11 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
+	{"environment", "data tokenize internal/registry internal/settings sampler"}, // sampler for the Player, which answers while others are sampled
+	{"environment/all", "environment/*"},
+	{"environment/environmenttest", "environment data tokenize internal/registry internal/settings"},
+	{"environment/*", "environment data tokenize reward/external internal/files internal/settings"},
+
 	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
 

@@ -1,0 +1,3 @@
+// Package all registers every environment of onering. Import it for effect; one line per
+// environment.
+package all
