@@ -128,6 +128,7 @@ var testAllow = map[string]string{
 	"train/sft":                  "runtime/runtimetest models/qwen2",
 	"policy":                     "models/qwen2 runtime/runtimetest",
 	"eval":                       "policy reward/all models/qwen2 train runtime/runtimetest tokenize",
+	"report/sweep":               "objectives",
 	"reward":                     "reward/rewardtest",
 	"reward/math":                "reward/rewardtest data",
 	"reward/command":             "reward/rewardtest data",

@@ -108,7 +108,7 @@ const panelPoints = 200
 func (r *results) panels() []panel {
 	var list []panel
 	for _, m := range panelMetrics {
-		p := panel{Title: m.title}
+		p := panel{Title: m.title, X: "step"}
 		for _, v := range r.dynamics {
 			runs := slices.DeleteFunc(slices.Clone(r.Runs), func(run *report.Run) bool { return run.Group != v })
 			if points := report.Average(runs, m.name, panelPoints); points != nil {

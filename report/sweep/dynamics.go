@@ -9,15 +9,15 @@ import (
 	"math"
 )
 
-// A panel is one small chart of Dynamics. It shows a metric over optimizer steps, with
-// a line for each variant.
+// A panel is one small chart. It shows a metric, with a line for each variant.
 type panel struct {
 	Title string
+	X     string // the unit of the x axis, such as "step"
 	Lines []line
 }
 
-// A line is the mean of a metric over the seeds of a variant, as [step, value] pairs
-// in the order of steps.
+// A line is the mean of a metric over the seeds of a variant, as [x, value] pairs in
+// the order of x.
 type line struct {
 	Variant string
 	Points  [][2]float64
@@ -96,7 +96,7 @@ func (p panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
 		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(left), x(right), y(v), y(v))
 		text(b, x(left)-6, y(v)+4, "end", sweepMetric{}.short(v))
 	}
-	text(b, x(left), y(low)+15, "start", fmt.Sprintf("step %.0f", left))
+	text(b, x(left), y(low)+15, "start", fmt.Sprintf("%s %.0f", p.X, left))
 	text(b, x(right), y(low)+15, "end", fmt.Sprintf("%.0f", right))
 	for _, l := range p.Lines {
 		fmt.Fprintf(b, `<path stroke="%s" d="`, colors[l.Variant])

@@ -186,10 +186,10 @@ func elements(t *testing.T, svg string) (list []xml.StartElement) {
 // colour for every variant, and that everything is within the figure.
 func TestDynamics(t *testing.T) {
 	panels := []panel{
-		{"reward <1>", []line{{"a", [][2]float64{{1, 0.5}, {2, 0.75}}}, {"b", [][2]float64{{1, -3}, {2, 40}}}}},
-		{"flat", []line{{"b", [][2]float64{{5, 1}}}}},
-		{"empty", nil},
-		{"next row", []line{{"a", [][2]float64{{1, 1e-7}, {9, 2e-7}}}}},
+		{"reward <1>", "step", []line{{"a", [][2]float64{{1, 0.5}, {2, 0.75}}}, {"b", [][2]float64{{1, -3}, {2, 40}}}}},
+		{"flat", "step", []line{{"b", [][2]float64{{5, 1}}}}},
+		{"empty", "step", nil},
+		{"next row", "step", []line{{"a", [][2]float64{{1, 1e-7}, {9, 2e-7}}}}},
 	}
 	var b strings.Builder
 	if err := sweepDynamics(&b, []string{"a", "b"}, panels); err != nil {
