@@ -1,8 +1,11 @@
 package tokenize
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"onering/tokenize/jinja"
 )
@@ -67,13 +70,20 @@ func (m Message) dict() *jinja.Dict {
 }
 
 // Data is a JSON value that a template sees. Its objects keep the order of their keys.
-type Data struct{ value jinja.Value }
+type Data struct {
+	value jinja.Value
+	text  json.RawMessage
+}
 
 // UnmarshalJSON reads any JSON value.
 func (d *Data) UnmarshalJSON(data []byte) (err error) {
 	d.value, err = jinja.FromJSON(data)
+	d.text = slices.Clone(data)
 	return err
 }
+
+// MarshalJSON returns the JSON that was read, null if none was.
+func (d Data) MarshalJSON() ([]byte, error) { return d.text.MarshalJSON() }
 
 // A Conversation is what a chat template renders. In JSON it has the names of
 // apply_chat_template in transformers.
@@ -181,6 +191,9 @@ func (t *Tokenizer) EncodeChat(c Conversation) (text string, ids []int32, err er
 	return text, t.appendText(nil, text), nil
 }
 
+// xmlTools is the name by which SmolLM3's template reads tools.
+const xmlTools = "xml_tools"
+
 // render returns the text of a conversation and what its template marks in it.
 func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mark, err error) {
 	source, err := c.of(chat)
@@ -192,6 +205,9 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 		return "", nil, err
 	}
 	data := c.names(chat)
+	if _, own := data.Get(xmlTools); !own && chat.Tools.value != nil && strings.Contains(source.source, xmlTools) {
+		data.Set(xmlTools, chat.Tools.value)
+	}
 	turns := fitted(source.source, chat.Messages, func(turns jinja.List) (string, error) {
 		trial := data.Clone()
 		trial.Set("messages", turns)

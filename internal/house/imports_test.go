@@ -20,6 +20,7 @@ var rooms = []struct {
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
 	{"tokenize/jinja", "internal/ordered"},
+	{"tokenize/tools", "tokenize"},
 	{"internal/house", ""},
 	{"internal/settings", ""},
 	{"internal/files", ""},
@@ -95,7 +96,7 @@ var rooms = []struct {
 	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 
 	{"serve", "train/metrics"},
-	{"serve/openai", "sampler internal/settings tokenize"},
+	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},
 
 	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/sweep", "internal/files internal/settings internal/stat report"},

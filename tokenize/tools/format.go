@@ -1,0 +1,149 @@
+package tools
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"onering/tokenize"
+)
+
+// A Call is one of a function.
+type Call struct {
+	Name      string
+	Arguments string // a JSON object, as the model wrote it if it wrote JSON
+}
+
+// A Format is how a model writes calls in a conversation.
+type Format struct {
+	// Special says that special tokens are a part of calls: ids have to be decoded with them.
+	Special bool
+
+	family
+	functions map[string]function // by name
+	thinking  bool                // the prompt ends inside a thought
+}
+
+// A family writes calls in one way. A call stands between two marks.
+type family struct {
+	name        string
+	open, close string // close is "" where a call goes on to the end of the text
+	json        bool   // close counts outside JSON strings only
+	bare        bool   // a text that begins with { is a call, too
+	read        func(f *Format, block string) ([]Call, error)
+}
+
+// A function is what the description of a tool says of it.
+type function struct {
+	Name       string `json:"name"`
+	Parameters struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	} `json:"parameters"`
+}
+
+const (
+	probe    = "onering_probe"
+	python   = "<|python_tag|>"
+	thought  = "<think>"
+	reasoned = "</think>"
+)
+
+// families are those that are read, with what a template writes for a call of probe, or in its
+// instruction where it does not write calls.
+var families = []struct {
+	family
+	writes, teaches *regexp.Regexp
+}{
+	{family{"xml", "<tool_call>", "</tool_call>", false, false, readXML},
+		regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), regexp.MustCompile(`<tool_call>\s*<function=`)},
+	{family{"hermes", "<tool_call>", "</tool_call>", true, false, readHermes},
+		regexp.MustCompile(`<tool_call>\s*\{\s*"name":\s*"` + probe + `"`), regexp.MustCompile(`<tool_call>\s*\{\s*"name"`)},
+	{family{"llama", python, "", false, true, readLlama},
+		regexp.MustCompile(`(?:\n|>)\{"name":\s*"` + probe + `",\s*"parameters":`), nil},
+}
+
+// probed is a conversation with a call.
+const probed = `{
+	"tools": [{"type": "function", "function": {"name": "` + probe + `", "description": "d",
+		"parameters": {"type": "object", "properties": {"x": {"type": "string", "description": "d"}}, "required": ["x"]}}}],
+	"messages": [{"role": "user", "content": "q"},
+		{"role": "assistant", "content": "", "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "` + probe + `", "arguments": "{\"x\": \"y\"}"}}]},
+		{"role": "tool", "tool_call_id": "abcdefghi", "name": "` + probe + `", "content": "r"}]}`
+
+// Of finds how a model answers a conversation with calls of its tools, from what the chat
+// template of the tokenizer writes. It returns an error if the template does not show tools
+// to the model, or has calls in a form that is not read here.
+func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
+	f := &Format{}
+	if err := f.know(talk.Tools); err != nil {
+		return nil, err
+	}
+	var c tokenize.Conversation
+	if err := json.Unmarshal([]byte(probed), &c); err != nil {
+		return nil, err
+	}
+	c.Args, c.Template = talk.Args, talk.Template
+	called, _ := t.Chat(c) // some templates write no call
+	c.Messages, c.AddGenerationPrompt = c.Messages[:1], true
+	text, err := t.Chat(c)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.Contains(text, probe) {
+		return nil, errors.New("the model's chat template does not show tools to the model")
+	}
+	f.thinking = strings.HasSuffix(strings.TrimSpace(text), thought)
+	for _, x := range families {
+		if x.writes.MatchString(called) {
+			f.family = x.family
+		}
+	}
+	for _, x := range families {
+		if f.read == nil && x.teaches != nil && x.teaches.MatchString(text) {
+			f.family = x.family
+		}
+	}
+	if f.read == nil {
+		return nil, errors.New("the model's chat template has calls of tools in a form that is not read here; those of Qwen and Hermes, Qwen3-Coder, Llama 3 and SmolLM3 are")
+	}
+	f.Special = f.open == python
+	return f, nil
+}
+
+// know reads the descriptions of tools.
+func (f *Format) know(list tokenize.Data) error {
+	text, err := list.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	var tools []struct {
+		function
+		Function *function `json:"function"`
+	}
+	if err := json.Unmarshal(text, &tools); err != nil {
+		return fmt.Errorf("tools must be a list of descriptions of functions: %w", err)
+	}
+	f.functions = make(map[string]function, len(tools))
+	for i, t := range tools {
+		if t.Function != nil {
+			t.function = *t.Function
+		}
+		if t.Name == "" {
+			return fmt.Errorf(`tool %d has no name: write it as {"type": "function", "function": {"name": ...}}`, i)
+		}
+		f.functions[t.Name] = t.function
+	}
+	return nil
+}
+
+// Parse returns the calls in a text and the content around them. Calls that are not well-formed
+// stay in the content, and the error says what is wrong with the first of them: a model can be
+// told so.
+func (f *Format) Parse(text string) (content string, calls []Call, err error) {
+	s := f.Stream()
+	content, calls = s.Add(text)
+	rest, more, err := s.End()
+	return content + rest, append(calls, more...), err
+}

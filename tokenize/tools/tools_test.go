@@ -1,0 +1,208 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"onering/tokenize"
+)
+
+// The templates write tools and calls as the families do.
+var templates = map[string]string{
+	"hermes": `{% if tools %}<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools>{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}`,
+	"xml": `{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>
+<function={{ c.function.name }}>
+{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>
+{{ v }}
+</parameter>
+{% endfor %}</function>
+</tool_call>{% endfor %}{% endfor %}{% if add_generation_prompt %}[assistant]<think>
+{% endif %}`,
+	"llama": `{% for m in messages %}<{{ m.role }}>{% if loop.first and tools is not none %}{% for t in tools %}{{ t | tojson(indent=4) }}{% endfor %}{% endif %}{% if 'tool_calls' in m %}{% set c = m.tool_calls[0].function %}{{ '{"name": "' + c.name + '", ' }}{{ '"parameters": ' }}{{ c.arguments | tojson }}{{ '}' }}{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`,
+	// SmolLM3's, which writes no calls of a history and reads another name.
+	"smollm3": `{% if xml_tools %}{% for t in xml_tools %}{{ t | string }}{% endfor %}Answer with <tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call>{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}`,
+	"glm":   `{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}<arg_key>x</arg_key></tool_call>{% endfor %}{% endfor %}`,
+	"plain": `{% for m in messages %}{{ m.content }}{% endfor %}{# tools #}`,
+}
+
+const described = `[{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
+	"n": {"type": "integer"}, "x": {"type": "number"}, "s": {"type": "string"}, "b": {"type": "boolean"}, "o": {"type": "object"},
+	"l": {"type": ["array", "null"]}, "m": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "r": {"$ref": "#/$defs/R"}, "any": true}}}}]`
+
+// of finds the format of a template.
+func of(t testing.TB, template string) (*Format, error) {
+	t.Helper()
+	text, _ := json.Marshal(map[string]string{"tokenizer_class": "Qwen2Tokenizer", "chat_template": template})
+	dir := t.TempDir()
+	for name, content := range map[string]string{"tokenizer_config.json": string(text), "vocab.json": `{"a": 0}`, "merges.txt": "#version: 0.2\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tok, err := tokenize.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c tokenize.Conversation
+	if err := json.Unmarshal([]byte(`{"tools": `+described+`}`), &c); err != nil {
+		t.Fatal(err)
+	}
+	return Of(tok, c)
+}
+
+func format(t testing.TB, name string) *Format {
+	t.Helper()
+	f, err := of(t, templates[name])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestOf(t *testing.T) {
+	for name, want := range map[string]string{"hermes": "hermes", "xml": "xml", "llama": "llama", "smollm3": "hermes"} {
+		if f := format(t, name); f.name != want || f.thinking != (name == "xml") || f.Special != (name == "llama") {
+			t.Errorf("%s is %s, thinking %v, special %v", name, f.name, f.thinking, f.Special)
+		}
+	}
+	for name, want := range map[string]string{"glm": "not read here", "plain": "does not show tools"} {
+		if _, err := of(t, templates[name]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// cases are texts of models, with what is in them: the content, the calls as NAME ARGUMENTS,
+// and a part of the error.
+var cases = []struct {
+	format, text, content string
+	calls                 []string
+	err                   string
+}{
+	{"hermes", "a <tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 1}}\n</tool_call>", "a", []string{`f {"n": 1}`}, ""},
+	{"hermes", `<tool_call>{"name":"f","arguments":{"s":"</tool_call>\""}}</tool_call> <tool_call>{"arguments":{},"name":"g"}</tool_call>` + "\n", "", []string{`f {"s":"</tool_call>\""}`, `g {}`}, ""},
+	{"hermes", `a <tool_call>{"name":"f","arguments":{}}</tool_call> b`, "a b", []string{"f {}"}, ""},
+	{"hermes", `<tool_call>{"name":"f","arguments":"{\"n\": 1}"}</tool_call>`, "", []string{`f {"n": 1}`}, ""},
+	{"hermes", `<tool_call>{"name":"f","arguments":{}}`, "", []string{"f {}"}, ""}, // ended by its last token
+	{"hermes", `<tool_call>{"name":"f","argu`, `<tool_call>{"name":"f","argu`, nil, "no JSON"},
+	{"hermes", "<tool_call>{\"name\": \"f\n}</tool_call>  <tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>", "<tool_call>{\"name\": \"f\n}</tool_call>", []string{"g {}"}, "no JSON"},
+	{"hermes", `<tool_call>{"name":"f"}</tool_call>`, `<tool_call>{"name":"f"}</tool_call>`, nil, `no "arguments"`},
+	{"hermes", `<tool_call>{"arguments":{}}</tool_call>`, `<tool_call>{"arguments":{}}</tool_call>`, nil, `no "name"`},
+	{"hermes", `<tool_call>{"name":"f","arguments":[1]}</tool_call>`, `<tool_call>{"name":"f","arguments":[1]}</tool_call>`, nil, "no JSON object"},
+	{"hermes", `<think><tool_call>{"name":"f","arguments":{}}</tool_call></think>` + "\n\n" + `<tool_call>{"name":"g","arguments":{}}</tool_call>`, `<think><tool_call>{"name":"f","arguments":{}}</tool_call></think>`, []string{"g {}"}, ""},
+	{"hermes", "\n a < b <tool \n", "\n a < b <tool \n", nil, ""},
+	{"hermes", `{"name":"f","arguments":{}}`, `{"name":"f","arguments":{}}`, nil, ""},
+	{"hermes", `<tool_call>{"name":"f","arguments":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001) + `</tool_call>`, `<tool_call>{"name":"f","arguments":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001) + `</tool_call>`, nil, "deeper"},
+	{"xml", "t</think>\n\nI call.\n\n<tool_call>\n<function=f>\n<parameter=n>\n 3 \n</parameter>\n<parameter=s>\n\n 3\n</parameter>\n<parameter=x>\n1e3\n</parameter>\n<parameter=b>\nTrue\n</parameter>\n</function>\n</tool_call>", "t</think>\n\nI call.", []string{`f {"n": 3, "s": "\n 3", "x": 1e3, "b": true}`}, ""},
+	{"xml", "</think><tool_call><function=f><parameter=o>{\"a\": [1]}</parameter><parameter=l>None</parameter><parameter=m>null</parameter><parameter=r>{\"a\": 1}</parameter><parameter=any>{1</parameter><parameter=zz>7</parameter></function></tool_call>", "</think>", []string{`f {"o": {"a": [1]}, "l": null, "m": null, "r": {"a": 1}, "any": "{1", "zz": "7"}`}, ""},
+	{"xml", "</think><tool_call>\n<function=g>\n</function>\n</tool_call><tool_call><function=f><parameter=s><a> & </function>\"</parameter><parameter=n>many</parameter></function></tool_call>", "</think>", []string{`g {}`, `f {"s": "<a> & </function>\"", "n": "many"}`}, ""},
+	{"xml", "<tool_call><function=f></function></tool_call>", "<tool_call><function=f></function></tool_call>", nil, ""}, // the thought goes on
+	{"xml", "</think><tool_call><function=f><parameter=s>1</function></tool_call>", "</think><tool_call><function=f><parameter=s>1</function></tool_call>", nil, "something else"},
+	{"xml", "</think><tool_call><function=f><parameter=s>1</parameter></tool_call>", "</think><tool_call><function=f><parameter=s>1</parameter></tool_call>", nil, "<function=NAME>"},
+	{"llama", ` {"name": "f", "parameters": {"n": 1}}`, "", []string{`f {"n": 1}`}, ""},
+	{"llama", `{"type": "function", "name": "f", "parameters": {}}; {"name": "g", "parameters": {"s": "}"}}`, "", []string{"f {}", `g {"s": "}"}`}, ""},
+	{"llama", `<|python_tag|>{"name": "f", "parameters": {}}`, "", []string{"f {}"}, ""},
+	{"llama", `<|python_tag|>brave_search.call(query="a, (b)", n=3)`, "", []string{`brave_search {"query": "a, (b)", "n": 3}`}, ""},
+	{"llama", `<|python_tag|>print(1)`, `<|python_tag|>print(1)`, nil, "code"},
+	{"llama", `{"answer": 4}`, `{"answer": 4}`, nil, ""},
+	{"llama", `{"name": "Ada"}`, `{"name": "Ada"}`, nil, `no "arguments"`},
+	{"llama", `{"name": "f", "parameters": {`, `{"name": "f", "parameters": {`, nil, "no JSON"},
+	{"llama", `I call {"name": "f", "parameters": {}}`, `I call {"name": "f", "parameters": {}}`, nil, ""},
+	{"llama", "", "", nil, ""},
+}
+
+func list(calls []Call) (out []string) {
+	for _, c := range calls {
+		out = append(out, c.Name+" "+c.Arguments)
+	}
+	return out
+}
+
+// TestParse reads the cases whole and byte by byte.
+func TestParse(t *testing.T) {
+	for _, tt := range cases {
+		f := format(t, tt.format)
+		content, calls, err := f.Parse(tt.text)
+		if content != tt.content || !slices.Equal(list(calls), tt.calls) || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s %.200q:\n got %.200q %q %v\nwant %.200q %q %s", tt.format, tt.text, content, list(calls), err, tt.content, tt.calls, tt.err)
+		}
+		for _, c := range calls {
+			if !json.Valid([]byte(c.Arguments)) {
+				t.Errorf("%q are no JSON", c.Arguments)
+			}
+		}
+		s := f.Stream()
+		said, called := "", []Call(nil)
+		for i := range len(tt.text) {
+			more, calls := s.Add(tt.text[i : i+1])
+			said, called = said+more, append(called, calls...)
+		}
+		more, rest, failed := s.End()
+		if said+more != content || !slices.Equal(append(called, rest...), calls) || fmt.Sprint(failed) != fmt.Sprint(err) {
+			t.Errorf("%s %.200q in pieces: %.200q %v %v, whole %.200q %v %v", tt.format, tt.text, said+more, called, failed, content, calls, err)
+		}
+	}
+}
+
+// TestPieces: how a text comes in pieces changes nothing, and what is no call is not lost.
+func TestPieces(t *testing.T) {
+	formats := []*Format{format(t, "hermes"), format(t, "xml"), format(t, "llama"), format(t, "smollm3")}
+	words := []string{"<tool_call>", "</tool_call>", "<think>", "</think>", python, `{"name": "f", `, `"arguments": {}}`, `"parameters": {"s": "`, `"}}`, "<function=f>", "</function>", "<parameter=s>", "</parameter>", " ", "\n", "a", "é", `\`, `"`, "<", ";", `.call(q="a")`}
+	rapid.Check(t, func(t *rapid.T) {
+		f := rapid.SampledFrom(formats).Draw(t, "format")
+		pieces := rapid.SliceOfN(rapid.SampledFrom(words), 0, 30).Draw(t, "text")
+		text := strings.Join(pieces, "")
+		content, calls, err := f.Parse(text)
+		s := f.Stream()
+		said, called := "", []Call(nil)
+		for _, p := range pieces {
+			more, calls := s.Add(p)
+			said, called = said+more, append(called, calls...)
+		}
+		more, rest, failed := s.End()
+		if said+more != content || !slices.Equal(append(called, rest...), calls) || fmt.Sprint(failed) != fmt.Sprint(err) {
+			t.Fatalf("%s %q in pieces: %q %v %v, whole %q %v %v", f.name, text, said+more, called, failed, content, calls, err)
+		}
+		if len(calls) == 0 && content != text {
+			t.Fatalf("%s: without a call %q became %q", f.name, text, content)
+		}
+	})
+}
+
+// TestBudget: a flood of calls, or a call without an end, is content from the limit on.
+func TestBudget(t *testing.T) {
+	f := format(t, "hermes")
+	one := `<tool_call>{"name":"f","arguments":{}}</tool_call>`
+	content, calls, err := f.Parse(strings.Repeat(one, maxCalls+2))
+	if len(calls) != maxCalls || content != one+one || err == nil {
+		t.Errorf("%d calls, %q, %v", len(calls), content, err)
+	}
+	if content, calls, err := f.Parse(strings.Repeat("<tool_call></tool_call>", 40_000) + one); len(calls) != 1 || len(content) != 40_000*23 || err == nil {
+		t.Errorf("%d calls, %d bytes, %v", len(calls), len(content), err)
+	}
+	for _, name := range []string{"hermes", "llama"} {
+		long := map[string]string{"hermes": `<tool_call>{"name":"`, "llama": `{"name":"`}[name] + strings.Repeat("a", maxCallBytes+9) + `","parameters":{}}`
+		s := format(t, name).Stream()
+		said, most := "", 0
+		for rest := long; rest != ""; {
+			n := min(1<<16, len(rest))
+			more, _ := s.Add(rest[:n])
+			said, rest, most = said+more, rest[n:], max(most, len(s.held))
+		}
+		more, calls, err := s.End()
+		if said+more != long || len(calls) > 0 || err == nil || most > maxCallBytes+1<<17 {
+			t.Errorf("%s: %d bytes of %d, %d held, %v", name, len(said+more), len(long), most, err)
+		}
+	}
+}
