@@ -1,0 +1,286 @@
+package environmenttest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"onering/data"
+	"onering/environment"
+	"onering/internal/registry"
+	"onering/tokenize"
+)
+
+// A maker makes the environments that are checked.
+type maker = func() environment.Environment
+
+func checkDefaults(new maker) error {
+	return registry.CheckDefaults(new, map[string]bool{"name": true}, "max_cards")
+}
+
+// oddTexts are texts that an environment must survive.
+var oddTexts = []string{
+	"", " \n\t", "\x00", "\xff\xfe2+2=", "2+2=", "/0=", strings.Repeat("(", 10_000) + "=", strings.Repeat("so ", 100_000),
+	`{"id": 1, "done": true}`, "\u202e4\ufeff", strings.Repeat("9", 5_000) + "^" + strings.Repeat("9", 5_000) + "=", "<tool_call>",
+}
+
+// turns are what the policy writes in an episode that is played to try the rules: plain
+// texts, and the calls of tools that there are and are not.
+func turns() []environment.Turn {
+	var list []environment.Turn
+	for _, text := range oddTexts {
+		list = append(list, environment.Turn{Text: text})
+	}
+	for _, call := range []environment.Call{
+		{Name: "calculator", Arguments: json.RawMessage(`{"expression": "2+2"}`)},
+		{Name: "", Arguments: json.RawMessage(`{}`)},
+		{Name: "no such tool", Arguments: json.RawMessage(`{"x": "\ud800"}`)},
+		{Name: strings.Repeat("long", 10_000), Arguments: json.RawMessage(`{"expression": 7, "code": [], "x": ` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`)},
+	} {
+		list = append(list, environment.Turn{Text: "a call", Calls: []environment.Call{call}})
+	}
+	all := environment.Turn{Text: "several"}
+	for _, t := range list {
+		all.Calls = append(all.Calls, t.Calls...)
+	}
+	return append(list, all)
+}
+
+// start returns what an episode begins with; equal to, but sharing nothing with, what other
+// calls return.
+func start() environment.Start {
+	return environment.Start{Seed: 7, Problem: data.Problem{
+		ID: "rows:1", Text: "What is 2+2?", Answers: []string{"4", "four"},
+		Fields: data.Object{
+			{Name: "problem", Value: "What is 2+2?"}, {Name: "answer", Value: []any{"4", "four"}}, {Name: "level", Value: int64(3)},
+			{Name: "share", Value: 0.25}, {Name: "reward_model", Value: data.Object{{Name: "ground_truth", Value: "4"}}},
+		},
+	}}
+}
+
+// play plays an episode of turns, and returns what followed each. An episode that is done
+// begins again: each turn is answered.
+func play(e environment.Environment, s environment.Start, turns []environment.Turn) (list []environment.Observation, err error) {
+	ctx := context.Background()
+	var episode environment.Episode
+	end := func() {
+		if episode != nil {
+			err = errors.Join(err, episode.Close())
+			episode = nil
+		}
+	}
+	defer end()
+	number := 0
+	for _, t := range turns {
+		if episode == nil {
+			if episode, err = e.Begin(ctx, s); err != nil {
+				return nil, fmt.Errorf("Begin: %w", err)
+			}
+			number = 0
+		}
+		t.Number = number
+		number++
+		o, err := episode.Step(ctx, t)
+		if err == nil {
+			err = checkMessages(o.Messages, "tool", "user", "system")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the turn %.40q with %d calls: %w", t.Text, len(t.Calls), err)
+		}
+		if list = append(list, o); o.Done {
+			end()
+		}
+	}
+	return list, err
+}
+
+// checkMessages wants messages of these roles.
+func checkMessages(messages []tokenize.Message, roles ...string) error {
+	for _, m := range messages {
+		if !slices.Contains(roles, m.Role) {
+			return fmt.Errorf("a message has the role %q: want one of %q", m.Role, roles)
+		}
+	}
+	return nil
+}
+
+// open returns the opening of a Start, an empty one if the environment has none.
+func open(e environment.Environment, s environment.Start) (o environment.Opening, err error) {
+	if opener, ok := e.(environment.Opener); ok {
+		if o, err = opener.Open(context.Background(), s); err == nil {
+			err = checkMessages(o.Messages, "system", "user", "assistant", "tool")
+		}
+		if err != nil {
+			err = fmt.Errorf("Open: %w", err)
+		}
+	}
+	return o, err
+}
+
+func checkConcurrency(new maker) error {
+	e := new()
+	var all sync.WaitGroup
+	var errs [4]error
+	for i := range errs {
+		all.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					errs[i] = fmt.Errorf("the environment panics: %v", v)
+				}
+			}()
+			s := start()
+			s.Sample = i
+			_, err := open(e, s)
+			if err == nil {
+				_, err = play(e, s, turns()[:6])
+			}
+			errs[i] = err
+		})
+	}
+	all.Wait()
+	return errors.Join(errs[:]...)
+}
+
+func checkAnyText(new maker) error {
+	e := new()
+	if _, err := open(e, start()); err != nil {
+		return err
+	}
+	if _, err := play(e, start(), turns()); err != nil {
+		return err
+	}
+	_, err := play(e, environment.Start{Problem: data.Problem{ID: "x"}}, turns()[:2])
+	if err != nil {
+		err = fmt.Errorf("a problem without text and fields: %w", err)
+	}
+	return err
+}
+
+func checkRewards(new maker) error {
+	list, err := play(new(), start(), turns())
+	for i, o := range list {
+		if o.Reward != nil && (math.IsNaN(*o.Reward) || math.IsInf(*o.Reward, 0)) {
+			err = errors.Join(err, fmt.Errorf("the turn %.40q earned %v", turns()[i].Text, *o.Reward))
+		}
+	}
+	return err
+}
+
+func checkContext(new maker) error {
+	e := new()
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	episode, err := e.Begin(ended, start())
+	if err == nil {
+		err = episode.Close()
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("Begin: the error %q does not wrap the context's", err)
+	}
+	if episode, err = e.Begin(context.Background(), start()); err != nil {
+		return err
+	}
+	_, err = episode.Step(ended, environment.Turn{Text: "2+2=", Calls: []environment.Call{{Name: "calculator", Arguments: json.RawMessage(`{}`)}}})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return errors.Join(fmt.Errorf("Step: the error %q does not wrap the context's", err), episode.Close())
+	}
+	return episode.Close()
+}
+
+func checkArguments(new maker) error {
+	e := new()
+	s, given := start(), turns()
+	first, err := play(e, s, given)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(s, start()) || !reflect.DeepEqual(given, turns()) {
+		return errors.New("a problem or a turn was changed")
+	}
+	before := fmt.Sprintf("%+v", first)
+	// What was played is overwritten: what it was answered with must not change.
+	clear(s.Problem.Answers)
+	clear(s.Problem.Fields)
+	for _, t := range given {
+		for _, call := range t.Calls {
+			copy(call.Arguments, bytes.Repeat([]byte("!"), len(call.Arguments)))
+		}
+		clear(t.Calls)
+	}
+	if _, err := play(e, start(), turns()[:4]); err != nil {
+		return err
+	}
+	if after := fmt.Sprintf("%+v", first); after != before {
+		return fmt.Errorf("an earlier answer has changed from %.200s to %.200s", before, after)
+	}
+	return nil
+}
+
+// shown is a list of observations as a text to compare: rewards by their values.
+func shown(list []environment.Observation) string {
+	var b strings.Builder
+	for _, o := range list {
+		if o.Reward != nil {
+			fmt.Fprintf(&b, "%v ", *o.Reward)
+		}
+		fmt.Fprintf(&b, "%v %+v\n", o.Done, o.Messages)
+	}
+	return b.String()
+}
+
+func checkAlike(new maker) error {
+	e := new()
+	one, err1 := open(e, start())
+	two, err2 := open(e, start())
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(one, two) {
+		return fmt.Errorf("one problem with one seed opens as %.200s and as %.200s", fmt.Sprintf("%+v", one), fmt.Sprintf("%+v", two))
+	}
+	if r, ok := e.(environment.Repeating); !ok || !r.Repeats() {
+		return nil
+	}
+	want, err := play(e, start(), turns())
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		got, err := play(e, start(), turns())
+		if err != nil {
+			return err
+		}
+		if g, w := shown(got), shown(want); g != w {
+			return fmt.Errorf("equal episodes were answered with %.200q and with %.200q", g, w)
+		}
+	}
+	return nil
+}
+
+func checkClose(new maker) error {
+	e := new()
+	for range 2 {
+		episode, err := e.Begin(context.Background(), start())
+		if err == nil {
+			err = episode.Close() // before any turn
+		}
+		if err == nil {
+			_, err = play(e, start(), turns()[:1])
+		}
+		if c, ok := e.(io.Closer); ok && err == nil {
+			err = c.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
