@@ -25,6 +25,7 @@ var rooms = []struct {
 	{"internal/settings", ""},
 	{"internal/files", ""},
 	{"internal/cli", "internal/files"},
+	{"internal/process", "internal/files"},
 	{"internal/registry", "internal/settings"},
 	{"internal/stat", ""},
 	{"internal/ordered", ""},
@@ -69,9 +70,9 @@ var rooms = []struct {
 	{"reward", "data internal/registry sampler internal/settings"}, // sampler for the Grader, which scores while others are sampled
 	{"reward/all", "reward/*"},
 	{"reward/rewardtest", "reward data internal/registry internal/settings"},
-	{"reward/external", "reward data"},
-	{"reward/command", "reward reward/external internal/files internal/settings"},
-	{"reward/http", "reward reward/external data internal/settings"},
+	{"reward/external", "reward data internal/process"},
+	{"reward/command", "reward reward/external internal/process internal/settings"},
+	{"reward/http", "reward reward/external data internal/process internal/settings"},
 	{"reward/math", "reward internal/settings verifier"},
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
@@ -79,7 +80,7 @@ var rooms = []struct {
 	{"environment", "data tokenize internal/registry internal/settings sampler"}, // sampler for the Player, which answers while others are sampled
 	{"environment/all", "environment/*"},
 	{"environment/environmenttest", "environment data tokenize internal/registry internal/settings"},
-	{"environment/*", "environment data tokenize reward/external internal/files internal/settings"},
+	{"environment/*", "environment data tokenize internal/process internal/settings"},
 
 	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
@@ -135,6 +136,7 @@ var testAllow = map[string]string{
 	"reward/command":             "reward/rewardtest data",
 	"reward/http":                "reward/rewardtest",
 	"reward/*":                   "reward/rewardtest",
+	"environment/*":              "environment/environmenttest internal/files",
 	"examples/rewards/unittests": "reward reward/all reward/command reward/http data",
 }
 

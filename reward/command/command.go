@@ -6,16 +6,12 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"onering/internal/process"
 	"onering/internal/settings"
 	"onering/reward"
 	"onering/reward/external"
@@ -54,9 +50,9 @@ type worker struct {
 	alone  bool // it takes no other group beside the one that it has
 
 	mu       sync.Mutex
-	process  *process  // nil before the first
-	failures int       // processes in a row that died without an answer
-	rested   time.Time // when the next process may start
+	process  *process.Lines // nil before the first
+	failures int            // processes in a row that died without an answer
+	rested   time.Time      // when the next process may start
 }
 
 // About is the reward's line in lists.
@@ -75,25 +71,11 @@ func (p *Program) Validate() error {
 // Ready says what of the program is not there: the program itself, or the script that an
 // interpreter is to run.
 func (p *Program) Ready(context.Context) error {
-	if _, err := exec.LookPath(p.Command[0]); err != nil {
-		return &settings.Error{Key: "reward.command", Value: p.Command, Remedy: fmt.Sprintf("the program cannot be started: %v", err)}
-	}
-	for _, arg := range p.Command[1:] {
-		if strings.HasPrefix(arg, "-") {
-			continue
-		}
-		if slices.Contains(scripts, filepath.Ext(arg)) {
-			if _, err := os.Stat(arg); err != nil {
-				return &settings.Error{Key: "reward.command", Value: p.Command, Remedy: fmt.Sprintf("there is no script to run: %v; paths are from where onering is started", err)}
-			}
-		}
-		break
+	if err := process.Find(p.Command); err != nil {
+		return &settings.Error{Key: "reward.command", Value: p.Command, Remedy: err.Error()}
 	}
 	return nil
 }
-
-// scripts are the extensions of programs that an interpreter runs.
-var scripts = []string{".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl", ".lua", ".R", ".jl"}
 
 // Groups implements reward.Parallel.
 func (p *Program) Groups() int { return p.Workers * p.InFlight }
@@ -182,56 +164,39 @@ func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward
 	p.mu.Lock()
 	brief := len(p.unanswered) >= hopeless
 	p.mu.Unlock()
-	process, err := w.running(ctx, p.Command, brief)
+	grader, err := w.running(ctx, p.Command, brief)
 	if err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(p.Wait() * time.Duration(before+1))
-	defer timer.Stop()
-	id, answer := process.expect()
-	line := append(external.Encode(id, group), '\n')
-	input := process.input
-	for {
-		select {
-		case input <- line:
-			input = nil
-			continue
-		case <-timer.C:
-			process.fail(fmt.Errorf("no answer to group %d within %v s, the process is killed; timeout and in_flight say how long it has", id, p.Timeout*float64(before+1)))
-			continue
-		case <-ctx.Done():
-			process.abandon(id)
-			return nil, ctx.Err()
-		case text := <-answer:
-			p.answered(w)
-			return external.Decode(text, id, len(group))
-		case <-process.ended:
-		}
-		select {
-		case text := <-answer: // its last one
-			p.answered(w)
-			return external.Decode(text, id, len(group))
-		default:
-			return nil, p.died(w, group, process.err)
-		}
+	id, answer, err := grader.Ask(ctx, p.Wait()*time.Duration(before+1), func(id int) []byte { return external.Encode(id, group) })
+	switch {
+	case err == nil:
+		p.answered(w)
+		return external.Decode(answer, id, len(group))
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	}
+	return nil, p.died(w, group, err)
 }
+
+// words are those of messages about graders.
+var words = process.Words{Kind: "grader", Unit: "group", Remedy: "timeout and in_flight say how long it has"}
 
 // running returns the worker's process, after starting it if there is none. One that
 // died without an answer is followed by a pause.
-func (w *worker) running(ctx context.Context, command []string, brief bool) (*process, error) {
+func (w *worker) running(ctx context.Context, command []string, brief bool) (*process.Lines, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.process != nil {
 		select {
-		case <-w.process.ended:
-			if w.process.answers == 0 {
+		case <-w.process.Ended:
+			if !w.process.Answered() {
 				// The pauses between the tries of a group grow without bound, those between
 				// processes need not.
 				if w.failures = min(w.failures+1, 3); brief {
 					w.failures = 1
 				}
-				w.rested = w.process.endedAt.Add(external.Backoff(w.failures))
+				w.rested = w.process.EndedAt().Add(external.Backoff(w.failures))
 			}
 			w.process = nil
 		default:
@@ -241,12 +206,12 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 	if err := external.Sleep(ctx, time.Until(w.rested)); err != nil {
 		return nil, err
 	}
-	process, err := start(command)
+	grader, err := process.StartLines(command, words)
 	if err != nil {
 		return nil, external.Permanent(err)
 	}
-	w.process = process
-	return process, nil
+	w.process = grader
+	return grader, nil
 }
 
 // answered notes that a worker's process works.
@@ -292,13 +257,10 @@ func (p *Program) Close() error {
 
 func (w *worker) close() {
 	w.mu.Lock()
-	process := w.process
+	grader := w.process
 	w.process = nil
 	w.mu.Unlock()
-	if process != nil {
-		process.stop()
+	if grader != nil {
+		grader.Stop()
 	}
 }
-
-// errStopped is why a process ended that was told to.
-var errStopped = errors.New("the grader is closed")

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"onering/data"
+	"onering/internal/process"
 	"onering/reward"
-	"onering/reward/external"
 	"onering/reward/rewardtest"
 )
 
@@ -319,7 +319,7 @@ func TestRequest(t *testing.T) {
 		`"prompt": "User: 1+1", "responses": [{"text": "a` + "\u2028" + `<b>", "ids": [5, 6], "truncated": false}, {"text": "` + "\ufffd" + `", "ids": [], "truncated": true}]}`
 	for i, line := range []string{want, strings.Replace(want, "1", "2", 1)} {
 		// The log quotes it, and what cannot be printed before that.
-		if quoted := strconv.Quote(external.Printable(line)); !strings.Contains(log(), quoted) {
+		if quoted := strconv.Quote(process.Printable(line)); !strings.Contains(log(), quoted) {
 			t.Errorf("group %d:\n%s\nis not in\n%s", i+1, quoted, log())
 		}
 	}
@@ -500,17 +500,6 @@ func TestTwice(t *testing.T) {
 	if err != nil && !strings.Contains(err.Error(), "a second time") {
 		t.Errorf("error %v", err)
 	}
-	process, err := p.workers[0].running(t.Context(), p.Command, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	process.expect()
-	if err := process.deliver([]byte(`{"id": 1}`)); err != nil {
-		t.Error(err)
-	}
-	if err := process.deliver([]byte(`{"id": 1}`)); err == nil || !strings.Contains(err.Error(), `"{\"id\": 1}" answers group 1 a second time`) {
-		t.Errorf("error %v", err)
-	}
 }
 
 // TestMissing: a program that is not there is an error at once.
@@ -609,14 +598,14 @@ func TestStderr(t *testing.T) {
 	}
 	p.Close()
 	lines := strings.Count(log(), "the grader says")
-	if want := firstLines + 2*linesPerGroup; lines != want {
+	if want := 200 + 2*20; lines != want {
 		t.Errorf("%d lines are logged, want %d", lines, want)
 	}
 	if !strings.Contains(log(), "writes more to its standard error than is logged") {
 		t.Error("nothing says that lines are left out")
 	}
 	for line := range strings.Lines(log()) {
-		if len(line) > longestLine+200 {
+		if len(line) > 4096+200 {
 			t.Errorf("a line of %d bytes", len(line))
 		}
 	}

@@ -9,10 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strconv"
 	"time"
-	"unicode"
 
+	"onering/internal/process"
 	"onering/reward"
 )
 
@@ -103,7 +102,7 @@ func (s Settings) Grade(ctx context.Context, name string, group []reward.Sample,
 		if asked := (delayed{}); errors.As(err, &asked) {
 			pause = max(pause, min(asked.after, longestAsked))
 		}
-		slog.Warn("a group could not be graded and is sent again", "reward", name, "problem", group[0].Problem.ID, "reason", Printable(err.Error()), "pause", pause.Round(time.Millisecond))
+		slog.Warn("a group could not be graded and is sent again", "reward", name, "problem", group[0].Problem.ID, "reason", process.Printable(err.Error()), "pause", pause.Round(time.Millisecond))
 		if err := Sleep(ctx, pause); err != nil {
 			return nil, err
 		}
@@ -122,35 +121,10 @@ func (s Settings) giveUp(name string, group []reward.Sample, err error) ([]rewar
 	if s.OnError != "skip" {
 		return nil, err
 	}
-	slog.Warn("a group could not be graded and is left out", "reward", name, "problem", group[0].Problem.ID, "responses", len(group), "reason", Printable(err.Error()))
+	slog.Warn("a group could not be graded and is left out", "reward", name, "problem", group[0].Problem.ID, "responses", len(group), "reason", process.Printable(err.Error()))
 	scores := make([]reward.Score, len(group))
 	for i := range scores {
 		scores[i] = reward.Score{Skip: true, Status: reward.Error, Reason: err.Error()}
 	}
 	return scores, nil
-}
-
-// MaxAnswer is the most bytes that an answer may have.
-const MaxAnswer = 16 << 20
-
-// Excerpt returns the beginning of what a program wrote, in quotes and with what
-// cannot be printed escaped.
-func Excerpt(text []byte) string {
-	const most = 200
-	if len(text) > most {
-		return strconv.Quote(string(text[:most])) + "..."
-	}
-	return strconv.Quote(string(text))
-}
-
-// Printable returns text with what cannot be printed escaped, so that a program
-// cannot steer the terminal that shows its words.
-func Printable(text string) string {
-	for _, r := range text {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			quoted := strconv.Quote(text)
-			return quoted[1 : len(quoted)-1]
-		}
-	}
-	return text
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"onering/data"
+	"onering/internal/process"
 	"onering/reward"
 )
 
@@ -104,10 +105,10 @@ func Decode(text []byte, id, n int) ([]reward.Score, error) {
 		return nil, err
 	}
 	if said := strings.Trim(string(a.ID), `"`); said != "" && said != "null" && said != strconv.Itoa(id) {
-		return nil, fmt.Errorf("the answer %s is to group %s, and group %d was asked about", Excerpt(text), Printable(said), id)
+		return nil, fmt.Errorf("the answer %s is to group %s, and group %d was asked about", process.Excerpt(text), process.Printable(said), id)
 	}
 	if a.Error != nil {
-		return nil, fmt.Errorf("the grader reports: %s", Printable(*a.Error))
+		return nil, fmt.Errorf("the grader reports: %s", process.Printable(*a.Error))
 	}
 	return a.Scores(text, n)
 }
@@ -115,7 +116,7 @@ func Decode(text []byte, id, n int) ([]reward.Score, error) {
 // Read reads the JSON of an answer into a value of another dialect.
 func Read(text []byte, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
-		return Permanent(fmt.Errorf("the answer %s cannot be read: %w", Excerpt(text), describe(err)))
+		return Permanent(fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), describe(err)))
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func Read(text []byte, into any) error {
 func (a *Answer) Scores(text []byte, n int) ([]reward.Score, error) {
 	scores, err := a.scores(n)
 	if err != nil {
-		return nil, Permanent(fmt.Errorf("the answer %s: %w", Excerpt(text), err))
+		return nil, Permanent(fmt.Errorf("the answer %s: %w", process.Excerpt(text), err))
 	}
 	return scores, nil
 }
@@ -224,11 +225,11 @@ func setFigures(scores []reward.Score, kind, name string, values []*float64, of 
 // CheckName refuses names that cannot be part of a metric's name.
 func CheckName(name string) error {
 	if name == "" || len(name) > 100 || !utf8.ValidString(name) {
-		return fmt.Errorf("a name needs 1 to 100 bytes of UTF-8, and %s is none", Excerpt([]byte(name)))
+		return fmt.Errorf("a name needs 1 to 100 bytes of UTF-8, and %s is none", process.Excerpt([]byte(name)))
 	}
 	for _, r := range name {
 		if !unicode.IsPrint(r) {
-			return fmt.Errorf("the name %s has a character that cannot be printed", Excerpt([]byte(name)))
+			return fmt.Errorf("the name %s has a character that cannot be printed", process.Excerpt([]byte(name)))
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"onering/data"
+	"onering/internal/process"
 	"onering/reward"
 	"onering/reward/external"
 )
@@ -136,7 +137,7 @@ func gymScore(text []byte) (*reward.Score, error) {
 	case a.Mask:
 		return &reward.Score{Skip: true, Status: reward.Error, Reason: a.Reason}, nil
 	case a.Reward == nil:
-		return nil, external.Permanent(fmt.Errorf("the answer %s: %w", external.Excerpt(text), errors.New(`it has no number under "reward"`)))
+		return nil, external.Permanent(fmt.Errorf("the answer %s: %w", process.Excerpt(text), errors.New(`it has no number under "reward"`)))
 	}
 	return &reward.Score{Value: *a.Reward, Reason: a.Reason, Components: a.Components}, nil
 }

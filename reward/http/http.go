@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"onering/internal/process"
 	"onering/internal/settings"
 	"onering/reward"
 	"onering/reward/external"
@@ -255,19 +256,19 @@ func exchange(client *nethttp.Client, request *nethttp.Request, token string) ([
 		return nil, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, external.MaxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, process.MaxAnswer+1))
 	if token != "" {
 		body = bytes.ReplaceAll(body, []byte(token), []byte("[token]"))
 	}
 	switch status := response.StatusCode; {
 	case status/100 == 2 && err != nil:
 		return nil, err
-	case status/100 == 2 && len(body) > external.MaxAnswer:
-		return nil, external.Permanent(fmt.Errorf("the answer %s is longer than %d MB", external.Excerpt(body), external.MaxAnswer>>20))
+	case status/100 == 2 && len(body) > process.MaxAnswer:
+		return nil, external.Permanent(fmt.Errorf("the answer %s is longer than %d MB", process.Excerpt(body), process.MaxAnswer>>20))
 	case status/100 == 2:
 		return body, nil
 	default:
-		err = fmt.Errorf("%d %s: %s", status, nethttp.StatusText(status), external.Excerpt(body))
+		err = fmt.Errorf("%d %s: %s", status, nethttp.StatusText(status), process.Excerpt(body))
 		if !passing(status) {
 			return nil, external.Permanent(err)
 		}
