@@ -9,15 +9,19 @@ import (
 	"time"
 
 	"onering/sampler"
+	"onering/tokenize/tools"
 )
 
 // A job is a request on its way.
 type job struct {
 	*common
 	model    *Model
+	tools    *tools.Format // how calls are written, nil if there are no tools
+	single   bool          // one call is told
 	prompts  [][]int32
 	options  sampler.Options
 	chat     bool
+	bare     bool // the answer has ids and no text
 	logprobs bool
 
 	id      string
@@ -67,11 +71,11 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 		return err
 	}
 	j.chat, j.logprobs = true, c.Logprobs
-	ids, err := j.model.encodeChat(&c)
+	ids, format, err := j.model.encodeChat(&c)
 	if err != nil {
 		return err
 	}
-	j.prompts = [][]int32{ids}
+	j.prompts, j.tools, j.single = [][]int32{ids}, format, c.Parallel != nil && !*c.Parallel
 	usual := min(cmp.Or(j.model.Sampling.MaxNewTokens, s.MaxTokens), s.MaxTokens)
 	if err := j.sampled(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
 		return err
@@ -115,7 +119,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
 		calls = append(calls, a.call(j.options, p, i, j.samples()))
 	}
 	for range n {
-		j.choices = append(j.choices, newChoice(j.model, j.options.Stops))
+		j.choices = append(j.choices, j.choice())
 	}
 	end, err := s.engine.submit(context.WithoutCancel(r.Context()), j.model, calls)
 	if err != nil {
@@ -144,20 +148,39 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
 	return nil
 }
 
+// choice begins a response.
+func (j *job) choice() *choice {
+	c := newChoice(j.model, j.options.Stops)
+	c.eos = j.options.EOS
+	skip := j.SkipSpecial == nil || *j.SkipSpecial
+	if j.tools != nil {
+		c.reader = j.tools.Stream()
+		skip = skip && !j.tools.Special
+		if j.single {
+			c.most = 1
+		}
+	}
+	if c.decode != nil {
+		c.decode.SkipSpecial, c.placed.SkipSpecial = skip, skip
+	}
+	return c
+}
+
 // whole is the body of an answer that is not streamed.
-func (j *job) whole() reply {
+func (j *job) whole() any {
 	body := j.all("", func(i int) part {
 		c := j.choices[i]
-		text := c.said.String()
 		p := j.part(i, c.ids, c.logp)
 		if p.Finish = &c.finish; j.chat {
-			p.Message = &said{"assistant", &text}
-		} else {
-			p.Text = &text
+			p.Message = j.message(i)
+		} else if !j.bare {
+			p.Text = new(c.said.String())
 		}
 		return p
 	})
-	body.Usage = j.usage()
+	if body.Usage = j.usage(); j.bare {
+		return generated{body.ID, body.Choices, body.Usage}
+	}
 	return body
 }
 
@@ -189,7 +212,9 @@ func (j *job) reply(suffix string) reply {
 // part is what a choice has beside its text, of some of its tokens.
 func (j *job) part(i int, ids []int32, logp []float32) part {
 	p := part{Index: i}
-	if j.logprobs && j.chat {
+	if j.logprobs && j.bare {
+		p.Logprobs = new(Model).chatLogprobs(ids, logp) // whose tokens are named by their ids
+	} else if j.logprobs && j.chat {
 		p.Logprobs = j.model.chatLogprobs(ids, logp)
 	} else if j.logprobs {
 		p.Logprobs = j.model.completionLogprobs(ids, logp, j.choices[i])
@@ -248,8 +273,12 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 			if e.finish != "" {
 				left--
 			}
-			if send(j.piece(e)) != nil {
-				return nil
+			for _, p := range j.pieces(e) {
+				body := j.reply(".chunk")
+				body.Choices = append(body.Choices, p)
+				if send(body) != nil {
+					return nil
+				}
 			}
 		}
 	}
@@ -269,26 +298,28 @@ func (j *job) opening() reply {
 	nothing := ""
 	return j.all(".chunk", func(i int) part {
 		if j.chat {
-			return part{Index: i, Delta: &said{"assistant", &nothing}}
+			return part{Index: i, Delta: &said{Role: "assistant", Content: nothing}}
 		}
 		return part{Index: i, Text: &nothing}
 	})
 }
 
-// piece is what an event adds.
-func (j *job) piece(e event) reply {
+// pieces are what an event adds: calls stand before the end of the response.
+func (j *job) pieces(e event) []part {
 	c := j.choices[e.choice]
-	text := c.add(e)
+	text, calls := c.add(e)
 	p := part{Index: e.choice, Finish: &c.finish}
 	if e.finish == "" {
 		p = j.part(e.choice, []int32{e.id}, []float32{e.logp})
 	}
 	if j.chat {
-		p.Delta = &said{Content: &text}
+		p.Delta = &said{Content: text}
 	} else {
 		p.Text = &text
 	}
-	body := j.reply(".chunk")
-	body.Choices = append(body.Choices, p)
-	return body
+	if list := j.deltas(e.choice, calls); e.finish == "" {
+		return append([]part{p}, list...)
+	} else {
+		return append(list, p)
+	}
 }

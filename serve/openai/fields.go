@@ -9,7 +9,7 @@ import (
 )
 
 // passedOver are fields that say who asks and how to account for it.
-var passedOver = strings.Fields("user safety_identifier prompt_cache_key prompt_cache_retention metadata store service_tier parallel_tool_calls cache_prompt keep_alive request_id priority")
+var passedOver = strings.Fields("user safety_identifier prompt_cache_key prompt_cache_retention metadata store service_tier cache_prompt cache_salt keep_alive request_id priority")
 
 const (
 	noPenalties  = "there are no penalties here"
@@ -30,10 +30,10 @@ var neutral = map[string]struct {
 	"suffix":          {[]string{`""`}, "a model continues its prompt"},
 	"greedy":          {[]string{"false"}, "a temperature of 0 takes the likeliest token"}, "do_sample": {[]string{"true"}, "a temperature of 0 takes the likeliest token"},
 	"functions": {[]string{"[]"}, "give them as tools"}, "function_call": {[]string{`"none"`, `"auto"`}, "give functions as tools"},
-	"ignore_eos": {[]string{"false"}, "an end-of-sequence token ends a response"}, "min_tokens": {[]string{"0"}, "an end-of-sequence token ends a response wherever it comes"},
-	"stop_token_ids": {[]string{"[]"}, "give the texts of the tokens as stop"}, "include_stop_str_in_output": {[]string{"false"}, "token_ids has the tokens of the stop text"},
-	"skip_special_tokens": {[]string{"true"}, "token_ids has all tokens"}, "spaces_between_special_tokens": {[]string{"true"}, "special tokens are no part of a text"},
-	"detokenize": {[]string{"true"}, "token_ids comes beside the text"}, "add_special_tokens": {nil, "/v1/completions adds those that the tokenizer adds, and a chat has those of its template"},
+	"min_tokens":                    {[]string{"0"}, "an end-of-sequence token ends a response wherever it comes"},
+	"include_stop_str_in_output":    {[]string{"false"}, "token_ids has the tokens of the stop text"},
+	"spaces_between_special_tokens": {[]string{"true"}, "special tokens are no part of a text"},
+	"detokenize":                    {[]string{"true"}, "token_ids comes beside the text"}, "add_special_tokens": {nil, "/v1/completions adds those that the tokenizer adds, and a chat has those of its template"},
 	"add_generation_prompt": {[]string{"true"}, "a chat is answered"}, "continue_final_message": {[]string{"false"}, "ask /v1/completions with the beginning of the answer in the prompt"},
 	"enable_thinking": {nil, "give it in chat_template_kwargs"}, "thinking": {nil, "give what the chat template reads in chat_template_kwargs"},
 	"use_beam_search": {[]string{"false"}, noBeams}, "num_beams": {[]string{"1"}, noBeams}, "length_penalty": {[]string{"1", "0"}, noBeams}, "early_stopping": {[]string{"false"}, noBeams},
@@ -46,15 +46,19 @@ var nothing = []string{"null", "false", "0", `""`, "[]", "{}"}
 
 // checkFields refuses fields that the request type does not have, unless they change nothing.
 func checkFields(fields map[string]json.RawMessage, request reflect.Type) error {
-	known := slices.Clone(passedOver)
+	known, own := slices.Clone(passedOver), []string(nil)
 	for _, f := range reflect.VisibleFields(request) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		known = append(known, name)
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			if known = append(known, name); len(f.Index) == 1 {
+				own = append(own, name)
+			}
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		value := fields[name]
 		option, is := neutral[name]
 		switch {
+		case slices.Contains(own, name):
 		case is && !isNull(value) && !isOneOf(value, option.values):
 			return invalid(name, "%s = %s: must be %s: %s", name, shortened(value), strings.Join(append(slices.Clone(option.values), "left out"), " or "), option.why)
 		case !is && !slices.Contains(known, name) && !isOneOf(value, nothing):

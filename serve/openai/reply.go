@@ -1,9 +1,13 @@
 package openai
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"onering/tokenize/tools"
 )
 
 // A reply is the body of an answer, and of a piece of a streamed one.
@@ -32,8 +36,56 @@ type part struct {
 
 // said is a message, or a piece of one.
 type said struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role    string `json:"role,omitempty"`
+	Content any    `json:"content,omitempty"` // a text, null beside calls, nil in a piece with a call
+	Calls   []call `json:"tool_calls,omitempty"`
+}
+
+// A call is one of a tool, or a piece of one.
+type call struct {
+	Index    *int   `json:"index,omitempty"` // in a stream
+	ID       string `json:"id,omitempty"`
+	Type     string `json:"type,omitempty"`
+	Function struct {
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// call is call number n of a choice.
+func (j *job) call(i, n int, of tools.Call) (c call) {
+	c.ID, c.Type = fmt.Sprintf("call_%s-%d-%d", strings.TrimPrefix(j.id, "chatcmpl-"), i, n), "function"
+	c.Function.Name, c.Function.Arguments = of.Name, of.Arguments
+	return c
+}
+
+// message is what a choice of a chat said.
+func (j *job) message(i int) *said {
+	c := j.choices[i]
+	m := &said{Role: "assistant", Content: c.said.String()}
+	for n, x := range c.calls {
+		m.Calls = append(m.Calls, j.call(i, n, x))
+	}
+	if len(c.calls) > 0 && c.said.Len() == 0 {
+		m.Content = json.RawMessage("null")
+	}
+	return m
+}
+
+// deltas are the pieces with calls that a choice made last: for each one that says whom it
+// calls, and one with the arguments.
+func (j *job) deltas(i int, calls []tools.Call) (list []part) {
+	first := len(j.choices[i].calls) - len(calls)
+	for n, x := range calls {
+		begin := j.call(i, first+n, x)
+		begin.Index, begin.Function.Arguments = new(first+n), ""
+		rest := call{Index: begin.Index}
+		rest.Function.Arguments = x.Arguments
+		for _, c := range []call{begin, rest} {
+			list = append(list, part{Index: i, Delta: &said{Calls: []call{c}}})
+		}
+	}
+	return list
 }
 
 type usage struct {

@@ -14,6 +14,7 @@ import (
 	"onering/internal/settings"
 	"onering/sampler"
 	"onering/tokenize"
+	"onering/tokenize/tools"
 )
 
 // A completion is the body of POST /v1/completions.
@@ -30,10 +31,13 @@ type chat struct {
 	Logprobs    bool                  `json:"logprobs"`
 	TopLogprobs *int                  `json:"top_logprobs"`
 	MaxTokens2  *int                  `json:"max_completion_tokens"`
-	Tools       tools                 `json:"tools"`
+	Tools       toolList              `json:"tools"`
 	ToolChoice  string                `json:"tool_choice"`
-	Effort      string                `json:"reasoning_effort"` // for the template
+	Parallel    *bool                 `json:"parallel_tool_calls"` // false: only the first call is told
+	Effort      string                `json:"reasoning_effort"`    // for the template
 	Args        tokenize.TemplateArgs `json:"chat_template_kwargs"`
+
+	ended bool // the text ends with the messages, not with the beginning of an answer
 }
 
 // common is what both kinds of requests have.
@@ -43,12 +47,15 @@ type common struct {
 	sampler.Sampling
 	Seed *int64 `json:"seed"` // drawn if not given
 
-	MaxTokens      *int  `json:"max_tokens"`
-	N              *int  `json:"n"`
-	BestOf         *int  `json:"best_of"`
-	Stop           texts `json:"stop"`
-	Stream         bool  `json:"stream"`
-	ReturnTokenIDs bool  `json:"return_token_ids"`
+	MaxTokens      *int    `json:"max_tokens"`
+	N              *int    `json:"n"`
+	BestOf         *int    `json:"best_of"`
+	Stop           texts   `json:"stop"`
+	StopIDs        []int32 `json:"stop_token_ids"`
+	IgnoreEOS      bool    `json:"ignore_eos"`
+	SkipSpecial    *bool   `json:"skip_special_tokens"` // in texts; true if not given
+	Stream         bool    `json:"stream"`
+	ReturnTokenIDs bool    `json:"return_token_ids"`
 	StreamOptions  *struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
@@ -74,14 +81,18 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// tools are what a chat may call. An empty list is none: some templates would announce it.
-type tools struct{ tokenize.Data }
+// A toolList is what a chat may call. An empty one is none: some templates would announce it.
+type toolList struct {
+	tokenize.Data
+	some bool
+}
 
 // UnmarshalJSON reads a list.
-func (t *tools) UnmarshalJSON(data []byte) error {
-	if isOneOf(data, []string{"null", "[]"}) {
+func (t *toolList) UnmarshalJSON(data []byte) error {
+	if *t = (toolList{}); isOneOf(data, []string{"null", "[]"}) {
 		return nil
 	}
+	t.some = true
 	return t.Data.UnmarshalJSON(data)
 }
 
@@ -168,9 +179,20 @@ var kinds = map[reflect.Kind]string{
 	reflect.Float64: "a number", reflect.Slice: "a list", reflect.Struct: "an object", reflect.Map: "an object",
 }
 
-// parse reads a body into a request of m, whose sampling it has where it states none. A field
-// that is not known could mean something that the answer would not keep to.
+// parse reads a body into a request of a model, whose sampling it has where it states none.
 func parse(body []byte, into any, c *common, models func(name string) (*Model, error)) error {
+	var of struct{ Model string }
+	_ = json.Unmarshal(body, &of) // what is wrong is told below
+	c.Sampling = sampler.Plain(0)
+	if m, err := models(of.Model); err == nil {
+		c.Sampling = m.Sampling
+	}
+	return read(body, into)
+}
+
+// read reads a body. A field that is not known could mean something that the answer would not
+// keep to.
+func read(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return invalid("", "the body is not UTF-8")
 	}
@@ -180,12 +202,6 @@ func parse(body []byte, into any, c *common, models func(name string) (*Model, e
 	}
 	if err := checkFields(fields, reflect.TypeOf(into).Elem()); err != nil {
 		return err
-	}
-	var name string
-	_ = json.Unmarshal(fields["model"], &name) // a wrong one is told below
-	c.Sampling = sampler.Plain(0)
-	if m, err := models(name); err == nil {
-		c.Sampling = m.Sampling
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return unreadable(err)
@@ -209,7 +225,7 @@ func unreadable(err error) error {
 	case field == "":
 		return invalid("", "the body must be a JSON object, such as {\"prompt\": \"1+1=\"}")
 	case field == "tool_choice":
-		return invalid(field, `tool_choice must be "auto" or "none": what a model writes is not constrained`)
+		return invalid(field, wrongChoice)
 	case is:
 		return invalid(field, "%s = %s: must be %s", field, number, kind)
 	}
@@ -226,6 +242,9 @@ func (c *common) check() error {
 	case len(c.Stop) > maxStops:
 		return invalid("stop", "stop has %d texts, more than %d", len(c.Stop), maxStops)
 	}
+	if len(c.StopIDs) > maxStopIDs || len(c.StopIDs) > 0 && slices.Min(c.StopIDs) < 0 {
+		return invalid("stop_token_ids", "stop_token_ids must be up to %d ids, each at least 0", maxStopIDs)
+	}
 	for _, s := range c.Stop {
 		if s == "" || len(s) > maxStopBytes {
 			return invalid("stop", "a text of stop has %d bytes: there must be 1 to %d", len(s), maxStopBytes)
@@ -239,6 +258,7 @@ const (
 	maxSamples   = 128
 	maxPrompts   = 128
 	maxStops     = 16
+	maxStopIDs   = 256
 	maxStopBytes = 1000
 )
 
@@ -253,14 +273,16 @@ func (c *completion) check() error {
 	return c.common.check()
 }
 
+const wrongChoice = `tool_choice must be "auto" or "none": what a model writes is not constrained, so no call can be promised`
+
 // check refuses what the server cannot keep to.
 func (c *chat) check() error {
 	if c.ToolChoice == "none" {
-		c.Tools = tools{}
+		c.Tools = toolList{}
 	}
 	switch {
 	case !slices.Contains([]string{"", "auto", "none"}, c.ToolChoice):
-		return invalid("tool_choice", `tool_choice must be "auto" or "none": what a model writes is not constrained`)
+		return invalid("tool_choice", wrongChoice)
 	case c.TopLogprobs != nil && *c.TopLogprobs != 0:
 		return invalid("top_logprobs", "top_logprobs = %d: must be 0: the log-probs of other tokens are not known", *c.TopLogprobs)
 	case len(c.Messages) == 0:
@@ -315,7 +337,11 @@ func (c *common) options(m *Model, s sampler.Sampling, stops []string) sampler.O
 	if c.Seed != nil {
 		seed = uint64(*c.Seed)
 	}
-	o := sampler.Options{Sampling: s, EOS: m.EOS, Stops: slices.Concat(c.Stop, stops), Seed: seed}
+	ends := slices.Clone(c.StopIDs)
+	if !c.IgnoreEOS {
+		ends = append(ends, m.EOS...)
+	}
+	o := sampler.Options{Sampling: s, EOS: ends, Stops: slices.Concat(c.Stop, stops), Seed: seed}
 	if len(o.Stops) > 0 {
 		o.Text = func() sampler.TextDecoder { return m.Tokenizer.NewDecoder() }
 	}
@@ -337,10 +363,11 @@ func (m *Model) encode(p promptOf) (ids []int32, err error) {
 	return ids, m.checkIDs(ids, "prompt")
 }
 
-// encodeChat returns the ids of a conversation in the model's template.
-func (m *Model) encodeChat(c *chat) (ids []int32, err error) {
+// encodeChat returns the ids of a conversation in the model's template, and how the model
+// writes calls if there are tools.
+func (m *Model) encodeChat(c *chat) (ids []int32, format *tools.Format, err error) {
 	if m.Tokenizer == nil {
-		return nil, invalid("messages", "the model has no tokenizer: use /v1/completions with token ids")
+		return nil, nil, invalid("messages", "the model has no tokenizer: use /v1/completions with token ids")
 	}
 	var messages []tokenize.Message
 	for _, x := range c.Messages {
@@ -349,15 +376,23 @@ func (m *Model) encodeChat(c *chat) (ids []int32, err error) {
 	var text string
 	if m.Template.Chat || m.Template.Auto {
 		talk := tokenize.Talk(messages...)
+		talk.AddGenerationPrompt = !c.ended
 		if talk.Tools, talk.Args = c.Tools.Data, c.Args; c.Effort != "" {
 			if !m.Template.Reads(m.Tokenizer, "reasoning_effort") && c.Effort != usualEffort {
-				return nil, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; leave it out, or give what it reads as chat_template_kwargs", c.Effort)
+				return nil, nil, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; leave it out, or give what it reads as chat_template_kwargs", c.Effort)
 			}
 			talk.Args = talk.Args.Over(effort(c.Effort))
 		}
 		if talk, err = m.Template.Around(talk); err == nil {
 			text, ids, err = m.Tokenizer.EncodeChat(talk)
 		}
+		if err == nil && c.Tools.some {
+			if format, err = tools.Of(m.Tokenizer, talk); err != nil {
+				return nil, nil, invalid("tools", "%v", err)
+			}
+		}
+	} else if c.Tools.some {
+		return nil, nil, invalid("tools", "the template %q has no place for tools: start onering serve with --template chat", m.Template.Name)
 	} else if len(messages) == 1 && messages[0].Role == "user" {
 		text, ids, err = m.Tokenizer.Prompt(m.Template, messages[0].Content)
 	} else {
@@ -370,9 +405,9 @@ func (m *Model) encodeChat(c *chat) (ids []int32, err error) {
 		err = fmt.Errorf("%w: ask /v1/completions, or start onering serve with --template", err)
 	}
 	if err != nil {
-		return nil, invalid("messages", "%v", err)
+		return nil, nil, invalid("messages", "%v", err)
 	}
-	return ids, m.checkIDs(ids, "messages")
+	return ids, format, m.checkIDs(ids, "messages")
 }
 
 // usualEffort is what OpenAI's API takes for reasoning_effort where a request has none.

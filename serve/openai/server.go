@@ -85,24 +85,42 @@ func (s *Server) Run(ctx context.Context) error { return s.engine.run(ctx) }
 // maxBody is the most bytes of a request.
 const maxBody = 4 << 20
 
+// elsewhere are paths of other servers, with what does their work here.
+var elsewhere = map[string]string{
+	"/v1/responses": "/v1/chat/completions", "/v1/messages": "/v1/chat/completions", "/chat/completions": "/v1/chat/completions",
+	"/completions": "/v1/completions", "/generate": "/inference/v1/generate", "/v1/tokenize": "/tokenize", "/v1/detokenize": "/detokenize",
+}
+
 // Handler returns the handler of all paths.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+	methods := map[string]string{}
+	handle := func(method, path string, handler http.HandlerFunc) {
+		methods[path] = method
+		mux.HandleFunc(method+" "+path, handler)
+	}
+	handle("GET", "/health", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	mux.HandleFunc("GET /v1/models", s.authorized(s.listModels))
-	mux.HandleFunc("GET /v1/models/{name...}", s.authorized(s.showModel))
-	mux.HandleFunc("POST /v1/completions", s.authorized(s.answering(s.complete)))
-	mux.HandleFunc("POST /v1/chat/completions", s.authorized(s.answering(s.chat)))
-	paths := map[string]string{"/health": "GET", "/v1/models": "GET", "/v1/completions": "POST", "/v1/chat/completions": "POST"}
+	handle("GET", "/v1/models", s.authorized(s.listModels))
+	handle("GET", "/v1/models/{name...}", s.authorized(s.showModel))
+	for path, answer := range map[string]func(http.ResponseWriter, *http.Request, []byte) error{
+		"/v1/completions": s.complete, "/v1/chat/completions": s.chat, "/inference/v1/generate": s.generate,
+		"/tokenize": s.tokenize, "/detokenize": s.detokenize,
+	} {
+		handle("POST", path, s.authorized(s.answering(answer)))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if method := paths[r.URL.Path]; method != "" {
+		if method := methods[r.URL.Path]; method != "" {
 			w.Header().Set("Allow", method)
 			refuse(w, &failure{http.StatusMethodNotAllowed, r.URL.Path + " takes " + method, "invalid_request_error", "", ""})
 			return
 		}
-		refuse(w, &failure{http.StatusNotFound, fmt.Sprintf("there is no path %q", r.URL.Path), "invalid_request_error", "", ""})
+		remedy := ""
+		if other := elsewhere[r.URL.Path]; other != "" {
+			remedy = ": ask " + other
+		}
+		refuse(w, &failure{http.StatusNotFound, fmt.Sprintf("there is no path %q%s", r.URL.Path, remedy), "invalid_request_error", "", ""})
 	})
 	// A body that is not read by its handler is read by net/http before it answers, and
 	// that must end, too.

@@ -77,10 +77,13 @@ type fake struct {
 	busy        map[int]int // tokens by slot
 	prefixes    map[int]int
 	gate        chan bool // true lets a step pass, false has it fail
+
+	script []int32 // the tokens of each response, if it is not nil
+	said   map[int]int
 }
 
 func newFake(slots, room int) *fake {
-	return &fake{slots: slots, room: room, busy: map[int]int{}, prefixes: map[int]int{}}
+	return &fake{slots: slots, room: room, busy: map[int]int{}, prefixes: map[int]int{}, said: map[int]int{}}
 }
 
 func (d *fake) Slots() int      { return d.slots }
@@ -99,12 +102,16 @@ func (d *fake) choose(rows []sampler.Row) {
 	for i := range rows {
 		u := rows[i].Uniform
 		rows[i].Out = sampler.Drawn{ID: int32(u * float32(len(letters)+1)), LogProb: -u, Entropy: u}
+		if d.script != nil {
+			rows[i].Out.ID = d.script[d.said[rows[i].Slot]%len(d.script)]
+			d.said[rows[i].Slot]++
+		}
 	}
 }
 
 func (d *fake) Begin(rows []sampler.Row) error {
 	for _, r := range rows {
-		d.busy[r.Slot] = d.prefixes[r.Prefix]
+		d.busy[r.Slot], d.said[r.Slot] = d.prefixes[r.Prefix], 0
 	}
 	d.choose(rows)
 	return nil
@@ -203,6 +210,7 @@ type answered struct {
 	}
 	Usage     *usage
 	PromptIDs []int32 `json:"prompt_token_ids"`
+	RequestID string  `json:"request_id"`
 	Error     *struct{ Message, Type, Param, Code string }
 }
 
@@ -308,7 +316,7 @@ func TestWholeAndStreamed(t *testing.T) {
 			}
 		}
 	}
-	if got := x.post("/v1/chat/completions", `{"messages": [{"role": "u", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], "tools": [{}], "return_token_ids": true, "max_tokens": 1}`, 200); len(got.PromptIDs) != len("<u>ab!<a>") {
+	if got := x.post("/v1/chat/completions", `{"messages": [{"role": "u", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], "return_token_ids": true, "max_tokens": 1}`, 200); len(got.PromptIDs) != len("<u>ab<a>") {
 		t.Errorf("the prompt has the ids %v", got.PromptIDs)
 	}
 	if twice := x.post("/v1/completions", `{"prompt": "a", "prompt": "b"}`, 200); len(twice.Choices) != 1 {
@@ -329,9 +337,11 @@ func TestChoice(t *testing.T) {
 		ids := rapid.SliceOf(rapid.Int32Range(1, 3)).Draw(t, "ids")
 		c, got := newChoice(m, stops), ""
 		for _, id := range ids {
-			got += c.add(event{id: id})
+			text, _ := c.add(event{id: id})
+			got += text
 		}
-		got += c.add(event{finish: sampler.Stop})
+		text, _ := c.add(event{finish: sampler.Stop})
+		got += text
 		want := m.Tokenizer.Decode(ids, true)
 		at := len(want)
 		for n := range len(want) + 1 { // the stop text that is complete first
@@ -402,10 +412,24 @@ func TestRefused(t *testing.T) {
 		{chats, `{"messages": [{"role": "user", "content": "a"}], "functions": [{"name": "f"}]}`, 400, "functions"},
 		{chats, `{"messages": [{"role": "user", "content": "a"}], "reasoning_effort": "high"}`, 400, "reasoning_effort"},
 		{chats, `{"messages": [{"role": "user", "content": "a"}], "enable_thinking": false}`, 400, "enable_thinking"},
-		{completions, `{"prompt": "a", "ignore_eos": true}`, 400, "ignore_eos"},
 		{completions, `{"prompt": "a", "min_tokens": 1}`, 400, "min_tokens"},
-		{completions, `{"prompt": "a", "stop_token_ids": [2]}`, 400, "stop_token_ids"},
-		{completions, `{"prompt": "a", "skip_special_tokens": false}`, 400, "skip_special_tokens"},
+		{completions, `{"prompt": "a", "stop_token_ids": [-2]}`, 400, "stop_token_ids"},
+		{completions, `{"prompt": "a", "": 1}`, 400, ""},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": [{}]}`, 400, "tools"},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": {"a": 1}}`, 400, "tools"},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f"}}]}`, 400, "tools"}, // a template that does not show them
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": {"type": "function", "function": {"name": "f"}}}`, 400, "tool_choice"},
+		{"/v1/responses", `{}`, 404, ""},
+		{"/inference/v1/generate", `{}`, 400, "token_ids"},
+		{"/inference/v1/generate", `{"token_ids": [99]}`, 400, "token_ids"},
+		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"logprobs": 5}}`, 400, "logprobs"},
+		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"stream": true}}`, 400, "stream"},
+		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"presence_penalty": 1}}`, 400, "presence_penalty"},
+		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": []}`, 400, "sampling_params"},
+		{"/inference/v1/generate", `{"token_ids": [1], "stream": true}`, 400, "stream"},
+		{"/tokenize", `{}`, 400, "prompt"},
+		{"/tokenize", `{"model": "bare", "prompt": "a"}`, 400, "model"},
+		{"/detokenize", `{"tokens": [-1]}`, 400, "tokens"},
 		{completions, `{"prompt": "a", "greedy": true}`, 400, "greedy"},
 		{completions, `{"prompt": "a", "a_field_of_next_year": 1}`, 400, "a_field_of_next_year"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "top_logprobs": 2}`, 400, "top_logprobs"},
@@ -676,7 +700,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		var talk chat
 		if parse(body, &talk, &talk.common, models) == nil && talk.check() == nil {
-			ids, err := m.encodeChat(&talk)
+			ids, _, err := m.encodeChat(&talk)
 			take(&talk.common, ids, err)
 		}
 	})

@@ -1,11 +1,13 @@
 package openai
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"onering/tokenize"
+	"onering/tokenize/tools"
 )
 
 // A choice is one response as it is told to a client: a text without end-of-sequence
@@ -20,6 +22,10 @@ type choice struct {
 	placed  *tokenize.StreamDecoder // of the tokens whose place was asked for
 	written int                     // their whole characters
 
+	reader *tools.Stream // of calls, nil if there are no tools
+	calls  []tools.Call
+	most   int // calls that are told
+
 	ids    []int32
 	logp   []float32
 	said   strings.Builder
@@ -27,7 +33,7 @@ type choice struct {
 }
 
 func newChoice(m *Model, stops []string) *choice {
-	c := &choice{eos: m.EOS, stops: stops}
+	c := &choice{eos: m.EOS, stops: stops, most: math.MaxInt}
 	if m.Tokenizer != nil {
 		c.decode, c.placed = m.Tokenizer.NewDecoder(), m.Tokenizer.NewDecoder()
 		c.decode.SkipSpecial, c.placed.SkipSpecial = true, true
@@ -48,9 +54,8 @@ func (c *choice) place(id int32, name string) int {
 	return at
 }
 
-// add takes an event and returns the text that it adds.
-func (c *choice) add(e event) string {
-	text := ""
+// add takes an event and returns the text and the calls that it adds.
+func (c *choice) add(e event) (text string, calls []tools.Call) {
 	if e.finish != "" {
 		c.finish = string(e.finish)
 		if c.decode != nil {
@@ -65,8 +70,20 @@ func (c *choice) add(e event) string {
 			text = c.hold(c.decode.Add(e.id))
 		}
 	}
+	if c.reader != nil {
+		text, calls = c.reader.Add(text)
+		if e.finish != "" {
+			rest, last, _ := c.reader.End() // what is no call is in the text
+			text, calls = text+rest, append(calls, last...)
+		}
+		calls = calls[:min(len(calls), c.most-len(c.calls))]
+		c.calls = append(c.calls, calls...)
+		if e.finish != "" && len(c.calls) > 0 {
+			c.finish = "tool_calls"
+		}
+	}
 	c.said.WriteString(text)
-	return text
+	return text, calls
 }
 
 // hold adds text and returns what cannot be part of a stop text any more.

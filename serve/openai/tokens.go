@@ -1,0 +1,166 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// A generation is the body of POST /inference/v1/generate of vLLM: ids in, ids out.
+type generation struct {
+	Model     string          `json:"model"`
+	IDs       []int32         `json:"token_ids"`
+	Params    json.RawMessage `json:"sampling_params"`
+	RequestID string          `json:"request_id"`
+}
+
+// generated is the answer to a generation.
+type generated struct {
+	RequestID string `json:"request_id"`
+	Choices   []part `json:"choices"`
+	Usage     *usage `json:"usage"`
+}
+
+// unsaid are fields of sampling_params that are about texts or about experts: an answer in ids
+// has neither.
+var unsaid = []string{"detokenize", "skip_special_tokens", "spaces_between_special_tokens", "routed_experts_prompt_start", "output_kind"}
+
+// completion returns what the generation is as a completion.
+func (g *generation) completion() (body []byte, logprobs bool, err error) {
+	fields := map[string]json.RawMessage{}
+	if !isNull(g.Params) {
+		if err := json.Unmarshal(g.Params, &fields); err != nil {
+			return nil, false, invalid("sampling_params", "sampling_params must be an object")
+		}
+	}
+	for _, name := range unsaid {
+		delete(fields, name)
+	}
+	for _, name := range []string{"stream", "model", "prompt", "return_token_ids"} {
+		if _, has := fields[name]; has {
+			return nil, false, invalid(name, "%s is no field of sampling_params", name)
+		}
+	}
+	switch asked := fields["logprobs"]; {
+	case isNull(asked):
+	case isOneOf(asked, []string{"0", "1"}):
+		fields["logprobs"], logprobs = json.RawMessage("0"), true
+	default:
+		return nil, false, invalid("logprobs", "logprobs = %s: must be 0 or 1, the log-probs of the sampled tokens: those of others are not known", shortened(asked))
+	}
+	fields["model"], _ = json.Marshal(g.Model)
+	fields["prompt"], _ = json.Marshal(g.IDs)
+	body, err = json.Marshal(fields)
+	return body, logprobs, err
+}
+
+// generate answers POST /inference/v1/generate.
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) error {
+	var g generation
+	if err := read(body, &g); err != nil {
+		return err
+	}
+	if len(g.IDs) == 0 {
+		return invalid("token_ids", "token_ids must have at least one id")
+	}
+	body, logprobs, err := g.completion()
+	if err != nil {
+		return err
+	}
+	var c completion
+	if err := parse(body, &c, &c.common, s.model); err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	j, err := s.job(&c.common, "gen")
+	if err != nil {
+		return err
+	}
+	if g.RequestID != "" {
+		j.id = g.RequestID
+	}
+	j.prompts, j.bare, j.logprobs, j.ReturnTokenIDs = [][]int32{g.IDs}, true, logprobs, true
+	if err := j.model.checkIDs(g.IDs, "token_ids"); err != nil {
+		return err
+	}
+	if err := j.sampled(s.MaxTokens, s.MaxTokens, nil); err != nil {
+		return err
+	}
+	return s.answer(w, r, j)
+}
+
+// A tokenizing is the body of POST /tokenize of vLLM: a text, or a chat.
+type tokenizing struct {
+	chat
+	Prompt     *string `json:"prompt"`
+	Special    *bool   `json:"add_special_tokens"`
+	Generation *bool   `json:"add_generation_prompt"`
+	Names      bool    `json:"return_token_strs"`
+}
+
+// tokenize answers POST /tokenize.
+func (s *Server) tokenize(w http.ResponseWriter, _ *http.Request, body []byte) error {
+	var q tokenizing
+	if err := parse(body, &q, &q.common, s.model); err != nil {
+		return err
+	}
+	m, err := s.model(q.Model)
+	if err != nil {
+		return err
+	}
+	var ids []int32
+	switch {
+	case m.Tokenizer == nil:
+		return invalid("model", "the model has no tokenizer")
+	case (q.Prompt != nil) == (q.Messages != nil):
+		return invalid("prompt", "there must be one of prompt and messages")
+	case q.Prompt != nil:
+		if ids = m.Tokenizer.Encode(*q.Prompt); q.Special != nil && !*q.Special {
+			ids, _ = m.Tokenizer.EncodeSpans(*q.Prompt, nil)
+		}
+	case q.Special != nil && *q.Special:
+		return invalid("add_special_tokens", "add_special_tokens must be false or left out beside messages: a chat has the special tokens of its template")
+	default:
+		q.ended = q.Generation != nil && !*q.Generation
+		if ids, _, err = m.encodeChat(&q.chat); err != nil {
+			return err
+		}
+	}
+	var names []string
+	for _, id := range ids {
+		if q.Names {
+			names = append(names, m.Tokenizer.Token(id))
+		}
+	}
+	write(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": m.Decoder.MaxTokens(), "tokens": append([]int32{}, ids...), "token_strs": names})
+	return nil
+}
+
+// A detokenizing is the body of POST /detokenize of vLLM.
+type detokenizing struct {
+	Model string  `json:"model"`
+	IDs   []int32 `json:"tokens"`
+}
+
+// detokenize answers POST /detokenize.
+func (s *Server) detokenize(w http.ResponseWriter, _ *http.Request, body []byte) error {
+	var q detokenizing
+	if err := read(body, &q); err != nil {
+		return err
+	}
+	m, err := s.model(q.Model)
+	if err != nil {
+		return err
+	}
+	if m.Tokenizer == nil {
+		return invalid("model", "the model has no tokenizer")
+	}
+	for _, id := range q.IDs {
+		if id < 0 || int(id) >= m.Vocab {
+			return invalid("tokens", "there is no id %d: the model has ids 0 to %d", id, m.Vocab-1)
+		}
+	}
+	write(w, http.StatusOK, map[string]string{"prompt": m.Tokenizer.Decode(q.IDs, false)})
+	return nil
+}

@@ -1,0 +1,241 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/tokenize"
+)
+
+// hermes writes tools and calls as Qwen's templates do, llama as Llama's.
+const (
+	hermes = `{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}`
+	llama = `{% for m in messages %}<{{ m.role }}>{% if loop.first and tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}{% if 'tool_calls' in m %}{{ '{"name": "' + m.tool_calls[0].function.name + '", "parameters": ' }}{{ m.tool_calls[0].function.arguments | tojson }}{{ '}' }}{% else %}{{ m.content }}{% endif %}{% endfor %}<assistant>`
+)
+
+// bytesTokenizer has a token for each byte, behind <|end|> and <|python_tag|>, which are special.
+func bytesTokenizer(t *testing.T, template string) *tokenize.Tokenizer {
+	t.Helper()
+	vocab, next := map[string]int{}, rune(256)
+	for b := range rune(256) {
+		if b > ' ' && b < 0x7f || b >= 0xa1 && b != 0xad {
+			vocab[string(b)] = int(b) + 2
+		} else {
+			vocab[string(next)] = int(b) + 2
+			next++
+		}
+	}
+	special := func(name string) map[string]any { return map[string]any{"content": name, "special": true} }
+	files := map[string]any{"vocab.json": vocab, "tokenizer_config.json": map[string]any{"tokenizer_class": "Qwen2Tokenizer", "chat_template": template,
+		"added_tokens_decoder": map[string]any{"0": special("<|end|>"), "1": special("<|python_tag|>")}}}
+	dir := t.TempDir()
+	for name, content := range files {
+		text, _ := json.Marshal(content)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "merges.txt"), []byte("#version: 0.2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenize.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// newScripted is a server whose model writes a text and ends.
+func newScripted(t *testing.T, template, text string) *tester {
+	x := newTester(t, newFake(2, 4000), func(o *Options) {
+		o.MaxTokens = 1000
+		o.Models[0].Tokenizer, o.Models[0].Vocab = bytesTokenizer(t, template), 258
+	})
+	x.decoder.script = append(x.server.Models[0].Tokenizer.Encode(text), 0)
+	return x
+}
+
+// A called is a chat's answer, or one of its pieces, with calls.
+type called struct {
+	Choices []struct {
+		Message, Delta struct {
+			Content *string
+			Calls   []call `json:"tool_calls"`
+		}
+		Finish *string `json:"finish_reason"`
+		IDs    []int32 `json:"token_ids"`
+	}
+}
+
+const withTools = `"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}}]`
+
+// TestCalls has a model write calls, in whole answers and in streams, which must agree.
+func TestCalls(t *testing.T) {
+	const one, two = `<tool_call>{"name": "f", "arguments": {"n": 1}}</tool_call>`, `<tool_call>{"name": "g", "arguments": {}}</tool_call>`
+	for _, tt := range []struct {
+		template, text, request string
+		content                 string // "" for null beside calls
+		calls                   []string
+		finish                  string
+	}{
+		{hermes, "I call.\n" + one + "\n" + two, withTools, "I call.", []string{`f {"n": 1}`, `g {}`}, "tool_calls"},
+		{hermes, one + two, withTools + `, "tool_choice": "auto", "parallel_tool_calls": false, "store": false`, "", []string{`f {"n": 1}`}, "tool_calls"},
+		{hermes, one, withTools + `, "tool_choice": "none"`, one, nil, "stop"},
+		{hermes, one, `"messages": [{"role": "user", "content": "a"}]`, one, nil, "stop"},
+		{hermes, "é <tool_call>{nothing}</tool_call> b", withTools, "é <tool_call>{nothing}</tool_call> b", nil, "stop"},
+		{hermes, one, withTools + `, "max_tokens": 20`, one[:20], nil, "length"},
+		{hermes, "I call STOP " + one, withTools + `, "stop": "STOP"`, "I call ", nil, "stop"},
+		{llama, `{"name": "f", "parameters": {"n": 2}}`, withTools, "", []string{`f {"n": 2}`}, "tool_calls"},
+		{llama, `<|python_tag|>f.call(n="2")`, withTools, "", []string{`f {"n": "2"}`}, "tool_calls"},
+		{llama, `{"name": "f"`, withTools, `{"name": "f"`, nil, "stop"},
+	} {
+		x := newScripted(t, tt.template, tt.text)
+		body := `{"return_token_ids": true, ` + tt.request + `, "stream": `
+		_, text := x.ask("POST", "/v1/chat/completions", body+"false}")
+		var whole called
+		if err := json.Unmarshal(text, &whole); err != nil || len(whole.Choices) != 1 {
+			t.Fatalf("%s: %s", tt.text, text)
+		}
+		c := whole.Choices[0]
+		var calls []string
+		ids := map[string]bool{}
+		for _, x := range c.Message.Calls {
+			calls = append(calls, x.Function.Name+" "+x.Function.Arguments)
+			if ids[x.ID] = true; x.Type != "function" || x.ID == "" {
+				t.Errorf("%+v", x)
+			}
+		}
+		content := ""
+		if c.Message.Content != nil {
+			content = *c.Message.Content
+		} else if !strings.Contains(string(text), `"content":null`) || len(calls) == 0 {
+			t.Errorf("%s: there is no content: %s", tt.text, text)
+		}
+		if content != tt.content || !slices.Equal(calls, tt.calls) || *c.Finish != tt.finish || len(ids) != len(calls) {
+			t.Errorf("%s: %q %q %s, want %q %q %s", tt.text, content, calls, *c.Finish, tt.content, tt.calls, tt.finish)
+		}
+		said, finish, names, arguments, tokens := "", "", map[int]string{}, map[int]string{}, 0
+		_, stream := x.ask("POST", "/v1/chat/completions", body+"true}")
+		for line := range strings.Lines(string(stream)) {
+			data, is := strings.CutPrefix(line, "data: ")
+			if !is || strings.HasPrefix(data, "[DONE]") {
+				continue
+			}
+			var piece called
+			if err := json.Unmarshal([]byte(data), &piece); err != nil || finish != "" {
+				t.Fatal(err, data, finish)
+			}
+			c := piece.Choices[0]
+			if tokens += len(c.IDs); c.Delta.Content != nil {
+				said += *c.Delta.Content
+			}
+			for _, x := range c.Delta.Calls {
+				if x.ID != "" { // the first piece of a call says whom it calls
+					if x.Type != "function" || x.Function.Name == "" || *x.Index != len(names) || x.Function.Arguments != "" {
+						t.Errorf("%s", data)
+					}
+					names[*x.Index] = x.Function.Name
+				}
+				arguments[*x.Index] += x.Function.Arguments
+			}
+			if c.Finish != nil {
+				finish = *c.Finish
+			}
+		}
+		var streamed []string
+		for _, i := range slices.Sorted(maps.Keys(names)) {
+			streamed = append(streamed, names[i]+" "+arguments[i])
+		}
+		if said != content || finish != *c.Finish || !slices.Equal(streamed, calls) || tokens != len(c.IDs) {
+			t.Errorf("%s: streamed %q %q %s with %d tokens, whole %q %q %s with %d", tt.text, said, streamed, finish, tokens, content, calls, *c.Finish, len(c.IDs))
+		}
+	}
+}
+
+// TestEnds: ids that end a response are not in its text, the end of a sequence is passed over
+// if that is asked for, and special tokens are in the text if they are asked for.
+func TestEnds(t *testing.T) {
+	x := newScripted(t, hermes, "ab<|python_tag|>cd")
+	for fields, want := range map[string]string{
+		``:                               "abcd stop 6",
+		`, "stop_token_ids": [101]`:      "ab stop 4", // c
+		`, "stop_token_ids": [1, 500]`:   "ab stop 3",
+		`, "skip_special_tokens": false`: "ab<|python_tag|>cd stop 6",
+		`, "skip_special_tokens": false, "ignore_eos": true, "max_tokens": 8`: "ab<|python_tag|>cd<|end|>ab length 8",
+		`, "ignore_eos": true, "max_tokens": 8`:                               "abcdab length 8",
+		`, "ignore_eos": true, "stop_token_ids": [0]`:                         "abcd stop 6",
+	} {
+		for _, prompt := range []string{`"prompt": "a", "max_tokens": 20`, `"messages": [{"role": "user", "content": "a"}]`} {
+			path := map[bool]string{true: "/v1/completions", false: "/v1/chat/completions"}[strings.HasPrefix(prompt, `"p`)]
+			if strings.Contains(fields, "max_tokens") {
+				prompt = strings.TrimSuffix(prompt, `, "max_tokens": 20`)
+			}
+			c := x.post(path, `{"return_token_ids": true, `+prompt+fields+`}`, 200).Choices[0]
+			if got := fmt.Sprintf("%s %s %d", c.Text+c.Message.Content, *c.Finish, len(c.IDs)); got != want {
+				t.Errorf("%s %s: %q, want %q", path, fields, got, want)
+			}
+		}
+	}
+}
+
+// TestGenerate asks with ids and gets ids with their log-probs, those of a completion.
+func TestGenerate(t *testing.T) {
+	x := newTester(t, newFake(3, 60), nil)
+	for _, model := range []string{"base", "bare"} {
+		want := x.post("/v1/completions", `{"model": "`+model+`", "prompt": [1, 2], "seed": 4, "n": 2, "max_tokens": 9, "logprobs": 0, "return_token_ids": true}`, 200)
+		got := x.post("/inference/v1/generate", `{"model": "`+model+`", "token_ids": [1, 2], "cache_salt": "0", "priority": 3, "request_id": "mine", "sampling_params": {"seed": 4, "n": 2, "max_tokens": 9,
+			"logprobs": 1, "stop_token_ids": [0], "skip_special_tokens": false, "detokenize": false, "routed_experts_prompt_start": 7, "temperature": 1.0, "top_k": -1}}`, 200)
+		if got.RequestID != "mine" || *got.Usage != *want.Usage || len(got.Choices) != 2 {
+			t.Fatalf("%+v", got)
+		}
+		for i, c := range got.Choices {
+			if !slices.Equal(c.IDs, want.Choices[i].IDs) || *c.Finish != *want.Choices[i].Finish || len(c.Logprobs.Content) != len(c.IDs) || c.Text != "" {
+				t.Fatalf("%+v, want %+v", c, want.Choices[i])
+			}
+			for k, l := range c.Logprobs.Content {
+				if l.Token != fmt.Sprintf("token_id:%d", c.IDs[k]) || l.LogP != want.Choices[i].Logprobs.LogP[k] {
+					t.Errorf("token %d is %+v", k, l)
+				}
+			}
+		}
+	}
+	// Without max_tokens a response may have as many as the server gives.
+	if c := x.post("/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"ignore_eos": true}}`, 200).Choices[0]; len(c.IDs) != 20 || c.Logprobs != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestTokenize counts and encodes texts and chats, and decodes.
+func TestTokenize(t *testing.T) {
+	x := newScripted(t, hermes, "a")
+	for body, want := range map[string]string{
+		`{"prompt": "aé<|end|>"}`:                             "aé<|end|>",
+		`{"prompt": "a", "add_special_tokens": false}`:        "a",
+		`{"messages": [{"role": "user", "content": "a"}]}`:    "[user]a[assistant]",
+		`{` + withTools + `, "add_generation_prompt": false}`: `{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}}[user]a`,
+	} {
+		status, text := x.ask("POST", "/tokenize", strings.TrimSuffix(body, "}")+`, "return_token_strs": true}`)
+		var got struct {
+			Count, Max_model_len int
+			Tokens               []int32
+			Token_strs           []string
+		}
+		if err := json.Unmarshal(text, &got); err != nil || status != 200 || got.Count != len(got.Tokens) || got.Count != len(got.Token_strs) || got.Max_model_len != 4000 {
+			t.Fatalf("%s: %s", body, text)
+		}
+		ids, _ := json.Marshal(got.Tokens)
+		_, text = x.ask("POST", "/detokenize", `{"tokens": `+string(ids)+`}`)
+		var back struct{ Prompt string }
+		if json.Unmarshal(text, &back); back.Prompt != want {
+			t.Errorf("%s: %q, want %q", body, back.Prompt, want)
+		}
+	}
+}
