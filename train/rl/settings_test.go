@@ -20,7 +20,7 @@ var updatePage = flag.Bool("update", false, "write docs/settings.md anew")
 // says, and no more.
 func TestSettingsPage(t *testing.T) {
 	var page strings.Builder
-	page.WriteString("# Settings\n\nEvery key of a run file, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. This page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
+	page.WriteString("# Settings\n\nAfter this page you can write a run file: it has every key, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. The page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
 	c := Default()
 	c.Reward.Rule, c.Objective.Settings = nil, nil // whose keys are told below, or elsewhere
 	v := reflect.ValueOf(&c).Elem()
