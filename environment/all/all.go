@@ -1,3 +1,7 @@
 // Package all registers every environment of onering. Import it for effect; one line per
 // environment.
 package all
+
+import (
+	_ "onering/environment/tools"
+)

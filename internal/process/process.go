@@ -115,7 +115,7 @@ func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr 
 	case p.cause != nil:
 		p.err = p.cause
 	case err == nil:
-		p.err = errors.New("the process ended before it had answered")
+		p.err = errEnded
 	default:
 		p.err = fmt.Errorf("the process died: %w", err)
 	}
@@ -125,6 +125,9 @@ func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr 
 	p.endedAt = time.Now()
 	close(p.Ended)
 }
+
+// errEnded is why a process ended that was not asked to, and was content.
+var errEnded = errors.New("the process ended before it had answered")
 
 // Err says why a process that has ended did so.
 func (p *Process) Err() error { return p.err }

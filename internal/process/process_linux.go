@@ -2,9 +2,12 @@ package process
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -15,7 +18,10 @@ import (
 // to handle and what the process starts can be ended with it. When onering is killed
 // the system kills the process.
 func separate(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 }
 
 // killGroup kills the process and what it has started: its group, and what has left the
@@ -35,5 +41,38 @@ func killGroup(cmd *exec.Cmd, mark string) {
 			return
 		}
 		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// limited returns the command with limits of the system, and what has none. It is run as the
+// first process of namespaces of its own, where the system gives them to users: it sees no
+// other process, there is no network in them, and when it ends all that it has started ends.
+func limited(command []string, l Limits) (cmd *exec.Cmd, missing error) {
+	const kilobytes = 1 << 10
+	// Much is reserved and never used. Files are counted in blocks of 512 bytes.
+	script := fmt.Sprintf(`ulimit -t %d && ulimit -d %d && ulimit -v %d && ulimit -f %d && ulimit -n 64 && ulimit -c 0 && exec "$0" "$@" 2>&1`,
+		int(l.Seconds)+1, l.Megabytes*kilobytes, (l.Megabytes+4096)*kilobytes, l.Megabytes*2*kilobytes)
+	cmd = exec.Command("/bin/sh", append([]string{"-c", script}, command...)...)
+	if missing = shuts(); missing == nil {
+		cmd.SysProcAttr = namespaces()
+	}
+	return cmd, missing
+}
+
+// shuts says why the system does not give namespaces to users.
+var shuts = sync.OnceValue(func() error {
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = namespaces()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the network and the number of processes: no namespaces for users: %w", err)
+	}
+	return nil
+})
+
+func namespaces() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 65534, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 65534, HostID: os.Getgid(), Size: 1}},
 	}
 }

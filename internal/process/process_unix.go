@@ -3,6 +3,8 @@
 package process
 
 import (
+	"errors"
+	"fmt"
 	"os/exec"
 	"syscall"
 )
@@ -14,3 +16,9 @@ func separate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t
 
 // killGroup kills the process and what it has started.
 func killGroup(cmd *exec.Cmd, _ string) { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+// limited returns the command with the limits that all systems have, and what has none.
+func limited(command []string, l Limits) (cmd *exec.Cmd, missing error) {
+	script := fmt.Sprintf(`ulimit -t %d && ulimit -f %d && ulimit -n 64 && ulimit -c 0 && exec "$0" "$@" 2>&1`, int(l.Seconds)+1, l.Megabytes*2048)
+	return exec.Command("/bin/sh", append([]string{"-c", script}, command...)...), errors.New("memory, processes and the network")
+}

@@ -1,0 +1,326 @@
+// Package tools is the environment of a policy that calls tools: a calculator, Python with
+// limits, and programs of the user's. An episode ends with the first turn that calls none.
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
+	"slices"
+	"strings"
+
+	"onering/environment"
+	"onering/internal/process"
+	"onering/internal/settings"
+	"onering/tokenize"
+)
+
+func init() {
+	environment.Register("tools", func() environment.Environment {
+		return &Tools{Tools: []string{"calculator"}, Python: "python3", Seconds: 10, Megabytes: 512, Output: 16 << 10}
+	})
+}
+
+// Tools answers calls of tools.
+type Tools struct {
+	Tools     []string `toml:"tools" help:"the tools that are built in which the policy has: calculator, python"`
+	Commands  commands `toml:"commands" help:"programs of yours as further tools: a list of tables with name, command, description and parameters, a JSON schema in a string; a program reads the arguments from its standard input and writes the answer to its standard output"`
+	Plain     bool     `toml:"plain" help:"for models without a chat template: a turn that ends with = asks the calculator for the expression before it, and reads the value alone"`
+	Python    string   `toml:"python" help:"the interpreter of the tool python"`
+	Seconds   float64  `toml:"seconds" range:"(0,86400]" help:"time that one call of python or of a program may take"`
+	Megabytes int      `toml:"megabytes" range:"[16,1048576]" help:"memory of each process of python, and of each file that it writes; programs of yours have no limit of memory"`
+	Output    int      `toml:"output_bytes" range:"[1,16777216]" help:"most bytes that python or a program may write in one call"`
+}
+
+// A tool is one that the policy can call. call returns what the policy reads; an error is of
+// the policy's or the tool's making, and is read by the policy as well.
+type tool struct {
+	description, parameters string
+	call                    func(ctx context.Context, arguments json.RawMessage) (string, error)
+}
+
+// builtin are the tools that come with onering.
+func (t *Tools) builtin() map[string]tool {
+	return map[string]tool{
+		"calculator": {
+			"Computes an expression exactly: numbers, + - * / ^ and parentheses.",
+			`{"type": "object", "properties": {"expression": {"type": "string", "description": "such as (3 + 4) * 12 / 7"}}, "required": ["expression"]}`,
+			answerExpression,
+		},
+		"python": {
+			"Runs a Python program and returns what it prints. Nothing is kept from one call to the next.",
+			`{"type": "object", "properties": {"code": {"type": "string", "description": "the program; print what you want to know"}}, "required": ["code"]}`,
+			t.runPython,
+		},
+	}
+}
+
+// About is the environment's line in lists.
+func (*Tools) About() string { return "a calculator, Python with limits, programs of yours as tools" }
+
+// Validate reports tools that there are not.
+func (t *Tools) Validate() error {
+	var errs []error
+	bad := func(key string, value any, remedy string) {
+		errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
+	}
+	seen := map[string]bool{}
+	for _, name := range t.Tools {
+		if _, ok := t.builtin()[name]; !ok || seen[name] {
+			bad("tools", name, "must be calculator or python, each once; programs of yours stand in commands")
+		}
+		seen[name] = true
+	}
+	for _, c := range t.Commands {
+		if !toolName.MatchString(c.Name) || seen[c.Name] {
+			bad("commands", c.Name, "must have a name of its own of letters, digits, _ and -")
+		}
+		seen[c.Name] = true
+		if len(c.Command) == 0 || strings.TrimSpace(c.Command[0]) == "" {
+			bad("commands", c.Name, `must have a command, such as ["python3", "search.py"]`)
+		}
+		if schema := map[string]any(nil); c.Parameters != "" && (json.Unmarshal([]byte(c.Parameters), &schema) != nil || schema == nil) {
+			bad("commands", c.Name, "parameters must be a JSON schema in a string, such as "+noParameters)
+		}
+	}
+	if t.Plain && (len(t.Commands) > 0 || !slices.Equal(t.Tools, []string{"calculator"})) {
+		bad("plain", true, `has a meaning with tools = ["calculator"] alone`)
+	}
+	if len(seen) == 0 {
+		bad("tools", nil, "there is no tool")
+	}
+	return errors.Join(errs...)
+}
+
+// toolName is what chat templates and servers take for the name of a function.
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Ready says which programs are not there.
+func (t *Tools) Ready(context.Context) error {
+	var errs []error
+	if slices.Contains(t.Tools, "python") {
+		if err := process.Find([]string{t.Python}); err != nil {
+			errs = append(errs, &settings.Error{Key: "environment.python", Value: t.Python, Remedy: err.Error()})
+		}
+	}
+	for _, c := range t.Commands {
+		if err := process.Find(c.Command); err != nil {
+			errs = append(errs, &settings.Error{Key: "environment.commands", Value: c.Name, Remedy: err.Error()})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stops implements environment.Stopper.
+func (t *Tools) Stops() []string {
+	if t.Plain {
+		return []string{"="}
+	}
+	return nil
+}
+
+// Repeats implements environment.Repeating.
+func (t *Tools) Repeats() bool {
+	return len(t.Commands) == 0 && !slices.Contains(t.Tools, "python")
+}
+
+// have are the tools that the policy has, by name.
+func (t *Tools) have() map[string]tool {
+	all, list := t.builtin(), map[string]tool{}
+	for _, name := range t.Tools {
+		list[name] = all[name]
+	}
+	for _, c := range t.Commands {
+		list[c.Name] = c.tool(t.limits(0))
+	}
+	return list
+}
+
+// names are the names of the tools in the order of the settings.
+func (t *Tools) names() []string {
+	names := slices.Clone(t.Tools)
+	for _, c := range t.Commands {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Open implements environment.Opener: it describes the tools.
+func (t *Tools) Open(ctx context.Context, _ environment.Start) (o environment.Opening, err error) {
+	if t.Plain || ctx.Err() != nil {
+		return o, ctx.Err()
+	}
+	tools, list := t.have(), []environment.Function{}
+	for _, name := range t.names() {
+		list = append(list, environment.Function{Name: name, Description: tools[name].description, Parameters: json.RawMessage(tools[name].parameters)})
+	}
+	o.Tools, err = environment.Functions(list)
+	return o, err
+}
+
+// Begin implements environment.Environment.
+func (t *Tools) Begin(ctx context.Context, _ environment.Start) (environment.Episode, error) {
+	return &episode{t, t.have()}, ctx.Err()
+}
+
+type episode struct {
+	*Tools
+	tools map[string]tool
+}
+
+// Close implements environment.Episode: nothing runs between two calls.
+func (*episode) Close() error { return nil }
+
+// mostCalls are answered in one turn: each may take its time.
+const mostCalls = 16
+
+// Step implements environment.Episode.
+func (e *episode) Step(ctx context.Context, turn environment.Turn) (o environment.Observation, err error) {
+	if err := ctx.Err(); err != nil {
+		return o, err
+	}
+	if e.Plain {
+		before, asks := strings.CutSuffix(turn.Text, "=")
+		o.Messages = []tokenize.Message{{Role: "tool", Content: plainValue(before)}}
+		o.Done = !asks
+		return o, nil
+	}
+	for i, call := range turn.Calls {
+		text, err := e.answer(ctx, i, call)
+		if ctx.Err() != nil {
+			return environment.Observation{}, ctx.Err()
+		}
+		if err != nil {
+			text = strings.TrimLeft(strings.TrimRight(text, "\r\n")+"\nerror: "+process.Printable(err.Error()), "\n")
+		}
+		o.Messages = append(o.Messages, tokenize.Message{Role: "tool", Content: text})
+	}
+	o.Done = len(turn.Calls) == 0
+	return o, nil
+}
+
+// answer answers the i-th call of a turn.
+func (e *episode) answer(ctx context.Context, i int, call environment.Call) (string, error) {
+	tool, ok := e.tools[call.Name]
+	switch {
+	case i >= mostCalls:
+		return "", fmt.Errorf("only %d calls are answered in one turn", mostCalls)
+	case !ok:
+		return "", fmt.Errorf("there is no tool %.80q; there are %s", call.Name, strings.Join(e.names(), ", "))
+	}
+	return tool.call(ctx, call.Arguments)
+}
+
+// argument returns the text that the arguments of a call have under a name.
+func argument(arguments json.RawMessage, name string) (string, error) {
+	var object map[string]json.RawMessage
+	var text *string
+	if json.Unmarshal(arguments, &object) != nil || json.Unmarshal(object[name], &text) != nil || text == nil {
+		return "", fmt.Errorf("the arguments must be an object with a text under %q", name)
+	}
+	return *text, nil
+}
+
+// answerExpression is the tool calculator.
+func answerExpression(_ context.Context, arguments json.RawMessage) (string, error) {
+	expression, err := argument(arguments, "expression")
+	if err != nil {
+		return "", err
+	}
+	value, err := calculate(strings.TrimRight(expression, "= \n"))
+	if err != nil {
+		return "", err
+	}
+	text := written(value, true)
+	if strings.Contains(text, "/") {
+		text += ", about " + new(big.Float).SetRat(value).Text('g', 12)
+	}
+	return text, nil
+}
+
+// plainValue computes the expression that a text ends with. What is no expression has no
+// value: a model that is not a chat could not read what is wrong with it.
+func plainValue(text string) string {
+	expression := text[len(strings.TrimRight(text, "0123456789.+-*/^() ")):]
+	value, err := calculate(expression)
+	if err != nil {
+		return ""
+	}
+	return written(value, strings.Contains(expression, "."))
+}
+
+// limits are those of a process, with memory in megabytes.
+func (t *Tools) limits(megabytes int) process.Limits {
+	return process.Limits{Seconds: t.Seconds, Output: t.Output, Megabytes: megabytes}
+}
+
+// runPython is the tool python.
+func (t *Tools) runPython(ctx context.Context, arguments json.RawMessage) (string, error) {
+	code, err := argument(arguments, "code")
+	if err != nil {
+		return "", err
+	}
+	text, err := process.Run(ctx, []string{t.Python, "-I", "-u", "-"}, []byte(code), t.limits(t.Megabytes))
+	if text == "" && err == nil {
+		text = "The program printed nothing."
+	}
+	return text, err
+}
+
+// A Command is a program of the user's that the policy can call.
+type Command struct {
+	Name        string   `toml:"name"`
+	Command     []string `toml:"command"`
+	Description string   `toml:"description"`
+	Parameters  string   `toml:"parameters"`
+}
+
+// noParameters is the JSON schema of a tool without parameters.
+const noParameters = `{"type": "object", "properties": {}}`
+
+// tool makes the program a tool.
+func (c Command) tool(l process.Limits) tool {
+	parameters := c.Parameters
+	if parameters == "" {
+		parameters = noParameters
+	}
+	return tool{c.Description, parameters, func(ctx context.Context, arguments json.RawMessage) (string, error) {
+		var line bytes.Buffer
+		if err := json.Compact(&line, arguments); err != nil {
+			return "", fmt.Errorf("the arguments cannot be read: %w", err)
+		}
+		line.WriteByte('\n')
+		text, err := process.Run(ctx, c.Command, line.Bytes(), l)
+		return strings.TrimRight(text, "\r\n"), err
+	}}
+}
+
+// commands are a setting.
+type commands []Command
+
+// table is the kind of setting.
+var table = settings.Tables[Command]{Key: "environment.commands", Kind: "a command"}
+
+// UnmarshalTOML implements settings.Special.
+func (c *commands) UnmarshalTOML(value any) error {
+	list, _, err := table.Read(value, c.Wanted())
+	if err == nil {
+		*c = list
+	}
+	return err
+}
+
+// Wanted implements settings.Special.
+func (*commands) Wanted() string {
+	return `a list of tables, such as [{name = "search", command = ["python3", "search.py"], description = "Searches.", parameters = '{"type": "object"}'}]`
+}
+
+// MarshalTOML writes what UnmarshalTOML reads.
+func (c commands) MarshalTOML() ([]byte, error) {
+	texts, err := table.Write(c, func(int, settings.Field) bool { return true })
+	return []byte("[" + strings.Join(texts, ", ") + "]"), err
+}
