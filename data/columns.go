@@ -338,7 +338,7 @@ func (c *columns) answersOf(value any, column string) ([]string, string) {
 	return answers, ""
 }
 
-// textsOf reads a list of texts as JSON or Python writes it; nil if it is none.
+// textsOf reads a list of texts as JSON or Python writes it; nil if text is no such list.
 func textsOf(text string) (list []string) {
 	if !strings.HasPrefix(text, `["`) && !strings.HasPrefix(text, "['") {
 		return nil

@@ -218,7 +218,7 @@ func messageOf(m any) any {
 	return append(Object{{"role", role}, content}, rest...)
 }
 
-// fromJSON returns the value that text is in JSON, nil if it is none.
+// fromJSON returns the value that text is in JSON, nil if text is no JSON.
 func fromJSON(text string) any {
 	row, err := parseObject([]byte(`{"value": ` + text + `}`))
 	if err != nil || len(row) != 1 {

@@ -117,7 +117,7 @@ var (
 
 // Choices reads the choices of a multiple-choice problem out of the value of a column: a list
 // of texts or of {label, text}, {text = [...], label = [...]}, or {A = ..., B = ...}. A label
-// that is not there is empty. The lists are empty if the value is none of these.
+// that is not there is empty. The lists are empty if the value has another form.
 func Choices(value any) (labels, texts []string, err error) {
 	add := func(label, text any) {
 		l, _ := scalar(label)

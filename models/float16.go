@@ -37,7 +37,7 @@ func Float32ToF16(f float32) uint16 {
 		b += 0xFFF + b>>13&1 // a carry runs into the exponent, and up to infinity
 		return sign | uint16(b>>13)
 	default:
-		// Beside 0.5 a float32's last bit is 2^-24, the unit of subnormal
+		// The last bit of a float32 near 0.5 is 2^-24, the unit of subnormal
 		// halves, so the addition does the rounding.
 		return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-math.Float32bits(0.5))
 	}

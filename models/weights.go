@@ -102,9 +102,9 @@ func (w *Weights) Close() error {
 // those of whole matrices between two elements of the arena. They cannot be trained.
 // Element i of the arena lies at i-From of Data, times the size of the type.
 //
-// In int8, every Block elements of a row have a scale, by which they are multiplied:
-// the largest of them is 127 times the scale, so none is off by more than 1/254 of the
-// largest. The scale of the block of element i is (i-From)/Block of Scales.
+// In int8, every Block elements of a row have a scale, by which they are multiplied. The
+// largest of them is 127 times the scale, so rounding moves an element by at most 1/254 of
+// the largest. The scale of the block of element i is (i-From)/Block of Scales.
 type Narrow struct {
 	DType    DType // BF16, F16 or I8
 	From, To int

@@ -61,8 +61,9 @@ func (s Shared) Validate() error {
 	if names := AdvantageRules(); !slices.Contains(names, s.Advantage) {
 		return &SettingError{Key: "advantage", Value: s.Advantage, Remedy: "must be one of " + strings.Join(names, ", ")}
 	}
-	// By the deviation or the mean of a group, which may be as small as rounding, one must
-	// not divide; a greedy response and components have no penalty.
+	// The penalty differs between responses whose rewards are equal, so the deviation and the
+	// mean of a group may be as small as rounding: rules that divide by them are refused. So
+	// are rules with a greedy response or components, which have no penalty.
 	if fit := []string{"centered", "rloo", "opo", "round-std", "reinforce++", "reinforce++-baseline"}; s.KLReward != 0 && !slices.Contains(fit, s.Advantage) {
 		return &SettingError{Key: "kl_reward", Value: s.KLReward, Remedy: "must be 0 with advantage = \"" + s.Advantage + "\"; it goes with " + strings.Join(fit, ", ")}
 	}

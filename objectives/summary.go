@@ -32,8 +32,8 @@ type Stat struct {
 //
 // delta is a token's LogProb minus its OldLogProb, log_ratio its mean over a response:
 // the logarithm of the response's importance ratio, taken to the power 1/length.
-// Neither is clipped or weighted, unlike ratio, which is the ratio in the
-// objective's formula. delta/... are over tokens.
+// delta and log_ratio are not clipped or weighted. ratio is the one in the objective's
+// formula. delta/... are over tokens.
 //
 // grad_share/top10 to top90 tell how the gradient is spread over the tokens of a
 // response: the share of sum |w| that the tenth (two tenths, ...) of its tokens with

@@ -69,7 +69,7 @@ var dynamics = []plot{
 	{"clip", "Clip fraction", "Solid: share f of tokens whose log-ratio is beyond eps_ess. Dashed: share of tokens that the clip cuts.", steps, []trace{{"clip_fraction", "f", ""}, {"clipped", "clipped", "dashed"}}, fromZero},
 	{"ess", "Effective sample size", "Solid: at the chosen p. Dashed: target. Dotted: at p_max. If the target is far below the dotted line, no p reaches it.", steps, []trace{{"ess", "ESS", ""}, {"target_ess", "target", "dashed"}, {"ess_at_p_max", "at p_max", "dotted"}}, zeroToOne},
 	{"loss", "Loss", "Loss of each optimizer step. Its level says little, because it starts at 0 in every round.", steps, []trace{{"loss", "loss", ""}}, dataRange},
-	{"learning_rate", "Learning rate", "Of each optimizer step.", steps, []trace{{"learning_rate", "rate", ""}}, fromZero},
+	{"learning_rate", "Learning rate", "The learning rate of each optimizer step.", steps, []trace{{"learning_rate", "rate", ""}}, fromZero},
 	{"groups", "Signal", "Solid: share of groups whose rewards are all equal, so that they give no signal. Dashed: share of truncated responses. Dotted: share of responses without an answer where the reward looks for it.", rounds, []trace{{"frac_reward_zero_std", "equal rewards", ""}, {"truncated_share", "truncated", "dashed"}, {"no_answer_share", "no answer", "dotted"}}, zeroToOne},
 	{"gap", "Sampler against learner", "Largest difference between the sampler's and the learner's log-prob of a token, by round.", rounds, []trace{{"logp_gap_max", "max", ""}}, fromZero},
 }

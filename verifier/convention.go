@@ -34,9 +34,9 @@ func (c *comparer) relax(to convention) bool {
 
 // agrees reports whether the parts of a chain of equations with values agree: those
 // joined by = are equal, and what follows ≈ is what stands before it, rounded.
-// Otherwise the chain gives several answers: 5 = 7, 7 ≈ 2.5.
-// In running text only the end of a chain may have been found, so there parts that are
-// joined by = need not agree: the last one is the answer.
+// A chain whose parts disagree gives several answers: 5 = 7, 7 ≈ 2.5. The finder may have
+// found only the end of a chain in running text, so parts of such a chain that are joined
+// by = need not agree: the last one is the answer.
 func (c *comparer) agrees(chain *latex.Node) bool {
 	for i, op := range chain.Ops {
 		l, r := chain.Args[i], chain.Args[i+1]
@@ -105,7 +105,7 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 	return ok && cut <= 0 && order(d, algebra.Rational(step)) < 0
 }
 
-// lastPlace is what one in the last digit of a numeral is worth; nil if n is none.
+// lastPlace returns what one in the last digit of a numeral is worth, nil if n is no numeral.
 // Zeros at the end of an integer may be the places that were rounded.
 func lastPlace(n *latex.Node) *big.Rat {
 	for n.Op == latex.Neg {

@@ -24,9 +24,9 @@
 //
 //   - A decimal of at least six significant digits is compared with a rational number
 //     to the digits that it states, rounded or cut off: 0.333333 is 1/3, 0.333334 is not.
-//     Where the gold is a closed form that is not rational, as the root of 2, so is a
-//     decimal behind ≈ or "about", and no other; where the gold is such a decimal, so is
-//     the closed form. Decimals are otherwise exact: 0.333 is not 1/3. Where both are
+//     A closed form that is not rational, such as the root of 2, is compared in this way
+//     only with a decimal that stands behind ≈ or "about"; a gold that is such a decimal
+//     takes the closed form. Decimals are otherwise exact: 0.333 is not 1/3. Where both are
 //     decimals, a gold of at least five significant digits is taken to be rounded, so
 //     that a longer decimal that rounds to it counts.
 //   - A decimal of 15 to 17 digits, or 7 to 9, is also the number that arithmetic in floating
@@ -34,9 +34,10 @@
 //   - One comparison relaxes at most one of these conventions, the same for all
 //     elements of a list: a per cent sign, a degree sign or a unit left out, a per
 //     cent value as a fraction, degrees as radians, an option's content for its letter.
-//   - Parts of a chain must agree: 5 = 7 is no answer, nor is 7 ≈ 2.5, since what
-//     follows ≈ has to be what stands before it, rounded or cut off. What follows an
-//     arrow is a conclusion from a statement, but 5 => 7 is none from a number.
+//   - Parts of a chain must agree: 5 = 7 is no answer. What follows ≈ has to be what
+//     stands before it, rounded or cut off, so 7 ≈ 2.5 is no answer either. What follows
+//     an arrow is a conclusion if a statement stands before the arrow, but not if a number
+//     does (5 => 7).
 //   - A per cent sign may be added or left out (20% for 20); p% is also p/100.
 //     Below 1 only the latter: 0.5% is not 0.5.
 //   - A degree sign may be added or left out; with pi or another angle on the

@@ -196,7 +196,8 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	return c.twoSets(values(g), values(a)) // something was said twice
 }
 
-// tupleSize is the length of the elements of a list of tuples, 0 if it is none.
+// tupleSize returns the length of the elements of a list of tuples, 0 if the elements are
+// no tuples of one length.
 func tupleSize(list *latex.Node) int {
 	size := 0
 	for _, arg := range list.Args {

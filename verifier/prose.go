@@ -16,8 +16,8 @@ import (
 // at one place the longest.
 var phrases = [...]string{"answer is", "answer:", "answer are", "answers are", "answer =", "####", "answer**:", "answer:**", "answer**"}
 
-// afterPhrase is the position after the last phrase that introduces an answer, -1 if there
-// is none.
+// afterPhrase returns the position after the last phrase that introduces an answer, -1 if
+// the text has no such phrase.
 func (find *finder) afterPhrase(s string) int {
 	find.steps += len(s)
 	lower := lowerASCII(s)
@@ -467,8 +467,8 @@ func (find *finder) environmentEnd(s string) (int, int) {
 	return open, shut + brace + 1
 }
 
-// lastNumber is the extent of the last number in running text at or after from; -1 if there
-// is none.
+// lastNumber returns the extent of the last number in running text at or after from, -1 if
+// no number follows.
 func (find *finder) lastNumber(s string, from int) (int, int) {
 	end := -1
 	for i := len(s) - 1; i >= from; i-- {

@@ -137,7 +137,8 @@ var apostrophes = strings.NewReplacer("'", "", ".", "")
 var joinedWord = regexp.MustCompile(`([\pL\d])-([\pL\d])`)
 
 // pureWords compares two answers that are single runs of letters. Letters side by side
-// are a product in a formula, but alone ABC is not BCA, nor is "on" "no".
+// are a product in a formula, but words where they stand alone: ABC is not BCA, and "on"
+// is not "no".
 func pureWords(g, a *latex.Node) (same, ok bool) {
 	if figure(g) != "" && figure(g) == figure(a) && (g.Op == latex.Mul) != (a.Op == latex.Mul) {
 		return true, true

@@ -50,8 +50,8 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 // is no multiple of 16, the caches have CacheWidth instead. Where Compute is of
 // 16 bits, pos int64 [B*T,1] is an input too.
 //
-// In float32 for CUDA, and for WebGPU, there is no operator for it: pos and mask [T,T], that of
-// Layer, come in place of seqlens, total and the caches past_key.i and
+// CUDA in float32 and WebGPU have no operator for attention of prompts. There, pos and mask
+// [T,T], which is Layer's, take the place of seqlens, total and the caches past_key.i and
 // past_value.i, and present_key.i and present_value.i are the prompts' own keys
 // and values [B,G,T,K], finite beyond a prompt's end.
 func (a Architecture) Prefill() (models.Program, error) {
@@ -121,8 +121,8 @@ func (a decoding) cutHeads(x *graph.Node) *graph.Node {
 // cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
 // Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
 //
-// For CUDA and WebGPU the mask is not an input of B*S numbers that change with every token
-// but follows from pos and places int64 [S], the numbers from 0 to S-1.
+// For CUDA and WebGPU the graph makes the mask from pos and places int64 [S], the numbers
+// from 0 to S-1. As an input it would be B*S numbers that change with every token.
 //
 // In 16 bits, but on WebGPU, attention is the operator GroupQueryAttention, which has a
 // fast kernel on GPUs: in place of at and mask there are seqlens int32 [B], the
@@ -140,8 +140,8 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 }
 
 // DecodeMany builds Decode for many rows: attention is the operator GroupQueryAttention,
-// which reads of each row what it has. It takes what Decode takes in 16 bits, but not pos.
-// There is one for the CPU in float32 alone.
+// which reads only the filled part of each row. It takes what Decode takes in 16 bits, but
+// not pos. Only the CPU in float32 has this graph.
 func (a Architecture) DecodeMany(form models.Form) (models.Program, error) {
 	if a.forGPU() {
 		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d has no graph for many rows", a.compute(), a.Provider)

@@ -33,14 +33,13 @@ import (
 // training. Products of float32 may run in TensorFloat-32: its 11 bits hold the
 // fractions of both 16-bit types.
 
-// For WebGPU F16 is the only such type, where the adapter has it, and attention is always by
-// products: of float32, between which and the cache are casts. All else is as for CUDA. The
-// provider sums products of float16 in float16, so their error is several times that of
+// WebGPU has F16 alone of these types, on adapters that support it. Attention is always
+// computed by products of float32, with casts between them and the cache. All else is as
+// for CUDA. The provider sums products of float16 in float16, so their error is several times that of
 // other devices, and grows with the square root of how many numbers are summed.
 
-// With a Base of 16 or 8 bits all of this is as in float32, but the matrices of the
-// layers are inputs of that type and widened where they are read: those of a layer are
-// there in float32 while it runs.
+// With a Base of 16 or 8 bits all of this is as in float32, but the matrices of the layers
+// are inputs of that type. A layer widens its matrices to float32 while it runs.
 
 // checkBase reports an impossible Base.
 func (a Architecture) checkBase() error {

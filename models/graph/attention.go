@@ -31,10 +31,10 @@ type Attention struct {
 // reads only the keys before bounds[i+1], so the mask has to be causal. One block
 // needs no bounds, and neither do blocks with Edges.
 //
-// Of 16-bit q, k and v the scores, the softmax, both products and their
-// gradients are in float32, as is the mask; only the result is rounded to 16
-// bits. TensorFloat-32 holds 16-bit numbers exactly, so on a GPU that has it the
-// products of q and k lose nothing, at half the speed of 16 bits.
+// Where q, k and v are of 16 bits, the scores, the softmax, both products, their
+// gradients and the mask are in float32, and only the result is rounded to 16 bits.
+// TensorFloat-32 holds 16-bit numbers exactly, so on a GPU that has it the products
+// of q and k lose nothing, at half the speed of 16 bits.
 func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 	width := form.check(q, k, v, mask, bounds)
 	a := &causalAttention{

@@ -118,8 +118,8 @@ func Where(cond, a, b *Node) *Node {
 	return a.g.call("Where", "", a.elem, s, []*Node{cond, a, b})
 }
 
-// Cast converts the element type; where x has it already it is x itself. Its
-// gradient is cast back, and is none where either type is not floating-point.
+// Cast converts the element type; where x has it already it returns x. Its gradient
+// is cast back. There is no gradient where either type is not floating-point.
 func Cast(x *Node, to models.DType) *Node {
 	operands("Cast", x)
 	if to.Size() == 0 {

@@ -54,7 +54,7 @@ type Options struct {
 	// Getenv is os.Getenv if nil.
 	Getenv func(string) string
 
-	// For tests.
+	// Tests set these.
 	transport http.RoundTripper
 	wait      func(context.Context, time.Duration) error
 	stall     time.Duration

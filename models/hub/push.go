@@ -68,11 +68,11 @@ type push struct {
 }
 
 // Push makes a branch of a model's repository, OWNER/NAME, hold the files. It makes
-// the repository and the branch where they do not exist. Files that the branch has
-// are not sent, nor are large ones that the hub stores already. Weights that belong
-// to the model that was there and not to this one are removed. All files appear in
-// one commit, or none do. Push called again after an interruption sends what is
-// missing; of a large file, the parts that are missing.
+// the repository and the branch where they do not exist. It does not send files that
+// the branch has, or large ones that the hub stores already, and removes weights that
+// belong only to the model that was there. All files appear in one commit, or the
+// branch stays as it was. Push called again after an interruption sends what is
+// missing, also the missing parts of a large file.
 //
 // The protocol is that of the Python client without Xet: preupload, Git LFS with
 // multipart uploads, and a commit as lines of JSON.

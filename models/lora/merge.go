@@ -92,7 +92,7 @@ func (x *merging) add(name string) error {
 	case strings.HasSuffix(name, models.AdapterA):
 		return x.product(strings.TrimSuffix(module, models.AdapterA), name, strings.TrimSuffix(name, models.AdapterA)+models.AdapterB)
 	case strings.Contains(name, ".lora_"):
-		return errors.New("there are products of matrices only, and this is none: merge it with PEFT's merge_and_unload")
+		return errors.New("onering merges the two matrices of a linear module only, and this tensor is of another kind: merge it with PEFT's merge_and_unload")
 	}
 	return x.replace(name, strings.Replace(module, ".modules_to_save.", ".", 1))
 }

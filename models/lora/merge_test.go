@@ -113,19 +113,19 @@ func TestMergeRefused(t *testing.T) {
 		config  string
 		tensors []models.Tensor
 	}{
-		"":                                     {config, []models.Tensor{a, b}},
-		"its rank is 2, and adapter_config":    {strings.Replace(config, `"r": 2`, `"r": 2, "rank_pattern": {"q_proj": 8}`, 1), []models.Tensor{a, b}},
-		"lora_B.weight\" beside it":            {config, []models.Tensor{a}},
-		"it has no lora_A beside it":           {config, []models.Tensor{b}},
-		"it has NaN at its element 3":          {config, []models.Tensor{nan, b}},
-		"save the model untied":                {config, []models.Tensor{a, b, head}},
-		"which are one tensor":                 {config, []models.Tensor{embedding}},
-		"has the shape [2 13]":                 {config, []models.Tensor{numbers(q+".lora_A.weight", 2, 13), b}},
-		"the model has [12]":                   {config, []models.Tensor{numbers("model.norm.weight", 14)}},
-		"is no matrix of this model":           {config, []models.Tensor{numbers("model.layers.7.mlp.up_proj.lora_A.weight", 2, 12), numbers("model.layers.7.mlp.up_proj.lora_B.weight", 14, 2)}},
-		"there are products of matrices only":  {config, []models.Tensor{numbers("model.embed_tokens.lora_embedding_A", 2, 23)}},
-		"use_dora is true":                     {strings.Replace(config, `"r": 2`, `"r": 2, "use_dora": true`, 1), []models.Tensor{a, b}},
-		`alpha_pattern: "q_proj": want a numb`: {strings.Replace(config, `"r": 2`, `"r": 2, "alpha_pattern": {"q_proj": "x"}`, 1), []models.Tensor{a, b}},
+		"":                                                {config, []models.Tensor{a, b}},
+		"its rank is 2, and adapter_config":               {strings.Replace(config, `"r": 2`, `"r": 2, "rank_pattern": {"q_proj": 8}`, 1), []models.Tensor{a, b}},
+		"lora_B.weight\" beside it":                       {config, []models.Tensor{a}},
+		"it has no lora_A beside it":                      {config, []models.Tensor{b}},
+		"it has NaN at its element 3":                     {config, []models.Tensor{nan, b}},
+		"save the model untied":                           {config, []models.Tensor{a, b, head}},
+		"which are one tensor":                            {config, []models.Tensor{embedding}},
+		"has the shape [2 13]":                            {config, []models.Tensor{numbers(q+".lora_A.weight", 2, 13), b}},
+		"the model has [12]":                              {config, []models.Tensor{numbers("model.norm.weight", 14)}},
+		"is no matrix of this model":                      {config, []models.Tensor{numbers("model.layers.7.mlp.up_proj.lora_A.weight", 2, 12), numbers("model.layers.7.mlp.up_proj.lora_B.weight", 14, 2)}},
+		"merges the two matrices of a linear module only": {config, []models.Tensor{numbers("model.embed_tokens.lora_embedding_A", 2, 23)}},
+		"use_dora is true":                                {strings.Replace(config, `"r": 2`, `"r": 2, "use_dora": true`, 1), []models.Tensor{a, b}},
+		`alpha_pattern: "q_proj": want a numb`:            {strings.Replace(config, `"r": 2`, `"r": 2, "alpha_pattern": {"q_proj": "x"}`, 1), []models.Tensor{a, b}},
 	} {
 		base, err := smallModel(t).Init(3)
 		if err != nil {

@@ -70,8 +70,8 @@ const (
 	Paired    = "pair"  // [m,1], 1 where there is one on the right, else 0
 )
 
-// Of Prefill and Decode, besides Positions, Cos, Sin and Mask. In Decode with a
-// mask this one is [B,1,1,S].
+// The ports of Prefill and Decode, besides Positions, Cos, Sin and Mask. Decode's
+// mask, where it has one, is [B,1,1,S].
 const (
 	TokenIDs     = "ids"     // int64 [B,T], in Decode [B,1]
 	LastTokens   = "last"    // int64 [B], where in [B*T] each prompt has its last token
@@ -82,7 +82,7 @@ const (
 	Hidden       = "hidden"  // [B,D], the normed state of the last tokens
 )
 
-// Of Sample, besides Hidden, InverseTemperature and Entropy.
+// The ports of Sample, besides Hidden, InverseTemperature and Entropy.
 const (
 	Uniforms   = "uniforms"   // [B], from [0,1)
 	TopK       = "k"          // int64 [1], how many of the likeliest to return

@@ -79,8 +79,8 @@ func (p *Plan) Tune(out string, train func([]*Run) error) (warnings []string, er
 	return warnings, nil
 }
 
-// FirstTrials returns the runs of the trials that Tune begins with: the settings of those that
-// follow are not known before. There are none without [tune].
+// FirstTrials returns the runs of the trials that Tune begins with: the settings of later
+// trials follow from their results. A plan without [tune] has no trials.
 func (p *Plan) FirstTrials(out string) []*Run {
 	_, runs := p.next(p.searches(), out)
 	return runs
@@ -117,7 +117,7 @@ func newSearch(v *variant, t tuning) *search {
 	return s
 }
 
-// number is the value as a number, NaN if it is none.
+// number returns the value as a number, NaN if it is no number.
 func number(v any) float64 {
 	switch x := v.(type) {
 	case int64:

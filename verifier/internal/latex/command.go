@@ -337,7 +337,8 @@ func (p *parser) rounded(op Op, shut string) *Node {
 	return &Node{Op: op, Args: []*Node{n}}
 }
 
-// bounds parses what is below and above an operator, in either order; nil is none.
+// bounds parses what is below and above an operator, in either order. A bound that the
+// operator lacks is nil.
 func (p *parser) bounds() (low, high *Node) {
 	for {
 		switch {
