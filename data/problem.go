@@ -40,6 +40,30 @@ type Problem struct {
 	Line   int    // line (JSON lines, CSV) or row in the file, from 1
 }
 
+// Object returns the problem as programs of the user's read it: its id, text and answers
+// and then the columns of its row. A column that is called as one of these three, or
+// "columns", is in an object "columns" instead: the three mean the same with every dataset.
+func (p Problem) Object() Object {
+	answers := make([]any, len(p.Answers))
+	for i, answer := range p.Answers {
+		answers[i] = answer
+	}
+	out := Object{{Name: "id", Value: p.ID}, {Name: "text", Value: p.Text}, {Name: "answers", Value: answers}}
+	var taken Object
+	for _, column := range p.Fields {
+		switch column.Name {
+		case "id", "text", "answers", "columns":
+			taken = append(taken, column)
+		default:
+			out = append(out, column)
+		}
+	}
+	if len(taken) > 0 {
+		out = append(out, Member{Name: "columns", Value: taken})
+	}
+	return out
+}
+
 // Problems are the training or evaluation problems of a run.
 type Problems interface {
 	// Len is the number of problems; 0 for an endless stream.

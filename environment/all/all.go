@@ -3,5 +3,6 @@
 package all
 
 import (
+	_ "onering/environment/command"
 	_ "onering/environment/tools"
 )

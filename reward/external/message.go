@@ -20,36 +20,16 @@ import (
 //	{"id": 7, "problem": {"id": ..., "text": ..., "answers": [...], ...},
 //	 "prompt": ..., "responses": [{"text": ..., "ids": [...], "truncated": false}, ...]}
 //
-// The problem has all columns of its row; see problemOf.
+// The problem has all columns of its row; see data.Problem.Object.
 func Encode(id int, group []reward.Sample) []byte {
 	responses := make([]any, len(group))
 	for i, s := range group {
 		responses[i] = data.Object{{Name: "text", Value: s.Response}, {Name: "ids", Value: IDs(s.IDs)}, {Name: "truncated", Value: s.Truncated}}
 	}
 	return Marshal(data.Object{
-		{Name: "id", Value: int64(id)}, {Name: "problem", Value: problemOf(group[0].Problem)},
+		{Name: "id", Value: int64(id)}, {Name: "problem", Value: group[0].Problem.Object()},
 		{Name: "prompt", Value: group[0].Prompt}, {Name: "responses", Value: responses},
 	})
-}
-
-// problemOf returns the problem's id, text and answers and then the columns of its row.
-// A column that is called as one of these three, or "columns", is in an object
-// "columns" instead: the three mean the same with every dataset.
-func problemOf(p data.Problem) data.Object {
-	out := data.Object{{Name: "id", Value: p.ID}, {Name: "text", Value: p.Text}, {Name: "answers", Value: Texts(p.Answers)}}
-	var taken data.Object
-	for _, column := range p.Fields {
-		switch column.Name {
-		case "id", "text", "answers", "columns":
-			taken = append(taken, column)
-		default:
-			out = append(out, column)
-		}
-	}
-	if len(taken) > 0 {
-		out = append(out, data.Member{Name: "columns", Value: taken})
-	}
-	return out
 }
 
 // Marshal returns an object as JSON without a line break.

@@ -1,0 +1,258 @@
+// Package command is the environment of a program that the user writes in any language. The
+// program reads a JSON object a line from its standard input and answers each with one on its
+// standard output:
+//
+//	{"id": 1, "reset": {"problem": {"id": ..., "text": ..., ...}, "seed": 7, "sample": 0}}
+//	{"id": 1, "messages": [{"role": "user", "content": ...}], "tools": [...]}
+//	{"id": 2, "step": {"turn": 0, "text": ..., "calls": [{"name": ..., "arguments": {...}}]}}
+//	{"id": 2, "messages": [...], "reward": 0.5, "done": false}
+//	{"id": 3, "close": {}}
+//	{"id": 3}
+//
+// Whatever an answer leaves out is not there. {"id": 2, "error": "..."} ends an episode
+// without a grade.
+//
+// A process has one episode at a time, and the next one after that: an interpreter takes
+// tens of milliseconds to start, and a step through the pipes well under one. So there are as
+// many processes as episodes that go on at once, and one that dies or is killed has cost one
+// episode.
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"onering/data"
+	"onering/environment"
+	"onering/internal/process"
+	"onering/internal/settings"
+	"onering/tokenize"
+)
+
+func init() {
+	environment.Register("command", func() environment.Environment { return new(Program) })
+}
+
+// A Program plays episodes by processes that it keeps running.
+type Program struct {
+	Command []string `toml:"command" help:"the program and its arguments, such as [\"python3\", \"game.py\"]; required"`
+
+	mu   sync.Mutex
+	idle []*process.Lines
+}
+
+// About is the environment's line in lists.
+func (*Program) About() string {
+	return "a program of yours, which reads and writes JSON lines"
+}
+
+// Validate asks for a program.
+func (p *Program) Validate() error {
+	if len(p.Command) == 0 || strings.TrimSpace(p.Command[0]) == "" {
+		return &settings.Error{Key: "command", Value: p.Command, Remedy: `must name a program and its arguments, such as ["python3", "game.py"]`}
+	}
+	return nil
+}
+
+// Ready says what of the program is not there.
+func (p *Program) Ready(context.Context) error {
+	if err := process.Find(p.Command); err != nil {
+		return &settings.Error{Key: "environment.command", Value: p.Command, Remedy: err.Error()}
+	}
+	return nil
+}
+
+// A question is a line for the program, behind its id: one of the three is not nil.
+type question struct {
+	Reset *resetting `json:"reset,omitempty"`
+	Step  *stepping  `json:"step,omitempty"`
+	Close *struct{}  `json:"close,omitempty"`
+}
+
+type resetting struct {
+	Problem data.Object `json:"problem"`
+	Seed    uint32      `json:"seed"` // which every language can hold
+	Sample  int         `json:"sample"`
+}
+
+type stepping struct {
+	Turn  int                `json:"turn"`
+	Text  string             `json:"text"`
+	Calls []environment.Call `json:"calls"`
+}
+
+// An answer is a line of the program.
+type answer struct {
+	Messages []tokenize.Message `json:"messages"`
+	Tools    tokenize.Data      `json:"tools"`
+	Reward   *float64           `json:"reward"`
+	Done     bool               `json:"done"`
+	Error    *string            `json:"error"`
+}
+
+// Open implements environment.Opener: what the program answers to a reset is the beginning.
+func (p *Program) Open(ctx context.Context, s environment.Start) (o environment.Opening, err error) {
+	e, a, err := p.begin(ctx, s)
+	if err != nil {
+		return o, err
+	}
+	return environment.Opening{Messages: a.Messages, Tools: a.Tools}, e.Close()
+}
+
+// Begin implements environment.Environment.
+func (p *Program) Begin(ctx context.Context, s environment.Start) (environment.Episode, error) {
+	e, _, err := p.begin(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// begin takes a process and resets it.
+func (p *Program) begin(ctx context.Context, s environment.Start) (*episode, *answer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	worker, err := p.take()
+	if err != nil {
+		return nil, nil, p.named(err)
+	}
+	e := &episode{program: p, worker: worker}
+	a, err := e.ask(ctx, question{Reset: &resetting{s.Problem.Object(), uint32(s.Seed >> 32), s.Sample}}, "system", "user", "assistant", "tool")
+	if err != nil {
+		e.Close()
+		return nil, nil, err
+	}
+	return e, a, nil
+}
+
+// words are those of messages about programs.
+var words = process.Words{Kind: "environment", Unit: "message"}
+
+// take returns a process that has no episode.
+func (p *Program) take() (*process.Lines, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle) > 0 {
+		worker := p.idle[len(p.idle)-1]
+		p.idle = p.idle[:len(p.idle)-1]
+		select {
+		case <-worker.Ended: // while it had nothing to do
+		default:
+			return worker, nil
+		}
+	}
+	return process.StartLines(p.Command, words)
+}
+
+// named puts the program in front of an error.
+func (p *Program) named(err error) error {
+	return fmt.Errorf("environment %q: %q: %w", "command", strings.Join(p.Command, " "), err)
+}
+
+// Close ends the processes that have no episode. Begin starts new ones.
+func (p *Program) Close() error {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, worker := range idle {
+		all.Go(worker.Stop)
+	}
+	all.Wait()
+	return nil
+}
+
+type episode struct {
+	program *Program
+	worker  *process.Lines
+	failed  bool
+}
+
+// ask asks the process and reads its answer. After an error it is ended: nobody knows what
+// it would answer next.
+func (e *episode) ask(ctx context.Context, q question, roles ...string) (*answer, error) {
+	text, err := e.exchange(ctx, q)
+	a := new(answer)
+	if err == nil {
+		err = read(text, a, roles)
+	}
+	switch {
+	case err == nil:
+		return a, nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	default:
+		err = e.program.named(err)
+	}
+	e.failed = true
+	e.worker.Fail(err)
+	return nil, err
+}
+
+func (e *episode) exchange(ctx context.Context, q question) ([]byte, error) {
+	line, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	_, text, err := e.worker.Ask(ctx, 0, func(id int) []byte { return fmt.Appendf(nil, `{"id":%d,%s`, id, line[1:]) })
+	return text, err
+}
+
+// read reads an answer, whose messages have one of some roles.
+func read(text []byte, a *answer, roles []string) error {
+	err := json.Unmarshal(text, a)
+	switch wrong := (*json.UnmarshalTypeError)(nil); {
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return fmt.Errorf("the answer %s cannot be read: %s is a %s", process.Excerpt(text), wrong.Field, wrong.Value)
+	case err != nil:
+		return fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), err)
+	case a.Error != nil:
+		return fmt.Errorf("it reports: %s", process.Printable(*a.Error))
+	}
+	for _, m := range a.Messages {
+		if !strings.Contains(" "+strings.Join(roles, " ")+" ", " "+m.Role+" ") {
+			return fmt.Errorf("the answer %s has a message of the role %q: it must be one of %s", process.Excerpt(text), m.Role, strings.Join(roles, ", "))
+		}
+	}
+	return nil
+}
+
+// Step implements environment.Episode.
+func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.Observation, err error) {
+	calls := t.Calls
+	if calls == nil {
+		calls = []environment.Call{}
+	}
+	a, err := e.ask(ctx, question{Step: &stepping{t.Number, t.Text, calls}}, "tool", "user", "system")
+	if err != nil {
+		return o, err
+	}
+	return environment.Observation{Messages: a.Messages, Reward: a.Reward, Done: a.Done}, nil
+}
+
+// patience is the time that a program has to answer the end of an episode.
+var patience = 2 * time.Second
+
+// Close implements environment.Episode: the process is there for another one, if it answers.
+func (e *episode) Close() error {
+	if !e.failed {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err := e.ask(ctx, question{Close: &struct{}{}})
+		if err == nil {
+			e.program.mu.Lock()
+			defer e.program.mu.Unlock()
+			e.program.idle = append(e.program.idle, e.worker)
+			return nil
+		}
+	}
+	e.worker.Stop()
+	return nil
+}
