@@ -119,13 +119,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
 		calls = append(calls, a.call(j.options, p, i, j.samples()))
 	}
 	for range n {
-		j.choices = append(j.choices, j.choice())
+		c := j.choice()
+		c.counts = &s.counts
+		j.choices = append(j.choices, c)
 	}
 	end, err := s.engine.submit(context.WithoutCancel(r.Context()), j.model, calls)
 	if err != nil {
 		return err
 	}
 	defer end()
+	s.prompt.Add(float64(j.usage().Prompt))
 	if j.Stream {
 		return j.stream(w, r, a)
 	}

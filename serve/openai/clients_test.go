@@ -188,3 +188,48 @@ func TestPaths(t *testing.T) {
 	x.post("/v1/completions/", `{"prompt": "a"}`, 200)
 	x.post("/v1/completions", `{"prompt": "a", "temperature": 1e-8, "top_p": 0}`, 200)
 }
+
+// TestMetrics: what Prometheus reads has what was asked and sampled, and needs the key.
+func TestMetrics(t *testing.T) {
+	x := newTester(t, newFake(3, 60), func(o *Options) { o.Key = "secret" })
+	got := x.post("/v1/completions", `{"prompt": "abc", "seed": 3, "n": 2, "max_tokens": 9}`, 200)
+	x.pieces("/v1/chat/completions", `{"messages": [{"role": "u", "content": "ab"}], "max_tokens": 1, "ignore_eos": true, "stream": true}`)
+	x.post("/v1/completions", `{"prompt": ""}`, 400)
+	_, text := x.ask("GET", "/metrics", "")
+	for _, want := range []string{
+		`onering_serve_requests_total{code="200",path="/v1/completions"} 1`, `onering_serve_requests_total{code="400",path="/v1/completions"} 1`,
+		`onering_serve_requests_total{code="200",path="/v1/chat/completions"} 1`, fmt.Sprintf("onering_serve_prompt_tokens_total %d", 3+len("<u>ab<a>")),
+		fmt.Sprintf("onering_serve_generated_tokens_total %d", got.Usage.Completion+1), "onering_serve_responses 0", "onering_serve_room 7", "go_goroutines",
+	} {
+		if !strings.Contains(string(text), "\n"+want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	x.key = ""
+	if status, _ := x.ask("GET", "/metrics", ""); status != 401 {
+		t.Errorf("without the key the status is %d", status)
+	}
+}
+
+// TestPage: the page needs no key, may load nothing, and names nothing outside.
+func TestPage(t *testing.T) {
+	x := newTester(t, newFake(3, 60), func(o *Options) { o.Key = "secret" })
+	x.key = ""
+	r, err := x.send(t.Context(), "GET", "/", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != 200 || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") || !strings.Contains(r.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("%v: status %d, %v", err, r.StatusCode, r.Header)
+	}
+	for _, bad := range []string{"http:", "https:", "src=", "href=", "innerHTML", "@import", "url("} {
+		if strings.Contains(string(text), bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	if !strings.Contains(string(text), `fetch("v1/chat/completions"`) {
+		t.Error("the page asks nothing")
+	}
+}

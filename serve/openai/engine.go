@@ -31,7 +31,7 @@ type engine struct {
 	commands chan func() // run between two steps
 	ended    chan struct{}
 
-	most int64 // samples that may be in the works
+	most atomic.Int64 // samples that may be in the works
 	held atomic.Int64
 
 	fatal  func(error) bool // may be nil
@@ -104,10 +104,11 @@ func (e *engine) do(ctx context.Context, f func()) error {
 
 // reserve takes n of the samples that may be in the works, until they are given back.
 func (e *engine) reserve(n int) error {
-	if int64(n) > e.most {
-		return invalid("n", "the request asks for %d responses, and this server has room for %d at a time", n, e.most)
+	most := e.most.Load()
+	if int64(n) > most {
+		return invalid("n", "the request asks for %d responses, and this server has room for %d at a time", n, most)
 	}
-	if e.held.Add(int64(n)) > e.most {
+	if e.held.Add(int64(n)) > most {
 		e.held.Add(-int64(n))
 		return errFull
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	_ "embed" // the page
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,8 @@ type Options struct {
 // A Server answers requests.
 type Server struct {
 	Options
-	engine   *engine
+	engine *engine
+	counts
 	started  time.Time
 	requests atomic.Int64 // for ids
 	open     atomic.Int64 // requests that are being answered
@@ -74,8 +76,11 @@ func New(o Options) (*Server, error) {
 	if len(names) == 0 {
 		return nil, errors.New("openai: there is no model")
 	}
-	e := &engine{models: o.Models, commands: make(chan func()), ended: make(chan struct{}), most: int64(most), fatal: o.Fatal}
-	return &Server{Options: o, engine: e, started: time.Now()}, nil
+	s := &Server{Options: o, started: time.Now()}
+	s.engine = &engine{models: slices.Clone(o.Models), commands: make(chan func()), ended: make(chan struct{}), fatal: o.Fatal}
+	s.engine.most.Store(int64(most))
+	s.count()
+	return s, nil
 }
 
 // Run decodes until ctx ends, or an error that is Fatal, which it returns; what is not
@@ -84,6 +89,17 @@ func (s *Server) Run(ctx context.Context) error { return s.engine.run(ctx) }
 
 // maxBody is the most bytes of a request.
 const maxBody = 4 << 20
+
+//go:embed page.html
+var page []byte
+
+// showPage answers GET /: a page to talk to the model, which asks as any client does and
+// loads nothing from elsewhere.
+func showPage(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	w.Write(page)
+}
 
 // elsewhere are paths of other servers, with what does their work here.
 var elsewhere = map[string]string{
@@ -97,8 +113,10 @@ func (s *Server) Handler() http.Handler {
 	methods := map[string]string{}
 	handle := func(method, path string, handler http.HandlerFunc) {
 		methods[path] = method
-		mux.HandleFunc(method+" "+path, handler)
+		mux.Handle(method+" "+path, s.counted(path, handler))
 	}
+	handle("GET", "/{$}", showPage)
+	handle("GET", "/metrics", s.authorized(s.metrics()))
 	handle("GET", "/health", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
@@ -221,7 +239,7 @@ func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, bod
 		body, err := s.readBody(w, r)
 		if err == nil {
 			defer s.open.Add(-1)
-			if err = errFull; s.open.Add(1) <= s.engine.most {
+			if err = errFull; s.open.Add(1) <= s.engine.most.Load() {
 				err = next(w, r, body)
 			}
 		}

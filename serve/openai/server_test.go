@@ -78,12 +78,13 @@ type fake struct {
 	prefixes    map[int]int
 	gate        chan bool // true lets a step pass, false has it fail
 
-	script []int32 // the tokens of each response, if it is not nil
-	said   map[int]int
+	script  func(prompt []int32) []int32 // the tokens of a response, if it is not nil
+	prompts map[int][]int32              // by prefix
+	left    map[int][]int32              // by slot, what is to be said
 }
 
 func newFake(slots, room int) *fake {
-	return &fake{slots: slots, room: room, busy: map[int]int{}, prefixes: map[int]int{}, said: map[int]int{}}
+	return &fake{slots: slots, room: room, busy: map[int]int{}, prefixes: map[int]int{}, prompts: map[int][]int32{}, left: map[int][]int32{}}
 }
 
 func (d *fake) Slots() int      { return d.slots }
@@ -94,6 +95,7 @@ func (d *fake) Prefill(prompts [][]int32) (h []int, _ error) {
 	for _, p := range prompts {
 		d.prefixes[len(d.prefixes)+1] = len(p)
 		h = append(h, len(d.prefixes))
+		d.prompts[len(d.prefixes)] = p
 	}
 	return h, nil
 }
@@ -102,16 +104,17 @@ func (d *fake) choose(rows []sampler.Row) {
 	for i := range rows {
 		u := rows[i].Uniform
 		rows[i].Out = sampler.Drawn{ID: int32(u * float32(len(letters)+1)), LogProb: -u, Entropy: u}
-		if d.script != nil {
-			rows[i].Out.ID = d.script[d.said[rows[i].Slot]%len(d.script)]
-			d.said[rows[i].Slot]++
+		if left := d.left[rows[i].Slot]; len(left) > 0 {
+			rows[i].Out.ID, d.left[rows[i].Slot] = left[0], append(left[1:], left[0])
 		}
 	}
 }
 
 func (d *fake) Begin(rows []sampler.Row) error {
 	for _, r := range rows {
-		d.busy[r.Slot], d.said[r.Slot] = d.prefixes[r.Prefix], 0
+		if d.busy[r.Slot] = d.prefixes[r.Prefix]; d.script != nil {
+			d.left[r.Slot] = d.script(d.prompts[r.Prefix])
+		}
 	}
 	d.choose(rows)
 	return nil

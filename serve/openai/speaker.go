@@ -26,6 +26,8 @@ type choice struct {
 	calls  []tools.Call
 	most   int // calls that are told
 
+	counts *counts // may be nil
+
 	ids    []int32
 	logp   []float32
 	said   strings.Builder
@@ -81,6 +83,9 @@ func (c *choice) add(e event) (text string, calls []tools.Call) {
 		if e.finish != "" && len(c.calls) > 0 {
 			c.finish = "tool_calls"
 		}
+	}
+	if c.counts != nil {
+		c.counts.add(c.finish)
 	}
 	c.said.WriteString(text)
 	return text, calls

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,7 +60,8 @@ func newScripted(t *testing.T, template, text string) *tester {
 		o.MaxTokens = 1000
 		o.Models[0].Tokenizer, o.Models[0].Vocab = bytesTokenizer(t, template), 258
 	})
-	x.decoder.script = append(x.server.Models[0].Tokenizer.Encode(text), 0)
+	ids := append(x.server.Models[0].Tokenizer.Encode(text), 0)
+	x.decoder.script = func([]int32) []int32 { return slices.Clone(ids) }
 	return x
 }
 
@@ -237,5 +239,47 @@ func TestTokenize(t *testing.T) {
 		if json.Unmarshal(text, &back); back.Prompt != want {
 			t.Errorf("%s: %q, want %q", body, back.Prompt, want)
 		}
+	}
+}
+
+// TestAgents has clients of others call a tool and answer with what it returned, where
+// ONERING_AGENTS names a Python that has them.
+func TestAgents(t *testing.T) {
+	python := os.Getenv("ONERING_AGENTS")
+	if python == "" {
+		t.Skip("ONERING_AGENTS names no Python with openai, pydantic-ai-slim[openai] and openai-agents")
+	}
+	x := newScripted(t, hermes, "")
+	tok := x.server.Models[0].Tokenizer
+	x.decoder.script = func(prompt []int32) []int32 {
+		text := `I ask.` + "\n" + `<tool_call>{"name": "add", "arguments": {"a": 17, "b": 25}}</tool_call>`
+		if _, result, told := strings.Cut(tok.Decode(prompt, false), "[tool]"); told {
+			text = "It is " + strings.TrimSuffix(result, "[assistant]") + "."
+		}
+		return append(tok.Encode(text), 0)
+	}
+	out, err := exec.Command(python, "testdata/clients.py", x.url+"/v1").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{"openai", "openai, streamed", "pydantic-ai", "pydantic-ai, streamed", "openai-agents", "openai-agents, streamed"} {
+		if !strings.Contains(string(out), name+": It is 42.\n") {
+			t.Errorf("%s did not get to the answer: %s", name, out)
+		}
+	}
+	t.Logf("%s", out)
+}
+
+// TestVerifiers has the client of verifiers sample by ids, where ONERING_VERIFIERS names a
+// Python that has it.
+func TestVerifiers(t *testing.T) {
+	python := os.Getenv("ONERING_VERIFIERS")
+	if python == "" {
+		t.Skip("ONERING_VERIFIERS names no Python with verifiers==0.4.0")
+	}
+	x := newScripted(t, hermes, "It is 42.")
+	out, err := exec.Command(python, "testdata/generate.py", x.url+"/v1").CombinedOutput()
+	if want := "generate: stop after 10, usage {'prompt_tokens': 2, 'completion_tokens': 10, 'total_tokens': 12}\n"; err != nil || string(out) != want {
+		t.Errorf("%v: %s, want %s", err, out, want)
 	}
 }
