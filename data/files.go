@@ -66,8 +66,8 @@ func findFiles(path, splitName string) ([]file, error) {
 	return named(paths, commonFolder(paths), within), nil
 }
 
-// patternFolder returns the deepest folder of a glob that is there, whatever letters its
-// name has, or that has no wildcards.
+// patternFolder returns the deepest folder of a glob that exists, even if its name has
+// wildcards in it, or the deepest one without wildcards.
 func patternFolder(glob string) string {
 	dir := filepath.Dir(glob)
 	for strings.ContainsAny(dir, "*?[") {

@@ -43,9 +43,9 @@ func (m *fieldMemory) keep(problems []Problem, prompts []string) {
 	}
 }
 
-// fewColumns is how many columns are left out one by one. Where that is not enough
-// there are very many, and room is made for many rows at once: the time of all rounds
-// together grows as the file.
+// fewColumns is how many columns are left out one by one. A file that still needs room has
+// very many columns. Room is then made for many rows at once, so that the time of all
+// rounds together grows as the file does.
 const fewColumns = 16
 
 // makeRoom leaves out the largest columns.

@@ -165,8 +165,8 @@ func newResponses(p Plan) (*Responses, error) {
 	return r, nil
 }
 
-// Open begins the file of responses at path, which must not be there, or with resume goes on
-// with one. The plan must be the one it was made with, the model's folder aside. A last line
+// Open begins the file of responses at path, which must not be there. With resume it goes on
+// with the file that is there, whose plan may differ from p in the model's folder alone. A last line
 // that was being written when the evaluation stopped is dropped. No other process may have
 // the file open. Without a path the responses are in memory only.
 func (p Plan) Open(path string, resumed bool) (*Responses, error) {
@@ -327,7 +327,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return line, err
 }
 
-// differs names the first thing in which two plans do.
+// differs names the first thing in which two plans differ.
 func (p Plan) differs(q Plan) error {
 	values := func(s Settings) (m map[string]json.RawMessage) {
 		s.Model, s.Extract, s.Reward = "", cmp.Or(s.Extract, "auto"), cmp.Or(s.Reward, "math")

@@ -65,7 +65,8 @@ func Open(specs []string, dir string, options func(spec string) data.Options) (s
 	return suites, nil
 }
 
-// maxParts is the most folders that tell suites of one name apart; else their paths do.
+// maxParts bounds how many folders of a path are put before the names of suites that would
+// be equal otherwise; beyond it they are named by their paths.
 const maxParts = 64
 
 // open reads one suite.

@@ -130,8 +130,8 @@ func (r *reporter) writePage() error {
 	return WriteFile(filepath.Join(r.dir, "report.html"), []*Run{run}, Options{})
 }
 
-// A terminal shows how a run goes on one: a progress bar for what is under way, and lines. It
-// implements metrics.Observer.
+// A terminal shows on the user's terminal how a run goes: a progress bar for what is under
+// way, and a line for each result. It implements metrics.Observer.
 type terminal struct {
 	metrics.Unobserved
 	stderr io.Writer

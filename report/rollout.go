@@ -244,7 +244,7 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	return chosen, problems
 }
 
-// byTurns takes from two lists alternately, and the rest of the longer one.
+// byTurns returns the elements of two lists, alternately, then the rest of the longer list.
 func byTurns(a, b []int) []int {
 	var list []int
 	for i := range max(len(a), len(b)) {

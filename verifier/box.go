@@ -109,8 +109,8 @@ func (find *finder) lastClosedBox(s string) (box, bool) {
 
 // joinedBoxes returns the contents of the run of neighbouring boxes that ends with
 // last: boxes with nothing but a few words or signs between them, as in
-// "\boxed{(2,2)} and \boxed{(6,2)}". There are at least two, or none. either says that "or"
-// stands between two of them.
+// "\boxed{(2,2)} and \boxed{(6,2)}". It returns at least two boxes or nothing. either says that
+// "or" stands between two of them.
 func (find *finder) joinedBoxes(s string, last box) (contents []string, either bool) {
 	contents = []string{last.content}
 	start := last.start

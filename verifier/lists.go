@@ -45,8 +45,8 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	return c.say(false, "a list against one value")
 }
 
-// lettered is a word such as BC, as the list of its letters, if list is one of options;
-// anything else is returned as it is.
+// lettered returns a word such as BC as the list of its letters if list is a list of
+// options. It returns anything else as it is.
 func lettered(word, list *latex.Node) *latex.Node {
 	n := word
 	if n.Op == latex.Text && len(n.Name) == len(list.Args) {
@@ -165,8 +165,8 @@ func values(n *latex.Node) []*latex.Node {
 	return out
 }
 
-// twoLists compares two lists without brackets. Of numbers all are meant, whatever stands
-// between them, but "Alice or Bob" is not "Alice and Bob".
+// twoLists compares two lists without brackets. A list of numbers means all of them, with
+// "or" or "and" between them, but "Alice or Bob" is not "Alice and Bob".
 func (c *comparer) twoLists(g, a *latex.Node) bool {
 	named := func(n *latex.Node) bool { return n.Op != latex.Text && !isOption(n) }
 	if g.Name != a.Name && g.Name != "," && a.Name != "," && !slices.ContainsFunc(g.Args, named) {
@@ -233,8 +233,8 @@ func tuples(list *latex.Node, size int) *latex.Node {
 	return out
 }
 
-// ranging compares statements about every k of a set, "x = 2k\pi, k ∈ Z",
-// whatever the letter.
+// ranging compares statements about every k of a set, "x = 2k\pi, k ∈ Z". The letter k
+// may differ.
 func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
 	restG, setG, k := ranged(g)
 	restA, setA, n := ranged(a)
@@ -424,8 +424,8 @@ func (c *comparer) inOrder(g, a []*latex.Node, rule string) bool {
 	return c.say(true, rule)
 }
 
-// match pairs the elements of two sequences of one length off, each with an
-// equal one.
+// match reports whether the elements of two sequences of one length can be paired so that
+// both of each pair are equal.
 func (c *comparer) match(g, a []*latex.Node, rule string) bool {
 	if sameNumbers(g, a, false) {
 		return c.say(true, rule)

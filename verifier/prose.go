@@ -266,7 +266,8 @@ type segment struct{ start, end int }
 func (find *finder) segments(s string) []segment {
 	find.steps += len(s)
 	var out []segment
-	// What is not closed once is not closed later either.
+	// A kind of delimiter that is not closed once is not closed further on either: it is not
+	// looked for again.
 	var noParen, noBracket, noDollars bool
 	for i := 0; i < len(s) && len(out) < maxSegments; i++ {
 		switch {

@@ -325,9 +325,9 @@ func asBracket(n *latex.Node) *latex.Node {
 	return &latex.Node{Op: latex.Bracket, Name: name, Args: []*latex.Node{n.Args[0], n.Args[2]}}
 }
 
-// bounded writes x > a as infinity > x > a; anything else is returned as it is. Of
-// two names the variable is the left one, unless only the right one is usual
-// for a variable.
+// bounded writes x > a as infinity > x > a and returns anything else as it is. Where both
+// sides are names, the left one is the variable, unless only the right one is usual for a
+// variable.
 func bounded(n *latex.Node) *latex.Node {
 	if len(n.Ops) != 1 || n.Ops[0] == "!=" {
 		return n

@@ -342,7 +342,7 @@ func named(n *latex.Node) *latex.Node {
 	return list
 }
 
-// namedTuple compares where (x,y) = (1,2) meets another of the kind, or x = 1, y = 2.
+// namedTuple compares (x,y) = (1,2) with another tuple of names, or with x = 1, y = 2.
 func (c *comparer) namedTuple(g, a *latex.Node) (verdict, ok bool) {
 	x, y := named(g), named(a)
 	switch {
@@ -425,8 +425,8 @@ func (c *comparer) sameChain(g, a *latex.Node) bool {
 
 func single(n *latex.Node, op string) bool { return len(n.Ops) == 1 && n.Ops[0] == op }
 
-// assignments compares x = v with y = w: the values, whatever the names, unless
-// a name occurs in the other's value; then as equations.
+// assignments compares x = v with y = w. It compares the values alone, unless the name of
+// one occurs in the value of the other: then it compares the equations.
 func (c *comparer) assignments(g, a *latex.Node, x, y assignment) bool {
 	sameName := c.sameName(x.name, y.name)
 	crossed := isDerivative(x.name) && isDerivative(y.name) || mentions(y.value, x.name) || mentions(x.value, y.name) || !isPlainName(x.name) || !isPlainName(y.name)

@@ -168,7 +168,7 @@ func pureWords(g, a *latex.Node) (same, ok bool) {
 }
 
 // figure is the letters that name a segment, a triangle or an angle, with or
-// without the sign for it: AB of \overline{AB}. Empty if n names none.
+// without the sign for it: AB of \overline{AB}. It is empty if n names no figure.
 func figure(n *latex.Node) string {
 	name := ""
 	switch n.Op {

@@ -23,7 +23,7 @@ type Options struct {
 	PerRound int // problems of a round
 	Rounds   int // of the run
 	// Curriculum, if not empty, is the column whose number says how hard a problem
-	// is, with a minus in front if high numbers are of easy ones.
+	// is, with a minus in front if easy problems have high numbers.
 	Curriculum string
 	// Rest, if not 0, is after how many draws in a row without a difference in
 	// rewards a problem rests, and for how many passes.

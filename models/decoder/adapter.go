@@ -8,9 +8,9 @@ import (
 	"onering/models/graph"
 )
 
-// An adapter's matrices are float32, as all that is trained: graphs of 16 bits round
-// them as they run. Modules that share their operand share the product with A, but on
-// WebGPU: their As lie one behind the other.
+// An adapter's matrices are float32, as everything that is trained, and graphs of 16 bits
+// round them as they run. The matrices A of modules with the same operand lie one behind
+// the other, so one product computes all of them, except on WebGPU.
 
 // adapted are those of parts that have low-rank products.
 func (a Architecture) adapted(parts []module) []module {

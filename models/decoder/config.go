@@ -54,8 +54,8 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	return s, c.Err()
 }
 
-// readKVHeads returns num_key_value_heads. As in transformers null stands for as many
-// as there are heads, and a key that is absent for the family's default, which s has.
+// readKVHeads returns num_key_value_heads, with the meaning of transformers: null is the
+// number of heads, and without the key the family's default counts, which s has.
 func readKVHeads(c *models.ConfigFile, s Shape) int {
 	const key = "num_key_value_heads"
 	if c.JSON(key) != nil || s.KVHeads == 0 {

@@ -265,8 +265,8 @@ type attention func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node
 // A declare declares the further inputs of a graph, and returns its attention.
 type declare func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention
 
-// decoder builds a graph over the cache in a number of parts, or one that has only new
-// tokens where there are none.
+// decoder builds a graph over a cache of so many parts. With 0 parts its attention sees the
+// new tokens alone.
 func (a decoding) decoder(name string, tokens any, form models.Form, parts int, attend declare) (models.Program, error) {
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)

@@ -57,8 +57,8 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 // sampling builds the parts of Sample, and what the head shares with it.
 type sampling struct{ Architecture }
 
-// log is the logarithm of a number of each row. On a CPU that of float32 depends on
-// how many rows there are.
+// log returns the logarithm of a number of each row. On a CPU the last bit of a float32
+// logarithm depends on how many rows there are.
 func (a sampling) log(x *graph.Node) *graph.Node {
 	if a.Provider == models.WebGPU {
 		return graph.Log(x)

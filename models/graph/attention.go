@@ -135,8 +135,8 @@ func afterAll(x *Node, after []*Node) *Node {
 	return x
 }
 
-// block computes the probabilities of block i, P = softmax(Q K^T / sqrt(K) + mask),
-// not before the nodes of after.
+// block computes the probabilities of block i, P = softmax(Q K^T / sqrt(K) + mask), when
+// the nodes of after have been computed.
 func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	b := &attentionBlock{index: i}
 	mask := a.mask

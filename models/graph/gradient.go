@@ -54,9 +54,9 @@ func Gradient(outputs, seeds, wrt []*Node) []*Node {
 }
 
 // inputGradients returns the inputs that n is computed from and what n contributes
-// to their adjoints; nothing where L does not depend on n. A call with several
-// outputs has one rule for all of them, which its first output stands for: the
-// others have larger ids, so their adjoints are complete by then.
+// to their adjoints. It returns nothing where L does not depend on n. A call with several
+// outputs has one rule for all of them, which is applied at its first output: the others
+// have larger ids, so their adjoints are complete by then.
 func (n *Node) inputGradients(adjoint map[*Node]*Node) (in, grads []*Node) {
 	if n.unit != nil {
 		if dy := adjoint[n]; dy != nil {

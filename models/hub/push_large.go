@@ -316,8 +316,8 @@ func (p *push) stateFile(oid, end string) string {
 	return filepath.Join(p.state, hex.EncodeToString(sum[:16])+end)
 }
 
-// saved returns the upload of a file that was interrupted. One that cannot be read
-// is as good as none.
+// saved returns the interrupted upload of a file. ok is false without one, and if its state
+// cannot be read.
 func (p *push) saved(f *outgoing) (u upload, ok bool) {
 	file, err := os.Open(p.stateFile(f.oid, ".json"))
 	if err != nil {

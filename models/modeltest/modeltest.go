@@ -95,7 +95,7 @@ func must3[A, B, C any](a A, b B, c C, err error) func(testing.TB) (A, B, C) {
 	}
 }
 
-// near fails where numbers are not those wanted, but for tolerance times their size.
+// near fails if a number differs from the one wanted by more than tolerance times its size.
 func near(t testing.TB, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	for i, x := range want {

@@ -52,7 +52,7 @@ func (d DType) Size() int { return dtypes[d].size }
 // MarshalText writes the name of d.
 func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads the name that MarshalText wrote. An unknown one makes d 0.
+// UnmarshalText reads the name that MarshalText wrote. An unknown name makes d 0.
 func (d *DType) UnmarshalText(text []byte) error {
 	*d = 0
 	for known, e := range dtypes {

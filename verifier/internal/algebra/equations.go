@@ -269,7 +269,7 @@ func (l *restriction) lowest(q quotient) poly {
 	return p
 }
 
-// divided is p by q, which is not zero, and the remainder.
+// divided returns the quotient of p and q, which is not zero, and the remainder.
 func (l *restriction) divided(p, q poly) (ratio, rest poly) {
 	rest = append(poly(nil), p...)
 	if len(p) < len(q) {

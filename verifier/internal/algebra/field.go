@@ -121,7 +121,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 		}
 		f.pure = false
 		base := f.value(n.Args[0])
-		// As a power: sqrt x and x^{1/2} are one.
+		// A root is hashed as a power, so that sqrt x and x^{1/2} are equal.
 		return f.hash("pow", base, f.inverse(f.value(n.Args[1])))
 	case latex.App:
 		if f.mult[n.Name] && len(n.Args) == 1 {
@@ -152,8 +152,8 @@ func (f *formula) value(n *latex.Node) uint64 {
 	return f.application(n)
 }
 
-// withoutIntegers is a sum without its whole numbers, and what these add up to, which a
-// floor lets pass; nil if there are none.
+// withoutIntegers returns a sum without its whole numbers, and their sum, which can be
+// taken out of a floor; nil if the sum has no whole numbers.
 func withoutIntegers(n *latex.Node) (rest *latex.Node, whole *big.Rat) {
 	rest = &latex.Node{Op: latex.Add}
 	for _, arg := range n.Args {

@@ -77,9 +77,9 @@ func (t *trial) differ(points func() []*point) bool {
 	return false
 }
 
-// verdict tries fractions first, unless only natural numbers make sense. Where they leave
-// both sides undefined, as (-1)^n, natural numbers must do. What no precision tells
-// apart, as a sine of 10^1000 x, is not equal.
+// verdict tries fractions first, unless only natural numbers make sense. Where fractions
+// leave both sides undefined, as in (-1)^n, it tries natural numbers. Two sides that no
+// precision tells apart, such as sines of 10^1000 x, are not equal.
 func (t *trial) verdict() (Outcome, string) {
 	const different, unreached, unclear = "different values at some point", "steps may lie where values are too large to compute", "expressions that could not be told apart"
 	if len(t.s.integer) == 0 {
@@ -349,8 +349,8 @@ func hasSymbol(n *latex.Node) bool {
 	return n != nil && (n.Op == latex.Sym || slices.ContainsFunc(n.Args, hasSymbol))
 }
 
-// mostConstants is how many constants, the largest ones, have points beyond them, and
-// mostConstantBits how large those are.
+// Expressions are compared at points beyond their mostConstants largest constants, of which
+// each may have mostConstantBits bits.
 const (
 	mostConstants    = 3
 	mostConstantBits = 1200

@@ -11,13 +11,13 @@ import (
 var verbs = setOf(`is are was were equals equal has have had gets get got needs need takes take costs cost makes make earns earn earned pays pay paid spent gave bought sold received needed spends spend sells sell saves save
 	gives give gave receives becomes become contains contain holds holding find obtain yields totals 是 为 等于 等於 的值为 的值是 为： です は`)
 
-// valued are nouns whose "of" says what the number after it is; of others it is a part:
-// "the square of 5".
+// valued are nouns after which "of" is followed by their value: "the total of 5". After
+// another noun the number is a part of an expression: "the square of 5".
 var valued = setOf("total value result answer probability chance area volume length distance cost price average mean remainder speed age sum")
 
 // introduction passes words before a number that say what it is: a sentence up to its verb,
-// a label up to its colon, or a noun alone, whose name it returns. Words that change a number
-// introduce none.
+// a label up to its colon, or a noun alone, whose name it returns. Words that change the number
+// are no introduction.
 func (p *parser) introduction() (label string, ok bool) {
 	var words []string
 	i, wordy := 0, false

@@ -121,8 +121,8 @@ func (l *lexer) joinDigits() {
 	l.tokens = out
 }
 
-// separates reports whether a numeral after t stands for itself: t takes no argument
-// and ends none.
+// separates reports whether a numeral after t stands for itself: t does not take it as an
+// argument, and does not end an argument.
 func separates(t token) bool {
 	if t.kind == newline || t.kind == quad {
 		return true

@@ -145,7 +145,7 @@ func plainWidth(s string) string {
 	}, s)
 }
 
-// mathematicalLetter is the plain letter or digit of a bold, italic, ... one.
+// mathematicalLetter returns the plain letter or digit of a bold, italic, ... letter or digit.
 func mathematicalLetter(r rune) rune {
 	switch {
 	case r < '\U0001d6a4': // thirteen Latin alphabets

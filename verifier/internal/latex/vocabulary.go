@@ -76,7 +76,7 @@ var texts = setOf(`
 // romans are commands whose argument is upright mathematics: units, names of functions.
 var romans = setOf("mathrm operatorname operatornamewithlimits mathup unit si")
 
-// dropped are commands that go with so many arguments.
+// dropped are commands that say nothing; each is left out with so many of its arguments.
 var dropped = map[string]int{
 	"hspace": 1, "vspace": 1, "hskip": 0, "label": 1, "tag": 1, "phantom": 1, "hphantom": 1, "vphantom": 1, "color": 1, "ref": 1, "eqref": 1, "cite": 1,
 	"textcolor": 1, "colorbox": 1, "bcolor": 1, "raisebox": 1, "kern": 0, "mkern": 0, "mskip": 0,
