@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/environment"
 	"onering/internal/cli"
 	"onering/internal/scaffold"
 	"onering/internal/settings"
@@ -130,7 +131,8 @@ func (p pluginCommands) new() *cobra.Command {
 		Long: p.fill(`Begin ARTICLE KIND of your own: write a folder with code that compiles and
 passes the conformance test, that test, and the import that registers the
 KIND. Run it in the root of a checkout of onering. With --module the
-KIND goes to a new module with a main package; the checkout stays as it is.
+KIND goes to a new module with a main package; the checkout stays
+as it is.
 
 Prints the names of the files that it wrote.`),
 		Example: p.fill("  onering PLURAL new mine\n  onering PLURAL new mine --module ../mine"),
@@ -178,12 +180,24 @@ func newObjectives() *cobra.Command {
 func newRewards() *cobra.Command {
 	return pluginCommands{
 		kind: "reward", article: "a", plural: "rewards", sample: "math", names: reward.Names, shown: true, begin: scaffold.Reward,
-		about: func(name string) string {
-			r, err := reward.New(name)
-			if err != nil {
-				return "" // it is registered
-			}
-			return reward.About(r)
-		},
+		about: aboutOf(reward.New),
 	}.command()
+}
+
+func newEnvironments() *cobra.Command {
+	return pluginCommands{
+		kind: "environment", article: "an", plural: "environments", names: environment.Names, begin: scaffold.Environment,
+		about: aboutOf(environment.New),
+	}.command()
+}
+
+// aboutOf returns what a plug-in, which find makes, says of itself.
+func aboutOf[T any](find func(name string) (T, error)) func(name string) string {
+	return func(name string) string {
+		plugin, _ := find(name) // it is registered
+		if d, ok := any(plugin).(interface{ About() string }); ok {
+			return d.About()
+		}
+		return ""
+	}
 }

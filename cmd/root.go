@@ -230,7 +230,7 @@ func newRoot() *cobra.Command {
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
 	exclusive(root, "quiet", "verbose")
 	root.AddCommand(
-		newChat(), newData(), newDoctor(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
+		newChat(), newData(), newDoctor(), newEnvironments(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
 		newInit(), newMerge(), newModels(), newObjectives(), newPush(), newReport(), newReplay(), newCheck(),
 		newRewards(), newScore(), newServe(), newSFT(), newStep(), newSweep(), newTokenize(), newTrain(),
 		newVerify(), newVersion(), newWatch(), newWeights(),

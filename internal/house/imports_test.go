@@ -15,7 +15,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy environment internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -86,7 +86,7 @@ var rooms = []struct {
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
-	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/mix objectives objectives/all sampler tokenize reward reward/all internal/settings"},
+	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/mix environment environment/all objectives objectives/all sampler tokenize reward reward/all internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
 	{"internal/bench", "train/rl policy train internal/bench/limits train/learn internal/memory internal/stat train/metrics train/rundir runtime models sampler"},
 	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},

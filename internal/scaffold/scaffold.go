@@ -1,5 +1,5 @@
 // Package scaffold writes the folder from which an author of an objective, a
-// reward or a family of models starts: code that compiles, keeps every rule of its interface and says
+// reward, an environment or a family of models starts: code that compiles, keeps every rule of its interface and says
 // where to put one's own, with its conformance test.
 package scaffold
 
@@ -44,6 +44,8 @@ var (
 	Objective = Kind{"objective", "objectives", []string{"objectives", "objectivetest", "math"}}
 	Reward    = Kind{"reward", "reward", []string{"reward", "rewardtest", "context", "strings"}}
 	Model     = Kind{"model", "models", []string{"models", "decoder", "modeltest"}}
+
+	Environment = Kind{"environment", "environment", []string{"environment", "environmenttest", "context", "strings", "strconv", "rand", "tokenize"}}
 )
 
 // A file is one file to be written, its path relative to the folder it goes to.

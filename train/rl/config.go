@@ -3,6 +3,7 @@ package rl
 import (
 	"onering/data"
 	"onering/data/mix"
+	_ "onering/environment/all"
 	"onering/models/lora"
 	"onering/models/optim/adamw"
 	"onering/objectives"
