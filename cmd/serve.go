@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
+	"onering/internal/files"
 	"onering/policy"
 	"onering/runtime"
 	"onering/sampler"
@@ -26,17 +27,17 @@ import (
 )
 
 type serveOptions struct {
-	addr, name, keyEnv          string
+	addr, name, keyEnv, root    string
 	origins                     []string
 	slots, queue, context, most int
 	invariant                   bool
 	drain                       time.Duration
 	manners                     map[string]manner // by adapter, "" for the one without a name
+	around                      tokenize.TemplateSettings
 }
 
 func newServe() *cobra.Command {
 	var e engineFlags
-	var around tokenize.TemplateSettings
 	o := serveOptions{addr: "localhost:8000", slots: 16, queue: 64, context: 8192, most: 4096, invariant: true, drain: time.Minute}
 	c := &cobra.Command{
 		Use:   "serve --model DIR",
@@ -46,7 +47,7 @@ func newServe() *cobra.Command {
 			if err := e.nameAdapters(); err != nil {
 				return err
 			}
-			if o.manners, err = e.manners(c, around); err != nil {
+			if o.manners, err = e.manners(c, o.around); err != nil {
 				return err
 			}
 			key, err := o.validate()
@@ -72,12 +73,14 @@ func newServe() *cobra.Command {
 	e.register(c)
 	e.registerAdapters(c)
 	registerDType(c, &e.dtype)
-	addTemplate(c, &around, "chat", true)
+	addTemplate(c, &o.around, "chat", true)
 	addGeneration(c)
 	flags := c.Flags()
 	flags.StringVar(&o.addr, "addr", o.addr, "address to listen on; PORT is localhost:PORT")
 	flags.StringVar(&o.name, "name", "", "what requests call the model; default: the last part of --model")
 	flags.StringVar(&o.keyEnv, "api-key-env", "", "environment variable with the key that requests must have")
+	flags.StringVar(&o.root, "lora-root", "", "folder whose adapters requests may load, as with vLLM")
+	markDirs(c, "lora-root")
 	flags.StringSliceVar(&o.origins, "cors", nil, "web page whose scripts may ask, such as https://example.org, or * for all; repeatable")
 	flags.IntVar(&o.slots, "slots", o.slots, "responses that are decoded at once, for each model")
 	flags.IntVar(&o.queue, "queue", o.queue, "responses that may wait for a slot")
@@ -103,6 +106,11 @@ func (o *serveOptions) validate() (key string, err error) {
 	}
 	if o.drain < 0 {
 		return "", usagef("--drain %v: must be at least 0", o.drain)
+	}
+	if o.root != "" {
+		if info, err := os.Stat(o.root); err != nil || !info.IsDir() {
+			return "", usagef("--lora-root %s: there is no such folder", o.root)
+		}
 	}
 	if o.addr, err = serve.Address(o.addr); err != nil {
 		return "", usagef("--addr %q: write localhost:PORT", o.addr)
@@ -130,27 +138,62 @@ func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (
 			closeAll()
 			return nil, nil, err
 		}
-		way := o.manners[adapter]
-		m := &openai.Model{Name: model, Tokenizer: with.Tokenizer, Template: way.Template, EOS: with.Model.EOS, Vocab: with.Model.Vocab}
-		m.Sampling, err = way.sampling(c, with, sampler.Plain(0))
+		name, parent := model, ""
+		if adapter != "" {
+			name, parent = adapter, model
+		}
+		var m *openai.Model
+		var free func()
 		if adapter == model {
 			err = usagef("--adapter %s: the model has that name, too: give it another with --name", adapter)
-		} else if adapter != "" {
-			m.Name, m.Parent = adapter, model
-		}
-		if err == nil {
-			var free func()
-			if m.Decoder, free, err = with.Decoder(o.slots, o.context, o.invariant); err == nil {
-				closers = append(closers, free)
-			}
+		} else {
+			m, free, err = o.open(c, with, o.manners[adapter], name, parent)
 		}
 		if err != nil {
 			closeAll()
 			return nil, nil, err
 		}
-		list = append(list, m)
+		list, closers = append(list, m), append(closers, free)
 	}
 	return list, closeAll, nil
+}
+
+// open opens a model of the server, or an adapter beside its parent.
+func (o *serveOptions) open(c *cobra.Command, p *policy.Policy, way manner, name, parent string) (m *openai.Model, free func(), err error) {
+	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.Template, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
+	if m.Sampling, err = way.sampling(c, p, sampler.Plain(0)); err == nil {
+		m.Decoder, free, err = p.Decoder(o.slots, o.context, o.invariant)
+	}
+	return m, free, err
+}
+
+// loader returns what opens the adapters of requests, which lie under --lora-root; nil without.
+func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) func(name, path string) (*openai.Model, func(), error) {
+	if o.root == "" {
+		return nil
+	}
+	return func(name, path string) (*openai.Model, func(), error) {
+		dir, err := files.Under(o.root, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		way := o.manners[""]
+		if run, err := policy.ReadRun(dir); err == nil && run != nil {
+			if way, err = mannerOf(c, o.around, dir); err != nil {
+				return nil, nil, err
+			}
+		}
+		with, err := p.WithAdapter(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		m, free, err := o.open(c, with, way, name, model)
+		if err != nil {
+			with.Close()
+			return nil, nil, err
+		}
+		return m, func() { free(); with.Close() }, nil
+	}
 }
 
 // serve answers requests until ctx ends, and those that have begun to their end.
@@ -161,6 +204,7 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 	}
 	defer closeModels()
 	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key, Origins: o.origins,
+		Load:  o.loader(c, p, models[0].Name),
 		Fatal: func(err error) bool { return errors.Is(err, runtime.ErrLost) }})
 	if err != nil {
 		return err

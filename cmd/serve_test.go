@@ -10,11 +10,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"onering/policy"
 )
 
 // TestServe serves the embedded model in a process: requests with seeds get the same
@@ -24,7 +27,15 @@ func TestServe(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")
 	}
-	c := program("serve", "--model", "builtin:arithmetic", "--template", "no", "--addr", "localhost:0", "--slots", "3", "--name", "tiny")
+	root := t.TempDir()
+	m, err := policy.ReadModel("builtin:arithmetic")
+	if err == nil {
+		err = newAdapter(m, "tiny", filepath.Join(root, "adapters", "a"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := program("serve", "--model", "builtin:arithmetic", "--template", "no", "--addr", "localhost:0", "--slots", "3", "--name", "tiny", "--lora-root", root)
 	c.Stderr = nil
 	said, err := c.StderrPipe()
 	if err != nil {
@@ -61,6 +72,7 @@ func TestServe(t *testing.T) {
 		return fmt.Sprintf(`{"model": "tiny", "prompt": "%d+%d=", "seed": %d, "temperature": %v, "top_p": %v, "max_tokens": 30, "n": %d, "logprobs": 0, "return_token_ids": true}`,
 			100+i, 200+7*i, i, 0.5*float64(i%3), 1-0.2*float64(i%2), 1+i%4)
 	}
+	adapted := loadedAdapter(t, url, post)
 	const requests = 12
 	var together [requests]string
 	var wait sync.WaitGroup
@@ -85,6 +97,9 @@ func TestServe(t *testing.T) {
 	ids, _ := json.Marshal(line.IDs)
 	if !strings.Contains(together[3], `"token_ids":`+string(ids)+"}") {
 		t.Errorf("greedy: %s, generate has %s", together[3], ids)
+	}
+	if plain := post(body(1)); plain == adapted {
+		t.Errorf("with the adapter the answer is the model's: %s", plain)
 	}
 	if r, err := http.NewRequest("GET", url+"/models", nil); err == nil {
 		r.Host = "example.org"
@@ -115,4 +130,31 @@ func TestServeTaken(t *testing.T) {
 	if err == nil || !strings.Contains(said.String(), "--addr "+taken.Addr().String()) {
 		t.Errorf("%v: %s", err, &said)
 	}
+}
+
+// loadedAdapter loads an adapter from the folder of --lora-root, asks it and unloads it. Paths
+// that lead out of the folder are refused.
+func loadedAdapter(t *testing.T, url string, post func(body string) string) string {
+	t.Helper()
+	send := func(path, body, want string) {
+		t.Helper()
+		r, err := http.Post(url+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if text, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s %s: %s, %v", path, body, text, err)
+		}
+	}
+	for _, path := range []string{"../a", "/etc", "adapters/none", "adapters"} {
+		send("/load_lora_adapter", fmt.Sprintf(`{"lora_name": "a", "lora_path": %q}`, path), "lora_path")
+	}
+	send("/load_lora_adapter", `{"lora_name": "a", "lora_path": "adapters/a"}`, "Success: LoRA adapter 'a' added successfully.")
+	got := post(`{"model": "a", "prompt": "101+207=", "seed": 1, "temperature": 0.5, "top_p": 0.8, "max_tokens": 30, "n": 2, "logprobs": 0, "return_token_ids": true}`)
+	send("/unload_lora_adapter", `{"lora_name": "a"}`, "removed")
+	if !strings.Contains(got, `"index":1`) {
+		t.Errorf("the adapter says %s", got)
+	}
+	return got
 }

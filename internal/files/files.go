@@ -249,6 +249,50 @@ func (f *Folder) Open(name string) (*os.File, error) {
 	return checkOpened(opened, nil, path)
 }
 
+// Under returns the path without links of a folder under root, whose path may be the one from
+// root. It refuses a folder that lies elsewhere, without looking at it, and one in which a link
+// leads out of root.
+func Under(root, path string) (string, error) {
+	given, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	top, err := filepath.EvalSymlinks(given)
+	if err != nil {
+		return "", err
+	}
+	outside := fmt.Errorf("%s is not a folder under %s", path, root)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(given, path)
+	}
+	if inside(given, path) == "" && inside(top, path) == "" {
+		return "", outside
+	}
+	dir, err := filepath.EvalSymlinks(path)
+	if err != nil || inside(top, dir) == "" {
+		return "", outside
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", outside
+	}
+	entries := 0
+	return dir, filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if entries++; err == nil && entries > maxEntries {
+			err = fmt.Errorf("%s has more than %d entries", path, maxEntries)
+		}
+		if err != nil || e.Type()&fs.ModeSymlink == 0 {
+			return err
+		}
+		if target, err := filepath.EvalSymlinks(at); err != nil || inside(top, target) == "" {
+			return fmt.Errorf("the link %s leads out of %s", at, root)
+		}
+		return nil
+	})
+}
+
+// maxEntries is how many files a folder may have of which Under looks at the links.
+const maxEntries = 10_000
+
 // inside returns the path of target in the folder dir, or "" if it is not in it.
 func inside(dir, target string) string {
 	within, err := filepath.Rel(dir, target)

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -231,5 +232,89 @@ func TestPage(t *testing.T) {
 	}
 	if !strings.Contains(string(text), `fetch("v1/chat/completions"`) {
 		t.Error("the page asks nothing")
+	}
+}
+
+// TestAdapters loads adapters while others are answered, and unloads them: what they are
+// answering goes on, and then they are ended.
+func TestAdapters(t *testing.T) {
+	ended := make(chan string, 9)
+	gated := newFake(1, 60)
+	gated.gate = make(chan bool)
+	var asked []string
+	x := newTester(t, newFake(1, 60), func(o *Options) {
+		o.Load = func(name, path string) (*Model, func(), error) {
+			if asked = append(asked, path); path == "missing" {
+				return nil, nil, errors.New("there is no folder missing")
+			}
+			d := newFake(1, 60)
+			if name == "slow" {
+				d = gated
+			}
+			return &Model{Name: name, Parent: "base", EOS: []int32{0}, Vocab: 31, Decoder: d}, func() { ended <- name }, nil
+		}
+	})
+	load := func(name, path, more string, want int, part string) {
+		t.Helper()
+		status, text := x.ask("POST", "/v1/load_lora_adapter", fmt.Sprintf(`{"lora_name": %q, "lora_path": %q%s}`, name, path, more))
+		if status != want || !strings.Contains(string(text), part) {
+			t.Errorf("loading %s: status %d: %s", name, status, text)
+		}
+	}
+	unload := func(name string, want int, part string) {
+		t.Helper()
+		status, text := x.ask("POST", "/v1/unload_lora_adapter", fmt.Sprintf(`{"lora_name": %q, "lora_int_id": null}`, name))
+		if status != want || !strings.Contains(string(text), part) {
+			t.Errorf("unloading %s: status %d: %s", name, status, text)
+		}
+	}
+	load("one", "a", "", 200, "Success: LoRA adapter 'one' added successfully.")
+	load("one", "a", "", 400, "already been loaded")
+	load("one", "b", `, "load_inplace": true`, 200, "Success")
+	if got := <-ended; got != "one" {
+		t.Errorf("%s was ended", got)
+	}
+	load("base", "a", `, "load_inplace": true`, 400, "began with")
+	load("two", "missing", "", 400, "there is no folder missing")
+	load("two", "", "", 400, "lora_path")
+	if !slices.Equal(asked, []string{"a", "b", "missing"}) {
+		t.Errorf("the paths %q were looked at", asked)
+	}
+	unload("base", 400, "began with")
+	unload("none", 404, "cannot be found")
+	unload("", 404, "cannot be found")
+	if _, text := x.ask("GET", "/v1/models", ""); !strings.Contains(string(text), `"id":"one"`) || !strings.Contains(string(text), `"parent":"base"`) {
+		t.Errorf("%s", text)
+	}
+	x.post("/v1/completions", `{"model": "one", "prompt": [1], "max_tokens": 3}`, 200)
+
+	load("slow", "a", "", 200, "Success")
+	room := x.server.engine.most.Load()
+	done := make(chan answered)
+	go func() {
+		done <- x.post("/v1/completions", `{"model": "slow", "prompt": [1], "max_tokens": 4, "ignore_eos": true}`, 200)
+	}()
+	gated.gate <- true
+	go unload("slow", 200, "removed successfully")
+	for range 2 {
+		gated.gate <- true
+	}
+	if got := <-done; got.Choices[0].Finish == nil {
+		t.Errorf("%+v", got)
+	}
+	if got := <-ended; got != "slow" {
+		t.Errorf("%s was ended", got)
+	}
+	x.post("/v1/completions", `{"model": "slow", "prompt": [1]}`, 404)
+	if now := x.server.engine.most.Load(); now != room-1 {
+		t.Errorf("there is room for %d, and was for %d", now, room)
+	}
+	x.stop()
+	if got := <-ended; got != "one" {
+		t.Errorf("%s was ended", got)
+	}
+	plain := newTester(t, newFake(1, 60), nil)
+	if got := plain.post("/v1/load_lora_adapter", `{"lora_name": "a", "lora_path": "/etc"}`, 403); !strings.Contains(got.Error.Message, "--lora-root") {
+		t.Errorf("%+v", got.Error)
 	}
 }

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ type Model struct {
 	Decoder   sampler.Decoder // has no sequences; the Server alone uses it
 
 	scheduler *sampler.Scheduler
+	close     func() // of a model that was loaded by a request, else nil
+	retired   bool   // it takes no further requests
 }
 
 // An engine decodes for all requests, on one goroutine.
@@ -56,7 +59,7 @@ func (e *engine) run(ctx context.Context) error {
 	defer close(e.ended)
 	defer func() {
 		for _, m := range e.models {
-			m.scheduler.Close()
+			m.end()
 		}
 	}()
 	for busy := false; ; {
@@ -78,10 +81,7 @@ func (e *engine) run(ctx context.Context) error {
 				more = false
 			}
 		}
-		busy = false
-		for _, m := range e.models {
-			busy = m.scheduler.Step() || busy
-		}
+		busy = e.step()
 		if e.failed != nil {
 			return e.failed
 		}
@@ -188,6 +188,10 @@ func (a *answer) call(o sampler.Options, prompt []int32, i, samples int) *sample
 func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (end func(), err error) {
 	var refused error
 	err = e.do(ctx, func() {
+		if m.retired {
+			refused = &failure{http.StatusNotFound, fmt.Sprintf("the adapter %q was unloaded", m.Name), "invalid_request_error", "model", "model_not_found"}
+			return
+		}
 		for i, c := range calls {
 			if refused = m.scheduler.Add(e.watched(c)); refused != nil {
 				for _, c := range calls[:i] {

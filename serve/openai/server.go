@@ -18,8 +18,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"onering/sampler"
 )
 
 // Options say what a Server serves.
@@ -37,6 +35,9 @@ type Options struct {
 	Origins []string
 	// Fatal reports whether an error of a request ends the Server; nil means none does.
 	Fatal func(error) bool
+	// Load returns the adapter at a path as a model with a name, and what ends it. It is called
+	// between two steps of the Decoders, and so is what it returns. nil refuses adapters.
+	Load func(name, path string) (m *Model, end func(), err error)
 
 	patience time.Duration // 0 is the usual one
 }
@@ -46,6 +47,7 @@ type Server struct {
 	Options
 	engine *engine
 	counts
+	served   atomic.Pointer[[]*Model] // what requests may name
 	started  time.Time
 	requests atomic.Int64 // for ids
 	open     atomic.Int64 // requests that are being answered
@@ -64,12 +66,8 @@ func New(o Options) (*Server, error) {
 			return nil, fmt.Errorf("openai: there are two models with the name %q", m.Name)
 		}
 		names[m.Name] = true
-		if m.Sampling == (sampler.Sampling{}) {
-			m.Sampling = sampler.Plain(0)
-		}
-		var err error
-		if m.scheduler, err = sampler.NewScheduler(m.Decoder); err != nil {
-			return nil, fmt.Errorf("openai: model %q: %w", m.Name, err)
+		if err := m.prepare(); err != nil {
+			return nil, err
 		}
 		most += m.Decoder.Slots()
 	}
@@ -79,6 +77,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{Options: o, started: time.Now()}
 	s.engine = &engine{models: slices.Clone(o.Models), commands: make(chan func()), ended: make(chan struct{}), fatal: o.Fatal}
 	s.engine.most.Store(int64(most))
+	s.serve(o.Models)
 	s.count()
 	return s, nil
 }
@@ -125,6 +124,7 @@ func (s *Server) Handler() http.Handler {
 	for path, answer := range map[string]func(http.ResponseWriter, *http.Request, []byte) error{
 		"/v1/completions": s.complete, "/v1/chat/completions": s.chat, "/inference/v1/generate": s.generate,
 		"/tokenize": s.tokenize, "/detokenize": s.detokenize,
+		"/v1/load_lora_adapter": s.load, "/v1/unload_lora_adapter": s.unload,
 	} {
 		handle("POST", path, s.authorized(s.answering(answer)))
 	}
@@ -253,7 +253,7 @@ func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, bod
 // model returns the model of a name.
 func (s *Server) model(name string) (*Model, error) {
 	names := []string{}
-	for _, m := range s.Models {
+	for _, m := range s.list() {
 		if name == m.Name || name == "" {
 			return m, nil
 		}
@@ -282,7 +282,7 @@ func (s *Server) card(m *Model) modelCard {
 
 func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
 	cards := []modelCard{}
-	for _, m := range s.Models {
+	for _, m := range s.list() {
 		cards = append(cards, s.card(m))
 	}
 	write(w, http.StatusOK, map[string]any{"object": "list", "data": cards})
