@@ -1,7 +1,10 @@
 package environment
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"onering/tokenize"
 )
@@ -28,4 +31,42 @@ func Functions(list []Function) (tools tokenize.Data, err error) {
 		err = tools.UnmarshalJSON(text)
 	}
 	return tools, err
+}
+
+// mostCalls are answered in one turn: each may take its time.
+const mostCalls = 16
+
+// Answer answers the calls of a turn one after the other, each by a message of the role tool.
+// A turn without calls ends the episode. What call returns is what the policy reads; its error
+// ends the episode without a grade. Functions that there are not are not called: the policy
+// reads which there are.
+func Answer(ctx context.Context, t Turn, functions []Function, call func(ctx context.Context, c Call) (string, error)) (o Observation, err error) {
+	names := make([]string, len(functions))
+	known := map[string]bool{}
+	for i, f := range functions {
+		names[i], known[f.Name] = f.Name, true
+	}
+	for i, c := range t.Calls {
+		if err := ctx.Err(); err != nil {
+			return Observation{}, err
+		}
+		text := ""
+		switch {
+		case i >= mostCalls:
+			text = fmt.Sprintf("error: only %d calls are answered in one turn", mostCalls)
+		case !known[c.Name]:
+			text = fmt.Sprintf("error: there is no tool %.80q; there are %s", c.Name, strings.Join(names, ", "))
+		default:
+			text, err = call(ctx, c)
+		}
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return Observation{}, err
+		}
+		o.Messages = append(o.Messages, tokenize.Message{Role: "tool", Content: text})
+	}
+	o.Done = len(t.Calls) == 0
+	return o, ctx.Err()
 }

@@ -4,5 +4,6 @@ package all
 
 import (
 	_ "onering/environment/command"
+	_ "onering/environment/mcp"
 	_ "onering/environment/tools"
 )

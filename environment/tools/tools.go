@@ -4,6 +4,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,27 +37,22 @@ type Tools struct {
 	Output    int      `toml:"output_bytes" range:"[1,16777216]" help:"most bytes that python or a program may write in one call"`
 }
 
-// A tool is one that the policy can call. call returns what the policy reads; an error is of
-// the policy's or the tool's making, and is read by the policy as well.
-type tool struct {
-	description, parameters string
-	call                    func(ctx context.Context, arguments json.RawMessage) (string, error)
-}
+// A tool is one that the policy can call. Its error is of the policy's or the tool's making,
+// and is read by the policy.
+type tool func(ctx context.Context, arguments json.RawMessage) (string, error)
 
 // builtin are the tools that come with onering.
-func (t *Tools) builtin() map[string]tool {
-	return map[string]tool{
-		"calculator": {
-			"Computes an expression exactly: numbers, + - * / ^ and parentheses.",
-			`{"type": "object", "properties": {"expression": {"type": "string", "description": "such as (3 + 4) * 12 / 7"}}, "required": ["expression"]}`,
-			answerExpression,
-		},
-		"python": {
-			"Runs a Python program and returns what it prints. Nothing is kept from one call to the next.",
-			`{"type": "object", "properties": {"code": {"type": "string", "description": "the program; print what you want to know"}}, "required": ["code"]}`,
-			t.runPython,
-		},
-	}
+var builtin = []environment.Function{
+	{
+		Name:        "calculator",
+		Description: "Computes an expression exactly: numbers, + - * / ^ and parentheses.",
+		Parameters:  json.RawMessage(`{"type": "object", "properties": {"expression": {"type": "string", "description": "such as (3 + 4) * 12 / 7"}}, "required": ["expression"]}`),
+	},
+	{
+		Name:        "python",
+		Description: "Runs a Python program and returns what it prints. Nothing is kept from one call to the next.",
+		Parameters:  json.RawMessage(`{"type": "object", "properties": {"code": {"type": "string", "description": "the program; print what you want to know"}}, "required": ["code"]}`),
+	},
 }
 
 // About is the environment's line in lists.
@@ -70,7 +66,7 @@ func (t *Tools) Validate() error {
 	}
 	seen := map[string]bool{}
 	for _, name := range t.Tools {
-		if _, ok := t.builtin()[name]; !ok || seen[name] {
+		if name != "calculator" && name != "python" || seen[name] {
 			bad("tools", name, "must be calculator or python, each once; programs of yours stand in commands")
 		}
 		seen[name] = true
@@ -128,25 +124,18 @@ func (t *Tools) Repeats() bool {
 	return len(t.Commands) == 0 && !slices.Contains(t.Tools, "python")
 }
 
-// have are the tools that the policy has, by name.
-func (t *Tools) have() map[string]tool {
-	all, list := t.builtin(), map[string]tool{}
+// have are the tools that the policy has, by name and in the order of the settings.
+func (t *Tools) have() (functions []environment.Function, tools map[string]tool) {
+	tools = map[string]tool{}
 	for _, name := range t.Tools {
-		list[name] = all[name]
+		functions = append(functions, builtin[slices.IndexFunc(builtin, func(f environment.Function) bool { return f.Name == name })])
+		tools[name] = map[string]tool{"calculator": answerExpression, "python": t.runPython}[name]
 	}
 	for _, c := range t.Commands {
-		list[c.Name] = c.tool(t.limits(0))
+		functions = append(functions, environment.Function{Name: c.Name, Description: c.Description, Parameters: json.RawMessage(cmp.Or(c.Parameters, noParameters))})
+		tools[c.Name] = c.tool(t.limits(0))
 	}
-	return list
-}
-
-// names are the names of the tools in the order of the settings.
-func (t *Tools) names() []string {
-	names := slices.Clone(t.Tools)
-	for _, c := range t.Commands {
-		names = append(names, c.Name)
-	}
-	return names
+	return functions, tools
 }
 
 // Open implements environment.Opener: it describes the tools.
@@ -154,65 +143,44 @@ func (t *Tools) Open(ctx context.Context, _ environment.Start) (o environment.Op
 	if t.Plain || ctx.Err() != nil {
 		return o, ctx.Err()
 	}
-	tools, list := t.have(), []environment.Function{}
-	for _, name := range t.names() {
-		list = append(list, environment.Function{Name: name, Description: tools[name].description, Parameters: json.RawMessage(tools[name].parameters)})
-	}
-	o.Tools, err = environment.Functions(list)
+	functions, _ := t.have()
+	o.Tools, err = environment.Functions(functions)
 	return o, err
 }
 
 // Begin implements environment.Environment.
 func (t *Tools) Begin(ctx context.Context, _ environment.Start) (environment.Episode, error) {
-	return &episode{t, t.have()}, ctx.Err()
+	functions, tools := t.have()
+	return &episode{t, functions, tools}, ctx.Err()
 }
 
 type episode struct {
 	*Tools
-	tools map[string]tool
+	functions []environment.Function
+	tools     map[string]tool
 }
 
 // Close implements environment.Episode: nothing runs between two calls.
 func (*episode) Close() error { return nil }
 
-// mostCalls are answered in one turn: each may take its time.
-const mostCalls = 16
-
 // Step implements environment.Episode.
 func (e *episode) Step(ctx context.Context, turn environment.Turn) (o environment.Observation, err error) {
-	if err := ctx.Err(); err != nil {
-		return o, err
+	if !e.Plain {
+		return environment.Answer(ctx, turn, e.functions, e.answer)
 	}
-	if e.Plain {
-		before, asks := strings.CutSuffix(turn.Text, "=")
-		o.Messages = []tokenize.Message{{Role: "tool", Content: plainValue(before)}}
-		o.Done = !asks
-		return o, nil
-	}
-	for i, call := range turn.Calls {
-		text, err := e.answer(ctx, i, call)
-		if ctx.Err() != nil {
-			return environment.Observation{}, ctx.Err()
-		}
-		if err != nil {
-			text = strings.TrimLeft(strings.TrimRight(text, "\r\n")+"\nerror: "+process.Printable(err.Error()), "\n")
-		}
-		o.Messages = append(o.Messages, tokenize.Message{Role: "tool", Content: text})
-	}
-	o.Done = len(turn.Calls) == 0
-	return o, nil
+	before, asks := strings.CutSuffix(turn.Text, "=")
+	o.Messages = []tokenize.Message{{Role: "tool", Content: plainValue(before)}}
+	o.Done = !asks
+	return o, ctx.Err()
 }
 
-// answer answers the i-th call of a turn.
-func (e *episode) answer(ctx context.Context, i int, call environment.Call) (string, error) {
-	tool, ok := e.tools[call.Name]
-	switch {
-	case i >= mostCalls:
-		return "", fmt.Errorf("only %d calls are answered in one turn", mostCalls)
-	case !ok:
-		return "", fmt.Errorf("there is no tool %.80q; there are %s", call.Name, strings.Join(e.names(), ", "))
+// answer answers a call. What goes wrong is read by the policy.
+func (e *episode) answer(ctx context.Context, call environment.Call) (string, error) {
+	text, err := e.tools[call.Name](ctx, call.Arguments)
+	if err != nil {
+		text = strings.TrimLeft(strings.TrimRight(text, "\r\n")+"\nerror: "+process.Printable(err.Error()), "\n")
 	}
-	return tool.call(ctx, call.Arguments)
+	return text, nil
 }
 
 // argument returns the text that the arguments of a call have under a name.
@@ -284,11 +252,7 @@ const noParameters = `{"type": "object", "properties": {}}`
 
 // tool makes the program a tool.
 func (c Command) tool(l process.Limits) tool {
-	parameters := c.Parameters
-	if parameters == "" {
-		parameters = noParameters
-	}
-	return tool{c.Description, parameters, func(ctx context.Context, arguments json.RawMessage) (string, error) {
+	return func(ctx context.Context, arguments json.RawMessage) (string, error) {
 		var line bytes.Buffer
 		if err := json.Compact(&line, arguments); err != nil {
 			return "", fmt.Errorf("the arguments cannot be read: %w", err)
@@ -296,7 +260,7 @@ func (c Command) tool(l process.Limits) tool {
 		line.WriteByte('\n')
 		text, err := process.Run(ctx, c.Command, line.Bytes(), l)
 		return strings.TrimRight(text, "\r\n"), err
-	}}
+	}
 }
 
 // commands are a setting.

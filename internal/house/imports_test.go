@@ -26,6 +26,7 @@ var rooms = []struct {
 	{"internal/files", ""},
 	{"internal/cli", "internal/files"},
 	{"internal/process", "internal/files"},
+	{"internal/remote", "internal/settings"},
 	{"internal/registry", "internal/settings"},
 	{"internal/stat", ""},
 	{"internal/ordered", ""},
@@ -72,7 +73,7 @@ var rooms = []struct {
 	{"reward/rewardtest", "reward data internal/registry internal/settings"},
 	{"reward/external", "reward data internal/process"},
 	{"reward/command", "reward reward/external internal/process internal/settings"},
-	{"reward/http", "reward reward/external data internal/process internal/settings"},
+	{"reward/http", "reward reward/external data internal/process internal/remote internal/settings"},
 	{"reward/math", "reward internal/settings verifier"},
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
@@ -80,7 +81,7 @@ var rooms = []struct {
 	{"environment", "data tokenize internal/registry internal/settings sampler"}, // sampler for the Player, which answers while others are sampled
 	{"environment/all", "environment/*"},
 	{"environment/environmenttest", "environment data tokenize internal/registry internal/settings"},
-	{"environment/*", "environment data tokenize internal/process internal/settings"},
+	{"environment/*", "environment data tokenize internal/process internal/remote internal/settings"},
 
 	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files

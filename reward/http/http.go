@@ -12,8 +12,6 @@ import (
 	"net"
 	nethttp "net/http"
 	"net/url"
-	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 	"time"
 
 	"onering/internal/process"
+	"onering/internal/remote"
 	"onering/internal/settings"
 	"onering/reward"
 	"onering/reward/external"
@@ -57,21 +56,13 @@ func (*Server) About() string {
 	return "what a server answers, also one for OpenRLHF or NeMo Gym"
 }
 
-// nameInCapitals is how variables are called, and tokens are not.
-var nameInCapitals = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
-
 // Validate implements reward.Validator.
 func (s *Server) Validate() error {
 	var errs []error
 	for _, address := range s.addresses() {
-		if remedy := checkAddress(address); remedy != "" {
-			// The address may hold a password.
-			errs = append(errs, &settings.Error{Key: "url", Value: hidePassword(address), Remedy: remedy})
-		}
+		errs = append(errs, remote.CheckAddress("url", address, "http://localhost:5000/get_reward"))
 	}
-	if s.TokenEnv != "" && !nameInCapitals.MatchString(s.TokenEnv) {
-		errs = append(errs, &settings.Error{Key: "token_env", Value: "...", Remedy: "must be the name of an environment variable in capitals, such as JUDGE_TOKEN, and not the token"})
-	}
+	errs = append(errs, remote.CheckTokenEnv(s.TokenEnv))
 	if s.SeedSession && s.Dialect != "nemo_gym" {
 		errs = append(errs, &settings.Error{Key: "seed_session", Value: true, Remedy: `has a meaning with dialect = "nemo_gym" only`})
 	}
@@ -86,34 +77,10 @@ func (s *Server) addresses() []string {
 	return list
 }
 
-// checkAddress says what an address must be, nothing if it is that.
-func checkAddress(address string) string {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return "must be an address such as http://localhost:5000/get_reward"
-	case u.User != nil:
-		return "must not hold a user or password: the run folder would, too; use token_env"
-	case u.Fragment != "":
-		return "must not have a fragment"
-	}
-	return ""
-}
-
-func hidePassword(address string) string {
-	if u, err := url.Parse(address); err == nil {
-		if u.User != nil {
-			u.User = url.User("...")
-		}
-		return u.String()
-	}
-	return "..."
-}
-
 // Ready says that no connection can be made to any of the servers, or that their token is
 // not set. Whatever a server answers, it is there.
 func (s *Server) Ready(ctx context.Context) error {
-	if _, err := s.token(); err != nil {
+	if _, err := remote.Token("reward", s.TokenEnv); err != nil {
 		return err
 	}
 	s.once.Do(s.open)
@@ -132,7 +99,7 @@ func (s *Server) Ready(ctx context.Context) error {
 			}
 			return nil
 		}
-		failed = append(failed, fmt.Errorf("reward.url: no server is at %s: start it first, or correct the address: %w", hidePassword(address), err.(*url.Error).Err))
+		failed = append(failed, fmt.Errorf("reward.url: no server is at %s: start it first, or correct the address: %w", address, err.(*url.Error).Err))
 	}
 	return errors.Join(failed...)
 }
@@ -170,23 +137,8 @@ func (s *Server) open() {
 	transport := nethttp.DefaultTransport.(*nethttp.Transport).Clone()
 	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = s.Concurrency, 0
 	s.slots = make(chan struct{}, s.Concurrency)
-	s.client = &nethttp.Client{Transport: transport, CheckRedirect: func(r *nethttp.Request, via []*nethttp.Request) error {
-		switch asked := via[0].URL; {
-		case r.URL.Scheme != asked.Scheme || r.URL.Host != asked.Host:
-			return redirectError(fmt.Sprintf("it redirects to another server, %s://%s: set url to that", r.URL.Scheme, r.URL.Host))
-		case r.Method != nethttp.MethodPost:
-			return redirectError(fmt.Sprintf("it redirects to %s with a status that turns POST into GET: set url to that", r.URL.Path))
-		case len(via) > 5:
-			return redirectError("it redirects without end")
-		}
-		return nil
-	}}
+	s.client = &nethttp.Client{Transport: transport, CheckRedirect: remote.SameServer}
 }
-
-// A redirectError is a redirect that is not followed.
-type redirectError string
-
-func (e redirectError) Error() string { return string(e) }
 
 // Close closes the connections that are idle.
 func (s *Server) Close() error {
@@ -198,7 +150,7 @@ func (s *Server) Close() error {
 
 // post posts a JSON object and returns the answer's body.
 func (s *Server) post(ctx context.Context, client *nethttp.Client, address string, body []byte) ([]byte, error) {
-	token, err := s.token()
+	token, err := remote.Token("reward", s.TokenEnv)
 	if err != nil {
 		return nil, external.Permanent(err)
 	}
@@ -230,23 +182,11 @@ func (s *Server) post(ctx context.Context, client *nethttp.Client, address strin
 	return nil, fmt.Errorf("POST %s: %w", address, err)
 }
 
-// token returns the bearer token, "" if none is to be sent.
-func (s *Server) token() (string, error) {
-	if s.TokenEnv == "" {
-		return "", nil
-	}
-	token := strings.TrimSpace(os.Getenv(s.TokenEnv))
-	if token == "" {
-		return "", fmt.Errorf("reward.token_env: the environment variable %s is not set", s.TokenEnv)
-	}
-	return token, nil
-}
-
 // exchange sends a request and returns the body of a good answer. The token is cut out
 // of all that comes back: a server may repeat it.
 func exchange(client *nethttp.Client, request *nethttp.Request, token string) ([]byte, error) {
 	response, err := client.Do(request)
-	if redirect, ok := errors.AsType[redirectError](err); ok {
+	if redirect, ok := errors.AsType[remote.RedirectError](err); ok {
 		return nil, external.Permanent(redirect)
 	}
 	if err != nil {

@@ -1,0 +1,108 @@
+// Package remote has what all that talks to servers of the user's shares: their addresses,
+// their tokens, and what may follow a redirect.
+package remote
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+
+	"onering/internal/settings"
+)
+
+// CheckAddress says as a *settings.Error of a key what an address must be, with an example.
+// The error shows no password.
+func CheckAddress(key, address, example string) error {
+	u, err := url.Parse(address)
+	remedy := ""
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		remedy = "must be an address such as " + example
+	case u.User != nil:
+		remedy = "must not hold a user or password: the run folder would, too; use token_env"
+	case u.Fragment != "":
+		remedy = "must not have a fragment"
+	default:
+		return nil
+	}
+	shown := "..."
+	if err == nil {
+		if u.User != nil {
+			u.User = url.User("...")
+		}
+		shown = u.String()
+	}
+	return &settings.Error{Key: key, Value: shown, Remedy: remedy}
+}
+
+// nameInCapitals is how variables are called, and tokens are not.
+var nameInCapitals = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+
+// CheckTokenEnv says that token_env is no name of a variable.
+func CheckTokenEnv(name string) error {
+	if name == "" || nameInCapitals.MatchString(name) {
+		return nil
+	}
+	return &settings.Error{Key: "token_env", Value: "...", Remedy: "must be the name of an environment variable in capitals, such as JUDGE_TOKEN, and not the token"}
+}
+
+// Token returns the bearer token that an environment variable holds, "" if none is named.
+// section is that of token_env, for messages.
+func Token(section, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	token := strings.TrimSpace(os.Getenv(name))
+	if token == "" {
+		return "", fmt.Errorf("%s.token_env: the environment variable %s is not set", section, name)
+	}
+	return token, nil
+}
+
+// A RedirectError is a redirect that is not followed.
+type RedirectError string
+
+func (e RedirectError) Error() string { return string(e) }
+
+// SameServer is the CheckRedirect of a client that follows redirects on the same server only:
+// what it asks, and the token, are for no other.
+func SameServer(r *http.Request, via []*http.Request) error {
+	switch asked := via[0].URL; {
+	case r.URL.Scheme != asked.Scheme || r.URL.Host != asked.Host:
+		return RedirectError(fmt.Sprintf("it redirects to another server, %s://%s: set url to that", r.URL.Scheme, r.URL.Host))
+	case r.Method != via[0].Method:
+		return RedirectError(fmt.Sprintf("it redirects to %s with a status that turns POST into GET: set url to that", r.URL.Path))
+	case len(via) > 5:
+		return RedirectError("it redirects without end")
+	}
+	return nil
+}
+
+// Client returns a client that sends a bearer token, unless it is "", with each request, and
+// takes answers of so many bytes.
+func Client(token string, most int64) *http.Client {
+	return &http.Client{CheckRedirect: SameServer, Transport: &bearer{http.DefaultTransport.(*http.Transport).Clone(), token, most}}
+}
+
+type bearer struct {
+	*http.Transport
+	token string
+	most  int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", "onering")
+	if b.token != "" {
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	response, err := b.Transport.RoundTrip(r)
+	if err == nil && response.StatusCode != http.StatusSwitchingProtocols {
+		response.Body = http.MaxBytesReader(nil, response.Body, b.most)
+	}
+	return response, err
+}
