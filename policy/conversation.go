@@ -28,10 +28,6 @@ type Conversation struct {
 // longestConversation bounds a conversation with a model that states no context.
 const longestConversation = 1 << 15
 
-// stepCost is how many tokens of a prompt take as long as a decode step: measured
-// with a model of 135M weights on two cores, 2.4 ms a token and 69 ms a step.
-const stepCost = 28
-
 // Conversation begins a conversation in a template. The template auto is the tokenizer's
 // chat template, if there is one.
 func (p *Policy) Conversation(template tokenize.Template) (*Conversation, error) {
@@ -53,7 +49,7 @@ func (p *Policy) Conversation(template tokenize.Template) (*Conversation, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Conversation{Template: template, policy: p, decoder: sampler.NewKept(decoder, stepCost), free: decoder.Close}, nil
+	return &Conversation{Template: template, policy: p, decoder: sampler.NewKept(decoder, sampler.StepCost), free: decoder.Close}, nil
 }
 
 // Close frees the decoder.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"onering/models"
+	"onering/sampler"
 )
 
 // A cache holds the keys and values of the sequences that are being decoded, one
@@ -130,11 +131,12 @@ func (c *cache) length(slot int) int {
 	return c.parts[c.placeOf[slot].part].lengths[c.placeOf[slot].row]
 }
 
-// stepped counts the token that a step has added to each row.
-func (c *cache) stepped() {
-	for i := range c.parts {
-		for row := range c.parts[i].lengths {
-			c.parts[i].lengths[row]++
+// stepped counts the token that a step has added to each row that is not idle. What it wrote
+// of the others lies beyond their ends.
+func (c *cache) stepped(rows []sampler.Row) {
+	for i := range rows {
+		if at := c.placeOf[rows[i].Slot]; !rows[i].Idle {
+			c.parts[at.part].lengths[at.row]++
 		}
 	}
 }

@@ -303,8 +303,8 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	return s, nil
 }
 
-// Step appends each row's token to the sequence of its slot and samples the next token.
-// The rows must be all the slots in use.
+// Step appends each row's token to the sequence of its slot and samples the next token. The
+// rows must be all the slots in use. Idle ones are computed and forgotten.
 func (d *Decoder) Step(rows []sampler.Row) error {
 	longest, err := d.checkStep(rows)
 	if err != nil {
@@ -347,7 +347,7 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 	if err := s.binding.Run(); err != nil {
 		return err
 	}
-	d.cache.stepped()
+	d.cache.stepped(rows)
 	return d.sample(d, s.states(), at)
 }
 

@@ -7,6 +7,7 @@ type Row struct {
 	ID      int32    // for Step, the token to append
 	Uniform float32  // in [0, 1), decides the next token
 	Way     Sampling // how the next token is chosen; the caller sees to MaxNewTokens
+	Idle    bool     // for Step: the sequence waits. It stays as it is, and ID and Out have no meaning
 	Out     Drawn    // the next token, which the call sets
 }
 
@@ -44,8 +45,8 @@ type Decoder interface {
 	// Begin begins a sequence in the free slot of each row and samples its first token.
 	// Several rows may begin from one prefix.
 	Begin(rows []Row) error
-	// Step appends a token to the sequence of each row and samples the next one. The rows
-	// are all sequences that there are.
+	// Step appends a token to the sequence of each row that is not idle, and samples the next
+	// one. The rows are all sequences that there are.
 	Step(rows []Row) error
 	// Free gives a slot back.
 	Free(slot int)

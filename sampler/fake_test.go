@@ -216,6 +216,9 @@ func (d *fakeDecoder) Step(rows []Row) error {
 		switch s := r.Slot; {
 		case d.sequences[s] == nil:
 			return d.breach("step of slot %d, which is free", s)
+		case r.Idle:
+			r.Out = Drawn{ID: -1}
+			continue
 		case r.ID != d.last[s] && !d.fed:
 			return d.breach("slot %d gave %d and was handed %d", s, d.last[s], r.ID)
 		case len(d.sequences[s])+1 >= d.maxTokens:

@@ -93,6 +93,11 @@ func (l Lanes) run(ctx context.Context, runs []*batch) (ended [][]Response, fail
 		group.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
+			r.pause = func(wait func()) { // another lane goes on meanwhile
+				<-turns
+				wait()
+				turns <- struct{}{}
+			}
 			var err error
 			if ended[i], err = r.run(ctx); err != nil {
 				first.Do(func() { failed = err }) // those that follow end because of it

@@ -33,6 +33,13 @@ type Options struct {
 	// between two steps and before done is called with the response that the token
 	// ends. The tokens of one response come in their order.
 	Token func(Token)
+	// Turn, if not nil, makes a response an episode of several turns: it is asked what follows
+	// when an EOS id or a stop string ends a turn. It is called between two steps with the
+	// response so far, whose slices it may keep, and must not wait: it sees to it that answer
+	// is called once, at any time and from any goroutine. The sequence keeps its slot until
+	// then, and others go on. MaxNewTokens bounds all tokens after the prompt, and an
+	// observation that leaves no room for another token ends the response by Length.
+	Turn func(r Response, answer func(Observation))
 	// DropLong leaves out prompts that do not fit, counted in Stats.Dropped,
 	// instead of refusing the whole call.
 	DropLong bool
@@ -59,6 +66,19 @@ type Token struct {
 	LogProb         float32
 }
 
+// An Observation is what follows a turn.
+type Observation struct {
+	IDs []int32 // what the policy reads before its next turn; at least one token unless End
+	End Finish  // the response ends, for this reason; "" if it goes on
+	Err error   // the call cannot be answered
+}
+
+// An Observed is tokens in a response that were not sampled.
+type Observed struct {
+	At  int     `json:"at"`  // how many sampled tokens stand before them
+	IDs []int32 `json:"ids"` // at least one
+}
+
 // Finish says why a response ended.
 type Finish string
 
@@ -76,6 +96,31 @@ type Response struct {
 	Entropy []float32 // per token, in nats, of the distribution it was drawn from, before the filters
 	Finish  Finish
 	Stop    string // the stop string that ended it, if one did
+	// Observed are the tokens of others between those of IDs, in order; nil for a response of
+	// one turn.
+	Observed []Observed
+}
+
+// Tokens returns all tokens after the prompt, those of others included, and from which place
+// of them each of IDs comes.
+func (r Response) Tokens() (all []int32, places []int) { return Interleave(r.IDs, r.Observed) }
+
+// Interleave puts observed tokens between sampled ones. places are those of the sampled ones
+// in all.
+func Interleave(ids []int32, observed []Observed) (all []int32, places []int) {
+	from := 0
+	add := func(to int) {
+		for ; from < to; from++ {
+			places = append(places, len(all))
+			all = append(all, ids[from])
+		}
+	}
+	for _, o := range observed {
+		add(o.At)
+		all = append(all, o.IDs...)
+	}
+	add(len(ids))
+	return all, places
 }
 
 // Stats count what a call did.

@@ -45,6 +45,7 @@ func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done f
 // fails.
 type batch struct {
 	*Scheduler
+	pause     func(func())
 	responses []Response // of all requests, in the order returned
 	err       error      // the first
 }
@@ -59,7 +60,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 		return nil, err
 	}
 	s.together = cmp.Or(opts.PrefillTokens, defaultPrefillTokens)
-	b := &batch{Scheduler: s}
+	b := &batch{Scheduler: s, pause: func(wait func()) { wait() }}
 	stops, total := newStops(opts.Stops), 0
 	for i, q := range reqs {
 		if err := q.validate(i, opts.Greedy); err != nil {
@@ -97,6 +98,16 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 	return b, nil
 }
 
+// await waits for an observation: all sequences that there are do.
+func (b *batch) await(ctx context.Context) {
+	b.pause(func() {
+		select {
+		case <-b.arrivals.come:
+		case <-ctx.Done():
+		}
+	})
+}
+
 // run samples what is in the queue and returns the responses that have ended.
 func (b *batch) run(ctx context.Context) ([]Response, error) {
 	defer b.Close()
@@ -111,6 +122,9 @@ func (b *batch) run(ctx context.Context) ([]Response, error) {
 			// A response that has not ended has no reason for it yet.
 			return slices.DeleteFunc(b.responses, func(p Response) bool { return p.Finish == "" }), b.err
 		}
-		b.advance()
+		b.receive()
+		if b.advance(); b.waiting > 0 && b.waiting == b.busy {
+			b.await(ctx)
+		}
 	}
 }

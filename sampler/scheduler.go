@@ -36,7 +36,9 @@ type Scheduler struct {
 	d        Decoder
 	together int // prompts of up to so many tokens are computed together
 	slots    []sequence
-	busy     int     // slots in use
+	busy     int // slots in use
+	waiting  int // slots in use whose sequences wait for an observation
+	arrivals *arrivals
 	queue    []*Call // with samples that have no slot yet; the first of them have their prompts computed
 	rows     []Row   // of the newest call of the decoder
 	stats    Stats
@@ -48,7 +50,7 @@ func NewScheduler(d Decoder) (*Scheduler, error) {
 	if n < 1 || maxTokens < 2 {
 		return nil, fmt.Errorf("sampler: a decoder with %d slots of %d tokens can hold no response", n, maxTokens)
 	}
-	return &Scheduler{d: d, slots: make([]sequence, n), stats: Stats{Slots: n}}, nil
+	return &Scheduler{d: d, slots: make([]sequence, n), arrivals: newArrivals(), stats: Stats{Slots: n}}, nil
 }
 
 // Check returns the error for which Add would refuse a call.
@@ -88,11 +90,12 @@ func (s *Scheduler) Cancel(c *Call) {
 
 // Step begins samples of waiting calls in the free slots, and moves every sequence on by a
 // token. An error ends the calls that it is about, and others go on. It reports whether
-// there is more to do.
+// there is more to do before another call or an observation comes.
 func (s *Scheduler) Step() bool {
+	s.receive()
 	s.begin()
 	s.advance()
-	return !s.idle()
+	return s.busy > s.waiting || len(s.queue) > 0 && s.busy < len(s.slots)
 }
 
 func (s *Scheduler) idle() bool { return s.busy == 0 && len(s.queue) == 0 }
@@ -166,18 +169,10 @@ func (s *Scheduler) start() {
 		u, _ := q.uniform() // a given list has at least one
 		s.rows = append(s.rows, Row{Slot: slot, Prefix: q.call.prefix, Uniform: u, Way: q.way})
 	}
-	if len(s.rows) == 0 {
-		return
-	}
-	if err := s.d.Begin(s.rows); err != nil {
-		calls := s.calls(s.rows)
-		for _, row := range s.rows {
-			s.slots[row.Slot].call = nil // which has taken no slot
-		}
-		s.fail(calls, fmt.Errorf("sampler: start of %d sequences: %w", len(s.rows), err))
-		return
-	}
 	s.busy += len(s.rows)
+	if !s.beginRows("of prompts") {
+		return
+	}
 	for len(s.queue) > 0 && s.queue[0].started == s.queue[0].Samples {
 		s.drop(s.queue[0])
 		s.queue = s.queue[1:]
@@ -193,16 +188,19 @@ func (s *Scheduler) advance() {
 		if q.call == nil {
 			continue
 		}
-		u, err := q.uniform()
-		if err != nil {
-			s.refuse(q.call, err)
-			continue
+		row := Row{Slot: slot, ID: q.feed[0], Way: q.way, Idle: q.waits}
+		if len(q.feed) == 1 && !q.waits {
+			var err error
+			if row.Uniform, err = q.uniform(); err != nil {
+				s.refuse(q.call, err)
+				continue
+			}
 		}
-		s.rows = append(s.rows, Row{Slot: slot, ID: q.ids[len(q.ids)-1], Uniform: u, Way: q.way})
+		s.rows = append(s.rows, row)
 	}
 	// Those before a row whose call was refused may be of the same call.
 	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool { return s.slots[r.Slot].call == nil })
-	n := len(s.rows)
+	n := len(s.rows) - s.waiting
 	if n == 0 {
 		return
 	}
@@ -220,8 +218,12 @@ func (s *Scheduler) take() {
 	for _, row := range s.rows {
 		q := &s.slots[row.Slot]
 		c := q.call
-		if c == nil {
+		if c == nil || row.Idle {
 			continue // canceled by a call back, or failed with another sample
+		}
+		if len(q.feed) > 1 {
+			q.feed = q.feed[1:] // an observation's token follows
+			continue
 		}
 		finish, stop, err := q.add(row.Out)
 		if err != nil {
@@ -232,13 +234,75 @@ func (s *Scheduler) take() {
 		if c.Token != nil {
 			c.Token(Token{c.index, q.sample, row.Out.ID, row.Out.LogProb})
 		}
-		if finish != "" && q.call == c {
-			response := q.response(finish, stop)
-			s.stats.Responses++
-			s.free(row.Slot)
-			c.Done(response)
+		switch {
+		case finish == "" || q.call != c:
+		case finish == Stop && c.Turn != nil:
+			s.rest(row.Slot, finish, stop)
+		default:
+			s.end(row.Slot, q.response(finish, stop))
 		}
 	}
+}
+
+// end frees a slot and tells of its response.
+func (s *Scheduler) end(slot int, r Response) {
+	c := s.slots[slot].call
+	s.stats.Responses++
+	s.free(slot)
+	c.Done(r)
+}
+
+// recompute computes the sequences of slots anew with their observations, and takes the
+// tokens that follow.
+func (s *Scheduler) recompute(slots []int) {
+	slices.Sort(slots)
+	s.rows = s.rows[:0]
+	for _, slot := range slots {
+		q := &s.slots[slot]
+		if q.call == nil {
+			continue // which another's failure has ended
+		}
+		tokens := q.tokens()
+		u, err := q.uniform()
+		var handles []int
+		if err == nil {
+			handles, err = s.d.Prefill([][]int32{tokens})
+		}
+		if err != nil {
+			s.refuse(q.call, fmt.Errorf("sampler: after an observation: %w", err))
+			continue
+		}
+		defer s.d.Drop(handles[0])
+		s.stats.Prefills++
+		s.stats.PrefillTokens += len(tokens)
+		q.feed = q.feed[len(q.feed)-1:]
+		s.rows = append(s.rows, Row{Slot: slot, Prefix: handles[0], Uniform: u, Way: q.way})
+	}
+	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool { return s.slots[r.Slot].call == nil })
+	for _, row := range s.rows {
+		s.d.Free(row.Slot)
+	}
+	if s.beginRows("after observations") {
+		s.take()
+	}
+}
+
+// beginRows begins the rows, if there are any, in slots that are free for the decoder. An
+// error ends their calls.
+func (s *Scheduler) beginRows(what string) (ok bool) {
+	if len(s.rows) == 0 {
+		return false
+	}
+	if err := s.d.Begin(s.rows); err != nil {
+		calls := s.calls(s.rows)
+		for _, row := range s.rows {
+			s.slots[row.Slot].call = nil // which has taken no slot
+		}
+		s.busy -= len(s.rows)
+		s.fail(calls, fmt.Errorf("sampler: start of %d sequences %s: %w", len(s.rows), what, err))
+		return false
+	}
+	return true
 }
 
 // calls lists the calls of rows.
@@ -267,7 +331,11 @@ func (s *Scheduler) refuse(c *Call, err error) {
 }
 
 func (s *Scheduler) free(slot int) {
-	s.slots[slot].call, s.slots[slot].text = nil, nil
+	q := &s.slots[slot]
+	if q.waits {
+		s.waiting--
+	}
+	q.call, q.text, q.waits, q.ended = nil, nil, false, Response{}
 	s.busy--
 	s.d.Free(slot)
 }

@@ -11,7 +11,12 @@ type sequence struct {
 	call    *Call // nil if the slot is free
 	sample  int
 	way     Sampling
-	limit   int // the most tokens it may have
+	limit   int        // the most tokens it may have
+	feed    []int32    // tokens that are not in the decoder yet; the last one is followed by a sampled one
+	given   []Observed // see Response
+	others  int        // tokens of given
+	waits   bool       // for an observation
+	ended   Response   // while it waits, the turn that has ended
 	text    TextDecoder
 	tail    []byte // of its text; see stops.find
 	ids     []int32
@@ -24,9 +29,16 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 	q.call, q.sample, q.way = c, c.started, c.way(c.started)
 	c.started++
 	q.limit = min(q.way.MaxNewTokens, maxTokens-len(c.Prompt))
-	q.ids, q.logp, q.entropy, q.tail = q.ids[:0], q.logp[:0], q.entropy[:0], q.tail[:0]
-	if q.text = nil; len(c.Stops) > 0 {
-		q.text = c.Text()
+	q.ids, q.logp, q.entropy = q.ids[:0], q.logp[:0], q.entropy[:0]
+	q.feed, q.given, q.others, q.waits = q.feed[:0], nil, 0, false
+	q.turn()
+}
+
+// turn begins a turn: a stop string stands in one turn.
+func (q *sequence) turn() {
+	q.tail = q.tail[:0]
+	if q.text = nil; len(q.call.Stops) > 0 {
+		q.text = q.call.Text()
 	}
 }
 
@@ -53,6 +65,7 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 		return "", "", fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: the decoder gave id %d with log-prob %v and entropy %v: the model's weights hold NaN or an infinity, or numbers too large to compute with", c.index, c.ID, q.sample, len(q.ids), x.ID, x.LogProb, x.Entropy)
 	}
 	q.ids = append(q.ids, x.ID)
+	q.feed = append(q.feed[:0], x.ID)
 	q.logp = append(q.logp, x.LogProb)
 	q.entropy = append(q.entropy, x.Entropy)
 	switch {
@@ -65,7 +78,7 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 			return Stop, c.Stops[found], nil
 		}
 	}
-	if len(q.ids) == q.limit {
+	if len(q.ids)+q.others == q.limit {
 		return Length, "", nil
 	}
 	return "", "", nil
@@ -76,6 +89,24 @@ func (q *sequence) response(why Finish, stop string) Response {
 	return Response{
 		Request: q.call.index, Sample: q.sample,
 		IDs: slices.Clone(q.ids), LogProb: slices.Clone(q.logp), Entropy: slices.Clone(q.entropy),
-		Finish: why, Stop: stop,
+		Finish: why, Stop: stop, Observed: slices.Clip(q.given),
 	}
+}
+
+// tokens returns the sequence's prompt and all that follows it.
+func (q *sequence) tokens() []int32 {
+	all, _ := Interleave(q.ids, q.given)
+	return slices.Concat(q.call.Prompt, all)
+}
+
+// observe goes on after a turn, if there is room for the observation and a token more.
+func (q *sequence) observe(ids []int32) bool {
+	if len(q.ids)+q.others+len(ids) >= q.limit {
+		return false
+	}
+	q.given = append(q.given, Observed{len(q.ids), ids})
+	q.others += len(ids)
+	q.feed = append(q.feed, ids...)
+	q.turn()
+	return true
 }
