@@ -66,6 +66,20 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	return text, ids, nil
 }
 
+// Talk returns the conversation that the prompt of a problem begins, for its further turns.
+// chat is false if the template is no chat.
+func (p *Prompter) Talk(q Problem) (c tokenize.Conversation, chat bool, err error) {
+	switch around := p.Template; {
+	case q.Plain || !around.Talks(p.Tokenizer):
+		return c, false, nil
+	case q.Chat != nil:
+		c, err = around.Around(q.Chat.Conversation)
+	default:
+		c, err = around.Around(tokenize.Talk(tokenize.Message{Role: "user", Content: q.Text}))
+	}
+	return c, true, err
+}
+
 // offer puts the choices behind the text and the last message of a copy of a problem.
 func (q *Problem) offer() {
 	offered := offer(q.Text, q.Choices)

@@ -75,7 +75,8 @@ type Call struct {
 
 // An Observation is what the policy reads after its turn.
 type Observation struct {
-	// Messages are appended as the chat template writes them, with the role tool or user.
+	// Messages are appended as the chat template writes them, with the role tool or user:
+	// their Role and Content alone are read. There is at least one unless Done.
 	// In a template that is no chat their contents are appended as they are.
 	Messages []tokenize.Message
 	// Reward is what the turn earned, nil if the environment does not say. The rewards of

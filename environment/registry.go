@@ -1,8 +1,13 @@
 package environment
 
-import "onering/internal/registry"
+import (
+	"onering/internal/registry"
+	"onering/internal/settings"
+)
 
 var registered = registry.Makers[Environment]{Package: "environment", Kind: "environment"}
+
+func init() { settings.Register("environment", Names, New) }
 
 // Register makes an environment available by name; call it from init. new returns a fresh
 // value that holds the defaults. Register panics if the name is empty or new is nil.

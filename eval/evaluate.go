@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"onering/data"
+	"onering/environment"
 	"onering/reward"
 	"onering/sampler"
 )
@@ -18,6 +19,10 @@ type Evaluator struct {
 	Reward   reward.Reward
 	// Journal, if not nil, remembers the scores of the suites in this order.
 	Journal reward.Journal
+	// Player, if not nil, plays an episode with each response, and Notes remembers what the
+	// environment answers.
+	Player *environment.Player
+	Notes  environment.Journal
 	// Mine, if not nil, says of which tasks the responses are sampled here, and Added is
 	// told of each of them. A task is a problem that lacks responses; they are counted
 	// over all suites. The responses to the others stay missing.
@@ -59,7 +64,7 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 	lanes, done := e.Decoders.Invariant()
 	defer done()
 	w := wanted{Evaluator: e, suites: suites, responses: responses, maxTokens: lanes.Decoders[0].MaxTokens()}
-	if err := w.list(); err != nil {
+	if err := w.list(ctx); err != nil {
 		return err
 	}
 	if e.Mine != nil {
@@ -76,7 +81,7 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		Sampling: s.Sampling, EOS: e.EOS, Seed: s.Seed,
 		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
 	}
-	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, GradeTruncated: s.GradeTruncated, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
+	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Player: e.Player, Notes: e.Notes, GradeTruncated: s.GradeTruncated, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
 	if _, err := g.Sample(ctx, lanes, o, w.tasks, w.add); err != nil {
 		return err
 	}
@@ -107,7 +112,7 @@ type place struct {
 }
 
 // list makes the tasks.
-func (w *wanted) list() error {
+func (w *wanted) list(ctx context.Context) error {
 	for i, suite := range w.suites {
 		plan := w.responses.Suites[i]
 		for j, key := range suite.keys() {
@@ -116,7 +121,7 @@ func (w *wanted) list() error {
 				continue
 			}
 			at := place{plan.Name, plan.IDs[j], missing}
-			if err := w.ask(suite.Problems[j], key, at); err != nil {
+			if err := w.ask(ctx, suite.Problems[j], key, at); err != nil {
 				return fmt.Errorf("eval: suite %q, problem %q: %w", at.suite, at.problem, err)
 			}
 		}
@@ -139,11 +144,17 @@ func (w *wanted) keepMine() (numbers []int) {
 // ask adds the task for the missing responses to a problem. A vocabulary that
 // cannot express the problem is an error: that is not the model's fault, but
 // there is no score either.
-func (w *wanted) ask(p data.Problem, key uint64, at place) error {
+func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) error {
 	if err := w.Prompter.Tokenizer.Check(p.Text); err != nil {
 		return err
 	}
+	s := w.responses.Settings
 	text, prompt, err := w.Prompter.Prompt(p)
+	if w.Player != nil {
+		var o environment.Opened
+		o, err = w.Player.Open(ctx, environment.Start{Problem: p, Seed: key ^ s.Seed})
+		p, text, prompt = o.Problem, o.Text, o.IDs
+	}
 	if err != nil {
 		return err
 	}
@@ -153,7 +164,6 @@ func (w *wanted) ask(p data.Problem, key uint64, at place) error {
 	if len(prompt) >= w.maxTokens {
 		return w.addUnsampled(at, fmt.Sprintf("the prompt has %d tokens, there is room for %d with the response", len(prompt), w.maxTokens))
 	}
-	s := w.responses.Settings
 	r := sampler.Request{Prompt: prompt, ID: key, Samples: len(at.samples)}
 	// The sampler numbers the samples of a request from 0. If others are missing,
 	// their uniforms are given.
@@ -166,7 +176,7 @@ func (w *wanted) ask(p data.Problem, key uint64, at place) error {
 			r.Uniforms = append(r.Uniforms, u)
 		}
 	}
-	w.tasks = append(w.tasks, reward.Task{Problem: p, Prompt: text, Request: r})
+	w.tasks = append(w.tasks, reward.Task{Problem: p, Prompt: text, Request: r, Seed: key ^ s.Seed, Samples: at.samples})
 	w.places = append(w.places, at)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"onering/data"
+	"onering/environment"
 	"onering/sampler"
 )
 
@@ -29,6 +30,11 @@ type Grader struct {
 	GradeTruncated bool
 	// Journal, if not nil, remembers the scores.
 	Journal Journal
+	// Player, if not nil, plays an episode with each response. Where the environment gives
+	// rewards, they are the score, else Reward scores the last turn. Notes, if not nil,
+	// remembers what the environment answers.
+	Player *environment.Player
+	Notes  environment.Journal
 }
 
 // A Task asks for responses to one problem.
@@ -36,13 +42,32 @@ type Task struct {
 	Problem data.Problem
 	Prompt  string // the text of Request.Prompt
 	Request sampler.Request
+	// Seed is that of the episodes, and Samples are their numbers if they are not 0, 1 and so
+	// on.
+	Seed    uint64
+	Samples []int
 }
 
 // A Graded is a response with its text and its score.
 type Graded struct {
-	sampler.Response // Request is the index of the task
-	Text             string
+	sampler.Response        // Request is the index of the task
+	Text             string // tokens of others included
 	Score            Score
+	outcome          environment.Outcome
+}
+
+// Failed says whether the environment could not go on with the episode.
+func (g *Graded) Failed() bool { return g.outcome.Failed != nil }
+
+// Earned is what the environment gave for each turn, nil where it gave nothing.
+func (g *Graded) Earned() []*float64 { return g.outcome.Rewards }
+
+// last returns the sampled tokens of the last turn.
+func (g *Graded) last() []int32 {
+	if n := len(g.Observed); n > 0 {
+		return g.IDs[g.Observed[n-1].At:]
+	}
+	return g.IDs
 }
 
 // Truncated says whether a limit of length cut the response off.
@@ -68,8 +93,9 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 		requests[i] = t.Request
 		total += t.Request.Samples
 	}
+	episodes := g.play(ctx, &o, tasks)
 	// The queue has room for all responses, so the sampler never waits.
-	queue := make(chan []sampler.Response, total)
+	queue := make(chan []Graded, total)
 	var workers sync.WaitGroup
 	for range Groups(g.Reward) {
 		workers.Go(func() {
@@ -87,18 +113,27 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 			}
 		})
 	}
-	groups := make([][]sampler.Response, len(tasks))
+	groups := make([][]Graded, len(tasks))
 	_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) {
+		ended := Graded{Response: r}
+		if episodes != nil {
+			ended.outcome = episodes.End(r)
+		}
 		if !g.Together {
-			queue <- []sampler.Response{r}
+			queue <- []Graded{ended}
 			return
 		}
-		group := append(groups[r.Request], r)
+		group := append(groups[r.Request], ended)
 		if groups[r.Request] = group; len(group) == requests[r.Request].Samples {
 			queue <- group
 		}
 	})
-	close(queue)
+	if close(queue); episodes != nil {
+		if err != nil {
+			cancel()
+		}
+		episodes.Close()
+	}
 	workers.Wait()
 	if failed != nil {
 		err = failed // and the sampler's error is that it was cancelled
@@ -106,24 +141,58 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	return stats, err
 }
 
-// grade scores responses to one task, in the order of their numbers.
-func (g Grader) grade(ctx context.Context, t Task, responses []sampler.Response) ([]Graded, error) {
-	slices.SortFunc(responses, func(a, b sampler.Response) int { return cmp.Compare(a.Sample, b.Sample) })
-	group, out := make([]Sample, len(responses)), make([]Graded, len(responses))
-	for i, r := range responses {
-		out[i] = Graded{Response: r, Text: g.Decode(r.IDs)}
-		group[i] = Sample{
-			Problem: t.Problem, Prompt: t.Prompt, PromptIDs: t.Request.Prompt,
-			Response: out[i].Text, IDs: r.IDs, LogProb: r.LogProb, Truncated: out[i].Truncated() && !g.GradeTruncated,
-		}
+// play begins the episodes of the tasks, if there are any.
+func (g Grader) play(ctx context.Context, o *sampler.Options, tasks []Task) *environment.Round {
+	if g.Player == nil {
+		return nil
 	}
-	first := responses[0]
-	scores, err := g.remembered(first.Request, first.Sample, group, func() ([]Score, error) { return g.Score(ctx, group) })
+	var groups []environment.Group
+	for _, t := range tasks {
+		start := environment.Start{Problem: t.Problem, Seed: t.Seed}
+		groups = append(groups, environment.Group{Start: start, Problem: t.Problem, Samples: t.Samples})
+	}
+	return g.Player.Play(ctx, o, groups, g.Notes)
+}
+
+// grade scores responses to one task, in the order of their numbers. The reward is asked of
+// those that the environment has not scored.
+func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, error) {
+	slices.SortFunc(out, func(a, b Graded) int { return cmp.Compare(a.Sample, b.Sample) })
+	var group []Sample
+	var asked []*Graded
+	for i := range out {
+		x := &out[i]
+		tokens, _ := x.Tokens()
+		x.Text = g.Decode(tokens)
+		switch {
+		case x.outcome.Failed != nil:
+			x.Score = Score{Skip: true, Reason: x.outcome.Failed.Error()}
+			continue
+		case x.outcome.Rewarded:
+			sum := x.outcome.Reward()
+			x.Score = Score{Value: sum, Reason: "the environment's", Components: map[string]float64{"environment": sum}}
+			continue
+		}
+		last := x.last()
+		logp := x.LogProb
+		if logp != nil {
+			logp = logp[len(logp)-len(last):]
+		}
+		asked = append(asked, x)
+		group = append(group, Sample{
+			Problem: t.Problem, Prompt: t.Prompt, PromptIDs: t.Request.Prompt,
+			Response: g.Decode(last), IDs: last, LogProb: logp, Truncated: x.Truncated() && !g.GradeTruncated,
+		})
+	}
+	if len(group) == 0 {
+		return out, nil
+	}
+	scores, err := g.remembered(out[0].Request, out[0].Sample, group, func() ([]Score, error) { return g.Score(ctx, group) })
 	if err != nil {
 		return nil, fmt.Errorf("reward: problem %q: %w", t.Problem.ID, err)
 	}
 	for i := range scores {
-		out[i].Score = scores[i]
+		asked[i].Score = scores[i]
 	}
 	return out, nil
 }

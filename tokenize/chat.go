@@ -85,6 +85,9 @@ func (d *Data) UnmarshalJSON(data []byte) (err error) {
 // MarshalJSON returns the JSON that was read, null if none was.
 func (d Data) MarshalJSON() ([]byte, error) { return d.text.MarshalJSON() }
 
+// Given says whether there is a value.
+func (d Data) Given() bool { return d.value != nil }
+
 // A Conversation is what a chat template renders. In JSON it has the names of
 // apply_chat_template in transformers.
 type Conversation struct {

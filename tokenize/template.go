@@ -222,6 +222,12 @@ func (t Template) Foreign(k *Tokenizer) bool {
 	return !known && t.Prefix == qwenMathPrefix
 }
 
+// Talks says whether prompts in the template are turns of a chat that the tokenizer's chat
+// template goes on with.
+func (t Template) Talks(k *Tokenizer) bool {
+	return (t.Chat || t.Auto || t.Prefix == qwenMathPrefix) && k.CheckChat() == nil
+}
+
 // instructed returns two conversations that ask for a problem with the instruction of
 // qwen_math: as the system message, and, for templates that refuse one, in front of the
 // problem.

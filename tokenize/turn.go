@@ -6,18 +6,20 @@ import (
 	"strings"
 )
 
-// NextTurn returns what a chat template writes after the answer of the assistant that
-// stands before the last message of c: the end of that answer, the last message and,
-// with AddGenerationPrompt, the beginning of the next answer. A conversation grows by
-// it: the tokens that were sampled stay as they were, even where the template would
+// NextTurn returns what a chat template writes after the last answer of the assistant in c:
+// the end of that answer, the messages that follow it and, with AddGenerationPrompt, the
+// beginning of the next answer. A conversation grows by it: the tokens that were sampled stay as they were, even where the template would
 // write earlier turns anew. The text of the answer itself does not matter.
 //
 // The end of the answer begins with the token that ends a turn. A response that has
 // sampled it already needs it no more.
 func NextTurn(t *Tokenizer, c Conversation) (text string, ids []int32, err error) {
 	answer := len(c.Messages) - 2
-	if answer < 0 || c.Messages[answer].Role != "assistant" {
-		return "", nil, errors.New("tokenize: the message before the last one must be an answer of the assistant")
+	for answer >= 0 && c.Messages[answer].Role != "assistant" {
+		answer--
+	}
+	if answer < 0 || c.Messages[len(c.Messages)-1].Role == "assistant" {
+		return "", nil, errors.New("tokenize: a turn must follow an answer of the assistant")
 	}
 	c.Messages = slices.Clone(c.Messages)
 	c.Messages[answer] = Message{Role: "assistant", Content: unused(c.Messages)}

@@ -68,7 +68,7 @@ var rooms = []struct {
 	{"data/mix", "data internal/settings"},
 	{"examples/rewards/unittests", ""},
 
-	{"reward", "data internal/registry sampler internal/settings"}, // sampler for the Grader, which scores while others are sampled
+	{"reward", "data environment internal/registry sampler internal/settings"}, // sampler for the Grader, which scores while others are sampled
 	{"reward/all", "reward/*"},
 	{"reward/rewardtest", "reward data internal/registry internal/settings"},
 	{"reward/external", "reward data internal/process"},
@@ -78,13 +78,13 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
-	{"environment", "data tokenize internal/registry internal/settings sampler"}, // sampler for the Player, which answers while others are sampled
+	{"environment", "data tokenize tokenize/tools internal/registry internal/settings sampler"}, // sampler for the Player, which answers while others are sampled
 	{"environment/all", "environment/*"},
 	{"environment/environmenttest", "environment data tokenize internal/registry internal/settings"},
 	{"environment/*", "environment data tokenize internal/process internal/remote internal/settings"},
 
 	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
-	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
+	{"eval", "internal/files internal/stat models data environment reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
 	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/mix environment environment/all objectives objectives/all sampler tokenize reward reward/all internal/settings"},

@@ -1,0 +1,314 @@
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"onering/data"
+	"onering/sampler"
+	"onering/tokenize"
+	"onering/tokenize/tools"
+)
+
+// Limits bound an episode. A run file has them in [environment].
+type Limits struct {
+	MaxTurns       int     `toml:"max_turns" range:"[1,10000]" help:"most turns of the policy in an episode; one that reaches it is truncated"`
+	StepSeconds    float64 `toml:"step_seconds" range:"(0,1000000]" help:"seconds that the environment has for an answer; an episode that waits longer has no grade"`
+	EpisodeSeconds float64 `toml:"episode_seconds" range:"(0,10000000]" help:"seconds that the environment has for all answers of an episode together"`
+	AtOnce         int     `toml:"at_once" range:"[1,65536]" help:"how many episodes the environment answers at the same time; others wait, while responses go on"`
+}
+
+// DefaultLimits are for tools that answer at once or in seconds.
+func DefaultLimits() Limits {
+	return Limits{MaxTurns: 8, StepSeconds: 60, EpisodeSeconds: 600, AtOnce: 16}
+}
+
+// Single is the environment without an environment: a response is one turn.
+type Single struct{}
+
+func init() { Register("single", func() Environment { return &Single{} }) }
+
+// About implements Describer.
+func (*Single) About() string { return "a response is a single turn: no environment" }
+
+// Begin implements Environment. A response to Single has no episode.
+func (*Single) Begin(context.Context, Start) (Episode, error) {
+	return nil, errors.New("environment: single has no episodes")
+}
+
+// A Journal remembers what environments have answered, so that an episode which is played a
+// second time, since the run was killed after the first, gets the answers of the first time.
+// Its methods may be called concurrently.
+type Journal interface {
+	// Recall returns what was noted under a key, nil if there is nothing.
+	Recall(key string) []byte
+	// Note remembers a value. An error ends the sampling.
+	Note(key string, value []byte) error
+}
+
+// A Player plays episodes of an environment with what a sampler writes.
+type Player struct {
+	Environment Environment
+	Limits
+	Prompter *data.Prompter
+	EOS      []int32 // the tokens that end a turn
+
+	mu      sync.Mutex
+	formats map[string]*tools.Format // by the JSON of the tools
+}
+
+// Opened is the beginning of the episodes of a problem.
+type Opened struct {
+	Problem data.Problem // with the opening of the environment in its place
+	Text    string
+	IDs     []int32 // the prompt
+}
+
+// An OpeningError is an environment's that could not open an episode.
+type OpeningError struct{ Err error }
+
+func (e *OpeningError) Error() string { return "environment: opening: " + e.Err.Error() }
+
+func (e *OpeningError) Unwrap() error { return e.Err }
+
+// Open returns the prompt of a problem's episodes.
+func (p *Player) Open(ctx context.Context, s Start) (o Opened, err error) {
+	o.Problem = s.Problem
+	if opener, ok := p.Environment.(Opener); ok {
+		ctx, cancel := context.WithTimeout(ctx, seconds(p.StepSeconds))
+		defer cancel()
+		opening, err := within(ctx, func() (Opening, error) { return opener.Open(ctx, s) })
+		if err != nil {
+			return o, &OpeningError{timedOut(ctx, err)}
+		}
+		if o.Problem, err = p.opened(s.Problem, opening); err != nil {
+			return o, err
+		}
+	}
+	if o.Text, o.IDs, err = p.Prompter.Prompt(o.Problem); err == nil {
+		_, err = p.format(o.Problem)
+	}
+	return o, err
+}
+
+// format returns how the policy writes the calls of a problem's tools, nil if it has none.
+func (p *Player) format(q data.Problem) (*tools.Format, error) {
+	if q.Chat == nil || !q.Chat.Tools.Given() {
+		return nil, nil
+	}
+	key, err := json.Marshal(q.Chat.Tools)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.formats[string(key)]; f != nil {
+		return f, nil
+	}
+	talk, _, err := p.Prompter.Talk(q)
+	if err != nil {
+		return nil, err
+	}
+	f, err := tools.Of(p.Prompter.Tokenizer, talk)
+	if err != nil {
+		return nil, err
+	}
+	if p.formats == nil {
+		p.formats = map[string]*tools.Format{}
+	}
+	p.formats[string(key)] = f
+	return f, nil
+}
+
+// opened puts an opening into a problem.
+func (p *Player) opened(q data.Problem, o Opening) (data.Problem, error) {
+	if len(o.Messages) == 0 && !o.Tools.Given() {
+		return q, nil
+	}
+	if around := p.Prompter.Template; !around.Chat && !around.Auto {
+		if o.Tools.Given() {
+			return q, fmt.Errorf("environment: the template %q describes no tools to the policy: set model.template to chat", around.Name)
+		}
+		var texts []string
+		for _, m := range o.Messages {
+			texts = append(texts, m.Content)
+		}
+		q.Text, q.Chat = strings.Join(texts, "\n\n"), nil
+		return q, nil
+	}
+	chat := data.Chat{}
+	if q.Chat != nil {
+		chat = *q.Chat
+	} else {
+		chat.Conversation = tokenize.Talk(tokenize.Message{Role: "user", Content: q.Text})
+	}
+	if len(o.Messages) > 0 {
+		chat.Messages = o.Messages
+	}
+	if o.Tools.Given() {
+		chat.Tools = o.Tools
+	}
+	q.Chat = &chat
+	return q, nil
+}
+
+// Repeats says whether e answers equal turns of equal episodes alike.
+func Repeats(e Environment) bool {
+	r, ok := e.(Repeating)
+	return ok && r.Repeats()
+}
+
+// Close ends what e has started, such as processes, if it is an io.Closer.
+func Close(e Environment) error {
+	if c, ok := e.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// A Group is the episodes of one prompt.
+type Group struct {
+	Start
+	Problem data.Problem // as Open has returned it
+	Samples []int        // the number of each sample, nil if they are 0, 1 and so on
+}
+
+// A Round is the episodes that are played during one call of a sampler.
+type Round struct {
+	player  *Player
+	groups  []Group
+	journal Journal // nil to remember nothing
+	ctx     context.Context
+	turns   chan struct{} // has an element for each answer that the environment is asked for
+	asked   sync.WaitGroup
+
+	mu    sync.Mutex
+	plays map[place]*play
+}
+
+// A place is the number of a request and of one of its samples.
+type place struct{ request, sample int }
+
+// Play begins a round of episodes of the groups, which are those of the sampler's requests, and
+// sets what the sampler has to know in o. Close ends it, after the sampler has.
+func (p *Player) Play(ctx context.Context, o *sampler.Options, groups []Group, journal Journal) *Round {
+	if Repeats(p.Environment) {
+		journal = nil
+	}
+	r := &Round{player: p, groups: groups, journal: journal, ctx: ctx, turns: make(chan struct{}, p.AtOnce), plays: map[place]*play{}}
+	if s, ok := p.Environment.(Stopper); ok {
+		o.Stops = append(o.Stops[:len(o.Stops):len(o.Stops)], s.Stops()...)
+	}
+	o.Turn = r.turn
+	return r
+}
+
+// turn implements Turn of a sampler's Options.
+func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)) {
+	at := place{response.Request, response.Sample}
+	r.mu.Lock()
+	x := r.plays[at]
+	if x == nil {
+		group := r.groups[at.request]
+		x = &play{round: r, group: &group, start: group.Start}
+		if x.start.Sample = at.sample; group.Samples != nil {
+			x.start.Sample = group.Samples[at.sample]
+		}
+		r.plays[at] = x
+	}
+	r.mu.Unlock()
+	r.asked.Go(func() {
+		r.turns <- struct{}{}
+		defer func() { <-r.turns }()
+		answer(x.turn(response))
+	})
+}
+
+// An Outcome is what came of an episode.
+type Outcome struct {
+	// Rewards are those of the turns, nil where the environment gave none; Rewarded says
+	// that it gave any.
+	Rewards  []*float64
+	Rewarded bool
+	// Failed says why the episode could not go on; nil if nothing failed.
+	Failed error
+}
+
+// Reward is the sum of the rewards.
+func (o Outcome) Reward() (sum float64) {
+	for _, x := range o.Rewards {
+		if x != nil {
+			sum += *x
+		}
+	}
+	return sum
+}
+
+// End ends the episode of a response that has ended, and returns what came of it.
+func (r *Round) End(response sampler.Response) Outcome {
+	at := place{response.Request, response.Sample}
+	r.mu.Lock()
+	x := r.plays[at]
+	delete(r.plays, at)
+	r.mu.Unlock()
+	if x == nil {
+		return Outcome{}
+	}
+	if x.episode != nil {
+		r.asked.Go(x.close) // which may take its time
+	}
+	return x.outcome
+}
+
+// Close ends the episodes that are left, once nothing waits for the environment.
+func (r *Round) Close() {
+	r.asked.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.plays {
+		x.close()
+	}
+	r.plays = nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// within returns what f does, or the error of ctx a moment after that has ended: an environment
+// that does not look at it is left behind.
+func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer func() {
+			if x := recover(); x != nil {
+				done <- result{err: fmt.Errorf("the environment panics: %v", x)}
+			}
+		}()
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-time.After(grace):
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+// grace is how long an environment may take to notice that its time has ended.
+const grace = 2 * time.Second
