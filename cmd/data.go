@@ -302,6 +302,8 @@ func newDataArithmetic() *cobra.Command {
 				return usagef("--guess %v: must be in [0, 1]", o.guess)
 			case !(o.slip >= 0 && o.slip <= 1):
 				return usagef("--slip %v: must be in [0, 1]", o.slip)
+			case !(o.call >= 0 && o.call <= 1):
+				return usagef("--call %v: must be in [0, 1]", o.call)
 			}
 			return writeArithmetic(c.OutOrStdout(), o)
 		},
@@ -311,6 +313,7 @@ func newDataArithmetic() *cobra.Command {
 	flags.IntVar(&o.digits, "digits", 3, "digits of both operands")
 	flags.Float64Var(&o.guess, "guess", 0, "probability of a right answer without the working")
 	flags.Float64Var(&o.slip, "slip", 0, "probability of an error in each step of the working")
+	flags.Float64Var(&o.call, "call", 0, "probability of a response that has a calculator compute the problem; the others are guesses and workings")
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of problems and responses")
 	flags.BoolVar(&o.heldOut, "held-out", false, "problems of the held-out part")
 	return c
@@ -319,6 +322,7 @@ func newDataArithmetic() *cobra.Command {
 type arithmeticOptions struct {
 	rows, digits int
 	guess, slip  float64
+	call         float64
 	seed         uint64
 	heldOut      bool
 }
@@ -334,7 +338,13 @@ func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 	r := rand.New(rand.NewPCG(o.seed, 0))
 	for range o.rows {
 		p := data.DrawSum(r, o.digits, o.heldOut)
-		if err := cli.WriteLine(w, row{p.Prompt(), p.Demonstrate(r, o.guess, o.slip), p.Prompt(), p.Answer()}); err != nil {
+		response := ""
+		if o.call > 0 && r.Float64() < o.call {
+			response = p.Called()
+		} else {
+			response = p.Demonstrate(r, o.guess, o.slip)
+		}
+		if err := cli.WriteLine(w, row{p.Prompt(), response, p.Prompt(), p.Answer()}); err != nil {
 			return err
 		}
 	}

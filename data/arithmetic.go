@@ -139,6 +139,10 @@ func (p sum) Worked(r *rand.Rand, slip float64) string {
 // Guess is the bare, true answer: one that the model can't work out at once.
 func (p sum) Guess() string { return boxed(p.Answer()) }
 
+// Called is the response that has a calculator compute the problem: it writes the problem, reads
+// the result and answers.
+func (p sum) Called() string { return p.Prompt() + p.Answer() + p.Guess() }
+
 // Demonstrate is a careless student's response: a guess with probability
 // guess, else worked with slips.
 func (p sum) Demonstrate(r *rand.Rand, guess, slip float64) string {

@@ -116,7 +116,7 @@ func Interleave(ids []int32, observed []Observed) (all []int32, places []int) {
 		}
 	}
 	for _, o := range observed {
-		add(o.At)
+		add(min(o.At, len(ids)))
 		all = append(all, o.IDs...)
 	}
 	add(len(ids))

@@ -3,6 +3,7 @@ package rl
 import (
 	"onering/data"
 	"onering/data/mix"
+	"onering/environment"
 	_ "onering/environment/all"
 	"onering/models/lora"
 	"onering/models/optim/adamw"
@@ -32,6 +33,7 @@ type Config struct {
 	LoRA        train.LoRAConfig        `toml:"lora" help:"Training an adapter in place of the model's weights"`
 	Data        dataConfig              `toml:"data" help:"Which problems are trained on, and in which order"`
 	Rollout     rolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
+	Environment EnvironmentConfig       `toml:"environment" help:"What the policy talks to between the turns of an episode, in training and in the evaluations of the run. Without one a response is a single turn. rollout.max_new_tokens bounds all tokens of an episode after its prompt"`
 	Reward      RewardConfig            `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
 	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
 	Optimizer   optimizerConfig         `toml:"optimizer" help:"How the weights are updated: by AdamW with decoupled weight decay, unless name says otherwise. The keys from beta1 to weight_decay are AdamW's; another optimizer has its own in their place"`
@@ -71,6 +73,23 @@ type rolloutConfig struct {
 	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens; unless it is set, on CUDA as many as make a round fastest"`
 	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots (on a GPU: whatever the other slots hold), as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
 	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
+}
+
+// An EnvironmentConfig is the environment of episodes, and its settings.
+type EnvironmentConfig struct {
+	Name string `toml:"name" help:"a registered environment: onering environments lists them"`
+	environment.Limits
+	// Settings is the environment itself, whose exported fields are the remaining keys of the
+	// section.
+	Settings environment.Environment `toml:"-" choose:"environment"`
+}
+
+// Player returns what plays the episodes of the run; nil where a response is a single turn.
+func (c EnvironmentConfig) Player(prompter *data.Prompter, eos []int32) *environment.Player {
+	if _, single := c.Settings.(*environment.Single); single {
+		return nil
+	}
+	return &environment.Player{Environment: c.Settings, Limits: c.Limits, Prompter: prompter, EOS: eos}
 }
 
 // A RewardConfig is the rule that grades responses, and its settings.
@@ -172,8 +191,9 @@ func Default() Config {
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,
 			Slots: 32, OldLogProb: "rollout",
 		},
-		Reward:    RewardConfig{Name: "math", Rule: rule},
-		Objective: ObjectiveConfig{Name: "pmpo", Settings: objective},
+		Environment: EnvironmentConfig{Name: "single", Limits: environment.DefaultLimits(), Settings: &environment.Single{}},
+		Reward:      RewardConfig{Name: "math", Rule: rule},
+		Objective:   ObjectiveConfig{Name: "pmpo", Settings: objective},
 		Optimizer: optimizerConfig{
 			UpdateSettings: learn.UpdateSettings{Name: "adamw", LearningRate: 1e-6, MaxGradNorm: 1, Rule: &optimizer},
 			Schedule:       learn.Schedule{Shape: "constant"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"onering/data"
+	"onering/environment"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/objectives"
@@ -62,6 +63,7 @@ func (c Config) Validate() error {
 	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+data.Arithmetic+" never come again")
 
 	v.ranges("rollout.", &c.Rollout)
+	v.errs = append(v.errs, settings.Flatten(c.Environment.Validate())...)
 	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)
 	v.errs = append(v.errs, settings.Flatten(c.Objective.Validate())...)
 	v.check("optimizer.name", c.Optimizer.Name, c.Optimizer.Rule != nil, "must be one of "+strings.Join(models.Optimizers(), ", "))
@@ -141,6 +143,18 @@ func (v *validator) add(prefix string, err error) {
 // ranges checks each setting of a section alone.
 func (v *validator) ranges(prefix string, section any) {
 	v.add(prefix, settings.Check(section))
+}
+
+// Validate reports an unknown environment, and what the environment itself says of its
+// settings.
+func (c EnvironmentConfig) Validate() error {
+	errs := settings.Under("environment.", settings.Check(&c.Limits))
+	if c.Settings == nil {
+		errs = append(errs, &settings.Error{Key: "environment.name", Value: c.Name, Remedy: "must be one of " + strings.Join(environment.Names(), ", ")})
+	} else {
+		errs = append(errs, settings.Under("environment.", settings.Check(c.Settings))...)
+	}
+	return errors.Join(errs...)
 }
 
 // Validate reports an unknown reward, and what the reward itself says of its

@@ -13,6 +13,7 @@ import (
 	"onering/internal/files"
 	"onering/objectives"
 	"onering/runtime"
+	"onering/sampler"
 	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
@@ -49,14 +50,16 @@ type Failure struct {
 
 // A failureTrajectory is a trajectory of that batch.
 type failureTrajectory struct {
-	Rollout    int     `json:"rollout"` // its number in the round
-	Problem    string  `json:"problem"`
-	Prompt     []int32 `json:"prompt_ids"`
-	Response   []int32 `json:"response_ids"`
-	Reward     float64 `json:"reward"`
-	Advantage  float64 `json:"advantage"`
-	Truncated  bool    `json:"truncated,omitempty"`
-	Degenerate bool    `json:"degenerate,omitempty"`
+	Rollout  int     `json:"rollout"` // its number in the round
+	Problem  string  `json:"problem"`
+	Prompt   []int32 `json:"prompt_ids"`
+	Response []int32 `json:"response_ids"`
+	// Observed are the tokens of others in the response.
+	Observed   []sampler.Observed `json:"observed,omitempty"`
+	Reward     float64            `json:"reward"`
+	Advantage  float64            `json:"advantage"`
+	Truncated  bool               `json:"truncated,omitempty"`
+	Degenerate bool               `json:"degenerate,omitempty"`
 	// LogProb and Entropy were computed in the forward pass, and Weights by the
 	// objective. The other fields were the step's input.
 	LogProb    metrics.Exact `json:"logp"`
@@ -81,7 +84,7 @@ func (t *Trainer) failure(step *failedStep, at train.Position) Failure {
 	for i, j := range step.rollouts {
 		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
 		one := failureTrajectory{
-			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: x.IDs,
+			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: x.IDs, Observed: y.Observed,
 			Reward: x.Reward, Advantage: x.Advantage, Truncated: x.Truncated, Degenerate: x.Degenerate,
 			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
 			TokenAdvantage: x.TokenAdvantage,

@@ -18,32 +18,34 @@ import (
 	"onering/train/rundir"
 )
 
-// A book remembers in the run folder what a reward said whose scores vary, so that a run
-// that was killed and resumed goes on with the scores it had: those since the last
-// checkpoint are in no other place.
+// A book remembers in the run folder what a reward said whose scores vary, and what an
+// environment answered, so that a run that was killed and resumed goes on with what it had:
+// what came since the last checkpoint is in no other place.
 type book struct {
 	file     *rundir.Grades // nil on all ranks but the first
 	ranks    *ranks.Group
 	mu       sync.Mutex
 	lines    []byte // that the first rank does not have yet
-	known    map[string][]reward.Score
-	settings string // those of the reward that decide its scores
+	known    map[string]entry
+	settings string // those of the reward and the environment that decide what they say
 }
 
 // An entry is a line of the file.
 type entry struct {
-	Round   int            `json:"round"`   // rounds that were done then
-	Place   string         `json:"place"`   // such as "round 3"
-	Problem string         `json:"problem"` // its id
-	Key     string         `json:"key"`     // tells the group from all others
-	Scores  []reward.Score `json:"scores"`
+	Round   int            `json:"round"`             // rounds that were done then
+	Place   string         `json:"place"`             // such as "round 3"
+	Problem string         `json:"problem,omitempty"` // its id
+	Key     string         `json:"key"`               // tells the group or the turn from all others
+	Scores  []reward.Score `json:"scores,omitempty"`
+	// Answer is what an environment answered to a turn.
+	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
-// openBook opens the book of a run that has done so many rounds. settings are those of the
-// reward that decide its scores, as one text: with others it is asked again. Of several
+// openBook opens the book of a run that has done so many rounds. settings are those
+// that decide what reward and environment say, as one text: with others they are asked again. Of several
 // ranks the first has the folder.
 func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round int, log *slog.Logger) (*book, error) {
-	g := &book{known: map[string][]reward.Score{}, settings: settings, ranks: group}
+	g := &book{known: map[string]entry{}, settings: settings, ranks: group}
 	text, err := ranks.FromFirst(group, func() (text []byte, err error) {
 		g.file, err = folder.OpenGrades(func(line []byte) { text = append(text, line...) })
 		return text, err
@@ -59,7 +61,7 @@ func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round 
 		case err != nil:
 			damaged++ // the group is graded again
 		case line.Round >= round:
-			g.known[line.Key] = line.Scores
+			g.known[line.Key] = line
 		}
 	}
 	if damaged > 0 {
@@ -71,13 +73,13 @@ func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round 
 	return g, nil
 }
 
-// at returns the journal of a place in the run, such as "round 3", after so many
+// at returns the page of a place in the run, such as "round 3", after so many
 // rounds; nil if there is no book.
-func (g *book) at(round int, place string) reward.Journal {
+func (g *book) at(round int, place string) *page {
 	if g == nil {
 		return nil
 	}
-	return page{g, round, place}
+	return &page{g, round, place}
 }
 
 // close closes the book, if there is one.
@@ -108,7 +110,8 @@ func (g *book) exchange() error {
 	return nil
 }
 
-// A page has the scores of one place in the run.
+// A page has what was said at one place in the run. It is the journal of a reward and of an
+// environment.
 type page struct {
 	*book
 	round int
@@ -117,8 +120,8 @@ type page struct {
 
 // Find implements reward.Journal. What is known does not change after openBook: a
 // run grades each group once.
-func (g page) Find(task, sample int, group []reward.Sample) []reward.Score {
-	scores := g.known[g.key(task, sample, group)]
+func (g *page) Find(task, sample int, group []reward.Sample) []reward.Score {
+	scores := g.known[g.key(task, sample, group)].Scores
 	if len(scores) != len(group) {
 		return nil
 	}
@@ -126,8 +129,29 @@ func (g page) Find(task, sample int, group []reward.Sample) []reward.Score {
 }
 
 // Keep implements reward.Journal.
-func (g page) Keep(task, sample int, group []reward.Sample, scores []reward.Score) error {
-	line, err := json.Marshal(entry{g.round, g.place, group[0].Problem.ID, g.key(task, sample, group), scores})
+func (g *page) Keep(task, sample int, group []reward.Sample, scores []reward.Score) error {
+	return g.write(entry{Round: g.round, Place: g.place, Problem: group[0].Problem.ID, Key: g.key(task, sample, group), Scores: scores})
+}
+
+// Recall implements environment.Journal.
+func (g *page) Recall(key string) []byte { return g.known[g.turn(key)].Answer }
+
+// Note implements environment.Journal.
+func (g *page) Note(key string, value []byte) error {
+	return g.write(entry{Round: g.round, Place: g.place, Key: g.turn(key), Answer: value})
+}
+
+// turn is a hash over the place and the key of a turn, and the settings.
+func (g *page) turn(key string) string {
+	h := sha256.New()
+	texts(h, g.settings, g.place, "turn", key)
+	numbers(h, int32(g.round))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// write appends an entry.
+func (g *page) write(e entry) error {
+	line, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("train: writing grades: %w", err)
 	}
@@ -143,7 +167,7 @@ func (g page) Keep(task, sample int, group []reward.Sample, scores []reward.Scor
 
 // key is a hash over the place of a group, all that the reward is given, and its
 // settings.
-func (g page) key(task, sample int, group []reward.Sample) string {
+func (g *page) key(task, sample int, group []reward.Sample) string {
 	h := sha256.New()
 	texts(h, g.settings, g.place)
 	numbers(h, int32(g.round), int32(task), int32(sample), int32(len(group)))

@@ -129,7 +129,7 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 			SampleLogProb: x.SampleLogProb, TokenAdvantage: x.TokenAdvantage, IDs: x.Response,
 			Truncated: x.Truncated, Degenerate: x.Degenerate,
 		})
-		step.Sequences = append(step.Sequences, runtime.NewSequence(x.Prompt, x.Response))
+		step.Sequences = append(step.Sequences, sequenceOf(x.Prompt, x.Response, x.Observed))
 	}
 	for _, x := range b.Trajectories {
 		step.Live = append(step.Live, objectives.Live(o, x))

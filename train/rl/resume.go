@@ -71,6 +71,9 @@ func decisive(c Config) map[string]string {
 			delete(values, key)
 		}
 	}
+	for _, key := range []string{"step_seconds", "episode_seconds", "at_once"} {
+		delete(values, "environment."+key)
+	}
 	// How a grader is waited for does not change what it says. The objective follows.
 	maps.DeleteFunc(values, func(key, _ string) bool {
 		words := strings.Split(key, ".")
@@ -82,13 +85,13 @@ func decisive(c Config) map[string]string {
 	return values
 }
 
-// rewardSettings returns the settings that decide the scores of the run's reward, as
-// one text.
-func rewardSettings(c Config) string {
+// gradingSettings returns the settings that decide what the run's environment answers and how
+// its reward scores, as one text.
+func gradingSettings(c Config) string {
 	values := decisive(c)
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if strings.HasPrefix(key, "reward.") {
+		if strings.HasPrefix(key, "reward.") || strings.HasPrefix(key, "environment.") && c.Environment.Name != "single" {
 			fmt.Fprintf(&b, "%s=%s\n", key, values[key])
 		}
 	}

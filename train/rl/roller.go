@@ -2,12 +2,14 @@ package rl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"onering/data"
 	"onering/data/mix"
+	"onering/environment"
 	"onering/objectives"
 	"onering/policy"
 	"onering/reward"
@@ -29,6 +31,7 @@ type roller struct {
 	problems  *mix.Order
 	digest    string // of the problems
 	reward    reward.Reward
+	player    *environment.Player // nil where a response is a single turn
 	objective objectives.Objective
 	decoders  []*runtime.Decoder
 	lanes     sampler.Lanes // of the decoders
@@ -56,6 +59,9 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	}
 	share := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size()
 	slots := min(c.Rollout.Slots, share*c.sampled())
+	player := c.Environment.Player(prompter, policy.Model.EOS)
+	// When an observation comes is not the same in every run.
+	c.Rollout.Invariant = c.Rollout.Invariant || player != nil
 	each := make([]int, max(1, min(env.Lanes(policy.Ring, slots), share)))
 	for i := range each {
 		each[i] = slots*(i+1)/len(each) - slots*i/len(each)
@@ -73,7 +79,7 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	}
 	return &roller{
 		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
-		reward: c.Reward.Rule, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
+		reward: c.Reward.Rule, player: player, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
 	}, nil
 }
 
@@ -150,17 +156,27 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 	}
 	out := make([]rollout, len(problems)*each)
 	for i, q := range problems {
-		text, prompt, err := r.prompter.Prompt(q)
+		for j := range each {
+			out[at(i, j)] = rollout{Problem: i, Sample: j}
+		}
+		if !r.mine(i) {
+			continue
+		}
+		id := uint64(n*c.PromptsPerRound + i)
+		task, failed, err := r.open(ctx, q, id)
 		if err != nil {
 			return nil, sampler.Stats{}, err
 		}
-		id := uint64(n*c.PromptsPerRound + i)
 		for j := range each {
-			out[at(i, j)] = rollout{Problem: i, Sample: j, PromptText: text, Prompt: prompt}
+			x := &out[at(i, j)]
+			x.PromptText, x.Prompt = task.Prompt, task.Request.Prompt
+			if failed != nil {
+				x.Response, x.Failed, x.Score = []int32{}, true, reward.Score{Skip: true, Reason: failed.Error()}
+			}
 		}
-		if r.mine(i) {
-			tasks = append(tasks, reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: id, Samples: each, LastGreedy: each > k}})
-			numbers = append(numbers, i)
+		if failed == nil {
+			task.Request.ID, task.Request.Samples, task.Request.LastGreedy = id, each, each > k
+			tasks, numbers = append(tasks, task), append(numbers, i)
 		}
 	}
 	if len(tasks) == 0 {
@@ -173,17 +189,41 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 	}
 	grader := r.config.Reward.Grader()
 	grader.Decode, grader.Together = func(ids []int32) string { return tokenizer.Decode(ids, true) }, true
-	if journal := r.grades.at(n, fmt.Sprint("round ", n+1)); journal != nil {
-		grader.Journal = reward.Renumbered{Journal: journal, Numbers: numbers}
+	if page := r.grades.at(n, fmt.Sprint("round ", n+1)); page != nil {
+		grader.Journal, grader.Notes = reward.Renumbered{Journal: page, Numbers: numbers}, page
 	}
+	grader.Player = r.player
 	stats, err := grader.Sample(ctx, lanes, options, tasks, func(g reward.Graded) error {
 		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
+		x.Observed, x.Earned, x.Failed = g.Observed, g.Earned(), g.Failed()
 		progress()
 		return nil
 	})
 	return out, stats, err
+}
+
+// open returns the task of a problem with its prompt. An environment that could not open an
+// episode has failed; err is what ends the run.
+func (r *roller) open(ctx context.Context, q data.Problem, id uint64) (t reward.Task, failed, err error) {
+	if r.player == nil {
+		t.Problem = q
+		t.Prompt, t.Request.Prompt, err = r.prompter.Prompt(q)
+		return t, nil, err
+	}
+	t.Seed = uint64(r.config.Train.Seed)<<32 + id
+	o, err := r.player.Open(ctx, environment.Start{Problem: q, Seed: t.Seed})
+	t.Problem, t.Prompt, t.Request.Prompt = o.Problem, o.Text, o.IDs
+	var opening *environment.OpeningError
+	switch most := r.config.Rollout.MaxPromptTokens; {
+	case errors.As(err, &opening) && ctx.Err() == nil:
+		t.Prompt, t.Request.Prompt, err = r.prompter.Prompt(q) // a rollout without a prompt could not be read
+		return t, opening, err
+	case err == nil && len(o.IDs) > most:
+		return t, fmt.Errorf("environment: the opening makes a prompt of %d tokens, more than rollout.max_prompt_tokens = %d", len(o.IDs), most), nil
+	}
+	return t, nil, err
 }
 
 // batches cuts the kept rollouts of round n into optimizer steps, in an order that

@@ -40,24 +40,41 @@ type round struct {
 type rollout struct {
 	Problem int // index into the round's problems
 	Sample  int // 0 to K-1
-	// PromptText is the prompt as it was rendered, Prompt its tokens.
-	PromptText string
-	Prompt     []int32
 	graded
 }
 
 // What is graded of a rollout comes from the rank that has sampled it.
 type graded struct {
-	Response         []int32
-	LogProb, Entropy []float64 // per response token, as the sampler saw it
+	// PromptText is the prompt as it was rendered, Prompt its tokens.
+	PromptText       string
+	Prompt           []int32
+	Response         []int32            // what the policy has sampled
+	LogProb, Entropy []float64          // per response token, as the sampler saw it
+	Observed         []sampler.Observed // the tokens of others in it
+	Earned           []*float64         // what an environment gave for each turn; nil where it gave nothing
+	Failed           bool               // the environment could not go on
 	Text             string
 	Score            reward.Score
 	Truncated        bool // it reached the limit of tokens
 }
 
 // sequence returns the rollout as the learner takes it.
-func (r *rollout) sequence() runtime.Sequence {
-	return runtime.NewSequence(r.Prompt, r.Response)
+func (r *rollout) sequence() runtime.Sequence { return sequenceOf(r.Prompt, r.Response, r.Observed) }
+
+// sequenceOf returns a prompt and a response to it, of which what the policy has sampled is
+// scored.
+func sequenceOf(prompt, response []int32, observed []sampler.Observed) runtime.Sequence {
+	all, places := sampler.Interleave(response, observed)
+	s := runtime.Sequence{Tokens: slices.Concat(prompt, all)}
+	for _, at := range places {
+		at += len(prompt)
+		if n := len(s.Scored); n > 0 && s.Scored[n-1].To == at {
+			s.Scored[n-1].To++
+		} else {
+			s.Scored = append(s.Scored, runtime.Span{From: at, To: at + 1})
+		}
+	}
+	return s
 }
 
 // newRound returns the round of k rollouts to each problem, and behind them in sampled a
@@ -288,7 +305,7 @@ func (r *round) rewardMetrics() (record metrics.Record) {
 }
 
 // lines yields the lines of the round's file in rollouts/.
-func (r *round) lines() iter.Seq[rundir.RolloutLine] {
+func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] {
 	return func(yield func(rundir.RolloutLine) bool) {
 		for i := range r.rollouts {
 			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
@@ -298,6 +315,9 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				PromptText: x.PromptText, PromptIDs: x.Prompt,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
+			}
+			if len(x.Observed) > 0 {
+				x.addTurns(&line, decode)
 			}
 			if x.Sample == 0 {
 				line.Greedy = r.greedyLine(x.Problem)
@@ -317,6 +337,56 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 			}
 		}
 	}
+}
+
+// addTurns says in a line who has written which of its tokens. Those of others have log-prob,
+// weight and difference 0.
+func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string) {
+	all, places := sampler.Interleave(r.Response, r.Observed)
+	line.IDs, line.LogP = all, spread(line.LogP, places, len(all))
+	line.W, line.Delta = spread(line.W, places, len(all)), spread(line.Delta, places, len(all))
+	add := func(author string, from, to int) {
+		if from < to {
+			line.Turns = append(line.Turns, rundir.TurnLine{Author: author, From: from, To: to, Text: decode(all[from:to])})
+		}
+	}
+	from, turn := 0, 0
+	for _, o := range append(slices.Clip(r.Observed), sampler.Observed{At: len(r.Response)}) {
+		to := len(all)
+		if len(o.IDs) > 0 {
+			to = places[o.At-1] + 1
+		}
+		add(rundir.Policy, from, to)
+		if turn < len(r.Earned) {
+			line.Turns[len(line.Turns)-1].Reward = r.Earned[turn]
+		}
+		add(rundir.Environment, to, to+len(o.IDs))
+		from, turn = to+len(o.IDs), turn+1
+	}
+}
+
+// spread puts the figures of sampled tokens to their places among n tokens.
+func spread[S ~[]F, F float32 | float64](figures S, places []int, n int) S {
+	if len(figures) == 0 {
+		return nil
+	}
+	all := make(S, n)
+	for i, x := range figures {
+		all[places[i]] = x
+	}
+	return all
+}
+
+// episodes returns figures of the round's episodes: their turns, and how many the environment
+// could not go on with.
+func (r *round) episodes() metrics.Record {
+	turns, failed := 0.0, 0
+	for i := range r.rollouts {
+		if turns += float64(len(r.rollouts[i].Observed) + 1); r.rollouts[i].Failed {
+			failed++
+		}
+	}
+	return metrics.Record{}.With("turns/mean", turns/float64(len(r.rollouts))).With("environment/failed", failed)
 }
 
 // greedyLine returns what a line says of the greedy response to a problem, if there is one.

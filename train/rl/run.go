@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"onering/environment"
 	"onering/internal/memory"
 	"onering/reward"
 	"onering/train"
@@ -16,8 +17,8 @@ func (t *Trainer) Begin(at train.Position) (err error) {
 	if at.Inside {
 		t.beginLearning(at, len(t.round.steps))
 	}
-	if reward.Varies(t.Config.Reward.Rule) {
-		t.grades, err = openBook(t.run.Folder, t.run.Ranks, rewardSettings(t.Config), at.Round, t.log)
+	if reward.Varies(t.Config.Reward.Rule) || t.roller.player != nil && !environment.Repeats(t.Config.Environment.Settings) {
+		t.grades, err = openBook(t.run.Folder, t.run.Ranks, gradingSettings(t.Config), at.Round, t.log)
 		t.roller.grades = t.grades
 	}
 	return err
@@ -130,10 +131,13 @@ func (t *Trainer) stepDone(at train.Position, record metrics.Record, err error) 
 // finishRound writes the round's rollouts and record.
 func (t *Trainer) finishRound(_ context.Context, at train.Position) (train.Done, error) {
 	memory.GiveBack(t.run.Policy.Weights.Parameters(), t.run.Stepper)
-	if err := t.run.Folder.WriteRollouts(at.Round+1, t.round.lines()); err != nil {
+	if err := t.run.Folder.WriteRollouts(at.Round+1, t.round.lines(func(ids []int32) string { return t.roller.prompter.Tokenizer.Decode(ids, true) })); err != nil {
 		return train.Done{}, err
 	}
 	record := append(metrics.Record{}.With("kind", "round").With("round", at.Round+1).With("step", at.Step), t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
+	if t.roller.player != nil {
+		record = append(record, t.round.episodes()...)
+	}
 	t.roller.problems.Learned(t.round.measures())
 	times := t.run.Clock.Take()
 	shares, err := t.learner.shares(t.round, times)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"onering/environment"
 	"onering/policy"
 	"onering/reward"
 	"onering/train"
@@ -76,13 +77,16 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 	return opened, err
 }
 
-// Close frees everything but the policy, and closes the reward.
+// Close frees everything but the policy, and closes the reward and the environment.
 func (t *Trainer) Close() {
 	if t.run != nil {
 		t.run.Close()
 	}
 	if err := reward.Close(t.Config.Reward.Rule); err != nil {
 		t.log.Warn("the reward was not closed", "reason", err)
+	}
+	if err := environment.Close(t.Config.Environment.Settings); err != nil {
+		t.log.Warn("the environment was not closed", "reason", err)
 	}
 	t.grades.close()
 	if t.roller != nil {

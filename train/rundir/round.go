@@ -40,13 +40,28 @@ type Round struct {
 type Rollout struct {
 	Problem, Sample  int // numbers of the problem in the round and of its response
 	Prompt, Response []int32
-	PromptText       string    // "" in checkpoints of older versions
-	LogProb, Entropy []float64 // per token of the response, when it was sampled
+	PromptText       string     // "" in checkpoints of older versions
+	LogProb, Entropy []float64  // per token of the response, when it was sampled
+	Observed         []Observed // the tokens of others in the response
+	Earned           []Earned   // by turn
+	Failed           bool       // the environment could not go on
 	Text             string
 	Verdict          Verdict
 	Truncated        bool
 	Reward           float64
 	Components, Log  map[string]float64
+}
+
+// Observed is tokens that were not sampled, before number At of those that were.
+type Observed struct {
+	At  int
+	IDs []int32
+}
+
+// Earned is what an environment gave for a turn, if it is Given: a gob has no null.
+type Earned struct {
+	Value float64
+	Given bool
 }
 
 // A Verdict is what the reward said of a response.
@@ -139,6 +154,13 @@ func decodeRound(in io.Reader) (*Round, error) {
 func fits(x *Rollout, y *Trajectory, u *Update) bool {
 	n := len(x.Response)
 	optional := func(k int) bool { return k == 0 || k == n }
+	at := 0
+	for _, o := range x.Observed {
+		if o.At <= at || o.At > n || len(o.IDs) == 0 {
+			return false
+		}
+		at = o.At
+	}
 	return len(x.Prompt) > 0 && x.Problem >= 0 && len(x.LogProb) == n && len(x.Entropy) == n &&
 		optional(len(y.OldLogProb)) && optional(len(y.RefLogProb)) && optional(len(y.TokenAdvantage)) &&
 		optional(len(u.W)) && len(u.W) == len(u.Delta)

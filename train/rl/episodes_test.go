@@ -1,0 +1,259 @@
+package rl_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"onering/environment"
+	"onering/policy"
+	"onering/runtime/runtimetest"
+	"onering/tokenize"
+	"onering/train/metrics"
+	"onering/train/rl"
+	"onering/train/rundir"
+)
+
+// An adder answers a turn that ends with = with the sum before it. How long it takes differs
+// from time to time, and so, if Moody, does what it answers.
+type adder struct {
+	Moody bool `toml:"moody" help:"answer as it likes"`
+
+	asked atomic.Int64
+	open  atomic.Int64
+	fail  func(turn environment.Turn, sample int) error
+}
+
+type adding struct {
+	*adder
+	sample int
+}
+
+func (a *adder) Begin(_ context.Context, s environment.Start) (environment.Episode, error) {
+	a.open.Add(1)
+	return adding{a, s.Sample}, nil
+}
+
+func (a *adder) Stops() []string { return []string{"="} }
+func (a *adder) Repeats() bool   { return !a.Moody }
+
+var working = regexp.MustCompile(`(\d)([+-])(\d)([+-])(\d)=$`)
+
+func (a adding) Step(ctx context.Context, t environment.Turn) (o environment.Observation, err error) {
+	n := a.asked.Add(1)
+	if a.fail != nil {
+		if err := a.fail(t, a.sample); err != nil {
+			return o, err
+		}
+	}
+	time.Sleep(time.Duration(n%5) * 100 * time.Microsecond)
+	parts := working.FindStringSubmatch(t.Text)
+	if parts == nil {
+		return environment.Observation{Done: !strings.HasSuffix(t.Text, "="), Messages: []tokenize.Message{{Role: "tool", Content: "?"}}}, nil
+	}
+	number := func(i int) int { x, _ := strconv.Atoi(parts[i]); return x }
+	text := ""
+	if sum := number(1) + number(3) + number(5); parts[2] == "+" {
+		text = fmt.Sprint(sum)
+	} else if text = fmt.Sprint(number(1) - number(3) - number(5)); text[0] == '-' {
+		text = fmt.Sprint(number(1)-number(3)-number(5)+10) + "c"
+	}
+	if a.Moody {
+		text = fmt.Sprint(n % 10)
+	}
+	return environment.Observation{Messages: []tokenize.Message{{Role: "tool", Content: text}}}, nil
+}
+
+func (a adding) Close() error { a.open.Add(-1); return nil }
+
+func episodes(t *testing.T, a *adder, rounds int) rl.Config {
+	c := embedded(t, "pmpo", 1, rounds)
+	c.Rollout.PromptsPerRound, c.Train.BatchSize = 8, 32
+	c.Environment.Name, c.Environment.Settings = "adder", a
+	return c
+}
+
+// turnsOf returns the lines of a file of rollouts.
+func turnsOf(t *testing.T, dir string, round int) (lines []rundir.RolloutLine) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "rollouts", fmt.Sprintf("round-%05d.jsonl", round)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for one := range strings.Lines(string(text)) {
+		var x rundir.RolloutLine
+		if err := json.Unmarshal([]byte(one), &x); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, x)
+	}
+	return lines
+}
+
+// TestEpisodes: what an environment answers stands between the policy's turns, belongs to no
+// loss, and the learner finds the log-probs of the sampler whatever the time the answers take.
+func TestEpisodes(t *testing.T) {
+	env := runtimetest.Test(t)
+	a := &adder{}
+	c := episodes(t, a, 2)
+	s, rounds := learn(t, env, c)
+	if s.LogPGap > 1e-4 {
+		t.Errorf("logp_gap_max is %g", s.LogPGap)
+	}
+	if n := a.open.Load(); n != 0 {
+		t.Errorf("%d episodes were not closed", n)
+	}
+	if got := rounds[0].Float("turns/mean"); !(got > 1) || rounds[0].Float("environment/failed") != 0 {
+		t.Errorf("%v turns, %v failed", got, rounds[0].Float("environment/failed"))
+	}
+	several := 0
+	for _, x := range turnsOf(t, c.Output.Dir, 1) {
+		if len(x.Turns) == 0 {
+			continue
+		}
+		several++
+		text, at := "", 0
+		for i, turn := range x.Turns {
+			if turn.From != at || turn.To <= at || turn.Author != []string{rundir.Policy, rundir.Environment}[i%2] {
+				t.Fatalf("turn %d: %+v", i, turn)
+			}
+			if at = turn.To; turn.Author == rundir.Environment {
+				for k := turn.From; k < turn.To; k++ {
+					if x.LogP[k] != 0 || len(x.W) > 0 && (x.W[k] != 0 || x.Delta[k] != 0) {
+						t.Fatalf("token %d of the environment has %v, %v", k, x.LogP[k], x.W[k])
+					}
+				}
+				if parts := working.FindStringSubmatch(x.Turns[i-1].Text); parts == nil {
+					t.Errorf("after %q it answers %q", x.Turns[i-1].Text, turn.Text)
+				}
+			}
+			text += turn.Text
+		}
+		if at != len(x.IDs) || text != x.Response {
+			t.Errorf("turns are %q with %d tokens, the response is %q with %d", text, at, x.Response, len(x.IDs))
+		}
+	}
+	if several == 0 {
+		t.Fatal("no response has several turns")
+	}
+	again := c
+	again.Output.Dir = filepath.Join(t.TempDir(), "again")
+	again.Rollout.Slots = 5
+	again.Environment.Settings = &adder{}
+	learn(t, env, again)
+	if !reflect.DeepEqual(turnsOf(t, c.Output.Dir, 2), turnsOf(t, again.Output.Dir, 2)) {
+		t.Error("another run with other slots and times has other episodes")
+	}
+}
+
+// TestEpisodesFail: an episode whose environment fails, hangs or panics has no grade, is counted
+// apart, and nothing waits for it.
+func TestEpisodesFail(t *testing.T) {
+	env := runtimetest.Test(t)
+	a := &adder{}
+	a.fail = func(turn environment.Turn, sample int) error {
+		switch {
+		case turn.Number == 1 && sample == 0:
+			return errors.New("the tool died")
+		case turn.Number == 0 && sample == 1:
+			time.Sleep(time.Minute)
+		case sample == 2:
+			panic("a bug of the tool's")
+		}
+		return nil
+	}
+	c := episodes(t, a, 1)
+	c.Rollout.PromptsPerRound, c.Train.BatchSize, c.Eval.Suites, c.Train.EvalEvery = 2, 16, nil, 0
+	c.Environment.StepSeconds = 0.05
+	_, rounds := learn(t, env, c)
+	failed := map[string]int{}
+	for _, x := range turnsOf(t, c.Output.Dir, 1) {
+		if x.Skipped {
+			failed[x.Reason]++
+		}
+	}
+	for _, want := range []string{"environment: turn 1: it has not answered within 0.05 s (environment.step_seconds)", "environment: turn 1: the environment panics: a bug of the tool's"} {
+		if failed[want] == 0 {
+			t.Errorf("no episode ends by %q: %v", want, failed)
+		}
+	}
+	sum := 0
+	for _, n := range failed {
+		sum += n
+	}
+	if got := rounds[0].Float("environment/failed"); int(got) != sum || rounds[0].Float("reward/skipped") != got {
+		t.Errorf("%v failed and %v were skipped, want %d", got, rounds[0].Float("reward/skipped"), sum)
+	}
+}
+
+// TestEpisodesResume: what an environment has answered is remembered, so that a run which was
+// killed inside an episode goes on with it, though the environment would now answer otherwise.
+func TestEpisodesResume(t *testing.T) {
+	env := runtimetest.Test(t)
+	run := func(grades string) (a *adder, dir string) {
+		a = &adder{Moody: true}
+		c := episodes(t, a, 1)
+		c.Rollout.PromptsPerRound, c.Train.BatchSize, c.Eval.Suites, c.Train.EvalEvery = 2, 16, nil, 0
+		if grades != "" {
+			path := filepath.Join(c.Output.Dir, "grades.jsonl")
+			if err := errors.Join(os.MkdirAll(c.Output.Dir, 0o755), os.WriteFile(path, []byte(grades), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		trainer, err := rl.New(context.Background(), c, env, p, slog.New(slog.DiscardHandler), metrics.Unobserved{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer trainer.Close()
+		if _, err := trainer.Run(context.Background(), grades != ""); err != nil {
+			t.Fatal(err)
+		}
+		return a, c.Output.Dir
+	}
+	noted := func(dir string) string {
+		text, err := os.ReadFile(filepath.Join(dir, "grades.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first, whole := run("")
+	all := noted(whole)
+	if n := strings.Count(all, `"answer":{`); int64(n) != first.asked.Load() || n < 8 {
+		t.Fatalf("%d answers are noted of %d", n, first.asked.Load())
+	}
+	again, dir := run(all)
+	if n := again.asked.Load(); n != 0 || noted(dir) != all || !reflect.DeepEqual(turnsOf(t, dir, 1), turnsOf(t, whole, 1)) {
+		t.Errorf("a run that knows all answers asks %d times, and has other episodes or notes", n)
+	}
+	lines := strings.SplitAfter(all, "\n")
+	for _, n := range []int{1, 3, len(lines) / 2} {
+		known := strings.Join(lines[:n], "")
+		part, dir := run(known)
+		got := noted(dir)
+		if part.asked.Load() == 0 || !strings.HasPrefix(got, known) {
+			t.Errorf("with %d answers known it asks %d times and keeps %v", n, part.asked.Load(), strings.HasPrefix(got, known))
+		}
+		// Each answer that was known stands where it stood.
+		final, last := run(got)
+		if final.asked.Load() != 0 || !reflect.DeepEqual(turnsOf(t, last, 1), turnsOf(t, dir, 1)) {
+			t.Errorf("with %d answers known the run has noted what it did not do", n)
+		}
+	}
+}
