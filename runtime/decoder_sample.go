@@ -126,17 +126,31 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 // already, the uniforms [B]; else nil.
 type states struct{ hidden, uniforms *buffer }
 
-// sample chooses a token for each of the rows, which are the first of from.
+// sample chooses a token for each of the rows, which are the first of from, and finds the
+// likeliest ones for those that ask for them.
 func (s *tokenChooser) sample(d *Decoder, from states, rows []*sampler.Row) error {
-	w := wayOf(rows[0].Way)
-	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { return wayOf(r.Way) != w }) {
-		return s.sampleRows(d, from, w, rows)
+	err := s.grouped(d, from, rows, func(r *sampler.Row) (way, bool) { return wayOf(r.Way), true }, s.sampleRows)
+	if err != nil || !slices.ContainsFunc(rows, func(r *sampler.Row) bool { return r.Top > 0 }) {
+		return err
+	}
+	likeliest := func(r *sampler.Row) (way, bool) { return way{models.Candidates, r.Way.Temperature}, r.Top > 0 }
+	return s.grouped(d, from, rows, likeliest, s.likeliest)
+}
+
+// grouped calls do with the rows of each way. of says which way a row has, if it counts.
+func (s *tokenChooser) grouped(d *Decoder, from states, rows []*sampler.Row, of func(*sampler.Row) (way, bool), do func(*Decoder, states, way, []*sampler.Row) error) error {
+	first, _ := of(rows[0])
+	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { w, counts := of(r); return !counts || w != first }) {
+		return do(d, from, first, rows)
 	}
 	width := d.geometry.Hidden
 	groups := make(map[way][]int)
 	var ways []way // in the order of their first rows
 	for i, r := range rows {
-		w := wayOf(r.Way)
+		w, counts := of(r)
+		if !counts {
+			continue
+		}
 		if groups[w] == nil {
 			ways = append(ways, w)
 		}
@@ -157,28 +171,40 @@ func (s *tokenChooser) sample(d *Decoder, from states, rows []*sampler.Row) erro
 		if err := s.part.copyRuns(from.hidden, runs...); err != nil {
 			return err
 		}
-		if err := s.sampleRows(d, states{hidden: &s.part}, w, some); err != nil {
+		if err := do(d, states{hidden: &s.part}, w, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sampleRows chooses a token for each of the rows, the first of from, in the same way.
-func (s *tokenChooser) sampleRows(d *Decoder, from states, w way, rows []*sampler.Row) error {
+// prepare binds what the Program for rows of one way reads, the first of from.
+func (s *tokenChooser) prepare(d *Decoder, from states, w way, rows []*sampler.Row) (b binder, n int64, err error) {
 	if w.temperature == 0 {
-		return fmt.Errorf("runtime: the sampling of slot %d has a temperature of 0", rows[0].Slot)
+		return b, 0, fmt.Errorf("runtime: the sampling of slot %d has a temperature of 0", rows[0].Slot)
 	}
 	binding, err := s.session(d, w.choice, len(rows))
 	if err != nil {
-		return err
+		return b, 0, err
 	}
-	n := int64(d.rows(len(rows)))
-	b := binder{b: binding}
+	n = int64(d.rows(len(rows)))
+	b = binder{b: binding}
 	v, err := from.hidden.of(n, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
-	inverse := fill[float32](&b, ports.InverseTemperature, &s.inverseTemperature)
+	if inverse := fill[float32](&b, ports.InverseTemperature, &s.inverseTemperature); b.err == nil {
+		inverse[0] = 1 / float32(w.temperature)
+	}
+	return b, n, b.err
+}
+
+// sampleRows chooses a token for each of the rows, the first of from, in the same way.
+func (s *tokenChooser) sampleRows(d *Decoder, from states, w way, rows []*sampler.Row) error {
+	b, n, err := s.prepare(d, from, w, rows)
 	switch {
+	case err != nil:
+		return err
+	case w.choice == models.Candidates:
+		return s.sampleCandidates(&b, d.geometry.Vocab, n, rows)
 	case w.choice != models.Draw:
 	case from.uniforms != nil:
 		v, err := from.uniforms.of(n)
@@ -189,13 +215,6 @@ func (s *tokenChooser) sampleRows(d *Decoder, from states, w way, rows []*sample
 			us[i] = rows[i].Uniform
 		}
 	}
-	if b.err != nil {
-		return b.err
-	}
-	inverse[0] = 1 / float32(w.temperature)
-	if w.choice == models.Candidates {
-		return s.sampleCandidates(&b, d.geometry.Vocab, n, rows)
-	}
 	out := s.take(&b, w.choice, n, 1)
 	if err := b.run(); err != nil {
 		return err
@@ -203,6 +222,36 @@ func (s *tokenChooser) sampleRows(d *Decoder, from states, w way, rows []*sample
 	for i, r := range rows {
 		x := out.token(i)
 		r.Out = sampler.Drawn{ID: x.ID, LogProb: x.LogProb, Entropy: out.entropy[i]}
+	}
+	return nil
+}
+
+// likeliest gives each of the rows, the first of from, as many of the likeliest tokens as it asks
+// for.
+func (s *tokenChooser) likeliest(d *Decoder, from states, w way, rows []*sampler.Row) error {
+	most := 0
+	for _, r := range rows {
+		most = max(most, r.Top)
+	}
+	most = min(most, d.geometry.Vocab)
+	b, n, err := s.prepare(d, from, w, rows)
+	if err != nil {
+		return err
+	}
+	asked := fill[int64](&b, ports.TopK, &s.k, 1)
+	out := s.take(&b, w.choice, n, int64(most))
+	if b.err != nil {
+		return b.err
+	}
+	asked[0] = int64(most)
+	if err := b.run(); err != nil {
+		return err
+	}
+	for i, r := range rows {
+		r.Out.Likeliest = make([]sampler.Candidate, min(r.Top, most))
+		for j := range r.Out.Likeliest {
+			r.Out.Likeliest[j] = out.token(i*most + j)
+		}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (d idleDecoder) Begin(rows []Row) error { return d.Step(rows) }
 
 func (d idleDecoder) Step(rows []Row) error {
 	for i := range rows {
-		rows[i].Out = Drawn{int32(rows[i].Uniform*1000) + 1, -1, 1}
+		rows[i].Out = Drawn{ID: int32(rows[i].Uniform*1000) + 1, LogProb: -1, Entropy: 1}
 	}
 	return nil
 }

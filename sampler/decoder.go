@@ -8,6 +8,7 @@ type Row struct {
 	Uniform float32  // in [0, 1), decides the next token
 	Way     Sampling // how the next token is chosen; the caller sees to MaxNewTokens
 	Idle    bool     // for Step: the sequence waits. It stays as it is, and ID and Out have no meaning
+	Top     int      // how many of the likeliest tokens Out is to have
 	Out     Drawn    // the next token, which the call sets
 }
 
@@ -16,6 +17,7 @@ type Row struct {
 type Drawn struct {
 	ID               int32
 	LogProb, Entropy float32
+	Likeliest        []Candidate // those of Row.Top, the likeliest first; a Decoder may have none
 }
 
 // A Decoder turns token ids into sampled next tokens; it owns the keys and

@@ -40,6 +40,9 @@ type Options struct {
 	// then, and others go on. MaxNewTokens bounds all tokens after the prompt, and an
 	// observation that leaves no room for another token ends the response by Length.
 	Turn func(r Response, answer func(Observation))
+	// Top is how many of the likeliest tokens Token is called with beside the one that was
+	// sampled. It changes no bit of what is sampled.
+	Top int
 	// DropLong leaves out prompts that do not fit, counted in Stats.Dropped,
 	// instead of refusing the whole call.
 	DropLong bool
@@ -64,6 +67,7 @@ type Token struct {
 	Request, Sample int // as in Response
 	ID              int32
 	LogProb         float32
+	Likeliest       []Candidate // of Options.Top, the likeliest first
 }
 
 // An Observation is what follows a turn.
@@ -166,6 +170,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("sampler: %w", err)
 	}
 	switch {
+	case o.Top < 0:
+		return fmt.Errorf("sampler: %d likeliest tokens are asked for", o.Top)
 	case o.PrefillTokens < 0:
 		return fmt.Errorf("sampler: prefill tokens %d is negative", o.PrefillTokens)
 	case len(o.Stops) > 0 && o.Text == nil:

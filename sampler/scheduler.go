@@ -167,7 +167,7 @@ func (s *Scheduler) start() {
 		}
 		q.begin(s.queue[next], s.d.MaxTokens())
 		u, _ := q.uniform() // a given list has at least one
-		s.rows = append(s.rows, Row{Slot: slot, Prefix: q.call.prefix, Uniform: u, Way: q.way})
+		s.rows = append(s.rows, Row{Slot: slot, Prefix: q.call.prefix, Uniform: u, Way: q.way, Top: q.call.Top})
 	}
 	s.busy += len(s.rows)
 	if !s.beginRows("of prompts") {
@@ -191,6 +191,7 @@ func (s *Scheduler) advance() {
 		row := Row{Slot: slot, ID: q.feed[0], Way: q.way, Idle: q.waits}
 		if len(q.feed) == 1 && !q.waits {
 			var err error
+			row.Top = q.call.Top
 			if row.Uniform, err = q.uniform(); err != nil {
 				s.refuse(q.call, err)
 				continue
@@ -232,7 +233,7 @@ func (s *Scheduler) take() {
 		}
 		s.stats.Tokens++
 		if c.Token != nil {
-			c.Token(Token{c.index, q.sample, row.Out.ID, row.Out.LogProb})
+			c.Token(Token{c.index, q.sample, row.Out.ID, row.Out.LogProb, row.Out.Likeliest})
 		}
 		switch {
 		case finish == "" || q.call != c:
@@ -276,7 +277,7 @@ func (s *Scheduler) recompute(slots []int) {
 		s.stats.Prefills++
 		s.stats.PrefillTokens += len(tokens)
 		q.feed = q.feed[len(q.feed)-1:]
-		s.rows = append(s.rows, Row{Slot: slot, Prefix: handles[0], Uniform: u, Way: q.way})
+		s.rows = append(s.rows, Row{Slot: slot, Prefix: handles[0], Uniform: u, Way: q.way, Top: q.call.Top})
 	}
 	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool { return s.slots[r.Slot].call == nil })
 	for _, row := range s.rows {

@@ -23,6 +23,7 @@ type job struct {
 	chat     bool
 	bare     bool // the answer has ids and no text
 	logprobs bool
+	top      int // likeliest tokens beside each one
 
 	id      string
 	created int64
@@ -42,7 +43,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err != nil {
 		return err
 	}
-	j.logprobs = c.Logprobs != nil
+	if j.logprobs = c.Logprobs != nil; j.logprobs {
+		j.top = *c.Logprobs
+	}
 	for _, p := range c.Prompt {
 		ids, err := j.model.encode(p)
 		if err != nil {
@@ -70,7 +73,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 	if err != nil {
 		return err
 	}
-	j.chat, j.logprobs = true, c.Logprobs
+	if j.chat, j.logprobs = true, c.Logprobs; c.TopLogprobs != nil {
+		j.top = *c.TopLogprobs
+	}
 	ids, format, err := j.model.encodeChat(&c)
 	if err != nil {
 		return err
@@ -103,6 +108,7 @@ func (j *job) sampled(usual, most int, stops []string) error {
 		return err
 	}
 	j.options = j.common.options(j.model, way, stops)
+	j.options.Top = j.top
 	return nil
 }
 
@@ -173,7 +179,7 @@ func (j *job) choice() *choice {
 func (j *job) whole() any {
 	body := j.all("", func(i int) part {
 		c := j.choices[i]
-		p := j.part(i, c.ids, c.logp)
+		p := j.part(i, c.ids, c.logp, c.top)
 		if p.Finish = &c.finish; j.chat {
 			p.Message = j.message(i)
 		} else if !j.bare {
@@ -213,14 +219,14 @@ func (j *job) reply(suffix string) reply {
 }
 
 // part is what a choice has beside its text, of some of its tokens.
-func (j *job) part(i int, ids []int32, logp []float32) part {
+func (j *job) part(i int, ids []int32, logp []float32, top [][]sampler.Candidate) part {
 	p := part{Index: i}
 	if j.logprobs && j.bare {
-		p.Logprobs = new(Model).chatLogprobs(ids, logp) // whose tokens are named by their ids
+		p.Logprobs = new(Model).chatLogprobs(ids, logp, top) // whose tokens are named by their ids
 	} else if j.logprobs && j.chat {
-		p.Logprobs = j.model.chatLogprobs(ids, logp)
+		p.Logprobs = j.model.chatLogprobs(ids, logp, top)
 	} else if j.logprobs {
-		p.Logprobs = j.model.completionLogprobs(ids, logp, j.choices[i])
+		p.Logprobs = j.model.completionLogprobs(ids, logp, top, j.choices[i])
 	}
 	if j.ReturnTokenIDs {
 		if ids == nil {
@@ -313,7 +319,7 @@ func (j *job) pieces(e event) []part {
 	text, calls := c.add(e)
 	p := part{Index: e.choice, Finish: &c.finish}
 	if e.finish == "" {
-		p = j.part(e.choice, []int32{e.id}, []float32{e.logp})
+		p = j.part(e.choice, []int32{e.id}, []float32{e.logp}, [][]sampler.Candidate{e.top})
 	}
 	if j.chat {
 		p.Delta = &said{Content: text}

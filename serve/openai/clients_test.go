@@ -65,7 +65,7 @@ func TestParts(t *testing.T) {
 	ids := []int32{1, 2, 3, 7, 4, 5, 6, 1, 0}
 	logp := make([]float32, len(ids))
 	var joined []byte
-	for _, x := range m.chatLogprobs(ids, logp).Content {
+	for _, x := range m.chatLogprobs(ids, logp, nil).Content {
 		for _, b := range x.Bytes {
 			joined = append(joined, byte(b))
 		}
@@ -78,11 +78,11 @@ func TestParts(t *testing.T) {
 	}
 	whole, streamed := newChoice(m, nil), newChoice(m, nil)
 	want := []int{0, 1, 1, 2, 4, 4, 4, 5, 6}
-	if got := m.completionLogprobs(ids, logp, whole).Offsets; !slices.Equal(got, want) {
+	if got := m.completionLogprobs(ids, logp, nil, whole).Offsets; !slices.Equal(got, want) {
 		t.Errorf("text_offset %v, want %v", got, want)
 	}
 	for i := range ids {
-		if got := m.completionLogprobs(ids[i:i+1], logp[i:i+1], streamed).Offsets; got[0] != want[i] {
+		if got := m.completionLogprobs(ids[i:i+1], logp[i:i+1], nil, streamed).Offsets; got[0] != want[i] {
 			t.Errorf("streamed: text_offset %v of token %d, want %d", got, i, want[i])
 		}
 	}

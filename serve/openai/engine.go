@@ -127,6 +127,7 @@ type event struct {
 	choice int
 	id     int32
 	logp   float32
+	top    []sampler.Candidate
 	finish sampler.Finish // "" for a token
 	stop   string
 	err    error
@@ -175,7 +176,9 @@ func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) 
 // call makes the call for prompt number i of a request with samples of each.
 func (a *answer) call(o sampler.Options, prompt []int32, i, samples int) *sampler.Call {
 	c := &sampler.Call{Options: o, Request: sampler.Request{Prompt: prompt, ID: uint64(i), Samples: samples}}
-	c.Token = func(t sampler.Token) { a.add(event{choice: i*samples + t.Sample, id: t.ID, logp: t.LogProb}) }
+	c.Token = func(t sampler.Token) {
+		a.add(event{choice: i*samples + t.Sample, id: t.ID, logp: t.LogProb, top: t.Likeliest})
+	}
 	c.Done = func(r sampler.Response) {
 		a.add(event{choice: i*samples + r.Sample, finish: r.Finish, stop: r.Stop})
 	}

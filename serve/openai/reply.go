@@ -3,10 +3,12 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"onering/sampler"
 	"onering/tokenize/tools"
 )
 
@@ -108,10 +110,26 @@ type chatLogprobs struct {
 }
 
 type chatLogprob struct {
+	tokenLogprob
+	Top []tokenLogprob `json:"top_logprobs"`
+}
+
+type tokenLogprob struct {
 	Token string  `json:"token"`
 	LogP  float32 `json:"logprob"`
 	Bytes []int   `json:"bytes"` // null if the model has no tokenizer
-	Top   []any   `json:"top_logprobs"`
+}
+
+// logprob is the log-prob of a token.
+func (m *Model) logprob(id int32, logp float32) tokenLogprob {
+	x := tokenLogprob{Token: m.name(id), LogP: max(logp, -math.MaxFloat32)} // JSON has no infinities
+	if m.Tokenizer != nil {
+		x.Bytes = []int{}
+		for _, b := range m.Tokenizer.NewDecoder().Bytes(id) {
+			x.Bytes = append(x.Bytes, int(b))
+		}
+	}
+	return x
 }
 
 // name is a token as text: "token_id:ID" where the model has no tokenizer.
@@ -122,15 +140,15 @@ func (m *Model) name(id int32) string {
 	return strings.ToValidUTF8(string(m.Tokenizer.NewDecoder().Bytes(id)), "\ufffd")
 }
 
-// chatLogprobs returns the log-probs of tokens.
-func (m *Model) chatLogprobs(ids []int32, logp []float32) *chatLogprobs {
+// chatLogprobs returns the log-probs of tokens, with the likeliest ones beside each where they
+// are given.
+func (m *Model) chatLogprobs(ids []int32, logp []float32, top [][]sampler.Candidate) *chatLogprobs {
 	out := &chatLogprobs{Content: []chatLogprob{}}
 	for i, id := range ids {
-		x := chatLogprob{Token: m.name(id), LogP: logp[i], Top: []any{}}
-		if m.Tokenizer != nil {
-			x.Bytes = []int{}
-			for _, b := range m.Tokenizer.NewDecoder().Bytes(id) {
-				x.Bytes = append(x.Bytes, int(b))
+		x := chatLogprob{m.logprob(id, logp[i]), []tokenLogprob{}}
+		if i < len(top) {
+			for _, c := range top[i] {
+				x.Top = append(x.Top, m.logprob(c.ID, c.LogProb))
 			}
 		}
 		out.Content = append(out.Content, x)
@@ -139,10 +157,17 @@ func (m *Model) chatLogprobs(ids []int32, logp []float32) *chatLogprobs {
 }
 
 // completionLogprobs returns the log-probs of the next tokens of a choice.
-func (m *Model) completionLogprobs(ids []int32, logp []float32, c *choice) *completionLogprobs {
+func (m *Model) completionLogprobs(ids []int32, logp []float32, top [][]sampler.Candidate, c *choice) *completionLogprobs {
 	out := &completionLogprobs{Tokens: []string{}, LogP: slices.Clone(logp), Top: make([]any, len(ids)), Offsets: []int{}}
-	for _, id := range ids {
+	for i, id := range ids {
 		name := m.name(id)
+		if i < len(top) && top[i] != nil {
+			others := map[string]float32{name: logp[i]}
+			for _, c := range top[i] {
+				others[m.name(c.ID)] = m.logprob(c.ID, c.LogProb).LogP
+			}
+			out.Top[i] = others
+		}
 		out.Tokens, out.Offsets = append(out.Tokens, name), append(out.Offsets, c.place(id, name))
 	}
 	if out.LogP == nil {

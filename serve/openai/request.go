@@ -257,6 +257,7 @@ func (c *common) check() error {
 const (
 	maxSamples   = 128
 	maxPrompts   = 128
+	maxTop       = 20
 	maxStops     = 16
 	maxStopIDs   = 256
 	maxStopBytes = 1000
@@ -265,8 +266,8 @@ const (
 // check refuses what the server cannot keep to.
 func (c *completion) check() error {
 	switch {
-	case c.Logprobs != nil && *c.Logprobs != 0:
-		return invalid("logprobs", "logprobs = %d: must be 0, the log-probs of the sampled tokens: those of others are not known", *c.Logprobs)
+	case c.Logprobs != nil && (*c.Logprobs < 0 || *c.Logprobs > maxTop):
+		return invalid("logprobs", "logprobs = %d: must be from 0, the log-probs of the sampled tokens, to %d", *c.Logprobs, maxTop)
 	case len(c.Prompt) < 1 || len(c.Prompt) > maxPrompts:
 		return invalid("prompt", "there must be 1 to %d prompts, and there are %d", maxPrompts, len(c.Prompt))
 	}
@@ -283,8 +284,10 @@ func (c *chat) check() error {
 	switch {
 	case !slices.Contains([]string{"", "auto", "none"}, c.ToolChoice):
 		return invalid("tool_choice", wrongChoice)
-	case c.TopLogprobs != nil && *c.TopLogprobs != 0:
-		return invalid("top_logprobs", "top_logprobs = %d: must be 0: the log-probs of other tokens are not known", *c.TopLogprobs)
+	case c.TopLogprobs != nil && (*c.TopLogprobs < 0 || *c.TopLogprobs > maxTop):
+		return invalid("top_logprobs", "top_logprobs = %d: must be from 0 to %d", *c.TopLogprobs, maxTop)
+	case c.TopLogprobs != nil && *c.TopLogprobs > 0 && !c.Logprobs:
+		return invalid("top_logprobs", "top_logprobs needs logprobs = true")
 	case len(c.Messages) == 0:
 		return invalid("messages", "messages must have at least one message")
 	}

@@ -104,6 +104,9 @@ func (d *fake) choose(rows []sampler.Row) {
 	for i := range rows {
 		u := rows[i].Uniform
 		rows[i].Out = sampler.Drawn{ID: int32(u * float32(len(letters)+1)), LogProb: -u, Entropy: u}
+		for k := range rows[i].Top { // the letters in their order
+			rows[i].Out.Likeliest = append(rows[i].Out.Likeliest, sampler.Candidate{ID: int32(k + 1), LogProb: -1 - float32(k)})
+		}
 		if left := d.left[rows[i].Slot]; len(left) > 0 {
 			rows[i].Out.ID, d.left[rows[i].Slot] = left[0], append(left[1:], left[0])
 		}
@@ -402,7 +405,7 @@ func TestRefused(t *testing.T) {
 		{completions, `{"prompt": "a", "stop": [1]}`, 400, ""},
 		{completions, `{"prompt": "a", "echo": true}`, 400, "echo"},
 		{completions, `{"prompt": "a", "best_of": 3}`, 400, "best_of"},
-		{completions, `{"prompt": "a", "logprobs": 1}`, 400, "logprobs"},
+		{completions, `{"prompt": "a", "logprobs": 21}`, 400, "logprobs"},
 		{completions, `{"prompt": "a", "suffix": "b"}`, 400, "suffix"},
 		{completions, `{"prompt": "a", "logit_bias": {"1": 2}}`, 400, "logit_bias"},
 		{completions, `{"prompt": "a", "presence_penalty": 1}`, 400, "presence_penalty"},
@@ -436,6 +439,7 @@ func TestRefused(t *testing.T) {
 		{completions, `{"prompt": "a", "greedy": true}`, 400, "greedy"},
 		{completions, `{"prompt": "a", "a_field_of_next_year": 1}`, 400, "a_field_of_next_year"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "top_logprobs": 2}`, 400, "top_logprobs"},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "logprobs": true, "top_logprobs": 21}`, 400, "top_logprobs"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": "required"}`, 400, "tool_choice"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "response_format": {"type": "json_object"}}`, 400, "response_format"},
 		{"/v1/embeddings", `{}`, 404, ""},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"onering/sampler"
 	"onering/tokenize"
 	"onering/tokenize/tools"
 )
@@ -30,6 +31,7 @@ type choice struct {
 
 	ids    []int32
 	logp   []float32
+	top    [][]sampler.Candidate // of each token, where they were asked for
 	said   strings.Builder
 	finish string // "" until the end
 }
@@ -68,6 +70,9 @@ func (c *choice) add(e event) (text string, calls []tools.Call) {
 		}
 	} else {
 		c.ids, c.logp = append(c.ids, e.id), append(c.logp, e.logp)
+		if e.top != nil {
+			c.top = append(c.top, e.top)
+		}
 		if c.decode != nil && !slices.Contains(c.eos, e.id) {
 			text = c.hold(c.decode.Add(e.id))
 		}

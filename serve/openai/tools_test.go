@@ -283,3 +283,23 @@ func TestVerifiers(t *testing.T) {
 		t.Errorf("%v: %s, want %s", err, out, want)
 	}
 }
+
+// TestTop: the likeliest tokens come beside the sampled ones, in streams, too.
+func TestTop(t *testing.T) {
+	x := newTester(t, newFake(2, 60), nil)
+	for path, body := range map[string]string{
+		"/v1/chat/completions": `"messages": [{"role": "u", "content": "a"}], "logprobs": true, "top_logprobs": 2`,
+		"/v1/completions":      `"prompt": "a", "logprobs": 2`,
+	} {
+		for _, stream := range []bool{false, true} {
+			_, text := x.ask("POST", path, fmt.Sprintf(`{%s, "seed": 1, "max_tokens": 3, "ignore_eos": true, "stream": %v}`, body, stream))
+			count := strings.Count(string(text), `"top_logprobs":[{"token":"a","logprob":-1,"bytes":[97]},{"token":"b","logprob":-2,"bytes":[98]}]`)
+			if path == "/v1/completions" {
+				count = strings.Count(string(text), `"a":-1,"b":`)
+			}
+			if count != 3 {
+				t.Errorf("%s, stream %v: %s", path, stream, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package runtime_test
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"onering/models"
+	"onering/runtime/runtimetest"
+	"onering/sampler"
+)
+
+// TestLikeliest asks for the likeliest tokens beside those that are sampled. They change no bit
+// of the response, descend, and all of them are the vocabulary with the sampled token in it.
+func TestLikeliest(t *testing.T) {
+	env := runtimetest.Test(t)
+	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 64})
+	c.Tied, c.RopeTheta = true, 1e6
+	_, ring := madeUpRing(t, c, 1)
+	d, err := env.NewDecoder(ring, 4, 32)
+	check(t, err)
+	defer d.Close()
+	invariant := sampler.NewInvariant(d)
+	defer invariant.Close()
+	reqs := []sampler.Request{{Prompt: []int32{5, 7, 9}, ID: 1, Samples: 2, LastGreedy: true}, {Prompt: []int32{8}, ID: 2, Samples: 1}}
+	sample := func(s sampler.Sampling, top int) ([]sampler.Response, []sampler.Token) {
+		t.Helper()
+		var tokens []sampler.Token
+		o := sampler.Options{Sampling: s, Seed: 7, Top: top, Token: func(x sampler.Token) { tokens = append(tokens, x) }}
+		got, _, err := sampler.Sample(context.Background(), invariant, o, reqs, nil)
+		check(t, err)
+		return got, tokens
+	}
+	plain := sampler.Plain(5)
+	filtered := plain
+	filtered.TopK, filtered.Temperature = 10, 0.7
+	for _, s := range []sampler.Sampling{plain, filtered, sampler.Greedy(5)} {
+		want, bare := sample(s, 0)
+		if bare[0].Likeliest != nil {
+			t.Fatal("there are likeliest tokens that nobody asked for")
+		}
+		_, few := sample(s, 4)
+		got, all := sample(s, 1000)
+		for i := range want {
+			if !slices.Equal(got[i].IDs, want[i].IDs) || !slices.Equal(got[i].LogProb, want[i].LogProb) {
+				t.Errorf("%s: response %d is %v, want %v", s.Describe(), i, got[i], want[i])
+			}
+		}
+		for i, x := range all {
+			seen, sum, own := map[int32]bool{}, 0.0, float32(1)
+			for j, y := range x.Likeliest {
+				if seen[y.ID] = true; j > 0 && y.LogProb > x.Likeliest[j-1].LogProb {
+					t.Fatalf("token %d: %v comes behind %v", i, y, x.Likeliest[j-1])
+				}
+				if sum += math.Exp(float64(y.LogProb)); y.ID == x.ID {
+					own = y.LogProb
+				}
+			}
+			if len(seen) != 300 || math.Abs(sum-1) > 1e-4 || math.Abs(float64(own-x.LogProb)) > 1e-4 {
+				t.Errorf("%s, token %d: %d tokens with a probability of %v; the sampled one has %v and %v", s.Describe(), i, len(seen), sum, own, x.LogProb)
+			}
+			if !slices.EqualFunc(few[i].Likeliest, x.Likeliest[:4], func(a, b sampler.Candidate) bool { return a.LogProb == b.LogProb }) {
+				t.Errorf("%s, token %d: the likeliest are %v, want %v", s.Describe(), i, few[i].Likeliest, x.Likeliest[:4])
+			}
+		}
+	}
+}
