@@ -38,7 +38,7 @@ type serveOptions struct {
 
 func newServe() *cobra.Command {
 	var e engineFlags
-	o := serveOptions{addr: "localhost:8000", slots: 16, queue: 64, context: 8192, most: 4096, invariant: true, drain: time.Minute}
+	o := serveOptions{addr: "localhost:8000", slots: 16, queue: 64, context: 8192, most: 8192, invariant: true, drain: time.Minute}
 	c := &cobra.Command{
 		Use:   "serve --model DIR",
 		Short: "Answer requests in the form of OpenAI's API",

@@ -51,7 +51,7 @@ type call struct {
 	Function struct {
 		Name      string `json:"name,omitempty"`
 		Arguments string `json:"arguments"`
-	} `json:"function"`
+	} `json:"function"` // a tools.Call
 }
 
 // call is call number n of a choice.

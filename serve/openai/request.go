@@ -131,7 +131,10 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 }
 
 // A message is one of a conversation. A content of several texts is joined.
-type message struct{ tokenize.Message }
+type message struct {
+	tokenize.Message
+	calls []tools.Call // of an answer
+}
 
 // UnmarshalJSON reads an object whose content is a text, or a list of parts with texts. Only
 // an answer may be without.
@@ -158,6 +161,12 @@ func (m *message) UnmarshalJSON(data []byte) error {
 	}
 	if err := m.Message.UnmarshalJSON(data); err != nil {
 		return err
+	}
+	var calls []call
+	if m.calls = nil; json.Unmarshal(fields["tool_calls"], &calls) == nil {
+		for _, c := range calls {
+			m.calls = append(m.calls, tools.Call(c.Function))
+		}
 	}
 	switch {
 	case m.Role == "":
@@ -386,13 +395,15 @@ func (m *Model) encodeChat(c *chat) (ids []int32, format *tools.Format, err erro
 			}
 			talk.Args = talk.Args.Over(effort(c.Effort))
 		}
-		if talk, err = m.Template.Around(talk); err == nil {
-			text, ids, err = m.Tokenizer.EncodeChat(talk)
-		}
-		if err == nil && c.Tools.some {
-			if format, err = tools.Of(m.Tokenizer, talk); err != nil {
+		if talk, err = m.Template.Around(talk); err == nil && c.Tools.some {
+			if format, err = tools.Of(m.Tokenizer, talk); err == nil && format.Silent {
+				c.speak(talk.Messages, format)
+			} else if err != nil && !errors.Is(err, tokenize.ErrNoChatTemplate) {
 				return nil, nil, invalid("tools", "%v", err)
 			}
+		}
+		if err == nil {
+			text, ids, err = m.Tokenizer.EncodeChat(talk)
 		}
 	} else if c.Tools.some {
 		return nil, nil, invalid("tools", "the template %q has no place for tools: start onering serve with --template chat", m.Template.Name)
@@ -411,6 +422,17 @@ func (m *Model) encodeChat(c *chat) (ids []int32, format *tools.Format, err erro
 		return nil, nil, invalid("messages", "%v", err)
 	}
 	return ids, format, m.checkIDs(ids, "messages")
+}
+
+// speak writes the calls of answers into their contents. The messages are those of the chat,
+// and may have another in front.
+func (c *chat) speak(messages []tokenize.Message, format *tools.Format) {
+	from := len(messages) - len(c.Messages)
+	for i, x := range c.Messages {
+		if len(x.calls) > 0 {
+			messages[from+i] = tokenize.Message{Role: x.Role, Content: format.Write(x.Content, x.calls)}
+		}
+	}
 }
 
 // usualEffort is what OpenAI's API takes for reasoning_effort where a request has none.

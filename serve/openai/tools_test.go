@@ -57,7 +57,7 @@ func bytesTokenizer(t *testing.T, template string) *tokenize.Tokenizer {
 // newScripted is a server whose model writes a text and ends.
 func newScripted(t *testing.T, template, text string) *tester {
 	x := newTester(t, newFake(2, 4000), func(o *Options) {
-		o.MaxTokens = 1000
+		o.MaxTokens = 8192
 		o.Models[0].Tokenizer, o.Models[0].Vocab = bytesTokenizer(t, template), 258
 	})
 	ids := append(x.server.Models[0].Tokenizer.Encode(text), 0)
@@ -159,6 +159,20 @@ func TestCalls(t *testing.T) {
 		if said != content || finish != *c.Finish || !slices.Equal(streamed, calls) || tokens != len(c.IDs) {
 			t.Errorf("%s: streamed %q %q %s with %d tokens, whole %q %q %s with %d", tt.text, said, streamed, finish, tokens, content, calls, *c.Finish, len(c.IDs))
 		}
+	}
+}
+
+// TestSilent: the calls of earlier answers are a part of the prompt where the chat template
+// does not write them.
+func TestSilent(t *testing.T) {
+	x := newScripted(t, `{% if xml_tools %}<tool_call>
+{"name": <function-name>}{{ xml_tools | length }}{{ xml_tools[0].function.name }}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}`, "a")
+	got := x.post("/v1/chat/completions", `{"return_token_ids": true, "tools": [{"type": "function", "function": {"name": "f"}}], "messages": [{"role": "user", "content": "a"},
+		{"role": "assistant", "content": null, "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{\"n\": 1}"}}]},
+		{"role": "assistant", "content": "b", "tool_calls": [{"id": "y", "type": "function", "function": {"name": "g", "arguments": ""}}]}, {"role": "tool", "tool_call_id": "x", "content": "c"}]}`, 200)
+	want := "<tool_call>\n{\"name\": <function-name>}1f[user]a[assistant]<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 1}}\n</tool_call>[assistant]b\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>[tool]c"
+	if text := x.server.Models[0].Tokenizer.Decode(got.PromptIDs, false); text != want {
+		t.Errorf("the prompt is\n%s, want\n%s", text, want)
 	}
 }
 

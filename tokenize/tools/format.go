@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ type Call struct {
 type Format struct {
 	// Special says that special tokens are a part of calls: ids have to be decoded with them.
 	Special bool
+	// Silent says that the chat template does not write the calls of earlier answers: they are
+	// to be a part of their content, as Write has them.
+	Silent bool
 
 	family
 	functions map[string]function // by name
@@ -56,8 +60,7 @@ var families = []struct {
 	family
 	writes, teaches *regexp.Regexp
 }{
-	{family{"xml", "<tool_call>", "</tool_call>", false, false, readXML},
-		regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), regexp.MustCompile(`<tool_call>\s*<function=`)},
+	{family{"xml", "<tool_call>", "</tool_call>", false, false, readXML}, regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), nil},
 	{family{"hermes", "<tool_call>", "</tool_call>", true, false, readHermes},
 		regexp.MustCompile(`<tool_call>\s*\{\s*"name":\s*"` + probe + `"`), regexp.MustCompile(`<tool_call>\s*\{\s*"name"`)},
 	{family{"llama", python, "", false, true, readLlama},
@@ -102,7 +105,7 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	}
 	for _, x := range families {
 		if f.read == nil && x.teaches != nil && x.teaches.MatchString(text) {
-			f.family = x.family
+			f.family, f.Silent = x.family, true
 		}
 	}
 	if f.read == nil {
@@ -136,6 +139,18 @@ func (f *Format) know(list tokenize.Data) error {
 		f.functions[t.Name] = t.function
 	}
 	return nil
+}
+
+// Write returns an answer with calls behind its content, as a model with a Silent template
+// writes it.
+func (f *Format) Write(content string, calls []Call) string {
+	for _, c := range calls {
+		if content != "" {
+			content += "\n"
+		}
+		content += f.open + "\n" + `{"name": ` + string(textOf(c.Name)) + `, "arguments": ` + cmp.Or(strings.TrimSpace(c.Arguments), "{}") + "}\n" + f.close
+	}
+	return content
 }
 
 // Parse returns the calls in a text and the content around them. Calls that are not well-formed

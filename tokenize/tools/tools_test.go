@@ -72,7 +72,7 @@ func format(t testing.TB, name string) *Format {
 
 func TestOf(t *testing.T) {
 	for name, want := range map[string]string{"hermes": "hermes", "xml": "xml", "llama": "llama", "smollm3": "hermes"} {
-		if f := format(t, name); f.name != want || f.thinking != (name == "xml") || f.Special != (name == "llama") {
+		if f := format(t, name); f.name != want || f.thinking != (name == "xml") || f.Silent != (name == "smollm3") || f.Special != (name == "llama") {
 			t.Errorf("%s is %s, thinking %v, special %v", name, f.name, f.thinking, f.Special)
 		}
 	}
@@ -152,6 +152,16 @@ func TestParse(t *testing.T) {
 		if said+more != content || !slices.Equal(append(called, rest...), calls) || fmt.Sprint(failed) != fmt.Sprint(err) {
 			t.Errorf("%s %.200q in pieces: %.200q %v %v, whole %.200q %v %v", tt.format, tt.text, said+more, called, failed, content, calls, err)
 		}
+	}
+}
+
+// TestWrite: what is written for a template that is silent is read as the same.
+func TestWrite(t *testing.T) {
+	f := format(t, "smollm3")
+	calls := []Call{{"f", `{"s": "a\nb"}`}, {`"g"`, ""}}
+	content, got, err := f.Parse(f.Write("I call.", calls))
+	if calls[1].Arguments = "{}"; content != "I call." || !slices.Equal(got, calls) || err != nil {
+		t.Errorf("%q %v %v", content, got, err)
 	}
 }
 
