@@ -18,6 +18,7 @@ type job struct {
 	model    *Model
 	tools    *tools.Format // how calls are written, nil if there are no tools
 	single   bool          // one call is told
+	begun    string        // what the prompt has of the answer
 	prompts  [][]int32
 	options  sampler.Options
 	chat     bool
@@ -80,7 +81,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 	if err != nil {
 		return err
 	}
-	j.prompts, j.tools, j.single = [][]int32{ids}, format, c.Parallel != nil && !*c.Parallel
+	j.prompts, j.tools, j.begun, j.single = [][]int32{ids}, format, c.begun, c.Parallel != nil && !*c.Parallel
 	usual := min(cmp.Or(j.model.Sampling.MaxNewTokens, s.MaxTokens), s.MaxTokens)
 	if err := j.sampled(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
 		return err
@@ -164,6 +165,7 @@ func (j *job) choice() *choice {
 	skip := j.SkipSpecial == nil || *j.SkipSpecial
 	if j.tools != nil {
 		c.reader = j.tools.Stream()
+		c.reader.Add(j.begun)
 		skip = skip && !j.tools.Special
 		if j.single {
 			c.most = 1

@@ -32,12 +32,13 @@ type chat struct {
 	TopLogprobs *int                  `json:"top_logprobs"`
 	MaxTokens2  *int                  `json:"max_completion_tokens"`
 	Tools       toolList              `json:"tools"`
-	ToolChoice  string                `json:"tool_choice"`
+	ToolChoice  toolChoice            `json:"tool_choice"`
 	Parallel    *bool                 `json:"parallel_tool_calls"` // false: only the first call is told
 	Effort      string                `json:"reasoning_effort"`    // for the template
 	Args        tokenize.TemplateArgs `json:"chat_template_kwargs"`
 
-	ended bool // the text ends with the messages, not with the beginning of an answer
+	begun string // of the answer, by tool_choice
+	ended bool   // the text ends with the messages, not with the beginning of an answer
 }
 
 // common is what both kinds of requests have.
@@ -94,6 +95,26 @@ func (t *toolList) UnmarshalJSON(data []byte) error {
 	}
 	t.some = true
 	return t.Data.UnmarshalJSON(data)
+}
+
+// A toolChoice is "auto", "none", "required" or, with a name, "function".
+type toolChoice struct{ how, name string }
+
+// UnmarshalJSON reads a text, or an object with the name of a function.
+func (t *toolChoice) UnmarshalJSON(data []byte) error {
+	*t = toolChoice{}
+	if json.Unmarshal(data, &t.how) == nil {
+		return nil
+	}
+	var named struct {
+		Type     string
+		Function struct{ Name string }
+	}
+	if json.Unmarshal(data, &named) != nil || named.Type != "function" || named.Function.Name == "" {
+		return invalid("tool_choice", wrongChoice)
+	}
+	*t = toolChoice{"function", named.Function.Name}
+	return nil
 }
 
 // A promptOf is a text or, if the text is nil, ids.
@@ -233,8 +254,6 @@ func unreadable(err error) error {
 	switch number, is := strings.CutPrefix(wrong.Value, "number "); {
 	case field == "":
 		return invalid("", "the body must be a JSON object, such as {\"prompt\": \"1+1=\"}")
-	case field == "tool_choice":
-		return invalid(field, wrongChoice)
 	case is:
 		return invalid(field, "%s = %s: must be %s", field, number, kind)
 	}
@@ -283,16 +302,18 @@ func (c *completion) check() error {
 	return c.common.check()
 }
 
-const wrongChoice = `tool_choice must be "auto" or "none": what a model writes is not constrained, so no call can be promised`
+const wrongChoice = `tool_choice must be "auto", "none", "required" or {"type": "function", "function": {"name": ...}}`
 
 // check refuses what the server cannot keep to.
 func (c *chat) check() error {
-	if c.ToolChoice == "none" {
+	if c.ToolChoice.how == "none" {
 		c.Tools = toolList{}
 	}
 	switch {
-	case !slices.Contains([]string{"", "auto", "none"}, c.ToolChoice):
+	case !slices.Contains([]string{"", "auto", "none", "required", "function"}, c.ToolChoice.how):
 		return invalid("tool_choice", wrongChoice)
+	case !c.Tools.some && (c.ToolChoice.how == "required" || c.ToolChoice.how == "function"):
+		return invalid("tool_choice", "tool_choice asks for a call, and there are no tools")
 	case c.TopLogprobs != nil && (*c.TopLogprobs < 0 || *c.TopLogprobs > maxTop):
 		return invalid("top_logprobs", "top_logprobs = %d: must be from 0 to %d", *c.TopLogprobs, maxTop)
 	case c.TopLogprobs != nil && *c.TopLogprobs > 0 && !c.Logprobs:
@@ -404,6 +425,13 @@ func (m *Model) encodeChat(c *chat) (ids []int32, format *tools.Format, err erro
 		}
 		if err == nil {
 			text, ids, err = m.Tokenizer.EncodeChat(talk)
+		}
+		if how := c.ToolChoice.how; err == nil && (how == "required" || how == "function") {
+			if c.begun, err = format.Begin(c.ToolChoice.name); err != nil {
+				return nil, nil, invalid("tool_choice", "tool_choice: %v", err)
+			}
+			begun, _ := m.Tokenizer.EncodeSpans(c.begun, nil)
+			ids = append(ids, begun...)
 		}
 	} else if c.Tools.some {
 		return nil, nil, invalid("tools", "the template %q has no place for tools: start onering serve with --template chat", m.Template.Name)

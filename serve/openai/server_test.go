@@ -425,6 +425,8 @@ func TestRefused(t *testing.T) {
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": {"a": 1}}`, 400, "tools"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f"}}]}`, 400, "tools"}, // a template that does not show them
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": {"type": "function", "function": {"name": "f"}}}`, 400, "tool_choice"},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": {"type": "allowed_tools"}}`, 400, "tool_choice"},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": "any"}`, 400, "tool_choice"},
 		{"/v1/responses", `{}`, 404, ""},
 		{"/inference/v1/generate", `{}`, 400, "token_ids"},
 		{"/inference/v1/generate", `{"token_ids": [99]}`, 400, "token_ids"},

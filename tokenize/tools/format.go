@@ -33,6 +33,8 @@ type Format struct {
 // A family writes calls in one way. A call stands between two marks.
 type family struct {
 	name        string
+	begins      string // a call
+	named       string // what follows before the arguments, of the function NAME
 	open, close string // close is "" where a call goes on to the end of the text
 	json        bool   // close counts outside JSON strings only
 	bare        bool   // a text that begins with { is a call, too
@@ -60,10 +62,10 @@ var families = []struct {
 	family
 	writes, teaches *regexp.Regexp
 }{
-	{family{"xml", "<tool_call>", "</tool_call>", false, false, readXML}, regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), nil},
-	{family{"hermes", "<tool_call>", "</tool_call>", true, false, readHermes},
+	{family{"xml", "<tool_call>\n<function=", "NAME>\n", "<tool_call>", "</tool_call>", false, false, readXML}, regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), nil},
+	{family{"hermes", "<tool_call>\n{\"name\":", ` "NAME", "arguments":`, "<tool_call>", "</tool_call>", true, false, readHermes},
 		regexp.MustCompile(`<tool_call>\s*\{\s*"name":\s*"` + probe + `"`), regexp.MustCompile(`<tool_call>\s*\{\s*"name"`)},
-	{family{"llama", python, "", false, true, readLlama},
+	{family{"llama", `{"name":`, ` "NAME", "parameters":`, python, "", false, true, readLlama},
 		regexp.MustCompile(`(?:\n|>)\{"name":\s*"` + probe + `",\s*"parameters":`), nil},
 }
 
@@ -151,6 +153,23 @@ func (f *Format) Write(content string, calls []Call) string {
 		content += f.open + "\n" + `{"name": ` + string(textOf(c.Name)) + `, "arguments": ` + cmp.Or(strings.TrimSpace(c.Arguments), "{}") + "}\n" + f.close
 	}
 	return content
+}
+
+// Begin returns the beginning of a call, of the function with a name if one is given, to be put
+// behind a prompt: the model goes on with it. Of a prompt that ends inside a thought there is
+// none.
+func (f *Format) Begin(name string) (text string, err error) {
+	if _, known := f.functions[name]; name != "" && !known {
+		return "", fmt.Errorf("there is no tool %q", name)
+	}
+	if f.thinking {
+		return "", errors.New("the model's prompt ends inside a thought, where no call can begin")
+	}
+	if text = f.begins; name != "" {
+		quoted := textOf(name)
+		text += strings.Replace(f.named, "NAME", string(quoted[1:len(quoted)-1]), 1)
+	}
+	return text, nil
 }
 
 // Parse returns the calls in a text and the content around them. Calls that are not well-formed

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -162,6 +163,31 @@ func TestWrite(t *testing.T) {
 	content, got, err := f.Parse(f.Write("I call.", calls))
 	if calls[1].Arguments = "{}"; content != "I call." || !slices.Equal(got, calls) || err != nil {
 		t.Errorf("%q %v %v", content, got, err)
+	}
+}
+
+// TestBegin: a call goes on where it was begun.
+func TestBegin(t *testing.T) {
+	for _, tt := range []struct{ format, name, rest, want string }{
+		{"hermes", "", ` "f", "arguments": {}}</tool_call>`, "f {}"}, {"hermes", "f", ` {"n": 1}}</tool_call>`, `f {"n": 1}`},
+		{"llama", "", ` "f", "parameters": {}}`, "f {}"}, {"llama", "f", ` {}}`, "f {}"}, {"smollm3", "f", ` {}}`, "f {}"},
+		{"coder", "", "f>\n</function></tool_call>", "f {}"}, {"coder", "f", "<parameter=n>\n1\n</parameter>\n</function>", `f {"n": 1}`},
+	} {
+		template := cmp.Or(templates[tt.format], strings.ReplaceAll(templates["xml"], "<think>\n", ""))
+		f, err := of(t, template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun, err := f.Begin(tt.name)
+		if _, calls, failed := f.Parse(begun + tt.rest); err != nil || failed != nil || !slices.Equal(list(calls), []string{tt.want}) {
+			t.Errorf("%s: %q %v, calls %v, %v", tt.format, begun, err, calls, failed)
+		}
+		if _, err := f.Begin("g"); err == nil {
+			t.Errorf("%s: a call of a tool that is not there was begun", tt.format)
+		}
+	}
+	if _, err := format(t, "xml").Begin(""); err == nil {
+		t.Error("a call was begun inside a thought")
 	}
 }
 
