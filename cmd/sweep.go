@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
@@ -59,7 +58,7 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 			fmt.Fprintf(c.ErrOrStderr(), "%s has no [sweep] and is left out\n", path)
 			continue
 		}
-		name := sweepName(path)
+		name := sweep.Name(path)
 		if named[name] != "" {
 			return usagef("%s and %s would both have the folder %s: rename one, or sweep them apart with --out", named[name], path, name)
 		}
@@ -88,9 +87,6 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 	return nil
 }
 
-// sweepName is what the folder and the tables of the sweep file at path are called.
-func sweepName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".toml") }
-
 // An opened sweep is a sweep file whose runs can begin.
 type opened struct {
 	sweepOptions
@@ -114,7 +110,7 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 		return nil, err
 	}
 	if o.out == "" {
-		o.out = filepath.Join("runs", "out", sweepName(path))
+		o.out = filepath.Join("runs", "out", sweep.Name(path))
 	}
 	first := p.FirstTrials(o.out)
 	s := &opened{sweepOptions: o, plan: p, tunes: len(first) > 0, runs: slices.Concat(first, p.Runs(o.out))}
@@ -206,7 +202,7 @@ func (s *opened) run(c *cobra.Command) error {
 	if err := train(c); err != nil {
 		return err
 	}
-	return printSweep(c, s.plan, s.runs, sweepName(s.plan.File), s.sweepOptions)
+	return printSweep(c, s.plan, s.runs, s.sweepOptions)
 }
 
 // tune finds the settings of the variants, and trains them.
@@ -352,7 +348,7 @@ func completeConfig(path string, text []byte) ([]byte, error) {
 
 // printSweep writes report.html into the folder of the runs, updates the page if
 // one is named, and prints the tables. The errors of runs that failed come last.
-func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, name string, o sweepOptions) error {
+func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, o sweepOptions) error {
 	var failures []error
 	for _, r := range runs {
 		if r.Failed != nil {
@@ -362,11 +358,11 @@ func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, name string,
 	if len(failures) == len(runs) {
 		return errors.Join(failures...)
 	}
-	results, err := p.Collect(runs, name)
+	results, err := p.Collect(runs, o.page, o.out)
 	if err != nil {
 		return err
 	}
-	if err := results.WriteReport(filepath.Join(o.out, "report.html")); err != nil {
+	if err := results.WriteReport(o.out); err != nil {
 		return err
 	}
 	if o.page != "" {

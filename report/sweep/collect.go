@@ -21,13 +21,15 @@ type results struct {
 	name     string        // the title; it also names the block and the figures of a Markdown page
 	outcomes []outcome
 	dynamics []string // the variants that the second figure shows
+	family   family
 }
 
 // Collect reads the folders of a sweep's runs and compares the variants. At least one
-// run must have succeeded. name is the title of the results. The error is a *settings.Error
-// if a run lacks the metric to compare by.
-func (p *Plan) Collect(runs []*Run, name string) (*results, error) {
-	r := &results{name: name, dynamics: p.Dynamics}
+// run must have succeeded. The tables of the family's other sweeps are looked for in the
+// Markdown page, or without one in the folders beside out. The error is a *settings.Error if
+// a run lacks the metric to compare by.
+func (p *Plan) Collect(runs []*Run, page, out string) (*results, error) {
+	r := &results{name: Name(p.File), dynamics: p.Dynamics, family: p.family}
 	for _, one := range runs {
 		if one.Failed != nil {
 			r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Failed: one.Failed.Error()})
@@ -44,10 +46,14 @@ func (p *Plan) Collect(runs []*Run, name string) (*results, error) {
 	for _, v := range p.Variants {
 		names = append(names, v.Name)
 	}
-	var err error
+	texts, err := p.family.pages(page, out)
+	if err != nil {
+		return nil, err
+	}
 	r.Table, err = newTable(slices.Concat(p.compared(), resultColumns), len(p.Metrics), names, r.outcomes, p.Comparisons)
 	if err == nil {
 		r.Table.tuning = p.tuned
+		r.Table.correct(p.family.tests(r.name, texts...))
 	}
 	return r, err
 }
@@ -89,9 +95,14 @@ var resultColumns = []sweepMetric{
 	{Name: "share/weights", Title: "time in the objective", Percent: true},
 }
 
-// WriteReport writes a page about all runs, with the tables of results, to a file.
-func (r *results) WriteReport(path string) error {
-	return report.WriteFile(path, r.Runs, report.Options{Title: r.name, Tables: r.Table.tables()})
+// WriteReport writes a page about all runs, with the tables of results, into a folder, and
+// beside it the tables as the sweeps of the family read them.
+func (r *results) WriteReport(dir string) error {
+	block := "<!-- " + r.name + " -->\n" + r.Table.Markdown() + "<!-- end -->\n"
+	if err := files.WriteFile(filepath.Join(dir, "tables.md"), files.Content(block)); err != nil {
+		return err
+	}
+	return report.WriteFile(filepath.Join(dir, "report.html"), r.Runs, report.Options{Title: r.name, Tables: r.Table.tables()})
 }
 
 // panelMetrics are the metrics that the second figure shows over the steps.
@@ -123,7 +134,7 @@ func (r *results) panels() []panel {
 }
 
 // UpdatePage replaces the block of a Markdown page that has the name of the results
-// (see replaceBlock) by the tables, and writes the figures into the page's folder.
+// (see replaceBlock) by the tables, corrects those of the family, and writes the figures.
 func (r *results) UpdatePage(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -141,7 +152,7 @@ func (r *results) UpdatePage(path string) error {
 			return err
 		}
 	}
-	updated, err := replaceBlock(string(text), r.name, block)
+	updated, err := replaceBlock(string(text), r.name, func(string) string { return block })
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -149,5 +160,5 @@ func (r *results) UpdatePage(path string) error {
 	if err := writeNextToPage(figure, func(w io.Writer) error { return r.Table.Figure(w, values) }); err != nil {
 		return err
 	}
-	return files.WriteFile(path, files.Content(updated))
+	return files.WriteFile(path, files.Content(r.family.correct(updated)))
 }

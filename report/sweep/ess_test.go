@@ -11,7 +11,7 @@ import (
 	"onering/objectives"
 )
 
-var update = flag.Bool("update", false, "write docs/ess-over-p.svg anew")
+var update = flag.Bool("update", false, "write anew what the tests compare in docs")
 
 // TestESSOverP: docs/ess-over-p.svg is the PMPO paper's figure of the effective sample
 // size over p, for normal log-ratios of four spreads. The first panel is without clip, as

@@ -10,17 +10,18 @@ import (
 //	<!-- NAME -->
 //	<!-- end -->
 //
-// of a Markdown page by block. It returns an error if the page lacks these lines.
-func replaceBlock(text, name, block string) (string, error) {
+// of a Markdown page by what edit makes of it. It returns an error if the page lacks these
+// lines.
+func replaceBlock(text, name string, edit func(block string) string) (string, error) {
 	begin := "<!-- " + name + " -->\n"
 	from := strings.Index(text, begin)
 	if from < 0 {
-		return "", fmt.Errorf("variants: the text has no line %q", strings.TrimSpace(begin))
+		return text, fmt.Errorf("variants: the text has no line %q", strings.TrimSpace(begin))
 	}
 	from += len(begin)
 	length := strings.Index(text[from:], "<!-- end -->")
 	if length < 0 {
-		return "", fmt.Errorf("variants: no line %q after %q", "<!-- end -->", strings.TrimSpace(begin))
+		return text, fmt.Errorf("variants: no line %q after %q", "<!-- end -->", strings.TrimSpace(begin))
 	}
-	return text[:from] + block + text[from+length:], nil
+	return text[:from] + edit(text[from:from+length]) + text[from+length:], nil
 }

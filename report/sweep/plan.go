@@ -42,6 +42,9 @@ type file struct {
 		Baseline string `toml:"baseline"`
 		// Dynamics are the variants whose training dynamics --update draws.
 		Dynamics []string `toml:"dynamics"`
+		// Family are the other sweep files of the task, relative to this one. Holm's
+		// correction is for the comparisons of all of them.
+		Family []string `toml:"family"`
 	} `toml:"sweep"`
 	// Grid has a list of values for each of its keys, such as "objective.p". Every
 	// variant runs with every combination of these values.
@@ -78,6 +81,8 @@ type Plan struct {
 	Variants    []variant
 	Comparisons []Comparison
 	Dynamics    []string // the names of variants
+	relatives   []string // the paths of the family: File, and those that it names
+	family      family
 	tune        tuning
 	tuned       *report.Results // what Tune has found
 }
@@ -85,6 +90,15 @@ type Plan struct {
 // ReadPlan reads a sweep file. If the file can be read and is valid TOML, the error
 // lists everything that is wrong with its contents.
 func ReadPlan(path string) (*Plan, error) {
+	p, err := readAlone(path)
+	if err == nil {
+		err = p.addFamily()
+	}
+	return p, err
+}
+
+// readAlone reads a sweep file, but not the others of its family.
+func readAlone(path string) (*Plan, error) {
 	var f file
 	meta, err := decode(path, &f)
 	if err != nil {
@@ -103,6 +117,12 @@ func ReadPlan(path string) (*Plan, error) {
 	}
 	if p.Base = f.Sweep.Base; p.Base != "" && !filepath.IsAbs(p.Base) {
 		p.Base = filepath.Join(filepath.Dir(path), p.Base)
+	}
+	p.relatives = []string{filepath.Clean(path)}
+	for _, one := range f.Sweep.Family {
+		if one = filepath.Join(filepath.Dir(path), one); !slices.Contains(p.relatives, one) {
+			p.relatives = append(p.relatives, one)
+		}
 	}
 	errs = append(errs, p.addVariants(f)...)
 	errs = append(errs, p.addComparisons(f)...)

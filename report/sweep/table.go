@@ -55,6 +55,7 @@ type sweepTable struct {
 	Metrics     []sweepMetric // the first ones are those by which variants are compared
 	compared    int           // how many
 	tuning      *report.Results
+	holm        string // the heading of the corrected p-values
 	Rows        []sweepRow
 	Comparisons []comparison
 }
@@ -80,14 +81,18 @@ func newTable(metrics []sweepMetric, compared int, variants []string, outcomes [
 			t.Comparisons = append(t.Comparisons, comparison{c, k, paired(differences(bySeed[c.First][k], bySeed[c.Second][k]))})
 		}
 	}
-	var tests []*pairedTest
+	return t, nil
+}
+
+// correct corrects the p-values of the comparisons together with those of others.
+func (t *sweepTable) correct(others []*pairedTest) {
 	for i := range t.Comparisons {
 		if test := &t.Comparisons[i].Test; test.N > 0 {
-			tests = append(tests, test)
+			others = append(others, test)
 		}
 	}
-	adjust(tests)
-	return t, nil
+	adjust(others)
+	t.holm = fmt.Sprintf(holmTitle, len(others))
 }
 
 // newRow returns the row of a variant, and its values of each metric by seed.
@@ -167,7 +172,7 @@ func (t *sweepTable) cells() (head []string, rows [][]string) {
 // comparisonCells returns the comparisons as text. For a metric in percent the
 // differences are in percentage points.
 func (t *sweepTable) comparisonCells() (head []string, rows [][]string) {
-	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", "p, Holm", "stated before"}
+	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", t.holm, "stated before"}
 	for _, c := range t.Comparisons {
 		x, m, name := c.Test, t.Metrics[c.Metric], c.First+" vs "+c.Second
 		if t.compared > 1 {
@@ -224,7 +229,7 @@ func (t *sweepTable) tables() []report.Results {
 		head, rows := t.comparisonCells()
 		list = append(list, report.Results{
 			Title: "Comparisons", Columns: head, Rows: rows,
-			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of the sign-flip test, p-value after Holm's correction.",
+			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of the sign-flip test, p-value after Holm's correction for all comparisons of the task.",
 		})
 	}
 	return list

@@ -116,7 +116,7 @@ func compareTuned(t *testing.T, p *Plan, out string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := p.Collect(runs, "x")
+	results, err := p.Collect(runs, "", out)
 	if err != nil {
 		t.Fatal(err)
 	}
