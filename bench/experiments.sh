@@ -1,5 +1,5 @@
 #!/bin/sh
-# Remakes the tables of docs/experiments.md: 375 runs of four seconds of one core
+# Remakes the tables of docs/experiments.md: 495 runs of four seconds of one core
 # each, and a warm start of a minute. Runs that are through are kept in
 # runs/out/paper, so that a second call, or one after an interruption, does only
 # what is left.
@@ -20,7 +20,7 @@ if [ ! -e $out/warm-start ]; then
 	nice -n 10 $onering sft --model $out/random --data $out/demonstrations.jsonl --out $out/warm-start --template no --lr 3e-3 --seed 1
 fi
 
-for name in main ablations confirm warm printed; do
+for name in main ablations confirm warm printed rate rate-fresh; do
 	nice -n 10 $onering sweep -j "${JOBS:-2}" --out "$out/$name" \
 		--update docs/experiments.md "runs/paper/sweep-$name.toml"
 done
