@@ -101,6 +101,17 @@ const useResponses = `
   seen.width=[document.documentElement.scrollWidth,innerWidth];
 `
 
+// useTurns looks at the responses of the last run, which are episodes.
+const useTurns = `
+  const selects=document.querySelectorAll("#rollout-bar select");
+  selects[0].value=selects[0].options.length-1;selects[0].onchange();
+  selects[2].value="all";selects[2].onchange();
+  const cards=[...document.querySelectorAll("#rollout-list .rollout")];
+  seen.turns=cards.map((c)=>/([0-9]+ tokens( in [0-9]+ turns)?)/.exec(c.innerText)[1]+": "+
+    [...c.children].slice(1).map((e)=>e.tagName+" "+e.className+(e.open?" open":"")+" "+e.textContent).join(", "));
+  seen.folded=document.querySelectorAll(".answered").length-document.querySelectorAll(".answered .token").length;
+`
+
 // A reading is the JSON that a script returns.
 type reading struct {
 	Errors   []string
@@ -114,6 +125,8 @@ type reading struct {
 	Saved    []string
 	Colours  []string // of the first token, for each choice of what the colour means
 	shown             // by the controls of the responses
+	Turns    []string // of each response: what the policy and the environment have written
+	Folded   int      // answers of the environment without their coloured tokens
 	Width    [2]int   // of the page and of the window
 }
 
@@ -269,14 +282,19 @@ func TestBrowser(t *testing.T) {
 		mustRead(t, fakeRun(t, filepath.Join(dir, "a"), "pmpo", 1, 80)),
 		mustRead(t, fakeRun(t, filepath.Join(dir, "b"), "pmpo", 2, 80)),
 		mustRead(t, fakeRun(t, filepath.Join(dir, "c"), "grpo", 1, 80)),
+		mustRead(t, episodeRun(t, "33")),
 	}
 	var b bytes.Buffer
 	if err := Write(&b, runs, Options{Tables: []Results{{Title: "Results", Columns: []string{"variant", "pass@1"}, Rows: [][]string{{"pmpo", "0.75"}}}}}); err != nil {
 		t.Fatal(err)
 	}
-	r := read(t, b.Bytes(), 1280, useCharts)
+	r := read(t, b.Bytes(), 1280, useCharts+useTurns)
 	if len(r.Errors) > 0 {
 		t.Fatalf("console: %q", r.Errors)
+	}
+	want := "4 tokens in 2 turns: PRE policy 1+reward 0.25, DETAILS answered environment: 3333, PRE policy 3<eos>; 2 tokens: PRE  3<eos>"
+	if got := strings.Join(r.Turns, "; "); got != want || r.Folded != 1 {
+		t.Errorf("episodes are shown as %q, want %q; %d answers are folded", got, want, r.Folded)
 	}
 	if r.Figures < 12 || r.Drawn != r.Figures {
 		t.Errorf("%d of %d charts drawn, want at least 12 charts, all drawn", r.Drawn, r.Figures)

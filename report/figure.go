@@ -71,6 +71,8 @@ var dynamics = []plot{
 	{"loss", "Loss", "Loss of each optimizer step. Its level says little, because it starts at 0 in every round.", steps, []trace{{"loss", "loss", ""}}, dataRange},
 	{"learning_rate", "Learning rate", "The learning rate of each optimizer step.", steps, []trace{{"learning_rate", "rate", ""}}, fromZero},
 	{"groups", "Signal", "Solid: share of groups whose rewards are all equal, so that they give no signal. Dashed: share of truncated responses. Dotted: share of responses without an answer where the reward looks for it.", rounds, []trace{{"frac_reward_zero_std", "equal rewards", ""}, {"truncated_share", "truncated", "dashed"}, {"no_answer_share", "no answer", "dotted"}}, zeroToOne},
+	{"turns", "Turns", "Turns of the policy in an episode, as a mean.", rounds, []trace{{"turns/mean", "mean", ""}}, fromZero},
+	{"failed", "Failed episodes", "Episodes of a round that the environment could not go on with. They have no grade.", rounds, []trace{{"environment/failed", "failed", ""}}, fromZero},
 	{"gap", "Sampler against learner", "Largest difference between the sampler's and the learner's log-prob of a token, by round.", rounds, []trace{{"logp_gap_max", "max", ""}}, fromZero},
 }
 

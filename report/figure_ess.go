@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"onering/objectives"
+	"onering/train/rundir"
 )
 
 const (
@@ -48,12 +49,13 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 	stride := max(1, len(lines)/exponentResponses)
 	for i := 0; i < len(lines); i += stride {
 		l := &lines[i]
-		n := len(l.Delta)
+		delta := rundir.Sampled(l.Turns, l.Delta)
+		n := len(delta)
 		if n == 0 || l.Advantage == 0 {
 			continue
 		}
 		x := objectives.Trajectory{Advantage: l.Advantage, LogProb: make([]float64, n), OldLogProb: make([]float64, n)}
-		for j, d := range l.Delta {
+		for j, d := range delta {
 			x.LogProb[j] = float64(d)
 		}
 		z := make([]float64, n)

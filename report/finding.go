@@ -192,6 +192,9 @@ func (r *Run) stabilityFinding() (finding, bool) {
 			bad("the reward fell from %.3f to %.3f", best, last)
 		}
 	}
+	if n := r.Rounds.Last("environment/failed"); n > 0 {
+		bad("the environment failed in %.0f of the last round's episodes", n)
+	}
 	if stat.Mean(r.Rounds.Column("verifier/errors")) > 0 {
 		bad("the verifier failed on some responses")
 	}

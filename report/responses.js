@@ -33,13 +33,17 @@ const responses = (data, $, el) => {
     w: ["gradient weight", "Blue: the update makes it more likely. Red: less likely. Relative to the heaviest token."],
   };
   const heaviest = (r) => (r.w || []).reduce((m, x) => Math.max(m, Math.abs(x || 0)), 0);
+  // turns are the parts of a response by author; size counts what the policy has written.
+  const turns = (r) => r.turns || [{ author: "policy", from: 0, to: r.tokens.length }];
+  const own = (r) => turns(r).filter((t) => t.author === "policy");
+  const size = (r) => own(r).reduce((n, t) => n + (r.logp ? t.to - t.from : r.tokens.slice(t.from, t.to).join("").length), 0);
   const orders = {
     problem: ["problem", null],
     weight: ["largest weight", (r) => heaviest(r)],
     advantage: ["highest advantage", (r) => r.advantage],
     against: ["lowest advantage", (r) => -r.advantage],
-    long: ["longest", (r) => r.logp ? r.tokens.length : r.tokens.join("").length],
-    short: ["shortest", (r) => r.logp ? -r.tokens.length : -r.tokens.join("").length],
+    long: ["longest", (r) => size(r)],
+    short: ["shortest", (r) => -size(r)],
   };
   const problemOf = (set, r) => (set.problems || [])[r.at] || { prompt: "", gold: [] };
   const words = (set, r) => {
@@ -114,13 +118,24 @@ const responses = (data, $, el) => {
     const card = el("div", "rollout"), head = el("div", "head");
     head.append(el("span", "verdict " + r.verdict, r.verdict === "wrong" && r.truncated ? "truncated" : r.verdict),
       el("span", "", `answer ${r.answer || "none"}`), el("span", "", `reward ${show(r.reward)}`), el("span", "", `advantage ${show(r.advantage)}`));
-    if (r.logp) head.append(el("span", "", `${r.tokens.length} tokens`));
+    if (r.logp) head.append(el("span", "", `${size(r)} tokens` + (r.turns ? ` in ${own(r).length} turns` : "")));
     if (r.w) head.append(el("span", "", `largest weight ${show(heaviest(r))}`));
     if (r.reason) head.append(el("span", "", `judged as ${r.reason}`));
-    const pre = el("pre"), values = by ? r[by] : null, largest = by === "w" && values ? Math.max(heaviest(r), 1e-12) : 1;
-    r.tokens.forEach((t, i) => {
-      const special = values && i === r.tokens.length - 1 && /^<.*>$/.test(t.trim()) && t.trim().length > 2;
-      const span = el("span", special ? "token end" : "token", t);
+    card.append(head, ...turns(r).map((t) => t.author === "policy" ? written(r, t, by) : answered(r, t)));
+    return card;
+  };
+  // answered is what the environment has written, folded behind its beginning.
+  const answered = (r, t) => {
+    const d = el("details", "answered"), text = r.tokens.slice(t.from, t.to).join(""), begin = text.trim().slice(0, 60);
+    d.append(el("summary", "", `${t.author}: ${begin}${begin.length < text.trim().length ? " ..." : ""}`), el("pre", "", text));
+    return d;
+  };
+  // written are the tokens of a turn of the policy, coloured, and what the turn has earned.
+  const written = (r, t, by) => {
+    const pre = el("pre", r.turns ? "policy" : ""), values = by ? r[by] : null, largest = by === "w" && values ? Math.max(heaviest(r), 1e-12) : 1;
+    r.tokens.slice(t.from, t.to).forEach((text, k) => {
+      const i = t.from + k, special = values && i === t.to - 1 && /^<.*>$/.test(text.trim()) && text.trim().length > 2;
+      const span = el("span", special ? "token end" : "token", text);
       if (values) {
         const v = values[i];
         let strength, hue;
@@ -133,13 +148,13 @@ const responses = (data, $, el) => {
           hue = signed > 0 ? "59,130,196" : "209,73,91";
         }
         if (strength > 0.01) span.style.background = `rgba(${hue},${(0.08 + 0.62 * strength).toFixed(3)})`;
-        span.title = `${JSON.stringify(t)}\nlog-prob ${show(r.logp[i])} (p = ${show(Math.exp(r.logp[i]))})` +
+        span.title = `${JSON.stringify(text)}\nlog-prob ${show(r.logp[i])} (p = ${show(Math.exp(r.logp[i]))})` +
           (r.delta ? `\nlog-ratio ${show(r.delta[i])}` : "") + (r.w ? `\nweight ${show(r.w[i])}` : "");
       }
       pre.append(span);
     });
-    card.append(head, pre);
-    return card;
+    if (t.reward !== undefined) pre.append(el("span", "earned", `reward ${show(t.reward)}`));
+    return pre;
   };
 
   if (!sets.length) {

@@ -50,6 +50,16 @@ type Rollout struct {
 	Advantage number   `json:"advantage"`
 	Verdict   string   `json:"verdict"` // right or wrong; unknown if the reward cannot tell
 	Truncated bool     `json:"truncated,omitempty"`
+	Turns     []turn   `json:"turns,omitempty"` // nil if the policy alone has written the response
+}
+
+// A turn is what the policy or the environment has written of a response: Tokens from number
+// From up to, not including, number To.
+type turn struct {
+	Author string  `json:"author"`
+	From   int     `json:"from"`
+	To     int     `json:"to"`
+	Reward *number `json:"reward,omitempty"`
 }
 
 // A rolloutLine is one line of rollouts/round-NNNNN.jsonl.
@@ -313,7 +323,9 @@ func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 		Reward: reward(&l.RolloutLine), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(),
 		Tokens: []string{l.Response},
 	}
-	if tokens == nil || len(l.IDs) != len(l.LogP) {
+	whole := tokens == nil || len(l.IDs) != len(l.LogP)
+	x.addTurns(l.Turns, whole)
+	if whole {
 		return x
 	}
 	x.Tokens, x.LogP = tokenTexts(tokens, l.IDs), numbers(l.LogP)
@@ -324,6 +336,21 @@ func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 		x.Weight = numbers(l.W)
 	}
 	return x
+}
+
+// addTurns adds the turns of an episode. Where the response is not split into tokens, each turn
+// takes the place of one.
+func (x *Rollout) addTurns(turns rundir.Turns, whole bool) {
+	for i, t := range turns {
+		shown := turn{t.Author, t.From, t.To, (*number)(t.Reward)}
+		if whole {
+			if i == 0 {
+				x.Tokens = nil
+			}
+			x.Tokens, shown.From, shown.To = append(x.Tokens, t.Text), i, i+1
+		}
+		x.Turns = append(x.Turns, shown)
+	}
 }
 
 // numbers are the values as the file has them, with five digits: a float32 is near them.
@@ -380,6 +407,9 @@ func readRollouts(path string) ([]rolloutLine, error) {
 	err := files.EachLine(path, maxLine, func(text []byte) error {
 		var l rolloutLine
 		if err := json.Unmarshal(text, &l); err != nil {
+			return err
+		}
+		if err := l.Turns.Check(len(l.IDs)); err != nil {
 			return err
 		}
 		// The lines of a group share one prompt, which only the first may have.

@@ -68,7 +68,20 @@ func markdown(s *rundir.RolloutLine, round int) string {
 	if prompt == "" {
 		prompt = s.Prompt
 	}
-	return block(facts) + "**Prompt**\n\n" + block(prompt) + "**Response**\n\n" + block(s.Response)
+	out := block(facts) + "**Prompt**\n\n" + block(prompt)
+	if s.Turns == nil {
+		return out + "**Response**\n\n" + block(s.Response)
+	}
+	for size, i := 0, 0; i < len(s.Turns) && size < sampleBytes; i++ {
+		t := s.Turns[i]
+		size += len(t.Text)
+		head := map[bool]string{true: "Policy", false: "Environment"}[t.Author == rundir.Policy]
+		if t.Reward != nil {
+			head += fmt.Sprintf(", reward %.4g", *t.Reward)
+		}
+		out += "**" + head + "**\n\n" + block(t.Text)
+	}
+	return out
 }
 
 var newlines = strings.NewReplacer("\r\n", "\n    ", "\r", "\n    ", "\n", "\n    ")

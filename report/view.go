@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"github.com/mattn/go-runewidth"
+
+	"onering/train/rundir"
 )
 
 // View reads the run in a folder and draws it as text of at most width columns and
@@ -31,6 +33,9 @@ var shownMetrics = []struct{ name, label string }{
 	{"grad_norm", "grad norm"}, {"p/mean", "p"}, {"p/share_at_max", "at p_max"}, {"clip_fraction", "f"},
 	{"log_ratio/mean", "log ratio"}, {"entropy", "entropy"}, {"response_length/mean", "length"}, {"truncated_share", "truncated"}, {"no_answer_share", "no answer"},
 }
+
+// besideReward are the metrics of episodes that stand in the line of the reward.
+var besideReward = []struct{ name, label string }{{"turns/mean", "turns"}, {"environment/failed", "episodes failed"}}
 
 // labelWidth is the number of columns that a metric's name and value take.
 const labelWidth = 24
@@ -122,7 +127,13 @@ func (v *view) progress(r *Run, rounds int) {
 
 // rewards draws the curve of the reward and the results of the evaluations.
 func (v *view) rewards(r *Run) {
-	v.line("reward %.3f", r.Rounds.Last("reward"))
+	line := fmt.Sprintf("reward %.3f", r.Rounds.Last("reward"))
+	for _, m := range besideReward {
+		if x := r.Rounds.Last(m.name); !math.IsNaN(x) {
+			line += fmt.Sprintf(", %s %.4g", m.label, x)
+		}
+	}
+	v.line("%s", line)
 	for _, row := range brailleChart(r.Rounds.Column("reward"), v.width, v.chart) {
 		v.line("%s", row)
 	}
@@ -212,15 +223,40 @@ func (v *view) response(s Rollout) {
 		v.line("%s", prompt)
 		lines--
 	}
-	text := printable(strings.TrimSpace(strings.Join(s.Tokens, "")))
-	for n := 1; text != "" && n <= lines; n++ {
+	turns := s.Turns
+	if turns == nil {
+		turns = []turn{{Author: rundir.Policy, To: len(s.Tokens)}}
+	}
+	for i, t := range turns {
+		text := strings.Join(s.Tokens[t.From:t.To], "")
+		if t.Author == rundir.Environment {
+			if v.line("  %s answers %s", t.Author, strings.TrimSpace(text)); lines == 1 {
+				return
+			}
+			lines--
+			continue
+		}
+		if t.Reward != nil {
+			text = fmt.Sprintf("[%.4g] %s", *t.Reward, text)
+		}
+		if lines = v.text(printable(strings.TrimSpace(text)), lines, i < len(turns)-1); lines == 0 {
+			return
+		}
+	}
+}
+
+// text draws a text in at most so many lines, and returns how many are left. The last one says
+// if something is left out: words, or what follows the text.
+func (v *view) text(text string, lines int, more bool) (left int) {
+	for ; text != "" && lines > 0; lines-- {
 		row := firstWords(text, v.width)
-		if n == lines && row != text {
+		if lines == 1 && (row != text || more) {
 			row = firstWords(text, v.width-1) + "…"
 		}
 		v.line("%s", row)
 		text = strings.TrimLeft(strings.TrimPrefix(text, row), " ")
 	}
+	return lines
 }
 
 // firstWords returns the words at the beginning of a text that fit into a line of that

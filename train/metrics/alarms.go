@@ -25,6 +25,8 @@ type AlarmState struct {
 	Rounds int   `json:"rounds"` // rounds seen
 	First  Exact `json:"first"`  // means over the first rounds, by figure
 	Warned Exact `json:"warned"` // the value at the last warning, by figure
+
+	Failing bool `json:"failing,omitempty"` // most episodes of the newest round failed
 }
 
 // The figures of a round that are compared with those of the first rounds.
@@ -62,6 +64,8 @@ const (
 	lengthFactor = 2
 	// The share of truncated responses may rise by truncatedRise.
 	truncatedRise = 0.25
+	// An environment may fail in failedShare of a round's episodes.
+	failedShare = 0.5
 )
 
 // NewAlarms returns Alarms that have seen nothing yet and write to log.
@@ -132,6 +136,12 @@ func (a *Alarms) round(r Record) {
 	if s.Flat > 0 && s.Flat%flatRounds == 0 {
 		a.log.Warn("all responses to each problem earn the same: an objective that compares them learns nothing", "round", n, "rounds_in_a_row", s.Flat, "reward", reward)
 	}
+
+	share := r.Float("environment/failed_share")
+	if share > failedShare && !s.Failing {
+		a.log.Warn("the environment fails in most episodes, and these have no grade", "round", n, "failed", r.Get("environment/failed"), "share", share, "commonest_reason", r.Get("environment/reason"))
+	}
+	s.Failing = share > failedShare
 
 	s.Rounds++
 	if s.Rounds <= baseRounds {

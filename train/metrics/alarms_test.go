@@ -65,6 +65,20 @@ func TestAlarms(t *testing.T) {
 	rounds(4, 1, 100, 0.5, 0)
 	said("round=38 truncated_share=0.5 first_rounds=0.1")
 
+	failing := func(share float64) {
+		round++
+		a.round(Record{{"round", round}, {"reward", 0.5}, {"entropy", 1.0}, {"response_length/mean", 100.0}, {"truncated_share", 0.1}, {"frac_reward_zero_std", 0.0},
+			{"environment/failed", int(8 * share)}, {"environment/failed_share", share}, {"environment/reason", "the tool died"}})
+	}
+	failing(0.5)
+	said()
+	failing(0.75)
+	failing(1)
+	said(`round=43 failed=6 share=0.75 commonest_reason="the tool died"`)
+	rounds(1, 1, 100, 0.1, 0)
+	failing(0.75)
+	said("round=46")
+
 	for i := range 40 {
 		a.step(Record{{"step", i}, {"loss", 0.01 * float64(i%5)}, {"grad_norm", 1.0}})
 		// Steps whose groups all have equal rewards say nothing of the others.

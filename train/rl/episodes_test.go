@@ -179,7 +179,10 @@ func TestEpisodesFail(t *testing.T) {
 	_, rounds := learn(t, env, c)
 	failed := map[string]int{}
 	for _, x := range turnsOf(t, c.Output.Dir, 1) {
-		if x.Skipped {
+		if x.Failed != x.Skipped {
+			t.Errorf("failed is %v and skipped %v: %s", x.Failed, x.Skipped, x.Reason)
+		}
+		if x.Failed {
 			failed[x.Reason]++
 		}
 	}
@@ -191,6 +194,15 @@ func TestEpisodesFail(t *testing.T) {
 	sum := 0
 	for _, n := range failed {
 		sum += n
+	}
+	most := rounds[0].Get("environment/reason").(string)
+	for reason, n := range failed {
+		if n > failed[most] {
+			t.Errorf("the commonest reason is %q with %d and not %q with %d", reason, n, most, failed[most])
+		}
+	}
+	if got := rounds[0].Float("environment/failed_share"); got != float64(sum)/16 {
+		t.Errorf("%v of the 16 episodes failed, want %d", got, sum)
 	}
 	if got := rounds[0].Float("environment/failed"); int(got) != sum || rounds[0].Float("reward/skipped") != got {
 		t.Errorf("%v failed and %v were skipped, want %d", got, rounds[0].Float("reward/skipped"), sum)

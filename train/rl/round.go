@@ -311,12 +311,12 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
 			line := rundir.RolloutLine{
 				Problem: q.ID, Source: q.Source, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
-				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip, Rewards: x.Score.Components, Log: x.Score.Log,
+				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip, Failed: x.Failed, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				PromptText: x.PromptText, PromptIDs: x.Prompt,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
-			if len(x.Observed) > 0 {
+			if len(x.Observed) > 0 || slices.ContainsFunc(x.Earned, func(e *float64) bool { return e != nil }) {
 				x.addTurns(&line, decode)
 			}
 			if x.Sample == 0 {
@@ -343,8 +343,6 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 // weight and difference 0.
 func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string) {
 	all, places := sampler.Interleave(r.Response, r.Observed)
-	line.IDs, line.LogP = all, spread(line.LogP, places, len(all))
-	line.W, line.Delta = spread(line.W, places, len(all)), spread(line.Delta, places, len(all))
 	add := func(author string, from, to int) {
 		if from < to {
 			line.Turns = append(line.Turns, rundir.TurnLine{Author: author, From: from, To: to, Text: decode(all[from:to])})
@@ -352,10 +350,7 @@ func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string
 	}
 	from, turn := 0, 0
 	for _, o := range append(slices.Clip(r.Observed), sampler.Observed{At: len(r.Response)}) {
-		to := len(all)
-		if len(o.IDs) > 0 {
-			to = places[o.At-1] + 1
-		}
+		to := places[o.At-1] + 1
 		add(rundir.Policy, from, to)
 		if turn < len(r.Earned) {
 			line.Turns[len(line.Turns)-1].Reward = r.Earned[turn]
@@ -363,30 +358,34 @@ func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string
 		add(rundir.Environment, to, to+len(o.IDs))
 		from, turn = to+len(o.IDs), turn+1
 	}
+	line.IDs, line.LogP = all, rundir.Spread(line.Turns, line.LogP)
+	line.W, line.Delta = rundir.Spread(line.Turns, line.W), rundir.Spread(line.Turns, line.Delta)
 }
 
-// spread puts the figures of sampled tokens to their places among n tokens.
-func spread[S ~[]F, F float32 | float64](figures S, places []int, n int) S {
-	if len(figures) == 0 {
-		return nil
-	}
-	all := make(S, n)
-	for i, x := range figures {
-		all[places[i]] = x
-	}
-	return all
-}
-
-// episodes returns figures of the round's episodes: their turns, and how many the environment
-// could not go on with.
+// episodes returns figures of the round's episodes: their turns, how many the environment could
+// not go on with, and the commonest reason for that.
 func (r *round) episodes() metrics.Record {
 	turns, failed := 0.0, 0
+	reasons := map[string]int{}
 	for i := range r.rollouts {
-		if turns += float64(len(r.rollouts[i].Observed) + 1); r.rollouts[i].Failed {
+		x := &r.rollouts[i]
+		if turns += float64(len(x.Observed) + 1); x.Failed {
+			reasons[x.Score.Reason]++
 			failed++
 		}
 	}
-	return metrics.Record{}.With("turns/mean", turns/float64(len(r.rollouts))).With("environment/failed", failed)
+	n := float64(len(r.rollouts))
+	record := metrics.Record{}.With("turns/mean", turns/n).With("environment/failed", failed)
+	if failed == 0 {
+		return record
+	}
+	commonest := ""
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		if reasons[reason] > reasons[commonest] {
+			commonest = reason
+		}
+	}
+	return record.With("environment/failed_share", float64(failed)/n).With("environment/reason", commonest)
 }
 
 // greedyLine returns what a line says of the greedy response to a problem, if there is one.
@@ -422,6 +421,7 @@ func roundLine(r metrics.Record, rounds int) string {
 		{"entropy", "entropy", "%.3f", 0},
 		{"truncated_share", "truncated", "%.2f", 0.005},
 		{"no_answer_share", "no answer", "%.2f", 0.005},
+		{"environment/failed", "failed", "%.0f", 1},
 		{"logp_gap_max", "logp gap", "%.1e", 1e-3},
 		{"p/mean", "p", "%.3f", math.Inf(-1)},
 		{"grad_norm", "grad norm", "%.3g", 0},

@@ -43,6 +43,9 @@ type RolloutLine struct {
 	// Reward is nil, and Skipped true, if the response was not graded.
 	Reward  *float64 `json:"reward"`
 	Skipped bool     `json:"skipped,omitempty"`
+	// Failed says that the environment could not go on with the episode, which was then
+	// skipped.
+	Failed bool `json:"failed,omitempty"`
 	// Right says whether the response is right. It is nil if the reward cannot tell.
 	Right *bool `json:"right,omitempty"`
 	// Rewards are the components of the reward, Log its further figures.
@@ -51,8 +54,8 @@ type RolloutLine struct {
 	Advantage float64            `json:"advantage"`
 	Truncated bool               `json:"truncated,omitempty"`
 	// Turns say who has written which of IDs, nil if the policy alone has.
-	Turns []TurnLine `json:"turns,omitempty"`
-	IDs   []int32    `json:"ids"`
+	Turns Turns   `json:"turns,omitempty"`
+	IDs   []int32 `json:"ids"`
 	// LogP has the log-prob of each token when it was sampled.
 	LogP rounded[float64] `json:"logp"`
 	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of
@@ -61,24 +64,6 @@ type RolloutLine struct {
 	W     rounded[float32] `json:"w,omitempty"`
 	Delta rounded[float32] `json:"delta,omitempty"`
 }
-
-// A TurnLine is a part of an episode.
-type TurnLine struct {
-	Author string `json:"author"` // Policy or Environment
-	// From and To are its tokens: IDs from number From up to, not including, number To. Those
-	// of the environment have 0 in LogP, W and Delta.
-	From int    `json:"from"`
-	To   int    `json:"to"`
-	Text string `json:"text"`
-	// Reward is what the environment gave for a turn of the policy, nil if it gave nothing.
-	Reward *float64 `json:"reward,omitempty"`
-}
-
-// The authors of turns.
-const (
-	Policy      = "policy"
-	Environment = "environment"
-)
 
 // A GreedyLine is a response that is not trained on. Its fields are those of a RolloutLine.
 type GreedyLine struct {
