@@ -3,7 +3,10 @@ package cmd
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"onering/train/rl"
@@ -30,5 +33,62 @@ func TestCalculator(t *testing.T) {
 	}
 	if x := s.Suites[0]; *x.Before > 0.3 || x.After < 0.8 || s.LogPGap > 1e-4 {
 		t.Errorf("from %v to %v, the gap is %g", *x.Before, x.After, s.LogPGap)
+	}
+}
+
+// TestEpisodeRows: of an episode score and step take the policy's tokens alone, in the context of
+// all.
+func TestEpisodeRows(t *testing.T) {
+	if !libraryFound() {
+		t.Skip("no ONNX Runtime library: run onering doctor")
+	}
+	const turns = `,"turns":[{"author":"policy","from":0,"to":3,"text":"a"},{"author":"environment","from":3,"to":5,"text":"b"},{"author":"policy","from":5,"to":6,"text":"c"}]`
+	const pair = `{"prompt_ids":[3,12,4,14],"response_ids":[3,12,14,7,8,1]`
+	type scored struct {
+		LogP    []float64 `json:"logp"`
+		Entropy []float64 `json:"entropy"`
+	}
+	var rows [2]scored
+	for i, line := range strings.Split(strings.TrimSpace(commandLine(t, pair+"}\n"+pair+turns+"}\n", "score", "--model", "builtin:arithmetic")), "\n") {
+		if err := json.Unmarshal([]byte(line), &rows[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, x := range rows[0].LogP {
+		want := scored{[]float64{x}, []float64{rows[0].Entropy[i]}}
+		if i == 3 || i == 4 {
+			want = scored{[]float64{0}, []float64{0}}
+		}
+		if len(rows[1].LogP) != 6 || math.Abs(rows[1].LogP[i]-want.LogP[0]) > 1e-5 || math.Abs(rows[1].Entropy[i]-want.Entropy[0]) > 1e-5 {
+			t.Fatalf("token %d: of an episode %v, of the same response %v", i, rows[1], rows[0])
+		}
+	}
+
+	step := func(row string) (loss, norm float64, tokens int) {
+		var r struct {
+			Loss     float64
+			GradNorm float64 `json:"grad_norm"`
+			Tokens   int
+		}
+		if err := json.Unmarshal([]byte(commandLine(t, row, "step", "--model", "builtin:arithmetic", "--dry-run")), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Loss, r.GradNorm, r.Tokens
+	}
+	loss, norm, _ := step(pair + `,"weights":[1,-2,3,0,0,-1]}`)
+	gotLoss, gotNorm, tokens := step(pair + turns + `,"weights":[1,-2,3,0,0,-1]}`)
+	if math.Abs(loss-gotLoss) > 1e-4 || math.Abs(norm-gotNorm) > 1e-4*norm || tokens != 4 {
+		t.Errorf("loss %v and norm %v of %d tokens, want %v and %v", gotLoss, gotNorm, tokens, loss, norm)
+	}
+	for row, want := range map[string]string{
+		pair + turns + `,"weights":[1,-2,3,0,0.5,-1]}`:                       "weights[4] = 0.5: the token is the environment's",
+		pair + turns + `,"weights":[1,-2,3,-1]}`:                             "4 weights for 6 response tokens",
+		`{"prompt":"1+1=","response":"1+1=22"` + turns + `,"weights":[1]}`:   `"turns" are parts of "response_ids"`,
+		strings.Replace(pair, ",1]", ",1,1]", 1) + turns + `,"weights":[1]}`: "turns have 6 of the response's 7 tokens",
+	} {
+		var stderr bytes.Buffer
+		if code := run([]string{"step", "--model", "builtin:arithmetic", "--dry-run", "-q"}, strings.NewReader(row), io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: exit code %d, %s, want %q", row, code, &stderr, want)
+		}
 	}
 }

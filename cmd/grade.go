@@ -14,6 +14,7 @@ import (
 	"onering/internal/cli"
 	"onering/reward"
 	"onering/train/rl"
+	"onering/train/rundir"
 )
 
 func newGrade() *cobra.Command {
@@ -89,9 +90,32 @@ func newGradedLine(problem string, s reward.Score) gradedLine {
 type sampleGroup struct {
 	line    int // of the first sample
 	samples []reward.Sample
-	graded  chan error // when scores are there
+	known   []*reward.Score // by sample: what the environment says of it, nil if the reward is asked
+	graded  chan error      // when scores are there
 	scores  []reward.Score
 	err     error
+}
+
+// score scores the samples. The reward is asked of those that the environment has said nothing of.
+func (s *sampleGroup) score(ctx context.Context, g reward.Grader) error {
+	s.scores = make([]reward.Score, len(s.samples))
+	var asked []reward.Sample
+	var places []int
+	for i, known := range s.known {
+		if known != nil {
+			s.scores[i] = *known
+			continue
+		}
+		asked, places = append(asked, s.samples[i]), append(places, i)
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	scores, err := g.Score(ctx, asked)
+	for k, x := range scores {
+		s.scores[places[k]] = x
+	}
+	return err
 }
 
 // grade grades the lines of in and writes what they are worth in their order. As many
@@ -114,11 +138,7 @@ func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g rewa
 				return false
 			}
 			if group.err == nil {
-				go func() {
-					var err error
-					group.scores, err = g.Score(ctx, group.samples)
-					group.graded <- err
-				}()
+				go func() { group.graded <- group.score(ctx, g) }()
 			}
 			return true
 		})
@@ -164,7 +184,7 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 		if len(group.samples) > 0 && row.later {
 			s.Problem.Fields = group.samples[0].Problem.Fields
 		}
-		group.samples = append(group.samples, s)
+		group.samples, group.known = append(group.samples, s), append(group.known, row.known)
 		return nil
 	})
 	if (group == nil || yield(group)) && err != nil {
@@ -175,9 +195,10 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 // A sampleLine is a line of input.
 type sampleLine struct {
 	sample reward.Sample
-	key    string // equal for the lines of a group; "" for one that is alone
-	later  bool   // a run's line whose columns are in the first line of its group
-	stated bool   // there is a response
+	known  *reward.Score // what the environment says of an episode; nil if the reward is to grade it
+	key    string        // equal for the lines of a group; "" for one that is alone
+	later  bool          // a run's line whose columns are in the first line of its group
+	stated bool          // there is a response
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -187,14 +208,15 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	var given struct {
-		Problem    texts   `json:"problem"`
-		PromptText *string `json:"prompt_text"`
-		PromptIDs  []int32 `json:"prompt_ids"`
-		Response   *string `json:"response"`
-		Answers    texts   `json:"answers"`
-		Gold       texts   `json:"gold"`
-		Truncated  bool    `json:"truncated"`
-		IDs        []int32 `json:"ids"`
+		Problem    texts           `json:"problem"`
+		PromptText *string         `json:"prompt_text"`
+		PromptIDs  []int32         `json:"prompt_ids"`
+		Response   *string         `json:"response"`
+		Answers    texts           `json:"answers"`
+		Gold       texts           `json:"gold"`
+		Truncated  bool            `json:"truncated"`
+		IDs        []int32         `json:"ids"`
+		Turns      json.RawMessage `json:"turns"`
 	}
 	if err := json.Unmarshal(text, &given); err != nil {
 		return err
@@ -223,8 +245,38 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	if s.Problem.ID = prompt; len(given.Problem) == 1 {
 		s.Problem.ID = given.Problem[0]
 	}
+	if err := l.episode(row, given.Turns); err != nil {
+		return err
+	}
 	l.key = s.Problem.ID
 	s.Problem.Fields, l.later = rl.Columns(row)
+	return nil
+}
+
+// episode reads what a line of a run says of an episode. As in training the last turn is graded,
+// unless the environment has given rewards or could not go on.
+func (l *sampleLine) episode(row data.Object, text []byte) error {
+	var turns rundir.Turns
+	_, ofRun := row.Get("reward")
+	if err := json.Unmarshal(text, &turns); len(text) > 0 && ofRun && err != nil {
+		return fmt.Errorf(`field "turns": %w`, err)
+	}
+	if failed, _ := row.Get("failed"); failed == true && ofRun {
+		reason, _ := row.Get("reason")
+		l.known = &reward.Score{Skip: true, Reason: fmt.Sprint(reason)}
+	}
+	if len(turns) == 0 || turns[0].Author != rundir.Policy { // a column of the problem's
+		return nil
+	}
+	if err := turns.Check(len(l.sample.IDs)); err != nil {
+		return err
+	}
+	last := turns.Last()
+	l.sample.Response, l.sample.IDs = last.Text, l.sample.IDs[last.From:last.To]
+	if sum, rewarded := turns.Earned(); rewarded && l.known == nil {
+		score := reward.Earned(sum)
+		l.known = &score
+	}
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
+	"onering/train/rl"
+	"onering/train/rundir"
 )
 
 func newScore() *cobra.Command {
@@ -53,6 +55,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 	}
 	answers := cli.Answers{Name: name, Out: out}
 	var batch []runtime.Sequence
+	var rows []rl.ScoredRow
 	var places [][2]int // of the batch: index and line of a row
 	tokens := 0
 	flush := func() error {
@@ -69,16 +72,17 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 			if err != nil {
 				err = answers.Fail(at[0], at[1], err)
 			} else {
-				err = answers.Give(at[0], 0, scored{pass.LogProb[i], pass.Entropy[i]})
+				turns := rows[i].Turns
+				err = answers.Give(at[0], 0, scored{rundir.Spread(turns, pass.LogProb[i]), rundir.Spread(turns, pass.Entropy[i])})
 			}
 			if err != nil {
 				return err
 			}
 		}
-		batch, places, tokens = batch[:0], places[:0], 0
+		batch, rows, places, tokens = batch[:0], rows[:0], places[:0], 0
 		return nil
 	}
-	err = cli.EachRow(in, name, func(index, number int, row policy.Pair) error {
+	err = cli.EachRow(in, name, func(index, number int, row rl.ScoredRow) error {
 		s, failed := row.Sequence(p)
 		if failed != nil || tokens+len(s.Tokens) > microTokens {
 			if err := flush(); err != nil {
@@ -89,7 +93,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 		if failed != nil {
 			return answers.Fail(index, number, failed)
 		}
-		batch, places = append(batch, s), append(places, [2]int{index, number})
+		batch, rows, places = append(batch, s), append(rows, row), append(places, [2]int{index, number})
 		tokens += len(s.Tokens)
 		return nil
 	})

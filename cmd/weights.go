@@ -14,6 +14,7 @@ import (
 
 	"onering/internal/cli"
 	"onering/objectives"
+	"onering/train/rundir"
 )
 
 func newWeights() *cobra.Command {
@@ -52,6 +53,11 @@ func runWeights(c *cobra.Command, args []string, config *configFlags, explain bo
 		if explain {
 			return printWeights(c.OutOrStdout(), result)
 		}
+		for g, group := range result.Groups {
+			for k := range group {
+				group[k].Weights = rundir.Spread(batch.Groups[g][k].Turns, group[k].Weights)
+			}
+		}
 		return cli.WriteLine(c.OutOrStdout(), weightsOutput{result.Loss, result.Groups, state})
 	})
 }
@@ -77,7 +83,9 @@ type weightsTrajectory struct {
 	SampleLogProb  []float64 `json:"sample_logp"`
 	IDs            []int32   `json:"ids"`
 	Truncated      bool      `json:"truncated"`
-	GreedyReward   *float64  `json:"greedy_reward"`
+	// Turns are those of an episode: the objective sees the numbers of the policy's tokens.
+	Turns        rundir.Turns `json:"turns"`
+	GreedyReward *float64     `json:"greedy_reward"`
 	// Components are the parts of a combined reward.
 	Components map[string]struct {
 		Value  float64  `json:"value"`
@@ -85,11 +93,36 @@ type weightsTrajectory struct {
 	} `json:"components"`
 }
 
+// lists are the numbers of its tokens.
+func (t *weightsTrajectory) lists() []*[]float64 {
+	return []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb}
+}
+
+// checkTurns refuses turns that are not those of the tokens that have numbers.
+func (t *weightsTrajectory) checkTurns() error {
+	if len(t.Turns) == 0 {
+		return nil
+	}
+	lengths := []int{len(t.IDs)}
+	for _, list := range t.lists() {
+		lengths = append(lengths, len(*list))
+	}
+	for _, n := range lengths {
+		if n > 0 && n != len(t.LogProb) {
+			return fmt.Errorf("a list has %d numbers and logp %d: with turns each token has one, those of the environment too", n, len(t.LogProb))
+		}
+	}
+	return t.Turns.Check(len(t.LogProb))
+}
+
 // trajectory returns the response as an objective reads it.
 func (t weightsTrajectory) trajectory() objectives.Trajectory {
+	for _, list := range t.lists() {
+		*list = rundir.Sampled(t.Turns, *list)
+	}
 	out := objectives.Trajectory{
 		Reward: *t.Reward, LogProb: t.LogProb, OldLogProb: t.OldLogProb, RefLogProb: t.RefLogProb,
-		Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage, SampleLogProb: t.SampleLogProb, IDs: t.IDs, Truncated: t.Truncated,
+		Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage, SampleLogProb: t.SampleLogProb, IDs: rundir.Sampled(t.Turns, t.IDs), Truncated: t.Truncated,
 	}
 	if t.GreedyReward != nil {
 		out.Greedy = &objectives.Trajectory{Reward: *t.GreedyReward}
@@ -146,6 +179,9 @@ func decodeWeights(r io.Reader) (weightsInput, error) {
 		for k, t := range group {
 			if t.Reward == nil || t.LogProb == nil {
 				return in, fmt.Errorf(`group %d, response %d: "reward" and "logp" must be given`, g, k)
+			}
+			if err := t.checkTurns(); err != nil {
+				return in, fmt.Errorf("group %d, response %d: %w", g, k, err)
 			}
 		}
 	}

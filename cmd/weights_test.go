@@ -3,6 +3,8 @@ package cmd
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +102,25 @@ func TestWeightsGreedy(t *testing.T) {
 	}
 }
 
+// TestWeightsTurns: tokens of an environment are nothing to an objective, whatever numbers they
+// have, and get the weight 0.
+func TestWeightsTurns(t *testing.T) {
+	whole := `{"groups":[[{"reward":1,"logp":[-0.9,-0.2],"old_logp":[-1.0,-0.1],"ids":[4,5]},{"reward":0,"logp":[-2.0],"old_logp":[-1.5]}]]}`
+	turns := `{"groups":[[{"reward":1,"logp":[-0.9,0,7,-0.2],"old_logp":[-1.0,0,-3,-0.1],"ids":[4,8,9,5],"turns":[{"author":"policy","from":0,"to":1},{"author":"environment","from":1,"to":3},{"author":"policy","from":3,"to":4}]},{"reward":0,"logp":[-2.0],"old_logp":[-1.5]}]]}`
+	for _, objective := range []string{"pmpo", "grpo", "gspo", "cispo"} {
+		var of [2]weightsOutput
+		for i, in := range []string{whole, turns} {
+			if err := json.Unmarshal([]byte(commandLine(t, in, "weights", "--objective", objective)), &of[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, got := of[0].Groups[0][0], of[1].Groups[0][0]
+		if w := []float64{want.Weights[0], 0, 0, want.Weights[1]}; want.Weights[0] == 0 || !slices.Equal(got.Weights, w) || of[0].Loss != of[1].Loss || !reflect.DeepEqual(got.Diagnostics, want.Diagnostics) {
+			t.Errorf("%s: %+v with turns, want %+v", objective, got, want)
+		}
+	}
+}
+
 func TestWeightsErrors(t *testing.T) {
 	for _, c := range []struct{ name, objective, input, want string }{
 		{"nothing", "grpo", ``, `no input: want one object`},
@@ -112,6 +133,8 @@ func TestWeightsErrors(t *testing.T) {
 		{"no old_logp", "grpo", `{"groups":[[{"reward":1,"logp":[-1]}]]}`, `group 0, response 0: 0 old log-probs for 1 response tokens`},
 		{"no greedy response", "remax", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1]}]]}`, `group 0, response 0: its reward is compared with that of a greedy response, which is missing`},
 		{"token advantages", "gspo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"token_advantage":[]}]]}`, `0 token advantages for 1`},
+		{"numbers of the policy's tokens alone", "grpo", `{"groups":[[{"reward":1,"logp":[-1,-2],"old_logp":[-1],"turns":[{"author":"policy","from":0,"to":2}]}]]}`, `group 0, response 0: a list has 1 numbers and logp 2`},
+		{"turns of another response", "grpo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"turns":[{"author":"policy","from":0,"to":2}]}]]}`, `group 0, response 0: turns[0]: its tokens are from 0 to 2`},
 		{"a number too large", "grpo", `{"groups":[[{"reward":1e999,"logp":[],"old_logp":[]}]]}`, `cannot be a JSON number 1e999`},
 		{"a state that the objective cannot use", "grpo", `{"groups":[],"state":{"mean":1,"variance":1}}`, `the objective keeps none`},
 		{"a state without a variance", "pmpo", `{"groups":[],"state":{"mean":1}}`, `pmpo: state`},

@@ -147,6 +147,18 @@ func isAssistant(message any) bool {
 	return role == "assistant"
 }
 
+// ofOthers says whether a row is of the rollouts of a run, and not all of its response is the
+// policy's.
+func ofOthers(row Object) bool {
+	turns, _ := row.Get("turns")
+	list, _ := turns.([]any)
+	return slices.ContainsFunc(list, func(turn any) bool {
+		o, _ := turn.(Object)
+		author, _ := o.Get("author")
+		return author == "environment"
+	})
+}
+
 // demonstration reads a row. A prompt that was found by its name is an instruction with its
 // input, if it is one.
 func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstration, err error) {
@@ -183,6 +195,9 @@ func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstr
 		}
 	}
 	if !answers {
+		if ofOthers(row) {
+			return d, errors.New(`column "turns": an environment has written parts of the response, which would be learned as the model's own; leave such rows out`)
+		}
 		if d.Response, err = textOf(row, "response", c.Response); err != nil {
 			return d, err
 		}

@@ -44,6 +44,8 @@ func TestDemonstrations(t *testing.T) {
 		{"role.jsonl", `{"messages": [{"content": "q"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: data: FILE: line 1: message 1 has no role`},
 		{"content.jsonl", `{"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: data: FILE: line 1: message 1 has no text`},
 		{"later.jsonl", `{"messages": ` + chat + "}\n" + `{"messages": "x"}`, DemonstrationColumns{}, `error: data: FILE: line 2: the messages are no list`},
+		{"episode.jsonl", `{"prompt": "q", "response": "abc", "turns": [{"author": "policy"}, {"author": "environment"}]}`, DemonstrationColumns{}, `error: data: FILE: line 1: column "turns": an environment has written parts of the response`},
+		{"turns.jsonl", `{"prompt": "q", "response": "a", "turns": ["x"]}`, DemonstrationColumns{}, `"q" "a"`},
 		{"empty.jsonl", `{"prompt": "q", "response": ""}`, DemonstrationColumns{}, `error: data: FILE: line 1: no response (column "response")`},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)

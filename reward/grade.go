@@ -154,6 +154,11 @@ func (g Grader) play(ctx context.Context, o *sampler.Options, tasks []Task) *env
 	return g.Player.Play(ctx, o, groups, g.Notes)
 }
 
+// Earned is the score of an episode whose turns the environment has given a reward, in all sum.
+func Earned(sum float64) Score {
+	return Score{Value: sum, Reason: "the environment's", Components: map[string]float64{"environment": sum}}
+}
+
 // grade scores responses to one task, in the order of their numbers. The reward is asked of
 // those that the environment has not scored.
 func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, error) {
@@ -169,8 +174,7 @@ func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, erro
 			x.Score = Score{Skip: true, Reason: x.outcome.Failed.Error()}
 			continue
 		case x.outcome.Rewarded:
-			sum := x.outcome.Reward()
-			x.Score = Score{Value: sum, Reason: "the environment's", Components: map[string]float64{"environment": sum}}
+			x.Score = Earned(x.outcome.Reward())
 			continue
 		}
 		last := x.last()

@@ -16,8 +16,10 @@ import (
 	"onering/models/lora"
 	"onering/policy"
 	"onering/runtime"
+	"onering/sampler"
 	"onering/train"
 	"onering/train/learn"
+	"onering/train/rundir"
 )
 
 // A Step is one optimizer step with weights that somebody else has given each token.
@@ -41,24 +43,67 @@ func NewStep() *Step {
 	}
 }
 
-// A WeighedRow is a prompt, a response and the weights of the response's tokens.
-type WeighedRow struct {
+// A ScoredRow is a prompt and a response, which may be an episode as a line of rollouts has it:
+// then the policy's tokens alone are scored.
+type ScoredRow struct {
 	policy.Pair
+	Turns rundir.Turns `json:"turns"`
+}
+
+// Sequence returns the row as a Learner of a policy reads it.
+func (row ScoredRow) Sequence(p *policy.Policy) (runtime.Sequence, error) {
+	if len(row.Turns) > 0 && row.ResponseIDs == nil {
+		return runtime.Sequence{}, errors.New(`"turns" are parts of "response_ids", which must be given: they are the "ids" of a line of rollouts, and its "response" is not all the policy's`)
+	}
+	s, err := row.Pair.Sequence(p)
+	if err != nil || len(row.Turns) == 0 {
+		return s, err
+	}
+	ids := *row.ResponseIDs
+	if err := row.Turns.Check(len(ids)); err != nil {
+		return s, err
+	}
+	var observed []sampler.Observed
+	at := 0
+	for _, t := range row.Turns {
+		if t.Author == rundir.Policy {
+			at += t.To - t.From
+		} else {
+			observed = append(observed, sampler.Observed{At: at, IDs: ids[t.From:t.To]})
+		}
+	}
+	return sequenceOf(s.Tokens[:len(s.Tokens)-len(ids)], rundir.Sampled(row.Turns, ids), observed), nil
+}
+
+// A WeighedRow is a row with the weights of the response's tokens.
+type WeighedRow struct {
+	ScoredRow
 	Weights *[]float64 `json:"weights"`
 }
 
 // Add adds a row to the batch.
 func (o *Step) Add(p *policy.Policy, row WeighedRow) error {
 	s, err := row.Sequence(p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case row.Weights == nil:
-		return errors.New(`field "weights" is missing`)
-	case len(*row.Weights) != s.Count():
-		return fmt.Errorf("%d weights for %d response tokens", len(*row.Weights), s.Count())
 	}
-	o.batch.Sequences, o.batch.Weights = append(o.batch.Sequences, s), append(o.batch.Weights, *row.Weights)
+	if row.Weights == nil {
+		return errors.New(`field "weights" is missing`)
+	}
+	weights, n := *row.Weights, s.Count()
+	if len(row.Turns) > 0 {
+		n = len(*row.ResponseIDs)
+	}
+	if len(weights) != n {
+		return fmt.Errorf("%d weights for %d response tokens", len(weights), n)
+	}
+	own := rundir.Sampled(row.Turns, weights)
+	for i, x := range rundir.Spread(row.Turns, own) {
+		if x != weights[i] {
+			return fmt.Errorf("weights[%d] = %v: the token is the environment's, whose weight is 0", i, weights[i])
+		}
+	}
+	o.batch.Sequences, o.batch.Weights = append(o.batch.Sequences, s), append(o.batch.Weights, own)
 	return nil
 }
 
