@@ -5,5 +5,6 @@ package all
 import (
 	_ "onering/environment/command"
 	_ "onering/environment/mcp"
+	_ "onering/environment/openenv"
 	_ "onering/environment/tools"
 )
