@@ -39,7 +39,7 @@ func (p pluginCommands) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:     p.plural,
 		Short:   p.fill("List the PLURAL, show one, or begin your own"),
-		Long:    p.fill("List the PLURAL, show the settings of one, or write a new one to begin with."),
+		Long:    p.fill("List the PLURAL, show the settings of one, or write a new one to begin\nwith."),
 		Example: p.fill("  onering PLURAL\n  onering PLURAL show SAMPLE\n  onering PLURAL new mine"),
 		Args:    knownCommand,
 		RunE:    run,
@@ -109,7 +109,7 @@ section of a run file.`),
 			return p.names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			var config rl.Config
+			config := rl.Default()
 			if err := settings.Choose(&config, p.kind, args[0]); err != nil {
 				return usageError{err}
 			}
@@ -186,7 +186,7 @@ func newRewards() *cobra.Command {
 
 func newEnvironments() *cobra.Command {
 	return pluginCommands{
-		kind: "environment", article: "an", plural: "environments", names: environment.Names, begin: scaffold.Environment,
+		kind: "environment", article: "an", plural: "environments", sample: "tools", names: environment.Names, shown: true, begin: scaffold.Environment,
 		about: aboutOf(environment.New),
 	}.command()
 }

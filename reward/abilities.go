@@ -39,10 +39,10 @@ func Varies(r Reward) bool {
 	return ok && v.Varies()
 }
 
-// Ready asks a reward that depends on something outside the program, such as a server,
-// whether that is there. A run asks before it samples.
-func Ready(ctx context.Context, r Reward) error {
-	if x, ok := r.(interface{ Ready(context.Context) error }); ok {
+// Ready asks a reward or an environment that depends on something outside the program, such
+// as a server, whether that is there. A run asks before it samples.
+func Ready(ctx context.Context, plugin any) error {
+	if x, ok := plugin.(interface{ Ready(context.Context) error }); ok {
 		return x.Ready(ctx)
 	}
 	return nil

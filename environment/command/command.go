@@ -183,6 +183,9 @@ func (e *episode) ask(ctx context.Context, q question, roles ...string) (*answer
 	if err == nil {
 		err = read(text, a, roles)
 	}
+	if err == nil && q.Step != nil && len(a.Messages) == 0 && !a.Done {
+		err = fmt.Errorf("the answer %s to a step has no messages, and is not done", process.Excerpt(text))
+	}
 	switch {
 	case err == nil:
 		return a, nil
@@ -230,7 +233,7 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.O
 	if calls == nil {
 		calls = []environment.Call{}
 	}
-	a, err := e.ask(ctx, question{Step: &stepping{t.Number, t.Text, calls}}, "tool", "user", "system")
+	a, err := e.ask(ctx, question{Step: &stepping{t.Number, t.Text, calls}}, "tool", "user")
 	if err != nil {
 		return o, err
 	}

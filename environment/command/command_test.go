@@ -224,8 +224,9 @@ func TestBad(t *testing.T) {
 		{`{"id": ID, "reward": "much"}`, "reward is a string"},
 		{`{"id": ID, "done": 1}`, "done is a number"},
 		{`{"id": ID, "messages": {}}`, "messages is a object"},
-		{`{"id": ID, "messages": [{"role": "assistant", "content": "I"}]}`, `the role "assistant": it must be one of tool, user, system`},
+		{`{"id": ID, "messages": [{"role": "assistant", "content": "I"}]}`, `the role "assistant": it must be one of tool, user`},
 		{`{"id": ID, "messages": [7]}`, "cannot be read"},
+		{`{"id": ID, "reward": 1}`, "to a step has no messages, and is not done"},
 		{`{"id": ID, "error": "no board\u001b[2J"}`, `it reports: no board\x1b[2J`},
 	} {
 		e := begin(t, p)

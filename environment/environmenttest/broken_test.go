@@ -108,6 +108,10 @@ func TestBroken(t *testing.T) {
 			o.Messages[0].Role = "robot"
 			return nil
 		}), `the role "robot"`},
+		{"any-text", with(func(_ *plain, t environment.Turn, o *environment.Observation) error {
+			o.Messages = nil
+			return nil
+		}), "nothing is read after it"},
 		{"rewards", with(func(_ *plain, t environment.Turn, o *environment.Observation) error {
 			*o.Reward = math.NaN()
 			return nil

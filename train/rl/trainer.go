@@ -2,6 +2,7 @@ package rl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -57,7 +58,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 		return nil, err
 	}
 	reward.SetTemplate(c.Reward.Rule, template.Name)
-	if err := reward.Ready(ctx, c.Reward.Rule); err != nil {
+	if err := errors.Join(reward.Ready(ctx, c.Reward.Rule), reward.Ready(ctx, c.Environment.Settings)); err != nil {
 		return nil, err
 	}
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
