@@ -230,6 +230,9 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 	})
 }
 
+// Groups returns the groups of the round.
+func (r *Round) Groups() []Group { return r.groups }
+
 // An Outcome is what came of an episode.
 type Outcome struct {
 	// Rewards are those of the turns, nil where the environment gave none; Rewarded says

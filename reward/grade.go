@@ -53,7 +53,11 @@ type Graded struct {
 	sampler.Response        // Request is the index of the task
 	Text             string // tokens of others included
 	Score            Score
-	outcome          environment.Outcome
+	// Segments are those of an episode that a program has played, nil for others; Response is
+	// the last of them.
+	Segments []environment.Segment
+
+	outcome environment.Outcome
 }
 
 // Failed says whether the environment could not go on with the episode.
@@ -114,17 +118,13 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 		})
 	}
 	groups := make([][]Graded, len(tasks))
-	_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) {
-		ended := Graded{Response: r}
-		if episodes != nil {
-			ended.outcome = episodes.End(r)
-		}
+	stats, err := g.sample(ctx, lanes, o, requests, episodes, func(x Graded) {
 		if !g.Together {
-			queue <- []Graded{ended}
+			queue <- []Graded{x}
 			return
 		}
-		group := append(groups[r.Request], ended)
-		if groups[r.Request] = group; len(group) == requests[r.Request].Samples {
+		group := append(groups[x.Request], x)
+		if groups[x.Request] = group; len(group) == requests[x.Request].Samples {
 			queue <- group
 		}
 	})
@@ -137,6 +137,27 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	workers.Wait()
 	if failed != nil {
 		err = failed // and the sampler's error is that it was cancelled
+	}
+	return stats, err
+}
+
+// sample has the responses sampled, or the episodes played, and tells of each that has ended.
+func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Options, requests []sampler.Request, episodes *environment.Round, ended func(Graded)) (sampler.Stats, error) {
+	if episodes == nil {
+		_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r}) })
+		return stats, err
+	}
+	drive := environment.Drive{Decoder: lanes.Decoders[0], Options: o, Requests: requests, Groups: episodes.Groups()}
+	driven, stats, err := g.Player.Drive(ctx, drive, func(d environment.Driven) {
+		x := Graded{Response: sampler.Response{Finish: sampler.Stop}, outcome: d.Outcome, Segments: d.Segments}
+		if n := len(d.Segments); n > 0 {
+			x.Response = d.Segments[n-1].Response
+		}
+		x.Request, x.Sample = d.Request, d.Sample
+		ended(x)
+	})
+	if !driven {
+		_, stats, err = lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r, outcome: episodes.End(r)}) })
 	}
 	return stats, err
 }

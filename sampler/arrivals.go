@@ -68,7 +68,7 @@ func (s *Scheduler) receive() {
 		case x.End != "":
 			q.ended.Finish = x.End
 			s.end(x.slot, q.ended)
-		case !q.observe(x.IDs):
+		case !q.observe(x.Observation):
 			q.ended.Finish, q.ended.Stop = Length, ""
 			s.end(x.slot, q.ended)
 		case longer(len(q.feed), len(q.call.Prompt)+len(q.ids)+q.others):

@@ -40,6 +40,9 @@ type Options struct {
 	// then, and others go on. MaxNewTokens bounds all tokens after the prompt, and an
 	// observation that leaves no room for another token ends the response by Length.
 	Turn func(r Response, answer func(Observation))
+	// TurnTokens, if not 0, is the most tokens of the first turn; one that reaches it ends by
+	// Length.
+	TurnTokens int
 	// Top is how many of the likeliest tokens Token is called with beside the one that was
 	// sampled. It changes no bit of what is sampled.
 	Top int
@@ -53,6 +56,7 @@ type Request struct {
 	Prompt  []int32 // token ids, at least one
 	ID      uint64  // the prompt id in the key of Uniform; requests with equal ids share their draws
 	Samples int     // K, at least 1
+	First   int     // the number of the first sample in the key of Uniform
 	// LastGreedy takes the likeliest tokens for the last sample, whatever the Options
 	// say of the others.
 	LastGreedy bool
@@ -72,9 +76,11 @@ type Token struct {
 
 // An Observation is what follows a turn.
 type Observation struct {
-	IDs []int32 // what the policy reads before its next turn; at least one token unless End
+	IDs []int32 // what the policy reads before its next turn, if anything
 	End Finish  // the response ends, for this reason; "" if it goes on
 	Err error   // the call cannot be answered
+	// TurnTokens is as in Options, of the next turn.
+	TurnTokens int
 }
 
 // An Observed is tokens in a response that were not sampled.

@@ -237,7 +237,7 @@ func (s *Scheduler) take() {
 		}
 		switch {
 		case finish == "" || q.call != c:
-		case finish == Stop && c.Turn != nil:
+		case c.Turn != nil && (finish == Stop || !q.full()):
 			s.rest(row.Slot, finish, stop)
 		default:
 			s.end(row.Slot, q.response(finish, stop))

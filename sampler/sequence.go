@@ -12,6 +12,7 @@ type sequence struct {
 	sample  int
 	way     Sampling
 	limit   int        // the most tokens it may have
+	most    int        // the most tokens that it may have sampled at the end of the turn; 0 is no bound
 	feed    []int32    // tokens that are not in the decoder yet; the last one is followed by a sampled one
 	given   []Observed // see Response
 	others  int        // tokens of given
@@ -31,12 +32,16 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 	q.limit = min(q.way.MaxNewTokens, maxTokens-len(c.Prompt))
 	q.ids, q.logp, q.entropy = q.ids[:0], q.logp[:0], q.entropy[:0]
 	q.feed, q.given, q.others, q.waits = q.feed[:0], nil, 0, false
-	q.turn()
+	q.turn(c.TurnTokens)
 }
 
-// turn begins a turn: a stop string stands in one turn.
-func (q *sequence) turn() {
-	q.tail = q.tail[:0]
+// turn begins a turn of at most so many tokens, if that is not 0. A stop string stands in one
+// turn.
+func (q *sequence) turn(most int) {
+	q.tail, q.most = q.tail[:0], 0
+	if most > 0 {
+		q.most = len(q.ids) + most
+	}
 	if q.text = nil; len(q.call.Stops) > 0 {
 		q.text = q.call.Text()
 	}
@@ -49,7 +54,7 @@ func (q *sequence) uniform() (float32, error) {
 	case q.way.Greedy:
 		return 0, nil
 	case c.Uniforms == nil:
-		return Uniform(c.Seed, c.ID, q.sample, t), nil
+		return Uniform(c.Seed, c.ID, c.First+q.sample, t), nil
 	case t < len(c.Uniforms[q.sample]):
 		return c.Uniforms[q.sample][t], nil
 	}
@@ -78,7 +83,7 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 			return Stop, c.Stops[found], nil
 		}
 	}
-	if len(q.ids)+q.others == q.limit {
+	if q.full() || len(q.ids) == q.most {
 		return Length, "", nil
 	}
 	return "", "", nil
@@ -93,6 +98,9 @@ func (q *sequence) response(why Finish, stop string) Response {
 	}
 }
 
+// full says whether the sequence may have no further token.
+func (q *sequence) full() bool { return len(q.ids)+q.others == q.limit }
+
 // tokens returns the sequence's prompt and all that follows it.
 func (q *sequence) tokens() []int32 {
 	all, _ := Interleave(q.ids, q.given)
@@ -100,13 +108,15 @@ func (q *sequence) tokens() []int32 {
 }
 
 // observe goes on after a turn, if there is room for the observation and a token more.
-func (q *sequence) observe(ids []int32) bool {
-	if len(q.ids)+q.others+len(ids) >= q.limit {
+func (q *sequence) observe(o Observation) bool {
+	if len(q.ids)+q.others+len(o.IDs) >= q.limit {
 		return false
 	}
-	q.given = append(q.given, Observed{len(q.ids), ids})
-	q.others += len(ids)
-	q.feed = append(q.feed, ids...)
-	q.turn()
+	if len(o.IDs) > 0 {
+		q.given = append(q.given, Observed{len(q.ids), o.IDs})
+	}
+	q.others += len(o.IDs)
+	q.feed = append(q.feed, o.IDs...)
+	q.turn(o.TurnTokens)
 	return true
 }

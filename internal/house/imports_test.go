@@ -15,7 +15,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy environment internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy environment internal/bench internal/cli internal/files serve serve/episodes serve/openai environment/program train train/* report report/* eval data runtime models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -99,6 +99,7 @@ var rooms = []struct {
 
 	{"serve", "train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},
+	{"serve/episodes", "environment internal/process sampler serve serve/openai"},
 
 	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/sweep", "internal/files internal/settings internal/stat report"},

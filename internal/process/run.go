@@ -23,6 +23,8 @@ type Limits struct {
 	// is run in an empty folder without them, as far as the system allows; the log says what
 	// it does not.
 	Megabytes int
+	// Environment has further variables, each NAME=VALUE, for a program that is the user's own.
+	Environment []string
 }
 
 // Run runs a command with an input, and returns what it wrote to its standard output, also
@@ -32,6 +34,9 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 		return "", err
 	}
 	cmd := exec.Command(command[0], command[1:]...)
+	if len(l.Environment) > 0 {
+		cmd.Env = append(os.Environ(), l.Environment...)
+	}
 	if l.Megabytes > 0 {
 		dir, err := os.MkdirTemp("", "onering-")
 		if err != nil {

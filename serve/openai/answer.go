@@ -58,6 +58,16 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err := j.sampled(min(usual, s.MaxTokens), s.MaxTokens, nil); err != nil {
 		return err
 	}
+	if x := s.session(r); x != nil && len(c.Prompt) == 1 {
+		h := history{ids: c.Prompt[0].ids}
+		if text := c.Prompt[0].text; text != nil {
+			h = history{text: *text, encode: func(text string) ([]int32, error) {
+				ids, _ := j.model.Tokenizer.EncodeSpans(text, nil)
+				return ids, j.model.Tokenizer.Check(text)
+			}}
+		}
+		return x.converse(s, w, r, j, h)
+	}
 	return s.answer(w, r, j)
 }
 
@@ -85,6 +95,15 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 	usual := min(cmp.Or(j.model.Sampling.MaxNewTokens, s.MaxTokens), s.MaxTokens)
 	if err := j.sampled(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
 		return err
+	}
+	if x := s.session(r); x != nil {
+		if c.begun != "" {
+			return invalid("tool_choice", "tool_choice: in an episode the policy decides whether it calls a tool: leave it out, or say auto")
+		}
+		if c.MaxTokens == nil {
+			j.MaxTokens = c.MaxTokens2
+		}
+		return x.converse(s, w, r, j, j.model.history(&c))
 	}
 	return s.answer(w, r, j)
 }
@@ -136,6 +155,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
 	}
 	defer end()
 	s.prompt.Add(float64(j.usage().Prompt))
+	return j.tell(w, r, a, n)
+}
+
+// tell writes n responses as their events come.
+func (j *job) tell(w http.ResponseWriter, r *http.Request, a *answer, n int) error {
 	if j.Stream {
 		return j.stream(w, r, a)
 	}

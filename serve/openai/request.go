@@ -396,27 +396,33 @@ func (m *Model) encode(p promptOf) (ids []int32, err error) {
 	return ids, m.checkIDs(ids, "prompt")
 }
 
+// talk returns a chat as the model's template takes it.
+func (m *Model) talk(c *chat) (tokenize.Conversation, error) {
+	var messages []tokenize.Message
+	for _, x := range c.Messages {
+		messages = append(messages, x.Message)
+	}
+	talk := tokenize.Talk(messages...)
+	talk.AddGenerationPrompt = !c.ended
+	if talk.Tools, talk.Args = c.Tools.Data, c.Args; c.Effort != "" {
+		if !m.Template.Reads(m.Tokenizer, "reasoning_effort") && c.Effort != usualEffort {
+			return talk, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; leave it out, or give what it reads as chat_template_kwargs", c.Effort)
+		}
+		talk.Args = talk.Args.Over(effort(c.Effort))
+	}
+	return m.Template.Around(talk)
+}
+
 // encodeChat returns the ids of a conversation in the model's template, and how the model
 // writes calls if there are tools.
 func (m *Model) encodeChat(c *chat) (ids []int32, format *tools.Format, err error) {
 	if m.Tokenizer == nil {
 		return nil, nil, invalid("messages", "the model has no tokenizer: use /v1/completions with token ids")
 	}
-	var messages []tokenize.Message
-	for _, x := range c.Messages {
-		messages = append(messages, x.Message)
-	}
 	var text string
 	if m.Template.Chat || m.Template.Auto {
-		talk := tokenize.Talk(messages...)
-		talk.AddGenerationPrompt = !c.ended
-		if talk.Tools, talk.Args = c.Tools.Data, c.Args; c.Effort != "" {
-			if !m.Template.Reads(m.Tokenizer, "reasoning_effort") && c.Effort != usualEffort {
-				return nil, nil, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; leave it out, or give what it reads as chat_template_kwargs", c.Effort)
-			}
-			talk.Args = talk.Args.Over(effort(c.Effort))
-		}
-		if talk, err = m.Template.Around(talk); err == nil && c.Tools.some {
+		var talk tokenize.Conversation
+		if talk, err = m.talk(c); err == nil && c.Tools.some {
 			if format, err = tools.Of(m.Tokenizer, talk); err == nil && format.Silent {
 				c.speak(talk.Messages, format)
 			} else if err != nil && !errors.Is(err, tokenize.ErrNoChatTemplate) {
@@ -435,8 +441,8 @@ func (m *Model) encodeChat(c *chat) (ids []int32, format *tools.Format, err erro
 		}
 	} else if c.Tools.some {
 		return nil, nil, invalid("tools", "the template %q has no place for tools: start onering serve with --template chat", m.Template.Name)
-	} else if len(messages) == 1 && messages[0].Role == "user" {
-		text, ids, err = m.Tokenizer.Prompt(m.Template, messages[0].Content)
+	} else if len(c.Messages) == 1 && c.Messages[0].Role == "user" {
+		text, ids, err = m.Tokenizer.Prompt(m.Template, c.Messages[0].Content)
 	} else {
 		err = fmt.Errorf("the template %q takes one message of the user", m.Template.Name)
 	}
@@ -445,6 +451,9 @@ func (m *Model) encodeChat(c *chat) (ids []int32, format *tools.Format, err erro
 	}
 	if errors.Is(err, tokenize.ErrNoChatTemplate) {
 		err = fmt.Errorf("%w: ask /v1/completions, or start onering serve with --template", err)
+	}
+	if failed, ok := errors.AsType[*failure](err); ok {
+		return nil, nil, failed
 	}
 	if err != nil {
 		return nil, nil, invalid("messages", "%v", err)

@@ -102,6 +102,9 @@ func (d *fake) Prefill(prompts [][]int32) (h []int, _ error) {
 
 func (d *fake) choose(rows []sampler.Row) {
 	for i := range rows {
+		if rows[i].Idle {
+			continue
+		}
 		u := rows[i].Uniform
 		rows[i].Out = sampler.Drawn{ID: int32(u * float32(len(letters)+1)), LogProb: -u, Entropy: u}
 		for k := range rows[i].Top { // the letters in their order

@@ -87,6 +87,9 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err := j.sampled(s.MaxTokens, s.MaxTokens, nil); err != nil {
 		return err
 	}
+	if x := s.session(r); x != nil {
+		return x.converse(s, w, r, j, history{ids: g.IDs})
+	}
 	return s.answer(w, r, j)
 }
 

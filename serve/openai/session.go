@@ -1,0 +1,335 @@
+package openai
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"onering/sampler"
+	"onering/tokenize"
+	"onering/tokenize/tools"
+)
+
+// A Session is one episode of a program that asks for each turn itself, with the session's key.
+// A request whose history goes on where the last answer ended continues in its cache: what was
+// sampled is never encoded again. Any other history begins a new segment.
+type Session struct {
+	// Options say how all turns are sampled, and Request.ID and First which draws they have;
+	// requests have no say in it but for the most tokens of a turn.
+	Options sampler.Options
+	Request sampler.Request
+	// MaxTurns is how many turns it may have.
+	MaxTurns int
+
+	turns sync.Mutex // held while a request is answered
+
+	mu       sync.Mutex
+	engine   *engine // nil before the first request
+	segments []*segment
+	events   *answer // of the newest segment
+	count    int     // turns
+	over     bool
+	failed   error
+}
+
+// A segment is a history that only grew.
+type segment struct {
+	prompt []int32
+	said   []string // the messages of its newest request and the answer, each as one text
+	text   string   // of a completion: the prompt and what followed
+	call   *sampler.Call
+	model  *Model
+	reply  func(sampler.Observation) // nil while a turn is sampled, and at the end
+	newest sampler.Response
+	told   bool // the end of the newest turn has come to the handler
+	whole  bool // what the client was told of it, with the stop text, is all that was sampled
+}
+
+// A Segment is what came of one.
+type Segment struct {
+	Prompt []int32
+	sampler.Response
+}
+
+// session returns that of the key which a request came with, nil if there is none.
+func (o *Options) session(r *http.Request) *Session {
+	if o.Sessions == nil {
+		return nil
+	}
+	return o.Sessions(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+}
+
+// converse answers a request of a server with a history.
+func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j *job, h history) error {
+	x.turns.Lock()
+	defer x.turns.Unlock()
+	if j.samples() != 1 || len(j.prompts) != 1 {
+		return invalid("n", "an episode has one response to each of its requests")
+	}
+	if x.count == x.MaxTurns {
+		return &failure{http.StatusConflict, fmt.Sprintf("the episode has had its %d turns (environment.max_turns)", x.MaxTurns), "invalid_request_error", "", "episode_over"}
+	}
+	if err := x.settle(r.Context()); err != nil {
+		return err
+	}
+	c := j.choice()
+	c.counts = &s.counts
+	j.choices = []*choice{c}
+	seg, ids, err := x.continued(h)
+	if err != nil {
+		return err
+	}
+	most := 0
+	if j.MaxTokens != nil {
+		most = *j.MaxTokens
+	}
+	if seg == nil {
+		seg, err = x.begin(r.Context(), s, j, most)
+	} else {
+		seg.told = false
+		j.prompts[0] = slices.Concat(seg.tokens(), ids)
+		reply := seg.reply
+		seg.reply = nil
+		err = s.engine.do(r.Context(), func() { reply(sampler.Observation{IDs: ids, TurnTokens: most}) })
+	}
+	if err != nil {
+		return err
+	}
+	x.count++
+	s.prompt.Add(float64(len(ids)))
+	seg.text = h.text
+	if err = j.tell(w, r, x.events, 1); err == nil && c.finish != "" {
+		seg.told = true
+		seg.said = append(slices.Clone(h.messages), told("assistant", c.said.String(), c.calls))
+		seg.text += c.said.String()
+		if h.encode != nil {
+			seg.whole = j.model.Tokenizer.Decode(c.ids, true) == c.said.String()+seg.newest.Stop
+		}
+	}
+	return err
+}
+
+// settle waits for the end of a turn whose request is gone, and refuses an episode that is over.
+func (x *Session) settle(ctx context.Context) error {
+	for {
+		x.mu.Lock()
+		over, failed := x.over, x.failed
+		pending := len(x.segments) > 0 && !x.segments[len(x.segments)-1].told && failed == nil
+		events := x.events
+		x.mu.Unlock()
+		switch {
+		case failed != nil:
+			return failed
+		case over:
+			return &failure{http.StatusConflict, "the episode of this key has ended", "invalid_request_error", "", "episode_over"}
+		case !pending:
+			return nil
+		}
+		list, err := events.next(ctx, func() error { return context.Cause(ctx) })
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if e.finish != "" {
+				x.segments[len(x.segments)-1].told = true
+			}
+		}
+	}
+}
+
+// A history is what a request says has been said.
+type history struct {
+	messages []string                         // of a chat
+	text     string                           // of a completion as text
+	ids      []int32                          // of one in ids
+	further  func(after int) ([]int32, error) // of a chat: what the template writes after message number after-1
+	encode   func(text string) ([]int32, error)
+}
+
+// continued returns the newest segment if a history goes on with it, and the tokens that
+// follow it.
+func (x *Session) continued(h history) (*segment, []int32, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.segments) == 0 {
+		return nil, nil, nil
+	}
+	seg := x.segments[len(x.segments)-1]
+	if seg.reply == nil {
+		return nil, nil, nil // its room is used up
+	}
+	var ids []int32
+	var err error
+	switch n := len(seg.said); {
+	case h.further != nil && n > 0 && len(h.messages) > n && slices.Equal(h.messages[:n], seg.said):
+		if ids, err = h.further(n); err == nil && len(ids) > 0 && ids[0] == seg.newest.IDs[len(seg.newest.IDs)-1] && slices.Contains(x.Options.EOS, ids[0]) {
+			ids = ids[1:] // the turn has sampled the token that ends it
+		}
+	case h.ids != nil:
+		all := seg.tokens()
+		if len(h.ids) <= len(all) || !slices.Equal(h.ids[:len(all)], all) {
+			return nil, nil, nil
+		}
+		ids = h.ids[len(all):]
+	case h.encode != nil && seg.text != "" && len(h.text) > len(seg.text) && strings.HasPrefix(h.text, seg.text):
+		// The policy has sampled the stop text, which its client was not told.
+		rest, is := strings.CutPrefix(h.text[len(seg.text):], seg.newest.Stop)
+		if !is || !seg.whole {
+			return nil, nil, nil
+		}
+		ids, err = h.encode(rest)
+	default:
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return seg, ids, nil
+}
+
+// tokens returns the segment's tokens until the end of its newest turn.
+func (g *segment) tokens() []int32 {
+	all, _ := g.newest.Tokens()
+	return slices.Concat(g.prompt, all)
+}
+
+// begin begins a segment with the prompt of a job.
+func (x *Session) begin(ctx context.Context, s *Server, j *job, most int) (*segment, error) {
+	x.mu.Lock()
+	if n := len(x.segments); n > 0 {
+		slog.Info("an episode's history was rewritten: a new segment of it begins", "id", x.Request.ID, "sample", x.Request.First, "segment", n+1)
+	}
+	before := slices.Clone(x.segments)
+	x.mu.Unlock()
+	g := &segment{prompt: j.prompts[0], model: j.model}
+	q := x.Request
+	q.Prompt, q.Samples = g.prompt, 1
+	q.ID += uint64(len(before)) << 48 // draws of its own
+	o := x.Options
+	o.TurnTokens = most
+	if o.Stops = slices.Concat(j.options.Stops, o.Stops); len(o.Stops) > 0 {
+		o.Text = func() sampler.TextDecoder { return j.model.Tokenizer.NewDecoder() }
+	}
+	a := newAnswer()
+	ended := func(r sampler.Response) {
+		x.mu.Lock()
+		g.newest = r
+		x.mu.Unlock()
+		a.add(event{finish: r.Finish, stop: r.Stop})
+	}
+	o.Token = func(t sampler.Token) { a.add(event{id: t.ID, logp: t.LogProb}) }
+	o.Turn = func(r sampler.Response, answer func(sampler.Observation)) {
+		x.mu.Lock()
+		g.reply = answer
+		x.mu.Unlock()
+		ended(r)
+	}
+	g.call = &sampler.Call{Options: o, Request: q, Done: func(r sampler.Response) {
+		x.mu.Lock()
+		g.reply = nil
+		x.mu.Unlock()
+		ended(r)
+	}}
+	g.call.Failed = func(err error) {
+		x.mu.Lock()
+		x.failed = cmp.Or(x.failed, err)
+		x.mu.Unlock()
+		a.add(event{err: err})
+	}
+	x.mu.Lock()
+	x.engine, x.segments, x.events = s.engine, append(x.segments, g), a
+	x.mu.Unlock()
+	var refused error
+	err := s.engine.do(ctx, func() {
+		for _, old := range before {
+			old.release()
+		}
+		refused = j.model.scheduler.Add(s.engine.watched(g.call))
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		x.mu.Lock()
+		x.segments = before
+		x.mu.Unlock()
+	}
+	return g, err
+}
+
+// release frees the slot of a segment that waits.
+func (g *segment) release() {
+	if g.call != nil {
+		g.model.scheduler.Cancel(g.call)
+		g.call, g.reply = nil, nil
+	}
+}
+
+// End ends the episode, whose further requests are refused, and returns its segments: the
+// turns that have ended, in order.
+func (x *Session) End() (segments []Segment, err error) {
+	x.mu.Lock()
+	x.over = true
+	list := slices.Clone(x.segments)
+	err = x.failed
+	engine := x.engine
+	x.mu.Unlock()
+	if engine == nil {
+		return nil, nil // nothing was asked
+	}
+	_ = engine.do(context.Background(), func() {
+		for _, g := range list {
+			g.release()
+		}
+	})
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, g := range list {
+		if len(g.newest.IDs) > 0 {
+			segments = append(segments, Segment{g.prompt, g.newest})
+		}
+	}
+	return segments, err
+}
+
+// told is a message as one text: clients give an answer back with other ids and in another
+// form of JSON.
+func told(role, content string, calls []tools.Call) string {
+	for _, c := range calls {
+		var compact bytes.Buffer
+		if json.Compact(&compact, []byte(c.Arguments)) == nil {
+			c.Arguments = compact.String()
+		}
+		content += "\x00" + c.Name + "\x00" + c.Arguments
+	}
+	return role + "\x00" + content
+}
+
+// history is what a chat says has been said.
+func (m *Model) history(c *chat) (h history) {
+	for _, x := range c.Messages {
+		h.messages = append(h.messages, told(x.Role, x.Content, x.calls))
+	}
+	h.further = func(after int) ([]int32, error) {
+		if slices.ContainsFunc(c.Messages[after:], func(x message) bool { return x.Role == "assistant" }) {
+			return nil, invalid("messages", "an answer that was not sampled follows the episode's turns")
+		}
+		talk, err := m.talk(c)
+		if err != nil {
+			return nil, err
+		}
+		text, ids, err := tokenize.NextTurn(m.Tokenizer, talk)
+		if err == nil {
+			err = m.Tokenizer.Check(text)
+		}
+		if err != nil {
+			return nil, invalid("messages", "%v", err)
+		}
+		return ids, nil
+	}
+	return h
+}

@@ -1,0 +1,160 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/sampler"
+)
+
+// conversing is a tester with an episode whose key is "episode".
+func conversing(t *testing.T, maxTurns int) (*tester, *Session) {
+	episode := &Session{Options: sampler.Options{Sampling: sampler.Plain(180), EOS: []int32{0}, Seed: 3}, Request: sampler.Request{ID: 7, First: 2}, MaxTurns: maxTurns}
+	x := newTester(t, newFake(3, 200), func(o *Options) {
+		o.Models[0].Tokenizer = tokenizerWith(t, `{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}`)
+		o.Key = "secret"
+		o.Sessions = func(key string) *Session {
+			if key == "episode" {
+				return episode
+			}
+			return nil
+		}
+	})
+	x.key = "episode"
+	return x, episode
+}
+
+// chatOf is a request with the messages of users and of the assistant in turn.
+func chatOf(said ...string) string {
+	var list []string
+	for i, text := range said {
+		content, _ := json.Marshal(text)
+		list = append(list, fmt.Sprintf(`{"role": %q, "content": %s}`, []string{"user", "assistant"}[i%2], content))
+	}
+	return `{"max_tokens": 6, "temperature": 0, "return_token_ids": true, "messages": [` + strings.Join(list, ", ") + `]}`
+}
+
+// TestSession: a history that only grows goes on with the tokens that were sampled, and another
+// begins a new segment. Draws go on, whatever a request says of sampling.
+func TestSession(t *testing.T) {
+	x, episode := conversing(t, 4)
+	one := x.post("/v1/chat/completions", chatOf("ab"), 200)
+	two := x.post("/v1/chat/completions", chatOf("ab", one.Choices[0].Message.Content, "c"), 200)
+	all := append(slices.Clone(one.PromptIDs), one.Choices[0].IDs...)
+	if !slices.Equal(two.PromptIDs[:len(all)], all) {
+		t.Errorf("the second prompt is %v, which does not go on after %v", two.PromptIDs, all)
+	}
+	tok := x.server.list()[0].Tokenizer
+	if got := tok.Decode(two.PromptIDs[len(all):], false); strings.TrimPrefix(got, "<|end|>") != "<user>c<|end|><a>" {
+		t.Errorf("what follows the first turn is %q", got)
+	}
+	x.post("/v1/chat/completions", chatOf("other"), 200)
+	x.post("/v1/chat/completions", `{"n": 2, `+chatOf("other")[1:], 400)
+	four := x.post("/v1/chat/completions", chatOf("other", "unsaid", "c"), 200)
+	if refused := x.post("/v1/chat/completions", chatOf("other"), http.StatusConflict); !strings.Contains(refused.Error.Message, "4 turns") {
+		t.Errorf("a turn too many: %+v", refused.Error)
+	}
+	segments, err := episode.End()
+	if err != nil || len(segments) != 3 {
+		t.Fatalf("%d segments, %v", len(segments), err)
+	}
+	if s := segments[0]; !slices.Equal(s.Prompt, one.PromptIDs) || !slices.Equal(s.IDs, append(slices.Clone(one.Choices[0].IDs), two.Choices[0].IDs...)) || len(s.Observed) != 1 {
+		t.Errorf("the first segment is %+v", s)
+	}
+	if s := segments[2]; !slices.Equal(s.Prompt, four.PromptIDs) {
+		t.Errorf("the third segment is %+v", s)
+	}
+	for n, s := range segments {
+		for i, logp := range s.LogProb {
+			if want := sampler.Uniform(3, 7+uint64(n)<<48, 2, i); -logp != want {
+				t.Errorf("segment %d, token %d was drawn by %v, want %v", n, i, -logp, want)
+			}
+		}
+	}
+	if refused := x.post("/v1/chat/completions", chatOf("ab"), http.StatusConflict); refused.Error.Code != "episode_over" {
+		t.Errorf("after the end: %+v", refused.Error)
+	}
+	if x.decoder.busy[0]+x.decoder.busy[1]+x.decoder.busy[2] != 0 {
+		t.Errorf("slots are in use: %v", x.decoder.busy)
+	}
+	x.key = "other"
+	if got := x.post("/v1/chat/completions", chatOf("ab"), http.StatusUnauthorized); got.Error == nil {
+		t.Error("another key is taken")
+	}
+}
+
+// TestSessionOfIDs: a program that keeps the tokens itself goes on with them.
+func TestSessionOfIDs(t *testing.T) {
+	x, episode := conversing(t, 9)
+	ask := func(ids []int32) (choice []int32) {
+		list, _ := json.Marshal(ids)
+		got := x.post("/inference/v1/generate", fmt.Sprintf(`{"token_ids": %s, "sampling_params": {"max_tokens": 5}}`, list), 200)
+		return got.Choices[0].IDs
+	}
+	prompt := []int32{3, 4, 5}
+	one := ask(prompt)
+	two := slices.Concat(prompt, one, []int32{9, 9})
+	ask(append(two, ask(two)...)[:2]) // shorter than what was said
+	segments, err := episode.End()
+	if err != nil || len(segments) != 2 || len(segments[0].Observed) != 1 || !slices.Equal(segments[0].Observed[0].IDs, []int32{9, 9}) {
+		t.Errorf("%+v, %v", segments, err)
+	}
+}
+
+// TestSessionOfText: a text that goes on where the last answer ended, with its stop text.
+func TestSessionOfText(t *testing.T) {
+	x, episode := conversing(t, 9)
+	ask := func(text string) string {
+		body, _ := json.Marshal(map[string]any{"prompt": text, "max_tokens": 4})
+		return x.post("/v1/completions", string(body), 200).Choices[0].Text
+	}
+	text := "ab"
+	text += ask(text) + "cd"
+	ask(text)
+	ask("unlike")
+	segments, err := episode.End()
+	tok := x.server.list()[0].Tokenizer
+	if err != nil || len(segments) != 2 || len(segments[0].Observed) != 1 || tok.Decode(segments[0].Observed[0].IDs, false) != "cd" {
+		t.Errorf("%+v, %v", segments, err)
+	}
+}
+
+// TestSessionGone: a client that leaves in a turn loses nothing of the episode.
+func TestSessionGone(t *testing.T) {
+	x, episode := conversing(t, 9)
+	x.decoder.gate = make(chan bool)
+	ctx, leave := context.WithCancel(context.Background())
+	left := make(chan struct{})
+	go func() {
+		if r, err := x.send(ctx, "POST", "/v1/chat/completions", chatOf("ab")); err == nil {
+			io.Copy(io.Discard, r.Body)
+			r.Body.Close()
+		}
+		close(left)
+	}()
+	x.decoder.gate <- true
+	leave()
+	<-left
+	again := make(chan answered)
+	go func() { again <- x.post("/v1/chat/completions", chatOf("ab"), 200) }()
+	for done := false; !done; {
+		select {
+		case x.decoder.gate <- true:
+		case a := <-again:
+			if done = true; len(a.Choices[0].IDs) == 0 {
+				t.Errorf("%+v", a)
+			}
+		}
+	}
+	close(x.decoder.gate)
+	segments, err := episode.End()
+	if err != nil || len(segments) != 2 {
+		t.Errorf("%+v, %v", segments, err)
+	}
+}
