@@ -115,12 +115,18 @@ func (o *serveOptions) validate() (key string, err error) {
 	if o.addr, err = serve.Address(o.addr); err != nil {
 		return "", usagef("--addr %q: write localhost:PORT", o.addr)
 	}
-	if o.keyEnv != "" {
-		if key = strings.TrimSpace(os.Getenv(o.keyEnv)); key == "" {
-			return "", usagef("--api-key-env %s: the environment variable is not set", o.keyEnv)
-		}
+	return keyOf(o.keyEnv)
+}
+
+// keyOf returns the key that an environment variable holds; "" if none is named.
+func keyOf(variable string) (key string, err error) {
+	if variable == "" {
+		return "", nil
 	}
-	return key, nil
+	if key = strings.TrimSpace(os.Getenv(variable)); key == "" {
+		err = usagef("--api-key-env %s: the environment variable is not set", variable)
+	}
+	return key, err
 }
 
 // models returns what the server has: the model, and its adapters by name.

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -18,12 +19,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
+	played "onering/environment/program"
 	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/policy"
 	"onering/reward"
+	"onering/serve"
+	"onering/serve/episodes"
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/ranks"
@@ -84,6 +88,8 @@ func newTrain() *cobra.Command {
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
 	flags.BoolVar(&dry, "dry-run", false, "print how much memory the run needs, and fail if it does not fit")
 	flags.IntVar(&planned, "ranks", 0, "with --dry-run: plan for so many ranks, each on a machine or a GPU of its own")
+	flags.String("serve", "", "serve the policy at this address, such as localhost:8000, to programs that play the episodes: environment.name = \"program\"")
+	flags.String("api-key-env", "", "with --serve: environment variable with the key that programs must have to begin an episode")
 	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
@@ -106,6 +112,9 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	}
 	if f.lora {
 		f.sets = append(f.sets, "lora.on=true")
+	}
+	if addr, _ := c.Flags().GetString("serve"); addr != "" {
+		f.sets = append([]string{`environment.name="program"`}, f.sets...)
 	}
 	base := f.embeddedRun
 	if resume {
@@ -197,8 +206,65 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 			return trained{local.Model.Path, config.Model.Path, local.Model.DType, local.LoRA, local.Runtime, config.Optimizer.LearningRate, local.Train.Seed}
 		},
 		config: config,
-		open:   func(s train.Setup) (trainer[rl.Summary], error) { return rl.NewOn(c.Context(), local, s) },
+		open: func(s train.Setup) (trainer[rl.Summary], error) {
+			end, err := servePrograms(c, t, local)
+			if err != nil {
+				return nil, err
+			}
+			opened, err := rl.NewOn(c.Context(), local, s)
+			if err != nil {
+				end()
+				return nil, err
+			}
+			return servedTrainer{opened, end}, nil
+		},
 	})
+}
+
+// A servedTrainer is a Trainer, and the server of its programs if there is one.
+type servedTrainer struct {
+	*rl.Trainer
+	end func()
+}
+
+// Close closes both.
+func (t servedTrainer) Close() {
+	t.end()
+	t.Trainer.Close()
+}
+
+// servePrograms begins to serve the policy to the programs that play the run's episodes, if
+// programs do. end ends it.
+func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config) (end func(), err error) {
+	p, ok := config.Environment.Settings.(*played.Program)
+	addr, _ := c.Flags().GetString("serve")
+	if !ok {
+		if addr != "" {
+			return nil, usagef("--serve is for programs that play the episodes, and the run has environment.name = %q: leave it out, or set environment.name=program", config.Environment.Name)
+		}
+		return func() {}, nil
+	}
+	if t.Size() > 1 {
+		return nil, usagef("environment.name = \"program\": programs play with a single rank")
+	}
+	if addr == "" && len(p.Command) == 0 {
+		return nil, usagef("environment.name = \"program\": say where programs find the policy (--serve localhost:8000), or which program to run (environment.command)")
+	}
+	address, err := serve.Address(cmp.Or(addr, "localhost:0"))
+	if err != nil {
+		return nil, usagef("--serve %q: write localhost:PORT", addr)
+	}
+	keyEnv, _ := c.Flags().GetString("api-key-env")
+	key, err := keyOf(keyEnv)
+	if err != nil {
+		return nil, err
+	}
+	d, err := episodes.Start(address, filepath.Base(filepath.Clean(config.Model.Path)), key, p.Command, slog.Default())
+	if err != nil {
+		return nil, fmt.Errorf("--serve %s: %w", address, err)
+	}
+	p.SetDriver(d)
+	return d.Close, nil
 }
 
 // checkRun checks what can be checked before ONNX Runtime is opened, and returns

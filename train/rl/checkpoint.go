@@ -28,7 +28,7 @@ func (t *Trainer) Save(s *rundir.Snapshot) error {
 // restoredRound returns the round that a checkpoint lies in.
 func (t *Trainer) restoredRound(from train.Checkpoint) (*round, error) {
 	c, s, dir, n := t.Config.Rollout, from.Round, from.Dir, from.State.Round
-	if want := c.PromptsPerRound * c.SamplesPerPrompt; len(s.Rollouts) != want {
+	if want := c.PromptsPerRound * c.SamplesPerPrompt; len(s.Rollouts) < want || len(s.Rollouts) > want && !s.Rollouts[want].Part {
 		return nil, fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)
 	}
 	if want := c.PromptsPerRound; t.Config.sampled() > c.SamplesPerPrompt && len(s.Greedy) != want {
@@ -77,7 +77,7 @@ func (r *round) state() *rundir.Round {
 func (r *rollout) state() rundir.Rollout {
 	return rundir.Rollout{
 		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy,
-		Observed: observedState(r.Observed), Earned: earned(r.Earned), Failed: r.Failed,
+		Observed: observedState(r.Observed), Earned: earned(r.Earned), Failed: r.Failed, Part: r.Part,
 		Text: r.Text, Truncated: r.Truncated, Reward: r.Score.Value, Components: r.Score.Components, Log: r.Score.Log,
 		Verdict: rundir.Verdict{Answer: r.Score.Answer, Reason: r.Score.Reason, Right: string(r.Score.Verdict), Status: string(r.Score.Status), Skip: r.Score.Skip},
 	}
@@ -127,7 +127,7 @@ func rolloutOf(x rundir.Rollout) rollout {
 		x.Verdict.Status = string(reward.OK)
 	}
 	return rollout{
-		Problem: x.Problem, Sample: x.Sample,
+		Problem: x.Problem, Sample: x.Sample, Part: x.Part,
 		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy, Observed: observedOf(x.Observed), Earned: rewardsOf(x.Earned), Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 			Value: x.Reward, Components: x.Components, Log: x.Log,
 			Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,

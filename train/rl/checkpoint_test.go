@@ -71,6 +71,7 @@ func TestRoundIsKept(t *testing.T) {
 			y.SampleLogProb, y.IDs = x.LogProb, x.Response
 			// The parts of the reward are only for advantages, which are computed.
 			y.Components, x.Score.Weights = nil, nil
+			x.Earlier = nil // which are rollouts of their own by then
 			if !rescored {
 				y.OldLogProb = x.LogProb
 			}
@@ -78,7 +79,7 @@ func TestRoundIsKept(t *testing.T) {
 		}
 		for i := range was.greedy {
 			made(&was.greedy[i])
-			was.greedy[i].Score.Weights = nil
+			was.greedy[i].Score.Weights, was.greedy[i].Earlier = nil, nil
 		}
 		is := roundOf(was.state(), rescored)
 

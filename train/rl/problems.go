@@ -115,7 +115,7 @@ func dropLong(c Config, parts []mix.Part, p *data.Prompter, log *slog.Logger) er
 // measures says of each problem of the round whether its responses earned the same.
 func (r *round) measures() []mix.Measure {
 	out := make([]mix.Measure, len(r.problems))
-	k := len(r.rollouts) / len(r.problems)
+	k := len(r.responses()) / len(r.problems)
 	for i := range out {
 		graded, _ := r.graded(i*k, (i+1)*k)
 		if len(graded) < 2 {
@@ -144,8 +144,8 @@ func (r *round) sources(c dataConfig, order *mix.Order) (record metrics.Record) 
 	for _, q := range r.problems {
 		drawn[q.Source]++
 	}
-	for i := range r.rollouts {
-		if x := &r.rollouts[i]; !x.Score.Skip {
+	for _, x := range r.responses() {
+		if !x.Score.Skip {
 			from := r.problems[x.Problem].Source
 			rewards[from] = append(rewards[from], x.Score.Value)
 		}

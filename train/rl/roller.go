@@ -63,6 +63,9 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	// When an observation comes is not the same in every run.
 	c.Rollout.Invariant = c.Rollout.Invariant || player != nil
 	each := make([]int, max(1, min(env.Lanes(policy.Ring, slots), share)))
+	if player != nil && player.Driven() {
+		each = each[:1] // programs ask one server
+	}
 	for i := range each {
 		each[i] = slots*(i+1)/len(each) - slots*i/len(each)
 		if c.Rollout.Invariant {
@@ -187,21 +190,27 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 		Sampling: c.Sampling, EOS: r.policy.Model.EOS, Seed: uint64(r.config.Train.Seed),
 		Stops: r.prompter.Template.Stops, Text: func() sampler.TextDecoder { return tokenizer.NewDecoder() },
 	}
-	grader := r.config.Reward.Grader()
-	grader.Decode, grader.Together = func(ids []int32) string { return tokenizer.Decode(ids, true) }, true
-	if page := r.grades.at(n, fmt.Sprint("round ", n+1)); page != nil {
-		grader.Journal, grader.Notes = reward.Renumbered{Journal: page, Numbers: numbers}, page
-	}
-	grader.Player = r.player
-	stats, err := grader.Sample(ctx, lanes, options, tasks, func(g reward.Graded) error {
+	stats, err := r.grader(n, numbers).Sample(ctx, lanes, options, tasks, func(g reward.Graded) error {
 		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
 		x.Observed, x.Earned, x.Failed = g.Observed, g.Earned(), g.Failed()
+		x.setSegments(g, tokenizer)
 		progress()
 		return nil
 	})
 	return out, stats, err
+}
+
+// grader returns what grades the responses of round n to the problems of these numbers.
+func (r *roller) grader(n int, numbers []int) reward.Grader {
+	g := r.config.Reward.Grader()
+	g.Decode, g.Together = func(ids []int32) string { return r.prompter.Tokenizer.Decode(ids, true) }, true
+	if page := r.grades.at(n, fmt.Sprint("round ", n+1)); page != nil {
+		g.Journal, g.Notes = reward.Renumbered{Journal: page, Numbers: numbers}, page
+	}
+	g.Player = r.player
+	return g
 }
 
 // open returns the task of a problem with its prompt. An environment that could not open an

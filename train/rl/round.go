@@ -40,7 +40,18 @@ type round struct {
 type rollout struct {
 	Problem int // index into the round's problems
 	Sample  int // 0 to K-1
+	// Part says that it is an earlier segment of an episode whose history was rewritten. Such
+	// rollouts stand behind all others, and share the advantage of their episode.
+	Part bool
 	graded
+}
+
+// responses are the rollouts without earlier segments of episodes.
+func (r *round) responses() []rollout {
+	if i := slices.IndexFunc(r.rollouts, func(x rollout) bool { return x.Part }); i >= 0 {
+		return r.rollouts[:i]
+	}
+	return r.rollouts
 }
 
 // What is graded of a rollout comes from the rank that has sampled it.
@@ -54,6 +65,7 @@ type graded struct {
 	Earned           []*float64         // what an environment gave for each turn; nil where it gave nothing
 	Failed           bool               // the environment could not go on
 	Text             string
+	Earlier          []segment // of the episode, until the round has them as rollouts
 	Score            reward.Score
 	Truncated        bool // it reached the limit of tokens
 }
@@ -82,6 +94,8 @@ func sequenceOf(prompt, response []int32, observed []sampler.Observed) runtime.S
 func newRound(problems []data.Problem, sampled []rollout, k int) *round {
 	n := len(problems) * k
 	r := &round{problems: problems, rollouts: sampled[:n:n], greedy: sampled[n:]}
+	r.addParts()
+	n = len(r.rollouts)
 	r.trajectories = make([]objectives.Trajectory, n)
 	r.sequences = make([]runtime.Sequence, n)
 	r.updates = make([]rundir.Update, n)
@@ -120,6 +134,7 @@ func (r *round) compareGroups(k int, o objectives.Objective) {
 			r.kept = append(r.kept, indices[g]...)
 		}
 	}
+	r.shareAdvantages(k)
 }
 
 // trajectory returns the rollout as an objective reads it.
@@ -220,7 +235,8 @@ func (r *round) note(batch []int, b objectives.Batch, report learn.Report) {
 func (r *round) metrics(answers bool) metrics.Record {
 	var rewards, lengths, entropies []float64
 	truncated := 0.0
-	for _, x := range r.rollouts {
+	responses := r.responses()
+	for _, x := range responses {
 		lengths = append(lengths, float64(len(x.Response)))
 		entropies = append(entropies, x.Entropy...)
 		if x.Truncated {
@@ -230,7 +246,7 @@ func (r *round) metrics(answers bool) metrics.Record {
 			rewards = append(rewards, x.Score.Value)
 		}
 	}
-	n := float64(len(r.rollouts))
+	n := float64(len(responses))
 	mean, deviation := metrics.Moments(rewards)
 	length, _ := metrics.Moments(lengths)
 	entropy, _ := metrics.Moments(entropies)
@@ -250,8 +266,9 @@ func (r *round) metrics(answers bool) metrics.Record {
 // how many were skipped, which count for nothing else.
 func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 	counts, unanswered, skipped, judged, right := map[reward.Status]float64{}, 0.0, 0.0, 0.0, 0.0
-	for i := range r.rollouts {
-		s := r.rollouts[i].Score
+	responses := r.responses()
+	for i := range responses {
+		s := responses[i].Score
 		if s.Skip {
 			skipped++
 			continue
@@ -269,7 +286,7 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 	if judged > 0 {
 		record = record.With("right_share", right/judged)
 	}
-	if n := float64(len(r.rollouts)) - skipped; n > 0 {
+	if n := float64(len(responses)) - skipped; n > 0 {
 		if answers {
 			record = record.With("no_answer_share", unanswered/n)
 		}
@@ -289,11 +306,11 @@ func (r *round) rewardMetrics() (record metrics.Record) {
 			values["reward_greedy"] = append(values["reward_greedy"], x.Score.Value)
 		}
 	}
-	for i := range r.rollouts {
-		for name, x := range r.rollouts[i].Score.Components {
+	for _, response := range r.responses() {
+		for name, x := range response.Score.Components {
 			values["reward/"+name+"/mean"] = append(values["reward/"+name+"/mean"], x)
 		}
-		for name, x := range r.rollouts[i].Score.Log {
+		for name, x := range response.Score.Log {
 			values["reward_log/"+name+"/mean"] = append(values["reward_log/"+name+"/mean"], x)
 		}
 	}
@@ -313,7 +330,7 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 				Problem: q.ID, Source: q.Source, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
 				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip, Failed: x.Failed, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
-				PromptText: x.PromptText, PromptIDs: x.Prompt,
+				PromptText: x.PromptText, PromptIDs: x.Prompt, Part: x.Part,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
 			if len(x.Observed) > 0 || slices.ContainsFunc(x.Earned, func(e *float64) bool { return e != nil }) {
@@ -337,55 +354,6 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 			}
 		}
 	}
-}
-
-// addTurns says in a line who has written which of its tokens. Those of others have log-prob,
-// weight and difference 0.
-func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string) {
-	all, places := sampler.Interleave(r.Response, r.Observed)
-	add := func(author string, from, to int) {
-		if from < to {
-			line.Turns = append(line.Turns, rundir.TurnLine{Author: author, From: from, To: to, Text: decode(all[from:to])})
-		}
-	}
-	from, turn := 0, 0
-	for _, o := range append(slices.Clip(r.Observed), sampler.Observed{At: len(r.Response)}) {
-		to := places[o.At-1] + 1
-		add(rundir.Policy, from, to)
-		if turn < len(r.Earned) {
-			line.Turns[len(line.Turns)-1].Reward = r.Earned[turn]
-		}
-		add(rundir.Environment, to, to+len(o.IDs))
-		from, turn = to+len(o.IDs), turn+1
-	}
-	line.IDs, line.LogP = all, rundir.Spread(line.Turns, line.LogP)
-	line.W, line.Delta = rundir.Spread(line.Turns, line.W), rundir.Spread(line.Turns, line.Delta)
-}
-
-// episodes returns figures of the round's episodes: their turns, how many the environment could
-// not go on with, and the commonest reason for that.
-func (r *round) episodes() metrics.Record {
-	turns, failed := 0.0, 0
-	reasons := map[string]int{}
-	for i := range r.rollouts {
-		x := &r.rollouts[i]
-		if turns += float64(len(x.Observed) + 1); x.Failed {
-			reasons[x.Score.Reason]++
-			failed++
-		}
-	}
-	n := float64(len(r.rollouts))
-	record := metrics.Record{}.With("turns/mean", turns/n).With("environment/failed", failed)
-	if failed == 0 {
-		return record
-	}
-	commonest := ""
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		if reasons[reason] > reasons[commonest] {
-			commonest = reason
-		}
-	}
-	return record.With("environment/failed_share", float64(failed)/n).With("environment/reason", commonest)
 }
 
 // greedyLine returns what a line says of the greedy response to a problem, if there is one.

@@ -53,6 +53,8 @@ type RolloutLine struct {
 	Log       map[string]float64 `json:"log,omitempty"`
 	Advantage float64            `json:"advantage"`
 	Truncated bool               `json:"truncated,omitempty"`
+	// Part says that it is an earlier segment of an episode whose history was rewritten.
+	Part bool `json:"part,omitempty"`
 	// Turns say who has written which of IDs, nil if the policy alone has.
 	Turns Turns   `json:"turns,omitempty"`
 	IDs   []int32 `json:"ids"`

@@ -45,6 +45,7 @@ type Rollout struct {
 	Observed         []Observed // the tokens of others in the response
 	Earned           []Earned   // by turn
 	Failed           bool       // the environment could not go on
+	Part             bool       // an earlier segment of an episode
 	Text             string
 	Verdict          Verdict
 	Truncated        bool

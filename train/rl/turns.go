@@ -1,0 +1,115 @@
+package rl
+
+import (
+	"maps"
+	"slices"
+
+	"onering/reward"
+	"onering/sampler"
+	"onering/tokenize"
+	"onering/train/learn"
+	"onering/train/metrics"
+	"onering/train/rundir"
+)
+
+// Episodes of several turns, and of several segments.
+
+// A segment is an earlier history of an episode.
+type segment struct {
+	Prompt, Response []int32
+	LogProb, Entropy []float64
+	Observed         []sampler.Observed
+	Text             string
+}
+
+// addParts makes rollouts of the earlier segments of episodes.
+func (r *round) addParts() {
+	for i := range r.rollouts {
+		for _, s := range r.rollouts[i].Earlier {
+			part := r.rollouts[i]
+			part.Part, part.Prompt, part.Response, part.LogProb, part.Entropy, part.Observed, part.Text = true, s.Prompt, s.Response, s.LogProb, s.Entropy, s.Observed, s.Text
+			part.Earned, part.Earlier = nil, nil
+			r.rollouts = append(r.rollouts, part)
+		}
+		r.rollouts[i].Earlier = nil
+	}
+}
+
+// setSegments takes over those of an episode that a program has played, which may have asked
+// otherwise than its problem.
+func (x *rollout) setSegments(g reward.Graded, t *tokenize.Tokenizer) {
+	last := len(g.Segments) - 1
+	if last < 0 {
+		if g.IDs == nil { // a program that has asked for nothing
+			x.Response = []int32{}
+		}
+		return
+	}
+	x.Prompt, x.PromptText = g.Segments[last].Prompt, t.Decode(g.Segments[last].Prompt, false)
+	for _, s := range g.Segments[:last] {
+		all, _ := s.Tokens()
+		x.Earlier = append(x.Earlier, segment{s.Prompt, s.IDs, learn.Float64s(s.LogProb), learn.Float64s(s.Entropy), s.Observed, t.Decode(all, true)})
+	}
+}
+
+// shareAdvantages gives the earlier segments of episodes what their episodes have.
+func (r *round) shareAdvantages(k int) {
+	for i := len(r.problems) * k; i < len(r.rollouts); i++ {
+		whole := r.rollouts[i].Problem*k + r.rollouts[i].Sample
+		from, to := &r.trajectories[whole], &r.trajectories[i]
+		to.Reward, to.Advantage, to.Degenerate = from.Reward, from.Advantage, from.Degenerate
+		if slices.Contains(r.kept, whole) {
+			r.kept = append(r.kept, i)
+		}
+	}
+}
+
+// addTurns says in a line who has written which of its tokens. Those of others have log-prob,
+// weight and difference 0.
+func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string) {
+	all, places := sampler.Interleave(r.Response, r.Observed)
+	add := func(author string, from, to int) {
+		if from < to {
+			line.Turns = append(line.Turns, rundir.TurnLine{Author: author, From: from, To: to, Text: decode(all[from:to])})
+		}
+	}
+	from, turn := 0, 0
+	for _, o := range append(slices.Clip(r.Observed), sampler.Observed{At: len(r.Response)}) {
+		to := places[o.At-1] + 1
+		add(rundir.Policy, from, to)
+		if turn < len(r.Earned) {
+			line.Turns[len(line.Turns)-1].Reward = r.Earned[turn]
+		}
+		add(rundir.Environment, to, to+len(o.IDs))
+		from, turn = to+len(o.IDs), turn+1
+	}
+	line.IDs, line.LogP = all, rundir.Spread(line.Turns, line.LogP)
+	line.W, line.Delta = rundir.Spread(line.Turns, line.W), rundir.Spread(line.Turns, line.Delta)
+}
+
+// episodes returns figures of the round's episodes: their turns, how many the environment could
+// not go on with, and the commonest reason for that.
+func (r *round) episodes() metrics.Record {
+	turns, failed := 0.0, 0
+	reasons := map[string]int{}
+	responses := r.responses()
+	for i := range r.rollouts {
+		x := &r.rollouts[i]
+		if turns += float64(len(x.Observed) + 1); x.Failed && !x.Part {
+			reasons[x.Score.Reason]++
+			failed++
+		}
+	}
+	n := float64(len(responses))
+	record := metrics.Record{}.With("turns/mean", turns/n).With("environment/failed", failed)
+	if failed == 0 {
+		return record
+	}
+	commonest := ""
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		if reasons[reason] > reasons[commonest] {
+			commonest = reason
+		}
+	}
+	return record.With("environment/failed_share", float64(failed)/n).With("environment/reason", commonest)
+}
