@@ -18,7 +18,7 @@ var ceilings = []struct {
 	{"lines outside tests", 111900, (*house).lines},
 	{"packages", 112, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1240, (*house).exported},
-	{"packages of ours that cmd imports", 27, func(h *house) int { return len(h.imports("cmd")) }},
+	{"packages of ours that cmd imports", 28, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 29, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
