@@ -15,7 +15,7 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 111900, (*house).lines},
+	{"lines outside tests", 112300, (*house).lines},
 	{"packages", 112, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1240, (*house).exported},
 	{"packages of ours that cmd imports", 28, func(h *house) int { return len(h.imports("cmd")) }},
