@@ -45,6 +45,7 @@ func newChat() *cobra.Command {
 			if err := validateSampling(&o.Sampling, 1, 1); err != nil {
 				return err
 			}
+			way.warn()
 			p, err := e.open(c)
 			if err != nil {
 				return err

@@ -346,7 +346,16 @@ func parseTemplate(s tokenize.TemplateSettings) (tokenize.Template, error) {
 // A manner is how a model is talked to.
 type manner struct {
 	tokenize.Template
-	limit int // most tokens of a response in the model's run; 0 if there is none
+	limit       int    // most tokens of a response in the model's run; 0 if there is none
+	environment string // of the model's run; "" if its responses are single turns
+}
+
+// warn says that the environment of the model's run is not played, if it has one.
+func (m manner) warn() bool {
+	if m.environment != "" {
+		slog.Warn("the environment of the run is played by train and eval, not here: a response is a single turn", "environment", m.environment)
+	}
+	return m.environment != ""
 }
 
 // mannerOf returns what the flags say. Where they name no template and dir is the folder of a
@@ -359,6 +368,9 @@ func mannerOf(c *cobra.Command, s tokenize.TemplateSettings, dir string) (m mann
 		return m, err
 	case err == nil && run != nil:
 		m.limit = run.MaxTokens
+		if name, _ := settings.Find("environment.name", run.Settings).Value.(string); name != "single" {
+			m.environment = name
+		}
 	}
 	if run == nil || own {
 		m.Template, err = parseTemplate(s)

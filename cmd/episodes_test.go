@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"onering/eval"
 	"onering/train/rl"
 )
 
-// TestCalculator: the example learns to call a calculator in the first of two turns.
+// TestCalculator: the example learns to call a calculator in the first of two turns, and eval
+// plays its environment.
 func TestCalculator(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")
@@ -20,8 +22,9 @@ func TestCalculator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for some seconds")
 	}
+	dir := filepath.Join(t.TempDir(), "run")
 	c := program("train", "--config", filepath.Join("..", "examples", "calculator", "run.toml"), "--set", "model.path="+filepath.Join("..", "examples", "calculator", "model"),
-		"--set", "train.rounds=10", "--out", filepath.Join(t.TempDir(), "run"), "--json")
+		"--set", "train.rounds=10", "--out", dir, "--json")
 	var said bytes.Buffer
 	c.Stderr = &said
 	if err := c.Run(); err != nil {
@@ -33,6 +36,25 @@ func TestCalculator(t *testing.T) {
 	}
 	if x := s.Suites[0]; *x.Before > 0.3 || x.After < 0.8 || s.LogPGap > 1e-4 {
 		t.Errorf("from %v to %v, the gap is %g", *x.Before, x.After, s.LogPGap)
+	}
+	measure := func(args ...string) (of eval.Settings, pass1 float64) {
+		var r eval.Report
+		if err := json.Unmarshal([]byte(commandLine(t, "", append([]string{"eval", "--model", dir, "--json"}, args...)...)), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r.Settings, r.Suites[0].Pass1.Value
+	}
+	if of, got := measure(); got != s.Suites[0].After || !strings.Contains(of.Environment, "name=tools") {
+		t.Errorf("eval finds %v in %q, training %v", got, of.Environment, s.Suites[0].After)
+	}
+	if of, got := measure("--limit", "64", "--set", "environment.name=single"); got > 0.3 || of.Environment != "" {
+		t.Errorf("in single turns %v are right, in %q", got, of.Environment)
+	}
+	for _, args := range [][]string{{"generate"}, {"chat"}} {
+		var stderr bytes.Buffer
+		if code := run(append(args, "--model", dir), strings.NewReader(""), io.Discard, &stderr); strings.Count(stderr.String(), "the environment of the run is played by train and eval, not here") != 1 {
+			t.Errorf("%s: exit code %d\n%s", args[0], code, &stderr)
+		}
 	}
 }
 

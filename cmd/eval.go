@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
+	"onering/environment"
 	"onering/eval"
 	"onering/internal/cli"
 	"onering/internal/settings"
@@ -63,7 +64,7 @@ func newEval() *cobra.Command {
 					break
 				}
 			}
-			return t.End(err)
+			return t.End(errors.Join(err, environment.Close(o.run.Environment.Settings)))
 		},
 	}
 	e.register(c)
@@ -223,18 +224,23 @@ func (o *evalOptions) take(c *cobra.Command, config rl.Config) {
 
 // runSource returns what the run file of a run folder, or of one of its checkpoints, says of
 // evaluations: nothing for other folders, and the template alone for a run that samples nothing.
-// Where one of others names a reward, the run's is left out.
+// Where one of others names a reward or an environment, the run's is left out.
 func runSource(dir string, others ...settings.Source) (settings.Source, error) {
 	of, err := policy.ReadRun(dir)
 	if err != nil || of == nil {
 		return nil, err
 	}
 	sampled := settings.Find("rollout.max_new_tokens", of.Settings).Key != ""
-	named := settings.Find("reward.name", others...).Key != "" || settings.Find("reward.use", others...).Key != ""
+	named := map[string]bool{}
+	for _, key := range []string{"reward.name", "reward.use", "environment.name"} {
+		section, _, _ := strings.Cut(key, ".")
+		named[section] = named[section] || settings.Find(key, others...).Key != ""
+	}
 	template := []string{"model.template", "model.system", "model.template_args", "model.stop"}
 	return slices.DeleteFunc(of.Settings, func(s settings.Setting) bool {
 		section, _, _ := strings.Cut(s.Section, ".")
-		return !slices.Contains(template, s.Path()) && (!sampled || s.Path() != "rollout.max_new_tokens" && section != "eval" && (section != "reward" || named))
+		ofSampling := slices.Contains([]string{"eval", "reward", "environment"}, section) && !named[section] || s.Path() == "rollout.max_new_tokens" || s.Path() == "rollout.max_prompt_tokens"
+		return !slices.Contains(template, s.Path()) && !(sampled && ofSampling)
 	}), nil
 }
 
@@ -280,6 +286,7 @@ type evaluation struct {
 	suites   []eval.Suite
 	policy   *policy.Policy
 	prompter *data.Prompter
+	player   *environment.Player // nil where a response is a single turn
 }
 
 // open opens the suites and the model.
@@ -288,6 +295,9 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 		return usagef("--model is not set: %s", purpose(c.Flags().Lookup("model")))
 	}
 	if x.rule, err = x.reward(c); err != nil {
+		return err
+	}
+	if err := asUsage(x.run.Locate(x.run.Environment.Validate())); err != nil {
 		return err
 	}
 	x.Extract = reward.Extract(x.rule)
@@ -318,6 +328,7 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 	if warning := x.prompter.Warning(); warning != "" {
 		slog.Warn(warning)
 	}
+	x.player, x.Environment = x.run.Environment.Player(x.prompter, x.policy.Model.EOS), x.run.Environment.Describe()
 	x.Template, x.System, x.Args, x.Stops = x.prompt.Name, x.prompt.System, x.prompt.Args, x.prompt.Stops
 	x.Model, x.Weights = f.model, x.policy.Fingerprint()
 	if f.dtype != "float32" {
@@ -467,6 +478,9 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 	if err != nil {
 		return err
 	}
+	if x.player != nil { // what the environment opens with may be longer
+		longest = max(longest, x.run.Rollout.MaxPromptTokens)
+	}
 	// Evaluate keeps a slot to itself.
 	decoder, free, err := x.policy.Decoder(min(x.slots, want)+1, longest+x.MaxNewTokens, false)
 	if err != nil {
@@ -477,7 +491,7 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 	defer bar.Finish()
 	bar.Set(int64(have), int64(want))
 	evaluator := eval.Evaluator{
-		Decoders: sampler.Lane(decoder), Prompter: x.prompter, EOS: x.policy.Model.EOS, Reward: x.rule,
+		Decoders: sampler.Lane(decoder), Prompter: x.prompter, EOS: x.policy.Model.EOS, Reward: x.rule, Player: x.player,
 		Progress: func(int) { bar.Add(1) },
 	}
 	if t.Size() > 1 {

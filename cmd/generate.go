@@ -44,6 +44,11 @@ func newGenerate() *cobra.Command {
 			if err := validateSampling(&o.Sampling, o.samples, o.slots); err != nil {
 				return err
 			}
+			for _, name := range slices.Sorted(maps.Keys(o.manners)) {
+				if o.manners[name].warn() {
+					break
+				}
+			}
 			if o.typed = inputName(args) == "-" && cli.IsTerminal(c.InOrStdin()); o.typed {
 				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
 			}

@@ -59,6 +59,7 @@ func Compare(a, b Report) (comparison, error) {
 	differ("the system messages differ: %q and %q", x.System, y.System)
 	differ("the arguments of the templates differ: %s and %s", fmt.Sprintf("%q", x.Args), fmt.Sprintf("%q", y.Args))
 	differ("the rewards differ: %s and %s", cmp.Or(x.Reward, "math"), cmp.Or(y.Reward, "math"))
+	differ("the environments differ: %s and %s", cmp.Or(x.Environment, "single turns"), cmp.Or(y.Environment, "single turns"))
 	differ("the token limits differ: %d and %d", x.MaxNewTokens, y.MaxNewTokens)
 	if x.Describe() != y.Describe() {
 		warn("the samplings differ: %s and %s", x.sampling(), y.sampling())

@@ -83,10 +83,10 @@ func TestCompareSampled(t *testing.T) {
 
 func TestCompareWarns(t *testing.T) {
 	other := greedy
-	other.Template, other.MaxNewTokens, other.Greedy, other.Temperature = "r1", 100, false, 0.6
+	other.Template, other.MaxNewTokens, other.Greedy, other.Temperature, other.Environment = "r1", 100, false, 0.6, "name=tools"
 	c := must(Compare(report(greedy, map[string][]int{"amc": {1}, "own": {1}}), report(other, map[string][]int{"math500": {1}, "own": {1}})))
 	got := strings.Join(c.Warnings, "\n")
-	want := "the templates differ: qwen_math and r1\nthe token limits differ: 3000 and 100\nthe samplings differ: greedy and 1 sample at T=0.6\nonly the first has suite amc\nonly the second has suite math500"
+	want := "the templates differ: qwen_math and r1\nthe environments differ: single turns and name=tools\nthe token limits differ: 3000 and 100\nthe samplings differ: greedy and 1 sample at T=0.6\nonly the first has suite amc\nonly the second has suite math500"
 	if got != want {
 		t.Errorf("warnings\n%s\nwant\n%s", got, want)
 	}

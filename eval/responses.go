@@ -41,6 +41,8 @@ type Settings struct {
 	// Reward is what grades, with its settings, where it is not math with its
 	// defaults.
 	Reward string `json:"reward,omitempty"`
+	// Environment is what the model talked to, with its settings, where responses are episodes.
+	Environment string `json:"environment,omitempty"`
 	// Samples of each problem.
 	Samples int `json:"samples"`
 	// GradeTruncated has truncated responses graded, and vote, as others. Without it they

@@ -128,7 +128,7 @@ func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *run
 func (e *evaluator) settings(i int) eval.Settings {
 	c, around := e.config.Eval.Alone(i), e.roller.prompter.Template
 	o := eval.Settings{
-		Template: around.Name, System: around.System, Args: around.Args, Stops: around.Stops,
+		Template: around.Name, System: around.System, Args: around.Args, Stops: around.Stops, Environment: e.config.Environment.Describe(),
 		Extract: reward.Extract(e.reward), GradeTruncated: c.GradeTruncated,
 		Samples: c.Samples, Sampling: c.OrGreedy(), Seed: eval.TrainingSeed,
 	}

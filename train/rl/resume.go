@@ -98,6 +98,24 @@ func gradingSettings(c Config) string {
 	return b.String()
 }
 
+// Describe states the settings that decide what the environment answers, in a line; nothing where
+// a response is a single turn.
+func (c EnvironmentConfig) Describe() string {
+	if c.Name == "single" {
+		return ""
+	}
+	whole := Default()
+	whole.Environment = c
+	values := decisive(whole)
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if name, own := strings.CutPrefix(key, "environment."); own {
+			list = append(list, name+"="+values[key])
+		}
+	}
+	return strings.Join(list, " ")
+}
+
 // objectiveSettings adds an objective's exported fields, one by one: the objective
 // as a whole may marshal to its state.
 func objectiveSettings(values map[string]string, v reflect.Value) {
