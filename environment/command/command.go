@@ -13,7 +13,7 @@
 // without a grade.
 //
 // A process has one episode at a time, and the next one after that: an interpreter takes
-// tens of milliseconds to start, and a step through the pipes well under one. So there are as
+// tens or hundreds of milliseconds to start, and a step through the pipes a tenth of one. There are as
 // many processes as episodes that go on at once, and one that dies or is killed has cost one
 // episode.
 package command

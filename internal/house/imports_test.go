@@ -138,6 +138,7 @@ var testAllow = map[string]string{
 	"reward/command":             "reward/rewardtest data",
 	"reward/http":                "reward/rewardtest",
 	"reward/*":                   "reward/rewardtest",
+	"environment/all":            "environment internal/settings",
 	"environment/*":              "environment/environmenttest internal/files",
 	"examples/rewards/unittests": "reward reward/all reward/command reward/http data",
 }

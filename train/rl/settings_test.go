@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/environment"
 	"onering/internal/settings"
 	"onering/reward"
 )
@@ -31,6 +32,8 @@ func TestSettingsPage(t *testing.T) {
 		switch tag.Get("toml") {
 		case "reward":
 			writeRewards(t, &page)
+		case "environment":
+			writeEnvironments(t, &page)
 		case "objective":
 			page.WriteString("\nThe other keys are the objective's: `onering objectives show NAME` prints them with their defaults, and [objectives.md](objectives.md) says what they mean.\n")
 		}
@@ -47,6 +50,21 @@ func TestSettingsPage(t *testing.T) {
 	}
 	if string(have) != page.String() {
 		t.Error("docs/settings.md is not what the declarations say: go test ./train/rl -run TestSettingsPage -update")
+	}
+}
+
+// writeEnvironments writes what may stand in [environment] beside the keys that all share.
+func writeEnvironments(t *testing.T, page *strings.Builder) {
+	page.WriteString("\nThe other keys are the environment's: `onering environments show NAME` prints them with their defaults, and [environments.md](environments.md) says more of what they mean.\n")
+	for _, name := range environment.Names() {
+		e, err := environment.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(settings.Fields(e)) > 0 {
+			fmt.Fprintf(page, "\n### environment %s\n\n%s.\n", name, upper(e.(environment.Describer).About()))
+			writeKeys(t, page, "environment", e)
+		}
 	}
 }
 
