@@ -33,8 +33,9 @@ func Functions(list []Function) (tools tokenize.Data, err error) {
 	return tools, err
 }
 
-// mostCalls are answered in one turn: each may take its time.
-const mostCalls = 16
+// Of one turn so many calls are answered, each of which may take its time, and of an answer
+// so many bytes are read.
+const mostCalls, mostBytes = 16, 64 << 10
 
 // Answer answers the calls of a turn one after the other, each by a message of the role tool.
 // A turn without calls ends the episode. What call returns is what the policy reads; its error
@@ -65,7 +66,10 @@ func Answer(ctx context.Context, t Turn, functions []Function, call func(ctx con
 		if err != nil {
 			return Observation{}, err
 		}
-		o.Messages = append(o.Messages, tokenize.Message{Role: "tool", Content: text})
+		if more := len(text) - mostBytes; more > 0 {
+			text = strings.ToValidUTF8(text[:mostBytes], "") + fmt.Sprintf("\n[%d bytes are cut off]", more)
+		}
+		o.Messages = append(o.Messages, tokenize.Message{Role: "tool", Content: strings.ToValidUTF8(text, "\ufffd")})
 	}
 	o.Done = len(t.Calls) == 0
 	return o, ctx.Err()

@@ -23,7 +23,7 @@ import (
 )
 
 func init() {
-	environment.Register("mcp", func() environment.Environment { return &Server{Output: 16 << 10} })
+	environment.Register("mcp", func() environment.Environment { return new(Server) })
 }
 
 // A Server answers calls of tools by a session with an MCP server. The session is begun when
@@ -34,7 +34,6 @@ type Server struct {
 	TokenEnv   string   `toml:"token_env" help:"name of the environment variable with the bearer token for the server at url; the token itself is never written anywhere"`
 	Tools      []string `toml:"tools" help:"those of the server's tools that the policy has; without any it has all"`
 	PerEpisode bool     `toml:"per_episode" help:"begin a session, and start the command, for each episode, for servers that remember; else all episodes share one"`
-	Output     int      `toml:"output_bytes" range:"[1,16777216]" help:"bytes of an answer that the policy reads; the rest is cut off"`
 
 	mu     sync.Mutex
 	shared *session
@@ -68,7 +67,7 @@ func (s *Server) Ready(ctx context.Context) error {
 			return &settings.Error{Key: "environment.command", Value: s.Command, Remedy: err.Error()}
 		}
 	}
-	_, err := s.session(ctx)
+	_, err := s.session(ctx, false)
 	return err
 }
 
@@ -77,39 +76,31 @@ func (s *Server) named(err error) error {
 	return fmt.Errorf("environment %q: %s: %w", "mcp", cmp.Or(s.URL, fmt.Sprintf("%q", strings.Join(s.Command, " "))), err)
 }
 
-// session returns the session that episodes share, after beginning it if there is none.
-func (s *Server) session(ctx context.Context) (*session, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+// session returns the session that episodes share, after beginning it if there is none, or
+// else one of an episode's own.
+func (s *Server) session(ctx context.Context, own bool) (*session, error) {
+	if !own {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.shared != nil && !s.shared.ended() {
+			return s.shared, ctx.Err()
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shared != nil && !s.shared.ended() {
-		return s.shared, nil
-	}
-	fresh, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.shared = fresh
-	return fresh, nil
-}
-
-// begin begins a session.
-func (s *Server) begin(ctx context.Context) (*session, error) {
 	fresh, err := s.connect(ctx)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil && err != nil:
 		return nil, ctx.Err()
-	}
-	if err != nil {
+	case err != nil:
 		return nil, s.named(err)
+	case !own:
+		s.shared = fresh
 	}
 	return fresh, nil
 }
 
 // Open implements environment.Opener: it describes the tools.
 func (s *Server) Open(ctx context.Context, _ environment.Start) (o environment.Opening, err error) {
-	shared, err := s.session(ctx)
+	shared, err := s.session(ctx, false)
 	if err != nil {
 		return o, err
 	}
@@ -119,11 +110,7 @@ func (s *Server) Open(ctx context.Context, _ environment.Start) (o environment.O
 
 // Begin implements environment.Environment.
 func (s *Server) Begin(ctx context.Context, _ environment.Start) (environment.Episode, error) {
-	begin := s.session
-	if s.PerEpisode {
-		begin = s.begin
-	}
-	with, err := begin(ctx)
+	with, err := s.session(ctx, s.PerEpisode)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +157,7 @@ func (e *episode) answer(ctx context.Context, call environment.Call) (string, er
 	}
 	result, err := e.session.CallTool(ctx, &sdk.CallToolParams{Name: call.Name, Arguments: arguments})
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && !e.session.ended() {
-		return e.cutOff("error: " + refused.Message), nil
+		return "error: " + refused.Message, nil
 	}
 	if err != nil {
 		return "", e.session.reason(err)
@@ -179,40 +166,20 @@ func (e *episode) answer(ctx context.Context, call environment.Call) (string, er
 	if result.IsError {
 		text = "error: " + text
 	}
-	return e.cutOff(text), nil
+	return text, nil
 }
 
-// cutOff returns the beginning of a text that is too long.
-func (e *episode) cutOff(text string) string {
-	most := e.server.Output
-	if len(text) <= most {
-		return strings.ToValidUTF8(text, "\ufffd")
-	}
-	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("\n[%d bytes are cut off]", len(text)-most)
-}
-
-// textOf returns what of a result is text, and names the rest.
+// textOf returns what of a result is text, and says where something else was.
 func textOf(result *sdk.CallToolResult) string {
 	var parts []string
 	for _, content := range result.Content {
-		switch c := content.(type) {
-		case *sdk.TextContent:
-			parts = append(parts, c.Text)
-		case *sdk.EmbeddedResource:
-			if c.Resource != nil {
-				parts = append(parts, cmp.Or(c.Resource.Text, "["+c.Resource.URI+", which is not text]"))
-			}
-		case *sdk.ResourceLink:
-			parts = append(parts, c.URI)
-		case *sdk.ImageContent:
-			parts = append(parts, "[an image]")
-		case *sdk.AudioContent:
-			parts = append(parts, "[a sound]")
+		part := "[what is no text]"
+		if c, ok := content.(*sdk.TextContent); ok {
+			part = c.Text
+		} else if c, ok := content.(*sdk.EmbeddedResource); ok && c.Resource != nil && c.Resource.Text != "" {
+			part = c.Resource.Text
 		}
-	}
-	if len(parts) == 0 && result.StructuredContent != nil {
-		text, _ := json.Marshal(result.StructuredContent) // it was JSON
-		parts = append(parts, string(text))
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, "\n")
 }

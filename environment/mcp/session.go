@@ -32,6 +32,9 @@ const mostTools = 1000
 
 // connect starts or reaches the server and asks for its tools.
 func (s *Server) connect(ctx context.Context) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	fresh := &session{gone: make(chan struct{})}
 	transport, err := s.transport(fresh)
 	if err != nil {

@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// The bounds of a calculation: bytes of an expression, parts inside each other, and bits of
-// the numerator and the denominator of each number on the way.
+// The bounds of a calculation: bytes of an expression, its parentheses, signs and powers, and
+// bits of the numerator and the denominator of each number on the way.
 const (
 	mostBytes = 4096
-	mostDepth = 200
+	mostParts = 200
 	mostBits  = 4096
 )
+
+var errLarge = fmt.Errorf("a number is too large: at most %d digits", mostBits*3/10)
 
 // calculate returns the value of an expression of numbers, + - * / ^ and parentheses, exactly.
 func calculate(expression string) (*big.Rat, error) {
@@ -22,57 +24,36 @@ func calculate(expression string) (*big.Rat, error) {
 	}
 	c := calculation{rest: signs.Replace(expression)}
 	value, err := c.sum()
-	if err == nil && c.peek() != 0 {
-		err = fmt.Errorf("there is %q where an operator or the end belongs", c.found())
+	if err == nil && c.rest != "" {
+		err = c.unread()
 	}
-	if err != nil {
-		return nil, err
-	}
-	return value, nil
+	return value, err
 }
 
-// signs are ways to write the operators.
-var signs = strings.NewReplacer("**", "^", "×", "*", "·", "*", "÷", "/", "−", "-")
+// signs are ways to write the operators, and what stands between numbers.
+var signs = strings.NewReplacer("**", "^", "×", "*", "·", "*", "÷", "/", "−", "-", "\t", " ", "\n", " ")
 
-// A calculation is what of an expression has not been read, and how deep its reader is.
+// A calculation is what of an expression has not been read, and how many parts it had.
 type calculation struct {
 	rest  string
-	depth int
+	parts int
 }
 
-// peek returns the next character, 0 at the end. Spaces are passed over.
-func (c *calculation) peek() byte {
-	if c.rest = strings.TrimLeft(c.rest, " \t\n"); c.rest == "" {
-		return 0
+// unread is the error of what cannot be read.
+func (c *calculation) unread() error {
+	if c.rest == "" {
+		return errors.New("the expression ends where a number or ) belongs")
 	}
-	return c.rest[0]
+	return fmt.Errorf("the expression cannot be read at %.20q", c.rest)
 }
 
-// found is the next character for messages.
-func (c *calculation) found() string {
-	if c.peek() == 0 {
-		return "the end"
+// take takes the next character, behind spaces, if it is one of some; else it returns 0.
+func (c *calculation) take(some string) (next byte) {
+	c.rest = strings.TrimLeft(c.rest, " ")
+	if c.rest != "" && strings.IndexByte(some, c.rest[0]) >= 0 {
+		next, c.rest = c.rest[0], c.rest[1:]
 	}
-	return string([]rune(c.rest)[:1])
-}
-
-// take takes the next character if it is one of some.
-func (c *calculation) take(some string) byte {
-	next := c.peek()
-	if next == 0 || !strings.ContainsRune(some, rune(next)) {
-		return 0
-	}
-	c.rest = c.rest[1:]
 	return next
-}
-
-// deeper counts the parts that stand inside each other.
-func (c *calculation) deeper(read func() (*big.Rat, error)) (*big.Rat, error) {
-	if c.depth++; c.depth > mostDepth {
-		return nil, fmt.Errorf("more than %d parts stand inside each other", mostDepth)
-	}
-	defer func() { c.depth-- }()
-	return read()
 }
 
 func (c *calculation) sum() (*big.Rat, error) { return c.chain("+-", c.product) }
@@ -85,14 +66,14 @@ func (c *calculation) chain(operators string, operand func() (*big.Rat, error)) 
 	for err == nil {
 		operator := c.take(operators)
 		if operator == 0 {
-			break
+			return value, nil
 		}
 		var other *big.Rat
 		if other, err = operand(); err == nil {
 			value, err = combine(operator, value, other)
 		}
 	}
-	return value, err
+	return nil, err
 }
 
 // combine applies an operator.
@@ -118,58 +99,51 @@ func combine(operator byte, a, b *big.Rat) (*big.Rat, error) {
 
 // bounded refuses numbers that take too much work.
 func bounded(value *big.Rat) (*big.Rat, error) {
-	if value.Num().BitLen() > mostBits || value.Denom().BitLen() > mostBits {
-		return nil, fmt.Errorf("a number is too large: at most %d digits", mostBits*3/10)
+	if max(value.Num().BitLen(), value.Denom().BitLen()) > mostBits {
+		return nil, errLarge
 	}
 	return value, nil
 }
 
 func power(base, exponent *big.Rat) (*big.Rat, error) {
-	switch n := exponent.Num(); {
+	n := new(big.Int).Abs(exponent.Num())
+	switch {
 	case !exponent.IsInt():
 		return nil, errors.New("an exponent must be a whole number")
-	case exponent.Sign() < 0 && base.Sign() == 0:
-		return nil, errors.New("division by zero")
-	case base.IsInt() && base.Num().BitLen() <= 1: // 0, 1 and -1
-		if n.Bit(0) == 0 {
-			base = new(big.Rat).Mul(base, base)
-		}
-		if n.Sign() == 0 {
-			base = big.NewRat(1, 1)
-		}
-		return base, nil
-	case !n.IsInt64() || n.BitLen() > 13 || max(base.Num().BitLen()-1, base.Denom().BitLen()-1)*int(new(big.Int).Abs(n).Int64()) > mostBits:
-		return nil, fmt.Errorf("a power is too large: at most %d digits", mostBits*3/10)
+	case n.Cmp(big.NewInt(mostBits)) > 0 || (max(base.Num().BitLen(), base.Denom().BitLen())-1)*int(n.Int64()) > mostBits:
+		return nil, errLarge
 	}
-	n := new(big.Int).Abs(exponent.Num())
 	value := new(big.Rat).SetFrac(new(big.Int).Exp(base.Num(), n, nil), new(big.Int).Exp(base.Denom(), n, nil))
 	if exponent.Sign() < 0 {
-		value.Inv(value)
+		return combine('/', big.NewRat(1, 1), value)
 	}
 	return bounded(value)
 }
 
-// signed reads a power with signs in front of it: -2^2 is -4.
-func (c *calculation) signed() (*big.Rat, error) {
-	switch c.take("+-") {
-	case '+':
-		return c.deeper(c.signed)
-	case '-':
-		value, err := c.deeper(c.signed)
-		if err == nil {
+// signed reads a power with signs in front of it: -2^2 is -4, and 2^3^2 is 2^9.
+func (c *calculation) signed() (value *big.Rat, err error) {
+	if sign := c.take("+-"); sign != 0 {
+		if value, err = c.deeper(c.signed); err == nil && sign == '-' {
 			value = new(big.Rat).Neg(value)
 		}
 		return value, err
 	}
-	base, err := c.atom()
-	if err != nil || c.take("^") == 0 {
-		return base, err
+	if value, err = c.atom(); err != nil || c.take("^") == 0 {
+		return value, err
 	}
-	exponent, err := c.deeper(c.signed) // from the right: 2^3^2 is 2^9
+	exponent, err := c.deeper(c.signed)
 	if err != nil {
 		return nil, err
 	}
-	return combine('^', base, exponent)
+	return power(value, exponent)
+}
+
+// deeper reads what stands inside of something: not more of it than the stack bears.
+func (c *calculation) deeper(read func() (*big.Rat, error)) (*big.Rat, error) {
+	if c.parts++; c.parts > mostParts {
+		return nil, fmt.Errorf("an expression has at most %d parentheses, signs and powers", mostParts)
+	}
+	return read()
 }
 
 // atom reads a number, or a sum in parentheses.
@@ -177,24 +151,16 @@ func (c *calculation) atom() (*big.Rat, error) {
 	if c.take("(") != 0 {
 		value, err := c.deeper(c.sum)
 		if err == nil && c.take(")") == 0 {
-			err = fmt.Errorf("there is %q where ) or an operator belongs", c.found())
+			err = c.unread()
 		}
 		return value, err
 	}
-	c.peek()
-	end := strings.IndexFunc(c.rest, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
-	if end < 0 {
-		end = len(c.rest)
-	}
-	text := c.rest[:end]
-	value, ok := new(big.Rat).SetString(text)
+	rest := strings.TrimLeft(c.rest, "0123456789.")
+	value, ok := new(big.Rat).SetString(c.rest[:len(c.rest)-len(rest)])
 	if !ok {
-		if text == "" {
-			text = c.found()
-		}
-		return nil, fmt.Errorf("there is %q where a number belongs", text)
+		return nil, c.unread()
 	}
-	c.rest = c.rest[end:]
+	c.rest = rest
 	return bounded(value)
 }
 
