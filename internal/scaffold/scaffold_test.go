@@ -21,7 +21,7 @@ var kinds = []struct {
 }{
 	{Objective, "\t_ \"onering/objectives/maxrl\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/opd\"\n", 15, "pmpo", "math"},
 	{Reward, "\t_ \"onering/reward/math\"\n\t_ \"onering/reward/mine\"\n", 10, "math", "context"},
-	{Environment, "\t_ \"onering/environment/mcp\"\n\t_ \"onering/environment/mine\"\n\t_ \"onering/environment/tools\"\n", 8, "tools", "context"},
+	{Environment, "\t_ \"onering/environment/mcp\"\n\t_ \"onering/environment/mine\"\n\t_ \"onering/environment/openenv\"\n", 8, "tools", "context"},
 	{Model, "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/optim/adamw\"\n", 5, "llama", "decoder"},
 }
 
