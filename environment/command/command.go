@@ -61,10 +61,7 @@ func (p *Program) Validate() error {
 
 // Ready says what of the program is not there.
 func (p *Program) Ready(context.Context) error {
-	if err := process.Find(p.Command); err != nil {
-		return &settings.Error{Key: "environment.command", Value: p.Command, Remedy: err.Error()}
-	}
-	return nil
+	return process.Find("environment.command", p.Command)
 }
 
 // A question is a line for the program, behind its id: one of the three is not nil.

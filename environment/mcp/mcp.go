@@ -63,8 +63,8 @@ func (s *Server) Validate() error {
 // Ready begins the session, and says what keeps it from that.
 func (s *Server) Ready(ctx context.Context) error {
 	if len(s.Command) > 0 {
-		if err := process.Find(s.Command); err != nil {
-			return &settings.Error{Key: "environment.command", Value: s.Command, Remedy: err.Error()}
+		if err := process.Find("environment.command", s.Command); err != nil {
+			return err
 		}
 	}
 	_, err := s.session(ctx, false)

@@ -99,14 +99,10 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 func (t *Tools) Ready(context.Context) error {
 	var errs []error
 	if slices.Contains(t.Tools, "python") {
-		if err := process.Find([]string{t.Python}); err != nil {
-			errs = append(errs, &settings.Error{Key: "environment.python", Value: t.Python, Remedy: err.Error()})
-		}
+		errs = append(errs, process.Find("environment.python", []string{t.Python}))
 	}
 	for _, c := range t.Commands {
-		if err := process.Find(c.Command); err != nil {
-			errs = append(errs, &settings.Error{Key: "environment.commands", Value: c.Name, Remedy: err.Error()})
-		}
+		errs = append(errs, process.Find("environment.commands", c.Command))
 	}
 	return errors.Join(errs...)
 }
@@ -133,7 +129,7 @@ func (t *Tools) have() (functions []environment.Function, tools map[string]tool)
 	}
 	for _, c := range t.Commands {
 		functions = append(functions, environment.Function{Name: c.Name, Description: c.Description, Parameters: json.RawMessage(cmp.Or(c.Parameters, noParameters))})
-		tools[c.Name] = c.tool(t.limits(0))
+		tools[c.Name] = c.tool(process.Limits{Seconds: t.Seconds, Output: t.Output})
 	}
 	return functions, tools
 }
@@ -221,18 +217,13 @@ func plainValue(text string) string {
 	return written(value, strings.Contains(expression, "."))
 }
 
-// limits are those of a process, with memory in megabytes.
-func (t *Tools) limits(megabytes int) process.Limits {
-	return process.Limits{Seconds: t.Seconds, Output: t.Output, Megabytes: megabytes}
-}
-
 // runPython is the tool python.
 func (t *Tools) runPython(ctx context.Context, arguments json.RawMessage) (string, error) {
 	code, err := argument(arguments, "code")
 	if err != nil {
 		return "", err
 	}
-	text, err := process.Run(ctx, []string{t.Python, "-I", "-u", "-"}, []byte(code), t.limits(t.Megabytes))
+	text, err := process.Run(ctx, []string{t.Python, "-I", "-u", "-"}, []byte(code), process.Limits{Seconds: t.Seconds, Output: t.Output, Megabytes: t.Megabytes})
 	if text == "" && err == nil {
 		text = "The program printed nothing."
 	}

@@ -25,7 +25,7 @@ var rooms = []struct {
 	{"internal/settings", ""},
 	{"internal/files", ""},
 	{"internal/cli", "internal/files"},
-	{"internal/process", "internal/files"},
+	{"internal/process", "internal/files internal/settings"},
 	{"internal/remote", "internal/settings"},
 	{"internal/registry", "internal/settings"},
 	{"internal/stat", ""},

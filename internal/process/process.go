@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"onering/internal/settings"
 )
 
 // A Process is a running program. Its pipes are read and written by goroutines of their
@@ -230,14 +232,11 @@ func (l *stderrLog) lastWords() string {
 	return strings.Join(l.last, " | ")
 }
 
-// Find says what of a command is not there: the program itself, or the script that an
-// interpreter is to run.
-func Find(command []string) error {
-	if len(command) == 0 || strings.TrimSpace(command[0]) == "" {
-		return errors.New(`must name a program and its arguments, such as ["python3", "program.py"]`)
-	}
+// Find says as a *settings.Error of a key what of a command is not there: the program itself,
+// or the script that an interpreter is to run.
+func Find(key string, command []string) error {
 	if _, err := exec.LookPath(command[0]); err != nil {
-		return fmt.Errorf("the program cannot be started: %w", err)
+		return &settings.Error{Key: key, Value: command, Remedy: fmt.Sprintf("the program cannot be started: %v", err)}
 	}
 	for _, arg := range command[1:] {
 		if strings.HasPrefix(arg, "-") {
@@ -245,7 +244,7 @@ func Find(command []string) error {
 		}
 		if slices.Contains(scripts, filepath.Ext(arg)) {
 			if _, err := os.Stat(arg); err != nil {
-				return fmt.Errorf("there is no script to run: %w; paths are from where onering is started", err)
+				return &settings.Error{Key: key, Value: command, Remedy: fmt.Sprintf("there is no script to run: %v; paths are from where onering is started", err)}
 			}
 		}
 		break

@@ -71,10 +71,7 @@ func (p *Program) Validate() error {
 // Ready says what of the program is not there: the program itself, or the script that an
 // interpreter is to run.
 func (p *Program) Ready(context.Context) error {
-	if err := process.Find(p.Command); err != nil {
-		return &settings.Error{Key: "reward.command", Value: p.Command, Remedy: err.Error()}
-	}
-	return nil
+	return process.Find("reward.command", p.Command)
 }
 
 // Groups implements reward.Parallel.
