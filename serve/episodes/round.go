@@ -178,8 +178,9 @@ func (r *round) finish(e *episode, err error) environment.Driven {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.rewarded {
-		x.Rewards, x.Rewarded = []*float64{&e.reward}, true
+	if n := len(segments); e.rewarded && n > 0 {
+		x.Rewards, x.Rewarded = make([]*float64, len(segments[n-1].Observed)+1), true
+		x.Rewards[len(x.Rewards)-1] = &e.reward // where it fell between the turns is not known
 	}
 	return x
 }

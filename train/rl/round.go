@@ -333,7 +333,7 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 				PromptText: x.PromptText, PromptIDs: x.Prompt, Part: x.Part,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
-			if len(x.Observed) > 0 || slices.ContainsFunc(x.Earned, func(e *float64) bool { return e != nil }) {
+			if len(x.Observed) > 0 || len(x.Response) > 0 && slices.ContainsFunc(x.Earned, func(e *float64) bool { return e != nil }) {
 				x.addTurns(&line, decode)
 			}
 			if x.Sample == 0 {
