@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"onering/environment"
@@ -64,12 +65,11 @@ func TestPlain(t *testing.T) {
 // random opens each time in another way.
 type random struct {
 	plain
-	openings int
+	openings atomic.Int64
 }
 
 func (r *random) Open(context.Context, environment.Start) (environment.Opening, error) {
-	r.openings++
-	return environment.Opening{Messages: []tokenize.Message{{Role: "user", Content: strings.Repeat("x", r.openings)}}}, nil
+	return environment.Opening{Messages: []tokenize.Message{{Role: "user", Content: strings.Repeat("x", int(r.openings.Add(1)))}}}, nil
 }
 
 // unnamed has a setting without a name.
@@ -81,7 +81,7 @@ type unnamed struct {
 // TestBroken: each rule finds the environment that breaks it.
 func TestBroken(t *testing.T) {
 	var one = new(plain)
-	calls := 0
+	var calls atomic.Int64
 	with := func(step func(p *plain, t environment.Turn, o *environment.Observation) error) func() environment.Environment {
 		return func() environment.Environment { return &plain{step: step} }
 	}
@@ -132,8 +132,7 @@ func TestBroken(t *testing.T) {
 		}), "was changed"},
 		{"alike", func() environment.Environment { return new(random) }, "opens as"},
 		{"alike", with(func(_ *plain, t environment.Turn, o *environment.Observation) error {
-			calls++
-			*o.Reward = float64(calls)
+			*o.Reward = float64(calls.Add(1))
 			return nil
 		}), "answered with"},
 		{"close", func() environment.Environment {
