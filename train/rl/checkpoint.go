@@ -77,7 +77,7 @@ func (r *round) state() *rundir.Round {
 func (r *rollout) state() rundir.Rollout {
 	return rundir.Rollout{
 		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy,
-		Observed: observedState(r.Observed), Earned: earned(r.Earned), Failed: r.Failed, Part: r.Part,
+		Observed: observedState(r.Observed), Earned: r.Earned, Failed: r.Failed, Part: r.Part,
 		Text: r.Text, Truncated: r.Truncated, Reward: r.Score.Value, Components: r.Score.Components, Log: r.Score.Log,
 		Verdict: rundir.Verdict{Answer: r.Score.Answer, Reason: r.Score.Reason, Right: string(r.Score.Verdict), Status: string(r.Score.Status), Skip: r.Score.Skip},
 	}
@@ -99,28 +99,6 @@ func observedOf(list []rundir.Observed) (out []sampler.Observed) {
 	return out
 }
 
-// earned returns the rewards of turns as a checkpoint has them.
-func earned(rewards []*float64) (out []rundir.Earned) {
-	for _, x := range rewards {
-		if x == nil {
-			out = append(out, rundir.Earned{})
-		} else {
-			out = append(out, rundir.Earned{Value: *x, Given: true})
-		}
-	}
-	return out
-}
-
-// rewardsOf returns the rewards that earned was called on.
-func rewardsOf(list []rundir.Earned) (out []*float64) {
-	for _, x := range list {
-		if out = append(out, nil); x.Given {
-			out[len(out)-1] = &x.Value
-		}
-	}
-	return out
-}
-
 // rolloutOf returns the rollout that state was called on.
 func rolloutOf(x rundir.Rollout) rollout {
 	if x.Verdict.Status == "ok" { // in checkpoints from before package reward
@@ -128,7 +106,7 @@ func rolloutOf(x rundir.Rollout) rollout {
 	}
 	return rollout{
 		Problem: x.Problem, Sample: x.Sample, Part: x.Part,
-		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy, Observed: observedOf(x.Observed), Earned: rewardsOf(x.Earned), Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
+		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy, Observed: observedOf(x.Observed), Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 			Value: x.Reward, Components: x.Components, Log: x.Log,
 			Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
 		}},

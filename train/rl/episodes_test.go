@@ -1,3 +1,5 @@
+//go:build !windows
+
 package rl_test
 
 import (
@@ -267,5 +269,49 @@ func TestEpisodesResume(t *testing.T) {
 		if final.asked.Load() != 0 || !reflect.DeepEqual(turnsOf(t, last, 1), turnsOf(t, dir, 1)) {
 			t.Errorf("with %d answers known the run has noted what it did not do", n)
 		}
+	}
+}
+
+// TestEpisodesTogether: the episodes of two ranks are those of one, with the same log-probs, and
+// so are those of an adapter with its learner's.
+func TestEpisodesTogether(t *testing.T) {
+	env := runtimetest.Test(t)
+	config := func(dir string) rl.Config {
+		c := episodes(t, &adder{}, 2)
+		c.Rollout.PromptsPerRound, c.Train.BatchSize, c.Eval.Suites, c.Train.EvalEvery = 4, 16, nil, 0
+		c.Output.Dir = dir
+		return c
+	}
+	gap := func(dir string) (largest float64) {
+		text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var x struct {
+				Gap float64 `json:"logp_gap_max"`
+			}
+			if err := json.Unmarshal([]byte(line), &x); err != nil {
+				t.Fatal(err)
+			}
+			largest = max(largest, x.Gap)
+		}
+		return largest
+	}
+	one, two := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
+	for n, dir := range map[int]string{1: one, 2: two} {
+		wellTogether(t, env, n, false, func(int) rl.Config { return config(dir) })
+		if got := gap(dir); !(got > 0 && got <= 1e-4) {
+			t.Errorf("%d ranks: the gap is %g", n, got)
+		}
+	}
+	if !reflect.DeepEqual(responses(t, one), responses(t, two)) {
+		t.Error("two ranks have other episodes than one")
+	}
+	adapter := config(filepath.Join(t.TempDir(), "adapter"))
+	adapter.LoRA.On, adapter.Optimizer.LearningRate = true, 1e-3
+	wellTogether(t, env, 1, false, func(int) rl.Config { return adapter })
+	if got := gap(adapter.Output.Dir); !(got > 0 && got <= 1e-4) {
+		t.Errorf("with an adapter the gap is %g", got)
 	}
 }

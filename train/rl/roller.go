@@ -194,7 +194,7 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
-		x.Observed, x.Earned, x.Failed = g.Observed, g.Earned(), g.Failed()
+		x.Observed, x.Earned, x.Failed = g.Observed, earned(g.Earned()), g.Failed()
 		x.setSegments(g, tokenizer)
 		progress()
 		return nil

@@ -62,7 +62,7 @@ type graded struct {
 	Response         []int32            // what the policy has sampled
 	LogProb, Entropy []float64          // per response token, as the sampler saw it
 	Observed         []sampler.Observed // the tokens of others in it
-	Earned           []*float64         // what an environment gave for each turn; nil where it gave nothing
+	Earned           []rundir.Earned    // what an environment gave for each turn
 	Failed           bool               // the environment could not go on
 	Text             string
 	Earlier          []segment // of the episode, until the round has them as rollouts
@@ -333,7 +333,7 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 				PromptText: x.PromptText, PromptIDs: x.Prompt, Part: x.Part,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
-			if len(x.Observed) > 0 || len(x.Response) > 0 && slices.ContainsFunc(x.Earned, func(e *float64) bool { return e != nil }) {
+			if len(x.Observed) > 0 || len(x.Response) > 0 && slices.ContainsFunc(x.Earned, func(e rundir.Earned) bool { return e.Given }) {
 				x.addTurns(&line, decode)
 			}
 			if x.Sample == 0 {

@@ -22,6 +22,18 @@ type segment struct {
 	Text             string
 }
 
+// earned returns what an environment gave for each turn, nil where it gave nothing.
+func earned(rewards []*float64) (out []rundir.Earned) {
+	for _, x := range rewards {
+		if x == nil {
+			out = append(out, rundir.Earned{})
+		} else {
+			out = append(out, rundir.Earned{Value: *x, Given: true})
+		}
+	}
+	return out
+}
+
 // addParts makes rollouts of the earlier segments of episodes.
 func (r *round) addParts() {
 	for i := range r.rollouts {
@@ -77,8 +89,8 @@ func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string
 	for _, o := range append(slices.Clip(r.Observed), sampler.Observed{At: len(r.Response)}) {
 		to := places[o.At-1] + 1
 		add(rundir.Policy, from, to)
-		if turn < len(r.Earned) {
-			line.Turns[len(line.Turns)-1].Reward = r.Earned[turn]
+		if turn < len(r.Earned) && r.Earned[turn].Given {
+			line.Turns[len(line.Turns)-1].Reward = &r.Earned[turn].Value
 		}
 		add(rundir.Environment, to, to+len(o.IDs))
 		from, turn = to+len(o.IDs), turn+1
