@@ -265,6 +265,9 @@ func (l *sampleLine) episode(row data.Object, text []byte) error {
 		reason, _ := row.Get("reason")
 		l.known = &reward.Score{Skip: true, Reason: fmt.Sprint(reason)}
 	}
+	if part, _ := row.Get("part"); part == true && ofRun {
+		l.known = &reward.Score{Skip: true, Reason: "an earlier segment of an episode, which is graded by its last one"}
+	}
 	if len(turns) == 0 || turns[0].Author != rundir.Policy { // a column of the problem's
 		return nil
 	}

@@ -292,7 +292,7 @@ func TestBrowser(t *testing.T) {
 	if len(r.Errors) > 0 {
 		t.Fatalf("console: %q", r.Errors)
 	}
-	want := "4 tokens in 2 turns: PRE policy 1+reward 0.25, DETAILS answered environment: 3333, PRE policy 3<eos>; 2 tokens: PRE  3<eos>"
+	want := "4 tokens in 2 turns: PRE policy 1+reward 0.25, DETAILS answered environment: 3333, PRE policy 3<eos>; 2 tokens: PRE  3<eos>; 1 tokens: PRE  3"
 	if got := strings.Join(r.Turns, "; "); got != want || r.Folded != 1 {
 		t.Errorf("episodes are shown as %q, want %q; %d answers are folded", got, want, r.Folded)
 	}

@@ -132,7 +132,7 @@ func readCourses(path string, courses map[string]*course) error {
 			return err
 		}
 		is := verdict(&head, stated)
-		if head.Skipped || is == unknown {
+		if head.Skipped || head.Part || is == unknown {
 			return nil
 		}
 		c := courses[head.Problem]

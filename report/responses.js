@@ -119,6 +119,7 @@ const responses = (data, $, el) => {
     head.append(el("span", "verdict " + r.verdict, r.verdict === "wrong" && r.truncated ? "truncated" : r.verdict),
       el("span", "", `answer ${r.answer || "none"}`), el("span", "", `reward ${show(r.reward)}`), el("span", "", `advantage ${show(r.advantage)}`));
     if (r.logp) head.append(el("span", "", `${size(r)} tokens` + (r.turns ? ` in ${own(r).length} turns` : "")));
+    if (r.part) head.append(el("span", "", "an earlier history of an episode"));
     if (r.w) head.append(el("span", "", `largest weight ${show(heaviest(r))}`));
     if (r.reason) head.append(el("span", "", `judged as ${r.reason}`));
     card.append(head, ...turns(r).map((t) => t.author === "policy" ? written(r, t, by) : answered(r, t)));

@@ -50,6 +50,7 @@ type Rollout struct {
 	Advantage number   `json:"advantage"`
 	Verdict   string   `json:"verdict"` // right or wrong; unknown if the reward cannot tell
 	Truncated bool     `json:"truncated,omitempty"`
+	Part      bool     `json:"part,omitempty"`  // an earlier segment of an episode, which counts in no share
 	Turns     []turn   `json:"turns,omitempty"` // nil if the policy alone has written the response
 }
 
@@ -149,8 +150,12 @@ type verdicts struct {
 
 // countVerdicts counts the responses of a round.
 func countVerdicts(round int, lines []rolloutLine) verdicts {
-	v := verdicts{round: round, all: len(lines)}
+	v := verdicts{round: round}
 	for i := range lines {
+		if lines[i].Part {
+			continue
+		}
+		v.all++
 		switch l, is := &lines[i], lines[i].verdict(); {
 		case is == right:
 			continue
@@ -282,6 +287,10 @@ func problemsOf(lines []rolloutLine, round int) map[int]problem {
 				p.Text = cut(l.PromptText)
 			}
 		}
+		if l.Part {
+			all[l.group] = p
+			continue
+		}
 		p.Reward = (p.Reward*number(p.All) + reward(&l.RolloutLine)) / number(p.All+1)
 		p.All++
 		switch l.verdict() {
@@ -320,7 +329,7 @@ func interleaveProblems(lines []rolloutLine, indices []int) []int {
 func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 	x := Rollout{
 		Round: round, Prompt: l.Prompt, Answer: l.Answer, Gold: l.Answers, Reason: l.Reason,
-		Reward: reward(&l.RolloutLine), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(),
+		Reward: reward(&l.RolloutLine), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(), Part: l.Part,
 		Tokens: []string{l.Response},
 	}
 	whole := tokens == nil || len(l.IDs) != len(l.LogP)
@@ -415,7 +424,7 @@ func readRollouts(path string) ([]rolloutLine, error) {
 		// The lines of a group share one prompt, which only the first may have.
 		key := [2]string{l.Problem, l.Prompt}
 		group, ok := groups[key]
-		if l.group = group; !ok || l.Sample == 0 {
+		if l.group = group; !ok || l.Sample == 0 && !l.Part {
 			l.group, groups[key] = len(heads), len(heads)
 			heads = append(heads, l)
 		} else {

@@ -44,7 +44,7 @@ func readSamples(run string, round int) ([]text, error) {
 		if err := json.Unmarshal(line, &s); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
 		}
-		if s.Sample == 0 {
+		if s.Sample == 0 && !s.Part {
 			texts = append(texts, text{fmt.Sprintf("samples/%d", len(texts)+1), markdown(&s, round)})
 		}
 	}

@@ -24,7 +24,7 @@ func episodeRun(t *testing.T, answer string) string {
 		"run.toml":      "[model]\npath = \"builtin:arithmetic\"\n[train]\nrounds = 1\n",
 		"metrics.jsonl": `{"kind":"step","step":1,"round":1,"grad_norm":0.5}` + "\n" + `{"kind":"round","round":1,"step":1,"reward":0.5,"turns/mean":1.75,"environment/failed":3,"environment/failed_share":0.75,"environment/reason":"the tool died"}` + "\n",
 		"rollouts/round-00001.jsonl": line(0, turns+`,"ids":[3,12,5,5,5,1],"logp":[-0.5,-0.25,0,0,-1,-2],"w":[0.1,0.2,0,0,-0.4,0.3],"delta":[0.3,0.3,0,0,0.3,0.3]`) +
-			line(1, `,"ids":[5,1],"logp":[-0.5,-0.25]`),
+			line(1, `,"ids":[5,1],"logp":[-0.5,-0.25]`) + line(0, `,"part":true,"ids":[5],"logp":[-0.5]`),
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
@@ -60,6 +60,10 @@ func TestTurns(t *testing.T) {
 	// Each of the policy's four tokens has the same log-ratio, the environment's have none.
 	if n := r.ess.n[0]; n != 1 || r.ess.ess[0][exponentSteps] < 0.9999 {
 		t.Errorf("%d responses with an ESS of %v", n, r.ess.ess[0][exponentSteps])
+	}
+	// An earlier segment is shown, and counts nowhere.
+	if q := p.Rollouts[0].Problems; len(q) != 1 || q[0].All != 2 || r.newestVerdicts.all != 2 || len(p.Rollouts[0].List) != 3 || !p.Rollouts[0].List[2].Part {
+		t.Errorf("%+v, %+v, %d responses", q, r.newestVerdicts, len(p.Rollouts[0].List))
 	}
 	ids := []string{}
 	for _, f := range p.Figures {

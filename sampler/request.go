@@ -86,7 +86,7 @@ type Observation struct {
 // An Observed is tokens in a response that were not sampled.
 type Observed struct {
 	At  int     `json:"at"`  // how many sampled tokens stand before them
-	IDs []int32 `json:"ids"` // at least one
+	IDs []int32 `json:"ids"` // none if nothing stands between two turns
 }
 
 // Finish says why a response ended.

@@ -112,9 +112,7 @@ func (q *sequence) observe(o Observation) bool {
 	if len(q.ids)+q.others+len(o.IDs) >= q.limit {
 		return false
 	}
-	if len(o.IDs) > 0 {
-		q.given = append(q.given, Observed{len(q.ids), o.IDs})
-	}
+	q.given = append(q.given, Observed{len(q.ids), o.IDs})
 	q.others += len(o.IDs)
 	q.feed = append(q.feed, o.IDs...)
 	q.turn(o.TurnTokens)

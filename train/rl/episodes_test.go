@@ -35,6 +35,7 @@ type adder struct {
 	asked atomic.Int64
 	open  atomic.Int64
 	fail  func(turn environment.Turn, sample int) error
+	pays  bool // a quarter for each turn; every second answer is empty
 }
 
 type adding struct {
@@ -58,6 +59,11 @@ func (a adding) Step(ctx context.Context, t environment.Turn) (o environment.Obs
 		if err := a.fail(t, a.sample); err != nil {
 			return o, err
 		}
+	}
+	if a.pays {
+		earned := 0.25
+		content := []string{"", "7"}[t.Number%2]
+		return environment.Observation{Reward: &earned, Done: !strings.HasSuffix(t.Text, "="), Messages: []tokenize.Message{{Role: "user", Content: content}}}, nil
 	}
 	time.Sleep(time.Duration(n%5) * 100 * time.Microsecond)
 	parts := working.FindStringSubmatch(t.Text)
@@ -208,6 +214,34 @@ func TestEpisodesFail(t *testing.T) {
 	}
 	if got := rounds[0].Float("environment/failed"); int(got) != sum || rounds[0].Float("reward/skipped") != got {
 		t.Errorf("%v failed and %v were skipped, want %d", got, rounds[0].Float("reward/skipped"), sum)
+	}
+}
+
+// TestEpisodesEarn: rewards of the environment stand with the turns that earned them, also in an
+// episode of one turn and where it answers nothing, and add up to that of the line.
+func TestEpisodesEarn(t *testing.T) {
+	c := episodes(t, &adder{pays: true}, 1)
+	c.Rollout.PromptsPerRound, c.Train.BatchSize, c.Eval.Suites, c.Train.EvalEvery = 2, 16, nil, 0
+	learn(t, runtimetest.Test(t), c)
+	lengths := map[int]int{}
+	for _, x := range turnsOf(t, c.Output.Dir, 1) {
+		if err := x.Turns.Check(len(x.IDs)); err != nil {
+			t.Error(err)
+		}
+		text, own := "", 0
+		for _, turn := range x.Turns {
+			if text += turn.Text; turn.Author == rundir.Policy {
+				own++
+			}
+		}
+		sum, rewarded := x.Turns.Earned()
+		if earned := 0.25 * float64(own); !rewarded || sum != *x.Reward || sum != earned && !(x.Truncated && sum == earned-0.25) || text != x.Response {
+			t.Errorf("%+v %d turns of the policy earn %v, the line says %v; %q and %q", x.Turns, own, sum, *x.Reward, text, x.Response)
+		}
+		lengths[len(x.Turns)]++
+	}
+	if lengths[1] == 0 || lengths[1] == 16 {
+		t.Errorf("the numbers of turns are %v: want one, and more", lengths)
 	}
 }
 
