@@ -230,8 +230,8 @@ func (t *Tools) runPython(ctx context.Context, arguments json.RawMessage) (strin
 	return text, err
 }
 
-// A Command is a program of the user's that the policy can call.
-type Command struct {
+// A program is one of the user's that the policy can call.
+type program struct {
 	Name        string   `toml:"name"`
 	Command     []string `toml:"command"`
 	Description string   `toml:"description"`
@@ -242,7 +242,7 @@ type Command struct {
 const noParameters = `{"type": "object", "properties": {}}`
 
 // tool makes the program a tool.
-func (c Command) tool(l process.Limits) tool {
+func (c program) tool(l process.Limits) tool {
 	return func(ctx context.Context, arguments json.RawMessage) (string, error) {
 		var line bytes.Buffer
 		if err := json.Compact(&line, arguments); err != nil {
@@ -255,10 +255,10 @@ func (c Command) tool(l process.Limits) tool {
 }
 
 // commands are a setting.
-type commands []Command
+type commands []program
 
 // table is the kind of setting.
-var table = settings.Tables[Command]{Key: "environment.commands", Kind: "a command"}
+var table = settings.Tables[program]{Key: "environment.commands", Kind: "a command"}
 
 // UnmarshalTOML implements settings.Special.
 func (c *commands) UnmarshalTOML(value any) error {

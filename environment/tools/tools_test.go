@@ -68,7 +68,7 @@ func with(names ...string) *Tools {
 	t := e.(*Tools)
 	t.Seconds = 20
 	for _, name := range names {
-		t.Commands = append(t.Commands, Command{Name: name, Command: []string{os.Args[0], "tool", name}, Description: "Is called " + name + "."})
+		t.Commands = append(t.Commands, program{Name: name, Command: []string{os.Args[0], "tool", name}, Description: "Is called " + name + "."})
 	}
 	return t
 }
