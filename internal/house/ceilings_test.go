@@ -22,7 +22,7 @@ var ceilings = []struct {
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 29, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
-	{"lines of the spine", 12460, (*house).spineLines},
+	{"lines of the spine", 12465, (*house).spineLines},
 }
 
 // TestCeilings prints each figure beside its ceiling.

@@ -79,6 +79,7 @@ type rolloutConfig struct {
 type EnvironmentConfig struct {
 	Name string `toml:"name" help:"a registered environment: onering environments lists them"`
 	environment.Limits
+	Advantages string `toml:"advantages" choice:"episode turn" note:"turn is for objectives that are sums over tokens, such as grpo, dapo, cispo and sapo; others take that of the episode" help:"what the tokens of a turn are weighed by: the advantage of their episode, or that of what the environment gave from their turn on, among the episodes of the problem that had as many turns"`
 	// Settings is the environment itself, whose exported fields are the remaining keys of the
 	// section.
 	Settings environment.Environment `toml:"-" choose:"environment"`
@@ -191,7 +192,7 @@ func Default() Config {
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,
 			Slots: 32, OldLogProb: "rollout",
 		},
-		Environment: EnvironmentConfig{Name: "single", Limits: environment.DefaultLimits(), Settings: &environment.Single{}},
+		Environment: EnvironmentConfig{Name: "single", Limits: environment.DefaultLimits(), Advantages: "episode", Settings: &environment.Single{}},
 		Reward:      RewardConfig{Name: "math", Rule: rule},
 		Objective:   ObjectiveConfig{Name: "pmpo", Settings: objective},
 		Optimizer: optimizerConfig{

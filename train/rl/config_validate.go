@@ -64,6 +64,8 @@ func (c Config) Validate() error {
 
 	v.ranges("rollout.", &c.Rollout)
 	v.errs = append(v.errs, settings.Flatten(c.Environment.Validate())...)
+	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !objectives.NeedsGreedy(c.Objective.Settings),
+		"\"turn\" compares episodes with each other, and this objective with a greedy one")
 	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)
 	v.errs = append(v.errs, settings.Flatten(c.Objective.Validate())...)
 	v.check("optimizer.name", c.Optimizer.Name, c.Optimizer.Rule != nil, "must be one of "+strings.Join(models.Optimizers(), ", "))
@@ -148,7 +150,9 @@ func (v *validator) ranges(prefix string, section any) {
 // Validate reports an unknown environment, and what the environment itself says of its
 // settings.
 func (c EnvironmentConfig) Validate() error {
-	errs := settings.Under("environment.", settings.Check(&c.Limits))
+	type fields EnvironmentConfig // Check would ask for Validate
+	own := fields(c)
+	errs := settings.Under("environment.", settings.Check(&own))
 	if c.Settings == nil {
 		errs = append(errs, &settings.Error{Key: "environment.name", Value: c.Name, Remedy: "must be one of " + strings.Join(environment.Names(), ", ")})
 	} else {

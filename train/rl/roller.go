@@ -129,6 +129,9 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 // deal computes the advantages of round n and cuts it into optimizer steps.
 func (r *roller) deal(made *round, n int) error {
 	made.compareGroups(r.config.Rollout.SamplesPerPrompt, r.objective)
+	if r.config.Environment.Advantages == "turn" {
+		made.compareTurns(r.config.Rollout.SamplesPerPrompt, r.objective)
+	}
 	made.batches = r.batches(n, made.kept)
 	return made.checkGraded(r.objective)
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"onering/objectives"
 	"onering/reward"
 	"onering/sampler"
 	"onering/tokenize"
@@ -73,6 +74,56 @@ func (r *round) shareAdvantages(k int) {
 		if slices.Contains(r.kept, whole) {
 			r.kept = append(r.kept, i)
 		}
+	}
+}
+
+// compareTurns gives the tokens of each turn the advantage of what the environment gave from it
+// on (the return), in the way of the objective, among the episodes of the same problem that had
+// this turn. Episodes without rewards of the environment keep their advantage.
+func (r *round) compareTurns(k int, o objectives.Objective) {
+	for g := range r.problems {
+		graded, group := r.graded(g*k, (g+1)*k)
+		for turn, had := 0, true; had; turn++ {
+			had = false
+			var among []int
+			var returns []objectives.Trajectory
+			for i, j := range graded {
+				x := &r.rollouts[j]
+				if turn > len(x.Observed) || len(x.Earned) == 0 {
+					continue
+				}
+				t := group[i]
+				t.Reward, t.TokenAdvantage = 0, nil
+				for _, e := range x.Earned[min(turn, len(x.Earned)):] {
+					t.Reward += e.Value
+				}
+				had, among, returns = true, append(among, j), append(returns, t)
+			}
+			if had {
+				objectives.SetAdvantages(o, returns)
+			}
+			for i, j := range among {
+				r.setTurnAdvantage(j, turn, returns[i].Advantage)
+			}
+		}
+	}
+}
+
+// setTurnAdvantage gives the tokens of a turn of rollout j an advantage.
+func (r *round) setTurnAdvantage(j, turn int, advantage float64) {
+	x, t := &r.rollouts[j], &r.trajectories[j]
+	if t.TokenAdvantage == nil {
+		t.TokenAdvantage = make([]float64, len(x.Response))
+	}
+	from, to := 0, len(x.Response)
+	if turn > 0 {
+		from = x.Observed[turn-1].At
+	}
+	if turn < len(x.Observed) {
+		to = x.Observed[turn].At
+	}
+	for i := from; i < to; i++ {
+		t.TokenAdvantage[i] = advantage
 	}
 }
 
