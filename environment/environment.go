@@ -53,7 +53,8 @@ type Episode interface {
 	// Step is told what the policy has written, and returns what follows. An error ends the
 	// episode, and it has no grade.
 	Step(ctx context.Context, t Turn) (Observation, error)
-	// Close ends the episode, whether it is done or not. It is called once.
+	// Close ends the episode, whether it is done or not. It is called once, also while a Step
+	// that was cut off has not returned.
 	Close() error
 }
 

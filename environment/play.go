@@ -100,6 +100,9 @@ func (x *play) parse(t *Turn, ids []int32) (malformed []tokenize.Message, err er
 	}
 	text := t.Text
 	if format.Special {
+		if n := len(ids); n > 0 && slices.Contains(p.EOS, ids[n-1]) {
+			ids = ids[:n-1] // the end of the turn is no part of a call
+		}
 		text = p.Prompter.Tokenizer.Decode(ids, false)
 	}
 	_, calls, err := format.Parse(text)

@@ -1,0 +1,183 @@
+package environment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/data"
+	"onering/sampler"
+	"onering/tokenize"
+)
+
+// written are the templates of a family and how it writes a call of the tool add.
+var written = map[string]struct{ template, call string }{
+	"hermes": {`{% if tools %}<|im_start|>system
+<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools><|im_end|>
+{% endif %}{% for m in messages %}{% if m.role == 'tool' %}{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}<|im_start|>user{% endif %}
+<tool_response>
+{{ m.content }}
+</tool_response>{% if loop.last or messages[loop.index0 + 1].role != 'tool' %}<|im_end|>
+{% endif %}{% else %}<|im_start|>{{ m.role }}
+{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|im_end|>
+{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}`, `<tool_call>
+{"name": "add", "arguments": {"x": %s}}
+</tool_call>`},
+	"llama": {`{% for m in messages %}{% if loop.first and tools is not none %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}<|im_start|>{{ m.role }}
+{% if 'tool_calls' in m %}{% set c = m.tool_calls[0].function %}{{ '{"name": "' + c.name + '", "parameters": ' }}{{ c.arguments | tojson }}{{ '}' }}{% else %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}`, `{"name": "add", "parameters": {"x": %s}}`},
+}
+
+// ascii is a tokenizer of single characters with a chat template.
+func ascii(t *testing.T, template string) *tokenize.Tokenizer {
+	t.Helper()
+	vocab := map[string]int{"<|im_start|>": 0, "<|im_end|>": 1}
+	for c := rune(33); c < 127; c++ {
+		vocab[string(c)] = len(vocab)
+	}
+	vocab["Ġ"], vocab["Ċ"] = len(vocab), len(vocab)+1
+	settings := map[string]any{"tokenizer_class": "Qwen2Tokenizer", "chat_template": template, "added_tokens_decoder": map[string]any{
+		"0": map[string]any{"content": "<|im_start|>", "special": true}, "1": map[string]any{"content": "<|im_end|>", "special": true}}}
+	dir := t.TempDir()
+	for name, content := range map[string]any{"vocab.json": vocab, "tokenizer_config.json": settings} {
+		text, err := json.Marshal(content)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), text, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "merges.txt"), []byte("#version: 0.2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenize.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// A reciter says turn after turn: the next one where it has read the beginning of an answer.
+type reciter struct {
+	turns [][]int32
+	begin []int32 // the tokens before an answer
+	read  []int32
+	next  int     // of turns
+	left  []int32 // of the turn
+}
+
+func (d *reciter) Slots() int     { return 1 }
+func (d *reciter) MaxTokens() int { return 4000 }
+func (d *reciter) Prefill(prompts [][]int32) ([]int, error) {
+	d.read = slices.Clone(prompts[0])
+	return []int{1}, nil
+}
+func (d *reciter) Begin(rows []sampler.Row) error { return d.say(rows) }
+func (d *reciter) Step(rows []sampler.Row) error {
+	d.read = append(d.read, rows[0].ID)
+	return d.say(rows)
+}
+func (d *reciter) Free(int) {}
+func (d *reciter) Drop(int) {}
+
+func (d *reciter) say(rows []sampler.Row) error {
+	if len(d.read) >= len(d.begin) && slices.Equal(d.read[len(d.read)-len(d.begin):], d.begin) && d.next < len(d.turns) {
+		d.left = d.turns[d.next]
+		d.next++
+	}
+	rows[0].Out = sampler.Drawn{ID: 2}
+	if len(d.left) > 0 {
+		rows[0].Out.ID, d.left = d.left[0], d.left[1:]
+	}
+	return nil
+}
+
+// An adder is a tool that adds 1, for as long as it is called.
+type adder struct{ seen []Turn }
+
+func (a *adder) Begin(context.Context, Start) (Episode, error) { return a, nil }
+func (a *adder) Close() error                                  { return nil }
+func (a *adder) Repeats() bool                                 { return true }
+func (a *adder) Open(context.Context, Start) (o Opening, err error) {
+	err = o.Tools.UnmarshalJSON([]byte(`[{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}}]`))
+	return o, err
+}
+
+func (a *adder) Step(_ context.Context, t Turn) (o Observation, err error) {
+	a.seen = append(a.seen, t)
+	for _, c := range t.Calls {
+		var arguments struct{ X int }
+		if err := json.Unmarshal(c.Arguments, &arguments); err != nil {
+			return o, err
+		}
+		o.Messages = append(o.Messages, tokenize.Message{Role: "tool", Content: fmt.Sprint(arguments.X+1, "é")})
+	}
+	o.Done = len(t.Calls) == 0
+	return o, nil
+}
+
+// TestPlayerInChats: in the forms of families, calls reach the environment, a call that cannot
+// be read is answered, and what stands between the turns is what the template writes there; the
+// sampled tokens stay as they were.
+func TestPlayerInChats(t *testing.T) {
+	for name, family := range written {
+		tok := ascii(t, family.template)
+		template, err := tokenize.ParseTemplate("chat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		prompter, err := data.NewPrompter(tok, template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &adder{}
+		p := &Player{Environment: a, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
+		start := Start{Problem: data.Problem{ID: "p", Text: "how much?"}}
+		opened, err := p.Open(context.Background(), start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := []string{fmt.Sprintf(family.call, "4"), fmt.Sprintf(family.call, `4, "x`), fmt.Sprintf(family.call, "17"), "18"}
+		begin, _ := tok.EncodeSpans("<|im_start|>assistant\n", nil)
+		d := &reciter{begin: begin}
+		for _, text := range texts {
+			ids, _ := tok.EncodeSpans(text+"<|im_end|>", nil)
+			d.turns = append(d.turns, ids)
+		}
+		o := sampler.Options{Sampling: sampler.Greedy(3000), EOS: []int32{1}}
+		groups := []Group{{Start: start, Problem: opened.Problem}}
+		round := p.Play(context.Background(), &o, groups, nil)
+		got, _, err := sampler.Sample(context.Background(), d, o, []sampler.Request{{Prompt: opened.IDs, Samples: 1}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcome := round.End(got[0])
+		round.Close()
+		if outcome.Failed != nil || got[0].Finish != sampler.Stop {
+			t.Errorf("%s: %v, %s", name, outcome.Failed, got[0].Finish)
+		}
+		if sampled := tok.Decode(got[0].IDs, false); sampled != strings.Join(texts, "<|im_end|>")+"<|im_end|>" {
+			t.Errorf("%s: sampled are %q", name, sampled)
+		}
+		for i, x := range []string{"5", "error: ", "18"} {
+			said := tok.Decode(got[0].Observed[i].IDs, false)
+			if !strings.Contains(said, "\n"+x) || !strings.HasSuffix(said, "<|im_start|>assistant\n") || strings.Contains(said, "<|im_end|><|im_end|>") || strings.HasPrefix(said, "<|im_end|>") {
+				t.Errorf("%s: after turn %d stands %q", name, i+1, said)
+			}
+		}
+		if len(a.seen) != 3 || len(a.seen[1].Calls) != 1 || string(a.seen[1].Calls[0].Arguments) != `{"x": 17}` || a.seen[2].Number != 2 {
+			t.Errorf("%s: the environment has seen %+v", name, a.seen)
+		}
+		all, _ := got[0].Tokens()
+		if read := append(d.read, got[0].IDs[len(got[0].IDs)-1]); !slices.Equal(read, slices.Concat(opened.IDs, all)) {
+			t.Errorf("%s: the decoder has read\n%q\nthe response is\n%q", name, tok.Decode(read, false), tok.Decode(all, false))
+		}
+	}
+}
