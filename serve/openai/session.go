@@ -213,7 +213,7 @@ func (x *Session) begin(ctx context.Context, s *Server, j *job, most int) (*segm
 	q.Prompt, q.Samples = g.prompt, 1
 	q.ID += uint64(len(before)) << 48 // draws of its own
 	o := x.Options
-	o.TurnTokens = most
+	o.TurnTokens, o.EOS = most, slices.Concat(o.EOS, j.StopIDs)
 	if o.Stops = slices.Concat(j.options.Stops, o.Stops); len(o.Stops) > 0 {
 		o.Text = func() sampler.TextDecoder { return j.model.Tokenizer.NewDecoder() }
 	}
