@@ -50,6 +50,7 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 		refuse(w, http.StatusConflict, "this run starts its programs itself (environment.command)")
 		return
 	}
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, q.Body, 64<<10)) // the server learns when the program goes only behind its body
 	now := r
 	e := now.begin()
 	for e == nil {
@@ -58,6 +59,10 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 			return
 		}
 		e = now.begin()
+	}
+	if q.Context().Err() != nil {
+		now.putBack(e)
+		return
 	}
 	answer(w, map[string]any{"api_key": e.key, "base_url": r.url, "model": r.name, "problem": problemOf(e)})
 }

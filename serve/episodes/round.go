@@ -82,6 +82,14 @@ func (r *round) begin() *episode {
 	return e
 }
 
+// putBack gives an episode to another program: the one that asked for it is gone.
+func (r *round) putBack(e *episode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.keys, e.key)
+	r.left = append(r.left, e)
+}
+
 // play plays all episodes and tells of each that has ended.
 func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats sampler.Stats) {
 	var told sync.Mutex

@@ -33,8 +33,9 @@ type Session struct {
 	mu       sync.Mutex
 	engine   *engine // nil before the first request
 	segments []*segment
-	events   *answer // of the newest segment
-	count    int     // turns
+	events   *answer       // of the newest turn
+	ended    chan struct{} // closed when that has ended; nil before the first
+	count    int           // turns
 	over     bool
 	failed   error
 }
@@ -48,7 +49,7 @@ type segment struct {
 	model  *Model
 	reply  func(sampler.Observation) // nil while a turn is sampled, and at the end
 	newest sampler.Response
-	told   bool // the end of the newest turn has come to the handler
+	told   bool // the newest turn has come to its client whole
 	whole  bool // what the client was told of it, with the stop text, is all that was sampled
 }
 
@@ -90,6 +91,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	if j.MaxTokens != nil {
 		most = *j.MaxTokens
 	}
+	events := x.turn()
 	if seg == nil {
 		seg, err = x.begin(r.Context(), s, j, most)
 	} else {
@@ -100,12 +102,13 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		err = s.engine.do(r.Context(), func() { reply(sampler.Observation{IDs: ids, TurnTokens: most}) })
 	}
 	if err != nil {
+		x.tell(event{err: err}) // which ends the turn
 		return err
 	}
 	x.count++
 	s.prompt.Add(float64(len(ids)))
 	seg.text = h.text
-	if err = j.tell(w, r, x.events, 1); err == nil && c.finish != "" {
+	if err = j.tell(w, r, events, 1); err == nil && c.finish != "" {
 		seg.told = true
 		seg.said = append(slices.Clone(h.messages), told("assistant", c.said.String(), c.calls))
 		seg.text += c.said.String()
@@ -118,28 +121,45 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 
 // settle waits for the end of a turn whose request is gone, and refuses an episode that is over.
 func (x *Session) settle(ctx context.Context) error {
-	for {
-		x.mu.Lock()
-		over, failed := x.over, x.failed
-		pending := len(x.segments) > 0 && !x.segments[len(x.segments)-1].told && failed == nil
-		events := x.events
-		x.mu.Unlock()
-		switch {
-		case failed != nil:
-			return failed
-		case over:
-			return &failure{http.StatusConflict, "the episode of this key has ended", "invalid_request_error", "", "episode_over"}
-		case !pending:
-			return nil
+	x.mu.Lock()
+	ended := x.ended
+	x.mu.Unlock()
+	if ended != nil {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		list, err := events.next(ctx, func() error { return context.Cause(ctx) })
-		if err != nil {
-			return err
-		}
-		for _, e := range list {
-			if e.finish != "" {
-				x.segments[len(x.segments)-1].told = true
-			}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return errOver
+	}
+	return x.failed
+}
+
+// errOver is what a request gets that comes too late.
+var errOver = &failure{http.StatusConflict, "the episode of this key has ended", "invalid_request_error", "", "episode_over"}
+
+// turn begins a turn: what the engine says of it goes to a new answer.
+func (x *Session) turn() *answer {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.events, x.ended = newAnswer(), make(chan struct{})
+	return x.events
+}
+
+// tell hands an event of the newest turn over. One that is no token ends the turn.
+func (x *Session) tell(e event) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.events.add(e)
+	if e.finish != "" || e.err != nil {
+		select {
+		case <-x.ended:
+		default:
+			close(x.ended)
 		}
 	}
 }
@@ -162,8 +182,8 @@ func (x *Session) continued(h history) (*segment, []int32, error) {
 		return nil, nil, nil
 	}
 	seg := x.segments[len(x.segments)-1]
-	if seg.reply == nil {
-		return nil, nil, nil // its room is used up
+	if seg.reply == nil || !seg.told {
+		return nil, nil, nil // its room is used up, or nobody has read its last turn
 	}
 	var ids []int32
 	var err error
@@ -217,41 +237,31 @@ func (x *Session) begin(ctx context.Context, s *Server, j *job, most int) (*segm
 	if o.Stops = slices.Concat(j.options.Stops, o.Stops); len(o.Stops) > 0 {
 		o.Text = func() sampler.TextDecoder { return j.model.Tokenizer.NewDecoder() }
 	}
-	a := newAnswer()
-	ended := func(r sampler.Response) {
+	o.Token = func(t sampler.Token) { x.tell(event{id: t.ID, logp: t.LogProb}) }
+	ended := func(r sampler.Response, reply func(sampler.Observation)) {
 		x.mu.Lock()
-		g.newest = r
+		g.newest, g.reply = r, reply
 		x.mu.Unlock()
-		a.add(event{finish: r.Finish, stop: r.Stop})
+		x.tell(event{finish: r.Finish, stop: r.Stop})
 	}
-	o.Token = func(t sampler.Token) { a.add(event{id: t.ID, logp: t.LogProb}) }
-	o.Turn = func(r sampler.Response, answer func(sampler.Observation)) {
-		x.mu.Lock()
-		g.reply = answer
-		x.mu.Unlock()
-		ended(r)
-	}
-	g.call = &sampler.Call{Options: o, Request: q, Done: func(r sampler.Response) {
-		x.mu.Lock()
-		g.reply = nil
-		x.mu.Unlock()
-		ended(r)
-	}}
+	o.Turn = ended
+	g.call = &sampler.Call{Options: o, Request: q, Done: func(r sampler.Response) { ended(r, nil) }}
 	g.call.Failed = func(err error) {
 		x.mu.Lock()
 		x.failed = cmp.Or(x.failed, err)
 		x.mu.Unlock()
-		a.add(event{err: err})
+		x.tell(event{err: err})
 	}
 	x.mu.Lock()
-	x.engine, x.segments, x.events = s.engine, append(x.segments, g), a
+	x.engine, x.segments = s.engine, append(x.segments, g)
 	x.mu.Unlock()
 	var refused error
 	err := s.engine.do(ctx, func() {
-		for _, old := range before {
-			old.release()
+		if refused = j.model.scheduler.Add(s.engine.watched(g.call)); refused == nil {
+			for _, old := range before {
+				old.release()
+			}
 		}
-		refused = j.model.scheduler.Add(s.engine.watched(g.call))
 	})
 	if err = cmp.Or(err, refused); err != nil {
 		x.mu.Lock()
@@ -286,6 +296,7 @@ func (x *Session) End() (segments []Segment, err error) {
 			g.release()
 		}
 	})
+	x.tell(event{err: errOver}) // to a request that is being answered
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, g := range list {

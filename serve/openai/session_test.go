@@ -125,6 +125,31 @@ func TestSessionOfText(t *testing.T) {
 	}
 }
 
+// TestSessionLost: clients that leave streams at any moment, and one that asks on, never block
+// their episode; turns that nobody has read are not gone on with.
+func TestSessionLost(t *testing.T) {
+	x, episode := conversing(t, 200)
+	for i := range 60 {
+		ctx, leave := context.WithCancel(context.Background())
+		body := strings.Replace(chatOf("ab"), "{", `{"stream": true, `, 1)
+		go func() {
+			if r, err := x.send(ctx, "POST", "/v1/chat/completions", body); err == nil {
+				io.CopyN(io.Discard, r.Body, int64(40*i))
+				r.Body.Close()
+			}
+			leave()
+		}()
+		if i%2 == 0 {
+			<-ctx.Done()
+		}
+		leave()
+		x.post("/v1/chat/completions", chatOf("ab"), 200)
+	}
+	if _, err := episode.End(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSessionGone: a client that leaves in a turn loses nothing of the episode.
 func TestSessionGone(t *testing.T) {
 	x, episode := conversing(t, 9)
