@@ -123,7 +123,8 @@ func (b *batch) run(ctx context.Context) ([]Response, error) {
 			return slices.DeleteFunc(b.responses, func(p Response) bool { return p.Finish == "" }), b.err
 		}
 		b.receive()
-		if b.advance(); b.waiting > 0 && b.waiting == b.busy {
+		b.advance()
+		if more := len(b.queue) > 0 && b.busy < len(b.slots); b.waiting > 0 && b.waiting == b.busy && !more {
 			b.await(ctx)
 		}
 	}

@@ -233,11 +233,11 @@ func (x *Session) begin(ctx context.Context, s *Server, j *job, most int) (*segm
 	q.Prompt, q.Samples = g.prompt, 1
 	q.ID += uint64(len(before)) << 48 // draws of its own
 	o := x.Options
-	o.TurnTokens, o.EOS = most, slices.Concat(o.EOS, j.StopIDs)
+	o.TurnTokens, o.Top, o.EOS = most, j.options.Top, slices.Concat(o.EOS, j.StopIDs)
 	if o.Stops = slices.Concat(j.options.Stops, o.Stops); len(o.Stops) > 0 {
 		o.Text = func() sampler.TextDecoder { return j.model.Tokenizer.NewDecoder() }
 	}
-	o.Token = func(t sampler.Token) { x.tell(event{id: t.ID, logp: t.LogProb}) }
+	o.Token = func(t sampler.Token) { x.tell(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
 	ended := func(r sampler.Response, reply func(sampler.Observation)) {
 		x.mu.Lock()
 		g.newest, g.reply = r, reply
