@@ -215,17 +215,7 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 	if err != nil {
 		return err
 	}
-	handler, local := answers.Handler(), serve.IsLoopback(listener.Addr().String())
-	switch {
-	case local && key == "":
-		handler = serve.LocalOnly(handler)
-	case key == "":
-		slog.Warn("anyone who reaches this address can use the model; --api-key-env asks for a key", "address", listener.Addr().String())
-	}
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
-	}
+	server := serve.NewServer(answers.Handler(), listener.Addr(), key != "", "anyone who reaches this address can use the model", slog.Default())
 	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
 	failed, ended := make(chan error, 2), make(chan struct{})
 	go func() {

@@ -3,7 +3,6 @@
 package cmd
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,13 +43,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Process.Kill()
-	lines := bufio.NewScanner(said)
-	url := ""
-	for url == "" && lines.Scan() {
-		if m := regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(lines.Text()); m != nil {
-			url = m[1]
-		}
-	}
+	url, _ := addressOf(t, said)
+	url += "/v1"
 	post := func(body string) string {
 		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(body))
 		if err != nil {

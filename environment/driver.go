@@ -33,14 +33,8 @@ type Driven struct {
 	Request, Sample int
 	// Segments are its histories that only grew, one after the other: one unless the program
 	// has rewritten what was said.
-	Segments []Segment
+	Segments []sampler.Segment
 	Outcome
-}
-
-// A Segment is a prompt and what followed it.
-type Segment struct {
-	Prompt []int32
-	sampler.Response
 }
 
 // driver returns what plays the episodes in place of the sampler, nil if nothing does.
@@ -54,13 +48,8 @@ func (p *Player) driver() Driver {
 // Driven says whether programs play the episodes.
 func (p *Player) Driven() bool { return p.driver() != nil }
 
-// Drive plays the episodes by the environment's Driver. driven is false if it has none.
-func (p *Player) Drive(ctx context.Context, d Drive, ended func(Driven)) (driven bool, stats sampler.Stats, err error) {
-	driver := p.driver()
-	if driver == nil {
-		return false, stats, nil
-	}
+// Drive plays the episodes by the environment's Driver; it is Driven.
+func (p *Player) Drive(ctx context.Context, d Drive, ended func(Driven)) (sampler.Stats, error) {
 	d.Player = p
-	stats, err = driver.Drive(ctx, d, ended)
-	return true, stats, err
+	return p.driver().Drive(ctx, d, ended)
 }

@@ -151,11 +151,7 @@ func (c *Conversation) prompt(text string) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The answer may have sampled the token that ends it.
-	if last := c.IDs[len(c.IDs)-1]; len(ids) > 0 && ids[0] == last && slices.Contains(c.policy.Model.EOS, last) {
-		ids = ids[1:]
-	}
-	return slices.Concat(c.IDs, ids), nil
+	return slices.Concat(c.IDs, tokenize.After(c.IDs[len(c.IDs)-1], c.policy.Model.EOS, ids)), nil
 }
 
 // Reset forgets the conversation.

@@ -55,7 +55,7 @@ type Graded struct {
 	Score            Score
 	// Segments are those of an episode that a program has played, nil for others; Response is
 	// the last of them.
-	Segments []environment.Segment
+	Segments []sampler.Segment
 
 	outcome environment.Outcome
 }
@@ -65,14 +65,6 @@ func (g *Graded) Failed() bool { return g.outcome.Failed != nil }
 
 // Earned is what the environment gave for each turn, nil where it gave nothing.
 func (g *Graded) Earned() []*float64 { return g.outcome.Rewards }
-
-// last returns the sampled tokens of the last turn.
-func (g *Graded) last() []int32 {
-	if n := len(g.Observed); n > 0 {
-		return g.IDs[g.Observed[n-1].At:]
-	}
-	return g.IDs
-}
 
 // Truncated says whether a limit of length cut the response off.
 func (g Graded) Truncated() bool { return g.Finish == sampler.Length }
@@ -147,8 +139,12 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 		_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r}) })
 		return stats, err
 	}
+	if !g.Player.Driven() {
+		_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r, outcome: episodes.End(r)}) })
+		return stats, err
+	}
 	drive := environment.Drive{Decoder: lanes.Decoders[0], Options: o, Requests: requests, Groups: episodes.Groups()}
-	driven, stats, err := g.Player.Drive(ctx, drive, func(d environment.Driven) {
+	return g.Player.Drive(ctx, drive, func(d environment.Driven) {
 		x := Graded{Response: sampler.Response{Finish: sampler.Stop}, outcome: d.Outcome, Segments: d.Segments}
 		if n := len(d.Segments); n > 0 {
 			x.Response = d.Segments[n-1].Response
@@ -156,10 +152,6 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 		x.Request, x.Sample = d.Request, d.Sample
 		ended(x)
 	})
-	if !driven {
-		_, stats, err = lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r, outcome: episodes.End(r)}) })
-	}
-	return stats, err
 }
 
 // play begins the episodes of the tasks, if there are any.
@@ -198,7 +190,7 @@ func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, erro
 			x.Score = Earned(x.outcome.Reward())
 			continue
 		}
-		last := x.last()
+		last := x.LastTurn()
 		logp := x.LogProb
 		if logp != nil {
 			logp = logp[len(logp)-len(last):]

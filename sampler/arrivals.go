@@ -2,6 +2,13 @@ package sampler
 
 import "sync"
 
+// A Segment is a part of an episode in which its history only grew: a prompt and what
+// followed it.
+type Segment struct {
+	Prompt []int32
+	Response
+}
+
 // arrivals are the observations that have come for sequences that wait for them.
 type arrivals struct {
 	mu   sync.Mutex

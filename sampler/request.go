@@ -115,6 +115,14 @@ type Response struct {
 // of them each of IDs comes.
 func (r Response) Tokens() (all []int32, places []int) { return Interleave(r.IDs, r.Observed) }
 
+// LastTurn returns the sampled tokens of the newest turn.
+func (r Response) LastTurn() []int32 {
+	if n := len(r.Observed); n > 0 {
+		return r.IDs[r.Observed[n-1].At:]
+	}
+	return r.IDs
+}
+
 // Interleave puts observed tokens between sampled ones. places are those of the sampled ones
 // in all.
 func Interleave(ids []int32, observed []Observed) (all []int32, places []int) {

@@ -67,6 +67,22 @@ func Address(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
+// NewServer returns a server of a handler for an address. Without a key one of this machine
+// answers requests for this machine alone, and of another the log warns of the danger.
+func NewServer(handler http.Handler, at net.Addr, keyed bool, danger string, log *slog.Logger) *http.Server {
+	switch local := isLoopback(at.String()); {
+	case keyed:
+	case local:
+		handler = localOnly(handler)
+	default:
+		log.Warn(danger+"; --api-key-env asks for a key", "address", at.String())
+	}
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
 // Start listens on addr, which has the form that Address returns, and serves the status
 // of a run until Close. rounds is the number of rounds of the run. Start logs a warning
 // if other machines can reach the address.
@@ -77,7 +93,7 @@ func Start(addr string, rounds int) (*Status, error) {
 	}
 	s := &Status{addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}, gauges: map[string]float64{}}
 	s.lastProgress = s.now()
-	local := IsLoopback(s.addr)
+	local := isLoopback(s.addr)
 	if !local {
 		slog.Warn("anyone who reaches this address can read the status and take profiles", "address", s.addr)
 	}
@@ -116,16 +132,16 @@ func (s *Status) handler(local bool) http.Handler {
 	if !local {
 		return mux
 	}
-	return LocalOnly(mux)
+	return localOnly(mux)
 }
 
-// LocalOnly refuses requests for any host but the loopback address.
-func LocalOnly(next http.Handler) http.Handler {
+// localOnly refuses requests for any host but the loopback address.
+func localOnly(next http.Handler) http.Handler {
 	// A web page in the user's browser could read what is served if the page's host name
 	// resolves to the loopback address (DNS rebinding). The browser then sends that
 	// host name, so only requests for a loopback host are answered.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !IsLoopback(r.Host) {
+		if !isLoopback(r.Host) {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // else the server waits for the body's end
 			http.Error(w, "this address answers to localhost only", http.StatusForbidden)
 			return
@@ -134,8 +150,8 @@ func LocalOnly(next http.Handler) http.Handler {
 	})
 }
 
-// IsLoopback reports whether HOST:PORT, or a host alone, is the loopback address.
-func IsLoopback(address string) bool {
+// isLoopback reports whether HOST:PORT, or a host alone, is the loopback address.
+func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = strings.Trim(address, "[]")

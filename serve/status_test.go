@@ -22,7 +22,7 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if !IsLoopback(s.addr) {
+	if !isLoopback(s.addr) {
 		t.Fatalf("it listens on %s", s.addr)
 	}
 	s.Begin("round 4/24: rollout", "trajectories", 512)
@@ -82,7 +82,7 @@ func TestStatus(t *testing.T) {
 
 // A request for another host is refused though its body never ends.
 func TestLocalOnly(t *testing.T) {
-	server := httptest.NewServer(LocalOnly(http.NotFoundHandler()))
+	server := httptest.NewServer(localOnly(http.NotFoundHandler()))
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {

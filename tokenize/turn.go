@@ -34,6 +34,15 @@ func NextTurn(t *Tokenizer, c Conversation) (text string, ids []int32, err error
 	return after, t.appendText(nil, after), nil
 }
 
+// After returns ids that NextTurn has made for a response with the last token last: without
+// the token that ends a turn if the response has sampled that, one of eos, already.
+func After(last int32, eos, ids []int32) []int32 {
+	if len(ids) > 0 && ids[0] == last && slices.Contains(eos, last) {
+		return ids[1:]
+	}
+	return ids
+}
+
 // unused returns a text that no message has.
 func unused(messages []Message) string {
 	text := "ANSWER"

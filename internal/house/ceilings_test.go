@@ -15,9 +15,9 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 112082, (*house).lines},
+	{"lines outside tests", 112056, (*house).lines},
 	{"packages", 112, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1200, (*house).exported},
+	{"exported names", 1199, (*house).exported},
 	{"packages of ours that cmd imports", 28, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 28, func(h *house) int { return len(h.packages()["cmd"]) }},

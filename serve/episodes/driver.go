@@ -28,7 +28,6 @@ type Driver struct {
 	command []string // that is run for each episode; nil to wait for programs
 	url     string   // where programs ask
 	server  *http.Server
-	log     *slog.Logger
 
 	mu      sync.Mutex
 	round   *round        // that is being played; nil between two
@@ -43,17 +42,8 @@ func Start(addr, name, key string, command []string, log *slog.Logger) (*Driver,
 	if err != nil {
 		return nil, err
 	}
-	at := listener.Addr().String()
-	d := &Driver{name: name, key: key, command: command, url: "http://" + at + "/v1", log: log, changed: make(chan struct{})}
-	var handler http.Handler = http.HandlerFunc(d.serve)
-	switch local := serve.IsLoopback(at); {
-	case local && key == "":
-		handler = serve.LocalOnly(handler)
-	case key == "":
-		log.Warn("anyone who reaches this address can use the policy and play its episodes; --api-key-env asks for a key", "address", at)
-	}
-	d.server = &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	d := &Driver{name: name, key: key, command: command, url: "http://" + listener.Addr().String() + "/v1", changed: make(chan struct{})}
+	d.server = serve.NewServer(http.HandlerFunc(d.serve), listener.Addr(), key != "", "anyone who reaches this address can use the policy and play its episodes", log)
 	go func() {
 		if err := d.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Warn("programs are no longer served", "reason", err)

@@ -35,6 +35,7 @@ type episode struct {
 	request int
 	key     string
 	session *openai.Session
+	begun   chan struct{} // has an element when a program has taken it
 	ended   chan struct{} // closed when the program says so
 	end     sync.Once
 
@@ -46,7 +47,7 @@ type episode struct {
 // episode makes the episode of a sample of a request.
 func (r *round) episode(request, k int) *episode {
 	g, q := r.drive.Groups[request], r.drive.Requests[request]
-	e := &episode{Start: g.Start, request: request, key: newKey(), ended: make(chan struct{})}
+	e := &episode{Start: g.Start, request: request, key: newKey(), begun: make(chan struct{}, 1), ended: make(chan struct{})}
 	if e.Sample = k; g.Samples != nil {
 		e.Sample = g.Samples[k]
 	}
@@ -79,6 +80,10 @@ func (r *round) begin() *episode {
 	e := r.left[0]
 	r.left = r.left[1:]
 	r.keys[e.key] = e
+	select {
+	case e.begun <- struct{}{}:
+	default:
+	}
 	return e
 }
 
@@ -124,15 +129,8 @@ func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats
 	return stats
 }
 
-// limit is how long an episode may take.
-func (r *round) limit() time.Duration {
-	return time.Duration(r.drive.EpisodeSeconds * float64(time.Second))
-}
-
 // await waits for the end of an episode that a program begins.
 func (r *round) await(ctx context.Context, e *episode) error {
-	poll := time.NewTicker(100 * time.Millisecond)
-	defer poll.Stop()
 	var deadline <-chan time.Time
 	for {
 		select {
@@ -142,9 +140,9 @@ func (r *round) await(ctx context.Context, e *episode) error {
 			return ctx.Err()
 		case <-deadline:
 			return fmt.Errorf("its program has not ended it within %g s (environment.episode_seconds)", r.drive.EpisodeSeconds)
-		case <-poll.C:
-			if deadline == nil && r.session(e.key) != nil {
-				deadline = time.After(r.limit())
+		case <-e.begun:
+			if deadline == nil {
+				deadline = time.After(time.Duration(r.drive.EpisodeSeconds * float64(time.Second)))
 			}
 		}
 	}
@@ -171,12 +169,9 @@ func (r *round) finish(e *episode, err error) environment.Driven {
 	r.left = slices.DeleteFunc(r.left, func(x *episode) bool { return x == e })
 	r.mu.Unlock()
 	segments, failed := e.session.End()
-	x := environment.Driven{Request: e.request, Sample: e.Sample}
+	x := environment.Driven{Request: e.request, Sample: e.Sample, Segments: segments}
 	if g := r.drive.Groups[e.request]; g.Samples != nil {
 		x.Sample = slices.Index(g.Samples, e.Sample)
-	}
-	for _, s := range segments {
-		x.Segments = append(x.Segments, environment.Segment(s))
 	}
 	if err = errors.Join(err, failed); err == nil && len(segments) == 0 {
 		err = errors.New("the program has asked for nothing")

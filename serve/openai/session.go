@@ -53,12 +53,6 @@ type segment struct {
 	whole  bool // what the client was told of it, with the stop text, is all that was sampled
 }
 
-// A Segment is what came of one.
-type Segment struct {
-	Prompt []int32
-	sampler.Response
-}
-
 // session returns that of the key which a request came with, nil if there is none.
 func (o *Options) session(r *http.Request) *Session {
 	if o.Sessions == nil {
@@ -189,9 +183,8 @@ func (x *Session) continued(h history) (*segment, []int32, error) {
 	var err error
 	switch n := len(seg.said); {
 	case h.further != nil && n > 0 && len(h.messages) > n && slices.Equal(h.messages[:n], seg.said):
-		if ids, err = h.further(n); err == nil && len(ids) > 0 && ids[0] == seg.newest.IDs[len(seg.newest.IDs)-1] && slices.Contains(x.Options.EOS, ids[0]) {
-			ids = ids[1:] // the turn has sampled the token that ends it
-		}
+		ids, err = h.further(n)
+		ids = tokenize.After(seg.newest.IDs[len(seg.newest.IDs)-1], x.Options.EOS, ids)
 	case h.ids != nil:
 		all := seg.tokens()
 		if len(h.ids) <= len(all) || !slices.Equal(h.ids[:len(all)], all) {
@@ -281,7 +274,7 @@ func (g *segment) release() {
 
 // End ends the episode, whose further requests are refused, and returns its segments: the
 // turns that have ended, in order.
-func (x *Session) End() (segments []Segment, err error) {
+func (x *Session) End() (segments []sampler.Segment, err error) {
 	x.mu.Lock()
 	x.over = true
 	list := slices.Clone(x.segments)
@@ -301,7 +294,7 @@ func (x *Session) End() (segments []Segment, err error) {
 	defer x.mu.Unlock()
 	for _, g := range list {
 		if len(g.newest.IDs) > 0 {
-			segments = append(segments, Segment{g.prompt, g.newest})
+			segments = append(segments, sampler.Segment{Prompt: g.prompt, Response: g.newest})
 		}
 	}
 	return segments, err
