@@ -16,6 +16,7 @@ import (
 
 	"onering/sampler"
 	"onering/tokenize"
+	"onering/tokenize/tools"
 )
 
 // A play is one episode on its way. Its turns come one after the other.
@@ -27,7 +28,9 @@ type play struct {
 	count   int     // turns of the policy
 	seen    []Turn  // that the environment has seen, or would have without the journal
 	last    string  // the text of the newest turn
-	talk    *tokenize.Conversation
+	chat    bool    // the template is a chat, in which the episode is talk
+	talk    tokenize.Conversation
+	format  *tools.Format // of calls, nil if there are no tools
 	spent   time.Duration
 	outcome Outcome
 }
@@ -44,24 +47,20 @@ type noted struct {
 // turn returns what follows the newest turn of a response.
 func (x *play) turn(r sampler.Response) sampler.Observation {
 	p := x.round.player
-	from := 0
-	if n := len(r.Observed); n > 0 {
-		from = r.Observed[n-1].At
+	if x.count == 0 {
+		if err := x.prepare(); err != nil {
+			return sampler.Observation{Err: err}
+		}
 	}
-	t := Turn{Number: len(x.seen), Text: p.Prompter.Tokenizer.Decode(r.IDs[from:], true)}
-	malformed, err := x.parse(&t, r.IDs[from:])
-	if err != nil {
-		return sampler.Observation{Err: err}
-	}
+	ids := r.LastTurn()
+	t := Turn{Number: len(x.seen), Text: p.Prompter.Tokenizer.Decode(ids, true)}
+	malformed := x.parse(&t, ids)
 	x.count++
 	x.last = t.Text
-	o := Observation{Messages: malformed}
+	o, err := Observation{Messages: malformed}, error(nil)
 	if malformed == nil {
 		x.seen = append(x.seen, t)
 		o, err = x.observe(r)
-	}
-	if err == nil && o.Reward != nil && (math.IsNaN(*o.Reward) || math.IsInf(*o.Reward, 0)) {
-		err = fmt.Errorf("its reward is %v, which is not a finite number", *o.Reward)
 	}
 	x.outcome.Rewards = append(x.outcome.Rewards, o.Reward)
 	x.outcome.Rewarded = x.outcome.Rewarded || o.Reward != nil
@@ -80,11 +79,19 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 	case x.count >= p.MaxTurns:
 		return sampler.Observation{End: sampler.Length}
 	}
-	ids, err := x.append(r, o.Messages)
-	if err != nil {
+	if ids, err = x.append(r, o.Messages); err != nil {
 		return sampler.Observation{Err: err}
 	}
 	return sampler.Observation{IDs: ids}
+}
+
+// prepare finds how the template writes the episode's turns and calls.
+func (x *play) prepare() (err error) {
+	p := x.round.player
+	if x.talk, x.chat, err = p.Prompter.Talk(x.group.Problem); err == nil {
+		x.format, err = p.format(x.group.Problem)
+	}
+	return err
 }
 
 // A journalError is an error of a Journal, which is not the environment's.
@@ -92,27 +99,25 @@ type journalError struct{ error }
 
 // parse finds the calls of tools in a turn. One that cannot be read is answered by a message
 // that says why, and the environment does not see the turn.
-func (x *play) parse(t *Turn, ids []int32) (malformed []tokenize.Message, err error) {
-	p := x.round.player
-	format, err := p.format(x.group.Problem)
-	if format == nil || err != nil {
-		return nil, err
+func (x *play) parse(t *Turn, ids []int32) (malformed []tokenize.Message) {
+	if x.format == nil {
+		return nil
 	}
-	text := t.Text
-	if format.Special {
+	p, text := x.round.player, t.Text
+	if x.format.Special {
 		if n := len(ids); n > 0 && slices.Contains(p.EOS, ids[n-1]) {
 			ids = ids[:n-1] // the end of the turn is no part of a call
 		}
 		text = p.Prompter.Tokenizer.Decode(ids, false)
 	}
-	_, calls, err := format.Parse(text)
+	_, calls, err := x.format.Parse(text)
 	if err != nil {
-		return []tokenize.Message{{Role: "tool", Content: "error: " + err.Error()}}, nil
+		return []tokenize.Message{{Role: "tool", Content: "error: " + err.Error()}}
 	}
 	for _, c := range calls {
 		t.Calls = append(t.Calls, Call{c.Name, json.RawMessage(c.Arguments)})
 	}
-	return nil, nil
+	return nil
 }
 
 // observe asks the journal and else the environment.
@@ -142,8 +147,6 @@ func note(o Observation, err error) []byte {
 	}
 	if err != nil {
 		n = noted{Failed: err.Error()}
-	} else if o.Reward != nil && (math.IsNaN(*o.Reward) || math.IsInf(*o.Reward, 0)) {
-		n = noted{Failed: fmt.Sprintf("its reward is %v, which is not a finite number", *o.Reward)}
 	}
 	text, _ := json.Marshal(n) // texts and finite numbers never fail
 	return text
@@ -203,8 +206,11 @@ func (x *play) ask() (o Observation, err error) {
 		t.Calls = slices.Clone(t.Calls)
 		episode := x.episode
 		if o, err = within(ctx, func() (Observation, error) { return episode.Step(ctx, t) }); err != nil {
-			return o, timedOut(ctx, err)
+			return Observation{}, timedOut(ctx, err)
 		}
+	}
+	if r := o.Reward; r != nil && (math.IsNaN(*r) || math.IsInf(*r, 0)) {
+		return Observation{}, fmt.Errorf("its reward is %v, which is not a finite number", *r)
 	}
 	return o, nil
 }
@@ -233,11 +239,7 @@ func (x *play) close() {
 func (x *play) append(r sampler.Response, messages []tokenize.Message) ([]int32, error) {
 	p := x.round.player
 	t := p.Prompter.Tokenizer
-	talk, chat, err := p.Prompter.Talk(x.group.Problem)
-	if err != nil {
-		return nil, err
-	}
-	if !chat {
+	if !x.chat {
 		var text strings.Builder
 		for _, m := range messages {
 			text.WriteString(m.Content)
@@ -245,22 +247,15 @@ func (x *play) append(r sampler.Response, messages []tokenize.Message) ([]int32,
 		ids, _ := t.EncodeSpans(known(t, text.String()), nil)
 		return ids, nil
 	}
-	if x.talk == nil {
-		x.talk = &talk
-	}
 	x.talk.Messages = append(slices.Clip(x.talk.Messages), tokenize.Message{Role: "assistant", Content: x.last})
 	for _, m := range messages {
 		x.talk.Messages = append(x.talk.Messages, tokenize.Message{Role: m.Role, Content: known(t, m.Content)})
 	}
-	_, ids, err := tokenize.NextTurn(t, *x.talk)
+	_, ids, err := tokenize.NextTurn(t, x.talk)
 	if err != nil {
 		return nil, err
 	}
-	// The turn may have sampled the token that ends it.
-	if last := r.IDs[len(r.IDs)-1]; len(ids) > 0 && ids[0] == last && slices.Contains(p.EOS, last) {
-		ids = ids[1:]
-	}
-	return ids, nil
+	return tokenize.After(r.IDs[len(r.IDs)-1], p.EOS, ids), nil
 }
 
 // known leaves out the characters that the vocabulary lacks.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,4 +181,37 @@ func TestPlayerInChats(t *testing.T) {
 			t.Errorf("%s: the decoder has read\n%q\nthe response is\n%q", name, tok.Decode(read, false), tok.Decode(all, false))
 		}
 	}
+}
+
+// A liar earns what is no number.
+type liar struct{ adder }
+
+func (l *liar) Begin(context.Context, Start) (Episode, error) { return l, nil }
+func (l *liar) Step(context.Context, Turn) (Observation, error) {
+	nan := math.NaN()
+	return Observation{Done: true, Reward: &nan}, nil
+}
+
+// TestPlayerRefusesNoNumber: a reward that is no number ends the episode without a grade and is
+// kept nowhere, where it could not be written.
+func TestPlayerRefusesNoNumber(t *testing.T) {
+	tok := ascii(t, written["hermes"].template)
+	prompter, err := data.NewPrompter(tok, tokenize.Template{Chat: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Player{Environment: &liar{}, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
+	opened, err := p.Open(context.Background(), Start{Problem: data.Problem{ID: "p", Text: "how much?"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	round := p.Play(context.Background(), &sampler.Options{}, []Group{{Problem: opened.Problem}}, nil)
+	told := make(chan sampler.Observation, 1)
+	response := sampler.Response{IDs: []int32{5, 1}}
+	round.turn(response, func(o sampler.Observation) { told <- o })
+	<-told
+	if got := round.End(response); got.Failed == nil || !strings.Contains(got.Failed.Error(), "NaN") || got.Rewarded || got.Rewards[0] != nil {
+		t.Errorf("%+v", got)
+	}
+	round.Close()
 }
