@@ -296,10 +296,13 @@ func (f *engineFlags) withTeam(c *cobra.Command, t *ranks.Group, args []string, 
 	return do(bytes.NewReader(text), name, p)
 }
 
+// noSpin is set by tests, whose processes share the cores.
+var noSpin bool
+
 // openRuntime opens ONNX Runtime for a type to compute in. If its library has to be
 // fetched, it shows the progress.
 func openRuntime(c *cobra.Command, o runtime.Options, dtype string) (*runtime.Env, error) {
-	o.TF32 = dtype != "float32"
+	o.TF32, o.NoSpin = dtype != "float32", noSpin
 	fetching := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
 	defer fetching.Finish()
 	o.Progress = fetching.Show

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // programs are what the test binary is where it is called by their names.
-var programs = map[string]func(){"onering": Main}
+var programs = map[string]func(){"onering": func() { noSpin = true; Main() }}
 
 // TestScript runs the text scripts in testdata/script: command lines with their
 // exact output, error and exit code. `go test -run TestScript/NAME` runs one.

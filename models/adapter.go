@@ -21,9 +21,10 @@ type Adapter struct {
 // ModulesOf lists the products of a model's layer that may have such products beside
 // them: the names, without the LayerPrefix, of what has a matrix.
 func ModulesOf(a Architecture) (names []string) {
-	for _, name := range a.Layout().Names() {
+	l := a.Layout()
+	for _, name := range l.Names() {
 		module, ok := strings.CutPrefix(name, a.LayerPrefix(0))
-		if place, _ := a.Layout().Find(name); ok && len(place.Shape) == 2 {
+		if place, _ := l.Find(name); ok && len(place.Shape) == 2 {
 			names = append(names, strings.TrimSuffix(module, ".weight"))
 		}
 	}

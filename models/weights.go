@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"sort"
 	"unsafe"
 )
 
@@ -285,10 +286,10 @@ func (w *Weights) ClearPadding(from, to int) {
 // NameOf is the Hugging Face tensor that has an element of the arena, and where in it
 // the element is; "" for padding.
 func (l *Layout) NameOf(element int) (name string, index int) {
-	for _, name := range l.names {
-		if p := l.place[name]; p.Offset <= element && element < p.Offset+p.Size {
-			return name, element - p.Offset
-		}
+	after := sort.Search(len(l.names), func(i int) bool { return l.place[l.names[i]].Offset > element })
+	name = l.names[after-1]
+	if p := l.place[name]; element < p.Offset+p.Size {
+		return name, element - p.Offset
 	}
 	return "", 0
 }

@@ -239,8 +239,8 @@ func (r *Run) Wait() error { return r.saver.writer.Wait() }
 func (r *Run) snapshot() (rundir.Snapshot, error) {
 	s := rundir.Snapshot{State: rundir.State{
 		Objective: r.plan.Objective, Settings: r.plan.Settings, Problems: r.plan.Problems, Score: r.score, Alarms: r.alarms.State(),
+		Round: r.at.Round, Step: r.at.Step, Inside: r.at.Inside, Evaluated: r.at.Evaluated,
 	}}
-	r.at.mark(&s.State)
 	failed := r.task.Save(&s)
 	return s, errors.Join(failed, r.SaveTo(&s)) // in which the ranks move parts
 }

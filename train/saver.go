@@ -25,11 +25,6 @@ func positionOf(s rundir.State) Position {
 	return Position{s.Round, s.Step, s.Inside, s.Evaluated && !s.Inside}
 }
 
-// mark sets in s where a run is.
-func (at Position) mark(s *rundir.State) {
-	s.Round, s.Step, s.Inside, s.Evaluated = at.Round, at.Step, at.Inside, at.Evaluated
-}
-
 // Saving says when checkpoints are due, after so many rounds, steps or minutes, where 0 is
 // never, and which of them are kept.
 type Saving struct {
@@ -82,7 +77,9 @@ func (s *saver) after(at Position, when Save) error {
 			return s.writer.Write(snap)
 		})
 	}
-	due, between := s.isDue(at), at.Round > 0 && !at.Inside
+	due := s.delayed || s.due.Steps > 0 && at.Step%s.due.Steps == 0 ||
+		s.due.Minutes > 0 && s.run.Clock.Now().Sub(s.savedAt) >= time.Duration(s.due.Minutes*float64(time.Minute))
+	between := at.Round > 0 && !at.Inside
 	best := s.run.score != nil && s.writer.Among(*s.run.score)
 	switch {
 	case between || best:
@@ -95,13 +92,6 @@ func (s *saver) after(at Position, when Save) error {
 		return err
 	}
 	return s.save(at, s.writer.Background)
-}
-
-// isDue says whether the steps or the time since the newest checkpoint ask for
-// another one.
-func (s *saver) isDue(at Position) bool {
-	return s.delayed || s.due.Steps > 0 && at.Step%s.due.Steps == 0 ||
-		s.due.Minutes > 0 && s.run.Clock.Now().Sub(s.savedAt) >= time.Duration(s.due.Minutes*float64(time.Minute))
 }
 
 // save writes the run's state in one of the writer's ways.

@@ -24,7 +24,7 @@ const skipVariable = "ONERING_SKIP_RUNTIME"
 var open = sync.OnceValues(func() (*runtime.Env, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	o := runtime.Options{Device: Device}
+	o := runtime.Options{Device: Device, KeepSessions: true, NoSpin: true}
 	o.Notice = func(s string) { os.Stderr.WriteString(s + "\n") }
 	return runtime.Open(ctx, o)
 })

@@ -25,7 +25,7 @@ func standIn(t *testing.T) *runtime.Env {
 	if cpu.Device() != "cpu" {
 		t.Skip("takes a stand-in for a device")
 	}
-	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
+	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in", KeepSessions: true})
 	if err != nil {
 		t.Fatal(err)
 	}

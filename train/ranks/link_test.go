@@ -19,7 +19,7 @@ func TestLinkRefused(t *testing.T) {
 	if cpu.Device() != "cpu" {
 		t.Skip("takes a stand-in for a device")
 	}
-	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
+	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in", KeepSessions: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func cpuAndStandIn(t *testing.T) (cpu, standIn *runtime.Env) {
 	if cpu.Device() != "cpu" {
 		t.Skip("compares a stand-in with the CPU")
 	}
-	standIn, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
+	standIn, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in", KeepSessions: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,14 +66,14 @@ type MemoryEstimate struct {
 // the GPU's memory if runtime.device is a GPU. Sampling and learning count in full there:
 // while one works, the other's memory is idle but not returned.
 func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate, err error) {
-	arch, compute, err := c.architecture(model)
+	s, err := c.architecture(model)
 	if err != nil {
 		return e, err
 	}
-	return estimateMemory(c, arch, compute, split)
+	return s.estimate(c, split)
 }
 
-func estimateMemory(c Config, arch models.Architecture, compute models.Compute, split Split) (e MemoryEstimate, err error) {
+func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
 	own, offload := runtime.OptimizerOptions{Offload: c.Optimizer.Offload && c.onGPU()}, c.offloadsWeights()
 	if split.Ranks > 1 {
@@ -82,19 +82,19 @@ func estimateMemory(c Config, arch models.Architecture, compute models.Compute, 
 			own.Parts = split.Ranks
 		}
 	}
-	trained := cmp.Or(arch.AdapterLayout(), arch.Layout())
+	trained := cmp.Or(s.AdapterLayout(), s.Layout())
 	weights := 4 * int64(trained.Size) // and gradients
-	updates := runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, own, offload && arch.AdapterLayout() == nil)
+	updates := runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, own, offload && s.AdapterLayout() == nil)
 	moments, all := updates[0], runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, runtime.OptimizerOptions{}, false)[0]
-	ring := runtime.RingNeeds(arch, compute, offload)
+	ring := runtime.RingNeeds(s, s.compute, offload)
 	e.Needs = append(append(ring, runtime.Need{What: "gradients", Device: weights}), updates...)
-	if err := e.addReference(c, arch, compute); err != nil {
+	if err := e.addReference(c, s, s.compute); err != nil {
 		return e, err
 	}
-	w := c.work(arch, e.Split)
-	e.Buffers = c.buffers(arch, w)
-	decoder := runtime.DecoderNeeds(arch.Geometry(), compute.Provider, w.slots, w.cached, w.prefill)
-	kept, running, err := w.passes.Needs(arch, compute, w.step*w.length, w.length)
+	w := c.work(s, e.Split)
+	e.Buffers = c.buffers(s, w)
+	decoder := runtime.DecoderNeeds(s.Geometry(), s.compute.Provider, w.slots, w.cached, w.prefill)
+	kept, running, err := w.passes.Needs(s, s.compute, w.step*w.length, w.length)
 	if err != nil {
 		return e, err
 	}
@@ -108,7 +108,7 @@ func estimateMemory(c Config, arch models.Architecture, compute models.Compute, 
 	if c.onGPU() {
 		e.Peak = e.Of("").Device
 		read := weights
-		if arch.AdapterLayout() == nil {
+		if s.AdapterLayout() == nil {
 			read = ring[0].Device
 		}
 		e.readBack(read, moments.Device, trained)
@@ -123,7 +123,7 @@ func estimateMemory(c Config, arch models.Architecture, compute models.Compute, 
 			e.Writing -= decoder[0].Device + kept.Device
 		}
 	}
-	if memory.TakesTurns(arch.Layout().Size) {
+	if memory.TakesTurns(s.Layout().Size) {
 		e.Peak -= min(decoder[0].Device, kept.Device)
 	}
 	return e, nil
@@ -141,17 +141,19 @@ func (e *MemoryEstimate) readBack(weights, moments int64, trained *models.Layout
 }
 
 // architecture is that of a run of c, and what it computes in.
-func (c Config) architecture(model models.Model) (arch models.Architecture, compute models.Compute, err error) {
-	compute.Type, compute.Provider = policy.ComputeTypes[c.Model.DType], c.provider().Graphs()
+func (c Config) architecture(model models.Model) (s sized, err error) {
+	s.compute.Type, s.compute.Provider = policy.ComputeTypes[c.Model.DType], c.provider().Graphs()
 	if c.LoRA.On {
 		a, err := lora.New(c.LoRA.Settings, model, "")
 		if err != nil {
-			return nil, compute, err
+			return s, err
 		}
-		compute.Adapter, compute.Base = &a.Adapter, policy.BaseTypes[c.LoRA.BaseDType]
+		s.compute.Adapter, s.compute.Base = &a.Adapter, policy.BaseTypes[c.LoRA.BaseDType]
 	}
-	arch, err = model.Architecture(compute)
-	return arch, compute, err
+	if s.Architecture, err = model.Architecture(s.compute); err == nil {
+		s.layout, s.known = s.Architecture.Layout(), map[[5]int][2]int64{}
+	}
+	return s, err
 }
 
 // addReference adds the second set of weights that an objective with a reference needs, or
@@ -429,6 +431,10 @@ func (e MemoryEstimate) Check(c Config, model models.Model) error {
 // that is not enough. Every candidate is estimated, since smaller micro-batches may
 // take more: more of their layers is kept.
 func (e MemoryEstimate) fitting(c Config, model models.Model) (set []string, err error) {
+	s, err := c.architecture(model)
+	if err != nil {
+		return nil, err
+	}
 	for n := c.Rollout.MaxNewTokens; n > 0 && set == nil; n /= 2 {
 		for halvings, some := 0, true; some && set == nil; halvings++ {
 			some = false
@@ -440,7 +446,7 @@ func (e MemoryEstimate) fitting(c Config, model models.Model) (set []string, err
 					continue
 				}
 				some = true
-				now, err := EstimateMemory(less, model, e.Split)
+				now, err := s.estimate(less, e.Split)
 				if err != nil {
 					return nil, err
 				}

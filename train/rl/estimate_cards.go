@@ -68,8 +68,8 @@ func (p Plan) String() string {
 // plan: that of the GPU here, or else of the first card that fits. Slots and micro-batches
 // decide the last bits of what a GPU computes, so the run's folder has to state them.
 func (c *Config) Choose(model models.Model, split Split, open func(key string) bool, all bool) (plans []Plan, err error) {
-	arch, compute, err := c.architecture(model)
-	if err != nil || compute.Provider != models.CUDA {
+	s, err := c.architecture(model)
+	if err != nil || s.compute.Provider != models.CUDA {
 		return nil, err
 	}
 	var on []card
@@ -81,7 +81,6 @@ func (c *Config) Choose(model models.Model, split Split, open func(key string) b
 	if all {
 		on = append(on, cards...)
 	}
-	s := sized{arch, compute, arch.Layout(), map[[5]int][2]int64{}}
 	for k, card := range on {
 		p, err := s.plan(*c, card, open)
 		if err != nil {
@@ -135,7 +134,7 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 			continue
 		}
 		p.Apply(&c)
-		e, err := estimateMemory(c, s, s.compute, on.Split)
+		e, err := s.estimate(c, on.Split)
 		if err != nil {
 			return p, err
 		}

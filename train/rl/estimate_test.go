@@ -196,13 +196,7 @@ func TestChoose(t *testing.T) {
 	nothing, all := func(string) bool { return false }, func(string) bool { return true }
 	c := Default()
 	c.Model.DType, c.Runtime.Device = "bfloat16", "cuda"
-	s := func() sized {
-		arch, compute, err := c.architecture(math1B5)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sized{arch, compute, arch.Layout(), map[[5]int][2]int64{}}
-	}()
+	s := must(c.architecture(math1B5))(t)
 	var slots []int
 	for _, gb := range []int64{24, 30, 40, 80, 141} {
 		on := card{name: "a card", model: "H100", bytes: gb * 1e9}

@@ -64,7 +64,7 @@ func TestScarceMemory(t *testing.T) {
 	if cpu.Device() != "cpu" {
 		t.Skip("the device of the test is a stand-in")
 	}
-	env, err := runtime.Open(t.Context(), runtime.Options{Threads: cpu.Threads(), Device: "scarce"})
+	env, err := runtime.Open(t.Context(), runtime.Options{Threads: cpu.Threads(), Device: "scarce", KeepSessions: true})
 	if err != nil {
 		t.Fatal(err)
 	}
