@@ -59,8 +59,8 @@ func Float32ToBF16(f float32) uint16 {
 	return uint16((b + 0x7FFF + b>>16&1) >> 16)
 }
 
-// decode converts little-endian elements of type d to float32. F64 is rounded.
-func decode(dst []float32, src []byte, d DType) {
+// Decode converts little-endian elements of type d to float32. F64 is rounded.
+func Decode(dst []float32, src []byte, d DType) {
 	le := binary.LittleEndian
 	switch d {
 	case F32:

@@ -266,7 +266,7 @@ func (f *File) ReadFloat32(name string, dst []float32, first int) error {
 	}
 	at := f.data + t.begin + int64(first*t.DType.Size())
 	if t.DType == F32 && littleEndian {
-		return f.readAt(name, float32Bytes(dst), at)
+		return f.readAt(name, Bytes(dst), at)
 	}
 	buf := make([]byte, min(chunkBytes, len(dst)*t.DType.Size()))
 	for len(dst) > 0 {
@@ -275,7 +275,7 @@ func (f *File) ReadFloat32(name string, dst []float32, first int) error {
 		if err := f.readAt(name, chunk, at); err != nil {
 			return err
 		}
-		decode(dst[:n], chunk, t.DType)
+		Decode(dst[:n], chunk, t.DType)
 		if i := beyond(dst[:n], chunk, t.DType); i >= 0 {
 			return f.errorf(name, "holds a number beyond float32 (%g); convert the file", math.Float64frombits(binary.LittleEndian.Uint64(chunk[8*i:])))
 		}
@@ -340,7 +340,7 @@ func (f *File) errorf(name, format string, args ...any) error {
 
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// float32Bytes returns the memory of s as bytes, without a copy.
-func float32Bytes(s []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*len(s))
+// Bytes returns the memory of s as bytes, without a copy.
+func Bytes[F float32 | float64](s []F) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(F(0))))
 }

@@ -45,7 +45,7 @@ func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, met
 
 func writeElements(w io.Writer, d DType, data []float32, buf []byte) error {
 	if d == F32 && littleEndian {
-		_, err := w.Write(float32Bytes(data))
+		_, err := w.Write(Bytes(data))
 		return err
 	}
 	for first := 0; first < len(data); {

@@ -233,7 +233,7 @@ func (n *Narrow) encode(first int, src []float32) {
 func (n *Narrow) decode(dst []float32, first int) {
 	from := n.at(first, len(dst))
 	if n.DType != I8 {
-		decode(dst, from, n.DType)
+		Decode(dst, from, n.DType)
 		return
 	}
 	for b, scale := range n.scales(first, len(dst)) {

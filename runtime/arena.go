@@ -23,7 +23,7 @@ type arena struct {
 	at       unsafe.Pointer
 	tensors  map[string]*Value // by plain and by fused name; empty until nameTensors
 	rounded  *arena            // the 16-bit copy of a range of the elements; nil if no graph reads one
-	masters  *arena            // the host's, of the same range, where the arena lacks the matrices; nil if it has all
+	masters  *arena            // the float32 elements that updates read of that range, where the arena lacks its matrices; nil if it has all
 	env      *Env              // the Env whose Upload and Download find this arena; may be nil
 }
 
@@ -39,25 +39,20 @@ func hostArena(w *models.Weights) *arena {
 // hold makes an arena of w in the memory of e. Upload and Download find it from
 // then on. If fresh is true, w holds zeros only and is not copied.
 func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
-	return e.holdPieces(w, nil, fresh)
+	return e.holdPieces(w, e.memory, nil, fresh)
 }
 
-// holdPieces is hold for some of the elements, which follow one another in the arena;
-// nil means all.
-func (e *Env) holdPieces(w *models.Weights, pieces []piece, fresh bool) (*arena, error) {
+// holdPieces is hold for some of the elements, which follow one another in the arena
+// unless they are the host's own, and in a memory, that of e or the host's; nil pieces are
+// all elements.
+func (e *Env) holdPieces(w *models.Weights, in *memory, pieces []piece, fresh bool) (*arena, error) {
 	a := hostArena(w)
-	a.env = e
+	a.env, a.pieces = e, pieces
 	e.arenas.Store(w, a)
-	if e.memory.Aliases() {
-		return a, nil
+	err := a.allocate(in)
+	if err != nil || in.Aliases() {
+		return a, err
 	}
-	a.memory, a.at, a.pieces = e.memory, nil, pieces
-	at, err := e.memory.Alloc(max(1, a.bytes()), a.cuts())
-	if err != nil {
-		a.close()
-		return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(a.bytes())*1e-9, e.memory, err)
-	}
-	a.at = at
 	if fresh {
 		err = a.zero()
 	} else {
@@ -68,6 +63,21 @@ func (e *Env) holdPieces(w *models.Weights, pieces []piece, fresh bool) (*arena,
 		return nil, err
 	}
 	return a, nil
+}
+
+// allocate gives an arena of the host's elements a place in a memory. Its content is then
+// unknown, unless these are the same.
+func (a *arena) allocate(in *memory) (err error) {
+	if in.Aliases() {
+		return nil
+	}
+	bytes := a.bytes()
+	a.memory, a.at = in, nil
+	if a.at, err = in.Alloc(max(1, bytes), a.cuts()); err != nil {
+		a.close()
+		return fmt.Errorf("runtime: %.2f GB on %s: %w", float64(bytes)*1e-9, in, err)
+	}
+	return nil
 }
 
 // arenaOf returns the arena that hold made of w, or one of the host's elements if it
@@ -81,7 +91,8 @@ func (e *Env) arenaOf(w *models.Weights) *arena {
 
 // Download copies from the device to the host: the weights of a Ring, the
 // gradients of a Learner or the moments of an Optimizer. On the CPU the two are
-// the same memory and nothing is copied.
+// the same memory and nothing is copied. What a divided Ring lacks in float32 is
+// as the Programs read it.
 func (e *Env) Download(w ...*models.Weights) (err error) {
 	for _, w := range w {
 		if err == nil {
@@ -120,9 +131,8 @@ func copying(direction string, err error) error {
 	return fmt.Errorf("runtime: copying %s the device: %w", direction, err)
 }
 
-// Forget gives the host's memory of w back to the system, but for what no device holds.
-// The host's elements are then unknown until the next Download. On the CPU Forget
-// does nothing.
+// Forget gives the host's memory of w back to the system, but for what lies only there.
+// The host's elements are then unknown until the next Download.
 func (e *Env) Forget(w ...*models.Weights) {
 	for _, w := range w {
 		e.ForgetPart(w, 0, len(w.Data))
@@ -131,15 +141,27 @@ func (e *Env) Forget(w ...*models.Weights) {
 
 // ForgetPart is Forget for such a part.
 func (e *Env) ForgetPart(w *models.Weights, from, to int) {
-	a := e.arenaOf(w)
-	switch m := a.masters; {
-	case a.memory.Aliases():
-	case m == nil:
-		w.ForgetPart(from, to)
-	default:
-		w.ForgetPart(from, min(to, m.from))
-		w.ForgetPart(max(from, m.to), to)
+	var kept []piece
+	for a := e.arenaOf(w); a != nil; a = a.masters {
+		if a.memory.Aliases() {
+			kept = append(kept, a.held()...)
+		}
 	}
+	for _, p := range between(from, to, kept) {
+		w.ForgetPart(p.from, p.to)
+	}
+}
+
+// between are the elements from (included) to to (excluded) that no piece has.
+func between(from, to int, pieces []piece) (rest []piece) {
+	slices.SortFunc(pieces, func(p, q piece) int { return p.from - q.from })
+	for _, p := range append(pieces, piece{to, to}) {
+		if end := min(p.from, to); from < end {
+			rest = append(rest, piece{from, end})
+		}
+		from = max(from, p.to)
+	}
+	return rest
 }
 
 // cuts returns where each tensor begins, in bytes.
@@ -207,7 +229,10 @@ func (a *arena) holds(from, to int) bool {
 
 // address returns the address of element i of the weights.
 func (a *arena) address(i int) unsafe.Pointer {
-	return unsafe.Add(a.at, a.before(i)*a.dtype.Size())
+	if a.dtype != models.F32 || !a.memory.Aliases() { // else the host's own elements lie where they are
+		i = a.before(i)
+	}
+	return unsafe.Add(a.at, i*a.dtype.Size())
 }
 
 // move copies elements that the arena holds between it and the host.
@@ -227,12 +252,15 @@ func (a *arena) move(from, to int, down bool) error {
 	return a.memory.Upload(a.address(from), host, bytes)
 }
 
-// moveAll is move for those elements of a range that the arena holds.
+// moveAll is move for those elements of a range that the arena holds, or its masters.
 func (a *arena) moveAll(from, to int, down bool) error {
 	for _, h := range a.common([]piece{{from, to}}) {
 		if err := a.move(h.from, h.to, down); err != nil {
 			return err
 		}
+	}
+	if a.masters != nil {
+		return a.masters.moveAll(from, to, down)
 	}
 	return nil
 }
@@ -303,18 +331,48 @@ func (a *arena) round(d models.DType, from, to int) error {
 	return c.nameTensors()
 }
 
-// keep has the host keep the float32 elements from (included) to to (excluded), of which
-// the arena has some for the Programs that read these.
-func (a *arena) keep(from, to int) {
-	a.masters = &arena{memory: host, weights: a.weights, from: from, to: to, dtype: models.F32, at: unsafe.Pointer(&a.weights.Data[from])}
+// keep has a memory, the arena's or the host's, keep the float32 elements from (included)
+// to to (excluded), or of these those in the pieces own. The arena has some of them for the
+// Programs that read these.
+func (a *arena) keep(in *memory, from, to int, own []piece) error {
+	m := hostArena(a.weights)
+	m.from, m.to = from, to
+	m.pieces = append([]piece{}, m.common(own)...)
+	err := m.allocate(in)
+	if err == nil {
+		a.masters = m
+		err = m.moveAll(from, to, false)
+	}
+	return err
 }
 
-// renew copies to the arena what it has of the elements that the host keeps.
+// renew copies to the arena what it has of its masters.
 func (a *arena) renew() error {
-	if a.masters == nil {
+	m := a.masters
+	if m == nil {
 		return nil
 	}
-	return a.moveAll(a.masters.from, a.masters.to, false)
+	pieces := m.held()
+	if a.memory.Cuts() { // each tensor is a buffer
+		pieces = nil
+		edges := append(a.edges(), a.to)
+		for i, edge := range edges[:len(edges)-1] {
+			pieces = append(pieces, m.common([]piece{{edge, edges[i+1]}})...)
+		}
+	}
+	for _, p := range a.common(pieces) {
+		to, from, bytes := a.address(p.from), m.address(p.from), (p.to-p.from)*a.dtype.Size()
+		err := error(nil)
+		if m.memory == a.memory {
+			err = a.memory.CopyRuns([]unsafe.Pointer{to}, []unsafe.Pointer{from}, Runs{Width: bytes, Count: 1})
+		} else {
+			err = a.memory.Upload(to, from, bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // without are the arena's elements but for the matrices from from (included) to to
@@ -386,8 +444,28 @@ func (a *arena) upload() error {
 	return nil
 }
 
-// download copies the elements of a float32 arena to the host.
-func (a *arena) download() error { return a.moveAll(a.from, a.to, true) }
+// download copies the elements of a float32 arena to the host. Those that it lacks come
+// from the 16-bit copy.
+func (a *arena) download() error {
+	if err := a.moveAll(a.from, a.to, true); err != nil || a.masters == nil {
+		return err
+	}
+	c, part := a.rounded, []byte(nil)
+	for _, p := range between(c.from, c.to, slices.Concat(a.held(), a.masters.held())) {
+		for first := p.from; first < p.to; first += roundAtOnce {
+			data := a.weights.Data[first:min(first+roundAtOnce, p.to)]
+			part = mirror(c.memory, c.address(first), len(data)*c.dtype.Size(), part)
+			if err := c.memory.Download(unsafe.Pointer(unsafe.SliceData(part)), c.address(first), len(part)); err != nil {
+				return err
+			}
+			models.Decode(data, part, c.dtype)
+		}
+		if c.memory.Cuts() {
+			a.weights.ClearPadding(p.from, p.to)
+		}
+	}
+	return nil
+}
 
 // zero clears all elements.
 func (a *arena) zero() error { return a.memory.Zero(a.at, a.bytes()) }
@@ -432,9 +510,9 @@ type Need struct {
 	Setting string
 }
 
-// RingNeeds are the weights of a Ring, of which offload is the field of that name, and those
-// that the Programs read in fewer bits.
-func RingNeeds(arch models.Architecture, compute models.Compute, offload bool) []Need {
+// RingNeeds are the weights of a Ring, of which offload is the field of that name, with the
+// largest of so many parts of what it divides, and those that the Programs read in fewer bits.
+func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, parts int) []Need {
 	from, to := arch.Copied()
 	weights, fewer := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
 	if l := arch.AdapterLayout(); l != nil {
@@ -444,27 +522,33 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload bool) [
 		weights, fewer = weights-int64(to-from), models.NarrowBytes(compute.Base, to-from)
 	}
 	need := Need{What: "weights", Device: 4 * weights}
-	if offload && from < to && !compute.Narrow() {
-		l := arch.Layout()
+	if divided := parts > 1 && arch.AdapterLayout() == nil; (offload || divided) && from < to && !compute.Narrow() {
+		l, own := arch.Layout(), int64(4*(to-from))
 		a := &arena{weights: &models.Weights{Layout: l}, to: l.Size}
 		a.pieces = a.without(from, to)
-		need.Device, need.Host = need.Device-4*int64(l.Size-a.before(a.to)), int64(4*(to-from))
+		if divided {
+			own = (own + int64(parts) - 1) / int64(parts)
+		}
+		if need.Device -= 4 * int64(l.Size-a.before(a.to)); offload {
+			need.Host = own
+		} else {
+			need.Device += own
+		}
 	}
 	return []Need{need, {What: "weights in fewer bits", Device: fewer}}
 }
 
-// OptimizerNeeds are the state of an Optimizer for so many elements, of which the largest of
-// the Parts keeps a part, and where what the host keeps lies on the device in updates. offload
-// is that of the Ring.
-func OptimizerNeeds(rule models.Optimizer, elements int, o OptimizerOptions, offload bool) []Need {
-	parts := max(1, o.Parts)
+// OptimizerNeeds are the state of an Optimizer for so many elements, of which it has the
+// largest of so many parts, and where what the host keeps lies on the device in updates.
+// state and weights say whether it keeps the state, and weights of the Ring.
+func OptimizerNeeds(rule models.Optimizer, elements, parts int, state, weights bool) []Need {
 	n := Need{What: "moments", Device: int64((4*len(rule.State())*elements + parts - 1) / parts)}
 	kept := 0 // tensors of a part
-	if o.Offload {
+	if state {
 		n.Device, n.Host = 0, n.Device
 		kept += len(rule.State())
 	}
-	if offload {
+	if weights {
 		kept++
 	}
 	return []Need{n, {What: "other", Device: int64(4 * kept * stagingSlots * min(stagedAtOnce, elements))}}

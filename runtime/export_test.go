@@ -81,7 +81,7 @@ func (o *Optimizer) Untiled() error {
 
 // Share deals ranges to the parts of an Optimizer.
 func Share(bounds []int, parts, bucket int) (owner []int, buckets [][]int) {
-	s := share(bounds, parts, bucket)
+	s := share(bounds, 0, parts, bucket)
 	return s.owner, s.buckets
 }
 

@@ -42,14 +42,14 @@ func (o *Optimizer) openNorm() error {
 	if err != nil {
 		return err
 	}
-	bounds := o.bounds()
+	bounds := o.ring.shares.bounds
 	n := &normProgram{
 		kernels: o.env.memory.Kernels, slices: len(bounds) - 1, unscales: len(p.Outputs) > 1,
 		sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32),
 	}
 	o.norm = n
 	for i := range n.slices {
-		if !o.owns(i) {
+		if !o.ring.shares.owns(i) {
 			continue
 		}
 		if len(n.runs) == 0 || !o.env.memory.Cuts() {
@@ -232,7 +232,7 @@ func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) 
 	if err != nil {
 		return 0, err
 	}
-	if err := share(sums, o.shares.owner); err != nil {
+	if err := share(sums, o.ring.shares.owner); err != nil {
 		return 0, err
 	}
 	total, err := o.norm.total(sums, o.ring.lossScale())

@@ -264,7 +264,8 @@ func TestOffload(t *testing.T) {
 				ring.Offload = i > 0 && tt.weights
 				before, _ := env.Crossed()
 				// Parts are small, so that there are more than slots.
-				l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: i > 0 && tt.moments, Bucket: 1000})
+				check(t, ring.Divide(0, 1, 1000))
+				l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: i > 0 && tt.moments})
 				up, _ := env.Crossed()
 				moved[i] = up - before
 				if locked := env.Locked(0); i > 0 && (locked != tt.locked || o.Slots() != tt.slots || (len(notices) > 0) != (tt.most > 0) || tt.most > 0 && !strings.Contains(notices[0], "locks no more")) {
@@ -317,7 +318,8 @@ func TestOffloadOnGPU(t *testing.T) {
 	for _, offload := range []bool{false, true} {
 		w, ring := madeUpRing(t, halfModel(env), 3)
 		ring.Offload = offload
-		l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: offload, Bucket: 1000})
+		check(t, ring.Divide(0, 1, 1000))
+		l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: offload})
 		if slots := o.Slots(); offload && slots != 3 && strings.HasPrefix(env.Device(), "cuda") {
 			t.Errorf("%d slots: the host's memory was not locked", slots)
 		}
@@ -344,9 +346,10 @@ func TestOffloadParts(t *testing.T) {
 	for part, parts := range []int{1, 3, 3, 3} {
 		w, ring := madeUpRing(t, c, 3)
 		ring.Offload = part > 0
+		check(t, ring.Divide(max(0, part-1), parts, 1000))
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
 		check(t, err)
-		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{Offload: part > 0, Part: max(0, part-1), Parts: parts, Bucket: 1000})
+		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{Offload: part > 0})
 		check(t, err)
 		p, err := l.Forward(madeSequences(), 1, true)
 		check(t, err)
@@ -385,11 +388,12 @@ func TestOffloadLost(t *testing.T) {
 		c := halfModel(env)
 		c.Type = models.F16
 		_, ring := madeUpRing(t, c, 3)
+		check(t, ring.Divide(0, 1, 1000))
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
 		if err != nil {
 			continue
 		}
-		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{Offload: true, Bucket: 1000})
+		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{Offload: true})
 		if err == nil {
 			if err := o.Update(1e-2, 1); err == nil {
 				t.Fatalf("%d calls are enough for an update, and %d losses were met", calls, met)

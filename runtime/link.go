@@ -2,14 +2,212 @@ package runtime
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"onering/models"
 	"onering/models/onnx"
 	"onering/runtime/nccl"
 )
+
+// DefaultBucket is how many elements of gradients are worth moving at once: enough that
+// the start of a message costs little, and few enough that the last ones, which nothing
+// hides, are soon over.
+const DefaultBucket = 4 << 20
+
+// shares say who updates what of the weights that a Ring trains.
+type shares struct {
+	part, parts, bucket int     // of Divide
+	bounds              []int   // the first element of each range, and the number of all elements
+	owner               []int   // the part that each range belongs to
+	buckets             [][]int // see Buckets
+}
+
+// Divide has the Optimizer of the ring have a state for part of parts of the elements, from
+// 0, and update these alone. Where the Programs read the layers' matrices in 16 bits, the
+// ring then has float32 weights of these for its part alone. bucket is how many elements of
+// a part follow one another, about; 0 means DefaultBucket. Few of them change the last bits
+// of the gradients' norm, and nothing else changes a result. Call it before anything is made
+// of the ring.
+func (r *Ring) Divide(part, parts, bucket int) error {
+	if r.env != nil {
+		return fmt.Errorf("runtime: the ring is in use: it is divided before anything is made of it")
+	}
+	r.shares = shares{part: part, parts: parts, bucket: bucket}
+	return nil
+}
+
+// Divided reports whether the ring lacks the float32 weights of other parts.
+func (r *Ring) Divided() bool { return r.shares.parts > 1 && r.Adapter == nil && r.copies() }
+
+// copies reports whether the Programs read matrices of what is trained in 16 bits.
+func (r *Ring) copies() bool {
+	from, to := r.Arch.Copied()
+	return from < to && r.Weights.Narrow == nil
+}
+
+// own are the pieces that this part has; nil for all.
+func (s *shares) own() []piece {
+	if s.parts <= 1 {
+		return nil
+	}
+	own := make([]piece, 0)
+	for _, b := range s.buckets {
+		if b[s.part] < b[s.part+1] {
+			own = append(own, piece{b[s.part], b[s.part+1]})
+		}
+	}
+	return own
+}
+
+// owns says whether range i is updated here.
+func (s *shares) owns(i int) bool { return s.owner[i] == s.part }
+
+// share deals the ranges between bounds to parts. Each has a share of every bucket of
+// about parts times bucket elements, as even as whole ranges allow, so that no part waits
+// for the end of a backward pass with all its gradients.
+func share(bounds []int, part, parts, bucket int) shares {
+	if bucket <= 0 {
+		bucket = DefaultBucket
+	}
+	s := shares{part: part, parts: parts, bucket: bucket, bounds: bounds, owner: make([]int, len(bounds)-1)}
+	for first := 0; first < len(s.owner); {
+		last := first + 1
+		for last < len(s.owner) && (bounds[last]-bounds[first] < parts*bucket || (last-first)%parts != 0) {
+			last++
+		}
+		cut := []int{bounds[first]}
+		for part := 1; part <= parts; part++ {
+			for first < last && (bounds[first]-cut[0])*parts < (bounds[last]-cut[0])*part {
+				s.owner[first] = part - 1
+				first++
+			}
+			cut = append(cut, bounds[first])
+		}
+		s.buckets = append(s.buckets, cut)
+	}
+	return s
+}
+
+// Buckets are the elements in order, in buckets of which each part has a share: part i
+// has those from b[i] (included) to b[i+1] (excluded) of a bucket b. Without parts there
+// are none.
+func (o *Optimizer) Buckets() [][]int {
+	if o.ring.shares.parts <= 1 {
+		return nil
+	}
+	return o.ring.shares.buckets
+}
+
+// bounds returns the first element of each range in the memory of e, and the number of all
+// elements. Elements with a 16-bit copy and elements without are not in one range.
+func (r *Ring) bounds(e *Env) (bounds []int) {
+	total := len(r.Trained().Data)
+	edges := []int{total}
+	if from, to := r.Arch.Copied(); r.Adapter == nil && from < to {
+		edges = []int{from, to, total}
+	}
+	size := e.memory.elementwise
+	if r.shares.bucket > 0 {
+		size = min(size, r.shares.bucket)
+	}
+	if e.memory.Cuts() { // each buffer is a range
+		edges, size = append(hostArena(r.Trained()).edges()[1:], total), total
+	}
+	for from := 0; from < total; {
+		bounds = append(bounds, from)
+		for from == edges[0] {
+			edges = edges[1:]
+		}
+		from = min(from+size, edges[0])
+	}
+	return append(bounds, total)
+}
+
+// ranges calls move for the ranges of elements between bounds that Programs read, in
+// float32 and in 16 bits, with the arena that has each and with the bounds that lie in it.
+func (a *arena) ranges(bounds []int, move func(a *arena, bounds []int) error) error {
+	for _, x := range []*arena{a, a.rounded} {
+		if x == nil {
+			continue
+		}
+		for _, h := range x.common([]piece{{bounds[0], bounds[len(bounds)-1]}}) {
+			cut := make([]int, len(bounds))
+			for i, b := range bounds {
+				cut[i] = min(max(b, h.from), h.to)
+			}
+			if err := move(x, cut); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Spread gives every rank what Programs read of the elements that each owns, rank r those
+// from bounds[r] to bounds[r+1]-1; rank is this one. exchange does so with bytes of the
+// host, of which rank r owns those from at[r] to at[r+1]-1.
+func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x []byte, at []int) error) error {
+	var spare []byte
+	return e.arenaOf(w).ranges(bounds, func(a *arena, cut []int) error {
+		at := make([]int, len(cut))
+		for i, c := range cut {
+			at[i] = (c - cut[0]) * a.dtype.Size()
+		}
+		first, all := a.address(cut[0]), at[len(at)-1]
+		spare = mirror(a.memory, first, all, spare)
+		move := func(from, to int, copy func(to, from unsafe.Pointer, bytes int) error, down bool) error {
+			x, y := unsafe.Add(unsafe.Pointer(unsafe.SliceData(spare)), from), unsafe.Add(first, from)
+			if !down {
+				x, y = y, x
+			}
+			if from == to {
+				return nil
+			}
+			return copy(x, y, to-from)
+		}
+		err := move(at[rank], at[rank+1], a.memory.Download, true)
+		// The others wait for this rank, whatever it has met.
+		return errors.Join(err, exchange(spare, at), move(0, at[rank], a.memory.Upload, false), move(at[rank+1], all, a.memory.Upload, false))
+	})
+}
+
+// Checksum is a digest of what Programs read of w.
+func (e *Env) Checksum(w *models.Weights) (string, error) {
+	sum, part := sha256.New(), []byte(nil)
+	err := e.arenaOf(w).ranges([]int{0, len(w.Data)}, func(a *arena, bounds []int) error {
+		for first := bounds[0]; first < bounds[1]; first += roundAtOnce {
+			part = mirror(a.memory, a.address(first), min(roundAtOnce, bounds[1]-first)*a.dtype.Size(), part)
+			if err := a.memory.Download(unsafe.Pointer(unsafe.SliceData(part)), a.address(first), len(part)); err != nil {
+				return err
+			}
+			sum.Write(part)
+		}
+		return nil
+	})
+	return fmt.Sprintf("%x", sum.Sum(nil)), copying("from", err)
+}
+
+// SpreadBytes returns how many bytes Spread moves of the elements from (included) to to
+// (excluded) of what is trained with an architecture or, unless a Ring of it is divided, of
+// its gradients.
+func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int64 {
+	whole, l := &arena{dtype: models.F32, to: math.MaxInt}, arch.Layout()
+	if from, to := arch.Copied(); divided && from < to && arch.AdapterLayout() == nil {
+		whole = &arena{dtype: models.F32, weights: &models.Weights{Layout: l}, to: l.Size}
+		whole.pieces, whole.rounded = whole.without(from, to), &arena{dtype: arch.Geometry().Compute, from: from, to: to}
+	}
+	return func(from, to int) (bytes int64) {
+		whole.ranges([]int{from, to}, func(a *arena, cut []int) error {
+			bytes += int64((cut[1] - cut[0]) * a.dtype.Size())
+			return nil
+		})
+		return bytes
+	}
+}
 
 // A Linker is a Driver with addresses whose device sends to those of other processes.
 type Linker interface {
@@ -55,7 +253,8 @@ func (e *Env) Link(library *nccl.Library, id []byte, rank, size int) (l *Link, e
 			one[i] = i
 		}
 		one[size]++ // so that the shares are uneven
-		err = errors.Join(l.exchange(l.others.element, 4, one), l.Wait())
+		out, in, _ := l.moves(l.others.element, 4, one)
+		err = errors.Join(l.Exchange(out, in), l.Wait())
 	}
 	if err == nil {
 		return l, nil
@@ -126,25 +325,30 @@ func (l *Link) add(own *Value) error {
 	return b.run()
 }
 
-// Spread gives every rank the elements that each owns, rank r those from bounds[r] to
-// bounds[r+1]-1, and their 16-bit copies.
-func (l *Link) Spread(w *models.Weights, bounds []int) error {
-	a := l.env.arenaOf(w)
-	err := l.exchange(a.address, a.dtype.Size(), bounds)
-	if c := a.rounded; c != nil && err == nil {
-		cut := make([]int, len(bounds))
-		for i, b := range bounds {
-			cut[i] = min(max(b, c.from), c.to)
+// Spread is Env.Spread from device to device, and returns how many bytes of this rank each
+// of the others has got.
+func (l *Link) Spread(w *models.Weights, bounds []int) (own int, err error) {
+	var out, in []nccl.Move // of what is not even
+	err = l.env.arenaOf(w).ranges(bounds, func(a *arena, cut []int) error {
+		own += (cut[l.rank+1] - cut[l.rank]) * a.dtype.Size()
+		o, i, even := l.moves(a.address, a.dtype.Size(), cut)
+		if even {
+			return l.Gather(a.address(cut[0]), o[0].Bytes)
 		}
-		err = l.exchange(c.address, c.dtype.Size(), cut)
+		out, in = append(out, o...), append(in, i...)
+		return nil
+	})
+	if err == nil && len(out) > 0 {
+		err = l.Exchange(out, in)
 	}
-	return err
+	return own, err
 }
 
-// exchange gives every rank the elements of so many bytes between the bounds of each.
-func (l *Link) exchange(address func(element int) unsafe.Pointer, size int, bounds []int) error {
-	own, even := bounds[l.rank+1]-bounds[l.rank], true
-	var out, in []nccl.Move
+// moves give every rank the elements of so many bytes between the bounds of each. even says
+// whether all have as many.
+func (l *Link) moves(address func(element int) unsafe.Pointer, size int, bounds []int) (out, in []nccl.Move, even bool) {
+	own := bounds[l.rank+1] - bounds[l.rank]
+	even = l.size > 1
 	for r := range l.size {
 		n := bounds[r+1] - bounds[r]
 		even = even && n == own
@@ -153,10 +357,7 @@ func (l *Link) exchange(address func(element int) unsafe.Pointer, size int, boun
 			in = append(in, nccl.Move{Peer: r, At: address(bounds[r]), Bytes: n * size})
 		}
 	}
-	if even {
-		return l.Gather(address(bounds[0]), own*size)
-	}
-	return l.Exchange(out, in)
+	return out, in, even
 }
 
 // Wait returns when all before it is complete, with what it has met.

@@ -29,7 +29,6 @@ type Optimizer struct {
 	arenas    map[string]*arena // of State, by port
 	norm      *normProgram
 	updates   []*update
-	shares    shares
 	options   OptimizerOptions
 	scalars   buffer // the rule's numbers, in the order of their names
 	staging   staging
@@ -47,24 +46,6 @@ type OptimizerOptions struct {
 	// the device and back: 16 bytes for each parameter with AdamW. Ring.Offload does so
 	// with weights.
 	Offload bool
-	// Part of Parts: only the elements of this part, from 0, have a state here and are
-	// updated; see Buckets. Parts of 0 or 1 means all of them.
-	Part, Parts int
-	// Bucket is how many elements of a part follow one another, about. 0 means
-	// DefaultBucket. Few of them change the last bits of the gradients' norm.
-	Bucket int
-}
-
-// DefaultBucket is how many elements of gradients are worth moving at once: enough that
-// the start of a message costs little, and few enough that the last ones, which nothing
-// hides, are soon over.
-const DefaultBucket = 4 << 20
-
-// shares say who updates what.
-type shares struct {
-	bounds  []int   // the first element of each range, and the number of all elements
-	owner   []int   // the part that each range belongs to
-	buckets [][]int // see Buckets
 }
 
 // NewOptimizer makes an Optimizer with a state of zeros.
@@ -86,28 +67,27 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 
 // open makes the state, loads the Programs and cuts the arenas into parts.
 func (o *Optimizer) open() error {
-	bounds := o.bounds()
-	o.shares = share(bounds, max(1, o.options.Parts), o.options.Bucket)
-	if o.sharded() && o.rule.ByTensor() {
+	if o.ring.shares.parts > 1 && o.rule.ByTensor() {
 		return errors.New("runtime: this optimizer updates whole tensors, so it cannot be kept in parts")
 	}
-	own := o.own()
+	memory, own := o.env.memory, o.ring.shares.own()
+	if o.options.Offload {
+		memory = host
+	}
 	for _, s := range o.rule.State() {
 		w, err := models.NewWeights(o.ring.Trained().Layout)
 		if err != nil {
 			return err
 		}
 		o.State[s.Name] = w
-		if o.options.Offload {
-			o.arenas[s.Port] = hostArena(w)
-		} else if o.arenas[s.Port], err = o.env.holdPieces(w, own, true); err != nil {
+		if o.arenas[s.Port], err = o.env.holdPieces(w, memory, own, true); err != nil {
 			return err
 		}
 	}
 	if err := o.openNorm(); err != nil {
 		return err
 	}
-	if err := o.addParts(bounds); err != nil {
+	if err := o.addParts(o.ring.shares.bounds); err != nil {
 		return err
 	}
 	for _, u := range o.updates {
@@ -116,20 +96,6 @@ func (o *Optimizer) open() error {
 		}
 	}
 	return o.reserve()
-}
-
-// own are the pieces of the state that the Optimizer has; nil for all.
-func (o *Optimizer) own() []piece {
-	if !o.sharded() {
-		return nil
-	}
-	own := make([]piece, 0)
-	for _, b := range o.shares.buckets {
-		if part := o.options.Part; b[part] < b[part+1] {
-			own = append(own, piece{b[part], b[part+1]})
-		}
-	}
-	return own
 }
 
 // reserve takes all the memory of updates: if it ended in the middle of one, the weights
@@ -160,16 +126,22 @@ func (o *Optimizer) keptOnHost() (kept [][]byte) {
 		if a.memory == o.env.memory {
 			continue
 		}
-		for _, r := range a.common(o.own()) {
+		for _, r := range a.held() {
 			a.memory.Zero(keep(a, r))
 		}
 	}
-	if m := o.ring.trained().masters; m != nil {
-		for _, r := range m.common(o.own()) {
-			keep(m, r)
+	if o.stagesWeights() {
+		for _, r := range o.ring.trained().masters.held() {
+			keep(o.ring.trained().masters, r)
 		}
 	}
 	return kept
+}
+
+// stagesWeights says whether the host keeps weights for updates on a device.
+func (o *Optimizer) stagesWeights() bool {
+	m := o.ring.trained().masters
+	return m != nil && m.memory != o.env.memory
 }
 
 // addParts adds the tensors or the ranges of elements.
@@ -184,12 +156,12 @@ func (o *Optimizer) addParts(bounds []int) error {
 		return nil
 	}
 	for i, first := range bounds[:len(bounds)-1] {
-		if !o.owns(i) {
+		if !o.ring.shares.owns(i) {
 			continue
 		}
 		for last := first + o.span(bounds, i); first < last; {
 			size := last - first
-			if (o.options.Offload || o.ring.trained().masters != nil) && !o.env.memory.Cuts() && !o.env.memory.Aliases() {
+			if (o.options.Offload || o.stagesWeights()) && !o.env.memory.Cuts() && !o.env.memory.Aliases() {
 				size = min(size, stagedAtOnce)
 			}
 			if err := o.addPart(first, []int{size}, nil); err != nil {
@@ -199,72 +171,6 @@ func (o *Optimizer) addParts(bounds []int) error {
 		}
 	}
 	return nil
-}
-
-// share deals the ranges between bounds to parts. Each has a share of every bucket of
-// about parts times bucket elements, as even as whole ranges allow, so that no part waits
-// for the end of a backward pass with all its gradients.
-func share(bounds []int, parts, bucket int) shares {
-	if bucket <= 0 {
-		bucket = DefaultBucket
-	}
-	s := shares{bounds: bounds, owner: make([]int, len(bounds)-1)}
-	for first := 0; first < len(s.owner); {
-		last := first + 1
-		for last < len(s.owner) && (bounds[last]-bounds[first] < parts*bucket || (last-first)%parts != 0) {
-			last++
-		}
-		cut := []int{bounds[first]}
-		for part := 1; part <= parts; part++ {
-			for first < last && (bounds[first]-cut[0])*parts < (bounds[last]-cut[0])*part {
-				s.owner[first] = part - 1
-				first++
-			}
-			cut = append(cut, bounds[first])
-		}
-		s.buckets = append(s.buckets, cut)
-	}
-	return s
-}
-
-// Buckets are the elements in order, in buckets of which each part has a share: part i
-// has those from b[i] (included) to b[i+1] (excluded) of a bucket b. Without parts there
-// are none.
-func (o *Optimizer) Buckets() [][]int {
-	if !o.sharded() {
-		return nil
-	}
-	return o.shares.buckets
-}
-
-func (o *Optimizer) sharded() bool { return o.options.Parts > 1 }
-
-// owns says whether range i is updated here.
-func (o *Optimizer) owns(i int) bool { return o.shares.owner[i] == o.options.Part }
-
-// bounds returns the first element of each range, and the number of all elements.
-// Elements with a 16-bit copy and elements without are not in one range.
-func (o *Optimizer) bounds() (bounds []int) {
-	total := len(o.ring.Trained().Data)
-	edges := []int{total}
-	if c := o.ring.trained().rounded; c != nil {
-		edges = []int{c.from, c.to, total}
-	}
-	size := o.env.memory.elementwise
-	if o.options.Bucket > 0 {
-		size = min(size, o.options.Bucket)
-	}
-	if o.env.memory.Cuts() { // each buffer is a range
-		edges, size = append(hostArena(o.ring.Trained()).edges()[1:], total), total
-	}
-	for from := 0; from < total; {
-		bounds = append(bounds, from)
-		for from == edges[0] {
-			edges = edges[1:]
-		}
-		from = min(from+size, edges[0])
-	}
-	return append(bounds, total)
 }
 
 // span returns how many elements range i has. Where each tensor is a buffer, that is

@@ -32,6 +32,7 @@ type Ring struct {
 	base    models.Architecture // of the Weights alone
 	owner   *Ring               // whose Weights and arena these are; nil for its own
 	env     *Env                // the Env of the first moveTo; nil before
+	shares  shares
 }
 
 // NewRing makes a Ring of w. An Env on a device moves the weights there when it makes
@@ -105,6 +106,7 @@ func (r *Ring) moveTo(e *Env) error {
 	case r.owner == nil && !r.arena.memory.Aliases():
 		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.memory, e.memory)
 	}
+	r.shares = share(r.bounds(e), r.shares.part, max(1, r.shares.parts), r.shares.bucket)
 	a, err := r.moveWeights(e)
 	if err != nil {
 		return err
@@ -139,17 +141,27 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		return r.owner.arena, err
 	}
 	from, to := r.Arch.Copied()
-	offload := r.Offload && from < to && r.Weights.Narrow == nil && !e.memory.Aliases()
+	offload := r.Offload && r.copies() && !e.memory.Aliases()
 	var held []piece
-	if offload {
+	if offload || r.Divided() {
 		held = hostArena(r.Weights).without(from, to)
 	}
 	a, err := moved(e, r.Weights, held)
 	if err != nil {
 		return nil, err
 	}
-	if offload {
-		a.keep(from, to)
+	if held != nil {
+		where, own := e.memory, []piece(nil)
+		if offload {
+			where = host
+		}
+		if r.Divided() {
+			own = r.shares.own()
+		}
+		if err := a.keep(where, from, to, own); err != nil {
+			a.close()
+			return nil, err
+		}
 	}
 	if r.Weights.Narrow != nil {
 		if err := a.narrowed(); err != nil {
@@ -169,7 +181,7 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 
 // moved holds w, or those pieces of it, in the memory of e, with a Value for each tensor.
 func moved(e *Env, w *models.Weights, pieces []piece) (*arena, error) {
-	a, err := e.holdPieces(w, pieces, false)
+	a, err := e.holdPieces(w, e.memory, pieces, false)
 	if err != nil {
 		return nil, err
 	}

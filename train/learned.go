@@ -1,7 +1,6 @@
 package train
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -48,19 +47,17 @@ type Learned struct {
 }
 
 // SaveTo sets what a checkpoint keeps of it, without copying weights: what a device holds
-// is fetched as it is written. The moments of the other ranks take the room of what steps
+// is fetched as it is written. What the other ranks keep takes the room of what steps
 // left. Weights are saved in the type of the model's config.json, an adapter in float32.
 // An error is this rank's alone.
 func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	w, optimizer := l.Policy.Ring.Trained(), l.Stepper.Optimizer()
 	switch {
 	case optimizer.Buckets() != nil:
-		var err error
 		if l.Stepper.Ranks().Rank() == 0 {
 			memory.GiveBack(w.Parameters(), l.Stepper)
-			err = l.Policy.Env.Download(w)
 		}
-		if err := errors.Join(err, l.Stepper.Collect()); err != nil {
+		if err := l.Stepper.Collect(true); err != nil {
 			return fmt.Errorf("train: checkpoint: %w", err)
 		}
 	case l.Policy.Env.Device() != "cpu":
@@ -87,10 +84,7 @@ func (d device) Fetch(w *models.Weights, from, to int) error {
 func (d device) Drop(w *models.Weights, from, to int) { d.env.ForgetPart(w, from, to) }
 
 // Release frees the host's copies of what SaveTo and the writer read from a GPU.
-func (l Learned) Release() {
-	l.Policy.Env.Forget(l.Policy.Ring.Trained())
-	l.Stepper.Drop()
-}
+func (l Learned) Release() { l.Stepper.Drop() }
 
 // restore reads what a checkpoint keeps of it. Of several ranks the first reads, and the
 // others get it from there, whatever the first has met: an error is this rank's alone.

@@ -141,7 +141,7 @@ func (r *Run) checkSame() error {
 	}
 	for _, x := range [][2]string{
 		{"program", program}, {"configuration", strings.Join(lines, "\n")}, {"version of ONNX Runtime", r.Policy.Env.Version()},
-		{"set of " + r.plan.Things, r.plan.Problems}, {"model", r.Policy.Fingerprint()},
+		{"set of " + r.plan.Things, r.plan.Problems}, {"model", r.model},
 	} {
 		if err := r.Ranks.Same(x[0], x[1]); err != nil {
 			return err
@@ -221,7 +221,7 @@ type LoRAConfig struct {
 
 // A DistributedConfig says how several ranks train together.
 type DistributedConfig struct {
-	Shard      string  `toml:"shard" choice:"none optimizer" note:"optimizer has each rank keep its part of the moments and update that part of the weights; it changes no bit" help:"what the ranks divide among them"`
+	Shard      string  `toml:"shard" choice:"none optimizer" note:"optimizer has each rank keep its part of the moments, and of the float32 weights where layers compute in 16 bits, and update that part; it changes no bit" help:"what the ranks divide among them"`
 	Transport  string  `toml:"transport" choice:"auto mpi nccl" note:"auto is nccl where each rank computes on a CUDA device of its own and NCCL 2 is found, and else mpi; the log says which, and why not; it changes no bit" help:"what brings gradients and weights from rank to rank: MPI through the host's memory, or NCCL from GPU to GPU"`
 	CheckEvery int     `toml:"check_every" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between two comparisons of all ranks' weights"`
 	Timeout    float64 `toml:"timeout" range:"[1,86400]" help:"seconds without a sign of life after which a rank is taken for dead"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"onering/policy"
+	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/ranks"
@@ -64,8 +65,10 @@ type Run struct {
 	// BeforePass, if not nil, is told of each pass of a step; see learn.Options.
 	BeforePass func(tokens int) error
 
-	resumed func() error  // of Setup
-	until   *rundir.State // of Setup
+	spread  func(from, to int) int64 // the bytes of a range that all ranks get of one
+	model   string                   // the fingerprint of the policy as it was opened, of several ranks
+	resumed func() error             // of Setup
+	until   *rundir.State            // of Setup
 	task    Task
 	plan    Plan
 	saver   *saver
@@ -97,7 +100,7 @@ func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, erro
 	}
 	r := &Run{
 		Learned: Learned{Policy: s.Policy}, Ranks: s.Ranks, Clock: metrics.NewStopwatch(), Observer: s.Observer, Log: s.Log,
-		resumed: s.Resumed, until: s.Until, alarms: metrics.NewAlarms(s.Log),
+		spread: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), resumed: s.Resumed, until: s.Until, alarms: metrics.NewAlarms(s.Log),
 	}
 	o.Ranks, o.Shard, o.Log, o.Observe = r.Ranks, d.Shard == "optimizer", s.Log, r.Clock.Enter
 	o.BeforePass = func(tokens int) error {
@@ -105,6 +108,9 @@ func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, erro
 			return nil
 		}
 		return r.BeforePass(tokens)
+	}
+	if r.Ranks.Size() > 1 { // while the host has all weights
+		r.model = s.Policy.Fingerprint()
 	}
 	var err error
 	if r.Stepper, err = learn.New(s.Policy.Env, s.Policy.Ring, o); err != nil {
@@ -248,18 +254,30 @@ func (r *Run) snapshot() (rundir.Snapshot, error) {
 // checkWeights ends the run unless all ranks have the same weights, where
 // distributed.check_every says that it is time to look.
 func (r *Run) checkWeights() error {
+	var text string
 	if every := r.plan.CheckEvery; r.Ranks.Size() == 1 || every == 0 || r.at.Step%every != 0 {
 		return nil
 	}
-	w := r.Policy.Ring.Trained()
-	return r.together(func() error { return r.Policy.Env.Download(w) }, func() error {
-		text := w.Checksum()
-		r.Policy.Env.Forget(w)
+	return r.together(func() (err error) {
+		text, err = r.digest()
+		return err
+	}, func() error {
 		if err := r.Ranks.Same("digest of the weights", text); err != nil {
 			return &learn.UpdateError{Err: fmt.Errorf("train: after step %d: %w", r.at.Step, err)}
 		}
 		return nil
 	})
+}
+
+// digest is of the weights as far as all ranks have them.
+func (r *Run) digest() (string, error) {
+	w, env := r.Policy.Ring.Trained(), r.Policy.Env
+	if r.Policy.Ring.Divided() {
+		return env.Checksum(w)
+	}
+	defer env.Forget(w)
+	err := env.Download(w)
+	return w.Checksum(), err
 }
 
 // Volume is how many bytes of gradients and weights this rank has sent since it had sent
@@ -273,4 +291,6 @@ func (r *Run) Volume(sent int64, early int) metrics.Record {
 }
 
 // predicted is how many bytes this rank sends in a step.
-func (r *Run) predicted() int64 { return r.Ranks.Volume(r.Stepper.Buckets()) }
+func (r *Run) predicted() int64 {
+	return ranks.Volume(r.Ranks.Rank(), r.Ranks.Size(), r.Stepper.Buckets(), r.spread)
+}

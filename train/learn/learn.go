@@ -96,8 +96,9 @@ type Options struct {
 	EntropyGradient bool
 	// Ranks are the processes that take the step together; nil is this one alone.
 	Ranks Ranks
-	// Shard has each rank keep a part of the optimizer's state and update that part of
-	// the weights.
+	// Shard has each rank keep a part of the optimizer's state, and of float32 weights of
+	// which Programs read a 16-bit copy, and update that part of the weights. The ring is
+	// then one of which nothing is made yet.
 	Shard bool
 	// Bucket is how many elements of gradients the ranks sum at once, and how many of a
 	// part follow one another with Shard, about. 0 means runtime.DefaultBucket.
@@ -136,6 +137,14 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Stepper{options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log}}
+	if part, parts := o.Ranks.Rank(), o.Ranks.Size(); o.Shard || o.Bucket > 0 {
+		if !o.Shard {
+			part, parts = 0, 1
+		}
+		if err := ring.Divide(part, parts, o.Bucket); err != nil {
+			return nil, err
+		}
+	}
 	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Final: s.final})
 	if err != nil {
 		return nil, err
@@ -155,11 +164,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 
 // OpenOptimizer gives an optimizer to a Stepper that was made without one.
 func (s *Stepper) OpenOptimizer(o models.Optimizer) (err error) {
-	options := runtime.OptimizerOptions{Offload: s.options.Offload, Bucket: s.options.Bucket}
-	if s.options.Shard {
-		options.Part, options.Parts = s.ranks.Rank(), s.ranks.Size()
-	}
-	s.optimizer, err = s.env.NewOptimizer(s.ring, s.learner.Gradients, o, options)
+	s.optimizer, err = s.env.NewOptimizer(s.ring, s.learner.Gradients, o, runtime.OptimizerOptions{Offload: s.options.Offload})
 	return err
 }
 

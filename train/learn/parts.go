@@ -124,30 +124,37 @@ func (c *crew) sharded() bool {
 	return c.optimizer != nil && c.optimizer.Buckets() != nil
 }
 
-// spread gives all ranks the weights that each has updated.
+// spread gives all ranks the weights that each has updated, as Programs read them.
 func (c *crew) spread() error {
 	if !c.sharded() {
 		return nil
 	}
-	w := c.ring.Trained()
+	w, d := c.ring.Trained(), c.ranks.Device()
 	c.observe(metrics.PhaseReduce)
-	if d := c.ranks.Device(); d != nil && !c.ring.Offload { // else the host has weights that no device has
-		for _, b := range c.optimizer.Buckets() {
-			if err := d.Spread(w, b); err != nil {
-				return err
-			}
-		}
-		return d.Wait()
-	}
 	for _, b := range c.optimizer.Buckets() {
-		if err := c.env.DownloadPart(w, b[c.ranks.Rank()], b[c.ranks.Rank()+1]); err != nil {
+		err := error(nil)
+		if d != nil {
+			err = d.Spread(w, b)
+		} else {
+			err = c.env.Spread(w, c.ranks.Rank(), b, c.ranks.Spread)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	err := each(c.optimizer.Buckets(), w, c.ranks.Spread)
-	err = errors.Join(err, c.env.Upload(w))
-	c.env.Forget(w)
-	return err
+	if d != nil {
+		return d.Wait()
+	}
+	return nil
+}
+
+// spreadFloats is Ranks.Spread for elements.
+func (c *crew) spreadFloats(x []float32, bounds []int) error {
+	at := make([]int, len(bounds))
+	for i, b := range bounds {
+		at[i] = 4 * (b - bounds[0])
+	}
+	return c.ranks.Spread(models.Bytes(x[bounds[0]:bounds[len(bounds)-1]]), at)
 }
 
 // each moves the buckets of an arena, one after the other.
@@ -182,21 +189,31 @@ func (c *crew) state() (list []*models.Weights) {
 	return list
 }
 
-// Collect gives the first rank the whole of the optimizer's state, in the host's
-// memory, for a checkpoint. Drop frees there what other ranks keep.
-func (c *crew) Collect() error {
-	if !c.sharded() && c.ranks.Rank() > 0 {
+// Collect gives the first rank the whole of the weights and, with state, of the optimizer's
+// state, in the host's memory, for a checkpoint. Drop frees there what other ranks keep.
+func (c *crew) Collect(state bool) error {
+	w, first := c.ring.Trained(), c.ranks.Rank() == 0
+	var parts []*models.Weights
+	if state {
+		parts = c.state()
+	}
+	switch {
+	case !c.sharded() && first:
+		return c.env.Download(append(parts, w)...)
+	case !c.sharded():
 		return nil
+	case c.ranks.Size() == 1:
+		return errors.New("learn: the parts of what the optimizer updates that other ranks keep are gone with them: resume from the last checkpoint")
 	}
-	err := c.env.Download(c.state()...)
-	if !c.sharded() {
-		return err
+	var err error
+	if c.ring.Divided() {
+		parts = append(parts, w)
+	} else if first {
+		err = c.env.Download(w)
 	}
-	if c.ranks.Size() == 1 {
-		return errors.Join(err, errors.New("learn: the parts of the optimizer's state that other ranks keep are gone with them: resume from the last checkpoint"))
-	}
-	for _, w := range c.state() { // the others wait for this rank's part, whatever it has met
-		if failed := each(c.optimizer.Buckets(), w, c.ranks.Collect); failed != nil {
+	for _, x := range parts { // the others wait for this rank's part, whatever it has met
+		err = errors.Join(err, c.env.DownloadPart(x, 0, len(x.Data)))
+		if failed := each(c.optimizer.Buckets(), x, c.ranks.Collect); failed != nil {
 			return errors.Join(err, failed)
 		}
 	}
@@ -204,18 +221,7 @@ func (c *crew) Collect() error {
 }
 
 // Drop frees the host's copies of what Collect has got.
-func (c *crew) Drop() {
-	c.env.Forget(c.state()...)
-	if c.sharded() {
-		rank := c.ranks.Rank()
-		for _, w := range c.state() {
-			for _, b := range c.optimizer.Buckets() {
-				w.ForgetPart(b[0], b[rank])
-				w.ForgetPart(b[rank+1], b[len(b)-1])
-			}
-		}
-	}
-}
+func (c *crew) Drop() { c.env.Forget(append(c.state(), c.ring.Trained())...) }
 
 // Follow gives every rank the weights and the state that the first has, in the host's
 // memory, and all of them to their devices: after a checkpoint was read.
@@ -225,11 +231,11 @@ func (c *crew) Follow() error {
 	for i := range all[1:] {
 		all[1+i] = len(w.Data)
 	}
-	buckets, move := [][]int{all}, ranks.Spread
+	buckets, move := [][]int{all}, c.spreadFloats
 	if c.sharded() {
 		buckets, move = c.optimizer.Buckets(), ranks.Scatter
 	}
-	if err := ranks.Spread(w.Data, all); err != nil {
+	if err := c.spreadFloats(w.Data, all); err != nil {
 		return err
 	}
 	for _, x := range c.state() {
@@ -240,7 +246,6 @@ func (c *crew) Follow() error {
 	if err := c.env.Upload(append(c.state(), w)...); err != nil {
 		return err
 	}
-	c.env.Forget(w)
 	c.Drop()
 	return nil
 }

@@ -28,8 +28,9 @@ import (
 //     gives the same bits. Rank r owns those from bounds[r] to bounds[r+1]-1; the
 //     others between the first and the last bound are left as they are. Gradients are
 //     multiplied by the same loss scale everywhere.
-//   - Spread gives every rank the elements that each owns. Collect gives them to the
-//     first rank alone, and Scatter gives each rank those that it owns from the first.
+//   - Spread gives every rank the bytes that each owns, rank r those from at[r] to
+//     at[r+1]-1. Collect gives such elements to the first rank alone, and Scatter gives
+//     each rank those that it owns from the first.
 //   - After an error no rank updates anything.
 //
 // Gradients are summed while the backward pass goes on, so a rank that fails in it sums
@@ -44,7 +45,7 @@ type Ranks interface {
 	AgreeOn(own error) error
 	Share(owner []int, rows ...[][]float64) error
 	SumParts(x []float32, bounds []int) error
-	Spread(x []float32, bounds []int) error
+	Spread(x []byte, at []int) error
 	Collect(x []float32, bounds []int) error
 	Scatter(x []float32, bounds []int) error
 	// Device returns what does SumParts and Spread on the ranks' devices, with the same
@@ -82,7 +83,7 @@ func (Alone) Agree(own Outcome) (Outcome, error) { return own, nil }
 func (Alone) AgreeOn(own error) error            { return own }
 func (Alone) Share([]int, ...[][]float64) error  { return nil }
 func (Alone) SumParts([]float32, []int) error    { return nil }
-func (Alone) Spread([]float32, []int) error      { return nil }
+func (Alone) Spread([]byte, []int) error         { return nil }
 func (Alone) Collect([]float32, []int) error     { return nil }
 func (Alone) Scatter([]float32, []int) error     { return nil }
 func (Alone) Device() Device                     { return nil }

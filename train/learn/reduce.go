@@ -76,7 +76,7 @@ func (r *reduction) work() {
 	group.Go(func() {
 		for b := range summed {
 			if failed == nil {
-				failed = r.ranks.Spread(x, b)
+				failed = r.spreadFloats(x, b)
 			}
 		}
 	})

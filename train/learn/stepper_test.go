@@ -35,7 +35,7 @@ func openOn(t *testing.T, env *runtime.Env, compute models.DType, o learn.Option
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
-	arch, err := m.Architecture(models.Compute{Type: compute, Provider: models.CPU})
+	arch, err := m.Architecture(models.Compute{Type: compute, Provider: env.Provider()})
 	if err != nil {
 		t.Fatal(err)
 	}

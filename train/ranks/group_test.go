@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"onering/models"
 	"onering/train/learn"
 )
 
@@ -84,15 +85,20 @@ func TestSum(t *testing.T) {
 					if !slices.Equal(x[:from], before[:from]) || !slices.Equal(x[to:], before[to:]) {
 						return errors.New("elements of others have changed")
 					}
-					if err := g.Spread(x, b); err != nil {
+					at := slices.Clone(b)
+					for i := range at {
+						at[i] *= 4
+					}
+					if err := g.Spread(models.Bytes(x), at); err != nil {
 						return err
 					}
 				}
 				if !slices.Equal(x, want) {
 					return errors.New("parts are not where they belong")
 				}
-				if sent := g.Sent(); sent != g.Volume(buckets) {
-					return fmt.Errorf("sent %d bytes, predicted %d", sent, g.Volume(buckets))
+				predicted := Volume(g.Rank(), n, buckets, func(from, to int) int64 { return 4 * int64(to-from) })
+				if sent := g.Sent(); sent != predicted {
+					return fmt.Errorf("sent %d bytes, predicted %d", sent, predicted)
 				}
 				return nil
 			})
@@ -268,7 +274,7 @@ func TestAlone(t *testing.T) {
 	if g.Rank() != 0 || g.Size() != 1 || !g.First() || !reflect.DeepEqual(all, [][]byte{[]byte("own")}) {
 		t.Errorf("rank %d of %d, gathered %q", g.Rank(), g.Size(), all)
 	}
-	err = errors.Join(err, g.SumParts(x, []int{0, 2}), g.Spread(x, []int{0, 2}), g.Share(nil), g.Same("data", "x"), g.AgreeOn(nil), g.Close())
+	err = errors.Join(err, g.SumParts(x, []int{0, 2}), g.Spread(models.Bytes(x), []int{0, 8}), g.Share(nil), g.Same("data", "x"), g.AgreeOn(nil), g.Close())
 	if err != nil || !slices.Equal(x, []float32{1, 2}) {
 		t.Errorf("%v, %v", x, err)
 	}

@@ -195,9 +195,11 @@ func (l *linked) SumParts(w *models.Weights, bounds []int) error {
 
 // Spread implements learn.Device.
 func (l *linked) Spread(w *models.Weights, bounds []int) error {
-	own := bounds[l.Rank()+1] - bounds[l.Rank()]
-	l.sent.Add(int64(4 * own * (l.Size() - 1)))
-	return l.do(func() error { return l.Link.Spread(w, bounds) })
+	return l.do(func() error {
+		own, err := l.Link.Spread(w, bounds)
+		l.sent.Add(int64(own * (l.Size() - 1)))
+		return err
+	})
 }
 
 // Wait implements learn.Device.

@@ -1,18 +1,13 @@
 package ranks
 
 import (
+	"onering/models"
 	"onering/runtime"
-	"unsafe"
 )
 
 // atOnce is how many elements are summed at once, by all ranks together. Their copies
 // of other ranks take as much memory again.
 const atOnce = 4 << 20
-
-// bytesOf is the memory of floats.
-func bytesOf[F float32 | float64](x []F) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(F(0))))
-}
 
 // Share implements learn.Ranks.
 func (g *Group) Share(owner []int, rows ...[][]float64) error {
@@ -33,8 +28,8 @@ func (g *Group) Share(owner []int, rows ...[][]float64) error {
 		flat[r] = make([]float64, 0, sizes[r])
 	}
 	each(func(r int, row []float64) { flat[r] = append(flat[r], row...) })
-	own := bytesOf(flat[g.Rank()])
-	if err := g.exchange(tagRows, func(int) []byte { return own }, func(r int) []byte { return bytesOf(flat[r]) }); err != nil {
+	own := models.Bytes(flat[g.Rank()])
+	if err := g.exchange(tagRows, func(int) []byte { return own }, func(r int) []byte { return models.Bytes(flat[r]) }); err != nil {
 		return err
 	}
 	each(func(r int, row []float64) { flat[r] = flat[r][copy(row, flat[r]):] })
@@ -86,8 +81,8 @@ func (g *Group) add(x []float32, from, to []int) error {
 		}
 	}
 	err := g.exchange(tagReduce,
-		func(r int) []byte { return bytesOf(x[from[r]:to[r]]) },
-		func(r int) []byte { return bytesOf(others[r]) })
+		func(r int) []byte { return models.Bytes(x[from[r]:to[r]]) },
+		func(r int) []byte { return models.Bytes(others[r]) })
 	if err != nil {
 		return err
 	}
@@ -102,13 +97,13 @@ func (g *Group) add(x []float32, from, to []int) error {
 }
 
 // Spread implements learn.Ranks.
-func (g *Group) Spread(x []float32, bounds []int) error {
+func (g *Group) Spread(x []byte, at []int) error {
 	if g.Size() == 1 {
 		return nil
 	}
-	own := bytesOf(x[bounds[g.Rank()]:bounds[g.Rank()+1]])
+	own := x[at[g.Rank()]:at[g.Rank()+1]]
 	g.sent.Add(int64(len(own) * (g.Size() - 1)))
-	return g.exchange(tagSpread, func(int) []byte { return own }, func(r int) []byte { return bytesOf(x[bounds[r]:bounds[r+1]]) })
+	return g.exchange(tagSpread, func(int) []byte { return own }, func(r int) []byte { return x[at[r]:at[r+1]] })
 }
 
 // Collect implements learn.Ranks.
@@ -120,7 +115,7 @@ func (g *Group) Scatter(x []float32, bounds []int) error { return g.withFirst(x,
 // withFirst moves the elements of each other rank between it and the first: to the first, or
 // from there.
 func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
-	part := func(r int) []byte { return bytesOf(x[bounds[r]:bounds[r+1]]) }
+	part := func(r int) []byte { return models.Bytes(x[bounds[r]:bounds[r+1]]) }
 	own := func(r int) []byte { // what passes between the first and this rank
 		if r > 0 {
 			return nil
@@ -139,17 +134,14 @@ func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
 	return g.exchange(tagSpread, others, own)
 }
 
-// Volume returns how many bytes of gradients and weights this rank sends in a step whose
-// elements are in such buckets; see learn.Stepper.Buckets.
-func (g *Group) Volume(buckets [][]int) int64 { return Volume(g.Rank(), g.Size(), buckets) }
-
-// Volume is Group.Volume of a rank of n: its own sums to all others, and to each of them
-// the elements that are the other's. It is 4 bytes a gradient times 2 (n-1)/n where
-// shares are even.
-func Volume(rank, n int, buckets [][]int) (bytes int64) {
+// Volume returns how many bytes of gradients and weights rank of n ranks sends in a step
+// whose elements are in such buckets (see learn.Stepper.Buckets): its own sums, or weights,
+// to all others, of so many bytes those of a range, and to each of them the gradients that
+// are the other's. Where shares are even and all in float32, it is 4 bytes a gradient times
+// 2 (n-1)/n.
+func Volume(rank, n int, buckets [][]int, spread func(from, to int) int64) (bytes int64) {
 	for _, b := range buckets {
-		own := b[rank+1] - b[rank]
-		bytes += 4 * int64(b[n]-b[0]-own+own*(n-1))
+		bytes += 4*int64(b[n]-b[0]-(b[rank+1]-b[rank])) + spread(b[rank], b[rank+1])*int64(n-1)
 	}
 	return bytes
 }

@@ -54,8 +54,8 @@ type MemoryEstimate struct {
 	PromptTokens   int `json:"prompt_tokens"`
 	ResponseTokens int `json:"response_tokens"`
 	Split              // zero for one rank
-	// Gathered is the moments that the others keep, which rank 0 has while it writes a
-	// checkpoint. Writing is all that it takes then, when it has given back what steps left;
+	// Gathered is the moments, and float32 weights, that the others keep, which rank 0 has while
+	// it writes a checkpoint. Writing is all that it takes then, when it has given back what steps left;
 	// 0 beside a GPU. Sent is how many bytes of gradients and weights it sends in a step.
 	Gathered int64 `json:"moments_gathered,omitempty"`
 	Writing  int64 `json:"peak_at_checkpoint,omitempty"`
@@ -75,18 +75,18 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 
 func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
-	own, offload := runtime.OptimizerOptions{Offload: c.Optimizer.Offload && c.onGPU()}, c.offloadsWeights()
+	parts, offload, shard := 1, c.offloadsWeights(), c.Distributed.Shard == "optimizer"
 	if split.Ranks > 1 {
 		e.Split = Split{split.Ranks, max(1, split.OnHost)}
-		if c.Distributed.Shard == "optimizer" {
-			own.Parts = split.Ranks
+		if shard {
+			parts = split.Ranks
 		}
 	}
 	trained := cmp.Or(s.AdapterLayout(), s.Layout())
 	weights := 4 * int64(trained.Size) // and gradients
-	updates := runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, own, offload && s.AdapterLayout() == nil)
-	moments, all := updates[0], runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, runtime.OptimizerOptions{}, false)[0]
-	ring := runtime.RingNeeds(s, s.compute, offload)
+	updates := runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, parts, c.Optimizer.Offload && c.onGPU(), offload && s.AdapterLayout() == nil)
+	moments, all := updates[0], runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, 1, false, false)[0]
+	ring, whole := runtime.RingNeeds(s, s.compute, offload, parts), runtime.RingNeeds(s, s.compute, offload, 1)
 	e.Needs = append(append(ring, runtime.Need{What: "gradients", Device: weights}), updates...)
 	if err := e.addReference(c, s, s.compute); err != nil {
 		return e, err
@@ -100,11 +100,12 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	}
 	e.Needs = append(append(e.Needs, decoder...), kept, running)
 	if e.Ranks > 1 {
-		e.Sent = ranks.Volume(0, e.Ranks, learn.EvenBuckets(trained.Size, 0, e.Ranks))
+		e.Sent = ranks.Volume(0, e.Ranks, learn.EvenBuckets(trained.Size, 0, e.Ranks), runtime.SpreadBytes(s, shard))
 		e.Needs = append(e.Needs, ranks.Needs(e.Ranks, trained.Size, c.onGPU())...)
 	}
 	e.Needs = append(e.Needs, runtime.ProgramNeed(c.provider()))
-	e.Gathered, e.Copy = all.Device-moments.Device-moments.Host, weights+all.Device
+	theirs := func(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
+	e.Gathered, e.Copy = theirs(all, moments)+theirs(whole[0], ring[0]), weights+all.Device
 	if c.onGPU() {
 		e.Peak = e.Of("").Device
 		read := weights
@@ -171,7 +172,7 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 	} else if compute.Adapter != nil || !objectives.NeedsReference(c.Objective.Settings) {
 		return nil
 	}
-	for _, n := range runtime.RingNeeds(arch, compute, c.offloadsWeights()) {
+	for _, n := range runtime.RingNeeds(arch, compute, c.offloadsWeights(), 1) {
 		e.Needs = append(e.Needs, runtime.Need{What: "reference", Device: n.Device, Host: n.Host})
 	}
 	return nil
@@ -283,8 +284,8 @@ func (e MemoryEstimate) Lines() (lines [][2]string) {
 		add(n.Host > 0, n.What+", on the host", n.Host)
 	}
 	const written = " on rank 0 while a checkpoint is written"
-	add(e.Gathered > 0 && e.Writing == 0, "moments of the others", e.Gathered, written)
-	add(e.Writing > 0, "moments of the others", e.Gathered, written, ", when it takes ", e.Writing)
+	add(e.Gathered > 0 && e.Writing == 0, "what the others keep", e.Gathered, written)
+	add(e.Writing > 0, "what the others keep", e.Gathered, written, ", when it takes ", e.Writing)
 	add(e.Sent > 0, "sent per step", e.Sent)
 	add(e.Saving > 0, "checkpoint, on the host", e.Saving, " while one is written, or ", e.Copy, " beside training, where there is room")
 	add(e.Saving == 0 && e.Copy > 0, "checkpoint copy", e.Copy, " more, where there is room")

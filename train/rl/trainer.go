@@ -65,13 +65,13 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}
 	p.Ring.Offload = c.Optimizer.OffloadWeights
+	if opened.run, err = openRun(c, s); err != nil { // it divides the ring before others read it
+		return nil, err
+	}
 	if opened.roller, err = newRoller(c, s, limit); err != nil {
 		return nil, err
 	}
 	if opened.evaluator, err = newEvaluator(c, opened.roller, s); err != nil {
-		return nil, err
-	}
-	if opened.run, err = openRun(c, s); err != nil {
 		return nil, err
 	}
 	opened.learner, err = newLearner(c, opened.run)

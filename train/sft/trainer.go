@@ -295,7 +295,7 @@ func Finished(dir string) bool {
 // killed in the middle leaves no config, and the run is resumed from its checkpoint.
 func (t *Trainer) finish(_ context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: at}
-	if err := t.run.Wait(); err != nil {
+	if err := errors.Join(t.run.Wait(), t.run.Stepper.Collect(false)); err != nil {
 		return done, err
 	}
 	t.finished = true
@@ -303,9 +303,6 @@ func (t *Trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 		return done, nil
 	}
 	trained := t.run.Policy.Ring.Trained()
-	if err := t.run.Policy.Env.Download(trained); err != nil {
-		return done, err
-	}
 	dir := t.Config.Output.Dir
 	whole := filepath.Join(dir, ".model.tmp-whole") // a name that opening the folder removes
 	if err := os.RemoveAll(whole); err != nil {
