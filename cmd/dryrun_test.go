@@ -35,7 +35,7 @@ func TestDryRunMeasured(t *testing.T) {
 	// TestMain makes the test binary the program where it is called by its name.
 	onering := func(args ...string) (stdout []byte, peak int64) {
 		c := exec.Command(program)
-		c.Args = append([]string{"onering", "train", "-q", "--set", "train.rounds=8"}, args...)
+		c.Args = append([]string{"onering", "train", "-q", "--set", "train.rounds=4"}, args...)
 		stdout, err := c.Output()
 		if err != nil {
 			t.Fatalf("%v: %v", c.Args, err)

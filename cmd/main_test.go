@@ -21,11 +21,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	noSpin = true
 	testscript.Main(m, programs)
 }
 
 // programs are what the test binary is where it is called by their names.
-var programs = map[string]func(){"onering": func() { noSpin = true; Main() }}
+var programs = map[string]func(){"onering": Main}
 
 // TestScript runs the text scripts in testdata/script: command lines with their
 // exact output, error and exit code. `go test -run TestScript/NAME` runs one.

@@ -86,13 +86,13 @@ func warnings(b *bytes.Buffer) *slog.Logger {
 }
 
 // The embedded run gains 40 points of held-out pass@1 on every seed (0, with ONERING_LONG=1
-// two others), and the sampler's log-probs are the learner's to 1e-4 in every round. Nothing
+// another), and the sampler's log-probs are the learner's to 1e-4 in every round. Nothing
 // is warned of: its entropy falls to a tenth because the task is learned.
 func TestEmbeddedRunLearns(t *testing.T) {
 	env := runtimetest.Test(t)
 	seeds, rounds := []int64{0}, 24
 	if os.Getenv("ONERING_LONG") != "" {
-		seeds = []int64{1, 2}
+		seeds = []int64{0, 1}
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
