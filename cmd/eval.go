@@ -64,7 +64,7 @@ func newEval() *cobra.Command {
 					break
 				}
 			}
-			return t.End(errors.Join(err, environment.Close(o.run.Environment.Settings)))
+			return t.End(errors.Join(err, reward.Close(o.run.Environment.Settings)))
 		},
 	}
 	e.register(c)

@@ -96,28 +96,6 @@ type sampleGroup struct {
 	err     error
 }
 
-// score scores the samples. The reward is asked of those that the environment has said nothing of.
-func (s *sampleGroup) score(ctx context.Context, g reward.Grader) error {
-	s.scores = make([]reward.Score, len(s.samples))
-	var asked []reward.Sample
-	var places []int
-	for i, known := range s.known {
-		if known != nil {
-			s.scores[i] = *known
-			continue
-		}
-		asked, places = append(asked, s.samples[i]), append(places, i)
-	}
-	if len(asked) == 0 {
-		return nil
-	}
-	scores, err := g.Score(ctx, asked)
-	for k, x := range scores {
-		s.scores[places[k]] = x
-	}
-	return err
-}
-
 // grade grades the lines of in and writes what they are worth in their order. As many
 // groups are graded at once as the reward takes.
 func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g reward.Grader) error {
@@ -138,7 +116,11 @@ func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g rewa
 				return false
 			}
 			if group.err == nil {
-				go func() { group.graded <- group.score(ctx, g) }()
+				go func() {
+					var err error
+					group.scores, err = g.ScoreRest(ctx, 0, 0, group.samples, group.known)
+					group.graded <- err
+				}()
 			}
 			return true
 		})
@@ -277,8 +259,7 @@ func (l *sampleLine) episode(row data.Object, text []byte) error {
 	last := turns.Last()
 	l.sample.Response, l.sample.IDs = last.Text, l.sample.IDs[last.From:last.To]
 	if sum, rewarded := turns.Earned(); rewarded && l.known == nil {
-		score := reward.Earned(sum)
-		l.known = &score
+		l.known = reward.Earned(sum)
 	}
 	return nil
 }

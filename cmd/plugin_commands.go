@@ -195,9 +195,6 @@ func newEnvironments() *cobra.Command {
 func aboutOf[T any](find func(name string) (T, error)) func(name string) string {
 	return func(name string) string {
 		plugin, _ := find(name) // it is registered
-		if d, ok := any(plugin).(interface{ About() string }); ok {
-			return d.About()
-		}
-		return ""
+		return reward.About(plugin)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
-	played "onering/environment/program"
+	"onering/environment"
 	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/internal/settings"
@@ -207,64 +207,46 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 		},
 		config: config,
 		open: func(s train.Setup) (trainer[rl.Summary], error) {
-			end, err := servePrograms(c, t, local)
-			if err != nil {
+			if err := servePrograms(c, t, local); err != nil {
 				return nil, err
 			}
-			opened, err := rl.NewOn(c.Context(), local, s)
-			if err != nil {
-				end()
-				return nil, err
-			}
-			return servedTrainer{opened, end}, nil
+			return rl.NewOn(c.Context(), local, s)
 		},
 	})
 }
 
-// A servedTrainer is a Trainer, and the server of its programs if there is one.
-type servedTrainer struct {
-	*rl.Trainer
-	end func()
-}
-
-// Close closes both.
-func (t servedTrainer) Close() {
-	t.end()
-	t.Trainer.Close()
-}
-
 // servePrograms begins to serve the policy to the programs that play the run's episodes, if
-// programs do. end ends it.
-func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config) (end func(), err error) {
-	p, ok := config.Environment.Settings.(*played.Program)
+// programs do. The environment ends it.
+func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config) error {
+	p, ok := config.Environment.Settings.(*environment.Program)
 	addr, _ := c.Flags().GetString("serve")
 	if !ok {
 		if addr != "" {
-			return nil, usagef("--serve is for programs that play the episodes, and the run has environment.name = %q: leave it out, or set environment.name=program", config.Environment.Name)
+			return usagef("--serve is for programs that play the episodes, and the run has environment.name = %q: leave it out, or set environment.name=program", config.Environment.Name)
 		}
-		return func() {}, nil
+		return nil
 	}
 	if t.Size() > 1 {
-		return nil, usagef("environment.name = \"program\": programs play with a single rank")
+		return usagef("environment.name = \"program\": programs play with a single rank")
 	}
 	if addr == "" && len(p.Command) == 0 {
-		return nil, usagef("environment.name = \"program\": say where programs find the policy (--serve localhost:8000), or which program to run (environment.command)")
+		return usagef("environment.name = \"program\": say where programs find the policy (--serve localhost:8000), or which program to run (environment.command)")
 	}
 	address, err := serve.Address(cmp.Or(addr, "localhost:0"))
 	if err != nil {
-		return nil, usagef("--serve %q: write localhost:PORT", addr)
+		return usagef("--serve %q: write localhost:PORT", addr)
 	}
 	keyEnv, _ := c.Flags().GetString("api-key-env")
 	key, err := keyOf(keyEnv)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d, err := episodes.Start(address, filepath.Base(filepath.Clean(config.Model.Path)), key, p.Command, slog.Default())
 	if err != nil {
-		return nil, fmt.Errorf("--serve %s: %w", address, err)
+		return fmt.Errorf("--serve %s: %w", address, err)
 	}
-	p.SetDriver(d)
-	return d.Close, nil
+	p.Driver = d
+	return nil
 }
 
 // checkRun checks what can be checked before ONNX Runtime is opened, and returns

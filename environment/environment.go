@@ -11,16 +11,22 @@ package environment
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 
 	"onering/data"
+	"onering/internal/registry"
+	"onering/internal/settings"
 	"onering/tokenize"
+	"onering/tokenize/tools"
 )
 
 // An Environment begins episodes.
 //
 // The value itself is the configuration, as a reward's is: its exported fields carry toml
 // tags, and Validate is called if there is one. Further abilities are optional interfaces:
-// Opener, Stopper, Repeating, Describer and io.Closer.
+// Stopper, Repeating, reward.Describer and io.Closer.
 //
 // Methods observe these rules, each of which is a case of environmenttest:
 //
@@ -34,7 +40,8 @@ import (
 //     off leaves no process behind once the episode is closed.
 //   - No method modifies its arguments or keeps a reference to them.
 type Environment interface {
-	// Begin begins an episode. It is called when the policy has written its first turn.
+	// Begin begins an episode: one for each problem of a round, to see what the policy reads
+	// first, and another one when the policy has written its first turn.
 	Begin(ctx context.Context, s Start) (Episode, error)
 }
 
@@ -48,7 +55,7 @@ type Start struct {
 	Sample int
 }
 
-// An Episode is one talk between the policy and the environment.
+// An Episode is one talk between the policy and the environment. It may be an Opener.
 type Episode interface {
 	// Step is told what the policy has written, and returns what follows. An error ends the
 	// episode, and it has no grade.
@@ -68,30 +75,27 @@ type Turn struct {
 	Calls []Call
 }
 
-// A Call is a call of a tool.
-type Call struct {
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"` // an object
-}
+// A Call is a call of a tool. Its arguments are an object.
+type Call = tools.Call
 
 // An Observation is what the policy reads after its turn.
 type Observation struct {
 	// Messages are appended as the chat template writes them, with the role tool or user:
 	// their Role and Content alone are read. There is at least one unless Done.
 	// In a template that is no chat their contents are appended as they are.
-	Messages []tokenize.Message
+	Messages []tokenize.Message `json:"messages,omitempty"`
 	// Reward is what the turn earned, nil if the environment does not say. The rewards of
 	// its turns add up to that of the episode. If no turn has one, the run's [reward] grades
 	// the last turn.
-	Reward *float64
+	Reward *float64 `json:"reward,omitempty"`
 	// Done says that the episode has ended; Messages are then not read.
-	Done bool
+	Done bool `json:"done,omitempty"`
 }
 
-// An Opener says what the policy reads before its first turn.
+// An Opener is an Episode that says what the policy reads before its first turn: the same
+// for all episodes of a Start. One that opens otherwise than the policy has read fails.
 type Opener interface {
-	// Open is called once for each problem of a round.
-	Open(ctx context.Context, s Start) (Opening, error)
+	Opening() (Opening, error)
 }
 
 // An Opening is the beginning of an episode.
@@ -114,7 +118,86 @@ type Repeating interface {
 	Repeats() bool
 }
 
-// A Describer says what its environment is, in a line for lists.
-type Describer interface {
-	About() string
+var registered = registry.Makers[Environment]{Package: "environment", Kind: "environment"}
+
+func init() { settings.Register("environment", Names, New) }
+
+// Register makes an environment available by name; call it from init. new returns a fresh
+// value that holds the defaults. Register panics if the name is empty or new is nil.
+func Register(name string, new func() Environment) { registered.Register(name, new) }
+
+// New returns a fresh environment with its defaults.
+func New(name string) (Environment, error) { return registered.New(name) }
+
+// Names returns the registered names, sorted.
+func Names() []string { return registered.Names() }
+
+// A Function describes a tool. Parameters are a JSON schema of an object.
+type Function struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+// Functions are the tools that a policy can call in an episode.
+type Functions []Function
+
+// Opening describes the functions for the chat template, in OpenAI's form.
+func (list Functions) Opening() (o Opening, err error) {
+	type entry struct {
+		Type     string   `json:"type"`
+		Function Function `json:"function"`
+	}
+	var entries []entry
+	for _, f := range list {
+		entries = append(entries, entry{"function", f})
+	}
+	if len(list) > 0 {
+		var text []byte
+		if text, err = json.Marshal(entries); err == nil {
+			err = o.Tools.UnmarshalJSON(text)
+		}
+	}
+	return o, err
+}
+
+// Of one turn so many calls are answered, each of which may take its time, and of an answer
+// so many bytes are read.
+const mostCalls, mostBytes = 16, 64 << 10
+
+// Answer answers the calls of a turn one after the other, each by a message of the role tool.
+// A turn without calls ends the episode. What call returns is what the policy reads; its error
+// ends the episode without a grade. Functions that there are not are not called: the policy
+// reads which there are.
+func (list Functions) Answer(ctx context.Context, t Turn, call func(ctx context.Context, c Call) (string, error)) (o Observation, err error) {
+	var names []string
+	for _, f := range list {
+		names = append(names, f.Name)
+	}
+	for i, c := range t.Calls {
+		if err := ctx.Err(); err != nil {
+			return Observation{}, err
+		}
+		text := ""
+		switch {
+		case i >= mostCalls:
+			text = fmt.Sprintf("error: only %d calls are answered in one turn", mostCalls)
+		case !slices.Contains(names, c.Name):
+			text = fmt.Sprintf("error: there is no tool %.80q; there are %s", c.Name, strings.Join(names, ", "))
+		default:
+			text, err = call(ctx, c)
+		}
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return Observation{}, err
+		}
+		if more := len(text) - mostBytes; more > 0 {
+			text = strings.ToValidUTF8(text[:mostBytes], "") + fmt.Sprintf("\n[%d bytes are cut off]", more)
+		}
+		o.Messages = append(o.Messages, tokenize.Message{Role: "tool", Content: strings.ToValidUTF8(text, "\ufffd")})
+	}
+	o.Done = len(t.Calls) == 0
+	return o, ctx.Err()
 }

@@ -2,56 +2,41 @@ package environment
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/tokenize/tools"
 )
 
 // A play is one episode on its way. Its turns come one after the other.
 type play struct {
 	round   *Round
-	group   *Group
-	start   Start
+	group   Group   // with the number of the episode as its Sample
 	episode Episode // nil before the first turn that the journal does not know
 	count   int     // turns of the policy
 	seen    []Turn  // that the environment has seen, or would have without the journal
 	last    string  // the text of the newest turn
-	chat    bool    // the template is a chat, in which the episode is talk
-	talk    tokenize.Conversation
-	format  *tools.Format // of calls, nil if there are no tools
 	spent   time.Duration
 	outcome Outcome
 }
 
 // A noted observation is a value of a Journal.
 type noted struct {
-	Texts  []string `json:"texts,omitempty"` // of the messages
-	Roles  []string `json:"roles,omitempty"`
-	Reward *float64 `json:"reward,omitempty"`
-	Done   bool     `json:"done,omitempty"`
-	Failed string   `json:"failed,omitempty"` // the error in place of an observation
+	Observation
+	Failed string `json:"failed,omitempty"` // the error in place of an observation
 }
 
 // turn returns what follows the newest turn of a response.
 func (x *play) turn(r sampler.Response) sampler.Observation {
 	p := x.round.player
-	if x.count == 0 {
-		if err := x.prepare(); err != nil {
-			return sampler.Observation{Err: err}
-		}
-	}
 	ids := r.LastTurn()
 	t := Turn{Number: len(x.seen), Text: p.Prompter.Tokenizer.Decode(ids, true)}
 	malformed := x.parse(&t, ids)
@@ -62,8 +47,11 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 		x.seen = append(x.seen, t)
 		o, err = x.observe(r)
 	}
-	x.outcome.Rewards = append(x.outcome.Rewards, o.Reward)
-	x.outcome.Rewarded = x.outcome.Rewarded || o.Reward != nil
+	earned := math.NaN()
+	if o.Reward != nil {
+		earned = *o.Reward
+	}
+	x.outcome.Rewards = append(x.outcome.Rewards, earned)
 	var lost *journalError
 	switch {
 	case errors.As(err, &lost):
@@ -72,9 +60,6 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 		x.outcome.Failed = fmt.Errorf("environment: turn %d: %w", x.count, err)
 		return sampler.Observation{End: sampler.Stop}
 	case o.Done:
-		return sampler.Observation{End: sampler.Stop}
-	case len(o.Messages) == 0:
-		x.outcome.Failed = fmt.Errorf("environment: turn %d: it has neither a message nor an end of the episode", x.count)
 		return sampler.Observation{End: sampler.Stop}
 	case x.count >= p.MaxTurns:
 		return sampler.Observation{End: sampler.Length}
@@ -85,38 +70,27 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 	return sampler.Observation{IDs: ids}
 }
 
-// prepare finds how the template writes the episode's turns and calls.
-func (x *play) prepare() (err error) {
-	p := x.round.player
-	if x.talk, x.chat, err = p.Prompter.Talk(x.group.Problem); err == nil {
-		x.format, err = p.format(x.group.Problem)
-	}
-	return err
-}
-
 // A journalError is an error of a Journal, which is not the environment's.
 type journalError struct{ error }
 
 // parse finds the calls of tools in a turn. One that cannot be read is answered by a message
 // that says why, and the environment does not see the turn.
 func (x *play) parse(t *Turn, ids []int32) (malformed []tokenize.Message) {
-	if x.format == nil {
+	if x.group.format == nil {
 		return nil
 	}
 	p, text := x.round.player, t.Text
-	if x.format.Special {
+	if x.group.format.Special {
 		if n := len(ids); n > 0 && slices.Contains(p.EOS, ids[n-1]) {
 			ids = ids[:n-1] // the end of the turn is no part of a call
 		}
 		text = p.Prompter.Tokenizer.Decode(ids, false)
 	}
-	_, calls, err := x.format.Parse(text)
+	_, calls, err := x.group.format.Parse(text)
 	if err != nil {
 		return []tokenize.Message{{Role: "tool", Content: "error: " + err.Error()}}
 	}
-	for _, c := range calls {
-		t.Calls = append(t.Calls, Call{c.Name, json.RawMessage(c.Arguments)})
-	}
+	t.Calls = calls
 	return nil
 }
 
@@ -134,48 +108,35 @@ func (x *play) observe(r sampler.Response) (o Observation, err error) {
 	if x.round.ctx.Err() != nil {
 		return o, err // the run is ending, and this says nothing of the environment
 	}
-	if failed := journal.Note(key, note(o, err)); failed != nil {
+	n := noted{Observation: o}
+	if err != nil {
+		n = noted{Failed: err.Error()}
+	}
+	text, failed := json.Marshal(n)
+	if failed == nil {
+		failed = journal.Note(key, text)
+	}
+	if failed != nil {
 		return o, &journalError{failed}
 	}
 	return o, err
 }
 
-func note(o Observation, err error) []byte {
-	n := noted{Reward: o.Reward, Done: o.Done}
-	for _, m := range o.Messages {
-		n.Texts, n.Roles = append(n.Texts, m.Content), append(n.Roles, m.Role)
-	}
-	if err != nil {
-		n = noted{Failed: err.Error()}
-	}
-	text, _ := json.Marshal(n) // texts and finite numbers never fail
-	return text
-}
-
 func recalled(value []byte) (o Observation, err error) {
 	var n noted
-	if err := json.Unmarshal(value, &n); err != nil || len(n.Texts) != len(n.Roles) {
+	if err := json.Unmarshal(value, &n); err != nil {
 		return o, &journalError{fmt.Errorf("environment: a noted observation cannot be read: %q", value)}
 	}
 	if n.Failed != "" {
 		return o, errors.New(n.Failed)
 	}
-	o.Reward, o.Done = n.Reward, n.Done
-	for i, text := range n.Texts {
-		o.Messages = append(o.Messages, tokenize.Message{Role: n.Roles[i], Content: text})
-	}
-	return o, nil
+	return n.Observation, nil
 }
 
 // key tells a turn from all others of the round.
 func (x *play) key(r sampler.Response) string {
-	h := sha256.New()
 	all, _ := r.Tokens()
-	id := x.start.Problem.ID
-	binary.Write(h, binary.LittleEndian, []uint64{uint64(len(id)), x.start.Seed, uint64(x.start.Sample), uint64(x.count)})
-	h.Write([]byte(id))
-	binary.Write(h, binary.LittleEndian, all)
-	return hex.EncodeToString(h.Sum(nil))
+	return fmt.Sprintf("%q %d %d %d %d", x.group.Problem.ID, x.group.Seed, x.group.Sample, x.count, all)
 }
 
 // ask gives the environment the turns that it has not seen, and returns what it says to the
@@ -197,39 +158,38 @@ func (x *play) ask() (o Observation, err error) {
 	unseen := x.seen[len(x.seen)-1:]
 	if x.episode == nil {
 		unseen = x.seen
-		if x.episode, err = within(ctx, func() (Episode, error) { return p.Environment.Begin(ctx, x.start) }); err != nil {
-			x.episode = nil
-			return o, timedOut(ctx, err)
+		var opening Opening
+		if x.episode, opening, err = p.begin(ctx, x.group.Start); err != nil {
+			return o, err
+		}
+		if !reflect.DeepEqual(opening, x.group.Opening) {
+			return o, errors.New("it begins otherwise than what the policy has read: the episodes of a problem, which have one seed, must begin alike")
 		}
 	}
 	for _, t := range unseen {
 		t.Calls = slices.Clone(t.Calls)
 		episode := x.episode
 		if o, err = within(ctx, func() (Observation, error) { return episode.Step(ctx, t) }); err != nil {
-			return Observation{}, timedOut(ctx, err)
+			return Observation{}, err
 		}
 	}
 	if r := o.Reward; r != nil && (math.IsNaN(*r) || math.IsInf(*r, 0)) {
 		return Observation{}, fmt.Errorf("its reward is %v, which is not a finite number", *r)
 	}
+	if len(o.Messages) == 0 && !o.Done {
+		return Observation{}, errors.New("it has neither a message nor an end of the episode")
+	}
 	return o, nil
 }
 
-// timedOut says in the words of the limit that it was reached.
-func timedOut(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// close ends the episode. What comes of it is known already, so an error is only told.
-func (x *play) close() {
-	if x.episode == nil {
+// end ends an episode, if there is one. What comes of it is known already, so an error is only
+// told.
+func (s Start) end(e Episode) {
+	if e == nil {
 		return
 	}
-	if err := x.episode.Close(); err != nil {
-		slog.Warn("an episode did not end in order", "problem", x.start.Problem.ID, "sample", x.start.Sample, "error", err)
+	if err := e.Close(); err != nil {
+		slog.Warn("an episode did not end in order", "problem", s.Problem.ID, "sample", s.Sample, "error", err)
 	}
 }
 
@@ -239,7 +199,7 @@ func (x *play) close() {
 func (x *play) append(r sampler.Response, messages []tokenize.Message) ([]int32, error) {
 	p := x.round.player
 	t := p.Prompter.Tokenizer
-	if !x.chat {
+	if !x.group.chat {
 		var text strings.Builder
 		for _, m := range messages {
 			text.WriteString(m.Content)
@@ -247,11 +207,11 @@ func (x *play) append(r sampler.Response, messages []tokenize.Message) ([]int32,
 		ids, _ := t.EncodeSpans(known(t, text.String()), nil)
 		return ids, nil
 	}
-	x.talk.Messages = append(slices.Clip(x.talk.Messages), tokenize.Message{Role: "assistant", Content: x.last})
+	x.group.talk.Messages = append(slices.Clip(x.group.talk.Messages), tokenize.Message{Role: "assistant", Content: x.last})
 	for _, m := range messages {
-		x.talk.Messages = append(x.talk.Messages, tokenize.Message{Role: m.Role, Content: known(t, m.Content)})
+		x.group.talk.Messages = append(x.group.talk.Messages, tokenize.Message{Role: m.Role, Content: known(t, m.Content)})
 	}
-	_, ids, err := tokenize.NextTurn(t, x.talk)
+	_, ids, err := tokenize.NextTurn(t, x.group.talk)
 	if err != nil {
 		return nil, err
 	}

@@ -2,10 +2,9 @@ package environment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +33,7 @@ type Single struct{}
 
 func init() { Register("single", func() Environment { return &Single{} }) }
 
-// About implements Describer.
+// About is the environment's line in lists.
 func (*Single) About() string { return "a response is a single turn: no environment" }
 
 // Begin implements Environment. A response to Single has no episode.
@@ -58,16 +57,6 @@ type Player struct {
 	Limits
 	Prompter *data.Prompter
 	EOS      []int32 // the tokens that end a turn
-
-	mu      sync.Mutex
-	formats map[string]*tools.Format // by the JSON of the tools
-}
-
-// Opened is the beginning of the episodes of a problem.
-type Opened struct {
-	Problem data.Problem // with the opening of the environment in its place
-	Text    string
-	IDs     []int32 // the prompt
 }
 
 // An OpeningError is an environment's that could not open an episode.
@@ -77,53 +66,48 @@ func (e *OpeningError) Error() string { return "environment: opening: " + e.Err.
 
 func (e *OpeningError) Unwrap() error { return e.Err }
 
-// Open returns the prompt of a problem's episodes.
-func (p *Player) Open(ctx context.Context, s Start) (o Opened, err error) {
-	o.Problem = s.Problem
-	if opener, ok := p.Environment.(Opener); ok {
-		ctx, cancel := context.WithTimeout(ctx, seconds(p.StepSeconds))
+// Open returns the episodes of a problem, and their prompt as a text and as tokens.
+func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids []int32, err error) {
+	g = Group{Start: s, Problem: s.Problem}
+	if p.Driver() == nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, seconds(p.StepSeconds), fmt.Errorf("it has not answered within %g s (environment.step_seconds)", p.StepSeconds))
 		defer cancel()
-		opening, err := within(ctx, func() (Opening, error) { return opener.Open(ctx, s) })
-		if err != nil {
-			return o, &OpeningError{timedOut(ctx, err)}
+		var e Episode
+		e, g.Opening, err = p.begin(ctx, s)
+		if s.end(e); err != nil {
+			return g, "", nil, &OpeningError{err}
 		}
-		if o.Problem, err = p.opened(s.Problem, opening); err != nil {
-			return o, err
+		if g.Problem, err = p.opened(s.Problem, g.Opening); err != nil {
+			return g, "", nil, err
 		}
 	}
-	if o.Text, o.IDs, err = p.Prompter.Prompt(o.Problem); err == nil {
-		_, err = p.format(o.Problem)
+	if text, ids, err = p.Prompter.Prompt(g.Problem); err == nil {
+		g.talk, g.chat, err = p.Prompter.Talk(g.Problem)
 	}
-	return o, err
+	if chat := g.Problem.Chat; err == nil && chat != nil && chat.Tools.Given() {
+		g.format, err = tools.Of(p.Prompter.Tokenizer, g.talk)
+	}
+	return g, text, ids, err
 }
 
-// format returns how the policy writes the calls of a problem's tools, nil if it has none.
-func (p *Player) format(q data.Problem) (*tools.Format, error) {
-	if q.Chat == nil || !q.Chat.Tools.Given() {
-		return nil, nil
+// begin begins an episode, which may be there also with an error, and returns how it opens.
+func (p *Player) begin(ctx context.Context, s Start) (Episode, Opening, error) {
+	type begun struct {
+		Episode
+		Opening
 	}
-	key, err := json.Marshal(q.Chat.Tools)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if f := p.formats[string(key)]; f != nil {
-		return f, nil
-	}
-	talk, _, err := p.Prompter.Talk(q)
-	if err != nil {
-		return nil, err
-	}
-	f, err := tools.Of(p.Prompter.Tokenizer, talk)
-	if err != nil {
-		return nil, err
-	}
-	if p.formats == nil {
-		p.formats = map[string]*tools.Format{}
-	}
-	p.formats[string(key)] = f
-	return f, nil
+	x, err := within(ctx, func() (x begun, err error) {
+		e, err := p.Environment.Begin(ctx, s)
+		if err != nil {
+			return x, err
+		}
+		x.Episode = e
+		if opener, ok := e.(Opener); ok {
+			x.Opening, err = opener.Opening()
+		}
+		return x, err
+	})
+	return x.Episode, x.Opening, err
 }
 
 // opened puts an opening into a problem.
@@ -158,25 +142,30 @@ func (p *Player) opened(q data.Problem, o Opening) (data.Problem, error) {
 	return q, nil
 }
 
-// Repeats says whether e answers equal turns of equal episodes alike.
-func Repeats(e Environment) bool {
-	r, ok := e.(Repeating)
+// Repeats says whether the environment answers equal turns of equal episodes alike.
+func (p *Player) Repeats() bool {
+	r, ok := p.Environment.(Repeating)
 	return ok && r.Repeats()
-}
-
-// Close ends what e has started, such as processes, if it is an io.Closer.
-func Close(e Environment) error {
-	if c, ok := e.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
 }
 
 // A Group is the episodes of one prompt.
 type Group struct {
 	Start
-	Problem data.Problem // as Open has returned it
-	Samples []int        // the number of each sample, nil if they are 0, 1 and so on
+	Problem data.Problem // with the opening in the place of Start's
+	Opening Opening
+	Samples []int // the number of each sample, nil if they are 0, 1 and so on
+
+	chat   bool                  // the template is a chat, in which the episodes are talk
+	talk   tokenize.Conversation // until the first turn
+	format *tools.Format         // of calls, nil if there are no tools
+}
+
+// Number is the number of sample k.
+func (g Group) Number(k int) int {
+	if g.Samples != nil {
+		return g.Samples[k]
+	}
+	return k
 }
 
 // A Round is the episodes that are played during one call of a sampler.
@@ -198,7 +187,7 @@ type place struct{ request, sample int }
 // Play begins a round of episodes of the groups, which are those of the sampler's requests, and
 // sets what the sampler has to know in o. Close ends it, after the sampler has.
 func (p *Player) Play(ctx context.Context, o *sampler.Options, groups []Group, journal Journal) *Round {
-	if Repeats(p.Environment) {
+	if p.Repeats() {
 		journal = nil
 	}
 	r := &Round{player: p, groups: groups, journal: journal, ctx: ctx, turns: make(chan struct{}, p.AtOnce), plays: map[place]*play{}}
@@ -215,11 +204,8 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 	r.mu.Lock()
 	x := r.plays[at]
 	if x == nil {
-		group := r.groups[at.request]
-		x = &play{round: r, group: &group, start: group.Start}
-		if x.start.Sample = at.sample; group.Samples != nil {
-			x.start.Sample = group.Samples[at.sample]
-		}
+		x = &play{round: r, group: r.groups[at.request]}
+		x.group.Sample = x.group.Number(at.sample)
 		r.plays[at] = x
 	}
 	r.mu.Unlock()
@@ -230,27 +216,22 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 	})
 }
 
-// Groups returns the groups of the round.
-func (r *Round) Groups() []Group { return r.groups }
-
 // An Outcome is what came of an episode.
 type Outcome struct {
-	// Rewards are those of the turns, nil where the environment gave none; Rewarded says
-	// that it gave any.
-	Rewards  []*float64
-	Rewarded bool
+	// Rewards are those of the turns, NaN where the environment gave none.
+	Rewards []float64
 	// Failed says why the episode could not go on; nil if nothing failed.
 	Failed error
 }
 
-// Reward is the sum of the rewards.
-func (o Outcome) Reward() (sum float64) {
+// Reward is the sum of the rewards, if there is any.
+func (o Outcome) Reward() (sum float64, given bool) {
 	for _, x := range o.Rewards {
-		if x != nil {
-			sum += *x
+		if !math.IsNaN(x) {
+			sum, given = sum+x, true
 		}
 	}
-	return sum
+	return sum, given
 }
 
 // End ends the episode of a response that has ended, and returns what came of it.
@@ -263,9 +244,7 @@ func (r *Round) End(response sampler.Response) Outcome {
 	if x == nil {
 		return Outcome{}
 	}
-	if x.episode != nil {
-		r.asked.Go(x.close) // which may take its time
-	}
+	r.asked.Go(func() { x.group.end(x.episode) }) // which may take its time
 	return x.outcome
 }
 
@@ -275,16 +254,16 @@ func (r *Round) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range r.plays {
-		x.close()
+		x.group.end(x.episode)
 	}
 	r.plays = nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// within returns what f does, or the error of ctx a moment after that has ended: an environment
-// that does not look at it is left behind.
-func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
+// within returns what f does, or the cause of ctx a moment after that has ended: an environment
+// that does not look at it is left behind. An error then is that cause, too.
+func within[T any](ctx context.Context, f func() (T, error)) (value T, err error) {
 	type result struct {
 		value T
 		err   error
@@ -299,17 +278,19 @@ func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
 		value, err := f()
 		done <- result{value, err}
 	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-	}
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-time.After(grace):
-		var none T
-		return none, context.Cause(ctx)
+	var late <-chan time.Time
+	for ended := ctx.Done(); ; {
+		select {
+		case r := <-done:
+			if r.err != nil && ctx.Err() != nil {
+				r.err = context.Cause(ctx)
+			}
+			return r.value, r.err
+		case <-ended:
+			ended, late = nil, time.After(grace)
+		case <-late:
+			return value, context.Cause(ctx)
+		}
 	}
 }
 

@@ -106,7 +106,7 @@ type adder struct{ seen []Turn }
 func (a *adder) Begin(context.Context, Start) (Episode, error) { return a, nil }
 func (a *adder) Close() error                                  { return nil }
 func (a *adder) Repeats() bool                                 { return true }
-func (a *adder) Open(context.Context, Start) (o Opening, err error) {
+func (a *adder) Opening() (o Opening, err error) {
 	err = o.Tools.UnmarshalJSON([]byte(`[{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}}]`))
 	return o, err
 }
@@ -140,8 +140,7 @@ func TestPlayerInChats(t *testing.T) {
 		}
 		a := &adder{}
 		p := &Player{Environment: a, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
-		start := Start{Problem: data.Problem{ID: "p", Text: "how much?"}}
-		opened, err := p.Open(context.Background(), start)
+		group, _, prompt, err := p.Open(context.Background(), Start{Problem: data.Problem{ID: "p", Text: "how much?"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,9 +152,8 @@ func TestPlayerInChats(t *testing.T) {
 			d.turns = append(d.turns, ids)
 		}
 		o := sampler.Options{Sampling: sampler.Greedy(3000), EOS: []int32{1}}
-		groups := []Group{{Start: start, Problem: opened.Problem}}
-		round := p.Play(context.Background(), &o, groups, nil)
-		got, _, err := sampler.Sample(context.Background(), d, o, []sampler.Request{{Prompt: opened.IDs, Samples: 1}}, nil)
+		round := p.Play(context.Background(), &o, []Group{group}, nil)
+		got, _, err := sampler.Sample(context.Background(), d, o, []sampler.Request{{Prompt: prompt, Samples: 1}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +175,7 @@ func TestPlayerInChats(t *testing.T) {
 			t.Errorf("%s: the environment has seen %+v", name, a.seen)
 		}
 		all, _ := got[0].Tokens()
-		if read := append(d.read, got[0].IDs[len(got[0].IDs)-1]); !slices.Equal(read, slices.Concat(opened.IDs, all)) {
+		if read := append(d.read, got[0].IDs[len(got[0].IDs)-1]); !slices.Equal(read, slices.Concat(prompt, all)) {
 			t.Errorf("%s: the decoder has read\n%q\nthe response is\n%q", name, tok.Decode(read, false), tok.Decode(all, false))
 		}
 	}
@@ -192,26 +190,49 @@ func (l *liar) Step(context.Context, Turn) (Observation, error) {
 	return Observation{Done: true, Reward: &nan}, nil
 }
 
-// TestPlayerRefusesNoNumber: a reward that is no number ends the episode without a grade and is
-// kept nowhere, where it could not be written.
-func TestPlayerRefusesNoNumber(t *testing.T) {
+// A fickle environment opens each episode in another way.
+type fickle struct {
+	adder
+	begun int
+}
+
+func (f *fickle) Begin(context.Context, Start) (Episode, error) {
+	f.begun++
+	return &opened{f, fmt.Sprint("game ", f.begun)}, nil
+}
+
+type opened struct {
+	*fickle
+	text string
+}
+
+func (o *opened) Opening() (Opening, error) {
+	return Opening{Messages: []tokenize.Message{{Role: "user", Content: o.text}}}, nil
+}
+
+// TestPlayerRefuses: a reward that is no number ends the episode without a grade and is kept
+// nowhere, where it could not be written. Neither has an episode a grade whose beginning the
+// policy has not read.
+func TestPlayerRefuses(t *testing.T) {
 	tok := ascii(t, written["hermes"].template)
 	prompter, err := data.NewPrompter(tok, tokenize.Template{Chat: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Player{Environment: &liar{}, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
-	opened, err := p.Open(context.Background(), Start{Problem: data.Problem{ID: "p", Text: "how much?"}})
-	if err != nil {
-		t.Fatal(err)
+	for want, e := range map[string]Environment{"NaN": &liar{}, "begins otherwise": &fickle{}} {
+		p := &Player{Environment: e, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
+		group, _, _, err := p.Open(context.Background(), Start{Problem: data.Problem{ID: "p", Text: "how much?"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		round := p.Play(context.Background(), &sampler.Options{}, []Group{group}, nil)
+		told := make(chan sampler.Observation, 1)
+		response := sampler.Response{IDs: []int32{5, 1}}
+		round.turn(response, func(o sampler.Observation) { told <- o })
+		<-told
+		if got := round.End(response); got.Failed == nil || !strings.Contains(got.Failed.Error(), want) || !math.IsNaN(got.Rewards[0]) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+		round.Close()
 	}
-	round := p.Play(context.Background(), &sampler.Options{}, []Group{{Problem: opened.Problem}}, nil)
-	told := make(chan sampler.Observation, 1)
-	response := sampler.Response{IDs: []int32{5, 1}}
-	round.turn(response, func(o sampler.Observation) { told <- o })
-	<-told
-	if got := round.End(response); got.Failed == nil || !strings.Contains(got.Failed.Error(), "NaN") || got.Rewarded || got.Rewards[0] != nil {
-		t.Errorf("%+v", got)
-	}
-	round.Close()
 }

@@ -149,11 +149,10 @@ func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) 
 		return err
 	}
 	s := w.responses.Settings
+	g := environment.Group{Problem: p}
 	text, prompt, err := w.Prompter.Prompt(p)
 	if w.Player != nil {
-		var o environment.Opened
-		o, err = w.Player.Open(ctx, environment.Start{Problem: p, Seed: key ^ s.Seed})
-		p, text, prompt = o.Problem, o.Text, o.IDs
+		g, text, prompt, err = w.Player.Open(ctx, environment.Start{Problem: p, Seed: key ^ s.Seed})
 	}
 	if err != nil {
 		return err
@@ -176,7 +175,8 @@ func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) 
 			r.Uniforms = append(r.Uniforms, u)
 		}
 	}
-	w.tasks = append(w.tasks, reward.Task{Problem: p, Prompt: text, Request: r, Seed: key ^ s.Seed, Samples: at.samples})
+	g.Samples = at.samples
+	w.tasks = append(w.tasks, reward.Task{Group: g, Prompt: text, Request: r})
 	w.places = append(w.places, at)
 	return nil
 }

@@ -48,10 +48,10 @@ func Ready(ctx context.Context, plugin any) error {
 	return nil
 }
 
-// Close ends what r has started, such as processes, if it is an io.Closer. A reward
-// that has been closed may be used again, and starts what it needs again.
-func Close(r Reward) error {
-	if c, ok := r.(io.Closer); ok {
+// Close ends what a reward or an environment has started, such as processes, if it is an
+// io.Closer. One that has been closed may be used again, and starts what it needs again.
+func Close(plugin any) error {
+	if c, ok := plugin.(io.Closer); ok {
 		return c.Close()
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"onering/data"
 	"onering/environment"
 	"onering/sampler"
 )
@@ -37,15 +36,11 @@ type Grader struct {
 	Notes  environment.Journal
 }
 
-// A Task asks for responses to one problem.
+// A Task asks for responses to one problem, which are the episodes of a group if there are any.
 type Task struct {
-	Problem data.Problem
+	environment.Group
 	Prompt  string // the text of Request.Prompt
 	Request sampler.Request
-	// Seed is that of the episodes, and Samples are their numbers if they are not 0, 1 and so
-	// on.
-	Seed    uint64
-	Samples []int
 }
 
 // A Graded is a response with its text and its score.
@@ -63,8 +58,8 @@ type Graded struct {
 // Failed says whether the environment could not go on with the episode.
 func (g *Graded) Failed() bool { return g.outcome.Failed != nil }
 
-// Earned is what the environment gave for each turn, nil where it gave nothing.
-func (g *Graded) Earned() []*float64 { return g.outcome.Rewards }
+// Earned is what the environment gave for each turn, NaN where it gave nothing.
+func (g *Graded) Earned() []float64 { return g.outcome.Rewards }
 
 // Truncated says whether a limit of length cut the response off.
 func (g Graded) Truncated() bool { return g.Finish == sampler.Length }
@@ -84,12 +79,10 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	defer cancel()
 	var mu sync.Mutex // held for failed and done
 	var failed error
-	requests, total := make([]sampler.Request, len(tasks)), 0
-	for i, t := range tasks {
-		requests[i] = t.Request
+	total := 0
+	for _, t := range tasks {
 		total += t.Request.Samples
 	}
-	episodes := g.play(ctx, &o, tasks)
 	// The queue has room for all responses, so the sampler never waits.
 	queue := make(chan []Graded, total)
 	var workers sync.WaitGroup
@@ -110,22 +103,17 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 		})
 	}
 	groups := make([][]Graded, len(tasks))
-	stats, err := g.sample(ctx, lanes, o, requests, episodes, func(x Graded) {
+	stats, err := g.sample(ctx, lanes, o, tasks, func(x Graded) {
 		if !g.Together {
 			queue <- []Graded{x}
 			return
 		}
 		group := append(groups[x.Request], x)
-		if groups[x.Request] = group; len(group) == requests[x.Request].Samples {
+		if groups[x.Request] = group; len(group) == tasks[x.Request].Request.Samples {
 			queue <- group
 		}
 	})
-	if close(queue); episodes != nil {
-		if err != nil {
-			cancel()
-		}
-		episodes.Close()
-	}
+	close(queue)
 	workers.Wait()
 	if failed != nil {
 		err = failed // and the sampler's error is that it was cancelled
@@ -134,42 +122,41 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 }
 
 // sample has the responses sampled, or the episodes played, and tells of each that has ended.
-func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Options, requests []sampler.Request, episodes *environment.Round, ended func(Graded)) (sampler.Stats, error) {
-	if episodes == nil {
+func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Options, tasks []Task, ended func(Graded)) (sampler.Stats, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var requests []sampler.Request
+	var groups []environment.Group
+	for _, t := range tasks {
+		requests, groups = append(requests, t.Request), append(groups, t.Group)
+	}
+	if g.Player == nil {
 		_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r}) })
 		return stats, err
 	}
-	if !g.Player.Driven() {
-		_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r, outcome: episodes.End(r)}) })
-		return stats, err
+	if driver := g.Player.Driver(); driver != nil {
+		drive := environment.Drive{Player: g.Player, Decoder: lanes.Decoders[0], Options: o, Requests: requests, Groups: groups}
+		return driver.Drive(ctx, drive, func(d environment.Driven) {
+			x := Graded{Response: sampler.Response{Finish: sampler.Stop}, outcome: d.Outcome, Segments: d.Segments}
+			if n := len(d.Segments); n > 0 {
+				x.Response = d.Segments[n-1].Response
+			}
+			x.Request, x.Sample = d.Request, d.Sample
+			ended(x)
+		})
 	}
-	drive := environment.Drive{Decoder: lanes.Decoders[0], Options: o, Requests: requests, Groups: episodes.Groups()}
-	return g.Player.Drive(ctx, drive, func(d environment.Driven) {
-		x := Graded{Response: sampler.Response{Finish: sampler.Stop}, outcome: d.Outcome, Segments: d.Segments}
-		if n := len(d.Segments); n > 0 {
-			x.Response = d.Segments[n-1].Response
-		}
-		x.Request, x.Sample = d.Request, d.Sample
-		ended(x)
-	})
-}
-
-// play begins the episodes of the tasks, if there are any.
-func (g Grader) play(ctx context.Context, o *sampler.Options, tasks []Task) *environment.Round {
-	if g.Player == nil {
-		return nil
+	episodes := g.Player.Play(ctx, &o, groups, g.Notes)
+	_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r, outcome: episodes.End(r)}) })
+	if err != nil {
+		cancel()
 	}
-	var groups []environment.Group
-	for _, t := range tasks {
-		start := environment.Start{Problem: t.Problem, Seed: t.Seed}
-		groups = append(groups, environment.Group{Start: start, Problem: t.Problem, Samples: t.Samples})
-	}
-	return g.Player.Play(ctx, o, groups, g.Notes)
+	episodes.Close()
+	return stats, err
 }
 
 // Earned is the score of an episode whose turns the environment has given a reward, in all sum.
-func Earned(sum float64) Score {
-	return Score{Value: sum, Reason: "the environment's", Components: map[string]float64{"environment": sum}}
+func Earned(sum float64) *Score {
+	return &Score{Value: sum, Reason: "the environment's", Components: map[string]float64{"environment": sum}}
 }
 
 // grade scores responses to one task, in the order of their numbers. The reward is asked of
@@ -177,41 +164,57 @@ func Earned(sum float64) Score {
 func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, error) {
 	slices.SortFunc(out, func(a, b Graded) int { return cmp.Compare(a.Sample, b.Sample) })
 	var group []Sample
-	var asked []*Graded
+	known := make([]*Score, len(out))
 	for i := range out {
 		x := &out[i]
 		tokens, _ := x.Tokens()
 		x.Text = g.Decode(tokens)
-		switch {
-		case x.outcome.Failed != nil:
-			x.Score = Score{Skip: true, Reason: x.outcome.Failed.Error()}
-			continue
-		case x.outcome.Rewarded:
-			x.Score = Earned(x.outcome.Reward())
-			continue
+		if x.outcome.Failed != nil {
+			known[i] = &Score{Skip: true, Reason: x.outcome.Failed.Error()}
+		} else if sum, given := x.outcome.Reward(); given {
+			known[i] = Earned(sum)
 		}
 		last := x.LastTurn()
 		logp := x.LogProb
 		if logp != nil {
 			logp = logp[len(logp)-len(last):]
 		}
-		asked = append(asked, x)
 		group = append(group, Sample{
 			Problem: t.Problem, Prompt: t.Prompt, PromptIDs: t.Request.Prompt,
 			Response: g.Decode(last), IDs: last, LogProb: logp, Truncated: x.Truncated() && !g.GradeTruncated,
 		})
 	}
-	if len(group) == 0 {
-		return out, nil
-	}
-	scores, err := g.remembered(out[0].Request, out[0].Sample, group, func() ([]Score, error) { return g.Score(ctx, group) })
+	scores, err := g.ScoreRest(ctx, out[0].Request, out[0].Sample, group, known)
 	if err != nil {
 		return nil, fmt.Errorf("reward: problem %q: %w", t.Problem.ID, err)
 	}
 	for i := range scores {
-		asked[i].Score = scores[i]
+		out[i].Score = scores[i]
 	}
 	return out, nil
+}
+
+// ScoreRest returns the scores of a group, of which some are known: the journal or the reward is
+// asked for the rest. task and sample are for the journal.
+func (g Grader) ScoreRest(ctx context.Context, task, sample int, group []Sample, known []*Score) ([]Score, error) {
+	scores := make([]Score, len(group))
+	var asked []Sample
+	var places []int
+	for i, s := range known {
+		if s != nil {
+			scores[i] = *s
+			continue
+		}
+		asked, places = append(asked, group[i]), append(places, i)
+	}
+	if len(asked) == 0 {
+		return scores, nil
+	}
+	rest, err := g.remembered(ctx, task, sample, asked)
+	for i, s := range rest {
+		scores[places[i]] = s
+	}
+	return scores, err
 }
 
 // Score scores responses to one prompt, and refuses scores that break the rules of

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"onering/data"
+	"onering/environment"
 	"onering/reward"
 	"onering/sampler"
 )
@@ -72,7 +73,7 @@ func tasks(problems, samples int) []reward.Task {
 	for i := range out {
 		id := fmt.Sprint("p", i)
 		out[i] = reward.Task{
-			Problem: data.Problem{ID: id, Answers: []string{"7"}}, Prompt: "prompt of " + id,
+			Group: environment.Group{Problem: data.Problem{ID: id, Answers: []string{"7"}}}, Prompt: "prompt of " + id,
 			Request: sampler.Request{Prompt: []int32{int32(i)}, ID: uint64(i), Samples: samples},
 		}
 	}

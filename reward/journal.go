@@ -1,5 +1,7 @@
 package reward
 
+import "context"
+
 // A Journal remembers the scores of a Varying reward. A group that is graded a second
 // time, since the run was killed after the first, gets the scores of the first time.
 // Its methods may be called concurrently.
@@ -12,14 +14,14 @@ type Journal interface {
 }
 
 // remembered scores a group as Grader.Score does, unless the journal knows it.
-func (g Grader) remembered(task, sample int, group []Sample, score func() ([]Score, error)) ([]Score, error) {
+func (g Grader) remembered(ctx context.Context, task, sample int, group []Sample) ([]Score, error) {
 	if g.Journal == nil {
-		return score()
+		return g.Score(ctx, group)
 	}
 	if scores := g.Journal.Find(task, sample, group); scores != nil {
 		return scores, nil
 	}
-	scores, err := score()
+	scores, err := g.Score(ctx, group)
 	if err != nil {
 		return nil, err
 	}

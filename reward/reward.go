@@ -159,14 +159,14 @@ func SameAnswer(r Reward) func(a, b string) bool {
 	return nil
 }
 
-// A Describer says what its reward does, in a line for lists.
+// A Describer says what it is, a reward or an environment, in a line for lists.
 type Describer interface {
 	About() string
 }
 
-// About returns what r says of itself, "" if it says nothing.
-func About(r Reward) string {
-	if d, ok := r.(Describer); ok {
+// About returns what a reward or an environment says of itself, "" if it says nothing.
+func About(plugin any) string {
+	if d, ok := plugin.(Describer); ok {
 		return d.About()
 	}
 	return ""

@@ -9,11 +9,38 @@ type Segment struct {
 	Response
 }
 
-// arrivals are the observations that have come for sequences that wait for them.
-type arrivals struct {
+// A Queue hands things over to one who takes all that there are. The zero Queue has nothing.
+type Queue[T any] struct {
 	mu   sync.Mutex
-	list []arrival
-	come chan struct{} // has an element if there are any
+	list []T
+	once sync.Once
+	come chan struct{}
+}
+
+// Come has an element if there is anything.
+func (q *Queue[T]) Come() chan struct{} {
+	q.once.Do(func() { q.come = make(chan struct{}, 1) })
+	return q.come
+}
+
+// Add hands something over; it never waits.
+func (q *Queue[T]) Add(x T) {
+	q.mu.Lock()
+	q.list = append(q.list, x)
+	q.mu.Unlock()
+	select {
+	case q.Come() <- struct{}{}:
+	default:
+	}
+}
+
+// Take returns what has come, in order.
+func (q *Queue[T]) Take() []T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.list
+	q.list = nil
+	return list
 }
 
 // An arrival is an observation for the sequence of a slot, if it is still the same.
@@ -24,28 +51,6 @@ type arrival struct {
 	Observation
 }
 
-func newArrivals() *arrivals { return &arrivals{come: make(chan struct{}, 1)} }
-
-// add hands over an observation; it never waits.
-func (a *arrivals) add(x arrival) {
-	a.mu.Lock()
-	a.list = append(a.list, x)
-	a.mu.Unlock()
-	select {
-	case a.come <- struct{}{}:
-	default:
-	}
-}
-
-// take returns what has come.
-func (a *arrivals) take() []arrival {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	list := a.list
-	a.list = nil
-	return list
-}
-
 // rest lets the sequence of a slot wait for what follows a turn that has ended.
 func (s *Scheduler) rest(slot int, finish Finish, stop string) {
 	q := &s.slots[slot]
@@ -54,15 +59,14 @@ func (s *Scheduler) rest(slot int, finish Finish, stop string) {
 	x := arrival{slot: slot, call: q.call, sample: q.sample}
 	q.call.Turn(q.ended, func(o Observation) {
 		x.Observation = o
-		s.arrivals.add(x)
+		s.arrivals.Add(x)
 	})
 }
 
 // receive lets sequences go on whose observations have come. Where many tokens have to be
 // appended, the whole sequence is computed anew as a prompt, which is faster than steps.
 func (s *Scheduler) receive() {
-	var anew []int // slots
-	for _, x := range s.arrivals.take() {
+	for _, x := range s.arrivals.Take() {
 		q := &s.slots[x.slot]
 		if q.call != x.call || q.sample != x.sample || !q.waits {
 			continue // canceled
@@ -79,11 +83,8 @@ func (s *Scheduler) receive() {
 			q.ended.Finish, q.ended.Stop = Length, ""
 			s.end(x.slot, q.ended)
 		case longer(len(q.feed), len(q.call.Prompt)+len(q.ids)+q.others):
-			anew = append(anew, x.slot)
+			s.recompute(x.slot)
 		}
-	}
-	if len(anew) > 0 {
-		s.recompute(anew)
 	}
 }
 

@@ -113,7 +113,7 @@ type Response struct {
 
 // Tokens returns all tokens after the prompt, those of others included, and from which place
 // of them each of IDs comes.
-func (r Response) Tokens() (all []int32, places []int) { return Interleave(r.IDs, r.Observed) }
+func (r Response) Tokens() (all []int32, places []int) { return interleave(r.IDs, r.Observed) }
 
 // LastTurn returns the sampled tokens of the newest turn.
 func (r Response) LastTurn() []int32 {
@@ -123,9 +123,9 @@ func (r Response) LastTurn() []int32 {
 	return r.IDs
 }
 
-// Interleave puts observed tokens between sampled ones. places are those of the sampled ones
+// interleave puts observed tokens between sampled ones. places are those of the sampled ones
 // in all.
-func Interleave(ids []int32, observed []Observed) (all []int32, places []int) {
+func interleave(ids []int32, observed []Observed) (all []int32, places []int) {
 	from := 0
 	add := func(to int) {
 		for ; from < to; from++ {

@@ -102,7 +102,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 func (b *batch) await(ctx context.Context) {
 	b.pause(func() {
 		select {
-		case <-b.arrivals.come:
+		case <-b.arrivals.Come():
 		case <-ctx.Done():
 		}
 	})

@@ -38,7 +38,7 @@ type Scheduler struct {
 	slots    []sequence
 	busy     int // slots in use
 	waiting  int // slots in use whose sequences wait for an observation
-	arrivals *arrivals
+	arrivals Queue[arrival]
 	queue    []*Call // with samples that have no slot yet; the first of them have their prompts computed
 	rows     []Row   // of the newest call of the decoder
 	stats    Stats
@@ -50,7 +50,7 @@ func NewScheduler(d Decoder) (*Scheduler, error) {
 	if n < 1 || maxTokens < 2 {
 		return nil, fmt.Errorf("sampler: a decoder with %d slots of %d tokens can hold no response", n, maxTokens)
 	}
-	return &Scheduler{d: d, slots: make([]sequence, n), arrivals: newArrivals(), stats: Stats{Slots: n}}, nil
+	return &Scheduler{d: d, slots: make([]sequence, n), stats: Stats{Slots: n}}, nil
 }
 
 // Check returns the error for which Add would refuse a call.
@@ -253,36 +253,26 @@ func (s *Scheduler) end(slot int, r Response) {
 	c.Done(r)
 }
 
-// recompute computes the sequences of slots anew with their observations, and takes the
-// tokens that follow.
-func (s *Scheduler) recompute(slots []int) {
-	slices.Sort(slots)
-	s.rows = s.rows[:0]
-	for _, slot := range slots {
-		q := &s.slots[slot]
-		if q.call == nil {
-			continue // which another's failure has ended
-		}
-		tokens := q.tokens()
-		u, err := q.uniform()
-		var handles []int
-		if err == nil {
-			handles, err = s.d.Prefill([][]int32{tokens})
-		}
-		if err != nil {
-			s.refuse(q.call, fmt.Errorf("sampler: after an observation: %w", err))
-			continue
-		}
-		defer s.d.Drop(handles[0])
-		s.stats.Prefills++
-		s.stats.PrefillTokens += len(tokens)
-		q.feed = q.feed[len(q.feed)-1:]
-		s.rows = append(s.rows, Row{Slot: slot, Prefix: handles[0], Uniform: u, Way: q.way, Top: q.call.Top})
+// recompute computes the sequence of a slot anew with its observation, and takes the token that
+// follows.
+func (s *Scheduler) recompute(slot int) {
+	q := &s.slots[slot]
+	tokens := q.tokens()
+	u, err := q.uniform()
+	var handles []int
+	if err == nil {
+		handles, err = s.d.Prefill([][]int32{tokens})
 	}
-	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool { return s.slots[r.Slot].call == nil })
-	for _, row := range s.rows {
-		s.d.Free(row.Slot)
+	if err != nil {
+		s.refuse(q.call, fmt.Errorf("sampler: after an observation: %w", err))
+		return
 	}
+	defer s.d.Drop(handles[0])
+	s.stats.Prefills++
+	s.stats.PrefillTokens += len(tokens)
+	q.feed = q.feed[len(q.feed)-1:]
+	s.d.Free(slot)
+	s.rows = append(s.rows[:0], Row{Slot: slot, Prefix: handles[0], Uniform: u, Way: q.way, Top: q.call.Top})
 	if s.beginRows("after observations") {
 		s.take()
 	}

@@ -103,7 +103,7 @@ func (q *sequence) full() bool { return len(q.ids)+q.others == q.limit }
 
 // tokens returns the sequence's prompt and all that follows it.
 func (q *sequence) tokens() []int32 {
-	all, _ := Interleave(q.ids, q.given)
+	all, _ := interleave(q.ids, q.given)
 	return slices.Concat(q.call.Prompt, all)
 }
 

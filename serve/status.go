@@ -29,8 +29,8 @@ import (
 // A Status serves /healthz, /metrics and /debug/pprof/ for the run that it observes.
 type Status struct {
 	metrics.Unobserved
-	server *http.Server
-	addr   string // the address that it listens on
+	stop func()
+	addr string // the address that it listens on
 
 	mu           sync.Mutex
 	health       health
@@ -75,11 +75,29 @@ func NewServer(handler http.Handler, at net.Addr, keyed bool, danger string, log
 	case local:
 		handler = localOnly(handler)
 	default:
-		log.Warn(danger+"; --api-key-env asks for a key", "address", at.String())
+		log.Warn(danger, "address", at.String())
 	}
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Serve has a NewServer answer what comes to a listener until stop, which waits at most one
+// second for open requests.
+func Serve(listener net.Listener, handler http.Handler, keyed bool, danger string, log *slog.Logger) (stop func()) {
+	server := NewServer(handler, listener.Addr(), keyed, danger, log)
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Warn("requests are no longer answered", "address", listener.Addr(), "reason", err)
+		}
+	}()
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			server.Close()
+		}
 	}
 }
 
@@ -93,33 +111,17 @@ func Start(addr string, rounds int) (*Status, error) {
 	}
 	s := &Status{addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}, gauges: map[string]float64{}}
 	s.lastProgress = s.now()
-	local := isLoopback(s.addr)
-	if !local {
-		slog.Warn("anyone who reaches this address can read the status and take profiles", "address", s.addr)
-	}
-	s.server = &http.Server{Handler: s.handler(local), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
-	go func() {
-		if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			slog.Warn("the status is no longer served", "reason", err)
-		}
-	}()
+	s.stop = Serve(listener, s.handler(), false, "anyone who reaches this address can read the status and take profiles", slog.Default())
 	slog.Info("status", "health", "http://"+s.addr+"/healthz", "prometheus", "http://"+s.addr+"/metrics", "profiles", "http://"+s.addr+"/debug/pprof/")
 	return s, nil
 }
 
 // Close stops listening. It waits at most one second for open requests, so that a
 // profile may end early.
-func (s *Status) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if s.server.Shutdown(ctx) != nil {
-		s.server.Close()
-	}
-}
+func (s *Status) Close() { s.stop() }
 
-// handler returns the handler of all pages. If local is true, it refuses requests for
-// any host but the loopback address.
-func (s *Status) handler(local bool) http.Handler {
+// handler returns the handler of all pages.
+func (s *Status) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s)
 	mux := http.NewServeMux()
@@ -129,10 +131,7 @@ func (s *Status) handler(local bool) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	if !local {
-		return mux
-	}
-	return localOnly(mux)
+	return mux
 }
 
 // localOnly refuses requests for any host but the loopback address.

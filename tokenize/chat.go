@@ -13,8 +13,8 @@ import (
 // A Message is one turn of a conversation. One that was read from JSON keeps all
 // fields of its object, such as tool_calls and reasoning_content, for the template.
 type Message struct {
-	Role    string // system, user, assistant or tool
-	Content string // empty if it is not a text
+	Role    string `json:"role"`    // system, user, assistant or tool
+	Content string `json:"content"` // empty if it is not a text
 
 	fields *jinja.Dict // of the JSON object; nil for a message made in Go
 }

@@ -6,6 +6,5 @@ import (
 	_ "onering/environment/command"
 	_ "onering/environment/mcp"
 	_ "onering/environment/openenv"
-	_ "onering/environment/program"
 	_ "onering/environment/tools"
 )

@@ -2,6 +2,7 @@ package all_test
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,7 +61,11 @@ func configured(t *testing.T, heading string) environment.Environment {
 	if left := meta.Undecoded(); len(left) > 0 {
 		t.Errorf("%s: there is no key %v", heading, left)
 	}
-	t.Cleanup(func() { environment.Close(e) })
+	t.Cleanup(func() {
+		if c, ok := e.(io.Closer); ok {
+			c.Close()
+		}
+	})
 	return e
 }
 
@@ -97,11 +102,6 @@ func TestPage(t *testing.T) {
 // play plays an episode of turns, each followed by what is to be read.
 func play(t *testing.T, e environment.Environment, s environment.Start, turns ...any) {
 	t.Helper()
-	if o, ok := e.(environment.Opener); ok {
-		if _, err := o.Open(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
 	episode, err := e.Begin(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,6 @@ import (
 	"onering/data"
 	"onering/environment"
 	"onering/internal/process"
-	"onering/internal/settings"
 	"onering/tokenize"
 )
 
@@ -52,12 +51,7 @@ func (*Program) About() string {
 }
 
 // Validate asks for a program.
-func (p *Program) Validate() error {
-	if len(p.Command) == 0 || strings.TrimSpace(p.Command[0]) == "" {
-		return &settings.Error{Key: "command", Value: p.Command, Remedy: `must name a program and its arguments, such as ["python3", "game.py"]`}
-	}
-	return nil
-}
+func (p *Program) Validate() error { return process.Check("command", p.Command, "game.py") }
 
 // Ready says what of the program is not there.
 func (p *Program) Ready(context.Context) error {
@@ -85,47 +79,28 @@ type stepping struct {
 
 // An answer is a line of the program.
 type answer struct {
-	Messages []tokenize.Message `json:"messages"`
-	Tools    tokenize.Data      `json:"tools"`
-	Reward   *float64           `json:"reward"`
-	Done     bool               `json:"done"`
-	Error    *string            `json:"error"`
+	environment.Observation
+	Tools tokenize.Data `json:"tools"`
+	Error *string       `json:"error"`
 }
 
-// Open implements environment.Opener: what the program answers to a reset is the beginning.
-func (p *Program) Open(ctx context.Context, s environment.Start) (o environment.Opening, err error) {
-	e, a, err := p.begin(ctx, s)
-	if err != nil {
-		return o, err
-	}
-	return environment.Opening{Messages: a.Messages, Tools: a.Tools}, e.Close()
-}
-
-// Begin implements environment.Environment.
+// Begin implements environment.Environment: it takes a process and resets it.
 func (p *Program) Begin(ctx context.Context, s environment.Start) (environment.Episode, error) {
-	e, _, err := p.begin(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
-}
-
-// begin takes a process and resets it.
-func (p *Program) begin(ctx context.Context, s environment.Start) (*episode, *answer, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	worker, err := p.take()
 	if err != nil {
-		return nil, nil, p.named(err)
+		return nil, p.named(err)
 	}
 	e := &episode{program: p, worker: worker}
 	a, err := e.ask(ctx, question{Reset: &resetting{s.Problem.Object(), uint32(s.Seed >> 32), s.Sample}}, "system", "user", "assistant", "tool")
 	if err != nil {
 		e.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return e, a, nil
+	e.opening = environment.Opening{Messages: a.Messages, Tools: a.Tools}
+	return e, nil
 }
 
 // words are those of messages about programs.
@@ -170,7 +145,11 @@ type episode struct {
 	program *Program
 	worker  *process.Lines
 	failed  bool
+	opening environment.Opening
 }
+
+// Opening implements environment.Opener: what the program has answered to the reset.
+func (e *episode) Opening() (environment.Opening, error) { return e.opening, nil }
 
 // ask asks the process and reads its answer. After an error it is ended: nobody knows what
 // it would answer next.
@@ -234,7 +213,7 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.O
 	if err != nil {
 		return o, err
 	}
-	return environment.Observation{Messages: a.Messages, Reward: a.Reward, Done: a.Done}, nil
+	return a.Observation, nil
 }
 
 // patience is the time that a program has to answer the end of an episode.

@@ -177,7 +177,7 @@ func TestLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
 	p := program("log", file)
 	start := environment.Start{Seed: 7<<32 + 5, Sample: 3, Problem: data.Problem{ID: "p1", Text: "a<b>\u2028", Answers: []string{"2"}, Fields: data.Object{{Name: "level", Value: int64(3)}, {Name: "id", Value: "own"}}}}
-	o, err := p.Open(t.Context(), start)
+	o, err := environmenttest.Open(p, start)
 	if err != nil || len(o.Messages) != 1 || o.Messages[0].Content != "guess" {
 		t.Fatalf("%+v, %v", o, err)
 	}

@@ -31,16 +31,19 @@ func (p *plain) Begin(ctx context.Context, _ environment.Start) (environment.Epi
 			return nil, err
 		}
 	}
-	return &episode{p}, nil
-}
-
-func (p *plain) Open(context.Context, environment.Start) (environment.Opening, error) {
-	return environment.Opening{Messages: []tokenize.Message{{Role: "user", Content: "go on"}}}, nil
+	return &episode{p, "go on"}, nil
 }
 
 func (p *plain) Repeats() bool { return true }
 
-type episode struct{ plain *plain }
+type episode struct {
+	plain   *plain
+	opening string
+}
+
+func (e *episode) Opening() (environment.Opening, error) {
+	return environment.Opening{Messages: []tokenize.Message{{Role: "user", Content: e.opening}}}, nil
+}
 
 func (e *episode) Step(_ context.Context, t environment.Turn) (environment.Observation, error) {
 	reward := float64(len(t.Text)) + e.plain.Bonus
@@ -68,8 +71,8 @@ type random struct {
 	openings atomic.Int64
 }
 
-func (r *random) Open(context.Context, environment.Start) (environment.Opening, error) {
-	return environment.Opening{Messages: []tokenize.Message{{Role: "user", Content: strings.Repeat("x", int(r.openings.Add(1)))}}}, nil
+func (r *random) Begin(context.Context, environment.Start) (environment.Episode, error) {
+	return &episode{&r.plain, strings.Repeat("x", int(r.openings.Add(1)))}, nil
 }
 
 // unnamed has a setting without a name.

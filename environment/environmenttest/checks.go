@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"onering/data"
 	"onering/environment"
@@ -110,44 +109,34 @@ func checkMessages(messages []tokenize.Message, roles ...string) error {
 	return nil
 }
 
-// open returns the opening of a Start, an empty one if the environment has none.
-func open(e environment.Environment, s environment.Start) (o environment.Opening, err error) {
-	if opener, ok := e.(environment.Opener); ok {
-		if o, err = opener.Open(context.Background(), s); err == nil {
+// Open returns how an episode of a Start opens, and ends it: empty if it is no Opener.
+func Open(e environment.Environment, s environment.Start) (o environment.Opening, err error) {
+	episode, err := e.Begin(context.Background(), s)
+	if err != nil {
+		return o, fmt.Errorf("Begin: %w", err)
+	}
+	if opener, ok := episode.(environment.Opener); ok {
+		if o, err = opener.Opening(); err == nil {
 			err = checkMessages(o.Messages, "system", "user", "assistant", "tool")
 		}
-		if err != nil {
-			err = fmt.Errorf("Open: %w", err)
-		}
 	}
-	return o, err
+	return o, errors.Join(err, episode.Close())
 }
 
 func checkConcurrency(new maker) error {
 	e := new()
-	var all sync.WaitGroup
-	var errs [4]error
-	for i := range errs {
-		all.Go(func() {
-			defer func() {
-				if v := recover(); v != nil {
-					errs[i] = fmt.Errorf("the environment panics: %v", v)
-				}
-			}()
-			s := start()
-			s.Sample = i
-			_, openErr := open(e, s)
-			_, playErr := play(e, s, turns()[:6])
-			errs[i] = errors.Join(openErr, playErr)
-		})
-	}
-	all.Wait()
-	return errors.Join(errs[:]...)
+	return registry.AtOnce(4, func(i int) error {
+		s := start()
+		s.Sample = i
+		_, openErr := Open(e, s)
+		_, playErr := play(e, s, turns()[:6])
+		return errors.Join(openErr, playErr)
+	})
 }
 
 func checkAnyText(new maker) error {
 	e := new()
-	_, openErr := open(e, start())
+	_, openErr := Open(e, start())
 	_, playErr := play(e, start(), turns())
 	_, emptyErr := play(e, environment.Start{Problem: data.Problem{ID: "x"}}, turns()[:2])
 	return errors.Join(openErr, playErr, emptyErr)
@@ -217,20 +206,14 @@ func checkArguments(new maker) error {
 
 // shown is a list of observations as a text to compare: rewards by their values.
 func shown(list []environment.Observation) string {
-	var b strings.Builder
-	for _, o := range list {
-		if o.Reward != nil {
-			fmt.Fprintf(&b, "%v ", *o.Reward)
-		}
-		fmt.Fprintf(&b, "%v %+v\n", o.Done, o.Messages)
-	}
-	return b.String()
+	text, err := json.Marshal(list)
+	return fmt.Sprintf("%s%v", text, err)
 }
 
 func checkAlike(new maker) error {
 	e := new()
-	one, err1 := open(e, start())
-	two, err2 := open(e, start())
+	one, err1 := Open(e, start())
+	two, err2 := Open(e, start())
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@
 package environmenttest
 
 import (
-	"errors"
-	"io"
 	"testing"
 
 	"onering/environment"
@@ -18,57 +16,22 @@ import (
 // Run checks the environment that is registered as name, with its defaults.
 func Run(t *testing.T, name string) {
 	t.Helper()
-	RunNew(t, func() environment.Environment {
-		e, err := environment.New(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	})
+	RunNew(t, suite.Named(t, name))
 }
 
 // RunNew checks the environments that new returns. Use it for settings other than the
 // defaults, such as the program that an environment starts.
 func RunNew(t *testing.T, new func() environment.Environment) {
 	t.Helper()
-	for _, r := range rules {
-		t.Run(r.Name, func(t *testing.T) {
-			if err := apply(r, new); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	registry.Run(t, suite, new)
 }
 
 // Check returns what RunNew would report: nil, or joined errors each of which is a
 // *registry.Failure.
-func Check(new func() environment.Environment) error {
-	var errs []error
-	for _, r := range rules {
-		errs = append(errs, apply(r, new))
-	}
-	return errors.Join(errs...)
-}
+func Check(new func() environment.Environment) error { return suite.Check(new) }
 
-// apply checks a rule, and closes the environments that it made.
-func apply(r registry.Rule[environment.Environment], new func() environment.Environment) error {
-	var made []environment.Environment
-	defer func() {
-		for _, e := range made {
-			if c, ok := e.(io.Closer); ok {
-				c.Close()
-			}
-		}
-	}()
-	return r.Apply(func() environment.Environment {
-		e := new()
-		made = append(made, e)
-		return e
-	}, nil)
-}
-
-// rules are those of environment.Environment's doc comment, in its order.
-var rules = []registry.Rule[environment.Environment]{
+// suite has the rules of environment.Environment's doc comment, in its order.
+var suite = registry.Suite[environment.Environment]{New: environment.New, Rules: []registry.Rule[environment.Environment]{
 	{Name: "defaults", Explanation: "New returns a fresh value every time, with defaults that Validate accepts and a toml name on every exported field", Check: checkDefaults},
 	{Name: "concurrency", Explanation: "methods may be called concurrently; those of one Episode are not", Check: checkConcurrency},
 	{Name: "any-text", Explanation: "any text is answered: empty, very long, not UTF-8, with calls of tools that there are not, and what the policy reads is a message of a role that it knows", Check: checkAnyText},
@@ -77,4 +40,4 @@ var rules = []registry.Rule[environment.Environment]{
 	{Name: "arguments", Explanation: "no method modifies its arguments or keeps a reference to them", Check: checkArguments},
 	{Name: "alike", Explanation: "the episodes of one Start open alike, and a Repeating environment answers equal turns of equal episodes alike", Check: checkAlike},
 	{Name: "close", Explanation: "an episode can be closed at any time, and an environment that was closed can be used again", Check: checkClose},
-}
+}}

@@ -9,6 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,8 +57,8 @@ func (s *Server) Validate() error {
 		errs = append(errs, remote.CheckAddress("url", s.URL, "http://localhost:8000/mcp"))
 	case s.TokenEnv != "":
 		errs = append(errs, &settings.Error{Key: "token_env", Value: s.TokenEnv, Remedy: "has a meaning with url only"})
-	case strings.TrimSpace(s.Command[0]) == "":
-		errs = append(errs, &settings.Error{Key: "command", Value: s.Command, Remedy: "must name a program"})
+	default:
+		errs = append(errs, process.Check("command", s.Command, "server.py"))
 	}
 	return errors.Join(append(errs, remote.CheckTokenEnv(s.TokenEnv))...)
 }
@@ -67,7 +70,7 @@ func (s *Server) Ready(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := s.session(ctx, false)
+	_, err := s.session(ctx)
 	return err
 }
 
@@ -76,45 +79,28 @@ func (s *Server) named(err error) error {
 	return fmt.Errorf("environment %q: %s: %w", "mcp", cmp.Or(s.URL, fmt.Sprintf("%q", strings.Join(s.Command, " "))), err)
 }
 
-// session returns the session that episodes share, after beginning it if there is none, or
-// else one of an episode's own.
-func (s *Server) session(ctx context.Context, own bool) (*session, error) {
-	if !own {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.shared != nil && !s.shared.ended() {
-			return s.shared, ctx.Err()
-		}
+// session returns the session that episodes share, after beginning it if there is none.
+func (s *Server) session(ctx context.Context) (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shared != nil && !s.shared.ended() {
+		return s.shared, ctx.Err()
 	}
 	fresh, err := s.connect(ctx)
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return nil, s.named(err)
-	case !own:
+	if err == nil {
 		s.shared = fresh
 	}
-	return fresh, nil
+	return fresh, err
 }
 
-// Open implements environment.Opener: it describes the tools.
-func (s *Server) Open(ctx context.Context, _ environment.Start) (o environment.Opening, err error) {
-	shared, err := s.session(ctx, false)
-	if err != nil {
-		return o, err
-	}
-	o.Tools, err = environment.Functions(shared.tools)
-	return o, err
-}
-
-// Begin implements environment.Environment.
+// Begin implements environment.Environment. A session of the episode's own begins with its
+// first turn.
 func (s *Server) Begin(ctx context.Context, _ environment.Start) (environment.Episode, error) {
-	with, err := s.session(ctx, s.PerEpisode)
+	shared, err := s.session(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &episode{server: s, session: with}, nil
+	return &episode{server: s, session: shared, Functions: shared.tools}, nil
 }
 
 // Close ends the session that episodes share. Begin begins another one.
@@ -130,14 +116,23 @@ func (s *Server) Close() error {
 }
 
 type episode struct {
+	environment.Functions
 	server  *Server
 	session *session
+	own     bool  // the session is no other episode's
 	cut     error // why a call was not waited for
 }
 
 // Step implements environment.Episode.
 func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Observation, error) {
-	o, err := environment.Answer(ctx, t, e.session.tools, e.answer)
+	if e.server.PerEpisode && !e.own {
+		own, err := e.server.connect(ctx)
+		if err != nil {
+			return environment.Observation{}, err
+		}
+		e.session, e.own = own, true
+	}
+	o, err := e.Answer(ctx, t, e.answer)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		e.cut = err
@@ -190,7 +185,7 @@ var patience = 2 * time.Second
 // Close implements environment.Episode. A server that does not answer after a call was cut
 // off is ended, so that no later episode waits for it.
 func (e *episode) Close() error {
-	if e.server.PerEpisode {
+	if e.own {
 		e.session.end(e.cut)
 	} else if e.cut != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -200,4 +195,138 @@ func (e *episode) Close() error {
 		}
 	}
 	return nil
+}
+
+// A session is one with a server, and the process of a server that was started for it.
+type session struct {
+	*sdk.ClientSession
+	tools   environment.Functions
+	process *process.Process // nil if the server is reached by HTTP
+	gone    chan struct{}    // closed when the session has ended
+	once    sync.Once
+}
+
+// mostTools bounds the list of a server.
+const mostTools = 1000
+
+// connect starts or reaches the server and asks for its tools.
+func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	fresh = &session{gone: make(chan struct{})}
+	transport, err := s.transport(fresh)
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	client := sdk.NewClient(&sdk.Implementation{Name: "onering", Version: "1"}, &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}})
+	if err == nil {
+		if fresh.ClientSession, err = client.Connect(limited, transport, nil); err != nil {
+			err = fmt.Errorf("no session can be begun: %w", fresh.reason(err))
+		}
+	}
+	if err == nil {
+		go func() {
+			fresh.Wait()
+			close(fresh.gone)
+		}()
+		if err = fresh.list(limited, s.Tools); err == nil {
+			return fresh, nil
+		}
+		err = fresh.reason(err)
+	}
+	fresh.end(err)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, s.named(err)
+}
+
+// transport returns the way to the server, which is started if it is a command.
+func (s *Server) transport(fresh *session) (sdk.Transport, error) {
+	if s.URL != "" {
+		client, err := remote.Client("environment", s.TokenEnv, process.MaxAnswer)
+		return &sdk.StreamableClientTransport{
+			Endpoint: s.URL, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: process.MaxAnswer,
+		}, err
+	}
+	reader, writer := io.Pipe()
+	server, err := process.Start("server", exec.Command(s.Command[0], s.Command[1:]...), func(_ *process.Process, stdout io.Reader) {
+		_, err := io.Copy(writer, stdout)
+		writer.CloseWithError(err)
+		io.Copy(io.Discard, stdout)
+	})
+	if err != nil {
+		return nil, err
+	}
+	fresh.process = server
+	return &sdk.IOTransport{Reader: reader, Writer: server.Stdin, MaxLineLength: process.MaxAnswer}, nil
+}
+
+// list asks for the tools, of which allowed are taken, or all if it is empty.
+func (s *session) list(ctx context.Context, allowed []string) error {
+	missing := slices.Clone(allowed)
+	for tool, err := range s.Tools(ctx, nil) {
+		if err != nil {
+			return fmt.Errorf("its tools are not known: %w", err)
+		}
+		if len(allowed) > 0 && !slices.Contains(allowed, tool.Name) {
+			continue
+		}
+		schema, err := json.Marshal(tool.InputSchema)
+		if err != nil {
+			return err
+		}
+		s.tools = append(s.tools, environment.Function{Name: tool.Name, Description: tool.Description, Parameters: schema})
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == tool.Name })
+		if len(s.tools) > mostTools {
+			return fmt.Errorf("it has more than %d tools", mostTools)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return fmt.Errorf("it has no tool %q, which environment.tools names", missing[0])
+	case len(s.tools) == 0:
+		return errors.New("it has no tools")
+	}
+	return nil
+}
+
+// ended says whether the session has ended, or the process of its server.
+func (s *session) ended() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// reason returns why a process has ended in place of an error of the session with it.
+func (s *session) reason(err error) error {
+	if s.process == nil {
+		return err
+	}
+	select {
+	case <-s.process.Ended:
+		return s.process.Err()
+	case <-time.After(100 * time.Millisecond): // the end of its output comes before its own
+		return err
+	}
+}
+
+// end ends the session and the process: by force because of err, if it is not nil.
+func (s *session) end(err error) {
+	s.once.Do(func() {
+		switch {
+		case s.process == nil:
+		case err == nil:
+			s.process.Stop()
+		default:
+			s.process.Fail(err)
+			<-s.process.Ended
+		}
+		if s.ClientSession != nil {
+			s.ClientSession.Close()
+		}
+	})
 }

@@ -179,7 +179,7 @@ func TestOpen(t *testing.T) {
 	s := server("tools")
 	s.Tools = []string{"do"}
 	t.Cleanup(func() { s.Close() })
-	o, err := s.Open(t.Context(), environment.Start{})
+	o, err := environmenttest.Open(s, environment.Start{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestOpen(t *testing.T) {
 	}
 	s = server("tools")
 	s.Tools = []string{"undo"}
-	if _, err := s.Open(t.Context(), environment.Start{}); err == nil || !strings.Contains(err.Error(), `it has no tool "undo", which environment.tools names`) {
+	if _, err := environmenttest.Open(s, environment.Start{}); err == nil || !strings.Contains(err.Error(), `it has no tool "undo", which environment.tools names`) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -6,6 +6,7 @@ package openenv
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 
 	"onering/environment"
 	"onering/internal/process"
@@ -75,8 +80,7 @@ func (s *Server) named(ctx context.Context, err error) error {
 func (s *Server) ask(ctx context.Context) (*facts, *http.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	token, err := remote.Token("environment", s.TokenEnv)
-	client := remote.Client(token, process.MaxAnswer)
+	client, err := remote.Client("environment", s.TokenEnv, process.MaxAnswer)
 	if err == nil && s.told == nil && ctx.Err() == nil {
 		s.told, err = s.facts(ctx, client)
 	}
@@ -151,12 +155,13 @@ func (s *Server) get(ctx context.Context, client *http.Client, path string, body
 	return nil
 }
 
-// begin opens a session and resets it. The server leaves out of a reset what its environment
-// does not take.
-func (s *Server) begin(ctx context.Context, start environment.Start) (*episode, *answer, error) {
+// Begin implements environment.Environment: it opens a session and resets it. The server leaves
+// out of a reset what its environment does not take. The policy reads the problem, if it has a
+// text, and what the server shows first.
+func (s *Server) Begin(ctx context.Context, start environment.Start) (environment.Episode, error) {
 	told, client, err := s.ask(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	reset := map[string]any{"seed": uint32(start.Seed >> 32)}
 	if s.Split != "" {
@@ -169,7 +174,7 @@ func (s *Server) begin(ctx context.Context, start environment.Start) (*episode, 
 	}
 	e, err := s.dial(ctx, client, told)
 	if err != nil {
-		return nil, nil, s.named(ctx, err)
+		return nil, s.named(ctx, err)
 	}
 	a, err := e.exchange(ctx, "reset", reset)
 	if err == nil && a.failed != "" {
@@ -177,35 +182,19 @@ func (s *Server) begin(ctx context.Context, start environment.Start) (*episode, 
 	}
 	if err != nil {
 		e.Close()
-		return nil, nil, s.named(ctx, err)
+		return nil, s.named(ctx, err)
 	}
-	return e, a, nil
-}
-
-// Open implements environment.Opener: the policy reads the problem, if it has a text, and
-// what the server shows first.
-func (s *Server) Open(ctx context.Context, start environment.Start) (o environment.Opening, err error) {
-	e, a, err := s.begin(ctx, start)
-	if err != nil {
-		return o, err
-	}
-	defer e.Close()
 	if text := e.shown(a); text != "" {
-		o.Messages = []tokenize.Message{{Role: "user", Content: strings.TrimLeft(start.Problem.Text+"\n\n"+text, "\n")}}
-	}
-	if len(e.tools) > 0 {
-		o.Tools, err = environment.Functions(e.tools)
-	}
-	return o, err
-}
-
-// Begin implements environment.Environment.
-func (s *Server) Begin(ctx context.Context, start environment.Start) (environment.Episode, error) {
-	e, _, err := s.begin(ctx, start)
-	if err != nil {
-		return nil, err
+		e.first = []tokenize.Message{{Role: "user", Content: strings.TrimLeft(start.Problem.Text+"\n\n"+text, "\n")}}
 	}
 	return e, nil
+}
+
+// Opening implements environment.Opener.
+func (e *episode) Opening() (environment.Opening, error) {
+	o, err := e.Functions.Opening()
+	o.Messages = e.first
+	return o, err
 }
 
 // Step implements environment.Episode.
@@ -231,8 +220,8 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.O
 		done = a.Done
 		return e.shown(a), nil
 	}
-	if len(e.tools) > 0 {
-		o, err = environment.Answer(ctx, t, e.tools, func(ctx context.Context, c environment.Call) (string, error) {
+	if len(e.Functions) > 0 {
+		o, err = e.Answer(ctx, t, func(ctx context.Context, c environment.Call) (string, error) {
 			return step(ctx, map[string]any{"type": "call_tool", "tool_name": c.Name, "arguments": c.Arguments})
 		})
 	} else {
@@ -263,4 +252,180 @@ func (e *episode) action(text string) (action map[string]any, wrong string) {
 		return map[string]any{e.told.field: value}, ""
 	}
 	return map[string]any{e.told.field: text}, ""
+}
+
+// An episode is one session on the server.
+type episode struct {
+	environment.Functions
+	server  *Server
+	told    *facts
+	first   []tokenize.Message // what the policy reads first
+	conn    *websocket.Conn
+	answers chan []byte // what the server has said
+	ended   error       // why it says no more, set before answers is closed
+}
+
+// errFull is why a server plays no further episode now.
+var errFull = errors.New("it has no room for another session: start it with a larger max_concurrent_envs")
+
+// dial opens a session and asks for the tools, which environments of MCP have. It waits while
+// the server is full.
+func (s *Server) dial(ctx context.Context, client *http.Client, told *facts) (*episode, error) {
+	conn, _, err := websocket.Dial(ctx, strings.TrimRight(s.URL, "/")+"/ws", &websocket.DialOptions{HTTPClient: client})
+	if err != nil {
+		return nil, err
+	}
+	conn.SetReadLimit(process.MaxAnswer)
+	e := &episode{server: s, told: told, conn: conn, answers: make(chan []byte, 1)}
+	go e.read()
+	a, err := e.exchange(ctx, "step", map[string]any{"type": "list_tools"})
+	if err == nil {
+		var tools []struct {
+			environment.Function
+			Schema json.RawMessage `json:"input_schema"`
+		}
+		if list := a.Observation["tools"]; list != nil {
+			err = json.Unmarshal(list, &tools)
+		}
+		for _, tool := range tools {
+			tool.Parameters = tool.Schema
+			e.Functions = append(e.Functions, tool.Function)
+		}
+	}
+	if err == nil {
+		return e, nil
+	}
+	e.Close()
+	if !errors.Is(err, errFull) {
+		return nil, err
+	}
+	select {
+	case <-time.After(500 * time.Millisecond):
+		return s.dial(ctx, client, told)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// read reads what the server says. Its pings are answered while somebody reads, also between
+// two steps.
+func (e *episode) read() {
+	defer close(e.answers)
+	for {
+		_, text, err := e.conn.Read(context.Background())
+		if err != nil {
+			e.ended = err
+			return
+		}
+		e.answers <- text
+	}
+}
+
+// An answer is what the server says of a reset or a step.
+type answer struct {
+	Observation map[string]json.RawMessage
+	Reward      any
+	Done        bool
+
+	reward *float64
+	failed string // what the policy reads of an action that the environment did not take
+}
+
+// exchange sends a message of a kind and returns the answer. That it has no room a server may say
+// before it is asked, and leave.
+func (e *episode) exchange(ctx context.Context, kind string, data map[string]any) (*answer, error) {
+	unasked := len(e.answers) > 0
+	failed := ctx.Err()
+	if failed == nil && !unasked {
+		failed = wsjson.Write(ctx, e.conn, map[string]any{"type": kind, "data": data})
+	}
+	var text []byte
+	select {
+	case text = <-e.answers:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var reply struct {
+		Type string
+		Data struct {
+			answer
+			Code, Message string
+			Errors        json.RawMessage
+		}
+	}
+	a, err := &reply.Data.answer, json.Unmarshal(text, &reply)
+	switch {
+	case reply.Data.Code == "CAPACITY_REACHED":
+		return nil, errFull
+	case unasked:
+		return nil, fmt.Errorf("it says %s, which nobody asked for", process.Excerpt(text))
+	case text == nil:
+		return nil, cmp.Or(failed, e.ended)
+	case err != nil:
+		return nil, fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), err)
+	case reply.Data.Code == "VALIDATION_ERROR" || reply.Data.Code == "EXECUTION_ERROR":
+		text := "error: " + reply.Data.Message + " " + string(reply.Data.Errors)
+		a.failed = strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), 2000)], ""))
+	case reply.Type != "observation":
+		return nil, fmt.Errorf("it answers a %s with %s", kind, process.Excerpt(text))
+	}
+	switch reward := a.Reward.(type) {
+	case float64:
+		a.reward = &reward
+	case bool:
+		a.reward = new(map[bool]float64{true: 1}[reward])
+	}
+	return a, nil
+}
+
+// shown is what the policy reads of an answer.
+func (e *episode) shown(a *answer) string {
+	var wrong struct{ Message string }
+	var rich struct{ Content []struct{ Text string } }
+	result, field := a.Observation["result"], a.Observation[e.server.Observation]
+	delete(a.Observation, "metadata")
+	switch {
+	case a.failed != "":
+		return a.failed
+	case len(e.Functions) > 0 && json.Unmarshal(a.Observation["error"], &wrong) == nil && wrong.Message != "":
+		return "error: " + wrong.Message
+	case len(e.Functions) > 0 && json.Unmarshal(result, &rich) == nil && len(rich.Content) > 0:
+		var parts []string
+		for _, part := range rich.Content {
+			parts = append(parts, part.Text)
+		}
+		return strings.Join(parts, "\n")
+	case len(e.Functions) > 0 && result != nil:
+		field = result
+	case field == nil:
+		field = onlyText(a.Observation)
+	}
+	text := ""
+	if json.Unmarshal(field, &text) != nil {
+		return string(field)
+	}
+	return text
+}
+
+// onlyText is the one text of an observation, or else all of it.
+func onlyText(observation map[string]json.RawMessage) (field json.RawMessage) {
+	texts := 0
+	for _, value := range observation {
+		if len(value) > 0 && value[0] == '"' {
+			field = value
+			texts++
+		}
+	}
+	if texts != 1 && len(observation) > 0 {
+		field, _ = json.Marshal(observation) // it was JSON
+	}
+	return field
+}
+
+// Close implements environment.Episode: the server ends a session whose connection ends.
+func (e *episode) Close() error {
+	e.conn.CloseNow()
+	for range e.answers { // until its reader has ended
+	}
+	return nil
 }

@@ -163,7 +163,7 @@ func TestText(t *testing.T) {
 // TestTools: tools are described and called, and what they earn adds up.
 func TestTools(t *testing.T) {
 	s := (&fake{tools: oneTool, reply: result}).serve(t)
-	o, err := s.Open(t.Context(), environment.Start{Problem: data.Problem{Text: "Add."}})
+	o, err := environmenttest.Open(s, environment.Start{Problem: data.Problem{Text: "Add."}})
 	text, _ := json.Marshal(o.Tools)
 	if err != nil || string(text) != `[{"type":"function","function":{"name":"calculator","description":"Computes.","parameters":{"type":"object"}}}]` || o.Messages[0].Content != "Add.\n\nbegin" {
 		t.Errorf("%s, %+v, %v", text, o.Messages, err)
@@ -185,7 +185,7 @@ func TestTasks(t *testing.T) {
 	s.Split = "train"
 	start := environment.Start{Seed: 5 << 32, Problem: data.Problem{ID: "p", Fields: data.Object{{Name: "index", Value: int64(7)}}}}
 	for _, want := range []string{`"index":7`, `"index":`} {
-		if _, err := s.Open(t.Context(), start); err != nil {
+		if _, err := environmenttest.Open(s, start); err != nil {
 			t.Fatal(err)
 		}
 		if got := *f.resets.Load(); !strings.Contains(got, want) || !strings.Contains(got, `"seed":5`) || !strings.Contains(got, `"split":"train"`) {
@@ -195,7 +195,7 @@ func TestTasks(t *testing.T) {
 	}
 	s = f.serve(t)
 	s.Split = "test"
-	if _, err := s.Open(t.Context(), start); err == nil || !strings.Contains(err.Error(), "/a%20game/num_tasks: 400 Bad Request") {
+	if _, err := environmenttest.Open(s, start); err == nil || !strings.Contains(err.Error(), "/a%20game/num_tasks: 400 Bad Request") {
 		t.Errorf("error %v", err)
 	}
 }

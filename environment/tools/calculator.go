@@ -23,7 +23,7 @@ func calculate(expression string) (*big.Rat, error) {
 		return nil, fmt.Errorf("an expression has at most %d characters", mostBytes)
 	}
 	c := calculation{rest: signs.Replace(expression)}
-	value, err := c.sum()
+	value, err := c.value(1)
 	if err == nil && c.rest != "" {
 		err = c.unread()
 	}
@@ -56,24 +56,58 @@ func (c *calculation) take(some string) (next byte) {
 	return next
 }
 
-func (c *calculation) sum() (*big.Rat, error) { return c.chain("+-", c.product) }
+// operators are those that bind at least as close as a rank.
+var operators = []string{"", "+-*/^", "*/^", "^"}
 
-func (c *calculation) product() (*big.Rat, error) { return c.chain("*/", c.signed) }
-
-// chain reads operands between operators of one rank, from the left.
-func (c *calculation) chain(operators string, operand func() (*big.Rat, error)) (*big.Rat, error) {
-	value, err := operand()
-	for err == nil {
-		operator := c.take(operators)
-		if operator == 0 {
-			return value, nil
+// value reads operands and the operators of a rank between them: -2^2 is -4, and 2^3^2 is 2^9.
+func (c *calculation) value(rank int) (value *big.Rat, err error) {
+	switch first := c.take("+-("); first {
+	case '(':
+		if value, err = c.deeper(1); err == nil && c.take(")") == 0 {
+			err = c.unread()
 		}
-		var other *big.Rat
-		if other, err = operand(); err == nil {
+	case '+', '-':
+		if value, err = c.deeper(3); err == nil && first == '-' {
+			value = new(big.Rat).Neg(value)
+		}
+	default:
+		value, err = c.number()
+	}
+	for err == nil {
+		operator, other := c.take(operators[rank]), (*big.Rat)(nil)
+		switch operator {
+		case 0:
+			return value, nil
+		case '^':
+			other, err = c.deeper(3)
+		case '*', '/':
+			other, err = c.value(3)
+		default:
+			other, err = c.value(2)
+		}
+		if err == nil {
 			value, err = combine(operator, value, other)
 		}
 	}
 	return nil, err
+}
+
+// deeper reads what stands inside of something: not more of it than the stack bears.
+func (c *calculation) deeper(rank int) (*big.Rat, error) {
+	if c.parts++; c.parts > mostParts {
+		return nil, fmt.Errorf("an expression has at most %d parentheses, signs and powers", mostParts)
+	}
+	return c.value(rank)
+}
+
+func (c *calculation) number() (*big.Rat, error) {
+	rest := strings.TrimLeft(c.rest, "0123456789.")
+	value, ok := new(big.Rat).SetString(c.rest[:len(c.rest)-len(rest)])
+	if !ok {
+		return nil, c.unread()
+	}
+	c.rest = rest
+	return bounded(value)
 }
 
 // combine applies an operator.
@@ -117,50 +151,6 @@ func power(base, exponent *big.Rat) (*big.Rat, error) {
 	if exponent.Sign() < 0 {
 		return combine('/', big.NewRat(1, 1), value)
 	}
-	return bounded(value)
-}
-
-// signed reads a power with signs in front of it: -2^2 is -4, and 2^3^2 is 2^9.
-func (c *calculation) signed() (value *big.Rat, err error) {
-	if sign := c.take("+-"); sign != 0 {
-		if value, err = c.deeper(c.signed); err == nil && sign == '-' {
-			value = new(big.Rat).Neg(value)
-		}
-		return value, err
-	}
-	if value, err = c.atom(); err != nil || c.take("^") == 0 {
-		return value, err
-	}
-	exponent, err := c.deeper(c.signed)
-	if err != nil {
-		return nil, err
-	}
-	return power(value, exponent)
-}
-
-// deeper reads what stands inside of something: not more of it than the stack bears.
-func (c *calculation) deeper(read func() (*big.Rat, error)) (*big.Rat, error) {
-	if c.parts++; c.parts > mostParts {
-		return nil, fmt.Errorf("an expression has at most %d parentheses, signs and powers", mostParts)
-	}
-	return read()
-}
-
-// atom reads a number, or a sum in parentheses.
-func (c *calculation) atom() (*big.Rat, error) {
-	if c.take("(") != 0 {
-		value, err := c.deeper(c.sum)
-		if err == nil && c.take(")") == 0 {
-			err = c.unread()
-		}
-		return value, err
-	}
-	rest := strings.TrimLeft(c.rest, "0123456789.")
-	value, ok := new(big.Rat).SetString(c.rest[:len(c.rest)-len(rest)])
-	if !ok {
-		return nil, c.unread()
-	}
-	c.rest = rest
 	return bounded(value)
 }
 

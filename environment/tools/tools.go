@@ -120,40 +120,27 @@ func (t *Tools) Repeats() bool {
 	return len(t.Commands) == 0 && !slices.Contains(t.Tools, "python")
 }
 
-// have are the tools that the policy has, by name and in the order of the settings.
-func (t *Tools) have() (functions []environment.Function, tools map[string]tool) {
-	tools = map[string]tool{}
-	for _, name := range t.Tools {
-		functions = append(functions, builtin[slices.IndexFunc(builtin, func(f environment.Function) bool { return f.Name == name })])
-		tools[name] = map[string]tool{"calculator": answerExpression, "python": t.runPython}[name]
-	}
-	for _, c := range t.Commands {
-		functions = append(functions, environment.Function{Name: c.Name, Description: c.Description, Parameters: json.RawMessage(cmp.Or(c.Parameters, noParameters))})
-		tools[c.Name] = c.tool(process.Limits{Seconds: t.Seconds, Output: t.Output})
-	}
-	return functions, tools
-}
-
-// Open implements environment.Opener: it describes the tools.
-func (t *Tools) Open(ctx context.Context, _ environment.Start) (o environment.Opening, err error) {
-	if t.Plain || ctx.Err() != nil {
-		return o, ctx.Err()
-	}
-	functions, _ := t.have()
-	o.Tools, err = environment.Functions(functions)
-	return o, err
-}
-
 // Begin implements environment.Environment.
 func (t *Tools) Begin(ctx context.Context, _ environment.Start) (environment.Episode, error) {
-	functions, tools := t.have()
-	return &episode{t, functions, tools}, ctx.Err()
+	e := &episode{Tools: t, tools: map[string]tool{}}
+	for _, name := range t.Tools {
+		e.Functions = append(e.Functions, builtin[slices.IndexFunc(builtin, func(f environment.Function) bool { return f.Name == name })])
+		e.tools[name] = map[string]tool{"calculator": answerExpression, "python": t.runPython}[name]
+	}
+	for _, c := range t.Commands {
+		e.Functions = append(e.Functions, environment.Function{Name: c.Name, Description: c.Description, Parameters: json.RawMessage(cmp.Or(c.Parameters, noParameters))})
+		e.tools[c.Name] = c.tool(process.Limits{Seconds: t.Seconds, Output: t.Output})
+	}
+	if t.Plain {
+		e.Functions = nil
+	}
+	return e, ctx.Err()
 }
 
 type episode struct {
 	*Tools
-	functions []environment.Function
-	tools     map[string]tool
+	environment.Functions // in the order of the settings; none if Plain
+	tools                 map[string]tool
 }
 
 // Close implements environment.Episode: nothing runs between two calls.
@@ -162,7 +149,7 @@ func (*episode) Close() error { return nil }
 // Step implements environment.Episode.
 func (e *episode) Step(ctx context.Context, turn environment.Turn) (o environment.Observation, err error) {
 	if !e.Plain {
-		return environment.Answer(ctx, turn, e.functions, e.answer)
+		return e.Answer(ctx, turn, e.answer)
 	}
 	before, asks := strings.CutSuffix(turn.Text, "=")
 	o.Messages = []tokenize.Message{{Role: "tool", Content: plainValue(before)}}

@@ -236,7 +236,7 @@ func TestPlain(t *testing.T) {
 			t.Errorf("%q: %+v, %v", tt.text, o, err)
 		}
 	}
-	if o, err := e.Open(t.Context(), environment.Start{}); err != nil || !reflect.DeepEqual(o, environment.Opening{}) {
+	if o, err := environmenttest.Open(e, environment.Start{}); err != nil || !reflect.DeepEqual(o, environment.Opening{}) {
 		t.Errorf("it opens with %+v, %v", o, err)
 	}
 }

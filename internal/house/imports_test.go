@@ -15,7 +15,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy environment internal/bench internal/cli internal/files serve serve/episodes serve/openai environment/program train train/* report report/* eval data runtime models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy environment internal/bench internal/cli internal/files serve serve/episodes serve/openai train train/* report report/* eval data runtime models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -78,7 +78,7 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
-	{"environment", "data tokenize tokenize/tools internal/registry internal/settings sampler"}, // sampler for the Player, which answers while others are sampled
+	{"environment", "data tokenize tokenize/tools internal/process internal/registry internal/settings sampler"}, // sampler for the Player, which answers while others are sampled
 	{"environment/all", "environment/*"},
 	{"environment/environmenttest", "environment data tokenize internal/registry internal/settings"},
 	{"environment/*", "environment data tokenize internal/process internal/remote internal/settings"},
@@ -93,7 +93,7 @@ var rooms = []struct {
 	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},
 	{"internal/memory", ""},
 	{"train/metrics", ""},
-	{"train/rundir", "models/lora internal/files train/metrics models"},
+	{"train/rundir", "models/lora internal/files train/metrics models sampler"},
 	{"train/ranks", "models runtime runtime/mpi train/learn"},
 	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"onering/internal/files"
@@ -25,6 +26,7 @@ type Lines struct {
 	*Process
 	Words
 
+	mu      sync.Mutex
 	input   chan []byte // lines for its standard input
 	last    int         // id of the newest question
 	waiting map[int]chan []byte
@@ -38,16 +40,11 @@ type Words struct{ Kind, Unit, Remedy string }
 // StartLines starts a program.
 func StartLines(command []string, words Words) (*Lines, error) {
 	l := &Lines{Words: words, input: make(chan []byte), waiting: map[int]chan []byte{}}
-	ready := make(chan struct{})
-	p, err := Start(words.Kind, exec.Command(command[0], command[1:]...), func(stdout io.Reader) {
-		<-ready
-		l.read(stdout)
-	})
-	l.Process = p
-	close(ready)
+	p, err := Start(words.Kind, exec.Command(command[0], command[1:]...), l.read)
 	if err != nil {
 		return nil, err
 	}
+	l.Process = p
 	go l.write()
 	return l, nil
 }
@@ -126,7 +123,7 @@ func (l *Lines) write() {
 		select {
 		case line := <-l.input:
 			if _, err := l.Stdin.Write(line); err != nil {
-				slog.Debug("the "+l.Kind+" does not read", "command", l.name, "reason", err)
+				slog.Debug("the "+l.Kind+" does not read", "command", l.stderr.name, "reason", err)
 			}
 		case <-l.Ended:
 			return
@@ -136,7 +133,7 @@ func (l *Lines) write() {
 
 // read passes on the answers until the output ends. What is no answer ends the process:
 // nobody knows which question it was meant for.
-func (l *Lines) read(stdout io.Reader) {
+func (l *Lines) read(p *Process, stdout io.Reader) {
 	in := bufio.NewReaderSize(stdout, 1<<16)
 	for number := 1; ; number++ {
 		line, err := files.ReadLine(in, MaxAnswer)
@@ -150,7 +147,7 @@ func (l *Lines) read(stdout io.Reader) {
 			err = l.deliver(bytes.Clone(line)) // others read it while the next line comes
 		}
 		if err != nil {
-			l.Fail(fmt.Errorf("line %d of its output: %w", number, err))
+			p.Fail(fmt.Errorf("line %d of its output: %w", number, err))
 			io.Copy(io.Discard, stdout)
 			return
 		}

@@ -7,7 +7,7 @@ import (
 
 // TestDeliver: an answer is for the question whose id it has, and for no other.
 func TestDeliver(t *testing.T) {
-	l := &Lines{Process: new(Process), Words: Words{Unit: "group"}, waiting: map[int]chan []byte{}}
+	l := &Lines{Process: &Process{stderr: new(stderrLog)}, Words: Words{Unit: "group"}, waiting: map[int]chan []byte{}}
 	_, answer := l.expect()
 	l.expect()
 	for _, tt := range []struct{ line, want string }{

@@ -30,13 +30,11 @@ type Process struct {
 	Stdin *os.File      // its standard input
 	Ended chan struct{} // closed when the process and what it began are gone
 
-	name   string
-	kind   string
 	mu     sync.Mutex
 	cause  error // why it has to end, nil while it works
 	asked  bool  // it was asked to end
 	kill   func()
-	stderr stderrLog
+	stderr *stderrLog
 
 	// Set before Ended is closed.
 	err     error
@@ -53,27 +51,25 @@ const (
 // standard error goes to the log. kind is what messages call the program, such as "grader".
 // What is printed by a Python program does not wait in a buffer, unless the environment says
 // otherwise.
-func Start(kind string, cmd *exec.Cmd, read func(stdout io.Reader)) (*Process, error) {
-	p := &Process{name: cmd.Args[0], kind: kind, stderr: stderrLog{name: cmd.Args[0], kind: kind, allowance: firstLines}}
-	return p, p.start(cmd, read, p.stderr.read)
+func Start(kind string, cmd *exec.Cmd, read func(p *Process, stdout io.Reader)) (*Process, error) {
+	return start(&stderrLog{name: cmd.Args[0], kind: kind, allowance: firstLines}, cmd, read)
 }
 
-// start starts the command with a reader for each of its two outputs.
-func (p *Process) start(cmd *exec.Cmd, readOut, readErr func(io.Reader)) error {
+// start starts the command with a log of its standard error.
+func start(log *stderrLog, cmd *exec.Cmd, read func(p *Process, stdout io.Reader)) (*Process, error) {
 	stdinRead, stdin, err1 := os.Pipe()
 	stdout, stdoutWrite, err2 := os.Pipe()
 	stderr, stderrWrite, err3 := os.Pipe()
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return err
+		return nil, err
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdinRead, stdoutWrite, stderrWrite
 	mark := fmt.Sprintf("ONERING_PROCESS_%016x=1", rand.Uint64()) // of the process and all that it starts
 	cmd.Env = append([]string{"PYTHONUNBUFFERED=1", mark}, cmd.Environ()...)
 	separate(cmd)
-	p.Stdin, p.Ended = stdin, make(chan struct{})
-	p.kill = sync.OnceFunc(func() { killGroup(cmd, mark) })
+	p := &Process{Stdin: stdin, Ended: make(chan struct{}), kill: sync.OnceFunc(func() { killGroup(cmd, mark) }), stderr: log}
 	started := make(chan error)
-	go p.supervise(cmd, started, stdout, stderr, readOut, readErr)
+	go p.supervise(cmd, started, stdout, stderr, read)
 	err := <-started
 	for _, theirs := range []*os.File{stdinRead, stdoutWrite, stderrWrite} {
 		theirs.Close()
@@ -82,15 +78,15 @@ func (p *Process) start(cmd *exec.Cmd, readOut, readErr func(io.Reader)) error {
 		for _, ours := range []*os.File{stdin, stdout, stderr} {
 			ours.Close()
 		}
-		return fmt.Errorf("cannot be started: %w", err)
+		return nil, fmt.Errorf("cannot be started: %w", err)
 	}
-	return nil
+	return p, nil
 }
 
 // supervise starts the process and waits for its end. Some systems tie the life of a
 // child to the thread that started it (see separate), so this goroutine keeps its
 // thread until then.
-func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr *os.File, readOut, readErr func(io.Reader)) {
+func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr *os.File, read func(p *Process, stdout io.Reader)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := cmd.Start()
@@ -99,8 +95,8 @@ func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr 
 		return
 	}
 	var readers sync.WaitGroup
-	readers.Go(func() { readOut(stdout) })
-	readers.Go(func() { readErr(stderr) })
+	readers.Go(func() { read(p, stdout) })
+	readers.Go(func() { p.stderr.read(stderr) })
 	err = cmd.Wait()
 	p.kill() // what the program itself has started
 	// A process that has left the group may hold the pipes open.
@@ -152,7 +148,7 @@ func (p *Process) Fail(err error) {
 func (p *Process) Stop() {
 	p.mu.Lock()
 	if p.cause == nil {
-		p.cause, p.asked = fmt.Errorf("the %s is closed", p.kind), true
+		p.cause, p.asked = fmt.Errorf("the %s is closed", p.stderr.kind), true
 	}
 	p.mu.Unlock()
 	p.Stdin.Close()
@@ -230,6 +226,15 @@ func (l *stderrLog) lastWords() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.last, " | ")
+}
+
+// Check says as a *settings.Error of a key that a command names no program, with a script as an
+// example.
+func Check(key string, command []string, script string) error {
+	if len(command) > 0 && strings.TrimSpace(command[0]) != "" {
+		return nil
+	}
+	return &settings.Error{Key: key, Value: command, Remedy: fmt.Sprintf(`must name a program and its arguments, such as ["python3", %q]`, script)}
 }
 
 // Find says as a *settings.Error of a key what of a command is not there: the program itself,

@@ -47,9 +47,15 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 			return "", err
 		}
 	}
-	p := &Process{name: command[0], kind: "tool", stderr: stderrLog{name: command[0], kind: "tool", allowance: linesPerGroup}}
-	out := output{most: l.Output, process: p}
-	if err := p.start(cmd, out.read, p.stderr.read); err != nil {
+	var out []byte
+	p, err := start(&stderrLog{name: command[0], kind: "tool", allowance: linesPerGroup}, cmd, func(p *Process, stdout io.Reader) {
+		if out, _ = io.ReadAll(io.LimitReader(stdout, int64(l.Output)+1)); len(out) > l.Output {
+			out = out[:l.Output]
+			p.Fail(fmt.Errorf("it wrote more than %d bytes and was ended", l.Output))
+			io.Copy(io.Discard, stdout)
+		}
+	})
+	if err != nil {
 		return "", err
 	}
 	go func() {
@@ -66,27 +72,11 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 		p.Fail(fmt.Errorf("it took more than %v s and was ended", l.Seconds))
 	}
 	<-p.Ended
-	text := strings.ToValidUTF8(string(out.text), "\ufffd")
+	text := strings.ToValidUTF8(string(out), "\ufffd")
 	if errors.Is(p.err, errEnded) {
 		return text, nil
 	}
 	return text, p.err
-}
-
-// An output keeps the beginning of what a process writes, and ends one that writes more.
-type output struct {
-	most    int
-	process *Process
-	text    []byte
-}
-
-func (o *output) read(from io.Reader) {
-	o.text, _ = io.ReadAll(io.LimitReader(from, int64(o.most)+1))
-	if len(o.text) > o.most {
-		o.text = o.text[:o.most]
-		o.process.Fail(fmt.Errorf("it wrote more than %d bytes and was ended", o.most))
-		io.Copy(io.Discard, from)
-	}
 }
 
 // shutIn returns the command with its limits, to be run in a folder. Of the environment it

@@ -3,8 +3,12 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 
 	"onering/internal/settings"
 )
@@ -30,23 +34,119 @@ type Rule[T any] struct {
 	Check             func(new func() T) error
 }
 
-// Apply runs the check and returns a *Failure, or nil. A plug-in that panics breaks the rule
-// being checked. exempt, if not nil, says why a plug-in cannot keep which rules: those it
-// has to break.
-func (r Rule[T]) Apply(new func() T, exempt func(T) map[string]string) (err error) {
+// A Suite is the conformance suite of a kind of plug-in: what every one of them has to keep.
+type Suite[T any] struct {
+	New   func(name string) (T, error) // of a registered plug-in
+	Rules []Rule[T]
+	// Exempt, if not nil, says why a plug-in cannot keep which rules: those it has to break.
+	Exempt func(T) map[string]string
+}
+
+// A tester is a *testing.T, which the program itself does not depend on.
+type tester[TB any] interface {
+	Helper()
+	Error(...any)
+	Logf(string, ...any)
+	Fatal(...any)
+	Run(string, func(TB)) bool
+}
+
+// Run checks the plug-ins that new returns, each rule in a subtest of its own.
+func Run[TB tester[TB], T any](t TB, s Suite[T], new func() T) {
+	t.Helper()
+	exempt, err := s.exemptions(new)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range s.Rules {
+		t.Run(r.Name, func(t TB) {
+			if why := exempt[r.Name]; why != "" {
+				t.Logf("exempt: %s", why)
+			}
+			if err := s.apply(r, new); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Named returns what makes the registered plug-in of a name. Without one the test ends.
+func (s Suite[T]) Named(t interface{ Fatal(...any) }, name string) func() T {
+	return func() T {
+		x, err := s.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+}
+
+// Check returns what Run would report: nil, or joined errors each of which is a *Failure.
+func (s Suite[T]) Check(new func() T) error {
+	_, err := s.exemptions(new)
+	var errs []error
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, r := range s.Rules {
+		errs = append(errs, s.apply(r, new))
+	}
+	return errors.Join(errs...)
+}
+
+// Names returns the names of the rules in the order in which they are checked.
+func (s Suite[T]) Names() (names []string) {
+	for _, r := range s.Rules {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// exemptions returns what a plug-in says of the rules that it cannot keep. It refuses rules that
+// there are not, and those without a reason.
+func (s Suite[T]) exemptions(new func() T) (exempt map[string]string, err error) {
+	if s.Exempt == nil {
+		return nil, nil
+	}
+	exempt = s.Exempt(new())
+	for _, name := range slices.Sorted(maps.Keys(exempt)) {
+		i := slices.Index(s.Names(), name)
+		switch {
+		case i < 0:
+			return exempt, &Failure{name, "Exemptions names rules of the suite", errors.New("there is no such rule")}
+		case strings.TrimSpace(exempt[name]) == "":
+			return exempt, &Failure{name, s.Rules[i].Explanation, errors.New("Exemptions must say why this rule cannot be kept")}
+		}
+	}
+	return exempt, nil
+}
+
+// apply runs the check of a rule, and closes what it has made. It returns a *Failure, or nil. A
+// plug-in that panics breaks the rule being checked.
+func (s Suite[T]) apply(r Rule[T], new func() T) (err error) {
+	var made []T
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("a method or the constructor panics: %v", v)
+		}
+		for _, x := range made {
+			if c, ok := any(x).(io.Closer); ok {
+				c.Close()
+			}
 		}
 		if err != nil {
 			err = &Failure{r.Name, r.Explanation, err}
 		}
 	}()
 	why, exempted := "", false
-	if exempt != nil {
-		why, exempted = exempt(new())[r.Name]
+	if s.Exempt != nil {
+		why, exempted = s.Exempt(new())[r.Name]
 	}
-	err = r.Check(new)
+	err = r.Check(func() T {
+		x := new()
+		made = append(made, x)
+		return x
+	})
 	switch {
 	case !exempted:
 		return err
@@ -54,6 +154,24 @@ func (r Rule[T]) Apply(new func() T, exempt func(T) map[string]string) (err erro
 		return fmt.Errorf("the rule is kept, from which Exemptions excludes it (%q): remove the exemption", why)
 	}
 	return nil
+}
+
+// AtOnce calls f n times at the same time and joins what it returns. A panic is an error.
+func AtOnce(n int, f func(i int) error) error {
+	var all sync.WaitGroup
+	errs := make([]error, n)
+	for i := range errs {
+		all.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					errs[i] = fmt.Errorf("a method panics: %v", v)
+				}
+			}()
+			errs[i] = f(i)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // CheckDefaults is the Check of the rule that a constructor returns a fresh value every

@@ -81,10 +81,11 @@ func SameServer(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Client returns a client that sends a bearer token, unless it is "", with each request, and
-// takes answers of so many bytes.
-func Client(token string, most int64) *http.Client {
-	return &http.Client{CheckRedirect: SameServer, Transport: &bearer{http.DefaultTransport.(*http.Transport).Clone(), token, most}}
+// Client returns a client that sends the Token of a section, if there is one, with each request,
+// and takes answers of so many bytes.
+func Client(section, tokenEnv string, most int64) (*http.Client, error) {
+	token, err := Token(section, tokenEnv)
+	return &http.Client{CheckRedirect: SameServer, Transport: &bearer{http.DefaultTransport.(*http.Transport).Clone(), token, most}}, err
 }
 
 type bearer struct {

@@ -1,13 +1,13 @@
 package objectivetest
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"slices"
-	"sync"
 
 	"onering/internal/registry"
 	"onering/objectives"
@@ -357,28 +357,16 @@ func checkConcurrency(new func() objectives.Objective) error {
 		batches[i] = draw(o, 50+uint64(i)).ordinary()
 		want[i], loss[i] = weights(new(), batches[i]), objectives.Loss(new(), batches[i], batches[i])
 	}
-	var wait sync.WaitGroup
-	var errs [callers]error
-	for i := range batches {
-		wait.Go(func() {
-			defer func() {
-				if v := recover(); v != nil {
-					errs[i] = fmt.Errorf("the objective panics: %v", v)
-				}
-			}()
-			for range 50 {
-				if err := same(weights(o, batches[i]), want[i]); err != nil && errs[i] == nil {
-					errs[i] = err
-				}
-				if x := objectives.Loss(o, batches[i], batches[i]); x != loss[i] && errs[i] == nil {
-					errs[i] = fmt.Errorf("the loss is %v, and %v alone", x, loss[i])
-				}
-				everything(o, batches[i], batches[i], rows(batches[i], 0))
+	return registry.AtOnce(callers, func(i int) (err error) {
+		for range 50 {
+			err = cmp.Or(err, same(weights(o, batches[i]), want[i]))
+			if x := objectives.Loss(o, batches[i], batches[i]); x != loss[i] {
+				err = cmp.Or(err, fmt.Errorf("the loss is %v, and %v alone", x, loss[i]))
 			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs[:]...)
+			everything(o, batches[i], batches[i], rows(batches[i], 0))
+		}
+		return err
+	})
 }
 
 func checkState(new func() objectives.Objective) error {

@@ -9,10 +9,6 @@
 package objectivetest
 
 import (
-	"errors"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	"onering/internal/registry"
@@ -25,58 +21,22 @@ type Failure = registry.Failure
 // Run checks the objective that is registered as name, with its defaults.
 func Run(t *testing.T, name string) {
 	t.Helper()
-	RunNew(t, func() objectives.Objective {
-		o, err := objectives.New(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
-	})
+	RunNew(t, suite.Named(t, name))
 }
 
 // RunNew checks the objectives that new returns. Use it for settings other than
 // the defaults.
 func RunNew(t *testing.T, new func() objectives.Objective) {
 	t.Helper()
-	exempt := exemptions(new())
-	if err := checkExemptions(exempt); err != nil {
-		t.Error(err)
-	}
-	for _, r := range rules {
-		t.Run(r.Name, func(t *testing.T) {
-			if why := exempt[r.Name]; why != "" {
-				t.Logf("exempt: %s", why)
-			}
-			if err := r.apply(new); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	registry.Run(t, suite, new)
 }
 
 // Check returns what RunNew would report: nil, or joined errors each of which is a
 // *Failure.
-func Check(new func() objectives.Objective) error {
-	var errs []error
-	if err := checkExemptions(exemptions(new())); err != nil {
-		errs = append(errs, err)
-	}
-	for _, r := range rules {
-		if err := r.apply(new); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
+func Check(new func() objectives.Objective) error { return suite.Check(new) }
 
 // Rules returns the names of the rules in the order in which they are checked.
-func Rules() []string {
-	names := make([]string, len(rules))
-	for i, r := range rules {
-		names[i] = r.Name
-	}
-	return names
-}
+func Rules() []string { return suite.Names() }
 
 // exemptions returns what o says of itself as an Exempter.
 func exemptions(o objectives.Objective) map[string]string {
@@ -86,17 +46,27 @@ func exemptions(o objectives.Objective) map[string]string {
 	return nil
 }
 
-// checkExemptions refuses exemptions from rules that there are not, and those without
-// a reason.
-func checkExemptions(exempt map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(exempt)) {
-		i := slices.IndexFunc(rules, func(r rule) bool { return r.Name == name })
-		switch {
-		case i < 0:
-			return &Failure{Rule: name, Explanation: "Exemptions names rules of objectivetest", Err: errors.New("there is no such rule")}
-		case strings.TrimSpace(exempt[name]) == "":
-			return &Failure{Rule: name, Explanation: rules[i].Explanation, Err: errors.New("Exemptions must say why the objective cannot keep this rule")}
-		}
-	}
-	return nil
-}
+// suite has the rules of objectives.Objective's doc comment, in its order.
+var suite = registry.Suite[objectives.Objective]{New: objectives.New, Exempt: exemptions, Rules: []registry.Rule[objectives.Objective]{
+	{Name: "defaults", Explanation: "New returns a fresh value every time, with defaults that Validate accepts and a toml name on every exported field", Check: checkDefaults},
+	{Name: "derivative", Explanation: "Weights is the derivative of Loss with respect to LogProb", Check: checkDerivative},
+	{Name: "direction", Explanation: "raising the log-probs of a response with positive advantage lowers the loss on policy; with negative advantage it raises it", Check: checkDirection},
+	{Name: "overwrite", Explanation: "Weights sets every element of w, whatever was there", Check: checkOverwrite},
+	{Name: "arguments", Explanation: "no method modifies its arguments (but w)", Check: checkArguments},
+	{Name: "retention", Explanation: "no method keeps a reference to its arguments", Check: checkRetention},
+	{Name: "determinism", Explanation: "equal arguments give equal results, to the bit", Check: checkDeterminism},
+	{Name: "equal-rewards", Explanation: "a group with equal rewards has zero advantages and receives no policy weight", Check: checkEqualRewards},
+	{Name: "alone", Explanation: "the log-probs of a response without advantage change nothing of the others, unless a BatchReader says so", Check: checkAlone},
+	{Name: "apart", Explanation: "the log-probs and entropies of a response change no weight of the others, if a ResponseWeigher says so", Check: checkApart},
+	{Name: "equal-rounds", Explanation: "where the rewards of a whole round are equal, all advantages are zero", Check: checkEqualRounds},
+	{Name: "advantages", Explanation: "advantages are one finite number per response, which does not depend on its place", Check: checkAdvantages},
+	{Name: "empty", Explanation: "an empty batch and empty responses are valid", Check: checkEmpty},
+	{Name: "one-token", Explanation: "responses of one token are valid", Check: checkOneToken},
+	{Name: "extreme", Explanation: "results are finite for ratios of exp(+-700)", Check: checkExtreme},
+	{Name: "order", Explanation: "the order of the trajectories does not matter", Check: checkOrder},
+	{Name: "concurrency", Explanation: "all methods but Observe and UnmarshalText may be called concurrently", Check: checkConcurrency},
+	{Name: "state", Explanation: "only Observe and UnmarshalText change state, and MarshalText carries all of it", Check: checkState},
+	{Name: "diagnose", Explanation: "Diagnose returns one entry per trajectory, in order, without NaN", Check: checkDiagnose},
+	{Name: "entropy", Explanation: "EntropyWeights is the derivative of Loss with respect to Entropy", Check: checkEntropy},
+	{Name: "groups", Explanation: "Shape and Keep depend on nothing but their argument", Check: checkGroups},
+}}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"onering/internal/process"
-	"onering/internal/settings"
 	"onering/reward"
 	"onering/reward/external"
 )
@@ -61,12 +60,7 @@ func (*Program) About() string {
 }
 
 // Validate implements reward.Validator.
-func (p *Program) Validate() error {
-	if len(p.Command) == 0 || strings.TrimSpace(p.Command[0]) == "" {
-		return &settings.Error{Key: "command", Value: p.Command, Remedy: `must name a program and its arguments, such as ["python3", "score.py"]`}
-	}
-	return nil
-}
+func (p *Program) Validate() error { return process.Check("command", p.Command, "score.py") }
 
 // Ready says what of the program is not there: the program itself, or the script that an
 // interpreter is to run.

@@ -295,7 +295,7 @@ func TestRules(t *testing.T) {
 			checked = append(checked, strings.ToLower(f.Explanation))
 		}
 	}
-	if len(checked) != len(rewardtest.Rules()) || !slices.Equal(checked, stated) {
+	if !slices.Equal(checked, stated) {
 		t.Errorf("checked are %d rules\n%s\nstated are %d\n%s", len(checked), strings.Join(checked, "\n"), len(stated), strings.Join(stated, "\n"))
 	}
 }

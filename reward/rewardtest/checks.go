@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 
 	"onering/data"
 	"onering/internal/registry"
@@ -179,29 +178,19 @@ func checkConcurrency(new func() reward.Reward) error {
 	if err != nil {
 		return err
 	}
-	var wait sync.WaitGroup
-	var errs [8]error
-	for i := range errs {
-		wait.Go(func() {
-			defer func() {
-				if v := recover(); v != nil {
-					errs[i] = fmt.Errorf("the reward panics: %v", v)
-				}
-			}()
-			for range 20 {
-				got, err := score(r, group())
-				if err == nil {
-					err = equal(r, got, want)
-				}
-				errs[i] = errors.Join(errs[i], err)
-				if c, ok := r.(reward.Comparer); ok {
-					c.SameAnswer("4", "5")
-				}
+	return registry.AtOnce(8, func(int) (err error) {
+		for range 20 {
+			got, failed := score(r, group())
+			if failed == nil {
+				failed = equal(r, got, want)
 			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs[:]...)
+			err = errors.Join(err, failed)
+			if c, ok := r.(reward.Comparer); ok {
+				c.SameAnswer("4", "5")
+			}
+		}
+		return err
+	})
 }
 
 func checkContext(new func() reward.Reward) error {

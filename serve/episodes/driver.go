@@ -7,13 +7,10 @@ package episodes
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"onering/environment"
 	"onering/sampler"
@@ -27,7 +24,7 @@ type Driver struct {
 	key     string   // of programs that begin episodes; "" is no key
 	command []string // that is run for each episode; nil to wait for programs
 	url     string   // where programs ask
-	server  *http.Server
+	stop    func()
 
 	mu      sync.Mutex
 	round   *round        // that is being played; nil between two
@@ -43,24 +40,16 @@ func Start(addr, name, key string, command []string, log *slog.Logger) (*Driver,
 		return nil, err
 	}
 	d := &Driver{name: name, key: key, command: command, url: "http://" + listener.Addr().String() + "/v1", changed: make(chan struct{})}
-	d.server = serve.NewServer(http.HandlerFunc(d.serve), listener.Addr(), key != "", "anyone who reaches this address can use the policy and play its episodes", log)
-	go func() {
-		if err := d.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Warn("programs are no longer served", "reason", err)
-		}
-	}()
+	d.stop = serve.Serve(listener, http.HandlerFunc(d.serve), key != "", "anyone who reaches this address can use the policy and play its episodes; --api-key-env asks for a key", log)
 	log.Info("programs can ask the policy", "url", d.url)
 	return d, nil
 }
 
 // Close ends the server. Programs that wait for an episode are told that there is none.
-func (d *Driver) Close() {
+func (d *Driver) Close() error {
 	d.set(nil, true)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if d.server.Shutdown(ctx) != nil {
-		d.server.Close()
-	}
+	d.stop()
+	return nil
 }
 
 // set makes a round the one that is played.
@@ -95,13 +84,12 @@ func (d *Driver) current(ctx context.Context, other *round) *round {
 // serve answers a request, once a round is played: between two the weights change.
 func (d *Driver) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/health" {
-		w.Header().Set("Content-Type", "application/json")
-		w.Write([]byte(`{"status":"ok"}` + "\n"))
+		openai.Write(w, http.StatusOK, map[string]string{"status": "ok"})
 		return
 	}
 	now := d.current(r.Context(), nil)
 	if now == nil {
-		refuse(w, http.StatusServiceUnavailable, "the run has ended")
+		openai.Refuse(w, http.StatusServiceUnavailable, "the run has ended")
 		return
 	}
 	now.handler.ServeHTTP(w, r)
@@ -145,8 +133,4 @@ func (d *Driver) Drive(ctx context.Context, x environment.Drive, ended func(envi
 const waiting = 64
 
 // newKey returns an API key.
-func newKey() string {
-	var b [24]byte
-	rand.Read(b[:]) // never fails
-	return "sk-onering-" + hex.EncodeToString(b[:])
-}
+func newKey() string { return "sk-onering-" + rand.Text() }

@@ -48,9 +48,7 @@ type episode struct {
 func (r *round) episode(request, k int) *episode {
 	g, q := r.drive.Groups[request], r.drive.Requests[request]
 	e := &episode{Start: g.Start, request: request, key: newKey(), begun: make(chan struct{}, 1), ended: make(chan struct{})}
-	if e.Sample = k; g.Samples != nil {
-		e.Sample = g.Samples[k]
-	}
+	e.Sample = g.Number(k)
 	o := r.drive.Options
 	o.Token, o.Turn, o.DropLong = nil, nil, false
 	if q.LastGreedy && k == q.Samples-1 {
@@ -131,20 +129,18 @@ func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats
 
 // await waits for the end of an episode that a program begins.
 func (r *round) await(ctx context.Context, e *episode) error {
-	var deadline <-chan time.Time
-	for {
-		select {
-		case <-e.ended:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline:
-			return fmt.Errorf("its program has not ended it within %g s (environment.episode_seconds)", r.drive.EpisodeSeconds)
-		case <-e.begun:
-			if deadline == nil {
-				deadline = time.After(time.Duration(r.drive.EpisodeSeconds * float64(time.Second)))
-			}
-		}
+	select {
+	case <-e.begun:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-e.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(r.drive.EpisodeSeconds * float64(time.Second))):
+		return fmt.Errorf("its program has not ended it within %g s (environment.episode_seconds)", r.drive.EpisodeSeconds)
 	}
 }
 
@@ -168,7 +164,7 @@ func (r *round) finish(e *episode, err error) environment.Driven {
 	r.mu.Lock()
 	r.left = slices.DeleteFunc(r.left, func(x *episode) bool { return x == e })
 	r.mu.Unlock()
-	segments, failed := e.session.End()
+	segments, failed := e.session.End(r.server)
 	x := environment.Driven{Request: e.request, Sample: e.Sample, Segments: segments}
 	if g := r.drive.Groups[e.request]; g.Samples != nil {
 		x.Sample = slices.Index(g.Samples, e.Sample)
@@ -182,8 +178,8 @@ func (r *round) finish(e *episode, err error) environment.Driven {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := len(segments); e.rewarded && n > 0 {
-		x.Rewards, x.Rewarded = make([]*float64, len(segments[n-1].Observed)+1), true
-		x.Rewards[len(x.Rewards)-1] = &e.reward // where it fell between the turns is not known
+		x.Rewards = slices.Repeat([]float64{math.NaN()}, len(segments[n-1].Observed)+1)
+		x.Rewards[len(x.Rewards)-1] = e.reward // where it fell between the turns is not known
 	}
 	return x
 }

@@ -32,14 +32,11 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, body []byte) error
 	case q.Name == "" || q.Path == "":
 		return invalid("lora_name", "there must be lora_name and lora_path")
 	}
-	var refused error
-	if err := s.engine.do(r.Context(), func() { refused = s.add(q) }); err != nil {
-		return err
-	}
-	if refused == nil {
+	err := s.engine.do(r.Context(), func() error { return s.add(q) })
+	if err == nil {
 		tell(w, "Success: LoRA adapter '%s' added successfully.", q.Name)
 	}
-	return refused
+	return err
 }
 
 // add loads an adapter. The engine calls it between two steps.
@@ -89,24 +86,21 @@ func (s *Server) unload(w http.ResponseWriter, r *http.Request, body []byte) err
 	if s.Load == nil {
 		return errNoLoad
 	}
-	var refused error
-	if err := s.engine.do(r.Context(), func() {
+	err := s.engine.do(r.Context(), func() error {
 		m, err := s.model(q.Name)
 		switch {
 		case q.Name == "" || err != nil:
-			refused = &failure{http.StatusNotFound, fmt.Sprintf("The lora adapter '%.100s' cannot be found.", q.Name), "NotFoundError", "lora_name", ""}
+			return &failure{http.StatusNotFound, fmt.Sprintf("The lora adapter '%.100s' cannot be found.", q.Name), "NotFoundError", "lora_name", ""}
 		case m.close == nil:
-			refused = invalid("lora_name", "%q is a name that the server began with: it stays", q.Name)
-		default:
-			s.retire(m)
+			return invalid("lora_name", "%q is a name that the server began with: it stays", q.Name)
 		}
-	}); err != nil {
-		return err
-	}
-	if refused == nil {
+		s.retire(m)
+		return nil
+	})
+	if err == nil {
 		tell(w, "Success: LoRA adapter '%s' removed successfully.", q.Name)
 	}
-	return refused
+	return err
 }
 
 // retire has a model answer no further requests. The engine ends it when it is idle.

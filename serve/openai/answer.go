@@ -16,6 +16,7 @@ import (
 type job struct {
 	*common
 	model    *Model
+	counts   *counts
 	tools    *tools.Format // how calls are written, nil if there are no tools
 	single   bool          // one call is told
 	begun    string        // what the prompt has of the answer
@@ -34,13 +35,7 @@ type job struct {
 // complete answers POST /v1/completions.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var c completion
-	if err := parse(body, &c, &c.common, s.model); err != nil {
-		return err
-	}
-	if err := c.check(); err != nil {
-		return err
-	}
-	j, err := s.job(&c.common, "cmpl")
+	j, err := s.job(body, &c, "cmpl")
 	if err != nil {
 		return err
 	}
@@ -58,7 +53,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err := j.sampled(min(usual, s.MaxTokens), s.MaxTokens, nil); err != nil {
 		return err
 	}
-	if x := s.session(r); x != nil && len(c.Prompt) == 1 {
+	return s.answer(w, r, j, func() history {
 		h := history{ids: c.Prompt[0].ids}
 		if text := c.Prompt[0].text; text != nil {
 			h = history{text: *text, encode: func(text string) ([]int32, error) {
@@ -66,21 +61,14 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 				return ids, j.model.Tokenizer.Check(text)
 			}}
 		}
-		return x.converse(s, w, r, j, h)
-	}
-	return s.answer(w, r, j)
+		return h
+	})
 }
 
 // chat answers POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var c chat
-	if err := parse(body, &c, &c.common, s.model); err != nil {
-		return err
-	}
-	if err := c.check(); err != nil {
-		return err
-	}
-	j, err := s.job(&c.common, "chatcmpl")
+	j, err := s.job(body, &c, "chatcmpl")
 	if err != nil {
 		return err
 	}
@@ -96,20 +84,24 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 	if err := j.sampled(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
 		return err
 	}
-	if x := s.session(r); x != nil {
-		if c.begun != "" {
-			return invalid("tool_choice", "tool_choice: in an episode the policy decides whether it calls a tool: leave it out, or say auto")
-		}
-		if c.MaxTokens == nil {
-			j.MaxTokens = c.MaxTokens2
-		}
-		return x.converse(s, w, r, j, j.model.history(&c))
-	}
-	return s.answer(w, r, j)
+	return s.answer(w, r, j, func() history { return j.model.history(&c) })
 }
 
-// job begins the job of a request.
-func (s *Server) job(c *common, kind string) (*job, error) {
+// A request is the body of one that is answered by responses.
+type request interface {
+	check() error
+	shared() *common
+}
+
+// job reads a body and begins the job of the request.
+func (s *Server) job(body []byte, q request, kind string) (*job, error) {
+	c := q.shared()
+	if err := parse(body, q, c, s.model); err != nil {
+		return nil, err
+	}
+	if err := q.check(); err != nil {
+		return nil, err
+	}
 	m, err := s.model(c.Model)
 	if err != nil {
 		return nil, err
@@ -118,7 +110,7 @@ func (s *Server) job(c *common, kind string) (*job, error) {
 		return nil, invalid("stop", "the model has no tokenizer, and stop needs one")
 	}
 	now := time.Now()
-	return &job{common: c, model: m, id: fmt.Sprintf("%s-%x-%d", kind, s.started.UnixNano(), s.requests.Add(1)), created: now.Unix()}, nil
+	return &job{common: c, model: m, counts: &s.counts, id: fmt.Sprintf("%s-%x-%d", kind, s.started.UnixNano(), s.requests.Add(1)), created: now.Unix()}, nil
 }
 
 // sampled sets how the responses are sampled.
@@ -132,22 +124,24 @@ func (j *job) sampled(usual, most int, stops []string) error {
 	return nil
 }
 
-// answer samples the responses and writes them, whole or as they come.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
+// answer samples the responses and writes them, whole or as they come: as the next turn of an
+// episode, if the key is that of one.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, said func() history) error {
+	if x := s.session(r); x != nil {
+		return x.converse(s, w, r, j, said)
+	}
 	n := len(j.prompts) * j.samples()
 	if err := s.engine.reserve(n); err != nil {
 		return err
 	}
 	defer s.engine.held.Add(-int64(n))
-	a := newAnswer()
+	a := new(answer)
 	var calls []*sampler.Call
 	for i, p := range j.prompts {
 		calls = append(calls, a.call(j.options, p, i, j.samples()))
 	}
 	for range n {
-		c := j.choice()
-		c.counts = &s.counts
-		j.choices = append(j.choices, c)
+		j.choices = append(j.choices, j.choice())
 	}
 	end, err := s.engine.submit(context.WithoutCancel(r.Context()), j.model, calls)
 	if err != nil {
@@ -178,14 +172,14 @@ func (j *job) tell(w http.ResponseWriter, r *http.Request, a *answer, n int) err
 			}
 		}
 	}
-	write(w, http.StatusOK, j.whole())
+	Write(w, http.StatusOK, j.whole())
 	return nil
 }
 
 // choice begins a response.
 func (j *job) choice() *choice {
 	c := newChoice(j.model, j.options.Stops)
-	c.eos = j.options.EOS
+	c.eos, c.counts = j.options.EOS, j.counts
 	skip := j.SkipSpecial == nil || *j.SkipSpecial
 	if j.tools != nil {
 		c.reader = j.tools.Stream()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,7 +61,19 @@ func (e *engine) run(ctx context.Context) error {
 			m.end()
 		}
 	}()
-	for busy := false; ; {
+	for {
+		select { // commands come before the next step
+		case do := <-e.commands:
+			do()
+			continue
+		case <-ctx.Done():
+			return nil
+		default:
+		}
+		busy := e.step()
+		if e.failed != nil {
+			return e.failed
+		}
 		if !busy {
 			select {
 			case do := <-e.commands:
@@ -71,30 +82,15 @@ func (e *engine) run(ctx context.Context) error {
 				return nil
 			}
 		}
-		for more := true; more; {
-			select {
-			case do := <-e.commands:
-				do()
-			case <-ctx.Done():
-				return nil
-			default:
-				more = false
-			}
-		}
-		busy = e.step()
-		if e.failed != nil {
-			return e.failed
-		}
 	}
 }
 
-// do runs f between two steps, unless the engine has ended or ctx has.
-func (e *engine) do(ctx context.Context, f func()) error {
-	done := make(chan struct{})
+// do runs f between two steps and returns its error, unless the engine has ended or ctx has.
+func (e *engine) do(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
 	select {
-	case e.commands <- func() { f(); close(done) }:
-		<-done // the engine never leaves a command undone
-		return nil
+	case e.commands <- func() { done <- f() }:
+		return <-done // the engine never leaves a command undone
 	case <-e.ended:
 		return errStopping
 	case <-ctx.Done():
@@ -116,11 +112,7 @@ func (e *engine) reserve(n int) error {
 }
 
 // An answer collects what the engine says of a request until the handler takes it.
-type answer struct {
-	mu     sync.Mutex
-	events []event
-	wake   chan struct{} // has an element if there are events
-}
+type answer struct{ sampler.Queue[event] }
 
 // An event is a token, the end of a response, or the failure of the request.
 type event struct {
@@ -133,19 +125,6 @@ type event struct {
 	err    error
 }
 
-func newAnswer() *answer { return &answer{wake: make(chan struct{}, 1)} }
-
-// add hands over an event; it never waits.
-func (a *answer) add(e event) {
-	a.mu.Lock()
-	a.events = append(a.events, e)
-	a.mu.Unlock()
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
-}
-
 // listening is how often a client that has ended its side of the connection is sent a blank.
 const listening = 50 * time.Millisecond
 
@@ -153,11 +132,11 @@ const listening = 50 * time.Millisecond
 // or wait for its answer as "nc -N" does: it is sent blanks until one does not arrive.
 func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) {
 	select {
-	case <-a.wake:
+	case <-a.Come():
 	case <-ctx.Done():
 		for waiting := true; waiting; {
 			select {
-			case <-a.wake:
+			case <-a.Come():
 				waiting = false
 			case <-time.After(listening):
 				if err := blank(); err != nil {
@@ -166,51 +145,42 @@ func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) 
 			}
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	events := a.events
-	a.events = nil
-	return events, nil
+	return a.Take(), nil
 }
 
 // call makes the call for prompt number i of a request with samples of each.
 func (a *answer) call(o sampler.Options, prompt []int32, i, samples int) *sampler.Call {
 	c := &sampler.Call{Options: o, Request: sampler.Request{Prompt: prompt, ID: uint64(i), Samples: samples}}
 	c.Token = func(t sampler.Token) {
-		a.add(event{choice: i*samples + t.Sample, id: t.ID, logp: t.LogProb, top: t.Likeliest})
+		a.Add(event{choice: i*samples + t.Sample, id: t.ID, logp: t.LogProb, top: t.Likeliest})
 	}
 	c.Done = func(r sampler.Response) {
-		a.add(event{choice: i*samples + r.Sample, finish: r.Finish, stop: r.Stop})
+		a.Add(event{choice: i*samples + r.Sample, finish: r.Finish, stop: r.Stop})
 	}
-	c.Failed = func(err error) { a.add(event{err: err}) }
+	c.Failed = func(err error) { a.Add(event{err: err}) }
 	return c
 }
 
 // submit begins calls of a model and returns a function that ends those that are
 // still being answered.
 func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (end func(), err error) {
-	var refused error
-	err = e.do(ctx, func() {
-		if m.retired {
-			refused = &failure{http.StatusNotFound, fmt.Sprintf("the adapter %q was unloaded", m.Name), "invalid_request_error", "model", "model_not_found"}
-			return
-		}
-		for i, c := range calls {
-			if refused = m.scheduler.Add(e.watched(c)); refused != nil {
-				for _, c := range calls[:i] {
-					m.scheduler.Cancel(c)
-				}
-				return
-			}
-		}
-	})
-	if err == nil && refused != nil {
-		err = fmt.Errorf("openai: %w", refused)
-	}
-	cancel := func() {
+	cancel := func() error {
 		for _, c := range calls {
 			m.scheduler.Cancel(c)
 		}
+		return nil
 	}
+	err = e.do(ctx, func() error {
+		if m.retired {
+			return &failure{http.StatusNotFound, fmt.Sprintf("the adapter %q was unloaded", m.Name), "invalid_request_error", "model", "model_not_found"}
+		}
+		for _, c := range calls {
+			if err := m.scheduler.Add(e.watched(c)); err != nil {
+				cancel()
+				return fmt.Errorf("openai: %w", err)
+			}
+		}
+		return nil
+	})
 	return func() { _ = e.do(context.Background(), cancel) }, err
 }

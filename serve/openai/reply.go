@@ -51,13 +51,13 @@ type call struct {
 	Function struct {
 		Name      string `json:"name,omitempty"`
 		Arguments string `json:"arguments"`
-	} `json:"function"` // a tools.Call
+	} `json:"function"`
 }
 
 // call is call number n of a choice.
 func (j *job) call(i, n int, of tools.Call) (c call) {
 	c.ID, c.Type = fmt.Sprintf("call_%s-%d-%d", strings.TrimPrefix(j.id, "chatcmpl-"), i, n), "function"
-	c.Function.Name, c.Function.Arguments = of.Name, of.Arguments
+	c.Function.Name, c.Function.Arguments = of.Name, string(of.Arguments)
 	return c
 }
 
@@ -82,7 +82,7 @@ func (j *job) deltas(i int, calls []tools.Call) (list []part) {
 		begin := j.call(i, first+n, x)
 		begin.Index, begin.Function.Arguments = new(first+n), ""
 		rest := call{Index: begin.Index}
-		rest.Function.Arguments = x.Arguments
+		rest.Function.Arguments = string(x.Arguments)
 		for _, c := range []call{begin, rest} {
 			list = append(list, part{Index: i, Delta: &said{Calls: []call{c}}})
 		}

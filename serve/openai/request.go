@@ -62,6 +62,8 @@ type common struct {
 	} `json:"stream_options"`
 }
 
+func (c *common) shared() *common { return c }
+
 // texts are one text or a list of them.
 type texts []string
 
@@ -186,7 +188,7 @@ func (m *message) UnmarshalJSON(data []byte) error {
 	var calls []call
 	if m.calls = nil; json.Unmarshal(fields["tool_calls"], &calls) == nil {
 		for _, c := range calls {
-			m.calls = append(m.calls, tools.Call(c.Function))
+			m.calls = append(m.calls, tools.Call{Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
 		}
 	}
 	switch {
@@ -211,7 +213,7 @@ var kinds = map[reflect.Kind]string{
 
 // parse reads a body into a request of a model, whose sampling it has where it states none.
 func parse(body []byte, into any, c *common, models func(name string) (*Model, error)) error {
-	var of struct{ Model string }
+	of := struct{ Model string }{c.Model}
 	_ = json.Unmarshal(body, &of) // what is wrong is told below
 	c.Sampling = sampler.Plain(0)
 	if m, err := models(of.Model); err == nil {

@@ -121,7 +121,7 @@ func (s *Server) Handler() http.Handler {
 	handle("GET", "/{$}", showPage)
 	handle("GET", "/metrics", s.authorized(s.metrics()))
 	handle("GET", "/health", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, map[string]string{"status": "ok"})
+		Write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	handle("GET", "/v1/models", s.authorized(s.listModels))
 	handle("GET", "/v1/models/{name...}", s.authorized(s.showModel))
@@ -135,14 +135,14 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if method := methods[r.URL.Path]; method != "" {
 			w.Header().Set("Allow", method)
-			refuse(w, &failure{http.StatusMethodNotAllowed, r.URL.Path + " takes " + method, "invalid_request_error", "", ""})
+			Refuse(w, http.StatusMethodNotAllowed, r.URL.Path+" takes "+method)
 			return
 		}
 		remedy := ""
 		if other := elsewhere[r.URL.Path]; other != "" {
 			remedy = ": ask " + other
 		}
-		refuse(w, &failure{http.StatusNotFound, fmt.Sprintf("there is no path %q%s", r.URL.Path, remedy), "invalid_request_error", "", ""})
+		Refuse(w, http.StatusNotFound, fmt.Sprintf("there is no path %q%s", r.URL.Path, remedy))
 	})
 	// A body that is not read by its handler is read by net/http before it answers, and
 	// that must end, too.
@@ -184,13 +184,25 @@ func (s *Server) shared(h http.Header, r *http.Request) (asked bool) {
 	return true
 }
 
+// KeyOf returns the key that a request came with, "" without one.
+func KeyOf(r *http.Request) string {
+	key, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !is {
+		return ""
+	}
+	return key
+}
+
+// HasKey reports whether a request came with a key. All have the key "".
+func HasKey(r *http.Request, key string) bool {
+	got, want := sha256.Sum256([]byte(KeyOf(r))), sha256.Sum256([]byte(key))
+	return key == "" || subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
 // authorized refuses requests without the key.
 func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
-	want := sha256.Sum256([]byte(s.Key))
 	return func(w http.ResponseWriter, r *http.Request) {
-		sent, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		got := sha256.Sum256([]byte(sent))
-		if s.session(r) == nil && s.Key != "" && (!is || subtle.ConstantTimeCompare(got[:], want[:]) != 1) {
+		if s.session(r) == nil && !HasKey(r, s.Key) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, errKey)
 			return
@@ -289,7 +301,7 @@ func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
 	for _, m := range s.list() {
 		cards = append(cards, s.card(m))
 	}
-	write(w, http.StatusOK, map[string]any{"object": "list", "data": cards})
+	Write(w, http.StatusOK, map[string]any{"object": "list", "data": cards})
 }
 
 func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
@@ -298,7 +310,7 @@ func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
 		refuse(w, failureOf(err))
 		return
 	}
-	write(w, http.StatusOK, s.card(m))
+	Write(w, http.StatusOK, s.card(m))
 }
 
 // blanks returns what sends a client a blank that means nothing in an answer of a type.
@@ -312,8 +324,8 @@ func blanks(w http.ResponseWriter, kind, blank string) func() error {
 	}
 }
 
-// write writes a body as JSON.
-func write(w http.ResponseWriter, status int, body any) {
+// Write writes a body as JSON.
+func Write(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		slog.Error("an answer is no JSON", "reason", err)
@@ -325,9 +337,14 @@ func write(w http.ResponseWriter, status int, body any) {
 	w.Write(append(text, '\n'))
 }
 
+// Refuse writes an error of the request in the form of the API.
+func Refuse(w http.ResponseWriter, status int, message string) {
+	refuse(w, &failure{status: status, message: message, kind: "invalid_request_error"})
+}
+
 func refuse(w http.ResponseWriter, f *failure) {
 	if f.status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
-	write(w, f.status, f)
+	Write(w, f.status, f)
 }

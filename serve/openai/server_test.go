@@ -697,7 +697,7 @@ func FuzzRequest(f *testing.F) {
 			if err != nil {
 				return
 			}
-			call := newAnswer().call(c.options(m, way, nil), ids, 0, c.samples())
+			call := new(answer).call(c.options(m, way, nil), ids, 0, c.samples())
 			if err := scheduler.Check(call); err != nil {
 				t.Errorf("%s: %v", body, err)
 			}
@@ -745,7 +745,7 @@ func TestFatal(t *testing.T) {
 	if status, body := x.ask("POST", "/v1/completions", request); status != 500 || !bytes.Contains(body, []byte("the device is gone")) {
 		t.Errorf("status %d, %s", status, body)
 	}
-	if err := s.engine.do(t.Context(), func() { fatal = true }); err != nil {
+	if err := s.engine.do(t.Context(), func() error { fatal = true; return nil }); err != nil {
 		t.Fatalf("an error that is not fatal: %v", err)
 	}
 	d.gate <- false

@@ -28,14 +28,13 @@ type Session struct {
 	// MaxTurns is how many turns it may have.
 	MaxTurns int
 
-	turns sync.Mutex // held while a request is answered
+	turns sync.Mutex // held while a request is answered, for these two
+	count int        // turns
+	left  *answer    // the newest turn, if it has not been read to its end
 
-	mu       sync.Mutex
-	engine   *engine // nil before the first request
+	// The engine alone changes these, between two steps.
 	segments []*segment
-	events   *answer       // of the newest turn
-	ended    chan struct{} // closed when that has ended; nil before the first
-	count    int           // turns
+	events   *answer // of the newest turn
 	over     bool
 	failed   error
 }
@@ -47,7 +46,7 @@ type segment struct {
 	text   string   // of a completion: the prompt and what followed
 	call   *sampler.Call
 	model  *Model
-	reply  func(sampler.Observation) // nil while a turn is sampled, and at the end
+	reply  func(sampler.Observation) // goes on after the newest turn; nil at the end
 	newest sampler.Response
 	told   bool // the newest turn has come to its client whole
 	whole  bool // what the client was told of it, with the stop text, is all that was sampled
@@ -58,52 +57,61 @@ func (o *Options) session(r *http.Request) *Session {
 	if o.Sessions == nil {
 		return nil
 	}
-	return o.Sessions(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	return o.Sessions(KeyOf(r))
 }
 
 // converse answers a request of a server with a history.
-func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j *job, h history) error {
+func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j *job, said func() history) error {
 	x.turns.Lock()
 	defer x.turns.Unlock()
-	if j.samples() != 1 || len(j.prompts) != 1 {
+	switch {
+	case j.samples() != 1 || len(j.prompts) != 1:
 		return invalid("n", "an episode has one response to each of its requests")
-	}
-	if x.count == x.MaxTurns {
+	case j.begun != "":
+		return invalid("tool_choice", "tool_choice: in an episode the policy decides whether it calls a tool: leave it out, or say auto")
+	case x.count == x.MaxTurns:
 		return &failure{http.StatusConflict, fmt.Sprintf("the episode has had its %d turns (environment.max_turns)", x.MaxTurns), "invalid_request_error", "", "episode_over"}
+	}
+	if err := s.engine.do(r.Context(), x.refuses); err != nil {
+		return err
 	}
 	if err := x.settle(r.Context()); err != nil {
 		return err
 	}
-	c := j.choice()
-	c.counts = &s.counts
+	c, h := j.choice(), said()
 	j.choices = []*choice{c}
 	seg, ids, err := x.continued(h)
 	if err != nil {
 		return err
 	}
+	if seg != nil {
+		j.prompts[0] = slices.Concat(seg.tokens(), ids)
+		seg.told = false
+	}
 	most := 0
 	if j.MaxTokens != nil {
 		most = *j.MaxTokens
 	}
-	events := x.turn()
-	if seg == nil {
-		seg, err = x.begin(r.Context(), s, j, most)
-	} else {
-		seg.told = false
-		j.prompts[0] = slices.Concat(seg.tokens(), ids)
-		reply := seg.reply
-		seg.reply = nil
-		err = s.engine.do(r.Context(), func() { reply(sampler.Observation{IDs: ids, TurnTokens: most}) })
-	}
-	if err != nil {
-		x.tell(event{err: err}) // which ends the turn
+	events := new(answer)
+	if err := s.engine.do(r.Context(), func() error {
+		if err := x.refuses(); err != nil {
+			return err
+		}
+		x.events = events
+		if seg == nil {
+			return x.begin(s.engine, j, most)
+		}
+		seg.reply(sampler.Observation{IDs: ids, TurnTokens: most})
+		return nil
+	}); err != nil {
 		return err
 	}
-	x.count++
+	x.count, x.left = x.count+1, events
 	s.prompt.Add(float64(len(ids)))
+	seg = x.segments[len(x.segments)-1]
 	seg.text = h.text
 	if err = j.tell(w, r, events, 1); err == nil && c.finish != "" {
-		seg.told = true
+		x.left, seg.told = nil, true
 		seg.said = append(slices.Clone(h.messages), told("assistant", c.said.String(), c.calls))
 		seg.text += c.said.String()
 		if h.encode != nil {
@@ -113,50 +121,30 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	return err
 }
 
-// settle waits for the end of a turn whose request is gone, and refuses an episode that is over.
-func (x *Session) settle(ctx context.Context) error {
-	x.mu.Lock()
-	ended := x.ended
-	x.mu.Unlock()
-	if ended != nil {
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// refuses says why the episode has no further turn. The engine calls it.
+func (x *Session) refuses() error {
 	if x.over {
 		return errOver
 	}
 	return x.failed
 }
 
-// errOver is what a request gets that comes too late.
-var errOver = &failure{http.StatusConflict, "the episode of this key has ended", "invalid_request_error", "", "episode_over"}
-
-// turn begins a turn: what the engine says of it goes to a new answer.
-func (x *Session) turn() *answer {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.events, x.ended = newAnswer(), make(chan struct{})
-	return x.events
-}
-
-// tell hands an event of the newest turn over. One that is no token ends the turn.
-func (x *Session) tell(e event) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.events.add(e)
-	if e.finish != "" || e.err != nil {
-		select {
-		case <-x.ended:
-		default:
-			close(x.ended)
+// settle waits for the end of a turn whose request is gone.
+func (x *Session) settle(ctx context.Context) error {
+	for x.left != nil {
+		events, err := x.left.next(ctx, func() error { return context.Cause(ctx) })
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(events, func(e event) bool { return e.finish != "" || e.err != nil }) {
+			x.left = nil
 		}
 	}
+	return nil
 }
+
+// errOver is what a request gets that comes too late.
+var errOver = &failure{http.StatusConflict, "the episode of this key has ended", "invalid_request_error", "", "episode_over"}
 
 // A history is what a request says has been said.
 type history struct {
@@ -170,8 +158,6 @@ type history struct {
 // continued returns the newest segment if a history goes on with it, and the tokens that
 // follow it.
 func (x *Session) continued(h history) (*segment, []int32, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if len(x.segments) == 0 {
 		return nil, nil, nil
 	}
@@ -214,13 +200,11 @@ func (g *segment) tokens() []int32 {
 }
 
 // begin begins a segment with the prompt of a job.
-func (x *Session) begin(ctx context.Context, s *Server, j *job, most int) (*segment, error) {
-	x.mu.Lock()
-	if n := len(x.segments); n > 0 {
+func (x *Session) begin(e *engine, j *job, most int) error {
+	before := x.segments
+	if n := len(before); n > 0 {
 		slog.Info("an episode's history was rewritten: a new segment of it begins", "id", x.Request.ID, "sample", x.Request.First, "segment", n+1)
 	}
-	before := slices.Clone(x.segments)
-	x.mu.Unlock()
 	g := &segment{prompt: j.prompts[0], model: j.model}
 	q := x.Request
 	q.Prompt, q.Samples = g.prompt, 1
@@ -230,74 +214,50 @@ func (x *Session) begin(ctx context.Context, s *Server, j *job, most int) (*segm
 	if o.Stops = slices.Concat(j.options.Stops, o.Stops); len(o.Stops) > 0 {
 		o.Text = func() sampler.TextDecoder { return j.model.Tokenizer.NewDecoder() }
 	}
-	o.Token = func(t sampler.Token) { x.tell(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
-	ended := func(r sampler.Response, reply func(sampler.Observation)) {
-		x.mu.Lock()
+	o.Token = func(t sampler.Token) { x.events.Add(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
+	o.Turn = func(r sampler.Response, reply func(sampler.Observation)) {
 		g.newest, g.reply = r, reply
-		x.mu.Unlock()
-		x.tell(event{finish: r.Finish, stop: r.Stop})
+		x.events.Add(event{finish: r.Finish, stop: r.Stop})
 	}
-	o.Turn = ended
-	g.call = &sampler.Call{Options: o, Request: q, Done: func(r sampler.Response) { ended(r, nil) }}
-	g.call.Failed = func(err error) {
-		x.mu.Lock()
+	g.call = &sampler.Call{Options: o, Request: q, Done: func(r sampler.Response) { o.Turn(r, nil) }, Failed: func(err error) {
 		x.failed = cmp.Or(x.failed, err)
-		x.mu.Unlock()
-		x.tell(event{err: err})
+		x.events.Add(event{err: err})
+	}}
+	if err := j.model.scheduler.Add(e.watched(g.call)); err != nil {
+		return err
 	}
-	x.mu.Lock()
-	x.engine, x.segments = s.engine, append(x.segments, g)
-	x.mu.Unlock()
-	var refused error
-	err := s.engine.do(ctx, func() {
-		if refused = j.model.scheduler.Add(s.engine.watched(g.call)); refused == nil {
-			for _, old := range before {
-				old.release()
-			}
-		}
-	})
-	if err = cmp.Or(err, refused); err != nil {
-		x.mu.Lock()
-		x.segments = before
-		x.mu.Unlock()
-	}
-	return g, err
+	release(before)
+	x.segments = append(before, g)
+	return nil
 }
 
-// release frees the slot of a segment that waits.
-func (g *segment) release() {
-	if g.call != nil {
-		g.model.scheduler.Cancel(g.call)
-		g.call, g.reply = nil, nil
+// release frees the slots of segments that wait.
+func release(list []*segment) {
+	for _, g := range list {
+		if g.call != nil {
+			g.model.scheduler.Cancel(g.call)
+			g.call = nil
+		}
 	}
 }
 
 // End ends the episode, whose further requests are refused, and returns its segments: the
 // turns that have ended, in order.
-func (x *Session) End() (segments []sampler.Segment, err error) {
-	x.mu.Lock()
-	x.over = true
-	list := slices.Clone(x.segments)
-	err = x.failed
-	engine := x.engine
-	x.mu.Unlock()
-	if engine == nil {
-		return nil, nil // nothing was asked
-	}
-	_ = engine.do(context.Background(), func() {
-		for _, g := range list {
-			g.release()
+func (x *Session) End(s *Server) (segments []sampler.Segment, err error) {
+	stopped := s.engine.do(context.Background(), func() error {
+		x.over, err = true, x.failed
+		release(x.segments)
+		for _, g := range x.segments {
+			if len(g.newest.IDs) > 0 {
+				segments = append(segments, sampler.Segment{Prompt: g.prompt, Response: g.newest})
+			}
 		}
+		if x.events != nil {
+			x.events.Add(event{err: errOver}) // to a request that is being answered
+		}
+		return nil
 	})
-	x.tell(event{err: errOver}) // to a request that is being answered
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, g := range list {
-		if len(g.newest.IDs) > 0 {
-			segments = append(segments, sampler.Segment{Prompt: g.prompt, Response: g.newest})
-		}
-	}
-	return segments, err
+	return segments, cmp.Or(err, stopped)
 }
 
 // told is a message as one text: clients give an answer back with other ids and in another
@@ -305,10 +265,10 @@ func (x *Session) End() (segments []sampler.Segment, err error) {
 func told(role, content string, calls []tools.Call) string {
 	for _, c := range calls {
 		var compact bytes.Buffer
-		if json.Compact(&compact, []byte(c.Arguments)) == nil {
-			c.Arguments = compact.String()
+		if json.Compact(&compact, c.Arguments) == nil {
+			c.Arguments = compact.Bytes()
 		}
-		content += "\x00" + c.Name + "\x00" + c.Arguments
+		content += "\x00" + c.Name + "\x00" + string(c.Arguments)
 	}
 	return role + "\x00" + content
 }

@@ -60,7 +60,7 @@ func TestSession(t *testing.T) {
 	if refused := x.post("/v1/chat/completions", chatOf("other"), http.StatusConflict); !strings.Contains(refused.Error.Message, "4 turns") {
 		t.Errorf("a turn too many: %+v", refused.Error)
 	}
-	segments, err := episode.End()
+	segments, err := episode.End(x.server)
 	if err != nil || len(segments) != 3 {
 		t.Fatalf("%d segments, %v", len(segments), err)
 	}
@@ -101,7 +101,7 @@ func TestSessionOfIDs(t *testing.T) {
 	one := ask(prompt)
 	two := slices.Concat(prompt, one, []int32{9, 9})
 	ask(append(two, ask(two)...)[:2]) // shorter than what was said
-	segments, err := episode.End()
+	segments, err := episode.End(x.server)
 	if err != nil || len(segments) != 2 || len(segments[0].Observed) != 1 || !slices.Equal(segments[0].Observed[0].IDs, []int32{9, 9}) {
 		t.Errorf("%+v, %v", segments, err)
 	}
@@ -118,7 +118,7 @@ func TestSessionOfText(t *testing.T) {
 	text += ask(text) + "cd"
 	ask(text)
 	ask("unlike")
-	segments, err := episode.End()
+	segments, err := episode.End(x.server)
 	tok := x.server.list()[0].Tokenizer
 	if err != nil || len(segments) != 2 || len(segments[0].Observed) != 1 || tok.Decode(segments[0].Observed[0].IDs, false) != "cd" {
 		t.Errorf("%+v, %v", segments, err)
@@ -145,7 +145,7 @@ func TestSessionLost(t *testing.T) {
 		leave()
 		x.post("/v1/chat/completions", chatOf("ab"), 200)
 	}
-	if _, err := episode.End(); err != nil {
+	if _, err := episode.End(x.server); err != nil {
 		t.Error(err)
 	}
 }
@@ -178,7 +178,7 @@ func TestSessionGone(t *testing.T) {
 		}
 	}
 	close(x.decoder.gate)
-	segments, err := episode.End()
+	segments, err := episode.End(x.server)
 	if err != nil || len(segments) != 2 {
 		t.Errorf("%+v, %v", segments, err)
 	}

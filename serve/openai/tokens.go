@@ -20,37 +20,30 @@ type generated struct {
 	Usage     *usage `json:"usage"`
 }
 
-// unsaid are fields of sampling_params that are about texts or about experts: an answer in ids
-// has neither.
-var unsaid = []string{"detokenize", "skip_special_tokens", "spaces_between_special_tokens", "routed_experts_prompt_start", "output_kind"}
+// params are the sampling_params of a generation.
+type params struct {
+	common
+	Logprobs *int `json:"logprobs"`
+	Named    any  `json:"model"` // belongs to the generation
 
-// completion returns what the generation is as a completion.
-func (g *generation) completion() (body []byte, logprobs bool, err error) {
-	fields := map[string]json.RawMessage{}
-	if !isNull(g.Params) {
-		if err := json.Unmarshal(g.Params, &fields); err != nil {
-			return nil, false, invalid("sampling_params", "sampling_params must be an object")
-		}
+	// What is about texts or experts: an answer in ids has neither.
+	Detokenize any `json:"detokenize"`
+	Spaces     any `json:"spaces_between_special_tokens"`
+	Experts    any `json:"routed_experts_prompt_start"`
+	Kind       any `json:"output_kind"`
+}
+
+// check refuses what the server cannot keep to.
+func (p *params) check() error {
+	switch {
+	case p.Named != nil:
+		return invalid("model", "model is no field of sampling_params")
+	case p.Stream:
+		return invalid("stream", "an answer in ids is not streamed")
+	case p.Logprobs != nil && *p.Logprobs != 0 && *p.Logprobs != 1:
+		return invalid("logprobs", "logprobs = %d: must be 0 or 1, the log-probs of the sampled tokens: those of others are not known", *p.Logprobs)
 	}
-	for _, name := range unsaid {
-		delete(fields, name)
-	}
-	for _, name := range []string{"stream", "model", "prompt", "return_token_ids"} {
-		if _, has := fields[name]; has {
-			return nil, false, invalid(name, "%s is no field of sampling_params", name)
-		}
-	}
-	switch asked := fields["logprobs"]; {
-	case isNull(asked):
-	case isOneOf(asked, []string{"0", "1"}):
-		fields["logprobs"], logprobs = json.RawMessage("0"), true
-	default:
-		return nil, false, invalid("logprobs", "logprobs = %s: must be 0 or 1, the log-probs of the sampled tokens: those of others are not known", shortened(asked))
-	}
-	fields["model"], _ = json.Marshal(g.Model)
-	fields["prompt"], _ = json.Marshal(g.IDs)
-	body, err = json.Marshal(fields)
-	return body, logprobs, err
+	return p.common.check()
 }
 
 // generate answers POST /inference/v1/generate.
@@ -59,38 +52,30 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err := read(body, &g); err != nil {
 		return err
 	}
-	if len(g.IDs) == 0 {
+	switch {
+	case len(g.IDs) == 0:
 		return invalid("token_ids", "token_ids must have at least one id")
+	case isNull(g.Params):
+		g.Params = json.RawMessage("{}")
+	case g.Params[0] != '{':
+		return invalid("sampling_params", "sampling_params must be an object")
 	}
-	body, logprobs, err := g.completion()
-	if err != nil {
-		return err
-	}
-	var c completion
-	if err := parse(body, &c, &c.common, s.model); err != nil {
-		return err
-	}
-	if err := c.check(); err != nil {
-		return err
-	}
-	j, err := s.job(&c.common, "gen")
+	p := params{common: common{Model: g.Model}}
+	j, err := s.job(g.Params, &p, "gen")
 	if err != nil {
 		return err
 	}
 	if g.RequestID != "" {
 		j.id = g.RequestID
 	}
-	j.prompts, j.bare, j.logprobs, j.ReturnTokenIDs = [][]int32{g.IDs}, true, logprobs, true
+	j.prompts, j.bare, j.logprobs, j.ReturnTokenIDs = [][]int32{g.IDs}, true, p.Logprobs != nil, true
 	if err := j.model.checkIDs(g.IDs, "token_ids"); err != nil {
 		return err
 	}
 	if err := j.sampled(s.MaxTokens, s.MaxTokens, nil); err != nil {
 		return err
 	}
-	if x := s.session(r); x != nil {
-		return x.converse(s, w, r, j, history{ids: g.IDs})
-	}
-	return s.answer(w, r, j)
+	return s.answer(w, r, j, func() history { return history{ids: g.IDs} })
 }
 
 // A tokenizing is the body of POST /tokenize of vLLM: a text, or a chat.
@@ -136,7 +121,7 @@ func (s *Server) tokenize(w http.ResponseWriter, _ *http.Request, body []byte) e
 			names = append(names, m.Tokenizer.Token(id))
 		}
 	}
-	write(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": m.Decoder.MaxTokens(), "tokens": append([]int32{}, ids...), "token_strs": names})
+	Write(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": m.Decoder.MaxTokens(), "tokens": append([]int32{}, ids...), "token_strs": names})
 	return nil
 }
 
@@ -164,6 +149,6 @@ func (s *Server) detokenize(w http.ResponseWriter, _ *http.Request, body []byte)
 			return invalid("tokens", "there is no id %d: the model has ids 0 to %d", id, m.Vocab-1)
 		}
 	}
-	write(w, http.StatusOK, map[string]string{"prompt": m.Tokenizer.Decode(q.IDs, false)})
+	Write(w, http.StatusOK, map[string]string{"prompt": m.Tokenizer.Decode(q.IDs, false)})
 	return nil
 }

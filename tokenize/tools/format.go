@@ -13,8 +13,8 @@ import (
 
 // A Call is one of a function.
 type Call struct {
-	Name      string
-	Arguments string // a JSON object, as the model wrote it if it wrote JSON
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"` // an object, as the model wrote it if it wrote JSON
 }
 
 // A Format is how a model writes calls in a conversation.
@@ -150,7 +150,7 @@ func (f *Format) Write(content string, calls []Call) string {
 		if content != "" {
 			content += "\n"
 		}
-		content += f.open + "\n" + `{"name": ` + string(textOf(c.Name)) + `, "arguments": ` + cmp.Or(strings.TrimSpace(c.Arguments), "{}") + "}\n" + f.close
+		content += f.open + "\n" + `{"name": ` + string(textOf(c.Name)) + `, "arguments": ` + cmp.Or(strings.TrimSpace(string(c.Arguments)), "{}") + "}\n" + f.close
 	}
 	return content
 }

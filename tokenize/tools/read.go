@@ -39,7 +39,7 @@ func (w written) call() (Call, error) {
 	if err := new(tokenize.Data).UnmarshalJSON(arguments); err != nil { // which bounds their depth
 		return Call{}, fmt.Errorf("the arguments of the call of %.60q are not read: %w", *w.Name, err)
 	}
-	return Call{*w.Name, string(arguments)}, nil
+	return Call{*w.Name, arguments}, nil
 }
 
 // readHermes reads {"name": NAME, "arguments": OBJECT}.
@@ -103,7 +103,7 @@ func readBuiltin(text string) ([]Call, error) {
 		o.add(arg[1], value)
 		rest = rest[len(arg[0]):]
 	}
-	return []Call{{m[1], o.String()}}, nil
+	return []Call{{m[1], o.all()}}, nil
 }
 
 // readXML reads <function=NAME>, with <parameter=KEY> VALUE </parameter> for each argument, and
@@ -128,7 +128,7 @@ func readXML(f *Format, block string) ([]Call, error) {
 		_ = json.Unmarshal(told, &s) // true is a schema, too: it tells nothing
 		o.add(key, s.value(value, known))
 	}
-	return []Call{{name, o.String()}}, nil
+	return []Call{{name, o.all()}}, nil
 }
 
 // element cuts the name out of a mark such as <function=NAME>.
@@ -201,4 +201,4 @@ func (o *object) add(key string, value json.RawMessage) {
 	o.Write(value)
 }
 
-func (o *object) String() string { return "{" + o.Builder.String() + "}" }
+func (o *object) all() json.RawMessage { return json.RawMessage("{" + o.String() + "}") }

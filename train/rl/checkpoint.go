@@ -8,7 +8,6 @@ import (
 
 	"onering/objectives"
 	"onering/reward"
-	"onering/sampler"
 	"onering/train"
 	"onering/train/rundir"
 )
@@ -50,10 +49,7 @@ func (t *Trainer) restoredRound(from train.Checkpoint) (*round, error) {
 func (r *round) state() *rundir.Round {
 	s := &rundir.Round{
 		Updates: slices.Clone(r.updates), Kept: r.kept, Groups: r.groups, Flat: r.flat, Gap: r.gap, Steps: r.steps[:len(r.steps):len(r.steps)],
-		Stats: rundir.Sampling{
-			Tokens: r.stats.Tokens, PrefillTokens: r.stats.PrefillTokens,
-			Steps: r.stats.Steps, Slots: r.stats.Slots, SlotSteps: r.stats.SlotSteps,
-		},
+		Stats: r.stats,
 	}
 	for i := range r.rollouts {
 		x, y := &r.rollouts[i], &r.trajectories[i]
@@ -77,26 +73,10 @@ func (r *round) state() *rundir.Round {
 func (r *rollout) state() rundir.Rollout {
 	return rundir.Rollout{
 		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy,
-		Observed: observedState(r.Observed), Earned: r.Earned, Failed: r.Failed, Part: r.Part,
+		Observed: r.Observed, Earned: r.Earned, Failed: r.Failed, Part: r.Part,
 		Text: r.Text, Truncated: r.Truncated, Reward: r.Score.Value, Components: r.Score.Components, Log: r.Score.Log,
 		Verdict: rundir.Verdict{Answer: r.Score.Answer, Reason: r.Score.Reason, Right: string(r.Score.Verdict), Status: string(r.Score.Status), Skip: r.Score.Skip},
 	}
-}
-
-// observedState returns the tokens of others as a checkpoint has them.
-func observedState(list []sampler.Observed) (out []rundir.Observed) {
-	for _, x := range list {
-		out = append(out, rundir.Observed(x))
-	}
-	return out
-}
-
-// observedOf returns the tokens that observedState was called on.
-func observedOf(list []rundir.Observed) (out []sampler.Observed) {
-	for _, x := range list {
-		out = append(out, sampler.Observed(x))
-	}
-	return out
 }
 
 // rolloutOf returns the rollout that state was called on.
@@ -106,7 +86,7 @@ func rolloutOf(x rundir.Rollout) rollout {
 	}
 	return rollout{
 		Problem: x.Problem, Sample: x.Sample, Part: x.Part,
-		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy, Observed: observedOf(x.Observed), Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
+		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy, Observed: x.Observed, Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 			Value: x.Reward, Components: x.Components, Log: x.Log,
 			Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
 		}},
@@ -118,10 +98,7 @@ func rolloutOf(x rundir.Rollout) rollout {
 func roundOf(s *rundir.Round, rescored bool) *round {
 	r := &round{
 		updates: slices.Clone(s.Updates), kept: s.Kept, groups: s.Groups, flat: s.Flat, gap: s.Gap, rescored: rescored, steps: s.Steps,
-		stats: sampler.Stats{
-			Tokens: s.Stats.Tokens, PrefillTokens: s.Stats.PrefillTokens,
-			Steps: s.Stats.Steps, Slots: s.Stats.Slots, SlotSteps: s.Stats.SlotSteps,
-		},
+		stats: s.Stats,
 	}
 	for i, x := range s.Rollouts {
 		r.rollouts = append(r.rollouts, rolloutOf(x))

@@ -63,7 +63,7 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	// When an observation comes is not the same in every run.
 	c.Rollout.Invariant = c.Rollout.Invariant || player != nil
 	each := make([]int, max(1, min(env.Lanes(policy.Ring, slots), share)))
-	if player != nil && player.Driven() {
+	if player != nil && player.Driver() != nil {
 		each = each[:1] // programs ask one server
 	}
 	for i := range each {
@@ -197,7 +197,7 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
-		x.Observed, x.Earned, x.Failed = g.Observed, earned(g.Earned()), g.Failed()
+		x.Observed, x.Earned, x.Failed = g.Observed, g.Earned(), g.Failed()
 		x.setSegments(g, tokenizer)
 		progress()
 		return nil
@@ -224,16 +224,14 @@ func (r *roller) open(ctx context.Context, q data.Problem, id uint64) (t reward.
 		t.Prompt, t.Request.Prompt, err = r.prompter.Prompt(q)
 		return t, nil, err
 	}
-	t.Seed = uint64(r.config.Train.Seed)<<32 + id
-	o, err := r.player.Open(ctx, environment.Start{Problem: q, Seed: t.Seed})
-	t.Problem, t.Prompt, t.Request.Prompt = o.Problem, o.Text, o.IDs
+	t.Group, t.Prompt, t.Request.Prompt, err = r.player.Open(ctx, environment.Start{Problem: q, Seed: uint64(r.config.Train.Seed)<<32 + id})
 	var opening *environment.OpeningError
 	switch most := r.config.Rollout.MaxPromptTokens; {
 	case errors.As(err, &opening) && ctx.Err() == nil:
 		t.Prompt, t.Request.Prompt, err = r.prompter.Prompt(q) // a rollout without a prompt could not be read
 		return t, opening, err
-	case err == nil && len(o.IDs) > most:
-		return t, fmt.Errorf("environment: the opening makes a prompt of %d tokens, more than rollout.max_prompt_tokens = %d", len(o.IDs), most), nil
+	case err == nil && len(t.Request.Prompt) > most:
+		return t, fmt.Errorf("environment: the opening makes a prompt of %d tokens, more than rollout.max_prompt_tokens = %d", len(t.Request.Prompt), most), nil
 	}
 	return t, nil, err
 }

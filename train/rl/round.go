@@ -62,10 +62,10 @@ type graded struct {
 	Response         []int32            // what the policy has sampled
 	LogProb, Entropy []float64          // per response token, as the sampler saw it
 	Observed         []sampler.Observed // the tokens of others in it
-	Earned           []rundir.Earned    // what an environment gave for each turn
+	Earned           []float64          // what an environment gave for each turn, NaN where nothing
 	Failed           bool               // the environment could not go on
 	Text             string
-	Earlier          []segment // of the episode, until the round has them as rollouts
+	Earlier          []sampler.Segment // of the episode, until the round has them as rollouts
 	Score            reward.Score
 	Truncated        bool // it reached the limit of tokens
 }
@@ -76,7 +76,7 @@ func (r *rollout) sequence() runtime.Sequence { return sequenceOf(r.Prompt, r.Re
 // sequenceOf returns a prompt and a response to it, of which what the policy has sampled is
 // scored.
 func sequenceOf(prompt, response []int32, observed []sampler.Observed) runtime.Sequence {
-	all, places := sampler.Interleave(response, observed)
+	all, places := sampler.Response{IDs: response, Observed: observed}.Tokens()
 	s := runtime.Sequence{Tokens: slices.Concat(prompt, all)}
 	for _, at := range places {
 		at += len(prompt)
@@ -333,7 +333,11 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 				PromptText: x.PromptText, PromptIDs: x.Prompt, Part: x.Part,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
-			if len(x.Observed) > 0 || len(x.Response) > 0 && slices.ContainsFunc(x.Earned, func(e rundir.Earned) bool { return e.Given }) {
+			if x.Part {
+				all, _ := sampler.Response{IDs: x.Response, Observed: x.Observed}.Tokens()
+				line.Response = decode(all)
+			}
+			if len(x.Observed) > 0 || len(x.Response) > 0 && slices.ContainsFunc(x.Earned, func(e float64) bool { return !math.IsNaN(e) }) {
 				x.addTurns(&line, decode)
 			}
 			if x.Sample == 0 {

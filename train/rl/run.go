@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"onering/environment"
 	"onering/internal/memory"
 	"onering/reward"
 	"onering/train"
@@ -17,7 +16,7 @@ func (t *Trainer) Begin(at train.Position) (err error) {
 	if at.Inside {
 		t.beginLearning(at, len(t.round.steps))
 	}
-	if reward.Varies(t.Config.Reward.Rule) || t.roller.player != nil && !environment.Repeats(t.Config.Environment.Settings) {
+	if reward.Varies(t.Config.Reward.Rule) || t.roller.player != nil && !t.roller.player.Repeats() {
 		t.grades, err = openBook(t.run.Folder, t.run.Ranks, gradingSettings(t.Config), at.Round, t.log)
 		t.roller.grades = t.grades
 	}

@@ -62,7 +62,7 @@ func writeEnvironments(t *testing.T, page *strings.Builder) {
 			t.Fatal(err)
 		}
 		if len(settings.Fields(e)) > 0 {
-			fmt.Fprintf(page, "\n### environment %s\n\n%s.\n", name, upper(e.(environment.Describer).About()))
+			fmt.Fprintf(page, "\n### environment %s\n\n%s.\n", name, upper(reward.About(e)))
 			writeKeys(t, page, "environment", e)
 		}
 	}

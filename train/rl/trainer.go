@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"onering/environment"
 	"onering/policy"
 	"onering/reward"
 	"onering/train"
@@ -86,7 +85,7 @@ func (t *Trainer) Close() {
 	if err := reward.Close(t.Config.Reward.Rule); err != nil {
 		t.log.Warn("the reward was not closed", "reason", err)
 	}
-	if err := environment.Close(t.Config.Environment.Settings); err != nil {
+	if err := reward.Close(t.Config.Environment.Settings); err != nil {
 		t.log.Warn("the environment was not closed", "reason", err)
 	}
 	t.grades.close()

@@ -8,7 +8,6 @@ import (
 	"onering/objectives"
 	"onering/reward"
 	"onering/sampler"
-	"onering/train/rundir"
 )
 
 // TestTurnAdvantages: each turn is compared with the same turn of the problem's other episodes
@@ -25,7 +24,7 @@ func TestTurnAdvantages(t *testing.T) {
 		}
 		sum := 0.0
 		for _, e := range earned {
-			x.Earned = append(x.Earned, rundir.Earned{Value: e, Given: true})
+			x.Earned = append(x.Earned, e)
 			sum += e
 		}
 		x.Score = reward.Score{Value: sum}

@@ -2,8 +2,10 @@ package rl
 
 import (
 	"maps"
+	"math"
 	"slices"
 
+	"onering/environment"
 	"onering/objectives"
 	"onering/reward"
 	"onering/sampler"
@@ -15,32 +17,13 @@ import (
 
 // Episodes of several turns, and of several segments.
 
-// A segment is an earlier history of an episode.
-type segment struct {
-	Prompt, Response []int32
-	LogProb, Entropy []float64
-	Observed         []sampler.Observed
-	Text             string
-}
-
-// earned returns what an environment gave for each turn, nil where it gave nothing.
-func earned(rewards []*float64) (out []rundir.Earned) {
-	for _, x := range rewards {
-		if x == nil {
-			out = append(out, rundir.Earned{})
-		} else {
-			out = append(out, rundir.Earned{Value: *x, Given: true})
-		}
-	}
-	return out
-}
-
 // addParts makes rollouts of the earlier segments of episodes.
 func (r *round) addParts() {
 	for i := range r.rollouts {
 		for _, s := range r.rollouts[i].Earlier {
 			part := r.rollouts[i]
-			part.Part, part.Prompt, part.Response, part.LogProb, part.Entropy, part.Observed, part.Text = true, s.Prompt, s.Response, s.LogProb, s.Entropy, s.Observed, s.Text
+			part.Part, part.Prompt, part.Response, part.Observed, part.Text = true, s.Prompt, s.IDs, s.Observed, ""
+			part.LogProb, part.Entropy = learn.Float64s(s.LogProb), learn.Float64s(s.Entropy)
 			part.Earned, part.Earlier = nil, nil
 			r.rollouts = append(r.rollouts, part)
 		}
@@ -58,11 +41,7 @@ func (x *rollout) setSegments(g reward.Graded, t *tokenize.Tokenizer) {
 		}
 		return
 	}
-	x.Prompt, x.PromptText = g.Segments[last].Prompt, t.Decode(g.Segments[last].Prompt, false)
-	for _, s := range g.Segments[:last] {
-		all, _ := s.Tokens()
-		x.Earlier = append(x.Earlier, segment{s.Prompt, s.IDs, learn.Float64s(s.LogProb), learn.Float64s(s.Entropy), s.Observed, t.Decode(all, true)})
-	}
+	x.Prompt, x.PromptText, x.Earlier = g.Segments[last].Prompt, t.Decode(g.Segments[last].Prompt, false), g.Segments[:last]
 }
 
 // shareAdvantages gives the earlier segments of episodes what their episodes have.
@@ -93,10 +72,8 @@ func (r *round) compareTurns(k int, o objectives.Objective) {
 					continue
 				}
 				t := group[i]
-				t.Reward, t.TokenAdvantage = 0, nil
-				for _, e := range x.Earned[min(turn, len(x.Earned)):] {
-					t.Reward += e.Value
-				}
+				t.TokenAdvantage = nil
+				t.Reward, _ = environment.Outcome{Rewards: x.Earned[min(turn, len(x.Earned)):]}.Reward()
 				had, among, returns = true, append(among, j), append(returns, t)
 			}
 			if had {
@@ -130,7 +107,7 @@ func (r *round) setTurnAdvantage(j, turn int, advantage float64) {
 // addTurns says in a line who has written which of its tokens. Those of others have log-prob,
 // weight and difference 0.
 func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string) {
-	all, places := sampler.Interleave(r.Response, r.Observed)
+	all, places := sampler.Response{IDs: r.Response, Observed: r.Observed}.Tokens()
 	add := func(author string, from, to int) {
 		if from < to {
 			line.Turns = append(line.Turns, rundir.TurnLine{Author: author, From: from, To: to, Text: decode(all[from:to])})
@@ -140,8 +117,8 @@ func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string
 	for _, o := range append(slices.Clip(r.Observed), sampler.Observed{At: len(r.Response)}) {
 		to := places[o.At-1] + 1
 		add(rundir.Policy, from, to)
-		if turn < len(r.Earned) && r.Earned[turn].Given {
-			line.Turns[len(line.Turns)-1].Reward = &r.Earned[turn].Value
+		if turn < len(r.Earned) && !math.IsNaN(r.Earned[turn]) {
+			line.Turns[len(line.Turns)-1].Reward = &r.Earned[turn]
 		}
 		add(rundir.Environment, to, to+len(o.IDs))
 		from, turn = to+len(o.IDs), turn+1

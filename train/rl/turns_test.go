@@ -1,6 +1,7 @@
 package rl
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -10,17 +11,16 @@ import (
 
 // TestAddTurns: rewards stand with their turns, also where nothing stands between two of them.
 func TestAddTurns(t *testing.T) {
-	half, one := 0.5, 1.0
 	decode := func(ids []int32) string { return string(rune('a' + ids[0])) }
 	for _, c := range []struct {
 		rollout graded
 		authors string
 		rewards []float64 // of the turns that have one
 	}{
-		{graded{Response: []int32{1, 2}, Earned: earned([]*float64{&one})}, "p", []float64{1}},
-		{graded{Response: []int32{1, 2, 3}, Earned: earned([]*float64{nil, &one}), Observed: []sampler.Observed{{At: 2}}}, "pp", []float64{1}},
-		{graded{Response: []int32{1, 2}, Earned: earned([]*float64{&half}), Observed: []sampler.Observed{{At: 2, IDs: []int32{7}}}}, "pe", []float64{0.5}},
-		{graded{Response: []int32{1, 2, 3}, Earned: earned([]*float64{&half, &one, nil}), Observed: []sampler.Observed{{At: 1, IDs: []int32{7, 8}}, {At: 2, IDs: []int32{9}}}}, "pepep", []float64{0.5, 1}},
+		{graded{Response: []int32{1, 2}, Earned: []float64{1}}, "p", []float64{1}},
+		{graded{Response: []int32{1, 2, 3}, Earned: []float64{math.NaN(), 1}, Observed: []sampler.Observed{{At: 2}}}, "pp", []float64{1}},
+		{graded{Response: []int32{1, 2}, Earned: []float64{0.5}, Observed: []sampler.Observed{{At: 2, IDs: []int32{7}}}}, "pe", []float64{0.5}},
+		{graded{Response: []int32{1, 2, 3}, Earned: []float64{0.5, 1, math.NaN()}, Observed: []sampler.Observed{{At: 1, IDs: []int32{7, 8}}, {At: 2, IDs: []int32{9}}}}, "pepep", []float64{0.5, 1}},
 	} {
 		x := rollout{graded: c.rollout}
 		for i := range x.Response {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"onering/internal/files"
+	"onering/sampler"
 	"onering/train/metrics"
 )
 
@@ -32,7 +33,7 @@ type Round struct {
 	Groups, Flat int          // groups with rewards to compare, and those whose rewards are all equal
 	Updates      []Update     // by rollout
 	Gap          metrics.Gap
-	Stats        Sampling
+	Stats        sampler.Stats
 	Steps        []metrics.Record // of the optimizer steps that are done
 }
 
@@ -40,29 +41,17 @@ type Round struct {
 type Rollout struct {
 	Problem, Sample  int // numbers of the problem in the round and of its response
 	Prompt, Response []int32
-	PromptText       string     // "" in checkpoints of older versions
-	LogProb, Entropy []float64  // per token of the response, when it was sampled
-	Observed         []Observed // the tokens of others in the response
-	Earned           []Earned   // by turn
-	Failed           bool       // the environment could not go on
-	Part             bool       // an earlier segment of an episode
+	PromptText       string             // "" in checkpoints of older versions
+	LogProb, Entropy []float64          // per token of the response, when it was sampled
+	Observed         []sampler.Observed // the tokens of others in the response
+	Earned           []float64          // by turn, NaN where the environment gave nothing
+	Failed           bool               // the environment could not go on
+	Part             bool               // an earlier segment of an episode
 	Text             string
 	Verdict          Verdict
 	Truncated        bool
 	Reward           float64
 	Components, Log  map[string]float64
-}
-
-// Observed is tokens that were not sampled, before number At of those that were.
-type Observed struct {
-	At  int
-	IDs []int32
-}
-
-// Earned is what an environment gave for a turn, if it is Given: a gob has no null.
-type Earned struct {
-	Value float64
-	Given bool
 }
 
 // A Verdict is what the reward said of a response.
@@ -86,12 +75,6 @@ type Trajectory struct {
 // and the log-prob minus the old policy's. Both are nil before its first step.
 type Update struct {
 	W, Delta []float32
-}
-
-// Sampling is the sampler's counts of a round.
-type Sampling struct {
-	Tokens, PrefillTokens   int
-	Steps, Slots, SlotSteps int
 }
 
 // write writes round.gob of a checkpoint.
@@ -157,7 +140,7 @@ func fits(x *Rollout, y *Trajectory, u *Update) bool {
 	optional := func(k int) bool { return k == 0 || k == n }
 	at := 0
 	for _, o := range x.Observed {
-		if o.At <= at || o.At > n || len(o.IDs) == 0 {
+		if o.At <= at || o.At > n {
 			return false
 		}
 		at = o.At

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"onering/sampler"
 )
 
 // A round's parts have to fit together.
@@ -27,7 +29,7 @@ func TestDecodeRoundUpdates(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		if err := gob.NewEncoder(&b).Encode(Round{
-			Rollouts:     []Rollout{{Prompt: []int32{3}, Response: []int32{5}, LogProb: []float64{-1}, Entropy: []float64{1}}},
+			Rollouts:     []Rollout{{Prompt: []int32{3}, Response: []int32{5}, LogProb: []float64{-1}, Entropy: []float64{1}, Observed: []sampler.Observed{{At: 1}}}},
 			Trajectories: []Trajectory{{}}, Groups: 1, Updates: tt.updates,
 		}); err != nil {
 			t.Fatal(err)
