@@ -86,13 +86,13 @@ func warnings(b *bytes.Buffer) *slog.Logger {
 }
 
 // The embedded run gains 40 points of held-out pass@1 on every seed (0, with ONERING_LONG=1
-// another), and the sampler's log-probs are the learner's to 1e-4 in every round. Nothing
-// is warned of: its entropy falls to a tenth because the task is learned.
+// another: CI's training run has 0), and the sampler's log-probs are the learner's to 1e-4 in
+// every round. Nothing is warned of: its entropy falls to a tenth because the task is learned.
 func TestEmbeddedRunLearns(t *testing.T) {
 	env := runtimetest.Test(t)
 	seeds, rounds := []int64{0}, 24
 	if os.Getenv("ONERING_LONG") != "" {
-		seeds = []int64{0, 1}
+		seeds = []int64{1}
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -170,6 +170,9 @@ func TestEveryObjectiveLearns(t *testing.T) {
 			c := embedded(t, name, 0, 8)
 			if objectives.NeedsTeacher(c.Objective.Settings) {
 				t.Skip("it learns from a teacher, in TestDistill")
+			}
+			if name == "pmpo" {
+				t.Skip("it learns in TestEmbeddedRunLearns")
 			}
 			s, _ := learn(t, env, c)
 			before, after := s.First.Results[0].Pass1.Value, s.Last.Results[0].Pass1.Value
