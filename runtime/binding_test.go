@@ -196,8 +196,10 @@ func TestSameBits(t *testing.T) {
 	e := runtimetest.Test(t)
 	const n, d, f = 33, 129, 513
 	in := map[string]*runtime.Value{"x": value(t, noise(n*d, 1), n, d), "w1": value(t, noise(f*d, 0.1), f, d), "w2": value(t, noise(d*f, 0.1), d, f)}
+	anew := must(runtime.Open(t.Context(), runtime.Options{Device: runtimetest.Device, Threads: e.Threads()}))(t) // e keeps its sessions
+	t.Cleanup(func() { check(t, anew.Close()) })
 	var want []float32
-	for range 2 {
+	for _, e := range []*runtime.Env{e, anew} {
 		y := make([]float32, n*d)
 		r := bind(t, e, ffn("ffn"), in, map[string]*runtime.Value{"y": value(t, y, n, d)})
 		for range 3 {
