@@ -232,7 +232,8 @@ func TestKernels(t *testing.T) {
 		}
 		testProducts(t, env, h, unit, suffix, random)
 		testSoftmax(t, env, random)
-		testHead(t, env, random)
+		testHead(t, env, h, unit, suffix, random)
+		testRows(t, env, h, unit, suffix, random)
 	})
 }
 
@@ -283,6 +284,47 @@ func testProducts(t *testing.T, env *Env, h models.DType, unit float64, suffix s
 	near(t, "outer onto", grad, wantGrad, unit)
 }
 
+// testRows tests heads that are turned, and back, and rows that are gathered.
+func testRows(t *testing.T, env *Env, h models.DType, unit float64, suffix string, random func(string, models.DType, ...int64) *array) {
+	const n, heads, width, places = 5, 3, 32, 7
+	x, pos, cos, sin := random("x", h, n, heads*width), random("pos", models.I64, n, 1), random("cos", models.F32, places, width/2), random("sin", models.F32, places, width/2)
+	at, valid := random("at", models.I64, 2, 3), random("valid", models.F32, 2, 3, 1)
+	for i := range pos.data {
+		pos.data[i] = float64(i * 3 % places)
+	}
+	for i := range at.data {
+		at.data[i], valid.data[i] = float64(i*2%n), float64(min(i%3, 1))
+	}
+	for _, sign := range []int64{1, -1} {
+		y := random("y", h, n, heads*width)
+		runOp(t, env, "Turn"+suffix, []onnx.Attr{{Name: "turned", Value: sign}}, []*array{x, pos, cos, sin}, []*array{y})
+		want := make([]float64, len(x.data))
+		for i := range want {
+			angle, first := int(pos.data[i/(heads*width)])*width/2+i%(width/2), i%width < width/2
+			other, s := i+width/2, -float64(sign)*sin.data[angle]
+			if !first {
+				other, s = i-width/2, -s
+			}
+			want[i] = x.data[i]*cos.data[angle] + x.data[other]*s
+		}
+		near(t, "turned heads", y, want, unit)
+	}
+	for _, in := range [][]*array{{x, at}, {x, at, valid}} {
+		y, want := random("y", h, 2, 3, heads*width), []float64{}
+		runOp(t, env, "Rows"+suffix, nil, in, []*array{y})
+		for i, row := range at.data {
+			for j := range heads * width {
+				v := x.data[int(row)*heads*width+j]
+				if len(in) == 3 {
+					v *= valid.data[i]
+				}
+				want = append(want, v)
+			}
+		}
+		near(t, "rows", y, want, unit)
+	}
+}
+
 func testSoftmax(t *testing.T, env *Env, random func(string, models.DType, ...int64) *array) {
 	for _, size := range []int64{3, 130, 9000} {
 		t0 := min(size, 3)
@@ -323,7 +365,7 @@ func testSoftmax(t *testing.T, env *Env, random func(string, models.DType, ...in
 	}
 }
 
-func testHead(t *testing.T, env *Env, random func(string, models.DType, ...int64) *array) {
+func testHead(t *testing.T, env *Env, h models.DType, unit float64, suffix string, random func(string, models.DType, ...int64) *array) {
 	for _, n := range []int64{1, 126, 5000} {
 		const rows = 3
 		x, z, u, w := random("x", models.F32, rows, n), random("z", models.F32, rows, 1), random("u", models.F32, rows, 1), random("w", models.F32, rows, 1)
@@ -347,6 +389,8 @@ func testHead(t *testing.T, env *Env, random func(string, models.DType, ...int64
 		near(t, "mean logit", u1, wantU, 0)
 		z.data[1] = 1
 		runOp(t, env, "HeadGrad", nil, []*array{x, z, w, at, own}, []*array{d})
+		short := random("short", h, rows, n)
+		runOp(t, env, "HeadGradShort"+suffix, nil, []*array{x, z, w, at, own}, []*array{short})
 		for i, logit := range x.data {
 			row := i / int(n)
 			y := -w.data[row] * math.Exp(logit-z.data[row])
@@ -356,6 +400,7 @@ func testHead(t *testing.T, env *Env, random func(string, models.DType, ...int64
 			wantD = append(wantD, y)
 		}
 		near(t, "gradient of logits", d, wantD, 0)
+		near(t, "gradient of logits in 16 bits", short, wantD, unit)
 	}
 }
 
@@ -363,7 +408,7 @@ func testHead(t *testing.T, env *Env, random func(string, models.DType, ...int64
 // groups, rows whose cache is in one split and in several, and the new key and value.
 func TestAttend(t *testing.T) {
 	onKernels(t, func(t *testing.T, env *Env, h models.DType, unit float64, suffix string, random func(string, models.DType, ...int64) *array) {
-		for _, c := range []struct{ rows, heads, groups, width, capacity, turned int64 }{{3, 12, 2, 128, 600, 1}, {2, 7, 1, 64, 300, 1}, {2, 2, 2, 16, 40, 0}, {1, 8, 1, 256, 270, 1}} {
+		for _, c := range []struct{ rows, heads, groups, width, capacity, turned int64 }{{3, 12, 2, 128, 600, 1}, {2, 7, 1, 64, 300, 1}, {2, 2, 2, 16, 40, 0}, {1, 16, 1, 80, 270, 1}} {
 			all := (c.heads + 2*c.groups) * c.width
 			qkv := random("qkv", h, c.rows, all)
 			keys, values := random("keys", h, c.rows, c.groups, c.capacity, c.width), random("values", h, c.rows, c.groups, c.capacity, c.width)
@@ -382,7 +427,7 @@ func TestAttend(t *testing.T) {
 			runOp(t, env, "Attend"+suffix, attrs, []*array{qkv, before, total, keys, values, cos, sin}, []*array{out, keys, values})
 			want := attended(h, int(c.rows), int(c.heads), int(c.groups), int(c.width), int(c.capacity), c.turned == 1, qkv.data, before.data, k, v, cos.data, sin.data)
 			name := strings.Trim(fmt.Sprint(c), "{}")
-			near(t, "attention of "+name, out, want, 1.5*unit)
+			near(t, "attention of "+name, out, want, 2*unit)
 			near(t, "keys of "+name, keys, k, unit)
 			near(t, "values of "+name, values, v, unit)
 		}
@@ -429,6 +474,79 @@ func attended(h models.DType, rows, heads, groups, width, capacity int, turned b
 		}
 	}
 	return out
+}
+
+// TestCausal compares causal attention of whole sequences, and its gradient, with float64:
+// heads of several widths and groups, one tile and several, with and without a rest.
+func TestCausal(t *testing.T) {
+	onKernels(t, func(t *testing.T, env *Env, h models.DType, unit float64, suffix string, random func(string, models.DType, ...int64) *array) {
+		for _, c := range []struct{ rows, tokens, heads, groups, width int64 }{{2, 8, 2, 1, 16}, {1, 136, 3, 1, 64}, {1, 72, 2, 2, 128}, {1, 40, 1, 1, 72}} {
+			wide, slim := c.heads*c.width, c.groups*c.width
+			q, k, v, dy := random("q", h, c.rows, c.tokens, wide), random("k", h, c.rows, c.tokens, slim), random("v", h, c.rows, c.tokens, slim), random("dy", h, c.rows, c.tokens, wide)
+			o, dq, dk, dv := random("o", h, c.rows, c.tokens, wide), random("dq", h, c.rows, c.tokens, wide), random("dk", h, c.rows, c.tokens, slim), random("dv", h, c.rows, c.tokens, slim)
+			for i := range q.data {
+				q.data[i] *= 2 // so that some weights are near 1
+			}
+			attrs := []onnx.Attr{{Name: "heads", Value: c.heads}, {Name: "groups", Value: c.groups}, {Name: "scale", Value: float32(1 / math.Sqrt(float64(c.width)))}}
+			runOp(t, env, "CausalAttention"+suffix, attrs, []*array{q, k, v}, []*array{o})
+			want := causal(int(c.rows), int(c.tokens), int(c.heads), int(c.groups), int(c.width), q.data, k.data, v.data, nil, nil)
+			name := strings.Trim(fmt.Sprint(c), "{}")
+			near(t, "attention of "+name, o, want[0], unit)
+			runOp(t, env, "CausalAttentionGrad"+suffix, attrs, []*array{q, k, v, o, dy}, []*array{dq, dk, dv})
+			want = causal(int(c.rows), int(c.tokens), int(c.heads), int(c.groups), int(c.width), q.data, k.data, v.data, o.data, dy.data)
+			for i, got := range []*array{dq, dk, dv} { // whose terms are rounded, so errors are relative to the largest
+				worst, most := 0.0, 0.0
+				for j, x := range want[1+i] {
+					worst, most = max(worst, math.Abs(got.data[j]-x)), max(most, math.Abs(x))
+				}
+				if !(worst <= unit*most) {
+					t.Errorf("%s of %s: error %v of %v", got.name, name, worst, most)
+				}
+			}
+		}
+	})
+}
+
+// causal is attention in float64, and where o and dy are given its gradients by q, k and v.
+func causal(rows, tokens, heads, groups, width int, q, k, v, o, dy []float64) [4][]float64 {
+	y := [4][]float64{make([]float64, len(q)), make([]float64, len(q)), make([]float64, len(k)), make([]float64, len(k))}
+	scale := 1 / math.Sqrt(float64(width))
+	dot := func(a []float64, i int, b []float64, j int) (sum float64) {
+		for n := range width {
+			sum += a[i+n] * b[j+n]
+		}
+		return sum
+	}
+	add := func(x float64, a []float64, i int, b []float64, j int) {
+		for n := range width {
+			a[i+n] += x * b[j+n]
+		}
+	}
+	for b := range rows {
+		for h := range heads {
+			for t := range tokens {
+				at := ((b*tokens+t)*heads + h) * width
+				p, sum := make([]float64, t+1), 0.0
+				key := func(u int) int { return ((b*tokens+u)*groups + h/(heads/groups)) * width }
+				for u := range p {
+					p[u] = math.Exp(scale * dot(q, at, k, key(u)))
+					sum += p[u]
+				}
+				for u := range p {
+					p[u] /= sum
+					add(p[u], y[0], at, v, key(u))
+					if dy == nil {
+						continue
+					}
+					ds := scale * p[u] * (dot(dy, at, v, key(u)) - dot(dy, at, o, at))
+					add(ds, y[1], at, k, key(u))
+					add(ds, y[2], key(u), q, at)
+					add(p[u], y[3], key(u), dy, at)
+				}
+			}
+		}
+	}
+	return y
 }
 
 // TestChoose: tokens are drawn by the cumulative distribution, and the first likeliest one is

@@ -20,7 +20,8 @@ type LearnerOptions struct {
 	// means 8176.
 	HeadRows int
 	// BlockTokens is the number of queries in a block of attention, about. Rows
-	// that are not longer are computed as one block. 0 means 512.
+	// that are not longer are computed as one block, and all where the device has a kernel
+	// that holds no scores. 0 means 512.
 	BlockTokens int
 	// EntropyGradient lets Backward take dL/dentropy.
 	EntropyGradient bool
@@ -56,6 +57,7 @@ type Learner struct {
 	geometry  models.Geometry
 	options   LearnerOptions
 	gradients *arena // holds Gradients; nil with ScoreOnly
+	whole     bool   // an operator computes attention and holds no scores, so one block has all queries
 	rows      rowOperations
 	layers    map[layerForm]*layerSessions
 	norm      *normSessions
@@ -128,6 +130,13 @@ func (l *Learner) open() (err error) {
 			return err
 		}
 		l.back.final = finals(l)
+	}
+	if k := l.env.memory.Kernels; k != nil {
+		forward, _, err := l.arch().Layer(models.StashInput, 1)
+		if err != nil {
+			return err
+		}
+		l.whole = k.Whole(forward)
 	}
 	if l.rows, err = l.openRows(); err != nil {
 		return err

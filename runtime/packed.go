@@ -132,7 +132,7 @@ func (p *Pass) pack() error {
 	}
 	p.longest = (longest + 7) / 8 * 8 // fewer different sizes for the runtime's memory planner
 	p.blocks = 1
-	if size := p.learner.options.BlockTokens; p.longest > size {
+	if size := p.learner.options.BlockTokens; p.longest > size && !p.learner.whole {
 		p.blocks = min(mostBlocks, (p.longest+size-1)/size)
 	}
 	if err := p.checkSizes(batch); err != nil {

@@ -137,6 +137,9 @@ type Backend struct {
 type Kernels interface {
 	// Fuse puts operators of its own in the place of nodes of a Program that is loaded.
 	Fuse(p models.Program) models.Program
+	// Whole reports whether an operator computes the attention of a layer's Program that
+	// takes the queries in one block, and holds no scores.
+	Whole(p models.Program) bool
 	// Updates reports whether there is a kernel for an optimizer's Program, by its name.
 	Updates(program string) bool
 	// Update does what that Program does, with the same bits: for n elements, with its

@@ -174,7 +174,12 @@ func (b *bencher) round(ctx context.Context) (p phases, err error) {
 	times := b.clock.Take()
 	at := func(phase metrics.Phase) float64 { return times.Float("seconds/" + string(phase)) }
 	p.Forward.Seconds, p.Backward.Seconds, p.Optimizer.Seconds = at(metrics.PhaseScore), at(metrics.PhaseBackward), at(metrics.PhaseOptimizer)
-	if p.Checkpoint.Seconds, err = b.save(); err != nil {
+	parent, err := os.MkdirTemp(b.Dir, ".onering-bench-")
+	if err != nil {
+		return p, err
+	}
+	defer os.RemoveAll(parent) // which no run does, so it counts for nothing
+	if p.Checkpoint.Seconds, err = b.save(parent); err != nil {
 		return p, err
 	}
 	p.Seconds, p.PeakBytes = time.Since(began).Seconds(), memory.Peak()
@@ -294,13 +299,8 @@ func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []samp
 	return nil
 }
 
-// save writes a checkpoint as a run does, waits for the disk, and removes it.
-func (b *bencher) save() (seconds float64, err error) {
-	parent, err := os.MkdirTemp(b.Dir, ".onering-bench-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(parent)
+// save writes a checkpoint to a folder as a run does, and waits for the disk.
+func (b *bencher) save(parent string) (seconds float64, err error) {
 	folder, err := rundir.Open(filepath.Join(parent, "run"), false)
 	if err != nil {
 		return 0, err

@@ -123,6 +123,14 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 	}
 	at, own := g.Input(ports.TargetPlaces, models.I64, graph.Dims("R", 2)), g.Float(ports.TargetGrad, "R")
 	dlogits := graph.AddElements(graph.Mul(graph.Exp(logp), weight), at, own)
+	if a.compute() == models.BF16 { // which has float32's range: the gradient needs no more digits
+		short := a.narrow(dlogits)
+		g.OutputOnto(ports.NormedGradOut, graph.AddTo(dh, graph.Gemm(short, a.narrow(e), nil, false, false)), ports.NormedGrad)
+		if de != nil {
+			g.OutputOnto(ports.HeadSliceGradOut, graph.AddTo(de, graph.Gemm(short, a.narrow(h), nil, true, false)), ports.HeadSliceGrad)
+		}
+		return
+	}
 	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, graph.Copied(dh), false, false), ports.NormedGrad)
 	if de != nil {
 		g.OutputOnto(ports.HeadSliceGradOut, graph.Outer(dlogits, h, graph.Copied(de)), ports.HeadSliceGrad)

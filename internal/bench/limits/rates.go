@@ -22,8 +22,8 @@ type rate struct {
 // with the slope before it), nor an update of it with the state on the GPU (38 bytes a
 // parameter at the speed of 1.5B's). Whoever measures anew changes them here: estimates of rounds rest on nothing else.
 var rates = [...]rate{
-	{1.544e9, []float64{3.1, 3.4, 3.5, 5.2}, 43, 147, 19},
-	{7.616e9, []float64{7.8, 8.0, 8.6, 11}, 137, 439, 94},
+	{1.544e9, []float64{2.9, 2.9, 3.1, 4.6}, 30, 102, 19},
+	{7.616e9, []float64{7.3, 7.4, 7.9, 9.9}, 110, 347, 94},
 }
 
 var ratedRows = []float64{1, 16, 64, 256}
@@ -34,7 +34,7 @@ const (
 	// Bytes a second: of keys and values that attention reads as it decodes (256 rows, from
 	// 256 to 3,000 tokens); between GPU and host in an update (174 GB in 2.0 s); of gradients between ranks by
 	// MPI, and by NCCL (an estimate for NVLink).
-	cacheRate, hostRate, rankRate, linkRate = 1.8e12, 87e9, 1.4e9, 300e9
+	cacheRate, hostRate, rankRate, linkRate = 2.8e12, 87e9, 1.4e9, 300e9
 )
 
 // A Round says what a round of reinforcement learning has, of several ranks for each.

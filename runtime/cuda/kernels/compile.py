@@ -1,11 +1,11 @@
-"""Compiles kernels.cu for GPUs with NVRTC, which needs no GPU.
+"""Compiles kernels.cu and attention.cu, one after the other, for GPUs with NVRTC, which needs no GPU.
 
 Usage: python3 compile.py [--check] LIBNVRTC [IMAGE...]
 
 LIBNVRTC is libnvrtc.so.13 of the wheel nvidia-cuda-nvrtc 13.0.88; beside it must lie
 libnvrtc-builtins. For bfloat16 and for float16 it writes TYPE.sm_NN.cubin.gz for each
 architecture and TYPE.ptx.gz for others, which the driver compiles. source.sha256 is the
-digest of kernels.cu. With --check it writes nothing and fails where what is there differs. IMAGEs are
+digest of both. With --check it writes nothing and fails where what is there differs. IMAGEs are
 those to make, such as bfloat16.sm_90.cubin or float16.ptx; without one all are.
 """
 
@@ -16,6 +16,7 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).parent
+SOURCES = ["kernels.cu", "attention.cu"]
 TYPES = ["bfloat16", "float16"]
 ARCHITECTURES = [80, 86, 89, 90, 100, 120]
 VERSION = (13, 0)  # drivers of CUDA 13.0 load its PTX, of ISA 9.0
@@ -56,7 +57,7 @@ def main(argv):
     lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     if (major.value, minor.value) != VERSION:
         sys.exit(f"NVRTC {major.value}.{minor.value}: want {VERSION[0]}.{VERSION[1]}")
-    source = (HERE / "kernels.cu").read_bytes()
+    source = b"".join((HERE / name).read_bytes() for name in SOURCES)
     files = {"source.sha256": hashlib.sha256(source).hexdigest().encode() + b"\n"}
     images = [(f"{t}.sm_{a}.cubin", f"sm_{a}", h) for h, t in enumerate(TYPES) for a in ARCHITECTURES]
     images += [(f"{t}.ptx", "compute_80", h) for h, t in enumerate(TYPES)]

@@ -18,20 +18,31 @@ const domain = "onering"
 
 // A rule replaces some nodes of a graph by one of ours. from are nodes "Op inputs ->
 // outputs", in which each name stands for the same value everywhere, "_" for any one, and a
-// node may have more inputs than stated if these end with "...". The first node gives the
-// last of the results. Values between the nodes may have no other uses. Wide and Narrow
-// are casts to float32 and to 16 bits, and NT and TN products Gemm, with T for a transposed
-// operand.
+// node may have more inputs than stated if these end with "...". Values between the nodes may
+// have no other uses. A node with = before its name may, and goes once nothing reads what it
+// gives. Wide and Narrow are casts to float32 and to 16 bits, and NT, TN and NN products
+// Gemm, with T for a transposed operand.
 type rule struct {
 	from, to string
 	where    func(g *fused, v map[string]string) (attrs []onnx.Attr, ok bool)
 }
 
+// perHead is how the products of attention in one block get their operands.
+const perHead = `=FusedMatMul qs ks -> b; =Reshape qt _ -> qs; =Transpose qr -> qt; =Reshape qw qd -> qr; =Wide q -> qw;
+	=Transpose kr -> ks; =Reshape kw kd -> kr; =Wide k -> kw; =Transpose vr -> vs; =Reshape vw _ -> vr; =Wide v -> vw`
+
+// outerOnto is the gradient of a matrix, added to the running one.
+var outerOnto = rule{"Add s c -> y; Wide p -> c; TN d x -> p", "OuterOnto d x s -> y", narrow("x")}
+
 // rules are tried one after the other, each everywhere. Later ones may find what earlier
 // ones made.
 var rules = []rule{
 	{"Add s c -> y; Wide p -> c; NT x w -> p", "ProductOnto x w s -> y", narrow("x")},
-	{"Add s c -> y; Wide p -> c; TN d x -> p", "OuterOnto d x s -> y", narrow("x")},
+	outerOnto,
+	{"Narrow a -> y; Reshape b _ -> a; RotaryEmbedding c pos cos t -> b; Neg sin -> t; Reshape d _ -> c; Wide x -> d", "Turn x pos cos sin -> y", turns(-1)},
+	{"Narrow a -> y; Reshape b _ -> a; RotaryEmbedding c pos cos sin -> b; Reshape d _ -> c; Wide x -> d", "Turn x pos cos sin -> y", turns(1)},
+	{"Mul g m -> y; Narrow valid -> m; Gather x at -> g", "Rows x at valid -> y", rowsOf("g")},
+	{"Gather x at -> y", "Rows x at -> y", rowsOf("y")},
 	{"Mul a u -> y; QuickGelu g -> a", "SwiGLU g u -> y", eights("g")},
 	{"SwiGLU g u -> y; NT h v -> g; NT h w -> u", "GateUp h v w -> y", nil},
 	{"Narrow n -> y; RMSNormalization x w -> n", "Norm x w -> y", epsilonOf("n")},
@@ -46,6 +57,14 @@ var rules = []rule{
 		"Attend qkv before total keys values -> y k v", attends(0)},
 	{"Softmax a -> p; Add s mask -> a", "MaskedSoftmax s mask -> p", masks("mask")},
 	{"Mul p b -> s; Sub dp d -> b", "SoftmaxGrad p dp d -> s", scores("dp")},
+	{`SoftmaxGrad p dp d -> ds; FusedMatMul do vs -> dp; Reshape d1 _ -> d; ReduceSum od _ -> d1; Mul dh oh -> od; Reshape dh _ -> do;
+		Transpose dr -> dh; Reshape dw _ -> dr; Wide dy -> dw; Transpose or -> oh; Reshape ow _ -> or; Wide o -> ow;
+		FusedMatMul ds ks -> q1; Reshape q1 _ -> q2; Transpose q2 -> q3; Reshape q3 _ -> q4; Narrow q4 -> dq;
+		FusedMatMul ds qs -> k1; Transpose k1 -> k2; Reshape k2 _ -> k3; Narrow k3 -> dk;
+		FusedMatMul p do -> v1; Transpose v1 -> v2; Reshape v2 _ -> v3; Narrow v3 -> dv; =Reshape a _ -> p; =MaskedSoftmax s mask -> a; =Reshape b _ -> s; ` + perHead,
+		"CausalAttentionGrad q k v o dy -> dq dk dv", causal},
+	{"Narrow y1 -> y; Reshape y2 _ -> y1; Transpose y3 -> y2; Reshape y4 _ -> y3; MatMul p vs -> y4; Reshape a _ -> p; MaskedSoftmax s mask -> a; Reshape b _ -> s; " + perHead,
+		"CausalAttention q k v -> y", causal},
 	{"NT x w b -> y", "Product x w b -> y", narrow("x")},
 	{"NT x w -> y", "Product x w -> y", narrow("x")},
 }
@@ -55,6 +74,12 @@ var single = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGr
 
 // headRules are those of the head's gradient, where every row has one place in at.
 var headRules = []rule{
+	{"Narrow y -> n; ScatterND d at own -> y; Mul e m -> d; Exp l -> e; Neg w -> m; Sub x z -> l", "HeadGradShort x z w at own -> n", nil},
+	outerOnto,
+	{"Add s c -> y; Wide p -> c; NN x w -> p", "ProductOnto x w s -> y", func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		_, ok := narrow("x")(g, v)
+		return []onnx.Attr{{Name: "turned", Value: int64(1)}}, ok
+	}},
 	{"ScatterND d at own -> y; Mul e n -> d; Exp l -> e; Neg w -> n; Sub x z -> l", "HeadGrad x z w at own -> y", nil},
 }
 
@@ -91,7 +116,26 @@ func fuse(p models.Program, rules []rule) models.Program {
 	for _, r := range rules {
 		g.apply(r)
 	}
+	g.prune()
 	return g.Program
+}
+
+// prune removes nodes of which nothing reads what they give.
+func (g *fused) prune() {
+	g.index()
+	kept := len(g.Nodes)
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		n := g.Nodes[i]
+		if slices.ContainsFunc(n.Outputs, func(out string) bool { return g.uses[out] > 0 }) {
+			kept--
+			g.Nodes[kept] = n
+			continue
+		}
+		for _, in := range n.Inputs {
+			g.uses[in]--
+		}
+	}
+	g.Nodes = g.Nodes[kept:]
 }
 
 // mostTokens is how many logits the kernel that chooses a token takes.
@@ -258,7 +302,8 @@ func (m *match) rest(pattern [][]string) bool {
 // node matches node i with one of a pattern.
 func (m *match) node(p []string, i int) bool {
 	n, arrow := m.g.Nodes[i], slices.Index(p, "->")
-	if kindOf(n, p[0]) != p[0] {
+	op, stays := strings.CutPrefix(p[0], "=")
+	if kindOf(n, op) != op {
 		return false
 	}
 	in, out := p[1:arrow], p[arrow+1:]
@@ -271,7 +316,9 @@ func (m *match) node(p []string, i int) bool {
 	if !m.bind(in, inputs) || !m.bind(out, n.Outputs) {
 		return false
 	}
-	m.nodes[i] = true
+	if !stays {
+		m.nodes[i] = true
+	}
 	return true
 }
 
@@ -328,7 +375,7 @@ func kindOf(n onnx.Node, like string) string {
 	switch {
 	case n.Domain == domain:
 		return strings.TrimSuffix(strings.TrimSuffix(n.Op, "BFloat16"), "Float16")
-	case n.Op == "Gemm" && (like == "NT" || like == "TN"):
+	case n.Op == "Gemm" && (like == "NT" || like == "TN" || like == "NN"):
 		flags := map[string]int64{}
 		for _, a := range n.Attrs {
 			if v, ok := a.Value.(int64); ok {
@@ -398,18 +445,38 @@ func (g *fused) typeOf(name string) models.DType {
 	}
 }
 
-// width is the last dimension of a value where a port or a product says it, else 0.
+// width is the last dimension of a value where a port, a product or a constant says it, else 0.
 func (g *fused) width(name string) int {
-	port, side := g.ports[name], 1
-	if i, ok := g.made[name]; ok {
-		if n := g.Nodes[i]; kindOf(n, "NT") == "NT" || strings.HasPrefix(kindOf(n, ""), "Product") {
-			port, side = g.ports[n.Inputs[1]], 0
+	for {
+		if port, ok := g.ports[name]; ok {
+			return lastOf(port.Shape, len(port.Shape)-1)
 		}
+		i, ok := g.made[name]
+		if !ok {
+			return 0
+		}
+		n := g.Nodes[i]
+		switch kind := kindOf(n, "NT"); {
+		case kind == "NT" || strings.HasPrefix(kind, "Product"):
+			return lastOf(g.ports[n.Inputs[1]].Shape, 0)
+		case kind == "Gemm" || kindOf(n, "NN") == "NN":
+			return lastOf(g.ports[n.Inputs[1]].Shape, 1)
+		case kind == "Reshape":
+			to := g.ints(n.Inputs[1])
+			return max(0, int(slices.Concat([]int64{0}, to)[len(to)]))
+		case kind != "Turn" && kind != "CausalAttention" && kind != "CausalAttentionGrad" && kind != "Cast" && kind != "Narrow":
+			return 0
+		}
+		name = n.Inputs[0]
 	}
-	if len(port.Shape) != 2 {
+}
+
+// lastOf is size i of a shape where that is a number.
+func lastOf(shape []string, i int) int {
+	if i < 0 || i >= len(shape) {
 		return 0
 	}
-	n, _ := strconv.Atoi(port.Shape[side])
+	n, _ := strconv.Atoi(shape[i])
 	return n
 }
 
@@ -428,6 +495,23 @@ func eights(name string) condition {
 		_, ok := narrow(name)(g, v)
 		w := g.width(v[name])
 		return nil, ok && w > 0 && w%8 == 0
+	}
+}
+
+// turns asks for heads of a multiple of 16 elements.
+func turns(sign int64) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		_, ok := narrow("x")(g, v)
+		half := lastOf(g.ports[v["cos"]].Shape, 1)
+		return []onnx.Attr{{Name: "turned", Value: sign}}, ok && half > 0 && half%8 == 0
+	}
+}
+
+// rowsOf asks for rows, taken by the node that gives a value, that eights takes.
+func rowsOf(name string) condition {
+	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+		_, ok := eights("x")(g, v)
+		return nil, ok && attr(g.Nodes[g.made[v[name]]], "axis") == 0
 	}
 }
 
@@ -479,7 +563,7 @@ func epsilonBeside(name string) condition {
 }
 
 // attends asks for the attention of one new token of each row, of heads that the kernels
-// know: up to 8 share keys, which have 8 to 256 elements, a power of two.
+// know: up to 16 share keys, which have up to 128 elements, a multiple of 8.
 func attends(turned int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		ids := slices.IndexFunc(g.Inputs, func(p models.Port) bool { return p.Name == "ids" })
@@ -490,7 +574,7 @@ func attends(turned int64) condition {
 		n := g.Nodes[g.made[v["i"]]]
 		heads, groups := attr(n, "num_heads"), attr(n, "kv_num_heads")
 		width, err := strconv.ParseInt(cache[3], 10, 64)
-		if err != nil || width < 8 || width > 256 || width&(width-1) != 0 || groups == 0 || heads/groups > 8 || attr(n, "do_rotary") != 0 {
+		if err != nil || width%8 != 0 || width > 128 || groups == 0 || heads/groups > 16 || attr(n, "do_rotary") != 0 {
 			return nil, false
 		}
 		attrs := []onnx.Attr{{Name: "heads", Value: heads}, {Name: "groups", Value: groups}, {Name: "turned", Value: turned}}
@@ -501,4 +585,37 @@ func attends(turned int64) condition {
 		}
 		return attrs, len(attrs) == 4
 	}
+}
+
+// causal asks for attention of whole sequences to what came before, of heads that the kernels
+// know: of up to 128 elements, a multiple of 8.
+func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+	q, k := g.ints(v["qd"]), g.ints(v["kd"])
+	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] || q[3]%8 != 0 || q[3] > 128 || k[2] == 0 || q[2]%k[2] != 0 {
+		return nil, false
+	}
+	attrs := []onnx.Attr{{Name: "heads", Value: q[2]}, {Name: "groups", Value: k[2]}}
+	for _, a := range g.Nodes[g.made[v["b"]]].Attrs {
+		if a.Name == "alpha" {
+			attrs = append(attrs, onnx.Attr{Name: "scale", Value: a.Value})
+		}
+	}
+	return attrs, len(attrs) == 3
+}
+
+// ints are the numbers of an int64 constant.
+func (g *fused) ints(name string) (list []int64) {
+	for _, c := range g.Constants {
+		if c.Name == name && c.Type == models.I64 {
+			for raw := c.Raw; len(raw) >= 8; raw = raw[8:] {
+				list = append(list, int64(binary.LittleEndian.Uint64(raw)))
+			}
+		}
+	}
+	return list
+}
+
+// Whole implements runtime.Kernels.
+func (*Device) Whole(p models.Program) bool {
+	return slices.ContainsFunc(fuseAll(p).Nodes, func(n onnx.Node) bool { return kindOf(n, "") == "CausalAttention" })
 }

@@ -20,12 +20,17 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	more, err := files.ReadFile("attention.cu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source = append(source, more...)
 	digest, err := files.ReadFile("source.sha256")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprintf("%x\n", sha256.Sum256(source)); got != string(digest) {
-		t.Errorf("the images are of a source with digest %s, and kernels.cu has %s: run compile.py", digest, got)
+		t.Errorf("the images are of a source with digest %s, and the source has %s: run compile.py", digest, got)
 	}
 	for _, name := range []string{"bfloat16", "float16"} {
 		for capability, start := range map[[2]int]string{{8, 0}: "\x7fELF", {8, 6}: "\x7fELF", {8, 7}: "\x7fELF", {8, 9}: "\x7fELF", {9, 0}: "\x7fELF", {10, 0}: "\x7fELF", {10, 3}: "\x7fELF", {12, 0}: "\x7fELF", {11, 0}: "//", {13, 1}: "//"} {
@@ -72,11 +77,23 @@ func TestFuse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ops(fuseAll(forward)); got["NormBFloat16"] != 2 || got["GateUpBFloat16"] != 1 || got["ProductOntoBFloat16"] != 2 || got["ProductBFloat16"] != 3 || got["Gemm"] != 0 {
+		if got := ops(fuseAll(forward)); got["NormBFloat16"] != 2 || got["GateUpBFloat16"] != 1 || got["ProductOntoBFloat16"] != 2 || got["ProductBFloat16"] != 3 || got["CausalAttentionBFloat16"] != 1 || got["TurnBFloat16"] != 2 || got["RowsBFloat16"] != 4 || got["Gemm"] != 0 || got["Cast"] != 0 || got["Transpose"] != 0 {
 			t.Errorf("%s: forward has %v", dir, got)
 		}
+		_, _, head, err := a.Head(models.StashLogits, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := ops(fuseAll(head)), (map[string]int{"HeadGradShortBFloat16": 1, "ProductOntoBFloat16": 1, "OuterOntoBFloat16": 1, "Cast": 2}); !maps.Equal(got, want) {
+			t.Errorf("%s: the head's gradient has %v, want %v", dir, got, want)
+		}
+		if _, again, err := a.Layer(models.StashInput, 1); err != nil {
+			t.Fatal(err)
+		} else if got := ops(fuseAll(again)); got["CausalAttentionBFloat16"] != 1 || got["CausalAttentionGradBFloat16"] != 1 || got["MaskedSoftmax"] != 0 {
+			t.Errorf("%s: backward that keeps nothing has %v", dir, got)
+		}
 		got := ops(fuseAll(backward))
-		for op, n := range map[string]int{"NormBFloat16": 2, "NormGradBFloat16": 2, "SwiGLUBFloat16": 1, "SwiGLUGradBFloat16": 1, "MaskedSoftmax": 1, "SoftmaxGrad": 1, "Softmax": 0, "OuterOntoBFloat16": 7, "ProductBFloat16": 2, "RMSNormalization": 0, "Sigmoid": 0, "ReduceMean": 0} {
+		for op, n := range map[string]int{"NormBFloat16": 2, "NormGradBFloat16": 2, "SwiGLUBFloat16": 1, "SwiGLUGradBFloat16": 1, "CausalAttentionGradBFloat16": 1, "MaskedSoftmax": 0, "Softmax": 0, "FusedMatMul": 0, "Transpose": 0, "TurnBFloat16": 2, "RotaryEmbedding": 0, "Gather": 0, "OuterOntoBFloat16": 7, "ProductBFloat16": 2, "RMSNormalization": 0, "Sigmoid": 0, "ReduceMean": 0} {
 			if got[op] != n {
 				t.Errorf("%s: backward has %d %s, want %d: %v", dir, got[op], op, n, got)
 			}

@@ -19,6 +19,7 @@ char *onering_gpu_load(onering_device *d, int half, const void *image) { return 
 // CUDA's and cuBLAS's own numbers.
 enum { F32 = 0, F16 = 2, BF16 = 14, COMPUTE_F32 = 68 };
 enum { TURN_A = 3, TURN_B = 4, EPILOGUE = 7, BIAS = 8, EPILOGUE_BIAS = 4 };
+enum { MOST_ROOM = 8 }; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 enum { MOST_WORKSPACE = 1, REDUCTIONS = 3, IN_ORDER = 2 }; // partial sums are added by one thread, in order
 
 // How cuBLAS computes a product of a shape: what it would do first. It is the same in every
@@ -50,6 +51,7 @@ typedef struct {
 	int (*use)(void *); // makes the context current, which is the thread's
 	int (*load)(void **, const void *);
 	int (*find)(void **, void *, const char *);
+	int (*allow)(void *, int, int); // sets an attribute of a function
 	int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 	int (*alloc)(void **, size_t);
 	int (*free)(void *);
@@ -76,11 +78,17 @@ static const char *failed(gpu *g, const char *what, int code) {
 	return text;
 }
 
+// room_of is the memory of a block that a launch gives it, in bytes.
+static int room_of(int kernel) {
+	int rows[] = {5 * 64, 6 * 64, 4 * 64, 4 * 64 + 16}, i = kernel - KERNEL_CAUSAL_FORWARD; // of the tiles, as in attention.cu
+	return i < 0 ? 0 : rows[i / 2] * (i % 2 ? 128 : 64) * 2;
+}
+
 static const char *launch(onering_device *d, int half, int kernel, const unsigned *grid, unsigned block, void **args, void *stream) {
 	gpu *g = (gpu *)d;
 	const char *problem = failed(g, "using the GPU", g->use(g->context));
 	if (problem) return problem;
-	return failed(g, onering_kernel_names[kernel], g->launch(g->functions[half][kernel], grid[0], grid[1], grid[2], block, 1, 1, 0, stream, args, NULL));
+	return failed(g, onering_kernel_names[kernel], g->launch(g->functions[half][kernel], grid[0], grid[1], grid[2], block, 1, 1, room_of(kernel), stream, args, NULL));
 }
 
 static const char *scratch(onering_device *d, size_t bytes, void **at) {
@@ -192,6 +200,7 @@ onering_device *onering_gpu_open(int number, const char *cuda, const char *cubla
 		{driver, "cuDeviceGetAttribute", (void **)&ask},
 		{driver, "cuModuleLoadData", (void **)&g->load},
 		{driver, "cuModuleGetFunction", (void **)&g->find},
+		{driver, "cuFuncSetAttribute", (void **)&g->allow},
 		{driver, "cuLaunchKernel", (void **)&g->launch},
 		{driver, "cuMemAlloc_v2", (void **)&g->alloc},
 		{driver, "cuMemFree_v2", (void **)&g->free},
@@ -241,7 +250,10 @@ char *onering_gpu_load(onering_device *d, int half, const void *image) {
 	void *module = NULL;
 	const char *problem = failed(g, "using the GPU", g->use(g->context));
 	if (!problem) problem = failed(g, "loading the kernels", g->load(&module, image));
-	for (int i = 0; !problem && i < KERNELS; i++) problem = failed(g, onering_kernel_names[i], g->find(&g->functions[half][i], module, onering_kernel_names[i]));
+	for (int i = 0; !problem && i < KERNELS; i++) {
+		problem = failed(g, onering_kernel_names[i], g->find(&g->functions[half][i], module, onering_kernel_names[i]));
+		if (!problem && room_of(i)) problem = failed(g, onering_kernel_names[i], g->allow(g->functions[half][i], MOST_ROOM, room_of(i)));
+	}
 	return problem ? strdup(problem) : NULL;
 }
 #endif

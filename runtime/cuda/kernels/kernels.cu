@@ -1,6 +1,6 @@
-// The kernels of onering. NVRTC compiles this file for GPUs (see compile.py), and a C
-// compiler for the CPU, where host.h stands in for what CUDA has and tests compare the
-// results with float64. So the file is C as well as CUDA C++, and includes nothing of
+// The kernels of onering. NVRTC compiles this file and attention.cu, which follows it, for GPUs
+// (see compile.py), and a C compiler for the CPU, where host.h stands in for what CUDA has and tests compare the
+// results with float64. So both are C as well as CUDA C++, and include nothing of
 // CUDA's.
 //
 // Every sum has an order of its own that depends on shapes alone, so the bits repeat.
@@ -13,6 +13,7 @@
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
 #define INFINITY __int_as_float(0x7f800000)
+#define ROOM(name, n) extern __shared__ __align__(16) unsigned short name[] // room of the block for n elements, which the launch gives it
 INLINE void least(int *to, int x) { atomicMin(to, x); }
 INLINE float half_float(unsigned short x) {
 	float y;
@@ -24,6 +25,42 @@ INLINE unsigned short float_half(float x) {
 	asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
 	return y;
 }
+
+// both_narrow is two elements of 16 bits, the first in the lower half.
+INLINE unsigned both_narrow(float x, float y) {
+	unsigned z;
+	if (HALF) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+	else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+	return z;
+}
+INLINE float power_of_two(float x) {
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+// multiply adds a [16,16] b [16,8] to y [16,8], each of which a warp has in parts.
+INLINE void multiply(float *y, const unsigned *a, const unsigned *b) {
+	if (HALF) asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+f"(y[0]), "+f"(y[1]), "+f"(y[2]), "+f"(y[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+	else asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+f"(y[0]), "+f"(y[1]), "+f"(y[2]), "+f"(y[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// matrices reads four matrices [8,8], of which lanes 8i to 8i+7 have the addresses of the rows
+// of matrix i. A lane gets two elements of a row of each, and of a column if they are turned.
+INLINE void matrices(unsigned *x, const void *row) {
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}
+INLINE void matrices_turned(unsigned *x, const void *row) {
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}
+
+// copy_eight begins to copy eight elements to memory of the block, or zeros. What was begun
+// before copies_end is there after the copies_wait that follows the next copies_end.
+INLINE void copy_eight(void *to, const void *from, int there) {
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+INLINE void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+INLINE void copies_wait(void) { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 #else
 #include "host.h"
 #endif
@@ -198,13 +235,20 @@ KERNEL(1024) rms_norm_grad(const float *x, const float *w, const u16 *dy, const 
 	}
 }
 
-// sum_rows adds rows [rows,d] in order onto onto [d], as out.
-KERNEL(256) sum_rows(const float *parts, const float *onto, float *out, int rows, int d) {
-	int i = blockIdx.x * blockDim.x + threadIdx.x;
-	if (i >= d) return;
+// sum_rows adds rows [rows,d], as out: eight sums of every eighth row, and then these. A block
+// has 32 columns.
+KERNEL(256) sum_rows(const float *parts, float *out, int rows, int d) {
+	SHARED float sums[256];
+	int i = blockIdx.x * 32 + threadIdx.x % 32;
 	float a = 0;
-	for (int row = 0; row < rows; row++) a += parts[(i64)row * d + i];
-	out[i] = onto ? onto[i] + a : a;
+	if (i < d) {
+		for (int row = threadIdx.x / 32; row < rows; row += 8) a += parts[(i64)row * d + i];
+	}
+	sums[threadIdx.x] = a;
+	__syncthreads();
+	if (threadIdx.x >= 32 || i >= d) return;
+	for (int k = 1; k < 8; k++) a += sums[k * 32 + threadIdx.x];
+	out[i] = a;
 }
 
 INLINE float silu(float x) { return x / (1 + __expf(-x)); }
@@ -237,184 +281,37 @@ KERNEL(256) swiglu_grad(const u16 *gate, const u16 *up, const u16 *dy, u16 *dgat
 	}
 }
 
-// Attention of one new token of each row to the keys and values in its cache.
-//
-// A head of k elements is the work of k/8 lanes of a warp, eight elements each, so a warp
-// has 256/k tokens at once. k is a power of two from 16 to 256. The query heads of a group,
-// at most MOST_HEADS, share the keys and values that were read.
-
-enum { MOST_HEADS = 8, MOST_WIDTH = 256, AT_ONCE = 4, ATTEND_THREADS = 128, ATTEND_BLOCKS = 3 };
-
-typedef struct {
-	const u16 *qkv;           // [B,(H+2G)*K], not turned
-	const int *before;        // [B], the tokens cached before: where the new one goes
-	const float *cos, *sin;   // [P,K/2]; NULL where heads are not turned
-	u16 *keys, *values;       // [B,G,S,K]
-	u16 *out;                 // [B,H*K]
-	float *parts;             // [B,H,splits,K+2], where a row has several splits
-	i64 capacity;             // S
-	int heads, groups, width; // H, G, K
-	int split;                // how many tokens of the cache a block has
-	float scale;
-} attention;
-
-// turned is element i of a head [width] turned by the angles of a place.
-INLINE float turned(const u16 *head, int i, const float *cos, const float *sin, int width) {
-	float x = wide(head[i]);
-	if (!cos) return x;
-	int pair = i < width / 2 ? i : i - width / 2;
-	float other = wide(head[i < width / 2 ? i + width / 2 : i - width / 2]);
-	float c = cos[pair], s = sin[pair];
-	return i < width / 2 ? x * c - other * s : x * c + other * s;
-}
-
-// A state is what a group of lanes knows of a query head: the largest score, the sum of
-// exp(score - largest), and the sum of the values by these weights.
-typedef struct { float largest, sum, values[8]; } state;
-
-// attend_heads has room of the block for q [R,width], sums [lane groups,R,width] and
-// scales [lane groups,R,2], and in whole for the largest score and the sum of each head.
-INLINE void attend_heads(attention a, const int R, float *q, float *sums, float *scales, float *whole) {
-	int width = a.width, g = blockIdx.y, b = blockIdx.z;
-	int pos = a.before[b], first = blockIdx.x * a.split;
-	if (first > pos) return;
-	int end = first + a.split < pos + 1 ? first + a.split : pos + 1;
-	const u16 *row = a.qkv + (i64)b * (a.heads + 2 * a.groups) * width;
-	const float *cos = a.cos ? a.cos + (i64)pos * (width / 2) : a.cos, *sin = a.cos ? a.sin + (i64)pos * (width / 2) : a.cos;
-	ROLLED for (int i = threadIdx.x; i < R * width; i += blockDim.x) {
-		float x = turned(row + (i64)(g * R + i / width) * width, i % width, cos, sin, width);
-		q[i] = wide(narrow(x)); // as training rounds it
-	}
-	u16 *keys = a.keys + ((i64)b * a.groups + g) * a.capacity * width, *values = a.values + ((i64)b * a.groups + g) * a.capacity * width;
-	if (end == pos + 1) {
-		ROLLED for (int i = threadIdx.x; i < width; i += blockDim.x) {
-			keys[(i64)pos * width + i] = narrow(turned(row + (i64)(a.heads + g) * width, i, cos, sin, width));
-			values[(i64)pos * width + i] = row[(i64)(a.heads + a.groups + g) * width + i];
-		}
-	}
-	__syncthreads();
-	int lanes = width / 8, lane = threadIdx.x % lanes, group = threadIdx.x / lanes, groups = blockDim.x / lanes;
-	state s[MOST_HEADS];
-	float qs[MOST_HEADS][8];
-	UNROLL for (int r = 0; r < R; r++) {
-		s[r].largest = -1e30f;
-		s[r].sum = 0;
-		UNROLL for (int k = 0; k < 8; k++) {
-			s[r].values[k] = 0;
-			qs[r][k] = q[r * width + lane * 8 + k] * a.scale;
-		}
-	}
-	ROLLED for (int base = first; base < end; base += groups * AT_ONCE) {
-		eight ks[AT_ONCE], vs[AT_ONCE];
-		float p[AT_ONCE][MOST_HEADS];
-		UNROLL for (int u = 0; u < AT_ONCE; u++) {
-			int t = base + u * groups + group;
-			i64 at = (i64)(t < end ? t : first) * width + lane * 8; // one beyond the end counts for nothing
-			ks[u] = *(const eight *)(keys + at);
-			vs[u] = *(const eight *)(values + at);
-		}
-		UNROLL for (int u = 0; u < AT_ONCE; u++) {
-			float k[8];
-			UNROLL for (int i = 0; i < 8; i++) k[i] = wide(ks[u].at[i]);
-			UNROLL for (int r = 0; r < R; r++) {
-				p[u][r] = 0;
-				UNROLL for (int i = 0; i < 8; i++) p[u][r] += qs[r][i] * k[i];
+// turn is y = heads [heads,width] of x turned by the angles of their rows' places, or turned
+// back where sign is -1. width is a multiple of 16; a thread has eight pairs of n.
+KERNEL(256) turn(const u16 *x, const i64 *pos, const float *cos, const float *sin, u16 *y, i64 n, int heads, int width, float sign) {
+	i64 stride = (i64)gridDim.x * blockDim.x;
+	for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+		int parts = width / 16, part = i % parts * 8;
+		i64 head = i / parts, angle = pos[head / heads] * (width / 2) + part, at = head * width + part;
+		eight a = *(const eight *)(x + at), b = *(const eight *)(x + at + width / 2);
+		UNROLL for (int k = 0; k < 8; k += 4) {
+			four c = *(const four *)(cos + angle + k), s = *(const four *)(sin + angle + k);
+			UNROLL for (int j = 0; j < 4; j++) {
+				float u = wide(a.at[k + j]), v = wide(b.at[k + j]), t = s.at[j] * sign;
+				a.at[k + j] = narrow(u * c.at[j] - v * t);
+				b.at[k + j] = narrow(v * c.at[j] + u * t);
 			}
 		}
-		ROLLED for (int m = lanes / 2; m; m >>= 1) {
-			UNROLL for (int u = 0; u < AT_ONCE; u++) {
-				UNROLL for (int r = 0; r < R; r++) p[u][r] += __shfl_xor_sync(~0u, p[u][r], m);
-			}
-		}
-		UNROLL for (int r = 0; r < R; r++) {
-			float largest = s[r].largest;
-			UNROLL for (int u = 0; u < AT_ONCE; u++) {
-				if (base + u * groups + group >= end) p[u][r] = -1e30f;
-				largest = fmaxf(largest, p[u][r]);
-			}
-			float less = __expf(s[r].largest - largest);
-			s[r].largest = largest;
-			s[r].sum *= less;
-			UNROLL for (int i = 0; i < 8; i++) s[r].values[i] *= less;
-			UNROLL for (int u = 0; u < AT_ONCE; u++) {
-				p[u][r] = base + u * groups + group < end ? __expf(p[u][r] - largest) : 0;
-				s[r].sum += p[u][r];
-			}
-		}
-		UNROLL for (int u = 0; u < AT_ONCE; u++) {
-			UNROLL for (int i = 0; i < 8; i++) {
-				float v = wide(vs[u].at[i]);
-				UNROLL for (int r = 0; r < R; r++) s[r].values[i] += p[u][r] * v;
-			}
-		}
-	}
-	UNROLL for (int r = 0; r < R; r++) {
-		if (lane == 0) {
-			scales[(group * R + r) * 2] = s[r].largest;
-			scales[(group * R + r) * 2 + 1] = s[r].sum;
-		}
-		UNROLL for (int i = 0; i < 8; i++) sums[(group * R + r) * width + lane * 8 + i] = s[r].values[i];
-	}
-	__syncthreads();
-	if (threadIdx.x < R) { // what each group of lanes counts for, and the sum
-		int r = threadIdx.x;
-		float largest = -1e30f, sum = 0;
-		ROLLED for (int j = 0; j < groups; j++) largest = fmaxf(largest, scales[(j * R + r) * 2]);
-		ROLLED for (int j = 0; j < groups; j++) {
-			float share = __expf(scales[(j * R + r) * 2] - largest);
-			sum += share * scales[(j * R + r) * 2 + 1];
-			scales[(j * R + r) * 2] = share;
-		}
-		whole[r * 2] = largest;
-		whole[r * 2 + 1] = sum;
-	}
-	__syncthreads();
-	int splits = pos / a.split + 1;
-	ROLLED for (int i = threadIdx.x; i < R * width; i += blockDim.x) {
-		int r = i / width, h = g * R + r;
-		float value = 0;
-		for (int j = 0; j < groups; j++) value += scales[(j * R + r) * 2] * sums[(j * R + r) * width + i % width];
-		if (splits == 1) {
-			a.out[((i64)b * a.heads + h) * width + i % width] = narrow(value / whole[r * 2 + 1]);
-			continue;
-		}
-		float *part = a.parts + (((i64)b * a.heads + h) * gridDim.x + blockIdx.x) * (width + 2);
-		part[2 + i % width] = value;
-		if (i % width < 2) part[i % width] = whole[r * 2 + i % width];
+		*(eight *)(y + at) = a;
+		*(eight *)(y + at + width / 2) = b;
 	}
 }
 
-// attend_R is attention with R query heads to a group; the grid is splits, groups, rows.
-#define ATTEND(R) \
-	KERNEL_OF(ATTEND_THREADS, ATTEND_BLOCKS) attend_##R(attention a) { \
-		SHARED float q[R * MOST_WIDTH], sums[ATTEND_THREADS * 8 * R], scales[ATTEND_THREADS * R], whole[R * 2]; \
-		attend_heads(a, R, q, sums, scales, whole); \
-	}
-ATTEND(1)
-ATTEND(2)
-ATTEND(3)
-ATTEND(4)
-ATTEND(5)
-ATTEND(6)
-ATTEND(7)
-ATTEND(8)
-
-// attend_join joins the splits of rows that have several; the grid is splits of attend,
-// heads, rows, of which it takes the first split alone.
-KERNEL(256) attend_join(attention a, int most) {
-	int b = blockIdx.y, h = blockIdx.x, splits = a.before[b] / a.split + 1;
-	if (splits == 1) return; // attend wrote it
-	const float *parts = a.parts + ((i64)b * a.heads + h) * most * (a.width + 2);
-	for (int i = threadIdx.x; i < a.width; i += blockDim.x) {
-		float largest = -1e30f, sum = 0, value = 0;
-		ROLLED for (int j = 0; j < splits; j++) largest = fmaxf(largest, parts[(i64)j * (a.width + 2)]);
-		ROLLED for (int j = 0; j < splits; j++) {
-			const float *part = parts + (i64)j * (a.width + 2);
-			float share = __expf(part[0] - largest);
-			sum += share * part[1];
-			value += share * part[2 + i];
-		}
-		a.out[((i64)b * a.heads + h) * a.width + i] = narrow(value / sum);
+// gather is row at[i] of x [,d], or zeros where valid[i] is 0. valid may be NULL. d is a multiple
+// of 8; a thread has eight elements of n.
+KERNEL(256) gather(const u16 *x, const i64 *at, const float *valid, u16 *y, i64 n, int d) {
+	i64 stride = (i64)gridDim.x * blockDim.x;
+	for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+		i64 row = i / (d / 8);
+		eight out;
+		if (!valid || valid[row] != 0) out = *(const eight *)(x + at[row] * d + i % (d / 8) * 8);
+		else UNROLL for (int k = 0; k < 8; k++) out.at[k] = 0;
+		*(eight *)(y + i * 8) = out;
 	}
 }
 
@@ -610,8 +507,8 @@ KERNEL(512) head_sums(const float *logits, const float *z0, const float *u0, flo
 }
 
 // head_grad is dL/dlogit = own onehot(at) - w exp(logit - z) of rows [n]; at [R,2] has a row's
-// place, its column last. A block has a row.
-KERNEL(512) head_grad(const float *logits, const float *z, const float *w, const i64 *at, const float *own, float *y, int n) {
+// place, its column last. A block has a row. It goes to y, or rounded to short_y.
+KERNEL(512) head_grad(const float *logits, const float *z, const float *w, const i64 *at, const float *own, float *y, u16 *short_y, int n) {
 	i64 row = (i64)blockIdx.x * n;
 	int column = (int)at[blockIdx.x * 2 + 1];
 	float less = z[blockIdx.x], weight = -w[blockIdx.x], add = own[blockIdx.x];
@@ -621,10 +518,19 @@ KERNEL(512) head_grad(const float *logits, const float *z, const float *w, const
 			x.at[k] = __expf(x.at[k] - less) * weight;
 			if (first + k == column) x.at[k] += add;
 		}
+		if (short_y && first + 4 <= n && n % 4 == 0) {
+			quad short_x;
+			UNROLL for (int k = 0; k < 4; k++) short_x.at[k] = narrow(x.at[k]);
+			*(quad *)(short_y + row + first) = short_x;
+			continue;
+		}
 		if (first + 4 <= n && n % 4 == 0) {
 			*(four *)(y + row + first) = x;
 			continue;
 		}
-		for (int k = 0; k < 4 && first + k < n; k++) y[row + first + k] = x.at[k];
+		for (int k = 0; k < 4 && first + k < n; k++) {
+			if (short_y) short_y[row + first + k] = narrow(x.at[k]);
+			else y[row + first + k] = x.at[k];
+		}
 	}
 }

@@ -3,10 +3,10 @@
 // the CUDA provider has in the process, and are operators in the domain "onering" of the
 // sessions that are opened for CUDA. Exported graphs know nothing of them.
 //
-// A kernel reaches a graph so: kernels.cu has its source, which compile.py turns into an
-// image for each architecture; ops.c makes an operator of one or several launches; fuse.go
-// puts the operator in the place of the nodes that it computes, as one line of rules says.
-// Products go to cublasLt, which can add what ONNX Runtime adds in further nodes.
+// A kernel reaches a graph so: kernels.cu or attention.cu has its source, which compile.py
+// turns into an image for each architecture; ops.c makes an operator of one or several
+// launches; fuse.go puts the operator in the place of the nodes that it computes, as one line
+// of rules says. Products go to cublasLt, which can add what ONNX Runtime adds in further nodes.
 //
 // Tests run the same source on the CPU (package onhost).
 package kernels
@@ -33,7 +33,7 @@ import (
 // The source is among the files so that TestImages finds it, and package onhost, which
 // includes it, is compiled again when it changes.
 //
-//go:embed *.gz source.sha256 kernels.cu
+//go:embed *.gz source.sha256 kernels.cu attention.cu
 var files embed.FS
 
 // The libraries that ONNX Runtime's CUDA provider has loaded.

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The kernels by their numbers; onering_kernel_names has the names in kernels.cu.
+// The kernels by their numbers; onering_kernel_names has their names.
 enum {
 	KERNEL_ADAMW,
 	KERNEL_SQUARES,
@@ -21,8 +21,14 @@ enum {
 	KERNEL_CHOOSE,
 	KERNEL_HEAD_SUMS,
 	KERNEL_HEAD_GRAD,
-	KERNEL_ATTEND_1, // and those for 2 to 8 heads in a group
-	KERNELS = KERNEL_ATTEND_1 + 8,
+	KERNEL_TURN,
+	KERNEL_GATHER,
+	KERNEL_CAUSAL_SUM,
+	KERNEL_CAUSAL_FORWARD, // for heads of up to 64 elements, and then of 128, as those that follow
+	KERNEL_CAUSAL_QUERIES = KERNEL_CAUSAL_FORWARD + 2,
+	KERNEL_CAUSAL_KEYS = KERNEL_CAUSAL_QUERIES + 2,
+	KERNEL_ATTEND = KERNEL_CAUSAL_KEYS + 2,
+	KERNELS = KERNEL_ATTEND + 2,
 };
 extern const char *const onering_kernel_names[KERNELS];
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 const char *const onering_kernel_names[KERNELS] = {
-	"adamw", "squares", "sum_parts", "rms_norm", "rms_norm_grad", "sum_rows", "swiglu", "swiglu_grad", "attend_join", "masked_softmax", "softmax_grad", "choose", "head_sums", "head_grad",
-	"attend_1", "attend_2", "attend_3", "attend_4", "attend_5", "attend_6", "attend_7", "attend_8",
+	"adamw", "squares", "sum_parts", "rms_norm", "rms_norm_grad", "sum_rows", "swiglu", "swiglu_grad", "attend_join", "masked_softmax", "softmax_grad", "choose", "head_sums", "head_grad", "turn", "gather", "causal_sum",
+	"causal_forward_64", "causal_forward_128", "causal_queries_64", "causal_queries_128", "causal_keys_64", "causal_keys_128", "attend_64", "attend_128",
 };
 
 // Slots of ONNX Runtime's functions, as in ort.h of package runtime.
@@ -174,7 +174,7 @@ static const char *run_norm_grad(call *c) {
 	int d = x->dims[1];
 	int64_t rows = x->dims[0];
 	unsigned share = rows < 512 ? (rows ? rows : 1) : 512;
-	void *dx, *dw, *parts, *none = NULL;
+	void *dx, *dw, *parts;
 	TRY(output(c, 0, x->dims, 2, &dx));
 	TRY(output(c, 1, x->dims + 1, 1, &dw));
 	op *o = c->k->op;
@@ -182,8 +182,8 @@ static const char *run_norm_grad(call *c) {
 	void *args[] = {&x->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &dx, &parts, &rows, &d, &c->k->epsilon};
 	TRY(launch(c, KERNEL_RMS_NORM_GRAD, share, 1, 1, threads(d, 4), args));
 	int n = share;
-	void *sum[] = {&parts, &none, &dw, &n, &d};
-	return launch(c, KERNEL_SUM_ROWS, (d + 255) / 256, 1, 1, 256, sum);
+	void *sum[] = {&parts, &dw, &n, &d};
+	return launch(c, KERNEL_SUM_ROWS, (d + 31) / 32, 1, 1, 256, sum);
 }
 
 static const char *swiglu(call *c, void *gate, void *up, void *y, int64_t rows, int f, int64_t step) {
@@ -228,12 +228,14 @@ static const char *run_product(call *c) {
 	return multiply(c, (onering_product){.a = x->data, .b = w->data, .bias = c->in[2].data, .y = y, .m = dims[0], .n = dims[1], .k = w->dims[1], .y_step = dims[1], .turn_b = 1});
 }
 
-// ProductOnto: x [N,in], w [out,in], sum [N,out] -> sum + x w^T in float32.
+// ProductOnto: x [N,in], w [out,in], or where it is turned [in,out], sum [N,out] -> sum + the
+// product in float32.
 static const char *run_product_onto(call *c) {
 	tensor *x = c->in, *w = c->in + 1, *sum = c->in + 2;
+	int64_t out = sum->dims[1];
 	void *y;
 	TRY(output(c, 0, sum->dims, 2, &y));
-	return multiply(c, (onering_product){.a = x->data, .b = w->data, .sum = sum->data, .y = y, .m = x->dims[0], .n = w->dims[0], .k = w->dims[1], .y_step = w->dims[0], .turn_b = 1, .wide = 1});
+	return multiply(c, (onering_product){.a = x->data, .b = w->data, .sum = sum->data, .y = y, .m = x->dims[0], .n = out, .k = x->dims[1], .y_step = out, .turn_b = !c->k->turned, .wide = 1});
 }
 
 // OuterOnto: dy [N,out], x [N,in], sum [out,in] -> sum + dy^T x in float32.
@@ -269,7 +271,7 @@ static const char *run_gate_up(call *c) {
 	return NULL;
 }
 
-// The argument of the kernels attend, as in kernels.cu.
+// The argument of the kernels attend, as in attention.cu.
 typedef struct {
 	const void *qkv, *before, *cos, *sin;
 	void *keys, *values, *out, *parts;
@@ -298,9 +300,55 @@ static const char *run_attend(call *c) {
 	int total = *(int32_t *)c->in[2].data, splits = (total + split - 1) / split, most = splits;
 	if (splits > 1) TRY(k->op->device->scratch(k->op->device, (size_t)rows * k->heads * splits * (a.width + 2) * 4, &a.parts));
 	void *args[] = {&a, &most};
-	TRY(launch(c, KERNEL_ATTEND_1 + k->heads / k->groups - 1, splits, k->groups, rows, 128, args));
+	TRY(launch(c, KERNEL_ATTEND + (a.width > 64), splits, k->groups, rows, 128, args));
 	if (splits == 1) return NULL;
 	return launch(c, KERNEL_ATTEND_JOIN, k->heads, rows, 1, a.width < 32 ? 32 : a.width, args);
+}
+
+// The argument of the kernels causal, as in attention.cu.
+typedef struct {
+	const void *q, *k, *v, *o, *dy;
+	void *out, *dq, *dk, *dv, *ends, *delta, *part_k, *part_v;
+	int tokens, heads, groups, width;
+	float scale;
+} causal;
+
+// causal_of is what q [B,T,H*K], k and v [B,T,G*K], the inputs, say.
+static causal causal_of(call *c) {
+	kernel *k = c->k;
+	tensor *q = c->in;
+	return (causal){.q = q->data, .k = c->in[1].data, .v = c->in[2].data, .tokens = q->dims[1], .heads = k->heads, .groups = k->groups, .width = q->dims[2] / k->heads, .scale = k->scale};
+}
+
+// attend_all launches one of the kernels causal, by its number for heads of up to 64.
+static const char *attend_all(call *c, causal *a, int number) {
+	void *args[] = {a};
+	return launch(c, number + (a->width > 64), (a->tokens + 63) / 64, a->heads, c->in->dims[0], 128, args);
+}
+
+// CausalAttention: q [B,T,H*K], k, v [B,T,G*K] -> [B,T,H*K].
+static const char *run_causal(call *c) {
+	causal a = causal_of(c);
+	TRY(output(c, 0, c->in->dims, 3, &a.out));
+	return size(c->in) ? attend_all(c, &a, KERNEL_CAUSAL_FORWARD) : NULL;
+}
+
+// CausalAttentionGrad: q, k, v, the result and its gradient -> the gradients of q, k and v.
+static const char *run_causal_grad(call *c) {
+	causal a = causal_of(c);
+	a.o = c->in[3].data, a.dy = c->in[4].data;
+	TRY(output(c, 0, c->in->dims, 3, &a.dq));
+	TRY(output(c, 1, c->in[1].dims, 3, &a.dk));
+	TRY(output(c, 2, c->in[1].dims, 3, &a.dv));
+	int64_t n = size(c->in), rows = n / a.width, fours = size(c->in + 1) / 4;
+	char *room;
+	if (n == 0) return NULL;
+	TRY(c->k->op->device->scratch(c->k->op->device, (2 * n + 2 * rows) * 4, (void **)&room));
+	a.part_k = room, a.part_v = room + 4 * n, a.ends = room + 8 * n, a.delta = room + 8 * n + 4 * rows;
+	TRY(attend_all(c, &a, KERNEL_CAUSAL_QUERIES));
+	TRY(attend_all(c, &a, KERNEL_CAUSAL_KEYS));
+	void *args[] = {&a, &fours};
+	return launch(c, KERNEL_CAUSAL_SUM, blocks(fours), 1, 1, 256, args);
 }
 
 // MaskedSoftmax: s [...,T,n], mask [T,n] -> softmax(s + mask).
@@ -356,16 +404,47 @@ static const char *run_head_sums(call *c) {
 	return launch(c, KERNEL_HEAD_SUMS, logits->dims[0], 1, 1, 512, args);
 }
 
-// HeadGrad: logits [R,v], z, w [R,1], at [R,2], own [R] -> own onehot(at) - w exp(logits - z).
-// Row i of at is a place in row i.
-static const char *run_head_grad(call *c) {
+static const char *head_grad(call *c, int narrow) {
 	tensor *logits = c->in;
 	int n = logits->dims[1];
-	void *y;
-	TRY(output(c, 0, logits->dims, 2, &y));
+	void *y[2] = {NULL};
+	TRY(output(c, 0, logits->dims, 2, y + narrow));
 	if (size(logits) == 0) return NULL;
-	void *args[] = {&logits->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &c->in[4].data, &y, &n};
+	void *args[] = {&logits->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &c->in[4].data, y, y + 1, &n};
 	return launch(c, KERNEL_HEAD_GRAD, logits->dims[0], 1, 1, 512, args);
+}
+
+// HeadGrad: logits [R,v], z, w [R,1], at [R,2], own [R] -> own onehot(at) - w exp(logits - z).
+// Row i of at is a place in row i. HeadGradShort rounds it to 16 bits.
+static const char *run_head_grad(call *c) { return head_grad(c, 0); }
+static const char *run_head_grad_short(call *c) { return head_grad(c, 1); }
+
+// Turn: x [N,heads*K], pos [N,1], cos, sin [P,K/2] -> the heads turned by their angles, or with
+// turned < 0 turned back.
+static const char *run_turn(call *c) {
+	tensor *x = c->in;
+	int width = c->in[2].dims[1] * 2, heads = x->dims[1] / width;
+	int64_t n = size(x) / 16;
+	float sign = c->k->turned < 0 ? -1 : 1;
+	void *y;
+	TRY(output(c, 0, x->dims, 2, &y));
+	if (n == 0) return NULL;
+	void *args[] = {&x->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &y, &n, &heads, &width, &sign};
+	return launch(c, KERNEL_TURN, blocks(n), 1, 1, 256, args);
+}
+
+// Rows: x [N,D], at [...], perhaps valid with as many elements as at -> [...,D], zeros where valid is 0.
+static const char *run_rows(call *c) {
+	tensor *x = c->in, *at = c->in + 1;
+	int d = x->dims[1];
+	int64_t n = size(at) * d / 8, dims[MOST_RANK + 1];
+	void *y;
+	memcpy(dims, at->dims, sizeof at->dims);
+	dims[at->rank] = d;
+	TRY(output(c, 0, dims, at->rank + 1, &y));
+	if (n == 0) return NULL;
+	void *args[] = {&x->data, &at->data, &c->in[2].data, &y, &n, &d};
+	return launch(c, KERNEL_GATHER, blocks(n), 1, 1, 256, args);
 }
 
 static const op table[] = {
@@ -378,11 +457,16 @@ static const op table[] = {
 	{.name = "OuterOnto", .in = "HHF", .out = "F", .run = run_outer_onto},
 	{.name = "GateUp", .in = "HHH", .out = "H", .run = run_gate_up},
 	{.name = "Attend", .in = "HICHHFF", .out = "HHH", .required = 5, .run = run_attend},
+	{.name = "CausalAttention", .in = "HHH", .out = "H", .run = run_causal},
+	{.name = "CausalAttentionGrad", .in = "HHHHH", .out = "HHH", .run = run_causal_grad},
 	{.name = "MaskedSoftmax", .in = "FF", .out = "F", .run = run_masked_softmax},
 	{.name = "SoftmaxGrad", .in = "FFF", .out = "F", .run = run_softmax_grad},
 	{.name = "Choose", .in = "FFF", .out = "LFF", .required = 2, .run = run_choose},
 	{.name = "HeadSums", .in = "FFF", .out = "FF", .run = run_head_sums},
 	{.name = "HeadGrad", .in = "FFFLF", .out = "F", .run = run_head_grad},
+	{.name = "HeadGradShort", .in = "FFFLF", .out = "H", .run = run_head_grad_short},
+	{.name = "Turn", .in = "HLFF", .out = "H", .run = run_turn},
+	{.name = "Rows", .in = "HLF", .out = "H", .required = 2, .run = run_rows},
 };
 enum { OPS = sizeof table / sizeof *table };
 

@@ -19,6 +19,7 @@
 #define INLINE static inline
 #define UNROLL
 #define ROLLED
+#define ROOM(name, n) static unsigned short name[n] __attribute__((aligned(16)))
 #define __align__(n) __attribute__((aligned(n)))
 
 enum { MOST_THREADS = 1024, STACK = 32 << 10 };
@@ -37,6 +38,8 @@ static struct thread {
 	jmp_buf at;
 	int begun, live;
 	float given;
+	unsigned a[4], b[2];
+	const unsigned short *row;
 } *threads;
 static barrier all, warps[MOST_THREADS / 32];
 static char *stacks;
@@ -72,6 +75,51 @@ static inline float __shfl_xor_sync(unsigned mask, float x, int lane) {
 	wait_at(warps + self / 32);
 	return y;
 }
+
+static inline float wide(unsigned short x);
+static inline unsigned short narrow(float x);
+
+// element is one of 16 bits in a pair.
+static inline unsigned short element_of(unsigned pair, int i) { return (unsigned short)(pair >> 16 * i); }
+static inline unsigned both_narrow(float x, float y) { return narrow(x) | (unsigned)narrow(y) << 16; }
+
+// multiply and matrices: which lane has what of a matrix is what the PTX ISA says of mma.m16n8k16
+// and of ldmatrix.
+static inline void multiply(float *y, const unsigned *a, const unsigned *b) {
+	int self = threadIdx.x, lane = self % 32;
+	struct thread *of = threads + self - lane;
+	memcpy(threads[self].a, a, sizeof threads->a);
+	memcpy(threads[self].b, b, sizeof threads->b);
+	wait_at(warps + self / 32);
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < 16; k++) {
+			const struct thread *left = of + lane / 4 * 4 + k % 8 / 2, *right = of + (lane % 4 * 2 + i % 2) * 4 + k % 8 / 2;
+			y[i] += wide(element_of(left->a[i / 2 + k / 8 * 2], k % 2)) * wide(element_of(right->b[k / 8], k % 2));
+		}
+	wait_at(warps + self / 32);
+}
+
+static inline void rows_at(unsigned *x, const void *row, int turned) {
+	int self = threadIdx.x, lane = self % 32;
+	threads[self].row = row;
+	wait_at(warps + self / 32);
+	for (int i = 0; i < 4; i++) {
+		const struct thread *of = threads + self - lane + i * 8;
+		x[i] = 0;
+		for (int k = 0; k < 2; k++) x[i] |= (unsigned)(turned ? of[lane % 4 * 2 + k].row[lane / 4] : of[lane / 4].row[lane % 4 * 2 + k]) << 16 * k;
+	}
+	wait_at(warps + self / 32);
+}
+
+static inline void matrices(unsigned *x, const void *row) { rows_at(x, row, 0); }
+static inline void matrices_turned(unsigned *x, const void *row) { rows_at(x, row, 1); }
+
+static inline void copy_eight(void *to, const void *from, int there) {
+	if (there) memcpy(to, from, 16);
+	else memset(to, 0, 16);
+}
+static inline void copies_end(void) {}
+static inline void copies_wait(void) {}
 
 // enter is a thread's whole life: a block after the other.
 static void enter(void) {
@@ -149,6 +197,7 @@ static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
 static inline float __fsqrt_rn(float a) { return sqrtf(a); }
 #define __expf expf
+#define power_of_two exp2f
 
 // least is a minimum that threads take at once.
 static inline void least(int *to, int x) {

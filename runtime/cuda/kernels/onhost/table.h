@@ -1,6 +1,7 @@
 // The kernels of kernels.cu on the CPU, as functions that take their arguments as CUDA's
 // driver does: an array of pointers.
 #include "../kernels.cu"
+#include "../attention.cu"
 
 #include "../kernels.h"
 
@@ -14,7 +15,7 @@ static void call_squares(void **a) { squares(A(0, floats), A(1, i64), A(2, float
 static void call_sum_parts(void **a) { sum_parts(A(0, floats), A(1, int), A(2, floats)); }
 static void call_rms_norm(void **a) { rms_norm(A(0, floats), A(1, floats), A(2, shorts), A(3, int), A(4, float)); }
 static void call_rms_norm_grad(void **a) { rms_norm_grad(A(0, floats), A(1, floats), A(2, shorts), A(3, floats), A(4, floats), A(5, floats), A(6, i64), A(7, int), A(8, float)); }
-static void call_sum_rows(void **a) { sum_rows(A(0, floats), A(1, floats), A(2, floats), A(3, int), A(4, int)); }
+static void call_sum_rows(void **a) { sum_rows(A(0, floats), A(1, floats), A(2, int), A(3, int)); }
 static void call_swiglu(void **a) { swiglu(A(0, shorts), A(1, shorts), A(2, shorts), A(3, i64), A(4, int), A(5, i64)); }
 static void call_swiglu_grad(void **a) { swiglu_grad(A(0, shorts), A(1, shorts), A(2, shorts), A(3, shorts), A(4, shorts), A(5, i64)); }
 static void call_attend_join(void **a) { attend_join(A(0, attention), A(1, int)); }
@@ -22,21 +23,26 @@ static void call_masked_softmax(void **a) { masked_softmax(A(0, floats), A(1, fl
 static void call_softmax_grad(void **a) { softmax_grad(A(0, floats), A(1, floats), A(2, floats), A(3, floats), A(4, int)); }
 static void call_choose(void **a) { choose(A(0, floats), A(1, floats), A(2, floats), A(3, longs), A(4, floats), A(5, floats), A(6, int)); }
 static void call_head_sums(void **a) { head_sums(A(0, floats), A(1, floats), A(2, floats), A(3, floats), A(4, floats), A(5, int)); }
-static void call_head_grad(void **a) { head_grad(A(0, floats), A(1, floats), A(2, floats), A(3, longs), A(4, floats), A(5, floats), A(6, int)); }
-#define CALL_ATTEND(R) \
-	static void call_attend_##R(void **a) { attend_##R(A(0, attention)); }
-CALL_ATTEND(1)
-CALL_ATTEND(2)
-CALL_ATTEND(3)
-CALL_ATTEND(4)
-CALL_ATTEND(5)
-CALL_ATTEND(6)
-CALL_ATTEND(7)
-CALL_ATTEND(8)
+static void call_head_grad(void **a) { head_grad(A(0, floats), A(1, floats), A(2, floats), A(3, longs), A(4, floats), A(5, floats), A(6, shorts), A(7, int)); }
+static void call_turn(void **a) { turn(A(0, shorts), A(1, longs), A(2, floats), A(3, floats), A(4, shorts), A(5, i64), A(6, int), A(7, int), A(8, float)); }
+static void call_gather(void **a) { gather(A(0, shorts), A(1, longs), A(2, floats), A(3, shorts), A(4, i64), A(5, int)); }
+static void call_causal_sum(void **a) { causal_sum(A(0, causal), A(1, i64)); }
+#define CALL_CAUSAL(NAME) \
+	static void call_causal_##NAME(void **a) { causal_##NAME(A(0, causal)); }
+CALL_CAUSAL(forward_64)
+CALL_CAUSAL(forward_128)
+CALL_CAUSAL(queries_64)
+CALL_CAUSAL(queries_128)
+CALL_CAUSAL(keys_64)
+CALL_CAUSAL(keys_128)
+#define CALL_ATTEND(W) \
+	static void call_attend_##W(void **a) { attend_##W(A(0, attention)); }
+CALL_ATTEND(64)
+CALL_ATTEND(128)
 
 static void (*const calls[KERNELS])(void **) = {
-	call_adamw, call_squares, call_sum_parts, call_rms_norm, call_rms_norm_grad, call_sum_rows, call_swiglu, call_swiglu_grad, call_attend_join, call_masked_softmax, call_softmax_grad, call_choose, call_head_sums, call_head_grad,
-	call_attend_1, call_attend_2, call_attend_3, call_attend_4, call_attend_5, call_attend_6, call_attend_7, call_attend_8,
+	call_adamw, call_squares, call_sum_parts, call_rms_norm, call_rms_norm_grad, call_sum_rows, call_swiglu, call_swiglu_grad, call_attend_join, call_masked_softmax, call_softmax_grad, call_choose, call_head_sums, call_head_grad, call_turn, call_gather, call_causal_sum,
+	call_causal_forward_64, call_causal_forward_128, call_causal_queries_64, call_causal_queries_128, call_causal_keys_64, call_causal_keys_128, call_attend_64, call_attend_128,
 };
 
 static inline float element(const void *p, i64 i, int is_wide) { return is_wide ? ((const float *)p)[i] : wide(((const u16 *)p)[i]); }
