@@ -31,7 +31,7 @@ type Parts struct {
 	Steps          int          `range:"[1,16777216]" help:"decode steps to time"`
 	Rows           int          `range:"[1,16777216]" help:"sequences of the training pass"`
 	Tokens         int          `range:"[1,16777216]" help:"tokens of each sequence, and of the prompt"`
-	Prompt         int          `range:"[1,16777216]" help:"of --tokens, those of the prompt"`
+	Prompt         int          `range:"[1,16777216]" help:"how many of --tokens are the prompt's"`
 	Group          int          `range:"[1,16777216]" help:"sequences of the training pass that have the same prompt, whose tokens are computed once"`
 	Repeat         int          `range:"[1,16777216]" help:"passes to time after one that warms up; the fastest counts"`
 	Offload        bool         `help:"keep the state of the optimizer in the host's memory"`
