@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -130,89 +129,88 @@ func keyOf(variable string) (key string, err error) {
 }
 
 // models returns what the server has: the model, and its adapters by name.
-func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (list []*openai.Model, closeAll func(), err error) {
+func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (list []*openai.Model, err error) {
 	model := cmp.Or(o.name, filepath.Base(filepath.Clean(path)))
-	var closers []func()
-	closeAll = func() {
-		for _, f := range slices.Backward(closers) {
-			f()
-		}
-	}
 	for _, adapter := range append([]string{""}, p.Names()...) {
 		with, err := p.With(adapter)
-		if err != nil {
-			closeAll()
-			return nil, nil, err
-		}
 		name, parent := model, ""
 		if adapter != "" {
 			name, parent = adapter, model
 		}
-		var m *openai.Model
-		var free func()
-		if adapter == model {
+		if err == nil && adapter == model {
 			err = usagef("--adapter %s: the model has that name, too: give it another with --name", adapter)
-		} else {
-			m, free, err = o.open(c, with, o.manners[adapter], name, parent)
+		}
+		var m *openai.Model
+		if err == nil {
+			m, err = o.open(c, with, o.manners[adapter], name, parent)
 		}
 		if err != nil {
-			closeAll()
-			return nil, nil, err
+			closeModels(list)
+			return nil, err
 		}
-		list, closers = append(list, m), append(closers, free)
+		list = append(list, m)
 	}
-	return list, closeAll, nil
+	return list, nil
+}
+
+// closeModels ends models that no server has.
+func closeModels(list []*openai.Model) {
+	for _, m := range list {
+		m.Close()
+	}
 }
 
 // open opens a model of the server, or an adapter beside its parent.
-func (o *serveOptions) open(c *cobra.Command, p *policy.Policy, way manner, name, parent string) (m *openai.Model, free func(), err error) {
+func (o *serveOptions) open(c *cobra.Command, p *policy.Policy, way manner, name, parent string) (m *openai.Model, err error) {
 	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.Template, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
 	if m.Sampling, err = way.sampling(c, p, sampler.Plain(0)); err == nil {
-		m.Decoder, free, err = p.Decoder(o.slots, o.context, o.invariant)
+		m.Decoder, m.Close, err = p.Decoder(o.slots, o.context, o.invariant)
 	}
-	return m, free, err
+	return m, err
 }
 
 // loader returns what opens the adapters of requests, which lie under --lora-root; nil without.
-func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) func(name, path string) (*openai.Model, func(), error) {
+func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) func(name, path string) (*openai.Model, error) {
 	if o.root == "" {
 		return nil
 	}
-	return func(name, path string) (*openai.Model, func(), error) {
+	return func(name, path string) (*openai.Model, error) {
 		dir, err := files.Under(o.root, path)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		way := o.manners[""]
 		if run, err := policy.ReadRun(dir); err == nil && run != nil {
 			if way, err = mannerOf(c, o.around, dir); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 		with, err := p.WithAdapter(dir)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		m, free, err := o.open(c, with, way, name, model)
+		m, err := o.open(c, with, way, name, model)
 		if err != nil {
 			with.Close()
-			return nil, nil, err
+			return nil, err
 		}
-		return m, func() { free(); with.Close() }, nil
+		free := m.Close
+		m.Close = func() { free(); with.Close() }
+		return m, nil
 	}
 }
 
 // serve answers requests until ctx ends, and those that have begun to their end.
 func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net.Listener, p *policy.Policy, path, key string) error {
-	models, closeModels, err := o.models(c, p, path)
+	models, err := o.models(c, p, path)
 	if err != nil {
 		return err
 	}
-	defer closeModels()
 	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key, Origins: o.origins,
 		Load:  o.loader(c, p, models[0].Name),
 		Fatal: func(err error) bool { return errors.Is(err, runtime.ErrLost) }})
 	if err != nil {
+		closeModels(models)
 		return err
 	}
 	server := serve.NewServer(answers.Handler(), listener.Addr(), key != "", "anyone who reaches this address can use the model; --api-key-env asks for a key", slog.Default())

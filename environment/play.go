@@ -102,7 +102,14 @@ func (x *play) observe(r sampler.Response) (o Observation, err error) {
 	}
 	key := x.key(r)
 	if value := journal.Recall(key); value != nil {
-		return recalled(value)
+		var n noted
+		if err := json.Unmarshal(value, &n); err != nil {
+			return o, &journalError{fmt.Errorf("environment: a noted observation cannot be read: %q", value)}
+		}
+		if n.Failed != "" {
+			err = errors.New(n.Failed)
+		}
+		return n.Observation, err
 	}
 	o, err = x.ask()
 	if x.round.ctx.Err() != nil {
@@ -120,17 +127,6 @@ func (x *play) observe(r sampler.Response) (o Observation, err error) {
 		return o, &journalError{failed}
 	}
 	return o, err
-}
-
-func recalled(value []byte) (o Observation, err error) {
-	var n noted
-	if err := json.Unmarshal(value, &n); err != nil {
-		return o, &journalError{fmt.Errorf("environment: a noted observation cannot be read: %q", value)}
-	}
-	if n.Failed != "" {
-		return o, errors.New(n.Failed)
-	}
-	return n.Observation, nil
 }
 
 // key tells a turn from all others of the round.

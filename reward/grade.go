@@ -51,15 +51,9 @@ type Graded struct {
 	// Segments are those of an episode that a program has played, nil for others; Response is
 	// the last of them.
 	Segments []sampler.Segment
-
-	outcome environment.Outcome
+	// Outcome is that of the episode.
+	Outcome environment.Outcome
 }
-
-// Failed says whether the environment could not go on with the episode.
-func (g *Graded) Failed() bool { return g.outcome.Failed != nil }
-
-// Earned is what the environment gave for each turn, NaN where it gave nothing.
-func (g *Graded) Earned() []float64 { return g.outcome.Rewards }
 
 // Truncated says whether a limit of length cut the response off.
 func (g Graded) Truncated() bool { return g.Finish == sampler.Length }
@@ -130,14 +124,14 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	for _, t := range tasks {
 		requests, groups = append(requests, t.Request), append(groups, t.Group)
 	}
-	if g.Player == nil {
-		_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r}) })
-		return stats, err
+	var episodes *environment.Round
+	if g.Player != nil {
+		episodes = g.Player.Play(ctx, &o, groups, g.Notes)
 	}
 	if driver := g.Player.Driver(); driver != nil {
 		drive := environment.Drive{Player: g.Player, Decoder: lanes.Decoders[0], Options: o, Requests: requests, Groups: groups}
 		return driver.Drive(ctx, drive, func(d environment.Driven) {
-			x := Graded{Response: sampler.Response{Finish: sampler.Stop}, outcome: d.Outcome, Segments: d.Segments}
+			x := Graded{Response: sampler.Response{Finish: sampler.Stop}, Outcome: d.Outcome, Segments: d.Segments}
 			if n := len(d.Segments); n > 0 {
 				x.Response = d.Segments[n-1].Response
 			}
@@ -145,8 +139,7 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 			ended(x)
 		})
 	}
-	episodes := g.Player.Play(ctx, &o, groups, g.Notes)
-	_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r, outcome: episodes.End(r)}) })
+	_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) { ended(Graded{Response: r, Outcome: episodes.End(r)}) })
 	if err != nil {
 		cancel()
 	}
@@ -169,9 +162,9 @@ func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, erro
 		x := &out[i]
 		tokens, _ := x.Tokens()
 		x.Text = g.Decode(tokens)
-		if x.outcome.Failed != nil {
-			known[i] = &Score{Skip: true, Reason: x.outcome.Failed.Error()}
-		} else if sum, given := x.outcome.Reward(); given {
+		if x.Outcome.Failed != nil {
+			known[i] = &Score{Skip: true, Reason: x.Outcome.Failed.Error()}
+		} else if sum, given := x.Outcome.Reward(); given {
 			known[i] = Earned(sum)
 		}
 		last := x.LastTurn()
@@ -277,3 +270,46 @@ func (s Score) Check() error {
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// A Journal remembers the scores of a Varying reward. A group that is graded a second
+// time, since the run was killed after the first, gets the scores of the first time.
+// Its methods may be called concurrently.
+type Journal interface {
+	// Find returns the scores of the responses to a task from number sample on, nil
+	// if it does not know them.
+	Find(task, sample int, group []Sample) []Score
+	// Keep remembers scores. An error ends the sampling.
+	Keep(task, sample int, group []Sample, scores []Score) error
+}
+
+// remembered scores a group as Grader.Score does, unless the journal knows it.
+func (g Grader) remembered(ctx context.Context, task, sample int, group []Sample) ([]Score, error) {
+	if g.Journal == nil {
+		return g.Score(ctx, group)
+	}
+	if scores := g.Journal.Find(task, sample, group); scores != nil {
+		return scores, nil
+	}
+	scores, err := g.Score(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	return scores, g.Journal.Keep(task, sample, group, scores)
+}
+
+// Renumbered is a Journal for some of the tasks of a whole: Numbers are those that they
+// have there.
+type Renumbered struct {
+	Journal
+	Numbers []int
+}
+
+// Find implements Journal.
+func (r Renumbered) Find(task, sample int, group []Sample) []Score {
+	return r.Journal.Find(r.Numbers[task], sample, group)
+}
+
+// Keep implements Journal.
+func (r Renumbered) Keep(task, sample int, group []Sample, scores []Score) error {
+	return r.Journal.Keep(r.Numbers[task], sample, group, scores)
+}

@@ -58,13 +58,6 @@ func (p *Program) Ready(context.Context) error {
 	return process.Find("environment.command", p.Command)
 }
 
-// A question is a line for the program, behind its id: one of the three is not nil.
-type question struct {
-	Reset *resetting `json:"reset,omitempty"`
-	Step  *stepping  `json:"step,omitempty"`
-	Close *struct{}  `json:"close,omitempty"`
-}
-
 type resetting struct {
 	Problem data.Object `json:"problem"`
 	Seed    uint32      `json:"seed"` // which every language can hold
@@ -94,7 +87,7 @@ func (p *Program) Begin(ctx context.Context, s environment.Start) (environment.E
 		return nil, p.named(err)
 	}
 	e := &episode{program: p, worker: worker}
-	a, err := e.ask(ctx, question{Reset: &resetting{s.Problem.Object(), uint32(s.Seed >> 32), s.Sample}}, "system", "user", "assistant", "tool")
+	a, err := e.ask(ctx, "reset", resetting{s.Problem.Object(), uint32(s.Seed >> 32), s.Sample}, "system", "user", "assistant", "tool")
 	if err != nil {
 		e.Close()
 		return nil, err
@@ -133,11 +126,7 @@ func (p *Program) Close() error {
 	idle := p.idle
 	p.idle = nil
 	p.mu.Unlock()
-	var all sync.WaitGroup
-	for _, worker := range idle {
-		all.Go(worker.Stop)
-	}
-	all.Wait()
+	process.StopAll(idle)
 	return nil
 }
 
@@ -153,13 +142,17 @@ func (e *episode) Opening() (environment.Opening, error) { return e.opening, nil
 
 // ask asks the process and reads its answer. After an error it is ended: nobody knows what
 // it would answer next.
-func (e *episode) ask(ctx context.Context, q question, roles ...string) (*answer, error) {
-	text, err := e.exchange(ctx, q)
+func (e *episode) ask(ctx context.Context, kind string, what any, roles ...string) (*answer, error) {
 	a := new(answer)
+	line, err := json.Marshal(map[string]any{kind: what})
+	if err != nil {
+		return nil, err
+	}
+	_, text, err := e.worker.Ask(ctx, 0, func(id int) []byte { return fmt.Appendf(nil, `{"id":%d,%s`, id, line[1:]) })
 	if err == nil {
 		err = read(text, a, roles)
 	}
-	if err == nil && q.Step != nil && len(a.Messages) == 0 && !a.Done {
+	if err == nil && kind == "step" && len(a.Messages) == 0 && !a.Done {
 		err = fmt.Errorf("the answer %s to a step has no messages, and is not done", process.Excerpt(text))
 	}
 	switch {
@@ -173,15 +166,6 @@ func (e *episode) ask(ctx context.Context, q question, roles ...string) (*answer
 	e.failed = true
 	e.worker.Fail(err)
 	return nil, err
-}
-
-func (e *episode) exchange(ctx context.Context, q question) ([]byte, error) {
-	line, err := json.Marshal(q)
-	if err != nil {
-		return nil, err
-	}
-	_, text, err := e.worker.Ask(ctx, 0, func(id int) []byte { return fmt.Appendf(nil, `{"id":%d,%s`, id, line[1:]) })
-	return text, err
 }
 
 // read reads an answer, whose messages have one of some roles.
@@ -204,14 +188,14 @@ func read(text []byte, a *answer, roles []string) error {
 }
 
 // Step implements environment.Episode.
-func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.Observation, err error) {
+func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Observation, error) {
 	calls := t.Calls
 	if calls == nil {
 		calls = []environment.Call{}
 	}
-	a, err := e.ask(ctx, question{Step: &stepping{t.Number, t.Text, calls}}, "tool", "user")
+	a, err := e.ask(ctx, "step", stepping{t.Number, t.Text, calls}, "tool", "user")
 	if err != nil {
-		return o, err
+		return environment.Observation{}, err
 	}
 	return a.Observation, nil
 }
@@ -224,7 +208,7 @@ func (e *episode) Close() error {
 	if !e.failed {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		_, err := e.ask(ctx, question{Close: &struct{}{}})
+		_, err := e.ask(ctx, "close", struct{}{})
 		if err == nil {
 			e.program.mu.Lock()
 			defer e.program.mu.Unlock()

@@ -308,7 +308,7 @@ func (s *session) reason(err error) error {
 	}
 	select {
 	case <-s.process.Ended:
-		return s.process.Err()
+		return s.process.Err
 	case <-time.After(100 * time.Millisecond): // the end of its output comes before its own
 		return err
 	}

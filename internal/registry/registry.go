@@ -3,11 +3,16 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+
+	"onering/internal/settings"
 )
 
 // A Table holds entries by name; the zero Table is empty. Its methods may be called
@@ -83,3 +88,198 @@ func (m *Makers[T]) New(name string) (x T, err error) {
 
 // Names returns all names in alphabetical order.
 func (m *Makers[T]) Names() []string { return m.table.Names() }
+
+// A Failure is a rule that a plug-in breaks.
+type Failure struct {
+	// Rule is the name of the rule.
+	Rule string
+	// Explanation is the rule itself.
+	Explanation string
+	// Err describes what the check found.
+	Err error
+}
+
+func (f *Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Rule, f.Explanation, f.Err) }
+
+// Unwrap returns Err.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// A Rule is one case of the conformance suite of a kind of plug-in.
+type Rule[T any] struct {
+	Name, Explanation string
+	Check             func(new func() T) error
+}
+
+// A Suite is the conformance suite of a kind of plug-in: what every one of them has to keep.
+type Suite[T any] struct {
+	New   func(name string) (T, error) // of a registered plug-in
+	Rules []Rule[T]
+	// Exempt, if not nil, says why a plug-in cannot keep which rules: those it has to break.
+	Exempt func(T) map[string]string
+}
+
+// A tester is a *testing.T, which the program itself does not depend on.
+type tester[TB any] interface {
+	Helper()
+	Error(...any)
+	Logf(string, ...any)
+	Fatal(...any)
+	Run(string, func(TB)) bool
+}
+
+// Run checks the plug-ins that new returns, each rule in a subtest of its own.
+func Run[TB tester[TB], T any](t TB, s Suite[T], new func() T) {
+	t.Helper()
+	exempt, err := s.exemptions(new)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range s.Rules {
+		t.Run(r.Name, func(t TB) {
+			if why := exempt[r.Name]; why != "" {
+				t.Logf("exempt: %s", why)
+			}
+			if err := r.apply(new, exempt); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Named returns what makes the registered plug-in of a name. Without one the test ends.
+func (s Suite[T]) Named(t interface{ Fatal(...any) }, name string) func() T {
+	return func() T {
+		x, err := s.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+}
+
+// Check returns what Run would report: nil, or joined errors each of which is a *Failure.
+func (s Suite[T]) Check(new func() T) error {
+	exempt, err := s.exemptions(new)
+	errs := []error{err}
+	for _, r := range s.Rules {
+		errs = append(errs, r.apply(new, exempt))
+	}
+	return errors.Join(errs...)
+}
+
+// Names returns the names of the rules in the order in which they are checked.
+func (s Suite[T]) Names() (names []string) {
+	for _, r := range s.Rules {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// exemptions returns what a plug-in says of the rules that it cannot keep. It refuses rules that
+// there are not, and those without a reason.
+func (s Suite[T]) exemptions(new func() T) (exempt map[string]string, err error) {
+	if s.Exempt == nil {
+		return nil, nil
+	}
+	exempt = s.Exempt(new())
+	for _, name := range slices.Sorted(maps.Keys(exempt)) {
+		i := slices.Index(s.Names(), name)
+		switch {
+		case i < 0:
+			return exempt, &Failure{name, "Exemptions names rules of the suite", errors.New("there is no such rule")}
+		case strings.TrimSpace(exempt[name]) == "":
+			return exempt, &Failure{name, s.Rules[i].Explanation, errors.New("Exemptions must say why this rule cannot be kept")}
+		}
+	}
+	return exempt, nil
+}
+
+// apply runs the check, and closes what it has made. It returns a *Failure, or nil. A plug-in
+// that panics breaks the rule being checked.
+func (r Rule[T]) apply(new func() T, exempt map[string]string) (err error) {
+	var made []T
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("a method or the constructor panics: %v", v)
+		}
+		for _, x := range made {
+			if c, ok := any(x).(io.Closer); ok {
+				c.Close()
+			}
+		}
+		if err != nil {
+			err = &Failure{r.Name, r.Explanation, err}
+		}
+	}()
+	why, exempted := exempt[r.Name]
+	err = r.Check(func() T {
+		x := new()
+		made = append(made, x)
+		return x
+	})
+	switch {
+	case !exempted:
+		return err
+	case err == nil:
+		return fmt.Errorf("the rule is kept, from which Exemptions excludes it (%q): remove the exemption", why)
+	}
+	return nil
+}
+
+// AtOnce calls f n times at the same time and joins what it returns. A panic is an error.
+func AtOnce(n int, f func(i int) error) error {
+	var all sync.WaitGroup
+	errs := make([]error, n)
+	for i := range errs {
+		all.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					errs[i] = fmt.Errorf("a method panics: %v", v)
+				}
+			}()
+			errs[i] = f(i)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// CheckDefaults is the Check of the rule that a constructor returns a fresh value every
+// time, with defaults that settings.Check accepts and a toml name on every exported field, none of
+// those that are taken. example is a name for the message.
+func CheckDefaults[T any](new func() T, taken map[string]bool, example string) error {
+	x := new()
+	v := reflect.ValueOf(x)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("the constructor returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", x)
+	}
+	if v.Elem().Type().Size() > 0 && any(x) == any(new()) {
+		return errors.New("the constructor returned the same value twice")
+	}
+	if err := settings.Check(x); err != nil {
+		return fmt.Errorf("the defaults are not valid: %w", err)
+	}
+	return checkFields(v.Elem().Type(), taken, example)
+}
+
+// checkFields looks for a toml name on every exported field, embedded ones
+// included, each name once.
+func checkFields(t reflect.Type, taken map[string]bool, example string) error {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct && name == "":
+			if err := checkFields(f.Type, taken, example); err != nil {
+				return err
+			}
+		case !f.IsExported() || name == "-":
+		case name == "" || name != strings.ToLower(name) || strings.ContainsAny(name, " .-"):
+			return fmt.Errorf("field %s needs a tag such as `toml:%q`, or `toml:\"-\"` if it is not a setting", f.Name, example)
+		case taken[name]:
+			return fmt.Errorf("field %s: the toml name %q is taken", f.Name, name)
+		default:
+			taken[name] = true
+		}
+	}
+	return nil
+}

@@ -67,9 +67,9 @@ type RedirectError string
 
 func (e RedirectError) Error() string { return string(e) }
 
-// SameServer is the CheckRedirect of a client that follows redirects on the same server only:
+// sameServer is the CheckRedirect of a client that follows redirects on the same server only:
 // what it asks, and the token, are for no other.
-func SameServer(r *http.Request, via []*http.Request) error {
+func sameServer(r *http.Request, via []*http.Request) error {
 	switch asked := via[0].URL; {
 	case r.URL.Scheme != asked.Scheme || r.URL.Host != asked.Host:
 		return RedirectError(fmt.Sprintf("it redirects to another server, %s://%s: set url to that", r.URL.Scheme, r.URL.Host))
@@ -85,7 +85,9 @@ func SameServer(r *http.Request, via []*http.Request) error {
 // and takes answers of so many bytes.
 func Client(section, tokenEnv string, most int64) (*http.Client, error) {
 	token, err := Token(section, tokenEnv)
-	return &http.Client{CheckRedirect: SameServer, Transport: &bearer{http.DefaultTransport.(*http.Transport).Clone(), token, most}}, err
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = 4096, 0
+	return &http.Client{CheckRedirect: sameServer, Transport: &bearer{transport, token, most}}, err
 }
 
 type bearer struct {

@@ -187,7 +187,7 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 				if w.failures = min(w.failures+1, 3); brief {
 					w.failures = 1
 				}
-				w.rested = w.process.EndedAt().Add(external.Backoff(w.failures))
+				w.rested = w.process.EndedAt.Add(external.Backoff(w.failures))
 			}
 			w.process = nil
 		default:
@@ -238,15 +238,12 @@ func (p *Program) Close() error {
 	workers := p.workers
 	p.workers = nil
 	p.mu.Unlock()
-	var all sync.WaitGroup
-	for _, w := range workers {
-		all.Go(w.close)
-	}
-	all.Wait()
+	process.StopAll(workers)
 	return nil
 }
 
-func (w *worker) close() {
+// Stop ends the process, if there is one.
+func (w *worker) Stop() {
 	w.mu.Lock()
 	grader := w.process
 	w.process = nil

@@ -134,10 +134,8 @@ func (s *Server) Score(ctx context.Context, group []reward.Sample) ([]reward.Sco
 // open makes what requests share. Redirects are followed on the same server only: the
 // group and the token are for no other.
 func (s *Server) open() {
-	transport := nethttp.DefaultTransport.(*nethttp.Transport).Clone()
-	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = s.Concurrency, 0
 	s.slots = make(chan struct{}, s.Concurrency)
-	s.client = &nethttp.Client{Transport: transport, CheckRedirect: remote.SameServer}
+	s.client, _ = remote.Client("reward", s.TokenEnv, process.MaxAnswer+1) // post asks for the token, too
 }
 
 // Close closes the connections that are idle.
@@ -168,10 +166,6 @@ func (s *Server) post(ctx context.Context, client *nethttp.Client, address strin
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
-	request.Header.Set("User-Agent", "onering")
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
 	answer, err := exchange(client, request, token)
 	if err == nil {
 		return answer, nil

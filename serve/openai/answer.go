@@ -5,10 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"onering/sampler"
+	"onering/tokenize"
 	"onering/tokenize/tools"
 )
 
@@ -176,25 +181,6 @@ func (j *job) tell(w http.ResponseWriter, r *http.Request, a *answer, n int) err
 	return nil
 }
 
-// choice begins a response.
-func (j *job) choice() *choice {
-	c := newChoice(j.model, j.options.Stops)
-	c.eos, c.counts = j.options.EOS, j.counts
-	skip := j.SkipSpecial == nil || *j.SkipSpecial
-	if j.tools != nil {
-		c.reader = j.tools.Stream()
-		c.reader.Add(j.begun)
-		skip = skip && !j.tools.Special
-		if j.single {
-			c.most = 1
-		}
-	}
-	if c.decode != nil {
-		c.decode.SkipSpecial, c.placed.SkipSpecial = skip, skip
-	}
-	return c
-}
-
 // whole is the body of an answer that is not streamed.
 func (j *job) whole() any {
 	body := j.all("", func(i int) part {
@@ -208,7 +194,7 @@ func (j *job) whole() any {
 		return p
 	})
 	if body.Usage = j.usage(); j.bare {
-		return generated{body.ID, body.Choices, body.Usage}
+		return map[string]any{"request_id": body.ID, "choices": body.Choices, "usage": body.Usage}
 	}
 	return body
 }
@@ -249,10 +235,7 @@ func (j *job) part(i int, ids []int32, logp []float32, top [][]sampler.Candidate
 		p.Logprobs = j.model.completionLogprobs(ids, logp, top, j.choices[i])
 	}
 	if j.ReturnTokenIDs {
-		if ids == nil {
-			ids = []int32{}
-		}
-		p.IDs = &ids
+		p.IDs = new(append([]int32{}, ids...))
 	}
 	return p
 }
@@ -351,4 +334,125 @@ func (j *job) pieces(e event) []part {
 	} else {
 		return append(list, p)
 	}
+}
+
+// A choice is one response as it is told to a client: a text without end-of-sequence
+// tokens, that ends before the stop text.
+type choice struct {
+	eos    []int32
+	stops  []string
+	decode *tokenize.StreamDecoder // nil without a tokenizer
+	held   string                  // what may be the beginning of a stop text
+	cut    bool                    // a stop text came
+
+	placed  *tokenize.StreamDecoder // of the tokens whose place was asked for
+	written int                     // their whole characters
+
+	reader *tools.Stream // of calls, nil if there are no tools
+	calls  []tools.Call
+	most   int // calls that are told
+
+	counts *counts // may be nil
+
+	ids    []int32
+	logp   []float32
+	top    [][]sampler.Candidate // of each token, where they were asked for
+	said   strings.Builder
+	finish string // "" until the end
+}
+
+// choice begins a response.
+func (j *job) choice() *choice {
+	c := &choice{eos: j.options.EOS, stops: j.options.Stops, counts: j.counts, most: math.MaxInt}
+	skip := j.SkipSpecial == nil || *j.SkipSpecial
+	if j.tools != nil {
+		c.reader = j.tools.Stream()
+		c.reader.Add(j.begun)
+		skip = skip && !j.tools.Special
+		if j.single {
+			c.most = 1
+		}
+	}
+	if j.model.Tokenizer != nil {
+		c.decode, c.placed = j.model.Tokenizer.NewDecoder(), j.model.Tokenizer.NewDecoder()
+		c.decode.SkipSpecial, c.placed.SkipSpecial = skip, skip
+	}
+	return c
+}
+
+// place returns at which character of the text the next token begins: inside one, if the
+// token is a further part of it. name is the token without a tokenizer.
+func (c *choice) place(id int32, name string) int {
+	if c.placed == nil {
+		at := c.written
+		c.written += utf8.RuneCountInString(name)
+		return at
+	}
+	at := c.written + utf8.RuneCountInString(c.placed.Pending())
+	c.written += utf8.RuneCountInString(c.placed.Add(id))
+	return at
+}
+
+// add takes an event and returns the text and the calls that it adds.
+func (c *choice) add(e event) (text string, calls []tools.Call) {
+	if e.finish != "" {
+		c.finish = string(e.finish)
+		if c.decode != nil {
+			text = c.hold(c.decode.Flush())
+		}
+		if !c.cut {
+			text, c.held = text+c.held, ""
+		}
+	} else {
+		c.ids, c.logp = append(c.ids, e.id), append(c.logp, e.logp)
+		if e.top != nil {
+			c.top = append(c.top, e.top)
+		}
+		if c.decode != nil && !slices.Contains(c.eos, e.id) {
+			text = c.hold(c.decode.Add(e.id))
+		}
+	}
+	if c.reader != nil {
+		text, calls = c.reader.Add(text)
+		if e.finish != "" {
+			rest, last, _ := c.reader.End() // what is no call is in the text
+			text, calls = text+rest, append(calls, last...)
+		}
+		calls = calls[:min(len(calls), c.most-len(c.calls))]
+		c.calls = append(c.calls, calls...)
+		if e.finish != "" && len(c.calls) > 0 {
+			c.finish = "tool_calls"
+		}
+	}
+	if c.counts != nil {
+		c.counts.add(c.finish)
+	}
+	c.said.WriteString(text)
+	return text, calls
+}
+
+// hold adds text and returns what cannot be part of a stop text any more.
+func (c *choice) hold(text string) string {
+	if c.cut {
+		return ""
+	}
+	c.held += text
+	end := len(c.held)
+	for _, s := range c.stops {
+		if i := strings.Index(c.held, s); i >= 0 {
+			end, c.cut = min(end, i), true
+		}
+	}
+	if !c.cut {
+		for _, s := range c.stops {
+			for n := min(len(s)-1, len(c.held)); n > 0; n-- {
+				if strings.HasSuffix(c.held, s[:n]) {
+					end = min(end, len(c.held)-n)
+					break
+				}
+			}
+		}
+	}
+	text, c.held = c.held[:end], c.held[end:]
+	return text
 }

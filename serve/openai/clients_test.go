@@ -14,6 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"onering/sampler"
 	"onering/tokenize"
 )
 
@@ -76,7 +77,7 @@ func TestParts(t *testing.T) {
 	if want := "aéab☃a<|end|>"; string(joined) != want {
 		t.Errorf("the bytes are %q, want %q", joined, want)
 	}
-	whole, streamed := newChoice(m, nil), newChoice(m, nil)
+	whole, streamed := (&job{common: new(common), model: m, options: sampler.Options{EOS: m.EOS, Stops: nil}}).choice(), (&job{common: new(common), model: m, options: sampler.Options{EOS: m.EOS, Stops: nil}}).choice()
 	want := []int{0, 1, 1, 2, 4, 4, 4, 5, 6}
 	if got := m.completionLogprobs(ids, logp, nil, whole).Offsets; !slices.Equal(got, want) {
 		t.Errorf("text_offset %v, want %v", got, want)
@@ -243,15 +244,15 @@ func TestAdapters(t *testing.T) {
 	gated.gate = make(chan bool)
 	var asked []string
 	x := newTester(t, newFake(1, 60), func(o *Options) {
-		o.Load = func(name, path string) (*Model, func(), error) {
+		o.Load = func(name, path string) (*Model, error) {
 			if asked = append(asked, path); path == "missing" {
-				return nil, nil, errors.New("there is no folder missing")
+				return nil, errors.New("there is no folder missing")
 			}
 			d := newFake(1, 60)
 			if name == "slow" {
 				d = gated
 			}
-			return &Model{Name: name, Parent: "base", EOS: []int32{0}, Vocab: 31, Decoder: d}, func() { ended <- name }, nil
+			return &Model{Name: name, Parent: "base", EOS: []int32{0}, Vocab: 31, Decoder: d, Close: func() { ended <- name }}, nil
 		}
 	})
 	load := func(name, path, more string, want int, part string) {

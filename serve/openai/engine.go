@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,10 +22,11 @@ type Model struct {
 	EOS       []int32
 	Vocab     int             // ids are below it
 	Decoder   sampler.Decoder // has no sequences; the Server alone uses it
+	Close     func()          // ends it, when the Server has ended or a request unloads it; may be nil
 
 	scheduler *sampler.Scheduler
-	close     func() // of a model that was loaded by a request, else nil
-	retired   bool   // it takes no further requests
+	loaded    bool // by a request
+	retired   bool // it takes no further requests
 }
 
 // An engine decodes for all requests, on one goroutine.
@@ -183,4 +185,131 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 		return nil
 	})
 	return func() { _ = e.do(context.Background(), cancel) }, err
+}
+
+// maxLoaded is how many adapters there may be that were loaded by requests.
+const maxLoaded = 64
+
+// A loading is the body of POST /v1/load_lora_adapter and /v1/unload_lora_adapter of vLLM.
+type loading struct {
+	Name    string `json:"lora_name"`
+	Path    string `json:"lora_path"`
+	InPlace bool   `json:"load_inplace"` // instead of one that was loaded under the name
+	ID      *int   `json:"lora_int_id"`  // vLLM's number of an adapter, which nothing needs
+}
+
+var errNoLoad = &failure{http.StatusForbidden, "this server loads no adapters: start onering serve with --lora-root DIR, the folder under which they lie", "invalid_request_error", "", ""}
+
+// adapters answers requests that change which adapters there are. Nothing is decoded meanwhile.
+func (s *Server) adapters(done string, change func(q loading) error) func(http.ResponseWriter, *http.Request, []byte) error {
+	return func(w http.ResponseWriter, r *http.Request, body []byte) error {
+		var q loading
+		if err := read(body, &q); err != nil {
+			return err
+		}
+		if s.Load == nil {
+			return errNoLoad
+		}
+		err := s.engine.do(r.Context(), func() error { return change(q) })
+		if err == nil {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", q.Name, done)
+		}
+		return err
+	}
+}
+
+// add loads an adapter. The engine calls it between two steps.
+func (s *Server) add(q loading) error {
+	before, _ := s.model(q.Name)
+	loaded := 0
+	for _, m := range s.list() {
+		if m.loaded {
+			loaded++
+		}
+	}
+	switch {
+	case q.Name == "" || q.Path == "":
+		return invalid("lora_name", "there must be lora_name and lora_path")
+	case before != nil && !before.loaded:
+		return invalid("lora_name", "%q is a name that the server began with: give the adapter another", q.Name)
+	case before != nil && !q.InPlace:
+		return invalid("lora_name", "The lora adapter '%s' has already been loaded. If you want to load the adapter in place, set 'load_inplace' to True.", q.Name)
+	case before == nil && loaded >= maxLoaded:
+		return invalid("lora_name", "there are %d loaded adapters, as many as there may be: unload one", loaded)
+	}
+	m, err := s.Load(q.Name, q.Path)
+	if err != nil {
+		return invalid("lora_path", "%v", err)
+	}
+	if err := m.prepare(); err != nil {
+		m.Close()
+		return err
+	}
+	m.loaded = true
+	if before != nil {
+		s.retire(before)
+	}
+	s.engine.models = append(s.engine.models, m)
+	s.engine.most.Add(int64(m.Decoder.Slots()))
+	s.serve(append(s.list(), m))
+	return nil
+}
+
+// remove unloads an adapter. What it is answering goes on.
+func (s *Server) remove(q loading) error {
+	m, err := s.model(q.Name)
+	switch {
+	case q.Name == "" || err != nil:
+		return &failure{http.StatusNotFound, fmt.Sprintf("The lora adapter '%.100s' cannot be found.", q.Name), "NotFoundError", "lora_name", ""}
+	case !m.loaded:
+		return invalid("lora_name", "%q is a name that the server began with: it stays", q.Name)
+	}
+	s.retire(m)
+	return nil
+}
+
+// retire has a model answer no further requests. The engine ends it when it is idle.
+func (s *Server) retire(m *Model) {
+	m.retired = true
+	s.serve(slices.DeleteFunc(s.list(), func(x *Model) bool { return x == m }))
+}
+
+// list returns the models that requests may name.
+func (s *Server) list() []*Model { return slices.Clone(*s.served.Load()) }
+
+func (s *Server) serve(list []*Model) { s.served.Store(&list) }
+
+// prepare makes what moves the model's sequences on.
+func (m *Model) prepare() (err error) {
+	if m.Sampling == (sampler.Sampling{}) {
+		m.Sampling = sampler.Plain(0)
+	}
+	if m.scheduler, err = sampler.NewScheduler(m.Decoder); err != nil {
+		return fmt.Errorf("openai: model %q: %w", m.Name, err)
+	}
+	return nil
+}
+
+// end ends a model.
+func (m *Model) end() {
+	m.scheduler.Close()
+	if m.Close != nil {
+		m.Close()
+	}
+}
+
+// step moves every model on by a token, and ends those that are retired and idle. It reports
+// whether there is more to do.
+func (e *engine) step() (busy bool) {
+	e.models = slices.DeleteFunc(e.models, func(m *Model) bool {
+		more := m.scheduler.Step()
+		if busy = more || busy; more || !m.retired {
+			return false
+		}
+		m.end()
+		e.most.Add(-int64(m.Decoder.Slots()))
+		return true
+	})
+	return busy
 }

@@ -1,3 +1,9 @@
+// Package openai answers requests in the form of OpenAI's API over HTTP: completions and
+// chats, streamed or whole, with the log-probs and ids of their tokens. Requests that
+// come while others are answered are decoded together with them.
+//
+// A field that would change what is sampled and that is not there is refused by its
+// name; docs/serving.md lists what is there.
 package openai
 
 import (
@@ -18,6 +24,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Options say what a Server serves.
@@ -35,9 +46,9 @@ type Options struct {
 	Origins []string
 	// Fatal reports whether an error of a request ends the Server; nil means none does.
 	Fatal func(error) bool
-	// Load returns the adapter at a path as a model with a name, and what ends it. It is called
-	// between two steps of the Decoders, and so is what it returns. nil refuses adapters.
-	Load func(name, path string) (m *Model, end func(), err error)
+	// Load returns the adapter at a path as a model with a name. It is called between two steps of
+	// the Decoders, and so is the model's Close. nil refuses adapters.
+	Load func(name, path string) (*Model, error)
 
 	// Sessions returns the episode of a key, nil if it is none's. nil is a server without
 	// episodes.
@@ -128,7 +139,7 @@ func (s *Server) Handler() http.Handler {
 	for path, answer := range map[string]func(http.ResponseWriter, *http.Request, []byte) error{
 		"/v1/completions": s.complete, "/v1/chat/completions": s.chat, "/inference/v1/generate": s.generate,
 		"/tokenize": s.tokenize, "/detokenize": s.detokenize,
-		"/v1/load_lora_adapter": s.load, "/v1/unload_lora_adapter": s.unload,
+		"/v1/load_lora_adapter": s.adapters("added", s.add), "/v1/unload_lora_adapter": s.adapters("removed", s.remove),
 	} {
 		handle("POST", path, s.authorized(s.answering(answer)))
 	}
@@ -278,28 +289,19 @@ func (s *Server) model(name string) (*Model, error) {
 	return nil, &failure{http.StatusNotFound, fmt.Sprintf("there is no model %.100q; this server has %q", name, names), "invalid_request_error", "model", "model_not_found"}
 }
 
-// A modelCard is a model in /v1/models.
-type modelCard struct {
-	ID      string  `json:"id"`
-	Object  string  `json:"object"`
-	Created int64   `json:"created"`
-	Owner   string  `json:"owned_by"`
-	Parent  *string `json:"parent"`
-	Room    int     `json:"max_model_len"` // tokens of prompt and response
-}
-
-func (s *Server) card(m *Model) modelCard {
-	c := modelCard{m.Name, "model", s.started.Unix(), "onering", nil, m.Decoder.MaxTokens()}
+// card is a model in /v1/models.
+func (m *Model) card(made time.Time) map[string]any {
+	c := map[string]any{"id": m.Name, "object": "model", "created": made.Unix(), "owned_by": "onering", "parent": nil, "max_model_len": m.Decoder.MaxTokens()}
 	if m.Parent != "" {
-		c.Parent = &m.Parent
+		c["parent"] = m.Parent
 	}
 	return c
 }
 
 func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
-	cards := []modelCard{}
+	cards := []any{}
 	for _, m := range s.list() {
-		cards = append(cards, s.card(m))
+		cards = append(cards, m.card(s.started))
 	}
 	Write(w, http.StatusOK, map[string]any{"object": "list", "data": cards})
 }
@@ -310,7 +312,7 @@ func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
 		refuse(w, failureOf(err))
 		return
 	}
-	Write(w, http.StatusOK, s.card(m))
+	Write(w, http.StatusOK, m.card(s.started))
 }
 
 // blanks returns what sends a client a blank that means nothing in an answer of a type.
@@ -347,4 +349,49 @@ func refuse(w http.ResponseWriter, f *failure) {
 		w.Header().Set("Retry-After", "1")
 	}
 	Write(w, f.status, f)
+}
+
+// counts are what /metrics shows.
+type counts struct {
+	registry       *prometheus.Registry
+	requests       *prometheus.CounterVec // by path and status
+	responses      *prometheus.CounterVec // by how they ended
+	prompt, tokens prometheus.Counter
+}
+
+// count begins to count what a server does.
+func (s *Server) count() {
+	c := &s.counts
+	c.registry = prometheus.NewRegistry()
+	c.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	make := promauto.With(c.registry)
+	c.requests = make.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_requests_total", Help: "requests answered"}, []string{"path", "code"})
+	c.responses = make.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_responses_total", Help: "responses sampled to their end"}, []string{"finish_reason"})
+	c.prompt = make.NewCounter(prometheus.CounterOpts{Name: "onering_serve_prompt_tokens_total", Help: "tokens of prompts that were taken"})
+	c.tokens = make.NewCounter(prometheus.CounterOpts{Name: "onering_serve_generated_tokens_total", Help: "tokens sampled"})
+	gauge := func(name, help string, value *atomic.Int64) {
+		make.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) })
+	}
+	gauge("onering_serve_requests", "requests that are being answered", &s.open)
+	gauge("onering_serve_responses", "responses that are being sampled, or wait for a slot", &s.engine.held)
+	gauge("onering_serve_room", "responses that may be sampled or wait at a time", &s.engine.most)
+}
+
+// counted counts the requests of a path.
+func (c *counts) counted(path string, next http.Handler) http.Handler {
+	return promhttp.InstrumentHandlerCounter(c.requests.MustCurryWith(prometheus.Labels{"path": path}), next)
+}
+
+// metrics answers GET /metrics.
+func (c *counts) metrics() http.HandlerFunc {
+	return promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{}).ServeHTTP
+}
+
+// add counts a token, or the end of a response.
+func (c *counts) add(finish string) {
+	if finish == "" {
+		c.tokens.Inc()
+	} else {
+		c.responses.WithLabelValues(finish).Inc()
+	}
 }

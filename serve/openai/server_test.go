@@ -344,7 +344,7 @@ func TestChoice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stops := rapid.SliceOfN(rapid.StringMatching(`[ab]{1,3}`), 0, 3).Draw(t, "stops")
 		ids := rapid.SliceOf(rapid.Int32Range(1, 3)).Draw(t, "ids")
-		c, got := newChoice(m, stops), ""
+		c, got := (&job{common: new(common), model: m, options: sampler.Options{EOS: m.EOS, Stops: stops}}).choice(), ""
 		for _, id := range ids {
 			text, _ := c.add(event{id: id})
 			got += text

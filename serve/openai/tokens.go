@@ -13,13 +13,6 @@ type generation struct {
 	RequestID string          `json:"request_id"`
 }
 
-// generated is the answer to a generation.
-type generated struct {
-	RequestID string `json:"request_id"`
-	Choices   []part `json:"choices"`
-	Usage     *usage `json:"usage"`
-}
-
 // params are the sampling_params of a generation.
 type params struct {
 	common
@@ -78,6 +71,15 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	return s.answer(w, r, j, func() history { return history{ids: g.IDs} })
 }
 
+// speaking returns the model of a name, which must have a tokenizer.
+func (s *Server) speaking(name string) (*Model, error) {
+	m, err := s.model(name)
+	if err == nil && m.Tokenizer == nil {
+		err = invalid("model", "the model has no tokenizer")
+	}
+	return m, err
+}
+
 // A tokenizing is the body of POST /tokenize of vLLM: a text, or a chat.
 type tokenizing struct {
 	chat
@@ -93,14 +95,12 @@ func (s *Server) tokenize(w http.ResponseWriter, _ *http.Request, body []byte) e
 	if err := parse(body, &q, &q.common, s.model); err != nil {
 		return err
 	}
-	m, err := s.model(q.Model)
+	m, err := s.speaking(q.Model)
 	if err != nil {
 		return err
 	}
 	var ids []int32
 	switch {
-	case m.Tokenizer == nil:
-		return invalid("model", "the model has no tokenizer")
 	case (q.Prompt != nil) == (q.Messages != nil):
 		return invalid("prompt", "there must be one of prompt and messages")
 	case q.Prompt != nil:
@@ -125,24 +125,18 @@ func (s *Server) tokenize(w http.ResponseWriter, _ *http.Request, body []byte) e
 	return nil
 }
 
-// A detokenizing is the body of POST /detokenize of vLLM.
-type detokenizing struct {
-	Model string  `json:"model"`
-	IDs   []int32 `json:"tokens"`
-}
-
-// detokenize answers POST /detokenize.
+// detokenize answers POST /detokenize of vLLM.
 func (s *Server) detokenize(w http.ResponseWriter, _ *http.Request, body []byte) error {
-	var q detokenizing
+	var q struct {
+		Model string  `json:"model"`
+		IDs   []int32 `json:"tokens"`
+	}
 	if err := read(body, &q); err != nil {
 		return err
 	}
-	m, err := s.model(q.Model)
+	m, err := s.speaking(q.Model)
 	if err != nil {
 		return err
-	}
-	if m.Tokenizer == nil {
-		return invalid("model", "the model has no tokenizer")
 	}
 	for _, id := range q.IDs {
 		if id < 0 || int(id) >= m.Vocab {

@@ -63,7 +63,7 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	// When an observation comes is not the same in every run.
 	c.Rollout.Invariant = c.Rollout.Invariant || player != nil
 	each := make([]int, max(1, min(env.Lanes(policy.Ring, slots), share)))
-	if player != nil && player.Driver() != nil {
+	if player.Driver() != nil {
 		each = each[:1] // programs ask one server
 	}
 	for i := range each {
@@ -197,7 +197,7 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
-		x.Observed, x.Earned, x.Failed = g.Observed, g.Earned(), g.Failed()
+		x.Observed, x.Earned, x.Failed = g.Observed, g.Outcome.Rewards, g.Outcome.Failed != nil
 		x.setSegments(g, tokenizer)
 		progress()
 		return nil

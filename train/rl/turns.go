@@ -145,11 +145,6 @@ func (r *round) episodes() metrics.Record {
 	if failed == 0 {
 		return record
 	}
-	commonest := ""
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		if reasons[reason] > reasons[commonest] {
-			commonest = reason
-		}
-	}
+	commonest := slices.MaxFunc(slices.Sorted(maps.Keys(reasons)), func(a, b string) int { return reasons[a] - reasons[b] })
 	return record.With("environment/failed_share", float64(failed)/n).With("environment/reason", commonest)
 }

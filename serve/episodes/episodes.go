@@ -1,0 +1,418 @@
+// Package episodes has programs play episodes with the policy that is trained: agents that know
+// nothing of training. Each episode has an API key, and with it a program asks the run as any
+// server of OpenAI's API; package openai answers. POST /rl/start begins an episode, /rl/reward
+// says what it earned, /rl/end ends it.
+package episodes
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"onering/environment"
+	"onering/internal/process"
+	"onering/sampler"
+	"onering/serve"
+	"onering/serve/openai"
+)
+
+// A Driver serves the policy of a run at an address. It is the environment.Driver of programs.
+type Driver struct {
+	name    string
+	key     string   // of programs that begin episodes; "" is no key
+	command []string // that is run for each episode; nil to wait for programs
+	url     string   // where programs ask
+	stop    func()
+
+	mu      sync.Mutex
+	round   *round        // that is being played; nil between two
+	changed chan struct{} // closed when round changes
+	closed  bool
+}
+
+// Start listens for programs. name is what requests may call the policy; key, if not empty, is
+// asked of programs that begin episodes; command is run for each episode, unless it is empty.
+func Start(addr, name, key string, command []string, log *slog.Logger) (*Driver, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{name: name, key: key, command: command, url: "http://" + listener.Addr().String() + "/v1", changed: make(chan struct{})}
+	d.stop = serve.Serve(listener, http.HandlerFunc(d.serve), key != "", "anyone who reaches this address can use the policy and play its episodes; --api-key-env asks for a key", log)
+	log.Info("programs can ask the policy", "url", d.url)
+	return d, nil
+}
+
+// Close ends the server. Programs that wait for an episode are told that there is none.
+func (d *Driver) Close() error {
+	d.set(nil, true)
+	d.stop()
+	return nil
+}
+
+// set makes a round the one that is played.
+func (d *Driver) set(r *round, closed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.round, d.closed = r, d.closed || closed
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// current waits for a round other than one, which is nil if ctx or the run ends before.
+func (d *Driver) current(ctx context.Context, other *round) *round {
+	for {
+		d.mu.Lock()
+		r, changed, closed := d.round, d.changed, d.closed
+		d.mu.Unlock()
+		if closed {
+			return nil
+		}
+		if r != nil && r != other {
+			return r
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// serve answers a request, once a round is played: between two the weights change.
+func (d *Driver) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/health" {
+		openai.Write(w, http.StatusOK, map[string]string{"status": "ok"})
+		return
+	}
+	now := d.current(r.Context(), nil)
+	if now == nil {
+		openai.Refuse(w, http.StatusServiceUnavailable, "the run has ended")
+		return
+	}
+	now.handler.ServeHTTP(w, r)
+}
+
+// Drive implements environment.Driver.
+func (d *Driver) Drive(ctx context.Context, x environment.Drive, ended func(environment.Driven)) (stats sampler.Stats, err error) {
+	r := &round{Driver: d, drive: x, keys: map[string]*episode{}}
+	for i, q := range x.Requests {
+		for k := range q.Samples {
+			r.left = append(r.left, r.episode(i, k))
+		}
+	}
+	model := &openai.Model{Name: d.name, Tokenizer: x.Prompter.Tokenizer, Template: x.Prompter.Template, Sampling: x.Options.Sampling, EOS: x.EOS,
+		Vocab: x.Prompter.Tokenizer.VocabSize(), Decoder: x.Decoder}
+	r.server, err = openai.New(openai.Options{Models: []*openai.Model{model}, MaxTokens: x.Options.MaxNewTokens, Queue: len(r.left) + waiting, Key: d.key, Sessions: r.session})
+	if err != nil {
+		return stats, err
+	}
+	r.handler = r.paths()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make(chan error, 1)
+	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		failed <- r.server.Run(decoding)
+		stop() // without it nothing is answered
+	}()
+	d.set(r, false)
+	stats = r.play(ctx, ended)
+	d.set(nil, false)
+	err = ctx.Err()
+	stopDecoding()
+	if other := <-failed; other != nil {
+		err = other
+	}
+	return stats, err
+}
+
+// waiting is how many responses may wait for a slot beside the episodes.
+const waiting = 64
+
+// newKey returns an API key.
+func newKey() string { return "sk-onering-" + rand.Text() }
+
+// A round is the episodes that are played until the next steps of training.
+type round struct {
+	*Driver
+	drive   environment.Drive
+	server  *openai.Server
+	handler http.Handler
+
+	mu   sync.Mutex
+	keys map[string]*episode // of those that have begun
+	left []*episode          // that have not
+}
+
+// An episode is what a program plays with a key.
+type episode struct {
+	environment.Start
+	request int
+	key     string
+	session *openai.Session
+	begun   chan struct{} // has an element when a program has taken it
+	ended   chan struct{} // closed when the program says so
+	end     sync.Once
+
+	mu       sync.Mutex
+	reward   float64
+	rewarded bool
+}
+
+// episode makes the episode of a sample of a request.
+func (r *round) episode(request, k int) *episode {
+	g, q := r.drive.Groups[request], r.drive.Requests[request]
+	e := &episode{Start: g.Start, request: request, key: newKey(), begun: make(chan struct{}, 1), ended: make(chan struct{})}
+	e.Sample = g.Number(k)
+	o := r.drive.Options
+	o.Token, o.Turn, o.DropLong = nil, nil, false
+	if q.LastGreedy && k == q.Samples-1 {
+		o.Greedy = true
+	}
+	e.session = &openai.Session{Options: o, Request: sampler.Request{ID: q.ID, First: e.Sample}, MaxTurns: r.drive.MaxTurns}
+	return e
+}
+
+// session returns the episode of a key, for the server.
+func (r *round) session(key string) *openai.Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.keys[key]; e != nil {
+		return e.session
+	}
+	return nil
+}
+
+// begin takes the next episode; nil if all have begun.
+func (r *round) begin() *episode {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.left) == 0 {
+		return nil
+	}
+	e := r.left[0]
+	r.left = r.left[1:]
+	r.keys[e.key] = e
+	select {
+	case e.begun <- struct{}{}:
+	default:
+	}
+	return e
+}
+
+// putBack gives an episode to another program: the one that asked for it is gone.
+func (r *round) putBack(e *episode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.keys, e.key)
+	r.left = append(r.left, e)
+}
+
+// play plays all episodes and tells of each that has ended.
+func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats sampler.Stats) {
+	var told sync.Mutex
+	finish := func(e *episode, err error) {
+		x := r.finish(e, err)
+		told.Lock()
+		defer told.Unlock()
+		for _, s := range x.Segments {
+			stats.Tokens += len(s.IDs)
+			stats.PrefillTokens += len(s.Prompt)
+		}
+		stats.Responses++
+		ended(x)
+	}
+	stats.Slots = r.drive.Decoder.Slots()
+	var programs sync.WaitGroup
+	defer programs.Wait()
+	if len(r.command) == 0 {
+		for _, e := range slices.Clone(r.left) {
+			programs.Go(func() { finish(e, r.await(ctx, e)) })
+		}
+		return stats
+	}
+	for range min(r.drive.AtOnce, len(r.left)) {
+		programs.Go(func() {
+			for e := r.begin(); e != nil && ctx.Err() == nil; e = r.begin() {
+				finish(e, r.run(ctx, e))
+			}
+		})
+	}
+	programs.Wait()
+	return stats
+}
+
+// await waits for the end of an episode that a program begins.
+func (r *round) await(ctx context.Context, e *episode) error {
+	select {
+	case <-e.begun:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-e.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Duration(r.drive.EpisodeSeconds * float64(time.Second))):
+		return fmt.Errorf("its program has not ended it within %g s (environment.episode_seconds)", r.drive.EpisodeSeconds)
+	}
+}
+
+// run runs the command for an episode.
+func (r *round) run(ctx context.Context, e *episode) error {
+	problem, err := json.Marshal(problemOf(e))
+	if err != nil {
+		return err
+	}
+	_, err = process.Run(ctx, r.command, nil, process.Limits{Seconds: r.drive.EpisodeSeconds, Output: mostOutput, Environment: []string{
+		"OPENAI_BASE_URL=" + r.url, "OPENAI_API_KEY=" + e.key, "ONERING_PROBLEM=" + string(problem),
+	}})
+	return err
+}
+
+// mostOutput is how many bytes a program may print in an episode.
+const mostOutput = 1 << 20
+
+// finish ends an episode and says what came of it.
+func (r *round) finish(e *episode, err error) environment.Driven {
+	r.mu.Lock()
+	r.left = slices.DeleteFunc(r.left, func(x *episode) bool { return x == e })
+	r.mu.Unlock()
+	segments, failed := e.session.End(r.server)
+	x := environment.Driven{Request: e.request, Sample: e.Sample, Segments: segments}
+	if g := r.drive.Groups[e.request]; g.Samples != nil {
+		x.Sample = slices.Index(g.Samples, e.Sample)
+	}
+	if err = errors.Join(err, failed); err == nil && len(segments) == 0 {
+		err = errors.New("the program has asked for nothing")
+	}
+	if err != nil {
+		x.Failed = fmt.Errorf("environment: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := len(segments); e.rewarded && n > 0 {
+		x.Rewards = slices.Repeat([]float64{math.NaN()}, len(segments[n-1].Observed)+1)
+		x.Rewards[len(x.Rewards)-1] = e.reward // where it fell between the turns is not known
+	}
+	return x
+}
+
+// A problem is what a program is told of an episode.
+type problem struct {
+	ID      string          `json:"id"`
+	Text    string          `json:"text"`
+	Columns json.RawMessage `json:"columns,omitempty"` // of its row
+	Seed    uint64          `json:"seed"`
+	Sample  int             `json:"sample"`
+}
+
+func problemOf(e *episode) problem {
+	p := problem{ID: e.Problem.ID, Text: e.Problem.Text, Seed: e.Seed, Sample: e.Sample}
+	if e.Problem.Fields != nil {
+		p.Columns, _ = e.Problem.Fields.MarshalJSON() // it cannot fail
+	}
+	return p
+}
+
+// addReward adds to what an episode has earned.
+func (e *episode) addReward(x float64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if sum := e.reward + x; math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return fmt.Errorf("the reward would be %v, which is not a finite number", sum)
+	}
+	e.reward, e.rewarded = e.reward+x, true
+	return nil
+}
+
+// paths are those of episodes and, for all others, of the server that answers.
+func (r *round) paths() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /rl/start", r.start)
+	mux.HandleFunc("POST /rl/reward", r.told(func(e *episode, body []byte) error {
+		var said struct {
+			Reward *float64 `json:"reward"`
+		}
+		if err := json.Unmarshal(body, &said); err != nil || said.Reward == nil {
+			return fmt.Errorf(`the body must be {"reward": NUMBER}`)
+		}
+		return e.addReward(*said.Reward)
+	}))
+	mux.HandleFunc("POST /rl/end", r.told(func(e *episode, _ []byte) error {
+		e.end.Do(func() { close(e.ended) })
+		return nil
+	}))
+	mux.HandleFunc("/rl/", func(w http.ResponseWriter, q *http.Request) {
+		openai.Refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s %s: there are POST /rl/start, /rl/reward and /rl/end", q.Method, q.URL.Path))
+	})
+	mux.Handle("/", r.server.Handler())
+	return mux
+}
+
+// start begins an episode for a program that has come, in this round or in one that follows.
+func (r *round) start(w http.ResponseWriter, q *http.Request) {
+	if !openai.HasKey(q, r.key) {
+		openai.Refuse(w, http.StatusUnauthorized, "an episode begins with the key of --api-key-env, as Authorization: Bearer KEY")
+		return
+	}
+	if len(r.command) > 0 {
+		openai.Refuse(w, http.StatusConflict, "this run starts its programs itself (environment.command)")
+		return
+	}
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, q.Body, 64<<10)) // the server learns when the program goes only behind its body
+	now := r
+	e := now.begin()
+	for e == nil {
+		if now = r.current(q.Context(), now); now == nil {
+			openai.Refuse(w, http.StatusGone, "the run has ended: there are no more episodes")
+			return
+		}
+		e = now.begin()
+	}
+	if q.Context().Err() != nil {
+		now.putBack(e)
+		return
+	}
+	openai.Write(w, http.StatusOK, map[string]any{"api_key": e.key, "base_url": r.url, "model": r.name, "problem": problemOf(e)})
+}
+
+// told is a request about the episode of its key.
+func (r *round) told(do func(e *episode, body []byte) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		r.mu.Lock()
+		e := r.keys[openai.KeyOf(q)]
+		r.mu.Unlock()
+		if e == nil {
+			openai.Refuse(w, http.StatusUnauthorized, "the key is that of no episode of this round: send what /rl/start gave as Authorization: Bearer KEY")
+			return
+		}
+		select {
+		case <-e.ended:
+			openai.Refuse(w, http.StatusConflict, "the episode of this key has ended")
+			return
+		default:
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, 64<<10))
+		if err == nil {
+			err = do(e, body)
+		}
+		if err != nil {
+			openai.Refuse(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		openai.Write(w, http.StatusOK, map[string]bool{"ok": true})
+	}
+}
