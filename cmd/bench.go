@@ -124,6 +124,9 @@ func (b *benchCommand) check() error {
 	if remedy := policy.RefusedBase(b.lora.BaseDType, b.lora.On, b.dtype, b.runtime.Device); remedy != "" {
 		return usagef("--base-dtype %s: %s", b.lora.BaseDType, remedy)
 	}
+	if b.Gradients != "float32" && b.dtype != b.Gradients {
+		return usagef("--gradients %s is for layers that compute in it: it goes with --dtype %[1]s", b.Gradients)
+	}
 	if !slices.Contains(models.Optimizers(), b.Optimizer) {
 		return usagef("--optimizer %q: must be one of %s", b.Optimizer, strings.Join(models.Optimizers(), ", "))
 	}

@@ -36,15 +36,10 @@ func hostArena(w *models.Weights) *arena {
 	return &arena{memory: host, weights: w, to: len(w.Data), dtype: models.F32, at: unsafe.Pointer(unsafe.SliceData(w.Data))}
 }
 
-// hold makes an arena of w in the memory of e. Upload and Download find it from
-// then on. If fresh is true, w holds zeros only and is not copied.
-func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
-	return e.holdPieces(w, e.memory, nil, fresh)
-}
-
-// holdPieces is hold for some of the elements, which follow one another in the arena
-// unless they are the host's own, and in a memory, that of e or the host's; nil pieces are
-// all elements.
+// holdPieces makes an arena of w, or of some of its elements, in a memory, that of e or the
+// host's; nil pieces are all elements. They follow one another in the arena unless they are
+// the host's own. Upload and Download find it from then on. If fresh is true, w holds zeros
+// only and is not copied.
 func (e *Env) holdPieces(w *models.Weights, in *memory, pieces []piece, fresh bool) (*arena, error) {
 	a := hostArena(w)
 	a.env, a.pieces = e, pieces
@@ -65,10 +60,10 @@ func (e *Env) holdPieces(w *models.Weights, in *memory, pieces []piece, fresh bo
 	return a, nil
 }
 
-// allocate gives an arena of the host's elements a place in a memory. Its content is then
-// unknown, unless these are the same.
+// allocate gives an arena of the host's elements, or of none, a place in a memory. Its content
+// is then unknown, unless these are the same.
 func (a *arena) allocate(in *memory) (err error) {
-	if in.Aliases() {
+	if in.Aliases() && a.at != nil {
 		return nil
 	}
 	bytes := a.bytes()
@@ -96,7 +91,26 @@ func (e *Env) arenaOf(w *models.Weights) *arena {
 func (e *Env) Download(w ...*models.Weights) (err error) {
 	for _, w := range w {
 		if err == nil {
-			err = e.arenaOf(w).download()
+			err = e.download(w, 0, len(w.Data), true)
+		}
+	}
+	return err
+}
+
+// download is Download for some elements. lacks says whether to widen those that only the
+// arena of 16 bits has.
+func (e *Env) download(w *models.Weights, from, to int, lacks bool) error {
+	a := e.arenaOf(w)
+	err := a.moveAll(from, to, true)
+	if c := a.rounded; c != nil && lacks {
+		kept := slices.Clone(a.held())
+		if a.masters != nil {
+			kept = append(kept, a.masters.held()...)
+		}
+		for _, p := range between(max(from, c.from), min(to, c.to), kept) {
+			if err == nil {
+				err = c.convert(p.from, p.to, true)
+			}
 		}
 	}
 	return copying("from", err)
@@ -114,14 +128,20 @@ func (e *Env) Upload(w ...*models.Weights) (err error) {
 	return copying("to", err)
 }
 
-// DownloadPart is Download for the elements from (included) to to (excluded).
+// DownloadPart is Download for the elements from (included) to to (excluded), but for what a
+// divided Ring lacks.
 func (e *Env) DownloadPart(w *models.Weights, from, to int) error {
-	return copying("from", e.arenaOf(w).moveAll(from, to, true))
+	return e.download(w, from, to, e.arenaOf(w).masters == nil) // else other ranks have the rest
 }
 
-// UploadPart is Upload for such a part of what has no 16-bit copy, such as gradients.
+// UploadPart is Upload for such a part of gradients.
 func (e *Env) UploadPart(w *models.Weights, from, to int) error {
-	return copying("to", e.arenaOf(w).moveAll(from, to, false))
+	a := e.arenaOf(w)
+	err := a.moveAll(from, to, false)
+	if c := a.rounded; c != nil && err == nil {
+		err = c.convert(max(from, c.from), min(to, c.to), false)
+	}
+	return copying("to", err)
 }
 
 func copying(direction string, err error) error {
@@ -265,14 +285,17 @@ func (a *arena) moveAll(from, to int, down bool) error {
 	return nil
 }
 
-// view returns a Value whose first element is element first of the weights. The
-// caller closes it.
+// view returns a Value whose first element is element first of the weights, of 16 bits where
+// only that arena has it. The caller closes it.
 func (a *arena) view(first int, shape ...int64) (*Value, error) {
 	n, err := sizeOf(a.dtype, shape)
 	if err != nil {
 		return nil, err
 	}
-	if !a.holds(first, first+n/a.dtype.Size()) {
+	if last := first + n/a.dtype.Size(); !a.holds(first, last) {
+		if a.rounded != nil && a.rounded.holds(first, last) {
+			return a.rounded.view(first, shape...)
+		}
 		return nil, fmt.Errorf("runtime: a tensor of shape %v at %d of elements %d to %d", shape, first, a.from, a.to)
 	}
 	return newValue(a.memory, a.dtype, a.address(first), n, shape)
@@ -315,20 +338,6 @@ func (a *arena) tensor(name string) *Value {
 		return v
 	}
 	return a.tensors[models.AdapterPrefix+name]
-}
-
-// round makes the 16-bit copy of the elements from (included) to to (excluded).
-func (a *arena) round(d models.DType, from, to int) error {
-	c := &arena{memory: a.memory, weights: a.weights, from: from, to: to, dtype: d}
-	var err error
-	if c.at, err = c.memory.Alloc(c.bytes(), c.cuts()); err != nil {
-		return fmt.Errorf("runtime: %.2f GB on %s: %w", float64(c.bytes())*1e-9, c.memory, err)
-	}
-	a.rounded = c
-	if err := c.upload(); err != nil {
-		return err
-	}
-	return c.nameTensors()
 }
 
 // keep has a memory, the arena's or the host's, keep the float32 elements from (included)
@@ -432,43 +441,55 @@ func (a *arena) upload() error {
 	if a.weights.Narrow != nil {
 		return nil // they are the host's own
 	}
+	return a.convert(a.from, a.to, false)
+}
+
+// convert copies elements between the host and an arena of 16 bits.
+func (a *arena) convert(from, to int, down bool) (err error) {
 	var part []byte
-	for first := a.from; first < a.to; first += roundAtOnce {
-		data := a.weights.Data[first:min(first+roundAtOnce, a.to)]
+	for first := from; first < to && err == nil; first += roundAtOnce {
+		data := a.weights.Data[first:min(first+roundAtOnce, to)]
 		part = mirror(a.memory, a.address(first), len(data)*a.dtype.Size(), part)
+		at := unsafe.Pointer(unsafe.SliceData(part))
+		if down {
+			err = a.memory.Download(at, a.address(first), len(part))
+			models.Decode(data, part, a.dtype)
+			continue
+		}
 		models.Encode(part, data, a.dtype)
-		if err := a.memory.Upload(a.address(first), unsafe.Pointer(unsafe.SliceData(part)), len(part)); err != nil {
+		err = a.memory.Upload(a.address(first), at, len(part))
+	}
+	if down && a.memory.Cuts() {
+		a.weights.ClearPadding(from, to)
+	}
+	return err
+}
+
+// zero clears all elements, those of 16 bits too.
+func (a *arena) zero() error {
+	for _, h := range a.held() {
+		if err := a.memory.Zero(a.address(h.from), (h.to-h.from)*a.dtype.Size()); err != nil {
 			return err
 		}
 	}
+	if a.rounded != nil {
+		return a.rounded.zero()
+	}
 	return nil
 }
 
-// download copies the elements of a float32 arena to the host. Those that it lacks come
-// from the 16-bit copy.
-func (a *arena) download() error {
-	if err := a.moveAll(a.from, a.to, true); err != nil || a.masters == nil {
+// lessen has another arena hold the elements from (included) to to (excluded) in a 16-bit
+// type, all zero.
+func (a *arena) lessen(d models.DType, from, to int) error {
+	a.rounded = &arena{weights: a.weights, from: from, to: to, dtype: d}
+	if err := a.rounded.allocate(a.memory); err != nil {
 		return err
 	}
-	c, part := a.rounded, []byte(nil)
-	for _, p := range between(c.from, c.to, slices.Concat(a.held(), a.masters.held())) {
-		for first := p.from; first < p.to; first += roundAtOnce {
-			data := a.weights.Data[first:min(first+roundAtOnce, p.to)]
-			part = mirror(c.memory, c.address(first), len(data)*c.dtype.Size(), part)
-			if err := c.memory.Download(unsafe.Pointer(unsafe.SliceData(part)), c.address(first), len(part)); err != nil {
-				return err
-			}
-			models.Decode(data, part, c.dtype)
-		}
-		if c.memory.Cuts() {
-			a.weights.ClearPadding(p.from, p.to)
-		}
+	if err := a.rounded.zero(); err != nil {
+		return err
 	}
-	return nil
+	return a.rounded.nameTensors()
 }
-
-// zero clears all elements.
-func (a *arena) zero() error { return a.memory.Zero(a.at, a.bytes()) }
 
 // close frees the Values, the 16-bit copy, and the elements unless they are the
 // host's own. A nil arena is fine.
@@ -536,6 +557,21 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, p
 		}
 	}
 	return []Need{need, {What: "weights in fewer bits", Device: fewer}}
+}
+
+// GradientNeeds are the gradients of what is trained, those of the layers held in a type d,
+// and what widens those of the layer that a pass is in.
+func GradientNeeds(arch models.Architecture, d models.DType) []Need {
+	l := arch.AdapterLayout()
+	if l == nil {
+		l = arch.Layout()
+	}
+	needs := []Need{{What: "gradients", Device: int64(4 * l.Size)}}
+	if from, to := arch.Copied(); d.Size() == 2 && from < to && arch.AdapterLayout() == nil {
+		needs[0].Device -= int64(2 * (to - from))
+		needs = append(needs, Need{What: "other", Device: int64(2 * 4 * (to - from) / arch.Geometry().Layers)})
+	}
+	return needs
 }
 
 // OptimizerNeeds are the state of an Optimizer for so many elements, of which it has the

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"unsafe"
 
 	"onering/models"
+	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -21,11 +23,11 @@ type normProgram struct {
 	kernels  Kernels    // of the device; nil if it has none, and else there are no bindings
 	bindings []*Binding // of one session; none where the Optimizer owns no slice
 	runs     []normRun
-	slices   int    // of all parts
-	sums     buffer // [slices that it owns], the sum of the squares of each
-	found    buffer // the same, in float16 how many elements are not finite
-	unscale  buffer // [1], 1/LossScale
-	unscales bool   // whether the Program has the last two
+	dtype    models.DType // that the gradients are held in
+	sums     buffer       // [slices that it owns], the sum of the squares of each
+	found    buffer       // the same, in float16 how many elements are not finite
+	unscale  buffer       // [1], 1/LossScale
+	unscales bool         // whether the Program has the last two
 }
 
 // A normRun is what one run sums: a slice of the gradients or, where each tensor is a
@@ -36,36 +38,46 @@ type normRun struct {
 	sum, found *Value // [len(slices)]
 }
 
-// openNorm loads the Program and cuts the gradients into slices.
+// openNorm loads the Program, for each type that gradients are held in, and cuts the
+// gradients into slices.
 func (o *Optimizer) openNorm() error {
 	p, err := o.ring.Arch.GradNorm()
 	if err != nil {
 		return err
 	}
 	bounds := o.ring.shares.bounds
-	n := &normProgram{
-		kernels: o.env.memory.Kernels, slices: len(bounds) - 1, unscales: len(p.Outputs) > 1,
-		sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32),
-	}
-	o.norm = n
-	for i := range n.slices {
+	for i := range bounds[:len(bounds)-1] {
 		if !o.ring.shares.owns(i) {
 			continue
 		}
-		if len(n.runs) == 0 || !o.env.memory.Cuts() {
-			n.runs = append(n.runs, normRun{})
-		}
-		r := &n.runs[len(n.runs)-1]
 		g, err := o.env.arenaOf(o.gradients).view(bounds[i], int64(o.span(bounds, i)))
 		if err != nil {
 			return err
 		}
+		k := slices.IndexFunc(o.norms, func(n *normProgram) bool { return n.dtype == g.dtype })
+		if k < 0 {
+			k = len(o.norms)
+			o.norms = append(o.norms, &normProgram{
+				dtype: g.dtype, unscales: len(p.Outputs) > 1,
+				sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32),
+			})
+			if g.dtype == models.F32 { // which kernels read
+				o.norms[k].kernels = o.env.memory.Kernels
+			}
+		}
+		n := o.norms[k]
+		if len(n.runs) == 0 || !o.env.memory.Cuts() {
+			n.runs = append(n.runs, normRun{})
+		}
+		r := &n.runs[len(n.runs)-1]
 		r.slices, r.g = append(r.slices, i), append(r.g, g)
 	}
-	if len(n.runs) == 0 {
-		return nil
+	for _, n := range o.norms {
+		if err := n.open(o.env, held(p, n.dtype, isGrad)); err != nil {
+			return err
+		}
 	}
-	return n.open(o.env, p)
+	return nil
 }
 
 // open loads the Program for the slices of a run, and makes room for the sums.
@@ -104,28 +116,24 @@ func (n *normProgram) open(e *Env, p models.Program) (err error) {
 	return nil
 }
 
-// squares returns the sums of the squares of the gradients divided by scale, by slice, of
-// this part's slices; the others are 0. A sum is NaN where a gradient overflows float16.
-func (n *normProgram) squares(scale float64) (sums []float64, err error) {
-	sums = make([]float64, n.slices)
-	if len(n.runs) == 0 {
-		return sums, nil
-	}
+// squares sets those of the sums, by slice, that it is for: the squares of the gradients
+// divided by scale. A sum is NaN where a gradient overflows float16.
+func (n *normProgram) squares(sums []float64, scale float64) error {
 	run := n.runSessions
 	if n.kernels != nil {
 		run = n.runKernels
 	}
 	if err := run(scale); err != nil {
-		return nil, err
+		return err
 	}
 	singles, err := pulled[float32](&n.sums)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var found []float32 // kernels do not count: their sums are not finite then
 	if n.unscales && n.kernels == nil {
 		if found, err = pulled[float32](&n.found); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, r := range n.runs {
@@ -140,7 +148,7 @@ func (n *normProgram) squares(scale float64) (sums []float64, err error) {
 			found = found[len(r.slices):]
 		}
 	}
-	return sums, nil
+	return nil
 }
 
 // runSessions sums by the Program.
@@ -193,11 +201,11 @@ func (n *normProgram) runKernels(scale float64) error {
 
 // total adds the sums of all slices. With gradients in float16 it is ErrOverflow that
 // one of them is NaN.
-func (n *normProgram) total(sums []float64, scale float64) (total float64, err error) {
+func (o *Optimizer) total(sums []float64, scale float64) (total float64, err error) {
 	for _, x := range sums {
 		total += x
 	}
-	if !n.unscales {
+	if o.ring.Arch.Geometry().Compute != models.F16 {
 		return total / (scale * scale), nil
 	}
 	if slices.ContainsFunc(sums, math.IsNaN) {
@@ -206,10 +214,47 @@ func (n *normProgram) total(sums []float64, scale float64) (total float64, err e
 	return total, nil
 }
 
-func (n *normProgram) close() {
-	if n == nil {
-		return
+// isGrad says whether a port is the gradient of an update or a norm.
+func isGrad(p models.Port) bool { return p.Name == ports.Grad }
+
+// held is a Program of which gradients lie in memory in the type d: those ports are widened
+// to float32 before it computes with them, and what it computes for them is rounded once.
+func held(p models.Program, d models.DType, isGradient func(models.Port) bool) models.Program {
+	if d == models.F32 {
+		return p
 	}
+	var before, behind []onnx.Node
+	wide := map[string]string{}
+	p.Name += ".held"
+	for side, all := range []*[]models.Port{&p.Inputs, &p.Outputs} {
+		*all = slices.Clone(*all)
+		for i, port := range *all {
+			if !isGradient(port) {
+				continue
+			}
+			(*all)[i].DType, wide[port.Name] = d, port.Name+".wide"
+			if side == input {
+				before = append(before, cast(port.Name, port.Name+".wide", models.F32))
+			} else {
+				behind = append(behind, cast(port.Name+".wide", port.Name, d))
+			}
+		}
+	}
+	names := func(of []string) (names []string) {
+		for _, name := range of {
+			names = append(names, cmp.Or(wide[name], name))
+		}
+		return names
+	}
+	for _, node := range p.Nodes {
+		node.Inputs, node.Outputs = names(node.Inputs), names(node.Outputs)
+		before = append(before, node)
+	}
+	p.Nodes = append(before, behind...)
+	return p
+}
+
+func (n *normProgram) close() {
 	closeSessions(n.bindings...)
 	for _, r := range n.runs {
 		closeValues(r.g...)
@@ -228,14 +273,16 @@ func (o *Optimizer) GradNorm() (float64, error) {
 // share sets sums[i], which is part owner[i]'s, to what the Optimizer of that part has
 // there. The norm is the same, to the bit, as that of one Optimizer.
 func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
-	sums, err := o.norm.squares(o.ring.lossScale())
-	if err != nil {
-		return 0, err
+	sums := make([]float64, len(o.ring.shares.owner))
+	for _, n := range o.norms {
+		if err := n.squares(sums, o.ring.lossScale()); err != nil {
+			return 0, err
+		}
 	}
 	if err := share(sums, o.ring.shares.owner); err != nil {
 		return 0, err
 	}
-	total, err := o.norm.total(sums, o.ring.lossScale())
+	total, err := o.total(sums, o.ring.lossScale())
 	if err != nil {
 		return 0, err
 	}

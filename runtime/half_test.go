@@ -520,3 +520,68 @@ func TestCheckFloat16(t *testing.T) {
 		}
 	})
 }
+
+// Sums of gradients that are held in bfloat16 are those of float32 rounded once after each
+// pass, to the bit; the norm and the update take them as they are. What computes in float32
+// stays so.
+func TestGradientsInFewerBits(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	for _, device := range []string{"cpu", "stand-in-cuda"} {
+		env := cpu
+		if device != "cpu" {
+			env = runtime.OpenStandIn(t, cpu, device)
+		} else if env.Device() != "cpu" {
+			continue
+		}
+		c := halfModel(env)
+		c.Type = models.F16
+		var sum, weights [][]float32
+		var norms []float64
+		for i := range 2 {
+			w, ring := madeUpRing(t, c, 3)
+			check(t, ring.Divide(0, 1, 1000))
+			d := []models.DType{models.BF16, models.F32}[i]
+			l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention, Gradients: d})
+			check(t, err)
+			o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{})
+			check(t, err)
+			from, to := ring.Arch.Copied()
+			g := make([]float32, len(w.Data))
+			l.ZeroGradients()
+			for pass := range 4 {
+				if i == 1 {
+					l.ZeroGradients()
+				}
+				p, err := l.Forward(madeSequences()[:1+pass%2], 1, true)
+				check(t, err)
+				check(t, p.Backward(likeLogProb(p, 0.01*float64(1+pass)), nil))
+				p.Release()
+				if i == 1 {
+					check(t, env.Download(l.Gradients))
+					for k, x := range l.Gradients.Data[:to] {
+						g[k] = models.BF16ToFloat32(models.Float32ToBF16(g[k] + x))
+					}
+				}
+			}
+			if i == 1 {
+				copy(l.Gradients.Data, sum[0])
+				copy(l.Gradients.Data[from:to], g[from:to])
+				check(t, env.Upload(l.Gradients))
+			}
+			norm, err := clipAndUpdate(o, 1e-2)
+			check(t, err)
+			check(t, env.Download(l.Gradients, w))
+			sum, weights, norms = append(sum, slices.Clone(l.Gradients.Data)), append(weights, slices.Clone(w.Data)), append(norms, norm)
+			check(t, env.DownloadPart(l.Gradients, from-8, to-8))
+			check(t, env.UploadPart(l.Gradients, from-8, to-8))
+			if check(t, env.Download(l.Gradients)); !slices.Equal(l.Gradients.Data, sum[i]) {
+				t.Errorf("%s: a part that was copied down and up differs", device)
+			}
+			l.Close()
+			o.Close()
+		}
+		if !slices.Equal(sum[0], sum[1]) || !slices.Equal(weights[0], weights[1]) || norms[0] != norms[1] {
+			t.Errorf("%s: other gradients or weights, or norms %v", device, norms)
+		}
+	}
+}

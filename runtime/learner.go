@@ -35,6 +35,10 @@ type LearnerOptions struct {
 	// last to the first, and at the end. On a device the work may not be done yet; a
 	// download waits for it.
 	Final func(first int)
+	// Gradients is a 16-bit type that sums of the layers' gradients are held in, where the
+	// layers compute in one: each pass adds to them in float32 and rounds once. F32 or 0 means float32.
+	// Devices without addresses do not have it.
+	Gradients models.DType
 	// Apart computes the prefix of each sequence, also where several that follow one
 	// another have the same.
 	Apart bool
@@ -123,10 +127,7 @@ func (l *Learner) open() (err error) {
 		if l.Gradients, err = models.NewWeights(l.ring.Trained().Layout); err != nil {
 			return err
 		}
-		if l.gradients, err = l.env.hold(l.Gradients, true); err != nil {
-			return err
-		}
-		if err = l.gradients.nameTensors(); err != nil {
+		if err = l.openGradients(); err != nil {
 			return err
 		}
 		l.back.final = finals(l)
@@ -145,6 +146,23 @@ func (l *Learner) open() (err error) {
 		return err
 	}
 	return l.openHead()
+}
+
+// openGradients makes the arena of the gradients.
+func (l *Learner) openGradients() (err error) {
+	var pieces []piece
+	from, to := l.ring.Arch.Copied()
+	fewer := l.options.Gradients.Size() == 2 && l.ring.Adapter == nil && from < to
+	if fewer {
+		pieces = between(0, len(l.Gradients.Data), []piece{{from, to}})
+	}
+	if l.gradients, err = l.env.holdPieces(l.Gradients, l.env.memory, pieces, true); err == nil && fewer {
+		err = l.gradients.lessen(l.options.Gradients, from, to)
+	}
+	if err != nil {
+		return err
+	}
+	return l.gradients.nameTensors()
 }
 
 // arch is the ring's, or with Base that of its weights alone.
@@ -172,7 +190,11 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 		return err
 	}
 	return b.bindAll(models.Gradient, func(p models.Port) (*Value, error) {
-		v := l.gradients.tensor(prefix + p.Of)
+		a := l.gradients
+		if p.DType != models.F32 {
+			a = a.rounded
+		}
+		v := a.tensor(prefix + p.Of)
 		if v == nil {
 			return nil, fmt.Errorf("runtime: program %q updates the gradient of %q, which the model lacks", b.s.name, prefix+p.Of)
 		}
@@ -200,6 +222,9 @@ func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 		return nil, err
 	}
 	if !l.options.ScoreOnly {
+		if l.gradients.rounded != nil {
+			backward = held(backward, l.options.Gradients, func(p models.Port) bool { return p.Role == models.Gradient })
+		}
 		if s.backward, err = l.bindLayers(backward); err != nil {
 			closeSessions(s.forward[0])
 			return nil, err

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
@@ -41,12 +40,9 @@ func (r *Ring) Divide(part, parts, bucket int) error {
 }
 
 // Divided reports whether the ring lacks the float32 weights of other parts.
-func (r *Ring) Divided() bool { return r.shares.parts > 1 && r.Adapter == nil && r.copies() }
-
-// copies reports whether the Programs read matrices of what is trained in 16 bits.
-func (r *Ring) copies() bool {
+func (r *Ring) Divided() bool {
 	from, to := r.Arch.Copied()
-	return from < to && r.Weights.Narrow == nil
+	return r.shares.parts > 1 && r.Adapter == nil && r.Weights.Narrow == nil && from < to
 }
 
 // own are the pieces that this part has; nil for all.
@@ -127,9 +123,9 @@ func (r *Ring) bounds(e *Env) (bounds []int) {
 	return append(bounds, total)
 }
 
-// ranges calls move for the ranges of elements between bounds that Programs read, in
+// readRanges calls move for the ranges of elements between bounds that Programs read, in
 // float32 and in 16 bits, with the arena that has each and with the bounds that lie in it.
-func (a *arena) ranges(bounds []int, move func(a *arena, bounds []int) error) error {
+func readRanges(a *arena, bounds []int, move func(a *arena, bounds []int) error) error {
 	for _, x := range []*arena{a, a.rounded} {
 		if x == nil {
 			continue
@@ -152,7 +148,7 @@ func (a *arena) ranges(bounds []int, move func(a *arena, bounds []int) error) er
 // host, of which rank r owns those from at[r] to at[r+1]-1.
 func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x []byte, at []int) error) error {
 	var spare []byte
-	return e.arenaOf(w).ranges(bounds, func(a *arena, cut []int) error {
+	return readRanges(e.arenaOf(w), bounds, func(a *arena, cut []int) error {
 		at := make([]int, len(cut))
 		for i, c := range cut {
 			at[i] = (c - cut[0]) * a.dtype.Size()
@@ -175,22 +171,6 @@ func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x 
 	})
 }
 
-// Checksum is a digest of what Programs read of w.
-func (e *Env) Checksum(w *models.Weights) (string, error) {
-	sum, part := sha256.New(), []byte(nil)
-	err := e.arenaOf(w).ranges([]int{0, len(w.Data)}, func(a *arena, bounds []int) error {
-		for first := bounds[0]; first < bounds[1]; first += roundAtOnce {
-			part = mirror(a.memory, a.address(first), min(roundAtOnce, bounds[1]-first)*a.dtype.Size(), part)
-			if err := a.memory.Download(unsafe.Pointer(unsafe.SliceData(part)), a.address(first), len(part)); err != nil {
-				return err
-			}
-			sum.Write(part)
-		}
-		return nil
-	})
-	return fmt.Sprintf("%x", sum.Sum(nil)), copying("from", err)
-}
-
 // SpreadBytes returns how many bytes Spread moves of the elements from (included) to to
 // (excluded) of what is trained with an architecture or, unless a Ring of it is divided, of
 // its gradients.
@@ -201,7 +181,7 @@ func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int6
 		whole.pieces, whole.rounded = whole.without(from, to), &arena{dtype: arch.Geometry().Compute, from: from, to: to}
 	}
 	return func(from, to int) (bytes int64) {
-		whole.ranges([]int{from, to}, func(a *arena, cut []int) error {
+		readRanges(whole, []int{from, to}, func(a *arena, cut []int) error {
 			bytes += int64((cut[1] - cut[0]) * a.dtype.Size())
 			return nil
 		})
@@ -329,7 +309,7 @@ func (l *Link) add(own *Value) error {
 // of the others has got.
 func (l *Link) Spread(w *models.Weights, bounds []int) (own int, err error) {
 	var out, in []nccl.Move // of what is not even
-	err = l.env.arenaOf(w).ranges(bounds, func(a *arena, cut []int) error {
+	err = readRanges(l.env.arenaOf(w), bounds, func(a *arena, cut []int) error {
 		own += (cut[l.rank+1] - cut[l.rank]) * a.dtype.Size()
 		o, i, even := l.moves(a.address, a.dtype.Size(), cut)
 		if even {

@@ -106,7 +106,7 @@ func Full(e *Env, allocations int) (empty func()) {
 func Unordered(e *Env) { e.memory.InOrder = false }
 
 // Slices returns how many slices GradNorm sums.
-func (o *Optimizer) Slices() int { return o.norm.slices }
+func (o *Optimizer) Slices() int { return len(o.ring.shares.owner) }
 
 // Packed returns how many rows of how many places attention sees in the pass, in
 // how many blocks, and how many response tokens there are.

@@ -265,7 +265,7 @@ func beside(p models.Program, last string, names ...string) (models.Program, err
 		}
 		rows = in.Shape[0]
 		column(name, name+".shaped", sizes...)
-		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{name + ".shaped"}, Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "to", Value: int64(in.DType)}}})
+		nodes = append(nodes, cast(name+".shaped", name, in.DType))
 	}
 	column(last, last)
 	beside.Constants = append(beside.Constants, onnx.Int64s(portColumns+".widths", widths))
@@ -292,12 +292,14 @@ func renamed(p models.Port, i int) models.Port {
 	return portOf(numbered(p.Name, i), p.DType, sizes...)
 }
 
+// cast is a node that converts a value to a type.
+func cast(from, to string, t models.DType) onnx.Node {
+	return onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(t)}}}
+}
+
 // halfProgram rounds a number to float16 and back, where a device computes in it: number ->
 // rounded.
 func halfProgram() models.Program {
-	cast := func(from, to string, t models.DType) onnx.Node {
-		return onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(t)}}}
-	}
 	return models.Program{
 		Name: "moves.half",
 		Nodes: []onnx.Node{

@@ -27,7 +27,7 @@ type Optimizer struct {
 	gradients *models.Weights
 	rule      models.Optimizer
 	arenas    map[string]*arena // of State, by port
-	norm      *normProgram
+	norms     []*normProgram    // one for each type that gradients are held in
 	updates   []*update
 	options   OptimizerOptions
 	scalars   buffer // the rule's numbers, in the order of their names
@@ -197,8 +197,12 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	if rounded != nil && rounded.holds(from, from+size) {
 		copy = o.ring.Arch.Geometry().Compute
 	}
-	u, err := o.updateOf(shape, copy)
+	if part.g, err = o.env.arenaOf(o.gradients).view(from, int64s(dims)...); err != nil {
+		return err
+	}
+	u, err := o.updateOf(shape, copy, part.g.dtype)
 	if err != nil {
+		part.g.Close()
 		return err
 	}
 	u.parts = append(u.parts, part) // Close finds it from here on
@@ -207,9 +211,6 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 		weights = m
 	}
 	if part.p, err = weights.view(from, int64s(dims)...); err != nil {
-		return err
-	}
-	if part.g, err = o.env.arenaOf(o.gradients).view(from, int64s(dims)...); err != nil {
 		return err
 	}
 	for port, a := range o.arenas {
@@ -223,10 +224,11 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	return err
 }
 
-// updateOf returns the update for parts of a shape and with a 16-bit copy of a type.
-func (o *Optimizer) updateOf(shape []int, copy models.DType) (*update, error) {
+// updateOf returns the update for parts of a shape and with a 16-bit copy of a type, whose
+// gradients are held in another.
+func (o *Optimizer) updateOf(shape []int, copy, grad models.DType) (*update, error) {
 	for _, u := range o.updates {
-		if u.copy == copy && slices.Equal(u.shape, shape) {
+		if u.copy == copy && u.grad == grad && slices.Equal(u.shape, shape) {
 			return u, nil
 		}
 	}
@@ -234,7 +236,7 @@ func (o *Optimizer) updateOf(shape []int, copy models.DType) (*update, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &update{program: p, shape: shape, copy: copy}
+	u := &update{program: held(p, grad, isGrad), shape: shape, copy: copy, grad: grad}
 	o.updates = append(o.updates, u)
 	return u, nil
 }
@@ -330,6 +332,7 @@ type update struct {
 	program models.Program
 	shape   []int        // that the Program is for; nil for any range
 	copy    models.DType // of the 16-bit copy, or F32
+	grad    models.DType // that gradients are held in
 	parts   []*optimizerPart
 	runs    []optimizerRun
 	code    *tiles.Code
@@ -420,7 +423,9 @@ func (u *update) runTiles(threads int, scalars map[string]float64) error {
 
 // Close frees the sessions and the state.
 func (o *Optimizer) Close() {
-	o.norm.close()
+	for _, n := range o.norms {
+		n.close()
+	}
 	for _, u := range o.updates {
 		for _, r := range u.runs {
 			closeSessions(r.binding)

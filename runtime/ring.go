@@ -141,7 +141,7 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		return r.owner.arena, err
 	}
 	from, to := r.Arch.Copied()
-	offload := r.Offload && r.copies() && !e.memory.Aliases()
+	offload := r.Offload && from < to && r.Weights.Narrow == nil && !e.memory.Aliases()
 	var held []piece
 	if offload || r.Divided() {
 		held = hostArena(r.Weights).without(from, to)
@@ -151,12 +151,12 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		return nil, err
 	}
 	if held != nil {
-		where, own := e.memory, []piece(nil)
+		where, own := e.memory, r.shares.own()
 		if offload {
 			where = host
 		}
-		if r.Divided() {
-			own = r.shares.own()
+		if !r.Divided() {
+			own = nil
 		}
 		if err := a.keep(where, from, to, own); err != nil {
 			a.close()
@@ -171,7 +171,11 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		return a, nil
 	}
 	if from < to {
-		if err := a.round(r.Arch.Geometry().Compute, from, to); err != nil {
+		err := a.lessen(r.Arch.Geometry().Compute, from, to)
+		if err == nil {
+			err = a.rounded.upload()
+		}
+		if err != nil {
 			a.close()
 			return nil, err
 		}

@@ -36,6 +36,7 @@ type Parts struct {
 	Repeat         int          `range:"[1,16777216]" help:"passes to time after one that warms up; the fastest counts"`
 	Offload        bool         `help:"keep the state of the optimizer in the host's memory"`
 	OffloadWeights bool         `help:"keep the float32 weights of the layers in the host's memory, too"`
+	Gradients      string       `choice:"float32 bfloat16" help:"what the sums of the layers' gradients are held in"`
 	Stash          models.Stash `toml:"-"`
 	// Optimizer is the name of the optimizer whose update is timed.
 	Optimizer string
@@ -47,7 +48,7 @@ type Parts struct {
 // DefaultParts is what bench/compare.py measures. That also lowers Stash, which a
 // run chooses by the memory there is.
 func DefaultParts() Parts {
-	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw"}
+	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw", Gradients: "float32"}
 }
 
 // A decoding is how fast a policy samples.
@@ -280,7 +281,7 @@ func Train(ctx context.Context, env *runtime.Env, p *policy.Policy, o Parts, upd
 	clock := metrics.NewStopwatch()
 	var failed error
 	s, err := learn.New(env, p.Ring, learn.Options{
-		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload,
+		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload, Gradients: policy.ComputeTypes[o.Gradients],
 		Observe: func(p metrics.Phase) { // each phase until the device is done
 			failed = cmp.Or(failed, env.Wait())
 			clock.Enter(p)

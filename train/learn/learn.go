@@ -87,6 +87,8 @@ type Options struct {
 	Optimizer models.Optimizer
 	// Offload keeps the optimizer's state in the host's memory.
 	Offload bool
+	// Gradients is LearnerOptions.Gradients.
+	Gradients models.DType
 	// MaxGradNorm scales a gradient of larger 2-norm down to it; 0 is off.
 	MaxGradNorm float64
 	// Temperature divides the logits.
@@ -145,7 +147,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 			return nil, err
 		}
 	}
-	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Final: s.final})
+	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Gradients: o.Gradients, Final: s.final})
 	if err != nil {
 		return nil, err
 	}

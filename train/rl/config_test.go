@@ -86,7 +86,7 @@ func TestValidateNamesKeys(t *testing.T) {
 	}
 }
 
-// What the settings of [model], [data] and [eval] must be together.
+// What settings of several sections must be together.
 func TestValidateTogether(t *testing.T) {
 	for _, tt := range []struct {
 		change func(*Config)
@@ -103,6 +103,14 @@ func TestValidateTogether(t *testing.T) {
 		{func(c *Config) { c.Data.Train, c.Data.Answer = mix.Files{{Path: data.Arithmetic}}, "a" }, "data.answer"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP, c.Eval.MaxNewTokens = 0.6, 0.95, 100 }, ""},
 		{func(c *Config) { c.Eval.TopP = 0.95 }, "eval.top_p"},
+		{func(c *Config) {
+			c.Model.DType, c.Runtime.Device, c.Optimizer.Gradients = "bfloat16", "cuda", "bfloat16"
+		}, ""},
+		{func(c *Config) { c.Optimizer.Gradients = "bfloat16" }, "optimizer.gradients"},
+		{func(c *Config) { c.Model.DType, c.Optimizer.Gradients = "float16", "bfloat16" }, "optimizer.gradients"},
+		{func(c *Config) {
+			c.Model.DType, c.Runtime.Device, c.Optimizer.Gradients, c.Distributed.Transport = "bfloat16", "cuda", "bfloat16", "nccl"
+		}, "distributed.transport"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP = 1, 1.5 }, "eval.top_p"},
 	} {
 		c := valid()

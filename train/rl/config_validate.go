@@ -87,6 +87,11 @@ const maxPerRound = 1 << 22
 
 // loop checks what the settings of [train] must be together with others.
 func (v *validator) loop(c Config) {
+	fewer := c.Optimizer.Gradients == "bfloat16"
+	v.check("optimizer.gradients", c.Optimizer.Gradients, !fewer || c.Model.DType == "bfloat16" && !c.LoRA.On,
+		"is for layers that compute and are trained in bfloat16: set model.dtype = \"bfloat16\" without lora.on, or optimizer.gradients = \"float32\"")
+	v.check("distributed.transport", c.Distributed.Transport, !fewer || c.Distributed.Transport != "nccl",
+		"sends gradients in float32: set \"auto\" or \"mpi\", or optimizer.gradients = \"float32\"")
 	t := c.Train
 	// In float64 the product cannot overflow.
 	perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt)

@@ -87,7 +87,8 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	updates := runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, parts, c.Optimizer.Offload && c.onGPU(), offload && s.AdapterLayout() == nil)
 	moments, all := updates[0], runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, 1, false, false)[0]
 	ring, whole := runtime.RingNeeds(s, s.compute, offload, parts), runtime.RingNeeds(s, s.compute, offload, 1)
-	e.Needs = append(append(ring, runtime.Need{What: "gradients", Device: weights}), updates...)
+	gradients := runtime.GradientNeeds(s, policy.ComputeTypes[c.Optimizer.Gradients])
+	e.Needs = append(append(ring, gradients...), updates...)
 	if err := e.addReference(c, s, s.compute); err != nil {
 		return e, err
 	}

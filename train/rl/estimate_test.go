@@ -100,6 +100,20 @@ func TestEstimateCUDA(t *testing.T) {
 	if t.Logf("7B: %v", e.Lines()); e.Peak > 66e9 {
 		t.Errorf("7B takes %d bytes of a GPU", e.Peak)
 	}
+	// Gradients of the layers in bfloat16, and on eight GPUs an eighth of moments and of the
+	// layers' float32 weights, with moments on the GPU.
+	c.Optimizer.Gradients = "bfloat16"
+	less := must(EstimateMemory(c, math7B, Split{}))(t)
+	if g := less.Of("gradients").Device; g != 4*n-2*(matrices+vectors) || less.Peak != e.Peak-2*(matrices+vectors)+8*(matrices+vectors)/28 {
+		t.Errorf("gradients %d, peak %d where %d is that in float32", g, less.Peak, e.Peak)
+	}
+	c.Optimizer.Gradients, c.Optimizer.Offload, c.Optimizer.OffloadWeights, c.Distributed.Shard = "float32", false, false, "optimizer"
+	c.Rollout.Slots = 32
+	e = must(EstimateMemory(c, math7B, Split{Ranks: 8, OnHost: 8}))(t)
+	own := 4 * (matrices + vectors) / 8
+	if w, m := e.Of("weights").Device, e.Of("moments").Device; w != 4*(n-matrices)+own || m != n || e.Gathered != 7*n+7*own-4*vectors || e.Peak > 72e9 {
+		t.Errorf("weights %d, moments %d, others have %d, peak %d", w, m, e.Gathered, e.Peak)
+	}
 	c = Default()
 	c.Model.DType, c.Runtime.Device = "float32", "cuda:1"
 	e, err := EstimateMemory(c, math1B5, Split{})

@@ -42,6 +42,9 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 	if want := policy.ComputeTypes[c.Model.DType]; p.Geometry().Compute != want {
 		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicy", c.Model.DType, p.Geometry().Compute)
 	}
+	if c.Optimizer.Gradients == "bfloat16" { // NCCL's way adds float32
+		c.Distributed.Transport = "mpi"
+	}
 	opened := &Trainer{Config: c, log: log}
 	defer func() {
 		if err != nil {
