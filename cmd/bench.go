@@ -52,7 +52,7 @@ func newBench() *cobra.Command {
 	flags.StringArrayVar(&b.contexts, "contexts", nil, "decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000; may be given several times")
 	flags.IntVar(&b.stash, "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything of the layers, 3 the logits too")
 	flags.StringVar(&b.Optimizer, "optimizer", b.Optimizer, "optimizer whose update is measured: "+strings.Join(models.Optimizers(), ", "))
-	settings.AddFlags(flags, &b.Parts, "context", "steps", "rows", "tokens", "prompt", "group", "repeat", "offload", "offload-weights")
+	settings.AddFlags(flags, &b.Parts, "context", "steps", "rows", "tokens", "prompt", "group", "repeat", "offload", "offload-weights", "gradients")
 	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
 	settings.AddFlags(flags, &b.round)
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
