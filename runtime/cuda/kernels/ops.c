@@ -437,8 +437,9 @@ static const char *run_turn(call *c) {
 static const char *run_rows(call *c) {
 	tensor *x = c->in, *at = c->in + 1;
 	int d = x->dims[1];
-	int64_t n = size(at) * d / 8, dims[MOST_RANK + 1];
+	int64_t n = size(at) * d / 8, dims[MOST_RANK];
 	void *y;
+	if (x->rank != 2 || at->rank >= MOST_RANK) return "rows are taken of a matrix";
 	memcpy(dims, at->dims, sizeof at->dims);
 	dims[at->rank] = d;
 	TRY(output(c, 0, dims, at->rank + 1, &y));
