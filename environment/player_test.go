@@ -17,8 +17,9 @@ import (
 	"onering/tokenize"
 )
 
-// written are the templates of a family and how it writes a call of the tool add.
-var written = map[string]struct{ template, call string }{
+// written are the templates of the families and how each writes a call of the tool add, and one
+// that cannot be read.
+var written = map[string]struct{ template, call, broken string }{
 	"hermes": {`{% if tools %}<|im_start|>system
 <tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools><|im_end|>
 {% endif %}{% for m in messages %}{% if m.role == 'tool' %}{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}<|im_start|>user{% endif %}
@@ -32,10 +33,49 @@ var written = map[string]struct{ template, call string }{
 {% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}`, `<tool_call>
 {"name": "add", "arguments": {"x": %s}}
+</tool_call>`, `<tool_call>
+{"name": "add", "arguments": {"x": 4, "x}}
 </tool_call>`},
+	"xml": {`{% if tools %}<|im_start|>system
+{% for t in tools %}<function>{{ t.function.name }}</function>{% endfor %}<|im_end|>
+{% endif %}{% for m in messages %}{% if m.role == 'tool' %}{% if loop.previtem and loop.previtem.role != 'tool' %}<|im_start|>user
+{% endif %}<tool_response>
+{{ m.content }}
+</tool_response>
+{% if loop.last or loop.nextitem.role != 'tool' %}<|im_end|>
+{% endif %}{% else %}<|im_start|>{{ m.role }}
+{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>
+<function={{ c.function.name }}>
+{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>
+{{ v }}
+</parameter>
+{% endfor %}</function>
+</tool_call>{% endfor %}<|im_end|>
+{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}`, `<tool_call>
+<function=add>
+<parameter=x>
+%s
+</parameter>
+</function>
+</tool_call>`, `<tool_call>
+<function=add>
+<parameter=x>
+4
+</function>
+</tool_call>`},
+	// SmolLM3's, which writes no calls of a history and reads another name.
+	"smollm3": {`{% if xml_tools %}<|im_start|>system
+{% for t in xml_tools %}{{ t | string }}{% endfor %}Answer with <tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call><|im_end|>
+{% endif %}{% for m in messages %}<|im_start|>{{ 'user' if m.role == 'tool' else m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}`, `<tool_call>{"name": "add", "arguments": {"x": %s}}</tool_call>`, `<tool_call>{"name": "add", "arguments": {"x": 4, "x}}</tool_call>`},
 	"llama": {`{% for m in messages %}{% if loop.first and tools is not none %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}<|im_start|>{{ m.role }}
 {% if 'tool_calls' in m %}{% set c = m.tool_calls[0].function %}{{ '{"name": "' + c.name + '", "parameters": ' }}{{ c.arguments | tojson }}{{ '}' }}{% else %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% endif %}`, `{"name": "add", "parameters": {"x": %s}}`},
+{% endif %}`, `{"name": "add", "parameters": {"x": %s}}`, `{"name": "add", "parameters": {"x": 4, "x}}`},
 }
 
 // ascii is a tokenizer of single characters with a chat template.
@@ -129,56 +169,105 @@ func (a *adder) Step(_ context.Context, t Turn) (o Observation, err error) {
 // sampled tokens stay as they were.
 func TestPlayerInChats(t *testing.T) {
 	for name, family := range written {
-		tok := ascii(t, family.template)
-		template, err := tokenize.ParseTemplate("chat")
-		if err != nil {
-			t.Fatal(err)
+		texts := []string{fmt.Sprintf(family.call, "4"), family.broken, fmt.Sprintf(family.call, "17"), "18"}
+		e := recited(t, family.template, texts)
+		if e.outcome.Failed != nil || e.got.Finish != sampler.Stop {
+			t.Errorf("%s: %v, %s", name, e.outcome.Failed, e.got.Finish)
 		}
-		prompter, err := data.NewPrompter(tok, template)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := &adder{}
-		p := &Player{Environment: a, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
-		group, _, prompt, err := p.Open(context.Background(), Start{Problem: data.Problem{ID: "p", Text: "how much?"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts := []string{fmt.Sprintf(family.call, "4"), fmt.Sprintf(family.call, `4, "x`), fmt.Sprintf(family.call, "17"), "18"}
-		begin, _ := tok.EncodeSpans("<|im_start|>assistant\n", nil)
-		d := &reciter{begin: begin}
-		for _, text := range texts {
-			ids, _ := tok.EncodeSpans(text+"<|im_end|>", nil)
-			d.turns = append(d.turns, ids)
-		}
-		o := sampler.Options{Sampling: sampler.Greedy(3000), EOS: []int32{1}}
-		round := p.Play(context.Background(), &o, []Group{group}, nil)
-		got, _, err := sampler.Sample(context.Background(), d, o, []sampler.Request{{Prompt: prompt, Samples: 1}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		outcome := round.End(got[0])
-		round.Close()
-		if outcome.Failed != nil || got[0].Finish != sampler.Stop {
-			t.Errorf("%s: %v, %s", name, outcome.Failed, got[0].Finish)
-		}
-		if sampled := tok.Decode(got[0].IDs, false); sampled != strings.Join(texts, "<|im_end|>")+"<|im_end|>" {
+		if sampled := e.tok.Decode(e.got.IDs, false); sampled != strings.Join(texts, "<|im_end|>")+"<|im_end|>" {
 			t.Errorf("%s: sampled are %q", name, sampled)
 		}
 		for i, x := range []string{"5", "error: ", "18"} {
-			said := tok.Decode(got[0].Observed[i].IDs, false)
+			said := e.tok.Decode(e.got.Observed[i].IDs, false)
 			if !strings.Contains(said, "\n"+x) || !strings.HasSuffix(said, "<|im_start|>assistant\n") || strings.Contains(said, "<|im_end|><|im_end|>") || strings.HasPrefix(said, "<|im_end|>") {
 				t.Errorf("%s: after turn %d stands %q", name, i+1, said)
 			}
 		}
-		if len(a.seen) != 3 || len(a.seen[1].Calls) != 1 || string(a.seen[1].Calls[0].Arguments) != `{"x": 17}` || a.seen[2].Number != 2 {
-			t.Errorf("%s: the environment has seen %+v", name, a.seen)
+		if a := e.seen; len(a) != 3 || len(a[1].Calls) != 1 || string(a[1].Calls[0].Arguments) != `{"x": 17}` || a[2].Number != 2 {
+			t.Errorf("%s: the environment has seen %+v", name, a)
 		}
-		all, _ := got[0].Tokens()
-		if read := append(d.read, got[0].IDs[len(got[0].IDs)-1]); !slices.Equal(read, slices.Concat(prompt, all)) {
-			t.Errorf("%s: the decoder has read\n%q\nthe response is\n%q", name, tok.Decode(read, false), tok.Decode(all, false))
+		if read := append(e.read, e.got.IDs[len(e.got.IDs)-1]); !slices.Equal(read, e.ids) {
+			t.Errorf("%s: the decoder has read\n%q\nthe response is\n%q", name, e.tok.Decode(read, false), e.tok.Decode(e.ids, false))
 		}
 	}
+}
+
+// TestWholeConversations: the tokens of an episode, which were appended turn by turn, are those
+// that the template writes of the whole conversation, in the families whose templates write the
+// calls of a history.
+func TestWholeConversations(t *testing.T) {
+	for name, family := range written {
+		if name == "smollm3" {
+			continue
+		}
+		e := recited(t, family.template, []string{fmt.Sprintf(family.call, "4"), fmt.Sprintf(family.call, "17"), "18"})
+		called := func(x int) string {
+			return fmt.Sprintf(`{"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {"x": %d}}}]}`, x)
+		}
+		var c tokenize.Conversation
+		text := fmt.Sprintf(`{"messages": [{"role": "user", "content": "how much?"}, %s, {"role": "tool", "content": "5é"}, %s, {"role": "tool", "content": "18é"}, {"role": "assistant", "content": "18"}]}`, called(4), called(17))
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+		opening, err := (&adder{}).Opening()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Tools = opening.Tools
+		_, want, err := e.tok.EncodeChat(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := min(len(want), len(e.ids))
+		if rest := e.tok.Decode(want[n:], false); !slices.Equal(want[:n], e.ids) || strings.TrimSpace(rest) != "" {
+			t.Errorf("%s: the episode is\n%q\nthe template writes\n%q", name, e.tok.Decode(e.ids, false), e.tok.Decode(want, false))
+		}
+	}
+}
+
+// A recital is an episode whose turns were given.
+type recital struct {
+	tok     *tokenize.Tokenizer
+	got     sampler.Response
+	outcome Outcome
+	seen    []Turn  // by the environment
+	read    []int32 // by the decoder
+	ids     []int32 // of prompt and response
+}
+
+// recited plays an episode of the adder in which the policy says texts.
+func recited(t *testing.T, template string, texts []string) recital {
+	t.Helper()
+	tok := ascii(t, template)
+	chat, err := tokenize.ParseTemplate("chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompter, err := data.NewPrompter(tok, chat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &adder{}
+	p := &Player{Environment: a, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
+	group, _, prompt, err := p.Open(context.Background(), Start{Problem: data.Problem{ID: "p", Text: "how much?"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, _ := tok.EncodeSpans("<|im_start|>assistant\n", nil)
+	d := &reciter{begin: begin}
+	for _, text := range texts {
+		ids, _ := tok.EncodeSpans(text+"<|im_end|>", nil)
+		d.turns = append(d.turns, ids)
+	}
+	o := sampler.Options{Sampling: sampler.Greedy(3000), EOS: []int32{1}}
+	round := p.Play(context.Background(), &o, []Group{group}, nil)
+	got, _, err := sampler.Sample(context.Background(), d, o, []sampler.Request{{Prompt: prompt, Samples: 1}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer round.Close()
+	all, _ := got[0].Tokens()
+	return recital{tok, got[0], round.End(got[0]), a.seen, d.read, slices.Concat(prompt, all)}
 }
 
 // A liar earns what is no number.
