@@ -174,6 +174,23 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestPythonServer calls a tool of a server of the Python SDK. ONERING_AGENTS names a Python that
+// has it.
+func TestPythonServer(t *testing.T) {
+	python := os.Getenv("ONERING_AGENTS")
+	if python == "" {
+		t.Skip("ONERING_AGENTS names no Python with mcp")
+	}
+	s := server("")
+	s.Command = []string{python, "testdata/words.py"}
+	e := begin(t, s)
+	for arguments, want := range map[string]string{`{"text": "one ring to rule"}`: "4", `{"text": ""}`: "0", `{}`: "error: "} {
+		if got, err := say(t.Context(), e, "count_words", arguments); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, %v, want %q", arguments, got, err, want)
+		}
+	}
+}
+
 // TestOpen: the policy reads the descriptions of the tools that it is to have.
 func TestOpen(t *testing.T) {
 	s := server("tools")

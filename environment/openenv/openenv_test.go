@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -197,6 +201,65 @@ func TestTasks(t *testing.T) {
 	s.Split = "test"
 	if _, err := environmenttest.Open(s, start); err == nil || !strings.Contains(err.Error(), "/a%20game/num_tasks: 400 Bad Request") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestPythonServer plays a game on openenv's own server: by bisection seven turns are enough.
+// ONERING_OPENENV names a Python that has openenv.
+func TestPythonServer(t *testing.T) {
+	python := os.Getenv("ONERING_OPENENV")
+	if python == "" {
+		t.Skip("ONERING_OPENENV names no Python with openenv")
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	free.Close()
+	command := exec.Command(python, "testdata/guess.py", port)
+	command.Stderr = os.Stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer command.Wait()
+	defer command.Process.Kill()
+	s := &Server{URL: "http://127.0.0.1:" + port, Observation: "text"}
+	for tries := 0; s.Ready(t.Context()) != nil; tries++ {
+		if tries > 600 {
+			t.Fatalf("the server does not answer: %v", s.Ready(t.Context()))
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	o, err := environmenttest.Open(s, environment.Start{Problem: data.Problem{Text: "Play."}})
+	if err != nil || o.Messages[0].Content != "Play.\n\nGuess a number up to 100." {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	for _, seed := range []uint64{1, 2 << 32} {
+		e, err := s.Begin(t.Context(), environment.Start{Problem: data.Problem{ID: "p"}, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, high := 1, 100
+		for turn := 1; ; turn++ {
+			n := (low + high) / 2
+			got, err := e.Step(t.Context(), environment.Turn{Text: strconv.Itoa(n)})
+			if err != nil || turn > 7 {
+				t.Fatalf("turn %d: %+v, %v", turn, got, err)
+			}
+			if got.Done {
+				if got.Reward == nil || *got.Reward != 1 {
+					t.Errorf("%+v", got)
+				}
+				break
+			}
+			if got.Messages[0].Content == "Higher." {
+				low = n + 1
+			} else {
+				high = n - 1
+			}
+		}
+		e.Close()
 	}
 }
 
