@@ -28,13 +28,14 @@ type Session struct {
 	// MaxTurns is how many turns it may have.
 	MaxTurns int
 
-	turns sync.Mutex // held while a request is answered, for these two
-	count int        // turns
-	left  *answer    // the newest turn, if it has not been read to its end
+	turns sync.Mutex    // held while a request is answered, for these two
+	count int           // turns
+	left  chan struct{} // closed at the end of the newest turn
 
 	// The engine alone changes these, between two steps.
 	segments []*segment
-	events   *answer // of the newest turn
+	events   *answer       // of the newest turn
+	ended    chan struct{} // its left, until it is closed
 	over     bool
 	failed   error
 }
@@ -92,12 +93,12 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	if j.MaxTokens != nil {
 		most = *j.MaxTokens
 	}
-	events := new(answer)
+	events, ended := new(answer), make(chan struct{})
 	if err := s.engine.do(r.Context(), func() error {
 		if err := x.refuses(); err != nil {
 			return err
 		}
-		x.events = events
+		x.events, x.ended = events, ended
 		if seg == nil {
 			return x.begin(s.engine, j, most)
 		}
@@ -106,12 +107,12 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	}); err != nil {
 		return err
 	}
-	x.count, x.left = x.count+1, events
+	x.count, x.left = x.count+1, ended
 	s.prompt.Add(float64(len(ids)))
 	seg = x.segments[len(x.segments)-1]
 	seg.text = h.text
 	if err = j.tell(w, r, events, 1); err == nil && c.finish != "" {
-		x.left, seg.told = nil, true
+		seg.told = true
 		seg.said = append(slices.Clone(h.messages), told("assistant", c.said.String(), c.calls))
 		seg.text += c.said.String()
 		if h.encode != nil {
@@ -129,18 +130,30 @@ func (x *Session) refuses() error {
 	return x.failed
 }
 
-// settle waits for the end of a turn whose request is gone.
+// settle waits for the end of a turn whose request is gone, which may have taken what the
+// engine said of that end along.
 func (x *Session) settle(ctx context.Context) error {
-	for x.left != nil {
-		events, err := x.left.next(ctx, func() error { return context.Cause(ctx) })
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(events, func(e event) bool { return e.finish != "" || e.err != nil }) {
-			x.left = nil
-		}
+	if x.left == nil {
+		return nil
 	}
-	return nil
+	select {
+	case <-x.left:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// tell says what becomes of the newest turn. The engine calls it.
+func (x *Session) tell(e event) {
+	if x.events == nil {
+		return
+	}
+	x.events.Add(e)
+	if (e.finish != "" || e.err != nil) && x.ended != nil {
+		close(x.ended)
+		x.ended = nil
+	}
 }
 
 // errOver is what a request gets that comes too late.
@@ -214,14 +227,14 @@ func (x *Session) begin(e *engine, j *job, most int) error {
 	if o.Stops = slices.Concat(j.options.Stops, o.Stops); len(o.Stops) > 0 {
 		o.Text = func() sampler.TextDecoder { return j.model.Tokenizer.NewDecoder() }
 	}
-	o.Token = func(t sampler.Token) { x.events.Add(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
+	o.Token = func(t sampler.Token) { x.tell(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
 	o.Turn = func(r sampler.Response, reply func(sampler.Observation)) {
 		g.newest, g.reply = r, reply
-		x.events.Add(event{finish: r.Finish, stop: r.Stop})
+		x.tell(event{finish: r.Finish, stop: r.Stop})
 	}
 	g.call = &sampler.Call{Options: o, Request: q, Done: func(r sampler.Response) { o.Turn(r, nil) }, Failed: func(err error) {
 		x.failed = cmp.Or(x.failed, err)
-		x.events.Add(event{err: err})
+		x.tell(event{err: err})
 	}}
 	if err := j.model.scheduler.Add(e.watched(g.call)); err != nil {
 		return err
@@ -252,9 +265,7 @@ func (x *Session) End(s *Server) (segments []sampler.Segment, err error) {
 				segments = append(segments, sampler.Segment{Prompt: g.prompt, Response: g.newest})
 			}
 		}
-		if x.events != nil {
-			x.events.Add(event{err: errOver}) // to a request that is being answered
-		}
+		x.tell(event{err: errOver}) // to a request that is being answered
 		return nil
 	})
 	return segments, cmp.Or(err, stopped)
