@@ -3,9 +3,11 @@ package openai
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -147,6 +149,60 @@ func TestSessionLost(t *testing.T) {
 	}
 	if _, err := episode.End(x.server); err != nil {
 		t.Error(err)
+	}
+}
+
+// A dying client takes a beginning, and is gone when its turn has ended.
+type dying struct {
+	http.ResponseWriter
+	until func()
+	gone  bool
+}
+
+func (d *dying) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+func (d *dying) Write(b []byte) (int, error) {
+	if d.gone {
+		return 0, errors.New("the client is gone")
+	}
+	d.gone = true
+	d.until()
+	return d.ResponseWriter.Write(b)
+}
+
+// TestSessionDying: a request that fails once it has taken all that the engine said of its turn
+// leaves the episode to the next.
+func TestSessionDying(t *testing.T) {
+	x, episode := conversing(t, 9)
+	x.decoder.gate = make(chan bool)
+	stop := make(chan struct{})
+	defer close(stop)
+	until := func() {
+		go func() {
+			for {
+				select {
+				case x.decoder.gate <- true:
+				case <-stop:
+					return
+				}
+			}
+		}()
+		for over := false; !over; {
+			if err := x.server.engine.do(context.Background(), func() error { over = len(episode.segments) > 0 && episode.segments[0].newest.Finish != ""; return nil }); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}
+	r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(strings.Replace(chatOf("ab"), "{", `{"stream": true, `, 1)))
+	r.Header.Set("Authorization", "Bearer episode")
+	r.Header.Set("Content-Type", "application/json")
+	w := &dying{ResponseWriter: httptest.NewRecorder(), until: until}
+	x.server.Handler().ServeHTTP(w, r)
+	if !w.gone {
+		t.Fatalf("the request had no beginning: %+v", w.ResponseWriter)
+	}
+	if a := x.post("/v1/chat/completions", chatOf("ab"), 200); len(a.Choices[0].IDs) == 0 {
+		t.Errorf("%+v", a)
 	}
 }
 
