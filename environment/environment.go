@@ -161,8 +161,8 @@ func (list Functions) Opening() (o Opening, err error) {
 	return o, err
 }
 
-// Of one turn so many calls are answered, each of which may take its time, and of an answer
-// so many bytes are read.
+// mostCalls is how many calls of a turn are answered, each of which may take its time, and
+// mostBytes how much of an answer is read.
 const mostCalls, mostBytes = 16, 64 << 10
 
 // Answer answers the calls of a turn one after the other, each by a message of the role tool.

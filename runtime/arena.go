@@ -479,13 +479,16 @@ func (a *arena) zero() error {
 }
 
 // lessen has another arena hold the elements from (included) to to (excluded) in a 16-bit
-// type, all zero.
-func (a *arena) lessen(d models.DType, from, to int) error {
+// type. If fresh is true they are zeros, else they are rounded.
+func (a *arena) lessen(d models.DType, from, to int, fresh bool) error {
 	a.rounded = &arena{weights: a.weights, from: from, to: to, dtype: d}
-	if err := a.rounded.allocate(a.memory); err != nil {
-		return err
+	err := a.rounded.allocate(a.memory)
+	if err == nil && fresh {
+		err = a.rounded.zero()
+	} else if err == nil {
+		err = a.rounded.upload()
 	}
-	if err := a.rounded.zero(); err != nil {
+	if err != nil {
 		return err
 	}
 	return a.rounded.nameTensors()

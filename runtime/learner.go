@@ -157,7 +157,7 @@ func (l *Learner) openGradients() (err error) {
 		pieces = between(0, len(l.Gradients.Data), []piece{{from, to}})
 	}
 	if l.gradients, err = l.env.holdPieces(l.Gradients, l.env.memory, pieces, true); err == nil && fewer {
-		err = l.gradients.lessen(l.options.Gradients, from, to)
+		err = l.gradients.lessen(l.options.Gradients, from, to, true)
 	}
 	if err != nil {
 		return err

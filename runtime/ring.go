@@ -171,11 +171,7 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		return a, nil
 	}
 	if from < to {
-		err := a.lessen(r.Arch.Geometry().Compute, from, to)
-		if err == nil {
-			err = a.rounded.upload()
-		}
-		if err != nil {
+		if err := a.lessen(r.Arch.Geometry().Compute, from, to, false); err != nil {
 			a.close()
 			return nil, err
 		}

@@ -404,20 +404,17 @@ static const char *run_head_sums(call *c) {
 	return launch(c, KERNEL_HEAD_SUMS, logits->dims[0], 1, 1, 512, args);
 }
 
-static const char *head_grad(call *c, int narrow) {
+// HeadGrad: logits [R,v], z, w [R,1], at [R,2], own [R] -> own onehot(at) - w exp(logits - z).
+// Row i of at is a place in row i. HeadGradShort is the same, rounded to 16 bits.
+static const char *run_head_grad(call *c) {
 	tensor *logits = c->in;
-	int n = logits->dims[1];
-	void *y[2] = {NULL};
-	TRY(output(c, 0, logits->dims, 2, y + narrow));
+	int n = logits->dims[1], rounded = c->k->op->out[0] == 'H';
+	void *y[2] = {NULL}; // in float32 and in 16 bits
+	TRY(output(c, 0, logits->dims, 2, y + rounded));
 	if (size(logits) == 0) return NULL;
 	void *args[] = {&logits->data, &c->in[1].data, &c->in[2].data, &c->in[3].data, &c->in[4].data, y, y + 1, &n};
 	return launch(c, KERNEL_HEAD_GRAD, logits->dims[0], 1, 1, 512, args);
 }
-
-// HeadGrad: logits [R,v], z, w [R,1], at [R,2], own [R] -> own onehot(at) - w exp(logits - z).
-// Row i of at is a place in row i. HeadGradShort rounds it to 16 bits.
-static const char *run_head_grad(call *c) { return head_grad(c, 0); }
-static const char *run_head_grad_short(call *c) { return head_grad(c, 1); }
 
 // Turn: x [N,heads*K], pos [N,1], cos, sin [P,K/2] -> the heads turned by their angles, or with
 // turned < 0 turned back.
@@ -465,7 +462,7 @@ static const op table[] = {
 	{.name = "Choose", .in = "FFF", .out = "LFF", .required = 2, .run = run_choose},
 	{.name = "HeadSums", .in = "FFF", .out = "FF", .run = run_head_sums},
 	{.name = "HeadGrad", .in = "FFFLF", .out = "F", .run = run_head_grad},
-	{.name = "HeadGradShort", .in = "FFFLF", .out = "H", .run = run_head_grad_short},
+	{.name = "HeadGradShort", .in = "FFFLF", .out = "H", .run = run_head_grad},
 	{.name = "Turn", .in = "HLFF", .out = "H", .run = run_turn},
 	{.name = "Rows", .in = "HLF", .out = "H", .required = 2, .run = run_rows},
 };
