@@ -182,8 +182,9 @@ func (c *Comm) Close() error {
 	over := make(chan error, 1)
 	go func() {
 		c.mu.Lock()
-		defer c.mu.Unlock()
-		over <- c.giveBack("leaving the other ranks", func() C.int { return C.onering_nccl_destroy(&c.library.lib, c.comm) })
+		err := c.giveBack("leaving the other ranks", func() C.int { return C.onering_nccl_destroy(&c.library.lib, c.comm) })
+		c.mu.Unlock() // before Close returns: Check takes a lock that is held for a call under way
+		over <- err
 	}()
 	select {
 	case err := <-over:
