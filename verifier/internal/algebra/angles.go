@@ -8,114 +8,87 @@ import (
 
 // halfTurns is the rational r of an angle written as r pi or in degrees; zero
 // is one. It fails with errIrrational for any other.
-func (c *Checker) halfTurns(n *latex.Node, at *point) (*big.Rat, error) {
+func (c *Checker) halfTurns(n *latex.Node, at *point) *big.Rat {
 	if c.budget--; c.budget < 0 {
-		return nil, errLimit
+		fail(errLimit)
 	}
 	switch n.Op {
 	case latex.Const:
 		if n.Name == "pi" {
-			return big.NewRat(1, 1), nil
+			return big.NewRat(1, 1)
 		}
 	case latex.Degree:
-		d, err := c.rational(n.Args[0], at)
-		if err != nil {
-			return nil, err
-		}
-		return new(big.Rat).Mul(d, big.NewRat(1, 180)), nil
+		return new(big.Rat).Mul(c.exact(n.Args[0], at), big.NewRat(1, 180))
 	case latex.Neg:
-		r, err := c.halfTurns(n.Args[0], at)
-		if err != nil {
-			return nil, err
-		}
-		return new(big.Rat).Neg(r), nil
+		return new(big.Rat).Neg(c.halfTurns(n.Args[0], at))
 	case latex.Add:
 		sum := new(big.Rat)
 		for _, arg := range n.Args {
-			r, err := c.halfTurns(arg, at)
-			if err != nil {
-				return nil, err
-			}
-			sum.Add(sum, r)
+			sum.Add(sum, c.halfTurns(arg, at))
 		}
 		return c.checked(sum)
 	case latex.Div:
-		r, err := c.halfTurns(n.Args[0], at)
-		if err != nil {
-			return nil, err
-		}
+		r := c.halfTurns(n.Args[0], at)
 		d, err := c.rational(n.Args[1], at)
 		if err != nil || d.Sign() == 0 {
-			return nil, errIrrational
+			fail(errIrrational)
 		}
 		return c.checked(new(big.Rat).Quo(r, d))
 	case latex.Mul:
 		product, angle := big.NewRat(1, 1), false
 		for _, arg := range n.Args {
 			r, err := c.rational(arg, at)
-			if err != nil && !angle {
-				r, err = c.halfTurns(arg, at)
-				angle = true
+			switch {
+			case err != nil && angle:
+				fail(err)
+			case err != nil:
+				r, angle = c.halfTurns(arg, at), true
 			}
-			if err != nil {
-				return nil, err
-			}
-			product.Mul(product, r)
-			if _, err := c.checked(product); err != nil {
-				return nil, err
-			}
+			c.checked(product.Mul(product, r))
 		}
 		if angle {
-			return product, nil
+			return product
 		}
 	}
-	if r, err := c.rational(n, at); err == nil && r.Sign() == 0 {
-		return r, nil
+	r, err := c.rational(n, at)
+	if err != nil || r.Sign() != 0 {
+		fail(errIrrational)
 	}
-	return nil, errIrrational
+	return r
 }
+
+// sines and tangents are the values at k/12 half turns that are rational; a tangent that is
+// nil is undefined.
+var (
+	sines = map[int64]*big.Rat{
+		0: new(big.Rat), 2: big.NewRat(1, 2), 6: big.NewRat(1, 1), 10: big.NewRat(1, 2),
+		12: new(big.Rat), 14: big.NewRat(-1, 2), 18: big.NewRat(-1, 1), 22: big.NewRat(-1, 2),
+	}
+	tangents = map[int64]*big.Rat{0: new(big.Rat), 3: big.NewRat(1, 1), 6: nil, 9: big.NewRat(-1, 1)}
+)
 
 // rationalAngle is the sine, cosine or tangent of a rational multiple of pi
 // where it is rational: a multiple of one half (Niven's theorem).
-func (c *Checker) rationalAngle(name string, angle *latex.Node, at *point) (*big.Rat, error) {
-	r, err := c.halfTurns(angle, at)
-	if err != nil {
-		return nil, err
-	}
-	twelfths := new(big.Rat).Mul(r, big.NewRat(12, 1))
+func (c *Checker) rationalAngle(name string, angle *latex.Node, at *point) *big.Rat {
+	twelfths := new(big.Rat).Mul(c.halfTurns(angle, at), big.NewRat(12, 1))
 	if !twelfths.IsInt() {
-		return nil, errIrrational
+		fail(errIrrational)
 	}
-	k := new(big.Int).Mod(twelfths.Num(), big.NewInt(24)).Int64() // the angle is k/12 half turns
-	if name == "tan" {
-		switch k % 12 {
-		case 0:
-			return new(big.Rat), nil
-		case 3:
-			return big.NewRat(1, 1), nil
-		case 6:
-			return nil, errUndefined
-		case 9:
-			return big.NewRat(-1, 1), nil
-		}
-		return nil, errIrrational
+	k := new(big.Int).Mod(twelfths.Num(), big.NewInt(24)).Int64()
+	value, ok := sines[k]
+	switch name {
+	case "tan":
+		value, ok = tangents[k%12]
+	case "cos":
+		value, ok = sines[(k+6)%24]
 	}
-	if name == "cos" {
-		k = (k + 6) % 24
+	switch {
+	case !ok:
+		fail(errIrrational)
+	case value == nil:
+		fail(errUndefined)
 	}
-	switch k {
-	case 0, 12:
-		return new(big.Rat), nil
-	case 2, 10:
-		return big.NewRat(1, 2), nil
-	case 6:
-		return big.NewRat(1, 1), nil
-	case 14, 22:
-		return big.NewRat(-1, 2), nil
-	case 18:
-		return big.NewRat(-1, 1), nil
-	}
-	return nil, errIrrational
+	return value
 }
 
 // zeros are where functions are zero, so that no ball can tell their value.
@@ -125,22 +98,15 @@ var zeros = map[string]*big.Rat{
 }
 
 // rationalZero is zero where n is a function at its zero.
-func (c *Checker) rationalZero(n *latex.Node, at *point) (*big.Rat, error) {
+func (c *Checker) rationalZero(n *latex.Node, at *point) *big.Rat {
 	zero, ok := zeros[n.Name]
-	if !ok {
-		return nil, errIrrational
-	}
-	x, err := c.rational(n.Args[0], at)
-	if err != nil {
-		return nil, err
-	}
-	if x.Cmp(zero) != 0 {
-		return nil, errIrrational
+	if !ok || c.exact(n.Args[0], at).Cmp(zero) != 0 {
+		fail(errIrrational)
 	}
 	if len(n.Args) > 1 { // the base of a logarithm
 		if b, err := c.rational(n.Args[1], at); err == nil && (b.Sign() <= 0 || b.Cmp(zero) == 0) {
-			return nil, errUndefined
+			fail(errUndefined)
 		}
 	}
-	return new(big.Rat), nil
+	return new(big.Rat)
 }

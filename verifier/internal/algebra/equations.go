@@ -124,9 +124,8 @@ func (c *Checker) changesSign(n *latex.Node) bool {
 	for _, points := range [...]func() []*point{s.fractions, s.naturals} {
 		for _, at := range points() {
 			e := numeric{c: c, ball: &ball.Context{Prec: precisions[0], Budget: &c.budget}, at: at}
-			if z, err := e.value(n); err == nil && z.IsReal() {
-				sign, _ := z.Re.Sign()
-				signs[sign] = true
+			if z, err := e.try(n); err == nil && z.IsReal() {
+				signs[z.Re.KnownSign()] = true
 			}
 		}
 	}

@@ -3,12 +3,13 @@ package algebra
 import (
 	"errors"
 	"math/big"
+	"strings"
 
 	"onering/verifier/internal/ball"
 	"onering/verifier/internal/latex"
 )
 
-// errSteps is what evaluation fails with that has no meaning as a number.
+// errNotANumber is what the evaluation of what has no meaning as a number fails with.
 var errNotANumber = errors.New("algebra: not a number")
 
 // A numeric evaluates expressions in ball arithmetic at one point.
@@ -30,106 +31,93 @@ func (e *numeric) rat(r *big.Rat) ball.Complex { return e.ball.FromRat(r) }
 
 func (e *numeric) small(n, d int64) ball.Complex { return e.rat(big.NewRat(n, d)) }
 
-// value evaluates n.
-func (e *numeric) value(n *latex.Node) (ball.Complex, error) {
+// try evaluates n. The error is one of package ball, errNotANumber, errUndefined or errLimit.
+func (e *numeric) try(n *latex.Node) (ball.Complex, error) {
+	return e.ball.Try(func() ball.Complex { return e.value(n) })
+}
+
+// ofReal is x as a complex number.
+func ofReal(x ball.Real) ball.Complex { return ball.Complex{Re: x} }
+
+// checked is r, unless the evaluation that gave it failed.
+func (e *numeric) checked(r *big.Rat, err error) ball.Complex {
+	if err == errIrrational {
+		err = errNotANumber
+	}
+	if err != nil {
+		e.ball.Fail(err)
+	}
+	return e.rat(r)
+}
+
+// value evaluates n. It fails as operations of package ball do, for try to return.
+func (e *numeric) value(n *latex.Node) ball.Complex {
 	if e.c.budget -= 2 + int(e.ball.Prec)/256; e.c.budget < 0 {
-		return ball.Complex{}, errLimit
+		e.ball.Fail(errLimit)
 	}
 	if n == nil {
-		return ball.Complex{}, errNotANumber
+		e.ball.Fail(errNotANumber)
 	}
 	switch n.Op {
 	case latex.Num:
-		return e.rat(n.Rat), nil
+		return e.rat(n.Rat)
 	case latex.Sym:
 		return e.symbol(n.Name)
 	case latex.Const:
 		return e.constant(n.Name)
 	case latex.Unit:
-		return e.unknown(hashName(n.Name, 12)), nil
+		return e.unknown(hashName(n.Name, 12))
 	case latex.Sum, latex.Prod:
 		return e.series(n)
 	case latex.Fact, latex.Fact2, latex.Binom:
-		r, err := e.c.rational(n, e.at)
-		if err == errIrrational {
-			err = errNotANumber
-		}
-		if err != nil {
-			return ball.Complex{}, err
-		}
-		return e.rat(r), nil
+		return e.checked(e.c.rational(n, e.at))
 	case latex.Opaque, latex.Mod, latex.Text, latex.Matrix, latex.Bracket, latex.Set, latex.List, latex.Rel, latex.Named, latex.Dots, latex.Cases:
 		return e.opaque(n)
 	case latex.Index:
 		return e.smooth(n, 13)
 	case latex.App:
 		if e.factors[n.Name] && len(n.Args) == 1 {
-			x, err := e.value(n.Args[0])
-			if err != nil {
-				return x, err
-			}
-			f, err := e.symbol(n.Name)
-			return e.ball.CMul(f, x), err
+			x := e.value(n.Args[0])
+			return e.ball.CMul(e.symbol(n.Name), x)
 		}
 		return e.smooth(n, 14)
 	case latex.Pow:
 		return e.power(n)
 	case latex.Root:
 		return e.root(n)
+	case latex.Floor, latex.Ceil:
+		return e.step(n)
 	case latex.Func:
-		if n.Name == "gcd" || n.Name == "lcm" {
-			r, err := e.c.rational(n, e.at)
-			if err != nil {
-				return ball.Complex{}, errNotANumber
-			}
-			return e.rat(r), nil
-		}
-		if n.Name == "max" || n.Name == "min" {
-			return e.extreme(n)
-		}
 		return e.function(n)
-	case latex.PlusMinus, latex.MinusPlus:
-		return ball.Complex{}, errNotANumber
 	}
-	if len(n.Args) == 0 {
-		return ball.Complex{}, errNotANumber
+	if n.Op == latex.PlusMinus || n.Op == latex.MinusPlus || len(n.Args) == 0 {
+		e.ball.Fail(errNotANumber)
 	}
-	total, err := e.value(n.Args[0])
-	if err != nil {
-		return total, err
-	}
+	total := e.value(n.Args[0])
 	for _, arg := range n.Args[1:] {
-		v, err := e.value(arg)
-		if err != nil {
-			return v, err
-		}
+		v := e.value(arg)
 		switch n.Op {
 		case latex.Add:
 			total = e.sum(total, v)
 		case latex.Mul:
 			total = e.ball.CMul(total, v)
 		case latex.Div:
-			if total, err = e.ball.CQuo(total, v); err != nil {
-				return total, err
-			}
+			total = e.ball.CQuo(total, v)
 		default:
-			return total, errNotANumber
+			e.ball.Fail(errNotANumber)
 		}
 	}
 	switch n.Op {
 	case latex.Neg:
-		return e.ball.CNeg(total), nil
+		return e.ball.CNeg(total)
 	case latex.Percent:
-		return e.ball.CMul(total, e.small(1, 100)), nil
+		return e.ball.CMul(total, e.small(1, 100))
 	case latex.Degree:
-		return e.ball.CMul(total, ball.Complex{Re: e.ball.Mul(e.ball.Pi(), e.ball.Rat(big.NewRat(1, 180)))}), nil
+		return e.ball.CMul(total, ofReal(e.ball.Mul(e.ball.Pi(), e.ball.Rat(big.NewRat(1, 180)))))
 	case latex.Abs:
-		r, err := e.ball.CAbs(total)
-		return ball.Complex{Re: r}, err
-	case latex.Floor, latex.Ceil:
-		return e.step(n)
+		return ofReal(e.ball.CAbs(total))
 	}
-	return total, nil
+	return total
 }
 
 // sum is x + y.
@@ -161,21 +149,18 @@ func (e *numeric) notice(z ball.Complex) {
 }
 
 // symbol is the value of a variable.
-func (e *numeric) symbol(name string) (ball.Complex, error) {
+func (e *numeric) symbol(name string) ball.Complex {
 	p := e.at.lookup(name)
 	switch {
 	case p == nil:
-		return e.unknown(hashName(name, 11)), nil
+		return e.unknown(hashName(name, 11))
 	case p.turn == nil:
-		return e.rat(p.value), nil
+		return e.rat(p.value)
 	case p.prec != e.ball.Prec:
-		power, err := e.ball.Exp(e.ball.Rat(p.turn))
-		if err != nil {
-			return ball.Complex{}, err
-		}
+		power := e.ball.Exp(e.ball.Rat(p.turn))
 		p.ball, p.prec = e.ball.Mul(e.ball.Rat(p.value), power), e.ball.Prec
 	}
-	return ball.Complex{Re: p.ball}, nil
+	return ofReal(p.ball)
 }
 
 // unknown is a number between 1/2 and 2 made from a hash.
@@ -183,57 +168,52 @@ func (e *numeric) unknown(h uint64) ball.Complex {
 	return e.small(int64(1<<20+h%(3<<20)), 1<<21)
 }
 
-func (e *numeric) constant(name string) (ball.Complex, error) {
+func (e *numeric) constant(name string) ball.Complex {
 	switch name {
 	case "pi":
-		return ball.Complex{Re: e.ball.Pi()}, nil
+		return ofReal(e.ball.Pi())
 	case "e":
-		r, err := e.ball.Exp(e.ball.Int(1))
-		return ball.Complex{Re: r}, err
+		return ofReal(e.ball.Exp(e.ball.Int(1)))
 	case "i":
-		return ball.Complex{Im: e.ball.Int(1)}, nil
+		return ball.Complex{Im: e.ball.Int(1)}
 	}
-	return ball.Complex{}, errNotANumber // infinity
+	e.ball.Fail(errNotANumber) // infinity
+	return ball.Complex{}
 }
 
 // opaque is an unknown that depends on the whole of n as a formula.
-func (e *numeric) opaque(n *latex.Node) (ball.Complex, error) {
+func (e *numeric) opaque(n *latex.Node) ball.Complex {
 	f := formula{c: e.c, in: fieldFor(5), seed: 5, mult: e.factors}
 	h := f.value(n)
 	if f.bad {
-		return ball.Complex{}, errNotANumber
+		e.ball.Fail(errNotANumber)
 	}
-	return e.unknown(mix(h)), nil
+	return e.unknown(mix(h))
 }
 
 // smooth is the value of an unknown function: a fixed analytic function of its
 // arguments that no identity singles out.
-func (e *numeric) smooth(n *latex.Node, seed uint64) (ball.Complex, error) {
+func (e *numeric) smooth(n *latex.Node, seed uint64) ball.Complex {
 	h := hashName(n.Name, seed)
 	total := e.unknown(h)
 	for _, arg := range n.Args {
-		v, err := e.value(arg)
-		if err != nil {
-			return v, err
-		}
+		v := e.value(arg)
 		h = mix(h)
-		sin, _, err := e.ball.CSinCos(e.ball.CAdd(e.ball.CMul(v, e.unknown(h)), e.unknown(mix(h+1))))
-		if err != nil {
-			return sin, err
-		}
+		sin, _ := e.ball.CSinCos(e.ball.CAdd(e.ball.CMul(v, e.unknown(h)), e.unknown(mix(h+1))))
 		total = e.ball.CAdd(e.ball.CMul(total, e.unknown(mix(h+2))), e.ball.CAdd(sin, e.ball.CMul(v, e.unknown(mix(h+3)))))
 	}
-	return total, nil
+	return total
 }
 
 // series adds or multiplies the terms of a finite sum or product.
-func (e *numeric) series(n *latex.Node) (ball.Complex, error) {
-	low, high, err := e.c.bounds(n, e.at)
+func (e *numeric) series(n *latex.Node) ball.Complex {
+	var low, high int64
+	_, err := e.c.try(func() *big.Rat { low, high = e.c.bounds(n, e.at); return nil })
 	if err == errIrrational {
 		return e.opaque(n)
 	}
 	if err != nil {
-		return ball.Complex{}, err
+		e.ball.Fail(err)
 	}
 	total := ball.Complex{}
 	if n.Op == latex.Prod {
@@ -243,410 +223,261 @@ func (e *numeric) series(n *latex.Node) (ball.Complex, error) {
 	defer func() { e.at = outer }()
 	for k := low; k <= high; k++ {
 		e.at = &point{name: n.Args[1].Name, value: big.NewRat(k, 1), next: outer}
-		v, err := e.value(n.Args[0])
-		if err != nil {
-			return v, err
-		}
-		if n.Op == latex.Prod {
+		if v := e.value(n.Args[0]); n.Op == latex.Prod {
 			total = e.ball.CMul(total, v)
 		} else {
 			total = e.sum(total, v)
 		}
 	}
-	return total, nil
+	return total
 }
 
 // power evaluates base^exponent.
-func (e *numeric) power(n *latex.Node) (ball.Complex, error) {
-	base, err := e.value(n.Args[0])
-	if err != nil {
-		return base, err
-	}
+func (e *numeric) power(n *latex.Node) ball.Complex {
+	base := e.value(n.Args[0])
 	exp, err := e.c.rational(n.Args[1], e.at)
 	switch {
-	case err == errLimit:
-		return base, errLimit
+	case err == errLimit, err == nil && exp.IsInt() && !exp.Num().IsInt64():
+		e.ball.Fail(errLimit)
+	case err == nil && exp.Sign() == 0:
+		return e.small(1, 1)
 	case err == nil && exp.IsInt():
-		if !exp.Num().IsInt64() {
-			return base, errLimit
-		}
-		k := exp.Num().Int64()
-		if k == 0 {
-			return e.small(1, 1), nil
-		}
-		return e.ball.CPowInt(base, k)
+		return e.ball.CPowInt(base, exp.Num().Int64())
 	case err == nil:
 		return e.rationalPower(base, exp)
 	}
+	w := e.value(n.Args[1])
 	if c := n.Args[0]; c.Op == latex.Const && c.Name == "e" {
-		w, err := e.value(n.Args[1])
-		if err != nil {
-			return w, err
-		}
 		e.fromOne(w, 1)
 		return e.ball.CExp(w)
 	}
-	w, err := e.value(n.Args[1])
-	if err != nil {
-		return w, err
-	}
-	if err := e.positive(base); err != nil {
-		return base, err
-	}
+	e.positive(base)
 	e.fromOne(w, 1)
 	return e.ball.CPow(base, w)
 }
 
 // positive notes that a power or logarithm leaves the reals unless z > 0.
-func (e *numeric) positive(z ball.Complex) error {
-	if !z.IsReal() {
-		return nil
-	}
-	s, err := z.Re.Sign()
-	if err != nil {
-		return err
-	}
-	if s < 0 {
+func (e *numeric) positive(z ball.Complex) {
+	if z.IsReal() && e.ball.Sign(z.Re) < 0 {
 		e.left = true
 	}
-	return nil
 }
 
 // rationalPower is z^(p/q). With an odd q it is real for negative z, as in
 // school; elsewhere the principal value.
-func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) (ball.Complex, error) {
+func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) ball.Complex {
 	e.fromOne(e.rat(exp), 1)
 	half := exp.Denom().IsInt64() && exp.Denom().Int64() == 2
 	if half && exp.Num().IsInt64() {
-		r, err := e.squareRoot(z)
-		if err != nil {
-			return r, err
-		}
-		return e.ball.CPowInt(r, exp.Num().Int64())
+		return e.ball.CPowInt(e.squareRoot(z), exp.Num().Int64())
 	}
-	if z.IsReal() && exp.Denom().Bit(0) == 1 {
-		s, err := z.Re.Sign()
-		if err != nil && z.Re.ContainsZero() && exp.Sign() > 0 {
-			return ball.Complex{}, ball.ErrUndecided
+	if z.IsReal() && exp.Denom().Bit(0) == 1 && e.ball.Sign(z.Re) < 0 {
+		r := e.ball.CPow(e.ball.CNeg(z), e.rat(exp))
+		if exp.Num().Bit(0) == 1 {
+			r = e.ball.CNeg(r)
 		}
-		if err != nil {
-			return z, err
-		}
-		if s < 0 {
-			r, err := e.ball.CPow(ball.Complex{Re: e.ball.Neg(z.Re)}, e.rat(exp))
-			if exp.Num().Bit(0) == 1 {
-				r = e.ball.CNeg(r)
-			}
-			return r, err
-		}
+		return r
 	}
-	if err := e.positive(z); err != nil {
-		return z, err
-	}
+	e.positive(z)
 	return e.ball.CPow(z, e.rat(exp))
 }
 
 // squareRoot is the principal square root.
-func (e *numeric) squareRoot(z ball.Complex) (ball.Complex, error) {
-	if z.IsReal() && !z.Re.ContainsZero() {
-		if s, _ := z.Re.Sign(); s < 0 {
-			e.left = true
-		}
+func (e *numeric) squareRoot(z ball.Complex) ball.Complex {
+	if z.IsReal() && z.Re.KnownSign() < 0 {
+		e.left = true
 	}
 	return e.ball.CSqrt(z)
 }
 
 // root evaluates an n-th root.
-func (e *numeric) root(n *latex.Node) (ball.Complex, error) {
-	z, err := e.value(n.Args[0])
-	if err != nil {
-		return z, err
-	}
-	index, err := e.c.rational(n.Args[1], e.at)
-	if err == nil && index.Sign() != 0 {
+func (e *numeric) root(n *latex.Node) ball.Complex {
+	z := e.value(n.Args[0])
+	if index, err := e.c.rational(n.Args[1], e.at); err == nil {
+		if index.Sign() == 0 {
+			e.ball.Fail(errUndefined)
+		}
 		return e.rationalPower(z, new(big.Rat).Inv(index))
 	}
-	if err == nil {
-		return z, errUndefined
-	}
-	w, err := e.value(n.Args[1])
-	if err != nil {
-		return w, err
-	}
-	if w, err = e.ball.CQuo(e.small(1, 1), w); err != nil {
-		return w, err
-	}
-	if err := e.positive(z); err != nil {
-		return z, err
-	}
+	w := e.ball.CQuo(e.small(1, 1), e.value(n.Args[1]))
+	e.positive(z)
 	return e.ball.CPow(z, w)
 }
 
-// step evaluates a floor or ceiling.
-func (e *numeric) step(n *latex.Node) (ball.Complex, error) {
-	if r, err := e.c.rational(n, e.at); err == nil {
-		return e.rat(r), nil
-	}
-	z, err := e.value(n.Args[0])
-	if err != nil {
-		return z, err
-	}
+// realOnly fails unless z is real.
+func (e *numeric) realOnly(z ball.Complex) ball.Complex {
 	if !z.IsReal() {
-		return z, errNotANumber
+		e.ball.Fail(errNotANumber)
 	}
-	x := z.Re
+	return z
+}
+
+// step evaluates a floor or ceiling.
+func (e *numeric) step(n *latex.Node) ball.Complex {
+	total := e.value(n.Args[0])
+	if r, err := e.c.rational(n, e.at); err == nil {
+		return e.rat(r)
+	}
+	x := e.realOnly(total).Re
 	if n.Op == latex.Ceil {
 		x = e.ball.Neg(x)
 	}
-	k, err := e.ball.Floor(x)
-	if err != nil {
-		return z, err
-	}
+	k := e.ball.Floor(x)
 	if n.Op == latex.Ceil {
 		k.Neg(k)
 	}
-	return ball.Complex{Re: e.ball.FromInt(k)}, nil
+	return ofReal(e.ball.FromInt(k))
 }
 
 // extreme evaluates a maximum or minimum.
-func (e *numeric) extreme(n *latex.Node) (ball.Complex, error) {
+func (e *numeric) extreme(n *latex.Node) ball.Complex {
 	var best ball.Complex
 	for i, arg := range n.Args {
-		v, err := e.value(arg)
-		if err != nil {
-			return v, err
-		}
-		if !v.IsReal() {
-			return v, errNotANumber
-		}
-		if i == 0 {
-			best = v
-			continue
-		}
-		s, err := e.ball.Sub(v.Re, best.Re).Sign()
-		if err != nil {
-			continue // as good as equal
-		}
-		if s > 0 == (n.Name == "max") && s != 0 {
+		v := e.realOnly(e.value(arg))
+		if s := e.ball.Sub(v.Re, best.Re).KnownSign(); i == 0 || s > 0 && n.Name == "max" || s < 0 && n.Name == "min" {
 			best = v
 		}
 	}
-	return best, nil
+	return best
 }
 
 // function evaluates a known function.
-func (e *numeric) function(n *latex.Node) (ball.Complex, error) {
+func (e *numeric) function(n *latex.Node) ball.Complex {
+	switch n.Name {
+	case "gcd", "lcm":
+		r, err := e.c.rational(n, e.at)
+		if err != nil {
+			e.ball.Fail(errNotANumber)
+		}
+		return e.rat(r)
+	case "max", "min":
+		return e.extreme(n)
+	}
 	if len(n.Args) == 0 || len(n.Args) > 2 {
-		return ball.Complex{}, errNotANumber
+		e.ball.Fail(errNotANumber)
 	}
-	z, err := e.value(n.Args[0])
-	if err != nil {
-		return z, err
-	}
+	z := e.value(n.Args[0])
 	b := e.ball
-	one := e.small(1, 1)
 	switch n.Name {
 	case "sin", "cos", "tan", "cot", "sec", "csc":
 		e.fromOne(z, map[string]int{"cos": 2, "sec": 2, "sin": 3, "tan": 3, "cot": 3, "csc": 3}[n.Name])
-		sin, cos, err := b.CSinCos(z)
-		if err != nil {
-			return z, err
-		}
-		switch n.Name {
-		case "sin":
-			return sin, nil
-		case "cos":
-			return cos, nil
-		case "tan":
-			return b.CQuo(sin, cos)
-		case "cot":
-			return b.CQuo(cos, sin)
-		case "sec":
-			return b.CQuo(one, cos)
-		}
-		return b.CQuo(one, sin)
+		sin, cos := b.CSinCos(z)
+		return e.ofSine(n.Name, sin, cos)
 	case "exp":
 		e.fromOne(z, 1)
 		return b.CExp(z)
 	case "ln":
-		if err := e.positive(z); err != nil {
-			return z, err
-		}
+		e.positive(z)
 		return b.CLog(z)
 	case "log":
 		base := e.small(10, 1)
 		if len(n.Args) == 2 {
-			if base, err = e.value(n.Args[1]); err != nil {
-				return base, err
-			}
+			base = e.value(n.Args[1])
 		}
-		return e.logarithm(z, base)
+		e.positive(z)
+		e.positive(base)
+		num := b.CLog(z)
+		return b.CQuo(num, b.CLog(base))
 	case "sinh", "cosh", "tanh", "coth", "sech", "csch":
-		return e.hyperbolic(n.Name, z)
-	case "asin", "acos", "atan", "acot", "asec", "acsc", "asinh", "acosh", "atanh":
-		return e.inverse(n.Name, z)
+		e.fromOne(z, 3)
+		up := b.CExp(z)
+		down := b.CQuo(e.small(1, 1), up)
+		sinh := b.CMul(e.small(1, 2), e.sum(up, b.CNeg(down)))
+		cosh := b.CMul(e.small(1, 2), e.sum(up, down))
+		return e.ofSine(strings.TrimSuffix(n.Name, "h"), sinh, cosh)
+	case "asin", "acos", "atan", "acot", "asec", "acsc":
+		return e.arc(n.Name, z)
+	case "asinh", "acosh", "atanh":
+		return e.area(n.Name, z)
 	case "sgn":
-		if !z.IsReal() {
-			return z, errNotANumber
-		}
-		s, err := z.Re.Sign()
-		return e.small(int64(s), 1), err
+		return e.small(int64(b.Sign(e.realOnly(z).Re)), 1)
 	case "re":
-		return ball.Complex{Re: z.Re}, nil
+		return ofReal(z.Re)
 	case "im":
-		return ball.Complex{Re: z.Im}, nil
+		return ofReal(z.Im)
 	case "arg":
-		r, err := b.Arg(z)
-		return ball.Complex{Re: r}, err
+		return ofReal(b.Arg(z))
 	}
 	return e.opaque(n) // det, tr, norm, ...
 }
 
-func (e *numeric) logarithm(z, base ball.Complex) (ball.Complex, error) {
-	if err := e.positive(z); err != nil {
-		return z, err
+// ofSine is the function that a name stands for of an angle with this sine and cosine,
+// circular or hyperbolic.
+func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
+	one := e.small(1, 1)
+	switch name {
+	case "sin":
+		return sin
+	case "cos":
+		return cos
+	case "tan":
+		return e.ball.CQuo(sin, cos)
+	case "cot":
+		return e.ball.CQuo(cos, sin)
+	case "sec":
+		return e.ball.CQuo(one, cos)
 	}
-	if err := e.positive(base); err != nil {
-		return z, err
-	}
-	num, err := e.ball.CLog(z)
-	if err != nil {
-		return z, err
-	}
-	den, err := e.ball.CLog(base)
-	if err != nil {
-		return z, err
-	}
-	return e.ball.CQuo(num, den)
+	return e.ball.CQuo(one, sin)
 }
 
-func (e *numeric) hyperbolic(name string, z ball.Complex) (ball.Complex, error) {
+// arc evaluates the inverse circular functions by arc tangents.
+func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	b := e.ball
 	e.fromOne(z, 3)
-	up, err := b.CExp(z)
-	if err != nil {
-		return z, err
-	}
-	down, err := b.CQuo(e.small(1, 1), up)
-	if err != nil {
-		return z, err
-	}
-	sinh := b.CMul(e.small(1, 2), e.sum(up, b.CNeg(down)))
-	cosh := b.CMul(e.small(1, 2), e.sum(up, down))
+	half := ofReal(b.Mul(b.Pi(), b.Rat(big.NewRat(1, 2))))
 	switch name {
-	case "sinh":
-		return sinh, nil
-	case "cosh":
-		return cosh, nil
-	case "tanh":
-		return b.CQuo(sinh, cosh)
-	case "coth":
-		return b.CQuo(cosh, sinh)
-	case "sech":
-		return b.CQuo(e.small(1, 1), cosh)
+	case "asec", "acsc":
+		z = b.CQuo(e.small(1, 1), z)
+		name = map[string]string{"asec": "acos", "acsc": "asin"}[name]
+	case "acot": // between 0 and pi
+		return e.sum(half, b.CNeg(e.arc("atan", z)))
 	}
-	return b.CQuo(e.small(1, 1), sinh)
+	x := e.realOnly(z).Re
+	if name == "atan" {
+		if !x.ContainsZero() {
+			e.swallowed = e.swallowed || b.Swallows(half.Re, b.Quo(b.Int(1), x)) // the arc tangent of 10^600
+		}
+		return ofReal(b.Atan(x))
+	}
+	d := b.Sub(b.Int(1), b.Mul(x, x))
+	if d.KnownSign() < 0 {
+		e.left = true
+		b.Fail(errUndefined)
+	}
+	root := b.Sqrt(d)
+	a := half
+	switch {
+	case !root.ContainsZero():
+		a = ofReal(b.Atan(b.Quo(x, root)))
+	case !root.IsZero():
+		b.Fail(ball.ErrUndecided)
+	case b.Sign(x) < 0:
+		a = b.CNeg(a)
+	}
+	if name == "acos" {
+		a = e.sum(half, b.CNeg(a))
+	}
+	return a
 }
 
-// inverse evaluates the inverse functions by logarithms and arc tangents.
-func (e *numeric) inverse(name string, z ball.Complex) (ball.Complex, error) {
+// area evaluates the inverse hyperbolic functions by logarithms.
+func (e *numeric) area(name string, z ball.Complex) ball.Complex {
 	b := e.ball
 	e.fromOne(z, 3)
 	one := e.small(1, 1)
-	half := ball.Complex{Re: b.Mul(b.Pi(), b.Rat(big.NewRat(1, 2)))}
-	var err error
-	switch name {
-	case "asec", "acsc":
-		if z, err = b.CQuo(one, z); err != nil {
-			return z, err
-		}
-		name = map[string]string{"asec": "acos", "acsc": "asin"}[name]
-	case "acot": // between 0 and pi
-		t, err := e.inverse("atan", z)
-		if err != nil {
-			return t, err
-		}
-		return e.sum(half, b.CNeg(t)), nil
-	}
-	switch name {
-	case "atan":
-		if !z.IsReal() {
-			return z, errNotANumber
-		}
-		r, err := b.Atan(z.Re)
-		if inverse, errQuo := b.Quo(b.Int(1), z.Re); errQuo == nil {
-			e.swallowed = e.swallowed || b.Swallows(half.Re, inverse) // the arc tangent of 10^600
-		}
-		return ball.Complex{Re: r}, err
-	case "asin", "acos":
-		if !z.IsReal() {
-			return z, errNotANumber
-		}
-		d := b.Sub(b.Int(1), b.Mul(z.Re, z.Re))
-		if s, err := d.Sign(); err == nil && s < 0 {
-			e.left = true
-			return z, errUndefined
-		}
-		root, err := b.Sqrt(d)
-		if err != nil {
-			return z, err
-		}
-		a := half
-		if root.ContainsZero() {
-			s, err := z.Re.Sign()
-			if err != nil {
-				return z, err
-			}
-			if !root.IsZero() {
-				return z, ball.ErrUndecided
-			}
-			if s < 0 {
-				a = b.CNeg(a)
-			}
-		} else {
-			t, err := b.Quo(z.Re, root)
-			if err != nil {
-				return z, err
-			}
-			r, err := b.Atan(t)
-			if err != nil {
-				return z, err
-			}
-			a = ball.Complex{Re: r}
-		}
-		if name == "acos" {
-			a = e.sum(half, b.CNeg(a))
-		}
-		return a, nil
-	}
-	// asinh, acosh, atanh
 	var x ball.Complex
 	switch name {
 	case "asinh":
-		r, err := b.CSqrt(b.CAdd(b.CMul(z, z), one))
-		if err != nil {
-			return z, err
-		}
-		x = b.CAdd(z, r)
+		x = b.CAdd(z, b.CSqrt(b.CAdd(b.CMul(z, z), one)))
 	case "acosh":
-		r, err := e.squareRoot(b.CSub(b.CMul(z, z), one))
-		if err != nil {
-			return z, err
-		}
-		x = b.CAdd(z, r)
+		x = b.CAdd(z, e.squareRoot(b.CSub(b.CMul(z, z), one)))
 	default:
-		q, err := b.CQuo(b.CAdd(one, z), b.CSub(one, z))
-		if err != nil {
-			return z, err
-		}
-		if err := e.positive(q); err != nil {
-			return z, err
-		}
-		l, err := b.CLog(q)
-		return b.CMul(e.small(1, 2), l), err
+		x = b.CQuo(b.CAdd(one, z), b.CSub(one, z))
 	}
-	if err := e.positive(x); err != nil {
-		return z, err
+	e.positive(x)
+	log := b.CLog(x)
+	if name == "atanh" {
+		log = b.CMul(e.small(1, 2), log)
 	}
-	return b.CLog(x)
+	return log
 }

@@ -41,50 +41,79 @@ func (p *point) lookup(name string) *point {
 	return p
 }
 
-// spend takes the cost of one operation on numbers of so many bits.
-func (c *Checker) spend(bits int) error {
+// A failure is what exact evaluation without a result panics with.
+type failure struct{ error }
+
+// fail gives up the evaluation that rational has begun.
+func fail(err error) { panic(failure{err}) }
+
+// afford takes the cost of one operation on numbers of so many bits, and reports whether
+// the budget had it.
+func (c *Checker) afford(bits int) bool {
 	words := bits/64 + 1
 	c.budget -= 1 + words + words*words/1500
-	if c.budget < 0 {
-		return errLimit
+	return c.budget >= 0
+}
+
+// spend is afford that fails.
+func (c *Checker) spend(bits int) {
+	if !c.afford(bits) {
+		fail(errLimit)
 	}
-	return nil
 }
 
 func bitsOf(r *big.Rat) int { return r.Num().BitLen() + r.Denom().BitLen() }
 
 // checked charges for r and refuses it past maxBits.
-func (c *Checker) checked(r *big.Rat) (*big.Rat, error) {
+func (c *Checker) checked(r *big.Rat) *big.Rat {
 	bits := bitsOf(r)
 	if bits > 2*maxBits {
-		return nil, errLimit
+		fail(errLimit)
 	}
-	if err := c.spend(bits); err != nil {
-		return nil, err
-	}
+	c.spend(bits)
 	if !r.IsInt() {
 		// Fractions are reduced, in time quadratic in their length.
 		words := bits/64 + 1
 		c.budget -= words * words / 40
 	}
-	return r, nil
+	return r
 }
 
 // rational evaluates n exactly at a point. It fails with errIrrational where
 // the value is not rational or has unknowns, with errUndefined, or errLimit.
-func (c *Checker) rational(n *latex.Node, at *point) (*big.Rat, error) {
+func (c *Checker) rational(n *latex.Node, at *point) (r *big.Rat, err error) {
+	return c.try(func() *big.Rat { return c.exact(n, at) })
+}
+
+// try returns what evaluate computes, or the error with which a part of it failed.
+func (c *Checker) try(evaluate func() *big.Rat) (r *big.Rat, err error) {
+	defer func() {
+		if stopped := recover(); stopped != nil {
+			f, ok := stopped.(failure)
+			if !ok {
+				panic(stopped)
+			}
+			err = f.error
+		}
+	}()
+	return evaluate(), nil
+}
+
+// exact is the value of n at a point. It fails as rational says.
+func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 	if n == nil {
-		return nil, errIrrational
+		fail(errIrrational)
 	}
 	c.budget--
 	switch n.Op {
 	case latex.Num:
-		return n.Rat, nil
+		return n.Rat
 	case latex.Sym:
-		if p := at.lookup(n.Name); p != nil && p.turn == nil {
-			return p.value, nil
+		p := at.lookup(n.Name)
+		if p == nil || p.turn != nil {
+			fail(errIrrational)
 		}
-		return nil, errIrrational
+		return p.value
 	case latex.Add, latex.Mul, latex.Div, latex.Neg, latex.Percent, latex.Abs, latex.Floor, latex.Ceil, latex.Fact, latex.Fact2:
 	case latex.Pow:
 		return c.rationalPower(n, at)
@@ -97,24 +126,21 @@ func (c *Checker) rational(n *latex.Node, at *point) (*big.Rat, error) {
 	case latex.Func:
 		return c.rationalFunction(n, at)
 	default:
-		return nil, errIrrational
+		fail(errIrrational)
 	}
-	first, err := c.rational(n.Args[0], at)
-	if err != nil {
-		return nil, err
-	}
+	first := c.exact(n.Args[0], at)
 	switch n.Op {
 	case latex.Neg:
-		return new(big.Rat).Neg(first), nil
+		return new(big.Rat).Neg(first)
 	case latex.Percent:
 		return c.checked(new(big.Rat).Mul(first, big.NewRat(1, 100)))
 	case latex.Abs:
-		return new(big.Rat).Abs(first), nil
+		return new(big.Rat).Abs(first)
 	case latex.Floor:
-		return new(big.Rat).SetInt(floorRat(first)), nil
+		return new(big.Rat).SetInt(floorRat(first))
 	case latex.Ceil:
 		f := floorRat(new(big.Rat).Neg(first))
-		return new(big.Rat).SetInt(f.Neg(f)), nil
+		return new(big.Rat).SetInt(f.Neg(f))
 	case latex.Fact:
 		return c.factorial(first, 1)
 	case latex.Fact2:
@@ -122,10 +148,7 @@ func (c *Checker) rational(n *latex.Node, at *point) (*big.Rat, error) {
 	}
 	total := new(big.Rat).Set(first)
 	for _, arg := range n.Args[1:] {
-		v, err := c.rational(arg, at)
-		if err != nil {
-			return nil, err
-		}
+		v := c.exact(arg, at)
 		switch n.Op {
 		case latex.Add:
 			total.Add(total, v)
@@ -133,15 +156,13 @@ func (c *Checker) rational(n *latex.Node, at *point) (*big.Rat, error) {
 			total.Mul(total, v)
 		case latex.Div:
 			if v.Sign() == 0 {
-				return nil, errUndefined
+				fail(errUndefined)
 			}
 			total.Quo(total, v)
 		}
-		if _, err := c.checked(total); err != nil {
-			return nil, err
-		}
+		c.checked(total)
 	}
-	return total, nil
+	return total
 }
 
 // floorRat is the largest integer not above r.
@@ -150,12 +171,12 @@ func floorRat(r *big.Rat) *big.Int {
 }
 
 // factorial is the product of n, n-step, ... down to 1 or 2.
-func (c *Checker) factorial(r *big.Rat, step int64) (*big.Rat, error) {
+func (c *Checker) factorial(r *big.Rat, step int64) *big.Rat {
 	if !r.IsInt() || r.Sign() < 0 {
-		return nil, errUndefined
+		fail(errUndefined)
 	}
 	if !r.Num().IsInt64() || r.Num().Int64() > maxFact {
-		return nil, errLimit
+		fail(errLimit)
 	}
 	n := r.Num().Int64()
 	v := big.NewInt(1)
@@ -171,48 +192,37 @@ func (c *Checker) factorial(r *big.Rat, step int64) (*big.Rat, error) {
 }
 
 // rationalPower is base^exponent where that is rational.
-func (c *Checker) rationalPower(n *latex.Node, at *point) (*big.Rat, error) {
-	base, err := c.rational(n.Args[0], at)
-	if err != nil {
-		return nil, err
-	}
-	exp, err := c.rational(n.Args[1], at)
-	if err != nil {
-		return nil, err
-	}
+func (c *Checker) rationalPower(n *latex.Node, at *point) *big.Rat {
+	base, exp := c.exact(n.Args[0], at), c.exact(n.Args[1], at)
 	if exp.IsInt() {
 		return c.integerPower(base, exp.Num())
 	}
 	// a^(p/q) where a is a q-th power.
 	if !exp.Denom().IsInt64() || exp.Denom().Int64() > 1000 {
-		return nil, errIrrational
+		fail(errIrrational)
 	}
-	root, err := c.exactRoot(base, exp.Denom().Int64())
-	if err != nil {
-		return nil, err
-	}
-	return c.integerPower(root, exp.Num())
+	return c.integerPower(c.exactRoot(base, exp.Denom().Int64()), exp.Num())
 }
 
 // integerPower is base^exp. 0^0 is 1, as everywhere in combinatorics.
-func (c *Checker) integerPower(base *big.Rat, exp *big.Int) (*big.Rat, error) {
+func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 	one := big.NewRat(1, 1)
 	switch {
 	case exp.Sign() == 0 || base.Cmp(one) == 0:
-		return one, nil
+		return one
 	case base.Sign() == 0 && exp.Sign() < 0:
-		return nil, errUndefined
+		fail(errUndefined)
 	case base.Sign() == 0:
-		return new(big.Rat), nil
+		return new(big.Rat)
 	case base.Cmp(big.NewRat(-1, 1)) == 0:
 		if exp.Bit(0) == 0 {
-			return one, nil
+			return one
 		}
-		return base, nil
+		return base
 	}
 	size := new(big.Int).Abs(exp)
 	if !size.IsInt64() || size.Int64() > maxBits || int64(max(base.Num().BitLen(), base.Denom().BitLen())-1)*size.Int64() > maxBits {
-		return nil, errLimit
+		fail(errLimit)
 	}
 	num := new(big.Int).Exp(base.Num(), size, nil)
 	den := new(big.Int).Exp(base.Denom(), size, nil)
@@ -223,74 +233,55 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) (*big.Rat, error) {
 			den.Neg(den)
 		}
 	}
-	if err := c.spend(num.BitLen() + den.BitLen()); err != nil {
-		return nil, err
-	}
+	c.spend(num.BitLen() + den.BitLen())
 	// Powers of coprime numbers are coprime. SetFrac would look for a common
 	// divisor all the same, at great cost, so the parts are set one by one.
 	power := big.NewRat(1, 2)
 	power.Num().Set(num)
 	power.Denom().Set(den)
-	return power, nil
+	return power
 }
 
 // rationalRoot is a root that is rational.
-func (c *Checker) rationalRoot(n *latex.Node, at *point) (*big.Rat, error) {
-	x, err := c.rational(n.Args[0], at)
-	if err != nil {
-		return nil, err
+func (c *Checker) rationalRoot(n *latex.Node, at *point) *big.Rat {
+	x, index := c.exact(n.Args[0], at), c.exact(n.Args[1], at)
+	if !index.IsInt() || !index.Num().IsInt64() || index.Num().Int64() < 1 || index.Num().Int64() > 1000 {
+		fail(errIrrational)
 	}
-	index, err := c.rational(n.Args[1], at)
-	if err != nil {
-		return nil, err
-	}
-	if !index.IsInt() || !index.Num().IsInt64() {
-		return nil, errIrrational
-	}
-	k := index.Num().Int64()
-	if k < 1 || k > 1000 {
-		return nil, errIrrational
-	}
-	return c.exactRoot(x, k)
+	return c.exactRoot(x, index.Num().Int64())
 }
 
 // exactRoot is the k-th root of x if it is rational; odd roots of negative
 // numbers are real.
-func (c *Checker) exactRoot(x *big.Rat, k int64) (*big.Rat, error) {
+func (c *Checker) exactRoot(x *big.Rat, k int64) *big.Rat {
 	if x.Sign() < 0 && k%2 == 0 {
-		return nil, errIrrational
+		fail(errIrrational)
 	}
-	num, ok := c.integerRoot(new(big.Int).Abs(x.Num()), k)
-	if !ok {
-		return nil, errIrrational
-	}
-	den, ok := c.integerRoot(x.Denom(), k)
-	if !ok {
-		return nil, errIrrational
-	}
+	num := c.integerRoot(new(big.Int).Abs(x.Num()), k)
 	if x.Sign() < 0 {
 		num.Neg(num)
 	}
-	return new(big.Rat).SetFrac(num, den), nil
+	return new(big.Rat).SetFrac(num, c.integerRoot(x.Denom(), k))
 }
 
-// integerRoot is the k-th root of x >= 0 if it is an integer.
-func (c *Checker) integerRoot(x *big.Int, k int64) (*big.Int, bool) {
+// integerRoot is the k-th root of x >= 0, which fails if it is no integer, or if finding it
+// would cost too much.
+func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 	if x.BitLen() <= 1 || k == 1 {
-		return new(big.Int).Set(x), true
+		return new(big.Int).Set(x)
 	}
-	if x.BitLen() > maxBits || c.spend(8*x.BitLen()) != nil {
-		return nil, false
+	if x.BitLen() > maxBits || !c.afford(8*x.BitLen()) {
+		fail(errIrrational)
 	}
 	if k == 2 {
 		r := new(big.Int).Sqrt(x)
-		return r, new(big.Int).Mul(r, r).Cmp(x) == 0
+		if new(big.Int).Mul(r, r).Cmp(x) != 0 {
+			fail(errIrrational)
+		}
+		return r
 	}
-	if int64(x.BitLen()) <= k {
-		return nil, false // between 1 and 2
-	}
-	if x.BitLen() > 4000 {
-		return nil, false
+	if int64(x.BitLen()) <= k || x.BitLen() > 4000 { // the former is between 1 and 2
+		fail(errIrrational)
 	}
 	// Newton's iteration from above.
 	r := new(big.Int).Lsh(big.NewInt(1), uint((int64(x.BitLen())+k-1)/k))
@@ -304,103 +295,78 @@ func (c *Checker) integerRoot(x *big.Int, k int64) (*big.Int, bool) {
 			break
 		}
 		r = t
-		if c.spend(8*x.BitLen()) != nil {
-			return nil, false
+		if !c.afford(8 * x.BitLen()) {
+			fail(errIrrational)
 		}
 	}
-	return r, new(big.Int).Exp(r, bigK, nil).Cmp(x) == 0
+	if new(big.Int).Exp(r, bigK, nil).Cmp(x) != 0 {
+		fail(errIrrational)
+	}
+	return r
 }
 
 // rationalBinomial is n over k for integer k; n may be any rational.
-func (c *Checker) rationalBinomial(n *latex.Node, at *point) (*big.Rat, error) {
-	top, err := c.rational(n.Args[0], at)
-	if err != nil {
-		return nil, err
-	}
-	k, err := c.rational(n.Args[1], at)
-	if err != nil {
-		return nil, err
-	}
+func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
+	top, k := c.exact(n.Args[0], at), c.exact(n.Args[1], at)
 	if !k.IsInt() {
-		return nil, errIrrational
+		fail(errIrrational)
 	}
 	if k.Sign() < 0 {
-		return new(big.Rat), nil
+		return new(big.Rat)
 	}
 	if top.IsInt() && top.Sign() >= 0 {
 		if top.Cmp(k) < 0 {
-			return new(big.Rat), nil
+			return new(big.Rat)
 		}
 		if other := new(big.Rat).Sub(top, k); other.Cmp(k) < 0 {
 			k = other
 		}
 	}
 	if !k.Num().IsInt64() || k.Num().Int64() > maxFact/2 || int64(bitsOf(top))*k.Num().Int64() > maxBits {
-		return nil, errLimit
+		fail(errLimit)
 	}
 	v := big.NewRat(1, 1)
 	for i := range k.Num().Int64() {
 		v.Mul(v, new(big.Rat).Sub(top, big.NewRat(i, 1)))
 		v.Quo(v, big.NewRat(i+1, 1))
-		if _, err := c.checked(v); err != nil {
-			return nil, err
-		}
+		c.checked(v)
 	}
-	return v, nil
+	return v
 }
 
 // bounds are the integer bounds of a sum.
-func (c *Checker) bounds(n *latex.Node, at *point) (low, high int64, err error) {
-	l, err := c.rational(n.Args[2], at)
-	if err != nil {
-		return 0, 0, err
-	}
-	h, err := c.rational(n.Args[3], at)
-	if err != nil {
-		return 0, 0, err
-	}
+func (c *Checker) bounds(n *latex.Node, at *point) (low, high int64) {
+	l, h := c.exact(n.Args[2], at), c.exact(n.Args[3], at)
 	if !l.IsInt() || !h.IsInt() {
-		return 0, 0, errUndefined
+		fail(errUndefined)
 	}
-	if !l.Num().IsInt64() || !h.Num().IsInt64() {
-		return 0, 0, errLimit
+	if d := new(big.Int).Sub(h.Num(), l.Num()); !l.Num().IsInt64() || !h.Num().IsInt64() || d.Cmp(big.NewInt(maxTerms)) > 0 {
+		fail(errLimit)
 	}
-	low, high = l.Num().Int64(), h.Num().Int64()
-	if d := new(big.Int).Sub(h.Num(), l.Num()); d.Cmp(big.NewInt(maxTerms)) > 0 {
-		return 0, 0, errLimit
-	}
-	return low, high, nil
+	return l.Num().Int64(), h.Num().Int64()
 }
 
 // rationalSeries adds or multiplies the terms of a finite sum or product.
-func (c *Checker) rationalSeries(n *latex.Node, at *point) (*big.Rat, error) {
-	low, high, err := c.bounds(n, at)
-	if err != nil {
-		return nil, err
-	}
+func (c *Checker) rationalSeries(n *latex.Node, at *point) *big.Rat {
+	low, high := c.bounds(n, at)
 	total := new(big.Rat)
 	if n.Op == latex.Prod {
 		total.SetInt64(1)
 	}
 	for k := low; k <= high; k++ {
-		v, err := c.rational(n.Args[0], &point{name: n.Args[1].Name, value: big.NewRat(k, 1), next: at})
-		if err != nil {
-			return nil, err
-		}
+		v := c.exact(n.Args[0], &point{name: n.Args[1].Name, value: big.NewRat(k, 1), next: at})
 		if n.Op == latex.Prod {
 			total.Mul(total, v)
 		} else {
 			total.Add(total, v)
 		}
-		if _, err := c.checked(total); err != nil {
-			return nil, err
-		}
+		c.checked(total)
 	}
-	return total, nil
+	return total
 }
 
 // rationalFunction evaluates the functions that keep numbers rational.
-func (c *Checker) rationalFunction(n *latex.Node, at *point) (*big.Rat, error) {
+func (c *Checker) rationalFunction(n *latex.Node, at *point) *big.Rat {
 	switch n.Name {
 	case "gcd", "lcm", "max", "min", "sgn":
 	case "sin", "cos", "tan":
@@ -410,25 +376,20 @@ func (c *Checker) rationalFunction(n *latex.Node, at *point) (*big.Rat, error) {
 	}
 	var total *big.Rat
 	for _, arg := range n.Args {
-		v, err := c.rational(arg, at)
-		if err != nil {
-			return nil, err
-		}
+		v := c.exact(arg, at)
 		switch {
 		case n.Name == "sgn":
-			return big.NewRat(int64(v.Sign()), 1), nil
+			return big.NewRat(int64(v.Sign()), 1)
 		case total == nil:
 			total = v
 		case n.Name == "max" && v.Cmp(total) > 0, n.Name == "min" && v.Cmp(total) < 0:
 			total = v
 		case n.Name == "gcd" || n.Name == "lcm":
 			if !v.IsInt() || !total.IsInt() {
-				return nil, errUndefined
+				fail(errUndefined)
 			}
 			a, b := new(big.Int).Abs(total.Num()), new(big.Int).Abs(v.Num())
-			if err := c.spend(8 * (a.BitLen() + b.BitLen())); err != nil {
-				return nil, err
-			}
+			c.spend(8 * (a.BitLen() + b.BitLen()))
 			g := new(big.Int).GCD(nil, nil, a, b)
 			if n.Name == "lcm" && g.Sign() != 0 {
 				g.Quo(a.Mul(a, b), g)
@@ -437,7 +398,7 @@ func (c *Checker) rationalFunction(n *latex.Node, at *point) (*big.Rat, error) {
 		}
 	}
 	if total == nil {
-		return nil, errUndefined
+		fail(errUndefined)
 	}
-	return total, nil
+	return total
 }

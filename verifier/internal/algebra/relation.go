@@ -33,8 +33,7 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 	if !factor.IsReal() {
 		return 0, true
 	}
-	k, err := factor.Re.Sign()
-	return k, err == nil
+	return factor.Re.KnownSign(), true
 }
 
 // proportionalFormulas reports whether a and b are proportional as formulas: their
@@ -78,8 +77,8 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 	varied := known
 	for _, at := range points {
 		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
-		u, errU := e.value(a)
-		v, errV := e.value(b)
+		u, errU := e.try(a)
+		v, errV := e.try(b)
 		if !known && (e.swallowed || errU == ball.ErrUndecided || errV == ball.ErrUndecided) {
 			return factor, false
 		}
@@ -88,7 +87,7 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 		}
 		if !found {
 			first = u
-			q, err := ctx.CQuo(u, v)
+			q, err := ctx.Try(func() ball.Complex { return ctx.CQuo(u, v) })
 			if err != nil || q.Re.ContainsZero() {
 				continue
 			}
@@ -135,14 +134,14 @@ func (c *Checker) Compare(a, b *latex.Node) (order int, ok bool) {
 	}
 	for _, prec := range precisions[:2] {
 		e := numeric{c: c, ball: &ball.Context{Prec: prec, Budget: &c.budget}, complex: s.complex}
-		z, err := e.value(Difference(a, b))
+		z, err := e.try(Difference(a, b))
 		if err == ball.ErrUndecided {
 			continue
 		}
 		if err != nil || !z.IsReal() {
 			return 0, false
 		}
-		if k, err := z.Re.Sign(); err == nil {
+		if k := z.Re.KnownSign(); k != 0 || z.Re.IsZero() {
 			return k, true
 		}
 	}

@@ -377,7 +377,7 @@ func (c *Checker) thresholds(s *variables, n *latex.Node) {
 	r, err := c.rational(n, nil)
 	if err == errIrrational {
 		e := numeric{c: c, ball: &ball.Context{Prec: precisions[0], Budget: &c.budget}}
-		if z, errValue := e.value(n); errValue == nil && z.IsReal() {
+		if z, errValue := e.try(n); errValue == nil && z.IsReal() {
 			if k := z.Re.Exponent(); max(k, -k) > mostConstantBits {
 				s.unreachable = true
 			} else if r, err = big.NewRat(1, 1), nil; k > 0 {
@@ -625,10 +625,10 @@ func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutco
 func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) pointOutcome {
 	ctx := &ball.Context{Prec: prec, Budget: &c.budget}
 	e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
-	x, errX := e.value(a)
+	x, errX := e.try(a)
 	leftX := e.left
 	e.left = false
-	y, errY := e.value(b)
+	y, errY := e.try(b)
 	if undefined := func(err error, left bool) bool {
 		return err == ball.ErrUndefined || err == errUndefined || err == nil && left
 	}; at != nil && !s.complex && undefined(errX, leftX) != undefined(errY, e.left) && (errX == nil || errY == nil) {

@@ -2,6 +2,9 @@
 // radius: every result encloses the exact value. So a comparison can prove two
 // numbers different, and can tell "equal to 50 digits" from "not enough
 // digits".
+//
+// An operation that has no result at the precision gives up the whole evaluation: it
+// panics with one of the errors of this package, which [Context.Try] returns.
 package ball
 
 import (
@@ -120,17 +123,36 @@ type Context struct {
 	Budget *int // counts down with the work done; ErrRange where it is spent
 }
 
+// A failure is what an operation without a result panics with.
+type failure struct{ error }
+
+// Try returns what evaluate computes, or the error with which an operation of it gave up.
+func (c *Context) Try(evaluate func() Complex) (z Complex, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			f, ok := r.(failure)
+			if !ok {
+				panic(r)
+			}
+			err = f.error
+		}
+	}()
+	return evaluate(), nil
+}
+
+// Fail gives up the evaluation that Try has begun.
+func (c *Context) Fail(err error) { panic(failure{err}) }
+
 // charge takes the cost of n operations at the precision from the budget.
-func (c *Context) charge(n int) error {
+func (c *Context) charge(n int) {
 	if c.Budget == nil {
-		return nil
+		return
 	}
 	words := int(c.Prec) / 64
 	*c.Budget -= n * (1 + words/4 + words*words/500) // a product of long numbers is more than linear
 	if *c.Budget < 0 {
-		return ErrRange
+		c.Fail(ErrRange)
 	}
-	return nil
 }
 
 // newFloat is a float at the precision.
@@ -185,15 +207,20 @@ func (a Real) ContainsZero() bool {
 	return !a.rad.less(below(a.mid))
 }
 
-// Sign is the sign of a; ErrUndecided if a may be zero without being it.
-func (a Real) Sign() (int, error) {
-	if a.IsZero() {
-		return 0, nil
-	}
+// KnownSign is the sign of a, 0 if a may be zero.
+func (a Real) KnownSign() int {
 	if a.ContainsZero() {
-		return 0, ErrUndecided
+		return 0
 	}
-	return a.mid.Sign(), nil
+	return a.mid.Sign()
+}
+
+// Sign is the sign of a. It fails with ErrUndecided if a may be zero without being it.
+func (c *Context) Sign(a Real) int {
+	if a.ContainsZero() && !a.IsZero() {
+		c.Fail(ErrUndecided)
+	}
+	return a.KnownSign()
 }
 
 // Exponent is the least k with |a| < 2^k at the middle, 0 for zero.
@@ -278,15 +305,12 @@ func (c *Context) Mul(a, b Real) Real {
 }
 
 // Quo is a / b.
-func (c *Context) Quo(a, b Real) (Real, error) {
-	if b.IsZero() {
-		return Real{}, ErrUndefined
-	}
-	if b.ContainsZero() {
-		return Real{}, ErrUndecided
+func (c *Context) Quo(a, b Real) Real {
+	if c.Sign(b) == 0 {
+		c.Fail(ErrUndefined)
 	}
 	if a.IsZero() {
-		return Real{}, nil
+		return Real{}
 	}
 	x := c.newFloat().Quo(a.float(), b.mid)
 	// |a/b - x| <= (ra + |x| rb) / (|b| - rb)
@@ -295,7 +319,7 @@ func (c *Context) Quo(a, b Real) (Real, error) {
 	if x.Acc() != big.Exact {
 		rad = rad.add(c.rounding(x))
 	}
-	return Real{mid: x, rad: rad}, nil
+	return Real{mid: x, rad: rad}
 }
 
 // lower is a lower bound of |b|, which does not contain zero.
@@ -320,73 +344,55 @@ func (c *Context) Abs(a Real) Real {
 }
 
 // Sqrt is the root of a, which is not negative.
-func (c *Context) Sqrt(a Real) (Real, error) {
+func (c *Context) Sqrt(a Real) Real {
 	if a.IsZero() {
-		return Real{}, nil
+		return Real{}
 	}
-	if err := c.charge(8); err != nil {
-		return Real{}, err
-	}
+	c.charge(8)
 	if a.ContainsZero() {
 		// Somewhere in 0 ± sqrt(|mid| + rad).
-		return Real{rad: above(a.mid).add(a.rad).sqrt()}, nil
+		return Real{rad: above(a.mid).add(a.rad).sqrt()}
 	}
 	if a.mid.Sign() < 0 {
-		return Real{}, ErrUndefined
+		c.Fail(ErrUndefined)
 	}
 	x := c.newFloat().Sqrt(a.mid)
 	rad := c.rounding(x)
 	if a.rad.m != 0 {
 		rad = rad.add(a.rad.quo(c.lower(Real{mid: x}))) // 2 sqrt(low) >= sqrt(mid) for a rad < 3/4 mid
 		if !a.rad.less(mag{below(a.mid).m, below(a.mid).e - 1}) {
-			return Real{}, ErrUndecided
+			c.Fail(ErrUndecided)
 		}
 	}
-	return Real{mid: x, rad: rad}, nil
+	return Real{mid: x, rad: rad}
 }
 
 // PowInt is a^n.
-func (c *Context) PowInt(a Real, n int64) (Real, error) {
+func (c *Context) PowInt(a Real, n int64) Real {
 	return power(c, a, c.Int(1), n, 2, c.Mul, c.Quo, func(x Real) []Real { return []Real{x} })
 }
 
 // power is x^n by squaring. A step has the cost of so many operations.
-func power[T any](c *Context, x, one T, n int64, cost int, mul func(a, b T) T, quo func(a, b T) (T, error), parts func(T) []Real) (result T, err error) {
+func power[T any](c *Context, x, one T, n int64, cost int, mul func(a, b T) T, quo func(a, b T) T, parts func(T) []Real) T {
 	if n < 0 {
-		p, err := power(c, x, one, -n, cost, mul, quo, parts)
-		if err != nil {
-			return result, err
-		}
-		return quo(one, p)
+		return quo(one, power(c, x, one, -n, cost, mul, quo, parts))
 	}
-	result = one
+	result := one
 	for n > 0 {
-		if err = c.charge(cost); err != nil {
-			return result, err
-		}
+		c.charge(cost)
 		if n&1 == 1 {
 			result = mul(result, x)
 		}
 		if n >>= 1; n > 0 {
 			x = mul(x, x)
 		}
-		if err = inRange(append(parts(x), parts(result)...)...); err != nil {
-			return result, err
-		}
-	}
-	return result, nil
-}
-
-// inRange fails if an exponent grows beyond use.
-func inRange(values ...Real) error {
-	for _, v := range values {
-		if v.mid != nil && v.mid.Sign() != 0 {
-			if e := v.mid.MantExp(nil); e > maxExponent || e < -maxExponent {
-				return ErrRange
+		for _, v := range append(parts(x), parts(result)...) {
+			if e := v.Exponent(); e > maxExponent || e < -maxExponent {
+				c.Fail(ErrRange)
 			}
 		}
 	}
-	return nil
+	return result
 }
 
 // Differ reports whether a and b are proved to be different numbers, and if

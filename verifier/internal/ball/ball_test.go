@@ -29,6 +29,12 @@ func encloses(a, fine Real) bool {
 	return d.Abs(d).Cmp(radius) <= 0
 }
 
+// tried is what f computes as a real, or its error.
+func tried(c *Context, f func() Real) (Real, error) {
+	z, err := c.Try(func() Complex { return Complex{Re: f()} })
+	return z.Re, err
+}
+
 // rational draws a rational of very different sizes.
 func rational(t *rapid.T, label string) *big.Rat {
 	r := big.NewRat(rapid.Int64Range(-1_000_000, 1_000_000).Draw(t, label+" numerator"), rapid.Int64Range(1, 100_000).Draw(t, label+" denominator"))
@@ -42,28 +48,22 @@ func rational(t *rapid.T, label string) *big.Rat {
 // TestEnclosure checks each function at 100 bits against 400 bits: the coarse
 // ball must hold the fine value, and be small.
 func TestEnclosure(t *testing.T) {
-	unary := map[string]func(*Context, Real) (Real, error){
-		"exp":  (*Context).Exp,
-		"log":  (*Context).Log,
-		"atan": (*Context).Atan,
-		"sqrt": (*Context).Sqrt,
-		"sin": func(c *Context, a Real) (Real, error) {
-			s, _, err := c.SinCos(a)
-			return s, err
-		},
-		"cos": func(c *Context, a Real) (Real, error) {
-			_, s, err := c.SinCos(a)
-			return s, err
-		},
-		"inverse": func(c *Context, a Real) (Real, error) { return c.Quo(c.Int(1), a) },
-		"cube":    func(c *Context, a Real) (Real, error) { return c.PowInt(a, 3) },
+	unary := map[string]func(*Context, Real) Real{
+		"exp":     (*Context).Exp,
+		"log":     (*Context).Log,
+		"atan":    (*Context).Atan,
+		"sqrt":    (*Context).Sqrt,
+		"sin":     func(c *Context, a Real) Real { s, _ := c.SinCos(a); return s },
+		"cos":     func(c *Context, a Real) Real { _, s := c.SinCos(a); return s },
+		"inverse": func(c *Context, a Real) Real { return c.Quo(c.Int(1), a) },
+		"cube":    func(c *Context, a Real) Real { return c.PowInt(a, 3) },
 	}
 	for name, f := range unary {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			r := rational(t, "x")
 			coarse, fine := context(100), context(400)
-			a, errA := f(coarse, coarse.Rat(r))
-			b, errB := f(fine, fine.Rat(r))
+			a, errA := tried(coarse, func() Real { return f(coarse, coarse.Rat(r)) })
+			b, errB := tried(fine, func() Real { return f(fine, fine.Rat(r)) })
 			if (errA == nil) != (errB == nil) {
 				t.Fatalf("%s(%v): %v at 100 bits, %v at 400", name, r, errA, errB)
 			}
@@ -88,14 +88,9 @@ func TestFloat64(t *testing.T) {
 	c := context(100)
 	for _, x := range []float64{0.001, 0.1, 0.5, 1, 1.5, 2, math.Pi, 10, 123.456, 1e6} {
 		a := c.Rat(new(big.Rat).SetFloat64(x))
-		sin, cos, err := c.SinCos(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		log, _ := c.Log(a)
-		atan, _ := c.Atan(a)
-		root, _ := c.Sqrt(a)
-		exp, _ := c.Exp(c.Rat(new(big.Rat).SetFloat64(-x / 1000)))
+		sin, cos := c.SinCos(a)
+		log, atan, root := c.Log(a), c.Atan(a), c.Sqrt(a)
+		exp := c.Exp(c.Rat(new(big.Rat).SetFloat64(-x / 1000)))
 		for _, v := range [][2]float64{{sin.Float64(), math.Sin(x)}, {cos.Float64(), math.Cos(x)}, {log.Float64(), math.Log(x)},
 			{atan.Float64(), math.Atan(x)}, {root.Float64(), math.Sqrt(x)}, {exp.Float64(), math.Exp(-x / 1000)}} {
 			if math.Abs(v[0]-v[1]) > 1e-14*math.Max(1, math.Abs(v[1])) {
@@ -119,31 +114,26 @@ func TestComplexIdentities(t *testing.T) {
 		if z.IsZero() {
 			return
 		}
-		meet := func(name string, a, b Complex, err error) {
+		meet := func(name string, a func() Complex, b Complex) {
+			d, err := c.Try(func() Complex { return c.CSub(a(), b) })
+			if err == ErrUndecided {
+				return
+			}
 			if err != nil {
-				if err == ErrUndecided {
-					return
-				}
 				t.Fatalf("%s: %v", name, err)
 			}
-			d := c.CSub(a, b)
 			if !d.Re.ContainsZero() || !d.Im.ContainsZero() {
-				t.Fatalf("%s: %v and %v at %v", name, a, b, z)
+				t.Fatalf("%s: it is %v from %v at %v", name, d, b, z)
 			}
 		}
-		log, err := c.CLog(z)
-		if err == nil {
-			back, err := c.CExp(log)
-			meet("exp log", back, z, err)
-		}
-		root, err := c.CSqrt(z)
-		meet("square of the root", c.CMul(root, root), z, err)
-		sin, cos, err := c.CSinCos(z)
-		meet("sin^2 + cos^2", c.CAdd(c.CMul(sin, sin), c.CMul(cos, cos)), c.FromRat(big.NewRat(1, 1)), err)
-		cube, err := c.CPowInt(z, 3)
-		meet("cube", cube, c.CMul(z, c.CMul(z, z)), err)
-		quotient, err := c.CQuo(z, root)
-		meet("z / sqrt z", quotient, root, err)
+		meet("exp log", func() Complex { return c.CExp(c.CLog(z)) }, z)
+		meet("square of the root", func() Complex { root := c.CSqrt(z); return c.CMul(root, root) }, z)
+		meet("sin^2 + cos^2", func() Complex {
+			sin, cos := c.CSinCos(z)
+			return c.CAdd(c.CMul(sin, sin), c.CMul(cos, cos))
+		}, c.FromRat(big.NewRat(1, 1)))
+		meet("cube", func() Complex { return c.CPowInt(z, 3) }, c.CMul(z, c.CMul(z, z)))
+		meet("z / sqrt z", func() Complex { root := c.CSqrt(z); return c.CSub(c.CQuo(z, root), root) }, Complex{})
 	})
 }
 
@@ -153,15 +143,15 @@ func TestBudget(t *testing.T) {
 		left := budget
 		c := &Context{Prec: 160, Budget: &left}
 		z := Complex{c.Rat(big.NewRat(7, 3)), c.Rat(big.NewRat(-5, 11))}
-		for name, f := range map[string]func() error{
-			"CExp":    func() error { _, err := c.CExp(z); return err },
-			"CLog":    func() error { _, err := c.CLog(z); return err },
-			"CPow":    func() error { _, err := c.CPow(z, z); return err },
-			"CSin":    func() error { _, _, err := c.CSinCos(z); return err },
-			"Sqrt":    func() error { _, err := c.CSqrt(z); return err },
-			"CPowInt": func() error { _, err := c.CPowInt(z, -77); return err },
+		for name, f := range map[string]func() Complex{
+			"CExp":    func() Complex { return c.CExp(z) },
+			"CLog":    func() Complex { return c.CLog(z) },
+			"CPow":    func() Complex { return c.CPow(z, z) },
+			"CSin":    func() Complex { sin, _ := c.CSinCos(z); return sin },
+			"Sqrt":    func() Complex { return c.CSqrt(z) },
+			"CPowInt": func() Complex { return c.CPowInt(z, -77) },
 		} {
-			if err := f(); err != nil && err != ErrRange {
+			if _, err := c.Try(f); err != nil && err != ErrRange {
 				t.Fatalf("%s with %d units of work: %v", name, budget, err)
 			}
 		}
@@ -176,31 +166,25 @@ func TestUndecided(t *testing.T) {
 	if nearZero.Exact() || !nearZero.ContainsZero() {
 		t.Fatalf("1/3 - 1/3 = %v", nearZero)
 	}
-	if _, err := nearZero.Sign(); err != ErrUndecided {
-		t.Errorf("sign of 0 ± r: %v", err)
+	for _, x := range []struct {
+		name string
+		f    func() Real
+		want error
+	}{
+		{"the sign of 0 ± r", func() Real { return c.Int(int64(c.Sign(nearZero))) }, ErrUndecided},
+		{"1/3 / (0 ± r)", func() Real { return c.Quo(third, nearZero) }, ErrUndecided},
+		{"1/3 / 0", func() Real { return c.Quo(third, c.Int(0)) }, ErrUndefined},
+		{"log (0 ± r)", func() Real { return c.Log(nearZero) }, ErrUndecided},
+		{"log 0", func() Real { return c.CLog(Complex{}).Re }, ErrUndefined},
+		{"the argument at the cut", func() Real { return c.Arg(Complex{c.Int(-1), nearZero}) }, ErrUndecided},
+		{"the floor of 3 ± r", func() Real { return c.FromInt(c.Floor(c.Add(c.Int(3), nearZero))) }, ErrUndecided},
+		{"exp of 2^100", func() Real { return c.Exp(c.Rat(new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), 100)))) }, ErrRange},
+	} {
+		if _, err := tried(c, x.f); err != x.want {
+			t.Errorf("%s: %v, want %v", x.name, err, x.want)
+		}
 	}
-	if _, err := c.Quo(third, nearZero); err == nil {
-		t.Error("1/3 / (0 ± r) has a value")
-	}
-	if _, err := c.Quo(third, c.Int(0)); err != ErrUndefined {
-		t.Errorf("1/3 / 0: %v", err)
-	}
-	if _, err := c.Log(nearZero); err == nil {
-		t.Error("log (0 ± r) has a value")
-	}
-	if _, err := c.CLog(Complex{}); err == nil {
-		t.Error("log 0 has a value")
-	}
-	if _, err := c.Arg(Complex{c.Int(-1), nearZero}); err == nil {
-		t.Error("the argument at the cut has a value")
-	}
-	if _, err := c.Floor(c.Add(c.Int(3), nearZero)); err != ErrUndecided {
-		t.Errorf("floor of 3 ± r: %v", err)
-	}
-	if n, err := c.Floor(c.Rat(big.NewRat(-7, 2))); err != nil || n.Int64() != -4 {
-		t.Errorf("floor of -7/2 = %v, %v", n, err)
-	}
-	if _, err := c.Exp(c.Rat(new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), 100)))); err != ErrRange {
-		t.Errorf("exp of 2^100: %v", err)
+	if n := c.Floor(c.Rat(big.NewRat(-7, 2))); n.Int64() != -4 {
+		t.Errorf("floor of -7/2 = %v", n)
 	}
 }

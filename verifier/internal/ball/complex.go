@@ -37,181 +37,133 @@ func (c *Context) CMul(a, b Complex) Complex {
 }
 
 // CQuo is a / b.
-func (c *Context) CQuo(a, b Complex) (Complex, error) {
+func (c *Context) CQuo(a, b Complex) Complex {
 	d := b.Re
 	if !b.IsReal() {
 		a, d = c.CMul(a, Complex{b.Re, c.Neg(b.Im)}), c.Add(c.Mul(b.Re, b.Re), c.Mul(b.Im, b.Im))
 	}
-	re, err := c.Quo(a.Re, d)
-	if err != nil {
-		return Complex{}, err
-	}
-	im, err := c.Quo(a.Im, d)
-	return Complex{re, im}, err
+	return Complex{c.Quo(a.Re, d), c.Quo(a.Im, d)}
 }
 
 // CAbs is |z|.
-func (c *Context) CAbs(z Complex) (Real, error) {
+func (c *Context) CAbs(z Complex) Real {
 	if z.IsReal() {
-		return c.Abs(z.Re), nil
+		return c.Abs(z.Re)
 	}
 	return c.Sqrt(c.Add(c.Mul(z.Re, z.Re), c.Mul(z.Im, z.Im)))
 }
 
 // CPowInt is z^n.
-func (c *Context) CPowInt(z Complex, n int64) (Complex, error) {
+func (c *Context) CPowInt(z Complex, n int64) Complex {
 	if z.IsReal() {
-		re, err := c.PowInt(z.Re, n)
-		return Complex{Re: re}, err
+		return Complex{Re: c.PowInt(z.Re, n)}
 	}
 	return power(c, z, Complex{Re: c.Int(1)}, n, 6, c.CMul, c.CQuo, func(z Complex) []Real { return []Real{z.Re, z.Im} })
 }
 
 // CExp is e^z.
-func (c *Context) CExp(z Complex) (Complex, error) {
-	r, err := c.Exp(z.Re)
-	if err != nil || z.IsReal() {
-		return Complex{Re: r}, err
+func (c *Context) CExp(z Complex) Complex {
+	r := c.Exp(z.Re)
+	if z.IsReal() {
+		return Complex{Re: r}
 	}
-	sin, cos, err := c.SinCos(z.Im)
-	return Complex{c.Mul(r, cos), c.Mul(r, sin)}, err
+	sin, cos := c.SinCos(z.Im)
+	return Complex{c.Mul(r, cos), c.Mul(r, sin)}
 }
 
 // Arg is the angle of z in (-pi, pi].
-func (c *Context) Arg(z Complex) (Real, error) {
+func (c *Context) Arg(z Complex) Real {
 	if z.IsReal() {
-		s, err := z.Re.Sign()
-		switch {
-		case err != nil:
-			return Real{}, err
+		switch s := c.Sign(z.Re); {
 		case s == 0:
-			return Real{}, ErrUndefined
+			c.Fail(ErrUndefined)
 		case s < 0:
-			return c.Pi(), nil
+			return c.Pi()
 		}
-		return Real{}, nil
+		return Real{}
 	}
-	re, reErr := z.Re.Sign()
-	im, imErr := z.Im.Sign()
 	half := c.Mul(c.Pi(), c.Rat(big.NewRat(1, 2)))
-	switch {
-	case reErr == nil && re > 0:
-		t, err := c.Quo(z.Im, z.Re)
-		if err != nil {
-			return Real{}, err
-		}
-		return c.Atan(t)
-	case imErr == nil && im != 0:
-		// pi/2 - atan(re/im) above the axis, -pi/2 - atan(re/im) below.
-		t, err := c.Quo(z.Re, z.Im)
-		if err != nil {
-			return Real{}, err
-		}
-		a, err := c.Atan(t)
-		if im < 0 {
-			half = c.Neg(half)
-		}
-		return c.Sub(half, a), err
+	if z.Re.KnownSign() > 0 {
+		return c.Atan(c.Quo(z.Im, z.Re))
 	}
-	return Real{}, ErrUndecided // on the branch cut, or zero
+	im := z.Im.KnownSign()
+	if im == 0 {
+		c.Fail(ErrUndecided) // on the branch cut, or zero
+	}
+	// pi/2 - atan(re/im) above the axis, -pi/2 - atan(re/im) below.
+	if im < 0 {
+		half = c.Neg(half)
+	}
+	return c.Sub(half, c.Atan(c.Quo(z.Re, z.Im)))
 }
 
 // CLog is the principal logarithm of z.
-func (c *Context) CLog(z Complex) (Complex, error) {
-	if z.IsReal() {
-		s, err := z.Re.Sign()
-		if err != nil {
-			return Complex{}, err
-		}
-		if s >= 0 {
-			re, err := c.Log(z.Re)
-			return Complex{Re: re}, err
-		}
+func (c *Context) CLog(z Complex) Complex {
+	if z.IsReal() && c.Sign(z.Re) >= 0 {
+		return Complex{Re: c.Log(z.Re)}
 	}
-	r, err := c.CAbs(z)
-	if err != nil {
-		return Complex{}, err
-	}
-	re, err := c.Log(r)
-	if err != nil {
-		return Complex{}, err
-	}
-	im, err := c.Arg(z)
-	return Complex{re, im}, err
+	return Complex{c.Log(c.CAbs(z)), c.Arg(z)}
 }
 
 // CSqrt is the principal root of z.
-func (c *Context) CSqrt(z Complex) (Complex, error) {
-	if z.IsReal() {
-		if z.Re.ContainsZero() && !z.Re.IsZero() {
-			// Near zero on either side: both parts are within the root of its size.
-			r, err := c.Sqrt(z.Re)
-			return Complex{r, r}, err
-		}
-		if s, _ := z.Re.Sign(); s >= 0 {
-			r, err := c.Sqrt(z.Re)
-			return Complex{Re: r}, err
-		}
-		r, err := c.Sqrt(c.Neg(z.Re))
-		return Complex{Im: r}, err
+func (c *Context) CSqrt(z Complex) Complex {
+	switch {
+	case !z.IsReal():
+		// e^(log z / 2) is short and good enough for the rare case.
+		return c.CPow(z, Complex{Re: c.Rat(big.NewRat(1, 2))})
+	case z.Re.KnownSign() > 0 || z.Re.IsZero():
+		return Complex{Re: c.Sqrt(z.Re)}
+	case z.Re.KnownSign() < 0:
+		return Complex{Im: c.Sqrt(c.Neg(z.Re))}
 	}
-	// e^(log z / 2) is short and good enough for the rare case.
-	return c.CPow(z, Complex{Re: c.Rat(big.NewRat(1, 2))})
+	// Near zero on either side: both parts are within the root of its size.
+	r := c.Sqrt(z.Re)
+	return Complex{r, r}
 }
 
 // CPow is the principal value of z^w.
-func (c *Context) CPow(z, w Complex) (Complex, error) {
+func (c *Context) CPow(z, w Complex) Complex {
 	if z.IsZero() {
-		if s, err := w.Re.Sign(); err == nil && s > 0 {
-			return Complex{}, nil
+		if w.Re.KnownSign() <= 0 {
+			c.Fail(ErrUndefined)
 		}
-		return Complex{}, ErrUndefined
+		return Complex{}
 	}
-	l, err := c.CLog(z)
-	if err != nil {
-		return Complex{}, err
-	}
-	return c.CExp(c.CMul(w, l))
+	return c.CExp(c.CMul(w, c.CLog(z)))
 }
 
 // CSinCos is the sine and the cosine of z.
-func (c *Context) CSinCos(z Complex) (sin, cos Complex, err error) {
-	s, co, err := c.SinCos(z.Re)
-	if err != nil || z.IsReal() {
-		return Complex{Re: s}, Complex{Re: co}, err
+func (c *Context) CSinCos(z Complex) (sin, cos Complex) {
+	s, co := c.SinCos(z.Re)
+	if z.IsReal() {
+		return Complex{Re: s}, Complex{Re: co}
 	}
-	e, err := c.Exp(z.Im)
-	if err != nil {
-		return Complex{}, Complex{}, err
-	}
-	inverse, err := c.Quo(c.Int(1), e)
-	if err != nil {
-		return Complex{}, Complex{}, err
-	}
+	e := c.Exp(z.Im)
+	inverse := c.Quo(c.Int(1), e)
 	half := c.Rat(big.NewRat(1, 2))
 	cosh := c.Mul(half, c.Add(e, inverse))
 	sinh := c.Mul(half, c.Sub(e, inverse))
-	return Complex{c.Mul(s, cosh), c.Mul(co, sinh)}, Complex{c.Mul(co, cosh), c.Neg(c.Mul(s, sinh))}, nil
+	return Complex{c.Mul(s, cosh), c.Mul(co, sinh)}, Complex{c.Mul(co, cosh), c.Neg(c.Mul(s, sinh))}
 }
 
 // Floor is the largest integer not above a.
-func (c *Context) Floor(a Real) (*big.Int, error) {
+func (c *Context) Floor(a Real) *big.Int {
 	if a.mid == nil && a.Exact() {
-		return new(big.Int), nil
+		return new(big.Int)
 	}
 	if above(a.float()).e > 4096 {
-		return nil, ErrRange
+		c.Fail(ErrRange)
 	}
 	if !a.Exact() && a.float().IsInt() {
-		return nil, ErrUndecided // on a step, however small the radius
+		c.Fail(ErrUndecided) // on a step, however small the radius
 	}
 	r := new(big.Float).SetPrec(64).SetMantExp(big.NewFloat(a.rad.m), a.rad.e)
 	low := floorOf(sub(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
 	high := floorOf(add(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
 	if low.Cmp(high) != 0 {
-		return nil, ErrUndecided
+		c.Fail(ErrUndecided)
 	}
-	return low, nil
+	return low
 }
 
 func floorOf(x *big.Float) *big.Int {

@@ -90,22 +90,20 @@ func (c *Context) ln2Float() *big.Float {
 }
 
 // Exp is e^a.
-func (c *Context) Exp(a Real) (Real, error) {
+func (c *Context) Exp(a Real) Real {
 	if a.IsZero() {
-		return c.Int(1), nil
+		return c.Int(1)
 	}
-	if err := c.charge(60); err != nil {
-		return Real{}, err
-	}
+	c.charge(60)
 	if above(a.float()).e > 26 {
-		return Real{}, ErrRange
+		c.Fail(ErrRange)
 	}
 	if !a.rad.less(mag{0.5, -2}) {
-		return Real{}, ErrUndecided
+		c.Fail(ErrUndecided)
 	}
 	y := c.expFloat(a.float())
 	// e^(mid+r) - e^mid <= e^mid 1.2 r for r < 1/8
-	return c.fromMiddle(y, above(y).mul(a.rad).mul(newMag(1.2, 0))), nil
+	return c.fromMiddle(y, above(y).mul(a.rad).mul(newMag(1.2, 0)))
 }
 
 // expFloat is e^x: x = k log 2 + r, e^r = (e^(r/2^12))^(2^12).
@@ -147,20 +145,12 @@ func (c *Context) expFloat(x *big.Float) *big.Float {
 }
 
 // Log is the natural logarithm of a, which is positive.
-func (c *Context) Log(a Real) (Real, error) {
-	if a.IsZero() {
-		return Real{}, ErrUndefined
+func (c *Context) Log(a Real) Real {
+	if c.Sign(a) <= 0 {
+		c.Fail(ErrUndefined)
 	}
-	if a.ContainsZero() {
-		return Real{}, ErrUndecided
-	}
-	if a.mid.Sign() < 0 {
-		return Real{}, ErrUndefined
-	}
-	if err := c.charge(80); err != nil {
-		return Real{}, err
-	}
-	return c.fromMiddle(c.logFloat(a.mid), a.rad.quo(c.lower(a))), nil
+	c.charge(80)
+	return c.fromMiddle(c.logFloat(a.mid), a.rad.quo(c.lower(a)))
 }
 
 // logFloat is log x: x = 2^e m; log m by roots towards 1 and atanh's series.
@@ -193,23 +183,21 @@ func (c *Context) logFloat(x *big.Float) *big.Float {
 }
 
 // SinCos is the sine and the cosine of a.
-func (c *Context) SinCos(a Real) (sin, cos Real, err error) {
+func (c *Context) SinCos(a Real) (sin, cos Real) {
 	if a.IsZero() {
-		return Real{}, c.Int(1), nil
+		return Real{}, c.Int(1)
 	}
-	if err := c.charge(120); err != nil {
-		return Real{}, Real{}, err
-	}
+	c.charge(120)
 	if above(a.float()).e > 60 {
-		return Real{}, Real{}, ErrRange
+		c.Fail(ErrRange)
 	}
 	if !a.rad.less(mag{0.5, 0}) {
-		return Real{}, Real{}, ErrUndecided
+		c.Fail(ErrUndecided)
 	}
 	s, co := c.sinCosFloat(a.float())
 	floor := mag{0.5, -int(c.Prec) + 1} // the reduction's error is absolute
 	rad := a.rad.add(floor)
-	return c.fromMiddle(s, rad), c.fromMiddle(co, rad), nil
+	return c.fromMiddle(s, rad), c.fromMiddle(co, rad)
 }
 
 // sinCosFloat is sin x and cos x: x = k pi/2 + r, Taylor for r/2^3, doubling.
@@ -285,14 +273,12 @@ func sinVersine(r *big.Float, prec uint) (sin, versine *big.Float) {
 }
 
 // Atan is the arc tangent of a.
-func (c *Context) Atan(a Real) (Real, error) {
+func (c *Context) Atan(a Real) Real {
 	if a.IsZero() {
-		return Real{}, nil
+		return Real{}
 	}
-	if err := c.charge(150); err != nil {
-		return Real{}, err
-	}
-	return c.fromMiddle(c.atanFloat(a.float()), a.rad), nil
+	c.charge(150)
+	return c.fromMiddle(c.atanFloat(a.float()), a.rad)
 }
 
 // atanFloat is atan x: inverted above 1, halved by x/(1+sqrt(1+x^2)), then the series.
