@@ -152,7 +152,7 @@ func computed(n *latex.Node) bool {
 	case latex.Unit:
 		return n.Name == "USD"
 	case latex.Add, latex.Mul, latex.Div, latex.Neg, latex.Pow, latex.Root, latex.Fact, latex.Binom, latex.Abs, latex.Percent:
-		return !slices.ContainsFunc(n.Args, func(arg *latex.Node) bool { return !computed(arg) })
+		return n.Every(computed)
 	}
 	return n.Op == latex.Const && n.Name == "pi"
 }
@@ -471,12 +471,7 @@ func measures(n *latex.Node) bool {
 	case latex.Unit:
 		return !strings.HasPrefix(n.Name, "#")
 	case latex.Percent, latex.Degree, latex.Mul, latex.Div, latex.Pow, latex.Neg:
-		for _, arg := range n.Args {
-			if !measures(arg) {
-				return false
-			}
-		}
-		return true
+		return n.Every(measures)
 	}
 	return false
 }

@@ -65,7 +65,7 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 		g, a = c.unremarked(g, a, true), c.unremarked(a, g, false)
 	}
 	switch {
-	case hasSigns(g) || hasSigns(a):
+	case g.Contains(latex.PlusMinus, latex.MinusPlus) || a.Contains(latex.PlusMinus, latex.MinusPlus):
 		return c.signs(g, a)
 	case g.Op == latex.Dots && a.Op == latex.Dots:
 		return c.say(true, "an ellipsis on both sides")
@@ -79,7 +79,7 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 		return c.matrices(g, a)
 	case g.Op == latex.Bracket || a.Op == latex.Bracket, isPoint(g) && isPoint(a):
 		return c.brackets(g, a)
-	case hasMatrix(g) || hasMatrix(a):
+	case g.Contains(latex.Matrix) || a.Contains(latex.Matrix):
 		return c.matrices(g, a)
 	case g.Op == latex.Ratio || a.Op == latex.Ratio || g.Op == latex.Clock || a.Op == latex.Clock:
 		return c.ratios(g, a)
@@ -91,8 +91,8 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 		return c.elementwise(g, a, "cases")
 	case g.Op == latex.Mod || a.Op == latex.Mod:
 		return c.residues(g, a)
-	case contains(g, latex.Const) && !contains(a, latex.Const):
-		a = replaced(a, "I", &latex.Node{Op: latex.Const, Name: "i"}) // 2 + 5*I
+	case g.Contains(latex.Const) && !a.Contains(latex.Const):
+		a = a.Replaced(latex.Sym, "I", &latex.Node{Op: latex.Const, Name: "i"}) // 2 + 5*I
 	}
 	return c.scalars(g, a)
 }
@@ -178,12 +178,7 @@ func (c *comparer) elementwise(g, a *latex.Node, rule string) bool {
 	if g.Op != a.Op || len(g.Args) != len(a.Args) || g.Cols != a.Cols {
 		return c.say(false, rule+" of different shapes")
 	}
-	for i := range g.Args {
-		if !c.equal(g.Args[i], a.Args[i]) {
-			return false
-		}
-	}
-	return c.say(true, rule+" with equal parts")
+	return c.inOrder(g.Args, a.Args, rule+" with equal parts")
 }
 
 // residues compares residue classes; a modulus that only one side names is not held
@@ -220,37 +215,3 @@ func (c *comparer) residueOf(class, value *latex.Node) bool {
 	}
 	return new(big.Rat).Abs(x).Cmp(m) < 0 && c.equal(class.Args[0], value)
 }
-
-// hasSigns reports whether a plus-minus stands in n outside of lists and relations' lists.
-func hasSigns(n *latex.Node) bool {
-	if n == nil {
-		return false
-	}
-	if n.Op == latex.PlusMinus || n.Op == latex.MinusPlus {
-		return true
-	}
-	for _, arg := range n.Args {
-		if hasSigns(arg) {
-			return true
-		}
-	}
-	return false
-}
-
-// contains reports whether a node of kind op is in n.
-func contains(n *latex.Node, op latex.Op) bool {
-	if n == nil {
-		return false
-	}
-	if n.Op == op {
-		return true
-	}
-	for _, arg := range n.Args {
-		if contains(arg, op) {
-			return true
-		}
-	}
-	return false
-}
-
-func hasMatrix(n *latex.Node) bool { return contains(n, latex.Matrix) }

@@ -10,14 +10,10 @@ import (
 // counted is n with C(n,k), P(n,k) and, where scripts says so, C_n^k and A_n^k
 // as the numbers of combinations and arrangements that they are.
 func counted(n *latex.Node, scripts bool) *latex.Node {
-	if n == nil || !contains(n, latex.App) && !(scripts && contains(n, latex.Pow)) {
+	if n == nil || !n.Contains(latex.App) && !(scripts && n.Contains(latex.Pow)) {
 		return n
 	}
-	out := *n
-	out.Args = make([]*latex.Node, len(n.Args))
-	for i, arg := range n.Args {
-		out.Args[i] = counted(arg, scripts)
-	}
+	out := n.Mapped(func(arg *latex.Node) *latex.Node { return counted(arg, scripts) })
 	name, from := "", []*latex.Node(nil)
 	switch {
 	case n.Op == latex.App && len(n.Args) == 2 && n.Name != "A" && len(algebra.Variables(n.Args...)) == 0:
@@ -28,7 +24,7 @@ func counted(n *latex.Node, scripts bool) *latex.Node {
 		}
 	}
 	if from == nil || from[0].Is(latex.Num) && from[1].Is(latex.Num) && from[0].Rat.Cmp(from[1].Rat) < 0 {
-		return &out // also where C(1,2) is a point and C_1^2 a square
+		return out // also where C(1,2) is a point and C_1^2 a square
 	}
 	switch binomial := (&latex.Node{Op: latex.Binom, Args: from}); name {
 	case "C":
@@ -36,7 +32,7 @@ func counted(n *latex.Node, scripts bool) *latex.Node {
 	case "P", "A":
 		return product(binomial, &latex.Node{Op: latex.Fact, Args: from[1:]})
 	}
-	return &out
+	return out
 }
 
 // subscripted splits a name with a subscript, C_n or C_10, into the name and the subscript.
@@ -56,16 +52,8 @@ func subscripted(n *latex.Node) (string, []*latex.Node) {
 // namesCount reports whether C or A with a subscript stands in n, where it may
 // be a variable.
 func namesCount(n *latex.Node) bool {
-	if n == nil {
-		return false
-	}
-	if name, _ := subscripted(n); name == "C" || name == "A" {
-		return true
-	}
-	for _, arg := range n.Args {
-		if namesCount(arg) {
-			return true
-		}
-	}
-	return false
+	return n.Any(func(n *latex.Node) bool {
+		name, _ := subscripted(n)
+		return name == "C" || name == "A"
+	})
 }

@@ -35,15 +35,7 @@ func withPrimes(n *latex.Node) *latex.Node {
 		}
 		return &latex.Node{Op: latex.Sym, Name: name + primes}
 	}
-	if len(n.Args) == 0 {
-		return n
-	}
-	out := *n
-	out.Args = make([]*latex.Node, len(n.Args))
-	for i, arg := range n.Args {
-		out.Args[i] = withPrimes(arg)
-	}
-	return &out
+	return n.Mapped(withPrimes)
 }
 
 // undifferentiated is the name of what a derivative is of: x of x', of a dotted
@@ -71,15 +63,12 @@ func oneNotation(g, a *latex.Node) (*latex.Node, *latex.Node) {
 
 // notation is the ways in which derivatives are written in n.
 func notation(n *latex.Node) (differentials, dots, primes bool) {
-	if n == nil {
-		return
-	}
-	if n.Op == latex.Sym {
-		return isDerivative(n), strings.HasPrefix(n.Name, "dot ") || strings.HasPrefix(n.Name, "ddot "), strings.HasSuffix(n.Name, "'")
-	}
-	for _, arg := range n.Args {
-		d, o, p := notation(arg)
-		differentials, dots, primes = differentials || d, dots || o, primes || p
+	for m := range n.All() {
+		if m.Op == latex.Sym {
+			differentials = differentials || isDerivative(m)
+			dots = dots || strings.HasPrefix(m.Name, "dot ") || strings.HasPrefix(m.Name, "ddot ")
+			primes = primes || strings.HasSuffix(m.Name, "'")
+		}
 	}
 	return
 }

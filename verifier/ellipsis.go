@@ -12,7 +12,7 @@ import (
 // 1 + 3 + ... + 99, written out where the numbers around it settle an
 // arithmetic or a geometric progression. An ellipsis that has no end stays.
 func (c *comparer) filled(n *latex.Node) *latex.Node {
-	if n == nil || !contains(n, latex.Dots) {
+	if n == nil || !n.Contains(latex.Dots) {
 		return n
 	}
 	out := *n

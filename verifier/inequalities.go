@@ -2,6 +2,8 @@ package verifier
 
 import (
 	"math/big"
+	"slices"
+	"strings"
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
@@ -9,17 +11,9 @@ import (
 
 // isInequality reports whether all relations of n are <, <=, >, >= or !=.
 func isInequality(n *latex.Node) bool {
-	if n.Op != latex.Rel {
-		return false
-	}
-	for _, op := range n.Ops {
-		switch op {
-		case "<", "<=", ">", ">=", "!=":
-		default:
-			return false
-		}
-	}
-	return true
+	return n.Op == latex.Rel && !slices.ContainsFunc(n.Ops, func(op string) bool {
+		return op != "<" && op != "<=" && op != ">" && op != ">=" && op != "!="
+	})
 }
 
 // ascending is a chain of > and >= read from right to left; anything else
@@ -126,19 +120,11 @@ func (c *comparer) relationRegion(n *latex.Node) (region, bool) {
 	return total, true
 }
 
+var swapped = strings.NewReplacer("<", ">", ">", "<")
+
 // mirrored is the relation read from right to left.
 func mirrored(op string) string {
-	switch op {
-	case "<":
-		return ">"
-	case "<=":
-		return ">="
-	case ">":
-		return "<"
-	case ">=":
-		return "<="
-	}
-	return op
+	return swapped.Replace(op)
 }
 
 // boundRegion solves left op right for its variable where one side is the
@@ -211,7 +197,7 @@ func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) (region, 
 
 // isConstant reports whether n is a number, infinity included.
 func isConstant(n *latex.Node) bool {
-	return algebra.Infinite(n) != 0 || len(algebra.Variables(n)) == 0 && !contains(n, latex.App) && !contains(n, latex.Index) && !contains(n, latex.Opaque)
+	return algebra.Infinite(n) != 0 || len(algebra.Variables(n)) == 0 && !n.Contains(latex.App) && !n.Contains(latex.Index) && !n.Contains(latex.Opaque)
 }
 
 // halfLine is the region x op bound.

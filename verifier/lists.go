@@ -120,7 +120,7 @@ func (c *comparer) repeated(g, a *latex.Node) bool {
 	if a.Op == latex.List {
 		list, one = a, g
 	}
-	if list.Name == "and" && contains(list, latex.Unit) && contains(one, latex.Unit) {
+	if list.Name == "and" && list.Contains(latex.Unit) && one.Contains(latex.Unit) {
 		// 5 hours and 30 minutes is one duration.
 		if q, ok := c.sumOf(&latex.Node{Op: latex.Add, Args: list.Args}); ok {
 			total := product(append([]*latex.Node{q.value}, unitNodes(q.units)...)...)
@@ -185,11 +185,11 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	case namedG && namedA && sameNames(g, a):
 		return c.byName(g, a)
 	case namedG && namedA:
-		return c.inOrderPlain(g.Args, a.Args, "named values in order")
-	case (namedG || namedA) && allNamed(g) && allNamed(a):
+		return c.inOrder(g.Args, a.Args, "named values in order")
+	case (namedG || namedA) && g.Every(isAssignment) && a.Every(isAssignment):
 		return c.say(false, "one name with several values against several names")
 	case namedG && !anyNamed(a) || namedA && !anyNamed(g):
-		return c.inOrder(byAlphabet(g.Args), byAlphabet(a.Args), "named values and a list in order")
+		return c.inOrder(valuesOf(byAlphabet(g.Args)), valuesOf(byAlphabet(a.Args)), "named values and a list in order")
 	case len(g.Args) == len(a.Args):
 		return c.match(values(g), values(a), "the same values in some order")
 	}
@@ -244,7 +244,7 @@ func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
 	if k.Name != n.Name && mentions(restA, k) {
 		return c.say(false, "statements over different variables"), true
 	}
-	restA = replaced(restA, n.Name, k)
+	restA = restA.Replaced(latex.Sym, n.Name, k)
 	return c.equal(restG, restA) || setG.Name == "Z" && c.sameProgression(valueOf(restG), valueOf(restA), k), true
 }
 
@@ -292,7 +292,7 @@ func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
 	if letter == "" || valueOf(other).Op == latex.Sym {
 		return false, false
 	}
-	other = replaced(other, letter, k)
+	other = other.Replaced(latex.Sym, letter, k)
 	return c.pair(list == g, rest, other) || c.sameProgression(valueOf(rest), valueOf(other), k), true
 }
 
@@ -314,8 +314,8 @@ func (c *comparer) sameProgression(g, a, k *latex.Node) bool {
 		return &latex.Node{Op: latex.Add, Args: []*latex.Node{x, y}}
 	}
 	linear := func(n *latex.Node) (first, step *latex.Node, ok bool) {
-		first = replaced(n, k.Name, integer(0))
-		step = algebra.Difference(replaced(n, k.Name, integer(1)), first)
+		first = n.Replaced(latex.Sym, k.Name, integer(0))
+		step = algebra.Difference(n.Replaced(latex.Sym, k.Name, integer(1)), first)
 		return first, step, same(n, sum(first, product(step, k))) && !same(step, integer(0))
 	}
 	x, stepX, okX := linear(g)
@@ -374,41 +374,30 @@ func baseName(name string) string {
 	return name
 }
 
-func anyNamed(n *latex.Node) bool {
-	for _, arg := range n.Args {
-		if _, ok := assignmentOf(arg); ok {
-			return true
-		}
-	}
-	return false
+// isAssignment reports whether n gives a value to a name.
+func isAssignment(n *latex.Node) bool {
+	_, ok := assignmentOf(n)
+	return ok
 }
 
-func allNamed(n *latex.Node) bool {
-	for _, arg := range n.Args {
-		if _, ok := assignmentOf(arg); !ok {
-			return false
-		}
-	}
-	return true
+func anyNamed(n *latex.Node) bool { return slices.ContainsFunc(n.Args, isAssignment) }
+
+// valuesOf are valueOf of all elements.
+func valuesOf(elements []*latex.Node) []*latex.Node {
+	return (&latex.Node{Args: elements}).Mapped(valueOf).Args
 }
 
 // sameNames reports whether two lists of assignments have the same names.
 func sameNames(g, a *latex.Node) bool {
-	names := map[string]int{}
-	for _, arg := range g.Args {
-		as, _ := assignmentOf(arg)
-		names[as.name.String()]++
-	}
-	for _, arg := range a.Args {
-		as, _ := assignmentOf(arg)
-		names[as.name.String()]--
-	}
-	for _, n := range names {
-		if n != 0 {
-			return false
+	names := func(list *latex.Node) (names []string) {
+		for _, arg := range list.Args {
+			as, _ := assignmentOf(arg)
+			names = append(names, as.name.String())
 		}
+		slices.Sort(names)
+		return names
 	}
-	return true
+	return slices.Equal(names(g), names(a))
 }
 
 // inOrder compares two sequences element by element.
@@ -417,7 +406,7 @@ func (c *comparer) inOrder(g, a []*latex.Node, rule string) bool {
 		return c.say(false, rule+": different lengths")
 	}
 	for i := range g {
-		if !c.equal(valueOf(g[i]), valueOf(a[i])) {
+		if !c.equal(g[i], a[i]) {
 			return false
 		}
 	}
@@ -559,7 +548,7 @@ func (c *comparer) listAndTuple(g, a *latex.Node) bool {
 	if !okX || !okY {
 		return c.say(false, "a list against something else")
 	}
-	return c.inOrder(byAlphabet(x), byAlphabet(y), "a tuple without its brackets")
+	return c.inOrder(valuesOf(byAlphabet(x)), valuesOf(byAlphabet(y)), "a tuple without its brackets")
 }
 
 // sequence are the elements of a list or tuple in order.
@@ -593,7 +582,7 @@ func (c *comparer) brackets(g, a *latex.Node) bool {
 		if !alike {
 			return c.say(false, "different brackets")
 		}
-		return c.inOrderPlain(g.Args, a.Args, "equal components")
+		return c.inOrder(g.Args, a.Args, "equal components")
 	}
 	for _, n := range [...]*latex.Node{g, a} {
 		if n.Op == latex.Bracket && len(n.Args) == 1 && n.Name == "<>" {
@@ -606,23 +595,10 @@ func (c *comparer) brackets(g, a *latex.Node) bool {
 		if len(x) != len(y) {
 			return c.say(false, "vectors of different lengths")
 		}
-		return c.inOrderPlain(x, y, "equal components")
+		return c.inOrder(x, y, "equal components")
 	}
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
 	}
 	return c.say(false, "a tuple or interval against something else")
-}
-
-// inOrderPlain is inOrder without taking names off.
-func (c *comparer) inOrderPlain(g, a []*latex.Node, rule string) bool {
-	if len(g) != len(a) {
-		return c.say(false, rule+": different lengths")
-	}
-	for i := range g {
-		if !c.equal(g[i], a[i]) {
-			return false
-		}
-	}
-	return c.say(true, rule)
 }

@@ -13,9 +13,9 @@ import (
 // identity.
 func (c *comparer) matrices(g, a *latex.Node) bool {
 	x, y := c.computed(g), c.computed(a)
-	if x.Is(latex.Matrix) && y != nil && !hasMatrix(y) {
+	if x.Is(latex.Matrix) && y != nil && !y.Contains(latex.Matrix) {
 		y = c.asMatrix(y, x)
-	} else if y.Is(latex.Matrix) && x != nil && !hasMatrix(x) {
+	} else if y.Is(latex.Matrix) && x != nil && !x.Contains(latex.Matrix) {
 		x = c.asMatrix(x, y)
 	}
 	if c.limited {
@@ -29,7 +29,7 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 		if x.Cols != y.Cols || len(x.Args) != len(y.Args) {
 			return c.say(false, "matrices of different shapes")
 		}
-		return c.inOrderPlain(x.Args, y.Args, "matrices with equal entries")
+		return c.inOrder(x.Args, y.Args, "matrices with equal entries")
 	case x.Op == latex.Matrix || y.Op == latex.Matrix:
 		if x.Op == latex.List || y.Op == latex.List || x.Op == latex.Bracket || y.Op == latex.Bracket {
 			return c.listAndTuple(x, y)
@@ -42,7 +42,7 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 			m, n = y, x
 		}
 		if n = vectorOf(n, m); n != nil {
-			return c.inOrderPlain(m.Args, n.Args, "a matrix or vector by its entries")
+			return c.inOrder(m.Args, n.Args, "a matrix or vector by its entries")
 		}
 		return c.say(false, "a matrix against something else")
 	}
@@ -53,7 +53,7 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 // matrix; anything else is returned as it is.
 func (c *comparer) asMatrix(n, m *latex.Node) *latex.Node {
 	if one := identity(m); one != nil && mentions(n, &latex.Node{Op: latex.Sym, Name: "I"}) {
-		if product := c.computed(replaced(n, "I", one)); product != nil {
+		if product := c.computed(n.Replaced(latex.Sym, "I", one)); product != nil {
 			return product
 		}
 	}
@@ -153,7 +153,7 @@ func identity(m *latex.Node) *latex.Node {
 // computed is n with its matrix operations carried out: a matrix, or an
 // expression without one; nil where the shapes do not fit.
 func (c *comparer) computed(n *latex.Node) *latex.Node {
-	if n == nil || !hasMatrix(n) {
+	if n == nil || !n.Contains(latex.Matrix) {
 		return n
 	}
 	if c.steps++; c.steps > maxCompareSteps {
@@ -183,7 +183,7 @@ func (c *comparer) computed(n *latex.Node) *latex.Node {
 		}
 		return nil
 	case latex.Div:
-		if hasMatrix(n.Args[1]) {
+		if n.Args[1].Contains(latex.Matrix) {
 			return nil
 		}
 		return c.scaled(&latex.Node{Op: latex.Div, Args: []*latex.Node{integer(1), n.Args[1]}}, c.computed(n.Args[0]))

@@ -43,15 +43,9 @@ func (c *comparer) regions(g, a *latex.Node) (verdict, ok bool) {
 func isPlainElements(n *latex.Node) bool {
 	switch n.Op {
 	case latex.List, latex.Set:
-		for _, arg := range n.Args {
-			if arg.Op == latex.Rel && !isInequality(arg) && !single(arg, "in") {
-				continue
-			}
-			if !arg.Op.Scalar() {
-				return false
-			}
-		}
-		return true
+		return n.Every(func(arg *latex.Node) bool {
+			return arg.Op.Scalar() || arg.Op == latex.Rel && !isInequality(arg) && !single(arg, "in")
+		})
 	case latex.Rel:
 		return isEquation(n)
 	}
@@ -280,7 +274,7 @@ func boundAlike(g, a *latex.Node) *latex.Node {
 	if mentions(a.Args[0], to) {
 		return nil
 	}
-	return replaced(a, from.Name, to)
+	return a.Replaced(latex.Sym, from.Name, to)
 }
 
 // rangingOver is the variable of k ∈ S.

@@ -77,14 +77,7 @@ func isName(n *latex.Node) bool {
 		}
 		return isName(n.Args[0])
 	case latex.Bracket, latex.Ratio, latex.Div, latex.Union, latex.Intersect, latex.Without:
-		for _, arg := range n.Args {
-			if !isName(arg) {
-				return false
-			}
-		}
-		return true
-	case latex.Clock:
-		return false
+		return n.Every(isName)
 	case latex.Mul:
 		// Capitals side by side are points or a function before its argument: AB, P(A), W(n).
 		upper := 0
@@ -119,12 +112,7 @@ func isCompoundName(n *latex.Node) bool {
 	}
 	switch n.Op {
 	case latex.Add, latex.Mul, latex.Div, latex.Neg:
-		for _, arg := range n.Args {
-			if !isCompoundName(arg) {
-				return false
-			}
-		}
-		return true
+		return n.Every(isCompoundName)
 	}
 	return false
 }
@@ -182,7 +170,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if isEquation(rel) && other.Op.Scalar() {
 		return c.conclusion(rel, other, rel == g)
 	}
-	if right := rel.Args[len(rel.Args)-1]; isEquation(rel) && (right.Op == latex.Set || right.Op == latex.Bracket) && (rel.Args[0].Op == latex.SetBuilder || !contains(rel.Args[0], latex.Num) && contains(rel.Args[0], latex.Sym)) {
+	if right := rel.Args[len(rel.Args)-1]; isEquation(rel) && (right.Op == latex.Set || right.Op == latex.Bracket) && (rel.Args[0].Op == latex.SetBuilder || !rel.Args[0].Contains(latex.Num) && rel.Args[0].Contains(latex.Sym)) {
 		return c.pair(rel == g, right, other) // A - B = \{1,2\}
 	}
 	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {
@@ -211,13 +199,13 @@ func (c *comparer) conclusion(rel, other *latex.Node, fromGold bool) bool {
 // hasNames reports whether n cannot be computed, since a letter, a function without a formula
 // or an integral stands in it.
 func hasNames(n *latex.Node) bool {
-	return len(algebra.Variables(n)) > 0 || contains(n, latex.App) || contains(n, latex.Opaque) || contains(n, latex.Mod) && contains(n, latex.Sym)
+	return len(algebra.Variables(n)) > 0 || n.Contains(latex.App) || n.Contains(latex.Opaque) || n.Contains(latex.Mod) && n.Contains(latex.Sym)
 }
 
 // isAskedFor reports whether n may be the quantity that a problem asks for, rather than a side
 // of an equation that is still to be solved, as 2x and x-5 are.
 func isAskedFor(n *latex.Node) bool {
-	if isCompoundName(n) && n.Op != latex.Neg || len(algebra.Variables(n)) > 1 || contains(n, latex.App) {
+	if isCompoundName(n) && n.Op != latex.Neg || len(algebra.Variables(n)) > 1 || n.Contains(latex.App) {
 		return n.Op != latex.Neg
 	}
 	switch n.Op {
@@ -265,7 +253,7 @@ func isOperation(n *latex.Node) bool {
 	case latex.Opaque:
 		return n.Args[0] != nil
 	case latex.Add:
-		return contains(n, latex.Dots)
+		return n.Contains(latex.Dots)
 	case latex.Sum, latex.Prod:
 		return len(algebra.Variables(n)) > 0
 	case latex.Mul:
@@ -281,7 +269,7 @@ func isOption(n *latex.Node) bool {
 
 // identical writes f(x) ≡ 0 with an equals sign; a congruence is returned as it is.
 func identical(n *latex.Node) *latex.Node {
-	if n.Op != latex.Rel || !single(n, "==") || contains(n, latex.Mod) {
+	if n.Op != latex.Rel || !single(n, "==") || n.Contains(latex.Mod) {
 		return n
 	}
 	return &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: n.Args}
@@ -302,12 +290,7 @@ func isZero(c *comparer, n *latex.Node) bool {
 
 // isEquation reports whether all relations of n are = or ≈.
 func isEquation(n *latex.Node) bool {
-	for _, op := range n.Ops {
-		if op != "=" && op != "~" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(n.Ops, func(op string) bool { return op != "=" && op != "~" })
 }
 
 // lastValue is the last part of a chain of equations before ≈, unless that is
@@ -407,20 +390,10 @@ func (c *comparer) progressions(g, a *latex.Node) (verdict, ok bool) {
 
 // sameChain compares two chains of relations part by part.
 func (c *comparer) sameChain(g, a *latex.Node) bool {
-	if len(g.Ops) != len(a.Ops) {
+	if !slices.Equal(g.Ops, a.Ops) {
 		return c.say(false, "different relations")
 	}
-	for i := range g.Ops {
-		if g.Ops[i] != a.Ops[i] {
-			return c.say(false, "different relations")
-		}
-	}
-	for i := range g.Args {
-		if !c.equal(g.Args[i], a.Args[i]) {
-			return false
-		}
-	}
-	return c.say(true, "the same relation between equal sides")
+	return c.inOrder(g.Args, a.Args, "the same relation between equal sides")
 }
 
 func single(n *latex.Node, op string) bool { return len(n.Ops) == 1 && n.Ops[0] == op }
@@ -469,25 +442,8 @@ func mentions(n, name *latex.Node) bool {
 		return false
 	}
 	head := undifferentiated(name.Name)
-	if name.Op == latex.Sym || name.Op == latex.Index || name.Op == latex.App {
-		found := false
-		var walk func(n *latex.Node)
-		walk = func(n *latex.Node) {
-			if n == nil || found {
-				return
-			}
-			if (n.Op == latex.Sym || n.Op == latex.Index || n.Op == latex.App) && n.Name == head {
-				found = true
-				return
-			}
-			for _, arg := range n.Args {
-				walk(arg)
-			}
-		}
-		walk(n)
-		return found
-	}
-	return false
+	named := func(n *latex.Node) bool { return n.Op == latex.Sym || n.Op == latex.Index || n.Op == latex.App }
+	return named(name) && n.Any(func(n *latex.Node) bool { return named(n) && n.Name == head })
 }
 
 // renamed is the value of f(t) = value as a function of x where the other
@@ -506,43 +462,18 @@ func renamed(x, y, value *latex.Node) *latex.Node {
 			if mentions(value, to) {
 				return nil
 			}
-			value = replaced(value, from.Name, to)
+			value = value.Replaced(latex.Sym, from.Name, to)
 		}
 	}
 	return value
-}
-
-// replaced is n with the variable name replaced.
-func replaced(n *latex.Node, name string, by *latex.Node) *latex.Node {
-	if n == nil {
-		return nil
-	}
-	if n.Op == latex.Sym && n.Name == name {
-		return by
-	}
-	if len(n.Args) == 0 {
-		return n
-	}
-	out := *n
-	out.Args = make([]*latex.Node, len(n.Args))
-	for i, arg := range n.Args {
-		out.Args[i] = replaced(arg, name, by)
-	}
-	return &out
 }
 
 // equations compares l = r with m = s: the differences of their sides must be
 // multiples of one another by a number, once fractions are cleared. Any other
 // factor may be zero and so add solutions: xy = x is not y = 1.
 func (c *comparer) equations(g, a *latex.Node) bool {
-	for _, n := range [...]*latex.Node{g, a} {
-		for _, arg := range n.Args {
-			if !arg.Op.Scalar() {
-				return c.sides(g, a)
-			}
-		}
-	}
-	if c.isIdentity(g) && c.isIdentity(a) {
+	scalar := func(n *latex.Node) bool { return n.Op.Scalar() }
+	if !g.Every(scalar) || !a.Every(scalar) || c.isIdentity(g) && c.isIdentity(a) {
 		return c.sides(g, a)
 	}
 	g, a = oneNotation(g, a)

@@ -39,12 +39,12 @@ func (c *comparer) quantityOf(n *latex.Node) quantity {
 			return q
 		}
 	case latex.Mul:
-		if !contains(n, latex.Unit) && !contains(n, latex.Percent) {
+		if !n.Contains(latex.Unit) && !n.Contains(latex.Percent) {
 			break
 		}
 		return c.product(n)
 	case latex.Div:
-		if !contains(n, latex.Unit) {
+		if !n.Contains(latex.Unit) {
 			break
 		}
 		num, den := c.quantityOf(n.Args[0]), c.quantityOf(n.Args[1])
@@ -54,7 +54,7 @@ func (c *comparer) quantityOf(n *latex.Node) quantity {
 		}
 		return num
 	case latex.Add:
-		if contains(n, latex.Unit) {
+		if n.Contains(latex.Unit) {
 			if q, ok := c.sumOf(n); ok {
 				return q
 			}
@@ -76,7 +76,7 @@ func (c *comparer) product(n *latex.Node) quantity {
 			q.units = append(q.units, u)
 			continue
 		}
-		if (arg.Op == latex.Mul || arg.Op == latex.Div) && contains(arg, latex.Unit) {
+		if (arg.Op == latex.Mul || arg.Op == latex.Div) && arg.Contains(latex.Unit) {
 			inner := c.quantityOf(arg) // 30 (miles/hour)
 			q.units = append(q.units, inner.units...)
 			arg = inner.value
@@ -111,7 +111,7 @@ func (c *comparer) unitPowerOf(n *latex.Node) (unitPower, bool) {
 	case latex.Unit:
 		return unitPower{n.Name, 1}, true
 	case latex.Pow:
-		if !contains(n.Args[0], latex.Unit) {
+		if !n.Args[0].Contains(latex.Unit) {
 			return unitPower{}, false
 		}
 		u, ok := c.unitPowerOf(n.Args[0])
@@ -249,7 +249,7 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	if g.Op == latex.Num && a.Op == latex.Num { // most answers
 		return c.expressions(g, a)
 	}
-	if inG, inA := namesCount(g), namesCount(a); inG != inA || !contains(g, latex.App) || !contains(a, latex.App) {
+	if inG, inA := namesCount(g), namesCount(a); inG != inA || !g.Contains(latex.App) || !a.Contains(latex.App) {
 		g, a = counted(g, inG != inA), counted(a, inG != inA)
 	}
 	x, y := c.quantityOf(g), c.quantityOf(a)
@@ -415,28 +415,18 @@ func (c *comparer) temperatures(x, y *quantity) bool {
 
 // short reports whether all units are single letters, which might be variables.
 func short(units []unitPower) bool {
-	for _, u := range units {
-		if len(u.name) != 1 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(units, func(u unitPower) bool { return len(u.name) != 1 })
 }
 
 // unitsAsSymbols is n with its units as variables.
 func unitsAsSymbols(n *latex.Node) *latex.Node {
-	if n == nil || !contains(n, latex.Unit) {
-		return n
-	}
-	if n.Op == latex.Unit {
+	if n.Is(latex.Unit) {
 		return &latex.Node{Op: latex.Sym, Name: n.Name}
 	}
-	out := *n
-	out.Args = make([]*latex.Node, len(n.Args))
-	for i, arg := range n.Args {
-		out.Args[i] = unitsAsSymbols(arg)
+	if !n.Contains(latex.Unit) {
+		return n
 	}
-	return &out
+	return n.Mapped(unitsAsSymbols)
 }
 
 // nouns are the counted things among units.
@@ -472,16 +462,8 @@ func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 		return false // 5 cm against 5 apples, 5 people against 5 people a day
 	}
 	in := func(a, b string) bool {
-		have := map[string]bool{}
-		for _, w := range strings.Fields(b) {
-			have[w] = true
-		}
-		for _, w := range strings.Fields(a) {
-			if !have[w] {
-				return false
-			}
-		}
-		return true
+		have := setOf(b)
+		return !slices.ContainsFunc(strings.Fields(a), func(w string) bool { return !have[w] })
 	}
 	return in(x, y) || in(y, x)
 }
@@ -584,7 +566,7 @@ func (c *comparer) stated(g, a *latex.Node) bool {
 	if isDecimal(g) && !printed {
 		decimal, exact = g, a
 	}
-	if !isDecimal(decimal) || !printed && contains(exact, latex.Num) && isDecimal(exact) || len(algebra.Variables(exact)) > 0 {
+	if !isDecimal(decimal) || !printed && exact.Contains(latex.Num) && isDecimal(exact) || len(algebra.Variables(exact)) > 0 {
 		return false
 	}
 	if _, ok := c.algebra.Rational(exact); !ok && decimal == a && a.Name != "~" {

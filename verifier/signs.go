@@ -17,7 +17,7 @@ func (c *comparer) signs(g, a *latex.Node) bool {
 
 // expand replaces the plus-minus signs in n by lists.
 func expand(n *latex.Node) (*latex.Node, bool) {
-	if !hasSigns(n) {
+	if !n.Contains(latex.PlusMinus, latex.MinusPlus) {
 		return n, true
 	}
 	if n.Op == latex.List || n.Op == latex.Set {
@@ -28,7 +28,7 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 			if !ok {
 				return nil, false
 			}
-			if e.Op == latex.List && hasSigns(arg) {
+			if e.Op == latex.List && arg.Contains(latex.PlusMinus, latex.MinusPlus) {
 				out.Args = append(out.Args, e.Args...)
 			} else {
 				out.Args = append(out.Args, e)
@@ -40,7 +40,7 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 		return out, true
 	}
 	count := countSigns(n)
-	together := contains(n, latex.MinusPlus)
+	together := n.Contains(latex.MinusPlus)
 	choices := 1 << min(count, 20)
 	if together {
 		choices = 2
@@ -62,36 +62,26 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 	return list, true
 }
 
-func countSigns(n *latex.Node) int {
-	if n == nil {
-		return 0
-	}
-	count := 0
-	if n.Op == latex.PlusMinus || n.Op == latex.MinusPlus {
-		count = 1
-	}
-	for _, arg := range n.Args {
-		count += countSigns(arg)
+// countSigns counts the plus-minus signs in n.
+func countSigns(n *latex.Node) (count int) {
+	for m := range n.All() {
+		if m.Op == latex.PlusMinus || m.Op == latex.MinusPlus {
+			count++
+		}
 	}
 	return count
 }
 
 // choose is n with each plus-minus replaced by a plus where upper says so, else a minus.
 func choose(n *latex.Node, upper func() bool) *latex.Node {
-	if !hasSigns(n) {
+	if !n.Contains(latex.PlusMinus, latex.MinusPlus) {
 		return n
 	}
-	out := *n
-	out.Args = make([]*latex.Node, len(n.Args))
 	plus := n.Op == latex.PlusMinus || n.Op == latex.MinusPlus
 	sign := plus && upper() == (n.Op == latex.PlusMinus)
-	for i, arg := range n.Args {
-		if arg != nil {
-			out.Args[i] = choose(arg, upper)
-		}
-	}
+	out := n.Mapped(func(arg *latex.Node) *latex.Node { return choose(arg, upper) })
 	if !plus {
-		return &out
+		return out
 	}
 	right := out.Args[1]
 	if !sign {

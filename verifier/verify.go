@@ -146,7 +146,7 @@ func compareExtract(gold string, e extract, start comparer) decision {
 // hasParts reports whether gold may have the joined boxes of answer as its parts: x > 3 has
 // not, though x > 3 and x > 1 in two boxes make it.
 func hasParts(gold, answer *latex.Node) bool {
-	return gold == nil || gold.Op != latex.Rel && (isListLike(gold) || gold.Op == latex.Bracket || !contains(answer, latex.Rel))
+	return gold == nil || gold.Op != latex.Rel && (isListLike(gold) || gold.Op == latex.Bracket || !answer.Contains(latex.Rel))
 }
 
 // A verdict is what comparing two texts came to.
@@ -299,7 +299,7 @@ func optionLetter(p latex.Parsed) string {
 
 // isFormula reports whether n is an expression without words.
 func isFormula(n *latex.Node) bool {
-	return n != nil && n.Op.Scalar() && !contains(n, latex.Text) && !contains(n, latex.Unit)
+	return n != nil && n.Op.Scalar() && !n.Contains(latex.Text) && !n.Contains(latex.Unit)
 }
 
 // integers are g and a without sign and leading zeros where both are plain

@@ -27,7 +27,11 @@ func workedOut(gold, answer *latex.Node, goldText, answerText string) bool {
 		return true // their texts decided: the answer is a numeral, or the gold's own text
 	}
 	g := worker{beside: isBeside(goldText), functions: map[string]bool{}}
-	note(gold, g.functions, 0)
+	for m := range gold.All() {
+		if m.Op == latex.Func {
+			g.functions[m.Name] = true
+		}
+	}
 	want := g.form(gold)
 	if want != rational && want != irrational {
 		return true
@@ -40,19 +44,6 @@ func workedOut(gold, answer *latex.Node, goldText, answerText string) bool {
 // isBeside says whether the terms of a sum in the text can only stand beside each
 // other, as in 1 1/2 and in 2 hours 30 minutes.
 func isBeside(text string) bool { return !strings.Contains(text, "+") }
-
-// note collects the names of the functions in a tree.
-func note(n *latex.Node, names map[string]bool, depth int) {
-	if n == nil || depth > deepest {
-		return
-	}
-	if n.Op == latex.Func {
-		names[n.Name] = true
-	}
-	for _, x := range n.Args {
-		note(x, names, depth+1)
-	}
-}
 
 // deepest bounds the depth of trees that are looked at.
 const deepest = 200
@@ -123,7 +114,7 @@ func (w *worker) relation(n *latex.Node) form {
 	equations := !slices.ContainsFunc(n.Ops, func(op string) bool { return op != "=" })
 	best := unfinished
 	for _, x := range n.Args {
-		if contains(x, latex.Sym) || contains(x, latex.App) {
+		if x.Contains(latex.Sym) || x.Contains(latex.App) {
 			continue
 		}
 		f := w.form(x)

@@ -1,6 +1,7 @@
 package algebra
 
 import (
+	"maps"
 	"math/big"
 
 	"onering/verifier/internal/latex"
@@ -284,54 +285,23 @@ func (f *formula) power(n *latex.Node) uint64 {
 
 // isNumeric reports whether n has no names in it.
 func isNumeric(n *latex.Node) bool {
-	switch n.Op {
-	case latex.Sym, latex.App, latex.Index, latex.Opaque, latex.Text, latex.Const, latex.Unit:
-		return false
-	}
-	for _, arg := range n.Args {
-		if arg != nil && !isNumeric(arg) {
-			return false
-		}
-	}
-	return true
+	return !n.Contains(latex.Sym, latex.App, latex.Index, latex.Opaque, latex.Text, latex.Const, latex.Unit)
 }
 
 // factorLetters are the letters that stand before a bracket in a or b (h(a+b))
 // and alone elsewhere: there the bracket multiplies.
 func factorLetters(nodes ...*latex.Node) map[string]bool {
-	var applied, bare map[string]bool
-	var walk func(n *latex.Node)
-	walk = func(n *latex.Node) {
-		if n == nil {
-			return
-		}
-		switch n.Op {
-		case latex.App:
-			if applied == nil {
-				applied = map[string]bool{}
-			}
-			applied[n.Name] = true
-		case latex.Sym:
-			if bare == nil {
-				bare = map[string]bool{}
-			}
-			bare[n.Name] = true
-		}
-		for _, arg := range n.Args {
-			walk(arg)
-		}
-	}
+	applied, bare := map[string]bool{}, map[string]bool{}
 	for _, n := range nodes {
-		walk(n)
-	}
-	var both map[string]bool
-	for name := range applied {
-		if bare[name] {
-			if both == nil {
-				both = map[string]bool{}
+		for m := range n.All() {
+			switch m.Op {
+			case latex.App:
+				applied[m.Name] = true
+			case latex.Sym:
+				bare[m.Name] = true
 			}
-			both[name] = true
 		}
 	}
-	return both
+	maps.DeleteFunc(applied, func(name string, _ bool) bool { return !bare[name] })
+	return applied
 }

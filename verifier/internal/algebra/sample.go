@@ -345,9 +345,7 @@ func hidden(n *latex.Node) bool {
 }
 
 // hasSymbol reports whether a letter stands in n.
-func hasSymbol(n *latex.Node) bool {
-	return n != nil && (n.Op == latex.Sym || slices.ContainsFunc(n.Args, hasSymbol))
-}
+func hasSymbol(n *latex.Node) bool { return n.Contains(latex.Sym) }
 
 // Expressions are compared at points beyond their mostConstants largest constants, of which
 // each may have mostConstantBits bits.
@@ -479,18 +477,7 @@ func integerName(name string) bool { return strings.IndexByte("nmkNMKijpql", nam
 
 // integerNames reports whether integerName holds of all variables of n.
 func integerNames(n *latex.Node) bool {
-	if n == nil {
-		return true
-	}
-	if n.Op == latex.Sym {
-		return integerName(n.Name)
-	}
-	for _, arg := range n.Args {
-		if !integerNames(arg) {
-			return false
-		}
-	}
-	return true
+	return !n.Any(func(n *latex.Node) bool { return n.Op == latex.Sym && !integerName(n.Name) })
 }
 
 // at makes a point of a value for each variable.

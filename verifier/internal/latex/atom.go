@@ -785,15 +785,4 @@ func (p *parser) startsFunction() bool {
 }
 
 // isConstant reports whether n has no variables.
-func isConstant(n *Node) bool {
-	switch n.Op {
-	case Sym, App, Index, Opaque:
-		return false
-	}
-	for _, arg := range n.Args {
-		if arg != nil && !isConstant(arg) {
-			return false
-		}
-	}
-	return true
-}
+func isConstant(n *Node) bool { return !n.Contains(Sym, App, Index, Opaque) }

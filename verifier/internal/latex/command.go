@@ -1,9 +1,6 @@
 package latex
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // command parses a command with its arguments.
 func (p *parser) command() *Node {
@@ -132,7 +129,7 @@ func (p *parser) decorated(accent string) *Node {
 	}
 	if accent == "bar" && hasImaginary(arg) && isGaussian(arg) { // the conjugate of a number
 		unit := &Node{Op: Const, Name: "i"}
-		return substituted(arg, unit, negated(unit))
+		return arg.Replaced(Const, "i", negated(unit))
 	}
 	return &Node{Op: Opaque, Name: accent, Args: []*Node{arg}}
 }
@@ -152,7 +149,7 @@ func (p *parser) annotated() *Node {
 }
 
 func hasImaginary(n *Node) bool {
-	return n.Is(Const) && n.Name == "i" || n != nil && slices.ContainsFunc(n.Args, hasImaginary)
+	return n.Any(func(n *Node) bool { return n.Op == Const && n.Name == "i" })
 }
 
 // isGaussian reports whether n is made of real numbers and i by arithmetic, so
@@ -166,12 +163,7 @@ func isGaussian(n *Node) bool {
 	case Root:
 		return n.Args[0].Op == Num && n.Args[0].Rat.Sign() >= 0
 	case Add, Mul, Div, Neg:
-		for _, arg := range n.Args {
-			if !isGaussian(arg) {
-				return false
-			}
-		}
-		return true
+		return n.Every(isGaussian)
 	}
 	return false
 }
@@ -361,7 +353,7 @@ func (p *parser) series(op Op) *Node {
 	if low.Is(Rel) && len(low.Args) <= 3 {
 		for _, arg := range low.Args {
 			if arg.Is(Const) && arg.Name == "i" { // the index, not the imaginary unit
-				term = substituted(term, arg, asSymbol(arg))
+				term = term.Replaced(Const, "i", asSymbol(arg))
 			}
 		}
 	}
@@ -376,24 +368,6 @@ func (p *parser) series(op Op) *Node {
 
 // isIndexName reports whether n may be the index of a sum; i and e may.
 func isIndexName(n *Node) bool { return n.Op == Sym || n.Op == Const && n.Name == "i" }
-
-// substituted is n with every leaf like old replaced.
-func substituted(n, old, by *Node) *Node {
-	switch {
-	case n == nil:
-		return nil
-	case n.Op == old.Op && n.Name == old.Name:
-		return by
-	case len(n.Args) == 0:
-		return n
-	}
-	out := *n
-	out.Args = make([]*Node, len(n.Args))
-	for i, arg := range n.Args {
-		out.Args[i] = substituted(arg, old, by)
-	}
-	return &out
-}
 
 func asSymbol(n *Node) *Node { return &Node{Op: Sym, Name: n.Name} }
 

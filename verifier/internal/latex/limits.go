@@ -1,6 +1,9 @@
 package latex
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Limits on what is read. They are far above any honest answer and keep the
 // worst case within milliseconds.
@@ -25,16 +28,5 @@ var errSyntax = errors.New("latex: not an expression")
 
 // deeper reports whether n is more than the given number of levels deep.
 func deeper(n *Node, levels int) bool {
-	if n == nil {
-		return false
-	}
-	if levels == 0 {
-		return true
-	}
-	for _, arg := range n.Args {
-		if deeper(arg, levels-1) {
-			return true
-		}
-	}
-	return false
+	return n != nil && (levels == 0 || slices.ContainsFunc(n.Args, func(arg *Node) bool { return deeper(arg, levels-1) }))
 }

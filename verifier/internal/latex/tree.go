@@ -12,7 +12,9 @@
 package latex
 
 import (
+	"iter"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -106,6 +108,51 @@ type Node struct {
 
 // Is reports whether n is of kind op.
 func (n *Node) Is(op Op) bool { return n != nil && n.Op == op }
+
+// All yields n and the nodes in it, each before its arguments. An argument that is left
+// out, nil, is not yielded.
+func (n *Node) All() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) { n.Any(func(m *Node) bool { return !yield(m) }) }
+}
+
+// Any reports whether f holds of n or of a node in it.
+func (n *Node) Any(f func(*Node) bool) bool {
+	return n != nil && (f(n) || slices.ContainsFunc(n.Args, func(arg *Node) bool { return arg.Any(f) }))
+}
+
+// Contains reports whether n or a node in it is of one of the kinds.
+func (n *Node) Contains(ops ...Op) bool {
+	return n != nil && (slices.Contains(ops, n.Op) || slices.ContainsFunc(n.Args, func(arg *Node) bool { return arg.Contains(ops...) }))
+}
+
+// Every reports whether f holds of all arguments of n.
+func (n *Node) Every(f func(*Node) bool) bool {
+	return !slices.ContainsFunc(n.Args, func(arg *Node) bool { return !f(arg) })
+}
+
+// Mapped is n with f of each argument in the argument's place.
+func (n *Node) Mapped(f func(*Node) *Node) *Node {
+	if len(n.Args) == 0 {
+		return n
+	}
+	out := *n
+	out.Args = make([]*Node, len(n.Args))
+	for i, arg := range n.Args {
+		out.Args[i] = f(arg)
+	}
+	return &out
+}
+
+// Replaced is n with by in place of each name of kind op.
+func (n *Node) Replaced(op Op, name string, by *Node) *Node {
+	switch {
+	case n == nil:
+		return nil
+	case n.Op == op && n.Name == name:
+		return by
+	}
+	return n.Mapped(func(arg *Node) *Node { return arg.Replaced(op, name, by) })
+}
 
 // String writes the tree as an s-expression.
 func (n *Node) String() string {
