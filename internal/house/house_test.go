@@ -23,12 +23,8 @@ const (
 var longFunctions = map[string]string{
 	"models/graph.init":                            "the table of gradient rules",
 	"internal/graphtest.Cases":                     "the table of cases",
-	"verifier/internal/algebra.Checker.halfTurns":  "a case for each kind of node",
-	"verifier/internal/algebra.Checker.rational":   "a case for each kind of node",
 	"verifier/internal/algebra.formula.value":      "a case for each kind of node",
 	"verifier/internal/algebra.numeric.value":      "a case for each kind of node",
-	"verifier/internal/algebra.numeric.function":   "a case for each function",
-	"verifier/internal/algebra.numeric.inverse":    "a case for each function",
 	"verifier/internal/algebra.survey":             "a case for each kind of node",
 	"verifier/internal/latex.lexer.backslash":      "grammar",
 	"verifier/internal/latex.parser.command":       "grammar",
