@@ -27,9 +27,7 @@ type numeric struct {
 	swallowed bool
 }
 
-func (e *numeric) rat(r *big.Rat) ball.Complex { return e.ball.FromRat(r) }
-
-func (e *numeric) small(n, d int64) ball.Complex { return e.rat(big.NewRat(n, d)) }
+func (e *numeric) small(n, d int64) ball.Complex { return e.ball.FromRat(big.NewRat(n, d)) }
 
 // try evaluates n. The error is one of package ball, errNotANumber, errUndefined or errLimit.
 func (e *numeric) try(n *latex.Node) (ball.Complex, error) {
@@ -47,7 +45,7 @@ func (e *numeric) checked(r *big.Rat, err error) ball.Complex {
 	if err != nil {
 		e.ball.Fail(err)
 	}
-	return e.rat(r)
+	return e.ball.FromRat(r)
 }
 
 // value evaluates n. It fails as operations of package ball do, for try to return.
@@ -60,7 +58,7 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 	}
 	switch n.Op {
 	case latex.Num:
-		return e.rat(n.Rat)
+		return e.ball.FromRat(n.Rat)
 	case latex.Sym:
 		return e.symbol(n.Name)
 	case latex.Const:
@@ -120,10 +118,11 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 	return total
 }
 
-// sum is x + y.
+// sum is x + y. It keeps the largest magnitude among summands, for judging cancellation.
 func (e *numeric) sum(x, y ball.Complex) ball.Complex {
-	e.notice(x)
-	e.notice(y)
+	for _, z := range [...]ball.Complex{x, y} {
+		e.scale = ball.Larger(e.scale, ball.Larger(z.Re, z.Im))
+	}
 	for _, part := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {
 		e.swallowed = e.swallowed || e.ball.Swallows(part[0], part[1]) || e.ball.Swallows(part[1], part[0])
 	}
@@ -143,11 +142,6 @@ func (e *numeric) fromOne(z ball.Complex, order int) {
 	e.swallowed = e.swallowed || e.ball.Swallows(one, z.Re) || e.ball.Swallows(one, z.Im)
 }
 
-// notice keeps the largest magnitude among summands, for judging cancellation.
-func (e *numeric) notice(z ball.Complex) {
-	e.scale = ball.Larger(e.scale, ball.Larger(z.Re, z.Im))
-}
-
 // symbol is the value of a variable.
 func (e *numeric) symbol(name string) ball.Complex {
 	p := e.at.lookup(name)
@@ -155,7 +149,7 @@ func (e *numeric) symbol(name string) ball.Complex {
 	case p == nil:
 		return e.unknown(hashName(name, 11))
 	case p.turn == nil:
-		return e.rat(p.value)
+		return e.ball.FromRat(p.value)
 	case p.prec != e.ball.Prec:
 		power := e.ball.Exp(e.ball.Rat(p.turn))
 		p.ball, p.prec = e.ball.Mul(e.ball.Rat(p.value), power), e.ball.Prec
@@ -266,20 +260,20 @@ func (e *numeric) positive(z ball.Complex) {
 // rationalPower is z^(p/q). With an odd q it is real for negative z, as in
 // school; elsewhere the principal value.
 func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) ball.Complex {
-	e.fromOne(e.rat(exp), 1)
+	e.fromOne(e.ball.FromRat(exp), 1)
 	half := exp.Denom().IsInt64() && exp.Denom().Int64() == 2
 	if half && exp.Num().IsInt64() {
 		return e.ball.CPowInt(e.squareRoot(z), exp.Num().Int64())
 	}
 	if z.IsReal() && exp.Denom().Bit(0) == 1 && e.ball.Sign(z.Re) < 0 {
-		r := e.ball.CPow(e.ball.CNeg(z), e.rat(exp))
+		r := e.ball.CPow(e.ball.CNeg(z), e.ball.FromRat(exp))
 		if exp.Num().Bit(0) == 1 {
 			r = e.ball.CNeg(r)
 		}
 		return r
 	}
 	e.positive(z)
-	return e.ball.CPow(z, e.rat(exp))
+	return e.ball.CPow(z, e.ball.FromRat(exp))
 }
 
 // squareRoot is the principal square root.
@@ -316,7 +310,7 @@ func (e *numeric) realOnly(z ball.Complex) ball.Complex {
 func (e *numeric) step(n *latex.Node) ball.Complex {
 	total := e.value(n.Args[0])
 	if r, err := e.c.rational(n, e.at); err == nil {
-		return e.rat(r)
+		return e.ball.FromRat(r)
 	}
 	x := e.realOnly(total).Re
 	if n.Op == latex.Ceil {
@@ -349,7 +343,7 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 		if err != nil {
 			e.ball.Fail(errNotANumber)
 		}
-		return e.rat(r)
+		return e.ball.FromRat(r)
 	case "max", "min":
 		return e.extreme(n)
 	}

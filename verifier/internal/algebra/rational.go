@@ -129,22 +129,8 @@ func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 		fail(errIrrational)
 	}
 	first := c.exact(n.Args[0], at)
-	switch n.Op {
-	case latex.Neg:
-		return new(big.Rat).Neg(first)
-	case latex.Percent:
-		return c.checked(new(big.Rat).Mul(first, big.NewRat(1, 100)))
-	case latex.Abs:
-		return new(big.Rat).Abs(first)
-	case latex.Floor:
-		return new(big.Rat).SetInt(floorRat(first))
-	case latex.Ceil:
-		f := floorRat(new(big.Rat).Neg(first))
-		return new(big.Rat).SetInt(f.Neg(f))
-	case latex.Fact:
-		return c.factorial(first, 1)
-	case latex.Fact2:
-		return c.factorial(first, 2)
+	if n.Op != latex.Add && n.Op != latex.Mul && n.Op != latex.Div {
+		return c.unary(n.Op, first)
 	}
 	total := new(big.Rat).Set(first)
 	for _, arg := range n.Args[1:] {
@@ -163,6 +149,26 @@ func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 		c.checked(total)
 	}
 	return total
+}
+
+// unary is the operation op of x.
+func (c *Checker) unary(op latex.Op, x *big.Rat) *big.Rat {
+	switch op {
+	case latex.Neg:
+		return new(big.Rat).Neg(x)
+	case latex.Percent:
+		return c.checked(new(big.Rat).Mul(x, big.NewRat(1, 100)))
+	case latex.Abs:
+		return new(big.Rat).Abs(x)
+	case latex.Floor:
+		return new(big.Rat).SetInt(floorRat(x))
+	case latex.Ceil:
+		f := floorRat(new(big.Rat).Neg(x))
+		return new(big.Rat).SetInt(f.Neg(f))
+	case latex.Fact:
+		return c.factorial(x, 1)
+	}
+	return c.factorial(x, 2)
 }
 
 // floorRat is the largest integer not above r.
