@@ -90,34 +90,25 @@ func (c *comparer) inequalities(g, a *latex.Node) bool {
 }
 
 // relationRegion reads an inequality, or a chain, in one variable.
-func (c *comparer) relationRegion(n *latex.Node) (region, bool) {
+func (c *comparer) relationRegion(n *latex.Node) *region {
 	if s, ok := membership(n); ok {
-		r, ok := c.region(s)
-		r.variable = n.Args[0].String()
-		return r, ok
+		return c.region(s).about(n.Args[0].String())
 	}
 	if single(n, "notin") && isName(n.Args[0]) {
-		r, ok := c.region(n.Args[1])
-		if ok {
-			r, ok = c.complement(r)
-		}
-		r.variable = n.Args[0].String()
-		return r, ok
+		return c.complement(c.region(n.Args[1])).about(n.Args[0].String())
 	}
-	total := line
-	total.explicit = false
+	total := &region{pieces: line.pieces}
 	for i, op := range n.Ops {
-		r, ok := c.boundRegion(n.Args[i], op, n.Args[i+1])
-		if !ok || total.variable != "" && r.variable != total.variable {
-			return region{}, false
+		r := c.boundRegion(n.Args[i], op, n.Args[i+1])
+		if r == nil || total.variable != "" && r.variable != total.variable {
+			return nil
 		}
-		variable := r.variable
-		if total, ok = c.intersection(total, r); !ok {
-			return region{}, false
+		if total = c.intersection(total, r); total == nil {
+			return nil
 		}
-		total.variable = variable
+		total.variable = r.variable
 	}
-	return total, true
+	return total
 }
 
 var swapped = strings.NewReplacer("<", ">", ">", "<")
@@ -129,9 +120,9 @@ func mirrored(op string) string {
 
 // boundRegion solves left op right for its variable where one side is the
 // variable, its absolute value or linear in it.
-func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) (region, bool) {
+func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) *region {
 	if !left.Op.Scalar() || !right.Op.Scalar() {
-		return region{}, false
+		return nil
 	}
 	if isConstant(left) {
 		left, right, op = right, left, mirrored(op)
@@ -146,14 +137,14 @@ func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) (
 	}
 	names := algebra.Variables(left, right)
 	if len(names) != 1 {
-		return region{}, false
+		return nil
 	}
 	slope, offset, ok := c.algebra.Linear(algebra.Difference(left, right), names[0])
 	if !ok {
 		return c.quadraticRegion(algebra.Difference(left, right), op, names[0])
 	}
 	if slope.Sign() == 0 {
-		return region{}, false
+		return nil
 	}
 	if slope.Sign() < 0 {
 		op = mirrored(op)
@@ -164,15 +155,15 @@ func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) (
 
 // quadraticRegion solves n op 0 where n is a square polynomial in a variable
 // with rational coefficients and two real zeros.
-func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) (region, bool) {
+func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) *region {
 	p, q, r, ok := c.algebra.Quadratic(n, variable)
 	if !ok || p.Sign() == 0 {
-		return region{}, false
+		return nil
 	}
 	discriminant := new(big.Rat).Mul(q, q)
 	discriminant.Sub(discriminant, new(big.Rat).Mul(big.NewRat(4, 1), new(big.Rat).Mul(p, r)))
 	if discriminant.Sign() <= 0 {
-		return region{}, false
+		return nil
 	}
 	root := &latex.Node{Op: latex.Root, Args: []*latex.Node{algebra.Rational(discriminant), integer(2)}}
 	half := &latex.Node{Op: latex.Div, Args: []*latex.Node{root, algebra.Rational(new(big.Rat).Mul(big.NewRat(2, 1), new(big.Rat).Abs(p)))}}
@@ -181,7 +172,7 @@ func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) (region, 
 	if p.Sign() < 0 {
 		op = mirrored(op)
 	}
-	out := region{variable: variable}
+	out := &region{variable: variable}
 	switch op {
 	case "<", "<=":
 		out.pieces = []interval{{low, high, op == "<=", op == "<="}}
@@ -190,9 +181,9 @@ func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) (region, 
 	case "!=":
 		out.pieces = []interval{{low: minusInfinity, high: low}, {low: low, high: high}, {low: high, high: infinity}}
 	default:
-		return region{}, false
+		return nil
 	}
-	return out, true
+	return out
 }
 
 // isConstant reports whether n is a number, infinity included.
@@ -201,8 +192,8 @@ func isConstant(n *latex.Node) bool {
 }
 
 // halfLine is the region x op bound.
-func halfLine(variable, op string, bound *latex.Node) (region, bool) {
-	r := region{variable: variable}
+func halfLine(variable, op string, bound *latex.Node) *region {
+	r := &region{variable: variable}
 	switch op {
 	case "<", "<=":
 		r.pieces = []interval{{low: minusInfinity, high: bound, closedHigh: op == "<=" && algebra.Infinite(bound) == 0}}
@@ -213,33 +204,24 @@ func halfLine(variable, op string, bound *latex.Node) (region, bool) {
 	case "!=":
 		r.pieces = []interval{{low: minusInfinity, high: bound}, {low: bound, high: infinity}}
 	default:
-		return region{}, false
+		return nil
 	}
-	return r, true
+	return r
 }
 
 // absoluteRegion solves |inner| op bound for a linear inner.
-func (c *comparer) absoluteRegion(inner *latex.Node, op string, bound *latex.Node) (region, bool) {
+func (c *comparer) absoluteRegion(inner *latex.Node, op string, bound *latex.Node) *region {
 	if sign, ok := c.algebra.Compare(bound, integer(0)); !ok || sign < 0 {
-		return region{}, false
+		return nil
 	}
 	negative := &latex.Node{Op: latex.Neg, Args: []*latex.Node{bound}}
-	below, ok := c.boundRegion(inner, op, bound)
-	if !ok {
-		return region{}, false
+	below := c.boundRegion(inner, op, bound)
+	if below == nil {
+		return nil
 	}
-	above, ok := c.boundRegion(inner, mirrored(op), negative)
-	if !ok {
-		return region{}, false
+	above := c.boundRegion(inner, mirrored(op), negative)
+	if op == "<" || op == "<=" || op == "!=" {
+		return c.intersection(below, above)
 	}
-	variable := below.variable
-	var r region
-	switch op {
-	case "<", "<=", "!=":
-		r, ok = c.intersection(below, above)
-	default:
-		r, ok = c.union(below, above)
-	}
-	r.variable = variable
-	return r, ok
+	return c.union(below, above)
 }

@@ -1,9 +1,6 @@
 package verifier
 
 import (
-	"slices"
-	"strings"
-
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
 )
@@ -41,7 +38,7 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 		if y.Op == latex.Matrix {
 			m, n = y, x
 		}
-		if n = vectorOf(n, m); n != nil {
+		if n = c.vectorOf(n, m); n != nil {
 			return c.inOrder(m.Args, n.Args, "a matrix or vector by its entries")
 		}
 		return c.say(false, "a matrix against something else")
@@ -70,57 +67,16 @@ func (c *comparer) asMatrix(n, m *latex.Node) *latex.Node {
 	return out
 }
 
-// vectorOf writes 3i + 4j as a vector of m's shape, and a zero as a matrix of
-// zeros; nil if n is neither.
-func vectorOf(n, m *latex.Node) *latex.Node {
-	out := &latex.Node{Op: latex.Matrix, Cols: m.Cols, Args: make([]*latex.Node, len(m.Args))}
+// vectorOf writes 3i + 4j as a vector as long as m, and a zero as a matrix of m's shape; nil
+// if n is neither.
+func (c *comparer) vectorOf(n, m *latex.Node) *latex.Node {
 	if n.Op == latex.Num && n.Rat.Sign() == 0 {
-		for i := range out.Args {
-			out.Args[i] = n
-		}
-		return out
+		return m.Mapped(func(*latex.Node) *latex.Node { return n })
 	}
-	rows := len(m.Args) / m.Cols
-	if rows != 1 && m.Cols != 1 || len(m.Args) < 2 || len(m.Args) > len(unitVectors) {
-		return nil
+	if tuple := c.components(n, m); tuple != n {
+		return tuple
 	}
-	terms := []*latex.Node{n}
-	if n.Op == latex.Add {
-		terms = n.Args
-	}
-	for _, term := range terms {
-		i, coefficient := alongAxis(term)
-		if i < 0 || i >= len(m.Args) || out.Args[i] != nil {
-			return nil
-		}
-		out.Args[i] = coefficient
-	}
-	for i := range out.Args {
-		if out.Args[i] == nil {
-			out.Args[i] = integer(0)
-		}
-	}
-	return out
-}
-
-var unitVectors = [...]string{"i", "j", "k"}
-
-// alongAxis splits a term into its unit vector's axis, -1 if it has none, and
-// what stands with it.
-func alongAxis(n *latex.Node) (axis int, coefficient *latex.Node) {
-	switch n.Op {
-	case latex.Sym, latex.Const:
-		name := n.Name[strings.LastIndexByte(n.Name, ' ')+1:] // \hat i is "hat i"
-		return slices.Index(unitVectors[:], name), integer(1)
-	case latex.Neg:
-		axis, coefficient = alongAxis(n.Args[0])
-		return axis, &latex.Node{Op: latex.Neg, Args: []*latex.Node{coefficient}}
-	case latex.Mul:
-		last := len(n.Args) - 1
-		axis, coefficient = alongAxis(n.Args[last])
-		return axis, product(append(slices.Clone(n.Args[:last]), coefficient)...)
-	}
-	return -1, nil
+	return nil
 }
 
 // one is the entry of a matrix of one entry; anything else is returned as it is, and
@@ -174,7 +130,7 @@ func (c *comparer) computed(n *latex.Node) *latex.Node {
 		}
 		return n
 	case latex.Neg:
-		return c.scaled(integer(-1), c.computed(n.Args[0]))
+		return c.matrixProduct(integer(-1), c.computed(n.Args[0]))
 	case latex.Func:
 		if n.Name == "det" && len(n.Args) == 1 {
 			if m := c.computed(n.Args[0]); m != nil && m.Op == latex.Matrix && m.Cols*m.Cols == len(m.Args) && m.Cols <= 5 {
@@ -186,7 +142,7 @@ func (c *comparer) computed(n *latex.Node) *latex.Node {
 		if n.Args[1].Contains(latex.Matrix) {
 			return nil
 		}
-		return c.scaled(&latex.Node{Op: latex.Div, Args: []*latex.Node{integer(1), n.Args[1]}}, c.computed(n.Args[0]))
+		return c.matrixProduct(&latex.Node{Op: latex.Div, Args: []*latex.Node{integer(1), n.Args[1]}}, c.computed(n.Args[0]))
 	case latex.Pow:
 		return c.matrixPower(n)
 	case latex.Add, latex.Mul:
@@ -209,14 +165,6 @@ func (c *comparer) computed(n *latex.Node) *latex.Node {
 	return nil
 }
 
-// scaled is s times a matrix or expression.
-func (c *comparer) scaled(s, m *latex.Node) *latex.Node {
-	if m == nil {
-		return nil
-	}
-	return c.matrixProduct(s, m)
-}
-
 func product(factors ...*latex.Node) *latex.Node {
 	return &latex.Node{Op: latex.Mul, Args: factors}
 }
@@ -235,19 +183,19 @@ func (c *comparer) matrixSum(x, y *latex.Node) *latex.Node {
 	return out
 }
 
+// matrixProduct is the product of two matrices or expressions; nil if one of them is nil, or
+// the shapes do not fit.
 func (c *comparer) matrixProduct(x, y *latex.Node) *latex.Node {
 	switch {
+	case x == nil || y == nil:
+		return nil
 	case x.Op != latex.Matrix && y.Op != latex.Matrix:
 		return product(x, y)
 	case x.Op != latex.Matrix || y.Op != latex.Matrix:
 		if x.Op == latex.Matrix {
 			x, y = y, x
 		}
-		out := &latex.Node{Op: latex.Matrix, Cols: y.Cols, Args: make([]*latex.Node, len(y.Args))}
-		for i, entry := range y.Args {
-			out.Args[i] = c.folded(product(x, entry))
-		}
-		return out
+		return y.Mapped(func(entry *latex.Node) *latex.Node { return c.folded(product(x, entry)) })
 	}
 	rows, inner := len(x.Args)/x.Cols, x.Cols
 	if len(y.Args)/y.Cols != inner {
@@ -326,9 +274,7 @@ func (c *comparer) matrixPower(n *latex.Node) *latex.Node {
 	}
 	total := m
 	for range k - 1 {
-		if total = c.matrixProduct(total, m); total == nil {
-			return nil
-		}
+		total = c.matrixProduct(total, m)
 	}
 	return total
 }

@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"cmp"
 	"slices"
 
 	"onering/verifier/internal/algebra"
@@ -8,11 +9,11 @@ import (
 )
 
 // A region is a set of real numbers: intervals and points in order, apart from
-// one another.
+// one another. What cannot be read as one, or not be put in order, is nil, and so is what
+// is made of it.
 type region struct {
 	pieces   []interval
 	variable string // the variable that an inequality was about, if one was
-	explicit bool   // written with brackets, braces or by name
 }
 
 // An interval is a piece of the line. A point has low = high and is closed.
@@ -21,18 +22,29 @@ type interval struct {
 	closedLow, closedHigh bool
 }
 
+// about is r as what an inequality says of the variable, or as a set if that is empty.
+func (r *region) about(variable string) *region {
+	if r == nil {
+		return nil
+	}
+	return &region{r.pieces, variable}
+}
+
 var infinity = &latex.Node{Op: latex.Const, Name: "infty"}
 
 var minusInfinity = &latex.Node{Op: latex.Neg, Args: []*latex.Node{infinity}}
 
-var line = region{pieces: []interval{{low: minusInfinity, high: infinity}}, explicit: true}
+var line = &region{pieces: []interval{{low: minusInfinity, high: infinity}}}
 
 // union is the union of x and y.
-func (c *comparer) union(x, y region) (region, bool) {
+func (c *comparer) union(x, y *region) *region {
+	if x == nil || y == nil {
+		return nil
+	}
 	pieces := append(slices.Clone(x.pieces), y.pieces...)
 	if len(pieces) > 200 {
 		c.limited = true
-		return region{}, false
+		return nil
 	}
 	comparable := true
 	order := func(a, b *latex.Node) int {
@@ -52,7 +64,7 @@ func (c *comparer) union(x, y region) (region, bool) {
 		}
 		return 1
 	})
-	out := region{variable: x.variable, explicit: x.explicit || y.explicit}
+	out := &region{variable: x.variable}
 	for _, p := range pieces {
 		if n := len(out.pieces); n > 0 {
 			last := &out.pieces[n-1]
@@ -69,28 +81,31 @@ func (c *comparer) union(x, y region) (region, bool) {
 		}
 		out.pieces = append(out.pieces, p)
 	}
-	return out, comparable
+	if !comparable {
+		return nil
+	}
+	return out
 }
 
 // intersection is what x and y have in common.
-func (c *comparer) intersection(x, y region) (region, bool) {
+func (c *comparer) intersection(x, y *region) *region {
+	if x == nil || y == nil {
+		return nil
+	}
 	if len(x.pieces)*len(y.pieces) > 400 {
 		c.limited = true
-		return region{}, false
+		return nil
 	}
-	out := region{variable: x.variable, explicit: x.explicit || y.explicit}
-	if out.variable == "" {
-		out.variable = y.variable
-	}
+	out := &region{variable: cmp.Or(x.variable, y.variable)}
 	for _, p := range x.pieces {
 		for _, q := range y.pieces {
 			low, ok := c.algebra.Compare(p.low, q.low)
 			if !ok {
-				return region{}, false
+				return nil
 			}
 			high, ok := c.algebra.Compare(p.high, q.high)
 			if !ok {
-				return region{}, false
+				return nil
 			}
 			r := p
 			switch {
@@ -107,23 +122,26 @@ func (c *comparer) intersection(x, y region) (region, bool) {
 			}
 			k, ok := c.algebra.Compare(r.low, r.high)
 			if !ok {
-				return region{}, false
+				return nil
 			}
 			if k < 0 || k == 0 && r.closedLow && r.closedHigh {
 				out.pieces = append(out.pieces, r)
 			}
 		}
 	}
-	return out, true
+	return out
 }
 
 // complement is the rest of the line.
-func (c *comparer) complement(x region) (region, bool) {
-	out := region{variable: x.variable, explicit: true}
+func (c *comparer) complement(x *region) *region {
+	if x == nil {
+		return nil
+	}
+	out := &region{variable: x.variable}
 	low, closed := minusInfinity, false
 	for _, p := range x.pieces {
 		if k, ok := c.algebra.Compare(low, p.low); !ok {
-			return region{}, false
+			return nil
 		} else if k < 0 || k == 0 && closed && !p.closedLow {
 			out.pieces = append(out.pieces, interval{low, p.low, closed, !p.closedLow && algebra.Infinite(p.low) == 0})
 		}
@@ -132,15 +150,14 @@ func (c *comparer) complement(x region) (region, bool) {
 	if algebra.Infinite(low) <= 0 {
 		out.pieces = append(out.pieces, interval{low, infinity, closed, false})
 	}
-	return out, true
+	return out
 }
 
 // sameRegion reports whether two regions have the same pieces.
-func (c *comparer) sameRegion(x, y region) bool {
+func (c *comparer) sameRegion(x, y *region) bool {
 	// Through a union with nothing, so that both are in order and joined.
-	x, okX := c.union(x, region{})
-	y, okY := c.union(y, region{})
-	if !okX || !okY {
+	x, y = c.union(x, &region{}), c.union(y, &region{})
+	if x == nil || y == nil {
 		return c.say(false, "ends that cannot be put in order")
 	}
 	if len(x.pieces) != len(y.pieces) {

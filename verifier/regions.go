@@ -28,9 +28,8 @@ func (c *comparer) regions(g, a *latex.Node) (verdict, ok bool) {
 	if g.Op == latex.Bracket && a.Op == latex.Bracket {
 		return false, false
 	}
-	x, okX := c.region(g)
-	y, okY := c.region(a)
-	if !okX || !okY {
+	x, y := c.region(g), c.region(a)
+	if x == nil || y == nil {
 		return false, false
 	}
 	if x.variable != "" && y.variable != "" && x.variable != y.variable {
@@ -64,44 +63,41 @@ func mayBeRegion(n *latex.Node) bool {
 }
 
 // region reads n as a set of real numbers.
-func (c *comparer) region(n *latex.Node) (region, bool) {
+func (c *comparer) region(n *latex.Node) *region {
 	if c.steps++; c.steps > maxCompareSteps {
 		c.limited = true
-		return region{}, false
+		return nil
 	}
 	switch n.Op {
 	case latex.Named:
 		switch n.Name {
 		case "R":
-			return line, true
+			return line
 		case "empty":
-			return region{explicit: true}, true
+			return &region{}
 		case "R+":
-			return region{pieces: []interval{{low: integer(0), high: infinity}}, explicit: true}, true
+			return &region{pieces: []interval{{low: integer(0), high: infinity}}}
 		case "R-":
-			return region{pieces: []interval{{low: minusInfinity, high: integer(0)}}, explicit: true}, true
+			return &region{pieces: []interval{{low: minusInfinity, high: integer(0)}}}
 		}
 	case latex.Bracket:
 		if len(n.Args) != 2 || n.Name == "<>" || !n.Args[0].Op.Scalar() || !n.Args[1].Op.Scalar() {
-			return region{}, false
+			return nil
 		}
 		order, ok := c.algebra.Compare(n.Args[0], n.Args[1])
 		if !ok || order > 0 || order == 0 && n.Name != "[]" {
-			return region{}, false
+			return nil
 		}
-		return region{pieces: []interval{{n.Args[0], n.Args[1], n.Name[0] == '[', n.Name[1] == ']'}}, explicit: true}, true
+		return &region{pieces: []interval{{n.Args[0], n.Args[1], n.Name[0] == '[', n.Name[1] == ']'}}}
 	case latex.Set:
-		r := region{explicit: true}
+		r := &region{}
 		for _, arg := range n.Args {
 			if !arg.Op.Scalar() || len(algebra.Variables(arg)) > 0 {
-				return region{}, false
+				return nil
 			}
-			var ok bool
-			if r, ok = c.union(r, region{pieces: []interval{{arg, arg, true, true}}, explicit: true}); !ok {
-				return region{}, false
-			}
+			r = c.union(r, &region{pieces: []interval{{arg, arg, true, true}}})
 		}
-		return r, true
+		return r
 	case latex.Union, latex.Intersect, latex.Without:
 		return c.combination(n)
 	case latex.List:
@@ -111,7 +107,7 @@ func (c *comparer) region(n *latex.Node) (region, bool) {
 	case latex.Rel:
 		return c.relationRegion(n)
 	}
-	return region{}, false
+	return nil
 }
 
 func integer(n int64) *latex.Node { return algebra.Rational(big.NewRat(n, 1)) }
@@ -119,58 +115,47 @@ func integer(n int64) *latex.Node { return algebra.Rational(big.NewRat(n, 1)) }
 func absolute(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
 
 // combination reads unions, intersections and differences.
-func (c *comparer) combination(n *latex.Node) (region, bool) {
-	total, ok := c.region(n.Args[0])
-	if !ok {
-		return region{}, false
-	}
+func (c *comparer) combination(n *latex.Node) *region {
+	total := c.region(n.Args[0])
 	for _, arg := range n.Args[1:] {
-		r, ok := c.region(arg)
-		if !ok {
-			return region{}, false
+		if total == nil {
+			return nil
 		}
-		switch n.Op {
+		switch r := c.region(arg); n.Op {
 		case latex.Union:
-			total, ok = c.union(total, r)
+			total = c.union(total, r)
 		case latex.Intersect:
-			total, ok = c.intersection(total, r)
+			total = c.intersection(total, r)
 		default:
-			if r, ok = c.complement(r); ok {
-				total, ok = c.intersection(total, r)
-			}
-		}
-		if !ok {
-			return region{}, false
+			total = c.intersection(total, c.complement(r))
 		}
 	}
-	return total, true
+	return total
 }
 
 // listRegion reads several inequalities in one variable: with "or" their
 // union; else what they have in common or, if that is nothing, their union.
-func (c *comparer) listRegion(n *latex.Node) (region, bool) {
-	parts := make([]region, len(n.Args))
+func (c *comparer) listRegion(n *latex.Node) *region {
+	parts := make([]*region, len(n.Args))
 	inequality := false
 	if n.Args[0].Op == latex.Bracket && !certainIntervals(n.Args) {
-		return region{}, false // (1,2), (3,4) are points
+		return nil // (1,2), (3,4) are points
 	}
 	for i, arg := range n.Args {
-		r, ok := region{}, false
 		switch {
 		case arg.Op == latex.Rel:
-			r, ok = c.relationRegion(arg)
+			parts[i] = c.relationRegion(arg)
 			inequality = inequality || !isEquation(arg)
 		case isRegionLike(arg) || arg.Op == latex.Bracket:
-			r, ok = c.region(arg)
+			parts[i] = c.region(arg)
 			inequality = true
 		}
-		if !ok || i > 0 && r.variable != parts[0].variable {
-			return region{}, false
+		if parts[i] == nil || parts[i].variable != parts[0].variable {
+			return nil
 		}
-		parts[i] = r
 	}
 	if !inequality {
-		return region{}, false
+		return nil
 	}
 	for _, op := range [...]string{"and", "or"} {
 		if op == "and" && n.Name == "or" || op == "or" && n.Name == "and" && n.Args[0].Op == latex.Rel || n.Args[0].Op != latex.Rel && op == "and" {
@@ -178,21 +163,17 @@ func (c *comparer) listRegion(n *latex.Node) (region, bool) {
 		}
 		total := parts[0]
 		for _, r := range parts[1:] {
-			ok := false
 			if op == "or" {
-				total, ok = c.union(total, r)
+				total = c.union(total, r)
 			} else {
-				total, ok = c.intersection(total, r)
-			}
-			if !ok {
-				return region{}, false
+				total = c.intersection(total, r)
 			}
 		}
-		if op == "or" || len(total.pieces) > 0 {
-			return total, true
+		if total == nil || op == "or" || len(total.pieces) > 0 {
+			return total
 		}
 	}
-	return region{}, false
+	return nil
 }
 
 // certainIntervals reports whether a list of pairs can only be meant as
@@ -207,28 +188,21 @@ func certainIntervals(pairs []*latex.Node) bool {
 }
 
 // builtRegion reads {x ∈ S | condition}.
-func (c *comparer) builtRegion(n *latex.Node) (region, bool) {
-	r, ok := c.region(n.Args[1])
-	if !ok {
-		return region{}, false
+func (c *comparer) builtRegion(n *latex.Node) *region {
+	r := c.region(n.Args[1])
+	if r == nil {
+		return nil
 	}
 	if element := n.Args[0]; element.Op == latex.Rel {
 		s, ok := membership(element)
-		if !ok {
-			return region{}, false
-		}
-		base, ok := c.region(s)
 		if !ok || r.variable != "" && element.Args[0].String() != r.variable {
-			return region{}, false
+			return nil
 		}
-		if r, ok = c.intersection(r, base); !ok {
-			return region{}, false
-		}
+		r = c.intersection(r, c.region(s))
 	} else if !isName(element) || r.variable != "" && element.String() != r.variable {
-		return region{}, false
+		return nil
 	}
-	r.variable, r.explicit = "", true
-	return r, true
+	return r.about("")
 }
 
 // sets compares where a set of numbers is involved that may have symbols for
