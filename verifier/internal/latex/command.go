@@ -1,6 +1,9 @@
 package latex
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // command parses a command with its arguments.
 func (p *parser) command() *Node {
@@ -303,15 +306,7 @@ func (p *parser) numberSet(name string) *Node {
 			p.fail()
 		}
 		p.pos = min(p.pos+i+1, len(p.tokens)-1)
-		switch mark {
-		case ">0":
-			mark = "+"
-		case "<0":
-			mark = "-"
-		case "!=0":
-			mark = "*"
-		}
-		name += mark
+		name += cmp.Or(map[string]string{">0": "+", "<0": "-", "!=0": "*"}[mark], mark)
 	}
 	return &Node{Op: Named, Name: name}
 }

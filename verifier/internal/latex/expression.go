@@ -358,16 +358,10 @@ func (p *parser) bracedNumeral(i *int) *numeral {
 	return nil
 }
 
-func isFraction(t *token) bool {
-	if t.kind != command {
-		return false
-	}
-	switch t.text {
-	case "frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "xfrac", "flatfrac":
-		return true
-	}
-	return false
-}
+func isFraction(t *token) bool { return t.kind == command && fractions[t.text] }
+
+// fractions are the commands of fractions.
+var fractions = setOf("frac dfrac tfrac cfrac sfrac nicefrac xfrac flatfrac")
 
 // mod parses the modulus of a residue: \pmod{m}, \bmod m, (mod m).
 func (p *parser) mod(value *Node) *Node {
@@ -413,28 +407,18 @@ func (p *parser) startsFactor() bool {
 	case word:
 		return !connective(t) && t.text != "o'clock" && !(t.text == "to" && p.at(1).kind == number)
 	case command:
-		switch t.text {
-		case "end", "rfloor", "rceil", "over", "choose", "atop", "right", "circ", "degree", "degrees", "textdegree", "not", "forall", "pmod", "bmod", "mod":
-			return false
-		}
-		return true
-	case sign:
-		switch t.text {
-		case "(", "{", "l|":
-			return true
-		case "[":
-			return !p.at(1).is("]")
-		case "|", "||":
-			return p.bars == 0 && !p.inSet
-		}
+		return !closingCommands[t.text] && !trailingCommands[t.text]
 	}
-	return false
+	return t.is("(") || t.is("{") || t.is("l|") || t.is("[") && !p.at(1).is("]") || (t.is("|") || t.is("||")) && p.bars == 0 && !p.inSet
 }
+
+// trailingCommands stand behind a factor and begin none.
+var trailingCommands = setOf("right circ degree degrees textdegree not forall pmod bmod mod")
 
 // connective reports whether a word separates statements.
 func connective(t *token) bool {
 	s := strings.ToLower(t.text)
-	return s == "or" || s == "and" || s == "和" || s == "与" || s == "或" || s == "或者" || conditional[s] || s == "am" && t.plain || s == "pm" && t.plain
+	return separatingWords[s] != "" || conditional[s] || t.plain && (s == "am" || s == "pm")
 }
 
 // postfix parses what follows an atom: powers, subscripts, factorials, per

@@ -1,6 +1,7 @@
 package latex
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -160,27 +161,9 @@ func (l *lexer) punctuation(c byte) {
 		two = "!"
 	}
 	switch two {
-	case "<=", ">=", "!=", "==", "=<", "=>", "->", "**", "||", "+-", "/=":
-		if two == "+-" {
-			break // 3+-2
-		}
-		if two == "||" {
-			break // ||x|-1|
-		}
+	case "<=", ">=", "!=", "==", "=<", "=>", "->", "**", "/=": // but neither 3+-2 nor ||x|-1|
 		l.pos += 2
-		switch two {
-		case "==":
-			two = "="
-		case "=<":
-			two = "<="
-		case "->":
-			two = "to"
-		case "**":
-			two = "^"
-		case "/=":
-			two = "!="
-		}
-		l.sign(two)
+		l.sign(cmp.Or(map[string]string{"==": "=", "=<": "<=", "->": "to", "**": "^", "/=": "!="}[two], two))
 		return
 	}
 	if strings.HasPrefix(l.src[l.pos:], "...") {
@@ -466,15 +449,10 @@ func (l *lexer) words(name string, plain, roman bool) (bool, bool) {
 
 // takesArgument reports whether a group may follow a command.
 func takesArgument(t *token) bool {
-	if isFraction(t) || decorations[t.text] != "" {
-		return true
-	}
-	switch t.text {
-	case "sqrt", "binom", "dbinom", "tbinom", "begin", "end", "mathbb", "overset", "underset", "substack", "pmod":
-		return true
-	}
-	return false
+	return isFraction(t) || decorations[t.text] != "" || takingArguments[t.text]
 }
+
+var takingArguments = setOf("sqrt binom dbinom tbinom begin end mathbb overset underset substack pmod")
 
 // delimiter reads what follows \left or \right.
 func (l *lexer) delimiter(left bool) {

@@ -124,18 +124,10 @@ func (l *lexer) joinDigits() {
 // separates reports whether a numeral after t stands for itself: t does not take it as an
 // argument, and does not end an argument.
 func separates(t token) bool {
-	if t.kind == newline || t.kind == quad {
-		return true
-	}
-	if t.kind != sign {
-		return false
-	}
-	switch t.text {
-	case "+", "-", "*", "/", "=", "<", ">", "<=", ">=", "~", "(", "[", "{", "{:", ",", ";", ":", "+-":
-		return true
-	}
-	return false
+	return t.kind == newline || t.kind == quad || t.kind == sign && separating[t.text]
 }
+
+var separating = setOf("+ - * / = < > <= >= ~ ( [ { {: , ; : +-")
 
 // tenTo is 10^n.
 func tenTo(n int) *big.Int {
@@ -372,7 +364,12 @@ func (l *lexer) repetend(fraction string) *big.Rat {
 	default:
 		return l.dots(fraction)
 	}
-	// 0.fraction period period ... adds period / (10^len(fraction) (10^len(period) - 1)).
+	return repeating(period, fraction)
+}
+
+// repeating is what 0.fraction period period ... adds to 0.fraction:
+// period / (10^len(fraction) (10^len(period) - 1)).
+func repeating(period, fraction string) *big.Rat {
 	p, _ := new(big.Int).SetString(period, 10)
 	nines := new(big.Int).Sub(tenTo(len(period)), big.NewInt(1))
 	return new(big.Rat).SetFrac(p, nines.Mul(nines, tenTo(len(fraction))))
@@ -441,9 +438,7 @@ func (l *lexer) dots(fraction string) (r *big.Rat) {
 			continue
 		}
 		l.pos += n
-		v, _ := new(big.Int).SetString(period, 10)
-		nines := new(big.Int).Sub(tenTo(p), big.NewInt(1))
-		return new(big.Rat).SetFrac(v, nines.Mul(nines, tenTo(len(fraction))))
+		return repeating(period, fraction)
 	}
 	return nil
 }

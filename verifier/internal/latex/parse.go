@@ -174,9 +174,7 @@ var joints = map[string]string{
 }
 
 // isBraced reports whether a sign may be braced to stand closer to its sides.
-func isBraced(t token) bool {
-	return t.kind == sign && (t.text == "+" || t.text == "-" || t.text == "+-" || t.text == "=")
-}
+func isBraced(t token) bool { return t.is("+") || t.is("-") || t.is("+-") || t.is("=") }
 
 // mostAhead bounds how far a relation is looked for.
 const mostAhead = 100
@@ -269,16 +267,10 @@ func (p *parser) statements() *Node {
 	var items []*Node
 	joint := ","
 	for {
-		for {
-			switch j := p.separator(); j {
-			case "":
-			case ",":
-				continue
-			default:
+		for j := p.separator(); j != ""; j = p.separator() {
+			if j != "," {
 				joint = j
-				continue
 			}
-			break
 		}
 		if p.closing() {
 			break
@@ -316,62 +308,41 @@ func (p *parser) statements() *Node {
 
 // closing reports whether the current token ends a list.
 func (p *parser) closing() bool {
-	t := p.cur()
-	if t.kind == end {
+	switch t := p.cur(); {
+	case t.kind == end || t.kind == command && closingCommands[t.text]:
 		return true
-	}
-	if t.kind == command {
-		switch t.text {
-		case "end", "rfloor", "rceil", "over", "choose", "atop":
-			return true
-		}
-		return false
-	}
-	if t.kind != sign {
-		return false
-	}
-	switch t.text {
-	case "]":
+	case t.is("]"):
 		return p.brackets > 0 || p.pos > 0 // else ]a, b[
-	case ")", "}", ":}", ":>", "r|":
-		return true
-	case "|":
+	case t.is("|"):
 		return p.bars > 0
+	default:
+		return t.is(")") || t.is("}") || t.is(":}") || t.is(":>") || t.is("r|")
 	}
-	return false
 }
+
+var closingCommands = setOf("end rfloor rceil over choose atop")
+
+// Signs and words that separate statements, and what each means.
+var (
+	separatingSigns = map[string]string{",": ",", ";": ",", "&": "and"}
+	separatingWords = map[string]string{"or": "or", "或": "or", "或者": "or", "and": "and", "和": "and", "与": "and"}
+)
 
 // separator passes a separator and returns it as ",", "and" or "or", or "" if
 // there is none.
-func (p *parser) separator() string {
-	t := p.cur()
-	switch t.kind {
+func (p *parser) separator() (joint string) {
+	switch t := p.cur(); t.kind {
 	case newline:
-		p.advance()
-		return ","
+		joint = ","
 	case sign:
-		switch t.text {
-		case ",", ";":
-			p.advance()
-			return ","
-		case "&":
-			p.advance()
-			return "and"
-		}
+		joint = separatingSigns[t.text]
 	case word:
-		switch strings.ToLower(t.text) {
-		case "or":
-			p.advance()
-			return "or"
-		case "and", "和", "与":
-			p.advance()
-			return "and"
-		case "或", "或者":
-			p.advance()
-			return "or"
-		}
+		joint = separatingWords[strings.ToLower(t.text)]
 	}
-	return ""
+	if joint != "" {
+		p.advance()
+	}
+	return joint
 }
 
 // trailing passes what may end a statement: a full stop, and a condition in
@@ -502,31 +473,16 @@ func rounded(n *Node, about bool) *Node {
 }
 
 // isRelation reports whether a sign's text is a relation.
-func isRelation(s string) bool {
-	switch s {
-	case "=", "<", ">", "<=", ">=", "!=", "~", "==", "sim", "cong", "in", "notin", "ni", "subset", "subseteq", "supset", "supseteq",
-		"parallel", "perp", "propto", "to", "mapsto", "<<", ">>", "nmid":
-		return true
-	}
-	return false
-}
+func isRelation(s string) bool { return relationSigns[s] }
+
+var relationSigns = setOf("= < > <= >= != ~ == sim cong in notin ni subset subseteq supset supseteq parallel perp propto to mapsto << >> nmid")
 
 // relation passes a relation sign and returns it.
 func (p *parser) relation() (string, bool) {
 	t := p.cur()
-	if t.cmd("not") && p.at(1).kind == sign {
-		var negated string
-		switch p.at(1).text {
-		case "=":
-			negated = "!="
-		case "in":
-			negated = "notin"
-		}
-		if negated != "" {
-			p.advance()
-			p.advance()
-			return negated, true
-		}
+	if negated := map[string]string{"=": "!=", "in": "notin"}[p.at(1).text]; t.cmd("not") && p.at(1).kind == sign && negated != "" {
+		p.pos += 2
+		return negated, true
 	}
 	if p.copula() {
 		p.advance()

@@ -173,20 +173,15 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			}
 			p.fail()
 		}
-	case "bp", "bps", "basis":
-		if next := p.at(1); w == "basis" && (next.kind != word || next.text != "point" && next.text != "points") {
+	case "basis":
+		if next := p.at(1); next.kind != word || next.text != "point" && next.text != "points" {
 			break
 		}
-		if p.advance(); w == "basis" {
-			p.advance()
-		}
-		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, 10_000), Places: -1}), true
-	case "ppm":
 		p.advance()
-		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, 1_000_000), Places: -1}), true
-	case "permille":
+		fallthrough
+	case "bp", "bps", "ppm", "permille":
 		p.advance()
-		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, 1000), Places: -1}), true
+		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, map[string]int64{"ppm": 1_000_000, "permille": 1000, "bp": 10_000, "bps": 10_000, "basis": 10_000}[w]), Places: -1}), true
 	case "squared", "cubed":
 		if n := p.at(1); n.kind != word { // 5 squared, but not 5 squared metres
 			p.advance()
@@ -515,12 +510,13 @@ func (p *parser) unit() *Node {
 		power = 2
 	case p.phrase([]string{"cubic"}), p.phrase([]string{"cu"}), p.phrase([]string{"cubed"}):
 		power = 3
-	case strings.HasPrefix(t.text, "平方") && unitOf(t.text[len("平方"):]) != "":
-		p.advance()
-		return &Node{Op: Pow, Args: []*Node{{Op: Unit, Name: unitOf(t.text[len("平方"):])}, integer(2)}}
-	case strings.HasPrefix(t.text, "立方") && unitOf(t.text[len("立方"):]) != "":
-		p.advance()
-		return &Node{Op: Pow, Args: []*Node{{Op: Unit, Name: unitOf(t.text[len("立方"):])}, integer(3)}}
+	default:
+		for prefix, power := range map[string]int64{"平方": 2, "立方": 3} {
+			if rest, ok := strings.CutPrefix(t.text, prefix); ok && unitOf(rest) != "" {
+				p.advance()
+				return &Node{Op: Pow, Args: []*Node{{Op: Unit, Name: unitOf(rest)}, integer(power)}}
+			}
+		}
 	}
 	if power > 1 {
 		p.advance()
