@@ -19,7 +19,8 @@ const (
 )
 
 // A compiler parses an expression into parts, which then write the program from its
-// end to its beginning: each part needs to know the instruction after it.
+// end to its beginning: each part needs to know the instruction after it. It gives up by
+// panicking with a badPattern, which compile returns as an error.
 type compiler struct {
 	rest  string // not parsed yet
 	depth int    // of groups
@@ -32,17 +33,28 @@ type compiler struct {
 // A part writes instructions that continue at next and returns the first of them.
 type part func(next int) (start int)
 
+// A badPattern says what is wrong with an expression.
+type badPattern string
+
+func fail(format string, args ...any) { panic(badPattern(fmt.Sprintf(format, args...))) }
+
 // compile parses expr; errors quote it.
-func compile(expr string) (*pattern, error) {
+func compile(expr string) (p *pattern, err error) {
 	c := &compiler{rest: expr}
-	whole, err := c.alternatives()
-	if err == nil && c.rest != "" {
-		err = fmt.Errorf("unexpected %q", c.rest[:1])
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case badPattern:
+			p, err = nil, fmt.Errorf("pattern %.200q, offset %d: %s", expr, len(expr)-len(c.rest), string(r))
+		default:
+			panic(r)
+		}
+	}()
+	whole := c.alternatives()
+	if c.rest != "" {
+		fail("unexpected %q", c.rest[:1])
 	}
-	if err != nil {
-		return nil, fmt.Errorf("pattern %.200q, offset %d: %w", expr, len(expr)-len(c.rest), err)
-	}
-	p := &pattern{start: whole(c.emit(inst{op: opMatch}))}
+	p = &pattern{start: whole(c.emit(inst{op: opMatch}))}
 	if c.work > maxProgram {
 		return nil, fmt.Errorf("pattern %.200q: longer than %d instructions", expr, maxProgram)
 	}
@@ -67,18 +79,14 @@ func (c *compiler) accept(prefix string) bool {
 }
 
 // alternatives parses a|b|c up to a closing parenthesis or the end.
-func (c *compiler) alternatives() (part, error) {
+func (c *compiler) alternatives() part {
 	if c.depth++; c.depth > maxNesting {
-		return nil, fmt.Errorf("nested deeper than %d", maxNesting)
+		fail("nested deeper than %d", maxNesting)
 	}
 	defer func() { c.depth-- }()
 	var choices []part
 	for {
-		p, err := c.sequence()
-		if err != nil {
-			return nil, err
-		}
-		choices = append(choices, p)
+		choices = append(choices, c.sequence())
 		if !c.accept("|") {
 			break
 		}
@@ -90,31 +98,24 @@ func (c *compiler) alternatives() (part, error) {
 			start = c.emit(inst{op: opSplit, x: choices[i](next), y: start})
 		}
 		return start
-	}, nil
+	}
 }
 
-func (c *compiler) sequence() (part, error) {
+func (c *compiler) sequence() part {
 	var parts []part
 	for c.rest != "" && c.rest[0] != '|' && c.rest[0] != ')' {
-		p, err := c.atom()
-		if err != nil {
-			return nil, err
-		}
-		if p, err = c.quantified(p); err != nil {
-			return nil, err
-		}
-		parts = append(parts, p)
+		parts = append(parts, c.quantified(c.atom()))
 	}
 	return func(next int) int {
 		for i := len(parts) - 1; i >= 0; i-- {
 			next = parts[i](next)
 		}
 		return next
-	}, nil
+	}
 }
 
 // quantified parses what may follow p: ? * + {m} {m,} {m,n}.
-func (c *compiler) quantified(p part) (part, error) {
+func (c *compiler) quantified(p part) part {
 	least, most := 1, 1 // most < 0: no limit
 	switch {
 	case c.accept("?"):
@@ -126,14 +127,14 @@ func (c *compiler) quantified(p part) (part, error) {
 	case strings.HasPrefix(c.rest, "{"):
 		counts, rest, ok := strings.Cut(c.rest[1:], "}")
 		if least, most, ok = repeatCounts(counts, ok); !ok {
-			return nil, fmt.Errorf("want a repeat count of at most %d", maxRepeat)
+			fail("want a repeat count of at most %d", maxRepeat)
 		}
 		c.rest = rest
 	default:
-		return p, nil
+		return p
 	}
 	if c.rest != "" && strings.Contains("?*+{", c.rest[:1]) {
-		return nil, fmt.Errorf("a quantifier after a quantifier (lazy, possessive) is not supported")
+		fail("a quantifier after a quantifier (lazy, possessive) is not supported")
 	}
 	return func(next int) int {
 		start := next
@@ -152,7 +153,7 @@ func (c *compiler) quantified(p part) (part, error) {
 			start = p(start)
 		}
 		return start
-	}, nil
+	}
 }
 
 func repeatCounts(counts string, closed bool) (least, most int, ok bool) {
@@ -169,7 +170,7 @@ func repeatCounts(counts string, closed bool) (least, most int, ok bool) {
 }
 
 // atom parses a group, a lookahead or one character.
-func (c *compiler) atom() (part, error) {
+func (c *compiler) atom() part {
 	switch {
 	case c.accept("(?!"):
 		return c.lookahead(opUnless)
@@ -178,43 +179,47 @@ func (c *compiler) atom() (part, error) {
 	case c.accept("(?i:"):
 		outer := c.fold
 		c.fold = true
-		p, err := c.group()
+		p := c.group()
 		c.fold = outer
-		return p, err
+		return p
 	case c.accept("(?:"):
 		return c.group()
 	case strings.HasPrefix(c.rest, "(?"):
-		return nil, fmt.Errorf("this kind of group is not supported")
+		fail("this kind of group is not supported")
 	case c.accept("("):
 		return c.group()
 	}
-	s, err := c.character()
-	items := c.items
-	return func(next int) int { return c.emit(inst{op: opChar, set: s, items: items, x: next}) }, err
+	return c.one(opChar)
 }
 
-func (c *compiler) group() (part, error) {
-	p, err := c.alternatives()
-	if err == nil && !c.accept(")") {
-		err = fmt.Errorf("missing )")
-	}
-	return p, err
+// one parses what matches one character.
+func (c *compiler) one(op op) part {
+	s := c.character()
+	items := c.items
+	return func(next int) int { return c.emit(inst{op: op, set: s, items: items, x: next}) }
 }
 
-func (c *compiler) lookahead(op op) (part, error) {
-	s, err := c.character()
-	if err == nil && !c.accept(")") {
-		err = fmt.Errorf("a lookahead must be of one character")
+func (c *compiler) group() part {
+	p := c.alternatives()
+	if !c.accept(")") {
+		fail("missing )")
 	}
-	items := c.items
-	return func(next int) int { return c.emit(inst{op: op, set: s, items: items, x: next}) }, err
+	return p
+}
+
+func (c *compiler) lookahead(op op) part {
+	p := c.one(op)
+	if !c.accept(")") {
+		fail("a lookahead must be of one character")
+	}
+	return p
 }
 
 // character parses what matches one character: a class or a literal.
-func (c *compiler) character() (set, error) {
+func (c *compiler) character() set {
 	c.items = 0
 	if c.rest == "" {
-		return nil, fmt.Errorf("unexpected end")
+		fail("unexpected end")
 	}
 	switch c.rest[0] {
 	case '[':
@@ -222,59 +227,50 @@ func (c *compiler) character() (set, error) {
 		return c.class()
 	case '.':
 		c.rest = c.rest[1:]
-		return not(only('\n')), nil
+		return not(only('\n'))
 	case '^', '$', '*', '+', '?', '{', ')':
-		return nil, fmt.Errorf("unexpected %q", c.rest[:1])
+		fail("unexpected %q", c.rest[:1])
 	case '\\':
-		if s, err := c.escapedClass(); s != nil || err != nil {
-			return s, err
+		if s := c.escapedClass(); s != nil {
+			return s
 		}
 	}
-	r, err := c.literalRune()
-	return c.single(r), err
+	return c.single(c.literalRune())
 }
 
 // class parses what follows "[". Oniguruma's && and nested classes are errors.
-func (c *compiler) class() (set, error) {
+func (c *compiler) class() set {
 	negated := c.accept("^")
 	var sets []set
 	for first := true; ; first = false {
 		switch {
 		case c.rest == "":
-			return nil, fmt.Errorf("missing ]")
+			fail("missing ]")
 		case !first && c.accept("]"):
 			union := func(r rune) bool { return slices.ContainsFunc(sets, func(s set) bool { return s(r) }) }
 			if negated {
-				return not(union), nil
+				return not(union)
 			}
-			return union, nil
+			return union
 		case strings.HasPrefix(c.rest, "[") || strings.HasPrefix(c.rest, "&&"):
-			return nil, fmt.Errorf("a class within a class is not supported")
+			fail("a class within a class is not supported")
 		}
 		if c.items++; c.items > maxProgram {
-			return nil, fmt.Errorf("a class of more than %d items", maxProgram)
+			fail("a class of more than %d items", maxProgram)
 		}
-		if s, err := c.escapedClass(); err != nil {
-			return nil, err
-		} else if s != nil {
+		if s := c.escapedClass(); s != nil {
 			sets = append(sets, s)
 			continue
 		}
-		low, err := c.literalRune()
-		if err != nil {
-			return nil, err
-		}
+		low := c.literalRune()
 		if len(c.rest) < 2 || c.rest[0] != '-' || c.rest[1] == ']' {
 			sets = append(sets, c.single(low))
 			continue
 		}
 		c.rest = c.rest[1:]
-		high, err := c.literalRune()
-		if err != nil {
-			return nil, err
-		}
+		high := c.literalRune()
 		if high < low {
-			return nil, fmt.Errorf("empty range %q-%q", low, high)
+			fail("empty range %q-%q", low, high)
 		}
 		sets = append(sets, c.between(low, high))
 	}
@@ -282,28 +278,28 @@ func (c *compiler) class() (set, error) {
 
 // escapedClass parses an escaped class such as \s or \p{L}; it returns nil if the
 // next characters are not one.
-func (c *compiler) escapedClass() (set, error) {
+func (c *compiler) escapedClass() set {
 	switch {
 	case c.accept(`\s`):
-		return unicode.IsSpace, nil
+		return unicode.IsSpace
 	case c.accept(`\S`):
-		return not(unicode.IsSpace), nil
+		return not(unicode.IsSpace)
 	case c.accept(`\d`):
-		return in(unicode.Nd), nil
+		return in(unicode.Nd)
 	case c.accept(`\D`):
-		return not(in(unicode.Nd)), nil
+		return not(in(unicode.Nd))
 	case c.accept(`\p{`):
 		return c.property(false)
 	case c.accept(`\P{`):
 		return c.property(true)
 	}
-	return nil, nil
+	return nil
 }
 
-func (c *compiler) property(negated bool) (set, error) {
+func (c *compiler) property(negated bool) set {
 	name, rest, ok := strings.Cut(c.rest, "}")
 	if !ok {
-		return nil, fmt.Errorf("missing }")
+		fail("missing }")
 	}
 	if strings.HasPrefix(name, "^") {
 		name, negated = name[1:], !negated
@@ -320,43 +316,43 @@ func (c *compiler) property(negated bool) (set, error) {
 		}
 	}
 	if table == nil {
-		return nil, fmt.Errorf("unknown class \\p{%.40s}", name)
+		fail("unknown class \\p{%.40s}", name)
 	}
 	c.rest = rest
 	if negated {
-		return not(in(table)), nil
+		return not(in(table))
 	}
-	return in(table), nil
+	return in(table)
 }
 
 // controls are the characters that a letter behind a backslash stands for.
 var controls = map[rune]rune{'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', 'f': '\f'}
 
 // literalRune parses one character that stands for itself.
-func (c *compiler) literalRune() (rune, error) {
+func (c *compiler) literalRune() rune {
 	escaped := c.accept(`\`)
 	r, n := utf8.DecodeRuneInString(c.rest)
 	if n == 0 {
-		return 0, fmt.Errorf("unexpected end")
+		fail("unexpected end")
 	}
 	c.rest = c.rest[n:]
 	if !escaped {
-		return r, nil
+		return r
 	}
 	if control, ok := controls[r]; ok {
-		return control, nil
+		return control
 	}
 	if r == 'x' || r == 'u' {
 		return c.codePoint(r)
 	}
 	if r >= utf8.RuneSelf || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' {
-		return 0, fmt.Errorf("\\%c is not supported", r)
+		fail("\\%c is not supported", r)
 	}
-	return r, nil
+	return r
 }
 
 // codePoint parses the rest of \xHH, \x{H...} or \uHHHH.
-func (c *compiler) codePoint(kind rune) (rune, error) {
+func (c *compiler) codePoint(kind rune) rune {
 	digits := map[rune]int{'x': 2, 'u': 4}[kind]
 	text, rest := "", ""
 	if kind == 'x' && c.accept("{") {
@@ -366,10 +362,10 @@ func (c *compiler) codePoint(kind rune) (rune, error) {
 	}
 	code, err := strconv.ParseUint(text, 16, 21)
 	if err != nil || !utf8.ValidRune(rune(code)) {
-		return 0, fmt.Errorf("bad code point \\%c%.40s", kind, text)
+		fail("bad code point \\%c%.40s", kind, text)
 	}
 	c.rest = rest
-	return rune(code), nil
+	return rune(code)
 }
 
 // single returns the set of r, or of r in upper and lower case inside (?i: ).

@@ -37,54 +37,63 @@ type dialogue struct {
 // generation statements says itself what the turns are, so the whole conversation is
 // rendered once.
 func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
-	source, err := t.chat.of(c)
-	if err != nil {
-		return d, fmt.Errorf("tokenize: chat template: %w", err)
-	}
-	template, err := source.parse()
-	if err == nil {
-		w := dialogueWriter{t: t, chat: c}
-		if template.Marks() {
-			d, err = w.marked(from)
-		} else {
-			d, err = w.derived(from)
+	w := dialogueWriter{t: t, chat: c}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case noRendering:
+			d, err = dialogue{}, fmt.Errorf("tokenize: chat template: %w", r.error)
+		default:
+			panic(r)
 		}
+	}()
+	source, err := t.chat.of(c)
+	w.must(err)
+	template, err := source.parse()
+	w.must(err)
+	if template.Marks() {
+		d = w.marked(from)
+	} else {
+		d = w.derived(from)
 	}
-	if err == nil && len(d.Turns) == 0 {
-		err = errors.New("no turn of the assistant is in the text that it makes")
-	}
-	if err != nil {
-		return dialogue{}, fmt.Errorf("tokenize: chat template: %w", err)
+	if len(d.Turns) == 0 {
+		w.must(errors.New("no turn of the assistant is in the text that it makes"))
 	}
 	return d, nil
 }
 
-// A dialogueWriter renders parts of a conversation.
+// A dialogueWriter renders parts of a conversation. It gives up by panicking with a
+// noRendering, which Dialogue returns as an error.
 type dialogueWriter struct {
 	t    *Tokenizer
 	chat Conversation
 }
 
+type noRendering struct{ error }
+
+// must gives up if there is an error.
+func (dialogueWriter) must(err error) {
+	if err != nil {
+		panic(noRendering{err})
+	}
+}
+
 // render returns the text of the first n messages.
-func (w dialogueWriter) render(n int, prompt bool) (string, []jinja.Mark, error) {
+func (w dialogueWriter) render(n int, prompt bool) (string, []jinja.Mark) {
 	c := w.chat
 	c.Messages, c.AddGenerationPrompt = c.Messages[:n], prompt
-	return w.t.chat.render(c)
+	text, marks, err := w.t.chat.render(c)
+	w.must(err)
+	return text, marks
 }
 
 // marked returns what the template's generation statements say.
-func (w dialogueWriter) marked(from int) (d dialogue, err error) {
-	text, marks, err := w.render(len(w.chat.Messages), false)
-	if err != nil {
-		return d, err
-	}
+func (w dialogueWriter) marked(from int) (d dialogue) {
+	text, marks := w.render(len(w.chat.Messages), false)
 	d.Text = text
 	begins := 0
 	if from > 0 {
-		prompt, _, err := w.render(from, true)
-		if err != nil {
-			return d, err
-		}
+		prompt, _ := w.render(from, true)
 		begins = commonPrefix(prompt, text)
 		d.Apart = begins < len(prompt)
 	}
@@ -93,32 +102,22 @@ func (w dialogueWriter) marked(from int) (d dialogue, err error) {
 			d.Turns = append(d.Turns, s)
 		}
 	}
-	return d, nil
+	return d
 }
 
 // derived finds the turns of a template without generation statements.
-func (w dialogueWriter) derived(from int) (d dialogue, err error) {
+func (w dialogueWriter) derived(from int) (d dialogue) {
 	last, tail := -1, "" // the newest turn, and what the template wrote after it
 	for i, m := range w.chat.Messages {
 		if m.Role != "assistant" || i < from {
 			continue
 		}
-		text, start, err := w.turn(i, &d)
-		if err != nil {
-			return d, err
-		}
+		text, start := w.turn(i, &d)
 		if last >= 0 {
-			follows, err := w.follows(text[:start], last, i+1, tail, &d)
-			if err != nil {
-				return d, err
-			}
+			follows := w.follows(text[:start], last, i+1, tail, &d)
 			text, start = d.Text+text[follows:], len(d.Text)+start-follows
 		}
-		other, err := w.replaced(i+1, i)
-		if err != nil {
-			return d, err
-		}
-		tail = text[len(text)-commonSuffix(text[start:], other):]
+		tail = text[len(text)-commonSuffix(text[start:], w.replaced(i+1, i)):]
 		end := specialEnd(w.t, tail)
 		d.Open = end == 0
 		if s := (span{start, len(text) - len(tail) + end}); s.Start < s.End {
@@ -127,64 +126,47 @@ func (w dialogueWriter) derived(from int) (d dialogue, err error) {
 		d.Text, last = text, i
 	}
 	if n := len(w.chat.Messages); last >= 0 && last+1 < n {
-		text, _, err := w.render(n, false)
-		if err != nil {
-			return d, err
-		}
-		follows, err := w.follows(text, last, n, tail, &d)
-		if err != nil {
-			return d, err
-		}
+		text, _ := w.render(n, false)
+		follows := w.follows(text, last, n, tail, &d)
 		d.Text += text[follows:]
 	}
-	return d, nil
+	return d
 }
 
 // turn renders the messages up to number i, a turn of the assistant, and says where
 // that begins: where the prompt for it ends.
-func (w dialogueWriter) turn(i int, d *dialogue) (text string, start int, err error) {
-	prompt, _, err := w.render(i, true)
-	if err != nil {
-		return "", 0, err
-	}
-	if text, _, err = w.render(i+1, false); err != nil || strings.HasPrefix(text, prompt) {
-		return text, len(prompt), err
+func (w dialogueWriter) turn(i int, d *dialogue) (text string, start int) {
+	prompt, _ := w.render(i, true)
+	if text, _ = w.render(i+1, false); strings.HasPrefix(text, prompt) {
+		return text, len(prompt)
 	}
 	d.Apart = true
-	other, err := w.replaced(i+1, i)
-	return text, commonPrefix(text, other), err
+	return text, commonPrefix(text, w.replaced(i+1, i))
 }
 
 // follows returns where in text, which begins the rendering of n messages, that goes
 // on which follows turn number last and its tail. Where the template has written that
 // turn anew, it is what follows the turn whatever its message is. What the template
 // writes only at the end of a conversation is taken off d.Text.
-func (w dialogueWriter) follows(text string, last, n int, tail string, d *dialogue) (int, error) {
+func (w dialogueWriter) follows(text string, last, n int, tail string, d *dialogue) int {
 	if strings.HasPrefix(text, d.Text) {
-		return len(d.Text), nil
+		return len(d.Text)
 	}
-	whole, _, err := w.render(n, false)
-	if err != nil {
-		return 0, err
-	}
-	other, err := w.replaced(n, last)
-	if err != nil {
-		return 0, err
-	}
-	after := len(whole) - commonSuffix(whole, other)
+	whole, _ := w.render(n, false)
+	after := len(whole) - commonSuffix(whole, w.replaced(n, last))
 	kept := commonPrefix(tail, whole[after:])
 	if after+kept > len(text) || kept < specialEnd(w.t, tail) || kept == 0 && tail != "" {
-		return 0, fmt.Errorf("it writes message %d anew once message %d follows, and what stands between them cannot be told", last+1, n)
+		w.must(fmt.Errorf("it writes message %d anew once message %d follows, and what stands between them cannot be told", last+1, n))
 	}
 	d.Text = d.Text[:len(d.Text)-len(tail)+kept]
 	d.Rewrites = d.Rewrites || !strings.HasPrefix(whole, d.Text)
-	return after + kept, nil
+	return after + kept
 }
 
 // replaced renders the first n messages with another text as message k, whose first
 // and last letter are not those of the message: so both renderings agree right up to
 // the message and right after it.
-func (w dialogueWriter) replaced(n, k int) (string, error) {
+func (w dialogueWriter) replaced(n, k int) string {
 	was := strings.TrimSpace(w.chat.Messages[k].Content)
 	w.chat.Messages = slices.Clone(w.chat.Messages[:n])
 	for _, text := range []string{"x", "y", "z"} {
@@ -193,8 +175,8 @@ func (w dialogueWriter) replaced(n, k int) (string, error) {
 			break
 		}
 	}
-	text, _, err := w.render(n, false)
-	return text, err
+	text, _ := w.render(n, false)
+	return text
 }
 
 // specialEnd returns where the first special token in a text ends, 0 if there is none.
