@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"math/big"
+	"strings"
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
@@ -120,14 +121,10 @@ func lastPlace(n *latex.Node) *big.Rat {
 	if !n.Rat.IsInt() {
 		return nil
 	}
-	step, ten, rest := big.NewInt(1), big.NewInt(10), new(big.Int).Set(n.Rat.Num())
-	for digits := 0; rest.Sign() != 0 && digits < 1000; digits++ {
-		quotient, remainder := new(big.Int).QuoRem(rest, ten, new(big.Int))
-		if remainder.Sign() != 0 {
-			break
-		}
-		rest = quotient
-		step.Mul(step, ten)
+	digits := n.Rat.Num().String()
+	zeros := len(digits) - len(strings.TrimRight(digits, "0"))
+	if zeros == len(digits) { // the number zero
+		zeros = 0
 	}
-	return new(big.Rat).SetInt(step)
+	return new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(min(zeros, 1000))), nil))
 }

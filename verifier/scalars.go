@@ -181,31 +181,21 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 	return n, nil, len(algebra.Variables(n)) == 0
 }
 
-// isArea reports whether n is a number times m^2, m^3, m/s, m/s^2 km/h or ohms, which nobody
-// means as variables.
-func isArea(n *latex.Node) bool {
-	if n.Op == latex.Div && n.Args[0].Op == latex.Mul && len(n.Args[0].Args) == 2 && n.Args[0].Args[0].Op == latex.Num {
-		return isSpeed(n.Args[0].Args[1], n.Args[1])
-	}
-	if n.Op == latex.Mul && len(n.Args) == 2 && n.Args[0].Op == latex.Num && n.Args[1].Op == latex.Div {
-		return isSpeed(n.Args[1].Args[0], n.Args[1].Args[1])
-	}
-	if n.Op == latex.Mul && len(n.Args) == 2 && n.Args[0].Op == latex.Num && n.Args[1].Is(latex.Sym) && n.Args[1].Name == "Omega" {
-		return true
-	}
-	if n.Op != latex.Mul || len(n.Args) != 2 || n.Args[0].Op != latex.Num || n.Args[1].Op != latex.Pow {
-		return false
-	}
-	base, exponent := n.Args[1].Args[0], n.Args[1].Args[1]
-	return base.Is(latex.Sym) && base.Name == "m" && exponent.Is(latex.Num) && (exponent.Rat.Cmp(big.NewRat(2, 1)) == 0 || exponent.Rat.Cmp(big.NewRat(3, 1)) == 0)
+// certain are units in letters that nobody means as variables, as trees are printed.
+var certain = map[string]bool{
+	"Omega": true, "(pow m 2)": true, "(pow m 3)": true, "(div m s)": true, "(div m (pow s 2))": true, "(div (mul km k m) h)": true,
 }
 
-// isSpeed reports whether n by per is m/s, m/s^2 or km/h.
-func isSpeed(n, per *latex.Node) bool {
-	if per.Op == latex.Pow && per.Args[1].Is(latex.Num) && per.Args[1].Rat.Cmp(big.NewRat(2, 1)) == 0 && n.Name == "m" {
-		per = per.Args[0]
+// isArea reports whether n is a number times m^2, m^3, m/s, m/s^2, km/h or ohms.
+func isArea(n *latex.Node) bool {
+	times := func(n *latex.Node) bool { return n.Op == latex.Mul && len(n.Args) == 2 && n.Args[0].Op == latex.Num }
+	switch {
+	case times(n):
+		return certain[n.Args[1].String()]
+	case n.Op == latex.Div && times(n.Args[0]):
+		return certain[(&latex.Node{Op: latex.Div, Args: []*latex.Node{n.Args[0].Args[1], n.Args[1]}}).String()]
 	}
-	return n.Is(latex.Sym) && n.Name == "m" && per.Is(latex.Sym) && per.Name == "s" || n.Name == "km" && per.Is(latex.Sym) && per.Name == "h"
+	return false
 }
 
 // sumOf adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.

@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"math/big"
+	"strconv"
 
 	"onering/verifier/internal/latex"
 )
@@ -101,12 +102,8 @@ func measure(powers []unitPower) (*big.Rat, dimension, bool) {
 			den.SetString("1e28")
 		}
 		one := new(big.Rat).Quo(new(big.Rat).SetInt64(u.num), den)
-		for ; prefix > 0; prefix-- {
-			one.Mul(one, big.NewRat(10, 1))
-		}
-		for ; prefix < 0; prefix++ {
-			one.Quo(one, big.NewRat(10, 1))
-		}
+		ten, _ := new(big.Rat).SetString("1e" + strconv.Itoa(prefix))
+		one.Mul(one, ten)
 		k := p.power
 		if k < 0 {
 			one.Inv(one)

@@ -1,11 +1,11 @@
 package verifier
 
 import (
-	"math"
 	"math/big"
 	"slices"
 	"strings"
 
+	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
 )
 
@@ -272,38 +272,9 @@ func (w *worker) root(radicand, index *latex.Node) form {
 	default:
 		return unfinished
 	}
-	p, q := radicand, (*latex.Node)(nil)
-	if radicand.Op == latex.Neg {
-		p = radicand.Args[0]
-	}
-	if p.Op == latex.Div {
-		p, q = p.Args[0], p.Args[1]
-	}
-	if comesOut(p, int(k.Int64())) && (q == nil || comesOut(q, int(k.Int64()))) {
+	value := &latex.Node{Op: latex.Root, Args: []*latex.Node{absolute(radicand), index}}
+	if _, comesOut := algebra.NewChecker().Rational(value); comesOut {
 		return unfinished
 	}
 	return irrational
-}
-
-// comesOut says whether the k-th root of a numeral is rational.
-func comesOut(n *latex.Node, k int) bool {
-	if n.Op != latex.Num {
-		return false
-	}
-	return perfect(n.Rat.Num(), k) && perfect(n.Rat.Denom(), k)
-}
-
-// perfect says whether n is a k-th power. Of roots above the second it looks only at
-// numbers that are exact as a float64.
-func perfect(n *big.Int, k int) bool {
-	n = new(big.Int).Abs(n)
-	if k == 2 {
-		r := new(big.Int).Sqrt(n)
-		return r.Mul(r, r).Cmp(n) == 0
-	}
-	if n.BitLen() > 53 {
-		return false
-	}
-	r := big.NewInt(int64(math.Round(math.Pow(float64(n.Int64()), 1/float64(k)))))
-	return r.Exp(r, big.NewInt(int64(k)), nil).Cmp(n) == 0
 }

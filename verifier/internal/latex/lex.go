@@ -370,6 +370,8 @@ func knownPrefix(name string) string {
 
 // command acts on \name, the position being after it.
 func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
+	op := operators[name]
+	arguments, isDropped := dropped[name]
 	switch {
 	case texts[name] || romans[name]:
 		return l.words(name, plain, roman)
@@ -392,33 +394,21 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		return l.words("text", plain, roman)
 	case name == "AA":
 		l.emit(token{kind: word, text: "Å", plain: true, at: at})
+	case isDropped:
+		for range arguments {
+			l.skipGroup()
+		}
+		if arguments == 0 {
+			l.skipLength()
+		}
+		l.space = true
+	case op == "or" || op == "and":
+		l.emit(token{kind: word, text: op, plain: true, at: at})
+	case op != "" || relations[name] != "":
+		l.emit(token{kind: sign, text: cmp.Or(op, relations[name]), at: at})
+	case arrows[name]:
+		l.emit(token{kind: sign, text: "=>", at: at})
 	default:
-		if n, ok := dropped[name]; ok {
-			for range n {
-				l.skipGroup()
-			}
-			if n == 0 {
-				l.skipLength()
-			}
-			l.space = true
-			break
-		}
-		if op, ok := operators[name]; ok {
-			if op == "or" || op == "and" {
-				l.emit(token{kind: word, text: op, plain: true, at: at})
-				break
-			}
-			l.emit(token{kind: sign, text: op, at: at})
-			break
-		}
-		if rel, ok := relations[name]; ok {
-			l.emit(token{kind: sign, text: rel, at: at})
-			break
-		}
-		if arrows[name] {
-			l.emit(token{kind: sign, text: "=>", at: at})
-			break
-		}
 		l.emit(token{kind: command, text: name, plain: plain, at: at})
 	}
 	return plain, roman
@@ -460,33 +450,25 @@ func (l *lexer) delimiter(left bool) {
 	for l.peek(0) == ' ' || l.peek(0) == '\n' {
 		l.pos++
 	}
-	side := func(open, shut string) {
-		if left {
-			l.sign(open)
-		} else {
-			l.sign(shut)
-		}
-	}
 	rest := l.src[min(l.pos, len(l.src)):]
-	switch {
-	case strings.HasPrefix(rest, "."):
-		l.pos++
-	case strings.HasPrefix(rest, "<"):
-		l.pos++
-		side("<:", ":>")
-	case strings.HasPrefix(rest, ">"):
-		l.pos++
-		l.sign(":>")
-	case strings.HasPrefix(rest, "|"):
-		l.pos++
-		side("l|", "r|")
-	case strings.HasPrefix(rest, `\|`):
-		l.pos += 2
-		l.sign("||")
-	case strings.HasPrefix(rest, `\vert`):
-		l.pos += 5
-		side("l|", "r|")
+	for _, d := range delimiters {
+		if !strings.HasPrefix(rest, d.text) {
+			continue
+		}
+		sign := d.right
+		if left {
+			sign = d.left
+		}
+		if l.pos += len(d.text); sign != "" {
+			l.sign(sign)
+		}
+		return
 	}
+}
+
+// delimiters are those that read otherwise behind \left and \right than elsewhere.
+var delimiters = [...]struct{ text, left, right string }{
+	{".", "", ""}, {"<", "<:", ":>"}, {">", ":>", ":>"}, {"|", "l|", "r|"}, {`\|`, "||", "||"}, {`\vert`, "l|", "r|"},
 }
 
 // skipLength passes the length after \kern and the like: 7pt, -.5em.

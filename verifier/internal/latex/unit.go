@@ -119,6 +119,10 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false
 	}
 	last := len(factors) - 1
+	become := func(n *Node) ([]*Node, bool) { // the last factor
+		factors[last] = n
+		return factors, true
+	}
 	if t.cmd("mu") {
 		if name := p.unitName(); name != "" {
 			return append(factors, &Node{Op: Unit, Name: name}), true
@@ -140,8 +144,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		if next := strings.ToLower(p.cur().text); p.cur().kind == word && (next == "point" || next == "points") {
 			p.advance()
 		}
-		factors[last] = &Node{Op: Percent, Args: []*Node{factors[last]}}
-		return factors, true
+		return become(&Node{Op: Percent, Args: []*Node{factors[last]}})
 	case "degrees", "degree", "deg":
 		p.advance()
 		if n := p.cur(); n.kind == word {
@@ -154,22 +157,19 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 				return append(factors, &Node{Op: Unit, Name: "degF"}), true
 			}
 		}
-		factors[last] = &Node{Op: Degree, Args: []*Node{factors[last]}}
-		return factors, true
+		return become(&Node{Op: Degree, Args: []*Node{factors[last]}})
 	case "per":
 		if n := p.at(1); n.kind == word && strings.EqualFold(n.text, "cent") {
 			p.advance()
 			p.advance()
-			factors[last] = &Node{Op: Percent, Args: []*Node{factors[last]}}
-			return factors, true
+			return become(&Node{Op: Percent, Args: []*Node{factors[last]}})
 		}
 	case "base":
 		if digits := p.before(); digits.kind == number && digits.num.short && factors[last].Op == Num {
 			p.advance() // 101 base 2
 			if v := inBase(digits.num.text, p.base()); v != nil {
 				p.skipArgument()
-				factors[last] = &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
-				return factors, true
+				return become(&Node{Op: Num, Rat: v, Places: -1, Name: "base"})
 			}
 			p.fail()
 		}
@@ -186,22 +186,18 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		if n := p.at(1); n.kind != word { // 5 squared, but not 5 squared metres
 			p.advance()
 			power := map[string]int64{"squared": 2, "cubed": 3}[w]
-			factors[last] = &Node{Op: Pow, Args: []*Node{factors[last], integer(power)}}
-			return factors, true
+			return become(&Node{Op: Pow, Args: []*Node{factors[last], integer(power)}})
 		}
 	case "factorial":
 		p.advance()
-		factors[last] = &Node{Op: Fact, Args: []*Node{factors[last]}}
-		return factors, true
+		return become(&Node{Op: Fact, Args: []*Node{factors[last]}})
 	case "choose":
 		p.advance()
-		factors[last] = &Node{Op: Binom, Args: []*Node{factors[last], p.factor()}}
-		return factors, true
+		return become(&Node{Op: Binom, Args: []*Node{factors[last], p.factor()}})
 	}
 	if d, ok := fractionWords[w]; ok && (t.plain || t.space) && w != "half" && w != "quarter" && w != "second" {
 		p.advance()
-		factors[last] = &Node{Op: Div, Args: []*Node{factors[last], integer(d)}}
-		return factors, true
+		return become(&Node{Op: Div, Args: []*Node{factors[last], integer(d)}})
 	}
 	if m, ok := multiplier(w); ok && (t.plain || t.space) {
 		p.advance()
