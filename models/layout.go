@@ -41,8 +41,8 @@ func Concat(name string, parts ...Spec) Fused {
 	return f
 }
 
-// A Place is where a tensor lies in an arena: Size elements from Offset on.
-type Place struct {
+// A place is where a tensor lies in an arena: Size elements from Offset on.
+type place struct {
 	Offset, Size int
 	Shape        []int
 }
@@ -55,7 +55,7 @@ type Layout struct {
 
 	fused []Fused
 	names []string
-	place map[string]Place
+	place map[string]place
 }
 
 // align is the granularity, in elements, at which fused tensors start: 64
@@ -70,13 +70,13 @@ const maxElements = 1 << 48
 // its only part), if Parts do not
 // add up to their Fused, or if a size is not positive or too large.
 func NewLayout(fused []Fused) (*Layout, error) {
-	l := &Layout{fused: fused, place: make(map[string]Place)}
+	l := &Layout{fused: fused, place: make(map[string]place)}
 	for _, f := range fused {
 		size, err := elements(f.Shape)
 		if err != nil {
 			return nil, fmt.Errorf("models: layout of %q: %w", f.Name, err)
 		}
-		if err := l.put(f.Name, Place{l.Size, size, f.Shape}); err != nil {
+		if err := l.put(f.Name, place{l.Size, size, f.Shape}); err != nil {
 			return nil, err
 		}
 		at := l.Size
@@ -93,7 +93,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 				at += n
 				continue
 			}
-			if err := l.put(p.Name, Place{at, n, p.Shape}); err != nil {
+			if err := l.put(p.Name, place{at, n, p.Shape}); err != nil {
 				return nil, err
 			}
 			at += n
@@ -109,7 +109,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 	return l, nil
 }
 
-func (l *Layout) put(name string, p Place) error {
+func (l *Layout) put(name string, p place) error {
 	if _, twice := l.place[name]; twice {
 		return fmt.Errorf("models: layout has the tensor %q twice", name)
 	}
@@ -135,7 +135,7 @@ func elements(shape []int) (int, error) {
 }
 
 // Find returns where the tensor of a Hugging Face or fused name lies.
-func (l *Layout) Find(name string) (Place, bool) {
+func (l *Layout) Find(name string) (place, bool) {
 	p, ok := l.place[name]
 	return p, ok
 }

@@ -11,7 +11,7 @@ import (
 // Check compares the names, shapes and element types of src with the layout:
 // src must have every tensor of the layout, in a floating-point type, and no other
 // tensor. One error names all differences, up to a screenful.
-func (l *Layout) Check(src Source) error {
+func (l *Layout) Check(src source) error {
 	var wrong []string
 	for _, name := range l.names {
 		want, _ := l.Find(name)
@@ -59,7 +59,7 @@ func (w *Weights) LoadFile(path string) error {
 
 // Load checks src against the layout and reads every tensor into its place,
 // several at a time.
-func (w *Weights) Load(src Source) error {
+func (w *Weights) Load(src source) error {
 	if err := w.Layout.Check(src); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (w *Weights) Load(src Source) error {
 }
 
 // loadPart reads up to loadChunk elements of a tensor, from its element first on.
-func (w *Weights) loadPart(src Source, name string, p Place, first int) error {
+func (w *Weights) loadPart(src source, name string, p place, first int) error {
 	at, n := p.Offset+first, min(p.Size-first, loadChunk)
 	if !w.Narrow.holds(p) {
 		return src.ReadFloat32(name, w.Data[at:at+n], first)

@@ -17,14 +17,14 @@ type Design interface {
 	Architecture(Compute) (Architecture, error)
 }
 
-// An Open reads the shape of a model of one family from its config.json. What
+// An opener reads the shape of a model of one family from its config.json. What
 // the family's Programs do not compute is an error of the file.
-type Open func(config *ConfigFile) (Design, error)
+type opener func(config *ConfigFile) (Design, error)
 
 // A family is what is known of a model_type.
 type family struct {
 	about string
-	open  Open
+	open  opener
 }
 
 var families registry.Table[family]
@@ -32,7 +32,7 @@ var families registry.Table[family]
 // Register makes a family of models known under the model_type of its
 // config.json; call it from init. about says in one line which models are of it.
 // It panics where the name is empty or open is nil: both are mistakes in the program.
-func Register(modelType, about string, open Open) {
+func Register(modelType, about string, open opener) {
 	if modelType == "" || open == nil {
 		panic(fmt.Sprintf("models: Register(%q) needs a model_type and a function", modelType))
 	}

@@ -31,9 +31,9 @@ const (
 	chunkBytes = 256 << 10
 )
 
-// A Source is a set of named tensors that can be read: a File, or all the
+// A source is a set of named tensors that can be read: a File, or all the
 // shards of a Folder. It may be read from several goroutines at once.
-type Source interface {
+type source interface {
 	// Path says where the tensors come from, for error messages.
 	Path() string
 	// Names returns the tensors' names, in the order of the data.

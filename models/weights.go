@@ -20,7 +20,7 @@ type Weights struct {
 	Layout *Layout
 	Data   []float32
 	// Narrow has what is not in Data; nil where all is.
-	Narrow *Narrow
+	Narrow *narrow
 
 	free func() error
 }
@@ -99,14 +99,14 @@ func (w *Weights) Close() error {
 	return nil
 }
 
-// Narrow are the matrices of Weights that are held in fewer bits in place of float32:
+// narrow are the matrices of Weights that are held in fewer bits in place of float32:
 // those of whole matrices between two elements of the arena. They cannot be trained.
 // Element i of the arena lies at i-From of Data, times the size of the type.
 //
 // In int8, every Block elements of a row have a scale, by which they are multiplied. The
 // largest of them is 127 times the scale, so rounding moves an element by at most 1/254 of
 // the largest. The scale of the block of element i is (i-From)/Block of Scales.
-type Narrow struct {
+type narrow struct {
 	DType    DType // BF16, F16 or I8
 	From, To int
 	Data     []byte
@@ -119,10 +119,10 @@ const Block = 32
 // ScaleSuffix is what the name of a matrix's scales has in addition to the matrix's.
 const ScaleSuffix = ".scale"
 
-// newNarrow makes the Narrow of elements between two of an arena in memory that has
+// newNarrow makes the narrow of elements between two of an arena in memory that has
 // narrowSize bytes.
-func newNarrow(d DType, from, to int, memory []byte) *Narrow {
-	n := &Narrow{DType: d, From: from, To: to, Data: memory[: (to-from)*d.Size() : (to-from)*d.Size()]}
+func newNarrow(d DType, from, to int, memory []byte) *narrow {
+	n := &narrow{DType: d, From: from, To: to, Data: memory[: (to-from)*d.Size() : (to-from)*d.Size()]}
 	if d == I8 {
 		scales := memory[narrowSize(d, to-from)-4*scalesOf(to-from):]
 		n.Scales = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(scales))), scalesOf(to-from))
@@ -185,27 +185,27 @@ func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 }
 
 // holds reports whether a tensor is one of n.
-func (n *Narrow) holds(p Place) bool {
+func (n *narrow) holds(p place) bool {
 	return n != nil && len(p.Shape) > 1 && n.From <= p.Offset && p.Offset+p.Size <= n.To
 }
 
 // at are the bytes of count elements from element first on.
-func (n *Narrow) at(first, count int) []byte {
+func (n *narrow) at(first, count int) []byte {
 	size := n.DType.Size()
 	return n.Data[size*(first-n.From):][: size*count : size*count]
 }
 
 // scales are those of count elements from element first on, which begins a block.
-func (n *Narrow) scales(first, count int) []float32 {
+func (n *narrow) scales(first, count int) []float32 {
 	return n.Scales[(first-n.From)/Block:][: count/Block : count/Block]
 }
 
 // ScalesOf returns the scales of a matrix in int8.
-func (n *Narrow) ScalesOf(p Place) []float32 { return n.scales(p.Offset, p.Size) }
+func (n *narrow) ScalesOf(p place) []float32 { return n.scales(p.Offset, p.Size) }
 
 // encode rounds elements and stores them from element first on. In int8 they are
 // whole blocks.
-func (n *Narrow) encode(first int, src []float32) {
+func (n *narrow) encode(first int, src []float32) {
 	to := n.at(first, len(src))
 	if n.DType != I8 {
 		Encode(to, src, n.DType)
@@ -230,7 +230,7 @@ func (n *Narrow) encode(first int, src []float32) {
 }
 
 // decode widens elements from element first on. In int8 they are whole blocks.
-func (n *Narrow) decode(dst []float32, first int) {
+func (n *narrow) decode(dst []float32, first int) {
 	from := n.at(first, len(dst))
 	if n.DType != I8 {
 		Decode(dst, from, n.DType)

@@ -13,8 +13,8 @@ import (
 	"onering/tokenize"
 )
 
-// A Run is what a run folder, or a checkpoint in it, says to whoever talks to its model.
-type Run struct {
+// A runFolder is what a run folder, or a checkpoint in it, says to whoever talks to its model.
+type runFolder struct {
 	tokenize.TemplateSettings
 	File      string          // the run file
 	Model     string          // what the run began with
@@ -27,7 +27,7 @@ type Run struct {
 // ReadRun reads what its run file says of a run folder or of one of its checkpoints; nil if
 // dir is neither. It reads a few keys and looks at no others, so any command of any version
 // may have written the file.
-func ReadRun(dir string) (*Run, error) {
+func ReadRun(dir string) (*runFolder, error) {
 	file := runFile(dir)
 	if file == "" {
 		return nil, nil
@@ -40,7 +40,7 @@ func ReadRun(dir string) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	r := &Run{File: file, Settings: run, Adapter: models.IsAdapter(dir)}
+	r := &runFolder{File: file, Settings: run, Adapter: models.IsAdapter(dir)}
 	for key, into := range map[string]any{
 		"model.path": &r.Model, "model.template": &r.Template, "model.system": &r.System,
 		"model.template_args": &r.Args, "model.stop": &r.Stop, "lora.base_dtype": &r.BaseDType, "rollout.max_new_tokens": &r.MaxTokens,

@@ -40,7 +40,7 @@ type trace struct {
 // the records that hold the metrics.
 type plot struct {
 	id, title, note string
-	table           func(*Run) *Table
+	table           func(*Run) *table
 	traces          []trace
 	axis            axis
 }
@@ -54,9 +54,9 @@ const (
 	zeroToOne             // from 0 to 1, for shares
 )
 
-func steps(r *Run) *Table  { return r.Steps }
-func rounds(r *Run) *Table { return r.Rounds }
-func evals(r *Run) *Table  { return r.Evals }
+func steps(r *Run) *table  { return r.Steps }
+func rounds(r *Run) *table { return r.Rounds }
+func evals(r *Run) *table  { return r.Evals }
 
 // dynamics are the panels of the PMPO paper's figure of training dynamics, and a
 // few more of the same kind. The page omits a panel if no run has data for it.
@@ -126,7 +126,7 @@ func evalNames(runs []*Run) []string { return metricNames(runs, evals, "", "/pas
 
 // metricNames returns the names with a prefix and a suffix that a table of at least one
 // run has, sorted.
-func metricNames(runs []*Run, table func(*Run) *Table, prefix, suffix string) []string {
+func metricNames(runs []*Run, table func(*Run) *table, prefix, suffix string) []string {
 	found := map[string]bool{}
 	for _, r := range runs {
 		for _, name := range table(r).Names() {
@@ -139,7 +139,7 @@ func metricNames(runs []*Run, table func(*Run) *Table, prefix, suffix string) []
 }
 
 // linesOf returns the line of a metric of each run that has it.
-func linesOf(runs []*Run, table func(*Run) *Table, metric string) (lines []points) {
+func linesOf(runs []*Run, table func(*Run) *table, metric string) (lines []points) {
 	for _, r := range runs {
 		if l := pointsOf(table(r).Step, table(r).Column(metric)); len(l) > 0 {
 			lines = append(lines, l)

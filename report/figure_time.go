@@ -14,7 +14,7 @@ import (
 var phaseOrder = []string{"rollout", "score", "weights", "backward", "optimizer", "other"}
 
 // timed has the seconds: the rounds, or the steps of a supervised run.
-func timed(r *Run) *Table {
+func timed(r *Run) *table {
 	if r.supervised() {
 		return r.Steps
 	}

@@ -100,9 +100,9 @@ type legend struct {
 
 // runRollouts are the responses of one run.
 type runRollouts struct {
-	Run      string    `json:"run"`
-	Problems []problem `json:"problems"`
-	List     []Rollout `json:"list"`
+	Run      string        `json:"run"`
+	Problems []problem     `json:"problems"`
+	List     []rolloutView `json:"list"`
 }
 
 // WriteFile writes a page about runs to a file, atomically. It makes the folder of

@@ -76,7 +76,7 @@ func thin(p points, limit int) points {
 // [step, value]. It reads the records of optimizer steps, or those of rounds if the
 // steps do not have the metric. It returns nil if no run has the metric.
 func Average(runs []*Run, metric string, limit int) [][2]float64 {
-	for _, table := range []func(*Run) *Table{steps, rounds} {
+	for _, table := range []func(*Run) *table{steps, rounds} {
 		if lines := linesOf(runs, table, metric); len(lines) > 0 {
 			return thin(average(lines), limit)
 		}

@@ -346,7 +346,7 @@ func TestNothingLearned(t *testing.T) {
 func TestWriteEscapes(t *testing.T) {
 	r := mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 8))
 	const evil = "</script><script>alert(1)</script>"
-	r.Rollouts, r.Problems = []Rollout{{Answer: evil, Tokens: []string{evil}}}, []problem{{ID: evil, Prompt: evil, Text: evil, Gold: []string{evil}}}
+	r.Rollouts, r.Problems = []rolloutView{{Answer: evil, Tokens: []string{evil}}}, []problem{{ID: evil, Prompt: evil, Text: evil, Gold: []string{evil}}}
 	r.Name = `<img src=x>`
 	var b bytes.Buffer
 	if err := Write(&b, []*Run{r}, Options{}); err != nil {

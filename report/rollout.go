@@ -34,8 +34,8 @@ type problem struct {
 	Reward number `json:"reward"` // mean
 }
 
-// A Rollout is one sampled response of a run, ready to be shown.
-type Rollout struct {
+// A rolloutView is one sampled response of a run, ready to be shown.
+type rolloutView struct {
 	Round     int      `json:"-"`
 	Prompt    string   `json:"-"`
 	Gold      []string `json:"-"`
@@ -138,7 +138,7 @@ func (r *Run) ChooseRollouts(budget int) error {
 		}
 		r.Rollouts, r.Problems = append(r.Rollouts, chosen...), append(r.Problems, problems...)
 	}
-	slices.SortStableFunc(r.Rollouts, func(a, b Rollout) int { return a.Round - b.Round })
+	slices.SortStableFunc(r.Rollouts, func(a, b rolloutView) int { return a.Round - b.Round })
 	return nil
 }
 
@@ -174,7 +174,7 @@ func countVerdicts(round int, lines []rolloutLine) verdicts {
 
 // Newest returns the first n responses of the newest rollouts file, or none if there
 // is no such file yet. The responses are not split into tokens.
-func (r *Run) Newest(n int) ([]Rollout, error) {
+func (r *Run) Newest(n int) ([]rolloutView, error) {
 	files := r.rolloutFiles()
 	if len(files) == 0 {
 		return nil, nil
@@ -184,7 +184,7 @@ func (r *Run) Newest(n int) ([]Rollout, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []Rollout
+	var list []rolloutView
 	for i := range lines[:min(n, len(lines))] {
 		list = append(list, lines[i].rollout(roundOf(path), nil))
 	}
@@ -207,7 +207,7 @@ func roundOf(path string) (round int) {
 // to the problems of these, which make their groups whole, and right and wrong ones to
 // further problems. Among the first and among the last every problem appears once before any
 // appears twice.
-func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) ([]Rollout, []problem) {
+func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) ([]rolloutView, []problem) {
 	var bad, good []int
 	for i := range lines {
 		if lines[i].verdict() == right {
@@ -232,7 +232,7 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	}
 	slices.SortStableFunc(same, func(a, b int) int { return place[lines[a].group] - place[lines[b].group] })
 	order := append(slices.Clone(first), byTurns(same, others)...)
-	var chosen []Rollout
+	var chosen []rolloutView
 	var problems []problem
 	at := map[int]int{} // the place of a group's problem among problems
 	all := problemsOf(lines, round)
@@ -326,8 +326,8 @@ func interleaveProblems(lines []rolloutLine, indices []int) []int {
 
 // rollout converts a line for the page. It splits the response into tokens if there
 // is a tokenizer and the line has a log-prob for each token.
-func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
-	x := Rollout{
+func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) rolloutView {
+	x := rolloutView{
 		Round: round, Prompt: l.Prompt, Answer: l.Answer, Gold: l.Answers, Reason: l.Reason,
 		Reward: reward(&l.RolloutLine), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(), Part: l.Part,
 		Tokens: []string{l.Response},
@@ -349,7 +349,7 @@ func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 
 // addTurns adds the turns of an episode. Where the response is not split into tokens, each turn
 // takes the place of one.
-func (x *Rollout) addTurns(turns rundir.Turns, whole bool) {
+func (x *rolloutView) addTurns(turns rundir.Turns, whole bool) {
 	for i, t := range turns {
 		shown := turn{t.Author, t.From, t.To, (*number)(t.Reward)}
 		if whole {

@@ -23,51 +23,51 @@ type Run struct {
 	Group  string            // the name of its group, such as a variant of a sweep; if "", the configuration decides the group
 	Config map[string]string // run.toml: section.key to the value as text
 
-	Steps  *Table // one row per optimizer step
-	Rounds *Table // one row per round
-	Evals  *Table // one row per evaluation
+	Steps  *table // one row per optimizer step
+	Rounds *table // one row per round
+	Evals  *table // one row per evaluation
 
-	Rollouts []Rollout // responses to show; see ChooseRollouts
-	Problems []problem // that they answer
+	Rollouts []rolloutView // responses to show; see ChooseRollouts
+	Problems []problem     // that they answer
 
 	newestVerdicts verdicts // of the newest rollouts file
 	ess            essTally // of the rollouts files that ChooseRollouts read
 }
 
-// A Table holds the records of one kind in columns. Row i was written after Step[i]
+// A table holds the records of one kind in columns. Row i was written after Step[i]
 // optimizer steps, in round Round[i].
-type Table struct {
+type table struct {
 	Step, Round []int
 	names       []string // sorted once the table is complete
 	columns     map[string][]float64
 }
 
-func newTable() *Table { return &Table{columns: map[string][]float64{}} }
+func newTable() *table { return &table{columns: map[string][]float64{}} }
 
 // Len is the number of rows.
-func (t *Table) Len() int { return len(t.Step) }
+func (t *table) Len() int { return len(t.Step) }
 
 // Names lists the names of the columns, sorted.
-func (t *Table) Names() []string { return t.names }
+func (t *table) Names() []string { return t.names }
 
 // Column returns the values of a column, with NaN for rows that lack it. It returns
 // nil if all rows lack it.
-func (t *Table) Column(name string) []float64 { return t.columns[name] }
+func (t *table) Column(name string) []float64 { return t.columns[name] }
 
 // Last returns the last value of a column that is not NaN, or NaN if there is none.
-func (t *Table) Last(name string) float64 {
+func (t *table) Last(name string) float64 {
 	x := append([]float64{math.NaN()}, stat.Finite(t.columns[name])...)
 	return x[len(x)-1]
 }
 
 // First returns the first value of a column that is not NaN, or NaN if there is none.
-func (t *Table) First(name string) float64 {
+func (t *table) First(name string) float64 {
 	return append(stat.Finite(t.columns[name]), math.NaN())[0]
 }
 
 // add appends a row. If the row lacks a column, a later add or finish fills the gap
 // with NaN.
-func (t *Table) add(step, round int, values map[string]any) {
+func (t *table) add(step, round int, values map[string]any) {
 	row := len(t.Step)
 	t.Step = append(t.Step, step)
 	t.Round = append(t.Round, round)
@@ -81,7 +81,7 @@ func (t *Table) add(step, round int, values map[string]any) {
 }
 
 // finish makes all columns equally long and sorts their names.
-func (t *Table) finish() {
+func (t *table) finish() {
 	for name, column := range t.columns {
 		t.columns[name] = fill(column, t.Len())
 	}
@@ -118,7 +118,7 @@ func ReadRun(dir string) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	for _, t := range []*Table{r.Steps, r.Rounds, r.Evals} {
+	for _, t := range []*table{r.Steps, r.Rounds, r.Evals} {
 		t.finish()
 	}
 	return r, nil
@@ -137,7 +137,7 @@ func (r *Run) addRecord(line []byte) error {
 	step, _ := values["step"].(float64)
 	round, _ := values["round"].(float64)
 	kind, _ := values["kind"].(string)
-	t := map[string]*Table{"step": r.Steps, "round": r.Rounds, "eval": r.Evals}[kind]
+	t := map[string]*table{"step": r.Steps, "round": r.Rounds, "eval": r.Evals}[kind]
 	if t == nil {
 		return nil
 	}

@@ -58,7 +58,7 @@ var layouts = []layout{
 
 // draw draws a run as text of at most width columns and height lines. rounds is the
 // number of rounds that the run will have, 0 if it is unknown.
-func draw(r *Run, samples []Rollout, rounds, width, height int) string {
+func draw(r *Run, samples []rolloutView, rounds, width, height int) string {
 	width, height = max(1, min(width, 120)), max(1, height)
 	var lines []string
 	for _, l := range layouts {
@@ -92,7 +92,7 @@ func (v *view) gap() {
 }
 
 // draw adds all lines of the run.
-func (v *view) draw(r *Run, samples []Rollout, rounds int) {
+func (v *view) draw(r *Run, samples []rolloutView, rounds int) {
 	v.progress(r, rounds)
 	v.gap()
 	if r.Rounds.Len() == 0 {
@@ -212,7 +212,7 @@ func (v *view) phases(r *Run) {
 }
 
 // response draws the end of a prompt and the beginning of a response to it.
-func (v *view) response(s Rollout) {
+func (v *view) response(s rolloutView) {
 	v.line("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
 	lines := v.sample
 	if lines > 1 {

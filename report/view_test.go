@@ -26,7 +26,7 @@ func TestWatchFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples := []Rollout{{Round: 20, Verdict: "wrong", Prompt: "問題 1+1=", Tokens: []string{strings.Repeat("数字\n\x1b[2J", 100)}, Answer: "\x1b]0;x\a", Gold: []string{"2"}}}
+	samples := []rolloutView{{Round: 20, Verdict: "wrong", Prompt: "問題 1+1=", Tokens: []string{strings.Repeat("数字\n\x1b[2J", 100)}, Answer: "\x1b]0;x\a", Gold: []string{"2"}}}
 	for _, width := range []int{1, 8, 20, 40, 60, 80, 200} {
 		for _, height := range []int{1, 5, 12, 20, 24, 40, 60} {
 			text := draw(r, samples, 40, width, height)
@@ -86,7 +86,7 @@ func TestWatchAt80x24(t *testing.T) {
 		t.Fatal(err)
 	}
 	response := strings.Repeat("consider every divisor ", 40)
-	samples := []Rollout{{Round: 40, Verdict: "wrong", Prompt: strings.Repeat("How many are there? ", 20) + "END", Tokens: []string{response}, Answer: "2", Gold: []string{"2"}}}
+	samples := []rolloutView{{Round: 40, Verdict: "wrong", Prompt: strings.Repeat("How many are there? ", 20) + "END", Tokens: []string{response}, Answer: "2", Gold: []string{"2"}}}
 	// The shell's prompt takes a line.
 	text := draw(r, samples, 50, 80, 23)
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")

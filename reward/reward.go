@@ -102,7 +102,7 @@ func Each(group []Sample, score func(Sample) Score) []Score {
 
 // Right says whether the sample counts as right in evaluations.
 func (s Score) Right() bool {
-	if s.Verdict != ByValue {
+	if s.Verdict != byValue {
 		return s.Verdict == IsRight
 	}
 	return s.Value >= 1
@@ -115,7 +115,7 @@ func (s Score) Judged() bool { return !s.Skip && s.Verdict != Unknown }
 type Verdict string
 
 const (
-	ByValue Verdict = "" // right if Value is at least 1
+	byValue Verdict = "" // right if Value is at least 1
 	IsRight Verdict = "right"
 	IsWrong Verdict = "wrong"
 	Unknown Verdict = "unknown" // it has a value, but who knows what is right skipped it

@@ -12,15 +12,15 @@ type Candidate struct {
 	Prob    float64 // its exponential, which Draw sets
 }
 
-// A Filter says how many of the candidates may be drawn: the first keep of likeliest, all
+// A filter says how many of the candidates may be drawn: the first keep of likeliest, all
 // of them and of those that follow if keep is 0, and -1 if likeliest must be longer to say.
 // likeliest has at least one candidate and descends; logTotal is the logarithm of the
 // probability of all candidates that the filter chooses from, those not in likeliest too.
-type Filter func(s Sampling, likeliest []Candidate, logTotal float64) (keep int)
+type filter func(s Sampling, likeliest []Candidate, logTotal float64) (keep int)
 
 // filters apply in this order, each to what the one before has kept. A new one is a field
 // of Sampling with its tags, a function, and a place here.
-var filters = []Filter{topK, topP, minP}
+var filters = []filter{topK, topP, minP}
 
 func topK(s Sampling, likeliest []Candidate, _ float64) int {
 	if s.TopK > len(likeliest) {

@@ -50,7 +50,7 @@ type Done struct {
 	At     Position       // where the run is now
 	Record metrics.Record // for metrics.jsonl; nil if there is none
 	Say    []string       // lines for people
-	Save   Save
+	Save   save
 	Score  *float64 // how good the model is at this position, if that was measured: the highest is the best
 }
 

@@ -33,12 +33,12 @@ type Saving struct {
 	KeepLast, KeepBest int
 }
 
-// A Save says whether a checkpoint is written after a piece.
-type Save int
+// A save says whether a checkpoint is written after a piece.
+type save int
 
 // The ways of saving after a piece.
 const (
-	Never Save = iota
+	Never save = iota
 	IfDue      // as Saving says
 	Now        // unless the run is saved at its position already; the run waits for it
 )
@@ -65,7 +65,7 @@ func newSaver(r *Run, folder *rundir.Folder, due Saving) *saver {
 
 // after saves the run after a piece. Inside a round, and in a run without rounds, a
 // checkpoint that is still being written delays the next one.
-func (s *saver) after(at Position, when Save) error {
+func (s *saver) after(at Position, when save) error {
 	switch {
 	case when == Never || s.saved == at || at.Round+at.Step == 0 && !at.Inside:
 		return nil

@@ -54,14 +54,14 @@ func DefaultParts() Parts {
 // A decoding is how fast a policy samples.
 type decoding struct {
 	// Decode is by batch size, and by the names of Contexts.
-	Decode map[string]Step `json:"decode"`
+	Decode map[string]step `json:"decode"`
 	// PrefillSeconds is the time to the first token of a prompt, warm.
 	PrefillSeconds float64 `json:"prefill_seconds,omitzero"`
 	PeakBytes      int64   `json:"peak_bytes,omitzero"`
 }
 
-// A Step is one batch size: the mean of the decode steps, and how they spread.
-type Step struct {
+// A step is one batch size: the mean of the decode steps, and how they spread.
+type step struct {
 	StepMilliseconds float64 `json:"step_ms"`
 	Median           float64 `json:"median_ms"`
 	P10              float64 `json:"p10_ms"`
@@ -138,7 +138,7 @@ func randomIDs(r *rand.Rand, p *policy.Policy, n int) []int32 {
 // Decode measures prefill and decoding. With an error it returns what it had
 // measured until then.
 func Decode(env *runtime.Env, p *policy.Policy, o Parts) (decoding, error) {
-	b := decoding{Decode: make(map[string]Step)}
+	b := decoding{Decode: make(map[string]step)}
 	r := rand.New(rand.NewPCG(1, 1))
 	var err error
 	if b.PrefillSeconds, err = o.prefill(env, p, r); err != nil {
@@ -190,11 +190,11 @@ func (o Parts) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float6
 }
 
 // decode measures the steps of rows that begin with these numbers of tokens.
-func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts []int) (Step, error) {
+func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts []int) (step, error) {
 	n := len(contexts)
 	d, err := env.NewDecoder(p.Ring, n, slices.Max(contexts)+o.Steps+3)
 	if err != nil {
-		return Step{}, err
+		return step{}, err
 	}
 	defer d.Close()
 	rows := make([]sampler.Row, n)
@@ -203,14 +203,14 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 		if _, ok := of[length]; !ok {
 			prefix, err := d.Prefill([][]int32{randomIDs(r, p, length)})
 			if err != nil {
-				return Step{}, err
+				return step{}, err
 			}
 			of[length] = prefix[0]
 		}
 		rows[i] = sampler.Row{Slot: i, Prefix: of[length], Uniform: r.Float32(), Way: sampler.Plain(1)}
 	}
 	if err := d.Begin(rows); err != nil {
-		return Step{}, err
+		return step{}, err
 	}
 	var times []float64
 	for i := range o.Steps + 2 {
@@ -219,14 +219,14 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 			rows[i].ID = rows[i].Out.ID
 		}
 		if err := d.Step(rows); err != nil {
-			return Step{}, err
+			return step{}, err
 		}
 		if i >= 2 { // the first two warm up
 			times = append(times, 1e3*time.Since(began).Seconds())
 		}
 	}
 	mean := stat.Mean(times)
-	return Step{mean, stat.Quantile(times, 0.5), stat.Quantile(times, 0.1), stat.Quantile(times, 0.9), 1e3 * float64(n) / mean}, nil
+	return step{mean, stat.Quantile(times, 0.5), stat.Quantile(times, 0.1), stat.Quantile(times, 0.9), 1e3 * float64(n) / mean}, nil
 }
 
 // sequences makes the rows of a training pass, and a weight for each token.

@@ -17,12 +17,12 @@ var ceilings = []struct {
 }{
 	{"lines outside tests", 110978, (*house).lines},
 	{"packages", 111, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1203, (*house).exported},
+	{"exported names", 1172, (*house).exported},
 	{"packages of ours that cmd imports", 27, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 28, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
-	{"lines of the spine", 12449, (*house).spineLines},
+	{"lines of the spine", 12445, (*house).spineLines},
 }
 
 // TestCeilings prints each figure beside its ceiling.

@@ -39,7 +39,7 @@ func (s Setting) assign(into reflect.Value) error {
 	case isText:
 		value = strconv.Quote(text)
 	}
-	return fmt.Errorf("%s = %v: must be %s", s.Path(), value, TypeName(into.Type()))
+	return fmt.Errorf("%s = %v: must be %s", s.Path(), value, typeName(into.Type()))
 }
 
 // SplitList reads a,b as a list of strings; an empty text is an empty list.

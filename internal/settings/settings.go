@@ -131,16 +131,16 @@ func (f Field) Help() string {
 
 func (f Field) choices() []string { return strings.Fields(f.tag.Get("choice")) }
 
-// TypeName says in the words of a run file what values a type has.
-func TypeName(t reflect.Type) string {
+// typeName says in the words of a run file what values a type has.
+func typeName(t reflect.Type) string {
 	if x, ok := reflect.New(t).Interface().(Special); ok {
 		return x.Wanted()
 	}
 	switch k := t.Kind(); {
 	case k == reflect.Pointer:
-		return TypeName(t.Elem())
+		return typeName(t.Elem())
 	case k == reflect.Slice:
-		return "a list, each element " + TypeName(t.Elem())
+		return "a list, each element " + typeName(t.Elem())
 	case k == reflect.Bool:
 		return "true or false"
 	case k == reflect.String:

@@ -33,7 +33,7 @@ type Shape struct {
 	RMSEps   float64 // rms_norm_eps, added to the mean square in every norm
 	Tied     bool    // the embedding is the head: no tensor of its own
 	Block    Block
-	Names    Names
+	Names    names
 }
 
 // A Block says what the layers of a family have beside what all have.

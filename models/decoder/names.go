@@ -1,9 +1,9 @@
 package decoder
 
-// Names are the Hugging Face names of a model's tensors. Those from InputNorm on
+// names are the Hugging Face names of a model's tensors. Those from InputNorm on
 // are a layer's and lack its prefix; of a product they name the module, whose
 // tensors are .weight and .bias.
-type Names struct {
+type names struct {
 	Embedding, Norm, Head string // of tensors
 	Layer                 string // format of a layer's prefix by its index
 
@@ -17,7 +17,7 @@ type Names struct {
 }
 
 // LlamaNames are the names of Llama, which Qwen2 and many others share.
-var LlamaNames = Names{
+var LlamaNames = names{
 	Embedding: "model.embed_tokens.weight", Norm: "model.norm.weight", Head: "lm_head.weight",
 	Layer:     "model.layers.%d.",
 	InputNorm: "input_layernorm.weight", PostNorm: "post_attention_layernorm.weight",

@@ -272,8 +272,8 @@ func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*htt
 	if ctx.Err() != nil {
 		return nil, -1, ctx.Err()
 	}
-	if _, ok := errors.AsType[*Error](err); !ok {
-		err = &Error{Repo: r.id, Status: status, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
+	if _, ok := errors.AsType[*fault](err); !ok {
+		err = &fault{Repo: r.id, Status: status, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
 	}
 	if lasting(err) {
 		return nil, -1, err
@@ -331,7 +331,7 @@ func (c *client) ask(ctx context.Context, r repo, what string, k call, into any)
 			}
 		}
 		if err != nil {
-			err = &Error{Repo: r.id, Status: resp.StatusCode, Err: err, Detail: c.hide(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, err))}
+			err = &fault{Repo: r.id, Status: resp.StatusCode, Err: err, Detail: c.hide(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, err))}
 		}
 		return err
 	}
@@ -368,7 +368,7 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 		return info{}, err
 	}
 	broken := func(why error) error {
-		return &Error{Repo: r.id, Status: http.StatusOK, Err: why, Detail: c.hide(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, why))}
+		return &fault{Repo: r.id, Status: http.StatusOK, Err: why, Detail: c.hide(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, why))}
 	}
 	// The commit and the names become names of folders and files in the cache.
 	if !namePart.MatchString(answer.SHA) {
@@ -429,7 +429,7 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 		f.size = resp.ContentLength
 	}
 	if digest(f.etag) == nil {
-		return f, &Error{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: c.hide(fmt.Sprintf("%s gives no checksum of %s (ETag %.80q), so the file is not used", c.endpoint.Host, name, f.etag))}
+		return f, &fault{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: c.hide(fmt.Sprintf("%s gives no checksum of %s (ETag %.80q), so the file is not used", c.endpoint.Host, name, f.etag))}
 	}
 	return f, nil
 }

@@ -33,7 +33,7 @@ func (c *client) download(ctx context.Context, r repo, f remote, path string, pr
 			return fmt.Errorf("hub: %w", err)
 		}
 		if again {
-			return &Error{Repo: r.id, Err: errChecksum, Detail: fmt.Sprintf("%s does not have the checksum that %s gives (%s): it is not used", f.name, c.endpoint.Host, f.etag)}
+			return &fault{Repo: r.id, Err: errChecksum, Detail: fmt.Sprintf("%s does not have the checksum that %s gives (%s): it is not used", f.name, c.endpoint.Host, f.etag)}
 		}
 		c.notice(fmt.Sprintf("hub: %s: %s has a wrong checksum; downloading it again", r.id, f.name))
 	}
@@ -62,7 +62,7 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 		before := have
 		have, done, err = c.piece(ctx, r, f, file, have, progress)
 		if err != nil {
-			var e *Error
+			var e *fault
 			if errors.As(err, &e) || ctx.Err() != nil || errors.Is(err, errDisk) {
 				return err // request retried it already, the hub refused, or the disk failed
 			}
@@ -70,7 +70,7 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 				failures = 1
 			}
 			if failures > c.attempts || pieces >= maxPieces {
-				return &Error{Repo: r.id, Err: err, Detail: fmt.Sprintf("%s: %v; the part that was downloaded is kept", f.name, err)}
+				return &fault{Repo: r.id, Err: err, Detail: fmt.Sprintf("%s: %v; the part that was downloaded is kept", f.name, err)}
 			}
 			if err := c.wait(ctx, backoff(failures)); err != nil {
 				return err
@@ -139,7 +139,7 @@ func (c *client) receive(r repo, from io.Reader, f remote, file *os.File, have i
 				return 0, false, fmt.Errorf("the answer is longer than the %d bytes of the file", f.size)
 			}
 			if f.size < 0 && have+int64(n) > c.unstated {
-				return 0, false, &Error{Repo: r.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states no size, and sends more than %d bytes", f.name, c.endpoint.Host, c.unstated)}
+				return 0, false, &fault{Repo: r.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states no size, and sends more than %d bytes", f.name, c.endpoint.Host, c.unstated)}
 			}
 			if _, err := file.Write(buffer[:n]); err != nil {
 				return have, false, fmt.Errorf("hub: %s: %w: %w", f.name, errDisk, err)

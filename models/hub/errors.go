@@ -19,8 +19,8 @@ var (
 	errChecksum     = errors.New("wrong checksum")
 )
 
-// An Error says why a repository or a file of it is not available.
-type Error struct {
+// A fault says why a repository or a file of it is not available.
+type fault struct {
 	Repo   string // ORG/NAME
 	Status int    // of HTTP; 0 if there was no answer
 	Code   string // the hub's own, such as RepoNotFound; may be empty
@@ -28,7 +28,7 @@ type Error struct {
 	Detail string // what is wrong and what to do
 }
 
-func (e *Error) Error() string {
+func (e *fault) Error() string {
 	text := "hub: " + e.Repo + ": "
 	if e.Detail == "" {
 		return text + e.Err.Error()
@@ -36,11 +36,11 @@ func (e *Error) Error() string {
 	return text + e.Detail
 }
 
-func (e *Error) Unwrap() error { return e.Err }
+func (e *fault) Unwrap() error { return e.Err }
 
 // unreachable says whether the hub gave no answer, or one that says to try later.
 func unreachable(err error) bool {
-	var e *Error
+	var e *fault
 	return errors.As(err, &e) && (e.Status == 0 && !errors.Is(err, errChecksum) || retryable(e.Status))
 }
 
@@ -72,7 +72,7 @@ func lasting(err error) bool {
 // status. what names the file or list that was requested.
 func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	code := resp.Header.Get("X-Error-Code")
-	e := &Error{Repo: r.id, Status: resp.StatusCode, Code: code, Err: errNotFound}
+	e := &fault{Repo: r.id, Status: resp.StatusCode, Code: code, Err: errNotFound}
 	page := c.at(r.address()...).String()
 	token := "set HF_TOKEN to a token that may " + c.right + " it"
 	if c.token != "" {

@@ -152,7 +152,7 @@ func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 	cached, missing := store.cached()
 	if s.offline {
 		if cached == "" {
-			return "", &Error{Repo: r.id, Err: errOffline, Detail: missing}
+			return "", &fault{Repo: r.id, Err: errOffline, Detail: missing}
 		}
 		return cached, nil
 	}

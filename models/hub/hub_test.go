@@ -227,7 +227,7 @@ func TestRefusals(t *testing.T) {
 		e := f.env()
 		e["HF_TOKEN"] = tt.token
 		_, w, err := e.resolve(t, tt.name)
-		var x *Error
+		var x *fault
 		if !errors.As(err, &x) || x.Status != tt.status || x.Repo != "org/name" || tt.is != nil && !errors.Is(err, tt.is) {
 			t.Errorf("%d %s: %#v", tt.status, tt.code, err)
 			continue

@@ -25,8 +25,8 @@ type PushOptions struct {
 	Message string
 }
 
-// A Pushed says what Push did.
-type Pushed struct {
+// An outcome says what Push did.
+type outcome struct {
 	URL     string       `json:"url"`
 	Branch  string       `json:"branch"`
 	Commit  string       `json:"commit"`
@@ -64,7 +64,7 @@ type push struct {
 	files   []*outgoing
 	parent  string   // the commit that the new one follows
 	had     []string // the files of the parent
-	out     Pushed
+	out     outcome
 }
 
 // Push makes a branch of a model's repository, OWNER/NAME, hold the files. It makes
@@ -76,30 +76,30 @@ type push struct {
 //
 // The protocol is that of the Python client without Xet: preupload, Git LFS with
 // multipart uploads, and a commit as lines of JSON.
-func Push(ctx context.Context, name string, sources []Source, o PushOptions) (Pushed, error) {
+func Push(ctx context.Context, name string, sources []Source, o PushOptions) (outcome, error) {
 	r, ok, err := parse("hf:"+strings.TrimPrefix(name, "hf:"), model)
 	if err != nil || !ok || strings.Contains(name, "@") {
-		return Pushed{}, fmt.Errorf("hub: %q is not the name of a repository: write OWNER/NAME", name)
+		return outcome{}, fmt.Errorf("hub: %q is not the name of a repository: write OWNER/NAME", name)
 	}
 	if o.Revision != "" {
 		r.revision = o.Revision
 	}
 	if err := checkRevision(r.revision); err != nil {
-		return Pushed{}, err
+		return outcome{}, err
 	}
 	if isCommit(r.revision) {
-		return Pushed{}, fmt.Errorf("hub: %s is a commit: name a branch", r.revision)
+		return outcome{}, fmt.Errorf("hub: %s is a commit: name a branch", r.revision)
 	}
 	o.Options = o.Options.filled()
 	s, err := readSettings(o.Options)
 	if err != nil {
-		return Pushed{}, err
+		return outcome{}, err
 	}
 	switch {
 	case s.offline:
-		return Pushed{}, &Error{Repo: r.id, Err: errOffline, Detail: "a push needs the hub: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE"}
+		return outcome{}, &fault{Repo: r.id, Err: errOffline, Detail: "a push needs the hub: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE"}
 	case s.token == "":
-		return Pushed{}, &Error{Repo: r.id, Err: errUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
+		return outcome{}, &fault{Repo: r.id, Err: errUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
 	}
 	state := filepath.Join(s.home, "onering", "push")
 	p := &push{client: newClient(s, o.Options), ctx: ctx, repo: r, state: state, options: o}
@@ -107,7 +107,7 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (Pu
 	for _, f := range sources {
 		p.files = append(p.files, &outgoing{Source: f})
 	}
-	p.out = Pushed{URL: p.at(r.address()...).String(), Branch: r.revision}
+	p.out = outcome{URL: p.at(r.address()...).String(), Branch: r.revision}
 	for _, step := range []func() error{p.prepare, p.compare, p.sendLarge, p.commit} {
 		if err := step(); err != nil {
 			return p.out, err
@@ -135,13 +135,13 @@ func posted(k call, value any) call {
 
 // wrong is the error about an answer that makes no sense.
 func (p *push) wrong(format string, args ...any) error {
-	return &Error{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.hide(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
+	return &fault{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.hide(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
 }
 
 // prepare makes the repository and the branch, as far as they do not exist.
 func (p *push) prepare() error {
 	err := p.look()
-	var e *Error
+	var e *fault
 	if errors.As(err, &e) && e.Code != "RevisionNotFound" && (e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized && e.Code == "RepoNotFound") {
 		if err = p.create(); err == nil {
 			err = p.look()
@@ -162,7 +162,7 @@ func (p *push) look() error {
 		return err
 	}
 	if p.options.Private && !i.private {
-		return &Error{Repo: p.repo.id, Err: errors.New("public"), Detail: "the repository is not private, and nothing was sent: make it private in its settings, or push without --private"}
+		return &fault{Repo: p.repo.id, Err: errors.New("public"), Detail: "the repository is not private, and nothing was sent: make it private in its settings, or push without --private"}
 	}
 	p.parent, p.had = i.commit, i.files
 	return nil

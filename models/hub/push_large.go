@@ -120,7 +120,7 @@ func (p *push) batch(group []*outgoing) (map[string]object, error) {
 		case !ok:
 			return nil, p.wrong("does not say where to send %s", f.Name)
 		case o.Error != nil:
-			return nil, &Error{Repo: p.repo.id, Err: errors.New("refused"), Detail: p.hide(fmt.Sprintf("%s does not take %s: %.200s", p.endpoint.Host, f.Name, o.Error.Message))}
+			return nil, &fault{Repo: p.repo.id, Err: errors.New("refused"), Detail: p.hide(fmt.Sprintf("%s does not take %s: %.200s", p.endpoint.Host, f.Name, o.Error.Message))}
 		case o.Actions != nil && o.Actions.Upload == nil:
 			return nil, p.wrong("gives no address for %s", f.Name)
 		}
@@ -157,7 +157,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 			p.forget(f)
 			return p.verify(f, o.Actions.Verify)
 		}
-		var e *Error
+		var e *fault
 		if !errors.As(err, &e) || e.Status < 400 || e.Status > 499 || retryable(e.Status) {
 			return err // what was sent is kept
 		}
@@ -268,7 +268,7 @@ func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag st
 func (p *push) tell(what string, k call, seen func(*http.Response)) error {
 	k.read = func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
-			return permanent{&Error{Repo: p.repo.id, Status: resp.StatusCode, Err: errors.New("refused"),
+			return permanent{&fault{Repo: p.repo.id, Status: resp.StatusCode, Err: errors.New("refused"),
 				Detail: p.hide(fmt.Sprintf("%s: %s answers %.100s", what, k.address.Host, resp.Status))}}
 		}
 		if seen != nil {

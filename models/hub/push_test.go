@@ -45,7 +45,7 @@ func modelFolder(t *testing.T) string {
 var pushedNames = []string{"config.json", "extra/copy.safetensors", "extra/small.safetensors", "merges.txt", "model.safetensors", "tokenizer.json"}
 
 // push pushes a folder with a fresh watch and wants that no message holds a secret.
-func (e env) push(t *testing.T, dir, name string, change ...func(*PushOptions)) (Pushed, *watch, error) {
+func (e env) push(t *testing.T, dir, name string, change ...func(*PushOptions)) (outcome, *watch, error) {
 	t.Helper()
 	sources, err := Sources(dir)
 	if err != nil {
@@ -83,7 +83,7 @@ func (h *pushHub) wantBranch(dir, id, branch string, besides ...string) {
 	}
 }
 
-func states(p Pushed) map[string]string {
+func states(p outcome) map[string]string {
 	out := map[string]string{}
 	for _, f := range p.Files {
 		out[f.Name] = f.State

@@ -124,11 +124,11 @@ func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string
 		return files.ReadIn(filepath.Join(dir, filepath.FromSlash(name)), maxAnswer)
 	})
 	if err != nil {
-		var e *Error
+		var e *fault
 		if errors.As(err, &e) || ctx.Err() != nil {
 			return "", err
 		}
-		return "", &Error{Repo: s.id, Err: err}
+		return "", &fault{Repo: s.id, Err: err}
 	}
 	for _, name := range needed {
 		if err := get(name); err != nil {
@@ -157,7 +157,7 @@ func (s *store) add(ctx context.Context, c *client, commit, name, path string, o
 		return err
 	}
 	if s.kind == model && !strings.HasSuffix(name, ".safetensors") && f.size > c.unstated {
-		return &Error{Repo: s.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states %d bytes, more than the %d of any such file", name, c.endpoint.Host, f.size, c.unstated)}
+		return &fault{Repo: s.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states %d bytes, more than the %d of any such file", name, c.endpoint.Host, f.size, c.unstated)}
 	}
 	blob := s.dir("blobs", f.etag)
 	locks := filepath.Join(s.root, ".locks", s.folder())

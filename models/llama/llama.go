@@ -17,15 +17,15 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("LlamaForCausalLM")
 	c.Only("use_sliding_window", "false")
 	c.Only("sliding_window", "null")
-	s := New(models.Sizes{MaxPositions: 2048})
+	s := design(models.Sizes{MaxPositions: 2048})
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
 	c.Decode("mlp_bias", &s.Block.MLPBias, "true or false")
 	s.Block.OBias = s.Block.QKVBias
 	return decoder.Read(c, s)
 }
 
-// New returns a Llama of these sizes. Where it says no more, it is as
+// design returns a Llama of these sizes. Where it says no more, it is as
 // transformers' LlamaConfig by default.
-func New(sizes models.Sizes) decoder.Shape {
+func design(sizes models.Sizes) decoder.Shape {
 	return decoder.Shape{Sizes: sizes, RopeTheta: 10000, RMSEps: 1e-6, Names: decoder.LlamaNames}
 }

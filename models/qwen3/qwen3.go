@@ -17,14 +17,14 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Qwen3ForCausalLM")
 	c.Only("use_sliding_window", "false")
 	c.Only("mlp_bias", "false")
-	s := New(models.Sizes{MaxPositions: 32768, KVHeads: 32, HeadDim: 128})
+	s := design(models.Sizes{MaxPositions: 32768, KVHeads: 32, HeadDim: 128})
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
 	s.Block.OBias = s.Block.QKVBias
 	return decoder.Read(c, s)
 }
 
-// New returns a Qwen3 of these sizes. Where it says no more, it is as
+// design returns a Qwen3 of these sizes. Where it says no more, it is as
 // transformers' Qwen3Config by default.
-func New(sizes models.Sizes) decoder.Shape {
+func design(sizes models.Sizes) decoder.Shape {
 	return decoder.Shape{Sizes: sizes, RopeTheta: 10000, RMSEps: 1e-6, Block: decoder.Block{QKNorm: true}, Names: decoder.LlamaNames}
 }

@@ -15,7 +15,7 @@ func init() { models.Register("smollm3", "SmolLM3", open) }
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("SmolLM3ForCausalLM")
 	c.Only("use_sliding_window", "false")
-	s := New(models.Sizes{MaxPositions: 32768, KVHeads: 4})
+	s := design(models.Sizes{MaxPositions: 32768, KVHeads: 4})
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
 	c.Decode("mlp_bias", &s.Block.MLPBias, "true or false")
 	s.Block.OBias = s.Block.QKVBias
@@ -53,9 +53,9 @@ func unturned(c *models.ConfigFile, layers int) []bool {
 	return without
 }
 
-// New returns a SmolLM3 of these sizes in which all layers have a rotary
+// design returns a SmolLM3 of these sizes in which all layers have a rotary
 // embedding. Where it says no more, it is as transformers' SmolLM3Config by
 // default.
-func New(sizes models.Sizes) decoder.Shape {
+func design(sizes models.Sizes) decoder.Shape {
 	return decoder.Shape{Sizes: sizes, RopeTheta: 2e6, RMSEps: 1e-6, Tied: true, Names: decoder.LlamaNames}
 }

@@ -5,13 +5,13 @@ import (
 	"strconv"
 )
 
-// A Launch is what the environment says about the start of this process.
-type Launch struct {
+// A launch is what the environment says about the start of this process.
+type launch struct {
 	Launcher string // "mpirun of Open MPI", …
 	Rank     int    // 0-based
 	Size     int    // number of ranks; 0 where the launcher does not say
-	kind     Kind   // of the library that belongs to the launcher; 0 where any may
-	likely   Kind   // of the library that is looked for first where any may
+	kind     kind   // of the library that belongs to the launcher; 0 where any may
+	likely   kind   // of the library that is looked for first where any may
 }
 
 // launchers say by which variables a launcher shows itself. The first that fits counts:
@@ -19,27 +19,27 @@ type Launch struct {
 var launchers = []struct {
 	name       string
 	rank, size string
-	kind       Kind
-	likely     Kind
+	kind       kind
+	likely     kind
 }{
-	{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", OpenMPI, 0},
-	{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, OpenMPI},
+	{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", openMPI, 0},
+	{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, openMPI},
 	// Open MPI speaks PMI-1 and PMI-2 only where it was built for that, from 5 on never.
-	{"srun", "PMI_RANK", "SLURM_STEP_NUM_TASKS", 0, MPICH},
-	{"mpiexec (PMIx)", "PMIX_RANK", "", 0, OpenMPI},
-	{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE", MPICH, 0},
-	{"srun without PMI", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0, OpenMPI},
+	{"srun", "PMI_RANK", "SLURM_STEP_NUM_TASKS", 0, mpich},
+	{"mpiexec (PMIx)", "PMIX_RANK", "", 0, openMPI},
+	{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE", mpich, 0},
+	{"srun without PMI", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0, openMPI},
 }
 
 // Several says whether the launcher started more than one process, as far as it says.
-func (l Launch) Several() bool { return l.Size != 1 }
+func (l launch) Several() bool { return l.Size != 1 }
 
 // Launched says whether a launcher of MPI started this process, mpirun, mpiexec or
 // srun, by the environment alone: it loads no library. A launcher may start a single
 // rank, with Size 1. srun counts where it started several tasks.
-func Launched() (Launch, bool) { return launched(os.LookupEnv) }
+func Launched() (launch, bool) { return launched(os.LookupEnv) }
 
-func launched(lookup func(string) (string, bool)) (Launch, bool) {
+func launched(lookup func(string) (string, bool)) (launch, bool) {
 	number := func(name string) (int, bool) {
 		text, _ := lookup(name)
 		n, err := strconv.Atoi(text)
@@ -51,7 +51,7 @@ func launched(lookup func(string) (string, bool)) (Launch, bool) {
 		if !ok || l.size != "" && !sized || l.name == "srun without PMI" && size < 2 {
 			continue
 		}
-		return Launch{l.name, rank, size, l.kind, l.likely}, true
+		return launch{l.name, rank, size, l.kind, l.likely}, true
 	}
-	return Launch{}, false
+	return launch{}, false
 }

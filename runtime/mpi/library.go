@@ -17,36 +17,36 @@ import (
 	"unsafe"
 )
 
-// A Kind is a family of MPI libraries whose handles are alike.
-type Kind int
+// A kind is a family of MPI libraries whose handles are alike.
+type kind int
 
 const (
-	OpenMPI Kind = C.ONERING_OPEN_MPI // and its relatives
-	MPICH   Kind = C.ONERING_MPICH    // and its relatives: Intel MPI, MVAPICH, Cray MPICH
-	ABI     Kind = C.ONERING_ABI      // any library with the ABI of MPI 5
+	openMPI     kind = C.ONERING_OPEN_MPI // and its relatives
+	mpich       kind = C.ONERING_MPICH    // and its relatives: Intel MPI, MVAPICH, Cray MPICH
+	standardABI kind = C.ONERING_ABI      // any library with the ABI of MPI 5
 )
 
-func (k Kind) String() string {
-	return map[Kind]string{OpenMPI: "Open MPI", MPICH: "MPICH", ABI: "the ABI of MPI 5"}[k]
+func (k kind) String() string {
+	return map[kind]string{openMPI: "Open MPI", mpich: "MPICH", standardABI: "the ABI of MPI 5"}[k]
 }
 
 // A Library is an MPI library that was opened.
 type Library struct {
-	Kind    Kind   `json:"-"`
+	Kind    kind   `json:"-"`
 	Name    string `json:"name"` // as it calls itself: "Open MPI 4.1.4"
 	Path    string `json:"path"`
 	symbols bool   // it has Open MPI's handles
 }
 
 // names are the file names of each kind, the newest first.
-var names = map[Kind][]string{
-	OpenMPI: {"libmpi.so.40", "libmpi_abi.so.1", "libmpi_abi.so.0"},
-	MPICH:   {"libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"},
+var names = map[kind][]string{
+	openMPI: {"libmpi.so.40", "libmpi_abi.so.1", "libmpi_abi.so.0"},
+	mpich:   {"libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"},
 	0:       {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"},
 }
 
 // names are the file names to look for, in order.
-func (l Launch) names() []string {
+func (l launch) names() []string {
 	if l.kind != 0 {
 		return names[l.kind]
 	}
@@ -62,7 +62,7 @@ func (l Launch) names() []string {
 // open opens the library at a path or, where that is empty, one of the kind that the
 // launcher wants: by its name, where the system looks for libraries, or beside the
 // mpirun of PATH.
-func open(path string, l Launch) (Library, error) {
+func open(path string, l launch) (Library, error) {
 	if path != "" {
 		lib, err := load(path)
 		if err == nil {
@@ -90,7 +90,7 @@ func open(path string, l Launch) (Library, error) {
 		if err == nil {
 			lib, err = lib.known()
 		}
-		if err == nil && l.kind != 0 && lib.Kind != l.kind && lib.Kind != ABI {
+		if err == nil && l.kind != 0 && lib.Kind != l.kind && lib.Kind != standardABI {
 			err = fmt.Errorf("it is %s, and the launcher is of %s", lib.Name, l.kind)
 		}
 		if err == nil {
@@ -103,7 +103,7 @@ func open(path string, l Launch) (Library, error) {
 	return Library{}, notFound(l, failed)
 }
 
-func notFound(l Launch, failed []string) error {
+func notFound(l launch, failed []string) error {
 	text := fmt.Sprintf("mpi: %s started this process, but no library of %s can be used (looked for %s)", l.Launcher, cmp.Or(l.kind.String(), "MPI"), strings.Join(l.names(), ", "))
 	for _, f := range failed {
 		text += "\n  " + f
@@ -131,14 +131,14 @@ func load(name string) (Library, error) {
 var families = []struct {
 	name    string
 	pattern *regexp.Regexp // of the version, and of its first number
-	kind    Kind
+	kind    kind
 	oldest  int // first number
 }{
-	{"Open MPI", regexp.MustCompile(`Open MPI v?((\d+)[.\d]*\w*)`), OpenMPI, 4},
-	{"Cray MPICH", regexp.MustCompile(`CRAY MPICH version\s+((\d+)[.\d]*)`), MPICH, 7},
-	{"MPICH", regexp.MustCompile(`MPICH Version:\s+((\d+)[.\d]*\w*)`), MPICH, 4},
-	{"Intel MPI", regexp.MustCompile(`Intel\(R\) MPI Library ((\d+)[.\d]*)`), MPICH, 2019},
-	{"MVAPICH", regexp.MustCompile(`MVAPICH2? Version\s*:\s+((\d+)[.\d]*\w*)`), MPICH, 3},
+	{"Open MPI", regexp.MustCompile(`Open MPI v?((\d+)[.\d]*\w*)`), openMPI, 4},
+	{"Cray MPICH", regexp.MustCompile(`CRAY MPICH version\s+((\d+)[.\d]*)`), mpich, 7},
+	{"MPICH", regexp.MustCompile(`MPICH Version:\s+((\d+)[.\d]*\w*)`), mpich, 4},
+	{"Intel MPI", regexp.MustCompile(`Intel\(R\) MPI Library ((\d+)[.\d]*)`), mpich, 2019},
+	{"MVAPICH", regexp.MustCompile(`MVAPICH2? Version\s*:\s+((\d+)[.\d]*\w*)`), mpich, 3},
 }
 
 // known says of what kind the library is, or that onering cannot call it.
@@ -163,10 +163,10 @@ func (l Library) known() (Library, error) {
 		if l.Kind == 0 {
 			l.Name = first
 		}
-		l.Kind = ABI
+		l.Kind = standardABI
 	case l.Kind == 0:
 		return l, fmt.Errorf("it calls itself %q, which onering does not know: it calls Open MPI, MPICH with its relatives, and the ABI of MPI 5", first)
-	case (l.Kind == OpenMPI) != l.symbols:
+	case (l.Kind == openMPI) != l.symbols:
 		return l, fmt.Errorf("it calls itself %s, but is not built like one: parts of two libraries seem mixed", l.Name)
 	}
 	return l, nil

@@ -140,8 +140,8 @@ func TestRefused(t *testing.T) {
 // Where any library may belong to the launcher, what the launcher speaks says which is
 // looked for first.
 func TestLikelyLibrary(t *testing.T) {
-	for likely, first := range map[Kind]string{MPICH: "libmpi.so.12", OpenMPI: "libmpi.so.40", 0: "libmpi.so.40"} {
-		got := Launch{likely: likely}.names()
+	for likely, first := range map[kind]string{mpich: "libmpi.so.12", openMPI: "libmpi.so.40", 0: "libmpi.so.40"} {
+		got := launch{likely: likely}.names()
 		if want := slices.Sorted(slices.Values(names[0])); got[0] != first || !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 			t.Errorf("%v: %q, want all of %q and %s first", likely, got, want, first)
 		}
@@ -149,14 +149,14 @@ func TestLikelyLibrary(t *testing.T) {
 	if l, ok := launched(func(name string) (string, bool) {
 		value, ok := map[string]string{"PMI_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}[name]
 		return value, ok
-	}); !ok || l.likely != MPICH || l.kind != 0 {
+	}); !ok || l.likely != mpich || l.kind != 0 {
 		t.Errorf("srun with PMI-2: %+v", l)
 	}
 }
 
 // Libraries of another kind than the launcher's are not taken.
 func TestLauncherDecides(t *testing.T) {
-	_, err := open("", Launch{Launcher: "mpirun of Nobody", kind: 99})
+	_, err := open("", launch{Launcher: "mpirun of Nobody", kind: 99})
 	if err == nil || !strings.Contains(err.Error(), "mpirun of Nobody started this process, but no library") || !strings.Contains(err.Error(), "name the file in ONERING_MPI") {
 		t.Errorf("%v", err)
 	}

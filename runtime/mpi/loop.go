@@ -346,7 +346,7 @@ func (l *loop) finish() {
 		l.closing = fmt.Errorf("mpi: %s does not end in order: error %d", l.w.library.Name, int(code))
 	}
 	stop()
-	leaver.Store(l.w.library.Kind != OpenMPI)
+	leaver.Store(l.w.library.Kind != openMPI)
 	close(l.finished)
 	l.fail(errors.New("mpi: this rank has left the run"))
 }

@@ -106,7 +106,7 @@ func Open(ctx context.Context, o Options) (*World, error) {
 }
 
 // start opens the library and starts the thread that calls it.
-func start(ctx context.Context, o Options, launch Launch) (*World, error) {
+func start(ctx context.Context, o Options, launch launch) (*World, error) {
 	if o.Library == "" {
 		o.Library = os.Getenv("ONERING_MPI")
 	}
@@ -156,7 +156,7 @@ func start(ctx context.Context, o Options, launch Launch) (*World, error) {
 }
 
 // remedy is what else helps where a launcher and a library do not meet.
-func remedy(l Launch) string {
+func remedy(l launch) string {
 	if l.Launcher == "srun" || l.Launcher == "srun without PMI" {
 		return ", or start with srun --mpi=pmix (or pmi2; srun --mpi=list shows which there are)"
 	}

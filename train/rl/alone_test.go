@@ -12,6 +12,6 @@ import (
 )
 
 // New is NewOn of a process that is the only rank.
-func New(ctx context.Context, c Config, env *runtime.Env, p *policy.Policy, log *slog.Logger, observer metrics.Observer) (*Trainer, error) {
+func New(ctx context.Context, c Config, env *runtime.Env, p *policy.Policy, log *slog.Logger, observer metrics.Observer) (*trainer, error) {
 	return NewOn(ctx, c, train.Setup{Ranks: ranks.Alone(), Policy: p, Log: log, Observer: observer})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Save implements train.Task.
-func (t *Trainer) Save(s *rundir.Snapshot) error {
+func (t *trainer) Save(s *rundir.Snapshot) error {
 	s.State.Order = t.roller.problems.State()
 	s.State.Settings = maps.Clone(s.State.Settings)
 	s.State.Settings[roundsKey] = strconv.Itoa(t.Config.Train.Rounds)
@@ -25,7 +25,7 @@ func (t *Trainer) Save(s *rundir.Snapshot) error {
 }
 
 // restoredRound returns the round that a checkpoint lies in.
-func (t *Trainer) restoredRound(from train.Checkpoint) (*round, error) {
+func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 	c, s, dir, n := t.Config.Rollout, from.Round, from.Dir, from.State.Round
 	if want := c.PromptsPerRound * c.SamplesPerPrompt; len(s.Rollouts) < want || len(s.Rollouts) > want && !s.Rollouts[want].Part {
 		return nil, fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)

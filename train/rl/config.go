@@ -33,7 +33,7 @@ type Config struct {
 	LoRA        train.LoRAConfig        `toml:"lora" help:"Training an adapter in place of the model's weights"`
 	Data        dataConfig              `toml:"data" help:"Which problems are trained on, and in which order"`
 	Rollout     rolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
-	Environment EnvironmentConfig       `toml:"environment" help:"What the policy talks to between the turns of an episode, in training and in the evaluations of the run. Without one a response is a single turn. rollout.max_new_tokens bounds all tokens of an episode after its prompt"`
+	Environment environmentConfig       `toml:"environment" help:"What the policy talks to between the turns of an episode, in training and in the evaluations of the run. Without one a response is a single turn. rollout.max_new_tokens bounds all tokens of an episode after its prompt"`
 	Reward      RewardConfig            `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
 	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
 	Optimizer   optimizerConfig         `toml:"optimizer" help:"How the weights are updated: by AdamW with decoupled weight decay, unless name says otherwise. The keys from beta1 to weight_decay are AdamW's; another optimizer has its own in their place"`
@@ -75,8 +75,8 @@ type rolloutConfig struct {
 	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
 }
 
-// An EnvironmentConfig is the environment of episodes, and its settings.
-type EnvironmentConfig struct {
+// An environmentConfig is the environment of episodes, and its settings.
+type environmentConfig struct {
 	Name string `toml:"name" help:"a registered environment: onering environments lists them"`
 	environment.Limits
 	Advantages string `toml:"advantages" choice:"episode turn" note:"turn is for objectives that are sums over tokens, such as grpo, dapo, cispo and sapo; others take that of the episode" help:"what the tokens of a turn are weighed by: the advantage of their episode, or that of what the environment gave from their turn on, among the episodes of the problem that had as many turns"`
@@ -86,7 +86,7 @@ type EnvironmentConfig struct {
 }
 
 // Player returns what plays the episodes of the run; nil where a response is a single turn.
-func (c EnvironmentConfig) Player(prompter *data.Prompter, eos []int32) *environment.Player {
+func (c environmentConfig) Player(prompter *data.Prompter, eos []int32) *environment.Player {
 	if _, single := c.Settings.(*environment.Single); single {
 		return nil
 	}
@@ -193,7 +193,7 @@ func Default() Config {
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,
 			Slots: 32, OldLogProb: "rollout",
 		},
-		Environment: EnvironmentConfig{Name: "single", Limits: environment.DefaultLimits(), Advantages: "episode", Settings: &environment.Single{}},
+		Environment: environmentConfig{Name: "single", Limits: environment.DefaultLimits(), Advantages: "episode", Settings: &environment.Single{}},
 		Reward:      RewardConfig{Name: "math", Rule: rule},
 		Objective:   ObjectiveConfig{Name: "pmpo", Settings: objective},
 		Optimizer: optimizerConfig{

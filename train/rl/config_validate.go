@@ -154,8 +154,8 @@ func (v *validator) ranges(prefix string, section any) {
 
 // Validate reports an unknown environment, and what the environment itself says of its
 // settings.
-func (c EnvironmentConfig) Validate() error {
-	type fields EnvironmentConfig // Check would ask for Validate
+func (c environmentConfig) Validate() error {
+	type fields environmentConfig // Check would ask for Validate
 	own := fields(c)
 	errs := settings.Under("environment.", settings.Check(&own))
 	if c.Settings == nil {

@@ -11,7 +11,7 @@ func Suites(paths ...string) (list suites) {
 }
 
 // SetClock gives a trainer another clock before it runs.
-func SetClock(t *Trainer, now func() time.Time) { t.run.Clock.Now = now }
+func SetClock(t *trainer, now func() time.Time) { t.run.Clock.Now = now }
 
 // SetBeforePass has a trainer call f before each pass of a step.
-func SetBeforePass(t *Trainer, f func(tokens int) error) { t.run.BeforePass = f }
+func SetBeforePass(t *trainer, f func(tokens int) error) { t.run.BeforePass = f }

@@ -73,7 +73,7 @@ type failureTrajectory struct {
 }
 
 // failure collects what replaying the next step takes.
-func (t *Trainer) failure(step *failedStep, at train.Position) Failure {
+func (t *trainer) failure(step *failedStep, at train.Position) Failure {
 	c := t.Config
 	f := Failure{
 		Version: failureVersion, Round: at.Round + 1, Step: at.Step + 1, Steps: step.batch.Steps, Reason: step.Error(),
@@ -189,7 +189,7 @@ func (e *FailedStepError) Unwrap() error { return e.Err }
 // nonfinite writes the batch of a step that met NaN or an infinity to failures/. It returns
 // an error where the run stops, and nil where the step is left out, as train.on_nonfinite
 // says.
-func (t *Trainer) nonfinite(step *failedStep, at train.Position) error {
+func (t *trainer) nonfinite(step *failedStep, at train.Position) error {
 	c, failed := t.Config.Train, t.reported(step, at)
 	if t.run.Ranks.First() {
 		if err := t.failure(step, at).write(failed.File); err != nil {
@@ -206,7 +206,7 @@ func (t *Trainer) nonfinite(step *failedStep, at train.Position) error {
 }
 
 // reported is a failed step as users hear of it.
-func (t *Trainer) reported(step *failedStep, at train.Position) *FailedStepError {
+func (t *trainer) reported(step *failedStep, at train.Position) *FailedStepError {
 	return &FailedStepError{step.err, rundir.FailureFile(t.Config.Output.Dir, at.Step+1)}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // Plan implements train.Task.
-func (t *Trainer) Plan() train.Plan {
+func (t *trainer) Plan() train.Plan {
 	c := t.Config
 	return train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
@@ -100,7 +100,7 @@ func gradingSettings(c Config) string {
 
 // Describe states the settings that decide what the environment answers, in a line; nothing where
 // a response is a single turn.
-func (c EnvironmentConfig) Describe() string {
+func (c environmentConfig) Describe() string {
 	if c.Name == "single" {
 		return ""
 	}
@@ -136,7 +136,7 @@ func objectiveSettings(values map[string]string, v reflect.Value) {
 const roundsKey = "train.rounds"
 
 // Restore implements train.Task.
-func (t *Trainer) Restore(from train.Checkpoint) error {
+func (t *trainer) Restore(from train.Checkpoint) error {
 	s, dir := from.State, from.Dir
 	for _, c := range from.Changed {
 		if t.run.Policy.Adapter != nil && (c.Key == "lora.rank" || c.Key == "lora.targets") {
@@ -166,7 +166,7 @@ func (t *Trainer) Restore(from train.Checkpoint) error {
 
 // restoreClock has the schedules go on from where they were when the number of rounds has
 // changed since a checkpoint. One that has come to its end at 0 leaves nothing to train with.
-func (t *Trainer) restoreClock(from train.Checkpoint) error {
+func (t *trainer) restoreClock(from train.Checkpoint) error {
 	c, l, s := t.Config, t.learner, from.State
 	l.clock.since, l.clock.share = s.ScheduleSince, s.ScheduleDone
 	was, err := strconv.Atoi(s.Settings[roundsKey]) // older checkpoints do not have it

@@ -12,7 +12,7 @@ import (
 )
 
 // Begin implements train.Task: it opens the book of grades.
-func (t *Trainer) Begin(at train.Position) (err error) {
+func (t *trainer) Begin(at train.Position) (err error) {
 	if at.Inside {
 		t.beginLearning(at, len(t.round.steps))
 	}
@@ -25,7 +25,7 @@ func (t *Trainer) Begin(at train.Position) (err error) {
 
 // Next implements train.Task. A round is sampled, scored, learned in several steps and
 // finished; before the first, and after each, the run may be evaluated.
-func (t *Trainer) Next(at train.Position) train.Piece {
+func (t *trainer) Next(at train.Position) train.Piece {
 	do := t.roll
 	switch {
 	case at.Inside && t.skip != nil:
@@ -45,7 +45,7 @@ func (t *Trainer) Next(at train.Position) train.Piece {
 }
 
 // roll samples the next round.
-func (t *Trainer) roll(ctx context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) roll(ctx context.Context, at train.Position) (train.Done, error) {
 	n, c := at.Round, t.Config
 	t.run.Clock.Take()
 	t.run.Clock.Enter(metrics.PhaseRollout)
@@ -72,7 +72,7 @@ func (t *Trainer) roll(ctx context.Context, at train.Position) (train.Done, erro
 
 // scoreRound sets the log-probs that a round needs before its first step, and then the
 // advantages.
-func (t *Trainer) scoreRound(ctx context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) scoreRound(ctx context.Context, at train.Position) (train.Done, error) {
 	err := t.learner.score(ctx, t.round)
 	if err == nil {
 		if err = t.roller.deal(t.round, at.Round); err != nil {
@@ -84,12 +84,12 @@ func (t *Trainer) scoreRound(ctx context.Context, at train.Position) (train.Done
 }
 
 // beginLearning tells the observer that the steps of a round are taken, from one on.
-func (t *Trainer) beginLearning(at train.Position, from int) {
+func (t *trainer) beginLearning(at train.Position, from int) {
 	t.run.Observer.Begin(fmt.Sprintf("round %d/%d: learn", at.Round+1, t.Config.Train.Rounds), "steps", len(t.round.batches)-from)
 }
 
 // step takes the next optimizer step of the round. One that has begun is finished.
-func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
 	record, err := t.learner.step(context.WithoutCancel(ctx), t.round, t.round.batches[len(t.round.steps)], at)
 	if failed := (*failedStep)(nil); errors.As(err, &failed) {
 		if err = t.nonfinite(failed, at); err == nil {
@@ -101,7 +101,7 @@ func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 }
 
 // skipStep leaves the step out that was not finite.
-func (t *Trainer) skipStep(_ context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) skipStep(_ context.Context, at train.Position) (train.Done, error) {
 	failed, l := t.skip, t.learner
 	t.skip = nil
 	l.skipped++
@@ -110,7 +110,7 @@ func (t *Trainer) skipStep(_ context.Context, at train.Position) (train.Done, er
 }
 
 // stepDone notes a step that was taken, or has failed.
-func (t *Trainer) stepDone(at train.Position, record metrics.Record, err error) (train.Done, error) {
+func (t *trainer) stepDone(at train.Position, record metrics.Record, err error) (train.Done, error) {
 	round := at.Round + 1
 	at.Step++
 	if err != nil {
@@ -128,7 +128,7 @@ func (t *Trainer) stepDone(at train.Position, record metrics.Record, err error) 
 }
 
 // finishRound writes the round's rollouts and record.
-func (t *Trainer) finishRound(_ context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done, error) {
 	memory.GiveBack(t.run.Policy.Weights.Parameters(), t.run.Stepper)
 	if err := t.run.Folder.WriteRollouts(at.Round+1, t.round.lines(func(ids []int32) string { return t.roller.prompter.Tokenizer.Decode(ids, true) })); err != nil {
 		return train.Done{}, err
@@ -151,7 +151,7 @@ func (t *Trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 
 // evaluate runs the suites before the first round, after the last one and as often as
 // train.eval_every says.
-func (t *Trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	n, c := at.Round, t.Config.Train
 	done := train.Done{At: train.Position{Round: n, Step: at.Step, Evaluated: true}, Save: train.IfDue}
 	if n >= c.Rounds {

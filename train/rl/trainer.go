@@ -13,9 +13,9 @@ import (
 	"onering/train/rundir"
 )
 
-// A Trainer runs the paper's loop (section 4, Algorithm 1) on one policy: it is the
+// A trainer runs the paper's loop (section 4, Algorithm 1) on one policy: it is the
 // train.Task of reinforcement learning.
-type Trainer struct {
+type trainer struct {
 	Config Config
 
 	log       *slog.Logger
@@ -30,11 +30,11 @@ type Trainer struct {
 	skip  *failedStep // the next step, which is to be left out
 }
 
-var _ train.Task = (*Trainer)(nil)
+var _ train.Task = (*trainer)(nil)
 
 // NewOn opens everything a run needs and checks that it fits together. The run
 // folder is made by Run. Of several ranks all call it, and then Run.
-func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error) {
+func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 	if c.Optimizer.Gradients == "bfloat16" { // NCCL's way adds float32
 		c.Distributed.Transport = "mpi"
 	}
-	opened := &Trainer{Config: c, log: log}
+	opened := &trainer{Config: c, log: log}
 	defer func() {
 		if err != nil {
 			opened.Close()
@@ -81,7 +81,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error)
 }
 
 // Close frees everything but the policy, and closes the reward and the environment.
-func (t *Trainer) Close() {
+func (t *trainer) Close() {
 	if t.run != nil {
 		t.run.Close()
 	}
@@ -124,7 +124,7 @@ type suiteScore struct {
 }
 
 // Run trains for Config.Train.Rounds rounds and writes the run folder; see train.Run.
-func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
+func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	t.summary = Summary{Folder: t.Config.Output.Dir}
 	end, err := t.run.Do(ctx, t, resume)
 	s := t.summary
@@ -146,7 +146,7 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 }
 
 // Recall implements train.Task.
-func (t *Trainer) Recall(r metrics.Record) {
+func (t *trainer) Recall(r metrics.Record) {
 	switch r.Get("kind") {
 	case "round":
 		t.summary.addRound(r)

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Model     modelConfig          `toml:"model"`
 	LoRA      train.LoRAConfig     `toml:"lora"`
-	Data      DataConfig           `toml:"data"`
+	Data      dataConfig           `toml:"data"`
 	Optimizer optimizerConfig      `toml:"optimizer"`
 	Train     loopConfig           `toml:"train"`
 	Runtime   policy.RuntimeConfig `toml:"runtime"`
@@ -46,8 +46,8 @@ func (c modelConfig) settings() tokenize.TemplateSettings {
 	return tokenize.TemplateSettings{Template: c.Template, System: c.System, Args: c.Args}
 }
 
-// A DataConfig says what is learned from.
-type DataConfig struct {
+// A dataConfig says what is learned from.
+type dataConfig struct {
 	Train string `toml:"train" flag:"data" help:"file of demonstrations; - is stdin (required)"`
 	data.DemonstrationColumns
 	Filter        string  `toml:"filter" help:"take the rows for which it holds, such as 'level in 3..5'"`
@@ -90,7 +90,7 @@ func Default(path string) Config {
 	c := Config{
 		Model: modelConfig{Path: path, Template: "concat", DType: "float32"},
 		LoRA:  rl.Default().LoRA,
-		Data:  DataConfig{AssistantOnly: true, TooLong: "drop"},
+		Data:  dataConfig{AssistantOnly: true, TooLong: "drop"},
 		Optimizer: optimizerConfig{
 			UpdateSettings: learn.UpdateSettings{
 				Name: "adamw", LearningRate: 1e-5, MaxGradNorm: 1, Rule: &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},

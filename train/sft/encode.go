@@ -43,8 +43,8 @@ func (x Example) sequence() (s runtime.Sequence) {
 	return s
 }
 
-// An Encoder turns demonstrations into ids.
-type Encoder struct {
+// An encoder turns demonstrations into ids.
+type encoder struct {
 	config   Config
 	policy   *policy.Policy
 	template tokenize.Template
@@ -54,8 +54,8 @@ type Encoder struct {
 }
 
 // NewEncoder checks that the policy has what demonstrations need.
-func NewEncoder(c Config, p *policy.Policy) (*Encoder, error) {
-	e := &Encoder{config: c, policy: p, limit: c.Data.MaxTokens}
+func NewEncoder(c Config, p *policy.Policy) (*encoder, error) {
+	e := &encoder{config: c, policy: p, limit: c.Data.MaxTokens}
 	var err error
 	if e.template, err = c.Model.settings().PromptTemplate(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func NewEncoder(c Config, p *policy.Policy) (*Encoder, error) {
 
 // Encode returns the ids of a demonstration, at most those of data.max_tokens; nil if
 // it is left out for its length.
-func (e *Encoder) Encode(d data.Demonstration) (*Example, error) {
+func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	x, err := e.whole(d)
 	if err != nil {
 		return nil, fmt.Errorf("train: %s: %w", d.Place, err)
@@ -114,7 +114,7 @@ func (e *Encoder) Encode(d data.Demonstration) (*Example, error) {
 }
 
 // whole returns all ids of a demonstration.
-func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
+func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 	t := e.policy.Tokenizer
 	if d.Whole {
 		text, ends := e.bare(d.Response)
@@ -166,7 +166,7 @@ const blanks = " \t\r\n"
 
 // bare returns a response without the token that ends it, which is written once, and says
 // whether it was there.
-func (e *Encoder) bare(response string) (string, bool) {
+func (e *encoder) bare(response string) (string, bool) {
 	for _, end := range e.endTexts {
 		if rest, ok := strings.CutSuffix(strings.TrimRight(response, blanks), end); ok {
 			return rest, true
@@ -177,7 +177,7 @@ func (e *Encoder) bare(response string) (string, bool) {
 
 // conversation returns the ids of a conversation in the tokenizer's chat template, of
 // which messages before number from are a prompt.
-func (e *Encoder) conversation(c tokenize.Conversation, from int) (*Example, error) {
+func (e *encoder) conversation(c tokenize.Conversation, from int) (*Example, error) {
 	t, n := e.policy.Tokenizer, len(c.Messages)
 	c.Messages = slices.Clone(c.Messages)
 	for i, m := range c.Messages {
@@ -222,7 +222,7 @@ func (s *set) longest() (n int) {
 }
 
 // EncodeAll encodes demonstrations; flag names their file in messages.
-func (e *Encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Logger) (*set, error) {
+func (e *encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Logger) (*set, error) {
 	all, err := e.encodeEach(list)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (e *Encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Lo
 }
 
 // ends says whether an id that ends sampling is learned after the last other one.
-func (e *Encoder) ends(x *Example) bool {
+func (e *encoder) ends(x *Example) bool {
 	if !e.config.Data.AssistantOnly {
 		return true
 	}
@@ -289,7 +289,7 @@ func (e *Encoder) ends(x *Example) bool {
 }
 
 // encodeEach encodes demonstrations on all cores.
-func (e *Encoder) encodeEach(list []data.Demonstration) ([]*Example, error) {
+func (e *encoder) encodeEach(list []data.Demonstration) ([]*Example, error) {
 	all, errs := make([]*Example, len(list)), make([]error, len(list))
 	var failed atomic.Bool
 	models.AtOnce(goruntime.GOMAXPROCS(0), len(list), func(i int) {

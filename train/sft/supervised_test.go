@@ -83,7 +83,7 @@ func openPolicy(t *testing.T, env *runtime.Env, c Config) *policy.Policy {
 }
 
 // open opens a run of the embedded model on 64 sums.
-func open(t *testing.T, c Config, log *slog.Logger, observer metrics.Observer) *Trainer {
+func open(t *testing.T, c Config, log *slog.Logger, observer metrics.Observer) *trainer {
 	t.Helper()
 	env := runtimetest.Test(t)
 	policy := openPolicy(t, env, c)
@@ -103,7 +103,7 @@ func run(ctx context.Context, t *testing.T, c Config, r *recorder, resume bool) 
 }
 
 // losses trains and returns the losses of the steps.
-func losses(t *testing.T, log *slog.Logger, change func(*Config), beforePass func(int) error) ([]float64, *Trainer, error) {
+func losses(t *testing.T, log *slog.Logger, change func(*Config), beforePass func(int) error) ([]float64, *trainer, error) {
 	t.Helper()
 	c := configured(filepath.Join(t.TempDir(), "run"))
 	change(&c)

@@ -21,9 +21,9 @@ import (
 	"onering/train/rundir"
 )
 
-// A Trainer trains one policy on demonstrations: it is the train.Task of supervised
+// A trainer trains one policy on demonstrations: it is the train.Task of supervised
 // training.
-type Trainer struct {
+type trainer struct {
 	Config Config
 
 	run      *train.Run
@@ -37,7 +37,7 @@ type Trainer struct {
 	finished bool // the model is written
 }
 
-var _ train.Task = (*Trainer)(nil)
+var _ train.Task = (*trainer)(nil)
 
 // A Summary is what a run came to, from its beginning, also if it was resumed.
 type Summary struct {
@@ -54,11 +54,11 @@ type Summary struct {
 // NewOn opens everything that a run needs and checks that it fits together. heldOut are
 // the demonstrations of data.eval. The run folder is made by Run. Of several ranks all
 // call it, and then Run.
-func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*Trainer, error) {
+func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*trainer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t := &Trainer{Config: c, log: s.Log}
+	t := &trainer{Config: c, log: s.Log}
 	encoder, err := NewEncoder(c, s.Policy)
 	if err != nil {
 		return nil, err
@@ -105,26 +105,26 @@ func split(list []data.Demonstration, share float64, seed int64) (kept, held []d
 }
 
 // Close frees everything but the policy.
-func (t *Trainer) Close() { t.run.Close() }
+func (t *trainer) Close() { t.run.Close() }
 
 // perEpoch is how many steps a pass over the demonstrations takes.
-func (t *Trainer) perEpoch() int {
+func (t *trainer) perEpoch() int {
 	return (len(t.learn.Examples) + t.Config.Train.BatchSize - 1) / t.Config.Train.BatchSize
 }
 
 // steps is how many steps the whole run takes.
-func (t *Trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
+func (t *trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
 
 // epochs is how many passes over the demonstrations so many steps are. The last step of a
 // pass may have fewer than the others.
-func (t *Trainer) epochs(steps int) float64 {
+func (t *trainer) epochs(steps int) float64 {
 	all := len(t.learn.Examples)
 	return float64(steps/t.perEpoch()) + float64(steps%t.perEpoch()*t.Config.Train.BatchSize)/float64(all)
 }
 
 // Run trains and writes the run folder, which at the end is a Hugging Face folder too; see
 // train.Run.
-func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
+func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	t.summary = Summary{Folder: t.Config.Output.Dir, Demonstrations: len(t.learn.Examples), Tokens: t.learn.tokens}
 	end, err := t.run.Do(ctx, t, resume)
 	s := t.summary
@@ -136,7 +136,7 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 }
 
 // Recall implements train.Task.
-func (t *Trainer) Recall(r metrics.Record) {
+func (t *trainer) Recall(r metrics.Record) {
 	loss, noted := r.Float("loss"), &t.summary.Loss
 	if r.Get("kind") == "eval" {
 		noted = &t.summary.HeldOut
@@ -148,11 +148,11 @@ func (t *Trainer) Recall(r metrics.Record) {
 }
 
 // Begin implements train.Task.
-func (t *Trainer) Begin(train.Position) error { return nil }
+func (t *trainer) Begin(train.Position) error { return nil }
 
 // Next implements train.Task. Before the first step, after the last and as often as
 // train.eval_every says the held-out loss is measured; at the end the model is written.
-func (t *Trainer) Next(at train.Position) train.Piece {
+func (t *trainer) Next(at train.Position) train.Piece {
 	do := t.step
 	switch {
 	case !at.Evaluated:
@@ -166,7 +166,7 @@ func (t *Trainer) Next(at train.Position) train.Piece {
 }
 
 // batch returns the demonstrations of the step after so many.
-func (t *Trainer) batch(step int) []int {
+func (t *trainer) batch(step int) []int {
 	if pass := step/t.perEpoch() + 1; pass != t.pass {
 		t.pass, t.order = pass, rand.New(rand.NewPCG(uint64(t.Config.Train.Seed), uint64(pass-1))).Perm(len(t.learn.Examples))
 	}
@@ -176,7 +176,7 @@ func (t *Trainer) batch(step int) []int {
 
 // step takes the next optimizer step. Its loss is the mean of -log p over all learned
 // tokens of the batch, so w = -1/N. A step that has begun is finished.
-func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
 	if !t.shown {
 		t.run.Observer.Begin("sft", "steps", t.steps())
 		t.run.Observer.Advance(at.Step)
@@ -215,7 +215,7 @@ func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 }
 
 // stepDone is what came of step number n, from 1.
-func (t *Trainer) stepDone(n int, record metrics.Record) train.Done {
+func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 	t.Recall(record)
 	t.run.Observer.Advance(1)
 	done, total := train.Done{At: train.Position{Step: n, Evaluated: true}, Record: record, Save: train.IfDue}, t.steps()
@@ -230,7 +230,7 @@ func (t *Trainer) stepDone(n int, record metrics.Record) train.Done {
 }
 
 // evaluate measures the held-out loss.
-func (t *Trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: train.Position{Step: at.Step, Evaluated: true}, Save: train.IfDue}
 	if at.Step == t.steps() {
 		done.Save = train.Never // the model is written
@@ -254,7 +254,7 @@ func (t *Trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 
 // heldOut returns the mean of -log p over the learned tokens of the held-out
 // demonstrations.
-func (t *Trainer) heldOut(ctx context.Context) (float64, error) {
+func (t *trainer) heldOut(ctx context.Context) (float64, error) {
 	const portion = 64 // demonstrations between two moves of the bar
 	list, sum := t.held.Examples, 0.0
 	t.run.Observer.Begin("evaluate", "demonstrations", len(list))
@@ -293,7 +293,7 @@ func Finished(dir string) bool {
 
 // finish writes the model, or the adapter, into the run folder. A process that is
 // killed in the middle leaves no config, and the run is resumed from its checkpoint.
-func (t *Trainer) finish(_ context.Context, at train.Position) (train.Done, error) {
+func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: at}
 	if err := errors.Join(t.run.Wait(), t.run.Stepper.Collect(false)); err != nil {
 		return done, err
@@ -332,7 +332,7 @@ func (t *Trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 }
 
 // Plan implements train.Task.
-func (t *Trainer) Plan() train.Plan {
+func (t *trainer) Plan() train.Plan {
 	c := t.Config
 	sets := []*set{t.learn}
 	if t.held != nil {
@@ -355,10 +355,10 @@ func (t *Trainer) Plan() train.Plan {
 }
 
 // Save implements train.Task: all that a run remembers follows from its position.
-func (t *Trainer) Save(*rundir.Snapshot) error { return nil }
+func (t *trainer) Save(*rundir.Snapshot) error { return nil }
 
 // Restore implements train.Task.
-func (t *Trainer) Restore(from train.Checkpoint) error {
+func (t *trainer) Restore(from train.Checkpoint) error {
 	if len(from.Changed) > 0 {
 		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it back, or begin another run from the checkpoint with --model %s", from.Dir, train.Texts(from.Changed), from.Dir)
 	}

@@ -20,7 +20,7 @@ func (c *Code) Run(arrays [][]float32, scalars []float32) error {
 	if len(arrays) != len(c.Inputs) || len(scalars) != len(c.Scalars) {
 		return fmt.Errorf("tiles: %d arrays and %d scalars for inputs %q and %q", len(arrays), len(scalars), c.Inputs, c.Scalars)
 	}
-	var at [Most]*C.float
+	var at [most]*C.float
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	for i, a := range arrays {
@@ -48,7 +48,7 @@ func (c *Code) cSteps() []C.tile_step {
 	return steps
 }
 
-func isScalar(x Operand) C.int {
+func isScalar(x operand) C.int {
 	if x.Scalar {
 		return 1
 	}

@@ -23,20 +23,20 @@ type Code struct {
 	Inputs []string
 	// Scalars are the ports without dimensions.
 	Scalars []string
-	Steps   []Step
+	Steps   []step
 	// Arrays counts the Inputs and the results between steps.
 	Arrays int
 }
 
-// A Step is an operator. Its result is array To.
-type Step struct {
+// A step is an operator. Its result is array To.
+type step struct {
 	Op   string // Mul, Add, Sub, Div, Sqrt or Sign
 	To   int
-	A, B Operand // Sqrt and Sign have no B
+	A, B operand // Sqrt and Sign have no B
 }
 
-// An Operand is an array or a scalar by its number.
-type Operand struct {
+// An operand is an array or a scalar by its number.
+type operand struct {
 	Index  int
 	Scalar bool
 }
@@ -44,13 +44,13 @@ type Operand struct {
 // operands is how many each operator has.
 var operands = map[string]int{"Mul": 2, "Add": 2, "Sub": 2, "Div": 2, "Sqrt": 1, "Sign": 1}
 
-// Most is how many arrays a Code may have.
-const Most = 32
+// most is how many arrays a Code may have.
+const most = 32
 
 // Compile reads a Program. Every output must be in place of an input. An error says
 // which part of it is not element-wise; ONNX Runtime can run such a Program.
 func Compile(p models.Program) (*Code, error) {
-	c := compiler{program: p, at: map[string]Operand{}, last: map[string]int{}}
+	c := compiler{program: p, at: map[string]operand{}, last: map[string]int{}}
 	if err := c.compile(); err != nil {
 		return nil, fmt.Errorf("tiles: program %q: %w", p.Name, err)
 	}
@@ -60,7 +60,7 @@ func Compile(p models.Program) (*Code, error) {
 type compiler struct {
 	Code
 	program models.Program
-	at      map[string]Operand // where a tensor is
+	at      map[string]operand // where a tensor is
 	last    map[string]int     // the last node that reads it
 	free    []int              // arrays between steps that nothing reads any more
 }
@@ -71,10 +71,10 @@ func (c *compiler) compile() error {
 		case in.DType != models.F32 || len(in.Shape) > 1 || len(in.Shape) == 1 && in.Shape[0] != c.length(in.Shape[0]):
 			return fmt.Errorf("input %q is %s %v", in.Name, in.DType, in.Shape)
 		case len(in.Shape) == 0:
-			c.at[in.Name] = Operand{len(c.Scalars), true}
+			c.at[in.Name] = operand{len(c.Scalars), true}
 			c.Scalars = append(c.Scalars, in.Name)
 		default:
-			c.at[in.Name] = Operand{len(c.Inputs), false}
+			c.at[in.Name] = operand{len(c.Inputs), false}
 			c.Inputs = append(c.Inputs, in.Name)
 		}
 	}
@@ -148,7 +148,7 @@ func (c *compiler) step(i int, n onnx.Node) error {
 	if count, ok := operands[n.Op]; !ok || n.Domain != "" || len(n.Attrs) > 0 || len(n.Inputs) != count || len(n.Outputs) != 1 {
 		return errors.New("it is not an element-wise operator that is known")
 	}
-	var x [2]Operand
+	var x [2]operand
 	for k, name := range n.Inputs {
 		at, ok := c.at[name]
 		if !ok {
@@ -165,7 +165,7 @@ func (c *compiler) step(i int, n onnx.Node) error {
 			c.free = append(c.free, x[k].Index)
 		}
 	}
-	s := Step{Op: n.Op, A: x[0], B: x[1]}
+	s := step{Op: n.Op, A: x[0], B: x[1]}
 	out := n.Outputs[0]
 	if in := c.program.Alias[out]; in != "" {
 		at, ok := c.at[in]
@@ -176,12 +176,12 @@ func (c *compiler) step(i int, n onnx.Node) error {
 		s.To = at.Index
 	} else if len(c.free) > 0 {
 		s.To, c.free = c.free[len(c.free)-1], c.free[:len(c.free)-1]
-	} else if s.To = c.Arrays; s.To < Most {
+	} else if s.To = c.Arrays; s.To < most {
 		c.Arrays++
 	} else {
-		return fmt.Errorf("there are more than %d arrays", Most)
+		return fmt.Errorf("there are more than %d arrays", most)
 	}
-	c.at[out] = Operand{Index: s.To}
+	c.at[out] = operand{Index: s.To}
 	c.Steps = append(c.Steps, s)
 	return nil
 }
