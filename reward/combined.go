@@ -205,16 +205,12 @@ func (c *Combined) judged(out *Score, of []Score, ended int) {
 	judge := c.judge()
 	if judge >= 0 {
 		s := of[judge]
-		out.Answer, out.Reason = s.Answer, s.Reason
-		switch {
-		case ended >= 0 && ended < judge:
-			out.Verdict = IsWrong
-		case !s.Judged():
+		out.Answer, out.Reason, out.Verdict = s.Answer, s.Reason, IsWrong
+		switch passed := ended < 0 || ended >= judge; {
+		case passed && !s.Judged():
 			out.Verdict = Unknown
-		case s.Right():
+		case passed && s.Right():
 			out.Verdict = IsRight
-		default:
-			out.Verdict = IsWrong
 		}
 	}
 	if judge < 0 || out.Skip {
@@ -304,20 +300,17 @@ func (c *Combined) Varies() bool {
 
 // Ready asks all parts.
 func (c *Combined) Ready(ctx context.Context) error {
-	var errs []error
-	for _, p := range c.Parts {
-		if err := Ready(ctx, p.Reward); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.As, err))
-		}
-	}
-	return errors.Join(errs...)
+	return c.each(func(r Reward) error { return Ready(ctx, r) })
 }
 
 // Close closes the parts.
-func (c *Combined) Close() error {
+func (c *Combined) Close() error { return c.each(func(r Reward) error { return Close(r) }) }
+
+// each joins the errors that do returns for the parts.
+func (c *Combined) each(do func(Reward) error) error {
 	var errs []error
 	for _, p := range c.Parts {
-		if err := Close(p.Reward); err != nil {
+		if err := do(p.Reward); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.As, err))
 		}
 	}

@@ -174,19 +174,13 @@ func (r *run) slice(of Value, bounds []Value) Value {
 		for i := range out {
 			out[i] = runes[start+i*step]
 		}
-		if _, ok := of.(markup); ok {
-			return markup(out)
-		}
-		return string(out)
+		return like(of, string(out))
 	}
 	out := make([]Value, count)
 	for i := range out {
 		out[i] = l[start+i*step]
 	}
-	if _, ok := of.(List); ok {
-		return List(out)
-	}
-	return Tuple(out)
+	return sequenceLike(of, out)
 }
 
 // bounds returns the first place, the step and the number of places of a slice of n.

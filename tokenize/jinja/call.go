@@ -68,30 +68,26 @@ func (a arguments) bind(r *run, what string, required int, params ...string) []V
 	return values
 }
 
-// Arguments with a default. They fail if the value has another type.
-
-func (r *run) intOr(v Value, otherwise int) int {
-	if _, ok := v.(absent); ok {
+// valueOr is an argument as as reads it, or its default. It fails with a message that has a
+// place for the type of a value that as cannot read.
+func valueOr[T any](r *run, v Value, otherwise T, as func(Value) (T, bool), message string) T {
+	if v == (Value)(absent{}) {
 		return otherwise
 	}
-	n, ok := integer(v)
+	x, ok := as(v)
 	if !ok {
 		r.use(v)
-		r.fail("'%s' object cannot be interpreted as an integer", typeName(v))
+		r.fail(message, typeName(v))
 	}
-	return n
+	return x
+}
+
+func (r *run) intOr(v Value, otherwise int) int {
+	return valueOr(r, v, otherwise, integer, "'%s' object cannot be interpreted as an integer")
 }
 
 func (r *run) textOr(v Value, otherwise string) string {
-	if _, ok := v.(absent); ok {
-		return otherwise
-	}
-	s, ok := text(v)
-	if !ok {
-		r.use(v)
-		r.fail("want a string, not '%s'", typeName(v))
-	}
-	return s
+	return valueOr(r, v, otherwise, text, "want a string, not '%s'")
 }
 
 // isTrue is the truth of an argument, which is false by default.

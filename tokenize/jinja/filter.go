@@ -161,28 +161,28 @@ func mapFilter(r *run, v Value, a arguments) Value {
 		rest := arguments{a.positional[1:], a.names, a.named}
 		apply = func(v Value) Value { return r.filter(name, v, rest) }
 	}
-	next := r.nextOf(v)
-	return &iterator{"generator", func() (Value, bool) {
-		e, ok := next()
-		if !ok {
-			return nil, false
-		}
-		r.spend(elementCost)
-		return apply(e), true
-	}}
+	return r.generator(v, func(e Value) (Value, bool) { return apply(e), true })
 }
 
-// nextOf returns a function that returns the elements of v, of which there are none if
-// v is false.
-func (r *run) nextOf(v Value) func() (Value, bool) {
-	if !truth(v) {
-		return fromSlice(nil)
+// generator returns what made makes of the elements of v, of which there are none if v is
+// false. It leaves out those that made does not keep.
+func (r *run) generator(v Value, made func(Value) (made Value, kept bool)) *iterator {
+	next := fromSlice(nil)
+	if truth(v) {
+		next = r.iter(v)
 	}
-	next, ok := r.each(v)
-	if !ok {
-		r.fail("'%s' object is not iterable", typeName(v))
-	}
-	return next
+	return &iterator{"generator", func() (Value, bool) {
+		for {
+			e, ok := next()
+			if !ok {
+				return nil, false
+			}
+			r.spend(elementCost)
+			if m, kept := made(e); kept {
+				return m, true
+			}
+		}
+	}}
 }
 
 // choose is select, reject and their variants for attributes.
@@ -202,19 +202,7 @@ func choose(attribute, want bool) filter {
 			rest := arguments{a.positional[1:], a.names, a.named}
 			is = func(v Value) bool { return r.test(name, v, rest) }
 		}
-		next := r.nextOf(v)
-		return &iterator{"generator", func() (Value, bool) {
-			for {
-				e, ok := next()
-				if !ok {
-					return nil, false
-				}
-				r.spend(elementCost)
-				if is(get(e)) == want {
-					return e, true
-				}
-			}
-		}}
+		return r.generator(v, func(e Value) (Value, bool) { return e, is(get(e)) == want })
 	}
 }
 
@@ -269,18 +257,10 @@ func unique(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "unique", 0, "case_sensitive", "attribute")
 	get := r.caseless(r.getter(orNil(o[1])), o[0])
 	seen := map[any]bool{}
-	next := r.nextOf(v)
-	return &iterator{"generator", func() (Value, bool) {
-		for {
-			e, ok := next()
-			if !ok {
-				return nil, false
-			}
-			r.spend(elementCost)
-			if h := r.key(get(e)); !seen[h] {
-				seen[h] = true
-				return e, true
-			}
-		}
-	}}
+	return r.generator(v, func(e Value) (Value, bool) {
+		h := r.key(get(e))
+		again := seen[h]
+		seen[h] = true
+		return e, !again
+	})
 }

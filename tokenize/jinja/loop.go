@@ -19,10 +19,7 @@ type forStmt struct {
 func (f *forStmt) exec(r *run, s *scope) flow {
 	over := f.over(r, s)
 	r.step(f.line)
-	next, ok := r.each(over)
-	if !ok {
-		r.fail("'%s' object is not iterable", typeName(over))
-	}
+	next := r.iter(over)
 	l := &loop{next: next, index: -1}
 	if f.test != nil {
 		l.next = func() (Value, bool) {

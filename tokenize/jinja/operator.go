@@ -3,6 +3,7 @@ package jinja
 import (
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -67,11 +68,7 @@ func (r *run) join(left, right Value) (Value, bool) {
 		return nil, false
 	}
 	r.spend(elementCost * (len(a) + len(b)))
-	sum := append(append(make([]Value, 0, len(a)+len(b)), a...), b...)
-	if listA {
-		return List(sum), true
-	}
-	return Tuple(sum), true
+	return sequenceLike(left, slices.Concat(a, b)), true
 }
 
 // A num is a number: an integer, or a float if i is nil.

@@ -195,7 +195,8 @@ func (p *parser) primary() expr {
 		p.expect(")")
 		return e
 	case "[":
-		elements := p.list("]")
+		var elements []expr
+		p.separated("]", func() { elements = append(elements, p.expression(true)) })
 		return func(r *run, s *scope) Value { return List(evalAll(r, s, elements)) }
 	case "{":
 		return p.dict(t.line)
@@ -207,17 +208,11 @@ func (p *parser) primary() expr {
 // dict reads a dictionary behind its bracket.
 func (p *parser) dict(line int) expr {
 	var keys, values []expr
-	for !p.isOp("}") {
-		if len(keys) > 0 {
-			if p.expect(","); p.isOp("}") {
-				break
-			}
-		}
+	p.separated("}", func() {
 		keys = append(keys, p.expression(true))
 		p.expect(":")
 		values = append(values, p.expression(true))
-	}
-	p.next()
+	})
 	return func(r *run, s *scope) Value {
 		r.spend(2 * elementCost * (len(keys) + 1))
 		d := NewDict()
@@ -231,19 +226,17 @@ func (p *parser) dict(line int) expr {
 	}
 }
 
-// list reads expressions with commas between up to end, and it.
-func (p *parser) list(end kind) []expr {
-	var elements []expr
-	for p.peek().kind != end {
-		if len(elements) > 0 {
+// separated has each read what stands between commas, up to end, and reads that.
+func (p *parser) separated(end kind, each func()) {
+	for first := true; p.peek().kind != end; first = false {
+		if !first {
 			if p.expect(","); p.peek().kind == end {
 				break
 			}
 		}
-		elements = append(elements, p.expression(true))
+		each()
 	}
 	p.next()
-	return elements
 }
 
 func (p *parser) atTupleEnd(ends []string) bool {
@@ -369,12 +362,7 @@ func (p *parser) filter(e expr) expr {
 func (p *parser) arguments() callArgs {
 	line := p.expect("(").line
 	var a callArgs
-	for first := true; !p.isOp(")"); first = false {
-		if !first {
-			if p.expect(","); p.isOp(")") {
-				break
-			}
-		}
+	p.separated(")", func() {
 		ok := true
 		switch {
 		case p.acceptOp("*"):
@@ -393,8 +381,7 @@ func (p *parser) arguments() callArgs {
 		if !ok {
 			fail(line, "arguments in the wrong order")
 		}
-	}
-	p.next()
+	})
 	return a
 }
 

@@ -215,6 +215,14 @@ func sequence(v Value) (elements []Value, ok bool) {
 	return nil, false
 }
 
+// sequenceLike returns elements as a sequence of the same kind as v.
+func sequenceLike(v Value, elements []Value) Value {
+	if _, ok := v.(List); ok {
+		return List(elements)
+	}
+	return Tuple(elements)
+}
+
 // integer returns a bool or int as an int.
 func integer(v Value) (n int, ok bool) {
 	switch v := v.(type) {
@@ -321,12 +329,18 @@ func fromSlice(elements []Value) func() (Value, bool) {
 	}
 }
 
-// elements yields what each returns, and fails if v has no elements.
-func (r *run) elements(v Value) iter.Seq[Value] {
+// iter is each, but it fails if v has no elements.
+func (r *run) iter(v Value) (next func() (Value, bool)) {
 	next, ok := r.each(v)
 	if !ok {
 		r.fail("'%s' object is not iterable", typeName(v))
 	}
+	return next
+}
+
+// elements yields what iter returns.
+func (r *run) elements(v Value) iter.Seq[Value] {
+	next := r.iter(v)
 	return func(yield func(Value) bool) {
 		for {
 			e, ok := next()
