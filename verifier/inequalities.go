@@ -139,26 +139,21 @@ func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) *
 	if len(names) != 1 {
 		return nil
 	}
-	slope, offset, ok := c.algebra.Linear(algebra.Difference(left, right), names[0])
-	if !ok {
-		return c.quadraticRegion(algebra.Difference(left, right), op, names[0])
-	}
-	if slope.Sign() == 0 {
-		return nil
-	}
-	if slope.Sign() < 0 {
-		op = mirrored(op)
-	}
-	root := offset.Neg(offset)
-	return halfLine(names[0], op, algebra.Rational(root.Quo(root, slope)))
+	return c.polynomialRegion(algebra.Difference(left, right), op, names[0])
 }
 
-// quadraticRegion solves n op 0 where n is a square polynomial in a variable
-// with rational coefficients and two real zeros.
-func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) *region {
+// polynomialRegion solves n op 0 where n is in a variable with rational coefficients linear,
+// or a square polynomial with two real zeros.
+func (c *comparer) polynomialRegion(n *latex.Node, op, variable string) *region {
 	p, q, r, ok := c.algebra.Quadratic(n, variable)
-	if !ok || p.Sign() == 0 {
+	if !ok || p.Sign() == 0 && q.Sign() == 0 {
 		return nil
+	}
+	if p.Sign() < 0 || p.Sign() == 0 && q.Sign() < 0 {
+		op = mirrored(op)
+	}
+	if p.Sign() == 0 {
+		return halfLine(variable, op, algebra.Rational(new(big.Rat).Neg(new(big.Rat).Quo(r, q))))
 	}
 	discriminant := new(big.Rat).Mul(q, q)
 	discriminant.Sub(discriminant, new(big.Rat).Mul(big.NewRat(4, 1), new(big.Rat).Mul(p, r)))
@@ -169,9 +164,6 @@ func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) *region {
 	half := &latex.Node{Op: latex.Div, Args: []*latex.Node{root, algebra.Rational(new(big.Rat).Mul(big.NewRat(2, 1), new(big.Rat).Abs(p)))}}
 	middle := algebra.Rational(new(big.Rat).Quo(q, new(big.Rat).Mul(big.NewRat(-2, 1), p)))
 	low, high := algebra.Difference(middle, half), &latex.Node{Op: latex.Add, Args: []*latex.Node{middle, half}}
-	if p.Sign() < 0 {
-		op = mirrored(op)
-	}
 	out := &region{variable: variable}
 	switch op {
 	case "<", "<=":

@@ -446,43 +446,33 @@ func sameNumbers(g, a []*latex.Node, asSets bool) bool {
 	if len(g) < 8 {
 		return false
 	}
-	count := map[string]int{}
-	for _, n := range g {
-		key, ok := numeralKey(n)
-		if !ok {
-			return false
-		}
-		count[key]++
-	}
-	found := map[string]int{}
-	for _, n := range a {
-		key, ok := numeralKey(n)
-		if !ok || count[key] == 0 {
-			return false
-		}
-		found[key]++
-	}
-	for key, n := range count {
-		if found[key] == 0 || !asSets && found[key] != n {
-			return false
-		}
-	}
-	return true
+	x, okX := numeralKeys(g, asSets)
+	y, okY := numeralKeys(a, asSets)
+	return okX && okY && slices.Equal(x, y)
 }
 
-// numeralKey is the value of a numeral of ordinary size in lowest terms.
-func numeralKey(n *latex.Node) (string, bool) {
-	sign := ""
-	if n.Op == latex.Neg {
-		n, sign = n.Args[0], "-"
+// numeralKeys are the values of numerals of ordinary size in lowest terms, sorted, and each
+// once if asked for; ok is false if there is something else.
+func numeralKeys(list []*latex.Node, once bool) (keys []string, ok bool) {
+	for _, n := range list {
+		m, negative := n, n.Op == latex.Neg
+		if negative {
+			m = n.Args[0]
+		}
+		if m.Op != latex.Num || m.Rat.Num().BitLen()+m.Rat.Denom().BitLen() > 256 {
+			return nil, false
+		}
+		key := m.Rat.RatString()
+		if negative && m.Rat.Sign() != 0 {
+			key = "-" + key
+		}
+		keys = append(keys, key)
 	}
-	if n.Op != latex.Num || n.Rat.Num().BitLen()+n.Rat.Denom().BitLen() > 256 {
-		return "", false
+	slices.Sort(keys)
+	if once {
+		keys = slices.Compact(keys)
 	}
-	if n.Rat.Sign() == 0 {
-		sign = ""
-	}
-	return sign + n.Rat.RatString(), true
+	return keys, true
 }
 
 // twoSets compares collections in which neither order nor repetition counts.

@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 
 	"onering/verifier/internal/algebra"
@@ -179,12 +180,9 @@ func (c *comparer) listRegion(n *latex.Node) *region {
 // certainIntervals reports whether a list of pairs can only be meant as
 // intervals: one has a square bracket or an infinite end.
 func certainIntervals(pairs []*latex.Node) bool {
-	for _, p := range pairs {
-		if isRegionLike(p) || p.Op == latex.Bracket && (p.Name == "[]" || algebra.Infinite(p.Args[0]) != 0 || algebra.Infinite(p.Args[len(p.Args)-1]) != 0) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pairs, func(p *latex.Node) bool {
+		return isRegionLike(p) || p.Op == latex.Bracket && (p.Name == "[]" || algebra.Infinite(p.Args[0]) != 0 || algebra.Infinite(p.Args[len(p.Args)-1]) != 0)
+	})
 }
 
 // builtRegion reads {x ∈ S | condition}.

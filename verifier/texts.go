@@ -209,11 +209,4 @@ func setOf(s string) map[string]bool {
 	return set
 }
 
-func isUpper(s string) bool {
-	for i := range len(s) {
-		if s[i] < 'A' || s[i] > 'Z' {
-			return false
-		}
-	}
-	return true
-}
+func isUpper(s string) bool { return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" }

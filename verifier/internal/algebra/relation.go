@@ -162,26 +162,6 @@ func Infinite(n *latex.Node) int {
 	return 0
 }
 
-// Linear writes n as slope*name + offset with rational constants.
-func (c *Checker) Linear(n *latex.Node, name string) (slope, offset *big.Rat, ok bool) {
-	at := func(v int64) (*big.Rat, error) {
-		return c.rational(n, &point{name: name, value: big.NewRat(v, 1)})
-	}
-	zero, err0 := at(0)
-	one, err1 := at(1)
-	if err0 != nil || err1 != nil {
-		return nil, nil, false
-	}
-	slope = new(big.Rat).Sub(one, zero)
-	line := &latex.Node{Op: latex.Add, Args: []*latex.Node{
-		{Op: latex.Mul, Args: []*latex.Node{Rational(slope), {Op: latex.Sym, Name: name}}}, Rational(zero),
-	}}
-	if same, pure := c.formulas(n, line); !same || !pure {
-		return nil, nil, false
-	}
-	return slope, zero, true
-}
-
 // Quadratic writes n as p*name^2 + q*name + r with rational coefficients.
 func (c *Checker) Quadratic(n *latex.Node, name string) (p, q, r *big.Rat, ok bool) {
 	var at [3]*big.Rat // the values at 0, 1, -1
@@ -202,10 +182,8 @@ func (c *Checker) Quadratic(n *latex.Node, name string) (p, q, r *big.Rat, ok bo
 	curve := &latex.Node{Op: latex.Add, Args: []*latex.Node{
 		{Op: latex.Mul, Args: []*latex.Node{Rational(p), x, x}}, {Op: latex.Mul, Args: []*latex.Node{Rational(q), x}}, Rational(r),
 	}}
-	if same, pure := c.formulas(n, curve); !same || !pure {
-		return nil, nil, nil, false
-	}
-	return p, q, r, true
+	same, pure := c.formulas(n, curve)
+	return p, q, r, same && pure
 }
 
 // Rational is the numeral of r.

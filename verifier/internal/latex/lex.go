@@ -100,6 +100,16 @@ func (l *lexer) peek(n int) byte {
 	return 0
 }
 
+// past returns the place behind the bytes at i for which in holds.
+func (l *lexer) past(i int, in func(byte) bool) int {
+	from := i
+	for i < len(l.src) && in(l.src[i]) {
+		i++
+	}
+	l.steps += i - from
+	return i
+}
+
 // next reads one token, or skips something, in the given mode; it returns the mode after it.
 func (l *lexer) next(plain, roman bool) (bool, bool) {
 	c := l.src[l.pos]
@@ -286,11 +296,7 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 		}
 	}
 	if isLetter(c) {
-		i := l.pos + 1
-		for i < len(l.src) && isLetter(l.src[i]) {
-			i++
-		}
-		l.steps += i - l.pos
+		i := l.past(l.pos+1, isLetter)
 		name := l.src[l.pos+1 : i]
 		if !known(name) {
 			name = knownPrefix(name)
@@ -417,11 +423,7 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 // words enters the argument of \text, \mathrm and the like. The braces leave no
 // tokens unless they hold a sub- or superscript or an argument together.
 func (l *lexer) words(name string, plain, roman bool) (bool, bool) {
-	i := l.pos
-	for i < len(l.src) && (l.src[i] == ' ' || l.src[i] == '\n') {
-		i++
-	}
-	l.steps += i - l.pos
+	i := l.past(l.pos, func(c byte) bool { return c == ' ' || c == '\n' })
 	if i >= len(l.src) || l.src[i] != '{' {
 		return plain, roman // \mathrm x: the style of one letter does not matter
 	}
@@ -473,11 +475,7 @@ var delimiters = [...]struct{ text, left, right string }{
 
 // skipLength passes the length after \kern and the like: 7pt, -.5em.
 func (l *lexer) skipLength() {
-	i := l.pos
-	for i < len(l.src) && strings.IndexByte(" -+.0123456789", l.src[i]) >= 0 {
-		i++
-	}
-	l.steps += i - l.pos
+	i := l.past(l.pos, func(c byte) bool { return strings.IndexByte(" -+.0123456789", c) >= 0 })
 	if i > l.pos && i+2 <= len(l.src) {
 		switch l.src[i : i+2] {
 		case "pt", "mm", "cm", "in", "ex", "em", "mu", "bp", "pc", "sp":
@@ -488,11 +486,7 @@ func (l *lexer) skipLength() {
 
 // skipGroup passes one braced argument.
 func (l *lexer) skipGroup() {
-	i := l.pos
-	for i < len(l.src) && l.src[i] == ' ' {
-		i++
-	}
-	l.steps += i - l.pos
+	i := l.past(l.pos, func(c byte) bool { return c == ' ' })
 	if i >= len(l.src) || l.src[i] != '{' {
 		return
 	}

@@ -250,11 +250,7 @@ func (l *lexer) separator() int {
 
 // mixedAhead reports whether the group after the space begins a fraction: 1 100/200.
 func (l *lexer) mixedAhead() bool {
-	i := l.pos + 1
-	for i < len(l.src) && isDigit(l.src[i]) {
-		i++
-	}
-	l.steps += i - l.pos
+	i := l.past(l.pos+1, isDigit)
 	return i < len(l.src) && l.src[i] == '/'
 }
 
@@ -301,12 +297,7 @@ func (l *lexer) decimalPoint() bool {
 
 // braceComma reports whether another {,} follows the digits at i, as in a list.
 func (l *lexer) braceComma(i int) bool {
-	from := i
-	for i < len(l.src) && isDigit(l.src[i]) {
-		i++
-	}
-	l.steps += i - from
-	return strings.HasPrefix(l.src[i:], "{,}")
+	return strings.HasPrefix(l.src[l.past(i, isDigit):], "{,}")
 }
 
 // fraction reads the digits after the point; \, and the like may group them.

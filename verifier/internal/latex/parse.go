@@ -34,9 +34,8 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 		result.Tree = node
 		return result, nil
 	}
-	p := &parser{tokens: partStatements(tokens), subscripts: reading.Subscripts}
-	tree, err := p.top()
-	result.Steps += p.steps
+	tree, steps, err := parseAll(tokens, reading)
+	result.Steps += steps
 	if err == errLimit || deeper(tree, maxTreeDepth) {
 		return Parsed{Steps: result.Steps}, errLimit
 	}
@@ -82,12 +81,11 @@ func asked(src string, reading Reading) (*Node, int) {
 			return nil, steps
 		case t.is("=") && i > 0:
 			name := textOf(tokens[:i])
-			p := &parser{tokens: partStatements(slices.Clone(tokens[i+1:])), subscripts: reading.Subscripts}
-			right, err := p.top()
+			right, more, err := parseAll(slices.Clone(tokens[i+1:]), reading)
 			if err != nil || right == nil || right.Op == Rel || right.Op == List || name == nil || name.Op != Text {
-				return nil, steps + p.steps
+				return nil, steps + more
 			}
-			return &Node{Op: Rel, Ops: []string{"="}, Args: []*Node{{Op: Sym, Name: name.Name}, right}}, steps + p.steps
+			return &Node{Op: Rel, Ops: []string{"="}, Args: []*Node{{Op: Sym, Name: name.Name}, right}}, steps + more
 		}
 	}
 	return nil, steps
@@ -102,12 +100,18 @@ func chosen(src string, reading Reading) (*Node, int) {
 		skip = 3
 	}
 	rest := slices.Clone(tokens[skip:])
-	p := &parser{tokens: partStatements(tokens[skip:]), subscripts: reading.Subscripts}
-	tree, err := p.top()
+	tree, more, err := parseAll(tokens[skip:], reading)
 	if err != nil {
 		tree = textOf(rest)
 	}
-	return tree, steps + p.steps
+	return tree, steps + more
+}
+
+// parseAll parses tokens, which it changes, and returns the steps that it took.
+func parseAll(tokens []token, reading Reading) (tree *Node, steps int, err error) {
+	p := &parser{tokens: partStatements(tokens), subscripts: reading.Subscripts}
+	tree, err = p.top()
+	return tree, p.steps, err
 }
 
 // A parser is a recursive descent over tokens. It gives up by panicking with
