@@ -27,25 +27,14 @@ func twosComplement(b []byte) *big.Int {
 // decimalText writes x with the decimal point scale digits from its end.
 func decimalText(x *big.Int, scale int) json.Number {
 	const most = 1000 // no decimal type has more digits
-	digits := x.String()
-	switch {
-	case scale == 0 || scale < -most || scale > most:
-		return json.Number(digits)
-	case scale < 0:
-		if x.Sign() != 0 {
-			digits += strings.Repeat("0", -scale)
-		}
-		return json.Number(digits)
+	if scale == 0 || scale < -most || scale > most {
+		return json.Number(x.String())
 	}
-	sign := ""
-	if digits[0] == '-' {
-		sign, digits = "-", digits[1:]
+	ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(scale, -scale))), nil)
+	if scale < 0 {
+		return json.Number(ten.Mul(ten, x).String())
 	}
-	if n := scale + 1 - len(digits); n > 0 {
-		digits = strings.Repeat("0", n) + digits
-	}
-	at := len(digits) - scale
-	return json.Number(sign + digits[:at] + "." + digits[at:])
+	return json.Number(new(big.Rat).SetFrac(x, ten).FloatString(scale))
 }
 
 // moment returns the time that lies x units after the epoch.

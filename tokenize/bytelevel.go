@@ -41,56 +41,17 @@ func appendBytes(dst, name []byte) []byte {
 	return dst
 }
 
-// brokenLen measures the invalid sequence at the beginning of b, which must not be
-// empty or begin with a complete character. n is the length of the longest prefix
-// that could begin a character, at least 1: what one U+FFFD replaces (Unicode 16.0
-// section 3.9, and Rust's from_utf8_lossy). open says that b ends there, so that
-// more bytes could complete the character.
-func brokenLen(b []byte) (n int, open bool) {
-	var need int
-	lo, hi := byte(0x80), byte(0xBF) // what the second byte may be
-	switch c := b[0]; {
-	case 0xC2 <= c && c <= 0xDF:
-		need = 2
-	case 0xE0 <= c && c <= 0xEF:
-		need = 3
-		switch c {
-		case 0xE0:
-			lo = 0xA0
-		case 0xED:
-			hi = 0x9F
-		}
-	case 0xF0 <= c && c <= 0xF4:
-		need = 4
-		switch c {
-		case 0xF0:
-			lo = 0x90
-		case 0xF4:
-			hi = 0x8F
-		}
-	default:
-		return 1, false
-	}
-	for n = 1; n < need; n++ {
-		if n == len(b) {
-			return n, true
-		}
-		if b[n] < lo || b[n] > hi {
-			return n, false
-		}
-		lo, hi = 0x80, 0xBF
-	}
-	return n, false
-}
-
-// appendValid appends b with each invalid sequence replaced by one U+FFFD.
-// (A range loop gives one for every byte and strings.ToValidUTF8 one for every
-// run; both differ from the reference.)
+// appendValid appends b with each invalid sequence replaced by one U+FFFD: the longest
+// that could begin a character, or one byte (Unicode 16.0 section 3.9, and Rust's
+// from_utf8_lossy). (A range loop gives one for every byte and strings.ToValidUTF8 one for
+// every run; both differ from the reference.)
 func appendValid(dst, b []byte) []byte {
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
 		if r == utf8.RuneError && n == 1 {
-			n, _ = brokenLen(b)
+			for n < len(b) && !utf8.FullRune(b[:n+1]) {
+				n++
+			}
 			dst = utf8.AppendRune(dst, utf8.RuneError)
 		} else {
 			dst = append(dst, b[:n]...)

@@ -69,11 +69,8 @@ func (d *StreamDecoder) Flush() string {
 // wholeLen returns the length of b without an incomplete character at its end.
 func wholeLen(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if tail := b[len(b)-n:]; tail[0] >= 0xC0 { // a leading byte
-			if _, open := brokenLen(tail); open {
-				return len(b) - n
-			}
-			break
+		if !utf8.FullRune(b[len(b)-n:]) {
+			return len(b) - n
 		}
 	}
 	return len(b)

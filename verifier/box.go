@@ -47,10 +47,7 @@ func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 // readBox reads the box whose command of n bytes stands at start.
 func (find *finder) readBox(s string, start, n int) (b box) {
 	defer func() { find.steps += b.end - start }()
-	i := start + n
-	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r') {
-		i++
-	}
+	i := len(s) - len(strings.TrimLeft(s[start+n:], " \t\n\r"))
 	if i >= len(s) {
 		return box{start: start, end: len(s)}
 	}

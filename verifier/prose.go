@@ -512,37 +512,24 @@ func (find *finder) widened(s string, from, start, end int) (int, int) {
 	end = wordEnd(s, end)
 	for start > from {
 		// The word before.
-		stop := start
-		for stop > from && s[stop-1] == ' ' {
-			stop--
-		}
-		if stop > from && s[stop-1] == '\n' {
+		head := strings.TrimRight(s[from:start], " ")
+		stop, begin := from+len(head), from+strings.LastIndexAny(head, " \n")+1
+		if strings.HasSuffix(head, "\n") {
 			break
 		}
-		begin := stop
-		for begin > from && s[begin-1] != ' ' && s[begin-1] != '\n' {
-			begin--
+		w := s[begin:stop]
+		if i := strings.LastIndexFunc(w, isForeign); i >= 0 { // 答案是5、7
+			_, size := utf8.DecodeRuneInString(w[i:])
+			if rest := strings.TrimLeft(w[i+size:], ":：，,*"); rest != "" {
+				start = stop - len(rest)
+			}
+			break
 		}
-		if stop != start || begin < stop {
-			w := s[begin:stop]
-			if i := strings.LastIndexFunc(w, isForeign); i >= 0 { // 答案是5、7
-				_, size := utf8.DecodeRuneInString(w[i:])
-				if rest := strings.TrimLeft(w[i+size:], ":：，,*"); rest != "" {
-					start = stop - len(rest)
-				}
-				break
-			}
-			if (w == "and" || w == "or") && begin >= 2 && find.endsInNumber(s[from:begin-1]) {
-				start = begin
-				continue
-			}
-			if w == "" || !find.mathematical(w) || stop < start && strings.ContainsRune(".:;?!", rune(s[stop-1])) {
-				break
-			}
-			start = begin
-			continue
+		joined := (w == "and" || w == "or") && begin > from && find.endsInNumber(s[from:begin-1])
+		if !joined && (w == "" || !find.mathematical(w) || stop < start && strings.ContainsRune(".:;?!", rune(s[stop-1]))) {
+			break
 		}
-		break
+		start = begin
 	}
 	for end < len(s) && s[end] == ' ' {
 		stop := end + 1

@@ -42,10 +42,6 @@ func titleFilter(r *run, v Value, a arguments) Value {
 	return out.String()
 }
 
-func escapeHTML(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;").Replace(s)
-}
-
 func safe(r *run, v Value, a arguments) Value {
 	a.bind(r, "safe", 0)
 	return markup(r.str(v))

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"html"
 	"math"
 	"math/big"
 	"slices"
@@ -50,9 +51,9 @@ func (r *run) join(left, right Value) (Value, bool) {
 		_, rightSafe := right.(markup)
 		switch {
 		case leftSafe && !rightSafe:
-			b = escapeHTML(b)
+			b = html.EscapeString(b)
 		case rightSafe && !leftSafe:
-			a = escapeHTML(a)
+			a = html.EscapeString(a)
 		}
 		r.spend(len(a) + len(b))
 		if leftSafe || rightSafe {

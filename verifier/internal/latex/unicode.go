@@ -110,13 +110,8 @@ func (l *lexer) unicode(plain bool) {
 // drops those that have no width. Letters and signs take their accents and strokes; a mark
 // that is left stands for itself, for a stroke through a digit denies it.
 func plainWidth(s string) string {
-	for i := 0; ; i++ {
-		if i == len(s) {
-			return s
-		}
-		if s[i] >= utf8.RuneSelf {
-			break
-		}
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return s
 	}
 	if strings.ContainsFunc(s, unicode.IsMark) {
 		s = norm.NFC.String(s)
