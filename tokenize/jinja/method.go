@@ -1,8 +1,8 @@
 package jinja
 
 import (
+	"regexp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/cases"
@@ -55,29 +55,11 @@ func titleWord(s string) string {
 	return cases.Title(language.Und).String(s[:n]) + strings.TrimPrefix(lower("a"+s[n:]), "a")
 }
 
-// titleCase writes the first letter of each run of letters as a capital.
-func titleCase(s string) string {
-	var out strings.Builder
-	for s != "" {
-		at := strings.IndexFunc(s, isCased)
-		if at < 0 {
-			at = len(s)
-		}
-		out.WriteString(s[:at])
-		s = s[at:]
-		end := strings.IndexFunc(s, func(c rune) bool { return !isCased(c) })
-		if end < 0 {
-			end = len(s)
-		}
-		if end > 0 {
-			out.WriteString(titleWord(s[:end]))
-		}
-		s = s[end:]
-	}
-	return out.String()
-}
+// cased is a run of letters that have a case.
+var cased = regexp.MustCompile(`[\p{Lu}\p{Ll}\p{Lt}]+`)
 
-func isCased(c rune) bool { return unicode.IsUpper(c) || unicode.IsLower(c) || unicode.IsTitle(c) }
+// titleCase writes the first letter of each run of letters as a capital.
+func titleCase(s string) string { return cased.ReplaceAllStringFunc(s, titleWord) }
 
 // strip is strip(chars) and its variants.
 func strip(trim func(string, func(rune) bool) string) method {
@@ -131,24 +113,13 @@ func split(r *run, of Value, a arguments) Value {
 	return r.texts(of, parts)
 }
 
-// isLineEnd tells where splitlines cuts.
-func isLineEnd(c rune) bool {
-	return '\n' <= c && c <= '\r' || 0x1c <= c && c <= 0x1e || c == 0x85 || c == 0x2028 || c == 0x2029
-}
+// lineEnd is where splitlines cuts.
+var lineEnd = regexp.MustCompile(`\r\n|[\n-\r\x1c-\x1e\x{85}\x{2028}\x{2029}]`)
 
 func splitLines(s string) []string {
-	var lines []string
-	for s != "" {
-		at := strings.IndexFunc(s, isLineEnd)
-		if at < 0 {
-			return append(lines, s)
-		}
-		_, n := utf8.DecodeRuneInString(s[at:])
-		if strings.HasPrefix(s[at:], "\r\n") {
-			n = 2
-		}
-		lines = append(lines, s[:at])
-		s = s[at+n:]
+	lines := lineEnd.Split(s, -1)
+	if last := len(lines) - 1; lines[last] == "" {
+		lines = lines[:last]
 	}
 	return lines
 }

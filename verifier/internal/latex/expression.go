@@ -734,27 +734,14 @@ func (p *parser) skipArgument() {
 	p.advance()
 }
 
-// inBase is the value of digits in base b, nil if a digit is too large.
+// inBase is the value of digits in base b, nil if a digit is too large or b is no base.
 func inBase(digits string, b int64) *big.Rat {
-	if digits == "" || len(digits) > 2000 {
-		return nil
+	v, ok := new(big.Int), b >= 2 && len(digits) <= 2000 && !strings.ContainsAny(digits, "+-")
+	if ok {
+		v, ok = v.SetString(digits, int(b))
 	}
-	v := new(big.Int)
-	base := big.NewInt(b)
-	for i := range len(digits) {
-		var d int64
-		switch c := digits[i]; {
-		case isDigit(c):
-			d = int64(c - '0')
-		case isLetter(c):
-			d = int64(c|0x20-'a') + 10
-		default:
-			return nil
-		}
-		if d >= b {
-			return nil
-		}
-		v.Mul(v, base).Add(v, big.NewInt(d))
+	if !ok {
+		return nil
 	}
 	return new(big.Rat).SetInt(v)
 }

@@ -2,6 +2,7 @@ package latex
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -210,9 +211,9 @@ func (l *lexer) punctuation(c byte) {
 // letters reads a run of letters.
 func (l *lexer) letters(plain, roman bool) {
 	start := l.pos
-	if n := meridiem(l.src[start:]); n > 0 && (start == 0 || !isLetter(l.src[start-1])) {
+	if m := meridiem.FindStringSubmatch(l.src[start:min(start+8, len(l.src))]); m != nil && (start == 0 || !isLetter(l.src[start-1])) {
 		half := strings.ToLower(l.src[start:start+1]) + "m"
-		l.pos += n
+		l.pos += len(m[1] + m[2])
 		l.emit(token{kind: word, text: half, plain: true, at: start})
 		return
 	}
@@ -253,33 +254,8 @@ func (l *lexer) word(text string, plain, roman bool, at int) {
 	l.emit(token{kind: word, text: text, plain: plain, roman: roman, at: at})
 }
 
-// meridiem is the length of a leading a.m. or p.m. however spelled, else 0.
-func meridiem(s string) int {
-	if len(s) < 2 || s[0]|0x20 != 'a' && s[0]|0x20 != 'p' {
-		return 0
-	}
-	i := 1
-	if s[i] == '.' {
-		i++
-	}
-	if i == 1 && !(s[1]|0x20 == 'm') {
-		return 0
-	}
-	for i < len(s) && s[i] == ' ' && i < 4 {
-		i++
-	}
-	if i >= len(s) || s[i]|0x20 != 'm' {
-		return 0
-	}
-	i++
-	if i < len(s) && isLetter(s[i]) {
-		return 0
-	}
-	if i < len(s) && s[i] == '.' && s[1] == '.' {
-		i++
-	}
-	return i
-}
+// meridiem is a leading a.m. or p.m. however spelled.
+var meridiem = regexp.MustCompile(`^(?:((?i:[ap]\. {0,2}m\.))|((?i:[ap](?:\. {0,2})?m))(?:$|[^A-Za-z]))`)
 
 // backslash reads what begins with a backslash.
 func (l *lexer) backslash(plain, roman bool) (bool, bool) {
@@ -315,7 +291,7 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 	case 0:
 		l.pos = len(l.src)
 	case '\\':
-		l.skipSpacing()
+		l.pos += len(spacing.FindString(l.src[min(l.pos, len(l.src)):min(l.pos+12, len(l.src))]))
 		l.emit(token{kind: newline, at: at})
 	case '!':
 		// 5\!7 is set as 57.
@@ -347,21 +323,8 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 	return plain, roman
 }
 
-// skipSpacing passes the [2pt] after a new line.
-func (l *lexer) skipSpacing() {
-	if l.peek(0) != '[' {
-		return
-	}
-	for i := l.pos + 1; i < len(l.src) && i < l.pos+12; i++ {
-		c := l.src[i]
-		if c == ']' {
-			if i >= 2 && isLetter(l.src[i-1]) && isLetter(l.src[i-2]) {
-				l.pos = i + 1
-			}
-			return
-		}
-	}
-}
+// spacing is the [2pt] after a new line.
+var spacing = regexp.MustCompile(`^\[[^\]]{0,8}[A-Za-z]{2}\]`)
 
 // knownPrefix is the longest prefix of name that is a command (\quadx), or
 // name itself.
