@@ -151,15 +151,20 @@ func (c *checker) find(f *finding, example string) {
 	}
 }
 
+// seen notes where something is, unless it was seen before: then it returns where.
+func seen(places map[uint64]place, what uint64, here place) (first place, again bool) {
+	if first, again = places[what]; !again {
+		places[what] = here
+	}
+	return first, again
+}
+
 func (c *checker) check(p Problem) {
 	at := fmt.Sprintf("%s:%d", p.File, p.Line)
 	here := place{p.File, p.Line, maphash.String(c.seed, strings.Join(p.Answers, "\x00"))}
 
-	id := maphash.String(c.seed, p.ID)
-	if first, ok := c.ids[id]; ok {
+	if first, again := seen(c.ids, maphash.String(c.seed, p.ID), here); again {
 		c.find(&c.report.DuplicateIDs, fmt.Sprintf("%s has the id %q of %s:%d", at, p.ID, first.file, first.line))
-	} else {
-		c.ids[id] = here
 	}
 	var words maphash.Hash
 	words.SetSeed(c.seed)
@@ -167,14 +172,11 @@ func (c *checker) check(p Problem) {
 		words.WriteString(word)
 		words.WriteByte(' ')
 	}
-	prompt := words.Sum64()
-	if first, ok := c.prompts[prompt]; ok {
+	if first, again := seen(c.prompts, words.Sum64(), here); again {
 		c.find(&c.report.DuplicatePrompts, fmt.Sprintf("%s has the prompt of %s:%d", at, first.file, first.line))
 		if first.answers != here.answers {
 			c.find(&c.report.Conflicts, fmt.Sprintf("%s has the prompt of %s:%d, and the answer %q", at, first.file, first.line, p.Answers))
 		}
-	} else {
-		c.prompts[prompt] = here
 	}
 	if p.Chat != nil {
 		c.report.Messages++

@@ -45,25 +45,24 @@ func converter(e *format.SchemaElement) func(parquet.Value) any {
 	if !e.ConvertedType.Valid {
 		return unannotated
 	}
-	switch e.ConvertedType.V {
-	case deprecated.Decimal:
+	if e.ConvertedType.V == deprecated.Decimal {
 		return decimalConverter(int(e.Scale.V))
-	case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
-		return unsigned
-	case deprecated.Date:
-		return date
-	case deprecated.TimeMillis:
-		return timeConverter(time.Millisecond, clockText)
-	case deprecated.TimeMicros:
-		return timeConverter(time.Microsecond, clockText)
-	case deprecated.TimestampMillis:
-		return timeConverter(time.Millisecond, newZone("UTC").format)
-	case deprecated.TimestampMicros:
-		return timeConverter(time.Microsecond, newZone("UTC").format)
-	case deprecated.UTF8, deprecated.Enum, deprecated.Json:
-		return text
+	}
+	if convert, ok := olderConverters[e.ConvertedType.V]; ok {
+		return convert
 	}
 	return unannotated
+}
+
+// olderConverters are those of ConvertedTypes without settings of their own.
+var olderConverters = map[deprecated.ConvertedType]func(parquet.Value) any{
+	deprecated.Uint8: unsigned, deprecated.Uint16: unsigned, deprecated.Uint32: unsigned, deprecated.Uint64: unsigned,
+	deprecated.UTF8: text, deprecated.Enum: text, deprecated.Json: text,
+	deprecated.Date:            date,
+	deprecated.TimeMillis:      timeConverter(time.Millisecond, clockText),
+	deprecated.TimeMicros:      timeConverter(time.Microsecond, clockText),
+	deprecated.TimestampMillis: timeConverter(time.Millisecond, newZone("UTC").format),
+	deprecated.TimestampMicros: timeConverter(time.Microsecond, newZone("UTC").format),
 }
 
 // unannotated converts a value whose column has no annotation.

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,10 +88,10 @@ func load(fsys fs.FS) (*Tokenizer, error) {
 			return nil, err
 		}
 		t, err := b.finish(config)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = config.surround(t)
 		}
-		return t, config.surround(t)
+		return t, err
 	default:
 		return nil, err
 	}
@@ -165,10 +166,7 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 		parts[string(key)], err = s.Raw()
 		return err
 	})
-	if err == nil {
-		err = s.End()
-	}
-	return parts, err
+	return parts, cmp.Or(err, s.End())
 }
 
 // modelOptions are the settings of "model", besides the vocabulary and the merges.
@@ -276,10 +274,7 @@ func (b *builder) readVocab(raw []byte) error {
 		size = max(size, id+1)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if err := s.End(); err != nil {
+	if err = cmp.Or(err, s.End()); err != nil {
 		return err
 	}
 	t, all := b.t, string(text)
@@ -338,10 +333,7 @@ func (b *builder) readMerges(raw []byte) error {
 		}
 		return b.addMerge(parts[0], parts[1])
 	})
-	if err != nil {
-		return err
-	}
-	return s.End()
+	return cmp.Or(err, s.End())
 }
 
 func (b *builder) startMerges(n int) {

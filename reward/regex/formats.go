@@ -10,18 +10,16 @@ import (
 
 // format says what keeps a response from the form that is wanted, "" if nothing.
 func (r *rule) format(prompt, s string) string {
-	// Templates such as r1 open the thoughts in the prompt.
-	if strings.HasSuffix(strings.TrimSpace(prompt), "<think>") {
-		prompt = "<think>"
-	} else {
-		prompt = ""
+	opened := s
+	if strings.HasSuffix(strings.TrimSpace(prompt), "<think>") { // by a template such as r1
+		opened = "<think>" + s
 	}
 	switch {
 	case r.Format == "think" || r.Format == "auto" && r.Pattern == "":
-		_, reason := think(prompt + s)
+		_, reason := think(opened)
 		return reason
 	case r.Format == "think_answer":
-		return thinkAnswer(prompt + s)
+		return thinkAnswer(opened)
 	case r.Format == "boxed":
 		return oneBox(s)
 	case r.Format == "json":
@@ -67,11 +65,10 @@ func thinkAnswer(s string) string {
 	if reason != "" {
 		return reason
 	}
-	if _, _, reason = once(s, "<answer>"); reason != "" {
-		return reason
-	}
-	if _, _, reason = once(s, "</answer>"); reason != "" {
-		return reason
+	for _, tag := range [...]string{"<answer>", "</answer>"} {
+		if _, _, reason = once(s, tag); reason != "" {
+			return reason
+		}
 	}
 	before, rest, _ := strings.Cut(rest, "<answer>")
 	answer, after, closed := strings.Cut(rest, "</answer>")

@@ -3,7 +3,6 @@ package jinja
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // attribute is of.name: an attribute or method, else what is stored under the name.
@@ -60,14 +59,15 @@ func (r *run) stored(of, key Value) (Value, bool) {
 		return nil, false
 	}
 	if s, ok := text(of); ok {
-		n := r.length(of)
+		r.scan(len(s))
+		characters := []rune(s)
 		if i < 0 {
-			i += n
+			i += len(characters)
 		}
-		if i < 0 || i >= n {
+		if i < 0 || i >= len(characters) {
 			return nil, false
 		}
-		return s[offset(s, i):offset(s, i+1)], true
+		return string(characters[i]), true
 	}
 	l, ok := sequence(of)
 	if v, isView := of.(*view); isView && v.kind == "range" {
@@ -80,16 +80,6 @@ func (r *run) stored(of, key Value) (Value, bool) {
 		return nil, false
 	}
 	return l[i], true
-}
-
-// offset returns where the character of that number begins.
-func offset(s string, n int) int {
-	at := 0
-	for ; n > 0 && at < len(s); n-- {
-		_, size := utf8.DecodeRuneInString(s[at:])
-		at += size
-	}
-	return at
 }
 
 // own returns an attribute or a method of a value.

@@ -167,10 +167,7 @@ var dictMethods = map[string]method{
 		if found, ok := of.(*Dict).Get(v[0]); ok {
 			return found
 		}
-		if _, ok := v[1].(absent); ok {
-			return nil
-		}
-		return v[1]
+		return orNil(v[1])
 	},
 }
 

@@ -42,13 +42,7 @@ type mag struct {
 // up is a little more than one: it covers the rounding of float64 operations.
 const up = 1 + 1e-14
 
-func newMag(f float64, e int) mag {
-	if f == 0 {
-		return mag{}
-	}
-	m, shift := math.Frexp(f * up)
-	return mag{m, e + shift}
-}
+func newMag(f float64, e int) mag { return mag{f * up, e}.normal() }
 
 func (a mag) add(b mag) mag {
 	switch {
@@ -108,7 +102,7 @@ func below(x *big.Float) mag {
 
 func (a mag) normal() mag {
 	if a.m == 0 {
-		return a
+		return mag{}
 	}
 	m, shift := math.Frexp(a.m)
 	return mag{m, a.e + shift}
