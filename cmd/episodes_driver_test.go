@@ -72,11 +72,19 @@ func TestPrograms(t *testing.T) {
 						text = "12+34=" // which is another history
 					}
 				}
+				if status, _ := post("/rl/reward", key, map[string]any{"reward": 1e300}); status != http.StatusBadRequest {
+					t.Errorf("a reward that no step can be computed with: %d", status)
+				}
 				if n != 7 {
 					post("/rl/reward", key, map[string]any{"reward": n % 2})
 				}
 				if status, _ := post("/rl/end", key, map[string]any{}); status != http.StatusOK {
 					t.Errorf("/rl/end: %d", status)
+				}
+				for _, over := range []string{key, "sk-onering-OTHER"} {
+					if status, _ := post("/v1/completions", over, map[string]any{"prompt": "1+1="}); status < 400 && status != 0 {
+						t.Errorf("the key of no episode under way is answered: %d", status)
+					}
 				}
 				if status, _ := post("/rl/end", key, map[string]any{}); status < 400 && status != 0 {
 					t.Errorf("/rl/end again: %d", status)

@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ import (
 //   - Methods may be called concurrently; those of one Episode are not.
 //   - Any text is answered: empty, very long, not UTF-8, with calls of tools that there are
 //     not. An error means that the episode cannot go on.
-//   - Rewards are finite.
+//   - Rewards are numbers that CheckReward takes, and so are their sums.
 //   - If the context has ended, Begin and Step return without waiting. A Step that is cut
 //     off leaves no process behind once the episode is closed.
 //   - No method modifies its arguments or keeps a reference to them.
@@ -90,6 +91,15 @@ type Observation struct {
 	Reward *float64 `json:"reward,omitempty"`
 	// Done says that the episode has ended; Messages are then not read.
 	Done bool `json:"done,omitempty"`
+}
+
+// CheckReward refuses what is no reward, of a turn, an episode or a response: with larger numbers
+// no step can be computed.
+func CheckReward(x float64) error {
+	if !(math.Abs(x) <= 1e9) {
+		return fmt.Errorf("the reward would be %v: it must be a number from -1e9 to 1e9", x)
+	}
+	return nil
 }
 
 // An Opener is an Episode that says what the policy reads before its first turn: the same

@@ -169,8 +169,11 @@ func (x *play) ask() (o Observation, err error) {
 			return Observation{}, err
 		}
 	}
-	if r := o.Reward; r != nil && (math.IsNaN(*r) || math.IsInf(*r, 0)) {
-		return Observation{}, fmt.Errorf("its reward is %v, which is not a finite number", *r)
+	if r := o.Reward; r != nil {
+		sum, _ := x.outcome.Reward()
+		if err := errors.Join(CheckReward(*r), CheckReward(sum+*r)); err != nil {
+			return Observation{}, err
+		}
 	}
 	if len(o.Messages) == 0 && !o.Done {
 		return Observation{}, errors.New("it has neither a message nor an end of the episode")

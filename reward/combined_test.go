@@ -207,7 +207,7 @@ func TestCombinedFails(t *testing.T) {
 		{func(context.Context, []reward.Sample) ([]reward.Score, error) { return nil, nil }, "judge: 0 scores for 1 responses"},
 		{func(context.Context, []reward.Sample) ([]reward.Score, error) {
 			return []reward.Score{{Value: math.NaN()}}, nil
-		}, "judge: response 0: the value is NaN, which is not a finite number"},
+		}, "judge: response 0: the reward would be NaN: it must be a number from -1e9 to 1e9"},
 		{func(context.Context, []reward.Sample) ([]reward.Score, error) {
 			return []reward.Score{{Value: 1, Status: reward.Error}}, nil
 		}, "judge: response 0: the sample was not graded, but its value is 1 and not 0"},

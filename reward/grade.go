@@ -250,8 +250,8 @@ func checkScores(scores []Score, n int, combined bool) error {
 
 // Check refuses a score that breaks the rules of Reward.
 func (s Score) Check() error {
-	if !finite(s.Value) {
-		return fmt.Errorf("the value is %v, which is not a finite number", s.Value)
+	if err := environment.CheckReward(s.Value); err != nil {
+		return err
 	}
 	for _, figures := range []map[string]float64{s.Components, s.Log} {
 		for _, name := range slices.Sorted(maps.Keys(figures)) {

@@ -61,7 +61,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 	}
 	s.together = cmp.Or(opts.PrefillTokens, defaultPrefillTokens)
 	b := &batch{Scheduler: s, pause: func(wait func()) { wait() }}
-	stops, total := newStops(opts.Stops), 0
+	total := 0
 	for i, q := range reqs {
 		if err := q.validate(i, opts.Greedy); err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 		}
 		first := total
 		total += q.Samples
-		c := &Call{Options: opts, Request: q, index: i, stops: stops}
+		c := &Call{Options: opts, Request: q, index: i}
 		c.Done = func(p Response) {
 			b.responses[first+p.Sample] = p
 			if done != nil {

@@ -16,8 +16,7 @@ type Call struct {
 	// Failed is called instead, once, if the call cannot be answered to its end.
 	Failed func(error)
 
-	index   int // among the requests of Sample
-	stops   stops
+	index   int  // among the requests of Sample
 	prefix  int  // the handle of the prompt, once it is computed
 	has     bool // there is a prefix
 	started int  // samples that have a slot, or had one
@@ -69,7 +68,6 @@ func (s *Scheduler) Add(c *Call) error {
 	if err := s.Check(c); err != nil {
 		return err
 	}
-	c.stops = newStops(c.Stops)
 	s.queue = append(s.queue, c)
 	return nil
 }

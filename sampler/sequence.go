@@ -19,6 +19,7 @@ type sequence struct {
 	waits   bool       // for an observation
 	ended   Response   // while it waits, the turn that has ended
 	text    TextDecoder
+	stops   stops  // of the turn
 	tail    []byte // of its text; see stops.find
 	ids     []int32
 	logp    []float32
@@ -43,7 +44,7 @@ func (q *sequence) turn(most int) {
 		q.most = len(q.ids) + most
 	}
 	if q.text = nil; len(q.call.Stops) > 0 {
-		q.text = q.call.Text()
+		q.text, q.stops = q.call.Text(), newStops(q.call.Stops)
 	}
 }
 
@@ -79,7 +80,7 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 	case q.text != nil:
 		var found int
 		text := q.text.Add(x.ID)
-		if found, q.tail = c.stops.find(q.tail, text, q.text.Pending()); found >= 0 {
+		if found, q.tail = q.stops.find(q.tail, text, q.text.Pending()); found >= 0 {
 			return Stop, c.Stops[found], nil
 		}
 	}

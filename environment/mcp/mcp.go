@@ -202,7 +202,8 @@ type session struct {
 	*sdk.ClientSession
 	tools   environment.Functions
 	process *process.Process // nil if the server is reached by HTTP
-	gone    chan struct{}    // closed when the session has ended
+	gone    context.Context  // which leave ends, at the end of the session
+	leave   func()
 	once    sync.Once
 }
 
@@ -214,7 +215,8 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	fresh = &session{gone: make(chan struct{})}
+	fresh = new(session)
+	fresh.gone, fresh.leave = context.WithCancel(context.Background())
 	transport, err := s.transport(fresh)
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -227,7 +229,7 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 	if err == nil {
 		go func() {
 			fresh.Wait()
-			close(fresh.gone)
+			fresh.leave()
 		}()
 		if err = fresh.list(limited, s.Tools); err == nil {
 			return fresh, nil
@@ -292,14 +294,7 @@ func (s *session) list(ctx context.Context, allowed []string) error {
 }
 
 // ended says whether the session has ended, or the process of its server.
-func (s *session) ended() bool {
-	select {
-	case <-s.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (s *session) ended() bool { return s.gone.Err() != nil }
 
 // reason returns why a process has ended in place of an error of the session with it.
 func (s *session) reason(err error) error {

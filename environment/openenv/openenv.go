@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -210,12 +209,10 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.O
 			return "", err
 		}
 		if a.reward != nil {
-			if total == nil {
-				total = new(float64)
+			if total != nil {
+				*a.reward += *total
 			}
-			if *total += *a.reward; math.IsInf(*total, 0) {
-				return "", errors.New("its rewards add up to infinity")
-			}
+			total = a.reward
 		}
 		done = a.Done
 		return e.shown(a), nil

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -140,8 +141,8 @@ func (d *Driver) Drive(ctx context.Context, x environment.Drive, ended func(envi
 // waiting is how many responses may wait for a slot beside the episodes.
 const waiting = 64
 
-// newKey returns an API key.
-func newKey() string { return "sk-onering-" + rand.Text() }
+// episodeKey begins the API keys of episodes.
+const episodeKey = "sk-onering-"
 
 // A round is the episodes that are played until the next steps of training.
 type round struct {
@@ -162,18 +163,18 @@ type episode struct {
 	key     string
 	session *openai.Session
 	begun   chan struct{} // has an element when a program has taken it
-	ended   chan struct{} // closed when the program says so
-	end     sync.Once
+	ended   context.Context
+	end     func() // has ended end: the program says so
 
-	mu       sync.Mutex
-	reward   float64
-	rewarded bool
+	mu     sync.Mutex
+	reward *float64 // nil until the program tells of one
 }
 
 // episode makes the episode of a sample of a request.
 func (r *round) episode(request, k int) *episode {
 	g, q := r.drive.Groups[request], r.drive.Requests[request]
-	e := &episode{Start: g.Start, request: request, key: newKey(), begun: make(chan struct{}, 1), ended: make(chan struct{})}
+	e := &episode{Start: g.Start, request: request, key: episodeKey + rand.Text(), begun: make(chan struct{}, 1)}
+	e.ended, e.end = context.WithCancel(context.Background())
 	e.Sample = g.Number(k)
 	o := r.drive.Options
 	o.Token, o.Turn, o.DropLong = nil, nil, false
@@ -261,7 +262,7 @@ func (r *round) await(ctx context.Context, e *episode) error {
 		return ctx.Err()
 	}
 	select {
-	case <-e.ended:
+	case <-e.ended.Done():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -279,6 +280,9 @@ func (r *round) run(ctx context.Context, e *episode) error {
 	_, err = process.Run(ctx, r.command, nil, process.Limits{Seconds: r.drive.EpisodeSeconds, Output: mostOutput, Environment: []string{
 		"OPENAI_BASE_URL=" + r.url, "OPENAI_API_KEY=" + e.key, "ONERING_PROBLEM=" + string(problem),
 	}})
+	if e.ended.Err() != nil && ctx.Err() == nil {
+		return nil // what a program does behind the end of its episode is its own
+	}
 	return err
 }
 
@@ -303,9 +307,9 @@ func (r *round) finish(e *episode, err error) environment.Driven {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n := len(segments); e.rewarded && n > 0 {
+	if n := len(segments); e.reward != nil && n > 0 {
 		x.Rewards = slices.Repeat([]float64{math.NaN()}, len(segments[n-1].Observed)+1)
-		x.Rewards[len(x.Rewards)-1] = e.reward // where it fell between the turns is not known
+		x.Rewards[len(x.Rewards)-1] = *e.reward // where it fell between the turns is not known
 	}
 	return x
 }
@@ -327,17 +331,6 @@ func problemOf(e *episode) problem {
 	return p
 }
 
-// addReward adds to what an episode has earned.
-func (e *episode) addReward(x float64) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if sum := e.reward + x; math.IsNaN(sum) || math.IsInf(sum, 0) {
-		return fmt.Errorf("the reward would be %v, which is not a finite number", sum)
-	}
-	e.reward, e.rewarded = e.reward+x, true
-	return nil
-}
-
 // paths are those of episodes and, for all others, of the server that answers.
 func (r *round) paths() http.Handler {
 	mux := http.NewServeMux()
@@ -349,22 +342,37 @@ func (r *round) paths() http.Handler {
 		if err := json.Unmarshal(body, &said); err != nil || said.Reward == nil {
 			return fmt.Errorf(`the body must be {"reward": NUMBER}`)
 		}
-		return e.addReward(*said.Reward)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.reward != nil {
+			*said.Reward += *e.reward
+		}
+		err := environment.CheckReward(*said.Reward)
+		if err == nil {
+			e.reward = said.Reward
+		}
+		return err
 	}))
 	mux.HandleFunc("POST /rl/end", r.told(func(e *episode, _ []byte) error {
-		e.end.Do(func() { close(e.ended) })
+		e.end()
 		return nil
 	}))
 	mux.HandleFunc("/rl/", func(w http.ResponseWriter, q *http.Request) {
 		openai.Refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %s %s: there are POST /rl/start, /rl/reward and /rl/end", q.Method, q.URL.Path))
 	})
-	mux.Handle("/", r.server.Handler())
+	policy := r.server.Handler()
+	mux.HandleFunc("/", func(w http.ResponseWriter, q *http.Request) {
+		// The key of an episode that is over is not that of somebody who only asks.
+		if !strings.HasPrefix(openai.KeyOf(q), episodeKey) || r.of(w, q) != nil {
+			policy.ServeHTTP(w, q)
+		}
+	})
 	return mux
 }
 
 // start begins an episode for a program that has come, in this round or in one that follows.
 func (r *round) start(w http.ResponseWriter, q *http.Request) {
-	if !openai.HasKey(q, r.key) {
+	if !r.server.HasKey(q) {
 		openai.Refuse(w, http.StatusUnauthorized, "an episode begins with the key of --api-key-env, as Authorization: Bearer KEY")
 		return
 	}
@@ -373,14 +381,12 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, q.Body, 64<<10)) // the server learns when the program goes only behind its body
-	now := r
-	e := now.begin()
-	for e == nil {
+	now, e := r, r.begin()
+	for ; e == nil; e = now.begin() {
 		if now = r.current(q.Context(), now); now == nil {
 			openai.Refuse(w, http.StatusGone, "the run has ended: there are no more episodes")
 			return
 		}
-		e = now.begin()
 	}
 	if q.Context().Err() != nil {
 		now.putBack(e)
@@ -389,21 +395,28 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 	openai.Write(w, http.StatusOK, map[string]any{"api_key": e.key, "base_url": r.url, "model": r.name, "problem": problemOf(e)})
 }
 
+// of returns the episode of the key that a request came with, or refuses the request.
+func (r *round) of(w http.ResponseWriter, q *http.Request) *episode {
+	r.mu.Lock()
+	e := r.keys[openai.KeyOf(q)]
+	r.mu.Unlock()
+	switch {
+	case e == nil:
+		openai.Refuse(w, http.StatusUnauthorized, "the key is that of no episode of this round: send what /rl/start gave as Authorization: Bearer KEY")
+	case e.ended.Err() != nil:
+		openai.Refuse(w, http.StatusConflict, "the episode of this key has ended")
+	default:
+		return e
+	}
+	return nil
+}
+
 // told is a request about the episode of its key.
 func (r *round) told(do func(e *episode, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
-		r.mu.Lock()
-		e := r.keys[openai.KeyOf(q)]
-		r.mu.Unlock()
+		e := r.of(w, q)
 		if e == nil {
-			openai.Refuse(w, http.StatusUnauthorized, "the key is that of no episode of this round: send what /rl/start gave as Authorization: Bearer KEY")
 			return
-		}
-		select {
-		case <-e.ended:
-			openai.Refuse(w, http.StatusConflict, "the episode of this key has ended")
-			return
-		default:
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, 64<<10))
 		if err == nil {

@@ -297,9 +297,7 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 	if j.StreamOptions != nil && j.StreamOptions.IncludeUsage {
 		body := j.reply(".chunk")
 		body.Usage = j.usage()
-		if send(body) != nil {
-			return nil
-		}
+		_ = send(body)
 	}
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n") // the last thing: a client that is gone misses nothing
 	return nil
@@ -307,12 +305,11 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 
 // opening is the first piece: of a chat who speaks, and the prompts' ids if asked for.
 func (j *job) opening() reply {
-	nothing := ""
 	return j.all(".chunk", func(i int) part {
 		if j.chat {
-			return part{Index: i, Delta: &said{Role: "assistant", Content: nothing}}
+			return part{Index: i, Delta: &said{Role: "assistant", Content: ""}}
 		}
-		return part{Index: i, Text: &nothing}
+		return part{Index: i, Text: new("")}
 	})
 }
 

@@ -222,12 +222,7 @@ func (s *Server) adapters(done string, change func(q loading) error) func(http.R
 // add loads an adapter. The engine calls it between two steps.
 func (s *Server) add(q loading) error {
 	before, _ := s.model(q.Name)
-	loaded := 0
-	for _, m := range s.list() {
-		if m.loaded {
-			loaded++
-		}
-	}
+	loaded := len(slices.DeleteFunc(s.list(), func(m *Model) bool { return !m.loaded }))
 	switch {
 	case q.Name == "" || q.Path == "":
 		return invalid("lora_name", "there must be lora_name and lora_path")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -160,7 +159,7 @@ func (m *Model) chatLogprobs(ids []int32, logp []float32, top [][]sampler.Candid
 
 // completionLogprobs returns the log-probs of the next tokens of a choice.
 func (m *Model) completionLogprobs(ids []int32, logp []float32, top [][]sampler.Candidate, c *choice) *completionLogprobs {
-	out := &completionLogprobs{Tokens: []string{}, LogP: slices.Clone(logp), Top: make([]any, len(ids)), Offsets: []int{}}
+	out := &completionLogprobs{Tokens: []string{}, LogP: append([]float32{}, logp...), Top: make([]any, len(ids)), Offsets: []int{}}
 	for i, id := range ids {
 		name := m.name(id)
 		if i < len(top) && top[i] != nil {
@@ -171,9 +170,6 @@ func (m *Model) completionLogprobs(ids []int32, logp []float32, top [][]sampler.
 			out.Top[i] = others
 		}
 		out.Tokens, out.Offsets = append(out.Tokens, name), append(out.Offsets, c.place(id, name))
-	}
-	if out.LogP == nil {
-		out.LogP = []float32{}
 	}
 	return out
 }

@@ -298,13 +298,14 @@ const (
 func (c *completion) check() error {
 	switch {
 	case c.Logprobs != nil && (*c.Logprobs < 0 || *c.Logprobs > maxTop):
-		return invalid("logprobs", "logprobs = %d: must be from 0, the log-probs of the sampled tokens, to %d", *c.Logprobs, maxTop)
+		return invalid("logprobs", wrongLogprobs, *c.Logprobs, maxTop)
 	case len(c.Prompt) < 1 || len(c.Prompt) > maxPrompts:
 		return invalid("prompt", "there must be 1 to %d prompts, and there are %d", maxPrompts, len(c.Prompt))
 	}
 	return c.common.check()
 }
 
+const wrongLogprobs = "logprobs = %d: must be from 0, the log-probs of the sampled tokens, to %d"
 const wrongChoice = `tool_choice must be "auto", "none", "required" or {"type": "function", "function": {"name": ...}}`
 
 // check refuses what the server cannot keep to.

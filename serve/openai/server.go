@@ -115,10 +115,10 @@ func showPage(w http.ResponseWriter, _ *http.Request) {
 	w.Write(page)
 }
 
-// elsewhere are paths of other servers, with what does their work here.
+// elsewhere are paths of other servers, with a remedy: what does their work here.
 var elsewhere = map[string]string{
-	"/v1/responses": "/v1/chat/completions", "/v1/messages": "/v1/chat/completions", "/chat/completions": "/v1/chat/completions",
-	"/completions": "/v1/completions", "/generate": "/inference/v1/generate", "/v1/tokenize": "/tokenize", "/v1/detokenize": "/detokenize",
+	"/v1/responses": ": ask /v1/chat/completions", "/v1/messages": ": ask /v1/chat/completions", "/chat/completions": ": ask /v1/chat/completions",
+	"/completions": ": ask /v1/completions", "/generate": ": ask /inference/v1/generate", "/v1/tokenize": ": ask /tokenize", "/v1/detokenize": ": ask /detokenize",
 }
 
 // Handler returns the handler of all paths.
@@ -127,10 +127,10 @@ func (s *Server) Handler() http.Handler {
 	methods := map[string]string{}
 	handle := func(method, path string, handler http.HandlerFunc) {
 		methods[path] = method
-		mux.Handle(method+" "+path, s.counted(path, handler))
+		mux.Handle(method+" "+path, promhttp.InstrumentHandlerCounter(s.counts.requests.MustCurryWith(prometheus.Labels{"path": path}), handler))
 	}
 	handle("GET", "/{$}", showPage)
-	handle("GET", "/metrics", s.authorized(s.metrics()))
+	handle("GET", "/metrics", s.authorized(promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}).ServeHTTP))
 	handle("GET", "/health", func(w http.ResponseWriter, _ *http.Request) {
 		Write(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
@@ -149,11 +149,7 @@ func (s *Server) Handler() http.Handler {
 			Refuse(w, http.StatusMethodNotAllowed, r.URL.Path+" takes "+method)
 			return
 		}
-		remedy := ""
-		if other := elsewhere[r.URL.Path]; other != "" {
-			remedy = ": ask " + other
-		}
-		Refuse(w, http.StatusNotFound, fmt.Sprintf("there is no path %q%s", r.URL.Path, remedy))
+		Refuse(w, http.StatusNotFound, fmt.Sprintf("there is no path %q%s", r.URL.Path, elsewhere[r.URL.Path]))
 	})
 	// A body that is not read by its handler is read by net/http before it answers, and
 	// that must end, too.
@@ -204,16 +200,16 @@ func KeyOf(r *http.Request) string {
 	return key
 }
 
-// HasKey reports whether a request came with a key. All have the key "".
-func HasKey(r *http.Request, key string) bool {
-	got, want := sha256.Sum256([]byte(KeyOf(r))), sha256.Sum256([]byte(key))
-	return key == "" || subtle.ConstantTimeCompare(got[:], want[:]) == 1
+// HasKey reports whether a request came with the server's key, if it has one.
+func (o *Options) HasKey(r *http.Request) bool {
+	got, want := sha256.Sum256([]byte(KeyOf(r))), sha256.Sum256([]byte(o.Key))
+	return o.Key == "" || subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
 // authorized refuses requests without the key.
 func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.session(r) == nil && !HasKey(r, s.Key) {
+		if s.session(r) == nil && !s.HasKey(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, errKey)
 			return
@@ -375,16 +371,6 @@ func (s *Server) count() {
 	gauge("onering_serve_requests", "requests that are being answered", &s.open)
 	gauge("onering_serve_responses", "responses that are being sampled, or wait for a slot", &s.engine.held)
 	gauge("onering_serve_room", "responses that may be sampled or wait at a time", &s.engine.most)
-}
-
-// counted counts the requests of a path.
-func (c *counts) counted(path string, next http.Handler) http.Handler {
-	return promhttp.InstrumentHandlerCounter(c.requests.MustCurryWith(prometheus.Labels{"path": path}), next)
-}
-
-// metrics answers GET /metrics.
-func (c *counts) metrics() http.HandlerFunc {
-	return promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{}).ServeHTTP
 }
 
 // add counts a token, or the end of a response.

@@ -214,6 +214,7 @@ type answered struct {
 			Content []struct {
 				Token string
 				LogP  float32 `json:"logprob"`
+				Top   []any   `json:"top_logprobs"`
 			}
 		}
 	}
@@ -433,7 +434,7 @@ func TestRefused(t *testing.T) {
 		{"/v1/responses", `{}`, 404, ""},
 		{"/inference/v1/generate", `{}`, 400, "token_ids"},
 		{"/inference/v1/generate", `{"token_ids": [99]}`, 400, "token_ids"},
-		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"logprobs": 5}}`, 400, "logprobs"},
+		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"logprobs": 21}}`, 400, "logprobs"},
 		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"stream": true}}`, 400, "stream"},
 		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"presence_penalty": 1}}`, 400, "presence_penalty"},
 		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": []}`, 400, "sampling_params"},

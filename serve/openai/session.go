@@ -89,10 +89,6 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		j.prompts[0] = slices.Concat(seg.tokens(), ids)
 		seg.told = false
 	}
-	most := 0
-	if j.MaxTokens != nil {
-		most = *j.MaxTokens
-	}
 	events, ended := new(answer), make(chan struct{})
 	if err := s.engine.do(r.Context(), func() error {
 		if err := x.refuses(); err != nil {
@@ -100,9 +96,10 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 		}
 		x.events, x.ended = events, ended
 		if seg == nil {
-			return x.begin(s.engine, j, most)
+			return x.begin(s.engine, j)
 		}
-		seg.reply(sampler.Observation{IDs: ids, TurnTokens: most})
+		x.ask(&seg.call.Options, j)
+		seg.reply(sampler.Observation{IDs: ids, TurnTokens: seg.call.TurnTokens})
 		return nil
 	}); err != nil {
 		return err
@@ -212,8 +209,19 @@ func (g *segment) tokens() []int32 {
 	return slices.Concat(g.prompt, all)
 }
 
+// ask sets what a request has a say in: how its turn ends, and what is told of the tokens.
+func (x *Session) ask(o *sampler.Options, j *job) {
+	o.TurnTokens, o.Top, o.EOS = 0, j.options.Top, slices.Concat(x.Options.EOS, j.StopIDs)
+	if j.MaxTokens != nil {
+		o.TurnTokens = *j.MaxTokens
+	}
+	if o.Stops = slices.Concat(j.options.Stops, x.Options.Stops); len(o.Stops) > 0 {
+		o.Text = func() sampler.TextDecoder { return j.model.Tokenizer.NewDecoder() }
+	}
+}
+
 // begin begins a segment with the prompt of a job.
-func (x *Session) begin(e *engine, j *job, most int) error {
+func (x *Session) begin(e *engine, j *job) error {
 	before := x.segments
 	if n := len(before); n > 0 {
 		slog.Info("an episode's history was rewritten: a new segment of it begins", "id", x.Request.ID, "sample", x.Request.First, "segment", n+1)
@@ -223,10 +231,7 @@ func (x *Session) begin(e *engine, j *job, most int) error {
 	q.Prompt, q.Samples = g.prompt, 1
 	q.ID += uint64(len(before)) << 48 // draws of its own
 	o := x.Options
-	o.TurnTokens, o.Top, o.EOS = most, j.options.Top, slices.Concat(o.EOS, j.StopIDs)
-	if o.Stops = slices.Concat(j.options.Stops, o.Stops); len(o.Stops) > 0 {
-		o.Text = func() sampler.TextDecoder { return j.model.Tokenizer.NewDecoder() }
-	}
+	x.ask(&o, j)
 	o.Token = func(t sampler.Token) { x.tell(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
 	o.Turn = func(r sampler.Response, reply func(sampler.Observation)) {
 		g.newest, g.reply = r, reply

@@ -239,3 +239,31 @@ func TestSessionGone(t *testing.T) {
 		t.Errorf("%+v, %v", segments, err)
 	}
 }
+
+// TestSessionAsks: each turn of a segment ends, and tells of its tokens, as its own request says.
+func TestSessionAsks(t *testing.T) {
+	x, episode := conversing(t, 9)
+	x.decoder.script = func([]int32) []int32 { return []int32{1, 2, 3, 4, 5, 6, 7, 8, 9} } // abcdefghi; one passes with the token that follows a turn
+	prompt := []int32{12}
+	for _, tt := range []struct {
+		params, finish string
+		want           []int32
+		top            int
+	}{
+		{`"max_tokens": 2`, "length", []int32{1, 2}, 0},
+		{`"stop_token_ids": [4]`, "stop", []int32{4}, 0},
+		{`"stop": "f", "logprobs": 2`, "stop", []int32{6}, 2},
+		{`"max_tokens": 9, "stop": ["c"], "logprobs": 1`, "stop", []int32{8, 9, 1, 2, 3}, 0}, // neither d nor f ends it
+	} {
+		list, _ := json.Marshal(prompt)
+		got := x.post("/inference/v1/generate", fmt.Sprintf(`{"token_ids": %s, "sampling_params": {%s}}`, list, tt.params), 200)
+		c := got.Choices[0]
+		if !slices.Equal(c.IDs, tt.want) || *c.Finish != tt.finish || strings.Contains(tt.params, "logprobs") && len(c.Logprobs.Content[0].Top) != tt.top {
+			t.Errorf("%s: %+v", tt.params, c)
+		}
+		prompt = slices.Concat(prompt, c.IDs, []int32{12})
+	}
+	if segments, err := episode.End(x.server); err != nil || len(segments) != 1 || len(segments[0].Observed) != 3 {
+		t.Errorf("%+v, %v", segments, err)
+	}
+}

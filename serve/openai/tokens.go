@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 )
@@ -33,8 +34,8 @@ func (p *params) check() error {
 		return invalid("model", "model is no field of sampling_params")
 	case p.Stream:
 		return invalid("stream", "an answer in ids is not streamed")
-	case p.Logprobs != nil && *p.Logprobs != 0 && *p.Logprobs != 1:
-		return invalid("logprobs", "logprobs = %d: must be 0 or 1, the log-probs of the sampled tokens: those of others are not known", *p.Logprobs)
+	case p.Logprobs != nil && (*p.Logprobs < 0 || *p.Logprobs > maxTop):
+		return invalid("logprobs", wrongLogprobs, *p.Logprobs, maxTop)
 	}
 	return p.common.check()
 }
@@ -58,8 +59,8 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err != nil {
 		return err
 	}
-	if g.RequestID != "" {
-		j.id = g.RequestID
+	if j.id = cmp.Or(g.RequestID, j.id); p.Logprobs != nil && *p.Logprobs > 1 {
+		j.top = *p.Logprobs
 	}
 	j.prompts, j.bare, j.logprobs, j.ReturnTokenIDs = [][]int32{g.IDs}, true, p.Logprobs != nil, true
 	if err := j.model.checkIDs(g.IDs, "token_ids"); err != nil {
