@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -111,8 +112,8 @@ func cutQwen(s string, i int) int {
 	k, after := kindAt(s, i)
 	if s[i] == '\'' {
 		// (?i:'s|'t|'re|'ve|'m|'ll|'d)
-		if end := contraction(s, i); end > i {
-			return end
+		if n := len(contraction.FindString(s[i:min(i+4, len(s))])); n > 0 {
+			return i + n
 		}
 	}
 	// [^\r\n\p{L}\p{N}]?\p{L}+
@@ -162,27 +163,5 @@ func cutSpace(s string, i int) int {
 	return end // \s+
 }
 
-// contraction returns the end of the contraction whose apostrophe is at i, or i if
-// there is none. U+017F counts as an s, since case is ignored.
-func contraction(s string, i int) int {
-	rest := s[i+1:]
-	if len(rest) == 0 {
-		return i
-	}
-	switch rest[0] | 0x20 {
-	case 's', 't', 'm', 'd':
-		return i + 2
-	case 'r', 'v':
-		if len(rest) > 1 && rest[1]|0x20 == 'e' {
-			return i + 3
-		}
-	case 'l':
-		if len(rest) > 1 && rest[1]|0x20 == 'l' {
-			return i + 3
-		}
-	}
-	if len(rest) > 1 && rest[:2] == "ſ" {
-		return i + 3
-	}
-	return i
-}
+// contraction is one of English. In either case of letters U+017F counts as an s.
+var contraction = regexp.MustCompile(`^(?i:'s|'t|'re|'ve|'m|'ll|'d)`)

@@ -146,9 +146,7 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 	if _, first := assigned(s[max(0, start-maxAssigned):start]); len(names) == len(contents)-1 && first != 0 {
 		contents[len(contents)-1] = string(first) + "=" + contents[len(contents)-1]
 	}
-	for i, j := 0, len(contents)-1; i < j; i, j = i+1, j-1 {
-		contents[i], contents[j] = contents[j], contents[i]
-	}
+	slices.Reverse(contents)
 	return contents, either
 }
 

@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 
 	"onering/verifier/internal/algebra"
@@ -62,12 +63,7 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 // elements have to be so.
 func (c *comparer) approximates(x, y *latex.Node) bool {
 	if x.Op == latex.Bracket && y.Op == latex.Bracket && len(x.Args) == len(y.Args) {
-		for i := range x.Args {
-			if !c.approximates(x.Args[i], y.Args[i]) {
-				return false
-			}
-		}
-		return true
+		return slices.EqualFunc(x.Args, y.Args, c.approximates)
 	}
 	if !x.Op.Scalar() || !y.Op.Scalar() || len(algebra.Variables(x, y)) > 0 {
 		return false

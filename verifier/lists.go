@@ -336,10 +336,8 @@ func (c *comparer) byName(g, a *latex.Node) bool {
 	for _, x := range g.Args {
 		as, _ := assignmentOf(x)
 		for _, y := range a.Args {
-			if other, _ := assignmentOf(y); other.name.String() == as.name.String() {
-				if !c.equal(as.value, other.value) {
-					return false
-				}
+			if other, _ := assignmentOf(y); other.name.String() == as.name.String() && !c.equal(as.value, other.value) {
+				return false
 			}
 		}
 	}

@@ -52,10 +52,7 @@ func sameTime(g, a *latex.Node) bool {
 	if g.Rat.Cmp(a.Rat) == 0 {
 		return true
 	}
-	if g.Name != "" && a.Name != "" {
-		return false
-	}
-	if g.Name == "" && a.Name == "" {
+	if (g.Name == "") == (a.Name == "") {
 		return false
 	}
 	bare := g

@@ -161,10 +161,8 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 		if n.Args[1].Op == latex.Mul {
 			parts = n.Args[1].Args
 		}
-		for _, part := range parts {
-			if !power(part, -1) {
-				return nil, nil, false
-			}
+		if slices.ContainsFunc(parts, func(part *latex.Node) bool { return !power(part, -1) }) {
+			return nil, nil, false
 		}
 		return value, symbols, true
 	case n.Op == latex.Mul && n.Args[0].Op.Scalar() && len(algebra.Variables(n.Args[0])) == 0:
@@ -378,11 +376,7 @@ func (c *comparer) dollars(x, y quantity) bool {
 // temperatures brings two temperatures to one scale and drops their units.
 func (c *comparer) temperatures(x, y *quantity) bool {
 	scale := func(q *quantity) string {
-		if len(q.units) != 1 || q.units[0].power != 1 {
-			return ""
-		}
-		switch q.units[0].name {
-		case "degC", "degF":
+		if len(q.units) == 1 && q.units[0].power == 1 && (q.units[0].name == "degC" || q.units[0].name == "degF") {
 			return q.units[0].name
 		}
 		return ""
@@ -391,13 +385,9 @@ func (c *comparer) temperatures(x, y *quantity) bool {
 	if a == "" || b == "" {
 		return false
 	}
-	if a != b {
-		for _, q := range [...]*quantity{x, y} {
-			if scale(q) == "degC" { // F = 9/5 C + 32
-				q.value = &latex.Node{Op: latex.Add, Args: []*latex.Node{
-					{Op: latex.Mul, Args: []*latex.Node{algebra.Rational(big.NewRat(9, 5)), q.value}}, integer(32),
-				}}
-			}
+	for _, q := range [...]*quantity{x, y} {
+		if a != b && scale(q) == "degC" { // F = 9/5 C + 32
+			q.value = &latex.Node{Op: latex.Add, Args: []*latex.Node{product(algebra.Rational(big.NewRat(9, 5)), q.value), integer(32)}}
 		}
 	}
 	return true

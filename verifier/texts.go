@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -67,9 +68,7 @@ var affirmative = setOf("it he she they we i you there this that these those is 
 // product.
 func wordsOf(n *latex.Node) (string, bool) {
 	switch n.Op {
-	case latex.Text:
-		return normalWords(n.Name), true
-	case latex.Sym:
+	case latex.Text, latex.Sym:
 		return normalWords(n.Name), true
 	case latex.Mul:
 		if n.Name != "" {
@@ -190,11 +189,8 @@ func figure(n *latex.Node) string {
 // neighbours reports whether the letters of a word stand together in the
 // alphabet, as those of variables do.
 func neighbours(w string) bool {
-	low, high := w[0], w[0]
-	for i := range len(w) {
-		low, high = min(low, w[i]), max(high, w[i])
-	}
-	return int(high-low) <= len(w)
+	letters := []byte(w)
+	return int(slices.Max(letters)-slices.Min(letters)) <= len(w)
 }
 
 // english are short words that answers consist of.

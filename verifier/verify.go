@@ -3,6 +3,7 @@ package verifier
 import (
 	"fmt"
 	"math/big"
+	"regexp"
 	"strings"
 
 	"onering/verifier/internal/algebra"
@@ -197,7 +198,7 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	euler := latex.Reading{EulerE: true}
 	switch {
 	// 100,200 is a list where the other side is one beyond doubt.
-	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && !zeroGroup(gold) && !zeroGroup(answer) && try(list, list):
+	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && !zeroGroup.MatchString(gold) && !zeroGroup.MatchString(answer) && try(list, list):
 	// In running text 1,5 may be a decimal.
 	case !marked && g.Ambiguity.Decimal && isList(g.Tree) && !isList(a.Tree) && try(decimal, latex.Reading{}):
 	case !marked && a.Ambiguity.Decimal && isList(a.Tree) && !isList(g.Tree) && try(latex.Reading{}, decimal):
@@ -208,16 +209,8 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	return v
 }
 
-// zeroGroup reports whether a comma in s is followed by a zero and more digits:
-// 20,000 is no list of 20 and 000.
-func zeroGroup(s string) bool {
-	for i := 0; i+2 < len(s); i++ {
-		if s[i] == ',' && s[i+1] == '0' && isDigit(s[i+2]) {
-			return true
-		}
-	}
-	return false
-}
+// zeroGroup is a comma before a zero and more digits: 20,000 is no list of 20 and 000.
+var zeroGroup = regexp.MustCompile(`,0\d`)
 
 // alike reports whether two trees are lists of one length.
 func alike(g, a *latex.Node) bool { return isList(g) && isList(a) && len(g.Args) == len(a.Args) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -105,15 +106,7 @@ func (r *run) equalSequences(a, b Value, x []Value, depth int) bool {
 	y, ok := sequence(b)
 	_, listA := a.(List)
 	_, listB := b.(List)
-	if !ok || listA != listB || len(x) != len(y) {
-		return false
-	}
-	for i := range x {
-		if !r.equal(x[i], y[i], depth+1) {
-			return false
-		}
-	}
-	return true
+	return ok && listA == listB && slices.EqualFunc(x, y, func(a, b Value) bool { return r.equal(a, b, depth+1) })
 }
 
 // order compares two values; ok is false if they have no order.

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func makeRange(r *run, a arguments) Value {
 		if wide/float64(step) > maxRange {
 			r.fail("Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", maxRange)
 		}
-		n = (stop - start + step - sign(step)) / step
+		n = (stop - start + step - cmp.Compare(step, 0)) / step
 	}
 	r.spend(elementCost * n)
 	v := &view{kind: "range", elements: make([]Value, n), text: fmt.Sprintf("range(%d, %d", start, start+n*step)}
@@ -73,13 +74,6 @@ func makeRange(r *run, a arguments) Value {
 	}
 	v.text += ")"
 	return v
-}
-
-func sign(n int) int {
-	if n < 0 {
-		return -1
-	}
-	return 1
 }
 
 // makeDict is dict(name=value).

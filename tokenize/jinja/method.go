@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -147,12 +148,7 @@ func affix(has func(s, part string) bool) method {
 		if !isTuple {
 			choices = Tuple{v[0]}
 		}
-		for _, c := range choices {
-			if has(s, r.textOr(c, "")) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(choices, func(c Value) bool { return has(s, r.textOr(c, "")) })
 	}
 }
 

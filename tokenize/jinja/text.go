@@ -36,7 +36,11 @@ func (r *run) repr(out *strings.Builder, v Value, depth int) {
 	case List:
 		r.reprList(out, "[", v, "]", depth)
 	case Tuple:
-		r.reprTuple(out, v, depth)
+		end := ")"
+		if len(v) == 1 {
+			end = ",)"
+		}
+		r.reprList(out, "(", v, end, depth)
 	case *view:
 		if v.kind == "range" {
 			out.WriteString(v.text)
@@ -90,14 +94,6 @@ func (r *run) reprList(out *strings.Builder, open string, elements []Value, end 
 	out.WriteString(end)
 }
 
-func (r *run) reprTuple(out *strings.Builder, t Tuple, depth int) {
-	end := ")"
-	if len(t) == 1 {
-		end = ",)"
-	}
-	r.reprList(out, "(", t, end, depth)
-}
-
 func (r *run) reprDict(out *strings.Builder, d *Dict, depth int) {
 	out.WriteByte('{')
 	for i, key := range d.keys {
@@ -113,13 +109,8 @@ func (r *run) reprDict(out *strings.Builder, d *Dict, depth int) {
 
 // floatText is repr of a float.
 func floatText(f float64) string {
-	switch {
-	case math.IsNaN(f):
-		return "nan"
-	case math.IsInf(f, 1):
-		return "inf"
-	case math.IsInf(f, -1):
-		return "-inf"
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(f, 'g', -1, 64), "+"))
 	}
 	scientific := strconv.FormatFloat(f, 'e', -1, 64)
 	exponent, _ := strconv.Atoi(scientific[strings.IndexByte(scientific, 'e')+1:])
@@ -146,12 +137,8 @@ func quote(s string) string {
 		case c == mark || c == '\\':
 			out.WriteByte('\\')
 			out.WriteRune(c)
-		case c == '\n':
-			out.WriteString(`\n`)
-		case c == '\r':
-			out.WriteString(`\r`)
-		case c == '\t':
-			out.WriteString(`\t`)
+		case c == '\n' || c == '\r' || c == '\t':
+			out.WriteString(jsonEscapes[c])
 		case unicode.IsPrint(c):
 			out.WriteRune(c)
 		case c < 0x100:
