@@ -217,9 +217,11 @@ func equatedPart(s, word string, last bool) string {
 	return part
 }
 
-// orBefore and orAfter are "or" beside a box, with the number or the formula beyond it.
+// orWord is "or" beside a box, in several languages.
 const orWord = `(?:\\text\{\s*or\s*\}|\\lor|\bor\b|\boder\b|\bou\b|или|或者?|または|또는)`
 
+// orBefore and orAfter are an "or" beside a box with the number or the formula beyond it,
+// orNamed one with a letter and its value. orWords are what orWord finds.
 var (
 	orWords  = []string{"or", "oder", "ou", "lor", "или", "或", "或者", "または", "또는"}
 	orBefore = regexp.MustCompile(`(?i)(?:^|[\s($])(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|)[\s,]*` + orWord + `[\s$]*(?:\\[(\[])?\s*$`)

@@ -184,11 +184,11 @@ func (c *comparer) elementwise(g, a *latex.Node, rule string) bool {
 // residues compares residue classes; a modulus that only one side names is not held
 // against it.
 func (c *comparer) residues(g, a *latex.Node) bool {
-	if g.Op != a.Op {
-		if g.Op == latex.Mod {
-			return c.residueOf(g, a)
-		}
+	switch {
+	case g.Op != latex.Mod:
 		return c.residueOf(a, g)
+	case a.Op != latex.Mod:
+		return c.residueOf(g, a)
 	}
 	if !c.equal(g.Args[1], a.Args[1]) {
 		return c.say(false, "different moduli")

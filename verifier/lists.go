@@ -348,18 +348,16 @@ func (c *comparer) byName(g, a *latex.Node) bool {
 // name of its own; x_1 and x_2 are roots of one x.
 func namedDistinctly(n *latex.Node) bool {
 	seen := map[string]bool{}
-	for _, arg := range n.Args {
+	return n.Every(func(arg *latex.Node) bool {
 		as, ok := assignmentOf(arg)
 		if !ok {
 			return false
 		}
 		name := baseName(as.name.String())
-		if seen[name] {
-			return false
-		}
+		again := seen[name]
 		seen[name] = true
-	}
-	return true
+		return !again
+	})
 }
 
 // baseName is a name without its subscript.

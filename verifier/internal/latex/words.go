@@ -32,7 +32,7 @@ func multiplier(w string) (int64, bool) {
 	return m, ok && plural && w != "gros"
 }
 
-// fractions are denominators spelled out.
+// fractionWords are denominators spelled out.
 var fractionWords = map[string]int64{
 	"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4, "fourths": 4, "fifth": 5, "fifths": 5,
 	"sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8, "eighths": 8, "ninth": 9, "ninths": 9, "tenth": 10, "tenths": 10,
