@@ -482,7 +482,7 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 		longest = max(longest, x.run.Rollout.MaxPromptTokens)
 	}
 	// Evaluate keeps a slot to itself.
-	decoder, free, err := x.policy.Decoder(min(x.slots, want)+1, longest+x.MaxNewTokens, false)
+	decoder, free, err := x.policy.Decoder(min(x.slots, want)+1, longest+x.MaxNewTokens, sampler.Loose)
 	if err != nil {
 		return err
 	}

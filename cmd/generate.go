@@ -305,7 +305,11 @@ func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Reques
 	for _, r := range requests {
 		longest = max(longest, len(r.Prompt))
 	}
-	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+o.MaxNewTokens, o.invariant)
+	var invariance sampler.Invariance
+	if o.invariant {
+		invariance = sampler.Slots
+	}
+	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+o.MaxNewTokens, invariance)
 	if err != nil {
 		return err
 	}

@@ -168,19 +168,19 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 }
 
 // Decoder opens a decoder for slots sequences of up to maxTokens tokens, or of as many as the
-// model has positions. With invariant their bits are the same whatever is decoded beside them.
+// model has positions, whose bits do not depend on what invariance says.
 // free ends it.
-func (p *Policy) Decoder(slots, maxTokens int, invariant bool) (d sampler.Decoder, free func(), err error) {
-	if invariant {
+func (p *Policy) Decoder(slots, maxTokens int, invariance sampler.Invariance) (d sampler.Decoder, free func(), err error) {
+	if invariance != sampler.Loose {
 		slots++ // see sampler.Invariant
 	}
 	opened, err := p.Env.NewDecoder(p.Ring, slots, p.MaxTokens(maxTokens))
 	if err != nil {
 		return nil, nil, err
 	}
-	if !invariant {
+	if invariance == sampler.Loose {
 		return opened, opened.Close, nil
 	}
-	kept := sampler.NewInvariant(opened)
+	kept := sampler.NewInvariant(opened, invariance)
 	return kept, func() { kept.Close(); opened.Close() }, nil
 }

@@ -19,6 +19,7 @@ type Decoder struct {
 	geometry  models.Geometry
 	maxTokens int
 	invariant bool // see SetInvariant
+	wide      bool // so it is with the form Wide
 
 	angles   angles
 	cache    *cache
@@ -115,16 +116,20 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 
 // SetInvariant makes the bits of a row independent of the other rows.
 //
-// On a CPU it does so by not using the forms Wide and Paired, which sum in an order
-// that depends on the number of rows. A row alone may still differ, because another
-// kernel multiplies a single row. With few rows and large weights, decoding takes up
-// to 40 % more time.
+// On a CPU a row alone may still differ, because another kernel multiplies a single
+// row. The order of sums depends on the number of rows in the forms Wide and Paired,
+// but in Wide it is the same from 2 to 16 rows. So up to 16 slots and the companion's
+// of a model that is not small use Wide where the number of slots is given. Otherwise all use Direct, and with few
+// rows and large weights decoding takes up to 40 % more time.
 //
 // A GPU's libraries choose another kernel for almost every number of rows and of
 // cached tokens. So there each step computes all slots, at the full length of the
 // cache, and each prompt is computed alone. The bits depend on the number of slots
 // and on maxTokens, but not on what the slots hold.
-func (d *Decoder) SetInvariant(on bool) { d.invariant = on }
+func (d *Decoder) SetInvariant(of sampler.Invariance) {
+	d.invariant = of != sampler.Loose
+	d.wide = of == sampler.Beside && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && d.geometry.Compute == models.F32 && d.env.memory.Aliases() && !d.env.memory.gpu()
+}
 
 // wholeSteps reports whether each step computes all slots; see SetInvariant.
 func (d *Decoder) wholeSteps() bool { return d.invariant && !d.env.memory.Aliases() }
@@ -149,6 +154,8 @@ func (d *Decoder) rows(n int) int {
 func (d *Decoder) form(n int) models.Form {
 	g := d.geometry
 	switch {
+	case d.wide:
+		return models.Wide
 	case d.invariant || d.env.memory.gpu() || g.Compute != models.F32:
 		return models.Direct
 	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:

@@ -21,7 +21,7 @@ func TestLikeliest(t *testing.T) {
 	d, err := env.NewDecoder(ring, 4, 32)
 	check(t, err)
 	defer d.Close()
-	invariant := sampler.NewInvariant(d)
+	invariant := sampler.NewInvariant(d, sampler.Slots)
 	defer invariant.Close()
 	reqs := []sampler.Request{{Prompt: []int32{5, 7, 9}, ID: 1, Samples: 2, LastGreedy: true}, {Prompt: []int32{8}, ID: 2, Samples: 1}}
 	sample := func(s sampler.Sampling, top int) ([]sampler.Response, []sampler.Token) {

@@ -9,6 +9,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/sampler"
 )
 
 // TestCacheInParts: rows that lie in two parts of the cache have the bits that they have
@@ -150,7 +151,9 @@ func TestManyRows(t *testing.T) {
 			d, err := env.NewDecoder(ring, rows, 200)
 			check(t, err)
 			defer d.Close()
-			d.SetInvariant(invariant)
+			if invariant {
+				d.SetInvariant(sampler.Slots)
+			}
 			got := decodeFewer(t, d, rows)
 			if many := d.ManySteps(); many != !invariant {
 				t.Errorf("width %d, invariant %t: steps by the graph for many rows: %t", width, invariant, many)

@@ -13,7 +13,7 @@ import (
 var newFilter = map[string][][2]string{
 	"sampling.go": {{"share of the largest one\"`\n", "\tTopA float64 `toml:\"top_a\" json:\"top_a,omitempty\" range:\"[0,1]\" note:\"0 turns it off\" help:\"keep the tokens whose probability is at least this share of the square of the largest one\"`\n"}},
 	"filter.go": {
-		{"var filters = []Filter{topK, topP, minP", ", topA"},
+		{"var filters = []filter{topK, topP, minP", ", topA"},
 		{"import (\n\t\"math\"\n\t\"slices\"\n)\n", `
 func topA(s Sampling, likeliest []Candidate, _ float64) int {
 	if s.TopA == 0 {

@@ -6,9 +6,8 @@ package sampler
 // single row is ever computed: the last slot is kept free, and decodes a
 // companion beside a sequence that would be alone.
 //
-// It costs a slot and, for few rows of a large model, time. It is for results
-// that must not depend on the number of slots: evaluations, and rollouts that
-// ask for it.
+// It costs a slot and, where the number of slots must not matter either, time for
+// few rows of a large model.
 type Invariant struct {
 	Decoder
 	companion int // its slot
@@ -16,17 +15,26 @@ type Invariant struct {
 	running   bool
 }
 
+// Invariance is what the bits of a sequence do not depend on.
+type Invariance int
+
+const (
+	Loose  Invariance = iota // nothing is promised
+	Beside                   // what is decoded beside it, while the decoder has the same number of slots: for servers
+	Slots                    // nor how many slots there are, on a CPU: for evaluations, and rollouts that ask for it
+)
+
 // An invariantSetter is a Decoder that can compute every row of two or more with
 // the same bits, whatever the other rows are. Decoders without the method are
 // taken to do so always.
 type invariantSetter interface {
-	SetInvariant(on bool)
+	SetInvariant(Invariance)
 }
 
 // NewInvariant takes over a decoder of at least two slots until Close.
-func NewInvariant(d Decoder) *Invariant {
+func NewInvariant(d Decoder, of Invariance) *Invariant {
 	if d, ok := d.(invariantSetter); ok {
-		d.SetInvariant(true)
+		d.SetInvariant(of)
 	}
 	return &Invariant{Decoder: d, companion: d.Slots() - 1, prefix: -1}
 }
@@ -101,7 +109,7 @@ func (d *Invariant) stopCompanion() {
 func (d *Invariant) Close() {
 	d.stopCompanion()
 	if d, ok := d.Decoder.(invariantSetter); ok {
-		d.SetInvariant(false)
+		d.SetInvariant(Loose)
 	}
 	if d.prefix >= 0 {
 		d.Drop(d.prefix)

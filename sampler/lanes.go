@@ -27,7 +27,7 @@ func (l Lanes) Invariant() (invariant Lanes, done func()) {
 	var all []*Invariant
 	for i, d := range l.Decoders {
 		if d.Slots() > 1 {
-			all = append(all, NewInvariant(d))
+			all = append(all, NewInvariant(d, Slots))
 			invariant.Decoders[i] = all[len(all)-1]
 		}
 	}

@@ -27,8 +27,8 @@ type Call struct {
 // being answered, and begin in the order in which they came, in the slots that become
 // free.
 //
-// It computes one prompt alone before each step, so with an Invariant decoder the tokens of
-// a call are the same whatever is answered beside it. Sample computes several.
+// It computes each prompt alone, so with an Invariant decoder the tokens of a call are the
+// same whatever is answered beside it. Sample computes several together.
 //
 // A Scheduler is used by one goroutine at a time. The decoder must have no sequences.
 type Scheduler struct {
@@ -86,12 +86,17 @@ func (s *Scheduler) Cancel(c *Call) {
 	c.over = true
 }
 
+// fewPromptTokens are computed before a step, if there is room for more than one prompt: while
+// a slot is free, each step moves fewer sequences on.
+const fewPromptTokens = 4 * StepCost
+
 // Step begins samples of waiting calls in the free slots, and moves every sequence on by a
 // token. An error ends the calls that it is about, and others go on. It reports whether
 // there is more to do before another call or an observation comes.
 func (s *Scheduler) Step() bool {
 	s.receive()
-	s.begin()
+	for before := s.stats.PrefillTokens; s.begin() && s.stats.PrefillTokens-before < fewPromptTokens; {
+	}
 	s.advance()
 	return s.busy > s.waiting || len(s.queue) > 0 && s.busy < len(s.slots)
 }

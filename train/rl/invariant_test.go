@@ -29,7 +29,7 @@ func TestInvariant(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		x := sampler.NewInvariant(d)
+		x := sampler.NewInvariant(d, sampler.Slots)
 		if x.Slots() != n {
 			t.Fatalf("%d slots, want %d", x.Slots(), n)
 		}
