@@ -299,17 +299,21 @@ func giveOthers(t *ranks.Group, out *cli.Answers, own []generated, failed error)
 	return err
 }
 
+// ifAsked is invariance where the flag --invariant is set.
+func ifAsked(invariant bool, invariance sampler.Invariance) sampler.Invariance {
+	if !invariant {
+		return sampler.Loose
+	}
+	return invariance
+}
+
 // sampleRows samples the responses to requests and hands each over.
 func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Request, o generateOptions, each func(generated) error) error {
 	longest := 0
 	for _, r := range requests {
 		longest = max(longest, len(r.Prompt))
 	}
-	var invariance sampler.Invariance
-	if o.invariant {
-		invariance = sampler.Slots
-	}
-	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+o.MaxNewTokens, invariance)
+	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+o.MaxNewTokens, ifAsked(o.invariant, sampler.Slots))
 	if err != nil {
 		return err
 	}

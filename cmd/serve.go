@@ -163,12 +163,8 @@ func closeModels(list []*openai.Model) {
 // open opens a model of the server, or an adapter beside its parent.
 func (o *serveOptions) open(c *cobra.Command, p *policy.Policy, way manner, name, parent string) (m *openai.Model, err error) {
 	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.Template, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
-	var invariance sampler.Invariance
-	if o.invariant {
-		invariance = sampler.Beside
-	}
 	if m.Sampling, err = way.sampling(c, p, sampler.Plain(0)); err == nil {
-		m.Decoder, m.Close, err = p.Decoder(o.slots, o.context, invariance)
+		m.Decoder, m.Close, err = p.Decoder(o.slots, o.context, ifAsked(o.invariant, sampler.Beside))
 	}
 	return m, err
 }

@@ -168,8 +168,7 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 }
 
 // Decoder opens a decoder for slots sequences of up to maxTokens tokens, or of as many as the
-// model has positions, whose bits do not depend on what invariance says.
-// free ends it.
+// model has positions. Their bits do not depend on what invariance names. free ends it.
 func (p *Policy) Decoder(slots, maxTokens int, invariance sampler.Invariance) (d sampler.Decoder, free func(), err error) {
 	if invariance != sampler.Loose {
 		slots++ // see sampler.Invariant

@@ -118,9 +118,9 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 //
 // On a CPU a row alone may still differ, because another kernel multiplies a single
 // row. The order of sums depends on the number of rows in the forms Wide and Paired,
-// but in Wide it is the same from 2 to 16 rows. So up to 16 slots and the companion's
-// of a model that is not small use Wide where the number of slots is given. Otherwise all use Direct, and with few
-// rows and large weights decoding takes up to 40 % more time.
+// but in Wide it is the same from 2 to 16 rows. So if bits may depend on the number of
+// slots, up to 16 and the companion's use Wide, unless the model is small. All others use
+// Direct, which takes up to 40 % more time for few rows of a large model.
 //
 // A GPU's libraries choose another kernel for almost every number of rows and of
 // cached tokens. So there each step computes all slots, at the full length of the

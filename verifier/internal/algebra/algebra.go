@@ -23,11 +23,11 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// An Outcome is what a comparison came to.
-type Outcome uint8
+// An outcome is what a comparison came to.
+type outcome uint8
 
 const (
-	Different Outcome = iota
+	Different outcome = iota
 	Equal
 	undecided // it could not be told; to be taken for different
 	Limit     // telling would have cost too much
@@ -52,7 +52,7 @@ func (c *Checker) Steps() int { return work - c.budget }
 func (c *Checker) Spent() bool { return c.budget < 0 }
 
 // Equal compares two scalar expressions and names the rule that decided.
-func (c *Checker) Equal(a, b *latex.Node) (Outcome, string) {
+func (c *Checker) Equal(a, b *latex.Node) (outcome, string) {
 	x, errX := c.rational(a, nil)
 	y, errY := c.rational(b, nil)
 	if errX == nil && errY == nil {
@@ -81,7 +81,7 @@ func (c *Checker) Equal(a, b *latex.Node) (Outcome, string) {
 
 // huge compares numbers too large to be written out: in the field, whose
 // verdict of difference is sound, and by magnitude never.
-func (c *Checker) huge(a, b *latex.Node) (Outcome, string) {
+func (c *Checker) huge(a, b *latex.Node) (outcome, string) {
 	if same, pure := c.formulas(a, b); same {
 		return Equal, "the same formula"
 	} else if pure {

@@ -18,7 +18,7 @@ func parse(t testing.TB, s string) *latex.Node {
 func TestEqual(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
-		want Outcome
+		want outcome
 	}{
 		{`\frac{\sqrt2}{2}`, `\frac1{\sqrt2}`, Equal},
 		{`\sqrt{3+2\sqrt2}`, `1+\sqrt2`, Equal},

@@ -3,6 +3,7 @@ package algebra
 import (
 	"math/big"
 
+	"onering/verifier/internal/ball"
 	"onering/verifier/internal/latex"
 )
 
@@ -10,7 +11,7 @@ import (
 // is one. It fails with errIrrational for any other.
 func (c *Checker) halfTurns(n *latex.Node, at *point) *big.Rat {
 	if c.budget--; c.budget < 0 {
-		fail(errLimit)
+		ball.Fail(errLimit)
 	}
 	switch n.Op {
 	case latex.Const:
@@ -31,7 +32,7 @@ func (c *Checker) halfTurns(n *latex.Node, at *point) *big.Rat {
 		r := c.halfTurns(n.Args[0], at)
 		d, err := c.rational(n.Args[1], at)
 		if err != nil || d.Sign() == 0 {
-			fail(errIrrational)
+			ball.Fail(errIrrational)
 		}
 		return c.checked(new(big.Rat).Quo(r, d))
 	case latex.Mul:
@@ -40,7 +41,7 @@ func (c *Checker) halfTurns(n *latex.Node, at *point) *big.Rat {
 			r, err := c.rational(arg, at)
 			switch {
 			case err != nil && angle:
-				fail(err)
+				ball.Fail(err)
 			case err != nil:
 				r, angle = c.halfTurns(arg, at), true
 			}
@@ -52,7 +53,7 @@ func (c *Checker) halfTurns(n *latex.Node, at *point) *big.Rat {
 	}
 	r, err := c.rational(n, at)
 	if err != nil || r.Sign() != 0 {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	return r
 }
@@ -72,7 +73,7 @@ var (
 func (c *Checker) rationalAngle(name string, angle *latex.Node, at *point) *big.Rat {
 	twelfths := new(big.Rat).Mul(c.halfTurns(angle, at), big.NewRat(12, 1))
 	if !twelfths.IsInt() {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	k := new(big.Int).Mod(twelfths.Num(), big.NewInt(24)).Int64()
 	value, ok := sines[k]
@@ -84,9 +85,9 @@ func (c *Checker) rationalAngle(name string, angle *latex.Node, at *point) *big.
 	}
 	switch {
 	case !ok:
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	case value == nil:
-		fail(errUndefined)
+		ball.Fail(errUndefined)
 	}
 	return value
 }
@@ -101,11 +102,11 @@ var zeros = map[string]*big.Rat{
 func (c *Checker) rationalZero(n *latex.Node, at *point) *big.Rat {
 	zero, ok := zeros[n.Name]
 	if !ok || c.exact(n.Args[0], at).Cmp(zero) != 0 {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	if len(n.Args) > 1 { // the base of a logarithm
 		if b, err := c.rational(n.Args[1], at); err == nil && (b.Sign() <= 0 || b.Cmp(zero) == 0) {
-			fail(errUndefined)
+			ball.Fail(errUndefined)
 		}
 	}
 	return new(big.Rat)

@@ -31,7 +31,7 @@ func (e *numeric) small(n, d int64) ball.Complex { return e.ball.FromRat(big.New
 
 // try evaluates n. The error is one of package ball, errNotANumber, errUndefined or errLimit.
 func (e *numeric) try(n *latex.Node) (ball.Complex, error) {
-	return e.ball.Try(func() ball.Complex { return e.value(n) })
+	return ball.Try(func() ball.Complex { return e.value(n) })
 }
 
 // ofReal is x as a complex number.
@@ -43,7 +43,7 @@ func (e *numeric) checked(r *big.Rat, err error) ball.Complex {
 		err = errNotANumber
 	}
 	if err != nil {
-		e.ball.Fail(err)
+		ball.Fail(err)
 	}
 	return e.ball.FromRat(r)
 }
@@ -51,10 +51,10 @@ func (e *numeric) checked(r *big.Rat, err error) ball.Complex {
 // value evaluates n. It fails as operations of package ball do, for try to return.
 func (e *numeric) value(n *latex.Node) ball.Complex {
 	if e.c.budget -= 2 + int(e.ball.Prec)/256; e.c.budget < 0 {
-		e.ball.Fail(errLimit)
+		ball.Fail(errLimit)
 	}
 	if n == nil {
-		e.ball.Fail(errNotANumber)
+		ball.Fail(errNotANumber)
 	}
 	switch n.Op {
 	case latex.Num:
@@ -89,7 +89,7 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 		return e.function(n)
 	}
 	if n.Op == latex.PlusMinus || n.Op == latex.MinusPlus || len(n.Args) == 0 {
-		e.ball.Fail(errNotANumber)
+		ball.Fail(errNotANumber)
 	}
 	total := e.value(n.Args[0])
 	for _, arg := range n.Args[1:] {
@@ -102,7 +102,7 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 		case latex.Div:
 			total = e.ball.CQuo(total, v)
 		default:
-			e.ball.Fail(errNotANumber)
+			ball.Fail(errNotANumber)
 		}
 	}
 	switch n.Op {
@@ -171,7 +171,7 @@ func (e *numeric) constant(name string) ball.Complex {
 	case "i":
 		return ball.Complex{Im: e.ball.Int(1)}
 	}
-	e.ball.Fail(errNotANumber) // infinity
+	ball.Fail(errNotANumber) // infinity
 	return ball.Complex{}
 }
 
@@ -180,7 +180,7 @@ func (e *numeric) opaque(n *latex.Node) ball.Complex {
 	f := formula{c: e.c, in: fieldFor(5), seed: 5, mult: e.factors}
 	h := f.value(n)
 	if f.bad {
-		e.ball.Fail(errNotANumber)
+		ball.Fail(errNotANumber)
 	}
 	return e.unknown(mix(h))
 }
@@ -202,12 +202,12 @@ func (e *numeric) smooth(n *latex.Node, seed uint64) ball.Complex {
 // series adds or multiplies the terms of a finite sum or product.
 func (e *numeric) series(n *latex.Node) ball.Complex {
 	var low, high int64
-	_, err := e.c.try(func() *big.Rat { low, high = e.c.bounds(n, e.at); return nil })
+	_, err := ball.Try(func() *big.Rat { low, high = e.c.bounds(n, e.at); return nil })
 	if err == errIrrational {
 		return e.opaque(n)
 	}
 	if err != nil {
-		e.ball.Fail(err)
+		ball.Fail(err)
 	}
 	total := ball.Complex{}
 	if n.Op == latex.Prod {
@@ -232,7 +232,7 @@ func (e *numeric) power(n *latex.Node) ball.Complex {
 	exp, err := e.c.rational(n.Args[1], e.at)
 	switch {
 	case err == errLimit, err == nil && exp.IsInt() && !exp.Num().IsInt64():
-		e.ball.Fail(errLimit)
+		ball.Fail(errLimit)
 	case err == nil && exp.Sign() == 0:
 		return e.small(1, 1)
 	case err == nil && exp.IsInt():
@@ -289,7 +289,7 @@ func (e *numeric) root(n *latex.Node) ball.Complex {
 	z := e.value(n.Args[0])
 	if index, err := e.c.rational(n.Args[1], e.at); err == nil {
 		if index.Sign() == 0 {
-			e.ball.Fail(errUndefined)
+			ball.Fail(errUndefined)
 		}
 		return e.rationalPower(z, new(big.Rat).Inv(index))
 	}
@@ -301,7 +301,7 @@ func (e *numeric) root(n *latex.Node) ball.Complex {
 // realOnly fails unless z is real.
 func (e *numeric) realOnly(z ball.Complex) ball.Complex {
 	if !z.IsReal() {
-		e.ball.Fail(errNotANumber)
+		ball.Fail(errNotANumber)
 	}
 	return z
 }
@@ -341,14 +341,14 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 	case "gcd", "lcm":
 		r, err := e.c.rational(n, e.at)
 		if err != nil {
-			e.ball.Fail(errNotANumber)
+			ball.Fail(errNotANumber)
 		}
 		return e.ball.FromRat(r)
 	case "max", "min":
 		return e.extreme(n)
 	}
 	if len(n.Args) == 0 || len(n.Args) > 2 {
-		e.ball.Fail(errNotANumber)
+		ball.Fail(errNotANumber)
 	}
 	z := e.value(n.Args[0])
 	b := e.ball
@@ -436,7 +436,7 @@ func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	d := b.Sub(b.Int(1), b.Mul(x, x))
 	if d.KnownSign() < 0 {
 		e.left = true
-		b.Fail(errUndefined)
+		ball.Fail(errUndefined)
 	}
 	root := b.Sqrt(d)
 	a := half
@@ -444,7 +444,7 @@ func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 	case !root.ContainsZero():
 		a = ofReal(b.Atan(b.Quo(x, root)))
 	case !root.IsZero():
-		b.Fail(ball.ErrUndecided)
+		ball.Fail(ball.ErrUndecided)
 	case b.Sign(x) < 0:
 		a = b.CNeg(a)
 	}

@@ -97,7 +97,7 @@ func TestChangesAreDifferent(t *testing.T) {
 }
 
 // same requires an outcome, but lets a comparison run into its limits.
-func same(t *rapid.T, a, b string, want Outcome) {
+func same(t *rapid.T, a, b string, want outcome) {
 	got, rule := NewChecker().Equal(tree(t, a), tree(t, b))
 	if got != want && got != Limit {
 		t.Fatalf("Equal(%s, %s) = %v (%s), want %v", a, b, got, rule, want)

@@ -41,12 +41,6 @@ func (p *point) lookup(name string) *point {
 	return p
 }
 
-// A failure is what exact evaluation without a result panics with.
-type failure struct{ error }
-
-// fail gives up the evaluation that rational has begun.
-func fail(err error) { panic(failure{err}) }
-
 // afford takes the cost of one operation on numbers of so many bits, and reports whether
 // the budget had it.
 func (c *Checker) afford(bits int) bool {
@@ -58,7 +52,7 @@ func (c *Checker) afford(bits int) bool {
 // spend is afford that fails.
 func (c *Checker) spend(bits int) {
 	if !c.afford(bits) {
-		fail(errLimit)
+		ball.Fail(errLimit)
 	}
 }
 
@@ -68,7 +62,7 @@ func bitsOf(r *big.Rat) int { return r.Num().BitLen() + r.Denom().BitLen() }
 func (c *Checker) checked(r *big.Rat) *big.Rat {
 	bits := bitsOf(r)
 	if bits > 2*maxBits {
-		fail(errLimit)
+		ball.Fail(errLimit)
 	}
 	c.spend(bits)
 	if !r.IsInt() {
@@ -82,27 +76,13 @@ func (c *Checker) checked(r *big.Rat) *big.Rat {
 // rational evaluates n exactly at a point. It fails with errIrrational where
 // the value is not rational or has unknowns, with errUndefined, or errLimit.
 func (c *Checker) rational(n *latex.Node, at *point) (r *big.Rat, err error) {
-	return c.try(func() *big.Rat { return c.exact(n, at) })
-}
-
-// try returns what evaluate computes, or the error with which a part of it failed.
-func (c *Checker) try(evaluate func() *big.Rat) (r *big.Rat, err error) {
-	defer func() {
-		if stopped := recover(); stopped != nil {
-			f, ok := stopped.(failure)
-			if !ok {
-				panic(stopped)
-			}
-			err = f.error
-		}
-	}()
-	return evaluate(), nil
+	return ball.Try(func() *big.Rat { return c.exact(n, at) })
 }
 
 // exact is the value of n at a point. It fails as rational says.
 func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 	if n == nil {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	c.budget--
 	switch n.Op {
@@ -111,7 +91,7 @@ func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 	case latex.Sym:
 		p := at.lookup(n.Name)
 		if p == nil || p.turn != nil {
-			fail(errIrrational)
+			ball.Fail(errIrrational)
 		}
 		return p.value
 	case latex.Add, latex.Mul, latex.Div, latex.Neg, latex.Percent, latex.Abs, latex.Floor, latex.Ceil, latex.Fact, latex.Fact2:
@@ -126,7 +106,7 @@ func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 	case latex.Func:
 		return c.rationalFunction(n, at)
 	default:
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	first := c.exact(n.Args[0], at)
 	if n.Op != latex.Add && n.Op != latex.Mul && n.Op != latex.Div {
@@ -142,7 +122,7 @@ func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 			total.Mul(total, v)
 		case latex.Div:
 			if v.Sign() == 0 {
-				fail(errUndefined)
+				ball.Fail(errUndefined)
 			}
 			total.Quo(total, v)
 		}
@@ -179,10 +159,10 @@ func floorRat(r *big.Rat) *big.Int {
 // factorial is the product of n, n-step, ... down to 1 or 2.
 func (c *Checker) factorial(r *big.Rat, step int64) *big.Rat {
 	if !r.IsInt() || r.Sign() < 0 {
-		fail(errUndefined)
+		ball.Fail(errUndefined)
 	}
 	if !r.Num().IsInt64() || r.Num().Int64() > maxFact {
-		fail(errLimit)
+		ball.Fail(errLimit)
 	}
 	n := r.Num().Int64()
 	v := big.NewInt(1)
@@ -205,7 +185,7 @@ func (c *Checker) rationalPower(n *latex.Node, at *point) *big.Rat {
 	}
 	// a^(p/q) where a is a q-th power.
 	if !exp.Denom().IsInt64() || exp.Denom().Int64() > 1000 {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	return c.integerPower(c.exactRoot(base, exp.Denom().Int64()), exp.Num())
 }
@@ -217,7 +197,7 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 	case exp.Sign() == 0 || base.Cmp(one) == 0:
 		return one
 	case base.Sign() == 0 && exp.Sign() < 0:
-		fail(errUndefined)
+		ball.Fail(errUndefined)
 	case base.Sign() == 0:
 		return new(big.Rat)
 	case base.Cmp(big.NewRat(-1, 1)) == 0:
@@ -228,7 +208,7 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 	}
 	size := new(big.Int).Abs(exp)
 	if !size.IsInt64() || size.Int64() > maxBits || int64(max(base.Num().BitLen(), base.Denom().BitLen())-1)*size.Int64() > maxBits {
-		fail(errLimit)
+		ball.Fail(errLimit)
 	}
 	num := new(big.Int).Exp(base.Num(), size, nil)
 	den := new(big.Int).Exp(base.Denom(), size, nil)
@@ -252,7 +232,7 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 func (c *Checker) rationalRoot(n *latex.Node, at *point) *big.Rat {
 	x, index := c.exact(n.Args[0], at), c.exact(n.Args[1], at)
 	if !index.IsInt() || !index.Num().IsInt64() || index.Num().Int64() < 1 || index.Num().Int64() > 1000 {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	return c.exactRoot(x, index.Num().Int64())
 }
@@ -261,7 +241,7 @@ func (c *Checker) rationalRoot(n *latex.Node, at *point) *big.Rat {
 // numbers are real.
 func (c *Checker) exactRoot(x *big.Rat, k int64) *big.Rat {
 	if x.Sign() < 0 && k%2 == 0 {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	num := c.integerRoot(new(big.Int).Abs(x.Num()), k)
 	if x.Sign() < 0 {
@@ -277,17 +257,17 @@ func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 		return new(big.Int).Set(x)
 	}
 	if x.BitLen() > maxBits || !c.afford(8*x.BitLen()) {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	if k == 2 {
 		r := new(big.Int).Sqrt(x)
 		if new(big.Int).Mul(r, r).Cmp(x) != 0 {
-			fail(errIrrational)
+			ball.Fail(errIrrational)
 		}
 		return r
 	}
 	if int64(x.BitLen()) <= k || x.BitLen() > 4000 { // the former is between 1 and 2
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	// Newton's iteration from above.
 	r := new(big.Int).Lsh(big.NewInt(1), uint((int64(x.BitLen())+k-1)/k))
@@ -302,11 +282,11 @@ func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 		}
 		r = t
 		if !c.afford(8 * x.BitLen()) {
-			fail(errIrrational)
+			ball.Fail(errIrrational)
 		}
 	}
 	if new(big.Int).Exp(r, bigK, nil).Cmp(x) != 0 {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	return r
 }
@@ -315,7 +295,7 @@ func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 	top, k := c.exact(n.Args[0], at), c.exact(n.Args[1], at)
 	if !k.IsInt() {
-		fail(errIrrational)
+		ball.Fail(errIrrational)
 	}
 	if k.Sign() < 0 {
 		return new(big.Rat)
@@ -329,7 +309,7 @@ func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 		}
 	}
 	if !k.Num().IsInt64() || k.Num().Int64() > maxFact/2 || int64(bitsOf(top))*k.Num().Int64() > maxBits {
-		fail(errLimit)
+		ball.Fail(errLimit)
 	}
 	v := big.NewRat(1, 1)
 	for i := range k.Num().Int64() {
@@ -344,10 +324,10 @@ func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 func (c *Checker) bounds(n *latex.Node, at *point) (low, high int64) {
 	l, h := c.exact(n.Args[2], at), c.exact(n.Args[3], at)
 	if !l.IsInt() || !h.IsInt() {
-		fail(errUndefined)
+		ball.Fail(errUndefined)
 	}
 	if d := new(big.Int).Sub(h.Num(), l.Num()); !l.Num().IsInt64() || !h.Num().IsInt64() || d.Cmp(big.NewInt(maxTerms)) > 0 {
-		fail(errLimit)
+		ball.Fail(errLimit)
 	}
 	return l.Num().Int64(), h.Num().Int64()
 }
@@ -392,7 +372,7 @@ func (c *Checker) rationalFunction(n *latex.Node, at *point) *big.Rat {
 			total = v
 		case n.Name == "gcd" || n.Name == "lcm":
 			if !v.IsInt() || !total.IsInt() {
-				fail(errUndefined)
+				ball.Fail(errUndefined)
 			}
 			a, b := new(big.Int).Abs(total.Num()), new(big.Int).Abs(v.Num())
 			c.spend(8 * (a.BitLen() + b.BitLen()))
@@ -404,7 +384,7 @@ func (c *Checker) rationalFunction(n *latex.Node, at *point) *big.Rat {
 		}
 	}
 	if total == nil {
-		fail(errUndefined)
+		ball.Fail(errUndefined)
 	}
 	return total
 }

@@ -87,7 +87,7 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 		}
 		if !found {
 			first = u
-			q, err := ctx.Try(func() ball.Complex { return ctx.CQuo(u, v) })
+			q, err := ball.Try(func() ball.Complex { return ctx.CQuo(u, v) })
 			if err != nil || q.Re.ContainsZero() {
 				continue
 			}

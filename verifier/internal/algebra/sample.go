@@ -20,7 +20,7 @@ const longNumeral = 60
 
 // numbers compares a and b numerically: once if they are constants, else at
 // points.
-func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
+func (c *Checker) numbers(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
 	if s.infinite {
 		return undecided, "infinite"
@@ -80,7 +80,7 @@ func (t *trial) differ(points func() []*point) bool {
 // verdict tries fractions first, unless only natural numbers make sense. Where fractions
 // leave both sides undefined, as in (-1)^n, it tries natural numbers. Two sides that no
 // precision tells apart, such as sines of 10^1000 x, are not equal.
-func (t *trial) verdict() (Outcome, string) {
+func (t *trial) verdict() (outcome, string) {
 	const different, unreached, unclear = "different values at some point", "steps may lie where values are too large to compute", "expressions that could not be told apart"
 	if len(t.s.integer) == 0 {
 		if t.differ(t.s.fractions) {
@@ -128,7 +128,7 @@ func (t *trial) natural() bool {
 // confirmed looks at numbers what is equal as a formula: an expression that is
 // nowhere defined equals nothing, and large integers may be equal in a field
 // only. What has no value as a number is taken as the formula.
-func (c *Checker) confirmed(a, b *latex.Node) (Outcome, string) {
+func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
 	if s.infinite {
 		return Equal, "the same formula"

@@ -4,7 +4,7 @@
 // digits".
 //
 // An operation that has no result at the precision gives up the whole evaluation: it
-// panics with one of the errors of this package, which [Context.Try] returns.
+// panics with one of the errors of this package, which [Try] returns.
 package ball
 
 import (
@@ -121,7 +121,7 @@ type Context struct {
 type failure struct{ error }
 
 // Try returns what evaluate computes, or the error with which an operation of it gave up.
-func (c *Context) Try(evaluate func() Complex) (z Complex, err error) {
+func Try[T any](evaluate func() T) (result T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			f, ok := r.(failure)
@@ -135,7 +135,7 @@ func (c *Context) Try(evaluate func() Complex) (z Complex, err error) {
 }
 
 // Fail gives up the evaluation that Try has begun.
-func (c *Context) Fail(err error) { panic(failure{err}) }
+func Fail(err error) { panic(failure{err}) }
 
 // charge takes the cost of n operations at the precision from the budget.
 func (c *Context) charge(n int) {
@@ -145,7 +145,7 @@ func (c *Context) charge(n int) {
 	words := int(c.Prec) / 64
 	*c.Budget -= n * (1 + words/4 + words*words/500) // a product of long numbers is more than linear
 	if *c.Budget < 0 {
-		c.Fail(ErrRange)
+		Fail(ErrRange)
 	}
 }
 
@@ -212,7 +212,7 @@ func (a Real) KnownSign() int {
 // Sign is the sign of a. It fails with ErrUndecided if a may be zero without being it.
 func (c *Context) Sign(a Real) int {
 	if a.ContainsZero() && !a.IsZero() {
-		c.Fail(ErrUndecided)
+		Fail(ErrUndecided)
 	}
 	return a.KnownSign()
 }
@@ -301,7 +301,7 @@ func (c *Context) Mul(a, b Real) Real {
 // Quo is a / b.
 func (c *Context) Quo(a, b Real) Real {
 	if c.Sign(b) == 0 {
-		c.Fail(ErrUndefined)
+		Fail(ErrUndefined)
 	}
 	if a.IsZero() {
 		return Real{}
@@ -348,14 +348,14 @@ func (c *Context) Sqrt(a Real) Real {
 		return Real{rad: above(a.mid).add(a.rad).sqrt()}
 	}
 	if a.mid.Sign() < 0 {
-		c.Fail(ErrUndefined)
+		Fail(ErrUndefined)
 	}
 	x := c.newFloat().Sqrt(a.mid)
 	rad := c.rounding(x)
 	if a.rad.m != 0 {
 		rad = rad.add(a.rad.quo(c.lower(Real{mid: x}))) // 2 sqrt(low) >= sqrt(mid) for a rad < 3/4 mid
 		if !a.rad.less(mag{below(a.mid).m, below(a.mid).e - 1}) {
-			c.Fail(ErrUndecided)
+			Fail(ErrUndecided)
 		}
 	}
 	return Real{mid: x, rad: rad}
@@ -382,7 +382,7 @@ func power[T any](c *Context, x, one T, n int64, cost int, mul func(a, b T) T, q
 		}
 		for _, v := range append(parts(x), parts(result)...) {
 			if e := v.Exponent(); e > maxExponent || e < -maxExponent {
-				c.Fail(ErrRange)
+				Fail(ErrRange)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func encloses(a, fine Real) bool {
 
 // tried is what f computes as a real, or its error.
 func tried(c *Context, f func() Real) (Real, error) {
-	z, err := c.Try(func() Complex { return Complex{Re: f()} })
+	z, err := Try(func() Complex { return Complex{Re: f()} })
 	return z.Re, err
 }
 
@@ -115,7 +115,7 @@ func TestComplexIdentities(t *testing.T) {
 			return
 		}
 		meet := func(name string, a func() Complex, b Complex) {
-			d, err := c.Try(func() Complex { return c.CSub(a(), b) })
+			d, err := Try(func() Complex { return c.CSub(a(), b) })
 			if err == ErrUndecided {
 				return
 			}
@@ -151,7 +151,7 @@ func TestBudget(t *testing.T) {
 			"Sqrt":    func() Complex { return c.CSqrt(z) },
 			"CPowInt": func() Complex { return c.CPowInt(z, -77) },
 		} {
-			if _, err := c.Try(f); err != nil && err != ErrRange {
+			if _, err := Try(f); err != nil && err != ErrRange {
 				t.Fatalf("%s with %d units of work: %v", name, budget, err)
 			}
 		}

@@ -76,7 +76,7 @@ func (c *Context) Arg(z Complex) Real {
 	if z.IsReal() {
 		switch s := c.Sign(z.Re); {
 		case s == 0:
-			c.Fail(ErrUndefined)
+			Fail(ErrUndefined)
 		case s < 0:
 			return c.Pi()
 		}
@@ -88,7 +88,7 @@ func (c *Context) Arg(z Complex) Real {
 	}
 	im := z.Im.KnownSign()
 	if im == 0 {
-		c.Fail(ErrUndecided) // on the branch cut, or zero
+		Fail(ErrUndecided) // on the branch cut, or zero
 	}
 	// pi/2 - atan(re/im) above the axis, -pi/2 - atan(re/im) below.
 	if im < 0 {
@@ -125,7 +125,7 @@ func (c *Context) CSqrt(z Complex) Complex {
 func (c *Context) CPow(z, w Complex) Complex {
 	if z.IsZero() {
 		if w.Re.KnownSign() <= 0 {
-			c.Fail(ErrUndefined)
+			Fail(ErrUndefined)
 		}
 		return Complex{}
 	}
@@ -152,16 +152,16 @@ func (c *Context) Floor(a Real) *big.Int {
 		return new(big.Int)
 	}
 	if above(a.float()).e > 4096 {
-		c.Fail(ErrRange)
+		Fail(ErrRange)
 	}
 	if !a.Exact() && a.float().IsInt() {
-		c.Fail(ErrUndecided) // on a step, however small the radius
+		Fail(ErrUndecided) // on a step, however small the radius
 	}
 	r := new(big.Float).SetPrec(64).SetMantExp(big.NewFloat(a.rad.m), a.rad.e)
 	low := floorOf(sub(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
 	high := floorOf(add(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
 	if low.Cmp(high) != 0 {
-		c.Fail(ErrUndecided)
+		Fail(ErrUndecided)
 	}
 	return low
 }

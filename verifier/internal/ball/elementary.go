@@ -96,10 +96,10 @@ func (c *Context) Exp(a Real) Real {
 	}
 	c.charge(60)
 	if above(a.float()).e > 26 {
-		c.Fail(ErrRange)
+		Fail(ErrRange)
 	}
 	if !a.rad.less(mag{0.5, -2}) {
-		c.Fail(ErrUndecided)
+		Fail(ErrUndecided)
 	}
 	y := c.expFloat(a.float())
 	// e^(mid+r) - e^mid <= e^mid 1.2 r for r < 1/8
@@ -147,7 +147,7 @@ func (c *Context) expFloat(x *big.Float) *big.Float {
 // Log is the natural logarithm of a, which is positive.
 func (c *Context) Log(a Real) Real {
 	if c.Sign(a) <= 0 {
-		c.Fail(ErrUndefined)
+		Fail(ErrUndefined)
 	}
 	c.charge(80)
 	return c.fromMiddle(c.logFloat(a.mid), a.rad.quo(c.lower(a)))
@@ -189,10 +189,10 @@ func (c *Context) SinCos(a Real) (sin, cos Real) {
 	}
 	c.charge(120)
 	if above(a.float()).e > 60 {
-		c.Fail(ErrRange)
+		Fail(ErrRange)
 	}
 	if !a.rad.less(mag{0.5, 0}) {
-		c.Fail(ErrUndecided)
+		Fail(ErrUndecided)
 	}
 	s, co := c.sinCosFloat(a.float())
 	floor := mag{0.5, -int(c.Prec) + 1} // the reduction's error is absolute

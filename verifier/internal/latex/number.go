@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// A Comma says how commas between digits are read.
-type Comma uint8
+// A comma says how commas between digits are read.
+type comma uint8
 
 const (
-	thousands Comma = iota // 1,234 is a number where its groups allow it
+	thousands comma = iota // 1,234 is a number where its groups allow it
 	Separator              // 1,234 is two numbers
 	Decimal                // 1,5 is one and a half
 )
 
 // A Reading settles what a text leaves open.
 type Reading struct {
-	Comma Comma
+	Comma comma
 	// EulerE reads the e of 2e-3 as Euler's number, not as an exponent.
 	EulerE bool
 	// Subscripts reads x1 as x_1 with its underscore lost, not as a product.
