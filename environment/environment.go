@@ -27,7 +27,7 @@ import (
 //
 // The value itself is the configuration, as a reward's is: its exported fields carry toml
 // tags, and Validate is called if there is one. Further abilities are optional interfaces:
-// Stopper, Repeating, reward.Describer and io.Closer.
+// Stopper, Repeating, io.Closer and the method About.
 //
 // Methods observe these rules, each of which is a case of environmenttest:
 //

@@ -12,36 +12,27 @@ var rules = []struct {
 	advantages func(s Shared, groups [][]Trajectory) [][]float64
 	exempt     string // why equal rewards of one group give other advantages than 0
 }{
-	{"centered", func(_ Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, byReward(Centered))
-	}, ""},
+	{"centered", alone(byReward(Centered)), ""},
 	{"standardized", func(s Shared, groups [][]Trajectory) [][]float64 {
 		return byGroup(groups, byReward(s.standardize))
 	}, ""},
-	{"rloo", func(_ Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, byReward(LeaveOneOut))
-	}, ""},
-	{"opo", func(_ Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, lengthWeighted)
-	}, ""},
-	{"maxrl", func(_ Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, byReward(meanScaled))
-	}, ""},
-	{"round-std", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return roundScaled(groups, s.AdvantageEps)
-	}, ""},
-	{"gdpo", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return decoupled(groups, s.standardize, s.AdvantageEps)
-	}, ""},
-	{"remax", func(_ Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, overGreedy)
-	}, "rewards are compared with that of the greedy response"},
+	{"rloo", alone(byReward(LeaveOneOut)), ""},
+	{"opo", alone(lengthWeighted), ""},
+	{"maxrl", alone(byReward(meanScaled)), ""},
+	{"round-std", Shared.roundScaled, ""},
+	{"gdpo", Shared.decoupled, ""},
+	{"remax", alone(overGreedy), "rewards are compared with that of the greedy response"},
 	{"reinforce++", func(s Shared, groups [][]Trajectory) [][]float64 {
 		return whitened(groups, byGroup(groups, Rewards), s.AdvantageEps)
 	}, "rewards are compared with those of the whole round"},
 	{"reinforce++-baseline", func(s Shared, groups [][]Trajectory) [][]float64 {
 		return whitened(groups, byGroup(groups, byReward(Centered)), s.AdvantageEps)
 	}, "the mean over the tokens of the round is subtracted, which is not 0 where lengths go with rewards"},
+}
+
+// alone is a rule that looks at one group after the other.
+func alone(rule func([]Trajectory) []float64) func(Shared, [][]Trajectory) [][]float64 {
+	return func(_ Shared, groups [][]Trajectory) [][]float64 { return byGroup(groups, rule) }
 }
 
 // AdvantageRules returns the values of the setting advantage.
@@ -108,32 +99,32 @@ func overGreedy(group []Trajectory) []float64 {
 // roundScaled returns rewards minus the mean of their group, divided by the sample
 // standard deviation of the rewards of the round plus eps (TRL's scale_rewards =
 // "batch", Lite PPO arXiv:2508.08221, D28).
-func roundScaled(groups [][]Trajectory, eps float64) [][]float64 {
+func (s Shared) roundScaled(groups [][]Trajectory) [][]float64 {
 	all := byGroup(groups, byReward(Centered))
 	var rewards []float64
 	for _, group := range groups {
 		rewards = append(rewards, Rewards(group)...)
 	}
-	return divide(all, sampleDeviation(rewards, nil)+eps)
+	return divide(all, sampleDeviation(rewards, nil)+s.AdvantageEps)
 }
 
 // decoupled is GDPO's advantage (arXiv:2601.05242, D29): the values of each component
 // are standardized within the group and added with their weights; the sums, whose mean
 // is 0, are divided by their sample standard deviation over the round plus eps. Without
 // components it is Reward that is standardized.
-func decoupled(groups [][]Trajectory, standardize func([]float64) []float64, eps float64) [][]float64 {
+func (s Shared) decoupled(groups [][]Trajectory) [][]float64 {
 	var flat []float64
 	all := byGroup(groups, func(group []Trajectory) []float64 {
 		sums := make([]float64, len(group))
 		for _, part := range componentsOf(group) {
-			for i, a := range standardize(part.values) {
+			for i, a := range s.standardize(part.values) {
 				sums[i] += part.weight * a
 			}
 		}
 		flat = append(flat, sums...)
 		return sums
 	})
-	return divide(all, sampleDeviation(flat, nil)+eps)
+	return divide(all, sampleDeviation(flat, nil)+s.AdvantageEps)
 }
 
 // A part is one component of a group's rewards.

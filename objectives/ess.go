@@ -247,6 +247,8 @@ func (b *essBracket) guess() float64 {
 	return p
 }
 
+// variance returns the mean of the squares of the distances from the mean, NaN if there are
+// no values.
 func variance(z []float64) float64 {
 	m, sum := mean(z), 0.0
 	for _, v := range z {

@@ -52,10 +52,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 	if !finite(out.Loss) {
 		return Result{}, fmt.Errorf("objectives: the loss is %v: too large a ratio for this objective; %s", out.Loss, farthest(groups, NeedsReference(o)))
 	}
-	w := make([][]float64, len(b.Trajectories))
-	for i, t := range b.Trajectories {
-		w[i] = make([]float64, len(t.LogProb))
-	}
+	w := b.Zeros()
 	Weights(o, b, w)
 	var diagnostics []Diagnostics
 	if d, ok := o.(Diagnoser); ok {

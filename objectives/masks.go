@@ -37,10 +37,9 @@ func (m masks) Mask(b Batch) [][]float64 {
 	if m.MaskOffPolicy == 0 && m.TopEntropy == 0 && m.ClipCov == 0 && m.ImportanceCap == 0 {
 		return nil
 	}
-	factors := make([][]float64, len(b.Trajectories))
+	factors := b.Zeros()
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
-		factors[i] = make([]float64, len(t.LogProb))
 		kept := 1.0
 		if m.offPolicy(t) {
 			kept = 0
@@ -203,10 +202,7 @@ func Loss(o Objective, b, at Batch) float64 {
 func Weights(o Objective, b Batch, w [][]float64) {
 	o.Weights(b, w)
 	if factors := maskOf(o, b); factors != nil {
-		penalties := make([][]float64, len(w))
-		for i := range w {
-			penalties[i] = make([]float64, len(w[i]))
-		}
+		penalties := b.Zeros()
 		if hasKL(o) {
 			o.Weights(withoutAdvantages(b), penalties)
 		}

@@ -49,7 +49,7 @@ type Trajectory struct {
 	// Components are the parts of a combined reward, by name; nil if it has none.
 	Components map[string]Component
 	// Greedy is the greedy response to the same prompt, which is not trained on. It is
-	// there only while advantages are computed, and only for a GreedyReader.
+	// there only while advantages are computed, and only where NeedsGreedy.
 	Greedy *Trajectory
 	// Truncated says that the response hit the length limit.
 	Truncated bool
@@ -99,15 +99,25 @@ func (b Batch) Tokens() int {
 	return total
 }
 
+// Zeros returns a zero for each response token of the batch, by trajectory.
+func (b Batch) Zeros() [][]float64 {
+	zeros := make([][]float64, len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		zeros[i] = make([]float64, len(t.LogProb))
+	}
+	return zeros
+}
+
 // An Objective is a loss to minimize, as a function of the log-probs of a batch.
 //
 // The value itself is the configuration: its exported fields carry toml tags, the
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler, Validator,
-// Diagnoser, Observer, Referencer, Learner, GreedyReader, GroupReader, EntropyReader, EntropyWeigher, BatchReader, ResponseWeigher, Keeper, Shaper, and
+// Diagnoser, Observer, EntropyWeigher, Keeper, Shaper, and
 // encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
-// checkpoint.
+// checkpoint. What the host has to know, methods of the names of the functions NeedsReference,
+// NeedsTeacher, NeedsGreedy, NeedsGroup, NeedsEntropy and WeighsApart say, and ReadsBatch (see NeedsAll).
 //
 // Methods observe these rules, each of which is a case of objectivetest. An Exempter
 // says which of them an objective cannot keep by what it is, and why:
@@ -122,9 +132,9 @@ func (b Batch) Tokens() int {
 //   - Equal arguments give equal results, to the bit, until Observe is called.
 //   - A group with equal rewards has zero advantages and receives no policy weight.
 //   - The log-probs of a response without advantage change nothing of the others,
-//     unless a BatchReader says so.
-//   - The log-probs and entropies of a response change no weight of the others, if a
-//     ResponseWeigher says so.
+//     unless ReadsBatch says so.
+//   - The log-probs and entropies of a response change no weight of the others, if
+//     WeighsApart says so.
 //   - Where the rewards of a whole round are equal, all advantages are zero.
 //   - An empty batch, empty responses and responses of one token are valid.
 //   - Results are finite for ratios of exp(+-700) under the default configuration.
@@ -209,34 +219,6 @@ type Observer interface {
 	Observe(b Batch)
 }
 
-// A Referencer says whether RefLogProb must be set.
-type Referencer interface {
-	NeedsReference() bool
-}
-
-// A Learner says whether the reference must be another model than the policy as it was
-// when training began: from that one there is nothing to learn.
-type Learner interface {
-	NeedsTeacher() bool
-}
-
-// A GreedyReader says whether Greedy must be set. The host then samples a greedy
-// response to each prompt beside the group, and has it graded with the group.
-type GreedyReader interface {
-	NeedsGreedy() bool
-}
-
-// A GroupReader says whether a response teaches something only beside another one to the
-// same prompt. Without the method it does so unless the objective NeedsGreedy.
-type GroupReader interface {
-	NeedsGroup() bool
-}
-
-// An EntropyReader says whether Entropy must be set.
-type EntropyReader interface {
-	NeedsEntropy() bool
-}
-
 // An EntropyWeigher has a loss that may depend on the entropy of the policy.
 // WeighsEntropy says whether it does with the present settings; where it does not,
 // the host builds no gradient of the entropy and never calls EntropyWeights.
@@ -244,23 +226,6 @@ type EntropyReader interface {
 type EntropyWeigher interface {
 	WeighsEntropy() bool
 	EntropyWeights(b Batch, v [][]float64)
-}
-
-// A BatchReader says whether what a batch's other responses are given, weights or what
-// Observe keeps, depends on the log-probs or the entropies of responses that cannot
-// have weights themselves; see Live. If so the host computes those too. Without the
-// method it does so only for an objective that NeedsEntropy.
-type BatchReader interface {
-	ReadsBatch() bool
-}
-
-// A ResponseWeigher says whether what its Weights and EntropyWeights give a response
-// depends on the log-probs and entropies of that response alone. The host then weighs some
-// responses of a batch before it has computed the others, whose log-probs are the old ones
-// until then: it needs less memory, and computes nothing twice to save some. Without the
-// method it waits for those of the whole batch.
-type ResponseWeigher interface {
-	WeighsApart() bool
 }
 
 // A Keeper says whether a freshly sampled group is worth training on. A host that
@@ -275,34 +240,37 @@ type Shaper interface {
 	Shape(t Trajectory) float64
 }
 
-// NeedsReference reports whether o wants RefLogProb.
+// NeedsReference reports whether o says that RefLogProb must be set.
 func NeedsReference(o Objective) bool {
-	r, ok := o.(Referencer)
-	return ok && r.NeedsReference()
+	x, ok := o.(interface{ NeedsReference() bool })
+	return ok && x.NeedsReference()
 }
 
-// NeedsTeacher reports whether o wants another model for its reference.
+// NeedsTeacher reports whether o says that the reference must be another model than the
+// policy as it was when training began: from that one there is nothing to learn.
 func NeedsTeacher(o Objective) bool {
-	l, ok := o.(Learner)
-	return ok && l.NeedsTeacher()
+	x, ok := o.(interface{ NeedsTeacher() bool })
+	return ok && x.NeedsTeacher()
 }
 
-// NeedsGreedy reports whether o wants a greedy response to each prompt.
+// NeedsGreedy reports whether o says that Greedy must be set. The host then samples a greedy
+// response to each prompt beside the group, and has it graded with the group.
 func NeedsGreedy(o Objective) bool {
-	g, ok := o.(GreedyReader)
-	return ok && g.NeedsGreedy()
+	x, ok := o.(interface{ NeedsGreedy() bool })
+	return ok && x.NeedsGreedy()
 }
 
-// NeedsGroup reports whether o learns only from groups of at least two responses.
+// NeedsGroup reports whether a response teaches o something only beside another one to the
+// same prompt. Unless o says it, it is so where o does not NeedsGreedy.
 func NeedsGroup(o Objective) bool {
-	g, ok := o.(GroupReader)
-	return !NeedsGreedy(o) && (!ok || g.NeedsGroup())
+	x, ok := o.(interface{ NeedsGroup() bool })
+	return !NeedsGreedy(o) && (!ok || x.NeedsGroup())
 }
 
-// NeedsEntropy reports whether o wants Entropy.
+// NeedsEntropy reports whether o says that Entropy must be set.
 func NeedsEntropy(o Objective) bool {
-	r, ok := o.(EntropyReader)
-	return ok && r.NeedsEntropy()
+	x, ok := o.(interface{ NeedsEntropy() bool })
+	return ok && x.NeedsEntropy()
 }
 
 // WeighsEntropy reports whether the loss of o depends on the policy's entropy.
@@ -311,17 +279,22 @@ func WeighsEntropy(o Objective) bool {
 	return ok && e.WeighsEntropy()
 }
 
-// NeedsAll reports whether o wants the log-probs of responses that cannot have weights.
+// NeedsAll reports whether what o gives other responses, weights or what Observe keeps,
+// depends on the log-probs or the entropies of responses that cannot have weights
+// themselves (see Live), which the host then computes too: ReadsBatch says so, or NeedsEntropy.
 func NeedsAll(o Objective) bool {
-	r, ok := o.(BatchReader)
-	return NeedsEntropy(o) || ok && r.ReadsBatch()
+	x, ok := o.(interface{ ReadsBatch() bool })
+	return NeedsEntropy(o) || ok && x.ReadsBatch()
 }
 
-// WeighsApart reports whether the weights of a response depend on its own log-probs and
-// entropies alone.
+// WeighsApart reports whether o says that what its Weights and EntropyWeights give a response
+// depends on the log-probs and entropies of that response alone. The host then weighs some
+// responses of a batch before it has computed the others, whose log-probs are the old ones
+// until then: it needs less memory, and computes nothing twice to save some. Else it waits
+// for those of the whole batch.
 func WeighsApart(o Objective) bool {
-	w, ok := o.(ResponseWeigher)
-	return ok && w.WeighsApart()
+	x, ok := o.(interface{ WeighsApart() bool })
+	return ok && x.WeighsApart()
 }
 
 // Keep reports whether o wants to train on group. An objective that is not a Keeper

@@ -50,6 +50,8 @@ func (o *RatioClip) Weights(b Batch, w [][]float64) {
 	})
 }
 
+var _ Diagnoser = (*RatioClip)(nil)
+
 // Diagnose implements Diagnoser.
 func (o *RatioClip) Diagnose(b Batch) []Diagnostics {
 	return DiagnoseCut(b, func(t *Trajectory) func(int) bool {

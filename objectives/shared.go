@@ -70,7 +70,7 @@ func (s Shared) Validate() error {
 	return nil
 }
 
-// NeedsReference implements Referencer.
+// NeedsReference says that a penalty compares with the reference.
 func (s Shared) NeedsReference() bool { return s.KLBeta != 0 || s.KLReward != 0 }
 
 // klPenalty returns what kl_reward takes from the reward of a response.
@@ -82,19 +82,19 @@ func (s Shared) klPenalty(t Trajectory) float64 {
 	return sum
 }
 
-// NeedsGreedy implements GreedyReader.
+// NeedsGreedy is for the advantage of ReMax.
 func (s Shared) NeedsGreedy() bool { return s.Advantage == "remax" }
 
-// NeedsGroup implements GroupReader.
+// NeedsGroup is of all advantages but that of REINFORCE++.
 func (s Shared) NeedsGroup() bool { return s.Advantage != "reinforce++" }
 
-// NeedsEntropy implements EntropyReader.
+// NeedsEntropy is for the bonus and a mask.
 func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 || s.TopEntropy != 0 }
 
-// ReadsBatch implements BatchReader: the covariances of masks are over the whole batch.
+// ReadsBatch says that the covariances of masks are over the whole batch.
 func (s Shared) ReadsBatch() bool { return s.ClipCov != 0 || s.KLCov != 0 }
 
-// WeighsApart implements ResponseWeigher: some masks compare the tokens of the whole batch.
+// WeighsApart says that some masks compare the tokens of the whole batch.
 func (s Shared) WeighsApart() bool { return s.TopEntropy == 0 && s.ClipCov == 0 && s.KLCov == 0 }
 
 // Penalty returns the KL and entropy terms of one trajectory, in which every token

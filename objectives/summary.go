@@ -129,9 +129,8 @@ func atPMax(d *Diagnostics) *float64 {
 // logRatios returns LogProb minus OldLogProb by trajectory and token, and the mean
 // of each trajectory (NaN if it is empty).
 func logRatios(b Batch) (deltas [][]float64, means []float64) {
-	deltas, means = make([][]float64, len(b.Trajectories)), make([]float64, len(b.Trajectories))
+	deltas, means = b.Zeros(), make([]float64, len(b.Trajectories))
 	for i, t := range b.Trajectories {
-		deltas[i] = make([]float64, len(t.LogProb))
 		for j := range t.LogProb {
 			deltas[i][j] = t.LogProb[j] - t.OldLogProb[j]
 		}
@@ -152,7 +151,7 @@ func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []S
 	lowest, highest := extremes(tokens)
 	return []Stat{
 		{"log_ratio/mean" + suffix, mean(responses)}, {"log_ratio/min" + suffix, least}, {"log_ratio/max" + suffix, most},
-		{"delta/std" + suffix, deviation(tokens)}, {"delta/min" + suffix, lowest}, {"delta/max" + suffix, highest},
+		{"delta/std" + suffix, math.Sqrt(variance(tokens))}, {"delta/min" + suffix, lowest}, {"delta/max" + suffix, highest},
 	}
 }
 
@@ -173,16 +172,6 @@ func extremes(x []float64) (low, high float64) {
 		return math.NaN(), math.NaN()
 	}
 	return slices.Min(x), slices.Max(x)
-}
-
-// deviation returns the population standard deviation, or NaN if there are no
-// values.
-func deviation(x []float64) float64 {
-	m, sum := mean(x), 0.0
-	for _, v := range x {
-		sum += (v - m) * (v - m)
-	}
-	return math.Sqrt(sum / float64(len(x)))
 }
 
 // meanShare averages element k over the responses of that have a gradient.

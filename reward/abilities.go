@@ -10,33 +10,22 @@ import (
 	"onering/data"
 )
 
-// A Parallel reward says how many groups it can grade at once. It is for rewards
-// that wait for something else, such as a server; the others are given a group for
-// each core.
-type Parallel interface {
-	Groups() int
-}
-
-// A Varying reward says whether equal groups may get different scores, as those of
-// a judge that samples its verdicts. A training run keeps the scores of such a
-// reward in its folder as they come, so that a resumed run has the same ones.
-// rewardtest does not compare them.
-type Varying interface {
-	Varies() bool
-}
-
-// Groups returns how many groups r should be given at once.
+// Groups returns how many groups r says that it can grade at once: one that waits for
+// something else, such as a server. Others are given a group for each core.
 func Groups(r Reward) int {
-	if p, ok := r.(Parallel); ok {
-		return max(1, p.Groups())
+	if x, ok := r.(interface{ Groups() int }); ok {
+		return max(1, x.Groups())
 	}
 	return runtime.GOMAXPROCS(0)
 }
 
-// Varies says whether equal groups may get different scores from r.
+// Varies reports whether r says that equal groups may get different scores, as those of
+// a judge that samples its verdicts. A training run keeps the scores of such a
+// reward in its folder as they come, so that a resumed run has the same ones.
+// rewardtest does not compare them.
 func Varies(r Reward) bool {
-	v, ok := r.(Varying)
-	return ok && v.Varies()
+	x, ok := r.(interface{ Varies() bool })
+	return ok && x.Varies()
 }
 
 // Ready asks a reward or an environment that depends on something outside the program, such
@@ -57,18 +46,13 @@ func Close(plugin any) error {
 	return nil
 }
 
-// A Templated reward depends on the prompt template, which asks for the answer in a
-// form: in a box, in tags. SetTemplate is called before the first Score with the
+// SetTemplate tells r, if it has a method of this name, the prompt template, which asks for
+// the answer in a form: in a box, in tags. It is called before the first Score with the
 // template's name (qwen_math, r1, no, chat), or its text if it is a template of one's
 // own.
-type Templated interface {
-	SetTemplate(name string)
-}
-
-// SetTemplate tells r the template of its prompts, if it asks.
 func SetTemplate(r Reward, name string) {
-	if t, ok := r.(Templated); ok {
-		t.SetTemplate(name)
+	if x, ok := r.(interface{ SetTemplate(name string) }); ok {
+		x.SetTemplate(name)
 	}
 }
 

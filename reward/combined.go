@@ -88,8 +88,7 @@ func (c *Combined) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c *Combined) labels() []string {
-	var list []string
+func (c *Combined) labels() (list []string) {
 	for _, p := range c.Parts {
 		list = append(list, p.As)
 	}
@@ -254,7 +253,7 @@ func (c *Combined) decider(can func(Reward) bool) Reward {
 	return c.Parts[at].Reward
 }
 
-// SetTemplate implements Templated for the parts that do.
+// SetTemplate tells the parts.
 func (c *Combined) SetTemplate(name string) {
 	for _, p := range c.Parts {
 		SetTemplate(p.Reward, name)
@@ -279,11 +278,11 @@ func (c *Combined) WithExtract(rule string) Reward {
 	return &out
 }
 
-// Groups implements Parallel: as many as the narrowest part takes that says so.
+// Groups returns as many as the narrowest part takes that says so.
 func (c *Combined) Groups() int {
 	n := math.MaxInt
 	for _, p := range c.Parts {
-		if x, ok := p.Reward.(Parallel); ok {
+		if x, ok := p.Reward.(interface{ Groups() int }); ok {
 			n = min(n, x.Groups())
 		}
 	}
@@ -293,7 +292,7 @@ func (c *Combined) Groups() int {
 	return n
 }
 
-// Varies implements Varying: scores vary if those of a part do.
+// Varies says that scores vary if those of a part do.
 func (c *Combined) Varies() bool {
 	return slices.ContainsFunc(c.Parts, func(p Part) bool { return Varies(p.Reward) })
 }

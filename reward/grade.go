@@ -271,7 +271,7 @@ func (s Score) Check() error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// A Journal remembers the scores of a Varying reward. A group that is graded a second
+// A Journal remembers the scores of a reward that Varies. A group that is graded a second
 // time, since the run was killed after the first, gets the scores of the first time.
 // Its methods may be called concurrently.
 type Journal interface {

@@ -38,8 +38,8 @@ type Sample struct {
 // The value itself is the configuration: its exported fields carry toml tags, the
 // program decodes the run file's [reward] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
-// by type assertion: Validator, Comparer, Describer, Templated, Extractor, Parallel,
-// Varying and io.Closer.
+// by type assertion: Validator, Comparer, Extractor, io.Closer, and the methods About, SetTemplate,
+// Groups, Varies and Ready, of which the functions of these names say what they are for.
 //
 // Methods observe these rules, each of which is a case of rewardtest:
 //
@@ -54,7 +54,7 @@ type Sample struct {
 //   - No method modifies its arguments.
 //   - No method keeps a reference to its arguments.
 //   - Equal groups get equal scores, whatever was graded before, unless the reward
-//     is a Varying one.
+//     Varies.
 //   - The order of the samples does not matter.
 //   - Methods may be called concurrently.
 //   - If the context has ended, Score returns without waiting, with scores or
@@ -159,15 +159,11 @@ func SameAnswer(r Reward) func(a, b string) bool {
 	return nil
 }
 
-// A Describer says what it is, a reward or an environment, in a line for lists.
-type Describer interface {
-	About() string
-}
-
-// About returns what a reward or an environment says of itself, "" if it says nothing.
+// About returns what a reward or an environment says of itself, in a line for lists, "" if it
+// says nothing.
 func About(plugin any) string {
-	if d, ok := plugin.(Describer); ok {
-		return d.About()
+	if x, ok := plugin.(interface{ About() string }); ok {
+		return x.About()
 	}
 	return ""
 }

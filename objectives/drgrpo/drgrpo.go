@@ -24,5 +24,3 @@ func init() {
 		return &drGRPO{objectives.NewRatioClip("centered", "constant", 0.2, 0.2)}
 	})
 }
-
-var _ objectives.Diagnoser = (*drGRPO)(nil)

@@ -28,5 +28,3 @@ func init() {
 		return &gdpo{objectives.NewRatioClip("gdpo", "sequence-mean", 0.2, 0.2)}
 	})
 }
-
-var _ objectives.Diagnoser = (*gdpo)(nil)

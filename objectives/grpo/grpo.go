@@ -23,5 +23,3 @@ func init() {
 		return &GRPO{objectives.NewRatioClip("standardized", "sequence-mean", 0.2, 0.2)}
 	})
 }
-
-var _ objectives.Diagnoser = (*GRPO)(nil)

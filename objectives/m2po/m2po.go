@@ -40,7 +40,7 @@ func init() {
 	})
 }
 
-// WeighsApart implements objectives.ResponseWeigher: the budget is that of the whole batch.
+// WeighsApart says that the budget is that of the whole batch; see objectives.WeighsApart.
 func (o *m2PO) WeighsApart() bool { return false }
 
 // candidate returns d of token j and whether it may be left out.

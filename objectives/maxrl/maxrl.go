@@ -24,5 +24,3 @@ func init() {
 		return &maxRL{objectives.NewRatioClip("maxrl", "token-mean", 0.2, 0.2)}
 	})
 }
-
-var _ objectives.Diagnoser = (*maxRL)(nil)

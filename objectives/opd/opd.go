@@ -42,13 +42,13 @@ func init() {
 	})
 }
 
-// NeedsReference implements objectives.Referencer.
+// NeedsReference says that the teacher is the reference.
 func (o *opd) NeedsReference() bool { return true }
 
-// NeedsTeacher implements objectives.Learner.
+// NeedsTeacher says that it is not the policy itself.
 func (o *opd) NeedsTeacher() bool { return true }
 
-// NeedsGroup implements objectives.GroupReader.
+// NeedsGroup says that rewards are not read.
 func (o *opd) NeedsGroup() bool { return false }
 
 // Exemptions implements objectives.Exempter.
@@ -110,9 +110,4 @@ func (o *opd) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	})
 }
 
-var (
-	_ objectives.Diagnoser = (*opd)(nil)
-	_ objectives.Learner   = (*opd)(nil)
-
-	_ objectives.GroupReader = (*opd)(nil)
-)
+var _ objectives.Diagnoser = (*opd)(nil)

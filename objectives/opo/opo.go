@@ -26,5 +26,3 @@ func init() {
 		return &opo{objectives.NewRatioClip("opo", "token-mean", 0.2, 0.2)}
 	})
 }
-
-var _ objectives.Diagnoser = (*opo)(nil)

@@ -40,10 +40,10 @@ func init() {
 	})
 }
 
-// ReadsBatch implements objectives.BatchReader: e is taken over every response.
+// ReadsBatch says that e is taken over every response; see objectives.NeedsAll.
 func (o *p3o) ReadsBatch() bool { return true }
 
-// WeighsApart implements objectives.ResponseWeigher: e is taken over every response.
+// WeighsApart says the same; see objectives.WeighsApart.
 func (o *p3o) WeighsApart() bool { return false }
 
 // WeighsAll says that the pull gives weights to responses without advantage.

@@ -144,10 +144,10 @@ func (o *PMPO) validateSum() error {
 	return nil
 }
 
-// NeedsEntropy implements objectives.EntropyReader.
+// NeedsEntropy is for the entropy rule; see objectives.NeedsEntropy.
 func (o *PMPO) NeedsEntropy() bool { return o.PRule == "entropy" || o.Shared.NeedsEntropy() }
 
-// WeighsApart implements objectives.ResponseWeigher: the entropy rule compares responses.
+// WeighsApart says that the entropy rule compares responses; see objectives.WeighsApart.
 func (o *PMPO) WeighsApart() bool { return o.PRule != "entropy" && o.Shared.WeighsApart() }
 
 // Loss implements objectives.Objective; the exponents are computed from at.
@@ -260,8 +260,7 @@ func (o *PMPO) UnmarshalText(text []byte) error {
 }
 
 var (
-	_ objectives.Validator     = (*PMPO)(nil)
-	_ objectives.Diagnoser     = (*PMPO)(nil)
-	_ objectives.Observer      = (*PMPO)(nil)
-	_ objectives.EntropyReader = (*PMPO)(nil)
+	_ objectives.Validator = (*PMPO)(nil)
+	_ objectives.Diagnoser = (*PMPO)(nil)
+	_ objectives.Observer  = (*PMPO)(nil)
 )

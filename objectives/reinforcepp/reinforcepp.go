@@ -31,5 +31,3 @@ func init() {
 		return &reinforcepp{objectives.NewRatioClip("reinforce++", "token-mean", 0.2, 0.2)}
 	})
 }
-
-var _ objectives.Diagnoser = (*reinforcepp)(nil)

@@ -28,5 +28,3 @@ func init() {
 		return &reMax{objectives.NewRatioClip("remax", "token-mean", 0.2, 0.2)}
 	})
 }
-
-var _ objectives.GreedyReader = (*reMax)(nil)

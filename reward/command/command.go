@@ -68,10 +68,10 @@ func (p *Program) Ready(context.Context) error {
 	return process.Find("reward.command", p.Command)
 }
 
-// Groups implements reward.Parallel.
+// Groups is for reward.Groups.
 func (p *Program) Groups() int { return p.Workers * p.InFlight }
 
-// Varies implements reward.Varying: nothing is known of the program.
+// Varies is for reward.Varies: nothing is known of the program.
 func (*Program) Varies() bool { return true }
 
 // Score implements reward.Reward. A group whose attempt fails is sent again, then to

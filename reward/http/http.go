@@ -104,10 +104,10 @@ func (s *Server) Ready(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// Groups implements reward.Parallel.
+// Groups is for reward.Groups.
 func (s *Server) Groups() int { return s.Concurrency }
 
-// Varies implements reward.Varying: nothing is known of the server.
+// Varies is for reward.Varies: nothing is known of the server.
 func (*Server) Varies() bool { return true }
 
 // Score implements reward.Reward. A response that was graded is not sent again when

@@ -93,6 +93,5 @@ func (r *rule) SameAnswer(a, b string) bool {
 var (
 	_ reward.Validator = (*rule)(nil)
 	_ reward.Comparer  = (*rule)(nil)
-	_ reward.Templated = (*rule)(nil)
 	_ reward.Extractor = (*rule)(nil)
 )

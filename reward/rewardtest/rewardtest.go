@@ -48,7 +48,7 @@ var suite = registry.Suite[reward.Reward]{New: reward.New, Rules: []registry.Rul
 	{Name: "any-text", Explanation: "any text is graded without an error: empty, very long, not UTF-8, to a problem without answers or fields", Check: checkAnyText},
 	{Name: "arguments", Explanation: "no method modifies its arguments", Check: checkArguments},
 	{Name: "retention", Explanation: "no method keeps a reference to its arguments", Check: checkRetention},
-	{Name: "determinism", Explanation: "equal groups get equal scores, whatever was graded before, unless the reward is a Varying one", Check: checkDeterminism},
+	{Name: "determinism", Explanation: "equal groups get equal scores, whatever was graded before, unless the reward varies", Check: checkDeterminism},
 	{Name: "order", Explanation: "the order of the samples does not matter", Check: checkOrder},
 	{Name: "concurrency", Explanation: "methods may be called concurrently", Check: checkConcurrency},
 	{Name: "context", Explanation: "if the context has ended, Score returns without waiting, with scores or with an error that wraps the context's", Check: checkContext},
