@@ -66,11 +66,9 @@ type training[S any] struct {
 
 // runTraining does a job to its end, or until a signal.
 func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err error) {
-	dir, err := t.Tell([]byte(*j.dir)) // a new name has the time in it
-	if err != nil {
+	if *j.dir, err = ranks.Tell(t, *j.dir); err != nil { // a new name has the time in it
 		return end, err
 	}
-	*j.dir = string(dir)
 	x := &training[S]{job: j}
 	defer func() {
 		for _, f := range slices.Backward(x.closers) {

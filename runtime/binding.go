@@ -320,22 +320,17 @@ type binder struct {
 }
 
 // in binds an input. err is the error of making v, if there was one.
-func (b *binder) in(name string, v *Value, err error) {
-	if b.err == nil {
-		b.err = err
-	}
-	if b.err == nil {
-		b.err = b.b.Input(name, v)
-	}
-}
+func (b *binder) in(name string, v *Value, err error) { b.bind(input, name, v, err) }
 
 // out binds an output. err is the error of making v, if there was one.
-func (b *binder) out(name string, v *Value, err error) {
+func (b *binder) out(name string, v *Value, err error) { b.bind(output, name, v, err) }
+
+func (b *binder) bind(side int, name string, v *Value, err error) {
 	if b.err == nil {
 		b.err = err
 	}
 	if b.err == nil {
-		b.err = b.b.Output(name, v)
+		b.err = b.b.bind(side, name, v)
 	}
 }
 
@@ -350,24 +345,21 @@ func (b *binder) run() error {
 // fill binds an input of the given shape and returns its elements, for the caller
 // to fill before the run. After an error it returns nil.
 func fill[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
-	if b.err != nil {
-		return nil
-	}
-	v, err := x.of(shape...)
-	if b.in(name, v, err); b.err != nil {
-		return nil
-	}
-	return elements[T](x)
+	return bound[T](b, input, name, x, shape)
 }
 
 // take binds an output of the given shape in the host's memory and returns its
 // elements, which the run writes. After an error it returns nil.
 func take[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
+	return bound[T](b, output, name, x, shape)
+}
+
+func bound[T Element](b *binder, side int, name string, x *buffer, shape []int64) []T {
 	if b.err != nil {
 		return nil
 	}
 	v, err := x.of(shape...)
-	if b.out(name, v, err); b.err != nil {
+	if b.bind(side, name, v, err); b.err != nil {
 		return nil
 	}
 	return elements[T](x)

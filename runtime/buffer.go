@@ -309,6 +309,12 @@ func closeBuffers(buffers ...*buffer) {
 	}
 }
 
+func closeAll(buffers []buffer) {
+	for i := range buffers {
+		buffers[i].close()
+	}
+}
+
 // tables are the inputs of attention that depend on positions alone.
 type tables struct {
 	angles angles

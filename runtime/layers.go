@@ -202,9 +202,7 @@ func (l *Learner) takeActivations(p *Pass, keep bool) *activations {
 		a.fill(p)
 	}
 	if !a.keepsLogits { // an earlier pass may have
-		for i := range a.logits {
-			a.logits[i].close()
-		}
+		closeAll(a.logits)
 	}
 	return a
 }
@@ -251,9 +249,7 @@ func (a *activations) stashed(i int, keep bool, ports []models.Port) []buffer {
 	for j := len(s); j < len(ports); j++ {
 		s = append(s, buffer{memory: a.h.memory, dtype: ports[j].DType})
 	}
-	for j := len(ports); j < len(s); j++ {
-		s[j].close()
-	}
+	closeAll(s[len(ports):])
 	a.stash[i] = s
 	return s[:len(ports)]
 }
@@ -268,15 +264,9 @@ func (a *activations) slice(i int, keep bool) *buffer {
 
 func (a *activations) close() {
 	closeBuffers(&a.xr, &a.h)
-	for i := range a.logits {
-		a.logits[i].close()
-	}
-	for i := range a.x {
-		a.x[i].close()
-	}
-	for i := range a.stash {
-		for j := range a.stash[i] {
-			a.stash[i][j].close()
-		}
+	closeAll(a.logits)
+	closeAll(a.x)
+	for _, s := range a.stash {
+		closeAll(s)
 	}
 }

@@ -53,26 +53,20 @@ func (l *Learner) takePacked() *packed {
 }
 
 // ints are the buffers of integers in the memory of the sessions.
-func (b *packed) ints() [7]*buffer {
-	return [...]*buffer{&b.ids, &b.pos, &b.rows, &b.tokens, &b.copies, &b.places, &b.targets}
+func (b *packed) ints() []*buffer {
+	return []*buffer{&b.ids, &b.pos, &b.rows, &b.tokens, &b.copies, &b.places, &b.targets}
 }
 
 // floats are the buffers of floats.
-func (b *packed) floats() [7]*buffer {
-	return [...]*buffer{&b.valid, &b.copied, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
+func (b *packed) floats() []*buffer {
+	return []*buffer{&b.valid, &b.copied, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
 }
 
 func (b *packed) close() {
-	for _, x := range b.ints() {
-		x.close()
-	}
-	for _, x := range b.floats() {
-		x.close()
-	}
+	closeBuffers(b.ints()...)
+	closeBuffers(b.floats()...)
 	b.bounds.close()
-	for i := range b.edges {
-		b.edges[i].close()
-	}
+	closeAll(b.edges[:])
 }
 
 // mostBlocks is the most blocks of queries that attention is computed in.
@@ -160,12 +154,7 @@ func (p *Pass) pack() error {
 		}
 	}
 	b.layOut(p)
-	for _, buf := range b.ints() {
-		if err := buf.push(); err != nil {
-			return err
-		}
-	}
-	for _, buf := range []*buffer{&b.valid, &b.copied} {
+	for _, buf := range append(b.ints(), &b.valid, &b.copied) {
 		if err := buf.push(); err != nil {
 			return err
 		}

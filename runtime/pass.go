@@ -244,42 +244,30 @@ func (p *Pass) Backward(w, v [][]float64) error {
 // takeWeights hands w and v to the sessions and reports whether any is not zero.
 func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
 	head := p.learner.head
-	ws, _, err := sized[float32](&head.w, int64(p.rows), 1)
-	if err != nil {
+	any, err = p.flatten(&head.w, w, "w")
+	if err == nil && v != nil {
+		var some bool
+		some, err = p.flatten(&head.v, v, "v")
+		any = any || some
+	}
+	if err != nil || !any {
 		return false, err
 	}
-	if any, err = p.flatten(ws, w, "w"); err != nil {
-		return false, err
+	if err = head.w.push(); err == nil && v != nil {
+		err = head.v.push()
+	} else if err == nil && p.learner.options.EntropyGradient {
+		err = head.v.filled(0, int64(p.rows), 1)
 	}
-	if p.learner.options.EntropyGradient {
-		vs, _, err := sized[float32](&head.v, int64(p.rows), 1)
-		if err != nil {
-			return false, err
-		}
-		clear(vs)
-		if v != nil {
-			some, err := p.flatten(vs, v, "v")
-			if err != nil {
-				return false, err
-			}
-			any = any || some
-		}
-	}
-	if !any {
-		return false, nil
-	}
-	if err := head.w.push(); err != nil {
-		return false, err
-	}
-	if p.learner.options.EntropyGradient {
-		return true, head.v.push()
-	}
-	return true, nil
+	return true, err
 }
 
 // flatten writes the weights of all sequences one after the other and reports
 // whether any is not zero.
-func (p *Pass) flatten(to []float32, w [][]float64, name string) (any bool, err error) {
+func (p *Pass) flatten(into *buffer, w [][]float64, name string) (any bool, err error) {
+	to, _, err := sized[float32](into, int64(p.rows), 1)
+	if err != nil {
+		return false, err
+	}
 	if len(w) != len(p.sequences) {
 		return false, fmt.Errorf("runtime: %s has %d sequences, the pass %d", name, len(w), len(p.sequences))
 	}

@@ -158,23 +158,18 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		if !r.Divided() {
 			own = nil
 		}
-		if err := a.keep(where, from, to, own); err != nil {
-			a.close()
-			return nil, err
-		}
+		err = a.keep(where, from, to, own)
 	}
-	if r.Weights.Narrow != nil {
-		if err := a.narrowed(); err != nil {
-			a.close()
-			return nil, err
-		}
-		return a, nil
+	switch {
+	case err != nil:
+	case r.Weights.Narrow != nil:
+		err = a.narrowed()
+	case from < to:
+		err = a.lessen(r.Arch.Geometry().Compute, from, to, false)
 	}
-	if from < to {
-		if err := a.lessen(r.Arch.Geometry().Compute, from, to, false); err != nil {
-			a.close()
-			return nil, err
-		}
+	if err != nil {
+		a.close()
+		return nil, err
 	}
 	return a, nil
 }

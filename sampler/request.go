@@ -3,6 +3,7 @@ package sampler
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"onering/internal/settings"
 )
@@ -113,7 +114,21 @@ type Response struct {
 
 // Tokens returns all tokens after the prompt, those of others included, and from which place
 // of them each of IDs comes.
-func (r Response) Tokens() (all []int32, places []int) { return interleave(r.IDs, r.Observed) }
+func (r Response) Tokens() (all []int32, places []int) {
+	from := 0
+	add := func(to int) {
+		for ; from < to; from++ {
+			places = append(places, len(all))
+			all = append(all, r.IDs[from])
+		}
+	}
+	for _, o := range r.Observed {
+		add(min(o.At, len(r.IDs)))
+		all = append(all, o.IDs...)
+	}
+	add(len(r.IDs))
+	return all, places
+}
 
 // LastTurn returns the sampled tokens of the newest turn.
 func (r Response) LastTurn() []int32 {
@@ -121,24 +136,6 @@ func (r Response) LastTurn() []int32 {
 		return r.IDs[r.Observed[n-1].At:]
 	}
 	return r.IDs
-}
-
-// interleave puts observed tokens between sampled ones. places are those of the sampled ones
-// in all.
-func interleave(ids []int32, observed []Observed) (all []int32, places []int) {
-	from := 0
-	add := func(to int) {
-		for ; from < to; from++ {
-			places = append(places, len(all))
-			all = append(all, ids[from])
-		}
-	}
-	for _, o := range observed {
-		add(min(o.At, len(ids)))
-		all = append(all, o.IDs...)
-	}
-	add(len(ids))
-	return all, places
 }
 
 // Stats count what a call did.
@@ -191,10 +188,8 @@ func (o Options) validate() error {
 	case len(o.Stops) > 0 && o.Text == nil:
 		return fmt.Errorf("sampler: stop string %q needs a text decoder, and none was given", o.Stops[0])
 	}
-	for i, stop := range o.Stops {
-		if stop == "" {
-			return fmt.Errorf("sampler: stop string %d is empty", i)
-		}
+	if i := slices.Index(o.Stops, ""); i >= 0 {
+		return fmt.Errorf("sampler: stop string %d is empty", i)
 	}
 	return nil
 }

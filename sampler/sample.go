@@ -98,16 +98,6 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 	return b, nil
 }
 
-// await waits for an observation: all sequences that there are do.
-func (b *batch) await(ctx context.Context) {
-	b.pause(func() {
-		select {
-		case <-b.arrivals.Come():
-		case <-ctx.Done():
-		}
-	})
-}
-
 // run samples what is in the queue and returns the responses that have ended.
 func (b *batch) run(ctx context.Context) ([]Response, error) {
 	defer b.Close()
@@ -125,7 +115,12 @@ func (b *batch) run(ctx context.Context) ([]Response, error) {
 		b.receive()
 		b.advance()
 		if more := len(b.queue) > 0 && b.busy < len(b.slots); b.waiting > 0 && b.waiting == b.busy && !more {
-			b.await(ctx)
+			b.pause(func() { // all sequences that there are wait for an observation
+				select {
+				case <-b.arrivals.Come():
+				case <-ctx.Done():
+				}
+			})
 		}
 	}
 }

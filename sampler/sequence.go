@@ -104,7 +104,7 @@ func (q *sequence) full() bool { return len(q.ids)+q.others == q.limit }
 
 // tokens returns the sequence's prompt and all that follows it.
 func (q *sequence) tokens() []int32 {
-	all, _ := interleave(q.ids, q.given)
+	all, _ := Response{IDs: q.ids, Observed: q.given}.Tokens()
 	return slices.Concat(q.call.Prompt, all)
 }
 

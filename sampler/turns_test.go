@@ -182,7 +182,7 @@ func TestEpisodesEnd(t *testing.T) {
 
 // TestInterleave puts observed tokens where they stood.
 func TestInterleave(t *testing.T) {
-	all, places := interleave([]int32{1, 2, 3, 4}, []Observed{{1, []int32{7, 8}}, {3, []int32{9}}})
+	all, places := Response{IDs: []int32{1, 2, 3, 4}, Observed: []Observed{{1, []int32{7, 8}}, {3, []int32{9}}}}.Tokens()
 	if got, want := fmt.Sprint(all, places), "[1 7 8 2 3 9 4] [0 3 4 6]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"onering/internal/memory"
 	"onering/runtime"
 	"onering/train/learn"
+	"onering/train/ranks"
 	"onering/train/rundir"
 )
 
@@ -88,7 +89,7 @@ func (s *saver) after(at Position, when save) error {
 		s.delayed = s.writer.Busy()
 		due = !s.delayed
 	}
-	if due, err := s.run.Ranks.Decide(due); err != nil || !due {
+	if due, err := ranks.Tell(s.run.Ranks, due); err != nil || !due {
 		return err
 	}
 	return s.save(at, s.writer.Background)
@@ -133,7 +134,7 @@ func (s *saver) stopWith(at Position, err error) error {
 		return fmt.Errorf("%w; its weights are those of no step: resume from the last checkpoint", err)
 	}
 	lost := errors.Is(err, runtime.ErrLost) // with the weights that would be saved
-	wanted, failed := s.run.Ranks.Decide(!lost && s.saved != at && (at.Step > 0 || at.Inside))
+	wanted, failed := ranks.Tell(s.run.Ranks, !lost && s.saved != at && (at.Step > 0 || at.Inside))
 	if failed != nil {
 		return errors.Join(err, failed)
 	}

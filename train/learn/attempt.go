@@ -232,7 +232,7 @@ func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err e
 	a.observe(metrics.PhaseScore)
 	budget := keptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
 	for i, group := range a.micro {
-		size := a.learner.Bytes(chosen(a.batch.Sequences, group))
+		size := a.learner.Bytes(picked(a.batch.Sequences, group))
 		// The last pass has its backward pass first: it may always keep.
 		keep := a.batch.live(group[0]) && (size <= budget || i == len(a.micro)-1)
 		if keep {
@@ -282,14 +282,5 @@ func (a *attempt) ends(last bool) {
 
 // backward adds the gradients of one micro-batch.
 func (a *attempt) backward(p *runtime.Pass, group []int, loss Loss) error {
-	rows := func(table [][]float64) (part [][]float64) {
-		if table == nil {
-			return nil
-		}
-		for _, i := range group {
-			part = append(part, table[i])
-		}
-		return part
-	}
-	return p.Backward(rows(loss.LogProb), rows(loss.Entropy))
+	return p.Backward(picked(loss.LogProb, group), picked(loss.Entropy, group))
 }

@@ -31,8 +31,7 @@ func (s *Stepper) CheckWeights() error {
 // or the first layer whose output overflows. Sequences are those that the error
 // counts.
 func (s *Stepper) Explain(err error, sequences []runtime.Sequence) error {
-	var found *NonfiniteError
-	if errors.As(err, &found) && len(found.Sequences) > 0 {
+	if found, ok := errors.AsType[*NonfiniteError](err); ok && len(found.Sequences) > 0 {
 		found.Cause = s.Cause(sequences[found.Sequences[0]])
 	}
 	return err

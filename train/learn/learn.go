@@ -159,7 +159,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 		}
 	}
 	if ring.Arch.Geometry().Compute == models.F16 {
-		s.scaling.set(NewLossScale(), 0)
+		s.scaling.set(LossScale{Scale: firstScale}, 0)
 	}
 	return s, nil
 }

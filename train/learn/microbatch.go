@@ -71,21 +71,14 @@ func prefixGroups(sequences []runtime.Sequence, own []int, alive func(i int) boo
 	return groups
 }
 
-// chosen returns the sequences of a micro-batch.
-func chosen(sequences []runtime.Sequence, group []int) []runtime.Sequence {
-	part := make([]runtime.Sequence, len(group))
-	for k, i := range group {
-		part[k] = sequences[i]
+// picked returns what a list has of the sequences of a micro-batch; nil where there is no list.
+func picked[T any](list []T, group []int) (part []T) {
+	for _, i := range group {
+		if list != nil {
+			part = append(part, list[i])
+		}
 	}
 	return part
-}
-
-// tokens counts the tokens of a micro-batch.
-func tokens(sequences []runtime.Sequence, group []int) (n int) {
-	for _, i := range group {
-		n += len(sequences[i].Tokens)
-	}
-	return n
 }
 
 // LeavesOut says whether nothing of sequence i is computed.

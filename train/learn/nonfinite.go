@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"onering/models"
@@ -58,29 +59,20 @@ func Nonfinite(x float64) bool { return x-x != 0 }
 // finiteTable looks for NaN and infinities in figures by sequence and token: in
 // those of the given sequences, or of all where rows is nil.
 func finiteTable(what string, table [][]float64, rows []int) error {
-	found := &NonfiniteError{Among: "sequences of the batch"}
-	look := func(i int) {
-		for pos, x := range table[i] {
-			if !Nonfinite(x) {
-				continue
-			}
-			if found.Sequences == nil {
-				found.What, found.Value = fmt.Sprintf("%s of response token %d", what, pos), x
+	var found *NonfiniteError
+	for i, row := range table {
+		if rows != nil && !slices.Contains(rows, i) {
+			continue
+		}
+		if pos := slices.IndexFunc(row, Nonfinite); pos >= 0 {
+			if found == nil {
+				found = &NonfiniteError{What: fmt.Sprintf("%s of response token %d", what, pos), Value: row[pos], Among: "sequences of the batch"}
 			}
 			found.Sequences = append(found.Sequences, i)
-			return
 		}
 	}
-	if rows == nil {
-		for i := range table {
-			look(i)
-		}
-	}
-	for _, i := range rows {
-		look(i)
-	}
-	if found.Sequences == nil {
-		return nil
+	if found == nil {
+		return nil // and no error that holds a nil pointer
 	}
 	return found
 }
@@ -114,9 +106,9 @@ func (x Loss) Check() error {
 // gradientError turns what the norm of the gradients found into a *NonfiniteError. Other
 // errors of computing it are returned as they are.
 func gradientError(err error) error {
-	var at *runtime.NotFiniteError
+	at, ok := errors.AsType[*runtime.NotFiniteError](err)
 	switch {
-	case !errors.As(err, &at):
+	case !ok:
 		return err
 	case at.Tensor == "":
 		return &NonfiniteError{What: "the norm of the gradients", Value: inf, Cause: "all are finite, but their squares overflow float32"}
@@ -148,13 +140,4 @@ func allFinite(x []float32) bool {
 		x = x[n:]
 	}
 	return true
-}
-
-func firstNonfiniteTensor(w *models.Weights) string {
-	for _, x := range w.Tensors() {
-		if !allFinite(x.Data) {
-			return x.Name
-		}
-	}
-	return ""
 }

@@ -97,11 +97,10 @@ var errJoint = errors.New("learn: the weights of a response depend on the log-pr
 
 // outcome is what err means for the step.
 func (s *Stepper) outcome(err error) Outcome {
-	var nonfinite *NonfiniteError
 	switch {
 	case err == nil:
 		return Done
-	case errors.As(err, &nonfinite):
+	case errors.As(err, new(*NonfiniteError)):
 		return NotFinite
 	case errors.Is(err, errJoint):
 		return Joint

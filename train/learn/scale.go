@@ -24,13 +24,10 @@ type LossScale struct {
 }
 
 const (
-	firstScale  = 1 << 16
+	firstScale  = 1 << 16 // to begin with
 	largest     = 1 << 24 // a larger scale saves no more gradients from underflow
 	growthSteps = 2000
 )
-
-// NewLossScale returns the scale to begin with.
-func NewLossScale() LossScale { return LossScale{Scale: firstScale} }
 
 // Halved is the scale to use after gradients overflowed. The error is that they
 // overflow though nothing scales them: then float16 is not enough for the model.
@@ -64,7 +61,9 @@ func (s *lossScaling) halve(env *runtime.Env, gradients *models.Weights, step in
 		if failed := env.Download(gradients); failed != nil {
 			return errors.Join(at, failed)
 		}
-		at.Tensor = firstNonfiniteTensor(gradients)
+		if found, ok := errors.AsType[*runtime.NotFiniteError](CheckWeights(gradients)); ok {
+			at.Tensor = found.Tensor
+		}
 		return at
 	}
 	s.set(next, step)

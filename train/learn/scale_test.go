@@ -8,7 +8,7 @@ import (
 // The scale halves at each overflow down to 1, and doubles after 2000 updates
 // without one, up to 2^24.
 func TestLossScale(t *testing.T) {
-	s := NewLossScale()
+	s := LossScale{Scale: firstScale}
 	halve := func() {
 		t.Helper()
 		next, err := s.Halved()

@@ -41,12 +41,16 @@ func (s *Stepper) forward(ctx context.Context, l *runtime.Learner, sequences []r
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	part, tokens := picked(sequences, group), 0
+	for _, x := range part {
+		tokens += len(x.Tokens)
+	}
 	if s.options.BeforePass != nil {
-		if err := s.options.BeforePass(tokens(sequences, group)); err != nil {
+		if err := s.options.BeforePass(tokens); err != nil {
 			return nil, err
 		}
 	}
-	p, err := l.Forward(chosen(sequences, group), s.options.Temperature, keep)
+	p, err := l.Forward(part, s.options.Temperature, keep)
 	if err != nil {
 		return nil, err
 	}

@@ -94,10 +94,10 @@ func FromFirst[T any](g *Group, f func() (T, error)) (x T, err error) {
 		x, err = f()
 	}
 	all, err := GatherAll(g, x, err)
-	if err != nil {
-		return x, err
+	if err == nil {
+		x = all[0]
 	}
-	return all[0], nil
+	return x, err
 }
 
 const (
@@ -108,32 +108,13 @@ const (
 	firstBytes = 256
 )
 
-// Tell gives every rank what the first has; the others' own is not looked at.
-func (g *Group) Tell(own []byte) ([]byte, error) {
-	if g.Size() == 1 {
-		return own, nil
+// Tell gives every rank what the first has.
+func Tell[T any](g *Group, own T) (first T, err error) {
+	all, err := GatherAll(g, own, nil)
+	if err == nil {
+		first = all[0]
 	}
-	if !g.First() {
-		own = nil
-	}
-	all, err := g.Gather(own)
-	if err != nil {
-		return nil, err
-	}
-	return all[0], nil
-}
-
-// Decide returns the decision of the first rank.
-func (g *Group) Decide(own bool) (bool, error) {
-	if g.Size() == 1 {
-		return own, nil
-	}
-	b := []byte{0}
-	if own {
-		b[0] = 1
-	}
-	b, err := g.Tell(b)
-	return err == nil && len(b) == 1 && b[0] == 1, err
+	return first, err
 }
 
 // A RankError is the error of another rank.
@@ -166,9 +147,8 @@ const (
 )
 
 func kindOf(err error) byte {
-	var update *learn.UpdateError
 	switch {
-	case errors.As(err, &update):
+	case errors.As(err, new(*learn.UpdateError)):
 		return half
 	case errors.Is(err, context.Canceled):
 		return stopped
@@ -223,9 +203,6 @@ func (g *Group) agreed(give []byte, own error) ([][]byte, error) {
 
 // Agree implements learn.Ranks.
 func (g *Group) Agree(own learn.Outcome) (learn.Outcome, error) {
-	if g.Size() == 1 {
-		return own, nil
-	}
 	words := make([]byte, g.Size())
 	words[g.Rank()] = byte(own)
 	err := g.exchange(tagBlob, func(int) []byte { return words[g.Rank():][:1] }, func(r int) []byte { return words[r:][:1] })

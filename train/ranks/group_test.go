@@ -148,11 +148,11 @@ func TestGatherAndShare(t *testing.T) {
 					return fmt.Errorf("rank %d gave %d bytes", r, len(b))
 				}
 			}
-			told, err := g.Tell([]byte(fmt.Sprint("of rank ", g.Rank())))
-			if err != nil || string(told) != "of rank 0" {
+			told, err := Tell(g, fmt.Sprint("of rank ", g.Rank()))
+			if err != nil || told != "of rank 0" {
 				return fmt.Errorf("told %q, %v", told, err)
 			}
-			if yes, err := g.Decide(g.First()); !yes || err != nil {
+			if yes, err := Tell(g, g.First()); !yes || err != nil {
 				return fmt.Errorf("decided %v, %v", yes, err)
 			}
 			owner := []int{n - 1, 0, 0, n - 1, n / 2}
@@ -254,7 +254,7 @@ func TestLost(t *testing.T) {
 		if !g.LeaveLost() || g.LeaveLost() {
 			return errors.New("it leaves once")
 		}
-		yes, err := g.Decide(true)
+		yes, err := Tell(g, true)
 		if !yes || g.Size() != 1 {
 			return errors.New("it has not left")
 		}

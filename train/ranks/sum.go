@@ -115,19 +115,14 @@ func (g *Group) Scatter(x []float32, bounds []int) error { return g.withFirst(x,
 // withFirst moves the elements of each other rank between it and the first: to the first, or
 // from there.
 func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
-	part := func(r int) []byte { return models.Bytes(x[bounds[r]:bounds[r+1]]) }
-	own := func(r int) []byte { // what passes between the first and this rank
-		if r > 0 {
+	part := func(of, with int) []byte {
+		if with > 0 {
 			return nil
 		}
-		return part(g.Rank())
+		return models.Bytes(x[bounds[of]:bounds[of+1]])
 	}
-	others := func(r int) []byte { // what passes between this rank, if it is the first, and others
-		if g.Rank() > 0 {
-			return nil
-		}
-		return part(r)
-	}
+	own := func(r int) []byte { return part(g.Rank(), r) }    // passes between the first and this rank
+	others := func(r int) []byte { return part(r, g.Rank()) } // passes between this rank, if it is the first, and others
 	if toFirst {
 		return g.exchange(tagSpread, own, others)
 	}

@@ -155,7 +155,13 @@ func (e *evaluator) suite(ctx context.Context, i int, at train.Position, folder 
 		sampling.Mine = r.mine
 		sampling.Added = func(x eval.Response) { added = append(added, x) }
 	}
-	responses, err := e.responses(i, at, folder)
+	o := e.settings(i)
+	o.Model = fmt.Sprint("round ", at.Round)
+	var responses *eval.Responses
+	file, err := folder.EvaluationFile(at.Round, suites[0].Name)
+	if err == nil {
+		responses, err = eval.NewPlan(o, suites).Create(file)
+	}
 	if err == nil {
 		defer func() { err = errors.Join(err, responses.Close()) }()
 		err = sampling.Evaluate(ctx, suites, responses)
@@ -168,15 +174,4 @@ func (e *evaluator) suite(ctx context.Context, i int, at train.Position, folder 
 		return score, err
 	}
 	return report.Suites[0], nil
-}
-
-// responses begins the file of the responses to the i-th suite.
-func (e *evaluator) responses(i int, at train.Position, folder *rundir.Folder) (*eval.Responses, error) {
-	file, err := folder.EvaluationFile(at.Round, e.suites[i].Name)
-	if err != nil {
-		return nil, err
-	}
-	o := e.settings(i)
-	o.Model = fmt.Sprint("round ", at.Round)
-	return eval.NewPlan(o, e.suites[i:i+1]).Create(file)
 }

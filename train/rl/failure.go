@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -19,8 +18,6 @@ import (
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
-
-var inf = math.Inf(1)
 
 // failureVersion is raised when an older file can no longer be read.
 const failureVersion = 1
@@ -228,10 +225,8 @@ func (l *learner) checkSampled(r *round) error {
 		scores.Entropy = append(scores.Entropy, r.rollouts[i].Entropy)
 	}
 	err := scores.Check("sampled ")
-	var e *learn.NonfiniteError
-	if !errors.As(err, &e) {
-		return err
+	if e, ok := errors.AsType[*learn.NonfiniteError](err); ok {
+		e.Among = "trajectories of the round"
 	}
-	e.Among = "trajectories of the round"
 	return l.run.Stepper.Explain(err, r.sequences)
 }

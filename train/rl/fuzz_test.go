@@ -3,6 +3,7 @@ package rl
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"testing"
 
 	"onering/train/metrics"
@@ -14,7 +15,7 @@ import (
 func FuzzFailure(f *testing.F) {
 	text, _ := json.Marshal(Failure{
 		Version: failureVersion, Round: 1, Step: 2, Steps: 3, Objective: "pmpo", Temperature: 1, MicroTokens: 64,
-		Trajectories: []failureTrajectory{{Prompt: []int32{1}, Response: []int32{2, 3}, LogProb: metrics.Exact{-1, inf}, OldLogProb: metrics.Exact{-inf, -1}, Entropy: metrics.Exact{1, 2}}},
+		Trajectories: []failureTrajectory{{Prompt: []int32{1}, Response: []int32{2, 3}, LogProb: metrics.Exact{-1, math.Inf(1)}, OldLogProb: metrics.Exact{math.Inf(-1), -1}, Entropy: metrics.Exact{1, 2}}},
 	})
 	f.Add(text)
 	f.Add([]byte(`{"version":1,"trajectories":[{}]}`))

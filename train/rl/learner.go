@@ -55,12 +55,6 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 	return l, err
 }
 
-func (l *learner) close() {
-	if l.reference != nil {
-		l.reference.close()
-	}
-}
-
 // score sets the old policy's log-probs of a new round: those of the sampler, or
 // with old_logp = "rescore" the learner's; and the reference policy's if the
 // objective needs them.

@@ -18,24 +18,17 @@ func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scor
 			err = fmt.Errorf("objective %q panics: %v\n%s", name, p, debug.Stack())
 		}
 	}()
-	zeros := func() [][]float64 {
-		z := make([][]float64, len(b.Trajectories))
-		for i := range z {
-			z[i] = make([]float64, len(b.Trajectories[i].LogProb))
-		}
-		return z
-	}
 	before := fingerprint(b)
 	defer func() {
 		if err == nil && fingerprint(b) != before {
 			err = fmt.Errorf("objective %q changes its batch: Loss and Weights may only read it (objectivetest says where)", name)
 		}
 	}()
-	x.LogProb = zeros()
+	x.LogProb = b.Zeros()
 	x.Value = objectives.Loss(o, b, b)
 	objectives.Weights(o, b, x.LogProb)
 	if e, ok := o.(objectives.EntropyWeigher); ok && e.WeighsEntropy() {
-		x.Entropy = zeros()
+		x.Entropy = b.Zeros()
 		e.EntropyWeights(b, x.Entropy)
 	}
 	if x.Check() != nil {

@@ -20,13 +20,9 @@ func (r *roller) mine(problem int) bool {
 }
 
 // count is how many of n problems are this rank's.
-func (r *roller) count(n int) (own int) {
-	for i := range n {
-		if r.mine(i) {
-			own++
-		}
-	}
-	return own
+func (r *roller) count(n int) int {
+	size := r.ranks.Size()
+	return (n + size - 1 - r.ranks.Rank()%size) / size
 }
 
 // sampled is what a rank has sampled of a round.

@@ -19,14 +19,10 @@ type reference struct {
 
 // newReference opens the reference of a run: the model of model.reference, or else the policy
 // as it is. Of a policy with an adapter the weights stay as they are, so that is the ring
-// without the adapter, or with the one that the run goes on with as it was.
+// without the adapter, or with the one that the run goes on with as it was. It has to be
+// closed after an error too.
 func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *reference, err error) {
 	r = &reference{}
-	defer func() {
-		if err != nil {
-			r.close()
-		}
-	}()
 	ring, o := policy.Ring, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true}
 	switch {
 	case c.Model.Reference != "":

@@ -84,8 +84,8 @@ func TestReference(t *testing.T) {
 	}
 	refused := func(what string) {
 		t.Helper()
-		if r, err := newReference(env, c, trained); err == nil {
-			r.close()
+		r, err := newReference(env, c, trained)
+		if r.close(); err == nil {
 			t.Errorf("a reference with %s is taken", what)
 		} else if !strings.Contains(err.Error(), "model.reference") || !strings.Contains(err.Error(), what) {
 			t.Errorf("error %v, want one of model.reference and %s", err, what)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"onering/models/optim/adamw"
 	"onering/objectives"
@@ -193,9 +194,5 @@ func extremes(x []float64) metrics.Exact {
 	if len(x) == 0 {
 		return nil
 	}
-	low, high := x[0], x[0]
-	for _, v := range x {
-		low, high = min(low, v), max(high, v)
-	}
-	return metrics.Exact{low, high}
+	return metrics.Exact{slices.Min(x), slices.Max(x)}
 }

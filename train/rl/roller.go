@@ -261,9 +261,3 @@ func (r *roller) batches(n int, kept []int) [][]int {
 	}
 	return out
 }
-
-// firstPrompt returns the ids of the first prompt of round n.
-func (r *roller) firstPrompt(n int) ([]int32, error) {
-	_, ids, err := r.prompter.Prompt(r.problems.Round(n)[0])
-	return ids, err
-}

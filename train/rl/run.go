@@ -51,7 +51,7 @@ func (t *trainer) roll(ctx context.Context, at train.Position) (train.Done, erro
 	t.run.Clock.Enter(metrics.PhaseRollout)
 	t.run.Observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", t.roller.count(c.Rollout.PromptsPerRound)*c.sampled())
 	r, err := t.roller.roll(ctx, n, func() { t.run.Observer.Advance(1) }, func(err error) error {
-		if prompt, failed := t.roller.firstPrompt(n); failed == nil && ctx.Err() == nil {
+		if _, prompt, failed := t.roller.prompter.Prompt(t.roller.problems.Round(n)[0]); failed == nil && ctx.Err() == nil {
 			err = t.learner.explainSampling(err, prompt)
 		}
 		return err

@@ -95,8 +95,8 @@ func (t *trainer) Close() {
 	if t.roller != nil {
 		t.roller.close()
 	}
-	if t.learner != nil {
-		t.learner.close()
+	if t.learner != nil && t.learner.reference != nil {
+		t.learner.reference.close()
 	}
 }
 

@@ -158,7 +158,7 @@ func TestMemoryEndsAndFloat16(t *testing.T) {
 		t.Fatal(err)
 	}
 	near(got, 0.05)
-	if scale := trainer.run.Policy.Ring.LossScale; scale != learn.NewLossScale().Scale {
+	if scale := trainer.run.Policy.Ring.LossScale; scale != 1<<16 {
 		t.Errorf("the loss scale is %g", scale)
 	}
 }
