@@ -47,6 +47,9 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	if err := CheckBuffers(e.Device(), rows); err != nil {
 		return nil, err
 	}
+	if len(r.Weights.Data)*4 <= toyBytes && e.memory.Aliases() {
+		e = e.lane()
+	}
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
 		angles: newAngles(e), prefixes: make(map[int]*prefix),
@@ -74,6 +77,9 @@ const (
 	// laneBytes is the most that the weights may take: all Decoders read all of them at
 	// every step, so they have to stay in the processor's cache.
 	laneBytes = 16 << 20
+	// toyBytes is the most that weights take for which a second thread saves no time at all.
+	// The clients of a server on the same machine have better use for it.
+	toyBytes = 1 << 20
 )
 
 // Lanes returns how many Decoders side by side sample in so many slots fastest. It does not
