@@ -29,6 +29,23 @@ func DefaultLimits() Limits {
 	return Limits{MaxTurns: 8, StepSeconds: 60, EpisodeSeconds: 600, AtOnce: 16}
 }
 
+// step bounds the time of an answer.
+func (l Limits) step(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, seconds(l.StepSeconds), fmt.Errorf("it has not answered within %g s (environment.step_seconds)", l.StepSeconds))
+}
+
+// InTime asks an environment something, such as whether its server is there, and waits for it
+// no longer than for an answer.
+func (l Limits) InTime(ctx context.Context, ask func(context.Context) error) error {
+	timed, cancel := l.step(ctx)
+	defer cancel()
+	_, err := within(timed, func() (struct{}, error) { return struct{}{}, ask(timed) })
+	if err != nil && timed.Err() != nil {
+		return fmt.Errorf("environment: %w", err)
+	}
+	return err
+}
+
 // Single is the environment without an environment: a response is one turn.
 type Single struct{}
 
@@ -71,7 +88,7 @@ func (e *OpeningError) Unwrap() error { return e.Err }
 func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids []int32, err error) {
 	g = Group{Start: s, Problem: s.Problem}
 	if p.Driver() == nil {
-		ctx, cancel := context.WithTimeoutCause(ctx, seconds(p.StepSeconds), fmt.Errorf("it has not answered within %g s (environment.step_seconds)", p.StepSeconds))
+		ctx, cancel := p.step(ctx)
 		defer cancel()
 		var e Episode
 		e, g.Opening, err = p.begin(ctx, s)

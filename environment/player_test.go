@@ -325,3 +325,21 @@ func TestPlayerRefuses(t *testing.T) {
 		round.Close()
 	}
 }
+
+// TestInTime: what an environment is asked before a run has the time of an answer, though it
+// does not look at its context.
+func TestInTime(t *testing.T) {
+	limits := DefaultLimits()
+	limits.StepSeconds = 0.01
+	err := limits.InTime(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return errors.New("the connection broke")
+	})
+	if err == nil || err.Error() != "environment: it has not answered within 0.01 s (environment.step_seconds)" {
+		t.Errorf("it hangs: %v", err)
+	}
+	missing := errors.New("no such server")
+	if err := DefaultLimits().InTime(t.Context(), func(context.Context) error { return missing }); !errors.Is(err, missing) {
+		t.Errorf("it fails: %v", err)
+	}
+}

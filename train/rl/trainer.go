@@ -60,7 +60,8 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 		return nil, err
 	}
 	reward.SetTemplate(c.Reward.Rule, template.Name)
-	if err := errors.Join(reward.Ready(ctx, c.Reward.Rule), reward.Ready(ctx, c.Environment.Settings)); err != nil {
+	there := func(ctx context.Context) error { return reward.Ready(ctx, c.Environment.Settings) }
+	if err := errors.Join(reward.Ready(ctx, c.Reward.Rule), c.Environment.InTime(ctx, there)); err != nil {
 		return nil, err
 	}
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
