@@ -143,11 +143,9 @@ func (x *play) ask() (o Observation, err error) {
 	if left <= 0 {
 		return o, fmt.Errorf("the episode's answers have taken its %g s (environment.episode_seconds)", p.EpisodeSeconds)
 	}
-	limit, name := left, fmt.Sprintf("within the %g s of the episode (environment.episode_seconds)", p.EpisodeSeconds)
-	if step := seconds(p.StepSeconds); step < left {
-		limit, name = step, fmt.Sprintf("within %g s (environment.step_seconds)", p.StepSeconds)
-	}
-	ctx, cancel := context.WithTimeoutCause(x.round.ctx, limit, errors.New("it has not answered "+name))
+	ctx, end := context.WithTimeoutCause(x.round.ctx, left, fmt.Errorf("it has not answered within the %g s of the episode (environment.episode_seconds)", p.EpisodeSeconds))
+	defer end()
+	ctx, cancel := p.step(ctx)
 	defer cancel()
 	began := time.Now()
 	defer func() { x.spent += time.Since(began) }()
