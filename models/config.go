@@ -111,7 +111,7 @@ func (f *ConfigFile) Object(key string) *ConfigFile {
 // Only refuses any value of key but the one that the Programs compute, which is
 // given as JSON. An absent key is that value.
 func (f *ConfigFile) Only(key, value string) {
-	if v := f.members[key]; f.Has(key) && !sameScalar(v, value) {
+	if v := f.members[key]; f.Has(key) && !sameScalar(string(v), value) {
 		f.Fail("%s %.60s is not supported, only %s", key, v, value)
 	}
 }
@@ -132,14 +132,12 @@ func (f *ConfigFile) classes() (names []string) {
 // JSON returns the member's text; nil where it is absent.
 func (f *ConfigFile) JSON(key string) []byte { return f.members[key] }
 
-// Is reports whether the member is this JSON scalar; 0 and 0.0 are the same.
-func (f *ConfigFile) Is(key, value string) bool { return sameScalar(f.members[key], value) }
-
-func sameScalar(a []byte, b string) bool {
-	if string(a) == b {
+// sameScalar reports whether two JSON scalars are the same; 0 and 0.0 are.
+func sameScalar(a, b string) bool {
+	if a == b {
 		return true
 	}
-	x, errX := strconv.ParseFloat(string(a), 64)
+	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)
 	return errX == nil && errY == nil && x == y
 }

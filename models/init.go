@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"math/rand/v2"
@@ -26,10 +27,7 @@ func (m Model) Init(seed uint64) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	std := m.InitRange
-	if std == 0 {
-		std = defaultInit
-	}
+	std := cmp.Or(m.InitRange, defaultInit)
 	var fills []func()
 	for _, t := range w.Tensors() {
 		switch {

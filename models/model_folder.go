@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,7 +96,7 @@ func Check(dir string) error {
 
 // IsAdapter says whether the folder dir holds a LoRA adapter in place of a model.
 func IsAdapter(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "adapter_config.json"))
+	_, err := os.Stat(filepath.Join(dir, adapterFile))
 	return err == nil
 }
 
@@ -229,12 +230,7 @@ func CopyTokenizer(put files.Put, from string) error {
 // names, and the tokenizer's files. dir appears when all of it is on the disk, or
 // not at all; a dir that exists and is not empty is an error.
 func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
-	if o.DType == Invalid {
-		o.DType = F32
-	}
-	if o.ShardBytes == 0 {
-		o.ShardBytes = 5e9
-	}
+	o.DType, o.ShardBytes = cmp.Or(o.DType, F32), cmp.Or(o.ShardBytes, 5e9)
 	if m.Text.Config == nil {
 		return fmt.Errorf("models: save %s: the model was not read from files, so there is no text for %s", dir, configFile)
 	}

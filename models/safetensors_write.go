@@ -76,25 +76,16 @@ func safetensorsHeader(d DType, tensors []Tensor, metadata map[string]string) ([
 	}
 	b := bytes.NewBuffer(make([]byte, 8, 4096))
 	b.WriteByte('{')
-	member := func(key string, value any) error {
-		k, err := json.Marshal(key)
-		if err != nil {
-			return err
-		}
-		v, err := json.Marshal(value)
-		if err != nil {
-			return err
-		}
+	member := func(key string, value any) {
 		if b.Len() > 9 {
 			b.WriteByte(',')
 		}
+		k, _ := json.Marshal(key) // names, texts and numbers: that cannot fail
+		v, _ := json.Marshal(value)
 		fmt.Fprintf(b, "%s:%s", k, v)
-		return nil
 	}
 	if len(metadata) > 0 {
-		if err := member("__metadata__", metadata); err != nil {
-			return nil, err
-		}
+		member("__metadata__", metadata)
 	}
 	at, seen := 0, make(map[string]bool)
 	for _, t := range tensors {
@@ -110,9 +101,7 @@ func safetensorsHeader(d DType, tensors []Tensor, metadata map[string]string) ([
 		}
 		seen[t.Name] = true
 		end := at + n*d.Size()
-		if err := member(t.Name, entry{d, append([]int{}, t.Shape...), [2]int{at, end}}); err != nil {
-			return nil, err
-		}
+		member(t.Name, entry{d, append([]int{}, t.Shape...), [2]int{at, end}})
 		at = end
 	}
 	b.WriteByte('}')

@@ -76,7 +76,7 @@ func LoadShared(f *os.File, dir, key string, c Compute) (Model, *Weights, error)
 // sharedSize is the size in bytes of a shared file.
 func sharedSize(m Model, l *Layout, c Compute) (int64, error) {
 	from, to, err := m.narrowRange(c)
-	return sharedHeader + 4*int64(l.Size) + int64(narrowSize(c.Base, to-from)), err
+	return sharedHeader + 4*int64(l.Size) + int64(NarrowBytes(c.Base, to-from)), err
 }
 
 // mapShared maps a shared file.
@@ -85,7 +85,7 @@ func mapShared(f *os.File, m Model, l *Layout, c Compute, protection int) (*Weig
 	if err != nil {
 		return nil, err
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, sharedHeader+4*l.Size+narrowSize(c.Base, to-from), protection, unix.MAP_SHARED)
+	mem, err := unix.Mmap(int(f.Fd()), 0, sharedHeader+4*l.Size+NarrowBytes(c.Base, to-from), protection, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("models: map shared weights: %w", err)
 	}

@@ -64,15 +64,8 @@ func (w *Weights) Parameters() (n int) {
 	return n
 }
 
-// Forget returns the memory of Data to the system where the platform allows it.
-// The elements are undefined until they are written again.
-func (w *Weights) Forget() {
-	if len(w.Data) > 0 {
-		forget(w.Data)
-	}
-}
-
-// ForgetPart is Forget for the elements from (included) to to (excluded).
+// ForgetPart returns the memory of the elements from (included) to to (excluded) to the system
+// where the platform allows it. They are undefined until they are written again.
 func (w *Weights) ForgetPart(from, to int) {
 	// The system takes whole pages, and those at the two ends stay.
 	page := os.Getpagesize() / 4
@@ -120,11 +113,11 @@ const Block = 32
 const ScaleSuffix = ".scale"
 
 // newNarrow makes the narrow of elements between two of an arena in memory that has
-// narrowSize bytes.
+// NarrowBytes bytes.
 func newNarrow(d DType, from, to int, memory []byte) *narrow {
 	n := &narrow{DType: d, From: from, To: to, Data: memory[: (to-from)*d.Size() : (to-from)*d.Size()]}
 	if d == I8 {
-		scales := memory[narrowSize(d, to-from)-4*scalesOf(to-from):]
+		scales := memory[NarrowBytes(d, to-from)-4*scalesOf(to-from):]
 		n.Scales = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(scales))), scalesOf(to-from))
 	}
 	return n
@@ -133,11 +126,8 @@ func newNarrow(d DType, from, to int, memory []byte) *narrow {
 // scalesOf is how many scales n elements have, whatever the first block's place.
 func scalesOf(n int) int { return n/Block + 1 }
 
-// NarrowBytes is how many bytes the matrices of n elements take in a type.
-func NarrowBytes(d DType, n int) int64 { return int64(narrowSize(d, n)) }
-
-// narrowSize is how many bytes n elements take, scales included.
-func narrowSize(d DType, n int) int {
+// NarrowBytes is how many bytes the matrices of n elements take in a type, scales included.
+func NarrowBytes(d DType, n int) int {
 	if d != I8 {
 		return d.Size() * n
 	}
@@ -153,7 +143,7 @@ func newNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 		return nil, err
 	}
 	noHuge(w.Data[from:to]) // else a norm would have 2 MB for itself
-	bytes := narrowSize(d, to-from)
+	bytes := NarrowBytes(d, to-from)
 	memory, free, err := allocate((bytes + 3) / 4)
 	if err != nil {
 		w.Close()

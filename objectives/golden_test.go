@@ -192,7 +192,7 @@ func (m goldenMethod) objective(t *testing.T, name string, b goldenBatch) object
 func configure(t testing.TB, o objectives.Objective, set map[string]any) {
 	t.Helper()
 	assign(t, o, set)
-	if v, ok := o.(objectives.Validator); ok {
+	if v, ok := o.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
 			t.Fatal(err)
 		}

@@ -113,11 +113,13 @@ func (b Batch) Zeros() [][]float64 {
 // The value itself is the configuration: its exported fields carry toml tags, the
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
-// by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler, Validator,
+// by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler,
 // Diagnoser, Observer, EntropyWeigher, Keeper, Shaper, and
 // encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
 // checkpoint. What the host has to know, methods of the names of the functions NeedsReference,
 // NeedsTeacher, NeedsGreedy, NeedsGroup, NeedsEntropy and WeighsApart say, and ReadsBatch (see NeedsAll).
+// Validate() error rejects impossible settings by a *SettingError, or several that errors.Join
+// has joined, so that a run file's line can be named with each.
 //
 // Methods observe these rules, each of which is a case of objectivetest. An Exempter
 // says which of them an objective cannot keep by what it is, and why:
@@ -199,12 +201,6 @@ type allWeigher interface {
 // settings, cannot keep, and says why. The suite checks that it really breaks them.
 type Exempter interface {
 	Exemptions() map[string]string
-}
-
-// A Validator rejects impossible settings. Its error is a *SettingError, or several
-// that errors.Join has joined, so that a run file's line can be named with each.
-type Validator interface {
-	Validate() error
 }
 
 // A Diagnoser reports what it did to each trajectory of b, in order.
@@ -304,18 +300,8 @@ func Keep(o Objective, group []Trajectory) bool {
 	return !ok || k.Keep(group)
 }
 
-// Check returns an error if o cannot use b: a slice is missing or of the wrong
-// length, or a number is not finite. Objectives rely on it and do not check
-// themselves. It costs little compared with filling a batch.
-func (b Batch) Check(o Objective) error {
-	for i, t := range b.Trajectories {
-		if err := t.check(NeedsReference(o), NeedsEntropy(o)); err != nil {
-			return fmt.Errorf("objectives: trajectory %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
+// check returns an error if an objective cannot use t: a slice is missing or of the wrong
+// length, or a number is not finite. Objectives do not check it themselves.
 func (t Trajectory) check(reference, entropy bool) error {
 	n := len(t.LogProb)
 	for _, s := range []struct {

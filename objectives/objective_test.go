@@ -122,7 +122,7 @@ func TestKeepWithoutKeeper(t *testing.T) {
 func TestCheck(t *testing.T) {
 	good := objectives.Trajectory{LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -2}}
 	o := makeObjective(t, "grpo", nil)
-	if err := (objectives.Batch{Trajectories: []objectives.Trajectory{good, {}}}).Check(o); err != nil {
+	if _, err := objectives.Evaluate(o, [][]objectives.Trajectory{{good, {}}}, 0, 1); err != nil {
 		t.Error(err)
 	}
 	for _, c := range []struct {
@@ -138,8 +138,8 @@ func TestCheck(t *testing.T) {
 	} {
 		bad := good
 		c.change(&bad)
-		err := objectives.Batch{Trajectories: []objectives.Trajectory{good, bad}}.Check(o)
-		if err == nil || !strings.HasPrefix(err.Error(), "objectives: trajectory 1: ") || !strings.Contains(err.Error(), c.want) {
+		_, err := objectives.Evaluate(o, [][]objectives.Trajectory{{good, bad}}, 0, 1)
+		if err == nil || !strings.HasPrefix(err.Error(), "objectives: group 0, response 1: ") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %s", err, c.want)
 		}
 	}

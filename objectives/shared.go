@@ -56,7 +56,7 @@ func (s Shared) Exemptions() map[string]string {
 	return nil
 }
 
-// Validate implements Validator; the ranges of single settings are in their tags.
+// Validate refuses what no tag does; the ranges of single settings are there.
 func (s Shared) Validate() error {
 	if names := AdvantageRules(); !slices.Contains(names, s.Advantage) {
 		return &SettingError{Key: "advantage", Value: s.Advantage, Remedy: "must be one of " + strings.Join(names, ", ")}
@@ -147,7 +147,7 @@ func (s Shared) FillEntropy(c float64, v []float64) {
 }
 
 // Check reports the settings of o that are outside the ranges and choices of their tags,
-// and what o says of them as a Validator, as joined *SettingErrors.
+// and what its method Validate says of them, as joined *SettingErrors.
 func Check(o Objective) error { return settings.Check(o) }
 
 // A SettingError says that a setting has an impossible value: its Key is the setting's

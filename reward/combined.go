@@ -65,7 +65,7 @@ func (c *Combined) judge() int {
 	})
 }
 
-// Validate implements Validator. Keys of a part are use.PART.KEY.
+// Validate is as a Reward has it. Keys of a part are use.PART.KEY.
 func (c *Combined) Validate() error {
 	var errs []error
 	add := func(key string, value any, ok bool, remedy string) {

@@ -203,7 +203,16 @@ func (g Grader) ScoreRest(ctx context.Context, task, sample int, group []Sample,
 	if len(asked) == 0 {
 		return scores, nil
 	}
-	rest, err := g.remembered(ctx, task, sample, asked)
+	var rest []Score
+	if g.Journal != nil {
+		rest = g.Journal.Find(task, sample, asked)
+	}
+	var err error
+	if rest == nil {
+		if rest, err = g.Score(ctx, asked); err == nil && g.Journal != nil {
+			err = g.Journal.Keep(task, sample, asked, rest)
+		}
+	}
 	for i, s := range rest {
 		scores[places[i]] = s
 	}
@@ -280,21 +289,6 @@ type Journal interface {
 	Find(task, sample int, group []Sample) []Score
 	// Keep remembers scores. An error ends the sampling.
 	Keep(task, sample int, group []Sample, scores []Score) error
-}
-
-// remembered scores a group as Grader.Score does, unless the journal knows it.
-func (g Grader) remembered(ctx context.Context, task, sample int, group []Sample) ([]Score, error) {
-	if g.Journal == nil {
-		return g.Score(ctx, group)
-	}
-	if scores := g.Journal.Find(task, sample, group); scores != nil {
-		return scores, nil
-	}
-	scores, err := g.Score(ctx, group)
-	if err != nil {
-		return nil, err
-	}
-	return scores, g.Journal.Keep(task, sample, group, scores)
 }
 
 // Renumbered is a Journal for some of the tasks of a whole: Numbers are those that they

@@ -38,8 +38,11 @@ type Sample struct {
 // The value itself is the configuration: its exported fields carry toml tags, the
 // program decodes the run file's [reward] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
-// by type assertion: Validator, Comparer, Extractor, io.Closer, and the methods About, SetTemplate,
+// by type assertion: Comparer, Extractor, io.Closer, and the methods About, SetTemplate,
 // Groups, Varies and Ready, of which the functions of these names say what they are for.
+// Validate() error rejects impossible configurations. Each of the joined errors is best
+// a *settings.Error, which names the key. What the range tags of the fields forbid
+// (see package settings) is checked without it.
 //
 // Methods observe these rules, each of which is a case of rewardtest:
 //
@@ -136,13 +139,6 @@ func (s Status) String() string {
 		return "ok"
 	}
 	return string(s)
-}
-
-// A Validator rejects impossible configurations. Each of the joined errors is best
-// a *settings.Error, which names the key. What the range tags of the fields forbid
-// (see package settings) is checked without it.
-type Validator interface {
-	Validate() error
 }
 
 // A Comparer says whether two extracted answers mean the same, for the majority

@@ -543,7 +543,7 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, p
 		weights += int64(l.Size)
 	}
 	if compute.Narrow() { // in place of float32
-		weights, fewer = weights-int64(to-from), models.NarrowBytes(compute.Base, to-from)
+		weights, fewer = weights-int64(to-from), int64(models.NarrowBytes(compute.Base, to-from))
 	}
 	need := Need{What: "weights", Device: 4 * weights}
 	if divided := parts > 1 && arch.AdapterLayout() == nil; (offload || divided) && from < to && !compute.Narrow() {

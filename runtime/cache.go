@@ -141,21 +141,8 @@ func (c *cache) stepped(rows []sampler.Row) {
 	}
 }
 
-// used returns the parts that have rows, at least the first.
-func (c *cache) used() []cachePart {
-	if len(c.parts[1].slotOf) > 0 {
-		return c.parts[:]
-	}
-	return c.parts[:1]
-}
-
 // rowSize returns how many elements one row of a layer's keys has.
 func (p *cachePart) rowSize(g models.Geometry) int { return g.KVHeads * p.capacity * g.CacheWidth }
-
-// holds reports whether each row has room for one more token.
-func (p *cachePart) holds() bool {
-	return len(p.lengths) == 0 || slices.Max(p.lengths) < p.capacity
-}
 
 // reserve makes room for n tokens in each row of the first part. A step reads whole
 // rows, so they are not longer than needed: they grow with the longest sequence, each
@@ -170,7 +157,8 @@ func (c *cache) reserve(n int) error {
 	if n > capacity {
 		capacity = min(c.maxTokens, (max(n+n/4, n+64)+15)/16*16)
 	}
-	return c.rebuild(arrangement{p.slotOf, len(c.placeOf), capacity}, c.parts[1].arrangement())
+	second := &c.parts[1]
+	return c.rebuild(arrangement{p.slotOf, len(c.placeOf), capacity}, arrangement{second.slotOf, second.room, second.capacity})
 }
 
 // arrangeEvery is after how many steps rows are arranged anew if that pays.
@@ -190,7 +178,7 @@ func (c *cache) arrange() error {
 	now := 0
 	for i := range c.parts {
 		p := &c.parts[i]
-		fits = fits && p.holds()
+		fits = fits && (len(p.lengths) == 0 || slices.Max(p.lengths) < p.capacity)
 		now += len(p.slotOf) * p.capacity
 	}
 	if fits && c.steps < arrangeEvery {
@@ -209,8 +197,6 @@ type arrangement struct {
 	slots          []int
 	room, capacity int
 }
-
-func (p *cachePart) arrangement() arrangement { return arrangement{p.slotOf, p.room, p.capacity} }
 
 // plan returns the parts that a step reads least of.
 func (c *cache) plan() (first, second arrangement) {

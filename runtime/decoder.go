@@ -366,8 +366,10 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 
 // views returns the rows of the cache that a step over n sequences computes, by part.
 func (d *Decoder) views(n int) (parts []cacheView) {
-	for _, p := range d.cache.used() {
-		parts = append(parts, cacheView{p.layers, len(p.slotOf), p.capacity, p.made})
+	for i, p := range d.cache.parts {
+		if i == 0 || len(p.slotOf) > 0 {
+			parts = append(parts, cacheView{p.layers, len(p.slotOf), p.capacity, p.made})
+		}
 	}
 	if len(parts) == 1 {
 		parts[0].rows = d.rows(n)

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -92,12 +93,7 @@ type layerSessions struct {
 
 // NewLearner makes an arena for the gradients and loads the Programs.
 func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
-	if o.HeadRows <= 0 {
-		o.HeadRows = defaultHeadRows
-	}
-	if o.BlockTokens <= 0 {
-		o.BlockTokens = defaultBlockTokens
-	}
+	o.HeadRows, o.BlockTokens = cmp.Or(max(0, o.HeadRows), defaultHeadRows), cmp.Or(max(0, o.BlockTokens), defaultBlockTokens)
 	if !o.ScoreOnly && !o.Base {
 		if err := CheckBuffers(e.Device(), TrainedBuffer(r.Trained().Layout)); err != nil {
 			return nil, err
@@ -179,9 +175,6 @@ func (l *Learner) trainsWeights() bool { return !l.options.ScoreOnly && l.ring.A
 
 // keepsLogits reports whether all forward passes keep logits for Backward.
 func (l *Learner) keepsLogits() bool { return l.options.Stash >= models.StashLogits }
-
-// HasEntropyGradient reports whether Backward takes dL/dentropy.
-func (l *Learner) HasEntropyGradient() bool { return l.options.EntropyGradient }
 
 // bindWeights binds the weights and, as inputs and outputs with the same memory, the
 // gradients that the Program adds to.

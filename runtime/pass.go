@@ -173,12 +173,11 @@ func (l *Learner) Bytes(sequences []Sequence) int {
 }
 
 // FirstNonFinite returns the first layer of which the output has a NaN or an
-// infinity, and the index of a sequence that has it. The embedding is layer -1. ok
-// is false if all outputs are finite, or if the pass was not kept and so no longer
-// has them.
-func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
+// infinity. The embedding is layer -1. ok is false if all outputs are finite, or if the pass
+// was not kept and so no longer has them.
+func (p *Pass) FirstNonFinite() (layer int, ok bool) {
 	if p.activations == nil {
-		return 0, 0, false
+		return 0, false
 	}
 	d := p.learner.geometry.Hidden
 	var spare []byte
@@ -186,19 +185,14 @@ func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 		v := p.activations.x[i].value
 		spare = mirror(v.memory, v.data, v.bytes, spare)
 		if err := v.memory.Download(unsafe.Pointer(&spare[0]), v.data, v.bytes); err != nil {
-			return 0, 0, false
+			return 0, false
 		}
 		x := unsafe.Slice((*float32)(unsafe.Pointer(&spare[0])), v.bytes/4)
-		for s, q := range p.sequences {
-			for t := range q.fed() {
-				at := p.placed[s].at(t) * d
-				if slices.ContainsFunc(x[at:at+d], func(e float32) bool { return e-e != 0 }) {
-					return i - 1, s, true
-				}
-			}
+		if slices.ContainsFunc(x[:p.n*d], func(e float32) bool { return e-e != 0 }) {
+			return i - 1, true
 		}
 	}
-	return 0, 0, false
+	return 0, false
 }
 
 // Backward adds the gradients of sum_t w[t] logp[t] + v[t] entropy[t] to the

@@ -37,7 +37,7 @@ func init() {
 	})
 }
 
-// Validate implements objectives.Validator.
+// Validate refuses impossible settings.
 func (o *cispo) Validate() error {
 	return errors.Join(o.TokenSum.Validate(), objectives.Within("floor", o.Floor, 0, o.Cap))
 }

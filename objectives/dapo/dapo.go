@@ -52,7 +52,7 @@ func init() {
 	})
 }
 
-// Validate implements objectives.Validator.
+// Validate refuses impossible settings.
 func (o *DAPO) Validate() error {
 	err := o.RatioClip.Validate()
 	if o.OverlongLength > 0 && o.Advantage == "gdpo" {

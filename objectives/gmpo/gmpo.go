@@ -88,7 +88,4 @@ func (o *GMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-var (
-	_ objectives.Validator = (*GMPO)(nil)
-	_ objectives.Diagnoser = (*GMPO)(nil)
-)
+var _ objectives.Diagnoser = (*GMPO)(nil)

@@ -114,7 +114,4 @@ func (o *GSPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-var (
-	_ objectives.Validator = (*GSPO)(nil)
-	_ objectives.Diagnoser = (*GSPO)(nil)
-)
+var _ objectives.Diagnoser = (*GSPO)(nil)

@@ -155,7 +155,4 @@ func (o *holder) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-var (
-	_ objectives.Validator = (*holder)(nil)
-	_ objectives.Diagnoser = (*holder)(nil)
-)
+var _ objectives.Diagnoser = (*holder)(nil)

@@ -117,7 +117,7 @@ func init() {
 	})
 }
 
-// Validate implements objectives.Validator.
+// Validate refuses impossible settings.
 func (o *PMPO) Validate() error {
 	errs := []error{o.ClippedMean.Validate()}
 	if o.PMin > o.PMax {
@@ -260,7 +260,6 @@ func (o *PMPO) UnmarshalText(text []byte) error {
 }
 
 var (
-	_ objectives.Validator = (*PMPO)(nil)
 	_ objectives.Diagnoser = (*PMPO)(nil)
 	_ objectives.Observer  = (*PMPO)(nil)
 )

@@ -59,7 +59,7 @@ func (*Program) About() string {
 	return "what a program of yours answers, which reads and writes JSON lines"
 }
 
-// Validate implements reward.Validator.
+// Validate refuses impossible settings.
 func (p *Program) Validate() error { return process.Check("command", p.Command, "score.py") }
 
 // Ready says what of the program is not there: the program itself, or the script that an

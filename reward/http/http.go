@@ -56,7 +56,7 @@ func (*Server) About() string {
 	return "what a server answers, also one for OpenRLHF or NeMo Gym"
 }
 
-// Validate implements reward.Validator.
+// Validate refuses impossible settings.
 func (s *Server) Validate() error {
 	var errs []error
 	for _, address := range s.addresses() {

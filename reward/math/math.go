@@ -91,7 +91,6 @@ func (r *rule) SameAnswer(a, b string) bool {
 }
 
 var (
-	_ reward.Validator = (*rule)(nil)
 	_ reward.Comparer  = (*rule)(nil)
 	_ reward.Extractor = (*rule)(nil)
 )

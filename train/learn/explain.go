@@ -53,7 +53,7 @@ func (s *Stepper) Cause(x runtime.Sequence) string {
 	if (Scores{LogProb: [][]float64{Float64s(p.LogProb[0])}, Entropy: [][]float64{Float64s(p.Entropy[0])}}).Check("") == nil {
 		return ""
 	}
-	switch layer, _, ok := p.FirstNonFinite(); {
+	switch layer, ok := p.FirstNonFinite(); {
 	case !ok:
 		return "all weights and the outputs of all layers are finite: the logits overflow"
 	case layer < 0:

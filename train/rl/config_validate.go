@@ -167,7 +167,7 @@ func (c environmentConfig) Validate() error {
 }
 
 // Validate reports an unknown reward, and what the reward itself says of its
-// settings: the ranges of their tags and, if it is a reward.Validator, its own
+// settings: the ranges of their tags and, if it has a method Validate, its own
 // rules.
 func (c RewardConfig) Validate() error {
 	if c.Rule == nil {
