@@ -344,11 +344,10 @@ func try(ctx context.Context, library string, d device) []string {
 		}
 		err = errors.Join(err, e.Close())
 	}
-	var unusable *provision.UnusableGPUError
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &unusable):
+	}
+	if unusable, ok := errors.AsType[*provision.UnusableGPUError](err); ok {
 		return unusable.Missing
 	}
 	return []string{fmt.Sprintf("ONNX Runtime does not run on it: %v", err)}

@@ -96,7 +96,7 @@ func (m *memory) wrote(b *Binding, in *deviceStorage) {
 		if v == nil || v.memory != m || v.bytes == 0 {
 			continue
 		}
-		if p, err := in.place(v.data, v.bytes); err == nil {
+		if p, err := in.table.within(v.data, v.bytes); err == nil {
 			m.Wrote(p, v.bytes)
 		}
 	}

@@ -364,9 +364,7 @@ func (g *graphMoves) binding(kind moveKind) (*Binding, error) {
 
 func (g *graphMoves) close() {
 	closeBuffers(&g.from, &g.to)
-	for i := range g.sizes {
-		g.sizes[i].close()
-	}
+	closeAll(g.sizes)
 	for _, b := range g.programs {
 		closeSessions(b)
 	}

@@ -152,11 +152,6 @@ func (d *deviceStorage) Tensor(at unsafe.Pointer, bytes int) (unsafe.Pointer, er
 	return p.Address(), nil
 }
 
-// place returns where a tensor of so many bytes lies.
-func (d *deviceStorage) place(at unsafe.Pointer, bytes int) (Place, error) {
-	return d.table.within(at, bytes)
-}
-
 // each calls f for each buffer that some bytes are in: n bytes at p, of which done
 // were before.
 func (d *deviceStorage) each(doing string, at unsafe.Pointer, bytes int, f func(p Place, done, n int) error) error {

@@ -106,20 +106,17 @@ func (w *weights) adapter(name string, sizes ...any) *graph.Node {
 	return w.a.narrow(n)
 }
 
-// The axis of a product's numbers: results are [N,out], or [out,N] in the wide forms.
-const (
-	across = 1
-	down   = 0
-)
-
-// low is Scale A x for each of the modules of an operand x [N,in]; nil for those
-// without low-rank products.
-func (w *weights) low(name string, parts []module, x *graph.Node) []*graph.Node {
-	return w.lowAlong(across, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return graph.Linear(x, a, nil) })
+// low is Scale A x for each of the modules of an operand x [N,in], as oriented has them;
+// nil for those without low-rank products.
+func (w *weights) low(form models.Form, name string, parts []module, x *graph.Node) []*graph.Node {
+	if form == models.Paired {
+		form = models.Wide
+	}
+	return w.lowBy(form, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return oriented(form, x, a, nil) })
 }
 
-// lowAlong is low for the product with the As, of which the numbers lie along an axis.
-func (w *weights) lowAlong(axis int, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
+// lowBy is low for the product with the As.
+func (w *weights) lowBy(form models.Form, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
 	out, adapted := make([]*graph.Node, len(parts)), w.a.adapted(parts)
 	x := w.a.Adapter
 	scaled := func(name string, modules int) *graph.Node {
@@ -136,7 +133,7 @@ func (w *weights) lowAlong(axis int, name string, parts []module, in int, produc
 	case len(adapted) == 1:
 		split = append(split, scaled(name, 1))
 	default:
-		split = graph.Split(scaled(name, len(adapted)), axis, slices.Repeat([]int{x.Rank}, len(adapted))...)
+		split = graph.Split(scaled(name, len(adapted)), numbers(form), slices.Repeat([]int{x.Rank}, len(adapted))...)
 	}
 	for i, m := range parts {
 		if slices.Contains(adapted, m) {
@@ -146,20 +143,17 @@ func (w *weights) lowAlong(axis int, name string, parts []module, in int, produc
 	return out
 }
 
-// beside is y + low B^T, y [N,out] being a module's product; y where low is nil.
-func (w *weights) beside(m module, low, y *graph.Node) *graph.Node {
+// beside is y + low B^T, y being a module's product as oriented has it; y where low is
+// nil.
+func (w *weights) beside(form models.Form, m module, low, y *graph.Node) *graph.Node {
 	if low == nil {
 		return y
 	}
-	return graph.Gemm(low, w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), y, false, true)
-}
-
-// besideDown is beside for low [Rank,N] and y [out,N].
-func (w *weights) besideDown(m module, low, y *graph.Node) *graph.Node {
-	if low == nil {
-		return y
+	b := w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank)
+	if form == models.Direct {
+		return graph.Gemm(low, b, y, false, true)
 	}
-	return graph.Gemm(w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), low, y, false, false)
+	return graph.Gemm(b, low, y, false, false)
 }
 
 // adaptedQKV is the product of q, k and v with h, with their low-rank products.
@@ -168,23 +162,10 @@ func (a decoding) adaptedQKV(form models.Form, h, w, b *graph.Node, weights *wei
 	for _, m := range parts {
 		sizes = append(sizes, m.rows)
 	}
-	if form == models.Direct {
-		low := weights.low(a.Names.QKV, parts, h)
-		split := slices.Clone(graph.Split(graph.Linear(h, w, b), across, sizes...))
-		for i, m := range parts {
-			split[i] = weights.beside(m, low[i], split[i])
-		}
-		return graph.Concat(across, split...)
-	}
-	low := weights.lowDown(a.Names.QKV, parts, h)
-	split := slices.Clone(graph.Split(wide(form, h, w, b), down, sizes...))
+	low := weights.low(form, a.Names.QKV, parts, h)
+	split := slices.Clone(graph.Split(oriented(form, h, w, b), numbers(form), sizes...))
 	for i, m := range parts {
-		split[i] = weights.besideDown(m, low[i], split[i])
+		split[i] = weights.beside(form, m, low[i], split[i])
 	}
-	return graph.Transpose(graph.Concat(down, split...), 1, 0)
-}
-
-// lowDown is low for the wide forms: [Rank,N] of x [N,in].
-func (w *weights) lowDown(name string, parts []module, x *graph.Node) []*graph.Node {
-	return w.lowAlong(down, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return wide(models.Wide, x, a, nil) })
+	return upright(form, graph.Concat(numbers(form), split...))
 }

@@ -15,14 +15,30 @@ var wideOptions = map[string]string{"optimization.disable_specified_optimizers":
 
 // product is x w^T + b for x [N,in], w [out,in], b [out] or nil, in any form.
 func product(form models.Form, x, w, b *graph.Node) *graph.Node {
+	return upright(form, oriented(form, x, w, b))
+}
+
+// upright is y [N,out] of an oriented product.
+func upright(form models.Form, y *graph.Node) *graph.Node {
+	if form == models.Direct {
+		return y
+	}
+	return graph.Transpose(y, 1, 0)
+}
+
+// numbers is the axis of the numbers of an oriented product.
+func numbers(form models.Form) int {
+	if form == models.Direct {
+		return 1
+	}
+	return 0
+}
+
+// oriented is product as a form computes it: [N,out], or [out,N] in the wide forms.
+func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 	if form == models.Direct {
 		return graph.Linear(x, w, b)
 	}
-	return graph.Transpose(wide(form, x, w, b), 1, 0)
-}
-
-// wide is the transpose of product: [out,N].
-func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 	if b != nil {
 		b = graph.Reshape(b, -1, 1)
 	}
@@ -359,10 +375,10 @@ func present(g *graph.Graph, what string, role models.Role, layer, part int, now
 // products: a buffer of WebGPU cannot be both a tensor and a part of another.
 func (a decoding) separateQKV(h *graph.Node, weights *weights) *graph.Node {
 	var parts []*graph.Node
-	low := weights.low(a.Names.QKV, a.qkv(), h)
+	low := weights.low(models.Direct, a.Names.QKV, a.qkv(), h)
 	for i, m := range a.qkv() {
 		w, b := weights.product(m, a.Hidden, a.Block.QKVBias)
-		parts = append(parts, weights.beside(m, low[i], graph.Linear(h, w, b)))
+		parts = append(parts, weights.beside(models.Direct, m, low[i], graph.Linear(h, w, b)))
 	}
 	return graph.Concat(1, parts...)
 }
@@ -381,8 +397,8 @@ func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool
 		return weights.onto(sum, x, m, bias)
 	}
 	w, b := weights.product(m, x.Shape()[1].N, bias)
-	low := weights.lowDown(m.name, []module{m}, x)[0]
-	return graph.Add(sum, graph.Transpose(weights.besideDown(m, low, wide(form, x, w, b)), 1, 0))
+	low := weights.low(form, m.name, []module{m}, x)[0]
+	return graph.Add(sum, upright(form, weights.beside(form, m, low, oriented(form, x, w, b))))
 }
 
 // mlp is sum + down(silu(gate) * up); in the wide forms what is between stays
@@ -393,16 +409,14 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *g
 	gate, gateBias := weights.product(gateUp[0], a.Hidden, a.Block.MLPBias)
 	up, upBias := weights.product(gateUp[1], a.Hidden, a.Block.MLPBias)
 	w, b := weights.product(last, a.FFN, a.Block.MLPBias)
+	low := weights.low(form, a.Names.GateUp, gateUp, h)
+	inner := graph.SwiGLU(weights.beside(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)), weights.beside(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
 	if form == models.Direct {
-		low := weights.low(a.Names.GateUp, gateUp, h)
-		inner := graph.SwiGLU(weights.beside(gateUp[0], low[0], graph.Linear(h, gate, gateBias)), weights.beside(gateUp[1], low[1], graph.Linear(h, up, upBias)))
 		return weights.ontoBy(sum, inner, last, w, b)
 	}
-	low := weights.lowDown(a.Names.GateUp, gateUp, h)
-	inner := graph.SwiGLU(weights.besideDown(gateUp[0], low[0], wide(form, h, gate, gateBias)), weights.besideDown(gateUp[1], low[1], wide(form, h, up, upBias)))
 	if b != nil {
 		b = graph.Reshape(b, -1, 1)
 	}
-	lowest := weights.lowAlong(down, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
-	return graph.Add(sum, graph.Transpose(weights.besideDown(last, lowest, graph.Gemm(w, inner, b, false, false)), 1, 0))
+	lowest := weights.lowBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
+	return graph.Add(sum, upright(form, weights.beside(form, last, lowest, graph.Gemm(w, inner, b, false, false))))
 }

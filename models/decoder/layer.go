@@ -53,7 +53,7 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 
 	linear := func(x *graph.Node, m module, bias bool, low *graph.Node) *graph.Node {
 		w, b := l.weights.product(m, d, bias)
-		return l.weights.beside(m, low, graph.Linear(x, w, b))
+		return l.weights.beside(models.Direct, m, low, graph.Linear(x, w, b))
 	}
 	// turn returns the heads turned, and normed before if the block has QKNorm.
 	// kept is what to stash: from it the turned heads follow without a product.
@@ -67,7 +67,7 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	var q, k *graph.Node
 	h := a.narrow(graph.RMSNorm(l.x, l.weights.norm(n.InputNorm, d), a.RMSEps))
 	qkv := a.qkv()
-	low := l.weights.low(n.QKV, qkv, h)
+	low := l.weights.low(models.Direct, n.QKV, qkv, h)
 	l.q, q = turn(linear(h, qkv[0], a.Block.QKVBias, low[0]), n.QNorm)
 	l.k, k = turn(linear(h, qkv[1], a.Block.QKVBias, low[1]), n.KNorm)
 	l.v = linear(h, qkv[2], a.Block.QKVBias, low[2])
@@ -78,7 +78,7 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	l.x2 = l.weights.onto(l.x, o, module{n.O, d}, a.Block.OBias)
 	h = a.narrow(graph.RMSNorm(l.x2, l.weights.norm(n.PostNorm, d), a.RMSEps))
 	gateUp := a.gateUp()
-	low = l.weights.low(n.GateUp, gateUp, h)
+	low = l.weights.low(models.Direct, n.GateUp, gateUp, h)
 	l.gate = linear(h, gateUp[0], a.Block.MLPBias, low[0])
 	l.up = linear(h, gateUp[1], a.Block.MLPBias, low[1])
 	l.y = l.weights.onto(l.x2, graph.SwiGLU(l.gate, l.up), module{n.Down, d}, a.Block.MLPBias)
@@ -184,7 +184,7 @@ func (w *weights) onto(stream, x *graph.Node, m module, bias bool) *graph.Node {
 // ontoBy is onto with the module's weights, which are declared already.
 func (w *weights) ontoBy(stream, x *graph.Node, m module, matrix, offset *graph.Node) *graph.Node {
 	y := w.a.plus(stream, x, matrix, offset)
-	if low := w.low(m.name, []module{m}, x)[0]; low != nil {
+	if low := w.low(models.Direct, m.name, []module{m}, x)[0]; low != nil {
 		return w.a.plus(y, low, w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), nil)
 	}
 	return y

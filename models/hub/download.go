@@ -62,8 +62,7 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 		before := have
 		have, done, err = c.piece(ctx, r, f, file, have, progress)
 		if err != nil {
-			var e *fault
-			if errors.As(err, &e) || ctx.Err() != nil || errors.Is(err, errDisk) {
+			if errors.As(err, new(*fault)) || ctx.Err() != nil || errors.Is(err, errDisk) {
 				return err // request retried it already, the hub refused, or the disk failed
 			}
 			if failures++; have > before {

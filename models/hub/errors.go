@@ -40,8 +40,8 @@ func (e *fault) Unwrap() error { return e.Err }
 
 // unreachable says whether the hub gave no answer, or one that says to try later.
 func unreachable(err error) bool {
-	var e *fault
-	return errors.As(err, &e) && (e.Status == 0 && !errors.Is(err, errChecksum) || retryable(e.Status))
+	e, ok := errors.AsType[*fault](err)
+	return ok && (e.Status == 0 && !errors.Is(err, errChecksum) || retryable(e.Status))
 }
 
 // retryable says whether the same request may succeed later.
@@ -63,9 +63,8 @@ func (e permanent) Unwrap() error { return e.error }
 // lasting reports whether the same request would meet the error again: a wrong
 // redirect, a host that does not exist, a certificate that is not valid.
 func lasting(err error) bool {
-	var certificate *tls.CertificateVerificationError
-	var host *net.DNSError
-	return errors.As(err, &permanent{}) || errors.As(err, &certificate) || errors.As(err, &host) && host.IsNotFound
+	host, unknown := errors.AsType[*net.DNSError](err)
+	return errors.As(err, &permanent{}) || errors.As(err, new(*tls.CertificateVerificationError)) || unknown && host.IsNotFound
 }
 
 // refusal explains an answer that is an error, by its header X-Error-Code and its

@@ -157,8 +157,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 			p.forget(f)
 			return p.verify(f, o.Actions.Verify)
 		}
-		var e *fault
-		if !errors.As(err, &e) || e.Status < 400 || e.Status > 499 || retryable(e.Status) {
+		if e, ok := errors.AsType[*fault](err); !ok || e.Status < 400 || e.Status > 499 || retryable(e.Status) {
 			return err // what was sent is kept
 		}
 		// The addresses hold no more, or the upload has ended.

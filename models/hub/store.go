@@ -124,8 +124,7 @@ func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string
 		return files.ReadIn(filepath.Join(dir, filepath.FromSlash(name)), maxAnswer)
 	})
 	if err != nil {
-		var e *fault
-		if errors.As(err, &e) || ctx.Err() != nil {
+		if errors.As(err, new(*fault)) || ctx.Err() != nil {
 			return "", err
 		}
 		return "", &fault{Repo: s.id, Err: err}

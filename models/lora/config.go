@@ -121,7 +121,7 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{base: base, Adapter: models.Adapter{Rank: c.Rank, Scale: c.Alpha / float64(c.Rank)}}
+	a := &Adapter{Adapter: models.Adapter{Rank: c.Rank, Scale: c.Alpha / float64(c.Rank)}}
 	if c.RSLoRA {
 		a.Scale = c.Alpha / math.Sqrt(float64(c.Rank))
 	}

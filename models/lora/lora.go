@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"onering/internal/files"
 	"onering/models"
@@ -32,7 +33,6 @@ type Adapter struct {
 	Dropout float64
 
 	text   []byte // of adapter_config.json
-	base   modules
 	layout *models.Layout
 }
 
@@ -99,9 +99,12 @@ func (a *Adapter) Init(s Settings, seed uint64) (*models.Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.eachModule(func(_, nameA, _ string) {
-		data, shape, _ := w.View(nameA)
-		r := rand.New(rand.NewChaCha8(sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, nameA))))
+	for _, name := range a.layout.Names() {
+		if !strings.HasSuffix(name, models.AdapterA) {
+			continue
+		}
+		data, shape, _ := w.View(name)
+		r := rand.New(rand.NewChaCha8(sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, name))))
 		bound := 1 / math.Sqrt(float64(shape[1]))
 		for i := range data {
 			if s.Init == "gaussian" {
@@ -110,7 +113,7 @@ func (a *Adapter) Init(s Settings, seed uint64) (*models.Weights, error) {
 				data[i] = float32(bound * (2*r.Float64() - 1))
 			}
 		}
-	})
+	}
 	return w, nil
 }
 
@@ -205,14 +208,4 @@ func (a *Adapter) Save(dir string, w *models.Weights, extra func(d *files.Draft)
 		}
 		return nil
 	})
-}
-
-// eachModule calls f with the names of a module's weight and of its A and B.
-func (a *Adapter) eachModule(f func(weight, nameA, nameB string)) {
-	for _, prefix := range a.base.prefixes {
-		for _, m := range a.Modules {
-			name := prefix + m
-			f(name+".weight", models.AdapterPrefix+name+models.AdapterA, models.AdapterPrefix+name+models.AdapterB)
-		}
-	}
 }

@@ -3,21 +3,29 @@ package mpi
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 )
 
 // Gather returns on rank 0 what each rank gives, in the order of ranks, and nil on the
-// others.
-func (w *World) Gather(ctx context.Context, b []byte) ([][]byte, error) {
+// others. It goes as JSON.
+func Gather[T any](ctx context.Context, w *World, own T) ([]T, error) {
+	b, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
 	if w.Rank() > 0 {
 		return nil, w.sendSized(ctx, 0, b)
 	}
-	all := [][]byte{b}
-	for from := 1; from < w.Size(); from++ {
-		one, err := w.recvSized(ctx, from)
-		if err != nil {
+	all := make([]T, w.Size())
+	for from := range all {
+		if from > 0 {
+			if b, err = w.recvSized(ctx, from); err != nil {
+				return nil, err
+			}
+		}
+		if err := json.Unmarshal(b, &all[from]); err != nil {
 			return nil, err
 		}
-		all = append(all, one)
 	}
 	return all, nil
 }

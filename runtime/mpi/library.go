@@ -65,9 +65,6 @@ func (l launch) names() []string {
 func open(path string, l launch) (Library, error) {
 	if path != "" {
 		lib, err := load(path)
-		if err == nil {
-			lib, err = lib.known()
-		}
 		if err != nil {
 			return Library{}, fmt.Errorf("mpi: cannot use %s, which ONERING_MPI or a setting names: %w", path, err)
 		}
@@ -87,9 +84,6 @@ func open(path string, l launch) (Library, error) {
 	var failed []string
 	for _, name := range tries {
 		lib, err := load(name)
-		if err == nil {
-			lib, err = lib.known()
-		}
 		if err == nil && l.kind != 0 && lib.Kind != l.kind && lib.Kind != standardABI {
 			err = fmt.Errorf("it is %s, and the launcher is of %s", lib.Name, l.kind)
 		}
@@ -111,7 +105,7 @@ func notFound(l launch, failed []string) error {
 	return errors.New(text + "\n  install the library that belongs to the launcher (Debian: libopenmpi3 or libmpich12), add its folder to LD_LIBRARY_PATH, or name the file in ONERING_MPI")
 }
 
-// load opens a library and asks what it is.
+// load opens a library and asks what it is. It must be one that onering can call.
 func load(name string) (Library, error) {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
@@ -123,7 +117,7 @@ func load(name string) (Library, error) {
 	}
 	defer C.free(unsafe.Pointer(path))
 	defer C.free(unsafe.Pointer(version))
-	return Library{Name: C.GoString(version), Path: C.GoString(path), symbols: symbols != 0}, nil
+	return Library{Name: C.GoString(version), Path: C.GoString(path), symbols: symbols != 0}.known()
 }
 
 // families are the libraries that are known by how they call themselves. Those of

@@ -15,8 +15,6 @@ import (
 	"unsafe"
 )
 
-func free(text *C.char) { C.free(unsafe.Pointer(text)) }
-
 // A route is where messages keep their order.
 type route struct {
 	peer, tag int
@@ -200,9 +198,6 @@ func (l *loop) serve() {
 		if l.control.tick(now) {
 			l.finish()
 			return
-		}
-		if len(begin) > 0 {
-			moved = now
 		}
 		heads = heads[:0]
 		for _, m := range l.active {

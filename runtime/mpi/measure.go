@@ -3,7 +3,6 @@ package mpi
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"time"
 )
@@ -48,23 +47,7 @@ func (w *World) Measure(ctx context.Context) ([]Link, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
-	line, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	all, err := w.Gather(ctx, line)
-	if err != nil {
-		return nil, err
-	}
-	var links []Link
-	for _, line := range all {
-		var l Link
-		if err := json.Unmarshal(line, &l); err != nil {
-			return nil, err
-		}
-		links = append(links, l)
-	}
-	return links, nil
+	return Gather(ctx, w, own)
 }
 
 // A meter keeps the first error.

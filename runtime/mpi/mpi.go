@@ -22,6 +22,7 @@ import (
 	goruntime "runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // Options are what Open needs to know.
@@ -185,7 +186,7 @@ func (w *World) init() error {
 	return nil
 }
 
-// helloTag is that of the messages of introduce and Gather; callers have 0 to 9999.
+// helloTag is that of the messages of spread and Gather; callers have 0 to 9999.
 const helloTag = 10001
 
 // A hello is what a rank tells rank 0 about itself.
@@ -197,21 +198,13 @@ type hello struct {
 // introduce has the ranks know each other. Rank 0 ends a run whose ranks do not fit.
 func (w *World) introduce(ctx context.Context) error {
 	own := hello{Peer{w.Rank(), C.GoString(&w.self.host[0]), os.Getpid(), w.LocalRank()}, w.library.Name, w.version}
-	line, err := json.Marshal(own)
-	if err != nil {
-		return err
-	}
-	all, err := w.Gather(ctx, line)
+	all, err := Gather(ctx, w, own)
 	if err != nil {
 		return fmt.Errorf("mpi: meeting the other ranks: %w", err)
 	}
 	var peers []byte
 	if w.Rank() == 0 {
-		for _, line := range all {
-			var h hello
-			if err := json.Unmarshal(line, &h); err != nil {
-				return fmt.Errorf("mpi: meeting the other ranks: %w", err)
-			}
+		for _, h := range all {
 			w.peers = append(w.peers, h.Peer)
 			if h.Library != own.Library {
 				w.Abort(fmt.Errorf("rank %d on host %s has %s, rank 0 on host %s has %s: install the same MPI on all hosts", h.Rank, h.Host, h.Library, own.Host, own.Library))
@@ -372,6 +365,6 @@ func Exit(code int) {
 // text is the library's text for a code.
 func text(code C.int) string {
 	t := C.onering_mpi_text(code)
-	defer free(t)
+	defer C.free(unsafe.Pointer(t))
 	return C.GoString(t)
 }

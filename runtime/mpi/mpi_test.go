@@ -326,12 +326,12 @@ func contextEnds(w *World) error {
 
 // gatherAll checks Gather and what the ranks know of each other.
 func gatherAll(w *World) error {
-	all, err := w.Gather(context.Background(), []byte(fmt.Sprint("rank ", w.Rank())))
+	all, err := Gather(context.Background(), w, fmt.Sprint("rank ", w.Rank()))
 	if err != nil {
 		return err
 	}
 	for i, b := range all {
-		if string(b) != fmt.Sprint("rank ", i) {
+		if b != fmt.Sprint("rank ", i) {
 			return fmt.Errorf("rank %d gave %q", i, b)
 		}
 	}

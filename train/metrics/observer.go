@@ -29,28 +29,15 @@ func (all *Observers) each(tell func(Observer)) {
 	}
 }
 
-// Begin implements Observer.
 func (all *Observers) Begin(phase, units string, total int) {
 	all.each(func(o Observer) { o.Begin(phase, units, total) })
 }
 
-// Advance implements Observer.
-func (all *Observers) Advance(n int) { all.each(func(o Observer) { o.Advance(n) }) }
-
-// Record implements Observer.
+func (all *Observers) Advance(n int)   { all.each(func(o Observer) { o.Advance(n) }) }
 func (all *Observers) Record(r Record) { all.each(func(o Observer) { o.Record(r) }) }
-
-// Say implements Observer.
 func (all *Observers) Say(line string) { all.each(func(o Observer) { o.Say(line) }) }
 
-// Begin implements Observer.
 func (Unobserved) Begin(phase, units string, total int) {}
-
-// Advance implements Observer.
-func (Unobserved) Advance(n int) {}
-
-// Record implements Observer.
-func (Unobserved) Record(r Record) {}
-
-// Say implements Observer.
-func (Unobserved) Say(line string) {}
+func (Unobserved) Advance(n int)                        {}
+func (Unobserved) Record(r Record)                      {}
+func (Unobserved) Say(line string)                      {}

@@ -2,7 +2,6 @@ package ranks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -187,7 +186,7 @@ func Diagnose(ctx context.Context, version string, o runtime.Options, say func(s
 }
 
 // reportRanks gathers on rank 0 what all ranks find.
-func reportRanks(ctx context.Context, world *mpi.World, o runtime.Options) (all []rankReport, err error) {
+func reportRanks(ctx context.Context, world *mpi.World, o runtime.Options) ([]rankReport, error) {
 	found, err := runtime.Diagnose(ctx, o)
 	if err != nil {
 		return nil, err
@@ -199,17 +198,5 @@ func reportRanks(ctx context.Context, world *mpi.World, o runtime.Options) (all 
 	if found.Library != nil {
 		own.Library = found.Library.Version
 	}
-	line, err := json.Marshal(own)
-	if err != nil {
-		return nil, err
-	}
-	lines, err := world.Gather(ctx, line)
-	for _, line := range lines {
-		var r rankReport
-		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, err
+	return mpi.Gather(ctx, world, own)
 }
