@@ -182,10 +182,5 @@ func timesOf(count []float64, i int) float64 {
 }
 
 func allEqual(x []float64) bool {
-	for _, v := range x {
-		if v != x[0] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(x, func(v float64) bool { return v != x[0] })
 }

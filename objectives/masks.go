@@ -248,10 +248,11 @@ func MaskStats(o Objective, b Batch) []Stat {
 	return []Stat{{"mask/mean", mean(factors)}, {"mask/dropped", *Fraction(dropped, len(factors))}}
 }
 
-// Live reports whether o may give t weights other than zero.
+// Live reports whether o may give t weights other than zero. An objective whose WeighsAll
+// says so gives responses without advantage weights too, beside those of penalties.
 func Live(o Objective, t Trajectory) bool {
 	s, ok := o.(shares)
-	all, pulls := o.(allWeigher)
+	all, pulls := o.(interface{ WeighsAll() bool })
 	return t.HasAdvantage() || WeighsEntropy(o) || NeedsReference(o) || ok && s.settings().KLCov > 0 || pulls && all.WeighsAll()
 }
 

@@ -191,12 +191,6 @@ type tokenScaler interface {
 	TokenScale(b Batch, i int) float64
 }
 
-// An allWeigher says whether responses without advantage have weights too, other than
-// those of penalties.
-type allWeigher interface {
-	WeighsAll() bool
-}
-
 // An Exempter names the rules of objectivetest that its objective, with its present
 // settings, cannot keep, and says why. The suite checks that it really breaks them.
 type Exempter interface {

@@ -8,7 +8,7 @@ import (
 //
 //	-min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)
 //
-// and the tokens of a batch are summed as TokenMean says. grpo, drgrpo, dapo and those
+// and the tokens of a batch are summed as tokenMean says. grpo, drgrpo, dapo and those
 // that differ in the advantage only are this objective with different defaults.
 type RatioClip struct {
 	TokenSum
@@ -54,10 +54,8 @@ var _ Diagnoser = (*RatioClip)(nil)
 
 // Diagnose implements Diagnoser.
 func (o *RatioClip) Diagnose(b Batch) []Diagnostics {
-	return DiagnoseCut(b, func(t *Trajectory) func(int) bool {
-		return func(j int) bool {
-			_, cut := o.Bound(math.Exp(t.LogProb[j]-t.OldLogProb[j]), t.AdvantageAt(j))
-			return cut
-		}
+	return DiagnoseCut(b, func(t *Trajectory, j int) bool {
+		_, cut := o.Bound(math.Exp(t.LogProb[j]-t.OldLogProb[j]), t.AdvantageAt(j))
+		return cut
 	})
 }

@@ -91,12 +91,14 @@ func MeanLogRatio(t *Trajectory) float64 {
 // whole response, exp(logRatio), and that cuts all tokens of a response or none: those
 // that ratio, as in CutWeights, calls cut.
 func DiagnoseSequences(b Batch, logRatio func(*Trajectory) float64, ratio func(*Trajectory) (r float64, cut bool)) []Diagnostics {
-	all := DiagnoseCut(b, func(t *Trajectory) func(int) bool {
-		_, cut := ratio(t)
-		return func(int) bool { return cut }
-	})
+	all := make([]Diagnostics, len(b.Trajectories))
 	for i := range all {
-		all[i].SetLogRatio(logRatio(&b.Trajectories[i]))
+		t, clipped := &b.Trajectories[i], 0.0
+		if _, cut := ratio(t); cut && len(t.LogProb) > 0 {
+			clipped = 1
+		}
+		all[i] = Diagnostics{Advantage: t.Advantage, Clipped: new(clipped)}
+		all[i].SetLogRatio(logRatio(t))
 	}
 	return all
 }

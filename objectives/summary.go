@@ -176,17 +176,13 @@ func extremes(x []float64) (low, high float64) {
 
 // meanShare averages element k over the responses of that have a gradient.
 func meanShare(spread [][9]float64, of []int, k int) float64 {
-	sum, n := 0.0, 0
+	var shares []float64
 	for _, i := range of {
 		if spread[i][k] > 0 {
-			sum += spread[i][k]
-			n++
+			shares = append(shares, spread[i][k])
 		}
 	}
-	if n == 0 {
-		return math.NaN()
-	}
-	return sum / float64(n)
+	return mean(shares)
 }
 
 // GradientShares returns how the gradient of one response is spread over its

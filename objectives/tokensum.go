@@ -1,11 +1,11 @@
 package objectives
 
-// TokenMean says how the tokens of a batch are averaged:
+// tokenMean says how the tokens of a batch are averaged:
 //
 //	sequence-mean  1/(N n)   each response counts the same
 //	token-mean     1/T       each token of the batch counts the same
 //	constant       1/(N L)   as token-mean, with a constant L in place of the mean length
-type TokenMean struct {
+type tokenMean struct {
 	// Aggregate is sequence-mean, token-mean or constant.
 	Aggregate string `toml:"aggregate" choice:"sequence-mean token-mean constant"`
 	// ConstantLength is L. Default 3000, the response limit of the paper's recipe.
@@ -13,13 +13,13 @@ type TokenMean struct {
 }
 
 // TokenScale implements TokenScaler. It is infinite if there are no tokens.
-func (o TokenMean) TokenScale(b Batch, i int) float64 {
+func (o tokenMean) TokenScale(b Batch, i int) float64 {
 	return o.scale(len(b.Trajectories[i].LogProb), len(b.Trajectories), b.Tokens())
 }
 
 // scale returns how much each token of a response of n tokens counts in a batch of
 // count responses and total tokens.
-func (o TokenMean) scale(n, count, total int) float64 {
+func (o tokenMean) scale(n, count, total int) float64 {
 	switch o.Aggregate {
 	case "token-mean":
 		return 1 / float64(total)
@@ -33,16 +33,16 @@ func (o TokenMean) scale(n, count, total int) float64 {
 //
 //	L = -sum_i c_i sum_t v_it
 //
-// with c_i of TokenMean and the penalties of Shared. An objective embeds it and passes
+// with c_i of tokenMean and the penalties of Shared. An objective embeds it and passes
 // its v or the derivative of v to the methods.
 type TokenSum struct {
 	Shared
-	TokenMean
+	tokenMean
 }
 
 // NewTokenSum returns the default settings with the given advantage and mean.
 func NewTokenSum(advantage, aggregate string) TokenSum {
-	return TokenSum{Defaults(advantage), TokenMean{aggregate, 3000}}
+	return TokenSum{Defaults(advantage), tokenMean{aggregate, 3000}}
 }
 
 // SumLoss returns L. values sets v to the values of the tokens of response i of b.
@@ -104,14 +104,13 @@ func (o *TokenSum) ReinforceWeights(b Batch, w [][]float64, coefficients func(t 
 }
 
 // DiagnoseCut returns the diagnostics of an objective that cuts some tokens of a
-// response. cut returns, for a response, which of its tokens are.
-func DiagnoseCut(b Batch, cut func(t *Trajectory) func(token int) bool) []Diagnostics {
+// response: those that cut says.
+func DiagnoseCut(b Batch, cut func(t *Trajectory, token int) bool) []Diagnostics {
 	all := make([]Diagnostics, len(b.Trajectories))
 	for i := range b.Trajectories {
 		t, n := &b.Trajectories[i], 0
-		is := cut(t)
 		for token := range t.LogProb {
-			if is(token) {
+			if cut(t, token) {
 				n++
 			}
 		}

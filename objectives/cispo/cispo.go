@@ -57,11 +57,9 @@ func (o *cispo) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(
 
 // Diagnose implements objectives.Diagnoser.
 func (o *cispo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
-		return func(j int) bool {
-			r := math.Exp(t.LogProb[j] - t.OldLogProb[j])
-			return r > o.Cap || r < o.Floor
-		}
+	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory, j int) bool {
+		r := math.Exp(t.LogProb[j] - t.OldLogProb[j])
+		return r > o.Cap || r < o.Floor
 	})
 }
 

@@ -24,18 +24,18 @@ import (
 	"onering/objectives"
 )
 
-// A GMPO is the objective "gmpo".
-type GMPO struct{ objectives.ClippedMean }
+// A gmpo is the objective "gmpo".
+type gmpo struct{ objectives.ClippedMean }
 
 func init() {
 	objectives.Register("gmpo", func() objectives.Objective {
-		return &GMPO{objectives.DefaultClippedMean("standardized")}
+		return &gmpo{objectives.DefaultClippedMean("standardized")}
 	})
 }
 
 // logRatio returns log r of the clipped log-ratios z. Unless g is nil it sets g to
 // the derivative with respect to z.
-func (o *GMPO) logRatio(z, g []float64) float64 {
+func (o *gmpo) logRatio(z, g []float64) float64 {
 	if o.Norm != "sum" {
 		return o.LogMean(z, 0, g)
 	}
@@ -50,7 +50,7 @@ func (o *GMPO) logRatio(z, g []float64) float64 {
 }
 
 // Loss implements objectives.Objective; nothing is detached.
-func (o *GMPO) Loss(b, _ objectives.Batch) float64 {
+func (o *gmpo) Loss(b, _ objectives.Batch) float64 {
 	c := objectives.BorrowClipped()
 	defer c.Release()
 	return o.SequenceLoss(b, func(i int) float64 {
@@ -60,7 +60,7 @@ func (o *GMPO) Loss(b, _ objectives.Batch) float64 {
 }
 
 // Weights implements objectives.Objective.
-func (o *GMPO) Weights(b objectives.Batch, w [][]float64) {
+func (o *gmpo) Weights(b objectives.Batch, w [][]float64) {
 	c := objectives.BorrowClipped()
 	defer c.Release()
 	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
@@ -72,7 +72,7 @@ func (o *GMPO) Weights(b objectives.Batch, w [][]float64) {
 }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *GMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *gmpo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	c := objectives.BorrowClipped()
 	defer c.Release()
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
@@ -88,4 +88,4 @@ func (o *GMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-var _ objectives.Diagnoser = (*GMPO)(nil)
+var _ objectives.Diagnoser = (*gmpo)(nil)

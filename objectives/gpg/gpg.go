@@ -18,8 +18,8 @@ package gpg
 
 import "onering/objectives"
 
-// A GPG is the objective "gpg".
-type GPG struct {
+// A gpg is the objective "gpg".
+type gpg struct {
 	objectives.Shared
 	// Rescale turns alpha on. Default false.
 	Rescale bool `toml:"rescale"`
@@ -27,12 +27,12 @@ type GPG struct {
 
 func init() {
 	objectives.Register("gpg", func() objectives.Objective {
-		return &GPG{Shared: objectives.Defaults("centered")}
+		return &gpg{Shared: objectives.Defaults("centered")}
 	})
 }
 
 // alpha returns the factor that compensates for degenerate groups.
-func (o *GPG) alpha(b objectives.Batch) float64 {
+func (o *gpg) alpha(b objectives.Batch) float64 {
 	n, dead := len(b.Trajectories), 0
 	for _, t := range b.Trajectories {
 		if t.Degenerate {
@@ -46,7 +46,7 @@ func (o *GPG) alpha(b objectives.Batch) float64 {
 }
 
 // Loss implements objectives.Objective; nothing is detached.
-func (o *GPG) Loss(b, _ objectives.Batch) float64 {
+func (o *gpg) Loss(b, _ objectives.Batch) float64 {
 	loss, alpha, each := 0.0, o.alpha(b), 1/float64(b.Tokens())
 	for _, t := range b.Trajectories {
 		for _, logp := range t.LogProb {
@@ -58,7 +58,7 @@ func (o *GPG) Loss(b, _ objectives.Batch) float64 {
 }
 
 // Weights implements objectives.Objective.
-func (o *GPG) Weights(b objectives.Batch, w [][]float64) {
+func (o *gpg) Weights(b objectives.Batch, w [][]float64) {
 	alpha, each := o.alpha(b), 1/float64(b.Tokens())
 	for i, t := range b.Trajectories {
 		for j := range w[i] {
@@ -69,17 +69,17 @@ func (o *GPG) Weights(b objectives.Batch, w [][]float64) {
 }
 
 // TokenScale implements objectives.TokenScaler.
-func (o *GPG) TokenScale(b objectives.Batch, _ int) float64 { return 1 / float64(b.Tokens()) }
+func (o *gpg) TokenScale(b objectives.Batch, _ int) float64 { return 1 / float64(b.Tokens()) }
 
 // EntropyWeights implements objectives.EntropyWeigher.
-func (o *GPG) EntropyWeights(b objectives.Batch, v [][]float64) {
+func (o *gpg) EntropyWeights(b objectives.Batch, v [][]float64) {
 	for i := range v {
 		o.FillEntropy(1/float64(b.Tokens()), v[i])
 	}
 }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *GPG) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *gpg) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
 		all[i] = objectives.Diagnostics{Advantage: t.Advantage}
@@ -87,4 +87,4 @@ func (o *GPG) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-var _ objectives.Diagnoser = (*GPG)(nil)
+var _ objectives.Diagnoser = (*gpg)(nil)

@@ -1,10 +1,9 @@
-package gpg_test
+package gpg
 
 import (
 	"testing"
 
 	"onering/objectives"
-	"onering/objectives/gpg"
 	"onering/objectives/objectivetest"
 )
 
@@ -12,9 +11,9 @@ func TestConformance(t *testing.T) { objectivetest.Run(t, "gpg") }
 
 // TestVariantsConform runs the suite on settings other than the defaults.
 func TestVariantsConform(t *testing.T) {
-	for name, set := range map[string]func(*gpg.GPG){
-		"rescale":     func(o *gpg.GPG) { o.Rescale = true },
-		"KL, entropy": func(o *gpg.GPG) { o.KLBeta, o.EntropyBonus = 0.04, 0.01 },
+	for name, set := range map[string]func(*gpg){
+		"rescale":     func(o *gpg) { o.Rescale = true },
+		"KL, entropy": func(o *gpg) { o.KLBeta, o.EntropyBonus = 0.04, 0.01 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			objectivetest.RunNew(t, func() objectives.Objective {
@@ -22,7 +21,7 @@ func TestVariantsConform(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				set(o.(*gpg.GPG))
+				set(o.(*gpg))
 				return o
 			})
 		})
@@ -32,7 +31,7 @@ func TestVariantsConform(t *testing.T) {
 // TestRescale: alpha makes up for the responses of groups with equal rewards, not
 // for those whose advantage happens to be 0.
 func TestRescale(t *testing.T) {
-	o := &gpg.GPG{Shared: objectives.Defaults("centered"), Rescale: true}
+	o := &gpg{Shared: objectives.Defaults("centered"), Rescale: true}
 	var b objectives.Batch
 	for _, rewards := range [][]float64{{0, 0.5, 1}, {1, 1}, {1}} {
 		var group []objectives.Trajectory

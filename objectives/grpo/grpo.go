@@ -15,11 +15,11 @@ package grpo
 
 import "onering/objectives"
 
-// A GRPO is the objective "grpo".
-type GRPO struct{ objectives.RatioClip }
+// A grpo is the objective "grpo".
+type grpo struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("grpo", func() objectives.Objective {
-		return &GRPO{objectives.NewRatioClip("standardized", "sequence-mean", 0.2, 0.2)}
+		return &grpo{objectives.NewRatioClip("standardized", "sequence-mean", 0.2, 0.2)}
 	})
 }

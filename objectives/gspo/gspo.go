@@ -26,8 +26,8 @@ import (
 	"onering/objectives"
 )
 
-// A GSPO is the objective "gspo".
-type GSPO struct {
+// A gspo is the objective "gspo".
+type gspo struct {
 	objectives.SequenceRatio
 	objectives.RatioBound
 	// TokenLevel is GSPO-token. Default false.
@@ -36,7 +36,7 @@ type GSPO struct {
 
 func init() {
 	objectives.Register("gspo", func() objectives.Objective {
-		return &GSPO{
+		return &gspo{
 			SequenceRatio: objectives.SequenceRatio{Shared: objectives.Defaults("standardized")},
 			RatioBound:    objectives.RatioBound{ClipLow: 3e-4, ClipHigh: 4e-4},
 		}
@@ -44,7 +44,7 @@ func init() {
 }
 
 // advantage returns the advantage of token j.
-func (o *GSPO) advantage(t objectives.Trajectory, j int) float64 {
+func (o *gspo) advantage(t objectives.Trajectory, j int) float64 {
 	if o.TokenLevel && t.TokenAdvantage != nil {
 		return t.TokenAdvantage[j]
 	}
@@ -53,7 +53,7 @@ func (o *GSPO) advantage(t objectives.Trajectory, j int) float64 {
 
 // Loss implements objectives.Objective. In GSPO-token s_i and one LogProb are
 // detached.
-func (o *GSPO) Loss(b, at objectives.Batch) float64 {
+func (o *gspo) Loss(b, at objectives.Batch) float64 {
 	if o.TokenLevel {
 		return o.tokenLoss(b, at)
 	}
@@ -65,7 +65,7 @@ func (o *GSPO) Loss(b, at objectives.Batch) float64 {
 }
 
 // tokenLoss is the loss of GSPO-token.
-func (o *GSPO) tokenLoss(b, at objectives.Batch) float64 {
+func (o *gspo) tokenLoss(b, at objectives.Batch) float64 {
 	loss := 0.0
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
@@ -83,7 +83,7 @@ func (o *GSPO) tokenLoss(b, at objectives.Batch) float64 {
 
 // Weights implements objectives.Objective. Both forms have the same
 // weights, except that the advantage differs by token in GSPO-token.
-func (o *GSPO) Weights(b objectives.Batch, w [][]float64) {
+func (o *gspo) Weights(b objectives.Batch, w [][]float64) {
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
 		s := math.Exp(objectives.MeanLogRatio(&t))
@@ -99,7 +99,7 @@ func (o *GSPO) Weights(b objectives.Batch, w [][]float64) {
 }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *GSPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *gspo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
 		l, cut := objectives.MeanLogRatio(&t), 0
@@ -114,4 +114,4 @@ func (o *GSPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-var _ objectives.Diagnoser = (*GSPO)(nil)
+var _ objectives.Diagnoser = (*gspo)(nil)

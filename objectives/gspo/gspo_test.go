@@ -1,33 +1,32 @@
-package gspo_test
+package gspo
 
 import (
 	"math"
 	"testing"
 
 	"onering/objectives"
-	"onering/objectives/gspo"
 	"onering/objectives/objectivetest"
 )
 
 func TestConformance(t *testing.T) { objectivetest.Run(t, "gspo") }
 
-func newGSPO(t *testing.T, set func(*gspo.GSPO)) *gspo.GSPO {
+func newGSPO(t *testing.T, set func(*gspo)) *gspo {
 	t.Helper()
 	o, err := objectives.New("gspo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	set(o.(*gspo.GSPO))
-	return o.(*gspo.GSPO)
+	set(o.(*gspo))
+	return o.(*gspo)
 }
 
 // TestVariantsConform runs the suite on settings other than the defaults.
 func TestVariantsConform(t *testing.T) {
-	for name, set := range map[string]func(*gspo.GSPO){
-		"token level":       func(o *gspo.GSPO) { o.TokenLevel = true },
-		"wide, token level": func(o *gspo.GSPO) { o.TokenLevel, o.ClipLow, o.ClipHigh = true, 0.2, 0.2 },
-		"wide":              func(o *gspo.GSPO) { o.ClipLow, o.ClipHigh = 0.2, 0.2 },
-		"KL, entropy":       func(o *gspo.GSPO) { o.KLBeta, o.EntropyBonus = 0.04, 0.01 },
+	for name, set := range map[string]func(*gspo){
+		"token level":       func(o *gspo) { o.TokenLevel = true },
+		"wide, token level": func(o *gspo) { o.TokenLevel, o.ClipLow, o.ClipHigh = true, 0.2, 0.2 },
+		"wide":              func(o *gspo) { o.ClipLow, o.ClipHigh = 0.2, 0.2 },
+		"KL, entropy":       func(o *gspo) { o.KLBeta, o.EntropyBonus = 0.04, 0.01 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			objectivetest.RunNew(t, func() objectives.Objective { return newGSPO(t, set) })
@@ -45,7 +44,7 @@ func TestTokenAdvantage(t *testing.T) {
 	w := [][]float64{make([]float64, 3)}
 	s := math.Exp(0.3)
 	for level, want := range map[bool][]float64{true: {2 * s / 3, 0, 0}, false: {0, 0, 0}} {
-		o := newGSPO(t, func(o *gspo.GSPO) { o.TokenLevel, o.ClipHigh = level, 0.2 })
+		o := newGSPO(t, func(o *gspo) { o.TokenLevel, o.ClipHigh = level, 0.2 })
 		o.Weights(b, w)
 		for j := range want {
 			if math.Abs(w[0][j]-want[j]) > 1e-15 {
@@ -56,10 +55,10 @@ func TestTokenAdvantage(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	for _, set := range []func(*gspo.GSPO){
-		func(o *gspo.GSPO) { o.ClipLow = -1 },
-		func(o *gspo.GSPO) { o.ClipHigh = math.Inf(1) },
-		func(o *gspo.GSPO) { o.Advantage = "" },
+	for _, set := range []func(*gspo){
+		func(o *gspo) { o.ClipLow = -1 },
+		func(o *gspo) { o.ClipHigh = math.Inf(1) },
+		func(o *gspo) { o.Advantage = "" },
 	} {
 		if err := objectives.Check(newGSPO(t, set)); err == nil {
 			t.Error("an impossible configuration is accepted")

@@ -72,28 +72,26 @@ func (o *m2PO) threshold(b objectives.Batch) float64 {
 }
 
 // surrogate sets k to M r A.
-func surrogate(t *objectives.Trajectory, k []float64, mask func(j int) bool) {
+func surrogate(t, at *objectives.Trajectory, k []float64, threshold float64) {
 	for j, logp := range t.LogProb {
 		k[j] = 0
-		if a := t.AdvantageAt(j); a != 0 && !mask(j) {
+		if a := t.AdvantageAt(j); a != 0 && !masked(at, j, threshold) {
 			k[j] = a * math.Exp(logp-t.OldLogProb[j])
 		}
 	}
 }
 
-// masked says which tokens of a response of at are left out.
-func masked(t *objectives.Trajectory, threshold float64) func(j int) bool {
-	return func(j int) bool {
-		d, ok := candidate(t, j)
-		return ok && d*d > threshold
-	}
+// masked says whether token j of a response of at is left out.
+func masked(t *objectives.Trajectory, j int, threshold float64) bool {
+	d, ok := candidate(t, j)
+	return ok && d*d > threshold
 }
 
 // Loss implements objectives.Objective; the mask is detached.
 func (o *m2PO) Loss(b, at objectives.Batch) float64 {
 	threshold := o.threshold(at)
 	return o.SumLoss(b, func(i int, v []float64) {
-		surrogate(&b.Trajectories[i], v, masked(&at.Trajectories[i], threshold))
+		surrogate(&b.Trajectories[i], &at.Trajectories[i], v, threshold)
 	})
 }
 
@@ -101,14 +99,14 @@ func (o *m2PO) Loss(b, at objectives.Batch) float64 {
 func (o *m2PO) Weights(b objectives.Batch, w [][]float64) {
 	threshold := o.threshold(b)
 	o.SumWeights(b, w, func(i int, g []float64) {
-		surrogate(&b.Trajectories[i], g, masked(&b.Trajectories[i], threshold))
+		surrogate(&b.Trajectories[i], &b.Trajectories[i], g, threshold)
 	})
 }
 
 // Diagnose implements objectives.Diagnoser.
 func (o *m2PO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	threshold := o.threshold(b)
-	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool { return masked(t, threshold) })
+	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory, j int) bool { return masked(t, j, threshold) })
 }
 
 var _ objectives.Diagnoser = (*m2PO)(nil)

@@ -105,9 +105,7 @@ func (o *opd) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *opd) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
-		return func(j int) bool { return o.outside(t, j) }
-	})
+	return objectives.DiagnoseCut(b, o.outside)
 }
 
 var _ objectives.Diagnoser = (*opd)(nil)

@@ -114,8 +114,8 @@ func (o *p3o) Weights(b objectives.Batch, w [][]float64) {
 // the ESS is that of the batch.
 func (o *p3o) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	e := ess(b)
-	all := objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
-		return func(j int) bool { return math.Exp(t.LogProb[j]-t.OldLogProb[j]) > e }
+	all := objectives.DiagnoseCut(b, func(t *objectives.Trajectory, j int) bool {
+		return math.Exp(t.LogProb[j]-t.OldLogProb[j]) > e
 	})
 	for i := range all {
 		all[i].ESS = new(e)
