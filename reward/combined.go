@@ -8,7 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"onering/internal/settings"
 )
@@ -120,26 +121,21 @@ func (c *Combined) Score(ctx context.Context, group []Sample) ([]Score, error) {
 // scoreParts returns the scores of each part. The first one that fails ends the
 // others.
 func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var failed error
-	var once sync.Once
-	var all sync.WaitGroup
+	all, ctx := errgroup.WithContext(ctx)
 	parts := make([][]Score, len(c.Parts))
 	for k, p := range c.Parts {
-		all.Go(func() {
+		all.Go(func() error {
 			scores, err := p.Reward.Score(ctx, group)
 			if err == nil {
 				err = checkScores(scores, len(group), false)
 			}
 			if parts[k] = scores; err != nil {
-				once.Do(func() { failed = fmt.Errorf("%s: %w", p.As, err) })
-				cancel()
+				return fmt.Errorf("%s: %w", p.As, err)
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	return parts, failed
+	return parts, all.Wait()
 }
 
 // combine makes one score of those that the parts gave a sample.

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -565,10 +566,7 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, p
 // GradientNeeds are the gradients of what is trained, those of the layers held in a type d,
 // and what widens those of the layer that a pass is in.
 func GradientNeeds(arch models.Architecture, d models.DType) []Need {
-	l := arch.AdapterLayout()
-	if l == nil {
-		l = arch.Layout()
-	}
+	l := cmp.Or(arch.AdapterLayout(), arch.Layout())
 	needs := []Need{{What: "gradients", Device: int64(4 * l.Size)}}
 	if from, to := arch.Copied(); d.Size() == 2 && from < to && arch.AdapterLayout() == nil {
 		needs[0].Device -= int64(2 * (to - from))

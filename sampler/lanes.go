@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Lanes are decoders that sample side by side. Each has consecutive requests of its own, so
@@ -75,10 +77,8 @@ func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done fu
 
 // run runs all, AtOnce at the same time, and returns what each has ended, and the first
 // error.
-func (l Lanes) run(ctx context.Context, runs []*batch) (ended [][]Response, failed error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended = make([][]Response, len(runs))
+func (l Lanes) run(ctx context.Context, runs []*batch) ([][]Response, error) {
+	ended := make([][]Response, len(runs))
 	if l.Rest != nil && l.AtOnce > 1 {
 		wake, err := l.Rest()
 		if err != nil {
@@ -87,10 +87,9 @@ func (l Lanes) run(ctx context.Context, runs []*batch) (ended [][]Response, fail
 		defer wake()
 	}
 	turns := make(chan struct{}, max(1, l.AtOnce))
-	var group sync.WaitGroup
-	var first sync.Once
+	group, ctx := errgroup.WithContext(ctx)
 	for i, r := range runs {
-		group.Go(func() {
+		group.Go(func() (err error) {
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			r.pause = func(wait func()) { // another lane goes on meanwhile
@@ -98,15 +97,11 @@ func (l Lanes) run(ctx context.Context, runs []*batch) (ended [][]Response, fail
 				wait()
 				turns <- struct{}{}
 			}
-			var err error
-			if ended[i], err = r.run(ctx); err != nil {
-				first.Do(func() { failed = err }) // those that follow end because of it
-				cancel()
-			}
+			ended[i], err = r.run(ctx)
+			return err // the errors that follow the first end because of it
 		})
 	}
-	group.Wait()
-	return ended, failed
+	return ended, group.Wait()
 }
 
 // A span is a range of requests, from the first (included) to the last (excluded).
