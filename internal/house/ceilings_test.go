@@ -17,7 +17,7 @@ var ceilings = []struct {
 }{
 	{"lines outside tests", 110188, (*house).lines},
 	{"packages", 111, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1159, (*house).exported},
+	{"exported names", 1158, (*house).exported},
 	{"packages of ours that cmd imports", 27, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 28, func(h *house) int { return len(h.packages()["cmd"]) }},

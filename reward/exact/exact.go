@@ -9,7 +9,7 @@ import (
 	"onering/reward/texts"
 )
 
-func init() { reward.Register("exact", func() reward.Reward { return New() }) }
+func init() { reward.Register("exact", func() reward.Reward { return newRule() }) }
 
 // A rule is the reward "exact".
 type rule struct {
@@ -17,8 +17,8 @@ type rule struct {
 	texts.Compare
 }
 
-// New returns the reward with its defaults.
-func New() *rule {
+// newRule returns the reward with its defaults.
+func newRule() *rule {
 	return &rule{texts.Extract{Where: "whole", Tag: "answer"}, texts.Compare{Whitespace: "trim", Unicode: "nfc"}}
 }
 

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rewardtest.RunNew(t, func() reward.Reward {
-				r := New()
+				r := newRule()
 				set(r)
 				return r
 			})
@@ -55,15 +55,15 @@ func TestScore(t *testing.T) {
 		{"blank", " ", []string{"Paris"}, 0, "no answer in the response"},
 		{"blank gold", " ", []string{" "}, 0, "the problem has no answer"},
 	} {
-		got := grade(t, New(), tt.response, false, tt.answers...)
+		got := grade(t, newRule(), tt.response, false, tt.answers...)
 		if got.Value != tt.want || got.Reason != tt.reason || (got.Status == reward.Error) != (tt.reason == "the problem has no answer") {
 			t.Errorf("%s: %+v, want %v for %q", tt.name, got, tt.want, tt.reason)
 		}
 	}
-	if got := grade(t, New(), "Paris", true, "Paris"); got.Value != 0 || got.Answer != "Paris" || got.Reason != "truncated" {
+	if got := grade(t, newRule(), "Paris", true, "Paris"); got.Value != 0 || got.Answer != "Paris" || got.Reason != "truncated" {
 		t.Errorf("truncated: %+v", got)
 	}
-	if r := New(); !r.SameAnswer(" Paris", "Paris") || r.SameAnswer("Paris", "paris") || r.SameAnswer("", "") {
+	if r := newRule(); !r.SameAnswer(" Paris", "Paris") || r.SameAnswer("Paris", "paris") || r.SameAnswer("", "") {
 		t.Error("SameAnswer compares in another way")
 	}
 }
@@ -74,7 +74,7 @@ func TestOneAnswer(t *testing.T) {
 	words := []string{"4", "5", "-5", "a", "A", "the cat", "Cat", "cafe\u0301", "x²", "x2", ".", ""}
 	joints := []string{"", " ", "\n", ", ", " or ", `\boxed{`, "}", "<answer>", "</answer>", "####", "\u200b"}
 	rapid.Check(t, func(t *rapid.T) {
-		r := New()
+		r := newRule()
 		r.Where = rapid.SampledFrom([]string{"whole", "last_line", "boxed", "tag"}).Draw(t, "extract")
 		r.After = rapid.SampledFrom([]string{"", "####"}).Draw(t, "after")
 		r.Whitespace = rapid.SampledFrom([]string{"keep", "trim", "collapse", "remove"}).Draw(t, "whitespace")
