@@ -12,7 +12,6 @@ import (
 
 	"onering/internal/cli"
 	"onering/internal/settings"
-	"onering/objectives"
 	"onering/policy"
 	"onering/reward"
 	"onering/train"
@@ -159,17 +158,17 @@ type configFlags struct {
 
 // registerObjective adds the flags of the commands that are about an objective.
 func (f *configFlags) registerObjective(c *cobra.Command) {
-	f.register(c, "objective", objectives.Names(), "objective to use", "run file in TOML; - is stdin", "")
+	f.register(c, "objective", "objective to use", "run file in TOML; - is stdin", "")
 }
 
 // registerReward adds the flags of the commands that grade without a run.
 func (f *configFlags) registerReward(c *cobra.Command) {
-	f.register(c, "reward", reward.Names(), "reward that grades, in place of the run file's", "run file whose [reward] grades", ", such as reward.name=math")
+	f.register(c, "reward", "reward that grades, in place of the run file's", "run file whose [reward] grades", ", such as reward.name=math")
 }
 
-func (f *configFlags) register(c *cobra.Command, kind string, names []string, about, file, example string) {
+func (f *configFlags) register(c *cobra.Command, kind, about, file, example string) {
 	f.kind = kind
-	flags := c.Flags()
+	flags, names := c.Flags(), settings.Names(kind)
 	flags.StringVar(&f.file, "config", "", file)
 	flags.StringVar(&f.name, kind, "", about+": "+strings.Join(names, ", "))
 	flags.StringArrayVar(&f.sets, "set", nil, "section.key=value in place of a key of the run file"+example+"; repeatable")

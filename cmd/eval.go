@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
-	"onering/environment"
 	"onering/eval"
 	"onering/internal/cli"
 	"onering/internal/settings"
@@ -282,11 +281,9 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 // An evaluation is what sampling and grading the suites take.
 type evaluation struct {
 	evalOptions
-	rule     reward.Reward
-	suites   []eval.Suite
-	policy   *policy.Policy
-	prompter *data.Prompter
-	player   *environment.Player // nil where a response is a single turn
+	suites []eval.Suite
+	policy *policy.Policy
+	by     eval.Evaluator
 }
 
 // open opens the suites and the model.
@@ -294,13 +291,13 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 	if f.model == "" {
 		return usagef("--model is not set: %s", purpose(c.Flags().Lookup("model")))
 	}
-	if x.rule, err = x.reward(c); err != nil {
+	if x.by.Reward, err = x.reward(c); err != nil {
 		return err
 	}
 	if err := asUsage(x.run.Locate(x.run.Environment.Validate())); err != nil {
 		return err
 	}
-	x.Extract = reward.Extract(x.rule)
+	x.Extract = reward.Extract(x.by.Reward)
 	specs := slices.Clone(x.evalOptions.suites)
 	for i := range specs {
 		if specs[i], err = localSuite(c, specs[i]); err != nil {
@@ -309,7 +306,7 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 	}
 	if x.suites, err = eval.Open(specs, x.dir, func(spec string) data.Options {
 		o, _ := fileOptions(c, x.columns, "", spec) // there is no filter to be wrong
-		return reward.Reading(x.rule, o)
+		return reward.Reading(x.by.Reward, o)
 	}); err != nil {
 		return err
 	}
@@ -322,13 +319,14 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 	if x.policy, err = f.open(c); err != nil {
 		return err
 	}
-	if x.prompter, err = x.policy.Prompter(x.prompt); err != nil {
+	x.by.EOS = x.policy.Model.EOS
+	if x.by.Prompter, err = x.policy.Prompter(x.prompt); err != nil {
 		return err
 	}
-	if warning := x.prompter.Warning(); warning != "" {
+	if warning := x.by.Prompter.Warning(); warning != "" {
 		slog.Warn(warning)
 	}
-	x.player, x.Environment = x.run.Environment.Player(x.prompter, x.policy.Model.EOS), x.run.Environment.Describe()
+	x.by.Player, x.Environment = x.run.Environment.Player(x.by.Prompter, x.by.EOS), x.run.Environment.Describe()
 	x.Template, x.System, x.Args, x.Stops = x.prompt.Name, x.prompt.System, x.prompt.Args, x.prompt.Stops
 	x.Model, x.Weights = f.model, x.policy.Fingerprint()
 	if f.dtype != "float32" {
@@ -341,8 +339,8 @@ func (x *evaluation) close() {
 	if x.policy != nil {
 		x.policy.Close()
 	}
-	if x.rule != nil {
-		reward.Close(x.rule)
+	if x.by.Reward != nil {
+		reward.Close(x.by.Reward)
 	}
 }
 
@@ -366,7 +364,7 @@ func evaluate(c *cobra.Command, t *ranks.Group, f *engineFlags, o evalOptions) (
 	if err := t.AgreeOn(err); err != nil {
 		return none, err
 	}
-	return responses.Report(reward.SameAnswer(x.rule))
+	return responses.Report(reward.SameAnswer(x.by.Reward))
 }
 
 // openResponses opens the file of responses on the first rank, and has the others know
@@ -474,11 +472,11 @@ func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Re
 // sampleOwn samples and grades this rank's share of what is missing.
 func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.Group, responses *eval.Responses, added *[]eval.Response) error {
 	have, want := responses.Count()
-	longest, err := eval.Longest(x.prompter, x.suites)
+	longest, err := eval.Longest(x.by.Prompter, x.suites)
 	if err != nil {
 		return err
 	}
-	if x.player != nil { // what the environment opens with may be longer
+	if x.by.Player != nil { // what the environment opens with may be longer
 		longest = max(longest, x.run.Rollout.MaxPromptTokens)
 	}
 	// Evaluate keeps a slot to itself.
@@ -490,15 +488,12 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
 	defer bar.Finish()
 	bar.Set(int64(have), int64(want))
-	evaluator := eval.Evaluator{
-		Decoders: sampler.Lane(decoder), Prompter: x.prompter, EOS: x.policy.Model.EOS, Reward: x.rule, Player: x.player,
-		Progress: func(int) { bar.Add(1) },
-	}
+	x.by.Decoders, x.by.Progress = sampler.Lane(decoder), func(int) { bar.Add(1) }
 	if t.Size() > 1 {
-		evaluator.Mine = func(task int) bool { return task%t.Size() == t.Rank() }
-		evaluator.Added = func(r eval.Response) { *added = append(*added, r) }
+		x.by.Mine = func(task int) bool { return task%t.Size() == t.Rank() }
+		x.by.Added = func(r eval.Response) { *added = append(*added, r) }
 	}
-	return evaluator.Evaluate(ctx, x.suites, responses)
+	return x.by.Evaluate(ctx, x.suites, responses)
 }
 
 // write prints a report as asked for.

@@ -14,7 +14,6 @@ import (
 	"onering/internal/cli"
 	"onering/reward"
 	"onering/train/rl"
-	"onering/train/rundir"
 )
 
 func newGrade() *cobra.Command {
@@ -227,41 +226,9 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	if s.Problem.ID = prompt; len(given.Problem) == 1 {
 		s.Problem.ID = given.Problem[0]
 	}
-	if err := l.episode(row, given.Turns); err != nil {
-		return err
-	}
 	l.key = s.Problem.ID
-	s.Problem.Fields, l.later = rl.Columns(row)
-	return nil
-}
-
-// episode reads what a line of a run says of an episode. As in training the last turn is graded,
-// unless the environment has given rewards or could not go on.
-func (l *sampleLine) episode(row data.Object, text []byte) error {
-	var turns rundir.Turns
-	_, ofRun := row.Get("reward")
-	if err := json.Unmarshal(text, &turns); len(text) > 0 && ofRun && err != nil {
-		return fmt.Errorf(`field "turns": %w`, err)
-	}
-	if failed, _ := row.Get("failed"); failed == true && ofRun {
-		reason, _ := row.Get("reason")
-		l.known = &reward.Score{Skip: true, Reason: fmt.Sprint(reason)}
-	}
-	if part, _ := row.Get("part"); part == true && ofRun {
-		l.known = &reward.Score{Skip: true, Reason: "an earlier segment of an episode, which is graded by its last one"}
-	}
-	if len(turns) == 0 || turns[0].Author != rundir.Policy { // a column of the problem's
-		return nil
-	}
-	if err := turns.Check(len(l.sample.IDs)); err != nil {
-		return err
-	}
-	last := turns.Last()
-	l.sample.Response, l.sample.IDs = last.Text, l.sample.IDs[last.From:last.To]
-	if sum, rewarded := turns.Earned(); rewarded && l.known == nil {
-		l.known = reward.Earned(sum)
-	}
-	return nil
+	l.known, l.later, err = rl.ReadLine(row, given.Turns, s)
+	return err
 }
 
 // promptOf returns the prompt of a line, which may be missing: a text or a list of

@@ -10,12 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/environment"
 	"onering/internal/cli"
 	"onering/internal/scaffold"
 	"onering/internal/settings"
 	"onering/models"
-	"onering/objectives"
 	"onering/reward"
 	"onering/train/rl"
 )
@@ -25,42 +23,32 @@ import (
 type pluginCommands struct {
 	kind, article string // "objective", "an"
 	plural        string // the command
-	sample        string // a name, for the examples
+	sample        string // a name, for the examples; "" where a plug-in has no settings to show
 	names         func() []string
 	about         func(name string) string // nil where the list is of names alone
-	shown         bool                     // a plug-in has settings, in the section of a run file called as the kind
 	begin         scaffold.Kind
 }
 
-// command is the command of the kind: it lists, and has list, show and new.
+// command is the command of the kind: it lists, and has list, show and new. A kind with
+// settings has them in the section of a run file that is called as the kind.
 func (p pluginCommands) command() *cobra.Command {
 	var asJSON bool
 	run := func(c *cobra.Command, _ []string) error { return p.list(c, asJSON) }
-	c := &cobra.Command{
-		Use:     p.plural,
-		Short:   p.fill("List the PLURAL, show one, or begin your own"),
-		Long:    p.fill("List the PLURAL, show the settings of one, or write a new one to begin\nwith."),
-		Example: p.fill("  onering PLURAL\n  onering PLURAL show SAMPLE\n  onering PLURAL new mine"),
-		Args:    knownCommand,
-		RunE:    run,
+	c := &cobra.Command{Use: p.plural, Short: p.fill("List the {plural}, show one, or begin your own"), Args: knownCommand, RunE: run}
+	if p.sample == "" {
+		c.Short = p.fill("List every {kind} of {plural}, or begin your own")
 	}
-	if !p.shown {
-		c.Short, c.Long = p.fill("List every KIND of PLURAL, or begin your own"), p.fill("List every KIND of PLURAL, or write a new one to begin with.")
-		c.Example = p.fill("  onering PLURAL\n  onering PLURAL new mine")
+	list := &cobra.Command{Use: "list", Short: c.Short[:strings.IndexByte(c.Short, ',')], Args: cobra.NoArgs, RunE: run}
+	c.AddCommand(list, p.new())
+	if p.sample != "" {
+		explain(c, "plugins", p.fill)
+		c.AddCommand(p.show())
 	}
-	list := &cobra.Command{
-		Use:     "list",
-		Short:   c.Short[:strings.IndexByte(c.Short, ',')],
-		Example: p.fill("  onering PLURAL list\n  onering PLURAL list --json"),
-		Args:    cobra.NoArgs,
-		RunE:    run,
+	for _, sub := range c.Commands() {
+		explain(sub, "plugins-"+sub.Name(), p.fill)
 	}
 	for _, c := range []*cobra.Command{c, list} {
 		c.Flags().BoolVar(&asJSON, "json", false, "print one JSON list")
-	}
-	c.AddCommand(list, p.new())
-	if p.shown {
-		c.AddCommand(p.show())
 	}
 	return c
 }
@@ -94,17 +82,14 @@ func (p pluginCommands) list(c *cobra.Command, asJSON bool) error {
 
 // fill puts the words of the kind into a text.
 func (p pluginCommands) fill(text string) string {
-	return strings.NewReplacer("PLURAL", p.plural, "ARTICLE", p.article, "KIND", p.kind, "SAMPLE", p.sample).Replace(text)
+	return strings.NewReplacer("{plural}", p.plural, "{article}", p.article, "{kind}", p.kind, "{sample}", p.sample).Replace(text)
 }
 
 func (p pluginCommands) show() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
-		Short: p.fill("Print the settings of ARTICLE KIND"),
-		Long: p.fill(`Print the settings of ARTICLE KIND with their defaults, as the [KIND]
-section of a run file.`),
-		Example: p.fill("  onering PLURAL show SAMPLE\n  onering PLURAL show SAMPLE >> run.toml"),
-		Args:    cobra.ExactArgs(1),
+		Short: p.fill("Print the settings of {article} {kind}"),
+		Args:  cobra.ExactArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return p.names(), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -127,22 +112,14 @@ func (p pluginCommands) new() *cobra.Command {
 	var module string
 	c := &cobra.Command{
 		Use:   "new NAME",
-		Short: p.fill("Begin ARTICLE KIND of your own"),
-		Long: p.fill(`Begin ARTICLE KIND of your own: write a folder with code that compiles and
-passes the conformance test, that test, and the import that registers the
-KIND. Run it in the root of a checkout of onering. With --module the
-KIND goes to a new module with a main package; the checkout stays
-as it is.
-
-Prints the names of the files that it wrote.`),
-		Example: p.fill("  onering PLURAL new mine\n  onering PLURAL new mine --module ../mine"),
-		Args:    cobra.ExactArgs(1),
+		Short: p.fill("Begin {article} {kind} of your own"),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := args[0]
 			paths, try := []string(nil), "go test ./"+p.begin.Folder+"/"+name
 			var err error
 			if module != "" && slices.Contains(p.names(), name) {
-				return usagef(p.fill("there is ARTICLE KIND %q already: choose another name"), name)
+				return usagef(p.fill("there is {article} {kind} %q already: choose another name"), name)
 			}
 			if module == "" {
 				paths, err = p.begin.Add(".", name)
@@ -156,7 +133,7 @@ Prints the names of the files that it wrote.`),
 			for _, path := range paths {
 				fmt.Fprintln(c.OutOrStdout(), filepath.Join(module, path))
 			}
-			slog.Info(p.fill("wrote ARTICLE KIND"), "name", name, "next", try)
+			slog.Info(p.fill("wrote {article} {kind}"), "name", name, "next", try)
 			return nil
 		},
 	}
@@ -165,36 +142,24 @@ Prints the names of the files that it wrote.`),
 	return c
 }
 
-func newModels() *cobra.Command {
-	return pluginCommands{
-		kind: "family", article: "a", plural: "models", names: models.Families, about: models.About, begin: scaffold.Model,
-	}.command()
+// plugins are the kinds of plug-ins.
+var plugins = []pluginCommands{
+	{kind: "family", article: "a", plural: "models", names: models.Families, about: models.About, begin: scaffold.Model},
+	{kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: namesOf("objective"), begin: scaffold.Objective},
+	{kind: "reward", article: "a", plural: "rewards", sample: "math", names: namesOf("reward"), begin: scaffold.Reward, about: func(name string) string {
+		return reward.About(withPlugin("reward", name).Reward.Rule)
+	}},
+	{kind: "environment", article: "an", plural: "environments", sample: "tools", names: namesOf("environment"), begin: scaffold.Environment, about: func(name string) string {
+		return reward.About(withPlugin("environment", name).Environment.Settings)
+	}},
 }
 
-func newObjectives() *cobra.Command {
-	return pluginCommands{
-		kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: objectives.Names, shown: true, begin: scaffold.Objective,
-	}.command()
-}
+// namesOf returns what lists the plug-ins of a kind that runs choose one of.
+func namesOf(kind string) func() []string { return func() []string { return settings.Names(kind) } }
 
-func newRewards() *cobra.Command {
-	return pluginCommands{
-		kind: "reward", article: "a", plural: "rewards", sample: "math", names: reward.Names, shown: true, begin: scaffold.Reward,
-		about: aboutOf(reward.New),
-	}.command()
-}
-
-func newEnvironments() *cobra.Command {
-	return pluginCommands{
-		kind: "environment", article: "an", plural: "environments", sample: "tools", names: environment.Names, shown: true, begin: scaffold.Environment,
-		about: aboutOf(environment.New),
-	}.command()
-}
-
-// aboutOf returns what a plug-in, which find makes, says of itself.
-func aboutOf[T any](find func(name string) (T, error)) func(name string) string {
-	return func(name string) string {
-		plugin, _ := find(name) // it is registered
-		return reward.About(plugin)
-	}
+// withPlugin is the default configuration of a run with a registered plug-in.
+func withPlugin(kind, name string) rl.Config {
+	config := rl.Default()
+	_ = settings.Choose(&config, kind, name)
+	return config
 }

@@ -230,11 +230,13 @@ func newRoot() *cobra.Command {
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
 	exclusive(root, "quiet", "verbose")
 	root.AddCommand(
-		newChat(), newData(), newDoctor(), newEnvironments(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
-		newInit(), newMerge(), newModels(), newObjectives(), newPush(), newReport(), newReplay(), newCheck(),
-		newRewards(), newScore(), newServe(), newSFT(), newStep(), newSweep(), newTokenize(), newTrain(),
-		newVerify(), newVersion(), newWatch(), newWeights(),
+		newChat(), newData(), newDoctor(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
+		newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newSFT(), newStep(), newSweep(),
+		newTokenize(), newTrain(), newVerify(), newVersion(), newWatch(), newWeights(),
 	)
+	for _, p := range plugins {
+		root.AddCommand(p.command())
+	}
 	describe(root)
 	return root
 }
@@ -248,12 +250,18 @@ var helps embed.FS
 // describe gives their texts of helps to c and its commands.
 func describe(c *cobra.Command) {
 	name := strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "onering "), " ", "-")
-	if text, err := helps.ReadFile("help/" + name + ".txt"); err == nil {
-		long, examples, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\nExamples:\n")
-		c.Long, c.Example = strings.Replace(long, "{computed}", c.Long, 1), examples
-	}
+	explain(c, name, func(text string) string { return strings.Replace(text, "{computed}", c.Long, 1) })
 	for _, sub := range c.Commands() {
 		describe(sub)
+	}
+}
+
+// explain gives c the text of helps that has the name, if there is one, with fill for its
+// words in braces.
+func explain(c *cobra.Command, name string, fill func(text string) string) {
+	if text, err := helps.ReadFile("help/" + name + ".txt"); err == nil {
+		long, examples, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\nExamples:\n")
+		c.Long, c.Example = fill(long), fill(examples)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"onering/policy"
 	"onering/runtime"
 	"onering/train/rl"
-	"onering/train/rundir"
 )
 
 func newScore() *cobra.Command {
@@ -72,8 +71,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 			if err != nil {
 				err = answers.Fail(at[0], at[1], err)
 			} else {
-				turns := rows[i].Turns
-				err = answers.Give(at[0], 0, scored{rundir.Spread(turns, pass.LogProb[i]), rundir.Spread(turns, pass.Entropy[i])})
+				err = answers.Give(at[0], 0, scored{rows[i].Spread(pass.LogProb[i]), rows[i].Spread(pass.Entropy[i])})
 			}
 			if err != nil {
 				return err

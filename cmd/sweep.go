@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 
 	"github.com/BurntSushi/toml"
@@ -252,7 +253,7 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 			return nil, usagef("%s: variant %q: %w", p.File, run.Variant, err)
 		}
 		if r.Runtime.Threads == 0 && jobs > 1 {
-			r.Runtime.Threads = sweep.Threads(jobs)
+			r.Runtime.Threads = max(1, runtime.NumCPU()/jobs)
 		}
 		if run.Config, err = encodeConfig(&r.Config); err != nil {
 			return nil, err

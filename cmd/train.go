@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
-	"onering/environment"
 	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/internal/settings"
@@ -218,9 +217,9 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 // servePrograms begins to serve the policy to the programs that play the run's episodes, if
 // programs do. The environment ends it.
 func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config) error {
-	p, ok := config.Environment.Settings.(*environment.Program)
+	p := config.Environment.Program()
 	addr, _ := c.Flags().GetString("serve")
-	if !ok {
+	if p == nil {
 		if addr != "" {
 			return usagef("--serve is for programs that play the episodes, and the run has environment.name = %q: leave it out, or set environment.name=program", config.Environment.Name)
 		}

@@ -18,7 +18,7 @@ var ceilings = []struct {
 	{"lines outside tests", 110188, (*house).lines},
 	{"packages", 111, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1158, (*house).exported},
-	{"packages of ours that cmd imports", 27, func(h *house) int { return len(h.imports("cmd")) }},
+	{"packages of ours that cmd imports", 24, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 28, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
@@ -55,7 +55,7 @@ var spine = []string{
 var besides = []string{
 	"train/saver.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go",
 	"train/rl/estimate", "train/learn/estimate.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/step.go",
-	"train/rl/config", "train/rl/grades.go", "train/rl/turns.go", "sampler/arrivals.go", "sampler/kept.go", "reward/combined.go", "objectives/evaluate.go",
+	"train/rl/config", "train/rl/grades.go", "train/rl/weights.go", "train/rl/turns.go", "sampler/arrivals.go", "sampler/kept.go", "reward/combined.go", "objectives/evaluate.go",
 }
 
 func (h *house) spineLines() int {

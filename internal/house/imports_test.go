@@ -15,7 +15,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy environment internal/bench internal/cli internal/files serve serve/episodes serve/openai train train/* report report/* eval data runtime models models/hub objectives internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy internal/bench internal/cli internal/files serve serve/episodes serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -125,7 +125,7 @@ var testAllow = map[string]string{
 	"train/ranks":                "runtime/runtimetest",
 	"train":                      "data models/optim/adamw models/qwen2 runtime/runtimetest",
 	"train/rl":                   "internal/bench runtime/runtimetest models/graph models/onnx models/qwen2",
-	"cmd":                        "data/mix models/lora runtime/runtimetest",
+	"cmd":                        "data/mix models/lora objectives runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",

@@ -29,6 +29,9 @@ func Register[T any](name string, names func() []string, find func(name string) 
 	kinds[name] = &kind{names: names, find: func(name string) (any, error) { return find(name) }}
 }
 
+// Names lists the plug-ins of a registered kind.
+func Names(kind string) []string { return kinds[kind].names() }
+
 // RegisterList lets sections choose several plug-ins of a registered kind in place of one:
 // a list of tables under the key "use", each with a name, a label under the key "as", and
 // settings. In --set and in errors the section of one is called such as reward.use.LABEL.

@@ -53,11 +53,11 @@ type file struct {
 	// Variant has a name, sections of a run file, and optionally seeds, and lists of
 	// values that [tune] tries for it besides those of its grid.
 	Variant []map[string]any `toml:"variant"`
-	Compare []Comparison     `toml:"compare"`
+	Compare []question       `toml:"compare"`
 }
 
-// A Comparison is a question about two variants that was stated before the runs.
-type Comparison struct {
+// A question is about two variants that was stated before the runs.
+type question struct {
 	First  string `toml:"first"`
 	Second string `toml:"second"`
 	// Claim is the expected answer and who expects it, such as "paper: positive".
@@ -79,7 +79,7 @@ type Plan struct {
 	Base        string   // the path of the run file; "" means the default settings
 	Metrics     []string // the first may be "", the default metric
 	Variants    []variant
-	Comparisons []Comparison
+	Comparisons []question
 	Dynamics    []string // the names of variants
 	relatives   []string // the paths of the family: File, and those that it names
 	family      family
@@ -234,7 +234,7 @@ func (p *Plan) addComparisons(f file) (errs []error) {
 	}
 	for _, v := range p.Variants {
 		if v.Name != b && !compared[[2]string{v.Name, b}] {
-			p.Comparisons = append(p.Comparisons, Comparison{First: v.Name, Second: b})
+			p.Comparisons = append(p.Comparisons, question{First: v.Name, Second: b})
 		}
 	}
 	return errs

@@ -73,7 +73,7 @@ claim = "b is better"
 	if want := []string{`objective.name="grpo"`, "optimizer.beta1=0.9", "train.seed=1", "data.seed=1"}; !slices.Equal(settings[:4], want) || !strings.HasPrefix(settings[4], "output.dir=") {
 		t.Errorf("settings %q, want %q and the folder", settings, want)
 	}
-	if want := []Comparison{{"b beta1=0.5", "a beta1=0.5", "b is better"}, {First: "a beta1=0.9", Second: "a beta1=0.5"}, {First: "b beta1=0.9", Second: "a beta1=0.5"}}; !slices.Equal(p.Comparisons, want) {
+	if want := []question{{"b beta1=0.5", "a beta1=0.5", "b is better"}, {First: "a beta1=0.9", Second: "a beta1=0.5"}, {First: "b beta1=0.9", Second: "a beta1=0.5"}}; !slices.Equal(p.Comparisons, want) {
 		t.Errorf("comparisons %+v, want %+v", p.Comparisons, want)
 	}
 }

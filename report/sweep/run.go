@@ -205,7 +205,3 @@ func (r *Run) train(ctx context.Context) error {
 	}
 	return files.WriteFile(filepath.Join(r.Dir, resultFile), files.Content(stdout.Bytes()))
 }
-
-// Threads returns the number of threads for each of several jobs that run at the same
-// time: an equal share of the machine's CPUs, at least 1.
-func Threads(jobs int) int { return max(1, runtime.NumCPU()/jobs) }

@@ -34,7 +34,7 @@ type sweepMetric struct {
 // A comparison is a question that was stated before the runs, and the test that
 // answers it.
 type comparison struct {
-	Comparison
+	question
 	Metric int // of the table
 	Test   pairedTest
 }
@@ -63,7 +63,7 @@ type sweepTable struct {
 // newTable makes a table of outcomes: a row for each variant, in the given order, and the
 // comparisons. A comparison uses the seeds that both variants have. It returns an error
 // if a comparison names an unknown variant.
-func newTable(metrics []sweepMetric, compared int, variants []string, outcomes []outcome, comparisons []Comparison) (*sweepTable, error) {
+func newTable(metrics []sweepMetric, compared int, variants []string, outcomes []outcome, comparisons []question) (*sweepTable, error) {
 	t := &sweepTable{Metrics: metrics, compared: compared}
 	bySeed := map[string][]map[int64]float64{} // values of the metrics by variant and seed
 	for _, name := range variants {

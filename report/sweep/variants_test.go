@@ -77,7 +77,7 @@ func example(t *testing.T) *sweepTable {
 	}
 	outcomes = append(outcomes, outcome{Variant: "b", Seed: 9, Failed: "NaN"})
 	table, err := newTable([]sweepMetric{{"acc", "accuracy", true}, {"norm", "", false}}, 1, []string{"a", "b"}, outcomes,
-		[]Comparison{{First: "a", Second: "b", Claim: "a is better"}})
+		[]question{{First: "a", Second: "b", Claim: "a is better"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestNew(t *testing.T) {
 	if r := table.Rows[1]; r.Runs != 4 || r.Failed != 1 || !math.IsNaN(r.Mean[1]) {
 		t.Errorf("%+v", r)
 	}
-	if _, err := newTable(table.Metrics, 1, []string{"a"}, nil, []Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
+	if _, err := newTable(table.Metrics, 1, []string{"a"}, nil, []question{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
 		t.Errorf("an unknown variant: %v", err)
 	}
 }

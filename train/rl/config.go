@@ -93,6 +93,12 @@ func (c environmentConfig) Player(prompter *data.Prompter, eos []int32) *environ
 	return &environment.Player{Environment: c.Settings, Limits: c.Limits, Prompter: prompter, EOS: eos}
 }
 
+// Program returns the environment whose episodes programs play; nil where it is another.
+func (c environmentConfig) Program() *environment.Program {
+	p, _ := c.Settings.(*environment.Program)
+	return p
+}
+
 // A RewardConfig is the rule that grades responses, and its settings.
 type RewardConfig struct {
 	Name string `toml:"name" help:"a registered reward: onering rewards lists them"`

@@ -200,18 +200,50 @@ func numbers(h hash.Hash, list ...int32) {
 	binary.Write(h, binary.LittleEndian, list) // to a hash this never fails
 }
 
-// Columns returns the columns of the problem that a line with a response has: all that does not
-// belong to the response. A line of rollouts has them in "columns", or later says that they are
-// in the first line of its group.
-func Columns(line data.Object) (columns data.Object, later bool) {
-	_, later = line.Get("reward")
+// ReadLine completes a response by what else the line that gives it says. The columns of the
+// problem are all that does not belong to the response. A line of rollouts has them in
+// "columns", or later says that they are in the first line of its group. known is what the
+// environment says of an episode, nil if the reward is to grade it: as in training the last
+// turn is graded, unless the environment has given rewards or could not go on. turns is the
+// JSON of that key.
+func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.Score, later bool, err error) {
+	_, ofRun := line.Get("reward")
+	s.Problem.Fields, later = columnsOf(line, ofRun)
+	var of rundir.Turns
+	if err := json.Unmarshal(turns, &of); len(turns) > 0 && ofRun && err != nil {
+		return nil, later, fmt.Errorf(`field "turns": %w`, err)
+	}
+	if failed, _ := line.Get("failed"); failed == true && ofRun {
+		reason, _ := line.Get("reason")
+		known = &reward.Score{Skip: true, Reason: fmt.Sprint(reason)}
+	}
+	if part, _ := line.Get("part"); part == true && ofRun {
+		known = &reward.Score{Skip: true, Reason: "an earlier segment of an episode, which is graded by its last one"}
+	}
+	if len(of) == 0 || of[0].Author != rundir.Policy { // a column of the problem's
+		return known, later, nil
+	}
+	if err := of.Check(len(s.IDs)); err != nil {
+		return known, later, err
+	}
+	last := of.Last()
+	s.Response, s.IDs = last.Text, s.IDs[last.From:last.To]
+	if sum, rewarded := of.Earned(); rewarded && known == nil {
+		known = reward.Earned(sum)
+	}
+	return known, later, nil
+}
+
+// columnsOf returns the columns of the problem that a line has, and whether they are in the
+// first line of its group.
+func columnsOf(line data.Object, ofRun bool) (columns data.Object, later bool) {
 	own, _ := line.Get("columns")
-	if own, ok := own.(data.Object); ok && later {
+	if own, ok := own.(data.Object); ok && ofRun {
 		return own, false
 	}
 	known := []string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "gold", "truncated", "ids"}
-	if later {
+	if ofRun {
 		known = append(append(known, "skip"), rundir.RolloutFields()...)
 	}
-	return slices.DeleteFunc(line, func(m data.Member) bool { return slices.Contains(known, m.Name) }), later
+	return slices.DeleteFunc(slices.Clone(line), func(m data.Member) bool { return slices.Contains(known, m.Name) }), ofRun
 }

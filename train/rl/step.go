@@ -75,6 +75,9 @@ func (row ScoredRow) Sequence(p *policy.Policy) (runtime.Sequence, error) {
 	return sequenceOf(s.Tokens[:len(s.Tokens)-len(ids)], rundir.Sampled(row.Turns, ids), observed), nil
 }
 
+// Spread gives the tokens of an environment figures of 0 beside those of the policy's.
+func (row ScoredRow) Spread(figures []float32) []float32 { return rundir.Spread(row.Turns, figures) }
+
 // A WeighedRow is a row with the weights of the response's tokens.
 type WeighedRow struct {
 	ScoredRow

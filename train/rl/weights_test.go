@@ -1,4 +1,4 @@
-package cmd
+package rl
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/settings"
 	"onering/objectives"
 )
 
@@ -16,9 +17,13 @@ const twoResponses = `{"groups":[[
 	{"reward":0,"logp":[-2.0],"old_logp":[-1.5],"ref_logp":null}]],"step":2,"steps":10,"state":null}`
 
 // withSettings constructs an objective with the given lines of TOML.
-func withSettings(t *testing.T, name, settings string) objectives.Objective {
+func withSettings(t *testing.T, name, lines string) objectives.Objective {
 	t.Helper()
-	c, err := load(needed+"[objective]\nname = \""+name+"\"\n"+settings, nil, nil)
+	file, err := settings.File("run.toml", []byte("[objective]\nname = \""+name+"\"\n"+lines))
+	c := Default()
+	if err == nil {
+		_, err = settings.Resolve(&c, "", file)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +32,7 @@ func withSettings(t *testing.T, name, settings string) objectives.Objective {
 
 func decodeInput(t *testing.T, text string) weightsInput {
 	t.Helper()
-	in, err := decodeWeights(strings.NewReader(text))
+	in, err := ReadWeights(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +47,11 @@ func TestWeightsJSON(t *testing.T) {
 		"gmpo":   "advantage clipped ratio log_ratio weights",
 		"pmpo":   "advantage p ess target_ess clip_fraction clipped ratio log_ratio ess_at_p_max at_p_max weights",
 	} {
-		result, state, err := computeWeights(withSettings(t, name, ""), decodeInput(t, twoResponses))
+		out, err := decodeInput(t, twoResponses).Weigh(withSettings(t, name, ""))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		data, err := json.Marshal(weightsOutput{result.Loss, result.Groups, state})
+		data, err := json.Marshal(out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,21 +76,21 @@ func TestWeightsJSON(t *testing.T) {
 
 func TestWeightsState(t *testing.T) {
 	in := decodeInput(t, `{"groups":[[{"reward":1,"logp":[-1,-1],"old_logp":[-1,-1]},{"reward":0,"logp":[-1,-1,-1,-1],"old_logp":[-1,-1,-1,-1]},{"reward":0,"logp":[],"old_logp":null}]]}`)
-	_, state, err := computeWeights(withSettings(t, "pmpo", `p_rule = "length"`), in)
+	out, err := in.Weigh(withSettings(t, "pmpo", `p_rule = "length"`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"mean":3,"variance":1}`; string(state) != want {
-		t.Errorf("state = %s, want %s", state, want)
+	if want := `{"mean":3,"variance":1}`; string(out.State) != want {
+		t.Errorf("state = %s, want %s", out.State, want)
 	}
-	in.State = state
+	in.State = out.State
 	in.Groups[0] = in.Groups[0][:1]
-	_, state, err = computeWeights(withSettings(t, "pmpo", "p_rule = \"length\"\nema_decay = 0.5"), in)
+	out, err = in.Weigh(withSettings(t, "pmpo", "p_rule = \"length\"\nema_decay = 0.5"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"mean":2.5,"variance":0.5}`; string(state) != want {
-		t.Errorf("state = %s, want %s", state, want)
+	if want := `{"mean":2.5,"variance":0.5}`; string(out.State) != want {
+		t.Errorf("state = %s, want %s", out.State, want)
 	}
 }
 
@@ -93,7 +98,7 @@ func TestWeightsState(t *testing.T) {
 // too.
 func TestWeightsGreedy(t *testing.T) {
 	in := decodeInput(t, `{"groups":[[{"reward":1,"logp":[-1,-1],"old_logp":[-1,-1],"greedy_reward":0.25}]]}`)
-	result, _, err := computeWeights(withSettings(t, "remax", ""), in)
+	result, err := in.Weigh(withSettings(t, "remax", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,10 +114,13 @@ func TestWeightsTurns(t *testing.T) {
 	turns := `{"groups":[[{"reward":1,"logp":[-0.9,0,7,-0.2],"old_logp":[-1.0,0,-3,-0.1],"ids":[4,8,9,5],"turns":[{"author":"policy","from":0,"to":1},{"author":"environment","from":1,"to":3},{"author":"policy","from":3,"to":4}]},{"reward":0,"logp":[-2.0],"old_logp":[-1.5]}]]}`
 	for _, objective := range []string{"pmpo", "grpo", "gspo", "cispo"} {
 		var of [2]weightsOutput
-		for i, in := range []string{whole, turns} {
-			if err := json.Unmarshal([]byte(commandLine(t, in, "weights", "--objective", objective)), &of[i]); err != nil {
+		for i, text := range []string{whole, turns} {
+			in := decodeInput(t, text)
+			out, err := in.Weigh(withSettings(t, objective, ""))
+			if err != nil {
 				t.Fatal(err)
 			}
+			of[i] = in.Spread(out)
 		}
 		want, got := of[0].Groups[0][0], of[1].Groups[0][0]
 		if w := []float64{want.Weights[0], 0, 0, want.Weights[1]}; want.Weights[0] == 0 || !slices.Equal(got.Weights, w) || of[0].Loss != of[1].Loss || !reflect.DeepEqual(got.Diagnostics, want.Diagnostics) {
@@ -140,9 +148,9 @@ func TestWeightsErrors(t *testing.T) {
 		{"a state without a variance", "pmpo", `{"groups":[],"state":{"mean":1}}`, `pmpo: state`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in, err := decodeWeights(strings.NewReader(c.input))
+			in, err := ReadWeights(strings.NewReader(c.input))
 			if err == nil {
-				_, _, err = computeWeights(withSettings(t, c.objective, ""), in)
+				_, err = in.Weigh(withSettings(t, c.objective, ""))
 			}
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %s", err, c.want)
@@ -163,11 +171,11 @@ func (o stateful) MarshalText() ([]byte, error)              { return []byte(o.t
 
 func TestWeightsStateMustBeJSON(t *testing.T) {
 	one := decodeInput(t, twoResponses)
-	if _, _, err := computeWeights(stateful{text: "{"}, one); err == nil || !strings.Contains(err.Error(), "the text is not JSON") {
+	if _, err := one.Weigh(stateful{text: "{"}); err == nil || !strings.Contains(err.Error(), "the text is not JSON") {
 		t.Errorf("error %v", err)
 	}
-	if _, state, err := computeWeights(stateful{text: "[1]"}, one); err != nil || string(state) != "[1]" {
-		t.Errorf("state %s, %v", state, err)
+	if out, err := one.Weigh(stateful{text: "[1]"}); err != nil || string(out.State) != "[1]" {
+		t.Errorf("state %s, %v", out.State, err)
 	}
 }
 
@@ -194,18 +202,18 @@ loss -0.181122
        1.0       1     0  -     -  -    -  -      -        -         -
 loss 0.21
 `}} {
-		out, _, err := computeWeights(withSettings(t, c.name, ""), in)
+		out, err := in.Weigh(withSettings(t, c.name, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		if err := printWeights(&b, out); err != nil {
+		if err := out.Print(&b); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.String(); got != c.want[1:] {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want[1:])
 		}
-		if err := printWeights(fullDisk{}, out); err == nil {
+		if err := out.Print(fullDisk{}); err == nil {
 			t.Error("no error from a writer that fails")
 		}
 	}

@@ -1,0 +1,213 @@
+package rl
+
+import (
+	"bytes"
+	"cmp"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"onering/objectives"
+	"onering/train/rundir"
+)
+
+// A weightsInput is groups of responses whose tokens an objective weighs.
+type weightsInput struct {
+	Groups [][]weightsTrajectory `json:"groups"`
+	Step   int                   `json:"step"`
+	Steps  int                   `json:"steps"`
+	// State is the "state" of an earlier output, or null.
+	State json.RawMessage `json:"state"`
+}
+
+// A weightsTrajectory is one response; the lists have one number per token.
+// reward and logp must be given, old_logp too unless the response is empty.
+type weightsTrajectory struct {
+	Reward         *float64  `json:"reward"`
+	LogProb        []float64 `json:"logp"`
+	OldLogProb     []float64 `json:"old_logp"`
+	RefLogProb     []float64 `json:"ref_logp"`
+	Entropy        []float64 `json:"entropy"`
+	TokenAdvantage []float64 `json:"token_advantage"`
+	SampleLogProb  []float64 `json:"sample_logp"`
+	IDs            []int32   `json:"ids"`
+	Truncated      bool      `json:"truncated"`
+	// Turns are those of an episode: the objective sees the numbers of the policy's tokens.
+	Turns        rundir.Turns `json:"turns"`
+	GreedyReward *float64     `json:"greedy_reward"`
+	// Components are the parts of a combined reward.
+	Components map[string]struct {
+		Value  float64  `json:"value"`
+		Weight *float64 `json:"weight"` // 1 if it is not given
+	} `json:"components"`
+}
+
+// lists are the numbers of its tokens.
+func (t *weightsTrajectory) lists() []*[]float64 {
+	return []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb}
+}
+
+// checkTurns refuses turns that are not those of the tokens that have numbers.
+func (t *weightsTrajectory) checkTurns() error {
+	if len(t.Turns) == 0 {
+		return nil
+	}
+	lengths := []int{len(t.IDs)}
+	for _, list := range t.lists() {
+		lengths = append(lengths, len(*list))
+	}
+	for _, n := range lengths {
+		if n > 0 && n != len(t.LogProb) {
+			return fmt.Errorf("a list has %d numbers and logp %d: with turns each token has one, those of the environment too", n, len(t.LogProb))
+		}
+	}
+	return t.Turns.Check(len(t.LogProb))
+}
+
+// trajectory returns the response as an objective reads it.
+func (t weightsTrajectory) trajectory() objectives.Trajectory {
+	for _, list := range t.lists() {
+		*list = rundir.Sampled(t.Turns, *list)
+	}
+	out := objectives.Trajectory{
+		Reward: *t.Reward, LogProb: t.LogProb, OldLogProb: t.OldLogProb, RefLogProb: t.RefLogProb,
+		Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage, SampleLogProb: t.SampleLogProb, IDs: rundir.Sampled(t.Turns, t.IDs), Truncated: t.Truncated,
+	}
+	if t.GreedyReward != nil {
+		out.Greedy = &objectives.Trajectory{Reward: *t.GreedyReward}
+	}
+	if len(t.Components) > 0 {
+		out.Components = map[string]objectives.Component{}
+	}
+	one := 1.0
+	for name, c := range t.Components {
+		out.Components[name] = objectives.Component{Value: c.Value, Weight: *cmp.Or(c.Weight, &one)}
+	}
+	return out
+}
+
+// weightsOutput is what an objective makes of groups.
+type weightsOutput struct {
+	Loss   float64                 `json:"loss"`
+	Groups [][]objectives.Weighted `json:"groups"`
+	// State is the objective's after Observe; nil if it keeps none.
+	State json.RawMessage `json:"state,omitempty"`
+}
+
+// ReadWeights reads the groups of `onering weights`. Unknown keys, missing ones and anything
+// after the object are errors.
+func ReadWeights(r io.Reader) (in weightsInput, err error) {
+	const want = `one object {"groups":[[{"reward","logp","old_logp"}]]}`
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		kind, ok := errors.AsType[*json.UnmarshalTypeError](err)
+		switch {
+		case errors.Is(err, io.EOF):
+			err = errors.New("no input: want " + want)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			err = errors.New("not JSON: it ends too early")
+		case ok && kind.Field == "":
+			err = fmt.Errorf("want %s, not a JSON %s", want, kind.Value)
+		case ok:
+			err = fmt.Errorf("%q cannot be a JSON %s, at byte %d", kind.Field, kind.Value, kind.Offset)
+		}
+		return in, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return in, errors.New("want one JSON object, but more follows it")
+	}
+	if in.Groups == nil {
+		return in, errors.New(`"groups" is missing`)
+	}
+	for g, group := range in.Groups {
+		for k, t := range group {
+			if t.Reward == nil || t.LogProb == nil {
+				return in, fmt.Errorf(`group %d, response %d: "reward" and "logp" must be given`, g, k)
+			}
+			if err := t.checkTurns(); err != nil {
+				return in, fmt.Errorf("group %d, response %d: %w", g, k, err)
+			}
+		}
+	}
+	return in, nil
+}
+
+// Weigh restores the state of o, if one is given, and evaluates o on the groups. The output
+// has the state that o has afterwards, and weights of the policy's tokens alone.
+func (in weightsInput) Weigh(o objectives.Objective) (out weightsOutput, err error) {
+	if len(in.State) > 0 && !bytes.Equal(in.State, []byte("null")) {
+		u, ok := o.(encoding.TextUnmarshaler)
+		if !ok {
+			return out, errors.New("a state is given, but the objective keeps none: leave it out")
+		}
+		if err := u.UnmarshalText(in.State); err != nil {
+			return out, err
+		}
+	}
+	groups := make([][]objectives.Trajectory, len(in.Groups))
+	for g, group := range in.Groups {
+		for _, t := range group {
+			groups[g] = append(groups[g], t.trajectory())
+		}
+	}
+	result, err := objectives.Evaluate(o, groups, in.Step, in.Steps)
+	if err != nil {
+		return out, err
+	}
+	out.Loss, out.Groups = result.Loss, result.Groups
+	if m, ok := o.(encoding.TextMarshaler); ok {
+		out.State, err = m.MarshalText()
+		if err == nil && !json.Valid(out.State) {
+			err = errors.New("the text is not JSON")
+		}
+		if err != nil {
+			return out, fmt.Errorf("state of the objective: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// Spread gives the tokens of an environment weights of 0.
+func (in weightsInput) Spread(out weightsOutput) weightsOutput {
+	for g, group := range out.Groups {
+		for k := range group {
+			group[k].Weights = rundir.Spread(in.Groups[g][k].Turns, group[k].Weights)
+		}
+	}
+	return out
+}
+
+// Print writes a table for people, one line per response. A dash stands where the objective
+// has no such quantity.
+func (out weightsOutput) Print(w io.Writer) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tab, "response\ttokens\tA\tf\teta*\tp\tESS\tr\tlog r\tclipped\ttop 10 %\t")
+	for g, group := range out.Groups {
+		for k, t := range group {
+			shares := objectives.GradientShares(slices.Clone(t.Weights))
+			top := &shares[0]
+			if *top == 0 {
+				top = nil
+			}
+			fmt.Fprintf(tab, "%d.%d\t%d", g, k, len(t.Weights))
+			for _, x := range []*float64{&t.Advantage, t.ClipFraction, t.TargetESS, t.P, t.ESS, t.Ratio, t.LogRatio, t.Clipped, top} {
+				if x == nil {
+					fmt.Fprint(tab, "\t-")
+				} else {
+					fmt.Fprintf(tab, "\t%.4g", *x)
+				}
+			}
+			fmt.Fprintln(tab, "\t")
+		}
+	}
+	if err := tab.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "loss %.6g\n", out.Loss)
+	return err
+}
