@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -220,6 +221,29 @@ func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Com
 		}
 	}
 	return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+}
+
+// addFlags adds flags for the fields of a struct of options, as settings.AddFlags does. They
+// may have two more tags: required, and complete, which is dir, file or the ending of a file.
+func addFlags(c *cobra.Command, options any, names ...string) {
+	settings.AddFlags(c.Flags(), options, names...)
+	for _, f := range settings.Fields(options) {
+		if names != nil && !slices.Contains(names, f.Flag) {
+			continue
+		}
+		if f.Tag("required") != "" {
+			require(c, f.Flag)
+		}
+		switch kind := f.Tag("complete"); kind {
+		case "":
+		case "dir":
+			markDirs(c, f.Flag)
+		case "file":
+			must(c.MarkFlagFilename(f.Flag))
+		default:
+			must(c.MarkFlagFilename(f.Flag, kind))
+		}
+	}
 }
 
 // markDirs lets the shell complete flags with folders.

@@ -287,44 +287,39 @@ func prompterOf(folder string, around tokenize.Template) (*data.Prompter, error)
 }
 
 func newDataArithmetic() *cobra.Command {
-	var o arithmeticOptions
+	o := arithmeticOptions{Rows: 1000, Digits: 3}
 	c := &cobra.Command{
 		Use:   "arithmetic",
 		Short: "Print demonstrations of the embedded task",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
-			case o.rows < 1:
-				return usagef("-n %d: must be at least 1", o.rows)
-			case o.digits < 1 || o.digits > 17: // ten times an operand is an int
-				return usagef("--digits %d: must be from 1 to 17", o.digits)
-			case !(o.guess >= 0 && o.guess <= 1):
-				return usagef("--guess %v: must be in [0, 1]", o.guess)
-			case !(o.slip >= 0 && o.slip <= 1):
-				return usagef("--slip %v: must be in [0, 1]", o.slip)
-			case !(o.call >= 0 && o.call <= 1):
-				return usagef("--call %v: must be in [0, 1]", o.call)
+			case o.Rows < 1:
+				return usagef("-n %d: must be at least 1", o.Rows)
+			case o.Digits < 1 || o.Digits > 17: // ten times an operand is an int
+				return usagef("--digits %d: must be from 1 to 17", o.Digits)
+			case !(o.Guess >= 0 && o.Guess <= 1):
+				return usagef("--guess %v: must be in [0, 1]", o.Guess)
+			case !(o.Slip >= 0 && o.Slip <= 1):
+				return usagef("--slip %v: must be in [0, 1]", o.Slip)
+			case !(o.Call >= 0 && o.Call <= 1):
+				return usagef("--call %v: must be in [0, 1]", o.Call)
 			}
 			return writeArithmetic(c.OutOrStdout(), o)
 		},
 	}
-	flags := c.Flags()
-	flags.IntVarP(&o.rows, "rows", "n", 1000, "demonstrations to print")
-	flags.IntVar(&o.digits, "digits", 3, "digits of both operands")
-	flags.Float64Var(&o.guess, "guess", 0, "probability of a right answer without the working")
-	flags.Float64Var(&o.slip, "slip", 0, "probability of an error in each step of the working")
-	flags.Float64Var(&o.call, "call", 0, "probability of a response that has a calculator compute the problem; the others are guesses and workings")
-	flags.Uint64Var(&o.seed, "seed", 0, "seed of problems and responses")
-	flags.BoolVar(&o.heldOut, "held-out", false, "problems of the held-out part")
+	addFlags(c, &o)
 	return c
 }
 
 type arithmeticOptions struct {
-	rows, digits int
-	guess, slip  float64
-	call         float64
-	seed         uint64
-	heldOut      bool
+	Rows    int     `short:"n" help:"demonstrations to print"`
+	Digits  int     `help:"digits of both operands"`
+	Guess   float64 `help:"probability of a right answer without the working"`
+	Slip    float64 `help:"probability of an error in each step of the working"`
+	Call    float64 `help:"probability of a response that has a calculator compute the problem; the others are guesses and workings"`
+	Seed    uint64  `help:"seed of problems and responses"`
+	HeldOut bool    `help:"problems of the held-out part"`
 }
 
 // writeArithmetic prints demonstrations.
@@ -335,14 +330,14 @@ func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 		Problem  string `json:"problem"` // as the reader of problems expects it
 		Answer   string `json:"answer"`
 	}
-	r := rand.New(rand.NewPCG(o.seed, 0))
-	for range o.rows {
-		p := data.DrawSum(r, o.digits, o.heldOut)
+	r := rand.New(rand.NewPCG(o.Seed, 0))
+	for range o.Rows {
+		p := data.DrawSum(r, o.Digits, o.HeldOut)
 		response := ""
-		if o.call > 0 && r.Float64() < o.call {
+		if o.Call > 0 && r.Float64() < o.Call {
 			response = p.Called()
 		} else {
-			response = p.Demonstrate(r, o.guess, o.slip)
+			response = p.Demonstrate(r, o.Guess, o.Slip)
 		}
 		if err := cli.WriteLine(w, row{p.Prompt(), response, p.Prompt(), p.Answer()}); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -25,20 +26,16 @@ import (
 
 func newEval() *cobra.Command {
 	var e engineFlags
-	var o evalOptions
+	o := evalOptions{SuitesDir: ".", Slots: 32}
 	var around tokenize.TemplateSettings
-	var compare string
 	c := &cobra.Command{
 		Use:   "eval --model DIR --suite NAME,FILE...",
 		Short: "Measure a model on benchmarks, or compare two measurements",
 		Long:  strings.Join(benchmarkNames(), ", "),
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if compare != "" {
-				if len(args) != 1 {
-					return usagef("--compare takes two files: eval --compare A B")
-				}
-				return compareReports(c, compare, args[0], o)
+			if o.Compare != "" {
+				return compareReports(c, args, o)
 			}
 			if len(args) > 0 {
 				return usagef("unexpected argument %q: name suites with --suite", args[0])
@@ -72,35 +69,19 @@ func newEval() *cobra.Command {
 	// --compare needs no model; evaluate asks for it.
 	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)
 	addTemplate(c, &around, tokenize.DefaultTemplate, true)
-	o.register(c)
-	c.Flags().StringVar(&compare, "compare", "", "compare this measurement with a second one")
-	return c
-}
-
-// register adds the flags that o holds.
-func (o *evalOptions) register(c *cobra.Command) {
-	flags := c.Flags()
-	flags.StringSliceVar(&o.suites, "suite", nil, "benchmarks or files of problems; repeatable")
-	flags.StringVar(&o.dir, "suites-dir", ".", "folder of the benchmarks")
-	flags.IntVar(&o.limit, "limit", 0, "measure the first so many problems of each suite; 0 is all")
-	flags.IntVar(&o.Samples, "samples", 1, "responses to each problem")
 	o.Sampling = sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}
-	settings.AddFlags(flags, &o.Sampling)
+	for _, options := range []any{&o, &o.Sampling, &o.columns} {
+		addFlags(c, options)
+	}
+	flags := c.Flags()
+	flags.IntVar(&o.Samples, "samples", 1, "responses to each problem")
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	flags.BoolVar(&o.GradeTruncated, "grade-truncated", false, "grade responses that reached the limit of tokens, too; otherwise they are wrong")
-	settings.AddFlags(flags, &o.columns)
-	flags.StringVar(&o.extract, "extract", "", "where in a response the answer has to stand: "+strings.Join(reward.ExtractRules, ", ")+"; if not given tag for the template r1, else boxed")
 	o.rewards.registerReward(c)
-	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
-	flags.StringVar(&o.out, "out", "", "file for every response")
-	flags.BoolVar(&o.resume, "resume", false, "sample only what the file of --out still lacks, if there is one")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object in place of a table")
-	flags.BoolVar(&o.markdown, "markdown", false, "print the table in Markdown")
-	markDirs(c, "suites-dir")
-	must(c.MarkFlagFilename("out", "jsonl"))
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
 	offer(c, reward.ExtractRules, "extract")
 	exclusive(c, "json", "markdown")
+	return c
 }
 
 func benchmarkNames() []string {
@@ -112,18 +93,23 @@ func benchmarkNames() []string {
 }
 
 type evalOptions struct {
-	eval.Settings
-	prompt         tokenize.Template
-	columns        data.Columns
-	suites         []string
-	dir, out       string
-	extract        string
-	slots, limit   int
-	json, markdown bool
-	resume         bool
-	rewards        configFlags
-	run            *resolved // what a run file, flags and the environment say
-	ofRun          bool      // a run file says how its run evaluates
+	Suites    []string `flag:"suite" split:"," help:"benchmarks or files of problems; repeatable"`
+	SuitesDir string   `help:"folder of the benchmarks" complete:"dir"`
+	Limit     int      `help:"measure the first so many problems of each suite; 0 is all"`
+	Slots     int      `help:"sequences that are decoded at once; it decides speed and memory"`
+	AnswerIn  string   `flag:"extract" help:"where in a response the answer has to stand: boxed, tag, auto, last; if not given tag for the template r1, else boxed"`
+	Out       string   `help:"file for every response" complete:"jsonl"`
+	Resume    bool     `help:"sample only what the file of --out still lacks, if there is one"`
+	JSON      bool     `help:"print one JSON object in place of a table"`
+	Markdown  bool     `help:"print the table in Markdown"`
+	Compare   string   `help:"compare this measurement with a second one"`
+
+	eval.Settings `toml:"-"`
+	prompt        tokenize.Template
+	columns       data.Columns
+	rewards       configFlags
+	run           *resolved // what a run file, flags and the environment say
+	ofRun         bool      // a run file says how its run evaluates
 }
 
 // adopt takes from the run file what no flag says. Without --config it is that of the run whose
@@ -156,16 +142,16 @@ func (o evalOptions) parts(c *cobra.Command) ([]evalOptions, error) {
 	}
 	paths := o.run.Eval.Suites.Paths()
 	if !c.Flags().Changed("suite") {
-		o.suites = paths
+		o.Suites = paths
 	}
 	parts := []evalOptions{}
-	for _, path := range o.suites {
+	for _, path := range o.Suites {
 		part, config := o, o.run.Config
 		if i := slices.Index(paths, path); i >= 0 {
 			config.Eval = config.Eval.Alone(i)
 		}
 		part.take(c, config)
-		part.suites = []string{path}
+		part.Suites = []string{path}
 		if err := part.complete(c); err != nil {
 			return nil, err
 		}
@@ -176,12 +162,12 @@ func (o evalOptions) parts(c *cobra.Command) ([]evalOptions, error) {
 			parts = append(parts, part)
 			continue
 		}
-		parts[like].suites = append(parts[like].suites, path)
+		parts[like].Suites = append(parts[like].Suites, path)
 	}
 	if len(parts) == 0 {
 		return []evalOptions{o}, o.complete(c) // which says that there is no suite
 	}
-	if len(parts) > 1 && o.out != "" {
+	if len(parts) > 1 && o.Out != "" {
 		return nil, usagef("--out holds responses that are sampled alike, and the run samples its suites in %d ways: name some of them with --suite", len(parts))
 	}
 	return parts, nil
@@ -212,7 +198,7 @@ func (o *evalOptions) take(c *cobra.Command, config rl.Config) {
 	if !flags.Changed("grade-truncated") {
 		o.GradeTruncated = from.GradeTruncated
 	}
-	o.extract = cmp.Or(o.extract, from.Extract)
+	o.AnswerIn = cmp.Or(o.AnswerIn, from.Extract)
 	given := settings.Fields(&o.columns)
 	for i, x := range settings.Fields(&from.Columns) {
 		if !flags.Changed(x.Flag) {
@@ -263,25 +249,25 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 		}
 		o.Sampling = sampler.Greedy(o.MaxNewTokens)
 	}
-	if o.extract != "" && !slices.Contains(reward.ExtractRules, o.extract) {
-		return usagef("--extract %q: must be one of %s", o.extract, strings.Join(reward.ExtractRules, ", "))
+	if o.AnswerIn != "" && !slices.Contains(reward.ExtractRules, o.AnswerIn) {
+		return usagef("--extract %q: must be one of %s", o.AnswerIn, strings.Join(reward.ExtractRules, ", "))
 	}
-	if o.limit < 0 {
-		return usagef("--limit %d: must be at least 0; 0 is all problems", o.limit)
+	if o.Limit < 0 {
+		return usagef("--limit %d: must be at least 0; 0 is all problems", o.Limit)
 	}
-	if o.resume && o.out == "" {
+	if o.Resume && o.Out == "" {
 		return usagef("--resume needs --out, the file to go on with")
 	}
-	if len(o.suites) == 0 {
+	if len(o.Suites) == 0 {
 		return usagef("name what to measure with --suite: a file of problems, or one of %s", strings.Join(benchmarkNames(), ", "))
 	}
-	return validateSampling(&o.Sampling, o.Samples, o.slots)
+	return validateSampling(&o.Sampling, o.Samples, o.Slots)
 }
 
 // An evaluation is what sampling and grading the suites take.
 type evaluation struct {
 	evalOptions
-	suites []eval.Suite
+	opened []eval.Suite
 	policy *policy.Policy
 	by     eval.Evaluator
 }
@@ -298,21 +284,21 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 		return err
 	}
 	x.Extract = reward.Extract(x.by.Reward)
-	specs := slices.Clone(x.evalOptions.suites)
+	specs := slices.Clone(x.Suites)
 	for i := range specs {
 		if specs[i], err = localSuite(c, specs[i]); err != nil {
 			return err
 		}
 	}
-	if x.suites, err = eval.Open(specs, x.dir, func(spec string) data.Options {
+	if x.opened, err = eval.Open(specs, x.SuitesDir, func(spec string) data.Options {
 		o, _ := fileOptions(c, x.columns, "", spec) // there is no filter to be wrong
 		return reward.Reading(x.by.Reward, o)
 	}); err != nil {
 		return err
 	}
-	for i, s := range x.suites {
-		x.suites[i] = s.First(x.limit)
-		for _, warning := range x.suites[i].Warnings() {
+	for i, s := range x.opened {
+		x.opened[i] = s.First(x.Limit)
+		for _, warning := range x.opened[i].Warnings() {
 			slog.Warn(warning)
 		}
 	}
@@ -370,9 +356,9 @@ func evaluate(c *cobra.Command, t *ranks.Group, f *engineFlags, o evalOptions) (
 // openResponses opens the file of responses on the first rank, and has the others know
 // which responses are there.
 func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, err error) {
-	plan := eval.NewPlan(x.Settings, x.suites)
+	plan := eval.NewPlan(x.Settings, x.opened)
 	if t.First() {
-		responses, err = plan.Open(x.out, x.resume)
+		responses, err = plan.Open(x.Out, x.Resume)
 	} else {
 		responses, err = plan.Open("", false)
 	}
@@ -403,7 +389,7 @@ func (o *evalOptions) reward(c *cobra.Command) (reward.Reward, error) {
 	}
 	config := o.run.Config
 	o.Reward = describeReward(config)
-	rule, err := reward.WithExtract(config.Reward.Rule, o.extract)
+	rule, err := reward.WithExtract(config.Reward.Rule, o.AnswerIn)
 	if err != nil {
 		err = usageError{err}
 	}
@@ -439,7 +425,7 @@ func describeReward(c rl.Config) string {
 func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Responses) error {
 	have, want := responses.Count()
 	if have > 0 {
-		slog.Info("sampling what the file still lacks", "file", x.out, "have", have, "of", want)
+		slog.Info("sampling what the file still lacks", "file", x.Out, "have", have, "of", want)
 	}
 	ctx, stopped, stop := cli.CatchSignals(c.Context())
 	defer stop()
@@ -461,8 +447,8 @@ func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Re
 	}
 	if s := stopped(); s != nil && err != nil {
 		again := "what there was is lost; with --out it would be kept"
-		if x.out != "" {
-			again = "the same command with --resume goes on with " + x.out
+		if x.Out != "" {
+			again = "the same command with --resume goes on with " + x.Out
 		}
 		return cli.Interrupted{Signal: s, Next: again}
 	}
@@ -472,7 +458,7 @@ func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Re
 // sampleOwn samples and grades this rank's share of what is missing.
 func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.Group, responses *eval.Responses, added *[]eval.Response) error {
 	have, want := responses.Count()
-	longest, err := eval.Longest(x.by.Prompter, x.suites)
+	longest, err := eval.Longest(x.by.Prompter, x.opened)
 	if err != nil {
 		return err
 	}
@@ -480,7 +466,7 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 		longest = max(longest, x.run.Rollout.MaxPromptTokens)
 	}
 	// Evaluate keeps a slot to itself.
-	decoder, free, err := x.policy.Decoder(min(x.slots, want)+1, longest+x.MaxNewTokens, sampler.Loose)
+	decoder, free, err := x.policy.Decoder(min(x.Slots, want)+1, longest+x.MaxNewTokens, sampler.Loose)
 	if err != nil {
 		return err
 	}
@@ -493,18 +479,25 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 		x.by.Mine = func(task int) bool { return task%t.Size() == t.Rank() }
 		x.by.Added = func(r eval.Response) { *added = append(*added, r) }
 	}
-	return x.by.Evaluate(ctx, x.suites, responses)
+	return x.by.Evaluate(ctx, x.opened, responses)
 }
 
-// write prints a report as asked for.
-func (o evalOptions) write(c *cobra.Command, r eval.Report) error {
-	if o.json {
+// write prints a report or a comparison as asked for.
+func (o evalOptions) write(c *cobra.Command, r interface {
+	Print(w io.Writer, markdown bool) error
+}) error {
+	if o.JSON {
 		return cli.WriteLine(c.OutOrStdout(), r)
 	}
-	return r.Print(c.OutOrStdout(), o.markdown)
+	return r.Print(c.OutOrStdout(), o.Markdown)
 }
 
-func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
+// compareReports compares the measurement that --compare names with the argument.
+func compareReports(c *cobra.Command, args []string, o evalOptions) error {
+	if len(args) != 1 {
+		return usagef("--compare takes two files: eval --compare A B")
+	}
+	a, b := o.Compare, args[0]
 	rewards, err := o.rewards.resolveReward(c)
 	if err != nil {
 		return err
@@ -525,8 +518,5 @@ func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
 	for _, warning := range comparison.Warnings {
 		slog.Warn(warning)
 	}
-	if o.json {
-		return cli.WriteLine(c.OutOrStdout(), comparison)
-	}
-	return comparison.Print(c.OutOrStdout(), o.markdown)
+	return o.write(c, comparison)
 }

@@ -132,11 +132,14 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 
 // fromHub calls resolve and shows the progress of what it fetches.
 func fromHub(c *cobra.Command, resolve func(hub.Options) (string, error)) (string, error) {
-	fetching := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
-	defer fetching.Finish()
-	return resolve(hub.Options{
-		Offline:  os.Getenv("ONERING_OFFLINE") != "",
-		Progress: fetching.Show,
-		Notice:   func(text string) { slog.Warn(text) },
-	})
+	options, shown := hubOptions(c)
+	defer shown()
+	return resolve(options)
+}
+
+// hubOptions are those of all that is fetched and sent. They show its progress until shown.
+func hubOptions(c *cobra.Command) (o hub.Options, shown func()) {
+	download := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
+	o = hub.Options{Offline: os.Getenv("ONERING_OFFLINE") != "", Progress: download.Show, Notice: func(text string) { slog.Warn(text) }}
+	return o, download.Finish
 }

@@ -23,46 +23,40 @@ func newInit() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
-	flags := c.Flags()
-	flags.StringVar(&o.config, "config", "", "config.json of a model, or its folder")
-	flags.StringVar(&o.model, "model", "", "model to write as it is: a folder, ORG/NAME, or builtin:arithmetic")
-	flags.StringVar(&o.out, "out", "", "folder to write (required)")
-	flags.StringVar(&o.tokenizer, "tokenizer", "", "folder to copy the tokenizer's files from; default: that of the config")
-	flags.Uint64Var(&o.seed, "seed", 0, "seed of the weights")
-	flags.StringVar(&o.dtype, "dtype", "", "type of the tensors: "+strings.Join(dtypeNames, ", ")+"; default: float32, of --model its own")
-	exclusive(c, "config", "model")
-	exclusive(c, "seed", "model")
-	exclusive(c, "tokenizer", "model")
-	markDirs(c, "model")
-	require(c, "out")
-	must(c.MarkFlagFilename("config", "json"))
-	markDirs(c, "out", "tokenizer")
+	addFlags(c, &o)
+	for _, name := range []string{"config", "seed", "tokenizer"} {
+		exclusive(c, name, "model")
+	}
 	offer(c, dtypeNames, "dtype")
 	return c
 }
 
 // An initOptions has the flags of init.
 type initOptions struct {
-	config, model, out, dtype, tokenizer string
-	seed                                 uint64
+	Config    string `help:"config.json of a model, or its folder" complete:"json"`
+	Model     string `help:"model to write as it is: a folder, ORG/NAME, or builtin:arithmetic" complete:"dir"`
+	Out       string `help:"folder to write (required)" required:"true" complete:"dir"`
+	Tokenizer string `help:"folder to copy the tokenizer's files from; default: that of the config" complete:"dir"`
+	Seed      uint64 `help:"seed of the weights"`
+	DType     string `flag:"dtype" help:"type of the tensors: float32, float16, bfloat16; default: float32, of --model its own"`
 }
 
 // run writes the folder.
 func (o initOptions) run(c *cobra.Command) error {
-	if o.config == "" && o.model == "" {
+	if o.Config == "" && o.Model == "" {
 		return usagef("give --config, the shape of a model with random weights, or --model, one to write as it is")
 	}
 	element := models.F32
 	var err error
-	if o.dtype != "" {
-		if element, err = parseDType(o.dtype); err != nil {
+	if o.DType != "" {
+		if element, err = parseDType(o.DType); err != nil {
 			return err
 		}
 	}
-	if o.model != "" {
+	if o.Model != "" {
 		return o.copy(c, element)
 	}
-	config, err := localTokenizer(c, o.config)
+	config, err := localTokenizer(c, o.Config)
 	if err != nil {
 		return err
 	}
@@ -77,39 +71,39 @@ func (o initOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	weights, err := model.Init(o.seed)
+	weights, err := model.Init(o.Seed)
 	if err != nil {
 		return err
 	}
 	defer weights.Close()
 	from := folderOf(config)
-	if o.tokenizer != "" {
-		if from, err = localTokenizer(c, o.tokenizer); err != nil {
+	if o.Tokenizer != "" {
+		if from, err = localTokenizer(c, o.Tokenizer); err != nil {
 			return err
 		}
 		if _, err := os.ReadDir(from); err != nil {
 			return cli.Unreadable("--tokenizer", from, err, "name a folder with a tokenizer's files")
 		}
 	}
-	err = model.Save(o.out, weights, models.SaveOptions{DType: element, Tokenizer: from})
+	err = model.Save(o.Out, weights, models.SaveOptions{DType: element, Tokenizer: from})
 	if err != nil {
 		return err
 	}
-	if _, err := tokenize.Load(o.out); err != nil && o.tokenizer != "" {
+	if _, err := tokenize.Load(o.Out); err != nil && o.Tokenizer != "" {
 		slog.Warn("the model works with token ids alone", "tokenizer", from, "reason", err)
 	}
 	n := 0
 	for _, t := range weights.Tensors() {
 		n += len(t.Data)
 	}
-	slog.Info("wrote a model with random weights", "folder", o.out, "parameters", n, "seed", o.seed)
-	fmt.Fprintln(c.OutOrStdout(), o.out)
+	slog.Info("wrote a model with random weights", "folder", o.Out, "parameters", n, "seed", o.Seed)
+	fmt.Fprintln(c.OutOrStdout(), o.Out)
 	return nil
 }
 
 // copy writes the folder of a model with its weights, in the type element if one is given.
 func (o initOptions) copy(c *cobra.Command, element models.DType) error {
-	dir, remove, err := unpackedModel(c, o.model)
+	dir, remove, err := unpackedModel(c, o.Model)
 	if err != nil {
 		return err
 	}
@@ -119,14 +113,14 @@ func (o initOptions) copy(c *cobra.Command, element models.DType) error {
 		return err
 	}
 	defer weights.Close()
-	if o.dtype == "" {
+	if o.DType == "" {
 		element = model.DType
 	}
-	if err := model.Save(o.out, weights, models.SaveOptions{DType: element, Tokenizer: dir}); err != nil {
+	if err := model.Save(o.Out, weights, models.SaveOptions{DType: element, Tokenizer: dir}); err != nil {
 		return err
 	}
-	slog.Info("wrote a model", "folder", o.out, "parameters", weights.Parameters())
-	fmt.Fprintln(c.OutOrStdout(), o.out)
+	slog.Info("wrote a model", "folder", o.Out, "parameters", weights.Parameters())
+	fmt.Fprintln(c.OutOrStdout(), o.Out)
 	return nil
 }
 

@@ -26,51 +26,46 @@ import (
 )
 
 func newPush() *cobra.Command {
-	var p pushCommand
+	p := pushCommand{Revision: "main"}
 	c := &cobra.Command{
 		Use:   "push --model DIR --to OWNER/NAME",
 		Short: "Send a model folder to a Hugging Face hub",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return p.run(c) },
 	}
-	flags := c.Flags()
-	flags.StringVar(&p.model, "model", "", "model folder, checkpoint or folder of a run (required)")
-	flags.StringVar(&p.to, "to", "", "repository on the hub, OWNER/NAME (required)")
-	flags.StringVar(&p.options.Revision, "revision", "main", "branch")
-	flags.BoolVar(&p.options.Private, "private", false, "make the repository private if it is new; refuse one that is public")
-	flags.StringVar(&p.options.Message, "message", "", "title of the commit (default: what is sent)")
-	flags.StringVar(&p.license, "license", "", "license that the model card names, such as apache-2.0")
-	flags.BoolVar(&p.dry, "dry-run", false, "list the files and their bytes, and send nothing")
-	flags.BoolVar(&p.json, "json", false, "print one JSON object")
-	require(c, "model", "to")
-	markDirs(c, "model")
+	addFlags(c, &p)
 	return c
 }
 
 // A pushCommand has the flags of push.
 type pushCommand struct {
-	model, to, license string
-	options            hub.PushOptions
-	dry, json          bool
+	Model    string `help:"model folder, checkpoint or folder of a run (required)" required:"true" complete:"dir"`
+	To       string `help:"repository on the hub, OWNER/NAME (required)" required:"true"`
+	Revision string `help:"branch"`
+	Private  bool   `help:"make the repository private if it is new; refuse one that is public"`
+	Message  string `help:"title of the commit (default: what is sent)"`
+	License  string `help:"license that the model card names, such as apache-2.0"`
+	DryRun   bool   `help:"list the files and their bytes, and send nothing"`
+	JSON     bool   `help:"print one JSON object"`
 }
 
 var licenseName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
 
 func (p *pushCommand) run(c *cobra.Command) error {
-	if p.license != "" && !licenseName.MatchString(p.license) {
-		return usagef("--license %q: want the hub's name of a license, such as apache-2.0, mit or other", p.license)
+	if p.License != "" && !licenseName.MatchString(p.License) {
+		return usagef("--license %q: want the hub's name of a license, such as apache-2.0, mit or other", p.License)
 	}
-	if info, err := os.Stat(p.model); err != nil {
-		return cli.Unreadable("--model", p.model, err, "name a model folder, a checkpoint or the folder of a run")
+	if info, err := os.Stat(p.Model); err != nil {
+		return cli.Unreadable("--model", p.Model, err, "name a model folder, a checkpoint or the folder of a run")
 	} else if !info.IsDir() {
-		return fmt.Errorf("--model %q: not a folder", p.model)
+		return fmt.Errorf("--model %q: not a folder", p.Model)
 	}
-	of := train.Folder(p.model)
+	of := train.Folder(p.Model)
 	folder, err := of.Model()
 	if err != nil {
 		return err
 	}
-	card := newCard(folder, p.to, p.license)
+	card := newCard(folder, p.To, p.License)
 	if card.adapter = models.IsAdapter(folder); !card.adapter {
 		if err := models.Check(folder); err != nil {
 			return err
@@ -94,10 +89,10 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	if !card.written(sources) {
 		sources = append(sources, card.source())
 	}
-	if p.options.Message == "" {
-		p.options.Message = "Model trained with onering" + card.after()
+	if p.Message == "" {
+		p.Message = "Model trained with onering" + card.after()
 	}
-	if p.dry {
+	if p.DryRun {
 		return p.list(c, folder, sources)
 	}
 	return p.push(c, sources)
@@ -150,12 +145,12 @@ func (p *pushCommand) list(c *cobra.Command, folder string, sources []hub.Source
 		Branch string `json:"branch"`
 		Bytes  int64  `json:"bytes"`
 		Files  []file `json:"files"`
-	}{Model: folder, To: p.to, Branch: p.options.Revision}
+	}{Model: folder, To: p.To, Branch: p.Revision}
 	for _, s := range sources {
 		out.Bytes += s.Size
 		out.Files = append(out.Files, file{s.Name, s.Size})
 	}
-	if p.json {
+	if p.JSON {
 		return cli.WriteLine(c.OutOrStdout(), out)
 	}
 	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -168,12 +163,10 @@ func (p *pushCommand) list(c *cobra.Command, folder string, sources []hub.Source
 
 // push sends the files and prints the address of the repository.
 func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
-	sending := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
-	p.options.Offline = os.Getenv("ONERING_OFFLINE") != ""
-	p.options.Notice = func(text string) { slog.Warn(text) }
-	p.options.Progress = sending.Show
-	out, err := hub.Push(c.Context(), p.to, sources, p.options)
-	sending.Finish()
+	options, shown := hubOptions(c)
+	options.Revision = p.Revision
+	out, err := hub.Push(c.Context(), p.To, sources, hub.PushOptions{Options: options, Private: p.Private, Message: p.Message})
+	shown()
 	if err != nil {
 		return err
 	}
@@ -189,7 +182,7 @@ func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
 	if len(out.Removed) > 0 {
 		slog.Warn("removed the weights that were there under other names", "files", out.Removed)
 	}
-	if p.json {
+	if p.JSON {
 		return cli.WriteLine(c.OutOrStdout(), out)
 	}
 	fmt.Fprintln(c.OutOrStdout(), out.URL)

@@ -26,18 +26,24 @@ import (
 )
 
 type serveOptions struct {
-	addr, name, keyEnv, root    string
-	origins                     []string
-	slots, queue, context, most int
-	invariant                   bool
-	drain                       time.Duration
-	manners                     map[string]manner // by adapter, "" for the one without a name
-	around                      tokenize.TemplateSettings
+	Addr      string            `help:"address to listen on; PORT is localhost:PORT"`
+	Name      string            `help:"what requests call the model; default: the last part of --model"`
+	APIKeyEnv string            `flag:"api-key-env" help:"environment variable with the key that requests must have"`
+	LoRARoot  string            `flag:"lora-root" help:"folder whose adapters requests may load, as with vLLM" complete:"dir"`
+	CORS      []string          `flag:"cors" split:"," help:"web page whose scripts may ask, such as https://example.org, or * for all; repeatable"`
+	Slots     int               `help:"responses that are decoded at once, for each model"`
+	Queue     int               `help:"responses that may wait for a slot"`
+	Context   int               `help:"most tokens of a prompt and its response, if the model has as many positions"`
+	MaxTokens int               `help:"most tokens of a response that a request may ask for, and what a chat has that does not ask"`
+	Invariant bool              `help:"keep the tokens of a request with a seed the same whatever else is answered"`
+	Drain     time.Duration     `help:"how long requests that have begun may go on after a signal"`
+	manners   map[string]manner // by adapter, "" for the one without a name
+	around    tokenize.TemplateSettings
 }
 
 func newServe() *cobra.Command {
 	var e engineFlags
-	o := serveOptions{addr: "localhost:8000", slots: 16, queue: 64, context: 8192, most: 8192, invariant: true, drain: time.Minute}
+	o := serveOptions{Addr: "localhost:8000", Slots: 16, Queue: 64, Context: 8192, MaxTokens: 8192, Invariant: true, Drain: time.Minute}
 	c := &cobra.Command{
 		Use:   "serve --model DIR",
 		Short: "Answer requests in the form of OpenAI's API",
@@ -54,9 +60,9 @@ func newServe() *cobra.Command {
 				return err
 			}
 			// Before the model is read: an address that is taken is said at once.
-			listener, err := net.Listen("tcp", o.addr)
+			listener, err := net.Listen("tcp", o.Addr)
 			if err != nil {
-				return fmt.Errorf("--addr %s: %w", o.addr, err)
+				return fmt.Errorf("--addr %s: %w", o.Addr, err)
 			}
 			defer listener.Close()
 			ctx, _, stop := cli.CatchSignals(c.Context())
@@ -74,19 +80,7 @@ func newServe() *cobra.Command {
 	registerDType(c, &e.dtype)
 	addTemplate(c, &o.around, "chat", true)
 	addGeneration(c)
-	flags := c.Flags()
-	flags.StringVar(&o.addr, "addr", o.addr, "address to listen on; PORT is localhost:PORT")
-	flags.StringVar(&o.name, "name", "", "what requests call the model; default: the last part of --model")
-	flags.StringVar(&o.keyEnv, "api-key-env", "", "environment variable with the key that requests must have")
-	flags.StringVar(&o.root, "lora-root", "", "folder whose adapters requests may load, as with vLLM")
-	markDirs(c, "lora-root")
-	flags.StringSliceVar(&o.origins, "cors", nil, "web page whose scripts may ask, such as https://example.org, or * for all; repeatable")
-	flags.IntVar(&o.slots, "slots", o.slots, "responses that are decoded at once, for each model")
-	flags.IntVar(&o.queue, "queue", o.queue, "responses that may wait for a slot")
-	flags.IntVar(&o.context, "context", o.context, "most tokens of a prompt and its response, if the model has as many positions")
-	flags.IntVar(&o.most, "max-tokens", o.most, "most tokens of a response that a request may ask for, and what a chat has that does not ask")
-	flags.BoolVar(&o.invariant, "invariant", o.invariant, "keep the tokens of a request with a seed the same whatever else is answered")
-	flags.DurationVar(&o.drain, "drain", o.drain, "how long requests that have begun may go on after a signal")
+	addFlags(c, &o)
 	return c
 }
 
@@ -96,25 +90,25 @@ func (o *serveOptions) validate() (key string, err error) {
 		flag            string
 		value, from, to int
 	}{
-		{"slots", o.slots, 1, maxSlots}, {"queue", o.queue, 0, 1 << 20},
-		{"context", o.context, 2, 1 << 24}, {"max-tokens", o.most, 1, 1 << 24},
+		{"slots", o.Slots, 1, maxSlots}, {"queue", o.Queue, 0, 1 << 20},
+		{"context", o.Context, 2, 1 << 24}, {"max-tokens", o.MaxTokens, 1, 1 << 24},
 	} {
 		if x.value < x.from || x.value > x.to {
 			return "", usagef("--%s %d: must be from %d to %d", x.flag, x.value, x.from, x.to)
 		}
 	}
-	if o.drain < 0 {
-		return "", usagef("--drain %v: must be at least 0", o.drain)
+	if o.Drain < 0 {
+		return "", usagef("--drain %v: must be at least 0", o.Drain)
 	}
-	if o.root != "" {
-		if info, err := os.Stat(o.root); err != nil || !info.IsDir() {
-			return "", usagef("--lora-root %s: there is no such folder", o.root)
+	if o.LoRARoot != "" {
+		if info, err := os.Stat(o.LoRARoot); err != nil || !info.IsDir() {
+			return "", usagef("--lora-root %s: there is no such folder", o.LoRARoot)
 		}
 	}
-	if o.addr, err = serve.Address(o.addr); err != nil {
-		return "", usagef("--addr %q: write localhost:PORT", o.addr)
+	if o.Addr, err = serve.Address(o.Addr); err != nil {
+		return "", usagef("--addr %q: write localhost:PORT", o.Addr)
 	}
-	return keyOf(o.keyEnv)
+	return keyOf(o.APIKeyEnv)
 }
 
 // keyOf returns the key that an environment variable holds; "" if none is named.
@@ -130,7 +124,7 @@ func keyOf(variable string) (key string, err error) {
 
 // models returns what the server has: the model, and its adapters by name.
 func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (list []*openai.Model, err error) {
-	model := cmp.Or(o.name, filepath.Base(filepath.Clean(path)))
+	model := cmp.Or(o.Name, filepath.Base(filepath.Clean(path)))
 	for _, adapter := range append([]string{""}, p.Names()...) {
 		with, err := p.With(adapter)
 		name, parent := model, ""
@@ -164,18 +158,18 @@ func closeModels(list []*openai.Model) {
 func (o *serveOptions) open(c *cobra.Command, p *policy.Policy, way manner, name, parent string) (m *openai.Model, err error) {
 	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.Template, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
 	if m.Sampling, err = way.sampling(c, p, sampler.Plain(0)); err == nil {
-		m.Decoder, m.Close, err = p.Decoder(o.slots, o.context, ifAsked(o.invariant, sampler.Beside))
+		m.Decoder, m.Close, err = p.Decoder(o.Slots, o.Context, ifAsked(o.Invariant, sampler.Beside))
 	}
 	return m, err
 }
 
 // loader returns what opens the adapters of requests, which lie under --lora-root; nil without.
 func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) func(name, path string) (*openai.Model, error) {
-	if o.root == "" {
+	if o.LoRARoot == "" {
 		return nil
 	}
 	return func(name, path string) (*openai.Model, error) {
-		dir, err := files.Under(o.root, path)
+		dir, err := files.Under(o.LoRARoot, path)
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +200,7 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 	if err != nil {
 		return err
 	}
-	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key, Origins: o.origins,
+	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.MaxTokens, Queue: o.Queue, Key: key, Origins: o.CORS,
 		Load:  o.loader(c, p, models[0].Name),
 		Fatal: func(err error) bool { return errors.Is(err, runtime.ErrLost) }})
 	if err != nil {
@@ -243,13 +237,13 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 
 // stop lets the requests end that have begun.
 func (o *serveOptions) stop(server *http.Server) error {
-	slog.Info("stopping: requests that have begun may go on", "for", o.drain)
-	ctx, cancel := context.WithTimeout(context.Background(), o.drain)
+	slog.Info("stopping: requests that have begun may go on", "for", o.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), o.Drain)
 	defer cancel()
 	err := server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		server.Close()
-		return fmt.Errorf("requests were cut that had not ended within --drain %v", o.drain)
+		return fmt.Errorf("requests were cut that had not ended within --drain %v", o.Drain)
 	}
 	return err
 }

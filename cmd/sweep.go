@@ -22,30 +22,25 @@ import (
 )
 
 func newSweep() *cobra.Command {
-	var o sweepOptions
+	o := sweepOptions{Jobs: 1}
 	c := &cobra.Command{
 		Use:   "sweep FILE.toml...",
 		Short: "Run variants over seeds, and compare them",
 		Args:  cobra.MinimumNArgs(1),
 		RunE:  func(c *cobra.Command, args []string) error { return o.each(c, args) },
 	}
-	flags := c.Flags()
-	flags.StringVar(&o.out, "out", "", "folder of the runs; default: runs/out and the file's name")
-	flags.IntVarP(&o.jobs, "jobs", "j", 1, "runs at a time; they share the cores")
-	flags.StringArrayVar(&o.sets, "set", nil, "section.key=value for all runs; repeatable")
-	flags.BoolVar(&o.listOnly, "plan", false, "print the runs, and run none")
-	flags.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
-	flags.StringVar(&o.page, "update", "", "Markdown page to put the tables into, between <!-- NAME --> and <!-- end -->; NAME is the file's")
-	markDirs(c, "out")
+	addFlags(c, &o)
 	return c
 }
 
 // A sweepOptions has the flags of sweep.
 type sweepOptions struct {
-	out, page          string
-	jobs               int
-	sets               []string
-	listOnly, markdown bool
+	Out      string   `help:"folder of the runs; default: runs/out and the file's name" complete:"dir"`
+	Jobs     int      `short:"j" help:"runs at a time; they share the cores"`
+	Set      []string `help:"section.key=value for all runs"`
+	List     bool     `flag:"plan" help:"print the runs, and run none"`
+	Markdown bool     `help:"print the tables as Markdown"`
+	Update   string   `help:"Markdown page to put the tables into, between <!-- NAME --> and <!-- end -->; NAME is the file's"`
 }
 
 // each runs the sweep files at paths, when all of them can begin. Of several, those that are
@@ -65,8 +60,8 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 		}
 		named[name] = path
 		one := o
-		if o.out != "" && len(paths) > 1 {
-			one.out = filepath.Join(o.out, name)
+		if o.Out != "" && len(paths) > 1 {
+			one.Out = filepath.Join(o.Out, name)
 		}
 		s, err := one.open(c, path)
 		sweeps, errs = append(sweeps, s), append(errs, err)
@@ -78,7 +73,7 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 		return err
 	}
 	for _, s := range sweeps {
-		if !o.listOnly && len(paths) > 1 {
+		if !o.List && len(paths) > 1 {
 			fmt.Fprintf(c.OutOrStdout(), "%s\n", s.plan.File)
 		}
 		if err := s.run(c); err != nil {
@@ -100,23 +95,23 @@ type opened struct {
 
 // open reads the sweep file at path and finds what is wrong with it before the first run.
 func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
-	if o.jobs < 1 {
-		return nil, usagef("-j %d: want at least 1", o.jobs)
+	if o.Jobs < 1 {
+		return nil, usagef("-j %d: want at least 1", o.Jobs)
 	}
-	if o.jobs > 1024 {
-		return nil, usagef("-j %d: want at most 1024", o.jobs)
+	if o.Jobs > 1024 {
+		return nil, usagef("-j %d: want at most 1024", o.Jobs)
 	}
 	p, err := readPlan(path)
 	if err != nil {
 		return nil, err
 	}
-	if o.out == "" {
-		o.out = filepath.Join("runs", "out", sweep.Name(path))
+	if o.Out == "" {
+		o.Out = filepath.Join("runs", "out", sweep.Name(path))
 	}
-	first := p.FirstTrials(o.out)
-	s := &opened{sweepOptions: o, plan: p, tunes: len(first) > 0, runs: slices.Concat(first, p.Runs(o.out))}
-	configs, err := resolveRuns(c, p, s.runs, o.sets, o.jobs)
-	if err != nil || o.listOnly {
+	first := p.FirstTrials(o.Out)
+	s := &opened{sweepOptions: o, plan: p, tunes: len(first) > 0, runs: slices.Concat(first, p.Runs(o.Out))}
+	configs, err := resolveRuns(c, p, s.runs, o.Set, o.Jobs)
+	if err != nil || o.List {
 		return s, err
 	}
 	if s.tunes {
@@ -153,14 +148,14 @@ func (s *opened) keepUndone(configs []rl.Config) error {
 // train trains what is left to do of runs.
 func (s *opened) train(c *cobra.Command, runs []*sweep.Run) error {
 	s.runs = runs
-	configs, err := resolveRuns(c, s.plan, runs, s.sets, s.jobs)
+	configs, err := resolveRuns(c, s.plan, runs, s.Set, s.Jobs)
 	if err == nil {
 		err = s.keepUndone(configs)
 	}
 	if err != nil {
 		return err
 	}
-	return runSweep(c, s.todo, s.left, s.jobs)
+	return runSweep(c, s.todo, s.left, s.Jobs)
 }
 
 // checkModels returns an error if a model that runs begin with, or their reference, is not
@@ -190,13 +185,13 @@ func (s *opened) checkModels(c *cobra.Command) error {
 
 // run trains the runs and prints what they came to.
 func (s *opened) run(c *cobra.Command) error {
-	if s.listOnly {
+	if s.List {
 		for _, r := range s.runs {
 			fmt.Fprintf(c.OutOrStdout(), "%s\tseed %d\t%s\n", r.Variant, r.Seed, r.Dir)
 		}
 		return nil
 	}
-	train := func(c *cobra.Command) error { return runSweep(c, s.todo, s.left, s.jobs) }
+	train := func(c *cobra.Command) error { return runSweep(c, s.todo, s.left, s.Jobs) }
 	if s.tunes {
 		train = s.tune
 	}
@@ -208,14 +203,14 @@ func (s *opened) run(c *cobra.Command) error {
 
 // tune finds the settings of the variants, and trains them.
 func (s *opened) tune(c *cobra.Command) error {
-	warnings, err := s.plan.Tune(s.out, func(trials []*sweep.Run) error { return s.train(c, trials) })
+	warnings, err := s.plan.Tune(s.Out, func(trials []*sweep.Run) error { return s.train(c, trials) })
 	for _, text := range warnings {
 		slog.Warn(text)
 	}
 	if err != nil {
 		return err
 	}
-	return s.train(c, s.plan.Runs(s.out))
+	return s.train(c, s.plan.Runs(s.Out))
 }
 
 // readPlan reads a sweep file. All of its errors are usage errors.
@@ -359,19 +354,19 @@ func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, o sweepOptio
 	if len(failures) == len(runs) {
 		return errors.Join(failures...)
 	}
-	results, err := p.Collect(runs, o.page, o.out)
+	results, err := p.Collect(runs, o.Update, o.Out)
 	if err != nil {
 		return err
 	}
-	if err := results.WriteReport(o.out); err != nil {
+	if err := results.WriteReport(o.Out); err != nil {
 		return err
 	}
-	if o.page != "" {
-		if err := results.UpdatePage(o.page); err != nil {
+	if o.Update != "" {
+		if err := results.UpdatePage(o.Update); err != nil {
 			return err
 		}
 	}
-	if o.markdown {
+	if o.Markdown {
 		_, err = io.WriteString(c.OutOrStdout(), results.Table.Markdown())
 	} else {
 		err = results.Table.Print(c.OutOrStdout())

@@ -20,28 +20,24 @@ func newTokenize() *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 		RunE:  func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
-	flags := c.Flags()
-	flags.StringVar(&o.model, "model", "", "model folder with a tokenizer (required)")
-	flags.BoolVar(&o.decode, "decode", false, "turn ids into text")
-	flags.BoolVar(&o.skipSpecial, "skip-special", false, "with --decode: leave special tokens out")
-	flags.BoolVar(&o.chat, "chat", false, "render conversations with the tokenizer's chat template")
+	addFlags(c, &o)
 	addTemplate(c, &o.prompt, "", false)
-	require(c, "model")
-	markDirs(c, "model")
 	exclusive(c, "decode", "chat", "template")
 	return c
 }
 
 // A tokenizeOptions has the flags of tokenize.
 type tokenizeOptions struct {
-	model                     string
-	prompt                    tokenize.TemplateSettings
-	decode, chat, skipSpecial bool
+	Model       string `help:"model folder with a tokenizer (required)" required:"true" complete:"dir"`
+	Decode      bool   `help:"turn ids into text"`
+	SkipSpecial bool   `help:"with --decode: leave special tokens out"`
+	Chat        bool   `help:"render conversations with the tokenizer's chat template"`
+	prompt      tokenize.TemplateSettings
 }
 
 // run tokenizes, or the reverse.
 func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
-	if o.skipSpecial && !o.decode {
+	if o.SkipSpecial && !o.Decode {
 		return usagef("--skip-special goes with --decode")
 	}
 	var around *tokenize.Template
@@ -53,10 +49,10 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 		around = &found
 	} else if o.prompt.System != "" {
 		return usagef("--system goes with --template chat")
-	} else if len(o.prompt.Args) > 0 && !o.chat {
+	} else if len(o.prompt.Args) > 0 && !o.Chat {
 		return usagef("--template-args goes with --chat, and with --template chat")
 	}
-	folder, err := modelFolder(c, o.model, localTokenizer)
+	folder, err := modelFolder(c, o.Model, localTokenizer)
 	if err != nil {
 		return err
 	}
@@ -64,15 +60,15 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.chat || around != nil && around.Chat {
+	if o.Chat || around != nil && around.Chat {
 		if err := t.CheckChat(); err != nil {
 			return err
 		}
 	}
 	switch {
-	case o.decode:
-		return turnLines(c, args, decodeRow(t, o.skipSpecial))
-	case o.chat:
+	case o.Decode:
+		return turnLines(c, args, decodeRow(t, o.SkipSpecial))
+	case o.Chat:
 		given, err := o.prompt.Args.Parse()
 		if err != nil {
 			return usagef("--template-args: %v", err)

@@ -14,41 +14,37 @@ import (
 )
 
 func newVerify() *cobra.Command {
-	var o verifyOptions
+	o := verifyOptions{Extract: "auto"}
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Say whether responses give the right answer",
 		Args:  cobra.MaximumNArgs(1),
 		RunE:  func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
-	flags := c.Flags()
-	flags.StringVar(&o.extract, "extract", "auto", "where to look for the answer: auto, boxed, tag, last")
-	flags.BoolVar(&o.strict, "strict", false, "with --extract tag: require the exact form of the r1 template")
-	flags.BoolVar(&o.explain, "explain", false, "print what was compared and why, for people")
-	flags.BoolVar(&o.asJSON, "json", false, "print JSON lines, with --explain too")
-	flags.BoolVar(&o.worked, "worked-out", false, "where the gold is a number, an answer has to work it out: 4+18 is not right for 22")
-	modes := []string{"auto", "boxed", "tag", "last"}
-	offer(c, modes, "extract")
+	addFlags(c, &o)
+	offer(c, []string{"auto", "boxed", "tag", "last"}, "extract")
 	return c
 }
 
 // A verifyOptions has the flags of verify.
 type verifyOptions struct {
-	extract                 string
-	explain, asJSON, strict bool
-	worked                  bool
+	Extract   string `help:"where to look for the answer: auto, boxed, tag, last"`
+	Strict    bool   `help:"with --extract tag: require the exact form of the r1 template"`
+	Explain   bool   `help:"print what was compared and why, for people"`
+	JSON      bool   `help:"print JSON lines, with --explain too"`
+	WorkedOut bool   `help:"where the gold is a number, an answer has to work it out: 4+18 is not right for 22"`
 }
 
 // run verifies the input and prints the verdicts.
 func (o verifyOptions) run(c *cobra.Command, args []string) error {
-	mode, err := verifier.ParseMode(o.extract)
+	mode, err := verifier.ParseMode(o.Extract)
 	if err != nil {
 		return usageError{err}
 	}
-	if o.strict && mode != verifier.Tag {
+	if o.Strict && mode != verifier.Tag {
 		return usagef("--strict goes with --extract tag")
 	}
-	v := verifier.Verifier{Mode: mode, Strict: o.strict, WorkedOut: o.worked}
+	v := verifier.Verifier{Mode: mode, Strict: o.Strict, WorkedOut: o.WorkedOut}
 	type row struct {
 		Gold     golds   `json:"gold"`
 		Response *string `json:"response"`
@@ -63,7 +59,7 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 				return missingField(name, number, "response")
 			}
 			e := verifier.Explanation{}
-			if o.explain {
+			if o.Explain {
 				e = v.Explain(r.Gold, *r.Response)
 			} else {
 				e.Result = v.VerifyAny(r.Gold, *r.Response)
@@ -73,14 +69,14 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 			}
 			total++
 			switch {
-			case !o.explain:
+			case !o.Explain:
 				return cli.WriteLine(out, e.Result)
-			case o.asJSON:
+			case o.JSON:
 				return cli.WriteLine(out, e)
 			}
 			return describeVerdict(out, number, e)
 		})
-		if err == nil && o.explain && !o.asJSON && total > 0 {
+		if err == nil && o.Explain && !o.JSON && total > 0 {
 			_, err = fmt.Fprintf(out, "%d of %d correct, %.1f %%\n", right, total, 100*float64(right)/float64(total))
 		}
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -16,20 +17,31 @@ func AddFlags(flags *pflag.FlagSet, pointer any, names ...string) {
 		if names != nil && !slices.Contains(names, f.Flag) {
 			continue
 		}
+		short, help := f.Tag("short"), f.Help()
 		switch p := f.Value.Addr().Interface().(type) {
 		case *bool:
-			flags.BoolVar(p, f.Flag, *p, f.Help())
+			flags.BoolVarP(p, f.Flag, short, *p, help)
 		case *int:
-			flags.IntVar(p, f.Flag, *p, f.Help())
+			flags.IntVarP(p, f.Flag, short, *p, help)
 		case *int64:
-			flags.Int64Var(p, f.Flag, *p, f.Help())
+			flags.Int64VarP(p, f.Flag, short, *p, help)
+		case *uint64:
+			flags.Uint64VarP(p, f.Flag, short, *p, help)
 		case *float64:
-			flags.Float64Var(p, f.Flag, *p, f.Help())
+			flags.Float64VarP(p, f.Flag, short, *p, help)
+		case *time.Duration:
+			flags.DurationVarP(p, f.Flag, short, *p, help)
 		case *string:
-			flags.StringVar(p, f.Flag, *p, f.Help())
+			flags.StringVarP(p, f.Flag, short, *p, help)
+		case *[]int:
+			flags.IntSliceVarP(p, f.Flag, short, *p, help)
 		default: // a list of texts
 			list := f.Value.Addr().Convert(reflect.TypeFor[*[]string]()).Interface().(*[]string)
-			flags.StringArrayVar(list, f.Flag, *list, f.Help()+"; repeatable")
+			if f.Tag("split") != "" {
+				flags.StringSliceVarP(list, f.Flag, short, *list, help)
+			} else {
+				flags.StringArrayVarP(list, f.Flag, short, *list, help+"; repeatable")
+			}
 		}
 	}
 }

@@ -9,6 +9,8 @@
 //	choice:"a b"    the words it may have
 //	note:"..."      what to add about its values, such as "1 turns it off"
 //	help:"..."      what it means, for --help and docs/settings.md
+//	short:"n"       the letter of the flag
+//	split:","       on a list: the flag takes several texts with commas between them
 //	choose:"kind"   on a field for a plug-in: the key "name" chooses it
 //	list:"use"      on a field of a plug-in that stands for several: they are its elements
 //
@@ -41,6 +43,9 @@ type Field struct {
 	Value reflect.Value
 	tag   reflect.StructTag
 }
+
+// Tag returns another tag of the field.
+func (f Field) Tag(key string) string { return f.tag.Get(key) }
 
 // Fields lists the settings of the struct that pointer points to, in the order
 // of declaration, with those of its plug-in, if it has one (see Register). The fields of
