@@ -129,7 +129,7 @@ func evalNames(runs []*Run) []string { return metricNames(runs, evals, "", "/pas
 func metricNames(runs []*Run, table func(*Run) *table, prefix, suffix string) []string {
 	found := map[string]bool{}
 	for _, r := range runs {
-		for _, name := range table(r).Names() {
+		for _, name := range table(r).Names {
 			if strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix) {
 				found[name] = true
 			}

@@ -26,7 +26,7 @@ func timed(r *Run) *table {
 func (r *Run) Seconds() (names []string, seconds map[string]float64, total float64) {
 	seconds = map[string]float64{}
 	table := timed(r)
-	for _, name := range table.Names() {
+	for _, name := range table.Names {
 		if phase, ok := strings.CutPrefix(name, "seconds/"); ok {
 			seconds[phase] = sum(table.Column(name))
 			total += seconds[phase]

@@ -33,7 +33,7 @@ func (l *Live) Watch(stderr io.Writer, quiet bool) {
 
 // KeepPage keeps report.html and tensorboard/ in the run folder dir up to date.
 func (l *Live) KeepPage(dir string) {
-	l.page = newReporter(dir)
+	l.page = &reporter{dir: dir, mirror: &mirror{run: dir}, pageWritten: time.Now()}
 	l.Observers = append(l.Observers, l.page)
 }
 
@@ -88,11 +88,6 @@ type reporter struct {
 	warned      bool      // an error was logged
 }
 
-// newReporter returns a reporter for the run in the folder dir.
-func newReporter(dir string) *reporter {
-	return &reporter{dir: dir, mirror: &mirror{run: dir}, pageWritten: time.Now()}
-}
-
 // Record implements metrics.Observer.
 func (r *reporter) Record(metrics.Record) {
 	r.records++
@@ -112,22 +107,16 @@ func (r *reporter) Finish() {
 func (r *reporter) update(page bool) {
 	err := r.mirror.Update()
 	if err == nil && page {
-		err = r.writePage()
+		var run *Run
+		if run, err = ReadRun(r.dir); err == nil {
+			err = WriteFile(filepath.Join(r.dir, "report.html"), []*Run{run}, Options{})
+		}
 		r.pageWritten = time.Now()
 	}
 	if err != nil && !r.warned {
 		slog.Warn("the run continues without a report", "error", err)
 		r.warned = true
 	}
-}
-
-// writePage writes report.html.
-func (r *reporter) writePage() error {
-	run, err := ReadRun(r.dir)
-	if err != nil {
-		return err
-	}
-	return WriteFile(filepath.Join(r.dir, "report.html"), []*Run{run}, Options{})
 }
 
 // A terminal shows on the user's terminal how a run goes: a progress bar for what is under
@@ -153,30 +142,17 @@ func (w *terminal) Advance(n int) {
 	}
 }
 
-// Say implements metrics.Observer: a bar that is not at its end goes on below the line.
+// Say implements metrics.Observer. It prints a line and adds it to the log file. A bar that
+// is not at its end goes on below the line.
 func (w *terminal) Say(line string) {
-	if w.bar != nil && !w.bar.AtEnd() {
-		w.above(line)
-	} else {
-		w.line(line)
-	}
-}
-
-// above prints a line and shows the same progress bar below it.
-func (w *terminal) above(text string) {
 	bar := w.bar
-	w.line(text)
-	if bar != nil {
-		w.bar = bar.Again()
-	}
-}
-
-// line prints a line and adds it to the log file.
-func (w *terminal) line(text string) {
 	w.close()
-	w.log.Print(text)
+	w.log.Print(line)
 	if !w.quiet {
-		fmt.Fprintln(w.stderr, text)
+		fmt.Fprintln(w.stderr, line)
+	}
+	if bar != nil && !bar.AtEnd() {
+		w.bar = bar.Again()
 	}
 }
 

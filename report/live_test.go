@@ -8,11 +8,18 @@ import (
 	"onering/train/metrics"
 )
 
+// reporterOf returns what keeps the page of the run in a folder.
+func reporterOf(dir string) *reporter {
+	var l Live
+	l.KeepPage(dir)
+	return l.page
+}
+
 // TestReporter checks that the event files are written after each round and the page
 // at the end, and that nothing is written before the first record.
 func TestReporter(t *testing.T) {
 	dir := t.TempDir()
-	r := newReporter(dir)
+	r := reporterOf(dir)
 	r.Finish()
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Fatalf("without a record there are files: %v, %v", files, err)
@@ -36,7 +43,7 @@ func TestReporter(t *testing.T) {
 
 // TestReporterFails checks that the run continues if the report cannot be written.
 func TestReporterFails(t *testing.T) {
-	r := newReporter(filepath.Join(t.TempDir(), "none"))
+	r := reporterOf(filepath.Join(t.TempDir(), "none"))
 	r.Record(metrics.Record{})
 	r.Finish()
 	if !r.warned {

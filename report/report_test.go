@@ -173,9 +173,9 @@ func TestEditedMetrics(t *testing.T) {
 // TestTableLateColumn adds a row with a column that the first row lacks.
 func TestTableLateColumn(t *testing.T) {
 	table := newTable()
-	table.add(1, 1, map[string]any{"a": 1.0})
-	table.add(2, 1, map[string]any{"a": 2.0, "b": 5.0})
-	table.add(3, 1, map[string]any{"a": nil})
+	table.add(1, map[string]any{"a": 1.0})
+	table.add(2, map[string]any{"a": 2.0, "b": 5.0})
+	table.add(3, map[string]any{"a": nil})
 	table.finish()
 	for name, want := range map[string]string{"a": "[1 2 NaN]", "b": "[NaN 5 NaN]"} {
 		if got := fmt.Sprint(table.Column(name)); got != want {

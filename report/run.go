@@ -35,20 +35,17 @@ type Run struct {
 }
 
 // A table holds the records of one kind in columns. Row i was written after Step[i]
-// optimizer steps, in round Round[i].
+// optimizer steps.
 type table struct {
-	Step, Round []int
-	names       []string // sorted once the table is complete
-	columns     map[string][]float64
+	Step    []int
+	Names   []string // of the columns, sorted once the table is complete
+	columns map[string][]float64
 }
 
 func newTable() *table { return &table{columns: map[string][]float64{}} }
 
 // Len is the number of rows.
 func (t *table) Len() int { return len(t.Step) }
-
-// Names lists the names of the columns, sorted.
-func (t *table) Names() []string { return t.names }
 
 // Column returns the values of a column, with NaN for rows that lack it. It returns
 // nil if all rows lack it.
@@ -67,10 +64,9 @@ func (t *table) First(name string) float64 {
 
 // add appends a row. If the row lacks a column, a later add or finish fills the gap
 // with NaN.
-func (t *table) add(step, round int, values map[string]any) {
+func (t *table) add(step int, values map[string]any) {
 	row := len(t.Step)
 	t.Step = append(t.Step, step)
-	t.Round = append(t.Round, round)
 	for name, value := range values {
 		x, ok := value.(float64)
 		if !ok || name == "step" || name == "round" {
@@ -85,7 +81,7 @@ func (t *table) finish() {
 	for name, column := range t.columns {
 		t.columns[name] = fill(column, t.Len())
 	}
-	t.names = slices.Sorted(maps.Keys(t.columns))
+	t.Names = slices.Sorted(maps.Keys(t.columns))
 }
 
 // fill appends NaN to a column that has fewer than n values.
@@ -146,7 +142,7 @@ func (r *Run) addRecord(line []byte) error {
 			return fmt.Errorf("%q is %v, not a count", name, values[name])
 		}
 	}
-	t.add(int(step), int(round), values)
+	t.add(int(step), values)
 	return nil
 }
 
@@ -206,14 +202,9 @@ func nameRuns(runs []*Run) {
 		}
 		for _, r := range runs {
 			if count[r.Name] > 1 {
-				r.Name = lastElements(r.Dir, depth+1)
+				parts := strings.Split(filepath.ToSlash(filepath.Clean(r.Dir)), "/")
+				r.Name = strings.Join(parts[max(0, len(parts)-depth-1):], "/")
 			}
 		}
 	}
-}
-
-// lastElements returns the last n elements of a path.
-func lastElements(path string, n int) string {
-	parts := strings.Split(filepath.ToSlash(filepath.Clean(path)), "/")
-	return strings.Join(parts[max(0, len(parts)-n):], "/")
 }

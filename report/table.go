@@ -142,10 +142,10 @@ func (r *Run) Metric() string {
 // Figures that are NaN are omitted.
 func (r *Run) Results() map[string]float64 {
 	values := map[string]float64{}
-	for _, name := range r.Rounds.Names() {
+	for _, name := range r.Rounds.Names {
 		values[name] = lastTenth(r, name)
 	}
-	for _, name := range r.Evals.Names() {
+	for _, name := range r.Evals.Names {
 		values[name] = r.Evals.Last(name)
 	}
 	for _, name := range []string{"p/mean", "clipped", "clip_fraction"} {

@@ -138,7 +138,7 @@ func (v *view) rewards(r *Run) {
 		v.line("%s", row)
 	}
 	var scores []string
-	for _, name := range r.Evals.Names() {
+	for _, name := range r.Evals.Names {
 		suite, ok := strings.CutSuffix(name, "/pass@1")
 		if !ok || len(scores) == v.most && v.most > 0 {
 			continue
