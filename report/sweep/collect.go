@@ -19,7 +19,6 @@ type results struct {
 	Table    *sweepTable
 	Runs     []*report.Run // those with a result
 	name     string        // the title; it also names the block and the figures of a Markdown page
-	outcomes []outcome
 	dynamics []string // the variants that the second figure shows
 	family   family
 }
@@ -30,9 +29,10 @@ type results struct {
 // a run lacks the metric to compare by.
 func (p *Plan) Collect(runs []*Run, page, out string) (*results, error) {
 	r := &results{name: Name(p.File), dynamics: p.Dynamics, family: p.family}
+	var outcomes []outcome
 	for _, one := range runs {
 		if one.Failed != nil {
-			r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Failed: one.Failed.Error()})
+			outcomes = append(outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Failed: true})
 			continue
 		}
 		run, values, err := p.results(one)
@@ -40,7 +40,7 @@ func (p *Plan) Collect(runs []*Run, page, out string) (*results, error) {
 			return nil, err
 		}
 		r.Runs = append(r.Runs, run)
-		r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Values: values})
+		outcomes = append(outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Values: values})
 	}
 	var names []string
 	for _, v := range p.Variants {
@@ -50,7 +50,7 @@ func (p *Plan) Collect(runs []*Run, page, out string) (*results, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Table, err = newTable(slices.Concat(p.compared(), resultColumns), len(p.Metrics), names, r.outcomes, p.Comparisons)
+	r.Table, err = newTable(slices.Concat(p.compared(), resultColumns), len(p.Metrics), names, outcomes, p.Comparisons)
 	if err == nil {
 		r.Table.tuning = p.tuned
 		r.Table.correct(p.family.tests(r.name, texts...))
@@ -156,8 +156,7 @@ func (r *results) UpdatePage(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	values := valuesOf(r.outcomes, r.Table.Metrics[0].Name)
-	if err := writeNextToPage(figure, func(w io.Writer) error { return r.Table.Figure(w, values) }); err != nil {
+	if err := writeNextToPage(figure, r.Table.Figure); err != nil {
 		return err
 	}
 	return files.WriteFile(path, files.Content(r.family.correct(updated)))

@@ -52,8 +52,7 @@ func sweepDynamics(w io.Writer, variants []string, panels []panel) error {
 	height := legendRows*legendHeight + rows*panelHeight + margin
 
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="11">`+"\n", figureWidth, height, figureWidth, height)
-	b.WriteString("<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}path{fill:none;stroke-width:1.4;stroke-linejoin:round}@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n")
+	begin(&b, height, 11, "path{fill:none;stroke-width:1.4;stroke-linejoin:round}")
 	for i, v := range variants {
 		x, y := panelLeft+i%panelColumns*panelWidth, 14+i/panelColumns*legendHeight
 		fmt.Fprintf(&b, `<circle cx="%d" cy="%d" r="5" fill="%s"/>`, x, y-4, colors[v])

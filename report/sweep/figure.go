@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 )
@@ -19,11 +18,13 @@ const (
 )
 
 // Figure draws the first metric as SVG. Each variant has a row with a dot for each
-// seed, the mean and the 95 % interval of the mean. values has the values of the metric
-// by variant. The colours suit light and dark pages. It returns an error if there are
-// no values.
-func (t *sweepTable) Figure(w io.Writer, values map[string][]float64) error {
-	all := slices.Concat(slices.Collect(maps.Values(values))...)
+// seed, the mean and the 95 % interval of the mean. The colours suit light and dark pages.
+// It returns an error if there are no values.
+func (t *sweepTable) Figure(w io.Writer) error {
+	var all []float64
+	for _, r := range t.Rows {
+		all = append(all, r.Values...)
+	}
 	if len(all) == 0 {
 		return fmt.Errorf("variants: no value of %q to draw", t.Metrics[0].Name)
 	}
@@ -36,8 +37,7 @@ func (t *sweepTable) Figure(w io.Writer, values map[string][]float64) error {
 	bottom := float64(margin + rowHeight*len(t.Rows))
 
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="12">`+"\n", figureWidth, height, figureWidth, height)
-	b.WriteString("<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}.seed{fill:#3b82c4;fill-opacity:.4}.mean{stroke:#d1495b;stroke-width:2}.dot{fill:#d1495b}@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n")
+	begin(&b, height, 12, ".seed{fill:#3b82c4;fill-opacity:.4}.mean{stroke:#d1495b;stroke-width:2}.dot{fill:#d1495b}")
 	for v := low; v <= high+step/2; v += step {
 		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%.1f"/>`, x(v), x(v), margin, bottom)
 		text(&b, x(v), bottom+16, "middle", t.Metrics[0].short(v))
@@ -48,11 +48,11 @@ func (t *sweepTable) Figure(w io.Writer, values map[string][]float64) error {
 		fmt.Fprintf(&b, `<text x="%d" y="%.1f" text-anchor="end">`, labelWidth-14, y+4)
 		xml.EscapeText(&b, []byte(r.Variant)) // writing to a buffer cannot fail
 		b.WriteString("</text>\n")
-		for _, v := range values[r.Variant] {
+		for _, v := range r.Values {
 			fmt.Fprintf(&b, `<circle class="seed" cx="%.1f" cy="%.1f" r="3.5"/>`, x(v), y)
 		}
 		if m, se := r.Mean[0], r.SE[0]; !math.IsNaN(m) {
-			if h := tQuantile(len(values[r.Variant])-1) * se; !math.IsNaN(h) {
+			if h := tQuantile(len(r.Values)-1) * se; !math.IsNaN(h) {
 				fmt.Fprintf(&b, `<line class="mean" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(max(low, m-h)), x(min(high, m+h)), y, y)
 			}
 			fmt.Fprintf(&b, `<circle class="dot" cx="%.1f" cy="%.1f" r="4"/>`, x(m), y)
@@ -65,28 +65,30 @@ func (t *sweepTable) Figure(w io.Writer, values map[string][]float64) error {
 	return err
 }
 
+// begin writes the head of a figure: its size, that of its letters, and the styles that are
+// its own beside those of text and grid lines.
+func begin(b *bytes.Buffer, height, letters int, styles string) {
+	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="system-ui, sans-serif" font-size="%[3]d">`+"\n", figureWidth, height, letters)
+	fmt.Fprintf(b, "<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}%s@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n", styles)
+}
+
 // ticks returns a round distance between grid lines, of which about six cover span, and the
 // lines around a range.
 func ticks(low, high, span float64) (first, last, step float64) {
-	step = tick(span)
+	step = 0.1
+	if span > 0 {
+		power := math.Pow(10, math.Floor(math.Log10(span/6)))
+		for _, k := range []float64{1, 2, 5, 10} {
+			if step = k * power; span/step <= 8 {
+				break
+			}
+		}
+	}
 	first, last = step*math.Floor(low/step), step*math.Ceil(high/step)
 	if last == first {
 		last = first + step
 	}
 	return first, last, step
-}
-
-func tick(span float64) float64 {
-	if span <= 0 {
-		return 0.1
-	}
-	power := math.Pow(10, math.Floor(math.Log10(span/6)))
-	for _, k := range []float64{1, 2, 5} {
-		if span/(k*power) <= 8 {
-			return k * power
-		}
-	}
-	return 10 * power
 }
 
 // short formats a value for the labels of an axis.
@@ -95,15 +97,4 @@ func (m sweepMetric) short(x float64) string {
 		x *= 100
 	}
 	return fmt.Sprintf("%.4g", math.Round(x*1e6)/1e6)
-}
-
-// valuesOf returns the values of a metric by variant. Failed runs have none.
-func valuesOf(outcomes []outcome, metric string) map[string][]float64 {
-	values := map[string][]float64{}
-	for _, o := range outcomes {
-		if v, ok := o.Values[metric]; ok && o.Failed == "" && !math.IsNaN(v) {
-			values[o.Variant] = append(values[o.Variant], v)
-		}
-	}
-	return values
 }

@@ -20,8 +20,7 @@ type outcome struct {
 	Seed    int64
 	// Values are the run's results by the name of the metric.
 	Values map[string]float64
-	// Failed is the reason why the run has no values, or "" if it succeeded.
-	Failed string
+	Failed bool // then it has no values
 }
 
 // A sweepMetric is a column of the table.
@@ -46,8 +45,7 @@ type sweepRow struct {
 	Failed  int       // runs that failed
 	Mean    []float64 // by metric
 	SE      []float64 // standard errors of Mean
-	Least   float64   // smallest value of the first metric, NaN if there is none
-	Most    float64   // largest value of the first metric, NaN if there is none
+	Values  []float64 // of the first metric, by run
 }
 
 // A sweepTable is the result of a sweep.
@@ -97,7 +95,7 @@ func (t *sweepTable) correct(others []*pairedTest) {
 
 // newRow returns the row of a variant, and its values of each metric by seed.
 func newRow(variant string, metrics []sweepMetric, outcomes []outcome) (sweepRow, []map[int64]float64) {
-	row := sweepRow{Variant: variant, Least: math.NaN(), Most: math.NaN()}
+	row := sweepRow{Variant: variant}
 	values := make([][]float64, len(metrics))
 	bySeed := make([]map[int64]float64, len(metrics))
 	for k := range bySeed {
@@ -107,7 +105,7 @@ func newRow(variant string, metrics []sweepMetric, outcomes []outcome) (sweepRow
 		if o.Variant != variant {
 			continue
 		}
-		if o.Failed != "" {
+		if o.Failed {
 			row.Failed++
 			continue
 		}
@@ -123,9 +121,7 @@ func newRow(variant string, metrics []sweepMetric, outcomes []outcome) (sweepRow
 		row.Mean = append(row.Mean, stat.Mean(values[k]))
 		row.SE = append(row.SE, stat.StandardError(values[k]))
 	}
-	if len(values[0]) > 0 {
-		row.Least, row.Most = slices.Min(values[0]), slices.Max(values[0])
-	}
+	row.Values = values[0]
 	return row, bySeed
 }
 
@@ -161,7 +157,7 @@ func (t *sweepTable) cells() (head []string, rows [][]string) {
 			}
 			row = append(row, cell)
 			if k == 0 {
-				row = append(row, m.format(r.Least)+" to "+m.format(r.Most))
+				row = append(row, m.format(stat.Quantile(r.Values, 0))+" to "+m.format(stat.Quantile(r.Values, 1)))
 			}
 		}
 		rows = append(rows, row)

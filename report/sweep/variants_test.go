@@ -75,7 +75,7 @@ func example(t *testing.T) *sweepTable {
 			outcome{Variant: "a", Seed: seed, Values: map[string]float64{"acc": 0.5 + 0.01*float64(seed), "norm": 2}},
 			outcome{Variant: "b", Seed: 3 - seed, Values: map[string]float64{"acc": 0.4 + 0.01*float64(3-seed)}})
 	}
-	outcomes = append(outcomes, outcome{Variant: "b", Seed: 9, Failed: "NaN"})
+	outcomes = append(outcomes, outcome{Variant: "b", Seed: 9, Failed: true})
 	table, err := newTable([]sweepMetric{{"acc", "accuracy", true}, {"norm", "", false}}, 1, []string{"a", "b"}, outcomes,
 		[]question{{First: "a", Second: "b", Claim: "a is better"}})
 	if err != nil {
@@ -140,8 +140,9 @@ func TestReplaceBlock(t *testing.T) {
 func TestFigure(t *testing.T) {
 	table := example(t)
 	table.Rows[0].Variant = "a <b>"
+	table.Rows[0].Values, table.Rows[1].Values = []float64{0.5, 0.51, 0.52}, []float64{0.4, 0.41}
 	var b strings.Builder
-	if err := table.Figure(&b, map[string][]float64{"a <b>": {0.5, 0.51, 0.52}, "b": {0.4, 0.41}}); err != nil {
+	if err := table.Figure(&b); err != nil {
 		t.Fatal(err)
 	}
 	seeds := 0
@@ -161,7 +162,8 @@ func TestFigure(t *testing.T) {
 	if seeds != 5 {
 		t.Errorf("%d dots, want 5", seeds)
 	}
-	if err := table.Figure(&b, nil); err == nil {
+	table.Rows = nil
+	if err := table.Figure(&b); err == nil {
 		t.Error("a figure of nothing")
 	}
 }
