@@ -39,12 +39,7 @@ type benchCommand struct {
 func newBench() *cobra.Command {
 	b := benchCommand{Parts: bench.DefaultParts(), lora: rl.Default().LoRA, round: bench.DefaultRound()}
 	b.Log = slog.Info
-	c := &cobra.Command{
-		Use:   "bench --config config.json",
-		Short: "Measure prefill, decoding, forward, backward and update",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return b.run(c) },
-	}
+	c := newCommand("bench", nil, func(c *cobra.Command, _ []string) error { return b.run(c) })
 	flags := c.Flags()
 	flags.StringVar(&b.config, "config", "", "config.json of a model, or its folder (required)")
 	flags.StringSliceVar(&b.parts, "part", benchParts[:1], "what to measure: all, or some of "+strings.Join(benchParts[1:], ", "))

@@ -32,36 +32,30 @@ func newChat() *cobra.Command {
 	var e engineFlags
 	var around tokenize.TemplateSettings
 	o := chatOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}}
-	c := &cobra.Command{
-		Use:   "chat --model DIR",
-		Short: "Talk to a model in the terminal",
-		Long:  chatHelp,
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			way, err := mannerOf(c, around, cmp.Or(e.adapter, e.model))
-			if err != nil {
-				return err
-			}
-			if err := validateSampling(&o.Sampling, 1, 1); err != nil {
-				return err
-			}
-			way.warn()
-			p, err := e.open(c)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			if o.Sampling, err = way.sampling(c, p, o.Sampling); err != nil {
-				return err
-			}
-			chat, err := newChatting(p, way.Template, o)
-			if err != nil {
-				return err
-			}
-			defer chat.Close()
-			return chat.run(c)
-		},
-	}
+	c := newCommand("chat", nil, func(c *cobra.Command, _ []string) error {
+		way, err := mannerOf(c, around, cmp.Or(e.adapter, e.model))
+		if err != nil {
+			return err
+		}
+		if err := validateSampling(&o.Sampling, 1, 1); err != nil {
+			return err
+		}
+		way.warn()
+		p, err := e.open(c)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		if o.Sampling, err = way.sampling(c, p, o.Sampling); err != nil {
+			return err
+		}
+		chat, err := newChatting(p, way.Template, o)
+		if err != nil {
+			return err
+		}
+		defer chat.Close()
+		return chat.run(c)
+	})
 	e.register(c)
 	e.registerAdapter(c)
 	registerDType(c, &e.dtype)

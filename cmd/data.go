@@ -35,15 +35,10 @@ func columnsHelp() string {
 }
 
 func newData() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "data",
-		Short: "Look at files of problems",
-		Long:  columnsHelp(),
-		Args:  knownCommand,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return usagef("say what to do: data show FILE or data check FILE")
-		},
-	}
+	c := newCommand("data", nil, func(c *cobra.Command, _ []string) error {
+		return usagef("say what to do: data show FILE or data check FILE")
+	})
+	c.Args = knownCommand
 	c.AddCommand(newDataShow(), newDataCheck(), newDataArithmetic())
 	return c
 }
@@ -74,34 +69,28 @@ func newDataShow() *cobra.Command {
 	var columns data.Columns
 	var rewards configFlags
 	var mapped bool
-	c := &cobra.Command{
-		Use:   "show FILE",
-		Short: "Print the rows of a file as JSON lines",
-		Long:  columnsHelp(),
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if limit < 0 {
-				return usagef("-n %d: must be at least 0; 0 prints all rows", limit)
-			}
-			o, err := fileOptions(c, columns, filter, args[0])
+	c := newCommand("data-show", nil, func(c *cobra.Command, args []string) error {
+		if limit < 0 {
+			return usagef("-n %d: must be at least 0; 0 prints all rows", limit)
+		}
+		o, err := fileOptions(c, columns, filter, args[0])
+		if err != nil {
+			return err
+		}
+		o.Limit = limit
+		path, err := localData(c, args[0])
+		if err != nil {
+			return err
+		}
+		if mapped || o.Prompt != "" || o.Answer != "" || o.ID != "" {
+			config, err := rewards.resolveReward(c)
 			if err != nil {
 				return err
 			}
-			o.Limit = limit
-			path, err := localData(c, args[0])
-			if err != nil {
-				return err
-			}
-			if mapped || o.Prompt != "" || o.Answer != "" || o.ID != "" {
-				config, err := rewards.resolveReward(c)
-				if err != nil {
-					return err
-				}
-				return showMapped(c.OutOrStdout(), openedName(path), reward.Reading(config.Reward.Rule, o))
-			}
-			return showData(c.OutOrStdout(), openedName(path), o)
-		},
-	}
+			return showMapped(c.OutOrStdout(), openedName(path), reward.Reading(config.Reward.Rule, o))
+		}
+		return showData(c.OutOrStdout(), openedName(path), o)
+	})
 	c.Flags().IntVarP(&limit, "rows", "n", 0, "print at most this many rows; 0 is all")
 	c.Flags().StringVar(&filter, "filter", "", `print only the rows that match, such as 'level in 3..5'`)
 	c.Flags().BoolVar(&mapped, "mapped", false, "print names, problems and answers, as training reads them")
@@ -187,32 +176,26 @@ func newDataCheck() *cobra.Command {
 	var rewards configFlags
 	var filter, model string
 	var asJSON bool
-	c := &cobra.Command{
-		Use:   "check FILE",
-		Short: "Report what is wrong with a file of problems",
-		Long:  columnsHelp(),
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			o := data.CheckOptions{Parse: verifier.Readable}
-			var err error
-			if o.Options, err = fileOptions(c, columns, filter, args[0]); err != nil {
+	c := newCommand("data-check", nil, func(c *cobra.Command, args []string) error {
+		o := data.CheckOptions{Parse: verifier.Readable}
+		var err error
+		if o.Options, err = fileOptions(c, columns, filter, args[0]); err != nil {
+			return err
+		}
+		template, err := parseTemplate(around)
+		if err != nil {
+			return err
+		}
+		if err := rewards.asks(c, template, &o); err != nil {
+			return err
+		}
+		if model != "" {
+			if o.Tokens, err = promptLength(c, model, template); err != nil {
 				return err
 			}
-			template, err := parseTemplate(around)
-			if err != nil {
-				return err
-			}
-			if err := rewards.asks(c, template, &o); err != nil {
-				return err
-			}
-			if model != "" {
-				if o.Tokens, err = promptLength(c, model, template); err != nil {
-					return err
-				}
-			}
-			return reportData(c, args[0], o, asJSON)
-		},
-	}
+		}
+		return reportData(c, args[0], o, asJSON)
+	})
 	settings.AddFlags(c.Flags(), &columns)
 	addTemplate(c, &around, tokenize.DefaultTemplate, false)
 	rewards.registerReward(c)
@@ -288,27 +271,21 @@ func prompterOf(folder string, around tokenize.Template) (*data.Prompter, error)
 
 func newDataArithmetic() *cobra.Command {
 	o := arithmeticOptions{Rows: 1000, Digits: 3}
-	c := &cobra.Command{
-		Use:   "arithmetic",
-		Short: "Print demonstrations of the embedded task",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			switch {
-			case o.Rows < 1:
-				return usagef("-n %d: must be at least 1", o.Rows)
-			case o.Digits < 1 || o.Digits > 17: // ten times an operand is an int
-				return usagef("--digits %d: must be from 1 to 17", o.Digits)
-			case !(o.Guess >= 0 && o.Guess <= 1):
-				return usagef("--guess %v: must be in [0, 1]", o.Guess)
-			case !(o.Slip >= 0 && o.Slip <= 1):
-				return usagef("--slip %v: must be in [0, 1]", o.Slip)
-			case !(o.Call >= 0 && o.Call <= 1):
-				return usagef("--call %v: must be in [0, 1]", o.Call)
-			}
-			return writeArithmetic(c.OutOrStdout(), o)
-		},
-	}
-	addFlags(c, &o)
+	c := newCommand("data-arithmetic", &o, func(c *cobra.Command, _ []string) error {
+		switch {
+		case o.Rows < 1:
+			return usagef("-n %d: must be at least 1", o.Rows)
+		case o.Digits < 1 || o.Digits > 17: // ten times an operand is an int
+			return usagef("--digits %d: must be from 1 to 17", o.Digits)
+		case !(o.Guess >= 0 && o.Guess <= 1):
+			return usagef("--guess %v: must be in [0, 1]", o.Guess)
+		case !(o.Slip >= 0 && o.Slip <= 1):
+			return usagef("--slip %v: must be in [0, 1]", o.Slip)
+		case !(o.Call >= 0 && o.Call <= 1):
+			return usagef("--call %v: must be in [0, 1]", o.Call)
+		}
+		return writeArithmetic(c.OutOrStdout(), o)
+	})
 	return c
 }
 

@@ -21,34 +21,29 @@ import (
 func newDoctor() *cobra.Command {
 	var where policy.RuntimeConfig
 	var asJSON, several bool
-	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Say what onering finds on this machine",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkDevice(where.Device); err != nil {
+	c := newCommand("doctor", nil, func(c *cobra.Command, _ []string) error {
+		if err := checkDevice(where.Device); err != nil {
+			return err
+		}
+		if several {
+			return doctorMPI(c, where, asJSON)
+		}
+		found, err := runtime.Diagnose(c.Context(), where.Options())
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			if err := writeDiagnosis(c.OutOrStdout(), readVersion(), found); err != nil {
 				return err
 			}
-			if several {
-				return doctorMPI(c, where, asJSON)
-			}
-			found, err := runtime.Diagnose(c.Context(), where.Options())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				if err := writeDiagnosis(c.OutOrStdout(), readVersion(), found); err != nil {
-					return err
-				}
-			} else {
-				printDiagnosis(c.OutOrStdout(), readVersion(), found, where.Device)
-			}
-			if len(found.Problems) > 0 {
-				return fmt.Errorf("doctor: %s", strings.Join(found.Problems, "\n  "))
-			}
-			return nil
-		},
-	}
+		} else {
+			printDiagnosis(c.OutOrStdout(), readVersion(), found, where.Device)
+		}
+		if len(found.Problems) > 0 {
+			return fmt.Errorf("doctor: %s", strings.Join(found.Problems, "\n  "))
+		}
+		return nil
+	})
 	flags := c.Flags()
 	addRuntime(c, &where, "device", "threads", "library")
 	flags.BoolVar(&several, "mpi", false, "look at the ranks that mpirun or srun started")

@@ -28,41 +28,36 @@ func newEval() *cobra.Command {
 	var e engineFlags
 	o := evalOptions{SuitesDir: ".", Slots: 32}
 	var around tokenize.TemplateSettings
-	c := &cobra.Command{
-		Use:   "eval --model DIR --suite NAME,FILE...",
-		Short: "Measure a model on benchmarks, or compare two measurements",
-		Long:  strings.Join(benchmarkNames(), ", "),
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if o.Compare != "" {
-				return compareReports(c, args, o)
+	c := newCommand("eval", nil, func(c *cobra.Command, args []string) error {
+		if o.Compare != "" {
+			return compareReports(c, args, o)
+		}
+		if len(args) > 0 {
+			return usagef("unexpected argument %q: name suites with --suite", args[0])
+		}
+		if err := o.adopt(c, &e, around); err != nil {
+			return err
+		}
+		parts, err := o.parts(c)
+		if err != nil {
+			return err
+		}
+		t, err := joinTeam(c, rl.Default().Distributed)
+		if err != nil {
+			return err
+		}
+		for _, part := range parts {
+			var report eval.Report
+			if report, err = evaluate(c, t, &e, part); err == nil && t.First() {
+				err = part.write(c, report)
 			}
-			if len(args) > 0 {
-				return usagef("unexpected argument %q: name suites with --suite", args[0])
-			}
-			if err := o.adopt(c, &e, around); err != nil {
-				return err
-			}
-			parts, err := o.parts(c)
 			if err != nil {
-				return err
+				break
 			}
-			t, err := joinTeam(c, rl.Default().Distributed)
-			if err != nil {
-				return err
-			}
-			for _, part := range parts {
-				var report eval.Report
-				if report, err = evaluate(c, t, &e, part); err == nil && t.First() {
-					err = part.write(c, report)
-				}
-				if err != nil {
-					break
-				}
-			}
-			return t.End(errors.Join(err, reward.Close(o.run.Environment.Settings)))
-		},
-	}
+		}
+		return t.End(errors.Join(err, reward.Close(o.run.Environment.Settings)))
+	})
+	c.Args = cobra.MaximumNArgs(1) // of --compare
 	e.register(c)
 	e.registerAdapter(c)
 	registerDType(c, &e.dtype)

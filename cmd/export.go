@@ -13,21 +13,15 @@ import (
 
 func newExport() *cobra.Command {
 	o := exportOptions{DType: "float32", Device: "cpu", Blocks: 1}
-	c := &cobra.Command{
-		Use:   "export --model DIR --out DIR",
-		Short: "Write the ONNX graphs of a model and a manifest",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			n, err := o.write(c)
-			if err != nil {
-				return err
-			}
-			slog.Info("wrote the graphs", "folder", o.Out, "graphs", n)
-			fmt.Fprintln(c.OutOrStdout(), o.Out)
-			return nil
-		},
-	}
-	addFlags(c, &o)
+	c := newCommand("export", &o, func(c *cobra.Command, _ []string) error {
+		n, err := o.write(c)
+		if err != nil {
+			return err
+		}
+		slog.Info("wrote the graphs", "folder", o.Out, "graphs", n)
+		fmt.Fprintln(c.OutOrStdout(), o.Out)
+		return nil
+	})
 	return c
 }
 
@@ -85,38 +79,32 @@ type mergeOptions struct {
 
 func newMerge() *cobra.Command {
 	var o mergeOptions
-	c := &cobra.Command{
-		Use:   "merge --model DIR --adapter DIR --out DIR",
-		Short: "Add a LoRA adapter to the weights of its model",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			element := models.Invalid
-			if o.DType != "" {
-				var err error
-				if element, err = parseDType(o.DType); err != nil {
-					return err
-				}
-			}
-			if err := checkVacant(o.Out, "choose another folder with --out"); err != nil {
+	c := newCommand("merge", &o, func(c *cobra.Command, _ []string) error {
+		element := models.Invalid
+		if o.DType != "" {
+			var err error
+			if element, err = parseDType(o.DType); err != nil {
 				return err
 			}
-			dir, remove, err := unpackedModel(c, o.Model)
-			if err != nil {
-				return err
-			}
-			defer remove()
-			adapter, err := newestOf(o.Adapter)
-			if err != nil {
-				return err
-			}
-			if err := policy.Merge(dir, adapter, o.Out, element); err != nil {
-				return err
-			}
-			fmt.Fprintln(c.OutOrStdout(), o.Out)
-			return nil
-		},
-	}
-	addFlags(c, &o)
+		}
+		if err := checkVacant(o.Out, "choose another folder with --out"); err != nil {
+			return err
+		}
+		dir, remove, err := unpackedModel(c, o.Model)
+		if err != nil {
+			return err
+		}
+		defer remove()
+		adapter, err := newestOf(o.Adapter)
+		if err != nil {
+			return err
+		}
+		if err := policy.Merge(dir, adapter, o.Out, element); err != nil {
+			return err
+		}
+		fmt.Fprintln(c.OutOrStdout(), o.Out)
+		return nil
+	})
 	offer(c, dtypeNames, "dtype")
 	return c
 }

@@ -29,43 +29,38 @@ func newGenerate() *cobra.Command {
 	var e engineFlags
 	var around tokenize.TemplateSettings
 	o := generateOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}, samples: 1, slots: 32}
-	c := &cobra.Command{
-		Use:   "generate --model DIR [FILE]",
-		Short: "Sample responses to prompts",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			err := e.nameAdapters()
+	c := newCommand("generate", nil, func(c *cobra.Command, args []string) error {
+		err := e.nameAdapters()
+		if err != nil {
+			return err
+		}
+		if o.manners, err = e.manners(c, around); err != nil {
+			return err
+		}
+		if err := validateSampling(&o.Sampling, o.samples, o.slots); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(o.manners)) {
+			if o.manners[name].warn() {
+				break
+			}
+		}
+		if o.typed = inputName(args) == "-" && cli.IsTerminal(c.InOrStdin()); o.typed {
+			slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
+		}
+		t, err := joinTeam(c, rl.Default().Distributed)
+		if err != nil {
+			return err
+		}
+		o.invariant = o.invariant || t.Size() > 1
+		return t.End(e.withTeam(c, t, args, func(in io.Reader, name string, p *policy.Policy) error {
+			rows, err := readRequests(in, name, p, o)
 			if err != nil {
 				return err
 			}
-			if o.manners, err = e.manners(c, around); err != nil {
-				return err
-			}
-			if err := validateSampling(&o.Sampling, o.samples, o.slots); err != nil {
-				return err
-			}
-			for _, name := range slices.Sorted(maps.Keys(o.manners)) {
-				if o.manners[name].warn() {
-					break
-				}
-			}
-			if o.typed = inputName(args) == "-" && cli.IsTerminal(c.InOrStdin()); o.typed {
-				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
-			}
-			t, err := joinTeam(c, rl.Default().Distributed)
-			if err != nil {
-				return err
-			}
-			o.invariant = o.invariant || t.Size() > 1
-			return t.End(e.withTeam(c, t, args, func(in io.Reader, name string, p *policy.Policy) error {
-				rows, err := readRequests(in, name, p, o)
-				if err != nil {
-					return err
-				}
-				return generate(c, t, p, rows, o)
-			}))
-		},
-	}
+			return generate(c, t, p, rows, o)
+		}))
+	})
 	e.register(c)
 	e.registerAdapters(c)
 	registerDType(c, &e.dtype)

@@ -18,12 +18,7 @@ import (
 
 func newGrade() *cobra.Command {
 	var rewards configFlags
-	c := &cobra.Command{
-		Use:   "grade [FILE]",
-		Short: "Say what given responses are worth to a reward",
-		Args:  cobra.MaximumNArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return gradeFile(c, inputName(args), &rewards) },
-	}
+	c := newCommand("grade", nil, func(c *cobra.Command, args []string) error { return gradeFile(c, inputName(args), &rewards) })
 	rewards.registerReward(c)
 	return c
 }

@@ -17,13 +17,7 @@ import (
 
 func newInit() *cobra.Command {
 	var o initOptions
-	c := &cobra.Command{
-		Use:   "init --config config.json --out DIR",
-		Short: "Write a model folder with random weights",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return o.run(c) },
-	}
-	addFlags(c, &o)
+	c := newCommand("init", &o, func(c *cobra.Command, _ []string) error { return o.run(c) })
 	for _, name := range []string{"config", "seed", "tokenizer"} {
 		exclusive(c, name, "model")
 	}

@@ -118,15 +118,17 @@ func TestHelp(t *testing.T) {
 
 // TestHelps: each text in help is that of a command.
 func TestHelps(t *testing.T) {
-	word := regexp.MustCompile(`\{[a-z]+\}`) // that the program fills in
+	part := regexp.MustCompile(`\{[a-z]+\}|\n\n`) // words that the program fills in, and empty lines
 	var texts strings.Builder
-	walk(newRoot(), func(c *cobra.Command) { texts.WriteString(c.Long + "\n\nExamples:\n" + c.Example + "\n") })
+	walk(newRoot(), func(c *cobra.Command) {
+		texts.WriteString(c.Use + "\n" + c.Short + "\n" + c.Long + "\nExamples:\n" + c.Example + "\n")
+	})
 	entries, err := helps.ReadDir("help")
 	if err != nil || len(entries) < 20 {
 		t.Fatalf("%d texts, %v", len(entries), err)
 	}
 	for _, e := range entries {
-		if text, err := helps.ReadFile("help/" + e.Name()); err != nil || slices.ContainsFunc(word.Split(string(text), -1), func(part string) bool { return !strings.Contains(texts.String(), part) }) {
+		if text, err := helps.ReadFile("help/" + e.Name()); err != nil || slices.ContainsFunc(part.Split(string(text), -1), func(part string) bool { return !strings.Contains(texts.String(), part) }) {
 			t.Errorf("help/%s is the help of no command (%v)", e.Name(), err)
 		}
 	}

@@ -34,22 +34,20 @@ type pluginCommands struct {
 func (p pluginCommands) command() *cobra.Command {
 	var asJSON bool
 	run := func(c *cobra.Command, _ []string) error { return p.list(c, asJSON) }
-	c := &cobra.Command{Use: p.plural, Short: p.fill("List the {plural}, show one, or begin your own"), Args: knownCommand, RunE: run}
-	if p.sample == "" {
-		c.Short = p.fill("List every {kind} of {plural}, or begin your own")
-	}
-	list := &cobra.Command{Use: "list", Short: c.Short[:strings.IndexByte(c.Short, ',')], Args: cobra.NoArgs, RunE: run}
-	c.AddCommand(list, p.new())
+	c, list := newCommand("models", nil, run), newCommand("plugins-list", nil, run)
 	if p.sample != "" {
-		explain(c, "plugins", p.fill)
+		c = newCommand("plugins", nil, run)
 		c.AddCommand(p.show())
 	}
-	for _, sub := range c.Commands() {
-		explain(sub, "plugins-"+sub.Name(), p.fill)
-	}
+	c.Args = knownCommand
+	list.Short, _, _ = strings.Cut(c.Short, ",")
 	for _, c := range []*cobra.Command{c, list} {
 		c.Flags().BoolVar(&asJSON, "json", false, "print one JSON list")
 	}
+	c.AddCommand(list, p.new())
+	walk(c, func(c *cobra.Command) {
+		c.Use, c.Short, c.Long, c.Example = p.fill(c.Use), p.fill(c.Short), p.fill(c.Long), p.fill(c.Example)
+	})
 	return c
 }
 
@@ -86,57 +84,48 @@ func (p pluginCommands) fill(text string) string {
 }
 
 func (p pluginCommands) show() *cobra.Command {
-	return &cobra.Command{
-		Use:   "show NAME",
-		Short: p.fill("Print the settings of {article} {kind}"),
-		Args:  cobra.ExactArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return p.names(), cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			config := rl.Default()
-			if err := settings.Choose(&config, p.kind, args[0]); err != nil {
-				return usageError{err}
+	c := newCommand("plugins-show", nil, func(c *cobra.Command, args []string) error {
+		config := rl.Default()
+		if err := settings.Choose(&config, p.kind, args[0]); err != nil {
+			return usageError{err}
+		}
+		for _, s := range settings.Sections(&config) {
+			if s.Name == p.kind {
+				return s.Write(c.OutOrStdout())
 			}
-			for _, s := range settings.Sections(&config) {
-				if s.Name == p.kind {
-					return s.Write(c.OutOrStdout())
-				}
-			}
-			return nil
-		},
+		}
+		return nil
+	})
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return p.names(), cobra.ShellCompDirectiveNoFileComp
 	}
+	return c
 }
 
 func (p pluginCommands) new() *cobra.Command {
 	var module string
-	c := &cobra.Command{
-		Use:   "new NAME",
-		Short: p.fill("Begin {article} {kind} of your own"),
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			name := args[0]
-			paths, try := []string(nil), "go test ./"+p.begin.Folder+"/"+name
-			var err error
-			if module != "" && slices.Contains(p.names(), name) {
-				return usagef(p.fill("there is {article} {kind} %q already: choose another name"), name)
-			}
-			if module == "" {
-				paths, err = p.begin.Add(".", name)
-			} else {
-				paths, err = p.begin.Module(".", module, name)
-				try = "cd " + module + " && go test ."
-			}
-			if err != nil {
-				return err
-			}
-			for _, path := range paths {
-				fmt.Fprintln(c.OutOrStdout(), filepath.Join(module, path))
-			}
-			slog.Info(p.fill("wrote {article} {kind}"), "name", name, "next", try)
-			return nil
-		},
-	}
+	c := newCommand("plugins-new", nil, func(c *cobra.Command, args []string) error {
+		name := args[0]
+		paths, try := []string(nil), "go test ./"+p.begin.Folder+"/"+name
+		var err error
+		if module != "" && slices.Contains(p.names(), name) {
+			return usagef(p.fill("there is {article} {kind} %q already: choose another name"), name)
+		}
+		if module == "" {
+			paths, err = p.begin.Add(".", name)
+		} else {
+			paths, err = p.begin.Module(".", module, name)
+			try = "cd " + module + " && go test ."
+		}
+		if err != nil {
+			return err
+		}
+		for _, path := range paths {
+			fmt.Fprintln(c.OutOrStdout(), filepath.Join(module, path))
+		}
+		slog.Info(p.fill("wrote {article} {kind}"), "name", name, "next", try)
+		return nil
+	})
 	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
 	markDirs(c, "module")
 	return c

@@ -27,13 +27,7 @@ import (
 
 func newPush() *cobra.Command {
 	p := pushCommand{Revision: "main"}
-	c := &cobra.Command{
-		Use:   "push --model DIR --to OWNER/NAME",
-		Short: "Send a model folder to a Hugging Face hub",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return p.run(c) },
-	}
-	addFlags(c, &p)
+	c := newCommand("push", &p, func(c *cobra.Command, _ []string) error { return p.run(c) })
 	return c
 }
 

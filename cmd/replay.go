@@ -26,12 +26,7 @@ type replayCommand struct {
 
 func newReplay() *cobra.Command {
 	var r replayCommand
-	c := &cobra.Command{
-		Use:   "replay FILE",
-		Short: "Compute a training step again that met NaN or an infinity",
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return r.run(c, args[0]) },
-	}
+	c := newCommand("replay", nil, func(c *cobra.Command, args []string) error { return r.run(c, args[0]) })
 	flags := c.Flags()
 	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint, or of the model beside its adapter")
 	addRuntime(c, &r.where, "threads", "library")
@@ -118,40 +113,35 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 
 func newCheck() *cobra.Command {
 	readData, replay, step := false, false, 0
-	c := &cobra.Command{
-		Use:   "check RUN",
-		Short: "Verify the files of a run folder",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			checked, bad := 0, 0
-			visit := func(path string, err error) {
-				checked++
-				if err == nil {
-					fmt.Fprintf(c.OutOrStdout(), "%s: ok\n", path)
-					return
-				}
-				bad++
-				fmt.Fprintf(c.OutOrStdout(), "%s: %v\n", path, err)
+	c := newCommand("check", nil, func(c *cobra.Command, args []string) error {
+		checked, bad := 0, 0
+		visit := func(path string, err error) {
+			checked++
+			if err == nil {
+				fmt.Fprintf(c.OutOrStdout(), "%s: ok\n", path)
+				return
 			}
-			if err := train.Folder(args[0]).Check(visit); err != nil {
+			bad++
+			fmt.Fprintf(c.OutOrStdout(), "%s: %v\n", path, err)
+		}
+		if err := train.Folder(args[0]).Check(visit); err != nil {
+			return err
+		}
+		if readData {
+			visit("data.train", checkData(c, args[0]))
+		}
+		if replay || c.Flags().Changed("step") {
+			what, err := replayStep(c, args[0], step)
+			if what == "" {
 				return err
 			}
-			if readData {
-				visit("data.train", checkData(c, args[0]))
-			}
-			if replay || c.Flags().Changed("step") {
-				what, err := replayStep(c, args[0], step)
-				if what == "" {
-					return err
-				}
-				visit(what, err)
-			}
-			if bad > 0 {
-				return fmt.Errorf("%d of the %d checkpoints and files of %s are damaged or have changed", bad, checked, args[0])
-			}
-			return nil
-		},
-	}
+			visit(what, err)
+		}
+		if bad > 0 {
+			return fmt.Errorf("%d of the %d checkpoints and files of %s are damaged or have changed", bad, checked, args[0])
+		}
+		return nil
+	})
 	c.Flags().BoolVar(&replay, "replay", false, "repeat a step and compare the checkpoint after it")
 	c.Flags().IntVar(&step, "step", 0, "with --replay: the step to repeat; 0 draws one")
 	c.Flags().BoolVar(&readData, "read-data", false, "read the data, and compare them with the newest checkpoint's digest")

@@ -18,34 +18,29 @@ import (
 
 func newReport() *cobra.Command {
 	var out, title string
-	c := &cobra.Command{
-		Use:   "report RUN...",
-		Short: "Show the course of runs as one page for a browser",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			var runs []*report.Run
-			for _, dir := range args {
-				r, err := report.ReadRun(dir)
-				if err != nil {
-					return err
-				}
-				runs = append(runs, r)
-			}
-			if out == "" && len(args) == 1 {
-				out = filepath.Join(args[0], "report.html")
-			} else if out == "" {
-				out = "report.html"
-			}
-			if out == "-" {
-				return report.Write(cli.Raw(c.OutOrStdout()), runs, report.Options{Title: title})
-			}
-			if err := writeReport(out, runs, report.Options{Title: title}); err != nil {
+	c := newCommand("report", nil, func(c *cobra.Command, args []string) error {
+		var runs []*report.Run
+		for _, dir := range args {
+			r, err := report.ReadRun(dir)
+			if err != nil {
 				return err
 			}
-			fmt.Fprintln(c.OutOrStdout(), out)
-			return nil
-		},
-	}
+			runs = append(runs, r)
+		}
+		if out == "" && len(args) == 1 {
+			out = filepath.Join(args[0], "report.html")
+		} else if out == "" {
+			out = "report.html"
+		}
+		if out == "-" {
+			return report.Write(cli.Raw(c.OutOrStdout()), runs, report.Options{Title: title})
+		}
+		if err := writeReport(out, runs, report.Options{Title: title}); err != nil {
+			return err
+		}
+		fmt.Fprintln(c.OutOrStdout(), out)
+		return nil
+	})
 	flags := c.Flags()
 	flags.StringVarP(&out, "out", "o", "", "file of the page; - is stdout; default: report.html in the run folder, for several runs in the working folder")
 	flags.StringVar(&title, "title", "", "title at the top of the page")
@@ -63,24 +58,19 @@ func writeReport(path string, runs []*report.Run, o report.Options) error {
 
 func newWatch() *cobra.Command {
 	var once bool
-	c := &cobra.Command{
-		Use:   "watch RUN",
-		Short: "Follow a run in the terminal",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			out := c.OutOrStdout()
-			f := cli.Screen(out)
-			if once || f == nil || os.Getenv("TERM") == "dumb" {
-				text, _, err := report.View(args[0], 80, math.MaxInt)
-				if err != nil {
-					return err
-				}
-				_, err = io.WriteString(out, text)
+	c := newCommand("watch", nil, func(c *cobra.Command, args []string) error {
+		out := c.OutOrStdout()
+		f := cli.Screen(out)
+		if once || f == nil || os.Getenv("TERM") == "dumb" {
+			text, _, err := report.View(args[0], 80, math.MaxInt)
+			if err != nil {
 				return err
 			}
-			return followRun(c, f, args[0])
-		},
-	}
+			_, err = io.WriteString(out, text)
+			return err
+		}
+		return followRun(c, f, args[0])
+	})
 	c.Flags().BoolVar(&once, "once", false, "print the view once")
 	return c
 }

@@ -8,7 +8,6 @@ package cmd
 import (
 	"cmp"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -203,27 +202,21 @@ func walk(c *cobra.Command, f func(*cobra.Command)) {
 
 func newRoot() *cobra.Command {
 	var quiet, verbose bool
-	root := &cobra.Command{
-		Use:           "onering",
-		Short:         "Group-based reinforcement learning of language models on ONNX Runtime",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          knownCommand,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			level := slog.LevelInfo
-			switch {
-			case quiet:
-				level = slog.LevelWarn
-			case verbose:
-				level = slog.LevelDebug
-			}
-			setLogger(c.ErrOrStderr(), level)
-			if outlivesReaders[c.CommandPath()] {
-				cli.SurviveClosedPipes(c.OutOrStdout(), c.ErrOrStderr())
-			}
-			return errors.Join(aloneOnly(c), unsetFlags(c))
-		},
+	root := newCommand("onering", nil, func(c *cobra.Command, _ []string) error { return c.Help() })
+	root.SilenceErrors, root.SilenceUsage, root.Args = true, true, knownCommand
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		level := slog.LevelInfo
+		switch {
+		case quiet:
+			level = slog.LevelWarn
+		case verbose:
+			level = slog.LevelDebug
+		}
+		setLogger(c.ErrOrStderr(), level)
+		if outlivesReaders[c.CommandPath()] {
+			cli.SurviveClosedPipes(c.OutOrStdout(), c.ErrOrStderr())
+		}
+		return errors.Join(aloneOnly(c), unsetFlags(c))
 	}
 	flags := root.PersistentFlags()
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print only warnings and errors on stderr, no progress")
@@ -237,32 +230,46 @@ func newRoot() *cobra.Command {
 	for _, p := range plugins {
 		root.AddCommand(p.command())
 	}
-	describe(root)
 	return root
 }
 
-// helps are what --help says of commands at length, and their examples: help/data-check.txt
-// of data check. The Long of a command is what stands there for {computed}.
+// helps say how commands are used: help/data-check.txt is of data check.
 //
 //go:embed help
 var helps embed.FS
 
-// describe gives their texts of helps to c and its commands.
-func describe(c *cobra.Command) {
-	name := strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "onering "), " ", "-")
-	explain(c, name, func(text string) string { return strings.Replace(text, "{computed}", c.Long, 1) })
-	for _, sub := range c.Commands() {
-		describe(sub)
-	}
+// words stand in helps for what the program knows.
+var words = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", strings.Join(benchmarkNames(), ", "), "{slashes}", chatHelp)
+
+// newCommand returns the command that the help called name describes: its use, what it does in a
+// line, that at length, and examples. It takes the arguments that its use names, and has a
+// flag for each field of options, which may be nil.
+func newCommand(name string, options any, run func(c *cobra.Command, args []string) error) *cobra.Command {
+	text, err := helps.ReadFile("help/" + name + ".txt")
+	must(err)
+	use, rest, _ := strings.Cut(words.Replace(string(text)), "\n")
+	short, rest, _ := strings.Cut(rest, "\n")
+	long, examples, _ := strings.Cut(rest, "\nExamples:\n")
+	c := &cobra.Command{Use: use, Short: short, Long: strings.Trim(long, "\n"), Example: strings.TrimSuffix(examples, "\n"), Args: argumentsOf(use), RunE: run}
+	addFlags(c, options)
+	return c
 }
 
-// explain gives c the text of helps that has the name, if there is one, with fill for its
-// words in braces.
-func explain(c *cobra.Command, name string, fill func(text string) string) {
-	if text, err := helps.ReadFile("help/" + name + ".txt"); err == nil {
-		long, examples, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\nExamples:\n")
-		c.Long, c.Example = fill(long), fill(examples)
+// usedFlag matches a flag in the use of a command.
+var usedFlag = regexp.MustCompile(` \[?--\S+ [^\s\]]+\]?`)
+
+// argumentsOf accepts the arguments that the use of a command names: X, [X] or X...
+func argumentsOf(use string) cobra.PositionalArgs {
+	_, arguments, _ := strings.Cut(usedFlag.ReplaceAllString(use, ""), " ")
+	switch {
+	case arguments == "":
+		return cobra.NoArgs
+	case strings.HasPrefix(arguments, "["):
+		return cobra.MaximumNArgs(1)
+	case strings.HasSuffix(arguments, "..."):
+		return cobra.MinimumNArgs(1)
 	}
+	return cobra.ExactArgs(1)
 }
 
 // refuseUnknownTopics makes cobra's own commands, which ignore arguments that they
@@ -351,20 +358,14 @@ func (v buildVersion) commit() string {
 
 func newVersion() *cobra.Command {
 	var asJSON bool
-	c := &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of this program",
-		Example: "  onering version\n  onering version --json",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			v := readVersion()
-			if asJSON {
-				return json.NewEncoder(c.OutOrStdout()).Encode(v)
-			}
-			fmt.Fprintf(c.OutOrStdout(), "onering %s %s %s, %s\n", v.Version, v.Go, v.Platform, v.commit())
-			return nil
-		},
-	}
+	c := newCommand("version", nil, func(c *cobra.Command, _ []string) error {
+		v := readVersion()
+		if asJSON {
+			return cli.WriteLine(c.OutOrStdout(), v)
+		}
+		fmt.Fprintf(c.OutOrStdout(), "onering %s %s %s, %s\n", v.Version, v.Go, v.Platform, v.commit())
+		return nil
+	})
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }

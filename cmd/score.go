@@ -18,19 +18,14 @@ import (
 func newScore() *cobra.Command {
 	var e engineFlags
 	var temperature float64
-	c := &cobra.Command{
-		Use:   "score --model DIR [FILE]",
-		Short: "Compute the log-probs and entropies of given responses",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkTemperature(temperature); err != nil {
-				return err
-			}
-			return e.with(c, args, func(in io.Reader, name string, p *policy.Policy) error {
-				return score(in, name, c.OutOrStdout(), p, temperature)
-			})
-		},
-	}
+	c := newCommand("score", nil, func(c *cobra.Command, args []string) error {
+		if err := checkTemperature(temperature); err != nil {
+			return err
+		}
+		return e.with(c, args, func(in io.Reader, name string, p *policy.Policy) error {
+			return score(in, name, c.OutOrStdout(), p, temperature)
+		})
+	})
 	e.register(c)
 	e.registerAdapter(c)
 	registerDType(c, &e.dtype)

@@ -44,37 +44,32 @@ type serveOptions struct {
 func newServe() *cobra.Command {
 	var e engineFlags
 	o := serveOptions{Addr: "localhost:8000", Slots: 16, Queue: 64, Context: 8192, MaxTokens: 8192, Invariant: true, Drain: time.Minute}
-	c := &cobra.Command{
-		Use:   "serve --model DIR",
-		Short: "Answer requests in the form of OpenAI's API",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if err := e.nameAdapters(); err != nil {
-				return err
-			}
-			if o.manners, err = e.manners(c, o.around); err != nil {
-				return err
-			}
-			key, err := o.validate()
-			if err != nil {
-				return err
-			}
-			// Before the model is read: an address that is taken is said at once.
-			listener, err := net.Listen("tcp", o.Addr)
-			if err != nil {
-				return fmt.Errorf("--addr %s: %w", o.Addr, err)
-			}
-			defer listener.Close()
-			ctx, _, stop := cli.CatchSignals(c.Context())
-			defer stop()
-			p, err := e.open(c)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			return o.serve(ctx, c, listener, p, e.model, key)
-		},
-	}
+	c := newCommand("serve", nil, func(c *cobra.Command, _ []string) (err error) {
+		if err := e.nameAdapters(); err != nil {
+			return err
+		}
+		if o.manners, err = e.manners(c, o.around); err != nil {
+			return err
+		}
+		key, err := o.validate()
+		if err != nil {
+			return err
+		}
+		// Before the model is read: an address that is taken is said at once.
+		listener, err := net.Listen("tcp", o.Addr)
+		if err != nil {
+			return fmt.Errorf("--addr %s: %w", o.Addr, err)
+		}
+		defer listener.Close()
+		ctx, _, stop := cli.CatchSignals(c.Context())
+		defer stop()
+		p, err := e.open(c)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		return o.serve(ctx, c, listener, p, e.model, key)
+	})
 	e.register(c)
 	e.registerAdapters(c)
 	registerDType(c, &e.dtype)

@@ -22,12 +22,7 @@ import (
 
 func newSFT() *cobra.Command {
 	s := &sftCommand{given: sft.Default("")}
-	c := &cobra.Command{
-		Use:   "sft --model DIR --data FILE --out DIR",
-		Short: "Train a model on demonstrations",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return s.run(c) },
-	}
+	c := newCommand("sft", nil, func(c *cobra.Command, _ []string) error { return s.run(c) })
 	flags := c.Flags()
 	flags.StringVar(&s.file, "config", "", "run file in TOML with these settings, such as the run.toml of another run; flags win over it")
 	flags.StringArrayVar(&s.sets, "set", nil, "section.key=value in place of a key of the run file; repeatable")

@@ -17,12 +17,7 @@ import (
 func newStep() *cobra.Command {
 	var e engineFlags
 	o := rl.NewStep()
-	c := &cobra.Command{
-		Use:   "step --model DIR --out DIR [FILE]",
-		Short: "Take one optimizer step with weights of your own",
-		Args:  cobra.MaximumNArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return runStep(c, o, e, args) },
-	}
+	c := newCommand("step", nil, func(c *cobra.Command, args []string) error { return runStep(c, o, e, args) })
 	e.register(c)
 	e.registerAdapter(c)
 	flags := c.Flags()

@@ -23,13 +23,7 @@ import (
 
 func newSweep() *cobra.Command {
 	o := sweepOptions{Jobs: 1}
-	c := &cobra.Command{
-		Use:   "sweep FILE.toml...",
-		Short: "Run variants over seeds, and compare them",
-		Args:  cobra.MinimumNArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return o.each(c, args) },
-	}
-	addFlags(c, &o)
+	c := newCommand("sweep", &o, func(c *cobra.Command, args []string) error { return o.each(c, args) })
 	return c
 }
 

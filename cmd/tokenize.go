@@ -14,13 +14,7 @@ import (
 
 func newTokenize() *cobra.Command {
 	var o tokenizeOptions
-	c := &cobra.Command{
-		Use:   "tokenize --model DIR [FILE]",
-		Short: "Turn text into token ids and back",
-		Args:  cobra.MaximumNArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return o.run(c, args) },
-	}
-	addFlags(c, &o)
+	c := newCommand("tokenize", &o, func(c *cobra.Command, args []string) error { return o.run(c, args) })
 	addTemplate(c, &o.prompt, "", false)
 	exclusive(c, "decode", "chat", "template")
 	return c

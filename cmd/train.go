@@ -43,42 +43,37 @@ func newTrain() *cobra.Command {
 	var out string
 	var resume, asJSON, dry bool
 	var planned int
-	c := &cobra.Command{
-		Use:   "train",
-		Short: "Train a model: sample, verify, weigh, update",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			r, err := config.resolveRun(c, out, resume)
-			if err != nil {
-				return err
-			}
-			if err := r.validate(); err != nil {
-				return err
-			}
-			if dry {
-				return dryRun(c, r, planned, asJSON)
-			}
-			if c.Flags().Changed("ranks") {
-				return usagef("--ranks goes with --dry-run; to train with several ranks: mpirun -n %d onering train", max(2, planned))
-			}
-			t, err := joinTeam(c, r.Distributed)
-			if err != nil {
-				return err
-			}
-			var end rl.Summary
-			if err = takeSizes(c, t, r, resume); err == nil {
-				end, err = trainOn(c, t, &r.Config, resume)
-			}
-			if err := t.End(err); err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.WriteLine(c.OutOrStdout(), end)
-			}
-			printSummary(c.OutOrStdout(), end, r.Config)
-			return nil
-		},
-	}
+	c := newCommand("train", nil, func(c *cobra.Command, _ []string) error {
+		r, err := config.resolveRun(c, out, resume)
+		if err != nil {
+			return err
+		}
+		if err := r.validate(); err != nil {
+			return err
+		}
+		if dry {
+			return dryRun(c, r, planned, asJSON)
+		}
+		if c.Flags().Changed("ranks") {
+			return usagef("--ranks goes with --dry-run; to train with several ranks: mpirun -n %d onering train", max(2, planned))
+		}
+		t, err := joinTeam(c, r.Distributed)
+		if err != nil {
+			return err
+		}
+		var end rl.Summary
+		if err = takeSizes(c, t, r, resume); err == nil {
+			end, err = trainOn(c, t, &r.Config, resume)
+		}
+		if err := t.End(err); err != nil {
+			return err
+		}
+		if asJSON {
+			return cli.WriteLine(c.OutOrStdout(), end)
+		}
+		printSummary(c.OutOrStdout(), end, r.Config)
+		return nil
+	})
 	config.registerObjective(c)
 	flags := c.Flags()
 	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")

@@ -15,13 +15,7 @@ import (
 
 func newVerify() *cobra.Command {
 	o := verifyOptions{Extract: "auto"}
-	c := &cobra.Command{
-		Use:   "verify [FILE]",
-		Short: "Say whether responses give the right answer",
-		Args:  cobra.MaximumNArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return o.run(c, args) },
-	}
-	addFlags(c, &o)
+	c := newCommand("verify", &o, func(c *cobra.Command, args []string) error { return o.run(c, args) })
 	offer(c, []string{"auto", "boxed", "tag", "last"}, "extract")
 	return c
 }

@@ -13,12 +13,7 @@ import (
 func newWeights() *cobra.Command {
 	var config configFlags
 	var explain bool
-	c := &cobra.Command{
-		Use:   "weights [--objective NAME] [FILE]",
-		Short: "Compute the loss and the token weights of an objective",
-		Args:  cobra.MaximumNArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return runWeights(c, args, &config, explain) },
-	}
+	c := newCommand("weights", nil, func(c *cobra.Command, args []string) error { return runWeights(c, args, &config, explain) })
 	config.registerObjective(c)
 	c.Flags().BoolVar(&explain, "explain", false, "print a table for people instead of JSON")
 	return c
