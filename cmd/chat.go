@@ -154,11 +154,15 @@ func (c *chatting) turn(turns *turns, text string) error {
 	}
 	line := any(answer)
 	if err != nil {
-		if full := (policy.FullError{}); errors.As(err, &full) {
+		if _, full := errors.AsType[policy.FullError](err); full {
 			err = fmt.Errorf("%w: %s", err, fullRemedy)
 		}
 		c.failed.Count(turns.number, err)
-		line = failedTurn{answer.Turn, answer.Prompt, err.Error()}
+		line = struct {
+			Turn   int    `json:"turn"`
+			Prompt string `json:"prompt"`
+			Error  string `json:"error"`
+		}{answer.Turn, answer.Prompt, err.Error()}
 	}
 	switch {
 	case c.json:
@@ -187,13 +191,6 @@ func (c *chatting) remark(a policy.Answer) {
 	default:
 		slog.Info(fmt.Sprintf("the answer was cut at %d tokens (--max-tokens)", len(a.IDs)))
 	}
-}
-
-// A failedTurn is the line of --json for a turn without an answer.
-type failedTurn struct {
-	Turn   int    `json:"turn"`
-	Prompt string `json:"prompt"`
-	Error  string `json:"error"`
 }
 
 // chatCommand returns the first word of a line that is for the program; "" means that

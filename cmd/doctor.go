@@ -84,7 +84,7 @@ func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device str
 		}
 	}
 	if device == "auto" {
-		row("device", "auto is %s%s", r.Device.Name, because(r.Device.Reason))
+		row("device", "auto is %s", strings.TrimSuffix(r.Device.Name+": "+r.Device.Reason, ": "))
 	}
 	row("cache", "%s", r.Cache)
 	for _, c := range r.Clients {
@@ -95,14 +95,6 @@ func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device str
 			row(text[0], "%s", text[1])
 		}
 	}
-}
-
-// because is a reason, which may be "", behind what it is given for.
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
 }
 
 // doctorMPI reports on the ranks of a run, on rank 0.

@@ -178,7 +178,7 @@ func (f *engineFlags) folders(c *cobra.Command) (model string, err error) {
 	if err := f.check(c, adapted || f.fresh); err != nil {
 		return "", err
 	}
-	if model, err = modelFolder(c, f.model, localModel); err != nil {
+	if model, err = newestModel(c, f.model); err != nil {
 		return "", err
 	}
 	if c.Flags().Lookup("adapter") != nil && !adapted && !f.fresh {
@@ -192,7 +192,7 @@ func (f *engineFlags) folders(c *cobra.Command) (model string, err error) {
 			if !c.Flags().Changed("base-dtype") {
 				f.base = cmp.Or(run.BaseDType, f.base)
 			}
-			if model, err = modelFolder(c, run.Model, localModel); err == nil {
+			if model, err = newestModel(c, run.Model); err == nil {
 				err = errors.Join(f.check(c, true), checkModel(model))
 			}
 			if err != nil {

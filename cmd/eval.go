@@ -334,7 +334,7 @@ func evaluate(c *cobra.Command, t *ranks.Group, f *engineFlags, o evalOptions) (
 	if err := t.InTurn(func() error { return x.open(c, f) }); err != nil {
 		return none, err
 	}
-	if err := errors.Join(t.Same("model", x.Weights)); err != nil {
+	if err := t.Same("model", x.Weights); err != nil {
 		return none, err
 	}
 	responses, err := x.openResponses(t)

@@ -18,34 +18,29 @@ import (
 
 func newGrade() *cobra.Command {
 	var rewards configFlags
-	c := newCommand("grade", nil, func(c *cobra.Command, args []string) error { return gradeFile(c, inputName(args), &rewards) })
+	c := newCommand("grade", nil, func(c *cobra.Command, args []string) error { return gradeFile(c, args, &rewards) })
 	rewards.registerReward(c)
 	return c
 }
 
-// gradeFile grades the lines of the file called file.
-func gradeFile(c *cobra.Command, file string, rewards *configFlags) (err error) {
-	if file == "-" && rewards.file == "-" {
+// gradeFile grades the lines of the file that the arguments name.
+func gradeFile(c *cobra.Command, args []string, rewards *configFlags) error {
+	if inputName(args) == "-" && rewards.file == "-" {
 		return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
 	}
 	config, err := rewards.resolveReward(c)
 	if err != nil {
 		return err
 	}
-	in, name, err := cli.OpenInput("input", file, c.InOrStdin())
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	rule := config.Reward.Rule
-	defer func() { err = errors.Join(err, reward.Close(rule)) }()
-	ctx, stopped, stop := cli.CatchSignals(c.Context())
-	defer stop()
-	err = grade(ctx, in, name, c.OutOrStdout(), config.Reward.Grader())
-	if s := stopped(); s != nil && err != nil {
-		return cli.Interrupted{Signal: s, Next: "the lines so far are graded"}
-	}
-	return err
+	return withInput(c, args, func(in io.Reader, name string) error {
+		ctx, stopped, stop := cli.CatchSignals(c.Context())
+		defer stop()
+		err := grade(ctx, in, name, c.OutOrStdout(), config.Reward.Grader())
+		if s := stopped(); s != nil && err != nil {
+			err = cli.Interrupted{Signal: s, Next: "the lines so far are graded"}
+		}
+		return errors.Join(err, reward.Close(config.Reward.Rule))
+	})
 }
 
 // A gradedLine is a line of output.
@@ -200,9 +195,14 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	if len(given.Problem) > 1 {
 		return errors.New(`field "problem" must be a text or a number`)
 	}
-	prompt, chat, err := promptOf(row)
-	if err != nil {
-		return err
+	value, _ := row.Get("prompt") // a text or a list of messages, which may be missing
+	prompt, isText := value.(string)
+	var chat *data.Chat
+	if !isText && value != nil {
+		var reason string
+		if prompt, chat, reason = data.ReadPrompt(row, value); reason != "" {
+			return fmt.Errorf("field %q: %s", "prompt", reason)
+		}
 	}
 	*l = sampleLine{sample: reward.Sample{
 		Problem: data.Problem{Text: prompt, Chat: chat, Answers: given.Answers},
@@ -222,25 +222,9 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		s.Problem.ID = given.Problem[0]
 	}
 	l.key = s.Problem.ID
+	var err error
 	l.known, l.later, err = rl.ReadLine(row, given.Turns, s)
 	return err
-}
-
-// promptOf returns the prompt of a line, which may be missing: a text or a list of
-// messages.
-func promptOf(row data.Object) (string, *data.Chat, error) {
-	value, _ := row.Get("prompt")
-	switch v := value.(type) {
-	case nil:
-		return "", nil, nil
-	case string:
-		return v, nil, nil
-	}
-	text, chat, reason := data.ReadPrompt(row, value)
-	if reason != "" {
-		return "", nil, fmt.Errorf("field %q: %s", "prompt", reason)
-	}
-	return text, chat, nil
 }
 
 // texts are a text, a number or a list of them. A number is kept as it is written.

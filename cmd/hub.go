@@ -36,10 +36,15 @@ func modelFolder(c *cobra.Command, name string, resolve func(*cobra.Command, str
 	return newestOf(dir)
 }
 
+// newestModel is localModel for a flag that may also name a run folder.
+func newestModel(c *cobra.Command, name string) (string, error) {
+	return modelFolder(c, name, localModel)
+}
+
 // unpackedModel is modelFolder for a model that is read at once, which may be the embedded
 // one. remove ends its folder.
 func unpackedModel(c *cobra.Command, name string) (dir string, remove func(), err error) {
-	if dir, err = modelFolder(c, name, localModel); err != nil {
+	if dir, err = newestModel(c, name); err != nil {
 		return "", nil, err
 	}
 	return policy.Unpacked(dir)
@@ -90,24 +95,32 @@ func localSuite(c *cobra.Command, spec string) (string, error) {
 	return label + "=" + resolved, err
 }
 
+// pin sets local to what resolve finds for a name, and pins the name to the commit. No name
+// stays none.
+func pin(c *cobra.Command, resolve func(c *cobra.Command, name string) (string, error), name, local *string) (err error) {
+	if *name == "" {
+		return nil
+	}
+	if *local, err = resolve(c, *name); err == nil {
+		*name = hub.Pin(*name, *local)
+	}
+	return err
+}
+
 // localConfig returns the configuration with paths instead of names on a hub. In
 // config itself it pins such names to the commit, so that run.toml keeps its
 // meaning when the hub changes.
 func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err error) {
 	local = *config
-	if local.Model.Path, err = localModel(c, config.Model.Path); err != nil {
+	if err := pin(c, localModel, &config.Model.Path, &local.Model.Path); err != nil {
 		return local, err
 	}
-	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
 	if err := takeAdapter(local.Model.Path, &config.LoRA); err != nil {
 		return local, err
 	}
 	local.LoRA = config.LoRA
-	if config.Model.Reference != "" {
-		if local.Model.Reference, err = modelFolder(c, config.Model.Reference, localModel); err != nil {
-			return local, err
-		}
-		config.Model.Reference = hub.Pin(config.Model.Reference, local.Model.Reference)
+	if err := pin(c, newestModel, &config.Model.Reference, &local.Model.Reference); err != nil {
+		return local, err
 	}
 	if len(config.Data.Train) > 1 {
 		local.Data.Train = config.Data.Train.Named() // a folder in the cache is named after a commit
@@ -115,11 +128,9 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 	local.Data.Train = slices.Clone(local.Data.Train)
 	config.Data.Train = slices.Clone(config.Data.Train)
 	for i := range config.Data.Train {
-		from, to := &config.Data.Train[i].Path, &local.Data.Train[i].Path
-		if *to, err = localData(c, *from); err != nil {
+		if err := pin(c, localData, &config.Data.Train[i].Path, &local.Data.Train[i].Path); err != nil {
 			return local, err
 		}
-		*from = hub.Pin(*from, *to)
 	}
 	local.Eval.Suites = slices.Clone(config.Eval.Suites)
 	for i, suite := range local.Eval.Suites {

@@ -80,7 +80,7 @@ func (p *pushCommand) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	if !card.written(sources) {
+	if !slices.ContainsFunc(sources, func(s hub.Source) bool { return strings.EqualFold(s.Name, "README.md") }) {
 		sources = append(sources, card.source())
 	}
 	if p.Message == "" {
@@ -263,11 +263,6 @@ func onCard(section string, f settings.Field) bool {
 	}
 	text, ok := f.Value.Interface().(string)
 	return !ok || plainName.MatchString(text)
-}
-
-// written says whether the folder has a card of its own.
-func (k card) written(sources []hub.Source) bool {
-	return slices.ContainsFunc(sources, func(s hub.Source) bool { return strings.EqualFold(s.Name, "README.md") })
 }
 
 // after names the step, for the title of a commit.

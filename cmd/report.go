@@ -35,7 +35,10 @@ func newReport() *cobra.Command {
 		if out == "-" {
 			return report.Write(cli.Raw(c.OutOrStdout()), runs, report.Options{Title: title})
 		}
-		if err := writeReport(out, runs, report.Options{Title: title}); err != nil {
+		if info, err := os.Stat(out); err == nil && info.IsDir() {
+			return usagef("--out %q: it is a folder; name a file for the page, such as %s", out, filepath.Join(out, "report.html"))
+		}
+		if err := report.WriteFile(out, runs, report.Options{Title: title}); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.OutOrStdout(), out)
@@ -46,14 +49,6 @@ func newReport() *cobra.Command {
 	flags.StringVar(&title, "title", "", "title at the top of the page")
 	must(c.MarkFlagFilename("out", "html"))
 	return c
-}
-
-// writeReport writes a page to a file.
-func writeReport(path string, runs []*report.Run, o report.Options) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return usagef("--out %q: it is a folder; name a file for the page, such as %s", path, filepath.Join(path, "report.html"))
-	}
-	return report.WriteFile(path, runs, o)
 }
 
 func newWatch() *cobra.Command {
@@ -94,7 +89,11 @@ func followRun(c *cobra.Command, out *os.File, dir string) error {
 	var size int64 = -1
 	var width, height int
 	for {
-		grown, w, h := metricsSize(dir), 80, 24
+		var grown int64
+		if info, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err == nil {
+			grown = info.Size()
+		}
+		w, h := 80, 24
 		if a, b, err := term.GetSize(int(out.Fd())); err == nil {
 			w, h = a, b
 		}
@@ -120,12 +119,4 @@ func followRun(c *cobra.Command, out *os.File, dir string) error {
 		case <-time.After(wait):
 		}
 	}
-}
-
-func metricsSize(dir string) int64 {
-	info, err := os.Stat(filepath.Join(dir, "metrics.jsonl"))
-	if err != nil {
-		return 0
-	}
-	return info.Size()
 }

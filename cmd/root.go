@@ -100,8 +100,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "onering: %s\n", ofCommand(command, line))
 		}
 	}
-	var stopped cli.Interrupted
-	if errors.As(err, &stopped) {
+	if stopped, ok := errors.AsType[cli.Interrupted](err); ok {
 		return stopped.ExitCode()
 	}
 	if running && !isUsage(err) {
@@ -157,8 +156,7 @@ func ofCommand(c *cobra.Command, message string) string {
 // quoted the beginning is enough.
 func errorLines(err error, args []string) []string {
 	text := strings.TrimRight(err.Error(), "\n")
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		args = append(slices.Clone(args), at.Path)
 	}
 	for _, arg := range args {
@@ -373,19 +371,16 @@ func newVersion() *cobra.Command {
 // explainUsage rewrites the libraries' errors about a flag in the words of this
 // program: the flag, what is wrong with it, and what it takes.
 func explainUsage(c *cobra.Command, err error) error {
-	var value *pflag.InvalidValueError
-	if errors.As(err, &value) {
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fmt.Errorf("--%s %q: must be %s", value.GetFlag().Name, value.GetValue(), kindOf(value.GetFlag()))
 	}
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		name := unknown.GetSpecifiedName()
 		return fmt.Errorf("%w%s", err, cmp.Or(settingCalled(c, name), settings.DidYouMean(name, names)))
 	}
-	var missing *pflag.ValueRequiredError
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("%w: %s", err, purpose(missing.GetFlag()))
 	}
 	return err
@@ -413,8 +408,7 @@ func settingCalled(c *cobra.Command, flag string) string {
 // one of this program's, which returns a usageError.
 func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []string) error {
 	err := validate(c, args)
-	var usage usageError
-	if err == nil || errors.As(err, &usage) {
+	if _, usage := errors.AsType[usageError](err); err == nil || usage {
 		return err
 	}
 	for n, arg := range slices.Backward(args) {

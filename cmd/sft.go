@@ -12,7 +12,6 @@ import (
 	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/models"
-	"onering/models/hub"
 	"onering/policy"
 	"onering/tokenize"
 	"onering/train"
@@ -156,22 +155,17 @@ func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstration
 // pins in config.
 func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error) {
 	local = *config
-	if local.Model.Path, err = modelFolder(c, config.Model.Path, localModel); err != nil {
+	if err := pin(c, newestModel, &config.Model.Path, &local.Model.Path); err != nil {
 		return local, err
 	}
-	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
 	if err := takeAdapter(local.Model.Path, &config.LoRA); err != nil {
 		return local, err
 	}
 	local.LoRA = config.LoRA
 	for _, x := range []struct{ named, local *string }{{&config.Data.Train, &local.Data.Train}, {&config.Data.Eval, &local.Data.Eval}} {
-		if *x.named == "" {
-			continue
-		}
-		if *x.local, err = localData(c, *x.named); err != nil {
+		if err := pin(c, localData, x.named, x.local); err != nil {
 			return local, err
 		}
-		*x.named = hub.Pin(*x.named, *x.local)
 	}
 	// Report a wrong folder before fetching a library.
 	return local, checkModel(local.Model.Path)

@@ -125,8 +125,7 @@ func (s *opened) keepUndone(configs []rl.Config) error {
 			continue
 		}
 		done, err := r.Done(completeConfig)
-		var conflict *sweep.ConflictError
-		if errors.As(err, &conflict) {
+		if _, conflict := errors.AsType[*sweep.ConflictError](err); conflict {
 			err = usageError{err}
 		}
 		if err != nil {
@@ -162,7 +161,7 @@ func (s *opened) checkModels(c *cobra.Command) error {
 				continue
 			}
 			seen[name] = true
-			dir, err := modelFolder(c, name, localModel)
+			dir, err := newestModel(c, name)
 			if err == nil {
 				_, err = policy.ReadModel(dir)
 			}
@@ -210,14 +209,12 @@ func (s *opened) tune(c *cobra.Command) error {
 // readPlan reads a sweep file. All of its errors are usage errors.
 func readPlan(path string) (*sweep.Plan, error) {
 	p, err := sweep.ReadPlan(path)
-	var at *fs.PathError
-	var syntax toml.ParseError
-	switch {
-	case err == nil:
+	if err == nil {
 		return p, nil
-	case errors.As(err, &at):
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		err = cli.Unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
-	case errors.As(err, &syntax):
+	} else if _, ok := errors.AsType[toml.ParseError](err); ok {
 		err = settings.SyntaxError(path, err)
 	}
 	return nil, usageError{err}

@@ -61,15 +61,15 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	}
 	switch {
 	case o.Decode:
-		return turnLines(c, args, decodeRow(t, o.SkipSpecial))
+		return turnLines(c, args, func(row idsRow) (any, error) { return row.decode(t, o.SkipSpecial) })
 	case o.Chat:
 		given, err := o.prompt.Args.Parse()
 		if err != nil {
 			return usagef("--template-args: %v", err)
 		}
-		return turnLines(c, args, chatRow(t, given))
+		return turnLines(c, args, func(row chatRow) (any, error) { return row.encode(t, given) })
 	}
-	return turnLines(c, args, encodeRow(t, around))
+	return turnLines(c, args, func(row textRow) (any, error) { return row.encode(t, around) })
 }
 
 // inputName returns the file to read: the only argument, or "-" for stdin.
@@ -120,68 +120,56 @@ type textRow struct {
 	Text *string `json:"text"`
 }
 
-func encodeRow(t *tokenize.Tokenizer, around *tokenize.Template) func(textRow) (any, error) {
-	return func(row textRow) (any, error) {
-		if row.Text == nil {
-			return nil, errMissing("text")
-		}
-		text, result := *row.Text, tokenized{}
-		var err error
-		if around == nil {
-			result.IDs = t.Encode(text)
-			return result, t.Check(text)
-		}
-		if text, result.IDs, err = t.Prompt(*around, text); err != nil {
-			return nil, err
-		}
-		result.Text = &text
-		return result, t.Check(text)
+func (row textRow) encode(t *tokenize.Tokenizer, around *tokenize.Template) (any, error) {
+	if row.Text == nil {
+		return nil, errMissing("text")
 	}
+	if around == nil {
+		return tokenized{IDs: t.Encode(*row.Text)}, t.Check(*row.Text)
+	}
+	text, ids, err := t.Prompt(*around, *row.Text)
+	if err != nil {
+		return nil, err
+	}
+	return tokenized{&text, ids}, t.Check(text)
 }
 
 type idsRow struct {
 	IDs *[]int32 `json:"ids"`
 }
 
-func decodeRow(t *tokenize.Tokenizer, skipSpecial bool) func(idsRow) (any, error) {
-	type decoded struct {
-		Text string `json:"text"`
+func (row idsRow) decode(t *tokenize.Tokenizer, skipSpecial bool) (any, error) {
+	if row.IDs == nil {
+		return nil, errMissing("ids")
 	}
-	return func(row idsRow) (any, error) {
-		if row.IDs == nil {
-			return nil, errMissing("ids")
+	for i, id := range *row.IDs {
+		if id < 0 {
+			return nil, fmt.Errorf("ids[%d] = %d is negative", i, id)
 		}
-		for i, id := range *row.IDs {
-			if id < 0 {
-				return nil, fmt.Errorf("ids[%d] = %d is negative", i, id)
-			}
-		}
-		return decoded{t.Decode(*row.IDs, skipSpecial)}, nil
 	}
+	return map[string]string{"text": t.Decode(*row.IDs, skipSpecial)}, nil
 }
 
-type chatRowFields struct {
+type chatRow struct {
 	tokenize.Conversation
 	Messages *[]tokenize.Message `json:"messages"`
 }
 
-// chatRow renders conversations; given are arguments of the template for all.
-func chatRow(t *tokenize.Tokenizer, given tokenize.TemplateArgs) func(chatRowFields) (any, error) {
-	return func(row chatRowFields) (any, error) {
-		if row.Messages == nil {
-			return nil, errMissing("messages")
-		}
-		chat := row.Conversation
-		chat.Messages, chat.Args = *row.Messages, chat.Args.Over(given)
-		text, ids, err := t.EncodeChat(chat)
-		if err != nil {
-			return nil, err
-		}
-		if ids == nil {
-			ids = []int32{} // of an empty conversation; nil would be written as null
-		}
-		return tokenized{&text, ids}, t.Check(text)
+// encode renders a conversation; given are arguments of the template for all.
+func (row chatRow) encode(t *tokenize.Tokenizer, given tokenize.TemplateArgs) (any, error) {
+	if row.Messages == nil {
+		return nil, errMissing("messages")
 	}
+	chat := row.Conversation
+	chat.Messages, chat.Args = *row.Messages, chat.Args.Over(given)
+	text, ids, err := t.EncodeChat(chat)
+	if err != nil {
+		return nil, err
+	}
+	if ids == nil {
+		ids = []int32{} // of an empty conversation; nil would be written as null
+	}
+	return tokenized{&text, ids}, t.Check(text)
 }
 
 // missingField returns the error for a row without a field that it must have.

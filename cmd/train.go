@@ -270,7 +270,11 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s; %.1f s since round %d\n", s.Rounds, s.Steps, c.Objective.Name, s.Seconds, s.Resumed)
 	}
 	if s.Reward != nil {
-		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last%s\n", s.Reward[0], s.Reward[1], extraction(c))
+		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last", s.Reward[0], s.Reward[1])
+		if rule := reward.Extract(c.Reward.Rule); rule != "" { // where the answers had to stand
+			fmt.Fprintf(t, " (extract = %s)", rule)
+		}
+		fmt.Fprintln(t)
 	}
 	for _, x := range s.Suites {
 		fmt.Fprintf(t, "%s\tpass@1 ", x.Suite)
@@ -299,14 +303,6 @@ func nearest(path string) string {
 		return rel
 	}
 	return path
-}
-
-// extraction says where the answers had to stand, if that is a setting of the reward.
-func extraction(c rl.Config) string {
-	if rule := reward.Extract(c.Reward.Rule); rule != "" {
-		return " (extract = " + rule + ")"
-	}
-	return ""
 }
 
 // nextCommands returns commands that show what was learned. They take the template and what

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,21 +89,15 @@ func describeVerdict(w io.Writer, number int, e verifier.Explanation) error {
 		verdict = "right"
 	}
 	text := fmt.Sprintf("%d: %s (%s)\n", number, verdict, e.Reason)
+	const none = "no tree: too long or too deep to be read"
 	if e.Gold != "" {
-		text += fmt.Sprintf("   gold    %#q\n           %s\n", e.Gold, treeOrNone(e.GoldTree))
+		text += fmt.Sprintf("   gold    %#q\n           %s\n", e.Gold, cmp.Or(e.GoldTree, none))
 	}
 	if e.Answer != "" {
-		text += fmt.Sprintf("   answer  %#q, found in the %s\n           %s\n", e.Answer, e.From, treeOrNone(e.AnswerTree))
+		text += fmt.Sprintf("   answer  %#q, found in the %s\n           %s\n", e.Answer, e.From, cmp.Or(e.AnswerTree, none))
 	}
 	_, err := io.WriteString(w, text)
 	return err
-}
-
-func treeOrNone(tree string) string {
-	if tree == "" {
-		return "no tree: too long or too deep to be read"
-	}
-	return tree
 }
 
 // golds are the right answers of a row: a text, a number, or a list of them. A

@@ -160,8 +160,14 @@ func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) 
 	if len(prompt) == 0 {
 		return errors.New("the prompt is empty")
 	}
-	if len(prompt) >= w.maxTokens {
-		return w.addUnsampled(at, fmt.Sprintf("the prompt has %d tokens, there is room for %d with the response", len(prompt), w.maxTokens))
+	if len(prompt) >= w.maxTokens { // the responses are wrong and truncated
+		reason := fmt.Sprintf("the prompt has %d tokens, there is room for %d with the response", len(prompt), w.maxTokens)
+		for _, k := range at.samples {
+			if err := w.file(Response{Suite: at.suite, Problem: at.problem, Sample: k, Finish: string(sampler.Length), Reason: reason}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	r := sampler.Request{Prompt: prompt, ID: key, Samples: len(at.samples)}
 	// The sampler numbers the samples of a request from 0. If others are missing,
@@ -178,17 +184,6 @@ func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) 
 	g.Samples = at.samples
 	w.tasks = append(w.tasks, reward.Task{Group: g, Prompt: text, Request: r})
 	w.places = append(w.places, at)
-	return nil
-}
-
-// addUnsampled adds the responses to a problem whose prompt is too long: wrong
-// and truncated.
-func (w *wanted) addUnsampled(at place, reason string) error {
-	for _, k := range at.samples {
-		if err := w.file(Response{Suite: at.suite, Problem: at.problem, Sample: k, Finish: string(sampler.Length), Reason: reason}); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -131,10 +132,7 @@ func appendFile(path string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 // groups say what TensorBoard shows together: the tags that begin with the same part. The

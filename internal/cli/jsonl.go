@@ -65,12 +65,6 @@ func EachRow[T any](r io.Reader, name string, do func(index, number int, row T) 
 	}
 }
 
-var (
-	errLongLine = fmt.Errorf("line longer than %d MB", maxLine>>20)
-	// Other bytes would be read as other characters, without a word.
-	errNoText = errors.New("not UTF-8 (save the file as UTF-8)")
-)
-
 // ReadLine returns the next line without its newline, which the last line need
 // not have. io.EOF means that there is no further line. A line that is not UTF-8 is an
 // error.
@@ -78,25 +72,25 @@ func ReadLine(in *bufio.Reader) ([]byte, error) {
 	line, err := files.ReadLine(in, maxLine)
 	switch {
 	case err == bufio.ErrTooLong:
-		return nil, errLongLine
+		return nil, fmt.Errorf("line longer than %d MB", maxLine>>20)
 	case err != nil && (err != io.EOF || len(line) == 0):
 		return nil, err
-	case !utf8.Valid(line):
-		return nil, errNoText
+	case !utf8.Valid(line): // other bytes would be read as other characters, without a word
+		return nil, errors.New("not UTF-8 (save the file as UTF-8)")
 	}
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
 // explainJSON says what is wrong with the data instead of the Go types.
 func explainJSON(err error) error {
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syntax):
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not a JSON object: %v (byte %d)", syntax, syntax.Offset)
-	case errors.As(err, &kind) && kind.Field != "":
+	}
+	kind, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case ok && kind.Field != "":
 		return fmt.Errorf("field %q cannot be a JSON %s", kind.Field, kind.Value)
-	case errors.As(err, &kind):
+	case ok:
 		return fmt.Errorf("not a JSON object but a JSON %s", kind.Value)
 	}
 	return err

@@ -72,17 +72,12 @@ func (l *LogFile) Close() error {
 	return l.file.Close()
 }
 
-// tee returns a logger that logs as console does, and every message to the file.
-func (l *LogFile) tee(console *slog.Logger) *slog.Logger {
-	file := slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})
-	return slog.New(slog.NewMultiHandler(console.Handler(), file))
-}
-
-// Join has all that the program logs go to the file, too, such as what graders say.
+// Join has every message that the program logs go to the file, too, such as what graders say.
 // leave ends that and closes the file.
 func (l *LogFile) Join() (leave func()) {
 	console := slog.Default()
-	slog.SetDefault(l.tee(console))
+	file := slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})
+	slog.SetDefault(slog.New(slog.NewMultiHandler(console.Handler(), file)))
 	return func() {
 		slog.SetDefault(console)
 		l.Close()

@@ -65,8 +65,8 @@ func (r *Resolved) Decided(path string) Setting { return r.decided[path] }
 func (r *Resolved) Locate(err error) error {
 	errs := Flatten(err)
 	for i, err := range errs {
-		var bad *Error
-		if !errors.As(err, &bad) {
+		bad, ok := errors.AsType[*Error](err)
+		if !ok {
 			continue
 		}
 		s, ok := r.decided[bad.Key]

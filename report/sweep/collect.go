@@ -19,7 +19,7 @@ type results struct {
 	Table    *sweepTable
 	Runs     []*report.Run // those with a result
 	name     string        // the title; it also names the block and the figures of a Markdown page
-	dynamics []string // the variants that the second figure shows
+	dynamics []string      // the variants that the second figure shows
 	family   family
 }
 
