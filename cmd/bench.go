@@ -30,7 +30,6 @@ type benchCommand struct {
 	lora          train.LoRAConfig
 	parts         []string
 	contexts      []string
-	stash         int
 	whole         bool
 	round         bench.Round
 	runtime       policy.RuntimeConfig
@@ -39,17 +38,15 @@ type benchCommand struct {
 func newBench() *cobra.Command {
 	b := benchCommand{Parts: bench.DefaultParts(), lora: rl.Default().LoRA, round: bench.DefaultRound()}
 	b.Log = slog.Info
-	c := newCommand("bench", nil, func(c *cobra.Command, _ []string) error { return b.run(c) })
+	c := newCommand("bench", &b.round, func(c *cobra.Command, _ []string) error { return b.run(c) })
 	flags := c.Flags()
 	flags.StringVar(&b.config, "config", "", "config.json of a model, or its folder (required)")
 	flags.StringSliceVar(&b.parts, "part", benchParts[:1], "what to measure: all, or some of "+strings.Join(benchParts[1:], ", "))
-	flags.IntSliceVar(&b.Batch, "batch", b.Batch, "batch sizes of decoding")
 	flags.StringArrayVar(&b.contexts, "contexts", nil, "decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000; may be given several times")
-	flags.IntVar(&b.stash, "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything of the layers, 3 the logits too")
+	flags.IntVar((*int)(&b.Stash), "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything of the layers, 3 the logits too")
 	flags.StringVar(&b.Optimizer, "optimizer", b.Optimizer, "optimizer whose update is measured: "+strings.Join(models.Optimizers(), ", "))
-	settings.AddFlags(flags, &b.Parts, "context", "steps", "rows", "tokens", "prompt", "group", "repeat", "offload", "offload-weights", "gradients")
+	settings.AddFlags(flags, &b.Parts, "batch", "context", "steps", "rows", "tokens", "prompt", "group", "repeat", "offload", "offload-weights", "gradients")
 	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
-	settings.AddFlags(flags, &b.round)
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	markDirs(c, "profile")
 	b.runtime.Threads = runtime.NumCPU()
@@ -125,10 +122,9 @@ func (b *benchCommand) check() error {
 	if !slices.Contains(models.Optimizers(), b.Optimizer) {
 		return usagef("--optimizer %q: must be one of %s", b.Optimizer, strings.Join(models.Optimizers(), ", "))
 	}
-	if b.stash < int(models.StashInput) || b.stash > int(models.StashLogits) {
-		return usagef("--stash %d: must be 0, 1, 2 or 3", b.stash)
+	if b.Stash < models.StashInput || b.Stash > models.StashLogits {
+		return usagef("--stash %d: must be 0, 1, 2 or 3", b.Stash)
 	}
-	b.Stash = models.Stash(b.stash)
 	return nil
 }
 

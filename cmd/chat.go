@@ -32,7 +32,7 @@ func newChat() *cobra.Command {
 	var e engineFlags
 	var around tokenize.TemplateSettings
 	o := chatOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}}
-	c := newCommand("chat", nil, func(c *cobra.Command, _ []string) error {
+	c := newCommand("chat", &o.Sampling, func(c *cobra.Command, _ []string) error {
 		way, err := mannerOf(c, around, cmp.Or(e.adapter, e.model))
 		if err != nil {
 			return err
@@ -56,11 +56,9 @@ func newChat() *cobra.Command {
 		defer chat.Close()
 		return chat.run(c)
 	})
-	e.register(c)
-	e.registerAdapter(c)
+	e.register(c, false)
 	registerDType(c, &e.dtype)
 	flags := c.Flags()
-	settings.AddFlags(flags, &o.Sampling)
 	addTemplate(c, &around, "chat", true)
 	addGeneration(c)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")

@@ -11,7 +11,6 @@ import (
 
 	"onering/data"
 	"onering/internal/cli"
-	"onering/internal/settings"
 	"onering/reward"
 	"onering/tokenize"
 	"onering/verifier"
@@ -69,7 +68,7 @@ func newDataShow() *cobra.Command {
 	var columns data.Columns
 	var rewards configFlags
 	var mapped bool
-	c := newCommand("data-show", nil, func(c *cobra.Command, args []string) error {
+	c := newCommand("data-show", &columns, func(c *cobra.Command, args []string) error {
 		if limit < 0 {
 			return usagef("-n %d: must be at least 0; 0 prints all rows", limit)
 		}
@@ -94,7 +93,6 @@ func newDataShow() *cobra.Command {
 	c.Flags().IntVarP(&limit, "rows", "n", 0, "print at most this many rows; 0 is all")
 	c.Flags().StringVar(&filter, "filter", "", `print only the rows that match, such as 'level in 3..5'`)
 	c.Flags().BoolVar(&mapped, "mapped", false, "print names, problems and answers, as training reads them")
-	settings.AddFlags(c.Flags(), &columns)
 	rewards.registerReward(c)
 	return c
 }
@@ -176,7 +174,7 @@ func newDataCheck() *cobra.Command {
 	var rewards configFlags
 	var filter, model string
 	var asJSON bool
-	c := newCommand("data-check", nil, func(c *cobra.Command, args []string) error {
+	c := newCommand("data-check", &columns, func(c *cobra.Command, args []string) error {
 		o := data.CheckOptions{Parse: verifier.Readable}
 		var err error
 		if o.Options, err = fileOptions(c, columns, filter, args[0]); err != nil {
@@ -196,7 +194,6 @@ func newDataCheck() *cobra.Command {
 		}
 		return reportData(c, args[0], o, asJSON)
 	})
-	settings.AddFlags(c.Flags(), &columns)
 	addTemplate(c, &around, tokenize.DefaultTemplate, false)
 	rewards.registerReward(c)
 	flags := c.Flags()

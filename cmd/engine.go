@@ -38,39 +38,28 @@ type engineFlags struct {
 	runtime  policy.RuntimeConfig
 }
 
-func (f *engineFlags) register(c *cobra.Command) {
+// register adds the flags for the model, an adapter beside it, of which inputs may choose one
+// of several, and where to run.
+func (f *engineFlags) register(c *cobra.Command, several bool) {
 	flags := c.Flags()
 	flags.StringVar(&f.model, "model", "", "model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)")
 	require(c, "model")
-	markDirs(c, "model")
+	if several {
+		flags.StringArrayVar(&f.adapters, "adapter", nil, adapterHelp+"; NAME=DIR, repeatable, for rows with \"adapter\": NAME")
+	} else {
+		flags.StringVar(&f.adapter, "adapter", "", adapterHelp)
+	}
+	markDirs(c, "model", "adapter")
+	flags.StringVar(&f.base, "base-dtype", "float32", "type to hold the model's layers in beside an adapter: "+strings.Join(baseTypes, ", "))
+	offer(c, baseTypes, "base-dtype")
 	addRuntime(c, &f.runtime, "device", "threads", "library")
 }
 
 // adapterHelp is the help of --adapter.
 const adapterHelp = "folder of a LoRA adapter of the model, as PEFT and onering write it, or a run folder for its newest checkpoint"
 
-// registerAdapter adds the flag for an adapter beside the model.
-func (f *engineFlags) registerAdapter(c *cobra.Command) {
-	c.Flags().StringVar(&f.adapter, "adapter", "", adapterHelp)
-	markDirs(c, "adapter")
-	f.registerBase(c)
-}
-
 // baseTypes are the values of --base-dtype.
 var baseTypes = append(slices.Clone(dtypeNames), "int8")
-
-// registerBase adds the flag for the type of the model beside an adapter.
-func (f *engineFlags) registerBase(c *cobra.Command) {
-	c.Flags().StringVar(&f.base, "base-dtype", "float32", "type to hold the model's layers in beside an adapter: "+strings.Join(baseTypes, ", "))
-	offer(c, baseTypes, "base-dtype")
-}
-
-// registerAdapters is registerAdapter for commands whose inputs choose one of several.
-func (f *engineFlags) registerAdapters(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.adapters, "adapter", nil, adapterHelp+"; NAME=DIR, repeatable, for rows with \"adapter\": NAME")
-	markDirs(c, "adapter")
-	f.registerBase(c)
-}
 
 // nameAdapters reads the values of --adapter where it is repeatable.
 func (f *engineFlags) nameAdapters() error {
@@ -325,7 +314,7 @@ func addTemplate(c *cobra.Command, s *tokenize.TemplateSettings, name string, st
 		flags = append(flags, "stop")
 	}
 	settings.AddFlags(c.Flags(), s, flags...)
-	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+	offer(c, tokenize.Templates(), "template")
 }
 
 // addChat adds --chat, which is short for --template chat.
@@ -448,8 +437,4 @@ func withFlags(c *cobra.Command, s, given sampler.Sampling) sampler.Sampling {
 		}
 	}
 	return s
-}
-
-func completeTemplates(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return tokenize.Templates(), cobra.ShellCompDirectiveNoFileComp
 }

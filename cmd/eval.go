@@ -58,8 +58,7 @@ func newEval() *cobra.Command {
 		return t.End(errors.Join(err, reward.Close(o.run.Environment.Settings)))
 	})
 	c.Args = cobra.MaximumNArgs(1) // of --compare
-	e.register(c)
-	e.registerAdapter(c)
+	e.register(c, false)
 	registerDType(c, &e.dtype)
 	// --compare needs no model; evaluate asks for it.
 	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
-	"onering/internal/settings"
 	"onering/policy"
 	"onering/sampler"
 	"onering/tokenize"
@@ -29,7 +28,7 @@ func newGenerate() *cobra.Command {
 	var e engineFlags
 	var around tokenize.TemplateSettings
 	o := generateOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}, samples: 1, slots: 32}
-	c := newCommand("generate", nil, func(c *cobra.Command, args []string) error {
+	c := newCommand("generate", &o.Sampling, func(c *cobra.Command, args []string) error {
 		err := e.nameAdapters()
 		if err != nil {
 			return err
@@ -61,12 +60,10 @@ func newGenerate() *cobra.Command {
 			return generate(c, t, p, rows, o)
 		}))
 	})
-	e.register(c)
-	e.registerAdapters(c)
+	e.register(c, true)
 	registerDType(c, &e.dtype)
 	flags := c.Flags()
 	flags.IntVarP(&o.samples, "samples", "n", o.samples, "responses to each prompt")
-	settings.AddFlags(flags, &o.Sampling)
 	addTemplate(c, &around, "no", true)
 	addChat(c, &around)
 	addGeneration(c)

@@ -26,8 +26,7 @@ func newScore() *cobra.Command {
 			return score(in, name, c.OutOrStdout(), p, temperature)
 		})
 	})
-	e.register(c)
-	e.registerAdapter(c)
+	e.register(c, false)
 	registerDType(c, &e.dtype)
 	c.Flags().Float64Var(&temperature, "temperature", 1, "divisor of the logits")
 	return c

@@ -37,7 +37,7 @@ func newSFT() *cobra.Command {
 		must(c.MarkFlagFilename(name))
 	}
 	markDirs(c, "model", "out")
-	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+	offer(c, tokenize.Templates(), "template")
 	offer(c, models.Optimizers(), "optimizer")
 	offer(c, dtypeNames, "dtype", "compute")
 	return c

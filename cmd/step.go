@@ -18,8 +18,7 @@ func newStep() *cobra.Command {
 	var e engineFlags
 	o := rl.NewStep()
 	c := newCommand("step", nil, func(c *cobra.Command, args []string) error { return runStep(c, o, e, args) })
-	e.register(c)
-	e.registerAdapter(c)
+	e.register(c, false)
 	flags := c.Flags()
 	flags.StringVar(&o.State, "state", "", "folder of the optimizer's moments, as an earlier step wrote it")
 	flags.StringVar(&o.Out, "out", "", "folder to write (required but for --dry-run)")

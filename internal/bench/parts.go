@@ -23,7 +23,7 @@ import (
 
 // Parts say what Decode, Score and Train measure.
 type Parts struct {
-	Batch   []int `toml:"-"` // batch sizes of decoding
+	Batch   []int `help:"batch sizes of decoding"`
 	Context int   `range:"[1,16777216]" help:"tokens in the cache when decoding begins"`
 	// Contexts are further batches to decode, by name: of each row the tokens in the
 	// cache when decoding begins.
