@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -37,12 +38,8 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 	}
 	clip := objectives.DefaultLogClip()
 	clip.Clip = setting("clip", clip.Clip)
-	if mode := r.Config["objective.clip_mode"]; mode != "" {
-		clip.ClipMode = mode
-	}
-	if form := r.Config["objective.clip_form"]; form != "" {
-		clip.ClipForm = form
-	}
+	clip.ClipMode = cmp.Or(r.Config["objective.clip_mode"], clip.ClipMode)
+	clip.ClipForm = cmp.Or(r.Config["objective.clip_form"], clip.ClipForm)
 	eps := setting("eps_ess", 0.1)
 	t := &r.ess
 	t.maxP = max(1, setting("p_max", 1))

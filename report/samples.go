@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,11 +65,7 @@ func markdown(s *rundir.RolloutLine, round int) string {
 		facts += map[bool]string{true: ", right", false: ", wrong"}[*s.Right]
 	}
 	facts += fmt.Sprintf(", advantage %.4g\nanswer %s, expected %s", s.Advantage, s.Answer, strings.Join(s.Answers, " or "))
-	prompt := s.PromptText
-	if prompt == "" {
-		prompt = s.Prompt
-	}
-	out := block(facts) + "**Prompt**\n\n" + block(prompt)
+	out := block(facts) + "**Prompt**\n\n" + block(cmp.Or(s.PromptText, s.Prompt))
 	if s.Turns == nil {
 		return out + "**Response**\n\n" + block(s.Response)
 	}
