@@ -170,9 +170,7 @@ func (o evalOptions) parts(c *cobra.Command) ([]evalOptions, error) {
 // take takes from a configuration what no flag says.
 func (o *evalOptions) take(c *cobra.Command, config rl.Config) {
 	from, flags := config.Eval, c.Flags()
-	if from.MaxNewTokens == 0 {
-		from.MaxNewTokens = config.Rollout.MaxNewTokens
-	}
+	from.MaxNewTokens = cmp.Or(from.MaxNewTokens, config.Rollout.MaxNewTokens)
 	run := from.OrGreedy()
 	if run.Greedy && flags.Changed("samples") && o.Samples > 1 { // which asks for drawn ones
 		drawn := o.Sampling

@@ -83,9 +83,7 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	if !slices.ContainsFunc(sources, func(s hub.Source) bool { return strings.EqualFold(s.Name, "README.md") }) {
 		sources = append(sources, card.source())
 	}
-	if p.Message == "" {
-		p.Message = "Model trained with onering" + card.after()
-	}
+	p.Message = cmp.Or(p.Message, "Model trained with onering"+card.after())
 	if p.DryRun {
 		return p.list(c, folder, sources)
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -99,9 +100,7 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Out == "" {
-		o.Out = filepath.Join("runs", "out", sweep.Name(path))
-	}
+	o.Out = cmp.Or(o.Out, filepath.Join("runs", "out", sweep.Name(path)))
 	first := p.FirstTrials(o.Out)
 	s := &opened{sweepOptions: o, plan: p, tunes: len(first) > 0, runs: slices.Concat(first, p.Runs(o.Out))}
 	configs, err := resolveRuns(c, p, s.runs, o.Set, o.Jobs)

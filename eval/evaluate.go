@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,12 +43,8 @@ type UngradedError struct {
 }
 
 func (e *UngradedError) Error() string {
-	reason := e.Reason
-	if reason == "" {
-		reason = "it gave no reason"
-	}
 	return fmt.Sprintf("eval: the reward skipped %d responses, the first to problem %q of suite %q: %s; an evaluation needs a grade for each response",
-		e.Count, e.Problem, e.Suite, reason)
+		e.Count, e.Problem, e.Suite, cmp.Or(e.Reason, "it gave no reason"))
 }
 
 // Evaluate samples and grades the responses that are still missing. responses

@@ -282,9 +282,9 @@ func problemsOf(lines []rolloutLine, round int) map[int]problem {
 		l := &lines[i]
 		p, ok := all[l.group]
 		if !ok {
-			p = problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: cut(l.Prompt), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
+			p = problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: cut(l.Prompt, promptBytes), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
 			if l.PromptText != l.Prompt {
-				p.Text = cut(l.PromptText)
+				p.Text = cut(l.PromptText, promptBytes)
 			}
 		}
 		if l.Part {
@@ -305,12 +305,12 @@ func problemsOf(lines []rolloutLine, round int) map[int]problem {
 	return all
 }
 
-// cut shortens a text to promptBytes.
-func cut(s string) string {
-	if len(s) <= promptBytes {
+// cut shortens a text to so many bytes.
+func cut(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:promptBytes], "") + " ..."
+	return strings.ToValidUTF8(s[:most], "") + " ..."
 }
 
 // interleaveProblems sorts the lines with the given indices: first the first response

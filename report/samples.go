@@ -85,8 +85,5 @@ var newlines = strings.NewReplacer("\r\n", "\n    ", "\r", "\n    ", "\n", "\n  
 
 // block returns a text as an indented block of Markdown.
 func block(text string) string {
-	if len(text) > sampleBytes {
-		text = strings.ToValidUTF8(text[:sampleBytes], "") + " ..."
-	}
-	return "    " + newlines.Replace(strings.ToValidUTF8(text, "\uFFFD")) + "\n\n"
+	return "    " + newlines.Replace(strings.ToValidUTF8(cut(text, sampleBytes), "\uFFFD")) + "\n\n"
 }

@@ -202,7 +202,7 @@ func (b *bencher) sample(ctx context.Context, prompts [][]int32, p *phases) ([]s
 	for i, prompt := range prompts {
 		requests[i] = sampler.Request{Prompt: prompt, ID: uint64(i), Samples: b.Samples}
 	}
-	d := &timedDecoder{Decoder: b.decoder, model: b.model, prompt: b.Prompt, lengths: b.lengths, left: map[int]int{}}
+	d := &timedDecoder{Decoder: b.decoder, model: b.model, prompt: b.Prompt, lengths: b.lengths, left: map[int]int{}, length: map[int]int{}}
 	began := time.Now()
 	sampling := sampler.Plain(1)
 	sampling.MaxNewTokens = 3 * b.Length
@@ -236,9 +236,6 @@ func (d *timedDecoder) Prefill(prompts [][]int32) ([]int, error) {
 
 // Begin implements sampler.Decoder.
 func (d *timedDecoder) Begin(rows []sampler.Row) error {
-	if d.length == nil {
-		d.length = map[int]int{}
-	}
 	for _, r := range rows {
 		d.left[r.Slot], d.length[r.Slot], d.lengths = d.lengths[0], d.prompt, d.lengths[1:]
 	}

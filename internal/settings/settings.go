@@ -20,6 +20,7 @@
 package settings
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 	"unicode"
@@ -83,10 +84,7 @@ func appendFields(fields []Field, v reflect.Value, plugin bool) []Field {
 		case key == "":
 			key = snake(f.Name)
 		}
-		flag := f.Tag.Get("flag")
-		if flag == "" {
-			flag = strings.ReplaceAll(key, "_", "-")
-		}
+		flag := cmp.Or(f.Tag.Get("flag"), strings.ReplaceAll(key, "_", "-"))
 		fields = append(fields, Field{key, flag, v.Field(i), f.Tag})
 	}
 	return fields
