@@ -114,10 +114,10 @@ func (b Batch) Zeros() [][]float64 {
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler,
-// Diagnoser, Observer, EntropyWeigher, Keeper, Shaper, and
-// encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
-// checkpoint. What the host has to know, methods of the names of the functions NeedsReference,
-// NeedsTeacher, NeedsGreedy, NeedsGroup, NeedsEntropy and WeighsApart say, and ReadsBatch (see NeedsAll).
+// Diagnoser, Observer, EntropyWeigher, Keeper, Shaper, and encoding.TextMarshaler with
+// encoding.TextUnmarshaler for state that must survive a checkpoint. A method with the name
+// of one of the functions NeedsReference, NeedsTeacher, NeedsGreedy, NeedsGroup, NeedsEntropy
+// and WeighsApart tells the host what that function asks; ReadsBatch does so for NeedsAll.
 // Validate() error rejects impossible settings by a *SettingError, or several that errors.Join
 // has joined, so that a run file's line can be named with each.
 //
