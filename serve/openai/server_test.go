@@ -720,9 +720,9 @@ func FuzzRequest(f *testing.F) {
 }
 
 // TestFatal: an error that is fatal answers the request that met it, ends the Server with
-// that error and refuses what comes later; others end only what they are about.
+// that error and refuses what waits and what comes later; others end only what they are about.
 func TestFatal(t *testing.T) {
-	d := newFake(2, 50)
+	d := newFake(1, 50)
 	d.gate = make(chan bool, 4)
 	template, err := tokenize.ParseTemplate("chat")
 	if err != nil {
@@ -749,9 +749,26 @@ func TestFatal(t *testing.T) {
 	if err := s.engine.do(t.Context(), func() error { fatal = true; return nil }); err != nil {
 		t.Fatalf("an error that is not fatal: %v", err)
 	}
+	first, second := make(chan int), make(chan int)
+	send := func(to chan int, held int64) {
+		go func() {
+			status, _ := x.ask("POST", "/v1/completions", request)
+			to <- status
+		}()
+		for s.engine.held.Load() != held {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	send(first, 1)
+	d.gate <- true
+	send(second, 2)
+	d.gate <- true // it is in the queue after this step
 	d.gate <- false
-	if status, body := x.ask("POST", "/v1/completions", request); status != 500 || !bytes.Contains(body, []byte("the device is gone")) {
-		t.Errorf("status %d, %s", status, body)
+	if status := <-first; status != 500 {
+		t.Errorf("the request that met it: status %d", status)
+	}
+	if status := <-second; status != 503 {
+		t.Errorf("the one that waited: status %d", status)
 	}
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the device is gone") {
 		t.Errorf("the server ends with %v", err)
