@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -223,14 +222,14 @@ func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Com
 	return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 }
 
-// addFlags adds flags for the fields of a struct of options, as settings.AddFlags does. They
-// may have two more tags: required, and complete, which is dir, file or the ending of a file.
-func addFlags(c *cobra.Command, options any, names ...string) {
-	settings.AddFlags(c.Flags(), options, names...)
+// addFlags adds flags for the fields of a struct of options, as settings.AddFlags does, with
+// words in their helps. Fields may have two more tags: required, and complete, which is dir,
+// file or the ending of a file.
+func addFlags(c *cobra.Command, options any) {
+	settings.AddFlags(c.Flags(), options)
 	for _, f := range settings.Fields(options) {
-		if names != nil && !slices.Contains(names, f.Flag) {
-			continue
-		}
+		flag := c.Flags().Lookup(f.Flag)
+		flag.Usage = words.Replace(flag.Usage)
 		if f.Tag("required") != "" {
 			require(c, f.Flag)
 		}

@@ -84,7 +84,11 @@ func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device str
 		}
 	}
 	if device == "auto" {
-		row("device", "auto is %s", strings.TrimSuffix(r.Device.Name+": "+r.Device.Reason, ": "))
+		name := r.Device.Name
+		if r.Device.Reason != "" {
+			name += ": " + r.Device.Reason
+		}
+		row("device", "auto is %s", name)
 	}
 	row("cache", "%s", r.Cache)
 	for _, c := range r.Clients {

@@ -91,7 +91,7 @@ type evalOptions struct {
 	SuitesDir string   `help:"folder of the benchmarks" complete:"dir"`
 	Limit     int      `help:"measure the first so many problems of each suite; 0 is all"`
 	Slots     int      `help:"sequences that are decoded at once; it decides speed and memory"`
-	AnswerIn  string   `flag:"extract" help:"where in a response the answer has to stand: boxed, tag, auto, last; if not given tag for the template r1, else boxed"`
+	AnswerIn  string   `flag:"extract" help:"where in a response the answer has to stand: {rules}; if not given tag for the template r1, else boxed"`
 	Out       string   `help:"file for every response" complete:"jsonl"`
 	Resume    bool     `help:"sample only what the file of --out still lacks, if there is one"`
 	JSON      bool     `help:"print one JSON object in place of a table"`

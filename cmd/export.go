@@ -28,7 +28,7 @@ func newExport() *cobra.Command {
 type exportOptions struct {
 	Model   string `help:"model folder, or a run folder for its newest checkpoint, or a config.json, or ORG/NAME on a hub (required)" required:"true" complete:"dir"`
 	Out     string `help:"folder to write (required)" required:"true" complete:"dir"`
-	Adapter string `help:"folder of a LoRA adapter of the model, as PEFT and onering write it, or a run folder for its newest checkpoint" complete:"dir"`
+	Adapter string `help:"{adapter}" complete:"dir"`
 	DType   string `flag:"dtype" help:"type to compute in: float32, bfloat16 or float16"`
 	Device  string `help:"what the graphs are for: cpu or cuda"`
 	Blocks  int    `help:"in how many blocks of queries layers compute attention; more take less memory with long rows"`
@@ -72,9 +72,9 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 
 type mergeOptions struct {
 	Model   string `help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)" required:"true" complete:"dir"`
-	Adapter string `help:"folder of a LoRA adapter of the model, as PEFT and onering write it, or a run folder for its newest checkpoint (required)" required:"true" complete:"dir"`
+	Adapter string `help:"{adapter} (required)" required:"true" complete:"dir"`
 	Out     string `help:"folder to write (required)" required:"true" complete:"dir"`
-	DType   string `flag:"dtype" help:"type of the tensors: float32, float16, bfloat16 (default: that of the model)"`
+	DType   string `flag:"dtype" help:"type of the tensors: {dtypes} (default: that of the model)"`
 }
 
 func newMerge() *cobra.Command {

@@ -32,7 +32,7 @@ type initOptions struct {
 	Out       string `help:"folder to write (required)" required:"true" complete:"dir"`
 	Tokenizer string `help:"folder to copy the tokenizer's files from; default: that of the config" complete:"dir"`
 	Seed      uint64 `help:"seed of the weights"`
-	DType     string `flag:"dtype" help:"type of the tensors: float32, float16, bfloat16; default: float32, of --model its own"`
+	DType     string `flag:"dtype" help:"type of the tensors: {dtypes}; default: float32, of --model its own"`
 }
 
 // run writes the folder.

@@ -28,6 +28,7 @@ import (
 
 	"onering/internal/cli"
 	"onering/internal/settings"
+	"onering/reward"
 	"onering/train/ranks"
 	"onering/train/rl"
 	"onering/train/sft"
@@ -237,7 +238,8 @@ func newRoot() *cobra.Command {
 var helps embed.FS
 
 // words stand in helps for what the program knows.
-var words = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", strings.Join(benchmarkNames(), ", "), "{slashes}", chatHelp)
+var words = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", strings.Join(benchmarkNames(), ", "), "{slashes}", chatHelp,
+	"{adapter}", adapterHelp, "{dtypes}", strings.Join(dtypeNames, ", "), "{rules}", strings.Join(reward.ExtractRules, ", "))
 
 // newCommand returns the command that the help called name describes: its use, what it does in a
 // line, that at length, and examples. It takes the arguments that its use names, and has a

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -75,8 +74,15 @@ func distinguishingKeys(runs []*Run) []string {
 // compareKeys orders keys alphabetically, with the objective's name before all others.
 func compareKeys(a, b string) int {
 	const first = "objective.name"
-	rank := map[bool]int{true: -1}
-	return cmp.Or(rank[a == first]-rank[b == first], strings.Compare(a, b))
+	switch {
+	case a == b:
+		return 0
+	case a == first:
+		return -1
+	case b == first:
+		return 1
+	}
+	return strings.Compare(a, b)
 }
 
 // groupRuns puts the runs of one configuration into one group. Groups are in the

@@ -89,7 +89,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 		c.Failed = func(err error) {
 			if b.err == nil {
 				b.err = err
-				b.Close()
+				b.Close(err)
 			}
 		}
 		s.queue = append(s.queue, c)
@@ -100,7 +100,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 
 // run samples what is in the queue and returns the responses that have ended.
 func (b *batch) run(ctx context.Context) ([]Response, error) {
-	defer b.Close()
+	defer func() { b.Close(b.err) }()
 	for {
 		// A first token may end its response, so this can take several rounds.
 		for ctx.Err() == nil && b.begin() {

@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -342,11 +341,8 @@ func (s *Scheduler) drop(c *Call) {
 	}
 }
 
-// errClosed is what calls get that were not answered when a Scheduler was closed.
-var errClosed = errors.New("sampler: stopped before the response ended")
-
-// Close ends all calls with an error. The decoder is free again.
-func (s *Scheduler) Close() {
+// Close ends all calls that there still are with an error. The decoder is free again.
+func (s *Scheduler) Close(err error) {
 	calls := s.queue
 	s.queue = nil
 	for _, q := range s.slots {
@@ -354,5 +350,5 @@ func (s *Scheduler) Close() {
 			calls = append(calls, q.call)
 		}
 	}
-	s.fail(calls, errClosed)
+	s.fail(calls, err)
 }

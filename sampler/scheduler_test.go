@@ -113,7 +113,7 @@ func TestSchedulerFailure(t *testing.T) {
 		}
 		add()
 		l.Step()
-		l.Close()
+		l.Close(errors.New("stopped"))
 		if failed != 2 {
 			t.Errorf("%s: a closed Scheduler leaves its calls without an end", where)
 		}

@@ -38,19 +38,15 @@ type engine struct {
 	most atomic.Int64 // samples that may be in the works
 	held atomic.Int64
 
-	fatal    func(error) bool // may be nil
-	failed   error            // an error of a call that ends the engine
-	stopping bool             // calls end because the engine does
+	fatal  func(error) bool // may be nil
+	failed error            // an error of a call that ends the engine
 }
 
 // watched is a call whose error is the engine's, too, if it is fatal.
 func (e *engine) watched(c *sampler.Call) *sampler.Call {
 	tell := c.Failed
 	c.Failed = func(err error) {
-		switch {
-		case e.stopping:
-			err = errStopping
-		case e.fatal != nil && e.fatal(err):
+		if e.fatal != nil && e.fatal(err) {
 			e.failed = err
 		}
 		tell(err)
@@ -63,7 +59,6 @@ func (e *engine) watched(c *sampler.Call) *sampler.Call {
 func (e *engine) run(ctx context.Context) error {
 	defer close(e.ended)
 	defer func() {
-		e.stopping = true
 		for _, m := range e.models {
 			m.end()
 		}
@@ -293,7 +288,7 @@ func (m *Model) prepare() (err error) {
 
 // end ends a model.
 func (m *Model) end() {
-	m.scheduler.Close()
+	m.scheduler.Close(errStopping)
 	if m.Close != nil {
 		m.Close()
 	}

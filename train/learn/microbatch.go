@@ -73,10 +73,11 @@ func prefixGroups(sequences []runtime.Sequence, own []int, alive func(i int) boo
 
 // picked returns what a list has of the sequences of a micro-batch; nil where there is no list.
 func picked[T any](list []T, group []int) (part []T) {
+	if list == nil {
+		return nil
+	}
 	for _, i := range group {
-		if list != nil {
-			part = append(part, list[i])
-		}
+		part = append(part, list[i])
 	}
 	return part
 }

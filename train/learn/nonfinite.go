@@ -60,13 +60,17 @@ func Nonfinite(x float64) bool { return x-x != 0 }
 // those of the given sequences, or of all where rows is nil.
 func finiteTable(what string, table [][]float64, rows []int) error {
 	var found *NonfiniteError
-	for i, row := range table {
-		if rows != nil && !slices.Contains(rows, i) {
-			continue
+	all := len(table)
+	if rows != nil {
+		all = len(rows)
+	}
+	for i := range all {
+		if rows != nil {
+			i = rows[i]
 		}
-		if pos := slices.IndexFunc(row, Nonfinite); pos >= 0 {
+		if pos := slices.IndexFunc(table[i], Nonfinite); pos >= 0 {
 			if found == nil {
-				found = &NonfiniteError{What: fmt.Sprintf("%s of response token %d", what, pos), Value: row[pos], Among: "sequences of the batch"}
+				found = &NonfiniteError{What: fmt.Sprintf("%s of response token %d", what, pos), Value: table[i][pos], Among: "sequences of the batch"}
 			}
 			found.Sequences = append(found.Sequences, i)
 		}
