@@ -26,7 +26,6 @@ var longFunctions = map[string]string{
 	"verifier/internal/algebra.formula.value":      "a case for each kind of node",
 	"verifier/internal/algebra.numeric.value":      "a case for each kind of node",
 	"verifier/internal/algebra.survey":             "a case for each kind of node",
-	"verifier/internal/latex.lexer.backslash":      "grammar",
 	"verifier/internal/latex.parser.command":       "grammar",
 	"verifier/internal/latex.parser.product":       "grammar",
 	"verifier/internal/latex.parser.spelledNumber": "grammar",

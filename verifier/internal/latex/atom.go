@@ -1,6 +1,7 @@
 package latex
 
 import (
+	"cmp"
 	"math/big"
 	"strings"
 )
@@ -8,8 +9,7 @@ import (
 // atom parses a number, a name, a bracketed expression, or a command with its
 // arguments.
 func (p *parser) atom() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	t := p.cur()
 	switch t.kind {
 	case number:
@@ -30,8 +30,7 @@ func (p *parser) atom() *Node {
 			return p.bracketed()
 		case "{":
 			if p.at(1).is("}") {
-				p.advance()
-				p.advance()
+				p.pos += 2
 				return p.atom()
 			}
 			return p.group()
@@ -98,8 +97,7 @@ func (p *parser) digitsOfBase() *Node {
 // argument parses one argument of a command: a group, or the next token as
 // TeX takes it (one digit, one letter, one command).
 func (p *parser) argument() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	t := p.cur()
 	switch t.kind {
 	case number:
@@ -215,15 +213,13 @@ func (p *parser) choose() *Node {
 	n := p.argument()
 	t := p.cur()
 	if raised && t.is("/") && p.at(1).is("_") {
-		p.advance()
-		p.advance()
+		p.pos += 2
 		return &Node{Op: Div, Args: []*Node{n, p.argument()}}
 	}
 	if t.kind != word || t.text != "C" && t.text != "P" || !p.at(1).is("_") {
 		p.fail()
 	}
-	p.advance()
-	p.advance()
+	p.pos += 2
 	return p.chosenOf(t.text, n, p.argument())
 }
 
@@ -332,8 +328,7 @@ func (p *parser) set() *Node {
 
 // elements is statements where a bar or a colon may follow.
 func (p *parser) elements() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	var items []*Node
 	for {
 		for p.separator() != "" {
@@ -583,13 +578,9 @@ func looksLikeLetters(w string, next *token) bool {
 // namedWord parses a function, a constant or a numeral that is spelled out; nil if w is none of these.
 func (p *parser) namedWord(w string) *Node {
 	t := p.cur()
-	if name, ok := manyArguments[w]; ok && p.at(1).is("(") {
+	if name, ok := functions[w]; ok && len(w) > 1 && p.at(1).kind != end || manyArguments[w] && p.at(1).is("(") {
 		p.advance()
-		return p.function(name)
-	}
-	if name, ok := functions[w]; ok && len(w) > 1 && !(p.at(1).kind == end) {
-		p.advance()
-		return p.function(name)
+		return p.function(cmp.Or(name, w))
 	}
 	switch w {
 	case "pi", "Pi":
@@ -650,8 +641,7 @@ func (p *parser) rootArgument() *Node {
 
 // function parses the powers, base and argument of a known function.
 func (p *parser) function(name string) *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	var base, power *Node
 	script := p.scriptArgument
 	if name == "log" {
@@ -674,7 +664,7 @@ func (p *parser) function(name string) *Node {
 	if p.closing() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\max}, \min = 12
 		return &Node{Op: Sym, Name: name, Words: true}
 	}
-	if _, ok := manyArguments[name]; ok {
+	if manyArguments[name] {
 		if base != nil || !p.cur().is("(") && !p.cur().is("{:") { // \max_x f(x)
 			return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), base}}
 		}

@@ -7,19 +7,15 @@ import (
 
 // command parses a command with its arguments.
 func (p *parser) command() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	t := p.cur()
 	name := t.text
 	p.advance()
 	if g, ok := greek[name]; ok {
 		return p.greek(g)
 	}
-	if f, ok := functions[name]; ok {
-		return p.function(f)
-	}
-	if f, ok := manyArguments[name]; ok {
-		return p.function(f)
+	if f, ok := functions[name]; ok || manyArguments[name] {
+		return p.function(cmp.Or(f, name))
 	}
 	if d, ok := decorations[name]; ok {
 		return p.decorated(d)

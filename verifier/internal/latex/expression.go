@@ -7,8 +7,7 @@ import (
 
 // sum parses terms with + - ± between them.
 func (p *parser) sum() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	terms := []*Node{p.term(p.leadingSign())}
 	for {
 		t := p.cur()
@@ -99,8 +98,7 @@ func multiplication(factors []*Node) *Node {
 // product parses factors with * and / between them, or nothing, or units after
 // them.
 func (p *parser) product() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	start := p.pos
 	spelled := ""
 	if t := p.cur(); t.kind == word && !t.plain && len(t.text) > 1 {
@@ -324,12 +322,9 @@ func (p *parser) mixed() bool {
 		}
 		num, den = t.num, p.at(2).num
 	case isFraction(t):
-		if n, d := p.at(1), p.at(2); n.kind == number && n.num.short && len(n.num.text) == 2 {
+		if n := p.at(1); n.kind == number && n.num.short && len(n.num.text) == 2 {
 			// \frac12 is cut later.
 			return n.num.text[0] < n.num.text[1]
-		} else if n.kind == number && n.num.short && d.kind == number && d.num.short {
-			num, den = n.num, d.num
-			break
 		}
 		i := 1
 		if num = p.bracedNumeral(&i); num == nil {
@@ -368,11 +363,10 @@ func (p *parser) mod(value *Node) *Node {
 	var m *Node
 	switch t := p.cur(); {
 	case t.is("("):
-		p.advance()
-		p.advance()
+		p.pos += 2
 		m = p.sum()
 		p.expect(")")
-	case p.cur().cmd("pmod"):
+	case t.cmd("pmod"):
 		p.advance()
 		m = p.argument()
 	default: // 2025 \bmod 1000
@@ -384,8 +378,7 @@ func (p *parser) mod(value *Node) *Node {
 
 // factor parses a signed power.
 func (p *parser) factor() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	switch {
 	case p.accept("-"):
 		return negated(p.factor())
@@ -428,8 +421,7 @@ func (p *parser) postfix(n *Node) *Node {
 		t := p.cur()
 		switch {
 		case t.is("{") && p.at(1).is("}"):
-			p.advance()
-			p.advance()
+			p.pos += 2
 		case p.degreeSign():
 			n = p.degrees(n)
 		case t.is("^"):
@@ -527,8 +519,7 @@ func isOrdinal(s string) bool { return s == "th" || s == "st" || s == "nd" || s 
 
 // exponent parses what follows ^.
 func (p *parser) exponent() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	var e *Node
 	switch t := p.cur(); {
 	case t.is("-"):

@@ -90,7 +90,16 @@ func (l *lexer) emit(t token) {
 	l.tokens = append(l.tokens, t)
 }
 
-func (l *lexer) sign(s string) { l.emit(token{kind: sign, text: s, at: l.pos}) }
+// sign emits a sign, and counts the brackets in which a comma separates.
+func (l *lexer) sign(s string) {
+	switch s {
+	case "(", "[", "{:":
+		l.round++
+	case ")", "]", ":}":
+		l.round = max(0, l.round-1)
+	}
+	l.emit(token{kind: sign, text: s, at: l.pos})
+}
 
 // peek is the byte n after the current one, 0 past the end.
 func (l *lexer) peek(n int) byte {
@@ -191,10 +200,6 @@ func (l *lexer) punctuation(c byte) {
 			l.pos += len(line) // a comment
 			return
 		}
-	case '(', '[':
-		l.round++
-	case ')', ']':
-		l.round = max(0, l.round-1)
 	case '"', '`':
 		l.space = true
 		return
@@ -296,25 +301,17 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 	case '!':
 		// 5\!7 is set as 57.
 		l.space = l.space || at == 0 || !isDigit(l.src[at-1]) || !isDigit(l.peek(0))
-	case ' ', '\n', '\t', ',', ';', ':', '>', '/', '-', '@':
-		l.space = true
-	case '(', ')', '[', ']':
+	case ' ', '\n', '\t', ',', ';', ':', '>', '/', '-', '@', '_', '\'', '"', '=', '^', '.', '(', ')', '[', ']':
 		l.space = true // \( \) \[ \] delimit mathematics
 	case '{':
-		l.round++
 		l.sign("{:")
 	case '}':
-		l.round = max(0, l.round-1)
 		l.sign(":}")
 	case '|':
 		l.sign("||")
 	case '$':
 		l.emit(token{kind: command, text: "$", at: at})
-	case '%', '&', '#', '_', '\'', '"', '=', '<', '+', '*', '^', '.':
-		if c == '_' || c == '=' || c == '\'' || c == '"' || c == '^' || c == '.' {
-			l.space = true
-			break
-		}
+	case '%', '&', '#', '<', '+', '*':
 		l.sign(string(rune(c)))
 	default:
 		l.pos-- // a backslash before a digit or a letter beyond ASCII means nothing
@@ -351,12 +348,8 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		l.emit(token{kind: quad, at: at})
 	case ignored[name]:
 		l.space = true
-	case name == "lbrace":
-		l.round++
-		l.sign("{:")
-	case name == "rbrace":
-		l.round = max(0, l.round-1)
-		l.sign(":}")
+	case name == "lbrace", name == "rbrace":
+		l.sign(op)
 	case name == "boxed" || name == "fbox":
 	case name == "textsuperscript":
 		l.sign("^")

@@ -2,6 +2,8 @@ package latex
 
 import (
 	"math/big"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -61,9 +63,6 @@ func (l *lexer) number(plain bool) {
 	n.digits = len(strings.TrimLeft(mantissa, "0"))
 	if n.short {
 		n.text = whole
-	}
-	if mantissa == "" {
-		mantissa = "0"
 	}
 	integer, _ := new(big.Int).SetString(mantissa, 10)
 	n.value = new(big.Rat).SetInt(integer)
@@ -215,10 +214,6 @@ func (l *lexer) whole() (string, bool) {
 		}
 		l.pos += n + 3
 		groups = append(groups, g...)
-		if len(groups) > maxDigits {
-			l.err = errLimit
-			break
-		}
 	}
 	all := string(groups)
 	// European points: 1.234.567 or 1.234,56.
@@ -326,9 +321,6 @@ func (l *lexer) repetend(fraction string) *big.Rat {
 	var period string
 	switch {
 	case strings.HasPrefix(rest, `\overline`), strings.HasPrefix(rest, `\bar`), strings.HasPrefix(rest, `\dot`):
-		if l.pos == 0 || !isDigit(l.src[l.pos-1]) && l.src[l.pos-1] != '.' {
-			return nil
-		}
 		if fraction == "" && l.src[l.pos-1] != '.' {
 			return nil // 3\overline{AB}
 		}
@@ -347,7 +339,7 @@ func (l *lexer) repetend(fraction string) *big.Rat {
 			return nil
 		}
 		l.pos += shut + 1
-	case strings.HasPrefix(rest, "(") && fraction+l.src[l.pos-1:l.pos] != "" && (fraction != "" || l.src[l.pos-1] == '.'):
+	case strings.HasPrefix(rest, "(") && (fraction != "" || l.src[l.pos-1] == '.'):
 		if period = parenthesised(rest); period == "" {
 			return nil
 		}
@@ -379,29 +371,16 @@ func (l *lexer) dotted() string {
 	return ""
 }
 
+var (
+	dotDigits = regexp.MustCompile(`^\\dot(?: ?\d|\{\d\})`)
+	bracketed = regexp.MustCompile(`^\(\d{1,199}\)`)
+)
+
 // dotDigit is the length of a leading \dot{5}, \dot5 or \dot 5, 0 if s begins otherwise.
-func dotDigit(s string) int {
-	rest, ok := strings.CutPrefix(s, `\dot`)
-	switch {
-	case !ok || len(rest) == 0:
-	case isDigit(rest[0]):
-		return len(`\dot5`)
-	case len(rest) > 1 && rest[0] == ' ' && isDigit(rest[1]):
-		return len(`\dot 5`)
-	case len(rest) > 2 && rest[0] == '{' && isDigit(rest[1]) && rest[2] == '}':
-		return len(`\dot{5}`)
-	}
-	return 0
-}
+func dotDigit(s string) int { return len(dotDigits.FindString(s)) }
 
 // parenthesised is the digits of a leading (digits), else "".
-func parenthesised(s string) string {
-	shut := strings.IndexByte(s, ')')
-	if shut < 2 || shut > 200 || strings.Trim(s[1:shut], "0123456789") != "" {
-		return ""
-	}
-	return s[1:shut]
-}
+func parenthesised(s string) string { return strings.Trim(bracketed.FindString(s), "()") }
 
 // dots reads an ellipsis after decimals whose end repeats, 0.333... or
 // 0.142857142857..., and returns the rest of the series.
@@ -434,20 +413,12 @@ func (l *lexer) dots(fraction string) (r *big.Rat) {
 	return nil
 }
 
+var exponents = regexp.MustCompile(`^[eE][+-]?\d+`)
+
 // exponent reads the e-7 of 4.0e-7.
 func (l *lexer) exponent(n *numeral) {
-	if l.peek(0)|0x20 != 'e' {
-		return
-	}
-	i := 1
-	if c := l.peek(i); c == '+' || c == '-' {
-		i++
-	}
-	from := i
-	for isDigit(l.peek(i)) {
-		i++
-	}
-	if i == from || isLetter(l.peek(i)) || l.peek(i) == '.' && isDigit(l.peek(i+1)) {
+	i := len(exponents.FindString(l.src[l.pos:]))
+	if l.steps += i; i == 0 || isLetter(l.peek(i)) || l.peek(i) == '.' && isDigit(l.peek(i+1)) {
 		return
 	}
 	text := l.src[l.pos+1 : l.pos+i]
@@ -457,12 +428,10 @@ func (l *lexer) exponent(n *numeral) {
 		}
 	}
 	l.pos += i
-	exp := 0
-	for _, c := range strings.TrimLeft(text, "+-") {
-		if exp = exp*10 + int(c-'0'); exp > maxExp {
-			l.err = errLimit
-			return
-		}
+	exp, err := strconv.Atoi(strings.TrimLeft(text, "+-"))
+	if err != nil || exp > maxExp {
+		l.err = errLimit
+		return
 	}
 	scale := new(big.Rat).SetInt(tenTo(exp))
 	if text[0] == '-' {

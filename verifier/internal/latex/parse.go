@@ -233,14 +233,13 @@ func (p *parser) expect(s string) {
 
 func (p *parser) fail() { panic(errSyntax) }
 
-// enter counts nesting; leave ends it.
-func (p *parser) enter() {
+// enter counts nesting; what it returns ends it.
+func (p *parser) enter() (leave func()) {
 	if p.depth++; p.depth > maxDepth {
 		panic(errLimit)
 	}
+	return func() { p.depth-- }
 }
-
-func (p *parser) leave() { p.depth-- }
 
 // top parses everything.
 func (p *parser) top() (tree *Node, err error) {
@@ -266,8 +265,7 @@ func (p *parser) top() (tree *Node, err error) {
 // statements parses statements with separators between them, to the end or a
 // closing delimiter. One statement is returned as it is, and nil if there is none.
 func (p *parser) statements() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	var items []*Node
 	joint := ","
 	for {
@@ -408,8 +406,7 @@ func (p *parser) leftOut() bool {
 
 // statement parses a relation, a chain of them, or a bare expression.
 func (p *parser) statement() *Node {
-	p.enter()
-	defer p.leave()
+	defer p.enter()()
 	about := p.fillers()
 	for p.accept("=>") || p.accept("&") {
 	}

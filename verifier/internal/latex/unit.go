@@ -160,8 +160,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return become(&Node{Op: Degree, Args: []*Node{factors[last]}})
 	case "per":
 		if n := p.at(1); n.kind == word && strings.EqualFold(n.text, "cent") {
-			p.advance()
-			p.advance()
+			p.pos += 2
 			return become(&Node{Op: Percent, Args: []*Node{factors[last]}})
 		}
 	case "base":
@@ -207,8 +206,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false
 	}
 	called := p.isFunction(t.text)
-	_, many := manyArguments[t.text]
-	if next := p.at(1); called && (many && next.is("(") || !many && !(next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end)) {
+	if next, many := p.at(1), manyArguments[t.text]; called && (many && next.is("(") || !many && !(next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end)) {
 		return nil, false // a logarithm, not logs
 	}
 	if !t.plain && !t.roman {
@@ -325,8 +323,7 @@ var (
 // follows it: 30 sec, 30 logs.
 func (p *parser) isFunction(w string) bool {
 	_, fn := functions[w]
-	_, many := manyArguments[w]
-	return len(w) > 1 && (fn || many || w == "lim" || w == "sup" || w == "inf" || w == "deg")
+	return len(w) > 1 && (fn || manyArguments[w] || w == "lim" || w == "sup" || w == "inf" || w == "deg")
 }
 
 // isNamed reports whether w is a word that mathematics knows.

@@ -31,7 +31,7 @@ var functions = map[string]string{
 }
 
 // manyArguments are functions of a bracketed list.
-var manyArguments = map[string]string{"gcd": "gcd", "lcm": "lcm", "max": "max", "min": "min"}
+var manyArguments = setOf("gcd lcm max min")
 
 // relations are commands and signs between the sides of a relation.
 var relations = map[string]string{
@@ -115,6 +115,5 @@ func known(name string) bool {
 	_, letter := greek[name]
 	_, accent := decorations[name]
 	_, drop := dropped[name]
-	_, many := manyArguments[name]
-	return op || fn || rel || letter || accent || drop || many || ignored[name] || texts[name] || romans[name] || structures[name] || arrows[name]
+	return op || fn || rel || letter || accent || drop || manyArguments[name] || ignored[name] || texts[name] || romans[name] || structures[name] || arrows[name]
 }

@@ -401,9 +401,6 @@ func isOption(t token) bool {
 	return t.kind == word && len(t.text) == 1 && t.text[0] >= 'A' && t.text[0] <= 'J'
 }
 
-// months by their first three letters.
-const months = "janfebmaraprmayjunjulaugsepoctnovdec"
-
 // date reads "July 4, 1776", "4 July" and the like; nil if tokens are no date.
 func date(tokens []token) *Node {
 	month, day, year := 0, 0, 0
@@ -455,7 +452,7 @@ func date(tokens []token) *Node {
 func monthOf(w string) int {
 	full := [...]string{"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"}
 	for i, m := range full {
-		if w == m || w == months[3*i:3*i+3] || w == "sept" && i == 8 {
+		if w == m || w == m[:3] || w == "sept" && i == 8 {
 			return i + 1
 		}
 	}
