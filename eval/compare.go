@@ -175,11 +175,11 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return Report{}, fmt.Errorf("eval: %q: no such file; name a report, as --json prints it, or a file of responses", path)
 	}
-	if err != nil {
-		return Report{}, fmt.Errorf("eval: %w", err)
+	var head []byte
+	if err == nil {
+		head, err = io.ReadAll(io.LimitReader(f, 64))
+		f.Close()
 	}
-	head, err := io.ReadAll(io.LimitReader(f, 64))
-	f.Close()
 	if err != nil {
 		return Report{}, fmt.Errorf("eval: %w", err)
 	}
@@ -190,9 +190,9 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 		}
 		report, err := r.Report(same)
 		if err != nil {
-			return report, fmt.Errorf("%s: %w", path, err)
+			err = fmt.Errorf("%s: %w", path, err)
 		}
-		return report, nil
+		return report, err
 	}
 	text, err := files.Read(path, maxLine)
 	if err != nil {

@@ -189,12 +189,11 @@ func (p Plan) Open(path string, resumed bool) (*Responses, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eval: %s: %w", path, err)
 	}
-	var r *Responses
+	begin := p.Create
 	if resumed {
-		r, err = resume(path, p)
-	} else {
-		r, err = p.Create(path)
+		begin = p.resume
 	}
+	r, err := begin(path)
 	if err != nil {
 		unlock()
 		return nil, err
@@ -228,7 +227,7 @@ func (p Plan) Create(path string) (*Responses, error) {
 	return r, nil
 }
 
-func resume(path string, p Plan) (*Responses, error) {
+func (p Plan) resume(path string) (*Responses, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		if err == nil {

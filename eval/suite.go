@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"onering/data"
@@ -176,21 +177,12 @@ var Benchmarks = []benchmark{
 }
 
 // findBenchmark returns the benchmark of that name.
-func findBenchmark(name string) (benchmark, bool) {
-	for _, b := range Benchmarks {
-		if b.Name == name {
-			return b, true
-		}
+func findBenchmark(name string) (b benchmark, known bool) {
+	i := slices.IndexFunc(Benchmarks, func(b benchmark) bool { return b.Name == name })
+	if i >= 0 {
+		b = Benchmarks[i]
 	}
-	return benchmark{}, false
-}
-
-// title is how tables call a suite.
-func title(name string) string {
-	if b, ok := findBenchmark(name); ok {
-		return b.Title
-	}
-	return name
+	return b, i >= 0
 }
 
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)

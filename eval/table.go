@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"onering/internal/stat"
@@ -108,11 +109,13 @@ func (c comparison) Print(w io.Writer, markdown bool) error {
 	return t.print(w, "A is "+c.A.String()+"\nB is "+c.B.String(), markdown)
 }
 
+// heading is how tables call a suite.
 func heading(suite string) string {
 	if suite == "average" {
 		return "Avg."
 	}
-	return title(suite)
+	b, _ := findBenchmark(suite)
+	return cmp.Or(b.Title, suite)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f", 100*share) }
@@ -146,12 +149,11 @@ func (t *table[C]) print(w io.Writer, above string, markdown bool) error {
 	for n, line := range t.rows {
 		var cells []string
 		for i, cell := range line {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			width := widths[i]
 			if i == 0 {
-				cells = append(cells, cell+pad)
-			} else {
-				cells = append(cells, pad+cell)
+				width = -width
 			}
+			cells = append(cells, fmt.Sprintf("%*s", width, cell))
 		}
 		if !markdown {
 			b.WriteString(strings.TrimRight(strings.Join(cells, "   "), " ") + "\n")
@@ -159,13 +161,9 @@ func (t *table[C]) print(w io.Writer, above string, markdown bool) error {
 		}
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 		if n == 0 {
-			for i, width := range widths {
-				rule := strings.Repeat("-", max(2, width))
-				if i == 0 {
-					b.WriteString("|:" + rule + "-")
-				} else {
-					b.WriteString("|-" + rule + ":")
-				}
+			b.WriteString("|:" + strings.Repeat("-", max(2, widths[0])) + "-")
+			for _, width := range widths[1:] {
+				b.WriteString("|-" + strings.Repeat("-", max(2, width)) + ":")
 			}
 			b.WriteString("|\n")
 		}

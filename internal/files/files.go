@@ -120,11 +120,7 @@ func notRegular(path string) error { return fmt.Errorf("%s is not a regular file
 // links, as Open does.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f, path, limit)
+	return readAll(f, err, path, limit)
 }
 
 // Sum returns the SHA-256 of a regular file in hexadecimal. It follows links, as Open does.
@@ -141,13 +137,19 @@ func Sum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// readAll reads f, which path names in errors.
-func readAll(f fs.File, path string, limit int64) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
+// readAll reads f, unless opening it has failed, and closes it. path names it in errors.
+func readAll(f fs.File, failed error, path string, limit int64) ([]byte, error) {
+	if failed != nil {
+		return nil, failed
 	}
-	if info.Size() > limit {
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, notRegular(path)
+	case info.Size() > limit:
 		return nil, tooLarge(path, info.Size(), limit)
 	}
 	// The file may grow, and some files of the system state no size.
@@ -165,18 +167,7 @@ func tooLarge(path string, size, limit int64) error {
 // ReadFS is Read for a file of fsys, such as an embedded folder or FS of a Folder.
 func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, notRegular(name)
-	}
-	return readAll(f, name, limit)
+	return readAll(f, err, name, limit)
 }
 
 // A Folder opens the files of one folder. Names are relative to it, with the
@@ -199,10 +190,10 @@ func OpenFolder(dir string) (*Folder, error) {
 		return nil, fmt.Errorf("%s is not a folder", dir)
 	}
 	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		real, err = filepath.Abs(real)
 	}
-	if real, err = filepath.Abs(real); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	root, err := os.OpenRoot(real)
@@ -325,11 +316,7 @@ func named(path string, err error) error {
 // Read returns the content of a regular file of the folder, of at most limit bytes.
 func (f *Folder) Read(name string, limit int64) ([]byte, error) {
 	file, err := f.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return readAll(file, filepath.Join(f.dir, name), limit)
+	return readAll(file, err, filepath.Join(f.dir, name), limit)
 }
 
 // FS returns the folder as an fs.FS that opens its regular files.
@@ -382,11 +369,7 @@ func OpenIn(path string) (*os.File, error) {
 // bytes; see OpenIn.
 func ReadIn(path string, limit int64) ([]byte, error) {
 	f, err := OpenIn(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f, path, limit)
+	return readAll(f, err, path, limit)
 }
 
 // Glob returns the paths in the folder dir that match pattern, with slashes, in the order

@@ -60,14 +60,10 @@ func newClient(s settings, o Options) *client {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	until, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-until.Done()
+	return ctx.Err()
 }
 
 // A call is one request, which may be sent several times.
@@ -401,16 +397,10 @@ type remote struct {
 func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote, error) {
 	parts := append(r.address(), "resolve", commit)
 	f := remote{name: name, at: c.at(append(parts, strings.Split(name, "/")...)...), size: -1}
-	var linked, etag, linkedSize string
-	first := func(value *string, h http.Header, key string) {
-		if *value == "" {
-			*value = h.Get(key)
-		}
-	}
+	var linked, etag, linkedSize string // of the first answer that has each
 	resp, err := c.request(ctx, r, name, call{method: http.MethodHead, address: f.at, stay: true, seen: func(h http.Header) {
-		first(&linked, h, "X-Linked-Etag")
-		first(&linkedSize, h, "X-Linked-Size")
-		first(&etag, h, "Etag")
+		linked, etag = cmp.Or(linked, h.Get("X-Linked-Etag")), cmp.Or(etag, h.Get("Etag"))
+		linkedSize = cmp.Or(linkedSize, h.Get("X-Linked-Size"))
 	}})
 	if err != nil {
 		return f, err
@@ -419,10 +409,7 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 	if resp.StatusCode >= 400 {
 		return f, c.refusal(r, name, resp)
 	}
-	if linked != "" {
-		etag = linked
-	}
-	f.etag = strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
+	f.etag = strings.Trim(strings.TrimPrefix(cmp.Or(linked, etag), "W/"), `"`)
 	if n, err := strconv.ParseInt(linkedSize, 10, 64); err == nil && n >= 0 {
 		f.size = n
 	} else if resp.StatusCode == http.StatusOK {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,11 +77,8 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 			}
 		}
 	}
-	err = file.Truncate(have) // the file that was there may have been longer
-	if err == nil {
-		err = file.Sync()
-	}
-	if err != nil {
+	// The file that was there may have been longer.
+	if err := cmp.Or(file.Truncate(have), file.Sync()); err != nil {
 		return fmt.Errorf("hub: %w: %w", errDisk, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -29,11 +30,7 @@ type fault struct {
 }
 
 func (e *fault) Error() string {
-	text := "hub: " + e.Repo + ": "
-	if e.Detail == "" {
-		return text + e.Err.Error()
-	}
-	return text + e.Detail
+	return "hub: " + e.Repo + ": " + cmp.Or(e.Detail, e.Err.Error())
 }
 
 func (e *fault) Unwrap() error { return e.Err }
@@ -124,10 +121,7 @@ func (c *client) reason(resp *http.Response) string {
 	if err != nil {
 		return "" // the status says enough
 	}
-	if body.Error != "" {
-		return body.Error
-	}
-	return body.Message
+	return cmp.Or(body.Error, body.Message)
 }
 
 // hide removes the token from a text: a hub may have sent it back.

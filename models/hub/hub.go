@@ -28,6 +28,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"os"
@@ -138,9 +139,7 @@ func ResolveData(ctx context.Context, name string, isData func(name string) bool
 // there, and returns its folder.
 func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 	o = o.filled()
-	if o.Revision != "" {
-		r.revision = o.Revision
-	}
+	r.revision = cmp.Or(o.Revision, r.revision)
 	if err := checkRevision(r.revision); err != nil {
 		return "", err
 	}

@@ -32,11 +32,7 @@ type repo struct {
 
 // address returns the parts of its address below the endpoint.
 func (r repo) address() []string {
-	parts := strings.Split(r.id, "/")
-	if r.prefix != "" {
-		parts = append([]string{r.prefix}, parts...)
-	}
-	return parts
+	return strings.Split(strings.TrimPrefix(r.prefix+"/"+r.id, "/"), "/")
 }
 
 // folder returns the name of the repository's folder in the cache.
@@ -61,10 +57,10 @@ func parse(name string, k kind) (r repo, ok bool, err error) {
 	// The parts of ORG/NAME@REVISION/PATH. A revision with a slash can only be
 	// given in Options.Revision.
 	parts := strings.SplitN(text, "/", 3)
-	if len(parts) < 2 {
-		if explicit {
-			return r, false, fmt.Errorf("hub: %q: write hf:ORG/NAME", name)
-		}
+	switch {
+	case len(parts) < 2 && explicit:
+		return r, false, fmt.Errorf("hub: %q: write hf:ORG/NAME", name)
+	case len(parts) < 2:
 		return r, false, nil
 	}
 	last, revision, at := strings.Cut(parts[1], "@")

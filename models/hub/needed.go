@@ -96,19 +96,15 @@ func (r repo) data(files []string) ([]string, error) {
 		}
 		// Files that describe the data are left out, but for those of a folder
 		// that the library datasets saved: they are needed to read it.
-		base := path.Base(f)
-		if strings.HasPrefix(base, ".") || base == "README.md" {
-			continue
-		}
-		if r.hasRows(base) {
+		if base := path.Base(f); !strings.HasPrefix(base, ".") && base != "README.md" && r.hasRows(base) {
 			out = append(out, f)
 		}
 	}
-	if len(out) == 0 {
-		if r.path != "" {
-			return nil, fmt.Errorf("there is no file %s with rows, and no folder %[1]s with such files", r.path)
-		}
-		return nil, errors.New("there are no files with rows of a format that is read")
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case r.path != "":
+		return nil, fmt.Errorf("there is no file %s with rows, and no folder %[1]s with such files", r.path)
 	}
-	return out, nil
+	return nil, errors.New("there are no files with rows of a format that is read")
 }

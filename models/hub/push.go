@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,9 +82,7 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (ou
 	if err != nil || !ok || strings.Contains(name, "@") {
 		return outcome{}, fmt.Errorf("hub: %q is not the name of a repository: write OWNER/NAME", name)
 	}
-	if o.Revision != "" {
-		r.revision = o.Revision
-	}
+	r.revision = cmp.Or(o.Revision, r.revision)
 	if err := checkRevision(r.revision); err != nil {
 		return outcome{}, err
 	}
@@ -101,8 +100,7 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (ou
 	case s.token == "":
 		return outcome{}, &fault{Repo: r.id, Err: errUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
 	}
-	state := filepath.Join(s.home, "onering", "push")
-	p := &push{client: newClient(s, o.Options), ctx: ctx, repo: r, state: state, options: o}
+	p := &push{client: newClient(s, o.Options), ctx: ctx, repo: r, state: filepath.Join(s.home, "onering", "push"), options: o}
 	p.right = "write"
 	for _, f := range sources {
 		p.files = append(p.files, &outgoing{Source: f})
@@ -147,8 +145,9 @@ func (p *push) prepare() error {
 			err = p.look()
 		}
 	}
-	if errors.As(err, &e) && e.Code == "RevisionNotFound" {
-		if err = p.branch(); err == nil {
+	if errors.As(err, &e) && e.Code == "RevisionNotFound" { // the branch begins at main
+		revision := p.repo.revision
+		if err = p.make("the new branch "+revision, call{address: p.api(p.repo, "branch", revision)}, struct{}{}, new(bool)); err == nil {
 			err = p.look()
 		}
 	}
@@ -176,11 +175,6 @@ func (p *push) create() error {
 		value["visibility"] = "private"
 	}
 	return p.make("the new repository", call{address: p.at("api", "repos", "create")}, value, &p.out.Created)
-}
-
-// branch makes the branch, at main.
-func (p *push) branch() error {
-	return p.make("the new branch "+p.repo.revision, call{address: p.api(p.repo, "branch", p.repo.revision)}, struct{}{}, new(bool))
 }
 
 // make posts a value to make something, and sets made where it did not exist.
@@ -291,14 +285,14 @@ func (p *push) commit() error {
 		repeat: []int{http.StatusConflict, http.StatusPreconditionFailed}, // another commit came between
 	}
 	k.again = func() (bool, error) {
-		if err := p.look(); err != nil {
-			return false, err
+		err := p.look()
+		if err == nil {
+			err = p.compare()
 		}
-		if err := p.compare(); err != nil {
-			return false, err
+		if err == nil {
+			text, changed, err = p.lines()
 		}
-		text, changed, err = p.lines()
-		return !changed, err
+		return err == nil && !changed, err
 	}
 	var answer struct {
 		OID string `json:"commitOid"`

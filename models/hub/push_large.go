@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -139,9 +140,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 		if o.Actions == nil {
 			p.forget(f)
 			p.options.Progress(f.Name, f.Size, f.Size)
-			if f.bytes == "" {
-				f.bytes = "stored"
-			}
+			f.bytes = cmp.Or(f.bytes, "stored")
 			return nil
 		}
 		f.bytes = "sent"

@@ -110,13 +110,13 @@ func describeLibrary(at Location) (*LibraryReport, error) {
 	if r.SHA256, err = files.Sum(at.Path); err != nil {
 		return r, err
 	}
-	text, err := files.Read(filepath.Join(filepath.Dir(at.Path), originName), 1<<20)
-	if err == nil {
-		err = r.checkOrigin(text)
-	} else if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	switch text, err := files.Read(filepath.Join(filepath.Dir(at.Path), originName), 1<<20); {
+	case err == nil:
+		return r, r.checkOrigin(text)
+	case !errors.Is(err, fs.ErrNotExist):
+		return r, err
 	}
-	return r, err
+	return r, nil
 }
 
 // checkOrigin reads the origin that lies beside the library and compares the

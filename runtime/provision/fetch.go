@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,16 @@ type Source struct {
 	name  string
 	build func(goos, goarch string) (Build, bool)
 	fetch func(ctx context.Context, p *provisioner, b Build, into string) error
+}
+
+// builds looks a platform up in a table of builds of one version. ref names those that do
+// not name themselves.
+func builds(version, ref string, table map[string]Build) func(goos, goarch string) (Build, bool) {
+	return func(goos, goarch string) (Build, bool) {
+		b, ok := table[goos+"/"+goarch]
+		b.version, b.ref = version, cmp.Or(b.ref, ref)
+		return b, ok
+	}
 }
 
 // sources are tried in this order. Package clients come first, since they know

@@ -20,7 +20,7 @@ import (
 // without a package client. The release states the archive's SHA-256. The first
 // one that was stated is kept in the cache; if the release later states another
 // one for the same archive, the archive is refused.
-var github = Source{name: "GitHub", build: releaseBuild, fetch: githubFetch}
+var github = Source{name: "GitHub", build: builds(pinned, "", releaseBuilds), fetch: githubFetch}
 
 const releasePage = "https://github.com/microsoft/onnxruntime/releases/tag/v" + pinned
 
@@ -29,19 +29,11 @@ const releasePage = "https://github.com/microsoft/onnxruntime/releases/tag/v" + 
 var releaseAPI = "https://api.github.com/repos/microsoft/onnxruntime/releases/tags/v" + pinned
 
 var releaseBuilds = map[string]Build{
-	"linux/amd64":   {ref: "onnxruntime-linux-x64-" + pinned + ".tgz", Member: "lib/libonnxruntime.so." + pinned},
-	"linux/arm64":   {ref: "onnxruntime-linux-aarch64-" + pinned + ".tgz", Member: "lib/libonnxruntime.so." + pinned},
-	"darwin/arm64":  {ref: "onnxruntime-osx-arm64-" + pinned + ".tgz", Member: "lib/libonnxruntime." + pinned + ".dylib"},
-	"windows/amd64": {ref: "onnxruntime-win-x64-" + pinned + ".zip", Member: "lib/onnxruntime.dll"},
-	"windows/arm64": {ref: "onnxruntime-win-arm64-" + pinned + ".zip", Member: "lib/onnxruntime.dll"},
-}
-
-func releaseBuild(goos, goarch string) (Build, bool) {
-	b, ok := releaseBuilds[goos+"/"+goarch]
-	b.version = pinned
-	root := strings.TrimSuffix(strings.TrimSuffix(b.ref, ".tgz"), ".zip")
-	b.Member = root + "/" + b.Member
-	return b, ok
+	"linux/amd64":   {ref: "onnxruntime-linux-x64-" + pinned + ".tgz", Member: "onnxruntime-linux-x64-" + pinned + "/lib/libonnxruntime.so." + pinned},
+	"linux/arm64":   {ref: "onnxruntime-linux-aarch64-" + pinned + ".tgz", Member: "onnxruntime-linux-aarch64-" + pinned + "/lib/libonnxruntime.so." + pinned},
+	"darwin/arm64":  {ref: "onnxruntime-osx-arm64-" + pinned + ".tgz", Member: "onnxruntime-osx-arm64-" + pinned + "/lib/libonnxruntime." + pinned + ".dylib"},
+	"windows/amd64": {ref: "onnxruntime-win-x64-" + pinned + ".zip", Member: "onnxruntime-win-x64-" + pinned + "/lib/onnxruntime.dll"},
+	"windows/arm64": {ref: "onnxruntime-win-arm64-" + pinned + ".zip", Member: "onnxruntime-win-arm64-" + pinned + "/lib/onnxruntime.dll"},
 }
 
 // An asset is one file of a release, as GitHub's API describes it.

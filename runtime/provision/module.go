@@ -12,7 +12,7 @@ import (
 // module copies the library that the Go module onnxruntime_go has for its own
 // tests. It is an older version, but a machine on which Go has built onering has
 // the module, so this needs neither a network nor a package client.
-var module = Source{name: "the Go module cache", build: moduleBuild, fetch: moduleFetch}
+var module = Source{name: "the Go module cache", build: builds("1.24.1", modulePath+"@"+moduleVersion, moduleBuilds), fetch: moduleFetch}
 
 const modulePath = "github.com/yalue/onnxruntime_go"
 
@@ -23,12 +23,6 @@ var moduleBuilds = map[string]Build{
 	"linux/arm64":   {Member: "test_data/onnxruntime_arm64.so", Sum: "7954e8bdedb497f830c6a679e818d98399b7f4d81ade1126c3e0be74d28111ab"},
 	"darwin/arm64":  {Member: "test_data/onnxruntime_arm64.dylib", Sum: "9626bbdd201fbed7e3addcbd9fc7e97ec4954c03afcf40a9883af50498bffb06"},
 	"windows/amd64": {Member: "test_data/onnxruntime.dll", Sum: "8a1aad8d59d02a5337d4e3f5bbd1158c3f7bf84fe3b3f0052f957dd3e75a91cb"},
-}
-
-func moduleBuild(goos, goarch string) (Build, bool) {
-	b, ok := moduleBuilds[goos+"/"+goarch]
-	b.version, b.ref = "1.24.1", modulePath+"@"+moduleVersion
-	return b, ok
 }
 
 func moduleFetch(ctx context.Context, p *provisioner, b Build, into string) error {

@@ -10,7 +10,7 @@ import (
 
 // npm downloads the Node.js package onnxruntime-node, one archive for all
 // platforms. Its own install script is not run.
-var npm = Source{name: "npm", build: nodePackage, fetch: npmFetch}
+var npm = Source{name: "npm", build: builds(npmVersion, "onnxruntime-node@"+npmVersion, nodeBuilds), fetch: npmFetch}
 
 // npmVersion is the newest version of the package.
 const npmVersion = "1.30.0"
@@ -21,12 +21,6 @@ var nodeBuilds = map[string]Build{
 	"darwin/arm64":  {Member: "package/bin/napi-v6/darwin/arm64/libonnxruntime.1.30.0.dylib", Sum: "685d2be5dba1309c89d3a5324b7fd06a5c42f1a61bfea32d14c4cc28d072121d"},
 	"windows/amd64": {Member: "package/bin/napi-v6/win32/x64/onnxruntime.dll", Sum: "508c362f5673483dd3a086379c392795b2e42d10d5e6f3f90ebd7ac21c97af67"},
 	"windows/arm64": {Member: "package/bin/napi-v6/win32/arm64/onnxruntime.dll", Sum: "6c3a2abf5c6aca11c48a0d338a91af309f2266f25ce2e4084e6a87bbcb0fbfd0"},
-}
-
-func nodePackage(goos, goarch string) (Build, bool) {
-	b, ok := nodeBuilds[goos+"/"+goarch]
-	b.version, b.ref = npmVersion, "onnxruntime-node@"+npmVersion
-	return b, ok
 }
 
 func npmFetch(ctx context.Context, p *provisioner, b Build, into string) error {

@@ -35,15 +35,7 @@ var wheels = map[string]Build{
 
 // Wheels returns a source that has wheels of a package, by platform.
 func Wheels(ref, version string, wheels map[string]Build) Source {
-	return Source{
-		name: "pip",
-		build: func(goos, goarch string) (Build, bool) {
-			w, ok := wheels[goos+"/"+goarch]
-			w.version, w.ref = version, ref
-			return w, ok
-		},
-		fetch: pipFetch,
-	}
+	return Source{name: "pip", build: builds(version, ref, wheels), fetch: pipFetch}
 }
 
 // WheelsBeside returns a source that has the library for the CPU and beside it files of
