@@ -27,12 +27,7 @@ func upright(form models.Form, y *graph.Node) *graph.Node {
 }
 
 // numbers is the axis of the numbers of an oriented product.
-func numbers(form models.Form) int {
-	if form == models.Direct {
-		return 1
-	}
-	return 0
-}
+func numbers(form models.Form) int { return map[models.Form]int{models.Direct: 1}[form] }
 
 // oriented is product as a form computes it: [N,out], or [out,N] in the wide forms.
 func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
@@ -307,7 +302,7 @@ func (a decoding) decoder(name string, tokens any, form models.Form, parts int, 
 // decodeLayer is layer i from x [N,D] to [N,D].
 func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int, x *graph.Node, attend attention) *graph.Node {
 	d, n := a.Hidden, a.Names
-	weights := weights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i)}
+	weights := weights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i), widened: map[string]*graph.Node{}}
 	var before []graph.Cache
 	for part := range parts {
 		before = append(before, graph.Cache{K: a.cached(g, "key", models.Keys, i, part, parts), V: a.cached(g, "value", models.Values, i, part, parts)})
@@ -325,8 +320,11 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 	} else {
 		qkv = product(form, h, w, b)
 	}
-	if a.Block.QKNorm {
-		qkv = a.normQK(qkv, weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim))
+	if a.Block.QKNorm { // in float32; they are rounded when they are turned, as in Layer
+		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+		q, k := weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim)
+		parts := graph.Split(widen(qkv), 1, hk, gk, gk)
+		qkv = graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2])
 	}
 	o, now := attend(i, qkv, before)
 	for part := range now {
@@ -383,14 +381,6 @@ func (a decoding) separateQKV(h *graph.Node, weights *weights) *graph.Node {
 	return graph.Concat(1, parts...)
 }
 
-// normQK is qkv [N,(H+2G)*K] in float32 with the RMSNorm of each head of q and k, which
-// are rounded when they are turned, as in Layer.
-func (a decoding) normQK(qkv, q, k *graph.Node) *graph.Node {
-	hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-	parts := graph.Split(widen(qkv), 1, hk, gk, gk)
-	return graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2])
-}
-
 // onto is sum + the product of a module with x [N,in].
 func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool, weights *weights) *graph.Node {
 	if form == models.Direct {
@@ -411,10 +401,10 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *g
 	w, b := weights.product(last, a.FFN, a.Block.MLPBias)
 	low := weights.low(form, a.Names.GateUp, gateUp, h)
 	inner := graph.SwiGLU(weights.beside(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)), weights.beside(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
-	if form == models.Direct {
+	switch {
+	case form == models.Direct:
 		return weights.ontoBy(sum, inner, last, w, b)
-	}
-	if b != nil {
+	case b != nil:
 		b = graph.Reshape(b, -1, 1)
 	}
 	lowest := weights.lowBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]

@@ -13,6 +13,7 @@
 package decoder
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -136,9 +137,4 @@ func (s Shape) validate() error {
 }
 
 // compute is the type that the layers compute in, and the element type of their products.
-func (a Architecture) compute() models.DType {
-	if a.Type == models.Invalid {
-		return models.F32
-	}
-	return a.Type
-}
+func (a Architecture) compute() models.DType { return cmp.Or(a.Type, models.F32) }

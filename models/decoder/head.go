@@ -1,6 +1,8 @@
 package decoder
 
 import (
+	"cmp"
+
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/ports"
@@ -20,10 +22,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 		_, _, h := build(g)
 		g.Output(ports.Normed, h)
 	})
-	if err != nil {
-		return forward, backward, err
-	}
-	backward, err = graph.Build("norm.backward", func(g *graph.Graph) {
+	backward, failed := graph.Build("norm.backward", func(g *graph.Graph) {
 		a.forProvider(g)
 		x, w, h := build(g)
 		dh := g.Float(ports.NormedGrad, "R", a.Hidden)
@@ -36,7 +35,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 		g.Output(ports.StreamGradOut, d[0])
 		addGradient(g, w, sum, d[1])
 	})
-	return forward, backward, err
+	return forward, backward, cmp.Or(err, failed)
 }
 
 // Head builds the log-softmax over the vocabulary in slices of v rows of the
@@ -85,19 +84,13 @@ func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, t
 			g.Output(ports.Logits, logits)
 		}
 	})
-	if err != nil {
-		return forward, target, backward, err
-	}
-	target, err = graph.Build("head.target", func(g *graph.Graph) {
+	target, wrong := graph.Build("head.target", func(g *graph.Graph) {
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, a.Vocab, d)
 		y := g.Input(ports.Targets, models.I64, graph.Dims("R"))
 		g.Output(ports.TargetLogit, graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
 	})
-	if err != nil {
-		return forward, target, backward, err
-	}
-	backward, err = graph.Build("head.backward", func(g *graph.Graph) { a.headBackward(g, stash, entropyGradient) })
-	return forward, target, backward, err
+	backward, failed := graph.Build("head.backward", func(g *graph.Graph) { a.headBackward(g, stash, entropyGradient) })
+	return forward, target, backward, cmp.Or(err, wrong, failed)
 }
 
 func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGradient bool) {

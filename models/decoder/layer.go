@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"cmp"
 	"fmt"
 
 	"onering/models"
@@ -128,14 +129,10 @@ type weights struct {
 // operand would run before all of the layers below it, and its result would stay in
 // memory while they run.
 func (w *weights) widen(in int, parts ...module) {
-	if !w.a.Compute.Narrow() {
-		return
-	}
 	for _, m := range parts {
-		if w.widened == nil {
-			w.widened = map[string]*graph.Node{}
+		if w.a.Compute.Narrow() {
+			w.widened[m.name] = w.matrix(m, in)
 		}
-		w.widened[m.name] = w.matrix(m, in)
 	}
 }
 
@@ -192,26 +189,22 @@ func (w *weights) ontoBy(stream, x *graph.Node, m module, matrix, offset *graph.
 
 // plus is the float32 stream + x w^T + b; b may be nil.
 func (a Architecture) plus(stream, x, w, b *graph.Node) *graph.Node {
-	if b != nil {
-		return graph.Add(stream, widen(graph.Linear(x, w, b)))
-	}
-	if a.compute() == models.F32 {
+	if b == nil && a.compute() == models.F32 {
 		return graph.Gemm(x, w, stream, false, true)
 	}
-	return graph.Add(stream, widen(graph.Linear(x, w, nil)))
+	return graph.Add(stream, widen(graph.Linear(x, w, b)))
 }
 
 // stash returns what a level keeps besides x, in the order of the ports.
 func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node) {
-	if level >= models.StashAttention {
-		names = append(names, "q", "k", "v", "o", "x2")
-		values = append(values, l.q, l.k, l.v, l.o, l.x2)
+	n := 0
+	switch {
+	case level >= models.StashAll:
+		n = 7
+	case level >= models.StashAttention:
+		n = 5
 	}
-	if level >= models.StashAll {
-		names = append(names, "gate", "up")
-		values = append(values, l.gate, l.up)
-	}
-	return names, values
+	return []string{"q", "k", "v", "o", "x2", "gate", "up"}[:n], []*graph.Node{l.q, l.k, l.v, l.o, l.x2, l.gate, l.up}[:n]
 }
 
 // Layer builds layer.forward and layer.backward over packed tokens.
@@ -226,11 +219,9 @@ func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node)
 // the matrices, the biases and the stash without x2 have that type; all else is
 // float32.
 func (a Architecture) Layer(level models.Stash, blocks int) (forward, backward models.Program, err error) {
-	if forward, err = graph.Build("layer.forward", a.layerForward(level, blocks)); err != nil {
-		return forward, backward, err
-	}
-	backward, err = graph.Build("layer.backward", a.layerBackward(level, blocks))
-	return forward, backward, err
+	forward, err = graph.Build("layer.forward", a.layerForward(level, blocks))
+	backward, failed := graph.Build("layer.backward", a.layerBackward(level, blocks))
+	return forward, backward, cmp.Or(err, failed)
 }
 
 func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph.Graph) {
@@ -277,9 +268,7 @@ func (a Architecture) LayerBytes(level models.Stash, blocks, n, rows, T int) (fo
 		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks
 		sizes[fmt.Sprintf("Tr%d", i)] = T - (i+1)*T/blocks
 	}
-	if forward, err = graph.Footprint(a.layerForward(level, blocks), sizes); err != nil {
-		return forward, 0, err
-	}
-	backward, err = graph.Footprint(a.layerBackward(level, blocks), sizes)
-	return forward, backward, err
+	forward, err = graph.Footprint(a.layerForward(level, blocks), sizes)
+	backward, failed := graph.Footprint(a.layerBackward(level, blocks), sizes)
+	return forward, backward, cmp.Or(err, failed)
 }

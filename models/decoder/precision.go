@@ -59,8 +59,7 @@ func (a Architecture) checkBase() error {
 
 // held is the element type in which the matrices of the layers are inputs.
 func (a Architecture) held() models.DType {
-	switch a.Base {
-	case models.BF16, models.F16, models.I8:
+	if a.Compute.Narrow() {
 		return a.Base
 	}
 	return a.compute()

@@ -66,7 +66,9 @@ func (s rope) read(r *models.ConfigFile) rope {
 var llama3Keys = []string{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
 
 // A llama3 stretches the slow turns of a rotary embedding, as Llama 3.1 and later
-// do, so that more positions fit than the model saw at first.
+// do, so that more positions fit than the model saw at first. A turn that takes more than
+// original/low positions is made factor times slower, one that takes fewer than
+// original/high is kept, and those between are blended.
 type llama3 struct{ factor, low, high, original float64 }
 
 func readLlama3(r *models.ConfigFile) *llama3 {
@@ -90,23 +92,16 @@ func readLlama3(r *models.ConfigFile) *llama3 {
 	return l
 }
 
-// scale returns the frequency in place of f. A turn that takes more than
-// original/low positions is made factor times slower, one that takes fewer than
-// original/high is kept, and those between are blended.
-func (l *llama3) scale(f float64) float64 {
-	turns := l.original * f / (2 * math.Pi) // within the original positions
-	keep := min(1, max(0, (turns-l.low)/(l.high-l.low)))
-	return keep*f + (1-keep)*f/l.factor
-}
-
 // frequencies returns the angles by which each position turns the pairs of a
 // head, in float32 as transformers has them.
 func (s rope) frequencies(headDim int) []float32 {
 	f := make([]float32, headDim/2)
 	for i := range f {
 		turn := 1 / math.Pow(s.theta, float64(2*i)/float64(headDim))
-		if s.llama3 != nil {
-			turn = s.llama3.scale(turn)
+		if l := s.llama3; l != nil {
+			turns := l.original * turn / (2 * math.Pi) // within the original positions
+			keep := min(1, max(0, (turns-l.low)/(l.high-l.low)))
+			turn = keep*turn + (1-keep)*turn/l.factor
 		}
 		f[i] = float32(turn)
 	}

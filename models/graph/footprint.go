@@ -24,10 +24,7 @@ func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 	// The graph allocates what a call computes and a later call reads.
 	allocated := func(n *Node) bool { return n.call != nil && last[n] > 0 }
 	now := int64(0)
-	for _, n := range g.nodes {
-		if n.call == nil || !needed[n.id] || n.call.out[0] != n {
-			continue
-		}
+	for n := range g.calling(needed) {
 		for _, out := range n.call.out {
 			if out.buffer() == out && allocated(out) {
 				now += bytesOf(out, sizes)
@@ -36,12 +33,9 @@ func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 		peak = max(peak, now)
 		var freed []*Node // an operand that is read twice is freed once
 		for _, in := range n.call.in {
-			if in == nil {
-				continue
-			}
-			if b := in.buffer(); allocated(b) && last[b] == n.id && !slices.Contains(freed, b) {
-				freed = append(freed, b)
-				now -= bytesOf(b, sizes)
+			if in != nil && allocated(in.buffer()) && last[in.buffer()] == n.id && !slices.Contains(freed, in.buffer()) {
+				freed = append(freed, in.buffer())
+				now -= bytesOf(in.buffer(), sizes)
 			}
 		}
 	}
@@ -64,13 +58,10 @@ func (n *Node) isView() bool { return n.call.op == "Reshape" || n.call.op == "Sq
 // for those of outputs, which are the caller's.
 func lastReaders(g *Graph, needed []bool) map[*Node]int {
 	last := make(map[*Node]int)
-	for _, n := range g.nodes {
-		if n.call == nil || !needed[n.id] {
-			continue
-		}
+	for n := range g.calling(needed) {
 		for _, in := range n.call.in {
 			if in != nil {
-				last[in.buffer()] = n.call.out[0].id
+				last[in.buffer()] = n.id
 			}
 		}
 	}

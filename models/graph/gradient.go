@@ -75,8 +75,8 @@ func (n *Node) inputGradients(adjoint map[*Node]*Node) (in, grads []*Node) {
 	if !any {
 		return nil, nil
 	}
-	r, known := rules[n.call.op]
-	if !known || r == nil {
+	r := rules[n.call.op]
+	if r == nil {
 		fail("Gradient: %s (value %d) has no gradient", n.call.op, n.id)
 	}
 	return n.call.in, r(n.call, dys)
@@ -89,18 +89,13 @@ func (g *Graph) reachedFrom(from []*Node) []bool {
 	for _, n := range from {
 		reached[n.id] = true
 	}
+	isReached := func(x *Node) bool { return x != nil && reached[x.id] }
 	for id, n := range g.nodes {
-		var in []*Node
 		switch {
 		case n.unit != nil:
-			in = n.unit.in
+			reached[id] = reached[id] || slices.ContainsFunc(n.unit.in, isReached)
 		case n.call != nil:
-			in = n.call.in
-		}
-		for _, x := range in {
-			if x != nil && reached[x.id] {
-				reached[id] = true
-			}
+			reached[id] = reached[id] || slices.ContainsFunc(n.call.in, isReached)
 		}
 	}
 	return reached

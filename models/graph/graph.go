@@ -302,11 +302,8 @@ func (g *Graph) encode() models.Program {
 			out.Constants = append(out.Constants, n.data)
 		}
 	}
-	for _, n := range g.nodes {
+	for n := range g.calling(needed) {
 		c := n.call
-		if c == nil || c.out[0] != n || !needed[n.id] {
-			continue
-		}
 		node := onnx.Node{Name: fmt.Sprintf("%s_%d", c.op, n.id), Op: c.op, Domain: c.domain, Attrs: c.attrs}
 		for _, o := range c.out {
 			node.Outputs = append(node.Outputs, names(o))

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"iter"
 
 	"onering/models"
 )
@@ -45,6 +46,17 @@ func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	}
 }
 
+// calling yields the first output of each call that is needed, in the order of creation.
+func (g *Graph) calling(needed []bool) iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for _, n := range g.nodes {
+			if n.call != nil && n.call.out[0] == n && needed[n.id] && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
 // mark sets the ids of the nodes that n is computed from, and its own.
 func (n *Node) mark(seen []bool) {
 	if n == nil {
@@ -75,18 +87,15 @@ func foldSums(g *Graph) {
 	for _, o := range g.outputs {
 		readers[o.node.source().id]++
 	}
-	for _, n := range g.nodes {
-		if n.call == nil || n.call.out[0] != n || !needed[n.id] {
-			continue
-		}
+	for n := range g.calling(needed) {
 		for _, in := range n.call.in {
 			if in != nil {
 				readers[in.source().id]++
 			}
 		}
 	}
-	for _, n := range g.nodes {
-		if n.call == nil || !n.call.sum || !needed[n.id] {
+	for n := range g.calling(needed) {
+		if !n.call.sum {
 			continue
 		}
 		// Addition commutes, so the product may stand on either side.
@@ -163,10 +172,7 @@ func checkAliases(g *Graph) {
 func readersOf(g *Graph, in *Node, needed []bool) []*Node {
 	var out []*Node
 	views := map[*Node]bool{in: true}
-	for _, n := range g.nodes {
-		if n.call == nil || !needed[n.id] {
-			continue
-		}
+	for n := range g.calling(needed) {
 		for _, x := range n.call.in {
 			if x != nil && views[x.source()] {
 				out = append(out, n)

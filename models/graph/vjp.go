@@ -21,13 +21,9 @@ var rules map[string]rule
 func init() {
 	rules = map[string]rule{
 		// y = a + b:  da = dy, db = dy
-		"Add": func(c *call, dy []*Node) []*Node {
-			return []*Node{sumTo(dy[0], c.in[0]), sumTo(dy[0], c.in[1])}
-		},
+		"Add": func(c *call, dy []*Node) []*Node { return []*Node{sumTo(dy[0], c.in[0]), sumTo(dy[0], c.in[1])} },
 		// y = a - b:  da = dy, db = -dy
-		"Sub": func(c *call, dy []*Node) []*Node {
-			return []*Node{sumTo(dy[0], c.in[0]), sumTo(Neg(dy[0]), c.in[1])}
-		},
+		"Sub": func(c *call, dy []*Node) []*Node { return []*Node{sumTo(dy[0], c.in[0]), sumTo(Neg(dy[0]), c.in[1])} },
 		// y = a b:  da = dy b, db = dy a
 		"Mul": func(c *call, dy []*Node) []*Node {
 			a, b := c.in[0], c.in[1]
@@ -46,12 +42,14 @@ func init() {
 		// y = log x:  dx = dy/x
 		"Log": func(c *call, dy []*Node) []*Node { return []*Node{Div(dy[0], c.in[0])} },
 		// y = sqrt x:  dx = dy/(2 y)
-		"Sqrt":    func(c *call, dy []*Node) []*Node { return []*Node{Div(dy[0], Add(c.out[0], c.out[0]))} },
-		"Sigmoid": sigmoidVJP,
-		// y = 1/x:  dx = -dy y^2
-		"Reciprocal": func(c *call, dy []*Node) []*Node {
-			return []*Node{Neg(Mul(dy[0], Mul(c.out[0], c.out[0])))}
+		"Sqrt": func(c *call, dy []*Node) []*Node { return []*Node{Div(dy[0], Add(c.out[0], c.out[0]))} },
+		// y = 1/(1+e^-x):  dx = dy y (1 - y)
+		"Sigmoid": func(c *call, dy []*Node) []*Node {
+			y := c.out[0]
+			return []*Node{Mul(dy[0], Mul(y, Sub(y.g.fill(1, y), y)))}
 		},
+		// y = 1/x:  dx = -dy y^2
+		"Reciprocal": func(c *call, dy []*Node) []*Node { return []*Node{Neg(Mul(dy[0], Mul(c.out[0], c.out[0])))} },
 		// A cast passes the gradient on in the type of its input.
 		"Cast": func(c *call, dy []*Node) []*Node {
 			if !c.in[0].floating() || !c.out[0].floating() {
@@ -73,36 +71,38 @@ func init() {
 			return []*Node{Mul(y, Sub(dy[0], ReduceSum(Mul(dy[0], y), -1)))}
 		},
 		// y = sum x:  every summand gets dy
-		"ReduceSum": func(c *call, dy []*Node) []*Node {
-			return []*Node{spread(dy[0], c.in[0])}
-		},
+		"ReduceSum": func(c *call, dy []*Node) []*Node { return []*Node{spread(dy[0], c.in[0])} },
 		// y = 1/n sum x:  every summand gets dy/n
 		"ReduceMean": func(c *call, dy []*Node) []*Node {
-			n := c.in[0].shape.size()
-			n, ok := n.over(c.out[0].shape.size())
+			n, ok := c.in[0].shape.size().over(c.out[0].shape.size())
 			if !ok || n.Letters != "" {
 				fail("ReduceMean: the gradient needs a fixed size, not %v", n)
 			}
 			return []*Node{spread(Div(dy[0], dy[0].g.fill(float64(n.N), dy[0])), c.in[0])}
 		},
-		"CumSum": cumSumVJP,
+		// Every later element depends on this one, so the sum runs back.
+		"CumSum": func(c *call, dy []*Node) []*Node {
+			axis := int(c.in[1].int64s()[0])
+			return []*Node{cumSum(dy[0], axis, c.int("exclusive") == 1, c.int("reverse") == 0), nil}
+		},
 		// What only moves elements moves their gradients back.
-		"Reshape": func(c *call, dy []*Node) []*Node {
-			return []*Node{reshapeLike(dy[0], c.in[0])}
-		},
-		"Squeeze": func(c *call, dy []*Node) []*Node {
-			return []*Node{reshapeLike(dy[0], c.in[0])}
-		},
+		"Reshape": func(c *call, dy []*Node) []*Node { return []*Node{reshapeLike(dy[0], c.in[0])} },
+		"Squeeze": func(c *call, dy []*Node) []*Node { return []*Node{reshapeLike(dy[0], c.in[0])} },
 		// The inverse order of the axes undoes a transpose.
 		"Transpose": func(c *call, dy []*Node) []*Node {
-			perm := c.ints("perm")
+			perm, _ := c.attr("perm").([]int64)
 			inverse := make([]int, len(perm))
 			for i, p := range perm {
 				inverse[p] = i
 			}
 			return []*Node{Transpose(dy[0], inverse...)}
 		},
-		"Slice":  sliceVJP,
+		// The gradient of a slice is put back at its place among zeros.
+		"Slice": func(c *call, dy []*Node) []*Node {
+			x, start, end := c.in[0], c.in[1], c.in[2]
+			axis := int(c.in[3].int64s()[0])
+			return []*Node{Pad(dy[0], start, Sub(sizeOf(x, axis), end), axis, x.shape[axis])}
+		},
 		"Concat": concatVJP,
 		// The parts of a split are joined again; a part that nothing reads has gradient 0.
 		"Split": func(c *call, dy []*Node) []*Node {
@@ -123,12 +123,6 @@ func init() {
 		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient,
 		"GroupQueryAttention": noGradient,
 	}
-}
-
-// sigmoidVJP: y = 1/(1+e^-x):  dx = dy y (1 - y).
-func sigmoidVJP(c *call, dy []*Node) []*Node {
-	y := c.out[0]
-	return []*Node{Mul(dy[0], Mul(y, Sub(y.g.fill(1, y), y)))}
 }
 
 // gemmVJP: for Y = A B, dA = dY B^T and dB = A^T dY, with the transposes that
@@ -174,19 +168,6 @@ func matMulVJP(c *call, dy []*Node) []*Node {
 	return []*Node{da, db}
 }
 
-// cumSumVJP: every later element depends on this one, so the sum runs back.
-func cumSumVJP(c *call, dy []*Node) []*Node {
-	axis := int(c.in[1].int64s()[0])
-	return []*Node{cumSum(dy[0], axis, c.int("exclusive") == 1, c.int("reverse") == 0), nil}
-}
-
-// sliceVJP puts the gradient back at its place among zeros.
-func sliceVJP(c *call, dy []*Node) []*Node {
-	x, start, end := c.in[0], c.in[1], c.in[2]
-	axis := int(c.in[3].int64s()[0])
-	return []*Node{Pad(dy[0], start, Sub(sizeOf(x, axis), end), axis, x.shape[axis])}
-}
-
 // concatVJP cuts the gradient at the sizes of the parts, read when the graph runs.
 func concatVJP(c *call, dy []*Node) []*Node {
 	axis := int(c.int("axis"))
@@ -227,12 +208,6 @@ func (c *call) attr(name string) any {
 // int is an attribute of type int64, 0 where it is absent.
 func (c *call) int(name string) int64 {
 	v, _ := c.attr(name).(int64)
-	return v
-}
-
-// ints is an attribute of type []int64, nil where it is absent.
-func (c *call) ints(name string) []int64 {
-	v, _ := c.attr(name).([]int64)
 	return v
 }
 
