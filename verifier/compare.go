@@ -31,6 +31,14 @@ func (c *comparer) say(verdict bool, rule string) bool {
 	return verdict
 }
 
+// swapped is x and y, the other way round if so says.
+func swapped[T any](so bool, x, y T) (T, T) {
+	if so {
+		return y, x
+	}
+	return x, y
+}
+
 // equal compares two trees. A comparison that fails has used no convention.
 func (c *comparer) equal(g, a *latex.Node) bool {
 	before := c.used
@@ -158,13 +166,10 @@ func (c *comparer) components(n, other *latex.Node) *latex.Node {
 	}
 	tuple := &latex.Node{Op: latex.Bracket, Name: "()"}
 	for axis := range other.Args {
-		x, ok := at(n, axis)
-		if !ok {
-			return n
-		}
+		x, _ := at(n, axis)
 		tuple.Args = append(tuple.Args, x)
 	}
-	if beyond, ok := at(n, len(other.Args)); ok && len(other.Args) == 2 && !isZero(c, beyond) {
+	if beyond, _ := at(n, len(other.Args)); len(other.Args) == 2 && !isZero(c, beyond) {
 		return n
 	}
 	return tuple

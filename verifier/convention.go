@@ -105,10 +105,7 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 // lastPlace returns what one in the last digit of a numeral is worth, nil if n is no numeral.
 // Zeros at the end of an integer may be the places that were rounded.
 func lastPlace(n *latex.Node) *big.Rat {
-	for n.Op == latex.Neg {
-		n = n.Args[0]
-	}
-	if n.Op != latex.Num || n.Places > 1000 {
+	if n = unsigned(n); n.Op != latex.Num || n.Places > 1000 {
 		return nil
 	}
 	if n.Places > 0 {

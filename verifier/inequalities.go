@@ -111,12 +111,10 @@ func (c *comparer) relationRegion(n *latex.Node) *region {
 	return total
 }
 
-var swapped = strings.NewReplacer("<", ">", ">", "<")
+var mirror = strings.NewReplacer("<", ">", ">", "<")
 
 // mirrored is the relation read from right to left.
-func mirrored(op string) string {
-	return swapped.Replace(op)
-}
+func mirrored(op string) string { return mirror.Replace(op) }
 
 // boundRegion solves left op right for its variable where one side is the
 // variable, its absolute value or linear in it.

@@ -116,10 +116,7 @@ func isElement(n *latex.Node) bool {
 
 // repeated compares a list with one value, which every element must have.
 func (c *comparer) repeated(g, a *latex.Node) bool {
-	list, one := g, a
-	if a.Op == latex.List {
-		list, one = a, g
-	}
+	list, one := swapped(a.Op == latex.List, g, a)
 	if list.Name == "and" && list.Contains(latex.Unit) && one.Contains(latex.Unit) {
 		// 5 hours and 30 minutes is one duration.
 		if q, ok := c.sumOf(&latex.Node{Op: latex.Add, Args: list.Args}); ok {
@@ -268,10 +265,7 @@ func ranged(n *latex.Node) (rest, set, variable *latex.Node) {
 // unranged compares a statement about all integers k with one that leaves "k ∈ Z" out,
 // as many do: x = 2n\pi has one letter in k's place.
 func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
-	list, other := g, a
-	if a.Op == latex.List {
-		list, other = a, g
-	}
+	list, other := swapped(a.Op == latex.List, g, a)
 	if list.Op != latex.List || other.Op == latex.List || len(list.Args) != 2 {
 		return false, false
 	}
@@ -582,9 +576,6 @@ func (c *comparer) brackets(g, a *latex.Node) bool {
 			return c.say(false, "vectors of different lengths")
 		}
 		return c.inOrder(x, y, "equal components")
-	}
-	if verdict, ok := c.regions(g, a); ok {
-		return verdict
 	}
 	return c.say(false, "a tuple or interval against something else")
 }

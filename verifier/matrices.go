@@ -34,10 +34,7 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 		if m, n := one(x), one(y); m != nil && n != nil {
 			return c.equal(m, n)
 		}
-		m, n := x, y
-		if y.Op == latex.Matrix {
-			m, n = y, x
-		}
+		m, n := swapped(y.Op == latex.Matrix, x, y)
 		if n = c.vectorOf(n, m); n != nil {
 			return c.inOrder(m.Args, n.Args, "a matrix or vector by its entries")
 		}
@@ -123,9 +120,6 @@ func (c *comparer) computed(n *latex.Node) *latex.Node {
 			return nil
 		}
 		if n.Name == "|" {
-			if n.Cols*n.Cols != len(n.Args) || n.Cols > 5 {
-				return nil
-			}
 			return c.determinant(n)
 		}
 		return n
@@ -133,7 +127,7 @@ func (c *comparer) computed(n *latex.Node) *latex.Node {
 		return c.matrixProduct(integer(-1), c.computed(n.Args[0]))
 	case latex.Func:
 		if n.Name == "det" && len(n.Args) == 1 {
-			if m := c.computed(n.Args[0]); m != nil && m.Op == latex.Matrix && m.Cols*m.Cols == len(m.Args) && m.Cols <= 5 {
+			if m := c.computed(n.Args[0]); m.Is(latex.Matrix) {
 				return c.determinant(m)
 			}
 		}
@@ -192,10 +186,8 @@ func (c *comparer) matrixProduct(x, y *latex.Node) *latex.Node {
 	case x.Op != latex.Matrix && y.Op != latex.Matrix:
 		return product(x, y)
 	case x.Op != latex.Matrix || y.Op != latex.Matrix:
-		if x.Op == latex.Matrix {
-			x, y = y, x
-		}
-		return y.Mapped(func(entry *latex.Node) *latex.Node { return c.folded(product(x, entry)) })
+		factor, m := swapped(x.Op == latex.Matrix, x, y)
+		return m.Mapped(func(entry *latex.Node) *latex.Node { return c.folded(product(factor, entry)) })
 	}
 	rows, inner := len(x.Args)/x.Cols, x.Cols
 	if len(y.Args)/y.Cols != inner {
@@ -224,32 +216,18 @@ func (c *comparer) folded(n *latex.Node) *latex.Node {
 	if r, ok := c.algebra.Rational(n); ok {
 		return algebra.Rational(r)
 	}
-	if size(n, maxEntrySize) >= maxEntrySize {
+	nodes := 0
+	if n.Any(func(*latex.Node) bool { nodes++; return nodes >= maxEntrySize }) {
 		c.limited = true
 		return integer(0)
 	}
 	return n
 }
 
-// size counts the nodes of n, up to a limit.
-func size(n *latex.Node, limit int) int {
-	if n == nil {
-		return 0
-	}
-	count := 1
-	for _, arg := range n.Args {
-		if count >= limit {
-			break
-		}
-		count += size(arg, limit-count)
-	}
-	return count
-}
-
 // matrixPower is a small power of a matrix, its transpose, or its inverse.
 func (c *comparer) matrixPower(n *latex.Node) *latex.Node {
 	m := c.computed(n.Args[0])
-	if m == nil || m.Op != latex.Matrix {
+	if !m.Is(latex.Matrix) {
 		return nil
 	}
 	if e := n.Args[1]; e.Op == latex.Sym && e.Name == "T" {
@@ -290,8 +268,12 @@ func minor(m *latex.Node, i, j int) *latex.Node {
 	return out
 }
 
-// determinant expands a square matrix of at most five rows by its first row.
+// determinant expands a square matrix of at most five rows by its first row; nil if m is
+// no such matrix.
 func (c *comparer) determinant(m *latex.Node) *latex.Node {
+	if m.Cols*m.Cols != len(m.Args) || m.Cols > 5 {
+		return nil
+	}
 	c.steps += 4
 	switch m.Cols {
 	case 0:

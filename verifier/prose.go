@@ -180,13 +180,9 @@ func (find *finder) sentence(s string) string {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
-			if i+1 < len(s) && (s[i+1] == '(' || s[i+1] == '[') {
-				inMath = true
+			if i++; i < len(s) && strings.IndexByte("()[]", s[i]) >= 0 {
+				inMath = s[i] == '(' || s[i] == '['
 			}
-			if i+1 < len(s) && (s[i+1] == ')' || s[i+1] == ']') {
-				inMath = false
-			}
-			i++
 		case '$':
 			inMath = !inMath
 		case '\n':

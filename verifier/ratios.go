@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 
 	"onering/verifier/internal/latex"
@@ -52,14 +53,8 @@ func sameTime(g, a *latex.Node) bool {
 	if g.Rat.Cmp(a.Rat) == 0 {
 		return true
 	}
-	if (g.Name == "") == (a.Name == "") {
-		return false
-	}
-	bare := g
-	if a.Name == "" {
-		bare = a
-	}
-	if bare.Rat.Cmp(big.NewRat(13*60, 1)) >= 0 {
+	bare, _ := swapped(a.Name == "", g, a)
+	if (g.Name == "") == (a.Name == "") || bare.Rat.Cmp(big.NewRat(13*60, 1)) >= 0 {
 		return false
 	}
 	d := new(big.Rat).Sub(g.Rat, a.Rat)
@@ -71,15 +66,9 @@ func (c *comparer) twoRatios(g, a *latex.Node) bool {
 	if len(g.Args) != len(a.Args) {
 		return c.say(false, "ratios of different lengths")
 	}
-	for _, n := range [...]*latex.Node{g, a} {
-		for _, arg := range n.Args {
-			if !arg.Op.Scalar() {
-				return c.elementwise(g, a, "ratios")
-			}
-			if isZero(c, arg) {
-				return c.elementwise(g, a, "ratios")
-			}
-		}
+	unfit := func(arg *latex.Node) bool { return !arg.Op.Scalar() || isZero(c, arg) }
+	if slices.ContainsFunc(g.Args, unfit) || slices.ContainsFunc(a.Args, unfit) {
+		return c.elementwise(g, a, "ratios")
 	}
 	for i := 1; i < len(g.Args); i++ {
 		if !c.expressions(product(g.Args[i], a.Args[0]), product(a.Args[i], g.Args[0])) {

@@ -216,9 +216,7 @@ func (c *comparer) sets(g, a *latex.Node) bool {
 	case g.Op == latex.Named && a.Op == latex.Named:
 		return c.say(g.Name == a.Name, "named sets")
 	case g.Op != a.Op:
-		if g.Op == latex.Sym {
-			g, a = a, g
-		}
+		g, a = swapped(g.Op == latex.Sym, g, a)
 		// \mathbf{R} for the set of real numbers.
 		return c.say(g.Op == latex.Named && a.Op == latex.Sym && g.Name == a.Name, "a set against something else")
 	case g.Op == latex.Union || g.Op == latex.Intersect:
@@ -279,15 +277,7 @@ func asBracket(n *latex.Node) *latex.Node {
 	if len(n.Ops) != 2 || !isName(n.Args[1]) || n.Ops[0][0] != '<' || n.Ops[1][0] != '<' {
 		return n
 	}
-	name := "("
-	if n.Ops[0] == "<=" {
-		name = "["
-	}
-	if n.Ops[1] == "<=" {
-		name += "]"
-	} else {
-		name += ")"
-	}
+	name := map[string]string{"<": "(", "<=": "["}[n.Ops[0]] + map[string]string{"<": ")", "<=": "]"}[n.Ops[1]]
 	return &latex.Node{Op: latex.Bracket, Name: name, Args: []*latex.Node{n.Args[0], n.Args[2]}}
 }
 

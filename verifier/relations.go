@@ -132,10 +132,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if g.Op == latex.Rel && a.Op == latex.Rel {
 		return c.twoRelations(g, a)
 	}
-	rel, other := g, a
-	if a.Op == latex.Rel {
-		rel, other = a, g
-	}
+	rel, other := swapped(a.Op == latex.Rel, g, a)
 	if other.Op == latex.Set && len(other.Args) == 1 && c.depth == 1 {
 		other = other.Args[0] // x = 0 and {0}
 	}
@@ -373,10 +370,7 @@ func (c *comparer) twoRelations(g, a *latex.Node) bool {
 
 // progressions compares x \equiv 1 \pmod 3 with x = 3k+1.
 func (c *comparer) progressions(g, a *latex.Node) (verdict, ok bool) {
-	class, formula := g, a
-	if single(a, "==") {
-		class, formula = a, g
-	}
+	class, formula := swapped(single(a, "=="), g, a)
 	as, ok := assignmentOf(formula)
 	if last := class.Args[len(class.Args)-1]; ok && single(class, "==") && last.Op == latex.Mod {
 		if letters := algebra.Variables(as.value); len(letters) == 1 {

@@ -262,10 +262,7 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 // percent compares p% with a plain number x: x is p/100, or the sign was left
 // out. Below 1 only the former, since 0.5 is more likely 50% than 0.5%.
 func (c *comparer) percent(x, y quantity) bool {
-	p, n := x, y
-	if y.percent {
-		p, n = y, x
-	}
+	p, n := swapped(y.percent, x, y)
 	if n.degree || len(n.units) > 0 || len(p.units) > 0 {
 		return c.say(false, "a per cent value against a quantity")
 	}
@@ -285,10 +282,7 @@ func (c *comparer) percent(x, y quantity) bool {
 // degrees compares x° with a plain number: the sign was left out, or it is the
 // angle in radians.
 func (c *comparer) degrees(x, y quantity) bool {
-	d, n := x, y
-	if y.degree {
-		d, n = y, x
-	}
+	d, n := swapped(y.degree, x, y)
 	if len(n.units) == 1 && (n.units[0].name == "degC" || n.units[0].name == "degF") {
 		return c.expressions(d.value, n.value)
 	}

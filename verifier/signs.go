@@ -39,8 +39,12 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 		}
 		return out, true
 	}
-	count := countSigns(n)
-	together := n.Contains(latex.MinusPlus)
+	count, together := 0, n.Contains(latex.MinusPlus)
+	for m := range n.All() {
+		if m.Op == latex.PlusMinus || m.Op == latex.MinusPlus {
+			count++
+		}
+	}
 	choices := 1 << min(count, 20)
 	if together {
 		choices = 2
@@ -60,16 +64,6 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 		}))
 	}
 	return list, true
-}
-
-// countSigns counts the plus-minus signs in n.
-func countSigns(n *latex.Node) (count int) {
-	for m := range n.All() {
-		if m.Op == latex.PlusMinus || m.Op == latex.MinusPlus {
-			count++
-		}
-	}
-	return count
 }
 
 // choose is n with each plus-minus replaced by a plus where upper says so, else a minus.

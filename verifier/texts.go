@@ -196,13 +196,7 @@ func neighbours(w string) bool {
 // english are short words that answers consist of.
 var english = setOf("yes no odd on off up max min one two six ten red tie win all was saw ann bob sue tom dan sam amy joe kim eve ben mon tue wed thu fri sat sun")
 
-// setOf is the set of the words in s.
-func setOf(s string) map[string]bool {
-	set := map[string]bool{}
-	for _, w := range strings.Fields(s) {
-		set[w] = true
-	}
-	return set
-}
+// setOf is the set of the words in a text.
+var setOf = latex.SetOf
 
 func isUpper(s string) bool { return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" }

@@ -1,6 +1,9 @@
 package verifier
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Mode says where in a response the answer is looked for.
 type Mode int
@@ -29,10 +32,8 @@ func (m Mode) String() string {
 
 // ParseMode returns the mode of a name: auto, boxed, tag or last.
 func ParseMode(name string) (Mode, error) {
-	for m, n := range modeNames {
-		if n == name {
-			return Mode(m), nil
-		}
+	if m := slices.Index(modeNames[:], name); m >= 0 {
+		return Mode(m), nil
 	}
 	return 0, fmt.Errorf("verifier: unknown extraction mode %q (have auto, boxed, tag, last)", name)
 }

@@ -315,16 +315,10 @@ func integerDigits(s string) (string, bool) {
 	} else if strings.HasPrefix(s, "+") {
 		s = s[1:]
 	}
-	if s == "" {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return "", false
 	}
-	for i := range len(s) {
-		if !isDigit(s[i]) {
-			return "", false
-		}
-	}
-	s = strings.TrimLeft(s, "0")
-	if s == "" {
+	if s = strings.TrimLeft(s, "0"); s == "" {
 		return "0", true
 	}
 	return sign + s, true

@@ -210,12 +210,10 @@ func (w *worker) product(n *latex.Node) form {
 func (w *worker) quotient(a, b *latex.Node) form {
 	x, y := w.form(a), w.form(b)
 	switch {
-	case x == unfinished || y == unfinished:
+	case x == unfinished || y == unfinished || x == label && y != label:
 		return unfinished
 	case y == label:
 		return x
-	case x == label:
-		return unfinished
 	case x == rational && y == rational:
 		p, q := whole(a), whole(b)
 		if p == nil || q == nil || q.Sign() == 0 || new(big.Int).Rem(p, q).Sign() == 0 {

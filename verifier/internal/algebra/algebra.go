@@ -27,7 +27,7 @@ import (
 type outcome uint8
 
 const (
-	Different outcome = iota
+	unequal outcome = iota
 	Equal
 	undecided // it could not be told; to be taken for different
 	Limit     // telling would have cost too much
@@ -59,7 +59,7 @@ func (c *Checker) Equal(a, b *latex.Node) (outcome, string) {
 		if x.Cmp(y) == 0 {
 			return Equal, "the same rational number"
 		}
-		return Different, "different rational numbers"
+		return unequal, "different rational numbers"
 	}
 	if errX == errUndefined || errY == errUndefined {
 		return undecided, "undefined"
@@ -74,7 +74,7 @@ func (c *Checker) Equal(a, b *latex.Node) (outcome, string) {
 	case same:
 		return c.confirmed(a, b)
 	case pure:
-		return Different, "different rational functions"
+		return unequal, "different rational functions"
 	}
 	return c.numbers(a, b)
 }
@@ -85,7 +85,7 @@ func (c *Checker) huge(a, b *latex.Node) (outcome, string) {
 	if same, pure := c.formulas(a, b); same {
 		return Equal, "the same formula"
 	} else if pure {
-		return Different, "different numbers"
+		return unequal, "different numbers"
 	}
 	return Limit, "a number too large to compute"
 }

@@ -10,9 +10,8 @@ import (
 // halfTurns is the rational r of an angle written as r pi or in degrees; zero
 // is one. It fails with errIrrational for any other.
 func (c *Checker) halfTurns(n *latex.Node, at *point) *big.Rat {
-	if c.budget--; c.budget < 0 {
-		ball.Fail(errLimit)
-	}
+	c.budget--
+	ball.FailIf(c.budget < 0, errLimit)
 	switch n.Op {
 	case latex.Const:
 		if n.Name == "pi" {
@@ -31,9 +30,7 @@ func (c *Checker) halfTurns(n *latex.Node, at *point) *big.Rat {
 	case latex.Div:
 		r := c.halfTurns(n.Args[0], at)
 		d, err := c.rational(n.Args[1], at)
-		if err != nil || d.Sign() == 0 {
-			ball.Fail(errIrrational)
-		}
+		ball.FailIf(err != nil || d.Sign() == 0, errIrrational)
 		return c.checked(new(big.Rat).Quo(r, d))
 	case latex.Mul:
 		product, angle := big.NewRat(1, 1), false
@@ -52,9 +49,7 @@ func (c *Checker) halfTurns(n *latex.Node, at *point) *big.Rat {
 		}
 	}
 	r, err := c.rational(n, at)
-	if err != nil || r.Sign() != 0 {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(err != nil || r.Sign() != 0, errIrrational)
 	return r
 }
 
@@ -72,9 +67,7 @@ var (
 // where it is rational: a multiple of one half (Niven's theorem).
 func (c *Checker) rationalAngle(name string, angle *latex.Node, at *point) *big.Rat {
 	twelfths := new(big.Rat).Mul(c.halfTurns(angle, at), big.NewRat(12, 1))
-	if !twelfths.IsInt() {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(!twelfths.IsInt(), errIrrational)
 	k := new(big.Int).Mod(twelfths.Num(), big.NewInt(24)).Int64()
 	value, ok := sines[k]
 	switch name {
@@ -101,13 +94,10 @@ var zeros = map[string]*big.Rat{
 // rationalZero is zero where n is a function at its zero.
 func (c *Checker) rationalZero(n *latex.Node, at *point) *big.Rat {
 	zero, ok := zeros[n.Name]
-	if !ok || c.exact(n.Args[0], at).Cmp(zero) != 0 {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(!ok || c.exact(n.Args[0], at).Cmp(zero) != 0, errIrrational)
 	if len(n.Args) > 1 { // the base of a logarithm
-		if b, err := c.rational(n.Args[1], at); err == nil && (b.Sign() <= 0 || b.Cmp(zero) == 0) {
-			ball.Fail(errUndefined)
-		}
+		b, err := c.rational(n.Args[1], at)
+		ball.FailIf(err == nil && (b.Sign() <= 0 || b.Cmp(zero) == 0), errUndefined)
 	}
 	return new(big.Rat)
 }

@@ -136,8 +136,8 @@ func TestBudget(t *testing.T) {
 		z := parse(t, all[0]+`+10^{-30}`)
 		for work := 0; work < 8_000; work += 1 + work/12 {
 			c := &Checker{budget: work}
-			if got, rule := c.Equal(x, y); got == Different {
-				t.Fatalf("Equal(%s) with %d units of work is Different: %s", line, work, rule)
+			if got, rule := c.Equal(x, y); got == unequal {
+				t.Fatalf("Equal(%s) with %d units of work is unequal: %s", line, work, rule)
 			}
 			c = &Checker{budget: work}
 			if got, rule := c.Equal(x, z); got == Equal {

@@ -42,20 +42,15 @@ func (e *numeric) checked(r *big.Rat, err error) ball.Complex {
 	if err == errIrrational {
 		err = errNotANumber
 	}
-	if err != nil {
-		ball.Fail(err)
-	}
+	ball.FailIf(err != nil, err)
 	return e.ball.FromRat(r)
 }
 
 // value evaluates n. It fails as operations of package ball do, for try to return.
 func (e *numeric) value(n *latex.Node) ball.Complex {
-	if e.c.budget -= 2 + int(e.ball.Prec)/256; e.c.budget < 0 {
-		ball.Fail(errLimit)
-	}
-	if n == nil {
-		ball.Fail(errNotANumber)
-	}
+	e.c.budget -= 2 + int(e.ball.Prec)/256
+	ball.FailIf(e.c.budget < 0, errLimit)
+	ball.FailIf(n == nil, errNotANumber)
 	switch n.Op {
 	case latex.Num:
 		return e.ball.FromRat(n.Rat)
@@ -88,9 +83,7 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 	case latex.Func:
 		return e.function(n)
 	}
-	if n.Op == latex.PlusMinus || n.Op == latex.MinusPlus || len(n.Args) == 0 {
-		ball.Fail(errNotANumber)
-	}
+	ball.FailIf(n.Op == latex.PlusMinus || n.Op == latex.MinusPlus || len(n.Args) == 0, errNotANumber)
 	total := e.value(n.Args[0])
 	for _, arg := range n.Args[1:] {
 		v := e.value(arg)
@@ -179,9 +172,7 @@ func (e *numeric) constant(name string) ball.Complex {
 func (e *numeric) opaque(n *latex.Node) ball.Complex {
 	f := formula{c: e.c, in: fieldFor(5), seed: 5, mult: e.factors}
 	h := f.value(n)
-	if f.bad {
-		ball.Fail(errNotANumber)
-	}
+	ball.FailIf(f.bad, errNotANumber)
 	return e.unknown(mix(h))
 }
 
@@ -206,9 +197,7 @@ func (e *numeric) series(n *latex.Node) ball.Complex {
 	if err == errIrrational {
 		return e.opaque(n)
 	}
-	if err != nil {
-		ball.Fail(err)
-	}
+	ball.FailIf(err != nil, err)
 	total := ball.Complex{}
 	if n.Op == latex.Prod {
 		total.Re = e.ball.Int(1)
@@ -288,9 +277,7 @@ func (e *numeric) squareRoot(z ball.Complex) ball.Complex {
 func (e *numeric) root(n *latex.Node) ball.Complex {
 	z := e.value(n.Args[0])
 	if index, err := e.c.rational(n.Args[1], e.at); err == nil {
-		if index.Sign() == 0 {
-			ball.Fail(errUndefined)
-		}
+		ball.FailIf(index.Sign() == 0, errUndefined)
 		return e.rationalPower(z, new(big.Rat).Inv(index))
 	}
 	w := e.ball.CQuo(e.small(1, 1), e.value(n.Args[1]))
@@ -300,9 +287,7 @@ func (e *numeric) root(n *latex.Node) ball.Complex {
 
 // realOnly fails unless z is real.
 func (e *numeric) realOnly(z ball.Complex) ball.Complex {
-	if !z.IsReal() {
-		ball.Fail(errNotANumber)
-	}
+	ball.FailIf(!z.IsReal(), errNotANumber)
 	return z
 }
 
@@ -340,16 +325,12 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 	switch n.Name {
 	case "gcd", "lcm":
 		r, err := e.c.rational(n, e.at)
-		if err != nil {
-			ball.Fail(errNotANumber)
-		}
+		ball.FailIf(err != nil, errNotANumber)
 		return e.ball.FromRat(r)
 	case "max", "min":
 		return e.extreme(n)
 	}
-	if len(n.Args) == 0 || len(n.Args) > 2 {
-		ball.Fail(errNotANumber)
-	}
+	ball.FailIf(len(n.Args) == 0 || len(n.Args) > 2, errNotANumber)
 	z := e.value(n.Args[0])
 	b := e.ball
 	switch n.Name {

@@ -51,9 +51,7 @@ func (c *Checker) afford(bits int) bool {
 
 // spend is afford that fails.
 func (c *Checker) spend(bits int) {
-	if !c.afford(bits) {
-		ball.Fail(errLimit)
-	}
+	ball.FailIf(!c.afford(bits), errLimit)
 }
 
 func bitsOf(r *big.Rat) int { return r.Num().BitLen() + r.Denom().BitLen() }
@@ -61,9 +59,7 @@ func bitsOf(r *big.Rat) int { return r.Num().BitLen() + r.Denom().BitLen() }
 // checked charges for r and refuses it past maxBits.
 func (c *Checker) checked(r *big.Rat) *big.Rat {
 	bits := bitsOf(r)
-	if bits > 2*maxBits {
-		ball.Fail(errLimit)
-	}
+	ball.FailIf(bits > 2*maxBits, errLimit)
 	c.spend(bits)
 	if !r.IsInt() {
 		// Fractions are reduced, in time quadratic in their length.
@@ -81,18 +77,14 @@ func (c *Checker) rational(n *latex.Node, at *point) (r *big.Rat, err error) {
 
 // exact is the value of n at a point. It fails as rational says.
 func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
-	if n == nil {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(n == nil, errIrrational)
 	c.budget--
 	switch n.Op {
 	case latex.Num:
 		return n.Rat
 	case latex.Sym:
 		p := at.lookup(n.Name)
-		if p == nil || p.turn != nil {
-			ball.Fail(errIrrational)
-		}
+		ball.FailIf(p == nil || p.turn != nil, errIrrational)
 		return p.value
 	case latex.Add, latex.Mul, latex.Div, latex.Neg, latex.Percent, latex.Abs, latex.Floor, latex.Ceil, latex.Fact, latex.Fact2:
 	case latex.Pow:
@@ -121,9 +113,7 @@ func (c *Checker) exact(n *latex.Node, at *point) *big.Rat {
 		case latex.Mul:
 			total.Mul(total, v)
 		case latex.Div:
-			if v.Sign() == 0 {
-				ball.Fail(errUndefined)
-			}
+			ball.FailIf(v.Sign() == 0, errUndefined)
 			total.Quo(total, v)
 		}
 		c.checked(total)
@@ -158,12 +148,8 @@ func floorRat(r *big.Rat) *big.Int {
 
 // factorial is the product of n, n-step, ... down to 1 or 2.
 func (c *Checker) factorial(r *big.Rat, step int64) *big.Rat {
-	if !r.IsInt() || r.Sign() < 0 {
-		ball.Fail(errUndefined)
-	}
-	if !r.Num().IsInt64() || r.Num().Int64() > maxFact {
-		ball.Fail(errLimit)
-	}
+	ball.FailIf(!r.IsInt() || r.Sign() < 0, errUndefined)
+	ball.FailIf(!r.Num().IsInt64() || r.Num().Int64() > maxFact, errLimit)
 	n := r.Num().Int64()
 	v := big.NewInt(1)
 	if step == 1 {
@@ -184,9 +170,7 @@ func (c *Checker) rationalPower(n *latex.Node, at *point) *big.Rat {
 		return c.integerPower(base, exp.Num())
 	}
 	// a^(p/q) where a is a q-th power.
-	if !exp.Denom().IsInt64() || exp.Denom().Int64() > 1000 {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(!exp.Denom().IsInt64() || exp.Denom().Int64() > 1000, errIrrational)
 	return c.integerPower(c.exactRoot(base, exp.Denom().Int64()), exp.Num())
 }
 
@@ -207,9 +191,7 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 		return base
 	}
 	size := new(big.Int).Abs(exp)
-	if !size.IsInt64() || size.Int64() > maxBits || int64(max(base.Num().BitLen(), base.Denom().BitLen())-1)*size.Int64() > maxBits {
-		ball.Fail(errLimit)
-	}
+	ball.FailIf(!size.IsInt64() || size.Int64() > maxBits || int64(max(base.Num().BitLen(), base.Denom().BitLen())-1)*size.Int64() > maxBits, errLimit)
 	num := new(big.Int).Exp(base.Num(), size, nil)
 	den := new(big.Int).Exp(base.Denom(), size, nil)
 	if exp.Sign() < 0 {
@@ -231,18 +213,14 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 // rationalRoot is a root that is rational.
 func (c *Checker) rationalRoot(n *latex.Node, at *point) *big.Rat {
 	x, index := c.exact(n.Args[0], at), c.exact(n.Args[1], at)
-	if !index.IsInt() || !index.Num().IsInt64() || index.Num().Int64() < 1 || index.Num().Int64() > 1000 {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(!index.IsInt() || !index.Num().IsInt64() || index.Num().Int64() < 1 || index.Num().Int64() > 1000, errIrrational)
 	return c.exactRoot(x, index.Num().Int64())
 }
 
 // exactRoot is the k-th root of x if it is rational; odd roots of negative
 // numbers are real.
 func (c *Checker) exactRoot(x *big.Rat, k int64) *big.Rat {
-	if x.Sign() < 0 && k%2 == 0 {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(x.Sign() < 0 && k%2 == 0, errIrrational)
 	num := c.integerRoot(new(big.Int).Abs(x.Num()), k)
 	if x.Sign() < 0 {
 		num.Neg(num)
@@ -256,19 +234,13 @@ func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 	if x.BitLen() <= 1 || k == 1 {
 		return new(big.Int).Set(x)
 	}
-	if x.BitLen() > maxBits || !c.afford(8*x.BitLen()) {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(x.BitLen() > maxBits || !c.afford(8*x.BitLen()), errIrrational)
 	if k == 2 {
 		r := new(big.Int).Sqrt(x)
-		if new(big.Int).Mul(r, r).Cmp(x) != 0 {
-			ball.Fail(errIrrational)
-		}
+		ball.FailIf(new(big.Int).Mul(r, r).Cmp(x) != 0, errIrrational)
 		return r
 	}
-	if int64(x.BitLen()) <= k || x.BitLen() > 4000 { // the former is between 1 and 2
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(int64(x.BitLen()) <= k || x.BitLen() > 4000, errIrrational) // the former is between 1 and 2
 	// Newton's iteration from above.
 	r := new(big.Int).Lsh(big.NewInt(1), uint((int64(x.BitLen())+k-1)/k))
 	bigK, bigK1 := big.NewInt(k), big.NewInt(k-1)
@@ -281,22 +253,16 @@ func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 			break
 		}
 		r = t
-		if !c.afford(8 * x.BitLen()) {
-			ball.Fail(errIrrational)
-		}
+		ball.FailIf(!c.afford(8*x.BitLen()), errIrrational)
 	}
-	if new(big.Int).Exp(r, bigK, nil).Cmp(x) != 0 {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(new(big.Int).Exp(r, bigK, nil).Cmp(x) != 0, errIrrational)
 	return r
 }
 
 // rationalBinomial is n over k for integer k; n may be any rational.
 func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 	top, k := c.exact(n.Args[0], at), c.exact(n.Args[1], at)
-	if !k.IsInt() {
-		ball.Fail(errIrrational)
-	}
+	ball.FailIf(!k.IsInt(), errIrrational)
 	if k.Sign() < 0 {
 		return new(big.Rat)
 	}
@@ -308,9 +274,7 @@ func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 			k = other
 		}
 	}
-	if !k.Num().IsInt64() || k.Num().Int64() > maxFact/2 || int64(bitsOf(top))*k.Num().Int64() > maxBits {
-		ball.Fail(errLimit)
-	}
+	ball.FailIf(!k.Num().IsInt64() || k.Num().Int64() > maxFact/2 || int64(bitsOf(top))*k.Num().Int64() > maxBits, errLimit)
 	v := big.NewRat(1, 1)
 	for i := range k.Num().Int64() {
 		v.Mul(v, new(big.Rat).Sub(top, big.NewRat(i, 1)))
@@ -323,12 +287,9 @@ func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 // bounds are the integer bounds of a sum.
 func (c *Checker) bounds(n *latex.Node, at *point) (low, high int64) {
 	l, h := c.exact(n.Args[2], at), c.exact(n.Args[3], at)
-	if !l.IsInt() || !h.IsInt() {
-		ball.Fail(errUndefined)
-	}
-	if d := new(big.Int).Sub(h.Num(), l.Num()); !l.Num().IsInt64() || !h.Num().IsInt64() || d.Cmp(big.NewInt(maxTerms)) > 0 {
-		ball.Fail(errLimit)
-	}
+	ball.FailIf(!l.IsInt() || !h.IsInt(), errUndefined)
+	d := new(big.Int).Sub(h.Num(), l.Num())
+	ball.FailIf(!l.Num().IsInt64() || !h.Num().IsInt64() || d.Cmp(big.NewInt(maxTerms)) > 0, errLimit)
 	return l.Num().Int64(), h.Num().Int64()
 }
 
@@ -371,9 +332,7 @@ func (c *Checker) rationalFunction(n *latex.Node, at *point) *big.Rat {
 		case n.Name == "max" && v.Cmp(total) > 0, n.Name == "min" && v.Cmp(total) < 0:
 			total = v
 		case n.Name == "gcd" || n.Name == "lcm":
-			if !v.IsInt() || !total.IsInt() {
-				ball.Fail(errUndefined)
-			}
+			ball.FailIf(!v.IsInt() || !total.IsInt(), errUndefined)
 			a, b := new(big.Int).Abs(total.Num()), new(big.Int).Abs(v.Num())
 			c.spend(8 * (a.BitLen() + b.BitLen()))
 			g := new(big.Int).GCD(nil, nil, a, b)
@@ -383,8 +342,6 @@ func (c *Checker) rationalFunction(n *latex.Node, at *point) *big.Rat {
 			total = new(big.Rat).SetInt(g)
 		}
 	}
-	if total == nil {
-		ball.Fail(errUndefined)
-	}
+	ball.FailIf(total == nil, errUndefined)
 	return total
 }

@@ -30,7 +30,7 @@ func (c *Checker) numbers(a, b *latex.Node) (outcome, string) {
 		case pointEqual:
 			return Equal, "the same number"
 		case pointDifferent:
-			return Different, "different numbers"
+			return unequal, "different numbers"
 		case pointLimit:
 			return Limit, "numbers too large to compute"
 		}
@@ -46,9 +46,7 @@ type trial struct {
 	c    *Checker
 	a, b *latex.Node
 	s    variables
-	// The points where the two were equal, where they could not be computed, where no
-	// precision could tell, and where only one of them is a number.
-	equal, limits, unclear, lone int
+	met  [pointLimit + 1]int // the points of each outcome
 }
 
 // differ reports whether the two differ at one of the points. It stops where the budget
@@ -58,19 +56,11 @@ func (t *trial) differ(points func() []*point) bool {
 		return false
 	}
 	for _, at := range points() {
-		switch t.c.samePoint(t.a, t.b, t.s, at) {
-		case pointEqual:
-			t.equal++
-		case pointDifferent:
+		outcome := t.c.samePoint(t.a, t.b, t.s, at)
+		if outcome == pointDifferent {
 			return true
-		case pointLimit:
-			t.limits++
-		case pointUndecided:
-			t.unclear++
-		case pointLone:
-			t.lone++
 		}
-		if t.c.budget < 0 {
+		if t.met[outcome]++; t.c.budget < 0 {
 			return false
 		}
 	}
@@ -84,26 +74,26 @@ func (t *trial) verdict() (outcome, string) {
 	const different, unreached, unclear = "different values at some point", "steps may lie where values are too large to compute", "expressions that could not be told apart"
 	if len(t.s.integer) == 0 {
 		if t.differ(t.s.fractions) {
-			return Different, different
+			return unequal, different
 		}
-		if t.unclear > 0 || t.lone > 0 && t.equal == 0 && !t.natural() {
+		if t.met[pointUndecided] > 0 || t.met[pointLone] > 0 && t.met[pointEqual] == 0 && !t.natural() {
 			return undecided, unclear
 		}
-		if t.equal < 3 && t.limits > 0 {
+		if t.met[pointEqual] < 3 && t.met[pointLimit] > 0 {
 			return Limit, "values too large to compute"
 		}
 	}
-	if (len(t.s.integer) > 0 || t.equal < 3 || t.s.stepped) && t.differ(t.s.naturals) {
-		return Different, different
+	if (len(t.s.integer) > 0 || t.met[pointEqual] < 3 || t.s.stepped) && t.differ(t.s.naturals) {
+		return unequal, different
 	}
-	near, vague := t.equal, t.limits+t.unclear
+	near, vague := t.met[pointEqual], t.met[pointLimit]+t.met[pointUndecided]
 	if t.differ(t.s.beyond) {
-		return Different, different
+		return unequal, different
 	}
 	// A step or a corner may lie where nothing can be computed: n! + floor(n/10^5).
-	missed := t.s.unreachable || t.limits+t.unclear > vague || t.equal == near && len(t.s.constants) > 0
+	missed := t.s.unreachable || t.met[pointLimit]+t.met[pointUndecided] > vague || t.met[pointEqual] == near && len(t.s.constants) > 0
 	if t.differ(t.s.farOut) {
-		return Different, different
+		return unequal, different
 	}
 	switch {
 	case t.c.budget < 0:
@@ -112,9 +102,9 @@ func (t *trial) verdict() (outcome, string) {
 		return Limit, unreached
 	case t.s.jumps:
 		return undecided, unclear
-	case t.equal >= 5 || t.equal >= 3 && len(t.s.integer) == 0:
+	case t.met[pointEqual] >= 5 || t.met[pointEqual] >= 3 && len(t.s.integer) == 0:
 		return Equal, "the same value at every point tried"
-	case t.limits > 0:
+	case t.met[pointLimit] > 0:
 		return Limit, "values too large to compute"
 	}
 	return undecided, "expressions that could not be evaluated"
@@ -144,7 +134,7 @@ func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
 			case pointEqual, pointUndecided, pointNoNumber, pointLimit:
 				return Equal, "the same formula"
 			case pointDifferent:
-				return Different, "different values at some point"
+				return unequal, "different values at some point"
 			}
 			if c.budget < 0 {
 				return Limit, "expressions too costly to evaluate"
@@ -192,10 +182,8 @@ func survey(nodes ...*latex.Node) variables {
 		case latex.Num:
 			s.digits = max(s.digits, n.Digits)
 		case latex.Sym:
-			for _, b := range bound {
-				if b == n.Name {
-					return
-				}
+			if slices.Contains(bound, n.Name) {
+				return
 			}
 			if !seen[n.Name] {
 				seen[n.Name] = true

@@ -137,6 +137,13 @@ func Try[T any](evaluate func() T) (result T, err error) {
 // Fail gives up the evaluation that Try has begun.
 func Fail(err error) { panic(failure{err}) }
 
+// FailIf gives it up where something is wrong.
+func FailIf(wrong bool, err error) {
+	if wrong {
+		Fail(err)
+	}
+}
+
 // charge takes the cost of n operations at the precision from the budget.
 func (c *Context) charge(n int) {
 	if c.Budget == nil {
@@ -144,9 +151,7 @@ func (c *Context) charge(n int) {
 	}
 	words := int(c.Prec) / 64
 	*c.Budget -= n * (1 + words/4 + words*words/500) // a product of long numbers is more than linear
-	if *c.Budget < 0 {
-		Fail(ErrRange)
-	}
+	FailIf(*c.Budget < 0, ErrRange)
 }
 
 // newFloat is a float at the precision.
@@ -158,6 +163,14 @@ func (c *Context) rounding(x *big.Float) mag {
 		return mag{}
 	}
 	return mag{0.5, x.MantExp(nil) - int(c.Prec) + 1}
+}
+
+// rounded is x, the result of an operation, with the radius that it would have exactly.
+func (c *Context) rounded(x *big.Float, rad mag) Real {
+	if x.Acc() != big.Exact {
+		rad = rad.add(c.rounding(x))
+	}
+	return Real{mid: x, rad: rad}
 }
 
 // Rat is r, rounded.
@@ -211,9 +224,7 @@ func (a Real) KnownSign() int {
 
 // Sign is the sign of a. It fails with ErrUndecided if a may be zero without being it.
 func (c *Context) Sign(a Real) int {
-	if a.ContainsZero() && !a.IsZero() {
-		Fail(ErrUndecided)
-	}
+	FailIf(a.ContainsZero() && !a.IsZero(), ErrUndecided)
 	return a.KnownSign()
 }
 
@@ -243,11 +254,7 @@ func (c *Context) Add(a, b Real) Real {
 		return Real{mid: a.mid, rad: a.rad.add(b.rad).add(above(b.mid))}
 	}
 	x := c.newFloat().Add(a.float(), b.float())
-	rad := a.rad.add(b.rad)
-	if x.Acc() != big.Exact {
-		rad = rad.add(c.rounding(x))
-	}
-	return Real{mid: x, rad: rad}
+	return c.rounded(x, a.rad.add(b.rad))
 }
 
 // negligible is the one of x and y that is too small to change the other at the
@@ -291,29 +298,18 @@ func (c *Context) Mul(a, b Real) Real {
 		return Real{}
 	}
 	x := c.newFloat().Mul(a.float(), b.float())
-	rad := above(a.mid).mul(b.rad).add(above(b.mid).mul(a.rad)).add(a.rad.mul(b.rad))
-	if x.Acc() != big.Exact {
-		rad = rad.add(c.rounding(x))
-	}
-	return Real{mid: x, rad: rad}
+	return c.rounded(x, above(a.mid).mul(b.rad).add(above(b.mid).mul(a.rad)).add(a.rad.mul(b.rad)))
 }
 
 // Quo is a / b.
 func (c *Context) Quo(a, b Real) Real {
-	if c.Sign(b) == 0 {
-		Fail(ErrUndefined)
-	}
+	FailIf(c.Sign(b) == 0, ErrUndefined)
 	if a.IsZero() {
 		return Real{}
 	}
 	x := c.newFloat().Quo(a.float(), b.mid)
 	// |a/b - x| <= (ra + |x| rb) / (|b| - rb)
-	den := c.lower(b)
-	rad := a.rad.add(above(x).mul(b.rad)).quo(den)
-	if x.Acc() != big.Exact {
-		rad = rad.add(c.rounding(x))
-	}
-	return Real{mid: x, rad: rad}
+	return c.rounded(x, a.rad.add(above(x).mul(b.rad)).quo(c.lower(b)))
 }
 
 // lower is a lower bound of |b|, which does not contain zero.
@@ -347,16 +343,12 @@ func (c *Context) Sqrt(a Real) Real {
 		// Somewhere in 0 ± sqrt(|mid| + rad).
 		return Real{rad: above(a.mid).add(a.rad).sqrt()}
 	}
-	if a.mid.Sign() < 0 {
-		Fail(ErrUndefined)
-	}
+	FailIf(a.mid.Sign() < 0, ErrUndefined)
 	x := c.newFloat().Sqrt(a.mid)
 	rad := c.rounding(x)
 	if a.rad.m != 0 {
 		rad = rad.add(a.rad.quo(c.lower(Real{mid: x}))) // 2 sqrt(low) >= sqrt(mid) for a rad < 3/4 mid
-		if !a.rad.less(mag{below(a.mid).m, below(a.mid).e - 1}) {
-			Fail(ErrUndecided)
-		}
+		FailIf(!a.rad.less(mag{below(a.mid).m, below(a.mid).e - 1}), ErrUndecided)
 	}
 	return Real{mid: x, rad: rad}
 }
@@ -381,9 +373,8 @@ func power[T any](c *Context, x, one T, n int64, cost int, mul func(a, b T) T, q
 			x = mul(x, x)
 		}
 		for _, v := range append(parts(x), parts(result)...) {
-			if e := v.Exponent(); e > maxExponent || e < -maxExponent {
-				Fail(ErrRange)
-			}
+			e := v.Exponent()
+			FailIf(e > maxExponent || e < -maxExponent, ErrRange)
 		}
 	}
 	return result
@@ -397,21 +388,13 @@ func (c *Context) Differ(a, b Real, scale Real, bits int) (different, tight bool
 	if !d.ContainsZero() {
 		return true, true
 	}
-	size := above(a.float())
-	if s := above(b.float()); size.less(s) {
-		size = s
-	}
+	widest := Larger(a, b)
 	if a.ContainsZero() || b.ContainsZero() {
-		if s := above(scale.float()); size.less(s) {
-			size = s
-		}
+		widest = Larger(widest, scale)
 	}
-	rad := d.rad
-	if rad.m == 0 {
-		return false, true
-	}
+	size := above(widest.float())
 	size.e -= bits
-	return false, rad.less(size)
+	return false, d.Exact() || d.rad.less(size)
 }
 
 // lostBits is how many bits a summand must keep above the precision to count: what

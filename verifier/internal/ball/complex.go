@@ -87,9 +87,7 @@ func (c *Context) Arg(z Complex) Real {
 		return c.Atan(c.Quo(z.Im, z.Re))
 	}
 	im := z.Im.KnownSign()
-	if im == 0 {
-		Fail(ErrUndecided) // on the branch cut, or zero
-	}
+	FailIf(im == 0, ErrUndecided) // on the branch cut, or zero
 	// pi/2 - atan(re/im) above the axis, -pi/2 - atan(re/im) below.
 	if im < 0 {
 		half = c.Neg(half)
@@ -124,9 +122,7 @@ func (c *Context) CSqrt(z Complex) Complex {
 // CPow is the principal value of z^w.
 func (c *Context) CPow(z, w Complex) Complex {
 	if z.IsZero() {
-		if w.Re.KnownSign() <= 0 {
-			Fail(ErrUndefined)
-		}
+		FailIf(w.Re.KnownSign() <= 0, ErrUndefined)
 		return Complex{}
 	}
 	return c.CExp(c.CMul(w, c.CLog(z)))
@@ -151,18 +147,12 @@ func (c *Context) Floor(a Real) *big.Int {
 	if a.mid == nil && a.Exact() {
 		return new(big.Int)
 	}
-	if above(a.float()).e > 4096 {
-		Fail(ErrRange)
-	}
-	if !a.Exact() && a.float().IsInt() {
-		Fail(ErrUndecided) // on a step, however small the radius
-	}
+	FailIf(above(a.float()).e > 4096, ErrRange)
+	FailIf(!a.Exact() && a.float().IsInt(), ErrUndecided) // on a step, however small the radius
 	r := new(big.Float).SetPrec(64).SetMantExp(big.NewFloat(a.rad.m), a.rad.e)
 	low := floorOf(sub(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
 	high := floorOf(add(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
-	if low.Cmp(high) != 0 {
-		Fail(ErrUndecided)
-	}
+	FailIf(low.Cmp(high) != 0, ErrUndecided)
 	return low
 }
 

@@ -95,12 +95,8 @@ func (c *Context) Exp(a Real) Real {
 		return c.Int(1)
 	}
 	c.charge(60)
-	if above(a.float()).e > 26 {
-		Fail(ErrRange)
-	}
-	if !a.rad.less(mag{0.5, -2}) {
-		Fail(ErrUndecided)
-	}
+	FailIf(above(a.float()).e > 26, ErrRange)
+	FailIf(!a.rad.less(mag{0.5, -2}), ErrUndecided)
 	y := c.expFloat(a.float())
 	// e^(mid+r) - e^mid <= e^mid 1.2 r for r < 1/8
 	return c.fromMiddle(y, above(y).mul(a.rad).mul(newMag(1.2, 0)))
@@ -146,9 +142,7 @@ func (c *Context) expFloat(x *big.Float) *big.Float {
 
 // Log is the natural logarithm of a, which is positive.
 func (c *Context) Log(a Real) Real {
-	if c.Sign(a) <= 0 {
-		Fail(ErrUndefined)
-	}
+	FailIf(c.Sign(a) <= 0, ErrUndefined)
 	c.charge(80)
 	return c.fromMiddle(c.logFloat(a.mid), a.rad.quo(c.lower(a)))
 }
@@ -188,12 +182,8 @@ func (c *Context) SinCos(a Real) (sin, cos Real) {
 		return Real{}, c.Int(1)
 	}
 	c.charge(120)
-	if above(a.float()).e > 60 {
-		Fail(ErrRange)
-	}
-	if !a.rad.less(mag{0.5, 0}) {
-		Fail(ErrUndecided)
-	}
+	FailIf(above(a.float()).e > 60, ErrRange)
+	FailIf(!a.rad.less(mag{0.5, 0}), ErrUndecided)
 	s, co := c.sinCosFloat(a.float())
 	floor := mag{0.5, -int(c.Prec) + 1} // the reduction's error is absolute
 	rad := a.rad.add(floor)

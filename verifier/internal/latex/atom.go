@@ -145,9 +145,7 @@ func (p *parser) group() *Node {
 	n := p.stacked()
 	p.bars, p.inSet = bars, inSet
 	p.expect("}")
-	if n == nil {
-		p.fail()
-	}
+	p.failIf(n == nil)
 	return n
 }
 
@@ -161,9 +159,7 @@ func (p *parser) stacked() *Node {
 		}
 		p.advance()
 		m := p.statements()
-		if n == nil || m == nil {
-			p.fail()
-		}
+		p.failIf(n == nil || m == nil)
 		n = &Node{Op: op, Args: []*Node{n, m}}
 	}
 	return n
@@ -216,9 +212,7 @@ func (p *parser) choose() *Node {
 		p.pos += 2
 		return &Node{Op: Div, Args: []*Node{n, p.argument()}}
 	}
-	if t.kind != word || t.text != "C" && t.text != "P" || !p.at(1).is("_") {
-		p.fail()
-	}
+	p.failIf(t.kind != word || t.text != "C" && t.text != "P" || !p.at(1).is("_"))
 	p.pos += 2
 	return p.chosenOf(t.text, n, p.argument())
 }
@@ -266,9 +260,7 @@ func (p *parser) frenchInterval() *Node {
 	}
 	p.advance()
 	low := p.sum()
-	if !p.accept(",") && !p.accept(";") {
-		p.fail()
-	}
+	p.failIf(!p.accept(",") && !p.accept(";"))
 	// The closing [ would begin a factor, so it is hidden while b is parsed.
 	depth := 0
 	for i := p.pos; i < len(p.tokens); i++ {
@@ -304,15 +296,11 @@ func (p *parser) set() *Node {
 	if n != nil && (p.accept("|") || p.accept(":")) {
 		p.inSet = false
 		condition := p.statements()
-		if condition == nil {
-			p.fail()
-		}
+		p.failIf(condition == nil)
 		n = &Node{Op: SetBuilder, Args: []*Node{n, condition}}
 	}
 	p.bars, p.inSet = bars, inSet
-	if !p.accept(":}") && (n == nil || p.cur().kind != end) {
-		p.fail()
-	}
+	p.failIf(!p.accept(":}") && (n == nil || p.cur().kind != end))
 	switch {
 	case n == nil:
 		return &Node{Op: Named, Name: "empty"}
@@ -344,9 +332,7 @@ func (p *parser) elements() *Node {
 		if p.closing() || p.cur().is("|") || p.cur().is(":") {
 			break
 		}
-		if p.separator() == "" {
-			p.fail()
-		}
+		p.failIf(p.separator() == "")
 	}
 	switch len(items) {
 	case 0:
@@ -366,9 +352,7 @@ func (p *parser) absolute() *Node {
 	n := p.sets()
 	p.bars--
 	p.inSet = inSet
-	if !p.accept("|") && !p.accept("r|") {
-		p.fail()
-	}
+	p.failIf(!p.accept("|") && !p.accept("r|"))
 	if n.Op == Matrix && n.Name == "" {
 		return &Node{Op: Matrix, Name: "|", Args: n.Args, Cols: n.Cols}
 	}
@@ -443,9 +427,6 @@ func (p *parser) word() *Node {
 		p.advance()
 		return &Node{Op: Sym, Name: w, Words: true}
 	case !t.cut && (t.plain || t.roman && len(w) > 1 || !looksLikeLetters(w, p.at(1)) || p.prose()):
-		if t.roman && (len(w) == 1) {
-			break
-		}
 		return p.text()
 	}
 	n := p.letter()
@@ -711,7 +692,7 @@ func (p *parser) logBase() *Node {
 	return p.argument()
 }
 
-var inverses = setOf("asin acos atan acot asec acsc asinh acosh atanh")
+var inverses = SetOf("asin acos atan acot asec acsc asinh acosh atanh")
 
 // degreeAhead reports whether ^\circ is next.
 func (p *parser) degreeAhead() bool {
@@ -731,9 +712,7 @@ func (p *parser) functionArgument() *Node {
 		return p.absolute()
 	}
 	lead := p.leadingSign()
-	if lead != "" && lead != "-" {
-		p.fail()
-	}
+	p.failIf(lead != "" && lead != "-")
 	var factors []*Node
 	constant := true
 	for {

@@ -63,9 +63,7 @@ func (p *parser) command() *Node {
 	case "overbrace", "underbrace":
 		p.advance()
 		n := p.argument()
-		if p.cur().is("_") || p.cur().is("^") {
-			p.fail() // what stands at the brace may be another answer
-		}
+		p.failIf(p.cur().is("_") || p.cur().is("^")) // what stands at the brace may be another answer
 		return n
 	case "overset", "underset":
 		return p.annotated()
@@ -140,9 +138,7 @@ func (p *parser) annotated() *Node {
 	from := p.pos
 	p.argument()
 	for _, t := range p.tokens[from:p.pos] {
-		if t.kind == number || t.kind == word {
-			p.fail()
-		}
+		p.failIf(t.kind == number || t.kind == word)
 	}
 	return p.argument()
 }
@@ -257,9 +253,7 @@ func (p *parser) root(name string) *Node {
 func (p *parser) blackboard() *Node {
 	braced := p.accept("{")
 	t := p.cur()
-	if t.kind != word {
-		p.fail()
-	}
+	p.failIf(t.kind != word)
 	name := t.text
 	p.advance()
 	if braced {
@@ -298,9 +292,7 @@ func (p *parser) numberSet(name string) *Node {
 				break
 			}
 		}
-		if mark == "" {
-			p.fail()
-		}
+		p.failIf(mark == "")
 		p.pos = min(p.pos+i+1, len(p.tokens)-1)
 		name += cmp.Or(map[string]string{">0": "+", "<0": "-", "!=0": "*"}[mark], mark)
 	}
@@ -313,9 +305,7 @@ func (p *parser) rounded(op Op, shut string) *Node {
 	p.bars = 0
 	n := p.sum()
 	p.bars = bars
-	if !p.cur().cmd(shut) {
-		p.fail()
-	}
+	p.failIf(!p.cur().cmd(shut))
 	p.advance()
 	return &Node{Op: op, Args: []*Node{n}}
 }

@@ -25,18 +25,12 @@ func (p *parser) environment() *Node {
 		}
 	default:
 		n = p.statements()
-		if n == nil {
-			p.fail()
-		}
+		p.failIf(n == nil)
 	}
 	p.bars, p.inSet = bars, inSet
-	if !p.cur().cmd("end") {
-		p.fail()
-	}
+	p.failIf(!p.cur().cmd("end"))
 	p.advance()
-	if p.environmentName() != name {
-		p.fail()
-	}
+	p.failIf(p.environmentName() != name)
 	return n
 }
 
@@ -44,9 +38,7 @@ func (p *parser) environment() *Node {
 func (p *parser) environmentName() string {
 	p.expect("{")
 	t := p.cur()
-	if t.kind != word {
-		p.fail()
-	}
+	p.failIf(t.kind != word)
 	name := t.text
 	p.advance()
 	p.accept("*")
@@ -65,9 +57,7 @@ func (p *parser) columns() {
 		return
 	}
 	for !p.accept("}") {
-		if p.cur().kind == end {
-			p.fail()
-		}
+		p.failIf(p.cur().kind == end)
 		p.advance()
 	}
 }
@@ -83,9 +73,7 @@ func (p *parser) cells() *Node {
 		if m.Cols == 0 {
 			m.Cols = len(row)
 		}
-		if len(row) != m.Cols {
-			p.fail()
-		}
+		p.failIf(len(row) != m.Cols)
 		m.Args = append(m.Args, row...)
 		row = nil
 	}
@@ -93,9 +81,7 @@ func (p *parser) cells() *Node {
 		switch t := p.cur(); {
 		case t.cmd("end"):
 			flush()
-			if len(m.Args) == 0 {
-				p.fail()
-			}
+			p.failIf(len(m.Args) == 0)
 			return m
 		case t.kind == newline:
 			p.advance()
@@ -108,9 +94,7 @@ func (p *parser) cells() *Node {
 			}
 			if p.cur().is("&") {
 				p.advance()
-				if p.cur().cmd("end") || p.cur().kind == newline {
-					p.fail()
-				}
+				p.failIf(p.cur().cmd("end") || p.cur().kind == newline)
 			} else if p.cur().kind != newline && !p.cur().cmd("end") {
 				p.fail()
 			}

@@ -24,9 +24,7 @@ func (p *parser) sum() *Node {
 			break // a difference of sets
 		}
 		p.advance()
-		if p.closing() || p.cur().is(",") {
-			p.fail()
-		}
+		p.failIf(p.closing() || p.cur().is(","))
 		right := p.term("")
 		switch op {
 		case "+":
@@ -120,9 +118,7 @@ func (p *parser) product() *Node {
 		switch {
 		case t.is("*"):
 			p.advance()
-			if p.closing() {
-				p.fail()
-			}
+			p.failIf(p.closing())
 			literal = false
 			if units := p.unitsAfterSign(); units != nil {
 				factors = append(factors, units)
@@ -201,9 +197,6 @@ func (p *parser) product() *Node {
 			break
 		}
 		if n, ok := p.suffix(factors); ok {
-			if n == nil {
-				break
-			}
 			factors = n
 			literal = false
 			continue
@@ -211,9 +204,7 @@ func (p *parser) product() *Node {
 		if !p.startsFactor() || t.kind == word && t.text == "U" && isSet(factors[len(factors)-1]) {
 			break
 		}
-		if t := p.cur(); t.kind == number && isNumeral(factors[len(factors)-1]) {
-			p.fail() // two numbers side by side
-		}
+		p.failIf(p.cur().kind == number && isNumeral(factors[len(factors)-1])) // two numbers side by side
 		before := p.pos
 		factors = append(factors, p.factor())
 		literal = p.literal(before)
@@ -262,7 +253,7 @@ func (p *parser) numbersAhead(i int) bool {
 }
 
 // domains are words of a remark that says what numbers a letter stands for.
-var domains = setOf("is are an any a the every arbitrary positive negative nonnegative natural whole real rational integer integers number numbers constant")
+var domains = SetOf("is are an any a the every arbitrary positive negative nonnegative natural whole real rational integer integers number numbers constant")
 
 // spelledProduct is the product n with its letters as a word, if it is nothing but one.
 func (p *parser) spelledProduct(n *Node, start int, spelled string) *Node {
@@ -356,7 +347,7 @@ func (p *parser) bracedNumeral(i *int) *numeral {
 func isFraction(t *token) bool { return t.kind == command && fractions[t.text] }
 
 // fractions are the commands of fractions.
-var fractions = setOf("frac dfrac tfrac cfrac sfrac nicefrac xfrac flatfrac")
+var fractions = SetOf("frac dfrac tfrac cfrac sfrac nicefrac xfrac flatfrac")
 
 // mod parses the modulus of a residue: \pmod{m}, \bmod m, (mod m).
 func (p *parser) mod(value *Node) *Node {
@@ -406,7 +397,7 @@ func (p *parser) startsFactor() bool {
 }
 
 // trailingCommands stand behind a factor and begin none.
-var trailingCommands = setOf("right circ degree degrees textdegree not forall pmod bmod mod")
+var trailingCommands = SetOf("right circ degree degrees textdegree not forall pmod bmod mod")
 
 // connective reports whether a word separates statements.
 func connective(t *token) bool {
@@ -546,9 +537,7 @@ func (p *parser) exponent() *Node {
 		p.advance()
 		e = &Node{Op: Pow, Args: []*Node{e, p.exponent()}}
 	}
-	if p.cur().is("!") && e.Op != Pow && !p.at(1).is("=") && p.tokens[p.pos-1].kind == number && p.at(1).kind == number {
-		p.fail()
-	}
+	p.failIf(p.cur().is("!") && e.Op != Pow && !p.at(1).is("=") && p.tokens[p.pos-1].kind == number && p.at(1).kind == number)
 	return e
 }
 
@@ -634,9 +623,7 @@ func (p *parser) subscript(n *Node) *Node {
 				return &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
 			}
 		}
-		if p.tokens[p.pos-2].kind == number {
-			p.fail()
-		}
+		p.failIf(p.tokens[p.pos-2].kind == number)
 	}
 	wasIn := p.inIndex
 	p.inIndex = true

@@ -8,12 +8,12 @@ import (
 // What is said before and after an answer: "The area is 5", "Page 5", "5 is the only one".
 
 // verbs are those between a subject and its number.
-var verbs = setOf(`is are was were equals equal has have had gets get got needs need takes take costs cost makes make earns earn earned pays pay paid spent gave bought sold received needed spends spend sells sell saves save
+var verbs = SetOf(`is are was were equals equal has have had gets get got needs need takes take costs cost makes make earns earn earned pays pay paid spent gave bought sold received needed spends spend sells sell saves save
 	gives give gave receives becomes become contains contain holds holding find obtain yields totals 是 为 等于 等於 的值为 的值是 为： です は`)
 
 // valued are nouns after which "of" is followed by their value: "the total of 5". After
 // another noun the number is a part of an expression: "the square of 5".
-var valued = setOf("total value result answer probability chance area volume length distance cost price average mean remainder speed age sum")
+var valued = SetOf("total value result answer probability chance area volume length distance cost price average mean remainder speed age sum")
 
 // introduction passes words before a number that say what it is: a sentence up to its verb,
 // a label up to its colon, or a noun alone, whose name it returns. Words that change the number
@@ -76,7 +76,7 @@ func (p *parser) introduction() (label string, ok bool) {
 }
 
 // prefixing are words that make another number of the one after them.
-var prefixing = setOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub un non about nearing missing lacking save bar barring")
+var prefixing = SetOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub un non about nearing missing lacking save bar barring")
 
 // labelled is n with the label that stood before it as what is counted, if it is a number
 // alone; "only" says nothing.

@@ -400,7 +400,7 @@ func takesArgument(t *token) bool {
 	return isFraction(t) || decorations[t.text] != "" || takingArguments[t.text]
 }
 
-var takingArguments = setOf("sqrt binom dbinom tbinom begin end mathbb overset underset substack pmod")
+var takingArguments = SetOf("sqrt binom dbinom tbinom begin end mathbb overset underset substack pmod")
 
 // delimiter reads what follows \left or \right.
 func (l *lexer) delimiter(left bool) {

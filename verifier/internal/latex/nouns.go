@@ -49,17 +49,17 @@ func isShare(w string) bool {
 // begins are words that make a bound, a sign or a condition of the number before them;
 // inside are those after "in" that do not.
 var (
-	begins = setOf(`above across after against along among around as at away back before behind below beneath beside between beyond by
+	begins = SetOf(`above across after against along among around as at away back before behind below beneath beside between beyond by
 		down from inside into like near off onto out outside over past short since through till to toward towards under until up upon via with within
 		und et y e et o ou oder или и`)
-	inside = setOf("total all sum each every change tips sales profit savings cash")
+	inside = SetOf("total all sum each every change tips sales profit savings cash")
 )
 
 // multiple are words that alone are numbers of something: 5 pairs is 10.
-var multiple = setOf("maximum minimum max min one ish century sigma")
+var multiple = SetOf("maximum minimum max min one ish century sigma")
 
 // changing are words that change the number beside them, wherever they stand in a phrase.
-var changing = setOf(`
+var changing = SetOf(`
 	is are was were be isn't not no nope nah never none neither nor nothing hardly barely but however instead rather otherwise else except without against unless
 	than least most almost nearly below beyond exceed exceeds upwards downwards onwards plus minus times modulo radix logarithm factorial percent percentage percents fold magnitude
 	squared cubed twice thrice double too upside mil mill mio bil mrd thou doz zillion negative debt deficit hundredweight mega giga nil googol arrears owed owing overdrawn backward backwards flipped mirrored shy fail fails duizend mila tusen
@@ -75,10 +75,10 @@ var changingStems = []string{"doubl", "tripl", "quadrupl", "halv", "revers", "in
 const changingCharacters = "十百千万萬亿億兆半倍成折之不非没無负負多余餘未超近约約至到比以또니만억천백십이상하미초과반反错錯假"
 
 // abbreviations are short words that are no numbers.
-var abbreviations = setOf("a an in of on to at by he she it we my i and or al el la le de du des un os tv cd id pc pt ox u su sq cu up mpg mmhg tvs cds dvds pts pcs ppl rpm fps bps dvd gym psi hymn wpm mph kph lb # s t db")
+var abbreviations = SetOf("a an in of on to at by he she it we my i and or al el la le de du des un os tv cd id pc pt ox u su sq cu up mpg mmhg tvs cds dvds pts pcs ppl rpm fps bps dvd gym psi hymn wpm mph kph lb # s t db")
 
 // harmlessAdverbs end in ly.
-var harmlessAdverbs = setOf("weekly monthly yearly hourly exactly approximately roughly precisely family assembly supply butterfly dragonfly monopoly friendly elderly")
+var harmlessAdverbs = SetOf("weekly monthly yearly hourly exactly approximately roughly precisely family assembly supply butterfly dragonfly monopoly friendly elderly")
 
 // harmlessParticiples say what is done with the things counted.
-var harmlessParticiples = setOf("needed required unused unsold saved earned wanted collected")
+var harmlessParticiples = SetOf("needed required unused unsold saved earned wanted collected")

@@ -126,7 +126,7 @@ func separates(t token) bool {
 	return t.kind == newline || t.kind == quad || t.kind == sign && separating[t.text]
 }
 
-var separating = setOf("+ - * / = < > <= >= ~ ( [ { {: , ; : +-")
+var separating = SetOf("+ - * / = < > <= >= ~ ( [ { {: , ; : +-")
 
 // tenTo is 10^n.
 func tenTo(n int) *big.Int {

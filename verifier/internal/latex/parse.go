@@ -226,12 +226,17 @@ func (p *parser) accept(s string) bool {
 
 // expect passes the sign s or gives up.
 func (p *parser) expect(s string) {
-	if !p.accept(s) {
-		p.fail()
-	}
+	p.failIf(!p.accept(s))
 }
 
 func (p *parser) fail() { panic(errSyntax) }
+
+// failIf gives up where what stands here is no mathematics.
+func (p *parser) failIf(wrong bool) {
+	if wrong {
+		p.fail()
+	}
+}
 
 // enter counts nesting; what it returns ends it.
 func (p *parser) enter() (leave func()) {
@@ -244,21 +249,14 @@ func (p *parser) enter() (leave func()) {
 // top parses everything.
 func (p *parser) top() (tree *Node, err error) {
 	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case error:
-			if r != errSyntax && r != errLimit {
-				panic(r)
-			}
-			err = r
-		default:
+		if r := recover(); r == errSyntax || r == errLimit {
+			err = r.(error)
+		} else if r != nil {
 			panic(r)
 		}
 	}()
 	tree = p.stacked()
-	if p.cur().kind != end {
-		p.fail()
-	}
+	p.failIf(p.cur().kind != end)
 	return tree, nil
 }
 
@@ -322,7 +320,7 @@ func (p *parser) closing() bool {
 	}
 }
 
-var closingCommands = setOf("end rfloor rceil over choose atop")
+var closingCommands = SetOf("end rfloor rceil over choose atop")
 
 // Signs and words that separate statements, and what each means.
 var (
@@ -378,29 +376,24 @@ func (p *parser) trailing() {
 				depth--
 			}
 			// "4 if n is even, 5 otherwise" is two answers.
-			if also := strings.ToLower(p.cur().text); p.cur().kind == word && (also == w && w != "with" || alternatives[also] || w == "with" && len(also) > 1 && changes(also)) {
-				p.fail()
-			}
+			also := strings.ToLower(p.cur().text)
+			p.failIf(p.cur().kind == word && (also == w && w != "with" || alternatives[also] || w == "with" && len(also) > 1 && changes(also)))
 		}
-		if !stated && (changed || w == "with" || w == "if") {
-			p.fail() // yes if nope, even if odd, 5 with the sign changed, 5 with 3 left over
-		}
+		p.failIf(!stated && (changed || w == "with" || w == "if")) // yes if nope, even if odd, 5 with the sign changed, 5 with 3 left over
 	}
 }
 
 // alternatives are words that give another value under other conditions.
-var alternatives = setOf("otherwise else elsewhere")
+var alternatives = SetOf("otherwise else elsewhere")
 
 // conditional are words that begin a condition after a statement.
-var conditional = setOf("for where when with if such since because")
+var conditional = SetOf("for where when with if such since because")
 
 // leftOut passes = and ≈ before a statement, whose left side was left out, and reports
 // whether it was ≈. Without a side other relations do not mean anything.
 func (p *parser) leftOut() bool {
 	rel, ok := p.relation()
-	if ok && rel != "=" && rel != "~" && rel != "sim" {
-		p.fail()
-	}
+	p.failIf(ok && rel != "=" && rel != "~" && rel != "sim")
 	return ok && rel != "="
 }
 
@@ -427,9 +420,7 @@ func (p *parser) statement() *Node {
 			if p.closing() {
 				break
 			}
-			if len(ops) == 0 && args[0].Op.Scalar() && isConstant(args[0]) {
-				p.fail()
-			}
+			p.failIf(len(ops) == 0 && args[0].Op.Scalar() && isConstant(args[0]))
 			return p.statement()
 		}
 		if p.cur().kind == newline && p.at(1).is("&") {
@@ -454,9 +445,7 @@ func (p *parser) statement() *Node {
 	if len(args) == 1 && len(ops) == 0 {
 		return args[0]
 	}
-	if len(args) == len(ops) { // a relation at the end without a side
-		p.fail()
-	}
+	p.failIf(len(args) == len(ops)) // a relation at the end without a side
 	n := &Node{Op: Rel, Args: args, Ops: ops}
 	p.modulus(n)
 	return n
@@ -476,7 +465,7 @@ func rounded(n *Node, about bool) *Node {
 // isRelation reports whether a sign's text is a relation.
 func isRelation(s string) bool { return relationSigns[s] }
 
-var relationSigns = setOf("= < > <= >= != ~ == sim cong in notin ni subset subseteq supset supseteq parallel perp propto to mapsto << >> nmid")
+var relationSigns = SetOf("= < > <= >= != ~ == sim cong in notin ni subset subseteq supset supseteq parallel perp propto to mapsto << >> nmid")
 
 // relation passes a relation sign and returns it.
 func (p *parser) relation() (string, bool) {
@@ -501,9 +490,7 @@ func (p *parser) relation() (string, bool) {
 	}
 	rel := t.text
 	p.advance()
-	if rel == "=" && p.cur().is(":") { // a definition
-		p.fail()
-	}
+	p.failIf(rel == "=" && p.cur().is(":")) // a definition
 	return rel, true
 }
 
@@ -607,9 +594,7 @@ func (p *parser) ratio() *Node {
 			return n
 		}
 	}
-	if half != "" {
-		p.fail()
-	}
+	p.failIf(half != "")
 	return ratio
 }
 

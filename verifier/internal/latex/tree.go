@@ -81,12 +81,7 @@ var opNames = [...]string{
 }
 
 // String returns the name of op that trees are printed with.
-func (op Op) String() string {
-	if int(op) < len(opNames) && opNames[op] != "" {
-		return opNames[op]
-	}
-	return "op" + strconv.Itoa(int(op))
-}
+func (op Op) String() string { return opNames[op] }
 
 // Scalar reports whether a node of this kind stands for a number or an
 // expression, rather than for a set, a relation, a text ...

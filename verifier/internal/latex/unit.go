@@ -24,7 +24,7 @@ var unitNames = map[string]string{
 
 // metricSymbols are units that take a prefix, and metricWords their names.
 var (
-	metricSymbols = setOf("m g s l L N J W Pa Hz V A K mol eV C F H T Wb cal B b bps bar pc Wh ohm Omega lm lx cd Bq Sv Gy")
+	metricSymbols = SetOf("m g s l L N J W Pa Hz V A K mol eV C F H T Wb cal B b bps bar pc Wh ohm Omega lm lx cd Bq Sv Gy")
 	metricWords   = map[string]string{
 		"meter": "m", "metre": "m", "gram": "g", "gramme": "g", "second": "s", "liter": "L", "litre": "L", "newton": "N", "joule": "J", "watt": "W", "pascal": "Pa", "hertz": "Hz", "volt": "V", "ampere": "A", "amp": "A",
 		"kelvin": "K", "mole": "mol", "electronvolt": "eV", "coulomb": "C", "farad": "F", "henry": "H", "tesla": "T", "weber": "Wb", "calorie": "cal", "byte": "B", "bit": "b", "bar": "bar", "parsec": "pc", "watthour": "Wh",
@@ -44,7 +44,7 @@ func Metric(name string) (power int, unit string, ok bool) {
 }
 
 // genericNouns count without saying what; a Unit of them is called "#any".
-var genericNouns = setOf("su time way value total left remaining each exactly altogether apiece more")
+var genericNouns = SetOf("su time way value total left remaining each exactly altogether apiece more")
 
 // unitOf is the unit that a word names, in the singular or the plural; "" if none.
 func unitOf(w string) string {
@@ -99,7 +99,7 @@ func prefixed(w string, prefixes map[string]string, unit func(string) string) st
 
 // suffix parses words after a value that are part of it: per cent, degrees,
 // millions, units, counted nouns. It returns the factors with them, and whether
-// the word was its concern at all; nil factors mean that the product ends.
+// the word was its concern at all.
 func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	t := p.cur()
 	if t.kind == sign && t.text == "-" && p.at(1).kind == word && !t.space && !p.at(1).space && unitOf(p.at(1).text) != "" && len(p.at(1).text) > 2 {
@@ -220,9 +220,6 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		}
 	}
 	units := p.units()
-	if units == nil {
-		return nil, false
-	}
 	// 5 feet 6 inches is a sum.
 	if p.cur().kind == number && units[len(units)-1].Op == Unit {
 		next := p.postfix(p.atom())
@@ -261,9 +258,8 @@ func (p *parser) repeated(n *Node) bool {
 		return false
 	}
 	p.advance()
-	if said := p.spelledNumber(); said == nil || said.Op != Num || said.Rat.Cmp(n.Rat) != 0 {
-		p.fail()
-	}
+	said := p.spelledNumber()
+	p.failIf(said == nil || said.Op != Num || said.Rat.Cmp(n.Rat) != 0)
 	p.expect(")")
 	return true
 }
@@ -315,8 +311,8 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 
 // currencies are units that stand before the amount, and dollars those whose sign follows.
 var (
-	currencies = setOf("USD EUR GBP JPY CNY RMB INR Rs")
-	dollars    = setOf("US NT HK A C S R")
+	currencies = SetOf("USD EUR GBP JPY CNY RMB INR Rs")
+	dollars    = SetOf("US NT HK A C S R")
 )
 
 // isFunction reports whether w names a function, which is an ordinary word where nothing
@@ -402,9 +398,7 @@ func (p *parser) units() []*Node {
 			p.pos += 2 // 5 apples are left
 			continue
 		}
-		if !p.mayCount(w, len(noun) > 0) {
-			p.fail() // "7 is not the answer" counts nothing
-		}
+		p.failIf(!p.mayCount(w, len(noun) > 0)) // "7 is not the answer" counts nothing
 		if len(w) == 1 && !t.plain && !t.roman && !t.space {
 			break // \text{cm}x
 		}
@@ -489,7 +483,7 @@ func (p *parser) onlyWords() bool {
 }
 
 // assertive are words that make a statement of what follows a number.
-var assertive = setOf(`
+var assertive = SetOf(`
 	is are was were be not isn't no never maybe perhaps possibly probably but than more less fewer greater except
 	unless wrong incorrect false impossible to would should could can cannot then instead plus minus times`)
 
@@ -586,7 +580,7 @@ func (p *parser) initials() string {
 }
 
 // between are words after the inches of "5 in by 7 in".
-var between = setOf("by per x and long wide high tall deep thick")
+var between = SetOf("by per x and long wide high tall deep thick")
 
 // unitSymbol is unit after a sign of division, where a single letter is one too: km/h, MeV/c^2.
 func (p *parser) unitSymbol() *Node {

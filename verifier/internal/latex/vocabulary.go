@@ -31,7 +31,7 @@ var functions = map[string]string{
 }
 
 // manyArguments are functions of a bracketed list.
-var manyArguments = setOf("gcd lcm max min")
+var manyArguments = SetOf("gcd lcm max min")
 
 // relations are commands and signs between the sides of a relation.
 var relations = map[string]string{
@@ -44,7 +44,7 @@ var relations = map[string]string{
 }
 
 // arrows say that what follows is the conclusion.
-var arrows = setOf(`
+var arrows = SetOf(`
 	implies Rightarrow Longrightarrow iff Leftrightarrow Longleftrightarrow therefore Longmapsto`)
 
 // operators are commands that stand for a sign.
@@ -58,7 +58,7 @@ var operators = map[string]string{
 
 // ignored commands change only how a formula looks, styles of letters that the
 // parser does not tell apart among them.
-var ignored = setOf(`
+var ignored = SetOf(`
 	displaystyle textstyle scriptstyle scriptscriptstyle limits nolimits middle big Big bigg Bigg bigl bigr Bigl
 	Bigr biggl biggr Biggl Biggr bigm Bigm biggm rm bf it sf tt cal bold normalsize large Large LARGE huge Huge
 	small footnotesize tiny boldmath noindent mathstrut strut hfill hfil centering par nonumber notag allowbreak
@@ -69,12 +69,12 @@ var ignored = setOf(`
 	checkmark qed blacksquare`)
 
 // texts are commands whose argument is words.
-var texts = setOf(`
+var texts = SetOf(`
 	text textbf textit textrm textsf texttt textnormal textup textmd textsc textsl emph mbox hbox mathtext
 	intertext underline`)
 
 // romans are commands whose argument is upright mathematics: units, names of functions.
-var romans = setOf("mathrm operatorname operatornamewithlimits mathup unit si")
+var romans = SetOf("mathrm operatorname operatornamewithlimits mathup unit si")
 
 // dropped are commands that say nothing; each is left out with so many of its arguments.
 var dropped = map[string]int{
@@ -90,7 +90,7 @@ var decorations = map[string]string{
 }
 
 // structures are the other commands that the parser knows.
-var structures = setOf(`
+var structures = SetOf(`
 	frac dfrac tfrac cfrac sfrac nicefrac xfrac flatfrac sqrt root binom dbinom tbinom choose over atop begin end
 	sum prod int iint iiint oint lim limsup liminf sup inf lfloor rfloor lceil rceil left right mathbb Bbb pmod
 	bmod mod pod not overset underset overbrace underbrace substack pi infty infin circ degree degrees emptyset varnothing varempty
@@ -98,8 +98,8 @@ var structures = setOf(`
 	forall pounds euro currency textdollar texteuro textdegree percent dollar newline linebreak cr celsius textcircled iff
 	because textsuperscript AA Pr surd oplus`)
 
-// setOf is the set of the words in s.
-func setOf(s string) map[string]bool {
+// SetOf is the set of the words in s.
+func SetOf(s string) map[string]bool {
 	set := map[string]bool{}
 	for _, w := range strings.Fields(s) {
 		set[w] = true

@@ -51,7 +51,7 @@ var fillerPhrases = [...][]string{
 	{"all", "integers"}, {"integers"}, {"all", "real", "numbers"}, {"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"}, {"the", "year"}, {"year"},
 }
 
-var rounding = setOf("approximately approx about roughly around")
+var rounding = SetOf("approximately approx about roughly around")
 
 // fillers passes them, and a colon after. It reports whether they say that what follows is
 // rounded.
@@ -166,9 +166,7 @@ func (p *parser) spelledNumber() *Node {
 	}
 	n := integer(total + part)
 	if p.cur().is("(") && p.at(1).kind == number && p.at(2).is(")") { // five (5)
-		if p.at(1).num.value.Cmp(n.Rat) != 0 {
-			p.fail()
-		}
+		p.failIf(p.at(1).num.value.Cmp(n.Rat) != 0)
 		p.pos += 3
 		return n
 	}
