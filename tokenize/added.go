@@ -153,12 +153,6 @@ func (a *addedSet) find(s string) (found []foundToken, tried int) {
 // split calls, in order, between for the texts around the added tokens of s that
 // are not empty, and found for the tokens.
 func (a *addedSet) split(s string, between func(string), found func(id int32)) {
-	if len(a.tokens) == 0 {
-		if s != "" {
-			between(s)
-		}
-		return
-	}
 	done, from := 0, 0
 	blankEnd := 0 // the end of the white space that was skipped last
 	places, _ := a.find(s)

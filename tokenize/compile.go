@@ -38,6 +38,13 @@ type badPattern string
 
 func fail(format string, args ...any) { panic(badPattern(fmt.Sprintf(format, args...))) }
 
+// failIf is fail where something is wrong.
+func failIf(wrong bool, format string, args ...any) {
+	if wrong {
+		fail(format, args...)
+	}
+}
+
 // compile parses expr; errors quote it.
 func compile(expr string) (p *pattern, err error) {
 	c := &compiler{rest: expr}
@@ -80,9 +87,8 @@ func (c *compiler) accept(prefix string) bool {
 
 // alternatives parses a|b|c up to a closing parenthesis or the end.
 func (c *compiler) alternatives() part {
-	if c.depth++; c.depth > maxNesting {
-		fail("nested deeper than %d", maxNesting)
-	}
+	c.depth++
+	failIf(c.depth > maxNesting, "nested deeper than %d", maxNesting)
 	defer func() { c.depth-- }()
 	var choices []part
 	for {
@@ -126,9 +132,8 @@ func (c *compiler) quantified(p part) part {
 		most = -1
 	case strings.HasPrefix(c.rest, "{"):
 		counts, rest, ok := strings.Cut(c.rest[1:], "}")
-		if least, most, ok = repeatCounts(counts, ok); !ok {
-			fail("want a repeat count of at most %d", maxRepeat)
-		}
+		least, most, ok = repeatCounts(counts, ok)
+		failIf(!ok, "want a repeat count of at most %d", maxRepeat)
 		c.rest = rest
 	default:
 		return p
@@ -201,26 +206,20 @@ func (c *compiler) one(op op) part {
 
 func (c *compiler) group() part {
 	p := c.alternatives()
-	if !c.accept(")") {
-		fail("missing )")
-	}
+	failIf(!c.accept(")"), "missing )")
 	return p
 }
 
 func (c *compiler) lookahead(op op) part {
 	p := c.one(op)
-	if !c.accept(")") {
-		fail("a lookahead must be of one character")
-	}
+	failIf(!c.accept(")"), "a lookahead must be of one character")
 	return p
 }
 
 // character parses what matches one character: a class or a literal.
 func (c *compiler) character() set {
 	c.items = 0
-	if c.rest == "" {
-		fail("unexpected end")
-	}
+	failIf(c.rest == "", "unexpected end")
 	switch c.rest[0] {
 	case '[':
 		c.rest = c.rest[1:]
@@ -255,9 +254,8 @@ func (c *compiler) class() set {
 		case strings.HasPrefix(c.rest, "[") || strings.HasPrefix(c.rest, "&&"):
 			fail("a class within a class is not supported")
 		}
-		if c.items++; c.items > maxProgram {
-			fail("a class of more than %d items", maxProgram)
-		}
+		c.items++
+		failIf(c.items > maxProgram, "a class of more than %d items", maxProgram)
 		if s := c.escapedClass(); s != nil {
 			sets = append(sets, s)
 			continue
@@ -298,9 +296,7 @@ func (c *compiler) escapedClass() set {
 
 func (c *compiler) property(negated bool) set {
 	name, rest, ok := strings.Cut(c.rest, "}")
-	if !ok {
-		fail("missing }")
-	}
+	failIf(!ok, "missing }")
 	if strings.HasPrefix(name, "^") {
 		name, negated = name[1:], !negated
 	}
@@ -315,9 +311,7 @@ func (c *compiler) property(negated bool) set {
 			table = unicode.Scripts[name]
 		}
 	}
-	if table == nil {
-		fail("unknown class \\p{%.40s}", name)
-	}
+	failIf(table == nil, "unknown class \\p{%.40s}", name)
 	c.rest = rest
 	if negated {
 		return not(in(table))
@@ -332,9 +326,7 @@ var controls = map[rune]rune{'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', 'f': '\
 func (c *compiler) literalRune() rune {
 	escaped := c.accept(`\`)
 	r, n := utf8.DecodeRuneInString(c.rest)
-	if n == 0 {
-		fail("unexpected end")
-	}
+	failIf(n == 0, "unexpected end")
 	c.rest = c.rest[n:]
 	if !escaped {
 		return r
@@ -361,9 +353,7 @@ func (c *compiler) codePoint(kind rune) rune {
 		text, rest = c.rest[:digits], c.rest[digits:]
 	}
 	code, err := strconv.ParseUint(text, 16, 21)
-	if err != nil || !utf8.ValidRune(rune(code)) {
-		fail("bad code point \\%c%.40s", kind, text)
-	}
+	failIf(err != nil || !utf8.ValidRune(rune(code)), "bad code point \\%c%.40s", kind, text)
 	c.rest = rest
 	return rune(code)
 }

@@ -24,25 +24,19 @@ type TemplateSettings struct {
 // *settings.Errors.
 func (s TemplateSettings) PromptTemplate() (Template, error) {
 	var errs []error
+	refuse := func(wrong bool, key string, value any, remedy string) {
+		if wrong {
+			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
+		}
+	}
 	t, err := ParseTemplate(s.Template)
-	if err != nil {
-		errs = append(errs, &settings.Error{
-			Key: "template", Value: s.Template,
-			Remedy: "must be one of " + strings.Join(Templates(), ", ") + ", or a text with {problem} in it, once",
-		})
-	}
-	if s.System != "" && !t.Chat {
-		errs = append(errs, &settings.Error{Key: "system", Value: s.System, Remedy: "goes with the template chat; other templates are written with theirs"})
-	}
-	if len(s.Args) > 0 && !t.Chat && err == nil {
-		errs = append(errs, &settings.Error{Key: "template_args", Value: s.Args, Remedy: "goes with the template chat; other templates read no names"})
-	}
-	if slices.Contains(s.Stop, "") {
-		errs = append(errs, &settings.Error{Key: "stop", Value: s.Stop, Remedy: "must not hold an empty text, which ends nothing"})
-	}
+	refuse(err != nil, "template", s.Template, "must be one of "+strings.Join(Templates(), ", ")+", or a text with {problem} in it, once")
+	refuse(s.System != "" && !t.Chat, "system", s.System, "goes with the template chat; other templates are written with theirs")
+	refuse(len(s.Args) > 0 && !t.Chat && err == nil, "template_args", s.Args, "goes with the template chat; other templates read no names")
+	refuse(slices.Contains(s.Stop, ""), "stop", s.Stop, "must not hold an empty text, which ends nothing")
 	t.System, t.Args = s.System, s.Args
 	if _, err := s.Args.Parse(); err != nil {
-		errs = append(errs, &settings.Error{Key: "template_args", Value: s.Args, Remedy: err.Error()})
+		refuse(true, "template_args", s.Args, err.Error())
 	}
 	if len(s.Stop) > 0 {
 		t.Stops = s.Stop

@@ -177,9 +177,8 @@ func (r *run) slice(of Value, bounds []Value) Value {
 func (r *run) bounds(bounds []Value, n int) (start, step, count int) {
 	step = 1
 	if bounds[2] != nil {
-		if step = r.intOr(bounds[2], 1); step == 0 {
-			r.fail("slice step cannot be zero")
-		}
+		step = r.intOr(bounds[2], 1)
+		r.failIf(step == 0, "slice step cannot be zero")
 		step = max(min(step, n+1), -n-1) // as far as any
 	}
 	low, high := 0, n

@@ -130,9 +130,8 @@ type macro struct {
 
 // enter counts calls inside each other; what it returns goes back.
 func (r *run) enter() func() {
-	if r.calls++; r.calls > maxCalls {
-		r.fail("macros call each other deeper than %d", maxCalls)
-	}
+	r.calls++
+	r.failIf(r.calls > maxCalls, "macros call each other deeper than %d", maxCalls)
 	return func() { r.calls-- }
 }
 

@@ -78,7 +78,8 @@ func (r *run) equal(a, b Value, depth int) bool {
 		return ok && numbers(x, y) == 0
 	}
 	if x, ok := sequence(a); ok {
-		return r.equalSequences(a, b, x, depth)
+		y, ok := sequence(b)
+		return ok && typeName(a) == typeName(b) && slices.EqualFunc(x, y, func(a, b Value) bool { return r.equal(a, b, depth+1) })
 	}
 	switch x := a.(type) {
 	case *Dict:
@@ -100,13 +101,6 @@ func (r *run) equal(a, b Value, depth int) bool {
 		r.fail("comparing a %s is not supported; make a list of it", x.kind)
 	}
 	return a == b
-}
-
-func (r *run) equalSequences(a, b Value, x []Value, depth int) bool {
-	y, ok := sequence(b)
-	_, listA := a.(List)
-	_, listB := b.(List)
-	return ok && listA == listB && slices.EqualFunc(x, y, func(a, b Value) bool { return r.equal(a, b, depth+1) })
 }
 
 // order compares two values; ok is false if they have no order.

@@ -58,7 +58,7 @@ func evalAll(r *run, s *scope, all []expr) []Value {
 func constant(v Value) expr { return func(*run, *scope) Value { return v } }
 
 func tupleOf(elements []expr) expr {
-	return func(r *run, s *scope) Value { return Tuple(evalAll(r, s, elements)) }
+	return func(r *run, s *scope) Value { return tuple(evalAll(r, s, elements)) }
 }
 
 // unary is op v, the operator being not, - or +.

@@ -51,10 +51,7 @@ func lengthFilter(r *run, v Value, a arguments) Value {
 func orDefault(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "default", 0, "default_value", "boolean")
 	if _, ok := v.(*undefined); ok || isTrue(o[1]) && !truth(v) {
-		if _, ok := o[0].(absent); ok {
-			return ""
-		}
-		return o[0]
+		return or(o[0], "")
 	}
 	return v
 }
@@ -149,9 +146,7 @@ func mapFilter(r *run, v Value, a arguments) Value {
 	var apply func(Value) Value
 	if len(a.positional) == 0 {
 		path, ok := a.take("attribute")
-		if !ok {
-			r.fail("map requires a filter argument")
-		}
+		r.failIf(!ok, "map requires a filter argument")
 		if len(a.names) > 0 {
 			r.fail("Unexpected keyword argument %s", quote(a.names[0]))
 		}
@@ -190,9 +185,7 @@ func choose(attribute, want bool) filter {
 	return func(r *run, v Value, a arguments) Value {
 		get := func(v Value) Value { return v }
 		if attribute {
-			if len(a.positional) == 0 {
-				r.fail("Missing parameter for attribute name")
-			}
+			r.failIf(len(a.positional) == 0, "Missing parameter for attribute name")
 			get = r.getter(a.positional[0])
 			a.positional = a.positional[1:]
 		}
@@ -208,11 +201,8 @@ func choose(attribute, want bool) filter {
 
 func joinFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "join", 0, "d", "attribute")
-	sep := ""
-	if _, ok := o[0].(absent); !ok {
-		sep = r.str(o[0])
-	}
-	get := r.getter(orNil(o[1]))
+	sep := r.str(or(o[0], ""))
+	get := r.getter(or(o[1], nil))
 	var out strings.Builder
 	first := true
 	for e := range r.elements(v) {
@@ -230,11 +220,10 @@ func joinFilter(r *run, v Value, a arguments) Value {
 
 func sortFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "sort", 0, "reverse", "case_sensitive", "attribute")
-	if path, ok := text(o[2]); ok && strings.Contains(path, ",") {
-		r.fail("sort by several attributes is not supported")
-	}
+	path, ok := text(o[2])
+	r.failIf(ok && strings.Contains(path, ","), "sort by several attributes is not supported")
 	l := slices.Clone(r.list(v))
-	r.sort(l, r.caseless(r.getter(orNil(o[2])), o[1]), isTrue(o[0]))
+	r.sort(l, r.caseless(r.getter(or(o[2], nil)), o[1]), isTrue(o[0]))
 	return l
 }
 
@@ -245,17 +234,16 @@ func dictSort(r *run, v Value, a arguments) Value {
 		r.use(v)
 		r.fail("dictsort wants a dict, not '%s'", typeName(v))
 	}
-	if by := r.textOr(o[1], "key"); by != "key" {
-		r.fail("dictsort by %s is not supported", quote(by))
-	}
+	by := r.textOr(o[1], "key")
+	r.failIf(by != "key", "dictsort by %s is not supported", quote(by))
 	pairs := d.items()
-	r.sort(pairs, r.caseless(func(v Value) Value { return v.(Tuple)[0] }, o[0]), isTrue(o[2]))
+	r.sort(pairs, r.caseless(func(v Value) Value { return v.(tuple)[0] }, o[0]), isTrue(o[2]))
 	return List(pairs)
 }
 
 func unique(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "unique", 0, "case_sensitive", "attribute")
-	get := r.caseless(r.getter(orNil(o[1])), o[0])
+	get := r.caseless(r.getter(or(o[1], nil)), o[0])
 	seen := map[any]bool{}
 	return r.generator(v, func(e Value) (Value, bool) {
 		h := r.key(get(e))

@@ -58,9 +58,8 @@ func stringFilter(r *run, v Value, a arguments) Value {
 // intFilter is int(v), or the default for what is no number.
 func intFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "int", 0, "default", "base")
-	if base := r.intOr(o[1], 10); base != 10 {
-		r.fail("int of base %d is not supported", base)
-	}
+	base := r.intOr(o[1], 10)
+	r.failIf(base != 10, "int of base %d is not supported", base)
 	if s, ok := text(v); ok && len(s) <= maxDigits {
 		s = strings.TrimFunc(s, IsSpace)
 		if strings.Trim(s, "_") == s && !strings.Contains(s, "__") {
@@ -82,10 +81,7 @@ func intFilter(r *run, v Value, a arguments) Value {
 		return shrink(whole)
 	}
 	r.use(v)
-	if _, ok := o[0].(absent); ok {
-		return 0
-	}
-	return o[0]
+	return or(o[0], 0)
 }
 
 func replaceFilter(r *run, v Value, a arguments) Value {
@@ -97,6 +93,16 @@ func replaceFilter(r *run, v Value, a arguments) Value {
 	return r.replace(r.str(v), r.str(o[0]), r.str(o[1]), limit)
 }
 
+// indentation is an argument that is a text, or a number of blanks.
+func (r *run) indentation(v Value, otherwise int) string {
+	if s, ok := text(v); ok {
+		return s
+	}
+	n := max(0, r.intOr(v, otherwise))
+	r.spend(n)
+	return strings.Repeat(" ", n)
+}
+
 func indent(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "indent", 0, "width", "first", "blank")
 	s, ok := text(v)
@@ -104,12 +110,7 @@ func indent(r *run, v Value, a arguments) Value {
 		r.use(v)
 		r.fail("indent wants a string, not '%s'", typeName(v))
 	}
-	by, ok := text(o[0])
-	if !ok {
-		n := max(0, r.intOr(o[0], 4))
-		r.spend(n)
-		by = strings.Repeat(" ", n)
-	}
+	by := r.indentation(o[0], 4)
 	lines := splitLines(s + "\n")
 	r.spendTimes(len(lines), len(by)+1)
 	blank := isTrue(o[2])
@@ -132,9 +133,7 @@ func roundFilter(r *run, v Value, a arguments) Value {
 		r.fail("type %s doesn't define __round__ method", typeName(v))
 	}
 	precision := r.intOr(o[0], 0)
-	if precision > 300 || precision < -300 {
-		r.fail("round: precision %d is out of range", precision)
-	}
+	r.failIf(precision > 300 || precision < -300, "round: precision %d is out of range", precision)
 	scale := math.Pow(10, float64(precision))
 	switch r.textOr(o[1], "common") {
 	case "ceil":
@@ -163,8 +162,6 @@ func roundFilter(r *run, v Value, a arguments) Value {
 }
 
 func formatFilter(r *run, v Value, a arguments) Value {
-	if len(a.names) > 0 {
-		r.fail("the filter format is not supported with names")
-	}
-	return r.percent(v, r.str(v), Tuple(a.positional))
+	r.failIf(len(a.names) > 0, "the filter format is not supported with names")
+	return r.percent(v, r.str(v), tuple(a.positional))
 }

@@ -12,9 +12,9 @@ import (
 
 // percent is s % args.
 func (r *run) percent(of Value, s string, args Value) Value {
-	list, isTuple := args.(Tuple)
+	list, isTuple := args.(tuple)
 	if !isTuple {
-		list = Tuple{args}
+		list = tuple{args}
 	}
 	used := 0
 	var out strings.Builder
@@ -30,21 +30,15 @@ func (r *run) percent(of Value, s string, args Value) Value {
 			s = after
 			continue
 		}
-		if used >= len(list) {
-			r.fail("not enough arguments for format string")
-		}
+		r.failIf(used >= len(list), "not enough arguments for format string")
 		v := list[used]
 		used++
 		end := strings.IndexFunc(rest, func(c rune) bool { return c != '.' && !isDigit(byte(min(c, 0x7f))) })
-		if end < 0 {
-			r.fail("incomplete format")
-		}
+		r.failIf(end < 0, "incomplete format")
 		out.WriteString(r.converted(v, rest[:end], rest[end]))
 		s = rest[end+1:]
 	}
-	if used < len(list) {
-		r.fail("not all arguments converted during string formatting")
-	}
+	r.failIf(used < len(list), "not all arguments converted during string formatting")
 	return like(of, out.String())
 }
 

@@ -40,9 +40,7 @@ func unsupported(name string) Value {
 }
 
 func makeRange(r *run, a arguments) Value {
-	if len(a.names) > 0 || len(a.positional) == 0 || len(a.positional) > 3 {
-		r.fail("want range(stop) or range(start, stop, step)")
-	}
+	r.failIf(len(a.names) > 0 || len(a.positional) == 0 || len(a.positional) > 3, "want range(stop) or range(start, stop, step)")
 	bounds := []int{0, 0, 1}
 	if len(a.positional) == 1 {
 		bounds[1] = r.intOr(a.positional[0], 0)
@@ -53,9 +51,7 @@ func makeRange(r *run, a arguments) Value {
 		}
 	}
 	start, stop, step := bounds[0], bounds[1], bounds[2]
-	if step == 0 {
-		r.fail("range() arg 3 must not be zero")
-	}
+	r.failIf(step == 0, "range() arg 3 must not be zero")
 	wide := float64(stop) - float64(start)
 	n := 0
 	if wide/float64(step) > 0 {
@@ -79,9 +75,7 @@ func makeRange(r *run, a arguments) Value {
 // makeDict is dict(name=value).
 func (r *run) makeDict(a arguments) *Dict {
 	d := NewDict()
-	if len(a.positional) > 0 {
-		r.fail("a dict or a namespace that is made of another value is not supported")
-	}
+	r.failIf(len(a.positional) > 0, "a dict or a namespace that is made of another value is not supported")
 	for i, name := range a.names {
 		d.Set(name, a.named[i])
 	}
@@ -114,9 +108,7 @@ func (r *run) strftime(now time.Time, format string) string {
 		if format[i] == '%' {
 			part, ok = "%", true
 		}
-		if !ok {
-			r.fail("strftime_now: %%%c is not supported", format[i])
-		}
+		r.failIf(!ok, "strftime_now: %%%c is not supported", format[i])
 		if plain && len(part) > 1 {
 			part = strings.TrimLeft(part[:len(part)-1], "0 ") + part[len(part)-1:]
 		}

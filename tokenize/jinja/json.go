@@ -86,25 +86,14 @@ type jsonWriter struct {
 // toJSON is the filter tojson as transformers defines it.
 func toJSON(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "tojson", 0, "ensure_ascii", "indent", "separators", "sort_keys")
-	if isTrue(o[3]) {
-		r.fail("tojson with sort_keys is not supported")
-	}
+	r.failIf(isTrue(o[3]), "tojson with sort_keys is not supported")
 	w := &jsonWriter{r: r, ascii: isTrue(o[0]), comma: ", ", colon: ": "}
 	if given(o[1]) {
-		w.lines, w.comma = true, ","
-		if s, ok := text(o[1]); ok {
-			w.indent = s
-		} else {
-			n := max(0, r.intOr(o[1], 0))
-			r.spend(n)
-			w.indent = strings.Repeat(" ", n)
-		}
+		w.lines, w.comma, w.indent = true, ",", r.indentation(o[1], 0)
 	}
 	if given(o[2]) {
 		both := r.list(o[2])
-		if len(both) != 2 {
-			r.fail("separators wants two strings")
-		}
+		r.failIf(len(both) != 2, "separators wants two strings")
 		w.comma, w.colon = r.textOr(both[0], ""), r.textOr(both[1], "")
 	}
 	w.value(v, 0)
@@ -167,7 +156,7 @@ func (w *jsonWriter) key(v Value) string {
 	if s, ok := text(v); ok {
 		return s
 	}
-	if _, ok := v.(Tuple); ok {
+	if _, ok := v.(tuple); ok {
 		w.r.fail("keys must be str, int, float, bool or None, not tuple")
 	}
 	return w.scalar(v)

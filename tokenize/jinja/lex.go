@@ -58,6 +58,10 @@ func (l *lexer) add(k kind, text string) {
 
 func (l *lexer) fail(format string, args ...any) { fail(l.line, format, args...) }
 
+func (l *lexer) failIf(wrong bool, format string, args ...any) {
+	failIf(wrong, l.line, format, args...)
+}
+
 // take moves to end, counting lines.
 func (l *lexer) take(end int) string {
 	text := l.src[l.pos:end]
@@ -92,9 +96,7 @@ func (l *lexer) data() {
 	case begin == "{#":
 		l.comment()
 	case begin == "{%":
-		if strings.HasPrefix(l.src[l.spaces(after):], "raw") {
-			l.fail("raw is not supported: no published chat template has it")
-		}
+		l.failIf(strings.HasPrefix(l.src[l.spaces(after):], "raw"), "raw is not supported: no published chat template has it")
 		l.add(kindBlockBegin, "")
 		l.inside(true)
 	default:
@@ -147,9 +149,7 @@ func (l *lexer) closes(i int, end string, trim bool) int {
 
 func (l *lexer) comment() {
 	n := strings.Index(l.src[l.pos:], "#}")
-	if n < 0 {
-		l.fail("a comment has no end")
-	}
+	l.failIf(n < 0, "a comment has no end")
 	at := l.pos + n
 	if n > 0 && (l.src[at-1] == '-' || l.src[at-1] == '+') {
 		at--
@@ -217,21 +217,13 @@ func (l *lexer) operator(rest string) {
 			continue
 		}
 		switch op {
-		case "(":
-			l.open = append(l.open, ')')
-		case "[":
-			l.open = append(l.open, ']')
-		case "{":
-			l.open = append(l.open, '}')
+		case "(", "[", "{":
+			l.open = append(l.open, map[string]byte{"(": ')', "[": ']', "{": '}'}[op])
 		case ")", "]", "}":
-			if len(l.open) == 0 || l.open[len(l.open)-1] != op[0] {
-				l.fail("unexpected %q", op)
-			}
+			l.failIf(len(l.open) == 0 || l.open[len(l.open)-1] != op[0], "unexpected %q", op)
 			l.open = l.open[:len(l.open)-1]
 		}
-		if len(l.open) > maxNesting {
-			l.fail("more than %d brackets open at once", maxNesting)
-		}
+		l.failIf(len(l.open) > maxNesting, "more than %d brackets open at once", maxNesting)
 		l.add(kind(op), op)
 		l.take(l.pos + len(op))
 		return
@@ -265,17 +257,14 @@ func (l *lexer) number() {
 		}
 	}
 	text := l.src[l.pos:end]
-	if next, _ := utf8.DecodeRuneInString(l.src[end:]); isNameRune(next) && end < len(l.src) {
-		l.fail("a number that goes on with %q is not supported", next)
-	}
+	next, _ := utf8.DecodeRuneInString(l.src[end:])
+	l.failIf(isNameRune(next) && end < len(l.src), "a number that goes on with %q is not supported", next)
 	t := token{kind: kindNumber, text: text, line: l.line}
 	if isFloat {
 		t.value, _ = strconv.ParseFloat(text, 64) // one out of range is infinite, or 0
 	} else {
 		n, _ := new(big.Int).SetString(text, 10)
-		if len(text) > 1000 || text[0] == '0' && strings.Trim(text, "0") != "" {
-			l.fail("%q is not a number", text)
-		}
+		l.failIf(len(text) > 1000 || text[0] == '0' && strings.Trim(text, "0") != "", "%q is not a number", text)
 		t.value = shrink(n)
 	}
 	l.tokens = append(l.tokens, t)
@@ -290,9 +279,7 @@ func (l *lexer) string(quote byte) {
 			i++
 		}
 	}
-	if i >= len(l.src) {
-		l.fail("a string has no end")
-	}
+	l.failIf(i >= len(l.src), "a string has no end")
 	l.add(kindString, l.unescape(l.src[l.pos+1:i]))
 	l.take(i + 1)
 }
@@ -323,9 +310,7 @@ func (l *lexer) unescape(s string) string {
 				l.fail("\\%c wants %d hexadecimal digits", c, width)
 			}
 			n, err := strconv.ParseUint(s[i+2:i+2+width], 16, 32)
-			if err != nil || n > unicode.MaxRune {
-				l.fail("\\%c wants %d hexadecimal digits of a character", c, width)
-			}
+			l.failIf(err != nil || n > unicode.MaxRune, "\\%c wants %d hexadecimal digits of a character", c, width)
 			out.WriteRune(rune(n))
 			i += 2 + width
 		case c == 'N' || '0' <= c && c <= '7':

@@ -46,6 +46,13 @@ func fail(line int, format string, args ...any) {
 	panic(&Error{line, fmt.Errorf(format, args...)})
 }
 
+// failIf is fail where something is wrong.
+func failIf(wrong bool, line int, format string, args ...any) {
+	if wrong {
+		fail(line, format, args...)
+	}
+}
+
 // catch turns what fail panics with into an error.
 func catch(err *error) {
 	switch p := recover().(type) {
@@ -80,6 +87,8 @@ func (r *run) spendTimes(n, size int) {
 func (r *run) scan(n int) { r.spend(n/scanShare + 1) }
 
 func (r *run) fail(format string, args ...any) { fail(r.line, format, args...) }
+
+func (r *run) failIf(wrong bool, format string, args ...any) { failIf(wrong, r.line, format, args...) }
 
 // dataSize measures data for the budget.
 func dataSize(v Value, depth int) int {

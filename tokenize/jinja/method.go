@@ -15,7 +15,7 @@ var textMethods map[string]method
 
 func init() {
 	textMethods = map[string]method{
-		"upper": onText(upper), "lower": onText(lower), "capitalize": onText(capitalize), "title": onText(titleCase),
+		"upper": onText(upper), "lower": onText(lower), "capitalize": onText(titleWord), "title": onText(titleCase),
 		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
 		"split": split, "replace": replaceMethod, "startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
 	}
@@ -46,8 +46,6 @@ func onText(change func(string) string) method {
 func upper(s string) string { return cases.Upper(language.Und).String(s) }
 
 func lower(s string) string { return cases.Lower(language.Und, cases.HandleFinalSigma(true)).String(s) }
-
-func capitalize(s string) string { return titleWord(s) }
 
 // titleWord writes the first character as a capital and the others small.
 func titleWord(s string) string {
@@ -94,9 +92,7 @@ func split(r *run, of Value, a arguments) Value {
 	limit, s := r.intOr(v[1], -1), r.str(of)
 	if given(v[0]) {
 		sep := r.textOr(v[0], "")
-		if sep == "" {
-			r.fail("empty separator")
-		}
+		r.failIf(sep == "", "empty separator")
 		if limit >= 0 {
 			limit++
 		}
@@ -144,9 +140,9 @@ func affix(has func(s, part string) bool) method {
 	return func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "startswith", 1, "prefix")
 		s := r.str(of)
-		choices, isTuple := v[0].(Tuple)
+		choices, isTuple := v[0].(tuple)
 		if !isTuple {
-			choices = Tuple{v[0]}
+			choices = tuple{v[0]}
 		}
 		return slices.ContainsFunc(choices, func(c Value) bool { return has(s, r.textOr(c, "")) })
 	}
@@ -163,7 +159,7 @@ var dictMethods = map[string]method{
 		if found, ok := of.(*Dict).Get(v[0]); ok {
 			return found
 		}
-		return orNil(v[1])
+		return or(v[1], nil)
 	},
 }
 
@@ -175,9 +171,10 @@ func viewOf(kind string, elements func(*Dict) []Value) method {
 	}
 }
 
-func orNil(v Value) Value {
+// or is an argument, or its default.
+func or(v, otherwise Value) Value {
 	if _, ok := v.(absent); ok {
-		return nil
+		return otherwise
 	}
 	return v
 }

@@ -63,9 +63,7 @@ func (r *run) join(left, right Value) (Value, bool) {
 	}
 	a, okA := sequence(left)
 	b, okB := sequence(right)
-	_, listA := left.(List)
-	_, listB := right.(List)
-	if !okA || !okB || listA != listB {
+	if !okA || !okB || typeName(left) != typeName(right) {
 		return nil, false
 	}
 	r.spend(elementCost * (len(a) + len(b)))
@@ -111,9 +109,7 @@ func (r *run) compute(op string, a, b num) Value {
 	case "*":
 		return x * y
 	}
-	if y == 0 {
-		r.fail("division by zero")
-	}
+	r.failIf(y == 0, "division by zero")
 	switch op {
 	case "/":
 		return x / y
@@ -138,9 +134,7 @@ func (r *run) integers(op string, a, b *big.Int) Value {
 	case "*":
 		z.Mul(a, b)
 	default:
-		if b.Sign() == 0 {
-			r.fail("division by zero")
-		}
+		r.failIf(b.Sign() == 0, "division by zero")
 		rest := new(big.Int)
 		z.QuoRem(a, b, rest)
 		if rest.Sign() != 0 && rest.Sign() != b.Sign() { // Python rounds down
@@ -151,9 +145,7 @@ func (r *run) integers(op string, a, b *big.Int) Value {
 			z = rest
 		}
 	}
-	if z.BitLen() > 4*maxDigits {
-		r.fail("the integer has too many digits")
-	}
+	r.failIf(z.BitLen() > 4*maxDigits, "the integer has too many digits")
 	r.spend(z.BitLen() / 8)
 	return shrink(z)
 }

@@ -18,9 +18,7 @@ type parser struct {
 // Parse reads a template. Errors are of type *Error.
 func Parse(source string) (t *Template, err error) {
 	defer catch(&err)
-	if len(source) > maxTemplate {
-		fail(1, "the template is longer than %d bytes", maxTemplate)
-	}
+	failIf(len(source) > maxTemplate, 1, "the template is longer than %d bytes", maxTemplate)
 	p := &parser{tokens: lex(source)}
 	body := p.statements()
 	if p.peek().kind != kindEOF {
@@ -46,20 +44,16 @@ func (p *parser) isName(names ...string) bool {
 }
 
 // acceptOp moves past an operator if it is next.
-func (p *parser) acceptOp(op string) bool {
-	ok := p.isOp(op)
-	if ok {
-		p.next()
-	}
-	return ok
-}
+func (p *parser) acceptOp(op string) bool { return p.accept(p.isOp(op)) }
 
-func (p *parser) acceptName(name string) bool {
-	ok := p.isName(name)
-	if ok {
+func (p *parser) acceptName(name string) bool { return p.accept(p.isName(name)) }
+
+// accept moves past what is next if it is what was looked for.
+func (p *parser) accept(found bool) bool {
+	if found {
 		p.next()
 	}
-	return ok
+	return found
 }
 
 func (p *parser) expect(k kind) token {
@@ -88,9 +82,8 @@ func describe(k kind) string {
 
 // nest counts how deep the parser is in the grammar; what it returns goes back.
 func (p *parser) nest() func() {
-	if p.depth++; p.depth > maxNesting {
-		fail(p.peek().line, "nested deeper than %d", maxNesting)
-	}
+	p.depth++
+	failIf(p.depth > maxNesting, p.peek().line, "nested deeper than %d", maxNesting)
 	return func() { p.depth-- }
 }
 
@@ -118,9 +111,7 @@ func (p *parser) statements(ends ...string) []stmt {
 			body = append(body, p.statement(ends))
 			p.expect(kindBlockEnd)
 		default:
-			if len(ends) > 0 {
-				fail(t.line, "the template ends where %s is missing", strings.Join(ends, " or "))
-			}
+			failIf(len(ends) > 0, t.line, "the template ends where %s is missing", strings.Join(ends, " or "))
 			return body
 		}
 	}
@@ -169,9 +160,7 @@ func (p *parser) statement(ends []string) stmt {
 			return f
 		}
 	case "break", "continue":
-		if p.loops == 0 {
-			fail(t.line, "%s outside of a loop", t.text)
-		}
+		failIf(p.loops == 0, t.line, "%s outside of a loop", t.text)
 		to := map[string]flow{"break": flowBreak, "continue": flowContinue}[t.text]
 		return func(*run, *scope) flow { return to }
 	case "include", "import", "from", "extends":
@@ -179,9 +168,7 @@ func (p *parser) statement(ends []string) stmt {
 	case "call", "filter", "print", "block", "autoescape", "with":
 		fail(t.line, "%s is not supported: no published chat template has it", t.text)
 	}
-	if len(ends) > 0 {
-		fail(t.line, "unknown tag %q; want %s", t.text, strings.Join(ends, " or "))
-	}
+	failIf(len(ends) > 0, t.line, "unknown tag %q; want %s", t.text, strings.Join(ends, " or "))
 	fail(t.line, "unknown tag %q", t.text)
 	return nil
 }
@@ -214,16 +201,12 @@ func (p *parser) ifStmt() stmt {
 
 func (p *parser) forStmt(line int) stmt {
 	s := &forStmt{line: line, target: p.target("in")}
-	if !p.acceptName("in") {
-		fail(p.peek().line, "found %s, want in", p.peek())
-	}
+	failIf(!p.acceptName("in"), p.peek().line, "found %s, want in", p.peek())
 	s.over = p.tuple(false, false)
 	if p.acceptName("if") {
 		s.test = p.expression(true)
 	}
-	if p.isName("recursive") {
-		fail(line, "a recursive loop is not supported: no published chat template has one")
-	}
+	failIf(p.isName("recursive"), line, "a recursive loop is not supported: no published chat template has one")
 	p.loops++
 	body, end := p.body("endfor", "else")
 	p.loops--
@@ -240,9 +223,7 @@ func (p *parser) setStmt(line int) stmt {
 	if p.acceptOp("=") {
 		value = p.tuple(true, false)
 	}
-	if value == nil && p.isOp("|") {
-		fail(line, "a set block with a filter is not supported: no published chat template has one")
-	}
+	failIf(value == nil && p.isOp("|"), line, "a set block with a filter is not supported: no published chat template has one")
 	if value == nil {
 		body, _ := p.body("endset")
 		value = func(r *run, s *scope) Value { return r.capture(&scope{around: s}, body) }
@@ -310,9 +291,7 @@ func (p *parser) primaryTarget() target {
 			ns.attributes.Set(attribute, v)
 		}
 	}
-	if slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, t.text) {
-		fail(t.line, "%s cannot be set", t.text)
-	}
+	failIf(slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, t.text), t.line, "%s cannot be set", t.text)
 	return func(_ *run, s *scope, v Value) { s.set(t.text, v) }
 }
 

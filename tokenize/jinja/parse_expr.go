@@ -127,9 +127,8 @@ func (p *parser) concat() expr {
 
 func (p *parser) product() expr {
 	e := p.operation(func() expr { return p.unary(true) }, "*", "/", "//", "%")
-	if t := p.peek(); t.kind == "**" {
-		fail(t.line, "the operator ** is not supported: no published chat template has it")
-	}
+	t := p.peek()
+	failIf(t.kind == "**", t.line, "the operator ** is not supported: no published chat template has it")
 	return e
 }
 
@@ -172,9 +171,7 @@ func (p *parser) primary() expr {
 		case "none", "None":
 			return constant(nil)
 		}
-		if p.macros > 0 && slices.Contains([]string{"caller", "kwargs", "varargs"}, t.text) {
-			fail(t.line, "%s in a macro is not supported: no published chat template has it", t.text)
-		}
+		failIf(p.macros > 0 && slices.Contains([]string{"caller", "kwargs", "varargs"}, t.text), t.line, "%s in a macro is not supported: no published chat template has it", t.text)
 		return func(r *run, s *scope) Value {
 			r.step(t.line)
 			if v, ok := s.get(t.text); ok {
@@ -378,9 +375,7 @@ func (p *parser) arguments() callArgs {
 			ok = a.list == nil && a.names == nil
 			a.positional = append(a.positional, p.expression(true))
 		}
-		if !ok {
-			fail(line, "arguments in the wrong order")
-		}
+		failIf(!ok, line, "arguments in the wrong order")
 	})
 	return a
 }
@@ -398,9 +393,7 @@ func (p *parser) test(e expr) expr {
 		if p.isName("else", "or", "and") {
 			break
 		}
-		if p.isName("is") {
-			fail(next.line, "tests cannot be chained with is")
-		}
+		failIf(p.isName("is"), next.line, "tests cannot be chained with is")
 		args.positional = []expr{p.postfix(p.primary())}
 	}
 	is := with(e, args, line, func(r *run, v Value, a arguments) Value { return r.test(name, v, a) })

@@ -87,9 +87,8 @@ func (r *run) payKey(v Value) { r.spend(1 + size(v)) }
 func (r *run) key(v Value) any {
 	r.payKey(v)
 	h, ok := hash(v)
-	if _, isTuple := v.(Tuple); isTuple {
-		r.fail("a tuple as a key is not supported")
-	}
+	_, isTuple := v.(tuple)
+	r.failIf(isTuple, "a tuple as a key is not supported")
 	if !ok {
 		r.fail("unhashable type: '%s'", typeName(v))
 	}

@@ -35,7 +35,7 @@ func (r *run) repr(out *strings.Builder, v Value, depth int) {
 		r.reprDict(out, v, depth)
 	case List:
 		r.reprList(out, "[", v, "]", depth)
-	case Tuple:
+	case tuple:
 		end := ")"
 		if len(v) == 1 {
 			end = ",)"

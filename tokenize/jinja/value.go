@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -9,7 +10,7 @@ import (
 )
 
 // A Value is what a template computes with, as Python has it: nil for None, bool,
-// int, *big.Int for larger integers, float64, string, List, Tuple, *Dict, and kinds
+// int, *big.Int for larger integers, float64, string, List, tuple, *Dict, and kinds
 // that only templates make. Lists and dictionaries never change once a template can
 // see them: the sandbox of the reference forbids it.
 type Value = any
@@ -17,8 +18,8 @@ type Value = any
 type (
 	// A List is a Python list.
 	List []Value
-	// A Tuple is a Python tuple.
-	Tuple []Value
+	// A tuple is a Python tuple.
+	tuple []Value
 	// markup is text that the filters safe and escape made.
 	markup string
 )
@@ -135,7 +136,7 @@ func hash(v Value) (h any, ok bool) {
 		return "s" + v, true
 	case markup:
 		return "s" + string(v), true
-	case List, Tuple, *Dict:
+	case List, tuple, *Dict:
 		return nil, false
 	}
 	return v, true
@@ -156,41 +157,22 @@ func shrink(n *big.Int) Value {
 	return n
 }
 
+// typeNames are names of types in Python by those in Go.
+var typeNames = map[string]string{
+	"<nil>": "NoneType", "bool": "bool", "int": "int", "*big.Int": "int", "float64": "float", "string": "str", "jinja.markup": "Markup",
+	"jinja.List": "list", "jinja.tuple": "tuple", "*jinja.Dict": "dict", "*jinja.undefined": "Undefined",
+	"*jinja.namespace": "Namespace", "*jinja.loop": "LoopContext", "*jinja.macro": "Macro",
+}
+
 // typeName is the name of a value's type in Python.
 func typeName(v Value) string {
 	switch v := v.(type) {
-	case nil:
-		return "NoneType"
-	case bool:
-		return "bool"
-	case int, *big.Int:
-		return "int"
-	case float64:
-		return "float"
-	case string:
-		return "str"
-	case markup:
-		return "Markup"
-	case List:
-		return "list"
-	case Tuple:
-		return "tuple"
-	case *Dict:
-		return "dict"
-	case *undefined:
-		return "Undefined"
-	case *namespace:
-		return "Namespace"
 	case *view:
 		return v.kind
 	case *iterator:
 		return v.name
-	case *loop:
-		return "LoopContext"
-	case *macro:
-		return "Macro"
 	}
-	return "function"
+	return cmp.Or(typeNames[fmt.Sprintf("%T", v)], "function")
 }
 
 // text returns the characters of a string.
@@ -209,7 +191,7 @@ func sequence(v Value) (elements []Value, ok bool) {
 	switch v := v.(type) {
 	case List:
 		return v, true
-	case Tuple:
+	case tuple:
 		return v, true
 	}
 	return nil, false
@@ -220,7 +202,7 @@ func sequenceLike(v Value, elements []Value) Value {
 	if _, ok := v.(List); ok {
 		return List(elements)
 	}
-	return Tuple(elements)
+	return tuple(elements)
 }
 
 // integer returns a bool or int as an int.
@@ -284,7 +266,7 @@ func (r *run) length(v Value) int {
 func (d *Dict) items() []Value {
 	pairs := make([]Value, len(d.keys))
 	for i, key := range d.keys {
-		pairs[i] = Tuple{key, d.values[i]}
+		pairs[i] = tuple{key, d.values[i]}
 	}
 	return pairs
 }
