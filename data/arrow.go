@@ -110,9 +110,7 @@ func (a *arrowRows) next() (o Object, row int, err error) {
 // begin goes to a record batch.
 func (a *arrowRows) begin(batch arrow.RecordBatch) {
 	a.at, a.n = 0, int(batch.NumRows())
-	if a.n < 0 || batch.NumCols() == 0 {
-		damaged("a record batch of %d rows in %d columns", a.n, batch.NumCols())
-	}
+	damagedIf(a.n < 0 || batch.NumCols() == 0, "a record batch of %d rows in %d columns", a.n, batch.NumCols())
 	a.cells = a.cells[:0]
 	for i, column := range batch.Columns() {
 		a.cells = append(a.cells, a.column(a.names[i], column))
@@ -177,9 +175,7 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	if length == 0 {
 		return nil, io.EOF
 	}
-	if length > maxMetadata {
-		damaged("metadata of %d bytes", length)
-	}
+	damagedIf(length > maxMetadata, "metadata of %d bytes", length)
 	text := m.read(int64(length))
 	check := arrowCheck{bytes: 4*len(text) + 1<<20, end: m.end - m.at, columns: m.columns}
 	root := flatbuffers.Table{Bytes: text, Pos: flatbuffers.GetUOffsetT(text)}
@@ -197,9 +193,8 @@ func (m *arrowMessages) read(n int64) []byte {
 		panic(unreadable(fmt.Sprintf("the file is cut short: %d bytes are wanted at byte %d and %d are left", n, m.at, m.end-m.at)))
 	}
 	b := make([]byte, n)
-	if _, err := m.f.ReadAt(b, m.at); err != nil {
-		damaged("%v", noEnd(err))
-	}
+	_, err := m.f.ReadAt(b, m.at)
+	damagedIf(err != nil, "%v", noEnd(err))
 	m.at += n
 	return b
 }

@@ -54,9 +54,7 @@ func (c *arrowCheck) message(m *flatbuffers.Table) int64 {
 	}
 	header, ok := subtable(m, 2)
 	size := m.GetInt64Slot(slot(3), 0)
-	if !ok || size < 0 {
-		damaged("a message without a header")
-	}
+	damagedIf(!ok || size < 0, "a message without a header")
 	c.notes(m, 4)
 	switch kind := m.GetByteSlot(slot(1), 0); kind {
 	case schemaMessage:
@@ -65,9 +63,8 @@ func (c *arrowCheck) message(m *flatbuffers.Table) int64 {
 		}
 		c.notes(header, 2)
 	case dictionaryMessage:
-		if header, ok = subtable(header, 1); !ok {
-			damaged("a dictionary without values")
-		}
+		header, ok = subtable(header, 1)
+		damagedIf(!ok, "a dictionary without values")
 		c.columns = nil // it may be of several
 		fallthrough
 	case batchMessage:
@@ -100,18 +97,16 @@ func (c *arrowCheck) list(t *flatbuffers.Table, field, size int) (at flatbuffers
 		return 0, 0
 	}
 	at, n = t.Vector(o), t.VectorLen(o)
-	if c.bytes -= n * size; int(at)+n*size > len(t.Bytes) || c.bytes < 0 {
-		damaged("a list of %d is longer than the metadata", n)
-	}
+	c.bytes -= n * size
+	damagedIf(int(at)+n*size > len(t.Bytes) || c.bytes < 0, "a list of %d is longer than the metadata", n)
 	return at, n
 }
 
 // tables returns a field that is a list of tables.
 func (c *arrowCheck) tables(t *flatbuffers.Table, field int) []*flatbuffers.Table {
 	at, n := c.list(t, field, 4)
-	if c.fields += n; c.fields > maxFields {
-		damaged("the schema has more than %d columns", maxFields)
-	}
+	c.fields += n
+	damagedIf(c.fields > maxFields, "the schema has more than %d columns", maxFields)
 	list := make([]*flatbuffers.Table, n)
 	for i := range list {
 		list[i] = &flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}
@@ -129,9 +124,7 @@ func (c *arrowCheck) notes(t *flatbuffers.Table, field int) {
 
 // field checks a column, and those inside it.
 func (c *arrowCheck) field(f *flatbuffers.Table, depth int) {
-	if depth > 60 {
-		damaged("the columns are nested too deep")
-	}
+	damagedIf(depth > 60, "the columns are nested too deep")
 	at, n := c.list(f, 0, 1)
 	name := string(f.Bytes[at : int(at)+n])
 	defer inColumn(name)
@@ -140,9 +133,7 @@ func (c *arrowCheck) field(f *flatbuffers.Table, depth int) {
 		panic(unreadable(fmt.Sprintf("values of type %s are not read", refused)))
 	}
 	t, ok := subtable(f, 3)
-	if !ok {
-		damaged("it has no type")
-	}
+	damagedIf(!ok, "it has no type")
 	if kind == typeTimestamp {
 		c.list(t, 1, 1) // the zone
 	}
@@ -155,9 +146,8 @@ func (c *arrowCheck) field(f *flatbuffers.Table, depth int) {
 // records checks a record batch whose body is of so many bytes.
 func (c *arrowCheck) records(size int64) {
 	most := mostValues(min(size, c.end))
-	if n := c.batch.GetInt64Slot(slot(0), 0); n < 0 || n > most {
-		damaged("a record batch of %d rows in %d bytes", n, size)
-	}
+	rows := c.batch.GetInt64Slot(slot(0), 0)
+	damagedIf(rows < 0 || rows > most, "a record batch of %d rows in %d bytes", rows, size)
 	bufferAt, buffers := c.list(c.batch, 2, 16)
 	c.buffers = buffers
 	at, views := c.list(c.batch, 4, 8)
@@ -226,9 +216,7 @@ func (c *arrowCheck) unpacked(body []byte, budget *unfolding) {
 		return
 	}
 	codec, total := compression.GetInt8Slot(slot(0), 0), int64(0)
-	if codec != lz4Codec && codec != zstdCodec {
-		damaged("buffers compressed in an unknown way (%d)", codec)
-	}
+	damagedIf(codec != lz4Codec && codec != zstdCodec, "buffers compressed in an unknown way (%d)", codec)
 	at, n := c.list(c.batch, 2, 16)
 	for i := range n {
 		from, length := c.number(at, 2*i), c.number(at, 2*i+1)
@@ -245,8 +233,6 @@ func (c *arrowCheck) unpacked(body []byte, budget *unfolding) {
 		}
 		budget.must(size)
 		var frame zstd.Header
-		if codec == zstdCodec && frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)) {
-			damaged("%sa compressed buffer: %v", owner(c.bufferOf, i), zstd.ErrWindowSizeExceeded)
-		}
+		damagedIf(codec == zstdCodec && frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)), "%sa compressed buffer: %v", owner(c.bufferOf, i), zstd.ErrWindowSizeExceeded)
 	}
 }

@@ -114,9 +114,7 @@ func deltasEnd(b []byte, most int) int {
 		return x
 	}
 	block, minis, total, _ := number(), number(), number(), number()
-	if block == 0 || block > 1<<20 || minis == 0 || block%minis != 0 || total > uint64(most) {
-		damaged("blocks of %d numbers in %d parts, %d in all", block, minis, total)
-	}
+	damagedIf(block == 0 || block > 1<<20 || minis == 0 || block%minis != 0 || total > uint64(most), "blocks of %d numbers in %d parts, %d in all", block, minis, total)
 	mini := int(block / minis)
 	for left := int(total) - 1; left > 0; {
 		number() // the smallest difference
@@ -144,9 +142,7 @@ func checkDeltas(b []byte, encoding format.Encoding, n int) {
 	}
 	deltasEnd(b[end:], n)
 	kept, err := parquet.DeltaBinaryPacked.DecodeInt32(nil, b[:end])
-	if err != nil {
-		damaged("%v", err)
-	}
+	damagedIf(err != nil, "%v", err)
 	spread := int64(0)
 	for _, size := range kept {
 		if spread += int64(size); size < 0 || spread > maxSpread {

@@ -149,9 +149,7 @@ func (p *columnPage) next() parquet.Value {
 // nextPage reads and decodes the next page, which may be a dictionary.
 func (c *parquetColumn) nextPage() {
 	defer inColumn(c.name)
-	if c.pages.at >= c.pages.end {
-		damaged("it ends %d values early", c.left)
-	}
+	damagedIf(c.pages.at >= c.pages.end, "it ends %d values early", c.left)
 	file := c.pages.next()
 	p, b, n := &c.page, file.bytes, file.values
 	var encoding format.Encoding
@@ -174,9 +172,7 @@ func (c *parquetColumn) nextPage() {
 	default: // an index, or a kind of page that is not known yet
 		return
 	}
-	if n > c.left {
-		damaged("a page of %d values, and %d are left", n, c.left)
-	}
+	damagedIf(n > c.left, "a page of %d values, and %d are left", n, c.left)
 	present := int(n)
 	if p.defs != nil {
 		present = bytes.Count(p.defs, []byte{byte(c.def)})
@@ -199,22 +195,16 @@ func (c *parquetColumn) decode(b []byte, encoding format.Encoding, n int) {
 		p.indexed, p.dict, p.indexes = true, c.dict, indexes(b[1:], int(b[0]), n)
 		return
 	case format.RLE:
-		if c.kind != format.Boolean {
-			damaged("values of type %s in the encoding %s", c.kind, encoding)
-		}
+		damagedIf(c.kind != format.Boolean, "values of type %s in the encoding %s", c.kind, encoding)
 		p.indexed, p.dict, p.indexes = true, []any{false, true}, indexes(b[4:][:binary.LittleEndian.Uint32(b)], 1, n)
 		return
 	case format.DeltaBinaryPacked, format.DeltaLengthByteArray, format.DeltaByteArray:
 		checkDeltas(b, encoding, n)
 	}
 	values, err := c.typ.Decode(c.typ.NewValues(p.data[:0], p.offsets[:0]), b, parquet.LookupEncoding(encoding))
-	if err != nil {
-		damaged("%v", err)
-	}
+	damagedIf(err != nil, "%v", err)
 	p.data, p.offsets = values.Data()
-	if c.kind == format.ByteArray && len(p.offsets) <= n || 8*len(p.data) < n*typeBits(c.typ) {
-		damaged("a page of %d values has only %d bytes", n, len(p.data))
-	}
+	damagedIf(c.kind == format.ByteArray && len(p.offsets) <= n || 8*len(p.data) < n*typeBits(c.typ), "a page of %d values has only %d bytes", n, len(p.data))
 	p.values = c.typ.NewPage(0, n, values).Values()
 }
 
@@ -228,9 +218,8 @@ func typeBits(t parquet.Type) int {
 
 // readDictionary decodes the values to which the indexes of later pages point.
 func (c *parquetColumn) readDictionary(file page) {
-	if e := file.DictionaryPageHeader.V.Encoding; e != format.Plain && e != oldDictionary {
-		damaged("a dictionary in the encoding %s", e)
-	}
+	e := file.DictionaryPageHeader.V.Encoding
+	damagedIf(e != format.Plain && e != oldDictionary, "a dictionary in the encoding %s", e)
 	c.decode(file.bytes, format.Plain, int(file.values))
 	c.dict = make([]any, file.values)
 	for i := range c.dict {
@@ -277,9 +266,7 @@ func levels(b []byte, encoding format.Encoding, highest int, n int64) (list []by
 	default:
 		damaged("levels in the encoding %s", encoding)
 	}
-	if err != nil {
-		damaged("levels: %v", err)
-	}
+	damagedIf(err != nil, "levels: %v", err)
 	if list = list[:n]; n > 0 && int(slices.Max(list)) > highest {
 		damaged("a level of %d, at most %d is possible", slices.Max(list), highest)
 	}
@@ -292,8 +279,6 @@ func indexes(b []byte, width, n int) []int32 {
 		damaged("indexes of %d bits", width)
 	}
 	list, err := (&rle.Encoding{BitWidth: width}).DecodeInt32(make([]int32, 0, n+8), runsOf(b, width, int64(n)))
-	if err != nil {
-		damaged("%v", err)
-	}
+	damagedIf(err != nil, "%v", err)
 	return list[:n]
 }

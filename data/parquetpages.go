@@ -60,9 +60,7 @@ func (r *pageReader) next() page {
 		p.values = int64(h.NumValues)
 		stored = stored || h.IsCompressed.Valid && !h.IsCompressed.V
 		levels = int64(h.DefinitionLevelsByteLength) + int64(h.RepetitionLevelsByteLength)
-		if h.DefinitionLevelsByteLength < 0 || h.RepetitionLevelsByteLength < 0 || levels > packed || levels > plain {
-			damaged("levels of %d and %d bytes in a page of %d", h.DefinitionLevelsByteLength, h.RepetitionLevelsByteLength, packed)
-		}
+		damagedIf(h.DefinitionLevelsByteLength < 0 || h.RepetitionLevelsByteLength < 0 || levels > packed || levels > plain, "levels of %d and %d bytes in a page of %d", h.DefinitionLevelsByteLength, h.RepetitionLevelsByteLength, packed)
 	}
 	switch {
 	case packed < 0 || packed > r.end-r.at || plain < 0:
@@ -74,19 +72,15 @@ func (r *pageReader) next() page {
 	}
 	r.must(plain + 4*p.values) // with levels and indexes
 	r.compressed = resized(r.compressed, packed)
-	if _, err := r.f.ReadAt(r.compressed, r.at); err != nil {
-		damaged("a page at byte %d: %v", r.at, noEnd(err))
-	}
-	if p.CRC != 0 && crc32.ChecksumIEEE(r.compressed) != uint32(p.CRC) {
-		damaged("a page at byte %d does not have the checksum in its header", r.at)
-	}
+	_, err := r.f.ReadAt(r.compressed, r.at)
+	damagedIf(err != nil, "a page at byte %d: %v", r.at, noEnd(err))
+	damagedIf(p.CRC != 0 && crc32.ChecksumIEEE(r.compressed) != uint32(p.CRC), "a page at byte %d does not have the checksum in its header", r.at)
 	p.bytes = r.compressed
 	if from := r.compressed[levels:]; !stored && len(from) > 0 {
 		r.plain = resized(r.plain, plain)
 		copy(r.plain, r.compressed[:levels])
-		if err := r.decompress(r.plain[levels:], from); err != nil {
-			damaged("a page at byte %d: %v", r.at, err)
-		}
+		err := r.decompress(r.plain[levels:], from)
+		damagedIf(err != nil, "a page at byte %d: %v", r.at, err)
 		p.bytes = r.plain
 	}
 	r.at += packed
@@ -107,17 +101,14 @@ func resized(b []byte, n int64) []byte {
 func (r *pageReader) header() (p page) {
 	for window := int64(1 << 8); ; window *= 16 {
 		b := make([]byte, min(window, r.end-r.at))
-		if _, err := r.f.ReadAt(b, r.at); err != nil {
-			damaged("the page header at byte %d: %v", r.at, noEnd(err))
-		}
+		_, err := r.f.ReadAt(b, r.at)
+		damagedIf(err != nil, "the page header at byte %d: %v", r.at, noEnd(err))
 		n, err := decodeThrift(b, &p.PageHeader)
 		if err == nil {
 			r.at += int64(n)
 			return p
 		}
-		if int64(len(b)) == r.end-r.at || window > maxMetadata {
-			damaged("the page header at byte %d: %v", r.at, err)
-		}
+		damagedIf(int64(len(b)) == r.end-r.at || window > maxMetadata, "the page header at byte %d: %v", r.at, err)
 	}
 }
 

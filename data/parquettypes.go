@@ -97,9 +97,7 @@ func integer(v parquet.Value) int64 {
 
 // bytesOf returns the memory of a value, which is good until the next page.
 func bytesOf(v parquet.Value) []byte {
-	if !hasBytes(v) {
-		damaged("its type is %s, which is not that of bytes", v.Kind())
-	}
+	damagedIf(!hasBytes(v), "its type is %s, which is not that of bytes", v.Kind())
 	return v.ByteArray()
 }
 
