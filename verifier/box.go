@@ -26,7 +26,8 @@ func (find *finder) lastBoxStart(s string, end int) (int, int) {
 			continue
 		}
 		for _, cmd := range boxCommands {
-			if strings.HasPrefix(s[i:end], cmd) && boxAt(s, i, len(cmd)) {
+			after, ok := strings.CutPrefix(s[i:], cmd)
+			if ok && i+len(cmd) <= end && (after == "" || !isLetter(after[0])) { // the command is whole
 				find.steps += end - i
 				return i, len(cmd)
 			}
@@ -34,11 +35,6 @@ func (find *finder) lastBoxStart(s string, end int) (int, int) {
 	}
 	find.steps += end
 	return -1, 0
-}
-
-// boxAt reports whether the command at s[j:] is whole: no letter goes on after it.
-func boxAt(s string, j, n int) bool {
-	return j+n >= len(s) || !isLetter(s[j+n])
 }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }

@@ -63,19 +63,13 @@ func valueOf(n *latex.Node) *latex.Node {
 // isName reports whether n names a quantity: x, f(x), AB, |AB|, \angle A, A:B,
 // (x,y), \sin A.
 func isName(n *latex.Node) bool {
-	if n == nil {
-		return false
-	}
 	switch n.Op {
 	case latex.Sym, latex.Index, latex.App, latex.Text:
 		return true
 	case latex.Const:
 		return n.Name == "e" || n.Name == "i" // used as letters: e = 1/2 is an eccentricity
-	case latex.Abs, latex.Opaque, latex.Neg, latex.Func:
-		if n.Op == latex.Neg || n.Op == latex.Opaque && n.Args[0] == nil {
-			return false
-		}
-		return isName(n.Args[0])
+	case latex.Abs, latex.Opaque, latex.Func:
+		return n.Args[0] != nil && isName(n.Args[0])
 	case latex.Bracket, latex.Ratio, latex.Div, latex.Union, latex.Intersect, latex.Without:
 		return n.Every(isName)
 	case latex.Mul:

@@ -260,10 +260,6 @@ func (l *restriction) lowest(q quotient) poly {
 		_, r := l.divided(a, b)
 		a, b = b, r
 	}
-	if len(a) == 0 {
-		l.failed = true
-		return nil
-	}
 	p, _ := l.divided(q.num, a)
 	return p
 }

@@ -151,9 +151,7 @@ func (e *numeric) symbol(name string) ball.Complex {
 }
 
 // unknown is a number between 1/2 and 2 made from a hash.
-func (e *numeric) unknown(h uint64) ball.Complex {
-	return e.small(int64(1<<20+h%(3<<20)), 1<<21)
-}
+func (e *numeric) unknown(h uint64) ball.Complex { return e.small(int64(1<<20+h%(3<<20)), 1<<21) }
 
 func (e *numeric) constant(name string) ball.Complex {
 	switch name {

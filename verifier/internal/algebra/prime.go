@@ -105,9 +105,6 @@ const mostBits = 300
 // height bounds the bits of the integers that n consists of when it is written out
 // as a quotient of polynomials, and its degree. It is at most mostBits+1.
 func height(n *latex.Node) int {
-	if n == nil {
-		return 0
-	}
 	h := 1
 	switch {
 	case n.Op == latex.Num:

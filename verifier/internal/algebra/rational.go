@@ -50,9 +50,7 @@ func (c *Checker) afford(bits int) bool {
 }
 
 // spend is afford that fails.
-func (c *Checker) spend(bits int) {
-	ball.FailIf(!c.afford(bits), errLimit)
-}
+func (c *Checker) spend(bits int) { ball.FailIf(!c.afford(bits), errLimit) }
 
 func bitsOf(r *big.Rat) int { return r.Num().BitLen() + r.Denom().BitLen() }
 

@@ -20,9 +20,7 @@ func (c *Context) fromMiddle(x *big.Float, rad mag) Real {
 }
 
 // Pi is pi.
-func (c *Context) Pi() Real {
-	return c.fromMiddle(c.piFloat(), mag{})
-}
+func (c *Context) Pi() Real { return c.fromMiddle(c.piFloat(), mag{}) }
 
 // piFloat is pi with guard bits, by Machin's formula.
 func (c *Context) piFloat() *big.Float {

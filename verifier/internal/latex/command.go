@@ -91,10 +91,7 @@ func (p *parser) command() *Node {
 func (p *parser) greek(name string) *Node {
 	if name == "angle" || name == "triangle" {
 		// \angle ABC is one name.
-		braced := p.cur().is("{") && p.at(2).is("}")
-		if braced {
-			p.advance()
-		}
+		braced := p.at(2).is("}") && p.accept("{")
 		if t := p.cur(); t.kind == word && !connective(t) {
 			p.advance()
 			if braced {

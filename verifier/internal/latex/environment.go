@@ -92,8 +92,7 @@ func (p *parser) cells() *Node {
 			row = append(row, p.cell())
 			for p.accept(",") || p.accept(".") || p.accept(";") {
 			}
-			if p.cur().is("&") {
-				p.advance()
+			if p.accept("&") {
 				p.failIf(p.cur().cmd("end") || p.cur().kind == newline)
 			} else if p.cur().kind != newline && !p.cur().cmd("end") {
 				p.fail()

@@ -112,14 +112,15 @@ func (p *parser) product() *Node {
 		p.advance() // US$5
 	}
 	factors := []*Node{p.factor()}
-	literal := p.literal(start) // the last factor is an integer as written
+	after := p.literal(start) // the last factor is an integer as written
 	for {
+		literal := after
+		after = false
 		t := p.cur()
 		switch {
 		case t.is("*"):
 			p.advance()
 			p.failIf(p.closing())
-			literal = false
 			if units := p.unitsAfterSign(); units != nil {
 				factors = append(factors, units)
 				continue
@@ -128,7 +129,6 @@ func (p *parser) product() *Node {
 			continue
 		case t.is("/"):
 			p.advance()
-			literal = false
 			if units := p.unitsAfterSign(); units != nil {
 				factors = append(factors, &Node{Op: Pow, Args: []*Node{units, integer(-1)}})
 				continue
@@ -146,14 +146,12 @@ func (p *parser) product() *Node {
 			continue
 		case p.operation() == "*", p.operation() == "of" && (factors[len(factors)-1].Op == Percent || factors[len(factors)-1].Op == Div):
 			p.advance()
-			literal = false
 			factors = append(factors, p.factor())
 			continue
 		case p.operation() == "/":
 			if p.advance(); p.cur().kind == word { // divided by
 				p.advance()
 			}
-			literal = false
 			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.factor()}}}
 			continue
 		case p.operation() != "":
@@ -163,7 +161,6 @@ func (p *parser) product() *Node {
 			part := &Node{Op: Div, Args: []*Node{integer(1), integer(fractionWords[p.at(2).text])}}
 			factors[last] = &Node{Op: Add, Args: []*Node{factors[last], part}}
 			p.pos += 3
-			literal = false
 			continue
 		case literal && p.mixed():
 			part := p.atom()
@@ -172,11 +169,9 @@ func (p *parser) product() *Node {
 			}
 			last := len(factors) - 1
 			factors[last] = p.postfix(&Node{Op: Add, Args: []*Node{factors[last], part}})
-			literal = false
 			continue
 		case t.cmd("bmod"), t.cmd("mod"), t.kind == word && strings.EqualFold(t.text, "mod"), t.cmd("pmod"), t.is("(") && p.at(1).kind == word && p.at(1).text == "mod":
-			n := p.mod(multiplication(factors))
-			return n
+			return p.mod(multiplication(factors))
 		}
 		if k := p.at(1); literal && t.kind == word && (t.text == "P" || t.text == "C") && !t.space && k.kind == number && k.num.short && !k.space {
 			p.advance() // 10P3
@@ -184,21 +179,15 @@ func (p *parser) product() *Node {
 		}
 		if t.kind == word && (t.text == "x" || t.text == "X") && t.space && p.at(1).kind == number && p.at(1).num.text == "10" && p.at(2).is("^") && isNumeral(factors[len(factors)-1]) {
 			p.advance() // 6.02 x 10^23
-			factors = append(factors, p.factor())
+			factors, after = append(factors, p.factor()), literal
 			continue
 		}
-		if p.domainAhead() {
-			break
-		}
-		if t := p.cur(); t.kind == word && (t.text == "noon" || t.text == "midnight") {
-			break
-		}
-		if _, n := p.daytime(); n > 0 && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) || p.copula() || p.afterthought() {
+		if _, n := p.daytime(); n > 0 && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) ||
+			p.domainAhead() || t.kind == word && (t.text == "noon" || t.text == "midnight") || p.copula() || p.afterthought() {
 			break
 		}
 		if n, ok := p.suffix(factors); ok {
 			factors = n
-			literal = false
 			continue
 		}
 		if !p.startsFactor() || t.kind == word && t.text == "U" && isSet(factors[len(factors)-1]) {
@@ -207,7 +196,7 @@ func (p *parser) product() *Node {
 		p.failIf(p.cur().kind == number && isNumeral(factors[len(factors)-1])) // two numbers side by side
 		before := p.pos
 		factors = append(factors, p.factor())
-		literal = p.literal(before)
+		after = p.literal(before)
 	}
 	return p.spelledProduct(multiplication(factors), start, spelled)
 }
@@ -459,10 +448,7 @@ func (p *parser) postfix(n *Node) *Node {
 
 // primes passes a run of primes and returns it.
 func (p *parser) primes() string {
-	braced := p.cur().is("{") && p.at(1).is("'")
-	if braced {
-		p.advance()
-	}
+	braced := p.at(1).is("'") && p.accept("{")
 	s := ""
 	for p.cur().is("'") || p.cur().is("''") {
 		s += p.cur().text
@@ -492,17 +478,13 @@ func withPrimes(n *Node, primes string) *Node {
 // ordinal passes the th of 5^{\text{th}}.
 func (p *parser) ordinal() bool {
 	i := 0
-	braced := p.at(0).is("{")
-	if braced {
+	if p.at(0).is("{") && p.at(2).is("}") {
 		i = 1
 	}
-	if t := p.at(i); t.kind != word || !isOrdinal(t.text) || braced && !p.at(2).is("}") {
+	if t := p.at(i); t.kind != word || !isOrdinal(t.text) {
 		return false
 	}
-	p.pos += i + 1
-	if braced {
-		p.advance()
-	}
+	p.pos += 1 + 2*i
 	return true
 }
 
@@ -533,8 +515,7 @@ func (p *parser) exponent() *Node {
 	default:
 		e = p.argument()
 	}
-	if p.cur().is("^") { // 9^9^9 in plain text
-		p.advance()
+	if p.accept("^") { // 9^9^9 in plain text
 		e = &Node{Op: Pow, Args: []*Node{e, p.exponent()}}
 	}
 	p.failIf(p.cur().is("!") && e.Op != Pow && !p.at(1).is("=") && p.tokens[p.pos-1].kind == number && p.at(1).kind == number)

@@ -350,7 +350,6 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		l.space = true
 	case name == "lbrace", name == "rbrace":
 		l.sign(op)
-	case name == "boxed" || name == "fbox":
 	case name == "textsuperscript":
 		l.sign("^")
 		return l.words("text", plain, roman)

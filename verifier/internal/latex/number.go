@@ -129,9 +129,7 @@ func separates(t token) bool {
 var separating = SetOf("+ - * / = < > <= >= ~ ( [ { {: , ; : +-")
 
 // tenTo is 10^n.
-func tenTo(n int) *big.Int {
-	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
-}
+func tenTo(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 
 // digits passes a run of digits.
 func (l *lexer) digits() string {

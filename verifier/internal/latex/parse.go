@@ -225,9 +225,7 @@ func (p *parser) accept(s string) bool {
 }
 
 // expect passes the sign s or gives up.
-func (p *parser) expect(s string) {
-	p.failIf(!p.accept(s))
-}
+func (p *parser) expect(s string) { p.failIf(!p.accept(s)) }
 
 func (p *parser) fail() { panic(errSyntax) }
 

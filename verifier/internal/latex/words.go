@@ -175,9 +175,7 @@ func (p *parser) spelledNumber() *Node {
 		t = p.at(1)
 	}
 	if d, ok := fractionWords[strings.ToLower(t.text)]; ok && t.kind == word {
-		if p.cur().is("-") {
-			p.advance()
-		}
+		p.accept("-")
 		p.advance()
 		n = &Node{Op: Div, Args: []*Node{n, integer(d)}}
 	}
