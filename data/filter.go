@@ -311,17 +311,13 @@ func (p *filterParser) test(op string) func(any) bool {
 	if _, ok := right.(bool); ok || right == nil {
 		p.fail("%s needs a number or a text", op)
 	}
+	holds := map[string]func(order int) bool{
+		"<": func(c int) bool { return c < 0 }, "<=": func(c int) bool { return c <= 0 },
+		">": func(c int) bool { return c > 0 }, ">=": func(c int) bool { return c >= 0 },
+	}[op]
 	return func(v any) bool {
 		c, ok := order(v, right)
-		switch op {
-		case "<":
-			return ok && c < 0
-		case "<=":
-			return ok && c <= 0
-		case ">":
-			return ok && c > 0
-		}
-		return ok && c >= 0
+		return ok && holds(c)
 	}
 }
 

@@ -97,7 +97,9 @@ func integer(v parquet.Value) int64 {
 
 // bytesOf returns the memory of a value, which is good until the next page.
 func bytesOf(v parquet.Value) []byte {
-	damagedIf(!hasBytes(v), "its type is %s, which is not that of bytes", v.Kind())
+	if !hasBytes(v) {
+		damaged("its type is %s, which is not that of bytes", v.Kind())
+	}
 	return v.ByteArray()
 }
 

@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -141,10 +142,7 @@ func (a TemplateArgs) get(name string) (v jinja.Value, ok bool) {
 // Over returns the names of a and, where a does not have them, those of b.
 func (a TemplateArgs) Over(b TemplateArgs) TemplateArgs {
 	if b.names == nil || a.names == nil {
-		if a.names == nil {
-			return b
-		}
-		return a
+		return TemplateArgs{cmp.Or(a.names, b.names)}
 	}
 	both := b.names.Clone()
 	for name, v := range a.names.All() {

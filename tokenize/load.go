@@ -74,7 +74,7 @@ func load(fsys fs.FS) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBuilder()
+	b := &builder{t: &Tokenizer{bpe: newBPE()}}
 	switch data, err := readFile(fsys, "tokenizer.json"); {
 	case err == nil:
 		if err := b.readTokenizer(data); err != nil {
@@ -106,10 +106,6 @@ type builder struct {
 	unk  string
 	fuse bool
 	text []byte // scratch
-}
-
-func newBuilder() *builder {
-	return &builder{t: &Tokenizer{bpe: newBPE()}}
 }
 
 // maxID bounds the ids of a vocabulary, and so the memory that a hostile folder can

@@ -122,7 +122,7 @@ func TestManyAddedTokens(t *testing.T) {
 			tokens[i] = addedToken{ID: int32(i), Content: fmt.Sprintf("<|%d|>", i)}
 		}
 		return testing.AllocsPerRun(1, func() {
-			b := newBuilder()
+			b := &builder{t: &Tokenizer{bpe: newBPE()}}
 			b.t.ids = map[string]int32{}
 			b.added = tokens
 			for _, a := range tokens {

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -234,29 +235,20 @@ func (l *lexer) operator(rest string) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// number reads an integer or a float in decimal digits.
+// An integer, or a float in decimal digits.
+var (
+	integers = regexp.MustCompile(`^[0-9]+`)
+	floats   = regexp.MustCompile(`^[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
+)
+
+// number reads an integer or a float.
 func (l *lexer) number() {
-	digits := func(i int) int {
-		for i < len(l.src) && isDigit(l.src[i]) {
-			i++
-		}
-		return i
+	expr := floats
+	if l.pos > 0 && l.src[l.pos-1] == '.' { // a.0.1 has no float in it
+		expr = integers
 	}
-	end := digits(l.pos)
-	isFloat := false
-	inPath := l.pos > 0 && l.src[l.pos-1] == '.' // a.0.1 has no float in it
-	if end+1 < len(l.src) && l.src[end] == '.' && isDigit(l.src[end+1]) && !inPath {
-		end, isFloat = digits(end+1), true
-	}
-	if exp := end + 1; exp < len(l.src) && l.src[end]|0x20 == 'e' && !inPath {
-		if l.src[exp] == '+' || l.src[exp] == '-' {
-			exp++
-		}
-		if after := digits(exp); after > exp {
-			end, isFloat = after, true
-		}
-	}
-	text := l.src[l.pos:end]
+	text := expr.FindString(l.src[l.pos:])
+	end, isFloat := l.pos+len(text), strings.ContainsAny(text, ".eE")
 	next, _ := utf8.DecodeRuneInString(l.src[end:])
 	l.failIf(isNameRune(next) && end < len(l.src), "a number that goes on with %q is not supported", next)
 	t := token{kind: kindNumber, text: text, line: l.line}

@@ -329,13 +329,9 @@ type schema struct {
 
 // has reports whether the argument may be of a type.
 func (s schema) has(kind string) bool {
-	for _, other := range slices.Concat(s.AnyOf, s.OneOf, s.AllOf) {
-		if other.has(kind) {
-			return true
-		}
-	}
+	has := func(other schema) bool { return other.has(kind) }
 	list, _ := s.Type.([]any)
-	return slices.Contains(list, any(kind)) || s.Type == any(kind) || kind == "object" && s.Ref != ""
+	return slices.ContainsFunc(slices.Concat(s.AnyOf, s.OneOf, s.AllOf), has) || slices.Contains(list, any(kind)) || s.Type == any(kind) || kind == "object" && s.Ref != ""
 }
 
 // value is the JSON of a value that stands as text, by what the argument may be. Python's
