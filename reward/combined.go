@@ -68,22 +68,17 @@ func (c *Combined) judge() int {
 
 // Validate is as a Reward has it. Keys of a part are use.PART.KEY.
 func (c *Combined) Validate() error {
-	var errs []error
-	add := func(key string, value any, ok bool, remedy string) {
-		if !ok {
-			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
-		}
-	}
-	add("use", "", len(c.Parts) > 0, "must name at least one reward")
-	add("right", c.Right, c.Right == "" || c.judge() >= 0, "must be one of "+strings.Join(c.labels(), ", "))
+	var errs settings.Errors
+	errs.Want("use", "", len(c.Parts) > 0, "must name at least one reward")
+	errs.Want("right", c.Right, c.Right == "" || c.judge() >= 0, "must be one of "+strings.Join(c.labels(), ", "))
 	for i, p := range c.Parts {
 		under := "use." + p.As + "."
-		add(under+"as", p.As, isLabel(p.As), "must consist of letters, digits, _ and -")
-		add(under+"as", p.As, slices.Index(c.labels(), p.As) == i, "is the name of two parts: give one another name")
-		add(under+"weight", p.Weight, finite(p.Weight), "must be a finite number")
-		add(under+"weight", p.Weight, p.Weight == 1 || c.Combine != "product", `has no effect with combine = "product"; leave it at 1`)
-		add(under+"threshold", p.Threshold, finite(p.Threshold), "must be a finite number")
-		add(under+"threshold", p.Threshold, p.Threshold == 1 || c.Combine == "gate", `has an effect with combine = "gate" only; leave it at 1`)
+		errs.Want(under+"as", p.As, isLabel(p.As), "must consist of letters, digits, _ and -")
+		errs.Want(under+"as", p.As, slices.Index(c.labels(), p.As) == i, "is the name of two parts: give one another name")
+		errs.Want(under+"weight", p.Weight, finite(p.Weight), "must be a finite number")
+		errs.Want(under+"weight", p.Weight, p.Weight == 1 || c.Combine != "product", `has no effect with combine = "product"; leave it at 1`)
+		errs.Want(under+"threshold", p.Threshold, finite(p.Threshold), "must be a finite number")
+		errs.Want(under+"threshold", p.Threshold, p.Threshold == 1 || c.Combine == "gate", `has an effect with combine = "gate" only; leave it at 1`)
 		errs = append(errs, settings.Under(under, settings.Check(p.Reward))...)
 	}
 	return errors.Join(errs...)

@@ -23,20 +23,15 @@ type TemplateSettings struct {
 // PromptTemplate returns the template that s describes. Its errors are joined
 // *settings.Errors.
 func (s TemplateSettings) PromptTemplate() (Template, error) {
-	var errs []error
-	refuse := func(wrong bool, key string, value any, remedy string) {
-		if wrong {
-			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
-		}
-	}
+	var errs settings.Errors
 	t, err := ParseTemplate(s.Template)
-	refuse(err != nil, "template", s.Template, "must be one of "+strings.Join(Templates(), ", ")+", or a text with {problem} in it, once")
-	refuse(s.System != "" && !t.Chat, "system", s.System, "goes with the template chat; other templates are written with theirs")
-	refuse(len(s.Args) > 0 && !t.Chat && err == nil, "template_args", s.Args, "goes with the template chat; other templates read no names")
-	refuse(slices.Contains(s.Stop, ""), "stop", s.Stop, "must not hold an empty text, which ends nothing")
+	errs.Want("template", s.Template, err == nil, "must be one of "+strings.Join(Templates(), ", ")+", or a text with {problem} in it, once")
+	errs.Want("system", s.System, s.System == "" || t.Chat, "goes with the template chat; other templates are written with theirs")
+	errs.Want("template_args", s.Args, len(s.Args) == 0 || t.Chat || err != nil, "goes with the template chat; other templates read no names")
+	errs.Want("stop", s.Stop, !slices.Contains(s.Stop, ""), "must not hold an empty text, which ends nothing")
 	t.System, t.Args = s.System, s.Args
 	if _, err := s.Args.Parse(); err != nil {
-		refuse(true, "template_args", s.Args, err.Error())
+		errs.Want("template_args", s.Args, false, err.Error())
 	}
 	if len(s.Stop) > 0 {
 		t.Stops = s.Stop

@@ -76,34 +76,29 @@ func (f Files) MarshalTOML() ([]byte, error) {
 
 // Validate reports impossible values as joined *settings.Errors of the key.
 func (f Files) Validate(key string) error {
-	var errs []error
-	check := func(value any, ok bool, remedy string) {
-		if !ok {
-			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
-		}
-	}
-	check("", len(f) > 0, "name the file of training problems")
+	var errs settings.Errors
+	errs.Want(key, "", len(f) > 0, "name the file of training problems")
 	sum, weighted := 0.0, 0
 	named := map[string]bool{}
 	for _, file := range f {
-		check(file.Path, strings.TrimSpace(file.Path) != "", "name the file of training problems")
-		check(file.Path, len(f) == 1 || !strings.HasPrefix(file.Path, "builtin:"), "an embedded task has no end and stands alone")
-		check(file.Path, file.Weight >= 0 && !math.IsInf(file.Weight, 1), fmt.Sprintf("its weight %v must be a finite number above 0", file.Weight))
-		check(file.Path, file.Prompts >= 0, fmt.Sprintf("its prompts = %d must be at least 0; 0 keeps all", file.Prompts))
-		check(file.Path, file.Name == "" || !named[file.Name], fmt.Sprintf("another file has its name %q", file.Name))
-		check(file.Path, !strings.ContainsAny(file.Name, "/\n"), fmt.Sprintf("its name %q must not hold a slash: names of metrics are made of it", file.Name))
+		errs.Want(key, file.Path, strings.TrimSpace(file.Path) != "", "name the file of training problems")
+		errs.Want(key, file.Path, len(f) == 1 || !strings.HasPrefix(file.Path, "builtin:"), "an embedded task has no end and stands alone")
+		errs.Want(key, file.Path, file.Weight >= 0 && !math.IsInf(file.Weight, 1), fmt.Sprintf("its weight %v must be a finite number above 0", file.Weight))
+		errs.Want(key, file.Path, file.Prompts >= 0, fmt.Sprintf("its prompts = %d must be at least 0; 0 keeps all", file.Prompts))
+		errs.Want(key, file.Path, file.Name == "" || !named[file.Name], fmt.Sprintf("another file has its name %q", file.Name))
+		errs.Want(key, file.Path, !strings.ContainsAny(file.Name, "/\n"), fmt.Sprintf("its name %q must not hold a slash: names of metrics are made of it", file.Name))
 		named[file.Name] = true
 		if file.Filter != "" {
 			var bad *data.FilterError
 			if _, err := data.ParseFilter(file.Filter); errors.As(err, &bad) {
-				check(file.Path, false, fmt.Sprintf("its filter %q: %s", file.Filter, bad.Problem()))
+				errs.Want(key, file.Path, false, fmt.Sprintf("its filter %q: %s", file.Filter, bad.Problem()))
 			}
 		}
 		if file.Weight > 0 {
 			sum, weighted = sum+file.Weight, weighted+1
 		}
 	}
-	check(f.String(), weighted == len(f) || sum < 1,
+	errs.Want(key, f.String(), weighted == len(f) || sum < 1,
 		fmt.Sprintf("the weights add up to %v, and the files without a weight get what is left of 1: lower them, or give each file a weight", sum))
 	return errors.Join(errs...)
 }

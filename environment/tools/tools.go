@@ -60,35 +60,22 @@ func (*Tools) About() string { return "a calculator, Python with limits, program
 
 // Validate reports tools that there are not.
 func (t *Tools) Validate() error {
-	var errs []error
-	bad := func(key string, value any, remedy string) {
-		errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
-	}
+	var errs settings.Errors
 	seen := map[string]bool{}
 	for _, name := range t.Tools {
-		if name != "calculator" && name != "python" || seen[name] {
-			bad("tools", name, "must be calculator or python, each once; programs of yours stand in commands")
-		}
+		errs.Want("tools", name, (name == "calculator" || name == "python") && !seen[name], "must be calculator or python, each once; programs of yours stand in commands")
 		seen[name] = true
 	}
 	for _, c := range t.Commands {
-		if !toolName.MatchString(c.Name) || seen[c.Name] {
-			bad("commands", c.Name, "must have a name of its own of letters, digits, _ and -")
-		}
+		errs.Want("commands", c.Name, toolName.MatchString(c.Name) && !seen[c.Name], "must have a name of its own of letters, digits, _ and -")
 		seen[c.Name] = true
-		if len(c.Command) == 0 || strings.TrimSpace(c.Command[0]) == "" {
-			bad("commands", c.Name, `must have a command, such as ["python3", "search.py"]`)
-		}
-		if schema := map[string]any(nil); c.Parameters != "" && (json.Unmarshal([]byte(c.Parameters), &schema) != nil || schema == nil) {
-			bad("commands", c.Name, "parameters must be a JSON schema in a string, such as "+noParameters)
-		}
+		errs.Want("commands", c.Name, len(c.Command) > 0 && strings.TrimSpace(c.Command[0]) != "", `must have a command, such as ["python3", "search.py"]`)
+		var schema map[string]any
+		known := c.Parameters == "" || json.Unmarshal([]byte(c.Parameters), &schema) == nil && schema != nil
+		errs.Want("commands", c.Name, known, "parameters must be a JSON schema in a string, such as "+noParameters)
 	}
-	if t.Plain && (len(t.Commands) > 0 || !slices.Equal(t.Tools, []string{"calculator"})) {
-		bad("plain", true, `has a meaning with tools = ["calculator"] alone`)
-	}
-	if len(seen) == 0 {
-		bad("tools", nil, "there is no tool")
-	}
+	errs.Want("plain", true, !t.Plain || len(t.Commands) == 0 && slices.Equal(t.Tools, []string{"calculator"}), `has a meaning with tools = ["calculator"] alone`)
+	errs.Want("tools", nil, len(seen) > 0, "there is no tool")
 	return errors.Join(errs...)
 }
 

@@ -15,7 +15,7 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 109051, (*house).lines},
+	{"lines outside tests", 109021, (*house).lines},
 	{"packages", 111, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1158, (*house).exported},
 	{"packages of ours that cmd imports", 24, func(h *house) int { return len(h.imports("cmd")) }},

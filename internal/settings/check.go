@@ -27,6 +27,16 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s = %v: %s", e.Key, e.Value, e.Remedy)
 }
 
+// Errors are what is wrong with several settings.
+type Errors []error
+
+// Want adds an *Error about a setting that is not as it has to be.
+func (e *Errors) Want(key string, value any, ok bool, remedy string) {
+	if !ok {
+		*e = append(*e, &Error{Key: key, Value: value, Remedy: remedy})
+	}
+}
+
 // Check reports each setting of a struct that is outside its range or none of
 // its choices, and what the struct's own Validate says, if it has one, as joined *Errors.
 func Check(pointer any) error {

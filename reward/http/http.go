@@ -58,14 +58,12 @@ func (*Server) About() string {
 
 // Validate refuses impossible settings.
 func (s *Server) Validate() error {
-	var errs []error
+	var errs settings.Errors
 	for _, address := range s.addresses() {
 		errs = append(errs, remote.CheckAddress("url", address, "http://localhost:5000/get_reward"))
 	}
 	errs = append(errs, remote.CheckTokenEnv(s.TokenEnv))
-	if s.SeedSession && s.Dialect != "nemo_gym" {
-		errs = append(errs, &settings.Error{Key: "seed_session", Value: true, Remedy: `has a meaning with dialect = "nemo_gym" only`})
-	}
+	errs.Want("seed_session", true, !s.SeedSession || s.Dialect == "nemo_gym", `has a meaning with dialect = "nemo_gym" only`)
 	return errors.Join(errs...)
 }
 

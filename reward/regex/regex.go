@@ -54,25 +54,20 @@ func (*rule) About() string {
 // Validate refuses a pattern that is none, and settings that have no use together.
 // Each error is a *settings.Error.
 func (r *rule) Validate() error {
-	var errs []error
-	refuse := func(wrong bool, key string, value any, remedy string) {
-		if wrong {
-			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
-		}
-	}
+	var errs settings.Errors
 	groups := 0
 	if re, err := r.expression(); err != nil {
-		refuse(true, "pattern", r.Pattern, err.Error())
+		errs.Want("pattern", r.Pattern, false, err.Error())
 	} else {
 		groups = re.NumSubexp()
 	}
-	refuse(r.Format == "none" && r.Pattern == "", "pattern", r.Pattern, "must be set where format is none")
-	refuse(r.Search && r.Pattern == "", "search", r.Search, "needs a pattern")
-	refuse(r.CompareGroup && groups == 0, "compare", r.CompareGroup, `needs a pattern with a group in parentheses, such as (\d+)`)
-	refuse(len(r.Keys) > 0 && r.Format != "json", "keys", r.Keys, `needs format = "json"`)
-	refuse(math.IsNaN(r.Match) || math.IsInf(r.Match, 0), "match", r.Match, "must be a finite number")
-	refuse(math.IsNaN(r.NoMatch) || math.IsInf(r.NoMatch, 0), "no_match", r.NoMatch, "must be a finite number")
-	refuse(r.Match == r.NoMatch, "match", r.Match, "must not be what no_match is")
+	errs.Want("pattern", r.Pattern, r.Format != "none" || r.Pattern != "", "must be set where format is none")
+	errs.Want("search", r.Search, !r.Search || r.Pattern != "", "needs a pattern")
+	errs.Want("compare", r.CompareGroup, !r.CompareGroup || groups > 0, `needs a pattern with a group in parentheses, such as (\d+)`)
+	errs.Want("keys", r.Keys, len(r.Keys) == 0 || r.Format == "json", `needs format = "json"`)
+	errs.Want("match", r.Match, !math.IsNaN(r.Match) && !math.IsInf(r.Match, 0), "must be a finite number")
+	errs.Want("no_match", r.NoMatch, !math.IsNaN(r.NoMatch) && !math.IsInf(r.NoMatch, 0), "must be a finite number")
+	errs.Want("match", r.Match, r.Match != r.NoMatch, "must not be what no_match is")
 	return errors.Join(errs...)
 }
 

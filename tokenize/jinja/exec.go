@@ -25,7 +25,7 @@ type run struct {
 	calls int // of macros inside each other
 }
 
-// Render returns the text that the template makes of the names in vars, or an *Error.
+// Render returns the text that the template makes of the names in vars, or an error with the line.
 // A name of vars that is one of the template language's own (range, say) hides it.
 func (t *Template) Render(vars *Dict) (text string, err error) {
 	text, _, err = t.RenderMarked(vars)

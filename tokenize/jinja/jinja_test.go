@@ -114,7 +114,7 @@ func TestErrors(t *testing.T) {
 		"{{ 9" + strings.Repeat("9", 5000) + " }}":                          "not a number",
 	} {
 		got, err := render(source, NewDict())
-		var place *Error
+		var place *fault
 		switch {
 		case err == nil && want != "":
 			t.Errorf("%.60s: rendered %.60q, want an error with %q", source, got, want)

@@ -30,20 +30,20 @@ const (
 
 var errBudget = errors.New("the template does too much work, or makes too large values: is it damaged, or written to do harm?")
 
-// An Error says where in a template something is wrong.
-type Error struct {
+// A fault says where in a template something is wrong.
+type fault struct {
 	Line int // counted from 1
 	Err  error
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+func (e *fault) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
 // Unwrap returns the error without the place.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *fault) Unwrap() error { return e.Err }
 
 // fail ends the reading or rendering of a template: Parse and Render recover.
 func fail(line int, format string, args ...any) {
-	panic(&Error{line, fmt.Errorf(format, args...)})
+	panic(&fault{line, fmt.Errorf(format, args...)})
 }
 
 // failIf is fail where something is wrong.
@@ -57,7 +57,7 @@ func failIf(wrong bool, line int, format string, args ...any) {
 func catch(err *error) {
 	switch p := recover().(type) {
 	case nil:
-	case *Error:
+	case *fault:
 		*err = p
 	default:
 		panic(p)

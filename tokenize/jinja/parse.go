@@ -15,7 +15,7 @@ type parser struct {
 	macros int  // macro statements around this place
 }
 
-// Parse reads a template. Errors are of type *Error.
+// Parse reads a template. Its errors name the line.
 func Parse(source string) (t *Template, err error) {
 	defer catch(&err)
 	failIf(len(source) > maxTemplate, 1, "the template is longer than %d bytes", maxTemplate)

@@ -109,36 +109,31 @@ func Default(path string) Config {
 
 // Validate reports every impossible value, joined; each is a *settings.Error.
 func (c Config) Validate() error {
-	var errs []error
-	check := func(key string, value any, ok bool, remedy string) {
-		if !ok {
-			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
-		}
-	}
+	var errs settings.Errors
 	for _, s := range settings.Sections(&c) {
 		errs = append(errs, settings.Under(s.Name+".", settings.Check(s.Pointer))...)
 	}
-	check("model.path", c.Model.Path, c.Model.Path != "", "name the model's folder")
-	check("data.train", c.Data.Train, c.Data.Train != "", "name the file of demonstrations")
-	check("output.dir", c.Output.Dir, c.Output.Dir != "", "name the folder to write")
+	errs.Want("model.path", c.Model.Path, c.Model.Path != "", "name the model's folder")
+	errs.Want("data.train", c.Data.Train, c.Data.Train != "", "name the file of demonstrations")
+	errs.Want("output.dir", c.Output.Dir, c.Output.Dir != "", "name the folder to write")
 	_, err := c.Model.settings().PromptTemplate()
 	errs = append(errs, settings.Under("model.", err)...)
 	if c.Data.Filter != "" {
 		var bad *data.FilterError
 		if _, err := data.ParseFilter(c.Data.Filter); errors.As(err, &bad) {
-			check("data.filter", c.Data.Filter, false, bad.Problem())
+			errs.Want("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
 	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
-	check("model.dtype", c.Model.DType, why == "", "with the device "+c.Runtime.Device+": "+why)
-	check("runtime.device", c.Runtime.Device, runtime.IsDevice(c.Runtime.Device), "must be "+runtime.Devices())
-	check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
+	errs.Want("model.dtype", c.Model.DType, why == "", "with the device "+c.Runtime.Device+": "+why)
+	errs.Want("runtime.device", c.Runtime.Device, runtime.IsDevice(c.Runtime.Device), "must be "+runtime.Devices())
+	errs.Want("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
 	remedy := policy.RefusedBase(c.LoRA.BaseDType, c.LoRA.On, c.Model.DType, c.Runtime.Device)
-	check("lora.base_dtype", c.LoRA.BaseDType, remedy == "", remedy)
-	check("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
+	errs.Want("lora.base_dtype", c.LoRA.BaseDType, remedy == "", remedy)
+	errs.Want("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
 	held := c.Data.Eval != "" || c.Data.HeldOut > 0
-	check("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")
-	check("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || held, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
-	check("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || held && c.Train.KeepLast > 0, "needs keep_last of at least 1 and held-out demonstrations")
+	errs.Want("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")
+	errs.Want("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || held, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
+	errs.Want("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || held && c.Train.KeepLast > 0, "needs keep_last of at least 1 and held-out demonstrations")
 	return errors.Join(errs...)
 }
