@@ -133,7 +133,7 @@ type Stepper struct {
 // still owns the ring and closes it after the Stepper.
 func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	if o.Ranks == nil {
-		o.Ranks = Alone{}
+		o.Ranks = alone{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

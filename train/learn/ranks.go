@@ -18,8 +18,7 @@ import (
 //     while a SumParts goes on, each in its own order. A call returns when all ranks
 //     have made it, or with an error when one is gone. It does not end with a
 //     context: the others would wait for this rank.
-//   - Agree returns on every rank the largest of the outcomes that the ranks gave
-//     it.
+//   - Agree returns on every rank the largest of the numbers that the ranks gave it.
 //   - AgreeOn returns nil if all ranks give nil, and else an error on each.
 //   - Share gives every rank the rows of all: row i is the one of rank owner[i].
 //     Rows that this rank does not own have their length already.
@@ -41,7 +40,7 @@ import (
 type Ranks interface {
 	Rank() int
 	Size() int
-	Agree(own Outcome) (Outcome, error)
+	Agree(own byte) (byte, error)
 	AgreeOn(own error) error
 	Share(owner []int, rows ...[][]float64) error
 	SumParts(x []float32, bounds []int) error
@@ -62,31 +61,28 @@ type Device interface {
 	Wait() error
 }
 
-// An Outcome is what became of a rank's part of a step. Of several the largest
-// decides what all ranks do.
-type Outcome int
-
+// What became of a rank's part of a step. Of several the largest decides what all ranks do.
 const (
-	Done        Outcome = iota // continue
-	Joint                      // weigh the batch as a whole and compute the step again
-	OutOfMemory                // halve micro-batches and compute the step again
-	NotFinite                  // leave the step out: NaN or an infinity was found
-	Failed                     // stop
+	done        byte = iota // continue
+	joint                   // weigh the batch as a whole and compute the step again
+	outOfMemory             // halve micro-batches and compute the step again
+	notFinite               // leave the step out: NaN or an infinity was found
+	failed                  // stop
 )
 
-// Alone is the only rank of a run of one process. It implements Ranks.
-type Alone struct{}
+// alone is the only rank of a run of one process. It implements Ranks.
+type alone struct{}
 
-func (Alone) Rank() int                          { return 0 }
-func (Alone) Size() int                          { return 1 }
-func (Alone) Agree(own Outcome) (Outcome, error) { return own, nil }
-func (Alone) AgreeOn(own error) error            { return own }
-func (Alone) Share([]int, ...[][]float64) error  { return nil }
-func (Alone) SumParts([]float32, []int) error    { return nil }
-func (Alone) Spread([]byte, []int) error         { return nil }
-func (Alone) Collect([]float32, []int) error     { return nil }
-func (Alone) Scatter([]float32, []int) error     { return nil }
-func (Alone) Device() Device                     { return nil }
+func (alone) Rank() int                         { return 0 }
+func (alone) Size() int                         { return 1 }
+func (alone) Agree(own byte) (byte, error)      { return own, nil }
+func (alone) AgreeOn(own error) error           { return own }
+func (alone) Share([]int, ...[][]float64) error { return nil }
+func (alone) SumParts([]float32, []int) error   { return nil }
+func (alone) Spread([]byte, []int) error        { return nil }
+func (alone) Collect([]float32, []int) error    { return nil }
+func (alone) Scatter([]float32, []int) error    { return nil }
+func (alone) Device() Device                    { return nil }
 
 // errMemoryElsewhere is what a rank returns whose part of the step is done while
 // the memory of another ended.
@@ -96,32 +92,32 @@ var errMemoryElsewhere = errors.New("learn: memory ended on another rank")
 var errJoint = errors.New("learn: the weights of a response depend on the log-probs of others")
 
 // outcome is what err means for the step.
-func (s *Stepper) outcome(err error) Outcome {
+func (s *Stepper) outcome(err error) byte {
 	switch {
 	case err == nil:
-		return Done
+		return done
 	case errors.As(err, new(*NonfiniteError)):
-		return NotFinite
+		return notFinite
 	case errors.Is(err, errJoint):
-		return Joint
+		return joint
 	case (isOutOfMemory(err) || errors.Is(err, errMemoryElsewhere)) && s.limit.canHalve():
-		return OutOfMemory
+		return outOfMemory
 	}
-	return Failed
+	return failed
 }
 
 // agree returns err, or what another rank has met where that is worse.
 func (s *Stepper) agree(err error) error {
 	own := s.outcome(err)
-	all, failed := s.ranks.Agree(own)
+	all, lost := s.ranks.Agree(own)
 	switch {
-	case failed != nil:
-		return errors.Join(err, failed)
-	case all == OutOfMemory && own != all:
+	case lost != nil:
+		return errors.Join(err, lost)
+	case all == outOfMemory && own != all:
 		return errMemoryElsewhere
-	case all == Joint && own != all:
+	case all == joint && own != all:
 		return errJoint
-	case all < NotFinite:
+	case all < notFinite:
 		return err
 	}
 	if own != all {
@@ -129,7 +125,7 @@ func (s *Stepper) agree(err error) error {
 	}
 	said := s.ranks.AgreeOn(err)
 	switch {
-	case all == Failed:
+	case all == failed:
 		return said
 	case own == all:
 		return err

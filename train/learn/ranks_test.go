@@ -18,16 +18,16 @@ import (
 // others is a second rank that this test plays: each Agree takes the next of its
 // outcomes. Its scores and gradients are zero.
 type others struct {
-	learn.Alone
-	outcomes []learn.Outcome
-	agreed   []learn.Outcome // what the first rank gave
-	sums     []int           // the first element of each bucket
+	learn.Ranks
+	outcomes []byte
+	agreed   []byte // what the first rank gave
+	sums     []int  // the first element of each bucket
 	gone     error
 }
 
 func (o *others) Size() int { return 2 }
 
-func (o *others) Agree(own learn.Outcome) (learn.Outcome, error) {
+func (o *others) Agree(own byte) (byte, error) {
 	o.agreed = append(o.agreed, own)
 	if len(o.outcomes) > 0 {
 		own, o.outcomes = max(own, o.outcomes[0]), o.outcomes[1:]
@@ -54,38 +54,38 @@ func (o *others) SumParts(_ []float32, bounds []int) error {
 // or stop together. Gradients are summed once an attempt that has come so far on all
 // ranks, whatever becomes of it.
 func TestRanks(t *testing.T) {
-	const done, memory, notFinite, failed = learn.Done, learn.OutOfMemory, learn.NotFinite, learn.Failed
+	const done, joint, memory, notFinite, failed = 0, 1, 2, 3, 4
 	noMemory := errors.New("bad_alloc")
 	var nonfinite *learn.NonfiniteError
 	for _, tt := range []struct {
 		name     string
 		known    bool
 		apart    bool
-		outcomes []learn.Outcome // of the others
-		fails    int             // pass whose memory ends here
+		outcomes []byte // of the others
+		fails    int    // pass whose memory ends here
 		gone     error
-		agreed   []learn.Outcome // of this rank
+		agreed   []byte // of this rank
 		sums     int
 		tokens   int // of micro-batches afterwards
 		check    func(error) bool
 	}{
-		{name: "all well", known: true, agreed: []learn.Outcome{done}, sums: 1, tokens: 512},
-		{name: "all well, weighed", agreed: []learn.Outcome{done, done}, sums: 1, tokens: 512},
-		{name: "all well, apart", apart: true, agreed: []learn.Outcome{done, done}, sums: 1, tokens: 512},
-		{name: "theirs depend on each other", apart: true, outcomes: []learn.Outcome{done, learn.Joint}, agreed: []learn.Outcome{done, done, done, done}, sums: 2, tokens: 512},
-		{name: "their memory ends", known: true, outcomes: []learn.Outcome{memory}, agreed: []learn.Outcome{done, done}, sums: 2, tokens: 256},
-		{name: "their memory ends, weighed", outcomes: []learn.Outcome{done, memory}, agreed: []learn.Outcome{done, done, done, done}, sums: 2, tokens: 256},
-		{name: "our memory ends", fails: 1, agreed: []learn.Outcome{memory, done, done}, sums: 1, tokens: 256},
-		{name: "theirs is not finite", outcomes: []learn.Outcome{notFinite}, agreed: []learn.Outcome{done}, tokens: 512,
+		{name: "all well", known: true, agreed: []byte{done}, sums: 1, tokens: 512},
+		{name: "all well, weighed", agreed: []byte{done, done}, sums: 1, tokens: 512},
+		{name: "all well, apart", apart: true, agreed: []byte{done, done}, sums: 1, tokens: 512},
+		{name: "theirs depend on each other", apart: true, outcomes: []byte{done, joint}, agreed: []byte{done, done, done, done}, sums: 2, tokens: 512},
+		{name: "their memory ends", known: true, outcomes: []byte{memory}, agreed: []byte{done, done}, sums: 2, tokens: 256},
+		{name: "their memory ends, weighed", outcomes: []byte{done, memory}, agreed: []byte{done, done, done, done}, sums: 2, tokens: 256},
+		{name: "our memory ends", fails: 1, agreed: []byte{memory, done, done}, sums: 1, tokens: 256},
+		{name: "theirs is not finite", outcomes: []byte{notFinite}, agreed: []byte{done}, tokens: 512,
 			check: func(err error) bool { return errors.As(err, &nonfinite) && err.Error() == errTheirs.Error() }},
-		{name: "theirs is not finite while our memory ends", fails: 1, outcomes: []learn.Outcome{notFinite}, agreed: []learn.Outcome{memory}, tokens: 512,
+		{name: "theirs is not finite while our memory ends", fails: 1, outcomes: []byte{notFinite}, agreed: []byte{memory}, tokens: 512,
 			check: func(err error) bool { return errors.As(err, &nonfinite) }},
-		{name: "they fail", known: true, outcomes: []learn.Outcome{failed}, agreed: []learn.Outcome{done}, sums: 1, tokens: 512,
+		{name: "they fail", known: true, outcomes: []byte{failed}, agreed: []byte{done}, sums: 1, tokens: 512,
 			check: func(err error) bool { return errors.Is(err, errTheirs) }},
-		{name: "they are gone", known: true, gone: errors.New("no answer"), agreed: []learn.Outcome{done}, sums: 1, tokens: 512,
+		{name: "they are gone", known: true, gone: errors.New("no answer"), agreed: []byte{done}, sums: 1, tokens: 512,
 			check: func(err error) bool { return err != nil && err.Error() == "no answer" }},
 	} {
-		ranks := &others{outcomes: tt.outcomes, gone: tt.gone}
+		ranks := &others{Ranks: ranks.Alone(), outcomes: tt.outcomes, gone: tt.gone}
 		passes := 0
 		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 512}, Ranks: ranks, BeforePass: func(int) error {
 			if passes++; passes == tt.fails {

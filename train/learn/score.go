@@ -29,7 +29,7 @@ func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences [
 		if err = s.agree(err); err == nil {
 			err = s.share(owner, Batch{Sequences: sequences}, out)
 		}
-		if s.outcome(err) != OutOfMemory {
+		if s.outcome(err) != outOfMemory {
 			return out, err
 		}
 		s.limit.halve(err)

@@ -7,6 +7,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,14 +203,11 @@ func (g *Group) agreed(give []byte, own error) ([][]byte, error) {
 }
 
 // Agree implements learn.Ranks.
-func (g *Group) Agree(own learn.Outcome) (learn.Outcome, error) {
+func (g *Group) Agree(own byte) (byte, error) {
 	words := make([]byte, g.Size())
-	words[g.Rank()] = byte(own)
+	words[g.Rank()] = own
 	err := g.exchange(tagBlob, func(int) []byte { return words[g.Rank():][:1] }, func(r int) []byte { return words[r:][:1] })
-	for _, w := range words {
-		own = max(own, learn.Outcome(w))
-	}
-	return own, err
+	return slices.Max(words), err
 }
 
 // Same returns an error on every rank unless all have the same text of a thing. It
