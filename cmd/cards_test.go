@@ -56,7 +56,7 @@ func TestTableRuns(t *testing.T) {
 				}
 			}
 			c := r.Config
-			key := fmt.Sprint(shape, c.Rollout, c.Train, c.Eval.MaxNewTokens, c.Distributed, objectives.WeighsApart(c.Objective.Settings), objectives.NeedsReference(c.Objective.Settings))
+			key := fmt.Sprint(shape, c.Rollout, c.Train, c.Eval.MaxNewTokens, c.Distributed, objectives.NeedsOf(c.Objective.Settings).Apart, objectives.NeedsOf(c.Objective.Settings).Reference)
 			if known[key] == nil && err == nil {
 				known[key], err = c.Choose(shapes[shape], rl.Split{}, r.open, true)
 			}

@@ -50,7 +50,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 	// Adding 0 turns -0 into 0: JSON writes them differently.
 	out := Result{Loss: Loss(o, b, b) + 0, Groups: make([][]Weighted, len(groups))}
 	if !finite(out.Loss) {
-		return Result{}, fmt.Errorf("objectives: the loss is %v: too large a ratio for this objective; %s", out.Loss, farthest(groups, NeedsReference(o)))
+		return Result{}, fmt.Errorf("objectives: the loss is %v: too large a ratio for this objective; %s", out.Loss, farthest(groups, NeedsOf(o).Reference))
 	}
 	w := b.Zeros()
 	Weights(o, b, w)
@@ -85,7 +85,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 func checkGroups(o Objective, groups [][]Trajectory) error {
 	for g, group := range groups {
 		for k, t := range group {
-			if err := t.check(NeedsReference(o), NeedsEntropy(o)); err != nil {
+			if err := t.check(NeedsOf(o)); err != nil {
 				return fmt.Errorf("objectives: group %d, response %d: %w", g, k, err)
 			}
 		}
@@ -120,7 +120,7 @@ func checkGreedy(o Objective, groups [][]Trajectory) error {
 	for g, group := range groups {
 		for k, t := range group {
 			switch {
-			case t.Greedy == nil && NeedsGreedy(o):
+			case t.Greedy == nil && NeedsOf(o).Greedy:
 				return fmt.Errorf("objectives: group %d, response %d: its reward is compared with that of a greedy response, which is missing", g, k)
 			case t.Greedy != nil && !finite(t.Greedy.Reward):
 				return fmt.Errorf("objectives: group %d, response %d: the greedy response's reward is %v, which is not a finite number", g, k, t.Greedy.Reward)

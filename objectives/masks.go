@@ -253,7 +253,8 @@ func MaskStats(o Objective, b Batch) []Stat {
 func Live(o Objective, t Trajectory) bool {
 	s, ok := o.(shares)
 	all, pulls := o.(interface{ WeighsAll() bool })
-	return t.HasAdvantage() || WeighsEntropy(o) || NeedsReference(o) || ok && s.settings().KLCov > 0 || pulls && all.WeighsAll()
+	needs := NeedsOf(o)
+	return t.HasAdvantage() || needs.EntropyGradient || needs.Reference || ok && s.settings().KLCov > 0 || pulls && all.WeighsAll()
 }
 
 func maskOf(o Objective, b Batch) [][]float64 {

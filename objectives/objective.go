@@ -33,7 +33,7 @@ type Trajectory struct {
 	// policy that sampled it, both at the sampling temperature (D25).
 	LogProb, OldLogProb []float64
 	// RefLogProb is the log-prob of each token under the reference policy; nil
-	// unless NeedsReference.
+	// unless the objective NeedsReference.
 	RefLogProb []float64
 	// Entropy is the entropy in nats of the distribution that each token was
 	// drawn from. Objectives treat it as a constant, but for EntropyWeights.
@@ -49,7 +49,7 @@ type Trajectory struct {
 	// Components are the parts of a combined reward, by name; nil if it has none.
 	Components map[string]Component
 	// Greedy is the greedy response to the same prompt, which is not trained on. It is
-	// there only while advantages are computed, and only where NeedsGreedy.
+	// there only while advantages are computed, and only if the objective NeedsGreedy.
 	Greedy *Trajectory
 	// Truncated says that the response hit the length limit.
 	Truncated bool
@@ -115,9 +115,9 @@ func (b Batch) Zeros() [][]float64 {
 // calls Validate if there is one. Further abilities are optional interfaces, found
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler,
 // Diagnoser, Observer, EntropyWeigher, Keeper, Shaper, and encoding.TextMarshaler with
-// encoding.TextUnmarshaler for state that must survive a checkpoint. A method with the name
-// of one of the functions NeedsReference, NeedsTeacher, NeedsGreedy, NeedsGroup, NeedsEntropy
-// and WeighsApart tells the host what that function asks; ReadsBatch does so for NeedsAll.
+// encoding.TextUnmarshaler for state that must survive a checkpoint. Methods NeedsReference,
+// NeedsTeacher, NeedsGreedy, NeedsGroup, NeedsEntropy, ReadsBatch and WeighsApart, all
+// without arguments and of a bool, tell the host what Needs says of them.
 // Validate() error rejects impossible settings by a *SettingError, or several that errors.Join
 // has joined, so that a run file's line can be named with each.
 //
@@ -230,61 +230,64 @@ type Shaper interface {
 	Shape(t Trajectory) float64
 }
 
-// NeedsReference reports whether o says that RefLogProb must be set.
-func NeedsReference(o Objective) bool {
-	x, ok := o.(interface{ NeedsReference() bool })
-	return ok && x.NeedsReference()
+// Needs are what an objective asks of its host.
+type Needs struct {
+	// Reference says that RefLogProb must be set.
+	Reference bool
+	// Teacher says that the reference must be another model than the policy as it was when
+	// training began: from that one there is nothing to learn.
+	Teacher bool
+	// Greedy says that Greedy must be set. The host then samples a greedy response to each
+	// prompt beside the group, and has it graded with the group.
+	Greedy bool
+	// Group says that a response teaches something only beside another one to the same
+	// prompt. Unless NeedsGroup says it, it is so where there is no Greedy.
+	Group bool
+	// Entropy says that Entropy must be set.
+	Entropy bool
+	// EntropyGradient says that the loss depends on the policy's entropy (WeighsEntropy).
+	EntropyGradient bool
+	// All says that what other responses are given, weights or what Observe keeps, depends on
+	// the log-probs or the entropies of responses that cannot have weights themselves (see
+	// Live), which the host then computes too: ReadsBatch says so, or NeedsEntropy.
+	All bool
+	// Apart says that what Weights and EntropyWeights give a response depends on the
+	// log-probs and entropies of that response alone (WeighsApart). The host then weighs some
+	// responses of a batch before it has computed the others, whose log-probs are the old
+	// ones until then: it needs less memory, and computes nothing twice to save some. Else it
+	// waits for those of the whole batch.
+	Apart bool
 }
 
-// NeedsTeacher reports whether o says that the reference must be another model than the
-// policy as it was when training began: from that one there is nothing to learn.
-func NeedsTeacher(o Objective) bool {
-	x, ok := o.(interface{ NeedsTeacher() bool })
-	return ok && x.NeedsTeacher()
-}
-
-// NeedsGreedy reports whether o says that Greedy must be set. The host then samples a greedy
-// response to each prompt beside the group, and has it graded with the group.
-func NeedsGreedy(o Objective) bool {
-	x, ok := o.(interface{ NeedsGreedy() bool })
-	return ok && x.NeedsGreedy()
-}
-
-// NeedsGroup reports whether a response teaches o something only beside another one to the
-// same prompt. Unless o says it, it is so where o does not NeedsGreedy.
-func NeedsGroup(o Objective) bool {
-	x, ok := o.(interface{ NeedsGroup() bool })
-	return !NeedsGreedy(o) && (!ok || x.NeedsGroup())
-}
-
-// NeedsEntropy reports whether o says that Entropy must be set.
-func NeedsEntropy(o Objective) bool {
-	x, ok := o.(interface{ NeedsEntropy() bool })
-	return ok && x.NeedsEntropy()
-}
-
-// WeighsEntropy reports whether the loss of o depends on the policy's entropy.
-func WeighsEntropy(o Objective) bool {
-	e, ok := o.(EntropyWeigher)
-	return ok && e.WeighsEntropy()
-}
-
-// NeedsAll reports whether what o gives other responses, weights or what Observe keeps,
-// depends on the log-probs or the entropies of responses that cannot have weights
-// themselves (see Live), which the host then computes too: ReadsBatch says so, or NeedsEntropy.
-func NeedsAll(o Objective) bool {
-	x, ok := o.(interface{ ReadsBatch() bool })
-	return NeedsEntropy(o) || ok && x.ReadsBatch()
-}
-
-// WeighsApart reports whether o says that what its Weights and EntropyWeights give a response
-// depends on the log-probs and entropies of that response alone. The host then weighs some
-// responses of a batch before it has computed the others, whose log-probs are the old ones
-// until then: it needs less memory, and computes nothing twice to save some. Else it waits
-// for those of the whole batch.
-func WeighsApart(o Objective) bool {
-	x, ok := o.(interface{ WeighsApart() bool })
-	return ok && x.WeighsApart()
+// NeedsOf returns what o says of its needs by its methods. What it has no method for is false.
+func NeedsOf(o Objective) (n Needs) {
+	if x, ok := o.(interface{ NeedsReference() bool }); ok {
+		n.Reference = x.NeedsReference()
+	}
+	if x, ok := o.(interface{ NeedsTeacher() bool }); ok {
+		n.Teacher = x.NeedsTeacher()
+	}
+	if x, ok := o.(interface{ NeedsGreedy() bool }); ok {
+		n.Greedy = x.NeedsGreedy()
+	}
+	n.Group = !n.Greedy
+	if x, ok := o.(interface{ NeedsGroup() bool }); ok {
+		n.Group = n.Group && x.NeedsGroup()
+	}
+	if x, ok := o.(interface{ NeedsEntropy() bool }); ok {
+		n.Entropy = x.NeedsEntropy()
+	}
+	if x, ok := o.(EntropyWeigher); ok {
+		n.EntropyGradient = x.WeighsEntropy()
+	}
+	n.All = n.Entropy
+	if x, ok := o.(interface{ ReadsBatch() bool }); ok {
+		n.All = n.All || x.ReadsBatch()
+	}
+	if x, ok := o.(interface{ WeighsApart() bool }); ok {
+		n.Apart = x.WeighsApart()
+	}
+	return n
 }
 
 // Keep reports whether o wants to train on group. An objective that is not a Keeper
@@ -296,7 +299,7 @@ func Keep(o Objective, group []Trajectory) bool {
 
 // check returns an error if an objective cannot use t: a slice is missing or of the wrong
 // length, or a number is not finite. Objectives do not check it themselves.
-func (t Trajectory) check(reference, entropy bool) error {
+func (t Trajectory) check(needs Needs) error {
 	n := len(t.LogProb)
 	for _, s := range []struct {
 		name   string
@@ -305,8 +308,8 @@ func (t Trajectory) check(reference, entropy bool) error {
 	}{
 		{"log-probs", t.LogProb, true},
 		{"old log-probs", t.OldLogProb, true},
-		{"reference log-probs", t.RefLogProb, reference},
-		{"entropies", t.Entropy, entropy},
+		{"reference log-probs", t.RefLogProb, needs.Reference},
+		{"entropies", t.Entropy, needs.Entropy},
 		{"token advantages", t.TokenAdvantage, false},
 		{"sampler's log-probs", t.SampleLogProb, false},
 	} {

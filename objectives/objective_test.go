@@ -70,7 +70,7 @@ func TestGreedy(t *testing.T) {
 // itself stays as it is.
 func TestKLReward(t *testing.T) {
 	o := makeObjective(t, "drgrpo", settings{"kl_reward": 0.5})
-	if !objectives.NeedsReference(o) {
+	if !objectives.NeedsOf(o).Reference {
 		t.Error("it needs no reference")
 	}
 	group := []objectives.Trajectory{

@@ -58,7 +58,7 @@ func TestLoneResponses(t *testing.T) {
 				set["advantage"] = rule
 			}
 			o := makeObjective(t, name, set)
-			if objectives.NeedsGreedy(o) {
+			if objectives.NeedsOf(o).Greedy {
 				continue
 			}
 			var groups [][]objectives.Trajectory
@@ -80,7 +80,7 @@ func TestLoneResponses(t *testing.T) {
 					learns = learns || w != 0
 				}
 			}
-			if needs := objectives.NeedsGroup(o); learns == needs {
+			if needs := objectives.NeedsOf(o).Group; learns == needs {
 				t.Errorf("%s, advantage %q: that it wants groups is %t, and that it learns from single responses %t", name, rule, needs, learns)
 			}
 		}
@@ -256,7 +256,7 @@ func TestScaleInvariance(t *testing.T) {
 			o := makeObjective(t, name, nil)
 			scale := scale
 			switch {
-			case objectives.NeedsTeacher(o): // which says all
+			case objectives.NeedsOf(o).Teacher: // which says all
 				scale = 1
 			case name == "p3o": // whose pull does not scale
 				o = makeObjective(t, name, settings{"pull": false})
@@ -344,10 +344,10 @@ func TestPenalties(t *testing.T) {
 			}
 			plain := makeObjective(t, name, nil)
 			o := makeObjective(t, name, settings{"kl_beta": beta, "entropy_bonus": bonus})
-			if objectives.NeedsReference(plain) != objectives.NeedsTeacher(plain) || objectives.NeedsEntropy(plain) {
+			if objectives.NeedsOf(plain).Reference != objectives.NeedsOf(plain).Teacher || objectives.NeedsOf(plain).Entropy {
 				rt.Fatalf("%s asks for what its defaults do not use", name)
 			}
-			if !objectives.NeedsReference(o) || !objectives.NeedsEntropy(o) {
+			if !objectives.NeedsOf(o).Reference || !objectives.NeedsOf(o).Entropy {
 				rt.Fatalf("%s does not ask for the reference and the entropy", name)
 			}
 			want := plain.Loss(b, b)
@@ -356,7 +356,7 @@ func TestPenalties(t *testing.T) {
 			for i := range w {
 				v[i] = make([]float64, len(w[i]))
 			}
-			if !objectives.WeighsEntropy(o) || objectives.WeighsEntropy(plain) {
+			if !objectives.NeedsOf(o).EntropyGradient || objectives.NeedsOf(plain).EntropyGradient {
 				rt.Fatalf("%s: WeighsEntropy is wrong", name)
 			}
 			o.(objectives.EntropyWeigher).EntropyWeights(b, v)

@@ -78,7 +78,7 @@ func (o *DAPO) Keep(group []objectives.Trajectory) bool {
 	return !o.DynamicSampling
 }
 
-// NeedsGroup says, for objectives.NeedsGroup: the reward of a single response does not
+// NeedsGroup says, for objectives.Needs: the reward of a single response does not
 // differ from any.
 func (o *DAPO) NeedsGroup() bool { return o.DynamicSampling || o.Shared.NeedsGroup() }
 

@@ -40,7 +40,7 @@ func init() {
 	})
 }
 
-// WeighsApart says that the budget is that of the whole batch; see objectives.WeighsApart.
+// WeighsApart says that the budget is that of the whole batch; see objectives.Needs.
 func (o *m2PO) WeighsApart() bool { return false }
 
 // candidate returns d of token j and whether it may be left out.

@@ -56,7 +56,7 @@ func (s source) group(rewards []float64) []objectives.Trajectory {
 
 // greedy draws a greedy response with a reward, or nil if the objective needs none.
 func (s source) greedy(reward float64) *objectives.Trajectory {
-	if !objectives.NeedsGreedy(s.o) {
+	if !objectives.NeedsOf(s.o).Greedy {
 		return nil
 	}
 	t := s.trajectory(1+s.IntN(12), func() float64 { return 0 })
@@ -90,13 +90,13 @@ func (s source) trajectory(n int, d func() float64) objectives.Trajectory {
 		t.LogProb[j] = t.OldLogProb[j] + d()
 		t.IDs[j] = s.Int32N(1000)
 	}
-	if objectives.NeedsReference(s.o) {
+	if objectives.NeedsOf(s.o).Reference {
 		t.RefLogProb = make([]float64, n)
 		for j := range n {
 			t.RefLogProb[j] = t.LogProb[j] + 0.2*s.NormFloat64()
 		}
 	}
-	if objectives.NeedsEntropy(s.o) {
+	if objectives.NeedsOf(s.o).Entropy {
 		t.Entropy = make([]float64, n)
 		for j := range n {
 			t.Entropy[j] = s.ExpFloat64()

@@ -69,7 +69,7 @@ func checkEntropy(new func() objectives.Objective) error {
 	}
 	b := draw(o, 7).ordinary()
 	v := rows(b, 0) // the derivative of a loss that does not depend on the entropy
-	if objectives.WeighsEntropy(o) {
+	if objectives.NeedsOf(o).EntropyGradient {
 		if b.Trajectories[0].Entropy == nil {
 			return errors.New("WeighsEntropy is true, but NeedsEntropy does not ask for the entropy")
 		}

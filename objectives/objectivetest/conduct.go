@@ -172,7 +172,7 @@ func checkNoSignal(o objectives.Objective, b objectives.Batch) error {
 
 func checkAlone(new func() objectives.Objective) error {
 	o := new()
-	if objectives.NeedsAll(o) {
+	if objectives.NeedsOf(o).All {
 		return nil
 	}
 	s := draw(o, 45)
@@ -214,7 +214,7 @@ func checkAlone(new func() objectives.Objective) error {
 // sampler's.
 func checkApart(new func() objectives.Objective) error {
 	o := new()
-	if !objectives.WeighsApart(o) {
+	if !objectives.NeedsOf(o).Apart {
 		return nil
 	}
 	s := draw(o, 46)

@@ -40,10 +40,10 @@ func init() {
 	})
 }
 
-// ReadsBatch says that e is taken over every response; see objectives.NeedsAll.
+// ReadsBatch says that e is taken over every response; see objectives.Needs.
 func (o *p3o) ReadsBatch() bool { return true }
 
-// WeighsApart says the same; see objectives.WeighsApart.
+// WeighsApart says the same; see objectives.Needs.
 func (o *p3o) WeighsApart() bool { return false }
 
 // WeighsAll says that the pull gives weights to responses without advantage.

@@ -144,10 +144,10 @@ func (o *PMPO) validateSum() error {
 	return nil
 }
 
-// NeedsEntropy is for the entropy rule; see objectives.NeedsEntropy.
+// NeedsEntropy is for the entropy rule; see objectives.Needs.
 func (o *PMPO) NeedsEntropy() bool { return o.PRule == "entropy" || o.Shared.NeedsEntropy() }
 
-// WeighsApart says that the entropy rule compares responses; see objectives.WeighsApart.
+// WeighsApart says that the entropy rule compares responses; see objectives.Needs.
 func (o *PMPO) WeighsApart() bool { return o.PRule != "entropy" && o.Shared.WeighsApart() }
 
 // Loss implements objectives.Objective; the exponents are computed from at.

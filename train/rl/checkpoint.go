@@ -34,7 +34,7 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 		return nil, fmt.Errorf("train: resume: %s holds %d greedy rollouts, the run has %d a round", dir, len(s.Greedy), want)
 	}
 	r := roundOf(s, c.OldLogProb == "rescore")
-	if objectives.NeedsReference(t.Config.Objective.Settings) && slices.ContainsFunc(r.trajectories, func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) {
+	if objectives.NeedsOf(t.Config.Objective.Settings).Reference && slices.ContainsFunc(r.trajectories, func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) {
 		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, n+1)
 	}
 	r.problems, r.batches = t.roller.problems.Round(n), t.roller.batches(n, r.kept)

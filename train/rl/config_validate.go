@@ -34,9 +34,9 @@ func (c Config) Validate() error {
 	v.check("optimizer.offload_weights", c.Optimizer.OffloadWeights, !c.Optimizer.OffloadWeights || c.Model.DType != "float32",
 		"is for weights that have a 16-bit copy: set model.dtype = \"bfloat16\" or \"float16\"")
 
-	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsReference(c.Objective.Settings),
+	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsOf(c.Objective.Settings).Reference,
 		"is for objectives that have a reference: opd, or kl_beta above 0")
-	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsTeacher(c.Objective.Settings),
+	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsOf(c.Objective.Settings).Teacher,
 		fmt.Sprintf("name the teacher: with the objective %s the policy learns from another model", c.Objective.Name))
 
 	v.ranges("lora.", &c.LoRA)
@@ -64,7 +64,7 @@ func (c Config) Validate() error {
 
 	v.ranges("rollout.", &c.Rollout)
 	v.errs = append(v.errs, settings.Flatten(c.Environment.Validate())...)
-	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !objectives.NeedsGreedy(c.Objective.Settings),
+	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !objectives.NeedsOf(c.Objective.Settings).Greedy,
 		"\"turn\" compares episodes with each other, and this objective with a greedy one")
 	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)
 	v.errs = append(v.errs, settings.Flatten(c.Objective.Validate())...)
@@ -95,7 +95,7 @@ func (v *validator) loop(c Config) {
 	t := c.Train
 	// In float64 the product cannot overflow.
 	perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt)
-	v.check("rollout.samples_per_prompt", c.Rollout.SamplesPerPrompt, c.Rollout.SamplesPerPrompt != 1 || !objectives.NeedsGroup(c.Objective.Settings),
+	v.check("rollout.samples_per_prompt", c.Rollout.SamplesPerPrompt, c.Rollout.SamplesPerPrompt != 1 || !objectives.NeedsOf(c.Objective.Settings).Group,
 		"must be at least 2; this objective compares the responses to one prompt (opd does not, nor do objective.advantage = \"remax\" and, without dapo's dynamic_sampling, \"reinforce++\")")
 	v.check("rollout.prompts_per_round", c.Rollout.PromptsPerRound, perRound <= maxPerRound,
 		fmt.Sprintf("times rollout.samples_per_prompt = %d is %.0f trajectories, more than the %d of a round", c.Rollout.SamplesPerPrompt, perRound, maxPerRound))

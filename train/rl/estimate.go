@@ -170,7 +170,7 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 		if err != nil {
 			return fmt.Errorf("model.reference: %w", err)
 		}
-	} else if compute.Adapter != nil || !objectives.NeedsReference(c.Objective.Settings) {
+	} else if compute.Adapter != nil || !objectives.NeedsOf(c.Objective.Settings).Reference {
 		return nil
 	}
 	for _, n := range runtime.RingNeeds(arch, compute, c.offloadsWeights(), 1) {
@@ -340,7 +340,7 @@ func (c Config) work(arch models.Architecture, split Split) work {
 	w.prefill = min(prompts, 8192)
 	w.cached = w.slots*w.longest + prompts + w.prefill
 	w.step = split.share(min(int64(c.Train.BatchSize), w.trajectories))
-	w.passes = learn.PassesFor(g, arch.Layout().Size, c.Train.MicroTokens, int(w.length), objectives.WeighsApart(c.Objective.Settings) && !c.onGPU())
+	w.passes = learn.PassesFor(g, arch.Layout().Size, c.Train.MicroTokens, int(w.length), objectives.NeedsOf(c.Objective.Settings).Apart && !c.onGPU())
 	if c.LoRA.On { // see train.PassesOf
 		w.passes.StashBytes = 0
 	}

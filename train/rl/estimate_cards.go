@@ -201,8 +201,8 @@ func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
 	// The share of a forward pass that is computed again; auto is inputs in 16 bits.
 	r.Again = [...]float64{0.85, 0.85, 0.5, 0.1, 0}[1+slices.Index(stashes, c.Train.Stash)]
 	for _, more := range []bool{
-		!objectives.WeighsApart(c.Objective.Settings), // all passes of a step go forward before the first goes backward
-		c.Rollout.OldLogProb == "rescore", objectives.NeedsReference(c.Objective.Settings),
+		!objectives.NeedsOf(c.Objective.Settings).Apart, // all passes of a step go forward before the first goes backward
+		c.Rollout.OldLogProb == "rescore", objectives.NeedsOf(c.Objective.Settings).Reference,
 	} {
 		if more {
 			r.Again++

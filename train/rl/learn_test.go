@@ -168,7 +168,7 @@ func TestEveryObjectiveLearns(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			c := embedded(t, name, 0, 8)
-			if objectives.NeedsTeacher(c.Objective.Settings) {
+			if objectives.NeedsOf(c.Objective.Settings).Teacher {
 				t.Skip("it learns from a teacher, in TestDistill")
 			}
 			if name == "pmpo" {

@@ -36,8 +36,8 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 	longest := s.Policy.MaxTokens(c.Rollout.MaxPromptTokens + c.Rollout.MaxNewTokens)
 	return train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: o.Rule, Offload: o.Offload, Gradients: policy.ComputeTypes[o.Gradients], MaxGradNorm: o.MaxGradNorm,
-		Temperature: c.Rollout.Temperature, Passes: keeping(c.Train.Stash, train.PassesOf(s.Policy, c.Train.MicroTokens, longest, objectives.WeighsApart(objective))),
-		EntropyGradient: objectives.WeighsEntropy(objective),
+		Temperature: c.Rollout.Temperature, Passes: keeping(c.Train.Stash, train.PassesOf(s.Policy, c.Train.MicroTokens, longest, objectives.NeedsOf(objective).Apart)),
+		EntropyGradient: objectives.NeedsOf(objective).EntropyGradient,
 	})
 }
 
@@ -49,7 +49,7 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, c.Optimizer.Rule, policy.Adapter != nil)}
 	}
 	var err error
-	if objectives.NeedsReference(l.objective) {
+	if objectives.NeedsOf(l.objective).Reference {
 		l.reference, err = newReference(env, c, policy)
 	}
 	return l, err
@@ -96,8 +96,8 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	step := learn.Batch{
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
 		Number: n + 1, LearningRate: l.config.Optimizer.Rate(l.config.Optimizer.LearningRate, n, total),
-		PerResponse: objectives.WeighsApart(l.objective),
-		LiveOnly:    l.config.Train.Score == "trained" && !objectives.NeedsAll(l.objective),
+		PerResponse: objectives.NeedsOf(l.objective).Apart,
+		LiveOnly:    l.config.Train.Score == "trained" && !objectives.NeedsOf(l.objective).All,
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]

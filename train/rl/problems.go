@@ -31,7 +31,7 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*mix.Order, err
 	var parts []mix.Part
 	for _, file := range c.Data.Train.Named() {
 		o := reward.Reading(c.Reward.Rule, c.Data.Options())
-		o.NoAnswers = o.NoAnswers || objectives.NeedsTeacher(c.Objective.Settings) // which reads no rewards
+		o.NoAnswers = o.NoAnswers || objectives.NeedsOf(c.Objective.Settings).Teacher // which reads no rewards
 		problems, err := openFile(file, o, log)
 		if err != nil {
 			return nil, err

@@ -57,8 +57,8 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 	stepper, err := learn.New(env, policy.Ring, learn.Options{
 		// The norm of the gradients is the optimizer's to compute.
 		Optimizer:   adamw.Default(),
-		Temperature: f.Temperature, Passes: train.PassesOf(policy, f.MicroTokens, 0, objectives.WeighsApart(o)),
-		EntropyGradient: objectives.WeighsEntropy(o),
+		Temperature: f.Temperature, Passes: train.PassesOf(policy, f.MicroTokens, 0, objectives.NeedsOf(o).Apart),
+		EntropyGradient: objectives.NeedsOf(o).EntropyGradient,
 	})
 	if err != nil {
 		return out, err
@@ -123,7 +123,7 @@ func Restore(checkpoint string, o ObjectiveConfig, p *policy.Policy) error {
 
 // batch is the failure's batch as the objective and as the Stepper take it.
 func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
-	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, PerResponse: objectives.WeighsApart(o)}
+	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, PerResponse: objectives.NeedsOf(o).Apart}
 	for _, x := range f.Trajectories {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,

@@ -139,7 +139,7 @@ func (r *roller) deal(made *round, n int) error {
 // sampled is how many responses to each problem are sampled: K, and a greedy one if the
 // objective compares with it.
 func (c Config) sampled() int {
-	if objectives.NeedsGreedy(c.Objective.Settings) {
+	if objectives.NeedsOf(c.Objective.Settings).Greedy {
 		return c.Rollout.SamplesPerPrompt + 1
 	}
 	return c.Rollout.SamplesPerPrompt

@@ -116,7 +116,7 @@ func (r *round) compareGroups(k int, o objectives.Objective) {
 	var groups [][]objectives.Trajectory
 	for g := range r.problems {
 		graded, group := r.graded(g*k, (g+1)*k)
-		if r.comparable(g, group, objectives.NeedsGroup(o)) {
+		if r.comparable(g, group, objectives.NeedsOf(o).Group) {
 			indices, groups = append(indices, graded), append(groups, group)
 		}
 	}
@@ -191,7 +191,7 @@ func (r *round) checkGraded(o objectives.Objective) error {
 	switch {
 	case len(r.greedy) > 0:
 		needed = "not both the greedy response and another one to any problem"
-	case !objectives.NeedsGroup(o):
+	case !objectives.NeedsOf(o).Group:
 		needed = "no response"
 	}
 	x := all[slices.IndexFunc(all, func(x rollout) bool { return x.Score.Skip })]
