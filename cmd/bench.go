@@ -210,7 +210,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 // fails; nil if there are none of a round.
 func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Policy, wanted map[string]bool) (any, error) {
 	if b.whole {
-		r, err := bench.Run(c.Context(), env, policy, b.round, b.Parts)
+		r, err := b.round.Run(c.Context(), env, policy, b.Parts)
 		if err != nil && r.Cold.Seconds == 0 {
 			return nil, err // zeros would be taken for figures
 		}
@@ -223,10 +223,10 @@ func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Po
 		part, name string
 		measure    func() (any, error)
 	}{
-		{"decode", "rollout", func() (any, error) { return bench.Decode(env, policy, b.Parts) }},
-		{"score", "score", func() (any, error) { return bench.Score(env, policy, b.Parts) }},
-		{"train", "train", func() (any, error) { return bench.Train(c.Context(), env, policy, b.Parts, false) }},
-		{"step", "train", func() (any, error) { return bench.Train(c.Context(), env, policy, b.Parts, true) }},
+		{"decode", "rollout", func() (any, error) { return b.Parts.Decode(env, policy) }},
+		{"score", "score", func() (any, error) { return b.Parts.Score(env, policy) }},
+		{"train", "train", func() (any, error) { return b.Parts.Train(c.Context(), env, policy, false) }},
+		{"step", "train", func() (any, error) { return b.Parts.Train(c.Context(), env, policy, true) }},
 	} {
 		if wanted[x.part] && err == nil {
 			newest, err = x.measure()

@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 	defer policy.Close()
 	o := bench.DefaultRound()
 	o.Prompts, o.Samples, o.Prompt, o.Length, o.Slots, o.Steps, o.Dir, o.Roofline = 2, 3, 5, 6, 4, 2, t.TempDir(), true
-	r, err := bench.Run(context.Background(), env, policy, o, bench.DefaultParts())
+	r, err := o.Run(context.Background(), env, policy, bench.DefaultParts())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func randomIDs(r *rand.Rand, p *policy.Policy, n int) []int32 {
 
 // Decode measures prefill and decoding. With an error it returns what it had
 // measured until then.
-func Decode(env *runtime.Env, p *policy.Policy, o Parts) (decoding, error) {
+func (o Parts) Decode(env *runtime.Env, p *policy.Policy) (decoding, error) {
 	b := decoding{Decode: make(map[string]step)}
 	r := rand.New(rand.NewPCG(1, 1))
 	var err error
@@ -250,7 +250,7 @@ func (o Parts) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]
 
 // Score measures the log-probs of given sequences, with no gradients in
 // memory.
-func Score(env *runtime.Env, p *policy.Policy, o Parts) (scoring, error) {
+func (o Parts) Score(env *runtime.Env, p *policy.Policy) (scoring, error) {
 	b := scoring{Tokens: o.Rows * o.Tokens}
 	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{ScoreOnly: true})
 	if err != nil {
@@ -276,7 +276,7 @@ func Score(env *runtime.Env, p *policy.Policy, o Parts) (scoring, error) {
 // Train measures one pass forward and backward, and with update the update
 // as well, which takes memory for the optimizer's state. With an error it returns
 // what it had measured.
-func Train(ctx context.Context, env *runtime.Env, p *policy.Policy, o Parts, update bool) (training, error) {
+func (o Parts) Train(ctx context.Context, env *runtime.Env, p *policy.Policy, update bool) (training, error) {
 	b := training{Tokens: o.Rows * o.Tokens}
 	clock := metrics.NewStopwatch()
 	var failed error

@@ -78,7 +78,7 @@ type result struct {
 
 // Run measures a round twice: rollout, the steps' forward and backward passes and
 // updates, and a checkpoint. Of parts it takes the optimizer and where its state is. Rewards, tokenization and the loss are left out.
-func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round, parts Parts) (r result, err error) {
+func (o Round) Run(ctx context.Context, env *runtime.Env, p *policy.Policy, parts Parts) (r result, err error) {
 	b := &bencher{Round: o, parts: parts, env: env, policy: p, clock: metrics.NewStopwatch()}
 	b.lengths = limits.Lengths(o.Prompts*o.Samples, o.Length)
 	if err := b.open(); err != nil {

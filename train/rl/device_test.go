@@ -136,9 +136,9 @@ func TestDeviceLost(t *testing.T) {
 
 	o := bench.Parts{Batch: []int{2}, Context: 10, Steps: 100, Rows: 2, Tokens: 20, Prompt: 5, Group: 1, Repeat: 100, Optimizer: "adamw"}
 	for name, bench := range map[string]func(env *runtime.Env, p *policy.Policy) error{
-		"decoding": func(env *runtime.Env, p *policy.Policy) error { _, err := bench.Decode(env, p, o); return err },
+		"decoding": func(env *runtime.Env, p *policy.Policy) error { _, err := o.Decode(env, p); return err },
 		"training": func(env *runtime.Env, p *policy.Policy) error {
-			_, err := bench.Train(t.Context(), env, p, o, true)
+			_, err := o.Train(t.Context(), env, p, true)
 			return err
 		},
 	} {
