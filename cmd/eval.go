@@ -503,7 +503,7 @@ func compareReports(c *cobra.Command, args []string, o evalOptions) error {
 	if err != nil {
 		return err
 	}
-	comparison, err := eval.Compare(first, second)
+	comparison, err := first.Compare(second)
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", a, b, err)
 	}

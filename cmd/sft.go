@@ -190,7 +190,7 @@ func readDemonstrations(c *cobra.Command, flag, path string, config sft.Config) 
 
 // showDemonstrations prints demonstrations as the model sees them.
 func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, list []data.Demonstration) error {
-	encoder, err := sft.NewEncoder(config, p)
+	encoder, err := config.Encoder(p)
 	if err != nil {
 		return err
 	}

@@ -463,7 +463,7 @@ func estimate(c *cobra.Command, config *rl.Config, split rl.Split, open func(key
 		plans, err = copied.Choose(model, split, open, all)
 	}
 	if err == nil {
-		e, err = rl.EstimateMemory(copied, model, split)
+		e, err = copied.EstimateMemory(model, split)
 	}
 	e.Plans = plans
 	return e, model, err

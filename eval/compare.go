@@ -44,9 +44,9 @@ type settingDifference struct {
 	weighted []float64 // each problem's part in the mean difference
 }
 
-// Compare pairs two reports by suite and problem. It is an error if they have
+// Compare pairs a with another report by suite and problem. It is an error if they have
 // no problem in common.
-func Compare(a, b Report) (comparison, error) {
+func (a Report) Compare(b Report) (comparison, error) {
 	out := comparison{A: a.Settings, B: b.Settings}
 	warn := func(format string, args ...any) { out.Warnings = append(out.Warnings, fmt.Sprintf(format, args...)) }
 	differ := func(format string, x, y any) {

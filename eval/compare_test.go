@@ -35,7 +35,7 @@ func TestCompare(t *testing.T) {
 	tuned.Model = "tuned"
 	a := report(greedy, map[string][]int{"amc": {0, 0, 0, 1, 1, 0, 0, 0}, "math500": {1, 0}})
 	b := report(tuned, map[string][]int{"amc": {1, 1, 1, 1, 0, 1, 1, 1}, "math500": {1, 0}})
-	c := must(Compare(a, b))
+	c := must(a.Compare(b))
 	amc, average := c.Suites[0], c.Average
 	if amc.A != 0.25 || amc.B != 0.875 || amc.BetterA != 1 || amc.BetterB != 6 {
 		t.Errorf("%+v", amc)
@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("warnings %q", c.Warnings)
 	}
 	// The other way round is the same with the other sign.
-	back := must(Compare(b, a))
+	back := must(b.Compare(a))
 	if x, y := back.Suites[0].Delta, amc.Delta; back.Suites[0].P != amc.P || math.Abs(x.Low+y.High) > 1e-12 || math.Abs(x.High+y.Low) > 1e-12 {
 		t.Errorf("back %+v, there %+v", back.Suites[0].Delta, amc.Delta)
 	}
@@ -68,7 +68,7 @@ func TestCompareSampled(t *testing.T) {
 	four.Samples, four.Greedy, six.Samples, six.Greedy = 4, false, 6, false
 	a := report(four, map[string][]int{"own": {2, 0, 4}})
 	b := report(six, map[string][]int{"own": {3, 3, 6, 1}})
-	c := must(Compare(a, b))
+	c := must(a.Compare(b))
 	own := c.Suites[0]
 	if own.Problems != 3 || own.BetterA != 0 || own.BetterB != 1 || own.P != 1 || math.Abs(own.Delta.Value-0.5/3) > 1e-12 {
 		t.Errorf("%+v", own)
@@ -84,13 +84,13 @@ func TestCompareSampled(t *testing.T) {
 func TestCompareWarns(t *testing.T) {
 	other := greedy
 	other.Template, other.MaxNewTokens, other.Greedy, other.Temperature, other.Environment = "r1", 100, false, 0.6, "name=tools"
-	c := must(Compare(report(greedy, map[string][]int{"amc": {1}, "own": {1}}), report(other, map[string][]int{"math500": {1}, "own": {1}})))
+	c := must(report(greedy, map[string][]int{"amc": {1}, "own": {1}}).Compare(report(other, map[string][]int{"math500": {1}, "own": {1}})))
 	got := strings.Join(c.Warnings, "\n")
 	want := "the templates differ: qwen_math and r1\nthe environments differ: single turns and name=tools\nthe token limits differ: 3000 and 100\nthe samplings differ: greedy and 1 sample at T=0.6\nonly the first has suite amc\nonly the second has suite math500"
 	if got != want {
 		t.Errorf("warnings\n%s\nwant\n%s", got, want)
 	}
-	if _, err := Compare(report(greedy, map[string][]int{"amc": {1}}), report(greedy, map[string][]int{"own": {1}})); err == nil {
+	if _, err := report(greedy, map[string][]int{"amc": {1}}).Compare(report(greedy, map[string][]int{"own": {1}})); err == nil {
 		t.Error("nothing in common, but no error")
 	}
 }

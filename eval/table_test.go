@@ -57,7 +57,7 @@ models/m: 2 samples at T=0.6, top-p 0.95, template qwen_math, at most 3000 token
 func TestPrintComparison(t *testing.T) {
 	tuned := greedy
 	tuned.Model = "tuned"
-	c := must(Compare(report(greedy, map[string][]int{"amc": {0, 0, 0, 1, 1, 0, 0, 0}}), report(tuned, map[string][]int{"amc": {1, 1, 1, 1, 0, 1, 1, 1}})))
+	c := must(report(greedy, map[string][]int{"amc": {0, 0, 0, 1, 1, 0, 0, 0}}).Compare(report(tuned, map[string][]int{"amc": {1, 1, 1, 1, 0, 1, 1, 1}})))
 	var b strings.Builder
 	if err := c.Print(&b, false); err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ var _ Diagnoser = (*RatioClip)(nil)
 
 // Diagnose implements Diagnoser.
 func (o *RatioClip) Diagnose(b Batch) []Diagnostics {
-	return DiagnoseCut(b, func(t *Trajectory, j int) bool {
+	return b.DiagnoseCut(func(t *Trajectory, j int) bool {
 		_, cut := o.Bound(math.Exp(t.LogProb[j]-t.OldLogProb[j]), t.AdvantageAt(j))
 		return cut
 	})

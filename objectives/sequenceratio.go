@@ -71,7 +71,7 @@ func (o SequenceRatio) CutWeights(b Batch, w [][]float64, ratio func(*Trajectory
 }
 
 // LogRatio returns the sum of the log-ratios d of a response.
-func LogRatio(t *Trajectory) float64 {
+func (t *Trajectory) LogRatio() float64 {
 	sum := 0.0
 	for j, logp := range t.LogProb {
 		sum += logp - t.OldLogProb[j]
@@ -80,17 +80,17 @@ func LogRatio(t *Trajectory) float64 {
 }
 
 // MeanLogRatio returns the mean of the log-ratios d of a response, 0 if it is empty.
-func MeanLogRatio(t *Trajectory) float64 {
+func (t *Trajectory) MeanLogRatio() float64 {
 	if len(t.LogProb) == 0 {
 		return 0
 	}
-	return LogRatio(t) / float64(len(t.LogProb))
+	return t.LogRatio() / float64(len(t.LogProb))
 }
 
 // DiagnoseSequences returns the diagnostics of an objective whose ratio is that of a
 // whole response, exp(logRatio), and that cuts all tokens of a response or none: those
 // that ratio, as in CutWeights, calls cut.
-func DiagnoseSequences(b Batch, logRatio func(*Trajectory) float64, ratio func(*Trajectory) (r float64, cut bool)) []Diagnostics {
+func (b Batch) DiagnoseSequences(logRatio func(*Trajectory) float64, ratio func(*Trajectory) (r float64, cut bool)) []Diagnostics {
 	all := make([]Diagnostics, len(b.Trajectories))
 	for i := range all {
 		t, clipped := &b.Trajectories[i], 0.0

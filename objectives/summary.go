@@ -42,7 +42,7 @@ type Stat struct {
 //
 // Each name also exists with the endings /pos and /neg, over only the responses of
 // positive or of negative advantage. A figure over no responses is NaN.
-func Summarize(b Batch, w [][]float64, d []Diagnostics) []Stat {
+func (b Batch) Summarize(w [][]float64, d []Diagnostics) []Stat {
 	spread := make([][9]float64, len(w))
 	var sorted []float64
 	for i := range w {

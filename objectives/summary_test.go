@@ -31,7 +31,7 @@ func TestSummarize(t *testing.T) {
 		{P: new(0.75), AtPMax: new(true), LogRatio: new(-1.0)},
 	}
 	got := map[string]float64{}
-	for _, s := range Summarize(b, w, d) {
+	for _, s := range b.Summarize(w, d) {
 		if _, twice := got[s.Name]; twice {
 			t.Errorf("%s is there twice", s.Name)
 		}
@@ -67,7 +67,7 @@ func TestSummarize(t *testing.T) {
 func TestSummarizeOrder(t *testing.T) {
 	names := func(advantage float64) (names []string) {
 		b := Batch{Trajectories: []Trajectory{{Advantage: advantage, LogProb: []float64{-1}, OldLogProb: []float64{-2}}}}
-		for _, s := range Summarize(b, [][]float64{{advantage}}, []Diagnostics{{P: new(1.0)}}) {
+		for _, s := range b.Summarize([][]float64{{advantage}}, []Diagnostics{{P: new(1.0)}}) {
 			names = append(names, s.Name)
 		}
 		return names
@@ -76,7 +76,7 @@ func TestSummarizeOrder(t *testing.T) {
 		t.Errorf("%v\n%v", a, b)
 	}
 	every := regexp.MustCompile(`^(grad_share|log_ratio|delta)/`)
-	for _, s := range Summarize(Batch{}, nil, nil) {
+	for _, s := range (Batch{}).Summarize(nil, nil) {
 		if !every.MatchString(s.Name) || !math.IsNaN(s.Value) {
 			t.Errorf("empty batch without diagnostics: %v", s)
 		}

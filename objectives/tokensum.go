@@ -105,7 +105,7 @@ func (o *TokenSum) ReinforceWeights(b Batch, w [][]float64, coefficients func(t 
 
 // DiagnoseCut returns the diagnostics of an objective that cuts some tokens of a
 // response: those that cut says.
-func DiagnoseCut(b Batch, cut func(t *Trajectory, token int) bool) []Diagnostics {
+func (b Batch) DiagnoseCut(cut func(t *Trajectory, token int) bool) []Diagnostics {
 	all := make([]Diagnostics, len(b.Trajectories))
 	for i := range b.Trajectories {
 		t, n := &b.Trajectories[i], 0

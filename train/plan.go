@@ -55,36 +55,34 @@ type Checkpoint struct {
 	Dir     string
 	State   rundir.State
 	Round   *rundir.Round // that it lies inside, or nil
-	Changed []change      // since it was written
+	Changed changes       // since it was written
 }
 
 // A change is a setting whose value was another one when a checkpoint was written. That
-// there are other problems is a Change of data.train.
+// there are other problems is a change of data.train, whether the name of their file is the
+// same or not.
 type change struct{ Key, Text string }
 
-// DataKey is the key of the Change that there are other problems, whether the name of their
-// file is the same or not.
-const DataKey = "data.train"
+type changes []change
 
-// Texts puts changes into one sentence.
-func Texts(changed []change) string {
+// String puts the changes into one sentence.
+func (c changes) String() string {
 	var texts []string
-	for _, c := range changed {
-		texts = append(texts, c.Text)
+	for _, x := range c {
+		texts = append(texts, x.Text)
 	}
 	return strings.Join(texts, "; ")
 }
 
-// Changes lists which settings are others than they were, sorted by key; former are the
-// values of those that was lacks.
-func Changes(former, was, is map[string]string) (changed []change) {
-	for _, key := range slices.Sorted(maps.Keys(is)) {
+// Changes lists which settings are others than they were, sorted by key.
+func (p Plan) Changes(was map[string]string) (changed changes) {
+	for _, key := range slices.Sorted(maps.Keys(p.Settings)) {
 		before, known := was[key]
 		if !known {
-			before, known = former[key]
+			before, known = p.Former[key]
 		}
-		if known && before != is[key] {
-			changed = append(changed, change{key, fmt.Sprintf("%s was %s and is %s", key, before, is[key])})
+		if known && before != p.Settings[key] {
+			changed = append(changed, change{key, fmt.Sprintf("%s was %s and is %s", key, before, p.Settings[key])})
 		}
 	}
 	return changed
@@ -166,15 +164,15 @@ func (r *Run) restore(from Checkpoint) error {
 	if err := r.Policy.CheckBase(s.Base, from.Dir); err != nil {
 		return err
 	}
-	from.Changed = Changes(r.plan.Former, s.Settings, r.plan.Settings)
+	from.Changed = r.plan.Changes(s.Settings)
 	if s.Problems != r.plan.Problems {
-		from.Changed = append(from.Changed, change{DataKey, r.plan.Changed})
+		from.Changed = append(from.Changed, change{"data.train", r.plan.Changed})
 	}
 	if err := r.task.Restore(from); err != nil {
 		return err
 	}
 	if len(from.Changed) > 0 {
-		r.Log.Warn("settings have changed: the run will differ from one that was never stopped", "changed", Texts(from.Changed))
+		r.Log.Warn("settings have changed: the run will differ from one that was never stopped", "changed", from.Changed.String())
 	}
 	if err := r.alarms.Restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", from.Dir, err)

@@ -57,7 +57,7 @@ func (o *cispo) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(
 
 // Diagnose implements objectives.Diagnoser.
 func (o *cispo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory, j int) bool {
+	return b.DiagnoseCut(func(t *objectives.Trajectory, j int) bool {
 		r := math.Exp(t.LogProb[j] - t.OldLogProb[j])
 		return r > o.Cap || r < o.Floor
 	})

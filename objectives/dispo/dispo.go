@@ -68,7 +68,7 @@ func (o *dispo) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(
 
 // Diagnose implements objectives.Diagnoser.
 func (o *dispo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory, j int) bool {
+	return b.DiagnoseCut(func(t *objectives.Trajectory, j int) bool {
 		least, most := o.bounds(t.AdvantageAt(j))
 		r := math.Exp(t.LogProb[j] - t.OldLogProb[j])
 		return r < least || r > most

@@ -94,7 +94,7 @@ func (o *dppo) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *dppo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, o.outside)
+	return b.DiagnoseCut(o.outside)
 }
 
 var _ objectives.Diagnoser = (*dppo)(nil)

@@ -59,7 +59,7 @@ func (o *gspo) Loss(b, at objectives.Batch) float64 {
 	}
 	return o.SequenceLoss(b, func(i int) float64 {
 		t := b.Trajectories[i]
-		s, _ := o.Bound(math.Exp(objectives.MeanLogRatio(&t)), t.Advantage)
+		s, _ := o.Bound(math.Exp(t.MeanLogRatio()), t.Advantage)
 		return s
 	})
 }
@@ -69,7 +69,7 @@ func (o *gspo) tokenLoss(b, at objectives.Batch) float64 {
 	loss := 0.0
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
-		s, detached := math.Exp(objectives.MeanLogRatio(&at.Trajectories[i])), at.Trajectories[i].LogProb
+		s, detached := math.Exp(at.Trajectories[i].MeanLogRatio()), at.Trajectories[i].LogProb
 		for j, logp := range t.LogProb {
 			if a := o.advantage(t, j); a != 0 {
 				bounded, _ := o.Bound(s*math.Exp(logp-detached[j]), a)
@@ -86,7 +86,7 @@ func (o *gspo) tokenLoss(b, at objectives.Batch) float64 {
 func (o *gspo) Weights(b objectives.Batch, w [][]float64) {
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
-		s := math.Exp(objectives.MeanLogRatio(&t))
+		s := math.Exp(t.MeanLogRatio())
 		clear(w[i])
 		for j := range w[i] {
 			a := o.advantage(t, j)
@@ -102,7 +102,7 @@ func (o *gspo) Weights(b objectives.Batch, w [][]float64) {
 func (o *gspo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
-		l, cut := objectives.MeanLogRatio(&t), 0
+		l, cut := t.MeanLogRatio(), 0
 		for j := range t.LogProb {
 			if _, c := o.Bound(math.Exp(l), o.advantage(t, j)); c {
 				cut++

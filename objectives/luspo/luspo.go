@@ -37,7 +37,7 @@ func init() {
 
 // ratio returns the bounded s of a response that is not empty and whether the clip cut it.
 func (o *luspo) ratio(t *objectives.Trajectory) (s float64, cut bool) {
-	return o.Bound(math.Exp(objectives.MeanLogRatio(t)), t.Advantage)
+	return o.Bound(math.Exp(t.MeanLogRatio()), t.Advantage)
 }
 
 // Loss implements objectives.Objective; nothing is detached.
@@ -56,7 +56,7 @@ func (o *luspo) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *luspo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseSequences(b, objectives.MeanLogRatio, o.ratio)
+	return b.DiagnoseSequences((*objectives.Trajectory).MeanLogRatio, o.ratio)
 }
 
 var _ objectives.Diagnoser = (*luspo)(nil)

@@ -106,7 +106,7 @@ func (o *m2PO) Weights(b objectives.Batch, w [][]float64) {
 // Diagnose implements objectives.Diagnoser.
 func (o *m2PO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	threshold := o.threshold(b)
-	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory, j int) bool { return masked(t, j, threshold) })
+	return b.DiagnoseCut(func(t *objectives.Trajectory, j int) bool { return masked(t, j, threshold) })
 }
 
 var _ objectives.Diagnoser = (*m2PO)(nil)

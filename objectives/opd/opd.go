@@ -105,7 +105,7 @@ func (o *opd) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *opd) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, o.outside)
+	return b.DiagnoseCut(o.outside)
 }
 
 var _ objectives.Diagnoser = (*opd)(nil)

@@ -114,7 +114,7 @@ func (o *p3o) Weights(b objectives.Batch, w [][]float64) {
 // the ESS is that of the batch.
 func (o *p3o) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	e := ess(b)
-	all := objectives.DiagnoseCut(b, func(t *objectives.Trajectory, j int) bool {
+	all := b.DiagnoseCut(func(t *objectives.Trajectory, j int) bool {
 		return math.Exp(t.LogProb[j]-t.OldLogProb[j]) > e
 	})
 	for i := range all {

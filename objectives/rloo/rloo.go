@@ -42,7 +42,7 @@ func init() {
 // ratio returns the bounded s and whether it passes no gradient.
 func (o *rloo) ratio(t *objectives.Trajectory) (s float64, cut bool) {
 	const limit = 20
-	l := objectives.LogRatio(t)
+	l := t.LogRatio()
 	s, cut = o.Bound(math.Exp(min(l, limit)), t.Advantage)
 	return s, cut || l > limit
 }
@@ -62,7 +62,7 @@ func (o *rloo) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *rloo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseSequences(b, objectives.LogRatio, o.ratio)
+	return b.DiagnoseSequences((*objectives.Trajectory).LogRatio, o.ratio)
 }
 
 var _ objectives.Diagnoser = (*rloo)(nil)

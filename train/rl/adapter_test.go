@@ -26,12 +26,12 @@ func TestEstimateAdapter(t *testing.T) {
 	c := Default()
 	c.Runtime.Device = "cpu"
 	c.LoRA.On, c.LoRA.Rank = true, 4
-	wide, err := EstimateMemory(c, model, Split{})
+	wide, err := c.EstimateMemory(model, Split{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.LoRA.BaseDType = "bfloat16"
-	narrow, err := EstimateMemory(c, model, Split{})
+	narrow, err := c.EstimateMemory(model, Split{})
 	if err != nil {
 		t.Fatal(err)
 	}

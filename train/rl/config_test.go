@@ -133,6 +133,11 @@ func TestValidateObjective(t *testing.T) {
 	}
 }
 
+// changes says which decisive settings of c are others than they were.
+func changes(was map[string]string, c Config) string {
+	return train.Plan{Former: former(), Settings: decisive(c)}.Changes(was).String()
+}
+
 // A checkpoint of a version without a setting had the setting's default.
 func TestChangedSettingsOfOlderVersion(t *testing.T) {
 	c := valid()
@@ -143,12 +148,12 @@ func TestChangedSettingsOfOlderVersion(t *testing.T) {
 		}
 		delete(was, key)
 	}
-	if changed := train.Changes(former(), was, decisive(c)); len(changed) > 0 {
-		t.Errorf("changed: %v", changed)
+	if changed := changes(was, c); changed != "" {
+		t.Errorf("changed: %s", changed)
 	}
 	c.Rollout.MinP = 0.1
-	if changed := train.Changes(former(), was, decisive(c)); len(changed) != 1 || changed[0].Text != "rollout.min_p was 0 and is 0.1" {
-		t.Errorf("changed: %v", changed)
+	if changed := changes(was, c); changed != "rollout.min_p was 0 and is 0.1" {
+		t.Errorf("changed: %s", changed)
 	}
 }
 
@@ -164,16 +169,16 @@ func TestRewardIsDecisive(t *testing.T) {
 	old := decisive(valid())
 	delete(old, "reward.name")
 	c := valid()
-	if changed := train.Changes(former(), old, decisive(c)); len(changed) > 0 {
+	if changed := changes(old, c); changed != "" {
 		t.Errorf("changed without a change: %v", changed)
 	}
 	c.Reward = RewardConfig{"other", &rule{Weight: 2}}
-	if changed := train.Texts(train.Changes(former(), old, decisive(c))); changed != "reward.name was math and is other" {
+	if changed := changes(old, c); changed != "reward.name was math and is other" {
 		t.Errorf("another reward: %s", changed)
 	}
 	was := decisive(c)
 	c.Reward.Rule = &rule{Weight: 3}
-	if changed := train.Texts(train.Changes(former(), was, decisive(c))); changed != "reward.weight was 2 and is 3" {
+	if changed := changes(was, c); changed != "reward.weight was 2 and is 3" {
 		t.Errorf("another setting: %s", changed)
 	}
 }

@@ -65,7 +65,7 @@ type MemoryEstimate struct {
 // EstimateMemory adds up what the parts of a run of c take with a model of this shape, of
 // the GPU's memory if runtime.device is a GPU. Sampling and learning count in full there:
 // while one works, the other's memory is idle but not returned.
-func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate, err error) {
+func (c Config) EstimateMemory(model models.Model, split Split) (e MemoryEstimate, err error) {
 	s, err := c.architecture(model)
 	if err != nil {
 		return e, err

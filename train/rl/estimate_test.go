@@ -51,7 +51,7 @@ func TestEstimateCUDA(t *testing.T) {
 		c := Default()
 		c.Model.DType, c.Runtime.Device = "bfloat16", "cuda"
 		c.Rollout.Slots, c.Train.MicroTokens = tt.slots, tt.micro
-		e, err := EstimateMemory(c, tt.model, Split{})
+		e, err := c.EstimateMemory(tt.model, Split{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestEstimateCUDA(t *testing.T) {
 		}
 		up := func(n int64) int64 { return (n + 999_999_999) / 1_000_000_000 }
 		c.Optimizer.Offload = true
-		less, err := EstimateMemory(c, tt.model, Split{})
+		less, err := c.EstimateMemory(tt.model, Split{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestEstimateCUDA(t *testing.T) {
 	c := Default()
 	c.Model.DType, c.Runtime.Device, c.Optimizer.Offload, c.Optimizer.OffloadWeights = "bfloat16", "cuda", true, true
 	c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens, c.Rollout.Slots, c.Train.MicroTokens = 256, 768, 64, 4096
-	e := must(EstimateMemory(c, math7B, Split{}))(t)
+	e := must(c.EstimateMemory(math7B, Split{}))(t)
 	matrices := int64(28 * (2*3584*3584 + 2*3584*512 + 3*3584*18944))
 	vectors := int64(28 * (2*3584 + 3584 + 2*512))
 	n := int64(7_615_616_512)
@@ -103,20 +103,20 @@ func TestEstimateCUDA(t *testing.T) {
 	// Gradients of the layers in bfloat16, and on eight GPUs an eighth of moments and of the
 	// layers' float32 weights, with moments on the GPU.
 	c.Optimizer.Gradients = "bfloat16"
-	less := must(EstimateMemory(c, math7B, Split{}))(t)
+	less := must(c.EstimateMemory(math7B, Split{}))(t)
 	if g := less.Of("gradients").Device; g != 4*n-2*(matrices+vectors) || less.Peak != e.Peak-2*(matrices+vectors)+8*(matrices+vectors)/28 {
 		t.Errorf("gradients %d, peak %d where %d is that in float32", g, less.Peak, e.Peak)
 	}
 	c.Optimizer.Gradients, c.Optimizer.Offload, c.Optimizer.OffloadWeights, c.Distributed.Shard = "float32", false, false, "optimizer"
 	c.Rollout.Slots = 32
-	e = must(EstimateMemory(c, math7B, Split{Ranks: 8, OnHost: 8}))(t)
+	e = must(c.EstimateMemory(math7B, Split{Ranks: 8, OnHost: 8}))(t)
 	own := 4 * (matrices + vectors) / 8
 	if w, m := e.Of("weights").Device, e.Of("moments").Device; w != 4*(n-matrices)+own || m != n || e.Gathered != 7*n+7*own-4*vectors || e.Peak > 72e9 {
 		t.Errorf("weights %d, moments %d, others have %d, peak %d", w, m, e.Gathered, e.Peak)
 	}
 	c = Default()
 	c.Model.DType, c.Runtime.Device = "float32", "cuda:1"
-	e, err := EstimateMemory(c, math1B5, Split{})
+	e, err := c.EstimateMemory(math1B5, Split{})
 	if err != nil || e.Of("weights in fewer bits").Device != 0 || e.Peak <= e.Certain() {
 		t.Errorf("in float32: %+v, %v", e, err)
 	}
@@ -131,7 +131,7 @@ func TestBuffersAdvice(t *testing.T) {
 	c.Runtime.Device, c.Model.DType = "webgpu", "float32"
 	c.Rollout.Slots, c.Rollout.TopP, c.LoRA.On = 256, 0.9, true
 	sizes := map[string]int64{}
-	for _, b := range must(EstimateMemory(c, math1B5, Split{}))(t).Buffers {
+	for _, b := range must(c.EstimateMemory(math1B5, Split{}))(t).Buffers {
 		sizes[strings.Fields(b.What)[1]] += b.Bytes
 	}
 	rows := int64(4096)
@@ -143,7 +143,7 @@ func TestBuffersAdvice(t *testing.T) {
 		l := runtime.Limits{Whole: limits[0], Any: limits[1], Of: "GPU"}
 		less := c
 		for turn := 0; ; turn++ {
-			err := l.Check("webgpu:0", must(EstimateMemory(less, math1B5, Split{}))(t).Buffers...)
+			err := l.Check("webgpu:0", must(less.EstimateMemory(math1B5, Split{}))(t).Buffers...)
 			if err == nil {
 				if turn == 0 {
 					t.Errorf("limits %v refuse nothing", limits)
@@ -197,7 +197,7 @@ func TestEstimateMeasured(t *testing.T) {
 		c := Default()
 		c.Model.DType, c.Runtime.Device, c.Train.Stash, c.Optimizer.Offload = "bfloat16", "cuda", "logits", x.offload
 		c.Rollout.Slots, c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens, c.Train.MicroTokens = 1, 1, 1023, 4096
-		e := must(EstimateMemory(c, x.model, Split{}))(t)
+		e := must(c.EstimateMemory(x.model, Split{}))(t)
 		if ratio := float64(e.Peak) / 1e9 / x.measured; ratio < 0.97 || ratio > 1.05 {
 			t.Errorf("the estimate is %.3f of the %v GB that were measured", ratio, x.measured)
 		}
@@ -217,7 +217,7 @@ func TestChoose(t *testing.T) {
 		p := must(s.plan(c, on, all))(t)
 		taken := c
 		p.Apply(&taken)
-		if e := must(EstimateMemory(taken, math1B5, Split{}))(t); e.Peak != p.Peak || p.Fits != (p.Peak <= on.bytes) || p.Fits && p.Seconds <= 0 || !p.Fits && gb > 24 {
+		if e := must(taken.EstimateMemory(math1B5, Split{}))(t); e.Peak != p.Peak || p.Fits != (p.Peak <= on.bytes) || p.Fits && p.Seconds <= 0 || !p.Fits && gb > 24 {
 			t.Errorf("%d GB: %+v, of which the estimate is %d", gb, p, e.Peak)
 		}
 		if gb <= 30 && !p.Offload || gb == 141 && p.Offload { // between, what is faster by the rates

@@ -191,7 +191,7 @@ func TestEstimateMoments(t *testing.T) {
 			c.Optimizer.Rule, c.Runtime.Device = rule, device
 			t.Run(fmt.Sprintf("%d bytes on %s", moments, device), func(t *testing.T) {
 				estimate := func(ranks int) rl.MemoryEstimate {
-					e, err := rl.EstimateMemory(c, model, rl.Split{Ranks: ranks})
+					e, err := c.EstimateMemory(model, rl.Split{Ranks: ranks})
 					if err != nil {
 						t.Fatal(err)
 					}

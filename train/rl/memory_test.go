@@ -160,7 +160,7 @@ func TestEstimateAdvice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := EstimateMemory(c, model, Split{})
+	e, err := c.EstimateMemory(model, Split{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,12 +179,12 @@ func TestEstimateAdvice(t *testing.T) {
 	}
 	c.Rollout.Slots, c.Train.BatchSize, c.Train.MicroTokens, c.Rollout.MaxNewTokens = 128, 1024, 2880, 400
 	model = math1B5
-	if e, err = EstimateMemory(c, model, Split{}); err != nil {
+	if e, err = c.EstimateMemory(model, Split{}); err != nil {
 		t.Fatal(err)
 	}
 	half := c
 	half.Train.MicroTokens /= 2
-	if h, err := EstimateMemory(half, model, Split{}); err != nil || h.Peak <= e.Peak {
+	if h, err := half.EstimateMemory(model, Split{}); err != nil || h.Peak <= e.Peak {
 		t.Fatalf("the test wants a size where smaller micro-batches take more: %d, %d, %v", h.Peak, e.Peak, err)
 	}
 	least := e.Peak // of all settings that the advice may name
@@ -193,7 +193,7 @@ func TestEstimateAdvice(t *testing.T) {
 			for micro := c.Train.MicroTokens; micro >= learn.SmallestMicroBatch; micro /= 2 {
 				less := c
 				less.Rollout.MaxNewTokens, less.Rollout.Slots, less.Train.MicroTokens = n, slots, micro
-				x, err := EstimateMemory(less, model, Split{})
+				x, err := less.EstimateMemory(model, Split{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -214,7 +214,7 @@ func TestEstimateAdvice(t *testing.T) {
 			n, _ := strconv.Atoi(m[2])
 			*map[string]*int{"slots": &less.Rollout.Slots, "micro_tokens": &less.Train.MicroTokens, "max_new_tokens": &less.Rollout.MaxNewTokens}[m[1]] = n
 		}
-		if got, _ := EstimateMemory(less, model, Split{}); found != nil && got.Peak > e.Available {
+		if got, _ := less.EstimateMemory(model, Split{}); found != nil && got.Peak > e.Available {
 			t.Errorf("%v: with that it is %s", err, memory.Text(got.Peak))
 		}
 		if fits := least <= e.Available; fits != (found != nil) {

@@ -39,7 +39,7 @@ func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scor
 		diagnostics = d.Diagnose(b)
 	}
 	of, w, diagnostics := scored(b, x.LogProb, diagnostics, s)
-	return x, append(objectives.Summarize(of, w, diagnostics), objectives.MaskStats(o, b)...), nil
+	return x, append(of.Summarize(w, diagnostics), objectives.MaskStats(o, b)...), nil
 }
 
 // scored returns the part of a batch, of its weights and of its diagnostics, of which

@@ -189,7 +189,7 @@ func (t *trainer) restoreClock(from train.Checkpoint) error {
 // shapesRound says whether a setting decides what a round consists of.
 func shapesRound(key string) bool {
 	return slices.Contains([]string{
-		train.DataKey, "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
+		"data.train", "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
 		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed", "train.shuffle",
 	}, key)
 }

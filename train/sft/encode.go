@@ -53,8 +53,8 @@ type encoder struct {
 	endTexts []string // the special tokens at which sampling stops, as text
 }
 
-// NewEncoder checks that the policy has what demonstrations need.
-func NewEncoder(c Config, p *policy.Policy) (*encoder, error) {
+// Encoder checks that the policy has what demonstrations need.
+func (c Config) Encoder(p *policy.Policy) (*encoder, error) {
 	e := &encoder{config: c, policy: p, limit: c.Data.MaxTokens}
 	var err error
 	if e.template, err = c.Model.settings().PromptTemplate(); err != nil {

@@ -323,7 +323,7 @@ func TestEncode(t *testing.T) {
 	eos, _ := policy.Tokenizer.EOS()
 	encode := func(d data.Demonstration) (*Example, error) {
 		t.Helper()
-		e, err := NewEncoder(c, policy)
+		e, err := c.Encoder(policy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -373,7 +373,7 @@ func TestEncode(t *testing.T) {
 	var log bytes.Buffer
 	c.Data.AssistantOnly, c.Data.TooLong = true, "drop"
 	list := append(sums(3), data.Demonstration{Prompt: "111+111=", Response: "222"}, data.Demonstration{Prompt: "111+111=", Response: "222"})
-	e, _ := NewEncoder(c, policy)
+	e, _ := c.Encoder(policy)
 	if s, err := e.EncodeAll(list, "--data", slog.New(slog.NewTextHandler(&log, nil))); err != nil || len(s.Examples) != 3 || !strings.Contains(log.String(), "dropped=2") {
 		t.Errorf("%v, log %s", err, &log)
 	}

@@ -59,7 +59,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 		return nil, err
 	}
 	t := &trainer{Config: c, log: s.Log}
-	encoder, err := NewEncoder(c, s.Policy)
+	encoder, err := c.Encoder(s.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +360,7 @@ func (t *trainer) Save(*rundir.Snapshot) error { return nil }
 // Restore implements train.Task.
 func (t *trainer) Restore(from train.Checkpoint) error {
 	if len(from.Changed) > 0 {
-		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it back, or begin another run from the checkpoint with --model %s", from.Dir, train.Texts(from.Changed), from.Dir)
+		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it back, or begin another run from the checkpoint with --model %s", from.Dir, from.Changed, from.Dir)
 	}
 	return nil
 }
