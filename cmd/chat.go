@@ -86,7 +86,7 @@ type chatting struct {
 	*policy.Conversation
 	out    io.Writer
 	saved  map[string]bool
-	failed cli.Answers
+	failed answers
 }
 
 func newChatting(p *policy.Policy, template tokenize.Template, o chatOptions) (*chatting, error) {
@@ -94,7 +94,7 @@ func newChatting(p *policy.Policy, template tokenize.Template, o chatOptions) (*
 	if err != nil && template.Chat && p.Tokenizer != nil && p.Tokenizer.CheckChat() != nil {
 		return nil, usagef("%w; --template no talks without one, each line for itself", err)
 	}
-	return &chatting{chatOptions: o, Conversation: talk, saved: map[string]bool{}, failed: cli.Answers{Name: "stdin"}}, err
+	return &chatting{chatOptions: o, Conversation: talk, saved: map[string]bool{}, failed: answers{Name: "stdin"}}, err
 }
 
 // run reads turns until there are no more, and answers them.
@@ -316,7 +316,7 @@ func newTurns(c *cobra.Command, talk *policy.Conversation) (*turns, error) {
 			if t.typed {
 				fmt.Fprint(c.ErrOrStderr(), "> ")
 			}
-			line, err := cli.ReadLine(lines)
+			line, err := readLine(lines)
 			if err != nil && err != io.EOF {
 				err = fmt.Errorf("stdin:%d: %w", t.number+1, err)
 			}

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
@@ -120,7 +119,7 @@ const largestRunFile = 1 << 20
 
 // readRunFile reads a run file; "-" is stdin.
 func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
-	in, name, err := cli.OpenInput("--config", name, stdin)
+	in, name, err := openInput("--config", name, stdin)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -141,18 +141,18 @@ func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (samp
 type generateRows struct {
 	requests map[string][]sampler.Request // by adapter: of the rows without an error, whose ID is their index
 	total    int
-	answers  cli.Answers // has the errors of the others
+	answers  answers // has the errors of the others
 }
 
 // readRequests reads all prompts, so that the number of responses is known. A line
 // that is no JSON object is an error.
 func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions) (*generateRows, error) {
-	rows := &generateRows{requests: map[string][]sampler.Request{}, answers: cli.Answers{Name: name, Lines: o.samples, Numbered: true}}
+	rows := &generateRows{requests: map[string][]sampler.Request{}, answers: answers{Name: name, Lines: o.samples, Numbered: true}}
 	if o.typed {
 		in = typedPrompts(in)
 	}
 	empty := true
-	if err := cli.EachRow(in, name, func(index, number int, row promptRow) error {
+	if err := eachRow(in, name, func(index, number int, row promptRow) error {
 		empty = false
 		q, err := row.request(index, p, o)
 		if err != nil {
@@ -179,7 +179,7 @@ func typedPrompts(in io.Reader) io.Reader {
 	go func() {
 		lines := bufio.NewReader(in)
 		for {
-			line, err := cli.ReadLine(lines)
+			line, err := readLine(lines)
 			if err == nil {
 				if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '{' {
 					line, err = json.Marshal(map[string]string{"prompt": string(line)})
@@ -278,7 +278,7 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 }
 
 // giveOthers writes the lines that wait for those of other ranks, unless one has failed.
-func giveOthers(t *ranks.Group, out *cli.Answers, own []generated, failed error) error {
+func giveOthers(t *ranks.Group, out *answers, own []generated, failed error) error {
 	if t.Size() == 1 {
 		return failed
 	}

@@ -137,7 +137,7 @@ func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g rewa
 func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 	var group *sampleGroup
 	key := ""
-	err := cli.EachRow(in, name, func(_, number int, row sampleLine) error {
+	err := eachRow(in, name, func(_, number int, row sampleLine) error {
 		if !row.stated {
 			return missingField(name, number, "response")
 		}

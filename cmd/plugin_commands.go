@@ -21,12 +21,11 @@ import (
 // pluginCommands says how one kind of plug-in is listed, shown and begun on the
 // command line.
 type pluginCommands struct {
-	kind, article string // "objective", "an"
+	kind, article string // "objective", "an"; kind is one of scaffold.Kinds
 	plural        string // the command
 	sample        string // a name, for the examples; "" where a plug-in has no settings to show
 	names         func() []string
 	about         func(name string) string // nil where the list is of names alone
-	begin         scaffold.Kind
 }
 
 // command is the command of the kind: it lists, and has list, show and new. A kind with
@@ -106,15 +105,16 @@ func (p pluginCommands) new() *cobra.Command {
 	var module string
 	c := newCommand("plugins-new", nil, func(c *cobra.Command, args []string) error {
 		name := args[0]
-		paths, try := []string(nil), "go test ./"+p.begin.Folder+"/"+name
+		begin, paths := scaffold.Kinds[p.kind], []string(nil)
+		try := "go test ./" + begin.Folder + "/" + name
 		var err error
 		if module != "" && slices.Contains(p.names(), name) {
 			return usagef(p.fill("there is {article} {kind} %q already: choose another name"), name)
 		}
 		if module == "" {
-			paths, err = p.begin.Add(".", name)
+			paths, err = begin.Add(".", name)
 		} else {
-			paths, err = p.begin.Module(".", module, name)
+			paths, err = begin.Module(".", module, name)
 			try = "cd " + module + " && go test ."
 		}
 		if err != nil {
@@ -133,12 +133,12 @@ func (p pluginCommands) new() *cobra.Command {
 
 // plugins are the kinds of plug-ins.
 var plugins = []pluginCommands{
-	{kind: "family", article: "a", plural: "models", names: models.Families, about: models.About, begin: scaffold.Model},
-	{kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: namesOf("objective"), begin: scaffold.Objective},
-	{kind: "reward", article: "a", plural: "rewards", sample: "math", names: namesOf("reward"), begin: scaffold.Reward, about: func(name string) string {
+	{kind: "family", article: "a", plural: "models", names: models.Families, about: models.About},
+	{kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: namesOf("objective")},
+	{kind: "reward", article: "a", plural: "rewards", sample: "math", names: namesOf("reward"), about: func(name string) string {
 		return reward.About(withPlugin("reward", name).Reward.Rule)
 	}},
-	{kind: "environment", article: "an", plural: "environments", sample: "tools", names: namesOf("environment"), begin: scaffold.Environment, about: func(name string) string {
+	{kind: "environment", article: "an", plural: "environments", sample: "tools", names: namesOf("environment"), about: func(name string) string {
 		return reward.About(withPlugin("environment", name).Environment.Settings)
 	}},
 }

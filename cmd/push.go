@@ -50,7 +50,7 @@ func (p *pushCommand) run(c *cobra.Command) error {
 		return usagef("--license %q: want the hub's name of a license, such as apache-2.0, mit or other", p.License)
 	}
 	if info, err := os.Stat(p.Model); err != nil {
-		return cli.Unreadable("--model", p.Model, err, "name a model folder, a checkpoint or the folder of a run")
+		return unreadable("--model", p.Model, err, "name a model folder, a checkpoint or the folder of a run")
 	} else if !info.IsDir() {
 		return fmt.Errorf("--model %q: not a folder", p.Model)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/internal/cli"
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
@@ -46,7 +45,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 		LogP    []float32 `json:"logp"`
 		Entropy []float32 `json:"entropy"`
 	}
-	answers := cli.Answers{Name: name, Out: out}
+	lines := answers{Name: name, Out: out}
 	var batch []runtime.Sequence
 	var rows []rl.ScoredRow
 	var places [][2]int // of the batch: index and line of a row
@@ -63,9 +62,9 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 		for i, at := range places {
 			err := checkFinite(pass.LogProb[i], pass.Entropy[i])
 			if err != nil {
-				err = answers.Fail(at[0], at[1], err)
+				err = lines.Fail(at[0], at[1], err)
 			} else {
-				err = answers.Give(at[0], 0, scored{rows[i].Spread(pass.LogProb[i]), rows[i].Spread(pass.Entropy[i])})
+				err = lines.Give(at[0], 0, scored{rows[i].Spread(pass.LogProb[i]), rows[i].Spread(pass.Entropy[i])})
 			}
 			if err != nil {
 				return err
@@ -74,7 +73,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 		batch, rows, places, tokens = batch[:0], rows[:0], places[:0], 0
 		return nil
 	}
-	err = cli.EachRow(in, name, func(index, number int, row rl.ScoredRow) error {
+	err = eachRow(in, name, func(index, number int, row rl.ScoredRow) error {
 		s, failed := row.Sequence(p)
 		if failed != nil || tokens+len(s.Tokens) > microTokens {
 			if err := flush(); err != nil {
@@ -83,13 +82,13 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 			}
 		}
 		if failed != nil {
-			return answers.Fail(index, number, failed)
+			return lines.Fail(index, number, failed)
 		}
 		batch, rows, places = append(batch, s), append(rows, row), append(places, [2]int{index, number})
 		tokens += len(s.Tokens)
 		return nil
 	})
-	return errors.Join(flush(), cmp.Or(err, answers.Err()))
+	return errors.Join(flush(), cmp.Or(err, lines.Err()))
 }
 
 // checkFinite refuses figures that a sound model does not have.

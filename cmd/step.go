@@ -52,7 +52,7 @@ func runStep(c *cobra.Command, o *rl.Step, f engineFlags, args []string) error {
 			}
 			announceAdapter(p, o.Update.LearningRate)
 		}
-		if err := cli.EachRow(in, name, func(_, number int, row rl.WeighedRow) error {
+		if err := eachRow(in, name, func(_, number int, row rl.WeighedRow) error {
 			if err := o.Add(p, row); err != nil {
 				return fmt.Errorf("%s:%d: %w", name, number, err)
 			}
@@ -86,4 +86,38 @@ func validateStep(o *rl.Step) error {
 	update := o.Update
 	update.LearningRate = 1 // checked: here it may be 0, for a step that changes no weight
 	return checkSettings(&update)
+}
+
+func newWeights() *cobra.Command {
+	var config configFlags
+	var explain bool
+	c := newCommand("weights", nil, func(c *cobra.Command, args []string) error { return runWeights(c, args, &config, explain) })
+	config.registerObjective(c)
+	c.Flags().BoolVar(&explain, "explain", false, "print a table for people instead of JSON")
+	return c
+}
+
+// runWeights reads a batch and prints what the objective makes of it.
+func runWeights(c *cobra.Command, args []string, config *configFlags, explain bool) error {
+	r, err := config.resolve(c, nil)
+	if err != nil {
+		return err
+	}
+	if err := r.Locate(r.Config.Objective.Validate()); err != nil {
+		return usageError{err}
+	}
+	return withInput(c, args, func(text io.Reader, name string) error {
+		in, err := rl.ReadWeights(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		out, err := in.Weigh(r.Objective.Settings)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		case explain:
+			return out.Print(c.OutOrStdout())
+		}
+		return cli.WriteLine(c.OutOrStdout(), in.Spread(out))
+	})
 }

@@ -212,7 +212,7 @@ func readPlan(path string) (*sweep.Plan, error) {
 		return p, nil
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		err = cli.Unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
+		err = unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
 	} else if _, ok := errors.AsType[toml.ParseError](err); ok {
 		err = settings.SyntaxError(path, err)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/internal/cli"
 	"onering/policy"
 	"onering/tokenize"
 )
@@ -89,7 +88,7 @@ type tokenized struct {
 // withInput opens the input that the arguments name, calls do with it and with what messages
 // call it, and closes it.
 func withInput(c *cobra.Command, args []string, do func(in io.Reader, name string) error) error {
-	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
+	in, name, err := openInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -101,8 +100,8 @@ func withInput(c *cobra.Command, args []string, do func(in io.Reader, name strin
 // a line with its error; the first of these errors is returned at the end.
 func turnLines[Row any](c *cobra.Command, args []string, turn func(Row) (any, error)) error {
 	return withInput(c, args, func(in io.Reader, name string) error {
-		out := cli.Answers{Name: name, Out: c.OutOrStdout()}
-		err := cli.EachRow(in, name, func(index, number int, row Row) error {
+		out := answers{Name: name, Out: c.OutOrStdout()}
+		err := eachRow(in, name, func(index, number int, row Row) error {
 			result, err := turn(row)
 			if err != nil {
 				return out.Fail(index, number, err)

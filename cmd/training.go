@@ -238,7 +238,7 @@ func announceAdapter(policy *policy.Policy, rate float64) {
 func checkVacant(dir, remedy string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return cli.Unreadable("the folder", dir, err, "choose another with --out")
+		return unreadable("the folder", dir, err, "choose another with --out")
 	}
 	// A process that was killed early leaves hidden files.
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return files.Temporary(e.Name()) })
@@ -257,7 +257,7 @@ func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
 		return "", func() {}, nil
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return "", nil, cli.Unreadable("--profile", dir, err, "name a folder")
+		return "", nil, unreadable("--profile", dir, err, "name a folder")
 	}
 	f, err := os.Create(filepath.Join(dir, "cpu.pprof"))
 	if err != nil {

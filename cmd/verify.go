@@ -46,7 +46,7 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 	}
 	return withInput(c, args, func(in io.Reader, name string) error {
 		right, total, out := 0, 0, c.OutOrStdout()
-		err := cli.EachRow(in, name, func(_, number int, r row) error {
+		err := eachRow(in, name, func(_, number int, r row) error {
 			switch {
 			case r.Gold == nil:
 				return missingField(name, number, "gold")

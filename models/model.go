@@ -28,15 +28,12 @@ type Model struct {
 	// InitRange is initializer_range, the standard deviation of random weights.
 	// 0 stands for 0.02.
 	InitRange float64
-	// Text is kept so that Save writes the same keys in the same order.
-	Text ConfigText
+	// Text is that of the two files, kept so that Save writes the same keys in the same
+	// order. Generation is nil where the folder has no generation_config.json.
+	Text struct{ Config, Generation []byte }
 
 	names Geometry // for the names of its tensors
 }
-
-// A ConfigText is the text of the two files. Generation is nil where the folder
-// has no generation_config.json.
-type ConfigText struct{ Config, Generation []byte }
 
 const (
 	configFile     = "config.json"
@@ -109,7 +106,7 @@ func ParseConfig(config, generation []byte) (Model, error) {
 	if err != nil {
 		return Model{}, fmt.Errorf("models: %s: %w", configFile, err)
 	}
-	m.Text = ConfigText{bytes.Clone(config), bytes.Clone(generation)}
+	m.Text.Config, m.Text.Generation = bytes.Clone(config), bytes.Clone(generation)
 	m.DType = f.dtype()
 	m.InitRange = f.Number("initializer_range", defaultInit)
 	if m.InitRange < 0 {

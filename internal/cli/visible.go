@@ -1,8 +1,10 @@
 // Package cli has the tools of a program in a terminal, which know no commands: what it prints,
-// the lines that it reads, progress, logs and signals.
+// progress, logs and signals.
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -136,4 +138,17 @@ func (w rawWriter) Write(p []byte) (int, error) {
 		n = len(p)
 	}
 	return n, err
+}
+
+// WriteLine writes one JSON object as a line, with a write of its own, so that finished lines
+// are there whatever happens next.
+func WriteLine(w io.Writer, row any) error {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(row); err != nil {
+		return err
+	}
+	_, err := Raw(w).Write(line.Bytes())
+	return err
 }

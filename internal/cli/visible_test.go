@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -82,5 +83,35 @@ func TestRawResults(t *testing.T) {
 	}
 	if want := "\"\u009b\u202e\"\n"; out.String() != want {
 		t.Errorf("a line of JSON: %q, want %q", out.String(), want)
+	}
+}
+
+// A writer that counts its calls.
+type calls struct {
+	bytes.Buffer
+	n int
+}
+
+func (c *calls) Write(p []byte) (int, error) {
+	c.n++
+	return c.Buffer.Write(p)
+}
+
+func TestLineWriter(t *testing.T) {
+	var w calls
+	out := &w
+	for _, row := range []any{map[string]string{"text": "a<b"}, map[string]int{"n": 1}} {
+		if err := WriteLine(out, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := w.String(), "{\"text\":\"a<b\"}\n{\"n\":1}\n"; got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+	if w.n != 2 {
+		t.Errorf("%d writes for 2 lines: a line must go out whole and at once", w.n)
+	}
+	if err := WriteLine(out, math.NaN()); err == nil || w.n != 2 {
+		t.Errorf("NaN: error %v, %d writes", err, w.n)
 	}
 }

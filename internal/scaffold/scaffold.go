@@ -39,14 +39,13 @@ type Kind struct {
 	reserved []string
 }
 
-// The kinds of plug-ins.
-var (
-	Objective = Kind{"objective", "objectives", []string{"objectives", "objectivetest", "math"}}
-	Reward    = Kind{"reward", "reward", []string{"reward", "rewardtest", "context", "strings"}}
-	Model     = Kind{"model", "models", []string{"models", "decoder", "modeltest"}}
-
-	Environment = Kind{"environment", "environment", []string{"environment", "environmenttest", "context", "strings", "strconv", "rand", "tokenize"}}
-)
+// Kinds are the kinds of plug-ins, by name.
+var Kinds = map[string]Kind{
+	"family":      {"model", "models", []string{"models", "decoder", "modeltest"}},
+	"objective":   {"objective", "objectives", []string{"objectives", "objectivetest", "math"}},
+	"reward":      {"reward", "reward", []string{"reward", "rewardtest", "context", "strings"}},
+	"environment": {"environment", "environment", []string{"environment", "environmenttest", "context", "strings", "strconv", "rand", "tokenize"}},
+}
 
 // A file is one file to be written, its path relative to the folder it goes to.
 type file struct {

@@ -19,10 +19,10 @@ var kinds = []struct {
 	taken      string // a name that is registered
 	reserved   string // a name that the generated code uses
 }{
-	{Objective, "\t_ \"onering/objectives/maxrl\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/opd\"\n", 15, "pmpo", "math"},
-	{Reward, "\t_ \"onering/reward/math\"\n\t_ \"onering/reward/mine\"\n", 10, "math", "context"},
-	{Environment, "\t_ \"onering/environment/mcp\"\n\t_ \"onering/environment/mine\"\n\t_ \"onering/environment/openenv\"\n", 8, "tools", "context"},
-	{Model, "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/optim/adamw\"\n", 5, "llama", "decoder"},
+	{Kinds["objective"], "\t_ \"onering/objectives/maxrl\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/opd\"\n", 15, "pmpo", "math"},
+	{Kinds["reward"], "\t_ \"onering/reward/math\"\n\t_ \"onering/reward/mine\"\n", 10, "math", "context"},
+	{Kinds["environment"], "\t_ \"onering/environment/mcp\"\n\t_ \"onering/environment/mine\"\n\t_ \"onering/environment/openenv\"\n", 8, "tools", "context"},
+	{Kinds["family"], "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/optim/adamw\"\n", 5, "llama", "decoder"},
 }
 
 // checkout returns a folder with what Add reads of the checkout: go.mod and the
@@ -219,7 +219,7 @@ func TestModuleVersions(t *testing.T) {
 	write(t, filepath.Join(root, "go.mod"), "module onering\n\ngo 1.26.8\n\nrequire (\n\texample.org/x v1.2.3 // indirect\n)\n")
 	write(t, filepath.Join(root, "go.sum"), "example.org/x v1.2.3 h1:sum=\n")
 	dir := filepath.Join(t.TempDir(), "mine")
-	if _, err := Objective.Module(root, dir, "mine"); err != nil {
+	if _, err := Kinds["objective"].Module(root, dir, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	gomod := read(t, filepath.Join(dir, "go.mod"))
@@ -276,7 +276,7 @@ func TestOddRoots(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "a checkout")
 	write(t, filepath.Join(root, "go.mod"), "module onering\n\ngo 1.26\n")
 	dir := filepath.Join(t.TempDir(), "mine")
-	if _, err := Objective.Module(root, dir, "mine"); err != nil {
+	if _, err := Kinds["objective"].Module(root, dir, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	if gomod := read(t, filepath.Join(dir, "go.mod")); !strings.Contains(gomod, `replace onering => "`) {
@@ -287,11 +287,11 @@ func TestOddRoots(t *testing.T) {
 		t.Errorf("go list says %q", out)
 	}
 	write(t, filepath.Join(root, "go.sum", "x"), "")
-	if _, err := Objective.Module(root, dir+"2", "mine"); err == nil || !strings.Contains(err.Error(), "go.sum") {
+	if _, err := Kinds["objective"].Module(root, dir+"2", "mine"); err == nil || !strings.Contains(err.Error(), "go.sum") {
 		t.Errorf("go.sum is a folder: %v", err)
 	}
 	write(t, filepath.Join(root, "go.mod"), "go 1.26\n")
-	if _, err := Objective.Module(root, dir+"3", "mine"); err == nil || !strings.Contains(err.Error(), `module ""`) {
+	if _, err := Kinds["objective"].Module(root, dir+"3", "mine"); err == nil || !strings.Contains(err.Error(), `module ""`) {
 		t.Errorf("go.mod without a module: %v", err)
 	}
 }
@@ -301,7 +301,7 @@ func TestAddUndone(t *testing.T) {
 	for _, all := range []string{"package all\n", "package all\n\nimport (\n\tthis is no import\n)\n"} {
 		root := checkout(t)
 		write(t, filepath.Join(root, "objectives", "all", "all.go"), all)
-		if _, err := Objective.Add(root, "mine"); err == nil {
+		if _, err := Kinds["objective"].Add(root, "mine"); err == nil {
 			t.Errorf("no error for %q", all)
 		}
 		if _, err := os.Stat(filepath.Join(root, "objectives", "mine")); err == nil {
@@ -312,7 +312,7 @@ func TestAddUndone(t *testing.T) {
 	if err := os.Remove(filepath.Join(root, "objectives", "all", "all.go")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Objective.Add(root, "mine"); err == nil {
+	if _, err := Kinds["objective"].Add(root, "mine"); err == nil {
 		t.Error("no error without objectives/all")
 	}
 }
@@ -326,7 +326,7 @@ func TestUnwritable(t *testing.T) {
 		filepath.Join(blocked, "mine"),                   // under a file
 		filepath.Join(t.TempDir(), "no", "such", "mine"), // under nothing
 	} {
-		if _, err := Objective.Module(root, dir, "mine"); err == nil || !strings.Contains(err.Error(), filepath.Dir(dir)) {
+		if _, err := Kinds["objective"].Module(root, dir, "mine"); err == nil || !strings.Contains(err.Error(), filepath.Dir(dir)) {
 			t.Errorf("Module in %s: %v", dir, err)
 		}
 	}

@@ -30,7 +30,7 @@ func (r *rule) find(o options, response string) (picked []int, reason string) {
 		}
 	}
 	if in("tag") {
-		if tag := texts.LastTag(s, "answer"); strings.TrimSpace(tag) != "" {
+		if tag, ok := (texts.Extract{Where: "tag", Tag: "answer"}).Find(s); ok {
 			return o.read(tag, false)
 		}
 	}
@@ -41,7 +41,8 @@ func (r *rule) find(o options, response string) (picked []int, reason string) {
 	}
 	switch {
 	case in("last_line"):
-		return o.read(texts.LastLine(s), false)
+		line, _ := texts.Extract{Where: "last_line"}.Find(s)
+		return o.read(line, false)
 	case r.Where == "whole":
 		return o.read(s, false)
 	}

@@ -36,14 +36,14 @@ func (e Extract) Find(response string) (string, bool) {
 	switch {
 	case !ok:
 	case e.Where == "last_line":
-		s = LastLine(s)
+		s = lastLine(s)
 	case e.Where == "boxed":
 		boxes := slices.DeleteFunc(Boxes(s), func(b box) bool { return !b.Closed })
 		if s = ""; len(boxes) > 0 {
 			s = boxes[len(boxes)-1].Content // the innermost where boxes are nested
 		}
 	case e.Where == "tag":
-		s = LastTag(s, e.Tag)
+		s = lastTag(s, e.Tag)
 	}
 	return s, strings.TrimSpace(s) != ""
 }
@@ -61,15 +61,15 @@ func (e Extract) Rest(response string) (string, bool) {
 	return response[at+len(e.After):], true
 }
 
-// LastLine returns the last line that is not blank, "" if there is none.
-func LastLine(s string) string {
+// lastLine returns the last line that is not blank, "" if there is none.
+func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:])
 }
 
-// LastTag returns what stands between <name> and the last </name>, "" if there is
+// lastTag returns what stands between <name> and the last </name>, "" if there is
 // no such pair. Of several <name> the one that is nearest to the end counts.
-func LastTag(s, name string) string {
+func lastTag(s, name string) string {
 	end := strings.LastIndex(s, "</"+name+">")
 	if end < 0 {
 		return ""

@@ -1,21 +1,20 @@
-package cli
+package cmd
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"testing"
 )
 
-// readAll collects what EachRow gives: the rows as "line:text" and the error.
+// readAll collects what eachRow gives: the rows as "line:text" and the error.
 func readAll(r io.Reader) (rows []string, err error) {
 	type row struct {
 		Text string `json:"text"`
 	}
-	err = EachRow(r, "in.jsonl", func(index, number int, line row) error {
+	err = eachRow(r, "in.jsonl", func(index, number int, line row) error {
 		if index != len(rows) {
 			return fmt.Errorf("row %d has the index %d", len(rows), index)
 		}
@@ -79,41 +78,11 @@ func TestEachRowLong(t *testing.T) {
 	}
 }
 
-// A writer that counts its calls.
-type calls struct {
-	bytes.Buffer
-	n int
-}
-
-func (c *calls) Write(p []byte) (int, error) {
-	c.n++
-	return c.Buffer.Write(p)
-}
-
-func TestLineWriter(t *testing.T) {
-	var w calls
-	out := &w
-	for _, row := range []any{map[string]string{"text": "a<b"}, map[string]int{"n": 1}} {
-		if err := WriteLine(out, row); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, want := w.String(), "{\"text\":\"a<b\"}\n{\"n\":1}\n"; got != want {
-		t.Errorf("wrote %q, want %q", got, want)
-	}
-	if w.n != 2 {
-		t.Errorf("%d writes for 2 lines: a line must go out whole and at once", w.n)
-	}
-	if err := WriteLine(out, math.NaN()); err == nil || w.n != 2 {
-		t.Errorf("NaN: error %v, %d writes", err, w.n)
-	}
-}
-
 // Answers come in the order of the rows, whichever is there first, and a row with an error has
 // one line whatever the others have.
 func TestAnswers(t *testing.T) {
-	var w calls
-	a := Answers{Name: "in.jsonl", Lines: 2, Numbered: true}
+	var w bytes.Buffer
+	a := answers{Name: "in.jsonl", Lines: 2, Numbered: true}
 	if err := a.Fail(1, 7, errors.New("no prompt")); err != nil {
 		t.Fatal(err)
 	}

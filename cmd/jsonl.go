@@ -1,4 +1,4 @@
-package cli
+package cmd
 
 import (
 	"bufio"
@@ -12,36 +12,37 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"onering/internal/cli"
 	"onering/internal/files"
 )
 
 // maxLine bounds one line of JSONL input, in bytes, its newline included.
 const maxLine = 64 << 20
 
-// OpenInput opens the file called name for reading; "-" is stdin. The second
+// openInput opens the file called name for reading; "-" is stdin. The second
 // result is the name for messages. what says in messages what kind of file it is.
-func OpenInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
+func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
 	if name == "-" {
-		if IsTerminal(stdin) {
+		if cli.IsTerminal(stdin) {
 			slog.Info("reading the " + what + " from the terminal until Ctrl-D; --help says what it may be")
 		}
 		return io.NopCloser(stdin), "stdin", nil
 	}
 	f, err := files.Stream(name)
 	if err != nil {
-		return nil, "", Unreadable(what, name, err, "- is stdin")
+		return nil, "", unreadable(what, name, err, "- is stdin")
 	}
 	return f, name, nil
 }
 
-// EachRow decodes each line of r into a T and calls do with the row's index from 0, the
+// eachRow decodes each line of r into a T and calls do with the row's index from 0, the
 // line's number from 1, and the row. It skips empty lines and ends at the first error; one of
 // reading names the place as name:line. Keys that T does not have are ignored, so that rows
 // may have further fields.
-func EachRow[T any](r io.Reader, name string, do func(index, number int, row T) error) error {
+func eachRow[T any](r io.Reader, name string, do func(index, number int, row T) error) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	for index, number := 0, 1; ; number++ {
-		line, err := ReadLine(in)
+		line, err := readLine(in)
 		if err == io.EOF {
 			return nil
 		}
@@ -65,10 +66,10 @@ func EachRow[T any](r io.Reader, name string, do func(index, number int, row T) 
 	}
 }
 
-// ReadLine returns the next line without its newline, which the last line need
+// readLine returns the next line without its newline, which the last line need
 // not have. io.EOF means that there is no further line. A line that is not UTF-8 is an
 // error.
-func ReadLine(in *bufio.Reader) ([]byte, error) {
+func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := files.ReadLine(in, maxLine)
 	switch {
 	case err == bufio.ErrTooLong:
@@ -96,10 +97,10 @@ func explainJSON(err error) error {
 	return err
 }
 
-// Answers are the lines of output that answer the rows of an input, in the order of the rows:
+// answers are the lines of output that answer the rows of an input, in the order of the rows:
 // those of a row wait until all before it are answered. A row that cannot be answered has one
 // line with its error, and the others are answered as usual.
-type Answers struct {
+type answers struct {
 	Name     string    // of the input
 	Out      io.Writer // nil keeps all lines until there is one
 	Lines    int       // of an answer; 0 is one
@@ -113,7 +114,7 @@ type Answers struct {
 }
 
 // Give answers a row by its line number k, from 0.
-func (a *Answers) Give(row, k int, line any) error {
+func (a *answers) Give(row, k int, line any) error {
 	if a.ended == nil {
 		a.ended = map[[2]int]any{}
 	}
@@ -122,7 +123,7 @@ func (a *Answers) Give(row, k int, line any) error {
 }
 
 // Fail answers a row, which stands in the line number of the input, by its error.
-func (a *Answers) Fail(row, number int, err error) error {
+func (a *answers) Fail(row, number int, err error) error {
 	if a.failed == nil {
 		a.failed = map[int]bool{}
 	}
@@ -139,17 +140,17 @@ func (a *Answers) Fail(row, number int, err error) error {
 }
 
 // Count counts an error of a line whose answer is written elsewhere.
-func (a *Answers) Count(number int, err error) {
+func (a *answers) Count(number int, err error) {
 	if a.count++; a.count == 1 {
 		a.first = fmt.Errorf("%s:%d: %w", a.Name, number, err)
 	}
 }
 
 // Flush writes the lines whose turn it is.
-func (a *Answers) Flush() error {
+func (a *answers) Flush() error {
 	for line, ok := a.ended[a.next]; ok && a.Out != nil; line, ok = a.ended[a.next] {
 		delete(a.ended, a.next)
-		if err := WriteLine(a.Out, line); err != nil {
+		if err := cli.WriteLine(a.Out, line); err != nil {
 			return err
 		}
 		if a.next[1]++; a.failed[a.next[0]] || a.next[1] >= a.Lines {
@@ -160,29 +161,16 @@ func (a *Answers) Flush() error {
 }
 
 // Err returns the first error of a row, with their count if there are more.
-func (a *Answers) Err() error {
+func (a *answers) Err() error {
 	if a.count > 1 {
 		return fmt.Errorf("%w; %d lines have errors", a.first, a.count)
 	}
 	return a.first
 }
 
-// WriteLine writes one JSON object as a line, with a write of its own, so that finished lines
-// are there whatever happens next.
-func WriteLine(w io.Writer, row any) error {
-	var line bytes.Buffer
-	enc := json.NewEncoder(&line)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(row); err != nil {
-		return err
-	}
-	_, err := Raw(w).Write(line.Bytes())
-	return err
-}
-
-// Unreadable returns an error that says why a file cannot be read. what is the
+// unreadable returns an error that says why a file cannot be read. what is the
 // flag or the kind of file; remedy says what to name if the file does not exist.
-func Unreadable(what, name string, err error, remedy string) error {
+func unreadable(what, name string, err error, remedy string) error {
 	var at *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
