@@ -28,7 +28,7 @@ func newDoctor() *cobra.Command {
 		if several {
 			return doctorMPI(c, where, asJSON)
 		}
-		found, err := runtime.Diagnose(c.Context(), where.Options())
+		found, err := where.Options().Diagnose(c.Context())
 		if err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func TestAutoTypes(t *testing.T) {
 	}
 	c := newRoot()
 	c.SetContext(t.Context())
-	device, _, err := runtime.Foresee(t.Context(), runtime.Options{Device: "auto"})
+	device, _, err := runtime.Options{Device: "auto"}.Foresee(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -218,7 +218,7 @@ func (f *engineFlags) folders(c *cobra.Command) (model string, err error) {
 // foreseenDevice is the device that a run will be on. It refuses the types that auto's
 // does not have: what auto is, validation does not ask.
 func foreseenDevice(c *cobra.Command, where policy.RuntimeConfig, base string, adapted bool, dtype string) (string, error) {
-	device, _, err := runtime.Foresee(c.Context(), where.Options())
+	device, _, err := where.Options().Foresee(c.Context())
 	if err == nil && where.Device == "auto" {
 		err = checkAuto(device, base, adapted, dtype)
 	}

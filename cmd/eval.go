@@ -348,7 +348,7 @@ func evaluate(c *cobra.Command, t *ranks.Group, f *engineFlags, o evalOptions) (
 // openResponses opens the file of responses on the first rank, and has the others know
 // which responses are there.
 func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, err error) {
-	plan := eval.NewPlan(x.Settings, x.opened)
+	plan := x.Settings.Plan(x.opened)
 	if t.First() {
 		responses, err = plan.Open(x.Out, x.Resume)
 	} else {

@@ -70,7 +70,7 @@ func TestScript(t *testing.T) {
 // libraryFound reports whether an ONNX Runtime library can be used without
 // fetching one.
 var libraryFound = sync.OnceValue(func() bool {
-	r, err := runtime.Diagnose(context.Background(), runtime.Options{})
+	r, err := runtime.Options{}.Diagnose(context.Background())
 	return err == nil && r.Library != nil && len(r.Problems) == 0
 })
 

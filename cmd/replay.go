@@ -76,7 +76,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	case model != checkpoint:
 		own = nil
 	}
-	if err := errors.Join(err, rl.Restore(checkpoint, settings.Objective, own)); err != nil {
+	if err := errors.Join(err, settings.Objective.Restore(checkpoint, own)); err != nil {
 		return err
 	}
 	out, err := f.Replay(c.Context(), env, policy, settings.Objective.Settings)

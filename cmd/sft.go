@@ -67,7 +67,7 @@ func (s *sftCommand) run(c *cobra.Command) error {
 // runOn is run of all ranks. The first one looks after the folder and has the input.
 func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) error {
 	dir := config.Output.Dir
-	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.resume && sft.Finished(dir), nil })
+	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.resume && config.Finished(), nil })
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (e *UngradedError) Error() string {
 }
 
 // Evaluate samples and grades the responses that are still missing. responses
-// were made from NewPlan of the same suites. Each response is added when it is
+// were made from the Plan of the same suites. Each response is added when it is
 // graded, so those that were graded stay if there is an error or ctx ends. What a
 // response is depends on the settings, the problem's text and the number of the
 // sample alone, and not on the number of slots or on the responses that are there

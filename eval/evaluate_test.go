@@ -70,7 +70,7 @@ func (e *evaluator) evaluate(ctx context.Context, d sampler.Decoder, r *eval.Res
 // it is interrupted.
 func (e *evaluator) run(path string, slots, stop int) eval.Report {
 	e.t.Helper()
-	r, err := eval.NewPlan(e.settings, e.suites).Open(path, true)
+	r, err := e.settings.Plan(e.suites).Open(path, true)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestEvaluateUngraded(t *testing.T) {
 	dir := t.TempDir()
 	want, _ := json.Marshal(e.run(filepath.Join(dir, "whole.jsonl"), 4, 0))
 	path := filepath.Join(dir, "r.jsonl")
-	r, err := eval.NewPlan(e.settings, e.suites).Open(path, false)
+	r, err := e.settings.Plan(e.suites).Open(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestEvaluateTwice(t *testing.T) {
 	}
 	for text, want := range map[string]string{"": "the prompt is empty", "What is 1+1?": "W"} {
 		e.suites = []eval.Suite{{Name: "odd", Problems: []data.Problem{{ID: "o", Text: text, Plain: true}}}}
-		r, err := eval.NewPlan(e.settings, e.suites).Open("", false)
+		r, err := e.settings.Plan(e.suites).Open("", false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -87,8 +87,8 @@ type suitePlan struct {
 	Digest string `json:"digest"`
 }
 
-// NewPlan is the plan to sample suites with these settings.
-func NewPlan(s Settings, suites []Suite) Plan {
+// Plan is the plan to sample suites with these settings.
+func (s Settings) Plan(suites []Suite) Plan {
 	p := Plan{Settings: s}
 	for _, x := range suites {
 		p.Suites = append(p.Suites, x.plan())

@@ -37,7 +37,7 @@ func (s *Session) NewBinding() (*Binding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ptr == nil {
-		return nil, fmt.Errorf("runtime: program %q: the session is %w", s.name, ErrClosed)
+		return nil, fmt.Errorf("runtime: program %q: the session is %w", s.name, errClosed)
 	}
 	b := &Binding{s: s, sizes: make([]seenSize, len(s.sizes))}
 	if err := check(C.onering_binding(s.ptr, &b.ptr)); err != nil {
@@ -61,7 +61,7 @@ func (b *Binding) Output(name string, v *Value) error { return b.bind(output, na
 
 func (b *Binding) bind(side int, name string, v *Value) error {
 	if b.ptr == nil {
-		return fmt.Errorf("runtime: program %q: %s %q: the binding is %w", b.s.name, sides[side], name, ErrClosed)
+		return fmt.Errorf("runtime: program %q: %s %q: the binding is %w", b.s.name, sides[side], name, errClosed)
 	}
 	i, ok := b.s.index[side][name]
 	if !ok {
@@ -69,7 +69,7 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 	}
 	p := &b.s.ports[side][i]
 	if v == nil || v.ptr == nil {
-		return b.errorf(side, i, "the value is %w", ErrClosed)
+		return b.errorf(side, i, "the value is %w", errClosed)
 	}
 	if b.bound[side][i] == v {
 		return nil
@@ -110,7 +110,7 @@ const mostUnwaited = 100
 // host's memory are complete; on a device later calls see them complete.
 func (b *Binding) Run() error {
 	if b.ptr == nil {
-		return fmt.Errorf("runtime: program %q: the binding is %w", b.s.name, ErrClosed)
+		return fmt.Errorf("runtime: program %q: the binding is %w", b.s.name, errClosed)
 	}
 	if !b.checked {
 		if err := b.check(); err != nil {

@@ -156,7 +156,7 @@ func (d device) check(ctx context.Context, library string, told bool) error {
 // Foresee returns what the device of a run will be: o.Device, with auto resolved as Open
 // would, and if that is the CPU the reason. It fetches nothing: a library that is not here
 // yet is taken to come.
-func Foresee(ctx context.Context, o Options) (device, reason string, err error) {
+func (o Options) Foresee(ctx context.Context) (device, reason string, err error) {
 	d, reason, err := o.foresee(ctx)
 	return d.String(), reason, err
 }
@@ -288,7 +288,7 @@ func (d Diagnosis) MarshalJSON() ([]byte, error) {
 // Diagnose says what onering finds on this machine. It loads the library that
 // Open would load with the same options, so a later Open is bound to it, but it
 // fetches none. What the device lacks is a problem.
-func Diagnose(ctx context.Context, o Options) (Diagnosis, error) {
+func (o Options) Diagnose(ctx context.Context) (Diagnosis, error) {
 	d, reason, err := o.foresee(ctx)
 	if err != nil {
 		return Diagnosis{}, err

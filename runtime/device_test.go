@@ -141,7 +141,7 @@ func TestAutoIsTheCPU(t *testing.T) {
 			t.Errorf("notices %q, want %q", notices, want)
 		}
 		// What is foreseen is what is chosen, in the words of the notice.
-		if d, why, err := Foresee(t.Context(), o); err != nil || d != "cpu" || !slices.Contains(notices, "running on the CPU: "+why) {
+		if d, why, err := o.Foresee(t.Context()); err != nil || d != "cpu" || !slices.Contains(notices, "running on the CPU: "+why) {
 			t.Errorf("%v foreseen since %q: %v", d, why, err)
 		}
 	}
@@ -152,17 +152,17 @@ func TestAutoIsTheCPU(t *testing.T) {
 		t.Errorf("the device that was asked for has no library: %v, notices %q", err, notices)
 	}
 	o.Device = "fast:3"
-	if d, why, err := Foresee(t.Context(), o); err != nil || d != "fast:3" || why != "" {
+	if d, why, err := o.Foresee(t.Context()); err != nil || d != "fast:3" || why != "" {
 		t.Errorf("fast:3: %v foreseen since %q: %v", d, why, err)
 	}
 	t.Setenv("ONNXRUNTIME_LIB", "")
 	t.Setenv("LD_LIBRARY_PATH", "")
 	o.Device, o.Cache = "auto", t.TempDir()
-	if d, why, err := Foresee(t.Context(), o); err != nil || d != "slow:0" || why != "" {
+	if d, why, err := o.Foresee(t.Context()); err != nil || d != "slow:0" || why != "" {
 		t.Errorf("without a library yet: %v foreseen since %q: %v", d, why, err)
 	}
 	t.Setenv("ONERING_OFFLINE", "1")
-	if d, why, _ := Foresee(t.Context(), o); d != "cpu" || why != "no driver; slow:0 cannot be used: there is no library with slow" {
+	if d, why, _ := o.Foresee(t.Context()); d != "cpu" || why != "no driver; slow:0 cannot be used: there is no library with slow" {
 		t.Errorf("without a library to come: %v foreseen since %q", d, why)
 	}
 }
@@ -196,7 +196,7 @@ func TestDiagnoseDevices(t *testing.T) {
 	withProviders(t, &machine{name: "fast"}, &machine{name: "slow", missing: []string{"power"}})
 	var o Options
 	o.Device, o.Cache = "fast", t.TempDir()
-	r, err := Diagnose(t.Context(), o)
+	r, err := o.Diagnose(t.Context())
 	if err != nil || !slices.Equal(r.Problems, []string{"there is no library with fast"}) || r.Device.Name != "fast:0" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -204,11 +204,11 @@ func TestDiagnoseDevices(t *testing.T) {
 		t.Errorf("providers %+v", r.Providers)
 	}
 	o.Library = filepath.Join(t.TempDir(), "none.so")
-	if r, err = Diagnose(t.Context(), o); err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], o.Library) {
+	if r, err = o.Diagnose(t.Context()); err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], o.Library) {
 		t.Errorf("with a name of no library: %q, %v", r.Problems, err)
 	}
 	o.Device = "slow:1"
-	if r, err = Diagnose(t.Context(), o); err != nil || len(r.Problems) != 2 || r.Problems[1] != "power" {
+	if r, err = o.Diagnose(t.Context()); err != nil || len(r.Problems) != 2 || r.Problems[1] != "power" {
 		t.Errorf("with a name of no library, and something else missing: %q, %v", r.Problems, err)
 	}
 }

@@ -79,8 +79,8 @@ func (o Options) threads() int {
 	return goruntime.GOMAXPROCS(0)
 }
 
-// ErrClosed is wrapped by the errors of calls on something that was closed.
-var ErrClosed = errors.New("already closed")
+// errClosed is wrapped by the errors of calls on something that was closed.
+var errClosed = errors.New("already closed")
 
 // ErrLost is wrapped by the errors of a device that no longer answers: its driver was reset,
 // or it is gone. What was on it is lost with it.
@@ -339,7 +339,7 @@ func (e *Env) acquire() (*C.OrtEnv, error) {
 	process.Lock()
 	defer process.Unlock()
 	if e.closed {
-		return nil, fmt.Errorf("the Env is %w", ErrClosed)
+		return nil, fmt.Errorf("the Env is %w", errClosed)
 	}
 	process.refs++
 	return process.env, nil

@@ -126,7 +126,7 @@ func TestReopen(t *testing.T) {
 
 func TestDiagnose(t *testing.T) {
 	e := runtimetest.Test(t)
-	r, err := runtime.Diagnose(context.Background(), library(e.Library()))
+	r, err := library(e.Library()).Diagnose(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,11 +137,11 @@ func TestDiagnose(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("text"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, err = runtime.Diagnose(context.Background(), library(bad))
+	r, err = library(bad).Diagnose(context.Background())
 	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "bad.so") || r.Library != nil {
 		t.Errorf("problems %q, library %v, %v", r.Problems, r.Library, err)
 	}
-	if _, err := runtime.Diagnose(context.Background(), runtime.Options{Device: "gpu"}); err == nil || !strings.Contains(err.Error(), `"gpu"`) {
+	if _, err := (runtime.Options{Device: "gpu"}).Diagnose(context.Background()); err == nil || !strings.Contains(err.Error(), `"gpu"`) {
 		t.Errorf("a device that there is not: %v", err)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"onering/runtime/nccl"
 )
 
+// ErrClosed is wrapped by the errors of calls on something that was closed.
+var ErrClosed = errClosed
+
 // SpareActivations returns how many sets of activations the Learner has between
 // two passes, and the bytes of all of them.
 func (l *Learner) SpareActivations() (sets, bytes int) {

@@ -96,7 +96,7 @@ func (o Round) Run(ctx context.Context, env *runtime.Env, p *policy.Policy, part
 	}
 	r.CheckpointBytes = b.written
 	if o.Roofline {
-		peaks, err := limits.Measure(env)
+		peaks, err := limits.Machine(env)
 		if err != nil {
 			return r, err
 		}

@@ -187,7 +187,7 @@ func Diagnose(ctx context.Context, version string, o runtime.Options, say func(s
 
 // reportRanks gathers on rank 0 what all ranks find.
 func reportRanks(ctx context.Context, world *mpi.World, o runtime.Options) ([]rankReport, error) {
-	found, err := runtime.Diagnose(ctx, o)
+	found, err := o.Diagnose(ctx)
 	if err != nil {
 		return nil, err
 	}

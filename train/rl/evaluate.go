@@ -160,7 +160,7 @@ func (e *evaluator) suite(ctx context.Context, i int, at train.Position, folder 
 	var responses *eval.Responses
 	file, err := folder.EvaluationFile(at.Round, suites[0].Name)
 	if err == nil {
-		responses, err = eval.NewPlan(o, suites).Create(file)
+		responses, err = o.Plan(suites).Create(file)
 	}
 	if err == nil {
 		defer func() { err = errors.Join(err, responses.Close()) }()

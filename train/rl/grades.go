@@ -243,7 +243,7 @@ func columnsOf(line data.Object, ofRun bool) (columns data.Object, later bool) {
 	}
 	known := []string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "gold", "truncated", "ids"}
 	if ofRun {
-		known = append(append(known, "skip"), rundir.RolloutFields()...)
+		known = append(append(known, "skip"), rundir.RolloutLine{}.Fields()...)
 	}
 	return slices.DeleteFunc(slices.Clone(line), func(m data.Member) bool { return slices.Contains(known, m.Name) }), ofRun
 }

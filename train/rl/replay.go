@@ -104,7 +104,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 
 // Restore gives an objective and, unless it is nil, a policy what a checkpoint has of them. One
 // that is not there, as where another model replaces it, has nothing of the objective.
-func Restore(checkpoint string, o ObjectiveConfig, p *policy.Policy) error {
+func (o ObjectiveConfig) Restore(checkpoint string, p *policy.Policy) error {
 	if p != nil {
 		if err := rundir.LoadWeights(checkpoint, p.Ring.Trained()); err != nil {
 			return err

@@ -130,8 +130,8 @@ func (l *RolloutLine) ReadHead(line []byte) error {
 	return json.Unmarshal(line, l)
 }
 
-// RolloutFields are the names that a RolloutLine has in JSON.
-func RolloutFields() (names []string) {
+// Fields are the names that a line has in JSON.
+func (RolloutLine) Fields() (names []string) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[RolloutLine]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		names = append(names, name)

@@ -215,7 +215,7 @@ func testResume(t *testing.T, change func(*Config), last string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if end.Steps != 16 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || !Finished(c.Output.Dir) {
+	if end.Steps != 16 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || !c.Finished() {
 		t.Errorf("the run came to %+v", end)
 	}
 	want := filesOf(t, c.Output.Dir)
@@ -228,7 +228,7 @@ func testResume(t *testing.T, change func(*Config), last string) {
 		if after == 16 {
 			os.Remove(filepath.Join(c.Output.Dir, last)) // as if it had been killed while the model was written
 		}
-		if Finished(c.Output.Dir) {
+		if c.Finished() {
 			t.Errorf("stopped after step %d, and finished", after)
 		}
 		again, err := run(context.Background(), t, c, &recorder{}, true)

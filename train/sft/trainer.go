@@ -282,11 +282,11 @@ func (t *trainer) heldOut(ctx context.Context) (float64, error) {
 // is written last: with it the run is finished.
 var configFiles = []string{"config.json", "adapter_config.json"}
 
-// Finished says whether the run in a folder is done, so that there is nothing to
-// resume.
-func Finished(dir string) bool {
+// Finished says whether the run in the folder of the output is done, so that there is
+// nothing to resume.
+func (c Config) Finished() bool {
 	return slices.ContainsFunc(configFiles, func(name string) bool {
-		_, err := os.Stat(filepath.Join(dir, name))
+		_, err := os.Stat(filepath.Join(c.Output.Dir, name))
 		return err == nil
 	})
 }

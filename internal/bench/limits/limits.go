@@ -26,7 +26,7 @@ type Peaks struct {
 	Bytes float64 `json:"copy_bytes_per_second"`
 }
 
-// The sizes of what Measure does. The fastest of several repeats counts, since other
+// The sizes of what Machine does. The fastest of several repeats counts, since other
 // programs can only make one slower.
 const (
 	peakWidth   = 1024
@@ -34,8 +34,30 @@ const (
 	peakRepeats = 5
 )
 
-// Measure measures the peaks for a fifth of a second, on the CPU.
-func Measure(env *runtime.Env) (Peaks, error) {
+var machine struct {
+	sync.Mutex
+	peaks map[int]Peaks // by threads
+}
+
+// Machine measures the peaks for a fifth of a second, on the CPU, once in a process.
+func Machine(env *runtime.Env) (Peaks, error) {
+	machine.Lock()
+	defer machine.Unlock()
+	n := env.Threads()
+	if p, ok := machine.peaks[n]; ok {
+		return p, nil
+	}
+	p, err := measure(env)
+	if err == nil {
+		if machine.peaks == nil {
+			machine.peaks = make(map[int]Peaks)
+		}
+		machine.peaks[n] = p
+	}
+	return p, err
+}
+
+func measure(env *runtime.Env) (Peaks, error) {
 	var p Peaks
 	seconds, err := product(env, peakWidth)
 	if err != nil {
@@ -57,31 +79,8 @@ func Measure(env *runtime.Env) (Peaks, error) {
 }
 
 // Smallest is the number of parameters from which a model's phases are compared with
-// limits: a smaller one lies in caches, whose speed Measure does not measure.
+// limits: a smaller one lies in caches, whose speed Machine does not measure.
 const Smallest = 16 << 20
-
-var machine struct {
-	sync.Mutex
-	peaks map[int]Peaks // by threads
-}
-
-// Machine is Measure, once in a process.
-func Machine(env *runtime.Env) (Peaks, error) {
-	machine.Lock()
-	defer machine.Unlock()
-	n := env.Threads()
-	if p, ok := machine.peaks[n]; ok {
-		return p, nil
-	}
-	p, err := Measure(env)
-	if err == nil {
-		if machine.peaks == nil {
-			machine.peaks = make(map[int]Peaks)
-		}
-		machine.peaks[n] = p
-	}
-	return p, err
-}
 
 // product returns the seconds of a product of two matrices [n,n].
 func product(env *runtime.Env, n int) (float64, error) {
