@@ -104,10 +104,10 @@ func Centered(rewards []float64) []float64 {
 	return a
 }
 
-// Standardized returns (R - mean) / (std + eps), with the sample standard
+// standardized returns (R - mean) / (std + eps), with the sample standard
 // deviation (divisor K-1) or the population's (D2). Equal rewards and a group of
 // one give exact zeros.
-func Standardized(rewards []float64, eps float64, population bool) []float64 {
+func standardized(rewards []float64, eps float64, population bool) []float64 {
 	a := Centered(rewards)
 	if allEqual(rewards) {
 		return a
@@ -123,9 +123,9 @@ func Standardized(rewards []float64, eps float64, population bool) []float64 {
 	return a
 }
 
-// LeaveOneOut returns each reward minus the mean of the others (D3, RLOO), which
+// leaveOneOut returns each reward minus the mean of the others (D3, RLOO), which
 // is K/(K-1) times Centered. A group of one gives 0.
-func LeaveOneOut(rewards []float64) []float64 {
+func leaveOneOut(rewards []float64) []float64 {
 	a := Centered(rewards)
 	if k := float64(len(a)); k > 1 {
 		for i := range a {

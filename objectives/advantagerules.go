@@ -16,7 +16,7 @@ var rules = []struct {
 	{"standardized", func(s Shared, groups [][]Trajectory) [][]float64 {
 		return byGroup(groups, byReward(s.standardize))
 	}, ""},
-	{"rloo", alone(byReward(LeaveOneOut)), ""},
+	{"rloo", alone(byReward(leaveOneOut)), ""},
 	{"opo", alone(lengthWeighted), ""},
 	{"maxrl", alone(byReward(meanScaled)), ""},
 	{"round-std", Shared.roundScaled, ""},
@@ -35,8 +35,8 @@ func alone(rule func([]Trajectory) []float64) func(Shared, [][]Trajectory) [][]f
 	return func(_ Shared, groups [][]Trajectory) [][]float64 { return byGroup(groups, rule) }
 }
 
-// AdvantageRules returns the values of the setting advantage.
-func AdvantageRules() []string {
+// advantageRules returns the values of the setting advantage.
+func advantageRules() []string {
 	names := make([]string, len(rules))
 	for i, r := range rules {
 		names[i] = r.name
@@ -44,9 +44,9 @@ func AdvantageRules() []string {
 	return names
 }
 
-// standardize applies the settings of Standardized.
+// standardize applies the settings of standardized.
 func (s Shared) standardize(rewards []float64) []float64 {
-	return Standardized(rewards, s.AdvantageEps, s.AdvantageStd == "population")
+	return standardized(rewards, s.AdvantageEps, s.AdvantageStd == "population")
 }
 
 // lengthWeighted returns each reward minus the mean of the group's rewards weighted by

@@ -22,6 +22,10 @@ type Weighted struct {
 	Weights []float64 `json:"weights"`
 }
 
+// GradientShares returns how the gradient is spread over the tokens: element k is the share of
+// sum |w| that the (k+1)/10 of them with the largest |w| hold.
+func (w Weighted) GradientShares() [9]float64 { return gradientShares(slices.Clone(w.Weights)) }
+
 // Evaluate applies o to whole groups of trajectories as one batch, at optimizer
 // step number step of steps. It sets the advantages in groups from the rewards,
 // which o may shape; it does not call Keep. Observe is called last and changes the

@@ -12,7 +12,7 @@ import (
 // Shared holds the settings that every objective has, with the methods that act on
 // them. An objective embeds it; its keys then stand beside the objective's own.
 type Shared struct {
-	// Advantage is the rule for advantages, see AdvantageRules (D1 to D3, D26 to D31).
+	// Advantage is the rule for advantages, see advantageRules (D1 to D3, D26 to D31).
 	Advantage string `toml:"advantage"`
 	// AdvantageEps is added to the standard deviation. Default 1e-8.
 	AdvantageEps float64 `toml:"advantage_eps" range:"[0,1]"`
@@ -58,7 +58,7 @@ func (s Shared) Exemptions() map[string]string {
 
 // Validate refuses what no tag does; the ranges of single settings are there.
 func (s Shared) Validate() error {
-	if names := AdvantageRules(); !slices.Contains(names, s.Advantage) {
+	if names := advantageRules(); !slices.Contains(names, s.Advantage) {
 		return &SettingError{Key: "advantage", Value: s.Advantage, Remedy: "must be one of " + strings.Join(names, ", ")}
 	}
 	// The penalty differs between responses whose rewards are equal, so the deviation and the

@@ -47,7 +47,7 @@ func (b Batch) Summarize(w [][]float64, d []Diagnostics) []Stat {
 	var sorted []float64
 	for i := range w {
 		sorted = append(sorted[:0], w[i]...)
-		spread[i] = GradientShares(sorted)
+		spread[i] = gradientShares(sorted)
 	}
 	deltas, logRatios := logRatios(b)
 	var stats []Stat
@@ -185,11 +185,11 @@ func meanShare(spread [][9]float64, of []int, k int) float64 {
 	return mean(shares)
 }
 
-// GradientShares returns how the gradient of one response is spread over its
+// gradientShares returns how the gradient of one response is spread over its
 // tokens: element k is the share of sum |w| held by the (k+1)/10 of the tokens
 // with the largest |w|. A token on the boundary counts in part. The shares are 0
 // if no token has weight. w is overwritten.
-func GradientShares(w []float64) (shares [9]float64) {
+func gradientShares(w []float64) (shares [9]float64) {
 	total := 0.0
 	for j, x := range w {
 		w[j] = math.Abs(x)

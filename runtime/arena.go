@@ -605,6 +605,3 @@ func DecoderNeeds(g models.Geometry, provider models.Provider, rows, cached, pre
 		{What: "activations", Device: running, Setting: "rollout.slots"},
 	}
 }
-
-// ProgramNeed is what a process takes before it computes anything on a provider's device.
-func ProgramNeed(p Provider) Need { return Need{What: "other", Device: p.Taken()} }

@@ -224,9 +224,3 @@ type DistributedConfig struct {
 	CheckEvery int     `toml:"check_every" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between two comparisons of all ranks' weights"`
 	Timeout    float64 `toml:"timeout" range:"[1,86400]" help:"seconds without a sign of life after which a rank is taken for dead"`
 }
-
-// An OutputConfig says where the run folder goes.
-type OutputConfig struct {
-	Dir  string   `toml:"dir" help:"run folder; a new name if not given"`
-	Sink []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on: the resolved configuration first, every line of metrics.jsonl, and the summary last, as JSON lines on its standard input"`
-}

@@ -9,11 +9,11 @@ import (
 	"onering/models/ports"
 )
 
-// GradientPrefix and UpdatedPrefix name, before a weight's name, the running
+// gradientPrefix and updatedPrefix name, before a weight's name, the running
 // gradient that a backward Program reads and the sum that it writes onto it.
 const (
-	GradientPrefix = "grad."
-	UpdatedPrefix  = "grad_out."
+	gradientPrefix = "grad."
+	updatedPrefix  = "grad_out."
 )
 
 // A layer is the decoder layer under construction: an expression from x to y
@@ -101,14 +101,14 @@ func parameter(g *graph.Graph, name string, elem models.DType, sizes ...any) *gr
 
 // running declares the running gradient of a weight.
 func running(g *graph.Graph, weight *graph.Node) *graph.Node {
-	g.Use(GradientPrefix+weight.Name(), models.Use{Role: models.Gradient, Of: weight.Name()})
-	return g.Input(GradientPrefix+weight.Name(), models.F32, weight.Shape())
+	g.Use(gradientPrefix+weight.Name(), models.Use{Role: models.Gradient, Of: weight.Name()})
+	return g.Input(gradientPrefix+weight.Name(), models.F32, weight.Shape())
 }
 
 // addGradient adds a gradient onto the running one of a weight.
 func addGradient(g *graph.Graph, weight, running, d *graph.Node) {
-	g.Use(UpdatedPrefix+weight.Name(), models.Use{Role: models.Gradient, Of: weight.Name()})
-	g.OutputOnto(UpdatedPrefix+weight.Name(), graph.AddTo(running, d), running.Name())
+	g.Use(updatedPrefix+weight.Name(), models.Use{Role: models.Gradient, Of: weight.Name()})
+	g.OutputOnto(updatedPrefix+weight.Name(), graph.AddTo(running, d), running.Name())
 }
 
 // weights declares the weights of a layer as inputs of a graph.

@@ -53,8 +53,8 @@ func (e *NonfiniteError) Error() string {
 	return b.String()
 }
 
-// Nonfinite says whether x is NaN or an infinity.
-func Nonfinite(x float64) bool { return x-x != 0 }
+// nonfinite says whether x is NaN or an infinity.
+func nonfinite(x float64) bool { return x-x != 0 }
 
 // finiteTable looks for NaN and infinities in figures by sequence and token: in
 // those of the given sequences, or of all where rows is nil.
@@ -68,7 +68,7 @@ func finiteTable(what string, table [][]float64, rows []int) error {
 		if rows != nil {
 			i = rows[i]
 		}
-		if pos := slices.IndexFunc(table[i], Nonfinite); pos >= 0 {
+		if pos := slices.IndexFunc(table[i], nonfinite); pos >= 0 {
 			if found == nil {
 				found = &NonfiniteError{What: fmt.Sprintf("%s of response token %d", what, pos), Value: table[i][pos], Among: "sequences of the batch"}
 			}
@@ -101,7 +101,7 @@ func (x Loss) Check() error {
 	if err := finiteTable("the objective's weight of the entropy", x.Entropy, nil); err != nil {
 		return err
 	}
-	if Nonfinite(x.Value) {
+	if nonfinite(x.Value) {
 		return &NonfiniteError{What: "the loss", Value: x.Value, Cause: "the objective's weights are finite"}
 	}
 	return nil

@@ -41,7 +41,13 @@ type Config struct {
 	Eval        evalConfig              `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
 	Runtime     policy.RuntimeConfig    `toml:"runtime" help:"Where the graphs run"`
 	Distributed train.DistributedConfig `toml:"distributed" help:"How several ranks train together, which mpirun or srun has started; alone they change nothing"`
-	Output      train.OutputConfig      `toml:"output" help:"Where the run folder goes"`
+	Output      outputConfig            `toml:"output" help:"Where the run folder goes"`
+}
+
+// An outputConfig says where the run folder goes.
+type outputConfig struct {
+	Dir  string   `toml:"dir" help:"run folder; a new name if not given"`
+	Sink []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on: the resolved configuration first, every line of metrics.jsonl, and the summary last, as JSON lines on its standard input"`
 }
 
 // A modelConfig says which policy is trained.

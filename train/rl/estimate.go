@@ -104,7 +104,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 		e.Sent = ranks.Volume(0, e.Ranks, learn.EvenBuckets(trained.Size, 0, e.Ranks), runtime.SpreadBytes(s, shard))
 		e.Needs = append(e.Needs, ranks.Needs(e.Ranks, trained.Size, c.onGPU())...)
 	}
-	e.Needs = append(e.Needs, runtime.ProgramNeed(c.provider()))
+	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: c.provider().Taken()})
 	theirs := func(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
 	e.Gathered, e.Copy = theirs(all, moments)+theirs(whole[0], ring[0]), weights+all.Device
 	if c.onGPU() {

@@ -182,7 +182,7 @@ func gradientOf(ctx context.Context, s *learn.Stepper, one []runtime.Sequence, x
 
 func countNonfinite(x []float64) (n int) {
 	for _, v := range x {
-		if learn.Nonfinite(v) {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
 			n++
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 
 	"onering/objectives"
@@ -189,7 +188,7 @@ func (out weightsOutput) Print(w io.Writer) error {
 	fmt.Fprintln(tab, "response\ttokens\tA\tf\teta*\tp\tESS\tr\tlog r\tclipped\ttop 10 %\t")
 	for g, group := range out.Groups {
 		for k, t := range group {
-			shares := objectives.GradientShares(slices.Clone(t.Weights))
+			shares := t.GradientShares()
 			top := &shares[0]
 			if *top == 0 {
 				top = nil

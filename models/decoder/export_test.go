@@ -1,0 +1,7 @@
+package decoder
+
+// The prefixes of running gradients and of their sums.
+const (
+	GradientPrefix = gradientPrefix
+	UpdatedPrefix  = updatedPrefix
+)
