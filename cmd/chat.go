@@ -181,7 +181,7 @@ const fullRemedy = "/save FILE keeps it, /reset begins a new one"
 // remark tells of an answer that ended before its end.
 func (c *chatting) remark(a policy.Answer) {
 	switch {
-	case a.Finish == policy.Interrupted:
+	case a.Interrupted():
 		slog.Info("the answer was stopped; what there is of it stays in the conversation")
 	case a.Finish != sampler.Length:
 	case a.PromptTokens+len(a.IDs) >= c.MaxTokens():

@@ -14,11 +14,6 @@ type LogClip struct {
 	ClipForm string `toml:"clip_form" choice:"pessimistic printed"`
 }
 
-// DefaultLogClip returns c = 0.4 per token, pessimistic.
-func DefaultLogClip() LogClip {
-	return LogClip{Clip: 0.4, ClipMode: "token", ClipForm: "pessimistic"}
-}
-
 // Apply sets z[j] to the clipped log-ratio of token j of t and returns how many
 // tokens were cut; a cut token passes no gradient on.
 //

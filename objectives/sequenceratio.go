@@ -114,7 +114,7 @@ type ClippedMean struct {
 
 // DefaultClippedMean returns the default settings with the given kind of advantage.
 func DefaultClippedMean(advantage string) ClippedMean {
-	return ClippedMean{SequenceRatio{Defaults(advantage)}, DefaultLogClip(), "mean"}
+	return ClippedMean{SequenceRatio{Defaults(advantage)}, LogClip{Clip: 0.4, ClipMode: "token", ClipForm: "pessimistic"}, "mean"}
 }
 
 // LogMean returns the logarithm of the mean of order p of the ratios e^z in the

@@ -72,8 +72,11 @@ type Answer struct {
 	ReusedTokens int            `json:"reused_tokens"` // of these, what was not computed again
 }
 
-// Interrupted is the end of an answer whose context was canceled.
-const Interrupted sampler.Finish = "interrupted"
+// interrupted is the end of an answer whose context was canceled.
+const interrupted sampler.Finish = "interrupted"
+
+// Interrupted says whether the context of the answer was canceled.
+func (a Answer) Interrupted() bool { return a.Finish == interrupted }
 
 // A FullError says that a turn does not fit into the model's context.
 type FullError struct{ Tokens, Context int }
@@ -127,7 +130,7 @@ func (c *Conversation) Answer(ctx context.Context, text string, o sampler.Option
 	case failed != nil:
 		return a, failed
 	case errors.Is(err, context.Canceled):
-		a.Finish = Interrupted
+		a.Finish = interrupted
 	case err != nil:
 		return a, err
 	default:

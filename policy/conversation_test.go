@@ -88,7 +88,7 @@ func TestConversationStops(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || a.Finish != Interrupted || len(a.IDs) < 3 || len(a.IDs) == 60 {
+	if err != nil || !a.Interrupted() || len(a.IDs) < 3 || len(a.IDs) == 60 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	if n := len(c.IDs); n != a.PromptTokens+len(a.IDs) || len(c.Messages) != 2 || c.Messages[1].Content != a.Text {

@@ -36,7 +36,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 		}
 		return byDefault
 	}
-	clip := objectives.DefaultLogClip()
+	clip := objectives.DefaultClippedMean("centered").LogClip
 	clip.Clip = setting("clip", clip.Clip)
 	clip.ClipMode = cmp.Or(r.Config["objective.clip_mode"], clip.ClipMode)
 	clip.ClipForm = cmp.Or(r.Config["objective.clip_form"], clip.ClipForm)

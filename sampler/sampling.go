@@ -37,9 +37,7 @@ func Plain(maxNewTokens int) Sampling {
 // Greedy is a Sampling that takes the likeliest token, with log-probs at
 // temperature 1.
 func Greedy(maxNewTokens int) Sampling {
-	s := Plain(maxNewTokens)
-	s.Greedy = true
-	return s
+	return Sampling{Greedy: true, Temperature: 1, TopP: 1, MaxNewTokens: maxNewTokens}
 }
 
 // leastTemperature is the lower end of the range of Temperature.

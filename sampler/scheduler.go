@@ -298,12 +298,10 @@ func (s *Scheduler) beginRows(what string) (ok bool) {
 	return true
 }
 
-// calls lists the calls of rows.
+// calls lists the call of each row.
 func (s *Scheduler) calls(rows []Row) (calls []*Call) {
 	for _, row := range rows {
-		if c := s.slots[row.Slot].call; !slices.Contains(calls, c) {
-			calls = append(calls, c)
-		}
+		calls = append(calls, s.slots[row.Slot].call)
 	}
 	return calls
 }

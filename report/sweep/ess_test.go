@@ -23,7 +23,7 @@ func TestESSOverP(t *testing.T) {
 	names := make([]string, len(spreads))
 	panels := []panel{{Title: "ESS, no clip", X: "p"}, {Title: "ESS, clip of 0.4, A > 0", X: "p"}, {Title: "ESS, clip of 0.4, A < 0", X: "p"}}
 	for k := range panels {
-		clip, advantage := objectives.DefaultLogClip(), 1.0
+		clip, advantage := objectives.DefaultClippedMean("centered").LogClip, 1.0
 		switch k {
 		case 0:
 			clip.ClipMode = "none"

@@ -91,7 +91,7 @@ func (a *attempt) passByPass(ctx context.Context) error {
 			last--
 		}
 		for i, group := range a.micro {
-			a.ends(i == last)
+			a.last = i == last
 			err := a.forwardAndBack(ctx, group, used)
 			if a.Scores.finite("", group) != nil {
 				return a.explainScores(ctx, a.micro[i+1:])
@@ -263,7 +263,7 @@ func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		a.ends(i == 0)
+		a.last = i == 0
 		if err := a.backward(passes[i], group, a.Loss); err != nil {
 			return err
 		}
@@ -271,13 +271,6 @@ func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err 
 		passes[i] = nil
 	}
 	return nil
-}
-
-// ends says whether the backward pass that follows is the last one.
-func (a *attempt) ends(last bool) {
-	if a.reduction != nil {
-		a.reduction.last = last
-	}
 }
 
 // backward adds the gradients of one micro-batch.

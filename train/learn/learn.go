@@ -127,6 +127,7 @@ type Stepper struct {
 	joint   bool    // a batch said PerResponse and was not
 
 	reduction *reduction // under way; nil between two and of one rank
+	last      bool       // the backward pass that follows is the last one
 }
 
 // New allocates the gradients and, with Options.Optimizer, its state. The caller

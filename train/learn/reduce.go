@@ -42,7 +42,6 @@ func EvenBuckets(elements, size, ranks int) (buckets [][]int) {
 type reduction struct {
 	*Stepper
 	left  [][]int // buckets that were not handed over; the last is the next
-	last  bool    // the backward pass that follows is the last one
 	count int     // elements that were handed over
 	tasks chan []int
 	done  chan error
@@ -126,7 +125,7 @@ func (r *reduction) hand(first int) {
 
 // final is what the Learner tells.
 func (s *Stepper) final(first int) {
-	if r := s.reduction; r != nil && r.last && first > 0 {
+	if r := s.reduction; r != nil && s.last && first > 0 {
 		r.hand(first)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"onering/data"
@@ -122,10 +123,9 @@ func (r *round) measures() []mix.Measure {
 			continue
 		}
 		out[i] = mix.Flat
-		for _, j := range graded {
-			if r.rollouts[j].Score.Value != r.rollouts[graded[0]].Score.Value {
-				out[i] = mix.Taught
-			}
+		first := r.rollouts[graded[0]].Score.Value
+		if slices.ContainsFunc(graded, func(j int) bool { return r.rollouts[j].Score.Value != first }) {
+			out[i] = mix.Taught
 		}
 	}
 	return out
