@@ -107,10 +107,7 @@ func (b *benchCommand) check() error {
 		}
 		b.Contexts[text] = rows
 	}
-	if err := checkDType(b.dtype, b.runtime.Device); err != nil {
-		return err
-	}
-	if err := checkSettings(&b.lora); err != nil {
+	if err := cmp.Or(checkDType(b.dtype, b.runtime.Device), checkSettings(&b.lora)); err != nil {
 		return err
 	}
 	if remedy := policy.RefusedBase(b.lora.BaseDType, b.lora.On, b.dtype, b.runtime.Device); remedy != "" {
@@ -146,10 +143,7 @@ func parseContexts(text string) (rows []int, err error) {
 }
 
 func (b *benchCommand) run(c *cobra.Command) error {
-	if err := b.check(); err != nil {
-		return err
-	}
-	if err := cmp.Or(b.checkRound(c), checkAdapterFlags(c.Flags(), b.lora.On)); err != nil {
+	if err := cmp.Or(b.check(), b.checkRound(c), checkAdapterFlags(c.Flags(), b.lora.On)); err != nil {
 		return err
 	}
 	wanted, err := wantedParts(b.parts)
@@ -200,10 +194,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		return failed
 	}
 	// The parts that were measured before one failed are printed too.
-	if err := cli.WriteLine(c.OutOrStdout(), measured); err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(cli.WriteLine(c.OutOrStdout(), measured), failed)
 }
 
 // measure returns the figures of a round, or of the wanted parts up to the first that

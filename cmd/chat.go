@@ -103,7 +103,8 @@ func (c *chatting) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	defer turns.close()
+	defer turns.restore() // gives the terminal back
+	defer signal.Stop(turns.signals)
 	c.out = command.OutOrStdout()
 	if cli.Screen(c.out) == nil {
 		c.out = cli.Raw(c.out)
@@ -481,10 +482,4 @@ func (t *turns) answering() (ctx context.Context, done func() error) {
 		defer cancel()
 		return <-finished
 	}
-}
-
-// close gives the terminal and the signals back.
-func (t *turns) close() {
-	signal.Stop(t.signals)
-	t.restore()
 }

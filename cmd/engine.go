@@ -138,10 +138,7 @@ func (f *engineFlags) open(c *cobra.Command) (*policy.Policy, error) {
 // check refuses types and devices that do not go together. adapted says that there is an
 // adapter.
 func (f *engineFlags) check(c *cobra.Command, adapted bool) error {
-	if err := checkSettings(&f.runtime); err != nil {
-		return err
-	}
-	if err := checkDevice(f.runtime.Device); err != nil {
+	if err := cmp.Or(checkSettings(&f.runtime), checkDevice(f.runtime.Device)); err != nil {
 		return err
 	}
 	if _, ok := policy.BaseTypes[f.base]; !ok {

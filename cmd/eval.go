@@ -382,10 +382,7 @@ func (o *evalOptions) reward(c *cobra.Command) (reward.Reward, error) {
 	config := o.run.Config
 	o.Reward = describeReward(config)
 	rule, err := reward.WithExtract(config.Reward.Rule, o.AnswerIn)
-	if err != nil {
-		err = usageError{err}
-	}
-	return rule, err
+	return rule, asUsage(err)
 }
 
 // describeReward states the settings of a reward in a line; nothing for the default,

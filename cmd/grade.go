@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,10 +60,7 @@ type gradedLine struct {
 func newGradedLine(problem string, s reward.Score) gradedLine {
 	line := gradedLine{
 		Problem: problem, Rewards: s.Components, Right: s.Judged() && s.Right(), Answer: s.Answer, Reason: s.Reason,
-		Status: "ok", Skip: s.Skip, Log: s.Log,
-	}
-	if s.Status != reward.OK {
-		line.Status = string(s.Status)
+		Status: string(cmp.Or(s.Status, "ok")), Skip: s.Skip, Log: s.Log,
 	}
 	if !s.Skip {
 		line.Reward = &s.Value

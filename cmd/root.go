@@ -374,7 +374,8 @@ func newVersion() *cobra.Command {
 // program: the flag, what is wrong with it, and what it takes.
 func explainUsage(c *cobra.Command, err error) error {
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return fmt.Errorf("--%s %q: must be %s", value.GetFlag().Name, value.GetValue(), kindOf(value.GetFlag()))
+		kind := value.GetFlag().Value.Type()
+		return fmt.Errorf("--%s %q: must be %s", value.GetFlag().Name, value.GetValue(), cmp.Or(kinds[kind], "a "+kind))
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
@@ -475,19 +476,9 @@ func unsetFlags(c *cobra.Command) error {
 	return errors.Join(list...)
 }
 
-// kindOf says what values a flag takes.
-func kindOf(f *pflag.Flag) string {
-	switch f.Value.Type() {
-	case "int", "int64":
-		return "a whole number"
-	case "uint64":
-		return "a whole number, at least 0"
-	case "float64":
-		return "a number"
-	case "bool":
-		return "true or false"
-	}
-	return "a " + f.Value.Type()
+// kinds say what values flags of a type take.
+var kinds = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number, at least 0", "float64": "a number", "bool": "true or false",
 }
 
 // purpose returns what a flag's help says.
