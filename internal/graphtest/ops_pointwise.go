@@ -2,6 +2,7 @@ package graphtest
 
 import (
 	"math"
+	"slices"
 
 	"onering/models"
 )
@@ -20,9 +21,9 @@ func init() {
 		"GreaterOrEqual": comparison(func(a, b float64) bool { return a >= b }),
 
 		"Identity": func(c *call) []Tensor { return []Tensor{*c.operands(1, 1)[0]} },
-		"Neg":      function(func(x float64) float64 { return -x }),
-		"Abs":      function(math.Abs),
-		"Sign": function(func(x float64) float64 {
+		"Neg":      function(numeric, func(x float64) float64 { return -x }),
+		"Abs":      function(numeric, math.Abs),
+		"Sign": function(numeric, func(x float64) float64 {
 			switch {
 			case x > 0:
 				return 1
@@ -31,18 +32,18 @@ func init() {
 			}
 			return 0
 		}),
-		"Exp":        real(math.Exp),
-		"Log":        real(math.Log),
-		"Sqrt":       real(math.Sqrt),
-		"Reciprocal": real(func(x float64) float64 { return 1 / x }),
-		"Sigmoid":    real(sigmoid),
+		"Exp":        function(floating, math.Exp),
+		"Log":        function(floating, math.Log),
+		"Sqrt":       function(floating, math.Sqrt),
+		"Reciprocal": function(floating, func(x float64) float64 { return 1 / x }),
+		"Sigmoid":    function(floating, sigmoid),
 
 		"Where": where, "Cast": cast,
 		"Gemm": gemm, "MatMul": matMul, "com.microsoft.FusedMatMul": fusedMatMul,
 		"Softmax": softmax, "CumSum": cumSum, "TopK": topK, "ArgMax": argMax,
 		"ReduceSum":  reduce(sum),
 		"ReduceMean": reduce(func(v []float64) float64 { return sum(v) / float64(len(v)) }),
-		"ReduceMax":  reduce(largest),
+		"ReduceMax":  reduce(slices.Max[[]float64]),
 		"ReduceSumSquare": reduce(func(v []float64) (s float64) {
 			for _, x := range v {
 				s += x * x
@@ -116,18 +117,10 @@ func comparison(f func(a, b float64) bool) func(*call) []Tensor {
 	}
 }
 
-func function(f func(float64) float64) func(*call) []Tensor {
+func function(types []models.DType, f func(float64) float64) func(*call) []Tensor {
 	return func(c *call) []Tensor {
 		x := c.operands(1, 1)[0]
-		x.typed(numeric...)
-		return []Tensor{x.like(f)}
-	}
-}
-
-func real(f func(float64) float64) func(*call) []Tensor {
-	return func(c *call) []Tensor {
-		x := c.operands(1, 1)[0]
-		x.typed(floating...)
+		x.typed(types...)
 		return []Tensor{x.like(f)}
 	}
 }

@@ -15,8 +15,6 @@ func sum(v []float64) (s float64) {
 	return s
 }
 
-func largest(v []float64) float64 { return slices.Max(v) }
-
 // product adds alpha op(a) op(b) to out for one pair of matrices; ar, ac and br,
 // bc are the rows and columns of a and b before the transposes.
 func product(out, a, b []float64, ar, ac, br, bc int, transA, transB bool, alpha float64) {
