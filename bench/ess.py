@@ -5,15 +5,16 @@
 
 The argument is the folder of a sweep of PMPO, such as runs/bench/sweep-ess.toml. For steps
 2, 4, 8, ... of a round each cell has the standard deviation of the tokens' log-ratios, the
-effective sample size at p_max and the target that p is solved for, as means over rounds and
-seeds. p falls below p_max where the effective sample size is below the target. Then come the
-range of the mean p of a step and the share of responses at p_max, of all steps, and pass@1
-after the run, greedily and sampled, with standard errors.
+share f of tokens whose log-ratio is beyond eps_ess, the effective sample size at p_max and
+the target that p is solved for, as means over rounds and seeds. p falls below p_max where
+the effective sample size is below the target. Then come the range of the mean p of a step
+and the share of responses at p_max, of all steps, and pass@1 after the run, greedily and
+sampled, with standard errors.
 """
 import glob, json, os, re, sys
 from statistics import mean, stdev
 
-NAMES = "delta/std", "ess_at_p_max", "target_ess"
+NAMES = "delta/std", "clip_fraction", "ess_at_p_max", "target_ess"
 SUITES = "eval/greedy/pass@1", "eval/sampled/pass@1"
 
 
