@@ -34,6 +34,17 @@ scratch() {
 	$onering sft --model $out/first --data $out/second.jsonl --out $out/scratch --template no --lr 2e-3 --seed 12
 }
 
+# The model of the task chain: a new one of the embedded model's size, which learns running
+# totals from a student who mostly forgets to carry.
+totals() {
+	rm -rf $out/totals-files $out/totals-base $out/totals-sft
+	python3 bench/chain.py $out/totals-files
+	$onering init --config $out/totals-files --seed 1 --out $out/totals-base
+	$onering sft --model $out/totals-base --data $out/totals-files/demonstrations.jsonl --out $out/totals-sft --template no --lr 2e-3 --seed 1
+	mkdir -p $out/totals
+	cp $out/totals-sft/*.json $out/totals-sft/*.safetensors $out/totals
+}
+
 # The teacher of on-policy-more is a policy that off-policy.toml has trained.
 teacher() {
 	rm -rf $out/teacher $out/teacher-run
@@ -70,6 +81,7 @@ fi
 
 [ -e $out/scratch/config.json ] || scratch
 [ -e $out/teacher/config.json ] || teacher
+[ -e $out/totals/config.json ] || totals
 [ "${1:-}" != models ] || exit 0
 [ $# -gt 0 ] || set -- long on-policy exponent off-policy off-policy-more on-policy-more long-more two-rewards
 through=yes
