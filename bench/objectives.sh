@@ -40,7 +40,7 @@ totals() {
 	rm -rf $out/totals-files $out/totals-base $out/totals-sft
 	python3 bench/chain.py $out/totals-files
 	$onering init --config $out/totals-files --seed 1 --out $out/totals-base
-	$onering sft --model $out/totals-base --data $out/totals-files/demonstrations.jsonl --out $out/totals-sft --template no --lr 2e-3 --seed 1
+	$onering sft --model $out/totals-base --data $out/totals-files/demonstrations.jsonl --out $out/totals-sft --template no --lr 2e-3 --held-out 0.02 --seed 1
 	mkdir -p $out/totals
 	cp $out/totals-sft/*.json $out/totals-sft/*.safetensors $out/totals
 }
