@@ -233,6 +233,8 @@ func (c *arrowCheck) unpacked(body []byte, budget *unfolding) {
 		}
 		budget.must(size)
 		var frame zstd.Header
-		damagedIf(codec == zstdCodec && frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)), "%sa compressed buffer: %v", owner(c.bufferOf, i), zstd.ErrWindowSizeExceeded)
+		if codec == zstdCodec && frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)) {
+			damaged("%sa compressed buffer: %v", owner(c.bufferOf, i), zstd.ErrWindowSizeExceeded)
+		}
 	}
 }

@@ -87,9 +87,10 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 }
 
 func checkGroups(o Objective, groups [][]Trajectory) error {
+	needs := NeedsOf(o)
 	for g, group := range groups {
 		for k, t := range group {
-			if err := t.check(NeedsOf(o)); err != nil {
+			if err := t.check(needs); err != nil {
 				return fmt.Errorf("objectives: group %d, response %d: %w", g, k, err)
 			}
 		}
@@ -121,10 +122,11 @@ func farthest(groups [][]Trajectory, reference bool) string {
 
 // checkGreedy refuses groups without the reward of a greedy response that o needs.
 func checkGreedy(o Objective, groups [][]Trajectory) error {
+	needed := NeedsOf(o).Greedy
 	for g, group := range groups {
 		for k, t := range group {
 			switch {
-			case t.Greedy == nil && NeedsOf(o).Greedy:
+			case t.Greedy == nil && needed:
 				return fmt.Errorf("objectives: group %d, response %d: its reward is compared with that of a greedy response, which is missing", g, k)
 			case t.Greedy != nil && !finite(t.Greedy.Reward):
 				return fmt.Errorf("objectives: group %d, response %d: the greedy response's reward is %v, which is not a finite number", g, k, t.Greedy.Reward)

@@ -15,7 +15,7 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 108948, (*house).lines},
+	{"lines outside tests", 108964, (*house).lines},
 	{"packages", 111, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1100, (*house).exported},
 	{"packages of ours that cmd imports", 24, func(h *house) int { return len(h.imports("cmd")) }},

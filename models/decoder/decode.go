@@ -27,7 +27,12 @@ func upright(form models.Form, y *graph.Node) *graph.Node {
 }
 
 // numbers is the axis of the numbers of an oriented product.
-func numbers(form models.Form) int { return map[models.Form]int{models.Direct: 1}[form] }
+func numbers(form models.Form) int {
+	if form == models.Direct {
+		return 1
+	}
+	return 0
+}
 
 // oriented is product as a form computes it: [N,out], or [out,N] in the wide forms.
 func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
@@ -401,10 +406,10 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *g
 	w, b := weights.product(last, a.FFN, a.Block.MLPBias)
 	low := weights.low(form, a.Names.GateUp, gateUp, h)
 	inner := graph.SwiGLU(weights.beside(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)), weights.beside(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
-	switch {
-	case form == models.Direct:
+	if form == models.Direct {
 		return weights.ontoBy(sum, inner, last, w, b)
-	case b != nil:
+	}
+	if b != nil {
 		b = graph.Reshape(b, -1, 1)
 	}
 	lowest := weights.lowBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]

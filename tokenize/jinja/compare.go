@@ -79,7 +79,7 @@ func (r *run) equal(a, b Value, depth int) bool {
 	}
 	if x, ok := sequence(a); ok {
 		y, ok := sequence(b)
-		return ok && typeName(a) == typeName(b) && slices.EqualFunc(x, y, func(a, b Value) bool { return r.equal(a, b, depth+1) })
+		return ok && sameSequence(a, b) && slices.EqualFunc(x, y, func(a, b Value) bool { return r.equal(a, b, depth+1) })
 	}
 	switch x := a.(type) {
 	case *Dict:

@@ -219,7 +219,7 @@ func (l *lexer) operator(rest string) {
 		}
 		switch op {
 		case "(", "[", "{":
-			l.open = append(l.open, map[string]byte{"(": ')', "[": ']', "{": '}'}[op])
+			l.open = append(l.open, ")]}"[strings.Index("([{", op)])
 		case ")", "]", "}":
 			l.failIf(len(l.open) == 0 || l.open[len(l.open)-1] != op[0], "unexpected %q", op)
 			l.open = l.open[:len(l.open)-1]

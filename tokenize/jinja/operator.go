@@ -63,7 +63,7 @@ func (r *run) join(left, right Value) (Value, bool) {
 	}
 	a, okA := sequence(left)
 	b, okB := sequence(right)
-	if !okA || !okB || typeName(left) != typeName(right) {
+	if !okA || !okB || !sameSequence(left, right) {
 		return nil, false
 	}
 	r.spend(elementCost * (len(a) + len(b)))

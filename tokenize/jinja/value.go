@@ -197,6 +197,13 @@ func sequence(v Value) (elements []Value, ok bool) {
 	return nil, false
 }
 
+// sameSequence says whether two sequences are both lists, or both tuples.
+func sameSequence(a, b Value) bool {
+	_, listA := a.(List)
+	_, listB := b.(List)
+	return listA == listB
+}
+
 // sequenceLike returns elements as a sequence of the same kind as v.
 func sequenceLike(v Value, elements []Value) Value {
 	if _, ok := v.(List); ok {
