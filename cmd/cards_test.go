@@ -28,8 +28,8 @@ func TestTableRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	shapes := map[string]models.Model{}
-	for _, shape := range []string{"1.5b", "7b"} {
-		if shapes[shape], err = policy.ReadModel("../bench/qwen2.5-" + shape); err != nil {
+	for shape, folder := range map[string]string{"1.5b": "qwen2.5-1.5b", "7b": "qwen2.5-7b", "qwen3-4b": "qwen3-4b", "qwen3-8b": "qwen3-8b"} {
+		if shapes[shape], err = policy.ReadModel("../bench/" + folder); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,9 +46,11 @@ func TestTableRuns(t *testing.T) {
 				err = r.validate()
 			}
 			name := strings.TrimSuffix(filepath.Base(path), ".toml")
-			shape := "7b"
-			if strings.Contains(name, "1.5b") {
-				shape = "1.5b"
+			shape := ""
+			for each := range shapes {
+				if strings.Contains(name, each) {
+					shape = each
+				}
 			}
 			for _, key := range rl.SizeKeys {
 				if err == nil && !r.open(key) {
@@ -86,7 +88,7 @@ func TestTableRuns(t *testing.T) {
 			count++
 		}
 	}
-	if count < 55 {
+	if count < 75 {
 		t.Errorf("found %d run files for a GPU", count)
 	}
 	checkCardTable(t, rows)
