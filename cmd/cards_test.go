@@ -19,9 +19,10 @@ import (
 var updateCards = flag.Bool("update-cards", false, "write the table of run files in docs/gpu.md anew")
 
 // TestTableRuns plans every run file for a GPU, as train --dry-run does, from the
-// config.json of a model of its shape. Each fits one of the cards at least, leaves what
-// depends on the card open, and stands in the table of docs/gpu.md with what it comes to;
-// those of the paper's tables stand on the page about the paper, too.
+// config.json of a model of its shape. Each trains as long as the paper's lineage, fits one
+// of the cards at least, leaves what depends on the card open, and stands in the table of
+// docs/gpu.md with what it comes to; those of the paper's tables stand on the page about the
+// paper, too.
 func TestTableRuns(t *testing.T) {
 	page, err := os.ReadFile("../docs/paper.md")
 	if err != nil {
@@ -51,6 +52,9 @@ func TestTableRuns(t *testing.T) {
 				if strings.Contains(name, each) {
 					shape = each
 				}
+			}
+			if err == nil && r.Config.Train.Rounds != 500 {
+				err = fmt.Errorf("it trains %d rounds, the lineage 500", r.Config.Train.Rounds)
 			}
 			for _, key := range rl.SizeKeys {
 				if err == nil && !r.open(key) {

@@ -86,7 +86,7 @@ func TestGoldenChat(t *testing.T) {
 	}
 }
 
-// A chat of DeepSeek's has one BOS, an encoded text too.
+// A chat of DeepSeek's has one BOS, a template that writes it and an encoded text too.
 func TestOneBOS(t *testing.T) {
 	tok := small(t, "deepseek")
 	bos, ok := tok.BOS()
@@ -97,7 +97,15 @@ func TestOneBOS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, ids := range [][]int32{ids, tok.Encode("hi"), tok.Encode("")} {
+	written, err := ParseTemplate("<｜begin▁of▁sentence｜><｜User｜>{problem}<｜Assistant｜><think>\n") // as R1-Distill's run file has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, prompt, err := tok.Prompt(written, "hi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ids := range [][]int32{ids, prompt, tok.Encode("hi"), tok.Encode("")} {
 		if n := len(slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return id != bos })); n != 1 || ids[0] != bos {
 			t.Errorf("ids %v have %d BOS (%d), want one, in front", ids, n, bos)
 		}
