@@ -84,7 +84,7 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 	return nil
 }
 
-// maxBench bounds the counts of a benchmark: what they measure has to be held.
+// maxBench bounds the counts of a benchmark, since memory has to hold what it measures.
 const maxBench = 1 << 24
 
 func (b *benchCommand) check() error {
@@ -125,7 +125,8 @@ func (b *benchCommand) check() error {
 	return nil
 }
 
-// parseContexts reads the rows of --contexts: lengths, each with how many rows have it.
+// parseContexts reads the value of --contexts: lengths, and for each the number of rows that have
+// this length.
 func parseContexts(text string) (rows []int, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		length, times, several := strings.Cut(part, "x")
@@ -198,12 +199,12 @@ func (b *benchCommand) run(c *cobra.Command) error {
 }
 
 // measure returns the figures of a round, or of the wanted parts up to the first that
-// fails; nil if there are none of a round.
+// fails; nil without figures of a round.
 func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Policy, wanted map[string]bool) (any, error) {
 	if b.whole {
 		r, err := b.round.Run(c.Context(), env, policy, b.Parts)
 		if err != nil && r.Cold.Seconds == 0 {
-			return nil, err // zeros would be taken for figures
+			return nil, err // a failed benchmark has no figures: zeros would be taken for some
 		}
 		return r, err
 	}

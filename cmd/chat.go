@@ -136,8 +136,8 @@ func (c *chatting) run(command *cobra.Command) error {
 	}
 }
 
-// turn answers a turn. Its own errors are told and counted; the error returned is
-// one that ends the chat.
+// turn answers a turn. It prints and counts errors of the turn, and returns only an error
+// that ends the chat.
 func (c *chatting) turn(turns *turns, text string) error {
 	ctx, done := turns.answering()
 	var unwritten error
@@ -179,7 +179,7 @@ func (c *chatting) turn(turns *turns, text string) error {
 // fullRemedy says what to do about a full context.
 const fullRemedy = "/save FILE keeps it, /reset begins a new one"
 
-// remark tells of an answer that ended before its end.
+// remark tells the user of an answer that was cut off.
 func (c *chatting) remark(a policy.Answer) {
 	switch {
 	case a.Interrupted():
@@ -201,7 +201,7 @@ func chatCommand(line string) string {
 	return strings.Fields(line)[0]
 }
 
-// command does what a line that begins with a slash asks for. It talks to w.
+// command does what a line that begins with a slash asks for. It prints to w.
 func (c *chatting) command(w io.Writer, line string) error {
 	word := chatCommand(line)
 	rest := strings.TrimSpace(strings.TrimPrefix(line, word))
@@ -243,7 +243,7 @@ func (c *chatting) setSystem(w io.Writer, text string) (err error) {
 }
 
 // save writes the conversation to a file that does not exist yet, or that this chat
-// has written.
+// wrote.
 func (c *chatting) save(w io.Writer, name string) error {
 	switch _, err := os.Lstat(name); {
 	case name == "":
@@ -279,10 +279,10 @@ func (c *chatting) save(w io.Writer, name string) error {
 
 // turns are the turns that somebody types, or the lines of a file.
 type turns struct {
-	number  int // of the newest line, from 1
+	number  int // of the newest line; lines count from 1
 	signals chan os.Signal
 	presses int  // of Ctrl-C since the newest line
-	typed   bool // on a terminal
+	typed   bool // the turns are typed on a terminal
 	lines   chan typedLine
 	read    func() (string, error)
 	restore func() // gives the terminal back as it was
@@ -375,7 +375,7 @@ func (t *turns) edit(in, out *os.File) {
 // the keys that empty the line and end it, and is noted.
 type keyReader struct {
 	in      io.Reader
-	rest    []byte // read, and not handed out yet
+	rest    []byte // bytes that were read and not handed out yet
 	pressed bool
 }
 
@@ -390,7 +390,7 @@ func (k *keyReader) Read(p []byte) (int, error) {
 	}
 	const ctrlC, endOfLine, eraseLine = 3, 5, 21
 	if k.rest[0] == ctrlC && len(p) >= 3 {
-		k.rest, k.pressed = nil, true // what was typed before it is taken back, too
+		k.rest, k.pressed = nil, true // Ctrl-C also takes back what was typed before it
 		return copy(p, []byte{endOfLine, eraseLine, '\r'}), nil
 	}
 	n := bytes.IndexByte(k.rest, ctrlC)
@@ -458,7 +458,7 @@ func (t *turns) press() (leave bool) {
 func leftBy(s os.Signal) error { return cli.Interrupted{Signal: s, Next: "the conversation is gone"} }
 
 // answering returns a context that Ctrl-C cancels while an answer is sampled. done
-// ends that, and returns the error with which the chat is left, if it is.
+// releases it, and returns an error if a signal ends the chat.
 func (t *turns) answering() (ctx context.Context, done func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, finished := make(chan struct{}), make(chan error)

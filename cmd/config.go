@@ -17,7 +17,7 @@ import (
 	"onering/train/rl"
 )
 
-// A resolved Config knows which setting decided each key, for messages.
+// A resolved is a Config with the setting that decided each key, for messages.
 type resolved struct {
 	rl.Config
 	*settings.Resolved
@@ -26,8 +26,8 @@ type resolved struct {
 // adapterRate is how much larger the default learning rate of an adapter is.
 const adapterRate = 10
 
-// resolve applies the sources to the defaults, weakest first. What the values mean
-// together is for validate.
+// resolve applies the sources to the defaults, weakest first. validate checks the values
+// together.
 func resolve(sources ...settings.Source) (*resolved, error) {
 	r := &resolved{Config: rl.Default()}
 	var err error
@@ -45,19 +45,19 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 			}
 		}
 	}
-	// What a reward takes from the template is part of the configuration. A template
-	// that is impossible is for validate.
+	// The configuration includes what a reward takes from the template. validate refuses
+	// an impossible template.
 	if template, err := r.Model.PromptTemplate(); err == nil {
 		reward.SetTemplate(r.Reward.Rule, template.Name)
 	}
 	return r, nil
 }
 
-// continued makes a model that is the folder of a run which trained an adapter, or one of its
-// checkpoints, the model of that run and lora.adapter.
+// continued rewrites the model where it names a run that trained an adapter, or one of its
+// checkpoints: it becomes the model of that run, and the adapter becomes lora.adapter.
 func continued(model *string, l *train.LoRAConfig) {
 	if dir, err := train.Folder(*model).Model(); err == nil && *model != "" && l.Adapter == "" {
-		// What is wrong with the model is told where it is opened.
+		// What opens the model tells what is wrong with it.
 		if run, err := policy.ReadRun(dir); err == nil && run != nil && run.Adapter {
 			*model, l.Adapter = run.Model, dir
 		}
@@ -65,7 +65,7 @@ func continued(model *string, l *train.LoRAConfig) {
 	l.On = l.On || l.Adapter != ""
 }
 
-// takeAdapter completes what a run goes on with: the folder of the adapter, and what it is.
+// takeAdapter completes an adapter that a run continues: its folder and its configuration.
 func takeAdapter(model string, l *train.LoRAConfig) (err error) {
 	if l.Adapter == "" {
 		return nil
@@ -103,8 +103,8 @@ func checkSettings(pointer any) error {
 	return asUsage(settings.NameFlags(settings.Check(pointer), pointer))
 }
 
-// checkAdapterFlags refuses flags about a new adapter where none is trained (on is
-// false): the command would train all weights, which is not what they ask for.
+// checkAdapterFlags refuses flags about a new adapter where no adapter is trained (on is
+// false): the command would train all weights instead.
 func checkAdapterFlags(flags *pflag.FlagSet, on bool) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		if strings.HasPrefix(f.Name, "lora-") && !on && err == nil {
@@ -135,8 +135,8 @@ func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 	return source, asUsage(err)
 }
 
-// statedSettings returns what a run file says, unless its name is empty, and what values of
-// --set do.
+// statedSettings returns what a run file states, if its name is not empty, and what
+// values of --set state.
 func statedSettings(c *cobra.Command, file string, sets []string) (run, flags settings.Source, err error) {
 	if file != "" {
 		if run, err = readRunFile(file, c.InOrStdin()); err != nil {
@@ -151,8 +151,8 @@ func statedSettings(c *cobra.Command, file string, sets []string) (run, flags se
 type configFlags struct {
 	file       string
 	sets       []string
-	kind, name string // the plug-in that the flag of its kind, objective or reward, chooses
-	lora       bool   // of train
+	kind, name string // the kind of plug-in, objective or reward, that a flag chooses, and the chosen name
+	lora       bool   // the LoRA flags of train
 }
 
 // registerObjective adds the flags of the commands that are about an objective.
@@ -176,8 +176,8 @@ func (f *configFlags) register(c *cobra.Command, kind, about, file, example stri
 	must(c.RegisterFlagCompletionFunc("set", f.completeSet))
 }
 
-// resolve reads what the flags and the environment name. base, unless it is nil, makes a source
-// below the others, of which the run file is the first.
+// resolve reads the settings of the flags and the environment. If base is not nil, it
+// makes a source that the others override; the run file is the first of them.
 func (f *configFlags) resolve(c *cobra.Command, base func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
 	run, flags, err := statedSettings(c, f.file, f.sets)
 	if err != nil {
@@ -198,8 +198,8 @@ func (f *configFlags) resolve(c *cobra.Command, base func(others ...settings.Sou
 	return resolve(sources...)
 }
 
-// resolveReward returns the configuration that the flags state: the defaults without them.
-// Only its reward is checked.
+// resolveReward returns the configuration that the flags state; what they omit has its
+// default. It checks only the reward.
 func (f *configFlags) resolveReward(c *cobra.Command) (rl.Config, error) {
 	r, err := f.resolve(c, nil)
 	if err != nil {
@@ -211,7 +211,7 @@ func (f *configFlags) resolveReward(c *cobra.Command) (rl.Config, error) {
 // completeSet offers the keys of --set, those of the chosen plug-in included.
 func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	c := rl.Default()
-	_ = settings.Choose(&c, f.kind, f.name) // if there is one
+	_ = settings.Choose(&c, f.kind, f.name) // the plug-in, if one is chosen
 	var keys []cobra.Completion
 	for _, s := range settings.Sections(&c) {
 		for _, field := range s.Fields {
@@ -221,9 +221,9 @@ func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Com
 	return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 }
 
-// addFlags adds flags for the fields of a struct of options, as settings.AddFlags does, with
-// words in their helps. Fields may have two more tags: required, and complete, which is dir,
-// file or the ending of a file.
+// addFlags adds flags for the fields of a struct of options, as settings.AddFlags does,
+// with words in their help texts. Fields may have two more tags: required, and complete,
+// which is dir, file or the ending of a file.
 func addFlags(c *cobra.Command, options any) {
 	settings.AddFlags(c.Flags(), options)
 	for _, f := range settings.Fields(options) {

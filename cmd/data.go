@@ -54,7 +54,7 @@ func fileOptions(c *cobra.Command, columns data.Columns, filter, name string) (o
 	return o, asUsage(err)
 }
 
-// openedName returns what messages call a file.
+// openedName returns the name of a file for messages.
 func openedName(path string) string {
 	if path == "-" {
 		return "stdin"
@@ -130,8 +130,8 @@ func showData(w io.Writer, path string, o data.Options) error {
 	return nil
 }
 
-// showMapped prints rows as training reads them, and names the first of those that it leaves
-// out.
+// showMapped prints rows as training reads them, and names the first rows that training
+// leaves out.
 func showMapped(w io.Writer, path string, o data.Options) error {
 	const named = 5
 	bad := 0
@@ -204,7 +204,7 @@ func newDataCheck() *cobra.Command {
 	return c
 }
 
-// asks says what the reward that the flags name wants of rows and reads of responses.
+// asks says what columns the reward of the flags needs and where it looks in responses.
 func (f *configFlags) asks(c *cobra.Command, template tokenize.Template, o *data.CheckOptions) error {
 	config, err := f.resolveReward(c)
 	if err != nil {
@@ -272,7 +272,7 @@ func newDataArithmetic() *cobra.Command {
 		switch {
 		case o.Rows < 1:
 			return usagef("-n %d: must be at least 1", o.Rows)
-		case o.Digits < 1 || o.Digits > 17: // ten times an operand is an int
+		case o.Digits < 1 || o.Digits > 17: // ten times an operand must fit an int
 			return usagef("--digits %d: must be from 1 to 17", o.Digits)
 		case !(o.Guess >= 0 && o.Guess <= 1):
 			return usagef("--guess %v: must be in [0, 1]", o.Guess)
@@ -296,12 +296,12 @@ type arithmeticOptions struct {
 	HeldOut bool    `help:"problems of the held-out part"`
 }
 
-// writeArithmetic prints demonstrations.
+// writeArithmetic prints demonstrations of the embedded task.
 func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 	type row struct {
 		Prompt   string `json:"prompt"`
 		Response string `json:"response"`
-		Problem  string `json:"problem"` // as the reader of problems expects it
+		Problem  string `json:"problem"` // as the reader of problems expects it: a JSON string
 		Answer   string `json:"answer"`
 	}
 	r := rand.New(rand.NewPCG(o.Seed, 0))

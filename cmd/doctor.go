@@ -51,7 +51,7 @@ func newDoctor() *cobra.Command {
 	return c
 }
 
-// writeDiagnosis writes one object: what was found, behind the version.
+// writeDiagnosis writes one JSON object: the version and what was found.
 func writeDiagnosis(w io.Writer, v buildVersion, found runtime.Diagnosis) error {
 	own, err := json.Marshal(map[string]any{"onering": v})
 	rest, failed := json.Marshal(found)
@@ -61,8 +61,8 @@ func writeDiagnosis(w io.Writer, v buildVersion, found runtime.Diagnosis) error 
 	return cli.WriteLine(w, json.RawMessage(append(append(own[:len(own)-1], ','), rest[1:]...)))
 }
 
-// printDiagnosis writes a table of two columns. device is the flag's value. The problems
-// are in the error that ends the command.
+// printDiagnosis writes a table of two columns. device is the flag's value. The error
+// that ends the command tells the problems.
 func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()

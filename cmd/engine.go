@@ -31,15 +31,15 @@ type engineFlags struct {
 	model    string
 	adapter  string // "" for the model alone
 	named    map[string]string
-	adapters []string // the values of --adapter from which these two come, where it is repeatable
-	dtype    string   // of the computation; "" is float32
+	adapters []string // the values of a repeatable --adapter, from which adapter and adapters come
+	dtype    string   // the type of the computation; "" is float32
 	fresh    bool     // a new adapter goes beside the model
 	base     string   // lora.base_dtype; "" is float32
 	runtime  policy.RuntimeConfig
 }
 
-// register adds the flags for the model, an adapter beside it, of which inputs may choose one
-// of several, and where to run.
+// register adds the flags for the model, for an adapter beside it (several if inputs may
+// choose one), and for where to run.
 func (f *engineFlags) register(c *cobra.Command, several bool) {
 	flags := c.Flags()
 	flags.StringVar(&f.model, "model", "", "model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)")
@@ -85,7 +85,7 @@ func (f *engineFlags) nameAdapters() error {
 	return nil
 }
 
-// addRuntime adds those of the flags that say where to run.
+// addRuntime adds the flags that say where to run.
 func addRuntime(c *cobra.Command, r *policy.RuntimeConfig, names ...string) {
 	r.Device = cmp.Or(r.Device, "cpu")
 	settings.AddFlags(c.Flags(), r, names...)
@@ -117,8 +117,8 @@ func checkDevice(device string) error {
 }
 
 // open opens ONNX Runtime and the model with its adapters. It checks the folders first: the
-// library may have to be fetched, and a wrong folder should be reported at once. A run folder
-// with an adapter stands for the adapter and the run's model, where an adapter may be named.
+// library may have to be fetched, and a wrong folder should be reported at once. Where an
+// adapter may be named, a run folder with an adapter gives the adapter and the run's model.
 func (f *engineFlags) open(c *cobra.Command) (*policy.Policy, error) {
 	f.dtype, f.base = cmp.Or(f.dtype, "float32"), cmp.Or(f.base, "float32")
 	if err := f.nameAdapters(); err != nil {
@@ -212,8 +212,8 @@ func (f *engineFlags) folders(c *cobra.Command) (model string, err error) {
 	return model, nil
 }
 
-// foreseenDevice is the device that a run will be on. It refuses the types that auto's
-// does not have: what auto is, validation does not ask.
+// foreseenDevice returns the device that a run will use. It refuses types that the device
+// of auto lacks: validation does not know which device that is.
 func foreseenDevice(c *cobra.Command, where policy.RuntimeConfig, base string, adapted bool, dtype string) (string, error) {
 	device, _, err := where.Options().Foresee(c.Context())
 	if err == nil && where.Device == "auto" {
@@ -222,7 +222,7 @@ func foreseenDevice(c *cobra.Command, where policy.RuntimeConfig, base string, a
 	return device, err
 }
 
-// checkAuto refuses the types that the device does not have which auto comes to.
+// checkAuto refuses the types that the device which auto chooses does not have.
 func checkAuto(device, base string, adapted bool, dtype string) error {
 	if why := policy.RefusedType(dtype, device); why != "" {
 		return usagef("the device auto is %s on this machine, and the type (model.dtype, --dtype) is %s: %s", device, dtype, why)
@@ -255,8 +255,8 @@ func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader
 	})
 }
 
-// withTeam is with for a command whose work the ranks divide: the first one has the
-// input.
+// withTeam is with for a command whose work is divided among the ranks: the first rank
+// has the input.
 func (f *engineFlags) withTeam(c *cobra.Command, t *ranks.Group, args []string, do func(in io.Reader, name string, p *policy.Policy) error) error {
 	if t.Size() == 1 {
 		return f.with(c, args, do)
@@ -282,7 +282,7 @@ func (f *engineFlags) withTeam(c *cobra.Command, t *ranks.Group, args []string, 
 	return do(bytes.NewReader(text), name, p)
 }
 
-// noSpin is set by tests, whose processes share the cores.
+// noSpin is set by tests, whose processes share the processor cores.
 var noSpin bool
 
 // openRuntime opens ONNX Runtime for a type to compute in. If its library has to be
@@ -332,14 +332,14 @@ func parseTemplate(s tokenize.TemplateSettings) (tokenize.Template, error) {
 	return t, asUsage(settings.NameFlags(err, &s))
 }
 
-// A manner is how a model is talked to.
+// A manner is how a program talks to a model: template, limits, environment.
 type manner struct {
 	tokenize.Template
 	limit       int    // most tokens of a response in the model's run; 0 if there is none
 	environment string // of the model's run; "" if its responses are single turns
 }
 
-// warn says that the environment of the model's run is not played, if it has one.
+// warn says that the model's run had an environment, which this command does not play.
 func (m manner) warn() bool {
 	if m.environment != "" {
 		slog.Warn("the environment of the run is played by train and eval, not here: a response is a single turn", "environment", m.environment)
@@ -347,8 +347,8 @@ func (m manner) warn() bool {
 	return m.environment != ""
 }
 
-// mannerOf returns what the flags say. Where they name no template and dir is the folder of a
-// run or of one of its checkpoints, the template is the run's, with what else the flags say.
+// mannerOf returns what the flags say. Where they name no template and dir is the folder of a run
+// or of one of its checkpoints, the template is that of the run, changed by the other flags.
 func mannerOf(c *cobra.Command, s tokenize.TemplateSettings, dir string) (m manner, err error) {
 	own := c.Flags().Changed("template") || c.Flags().Changed("chat")
 	run, err := policy.ReadRun(dir)
@@ -371,7 +371,7 @@ func mannerOf(c *cobra.Command, s tokenize.TemplateSettings, dir string) (m mann
 	return m, err
 }
 
-// under returns the template of a run with what flags say beside it.
+// under returns the template of a run, changed by the flags.
 func under(flags, run tokenize.TemplateSettings) tokenize.TemplateSettings {
 	run.System = cmp.Or(flags.System, run.System)
 	if len(flags.Args) > 0 {
@@ -383,8 +383,8 @@ func under(flags, run tokenize.TemplateSettings) tokenize.TemplateSettings {
 	return run
 }
 
-// manners returns those of the model, called "", and of each named adapter. An adapter that is
-// no run's is talked to as the model.
+// manners returns the manner of the model, called "", and that of each named adapter. An
+// adapter without a run has the manner of the model.
 func (f *engineFlags) manners(c *cobra.Command, s tokenize.TemplateSettings) (map[string]manner, error) {
 	all := make(map[string]manner)
 	var err error
@@ -403,13 +403,13 @@ func (f *engineFlags) manners(c *cobra.Command, s tokenize.TemplateSettings) (ma
 	return all, nil
 }
 
-// addGeneration adds the flag against generation_config.json.
+// addGeneration adds the flag that ignores generation_config.json.
 func addGeneration(c *cobra.Command) {
 	c.Flags().Bool("generation-config", true, "take the temperature and the filters that no flag states from the model's generation_config.json")
 }
 
-// sampling completes how tokens are chosen: what no flag states is the run's limit and what
-// generation_config.json says.
+// sampling completes how tokens are chosen: what no flag states comes from the run's
+// limit and from generation_config.json.
 func (m manner) sampling(c *cobra.Command, p *policy.Policy, s sampler.Sampling) (sampler.Sampling, error) {
 	flags := c.Flags()
 	if m.limit > 0 && !flags.Changed("max-tokens") {
@@ -422,10 +422,10 @@ func (m manner) sampling(c *cobra.Command, p *policy.Policy, s sampler.Sampling)
 	return withFlags(c, out, s), err
 }
 
-// withFlags returns s with what flags state, whose values given has.
+// withFlags returns s with the values of the flags that given names.
 func withFlags(c *cobra.Command, s, given sampler.Sampling) sampler.Sampling {
 	if c.Flags().Changed("temperature") {
-		s.Greedy = given.Greedy // a temperature of 0
+		s.Greedy = given.Greedy // a temperature of 0 means greedy decoding
 	}
 	values := settings.Fields(&given)
 	for i, f := range settings.Fields(&s) {

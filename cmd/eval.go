@@ -57,7 +57,7 @@ func newEval() *cobra.Command {
 		}
 		return t.End(errors.Join(err, reward.Close(o.run.Environment.Settings)))
 	})
-	c.Args = cobra.MaximumNArgs(1) // of --compare
+	c.Args = cobra.MaximumNArgs(1) // of the value of --compare
 	e.register(c, false)
 	registerDType(c, &e.dtype)
 	// --compare needs no model; evaluate asks for it.
@@ -102,8 +102,8 @@ type evalOptions struct {
 	prompt        tokenize.Template
 	columns       data.Columns
 	rewards       configFlags
-	run           *resolved // what a run file, flags and the environment say
-	ofRun         bool      // a run file says how its run evaluates
+	run           *resolved // what a run file, flags and the environment variables state
+	ofRun         bool      // a run file says how its run evaluates, and o follows it
 }
 
 // adopt takes from the run file what no flag says. Without --config it is that of the run whose
@@ -114,7 +114,7 @@ func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.Te
 	}); err != nil {
 		return err
 	}
-	own := c.Flags().Changed("template") // then no other setting of the run's goes with it
+	own := c.Flags().Changed("template") // then the run's other settings of the template do not apply
 	if !own {
 		around = under(around, o.run.Model.TemplateSettings)
 	}
@@ -159,7 +159,7 @@ func (o evalOptions) parts(c *cobra.Command) ([]evalOptions, error) {
 		parts[like].Suites = append(parts[like].Suites, path)
 	}
 	if len(parts) == 0 {
-		return []evalOptions{o}, o.complete(c) // which says that there is no suite
+		return []evalOptions{o}, o.complete(c) // which reports that there is no suite
 	}
 	if len(parts) > 1 && o.Out != "" {
 		return nil, usagef("--out holds responses that are sampled alike, and the run samples its suites in %d ways: name some of them with --suite", len(parts))
@@ -172,7 +172,7 @@ func (o *evalOptions) take(c *cobra.Command, config rl.Config) {
 	from, flags := config.Eval, c.Flags()
 	from.MaxNewTokens = cmp.Or(from.MaxNewTokens, config.Rollout.MaxNewTokens)
 	run := from.OrGreedy()
-	if run.Greedy && flags.Changed("samples") && o.Samples > 1 { // which asks for drawn ones
+	if run.Greedy && flags.Changed("samples") && o.Samples > 1 { // which asks for drawn responses
 		drawn := o.Sampling
 		drawn.MaxNewTokens = run.MaxNewTokens
 		run = drawn
@@ -199,9 +199,9 @@ func (o *evalOptions) take(c *cobra.Command, config rl.Config) {
 	}
 }
 
-// runSource returns what the run file of a run folder, or of one of its checkpoints, says of
-// evaluations: nothing for other folders, and the template alone for a run that samples nothing.
-// Where one of others names a reward or an environment, the run's is left out.
+// runSource returns what the run file of a run folder, or of one of its checkpoints, states
+// about evaluation. It returns nothing for other folders, and only the template for a run that
+// samples nothing. If another source names a reward or an environment, the run's is left out.
 func runSource(dir string, others ...settings.Source) (settings.Source, error) {
 	of, err := policy.ReadRun(dir)
 	if err != nil || of == nil {
@@ -221,7 +221,7 @@ func runSource(dir string, others ...settings.Source) (settings.Source, error) {
 	}), nil
 }
 
-// complete settles how responses are chosen and refuses what cannot be.
+// complete decides how responses are chosen and refuses impossible combinations.
 func (o *evalOptions) complete(c *cobra.Command) error {
 	drawn := "" // a flag that says how to draw
 	for _, f := range o.Sampling.Drawing() {
@@ -256,7 +256,7 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 	return validateSampling(&o.Sampling, o.Samples, o.Slots)
 }
 
-// An evaluation is what sampling and grading the suites take.
+// An evaluation is what is needed to sample and grade the suites.
 type evaluation struct {
 	evalOptions
 	opened []eval.Suite
@@ -283,7 +283,7 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 		}
 	}
 	if x.opened, err = eval.Open(specs, x.SuitesDir, func(spec string) data.Options {
-		o, _ := fileOptions(c, x.columns, "", spec) // there is no filter to be wrong
+		o, _ := fileOptions(c, x.columns, "", spec) // without a filter, none can be wrong
 		return reward.Reading(x.by.Reward, o)
 	}); err != nil {
 		return err
@@ -345,8 +345,8 @@ func evaluate(c *cobra.Command, t *ranks.Group, f *engineFlags, o evalOptions) (
 	return responses.Report(reward.SameAnswer(x.by.Reward))
 }
 
-// openResponses opens the file of responses on the first rank, and has the others know
-// which responses are there.
+// openResponses opens the file of responses on the first rank, and tells the other ranks
+// which responses it has.
 func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, err error) {
 	plan := x.Settings.Plan(x.opened)
 	if t.First() {
@@ -373,7 +373,7 @@ func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, e
 	return responses, nil
 }
 
-// reward is the rule that responses are graded by. It goes into the settings of o.
+// reward returns the rule that grades responses, and adds it to the settings of o.
 func (o *evalOptions) reward(c *cobra.Command) (reward.Reward, error) {
 	reward.SetTemplate(o.run.Reward.Rule, o.prompt.Name)
 	if err := asUsage(o.run.Locate(o.run.Config.Reward.Validate())); err != nil {
@@ -409,8 +409,8 @@ func describeReward(c rl.Config) string {
 	return ""
 }
 
-// sample samples and grades what is missing. Of several ranks each does so for its share
-// of the problems, and gets the others' when all are done.
+// sample samples and grades what is missing. With several ranks each takes its share of
+// the problems, and receives the shares of the others at the end.
 func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Responses) error {
 	have, want := responses.Count()
 	if have > 0 {
@@ -451,7 +451,7 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t *ranks.G
 	if err != nil {
 		return err
 	}
-	if x.by.Player != nil { // what the environment opens with may be longer
+	if x.by.Player != nil { // the environment may open with a longer prompt
 		longest = max(longest, x.run.Rollout.MaxPromptTokens)
 	}
 	// Evaluate keeps a slot to itself.

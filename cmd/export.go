@@ -34,7 +34,7 @@ type exportOptions struct {
 	Blocks  int    `help:"in how many blocks of queries layers compute attention; more take less memory with long rows"`
 }
 
-// compute returns how the graphs are to compute.
+// compute returns the types and forms in which the graphs compute.
 func (o exportOptions) compute() (models.Compute, error) {
 	dtype, ok := policy.ComputeTypes[o.DType]
 	switch {

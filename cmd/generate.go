@@ -76,12 +76,12 @@ func newGenerate() *cobra.Command {
 type generateOptions struct {
 	sampler.Options
 	samples, slots int
-	manners        map[string]manner // by adapter, "" for the one without a name
-	typed          bool              // somebody types the input: a line may be a prompt itself
+	manners        map[string]manner // by the adapter's name, "" for the model alone
+	typed          bool              // somebody types the input, so a line may be a plain prompt
 	invariant      bool              // see sampler.Invariant
 }
 
-// What a machine can hold: the ranges of rollout.samples_per_prompt and rollout.slots.
+// Limits of what a machine can hold: the ranges of rollout.samples_per_prompt and rollout.slots.
 const (
 	maxSamples   = 65536
 	maxSlots     = 65536
@@ -98,7 +98,7 @@ func validateSampling(s *sampler.Sampling, samples, slots int) error {
 	return checkSettings(s)
 }
 
-// checkCount refuses what is no number of things from 1 to most.
+// checkCount refuses a number that is not from 1 to most.
 func checkCount(flag string, n, most int) error {
 	switch {
 	case n < 1:
@@ -109,7 +109,7 @@ func checkCount(flag string, n, most int) error {
 	return nil
 }
 
-// checkTemperature refuses impossible values of a flag that is no setting of a Sampling.
+// checkTemperature refuses impossible temperatures of a flag outside Sampling.
 func checkTemperature(t float64) error {
 	s := sampler.Plain(1)
 	s.Temperature = t
@@ -120,10 +120,10 @@ func checkTemperature(t float64) error {
 type promptRow struct {
 	policy.Prompt
 	Uniforms json.RawMessage `json:"uniforms"`
-	Adapter  string          `json:"adapter"` // of those that have names; "" for the one without
+	Adapter  string          `json:"adapter"` // one of the named adapters; "" for the model without one
 }
 
-// request returns the request for the row, whose number from 0 is index.
+// request returns the request for the row of this index, which counts from 0.
 func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (sampler.Request, error) {
 	var ids []int32
 	var uniforms [][]float32
@@ -139,9 +139,9 @@ func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (samp
 
 // generateRows are the rows of the input.
 type generateRows struct {
-	requests map[string][]sampler.Request // by adapter: of the rows without an error, whose ID is their index
+	requests map[string][]sampler.Request // by adapter: the requests of the rows without an error; their ID is the row's index
 	total    int
-	answers  answers // has the errors of the others
+	answers  answers // holds the errors of the other rows
 }
 
 // readRequests reads all prompts, so that the number of responses is known. A line
@@ -247,14 +247,14 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.Finish()
 	given := o.Sampling
-	var own []generated // of several ranks'
+	var own []generated // a row of several ranks
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
-		// Each rank has its share of the rows, and those of the others come at the end.
+		// Each rank has its share of the rows, and receives the rows of the others at the end.
 		requests := slices.DeleteFunc(rows.requests[name], func(r sampler.Request) bool { return int(r.ID)%t.Size() != t.Rank() })
 		if len(requests) == 0 {
 			continue
 		}
-		with, _ := p.With(name) // the rows' adapters are known
+		with, _ := p.With(name) // the adapters of the rows are known now
 		way := o.manners[name]
 		if o.Sampling, err = way.sampling(c, with, given); err == nil {
 			err = with.Ends(&o.Options, way.Template)
@@ -277,7 +277,7 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 	return errors.Join(giveOthers(t, out, own, err), out.Err())
 }
 
-// giveOthers writes the lines that wait for those of other ranks, unless one has failed.
+// giveOthers gathers the lines of all ranks and writes them on the first, unless a rank failed.
 func giveOthers(t *ranks.Group, out *answers, own []generated, failed error) error {
 	if t.Size() == 1 {
 		return failed
@@ -291,7 +291,7 @@ func giveOthers(t *ranks.Group, out *answers, own []generated, failed error) err
 	return err
 }
 
-// ifAsked is invariance where the flag --invariant is set.
+// ifAsked returns s with the invariance that the flag --invariant asks for.
 func ifAsked(invariant bool, invariance sampler.Invariance) sampler.Invariance {
 	if !invariant {
 		return sampler.Loose

@@ -75,22 +75,22 @@ func newGradedLine(problem string, s reward.Score) gradedLine {
 
 // A sampleGroup is lines to be graded together, or the error that ends the input.
 type sampleGroup struct {
-	line    int // of the first sample
+	line    int // the line of the first sample
 	samples []reward.Sample
-	known   []*reward.Score // by sample: what the environment says of it, nil if the reward is asked
-	graded  chan error      // when scores are there
+	known   []*reward.Score // by sample: the environment's result, nil if the reward grades it
+	graded  chan error      // closed when the scores are there
 	scores  []reward.Score
 	err     error
 }
 
-// grade grades the lines of in and writes what they are worth in their order. As many
-// groups are graded at once as the reward takes.
+// grade grades the lines of in and writes their scores in the same order. It grades as
+// many groups at once as the reward takes.
 func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g reward.Grader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	queue := make(chan *sampleGroup, reward.Groups(g.Reward)-1)
 	defer func() {
 		cancel()
-		for range queue { // the reader ends when it sees that ctx has
+		for range queue { // the reader ends when it sees that ctx has ended
 		}
 	}()
 	go func() {
@@ -143,7 +143,7 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 		if group != nil && (row.key == "" || row.key != key) {
 			if !yield(group) {
 				group = nil
-				return context.Canceled // nobody is there to be told
+				return context.Canceled // nobody receives the error any more
 			}
 			group = nil
 		}
@@ -164,10 +164,10 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 // A sampleLine is a line of input.
 type sampleLine struct {
 	sample reward.Sample
-	known  *reward.Score // what the environment says of an episode; nil if the reward is to grade it
-	key    string        // equal for the lines of a group; "" for one that is alone
-	later  bool          // a run's line whose columns are in the first line of its group
-	stated bool          // there is a response
+	known  *reward.Score // the environment's result of an episode; nil if the reward has to grade it
+	key    string        // equal for the lines of a group; "" for a line without a group
+	later  bool          // a line of a run whose columns are in the first line of its group
+	stated bool          // the line has a response
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -193,7 +193,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	if len(given.Problem) > 1 {
 		return errors.New(`field "problem" must be a text or a number`)
 	}
-	value, _ := row.Get("prompt") // a text or a list of messages, which may be missing
+	value, _ := row.Get("prompt") // the prompt is a text or a list of messages, and may be missing
 	prompt, isText := value.(string)
 	var chat *data.Chat
 	if !isText && value != nil {

@@ -21,7 +21,7 @@ import (
 // Every flag for a model folder or a file of problems also takes a name on a
 // Hugging Face hub: ORG/NAME for a model, hf:ORG/NAME for either.
 
-// localModel returns the folder of a model, which it fetches if need be.
+// localModel returns the folder of a model. It downloads one that is named on a hub.
 func localModel(c *cobra.Command, name string) (string, error) {
 	return fromHub(c, func(o hub.Options) (string, error) { return hub.Resolve(c.Context(), name, o) })
 }
@@ -41,8 +41,8 @@ func newestModel(c *cobra.Command, name string) (string, error) {
 	return modelFolder(c, name, localModel)
 }
 
-// unpackedModel is modelFolder for a model that is read at once, which may be the embedded
-// one. remove ends its folder.
+// unpackedModel is modelFolder for a model that is read at once; the embedded one is
+// unpacked into a folder that remove deletes.
 func unpackedModel(c *cobra.Command, name string) (dir string, remove func(), err error) {
 	if dir, err = newestModel(c, name); err != nil {
 		return "", nil, err
@@ -50,9 +50,9 @@ func unpackedModel(c *cobra.Command, name string) (dir string, remove func(), er
 	return policy.Unpacked(dir)
 }
 
-// newestOf returns the newest checkpoint of a run folder, and another folder as it is.
+// newestOf returns the newest checkpoint of a run folder. It returns any other folder unchanged.
 func newestOf(dir string) (string, error) {
-	// The files of a run are checked; a folder that is named is taken as it is.
+	// The files of a run are checked; any other folder is returned unchanged.
 	if _, err := os.Stat(filepath.Join(dir, "run.toml")); err != nil {
 		return dir, nil
 	}
@@ -71,7 +71,7 @@ func localTokenizer(c *cobra.Command, name string) (string, error) {
 	})
 }
 
-// localData returns the path of a data set, which it fetches if need be.
+// localData returns the path of a data set. It downloads one that is named on a hub.
 func localData(c *cobra.Command, name string) (string, error) {
 	isData := func(name string) bool { _, ext := data.Split(name); return ext != "" }
 	return fromHub(c, func(o hub.Options) (string, error) { return hub.ResolveData(c.Context(), name, isData, o) })
@@ -95,8 +95,8 @@ func localSuite(c *cobra.Command, spec string) (string, error) {
 	return label + "=" + resolved, err
 }
 
-// pin sets local to what resolve finds for a name, and pins the name to the commit. No name
-// stays none.
+// pin sets local to what resolve finds for a name, and pins the name to the commit. It
+// leaves an empty name empty.
 func pin(c *cobra.Command, resolve func(c *cobra.Command, name string) (string, error), name, local *string) (err error) {
 	if *name == "" {
 		return nil
@@ -148,7 +148,8 @@ func fromHub(c *cobra.Command, resolve func(hub.Options) (string, error)) (strin
 	return resolve(options)
 }
 
-// hubOptions are those of all that is fetched and sent. They show its progress until shown.
+// hubOptions returns the options of all transfers. They show progress until shown is
+// called.
 func hubOptions(c *cobra.Command) (o hub.Options, shown func()) {
 	download := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
 	o = hub.Options{Offline: os.Getenv("ONERING_OFFLINE") != "", Progress: download.Show, Notice: func(text string) { slog.Warn(text) }}

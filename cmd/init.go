@@ -117,7 +117,7 @@ func (o initOptions) copy(c *cobra.Command, element models.DType) error {
 	return nil
 }
 
-// folderOf returns the folder of a config.json, or config if that is the folder.
+// folderOf returns the folder that holds a config.json; config may name the file or the folder.
 func folderOf(config string) string {
 	if info, err := os.Stat(config); err == nil && info.IsDir() {
 		return config

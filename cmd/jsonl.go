@@ -19,8 +19,8 @@ import (
 // maxLine bounds one line of JSONL input, in bytes, its newline included.
 const maxLine = 64 << 20
 
-// openInput opens the file called name for reading; "-" is stdin. The second
-// result is the name for messages. what says in messages what kind of file it is.
+// openInput opens the file called name for reading; "-" is stdin. The second result is
+// the name for messages. what is the kind of file, for messages.
 func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
 	if name == "-" {
 		if cli.IsTerminal(stdin) {
@@ -36,9 +36,9 @@ func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error
 }
 
 // eachRow decodes each line of r into a T and calls do with the row's index from 0, the
-// line's number from 1, and the row. It skips empty lines and ends at the first error; one of
-// reading names the place as name:line. Keys that T does not have are ignored, so that rows
-// may have further fields.
+// line's number from 1, and the row. It skips empty lines and ends at the first error; a
+// reading error names the place as name:line. Keys that T does not have are ignored, so
+// that rows may have further fields.
 func eachRow[T any](r io.Reader, name string, do func(index, number int, row T) error) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	for index, number := 0, 1; ; number++ {
@@ -76,13 +76,13 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("line longer than %d MB", maxLine>>20)
 	case err != nil && (err != io.EOF || len(line) == 0):
 		return nil, err
-	case !utf8.Valid(line): // other bytes would be read as other characters, without a word
+	case !utf8.Valid(line): // other bytes would silently be read as other characters
 		return nil, errors.New("not UTF-8 (save the file as UTF-8)")
 	}
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// explainJSON says what is wrong with the data instead of the Go types.
+// explainJSON describes an error in the data without the names of Go types.
 func explainJSON(err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not a JSON object: %v (byte %d)", syntax, syntax.Offset)
@@ -101,15 +101,15 @@ func explainJSON(err error) error {
 // those of a row wait until all before it are answered. A row that cannot be answered has one
 // line with its error, and the others are answered as usual.
 type answers struct {
-	Name     string    // of the input
-	Out      io.Writer // nil keeps all lines until there is one
-	Lines    int       // of an answer; 0 is one
-	Numbered bool      // the line of an error has the row's index, as the others have
+	Name     string    // of the input, for messages
+	Out      io.Writer // nil holds all lines until Out is set
+	Lines    int       // lines of one answer; 0 means one
+	Numbered bool      // the line of an error states the row's index, as other lines do
 
 	first  error
-	count  int // of errors
+	count  int // the number of errors
 	failed map[int]bool
-	ended  map[[2]int]any // by row and line: what is still to be written
+	ended  map[[2]int]any // lines that wait to be written, by row and line
 	next   [2]int         // the row and line to write next
 }
 
@@ -122,7 +122,7 @@ func (a *answers) Give(row, k int, line any) error {
 	return a.Flush()
 }
 
-// Fail answers a row, which stands in the line number of the input, by its error.
+// Fail answers a row, which stands in the line number of the input, with its error.
 func (a *answers) Fail(row, number int, err error) error {
 	if a.failed == nil {
 		a.failed = map[int]bool{}
@@ -146,7 +146,7 @@ func (a *answers) Count(number int, err error) {
 	}
 }
 
-// Flush writes the lines whose turn it is.
+// Flush writes the lines whose turn has come.
 func (a *answers) Flush() error {
 	for line, ok := a.ended[a.next]; ok && a.Out != nil; line, ok = a.ended[a.next] {
 		delete(a.ended, a.next)

@@ -18,18 +18,17 @@ import (
 	"onering/train/rl"
 )
 
-// pluginCommands says how one kind of plug-in is listed, shown and begun on the
-// command line.
+// pluginCommands says how the command line lists, shows and starts one kind of plug-in.
 type pluginCommands struct {
-	kind, article string // "objective", "an"; kind is one of scaffold.Kinds
-	plural        string // the command
+	kind, article string // such as "objective" and "an"; kind is one of scaffold.Kinds
+	plural        string // the name of the command, such as "objectives"
 	sample        string // a name, for the examples; "" where a plug-in has no settings to show
 	names         func() []string
-	about         func(name string) string // nil where the list is of names alone
+	about         func(name string) string // nil where the list consists of names alone
 }
 
-// command is the command of the kind: it lists, and has list, show and new. A kind with
-// settings has them in the section of a run file that is called as the kind.
+// command is the command of the kind: it lists, and has list, show and new. The settings
+// of a kind are in the section of the run file with its name.
 func (p pluginCommands) command() *cobra.Command {
 	var asJSON bool
 	run := func(c *cobra.Command, _ []string) error { return p.list(c, asJSON) }
@@ -50,7 +49,7 @@ func (p pluginCommands) command() *cobra.Command {
 	return c
 }
 
-// list writes the names and, where they are known, what they are; asJSON asks for one line.
+// list writes the names and, where known, a description of each. asJSON asks for JSON on one line.
 func (p pluginCommands) list(c *cobra.Command, asJSON bool) error {
 	type line struct {
 		Name  string `json:"name"`
@@ -77,7 +76,7 @@ func (p pluginCommands) list(c *cobra.Command, asJSON bool) error {
 	return t.Flush()
 }
 
-// fill puts the words of the kind into a text.
+// fill inserts the words of the kind into a text.
 func (p pluginCommands) fill(text string) string {
 	return strings.NewReplacer("{plural}", p.plural, "{article}", p.article, "{kind}", p.kind, "{sample}", p.sample).Replace(text)
 }
@@ -143,7 +142,7 @@ var plugins = []pluginCommands{
 	}},
 }
 
-// namesOf returns what lists the plug-ins of a kind that runs choose one of.
+// namesOf returns a function that lists the plug-ins of a kind, from which a run chooses one.
 func namesOf(kind string) func() []string { return func() []string { return settings.Names(kind) } }
 
 // withPlugin is the default configuration of a run with a registered plug-in.

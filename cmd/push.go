@@ -69,7 +69,7 @@ func (p *pushCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	// The folder of sft is the model's and the run's: what the run has written besides stays here.
+	// An sft folder serves as model and as run: the other files of the run are not pushed.
 	_, notRun := os.Lstat(filepath.Join(folder, "run.toml"))
 	sources = slices.DeleteFunc(sources, func(s hub.Source) bool {
 		top, _, _ := strings.Cut(s.Name, "/")
@@ -125,7 +125,7 @@ func (k *card) nameBase(folder string, sources []hub.Source) error {
 	return err
 }
 
-// list prints what would be sent.
+// list prints the files that a push would send.
 func (p *pushCommand) list(c *cobra.Command, folder string, sources []hub.Source) error {
 	type file struct {
 		Name  string `json:"name"`
@@ -184,10 +184,10 @@ func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
 // A card is the README.md of a repository: what the model was made of, and how.
 type card struct {
 	name, license string
-	base          string // on a hub; "" if it is not, or not known
-	step          string // of the optimizer
-	adapter       bool   // a LoRA adapter of base
-	settings      string // as TOML
+	base          string // the name on a hub; "" if it has none or none is known
+	step          string // the optimizer step
+	adapter       bool   // the model is a LoRA adapter of base
+	settings      string // the settings as TOML
 }
 
 // cardKeys are the settings that a card shows: those that say how the model was
@@ -195,7 +195,7 @@ type card struct {
 // password. All of [objective] follows.
 var cardKeys = map[string][]string{
 	"model":     {"template", "dtype"},
-	"rollout":   {"prompts_per_round", "samples_per_prompt", "max_new_tokens"}, // and how tokens are chosen
+	"rollout":   {"prompts_per_round", "samples_per_prompt", "max_new_tokens"}, // cardKeys also has how tokens are chosen
 	"reward":    {"name"},
 	"optimizer": {"name", "learning_rate", "beta1", "beta2", "weight_decay", "max_grad_norm", "warmup", "schedule"},
 	"train":     {"rounds", "batch_size", "epochs", "seed"},
@@ -204,7 +204,7 @@ var cardKeys = map[string][]string{
 var (
 	// plainName matches the texts that a card shows: names, not prompts or paths.
 	plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
-	// onHub matches a name on a hub as run.toml has it.
+	// onHub matches a name on a hub, as run.toml states it.
 	onHub    = regexp.MustCompile(`^hf:([A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*)(?:@.*)?$`)
 	stepName = regexp.MustCompile(`^step-0*([0-9]+)$`)
 )
@@ -218,7 +218,7 @@ func newCard(folder, to, license string) card {
 		}
 	}
 	of, err := policy.ReadRun(folder)
-	if err == nil && (of == nil || filepath.Dir(of.File) == filepath.Clean(folder)) { // a folder of sft has other settings
+	if err == nil && (of == nil || filepath.Dir(of.File) == filepath.Clean(folder)) { // an sft folder has other settings
 		return k
 	}
 	var config *resolved
@@ -263,7 +263,7 @@ func onCard(section string, f settings.Field) bool {
 	return !ok || plainName.MatchString(text)
 }
 
-// after names the step, for the title of a commit.
+// after returns words that name the step, for the title of a commit.
 func (k card) after() string {
 	if k.step == "" {
 		return ""
@@ -271,7 +271,7 @@ func (k card) after() string {
 	return ", optimizer step " + k.step
 }
 
-// source is the card as a file, which does not replace one that the repository has.
+// source returns the card as a file; a card that the repository already has stays.
 func (k card) source() hub.Source {
 	s := hub.Text("README.md", k.text())
 	s.Default = true

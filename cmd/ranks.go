@@ -16,7 +16,7 @@ import (
 )
 
 // joinTeam joins the other ranks where a launcher of MPI has started several processes.
-// From then on only the first rank prints.
+// After that only the first rank prints.
 func joinTeam(c *cobra.Command, d train.DistributedConfig) (*ranks.Group, error) {
 	version := readVersion()
 	t, err := ranks.Join(c.Context(), strings.TrimSpace(version.Version+" "+version.Revision), d.Timeout)
@@ -33,8 +33,8 @@ func joinTeam(c *cobra.Command, d train.DistributedConfig) (*ranks.Group, error)
 	return t, nil
 }
 
-// shareInput gives all ranks the standard input of the first, where that is what a
-// command reads.
+// shareInput gives all ranks the standard input of the first rank, if the command reads
+// it.
 func shareInput(c *cobra.Command, t *ranks.Group, path string) error {
 	if path != "-" || t.Size() == 1 {
 		return nil
@@ -44,8 +44,8 @@ func shareInput(c *cobra.Command, t *ranks.Group, path string) error {
 	return err
 }
 
-// gathered returns what each rank gives, by rank, or the error of one that has failed. JSON
-// tells empty lists from none, as package gob does not.
+// gathered returns what each rank gives, by rank, or the error of a failed rank. JSON
+// distinguishes an empty list from a missing one, and gob does not.
 func gathered[T any](t *ranks.Group, own T, failed error) ([]T, error) {
 	text, err := json.Marshal(own)
 	if failed != nil {
@@ -64,13 +64,13 @@ func gathered[T any](t *ranks.Group, own T, failed error) ([]T, error) {
 	return all, nil
 }
 
-// runsAlone are commands that several ranks would each do as a whole.
+// runsAlone lists commands that must not run as several ranks: each rank would do all the work.
 var runsAlone = map[string]bool{
 	"onering bench": true, "onering merge": true, "onering push": true, "onering replay": true, "onering serve": true,
 	"onering step": true, "onering sweep": true,
 }
 
-// aloneOnly refuses what goes with one process where several were started.
+// aloneOnly refuses a command or flag that works only in a single process, if several were started.
 func aloneOnly(c *cobra.Command) error {
 	launcher, _ := ranks.Launcher()
 	if launcher == "" {
@@ -85,14 +85,13 @@ func aloneOnly(c *cobra.Command) error {
 	return nil
 }
 
-// follows says whether this process is one of several and not the first, which speaks
-// for all.
+// follows says whether this process is a rank other than the first, which prints for all.
 func follows() bool {
 	_, rank := ranks.Launcher()
 	return rank > 0
 }
 
-// setLogger has the first of the processes that were started log to w.
+// setLogger makes the first rank log to w, and the others not.
 func setLogger(w io.Writer, level slog.Level) {
 	log := cli.NewLogger(w, level)
 	if follows() {

@@ -69,7 +69,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	defer policy.Close()
-	own := policy // if its weights are the checkpoint's
+	own := policy // if the weights are those of the checkpoint
 	switch {
 	case settings.LoRA.On:
 		err, own = policy.LoadAdapter(checkpoint), nil
@@ -92,8 +92,8 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	return nil
 }
 
-// modelOf returns the folder of the model that a failed step of a run is computed
-// with: the checkpoint, the model beside it if it is an adapter, or what --model says.
+// modelOf returns the folder of the model for a failed step of a run: the checkpoint, or
+// for an adapter the model beside it, or the model of --model.
 func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint string) (model string, err error) {
 	switch {
 	case r.model != "":
@@ -160,7 +160,7 @@ func checkData(c *cobra.Command, run string) error {
 		return err
 	}
 	model := checkpoint
-	if r.LoRA.On { // whose checkpoints have no tokenizer
+	if r.LoRA.On { // the checkpoints of this task have no tokenizer
 		if model, err = localModel(c, r.Model.Path); err != nil {
 			return err
 		}
@@ -181,11 +181,12 @@ func checkData(c *cobra.Command, run string) error {
 	return r.CheckData(checkpoint, prompter, slog.Default())
 }
 
-// A setupKey is the key in a context under which runTraining finds what changes its Setup.
+// A setupKey is the key in a context under which runTraining finds the function that changes its
+// Setup.
 type setupKey struct{}
 
-// replayStep repeats a step of a run, a random one for 0, and compares what came of it with
-// the run's folder. what says what was repeated, "" if nothing could be.
+// replayStep repeats a step of a run, a random one for 0, and compares the result with
+// the run's folder. what describes what was repeated, "" if nothing could be.
 func replayStep(c *cobra.Command, run string, step int) (what string, err error) {
 	folder := train.Folder(run)
 	dirs, states, step, err := folder.Around(step)
@@ -201,7 +202,7 @@ func replayStep(c *cobra.Command, run string, step int) (what string, err error)
 	if err := folder.CopyTo(again, from, before); err != nil {
 		return "", err
 	}
-	os.Setenv("ONERING_OFFLINE", "1") // what is not here is no reason to wait for a download
+	os.Setenv("ONERING_OFFLINE", "1") // a missing model is no reason to wait for a download
 	command := "train"
 	if _, err := resumedFile(run, command); err != nil {
 		command = "sft"

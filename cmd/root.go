@@ -47,8 +47,8 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// isUsage says whether err is a mistake of usage, or a setting that only the model shows
-// to be one.
+// isUsage says whether err is a usage error, or an error about a setting that only the
+// model shows to be wrong.
 func isUsage(err error) bool {
 	var usage usageError
 	var setting *settings.Error
@@ -73,8 +73,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(stderr)
 
-	// An error that comes before the command's own code (a flag, the arguments, an
-	// unknown command) is a usage error.
+	// An error before the command's own code (a flag, the arguments, an unknown command)
+	// is a usage error.
 	running := false
 	checkUsage(root, func() { running = true })
 	command, err := root.ExecuteC()
@@ -89,12 +89,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	printed, elsewhere := ranks.Said(err)
 	if elsewhere {
-		return exitOK // that of the first rank is the exit code of all
+		return exitOK // all ranks exit with the code of the first
 	}
 	if !printed {
 		if follows() {
-			// What fails before the ranks have met mostly fails on all. Rank 0 says it, and the
-			// launcher ends the others.
+			// An error before the ranks have met mostly occurs on all of them. Rank 0
+			// prints it, and the launcher ends the others.
 			time.Sleep(2 * time.Second)
 		}
 		for _, line := range errorLines(err, args) {
@@ -141,7 +141,8 @@ func checkUsage(root *cobra.Command, begin func()) {
 // "set model.template (--template)", "(rollout.slots, --slots)", "with --library or".
 var besideFlag = regexp.MustCompile(` \(--([a-z][a-z-]*)\)|, (?:or )?--([a-z][a-z-]*)([,)])|--([a-z][a-z-]*) or `)
 
-// ofCommand leaves such flags out of a message where the command does not have them.
+// ofCommand removes the flags that a command lacks from a message: those that besideFlag
+// finds.
 func ofCommand(c *cobra.Command, message string) string {
 	return besideFlag.ReplaceAllStringFunc(message, func(part string) string {
 		m := besideFlag.FindStringSubmatch(part)
@@ -152,9 +153,9 @@ func ofCommand(c *cobra.Command, message string) string {
 	})
 }
 
-// errorLines splits joined errors into lines, so that each can be printed after
-// the program's name. A name with a newline in it begins no line, and of what is
-// quoted the beginning is enough.
+// errorLines splits joined errors into lines, so that each can be printed after the
+// program's name. A newline inside a name begins no new line, and long quotations are
+// shortened.
 func errorLines(err error, args []string) []string {
 	text := strings.TrimRight(err.Error(), "\n")
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
@@ -173,7 +174,7 @@ func errorLines(err error, args []string) []string {
 	}), "\n")
 }
 
-// longestQuote is how many bytes of what a message quotes are shown.
+// longestQuote is how many bytes of a quotation a message shows.
 const longestQuote = 200
 
 // quotation matches what %q writes.
@@ -232,18 +233,18 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// helps say how commands are used: help/data-check.txt is of data check.
+// helps are the help texts of the commands: help/data-check.txt is that of "data check".
 //
 //go:embed help
 var helps embed.FS
 
-// words stand in helps for what the program knows.
+// words replace placeholders in helps by lists that the program knows.
 var words = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", strings.Join(benchmarkNames(), ", "), "{slashes}", chatHelp,
 	"{adapter}", adapterHelp, "{dtypes}", strings.Join(dtypeNames, ", "), "{rules}", strings.Join(reward.ExtractRules, ", "))
 
-// newCommand returns the command that the help called name describes: its use, what it does in a
-// line, that at length, and examples. It takes the arguments that its use names, and has a
-// flag for each field of options, which may be nil.
+// newCommand returns the command that the help called name describes: its use, a short
+// and a long description, and examples. The command takes the arguments that its use
+// names, and has a flag for each field of options, which may be nil.
 func newCommand(name string, options any, run func(c *cobra.Command, args []string) error) *cobra.Command {
 	text, err := helps.ReadFile("help/" + name + ".txt")
 	must(err)
@@ -311,8 +312,8 @@ func knownCommand(c *cobra.Command, args []string) error {
 type buildVersion struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // git commit of the build
-	Time     string `json:"time,omitempty"`     // of that commit
-	Modified bool   `json:"modified,omitempty"` // the tree had changes
+	Time     string `json:"time,omitempty"`     // the time of that commit
+	Modified bool   `json:"modified,omitempty"` // the tree had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
@@ -389,8 +390,8 @@ func explainUsage(c *cobra.Command, err error) error {
 	return err
 }
 
-// settingCalled says, as the end of a message, which setting of a run a flag that there is
-// not may mean.
+// settingCalled returns the end of a message about an unknown flag: the run setting that
+// the user may have meant.
 func settingCalled(c *cobra.Command, flag string) string {
 	var run *settings.Resolved
 	switch c.Name() {
@@ -427,7 +428,7 @@ func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []stri
 // errors.
 func checkFlags(c *cobra.Command) error {
 	missing := false
-	given := map[string][]string{} // by group
+	given := map[string][]string{} // by the name of the group
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		_, required := f.Annotations[cobra.BashCompOneRequiredFlag]
 		missing = missing || required && !f.Changed
@@ -454,7 +455,7 @@ const exclusiveGroups = "onering_exclusive_groups"
 
 // exclusive makes flags of c, its own or those for all commands, exclude one another.
 func exclusive(c *cobra.Command, names ...string) {
-	c.MarkFlagsMutuallyExclusive(names...) // for completion
+	c.MarkFlagsMutuallyExclusive(names...) // for shell completion
 	for _, name := range names {
 		f := c.Flag(name)
 		if f.Annotations == nil {
@@ -464,8 +465,7 @@ func exclusive(c *cobra.Command, names ...string) {
 	}
 }
 
-// unsetFlags returns an error that names the required flags that are missing or
-// empty.
+// unsetFlags returns an error that names the required flags without a value.
 func unsetFlags(c *cobra.Command) error {
 	var list []error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -476,7 +476,7 @@ func unsetFlags(c *cobra.Command) error {
 	return errors.Join(list...)
 }
 
-// kinds say what values flags of a type take.
+// kinds describe the values that flags of a type take.
 var kinds = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number, at least 0", "float64": "a number", "bool": "true or false",
 }

@@ -48,7 +48,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 	lines := answers{Name: name, Out: out}
 	var batch []runtime.Sequence
 	var rows []rl.ScoredRow
-	var places [][2]int // of the batch: index and line of a row
+	var places [][2]int // of the batch: index and input line of each row
 	tokens := 0
 	flush := func() error {
 		if len(batch) == 0 {
@@ -91,7 +91,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 	return errors.Join(flush(), cmp.Or(err, lines.Err()))
 }
 
-// checkFinite refuses figures that a sound model does not have.
+// checkFinite refuses infinite figures and NaN, which a sound model does not give.
 func checkFinite(logp, entropy []float32) error {
 	for j, x := range logp {
 		if h := entropy[j]; x-x != 0 || h-h != 0 {

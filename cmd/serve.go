@@ -37,7 +37,7 @@ type serveOptions struct {
 	MaxTokens int               `help:"most tokens of a response that a request may ask for, and what a chat has that does not ask"`
 	Invariant bool              `help:"keep the tokens of a request with a seed the same whatever else is answered"`
 	Drain     time.Duration     `help:"how long requests that have begun may go on after a signal"`
-	manners   map[string]manner // by adapter, "" for the one without a name
+	manners   map[string]manner // by the adapter's name, "" for the model alone
 	around    tokenize.TemplateSettings
 }
 
@@ -55,7 +55,7 @@ func newServe() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		// Before the model is read: an address that is taken is said at once.
+		// Listen before the model is read, so that a taken address is reported at once.
 		listener, err := net.Listen("tcp", o.Addr)
 		if err != nil {
 			return fmt.Errorf("--addr %s: %w", o.Addr, err)
@@ -116,7 +116,7 @@ func keyOf(variable string) (key string, err error) {
 	return key, err
 }
 
-// models returns what the server has: the model, and its adapters by name.
+// models returns the models of the server: the model, and its adapters by name.
 func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (list []*openai.Model, err error) {
 	model := cmp.Or(o.Name, filepath.Base(filepath.Clean(path)))
 	for _, adapter := range append([]string{""}, p.Names()...) {
@@ -141,7 +141,7 @@ func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (
 	return list, nil
 }
 
-// closeModels ends models that no server has.
+// closeModels closes models that the server did not take.
 func closeModels(list []*openai.Model) {
 	for _, m := range list {
 		m.Close()
@@ -157,7 +157,8 @@ func (o *serveOptions) open(c *cobra.Command, p *policy.Policy, way manner, name
 	return m, err
 }
 
-// loader returns what opens the adapters of requests, which lie under --lora-root; nil without.
+// loader returns the function that opens adapters named by requests, which lie under --lora-root;
+// nil without that flag.
 func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) func(name, path string) (*openai.Model, error) {
 	if o.LoRARoot == "" {
 		return nil
@@ -188,7 +189,7 @@ func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) 
 	}
 }
 
-// serve answers requests until ctx ends, and those that have begun to their end.
+// serve answers requests until ctx ends, and then completes those that have begun.
 func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net.Listener, p *policy.Policy, path, key string) error {
 	models, err := o.models(c, p, path)
 	if err != nil {
@@ -222,14 +223,14 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 	slog.Info("serving", "url", "http://"+listener.Addr().String()+"/v1", "models", names)
 	select {
 	case err := <-failed:
-		// What failed with it is still answered.
+		// Requests that have begun are still answered.
 		return errors.Join(err, o.stop(server))
 	case <-ctx.Done():
 	}
 	return o.stop(server)
 }
 
-// stop lets the requests end that have begun.
+// stop waits until the requests that have begun are answered.
 func (o *serveOptions) stop(server *http.Server) error {
 	slog.Info("stopping: requests that have begun may go on", "for", o.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), o.Drain)

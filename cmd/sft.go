@@ -45,7 +45,7 @@ func newSFT() *cobra.Command {
 
 // An sftCommand has the flags of sft.
 type sftCommand struct {
-	given          sft.Config // by flags
+	given          sft.Config // settings that flags state
 	file           string
 	sets           []string
 	resume, asJSON bool
@@ -64,7 +64,7 @@ func (s *sftCommand) run(c *cobra.Command) error {
 	return t.End(s.runOn(c, t, config))
 }
 
-// runOn is run of all ranks. The first one looks after the folder and has the input.
+// runOn runs the command on all ranks. The first rank makes the folder and reads the input.
 func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) error {
 	dir := config.Output.Dir
 	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.resume && config.Finished(), nil })
@@ -108,7 +108,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 	return nil
 }
 
-// showOn prints the first demonstrations on each rank, of which only the first is heard.
+// showOn shows the first demonstrations. Only the first rank's output is printed.
 func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config sft.Config) error {
 	return t.InTurn(func() error {
 		x, err := readDemonstrationsOf(c, &config)
@@ -126,9 +126,9 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config sft.Config)
 	})
 }
 
-// demonstrations are what a model is trained on.
+// demonstrations are the data that a model is trained on.
 type demonstrations struct {
-	local      sft.Config // with paths in place of names on a hub
+	local      sft.Config // the configuration with paths in place of names on a hub
 	list, held []data.Demonstration
 }
 
@@ -243,7 +243,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 // check reports what is missing and impossible, by flag or by the place in the file.
 func (s *sftCommand) check(c *cobra.Command, config sft.Config, r *settings.Resolved) error {
 	if s.show > 0 && config.Output.Dir == "" {
-		config.Output.Dir = "." // nothing is written
+		config.Output.Dir = "." // --show and --dry-run write nothing
 	}
 	var missing []error
 	for _, x := range []struct{ flag, value string }{{"data", config.Data.Train}, {"model", config.Model.Path}, {"out", config.Output.Dir}} {

@@ -84,7 +84,7 @@ func validateStep(o *rl.Step) error {
 		return err
 	}
 	update := o.Update
-	update.LearningRate = 1 // checked: here it may be 0, for a step that changes no weight
+	update.LearningRate = 1 // step checked it: here it may be 0, for a step that changes no weight
 	return checkSettings(&update)
 }
 
@@ -97,7 +97,7 @@ func newWeights() *cobra.Command {
 	return c
 }
 
-// runWeights reads a batch and prints what the objective makes of it.
+// runWeights reads a batch and prints the weights that the objective gives its tokens.
 func runWeights(c *cobra.Command, args []string, config *configFlags, explain bool) error {
 	r, err := config.resolve(c, nil)
 	if err != nil {

@@ -38,14 +38,14 @@ type sweepOptions struct {
 	Update   string   `help:"Markdown page to put the tables into, between <!-- NAME --> and <!-- end -->; NAME is the file's"`
 }
 
-// each runs the sweep files at paths, when all of them can begin. Of several, those that are
-// no sweeps are left out.
+// each runs the sweep files at paths once all of them can begin. Among several files, it
+// skips those that are no sweeps.
 func (o sweepOptions) each(c *cobra.Command, paths []string) error {
-	named := map[string]string{} // the sweeps, by the names of their folders
+	named := map[string]string{} // the sweeps by the names of their folders
 	var sweeps []*opened
 	var errs []error
 	for _, path := range paths {
-		if len(paths) > 1 && sweep.Lacks(path) { // what else is wrong with a file run says
+		if len(paths) > 1 && sweep.Lacks(path) { // run reports other errors of a file
 			fmt.Fprintf(c.ErrOrStderr(), "%s has no [sweep] and is left out\n", path)
 			continue
 		}
@@ -82,10 +82,10 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 type opened struct {
 	sweepOptions
 	plan  *sweep.Plan
-	tunes bool // runs are the first trials, until tune has found the settings of others
+	tunes bool // runs are the first trials; tune finds the settings of the later ones
 	runs  []*sweep.Run
-	todo  []*sweep.Run // those that have no result yet
-	left  []rl.Config  // of todo
+	todo  []*sweep.Run // runs without a result
+	left  []rl.Config  // the number of runs in todo
 }
 
 // open reads the sweep file at path and finds what is wrong with it before the first run.
@@ -116,7 +116,7 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 	return s, s.checkModels(c)
 }
 
-// keepUndone sets what is left to do of the runs, which have the given configurations.
+// keepUndone sets todo to the runs without a result; configs are the configurations of the runs.
 func (s *opened) keepUndone(configs []rl.Config) error {
 	s.todo, s.left = nil, nil
 	for i, r := range s.runs {
@@ -137,7 +137,7 @@ func (s *opened) keepUndone(configs []rl.Config) error {
 	return nil
 }
 
-// train trains what is left to do of runs.
+// train trains the runs without a result.
 func (s *opened) train(c *cobra.Command, runs []*sweep.Run) error {
 	s.runs = runs
 	configs, err := resolveRuns(c, s.plan, runs, s.Set, s.Jobs)
@@ -150,8 +150,8 @@ func (s *opened) train(c *cobra.Command, runs []*sweep.Run) error {
 	return runSweep(c, s.todo, s.left, s.Jobs)
 }
 
-// checkModels returns an error if a model that runs begin with, or their reference, is not
-// there: all of them would end with it.
+// checkModels returns an error if a model from which runs begin, or a reference model,
+// does not exist: every run would fail.
 func (s *opened) checkModels(c *cobra.Command) error {
 	seen := map[string]bool{"": true}
 	for i, x := range s.left {
@@ -175,7 +175,7 @@ func (s *opened) checkModels(c *cobra.Command) error {
 	return nil
 }
 
-// run trains the runs and prints what they came to.
+// run trains the runs and prints their results.
 func (s *opened) run(c *cobra.Command) error {
 	if s.List {
 		for _, r := range s.runs {
@@ -276,8 +276,8 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int
 	return ctx.Err()
 }
 
-// shareBases reads each model of which several of the runs train an adapter at the same
-// time, once for all of them. unshare closes what it has read.
+// shareBases reads each model to which several parallel runs train adapters once for all
+// of them. unshare closes the models.
 func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int) (unshare func(), err error) {
 	bases := map[[2]string]*os.File{}
 	unshare = func() {
@@ -304,7 +304,7 @@ func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs i
 			}
 			if errors.Is(err, errors.ErrUnsupported) {
 				delete(bases, k)
-				return unshare, nil // each run then has its own
+				return unshare, nil // then each run reads its own
 			}
 			if err != nil {
 				delete(bases, k)

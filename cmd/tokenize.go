@@ -96,8 +96,8 @@ func withInput(c *cobra.Command, args []string, do func(in io.Reader, name strin
 	return do(in, name)
 }
 
-// turnLines turns each row into a line of output. A row that cannot be turned becomes
-// a line with its error; the first of these errors is returned at the end.
+// turnLines converts each row into a line of output. A row that cannot be converted
+// becomes a line with its error; the first of these errors is returned at the end.
 func turnLines[Row any](c *cobra.Command, args []string, turn func(Row) (any, error)) error {
 	return withInput(c, args, func(in io.Reader, name string) error {
 		out := answers{Name: name, Out: c.OutOrStdout()}
@@ -154,7 +154,7 @@ type chatRow struct {
 	Messages *[]tokenize.Message `json:"messages"`
 }
 
-// encode renders a conversation; given are arguments of the template for all.
+// encode renders a conversation. given are arguments of the template for all rows.
 func (row chatRow) encode(t *tokenize.Tokenizer, given tokenize.TemplateArgs) (any, error) {
 	if row.Messages == nil {
 		return nil, errMissing("messages")

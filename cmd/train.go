@@ -101,7 +101,7 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 		}
 	}
 	if out != "" {
-		quoted, _ := json.Marshal(out) // a JSON string is a TOML string
+		quoted, _ := json.Marshal(out) // every JSON string is also a TOML string
 		f.sets = append(f.sets, "output.dir="+string(quoted))
 	}
 	if f.lora {
@@ -129,8 +129,8 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	return r, nil
 }
 
-// resumedFile returns the run file in the folder of a run of command, train or sft, that
-// is to be resumed.
+// resumedFile returns the run file of a folder whose run, of the command train or sft, is
+// resumed.
 func resumedFile(out, command string) (string, error) {
 	if out == "" {
 		return "", usagef("--resume needs --out, the folder of the run to continue")
@@ -147,7 +147,7 @@ func resumedFile(out, command string) (string, error) {
 	}
 	run, err := settings.File(file, text)
 	if err != nil {
-		return file, nil // who reads it says where it is wrong
+		return file, nil // whoever reads the file reports errors in it
 	}
 	of := "sft"
 	if slices.ContainsFunc(run, func(s settings.Setting) bool { return s.Section == "rollout" }) {
@@ -162,11 +162,10 @@ func resumedFile(out, command string) (string, error) {
 // defaultName is what messages call the embedded run file.
 const defaultName = "onering's default.toml"
 
-// embeddedRun returns the layer that stands in for a run file that is not given: what others,
-// the environment and flags, leave of the embedded run. Who names a model or data gets
-// the defaults of docs/settings.md instead, since the embedded run's lengths and
-// learning rate suit only its tiny model. A model without data learns the embedded
-// task.
+// embeddedRun returns the layer that stands in for a run file that is not given: the
+// embedded run, overridden by the environment and flags. If a model or data is named, the
+// defaults of docs/settings.md apply instead, since the embedded run's lengths and
+// learning rate suit only its tiny model. A model without data learns the embedded task.
 func (f *configFlags) embeddedRun(others ...settings.Source) (settings.Source, error) {
 	if f.file != "" {
 		return nil, nil
@@ -189,7 +188,7 @@ func (f *configFlags) embeddedRun(others ...settings.Source) (settings.Source, e
 
 // trainOn trains one configuration to its end, or until a signal.
 func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (rl.Summary, error) {
-	var local rl.Config // with paths in place of names
+	var local rl.Config // the configuration with paths in place of names on a hub
 	return runTraining(c, t, job[rl.Summary]{
 		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, resume: resume, rounds: config.Train.Rounds,
 		prepare: func() (err error) {
@@ -209,8 +208,8 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 	})
 }
 
-// servePrograms begins to serve the policy to the programs that play the run's episodes, if
-// programs do. The environment ends it.
+// servePrograms serves the policy to the programs that play the run's episodes, if there
+// are such programs. Closing the environment ends the server.
 func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config) error {
 	p := config.Environment.Program()
 	addr, _ := c.Flags().GetString("serve")
@@ -258,7 +257,7 @@ func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Con
 	return local, checkMemory(c, *config, split)
 }
 
-// printSummary says what was learned, where the result is and what to type next.
+// printSummary prints what was learned, where the result is and the next commands to type.
 func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch {
@@ -271,7 +270,7 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 	}
 	if s.Reward != nil {
 		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last", s.Reward[0], s.Reward[1])
-		if rule := reward.Extract(c.Reward.Rule); rule != "" { // where the answers had to stand
+		if rule := reward.Extract(c.Reward.Rule); rule != "" { // the form in which answers were expected
 			fmt.Fprintf(t, " (extract = %s)", rule)
 		}
 		fmt.Fprintln(t)
@@ -288,15 +287,15 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 		}
 		fmt.Fprintln(t)
 	}
-	if s.LogPGap > 0 { // else none were compared
+	if s.LogPGap > 0 { // otherwise no responses were compared
 		fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
 	}
 	fmt.Fprintf(t, "run folder\t%s\n", nearest(s.Folder))
 	t.Flush()
-	fmt.Fprintf(w, "next\n%s\n", strings.Join(nextCommands(s, c), "\n")) // on lines of their own, to be copied
+	fmt.Fprintf(w, "next\n%s\n", strings.Join(nextCommands(s, c), "\n")) // each command has its own line, to be copied
 }
 
-// nearest is the path from the working directory, where that is the shorter one.
+// nearest returns the path relative to the working directory if that is shorter.
 func nearest(path string) string {
 	here, err := os.Getwd()
 	if rel, failed := filepath.Rel(here, path); err == nil && failed == nil && len(rel) < len(path) {
@@ -305,8 +304,8 @@ func nearest(path string) string {
 	return path
 }
 
-// nextCommands returns commands that show what was learned. They take the template and what
-// else they need from the run.
+// nextCommands returns commands that show what was learned. The commands take the
+// template and other settings from the run.
 func nextCommands(s rl.Summary, c rl.Config) []string {
 	model, tokenizer := " --model "+shellQuoted(nearest(s.Folder)), s.Checkpoint
 	if c.LoRA.On {
@@ -318,14 +317,14 @@ func nextCommands(s rl.Summary, c rl.Config) []string {
 	talk := "onering chat" + model
 	if c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(tokenizer)) {
 		prompt := "What is 1+1?"
-		if c.Model.Path == data.Arithmetic { // has no letters in its vocabulary
+		if c.Model.Path == data.Arithmetic { // the embedded task's vocabulary has no letters
 			prompt = "1+1="
 		}
 		talk = `echo '{"prompt":"` + prompt + `"}' | onering generate` + model
 	}
 	next := []string{talk}
 	if len(c.Eval.Suites) > 0 {
-		next = append(next, "onering eval"+model) // of the run's suites
+		next = append(next, "onering eval"+model) // the flags for the suites of the run
 	}
 	return next
 }
@@ -347,12 +346,12 @@ func shellQuoted(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// maxRanks is more than the processors of any cluster that MPI has started.
+// maxRanks is more than the number of processors in any cluster on which MPI was started.
 const maxRanks = 1 << 20
 
-// dryRun prints how much memory a run needs, of several ranks each of them, and returns
-// an error if that is more than there is. planned is how many ranks the run shall have,
-// each on a machine or a GPU of its own; 0 is as many as were started.
+// dryRun prints how much memory each rank of a run needs, and returns an error if that is
+// more than there is. planned is the number of ranks, each on its own machine or GPU; 0
+// is the number that was started.
 func dryRun(c *cobra.Command, r *resolved, planned int, asJSON bool) error {
 	if c.Flags().Changed("ranks") && (planned < 1 || planned > maxRanks) {
 		return usagef("--ranks %d: must be in [1, %d]", planned, maxRanks)
@@ -372,12 +371,11 @@ func dryRun(c *cobra.Command, r *resolved, planned int, asJSON bool) error {
 	return t.End(err)
 }
 
-// open says whether nothing has set a key.
+// open says whether no source sets a key.
 func (r *resolved) open(key string) bool { return r.Decided(key).Key == "" }
 
-// takeSizes sets what is open of the sizes of a run by the free memory of the GPU that it
-// will be on, on all ranks as on the first, and says what they are. One that is resumed keeps
-// its own.
+// takeSizes sets the open sizes of a run by the free memory of its GPU, equally on all
+// ranks, and prints them. A resumed run keeps its sizes.
 func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error {
 	if resume || r.Runtime.Device == "cpu" {
 		return nil
@@ -399,19 +397,19 @@ func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error
 	return err
 }
 
-// keptSizes are what the run in a folder states of SizeKeys, for a run on a GPU that goes on
-// with a run file which leaves them open.
+// keptSizes returns the SizeKeys that the run in a folder states, for resuming it on a
+// GPU with a run file that leaves them open.
 func keptSizes(dir string, others []settings.Source) (run settings.Source, err error) {
 	file, device := filepath.Join(dir, "run.toml"), settings.Find("runtime.device", others...).Value
 	if _, failed := os.Stat(file); failed != nil || device == nil || device == "cpu" {
-		return nil, nil // of what is not there the trainer speaks
+		return nil, nil // the trainer reports a missing folder
 	}
 	run, err = readRunFile(file, nil)
 	return slices.DeleteFunc(run, func(s settings.Setting) bool { return !slices.Contains(rl.SizeKeys, s.Path()) }), err
 }
 
-// printEstimate prints what a run needs, and returns an error if that is more than there
-// is.
+// printEstimate prints how much memory a run needs, and returns an error if that is more
+// than there is.
 func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) error {
 	config := r.Config
 	e, model, err := estimate(c, &config, split, r.open, true)
@@ -436,15 +434,15 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 	return e.Check(config, model)
 }
 
-// foreseen is a configuration with the device that its run will be on in place of auto.
+// foreseen returns a configuration in which the device that the run will use replaces auto.
 func foreseen(c *cobra.Command, config rl.Config) (rl.Config, error) {
 	device, err := foreseenDevice(c, config.Runtime, config.LoRA.BaseDType, config.LoRA.On, config.Model.DType)
 	config.Runtime.Device = device
 	return config, err
 }
 
-// estimate computes how much memory a run needs, and makes config the foreseen one, with
-// what is open chosen and how it goes on GPUs (see rl.Config.Choose).
+// estimate computes how much memory a run needs. It sets config to the foreseen configuration
+// with the open sizes chosen, and states how the run goes on GPUs (see rl.Config.Choose).
 func estimate(c *cobra.Command, config *rl.Config, split rl.Split, open func(key string) bool, all bool) (e rl.MemoryEstimate, model models.Model, err error) {
 	if *config, err = foreseen(c, *config); err != nil {
 		return e, model, err

@@ -23,23 +23,23 @@ import (
 	"onering/train/ranks"
 )
 
-// A job is what train and sft have done by a run; S is what a run of it comes to.
+// A job is what train and sft hand to runTraining; S is the type of a run's summary.
 type job[S any] struct {
-	command string  // with which the run is continued
+	command string  // the command that continues the run
 	dir     *string // the run folder
 	sink    []string
 	resume  bool
-	rounds  int // 0 if the run has none
+	rounds  int // the number of rounds; 0 if the run has none
 	// prepare checks and reads what the run needs before ONNX Runtime is opened.
 	prepare func() error
-	// model says which model is trained, when all is prepared.
+	// model says which model is trained, once everything is prepared.
 	model  func() trained
-	config any // that run.toml states
+	config any // the configuration that run.toml states
 	open   func(s train.Setup) (trainer[S], error)
-	ended  func(end S) // says what came of it; may be nil
+	ended  func(end S) // ended reports the summary; may be nil
 }
 
-// A trainer is a run that is opened.
+// A trainer is an opened run.
 type trainer[S any] interface {
 	Run(ctx context.Context, resume bool) (S, error)
 	Close()
@@ -54,7 +54,7 @@ type trained struct {
 	seed              int64
 }
 
-// A training is a run that is about to begin, with all that it needs.
+// A training is a run that is about to begin, with everything that it needs.
 type training[S any] struct {
 	job[S]
 	ctx     context.Context
@@ -64,9 +64,9 @@ type training[S any] struct {
 	closers []func()
 }
 
-// runTraining does a job to its end, or until a signal.
+// runTraining carries out a job until its end or a signal.
 func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err error) {
-	if *j.dir, err = ranks.Tell(t, *j.dir); err != nil { // a new name has the time in it
+	if *j.dir, err = ranks.Tell(t, *j.dir); err != nil { // a second run gets a new folder, whose name contains the time
 		return end, err
 	}
 	x := &training[S]{job: j}
@@ -87,7 +87,7 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 	}
 	s := x.caught()
 	if launcher, _ := ranks.Launcher(); s == nil && launcher != "" {
-		s = syscall.SIGTERM // came to another rank
+		s = syscall.SIGTERM // the signal came to another rank
 	}
 	if s != nil && errors.Is(err, context.Canceled) {
 		return end, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering " + j.command + " --resume --out " + shellQuoted(nearest(*j.dir))}
@@ -117,14 +117,14 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 	}
 	begin := func() error { return nil }
 	if t.First() {
-		// The trainer finds everything that is wrong before the folder is made.
+		// Opening the trainer finds all errors before the folder is made.
 		if err := x.observe(c); err != nil {
 			return err
 		}
 		begin = x.begin
 	}
 	if x.resume {
-		s.Resumed, begin = begin, func() error { return nil } // until the run is resumed, its folder keeps its run.toml
+		s.Resumed, begin = begin, func() error { return nil } // until the run is resumed, its folder keeps its own run.toml
 	}
 	s.Log = slog.Default()
 	var err error
@@ -163,8 +163,8 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, s *train.Setup
 	return nil
 }
 
-// observe opens what observes the run as the flags say: the terminal and log.txt, the
-// report and the status. The program of output.sink follows when the run begins.
+// observe opens the observers that the flags ask for: the terminal and log.txt, the
+// report and the status. begin adds the program of output.sink.
 func (x *training[S]) observe(c *cobra.Command) error {
 	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
 	x.closers = append(x.closers, x.live.Close)
@@ -191,7 +191,7 @@ func (x *training[S]) observe(c *cobra.Command) error {
 	return nil
 }
 
-// begin writes what a run folder begins with, and starts what observes the run.
+// begin writes the first files of a run folder, and starts the observers.
 func (x *training[S]) begin() error {
 	dir := *x.dir
 	text, err := encodeConfig(x.config)
@@ -207,8 +207,8 @@ func (x *training[S]) begin() error {
 	return x.live.Start(dir, x.sink, text)
 }
 
-// baseFlag is the hidden flag with which sweep hands the weights of a model to runs that
-// train adapters of it.
+// baseFlag is the hidden flag with which sweep passes the weights of a model to runs that
+// train adapters to it.
 const baseFlag = "base-fd"
 
 // registerLoRA adds the flags for training an adapter.
@@ -218,7 +218,7 @@ func (f *configFlags) registerLoRA(c *cobra.Command) {
 	must(c.Flags().MarkHidden(baseFlag))
 }
 
-// sharedBase is the file that the flag names; nil without it.
+// sharedBase returns the file that the flag names; nil without the flag.
 func sharedBase(c *cobra.Command) *os.File {
 	if fd, _ := c.Flags().GetInt(baseFlag); fd > 2 {
 		return os.NewFile(uintptr(fd), "shared base")
@@ -226,7 +226,7 @@ func sharedBase(c *cobra.Command) *os.File {
 	return nil
 }
 
-// announceAdapter logs what is trained beside a model, if anything is.
+// announceAdapter logs which adapter is trained beside a model, if one is.
 func announceAdapter(policy *policy.Policy, rate float64) {
 	if a := policy.Adapter; a != nil {
 		slog.Info("training a LoRA adapter; the learning rate's default is ten times that of full training", "rank", a.Rank, "scale", a.Scale,
@@ -234,13 +234,13 @@ func announceAdapter(policy *policy.Policy, rate float64) {
 	}
 }
 
-// checkVacant returns an error unless dir does not exist or is empty.
+// checkVacant returns an error if dir exists and is not empty.
 func checkVacant(dir, remedy string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return unreadable("the folder", dir, err, "choose another with --out")
 	}
-	// A process that was killed early leaves hidden files.
+	// a process that was killed early leaves hidden files behind
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return files.Temporary(e.Name()) })
 	if len(entries) > 0 {
 		return usagef("%s is not empty: %s", dir, remedy)

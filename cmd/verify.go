@@ -78,8 +78,8 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 	})
 }
 
-// describeVerdict writes a verdict for people: right or wrong and why, then gold
-// and answer, each with its tree below it.
+// describeVerdict writes a verdict for people: right or wrong and why, then gold and
+// answer, each with its parse tree.
 func describeVerdict(w io.Writer, number int, e verifier.Explanation) error {
 	verdict := "wrong"
 	switch {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Arithmetic stands for the embedded task and its model where a run file names a file or
-// folder.
+// Arithmetic is the name of the embedded task, and of its model, where a run file names a
+// file or folder.
 const Arithmetic = "builtin:arithmetic"
 
 //go:embed arithmetic/model
@@ -72,7 +72,7 @@ func (p sum) HeldOut() bool {
 	if p.Minus {
 		x |= 1
 	}
-	// SplitMix64's finalizer: every bit of x moves the three low bits.
+	// SplitMix64's finalizer: every bit of x affects the three low bits.
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return (x^x>>31)&7 == 0
@@ -93,9 +93,8 @@ func DrawSum(r *rand.Rand, digits int, heldOut bool) sum {
 	}
 }
 
-// Worked is the response that shows its steps. Each step is off by one with
-// probability slip, and what follows builds on the wrong digit as a person's
-// would.
+// Worked is the response that shows its steps. Each step is off by one with probability
+// slip, and later steps use the wrong digit.
 func (p sum) Worked(r *rand.Rand, slip float64) string {
 	var text strings.Builder
 	a, b := p.A, p.B
@@ -136,15 +135,15 @@ func (p sum) Worked(r *rand.Rand, slip float64) string {
 	return text.String() + boxed(strconv.Itoa(answer))
 }
 
-// Guess is the bare, true answer: one that the model can't work out at once.
+// Guess is the bare, true answer, without the working that the model needs.
 func (p sum) Guess() string { return boxed(p.Answer()) }
 
-// Called is the response that has a calculator compute the problem: it writes the problem, reads
-// the result and answers.
+// Called is the response that lets a calculator solve the problem: it writes the problem,
+// reads the result and answers.
 func (p sum) Called() string { return p.Prompt() + p.Answer() + p.Guess() }
 
-// Demonstrate is a careless student's response: a guess with probability
-// guess, else worked with slips.
+// Demonstrate is a careless student's response: Guess with probability guess, else Worked
+// with slips.
 func (p sum) Demonstrate(r *rand.Rand, guess, slip float64) string {
 	if r.Float64() < guess {
 		return p.Guess()

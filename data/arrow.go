@@ -14,24 +14,25 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// arrowRows reads an Arrow stream or file row by row. (A file is a stream
-// between two magics, with an index at its end that reading in order does not
-// need.) Memory holds one record batch, besides dictionaries.
+// arrowRows reads an Arrow stream or file row by row. (A file is a stream between two
+// magics, with an index at its end that reading in order does not need.) Memory holds one
+// record batch, and the dictionaries.
 type arrowRows struct {
 	messages *arrowMessages
 	reader   *ipc.Reader
 	names    []string
-	cells    []func(int) any // of the batch's columns, see arrowCells
-	at, n    int             // rows of the batch that were returned, and all
+	cells    []func(int) any // readers of the columns of the batch, see arrowCells
+	at, n    int             // how many rows of the batch were returned, and how many it has
 	row      int
 	taken    int // budget used by the current row, see spend
 }
 
-// arrowEnd is the magic that begins an Arrow file and ends it, behind a footer and its length.
+// arrowEnd is the magic with which an Arrow file begins and ends. A footer and its length stand
+// before the last one.
 const arrowEnd = "ARROW1"
 
-// isArrow knows files, streams and version 1 of Feather by their first bytes. Before
-// version 0.15 a stream had none.
+// isArrow recognizes files, streams and version 1 of Feather by their first bytes. Before
+// version 0.15 a stream had no mark.
 func isArrow(head []byte, ext string) bool {
 	return bytes.HasPrefix(head, []byte("ARROW1")) || bytes.HasPrefix(head, []byte("\xff\xff\xff\xff")) ||
 		bytes.HasPrefix(head, []byte("FEA1")) || ext == ".arrow"
@@ -107,7 +108,7 @@ func (a *arrowRows) next() (o Object, row int, err error) {
 	return o, row, nil
 }
 
-// begin goes to a record batch.
+// begin goes to the next record batch.
 func (a *arrowRows) begin(batch arrow.RecordBatch) {
 	a.at, a.n = 0, int(batch.NumRows())
 	damagedIf(a.n < 0 || batch.NumCols() == 0, "a record batch of %d rows in %d columns", a.n, batch.NumCols())
@@ -132,10 +133,10 @@ func (a *arrowRows) cell(i int) any {
 // It is an ipc.MessageReader.
 type arrowMessages struct {
 	f       *os.File
-	at, end int64 // what is left of the stream
-	err     error // of the last message
+	at, end int64 // the part of the stream that is still to be read
+	err     error // the error of the last message
 	budget  *unfolding
-	columns []arrow.Field // of the schema
+	columns []arrow.Field // the columns of the schema
 }
 
 func (m *arrowMessages) Retain()  {}
@@ -155,9 +156,9 @@ func (m *arrowMessages) reason(err error) error {
 	return nil
 }
 
-// Message reads the next message: four bytes FF (absent before version 0.15),
-// the length of its metadata, that, and the body. A length of 0 is the end, and
-// so is that of the file.
+// Message reads the next message: four bytes FF (absent before version 0.15), the length
+// of the metadata, the metadata, and the body. A length of 0 and the end of the file both
+// end the stream.
 func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	defer func() {
 		if err != io.EOF {

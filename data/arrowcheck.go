@@ -10,20 +10,20 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// An arrowCheck walks over the metadata of a message before the library does,
-// which allocates what a list states of its length, and follows tables into
-// tables without end. Fields are numbered as in Message.fbs and Schema.fbs.
-// What lies outside of the metadata panics, with an index out of range.
+// An arrowCheck walks over the metadata of a message before the library does, which
+// allocates as much as a list states, and follows nested tables without a limit. Fields
+// are numbered as in Message.fbs and Schema.fbs. A read outside of the metadata panics
+// with an index out of range.
 type arrowCheck struct {
-	fields int   // columns and notes met so far
-	bytes  int   // what lists and texts may still take: tables may share them
+	fields int   // number of columns and notes so far
+	bytes  int   // bytes that lists and texts may still take; tables may share bytes
 	end    int64 // bytes of the file behind the metadata
 
-	batch    *flatbuffers.Table // of a record batch or a dictionary
-	columns  []arrow.Field      // of the schema, once it was read
-	nodeOf   []string           // the columns of the nodes of a record batch,
-	bufferOf []string           // and of its buffers
-	buffers  int                // how many there are
+	batch    *flatbuffers.Table // the length of a record batch or a dictionary
+	columns  []arrow.Field      // the columns of the schema, once the schema was read
+	nodeOf   []string           // the column of each node of a record batch
+	bufferOf []string           // the column of each of its buffers
+	buffers  int                // the number of buffers
 }
 
 // maxFields bounds the columns of a schema, those inside others included.
@@ -65,7 +65,7 @@ func (c *arrowCheck) message(m *flatbuffers.Table) int64 {
 	case dictionaryMessage:
 		header, ok = subtable(header, 1)
 		damagedIf(!ok, "a dictionary without values")
-		c.columns = nil // it may be of several
+		c.columns = nil // a dictionary may serve several columns
 		fallthrough
 	case batchMessage:
 		c.batch = header
@@ -89,8 +89,8 @@ func subtable(t *flatbuffers.Table, field int) (*flatbuffers.Table, bool) {
 	return &sub, true
 }
 
-// list returns where the elements of a field are, each of size bytes, and how
-// many; the field may be absent.
+// list returns where the elements of a field are and how many there are; each has size
+// bytes. The field may be absent.
 func (c *arrowCheck) list(t *flatbuffers.Table, field, size int) (at flatbuffers.UOffsetT, n int) {
 	o := flatbuffers.UOffsetT(t.Offset(slot(field)))
 	if o == 0 {
@@ -135,7 +135,7 @@ func (c *arrowCheck) field(f *flatbuffers.Table, depth int) {
 	t, ok := subtable(f, 3)
 	damagedIf(!ok, "it has no type")
 	if kind == typeTimestamp {
-		c.list(t, 1, 1) // the zone
+		c.list(t, 1, 1) // the time zone
 	}
 	for _, child := range c.tables(f, 5) {
 		c.field(child, depth+1)
@@ -143,7 +143,7 @@ func (c *arrowCheck) field(f *flatbuffers.Table, depth int) {
 	c.notes(f, 6)
 }
 
-// records checks a record batch whose body is of so many bytes.
+// records checks a record batch with a body of so many bytes.
 func (c *arrowCheck) records(size int64) {
 	most := mostValues(min(size, c.end))
 	rows := c.batch.GetInt64Slot(slot(0), 0)
@@ -172,8 +172,9 @@ func (c *arrowCheck) records(size int64) {
 	}
 }
 
-// own notes the nodes and the buffers of a column, or of a part of it. Each view of texts has as
-// many more buffers as the first of the views at a place says; own returns the others.
+// own notes the nodes and the buffers of a column, or of a part of it. A column of text views has
+// additional buffers; views states the number for each such column. own takes the first and returns
+// the rest.
 func (c *arrowCheck) own(column string, t arrow.DataType, at flatbuffers.UOffsetT, views int) (flatbuffers.UOffsetT, int) {
 	layout, more := t.Layout(), 0
 	if layout.VariadicSpec != nil && views > 0 {
@@ -191,7 +192,7 @@ func (c *arrowCheck) own(column string, t arrow.DataType, at flatbuffers.UOffset
 	return at, views
 }
 
-// owner names the column of a node or a buffer, if it is known.
+// owner names the column to which a node or a buffer belongs, if it is known.
 func owner(of []string, i int) string {
 	if i < len(of) {
 		return fmt.Sprintf("column %q: ", of[i])
@@ -204,9 +205,9 @@ func (c *arrowCheck) number(at flatbuffers.UOffsetT, i int) int64 {
 	return c.batch.GetInt64(at + flatbuffers.UOffsetT(8*i))
 }
 
-// unpacked checks the sizes to which the library is to decompress the buffers of
-// a body. A compressed buffer begins with its real length, or with -1 if it was
-// left as it is.
+// unpacked checks the sizes to which the library is to decompress the buffers of a body.
+// A compressed buffer begins with its decompressed length, or with -1 if it is not
+// compressed.
 func (c *arrowCheck) unpacked(body []byte, budget *unfolding) {
 	if c.batch == nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
-// arrowCells returns the function that reads the values of a column as those of
-// an Object. They share no memory with the record batch. What they take is
-// counted in taken, see spend.
+// arrowCells returns the function that reads the values of a column as values of an
+// Object. The values share no memory with the record batch. Their sizes are counted in
+// taken, see spend.
 func arrowCells(a arrow.Array, taken *int) func(int) any {
 	get := arrowValues(a, taken)
 	return func(i int) any {
@@ -25,7 +25,7 @@ func arrowCells(a arrow.Array, taken *int) func(int) any {
 	}
 }
 
-// arrowValues is arrowCells for the values that are not null.
+// arrowValues is arrowCells for values other than null.
 func arrowValues(a arrow.Array, taken *int) func(int) any {
 	switch a := a.(type) {
 	case *array.Null:
@@ -36,7 +36,7 @@ func arrowValues(a arrow.Array, taken *int) func(int) any {
 		return structCells(a, taken)
 	case *array.Dictionary:
 		return dictionaryCells(a, taken)
-	case *array.Map: // pairs, as keys need not be strings
+	case *array.Map: // as pairs, since keys need not be strings
 		key, value := arrowCells(a.Keys(), taken), arrowCells(a.Items(), taken)
 		return listCells(a, func(i int) any { return []any{key(i), value(i)} }, taken)
 	case array.ListLike:

@@ -30,20 +30,20 @@ type CheckOptions struct {
 // A checkReport says what is wrong with a dataset.
 type checkReport struct {
 	Report
-	DuplicateIDs     finding       `json:"duplicate_ids"`     // an id that an earlier row has
-	DuplicatePrompts finding       `json:"duplicate_prompts"` // a prompt, blanks aside, that an earlier row has
-	Conflicts        finding       `json:"conflicts"`         // of those, with other answers
+	DuplicateIDs     finding       `json:"duplicate_ids"`     // rows with the id of an earlier row
+	DuplicatePrompts finding       `json:"duplicate_prompts"` // rows with the prompt of an earlier row, blanks aside
+	Conflicts        finding       `json:"conflicts"`         // rows among DuplicatePrompts with other answers
 	Bad              finding       `json:"bad"`               // rows dropped, see Report.Dropped
 	Unparsed         finding       `json:"unparsed"`          // rows whose answers the verifier cannot parse
 	Untokenized      finding       `json:"untokenized"`       // rows whose prompts the tokenizer refuses
-	Lengths          *tokenLengths `json:"lengths,omitempty"` // of the prompts in tokens
+	Lengths          *tokenLengths `json:"lengths,omitempty"` // the lengths of prompts in tokens
 	Lost             finding       `json:"lost_backslashes"`  // rows with answers in LaTeX without its backslashes
-	NoAnswer         finding       `json:"no_answer"`         // rows whose answer says that there is none, such as proof
+	NoAnswer         finding       `json:"no_answer"`         // rows whose answer says that there is none, such as "proof"
 	// Messages counts the prompts that are lists of messages, Forms those that ask for the
 	// answer in a form, by its name.
 	Messages int            `json:"messages"`
 	Forms    map[string]int `json:"forms,omitempty"`
-	extract  string         // of CheckOptions
+	extract  string         // see CheckOptions.Extract
 }
 
 // The forms in which prompts ask for the answer, and the rules of extraction that read each.
@@ -59,11 +59,11 @@ var forms = []struct {
 	{"JSON", "", regexp.MustCompile(`(?i)["']answer["']\s*:`)},
 }
 
-// lostBackslash finds LaTeX that a string's escapes were taken out of: "\frac" in Python or
-// JSON begins with a form feed, and others are without any trace.
+// lostBackslash finds LaTeX whose backslashes were lost to the escapes of a string:
+// "\frac" in Python or JSON begins with a form feed, and other commands leave no trace.
 var lostBackslash = regexp.MustCompile(`[\x07\x08\x0b\x0c\r\t][a-z]|(?:^|[^\\A-Za-z])(?:[dt]?frac|rac|sqrt|text|ext|mathrm|mathbf|boxed|oxed|begin|egin|overline|binom)\{|(?:^|[^\\A-Za-z])[dt]?frac\d|(?:^|[^\\A-Za-z])(?:infty|cdot|leq|geq)\b`)
 
-// noneSaid finds answers that say that there is none.
+// noneSaid finds answers which state that there is no answer.
 var noneSaid = regexp.MustCompile(`(?i)^(?:proof|prove|not ?found|n/?a|nan|null|none|unknown|missing|error|tbd|todo|no answer|see (?:the )?solution|[?-]+)\.?$`)
 
 // A finding counts rows with one fault, and names the first of them.
@@ -79,15 +79,14 @@ type tokenLengths struct {
 	P95    int     `json:"p95"`
 	P99    int     `json:"p99"`
 	Max    int     `json:"max"`
-	// Counts[i] rows are shorter than 2^i and not shorter than half of that;
-	// the first is of length 0.
+	// Counts[i] rows are shorter than 2^i and not shorter than half of that; Counts[0] is
+	// for length 0.
 	Counts []int `json:"counts"`
 }
 
-// Check reads a whole dataset and reports what is wrong with its rows. Lines of
-// text files that cannot be read are reported too; a file of which the rest cannot
-// be read is an error. To find duplicates it takes about a hundred bytes of memory
-// a row.
+// Check reads a whole dataset and reports what is wrong with its rows. Lines of text
+// files that cannot be read are reported too; a file whose rest cannot be read is an
+// error. To find duplicates it needs about a hundred bytes of memory a row.
 func Check(path string, o CheckOptions) (checkReport, error) {
 	c := checker{
 		report: checkReport{extract: o.Extract, Forms: map[string]int{}},
@@ -132,7 +131,7 @@ type checker struct {
 	seed     maphash.Seed
 	examples int
 	report   checkReport
-	ids      map[uint64]place // by hash; two of 10^7 collide once in 400,000 checks
+	ids      map[uint64]place // by hash; two ids of 10^7 collide in one of 400,000 checks
 	prompts  map[uint64]place
 	lengths  map[int]int
 }
@@ -151,7 +150,8 @@ func (c *checker) find(f *finding, example string) {
 	}
 }
 
-// seen notes where something is, unless it was seen before: then it returns where.
+// seen records the place of an id or prompt. If it was recorded before, seen returns its earlier
+// place.
 func seen(places map[uint64]place, what uint64, here place) (first place, again bool) {
 	if first, again = places[what]; !again {
 		places[what] = here
@@ -241,7 +241,7 @@ func summarize(count map[int]int) *tokenLengths {
 	return l
 }
 
-// OK says whether nothing was found.
+// OK says whether nothing wrong was found.
 func (r checkReport) OK() bool {
 	return !slices.ContainsFunc(r.findings(), func(f namedFinding) bool { return f.Rows > 0 })
 }
@@ -264,7 +264,7 @@ func (r checkReport) findings() []namedFinding {
 	}
 }
 
-// asked says in which forms prompts ask for the answer, beside where the reward looks for it.
+// asked says in which forms prompts ask for the answer, and where the reward looks for it.
 func (r checkReport) asked() string {
 	var list []string
 	unread := false
@@ -285,7 +285,7 @@ func (r checkReport) asked() string {
 	return fmt.Sprintf("prompts name the form of the answer: %s; but the reward reads %s: set reward.extract = \"auto\", which reads all but JSON\n", strings.Join(list, ", "), readFrom(r.extract))
 }
 
-// readFrom says in words where a rule of extraction finds the answer.
+// readFrom describes where a rule of extraction finds the answer.
 func readFrom(rule string) string {
 	return cmp.Or(map[string]string{
 		"boxed": `the last \boxed{} alone (extract = "boxed")`, "tag": `<answer> tags alone (extract = "tag")`,

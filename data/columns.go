@@ -18,11 +18,11 @@ type columns struct {
 	opts   Options
 	shape  []string    // names of the columns of the row read last
 	found  [3][]string // columns of that row that may be the prompt, the answer and the id
-	wrong  [3]error    // why there are none
+	wrong  [3]error    // why the row lacks such columns
 	used   [3][]string // columns that rows of the file had, in order
-	line   int         // of the row read last
-	behind int         // rows before it on this line
-	strict bool        // some row had another answer than a solution
+	line   int         // the line of the row read last
+	behind int         // how many rows of this line precede the row
+	strict bool        // some row had an answer that is not a solution
 }
 
 // The parts of a problem, in the order of columns.found.
@@ -72,7 +72,7 @@ func (c *columns) missing() error {
 	return nil
 }
 
-// findColumn returns the first column that a row has of those that are looked for.
+// findColumn returns the first of the given names that is a column of the row.
 func findColumn(row Object, what, given string, automatic []string) (string, error) {
 	found, err := findColumns(row, what, given, automatic)
 	if err != nil {
@@ -81,9 +81,8 @@ func findColumn(row Object, what, given string, automatic []string) (string, err
 	return found[0], nil
 }
 
-// findColumns returns the columns that a row has of those that are looked for, in their
-// order. Of two names that differ in the case of letters alone the one that is looked for
-// comes first.
+// findColumns returns the columns of a row that have one of the given names, in the order
+// of the names. If two columns differ only in case, the exact name comes first.
 func findColumns(row Object, what, given string, automatic []string) (found []string, err error) {
 	if given != "" {
 		if _, ok := lookup(row, given); ok {
@@ -105,14 +104,14 @@ func findColumns(row Object, what, given string, automatic []string) (found []st
 		return found, nil
 	}
 	how := "--" + what
-	if what != "response" { // which only sft has
+	if what != "response" { // only sft reads responses
 		how = "data." + what + " in a run file, or " + how
 	}
 	return nil, fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it with %s", what, names(row), automatic, how)
 }
 
-// filled returns the first of the columns that has a value in the row. If none has one it is
-// the first of all.
+// filled returns the first of the columns that has a value in the row, or the first
+// column if none has one.
 func filled(row Object, columns []string) (column string, value any) {
 	for i, name := range columns {
 		v, _ := lookup(row, name)
@@ -127,8 +126,8 @@ func filled(row Object, columns []string) (column string, value any) {
 	return column, value
 }
 
-// underscores turns "Final Answer" and "final-answer" into final_answer, up to
-// the case of letters.
+// underscores turns "Final Answer" and "final-answer" into final_answer, and ignores
+// case.
 var underscores = strings.NewReplacer(" ", "_", "-", "_")
 
 func names(o Object) []string {
@@ -209,8 +208,7 @@ func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
 // inputNames are the columns that an instruction speaks of, as in the rows of Alpaca and Dolly.
 var inputNames = []string{"input", "context"}
 
-// withInput returns the text of a prompt with what it speaks of: an instruction stands before
-// its input.
+// withInput joins an instruction and its input: the instruction comes first.
 func withInput(row Object, column, text string) string {
 	if !strings.EqualFold(column, "instruction") {
 		return text
@@ -224,8 +222,8 @@ func withInput(row Object, column, text string) string {
 	return text
 }
 
-// alpaca returns the conversation of an instruction, which is text, whose row has a system message
-// or a history of earlier turns; nil if it has neither. If they are malformed the reason says so.
+// alpaca returns the conversation of an instruction in a row with a system message or a history
+// of earlier turns; nil if the row has neither. If they are malformed the reason says so.
 func alpaca(row Object, column, text string) (messages []any, reason string) {
 	if !strings.EqualFold(column, "instruction") {
 		return nil, ""
@@ -236,7 +234,7 @@ func alpaca(row Object, column, text string) (messages []any, reason string) {
 	}
 	history, _ := row.Get("history")
 	turns, ok := history.([]any)
-	if said, isText := history.(string); isText { // as in a CSV file
+	if said, isText := history.(string); isText { // as CSV files write it
 		turns, ok = fromJSON(said).([]any)
 		ok = ok || strings.TrimSpace(said) == ""
 	}
@@ -347,7 +345,7 @@ func textsOf(text string) (list []string) {
 		return list
 	}
 	b := make([]byte, 0, len(text))
-	var quote byte // of the text that is open
+	var quote byte // the quote that ends the open text
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quote == 0 && (c == '\'' || c == '"'), quote != 0 && c == quote:
@@ -371,10 +369,9 @@ func textsOf(text string) (list []string) {
 
 func isSolution(column string) bool { return strings.EqualFold(column, "solution") }
 
-// final returns the answer without the working that leads to it. The published
-// GSM8K has both in one column, the answer in a last line "#### 42"; a column of
-// solutions has the answer somewhere in each, or is the answer. What stands around the whole
-// of an answer, a box or tags, is taken off.
+// final returns the answer without the working that leads to it. The published GSM8K has
+// both in one column, and the answer in a last line "#### 42"; a solution has the answer
+// somewhere, or consists of it. A box or tags around the answer are taken off.
 func (c *columns) final(text, column string) (answer, reason string) {
 	line := text[strings.LastIndexByte(text, '\n')+1:]
 	if answer, ok := strings.CutPrefix(line, "####"); ok {
@@ -424,7 +421,7 @@ func scalar(value any) (string, bool) {
 	case uint64:
 		return strconv.FormatUint(v, 10), true
 	case float64:
-		if math.IsNaN(v) { // how pandas writes a missing number
+		if math.IsNaN(v) { // pandas writes a missing number so
 			return "", true
 		}
 		if math.IsInf(v, 0) {

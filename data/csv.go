@@ -20,14 +20,14 @@ type table struct {
 	line   int
 }
 
-// A meter reads up to the limits of a row, which its user renews, and keeps what the row
-// consists of: a compressed file of some kilobytes can hold a row that has no end.
+// A meter reads up to the limits of a row, which its user renews, and stores the bytes of
+// the row. A compressed file of some kilobytes can hold a row that has no end.
 type meter struct {
 	r         io.Reader
 	separator byte
-	fields    int    // of the row, about
-	text      []byte // of the row and of what was read ahead
-	start     int64  // place of text in the file
+	fields    int    // about the number of fields in the row
+	text      []byte // the bytes of the row and of what was read ahead
+	start     int64  // where text begins in the file
 }
 
 // renew begins a row at a place of the file.
@@ -50,8 +50,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// withNewlines returns r, or a reader of the same text with \n for \r if only \r ends
-// its lines, as in files of old spreadsheets.
+// withNewlines returns r, or a reader of the same text with \n for \r if only \r ends its
+// lines, as in files of old spreadsheet programs.
 func withNewlines(r *bufio.Reader) *bufio.Reader {
 	head, _ := r.Peek(r.Size())
 	if bytes.IndexByte(head, '\r') < 0 || bytes.IndexByte(head, '\n') >= 0 {

@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// The readers of columnar files report what is wrong with a file by a panic,
-// as do the libraries below them; recovered makes it an error.
+// The readers of columnar files report a damaged file by a panic, and so do the libraries
+// that they use; recovered turns the panic into an error.
 
 // maxMetadata bounds the bytes of a footer and of the metadata of a message.
 const maxMetadata = 64 << 20
@@ -21,20 +21,19 @@ type fault string
 
 func damaged(format string, args ...any) { panic(fault(fmt.Sprintf(format, args...))) }
 
-// damagedIf says so of a file in which something is wrong. Where that is looked at for each
-// value an if is cheaper, since it makes no arguments.
+// damagedIf panics about a damaged file if the condition holds. For a check of each
+// value, an if statement is cheaper, since it makes no arguments.
 func damagedIf(wrong bool, format string, args ...any) {
 	if wrong {
 		damaged(format, args...)
 	}
 }
 
-// unreadable is a panic about a file that is sound, but has something that is
-// not read.
+// unreadable is a panic about a sound file with a feature that is not supported.
 type unreadable string
 
-// recovered is deferred. It turns a panic into an error, which says whether the
-// file is damaged or only has something that is not read.
+// recovered is deferred. It turns a panic into an error, which says whether the file is
+// damaged or has a feature that is not supported.
 func recovered(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -42,7 +41,7 @@ func recovered(err *error) {
 		*err = fmt.Errorf("%s", string(p))
 	case fault:
 		*err = fmt.Errorf("the file is damaged: %s", string(p))
-	default: // what Go says of an index that is out of range helps nobody
+	default: // Go's text about an index out of range helps nobody
 		*err = errDamaged
 	}
 }
@@ -67,7 +66,7 @@ func inColumn(name string) {
 	}
 }
 
-// noEnd makes the end of the file an error where more must follow.
+// noEnd turns the end of the file into an error where more must follow.
 func noEnd(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -75,9 +74,9 @@ func noEnd(err error) error {
 	return err
 }
 
-// rowBudget bounds the memory of one row of a columnar file: it is the greatest
-// number of values, and textShare times as many bytes of text are allowed. A file
-// of a few bytes can state lists of any length.
+// rowBudget bounds the memory of one row of a columnar file: it is the greatest number of
+// values. The row may have textShare times as many bytes of text. A file of a few bytes
+// can state lists of any length.
 const (
 	rowBudget = 1 << 22
 	textShare = 32
@@ -94,19 +93,19 @@ func spend(taken *int, n int64) {
 	*taken += int(n)
 }
 
-// What a file may come to when it is unpacked, in bytes: expansionFree, and beside that
-// its size so many times as Options.Expansion says.
+// How many bytes a file may unpack to: expansionFree, plus Options.Expansion times its
+// size.
 const (
 	expansionFree = 64 << 20
 	expansion     = 256
 )
 
-// An unfolding counts what a file comes to as it is read: the bytes of compressed data and of
-// pages, and the values of rows. Runs, dictionaries and compression store repetitions in
-// almost no space, so that without this limit a small file could keep the reader busy for
-// hours.
+// An unfolding counts what a file unpacks to as it is read: the bytes of compressed data
+// and of pages, and the values of rows. Runs, dictionaries and compression store
+// repetitions in almost no space, so that without this limit a small file could keep the
+// reader busy for hours.
 type unfolding struct {
-	times int64 // the greatest ratio
+	times int64 // the greatest ratio of unpacked bytes to the file's size
 	left  int64
 }
 
@@ -116,7 +115,7 @@ func newUnfolding(size int64, times int) *unfolding {
 	return u
 }
 
-// add counts n bytes more.
+// add counts n more bytes, and says whether the limit allows them.
 func (u *unfolding) add(n int64) error {
 	if u.left -= n; u.left < 0 {
 		return fmt.Errorf("unpacked, the file comes to more than %d MiB and %d times its size: if you trust it, set expansion (data.expansion in a run file, or --expansion) to more than %d", expansionFree>>20, u.times, u.times)
@@ -124,14 +123,14 @@ func (u *unfolding) add(n int64) error {
 	return nil
 }
 
-// must counts n bytes more, or refuses the file.
+// must counts n more bytes, or refuses the file.
 func (u *unfolding) must(n int64) {
 	if err := u.add(n); err != nil {
 		panic(unreadable(err.Error()))
 	}
 }
 
-// An unfolded reads what a compression unpacks.
+// An unfolded reads decompressed bytes and counts them.
 type unfolded struct {
 	io.Reader
 	*unfolding

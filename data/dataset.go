@@ -44,7 +44,7 @@ type Columns struct {
 	storage
 }
 
-// storage says how the files of a dataset are read, whatever is in them.
+// storage says how the files of a dataset are read, whatever their rows are.
 type storage struct {
 	Split     string `toml:"split" help:"split of a datasets folder that has several"`
 	Expansion int    `toml:"expansion" range:"[0,1000000000]" note:"0 is 256" help:"how many times its own size a file may come to when it is unpacked, beyond 64 MiB"`
@@ -55,7 +55,7 @@ type Options struct {
 	Columns
 	// Filter keeps the rows for which an expression holds; see ParseFilter.
 	Filter string
-	// Limit stops after so many rows; 0 reads all.
+	// Limit stops after this number of rows; 0 reads all.
 	Limit int
 	// Input, if not nil, is read in place of the path, which then only names it:
 	// JSON lines or a JSON array.
@@ -67,13 +67,13 @@ type Options struct {
 	// Offers, if not nil, returns the choices that a model has to see to answer the problem
 	// of a row.
 	Offers func(row Object) (labels, texts []string)
-	// OnBad, if not nil, is called with an error for each row that lacks a
-	// prompt or an answer; such rows are dropped and counted. If nil the first
-	// of them is an error. A row that cannot be read at all is always an error.
+	// OnBad, if not nil, is called with an error for each row that lacks a prompt or an
+	// answer; such rows are dropped and counted. If OnBad is nil, the first such row is
+	// an error. A row that cannot be read at all is always an error.
 	OnBad func(error)
 
-	// skipBadLines gives OnBad also the errors of lines that cannot be read, and
-	// reads on where that is possible.
+	// skipBadLines makes OnBad also receive the errors of unreadable lines; reading
+	// continues after them where that is possible.
 	skipBadLines bool
 }
 
@@ -84,12 +84,12 @@ var (
 	IDNames     = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
 )
 
-// A rowError is what is wrong with one row.
+// A rowError says what is wrong with one row.
 type rowError struct {
 	File   string
 	Unit   string // "line" or "row"
-	Line   int    // its number, from 1; 0 if the error is about the whole file
-	Reason string // why the row is dropped, in words that rows share; empty if the file is not read on
+	Line   int    // number of the line or row, from 1; 0 if the error is about the whole file
+	Reason string // why the row is dropped, in words that rows share; empty if reading stops
 	Err    error
 }
 
@@ -102,23 +102,23 @@ func (e *rowError) Error() string {
 
 func (e *rowError) Unwrap() error { return e.Err }
 
-// A Report counts what was read.
+// A Report counts the rows that were read.
 type Report struct {
 	Files    []string       `json:"files"`
 	Read     int            `json:"read"`     // rows in the files, as far as they were read
 	Filtered int            `json:"filtered"` // rows the filter left out
-	Rows     int            `json:"rows"`     // rows returned
-	Dropped  map[string]int `json:"dropped"`  // rows without what is needed, by reason
+	Rows     int            `json:"rows"`     // number of rows returned
+	Dropped  map[string]int `json:"dropped"`  // number of rows that lack what is needed, by reason
 	// LeftOut are columns that Load did not keep because all of them would take
 	// too much memory.
 	LeftOut []string `json:"left_out,omitempty"`
-	// The columns in use, of the file read last; of several the first ones of its rows.
+	// The columns in use in the file read last. If several columns serve, the first of its rows.
 	Prompt string `json:"prompt"`
 	Answer string `json:"answer"`
 	ID     string `json:"id,omitempty"`
 }
 
-// String says it in one line.
+// String states the report in one line.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d rows", r.Rows, r.Read)
@@ -144,8 +144,8 @@ type reader struct {
 	err     error
 }
 
-// Open opens a dataset: a file, a glob, or a folder with data files. Formats
-// are told by content.
+// Open opens a dataset: a file, a glob, or a folder with data files. The content of a
+// file decides its format.
 func Open(path string, o Options) (*reader, error) {
 	r := &reader{opts: o, file: -1, report: Report{Dropped: map[string]int{}}}
 	if o.Limit < 0 {
@@ -241,7 +241,7 @@ func (r *reader) next() (Problem, error) {
 	}
 }
 
-// begin goes to another file.
+// begin goes to the next file.
 func (r *reader) begin(first record) error {
 	if err := r.ended(); err != nil {
 		return err
@@ -278,13 +278,13 @@ func (r *reader) ended() error {
 	return nil
 }
 
-// end returns io.EOF, or what is wrong with the dataset as a whole.
+// end returns io.EOF, or an error about the dataset as a whole.
 func (r *reader) end() error {
 	if err := r.ended(); err != nil {
 		return err
 	}
 	if len(r.unseen) > 0 && r.report.Read > 0 {
-		// Otherwise a misspelt column would filter everything out without a word.
+		// Otherwise a misspelt column would silently filter everything out.
 		return fmt.Errorf("data: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
 	}
 	return io.EOF
@@ -337,8 +337,8 @@ type rawRows struct {
 	expansion int // as in Options
 }
 
-// OpenRecords opens a dataset like Open, for its raw rows. Of o only Split, Expansion and
-// Input count.
+// OpenRecords opens a dataset like Open, for its raw rows. It uses only Split, Expansion
+// and Input of o.
 func OpenRecords(path string, o Options) (*rawRows, error) {
 	if o.Input != nil {
 		text := bufio.NewReaderSize(o.Input, 1<<16)
@@ -363,11 +363,11 @@ func OpenRecords(path string, o Options) (*rawRows, error) {
 	return r, nil
 }
 
-// unreadableBytes is about the memory of the report on a line that cannot be read.
+// unreadableBytes is about how much memory the report on an unreadable line takes.
 const unreadableBytes = 160
 
-// Next returns the next row; io.EOF at the end. A row that cannot be read is a
-// *rowError, and ends the reading.
+// Next returns the next row; io.EOF at the end. A row that cannot be read gives a
+// *rowError and ends the reading.
 func (r *rawRows) Next() (record, error) {
 	for r.err == nil {
 		path := r.files[r.file].path

@@ -17,7 +17,7 @@ import (
 // A file is one data file of a dataset.
 type file struct {
 	path string
-	name string // for ids: the path relative to the dataset's folder, without extension
+	name string // name for ids: the path relative to the dataset's folder, without extension
 	root string // the folder that links may not leave; "" for a file that the user named
 }
 
@@ -54,7 +54,7 @@ func findFiles(path, splitName string) ([]file, error) {
 	var paths []string
 	for _, m := range matches {
 		if filepath.Base(m)[0] == '.' && filepath.Base(path)[0] != '.' {
-			continue // hidden files, as in a shell
+			continue // skip hidden files, as a shell does
 		}
 		if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() {
 			paths = append(paths, m)
@@ -154,7 +154,7 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 	return nil, fmt.Errorf("data: %q: no data file (%s) in the folder", dir, strings.Join(Extensions(), ", "))
 }
 
-// dataFiles lists the data files directly in dir, sorted.
+// dataFiles lists the data files directly in dir (not in its folders), sorted.
 func dataFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

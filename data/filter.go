@@ -57,7 +57,7 @@ type tokenKind byte
 
 const (
 	endToken   tokenKind = iota
-	wordToken            // a column, or a word of the language
+	wordToken            // a column, or a keyword of the language
 	quoted               // a column in backquotes
 	textToken            // a text in quotes
 	numToken             // a number
@@ -91,7 +91,7 @@ type filterParser struct {
 	tok     token
 	depth   int
 	columns []string
-	err     error // the first
+	err     error // the first error
 }
 
 type condition = func(Object) bool
@@ -99,7 +99,7 @@ type condition = func(Object) bool
 // A FilterError says where the text of a filter cannot be understood, and why.
 type FilterError struct {
 	Filter string
-	Byte   int // from 1
+	Byte   int // position in the text, from 1
 	Reason error
 }
 
@@ -112,8 +112,8 @@ func (e *FilterError) Problem() string {
 
 func (e *FilterError) Unwrap() error { return e.Reason }
 
-// fail notes the first error, at the present token, and goes to the end of the text, so
-// that the parsing ends.
+// fail records the first error at the present token, and skips to the end of the text,
+// which ends the parsing.
 func (p *filterParser) fail(format string, args ...any) {
 	if p.err == nil {
 		p.err = &FilterError{p.text, p.tok.at + 1, fmt.Errorf(format, args...)}
@@ -291,8 +291,8 @@ func (p *filterParser) compare() condition {
 
 var operators = []string{"==", "!=", "<", "<=", ">", ">=", "in", "contains"}
 
-// test parses the right side of an operator and returns the test of a value. For
-// != it is that of ==, which the caller negates.
+// test parses the right side of an operator and returns the test of a value. For != it
+// returns the test of ==, which the caller negates.
 func (p *filterParser) test(op string) func(any) bool {
 	if op == "in" {
 		return p.membership()
@@ -368,7 +368,7 @@ func (p *filterParser) value() (v any) {
 	return v
 }
 
-// anyElement makes a test of elements a test of lists, too: one element must pass.
+// anyElement extends a test of elements to lists: a list passes if one of its elements does.
 func anyElement(test func(any) bool) func(any) bool {
 	return func(v any) bool {
 		if list, ok := v.([]any); ok {
@@ -378,8 +378,7 @@ func anyElement(test func(any) bool) func(any) bool {
 	}
 }
 
-// equal compares a row's value with one of the filter: nil, bool, float64 or
-// string.
+// equal compares a row's value with a value of the filter: nil, bool, float64 or string.
 func equal(v, right any) bool {
 	if b, ok := right.(bool); ok {
 		return v == b
@@ -406,7 +405,7 @@ func order(v, right any) (result int, ok bool) {
 	return 0, false
 }
 
-// Number returns a row's value as a number; of a text of two words, the last one.
+// Number returns a row's value as a number. For a text of two words, the last word is the number.
 func Number(v any) (float64, bool) {
 	switch x := v.(type) {
 	case float64:
@@ -423,7 +422,7 @@ func Number(v any) (float64, bool) {
 		f, err := strconv.ParseFloat(words[len(words)-1], 64)
 		return f, err == nil
 	}
-	if s, ok := v.(interface{ Float64() (float64, error) }); ok { // json.Number
+	if s, ok := v.(interface{ Float64() (float64, error) }); ok { // values of type json.Number
 		f, err := s.Float64()
 		return f, err == nil
 	}

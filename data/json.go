@@ -17,8 +17,8 @@ import (
 var maxLine = 128 << 20
 
 // openJSON opens JSON lines, other objects that stand one after the other, a JSON array,
-// or an object that holds one: the first byte that is not blank decides. It waits for no
-// more than that, since the input may be typed.
+// or an object that holds one: the first byte that is not blank decides. It reads no
+// further than that byte, since somebody may be typing the input.
 func openJSON(in Input) (*Rows, error) {
 	s := &jsonValues{r: in.Text, line: 1}
 	c, err := s.peek()
@@ -46,9 +46,9 @@ func openJSON(in Input) (*Rows, error) {
 // listNames are names under which a file that is one object has its rows.
 var listNames = []string{"data", "rows", "examples", "instances", "items", "records", "samples", "problems", "questions", "dataset", "train", "test", "validation", "dev"}
 
-// listInside returns the place behind the bracket that opens the rows of a file that is one
-// object, such as {"version": 1, "data": [{...}]}; 0 if the object is a row. head is the
-// beginning of the file.
+// listInside returns where the rows begin in a file that is one object, such as
+// {"version": 1, "data": [{...}]}: behind the bracket; 0 if the object is a row. head is
+// the beginning of the file.
 func listInside(head []byte) (at int) {
 	s := ordered.Scanner{Data: head}
 	isRow := false
@@ -65,7 +65,7 @@ func listInside(head []byte) (at int) {
 		_, err := s.Raw()
 		return err
 	})
-	if isRow || err == nil && s.End() != nil { // other objects follow
+	if isRow || err == nil && s.End() != nil { // other objects follow the first one
 		return 0
 	}
 	return at
@@ -74,10 +74,10 @@ func listInside(head []byte) (at int) {
 // jsonValues reads JSON values one after the other.
 type jsonValues struct {
 	r       *bufio.Reader
-	line    int    // the number of the line that is read, from 1
+	line    int    // the number of the current line, from 1
 	text    []byte // the value
-	row     int    // elements so far
-	wrapped bool   // the array is a member of an object
+	row     int    // the number of elements so far
+	wrapped bool   // the array is a member of an enclosing object
 	lines   bool   // the first object stood on a line of its own
 }
 
@@ -99,8 +99,8 @@ func (s *jsonValues) peek() (byte, error) {
 	}
 }
 
-// nextObject reads the next of objects that stand one after the other. What cannot be read is
-// left out to the end of its line.
+// nextObject reads the next object of a file of objects in sequence. It skips unreadable
+// text up to the end of its line.
 func (s *jsonValues) nextObject() (o Object, line int, err error) {
 	if _, err = s.peek(); err != nil {
 		return nil, s.line, err
@@ -124,7 +124,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 	return o, line, err
 }
 
-// skipLine goes to the end of the line.
+// skipLine skips to the end of the line.
 func (s *jsonValues) skipLine() error {
 	for {
 		switch _, err := s.r.ReadSlice('\n'); err {
@@ -140,7 +140,7 @@ func (s *jsonValues) skipLine() error {
 	}
 }
 
-// alone checks that nothing but another object follows on the line.
+// alone checks that only another object may follow on the line.
 func (s *jsonValues) alone() error {
 	for {
 		head, err := s.r.Peek(1)
@@ -181,11 +181,11 @@ func (s *jsonValues) nextElement() (Object, int, error) {
 	return o, s.row, err
 }
 
-// end reads what follows the array: nothing, or the rest of the object around it. At the
+// end reads what follows the array: nothing, or the rest of the enclosing object. At the
 // end of the file the error is io.EOF.
 func (s *jsonValues) end() error {
 	for s.wrapped {
-		var parts [2]string // name and value
+		var parts [2]string // the name and the value of a member
 		c, err := s.peek()
 		for i := 0; err == nil && c != '}' && i < len(parts); i++ {
 			if c != ",:"[i] {
@@ -215,8 +215,8 @@ func (s *jsonValues) end() error {
 	return errors.New("there is more after the array's end")
 }
 
-// unexpectedEnd says in words that the file ends inside the array. Behind a fault nobody
-// knows where the next element begins.
+// unexpectedEnd returns the error that the file ends inside the array. After an error in
+// an element, the beginning of the next element is unknown.
 func unexpectedEnd(err error) error {
 	if bad := (badLine{}); errors.As(err, &bad) {
 		return bad.error
@@ -227,12 +227,12 @@ func unexpectedEnd(err error) error {
 	return err
 }
 
-// errUnfinished is the error about an object in which the next one begins.
+// errUnfinished is the error about an object that has no end before the next object begins.
 var errUnfinished error = badLine{errors.New("not JSON: the object does not end before the next one begins")}
 
-// value reads the value that begins here into s.text: to its last bracket, or of a value
-// without brackets to what cannot be part of it. It checks no more than it needs to find the
-// end. At the end of the file inside the value the error is io.ErrUnexpectedEOF.
+// value reads the value that begins here into s.text. It ends at its last bracket, or
+// without brackets at the first byte that cannot belong to it; nothing else is checked.
+// If the file ends inside the value, the error is io.ErrUnexpectedEOF.
 func (s *jsonValues) value() error {
 	v := valueEnd{lines: s.lines}
 	for s.text = s.text[:0]; ; {
@@ -258,22 +258,22 @@ func (s *jsonValues) value() error {
 	}
 }
 
-// A valueEnd finds the end of a value in text that comes piece by piece.
+// A valueEnd finds the end of a value in text that arrives in pieces.
 type valueEnd struct {
-	open                   []byte // the brackets that are open
-	lines                  bool   // an object does not go over a line's end, as far as is known
-	quoted, escaped, fresh bool   // in a text; behind a backslash; at the beginning of a line
-	last                   byte   // not blank
-	values                 int    // about how many there are
+	open                   []byte // the open brackets
+	lines                  bool   // each object stands on one line, as far as is known
+	quoted, escaped, fresh bool   // inside a text; behind a backslash; at the beginning of a line
+	last                   byte   // the last byte that is not blank
+	values                 int    // about how many values there are
 }
 
 // deepest bounds the nesting of brackets, as encoding/json does.
 const deepest = 10000
 
-// ended says whether the text so far may be a whole value.
+// ended says whether the text so far may be a complete value.
 func (v *valueEnd) ended() bool { return len(v.open) == 0 && !v.quoted && v.last != 0 }
 
-// find returns how many bytes of head belong to the value, and whether it ends with them.
+// find returns how many bytes of head belong to the value, and whether the value ends there.
 func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 	for i, c := range head {
 		if v.quoted {
@@ -312,7 +312,7 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 			v.open = append(v.open, c)
 			v.values++
 		case '}', ']', ',', ':':
-			if len(v.open) == 0 { // behind a number or a word
+			if len(v.open) == 0 { // the value is a number or a word, which ends before this byte
 				if v.last == 0 {
 					return i, false, badLine{fmt.Errorf("not JSON: invalid character %q looking for beginning of value", c)}
 				}
@@ -377,11 +377,11 @@ func withoutNaN(text []byte) []byte {
 	return text
 }
 
-// A parser reads JSON text that json.Valid has accepted, so it looks at no errors;
-// json.Valid bounds the nesting too.
+// A parser reads JSON text that json.Valid has accepted, so it checks no errors;
+// json.Valid also bounds the nesting.
 type parser struct {
 	ordered.Scanner
-	twice *string // the first name that an object has twice
+	twice *string // the first name that occurs twice in an object
 }
 
 func (p *parser) value() any {
@@ -412,11 +412,11 @@ func (p *parser) value() any {
 	}
 }
 
-// object reads an object. A name that is there twice is noted, since nobody can know which
-// of the values is meant.
+// object reads an object. It records a name that occurs twice, since nobody can know
+// which of the values is meant.
 func (p *parser) object() Object {
 	o := Object{}
-	var index map[string]int // built for the rare object with many members
+	var index map[string]int // built only for the rare object with many members
 	p.Members(func(key []byte) error {
 		name := string(key)
 		value := p.value()
