@@ -17,11 +17,11 @@ const fieldBudget = 256 << 20
 // to come included.
 type fieldMemory struct {
 	budget  int
-	bytes   map[string]int // by column
+	bytes   map[string]int // bytes in use, by column
 	total   int
 	leftOut []string
-	out     map[string]bool // leftOut
-	visits  int             // of problems and columns, while room was made
+	out     map[string]bool // columns that were left out, see Report.LeftOut
+	visits  int             // how many columns of problems were visited to make room
 }
 
 // keep counts the fields of the newest problem, and makes room if they are too
@@ -43,9 +43,9 @@ func (m *fieldMemory) keep(problems []Problem, prompts []string) {
 	}
 }
 
-// fewColumns is how many columns are left out one by one. A file that still needs room has
-// very many columns. Room is then made for many rows at once, so that the time of all
-// rounds together grows as the file does.
+// fewColumns is how many columns are left out one by one. A file that still needs room
+// has very many columns; then room is made for many rows at once, so that the total time
+// grows in proportion to the file.
 const fewColumns = 16
 
 // makeRoom leaves out the largest columns.
@@ -76,8 +76,7 @@ func (p *Problem) remove(columns map[string]bool) {
 	p.Fields = slices.DeleteFunc(p.Fields, func(f Member) bool { return columns[f.Name] })
 }
 
-// valueBytes is about the memory that a value takes, the interface that holds
-// it included.
+// valueBytes estimates the memory of a value, including the interface that holds it.
 func valueBytes(value any) int {
 	const word = 8
 	n := 2 * word

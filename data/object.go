@@ -33,10 +33,9 @@ func (o Object) Get(name string) (any, bool) {
 // with dots such as reward_model.ground_truth, and whether there is one.
 func (o Object) Lookup(path string) (any, bool) { return lookup(o, path) }
 
-// MarshalJSON writes the members in order. A float has a decimal point (142.0), so
-// that a reader sees the type of the column. NaN and the infinities, which JSON
-// does not have, are the strings "NaN", "Infinity" and "-Infinity". Bytes that are
-// not UTF-8 are base64.
+// MarshalJSON writes the members in order. A float has a decimal point (142.0), so that
+// readers see the type of the column. NaN and the infinities, which JSON does not have,
+// are the strings "NaN", "Infinity" and "-Infinity". Bytes that are not UTF-8 are base64.
 func (o Object) MarshalJSON() ([]byte, error) { return appendJSON(nil, o), nil }
 
 // UnmarshalJSON reads an object with its members in order. A name that is there twice

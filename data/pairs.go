@@ -28,21 +28,21 @@ var (
 
 // A Demonstration is what a row has for supervised training.
 type Demonstration struct {
-	// Chat is the whole conversation if the row has messages, else nil. Those before
-	// number From are a prompt.
+	// Chat is the whole conversation if the row has messages, else nil. Messages before
+	// index From are the prompt.
 	Chat *Chat
 	From int
-	// Prompt and Response are texts as they are in the file, if both are texts; the
-	// prompt may be a single message of the user. With Whole there is no prompt, and
-	// Response is learned from its beginning.
+	// Prompt and Response are texts as the file has them, if both are texts; the prompt
+	// may be a single message of the user. With Whole there is no prompt, and the whole
+	// Response is learned.
 	Prompt, Response string
 	Whole            bool
 	Place            string // the file and its line or row, for messages
-	Fields           Object // the columns, of which those of Options.Keep have values
+	Fields           Object // the columns; those of Options.Keep have values
 }
 
-// LoadDemonstrations reads the demonstrations of a dataset. Of o it takes Input,
-// Filter, Limit and Keep. A row that lacks a part is an error, as is a dataset without rows.
+// LoadDemonstrations reads the demonstrations of a dataset. It uses Input, Filter, Limit
+// and Keep of o. A row that lacks a part is an error, as is a dataset without rows.
 func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demonstration, error) {
 	var filter *Filter
 	if o.Filter != "" {
@@ -59,7 +59,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 	defer records.Close()
 	var list []Demonstration
 	var found DemonstrationColumns
-	var shape []string // names of the columns of the row before
+	var shape []string // the columns of the previous row
 	for o.Limit == 0 || len(list) < o.Limit {
 		rec, err := records.Next()
 		if err == io.EOF {
@@ -82,7 +82,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 		if err != nil {
 			return nil, &rowError{File: rec.File, Unit: records.src.Unit, Line: rec.Line, Err: err}
 		}
-		for i := 0; i < len(rec.Object) && len(o.Keep) > 0; i++ { // of the others the names alone, for messages
+		for i := 0; i < len(rec.Object) && len(o.Keep) > 0; i++ { // only the names of the other columns, for messages
 			m := rec.Object[i]
 			if !slices.ContainsFunc(o.Keep, func(name string) bool { return strings.EqualFold(m.Name, name) || strings.HasPrefix(name, m.Name+".") }) {
 				m.Value = nil
@@ -133,8 +133,7 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 	return found, err
 }
 
-// isAnswered says whether the column of a row is a conversation with a turn of the
-// assistant.
+// isAnswered says whether a column holds a conversation with a turn of the assistant.
 func isAnswered(row Object, column string) bool {
 	value, _ := lookup(row, column)
 	messages, _ := messagesOf(value)
@@ -147,8 +146,8 @@ func isAssistant(message any) bool {
 	return role == "assistant"
 }
 
-// ofOthers says whether a row is of the rollouts of a run, and not all of its response is the
-// policy's.
+// ofOthers says whether a row is from the rollouts of a run, and the policy did not write
+// all of its response.
 func ofOthers(row Object) bool {
 	turns, _ := row.Get("turns")
 	list, _ := turns.([]any)
@@ -159,8 +158,8 @@ func ofOthers(row Object) bool {
 	})
 }
 
-// demonstration reads a row. A prompt that was found by its name is an instruction with its
-// input, if it is one.
+// demonstration reads a row. A prompt column that was found by its name may be an
+// instruction with an input.
 func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstration, err error) {
 	switch {
 	case c.Text != "":
@@ -179,7 +178,7 @@ func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstr
 	answer, _ := lookup(row, c.Response)
 	prompt, chats := messagesOf(asked)
 	response, answers := messagesOf(answer)
-	text, reason := promptOf(asked) // also of a single message of the user
+	text, reason := promptOf(asked) // also the prompt of a single message by the user
 	if !chats {
 		if reason != "" {
 			return d, fmt.Errorf("%s (column %q)", reason, c.Prompt)
@@ -204,7 +203,7 @@ func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstr
 		response = []any{Object{{"role", "assistant"}, {"content", d.Response}}}
 	}
 	if d.Prompt = text; len(prompt) > 1 {
-		d.Prompt = "" // it is more than this text
+		d.Prompt = "" // the conversation has more than this text
 	}
 	if chats || answers {
 		whole, err := conversation(row, slices.Concat(prompt, response), len(prompt))
@@ -214,11 +213,10 @@ func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstr
 	return d, nil
 }
 
-// oddMessages says what messages have to be.
+// oddMessages says what form messages must have.
 const oddMessages = "the messages are no list of objects, each with a role and a text as its content, or of ShareGPT's, each with from (human, gpt, system, tool ...) and value"
 
-// conversation makes a demonstration of messages, of which those before number from
-// are the prompt.
+// conversation makes a demonstration of messages; those before index from are the prompt.
 func conversation(row Object, messages []any, from int) (d Demonstration, err error) {
 	for i, m := range messages {
 		message, _ := m.(Object)

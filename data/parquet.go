@@ -15,7 +15,7 @@ import (
 type parquetRows struct {
 	f      *os.File
 	size   int64
-	groups []format.RowGroup // still to read
+	groups []format.RowGroup // row groups that are still to be read
 	root   *parquetNode
 	leaves []*parquetColumn
 	names  []string
@@ -24,10 +24,10 @@ type parquetRows struct {
 	row   int
 	taken int // budget used by the current row, see spend
 	*unfolding
-	held int64 // bytes that the pages of all columns take
+	held int64 // bytes that the pages of all columns hold
 }
 
-// isParquet knows also encrypted files.
+// isParquet also recognizes encrypted files.
 func isParquet(head []byte, _ string) bool {
 	return bytes.HasPrefix(head, []byte("PAR1")) || bytes.HasPrefix(head, []byte("PARE"))
 }
@@ -114,7 +114,7 @@ func (p *parquetRows) next() (o Object, row int, err error) {
 		}
 		group := &p.groups[0]
 		p.groups = p.groups[1:]
-		if group.NumRows == 0 { // its columns may have no place in the file
+		if group.NumRows == 0 { // the columns may lack a place in the file
 			continue
 		}
 		for i, c := range p.leaves {

@@ -9,15 +9,15 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// The library allocates what a file says of its lists, runs and counts before
-// it reads them. The checks of this file walk over the bytes first, allocating
-// nothing, so that it decodes only what is really there.
+// The library allocates as much as a file states for its lists, runs and counts before it
+// reads them. The checks of this file first walk over the bytes without allocating, so
+// that the library decodes only what is there.
 
 // maxElements bounds the elements of all lists in a file's metadata.
 const maxElements = 1 << 20
 
-// decodeThrift decodes the metadata at the beginning of b into v, a pointer to a
-// structure of package format, and returns its length.
+// decodeThrift decodes the metadata at the beginning of b into v, which points to a
+// structure of package format, and returns the length of the metadata.
 func decodeThrift(b []byte, v any) (int, error) {
 	protocol := new(thrift.CompactProtocol)
 	elements := 0
@@ -28,8 +28,8 @@ func decodeThrift(b []byte, v any) (int, error) {
 	return r.BytesRead(), thrift.NewDecoder(protocol.NewReaderFromBytes(b)).Decode(v)
 }
 
-// checkThrift reads over one value. Nesting is bounded because the library's
-// decoder is recursive.
+// checkThrift walks over one value. It bounds the nesting, since the library's decoder is
+// recursive.
 func checkThrift(r thrift.Reader, kind thrift.Type, depth int, elements *int) (err error) {
 	if depth > 64 {
 		return fmt.Errorf("metadata is nested too deep")
@@ -53,7 +53,7 @@ func checkThrift(r thrift.Reader, kind thrift.Type, depth int, elements *int) (e
 				return err
 			}
 			if field.Type == thrift.TRUE || field.Type == thrift.FALSE {
-				continue // the type of a field is its value
+				continue // a boolean field has its value in its type
 			}
 			if err := checkThrift(r, field.Type, depth+1, elements); err != nil {
 				return err
@@ -73,11 +73,11 @@ func checkThrift(r thrift.Reader, kind thrift.Type, depth int, elements *int) (e
 	return err
 }
 
-// maxOverrun is how many more values than wanted a sequence of runs may hold.
+// maxOverrun is how many values beyond the wanted number a sequence of runs may hold.
 const maxOverrun = 1 << 20
 
-// runsOf returns the part of b that holds n numbers of so many bits in the
-// encoding RLE: runs of one value mixed with packed groups of eight.
+// runsOf returns the part of b that holds n numbers of so many bits each in the encoding
+// RLE: runs of one value mixed with packed groups of eight.
 func runsOf(b []byte, width int, n int64) []byte {
 	at := 0
 	for n > 0 {
@@ -130,8 +130,8 @@ func deltasEnd(b []byte, most int) int {
 	return min(at, len(b)) // some writers leave out the padding of the last miniblock
 }
 
-// maxSpread bounds what the values of a page come to where each repeats the
-// beginning of the one before it.
+// maxSpread bounds the size of a page whose values each repeat the beginning of the
+// previous value.
 const maxSpread = 1 << 28
 
 // checkDeltas checks a page of n values in one of the encodings by differences.

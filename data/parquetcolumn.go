@@ -18,43 +18,42 @@ import (
 // with two levels: how much of the path to it is present, and which list it
 // continues (Melnik et al., "Dremel", VLDB 2010, section 4).
 type parquetColumn struct {
-	name     string // for messages
+	name     string // the column's name, for messages
 	kind     format.Type
 	typ      parquet.Type
-	def, rep int // the highest levels
+	def, rep int // the highest definition and repetition level
 	convert  func(parquet.Value) any
 	rows     *parquetRows
 
 	pages pageReader
-	left  int64 // values still to read in the chunk
-	held  int64 // bytes, as hold counts them
+	left  int64 // number of values still to read in the chunk
+	held  int64 // number of bytes, as hold counts them
 	dict  []any // the chunk's dictionary
 	page  columnPage
 }
 
 // A columnPage is the decoded page of a column.
 type columnPage struct {
-	left       int    // values still to read
-	defs, reps []byte // their levels; nil where the highest level is 0
+	left       int    // number of values still to read
+	defs, reps []byte // the levels of the values; nil where the highest level is 0
 	indexes    []int32
 	indexed    bool // the values are indexes into dict
 	dict       []any
 	values     parquet.ValueReader
 	buffer     [64]parquet.Value
-	ready      []parquet.Value // of buffer
-	data       []byte          // memory of the values, used again
+	ready      []parquet.Value // how many values of buffer are decoded
+	data       []byte          // memory of the values, which the next page uses again
 	offsets    []uint32
 }
 
-// The types of columns, as the format numbers them.
+// The types of columns, numbered as in the Parquet format.
 var parquetTypes = []parquet.Type{parquet.BooleanType, parquet.Int32Type, parquet.Int64Type, parquet.Int96Type, parquet.FloatType, parquet.DoubleType, parquet.ByteArrayType}
 
 // oldDictionary is the encoding PLAIN_DICTIONARY, with which old writers mark both
 // dictionaries and the indexes into them.
 const oldDictionary format.Encoding = 2
 
-// begin goes to the column's chunk of the next row group, checking what the
-// metadata says of it.
+// begin goes to the column's chunk in the next row group, and checks its metadata.
 func (c *parquetColumn) begin(f io.ReaderAt, size int64, chunk *format.ColumnChunk) {
 	defer inColumn(c.name)
 	m := &chunk.MetaData
@@ -169,7 +168,7 @@ func (c *parquetColumn) nextPage() {
 		p.reps = levels(b[:reps], format.RLE, c.rep, n)
 		p.defs = levels(b[reps:reps+defs], format.RLE, c.def, n)
 		b = b[reps+defs:]
-	default: // an index, or a kind of page that is not known yet
+	default: // an index page, or an unknown kind of page
 		return
 	}
 	damagedIf(n > c.left, "a page of %d values, and %d are left", n, c.left)
@@ -182,8 +181,7 @@ func (c *parquetColumn) nextPage() {
 	c.hold()
 }
 
-// decode makes n values out of the bytes of a page. A page without any need not
-// have bytes.
+// decode makes n values out of the bytes of a page. A page without values may be empty.
 func (c *parquetColumn) decode(b []byte, encoding format.Encoding, n int) {
 	p := &c.page
 	p.indexed, p.indexes, p.values, p.ready = false, nil, nil, nil
@@ -208,7 +206,7 @@ func (c *parquetColumn) decode(b []byte, encoding format.Encoding, n int) {
 	p.values = c.typ.NewPage(0, n, values).Values()
 }
 
-// typeBits returns how many bits each value of a type takes, 0 if they vary.
+// typeBits returns how many bits each value of a type takes, 0 if the size varies.
 func typeBits(t parquet.Type) int {
 	if t.Kind() == parquet.FixedLenByteArray {
 		return 8 * t.Length()
@@ -228,12 +226,12 @@ func (c *parquetColumn) readDictionary(file page) {
 	c.hold()
 }
 
-// hold counts about how many bytes the column holds now, and refuses a file whose
-// columns hold too much together.
+// hold estimates how many bytes the column holds now, and refuses a file whose columns
+// hold too much together.
 func (c *parquetColumn) hold() {
 	p := &c.page
 	n := cap(c.pages.compressed) + cap(c.pages.plain) + len(p.defs) + len(p.reps) + 4*len(p.indexes) + cap(p.data) + 4*cap(p.offsets)
-	now := int64(n + 48*len(c.dict)) // an interface, and a value of about 32 bytes
+	now := int64(n + 48*len(c.dict)) // each value takes an interface and about 32 bytes
 	c.rows.held += now - c.held
 	if c.held = now; c.rows.held > maxHeld {
 		panic(unreadable(fmt.Sprintf("the pages of the columns take more than %d MiB at once: write the file with smaller pages", maxHeld>>20)))

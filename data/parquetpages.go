@@ -16,14 +16,14 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// What pages may take. Writers make pages of about 1 MiB; a small file must not
-// unfold into all the memory of the machine.
+// Limits of pages. Writers make pages of about 1 MiB; a small file must not unfold into
+// all the memory of the machine.
 const (
 	maxPage    = 512 << 20 // bytes of one page
-	maxWindow  = 64 << 20  // bytes that zstd looks back, where a page is larger
+	maxWindow  = 64 << 20  // how many bytes zstd looks back at most, where a page is larger
 	maxHeld    = 1 << 30   // bytes that the pages of all columns hold together
-	maxValues  = 1 << 26   // values of a page
-	maxEntries = 1 << 22   // values of a dictionary
+	maxValues  = 1 << 26   // values in a page
+	maxEntries = 1 << 22   // values in a dictionary
 )
 
 // A pageReader reads the pages of a column chunk one after the other, into
@@ -37,15 +37,15 @@ type pageReader struct {
 	plain      []byte
 }
 
-// A page is a page's header and its decompressed bytes, which are good until the
-// next page is read. In version 2 the levels come first, as in the file.
+// A page is a page's header and its decompressed bytes, which are valid until the next
+// page is read. In version 2 the levels come first, as in the file.
 type page struct {
 	format.PageHeader
 	values int64
 	bytes  []byte
 }
 
-// next reads the next page, checking what its header says first.
+// next reads the next page, after checking its header.
 func (r *pageReader) next() page {
 	p := r.header()
 	packed, plain, levels := int64(p.CompressedPageSize), int64(p.UncompressedPageSize), int64(0)
@@ -70,7 +70,7 @@ func (r *pageReader) next() page {
 	case packed > maxPage || plain > maxPage:
 		panic(unreadable(fmt.Sprintf("a page at byte %d of %d bytes, %d uncompressed: at most %d MiB are read: write the file with smaller pages", r.at, packed, plain, maxPage>>20)))
 	}
-	r.must(plain + 4*p.values) // with levels and indexes
+	r.must(plain + 4*p.values) // the size includes levels and indexes
 	r.compressed = resized(r.compressed, packed)
 	_, err := r.f.ReadAt(r.compressed, r.at)
 	damagedIf(err != nil, "a page at byte %d: %v", r.at, noEnd(err))
@@ -96,8 +96,8 @@ func resized(b []byte, n int64) []byte {
 	return b[:n]
 }
 
-// header reads the header at r.at and goes to what follows it. A header is of
-// tens of bytes, but may hold the column's smallest and largest value.
+// header reads the header at r.at and goes to what follows it. A header has tens of
+// bytes, but may hold the column's smallest and largest value.
 func (r *pageReader) header() (p page) {
 	for window := int64(1 << 8); ; window *= 16 {
 		b := make([]byte, min(window, r.end-r.at))
@@ -150,12 +150,12 @@ func (r *pageReader) decompress(to, from []byte) error {
 var pageZstd = sync.OnceValue(func() *zstd.Decoder {
 	z, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
-		panic(err) // the options are wrong
+		panic(err) // only wrong options give an error
 	}
 	return z
 })
 
-// fill reads exactly len(to) bytes and checks that from ends after them.
+// fill reads exactly len(to) bytes and checks that from ends there.
 func fill(to []byte, from io.Reader) error {
 	if _, err := io.ReadFull(from, to); err != nil {
 		return noEnd(err)

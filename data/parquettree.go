@@ -14,7 +14,7 @@ type parquetNode struct {
 	name     string
 	kind     nodeKind
 	repeat   format.FieldRepetitionType
-	def, rep int // it is present from this definition level on; the repetition level of its list
+	def, rep int // the definition level at which the node is present; the repetition level of its list
 	first    int // index of its first leaf column
 	leaves   int // number of its leaf columns
 	children []*parquetNode
@@ -25,14 +25,14 @@ type nodeKind byte
 const (
 	leafNode nodeKind = iota
 	groupNode
-	listNode // children: the repeated node, and the element inside it (nil if the repeated node is the element)
-	mapNode  // child: the repeated group of key and value
+	listNode // its child is the repeated node, which holds the element (nil if the repeated node is the element)
+	mapNode  // its child is the repeated group of key and value
 )
 
 // A schemaBuilder builds the tree of columns out of the flat list of a footer.
 type schemaBuilder struct {
 	rest []format.SchemaElement
-	rows *parquetRows // receives the leaves
+	rows *parquetRows // the rows that receive the leaves
 }
 
 // node builds the tree of the next element and its descendants. def and rep are
@@ -44,7 +44,7 @@ func (b *schemaBuilder) node(def, rep, depth int) (*parquetNode, error) {
 	e := &b.rest[0]
 	b.rest = b.rest[1:]
 	n := &parquetNode{name: e.Name, first: len(b.rows.leaves)}
-	if depth > 0 { // the root has no repetition
+	if depth > 0 { // the root has no repetition type
 		n.repeat = e.RepetitionType.V
 		switch n.repeat {
 		case format.Optional:
@@ -119,7 +119,7 @@ func (n *parquetNode) logical(e *format.SchemaElement) {
 	}
 }
 
-// skip consumes the values of an absent n: each of its leaves has one.
+// skip consumes the values of an absent n: one in each of its leaves.
 func (p *parquetRows) skip(n *parquetNode) {
 	for _, c := range p.leaves[n.first : n.first+n.leaves] {
 		if def, _ := c.peek(); def == c.def {
@@ -134,7 +134,7 @@ func (p *parquetRows) present(n *parquetNode) bool {
 	return def >= n.def
 }
 
-// value puts n together from the next values of its leaves.
+// value assembles n from the next values of its leaves.
 func (p *parquetRows) value(n *parquetNode) any {
 	switch n.repeat {
 	case format.Optional:
@@ -142,7 +142,7 @@ func (p *parquetRows) value(n *parquetNode) any {
 			p.skip(n)
 			return nil
 		}
-	case format.Repeated: // a list that is not annotated as one
+	case format.Repeated: // a list without an annotation
 		return p.list(n, func() any { return p.content(n) })
 	}
 	return p.content(n)
@@ -163,7 +163,7 @@ func (p *parquetRows) list(n *parquetNode, element func() any) []any {
 	}
 }
 
-// content reads n, which is present.
+// content reads a node n that is present.
 func (p *parquetRows) content(n *parquetNode) any {
 	switch n.kind {
 	case leafNode:
@@ -176,7 +176,7 @@ func (p *parquetRows) content(n *parquetNode) any {
 			}
 			return p.value(element)
 		})
-	case mapNode: // pairs, as keys need not be strings
+	case mapNode: // as pairs, since keys need not be strings
 		inner := n.children[0]
 		return p.list(inner, func() any {
 			return []any{p.value(inner.children[0]), p.value(inner.children[1])}

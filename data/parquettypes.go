@@ -12,8 +12,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// converter returns the function that makes a leaf's values those of an Object.
-// The older annotation, ConvertedType, is read where the newer is absent.
+// converter returns the function that turns a leaf's values into values of an Object. The
+// older annotation, ConvertedType, is read where the newer is absent.
 func converter(e *format.SchemaElement) func(parquet.Value) any {
 	switch t := e.LogicalType.Value.(type) {
 	case *format.DecimalType:
@@ -72,7 +72,7 @@ func unannotated(v parquet.Value) any {
 		return v.Boolean()
 	case parquet.Int32, parquet.Int64:
 		return integer(v)
-	case parquet.Int96: // a time of old writers: nanoseconds of a day, Julian day
+	case parquet.Int96: // an old form of time: nanoseconds of a day, Julian day
 		x := v.Int96()
 		const epoch = 2440588
 		return newZone("").format(time.Unix((int64(x[2])-epoch)*86400, int64(x[1])<<32|int64(x[0])).UTC())
@@ -95,7 +95,7 @@ func integer(v parquet.Value) int64 {
 	return 0
 }
 
-// bytesOf returns the memory of a value, which is good until the next page.
+// bytesOf returns the memory of a value, which is valid until the next page.
 func bytesOf(v parquet.Value) []byte {
 	if !hasBytes(v) {
 		damaged("its type is %s, which is not that of bytes", v.Kind())
@@ -133,8 +133,8 @@ func timeConverter(unit time.Duration, write func(time.Time) string) func(parque
 	return func(v parquet.Value) any { return write(moment(integer(v), unit)) }
 }
 
-// decimalConverter reads a whole number, in two's complement where it is
-// bytes, and puts the point scale digits from its end.
+// decimalConverter reads a whole number, stored as an integer or as two's complement
+// bytes, and puts the decimal point scale digits before its end.
 func decimalConverter(scale int) func(parquet.Value) any {
 	return func(v parquet.Value) any {
 		if hasBytes(v) {

@@ -17,32 +17,30 @@ type Problem struct {
 	ID string
 	// Text is the problem as its author wrote it, before any template.
 	Text string
-	// Answers are the accepted answers; a response needs one of them. There are
-	// none if Options.NoAnswers allows it. Numbers are written plainly: 142, not
+	// Answers are the accepted answers; a right response has one of them. With
+	// Options.NoAnswers the list may be empty. Numbers are written plainly: 142, not
 	// 142.0.
 	Answers []string
-	// Chat is the prompt if it is a conversation. Text then has its messages one
-	// after the other, or alone the text of a single message of the user.
+	// Chat is the prompt if that is a conversation. Text then has the messages in
+	// sequence, or for a single message of the user its text alone.
 	Chat *Chat
-	// Choices are those that prompts show behind the text, a line for each.
+	// Choices are the options that prompts show behind the text, one on each line.
 	Choices []string
 	// Plain problems are prompts already: no template goes around them.
 	Plain bool
-	// Fields are the columns of the row in the file's order, those of the prompt
-	// and the answer included, with the types of the file; see Object. Load may
-	// leave columns out, see Report.LeftOut. Fields are shared: do not change
-	// them.
+	// Fields are the columns of the row in the file's order, including prompt and answer,
+	// with the types of the file; see Object. Load may leave columns out, see
+	// Report.LeftOut. Fields are shared: do not change them.
 	Fields Object
-	// Source is the name of what the problem was drawn from where problems come from
-	// several.
+	// Source names the file or task of the problem where problems come from several.
 	Source string
-	File   string // path of the file; empty if the problem is not from one
+	File   string // path of the file; empty if the problem does not come from one
 	Line   int    // line (JSON lines, CSV) or row in the file, from 1
 }
 
-// Object returns the problem as programs of the user's read it: its id, text and answers
-// and then the columns of its row. A column that is called as one of these three, or
-// "columns", is in an object "columns" instead: the three mean the same with every dataset.
+// Object returns the problem as users' programs read it: its id, text and answers and
+// then the columns of its row. A column with one of these three names, or "columns", is
+// in an object "columns" instead, so that the three mean the same with every dataset.
 func (p Problem) Object() Object {
 	answers := make([]any, len(p.Answers))
 	for i, answer := range p.Answers {
@@ -68,18 +66,18 @@ func (p Problem) Object() Object {
 type Problems interface {
 	// Len is the number of problems; 0 for an endless stream.
 	Len() int
-	// Take returns the problems at places first to first+n-1 of the order that
-	// seed decides; each pass over them has its own order. So a place in the
-	// order is all that resuming needs.
+	// Take returns the problems at places first to first+n-1 of the order that seed
+	// decides; each pass over the problems has its own order. To resume, a place in the
+	// order is enough.
 	Take(seed int64, first, n int) []Problem
-	// Digest tells these problems from others, by what a prompt is made of and
-	// the answers.
+	// Digest identifies these problems by the parts that make a prompt and by the
+	// answers.
 	Digest() string
 }
 
-// OpenProblems reads the problems of a dataset as o says. The name
-// builtin:arithmetic stands for the embedded task, which is endless and has no
-// use for o; heldOut takes its held-out part.
+// OpenProblems reads the problems of a dataset as o says. The name builtin:arithmetic
+// stands for the embedded task, which is endless and ignores o; heldOut selects its
+// held-out part.
 func OpenProblems(name string, o Options, heldOut bool) (Problems, Report, error) {
 	if name == Arithmetic {
 		return sums{heldOut}, Report{}, nil
@@ -100,7 +98,7 @@ type List []Problem
 // Len is the number of problems.
 func (l List) Len() int { return len(l) }
 
-// Take shuffles each pass over the list with a generator of its own.
+// Take shuffles each pass over the list with its own random generator.
 func (l List) Take(seed int64, first, n int) []Problem {
 	out := make([]Problem, 0, n)
 	var order []int
@@ -121,7 +119,7 @@ func (l List) Digest() string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	for _, p := range l {
-		enc.Encode(struct { // neither strings nor a hash can fail
+		enc.Encode(struct { // writing to a hash does not fail
 			ID, Text string
 			Answers  []string
 			Plain    bool
@@ -150,5 +148,5 @@ func (s sums) Take(seed int64, first, n int) []Problem {
 	return out
 }
 
-// Digest is the constant that checkpoints of all versions have for this task.
+// Digest is the constant that checkpoints of all versions store for this task.
 func (sums) Digest() string { return "train.sums" }

@@ -10,8 +10,7 @@ import (
 	"onering/tokenize"
 )
 
-// A Prompter turns problems into prompts: their text in a template, as token
-// ids.
+// A Prompter turns problems into prompts: text and token ids.
 type Prompter struct {
 	Tokenizer *tokenize.Tokenizer
 	Template  tokenize.Template
@@ -35,7 +34,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	if !q.Plain && (q.Chat == nil || !around.Auto && !around.Chat) {
 		around, err = around.Fill(q.Fields.Shown)
 	}
-	// A template that names the choices itself has them now.
+	// A template that names the choices shows them itself.
 	if len(p.Template.Columns) == 0 {
 		q.offer()
 	} else if whole := around.Render(q.Text); offer(whole, q.Choices) != whole {
@@ -66,8 +65,8 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	return text, ids, nil
 }
 
-// Talk returns the conversation that the prompt of a problem begins, for its further turns.
-// chat is false if the template is no chat.
+// Talk returns the conversation that the prompt of a problem begins, for its later turns.
+// chat is false if the template is not a chat template.
 func (p *Prompter) Talk(q Problem) (c tokenize.Conversation, chat bool, err error) {
 	switch around := p.Template; {
 	case q.Plain || !around.Talks(p.Tokenizer):
@@ -92,8 +91,8 @@ func (q *Problem) offer() {
 	q.Text = offered
 }
 
-// Shown returns the value of a column as templates show it: choices with their letters, other
-// lists with an element a line.
+// Shown returns the value of a column as templates show it: choices with their letters,
+// other lists with one element on each line.
 func (o Object) Shown(column string) (string, error) {
 	value, ok := lookup(o, column)
 	for i := 0; i < len(o) && !ok; i++ {
@@ -113,7 +112,7 @@ func (o Object) Shown(column string) (string, error) {
 	return text, nil
 }
 
-// Warning says what is to be known of the template with this tokenizer; "" if there is nothing.
+// Warning returns a warning about the template with this tokenizer; "" if there is none.
 func (p *Prompter) Warning() string {
 	switch chat := p.Tokenizer.CheckChat() == nil; {
 	case !p.Template.Foreign(p.Tokenizer):
@@ -126,17 +125,17 @@ func (p *Prompter) Warning() string {
 	return fmt.Sprintf("the template %q writes Qwen's chat format, whose tokens the tokenizer does not know, and it has no chat template: set model.template (--template) to no, or to a text with {problem} in it", p.Template.Name)
 }
 
-// A Chat is a prompt that is a conversation.
+// A Chat is a prompt in the form of a conversation.
 type Chat struct {
 	tokenize.Conversation
-	source []byte // the JSON that it was read from
+	source []byte // the JSON that the conversation was read from
 }
 
 // MarshalJSON returns the JSON that the conversation was read from: an object with
 // messages and, if there are any, tools, documents and chat_template_kwargs.
 func (c *Chat) MarshalJSON() ([]byte, error) { return c.source, nil }
 
-// chatColumns are what a row may have beside its messages, for the chat template.
+// chatColumns are columns besides the messages that a row may have for the chat template.
 var chatColumns = []string{"tools", "documents", "chat_template_kwargs"}
 
 // ReadPrompt returns the prompt of a row whose value is a text or a list of messages.
@@ -178,8 +177,8 @@ func ReadPrompt(row Object, value any) (text string, chat *Chat, reason string) 
 	return text, chat, ""
 }
 
-// messagesOf returns the messages of a conversation, those of ShareGPT with the names of
-// their parts and roles that chat templates know. In a CSV file they are JSON.
+// messagesOf returns the messages of a conversation. It renames the parts and roles of
+// ShareGPT to those of chat templates. In a CSV file messages are JSON.
 func messagesOf(value any) ([]any, bool) {
 	if text, ok := value.(string); ok && strings.HasPrefix(text, "[{") && (strings.Contains(text, `"role"`) || strings.Contains(text, `"from"`)) {
 		value = fromJSON(text)
@@ -206,7 +205,7 @@ func withSystem(row Object, messages []any) []any {
 	return slices.Insert(slices.Clone(messages), 0, any(Object{{"role", "system"}, {"content", text}}))
 }
 
-// roles are the names of ShareGPT for who speaks.
+// roles translate ShareGPT's names of speakers.
 var roles = map[string]string{
 	"human": "user", "user": "user", "system": "system", "gpt": "assistant", "chatgpt": "assistant", "bing": "assistant",
 	"bard": "assistant", "assistant": "assistant", "model": "assistant", "bot": "assistant", "function_call": "assistant",
@@ -273,7 +272,7 @@ func newChat(row Object, messages []any) (*Chat, error) {
 	parts := Object{{"messages", withoutNulls(messages)}}
 	for _, name := range chatColumns {
 		value, _ := row.Get(name)
-		if text, ok := value.(string); ok { // files without structures have them as JSON
+		if text, ok := value.(string); ok { // files without structures hold messages as JSON
 			value = fromJSON(text)
 		}
 		if value = withoutNulls(value); value != nil {

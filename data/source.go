@@ -22,15 +22,15 @@ import (
 
 // A Format is a kind of data file.
 type Format struct {
-	Extensions []string // in lower case, with their points
+	Extensions []string // in lower case, with the dot
 	// Is says whether a file is of the format, by its first bytes and its extension.
 	Is   func(head []byte, ext string) bool
 	Open func(in Input) (*Rows, error)
 }
 
-// Formats are all formats of data files. A file is of the first format after JSON that
-// says so, else it is JSON, which has no mark. All parts of the program that look for
-// data files know them from here.
+// Formats are all formats of data files. A file has the first format after JSON whose Is
+// returns true, else it is JSON, which has no mark. All parts of the program that look
+// for data files use this list.
 var Formats = []Format{
 	{Extensions: []string{".jsonl", ".ndjson", ".json"}, Open: openJSON},
 	{Extensions: []string{".parquet"}, Is: isParquet, Open: openParquet},
@@ -40,7 +40,7 @@ var Formats = []Format{
 
 // A compression is a way in which a text file may be packed.
 type compression struct {
-	extensions []string // behind those of the format
+	extensions []string // the extensions that follow those of the format
 	magic      string
 	open       func(r io.Reader) (io.Reader, error)
 }
@@ -58,7 +58,7 @@ var compressions = []compression{
 	{[]string{".xz"}, "\xfd7zXZ", func(r io.Reader) (io.Reader, error) { return xz.NewReader(r) }},
 }
 
-// unpacked cuts the extension of a compression from a name in lower case.
+// unpacked cuts the extension of a compression from a lower-case name.
 func unpacked(name string) string {
 	for _, c := range compressions {
 		for _, ext := range c.extensions {
@@ -68,7 +68,7 @@ func unpacked(name string) string {
 	return name
 }
 
-// Extensions are those of all formats, without compression.
+// Extensions returns those of all formats, without compression.
 func Extensions() (list []string) {
 	for _, f := range Formats {
 		list = append(list, f.Extensions...)
@@ -77,8 +77,8 @@ func Extensions() (list []string) {
 }
 
 // Find returns the data file in dir that has this name and an extension, or else the
-// folder of this name. Of several files it takes the one of the format that comes first,
-// and of those the shortest name.
+// folder of this name. Among several files the order of Formats decides, then the
+// shortest name.
 func Find(dir, name string) (path string, ok bool) {
 	path = filepath.Join(dir, name)
 	_, err := os.Stat(path)
@@ -95,7 +95,7 @@ func Find(dir, name string) (path string, ok bool) {
 	return path, ok
 }
 
-// Split cuts the extension of a data file from a name, in any case of letters and with
+// Split cuts the extension of a data file from a name, in any case of letters, including
 // that of a compression. ext is empty if the name is not that of a data file.
 func Split(name string) (stem, ext string) {
 	lower := unpacked(strings.ToLower(name))
@@ -111,9 +111,9 @@ func Split(name string) (stem, ext string) {
 // An Input is a file to be read by a Format, which does not close it.
 type Input struct {
 	File *os.File      // nil if the file is compressed or has no end yet
-	Size int64         // of File
-	Text *bufio.Reader // the content, without compression and byte order mark
-	Ext  string        // in lower case, without that of a compression
+	Size int64         // the size of File
+	Text *bufio.Reader // the content, decompressed and without a byte order mark
+	Ext  string        // the extension in lower case, without that of a compression
 
 	unfolding *unfolding
 }
@@ -131,7 +131,7 @@ type Rows struct {
 	Unit string
 
 	unfolding *unfolding // counts the rows; nil for stdin
-	end       io.Closer  // of the decompression, or nil
+	end       io.Closer  // closes the decompression; may be nil
 	file      *os.File
 }
 
@@ -167,7 +167,7 @@ func openRows(at file, expansion int) (*Rows, error) {
 	return rows, nil
 }
 
-// open opens the file, which has to be a regular one.
+// open opens a file, which must be a regular one.
 func (f file) open() (*os.File, error) {
 	if f.root == "" {
 		return files.Open(f.path)
@@ -244,7 +244,7 @@ func skipMark(r *bufio.Reader) {
 	}
 }
 
-// whole returns the file itself, for formats that read it at several places.
+// whole returns the file itself, for formats that read at several places of it.
 func (in Input) whole() (*os.File, error) {
 	if in.File == nil {
 		return nil, errors.New("it is compressed as a whole: decompress it first")

@@ -13,7 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/float16"
 )
 
-// How the values of columnar files become those of an Object.
+// This file turns the values of columnar files into those of an Object.
 
 // twosComplement reads a number whose highest byte is first.
 func twosComplement(b []byte) *big.Int {
@@ -77,7 +77,7 @@ func (z zone) format(t time.Time) string {
 // as float32: 0.1, and not 0.10000000149011612, is what was written.
 func shortestFloat32(x float32) float64 {
 	y, err := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', -1, 32), 64)
-	if err != nil { // an infinity or no number
+	if err != nil { // an infinity or NaN
 		return float64(x)
 	}
 	return y
@@ -98,7 +98,7 @@ func shortestFloat16(x float16.Num) float64 {
 	return exact
 }
 
-// Names of the members that hold the label and the text of a choice.
+// The names of the members that hold the label and the text of a choice.
 var (
 	labelNames  = []string{"label", "labels", "key", "letter", "id"}
 	choiceNames = []string{"text", "texts", "content", "value", "choice", "choices"}
@@ -140,7 +140,7 @@ func Choices(value any) (labels, texts []string, err error) {
 			break
 		}
 		for _, m := range v {
-			if m.Value != nil { // a reader of columns gives a row every member that some row has
+			if m.Value != nil { // a reader of columns gives a row every member that any row has
 				add(m.Name, m.Value)
 			}
 		}
@@ -158,8 +158,8 @@ func member(o Object, names []string) any {
 	return nil
 }
 
-// ChoiceColumn returns the column of the row that has its choices by its name, choices or
-// options; "" if none has.
+// ChoiceColumn returns the column of the row that holds its choices and is called choices
+// or options; "" if there is none.
 func (row Object) ChoiceColumn() string {
 	for _, m := range row {
 		if strings.EqualFold(m.Name, "choices") || strings.EqualFold(m.Name, "options") {

@@ -41,38 +41,37 @@ import (
 //     off leaves no process behind once the episode is closed.
 //   - No method modifies its arguments or keeps a reference to them.
 type Environment interface {
-	// Begin begins an episode: one for each problem of a round, to see what the policy reads
-	// first, and another one when the policy has written its first turn.
+	// Begin begins an episode. It is called once for each problem of a round, to see what
+	// the policy reads first, and again when the policy has written its first turn.
 	Begin(ctx context.Context, s Start) (Episode, error)
 }
 
 // A Start is what an episode begins with.
 type Start struct {
 	Problem data.Problem
-	// Seed is the same for all episodes of one problem in a round, which are to begin
-	// alike.
+	// Seed is equal for all episodes of one problem in a round, which begin alike.
 	Seed uint64
 	// Sample is the number of the episode among those of its problem, from 0.
 	Sample int
 }
 
-// An Episode is one talk between the policy and the environment. It may be an Opener.
+// An Episode is one conversation between the policy and the environment. It may be an Opener.
 type Episode interface {
-	// Step is told what the policy has written, and returns what follows. An error ends the
-	// episode, and it has no grade.
+	// Step receives what the policy has written, and returns what follows. An error ends
+	// the episode without a grade.
 	Step(ctx context.Context, t Turn) (Observation, error)
-	// Close ends the episode, whether it is done or not. It is called once, also while a Step
-	// that was cut off has not returned.
+	// Close ends the episode, whether it is done or not. Close is called once, perhaps
+	// before a Step that was cut off has returned.
 	Close() error
 }
 
 // A Turn is what the policy wrote until it ended its turn.
 type Turn struct {
-	Number int    // from 0
+	Number int    // the number of the turn, from 0
 	Text   string // without special tokens
 	// Calls are the calls of tools that Text has in the form of the chat template; nil
-	// where the template knows no tools. Those that cannot be read never come here: the
-	// Player answers them with an error.
+	// where the template knows no tools. Unreadable calls never come here: the Player
+	// answers them with an error.
 	Calls []Call
 }
 
@@ -81,20 +80,20 @@ type Call = tools.Call
 
 // An Observation is what the policy reads after its turn.
 type Observation struct {
-	// Messages are appended as the chat template writes them, with the role tool or user:
-	// their Role and Content alone are read. There is at least one unless Done.
-	// In a template that is no chat their contents are appended as they are.
+	// Messages are appended as the chat template writes them, with the role tool or user;
+	// only their Role and Content are read. There is at least one unless Done. Without a
+	// chat template their contents are appended unchanged.
 	Messages []tokenize.Message `json:"messages,omitempty"`
 	// Reward is what the turn earned, nil if the environment does not say. The rewards of
-	// its turns add up to that of the episode. If no turn has one, the run's [reward] grades
-	// the last turn.
+	// its turns add up to that of the episode. If no turn has one, the run's [reward]
+	// grades the last turn.
 	Reward *float64 `json:"reward,omitempty"`
 	// Done says that the episode has ended; Messages are then not read.
 	Done bool `json:"done,omitempty"`
 }
 
-// CheckReward refuses what is no reward, of a turn, an episode or a response: with larger numbers
-// no step can be computed.
+// CheckReward refuses a reward of a turn, an episode or a response that is not a number
+// or too large to compute a step with.
 func CheckReward(x float64) error {
 	if !(math.Abs(x) <= 1e9) {
 		return fmt.Errorf("the reward would be %v: it must be a number from -1e9 to 1e9", x)
@@ -102,22 +101,22 @@ func CheckReward(x float64) error {
 	return nil
 }
 
-// An Opener is an Episode that says what the policy reads before its first turn: the same
-// for all episodes of a Start. One that opens otherwise than the policy has read fails.
+// An Opener is an Episode that says what the policy reads before its first turn: the same for all
+// episodes of a Start. An episode fails if it opens differently from what the policy has read.
 type Opener interface {
 	Opening() (Opening, error)
 }
 
 // An Opening is the beginning of an episode.
 type Opening struct {
-	// Messages stand in the place of the problem. Without any it is the problem in the
-	// template, as in a run without an environment.
+	// Messages replace the problem. Without any, the problem in the template is the
+	// prompt, as in a run without an environment.
 	Messages []tokenize.Message
 	// Tools are the descriptions of functions for the chat template, in OpenAI's form.
 	Tools tokenize.Data
 }
 
-// A Stopper ends turns by strings, beside the tokens that end a response.
+// A Stopper ends turns at strings, in addition to the tokens that end a response.
 type Stopper interface {
 	Stops() []string
 }
@@ -171,14 +170,14 @@ func (list Functions) Opening() (o Opening, err error) {
 	return o, err
 }
 
-// mostCalls is how many calls of a turn are answered, each of which may take its time, and
-// mostBytes how much of an answer is read.
+// mostCalls is how many calls of a turn are answered, since each may take long, and
+// mostBytes how many bytes of an answer the policy reads.
 const mostCalls, mostBytes = 16, 64 << 10
 
-// Answer answers the calls of a turn one after the other, each by a message of the role tool.
-// A turn without calls ends the episode. What call returns is what the policy reads; its error
-// ends the episode without a grade. Functions that there are not are not called: the policy
-// reads which there are.
+// Answer answers the calls of a turn one after the other, each by a message of the role
+// tool. A turn without calls ends the episode. The policy reads what call returns; an
+// error of call ends the episode without a grade. An unknown function is not called: the
+// policy reads which functions exist.
 func (list Functions) Answer(ctx context.Context, t Turn, call func(ctx context.Context, c Call) (string, error)) (o Observation, err error) {
 	var names []string
 	for _, f := range list {

@@ -16,19 +16,19 @@ import (
 	"onering/tokenize"
 )
 
-// A play is one episode on its way. Its turns come one after the other.
+// A play is one episode that has begun. Its turns come one after the other.
 type play struct {
 	round   *Round
-	group   Group   // with the number of the episode as its Sample
+	group   Group   // the group of the episode; Start.Sample is its number
 	episode Episode // nil before the first turn that the journal does not know
-	count   int     // turns of the policy
-	seen    []Turn  // that the environment has seen, or would have without the journal
+	count   int     // number of the policy's turns
+	seen    []Turn  // turns that the environment has seen, or would have seen without the journal
 	last    string  // the text of the newest turn
 	spent   time.Duration
 	outcome Outcome
 }
 
-// A noted observation is a value of a Journal.
+// A noted is an observation as a Journal stores it.
 type noted struct {
 	Observation
 	Failed string `json:"failed,omitempty"` // the error in place of an observation
@@ -70,11 +70,11 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 	return sampler.Observation{IDs: ids}
 }
 
-// A journalError is an error of a Journal, which is not the environment's.
+// A journalError is an error of a Journal rather than of the environment.
 type journalError struct{ error }
 
-// parse finds the calls of tools in a turn. One that cannot be read is answered by a message
-// that says why, and the environment does not see the turn.
+// parse finds the calls of tools in a turn. If a call cannot be read, a message says why,
+// and the environment does not see the turn.
 func (x *play) parse(t *Turn, ids []int32) (malformed []tokenize.Message) {
 	if x.group.format == nil {
 		return nil
@@ -94,7 +94,7 @@ func (x *play) parse(t *Turn, ids []int32) (malformed []tokenize.Message) {
 	return nil
 }
 
-// observe asks the journal and else the environment.
+// observe returns the journal's observation if there is one, else the environment's.
 func (x *play) observe(r sampler.Response) (o Observation, err error) {
 	journal := x.round.journal
 	if journal == nil {
@@ -113,7 +113,7 @@ func (x *play) observe(r sampler.Response) (o Observation, err error) {
 	}
 	o, err = x.ask()
 	if x.round.ctx.Err() != nil {
-		return o, err // the run is ending, and this says nothing of the environment
+		return o, err // the run is ending, which says nothing about the environment
 	}
 	n := noted{Observation: o}
 	if err != nil {
@@ -129,14 +129,14 @@ func (x *play) observe(r sampler.Response) (o Observation, err error) {
 	return o, err
 }
 
-// key tells a turn from all others of the round.
+// key identifies a turn among all turns of the round.
 func (x *play) key(r sampler.Response) string {
 	all, _ := r.Tokens()
 	return fmt.Sprintf("%q %d %d %d %d", x.group.Problem.ID, x.group.Seed, x.group.Sample, x.count, all)
 }
 
-// ask gives the environment the turns that it has not seen, and returns what it says to the
-// last. It has seen none if those before are from the journal: then it is told again.
+// ask gives the environment the turns that it has not seen, and returns its answer to the
+// last. If earlier answers came from the journal, the environment now sees those turns first.
 func (x *play) ask() (o Observation, err error) {
 	p := x.round.player
 	left := seconds(p.EpisodeSeconds) - x.spent
@@ -179,8 +179,8 @@ func (x *play) ask() (o Observation, err error) {
 	return o, nil
 }
 
-// end ends an episode, if there is one. What comes of it is known already, so an error is only
-// told.
+// end ends an episode, if there is one. An error is only logged, since the outcome is
+// known already.
 func (s Start) end(e Episode) {
 	if e == nil {
 		return
@@ -190,9 +190,9 @@ func (s Start) end(e Episode) {
 	}
 }
 
-// append returns the tokens of messages after a response: what the chat template writes after
-// an answer, or in a template that is no chat their text. What the policy has written stays as
-// it was sampled.
+// append returns the tokens of messages after a response: the chat template's text after
+// an answer, or without a chat template the messages' own. The policy's tokens stay as
+// they were sampled.
 func (x *play) append(r sampler.Response, messages []tokenize.Message) ([]int32, error) {
 	p := x.round.player
 	t := p.Prompter.Tokenizer
@@ -215,7 +215,7 @@ func (x *play) append(r sampler.Response, messages []tokenize.Message) ([]int32,
 	return tokenize.After(r.IDs[len(r.IDs)-1], p.EOS, ids), nil
 }
 
-// known leaves out the characters that the vocabulary lacks.
+// known removes the characters that the vocabulary lacks.
 func known(t *tokenize.Tokenizer, text string) string {
 	if t.Check(text) == nil {
 		return text

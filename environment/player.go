@@ -24,18 +24,18 @@ type Limits struct {
 	AtOnce         int     `toml:"at_once" range:"[1,65536]" help:"how many episodes the environment answers at the same time; others wait, while responses go on"`
 }
 
-// DefaultLimits are for tools that answer at once or in seconds.
+// DefaultLimits suit tools that answer at once or within seconds.
 func DefaultLimits() Limits {
 	return Limits{MaxTurns: 8, StepSeconds: 60, EpisodeSeconds: 600, AtOnce: 16}
 }
 
-// step bounds the time of an answer.
+// step bounds the time of an environment's answer.
 func (l Limits) step(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, seconds(l.StepSeconds), fmt.Errorf("it has not answered within %g s (environment.step_seconds)", l.StepSeconds))
 }
 
-// InTime asks an environment something, such as whether its server is there, and waits for it
-// no longer than for an answer.
+// InTime asks an environment something, such as whether its server can be reached, and
+// waits at most as long as for an answer.
 func (l Limits) InTime(ctx context.Context, ask func(context.Context) error) error {
 	timed, cancel := l.step(ctx)
 	defer cancel()
@@ -46,7 +46,7 @@ func (l Limits) InTime(ctx context.Context, ask func(context.Context) error) err
 	return err
 }
 
-// Single is the environment without an environment: a response is one turn.
+// Single stands for no environment: a response is one turn.
 type Single struct{}
 
 func init() { Register("single", func() Environment { return &Single{} }) }
@@ -59,9 +59,9 @@ func (*Single) Begin(context.Context, Start) (Episode, error) {
 	return nil, errors.New("environment: single has no episodes")
 }
 
-// A Journal remembers what environments have answered, so that an episode which is played a
-// second time, since the run was killed after the first, gets the answers of the first time.
-// Its methods may be called concurrently.
+// A Journal remembers the answers of environments, so that an episode which is played
+// again after the run was killed gets the same answers as before. Its methods may be
+// called concurrently.
 type Journal interface {
 	// Recall returns what was noted under a key, nil if there is nothing.
 	Recall(key string) []byte
@@ -69,7 +69,7 @@ type Journal interface {
 	Note(key string, value []byte) error
 }
 
-// A Player plays episodes of an environment with what a sampler writes.
+// A Player plays episodes of an environment with the turns that a sampler writes.
 type Player struct {
 	Environment Environment
 	Limits
@@ -77,7 +77,7 @@ type Player struct {
 	EOS      []int32 // the tokens that end a turn
 }
 
-// An OpeningError is an environment's that could not open an episode.
+// An OpeningError is the error of an environment that could not open an episode.
 type OpeningError struct{ Err error }
 
 func (e *OpeningError) Error() string { return "environment: opening: " + e.Err.Error() }
@@ -108,7 +108,7 @@ func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids [
 	return g, text, ids, err
 }
 
-// begin begins an episode, which may be there also with an error, and returns how it opens.
+// begin begins an episode and returns its opening. With an error there may be an episode too.
 func (p *Player) begin(ctx context.Context, s Start) (Episode, Opening, error) {
 	type begun struct {
 		Episode
@@ -128,7 +128,7 @@ func (p *Player) begin(ctx context.Context, s Start) (Episode, Opening, error) {
 	return x.Episode, x.Opening, err
 }
 
-// opened puts an opening into a problem.
+// opened replaces the text of a problem by an opening.
 func (p *Player) opened(q data.Problem, o Opening) (data.Problem, error) {
 	if len(o.Messages) == 0 && !o.Tools.Given() {
 		return q, nil
@@ -167,16 +167,16 @@ func (p *Player) Repeats() bool {
 // A Group is the episodes of one prompt.
 type Group struct {
 	Start
-	Problem data.Problem // with the opening in the place of Start's
+	Problem data.Problem // the problem, with the opening in place of Start's
 	Opening Opening
 	Samples []int // the number of each sample, nil if they are 0, 1 and so on
 
-	chat   bool                  // the template is a chat, in which the episodes are talk
-	talk   tokenize.Conversation // until the first turn
-	format *tools.Format         // of calls, nil if there are no tools
+	chat   bool                  // the template is a chat template, so episodes are conversations
+	talk   tokenize.Conversation // the conversation up to the first turn
+	format *tools.Format         // the format of calls, nil if there are no tools
 }
 
-// Number is the number of sample k.
+// Number returns the number of sample k among those of its problem.
 func (g Group) Number(k int) int {
 	if g.Samples != nil {
 		return g.Samples[k]
@@ -184,24 +184,24 @@ func (g Group) Number(k int) int {
 	return k
 }
 
-// A Round is the episodes that are played during one call of a sampler.
+// A Round holds the episodes that are played during one call of a sampler.
 type Round struct {
 	player  *Player
 	groups  []Group
-	journal Journal // nil to remember nothing
+	journal Journal // remembers answers; may be nil
 	ctx     context.Context
-	turns   chan struct{} // has an element for each answer that the environment is asked for
+	turns   chan struct{} // has an element for each answer that is being waited for
 	asked   sync.WaitGroup
 
 	mu    sync.Mutex
 	plays map[place]*play
 }
 
-// A place is the number of a request and of one of its samples.
+// A place is the number of a request and of a sample in it.
 type place struct{ request, sample int }
 
-// Play begins a round of episodes of the groups, which are those of the sampler's requests, and
-// sets what the sampler has to know in o. Close ends it, after the sampler has.
+// Play begins a round of episodes for groups, which are those of the sampler's requests, and
+// sets the options of the sampler in o. Close ends the round, after the sampler has ended.
 func (p *Player) Play(ctx context.Context, o *sampler.Options, groups []Group, journal Journal) *Round {
 	if p.Repeats() {
 		journal = nil
@@ -232,7 +232,7 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 	})
 }
 
-// An Outcome is what came of an episode.
+// An Outcome is the result of an episode.
 type Outcome struct {
 	// Rewards are those of the turns, NaN where the environment gave none.
 	Rewards []float64
@@ -240,7 +240,7 @@ type Outcome struct {
 	Failed error
 }
 
-// Reward is the sum of the rewards, if there is any.
+// Reward is the sum of the rewards. ok is false if there is none.
 func (o Outcome) Reward() (sum float64, given bool) {
 	for _, x := range o.Rewards {
 		if !math.IsNaN(x) {
@@ -250,8 +250,8 @@ func (o Outcome) Reward() (sum float64, given bool) {
 	return sum, given
 }
 
-// End ends the episode of a response that has ended, and returns what came of it: nothing if the
-// round is nil, which has no episodes.
+// End ends the episode of a complete response, and returns its outcome: an empty one if
+// the round is nil, which has no episodes.
 func (r *Round) End(response sampler.Response) Outcome {
 	if r == nil {
 		return Outcome{}
@@ -264,11 +264,11 @@ func (r *Round) End(response sampler.Response) Outcome {
 	if x == nil {
 		return Outcome{}
 	}
-	r.asked.Go(func() { x.group.end(x.episode) }) // which may take its time
+	r.asked.Go(func() { x.group.end(x.episode) }) // closing an episode may take long
 	return x.outcome
 }
 
-// Close ends the episodes that are left, once nothing waits for the environment.
+// Close ends the remaining episodes, once nothing waits for the environment.
 func (r *Round) Close() {
 	if r == nil {
 		return
@@ -284,8 +284,8 @@ func (r *Round) Close() {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// within returns what f does, or the cause of ctx a moment after that has ended: an environment
-// that does not look at it is left behind. An error then is that cause, too.
+// within returns the result of f, or the cause of ctx shortly after ctx has ended: an
+// environment that ignores ctx is left running. An error of f after that is the cause, too.
 func within[T any](ctx context.Context, f func() (T, error)) (value T, err error) {
 	type result struct {
 		value T
@@ -323,13 +323,13 @@ const grace = 2 * time.Second
 // A Driver plays episodes of programs that ask for each turn themselves, such as agents that
 // know nothing of training. Package serve/episodes has one.
 type Driver interface {
-	// Drive plays all episodes and tells ended of each as it ends, never two at the same time.
+	// Drive plays all episodes and calls ended as each ends, never twice at the same time.
 	Drive(ctx context.Context, d Drive, ended func(Driven)) (sampler.Stats, error)
-	// Close ends what has been begun for that.
+	// Close ends what Drive has started.
 	Close() error
 }
 
-// Driver returns what plays the episodes in place of the sampler, nil if nothing does.
+// Driver returns the Driver that plays the episodes in place of the sampler, nil if there is none.
 func (p *Player) Driver() Driver {
 	if p == nil {
 		return nil
@@ -340,33 +340,33 @@ func (p *Player) Driver() Driver {
 	return nil
 }
 
-// A Drive is the episodes of a round, and how their turns are sampled.
+// A Drive says which episodes a round has, and how their turns are sampled.
 type Drive struct {
 	*Player
-	Decoder  sampler.Decoder // has no sequences; its bits do not depend on what is decoded beside
+	Decoder  sampler.Decoder // it holds no sequences; its bits do not depend on what is decoded beside
 	Options  sampler.Options
-	Requests []sampler.Request // their prompts are those of the problems; a program may ask otherwise
-	Groups   []Group           // of the requests
+	Requests []sampler.Request // their prompts are those of the problems; a program may send others
+	Groups   []Group           // the groups of the requests
 }
 
-// Driven is what came of one episode.
+// A Driven is the result of one episode.
 type Driven struct {
 	Request, Sample int
-	// Segments are its histories that only grew, one after the other: one unless the program
-	// has rewritten what was said.
+	// Segments are the parts of the conversation that only grew: one, unless the program
+	// rewrote earlier messages.
 	Segments []sampler.Segment
 	Outcome
 }
 
 func init() { Register("program", func() Environment { return &Program{} }) }
 
-// A Program is the environment of programs that drive themselves: agents that talk to the policy
-// as to any server of OpenAI's API. A run starts one for each episode, or waits for programs to
-// come. The program is the environment, so it answers nothing here.
+// A Program is the environment of programs that ask for each turn themselves: agents that
+// use the policy through OpenAI's API. A run starts one for each episode, or waits for
+// programs to connect. The program is the environment, so Begin does nothing.
 type Program struct {
 	Command []string `toml:"command" help:"the program that is run for each episode, and its arguments, such as [\"python3\", \"agent.py\"]. OPENAI_BASE_URL and OPENAI_API_KEY tell it where to ask, ONERING_PROBLEM has the problem as JSON. Without one the run waits for programs, which begin an episode by POST /rl/start"`
 
-	Driver `toml:"-"` // nil if nothing plays the episodes here
+	Driver `toml:"-"` // the driver; nil if programs cannot connect here
 }
 
 // About is the environment's line in lists.
@@ -382,7 +382,7 @@ func (p *Program) Validate() error {
 	return process.Check("command", p.Command, "agent.py")
 }
 
-// Close ends what plays the episodes.
+// Close ends the driver.
 func (p *Program) Close() error {
 	if p.Driver == nil {
 		return nil

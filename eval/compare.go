@@ -31,17 +31,15 @@ type settingDifference struct {
 	A        float64       `json:"a"`
 	B        float64       `json:"b"`
 	Delta    stat.Estimate `json:"difference"` // B - A
-	// P is the two-sided p-value of the sign-flip permutation test: the chance
-	// of a difference this large between models that are alike. With one sample
-	// a problem it is that of McNemar's exact test.
+	// A comparison tells how model B did compared with model A on the same problems.
 	P float64 `json:"p"`
-	// BetterA and BetterB count the problems on which one got a larger share right.
+	// Average gives each suite the same weight; nil for a single one.
 	BetterA int     `json:"better_a"`
 	BetterB int     `json:"better_b"`
 	TokensA float64 `json:"tokens_a"`
 	TokensB float64 `json:"tokens_b"`
 
-	weighted []float64 // each problem's part in the mean difference
+	weighted []float64 // Warnings say why the two are hard to compare.
 }
 
 // Compare pairs a with another report by suite and problem. It is an error if they have
@@ -114,7 +112,7 @@ func compareSuite(a, b Score) (settingDifference, bool) {
 		}
 		as = append(as, float64(x.Right)/float64(a.Samples))
 		bs = append(bs, float64(y.Right)/float64(b.Samples))
-		// In units of 1/(samples of A x samples of B) the difference is whole.
+		// In units of 1/(samples of A x samples of B) the difference is an integer.
 		diff := y.Right*a.Samples - x.Right*b.Samples
 		switch {
 		case diff > 0:
@@ -168,8 +166,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// ReadReport reads a report (one JSON object, as Report marshals) or makes one
-// of a file of responses; same is as in Responses.Report.
+// ReadReport reads a report (one JSON object, as Report marshals) or computes one from a
+// file of responses; same is as in Responses.Report.
 func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 	f, err := files.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

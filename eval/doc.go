@@ -1,7 +1,7 @@
-// Package eval measures a model on suites of problems: it samples responses,
-// has a reward grade them, and turns the grades into numbers that can be compared:
-// pass@1, avg@n, pass@k, maj@k, their confidence intervals, and paired differences
-// between two models with their significance.
+// Package eval measures a model on suites of problems: it samples responses, has a reward
+// grade them, and turns the grades into comparable numbers: pass@1, avg@n, pass@k, maj@k,
+// their confidence intervals, and paired differences between two models with their
+// significance.
 //
 // In reading order:
 //

@@ -20,16 +20,16 @@ type Evaluator struct {
 	Reward   reward.Reward
 	// Journal, if not nil, remembers the scores of the suites in this order.
 	Journal reward.Journal
-	// Player, if not nil, plays an episode with each response, and Notes remembers what the
-	// environment answers.
+	// Player, if not nil, plays an episode with each response, and Notes remembers the
+	// environment's answers.
 	Player *environment.Player
 	Notes  environment.Journal
-	// Mine, if not nil, says of which tasks the responses are sampled here, and Added is
-	// told of each of them. A task is a problem that lacks responses; they are counted
-	// over all suites. The responses to the others stay missing.
+	// Mine, if not nil, says for which tasks the responses are sampled here, and Added
+	// receives each of them. A task is a problem that lacks responses; tasks are counted
+	// over all suites. Other responses stay missing.
 	Mine  func(task int) bool
 	Added func(Response)
-	// Progress, if not nil, is told of each response's tokens when it is graded.
+	// Progress, if not nil, receives the number of tokens of each graded response.
 	Progress func(tokens int)
 }
 
@@ -37,7 +37,7 @@ type Evaluator struct {
 // are still missing: they count neither as right nor as wrong.
 type UngradedError struct {
 	Count   int
-	Suite   string // of the first of them, with its problem and the reward's reason
+	Suite   string // suite of the first skipped response, with its problem and the reward's reason
 	Problem string
 	Reason  string
 }
@@ -47,13 +47,12 @@ func (e *UngradedError) Error() string {
 		e.Count, e.Problem, e.Suite, cmp.Or(e.Reason, "it gave no reason"))
 }
 
-// Evaluate samples and grades the responses that are still missing. responses
-// were made from the Plan of the same suites. Each response is added when it is
-// graded, so those that were graded stay if there is an error or ctx ends. What a
-// response is depends on the settings, the problem's text and the number of the
-// sample alone, and not on the number of slots or on the responses that are there
-// already. That takes one slot of each decoder (see sampler.Invariant), unless it
-// has only one.
+// Evaluate samples and grades the responses that are still missing. responses were made
+// from the Plan of the same suites. Each response is added when it is graded, so those
+// that were graded stay if there is an error or ctx ends. A response depends only on the
+// settings, the problem's text and the number of the sample, and not on the number of
+// slots or on earlier responses. This takes one slot of each decoder (see
+// sampler.Invariant), unless it has only one.
 //
 // A problem whose prompt leaves no room in a slot counts as truncated. A response
 // that the reward skips stays missing, and the error is an *UngradedError.
@@ -93,16 +92,16 @@ type wanted struct {
 	Evaluator
 	suites    []Suite
 	responses *Responses
-	maxTokens int // of a slot
+	maxTokens int // maximum length of a slot
 
 	tasks  []reward.Task
-	places []place // parallel to tasks
+	places []place // the place of each task
 
-	ungraded UngradedError // with Count 0 if there are none
+	ungraded UngradedError // its Count is 0 if no response was skipped
 }
 
-// A place says which problem of which suite a task is for, and the numbers of
-// the samples that it asks for.
+// A place says to which problem of which suite a task belongs, and the numbers of the
+// samples that it asks for.
 type place struct {
 	suite, problem string
 	samples        []int
@@ -126,7 +125,7 @@ func (w *wanted) list(ctx context.Context) error {
 	return nil
 }
 
-// keepMine leaves the tasks that are sampled here, and returns which ones they are.
+// keepMine drops the tasks that are not sampled here, and returns the indexes of the others.
 func (w *wanted) keepMine() (numbers []int) {
 	tasks, places := w.tasks, w.places
 	w.tasks, w.places = nil, nil
@@ -138,9 +137,9 @@ func (w *wanted) keepMine() (numbers []int) {
 	return numbers
 }
 
-// ask adds the task for the missing responses to a problem. A vocabulary that
-// cannot express the problem is an error: that is not the model's fault, but
-// there is no score either.
+// ask adds the task for the missing responses to a problem. A vocabulary that cannot
+// express the problem is an error: the model is not at fault, but there is no score
+// either.
 func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) error {
 	if err := w.Prompter.Tokenizer.Check(p.Text); err != nil {
 		return err
@@ -157,7 +156,7 @@ func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) 
 	if len(prompt) == 0 {
 		return errors.New("the prompt is empty")
 	}
-	if len(prompt) >= w.maxTokens { // the responses are wrong and truncated
+	if len(prompt) >= w.maxTokens { // all responses count as wrong and truncated
 		reason := fmt.Sprintf("the prompt has %d tokens, there is room for %d with the response", len(prompt), w.maxTokens)
 		for _, k := range at.samples {
 			if err := w.file(Response{Suite: at.suite, Problem: at.problem, Sample: k, Finish: string(sampler.Length), Reason: reason}); err != nil {
@@ -167,8 +166,8 @@ func (w *wanted) ask(ctx context.Context, p data.Problem, key uint64, at place) 
 		return nil
 	}
 	r := sampler.Request{Prompt: prompt, ID: key, Samples: len(at.samples)}
-	// The sampler numbers the samples of a request from 0. If others are missing,
-	// their uniforms are given.
+	// The sampler numbers the samples of a request from 0. If other numbers are missing,
+	// the request states their uniforms.
 	if len(at.samples) < s.Samples && !s.Greedy {
 		for _, k := range at.samples {
 			u := make([]float32, min(s.MaxNewTokens, w.maxTokens-len(prompt)))

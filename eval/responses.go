@@ -19,13 +19,13 @@ import (
 	"onering/sampler"
 )
 
-// Settings are what decides the responses, besides the problems.
+// Settings decide the responses, together with the problems.
 type Settings struct {
 	// Model is the folder, as it was given.
 	Model string `json:"model"`
-	// Weights tells one model's weights from another's.
+	// Weights identifies the model's weights.
 	Weights string `json:"weights"`
-	// DType is what was computed in where it is not float32.
+	// DType is the type of the computation if it is not float32.
 	DType string `json:"dtype,omitempty"`
 	// Template is the name of the prompt template, or a text with {problem} in it.
 	Template string `json:"template"`
@@ -35,18 +35,17 @@ type Settings struct {
 	Args []string `json:"template_args,omitempty"`
 	// Stops are strings that end a response.
 	Stops []string `json:"stop,omitempty"`
-	// Extract is the rule by which answers are found in responses; see
-	// reward.Extractor. Reports from before it could be chosen have none, which is auto.
+	// Extract is the rule by which answers are found in responses; see reward.Extractor.
+	// Old reports have none, which means auto.
 	Extract string `json:"extract,omitempty"`
-	// Reward is what grades, with its settings, where it is not math with its
-	// defaults.
+	// Reward is the reward with its settings, unless it is math with its defaults.
 	Reward string `json:"reward,omitempty"`
-	// Environment is what the model talked to, with its settings, where responses are episodes.
+	// Environment is the environment with its settings if responses are episodes.
 	Environment string `json:"environment,omitempty"`
-	// Samples of each problem.
+	// Samples is the number of responses to each problem.
 	Samples int `json:"samples"`
-	// GradeTruncated has truncated responses graded, and vote, as others. Without it they
-	// count as wrong.
+	// GradeTruncated lets truncated responses be graded and vote as others do. Otherwise
+	// they count as wrong.
 	GradeTruncated bool `json:"grade_truncated,omitempty"`
 	// Sampling is how responses are drawn.
 	sampler.Sampling
@@ -57,37 +56,37 @@ type Settings struct {
 type Response struct {
 	Suite   string    `json:"suite"`
 	Problem string    `json:"problem"`
-	Sample  int       `json:"sample"` // from 0
-	Right   bool      `json:"right"`  // the verdict
+	Sample  int       `json:"sample"` // number of the sample, from 0
+	Right   bool      `json:"right"`  // the reward's verdict
 	Answer  string    `json:"answer"` // as extracted; "" if there is none
 	Reason  string    `json:"reason,omitempty"`
 	Fault   string    `json:"fault,omitempty"` // "limit" or "error" where the verifier gave up; it counts as wrong
-	Finish  string    `json:"finish"`          // "stop", or "length" for a truncated one
+	Finish  string    `json:"finish"`          // "stop", or "length" if the response is truncated
 	Tokens  int       `json:"tokens"`
 	Text    string    `json:"text"`
 	IDs     []int32   `json:"ids"`
-	LogProb []float32 `json:"logp"` // per token, at the sampling temperature
+	LogProb []float32 `json:"logp"` // log-prob of each token, at the sampling temperature
 }
 
 // Truncated says whether a limit cut the response off.
 func (r Response) Truncated() bool { return r.Finish == "length" }
 
-// A Plan is what an evaluation samples, and the first line of its file.
+// A Plan says what an evaluation samples. It is the first line of its file.
 type Plan struct {
 	Settings Settings    `json:"settings"`
 	Suites   []suitePlan `json:"suites"`
 }
 
-// A suitePlan is what a plan says of a suite.
+// A suitePlan is the part of a plan for one suite.
 type suitePlan struct {
 	Name string `json:"name"`
 	// IDs are the problems' names, distinct within the suite.
 	IDs []string `json:"problems"`
-	// Digest tells prompts and answers from others of the same names.
+	// Digest identifies the prompts and answers, beyond their names.
 	Digest string `json:"digest"`
 }
 
-// Plan is the plan to sample suites with these settings.
+// Plan returns the plan to sample suites with these settings.
 func (s Settings) Plan(suites []Suite) Plan {
 	p := Plan{Settings: s}
 	for _, x := range suites {
@@ -109,13 +108,13 @@ const (
 	version = 1
 )
 
-// Responses are the responses to a Plan as far as there are any: each one's
-// verdict in memory and, where there is a file, all of it on disk.
+// Responses are the responses to a Plan so far: verdicts in memory and, if there is a
+// file, complete responses on disk.
 //
-// The file has a line per response, appended in one write as the response ends,
-// in whatever order. When all are there Close puts them in the order of suites,
-// problems and samples, so that the file does not tell how it came about.
-// Responses are used by one goroutine at a time.
+// The file has a line per response, appended in one write as the response ends, in
+// whatever order. When none is missing, Close sorts them by suite, problem and sample, so
+// that the file does not depend on the order of sampling. Responses are used by one
+// goroutine at a time.
 type Responses struct {
 	Plan
 	suites map[string]*tally
@@ -126,20 +125,20 @@ type Responses struct {
 	count  int
 }
 
-// A tally is the responses of one suite.
+// A tally holds the responses of one suite.
 type tally struct {
-	index map[string]int // id -> place
-	seen  [][]*Response  // by problem, nil without any, and sample; without text, ids and log-probs
-	at    [][]span       // in the file
+	index map[string]int // from a problem's id to its place
+	seen  [][]*Response  // by problem (nil without responses) and sample; text, ids and log-probs are left out
+	at    [][]span       // where each response is in the file
 }
 
-// A span of bytes of the file.
+// A span is a range of bytes of the file.
 type span struct {
 	from int64
 	size int
 }
 
-// maxSamples bounds what a damaged file can have allocated for a problem.
+// maxSamples bounds how many samples of a problem a file can make the program allocate.
 const maxSamples = 1 << 16
 
 func newResponses(p Plan) (*Responses, error) {
@@ -167,15 +166,15 @@ func newResponses(p Plan) (*Responses, error) {
 	return r, nil
 }
 
-// Open begins the file of responses at path, which must not be there. With resume it goes on
-// with the file that is there, whose plan may differ from p in the model's folder alone. A last line
-// that was being written when the evaluation stopped is dropped. No other process may have
-// the file open. Without a path the responses are in memory only.
+// Open creates the file of responses at path, which must not exist. With resume it
+// continues an existing file, whose plan may differ from p only in the model's folder. A
+// last line that was being written when the evaluation stopped is dropped. No other
+// process may have the file open. Without a path the responses are in memory only.
 func (p Plan) Open(path string, resumed bool) (*Responses, error) {
 	if path == "" {
 		return p.Create(path)
 	}
-	real, err := filepath.EvalSymlinks(path) // a file has one lock by all of its names
+	real, err := filepath.EvalSymlinks(path) // a file has one lock for all of its names
 	if err != nil {
 		real = path
 	}
@@ -231,7 +230,7 @@ func (p Plan) resume(path string) (*Responses, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		if err == nil {
-			err = os.Remove(path) // it stopped before its first line
+			err = os.Remove(path) // the evaluation stopped before it wrote the first line
 		}
 		if err == nil || errors.Is(err, os.ErrNotExist) {
 			return p.Create(path)
@@ -254,7 +253,7 @@ func (p Plan) resume(path string) (*Responses, error) {
 		}
 	}
 	if err == nil && r.size < info.Size() {
-		err = f.Truncate(r.size) // past this size there is a torn line
+		err = f.Truncate(r.size) // behind this size there is an incomplete line
 	}
 	if err != nil {
 		f.Close()
@@ -264,7 +263,7 @@ func (p Plan) resume(path string) (*Responses, error) {
 	return r, nil
 }
 
-// readResponses reads a file of responses, whole or not.
+// readResponses reads a file of responses, complete or not.
 func readResponses(path string) (*Responses, error) {
 	f, err := files.Open(path)
 	if err != nil {
@@ -319,7 +318,7 @@ func read(f io.Reader, path string) (*Responses, error) {
 	}
 }
 
-// readLine returns a line with its end; what has none is as good as absent.
+// readLine returns a line with its newline; a line without one counts as absent.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := files.ReadLine(in, maxLine)
 	if err == bufio.ErrTooLong {
@@ -328,18 +327,18 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return line, err
 }
 
-// differs names the first thing in which two plans differ.
+// differs names the first field in which two plans differ.
 func (p Plan) differs(q Plan) error {
 	values := func(s Settings) (m map[string]json.RawMessage) {
 		s.Model, s.Extract, s.Reward = "", cmp.Or(s.Extract, "auto"), cmp.Or(s.Reward, "math")
-		text, _ := json.Marshal(s) // texts and finite numbers
+		text, _ := json.Marshal(s) // texts and finite numbers can be encoded
 		json.Unmarshal(text, &m)
 		return m
 	}
 	text := func(x json.RawMessage) string { return cmp.Or(strings.Trim(string(x), `"`), "none") }
 	was, want := values(p.Settings), values(q.Settings)
 	for key := range want {
-		was[key] = was[key] // so that it has the keys of both
+		was[key] = was[key] // so that the result has the keys of both
 	}
 	for _, key := range slices.Sorted(maps.Keys(was)) {
 		if x, y := text(was[key]), text(want[key]); x != y {
@@ -361,7 +360,7 @@ func (p Plan) differs(q Plan) error {
 	return nil
 }
 
-// Add files a response, and appends it to the file if there is one.
+// Add adds a response, and appends it to the file if there is one.
 func (r *Responses) Add(x Response) error {
 	line, err := encode(x)
 	if err == nil {
@@ -373,19 +372,19 @@ func (r *Responses) Add(x Response) error {
 	return r.write(line)
 }
 
-// write appends a line in one call: it is there in whole, or torn and dropped
-// by resume.
+// write appends a line in one call: the file gets the complete line, or an incomplete one
+// that resume drops.
 func (r *Responses) write(line []byte) error {
 	n, err := r.file.Write(line)
 	if err != nil {
-		// What was written of it must not run into the next line.
+		// An incomplete line must not run into the next one.
 		return errors.Join(fmt.Errorf("eval: %w", err), r.file.Truncate(r.size))
 	}
 	r.size += int64(n)
 	return nil
 }
 
-// place puts a response in its place.
+// place stores a response at its place in memory.
 func (r *Responses) place(x Response, at span) error {
 	t := r.suites[x.Suite]
 	if t == nil {
@@ -410,8 +409,8 @@ func (r *Responses) place(x Response, at span) error {
 	return nil
 }
 
-// Seen returns the responses that are there, without text, ids and log-probs, in the
-// order of suites, problems and samples.
+// Seen returns the responses so far, without text, ids and log-probs, in the order of
+// suites, problems and samples.
 func (r *Responses) Seen() (list []Response) {
 	for _, s := range r.Suites {
 		for _, samples := range r.suites[s.Name].seen {
@@ -425,8 +424,7 @@ func (r *Responses) Seen() (list []Response) {
 	return list
 }
 
-// Missing returns the samples that a problem, by its place in a suite, still
-// lacks.
+// Missing returns the samples that a problem, given by its place in a suite, still lacks.
 func (r *Responses) Missing(suite string, problem int) []int {
 	var missing []int
 	seen := r.suites[suite].seen[problem]
@@ -446,7 +444,7 @@ func (r *Responses) Count() (have, want int) {
 	return r.count, want
 }
 
-// Close puts a file with all responses in order, and closes it.
+// Close sorts a file that has all responses, and closes it.
 func (r *Responses) Close() error {
 	if r.file == nil {
 		return nil
@@ -464,7 +462,7 @@ func (r *Responses) Close() error {
 	return nil
 }
 
-// sort rewrites the file in order; it is there in one order or the other.
+// sort rewrites the file in order. A kill leaves the old file or the new one.
 func (r *Responses) sort(f *os.File) error {
 	var spans []span
 	for _, s := range r.Suites {

@@ -9,19 +9,19 @@ import (
 	"onering/internal/stat"
 )
 
-// A Report is how a model did on some suites.
+// A Report tells how a model did on some suites.
 type Report struct {
 	Settings Settings `json:"settings"`
 	Suites   []Score  `json:"suites"`
-	// Average counts each suite the same; nil for a single one.
+	// Average gives each suite the same weight; nil for a single one.
 	Average *Score `json:"average,omitempty"`
 }
 
-// A Score is what the responses to a suite come to. Shares are in [0, 1].
+// A Score sums up the responses to a suite. Shares are in [0, 1].
 type Score struct {
 	Suite    string `json:"suite"`
 	Problems int    `json:"problems"`
-	Samples  int    `json:"samples"` // per problem
+	Samples  int    `json:"samples"` // number of samples of each problem
 	// Pass1 is the mean share of right responses: pass@1, with several samples
 	// also called avg@n.
 	Pass1 stat.Estimate `json:"pass@1"`
@@ -30,13 +30,13 @@ type Score struct {
 	// first k.
 	PassK     []atK `json:"pass@k,omitempty"`
 	MajorityK []atK `json:"maj@k,omitempty"`
-	// Spread is the standard error of Pass1 from the sampling alone: how far
-	// another seed would move it. 0 for one sample, which does not tell.
+	// Spread is the standard error of Pass1 from the sampling alone: how far another seed
+	// would move it. It is 0 for one sample, from which it cannot be known.
 	Spread     float64 `json:"spread"`
 	Tokens     float64 `json:"tokens"`     // mean length of a response
-	Truncated  float64 `json:"truncated"`  // share
-	Unanswered float64 `json:"unanswered"` // share without an answer
-	Faults     int     `json:"faults"`     // responses that the verifier gave up on
+	Truncated  float64 `json:"truncated"`  // share of truncated responses
+	Unanswered float64 `json:"unanswered"` // share of responses without an answer
+	Faults     int     `json:"faults"`     // number of responses that the verifier gave up on
 	// Outcomes are the suite's problems in order; nil in an average.
 	Outcomes []outcome `json:"outcomes,omitempty"`
 }
@@ -50,12 +50,12 @@ type atK struct {
 // An outcome is how one problem went.
 type outcome struct {
 	Problem string  `json:"problem"`
-	Right   int     `json:"right"` // samples
+	Right   int     `json:"right"` // number of right samples
 	Tokens  float64 `json:"tokens"`
 }
 
-// Report sums up. All responses must be there. same says whether two answers
-// mean the same, for maj@k; see majority.
+// Report sums up the responses, none of which may be missing. same says whether two
+// answers mean the same, for maj@k; see majority.
 func (r *Responses) Report(same func(a, b string) bool) (Report, error) {
 	if have, want := r.Count(); have < want {
 		return Report{}, fmt.Errorf("eval: %d of %d responses are there: resume the evaluation first", have, want)
@@ -121,14 +121,14 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 			out.Pass1 = stat.Share(pass[j], n)
 			continue
 		}
-		// k samples are one outcome, so there are n/k of them.
+		// Each k samples give one vote, so there are n/k of them.
 		out.PassK = append(out.PassK, atK{k, stat.Share(pass[j], max(1, n/k))})
 		out.MajorityK = append(out.MajorityK, atK{k, stat.Share(vote[j], 1)})
 	}
 	return out
 }
 
-// averageScore is the mean over suites.
+// averageScore returns the mean over suites.
 func averageScore(suites []Score) Score {
 	out := Score{Suite: "average", Samples: suites[0].Samples}
 	n := float64(len(suites))
@@ -176,7 +176,7 @@ func majority(votes []voting, same func(a, b string) bool) bool {
 		size  int
 	}
 	var groups []group
-	of := map[string]int{} // answer -> group
+	of := map[string]int{} // from an answer to its group
 	for _, v := range votes {
 		if v.Answer == "" {
 			continue
@@ -206,7 +206,7 @@ func majority(votes []voting, same func(a, b string) bool) bool {
 // which neither overflows nor loses digits.
 func passAtK(n, c, k int) float64 {
 	if n-c < k {
-		return 1 // any k samples hold a right one
+		return 1 // any k samples contain a right one
 	}
 	if k == 1 {
 		return float64(c) / float64(n)

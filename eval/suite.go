@@ -26,17 +26,17 @@ type Suite struct {
 // for a standard error of about two points.
 const heldOutSums = 512
 
-// TrainingSeed is the seed of evaluations during training, and orders the
-// held-out problems of the embedded task. It is the same for every run, so that
-// runs can be compared.
+// TrainingSeed is the seed of evaluations during training and of the order of the
+// embedded task's held-out problems. It is the same for every run, so that runs can be
+// compared.
 const TrainingSeed = 1 << 40
 
-// Open reads the suites that specs name: builtin:arithmetic, NAME=PATH, a path, or
-// a name to be looked up in dir; see locate. A row without a problem or an answer
-// is an error: a score without it would be that of another suite. Files of one name are
-// told apart by the folders that they are in.
+// Open reads the suites that specs name: builtin:arithmetic, NAME=PATH, a path, or a name
+// to be looked up in dir; see locate. A row without a problem or an answer is an error: a
+// score without it would be that of another suite. Files of the same name get the names
+// of their folders as prefixes.
 func Open(specs []string, dir string, options func(spec string) data.Options) (suites []Suite, err error) {
-	at := map[string][]int{} // by name
+	at := map[string][]int{} // suites by name
 	for i, spec := range specs {
 		s, err := open(spec, dir, options(spec))
 		if err != nil {
@@ -66,8 +66,8 @@ func Open(specs []string, dir string, options func(spec string) data.Options) (s
 	return suites, nil
 }
 
-// maxParts bounds how many folders of a path are put before the names of suites that would
-// be equal otherwise; beyond it they are named by their paths.
+// maxParts bounds how many folders of a path serve as a prefix to distinguish suites of
+// equal names; beyond that, suites are named by their paths.
 const maxParts = 64
 
 // open reads one suite.
@@ -89,7 +89,7 @@ func open(spec, dir string, o data.Options) (Suite, error) {
 	return Suite{}, fmt.Errorf("eval: suite %q: %s is not a file of problems", name, path)
 }
 
-// First returns the suite with its first n problems, or all of them where n is 0.
+// First returns the suite limited to its first n problems, or all of them where n is 0.
 func (s Suite) First(n int) Suite {
 	if n > 0 {
 		s.Problems = s.Problems[:min(n, len(s.Problems))]
@@ -97,14 +97,13 @@ func (s Suite) First(n int) Suite {
 	return s
 }
 
-// plan names the suite's problems, each by a name of its own, and says what they
-// are.
+// plan gives each problem of the suite a distinct name, and computes the suite's digest.
 func (s Suite) plan() suitePlan {
 	out := suitePlan{Name: s.Name, Digest: data.List(s.Problems).Digest()}
 	seen := map[string]int{}
 	for _, p := range s.Problems {
 		id := p.ID
-		for seen[id] > 0 { // also where another problem has the name of a repetition
+		for seen[id] > 0 { // a repetition gets a number, which may not be the name of another problem
 			seen[p.ID]++
 			id = fmt.Sprintf("%s#%d", p.ID, seen[p.ID])
 		}
@@ -114,22 +113,21 @@ func (s Suite) plan() suitePlan {
 	return out
 }
 
-// keys are the sampler's keys of the problems. They follow from the texts, so
-// that the draws for a problem are the same in any file, at any place and beside
-// any other problems.
+// keys are the sampler's keys of the problems. Keys follow from the texts, so that a
+// problem's random draws do not depend on its file, its place and the other problems.
 func (s Suite) keys() []uint64 {
 	seen := map[string]uint64{}
 	out := make([]uint64, len(s.Problems))
 	for i, p := range s.Problems {
 		h := sha256.Sum256([]byte(p.Text))
-		// A problem that comes again has draws of its own.
+		// A repeated problem has its own draws.
 		out[i] = binary.LittleEndian.Uint64(h[:]) + seen[p.Text]
 		seen[p.Text]++
 	}
 	return out
 }
 
-// Longest is the most tokens that a prompt of the suites has.
+// Longest is the number of tokens of the longest prompt of the suites.
 func Longest(p *data.Prompter, suites []Suite) (int, error) {
 	longest := 0
 	for _, s := range suites {
@@ -144,7 +142,7 @@ func Longest(p *data.Prompter, suites []Suite) (int, error) {
 	return longest, nil
 }
 
-// Warnings say what is to be known before the scores of the suite are believed.
+// Warnings say what weakens the scores of the suite.
 func (s Suite) Warnings() []string {
 	var out []string
 	if b, known := findBenchmark(s.Name); known && b.Problems != len(s.Problems) {
@@ -156,18 +154,17 @@ func (s Suite) Warnings() []string {
 	return out
 }
 
-// A benchmark is a suite that people report.
+// A benchmark is a suite whose scores are published.
 type benchmark struct {
 	Name     string
-	Title    string // in tables
+	Title    string // its name in tables
 	Problems int
 	// Files are the names its file or folder may have, without extension.
 	Files []string
 }
 
-// Benchmarks are the five of the paper's Table 2, in its order. Their files are
-// those of the evaluation suite of sail-sg/understand-r1-zero, whose folders
-// have the second names.
+// Benchmarks are the five of the paper's Table 2, in its order. The evaluation suite of
+// sail-sg/understand-r1-zero has their files, in folders of the second names.
 var Benchmarks = []benchmark{
 	{"aime24", "AIME24", 30, []string{"aime24", "aime"}},
 	{"amc", "AMC", 83, []string{"amc"}},

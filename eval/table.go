@@ -21,10 +21,10 @@ func (s Settings) sampling() string {
 	return fmt.Sprintf("%d samples at %s", s.Samples, s.Describe())
 }
 
-// String says in a line what was evaluated and how.
+// String describes in a line what was evaluated and how.
 func (s Settings) String() string {
 	template := s.Template
-	if strings.ContainsAny(template, " \n{") { // a text, not a name
+	if strings.ContainsAny(template, " \n{") { // the template is a text, not a name
 		template = fmt.Sprintf("%.60q", template)
 	}
 	if s.Extract != "" {
@@ -36,7 +36,7 @@ func (s Settings) String() string {
 	return fmt.Sprintf("%s: %s, template %s, at most %d tokens", s.Model, s.sampling(), template, s.MaxNewTokens)
 }
 
-// A table has a column for each suite: a row of heads, then rows that begin with a label.
+// A table has a column for each suite: a header row, then rows that begin with a label.
 type table[C any] struct {
 	columns []C
 	rows    [][]string
@@ -81,7 +81,7 @@ func (r Report) Print(w io.Writer, markdown bool) error {
 	t.row("tokens", func(s Score) string { return fmt.Sprintf("%.0f", s.Tokens) })
 	t.row("truncated", func(s Score) string { return percent(s.Truncated) })
 	t.row("unanswered", func(s Score) string { return percent(s.Unanswered) })
-	if t.columns[len(t.columns)-1].Faults > 0 { // the average's are all
+	if t.columns[len(t.columns)-1].Faults > 0 { // the average covers all responses
 		t.row("verifier gave up", func(s Score) string { return fmt.Sprint(s.Faults) })
 	}
 	t.row("problems", func(s Score) string { return fmt.Sprint(s.Problems) })
@@ -109,7 +109,7 @@ func (c comparison) Print(w io.Writer, markdown bool) error {
 	return t.print(w, "A is "+c.A.String()+"\nB is "+c.B.String(), markdown)
 }
 
-// heading is how tables call a suite.
+// heading returns the name of a suite in tables.
 func heading(suite string) string {
 	if suite == "average" {
 		return "Avg."

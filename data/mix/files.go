@@ -13,9 +13,8 @@ import (
 	"onering/internal/settings"
 )
 
-// A File is what problems are read from, and what is particular to it: a file, a glob,
-// a folder, or a name on a hub. Keys that it has take the place of those of the same
-// names for all files.
+// A File says where problems are read from (a file, a glob, a folder, or a name on a hub)
+// and how. Its keys override the keys of the same names for all files.
 type File struct {
 	Path    string  `toml:"path"`
 	Name    string  `toml:"name"`
@@ -25,7 +24,7 @@ type File struct {
 	data.Columns
 }
 
-// Files are what the problems of a run are read from. A run file states a text, or a
+// Files say where the problems of a run are read from. A run file states a text, or a
 // list of texts and tables.
 type Files []File
 
@@ -41,7 +40,7 @@ func (f Files) String() string {
 	return strings.Join(paths, ", ")
 }
 
-// Options say how the file is read where o says it for all files.
+// Options returns the options of the file; o has those for all files.
 func (f File) Options(o data.Options) data.Options {
 	o.Prompt, o.Answer = cmp.Or(f.Prompt, o.Prompt), cmp.Or(f.Answer, o.Answer)
 	o.ID, o.Split, o.Expansion = cmp.Or(f.ID, o.ID), cmp.Or(f.Split, o.Split), cmp.Or(f.Expansion, o.Expansion)
@@ -65,7 +64,7 @@ func (f *Files) UnmarshalTOML(value any) error {
 	return err
 }
 
-// MarshalTOML writes what UnmarshalTOML reads: a text if that says it all.
+// MarshalTOML writes what UnmarshalTOML reads: a text if the path is all there is.
 func (f Files) MarshalTOML() ([]byte, error) {
 	texts, err := tables.Write(f, func(_ int, x settings.Field) bool { return !x.Value.IsZero() })
 	if len(f) == 1 && f.Is(f[0].Path) {
@@ -103,8 +102,8 @@ func (f Files) Validate(key string) error {
 	return errors.Join(errs...)
 }
 
-// Named returns the files with a name for each: the given one, or one made of the
-// path. A number is put behind a name that an earlier file has.
+// Named returns the files with a name for each: the given one, or one made of the path. A
+// name that an earlier file has gets a number.
 func (f Files) Named() Files {
 	f = slices.Clone(f)
 	taken := map[string]bool{}
@@ -138,8 +137,8 @@ func label(name string) string {
 	return base
 }
 
-// Mark names the file that problems are from, and puts its name in front of theirs:
-// files may use the same names.
+// Mark notes in problems the file that they come from, and prefixes their names with its
+// name, since two files may use the same names.
 func Mark(name string, problems []data.Problem) {
 	for i := range problems {
 		p := &problems[i]

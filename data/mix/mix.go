@@ -1,8 +1,8 @@
-// Package mix decides which problem comes at which place of a run: it mixes files by
-// weights, puts easy problems first, and lets problems rest that teach nothing.
+// Package mix decides the order in which a run draws problems: it mixes files by weights,
+// puts easy problems first, and lets problems rest (skips them) that teach nothing.
 //
-// The order is a function of the seed, the place and, where problems rest, of what was
-// measured of them, which State keeps.
+// The order depends on the seed, the place and, where problems rest, on their measured
+// rewards, which State saves.
 package mix
 
 import (
@@ -20,41 +20,41 @@ import (
 // Options say how problems are ordered.
 type Options struct {
 	Seed     int64
-	PerRound int // problems of a round
-	Rounds   int // of the run
-	// Curriculum, if not empty, is the column whose number says how hard a problem
-	// is, with a minus in front if easy problems have high numbers.
+	PerRound int // number of problems in a round
+	Rounds   int // number of rounds in the run
+	// Curriculum, if not empty, is the column whose number says how hard a problem is,
+	// with a minus in front of its name if easy problems have high numbers.
 	Curriculum string
-	// Rest, if not 0, is after how many draws in a row without a difference in
-	// rewards a problem rests, and for how many passes.
+	// Rest, if not 0, says after how many consecutive draws without a difference in
+	// rewards a problem rests (is skipped), and for how many passes.
 	Rest int
 }
 
-// A Part is the problems of one of several files.
+// A Part holds the problems of one of several files.
 type Part struct {
 	File     File
 	Problems data.List
 }
 
-// An Order is the problems of a run in the order that they are drawn in.
+// An Order decides the order in which a run draws its problems.
 type Order struct {
 	options Options
-	endless data.Problems // of an embedded task, else nil
+	endless data.Problems // the problems of an embedded task, else nil
 	sources []*source
 	digest  string
-	pending *picks // of the round that was drawn last
+	pending *picks // the problems of the round drawn last
 }
 
-// A source is problems that have one share of what is drawn.
+// A source is a set of problems with one share of the draws.
 type source struct {
 	share    float64
 	problems data.List
 	seed     uint64
-	stages   int // of the curriculum
-	draws    int // that are expected in the whole run
+	stages   int // stages of the curriculum, easy to hard
+	draws    int // expected number of draws in the whole run
 	measured measured
 
-	// The order that at returned a problem of last.
+	// The stage and pass whose order at used last.
 	stage, pass int
 	order       []int
 }
@@ -65,7 +65,7 @@ func Endless(problems data.Problems, o Options) *Order {
 }
 
 // New returns the order of the problems of files. Parts with a weight are sources with
-// that share; all others together are one source.
+// that share; the other parts together are one source.
 func New(parts []Part, o Options) (*Order, error) {
 	order := &Order{options: o}
 	var rest data.List
@@ -114,8 +114,8 @@ func (o *Order) add(problems data.List, share float64) {
 	o.digest = digest
 }
 
-// Digest tells these problems and their shares from others. That of a single file is
-// the digest of its problems.
+// Digest identifies these problems and their shares. For a single file it is the digest
+// of its problems.
 func (o *Order) Digest() string { return o.digest }
 
 // Len is the number of problems; 0 for an embedded task.
@@ -135,7 +135,7 @@ func (s *source) sort(o Options) error {
 		number  float64
 	}
 	list := make([]hard, len(s.problems))
-	// Problems that are as hard as one another are shuffled: a stage has some of them.
+	// Equally hard problems are shuffled, since a stage may have only some of them.
 	for i, at := range rand.New(rand.NewPCG(s.seed, 1<<63)).Perm(len(list)) {
 		p := s.problems[at]
 		value, ok := p.Fields.Lookup(column)
@@ -162,8 +162,8 @@ func (s *source) sort(o Options) error {
 	return nil
 }
 
-// at returns where in problems draw i of a stage is. Each pass over a stage has an
-// order of its own.
+// at returns the index in problems of draw i of a stage. Each pass over a stage has its
+// own order.
 func (s *source) at(stage, i int) int {
 	from, to := s.bounds(stage)
 	if pass := i / (to - from); s.order == nil || s.stage != stage || s.pass != pass {
@@ -173,13 +173,13 @@ func (s *source) at(stage, i int) int {
 	return from + s.order[i%(to-from)]
 }
 
-// bounds are the places in problems of a stage.
+// bounds returns where in problems a stage begins and ends.
 func (s *source) bounds(stage int) (from, to int) {
 	n := len(s.problems)
 	return stage * n / s.stages, (stage + 1) * n / s.stages
 }
 
-// stageOf returns the stage that draw j of a run is in, and its number there.
+// stageOf returns the stage of draw j of a run, and the number of the draw in the stage.
 func (s *source) stageOf(j int) (stage, i int) {
 	if s.stages == 1 {
 		return 0, j
@@ -199,9 +199,9 @@ func (s *source) stageOf(j int) (stage, i int) {
 type draw struct{ source, j int }
 
 // draws returns the sources of n places from first on. Draw j of a source with share w
-// has a time within (j, j+1)/w that follows from the seed, and places are in the order
-// of times: so after any number of places, a source has had its share of them up to
-// one draw, and those of others by as little.
+// has a time within (j, j+1)/w that follows from the seed, and draws are ordered by time:
+// so after any number of places, each source has had its share of them to within about
+// one draw per source.
 func (o *Order) draws(first, n int) []draw {
 	out := make([]draw, 0, n)
 	if len(o.sources) == 1 {
@@ -210,7 +210,7 @@ func (o *Order) draws(first, n int) []draw {
 		}
 		return out
 	}
-	// Until then at most first draws have had their time, and few less.
+	// By the time began at most first draws have passed, and few less.
 	began := float64(first - len(o.sources))
 	next := make([]int, len(o.sources))
 	done := 0

@@ -9,37 +9,37 @@ import (
 	"onering/data"
 )
 
-// A Measure is what a round said of a problem.
+// A Measure is what a round found out about a problem.
 type Measure int
 
 const (
 	unmeasured Measure = iota // too few responses were graded
 	Taught                    // the rewards of its responses differ
-	Flat                      // they are all the same: nothing can be learned from them
+	Flat                      // the rewards are all the same: the problem teaches nothing
 )
 
-// measured is what is known of the problems of a source in its present stage.
+// measured is what is known about the problems of a source in its present stage.
 type measured struct {
-	stage, cursor int // the next draw of the stage, those that were passed over included
+	stage, cursor int // the stage, and its next draw; skipped draws count
 	flat          map[int]rest
 }
 
-// A rest is how many draws of a problem in a row were flat, and the last pass in which
-// it is passed over; 0 if it is not.
+// A rest counts how many consecutive draws of a problem were flat, and has the last pass
+// that skips it; 0 if none does.
 type rest struct{ draws, until int }
 
 // picks are the problems of a round.
 type picks struct {
 	round   int
 	drawn   []pick
-	cursors []measured // of each source when they are drawn, without flat
+	cursors []measured // the cursor of each source after the draws; Flat is not set
 }
 
 // A pick is a drawn problem.
 type pick struct{ source, stage, at int }
 
-// Round returns the problems of round n, from 0. Where problems rest it must be the
-// round after the one that Learned was told of last.
+// Round returns the problems of round n, from 0. Where problems rest, n must follow the
+// round that Learned received last.
 func (o *Order) Round(n int) []data.Problem {
 	if o.endless != nil {
 		return o.endless.Take(o.options.Seed, n*o.options.PerRound, o.options.PerRound)
@@ -66,8 +66,8 @@ func (o *Order) Round(n int) []data.Problem {
 	return out
 }
 
-// awake returns the next problem of a stage that does not rest and moves c behind it.
-// If all rest, the next one is taken.
+// awake returns the next problem of a stage that does not rest and advances c beyond it.
+// If all rest, it returns the next one.
 func (s *source) awake(stage int, c *measured) int {
 	if c.stage != stage {
 		*c = measured{stage: stage}
@@ -90,8 +90,7 @@ func (s *source) awake(stage int, c *measured) int {
 	return at
 }
 
-// Learned says what was measured of the problems of the round that was drawn last, in
-// their order.
+// Learned receives the measures of the problems of the round drawn last, in their order.
 func (o *Order) Learned(of []Measure) {
 	if o.options.Rest == 0 || o.endless != nil {
 		return
@@ -124,7 +123,7 @@ func (o *Order) Learned(of []Measure) {
 	}
 }
 
-// Resting counts the problems that the next pass over their file passes over.
+// Resting counts the problems that the next pass over their file skips.
 func (o *Order) Resting() int {
 	n := 0
 	for _, s := range o.sources {
@@ -138,16 +137,15 @@ func (o *Order) Resting() int {
 	return n
 }
 
-// A sourceState is measured in a checkpoint: Flat has the place, the draws and the last
-// pass of the rest of each problem.
+// A sourceState is the form of measured in a checkpoint: Flat has the place, the draws
+// and the last pass of each problem's rest.
 type sourceState struct {
 	Stage  int      `json:"stage"`
 	Cursor int      `json:"cursor"`
 	Flat   [][3]int `json:"flat"`
 }
 
-// State returns what Round needs to know of the rounds before; nothing unless
-// problems rest.
+// State returns what Round needs to know of earlier rounds; nothing unless problems rest.
 func (o *Order) State() string {
 	if o.options.Rest == 0 || o.endless != nil {
 		return ""
@@ -163,13 +161,13 @@ func (o *Order) State() string {
 	}
 	text, err := json.Marshal(states)
 	if err != nil {
-		panic(err) // numbers always can
+		panic(err) // numbers can always be encoded
 	}
 	return string(text)
 }
 
-// Restore brings back what State returned. An empty state is that of a run in which
-// nothing was measured.
+// Restore restores the result of State. An empty state is that of a run in which nothing
+// was measured.
 func (o *Order) Restore(state string) error {
 	if state == "" || o.options.Rest == 0 || o.endless != nil {
 		return nil

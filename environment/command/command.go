@@ -9,7 +9,7 @@
 //	{"id": 3, "close": {}}
 //	{"id": 3}
 //
-// Whatever an answer leaves out is not there. {"id": 2, "error": "..."} ends an episode
+// A field that an answer omits is empty. {"id": 2, "error": "..."} ends an episode
 // without a grade.
 //
 // A process has one episode at a time, and the next one after that: an interpreter takes
@@ -53,14 +53,14 @@ func (*Program) About() string {
 // Validate asks for a program.
 func (p *Program) Validate() error { return process.Check("command", p.Command, "game.py") }
 
-// Ready says what of the program is not there.
+// Ready says which part of the program is missing.
 func (p *Program) Ready(context.Context) error {
 	return process.Find("environment.command", p.Command)
 }
 
 type resetting struct {
 	Problem data.Object `json:"problem"`
-	Seed    uint32      `json:"seed"` // which every language can hold
+	Seed    uint32      `json:"seed"` // every language can hold a number of this size
 	Sample  int         `json:"sample"`
 }
 
@@ -70,7 +70,7 @@ type stepping struct {
 	Calls []environment.Call `json:"calls"`
 }
 
-// An answer is a line of the program.
+// An answer is a line that the program wrote.
 type answer struct {
 	environment.Observation
 	Tools tokenize.Data `json:"tools"`
@@ -96,7 +96,7 @@ func (p *Program) Begin(ctx context.Context, s environment.Start) (environment.E
 	return e, nil
 }
 
-// words are those of messages about programs.
+// words are the words of messages about programs.
 var words = process.Words{Kind: "environment", Unit: "message"}
 
 // take returns a process that has no episode.
@@ -107,7 +107,7 @@ func (p *Program) take() (*process.Lines, error) {
 		worker := p.idle[len(p.idle)-1]
 		p.idle = p.idle[:len(p.idle)-1]
 		select {
-		case <-worker.Ended: // while it had nothing to do
+		case <-worker.Ended: // the process ended while it had nothing to do
 		default:
 			return worker, nil
 		}
@@ -120,7 +120,7 @@ func (p *Program) named(err error) error {
 	return fmt.Errorf("environment %q: %q: %w", "command", strings.Join(p.Command, " "), err)
 }
 
-// Close ends the processes that have no episode. Begin starts new ones.
+// Close ends the processes that have no episode. A later Begin starts new ones.
 func (p *Program) Close() error {
 	p.mu.Lock()
 	idle := p.idle
@@ -137,11 +137,11 @@ type episode struct {
 	opening environment.Opening
 }
 
-// Opening implements environment.Opener: what the program has answered to the reset.
+// Opening implements environment.Opener: it returns the program's answer to the reset.
 func (e *episode) Opening() (environment.Opening, error) { return e.opening, nil }
 
-// ask asks the process and reads its answer. After an error it is ended: nobody knows what
-// it would answer next.
+// ask sends a request to the process and reads its answer. After an error it ends the
+// process, whose next answer could be about anything.
 func (e *episode) ask(ctx context.Context, kind string, what any, roles ...string) (*answer, error) {
 	a := new(answer)
 	line, err := json.Marshal(map[string]any{kind: what})
@@ -168,7 +168,7 @@ func (e *episode) ask(ctx context.Context, kind string, what any, roles ...strin
 	return nil, err
 }
 
-// read reads an answer, whose messages have one of some roles.
+// read reads an answer. Its messages must have one of the given roles.
 func read(text []byte, a *answer, roles []string) error {
 	err := json.Unmarshal(text, a)
 	switch wrong := (*json.UnmarshalTypeError)(nil); {
@@ -200,10 +200,10 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Obs
 	return a.Observation, nil
 }
 
-// patience is the time that a program has to answer the end of an episode.
+// patience is how long a program may take to answer the end of an episode.
 var patience = 2 * time.Second
 
-// Close implements environment.Episode: the process is there for another one, if it answers.
+// Close implements environment.Episode: the process serves another episode if it answers.
 func (e *episode) Close() error {
 	if !e.failed {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

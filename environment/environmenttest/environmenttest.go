@@ -58,7 +58,7 @@ var suite = registry.Suite[environment.Environment]{New: environment.New, Rules:
 type maker = func() environment.Environment
 
 func checkDefaults(new maker) error {
-	taken := map[string]bool{"name": true} // the keys that every environment shares its section with
+	taken := map[string]bool{"name": true} // keys of the section that all environments share
 	for _, f := range settings.Fields(&environment.Limits{}) {
 		taken[f.Key] = true
 	}
@@ -71,8 +71,8 @@ var oddTexts = []string{
 	`{"id": 1, "done": true}`, "\u202e4\ufeff", strings.Repeat("9", 5_000) + "^" + strings.Repeat("9", 5_000) + "=", "<tool_call>",
 }
 
-// turns are what the policy writes in an episode that is played to try the rules: plain
-// texts, and the calls of tools that there are and are not.
+// turns are what the policy writes in an episode that tests the rules: plain texts, and
+// calls of existing and of unknown tools.
 func turns() []environment.Turn {
 	var list []environment.Turn
 	for _, text := range oddTexts {
@@ -93,8 +93,8 @@ func turns() []environment.Turn {
 	return append(list, all)
 }
 
-// start returns what an episode begins with; equal to, but sharing nothing with, what other
-// calls return.
+// start returns the Start of an episode. Each call returns an equal one that shares no
+// memory with the others.
 func start() environment.Start {
 	return environment.Start{Seed: 7, Problem: data.Problem{
 		ID: "rows:1", Text: "What is 2+2?", Answers: []string{"4", "four"},
@@ -102,8 +102,8 @@ func start() environment.Start {
 	}}
 }
 
-// play plays an episode of turns, and returns what followed each. An episode that is done
-// begins again: each turn is answered.
+// play plays an episode of turns, and returns what followed each. If the episode is done,
+// play begins another, so that each turn is answered.
 func play(e environment.Environment, s environment.Start, turns []environment.Turn) (list []environment.Observation, err error) {
 	ctx := context.Background()
 	var episode environment.Episode
@@ -145,7 +145,8 @@ func checkMessages(messages []tokenize.Message, roles ...string) error {
 	return nil
 }
 
-// Open returns how an episode of a Start opens, and ends it: empty if it is no Opener.
+// Open opens an episode of a Start, returns its opening and closes it: an empty opening if it is no
+// Opener.
 func Open(e environment.Environment, s environment.Start) (o environment.Opening, err error) {
 	episode, err := e.Begin(context.Background(), s)
 	if err != nil {
@@ -222,7 +223,7 @@ func checkArguments(new maker) error {
 		return errors.New("a problem or a turn was changed")
 	}
 	before := shown(first)
-	// What was played is overwritten: what it was answered with must not change.
+	// The arguments of earlier calls are overwritten: the answers must not change.
 	clear(s.Problem.Answers)
 	clear(s.Problem.Fields)
 	for _, t := range given {
@@ -240,7 +241,7 @@ func checkArguments(new maker) error {
 	return nil
 }
 
-// shown is a list of observations as a text to compare: rewards by their values.
+// shown writes a list of observations as a text to compare, with rewards by their values.
 func shown(list []environment.Observation) string {
 	text, err := json.Marshal(list)
 	return fmt.Sprintf("%s%v", text, err)
@@ -275,7 +276,7 @@ func checkClose(new maker) error {
 	for range 2 {
 		episode, err := e.Begin(context.Background(), start())
 		if err == nil {
-			err = episode.Close() // before any turn
+			err = episode.Close() // close before any turn
 		}
 		if err == nil {
 			_, err = play(e, start(), turns()[:1])

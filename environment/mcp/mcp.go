@@ -1,6 +1,6 @@
 // Package mcp is the environment of a policy that calls the tools of a server of the Model
-// Context Protocol, which a program of the user's is, over its standard input and output, or
-// which is reached by streamable HTTP. An episode ends with the first turn that calls none.
+// Context Protocol: a program of the user, over its standard input and output, or a server at
+// an address, over streamable HTTP. An episode ends with the first turn that calls no tool.
 package mcp
 
 import (
@@ -29,8 +29,8 @@ func init() {
 	environment.Register("mcp", func() environment.Environment { return new(Server) })
 }
 
-// A Server answers calls of tools by a session with an MCP server. The session is begun when
-// it is first needed, and again after the server has died.
+// A Server answers calls of tools through a session with an MCP server. The session
+// begins when it is first needed, and again after the server has died.
 type Server struct {
 	Command    []string `toml:"command" help:"the server and its arguments, such as [\"python3\", \"server.py\"], if onering is to start it"`
 	URL        string   `toml:"url" help:"address of a server that is running, such as http://localhost:8000/mcp, in place of command"`
@@ -63,7 +63,7 @@ func (s *Server) Validate() error {
 	return errors.Join(append(errs, remote.CheckTokenEnv(s.TokenEnv))...)
 }
 
-// Ready begins the session, and says what keeps it from that.
+// Ready begins the session, and returns an error if it cannot.
 func (s *Server) Ready(ctx context.Context) error {
 	if len(s.Command) > 0 {
 		if err := process.Find("environment.command", s.Command); err != nil {
@@ -103,7 +103,7 @@ func (s *Server) Begin(ctx context.Context, _ environment.Start) (environment.Ep
 	return &episode{server: s, session: shared, Functions: shared.tools}, nil
 }
 
-// Close ends the session that episodes share. Begin begins another one.
+// Close ends the session that episodes share. A later Begin starts another one.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	shared := s.shared
@@ -119,8 +119,8 @@ type episode struct {
 	environment.Functions
 	server  *Server
 	session *session
-	own     bool  // the session is no other episode's
-	cut     error // why a call was not waited for
+	own     bool  // the session belongs to this episode alone
+	cut     error // why the episode did not wait for a call's answer
 }
 
 // Step implements environment.Episode.
@@ -143,8 +143,8 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (environment.Obs
 	return o, err
 }
 
-// answer answers a call. An error is one of the server's that ends the episode; what is wrong
-// with the call is read by the policy.
+// answer answers a call. An error is the server's and ends the episode; the policy reads
+// what is wrong with its call.
 func (e *episode) answer(ctx context.Context, call environment.Call) (string, error) {
 	var arguments map[string]any
 	if json.Unmarshal(call.Arguments, &arguments) != nil || arguments == nil {
@@ -164,7 +164,7 @@ func (e *episode) answer(ctx context.Context, call environment.Call) (string, er
 	return text, nil
 }
 
-// textOf returns what of a result is text, and says where something else was.
+// textOf returns the text in a result, and marks where something other than text was.
 func textOf(result *sdk.CallToolResult) string {
 	var parts []string
 	for _, content := range result.Content {
@@ -179,11 +179,11 @@ func textOf(result *sdk.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// patience is the time that a server has to answer after a call was cut off.
+// patience is how long a server may take to answer after a call was cut off.
 var patience = 2 * time.Second
 
-// Close implements environment.Episode. A server that does not answer after a call was cut
-// off is ended, so that no later episode waits for it.
+// Close implements environment.Episode. It ends a server that does not answer after a
+// call was cut off, so that no later episode waits for that server.
 func (e *episode) Close() error {
 	if e.own {
 		e.session.end(e.cut)
@@ -197,17 +197,17 @@ func (e *episode) Close() error {
 	return nil
 }
 
-// A session is one with a server, and the process of a server that was started for it.
+// A session is a connection to a server, with the process of a server that was started for it.
 type session struct {
 	*sdk.ClientSession
 	tools   environment.Functions
 	process *process.Process // nil if the server is reached by HTTP
-	gone    context.Context  // which leave ends, at the end of the session
+	gone    context.Context  // ended by leave, at the end of the session
 	leave   func()
 	once    sync.Once
 }
 
-// mostTools bounds the list of a server.
+// mostTools bounds how many tools a server may list.
 const mostTools = 1000
 
 // connect starts or reaches the server and asks for its tools.
@@ -243,7 +243,7 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 	return nil, s.named(err)
 }
 
-// transport returns the way to the server, which is started if it is a command.
+// transport returns the connection to the server, which is started if it is a command.
 func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 	if s.URL != "" {
 		client, err := remote.Client("environment", s.TokenEnv, process.MaxAnswer)
@@ -264,7 +264,7 @@ func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 	return &sdk.IOTransport{Reader: reader, Writer: server.Stdin, MaxLineLength: process.MaxAnswer}, nil
 }
 
-// list asks for the tools, of which allowed are taken, or all if it is empty.
+// list asks for the tools and returns those in allowed, or all if allowed is empty.
 func (s *session) list(ctx context.Context, allowed []string) error {
 	missing := slices.Clone(allowed)
 	for tool, err := range s.Tools(ctx, nil) {
@@ -293,10 +293,11 @@ func (s *session) list(ctx context.Context, allowed []string) error {
 	return nil
 }
 
-// ended says whether the session has ended, or the process of its server.
+// ended says whether the session or the process of its server has ended.
 func (s *session) ended() bool { return s.gone.Err() != nil }
 
-// reason returns why a process has ended in place of an error of the session with it.
+// reason returns why the server's process has ended, if it has, in place of an error of the
+// session.
 func (s *session) reason(err error) error {
 	if s.process == nil {
 		return err
@@ -304,12 +305,12 @@ func (s *session) reason(err error) error {
 	select {
 	case <-s.process.Ended:
 		return s.process.Err
-	case <-time.After(100 * time.Millisecond): // the end of its output comes before its own
+	case <-time.After(100 * time.Millisecond): // the end of its output arrives before the end of the process
 		return err
 	}
 }
 
-// end ends the session and the process: by force because of err, if it is not nil.
+// end ends the session and the process, by force if err is not nil.
 func (s *session) end(err error) {
 	s.once.Do(func() {
 		switch {

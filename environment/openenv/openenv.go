@@ -1,7 +1,7 @@
 // Package openenv is the environment that a server of OpenEnv plays (openenv 0.10: /ws,
-// /schema and its Task API). Each episode is a WebSocket of its own: a reset with the seed of
-// the problem, then a step for each turn. What the policy writes is the field of the action
-// that the server's schema asks for; the tools of an environment of MCP are called by name.
+// /schema and its Task API). Each episode has its own WebSocket: a reset with the seed of
+// the problem, then a step for each turn. The text of the policy fills the field of the
+// action that the server's schema asks for; tools of an MCP environment are called by name.
 package openenv
 
 import (
@@ -33,7 +33,7 @@ func init() {
 	environment.Register("openenv", func() environment.Environment { return new(Server) })
 }
 
-// A Server plays episodes on a server.
+// A Server is an environment that plays episodes on a server of OpenEnv.
 type Server struct {
 	URL         string `toml:"url" help:"address of the server, such as http://localhost:8000; required"`
 	TokenEnv    string `toml:"token_env" help:"name of the environment variable with the bearer token for the server; the token itself is never written anywhere"`
@@ -45,11 +45,11 @@ type Server struct {
 	told *facts
 }
 
-// facts are what a server says of its environment. They do not change.
+// facts are what a server states about its environment. They do not change.
 type facts struct {
-	field  string // of the action, "" if the policy writes it all
-	text   bool   // the field is a text
-	fields string // of the action, for messages
+	field  string // the field of the action for the policy's text, "" if the policy writes the whole action
+	text   bool   // the field is a string
+	fields string // the fields of the action, for messages
 	tasks  uint64
 }
 
@@ -61,7 +61,7 @@ func (s *Server) Validate() error {
 	return errors.Join(remote.CheckAddress("url", s.URL, "http://localhost:8000"), remote.CheckTokenEnv(s.TokenEnv))
 }
 
-// Ready says that the server is not there.
+// Ready returns an error if the server cannot be reached.
 func (s *Server) Ready(ctx context.Context) error {
 	_, _, err := s.ask(ctx)
 	return err
@@ -133,7 +133,7 @@ func (s *Server) get(ctx context.Context, client *http.Client, path string, body
 	method, text := http.MethodGet, []byte(nil)
 	if body != nil {
 		method = http.MethodPost
-		text, _ = json.Marshal(body) // texts can be written
+		text, _ = json.Marshal(body) // a struct of texts can always be encoded
 	}
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(s.URL, "/")+"/"+path, bytes.NewReader(text))
 	if err != nil {
@@ -154,9 +154,9 @@ func (s *Server) get(ctx context.Context, client *http.Client, path string, body
 	return nil
 }
 
-// Begin implements environment.Environment: it opens a session and resets it. The server leaves
-// out of a reset what its environment does not take. The policy reads the problem, if it has a
-// text, and what the server shows first.
+// Begin implements environment.Environment: it opens a session and resets it. The server
+// ignores fields of a reset that its environment does not take. The policy reads the
+// problem, if it has a text, and the first observation of the server.
 func (s *Server) Begin(ctx context.Context, start environment.Start) (environment.Episode, error) {
 	told, client, err := s.ask(ctx)
 	if err != nil {
@@ -235,7 +235,7 @@ func (e *episode) Step(ctx context.Context, t environment.Turn) (o environment.O
 	return o, nil
 }
 
-// action makes an action of what the policy wrote, or says what is wrong with it.
+// action makes an action of the policy's text, or says why that is not possible.
 func (e *episode) action(text string) (action map[string]any, wrong string) {
 	value := json.RawMessage(strings.TrimSpace(text))
 	switch {
@@ -256,17 +256,17 @@ type episode struct {
 	environment.Functions
 	server  *Server
 	told    *facts
-	first   []tokenize.Message // what the policy reads first
+	first   []tokenize.Message // the observation that the policy reads first
 	conn    *websocket.Conn
-	answers chan []byte // what the server has said
-	ended   error       // why it says no more, set before answers is closed
+	answers chan []byte // the answers of the server
+	ended   error       // why no more answers come, set before answers is closed
 }
 
-// errFull is why a server plays no further episode now.
+// errFull is the error of a server that has no room for another episode.
 var errFull = errors.New("it has no room for another session: start it with a larger max_concurrent_envs")
 
-// dial opens a session and asks for the tools, which environments of MCP have. It waits while
-// the server is full.
+// dial opens a session and asks for the tools, which MCP environments have. It waits
+// while the server is full.
 func (s *Server) dial(ctx context.Context, client *http.Client, told *facts) (*episode, error) {
 	conn, _, err := websocket.Dial(ctx, strings.TrimRight(s.URL, "/")+"/ws", &websocket.DialOptions{HTTPClient: client})
 	if err != nil {
@@ -304,8 +304,8 @@ func (s *Server) dial(ctx context.Context, client *http.Client, told *facts) (*e
 	}
 }
 
-// read reads what the server says. Its pings are answered while somebody reads, also between
-// two steps.
+// read reads the server's answers. Pings of the server are answered only while a read
+// waits, also between two steps.
 func (e *episode) read() {
 	defer close(e.answers)
 	for {
@@ -318,18 +318,18 @@ func (e *episode) read() {
 	}
 }
 
-// An answer is what the server says of a reset or a step.
+// An answer is the server's reply to a reset or a step.
 type answer struct {
 	Observation map[string]json.RawMessage
 	Reward      any
 	Done        bool
 
 	reward *float64
-	failed string // what the policy reads of an action that the environment did not take
+	failed string // what the policy reads about an action that the environment refused
 }
 
-// exchange sends a message of a kind and returns the answer. That it has no room a server may say
-// before it is asked, and leave.
+// exchange sends a message of a kind and returns the answer. A full server may say so
+// before it is asked, and close the connection.
 func (e *episode) exchange(ctx context.Context, kind string, data map[string]any) (*answer, error) {
 	unasked := len(e.answers) > 0
 	failed := ctx.Err()
@@ -375,7 +375,7 @@ func (e *episode) exchange(ctx context.Context, kind string, data map[string]any
 	return a, nil
 }
 
-// shown is what the policy reads of an answer.
+// shown returns what the policy reads of an answer.
 func (e *episode) shown(a *answer) string {
 	var wrong struct{ Message string }
 	var rich struct{ Content []struct{ Text string } }
@@ -404,7 +404,7 @@ func (e *episode) shown(a *answer) string {
 	return text
 }
 
-// onlyText is the one text of an observation, or else all of it.
+// onlyText returns the text of an observation that has just one, or else the observation as JSON.
 func onlyText(observation map[string]json.RawMessage) (field json.RawMessage) {
 	texts := 0
 	for _, value := range observation {
@@ -414,7 +414,7 @@ func onlyText(observation map[string]json.RawMessage) (field json.RawMessage) {
 		}
 	}
 	if texts != 1 && len(observation) > 0 {
-		field, _ = json.Marshal(observation) // it was JSON
+		field, _ = json.Marshal(observation) // it was read from JSON
 	}
 	return field
 }
@@ -422,7 +422,7 @@ func onlyText(observation map[string]json.RawMessage) (field json.RawMessage) {
 // Close implements environment.Episode: the server ends a session whose connection ends.
 func (e *episode) Close() error {
 	e.conn.CloseNow()
-	for range e.answers { // until its reader has ended
+	for range e.answers { // wait until the goroutine that reads has ended
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package tools is the environment of a policy that calls tools: a calculator, Python with
-// limits, and programs of the user's. An episode ends with the first turn that calls none.
+// limits, and programs of the user. An episode ends with the first turn that calls no tool.
 package tools
 
 import (
@@ -37,8 +37,7 @@ type Tools struct {
 	Output    int      `toml:"output_bytes" range:"[1,16777216]" help:"most bytes that python or a program may write in one call"`
 }
 
-// A tool is one that the policy can call. Its error is of the policy's or the tool's making,
-// and is read by the policy.
+// A tool is a function that the policy can call. The policy reads its error.
 type tool func(ctx context.Context, arguments json.RawMessage) (string, error)
 
 // builtin are the tools that come with onering.
@@ -58,7 +57,7 @@ var builtin = []environment.Function{
 // About is the environment's line in lists.
 func (*Tools) About() string { return "a calculator, Python with limits, programs of yours as tools" }
 
-// Validate reports tools that there are not.
+// Validate reports unknown tools.
 func (t *Tools) Validate() error {
 	var errs settings.Errors
 	seen := map[string]bool{}
@@ -79,10 +78,10 @@ func (t *Tools) Validate() error {
 	return errors.Join(errs...)
 }
 
-// toolName is what chat templates and servers take for the name of a function.
+// toolName matches the function names that chat templates and servers accept.
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// Ready says which programs are not there.
+// Ready says which programs are missing.
 func (t *Tools) Ready(context.Context) error {
 	var errs []error
 	if slices.Contains(t.Tools, "python") {
@@ -126,11 +125,11 @@ func (t *Tools) Begin(ctx context.Context, _ environment.Start) (environment.Epi
 
 type episode struct {
 	*Tools
-	environment.Functions // in the order of the settings; none if Plain
+	environment.Functions // the tools, in the order of the settings; none if Plain
 	tools                 map[string]tool
 }
 
-// Close implements environment.Episode: nothing runs between two calls.
+// Close implements environment.Episode: no process runs between two calls.
 func (*episode) Close() error { return nil }
 
 // Step implements environment.Episode.
@@ -144,7 +143,7 @@ func (e *episode) Step(ctx context.Context, turn environment.Turn) (o environmen
 	return o, ctx.Err()
 }
 
-// answer answers a call. What goes wrong is read by the policy.
+// answer answers a call. The policy reads an error.
 func (e *episode) answer(ctx context.Context, call environment.Call) (string, error) {
 	text, err := e.tools[call.Name](ctx, call.Arguments)
 	if err != nil {
@@ -153,7 +152,7 @@ func (e *episode) answer(ctx context.Context, call environment.Call) (string, er
 	return text, nil
 }
 
-// argument returns the text that the arguments of a call have under a name.
+// argument returns the text of an argument of a call.
 func argument(arguments json.RawMessage, name string) (string, error) {
 	var object map[string]json.RawMessage
 	var text *string
@@ -180,8 +179,8 @@ func answerExpression(_ context.Context, arguments json.RawMessage) (string, err
 	return text, nil
 }
 
-// plainValue computes the expression that a text ends with. What is no expression has no
-// value: a model that is not a chat could not read what is wrong with it.
+// plainValue computes the expression at the end of a text. Other text has no value: a
+// model without a chat template could not read an error.
 func plainValue(text string) string {
 	expression := text[len(strings.TrimRight(text, "0123456789.+-*/^() ")):]
 	value, err := calculate(expression)
@@ -204,7 +203,7 @@ func (t *Tools) runPython(ctx context.Context, arguments json.RawMessage) (strin
 	return text, err
 }
 
-// A program is one of the user's that the policy can call.
+// A program is a program of the user that the policy can call.
 type program struct {
 	Name        string   `toml:"name"`
 	Command     []string `toml:"command"`
@@ -215,7 +214,7 @@ type program struct {
 // noParameters is the JSON schema of a tool without parameters.
 const noParameters = `{"type": "object", "properties": {}}`
 
-// tool makes the program a tool.
+// tool returns the program as a tool.
 func (c program) tool(l process.Limits) tool {
 	return func(ctx context.Context, arguments json.RawMessage) (string, error) {
 		var line bytes.Buffer
@@ -228,10 +227,10 @@ func (c program) tool(l process.Limits) tool {
 	}
 }
 
-// commands are a setting.
+// commands are the values of the setting: programs that the policy can call.
 type commands []program
 
-// table is the kind of setting.
+// table is how TOML states a program.
 var table = settings.Tables[program]{Key: "environment.commands", Kind: "a command"}
 
 // UnmarshalTOML implements settings.Special.
@@ -277,16 +276,16 @@ func calculate(expression string) (*big.Rat, error) {
 	return value, err
 }
 
-// signs are ways to write the operators, and what stands between numbers.
+// signs translate other signs of operators, and remove separators between digits.
 var signs = strings.NewReplacer("**", "^", "×", "*", "·", "*", "÷", "/", "−", "-", "\t", " ", "\n", " ")
 
-// A calculation is what of an expression has not been read, and how many parts it had.
+// A calculation is the unread part of an expression, and how many parts were read.
 type calculation struct {
 	rest  string
 	parts int
 }
 
-// unread is the error of what cannot be read.
+// unread is the error of an expression that cannot be read.
 func (c *calculation) unread() error {
 	if c.rest == "" {
 		return errors.New("the expression ends where a number or ) belongs")
@@ -294,7 +293,7 @@ func (c *calculation) unread() error {
 	return fmt.Errorf("the expression cannot be read at %.20q", c.rest)
 }
 
-// take takes the next character, behind spaces, if it is one of some; else it returns 0.
+// take takes the next character after spaces if it is one of chars; else it returns 0.
 func (c *calculation) take(some string) (next byte) {
 	c.rest = strings.TrimLeft(c.rest, " ")
 	if c.rest != "" && strings.IndexByte(some, c.rest[0]) >= 0 {
@@ -303,7 +302,7 @@ func (c *calculation) take(some string) (next byte) {
 	return next
 }
 
-// operators are those that bind at least as close as a rank.
+// operators returns the operators that bind at least as closely as a rank.
 var operators = []string{"", "+-*/^", "*/^", "^"}
 
 // value reads operands and the operators of a rank between them: -2^2 is -4, and 2^3^2 is 2^9.
@@ -339,7 +338,7 @@ func (c *calculation) value(rank int) (value *big.Rat, err error) {
 	return nil, err
 }
 
-// deeper reads what stands inside of something: not more of it than the stack bears.
+// deeper reads a nested expression, but not deeper than the stack allows.
 func (c *calculation) deeper(rank int) (*big.Rat, error) {
 	if c.parts++; c.parts > mostParts {
 		return nil, fmt.Errorf("an expression has at most %d parentheses, signs and powers", mostParts)
@@ -378,7 +377,7 @@ func combine(operator byte, a, b *big.Rat) (*big.Rat, error) {
 	return bounded(value)
 }
 
-// bounded refuses numbers that take too much work.
+// bounded refuses numbers that are too large to compute with.
 func bounded(value *big.Rat) (*big.Rat, error) {
 	if max(value.Num().BitLen(), value.Denom().BitLen()) > mostBits {
 		return nil, errLarge
@@ -401,8 +400,8 @@ func power(base, exponent *big.Rat) (*big.Rat, error) {
 	return bounded(value)
 }
 
-// written returns a number as it is written: a whole number, a decimal if it ends and
-// decimals are wanted, else a fraction.
+// written writes a number: a whole number, a decimal if it is finite and decimals are
+// wanted, else a fraction.
 func written(value *big.Rat, decimals bool) string {
 	if digits, ends := value.FloatPrec(); value.IsInt() || decimals && ends && digits <= 30 {
 		return value.FloatString(digits)

@@ -25,7 +25,7 @@ import (
 type Parts struct {
 	Batch   []int `help:"batch sizes of decoding"`
 	Context int   `range:"[1,16777216]" help:"tokens in the cache when decoding begins"`
-	// Contexts are further batches to decode, by name: of each row the tokens in the
+	// Contexts are further batches to decode, by name: for each row its tokens in the
 	// cache when decoding begins.
 	Contexts       map[string][]int
 	Steps          int          `range:"[1,16777216]" help:"decode steps to time"`
@@ -40,27 +40,27 @@ type Parts struct {
 	Stash          models.Stash `toml:"-"`
 	// Optimizer is the name of the optimizer whose update is timed.
 	Optimizer string
-	// Log, if not nil, is told each figure once it is measured: a bench that ends
-	// early has then told those before.
+	// Log, if not nil, receives each figure once it is measured, so that a failed bench
+	// still reports earlier ones.
 	Log func(message string, args ...any)
 }
 
-// DefaultParts is what bench/compare.py measures. That also lowers Stash, which a
-// run chooses by the memory there is.
+// DefaultParts are the sizes that bench/compare.py measures. That script also lowers
+// Stash, which a run chooses by the free memory.
 func DefaultParts() Parts {
 	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw", Gradients: "float32"}
 }
 
-// A decoding is how fast a policy samples.
+// A decoding holds the speeds of sampling.
 type decoding struct {
-	// Decode is by batch size, and by the names of Contexts.
+	// Decode has steps by batch size, and by the names of Contexts.
 	Decode map[string]step `json:"decode"`
 	// PrefillSeconds is the time to the first token of a prompt, warm.
 	PrefillSeconds float64 `json:"prefill_seconds,omitzero"`
 	PeakBytes      int64   `json:"peak_bytes,omitzero"`
 }
 
-// A step is one batch size: the mean of the decode steps, and how they spread.
+// A step holds the times of decode steps of one batch size: their mean and spread.
 type step struct {
 	StepMilliseconds float64 `json:"step_ms"`
 	Median           float64 `json:"median_ms"`
@@ -69,7 +69,7 @@ type step struct {
 	TokensPerSecond  float64 `json:"tokens_per_second,omitzero"`
 }
 
-// A scoring is one forward pass that keeps nothing.
+// A scoring holds the time of a forward pass that stores no activations.
 type scoring struct {
 	Tokens          int     `json:"tokens"`
 	Seconds         float64 `json:"seconds,omitzero"`
@@ -77,15 +77,15 @@ type scoring struct {
 	PeakBytes       int64   `json:"peak_bytes,omitzero"`
 }
 
-// A training is one optimizer step by phase.
+// A training holds the times of an optimizer step by phase.
 type training struct {
 	Tokens   int     `json:"tokens"`
 	Forward  float64 `json:"forward_seconds,omitzero"`
 	Backward float64 `json:"backward_seconds,omitzero"`
-	// Seconds is forward and backward: what compare.py compares.
+	// Seconds is the time of forward and backward, which compare.py compares.
 	Seconds float64 `json:"seconds,omitzero"`
-	// TokensPerSecond is of forward and backward alone: how many passes an update
-	// has depends on the recipe.
+	// TokensPerSecond counts forward and backward alone: how many passes an update has
+	// depends on the recipe.
 	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
 	Optimizer       float64 `json:"optimizer_seconds,omitzero"`
 	PeakBytes       int64   `json:"peak_bytes,omitzero"`
@@ -97,7 +97,7 @@ func (o Parts) log(message string, args ...any) {
 	}
 }
 
-// clock returns the seconds that f takes until the device is done too.
+// clock returns the seconds until f and the device are done.
 func clock(env *runtime.Env, f func() error) (float64, error) {
 	if err := env.Wait(); err != nil {
 		return 0, err
@@ -126,7 +126,7 @@ func (o Parts) fastest(env *runtime.Env, f func() error) (float64, error) {
 	return best, nil
 }
 
-// randomIDs are the tokens of a prompt.
+// randomIDs returns random tokens for a prompt.
 func randomIDs(r *rand.Rand, p *policy.Policy, n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
@@ -135,8 +135,8 @@ func randomIDs(r *rand.Rand, p *policy.Policy, n int) []int32 {
 	return ids
 }
 
-// Decode measures prefill and decoding. With an error it returns what it had
-// measured until then.
+// Decode measures prefill and decoding. With an error it returns the figures measured
+// before.
 func (o Parts) Decode(env *runtime.Env, p *policy.Policy) (decoding, error) {
 	b := decoding{Decode: make(map[string]step)}
 	r := rand.New(rand.NewPCG(1, 1))
@@ -189,7 +189,7 @@ func (o Parts) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float6
 	})
 }
 
-// decode measures the steps of rows that begin with these numbers of tokens.
+// decode measures decode steps of rows that begin with these numbers of tokens.
 func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts []int) (step, error) {
 	n := len(contexts)
 	d, err := env.NewDecoder(p.Ring, n, slices.Max(contexts)+o.Steps+3)
@@ -198,7 +198,7 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 	}
 	defer d.Close()
 	rows := make([]sampler.Row, n)
-	of := make(map[int]int) // the prefix of a length
+	of := make(map[int]int) // the prefix of each length
 	for i, length := range contexts {
 		if _, ok := of[length]; !ok {
 			prefix, err := d.Prefill([][]int32{randomIDs(r, p, length)})
@@ -221,7 +221,7 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 		if err := d.Step(rows); err != nil {
 			return step{}, err
 		}
-		if i >= 2 { // the first two warm up
+		if i >= 2 { // the first two steps warm up
 			times = append(times, 1e3*time.Since(began).Seconds())
 		}
 	}
@@ -273,16 +273,15 @@ func (o Parts) Score(env *runtime.Env, p *policy.Policy) (scoring, error) {
 	return b, nil
 }
 
-// Train measures one pass forward and backward, and with update the update
-// as well, which takes memory for the optimizer's state. With an error it returns
-// what it had measured.
+// Train measures one pass forward and backward, and with update the optimizer's update,
+// which needs memory for the state. With an error it returns the figures measured before.
 func (o Parts) Train(ctx context.Context, env *runtime.Env, p *policy.Policy, update bool) (training, error) {
 	b := training{Tokens: o.Rows * o.Tokens}
 	clock := metrics.NewStopwatch()
 	var failed error
 	s, err := learn.New(env, p.Ring, learn.Options{
 		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload, Gradients: policy.ComputeTypes[o.Gradients],
-		Observe: func(p metrics.Phase) { // each phase until the device is done
+		Observe: func(p metrics.Phase) { // each phase lasts until the device is done
 			failed = cmp.Or(failed, env.Wait())
 			clock.Enter(p)
 		},
@@ -301,7 +300,7 @@ func (o Parts) Train(ctx context.Context, env *runtime.Env, p *policy.Policy, up
 		}
 		times := clock.Take()
 		forward, backward := times.Float("seconds/"+string(metrics.PhaseScore)), times.Float("seconds/"+string(metrics.PhaseBackward))
-		if i == 1 || i > 1 && forward+backward < b.Seconds { // the first warms up
+		if i == 1 || i > 1 && forward+backward < b.Seconds { // the first repeat warms up
 			b.Forward, b.Backward, b.Seconds = forward, backward, forward+backward
 		}
 	}
@@ -317,8 +316,7 @@ func (o Parts) Train(ctx context.Context, env *runtime.Env, p *policy.Policy, up
 	if err := s.OpenOptimizer(optimizer); err != nil {
 		return b, err
 	}
-	// An update takes the same time whatever the batch: a sequence of two tokens
-	// does.
+	// An update takes the same time for any batch, so a sequence of two tokens is enough.
 	short := o
 	short.Rows, short.Tokens, short.Prompt = 1, 1, 1
 	batch.Sequences, batch.Weights = short.sequences(p)

@@ -24,7 +24,7 @@ import (
 	"onering/train/rundir"
 )
 
-// A Round says what a round has.
+// A Round states the sizes of a measured round.
 type Round struct {
 	Prompts     int    `range:"[1,16777216]" help:"problems of a round"`
 	Samples     int    `range:"[1,16777216]" help:"responses to each problem of a round"`
@@ -42,16 +42,16 @@ func DefaultRound() Round {
 	return Round{Prompts: 8, Samples: 4, Prompt: 150, Length: 1000, Slots: 32, Steps: 4, MicroTokens: 4096}
 }
 
-// A Phase is a part of a round. LimitSeconds is the least that the machine needs for
-// its work, and LimitShare how much of Seconds that is; a phase at its limit has 1.
+// A Phase is a part of a round. LimitSeconds is the least time that the machine needs for
+// it, and LimitShare that time as a share of Seconds; a phase at its limit has 1.
 type Phase struct {
 	Seconds      float64 `json:"seconds"`
 	LimitSeconds float64 `json:"limit_seconds,omitzero"`
 	LimitShare   float64 `json:"limit_share,omitzero"`
 }
 
-// phases are the parts of a round. Rollout contains the computation of prompts, which
-// is also given alone.
+// phases are the parts of a round. Rollout contains the computation of prompts, which is
+// also given separately.
 type phases struct {
 	Seconds    float64 `json:"seconds"`
 	Rollout    Phase   `json:"rollout"`
@@ -60,24 +60,25 @@ type phases struct {
 	Backward   Phase   `json:"backward"`
 	Optimizer  Phase   `json:"optimizer"`
 	Checkpoint Phase   `json:"checkpoint"`
-	PeakBytes  int64   `json:"peak_bytes,omitzero"` // of the host's memory, until the end of this round
+	PeakBytes  int64   `json:"peak_bytes,omitzero"` // peak of the host's memory up to the end of this round
 }
 
-// A result is two rounds: the first of a program, which allocates all memory, and one
-// after it.
+// A result has two rounds: the first of a program, which allocates all memory, and the
+// next one.
 type result struct {
 	Cold            phases        `json:"cold"`
 	Warm            phases        `json:"warm"`
 	Responses       int           `json:"responses"`
-	PromptTokens    int           `json:"prompt_tokens"`   // computed once for each problem
-	ResponseTokens  int           `json:"response_tokens"` // sampled and trained on
+	PromptTokens    int           `json:"prompt_tokens"`   // tokens of prompts; each problem's prompt is computed once
+	ResponseTokens  int           `json:"response_tokens"` // tokens that are sampled and trained on
 	Longest         int           `json:"longest"`         // tokens of the longest response
 	CheckpointBytes int64         `json:"checkpoint_bytes"`
 	Peaks           *limits.Peaks `json:"peaks,omitempty"`
 }
 
-// Run measures a round twice: rollout, the steps' forward and backward passes and
-// updates, and a checkpoint. Of parts it takes the optimizer and where its state is. Rewards, tokenization and the loss are left out.
+// Run measures a round twice: rollout, the steps' forward and backward passes and updates, and a
+// checkpoint. parts states the optimizer and where its state lies. Rewards, tokenization and the
+// loss are left out.
 func (o Round) Run(ctx context.Context, env *runtime.Env, p *policy.Policy, parts Parts) (r result, err error) {
 	b := &bencher{Round: o, parts: parts, env: env, policy: p, clock: metrics.NewStopwatch()}
 	b.lengths = limits.Lengths(o.Prompts*o.Samples, o.Length)
@@ -107,7 +108,7 @@ func (o Round) Run(ctx context.Context, env *runtime.Env, p *policy.Policy, part
 	return r, nil
 }
 
-// A bencher is what the rounds of a Run share.
+// A bencher has what the rounds of a Run share.
 type bencher struct {
 	Round
 	parts   Parts
@@ -118,8 +119,8 @@ type bencher struct {
 	decoder *runtime.Decoder
 	stepper *learn.Stepper
 	clock   *metrics.Stopwatch
-	decode  limits.Work // of all steps of the newest rollout
-	passes  limits.Work // of all forward passes of the newest round
+	decode  limits.Work // seconds of all decode steps of the newest rollout
+	passes  limits.Work // seconds of all forward passes of the newest round
 	written int64
 }
 
@@ -137,7 +138,7 @@ func (b *bencher) open() (err error) {
 	}
 	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
 	passes := train.PassesOf(b.policy, b.MicroTokens, longest, true)
-	if b.env.Device() != "cpu" { // where a run chooses it by the memory of the GPU
+	if b.env.Device() != "cpu" { // a run chooses it by the memory of the GPU
 		passes.Stash, passes.StashBytes = b.parts.Stash, 0
 	}
 	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
@@ -156,7 +157,7 @@ func (b *bencher) close() {
 	}
 }
 
-// round does one round.
+// round runs and measures one round.
 func (b *bencher) round(ctx context.Context) (p phases, err error) {
 	began := time.Now()
 	prompts := b.prompts()
@@ -178,7 +179,7 @@ func (b *bencher) round(ctx context.Context) (p phases, err error) {
 	if err != nil {
 		return p, err
 	}
-	defer os.RemoveAll(parent) // which no run does, so it counts for nothing
+	defer os.RemoveAll(parent) // a run does not do this, so the time does not count
 	if p.Checkpoint.Seconds, err = b.save(parent); err != nil {
 		return p, err
 	}
@@ -186,7 +187,7 @@ func (b *bencher) round(ctx context.Context) (p phases, err error) {
 	return p, nil
 }
 
-// prompts are random ids, the same in each round.
+// prompts returns random ids, the same in each round.
 func (b *bencher) prompts() [][]int32 {
 	r := rand.New(rand.NewPCG(2, 2))
 	prompts := make([][]int32, b.Prompts)
@@ -196,7 +197,7 @@ func (b *bencher) prompts() [][]int32 {
 	return prompts
 }
 
-// sample makes the responses.
+// sample samples the responses.
 func (b *bencher) sample(ctx context.Context, prompts [][]int32, p *phases) ([]sampler.Response, error) {
 	requests := make([]sampler.Request, len(prompts))
 	for i, prompt := range prompts {
@@ -211,19 +212,19 @@ func (b *bencher) sample(ctx context.Context, prompts [][]int32, p *phases) ([]s
 	return responses, err
 }
 
-// endOfResponse is the id that ends a response here.
+// endOfResponse is the id that ends a response in these rounds.
 const endOfResponse = 0
 
-// A timedDecoder gives responses the lengths that they are to have, whatever the model
-// says, and notes what its steps had to do.
+// A timedDecoder gives responses their planned lengths, whatever the model samples, and
+// counts the work of its steps.
 type timedDecoder struct {
 	sampler.Decoder
 	model   limits.Model
 	prompt  int
-	lengths []int // of the responses that have not begun
+	lengths []int // lengths of the responses that have not begun
 	left    map[int]int
 	length  map[int]int
-	prefill float64 // seconds
+	prefill float64 // seconds of computing prompts
 	work    limits.Work
 }
 
@@ -257,7 +258,7 @@ func (d *timedDecoder) Step(rows []sampler.Row) error {
 	return err
 }
 
-// end makes the last token of a response the one that ends it, and no other.
+// end makes the last token of a response the end token, and changes any earlier end token.
 func (d *timedDecoder) end(rows []sampler.Row) {
 	for i := range rows {
 		next := &rows[i].Out.ID
@@ -269,13 +270,13 @@ func (d *timedDecoder) end(rows []sampler.Row) {
 	}
 }
 
-// learn takes the steps. Each has an equal part of the responses.
+// learn takes the optimizer steps. Each has an equal part of the responses.
 func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []sampler.Response) error {
 	r := rand.New(rand.NewPCG(3, 3))
 	r.Shuffle(len(responses), func(i, j int) { responses[i], responses[j] = responses[j], responses[i] })
 	b.passes = limits.Work{}
 	for n := range b.Steps {
-		asked := map[int]bool{} // each prompt has to be computed once in a step
+		asked := map[int]bool{} // a step computes each prompt once
 		batch := learn.Batch{Number: n + 1, LearningRate: 1e-9}
 		for _, x := range responses[n*len(responses)/b.Steps : (n+1)*len(responses)/b.Steps] {
 			prompt := prompts[x.Request]
@@ -329,7 +330,7 @@ func (b *bencher) save(parent string) (seconds float64, err error) {
 	return seconds, err
 }
 
-// limits sets what the machine needs for the phases.
+// limits sets the least times of the phases.
 func (b *bencher) limits(p *phases, peaks limits.Peaks) {
 	prefill := b.model.Prompt(b.Prompt)
 	prefill.FLOPs *= float64(b.Prompts)

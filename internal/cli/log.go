@@ -25,12 +25,12 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	}))
 }
 
-// A LogFile is log.txt of a run folder. What is logged before the folder exists
-// is kept in memory until Open.
+// A LogFile is the log.txt of a run folder. Messages before the folder exists are held in
+// memory until Open.
 type LogFile struct {
 	mu     sync.Mutex
 	file   *os.File
-	before []byte // logged before Open
+	before []byte // messages before Open
 }
 
 // Write implements io.Writer.
@@ -44,7 +44,7 @@ func (l *LogFile) Write(p []byte) (int, error) {
 	return l.file.Write(p)
 }
 
-// Open creates or opens the file, to which everything is appended from now on.
+// Open creates or opens the file, to which all later messages are appended.
 func (l *LogFile) Open(path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,8 +72,8 @@ func (l *LogFile) Close() error {
 	return l.file.Close()
 }
 
-// Join has every message that the program logs go to the file, too, such as what graders say.
-// leave ends that and closes the file.
+// Join copies every message that the program logs, such as what graders print, to the
+// file, too. leave ends this and closes the file.
 func (l *LogFile) Join() (leave func()) {
 	console := slog.Default()
 	file := slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})

@@ -13,8 +13,8 @@ import (
 const (
 	// lineEvery is how often progress is printed without a terminal.
 	lineEvery = 10 * time.Second
-	// barAfter is how long a task runs before it gets a bar. Most tasks are shorter,
-	// and a bar would cost more than they do.
+	// barAfter is how long a task runs before it gets a bar, so that short tasks need
+	// none.
 	barAfter = 400 * time.Millisecond
 )
 
@@ -22,7 +22,7 @@ const (
 // rate and time left, which disappears at the end; elsewhere a line now and then;
 // nothing with --quiet. Its methods may be called from several goroutines.
 type Progress struct {
-	name, unit string // unit is plural, such as "trajectories"; "B" are bytes
+	name, unit string // unit is a plural such as "trajectories"; "B" means bytes
 	total      int64
 
 	mu       sync.Mutex
@@ -30,14 +30,14 @@ type Progress struct {
 	finished bool
 	started  time.Time
 	printed  time.Time
-	now      func() time.Time // a clock for tests
-	lines    io.Writer        // for lines; nil on a terminal, or when quiet
-	terminal io.Writer        // for a bar; nil without a terminal, or when quiet
-	bars     *mpb.Progress    // nil until the bar shows
+	now      func() time.Time // the clock, which tests replace
+	lines    io.Writer        // where lines go; nil on a terminal, or when quiet
+	terminal io.Writer        // where the bar goes; nil without a terminal, or when quiet
+	bars     *mpb.Progress    // nil until the bar is shown
 	bar      *mpb.Bar
 }
 
-// StartProgress begins to show a task of total units, 0 if that is not known yet.
+// StartProgress begins to show a task of total units; total is 0 if unknown.
 func StartProgress(w io.Writer, quiet bool, name, unit string, total int64) *Progress {
 	p := &Progress{name: escaped(name), unit: unit, total: total, now: time.Now}
 	p.started = p.now()
@@ -45,7 +45,7 @@ func StartProgress(w io.Writer, quiet bool, name, unit string, total int64) *Pro
 	switch f := Screen(w); {
 	case quiet:
 	case f != nil:
-		p.terminal = f // a bar moves the cursor
+		p.terminal = f // a bar moves the cursor, so it needs a terminal
 	default:
 		p.lines = w
 	}
@@ -65,7 +65,7 @@ func (p *Progress) open() {
 		mpb.AppendDecorators(counters, speed, decor.Any(func(s decor.Statistics) string {
 			return timeLeft(s.Current, s.Total, time.Since(p.started))
 		}, decor.WCSyncSpace)))
-	// The rate counts from when the task began, not the bar.
+	// The rate counts from the beginning of the task, not of the bar.
 	p.bar.DecoratorAverageAdjust(p.started)
 }
 
@@ -83,14 +83,14 @@ func (p *Progress) Add(n int64) {
 	p.update(p.done+n, p.total)
 }
 
-// AtEnd reports whether all of the task is done.
+// AtEnd reports whether the task is complete.
 func (p *Progress) AtEnd() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done >= p.total
 }
 
-// Again shows the same task anew, as where lines were printed in between.
+// Again shows the same task anew, for instance after other lines were printed.
 func (p *Progress) Again() *Progress {
 	again := &Progress{name: p.name, unit: p.unit, now: p.now, started: p.started, printed: p.printed, lines: p.lines, terminal: p.terminal}
 	again.Set(p.done, p.total)
@@ -126,7 +126,7 @@ func (p *Progress) Finish() {
 		p.bar.Abort(true)
 		p.bars.Wait()
 	}
-	// A task that was too short to print a line needs none at its end.
+	// A task that was too short for a line needs no last line.
 	if p.lines != nil && p.printed != p.started {
 		p.printLine()
 	}
@@ -157,9 +157,8 @@ func (p *Progress) printLine() {
 	fmt.Fprintln(p.lines, line)
 }
 
-// timeLeft says how long the rest of a task takes, by what is done of it. It is "" as
-// long as that says too little: nothing is done, or only the first of many sequences
-// that run side by side.
+// timeLeft estimates how long the rest of a task takes. It is "" while too little is
+// done: nothing, or only the first of many sequences that run side by side.
 func timeLeft(done, total int64, passed time.Duration) string {
 	if done <= 0 || done >= total || 20*done < total || passed <= 0 {
 		return ""
@@ -175,7 +174,7 @@ func quantity(n int64, unit string) string {
 	return fmt.Sprintf("%d %s", n, unit)
 }
 
-// A Download shows each step of a fetch as a progress of its own.
+// A Download shows each step of a download as its own progress.
 type Download struct {
 	Stderr io.Writer
 	Quiet  bool
@@ -184,7 +183,7 @@ type Download struct {
 	bar  *Progress
 }
 
-// Show says how far a step is, in bytes; of 0 in total it is not known.
+// Show shows how far a step is, in bytes; total is 0 if unknown.
 func (d *Download) Show(step string, done, total int64) {
 	if d.bar == nil || step != d.step {
 		d.Finish()
@@ -194,7 +193,7 @@ func (d *Download) Show(step string, done, total int64) {
 	d.bar.Set(done, total)
 }
 
-// Finish removes what is shown.
+// Finish removes what Show displays.
 func (d *Download) Finish() {
 	if d.bar != nil {
 		d.bar.Finish()

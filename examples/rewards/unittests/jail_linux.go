@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// shut has the command run as the first process of namespaces of its own: it sees no
-// other process, there is no network in them, and when it ends all that it has started
-// ends. They need the system's leave for user namespaces.
+// shut makes the command the first process of its own namespaces: it sees no other
+// process and has no network, and when it ends, all processes that it started end. This
+// needs the system's permission for user namespaces.
 func (l limits) shut(cmd *exec.Cmd) {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if !l.Network {
@@ -22,7 +22,7 @@ func (l limits) shut(cmd *exec.Cmd) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
-// enter limits this process and then becomes the command.
+// enter limits this process and then replaces it by the command.
 func enter(text string, command []string) error {
 	var l limits
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
@@ -36,7 +36,7 @@ func enter(text string, command []string) error {
 	}{
 		{"processor time", syscall.RLIMIT_CPU, uint64(l.Seconds)},
 		{"memory", syscall.RLIMIT_DATA, memory},
-		{"addresses", syscall.RLIMIT_AS, memory + 4<<30}, // much is reserved and never used
+		{"addresses", syscall.RLIMIT_AS, memory + 4<<30}, // much memory is reserved and never used
 		{"size of a file", syscall.RLIMIT_FSIZE, memory},
 		{"open files", syscall.RLIMIT_NOFILE, 64},
 		{"processes", 6 /* RLIMIT_NPROC */, 512},

@@ -7,10 +7,10 @@ import (
 	"os/exec"
 )
 
-// shut does nothing: enter says why.
+// shut does nothing: enter explains that this system has no limits.
 func (l limits) shut(*exec.Cmd) {}
 
-// enter refuses: the limits are those of Linux.
+// enter refuses: limits exist on Linux only.
 func enter(string, []string) error {
 	return errors.New("generated code is run on Linux only: other systems lack the limits of this program")
 }

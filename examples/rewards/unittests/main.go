@@ -32,10 +32,10 @@ import (
 	"time"
 )
 
-// Limits are those of one run of the tests.
+// Limits bound one run of the tests.
 type limits struct {
-	Seconds   int // of wall clock, and of all its processor time
-	Megabytes int // of memory of a process, and of a file that it writes
+	Seconds   int // seconds of wall-clock time, and of processor time in all
+	Megabytes int // megabytes of memory of a process, and of each file that it writes
 	Network   bool
 }
 
@@ -61,7 +61,7 @@ type answer struct {
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == jailed {
-		fmt.Fprintln(os.Stderr, enter(os.Args[2], os.Args[3:])) // it returns errors only
+		fmt.Fprintln(os.Stderr, enter(os.Args[2], os.Args[3:])) // encoding returns errors only
 		os.Exit(125)
 	}
 	var l limits
@@ -98,7 +98,7 @@ func serve(from io.Reader, to io.Writer, l limits) error {
 			code, found := fenced(r.Text)
 			reward, reason, err := l.grade(g.Problem.Language, code, g.Problem.Tests)
 			if err != nil {
-				return err // onering starts another grader; it never counts as 0
+				return err // onering starts another grader; the response never counts as 0
 			}
 			a.Rewards, a.Reasons = append(a.Rewards, reward), append(a.Reasons, reason)
 			a.Components["fenced"] = append(a.Components["fenced"], found)
@@ -119,15 +119,15 @@ func fenced(text string) (code string, found float64) {
 	return text, 0
 }
 
-// grade runs the tests on the code. An error is one of this program.
+// grade runs the tests on the code. An error is this program's own.
 func (l limits) grade(language, code, tests string) (reward float64, reason string, err error) {
 	dir, err := os.MkdirTemp("", "unittests-")
 	if err != nil {
 		return 0, "", err
 	}
 	defer os.RemoveAll(dir)
-	// Code that ends the process with success before the tests have run does not
-	// say the password.
+	// Code that ends the process with success before the tests have run does not print
+	// the password.
 	password := rand.Text()
 	var command []string
 	switch language {
@@ -165,7 +165,7 @@ func (l limits) grade(language, code, tests string) (reward float64, reason stri
 	return 1, "the tests pass", nil
 }
 
-// goMain says the password when the tests have passed.
+// goMain prints the password when the tests have passed.
 const goMain = `package solution
 
 import (
@@ -187,8 +187,8 @@ func write(dir, name, text string) error {
 	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
 }
 
-// compile builds the tests of a Go package within two minutes. The compiler runs none
-// of the code: there is no C in it and nothing is fetched.
+// compile builds the tests of a Go package within two minutes. Compiling does not run the
+// code: cgo is off and nothing is fetched.
 func compile(dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -199,8 +199,8 @@ func compile(dir string) (string, error) {
 	return string(out), err
 }
 
-// run runs a command in the folder dir within the limits, and returns the end of what
-// it writes. The environment, which may hold secrets, is not passed on.
+// run runs a command in the folder dir within the limits, and returns the end of its
+// output. The environment, which may hold secrets, is not passed on.
 func (l limits) run(ctx context.Context, dir string, command ...string) (string, error) {
 	path, err := exec.LookPath(command[0])
 	if strings.HasPrefix(command[0], "./") {
@@ -222,16 +222,16 @@ func (l limits) run(ctx context.Context, dir string, command ...string) (string,
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8"}
 	var out capped
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Second // for pipes that a process outside the jail holds
+	cmd.WaitDelay = time.Second // time for pipes that a process outside the jail holds open
 	l.shut(cmd)
 	err = cmd.Run()
 	return string(out.text), err
 }
 
-// jailed is the argument with which this program enters the jail and becomes another.
+// jailed is the argument with which this program enters the jail and becomes another program.
 const jailed = "run-in-jail"
 
-// A capped buffer keeps the last 64 KB and a little more.
+// A capped buffer holds the last 64 KB, or a little more.
 type capped struct{ text []byte }
 
 func (c *capped) Write(p []byte) (int, error) {

@@ -1,6 +1,6 @@
-// Package limits says how far the phases of a round are from what the machine can do:
-// from the time that the operations of their products and the bytes that they have to
-// read and write would take at the measured speed of a product of matrices and of a copy.
+// Package limits says how far the phases of a round are from the limits of the machine:
+// it compares their times with the least time for their operations and their bytes, at
+// the measured speed of a matrix product and of a copy.
 package limits
 
 import (
@@ -16,18 +16,18 @@ import (
 	"onering/train/metrics"
 )
 
-// Peaks are what the machine does at its best, measured with nothing else to do.
+// Peaks are the highest speeds of the machine, measured while it is idle.
 type Peaks struct {
-	// FLOPS are the floating-point operations a second of a product of two square
-	// matrices by ONNX Runtime.
+	// FLOPS is the number of floating-point operations a second in a product of two
+	// square matrices by ONNX Runtime.
 	FLOPS float64 `json:"gemm_flops_per_second"`
-	// Bytes are those that a copy between two arrays reads and writes in a second, by
-	// as many threads as ONNX Runtime has. The arrays are larger than caches.
+	// Bytes is the number of bytes that a copy between two arrays, larger than caches,
+	// reads and writes in a second, with as many threads as ONNX Runtime uses.
 	Bytes float64 `json:"copy_bytes_per_second"`
 }
 
-// The sizes of what Machine does. The fastest of several repeats counts, since other
-// programs can only make one slower.
+// Sizes of the measurements of Machine. The fastest of several repeats counts, since
+// other programs can only slow one down.
 const (
 	peakWidth   = 1024
 	peakFloats  = 16 << 20
@@ -36,7 +36,7 @@ const (
 
 var machine struct {
 	sync.Mutex
-	peaks map[int]Peaks // by threads
+	peaks map[int]Peaks // peaks by the number of threads
 }
 
 // Machine measures the peaks for a fifth of a second, on the CPU, once in a process.
@@ -66,7 +66,7 @@ func measure(env *runtime.Env) (Peaks, error) {
 	p.FLOPS = 2 * math.Pow(peakWidth, 3) / seconds
 	from, to := make([]float32, peakFloats), make([]float32, peakFloats)
 	for i := range from {
-		from[i] = float32(i) // else all of it could be one page of zeros
+		from[i] = float32(i) // touch it, else all of it could be one page of zeros
 	}
 	threads := env.Threads()
 	seconds = fastest(func() {
@@ -74,15 +74,15 @@ func measure(env *runtime.Env) (Peaks, error) {
 	})
 	p.Bytes = 8 * peakFloats / seconds
 	from, to = nil, nil
-	debug.FreeOSMemory() // else both would lie beside the next round
+	debug.FreeOSMemory() // else this repeat would overlap the next one
 	return p, nil
 }
 
-// Smallest is the number of parameters from which a model's phases are compared with
-// limits: a smaller one lies in caches, whose speed Machine does not measure.
+// Smallest is the least number of parameters of a model whose phases are compared with
+// limits: a smaller model fits in caches, whose speed Machine does not measure.
 const Smallest = 16 << 20
 
-// product returns the seconds of a product of two matrices [n,n].
+// product returns how many seconds a product of two matrices [n,n] takes.
 func product(env *runtime.Env, n int) (float64, error) {
 	program, err := graph.Build("product", func(g *graph.Graph) {
 		g.Output("y", graph.MatMul(g.Float("a", n, n), g.Float("b", n, n), false, false, 1))
@@ -125,7 +125,7 @@ func product(env *runtime.Env, n int) (float64, error) {
 	return seconds, err
 }
 
-// fastest calls f once to warm up and several times by the clock.
+// fastest calls f once to warm up, then several times, and returns the least time.
 func fastest(f func()) float64 {
 	f()
 	best := math.Inf(1)
@@ -137,28 +137,28 @@ func fastest(f func()) float64 {
 	return best
 }
 
-// A Work is what a phase cannot do without, whatever the program: operations of its
-// products and bytes that it must read and write.
+// Work is what a phase must do in any program: the operations of its products and the
+// bytes to read and write.
 type Work struct{ FLOPs, Bytes float64 }
 
-// Seconds are the least that a machine with these peaks needs.
+// Seconds is the least time that a machine with these peaks needs.
 func (w Work) Seconds(p Peaks) float64 { return max(w.FLOPs/p.FLOPS, w.Bytes/p.Bytes) }
 
-// Add returns the sum of two.
+// Add returns the sum of two Works.
 func (w Work) Add(x Work) Work { return Work{w.FLOPs + x.FLOPs, w.Bytes + x.Bytes} }
 
-// A Model is what the Work of a phase depends on.
+// A Model has the figures that decide the Work of a phase.
 type Model struct {
-	layers, head float64 // elements of the matrices that every token is multiplied with
-	attention    float64 // operations for each pair of a token and one that it attends to
+	layers, head float64 // elements of the matrices by which every token is multiplied
+	attention    float64 // operations for each pair of a token and a token that it attends to
 	cached       float64 // bytes of keys and values of a token
 	weight       float64 // bytes of a weight as the graphs read it
-	update       float64 // bytes that an update reads and writes
-	gradients    float64 // products of the backward pass for each of the forward pass
+	update       float64 // bytes that an optimizer update reads and writes
+	gradients    float64 // how many products the backward pass has for each of the forward pass
 }
 
-// ModelOf returns the Model of a geometry, of which so many parameters are trained by an
-// optimizer. If frozen is true they are an adapter's, and the matrices have no gradients.
+// ModelOf returns the Model of a geometry of which an optimizer trains this number of
+// parameters. If frozen is true, they are an adapter's, and the matrices have no gradients.
 func ModelOf(g models.Geometry, parameters int, optimizer models.Optimizer, frozen bool) Model {
 	d, a, kv, layers := float64(g.Hidden), float64(g.Heads*g.HeadDim), float64(g.KVHeads*g.HeadDim), float64(g.Layers)
 	size := float64(max(2, g.Compute.Size()))
@@ -174,27 +174,26 @@ func ModelOf(g models.Geometry, parameters int, optimizer models.Optimizer, froz
 	}
 }
 
-// Prompt is a pass over the tokens of a prompt: a multiplication and an addition for
-// each weight of the layers and each token, and attention.
+// Prompt is a pass over the tokens of a prompt: a multiplication and an addition for each
+// weight and each token, and attention.
 func (m Model) Prompt(tokens int) Work {
 	n := float64(tokens)
 	return Work{FLOPs: 2*m.layers*n + m.attention*n*(n+1)/2}
 }
 
-// Response is a pass over the tokens of a response behind a prompt, with their
-// log-probs.
+// Response is the Work of a pass over a response behind its prompt, with log-probs.
 func (m Model) Response(prompt, tokens int) Work {
 	w, n := m.Prompt(tokens), float64(tokens)
 	w.FLOPs += m.attention*n*float64(prompt) + 2*m.head*n
 	return w
 }
 
-// Backward is the gradients of a forward pass: of each product two, those of its
-// operands. What is computed again because it was not kept does not count.
+// Backward is the Work of the gradients of a forward pass: two products for each.
+// Activations that are computed again do not count.
 func (m Model) Backward(forward Work) Work { return Work{FLOPs: m.gradients * forward.FLOPs} }
 
-// Decode is a step of sequences that have so many tokens together: the weights are read
-// once, the cache of each sequence once, and each row is multiplied with all weights.
+// Decode is the Work of a step of sequences with this total of tokens: the weights and
+// the cache of each sequence are read once, and each row is multiplied by all weights.
 func (m Model) Decode(rows, cached int) Work {
 	return Work{
 		FLOPs: 2*(m.layers+m.head)*float64(rows) + m.attention*float64(cached),
@@ -202,30 +201,30 @@ func (m Model) Decode(rows, cached int) Work {
 	}
 }
 
-// Update is an update in float32. It reads weight, gradient and state of each parameter,
-// and writes all but the gradient: 28 bytes with AdamW.
+// Update is the Work of an update in float32. It reads weight, gradient and state of each
+// parameter, and writes weight and state: 28 bytes with AdamW.
 func (m Model) Update() Work { return Work{Bytes: m.update} }
 
 // A Sequence is a response in an optimizer step.
 type Sequence struct {
-	Problem          int  // sequences of one problem have the same prompt
-	Prompt, Response int  // tokens
-	Live             bool // whether it has gradients
+	Problem          int  // the problem; its sequences have the same prompt
+	Prompt, Response int  // numbers of tokens
+	Live             bool // whether the sequence has gradients
 }
 
-// A Tally is the Work of the phases of a round so far.
+// A Tally sums up the Work of each phase of a round.
 type Tally struct {
 	Model                              Model
 	rollout, forward, backward, update Work
 }
 
-// Rollout adds a rollout: how many steps it took, the sum of their rows, the tokens of
-// each prompt, and prompt and length of each response.
+// Rollout adds a rollout: its number of steps, the sum of their rows, the tokens of each
+// prompt, and prompt and length of each response.
 func (t *Tally) Rollout(steps, rows int, prompts []int, responses []Sequence) {
 	for _, n := range prompts {
 		t.rollout = t.rollout.Add(t.Model.Prompt(n))
 	}
-	cached := 0 // token k of a response, from 1, is computed with Prompt + k in the cache
+	cached := 0 // token k of a response, counted from 1, attends to Prompt + k tokens
 	for _, x := range responses {
 		cached += (x.Response-1)*x.Prompt + (x.Response-1)*x.Response/2
 	}
@@ -234,8 +233,8 @@ func (t *Tally) Rollout(steps, rows int, prompts []int, responses []Sequence) {
 	t.rollout = t.rollout.Add(w)
 }
 
-// Step adds an optimizer step. A prompt has to be computed once in it, and backward
-// where one of its responses is live.
+// Step adds an optimizer step. Each prompt is computed once, and also backward if one of
+// its responses is live.
 func (t *Tally) Step(sequences []Sequence) {
 	asked, live := map[int]bool{}, map[int]bool{}
 	var backward Work
@@ -255,8 +254,8 @@ func (t *Tally) Step(sequences []Sequence) {
 	t.update = t.update.Add(t.Model.Update())
 }
 
-// Shares returns which share of the seconds of each phase the machine needs for its
-// work, as limit/PHASE, and begins the next round. A phase at its limit has 1.
+// Shares returns, as limit/PHASE, the least time for each phase as a share of its seconds
+// (1 at the limit), and begins the next round.
 func (t *Tally) Shares(p Peaks, times metrics.Record) (r metrics.Record) {
 	for _, x := range []struct {
 		phase metrics.Phase

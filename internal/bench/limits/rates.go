@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// A rate is what the parts of a round take with a model of the shape of Qwen2.5 in
+// A rate has the times of a round's parts for a model of the shape of Qwen2.5 in
 // bfloat16. Times are in milliseconds, with all weights on the GPU.
 type rate struct {
 	parameters float64
-	steps      []float64 // of decoding, by ratedRows, at a context of ratedContext tokens
-	score      float64   // log-probs of ratedTokens tokens
-	learn      float64   // forward and backward of as many, where the forward pass keeps all
-	update     float64   // of an update by AdamW with its state on the GPU
+	steps      []float64 // one step of decoding, by ratedRows, at a context of ratedContext tokens
+	score      float64   // the log-probs of ratedTokens tokens
+	learn      float64   // forward and backward pass of ratedTokens tokens, where all activations are stored
+	update     float64   // an update by AdamW with its state on the GPU
 }
 
 // The figures of docs/gpu.md ("Speed and memory"), made by bench/gpu.sh in bfloat16 on an
-// H100 of 80 GB: medians of steps. 7B was not measured at 256 rows (the figure goes on
-// with the slope before it), nor an update of it with the state on the GPU (38 bytes a
-// parameter at the speed of 1.5B's). Whoever measures anew changes them here: estimates of rounds rest on nothing else.
+// H100 of 80 GB: medians of steps. Two figures of 7B are extrapolated: 256 rows (by the
+// slope before it), and the update with the state on the GPU (38 bytes a parameter at the
+// speed of 1.5B's). New measurements belong here: estimates of rounds use no other figures.
 var rates = [...]rate{
 	{1.544e9, []float64{2.9, 2.9, 3.1, 4.6}, 30, 102, 19},
 	{7.616e9, []float64{7.3, 7.4, 7.9, 9.9}, 110, 347, 94},
@@ -31,34 +31,34 @@ var ratedRows = []float64{1, 16, 64, 256}
 const (
 	ratedContext = 256
 	ratedTokens  = 4096
-	// Bytes a second: of keys and values that attention reads as it decodes (256 rows, from
-	// 256 to 3,000 tokens); between GPU and host in an update (174 GB in 2.0 s); of gradients between ranks by
-	// MPI, and by NCCL (an estimate for NVLink).
+	// Speeds in bytes a second: of reading keys and values in decoding (256 rows, from
+	// 256 to 3,000 tokens); between GPU and host in an update (174 GB in 2.0 s); of
+	// gradients between ranks by MPI, and by NCCL (an estimate for NVLink).
 	cacheRate, hostRate, rankRate, linkRate = 2.8e12, 87e9, 1.4e9, 300e9
 )
 
-// A Round says what a round of reinforcement learning has, of several ranks for each.
+// A Round states the sizes of a round of reinforcement learning, for each of its ranks.
 type Round struct {
 	Parameters      int
-	Responses       []int // the tokens of each
-	Prompts, Prompt int   // of which the responses are, and the tokens of each
-	Slots           int   // responses that are sampled at once
-	TokenBytes      int64 // of a token's keys and values
-	Learned, Steps  int   // tokens of the steps' passes; steps
-	// Again is how often all forward passes are computed beside once for each step: as a
-	// score, or in part for what they do not keep.
+	Responses       []int // the number of tokens of each response
+	Prompts, Prompt int   // the number of prompts, and the tokens of each
+	Slots           int   // number of responses sampled at once
+	TokenBytes      int64 // bytes of a token's keys and values
+	Learned, Steps  int   // tokens in the passes of the steps; number of steps
+	// Again is how often all forward passes are computed in addition to one for each
+	// step: for a score, or in part for activations that are not stored.
 	Again float64
-	// HostBytes cross between GPU and host, and Sent and Linked go to other ranks, by MPI and
-	// by NCCL, in a step.
+	// HostBytes cross between GPU and host in a step; Sent and Linked go to other ranks,
+	// by MPI and by NCCL.
 	HostBytes, Sent, Linked int64
 }
 
-// Seconds estimates how long the round takes. measured says whether the rates of the GPU,
-// as its driver names it, and of models of nearly this size were measured: else they are
-// those of the nearest.
+// Seconds estimates how long the round takes. measured says whether rates were measured
+// on this GPU, as its driver names it, and for models of nearly this size: otherwise the
+// nearest serve.
 func (r Round) Seconds(gpu string) (seconds float64, measured bool) {
 	n, a, b := float64(r.Parameters), rates[0], rates[1]
-	on := func(x, y float64) float64 { // the line through what the two models take
+	on := func(x, y float64) float64 { // the line through the times of the two models
 		return max(x*min(1, n/a.parameters), x+(n-a.parameters)*(y-x)/(b.parameters-a.parameters))
 	}
 	score := on(a.score, b.score) / ratedTokens
@@ -76,8 +76,8 @@ func (r Round) Seconds(gpu string) (seconds float64, measured bool) {
 	return seconds, known && n >= a.parameters/2 && n <= 2*b.parameters
 }
 
-// decode adds up the steps that sample the responses: a slot takes the next one when its
-// own ends. step takes the rows and all tokens that they have in the cache.
+// decode adds up the steps that sample the responses: a slot takes the next response when
+// its own ends. step returns the time for the rows and their tokens in the cache.
 func (r Round) decode(step func(rows, context float64) float64) (sum float64) {
 	var left []int // tokens of the responses in slots
 	context, begun := 0.0, 0
@@ -91,15 +91,15 @@ func (r Round) decode(step func(rows, context float64) float64) (sum float64) {
 			left[i] -= next
 		}
 		left = slices.DeleteFunc(left, func(n int) bool { return n <= 0 })
-		// One that ends is taken to have a mean share of the cache.
+		// A response that ends is taken to have a mean share of the cache.
 		context = (context + float64(next)*rows) * float64(len(left)) / rows
 	}
 	return sum
 }
 
-// Lengths are n lengths of responses with a mean, in an order of their own: those of a
-// log-normal distribution at equal steps of probability, cut at three times the mean.
-// They are the spread of a model's first answers to problems of mathematics.
+// Lengths returns n lengths of responses with a mean, shuffled: those of a log-normal
+// distribution at equal steps of probability, cut at three times the mean. A model's
+// first answers to mathematical problems spread so.
 func Lengths(n, mean int) []int {
 	const sigma = 0.6
 	out := make([]int, n)
