@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// SurviveClosedPipes has the program go on when a reader of its output goes away,
-// up to its end, and makes that no error of the command.
+// SurviveClosedPipes lets the program continue to its end when a reader of its output
+// goes away, which is no error of the command.
 func SurviveClosedPipes(output ...io.Writer) {
 	pipe := make(chan os.Signal, 1) // signal.Ignore would be inherited by plugins
 	signal.Notify(pipe, syscall.SIGPIPE)
@@ -53,7 +53,7 @@ func CatchSignals(parent context.Context) (ctx context.Context, caught func() os
 // An Interrupted is the error of a command that a signal ended.
 type Interrupted struct {
 	Signal os.Signal
-	Next   string // how to continue
+	Next   string // how to continue the run
 }
 
 // Error implements error.

@@ -1,5 +1,5 @@
-// Package cli has the tools of a program in a terminal, which know no commands: what it prints,
-// progress, logs and signals.
+// Package cli has what a program in a terminal needs, independent of commands: safe
+// printing, progress, logs and signals.
 package cli
 
 import (
@@ -16,16 +16,16 @@ import (
 	"golang.org/x/term"
 )
 
-// A Visible writes text so that a terminal only shows it. Names of files, messages
-// of a hub and texts of models come from outside and may hold sequences that move
-// the cursor, rename the window or answer for the user, and marks that turn the
-// direction of a line around; their characters are written as \x1b or \u202e.
-// Newlines and tabs stay.
+// A Visible writes text such that a terminal shows it and obeys no sequence in it. Names
+// of files, messages of a hub and texts of models come from outside and may hold
+// sequences that move the cursor, rename the window or answer for the user, and marks
+// that turn the direction of a line around; their characters are written as \x1b or
+// \u202e. Newlines and tabs stay.
 type Visible struct {
 	To     io.Writer
-	Failed error // of the last Write that had one
+	Failed error // the error of the last Write that failed
 
-	part []byte // the beginning of a character whose end the next Write has
+	part []byte // the first bytes of a character that the next Write completes
 	deaf bool   // a reader that went away is no error
 }
 
@@ -49,8 +49,8 @@ func (v *Visible) Write(p []byte) (int, error) {
 	return len(p), v.ignore(err)
 }
 
-// ignore drops the error of a reader that went away, where that is no error, and keeps
-// others.
+// ignore drops the error of a reader that went away if v is deaf, and returns other
+// errors.
 func (v *Visible) ignore(err error) error {
 	if v.deaf && errors.Is(err, syscall.EPIPE) {
 		return nil
@@ -61,9 +61,9 @@ func (v *Visible) ignore(err error) error {
 	return err
 }
 
-// escaped returns the text with its control characters, marks of direction and
-// bytes that are no UTF-8 written as escapes. Within a JSON string, whose encoder
-// has escaped those below a space, the result is JSON of the same value.
+// escaped returns the text with its control characters, marks of direction and bytes that
+// are no UTF-8 written as escapes. Within JSON, where control characters are escaped
+// already, the result is JSON of the same value.
 func escaped(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
 		return text
@@ -101,7 +101,7 @@ func hidden(r rune) bool {
 	return false
 }
 
-// IsTerminal reports whether somebody types what r reads.
+// IsTerminal reports whether r reads from a terminal.
 func IsTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -118,8 +118,8 @@ func Screen(w io.Writer) *os.File {
 	return nil
 }
 
-// Raw returns the writer for results that a program reads: on a terminal w, which
-// escapes, and elsewhere what is under it, so that every byte arrives.
+// Raw returns the writer for results that a program reads: on a terminal w itself, which
+// escapes, and elsewhere the writer under w, so that every byte arrives.
 func Raw(w io.Writer) io.Writer {
 	v, ok := w.(*Visible)
 	if !ok || Screen(v) != nil {
@@ -128,7 +128,7 @@ func Raw(w io.Writer) io.Writer {
 	return rawWriter{v}
 }
 
-// A rawWriter writes to what is under a visible.
+// A rawWriter writes to the writer under a Visible.
 type rawWriter struct{ *Visible }
 
 // Write implements io.Writer.
@@ -140,8 +140,8 @@ func (w rawWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteLine writes one JSON object as a line, with a write of its own, so that finished lines
-// are there whatever happens next.
+// WriteLine writes one JSON object as a line in a single write, so that finished lines
+// stay if the program is killed.
 func WriteLine(w io.Writer, row any) error {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)

@@ -36,16 +36,16 @@ func Ask(op, path string) error {
 	return Fault(op, path)
 }
 
-// A steady writer is a file whose bytes are on their way to the disk while the next
-// ones are written. It calls Fault before each write. It has none of the file's other
-// ways to write, which would go past it.
+// A steady is a file that the system writes to the disk while later bytes arrive. It
+// calls Fault before each write. It offers no other way to write, which would bypass
+// that.
 type steady struct {
 	file             *os.File
-	sum              hash.Hash // of the bytes written, or nil
-	written, started int64     // bytes that the system has, and that it was told to write
+	sum              hash.Hash // hash of the bytes written, or nil
+	written, started int64     // bytes given to the system, and bytes that it was told to write to the disk
 }
 
-// atOnce is how many bytes a steady writer gives to the system before it has them
+// atOnce is how many bytes a steady gives to the system before it asks to have them
 // written.
 const atOnce = 32 << 20
 
@@ -68,8 +68,8 @@ func (f *steady) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// put writes bytes while another thread adds them to the sum: either takes as long as
-// the disk, and the sum taken from the file afterwards would read all of it again.
+// put writes bytes while another goroutine hashes them: either takes as long as the disk,
+// and hashing the file afterwards would read all of it again.
 func (f *steady) put(part []byte) (int, error) {
 	if f.sum == nil {
 		return f.file.Write(part)
@@ -80,10 +80,10 @@ func (f *steady) put(part []byte) (int, error) {
 	return f.file.Write(part)
 }
 
-// WriteFile replaces the content of path atomically with what write writes: after
-// a failure, path has its old content. The bytes go to a hidden file beside path,
-// which is synced and then renamed to path. Links are followed, and what is there and
-// is no regular file, a device or a pipe, is written to.
+// WriteFile replaces the content of path atomically with what write writes: after a
+// failure, path has its old content. The bytes go to a hidden file beside path, which is
+// synced and then renamed to path. Links are followed. If path is a device or a pipe, the
+// bytes are written to it.
 func WriteFile(path string, write func(io.Writer) error) error {
 	to, info, err := destination(path)
 	switch {
@@ -102,8 +102,8 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	return err
 }
 
-// destination returns what the links of path lead to, with a nil FileInfo if it is not
-// there yet. What /dev/stdout and its like lead to has no name where it is a pipe.
+// destination returns the path that the links of path lead to, with a nil FileInfo if
+// nothing is there yet. /dev/stdout and the like may lead to a pipe without a name.
 func destination(path string) (string, fs.FileInfo, error) {
 	given := path
 	for range 40 {
@@ -121,7 +121,7 @@ func destination(path string) (string, fs.FileInfo, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		if !filepath.IsAbs(to) { // a ".." in it leads up from where the link really is
+		if !filepath.IsAbs(to) { // a ".." in the link is relative to where the link really is
 			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 			if err != nil {
 				return "", nil, err
@@ -188,21 +188,21 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 	return Rename(tmp, path)
 }
 
-// A Put writes a file of this name: WriteFile, or the method of a Draft.
+// A Put writes a file of the given name: WriteFile, or the method of a Draft.
 type Put func(name string, write func(io.Writer) error) error
 
 // A Draft is a folder that WriteFolder fills.
 type Draft struct {
-	Dir string // temporary
-	// Summed has sums taken of the files; it is set before the first.
+	Dir string // the temporary folder
+	// Summed asks for checksums of the files; set it before the first file.
 	Summed bool
 
 	sums sync.Map // SHA-256 in hexadecimal, by name with slashes
 }
 
-// WriteFile writes a file of the folder, whose name may begin with folders in it, as
-// WriteFile does. It is not synced: WriteFolder does that with all files at the end, when
-// the disk has most of their bytes.
+// WriteFile writes a file of the folder; its name may have folders in front. The file is
+// not synced: WriteFolder syncs all files at the end, when the disk has most of their
+// bytes.
 func (d *Draft) WriteFile(name string, write func(io.Writer) error) error {
 	path := filepath.Join(d.Dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -219,19 +219,19 @@ func (d *Draft) WriteFile(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// Sum returns the SHA-256, in hexadecimal, of a file that WriteFile wrote, taken while its
-// bytes were written.
+// Sum returns the SHA-256, in hexadecimal, of a file that WriteFile wrote. It was
+// computed while the bytes were written.
 func (d *Draft) Sum(name string) (sum string, ok bool) {
 	x, ok := d.sums.Load(filepath.ToSlash(name))
 	sum, _ = x.(string)
 	return sum, ok
 }
 
-// WriteFolder creates the folder dir atomically. It calls fill with a temporary
-// folder, syncs every file in it, however it was written, and renames the folder to dir. It
-// overwrites nothing: a dir that exists and is not empty is an error
-// (fs.ErrExist). Missing parents are created. A killed process leaves at most a
-// hidden folder ".NAME.tmp-..." beside dir, which the next one removes.
+// WriteFolder creates the folder dir atomically. It calls fill with a temporary folder,
+// syncs every file in it, however it was written, and renames the folder to dir. It
+// overwrites nothing: a dir that exists and is not empty is an error (fs.ErrExist).
+// Missing parents are created. A killed process leaves at most a hidden folder
+// ".NAME.tmp-..." beside dir, which the next call removes.
 func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	if dir, err = filepath.Abs(dir); err == nil {
 		dir, _, err = destination(dir)
@@ -270,7 +270,7 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	if err := syncTree(tmp); err != nil {
 		return fmt.Errorf("files: write folder %s: %w", dir, err)
 	}
-	if exists { // it is empty; some systems cannot rename onto an empty folder
+	if exists { // the folder is empty; some systems cannot rename onto an empty folder
 		if err := os.Remove(dir); err != nil {
 			return fmt.Errorf("files: write folder: %w", err)
 		}
@@ -281,8 +281,8 @@ func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	return nil
 }
 
-// MakeFolder makes a folder and the missing ones above it. They are still there when the
-// power fails after it.
+// MakeFolder makes a folder and the missing ones above it. They survive a power failure
+// after it returns.
 func MakeFolder(dir string) error {
 	var missing []string
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
@@ -300,8 +300,8 @@ func MakeFolder(dir string) error {
 	return err
 }
 
-// Rename is os.Rename that calls Fault first. The new name is still there when the power
-// fails after it.
+// Rename is os.Rename that calls Fault first. The new name survives a power failure after
+// it returns.
 func Rename(from, to string) error {
 	if err := rename(from, to); err != nil {
 		return err
@@ -345,15 +345,15 @@ func temporary(path string) string {
 }
 
 // keep locks a temporary file or folder until release, so that removeStale of another
-// process leaves it. Windows renames nothing that is open, so nothing is locked there, and
-// removeStale does nothing.
+// process does not remove it. Windows cannot rename open files, so there nothing is
+// locked, and removeStale does nothing.
 func keep(tmp string) (release func(), err error) {
 	if goruntime.GOOS == "windows" {
 		return func() {}, nil
 	}
 	l := flock.New(tmp, flock.SetFlag(os.O_RDONLY))
-	l.Lock()               // some file systems have no locks, and none is taken there
-	_, err = os.Lstat(tmp) // it may have been removed before it was locked
+	l.Lock()               // some file systems have no locks; then none is taken
+	_, err = os.Lstat(tmp) // it may have been removed before the lock was taken
 	return func() { l.Close() }, err
 }
 

@@ -1,8 +1,8 @@
-// Package files opens files that others made: those of a model, a data set, a
-// run. A file has to be regular, since to open a named pipe waits for a writer
-// and a device has no end, and what is read whole has a limit, which is compared
-// before memory is taken. Links of a folder may not lead out of it: a model from
-// elsewhere could have a file that is a link to a private one.
+// Package files opens files from elsewhere: those of a model, a data set, a run. A file
+// has to be regular, since opening a named pipe waits for a writer and a device has no
+// end. A file that is read into memory has a size limit, which is checked first. Links of
+// a folder may not lead out of it: a model from elsewhere could have a file that is a
+// link to a private one.
 package files
 
 import (
@@ -33,8 +33,8 @@ func Open(path string) (*os.File, error) {
 	return checkOpened(f, err, path)
 }
 
-// checkOpened looks at what was opened: another process may have put something
-// else in the place of a regular file. Nothing was waited for then.
+// checkOpened checks the opened file: another process may have replaced a regular file.
+// Opening it did not wait.
 func checkOpened(f *os.File, err error, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
@@ -50,11 +50,11 @@ func checkOpened(f *os.File, err error, path string) (*os.File, error) {
 	return f, nil
 }
 
-// pipeWait is how long whoever is at the other end of a named pipe may take to open it.
+// pipeWait is how long the process at the other end of a named pipe may take to open it.
 var pipeWait = 5 * time.Second
 
-// Stream opens for reading what a user named: a file, a pipe or a device. A pipe that
-// nothing writes to is an error after pipeWait.
+// Stream opens for reading what a user named: a file, a pipe or a device. A pipe without
+// a writer is an error after pipeWait.
 func Stream(path string) (io.ReadCloser, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
 	if err != nil {
@@ -73,10 +73,10 @@ func Stream(path string) (io.ReadCloser, error) {
 	return nil, err
 }
 
-// A pipe is a named pipe, which has no end before its first byte.
+// A pipe is a named pipe whose first byte may take until a deadline.
 type pipe struct {
 	file  *os.File
-	until time.Time // zero once there was a byte
+	until time.Time // the deadline; zero once a byte was read
 }
 
 func (p *pipe) Close() error { return p.file.Close() }
@@ -97,9 +97,9 @@ func (p *pipe) Read(b []byte) (n int, err error) {
 	}
 }
 
-// Append opens, or makes, a regular file to read it and to append to it. Whoever made its
-// folder may not have it written elsewhere: path may not be a link. Its name is still there
-// when the power fails after it.
+// Append opens, or makes, a regular file to read it and to append to it. path may not be
+// a link, which could lead the writes elsewhere. The file's name survives a power failure
+// after it returns.
 func Append(path string) (*os.File, error) {
 	info, missing := os.Lstat(path)
 	if missing == nil && !info.Mode().IsRegular() {
@@ -137,7 +137,8 @@ func Sum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// readAll reads f, unless opening it has failed, and closes it. path names it in errors.
+// readAll reads f and closes it, unless err says that opening failed. path names the file in
+// errors.
 func readAll(f fs.File, failed error, path string, limit int64) ([]byte, error) {
 	if failed != nil {
 		return nil, failed
@@ -170,13 +171,13 @@ func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	return readAll(f, err, name, limit)
 }
 
-// A Folder opens the files of one folder. Names are relative to it, with the
-// system's separators. Links may lead to anything in the folder. The one exception
-// is Hugging Face's own cache: the files of ROOT/snapshots/REVISION, and of folders
+// A Folder opens the files of one folder. Names are relative to it, with the system's
+// separators. Links may lead to anything in the folder, but not out of it. The one
+// exception is Hugging Face's cache: the files of ROOT/snapshots/REVISION, and of folders
 // in it, may be links to files in ROOT/blobs.
 type Folder struct {
 	dir  string
-	real string // the folder without links
+	real string // the folder's path without links
 	root *os.Root
 }
 
@@ -186,7 +187,7 @@ func OpenFolder(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.IsDir() { // to open a pipe would wait
+	if !info.IsDir() { // opening a pipe would wait
 		return nil, fmt.Errorf("%s is not a folder", dir)
 	}
 	real, err := filepath.EvalSymlinks(dir)
@@ -224,8 +225,8 @@ func (f *Folder) Open(name string) (*os.File, error) {
 		}
 		defer root.Close()
 	}
-	// target has no links. If another process puts one there now, root refuses it
-	// where it leads out.
+	// target has no links. If another process puts a link there now, root refuses one
+	// that leads out.
 	info, err := root.Lstat(within)
 	if err != nil {
 		return nil, named(path, err)
@@ -240,8 +241,8 @@ func (f *Folder) Open(name string) (*os.File, error) {
 	return checkOpened(opened, nil, path)
 }
 
-// Under returns the path without links of a folder under root, whose path may be the one from
-// root. It refuses a folder that lies elsewhere, without looking at it, and one in which a link
+// Under returns the path without links of a folder under root; dir may be relative to
+// root. It refuses a folder outside of root, without reading it, and one in which a link
 // leads out of root.
 func Under(root, path string) (string, error) {
 	given, err := filepath.Abs(root)
@@ -281,10 +282,10 @@ func Under(root, path string) (string, error) {
 	})
 }
 
-// maxEntries is how many files a folder may have of which Under looks at the links.
+// maxEntries is the largest number of files in a folder whose links Under checks.
 const maxEntries = 10_000
 
-// inside returns the path of target in the folder dir, or "" if it is not in it.
+// inside returns the path of target relative to the folder dir, or "" if target is not in it.
 func inside(dir, target string) string {
 	within, err := filepath.Rel(dir, target)
 	if dir == "" || err != nil || !filepath.IsLocal(within) {
@@ -331,7 +332,7 @@ func (f folderFS) Open(name string) (fs.File, error) {
 	}
 	file, err := f.Folder.Open(filepath.FromSlash(name))
 	if err != nil {
-		return nil, err // not file, which is nil of another type
+		return nil, err // return a plain nil, not file, which is a nil of another type
 	}
 	return file, nil
 }
@@ -342,7 +343,7 @@ func (f folderFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, named(filepath.Join(f.dir, name), err)
 	}
-	if !info.IsDir() { // to open a pipe would wait
+	if !info.IsDir() { // opening a pipe would wait
 		return nil, fmt.Errorf("%s is not a folder", filepath.Join(f.dir, name))
 	}
 	return fs.ReadDir(f.root.FS(), name)
@@ -351,8 +352,8 @@ func (f folderFS) ReadDir(name string) ([]fs.DirEntry, error) {
 // Close closes the folder. Files that it opened stay open.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// OpenIn opens a regular file of a folder: path's last element in the rest of it.
-// It is for a program that opens one file of a folder whose files may be links.
+// OpenIn opens a regular file of a folder; path is the folder and the file's name. It is
+// for a program that opens one file of a folder whose files may be links.
 func OpenIn(path string) (*os.File, error) {
 	folder, err := OpenFolder(filepath.Dir(path))
 	if at := new(fs.PathError); errors.As(err, &at) {
@@ -375,14 +376,14 @@ func ReadIn(path string, limit int64) ([]byte, error) {
 // Glob returns the paths in the folder dir that match pattern, with slashes, in the order
 // of names. dir is never part of the pattern, whatever letters it has.
 func Glob(dir, pattern string) []string {
-	found, _ := fs.Glob(os.DirFS(dir), pattern) // the program's own pattern is sound
+	found, _ := fs.Glob(os.DirFS(dir), pattern) // the program's own pattern is valid
 	for i, name := range found {
 		found[i] = filepath.Join(dir, filepath.FromSlash(name))
 	}
 	return found
 }
 
-// Counted returns a reader of r that reports how far it was read, beginning with done.
+// Counted returns a reader of r that reports how many bytes were read, beginning with done.
 func Counted(r io.Reader, done int64, report func(done int64)) io.Reader {
 	return &counted{r, done, report}
 }
@@ -400,7 +401,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Content returns what writes a text, for WriteFile.
+// Content returns a function that writes a text, for WriteFile.
 func Content[T string | []byte](text T) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write([]byte(text))
@@ -408,9 +409,9 @@ func Content[T string | []byte](text T) func(io.Writer) error {
 	}
 }
 
-// ReadLine returns the next line with its newline, valid until the next call; to append to
-// it copies it. What has no newline, at the end, comes with io.EOF, and the first bytes of a
-// line that has more than most with bufio.ErrTooLong.
+// ReadLine returns the next line with its newline, valid until the next call; appending
+// to it copies it. A last line without a newline comes with io.EOF, and the first bytes
+// of a line longer than most with bufio.ErrTooLong.
 func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
@@ -427,9 +428,9 @@ func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// EachLine calls do for each whole line of the file that OpenIn opens. An error names the
-// file and the line. A last line without a newline is left out: a process may still be
-// writing it.
+// EachLine calls do for each complete line of the file that OpenIn opens. An error names
+// the file and the line. A last line without a newline is left out: a process may still
+// be writing it.
 func EachLine(path string, most int, do func(line []byte) error) error {
 	f, err := OpenIn(path)
 	if err != nil {

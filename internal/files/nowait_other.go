@@ -2,5 +2,5 @@
 
 package files
 
-// noWait is for systems on which a path can be a named pipe.
+// noWait has no effect on systems on which a path cannot name a pipe.
 const noWait = 0

@@ -4,5 +4,5 @@ package files
 
 import "syscall"
 
-// noWait has a named pipe opened without waiting for a writer.
+// noWait makes opening a named pipe not wait for a writer.
 const noWait = syscall.O_NONBLOCK

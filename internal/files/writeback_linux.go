@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startWriting has the system begin to write n bytes of a file, from byte from on, to
-// the disk. It waits for nothing, and a system that refuses begins when the file is
-// synced.
+// startWriting asks the system to begin writing n bytes of a file, from byte from on, to
+// the disk. It does not wait. A system that refuses begins when the file is synced.
 func startWriting(f *os.File, from, n int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), from, n, unix.SYNC_FILE_RANGE_WRITE)
 }

@@ -12,22 +12,22 @@ import (
 	"onering/models/graph"
 )
 
-// A Case is a small graph about one op.
+// A Case is a small graph that tests one op.
 type Case struct {
 	Name string
-	// Build declares inputs and returns results and the inputs to
-	// differentiate by; none where the op has no gradient.
+	// Build declares inputs and returns the results and the inputs to differentiate by;
+	// none where the op has no gradient.
 	Build func(g *graph.Graph) (y, wrt []*graph.Node)
-	// Sizes are the values of letters.
+	// Sizes are the values of the letters in shapes.
 	Sizes map[string]int
-	// Values makes the inputs that must not be normal random numbers.
+	// Values makes the inputs that cannot be random normal numbers.
 	Values map[string]func(r *rand.Rand) Tensor
 	// Onto names, for a result such as y0, the input whose buffer it overwrites.
 	Onto map[string]string
 }
 
-// Forward builds the graph with the outputs y0, y1, ... set are called first, such as
-// graph.Stock.
+// Forward builds the graph with the outputs y0, y1, ... The functions set, such as
+// graph.Stock, are called first.
 func (c Case) Forward(set ...func(*graph.Graph)) (models.Program, error) {
 	return graph.Build(c.Name, func(g *graph.Graph) {
 		for _, f := range set {
@@ -41,8 +41,8 @@ func (c Case) Forward(set ...func(*graph.Graph)) (models.Program, error) {
 	})
 }
 
-// Backward builds the graph of the gradient: it has besides an input dy0, dy1,
-// ... for each result, and for each differentiated input x the output d.x.
+// Backward builds the graph of the gradient: it has in addition an input dy0, dy1, ...
+// for each result, and for each differentiated input x an output d.x.
 func (c Case) Backward(set ...func(*graph.Graph)) (models.Program, error) {
 	return graph.Build(c.Name+".backward", func(g *graph.Graph) {
 		for _, f := range set {
@@ -68,7 +68,7 @@ func (c Case) Differentiable() (yes bool) {
 	return yes
 }
 
-// Inputs makes inputs for a Program of the case, the same ones each time.
+// Inputs makes inputs for a Program of the case, the same ones in each call.
 func (c Case) Inputs(p models.Program) map[string]Tensor {
 	h := fnv.New64()
 	h.Write([]byte(p.Name))
@@ -149,7 +149,7 @@ func Cases() []Case {
 	}
 	type values = map[string]func(*rand.Rand) Tensor
 
-	// Pairs, with every way to broadcast.
+	// Pairs of operands, with every way to broadcast.
 	for name, f := range map[string]func(a, b *graph.Node) *graph.Node{"Add": graph.Add, "Sub": graph.Sub, "Mul": graph.Mul, "Div": graph.Div} {
 		pair := func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }
 		add(name, one(pair, dims("N", 3), dims("N", 3)), values{"b": positive(7, 3)})
@@ -232,7 +232,7 @@ func Cases() []Case {
 	// Sums.
 	add("Softmax", one(func(in []*graph.Node) *graph.Node { return graph.Softmax(in[0]) }, dims("B", "N", 3)), nil)
 	for axis := range 3 {
-		at := fmt.Sprintf("/%d", axis-1) // -1, 0, 1
+		at := fmt.Sprintf("/%d", axis-1) // the values -1, 0, 1
 		add("ReduceSum"+at, one(func(in []*graph.Node) *graph.Node { return graph.ReduceSum(in[0], axis-1) }, dims("N", 3, 4)), nil)
 		for _, exclusive := range []bool{false, true} {
 			add(fmt.Sprintf("CumSum%s/%v", at, exclusive), one(func(in []*graph.Node) *graph.Node {
@@ -248,7 +248,7 @@ func Cases() []Case {
 	add("TopK", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		v, i := graph.TopK(g.Float("a", "B", "N"), g.Input("k", models.I64, dims(1)), "k")
 		return []*graph.Node{v, i}, nil
-	}, values{"k": ints([]int{3}), "a": func(r *rand.Rand) Tensor { // with equal values
+	}, values{"k": ints([]int{3}), "a": func(r *rand.Rand) Tensor { // some values are equal
 		return Zeros(2, 7).like(func(float64) float64 { return float64(r.IntN(4)) })
 	}})
 
@@ -320,7 +320,7 @@ func Cases() []Case {
 			return []*graph.Node{graph.Rotary(x, pos, g.Float("cos", "P", 2), g.Float("sin", "P", 2))}, []*graph.Node{x}
 		}, values{"pos": ints([]int{0, 1, 2, 3, 0, 5, 2}, 7, 1)})
 	}
-	// Rows of 5 and 2 tokens; what lies beyond the end is token 3.
+	// Rows of 5 and 2 tokens, padded with token 3.
 	packing := values{
 		"copies": ints([]int{0}, 1, 1), "copied": func(*rand.Rand) Tensor { return Floats([]float64{1}, 1, 1, 1) },
 		"rows":   ints([]int{0, 1, 2, 3, 4, 5, 6, 3, 3, 3}, 2, 5),

@@ -15,8 +15,7 @@ import (
 //go:embed check.py
 var script string
 
-// Loaded is Load of a Program that was just built, for tests: an error of either ends the
-// test.
+// Loaded loads a Program that was just built. An error of either ends the test.
 func Loaded(t testing.TB, p models.Program, err error) *Graph {
 	t.Helper()
 	if err != nil {
@@ -29,10 +28,10 @@ func Loaded(t testing.TB, p models.Program, err error) *Graph {
 	return g
 }
 
-// Check passes Programs through the official ONNX checker and its strict shape
-// inference, and compares the outputs' stated shapes with those inferred. It
-// needs a Python with the onnx package, that of the environment variable
-// ONERING_PYTHON or else python3, and skips the test where there is none.
+// Check passes Programs through the official ONNX checker and its strict shape inference,
+// and compares the outputs' stated shapes with those inferred. It needs a Python with the
+// onnx package, named by the environment variable ONERING_PYTHON or else python3, and
+// skips the test without one.
 func Check(t *testing.T, programs ...models.Program) {
 	t.Helper()
 	python, err := interpreter()

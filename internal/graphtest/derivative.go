@@ -1,8 +1,7 @@
 package graphtest
 
-// Derivative returns df/dx by central differences of fourth order; f must read
-// *x, which Derivative restores. For smooth f of the order of 1 it is good to about
-// 1e-10.
+// Derivative returns df/dx by central differences of fourth order; f must read *x, which
+// Derivative restores. For smooth f of the order of 1 the error is about 1e-10.
 func Derivative(f func() float64, x *float64) float64 {
 	const h = 1e-3
 	at := *x

@@ -1,8 +1,7 @@
-// Package graphtest runs ONNX graphs in float64, without ONNX Runtime, and has
-// the small graphs that package graph is tested on. It is an oracle for tests:
-// slow, simple and strict. A node with an attribute, a type or a shape that
-// the interpreter does not expect is an error, as is a value whose shape is
-// not the one that the graph states.
+// Package graphtest runs ONNX graphs in float64, without ONNX Runtime, and has the small
+// test graphs of package graph. It is an oracle for tests: slow, simple and strict. A
+// node with an attribute, a type or a shape that the interpreter does not expect is an
+// error, as is a value whose shape is not the one that the graph states.
 package graphtest
 
 import (
@@ -18,8 +17,8 @@ import (
 
 // A Graph is a Program ready to be interpreted.
 type Graph struct {
-	// Single rounds every result to its type - float32, float16 or bfloat16 -
-	// as a runtime does; what an operator computes inside stays float64.
+	// Single rounds every result to its type - float32, float16 or bfloat16 - as a
+	// runtime does; the inside of an operator stays float64.
 	Single bool
 	// Noise, if not nil, returns the relative error to add to each result of
 	// products and attention. It imitates kernels that sum in another order.
@@ -205,15 +204,15 @@ func recoverTo(err *error, name string) {
 	}
 }
 
-// A call is one node with its inputs.
+// A call is a node and its inputs.
 type call struct {
 	onnx.Node
-	in   []*Tensor // nil where omitted
+	in   []*Tensor // nil for an omitted input
 	read map[string]bool
 }
 
-// operands demands between least and most inputs and returns them; the first
-// least must be there.
+// operands demands between least and most inputs and returns them; only the inputs after
+// the first least may be omitted.
 func (c *call) operands(least, most int) []*Tensor {
 	if len(c.in) < least || len(c.in) > most {
 		fail("%d inputs, want %d to %d", len(c.in), least, most)
@@ -254,7 +253,7 @@ func (c *call) float(name string, otherwise float64) float64 {
 	return float64(attribute[float32](c, name, 0))
 }
 
-// axis counts a negative axis from the end of t's.
+// axis turns a negative axis into one that counts from the beginning of t's axes.
 func (t Tensor) axis(i int) int {
 	if i < 0 {
 		i += len(t.Dims)

@@ -36,8 +36,8 @@ func quickGelu(c *call) []Tensor {
 	return []Tensor{x.like(func(v float64) float64 { return v * sigmoid(alpha*v) })}
 }
 
-// turn rotates a head by the angles of a position, its first half being paired
-// with its second.
+// turn rotates a head by the angles of a position; elements of its first half are paired
+// with those of the second.
 func turn(head []float64, cos, sin Tensor, pos int) {
 	half := cos.Dims[1]
 	if pos < 0 || pos >= cos.Dims[0] {
@@ -60,7 +60,7 @@ func rotaryEmbedding(c *call) []Tensor {
 	if len(x.Dims) != 3 || !slices.Equal(pos.Dims, x.Dims[:2]) || x.Dims[2]%width != 0 || !slices.Equal(cos.Dims, sin.Dims) {
 		fail("want x [B,T,heads*K], positions [B,T] and angles [P,K/2]")
 	}
-	// ONNX Runtime refuses this although the positions would be in range.
+	// ONNX Runtime refuses this even if the positions are in range.
 	if x.Dims[1] > cos.Dims[0] {
 		fail("rows of %d tokens, there are angles for %d", x.Dims[1], cos.Dims[0])
 	}
@@ -72,10 +72,10 @@ func rotaryEmbedding(c *call) []Tensor {
 	return []Tensor{x}
 }
 
-// groupQueryAttention takes packed queries, keys and values [B,T,(H+2G)*K], the
-// cache [B,G,S,K] and, for row b, seqlens[b] = length - 1 with this call's
-// tokens counted in. total = T says that it is a first prompt, padded on the
-// right. What it computes for padding is unspecified, so NaN here.
+// groupQueryAttention takes packed queries, keys and values [B,T,(H+2G)*K], the cache
+// [B,G,S,K] and, for row b, seqlens[b] = length - 1 where length includes this call's
+// tokens. total = T means a first prompt, padded on the right. The result for padding is
+// unspecified, so NaN here.
 func groupQueryAttention(c *call) []Tensor {
 	in := c.operands(1, 9)
 	if in[1] != nil || in[2] != nil || slices.Contains(in[3:7], nil) {
@@ -88,7 +88,7 @@ func groupQueryAttention(c *call) []Tensor {
 	}
 	B, T, all := qkv.Dims[0], qkv.Dims[1], heads+2*groups
 	K := qkv.Dims[2] / all
-	// ONNX Runtime's own limits.
+	// these are ONNX Runtime's own limits
 	if K%16 != 0 || rotary && in[7].Dims[1] != K/2 {
 		fail("heads of %d", K)
 	}
@@ -147,7 +147,7 @@ type queryGroup struct {
 	keys, values         func(g, at int) []float64 // of a group at a place in the cache
 }
 
-// head is head h of the token: first the queries, then the keys, then the values.
+// head returns head h of the token: first come the queries, then the keys, then the values.
 func (q queryGroup) head(h int) []float64 { return q.row[h*q.width : (h+1)*q.width] }
 
 // pad sets the outputs of a token beyond the end of its prompt to NaN, since no

@@ -180,13 +180,13 @@ func slice(c *call) []Tensor {
 		}
 	}
 	start, end, axis := in[1].ints()[0], in[2].ints()[0], x.axis(in[3].ints()[0])
-	if end = min(end, x.Dims[axis]); start < 0 || start > end { // as in ONNX, an end may be beyond
+	if end = min(end, x.Dims[axis]); start < 0 || start > end { // as in ONNX, an end may lie beyond the axis
 		fail("from %d to %d of %d", start, end, x.Dims[axis])
 	}
 	return []Tensor{x.part(axis, start, end-start)}
 }
 
-// part is n elements of an axis.
+// part returns n elements of an axis.
 func (t Tensor) part(axis, start, n int) Tensor {
 	dims, s := slices.Clone(t.Dims), strides(t.Dims)
 	dims[axis] = n

@@ -69,8 +69,8 @@ func fusedMatMul(c *call) []Tensor {
 	return batches(c, c.flag("transA"), c.flag("transB"), c.float("alpha", 1))
 }
 
-// batches multiplies over the last two dimensions, the others being equal, or 1 in the
-// third but last of b.
+// batches multiplies over the last two dimensions; the other dimensions are equal, or b's
+// third from last is 1.
 func batches(c *call, tA, tB bool, alpha float64) []Tensor {
 	in := c.operands(2, 2)
 	a, b := *in[0], *in[1]
@@ -146,7 +146,7 @@ func cumSum(c *call) []Tensor {
 	return []Tensor{out}
 }
 
-// topK orders by value, largest first, then by index.
+// topK orders elements by value, largest first, then by index.
 func topK(c *call) []Tensor {
 	in := c.operands(2, 2)
 	x, k := *in[0], *in[1]
@@ -196,7 +196,7 @@ func argMax(c *call) []Tensor {
 	return []Tensor{out}
 }
 
-// reduce takes one axis, or all where no axes are given.
+// reduce reduces one axis, or all if no axes are given.
 func reduce(f func([]float64) float64) func(*call) []Tensor {
 	return func(c *call) []Tensor {
 		in := c.operands(1, 2)

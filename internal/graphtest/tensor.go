@@ -10,16 +10,16 @@ import (
 	"onering/models"
 )
 
-// A Tensor is one value of a graph. Whatever the Type its elements are
-// float64: booleans are 0 and 1, and integers exact up to 2^53. NaN marks
-// elements that an operator leaves unspecified.
+// A Tensor is one value of a graph. Its elements are float64 for every Type: booleans are
+// 0 and 1, and integers are exact up to 2^53. NaN marks elements that an operator leaves
+// unspecified.
 type Tensor struct {
 	Type models.DType
 	Dims []int
 	Data []float64 // in row-major order
 }
 
-// Zeros makes a float tensor.
+// Zeros makes a float tensor of zeros.
 func Zeros(dims ...int) Tensor { return zeros(models.F32, dims) }
 
 // Floats makes a float tensor that holds data.
@@ -55,7 +55,7 @@ func Normal(r *rand.Rand, dims ...int) Tensor {
 	return t
 }
 
-// Clone returns a copy that shares nothing with t.
+// Clone returns a copy that shares no memory with t.
 func (t Tensor) Clone() Tensor {
 	return Tensor{t.Type, slices.Clone(t.Dims), slices.Clone(t.Data)}
 }
@@ -79,7 +79,7 @@ func (t Tensor) As(elem models.DType) Tensor {
 	return t
 }
 
-// Row returns the i-th slice of the first axis, a view.
+// Row returns slice i of the first axis as a view.
 func (t Tensor) Row(i int) []float64 {
 	n := size(t.Dims[1:])
 	return t.Data[i*n : (i+1)*n]
@@ -203,7 +203,7 @@ func (t Tensor) Bytes() []byte {
 	return raw
 }
 
-// FromBytes is the inverse of Bytes: rounding apart, as to float32.
+// FromBytes is the inverse of Bytes, apart from rounding to the Type.
 func FromBytes(elem models.DType, raw []byte, dims ...int) Tensor {
 	t := Tensor{Type: elem, Dims: dims, Data: make([]float64, 0, len(raw)/elem.Size())}
 	for n := elem.Size(); len(raw) > 0; raw = raw[n:] {

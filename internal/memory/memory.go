@@ -15,7 +15,7 @@ func Fits(bytes int64) error {
 	return nil
 }
 
-// Text returns a size as people read it.
+// Text writes a size for people, such as "1.5 GB".
 func Text(n int64) string {
 	switch {
 	case n >= 1e9:
@@ -26,14 +26,14 @@ func Text(n int64) string {
 	return fmt.Sprintf("%d kB", (n+999)/1000)
 }
 
-// TakesTurns says whether the cache of rollouts and the activations of steps take turns in
-// the host's memory, with a model of so many parameters: those of a smaller one are little,
-// and its rounds short.
+// TakesTurns says whether the cache of rollouts and the activations of steps share the
+// host's memory in turn, for a model with this number of parameters. A smaller model has
+// little of either, and short rounds.
 func TakesTurns(parameters int) bool { return parameters >= 16<<20 }
 
-// GiveBack gives what from releases back to the system, if it TakesTurns: the cache while
-// steps are taken, and activations while responses are sampled. Garbage goes with it: a step
-// allocates little of Go's, so nothing else would collect it.
+// GiveBack returns memory that from releases to the system if TakesTurns: the cache
+// during steps, and activations during sampling. It also collects Go's garbage, which
+// nothing else would do, since a step allocates little.
 func GiveBack(parameters int, from interface{ Release() }) {
 	if TakesTurns(parameters) {
 		from.Release()

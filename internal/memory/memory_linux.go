@@ -23,7 +23,7 @@ func Available() int64 {
 	return free
 }
 
-// procBytes reads the value of a line such as "VmHWM:  123 kB".
+// procBytes reads a value from a line such as "VmHWM: 123 kB".
 func procBytes(file, name string) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -49,7 +49,7 @@ func statBytes(file, name string) int64 {
 	return 0
 }
 
-// number reads a file that holds one number. It returns 0 if there is none.
+// number reads a file that holds one number. It returns 0 if the file has none.
 func number(file string) int64 {
 	text, _ := os.ReadFile(file)
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)

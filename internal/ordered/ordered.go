@@ -1,5 +1,5 @@
-// Package ordered reads JSON with the members of objects in the order of the text, which
-// encoding/json loses where it decodes objects into maps.
+// Package ordered reads JSON with the members of objects in the order of the text.
+// encoding/json loses the order when it decodes objects into maps.
 package ordered
 
 import (
@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// A Scanner reads JSON text without building values of it. A tokenizer.json is 5 MB,
-// mostly of two flat collections, and encoding/json takes several times longer for
-// them than the rest of loading. The Scanner checks only what it needs to find the end of
-// a value: who needs more has encoding/json check the text or a part of it.
+// A Scanner reads JSON text without building values. A tokenizer.json is 5 MB, mostly of
+// two flat collections, and encoding/json takes several times longer for them than the
+// rest of loading. The Scanner checks only what it needs to find the end of a value:
+// encoding/json can check the text or a part of it further.
 type Scanner struct {
 	Data []byte
 	Pos  int
@@ -22,7 +22,7 @@ type Scanner struct {
 
 var errTruncated = errors.New("unexpected end of JSON input: fetch the file again")
 
-// Errorf makes an error that names the place.
+// Errorf makes an error that names the place in the text.
 func (s *Scanner) Errorf(format string, args ...any) error {
 	return fmt.Errorf("byte %d: "+format, append([]any{s.Pos}, args...)...)
 }
@@ -133,8 +133,8 @@ func (s *Scanner) list(open, end byte, item func() error) error {
 	}
 }
 
-// Raw returns the text of the next value of any kind and moves past it. It only
-// counts brackets, so that it also accepts what is not JSON.
+// Raw returns the text of the next value of any kind and moves past it. It only counts
+// brackets, so it also accepts text that is not JSON.
 func (s *Scanner) Raw() (json.RawMessage, error) {
 	s.Peek()
 	start, depth := s.Pos, 0
@@ -170,11 +170,10 @@ func (s *Scanner) Raw() (json.RawMessage, error) {
 	return bytes.TrimRight(s.Data[start:s.Pos], " \t\r\n"), nil
 }
 
-// EachMember calls f for every member of the JSON object that data holds, in
-// the order of the text: key, the value's text, and the offset of that text in
-// data. Unlike json.Unmarshal it refuses what other readers may read differently: a
-// repeated key, text that is not UTF-8, anything after the object. It stops at f's first
-// error.
+// EachMember calls f for every member of the JSON object that data holds, in the order of
+// the text: key, the value's text, and the offset of that text in data. Unlike
+// json.Unmarshal it refuses text that other readers may read differently: a repeated key,
+// text that is not UTF-8, anything after the object. It stops at f's first error.
 func EachMember(data []byte, f func(key string, value []byte, at int) error) error {
 	if !utf8.Valid(data) {
 		return errors.New("not UTF-8")

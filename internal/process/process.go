@@ -1,5 +1,6 @@
-// Package process runs programs of the user's: some that are kept running and are asked in
-// JSON lines, some once with limits. What they start ends with them, and they end with onering.
+// Package process runs programs of the user: some keep running and are asked in JSON lines, some
+// run once with limits. Processes that these programs start end with them, and they end with
+// onering.
 package process
 
 import (
@@ -27,34 +28,32 @@ import (
 	"onering/internal/settings"
 )
 
-// A Process is a running program. Its pipes are read and written by goroutines of their
-// own, so that a program that does not read, or writes more than it is asked, blocks nothing
-// but itself.
+// A Process is a running program. Separate goroutines read and write its pipes, so that a
+// program that does not read, or writes too much, blocks only itself.
 type Process struct {
 	Stdin *os.File      // its standard input
-	Ended chan struct{} // closed when the process and what it began are gone
+	Ended chan struct{} // closed when the process and its children have ended
 
 	mu     sync.Mutex
-	cause  error // why it has to end, nil while it works
-	asked  bool  // it was asked to end
+	cause  error // why the process has to end, nil while it works
+	asked  bool  // Stop asked the process to end
 	kill   func()
 	stderr *stderrLog
 
-	// Err says why it has ended, at EndedAt. Both are set before Ended is closed.
+	// Err says why the process ended, and EndedAt when. Both are set before Ended is closed.
 	Err     error
 	EndedAt time.Time
 }
 
-// Times that a process is given to end, and its pipes to run empty after that.
+// How long a process may take to end, and how long its pipes may take to run empty afterwards.
 const (
 	grace = 2 * time.Second
 	drain = 500 * time.Millisecond
 )
 
-// Start starts a command, whose standard output read reads to its end. What it writes to its
-// standard error goes to the log. kind is what messages call the program, such as "grader".
-// What is printed by a Python program does not wait in a buffer, unless the environment says
-// otherwise.
+// Start starts a command. read reads its standard output to the end, and its standard
+// error goes to the log. kind is the word for the program in messages, such as "grader".
+// The output of Python programs is not buffered, unless the environment says otherwise.
 func Start(kind string, cmd *exec.Cmd, read func(p *Process, stdout io.Reader)) (*Process, error) {
 	return start(&stderrLog{name: cmd.Args[0], kind: kind, allowance: firstLines}, cmd, read)
 }
@@ -68,7 +67,7 @@ func start(log *stderrLog, cmd *exec.Cmd, read func(p *Process, stdout io.Reader
 		return nil, err
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdinRead, stdoutWrite, stderrWrite
-	mark := fmt.Sprintf("ONERING_PROCESS_%016x=1", rand.Uint64()) // of the process and all that it starts
+	mark := fmt.Sprintf("ONERING_PROCESS_%016x=1", rand.Uint64()) // marks the process and all its children
 	cmd.Env = append([]string{"PYTHONUNBUFFERED=1", mark}, cmd.Environ()...)
 	separate(cmd)
 	p := &Process{Stdin: stdin, Ended: make(chan struct{}), kill: sync.OnceFunc(func() { killGroup(cmd, mark) }), stderr: log}
@@ -88,7 +87,7 @@ func start(log *stderrLog, cmd *exec.Cmd, read func(p *Process, stdout io.Reader
 }
 
 // supervise starts the process and waits for its end. Some systems tie the life of a
-// child to the thread that started it (see separate), so this goroutine keeps its
+// child to the thread that started it (see separate), so this goroutine stays on its
 // thread until then.
 func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr *os.File, read func(p *Process, stdout io.Reader)) {
 	runtime.LockOSThread()
@@ -102,7 +101,7 @@ func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr 
 	readers.Go(func() { read(p, stdout) })
 	readers.Go(func() { p.stderr.read(stderr) })
 	err = cmd.Wait()
-	p.kill() // what the program itself has started
+	p.kill() // end the children of the program
 	// A process that has left the group may hold the pipes open.
 	for _, pipe := range []*os.File{stdout, stderr} {
 		pipe.SetReadDeadline(time.Now().Add(drain))
@@ -128,7 +127,7 @@ func (p *Process) supervise(cmd *exec.Cmd, started chan<- error, stdout, stderr 
 	close(p.Ended)
 }
 
-// errEnded is why a process ended that was not asked to, and was content.
+// errEnded is the error of a process that ended by itself with success.
 var errEnded = errors.New("the process ended before it had answered")
 
 // Fail ends the process because of err.
@@ -141,8 +140,8 @@ func (p *Process) Fail(err error) {
 	p.kill()
 }
 
-// Stop ends the process in peace if it lets itself be: by the end of its input, or by force
-// when that does not help within two seconds.
+// Stop ends the process by closing its input, or by force if it has not ended within two
+// seconds.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	if p.cause == nil {
@@ -158,7 +157,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// StopAll stops processes at the same time.
+// StopAll stops several processes at the same time.
 func StopAll[P interface{ Stop() }](list []P) {
 	var all sync.WaitGroup
 	for _, p := range list {
@@ -167,8 +166,8 @@ func StopAll[P interface{ Stop() }](list []P) {
 	all.Wait()
 }
 
-// What of the standard error is logged: lines of a length, so many at the start and
-// so many more with each question.
+// How much of the standard error is logged: lines of limited length, a number at the
+// start and a further number with each question.
 const (
 	longestLine   = 4096
 	firstLines    = 200
@@ -182,12 +181,12 @@ type stderrLog struct {
 	name, kind string
 
 	mu        sync.Mutex
-	allowance int // lines that may still be logged
-	dropped   int // lines that were not
+	allowance int // number of lines that may still be logged
+	dropped   int // number of lines that were not logged
 	last      []string
 }
 
-// allow adds to the lines that may be logged.
+// allow lets more lines be logged.
 func (l *stderrLog) allow(lines int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +200,7 @@ func (l *stderrLog) read(from io.Reader) {
 		if len(part) > 0 {
 			l.line(Printable(string(part)))
 		}
-		for more && err == nil { // the rest of a line that is too long
+		for more && err == nil { // the rest of a line that is too long is dropped
 			_, more, err = in.ReadLine()
 		}
 		if err != nil {
@@ -228,15 +227,15 @@ func (l *stderrLog) line(text string) {
 	slog.Info("the "+l.kind+" says", "command", l.name, "stderr", text)
 }
 
-// lastWords returns the newest lines.
+// lastWords returns the newest lines of the standard error.
 func (l *stderrLog) lastWords() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.last, " | ")
 }
 
-// Check says as a *settings.Error of a key that a command names no program, with a script as an
-// example.
+// Check returns a *settings.Error of a key if a command names no program. script is an
+// example for the message.
 func Check(key string, command []string, script string) error {
 	if len(command) > 0 && strings.TrimSpace(command[0]) != "" {
 		return nil
@@ -244,8 +243,8 @@ func Check(key string, command []string, script string) error {
 	return &settings.Error{Key: key, Value: command, Remedy: fmt.Sprintf(`must name a program and its arguments, such as ["python3", %q]`, script)}
 }
 
-// Find says as a *settings.Error of a key what of a command is not there: the program itself,
-// or the script that an interpreter is to run.
+// Find returns a *settings.Error of a key if a part of a command does not exist: the
+// program, or the script that an interpreter is to run.
 func Find(key string, command []string) error {
 	if _, err := exec.LookPath(command[0]); err != nil {
 		return &settings.Error{Key: key, Value: command, Remedy: fmt.Sprintf("the program cannot be started: %v", err)}
@@ -264,11 +263,11 @@ func Find(key string, command []string) error {
 	return nil
 }
 
-// scripts are the extensions of programs that an interpreter runs.
+// scripts are the file extensions of programs that an interpreter runs.
 var scripts = []string{".py", ".sh", ".js", ".mjs", ".ts", ".rb", ".pl", ".lua", ".R", ".jl"}
 
-// Excerpt returns the beginning of what a program wrote, in quotes and with what
-// cannot be printed escaped.
+// Excerpt returns the beginning of a program's output in quotes, with unprintable
+// characters escaped.
 func Excerpt(text []byte) string {
 	const most = 200
 	if len(text) > most {
@@ -277,8 +276,8 @@ func Excerpt(text []byte) string {
 	return strconv.Quote(string(text))
 }
 
-// Printable returns text with what cannot be printed escaped, so that a program
-// cannot steer the terminal that shows its words.
+// Printable escapes unprintable characters of a text, so that a program cannot control
+// the terminal that shows it.
 func Printable(text string) string {
 	for _, r := range text {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -289,21 +288,21 @@ func Printable(text string) string {
 	return text
 }
 
-// Limits are those of a program that is run once.
+// Limits bound a program that runs once.
 type Limits struct {
 	Seconds float64
-	Output  int // bytes of its standard output
-	// Megabytes of memory of each process, and of each file that it writes. If it is 0, the
-	// program is the user's own and is trusted with memory, environment and network. Else it
-	// is run in an empty folder without them, as far as the system allows; the log says what
-	// it does not.
+	Output  int // largest number of bytes of standard output
+	// Megabytes bounds the memory of each process, and each file that it writes. 0 means
+	// that the program is the user's own and is trusted with memory, environment and
+	// network. Otherwise it runs in an empty folder without them, as far as the system
+	// allows; the log says what is not limited.
 	Megabytes int
-	// Environment has further variables, each NAME=VALUE, for a program that is the user's own.
+	// Environment holds further variables, each NAME=VALUE, for a program of the user.
 	Environment []string
 }
 
-// Run runs a command with an input, and returns what it wrote to its standard output, also
-// with an error, which says why it was no success.
+// Run runs a command with an input, and returns its standard output, also if there is an
+// error, which says why the command failed.
 func Run(ctx context.Context, command []string, input []byte, l Limits) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -354,8 +353,8 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 	return text, p.Err
 }
 
-// shutIn returns the command with its limits, to be run in a folder. Of the environment it
-// gets where programs are.
+// shutIn returns the command with its limits, for a folder in which it runs. It passes on
+// only the variables that say where programs are.
 func shutIn(dir string, command []string, l Limits) (*exec.Cmd, error) {
 	path, err := exec.LookPath(command[0])
 	if err == nil {
@@ -375,27 +374,27 @@ func shutIn(dir string, command []string, l Limits) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// unlimited warns once.
+// unlimited warns once about the limits that the system lacks.
 var unlimited sync.Once
 
-// MaxAnswer is the most bytes that an answer may have.
+// MaxAnswer is the largest number of bytes of an answer.
 const MaxAnswer = 16 << 20
 
-// Lines are asked by lines of their standard input, each a JSON object with an "id", and
-// answer by lines of their standard output with the same, in any order.
+// A Lines is a program that reads questions as lines of its standard input, each a JSON object with
+// an "id", and writes answers with the same ids as lines of its standard output, in any order.
 type Lines struct {
 	*Process
 	Words
 
 	mu      sync.Mutex
-	input   chan []byte // lines for its standard input
+	input   chan []byte // lines for the standard input
 	last    int         // id of the newest question
 	waiting map[int]chan []byte
 	answers int
 }
 
-// Words are those of messages about a program: what it is, such as "grader", and what its
-// questions are about, such as "group". Remedy says which settings give it more time.
+// Words are the words of messages about a program: its kind, such as "grader", and the
+// subject of its questions, such as "group". Remedy says which settings give it more time.
 type Words struct{ Kind, Unit, Remedy string }
 
 // StartLines starts a program.
@@ -410,9 +409,9 @@ func StartLines(command []string, words Words) (*Lines, error) {
 	return l, nil
 }
 
-// Ask asks a question, which encode writes for its id, and waits for the answer. A process
-// that gives none within the limit, if that is not 0, is killed. If ctx ends first, nobody
-// waits for the answer any more; the process goes on.
+// Ask asks a question, which encode writes for its id, and waits for the answer. A
+// process that does not answer within the limit is killed; a limit of 0 means none. If
+// ctx ends first, Ask returns and the process continues.
 func (l *Lines) Ask(ctx context.Context, limit time.Duration, encode func(id int) []byte) (id int, text []byte, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, nil, err
@@ -442,7 +441,7 @@ func (l *Lines) Ask(ctx context.Context, limit time.Duration, encode func(id int
 		case <-l.Ended:
 		}
 		select {
-		case text := <-answer: // its last one
+		case text := <-answer: // its last answer
 			return id, text, nil
 		default:
 			return id, nil, l.Err
@@ -450,14 +449,14 @@ func (l *Lines) Ask(ctx context.Context, limit time.Duration, encode func(id int
 	}
 }
 
-// Answered says whether the process has answered anything.
+// Answered says whether the process has answered a question.
 func (l *Lines) Answered() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.answers > 0
 }
 
-// expect makes the id of another question, and a place for the answer to it.
+// expect returns the id of a new question, and the channel for its answer.
 func (l *Lines) expect() (id int, answer <-chan []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -468,7 +467,7 @@ func (l *Lines) expect() (id int, answer <-chan []byte) {
 	return l.last, place
 }
 
-// abandon says that nobody waits for an answer any more.
+// abandon gives up waiting for an answer.
 func (l *Lines) abandon(id int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -477,8 +476,8 @@ func (l *Lines) abandon(id int) {
 	}
 }
 
-// write hands the lines to the process. An error means that it has closed its input;
-// it may still answer what it has read, or the limit ends it.
+// write hands the lines to the process. An error means that it has closed its input; it
+// may still answer earlier questions, or the limit ends it.
 func (l *Lines) write() {
 	for {
 		select {
@@ -492,20 +491,20 @@ func (l *Lines) write() {
 	}
 }
 
-// read passes on the answers until the output ends. What is no answer ends the process:
-// nobody knows which question it was meant for.
+// read passes on the answers until the output ends. A line that is no answer ends the
+// process: its question is unknown.
 func (l *Lines) read(p *Process, stdout io.Reader) {
 	in := bufio.NewReaderSize(stdout, 1<<16)
 	for number := 1; ; number++ {
 		line, err := files.ReadLine(in, MaxAnswer)
 		if err == io.EOF || errors.Is(err, os.ErrDeadlineExceeded) {
-			return // a last line without an end is what a dying process has left
+			return // a last line without a newline comes from a dying process
 		}
 		if err == bufio.ErrTooLong {
 			err = fmt.Errorf("%s is longer than %d MB", Excerpt(line), MaxAnswer>>20)
 		}
 		if err == nil {
-			err = l.deliver(bytes.Clone(line)) // others read it while the next line comes
+			err = l.deliver(bytes.Clone(line)) // the receiver reads the copy while the next line comes
 		}
 		if err != nil {
 			p.Fail(fmt.Errorf("line %d of its output: %w", number, err))
@@ -515,7 +514,7 @@ func (l *Lines) read(p *Process, stdout io.Reader) {
 	}
 }
 
-// deliver passes on a line to whom it answers.
+// deliver passes a line to the goroutine that waits for it.
 func (l *Lines) deliver(line []byte) error {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil

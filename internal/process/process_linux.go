@@ -14,9 +14,9 @@ import (
 	"onering/internal/files"
 )
 
-// separate gives the process a group of its own, so that Ctrl-C is for onering alone
-// to handle and what the process starts can be ended with it. When onering is killed
-// the system kills the process.
+// separate gives the process a group of its own, so that only onering handles Ctrl-C and
+// the process can be ended together with its children. When onering is killed, the system
+// kills the process.
 func separate(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
@@ -24,11 +24,11 @@ func separate(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 }
 
-// killGroup kills the process and what it has started: its group, and what has left the
-// group, as a daemon does, and has mark in its environment.
+// killGroup kills the process and its children: its group, and processes that left the
+// group, as a daemon does, but have mark in their environment.
 func killGroup(cmd *exec.Cmd, mark string) {
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	for range 100 { // each may have started another before it was killed
+	for range 100 { // a process may have started another before it was killed
 		found := false
 		for _, path := range files.Glob("/proc", "[0-9]*/environ") {
 			if text, err := files.Read(path, 16<<20); err != nil || !bytes.Contains(text, []byte(mark)) {
@@ -44,9 +44,9 @@ func killGroup(cmd *exec.Cmd, mark string) {
 	}
 }
 
-// limited returns the command with limits of the system, and what has none. It is run as the
-// first process of namespaces of its own, where the system gives them to users: it sees no
-// other process, there is no network in them, and when it ends all that it has started ends.
+// limited returns the command with the limits of the system, and names what stays
+// unlimited. The command runs as the first process of its own namespaces if the system
+// allows that: it sees no other process and no network, and when it ends, its children end.
 func limited(command []string, l Limits) (cmd *exec.Cmd, missing error) {
 	const kilobytes = 1 << 10
 	// Much is reserved and never used. Files are counted in blocks of 512 bytes.
@@ -59,7 +59,7 @@ func limited(command []string, l Limits) (cmd *exec.Cmd, missing error) {
 	return cmd, missing
 }
 
-// shuts says why the system does not give namespaces to users.
+// shuts says why the system does not let users make namespaces.
 var shuts = sync.OnceValue(func() error {
 	cmd := exec.Command("true")
 	cmd.SysProcAttr = namespaces()

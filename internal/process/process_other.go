@@ -13,7 +13,7 @@ func separate(*exec.Cmd) {}
 // killGroup kills the process.
 func killGroup(cmd *exec.Cmd, _ string) { cmd.Process.Kill() }
 
-// limited returns the command as it is.
+// limited returns the command unchanged.
 func limited(command []string, _ Limits) (cmd *exec.Cmd, missing error) {
 	return exec.Command(command[0], command[1:]...), errors.New("memory, processor time, files, processes and the network")
 }

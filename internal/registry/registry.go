@@ -1,4 +1,4 @@
-// Package registry keeps by name what packages register in init: objectives, rewards,
+// Package registry holds by name what packages register in init: objectives, rewards,
 // families of models, optimizers.
 package registry
 
@@ -20,12 +20,12 @@ import (
 type Table[T any] struct {
 	mutex   sync.RWMutex
 	entries map[string]T
-	twice   map[string]bool // names that were added again
+	twice   map[string]bool // names that were added more than once
 }
 
-// Add adds an entry and reports whether the name was free. A name that is added twice keeps
-// its first entry, and Get has an error for it: an author whose plug-in is called as one of
-// ours learns so where the name is used.
+// Add adds an entry and reports whether the name was free. A name that is added twice
+// keeps its first entry, and Get returns an error for it, which tells an author that a
+// plug-in has the name of another one.
 func (t *Table[T]) Add(name string, entry T) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -40,8 +40,8 @@ func (t *Table[T]) Add(name string, entry T) bool {
 	return true
 }
 
-// Get returns an entry, the zero value if there is none of the name. The error says that
-// the name was added twice; the entry is the first.
+// Get returns an entry, or the zero value and an error if the name is unknown. If the
+// name was added twice, it returns the first entry with an error.
 func (t *Table[T]) Get(name string) (entry T, err error) {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
@@ -58,14 +58,14 @@ func (t *Table[T]) Names() []string {
 	return slices.Sorted(maps.Keys(t.entries))
 }
 
-// Makers are functions by name that return fresh values with their defaults.
+// Makers are constructors by name; each returns a fresh value with its defaults.
 type Makers[T any] struct {
-	Package, Kind string // for messages: whose they are, and what they make
+	Package, Kind string // for messages: their package, and the kind of what they make
 	table         Table[func() T]
 }
 
-// Register makes new known by a name. It panics if the name is empty or new is nil: both
-// are mistakes in the program.
+// Register adds new by a name. It panics if the name is empty or new is nil, which are
+// mistakes in the program.
 func (m *Makers[T]) Register(name string, new func() T) {
 	if name == "" || new == nil {
 		panic(fmt.Sprintf("%s: to register %s %q takes a name and a constructor", m.Package, m.Kind, name))
@@ -73,8 +73,8 @@ func (m *Makers[T]) Register(name string, new func() T) {
 	m.table.Add(name, new)
 }
 
-// New returns a fresh value. The error of an unknown name lists those that there are. That
-// of a name that is registered twice comes with a value, which defaults can have.
+// New returns a fresh value. The error of an unknown name lists the known ones. A name that
+// is registered twice gives a value and an error; a default value may ignore the error.
 func (m *Makers[T]) New(name string) (x T, err error) {
 	new, err := m.table.Get(name)
 	if new == nil {
@@ -110,15 +110,15 @@ type Rule[T any] struct {
 	Check             func(new func() T) error
 }
 
-// A Suite is the conformance suite of a kind of plug-in: what every one of them has to keep.
+// A Suite is the conformance suite of a kind of plug-in: the rules that every plug-in must follow.
 type Suite[T any] struct {
-	New   func(name string) (T, error) // of a registered plug-in
+	New   func(name string) (T, error) // returns a registered plug-in by name
 	Rules []Rule[T]
-	// Exempt, if not nil, says why a plug-in cannot keep which rules: those it has to break.
+	// Exempt, if not nil, says which rules a plug-in has to break, and why.
 	Exempt func(T) map[string]string
 }
 
-// A tester is a *testing.T, which the program itself does not depend on.
+// A tester is a *testing.T, whose package the program does not import.
 type tester[TB any] interface {
 	Helper()
 	Error(...any)
@@ -146,7 +146,7 @@ func Run[TB tester[TB], T any](t TB, s Suite[T], new func() T) {
 	}
 }
 
-// Named returns what makes the registered plug-in of a name. Without one the test ends.
+// Named returns the constructor of a registered plug-in. If there is none, the test ends.
 func (s Suite[T]) Named(t interface{ Fatal(...any) }, name string) func() T {
 	return func() T {
 		x, err := s.New(name)
@@ -175,8 +175,8 @@ func (s Suite[T]) Names() (names []string) {
 	return names
 }
 
-// exemptions returns what a plug-in says of the rules that it cannot keep. It refuses rules that
-// there are not, and those without a reason.
+// exemptions returns the rules that a plug-in says it cannot follow. It refuses unknown
+// rules, and rules without a reason.
 func (s Suite[T]) exemptions(new func() T) (exempt map[string]string, err error) {
 	if s.Exempt == nil {
 		return nil, nil
@@ -194,8 +194,8 @@ func (s Suite[T]) exemptions(new func() T) (exempt map[string]string, err error)
 	return exempt, nil
 }
 
-// apply runs the check, and closes what it has made. It returns a *Failure, or nil. A plug-in
-// that panics breaks the rule being checked.
+// apply runs a check, and closes the plug-ins that it made. It returns a *Failure, or
+// nil. A plug-in that panics breaks the rule being checked.
 func (r Rule[T]) apply(new func() T, exempt map[string]string) (err error) {
 	var made []T
 	defer func() {
@@ -226,7 +226,7 @@ func (r Rule[T]) apply(new func() T, exempt map[string]string) (err error) {
 	return nil
 }
 
-// AtOnce calls f n times at the same time and joins what it returns. A panic is an error.
+// AtOnce calls f n times at the same time and joins the errors. A panic becomes an error.
 func AtOnce(n int, f func(i int) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, n)
@@ -245,8 +245,8 @@ func AtOnce(n int, f func(i int) error) error {
 }
 
 // CheckDefaults is the Check of the rule that a constructor returns a fresh value every
-// time, with defaults that settings.Check accepts and a toml name on every exported field, none of
-// those that are taken. example is a name for the message.
+// time, with defaults that settings.Check accepts and a toml name on every exported field
+// that is not in taken. example is a name for the message.
 func CheckDefaults[T any](new func() T, taken map[string]bool, example string) error {
 	x := new()
 	v := reflect.ValueOf(x)

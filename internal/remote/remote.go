@@ -1,5 +1,5 @@
-// Package remote has what all that talks to servers of the user's shares: their addresses,
-// their tokens, and what may follow a redirect.
+// Package remote has what clients of the user's servers share: addresses, tokens, and
+// rules for redirects.
 package remote
 
 import (
@@ -13,8 +13,8 @@ import (
 	"onering/internal/settings"
 )
 
-// CheckAddress says as a *settings.Error of a key what an address must be, with an example.
-// The error shows no password.
+// CheckAddress returns a *settings.Error of a key if an address is not valid, with an
+// example. The error shows no password.
 func CheckAddress(key, address, example string) error {
 	u, err := url.Parse(address)
 	remedy := ""
@@ -38,10 +38,10 @@ func CheckAddress(key, address, example string) error {
 	return &settings.Error{Key: key, Value: shown, Remedy: remedy}
 }
 
-// nameInCapitals is how variables are called, and tokens are not.
+// nameInCapitals matches names of variables, and not tokens.
 var nameInCapitals = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// CheckTokenEnv says that token_env is no name of a variable.
+// CheckTokenEnv returns an error if token_env is not the name of a variable.
 func CheckTokenEnv(name string) error {
 	if name == "" || nameInCapitals.MatchString(name) {
 		return nil
@@ -50,7 +50,7 @@ func CheckTokenEnv(name string) error {
 }
 
 // Token returns the bearer token that an environment variable holds, "" if none is named.
-// section is that of token_env, for messages.
+// section is the section of token_env, for messages.
 func Token(section, name string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -62,13 +62,13 @@ func Token(section, name string) (string, error) {
 	return token, nil
 }
 
-// A RedirectError is a redirect that is not followed.
+// A RedirectError is about a redirect that is not followed.
 type RedirectError string
 
 func (e RedirectError) Error() string { return string(e) }
 
-// sameServer is the CheckRedirect of a client that follows redirects on the same server only:
-// what it asks, and the token, are for no other.
+// sameServer is the CheckRedirect of a client that follows redirects only on the same
+// server: requests and the token are for no other.
 func sameServer(r *http.Request, via []*http.Request) error {
 	switch asked := via[0].URL; {
 	case r.URL.Scheme != asked.Scheme || r.URL.Host != asked.Host:
@@ -81,8 +81,8 @@ func sameServer(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Client returns a client that sends the Token of a section, if there is one, with each request,
-// and takes answers of so many bytes.
+// Client returns a client that sends the Token of a section, if there is one, with each
+// request, and limits the size of answers.
 func Client(section, tokenEnv string, most int64) (*http.Client, error) {
 	token, err := Token(section, tokenEnv)
 	transport := http.DefaultTransport.(*http.Transport).Clone()

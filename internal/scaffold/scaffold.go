@@ -1,6 +1,6 @@
-// Package scaffold writes the folder from which an author of an objective, a
-// reward, an environment or a family of models starts: code that compiles, keeps every rule of its interface and says
-// where to put one's own, with its conformance test.
+// Package scaffold writes the folder from which an author of an objective, a reward, an
+// environment or a family of models starts: code that compiles, follows every rule of its
+// interface and marks where the author's code goes, with a conformance test.
 package scaffold
 
 import (
@@ -27,15 +27,15 @@ const host = "onering"
 //go:embed template
 var templates embed.FS
 
-// A Kind is a kind of plug-in that can be begun: packages in one folder of
-// onering, with a package all beside them that imports them all.
+// A Kind is a kind of plug-in that scaffold can write: packages in one folder of onering,
+// with a package all beside them that imports them.
 type Kind struct {
 	// templates is the folder in template with the kind's plugin.go.tmpl,
 	// plugin_test.go.tmpl and main.go.tmpl.
 	templates string
-	// Folder is the path in the checkout that the packages are in.
+	// Folder is the path of the packages in the checkout.
 	Folder string
-	// reserved are names that the folder or the generated code uses.
+	// reserved are names that the folder or the generated code uses already.
 	reserved []string
 }
 
@@ -47,7 +47,7 @@ var Kinds = map[string]Kind{
 	"environment": {"environment", "environment", []string{"environment", "environmenttest", "context", "strings", "strconv", "rand", "tokenize"}},
 }
 
-// A file is one file to be written, its path relative to the folder it goes to.
+// A file is a file to be written; its path is relative to the target folder.
 type file struct {
 	path     string
 	template string // path of the template that makes data; "" if data is already set
@@ -56,9 +56,9 @@ type file struct {
 
 // fields are the values that the templates insert.
 type fields struct {
-	Name   string // of the plug-in and its package
+	Name   string // the name of the plug-in and of its package
 	Type   string // Name as an exported identifier
-	Import string // path of the package
+	Import string // the import path of the package
 	Host   string
 }
 
@@ -101,7 +101,7 @@ func (k Kind) Add(root, name string) ([]string, error) {
 	return append(paths, all), nil
 }
 
-// files are the plug-in and its conformance test.
+// files returns the plug-in and its conformance test.
 func (k Kind) files(name string) []file {
 	return []file{
 		{path: name + ".go", template: k.templates + "/plugin.go.tmpl"},
@@ -134,8 +134,8 @@ func (k Kind) checkName(name string) error {
 	return nil
 }
 
-// nearName returns what is left of a name without the characters that no package's
-// name has: mymodel2 of My-Model_2.
+// nearName removes the characters of a name that a package's name cannot have: My-Model_2
+// becomes mymodel2.
 func nearName(name string) string {
 	kept := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -146,8 +146,7 @@ func nearName(name string) string {
 	return strings.TrimLeft(kept, "0123456789")
 }
 
-// readRoot returns the go.mod of root, or an error if that is no checkout of
-// onering.
+// readRoot returns the go.mod of root, or an error if root is no checkout of onering.
 func readRoot(root string) (gomod []byte, err error) {
 	gomod, err = os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -184,8 +183,8 @@ func addImport(source []byte, importPath string) ([]byte, error) {
 	return format.Source(source)
 }
 
-// writeFolder makes dir with the given files, whole or not at all: it is filled
-// under another name and then renamed. It returns the paths of the files.
+// writeFolder makes dir with the given files, completely or not at all: it fills a folder
+// of another name and renames it. It returns the paths of the files.
 func writeFolder(dir string, f fields, files []file) (paths []string, err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil, fmt.Errorf("scaffold: %s exists: remove it or choose another name", dir)
@@ -216,7 +215,7 @@ func writeFolder(dir string, f fields, files []file) (paths []string, err error)
 		}
 		paths = append(paths, x.path)
 	}
-	if err := os.Chmod(temporary, 0o755); err != nil { // MkdirTemp creates folders that only their owner can read
+	if err := os.Chmod(temporary, 0o755); err != nil { // MkdirTemp makes folders that only their owner can read
 		return nil, err
 	}
 	return paths, os.Rename(temporary, dir)

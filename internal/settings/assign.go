@@ -9,8 +9,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// assign puts the value of s into a field. The error says what the key wants, without
-// naming the place.
+// assign stores the value of s in a field. The error says which values the key takes,
+// without naming the place.
 func (s Setting) assign(into reflect.Value) error {
 	if s.flag != "" {
 		into.Set(reflect.ValueOf(s.Value))
@@ -23,7 +23,7 @@ func (s Setting) assign(into reflect.Value) error {
 		value = *s.text // a path such as 7 or true needs no quotes
 	}
 	text, isText := value.(string)
-	fresh := reflect.New(into.Type()).Elem() // so that a failure leaves the field as it was
+	fresh := reflect.New(into.Type()).Elem() // decode into a copy, so that a failure leaves the field unchanged
 	switch {
 	case isSpecial:
 		if err := x.UnmarshalTOML(value); err != nil {
@@ -53,7 +53,7 @@ func SplitList(text string) []string {
 	return list
 }
 
-// Decode puts a value of TOML into a setting, and reports whether it fits.
+// Decode stores a value of TOML in a setting, and reports whether it fits.
 func Decode(value any, into reflect.Value) bool {
 	v, k := reflect.ValueOf(value), into.Kind()
 	n, whole := value.(int64)

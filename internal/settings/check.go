@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// An Error says that a setting has an impossible value, and which are possible.
+// An Error says that a setting has an impossible value, and which values are possible.
 type Error struct {
-	Key    string // in a run file, such as "beta1"; Config.Validate adds its section
-	Value  any    // nil if the remedy tells it
-	Remedy string // such as "must be in [0, 1)"
+	Key    string // the key in a run file, such as "beta1"; Config.Validate adds its section
+	Value  any    // nil if Remedy already states the value
+	Remedy string // for example "must be in [0, 1)"
 }
 
 func (e *Error) Error() string {
@@ -27,18 +27,18 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s = %v: %s", e.Key, e.Value, e.Remedy)
 }
 
-// Errors are what is wrong with several settings.
+// Errors collects the errors of several settings.
 type Errors []error
 
-// Want adds an *Error about a setting that is not as it has to be.
+// Want adds an *Error about a setting if ok is false.
 func (e *Errors) Want(key string, value any, ok bool, remedy string) {
 	if !ok {
 		*e = append(*e, &Error{Key: key, Value: value, Remedy: remedy})
 	}
 }
 
-// Check reports each setting of a struct that is outside its range or none of
-// its choices, and what the struct's own Validate says, if it has one, as joined *Errors.
+// Check reports, as joined *Errors, each setting of a struct that is outside its range or
+// not among its choices, and the errors of the struct's own Validate, if it has one.
 func Check(pointer any) error {
 	var errs []error
 	for _, f := range Fields(pointer) {
@@ -52,7 +52,7 @@ func Check(pointer any) error {
 	return errors.Join(errs...)
 }
 
-// Flatten lists the errors that were joined to err, however deep; none for nil.
+// Flatten lists the errors that were joined to err, at any depth; none for nil.
 func Flatten(err error) []error {
 	if err == nil {
 		return nil
@@ -82,7 +82,7 @@ func Under(prefix string, err error) []error {
 	return errs
 }
 
-// remedy says which values the setting may have if its own is none of them, else nothing.
+// remedy says which values the setting may have if its value is not one of them, else nothing.
 func (f Field) remedy() string {
 	words, tag := f.choices(), f.tag.Get("range")
 	if len(words) > 0 && !slices.Contains(words, f.Value.String()) {
@@ -98,9 +98,9 @@ func (f Field) remedy() string {
 	return text
 }
 
-// Allowed says in words which numbers the setting may have, such as "at least
-// 1"; nothing if it has no range. A default outside the range stands for
-// something else, which its section tells: nothing is said there either.
+// Allowed says in words which numbers the setting may have, such as "at least 1"; nothing
+// if it has no range. A default outside the range has a special meaning, which the docs
+// of its section state; then the result is empty too.
 func (f Field) Allowed() string {
 	tag := f.tag.Get("range")
 	if tag == "" || f.remedy() != "" {
@@ -119,8 +119,8 @@ func (f Field) number() float64 {
 	return f.Value.Float()
 }
 
-// An interval of numbers. High is +Inf where there is no upper end; the infinity
-// itself is not inside then.
+// An interval is a range of numbers. High is +Inf if there is no upper end; infinity
+// itself is then outside.
 type interval struct {
 	tag       string
 	low, high float64
@@ -146,14 +146,14 @@ func (r interval) contains(x float64) bool {
 	return (x > r.low || x == r.low && r.tag[0] == '[') && (x < r.high || x == r.high && strings.HasSuffix(r.tag, "]"))
 }
 
-// limited reports whether the interval only keeps a number within what a machine can
-// hold, rather than within what it means.
+// limited reports whether the interval only keeps a number within the limits of a
+// machine, rather than within its meaning.
 func (r interval) limited() bool { return !math.IsInf(r.high, 1) && r.high-r.low >= 1000 }
 
-// most is the upper end in words.
+// most states the upper end in words.
 func (r interval) most() string { return "at most " + strconv.FormatFloat(r.high, 'f', -1, 64) }
 
-// least is the lower end in words.
+// least states the lower end in words.
 func (r interval) least(kind reflect.Kind) string {
 	switch {
 	case isInteger(kind):
@@ -166,7 +166,7 @@ func (r interval) least(kind reflect.Kind) string {
 	return fmt.Sprintf("a finite number, at least %v", r.low)
 }
 
-// broken names, as what follows "must be", the end of the interval beyond which x is.
+// broken states the end of the interval that x exceeds, in words that follow "must be".
 func (r interval) broken(kind reflect.Kind, x float64) string {
 	switch {
 	case !r.limited():
@@ -177,7 +177,7 @@ func (r interval) broken(kind reflect.Kind, x float64) string {
 	return r.least(kind)
 }
 
-// describe names the interval as what follows "must be".
+// describe states the interval in words that follow "must be".
 func (r interval) describe(kind reflect.Kind) string {
 	switch {
 	case math.IsInf(r.high, 1):

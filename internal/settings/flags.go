@@ -11,7 +11,7 @@ import (
 )
 
 // AddFlags adds a flag for each setting of the struct that pointer points to, or only for
-// those whose flags are named. Their values are the defaults.
+// the named flags. The current values are the defaults.
 func AddFlags(flags *pflag.FlagSet, pointer any, names ...string) {
 	for _, f := range Fields(pointer) {
 		if names != nil && !slices.Contains(names, f.Flag) {
@@ -35,7 +35,7 @@ func AddFlags(flags *pflag.FlagSet, pointer any, names ...string) {
 			flags.StringVarP(p, f.Flag, short, *p, help)
 		case *[]int:
 			flags.IntSliceVarP(p, f.Flag, short, *p, help)
-		default: // a list of texts
+		default: // a list of strings
 			list := f.Value.Addr().Convert(reflect.TypeFor[*[]string]()).Interface().(*[]string)
 			if f.Tag("split") != "" {
 				flags.StringSliceVarP(list, f.Flag, short, *list, help)
@@ -56,8 +56,8 @@ func NameFlags(err error, pointer any) error {
 	return errors.Join(errs...)
 }
 
-// byFlag puts the flag of a field in place of its key, which has prefix in front, if err
-// is an *Error of the key.
+// byFlag replaces the key of a field, with prefix in front, by its flag if err is an
+// *Error of that key.
 func byFlag(err error, prefix string, fields []Field) error {
 	if bad, ok := errors.AsType[*Error](err); ok {
 		for _, f := range fields {

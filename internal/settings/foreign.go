@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// foreignNames are the settings that stand for names of other trainers: TRL, transformers, verl,
-// OpenRLHF, PEFT. A line has paths, of which the first that a configuration has counts, and
-// the names; or names and what to say of them.
+// foreignNames map settings of other trainers (TRL, transformers, verl, OpenRLHF, PEFT)
+// to ours. A line has paths, of which the first that exists counts, and the foreign
+// names; or names and a remark.
 //
 //go:embed foreign.txt
 var foreignNames string
 
-// foreign says which setting does what a key of another trainer does, as the end of a
-// message, nothing if that is not known.
+// foreign says, as the end of a message, which setting replaces a key of another trainer;
+// "" if that is unknown.
 func (r *Resolved) foreign(key string) string {
 	key = strings.ReplaceAll(strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]), "-", "_")
 	for line := range strings.Lines(foreignNames) {
@@ -38,7 +38,7 @@ func (r *Resolved) foreign(key string) string {
 	return ""
 }
 
-// Called says, as the end of a message, which setting a flag that there is not may mean.
+// Called says, as the end of a message, which setting an unknown flag may mean.
 func (r *Resolved) Called(flag string) string {
 	hint := r.foreign(flag)
 	for _, t := range r.sections {

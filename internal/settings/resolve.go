@@ -13,24 +13,25 @@ import (
 )
 
 // Settings come from the defaults, a run file, the environment and flags, each source
-// stronger than the one before. The sources are merged here and not by a library such as
-// koanf: it merges into one map, which no longer knows the file and line of a value and
-// passes over unknown keys, so that an error could name neither place nor likely key.
+// stronger than the one before. No library such as koanf merges them: it uses one map,
+// which loses the file and line of a value and ignores unknown keys, so that an error
+// could not name the place or a likely key.
 
 // A Resolved configuration remembers which setting decided each key, for messages.
 type Resolved struct {
 	sections []Section
 	command  string
-	decided  map[string]Setting // by path
+	decided  map[string]Setting // the deciding setting, by path
 }
 
-// mostErrors is how many wrong settings are reported at once: a hint for each costs time.
+// mostErrors is how many wrong settings are reported at once, since finding a hint for each takes
+// time.
 const mostErrors = 100
 
-// Resolve applies the sources, the weakest first, to the configuration that config points
-// to, which has the defaults; see Sections. Unknown keys and values of wrong types are
-// reported at once, up to mostErrors of them, each with its place. What the values mean is
-// for the configuration to Validate, whose errors Locate places. Where command is not empty,
+// Resolve applies the sources, the weakest first, to the configuration that config points to,
+// which has the defaults; see Sections. Unknown keys and values of wrong types are reported
+// together, up to mostErrors of them, each with its place. The configuration's Validate
+// checks what the values mean; Locate adds places to its errors. Where command is not empty,
 // it is the command that has a flag for each setting: messages name it and its flags.
 func Resolve(config any, command string, sources ...Source) (*Resolved, error) {
 	r := &Resolved{command: command, decided: map[string]Setting{}}
@@ -60,7 +61,7 @@ func Resolve(config any, command string, sources ...Source) (*Resolved, error) {
 // the key has its default.
 func (r *Resolved) Decided(path string) Setting { return r.decided[path] }
 
-// Locate puts in front of each *Error that is joined to err what decided its key: a place,
+// Locate prefixes each *Error that is joined to err with the source of its key: a place,
 // or the flag of the command.
 func (r *Resolved) Locate(err error) error {
 	errs := Flatten(err)
@@ -84,7 +85,7 @@ func (r *Resolved) Locate(err error) error {
 	return errors.Join(errs...)
 }
 
-// apply sets the field that s is for.
+// apply sets the field that the setting s names.
 func (r *Resolved) apply(s Setting) error {
 	at := slices.IndexFunc(r.sections, func(t Section) bool { return t.Name == s.Section })
 	if at < 0 {
@@ -93,7 +94,7 @@ func (r *Resolved) apply(s Setting) error {
 	t := r.sections[at]
 	k := slices.Index(keysOf(t.Fields), s.Key)
 	switch {
-	case s.Key == "" && s.Value == nil: // the section itself
+	case s.Key == "" && s.Value == nil: // s is the section itself
 		return nil
 	case k >= 0 && t.list != "" && (s.Key == "name" || s.Key == "as"):
 		return fmt.Errorf("%s cannot be changed alone: state the list %s anew", s.Path(), t.list)
@@ -114,8 +115,8 @@ func (r *Resolved) apply(s Setting) error {
 	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key), DidYouMean(s.Key, keysOf(t.Fields)), r.elsewhere(s)))
 }
 
-// unknownSection explains a section that is not there, or a key outside the sections. Of a
-// file either the section or its keys are passed over.
+// unknownSection explains an unknown section, or a key outside the sections. For a file
+// it reports the section and skips its keys, or the reverse.
 func (r *Resolved) unknownSection(s Setting) error {
 	names := namesOf(r.sections)
 	hint := DidYouMean(s.Section, names)
@@ -167,9 +168,9 @@ func (r *Resolved) elsewhere(s Setting) string {
 	return ""
 }
 
-// choose chooses the plug-in of a section, whose own keys are given, that the strongest
-// source names. Settings of weaker sources that are for another plug-in are dropped, with a
-// warning: `--objective grpo` is to work with any run file. It replaces elements of sources.
+// choose chooses the plug-in of a section, as the strongest source names it; own are the section's
+// other keys. Settings for another plug-in in weaker sources are dropped with a warning, so that
+// `--objective grpo` works with any run file. choose replaces elements of sources.
 func (r *Resolved) choose(section string, p *plug, keys []string, sources []Source) error {
 	var named Setting
 	first, last := p.running(), 0
@@ -204,7 +205,7 @@ func (r *Resolved) choose(section string, p *plug, keys []string, sources []Sour
 	if named.Key == "use" {
 		return p.chooseParts(named, sources, last)
 	}
-	if now := p.name.String(); now != first { // else the plug-in has the defaults of the configuration
+	if now := p.name.String(); now != first { // otherwise the plug-in has the defaults of the configuration
 		if err := p.choose(now); err != nil {
 			return fmt.Errorf("%s: %w", named.Place, err)
 		}
@@ -212,8 +213,8 @@ func (r *Resolved) choose(section string, p *plug, keys []string, sources []Sour
 	return nil
 }
 
-// drop returns a source without the settings of a section that are for another plug-in,
-// which are all but the given keys of the section itself.
+// drop returns a source without a section's settings for another plug-in, which are all
+// but the section's own keys.
 func drop(source Source, section string, keys []string, reason ...any) (kept Source) {
 	var dropped []string
 	place := ""
@@ -234,8 +235,7 @@ func drop(source Source, section string, keys []string, reason ...any) (kept Sou
 const mostParts = 64
 
 // chooseParts chooses the plug-ins that s lists, which is in the source with index last,
-// and puts the settings of each in the place of s. The names and lists of other sources do
-// not count.
+// and replaces s by the settings of each. Names and lists in other sources do not count.
 func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
 	tables := tablesOf(s.Value)
 	if tables == nil || len(tables) > mostParts {
@@ -304,7 +304,7 @@ func (p *plug) add(parts reflect.Value, s Setting, table map[string]any) (label 
 	return label, nil
 }
 
-// tablesOf returns a list of tables, nil if value is none.
+// tablesOf returns a list of tables, nil if value is not one.
 func tablesOf(value any) []map[string]any {
 	if list, ok := value.([]map[string]any); ok {
 		return list

@@ -12,7 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A kind of plug-in, of which sections choose one by name.
+// A kind is a kind of plug-in; sections choose one by name.
 type kind struct {
 	names func() []string
 	find  func(name string) (any, error)
@@ -24,7 +24,7 @@ var kinds = map[string]*kind{}
 
 // Register makes a kind of plug-in known; call it from init. A section with a field that
 // has the tag choose:"KIND" has the key "name" and, as further keys, the settings of the
-// plug-in called so, which is its own settings. find makes a plug-in with its defaults.
+// plug-in of that name, which are its fields. find makes a plug-in with its defaults.
 func Register[T any](name string, names func() []string, find func(name string) (T, error)) {
 	kinds[name] = &kind{names: names, find: func(name string) (any, error) { return find(name) }}
 }
@@ -32,16 +32,16 @@ func Register[T any](name string, names func() []string, find func(name string) 
 // Names lists the plug-ins of a registered kind.
 func Names(kind string) []string { return kinds[kind].names() }
 
-// RegisterList lets sections choose several plug-ins of a registered kind in place of one:
-// a list of tables under the key "use", each with a name, a label under the key "as", and
-// settings. In --set and in errors the section of one is called such as reward.use.LABEL.
-// list makes the plug-in that stands for several; its field with the tag list:"use" gets
-// what part makes of their names.
+// RegisterList lets sections choose several plug-ins of a registered kind in place of
+// one: a list of tables under the key "use", each with a name, a label under the key
+// "as", and settings. In --set and in errors the section of an element is named like
+// reward.use.LABEL. list makes the plug-in that combines several; its field with the tag
+// list:"use" receives what part makes of each name.
 func RegisterList[T any](name string, list func() any, part func(name string) (T, error)) {
 	kinds[name].list, kinds[name].part = list, func(name string) (any, error) { return part(name) }
 }
 
-// A plug is where a section has its plug-in.
+// A plug is the field of a section that holds its plug-in.
 type plug struct {
 	*kind
 	what        string // the name of the kind
@@ -56,7 +56,7 @@ func plugOf(section any) (p *plug) {
 	return p
 }
 
-// tagged finds the field of a struct, or of one that it embeds, that has a tag.
+// tagged finds the field of a struct, or of one that it embeds, with a tag of this value.
 func tagged(v reflect.Value, tag string) (field reflect.Value, value string) {
 	for i := 0; i < v.NumField() && value == ""; i++ {
 		f := v.Type().Field(i)
@@ -67,13 +67,13 @@ func tagged(v reflect.Value, tag string) (field reflect.Value, value string) {
 	return field, value
 }
 
-// valueOf is the value of a key of a struct that has it.
+// valueOf returns the value of the setting with a key in a struct that has that key.
 func valueOf(pointer any, key string) reflect.Value {
 	fields := own(pointer)
 	return fields[slices.Index(keysOf(fields), key)].Value
 }
 
-// running names the plug-in for messages.
+// running names the chosen plug-in for messages.
 func (p *plug) running() string { return cmp.Or(p.name.String(), "several "+p.what+"s") }
 
 func (p *plug) choose(name string) error {
@@ -86,7 +86,7 @@ func (p *plug) choose(name string) error {
 	return nil
 }
 
-// unknown says that there is no plug-in of a name, or err where there are two.
+// unknown returns an error if there is no plug-in of a name, or err if there are two.
 func (p *plug) unknown(name string, err error) error {
 	if slices.Contains(p.names(), name) {
 		return err
@@ -94,7 +94,7 @@ func (p *plug) unknown(name string, err error) error {
 	return fmt.Errorf("unknown %s %q%s (there are %s)", p.what, name, DidYouMean(name, p.names()), strings.Join(p.names(), ", "))
 }
 
-// parts is the list of several plug-ins, whose Kind is Invalid if there is one by its name.
+// parts returns the list of several plug-ins; its Kind is Invalid if the section has a single one.
 func (p *plug) parts() (list reflect.Value) {
 	if v := reflect.Indirect(p.value.Elem()); v.Kind() == reflect.Struct {
 		if field, tag := tagged(v, "list"); tag != "" {
@@ -104,7 +104,7 @@ func (p *plug) parts() (list reflect.Value) {
 	return list
 }
 
-// Choose chooses the plug-in of a section, with its default settings.
+// Choose sets the plug-in of a section to the named one, with its default settings.
 func Choose(config any, section, name string) error {
 	for _, s := range Sections(config) {
 		if s.Name == section {
@@ -117,9 +117,9 @@ func Choose(config any, section, name string) error {
 // A Section is one table of a run file.
 type Section struct {
 	Name    string
-	Pointer any // to its struct
+	Pointer any // pointer to the section's struct
 	Fields  []Field
-	list    string // the name of the list that it is a table of, such as "reward.use"
+	list    string // the name of the list that has this table, such as "reward.use"
 }
 
 // Sections lists the sections of a configuration: the fields of the struct that config
@@ -143,10 +143,10 @@ func Sections(config any) (sections []Section) {
 	return sections
 }
 
-// useKey is what follows the section in the names of the sections of several plug-ins.
+// useKey follows the name of the section in the names of the sections of several plug-ins.
 const useKey = ".use."
 
-// namesOf lists the names of sections without those of several plug-ins.
+// namesOf lists the names of sections, without those that belong to one of several plug-ins.
 func namesOf(sections []Section) (names []string) {
 	for _, s := range sections {
 		if s.list == "" {
@@ -200,7 +200,7 @@ func (s Section) Write(w io.Writer) error {
 	return err
 }
 
-// TOML is the line that states the setting in a run file.
+// TOML returns the line that states the setting in a run file.
 func (f Field) TOML() (string, error) {
 	var b bytes.Buffer
 	err := toml.NewEncoder(&b).Encode(map[string]any{f.Key: f.Value.Interface()})

@@ -1,5 +1,5 @@
-// Package settings reads what structs of settings declare. A setting is one
-// struct field, and its tags are all that the program knows about it:
+// Package settings reads what structs of settings declare. A setting is one struct field,
+// and its tags tell the program everything about it:
 //
 //	toml:"top_p"    the key in a run file; "-" is none, and without the tag it
 //	                is the field's name in snake case
@@ -26,12 +26,13 @@ import (
 	"unicode"
 )
 
-// A Special setting reads values of its own from a run file, and names them.
+// A Special is the type of a setting that reads its values from a run file by itself, and names
+// them.
 type Special interface {
 	// UnmarshalTOML takes a decoded value. It leaves the setting as it was if the
 	// value is wrong, which its error explains.
 	UnmarshalTOML(value any) error
-	// Wanted says in the words of a run file what values there are.
+	// Wanted says in the words of a run file which values are possible.
 	Wanted() string
 }
 
@@ -39,7 +40,7 @@ var special = reflect.TypeFor[Special]()
 
 // A Field is one setting of a struct.
 type Field struct {
-	Key   string // in a run file; "" if it has none
+	Key   string // its key in a run file; "" if it has none
 	Flag  string // without the hyphens in front
 	Value reflect.Value
 	tag   reflect.StructTag
@@ -120,7 +121,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// Help is what the setting means, with the words it may have and its note.
+// Help says what the setting means, with the words it may have and its note.
 func (f Field) Help() string {
 	text := f.tag.Get("help")
 	if words := f.choices(); len(words) > 0 {
@@ -134,7 +135,7 @@ func (f Field) Help() string {
 
 func (f Field) choices() []string { return strings.Fields(f.tag.Get("choice")) }
 
-// typeName says in the words of a run file what values a type has.
+// typeName says, in the words of a run file, which values a type has.
 func typeName(t reflect.Type) string {
 	if x, ok := reflect.New(t).Interface().(Special); ok {
 		return x.Wanted()

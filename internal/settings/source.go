@@ -14,17 +14,17 @@ import (
 )
 
 // A Setting is one key and its value, as a source states it. A run file states typed
-// values. The command line and the environment state text, which is read as TOML if it is
-// valid TOML, else as a string.
+// values. Text from the command line and the environment is read as TOML if it is valid
+// TOML, else as a string.
 type Setting struct {
 	// Section is empty for a key of a run file that stands outside the sections. Key and
 	// Value are empty for a section of a file itself.
 	Section, Key string
-	Place        string // what messages begin with, such as "runs/pmpo.toml:12"
-	Value        any    // as TOML has it
+	Place        string // the beginning of messages, such as "runs/pmpo.toml:12"
+	Value        any    // the value as TOML decodes it
 
-	text   *string                     // as it was given, unless a file states the value
-	plain  bool                        // the text is no string in quotes, list or table: it may stand for a string
+	text   *string                     // the text as it was given, unless a file states the value
+	plain  bool                        // the text is not quoted, no list and no table, so it may be a string
 	flag   string                      // the flag that states the value, which has the type of the field
 	inside func(path ...string) string // the place of something in the value of a file
 }
