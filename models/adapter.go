@@ -2,24 +2,24 @@ package models
 
 import "strings"
 
-// An Adapter is low-rank products beside some of a model's (LoRA). A module with
-// the weight W [out,in] then computes
+// An Adapter adds low-rank products to some products of a model (LoRA). A module with the
+// weight W [out,in] then computes
 //
 //	y = W x + Scale B (A x), with A [Rank,in] and B [out,Rank].
 //
-// Where a Compute has one, the Programs read A and B beside the weights, and their
-// gradients are those of A and B alone.
+// If a Compute has an Adapter, the Programs also read A and B, and compute gradients of A
+// and B alone.
 type Adapter struct {
 	Rank  int
 	Scale float64
-	// Modules are what has such products in each layer, by names that lack the
-	// LayerPrefix: "self_attn.q_proj". They are the same in all layers, which share
-	// one Program.
+	// Modules names the modules with such products in each layer, without the
+	// LayerPrefix: "self_attn.q_proj". They are the same in all layers, which share one
+	// Program.
 	Modules []string
 }
 
-// ModulesOf lists the products of a model's layer that may have such products beside
-// them: the names, without the LayerPrefix, of what has a matrix.
+// ModulesOf lists the modules of a model's layer that may have low-rank products: the
+// names, without the LayerPrefix, of modules with a matrix.
 func ModulesOf(a Architecture) (names []string) {
 	l := a.Layout()
 	for _, name := range l.Names() {

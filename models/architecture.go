@@ -13,29 +13,30 @@ type Sizes struct {
 	MaxPositions int
 }
 
-// A Compute is how the Programs are to compute. The caller chooses it; a model's
-// files do not state it.
+// A Compute says how Programs compute. The caller chooses it; a model's files do not
+// state it.
 type Compute struct {
-	// Type is what the layers compute in: F32 (also Invalid), BF16 or F16.
+	// Type is the type in which the layers compute: F32 (also Invalid), BF16 or F16.
 	Type DType
-	// Provider is the provider whose kernels must be able to run the Programs.
+	// Provider is the provider whose kernels must support the Programs.
 	Provider Provider
-	// Adapter is what the Programs compute beside the model; nil for the model alone.
+	// Adapter describes the products that Programs compute beside the model; nil for the model
+	// alone.
 	Adapter *Adapter
-	// Base is what the matrices of the layers are held in where these are never
-	// trained, beside an Adapter: F32 (also Invalid), BF16, F16 or I8, in which every Block
-	// elements of a row have a scale. The Programs widen
-	// them as they run and compute in Type, which must be F32.
+	// Base is the type that holds the layers' matrices where an Adapter is trained in
+	// their place: F32 (also Invalid), BF16, F16 or I8, in which every Block elements of
+	// a row have a scale. The Programs convert the matrices as they run and compute in
+	// Type, which must be F32.
 	Base DType
 }
 
-// Narrow reports whether the matrices of the layers are held in fewer bits alone.
+// Narrow reports whether the layers' matrices are held only in a type of fewer bits than F32.
 func (c Compute) Narrow() bool { return c.Base == BF16 || c.Base == F16 || c.Base == I8 }
 
 // A Provider is a part of ONNX Runtime with kernels for one kind of device.
 type Provider int
 
-// The providers. Programs of 16 bits for a CPU are those for CUDA.
+// The providers. Programs of 16 bits for a CPU are the same as for CUDA.
 const (
 	CPU Provider = iota
 	CUDA
@@ -52,7 +53,7 @@ type Geometry struct {
 	// Unturned[i] is set if layer i applies no rotary embedding; nil if every
 	// layer applies it.
 	Unturned []bool
-	// CacheParts is in how many parts DecodeParts takes the cache; 1 where there is no
+	// CacheParts is the number of cache parts that DecodeParts takes; 1 if there is no
 	// such Program.
 	CacheParts int
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
@@ -63,15 +64,15 @@ type Geometry struct {
 	Embedding, Head string
 	// Norm names the final norm's weight.
 	Norm string
-	// Compute is what the layers compute in: F32, BF16 or F16. The inputs of
-	// Programs say which weights they take in that type.
+	// Compute is the type in which the layers compute: F32, BF16 or F16. The ports of
+	// Programs say which weights have that type.
 	Compute DType
 }
 
-// StashBytes estimates the bytes that the layers, and the head, keep from a forward
-// pass over n tokens for the backward pass.
+// StashBytes estimates how many bytes the layers and the head store in a forward pass
+// over n tokens for the backward pass.
 func (g Geometry) StashBytes(level Stash, n int) int {
-	size := g.Compute.Size() // of everything except the layers' inputs and outputs
+	size := g.Compute.Size() // the stash without the layers' inputs and outputs
 	per := 4 * g.Hidden
 	if level >= StashAttention {
 		per += size*(2*g.Heads*g.HeadDim+2*g.KVHeads*g.HeadDim) + 4*g.Hidden
@@ -86,8 +87,8 @@ func (g Geometry) StashBytes(level Stash, n int) int {
 	return kept
 }
 
-// Fuller returns how many layers can keep StashAll in so many bytes from a pass over n
-// tokens where all others keep level, and what all keep then.
+// Fuller returns how many layers can store StashAll, if the other layers store level, in
+// a pass over n tokens within a number of bytes, and how much all layers store then.
 func (g Geometry) Fuller(level Stash, n, bytes int) (layers, kept int) {
 	kept = g.StashBytes(level, n)
 	if level >= StashAll {
@@ -100,16 +101,16 @@ func (g Geometry) Fuller(level Stash, n, bytes int) (layers, kept int) {
 	return layers, kept
 }
 
-// An Architecture builds the Programs of one model. Each names its weight
-// inputs as the Layout does, but for the layer Programs, whose weights are
-// named without their LayerPrefix: one session serves all layers.
+// An Architecture builds the Programs of one model. Each names its weight inputs as the
+// Layout does, except for layer Programs, which leave out the LayerPrefix: one session
+// serves all layers.
 type Architecture interface {
 	Geometry() Geometry
 	Layout() *Layout
 	// AdapterLayout places the tensors of the Compute's Adapter; nil without one.
 	// Programs name them without AdapterPrefix, as they name weights.
 	AdapterLayout() *Layout
-	// LayerPrefix is what comes before the names of layer i's weights.
+	// LayerPrefix is the beginning of the names of layer i's weights.
 	LayerPrefix(i int) string
 
 	// Prefill computes prompts from their start, Decode one more token for
@@ -122,30 +123,30 @@ type Architecture interface {
 	DecodeMany(form Form) (Program, error)
 	Sample(choice Choice, form Form) (Program, error)
 
-	// Layer is one decoder layer over packed tokens, forward and backward.
-	// The backward graph reads the values that the forward graph kept (see Stash).
+	// Layer is one decoder layer over packed tokens, forward and backward. The backward
+	// graph reads the values that the forward graph stored (see Stash).
 	Layer(stash Stash, blocks int) (forward, backward Program, err error)
 	// LayerBytes returns the peak memory in bytes of a run of each layer Program,
 	// without its inputs and outputs, for n tokens in rows rows of T places.
 	LayerBytes(stash Stash, blocks, n, rows, T int) (forward, backward int64, err error)
-	// Where there is an Adapter, the gradients of Layer, Norm and Head are those of
-	// the adapter and of what goes into them, and none of weights.
+	// With an Adapter, the backward Programs of Layer, Norm and Head give the gradients
+	// of the adapter and of their input, and none of weights.
 
 	// Norm is the final norm with the sampling temperature.
 	Norm() (forward, backward Program, err error)
-	// Head is the log-softmax over a slice of the vocabulary. backward takes
-	// dL/dentropy too where entropyGradient is set, and the logits that forward kept
-	// where stash is StashLogits.
+	// Head is the log-softmax over a slice of the vocabulary. backward also takes
+	// dL/dentropy if entropyGradient is set, and the stored logits if stash is
+	// StashLogits.
 	Head(stash Stash, entropyGradient bool) (forward, target, backward Program, err error)
 	// Rows are for devices whose memory Go cannot access.
 	Rows() (RowPrograms, error)
-	// GradNorm is the sum of the squares of a slice of the gradients, which clips those of
-	// any optimizer.
+	// GradNorm is the sum of the squares of a slice of the gradients; any optimizer clips
+	// by it.
 	GradNorm() (Program, error)
-	// Copied returns the range of weight elements, from inclusive to exclusive,
-	// that the Programs read from a copy of type Compute. The optimizer's update
-	// writes that copy. With a Base of fewer bits it is the range whose matrices have that
-	// type, which nothing writes. The range is empty if both are F32.
+	// Copied returns the range of weight elements, from inclusive to exclusive, that the
+	// Programs read from a copy of type Compute. The optimizer's update writes that copy.
+	// With a Base of fewer bits it is the range of the matrices in that type, which
+	// nothing writes. The range is empty if both are F32.
 	Copied() (from, to int)
 }
 
@@ -156,12 +157,11 @@ type RowPrograms struct {
 	Pair   Program // y [m,D] = rows[left] + pair rows[right]
 }
 
-// A Form is how a Program for few tokens multiplies: Direct has the weight as
-// the second operand of Gemm, Wide as the first, which spares the runtime from
-// repacking the weight on every call and pays from about 4 to 64 rows. Paired is
-// Wide with each two rows of a weight read as one of twice the length: for few
-// tokens the product is bound by reading the weight, and rows of a few
-// kilobytes are read faster the longer they are.
+// A Form is how a Program for few tokens multiplies: Direct has the weight as the second
+// operand of Gemm. Wide has it as the first, so the runtime does not repack it in every
+// call, which is faster for about 4 to 64 rows. Paired is Wide with each two rows of a
+// weight read as one of twice the length: for few tokens the product is bound by reading
+// the weight, and rows of a few kilobytes are read faster the longer they are.
 type Form int
 
 // The forms.
@@ -174,7 +174,7 @@ const (
 // Forms lists every form.
 var Forms = []Form{Direct, Wide, Paired}
 
-// Suffix is what a form adds to the name of a Program.
+// Suffix returns what the name of a Program ends with for this form.
 func (f Form) Suffix() string { return [...]string{"", ".wide", ".paired"}[f] }
 
 // A Choice is how Sample chooses a token.
@@ -186,23 +186,23 @@ const (
 	Draw Choice = iota
 	// Greedy takes the first largest logit.
 	Greedy
-	// Candidates chooses none, but returns the likeliest.
+	// Candidates chooses no token, but returns the likeliest ones.
 	Candidates
 )
 
 // Choices lists every choice.
 var Choices = []Choice{Draw, Greedy, Candidates}
 
-// A Stash is how much of a layer's forward pass is kept for its backward pass.
+// A Stash says how much of a layer's forward pass is stored for its backward pass.
 type Stash int
 
 const (
-	// StashInput keeps x [N,D] alone: backward computes the layer again.
+	// StashInput stores only x [N,D]: backward computes the layer again.
 	StashInput Stash = iota
-	// StashAttention keeps q, k, v, the attention's output and x2 as well.
+	// StashAttention also stores q, k, v, the attention's output and x2.
 	StashAttention
-	// StashAll keeps gate and up as well.
+	// StashAll also stores gate and up.
 	StashAll
-	// StashLogits keeps the logits of the head as well.
+	// StashLogits also stores the logits of the head.
 	StashLogits
 )

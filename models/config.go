@@ -15,7 +15,7 @@ import (
 // is not reported at once: Err returns the first error, so that code can read
 // all members in a row. A member that is null counts as absent.
 type ConfigFile struct {
-	name    string // what errors call it, such as "config.json"
+	name    string // its name in errors, such as "config.json"
 	members map[string][]byte
 	err     *error // shared by the objects of one file
 }
@@ -48,7 +48,7 @@ func (f *ConfigFile) Fail(format string, args ...any) {
 	}
 }
 
-// Keys returns the keys of all members in alphabetical order, those of null too.
+// Keys returns the keys of all members in alphabetical order, including null members.
 func (f *ConfigFile) Keys() []string {
 	return slices.Sorted(maps.Keys(f.members))
 }
@@ -59,8 +59,8 @@ func (f *ConfigFile) Has(key string) bool {
 	return ok && string(v) != "null"
 }
 
-// Decode reads the member into v, which keeps its value where there is no
-// member. want says in words what the member must be.
+// Decode reads the member into v, which stays unchanged if there is no member. want says
+// in words what the member must be.
 func (f *ConfigFile) Decode(key string, v any, want string) {
 	if f.Has(key) && json.Unmarshal(f.members[key], v) != nil {
 		f.Fail("%s: want %s, found %.60s", key, want, f.members[key])
@@ -142,8 +142,8 @@ func sameScalar(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// modelType returns model_type or, where it is absent, the type that the first
-// class in architectures is named after: "qwen2" of "Qwen2ForCausalLM".
+// modelType returns model_type or, if that is absent, the type in the name of the first
+// class in architectures: "qwen2" of "Qwen2ForCausalLM".
 func (f *ConfigFile) modelType() string {
 	var kind string
 	f.Decode("model_type", &kind, "a string")
@@ -194,8 +194,8 @@ func (f *ConfigFile) dtype() DType {
 	return Invalid
 }
 
-// withDType returns the text of config.json with the type of the tensors, where
-// it states one, set to d: transformers loads a model in the type stated there.
+// withDType returns the text of config.json with the tensors' type, if stated, replaced
+// by d: transformers loads a model in the stated type.
 func withDType(config []byte, d DType) ([]byte, error) {
 	var out []byte
 	done := 0

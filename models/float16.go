@@ -111,12 +111,12 @@ func Encode(dst []byte, src []float32, d DType) {
 	}
 }
 
-// overflow returns the index of the first finite element of src that type d can
-// only hold as infinity, or -1; in int8 of the first that is not finite.
+// overflow returns the index of the first finite element of src that becomes infinite in
+// type d, or -1; for int8 the index of the first element that is not finite.
 func overflow(src []float32, d DType) int {
 	var limit float32 // the smallest magnitude that rounds to infinity
 	switch d {
-	case I8: // it has neither infinities nor NaN
+	case I8: // int8 has neither infinities nor NaN
 		return slices.IndexFunc(src, func(f float32) bool { return f-f != 0 })
 	case F16:
 		limit = 65520

@@ -83,8 +83,8 @@ func otherFormats(dir string) string {
 	return ""
 }
 
-// add adds f to the folder, which closes it from then on. The folder must not have
-// tensors of the same names yet.
+// add adds f to the folder, which will close it. The folder must not have tensors of the
+// same names yet.
 func (d *Folder) add(f *File) {
 	d.files = append(d.files, f)
 	d.names = append(d.names, f.Names()...)
@@ -97,7 +97,7 @@ func (d *Folder) add(f *File) {
 // shard, and the shards in the order in which the file first mentions them.
 type index struct {
 	shards []string
-	tensor map[string]string // tensor to shard
+	tensor map[string]string // from a tensor to its shard
 }
 
 func readIndex(folder *files.Folder) (*index, error) {

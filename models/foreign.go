@@ -10,8 +10,8 @@ import (
 	"onering/internal/files"
 )
 
-// Foreign says what a file or a folder is that is given as a model but is in another
-// format, and what to do; "" where it is nothing known.
+// Foreign explains a file or a folder that is given as a model but has another format,
+// and says what to do; "" if the format is unknown.
 func Foreign(path string) string {
 	info, err := os.Stat(path)
 	switch {
@@ -23,8 +23,8 @@ func Foreign(path string) string {
 	return foreignFile(path)
 }
 
-// foreignFile says what a file is that is given as a model but is neither a model
-// folder nor a config.json, and what to do; "" where it is nothing known.
+// foreignFile explains a file that is given as a model but is neither a model folder nor
+// a config.json, and says what to do; "" if it is unknown.
 func foreignFile(path string) string {
 	switch {
 	case isGGUF(path):
@@ -35,7 +35,7 @@ func foreignFile(path string) string {
 	return ""
 }
 
-// foreignFolder says the same of a folder that lacks what a model folder has.
+// foreignFolder does the same for a folder that lacks parts of a model folder.
 func foreignFolder(path string) string {
 	if text, err := files.Read(filepath.Join(path, adapterFile), maxConfig); err == nil {
 		var adapter struct {
@@ -53,7 +53,7 @@ func foreignFolder(path string) string {
 	return ""
 }
 
-// adapterFile is what PEFT writes in place of config.json.
+// adapterFile is the file that PEFT writes in place of config.json.
 const adapterFile = "adapter_config.json"
 
 // isGGUF reports whether a file has the ending or begins with the letters of GGUF.
@@ -71,7 +71,7 @@ func isGGUF(path string) bool {
 	return err == nil && bytes.Equal(magic, []byte("GGUF"))
 }
 
-// ungguf says how to make a model folder of a GGUF file.
+// ungguf says how to convert a GGUF file to a model folder.
 func ungguf(file string) string {
 	return "name the Hugging Face folder that it was made from, or make one with transformers: from_pretrained(DIR, gguf_file=\"" + filepath.Base(file) + "\"), then save_pretrained"
 }

@@ -26,13 +26,13 @@ type Setting struct {
 	text   *string                     // the text as it was given, unless a file states the value
 	plain  bool                        // the text is not quoted, no list and no table, so it may be a string
 	flag   string                      // the flag that states the value, which has the type of the field
-	inside func(path ...string) string // the place of something in the value of a file
+	inside func(path ...string) string // the place inside a file's value that a message is about
 }
 
 // Path is the setting's name in --set.
 func (s Setting) Path() string { return s.Section + "." + s.Key }
 
-// A Source states settings, of which the last one of a key counts.
+// A Source states settings. If it states a key twice, the last one counts.
 type Source []Setting
 
 // Find returns the setting called path of the strongest source that has it, else an empty
@@ -46,8 +46,8 @@ func Find(path string, sources ...Source) Setting {
 	return Setting{}
 }
 
-// File reads a run file, in the order of its lines. Whether its keys exist is found out
-// by Resolve.
+// File reads a run file, in the order of its lines. Resolve finds out whether its keys
+// exist.
 func File(name string, data []byte) (Source, error) {
 	var top map[string]any
 	if _, err := ReadTOML(data, &top); err != nil {
@@ -83,8 +83,8 @@ func File(name string, data []byte) (Source, error) {
 	return list, nil
 }
 
-// maxNesting bounds the lists, tables and dotted names inside each other of a TOML document:
-// of a hundred thousand the library takes gigabytes.
+// maxNesting bounds how deeply lists, tables and dotted names of a TOML document are
+// nested: for a depth of a hundred thousand the library needs gigabytes.
 const maxNesting = 32
 
 // ReadTOML reads a TOML document into v, as toml.Decode does, unless it is nested too deep.
@@ -116,7 +116,7 @@ func Sets(sets []string) (Source, error) {
 		path, text, ok := strings.Cut(set, "=")
 		section, key, dotted := strings.Cut(path, ".")
 		if !dotted {
-			section, key = "", path // which the message explains
+			section, key = "", path // the message explains it
 		}
 		if !ok || path == "" {
 			return nil, fmt.Errorf("--set %q: write section.key=value, such as optimizer.learning_rate=1e-6", set)
@@ -130,7 +130,7 @@ func Sets(sets []string) (Source, error) {
 	return list, nil
 }
 
-// envOthers are variables that begin as settings do and are none of a run.
+// envOthers are variables that begin like settings and are not settings of a run.
 var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI", "ONERING_NCCL", "ONERING_UNPINNED"}
 
 // Environment reads the settings of a configuration in environ, whose entries are
@@ -173,7 +173,7 @@ func Flags(config any, given func(flag string) bool) (list Source) {
 func ofText(section, key, place, text string) Setting {
 	s := Setting{Section: section, Key: key, Place: place, Value: text, text: &text, plain: true}
 	var one map[string]any
-	// Text with a line break may hold further keys; then it counts as a string.
+	// Text with a line break could hold further keys, so it counts as a string.
 	if _, err := ReadTOML([]byte("value = "+text), &one); err == nil && len(one) == 1 && one["value"] != nil {
 		s.Value = one["value"]
 		s.plain = !strings.ContainsAny(strings.TrimSpace(text)[:1], `"'[{`)
@@ -188,7 +188,7 @@ func place(name string, line int) string {
 	return fmt.Sprintf("%s:%d", name, line)
 }
 
-// SyntaxError puts the file and line of an error of the TOML library in front of it.
+// SyntaxError prefixes an error of the TOML library with its file and line.
 func SyntaxError(name string, err error) error {
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		return fmt.Errorf("%s: %s", place(name, parse.Position.Line), strings.TrimPrefix(parse.Message, "toml: "))
@@ -205,8 +205,8 @@ var (
 )
 
 // keyLines returns the line on which a valid TOML document first has each key, by the
-// key's path with \x00 between its elements. Tables of a list count from 0. What is in
-// brackets or braces is left out. The TOML library has no lines but in its errors.
+// key's path with \x00 between its elements. Tables of a list count from 0. Keys in
+// brackets or braces are left out. The TOML library states lines only in errors.
 func keyLines(text string) map[string]int {
 	text = opaque.ReplaceAllStringFunc(text, func(s string) string {
 		if inner := strings.Trim(s, `"'`); bareKey.MatchString(inner) {
@@ -214,9 +214,9 @@ func keyLines(text string) map[string]int {
 		}
 		return "_" + strings.Repeat("\n", strings.Count(s, "\n"))
 	})
-	lines, tables := map[string]int{}, map[string]int{} // tables counts those of a list
+	lines, tables := map[string]int{}, map[string]int{} // tables counts the tables of each list
 	var table []string
-	depth := 0 // of brackets
+	depth := 0 // how many brackets are open
 	for n, line := range strings.Split(text, "\n") {
 		if m := statement.FindStringSubmatch(line); m != nil && depth == 0 {
 			path := slices.Clone(table)

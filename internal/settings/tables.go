@@ -11,12 +11,12 @@ import (
 // data.train. A table has the settings of a T, and a text is a table with the key "path"
 // alone.
 type Tables[T any] struct {
-	Key  string // of the setting, such as "data.train"
-	Kind string // what an element is, such as "a file"
+	Key  string // the key of the setting, such as "data.train"
+	Kind string // the kind of an element in words, such as "a file"
 }
 
-// Read takes a text, a table, or a list of both. It also returns the keys that each element
-// states. wanted says what values there are.
+// Read takes a text, a table, or a list of both. It also returns the keys that each
+// element states. wanted says in messages which values are possible.
 func (t Tables[T]) Read(value any, wanted string) (list []T, stated [][]string, err error) {
 	elements := []any{value}
 	switch v := value.(type) {
@@ -53,7 +53,7 @@ func (t Tables[T]) Read(value any, wanted string) (list []T, stated [][]string, 
 	return list, stated, nil
 }
 
-// read takes the keys of a table.
+// read reads the keys of a table.
 func (t Tables[T]) read(into *T, table map[string]any) error {
 	fields := Fields(into)
 	for _, key := range slices.Sorted(maps.Keys(table)) {
@@ -69,8 +69,8 @@ func (t Tables[T]) read(into *T, table map[string]any) error {
 	return nil
 }
 
-// Write returns what Read reads: a text for each element that has no key but "path". has says
-// which keys the i-th element has.
+// Write returns what Read reads: a text for each element that has no key but "path". has
+// says which keys the i-th element states.
 func (t Tables[T]) Write(list []T, has func(i int, f Field) bool) ([]string, error) {
 	var texts []string
 	for i := range list {

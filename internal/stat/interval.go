@@ -52,10 +52,10 @@ func StandardError(x []float64) float64 {
 
 // An Estimate is a share with its 95 % confidence interval.
 //
-// The interval answers: where would the share lie on all problems of this kind,
-// of which the benchmark is a sample? So problems are what varies, and the
-// samples of one problem are a cluster. Two models that answered the same
-// problems differ by less than such intervals suggest: see Difference.
+// The interval answers: where would the share lie on all problems of this kind, of which
+// the benchmark is a sample? So the problems vary, and the samples of one problem are a
+// cluster. Two models that answered the same problems differ by less than such intervals
+// suggest: see Difference.
 type Estimate struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
@@ -95,7 +95,7 @@ func effectiveSize(p, variance float64, n, samples int) float64 {
 	return float64(n) / share
 }
 
-// wilson is the score interval of a share p of n outcomes.
+// wilson is Wilson's score interval of a share p of n outcomes.
 func wilson(p, n float64) Estimate {
 	center := (p + z*z/(2*n)) / (1 + z*z/n)
 	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))

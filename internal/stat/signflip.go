@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	exactWork  = 2e8     // additions of the exact test over whole differences; they take some 0.2 s
-	exactSigns = 18      // other differences of which all combinations of signs are tried
-	flips      = 100_000 // random combinations where the exact test would take too long
+	exactWork  = 2e8     // limit of additions in the exact test over integer differences; they take some 0.2 s
+	exactSigns = 18      // up to this number of other differences, all combinations of signs are tried
+	flips      = 100_000 // number of random sign combinations where the exact test would take too long
 )
 
 // SignFlip returns the two-sided p-value of the sum of paired differences. The test asks
@@ -42,8 +42,8 @@ func SignFlip(d []float64) float64 {
 	return randomFlip(values, least)
 }
 
-// wholeFlip computes the distribution of the sum over all signs of whole differences, one
-// after the other: dist[r+s] is the probability of sum s, |s| <= r.
+// wholeFlip computes the distribution of the sum over all signs of integer differences,
+// one after the other: dist[r+s] is the probability of sum s, |s| <= r.
 func wholeFlip(d []float64, seen int) (p float64) {
 	dist, r := []float64{1}, 0
 	for _, v := range d {

@@ -8,11 +8,11 @@ import (
 	"onering/models/graph"
 )
 
-// An adapter's matrices are float32, as everything that is trained, and graphs of 16 bits
+// An adapter's matrices are float32, as all trained parameters are, and graphs of 16 bits
 // round them as they run. The matrices A of modules with the same operand lie one behind
 // the other, so one product computes all of them, except on WebGPU.
 
-// adapted are those of parts that have low-rank products.
+// adapted returns the parts that have low-rank products.
 func (a Architecture) adapted(parts []module) []module {
 	var out []module
 	for _, m := range parts {
@@ -23,8 +23,8 @@ func (a Architecture) adapted(parts []module) []module {
 	return out
 }
 
-// operands lists the modules of a layer by what they multiply: the name of those of
-// one group together, and the width of their operand.
+// operands groups the modules of a layer by their operand: the joined names of each
+// group, and the width of its operand.
 func (s Shape) operands() []operand {
 	n := s.Names
 	return []operand{
@@ -39,7 +39,7 @@ type operand struct {
 	modules []module
 }
 
-// checkAdapter reports what is impossible in the Compute's Adapter.
+// checkAdapter reports impossible values in the Compute's Adapter.
 func (a Architecture) checkAdapter() error {
 	x := a.Adapter
 	if x == nil {
@@ -73,7 +73,7 @@ func (a Architecture) AdapterLayout() *models.Layout {
 	}
 	l, err := models.NewLayout(a.adapterFused())
 	if err != nil {
-		panic(err) // Shape.Architecture has checked it
+		panic(err) // Shape.Architecture has checked the adapter
 	}
 	return l
 }
@@ -99,15 +99,15 @@ func (a Architecture) adapterFused() (table []models.Fused) {
 	return table
 }
 
-// adapter declares a matrix of the adapter, in the type of the products.
+// adapter declares a matrix of the adapter and returns it in the type of the products.
 func (w *weights) adapter(name string, sizes ...any) *graph.Node {
 	n := parameter(w.g, w.prefix+name, models.F32, sizes...)
 	w.trained = append(w.trained, n)
 	return w.a.narrow(n)
 }
 
-// low is Scale A x for each of the modules of an operand x [N,in], as oriented has them;
-// nil for those without low-rank products.
+// low is Scale A x for each of the modules with operand x [N,in], in the orientation of
+// oriented; nil for modules without low-rank products.
 func (w *weights) low(form models.Form, name string, parts []module, x *graph.Node) []*graph.Node {
 	if form == models.Paired {
 		form = models.Wide
@@ -115,7 +115,7 @@ func (w *weights) low(form models.Form, name string, parts []module, x *graph.No
 	return w.lowBy(form, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return oriented(form, x, a, nil) })
 }
 
-// lowBy is low for the product with the As.
+// lowBy is low, with a given product by the As.
 func (w *weights) lowBy(form models.Form, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
 	out, adapted := make([]*graph.Node, len(parts)), w.a.adapted(parts)
 	x := w.a.Adapter
@@ -126,7 +126,7 @@ func (w *weights) lowBy(form models.Form, name string, parts []module, in int, p
 	switch {
 	case len(adapted) == 0:
 		return out
-	case w.a.Provider == models.WebGPU: // where one tensor cannot be a part of another
+	case w.a.Provider == models.WebGPU: // on WebGPU one tensor cannot be a part of another
 		for _, m := range adapted {
 			split = append(split, scaled(m.name, 1))
 		}
@@ -143,8 +143,8 @@ func (w *weights) lowBy(form models.Form, name string, parts []module, in int, p
 	return out
 }
 
-// beside is y + low B^T, y being a module's product as oriented has it; y where low is
-// nil.
+// beside is y + low B^T, where y is a module's product in the orientation of oriented; it
+// is y where low is nil.
 func (w *weights) beside(form models.Form, m module, low, y *graph.Node) *graph.Node {
 	if low == nil {
 		return y

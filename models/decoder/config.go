@@ -6,12 +6,12 @@ import (
 	"onering/models"
 )
 
-// Read completes s, which holds transformers' defaults for a family and its block, from the keys
-// of config.json that all families share, in either style: rope_theta,
+// Read completes s, which holds transformers' defaults for a family and its block, from
+// the keys of config.json that all families share, in either style: rope_theta,
 // rope_scaling and torch_dtype at the top, as most published models have it, or
-// rope_parameters and dtype, as transformers 5 writes. What the graphs do not
-// compute (sliding windows, experts, other scalings of the rotary embedding,
-// quantized weights ...) is an error that names the key.
+// rope_parameters and dtype, as transformers 5 writes. Anything that the graphs do not
+// compute (sliding windows, experts, other scalings of the rotary embedding, quantized
+// weights ...) is an error that names the key.
 func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	if quantized := "quantization_config"; c.Has(quantized) {
 		c.Fail("%s %.60s: quantized weights are not supported: name the model that was quantized", quantized, c.JSON(quantized))
@@ -54,8 +54,8 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	return s, c.Err()
 }
 
-// readKVHeads returns num_key_value_heads, with the meaning of transformers: null is the
-// number of heads, and without the key the family's default counts, which s has.
+// readKVHeads returns num_key_value_heads, with the meaning of transformers: null means
+// the number of heads, and without the key the family's default in s counts.
 func readKVHeads(c *models.ConfigFile, s Shape) int {
 	const key = "num_key_value_heads"
 	if c.JSON(key) != nil || s.KVHeads == 0 {
@@ -67,9 +67,8 @@ func readKVHeads(c *models.ConfigFile, s Shape) int {
 	return s.KVHeads
 }
 
-// fixed are keys whose other values would change the computation, in whichever
-// family they occur, and the only value that the graphs compute, as JSON. What
-// can only be absent has "null".
+// fixed lists keys whose other values would change the computation in any family, with
+// the only value that the graphs compute, as JSON. A key that must be absent has "null".
 var fixed = []struct{ key, value string }{
 	{"hidden_act", `"silu"`},
 	{"attention_dropout", "0"},

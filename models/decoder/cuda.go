@@ -22,16 +22,16 @@ import (
 //
 // The graphs of float32 for a CPU keep these operators, and their bytes.
 
-// Those for the WebGPU provider are the same but for what it lacks, of which package
-// graph has other forms (graph.Stock), and float64. No node of them may need the CPU's provider,
-// which also computes what follows from sizes.
+// Graphs for the WebGPU provider differ in operators that it lacks, for which package
+// graph has other forms (graph.Stock), and in float64. No node may need the CPU's
+// provider, which also computes sizes from other sizes.
 
-// forGPU reports whether graphs are for a GPU. Those of 16 bits always are: a CPU runs
-// them only in tests, which should run what a GPU runs.
+// forGPU reports whether graphs are for a GPU. Graphs of 16 bits always are: a CPU runs
+// them only in tests, which should run the GPU's graphs.
 func (a Architecture) forGPU() bool { return a.Provider != models.CPU || a.compute() != models.F32 }
 
-// forProvider makes a graph use what the provider has, and the bits of a gradient the
-// same in every run.
+// forProvider makes a graph use the provider's operators, and makes the bits of a
+// gradient equal in every run.
 func (a Architecture) forProvider(g *graph.Graph) {
 	if a.forGPU() {
 		g.OrderSums()
@@ -43,9 +43,9 @@ func (a Architecture) forProvider(g *graph.Graph) {
 	}
 }
 
-// byProducts reports whether graphs for prompts compute attention by products, in
-// place of GroupQueryAttention. In 16 bits too their operands are float32 then, as in
-// Layer, and what the cache holds has 16 bits.
+// byProducts reports whether graphs for prompts compute attention by products, in place
+// of GroupQueryAttention. Even in 16 bits the operands are then float32, as in Layer, and
+// the cache has 16 bits.
 func (a Architecture) byProducts() bool {
 	return a.Provider == models.WebGPU || a.Provider == models.CUDA && a.compute() == models.F32
 }
@@ -91,7 +91,7 @@ func (a Architecture) maskAfter(pos, places *graph.Node) *graph.Node {
 	return graph.Reshape(mask, 0, 1, 1, -1)
 }
 
-// padLast is x with zeros that make its last axis width.
+// padLast appends zeros to x so that its last axis has width elements.
 func (a Architecture) padLast(x *graph.Node, width int) *graph.Node {
 	g, last := x.Graph(), len(x.Shape())-1
 	switch {
@@ -112,8 +112,8 @@ func (a sampling) largest(x *graph.Node) *graph.Node {
 	return graph.Reshape(graph.GatherRows(x, at), -1, 1)
 }
 
-// total is the largest of running sums [R,n] of numbers that are not negative. That
-// is the last: a rounded sum does not fall when such a number is added.
+// total is the largest of running sums [R,n] of numbers that are not negative. That is
+// the last one: adding such a number never lowers a rounded sum.
 func (a sampling) total(running *graph.Node) *graph.Node {
 	if !a.forGPU() {
 		return graph.ReduceMax(running, -1)

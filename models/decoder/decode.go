@@ -9,8 +9,8 @@ import (
 	"onering/models/ports"
 )
 
-// wideOptions keeps the runtime from folding the transpose of Wide back into
-// the product, which would undo it.
+// wideOptions stops the runtime from folding the transpose of Wide back into the product,
+// which would undo the form.
 var wideOptions = map[string]string{"optimization.disable_specified_optimizers": "GemmTransposeFusion"}
 
 // product is x w^T + b for x [N,in], w [out,in], b [out] or nil, in any form.
@@ -18,7 +18,7 @@ func product(form models.Form, x, w, b *graph.Node) *graph.Node {
 	return upright(form, oriented(form, x, w, b))
 }
 
-// upright is y [N,out] of an oriented product.
+// upright transposes an oriented product to y [N,out].
 func upright(form models.Form, y *graph.Node) *graph.Node {
 	if form == models.Direct {
 		return y
@@ -26,7 +26,7 @@ func upright(form models.Form, y *graph.Node) *graph.Node {
 	return graph.Transpose(y, 1, 0)
 }
 
-// numbers is the axis of the numbers of an oriented product.
+// numbers returns the axis of the outputs in an oriented product.
 func numbers(form models.Form) int {
 	if form == models.Direct {
 		return 1
@@ -34,7 +34,7 @@ func numbers(form models.Form) int {
 	return 0
 }
 
-// oriented is product as a form computes it: [N,out], or [out,N] in the wide forms.
+// oriented is product in the orientation of a form: [N,out], or [out,N] in the wide forms.
 func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 	if form == models.Direct {
 		return graph.Linear(x, w, b)
@@ -101,7 +101,7 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) atten
 			return operator(qkv, past[0], cos, sin)
 		}
 	}
-	// The operator would turn 16-bit heads by 16-bit angles, so they are turned before it.
+	// The operator would use 16-bit angles for 16-bit heads, so the heads are turned before it.
 	pos := g.Input(ports.Positions, models.I64, graph.Dims(x.Shape()[0], 1))
 	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
@@ -110,9 +110,9 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) atten
 	}
 }
 
-// padHeads is n heads x [N,n*K] as heads of the cache's width, [N,sizes]. Zeros, which
-// change no score, stand behind each half of a head, so that the rotary embedding, which
-// turns the halves against each other, may come before or after.
+// padHeads pads n heads x [N,n*K] to the cache's width, [N,sizes]. Zeros, which change no
+// score, follow each half of a head, so that the rotary embedding, which pairs the
+// halves, may come before or after.
 func (a decoding) padHeads(x *graph.Node, n int, sizes ...int) *graph.Node {
 	if a.cacheWidth() != a.HeadDim {
 		x = a.padLast(graph.Reshape(x, -1, n*2, a.HeadDim/2), a.cacheWidth()/2)
@@ -120,7 +120,7 @@ func (a decoding) padHeads(x *graph.Node, n int, sizes ...int) *graph.Node {
 	return graph.Reshape(x, append([]int{-1}, sizes...)...)
 }
 
-// cutHeads is x, all queries' heads as padHeads pads them, without the zeros: [N,H*K].
+// cutHeads removes the zeros that padHeads added to the queries' heads x: [N,H*K].
 func (a decoding) cutHeads(x *graph.Node) *graph.Node {
 	if half := a.HeadDim / 2; a.cacheWidth() != a.HeadDim {
 		g := x.Graph()
@@ -168,9 +168,9 @@ func (a Architecture) DecodeMany(form models.Form) (models.Program, error) {
 
 // DecodeParts builds Decode for a cache in two parts, whose rows have room for different
 // numbers of tokens, so that a step does not compute all at the size of the longest. The
-// first rows of ids, pos and hidden are those of the first part. The second part has a
-// mask, places at, and caches of its own; see models.InPart. There is one for the CPU in
-// float32 alone: other kernels take the length of each row.
+// first rows of ids, pos and hidden are those of the first part. The second part has its
+// own mask, places at, and caches; see models.InPart. Only the CPU in float32 has this
+// graph: other kernels take the length of each row.
 func (a Architecture) DecodeParts(form models.Form) (models.Program, error) {
 	if a.cacheParts() == 1 {
 		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d takes its cache in one part", a.compute(), a.Provider)
@@ -179,7 +179,7 @@ func (a Architecture) DecodeParts(form models.Form) (models.Program, error) {
 	return d.decoder("decode.parts"+form.Suffix(), 1, form, n, d.tokenProducts(n))
 }
 
-// cacheParts is how many parts of the cache DecodeParts takes, or 1.
+// cacheParts returns how many parts of the cache DecodeParts takes, or 1.
 func (a Architecture) cacheParts() int {
 	if a.forGPU() {
 		return 1
@@ -232,8 +232,8 @@ func (a decoding) partInputs(g *graph.Graph, pos *graph.Node, part, parts int) p
 	return p
 }
 
-// attendTo is the attention of rows q [B,H*K] to a part of the cache, with their own
-// k and v [B,G*K], which are put there.
+// attendTo is the attention of rows q [B,H*K] to a part of the cache, into which it also
+// puts their keys and values k and v [B,G*K].
 func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node) (*graph.Node, graph.Cache) {
 	now := graph.Cache{
 		K: graph.ScatterRows(past.K, in.at, a.padHeads(k, a.KVHeads, a.KVHeads, a.cacheWidth())),
@@ -242,15 +242,15 @@ func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node)
 	if a.Provider == models.CPU {
 		return a.attendByRows(in, now, q), now
 	}
-	// The heads of a group are rows of one product with their keys.
+	// The heads of a group are rows of one product with the group's keys.
 	q = a.padHeads(widen(q), a.Heads, a.KVHeads, a.Heads/a.KVHeads, a.cacheWidth())
 	s := graph.MatMul(q, widen(now.K), false, true, 1/math.Sqrt(float64(a.HeadDim)))
 	o := graph.MatMul(graph.Softmax(graph.Add(s, in.mask)), widen(now.V), false, false, 1)
 	return a.narrow(a.cutHeads(o)), now
 }
 
-// attendByRows is attendTo for a CPU: each head is a row alone of products with the
-// cache of its group, which takes two thirds of the time of one product of the group.
+// attendByRows is attendTo for a CPU: each head is a single row of a product with the
+// cache of its group, which takes two thirds of the time of one product for the group.
 func (a decoding) attendByRows(in partInputs, now graph.Cache, q *graph.Node) *graph.Node {
 	width, rows := a.cacheWidth(), a.Heads/a.KVHeads
 	q = graph.Mul(q, q.Graph().Scalar(1/math.Sqrt(float64(a.HeadDim))))
@@ -260,8 +260,7 @@ func (a decoding) attendByRows(in partInputs, now graph.Cache, q *graph.Node) *g
 	return a.cutHeads(graph.RowProducts(graph.Softmax(graph.Add(s, graph.Reshape(in.mask, 0, 1, 1, 1, -1))), shared(now.V), false))
 }
 
-// turn is the rotary embedding of a layer, where it has one, for the heads x
-// [N,n*K].
+// turn applies a layer's rotary embedding, if it has one, to the heads x [N,n*K].
 func (a decoding) turn(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
 	if !a.turns(layer) {
 		return x
@@ -269,20 +268,20 @@ func (a decoding) turn(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
 	return graph.Rotary(x, pos, cos, sin)
 }
 
-// turned is turn in float32 for x in the type of the products.
+// turned applies turn in float32 to x in the type of the products.
 func (a decoding) turned(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
 	return a.narrow(a.turn(layer, widen(x), pos, cos, sin))
 }
 
-// An attention is one layer's: from qkv [N,(H+2G)*K] and the cache, if there is
-// one, in its parts, to [N,H*K] and the cache with the new tokens.
+// An attention builds the attention of a layer: from qkv [N,(H+2G)*K] and the parts of
+// the cache, if any, to [N,H*K] and the cache with the new tokens.
 type attention func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache)
 
-// A declare declares the further inputs of a graph, and returns its attention.
+// A declare declares further inputs of a graph, and returns the graph's attention.
 type declare func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention
 
-// decoder builds a graph over a cache of so many parts. With 0 parts its attention sees the
-// new tokens alone.
+// decoder builds a graph over a cache of so many parts. With 0 parts its attention sees
+// only the new tokens.
 func (a decoding) decoder(name string, tokens any, form models.Form, parts int, attend declare) (models.Program, error) {
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
@@ -325,7 +324,7 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 	} else {
 		qkv = product(form, h, w, b)
 	}
-	if a.Block.QKNorm { // in float32; they are rounded when they are turned, as in Layer
+	if a.Block.QKNorm { // in float32; turn rounds them, as in Layer
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		q, k := weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim)
 		parts := graph.Split(widen(qkv), 1, hk, gk, gk)
@@ -345,8 +344,8 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 	return a.mlp(form, x, h, &weights)
 }
 
-// cached declares the keys or the values of a layer in a part of the cache that were
-// computed before.
+// cached declares the keys or the values of earlier tokens in a layer and a part of the
+// cache.
 func (a decoding) cached(g *graph.Graph, what string, role models.Role, layer, part, parts int) *graph.Node {
 	name := models.InPart(fmt.Sprintf("past_%s.%d", what, layer), part)
 	g.Use(name, models.Use{Role: role, Layer: layer, Part: part})
@@ -354,7 +353,7 @@ func (a decoding) cached(g *graph.Graph, what string, role models.Role, layer, p
 	return g.Input(name, a.compute(), graph.Dims(rows, a.KVHeads, places, a.cacheWidth()))
 }
 
-// partSizes are the letters of the rows of a part of the cache, and of their places.
+// partSizes returns the letters for the rows and for the places in a row of a part of the cache.
 func partSizes(part, parts int) (rows, places string) {
 	if parts == 1 {
 		return "B", "S"
@@ -362,8 +361,8 @@ func partSizes(part, parts int) (rows, places string) {
 	return fmt.Sprintf("B%d", part), fmt.Sprintf("S%d", part)
 }
 
-// present returns the keys or the values of a layer with the new ones, onto those
-// before them; before is nil where there were none.
+// present returns the keys or the values of a layer with the new ones written onto
+// before; before is nil without earlier tokens.
 func present(g *graph.Graph, what string, role models.Role, layer, part int, now, before *graph.Node) {
 	name := models.InPart(fmt.Sprintf("present_%s.%d", what, layer), part)
 	g.Use(name, models.Use{Role: role, Layer: layer, Part: part})
@@ -374,8 +373,8 @@ func present(g *graph.Graph, what string, role models.Role, layer, part int, now
 	g.OutputOnto(name, now, before.Name())
 }
 
-// separateQKV is the products of h with q, k and v one by one, with their low-rank
-// products: a buffer of WebGPU cannot be both a tensor and a part of another.
+// separateQKV multiplies h with q, k and v one by one, with their low-rank products: a
+// buffer of WebGPU cannot be both a tensor and a part of another.
 func (a decoding) separateQKV(h *graph.Node, weights *weights) *graph.Node {
 	var parts []*graph.Node
 	low := weights.low(models.Direct, a.Names.QKV, a.qkv(), h)
@@ -386,7 +385,7 @@ func (a decoding) separateQKV(h *graph.Node, weights *weights) *graph.Node {
 	return graph.Concat(1, parts...)
 }
 
-// onto is sum + the product of a module with x [N,in].
+// onto is sum + the product of a module and x [N,in].
 func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool, weights *weights) *graph.Node {
 	if form == models.Direct {
 		return weights.onto(sum, x, m, bias)
@@ -396,9 +395,8 @@ func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool
 	return graph.Add(sum, upright(form, weights.beside(form, m, low, oriented(form, x, w, b))))
 }
 
-// mlp is sum + down(silu(gate) * up); in the wide forms what is between stays
-// transposed. gate and up lie one behind the other, but a product of both would
-// have to be split.
+// mlp is sum + down(silu(gate) * up); in the wide forms the intermediate values stay
+// transposed. gate and up are adjacent, but a product of both would have to be split.
 func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *graph.Node {
 	gateUp, last := a.gateUp(), module{a.Names.Down, a.Hidden}
 	gate, gateBias := weights.product(gateUp[0], a.Hidden, a.Block.MLPBias)

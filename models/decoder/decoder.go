@@ -1,7 +1,6 @@
-// Package decoder builds the Programs of decoder-only language models: the graphs
-// that compute prompts, decode, sample, and run layers and head forward and
-// backward. A family of models says by a Shape what its layers are made of; see
-// package qwen2.
+// Package decoder builds the Programs of decoder-only language models: the graphs that
+// compute prompts, decode, sample, and run layers and head forward and backward. A family
+// of models describes its layers by a Shape; see package qwen2.
 //
 // Every layer is pre-norm attention with rotary embeddings and grouped key/value
 // heads, and pre-norm SwiGLU, each added onto a stream of width D:
@@ -9,7 +8,7 @@
 //	x = x + Attention(RMSNorm(x)) Wo^T
 //	x = x + (silu(h Wgate^T) * (h Wup^T)) Wdown^T, with h = RMSNorm(x)
 //
-// What may differ from family to family is in Block and Names.
+// Families differ in Block and Names.
 package decoder
 
 import (
@@ -26,24 +25,24 @@ import (
 type Shape struct {
 	models.Sizes
 	RopeTheta float64 // rope_theta, the base of the rotary embedding
-	// RopeFrequencies [K/2] are those of Geometry; nil means RopeTheta^(-2i/K).
+	// RopeFrequencies [K/2] are as in Geometry; nil means RopeTheta^(-2i/K).
 	RopeFrequencies []float32
-	// Unturned says of each layer whether it has no rotary embedding; nil where
-	// all have one.
+	// Unturned says for each layer whether it has no rotary embedding; nil if all have
+	// one.
 	Unturned []bool
 	RMSEps   float64 // rms_norm_eps, added to the mean square in every norm
-	Tied     bool    // the embedding is the head: no tensor of its own
+	Tied     bool    // the embedding is also the head, which has no tensor then
 	Block    Block
 	Names    names
 }
 
-// A Block says what the layers of a family have beside what all have.
+// A Block says what the layers of a family have in addition to what all families have.
 type Block struct {
-	// QKVBias, OBias and MLPBias add biases to the products that give queries,
-	// keys and values, to the one behind attention, and to the three of SwiGLU.
+	// QKVBias adds biases to the products of queries, keys and values, OBias to the
+	// product after attention, and MLPBias to the three of SwiGLU.
 	QKVBias, OBias, MLPBias bool
-	// QKNorm puts an RMSNorm over each head of the queries and of the keys,
-	// before they are turned. Its weights [K] are the same for all heads.
+	// QKNorm puts an RMSNorm over each head of the queries and keys, before the rotary
+	// embedding. Its weights [K] are the same for all heads.
 	QKNorm bool
 }
 
@@ -75,7 +74,7 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 	return a, a.checkAdapter()
 }
 
-// Geometry returns the sizes and names that running the model needs.
+// Geometry returns the sizes and names that a runtime needs to run the model.
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
 		Sizes: a.Sizes, RopeTheta: a.RopeTheta, RopeFrequencies: a.frequencies(), Unturned: a.Unturned, CacheParts: a.cacheParts(), CacheWidth: a.cacheWidth(), Compute: a.compute(),
@@ -87,7 +86,7 @@ func (a Architecture) Geometry() models.Geometry {
 	return g
 }
 
-// frequencies are RopeFrequencies with their default.
+// frequencies returns RopeFrequencies, or their default.
 func (s Shape) frequencies() []float32 {
 	if s.RopeFrequencies != nil {
 		return s.RopeFrequencies
@@ -98,13 +97,13 @@ func (s Shape) frequencies() []float32 {
 // turns says whether a layer has a rotary embedding.
 func (s Shape) turns(layer int) bool { return s.Unturned == nil || !s.Unturned[layer] }
 
-// LayerPrefix is what comes before the names of layer i's weights.
+// LayerPrefix is the beginning of the names of layer i's weights.
 func (s Shape) LayerPrefix(i int) string { return fmt.Sprintf(s.Names.Layer, i) }
 
-// maxSize bounds every width, so that products of two cannot overflow.
+// maxSize bounds every width, so that the product of two widths cannot overflow.
 const maxSize = 1 << 24
 
-// validate reports what is impossible in s, by the keys' names in config.json.
+// validate reports impossible values in s, by their keys in config.json.
 func (s Shape) validate() error {
 	for _, size := range []struct {
 		key        string
@@ -136,5 +135,5 @@ func (s Shape) validate() error {
 	return err
 }
 
-// compute is the type that the layers compute in, and the element type of their products.
+// compute returns the type in which the layers compute, and the element type of their products.
 func (a Architecture) compute() models.DType { return cmp.Or(a.Type, models.F32) }

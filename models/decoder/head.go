@@ -99,7 +99,7 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 	h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
 	z, w := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.LogProbGrad, "R", 1)
 	dh := g.Float(ports.NormedGrad, "R", d)
-	var de *graph.Node // the running gradient of E, where it has one
+	var de *graph.Node // the running gradient of E, if there is one
 	if a.Adapter == nil {
 		de = g.Float(ports.HeadSliceGrad, "v", d)
 	}
@@ -116,7 +116,7 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 	}
 	at, own := g.Input(ports.TargetPlaces, models.I64, graph.Dims("R", 2)), g.Float(ports.TargetGrad, "R")
 	dlogits := graph.AddElements(graph.Mul(graph.Exp(logp), weight), at, own)
-	if a.compute() == models.BF16 { // which has float32's range: the gradient needs no more digits
+	if a.compute() == models.BF16 { // bfloat16 has float32's range, and the gradient needs no more digits
 		short := a.narrow(dlogits)
 		g.OutputOnto(ports.NormedGradOut, graph.AddTo(dh, graph.Gemm(short, a.narrow(e), nil, false, false)), ports.NormedGrad)
 		if de != nil {

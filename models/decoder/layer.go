@@ -9,15 +9,15 @@ import (
 	"onering/models/ports"
 )
 
-// gradientPrefix and updatedPrefix name, before a weight's name, the running
-// gradient that a backward Program reads and the sum that it writes onto it.
+// gradientPrefix and updatedPrefix come before a weight's name: in the running gradient
+// that a backward Program reads, and in the sum that it writes onto it.
 const (
 	gradientPrefix = "grad."
 	updatedPrefix  = "grad_out."
 )
 
-// A layer is the decoder layer under construction: an expression from x to y
-// and the values on the way that may be stashed.
+// A layer is the decoder layer under construction: an expression from x to y, and the
+// intermediate values that may be stashed.
 type layer struct {
 	weights      weights
 	x, y         *graph.Node // [N,D]
@@ -56,8 +56,8 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 		w, b := l.weights.product(m, d, bias)
 		return l.weights.beside(models.Direct, m, low, graph.Linear(x, w, b))
 	}
-	// turn returns the heads turned, and normed before if the block has QKNorm.
-	// kept is what to stash: from it the turned heads follow without a product.
+	// turn norms the heads if the block has QKNorm, and applies the rotary embedding.
+	// kept is the value to stash, from which the result follows without a product.
 	turn := func(x *graph.Node, normName string) (kept, turned *graph.Node) {
 		if a.Block.QKNorm {
 			return x, a.narrow(graph.Rotary(a.normHeads(widen(x), l.weights.norm(normName, a.HeadDim)), pos, cos, sin))
@@ -115,19 +115,18 @@ func addGradient(g *graph.Graph, weight, running, d *graph.Node) {
 type weights struct {
 	a      Architecture
 	g      *graph.Graph
-	prefix string // of the inputs' names
-	// trained are those that get gradients, in the order of the inputs: all, or
-	// those of the adapter where there is one.
+	prefix string // the beginning of the inputs' names
+	// trained are the weights that get gradients, in the order of the inputs: all, or
+	// only the adapter's if there is one.
 	trained []*graph.Node
-	// widened are matrices of 16 bits that have been cast already, by name.
+	// widened are 16-bit matrices that have been cast already, by name.
 	widened map[string]*graph.Node
 }
 
-// widen casts matrices of a Base of 16 bits before anything that they are multiplied
-// with is computed. ONNX Runtime goes through a graph from its end and, of a node's
-// operands, first to the one that was made last: a cast that was made after the other
-// operand would run before all of the layers below it, and its result would stay in
-// memory while they run.
+// widen casts matrices of a Base of 16 bits before anything that they are multiplied with
+// is computed. ONNX Runtime goes through a graph from its end and, of a node's operands,
+// first to the one that was made last: a cast that is made after the other operand would
+// run before the layers below, and its result would stay in memory while they run.
 func (w *weights) widen(in int, parts ...module) {
 	for _, m := range parts {
 		if w.a.Compute.Narrow() {
@@ -136,12 +135,12 @@ func (w *weights) widen(in int, parts ...module) {
 	}
 }
 
-// matrix declares the matrix of a module and gives it in the type of the products.
+// matrix declares the matrix of a module and returns it in the type of the products.
 func (w *weights) matrix(m module, in int) *graph.Node {
 	if w.a.Base != models.I8 {
 		return graph.Cast(w.input(m.name+".weight", w.a.held(), m.rows, in), w.a.compute())
 	}
-	blocks := in / models.Block // which have no gradient, even where there is no adapter
+	blocks := in / models.Block // such a matrix has no gradient, even without an adapter
 	name := w.prefix + m.name + ".weight"
 	x := graph.Cast(parameter(w.g, name, models.I8, m.rows, in), models.F32)
 	scales := parameter(w.g, name+models.ScaleSuffix, models.F32, m.rows, blocks)
@@ -160,8 +159,8 @@ func (w *weights) input(name string, elem models.DType, sizes ...any) *graph.Nod
 // norm declares the weight of an RMSNorm, which is float32.
 func (w *weights) norm(name string, size int) *graph.Node { return w.input(name, models.F32, size) }
 
-// product declares the matrix [rows,in] of a module and its bias [rows], nil
-// where it has none, and gives them in the type of the products.
+// product declares the matrix [rows,in] of a module and its bias [rows], nil if it has
+// none, and returns them in the type of the products.
 func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.Node) {
 	if matrix = w.widened[m.name]; matrix == nil {
 		matrix = w.matrix(m, in)
@@ -172,13 +171,13 @@ func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.No
 	return matrix, offset
 }
 
-// onto is the float32 stream + the product of a module with x [N,in].
+// onto is the float32 stream + the product of a module and x [N,in].
 func (w *weights) onto(stream, x *graph.Node, m module, bias bool) *graph.Node {
 	matrix, offset := w.product(m, x.Shape()[1].N, bias)
 	return w.ontoBy(stream, x, m, matrix, offset)
 }
 
-// ontoBy is onto with the module's weights, which are declared already.
+// ontoBy is onto, with weights of the module that are declared already.
 func (w *weights) ontoBy(stream, x *graph.Node, m module, matrix, offset *graph.Node) *graph.Node {
 	y := w.a.plus(stream, x, matrix, offset)
 	if low := w.low(models.Direct, m.name, []module{m}, x)[0]; low != nil {
@@ -195,7 +194,7 @@ func (a Architecture) plus(stream, x, w, b *graph.Node) *graph.Node {
 	return graph.Add(stream, widen(graph.Linear(x, w, b)))
 }
 
-// stash returns what a level keeps besides x, in the order of the ports.
+// stash returns the values besides x that a stash level stores, in the order of the ports.
 func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node) {
 	n := 0
 	switch {
@@ -258,9 +257,9 @@ func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *grap
 	}
 }
 
-// LayerBytes computes from shapes what a run of layer.forward and of
-// layer.backward takes at its peak besides what goes in and comes out, for n
-// tokens in rows rows of T places; see graph.Footprint.
+// LayerBytes computes from shapes the peak memory of a run of layer.forward and of
+// layer.backward, without inputs and outputs, for n tokens in rows rows of T places; see
+// graph.Footprint.
 func (a Architecture) LayerBytes(level models.Stash, blocks, n, rows, T int) (forward, backward int64, err error) {
 	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T, "M": 1, "J": 1, "O": n - 1}
 	for i := range blocks {

@@ -2,8 +2,8 @@ package decoder
 
 import "onering/models"
 
-// Layout places the weights of s in one arena. Those of q, k and v are fused, as
-// are those of gate and up; all others are plain. It panics for a shape that
+// Layout places the weights of s in one arena. The weights of q, k and v are fused, and
+// so are those of gate and up; all others are plain. It panics for a shape that
 // Architecture refuses.
 func (s Shape) Layout() *models.Layout {
 	l, err := models.NewLayout(s.fused())
@@ -13,7 +13,7 @@ func (s Shape) Layout() *models.Layout {
 	return l
 }
 
-// A module is a product of the model by its name, and how many numbers it gives.
+// A module is a matrix product of the model: its name and the number of its outputs.
 type module struct {
 	name string
 	rows int
@@ -28,8 +28,8 @@ func (s Shape) gateUp() []module {
 	return []module{{s.Names.Gate, s.FFN}, {s.Names.Up, s.FFN}}
 }
 
-// fused is the table of all weights, in the order in which a forward pass reads
-// them: Hugging Face's names and shapes, and the rows that graphs take as one.
+// fused is the table of all weights, in the order in which a forward pass reads them:
+// Hugging Face's names and shapes, and which tensors graphs read as one matrix.
 func (s Shape) fused() []models.Fused {
 	d, k, n, b := s.Hidden, s.HeadDim, s.Names, s.Block
 	table := []models.Fused{models.Plain(n.Embedding, s.Vocab, d)}
@@ -60,8 +60,7 @@ func (s Shape) fused() []models.Fused {
 	return table
 }
 
-// concat is the weights or the biases of products of one operand, whose rows lie
-// one after the other.
+// concat stacks the weights or the biases of products with one operand.
 func concat(prefix, name, kind string, parts []module, columns ...int) models.Fused {
 	var specs []models.Spec
 	for _, p := range parts {

@@ -1,18 +1,18 @@
 package decoder
 
-// names are the Hugging Face names of a model's tensors. Those from InputNorm on
-// are a layer's and lack its prefix; of a product they name the module, whose
-// tensors are .weight and .bias.
+// names are the Hugging Face names of a model's tensors. Names from InputNorm on belong
+// to a layer and lack its prefix; for a product they name the module, whose tensors are
+// .weight and .bias.
 type names struct {
-	Embedding, Norm, Head string // of tensors
-	Layer                 string // format of a layer's prefix by its index
+	Embedding, Norm, Head string // names of tensors
+	Layer                 string // the format of a layer's prefix, with its index
 
-	InputNorm, PostNorm string // of tensors
-	QNorm, KNorm        string // of tensors, where the Block has them
+	InputNorm, PostNorm string // names of tensors
+	QNorm, KNorm        string // names of tensors, if the Block has them
 	Q, K, V, O          string
 	Gate, Up, Down      string
-	// QKV and GateUp name what decoding reads as one: the rows of q, k and v,
-	// and of gate and up, one after the other. No folder has them.
+	// QKV and GateUp name the matrices that decoding reads as one: the rows of q, k and
+	// v, and of gate and up. No model folder has them.
 	QKV, GateUp string
 }
 

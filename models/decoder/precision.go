@@ -33,13 +33,13 @@ import (
 // training. Products of float32 may run in TensorFloat-32: its 11 bits hold the
 // fractions of both 16-bit types.
 
-// WebGPU has F16 alone of these types, on adapters that support it. Attention is always
-// computed by products of float32, with casts between them and the cache. All else is as
-// for CUDA. The provider sums products of float16 in float16, so their error is several times that of
+// WebGPU has only F16 of these types, on GPUs that support it. Attention is always computed
+// by products of float32, with casts to and from the cache. Everything else is as for CUDA.
+// The provider sums products of float16 in float16, so their error is several times that of
 // other devices, and grows with the square root of how many numbers are summed.
 
-// With a Base of 16 or 8 bits all of this is as in float32, but the matrices of the layers
-// are inputs of that type. A layer widens its matrices to float32 while it runs.
+// With a Base of 16 or 8 bits everything is as in float32, but the inputs for the layers'
+// matrices have that type. A layer converts its matrices to float32 while it runs.
 
 // checkBase reports an impossible Base.
 func (a Architecture) checkBase() error {
@@ -57,7 +57,7 @@ func (a Architecture) checkBase() error {
 	return nil
 }
 
-// held is the element type in which the matrices of the layers are inputs.
+// held returns the element type of the inputs for the layers' matrices.
 func (a Architecture) held() models.DType {
 	if a.Compute.Narrow() {
 		return a.Base
@@ -71,8 +71,8 @@ func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a
 // widen casts x to float32.
 func widen(x *graph.Node) *graph.Node { return graph.Cast(x, models.F32) }
 
-// Copied implements models.Architecture: the layers lie one after the other in the
-// arena. In float32 nothing is copied.
+// Copied implements models.Architecture: the layers are adjacent in the arena. In float32
+// nothing is copied.
 func (a Architecture) Copied() (from, to int) {
 	if a.compute() == models.F32 && !a.Compute.Narrow() {
 		return 0, 0
@@ -84,8 +84,8 @@ func (a Architecture) Copied() (from, to int) {
 }
 
 // GradNorm sums the squares of g [n]: the output "sum" has no dimensions. In float16,
-// where gradients are 1/unscale times too large, it is the sum for g*unscale, and "found"
-// [1] is how many elements of g are infinite or NaN.
+// where gradients are scaled by 1/unscale, it is the sum for g*unscale, and "found" [1]
+// counts the elements of g that are infinite or NaN.
 func (a Architecture) GradNorm() (models.Program, error) {
 	if a.compute() == models.F16 {
 		return graph.Build("norm2.scaled", func(g *graph.Graph) {

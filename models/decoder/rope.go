@@ -7,19 +7,19 @@ import (
 	"onering/models"
 )
 
-// A rope is the rotary embedding that a config.json states.
+// A rope is the rotary embedding as a config.json states it.
 type rope struct {
 	theta  float64
 	llama3 *llama3 // nil without scaling
 }
 
 // readRope looks where transformers looks, in its order: rope_scaling, else
-// rope_parameters; a base that neither has is rope_theta, else theta. An
-// original_max_position_embeddings beside the object counts more than one in it.
+// rope_parameters; if neither has a base, it is rope_theta, else theta. An
+// original_max_position_embeddings outside of the object overrides one in it.
 func readRope(c *models.ConfigFile, theta float64) rope {
 	stated := rope{theta: c.Number("rope_theta", theta)}
 	found := stated
-	for _, key := range []string{"rope_parameters", "rope_scaling"} { // the second counts
+	for _, key := range []string{"rope_parameters", "rope_scaling"} { // if both exist, the second counts
 		if r := c.Object(key); r != nil && len(r.Keys()) > 0 {
 			found = stated.read(r)
 		}
@@ -65,10 +65,10 @@ func (s rope) read(r *models.ConfigFile) rope {
 // llama3Keys are the members that rope_type "llama3" needs.
 var llama3Keys = []string{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
 
-// A llama3 stretches the slow turns of a rotary embedding, as Llama 3.1 and later
-// do, so that more positions fit than the model saw at first. A turn that takes more than
-// original/low positions is made factor times slower, one that takes fewer than
-// original/high is kept, and those between are blended.
+// A llama3 stretches the slow turns of a rotary embedding, as Llama 3.1 and later do, so
+// that more positions fit than the model saw at first. A turn that takes more than
+// original/low positions becomes factor times slower, a turn that takes fewer than
+// original/high is unchanged, and the others are blended.
 type llama3 struct{ factor, low, high, original float64 }
 
 func readLlama3(r *models.ConfigFile) *llama3 {
@@ -99,7 +99,7 @@ func (s rope) frequencies(headDim int) []float32 {
 	for i := range f {
 		turn := 1 / math.Pow(s.theta, float64(2*i)/float64(headDim))
 		if l := s.llama3; l != nil {
-			turns := l.original * turn / (2 * math.Pi) // within the original positions
+			turns := l.original * turn / (2 * math.Pi) // the turn ends within the original positions
 			keep := min(1, max(0, (turns-l.low)/(l.high-l.low)))
 			turn = keep*turn + (1-keep)*turn/l.factor
 		}

@@ -6,16 +6,16 @@ import (
 	"onering/models/ports"
 )
 
-// Rows builds the graphs that look rows up and add rows up where the memory is a
-// device's. Go does the same in the host's.
+// Rows builds the graphs that look up and add rows in a device's memory. In the host's
+// memory Go does that.
 //
 // rows.gather: X [M,D], ids int64 [n] -> y [n,D] = X[ids].
 // rows.add: X [M,D], ids [n], rows [n,D] -> X_out, onto X: X[ids[i]] += rows[i].
 // rows.pair: rows [n,D], left, right int64 [m], pair [m,1] -> y [m,D] = rows[left] +
 // pair rows[right].
 //
-// A device may add rows of the same index in any order, so the last bits of their sum
-// may differ from one run to the next. rows.pair sums such rows before, two at a time.
+// A device may add rows of the same index in any order, so the last bits of their sum may
+// differ from one run to the next. rows.pair sums such rows first, two at a time.
 func (a Architecture) Rows() (p models.RowPrograms, err error) {
 	d := a.Hidden
 	ids := func(g *graph.Graph, name, n string) *graph.Node { return g.Input(name, models.I64, graph.Dims(n)) }

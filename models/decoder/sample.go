@@ -54,7 +54,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 	return p, err
 }
 
-// sampling builds the parts of Sample, and what the head shares with it.
+// sampling builds the parts of Sample, and parts that the head shares with it.
 type sampling struct{ Architecture }
 
 // log returns the logarithm of a number of each row. On a CPU the last bit of a float32
@@ -66,11 +66,10 @@ func (a sampling) log(x *graph.Node) *graph.Node {
 	return graph.Cast(graph.Log(graph.Cast(x, models.F64)), models.F32)
 }
 
-// draw inverts the cumulative distribution of unnormalized probabilities
-// e [B,V] at uniforms [B]: next [B,1] is the first id whose cumulative sum
-// exceeds u times the total. Sums over blocks and then inside one block are
-// taken in float64: a running float32 sum over a large vocabulary is wrong too
-// often.
+// draw inverts the cumulative distribution of unnormalized probabilities e [B,V] at
+// uniforms [B]: next [B,1] is the first id whose cumulative sum exceeds u times the
+// total. Sums over blocks and then inside one block are taken in float64: a running
+// float32 sum over a large vocabulary is too inexact.
 func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 	g := e.Graph()
 	width := blockWidth(a.Vocab)
@@ -96,11 +95,10 @@ func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
 }
 
-// first returns the index [B,1] of the first running sum [B,n] that exceeds a
-// target, and the rest: the target minus the running sum before that index. Where
-// a running sum has reached its end, the index is taken: rounding can bring the
-// target to the end too, but later indices have probability 0. The rest is never
-// negative, since the two numbers were compared.
+// first returns the index [B,1] of the first running sum [B,n] that exceeds a target, and
+// the rest: the target minus the running sum before that index. If the target reaches the
+// total by rounding, the first index whose sum is the total is taken, since later ones
+// have probability 0. The rest is never negative, since the two numbers were compared.
 func (a sampling) first(running, target *graph.Node) (index, rest *graph.Node) {
 	total := a.total(running)
 	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
@@ -110,7 +108,7 @@ func (a sampling) first(running, target *graph.Node) (index, rest *graph.Node) {
 }
 
 // drawSingle is draw in float32, of cells [B,blocks,width] and uniforms [B,1]. Its
-// running sums are exact but for the rounding of the sums of blocks and of the last
+// running sums are exact, except for rounding of the blocks' sums and of the last
 // addition: see split.
 func (a sampling) drawSingle(cells, u *graph.Node, blocks, width int) *graph.Node {
 	g := cells.Graph()
@@ -121,8 +119,8 @@ func (a sampling) drawSingle(cells, u *graph.Node, blocks, width int) *graph.Nod
 	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
 }
 
-// firstSingle is first for numbers x [B,n] whose running sums it computes. The target
-// is target, or where that is nil u times the sum.
+// firstSingle is first for numbers x [B,n], whose running sums it computes. If target is
+// nil, the target is u times the sum.
 func (a sampling) firstSingle(x, u, target *graph.Node) (index, rest *graph.Node) {
 	g := x.Graph()
 	high, low := a.split(x)
@@ -132,8 +130,8 @@ func (a sampling) firstSingle(x, u, target *graph.Node) (index, rest *graph.Node
 	if target == nil {
 		target = graph.Mul(u, total)
 	}
-	// How far each running sum is beyond the target: the difference of two near
-	// numbers is exact.
+	// How far each running sum exceeds the target: the difference of two close numbers is
+	// exact.
 	beyond := graph.Add(graph.Sub(highs, target), lows)
 	ended := graph.GreaterOrEqual(running, total)
 	passed := graph.Where(ended, g.Scalar(0), graph.Where(graph.LessOrEqual(beyond, g.Scalar(0)), g.Scalar(1), g.Scalar(0)))
@@ -142,9 +140,9 @@ func (a sampling) firstSingle(x, u, target *graph.Node) (index, rest *graph.Node
 	return index, graph.Max(before, g.Scalar(0))
 }
 
-// split is x [B,n] as two parts whose sum it is exactly. The high parts are multiples
-// of a unit so large that float32 holds all of their sums; the low parts are half a
-// unit at most, 2^-23 of the sum of all.
+// split is x [B,n] as two parts whose sum it is exactly. The high parts are multiples of
+// a unit so large that float32 holds all of their sums; the low parts are at most half a
+// unit, 2^-23 of the total.
 func (a sampling) split(x *graph.Node) (high, low *graph.Node) {
 	shift := graph.Mul(graph.ReduceSum(x, -1), x.Graph().Scalar(2))
 	high = graph.Sub(graph.Add(x, shift), shift)

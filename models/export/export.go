@@ -11,14 +11,14 @@ import (
 	"onering/models"
 )
 
-// Options say what is written beside what the Architecture says.
+// Options state what an export needs beyond the Architecture.
 type Options struct {
-	// Device is that of the Architecture's Compute: "cpu" or "cuda".
+	// Device is the device of the Architecture's Compute: "cpu" or "cuda".
 	Device string
-	// Blocks is how many blocks of queries the layers compute attention in: more take
-	// less memory with long rows.
+	// Blocks is the number of query blocks in which the layers compute attention: more
+	// blocks take less memory with long rows.
 	Blocks int
-	// Adapter is that of the Compute, or nil.
+	// Adapter is the Compute's adapter, or nil.
 	Adapter *models.Adapter
 }
 

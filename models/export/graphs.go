@@ -14,7 +14,7 @@ type builder struct {
 	err   error
 }
 
-// add appends Programs to files of their names and a variant.
+// add appends Programs to files named after them and a variant.
 func (b *builder) add(variant string, err error, programs ...models.Program) {
 	if b.err == nil {
 		b.err = err
@@ -90,7 +90,7 @@ func (b *builder) training(blocks int) {
 func buildGraphs(arch models.Architecture, o Options) ([]graphFile, error) {
 	forms := models.Forms
 	if o.Device != "cpu" || arch.Geometry().Compute != models.F32 {
-		forms = []models.Form{models.Direct} // the others are for a CPU's matrix product
+		forms = []models.Form{models.Direct} // the other forms are for a CPU's matrix product
 	}
 	b := builder{arch: arch}
 	b.sampling(forms)

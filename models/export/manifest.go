@@ -7,9 +7,9 @@ import (
 // A manifest describes an export.
 type manifest struct {
 	Version int               `json:"version"`
-	DType   string            `json:"dtype"` // what the layers compute in
+	DType   string            `json:"dtype"` // the type in which the layers compute
 	Device  string            `json:"device"`
-	Shape   map[string]any    `json:"shape"` // by the keys of config.json where it has them
+	Shape   map[string]any    `json:"shape"` // sizes by the keys of config.json, where it has them
 	Letters map[string]string `json:"letters"`
 	// LayerPrefix comes before the names of layer 0's weights. The layer graphs
 	// name their weights without it, so that one graph serves all layers.
@@ -20,12 +20,12 @@ type manifest struct {
 	Graphs  []graphFile    `json:"graphs"`
 }
 
-// An adapter is what the graphs compute beside the model: y = W x + scale B (A x).
+// An adapter describes the products that graphs compute beside the model: y = W x + scale B (A x).
 type adapter struct {
 	Rank    int      `json:"rank"`
 	Scale   float64  `json:"scale"`
 	Modules []string `json:"modules"`
-	// Prefix comes before the names of its tensors. The graphs name them without it.
+	// Prefix comes before the names of the adapter's tensors. The graphs leave it out.
 	Prefix  string         `json:"prefix"`
 	Weights []models.Fused `json:"weights"`
 }
@@ -37,18 +37,18 @@ type graphFile struct {
 	Doc     string            `json:"doc"`
 	Inputs  []port            `json:"inputs"`
 	Outputs []port            `json:"outputs"`
-	Alias   map[string]string `json:"alias,omitempty"`   // output -> the input it may be bound onto
+	Alias   map[string]string `json:"alias,omitempty"`   // from an output to the input onto which it may be bound
 	Options map[string]string `json:"options,omitempty"` // session configuration entries
 	onnx    []byte
 }
 
-// A port is an input or output of a graph, and what it is for.
+// A port is an input or output of a graph, with its meaning.
 type port struct {
 	models.Port
-	// Role is weight, gradient, kept, keys or values; "" for what is fed at each run.
+	// Role is weight, gradient, kept, keys or values; "" for an input that changes with each run.
 	Role  string `json:"role,omitempty"`
-	Of    string `json:"of,omitempty"`    // the weight that a gradient is of
-	Layer *int   `json:"layer,omitempty"` // of keys and values
+	Of    string `json:"of,omitempty"`    // the weight to which a gradient belongs
+	Layer *int   `json:"layer,omitempty"` // the layer of keys and values
 	Doc   string `json:"doc"`
 }
 
@@ -93,11 +93,12 @@ func newManifest(arch models.Architecture, graphs []graphFile, o Options) manife
 			"num_attention_heads": g.Heads, "num_key_value_heads": g.KVHeads, "head_dim": g.HeadDim,
 			"max_position_embeddings": g.MaxPositions, "rope_theta": g.RopeTheta, "cache_width": g.CacheWidth,
 			"embedding": g.Embedding, "head": g.Head, "norm": g.Norm,
-			// The inputs cos and sin are of position*frequency: theta does not say all.
+			// The inputs cos and sin hold angles of position*frequency, which theta does not
+			// determine alone.
 			"rope_frequencies": g.RopeFrequencies,
 		},
 	}
-	if g.Unturned != nil { // to the layer graphs of these, angles of 0 are given
+	if g.Unturned != nil { // the layer graphs of these layers get angles of 0
 		turned := make([]int, g.Layers)
 		for i, still := range g.Unturned {
 			if !still {

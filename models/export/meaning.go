@@ -27,7 +27,7 @@ func said(word string) map[string]string {
 	return texts
 }
 
-// programOf returns the name of a Program without its form.
+// programOf removes the form from the name of a Program.
 func programOf(name string) string {
 	for _, form := range models.Forms {
 		name = strings.TrimSuffix(name, form.Suffix())
@@ -35,7 +35,7 @@ func programOf(name string) string {
 	return name
 }
 
-// describe says what a port of a Program holds. It is an error if nobody has said.
+// describe says what a port of a Program holds. It is an error if meaning.txt does not say.
 func describe(program string, p models.Port, output bool) (string, error) {
 	switch p.Role {
 	case models.Parameter:

@@ -7,20 +7,19 @@ import (
 	"onering/models"
 )
 
-// An Attention is the form of CausalAttention.
+// An Attention states the form of CausalAttention.
 type Attention struct {
 	// Heads of queries and of keys: Heads is a multiple of KVHeads.
 	Heads, KVHeads int
-	// Blocks is how many parts the queries are taken in.
+	// Blocks is the number of parts into which the queries are divided.
 	Blocks int
-	// InTurn makes each block depend on the one before, forward and backward, so
-	// that no order of the nodes can hold two of them; the gradient computes a
-	// block's probabilities a second time. Of all that has the size of the scores
-	// only one block's is ever held. Without it the gradient holds the
-	// probabilities, and mostly their gradients, of all blocks.
+	// InTurn makes each block depend on the one before, forward and backward, so that no
+	// order of the nodes holds two at once; the gradient computes a block's probabilities
+	// again. Then memory holds the scores of only one block. Without it the gradient
+	// holds the probabilities, and mostly their gradients, of all blocks.
 	InTurn bool
-	// Edges are, in place of the bounds, those between blocks: int64 [1] each, one
-	// fewer than Blocks. The blocks' order then follows from their numbers.
+	// Edges replace the bounds by the borders between blocks: int64 [1] each, one fewer
+	// than Blocks. The blocks are then computed in the order of their numbers.
 	Edges []*Node
 }
 
@@ -48,21 +47,21 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 	})
 }
 
-// causalAttention is what the blocks of one CausalAttention share.
+// causalAttention has what the blocks of one CausalAttention share.
 type causalAttention struct {
 	Attention
 	g            *Graph
 	mask, bounds *Node
-	elem         models.DType // of q, k, v and the result
+	elem         models.DType // the element type of q, k, v and the result
 	tokens       Dim          // T
 	width        int          // K
 	scale        float64      // 1/sqrt(K)
-	again        bool         // the gradient computes each block a second time
+	again        bool         // the gradient computes each block again
 	q, k, v      *Node        // [B,H,T,K], [B,G,T,K], [B,G,T,K] in the mask's type
 }
 
-// An attentionBlock is one block of queries with the keys that it reads. Heads that
-// share keys are laid one after the other: Tq rows of queries of each.
+// An attentionBlock is one block of queries with the keys that it reads. Heads that share
+// keys are stacked: Tq rows of queries of each.
 type attentionBlock struct {
 	index    int
 	from, to *Node // the first query, and the query after the last; nil for the only block
@@ -71,7 +70,7 @@ type attentionBlock struct {
 	p        *Node // the probabilities, [B,G,H/G*Tq,Tk]
 }
 
-// perHead parts the heads of x: [B,T,n*K] to [B,n,T,K].
+// perHead splits x into its heads: [B,T,n*K] to [B,n,T,K].
 func (a *causalAttention) perHead(x *Node, n int) *Node {
 	return Transpose(Reshape(Cast(x, a.mask.elem), 0, 0, n, a.width), 0, 2, 1, 3)
 }
@@ -81,8 +80,7 @@ func (a *causalAttention) joined(x *Node, n int) *Node {
 	return Cast(Reshape(Transpose(x, 0, 2, 1, 3), 0, 0, n*a.width), a.elem)
 }
 
-// folded lays the heads that share keys one after the other: [B,H,Tq,C] to
-// [B,G,H/G*Tq,C].
+// folded stacks the heads that share keys: [B,H,Tq,C] to [B,G,H/G*Tq,C].
 func (a *causalAttention) folded(x *Node) *Node { return Reshape(x, 0, a.KVHeads, -1, x.shape[3].N) }
 
 // unfolded is the inverse of folded, for x of width K.
@@ -104,12 +102,12 @@ func (a *causalAttention) keys(b *attentionBlock, x *Node, axis int) *Node {
 	return Slice(x, a.g.Ints(0), b.to, axis, fmt.Sprintf("Tk%d", b.index))
 }
 
-// boundary is bounds[i] as a node of one element.
+// boundary returns bounds[i] as a node of one element.
 func (a *causalAttention) boundary(bounds *Node, i int) *Node {
 	return Slice(bounds, a.g.Ints(int64(i)), a.g.Ints(int64(i+1)), 0, 1)
 }
 
-// edges are the first query of block i and the query after its last.
+// edges returns the first query of block i and the query after its last.
 func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
 	if a.Edges == nil {
 		bounds := inTurn(a.bounds, after)
@@ -125,8 +123,8 @@ func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
 	return from, to
 }
 
-// afterAll is x, plus 0 times a number of each of the nodes of after. One that is not
-// finite would make x so, but then the result is not finite anyway.
+// afterAll is x plus 0 times an element of each node of after. An infinite element would
+// make x NaN, but then the result is not finite anyway.
 func afterAll(x *Node, after []*Node) *Node {
 	for _, n := range after {
 		one := Slice(Reshape(n, -1), x.g.Ints(0), x.g.Ints(1), 0, 1)
@@ -135,8 +133,8 @@ func afterAll(x *Node, after []*Node) *Node {
 	return x
 }
 
-// block computes the probabilities of block i, P = softmax(Q K^T / sqrt(K) + mask), when
-// the nodes of after have been computed.
+// block computes the probabilities of block i, P = softmax(Q K^T / sqrt(K) + mask), after
+// the nodes of after.
 func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	b := &attentionBlock{index: i}
 	mask := a.mask
@@ -144,7 +142,7 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 		b.from, b.to = a.edges(i, after)
 		rows := func(x *Node) *Node { return Slice(x, b.from, b.to, 0, fmt.Sprintf("Tq%d", i)) }
 		if a.InTurn {
-			mask = a.keys(b, rows(mask), 1) // so nothing of the mask's size lies between
+			mask = a.keys(b, rows(mask), 1) // so no intermediate value has the mask's size
 		} else {
 			mask = rows(a.keys(b, mask, 1))
 		}
@@ -161,8 +159,8 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	return b
 }
 
-// order is the order in which blocks are computed. In turn the last one, which is
-// the largest, comes first: the memory that it leaves has room for each of the others.
+// order returns the order in which blocks are computed. With InTurn the last block, which
+// is the largest, comes first: each other block fits in its memory.
 func (a *causalAttention) order() []int {
 	order := make([]int, a.Blocks)
 	for i := range order {
@@ -178,9 +176,9 @@ func (a *causalAttention) forward() ([]*attentionBlock, *Node) {
 	parts, outs := make([]*attentionBlock, a.Blocks), make([]*Node, a.Blocks)
 	var before []*Node
 	if a.again && a.Edges == nil {
-		// ONNX Runtime computes on the CPU what follows from shapes, which is where
-		// Slice wants its bounds. From bounds alone a GPU would compute them and send
-		// them back.
+		// ONNX Runtime computes values that follow from shapes on the CPU, where Slice
+		// needs its bounds. Bounds that do not follow from shapes would be computed on
+		// the GPU and sent back.
 		before = []*Node{a.k}
 	}
 	for _, i := range a.order() {
@@ -211,7 +209,7 @@ func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*No
 	dout := a.perHead(dy, a.Heads)
 	delta := ReduceSum(Mul(dout, a.perHead(out, a.Heads)), -1) // rowsum(dO O), [B,H,T,1]
 	dqs := make([]*Node, a.Blocks)
-	before := []*Node{delta} // which needs all blocks of the forward pass
+	before := []*Node{delta} // this needs all blocks of the forward pass
 	var dk, dv *Node
 	for _, i := range a.order() {
 		b := parts[i]
@@ -227,8 +225,8 @@ func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*No
 	return []*Node{a.joined(a.rows(dqs), a.Heads), a.joined(dk, a.KVHeads), a.joined(dv, a.KVHeads)}
 }
 
-// addKeys adds the block's gradients of its keys and values to the sums so far,
-// which are nil before the first block.
+// addKeys adds the block's gradients of its keys and values to the running sums, which
+// are nil before the first block.
 func (a *causalAttention) addKeys(b *attentionBlock, dk, dv, partK, partV *Node) (*Node, *Node) {
 	if a.again {
 		return addFirst(dk, partK, b.to, b.index), addFirst(dv, partV, b.to, b.index)
@@ -240,8 +238,8 @@ func (a *causalAttention) addKeys(b *attentionBlock, dk, dv, partK, partV *Node)
 	return accumulate(dk, partK), accumulate(dv, partV)
 }
 
-// addFirst is sum [B,G,T,K] with part added to its first n keys; sum may be nil
-// where part is of all keys. i keeps the letters of the sizes of several calls apart.
+// addFirst is sum [B,G,T,K] with part added to its first n keys; sum may be nil if part
+// covers all keys. i distinguishes the size letters of several calls.
 func addFirst(sum, part, n *Node, i int) *Node {
 	if sum == nil {
 		return part
@@ -256,8 +254,8 @@ func addFirst(sum, part, n *Node, i int) *Node {
 	return concat(2, sum.shape[2], first, rest)
 }
 
-// inTurn is x, an int64 vector, as a node that can only be computed once the nodes
-// of after are: their shapes are appended to it, beyond the elements that are read.
+// inTurn returns the int64 vector x as a node that is computed only after the nodes of
+// after: their shapes are appended behind the elements that are read.
 func inTurn(x *Node, after []*Node) *Node {
 	if len(after) == 0 {
 		return x

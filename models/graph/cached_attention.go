@@ -5,16 +5,16 @@ import (
 	"onering/models/onnx"
 )
 
-// A Cache is the keys and values of one layer: [B,G,S,K] each.
+// A Cache holds the keys and values of one layer: [B,G,S,K] each.
 type Cache struct{ K, V *Node }
 
-// GroupQueryAttention is the contrib operator over cached keys and values:
-// qkv [B,T,(H+2G)*K] packed, seqlens int32 [B] and total int32 [] as its
-// documentation asks (a first prompt: length-1 and T; one more token: tokens
-// cached before it, and the largest of those plus 1), cos and sin [P,K/2]. It
-// turns queries and keys, appends to the cache and returns [B,T,H*K] and the
-// cache, which shares past's buffers. Without cos and sin queries and keys are
-// taken as they are. scale multiplies the scores; K must be a multiple of 16.
+// GroupQueryAttention is the contrib operator over cached keys and values: qkv
+// [B,T,(H+2G)*K] packed, seqlens int32 [B] and total int32 [] as its documentation asks
+// (a first prompt: length-1 and T; one more token: tokens cached before it, and the
+// largest of those plus 1), cos and sin [P,K/2]. It turns queries and keys, appends to
+// the cache and returns [B,T,H*K] and the cache, which shares past's buffers. Without cos
+// and sin queries and keys are not turned. scale multiplies the scores; K must be a
+// multiple of 16.
 func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, heads, kvHeads int, scale float64) (*Node, Cache) {
 	const op = "GroupQueryAttention"
 	floats(op, qkv, past.K, past.V)
@@ -46,7 +46,7 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 	if cos != nil {
 		rotary = 1
 	}
-	// Inputs 1 and 2 are keys and values, which are packed in qkv here.
+	// Inputs 1 and 2 would be keys and values, which are packed in qkv here.
 	out := qkv.g.calls("GroupQueryAttention", onnx.Microsoft,
 		[]models.DType{qkv.elem, past.K.elem, past.V.elem}, []Shape{s, past.K.shape, past.V.shape},
 		[]*Node{qkv, nil, nil, past.K, past.V, seqlens, total, cos, sin},
@@ -54,8 +54,8 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 	return out[0], Cache{out[1], out[2]}
 }
 
-// Part is the rows of x [B,...] that belong to the last of some parts, which have [Bi,...]
-// and follow one another: [Bi,...] of it.
+// Part takes the rows of x [B,...] that belong to the last of several parts. The parts
+// [Bi,...] lie one after the other in x.
 func Part(x *Node, parts ...*Node) *Node {
 	operands("Part", append([]*Node{x}, parts...)...)
 	x.ranked("Part", "the operand", 1)
@@ -68,14 +68,13 @@ func Part(x *Node, parts ...*Node) *Node {
 	return Slice(x, start, Add(start, sizeOf(last, 0)), 0, last.shape[0])
 }
 
-// Whole is the inverse of Part: the rows of all parts one after the other, as many as
-// x has.
+// Whole is the inverse of Part: it joins the rows of all parts, as many as x has.
 func Whole(x *Node, parts ...*Node) *Node {
 	operands("Whole", append([]*Node{x}, parts...)...)
 	return concat(0, x.shape[0], parts...)
 }
 
-// Rows gives x [B*T,C] the sizes [B,T,C] of the ids [B,T] it was computed from.
+// Rows reshapes x [B*T,C] to [B,T,C], by the ids [B,T] from which x was computed.
 func Rows(x, ids *Node) *Node {
 	operands("Rows", x, ids)
 	if len(x.shape) != 2 || len(ids.shape) != 2 || x.shape[0] != ids.shape.size() {

@@ -2,8 +2,8 @@ package graph
 
 import "onering/models"
 
-// What ops demand of their operands. A check that does not hold fails with the name of
-// the op, of the operand and the shapes at hand.
+// The functions of this file check the operands of ops. A failed check names the op, the
+// operand and the shapes.
 
 // operands demands nodes that exist and belong to one graph.
 func operands(op string, nodes ...*Node) {
@@ -43,7 +43,7 @@ func floats(op string, nodes ...*Node) {
 	}
 }
 
-// floating tells whether n holds floating-point numbers.
+// floating reports whether n holds floating-point numbers.
 func (n *Node) floating() bool {
 	switch n.elem {
 	case models.F32, models.F64, models.F16, models.BF16:
@@ -88,7 +88,7 @@ func (n *Node) single(op, what string) {
 	n.shaped(op, what, Shape{{N: 1}})
 }
 
-// axis counts negative axes from the end.
+// axis turns a negative axis into one that counts from the beginning.
 func (n *Node) axis(op string, axis int) int {
 	i := axis
 	if i < 0 {

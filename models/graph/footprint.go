@@ -2,13 +2,11 @@ package graph
 
 import "slices"
 
-// Footprint computes from shapes how many bytes a run of the graph that f
-// builds takes at its peak besides its inputs and outputs: nodes run in the
-// order of creation, a value lives from where it is computed to where it is
-// last read, and reshaped views are no values of their own. sizes gives the
-// letters' values. It leaves out what kernels take for themselves, and that a
-// runtime may put a sum in the place of an operand: where sizes vary it mostly
-// cannot tell that they are equal.
+// Footprint computes from shapes the peak memory in bytes of a run of the graph that f
+// builds, without its inputs and outputs: nodes run in the order of creation, a value
+// lives from its computation to its last use, and reshaped views take no memory. sizes
+// gives the letters' values. It ignores memory inside kernels, and that a runtime may
+// write a sum onto an operand, which mostly needs sizes that are known to be equal.
 func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 	g, err := build("footprint", f)
 	if err != nil {
@@ -21,7 +19,7 @@ func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 	}()
 	needed, _ := g.live()
 	last := lastReaders(g, needed)
-	// The graph allocates what a call computes and a later call reads.
+	// The graph allocates values that a call computes and a later call reads.
 	allocated := func(n *Node) bool { return n.call != nil && last[n] > 0 }
 	now := int64(0)
 	for n := range g.calling(needed) {
@@ -42,8 +40,8 @@ func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 	return peak, nil
 }
 
-// buffer is the node whose memory holds the value of n: a reshaped view has that
-// of its operand.
+// buffer returns the node whose memory holds the value of n: a reshaped view uses the
+// memory of its operand.
 func (n *Node) buffer() *Node {
 	for n = n.source(); n.call != nil && n.isView(); {
 		n = n.call.in[0].source()
@@ -51,11 +49,11 @@ func (n *Node) buffer() *Node {
 	return n
 }
 
-// isView tells whether a computed node is its operand in another shape.
+// isView reports whether a computed node is its operand in another shape.
 func (n *Node) isView() bool { return n.call.op == "Reshape" || n.call.op == "Squeeze" }
 
-// lastReaders gives for each buffer the id of the last call that reads it, and -1
-// for those of outputs, which are the caller's.
+// lastReaders gives for each buffer the id of the last call that reads it, and -1 for
+// buffers of outputs, which belong to the caller.
 func lastReaders(g *Graph, needed []bool) map[*Node]int {
 	last := make(map[*Node]int)
 	for n := range g.calling(needed) {

@@ -10,7 +10,7 @@ import (
 // Composites are expressions that have one fused kernel, or a gradient that is better
 // written by hand.
 
-// composite gives n a rule of its own, which Gradient takes in place of the rules of
+// composite gives n its own gradient rule, which Gradient uses in place of the rules of
 // the ops inside.
 func (n *Node) composite(rule string, in []*Node, vjp func(dy *Node) []*Node) *Node {
 	n.unit = &composite{rule: rule, in: in, vjp: vjp}
@@ -76,10 +76,10 @@ func Rotary(x, pos, cos, sin *Node) *Node {
 	if head := 2 * cos.fixed("Rotary", "cos", 1); width%head != 0 {
 		fail("Rotary: %v is not made of heads of %d", x.shape, head)
 	}
-	// A turn by the opposite angle, which has the same cosine and the negative sine, is
-	// the inverse and, a rotation being orthogonal, the transpose: the gradient's.
+	// A turn by the opposite angle, which has the same cosine and the negative sine, is the
+	// inverse. As rotations are orthogonal, that is also the transpose, which the gradient needs.
 	turn := func(x, sin *Node) *Node {
-		rows := Reshape(x, -1, 1, width) // N rows of one token: the operator wants no row longer than P
+		rows := Reshape(x, -1, 1, width) // N rows of one token: the operator allows no row longer than P
 		y := x.g.call("RotaryEmbedding", onnx.Microsoft, x.elem, rows.shape, []*Node{rows, pos, cos, sin})
 		return Reshape(y, -1, width)
 	}

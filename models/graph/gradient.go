@@ -10,9 +10,9 @@ import (
 // dL/doutputs[i] it returns dL/dwrt[i] for each of wrt; nil where L does not
 // depend on it. Only paths from wrt to outputs are differentiated.
 //
-// This is reverse-mode differentiation. The adjoint of a node is dL/dnode, the sum of
-// what each of its readers contributes. Nodes are visited from the outputs back to
-// wrt, and each passes its adjoint on to its inputs by its op's rule.
+// This is reverse-mode differentiation. The adjoint of a node is dL/dnode, the sum of its
+// readers' contributions. Nodes are visited from the outputs back to wrt, and each passes
+// its adjoint on to its inputs by its op's rule.
 func Gradient(outputs, seeds, wrt []*Node) []*Node {
 	if len(outputs) == 0 || len(outputs) != len(seeds) {
 		fail("Gradient: %d outputs and %d seeds", len(outputs), len(seeds))
@@ -53,10 +53,10 @@ func Gradient(outputs, seeds, wrt []*Node) []*Node {
 	return out
 }
 
-// inputGradients returns the inputs that n is computed from and what n contributes
-// to their adjoints. It returns nothing where L does not depend on n. A call with several
-// outputs has one rule for all of them, which is applied at its first output: the others
-// have larger ids, so their adjoints are complete by then.
+// inputGradients returns the inputs of n and n's contributions to their adjoints. It
+// returns nothing if L does not depend on n. A call with several outputs has one rule for
+// all of them, which is applied at its first output: the others have larger ids, so their
+// adjoints are complete by then.
 func (n *Node) inputGradients(adjoint map[*Node]*Node) (in, grads []*Node) {
 	if n.unit != nil {
 		if dy := adjoint[n]; dy != nil {
@@ -111,10 +111,10 @@ func accumulate(a, b *Node) *Node {
 	return sum
 }
 
-// AddTo returns running + grad, which Build turns into one matrix product with
-// a third operand where grad is one: the output can then be bound onto
-// running's buffer at no cost. A gradient of another type is cast to running's:
-// those of 16 bits are summed in float32.
+// AddTo returns running + grad, which Build turns into one matrix product with a third
+// operand if grad is a product: binding the output onto running's buffer then costs
+// nothing. A gradient of another type is cast to running's: 16-bit gradients are summed
+// in float32.
 func AddTo(running, grad *Node) *Node {
 	if grad == nil {
 		fail("AddTo: no gradient to add")
@@ -125,9 +125,9 @@ func AddTo(running, grad *Node) *Node {
 	return accumulate(Copied(running), grad)
 }
 
-// Copied is x, or after Stock a copy of x: a kernel of WebGPU may not read the
-// buffer that it writes, which would be that of x if the result is bound onto it. Two
-// signs are no operator that ONNX Runtime leaves out.
+// Copied is x, or after Stock a copy of x: a kernel of WebGPU may not read the buffer
+// that it writes, as it would if the result is bound onto x. The copy is a double
+// negation, which ONNX Runtime does not remove.
 func Copied(x *Node) *Node {
 	if !x.g.stock {
 		return x
@@ -149,7 +149,7 @@ func Stash(x, stash *Node) {
 	x.value = stash
 }
 
-// sumFirst sums over the first n axes, which stay with size 1. See OrderSums.
+// sumFirst sums over the first n axes, whose sizes become 1. See OrderSums.
 func sumFirst(x *Node, n int) *Node {
 	letters := func(d Dim) bool { return d.Letters != "" }
 	if !x.g.ordered || n == 0 || slices.ContainsFunc(x.shape[n:], letters) {
@@ -165,14 +165,14 @@ func sumFirst(x *Node, n int) *Node {
 			rest *= d.N
 		}
 	}
-	const copies = 32 // of the sums: a vector's product has kernels of its own, not tried for this
+	const copies = 32 // number of the sums: a product with a vector has its own kernels, which were not tried for this
 	x = Reshape(x, -1, rest)
 	ones := beside(x, 1, copies)
 	return Reshape(Slice(Gemm(ones, x, nil, true, false), x.g.Ints(0), x.g.Ints(1), 0, 1), sizes...)
 }
 
-// sumTo sums a gradient over the axes along which its input was broadcast.
-// Sums of 16 bits are taken in float32.
+// sumTo sums a gradient over the axes along which its input was broadcast. 16-bit
+// gradients are summed in float32.
 func sumTo(dy *Node, like *Node) *Node {
 	if dy.shape.equal(like.shape) {
 		return dy

@@ -1,11 +1,11 @@
 // Package graph builds ONNX graphs and their gradients.
 //
-// A Graph is filled by op functions on Nodes, which infer shapes and panic
-// with names and shapes where they don't fit; Build recovers such a panic into
-// an error, so ops compose as expressions: Mul(x, Sigmoid(x)). Gradient adds
-// the nodes that compute a vector-Jacobian product (VJP): given dL/dy for some
-// nodes y it returns dL/dx for some nodes x. Each op has one rule in the table
-// of vjp.go. What no output needs is left out when the graph is written.
+// A Graph is filled by op functions on Nodes, which infer shapes and panic with names and
+// shapes where they don't fit; Build recovers such a panic into an error, so ops compose
+// as expressions: Mul(x, Sigmoid(x)). Gradient adds the nodes that compute a
+// vector-Jacobian product (VJP): given dL/dy for some nodes y it returns dL/dx for some
+// nodes x. Each op has one rule in the table of vjp.go. Nodes that no output needs are
+// left out when the graph is written.
 package graph
 
 import (
@@ -21,53 +21,52 @@ import (
 // A Graph is under construction until Build returns.
 type Graph struct {
 	name    string
-	nodes   []*Node // in topological order: a node comes after all that it is computed from
+	nodes   []*Node // in topological order: a node follows all nodes from which it is computed
 	inputs  []*Node
 	outputs []output
-	consts  []*Node               // each value once
-	uses    map[string]models.Use // by the name of a port
-	ordered bool                  // see OrderSums
-	stock   bool                  // see Stock
-	turn    bool                  // see TurnProducts
-	options map[string]string     // of the Program
+	consts  []*Node               // constants; equal ones share a node
+	uses    map[string]models.Use // uses of ports by their names
+	ordered bool                  // set by OrderSums
+	stock   bool                  // set by Stock
+	turn    bool                  // set by TurnProducts
+	options map[string]string     // options of the Program
 }
 
-// OrderSums makes the gradients of operands that were broadcast sum over the first
-// axes by products with ones, where the sizes of the others are numbers. The CUDA
-// provider's kernel for ReduceSum over the first axes adds in any order, so that the
-// last bits of the sum change from run to run. (A transpose before the sum would not
-// do: ONNX Runtime takes it away.)
+// OrderSums sums gradients of broadcast operands over the first axes by products with
+// ones, if the other sizes are numbers. The CUDA provider's kernel for ReduceSum over the
+// first axes adds in any order, so that the last bits of the sum change from run to run.
+// (A transpose before the sum would not help: ONNX Runtime removes it.)
 func (g *Graph) OrderSums() { g.ordered = true }
 
-// Stock makes operators into others, for the WebGPU provider: it has no FusedMatMul,
-// which becomes Transpose, Mul and MatMul, and no Max and Min, which become Where; its
-// integers for arithmetic and comparisons have 32 bits; and sizes that follow from other
-// sizes would be computed on the CPU.
+// Stock replaces operators by others, for the WebGPU provider: it has no FusedMatMul,
+// which becomes Transpose, Mul and MatMul, and no Max and Min, which become Where;
+// integers for arithmetic and comparisons have 32 bits; and sizes that are computed from
+// other sizes would be computed on the CPU.
 func Stock(g *Graph) { g.stock = true }
 
-// TurnProducts makes Outer transpose an operand of large products before them. ONNX
-// Runtime's Gemm on the CPU reads a first operand that it has to transpose anew for
-// every 128 columns of the result.
+// TurnProducts makes Outer transpose an operand before a large product. ONNX Runtime's
+// Gemm on the CPU reads a transposed first operand again for every 128 columns of the
+// result.
 func TurnProducts(g *Graph) { g.turn = true }
 
-// An output is a node under the name by which a caller reads it.
+// An output is a node with the name by which a caller reads it.
 type output struct {
 	name  string
 	node  *Node
-	alias string // the input whose buffer it may be written to; "" for none
+	alias string // the input onto whose buffer it may be written; "" for none
 }
 
 // A Node is one value of a Graph: an input, a constant, or an output of a call.
 type Node struct {
 	g     *Graph
 	id    int    // its index in Graph.nodes
-	name  string // of an input or a constant
+	name  string // name of an input or a constant
 	elem  models.DType
 	shape Shape
-	call  *call       // what computes it; nil for inputs and constants
-	value *Node       // the input that holds it, where it is stashed
-	unit  *composite  // set where the gradient has a rule of its own and does not go through call
-	data  onnx.Tensor // of a constant
+	call  *call       // the call that computes the node; nil for inputs and constants
+	value *Node       // the input that holds the value, if it is stashed
+	unit  *composite  // set if the gradient has its own rule and bypasses call
+	data  onnx.Tensor // elements of a constant
 }
 
 // A call is one operator call; its outputs have successive ids.
@@ -78,9 +77,9 @@ type call struct {
 	sum        bool // an Add that joins gradients
 }
 
-// A composite is an expression of several ops whose gradient has a rule of
-// its own: vjp takes dL/dy of the expression's result y and returns dL/din for each
-// of in, nil for those that have none.
+// A composite is an expression of several ops with its own gradient rule: vjp takes dL/dy
+// of the expression's result y and returns dL/din for each of in, nil where there is
+// none.
 type composite struct {
 	rule string
 	in   []*Node
@@ -119,8 +118,8 @@ func build(name string, f func(g *Graph)) (g *Graph, err error) {
 	return g, nil
 }
 
-// Input declares an input of the graph. Names that begin with % are the
-// package's own.
+// Input declares an input of the graph. Names that begin with % are reserved for the
+// package.
 func (g *Graph) Input(name string, elem models.DType, shape Shape) *Node {
 	if g.input(name) != nil {
 		fail("input %q is declared twice", name)
@@ -154,8 +153,8 @@ func (g *Graph) Float(name string, sizes ...any) *Node {
 	return g.Input(name, models.F32, Dims(sizes...))
 }
 
-// Use says what a runtime binds to the ports of a name, in place of the numbers of
-// one run. The graph itself is the same.
+// Use tells a runtime what to bind to the ports of a name, in place of values for one
+// run. The graph itself does not change.
 func (g *Graph) Use(name string, u models.Use) {
 	if g.uses == nil {
 		g.uses = make(map[string]models.Use)
@@ -166,9 +165,9 @@ func (g *Graph) Use(name string, u models.Use) {
 // Output names a node as an output.
 func (g *Graph) Output(name string, n *Node) { g.OutputOnto(name, n, "") }
 
-// OutputOnto names an output that may be bound onto the buffer of an input of
-// the same type and shape. Build checks that this is safe: every reader of the
-// input must be the node that computes the output, or come before it.
+// OutputOnto names an output that may be bound onto the buffer of an input of the same
+// type and shape. Build checks that this is safe: each reader of the input must be the
+// node that computes the output, or precede it.
 func (g *Graph) OutputOnto(name string, n *Node, input string) {
 	if n == nil {
 		fail("output %q is nil: a gradient that does not exist?", name)
@@ -194,7 +193,7 @@ func (n *Node) Elem() models.DType { return n.elem }
 // Shape returns the sizes of n.
 func (n *Node) Shape() Shape { return n.shape }
 
-// add makes n the graph's newest node.
+// add appends n to the graph's nodes.
 func (g *Graph) add(n *Node) *Node {
 	n.g, n.id = g, len(g.nodes)
 	g.nodes = append(g.nodes, n)
@@ -215,7 +214,7 @@ func (g *Graph) calls(op, domain string, elems []models.DType, shapes []Shape, i
 	return c.out
 }
 
-// constant adds a constant, or returns the equal one that is there.
+// constant adds a constant, or returns an equal existing one.
 func (g *Graph) constant(t onnx.Tensor, shape Shape) *Node {
 	for _, c := range g.consts {
 		if c.data.Type == t.Type && fmt.Sprint(c.shape) == fmt.Sprint(shape) && bytes.Equal(c.data.Raw, t.Raw) {
@@ -248,7 +247,7 @@ func (g *Graph) Double(v float64) *Node {
 	return g.constant(onnx.Tensor{Type: models.F64, Raw: raw}, Shape{})
 }
 
-// fill is a constant of no dimensions and the element type of like, to which it
+// fill is a constant without dimensions in the element type of like, to which the value
 // is rounded.
 func (g *Graph) fill(v float64, like *Node) *Node {
 	half := func(bits uint16) *Node {
@@ -273,8 +272,7 @@ func (g *Graph) Ints(v ...int64) *Node {
 	return g.constant(onnx.Int64s("", v), Dims(len(v)))
 }
 
-// source is the node that holds the value of n: n, or the input where it is
-// stashed.
+// source returns the node that holds the value of n: n, or the input if n is stashed.
 func (n *Node) source() *Node {
 	if n.value != nil {
 		return n.value
@@ -286,7 +284,7 @@ func (n *Node) source() *Node {
 // is part of the bytes: the same calls give the same file.
 func (g *Graph) encode() models.Program {
 	needed, names := g.live()
-	name := func(n *Node) string { // of the value of n
+	name := func(n *Node) string { // source of the value of n
 		if n == nil {
 			return ""
 		}
@@ -311,7 +309,7 @@ func (g *Graph) encode() models.Program {
 		for _, in := range c.in {
 			node.Inputs = append(node.Inputs, name(in))
 		}
-		// Omitted inputs have empty names; at the end they are left out altogether.
+		// Omitted inputs have empty names; at the end of the list they are left out.
 		for len(node.Inputs) > 0 && node.Inputs[len(node.Inputs)-1] == "" {
 			node.Inputs = node.Inputs[:len(node.Inputs)-1]
 		}
@@ -326,7 +324,7 @@ func (g *Graph) encode() models.Program {
 	return out
 }
 
-// portOf describes n as an input or output to those who run the program.
+// portOf describes n as an input or output for programs that run the graph.
 func (g *Graph) portOf(n *Node, name string) models.Port {
 	p := models.Port{Name: name, DType: n.elem, Shape: make([]string, len(n.shape)), Use: g.uses[name]}
 	for i, d := range n.shape {

@@ -7,8 +7,8 @@ import (
 	"onering/models"
 )
 
-// separateOutputs copies outputs that are inputs, constants or other outputs:
-// each output of an ONNX graph is computed by a node of its own.
+// separateOutputs copies outputs that are inputs, constants or other outputs: each output
+// of an ONNX graph needs its own node.
 func separateOutputs(g *Graph) {
 	taken := make(map[*Node]bool)
 	for i, o := range g.outputs {
@@ -19,15 +19,15 @@ func separateOutputs(g *Graph) {
 	}
 }
 
-// live marks, by id, the nodes that the outputs need: what nothing reads is not
-// written. It also returns the function that names nodes in the encoded graph: inputs
-// and outputs as the caller named them, all others by their id.
+// live marks, by id, the nodes that the outputs need; others are not written. It also
+// returns the function that names nodes in the encoded graph: inputs and outputs as the
+// caller named them, all others by their id.
 func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	needed = make([]bool, len(g.nodes))
 	names := make(map[*Node]string)
 	taken := make(map[string]bool)
 	for _, o := range g.outputs {
-		// A stashed value is read from its input, so that is what the output needs.
+		// A stashed value is read from its input, so the output needs that input.
 		s := o.node.source()
 		if taken[o.name] || g.input(o.name) != nil {
 			fail("output %q has the name of an input or another output", o.name)
@@ -46,7 +46,7 @@ func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	}
 }
 
-// calling yields the first output of each call that is needed, in the order of creation.
+// calling yields the first output of each needed call, in the order of creation.
 func (g *Graph) calling(needed []bool) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		for _, n := range g.nodes {
@@ -57,7 +57,7 @@ func (g *Graph) calling(needed []bool) iter.Seq[*Node] {
 	}
 }
 
-// mark sets the ids of the nodes that n is computed from, and its own.
+// mark marks the ids of the nodes from which n is computed, and of n.
 func (n *Node) mark(seen []bool) {
 	if n == nil {
 		return
@@ -78,9 +78,9 @@ func (n *Node) mark(seen []bool) {
 	}
 }
 
-// foldSums turns the sum of a gradient and a matrix product that nothing else
-// reads into one Gemm, whose third operand is free. A product that is read
-// elsewhere too must stay: folded it would be computed twice.
+// foldSums turns the sum of a gradient and a matrix product that nothing else reads into
+// one Gemm, whose third operand is free. A product with another reader must stay: folded,
+// it would be computed twice.
 func foldSums(g *Graph) {
 	needed, _ := g.live()
 	readers := make([]int, len(g.nodes)) // how many calls and outputs read each node
@@ -110,35 +110,34 @@ func foldSums(g *Graph) {
 	}
 }
 
-// foldable tells whether n is a matrix product with one reader and no third
-// operand.
+// foldable reports whether n is a matrix product with one reader and no third operand.
 func (n *Node) foldable(readers []int) bool {
 	return n.value == nil && n.call != nil && n.call.op == "Gemm" && len(n.call.in) == 2 && readers[n.id] == 1
 }
 
-// After is x, with the same bits, computed when all of before are. An output that
-// overwrites an input needs it where others read that input and are not on its way: an
+// After is x, with the same bits, computed after all of before. An output that overwrites
+// an input needs this if other nodes read that input and do not lead to the output: an
 // optimizer whose step takes the old moment m makes the new one by
 //
 //	g.OutputOnto("m1", Add(Mul(m, After(beta, step)), ...), "m")
 //
-// ONNX has no other order than that of data, so x goes through a selection of x or x by
-// an element of each of before. That is a copy of x, which is nothing for a scalar.
+// ONNX orders nodes only by their data, so After selects x or x by an element of each of
+// before. That copies x, which costs nothing for a scalar.
 func After(x *Node, before ...*Node) *Node {
 	operands("After", append([]*Node{x}, before...)...)
 	for _, b := range before {
 		for axis := range b.shape {
 			b = Slice(b, b.g.Ints(0), b.g.Ints(1), axis, 1)
 		}
-		b = ReduceSumSquare(Cast(b, models.F32)) // of no dimensions
+		b = ReduceSumSquare(Cast(b, models.F32)) // a node without dimensions
 		x = Where(LessOrEqual(b, b), x, x)
 	}
 	return x
 }
 
-// checkAliases fails where an output may not be bound onto the buffer of its
-// input: there is no such input, it has another type or shape, two outputs want it, or
-// a node that does not come before the output still reads it.
+// checkAliases fails if an output may not be bound onto the buffer of its input: the
+// input does not exist, has another type or shape, is bound twice, or is still read by a
+// node that does not precede the output.
 func checkAliases(g *Graph) {
 	needed, _ := g.live()
 	onto := make(map[*Node]string)
@@ -158,7 +157,7 @@ func checkAliases(g *Graph) {
 			fail("output %q is %v %v, its input %q is %v %v", o.name, o.node.elem, o.node.shape, o.alias, in.elem, in.shape)
 		}
 		before := make([]bool, len(g.nodes))
-		o.node.mark(before) // all that is computed before the output, and the output itself
+		o.node.mark(before) // the output and all nodes that are computed before it
 		for _, r := range readersOf(g, in, needed) {
 			if !before[r.id] {
 				fail("output %q would overwrite input %q before %s (value %d) reads it", o.name, o.alias, r.call.op, r.id)

@@ -9,7 +9,7 @@ import (
 	"onering/models/onnx"
 )
 
-// attr makes an attribute; ONNX has integers of 64 bits only.
+// attr makes an attribute; ONNX has only 64-bit integers.
 func attr(name string, v any) onnx.Attr {
 	if i, ok := v.(int); ok {
 		v = int64(i)
@@ -17,8 +17,8 @@ func attr(name string, v any) onnx.Attr {
 	return onnx.Attr{Name: name, Value: v}
 }
 
-// pairwise adds an op of two numbers, element by element. Axes of size 1, and axes
-// that one of the two lacks in front, are repeated to the size of the other's.
+// pairwise adds an op of two numbers, element by element. Axes of size 1, and missing
+// axes in front, are repeated to the size of the other operand.
 func pairwise(op string, a, b *Node) *Node {
 	numbers(op, a, b)
 	if a.g.stock && a.elem == models.I64 {
@@ -42,7 +42,7 @@ func unary(op string, x *Node) *Node {
 	return x.g.call(op, "", x.elem, x.shape, []*Node{x})
 }
 
-// smooth is unary for functions of real numbers.
+// smooth is unary for differentiable functions of real numbers.
 func smooth(op string, x *Node) *Node {
 	floats(op, x)
 	return unary(op, x)
@@ -93,7 +93,7 @@ func Abs(x *Node) *Node { return unary("Abs", x) }
 
 // Sign is 1 where x is above 0, -1 where it is below, and else 0; it has no gradient.
 func Sign(x *Node) *Node {
-	if operands("Sign", x); x.g.stock { // WebGPU has no such kernel
+	if operands("Sign", x); x.g.stock { // WebGPU has no kernel for Sign
 		zero, one := x.g.fill(0, x), x.g.fill(1, x)
 		return Where(LessOrEqual(x, zero), Where(GreaterOrEqual(x, zero), zero, Neg(one)), one)
 	}
@@ -118,8 +118,8 @@ func Where(cond, a, b *Node) *Node {
 	return a.g.call("Where", "", a.elem, s, []*Node{cond, a, b})
 }
 
-// Cast converts the element type; where x has it already it returns x. Its gradient
-// is cast back. There is no gradient where either type is not floating-point.
+// Cast converts the element type; if x has the type already, it returns x. The gradient
+// is cast back. There is no gradient if either type is not floating-point.
 func Cast(x *Node, to models.DType) *Node {
 	operands("Cast", x)
 	if to.Size() == 0 {
@@ -176,8 +176,8 @@ func turned(op string, a, b *Node, transA, transB bool) (m, n Dim, attrs []onnx.
 // which may be nil, give [N,out].
 func Linear(x, w, b *Node) *Node { return Gemm(x, w, b, false, true) }
 
-// turnFrom is the size of a result, in rows and in columns, from which Outer transposes
-// an operand first. For smaller ones the transposes take longer than they save.
+// turnFrom is the least size of a result, in rows and in columns, for which Outer transposes
+// an operand first. For smaller results the transposes take longer than they save.
 const turnFrom = 512
 
 // Outer is d^T x + c: d [N,m] and x [N,n] give [m,n], such as the gradient of a matrix
@@ -190,7 +190,7 @@ func Outer(d, x, c *Node) *Node {
 	if len(d.shape) != 2 || len(x.shape) != 2 || !d.g.turn || !large(d.shape[1]) || !large(x.shape[1]) {
 		return Gemm(d, x, c, true, false)
 	}
-	// Else the runtime makes the transpose a part of the product again.
+	// otherwise the runtime would fold the transpose into the product again
 	d.g.options = map[string]string{"optimization.disable_specified_optimizers": "GemmTransposeFusion"}
 	turned := func(x *Node) *Node { return Transpose(x, 1, 0) }
 	if m, n := d.shape[1], x.shape[1]; m.Letters == "" && (n.Letters != "" || m.N <= n.N) {
@@ -215,11 +215,10 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	return product(a, b, transA, transB, alpha)
 }
 
-// RowProducts multiplies each of the rows a [...,n,1,K] with the matrix b [...,1,S,K] transposed,
-// or [...,1,K,S] as it is, which n rows share: y is [...,n,1,S]. It has no derivative.
-// ONNX Runtime's CPU kernel packs the second operand of a product before it multiplies,
-// but not for a single row, which it multiplies with rows of the operand as they lie; and
-// only if the product is not scaled.
+// RowProducts multiplies each of the rows a [...,n,1,K] with the matrix b [...,1,S,K]
+// transposed, or [...,1,K,S] as it is, which n rows share: y is [...,n,1,S]. It has no
+// derivative. ONNX Runtime's CPU kernel packs the second operand before it multiplies,
+// except for a single row in a product that is not scaled.
 func RowProducts(a, b *Node, transB bool) *Node {
 	floats("RowProducts", a, b)
 	r := len(a.shape)
@@ -230,7 +229,7 @@ func RowProducts(a, b *Node, transB bool) *Node {
 	return product(a, b, false, transB, 1)
 }
 
-// product is MatMul of operands whose first dimensions fit.
+// product is MatMul of operands whose leading dimensions agree.
 func product(a, b *Node, transA, transB bool, alpha float64) *Node {
 	m, n, attrs := turned("MatMul", a, b, transA, transB)
 	s := append(append(Shape{}, a.shape[:len(a.shape)-2]...), m, n)
@@ -272,7 +271,7 @@ func Softmax(x *Node) *Node {
 	return x.g.call("Softmax", "", x.elem, x.shape, []*Node{x}, attr("axis", -1))
 }
 
-// reduce adds an op over one axis, which stays with size 1.
+// reduce adds an op over one axis, whose size becomes 1.
 func reduce(op string, x *Node, axis int) *Node {
 	numbers(op, x)
 	axis = x.axis(op, axis)
@@ -281,16 +280,16 @@ func reduce(op string, x *Node, axis int) *Node {
 	return x.g.call(op, "", x.elem, s, []*Node{x, x.g.Ints(int64(axis))}, attr("keepdims", 1))
 }
 
-// ReduceSum sums over one axis, which stays with size 1.
+// ReduceSum sums over one axis, whose size becomes 1.
 func ReduceSum(x *Node, axis int) *Node { return reduce("ReduceSum", x, axis) }
 
-// ReduceMean averages over one axis, which stays with size 1.
+// ReduceMean averages over one axis, whose size becomes 1.
 func ReduceMean(x *Node, axis int) *Node {
 	floats("ReduceMean", x)
 	return reduce("ReduceMean", x, axis)
 }
 
-// ReduceMax is the largest over one axis, which stays with size 1; no gradient.
+// ReduceMax is the largest over one axis, whose size becomes 1; no gradient.
 func ReduceMax(x *Node, axis int) *Node { return reduce("ReduceMax", x, axis) }
 
 // ReduceSumSquare is the sum of squares of all elements, of no dimensions; no
@@ -300,8 +299,8 @@ func ReduceSumSquare(x *Node) *Node {
 	return x.g.call("ReduceSumSquare", "", x.elem, Shape{}, []*Node{x}, attr("keepdims", 0))
 }
 
-// ArgMax is the first index of the largest value of the last axis, int64,
-// without that axis.
+// ArgMax is the int64 index of the first largest value along the last axis, which it
+// removes.
 func ArgMax(x *Node) *Node {
 	numbers("ArgMax", x)
 	x.ranked("ArgMax", "the operand", 1)
@@ -309,11 +308,11 @@ func ArgMax(x *Node) *Node {
 		attr("axis", -1), attr("keepdims", 0), attr("select_last_index", 0))
 }
 
-// CumSum is the running sum along one axis, without the element itself where
-// exclusive is set.
+// CumSum is the running sum along one axis; if exclusive is set, without the element
+// itself.
 func CumSum(x *Node, axis int, exclusive bool) *Node { return cumSum(x, axis, exclusive, false) }
 
-// cumSum runs from the end where reverse is set.
+// cumSum sums from the end if reverse is set.
 func cumSum(x *Node, axis int, exclusive, reverse bool) *Node {
 	numbers("CumSum", x)
 	var attrs []onnx.Attr
@@ -340,15 +339,15 @@ func TopK(x, k *Node, letter string) (values, indices *Node) {
 	return out[0], out[1]
 }
 
-// Reshape gives x new sizes: an int, 0 to keep the size at that place, or -1
-// (at most once) for what is left. Letters need no name: they follow from x.
+// Reshape gives x new sizes: an int, 0 to keep the size at that place, or -1 (at most
+// once) for the remaining factor. Letters follow from x.
 func Reshape(x *Node, sizes ...int) *Node {
 	operands("Reshape", x)
 	if x.g.stock && x.elem == models.I64 {
 		return Cast(Reshape(Cast(x, models.I32), sizes...), models.I64)
 	}
 	s := make(Shape, len(sizes))
-	known, rest := Dim{N: 1}, -1 // the product of the sizes that are given; where -1 stands
+	known, rest := Dim{N: 1}, -1 // the product of the given sizes; where -1 stands
 	spec := make([]int64, len(sizes))
 	for i, n := range sizes {
 		spec[i] = int64(n)
@@ -365,8 +364,8 @@ func Reshape(x *Node, sizes ...int) *Node {
 		}
 		known = known.times(s[i])
 	}
-	// The number of elements stays. Sizes are products of letters, so a reshape that
-	// would lose or invent a token is found here and not when the graph runs.
+	// The number of elements stays equal. Sizes are products of letters, so a reshape
+	// that would lose or invent a token is found here and not when the graph runs.
 	left, ok := x.shape.size().over(known)
 	if !ok || rest < 0 && !left.isOne() {
 		fail("Reshape: %v to %v", x.shape, sizes)
@@ -377,8 +376,8 @@ func Reshape(x *Node, sizes ...int) *Node {
 	return x.g.call("Reshape", "", x.elem, s, []*Node{x, x.g.Ints(spec...)})
 }
 
-// reshapeLike gives x the shape of like. Reshape can leave out one size; where like
-// has more letters than that, its shape is read when the graph runs.
+// reshapeLike gives x the shape of like. Reshape can leave out one size; if like has more
+// letters, its shape is read when the graph runs.
 func reshapeLike(x, like *Node) *Node {
 	if x.shape.equal(like.shape) {
 		return x
@@ -417,8 +416,8 @@ func Transpose(x *Node, perm ...int) *Node {
 	return x.g.call("Transpose", "", x.elem, s, []*Node{x}, attr("perm", p))
 }
 
-// Gather takes slices of the first axis: the result has the sizes of index,
-// then those of x but the first. It has no gradient of its own; see Unpack.
+// Gather takes slices of the first axis: the result has the sizes of index, then those of
+// x without the first. It has no gradient; see Unpack.
 func Gather(x, index *Node) *Node {
 	operands("Gather", x, index)
 	x.ranked("Gather", "the operand", 1)
@@ -452,8 +451,8 @@ func ScatterRows(x, index, rows *Node) *Node {
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, index, rows})
 }
 
-// AddRows adds row i of rows [N,D] to row index[i] of x [M,D]; rows of the same
-// index all count. The result may be bound onto x. No gradient.
+// AddRows adds row i of rows [N,D] to row index[i] of x [M,D]; rows of equal indices add
+// up. The result may be bound onto x. No gradient.
 func AddRows(x, index, rows *Node) *Node {
 	const op = "AddRows"
 	operands(op, x, index, rows)
@@ -478,11 +477,11 @@ func AddElements(x, index, y *Node) *Node {
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, index, y}, attr("reduction", "add"))
 }
 
-// toEnd is an end that Slice takes for the end of any axis.
+// toEnd is an end beyond every axis, which Slice takes as the end of the axis.
 const toEnd = math.MaxInt32
 
-// Slice takes the elements from start to end, without end (int64 nodes of one element, 0 <= start <= end
-// <= the size) of one axis; size is the new size, a letter or an int.
+// Slice takes the elements from start up to but without end (int64 nodes of one element,
+// 0 <= start <= end <= the size) of one axis; size is the new size, a letter or an int.
 func Slice(x, start, end *Node, axis int, size any) *Node {
 	operands("Slice", x, start, end)
 	axis = x.axis("Slice", axis)
@@ -505,8 +504,8 @@ func Pad(x, before, after *Node, axis int, size Dim) *Node {
 	return x.g.call("Pad", "", x.elem, s, []*Node{x, Concat(0, before, after), nil, x.g.Ints(int64(axis))})
 }
 
-// PadLast adds zeros at the end of the last axis, of fixed size, to make it
-// width. It does without the operator Pad.
+// PadLast adds zeros at the end of the last axis, of fixed size, to make it width. It
+// does not use the operator Pad.
 func PadLast(x *Node, width int) *Node {
 	operands("PadLast", x)
 	x.ranked("PadLast", "the operand", 1)
@@ -524,8 +523,7 @@ func PadLast(x *Node, width int) *Node {
 	})
 }
 
-// beside is [...,width], all elements of which are a constant, with the sizes of x but
-// for the last.
+// beside is [...,width], filled with a constant, whose other sizes are those of x.
 func beside(x *Node, constant float64, width int) *Node {
 	last := len(x.shape) - 1
 	s := append(slices.Clone(x.shape[:last]), Dim{N: width})
@@ -557,8 +555,7 @@ func Concat(axis int, parts ...*Node) *Node {
 	return concat(axis, Dim{N: total}, parts...)
 }
 
-// concat joins along one axis whose total the caller knows better than the sum
-// of letters.
+// concat joins along one axis whose total size the caller states.
 func concat(axis int, total Dim, parts ...*Node) *Node {
 	alike("Concat", parts...)
 	x := parts[0]

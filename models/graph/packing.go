@@ -1,34 +1,33 @@
 package graph
 
-// A Packing says where packed tokens lie in rows of equal length. Rows that begin
-// with the same tokens may share them: a token is packed once and lies in each of
-// them.
+// A Packing says where packed tokens lie in rows of equal length. Rows that begin with
+// the same tokens may share them: a shared token is packed once.
 type Packing struct {
 	// Rows int64 [B,T] is the packed index of each place; any valid index
 	// where a row is shorter than T.
 	Rows *Node
-	// Tokens int64 [N] is b*T+t for each packed token: its place, of several the
-	// one from which Pack takes it.
+	// Tokens int64 [N] is b*T+t for each packed token: its place, or the one of several
+	// places from which Pack takes it.
 	Tokens *Node
 	// Valid float32 [B,T,1] is 1 at the places of Tokens, 0 at all others; only
 	// gradients need it.
 	Valid *Node
-	// Copies int64 [M,J] are the places of the first M packed tokens, and Copied
-	// float32 [M,1,J] is 1 for each, 0 where a token has fewer than J. The other
-	// tokens have one place. Only gradients need them; M is from 1 to N.
+	// Copies int64 [M,J] are the places of the first M packed tokens, and Copied float32
+	// [M,1,J] is 1 for each, 0 where a token has fewer than J. The other tokens have one
+	// place. Only gradients need Copies and Copied; M is from 1 to N.
 	Copies, Copied *Node
 }
 
-// Unpack lays packed tokens x [N,C] out in rows [B,T,C]. Places beyond the end
-// of a row hold any token's values: what reads them must be masked.
+// Unpack lays packed tokens x [N,C] out in rows [B,T,C]. Places beyond the end of a row
+// hold any token's values: they must be masked when read.
 func (p *Packing) Unpack(x *Node) *Node {
 	return p.unpack(x).composite("Unpack", []*Node{x}, func(dy *Node) []*Node {
 		return []*Node{p.sum(dy)}
 	})
 }
 
-// UnpackOnce is Unpack of what counts only at the places of Tokens: the gradient is
-// taken from there, and has to be 0 at all other places.
+// UnpackOnce is Unpack for a result that counts only at the places of Tokens: the
+// gradient is taken from there, and has to be 0 elsewhere.
 func (p *Packing) UnpackOnce(x *Node) *Node {
 	return p.unpack(x).composite("UnpackOnce", []*Node{x}, func(dy *Node) []*Node {
 		return []*Node{p.Pack(dy)}
@@ -43,8 +42,8 @@ func (p *Packing) unpack(x *Node) *Node {
 	return Gather(x, p.Rows)
 }
 
-// sum adds up what lies at the places of each token: rows [B,T,C] to packed tokens
-// [N,C]. Sums of 16 bits are taken in float32.
+// sum adds up the rows at the places of each token: rows [B,T,C] to packed tokens [N,C].
+// 16-bit rows are summed in float32.
 func (p *Packing) sum(x *Node) *Node {
 	if p.Copies == nil || p.Copied == nil {
 		fail("Unpack: the gradient needs Copies and Copied")
@@ -57,7 +56,7 @@ func (p *Packing) sum(x *Node) *Node {
 	flat := Reshape(x, -1, width)
 	first := MatMul(p.Copied, Cast(Gather(flat, p.Copies), p.Copied.elem), false, false, 1)
 	first = Cast(Reshape(first, -1, width), x.elem)
-	if x.g.stock { // indices are neither sliced nor measured there
+	if x.g.stock { // on WebGPU, indices are neither sliced nor measured
 		own := Slice(Gather(flat, p.Tokens), sizeOf(p.Copied, 0), x.g.Ints(toEnd), 0, "O")
 		return concat(0, p.Tokens.shape[0], first, own)
 	}

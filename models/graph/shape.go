@@ -100,10 +100,10 @@ func (d Dim) over(e Dim) (Dim, bool) {
 }
 
 // equal tells whether two shapes have the same sizes in numbers and letters. Different
-// letters are different sizes, even where they come out equal when the graph runs.
+// letters count as different sizes, even if they are equal when the graph runs.
 func (s Shape) equal(t Shape) bool { return slices.Equal(s, t) }
 
-// isOne tells whether d is the number 1.
+// isOne reports whether d is the number 1.
 func (d Dim) isOne() bool { return d == Dim{N: 1} }
 
 // size is the product of all sizes.
@@ -140,10 +140,10 @@ func broadcast(op string, a, b Shape) Shape {
 	return out
 }
 
-// A buildError is what an op panics with; Build recovers it.
+// A buildError is the value with which an op panics; Build recovers it.
 type buildError struct{ text string }
 
 func (e buildError) Error() string { return "graph: " + e.text }
 
-// fail gives the construction up.
+// fail aborts the construction.
 func fail(format string, args ...any) { panic(buildError{fmt.Sprintf(format, args...)}) }

@@ -85,7 +85,7 @@ func init() {
 			axis := int(c.in[1].int64s()[0])
 			return []*Node{cumSum(dy[0], axis, c.int("exclusive") == 1, c.int("reverse") == 0), nil}
 		},
-		// What only moves elements moves their gradients back.
+		// Ops that only move elements move the gradients back.
 		"Reshape": func(c *call, dy []*Node) []*Node { return []*Node{reshapeLike(dy[0], c.in[0])} },
 		"Squeeze": func(c *call, dy []*Node) []*Node { return []*Node{reshapeLike(dy[0], c.in[0])} },
 		// The inverse order of the axes undoes a transpose.
@@ -104,7 +104,7 @@ func init() {
 			return []*Node{Pad(dy[0], start, Sub(sizeOf(x, axis), end), axis, x.shape[axis])}
 		},
 		"Concat": concatVJP,
-		// The parts of a split are joined again; a part that nothing reads has gradient 0.
+		// The parts of a split are joined again; an unread part has gradient 0.
 		"Split": func(c *call, dy []*Node) []*Node {
 			for i, o := range c.out {
 				if dy[i] == nil {
@@ -168,7 +168,7 @@ func matMulVJP(c *call, dy []*Node) []*Node {
 	return []*Node{da, db}
 }
 
-// concatVJP cuts the gradient at the sizes of the parts, read when the graph runs.
+// concatVJP cuts the gradient at the parts' sizes, which are read when the graph runs.
 func concatVJP(c *call, dy []*Node) []*Node {
 	axis := int(c.int("axis"))
 	out := make([]*Node, len(c.in))
@@ -181,7 +181,7 @@ func concatVJP(c *call, dy []*Node) []*Node {
 	return out
 }
 
-// sizeOf is the size of one axis as an int64 node of one element.
+// sizeOf returns the size of one axis as an int64 node of one element.
 func sizeOf(x *Node, axis int) *Node {
 	if d := x.shape[axis]; d.Letters == "" {
 		return x.g.Ints(int64(d.N))
@@ -195,7 +195,7 @@ func spread(dy, like *Node) *Node {
 	return dy.g.call("Expand", "", dy.elem, like.shape, []*Node{dy, shape})
 }
 
-// attr is the value of an attribute, nil where the call has none of this name.
+// attr is the value of an attribute, nil if the call does not have it.
 func (c *call) attr(name string) any {
 	for _, a := range c.attrs {
 		if a.Name == name {
@@ -205,13 +205,13 @@ func (c *call) attr(name string) any {
 	return nil
 }
 
-// int is an attribute of type int64, 0 where it is absent.
+// int is an attribute of type int64, 0 if it is absent.
 func (c *call) int(name string) int64 {
 	v, _ := c.attr(name).(int64)
 	return v
 }
 
-// float is an attribute of type float32, or otherwise where it is absent.
+// float is an attribute of type float32, or otherwise if it is absent.
 func (c *call) float(name string, otherwise float64) float64 {
 	if v, ok := c.attr(name).(float32); ok {
 		return float64(v)

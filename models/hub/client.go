@@ -18,9 +18,9 @@ import (
 
 const (
 	maxAttempts = 5
-	// firstWait doubles with each attempt.
+	// firstWait is the wait before the second attempt; it doubles with each attempt.
 	firstWait = time.Second
-	// longestWait bounds what a server may ask for.
+	// longestWait bounds the wait that a server may ask for.
 	longestWait  = 5 * time.Minute
 	maxRedirects = 10
 	maxAnswer    = 64 << 20 // bytes of an answer of the API
@@ -31,8 +31,8 @@ const (
 
 // A body may take any time as long as bytes keep coming.
 const (
-	answerTimeout = 30 * time.Second // until the header of the answer
-	stallTimeout  = time.Minute      // without any bytes of the body
+	answerTimeout = 30 * time.Second // time until the header of the answer arrives
+	stallTimeout  = time.Minute      // time without any bytes of the body
 )
 
 // A client talks to one endpoint.
@@ -40,19 +40,19 @@ type client struct {
 	endpoint    *url.URL
 	token       string
 	tokenSource string
-	right       string // what is asked of the token: read or write
+	right       string // the permission that the token needs: read or write
 	transport   http.RoundTripper
 	attempts    int
 	notice      func(string)
 	wait        func(context.Context, time.Duration) error
 	stall       time.Duration // how long a body may bring no bytes
-	unstated    int64         // maxUnstated
+	unstated    int64         // bytes, see maxUnstated
 }
 
 func newClient(s settings, o Options) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = answerTimeout
-	transport.DisableCompression = true // lengths and ranges are those of the file
+	transport.DisableCompression = true // ask for no compression: lengths and ranges are those of the file
 	return &client{
 		endpoint: s.endpoint, token: s.token, tokenSource: s.source, right: "read", transport: cmp.Or[http.RoundTripper](o.transport, transport), attempts: maxAttempts,
 		notice: o.Notice, wait: o.wait, stall: cmp.Or(o.stall, stallTimeout), unstated: cmp.Or(o.unstated, maxUnstated),
@@ -71,27 +71,27 @@ type call struct {
 	method  string
 	address *url.URL
 	header  http.Header
-	// stay returns an answer that redirects to another host, and does not follow it.
+	// stay returns a redirect to another host as the answer, in place of following it.
 	stay bool
 	// seen, if not nil, is called with the header of each answer.
 	seen func(http.Header)
 
-	// body, if not nil, returns what is sent and its size, each time from the beginning.
+	// body, if not nil, returns the body of the request and its size, each time from the beginning.
 	body func() (io.Reader, int64)
-	// signed says that the address is signed: a token beside a signature is refused.
+	// signed says that the address is signed, so no token is sent: hubs refuse both together.
 	signed bool
-	// read, if not nil, reads the answer. After its error the call is made again.
+	// read, if not nil, reads the answer. After an error of read the call is repeated.
 	read func(*http.Response) error
-	// repeat are statuses after which the call is made again, beside those of
+	// repeat are statuses after which the call is repeated, in addition to those of
 	// retryable.
 	repeat []int
-	// again, if not nil, is called before the call is made again; done says that
-	// this is not needed: what the call was for has happened.
+	// again, if not nil, is called before the call is repeated; done says that the
+	// purpose of the call was reached, so that no repetition is needed.
 	again func() (done bool, err error)
 }
 
-// send makes one call and follows redirects. The token is sent only to the
-// endpoint. What has a body is not sent to another host than that of its address.
+// send makes one call and follows redirects. The token is sent only to the endpoint. A
+// request with a body is sent only to the host of its address.
 func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
 	address := k.address
 	for range maxRedirects {
@@ -130,8 +130,8 @@ func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
 	return nil, permanent{fmt.Errorf("%s %s: more than %d redirects", k.method, withoutQuery(address), maxRedirects)}
 }
 
-// once makes one request. It ends where its body, or later that of the answer, stands
-// still.
+// once makes one request. It ends the request if its body, or later that of the answer,
+// stalls.
 func (c *client) once(ctx context.Context, k call, address *url.URL) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watch := func(body io.ReadCloser, what string) *watched {
@@ -167,7 +167,7 @@ func (c *client) once(ctx context.Context, k call, address *url.URL) (*http.Resp
 	return resp, nil
 }
 
-// watched is a body that puts off the end of its request as long as it is read.
+// watched is a body that postpones the timeout of its request with each read.
 type watched struct {
 	io.ReadCloser
 	ctx    context.Context
@@ -189,7 +189,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answered is the body of an answer: with it ends the request.
+// answered is the body of an answer; closing it ends the request.
 type answered struct{ *watched }
 
 func (a answered) Close() error {
@@ -212,9 +212,9 @@ func port(u *url.URL) string {
 // withoutQuery returns an address for messages: the query may hold a signature.
 func withoutQuery(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 
-// request makes a call, and makes it again after a wait if a later attempt may
-// succeed. The status of the answer that it returns is not retryable; the answer is
-// nil where k.again says that the call is done.
+// request makes a call, and repeats it after a wait if a later attempt may succeed. It
+// never returns an answer with a retryable status; the answer is nil if k.again says that
+// the call is done.
 func (c *client) request(ctx context.Context, r repo, what string, k call) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		resp, wait, err := c.attempt(ctx, r, what, k)
@@ -239,8 +239,8 @@ func (c *client) request(ctx context.Context, r repo, what string, k call) (*htt
 	}
 }
 
-// attempt makes a call once. With an error it returns how long to wait before the
-// call is made again: 0 leaves that to the caller, and below 0 it is not.
+// attempt makes a call once. With an error it returns the wait before a repetition: 0
+// leaves it to the caller, and a negative one means no repetition.
 func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*http.Response, time.Duration, error) {
 	resp, err := c.send(ctx, k)
 	if err == nil && (retryable(resp.StatusCode) || slices.Contains(k.repeat, resp.StatusCode)) {
@@ -304,7 +304,7 @@ func retryAfter(text string, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// at returns an address below the endpoint. The slashes of a part are escaped, too.
+// at returns an address below the endpoint. Slashes inside a part are escaped.
 func (c *client) at(parts ...string) *url.URL {
 	u := *c.endpoint
 	for _, p := range parts {
@@ -334,7 +334,7 @@ func (c *client) ask(ctx context.Context, r repo, what string, k call, into any)
 	return c.done(ctx, r, what, k)
 }
 
-// done makes a call whose answer has been read when it returns.
+// done makes a call whose answer is read completely when it returns.
 func (c *client) done(ctx context.Context, r repo, what string, k call) error {
 	resp, err := c.request(ctx, r, what, k)
 	if resp != nil {
@@ -343,11 +343,11 @@ func (c *client) done(ctx context.Context, r repo, what string, k call) error {
 	return err
 }
 
-// An info is what the API says of a repository at a revision.
+// An info is the API's description of a repository at a revision.
 type info struct {
 	commit  string
 	files   []string
-	private bool // it says so
+	private bool // the API says that it is private
 }
 
 // info asks for the commit of a revision and the names of its files.
@@ -397,7 +397,7 @@ type remote struct {
 func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote, error) {
 	parts := append(r.address(), "resolve", commit)
 	f := remote{name: name, at: c.at(append(parts, strings.Split(name, "/")...)...), size: -1}
-	var linked, etag, linkedSize string // of the first answer that has each
+	var linked, etag, linkedSize string // taken from the first answer that has each
 	resp, err := c.request(ctx, r, name, call{method: http.MethodHead, address: f.at, stay: true, seen: func(h http.Header) {
 		linked, etag = cmp.Or(linked, h.Get("X-Linked-Etag")), cmp.Or(etag, h.Get("Etag"))
 		linkedSize = cmp.Or(linkedSize, h.Get("X-Linked-Size"))
