@@ -37,7 +37,7 @@ func (m Model) Init(seed uint64) (*Weights, error) {
 					t.Data[i] = 1
 				}
 			})
-		case strings.HasSuffix(t.Name, ".bias"): // zero already
+		case strings.HasSuffix(t.Name, ".bias"): // the memory is zero already
 		default:
 			for first := 0; first < len(t.Data); first += initBlock {
 				fills = append(fills, func() {
@@ -68,7 +68,7 @@ func drawNormal(block []float32, std float64, seed uint64, tensor string, number
 	}
 }
 
-// AtOnce calls run with each number below n, on so many threads at once.
+// AtOnce calls run with each number below n, on several threads at once.
 func AtOnce(threads, n int, run func(i int)) {
 	var next atomic.Int64
 	var group sync.WaitGroup

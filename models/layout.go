@@ -13,9 +13,9 @@ type Spec struct {
 	Shape []int  `json:"shape"`
 }
 
-// A Fused is one matrix as the graphs read it. Parts are the Hugging Face tensors
-// whose rows follow one another in it, so that each of them is a contiguous part
-// of the matrix and needs no second copy. A tensor that is not fused has one Part of the same name.
+// A Fused is one matrix as graphs read it. Parts are the Hugging Face tensors whose rows
+// it stacks, so that each is a contiguous part of the matrix and needs no copy. A tensor
+// that is not fused has one Part of the same name.
 type Fused struct {
 	Name  string `json:"name"`
 	Shape []int  `json:"shape"`
@@ -41,7 +41,7 @@ func Concat(name string, parts ...Spec) Fused {
 	return f
 }
 
-// A place is where a tensor lies in an arena: Size elements from Offset on.
+// A place says where a tensor lies in an arena: Size elements from Offset on.
 type place struct {
 	Offset, Size int
 	Shape        []int
@@ -143,7 +143,7 @@ func (l *Layout) Find(name string) (place, bool) {
 // Names returns the Hugging Face names in the arena's order.
 func (l *Layout) Names() []string { return l.names }
 
-// Largest returns the tensor with the most elements, the first of several.
+// Largest returns the tensor with the most elements; among equal ones, the first.
 func (l *Layout) Largest() (name string, size int) {
 	for _, n := range l.names {
 		if p, _ := l.Find(n); p.Size > size {

@@ -85,7 +85,7 @@ func (w *Weights) Load(src source) error {
 	return nil
 }
 
-// loadPart reads up to loadChunk elements of a tensor, from its element first on.
+// loadPart reads up to loadChunk elements of a tensor, beginning with element first.
 func (w *Weights) loadPart(src source, name string, p place, first int) error {
 	at, n := p.Offset+first, min(p.Size-first, loadChunk)
 	if !w.Narrow.holds(p) {

@@ -14,25 +14,24 @@ import (
 // A Model holds what the config files of a model folder state: everything except
 // the weights.
 type Model struct {
-	Design // which weights it has and how its Programs are built
-	Sizes  // of the Design
+	Design // says which weights the model has and how its Programs are built
+	Sizes  // sizes of the Design
 
 	// EOS are the ids that end a response: generation_config.json's
 	// eos_token_id, else config.json's. It may be empty.
 	EOS []int32
 	// Pad is pad_token_id, nil if the model has none. Init zeroes its embedding.
 	Pad *int32
-	// DType is what the folder's tensors are stored in; Invalid where the config
-	// does not state it.
+	// DType is the type of the folder's tensors; Invalid if the config does not state it.
 	DType DType
 	// InitRange is initializer_range, the standard deviation of random weights.
 	// 0 stands for 0.02.
 	InitRange float64
-	// Text is that of the two files, kept so that Save writes the same keys in the same
-	// order. Generation is nil where the folder has no generation_config.json.
+	// Text is the text of config.json, and Generation that of generation_config.json (nil
+	// without one). Save writes the same keys in the same order.
 	Text struct{ Config, Generation []byte }
 
-	names Geometry // for the names of its tensors
+	names Geometry // the names of the model's tensors
 }
 
 const (
@@ -90,9 +89,9 @@ func ReadConfig(path string) (Model, error) {
 	return m, nil
 }
 
-// ParseConfig reads the text of config.json and of generation_config.json, nil
-// where there is none. The family that model_type names reads the shape; the
-// error for a family that is not registered lists those that are.
+// ParseConfig reads the text of config.json and of generation_config.json, nil if there
+// is none. The family of the model_type reads the shape; the error for an unknown family
+// lists the known ones.
 func ParseConfig(config, generation []byte) (Model, error) {
 	f, err := parseConfigFile(configFile, config)
 	if err != nil {

@@ -12,15 +12,14 @@ import (
 	"strings"
 )
 
-// Load reads a Hugging Face folder: its config, and its tensors as float32 into
-// one arena. Names, shapes and element types must be exactly those that the
-// config calls for. Two kinds of tensors that transformers ignores are ignored
-// here too: rotary_emb.inv_freq and, if the embeddings are tied, a second copy of
-// them. The caller must close the weights.
+// Load reads a Hugging Face folder: its config, and its tensors as float32 into one
+// arena. Names, shapes and element types must be exactly as the config demands. Two kinds
+// of tensors that transformers ignores are ignored here too: rotary_emb.inv_freq and, if
+// the embeddings are tied, a second copy of them. The caller must close the weights.
 func Load(dir string) (Model, *Weights, error) { return LoadHeld(dir, Compute{}) }
 
-// LoadHeld is Load for Programs of a Compute: matrices that these read from 16 bits
-// alone are held in them.
+// LoadHeld is Load for Programs of a Compute: matrices that the Programs read only in
+// fewer bits are stored in those.
 func LoadHeld(dir string, c Compute) (Model, *Weights, error) {
 	return load(dir, func(m Model, l *Layout) (*Weights, error) {
 		from, to, err := m.narrowRange(c)
@@ -47,7 +46,7 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 	defer folder.Close()
 	src := m.source(folder)
 	layout := m.Layout()
-	if err := layout.Check(src); err != nil { // before it allocates memory
+	if err := layout.Check(src); err != nil { // check before allocating memory
 		return Model{}, nil, err
 	}
 	w, err := allocate(m, layout)
@@ -65,7 +64,7 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 	return m, w, nil
 }
 
-// narrowRange is the range of elements whose matrices a Compute wants in 16 bits.
+// narrowRange returns the range of elements whose matrices a Compute stores in fewer bits.
 func (m Model) narrowRange(c Compute) (from, to int, err error) {
 	if !c.Narrow() {
 		return 0, 0, nil
@@ -78,9 +77,9 @@ func (m Model) narrowRange(c Compute) (from, to int, err error) {
 	return from, to, nil
 }
 
-// Check reads the config and the tensors' headers of a Hugging Face folder and
-// returns the error that Load would return, unless it is about numbers within the
-// tensors. It takes milliseconds whatever the model's size.
+// Check reads the config and the tensors' headers of a Hugging Face folder and returns
+// the error that Load would return, except for errors in the tensors' values. It takes
+// milliseconds for a model of any size.
 func Check(dir string) error {
 	m, err := ReadConfig(dir)
 	if err != nil {
@@ -100,17 +99,16 @@ func IsAdapter(dir string) bool {
 	return err == nil
 }
 
-// headName is what transformers calls the head of every decoder-only model.
+// headName is the name of the head in every decoder-only model of transformers.
 const headName = "lm_head.weight"
 
-// A modelSource is a folder's tensors without those that Load ignores.
+// A modelSource holds a folder's tensors without those that Load ignores.
 type modelSource struct {
 	*Folder
 	names []string
-	// headCopy is set where a tied model's folder has the head as well.
+	// headCopy is set if a tied model's folder also has the head.
 	headCopy bool
-	// headFor is the embedding's name where a tied model's folder has the head
-	// in its place.
+	// headFor is the embedding's name if a tied model's folder has the head in its place.
 	headFor string
 }
 
@@ -133,7 +131,7 @@ func (m Model) source(folder *Folder) *modelSource {
 	return s
 }
 
-// stored returns the name under which the folder has a tensor.
+// stored returns the name of a tensor in the folder.
 func (s *modelSource) stored(name string) string {
 	if name == s.headFor {
 		return headName
@@ -154,8 +152,8 @@ func (s *modelSource) ReadFloat32(name string, dst []float32, first int) error {
 	return s.Folder.ReadFloat32(s.stored(name), dst, first)
 }
 
-// checkHeadCopy compares a tied model's lm_head.weight with the embedding. Where
-// they differ, transformers unties them; here the config must say so.
+// checkHeadCopy compares a tied model's lm_head.weight with the embedding. If they
+// differ, transformers unties them; onering requires the config to say so.
 func (m Model) checkHeadCopy(folder *Folder, w *Weights) error {
 	name := m.names.Embedding
 	embedding, shape, _ := w.View(name)
@@ -173,7 +171,7 @@ func (m Model) checkHeadCopy(folder *Folder, w *Weights) error {
 			return err
 		}
 		for i, v := range chunk {
-			if e := embedding[first+i]; v != e && (v == v || e == e) { // two NaN are equal here
+			if e := embedding[first+i]; v != e && (v == v || e == e) { // two NaN count as equal
 				return differ("differs from %s: %g and %g at element %d", name, v, e, first+i)
 			}
 		}
@@ -185,9 +183,9 @@ func (m Model) checkHeadCopy(folder *Folder, w *Weights) error {
 type SaveOptions struct {
 	// DType of the tensors: F32, F16 or BF16; Invalid is F32, which is exact.
 	DType DType
-	// Tokenizer is a model folder whose tokenizer files are copied; "" for none.
+	// Tokenizer is a model folder from which the tokenizer files are copied; "" for none.
 	Tokenizer string
-	// ShardBytes is the size from which tensors go to several files, 0 for 5 GB.
+	// ShardBytes is the size above which tensors are divided among several files, 0 for 5 GB.
 	ShardBytes int64
 	// Extra, if not nil, writes more files into the folder before it appears. The draft
 	// then has the sums of all files.
@@ -203,7 +201,7 @@ var TokenizerFiles = []string{
 // TemplateFolder holds chat templates for several uses, if a tokenizer has them.
 const TemplateFolder = "additional_chat_templates"
 
-// CopyTokenizer copies the files of the tokenizer that the folder from has, its chat templates among them.
+// CopyTokenizer copies the files of the tokenizer in the folder from, including its chat templates.
 func CopyTokenizer(put files.Put, from string) error {
 	if err := copyFiles(put, from, TokenizerFiles...); err != nil {
 		return err
@@ -224,11 +222,11 @@ func CopyTokenizer(put files.Put, from string) error {
 	return copyFiles(put, from, names...)
 }
 
-// Save writes a Hugging Face folder: config.json with the keys it was read with
-// (only the value of dtype or torch_dtype follows the tensors),
-// generation_config.json if there was one, the tensors under their Hugging Face
-// names, and the tokenizer's files. dir appears when all of it is on the disk, or
-// not at all; a dir that exists and is not empty is an error.
+// Save writes a Hugging Face folder: config.json with the keys it was read with (only the
+// value of dtype or torch_dtype follows the tensors), generation_config.json if there was
+// one, the tensors under their Hugging Face names, and the tokenizer's files. dir appears
+// completely, when all files are on the disk, or not at all; an existing dir that is not
+// empty is an error.
 func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 	o.DType, o.ShardBytes = cmp.Or(o.DType, F32), cmp.Or(o.ShardBytes, 5e9)
 	if m.Text.Config == nil {

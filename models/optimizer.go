@@ -13,31 +13,31 @@ type Optimizer interface {
 	// State lists the arrays that the optimizer keeps between updates, with one
 	// element per weight. They start at zero.
 	State() []OptimizerState
-	// ByTensor says whether an update needs whole tensors, for instance the norm
-	// of a matrix or of its rows. Where it does not, elements are updated in
-	// slices that ignore where tensors begin, which is fast for any layout.
+	// ByTensor says whether an update needs whole tensors, for instance the norm of a
+	// matrix or of its rows. Otherwise elements are updated in slices that ignore where
+	// tensors begin, which is fast for any layout.
 	ByTensor() bool
-	// Program is one update of a tensor of a shape, or of a slice of n elements,
-	// in which case shape is nil. Its inputs are "p" and "g", the weights and
-	// gradients, "clip", by which gradients are to be multiplied, the ports of
-	// State and the names of Scalars; its outputs, in place, "p1" and the ports of
-	// State with a 1 behind; see graph.After where others read what one overwrites. Where
-	// copy is not F32 the output "copy" is the new weights rounded to it.
+	// Program is one update of a tensor of a shape, or of a slice of n elements, in which
+	// case shape is nil. Its inputs are "p" and "g", the weights and gradients, "clip",
+	// by which gradients are to be multiplied, the ports of State and the names of
+	// Scalars; its outputs, in place, "p1" and the ports of State with a 1 appended; see
+	// graph.After if an output overwrites a value that others read. If copy is not F32,
+	// the output "copy" is the new weights rounded to it.
 	Program(shape []int, copy DType) (Program, error)
-	// Scalars are the numbers that update n, from 1, needs with a learning rate,
-	// by the name of their input. They have no dimensions.
+	// Scalars returns the numbers that update n, counted from 1, needs at a learning
+	// rate, by input name. They have no dimensions.
 	Scalars(n int, rate float64) map[string]float64
 }
 
-// An OptimizerState is an array of the weights' layout: Name is what checkpoints
-// call it, such as "exp_avg", and Port the input of the Programs.
+// An OptimizerState is an array with the layout of the weights: Name is its name in
+// checkpoints, such as "exp_avg", and Port the input of the Programs.
 type OptimizerState struct{ Name, Port string }
 
 var optimizers = registry.Makers[Optimizer]{Package: "models", Kind: "optimizer"}
 
 // RegisterOptimizer makes an optimizer known by name; call it from init. new returns a
-// fresh one with its default settings. It panics where the name is empty or taken or new
-// is nil: both are mistakes in the program.
+// fresh one with its default settings. It panics if the name is empty or taken or new is
+// nil: these are mistakes in the program.
 func RegisterOptimizer(name string, new func() Optimizer) { optimizers.Register(name, new) }
 
 // Optimizers returns the names of all optimizers in alphabetical order.

@@ -48,15 +48,15 @@ type Port struct {
 // A Use says which value a runtime binds to a port.
 type Use struct {
 	Role Role
-	// Of is the name of the parameter to which a Gradient belongs.
+	// Of is the name of the parameter whose gradient the port is.
 	Of string
-	// Layer is the layer whose Keys or Values the port is, and Part the part of the
-	// cache, from 0, in a Program that takes one in parts.
+	// Layer is the layer whose Keys or Values the port is, and Part the number of the
+	// cache's part, from 0, in a Program with several parts.
 	Layer, Part int
 }
 
-// InPart is the name of a port in a part of the cache, for DecodeParts: from part 1 on
-// the ports of caches, of places in them and of masks have one for each part.
+// InPart is the name of a port for a part of the cache, for DecodeParts: from part 1 on,
+// caches, places and masks have a port for each part.
 func InPart(name string, part int) string {
 	if part == 0 {
 		return name
@@ -68,24 +68,24 @@ func InPart(name string, part int) string {
 type Role uint8
 
 const (
-	// fed is a port whose value the caller gives for each run, such as token ids.
-	// Package ports names them.
+	// fed is the role of a port whose value the caller gives in each run, such as token
+	// ids. Package ports names such ports.
 	fed Role = iota
-	// Parameter is the tensor of the layout that has the port's name. In a layer
-	// Program the name comes without the LayerPrefix.
+	// Parameter is the role of a tensor of the layout with the port's name. In a layer
+	// Program the name lacks the LayerPrefix.
 	Parameter
-	// Gradient is the running gradient of a parameter; the output is written
+	// Gradient is the role of the running gradient of a parameter; the output is written
 	// onto the input.
 	Gradient
-	// Kept is a value that a forward Program returns and its backward Program
+	// Kept is the role of a value that a forward Program returns and its backward Program
 	// takes under the same name.
 	Kept
-	// Keys and Values are the cache of one layer.
+	// Keys and Values are the roles of the cache of one layer.
 	Keys
 	Values
 )
 
-// Sizes returns the port's shape as numbers, given the sizes of the letters.
+// Sizes returns the port's shape as numbers, given values of the letters.
 func (p Port) Sizes(letters map[string]int) ([]int64, error) {
 	out := make([]int64, len(p.Shape))
 	for i, text := range p.Shape {
@@ -121,7 +121,7 @@ func declared(ports []Port) []onnx.ValueInfo {
 }
 
 // opset is the version of ONNX's operators that Programs use: 23, the first with
-// RMSNormalization. Contrib operators are of the domain onnx.Microsoft.
+// RMSNormalization. Contrib operators have the domain onnx.Microsoft.
 const opset = 23
 
 // A Program is an ONNX graph that any stock ONNX Runtime can run.
@@ -142,7 +142,7 @@ type Program struct {
 	Options map[string]string
 }
 
-// ONNX returns the graph as a model file states it.
+// ONNX returns the graph in the form of a model file.
 func (p Program) ONNX() onnx.Model {
 	opsets := []onnx.Opset{{Version: opset}, {Domain: onnx.Microsoft, Version: 1}}
 	for _, n := range p.Nodes {

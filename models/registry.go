@@ -7,21 +7,21 @@ import (
 	"onering/internal/registry"
 )
 
-// A Design is the shape of a model: which weights it has, and how Programs are
-// built for it. Package decoder has the one that decoder-only models share.
+// A Design is the shape of a model: which weights it has, and how its Programs are built.
+// Package decoder has the Design of decoder-only models.
 type Design interface {
 	// Layout says which tensors the model has.
 	Layout() *Layout
-	// Architecture returns what builds the Programs for a way of computing. The
-	// error names what is impossible in the shape or in the way of computing.
+	// Architecture returns the builder of Programs for a way of computing. The error
+	// names what is impossible in the shape or in the way of computing.
 	Architecture(Compute) (Architecture, error)
 }
 
-// An opener reads the shape of a model of one family from its config.json. What
-// the family's Programs do not compute is an error of the file.
+// An opener reads the shape of a model of one family from its config.json. Settings that
+// the family's Programs do not support are errors of the file.
 type opener func(config *ConfigFile) (Design, error)
 
-// A family is what is known of a model_type.
+// A family is the registered entry of a model_type.
 type family struct {
 	about string
 	open  opener
@@ -29,9 +29,9 @@ type family struct {
 
 var families registry.Table[family]
 
-// Register makes a family of models known under the model_type of its
-// config.json; call it from init. about says in one line which models are of it.
-// It panics where the name is empty or open is nil: both are mistakes in the program.
+// Register makes a family of models known under the model_type of its config.json; call
+// it from init. about says in one line which models are of it. It panics if the name is
+// empty or open is nil: both are mistakes in the program.
 func Register(modelType, about string, open opener) {
 	if modelType == "" || open == nil {
 		panic(fmt.Sprintf("models: Register(%q) needs a model_type and a function", modelType))
@@ -42,7 +42,7 @@ func Register(modelType, about string, open opener) {
 // Families returns every registered model_type in alphabetical order.
 func Families() []string { return families.Names() }
 
-// About says which models are of a family; "" for one that is not registered.
+// About describes the models of a family; "" for a family that is not registered.
 func About(modelType string) string {
 	f, _ := families.Get(modelType)
 	return f.about

@@ -26,20 +26,20 @@ import (
 const (
 	// maxHeader is the longest header the reference implementation reads.
 	maxHeader = 100_000_000
-	// chunkBytes is the size of the buffers that elements are converted in:
-	// small enough to stay in a core's own cache.
+	// chunkBytes is the size of the buffers for converting elements: small enough for the
+	// cache of one core.
 	chunkBytes = 256 << 10
 )
 
-// A source is a set of named tensors that can be read: a File, or all the
-// shards of a Folder. It may be read from several goroutines at once.
+// A source is a set of named tensors that can be read: a File, or all shards of a Folder.
+// Several goroutines may read it at once.
 type source interface {
 	// Path says where the tensors come from, for error messages.
 	Path() string
 	// Names returns the tensors' names, in the order of the data.
 	Names() []string
 	Info(name string) (tensorInfo, bool)
-	// ReadFloat32 fills dst with the tensor's elements from element first on,
+	// ReadFloat32 fills dst with the tensor's elements, beginning with element first,
 	// converted from F32, F16, BF16 or F64.
 	ReadFloat32(name string, dst []float32, first int) error
 }
@@ -47,15 +47,15 @@ type source interface {
 // A tensorInfo is the entry of one tensor in a safetensors header.
 type tensorInfo struct {
 	Name string
-	// DType is Invalid if onering does not know the element type; TypeName is
-	// the type's name in the file in any case.
+	// DType is Invalid if onering does not know the element type; TypeName is always the
+	// type's name in the file.
 	DType    DType
 	TypeName string
 	Shape    []int
 	// Elements is the product of Shape, 1 for a scalar.
 	Elements int
 
-	begin, end int64 // in the data part of the file
+	begin, end int64 // place in the data part of the file
 }
 
 // A File is an open safetensors file. Only its header is in memory.
@@ -86,7 +86,7 @@ func OpenSafetensors(path string) (*File, error) {
 	return s, nil
 }
 
-// newFile reads the header of a file that is open, which path names in errors.
+// newFile reads the header of an open file; path names it in errors.
 func newFile(f *os.File, path string) (*File, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -174,7 +174,7 @@ func parseTensor(name string, entry []byte) (tensorInfo, error) {
 		return t, fmt.Errorf("data_offsets %v: want [begin, end]", offsets)
 	}
 	t.Shape = shape
-	t.DType.UnmarshalText([]byte(t.TypeName)) // of another type it is Invalid
+	t.DType.UnmarshalText([]byte(t.TypeName)) // an unknown type makes it Invalid
 	t.begin, t.end = int64(offsets[0]), int64(offsets[1])
 	for _, d := range shape {
 		hi, lo := bits.Mul64(uint64(t.Elements), uint64(d))
@@ -206,7 +206,7 @@ func parseSizes(text []byte) ([]int, error) {
 	return sizes, nil
 }
 
-// checkData sorts the tensors by place and compares them with the data part.
+// checkData sorts the tensors by place and checks them against the data part.
 func (f *File) checkData(size int64) error {
 	slices.SortStableFunc(f.names, func(a, b string) int {
 		x, y := f.tensors[a], f.tensors[b]

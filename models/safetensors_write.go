@@ -20,10 +20,10 @@ type Tensor struct {
 	Data  []float32
 }
 
-// WriteSafetensors writes tensors in the order given as d: F32, F16 or BF16,
-// rounded to nearest, ties to even. It copies the data through a small
-// buffer, to the file that put writes. A finite number that d cannot hold is an error.
-// metadata may be nil; transformers needs {"format": "pt"}.
+// WriteSafetensors writes tensors in the given order as type d: F32, F16 or BF16, rounded
+// to nearest, ties to even. It copies the data through a small buffer, to the file that
+// put writes. A finite number that d cannot hold is an error. metadata may be nil;
+// transformers needs {"format": "pt"}.
 func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, metadata map[string]string) error {
 	header, err := safetensorsHeader(d, tensors, metadata)
 	if err != nil {
@@ -80,7 +80,7 @@ func safetensorsHeader(d DType, tensors []Tensor, metadata map[string]string) ([
 		if b.Len() > 9 {
 			b.WriteByte(',')
 		}
-		k, _ := json.Marshal(key) // names, texts and numbers: that cannot fail
+		k, _ := json.Marshal(key) // names, texts and numbers can always be encoded
 		v, _ := json.Marshal(value)
 		fmt.Fprintf(b, "%s:%s", k, v)
 	}
@@ -118,9 +118,9 @@ const (
 	indexFile  = "model.safetensors.index.json"
 )
 
-// WriteModel writes tensors into a folder as model.safetensors, or, where they take
-// more than shardBytes (0: no limit), as shards with
-// model.safetensors.index.json. A tensor is never split.
+// WriteModel writes tensors into a folder as model.safetensors, or, if they take more
+// than shardBytes (0: no limit), as shards with model.safetensors.index.json. A tensor is
+// never split.
 func WriteModel(put files.Put, d DType, tensors []Tensor, shardBytes int64) error {
 	metadata := map[string]string{"format": "pt"}
 	var shards [][]Tensor
@@ -166,8 +166,8 @@ func WriteModel(put files.Put, d DType, tensors []Tensor, shardBytes int64) erro
 // maxCopied bounds a file that copyFiles copies, in bytes.
 const maxCopied = 256 << 20
 
-// copyFiles copies those of names that the folder from has. A name that from lacks is
-// skipped. Links are followed where they stay in it.
+// copyFiles copies the given files of the folder from, and skips missing ones. It follows
+// links that stay in the folder.
 func copyFiles(put files.Put, from string, names ...string) error {
 	folder, err := files.OpenFolder(from)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedHeader is the size in bytes of what a shared file says of its weights: what
-// Share was told, to a zero. The elements follow, then those of Narrow.
+// sharedHeader is the size in bytes of a shared file's header: the arguments of Share,
+// ended by a zero. The elements follow, then those of Narrow.
 const sharedHeader = 1 << 16
 
 // Share reads the weights of the model in a folder, as LoadHeld does, into memory that
-// other processes map with LoadShared, so that all have them once. key is what both
-// call them. The memory is there until the file is closed here and unmapped there.
+// other processes map with LoadShared, so that they all share one copy. key identifies
+// it. The memory exists until this process closes the file and the others unmap it.
 func Share(dir, key string, c Compute) (*os.File, error) {
 	if len(key) >= sharedHeader {
 		return nil, fmt.Errorf("models: share: the key %.40q... is too long", key)
@@ -47,8 +47,8 @@ func Share(dir, key string, c Compute) (*os.File, error) {
 	return f, nil
 }
 
-// LoadShared maps the weights that Share has read from the folder, with the same key
-// and Compute. They cannot be written: doing so ends the process.
+// LoadShared maps the weights that Share read from the folder, with the same key and
+// Compute. Writing to them ends the process.
 func LoadShared(f *os.File, dir, key string, c Compute) (Model, *Weights, error) {
 	head := make([]byte, sharedHeader)
 	if _, err := f.ReadAt(head, 0); err != nil {

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// maxPieces is the greatest number of requests for one file, each for what the
-// interrupted ones before it did not bring.
+// maxPieces is the greatest number of requests for one file, each for the rest that
+// interrupted ones left.
 const maxPieces = 100
 
-// download downloads a file to path and compares its checksum. A file that is at
-// path already is taken for its beginning, which an earlier download left there.
+// download downloads a file to path and compares its checksum. An existing file at path
+// counts as the beginning that an earlier download left there.
 func (c *client) download(ctx context.Context, r repo, f remote, path string, progress func(file string, done, total int64)) error {
 	for again := false; ; again = true {
 		if err := c.complete(ctx, r, f, path, progress); err != nil {
@@ -64,7 +64,7 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 		have, done, err = c.piece(ctx, r, f, file, have, progress)
 		if err != nil {
 			if errors.As(err, new(*fault)) || ctx.Err() != nil || errors.Is(err, errDisk) {
-				return err // request retried it already, the hub refused, or the disk failed
+				return err // The existing file may have been longer.
 			}
 			if failures++; have > before {
 				failures = 1
@@ -103,7 +103,7 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusOK:
-		have = 0 // the server sends the whole file, also if a part was requested
+		have = 0 // some servers send the whole file even if a part was requested
 	case http.StatusPartialContent:
 		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)) {
 			return 0, false, fmt.Errorf("the bytes from %d on were requested, and the answer has %q", have, resp.Header.Get("Content-Range"))
@@ -125,8 +125,8 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 	return c.receive(r, resp.Body, f, file, have, progress)
 }
 
-// receive appends the rest of a file from an open connection, of which have bytes
-// are there. It returns how many bytes are there now and whether that is all.
+// receive appends the rest of a file, of which have bytes exist, from an open connection.
+// It returns how many bytes exist then, and whether that is all.
 func (c *client) receive(r repo, from io.Reader, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
 	buffer := make([]byte, 1<<20)
 	for {

@@ -23,9 +23,9 @@ var (
 // A fault says why a repository or a file of it is not available.
 type fault struct {
 	Repo   string // ORG/NAME
-	Status int    // of HTTP; 0 if there was no answer
-	Code   string // the hub's own, such as RepoNotFound; may be empty
-	Err    error  // one of the above, or another cause
+	Status int    // HTTP status; 0 if there was no answer
+	Code   string // error code of the hub, such as RepoNotFound; may be empty
+	Err    error  // one of the errors above, or another cause
 	Detail string // what is wrong and what to do
 }
 
@@ -35,7 +35,7 @@ func (e *fault) Error() string {
 
 func (e *fault) Unwrap() error { return e.Err }
 
-// unreachable says whether the hub gave no answer, or one that says to try later.
+// unreachable says whether the hub gave no answer, or asked to try later.
 func unreachable(err error) bool {
 	e, ok := errors.AsType[*fault](err)
 	return ok && (e.Status == 0 && !errors.Is(err, errChecksum) || retryable(e.Status))
@@ -52,7 +52,7 @@ func retryable(status int) bool {
 	return status >= 500
 }
 
-// A permanent error is one that the same request would meet again.
+// A permanent error is one that would occur again for the same request.
 type permanent struct{ error }
 
 func (e permanent) Unwrap() error { return e.error }
@@ -119,12 +119,12 @@ func (c *client) reason(resp *http.Response) string {
 		err = json.Unmarshal(text, &body)
 	}
 	if err != nil {
-		return "" // the status says enough
+		return "" // the status is enough
 	}
 	return cmp.Or(body.Error, body.Message)
 }
 
-// hide removes the token from a text: a hub may have sent it back.
+// hide removes the token from a text, since a hub may have sent it back.
 func (c *client) hide(text string) string {
 	if c.token == "" {
 		return text

@@ -37,33 +37,33 @@ import (
 	"time"
 )
 
-// Options are what a caller may set; the zero value is fine.
+// Options are the caller's choices; the zero value works.
 type Options struct {
 	// Revision is a branch, a tag or a commit. If it is empty, it is taken from
 	// the name (ORG/NAME@REVISION), else it is main.
 	Revision string
-	// NoWeights does not download the weights of a model.
+	// NoWeights leaves out the weights of a model.
 	NoWeights bool
-	// Offline uses only what is in the cache, as HF_HUB_OFFLINE does.
+	// Offline uses only the cache, as HF_HUB_OFFLINE does.
 	Offline bool
-	// Progress, if not nil, is called while a file is downloaded or sent, with how many of
-	// its bytes are there; total is 0 if unknown.
+	// Progress, if not nil, is called while a file is downloaded or sent, with how many
+	// of its bytes are done; total is 0 if unknown.
 	Progress func(file string, done, total int64)
-	// Notice, if not nil, is called with what a user should know, such as that
-	// the cache is used because the hub does not answer.
+	// Notice, if not nil, receives messages for the user, such as that the cache is used
+	// because the hub does not answer.
 	Notice func(text string)
 	// Getenv is os.Getenv if nil.
 	Getenv func(string) string
 
-	// Tests set these.
+	// Only tests set the fields below.
 	transport http.RoundTripper
 	wait      func(context.Context, time.Duration) error
 	stall     time.Duration
-	// unstated is how long a body of no stated size may be.
+	// unstated bounds a body of unknown size, in bytes.
 	unstated int64
 }
 
-// filled returns the options with the defaults of its functions.
+// filled returns the options with defaults for missing functions.
 func (o Options) filled() Options {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -97,9 +97,9 @@ func Resolve(ctx context.Context, name string, o Options) (dir string, err error
 	return fetch(ctx, r, o)
 }
 
-// Pin returns name with the commit to which path belongs, the folder that name was
-// resolved to, so that it always means the same files. A name that is not one on
-// the hub is returned unchanged.
+// Pin returns name with the commit to which path belongs, the folder to which name was
+// resolved, so that the result always means the same files. A name that is not on the hub
+// is returned unchanged.
 func Pin(name, path string) string {
 	_, rest, ok := strings.Cut(filepath.ToSlash(path), "/snapshots/")
 	if !ok || name == path {
@@ -119,9 +119,9 @@ func Pin(name, path string) string {
 	return pinned
 }
 
-// ResolveData returns the path of a data set: "hf:ORG/NAME" is a folder with
-// its data files, whose names isData tells, "hf:ORG/NAME/PATH" a file or folder of it,
-// both with or without @REVISION after NAME. Other names are returned unchanged.
+// ResolveData returns the path of a data set: "hf:ORG/NAME" is a folder with its data
+// files, which isData recognizes, "hf:ORG/NAME/PATH" a file or folder of it, both with or
+// without @REVISION after NAME. Other names are returned unchanged.
 func ResolveData(ctx context.Context, name string, isData func(name string) bool, o Options) (path string, err error) {
 	r, ok, err := parse(name, dataset)
 	if err != nil || !ok {
@@ -135,8 +135,8 @@ func ResolveData(ctx context.Context, name string, isData func(name string) bool
 	return filepath.Join(dir, filepath.FromSlash(r.path)), nil
 }
 
-// fetch downloads the snapshot of a repository into the cache, as far as it is not
-// there, and returns its folder.
+// fetch downloads the missing files of a repository's snapshot into the cache, and
+// returns the snapshot's folder.
 func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 	o = o.filled()
 	r.revision = cmp.Or(o.Revision, r.revision)
@@ -160,7 +160,7 @@ func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 	}
 	c := newClient(s, o)
 	if cached != "" {
-		c.attempts = 1 // the cache is at hand: do not wait for a hub that does not answer
+		c.attempts = 1 // with a cache, do not wait for a hub that does not answer
 	}
 	info, err := c.info(ctx, r)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 
 // A kind of repository.
 type kind struct {
-	plural string // in names of folders and in addresses of the API
-	word   string // in messages
-	prefix string // of its addresses outside of the API, may be empty
+	plural string // name in folders and in addresses of the API
+	word   string // name in messages
+	prefix string // beginning of addresses outside of the API, may be empty
 }
 
 var (
@@ -22,15 +22,15 @@ var (
 // A repo is a repository at a revision, and the part of it to download.
 type repo struct {
 	kind
-	id       string // ORG/NAME, or NAME for old ones
+	id       string // ORG/NAME, or NAME for old repositories
 	revision string
-	path     string // within a data set; "" for all of it
+	path     string // a path in a data set; "" for all of it
 
-	noWeights bool                   // of a model
-	hasRows   func(name string) bool // of a file of a data set
+	noWeights bool                   // leave out the weights of a model
+	hasRows   func(name string) bool // says whether a file of a data set has rows
 }
 
-// address returns the parts of its address below the endpoint.
+// address returns the parts of the repository's address below the endpoint.
 func (r repo) address() []string {
 	return strings.Split(strings.TrimPrefix(r.prefix+"/"+r.id, "/"), "/")
 }
@@ -45,7 +45,7 @@ var (
 
 func isCommit(revision string) bool { return commitHash.MatchString(revision) }
 
-// parse reads a name; ok says whether it is one on the hub.
+// parse reads a name; ok says whether it is a name on the hub.
 func parse(name string, k kind) (r repo, ok bool, err error) {
 	text, explicit := strings.CutPrefix(name, "hf:")
 	if !explicit && (k == dataset || exists(name)) {

@@ -94,8 +94,8 @@ func (r repo) data(files []string) ([]string, error) {
 		if r.path != "" && !strings.HasPrefix(f, r.path+"/") {
 			continue
 		}
-		// Files that describe the data are left out, but for those of a folder
-		// that the library datasets saved: they are needed to read it.
+		// Files that describe the data are left out, except those that the library
+		// datasets saved: they are needed to read its folders.
 		if base := path.Base(f); !strings.HasPrefix(base, ".") && base != "README.md" && r.hasRows(base) {
 			out = append(out, f)
 		}

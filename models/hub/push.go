@@ -15,32 +15,30 @@ import (
 	"strings"
 )
 
-// PushOptions are what a caller of Push may set beside Options; of those NoWeights
-// has no use, and Revision is a branch.
+// PushOptions are further options for Push. It ignores NoWeights, and Revision must be a
+// branch.
 type PushOptions struct {
 	Options
-	// Private makes the repository private where it does not exist, and refuses
-	// one that is not.
+	// Private makes a new repository private, and refuses an existing public one.
 	Private bool
 	// Message is the title of the commit.
 	Message string
 }
 
-// An outcome says what Push did.
+// An outcome tells what Push did.
 type outcome struct {
 	URL     string       `json:"url"`
 	Branch  string       `json:"branch"`
 	Commit  string       `json:"commit"`
-	Created bool         `json:"created"` // the repository
-	Changed bool         `json:"changed"` // there is a new commit
+	Created bool         `json:"created"` // the repository was made
+	Changed bool         `json:"changed"` // the branch has a new commit
 	Files   []pushedFile `json:"files"`
-	Removed []string     `json:"removed,omitempty"` // weights of the model that was there
+	Removed []string     `json:"removed,omitempty"` // weights of an earlier model that were removed
 }
 
-// A pushedFile is one file of a push. State is sent; stored, where the hub had its
-// bytes; unchanged, where the branch has the file as it is; kept, where the branch
-// has a file of its own that a default does not replace; or ignored, by the
-// repository's .gitignore.
+// A pushedFile is one file of a push. State is "sent"; "stored" if the hub had the bytes;
+// "unchanged" if the branch has the file; "kept" if the branch has another file, which a
+// default does not replace; or "ignored" by the repository's .gitignore.
 type pushedFile struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
@@ -48,10 +46,10 @@ type pushedFile struct {
 }
 
 const (
-	// groupSize is the most files of one request, the limit of the Python client.
+	// groupSize is the largest number of files in one request, the limit of the Python client.
 	groupSize = 256
-	// maxRegular bounds what a commit holds beside the large files: a hub takes
-	// files of more than 10 MB as large ones.
+	// maxRegular bounds the bytes of a commit besides large files: a hub takes files of
+	// more than 10 MB as large ones.
 	maxRegular = 256 << 20
 )
 
@@ -60,20 +58,19 @@ type push struct {
 	*client
 	ctx     context.Context
 	repo    repo
-	state   string // folder of what interrupted uploads left
+	state   string // folder with the states of interrupted uploads
 	options PushOptions
 	files   []*outgoing
 	parent  string   // the commit that the new one follows
-	had     []string // the files of the parent
+	had     []string // the files of the parent commit
 	out     outcome
 }
 
-// Push makes a branch of a model's repository, OWNER/NAME, hold the files. It makes
-// the repository and the branch where they do not exist. It does not send files that
-// the branch has, or large ones that the hub stores already, and removes weights that
-// belong only to the model that was there. All files appear in one commit, or the
-// branch stays as it was. Push called again after an interruption sends what is
-// missing, also the missing parts of a large file.
+// Push makes a branch of a model's repository, OWNER/NAME, hold the files. It makes a
+// missing repository or branch. It does not send files that the branch has, or large ones
+// that the hub stores already, and removes weights that only an earlier model used. All
+// files appear in one commit, or the branch stays unchanged. After an interruption
+// another Push sends only missing files and missing parts of large ones.
 //
 // The protocol is that of the Python client without Xet: preupload, Git LFS with
 // multipart uploads, and a commit as lines of JSON.
@@ -121,7 +118,7 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (ou
 func posted(k call, value any) call {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // texts and numbers always can
+		panic(err) // texts and numbers can always be encoded
 	}
 	k.method = http.MethodPost
 	k.body = func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) }
@@ -136,7 +133,7 @@ func (p *push) wrong(format string, args ...any) error {
 	return &fault{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.hide(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
 }
 
-// prepare makes the repository and the branch, as far as they do not exist.
+// prepare makes a missing repository and a missing branch.
 func (p *push) prepare() error {
 	err := p.look()
 	var e *fault
@@ -167,7 +164,7 @@ func (p *push) look() error {
 	return nil
 }
 
-// create makes the repository. One that exists by now is fine.
+// create makes the repository. It accepts one that exists by now.
 func (p *push) create() error {
 	owner, name, _ := strings.Cut(p.repo.id, "/")
 	value := map[string]string{"organization": owner, "name": name, "type": "model"}
@@ -177,7 +174,7 @@ func (p *push) create() error {
 	return p.make("the new repository", call{address: p.at("api", "repos", "create")}, value, &p.out.Created)
 }
 
-// make posts a value to make something, and sets made where it did not exist.
+// make posts a value to make something, and sets made if it did not exist.
 func (p *push) make(what string, k call, value any, made *bool) error {
 	k = posted(k, value)
 	k.read = func(resp *http.Response) error {
@@ -197,7 +194,7 @@ func (p *push) make(what string, k call, value any, made *bool) error {
 	return p.done(p.ctx, p.repo, what, k)
 }
 
-// compare asks how each file is to be sent, and which ones the branch has.
+// compare asks how to send each file, and which ones the branch has.
 func (p *push) compare() error {
 	type file struct {
 		Path   string `json:"path"`
@@ -236,22 +233,22 @@ func (p *push) compare() error {
 	return nil
 }
 
-// A remoteFile is what the hub says of a file that is to be sent.
+// A remoteFile is the hub's answer about a file to send.
 type remoteFile struct {
 	Path   string `json:"path"`
 	Mode   string `json:"uploadMode"`
 	Ignore bool   `json:"shouldIgnore"`
-	OID    string `json:"oid"` // of the file that the branch has
+	OID    string `json:"oid"` // checksum of the file on the branch
 }
 
-// decide notes what is done with a file, and reads it. regular counts the bytes of
-// small files.
+// decide reads a file and decides whether to send it. regular counts the bytes of small
+// files.
 func (p *push) decide(f *outgoing, r remoteFile, regular *int64) error {
 	if r.Mode != "lfs" && r.Mode != "regular" {
 		return p.wrong("wants %s sent in a way that onering does not know: %.40q", f.Name, r.Mode)
 	}
 	f.ignored, f.kept = r.Ignore, f.Default && r.OID != ""
-	large := r.Mode == "lfs" && f.Size > 0 // the storage takes no empty files
+	large := r.Mode == "lfs" && f.Size > 0 // the storage for large files takes no empty files
 	if !large {
 		if *regular += f.Size; *regular > maxRegular {
 			return p.wrong("wants more than %d MiB within the commit, up to %s: track such files with Git LFS in the repository's .gitattributes", maxRegular>>20, f.Name)
@@ -282,7 +279,7 @@ func (p *push) commit() error {
 		method: http.MethodPost, address: p.api(p.repo, "commit", p.repo.revision),
 		header: http.Header{"Content-Type": {"application/x-ndjson"}},
 		body:   func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) },
-		repeat: []int{http.StatusConflict, http.StatusPreconditionFailed}, // another commit came between
+		repeat: []int{http.StatusConflict, http.StatusPreconditionFailed}, // another commit came first
 	}
 	k.again = func() (bool, error) {
 		err := p.look()
@@ -300,7 +297,7 @@ func (p *push) commit() error {
 	if err := p.ask(p.ctx, p.repo, "the commit", k, &answer); err != nil {
 		return err
 	}
-	if !changed { // it happened at an attempt whose answer was lost
+	if !changed { // an earlier attempt, whose answer was lost, made the commit
 		answer.OID = p.parent
 	}
 	if !isCommit(answer.OID) {

@@ -16,15 +16,15 @@ import (
 	"onering/internal/files"
 )
 
-// sampleSize is how much of a file's beginning the hub sees before it says how the
-// file is to be sent.
+// sampleSize is how many bytes of a file's beginning the hub sees before it says how to
+// send the file.
 const sampleSize = 512
 
 // A Source is a file that Push sends.
 type Source struct {
-	Name string // in the repository, with slashes
+	Name string // its name in the repository, with slashes
 	Size int64
-	// Default leaves a file alone that the repository has under the name.
+	// Default leaves an existing file of the name in the repository unchanged.
 	Default bool
 
 	open func() (content, error)
@@ -38,7 +38,7 @@ type content struct {
 	modTime time.Time
 }
 
-// Text is a source of a given content.
+// Text returns a source with a given content.
 func Text(name, text string) Source {
 	return Source{Name: name, Size: int64(len(text)), open: func() (content, error) {
 		return content{strings.NewReader(text), io.NopCloser(nil), int64(len(text)), time.Time{}}, nil
@@ -104,22 +104,22 @@ func openContent(dir, name string) (c content, err error) {
 	return content{f, f, info.Size(), info.ModTime()}, nil
 }
 
-// An outgoing is a file with what is known of it.
+// An outgoing is a file to push, with what is known about it.
 type outgoing struct {
 	Source
 	large   bool
-	content []byte // of one that is not large
-	oid     string // its checksum: SHA-256 of large ones, git's SHA-1 of others
+	content []byte // content of a file that is not large
+	oid     string // checksum: SHA-256 for large files, git's SHA-1 for others
 	modTime time.Time
 
-	there, kept, ignored bool   // see PushedFile
-	bytes                string // sent or stored
+	there, kept, ignored bool   // see pushedFile
+	bytes                string // the hub has the bytes: sent or stored
 }
 
-// pending says whether the commit has to hold the file.
+// pending says whether the commit has to contain the file.
 func (f *outgoing) pending() bool { return !f.there && !f.kept && !f.ignored }
 
-// state returns what became of the file.
+// state returns what was done with the file.
 func (f *outgoing) state() string {
 	switch {
 	case f.bytes != "":
@@ -146,7 +146,7 @@ func (f *outgoing) sample() ([]byte, error) {
 	return text, nil
 }
 
-// read computes the checksum of the file, and keeps the content of one that is not
+// read computes the checksum of the file, and stores the content of one that is not
 // large.
 func (f *outgoing) read(ctx context.Context) error {
 	c, err := f.open()
@@ -172,7 +172,7 @@ func (f *outgoing) read(ctx context.Context) error {
 	return f.unchanged()
 }
 
-// unchanged returns an error if the file is not the one that was read.
+// unchanged returns an error if the file has changed since read.
 func (f *outgoing) unchanged() error {
 	c, err := f.open()
 	if err != nil {

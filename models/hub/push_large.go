@@ -18,35 +18,35 @@ import (
 	"strings"
 )
 
-// Large files go to the hub's storage by the batch API of Git LFS, whose answer for
-// a file is where to send it: as a whole, or in parts of chunk_size bytes.
+// Large files go to the hub's storage by the batch API of Git LFS, whose answer says
+// where to send a file: in one piece, or in parts of chunk_size bytes.
 
 // maxState bounds the file with the state of an interrupted upload, in bytes.
 const maxState = 16 << 20
 
-// maxUploads is how often the upload of a file is begun: the signatures of its
-// addresses may end before it does.
+// maxUploads is how often the upload of a file may begin: signatures of its addresses may
+// expire during it.
 const maxUploads = 3
 
-// An object is what the batch API says of a file.
+// An object is the batch API's answer about a file.
 type object struct {
 	OID     string
 	Actions *struct{ Upload, Verify *action }
 	Error   *struct{ Message string }
 }
 
-// An action is one request to make.
+// An action is a request that the batch API asks for.
 type action struct {
 	Href   string
 	Header map[string]any
 }
 
-// An upload is where a file is sent, and what was sent. It is kept in a file.
+// An upload says where a file is sent, and which parts were sent. A file stores it.
 type upload struct {
-	Address string   // of the whole file, or where the parts are put together
-	Chunk   int64    // bytes of a part; 0 sends the file as a whole
-	Parts   []string // their addresses
-	ETags   []string // of the parts that were sent; "" for the others
+	Address string   // address for the whole file, or for joining the parts
+	Chunk   int64    // bytes of a part; 0 sends the file in one piece
+	Parts   []string // addresses of the parts
+	ETags   []string // ETags of the parts that were sent; "" for the others
 }
 
 // sendLarge makes the hub store the large files that it does not have.
@@ -71,7 +71,7 @@ func (p *push) sendLarge() error {
 		return fmt.Errorf("hub: %w", err)
 	}
 	defer unlock()
-	sent := map[string]string{} // files may be the same
+	sent := map[string]string{} // two files may have the same content
 	for group := range slices.Chunk(todo, groupSize) {
 		objects, err := p.batch(group)
 		if err != nil {
@@ -134,7 +134,7 @@ func lfsHeader() http.Header {
 	return http.Header{"Accept": {kind}, "Content-Type": {kind}}
 }
 
-// sendOne sends a file, or the parts of it that an interrupted upload left.
+// sendOne sends a file, or the missing parts of an interrupted upload.
 func (p *push) sendOne(f *outgoing, o object) error {
 	for begun := 1; ; begun++ {
 		if o.Actions == nil {
@@ -157,9 +157,9 @@ func (p *push) sendOne(f *outgoing, o object) error {
 			return p.verify(f, o.Actions.Verify)
 		}
 		if e, ok := errors.AsType[*fault](err); !ok || e.Status < 400 || e.Status > 499 || retryable(e.Status) {
-			return err // what was sent is kept
+			return err // the state stays for a later push
 		}
-		// The addresses hold no more, or the upload has ended.
+		// The addresses have expired, or the upload has ended.
 		p.forget(f)
 		if begun >= maxUploads && !saved {
 			return err
@@ -208,7 +208,7 @@ func (p *push) plan(f *outgoing, a action) (upload, error) {
 	return u, nil
 }
 
-// transfer sends what is missing of a file.
+// transfer sends the missing parts of a file.
 func (p *push) transfer(f *outgoing, u upload) error {
 	c, err := f.open()
 	if err != nil {
@@ -253,7 +253,7 @@ func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag st
 	if err != nil {
 		return "", err
 	}
-	k := call{method: http.MethodPut, address: address, signed: true, repeat: []int{http.StatusBadRequest}} // S3's answer to a slow request
+	k := call{method: http.MethodPut, address: address, signed: true, repeat: []int{http.StatusBadRequest}} // S3 answers a slow request with this status
 	k.body = func() (io.Reader, int64) {
 		report := func(done int64) { p.options.Progress(f.Name, done, f.Size) }
 		return files.Counted(io.NewSectionReader(c, from, size), from, report), size
@@ -262,7 +262,7 @@ func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag st
 	return etag, err
 }
 
-// tell makes a call whose answer has nothing to read.
+// tell makes a call whose answer is not needed.
 func (p *push) tell(what string, k call, seen func(*http.Response)) error {
 	k.read = func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
@@ -272,14 +272,14 @@ func (p *push) tell(what string, k call, seen func(*http.Response)) error {
 		if seen != nil {
 			seen(resp)
 		}
-		// Read to its end, so that the connection serves the next request.
+		// Read the answer to its end, so that the connection can be used again.
 		_, err := answer(resp, 1<<20)
 		return err
 	}
 	return p.done(p.ctx, p.repo, what, k)
 }
 
-// verify has the hub check that it stores a file.
+// verify asks the hub to check that it stores a file.
 func (p *push) verify(f *outgoing, a *action) error {
 	if a == nil {
 		return nil
@@ -292,8 +292,8 @@ func (p *push) verify(f *outgoing, a *action) error {
 	return p.tell("the check of "+f.Name, k, nil)
 }
 
-// target reads an address that the hub gives. Behind another endpoint, such as a
-// proxy, the hub's own addresses are those of the endpoint.
+// target reads an address from the hub. If the endpoint is another one, such as a proxy,
+// it replaces the hub's own host.
 func (p *push) target(text string) (*url.URL, error) {
 	if rest, ok := strings.CutPrefix(text, defaultEndpoint+"/"); ok {
 		text = p.endpoint.String() + "/" + rest
@@ -308,14 +308,14 @@ func (p *push) target(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// stateFile names a file of the repository's uploads.
+// stateFile names the file for the state of an upload to the repository.
 func (p *push) stateFile(oid, end string) string {
 	sum := sha256.Sum256([]byte(p.endpoint.String() + "\n" + p.repo.id + "\n" + oid))
 	return filepath.Join(p.state, hex.EncodeToString(sum[:16])+end)
 }
 
-// saved returns the interrupted upload of a file. ok is false without one, and if its state
-// cannot be read.
+// saved returns the interrupted upload of a file. ok is false if there is none or its
+// state cannot be read.
 func (p *push) saved(f *outgoing) (u upload, ok bool) {
 	file, err := os.Open(p.stateFile(f.oid, ".json"))
 	if err != nil {
@@ -337,5 +337,5 @@ func (p *push) save(f *outgoing, u upload) error {
 	return nil
 }
 
-// forget removes what save wrote. What stays there is tried and refused.
+// forget removes the file of save. If that fails, a later push tries the old state and is refused.
 func (p *push) forget(f *outgoing) { os.Remove(p.stateFile(f.oid, ".json")) }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// settings are what the environment variables say.
+// settings are the values of the environment variables.
 type settings struct {
 	home     string   // HF_HOME
 	cache    string   // the folder "hub"

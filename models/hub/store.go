@@ -14,7 +14,7 @@ import (
 	"onering/internal/files"
 )
 
-// maxRef bounds a file that holds a commit, in bytes.
+// maxRef bounds the bytes of a file that holds a commit.
 const maxRef = 1 << 10
 
 // A store is a repository's folder in the cache.
@@ -77,9 +77,9 @@ func listFiles(dir string) ([]string, error) {
 	return files, err
 }
 
-// listing returns the path of the list of all files of a commit, from which the
-// files of a snapshot are known offline. It is not in the Python client's folder
-// "trees", where that client would take the files that are not needed for missing.
+// listing returns the path of the list of all files of a commit, from which the files of
+// a snapshot are known offline. It is not in the Python client's folder "trees", where
+// that client would treat files that were not needed as missing.
 func (s *store) listing(commit string) string { return s.dir("onering", commit+".json") }
 
 func (s *store) readListing(commit string) (names []string, err error) {
@@ -196,7 +196,7 @@ func link(blob, path string) error {
 		return err
 	}
 	temp := fmt.Sprintf("%s.%d.link", path, os.Getpid())
-	os.Remove(temp) // a process that was killed may have left it
+	os.Remove(temp) // a killed process may have left a link
 	if os.Symlink(to, temp) == nil {
 		return os.Rename(temp, path)
 	}

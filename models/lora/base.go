@@ -16,7 +16,7 @@ import (
 type Base struct {
 	Model  string `json:"model"`
 	Digest string `json:"digest"`
-	// Held is the type that its layers were held in; "" is float32.
+	// Held is the type that held the layers of the model; "" is float32.
 	Held string `json:"held,omitempty"`
 }
 
@@ -24,8 +24,8 @@ type Base struct {
 // objective, and lines of metrics that could not be written.
 const MaxState = 256 << 20
 
-// ReadBase reads what state/state.json in an adapter's folder says of the model beside it;
-// nil if there is no such file, or if it says nothing.
+// ReadBase reads from state/state.json in an adapter's folder which model the adapter
+// belongs to; nil if the file is absent or does not say.
 func ReadBase(dir string) (*Base, error) {
 	path := filepath.Join(dir, "state", "state.json")
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 	"onering/models"
 )
 
-// A config is what adapter_config.json states.
+// A config is the content of adapter_config.json.
 type config struct {
 	Rank    int
 	Alpha   float64
@@ -24,18 +24,18 @@ type config struct {
 	text    []byte
 }
 
-// only are keys whose other values would change the computation, with the values
-// that the graphs compute, as JSON. An absent key and null are fine.
+// only lists keys whose other values would change the computation, with the values that
+// the graphs compute, as JSON. A key may also be absent or null.
 var only = map[string][]string{
 	"peft_type": {`"LORA"`},
 	"task_type": {`"CAUSAL_LM"`},
 	"bias":      {`"none"`},
-	// The others change the weights of the base or need its data: an adapter alone is
-	// not the whole model then.
+	// The other types of bias change the weights of the base or need its data: the
+	// adapter alone is then not the whole model.
 	"init_lora_weights": {"true", "false", `"gaussian"`, `"orthogonal"`, `"eva"`},
 }
 
-// Keys that say nothing about the computation, and those that are read.
+// Keys that do not affect the computation, and keys that are read.
 var (
 	ignored = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "megatron_core", "qalora_group_size", "layers_pattern", "eva_config", "runtime_config"}
 	read    = []string{"r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules"}
@@ -84,7 +84,7 @@ func parseConfig(text []byte) (config, error) {
 	return c, nil
 }
 
-// compact is JSON without spaces, so that empty lists and objects are known.
+// compact removes spaces from JSON, so that empty lists and objects are recognized.
 func compact(value []byte) []byte {
 	if len(value) > 64 {
 		return value
@@ -115,7 +115,7 @@ func (c *config) read(key string, value []byte) error {
 	return nil
 }
 
-// adapter is the Adapter that c states of the model m.
+// adapter returns the Adapter of model m that c describes.
 func (c config) adapter(m models.Model) (*Adapter, error) {
 	base, err := modulesOf(m)
 	if err != nil {
@@ -139,8 +139,8 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 	return a, nil
 }
 
-// modules are the products of a model that an adapter may change: their names
-// without the prefixes of the layers.
+// modules lists the products of a model that an adapter may change: their names without
+// the prefixes of the layers.
 type modules struct {
 	prefixes, names []string
 }
@@ -157,7 +157,7 @@ func modulesOf(m models.Model) (out modules, err error) {
 	return out, nil
 }
 
-// short are the last parts of modules' names, which PEFT takes as targets.
+// short returns the last parts of modules' names, which PEFT accepts as targets.
 func short(names []string) (out []string) {
 	for _, name := range names {
 		out = append(out, name[strings.LastIndex(name, ".")+1:])
@@ -168,9 +168,9 @@ func short(names []string) (out []string) {
 
 const allLinear = "all-linear"
 
-// targets are target_modules: names, a pattern or all.
+// targets is the value of target_modules: names, a pattern or all.
 type targets struct {
-	setting bool // of a run file, not target_modules
+	setting bool // the value is from a run file, not from target_modules
 	names   []string
 	pattern *regexp.Regexp
 	all     bool
@@ -194,7 +194,7 @@ func (t *targets) parse(value []byte) (err error) {
 	return nil
 }
 
-// matches says whether a module is meant by its path.
+// matches says whether the targets include a module, given its path.
 func (t targets) matches(path string) bool {
 	return t.all || t.pattern != nil && t.pattern.MatchString(path) ||
 		slices.ContainsFunc(t.names, func(name string) bool { return covers(name, path) })
@@ -202,8 +202,8 @@ func (t targets) matches(path string) bool {
 
 func covers(name, path string) bool { return path == name || strings.HasSuffix(path, "."+name) }
 
-// of returns the targets among a model's modules. They must be the same in all
-// layers, which share one graph.
+// of returns the targets among a model's modules. Each layer must have the same targets,
+// since one graph serves all layers.
 func (t targets) of(base modules) (found []string, err error) {
 	for _, name := range t.names {
 		known := false

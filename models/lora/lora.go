@@ -1,6 +1,6 @@
-// Package lora reads and writes adapters as PEFT does: a folder with
-// adapter_config.json and adapter_model.safetensors. What of PEFT's methods the
-// graphs do not compute is refused by the name of its key.
+// Package lora reads and writes adapters as PEFT does: a folder with adapter_config.json
+// and adapter_model.safetensors. Methods of PEFT that the graphs do not compute are
+// refused with the name of their key.
 package lora
 
 import (
@@ -26,17 +26,17 @@ const (
 	tensorFile = "adapter_model.safetensors"
 )
 
-// An Adapter is an adapter of a model without the numbers of its tensors.
+// An Adapter describes an adapter of a model, without the values of its tensors.
 type Adapter struct {
 	models.Adapter
-	// Dropout is what other programs train the adapter with. onering leaves it out.
+	// Dropout is the dropout with which other programs train the adapter. onering ignores it.
 	Dropout float64
 
-	text   []byte // of adapter_config.json
+	text   []byte // the text of adapter_config.json
 	layout *models.Layout
 }
 
-// Settings say what a new adapter is.
+// Settings describe a new adapter.
 type Settings struct {
 	Rank    int      `toml:"rank" flag:"lora-rank" range:"[1,65536]" help:"rows of A and columns of B: how many directions of a weight can change"`
 	Alpha   float64  `toml:"alpha" flag:"lora-alpha" range:"(0,)" help:"what scales the low-rank products: alpha / rank, or alpha / sqrt(rank) with rslora"`
@@ -45,12 +45,12 @@ type Settings struct {
 	Init    string   `toml:"init" flag:"lora-init" choice:"kaiming gaussian" help:"how A begins; B begins with zeros" note:"kaiming is uniform within 1/sqrt(in), as PEFT's default is; gaussian has a deviation of 1/rank"`
 }
 
-// Default are the settings of an adapter for reinforcement learning.
+// Default returns the settings of an adapter for reinforcement learning.
 func Default() Settings {
 	return Settings{Rank: 32, Alpha: 32, Targets: []string{allLinear}, Init: "kaiming"}
 }
 
-// Settings are those that make an adapter of the same modules, rank and scale.
+// Settings returns the settings that make an adapter of the same modules, rank and scale.
 func (a *Adapter) Settings() Settings {
 	s := Default()
 	s.Rank, s.Alpha, s.Targets = a.Rank, a.Scale*float64(a.Rank), slices.Clone(a.Modules)
@@ -91,9 +91,9 @@ func New(s Settings, m models.Model, base string) (*Adapter, error) {
 	return a, nil
 }
 
-// Init returns the tensors of a new adapter. B is zero, so the model begins as it is.
-// A is uniform within 1/sqrt(in), as PEFT's is, or normal with a deviation of 1/rank.
-// The numbers depend on the seed and the tensor's name alone.
+// Init returns the tensors of a new adapter. B is zero, so the adapter begins without an
+// effect. A is uniform within 1/sqrt(in), as in PEFT, or normal with a deviation of
+// 1/rank. The numbers depend on the seed and the tensor's name alone.
 func (a *Adapter) Init(s Settings, seed uint64) (*models.Weights, error) {
 	w, err := models.NewWeights(a.layout)
 	if err != nil {
@@ -117,8 +117,8 @@ func (a *Adapter) Init(s Settings, seed uint64) (*models.Weights, error) {
 	return w, nil
 }
 
-// Read reads what the adapter in the folder dir is, and checks that it is one of the
-// model m.
+// Read reads the description of the adapter in the folder dir, and checks that it fits
+// the model m.
 func Read(dir string, m models.Model) (*Adapter, error) {
 	c, err := readConfig(filepath.Join(dir, configFile))
 	if err != nil {
@@ -144,8 +144,8 @@ func (a *Adapter) Load(dir string) (*models.Weights, error) {
 	return w, nil
 }
 
-// Check returns the error that Load would return for the folder dir, unless it is about the
-// numbers in the tensors: it reads their names and shapes alone.
+// Check returns the error that Load would return for the folder dir. It reads only names
+// and shapes, so it misses errors in the tensors' values.
 func (a *Adapter) Check(dir string) error {
 	f, err := openTensors(dir, a.layout)
 	if err != nil {
@@ -191,8 +191,8 @@ func into(dir string, w *models.Weights) error {
 	return nil
 }
 
-// Save writes the folder dir as PEFT does, with the tensors w. It appears whole or
-// not at all. extra may be nil; else it writes more files into the folder.
+// Save writes the folder dir as PEFT does, with the tensors w. The folder appears completely
+// or not at all. extra may be nil; otherwise it writes more files into the folder.
 func (a *Adapter) Save(dir string, w *models.Weights, extra func(d *files.Draft) error) error {
 	return files.WriteFolder(dir, func(d *files.Draft) error {
 		d.Summed = extra != nil

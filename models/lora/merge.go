@@ -17,11 +17,11 @@ import (
 	"onering/models"
 )
 
-// mergeable are keys of adapters that the graphs do not compute, since all layers share one,
-// and Merge does: what they choose shows in the names and shapes of the tensors.
+// mergeable lists keys of adapters that the graphs cannot compute, since all layers share
+// a graph, but Merge can: the names and shapes of the tensors reflect them.
 var mergeable = []string{"rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform", "exclude_modules", "target_modules", "ensure_weight_tying"}
 
-// A merging is an adapter on its way into the weights of its model.
+// A merging adds the tensors of an adapter to the weights of its model.
 type merging struct {
 	config
 	ranks, alphas patterns
@@ -29,9 +29,9 @@ type merging struct {
 	model         *models.Weights
 }
 
-// Merge adds the adapter in the folder dir to the weights of its model: W + scale B A for each
-// module that has a product, whatever its rank and scale, and modules_to_save in the place of
-// the model's.
+// Merge adds the adapter in the folder dir to the weights of its model: W + scale B A for
+// each module that has a product, with any rank and scale. Modules of modules_to_save
+// replace the model's.
 func Merge(dir string, model *models.Weights) (err error) {
 	path := filepath.Join(dir, configFile)
 	text, err := files.ReadIn(path, 1<<20)
@@ -80,7 +80,7 @@ func (x *merging) parse(text []byte) error {
 	return err
 }
 
-// add puts a tensor, or the product that it is one of, into the weights.
+// add merges a tensor into the weights; for an A or a B it merges their product.
 func (x *merging) add(name string) error {
 	module := strings.TrimPrefix(name, models.AdapterPrefix)
 	switch {
@@ -88,7 +88,7 @@ func (x *merging) add(name string) error {
 		if _, ok := x.file.Info(strings.TrimSuffix(name, models.AdapterB) + models.AdapterA); !ok {
 			return errors.New("it has no lora_A beside it")
 		}
-		return nil // with its A
+		return nil // the B is merged together with its A
 	case strings.HasSuffix(name, models.AdapterA):
 		return x.product(strings.TrimSuffix(module, models.AdapterA), name, strings.TrimSuffix(name, models.AdapterA)+models.AdapterB)
 	case strings.Contains(name, ".lora_"):
@@ -97,7 +97,7 @@ func (x *merging) add(name string) error {
 	return x.replace(name, strings.Replace(module, ".modules_to_save.", ".", 1))
 }
 
-// tensor reads a tensor whose shape is to be of two sizes, 0 for any.
+// tensor reads a tensor whose shape must have two given sizes; 0 allows any size.
 func (x *merging) tensor(name string, rows, columns int) ([]float32, []int, error) {
 	info, ok := x.file.Info(name)
 	if !ok {
@@ -143,8 +143,8 @@ func (x *merging) product(module, nameA, nameB string) error {
 	return nil
 }
 
-// replace puts a tensor of a module that was trained whole in the place of the model's. Where
-// the model's head is its embedding, one of the two alone cannot be another.
+// replace replaces a tensor of the model by the adapter's, which was trained completely.
+// If the model's head is its embedding, an adapter may not replace only one of the two.
 func (x *merging) replace(name, to string) error {
 	const head = "lm_head.weight"
 	_, _, hasHead := x.model.View(head)
@@ -161,7 +161,7 @@ func (x *merging) replace(name, to string) error {
 			twin := other != name && (strings.HasSuffix(other, "embed_tokens.weight") || strings.HasSuffix(other, head)) && info.Elements == len(data)
 			if values := make([]float32, info.Elements); twin && x.file.ReadFloat32(other, values, 0) == nil && slices.Equal(values, data) {
 				if !embedding {
-					return nil // with its twin
+					return nil // the embedding and the head agree
 				}
 				hasHead = true
 			}
@@ -194,7 +194,8 @@ func addProduct(w, a, b []float32, in int, scale float64) {
 	}
 }
 
-// patterns give numbers to modules: the first that matches the end of a module's name counts.
+// patterns assign numbers to modules: the first pattern that matches the end of a module's name
+// counts.
 type patterns []pattern
 
 type pattern struct {

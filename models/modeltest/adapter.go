@@ -11,10 +11,10 @@ import (
 	"onering/models"
 )
 
-// checkAdapter gives the model adapters, with random As and Bs: its states must be
-// those of the model with W + Scale B A in place of W, prompts and tokens added one
-// by one must give them too, and the gradients must be differences, those of the
-// adapter's tensors and no others.
+// checkAdapter gives the model adapters with random As and Bs. The states must equal
+// those of the model with W + Scale B A in place of W, for prompts and for single tokens
+// as well. The gradients must equal differences, and exist only for the adapter's
+// tensors.
 func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	plain := must(m.Architecture(models.Compute{}))(t)
 	all := models.ModulesOf(plain)
@@ -30,7 +30,7 @@ func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			near(t, what, model.forward(t, sequences, 1).Data, want.Data, 1e-9)
 			model.checkDecoding(t, fmt.Sprintf("adapter of rank %d, ", adapter.Rank), sequences)
 			model.checkTaught(t)
-			if i == 0 || i == 2 && n == 0 { // differences take time
+			if i == 0 || i == 2 && n == 0 { // computing differences takes time
 				model.checkLayer(t, []int{5, 4, 7}, 3, 1)
 			}
 		}
@@ -49,7 +49,7 @@ func (m interpreted) adapt(t testing.TB, l *models.Layout, r *rand.Rand) {
 	}
 }
 
-// merge sets the weights of to to those of m with the adapter in them.
+// merge copies the weights of m to to, with the adapter merged.
 func (m interpreted) merge(t testing.TB, to interpreted, adapter models.Adapter) {
 	for name, x := range m.weights {
 		if _, ok := to.weights[name]; ok {
@@ -111,7 +111,7 @@ func (m interpreted) checkTaught(t testing.TB) {
 	}
 }
 
-// tensorsOf are the tensors of an arena by all names of its layout.
+// tensorsOf returns the tensors of an arena by all names of its layout.
 func tensorsOf(w *models.Weights) tensors {
 	out := tensors{}
 	add := func(name string) {

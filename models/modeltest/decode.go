@@ -13,17 +13,17 @@ import (
 	"onering/models/ports"
 )
 
-// A decoding is prompts that are under way, with the inputs of Decode.
+// A decoding is a set of prompts being decoded, with the inputs of Decode.
 type decoding struct {
 	interpreted
 	sequences [][]int
-	at        []int // how many tokens of each are in the cache
-	places    int   // of each row in the cache
+	at        []int // how many tokens of each prompt are in the cache
+	places    int   // number of places that each row of the cache has
 	in        tensors
 }
 
-// checkDecode compares the states of prompts and of the tokens after them with
-// those that the layers of training give.
+// checkDecode compares the states of prompts and of later tokens with the states that the
+// training layers give.
 func checkDecode(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	r := rand.New(rand.NewPCG(9, 10))
 	sequences := make([][]int, 3)
@@ -46,7 +46,7 @@ func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int)
 		start := 0
 		for row, s := range sequences {
 			what := fmt.Sprintf("%v, %s%s, row %d, token %d: state ", m.Compute, name, what, row, at[row]-1)
-			// Graphs hold the scale of attention in float32.
+			// graphs hold the scale of attention in float32
 			near(t, what, hidden.Row(row), want.Row(start+at[row]-1), 1e-6)
 			start += len(s)
 		}
@@ -86,9 +86,9 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 	}
 	d.in[ports.Cos], d.in[ports.Sin] = d.angles(d.places, d.turned())
 	p := must(d.Prefill())(t)
-	d.fill(t, math.NaN()) // nothing stale may be read
+	d.fill(t, math.NaN()) // old values may not be read
 	hidden := d.keep(t, p)
-	for _, cache := range d.in { // Decode multiplies it by zero
+	for _, cache := range d.in { // finite, since Decode multiplies it by zero
 		for i := range cache.Data {
 			if math.IsNaN(cache.Data[i]) {
 				cache.Data[i] = 50
@@ -98,7 +98,7 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 	return hidden
 }
 
-// fill makes a cache in which every number is v, under the names that Decode has.
+// fill makes a cache in which every number is v, with the names of Decode.
 func (d *decoding) fill(t testing.TB, v float64) {
 	p := must(d.Decode(models.Direct))(t)
 	for _, port := range p.Inputs {
@@ -112,7 +112,7 @@ func (d *decoding) fill(t testing.TB, v float64) {
 	}
 }
 
-// step feeds each row its next token; a row at its end is fed the last one again.
+// step gives each row its next token; a finished row gets its last token again.
 func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 	B := len(d.sequences)
 	ids, pos, mask, places := make([]int, B), make([]int, B), graphtest.Zeros(B, 1, 1, d.places), []int(nil)
@@ -140,8 +140,8 @@ func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 	return d.keep(t, p)
 }
 
-// checkParts takes the newest step again from the cache before it, in two parts: the last
-// row at its full length, the others as short as they can be.
+// checkParts repeats the newest step with the earlier cache in two parts: the last row
+// has its full length, the others as little as possible.
 func (d *decoding) checkParts(t testing.TB, what string, form models.Form, before tensors, want graphtest.Tensor) {
 	t.Helper()
 	p := must(d.DecodeParts(form))(t)
@@ -179,7 +179,7 @@ func (d *decoding) checkParts(t testing.TB, what string, form models.Form, befor
 	near(t, what+" with the cache in parts: state ", d.run(t, p, "", in)[ports.Hidden].Data, want.Data, 1e-12)
 }
 
-// checkMany takes the newest step again from the cache before it by DecodeMany.
+// checkMany repeats the newest step with the earlier cache by DecodeMany.
 func (d *decoding) checkMany(t testing.TB, what string, form models.Form, before tensors, want graphtest.Tensor) {
 	t.Helper()
 	p := must(d.DecodeMany(form))(t)
@@ -193,9 +193,9 @@ func (d *decoding) checkMany(t testing.TB, what string, form models.Form, before
 	near(t, what+" by the graph for many rows: state ", d.run(t, p, "", in)[ports.Hidden].Data, want.Data, 1e-6)
 }
 
-// keep runs a Program, puts the keys and values that it returns into the cache,
-// and returns the states. What is written onto a cache takes its place; the keys
-// and values of prompts alone go to the start of each row.
+// keep runs a Program, stores its keys and values in the cache, and returns the states. A
+// returned cache replaces the old one; keys and values of prompts alone go to the start
+// of each row.
 func (d *decoding) keep(t testing.TB, p models.Program) graphtest.Tensor {
 	t.Helper()
 	out := d.run(t, p, "", d.in)
@@ -217,7 +217,7 @@ func (d *decoding) keep(t testing.TB, p models.Program) graphtest.Tensor {
 	return out[ports.Hidden]
 }
 
-// cache returns the name that Decode has for the keys or values of a layer.
+// cache returns Decode's name for the keys or values of a layer.
 func (d *decoding) cache(t testing.TB, use models.Use) string {
 	p := must(d.Decode(models.Direct))(t)
 	for _, port := range p.Inputs {

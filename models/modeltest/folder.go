@@ -38,7 +38,7 @@ func checkFolder(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	}
 }
 
-// mustOpen opens a folder's tensors for the length of the test.
+// mustOpen opens a folder's tensors until the end of the test.
 func mustOpen(t testing.TB, dir string) *models.Folder {
 	t.Helper()
 	folder := must(models.OpenFolder(dir))(t)

@@ -11,7 +11,7 @@ import (
 	"onering/models"
 )
 
-// A reference is what Golden reads of golden.json.
+// A reference is the part of golden.json that Golden reads.
 type reference struct {
 	Params map[string][]int `json:"params"`
 	Batch  struct {
@@ -22,11 +22,11 @@ type reference struct {
 	} `json:"batch"`
 }
 
-// Golden compares a model with PyTorch's numbers for it, in a folder such as those
-// of models/testdata/torch: the names and shapes of the tensors and of the
-// gradients, the saved folder, logits, log-probs and entropies. The graphs run in
-// float64, so log-probs and entropies must be those of a float64 reference to
-// 1e-5, which is what rotary frequencies and an epsilon in float32 cost.
+// Golden compares a model with PyTorch's numbers for it, in a folder such as those of
+// models/testdata/torch: the names and shapes of the tensors and of the gradients, the
+// saved folder, logits, log-probs and entropies. The graphs run in float64, so log-probs
+// and entropies must be those of a float64 reference to 1e-5, since rotary frequencies
+// and epsilon are in float32.
 func Golden(t *testing.T, dir string) {
 	t.Helper()
 	text := must(os.ReadFile(filepath.Join(dir, "golden.json")))(t)
@@ -126,8 +126,8 @@ func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *
 	}
 }
 
-// compareLogits compares with PyTorch's logits in float32, of the rows that the
-// file has.
+// compareLogits compares the logits of the rows in the file with PyTorch's logits in
+// float32.
 func compareLogits(t testing.TB, f *models.File, logits [][][]float64) {
 	t.Helper()
 	rows := must(f.ReadInt64("logits_rows"))(t)

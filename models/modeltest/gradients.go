@@ -30,9 +30,9 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	}
 }
 
-// checkLayer compares a layer's gradients at one level of stash with differences,
-// and those at the other levels with these. The sequences have their first shared
-// tokens in common.
+// checkLayer compares a layer's gradients at one stash level with differences, and the
+// gradients at other levels with the first. The sequences share their first shared
+// tokens.
 func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int) {
 	const T = 8
 	r := rand.New(rand.NewPCG(1, uint64(blocks)))
@@ -60,18 +60,18 @@ func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int)
 type pair struct {
 	interpreted
 	forward, backward models.Program
-	prefix            string // of the weights' names
-	out, outGrad      string // ports
+	prefix            string // the prefix of the weights' names
+	out, outGrad      string // names of ports
 	in                tensors
 }
 
-// gradients returns those of the stream, under the name of its port, and of the
-// weights, without the running gradients that backward adds them onto.
+// gradients returns the gradients of the stream, under the name of its port, and of the
+// weights, without the running gradients to which backward adds them.
 func (p pair) gradients(t testing.TB, r *rand.Rand) tensors {
 	t.Helper()
 	for name, x := range p.run(t, p.forward, p.prefix, p.in) {
 		if name != p.out {
-			p.in[name] = x // the stash
+			p.in[name] = x // the outputs of forward that are stashed
 		}
 	}
 	running := tensors{}
@@ -95,8 +95,8 @@ func (p pair) gradients(t testing.TB, r *rand.Rand) tensors {
 	return got
 }
 
-// compare holds each gradient against differences: along a random direction, in
-// which every element has a part, and for single elements.
+// compare compares each gradient with differences: along a random direction, which
+// involves every element, and for single elements.
 func (p pair) compare(t testing.TB, what string, gradients tensors, r *rand.Rand) {
 	t.Helper()
 	loss := func() float64 {

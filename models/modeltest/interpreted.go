@@ -11,22 +11,22 @@ import (
 	"onering/models/ports"
 )
 
-// tensors are values by the names of ports.
+// tensors holds values by the names of ports.
 type tensors = map[string]graphtest.Tensor
 
 // An interpreted model runs its Programs in float64.
 type interpreted struct {
 	models.Architecture
 	models.Geometry
-	weights tensors // by all names of the layout
+	weights tensors // weights by all names of the layout
 }
 
 func interpret(a models.Architecture, w *models.Weights) interpreted {
 	return interpreted{a, a.Geometry(), tensorsOf(w)}
 }
 
-// run runs a Program on the weights, whose names lack prefix, and on the values
-// that it asks for among in.
+// run runs a Program on the weights, without prefix in their names, and on the values of
+// in that it needs.
 func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tensors) tensors {
 	t.Helper()
 	g := must(graphtest.Load(p))(t)
@@ -42,7 +42,7 @@ func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tenso
 			t.Fatalf("%s has the input %q, which package ports does not name for it", p.Name, port.Name)
 		}
 		switch port.DType {
-		case models.F32, models.F16, models.BF16: // the interpreter computes those of 16 bits exactly all the same
+		case models.F32, models.F16, models.BF16: // the interpreter computes 16-bit values exactly
 			x.Type = port.DType
 		}
 		own[port.Name] = x
@@ -51,8 +51,8 @@ func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tenso
 	return out
 }
 
-// angles are the cosines and sines of positions 0 to n-1; turning nothing where
-// the layer has no rotary embedding.
+// angles returns the cosines and sines of positions 0 to n-1; for a layer without a
+// rotary embedding they turn nothing.
 func (m interpreted) angles(n, layer int) (cos, sin graphtest.Tensor) {
 	cos, sin = graphtest.Zeros(n, m.HeadDim/2), graphtest.Zeros(n, m.HeadDim/2)
 	for p := range n {
@@ -66,13 +66,12 @@ func (m interpreted) angles(n, layer int) (cos, sin graphtest.Tensor) {
 	return cos, sin
 }
 
-// turned is a layer with a rotary embedding, if there is one: graphs of all layers
-// leave the turning out themselves.
+// turned returns a layer with a rotary embedding, if there is one.
 func (m interpreted) turned() int { return max(0, slices.Index(m.Unturned, false)) }
 
-// packed are the inputs of a layer that are neither its weights nor values, for
-// sequences of the given lengths in rows of T places. The sequences share their first
-// shared tokens, which are packed first.
+// packed returns the inputs of a layer other than weights and states, for sequences of
+// the given lengths in rows of T places. The sequences share their first shared tokens,
+// which are packed first.
 func (m interpreted) packed(lengths []int, shared, T, blocks, layer int) tensors {
 	n := shared
 	for _, length := range lengths {
@@ -90,7 +89,7 @@ func (m interpreted) packed(lengths []int, shared, T, blocks, layer int) tensors
 			at := own + t - shared
 			switch {
 			case t >= length:
-				at = own / 2 // any token
+				at = own / 2 // padding may hold any token
 			case t < shared:
 				at = t
 				copies[t*J+b], copied.Data[t*J+b] = b*T+t, 1
@@ -122,7 +121,7 @@ func (m interpreted) packed(lengths []int, shared, T, blocks, layer int) tensors
 	return in
 }
 
-// causal is the mask of rows of T tokens.
+// causal returns the mask for rows of T tokens.
 func causal(T int) graphtest.Tensor {
 	mask := graphtest.Zeros(T, T)
 	for i := range T {
@@ -133,8 +132,8 @@ func causal(T int) graphtest.Tensor {
 	return mask
 }
 
-// forward returns the normed states [N,D] of the tokens of all sequences, one
-// after the other, by the layers and the norm that training runs.
+// forward returns the normed states [N,D] of the tokens of all sequences, one after the
+// other, as training's layers and norm compute them.
 func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) graphtest.Tensor {
 	t.Helper()
 	var lengths, ids []int
@@ -155,9 +154,9 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 	return m.run(t, norm, "", tensors{ports.Stream: x, ports.InverseTemperature: graphtest.Floats([]float64{1})})[ports.Normed]
 }
 
-// checkWeights compares the weights that the Programs read, and those to which
-// they give gradients, with the layout. The runtime computes the gradients of
-// the embedding and of the head from those of what they give.
+// checkWeights compares the weights that the Programs read, and those to which they give
+// gradients, with the layout. The runtime computes the gradients of the embedding and of
+// the head from other gradients.
 func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	for _, a := range architectures(t, m, nil) {
 		g := a.Geometry()

@@ -1,12 +1,11 @@
-// Package modeltest holds a family of models to what package models promises.
-// Its graphs run in float64, in the interpreter of package graphtest, so it needs
-// no ONNX Runtime and rounds nothing.
+// Package modeltest checks that a family of models follows the rules of package models.
+// Graphs run in float64, in the interpreter of package graphtest, so no ONNX Runtime is
+// needed and nothing is rounded.
 //
 //	func TestConformance(t testing.TB) { modeltest.Run(t, config) }
 //
-// Run finds where the parts of a family contradict one another. It cannot know
-// what the family should compute: for that, Golden compares with PyTorch's
-// numbers.
+// Run finds contradictions between the parts of a family. What the family should compute
+// is known only to Golden, which compares with PyTorch's numbers.
 package modeltest
 
 import (
@@ -20,9 +19,9 @@ import (
 	"onering/models"
 )
 
-// Run checks the family that a config.json names on the model that it states,
-// which should be small: some ten wide, two layers, a vocabulary of some twenty.
-// Each rule is a subtest:
+// Run checks the family of a config.json with the model that it states, which should be
+// small: a width of about ten, two layers, a vocabulary of about twenty. Each rule is a
+// subtest:
 //
 //   - config: both spellings of config.json, that of published models and that of
 //     transformers 5, state the same model, and what the graphs do not compute is
@@ -95,7 +94,7 @@ func must3[A, B, C any](a A, b B, c C, err error) func(testing.TB) (A, B, C) {
 	}
 }
 
-// near fails if a number differs from the one wanted by more than tolerance times its size.
+// near fails if a number differs from the wanted one by more than tolerance times its size.
 func near(t testing.TB, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	for i, x := range want {
@@ -105,7 +104,7 @@ func near(t testing.TB, what string, got, want []float64, tolerance float64) {
 	}
 }
 
-// architectures are a model's Architectures for all ways of computing.
+// architectures returns a model's Architectures for all ways of computing.
 func architectures(t testing.TB, m models.Model, adapter *models.Adapter) []models.Architecture {
 	t.Helper()
 	var all []models.Architecture
@@ -136,8 +135,8 @@ func (e edit) apply(t testing.TB, config string) []byte {
 	return text
 }
 
-// refused are members that change the computation in ways that no graph of
-// onering computes. The error must name the key, which comes first.
+// refused lists members that change the computation in ways that no graph supports. The
+// error must name the key, which is listed first.
 var refused = []struct {
 	key  string
 	edit edit

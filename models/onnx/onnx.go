@@ -21,7 +21,7 @@ const Microsoft = "com.microsoft"
 // A DType is the element type of a tensor, numbered as TensorProto.DataType.
 type DType int32
 
-// The types of the constants that this package makes; package models names all.
+// The types of constants in this package; package models names all types.
 const (
 	float  DType = 1
 	int64s DType = 7
@@ -260,7 +260,7 @@ func appendString(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(b, s)
 }
 
-// appendOptional leaves out a text that is empty.
+// appendOptional appends a text unless it is empty.
 func appendOptional(b []byte, field protowire.Number, s string) []byte {
 	if s == "" {
 		return b

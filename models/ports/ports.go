@@ -1,12 +1,12 @@
-// Package ports names the inputs and outputs of Programs that a runtime binds:
-// the graphs declare them and the runtime feeds them by these constants. What a
-// Program wants in such numbers that it is bound in a loop (parameters, gradients,
-// stashed activations, the cache) has no constant: its models.Port says what it is.
+// Package ports names the inputs and outputs of Programs that a runtime binds: the graphs
+// declare them and the runtime feeds them by these constants. Ports that are bound in a
+// loop (parameters, gradients, stashed activations, the cache) have no constants: their
+// models.Port says what they are.
 //
-// The letters of shapes are those of package models; P is the number of positions
-// in the rotary tables, R that of rows that predict a response token, and v that
-// of rows in a slice of the vocabulary. What is said to be written onto an input
-// may be bound onto its memory. All are float32 unless a comment says otherwise.
+// The letters of shapes are those of package models; P is the number of positions in the
+// rotary tables, R the number of rows that predict a response token, and v the number of
+// rows in a slice of the vocabulary. An output "onto" an input may be bound onto its
+// memory. Ports are float32 unless a comment says otherwise.
 package ports
 
 import "fmt"
@@ -17,20 +17,20 @@ func BlockEdge(block int) string { return fmt.Sprintf("%s.%d", BlockBounds, bloc
 
 // The ports of the layers and of the final norm, forward and backward.
 const (
-	Stream        = "x"  // [N,D], what goes into a layer; of the norm [R,D]
-	StreamOut     = "y"  // [N,D], what comes out of it
+	Stream        = "x"  // [N,D], the input of a layer; for the norm [R,D]
+	StreamOut     = "y"  // [N,D], the output of a layer
 	StreamGrad    = "dy" // [N,D], dL/dy
-	StreamGradOut = "dx" // [N,D], dL/dx; of the norm [R,D]
+	StreamGradOut = "dx" // [N,D], dL/dx; for the norm [R,D]
 
-	Positions    = "pos"    // int64 [N,1], of each token in its sequence
-	Cos          = "cos"    // [P,K/2], of the angles by which positions turn heads
+	Positions    = "pos"    // int64 [N,1], the position of each token in its sequence
+	Cos          = "cos"    // [P,K/2], cosines of the angles by which positions turn heads
 	Sin          = "sin"    // [P,K/2]
 	Mask         = "mask"   // [T,T], 0 on and below the diagonal and very negative above
-	PackedRows   = "rows"   // int64 [B,T], the packed token at each place; any where there is none
-	PackedTokens = "tokens" // int64 [N], the place b*T+t of each packed token, of several the first
+	PackedRows   = "rows"   // int64 [B,T], the packed token at each place; any index at places without a token
+	PackedTokens = "tokens" // int64 [N], the place b*T+t of each packed token; the first of several places
 	Valid        = "valid"  // [B,T,1], 1 at the places of PackedTokens and 0 at others
 	TokenCopies  = "copies" // int64 [M,J], all places of each of the first M packed tokens; M is at least 1
-	TokenCopied  = "copied" // [M,1,J], 1 for each of these and 0 where a token has fewer
+	TokenCopied  = "copied" // [M,1,J], 1 for each of these places and 0 where a token has fewer
 	BlockBounds  = "bounds" // int64 [blocks+1], where blocks of queries begin, and T
 
 	InverseTemperature = "inv_temperature" // []
@@ -38,45 +38,45 @@ const (
 	NormedGrad         = "dh"              // [R,D], dL/dh
 )
 
-// The ports of the head, which takes the vocabulary slice by slice.
+// The ports of the head, which processes the vocabulary in slices.
 const (
 	HeadSlice        = "E"       // [v,D] rows of the head; of head.target the whole head
 	HeadSliceGrad    = "dE"      // [v,D], the running gradient of these rows
-	HeadSliceGradOut = "dE_out"  // onto it
+	HeadSliceGradOut = "dE_out"  // onto HeadSliceGrad
 	NormedGradOut    = "dh_out"  // [R,D], onto NormedGrad
-	LogSumExp        = "z"       // [R,1], of the logits of the slices so far
-	LogSumExpOut     = "z_out"   // with those of this slice
-	MeanLogit        = "u"       // [R,1], the mean of the logits of the slices so far
-	MeanLogitOut     = "u_out"   // with those of this slice
-	Logits           = "logits"  // [R,v] of the slice, where they are kept
+	LogSumExp        = "z"       // [R,1], of the logits of all earlier slices
+	LogSumExpOut     = "z_out"   // LogSumExp with this slice included
+	MeanLogit        = "u"       // [R,1], the mean of the logits of all earlier slices
+	MeanLogitOut     = "u_out"   // MeanLogit with this slice included
+	Logits           = "logits"  // [R,v], the logits of the slice, if they are stored
 	Targets          = "y"       // int64 [R], the response tokens
-	TargetLogit      = "logit"   // [R], their logits
+	TargetLogit      = "logit"   // [R], the logits of Targets
 	TargetPlaces     = "at"      // int64 [R,2], (r, y[r] - the slice's first row), or (r, 0) where y[r] is in another slice
 	TargetGrad       = "dlogit"  // [R], w[r], or 0 where y[r] is in another slice
 	LogProbGrad      = "w"       // [R,1], dL/dlogp
 	EntropyGrad      = "v"       // [R,1], dL/dentropy
-	Entropy          = "entropy" // [R,1] in nats; of Sample [B]
+	Entropy          = "entropy" // [R,1] in nats; for Sample [B]
 )
 
-// The ports of the Programs that look rows up and add rows up on a device.
+// The ports of the Programs that look up and add rows on a device.
 const (
 	Table     = "X"     // [M,D]
-	TableOut  = "X_out" // onto it
-	RowIDs    = "ids"   // int64 [n]
-	Rows      = "rows"  // [n,D], what is added onto the rows at the ids
-	RowsOut   = "y"     // [n,D], the rows at the ids
+	TableOut  = "X_out" // onto Table
+	RowIDs    = "ids"   // int64 [n], indexes of rows
+	Rows      = "rows"  // [n,D], added onto the rows of these ids
+	RowsOut   = "y"     // [n,D], the rows of these ids
 	PairLeft  = "left"  // int64 [m], the row on the left of each sum
-	PairRight = "right" // int64 [m], that on the right
-	Paired    = "pair"  // [m,1], 1 where there is one on the right, else 0
+	PairRight = "right" // int64 [m], the row on the right of each sum
+	Paired    = "pair"  // [m,1], 1 if there is a row on the right, else 0
 )
 
-// The ports of Prefill and Decode, besides Positions, Cos, Sin and Mask. Decode's
-// mask, where it has one, is [B,1,1,S].
+// The ports of Prefill and Decode, besides Positions, Cos, Sin and Mask. Decode's mask,
+// if it has one, is [B,1,1,S].
 const (
-	TokenIDs     = "ids"     // int64 [B,T], in Decode [B,1]
+	TokenIDs     = "ids"     // int64 [B,T], for Decode [B,1]
 	LastTokens   = "last"    // int64 [B], where in [B*T] each prompt has its last token
-	CacheLengths = "seqlens" // int32 [B], the tokens of each row before the last new one
-	CacheTotal   = "total"   // int32 [], the most tokens of a row with the new ones
+	CacheLengths = "seqlens" // int32 [B], the number of tokens of each row before the last new one
+	CacheTotal   = "total"   // int32 [], the largest number of tokens of a row, new ones included
 	CachePlaces  = "at"      // int64 [B,G,3], where in the cache the new keys and values go
 	CacheIndices = "places"  // int64 [S], the numbers from 0 to S-1
 	Hidden       = "hidden"  // [B,D], the normed state of the last tokens
@@ -85,26 +85,26 @@ const (
 // The ports of Sample, besides Hidden, InverseTemperature and Entropy.
 const (
 	Uniforms   = "uniforms"   // [B], from [0,1)
-	TopK       = "k"          // int64 [1], how many of the likeliest to return
-	NextTokens = "next"       // int64 [B]
-	Candidates = "candidates" // int64 [B,k], the likeliest, in descending order
-	LogProb    = "logp"       // [B], of the candidates [B,k]
+	TopK       = "k"          // int64 [1], how many of the likeliest tokens to return
+	NextTokens = "next"       // int64 [B], the chosen tokens
+	Candidates = "candidates" // int64 [B,k], the likeliest tokens, in descending order
+	LogProb    = "logp"       // [B], for candidates [B,k]
 )
 
 // The ports of the optimizer's Programs, over n elements of the arena; see package adamw.
 const (
 	Param       = "p"       // [n]
-	ParamOut    = "p1"      // onto it
+	ParamOut    = "p1"      // onto Param
 	Grad        = "g"       // [n]
 	First       = "m"       // [n], the running mean of g
-	FirstOut    = "m1"      // onto it
+	FirstOut    = "m1"      // onto First
 	Second      = "v"       // [n], the running mean of g^2
-	SecondOut   = "v1"      // onto it
+	SecondOut   = "v1"      // onto Second
 	Copy        = "copy"    // [n], ParamOut rounded to 16 bits
-	SquareSum   = "sum"     // [], of the squares of Grad
-	Unscale     = "unscale" // [], one over the scale of the loss
+	SquareSum   = "sum"     // [], the sum of the squares of Grad
+	Unscale     = "unscale" // [], 1 / the scale of the loss
 	NotFinite   = "found"   // [1], how many elements of Grad are infinite or NaN
-	Clip        = "clip"    // [], what multiplies Grad
+	Clip        = "clip"    // [], the factor of Grad
 	Beta1       = "beta1"   // []
 	Beta2       = "beta2"   // []
 	Beta1Rest   = "rest1"   // [], 1-beta1

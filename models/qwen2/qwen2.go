@@ -1,8 +1,8 @@
 // Package qwen2 makes the Qwen2 family known to package models: Qwen2, Qwen2.5
 // and the models distilled into them. Import it for effect.
 //
-// Beside what all decoders have, Qwen2 has biases on queries, keys and values
-// (Yang et al. 2024, "Qwen2 Technical Report", section 2.2).
+// Compared with other decoders, Qwen2 has biases on queries, keys and values (Yang et al.
+// 2024, "Qwen2 Technical Report", section 2.2).
 package qwen2
 
 import (
@@ -19,8 +19,8 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	return decoder.Read(c, New(models.Sizes{MaxPositions: 32768, KVHeads: 32}))
 }
 
-// New returns a Qwen2 of these sizes. Where it says no more, it is as
-// transformers' Qwen2Config by default.
+// New returns a Qwen2 of these sizes. Other values are the defaults of transformers'
+// Qwen2Config.
 func New(sizes models.Sizes) decoder.Shape {
 	return decoder.Shape{Sizes: sizes, RopeTheta: 10000, RMSEps: 1e-6, Block: decoder.Block{QKVBias: true}, Names: decoder.LlamaNames}
 }

@@ -27,8 +27,8 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	return s, c.Err()
 }
 
-// unturned reads which layers have no rotary embedding: those with a 0 in
-// no_rope_layers or, without such a list, every no_rope_layer_interval-th.
+// unturned reads which layers have no rotary embedding: those with a 0 in no_rope_layers
+// or, without such a list, every no_rope_layer_interval-th layer.
 func unturned(c *models.ConfigFile, layers int) []bool {
 	without := make([]bool, layers)
 	interval := c.SizeOr("no_rope_layer_interval", 4)
@@ -53,9 +53,8 @@ func unturned(c *models.ConfigFile, layers int) []bool {
 	return without
 }
 
-// design returns a SmolLM3 of these sizes in which all layers have a rotary
-// embedding. Where it says no more, it is as transformers' SmolLM3Config by
-// default.
+// design returns a SmolLM3 of these sizes in which all layers have a rotary embedding.
+// Other values are the defaults of transformers' SmolLM3Config.
 func design(sizes models.Sizes) decoder.Shape {
 	return decoder.Shape{Sizes: sizes, RopeTheta: 2e6, RMSEps: 1e-6, Tied: true, Names: decoder.LlamaNames}
 }

@@ -39,7 +39,7 @@ func init() {
 // Default has the settings of the paper's recipe.
 func Default() AdamW { return AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8} }
 
-// State is the running means of g and g^2.
+// State names the running means of g and g^2.
 func (AdamW) State() []models.OptimizerState {
 	return []models.OptimizerState{{Name: "exp_avg", Port: ports.First}, {Name: "exp_avg_sq", Port: ports.Second}}
 }
