@@ -19,7 +19,7 @@ import (
 type Weights struct {
 	Layout *Layout
 	Data   []float32
-	// Narrow has what is not in Data; nil where all is.
+	// Narrow has the matrices that are not in Data; nil if Data has all.
 	Narrow *narrow
 
 	free func() error
@@ -35,8 +35,8 @@ func NewWeights(l *Layout) (*Weights, error) {
 	return &Weights{Layout: l, Data: data, free: free}, nil
 }
 
-// View returns the tensor of a Hugging Face or fused name, as a slice of Data,
-// and its shape. Tensors of Narrow are not there.
+// View returns the tensor of a Hugging Face or fused name, as a slice of Data, and its
+// shape. It does not find tensors of Narrow.
 func (w *Weights) View(name string) ([]float32, []int, bool) {
 	p, ok := w.Layout.Find(name)
 	if !ok || w.Narrow.holds(p) {
@@ -45,8 +45,8 @@ func (w *Weights) View(name string) ([]float32, []int, bool) {
 	return w.Data[p.Offset : p.Offset+p.Size : p.Offset+p.Size], p.Shape, true
 }
 
-// Tensors returns a view of every Hugging Face tensor, in the layout's order; those
-// of Narrow have no Data.
+// Tensors returns a view of every Hugging Face tensor, in the layout's order; views of
+// tensors in Narrow have no Data.
 func (w *Weights) Tensors() []Tensor {
 	tensors := make([]Tensor, len(w.Layout.names))
 	for i, name := range w.Layout.names {
@@ -64,10 +64,10 @@ func (w *Weights) Parameters() (n int) {
 	return n
 }
 
-// ForgetPart returns the memory of the elements from (included) to to (excluded) to the system
-// where the platform allows it. They are undefined until they are written again.
+// ForgetPart returns the memory of the elements from (included) to to (excluded) to the
+// system if the platform allows it. The elements are undefined until they are written again.
 func (w *Weights) ForgetPart(from, to int) {
-	// The system takes whole pages, and those at the two ends stay.
+	// The system takes only whole pages; partial pages at the two ends stay.
 	page := os.Getpagesize() / 4
 	from = (from + page - 1) / page * page
 	if to < len(w.Data) {
@@ -78,8 +78,8 @@ func (w *Weights) ForgetPart(from, to int) {
 	}
 }
 
-// Close frees the memory. Afterwards no slice of Data may be used, and no session
-// may run that has one bound.
+// Close frees the memory. Afterwards no slice of Data may be used, and no session that
+// has one bound may run.
 func (w *Weights) Close() error {
 	free := w.free
 	w.Data, w.Narrow, w.free = nil, nil, nil
@@ -103,17 +103,17 @@ type narrow struct {
 	DType    DType // BF16, F16 or I8
 	From, To int
 	Data     []byte
-	Scales   []float32 // of I8
+	Scales   []float32 // the scales of I8
 }
 
-// Block is how many elements of a row share a scale in int8.
+// Block is how many elements of a row share one scale in int8.
 const Block = 32
 
-// ScaleSuffix is what the name of a matrix's scales has in addition to the matrix's.
+// ScaleSuffix is appended to a matrix's name for the name of its scales.
 const ScaleSuffix = ".scale"
 
-// newNarrow makes the narrow of elements between two of an arena in memory that has
-// NarrowBytes bytes.
+// newNarrow makes the narrow for the elements between two places of an arena, in memory
+// of NarrowBytes bytes.
 func newNarrow(d DType, from, to int, memory []byte) *narrow {
 	n := &narrow{DType: d, From: from, To: to, Data: memory[: (to-from)*d.Size() : (to-from)*d.Size()]}
 	if d == I8 {
@@ -123,10 +123,10 @@ func newNarrow(d DType, from, to int, memory []byte) *narrow {
 	return n
 }
 
-// scalesOf is how many scales n elements have, whatever the first block's place.
+// scalesOf returns how many scales n elements have, wherever the first block begins.
 func scalesOf(n int) int { return n/Block + 1 }
 
-// NarrowBytes is how many bytes the matrices of n elements take in a type, scales included.
+// NarrowBytes returns how many bytes the matrices of n elements take in a type, scales included.
 func NarrowBytes(d DType, n int) int {
 	if d != I8 {
 		return d.Size() * n
@@ -134,15 +134,15 @@ func NarrowBytes(d DType, n int) int {
 	return (n+3)/4*4 + 4*scalesOf(n)
 }
 
-// newNarrowWeights is NewWeights for weights whose matrices between two elements of
-// the arena are held in the type d. View does not find those, and their elements of Data
-// take no memory.
+// newNarrowWeights is NewWeights for weights whose matrices between two places of the
+// arena are stored in the type d. View does not find those matrices, and their elements
+// in Data take no memory.
 func newNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 	w, err := NewWeights(l)
 	if err != nil {
 		return nil, err
 	}
-	noHuge(w.Data[from:to]) // else a norm would have 2 MB for itself
+	noHuge(w.Data[from:to]) // otherwise each norm between them would occupy a huge page of 2 MB
 	bytes := NarrowBytes(d, to-from)
 	memory, free, err := allocate((bytes + 3) / 4)
 	if err != nil {
@@ -155,8 +155,8 @@ func newNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 	return w, nil
 }
 
-// Narrowed returns a copy of weights of which the matrices between two elements are
-// rounded to the type d.
+// Narrowed returns a copy of weights in which the matrices between two places are rounded
+// to the type d.
 func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 	out, err := newNarrowWeights(w.Layout, d, from, to)
 	if err != nil {
@@ -174,18 +174,18 @@ func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 	return out, nil
 }
 
-// holds reports whether a tensor is one of n.
+// holds reports whether n has the tensor.
 func (n *narrow) holds(p place) bool {
 	return n != nil && len(p.Shape) > 1 && n.From <= p.Offset && p.Offset+p.Size <= n.To
 }
 
-// at are the bytes of count elements from element first on.
+// at returns the bytes of count elements from element first on.
 func (n *narrow) at(first, count int) []byte {
 	size := n.DType.Size()
 	return n.Data[size*(first-n.From):][: size*count : size*count]
 }
 
-// scales are those of count elements from element first on, which begins a block.
+// scales returns the scales of count elements from element first on, which must begin a block.
 func (n *narrow) scales(first, count int) []float32 {
 	return n.Scales[(first-n.From)/Block:][: count/Block : count/Block]
 }
@@ -193,7 +193,7 @@ func (n *narrow) scales(first, count int) []float32 {
 // ScalesOf returns the scales of a matrix in int8.
 func (n *narrow) ScalesOf(p place) []float32 { return n.scales(p.Offset, p.Size) }
 
-// encode rounds elements and stores them from element first on. In int8 they are
+// encode rounds elements and stores them from element first on. In int8 they must be
 // whole blocks.
 func (n *narrow) encode(first int, src []float32) {
 	to := n.at(first, len(src))
@@ -219,7 +219,7 @@ func (n *narrow) encode(first int, src []float32) {
 	}
 }
 
-// decode widens elements from element first on. In int8 they are whole blocks.
+// decode converts elements from element first on to float32. In int8 they must be whole blocks.
 func (n *narrow) decode(dst []float32, first int) {
 	from := n.at(first, len(dst))
 	if n.DType != I8 {
@@ -233,9 +233,9 @@ func (n *narrow) decode(dst []float32, first int) {
 	}
 }
 
-// Each calls f with all elements in order, a portion at a time; first is the index of
-// the portion's first element. Those of Narrow are widened. f must not keep or
-// change the portion.
+// Each calls f with all elements in order, a portion at a time; first is the index of the
+// portion's first element. Elements of Narrow are converted to float32. f must not keep
+// or change the portion.
 func (w *Weights) Each(f func(first int, part []float32)) {
 	if w.Narrow == nil {
 		f(0, w.Data)
@@ -261,8 +261,8 @@ func (w *Weights) Each(f func(first int, part []float32)) {
 	f(at, w.Data[at:])
 }
 
-// ClearPadding sets to zero what of the elements from (included) to to (excluded) belongs
-// to no tensor, as it is from the start.
+// ClearPadding sets the padding among the elements from (included) to to (excluded) to
+// zero, as it is at the start.
 func (w *Weights) ClearPadding(from, to int) {
 	for _, f := range w.Layout.fused {
 		p := w.Layout.place[f.Name]
@@ -273,8 +273,8 @@ func (w *Weights) ClearPadding(from, to int) {
 	}
 }
 
-// NameOf is the Hugging Face tensor that has an element of the arena, and where in it
-// the element is; "" for padding.
+// NameOf returns the Hugging Face tensor to which an element of the arena belongs, and
+// the element's index in the tensor; "" for padding.
 func (l *Layout) NameOf(element int) (name string, index int) {
 	after := sort.Search(len(l.names), func(i int) bool { return l.place[l.names[i]].Offset > element })
 	name = l.names[after-1]

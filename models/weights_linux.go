@@ -11,7 +11,7 @@ import (
 // refuses, which costs speed only.
 func adviseHuge(mem []byte) { _ = unix.Madvise(mem, unix.MADV_HUGEPAGE) }
 
-// noHuge takes the request back for the whole pages of a part of an arena.
+// noHuge withdraws the request for the whole pages of a part of an arena.
 func noHuge(part []float32) {
 	page := uintptr(unix.Getpagesize())
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(part)))

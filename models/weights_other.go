@@ -4,8 +4,8 @@ package models
 
 import "unsafe"
 
-// allocate falls back to the Go heap, which has no pointers to look for there,
-// with the first of n elements on a 64-byte boundary.
+// allocate uses the Go heap, with the first of n elements on a 64-byte boundary. The
+// collector does not scan it, as it has no pointers.
 func allocate(n int) ([]float32, func() error, error) {
 	data := make([]float32, n+align)
 	skip := 0

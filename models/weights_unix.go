@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugeFrom is the arena size, in bytes, from which huge pages are worth asking
-// for: a smaller arena would only be rounded up to a page of 2 MB.
+// hugeFrom is the least arena size, in bytes, for huge pages: a smaller arena would be
+// rounded up to a page of 2 MB.
 const hugeFrom = 64 << 20
 
 // allocate maps n zeroed elements outside the Go heap. Pages

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Advantages returns the advantages of the groups of one round, whose rewards are
-// shaped: those that o computes, else Centered.
+// Advantages returns the advantages of the groups of one round, whose rewards are shaped:
+// by o's own method, or else Centered.
 func Advantages(o Objective, groups [][]Trajectory) [][]float64 {
 	switch o := o.(type) {
 	case Advantager:
@@ -26,7 +26,7 @@ func byGroup(groups [][]Trajectory, rule func([]Trajectory) []float64) [][]float
 	return all
 }
 
-// byReward is the rule that looks at nothing but rewards.
+// byReward applies a rule that uses only rewards.
 func byReward(rule func(rewards []float64) []float64) func([]Trajectory) []float64 {
 	return func(group []Trajectory) []float64 { return rule(Rewards(group)) }
 }
@@ -40,9 +40,9 @@ func Rewards(group []Trajectory) []float64 {
 	return rewards
 }
 
-// SetAdvantages fills in Advantage, TokenAdvantage and Degenerate of whole groups,
-// which are a round: every response to some prompts. Rewards are shaped first if o is
-// a Shaper, and less what kl_reward takes; Reward itself stays as it is.
+// SetAdvantages fills in Advantage, TokenAdvantage and Degenerate of complete groups
+// (every response to a prompt) that form a round. It first shapes the rewards if o is a
+// Shaper, and subtracts kl_reward's part; Reward itself stays unchanged.
 func SetAdvantages(o Objective, groups ...[]Trajectory) {
 	shaped := make([][]Trajectory, len(groups))
 	shaper, shapes := o.(Shaper)
@@ -81,8 +81,8 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 	}
 }
 
-// allRewardsEqual says whether all rewards of a group are equal, that of the greedy
-// response included if there is one.
+// allRewardsEqual says whether all rewards of a group are equal, including the greedy
+// response's if there is one.
 func allRewardsEqual(group []Trajectory) bool {
 	rewards := Rewards(group)
 	if len(group) > 0 && group[0].Greedy != nil {
@@ -148,7 +148,7 @@ func weightedMean(x, count []float64) float64 {
 	if finite(sum) {
 		return sum / n
 	}
-	// Only the sum is too large: the mean lies between the values.
+	// Only the sum overflows: the mean lies between the values.
 	sum = 0
 	for i, v := range x {
 		sum += timesOf(count, i) / n * v
@@ -166,7 +166,7 @@ func rootMean(a, count []float64, divisor float64) float64 {
 	if sum > 1e-280 && finite(sum) || most == 0 {
 		return math.Sqrt(sum / divisor)
 	}
-	// The squares leave the range of numbers, though their root does not.
+	// The squares overflow or underflow, though the root does not.
 	sum = 0
 	for i, v := range a {
 		sum += timesOf(count, i) * (v / most) * (v / most)

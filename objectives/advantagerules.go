@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// rules are the values of the setting advantage.
+// rules are the possible values of the setting advantage.
 var rules = []struct {
 	name       string
 	advantages func(s Shared, groups [][]Trajectory) [][]float64
-	exempt     string // why equal rewards of one group give other advantages than 0
+	exempt     string // why groups of equal rewards may have advantages other than 0
 }{
 	{"centered", alone(byReward(Centered)), ""},
 	{"standardized", func(s Shared, groups [][]Trajectory) [][]float64 {
@@ -30,7 +30,7 @@ var rules = []struct {
 	}, "the mean over the tokens of the round is subtracted, which is not 0 where lengths go with rewards"},
 }
 
-// alone is a rule that looks at one group after the other.
+// alone makes a rule of a function of a single group.
 func alone(rule func([]Trajectory) []float64) func(Shared, [][]Trajectory) [][]float64 {
 	return func(_ Shared, groups [][]Trajectory) [][]float64 { return byGroup(groups, rule) }
 }
@@ -62,7 +62,7 @@ func lengthWeighted(group []Trajectory) []float64 {
 		tokens[i] = float64(len(t.LogProb))
 	}
 	baseline := weightedMean(rewards, tokens)
-	if math.IsNaN(baseline) { // there are no tokens
+	if math.IsNaN(baseline) { // the group has no tokens
 		return Centered(rewards)
 	}
 	for i := range rewards {
@@ -108,10 +108,10 @@ func (s Shared) roundScaled(groups [][]Trajectory) [][]float64 {
 	return divide(all, sampleDeviation(rewards, nil)+s.AdvantageEps)
 }
 
-// decoupled is GDPO's advantage (arXiv:2601.05242, D29): the values of each component
-// are standardized within the group and added with their weights; the sums, whose mean
-// is 0, are divided by their sample standard deviation over the round plus eps. Without
-// components it is Reward that is standardized.
+// decoupled is GDPO's advantage (arXiv:2601.05242, D29): the values of each component are
+// standardized within the group and added with their weights; the sums, whose mean is 0,
+// are divided by their sample standard deviation over the round plus eps. Without
+// components, Reward is standardized.
 func (s Shared) decoupled(groups [][]Trajectory) [][]float64 {
 	var flat []float64
 	all := byGroup(groups, func(group []Trajectory) []float64 {
@@ -156,9 +156,9 @@ func componentsOf(group []Trajectory) (parts []part) {
 }
 
 // whitened returns x minus its mean over the round, divided by its sample standard
-// deviation plus eps (REINFORCE++, arXiv:2501.03262, D30). A response counts as often
-// as it has tokens, as in the released implementations, which whiten token by token.
-// Where all x are equal, the result is exactly 0.
+// deviation plus eps (REINFORCE++, arXiv:2501.03262, D30). A response has the weight of
+// its number of tokens, as in the released implementations, which whiten token by token.
+// If all x are equal, the result is exactly 0.
 func whitened(groups [][]Trajectory, x [][]float64, eps float64) [][]float64 {
 	var values, tokens []float64
 	for g, group := range groups {

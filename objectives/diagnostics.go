@@ -19,7 +19,7 @@ type Diagnostics struct {
 	// Ratio is the effective ratio of the whole response, LogRatio its logarithm.
 	Ratio    *float64 `json:"ratio,omitempty"`
 	LogRatio *float64 `json:"log_ratio,omitempty"`
-	// ESSAtPMax is ESS at the largest exponent allowed, and AtPMax says that P is it.
+	// ESSAtPMax is ESS at the largest allowed exponent, and AtPMax says that P is that exponent.
 	ESSAtPMax *float64 `json:"ess_at_p_max,omitempty"`
 	AtPMax    *bool    `json:"at_p_max,omitempty"`
 }
@@ -32,7 +32,7 @@ func Fraction(part, whole int) *float64 {
 	return new(float64(part) / float64(whole))
 }
 
-// SetLogRatio fills in LogRatio and Ratio. Ratio stays nil where it overflows.
+// SetLogRatio sets LogRatio and Ratio. Ratio stays nil if it overflows.
 func (d *Diagnostics) SetLogRatio(logRatio float64) {
 	d.LogRatio = new(logRatio)
 	if r := math.Exp(logRatio); !math.IsInf(r, 0) {

@@ -6,8 +6,8 @@ import "math"
 //
 //	(sum e^(p z))^2 / (n sum e^(2 p z))  in [1/n, 1],
 //
-// which is 1 at p = 0 and falls as p moves away from it on either side (paper, appendix
-// on monotonicity; D40). It is 1 for equal or no z.
+// which is 1 at p = 0 and falls as p moves away from 0 on either side (paper, appendix on
+// monotonicity; D40). It is 1 for equal or no z.
 func ESS(z []float64, p float64) float64 { return newESSCurve(z).at(p) }
 
 // An essCurve is ESS as a function of p for one z.
@@ -31,19 +31,19 @@ func (c essCurve) at(p float64) float64 {
 	return s1 * s1 / (s2 * float64(len(c.z)))
 }
 
-// floor returns a lower bound of at(p) without looking at z: numbers whose largest is
-// e^x times the smallest have (sum)^2 / (n sum of squares) >= 1/cosh^2(x/2) (Polya
-// and Szego), and it is never under 1/n.
+// floor returns a lower bound of at(p) without reading z: numbers whose largest is e^x
+// times the smallest have (sum)^2 / (n sum of squares) >= 1/cosh^2(x/2) (Polya and
+// Szego), which is at least 1/n.
 func (c essCurve) floor(p float64) float64 {
 	h := math.Cosh(p * (c.hi - c.lo) / 2)
 	return max(1/(h*h), 1/float64(len(c.z)))
 }
 
-// A Solver finds the exponent at which ESS meets a target (D9): the largest p in
-// [PMin, PMax] with ESS(p) >= eta, up to the width of the last bracket. If there is none
-// it is the p of the range at which ESS is largest, the one nearest to 0. An exponent
-// below that is thus never the answer, and Solve searches from there (D40): ESS rises
-// with p below 0, so a search that began at a negative PMin would end on the wrong side.
+// A Solver finds the exponent at which ESS meets a target (D9): the largest p in [PMin,
+// PMax] with ESS(p) >= eta, up to the width of the last bracket. If there is none, it is
+// the p of the range with the largest ESS, which is nearest to 0. Lower exponents are
+// never the answer, so Solve searches from there (D40): ESS rises with p below 0, so a
+// search from a negative PMin would end on the wrong side.
 //
 // The answer is that of plain bisection, bit for bit: halve [PMin, PMax]
 // Bisections times, keeping the upper half where ESS(middle) >= eta, and return
@@ -58,7 +58,7 @@ type Solver struct {
 	Tolerance float64
 }
 
-// tie is how far ESS may miss the target at either end and still count as meeting it.
+// tie is by how much ESS may miss the target at either end and still meet it.
 const tie = 1e-12
 
 // Solve returns p for the target eta. With equal z, one z or none, every p has
@@ -69,7 +69,7 @@ func (s Solver) Solve(z []float64, eta float64) float64 {
 	if c.flat() {
 		return s.PMax
 	}
-	// The margin keeps the floor's own rounding out of the decision.
+	// the margin allows for rounding in floor itself
 	if c.floor(s.PMax) >= eta+tie || eta <= 1/float64(len(z)) {
 		return s.PMax
 	}
@@ -169,8 +169,8 @@ func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 	return 0.5 * (lo + hi)
 }
 
-// halve bisects [PMin, PMax], keeping the upper half where upper(middle), and returns
-// what is left.
+// halve bisects [PMin, PMax], keeping the upper half where upper(middle) is true, and
+// returns the remaining interval.
 func (s Solver) halve(upper func(mid float64) bool) (lo, hi float64) {
 	lo, hi = s.PMin, s.PMax
 	for i := 0; s.needsHalving(i, lo, hi); i++ {
@@ -212,8 +212,8 @@ func newESSPoint(p, ess float64) essPoint {
 	return essPoint{p, math.Log(-math.Log(ess)) - 2*math.Log(p)}
 }
 
-// fits evaluates the curve at p, reports whether it is on target and shrinks the
-// bracket accordingly.
+// fits evaluates the curve at p, reports whether the ESS meets the target, and shrinks
+// the bracket.
 func (b *essBracket) fits(p float64) bool {
 	ess := b.curve.at(p)
 	b.older, b.newer = b.newer, newESSPoint(p, ess)
@@ -241,14 +241,14 @@ func (b *essBracket) guess() float64 {
 			break
 		}
 	}
-	if !(p > b.in && p < b.out) { // NaN included
+	if !(p > b.in && p < b.out) { // also if the step is NaN
 		p = 0.5 * (b.in + b.out)
 	}
 	return p
 }
 
-// variance returns the mean of the squares of the distances from the mean, NaN if there are
-// no values.
+// variance returns the mean of the squared distances from the mean, NaN if there are no
+// values.
 func variance(z []float64) float64 {
 	m, sum := mean(z), 0.0
 	for _, v := range z {

@@ -22,8 +22,8 @@ type Weighted struct {
 	Weights []float64 `json:"weights"`
 }
 
-// GradientShares returns how the gradient is spread over the tokens: element k is the share of
-// sum |w| that the (k+1)/10 of them with the largest |w| hold.
+// GradientShares returns how the gradient is spread over the tokens: element k is the
+// share of sum |w| that belongs to the (k+1)/10 of the tokens with the largest |w|.
 func (w Weighted) GradientShares() [9]float64 { return gradientShares(slices.Clone(w.Weights)) }
 
 // Evaluate applies o to whole groups of trajectories as one batch, at optimizer
@@ -31,9 +31,9 @@ func (w Weighted) GradientShares() [9]float64 { return gradientShares(slices.Clo
 // which o may shape; it does not call Keep. Observe is called last and changes the
 // state of o.
 //
-// Input that o cannot use and results that are not finite are errors that name
-// the group and the response, both counted from 0. A ratio that overflows is
-// left out of Diagnostics, which still holds its logarithm.
+// Unusable input and results that are not finite are errors that name the group and the
+// response, both counted from 0. Diagnostics omits a ratio that overflows, but has its
+// logarithm.
 func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, error) {
 	if err := Check(o); err != nil {
 		return Result{}, fmt.Errorf("objectives: %w", err)
@@ -42,7 +42,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 	if err := cmp.Or(checkGreedy(o, groups), checkComponents(groups)); err != nil {
 		return Result{}, err
 	}
-	// kl_reward reads log-probs before there are advantages, which are checked after.
+	// kl_reward reads log-probs before the advantages, which are checked later, exist
 	if err := checkGroups(o, groups); err != nil {
 		return Result{}, err
 	}
@@ -136,11 +136,11 @@ func checkGreedy(o Objective, groups [][]Trajectory) error {
 	return nil
 }
 
-// checkComponents refuses groups in which one part of the reward has several weights:
-// a part has one, which is a setting of the combined reward and not of a response.
+// checkComponents refuses groups in which a part of the reward has several weights: a
+// part's weight is a setting of the combined reward and equal for all responses.
 func checkComponents(groups [][]Trajectory) error {
 	for g, group := range groups {
-		first := map[string]int{} // the response that gave a part its weight
+		first := map[string]int{} // the response from which a part's weight was taken
 		for k, t := range group {
 			for _, name := range slices.Sorted(maps.Keys(t.Components)) {
 				f, seen := first[name]

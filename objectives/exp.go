@@ -26,8 +26,8 @@ var expTable = func() (t [128]uint64) {
 	return t
 }()
 
-// anchor returns the z in [lo, hi] whose p z is the largest: measured from there, no
-// exponent is positive.
+// anchor returns the z in [lo, hi] with the largest p z: relative to it, no exponent is
+// positive.
 func anchor(p, lo, hi float64) float64 {
 	if p < 0 {
 		return lo

@@ -10,7 +10,7 @@ type LogClip struct {
 	Clip float64 `toml:"clip" range:"[0,)"`
 	// ClipMode is token (default), sequence or none.
 	ClipMode string `toml:"clip_mode" choice:"token sequence none"`
-	// ClipForm is which side is cut: pessimistic (default) or printed (D4).
+	// ClipForm decides which side is cut: pessimistic (default) or printed (D4).
 	ClipForm string `toml:"clip_form" choice:"pessimistic printed"`
 }
 
@@ -45,8 +45,8 @@ func (o LogClip) Apply(z []float64, t Trajectory, eps float64) (cut, saturated i
 	return cut, saturated
 }
 
-// clampLogRatios sets z[j] to the log-ratio of token j of t, clamped to [lo, hi]. It
-// returns how many lay outside, how many are beyond +-eps, and the sum of all unclamped.
+// clampLogRatios sets z[j] to the log-ratio of token j of t, clamped to [lo, hi]. It returns
+// how many log-ratios lay outside, how many exceed eps in size, and the unclamped sum.
 func clampLogRatios(z []float64, t Trajectory, lo, hi, eps float64) (cut, saturated int, sum float64) {
 	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
 	for j := range z {

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// masks are settings of Shared that scale the policy gradient token by token, whatever
-// the objective. Several multiply. All are constants in the gradient, act on the
-// derivative by the log-probs and leave the value of the loss, the KL penalty and the
-// entropy bonus as they are; an objective of whole responses has the ratios of
-// masked tokens in its mean as before. Loss and Weights, the functions, apply them.
+// masks are settings of Shared that scale the policy gradient token by token, in every
+// objective. Factors of several masks multiply. They are constants in the gradient, scale
+// the derivative by the log-probs, and leave the value of the loss, the KL penalty and
+// the entropy bonus unchanged; an objective of whole responses still has the ratios of
+// masked tokens in its mean. Loss and Weights, the functions, apply them.
 type masks struct {
-	// MaskOffPolicy drops responses of negative advantage whose mean of
-	// SampleLogProb - LogProb is greater. 0 (default) is off.
+	// MaskOffPolicy drops responses of negative advantage whose mean of SampleLogProb -
+	// LogProb exceeds it. 0 (default) is off.
 	MaskOffPolicy float64 `toml:"mask_off_policy" range:"[0,)"`
 	// TopEntropy is the share of the batch's tokens, those of largest entropy, that
 	// are trained on. 0 (default) is off.
@@ -27,7 +27,7 @@ type masks struct {
 	// KLCovBeta |d|. Default 0 (off), 1.
 	KLCov     float64 `toml:"kl_cov" range:"[0,1]"`
 	KLCovBeta float64 `toml:"kl_cov_beta" range:"[0,)"`
-	// ImportanceCap multiplies by min(exp(OldLogProb - SampleLogProb), cap). 0
+	// ImportanceCap is the cap of the factor min(exp(OldLogProb - SampleLogProb), cap). 0
 	// (default) is off.
 	ImportanceCap float64 `toml:"importance_cap" range:"[0,)"`
 }
@@ -91,8 +91,8 @@ type place struct {
 	covariance float64
 }
 
-// covariances returns (A - mean A)(LogProb - mean LogProb) of every token, the means
-// being over the tokens of the batch (arXiv:2505.22617).
+// covariances returns (A - mean A)(LogProb - mean LogProb) of every token, with means
+// over the tokens of the batch (arXiv:2505.22617).
 func covariances(b Batch) []place {
 	advantage := mean(allTokens(b, (*Trajectory).AdvantageAt))
 	logp := mean(allTokens(b, func(t *Trajectory, j int) float64 { return t.LogProb[j] }))
@@ -106,11 +106,11 @@ func covariances(b Batch) []place {
 	return all
 }
 
-// share returns how many of n tokens a share is, at least one.
+// share returns how many of n tokens make up a share, at least one.
 func share(of float64, n int) int { return min(max(1, int(of*float64(n))), n) }
 
-// clipped returns the tokens that Clip-Cov drops. Which of the candidates they are
-// follows from the numbers of each, so that neither order nor history matters.
+// clipped returns the tokens that Clip-Cov drops. A hash of each candidate's numbers
+// decides, so that neither order nor history matters.
 func (m masks) clipped(b Batch) []place {
 	if m.ClipCov == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (m masks) clipped(b Batch) []place {
 	return candidates[:min(count, len(candidates))]
 }
 
-// lot is a hash over the numbers of a token and the step.
+// lot returns a hash of the numbers of a token and the step.
 func lot(b Batch, k place) uint64 {
 	t := &b.Trajectories[k.i]
 	h := uint64(b.Step)
@@ -146,7 +146,7 @@ func (m masks) penalized(b Batch) []place {
 	return all[:count]
 }
 
-// allTokens returns a number of every token of b.
+// allTokens collects one number of every token of b.
 func allTokens(b Batch, of func(t *Trajectory, j int) float64) []float64 {
 	var all []float64
 	for i := range b.Trajectories {
@@ -169,13 +169,13 @@ func quantile(x []float64, q float64) float64 {
 	return x[low] + (at-float64(low))*(x[min(low+1, len(x)-1)]-x[low])
 }
 
-// shares is what every objective is that embeds Shared.
+// shares is implemented by every objective that embeds Shared.
 type shares interface{ settings() Shared }
 
 func (s Shared) settings() Shared { return s }
 
-// Loss returns the loss of o with its masks: a masked token counts with the log-prob
-// of at, through which no gradient passes. Without masks it is o.Loss(b, at).
+// Loss returns the loss of o with its masks: a masked token takes its log-prob from at,
+// through which no gradient passes. Without masks Loss returns o.Loss(b, at).
 func Loss(o Objective, b, at Batch) float64 {
 	loss := 0.0
 	if factors := maskOf(o, at); factors == nil {
@@ -183,7 +183,7 @@ func Loss(o Objective, b, at Batch) float64 {
 	} else {
 		loss = o.Loss(blend(b, at, factors), at)
 		if hasKL(o) {
-			// The penalties alone are the loss without advantages. They are not masked.
+			// The penalties are the loss without advantages. They are not masked.
 			b, at := withoutAdvantages(b), withoutAdvantages(at)
 			loss += o.Loss(b, at) - o.Loss(blend(b, at, factors), at)
 		}
@@ -210,7 +210,7 @@ func Weights(o Objective, b Batch, w [][]float64) {
 			for j, m := range factors[i] {
 				switch p := penalties[i][j]; m {
 				case 1:
-				case 0: // of an infinite weight, too
+				case 0: // this also clears an infinite weight
 					w[i][j] = p
 				default:
 					w[i][j] = p + m*(w[i][j]-p)
@@ -248,8 +248,8 @@ func MaskStats(o Objective, b Batch) []Stat {
 	return []Stat{{"mask/mean", mean(factors)}, {"mask/dropped", *Fraction(dropped, len(factors))}}
 }
 
-// Live reports whether o may give t weights other than zero. An objective whose WeighsAll
-// says so gives responses without advantage weights too, beside those of penalties.
+// Live reports whether o may give t weights other than zero. An objective with WeighsAll
+// gives weights even to responses without advantage and without penalties.
 func Live(o Objective, t Trajectory) bool {
 	s, ok := o.(shares)
 	all, pulls := o.(interface{ WeighsAll() bool })
@@ -269,7 +269,7 @@ func hasKL(o Objective) bool {
 	return ok && s.settings().KLBeta != 0
 }
 
-// tokenScale returns how much a token of trajectory i counts.
+// tokenScale returns the weight of a token of trajectory i in the loss.
 func tokenScale(o Objective, b Batch, i int) float64 {
 	if s, ok := o.(tokenScaler); ok {
 		return s.TokenScale(b, i)
@@ -277,8 +277,8 @@ func tokenScale(o Objective, b Batch, i int) float64 {
 	return 1 / float64(len(b.Trajectories)*len(b.Trajectories[i].LogProb))
 }
 
-// blend returns b with log-probs that lie between those of at (factor 0) and its own
-// (factor 1): the derivative by the log-probs of b is multiplied by the factors.
+// blend returns b with log-probs between those of at (factor 0) and its own (factor 1),
+// so that the derivative by b's log-probs is multiplied by the factors.
 func blend(b, at Batch, factors [][]float64) Batch {
 	b.Trajectories = slices.Clone(b.Trajectories)
 	for i := range b.Trajectories {

@@ -29,32 +29,32 @@ type Trajectory struct {
 	Reward float64
 	// Advantage weighs the whole response; SetAdvantages computes it per group.
 	Advantage float64
-	// LogProb is the learner's log-prob of each token, OldLogProb that of the
+	// LogProb is the learner's log-prob of each token, OldLogProb the log-prob under the
 	// policy that sampled it, both at the sampling temperature (D25).
 	LogProb, OldLogProb []float64
 	// RefLogProb is the log-prob of each token under the reference policy; nil
 	// unless the objective NeedsReference.
 	RefLogProb []float64
-	// Entropy is the entropy in nats of the distribution that each token was
-	// drawn from. Objectives treat it as a constant, but for EntropyWeights.
+	// Entropy is the entropy in nats of the distribution from which each token was drawn.
+	// Objectives treat it as a constant, except in EntropyWeights.
 	Entropy []float64
 	// TokenAdvantage replaces Advantage token by token in objectives that can
 	// use it (those that call AdvantageAt, and gspo with token_level); nil otherwise.
 	TokenAdvantage []float64
-	// SampleLogProb is the log-prob of each token as the sampler saw it, nil if it is
-	// OldLogProb. The two differ where the host computes old log-probs again.
+	// SampleLogProb is the log-prob of each token as the sampler computed it, nil if that
+	// is OldLogProb. The two differ if the host recomputes old log-probs.
 	SampleLogProb []float64
 	// IDs are the tokens, nil if the host has only log-probs.
 	IDs []int32
 	// Components are the parts of a combined reward, by name; nil if it has none.
 	Components map[string]Component
-	// Greedy is the greedy response to the same prompt, which is not trained on. It is
-	// there only while advantages are computed, and only if the objective NeedsGreedy.
+	// Greedy is the greedy response to the same prompt, which is not trained on. It
+	// exists only while advantages are computed, and only if the objective NeedsGreedy.
 	Greedy *Trajectory
 	// Truncated says that the response hit the length limit.
 	Truncated bool
-	// Degenerate says that all rewards of its group were equal, that of Greedy
-	// included, so that it teaches nothing. SetAdvantages sets it: a batch may hold
+	// Degenerate says that all rewards of its group were equal, including Greedy's, so
+	// that the response teaches nothing. SetAdvantages sets it, since a batch may have
 	// only a part of the group.
 	Degenerate bool
 }
@@ -159,45 +159,45 @@ type Objective interface {
 
 // An Advantager computes the advantages of one group: every response to one prompt.
 // Reward is the shaped reward, LogProb and OldLogProb are the sampler's, and the
-// reference's log-probs are not known yet. The default, without this method, is
-// that of RoundAdvantager, else Centered.
+// reference's log-probs are not known yet. Without this method, RoundAdvantager decides,
+// or else Centered.
 type Advantager interface {
 	Advantages(group []Trajectory) []float64
 }
 
-// A RoundAdvantager computes the advantages of all groups that were sampled together,
-// for rules that need figures over the round. What it is given of a response is what
-// an Advantager is given. An objective that is both is asked as an Advantager, so one
-// that embeds Shared replaces its rules by either method.
+// A RoundAdvantager computes the advantages of all groups that were sampled together, for
+// rules that need figures over the round. It receives the same fields of a response as an
+// Advantager. If an objective is both, the Advantager is used, so an objective that
+// embeds Shared can replace its rules by either method.
 type RoundAdvantager interface {
 	RoundAdvantages(groups [][]Trajectory) [][]float64
 }
 
-// A TokenAdvantager sets TokenAdvantage of one group, whose Advantage is set. It
-// returns one row per response, with one number per token or nil.
+// A TokenAdvantager returns the TokenAdvantage of one group, whose Advantage is set: one
+// row per response, with one number per token or nil.
 type TokenAdvantager interface {
 	TokenAdvantages(group []Trajectory) [][]float64
 }
 
 // A Masker scales the policy gradient by a factor for each token, which is a constant;
-// nil stands for 1 everywhere. Shared is one.
+// nil stands for 1 everywhere. Shared is a Masker.
 type Masker interface {
 	Mask(b Batch) [][]float64
 }
 
-// A tokenScaler says how much each token of trajectory i of b counts in its loss, for
+// A tokenScaler returns the weight of each token of trajectory i of b in its loss, for
 // penalties that the host adds. The default is 1/(N n).
 type tokenScaler interface {
 	TokenScale(b Batch, i int) float64
 }
 
-// An Exempter names the rules of objectivetest that its objective, with its present
-// settings, cannot keep, and says why. The suite checks that it really breaks them.
+// An Exempter names the rules of objectivetest that its objective breaks with its present
+// settings, and says why. The suite checks that it really breaks them.
 type Exempter interface {
 	Exemptions() map[string]string
 }
 
-// A Diagnoser reports what it did to each trajectory of b, in order.
+// A Diagnoser reports figures for each trajectory of b, in order.
 type Diagnoser interface {
 	Diagnose(b Batch) []Diagnostics
 }
@@ -210,9 +210,9 @@ type Observer interface {
 }
 
 // An EntropyWeigher has a loss that may depend on the entropy of the policy.
-// WeighsEntropy says whether it does with the present settings; where it does not,
-// the host builds no gradient of the entropy and never calls EntropyWeights.
-// EntropyWeights sets v[i][t] to dLoss/dEntropy[i][t], whatever was there.
+// WeighsEntropy says whether it does with the present settings; if not, the host builds
+// no gradient of the entropy and never calls EntropyWeights. EntropyWeights sets v[i][t]
+// to dLoss/dEntropy[i][t] and overwrites old values.
 type EntropyWeigher interface {
 	WeighsEntropy() bool
 	EntropyWeights(b Batch, v [][]float64)
@@ -234,32 +234,32 @@ type Shaper interface {
 type Needs struct {
 	// Reference says that RefLogProb must be set.
 	Reference bool
-	// Teacher says that the reference must be another model than the policy as it was when
-	// training began: from that one there is nothing to learn.
+	// Teacher says that the reference must be a model other than the initial policy,
+	// which has nothing to teach.
 	Teacher bool
 	// Greedy says that Greedy must be set. The host then samples a greedy response to each
 	// prompt beside the group, and has it graded with the group.
 	Greedy bool
-	// Group says that a response teaches something only beside another one to the same
-	// prompt. Unless NeedsGroup says it, it is so where there is no Greedy.
+	// Group says that a response teaches something only in a group with another response
+	// to the same prompt. Without a method NeedsGroup, it is true unless Greedy is.
 	Group bool
 	// Entropy says that Entropy must be set.
 	Entropy bool
 	// EntropyGradient says that the loss depends on the policy's entropy (WeighsEntropy).
 	EntropyGradient bool
-	// All says that what other responses are given, weights or what Observe keeps, depends on
-	// the log-probs or the entropies of responses that cannot have weights themselves (see
-	// Live), which the host then computes too: ReadsBatch says so, or NeedsEntropy.
+	// All says that weights of responses, or the state of Observe, depend on the
+	// log-probs or entropies of responses that cannot have weights themselves (see Live).
+	// The host then computes those too. ReadsBatch or NeedsEntropy says so.
 	All bool
-	// Apart says that what Weights and EntropyWeights give a response depends on the
-	// log-probs and entropies of that response alone (WeighsApart). The host then weighs some
-	// responses of a batch before it has computed the others, whose log-probs are the old
-	// ones until then: it needs less memory, and computes nothing twice to save some. Else it
-	// waits for those of the whole batch.
+	// Apart says that the results of Weights and EntropyWeights for a response depend
+	// only on that response's log-probs and entropies (WeighsApart). The host may then
+	// weigh some responses of a batch before it computes the others, which have their old
+	// log-probs until then: this saves memory, or computing twice. Otherwise it first
+	// computes the whole batch.
 	Apart bool
 }
 
-// NeedsOf returns what o says of its needs by its methods. What it has no method for is false.
+// NeedsOf returns the Needs that o's methods state. A missing method means false.
 func NeedsOf(o Objective) (n Needs) {
 	if x, ok := o.(interface{ NeedsReference() bool }); ok {
 		n.Reference = x.NeedsReference()

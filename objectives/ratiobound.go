@@ -1,15 +1,15 @@
 package objectives
 
-// A RatioBound clips a ratio to [1 - clip_low, 1 + clip_high] as PPO does: of a
-// token in RatioClip, of a whole response in gspo.
+// A RatioBound clips a ratio to [1 - clip_low, 1 + clip_high] as PPO does: a token's
+// ratio in RatioClip, a response's in gspo.
 type RatioBound struct {
-	// ClipLow and ClipHigh bound the ratio; clip_low = 1 never binds.
+	// ClipLow and ClipHigh bound the ratio; clip_low = 1 leaves it unbounded below.
 	ClipLow  float64 `toml:"clip_low" range:"[0,1]"`
 	ClipHigh float64 `toml:"clip_high" range:"[0,)"`
 }
 
-// Bound returns the clipped ratio and whether the clip cut it. It closes only the
-// side towards which the advantage pushes the ratio, so that
+// Bound returns the clipped ratio and whether the clip cut it. It bounds the ratio only
+// on the side to which the advantage pushes it, so that
 //
 //	Bound(r) A = min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)
 func (o RatioBound) Bound(r, advantage float64) (bounded float64, cut bool) {

@@ -8,8 +8,8 @@ import (
 //
 //	-min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)
 //
-// and the tokens of a batch are summed as tokenMean says. grpo, drgrpo, dapo and those
-// that differ in the advantage only are this objective with different defaults.
+// and the tokens of a batch are summed as tokenMean says. grpo, drgrpo, dapo and
+// objectives that differ only in the advantage are this objective with other defaults.
 type RatioClip struct {
 	TokenSum
 	RatioBound

@@ -27,7 +27,7 @@ type cispo struct {
 	objectives.TokenSum
 	// Cap bounds the importance weight of a token from above. Default 5.
 	Cap float64 `toml:"cap" range:"[0,)"`
-	// Floor bounds it from below. Default 0.
+	// Floor bounds the importance weight from below. Default 0.
 	Floor float64 `toml:"floor"`
 }
 

@@ -68,7 +68,7 @@ func (o *DAPO) Validate() error {
 	return err
 }
 
-// Keep implements objectives.Keeper: it wants rewards that differ, before shaping.
+// Keep implements objectives.Keeper: it keeps groups whose rewards, before shaping, differ.
 func (o *DAPO) Keep(group []objectives.Trajectory) bool {
 	for _, t := range group {
 		if t.Reward != group[0].Reward || t.Greedy != nil && t.Reward != t.Greedy.Reward {
@@ -78,8 +78,8 @@ func (o *DAPO) Keep(group []objectives.Trajectory) bool {
 	return !o.DynamicSampling
 }
 
-// NeedsGroup says, for objectives.Needs: the reward of a single response does not
-// differ from any.
+// NeedsGroup says, for objectives.Needs, that a group of a single response teaches
+// nothing.
 func (o *DAPO) NeedsGroup() bool { return o.DynamicSampling || o.Shared.NeedsGroup() }
 
 // Shape implements objectives.Shaper.

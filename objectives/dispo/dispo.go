@@ -26,8 +26,8 @@ import (
 // A dispo is the objective "dispo".
 type dispo struct {
 	objectives.TokenSum
-	// LowPositive and HighPositive keep the ratio of a token in [1 - low, 1 + high] for
-	// A >= 0, the others for A < 0. Default 0.2, 10, 1, 100.
+	// LowPositive and HighPositive limit the ratio of a token to [1 - low, 1 + high] for
+	// A >= 0, LowNegative and HighNegative for A < 0. Default 0.2, 10, 1, 100.
 	LowPositive  float64 `toml:"low_positive" range:"[0,1]"`
 	HighPositive float64 `toml:"high_positive" range:"[0,)"`
 	LowNegative  float64 `toml:"low_negative" range:"[0,1]"`

@@ -73,7 +73,7 @@ func (o *dppo) Loss(b, at objectives.Batch) float64 {
 	})
 }
 
-// drift returns Drift, but nothing for a response that teaches nothing.
+// drift returns Drift, or 0 for a response that teaches nothing.
 func (o *dppo) drift(t *objectives.Trajectory) float64 {
 	if !t.HasAdvantage() {
 		return 0

@@ -1,7 +1,7 @@
 // Package gdpo is Group reward-Decoupled Normalization Policy Optimization
-// (arXiv:2601.05242): GRPO for several rewards, each of which is standardized within
-// the group by itself, so that none drowns in another's scale and responses that
-// differ in one of them stay apart,
+// (arXiv:2601.05242): GRPO for several rewards, each of which is standardized within the
+// group by itself, so that the scale of one does not hide another, and responses that
+// differ in one reward get different advantages,
 //
 //	S_i = sum_k weight_k (R_ik - mean_k) / (std_k + eps)
 //	A_i = S_i / (std of S over the round + eps)

@@ -79,7 +79,7 @@ func (o *gmpo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	for i, t := range b.Trajectories {
 		c.Read(o.LogClip, t, 0)
 		all[i] = objectives.Diagnostics{Advantage: t.Advantage, Clipped: objectives.Fraction(c.Cut, len(c.Z))}
-		logRatio := 0.0 // of an empty response
+		logRatio := 0.0 // the log-ratio of an empty response
 		if len(c.Z) > 0 {
 			logRatio = o.logRatio(c.Z, nil)
 		}

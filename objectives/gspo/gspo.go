@@ -30,7 +30,7 @@ import (
 type gspo struct {
 	objectives.SequenceRatio
 	objectives.RatioBound
-	// TokenLevel is GSPO-token. Default false.
+	// TokenLevel selects GSPO-token. Default false.
 	TokenLevel bool `toml:"token_level"`
 }
 

@@ -93,7 +93,7 @@ func (o *holder) read(c *objectives.ClippedLogRatios, t objectives.Trajectory) {
 	c.ReadWithin(t, lo, hi)
 }
 
-// bound returns the ratio e^l after the clip of the mean, and whether that cut it.
+// bound returns the ratio e^l after clipping the mean, and whether the clip cut it.
 func (o *holder) bound(l, advantage float64) (ratio float64, cut bool) {
 	if o.ClipMode != "sequence" {
 		return math.Exp(l), false
@@ -130,7 +130,7 @@ func (o *holder) Weights(b objectives.Batch, w [][]float64) {
 	})
 }
 
-// Diagnose implements objectives.Diagnoser: log_ratio is that of the mean before its clip.
+// Diagnose implements objectives.Diagnoser: log_ratio is the mean before the clip.
 func (o *holder) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	c := objectives.BorrowClipped()
 	defer c.Release()

@@ -1,6 +1,6 @@
-// Package luspo is Length-Unbiased Sequence Policy Optimization (arXiv:2602.05261):
-// GSPO in which each response counts with its length, so that GSPO's pull towards
-// short right answers and long wrong ones is gone,
+// Package luspo is Length-Unbiased Sequence Policy Optimization (arXiv:2602.05261): GSPO
+// in which each response is weighted by its length, which removes GSPO's preference for
+// short right answers and long wrong ones,
 //
 //	s_i = exp(1/n_i sum_t d_t),  d_t = LogProb_t - OldLogProb_t
 //	L   = -1/N sum_i n_i min(s_i A_i, clip(s_i, 1 - clip_low, 1 + clip_high) A_i)

@@ -1,6 +1,6 @@
 // Package m2po is Second-Moment Trust Policy Optimization (Prosperity before Collapse,
-// arXiv:2510.01161), for rollouts that are far off policy. Nothing is clipped; the
-// tokens that stray most are left out until the second moment of the rest is small,
+// arXiv:2510.01161), for rollouts that are far off policy. Ratios are not clipped; tokens
+// with the largest log-ratios are masked until the second moment of the others is small,
 //
 //	L = -1/T sum_i sum_t M_t r_t A_i
 //
@@ -30,7 +30,7 @@ import (
 // A m2PO is the objective "m2po".
 type m2PO struct {
 	objectives.TokenSum
-	// M2 is what the mean of d^2 over candidates may be. Default 0.04.
+	// M2 is the largest allowed mean of d^2 over candidates. Default 0.04.
 	M2 float64 `toml:"m2" range:"[0,)"`
 }
 
@@ -40,16 +40,16 @@ func init() {
 	})
 }
 
-// WeighsApart says that the budget is that of the whole batch; see objectives.Needs.
+// WeighsApart says that the budget covers the whole batch; see objectives.Needs.
 func (o *m2PO) WeighsApart() bool { return false }
 
-// candidate returns d of token j and whether it may be left out.
+// candidate returns d of token j and whether the token may be masked.
 func candidate(t *objectives.Trajectory, j int) (d float64, ok bool) {
 	d = t.LogProb[j] - t.OldLogProb[j]
 	return d, d*t.AdvantageAt(j) > 0
 }
 
-// threshold returns the largest d^2 that is trained on.
+// threshold returns the largest d^2 that is not masked.
 func (o *m2PO) threshold(b objectives.Batch) float64 {
 	var squares []float64
 	for i := range b.Trajectories {
@@ -60,7 +60,7 @@ func (o *m2PO) threshold(b objectives.Batch) float64 {
 		}
 	}
 	slices.Sort(squares)
-	// The mean of the k smallest rises with k: the last k that keeps the budget counts.
+	// The mean of the k smallest rises with k: the last k within the budget counts.
 	sum, largest := 0.0, 0.0
 	for k, x := range squares {
 		if sum += x; sum > o.M2*float64(k+1) {
@@ -71,7 +71,7 @@ func (o *m2PO) threshold(b objectives.Batch) float64 {
 	return largest
 }
 
-// surrogate sets k to M r A.
+// surrogate sets k to M r A, the mask times the ratio times the advantage.
 func surrogate(t, at *objectives.Trajectory, k []float64, threshold float64) {
 	for j, logp := range t.LogProb {
 		k[j] = 0
@@ -81,7 +81,7 @@ func surrogate(t, at *objectives.Trajectory, k []float64, threshold float64) {
 	}
 }
 
-// masked says whether token j of a response of at is left out.
+// masked says whether token j of a response of at is masked.
 func masked(t *objectives.Trajectory, j int, threshold float64) bool {
 	d, ok := candidate(t, j)
 	return ok && d*d > threshold

@@ -18,8 +18,8 @@ func draw(o objectives.Objective, seed uint64) source {
 	return source{rand.New(rand.NewPCG(seed, 0x0e)), o}
 }
 
-// batch draws groups of responses with the given lengths, d being the log-ratio of
-// each token. Rewards differ within every group of two and more.
+// batch draws groups of responses with the given lengths; d draws the log-ratio of each
+// token. Rewards differ within every group of two and more.
 func (s source) batch(groups [][]int, d func() float64) objectives.Batch {
 	b := objectives.Batch{Step: 3, Steps: 10}
 	round := make([][]objectives.Trajectory, len(groups))
@@ -34,13 +34,13 @@ func (s source) batch(groups [][]int, d func() float64) objectives.Batch {
 	objectives.SetAdvantages(s.o, round...)
 	b.Trajectories = slices.Concat(round...)
 	for i := range b.Trajectories {
-		b.Trajectories[i].Greedy = nil // a step does not know it
+		b.Trajectories[i].Greedy = nil // a step does not have it
 	}
 	return b
 }
 
-// group draws one group of responses of some tokens each that have these rewards. The
-// greedy response to their prompt has that of the first.
+// group draws one group of responses with the given lengths and rewards. The greedy
+// response to their prompt has the reward of the first.
 func (s source) group(rewards []float64) []objectives.Trajectory {
 	group := make([]objectives.Trajectory, len(rewards))
 	for i, r := range rewards {
@@ -64,8 +64,8 @@ func (s source) greedy(reward float64) *objectives.Trajectory {
 	return &t
 }
 
-// ordinary draws a batch as training has it: most tokens near their old log-prob,
-// some far off, on both sides.
+// ordinary draws a batch as in training: most tokens near their old log-prob, some far
+// off, on both sides.
 func (s source) ordinary() objectives.Batch {
 	return s.batch([][]int{{9, 14, 6, 11}, {5, 8, 12}}, func() float64 {
 		if s.Float64() < 0.3 {
@@ -154,14 +154,14 @@ func rows(b objectives.Batch, v float64) [][]float64 {
 	return w
 }
 
-// weights returns what o.Weights gives for b.
+// weights returns the result of o.Weights for b.
 func weights(o objectives.Objective, b objectives.Batch) [][]float64 {
 	w := rows(b, 0)
 	objectives.Weights(o, b, w)
 	return w
 }
 
-// entropyWeights returns what o.EntropyWeights gives for b; zeros where there are none.
+// entropyWeights returns the result of o.EntropyWeights for b; zeros if o has no such method.
 func entropyWeights(o objectives.Objective, b objectives.Batch) [][]float64 {
 	v := rows(b, 0)
 	if e, ok := o.(objectives.EntropyWeigher); ok && e.WeighsEntropy() {

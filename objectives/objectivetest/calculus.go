@@ -56,7 +56,7 @@ func slopeOf(x *float64, f func() float64) (slope float64, smooth bool) {
 	if math.IsNaN(wide) || math.IsNaN(narrow) {
 		return math.NaN(), true
 	}
-	slope = (4*narrow - wide) / 3 // the error in h^2 cancels
+	slope = (4*narrow - wide) / 3 // the error of order h^2 cancels
 	return slope, math.Abs(wide-narrow) <= 1e-5*max(math.Abs(slope), 1e-3)
 }
 
@@ -94,7 +94,7 @@ func checkDirection(new func() objectives.Objective) error {
 	o := new()
 	b := draw(o, 11).onPolicy()
 	for i := range b.Trajectories {
-		b.Trajectories[i].RefLogProb = clone(b).Trajectories[i].LogProb // makes the gradient of the KL penalty zero
+		b.Trajectories[i].RefLogProb = clone(b).Trajectories[i].LogProb // equal log-probs make the gradient of the KL penalty zero
 	}
 	var masks [][]float64
 	if m, ok := o.(objectives.Masker); ok {

@@ -44,7 +44,7 @@ func same(got, want [][]float64) error {
 	return nil
 }
 
-// everything calls on b every method that o has.
+// everything calls every method of o on b.
 func everything(o objectives.Objective, b, at objectives.Batch, w [][]float64) {
 	objectives.Loss(o, b, at)
 	objectives.Weights(o, b, w)
@@ -145,15 +145,15 @@ func checkEqualRewards(new func() objectives.Objective) error {
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
 		t.Reward, t.Greedy = 0.1, greedy
-		t.RefLogProb = slices.Clone(t.LogProb) // makes the gradient of the KL penalty zero
+		t.RefLogProb = slices.Clone(t.LogProb) // equal log-probs make the gradient of the KL penalty zero
 	}
-	// Another group, with other rewards, is in the same round.
+	// another group, with other rewards, is in the same round
 	objectives.SetAdvantages(o, b.Trajectories, s.group([]float64{1, 0, 0.5, 1}))
 	return checkNoSignal(o, b)
 }
 
-// checkNoSignal wants no advantages, unless the objective shapes, and without any zeros from
-// Weights.
+// checkNoSignal wants advantages of zero, unless the objective shapes rewards, and then
+// weights of zero.
 func checkNoSignal(o objectives.Objective, b objectives.Batch) error {
 	_, shapes := o.(objectives.Shaper)
 	for i, t := range b.Trajectories {
@@ -210,8 +210,7 @@ func checkAlone(new func() objectives.Objective) error {
 }
 
 // checkApart compares the weights of each response beside others whose log-probs and
-// entropies are what the host has while they are not computed: the old ones, and the
-// sampler's.
+// entropies are not computed yet: the old log-probs and the sampler's entropies.
 func checkApart(new func() objectives.Objective) error {
 	o := new()
 	if !objectives.NeedsOf(o).Apart {
@@ -239,7 +238,7 @@ func checkApart(new func() objectives.Objective) error {
 	return nil
 }
 
-// sameState wants an Observer to keep the same of two batches.
+// sameState wants an Observer to have the same state after two batches.
 func sameState(new func() objectives.Objective, b, other objectives.Batch) error {
 	var texts [2]string
 	for i, batch := range []objectives.Batch{b, other} {
@@ -269,7 +268,7 @@ func checkEqualRounds(new func() objectives.Objective) error {
 	objectives.SetAdvantages(o, round...)
 	b := objectives.Batch{Steps: 1, Trajectories: slices.Concat(round...)}
 	for i, t := range b.Trajectories {
-		b.Trajectories[i].RefLogProb = slices.Clone(t.LogProb) // makes the gradient of the KL penalty zero
+		b.Trajectories[i].RefLogProb = slices.Clone(t.LogProb) // equal log-probs make the gradient of the KL penalty zero
 	}
 	return checkNoSignal(o, b)
 }
@@ -285,8 +284,8 @@ func checkAdvantages(new func() objectives.Objective) error {
 		if len(round) != 2 || len(round[0]) != len(rewards) || len(round[1]) != len(other) {
 			return fmt.Errorf("rewards %v: %d groups of advantages for 2 groups, or too few or many of a group", rewards, len(round))
 		}
-		// The same group in reverse, and after the other: advantages must go with
-		// the responses.
+		// the same group in reverse, and after the other group: advantages must belong to
+		// the responses
 		reversed := slices.Clone(group)
 		slices.Reverse(reversed)
 		moved := objectives.Advantages(o, [][]objectives.Trajectory{other, reversed})[1]

@@ -1,11 +1,10 @@
-// Package objectivetest checks that an objective keeps the rules of
+// Package objectivetest checks that an objective follows the rules of
 // objectives.Objective. An author's whole test is
 //
 //	func TestConformance(t *testing.T) { objectivetest.Run(t, "mine") }
 //
-// Each rule is a subtest of its own, and a failure prints the rule. Of an
-// objectives.Exempter the suite demands that it breaks the rules it names, and keeps
-// all others.
+// Each rule is a subtest of its own, and a failure prints the rule. An
+// objectives.Exempter must break the rules that it names and follow all others.
 package objectivetest
 
 import (
@@ -38,7 +37,7 @@ func Check(new func() objectives.Objective) error { return suite.Check(new) }
 // Rules returns the names of the rules in the order in which they are checked.
 func Rules() []string { return suite.Names() }
 
-// exemptions returns what o says of itself as an Exempter.
+// exemptions returns the rules that o names as an Exempter.
 func exemptions(o objectives.Objective) map[string]string {
 	if e, ok := o.(objectives.Exempter); ok {
 		return e.Exemptions()

@@ -45,10 +45,10 @@ func init() {
 // NeedsReference says that the teacher is the reference.
 func (o *opd) NeedsReference() bool { return true }
 
-// NeedsTeacher says that it is not the policy itself.
+// NeedsTeacher says that the reference is not the initial policy.
 func (o *opd) NeedsTeacher() bool { return true }
 
-// NeedsGroup says that rewards are not read.
+// NeedsGroup says that rewards are not used.
 func (o *opd) NeedsGroup() bool { return false }
 
 // Exemptions implements objectives.Exempter.
@@ -61,7 +61,7 @@ func (o *opd) Exemptions() map[string]string {
 	return all
 }
 
-// outside reports whether token j has fallen too far.
+// outside reports whether the probability of token j has fallen too far.
 func (o *opd) outside(t *objectives.Trajectory, j int) bool {
 	return math.Exp(t.LogProb[j])-math.Exp(t.OldLogProb[j]) < -o.TVLow
 }

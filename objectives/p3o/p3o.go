@@ -30,7 +30,7 @@ import (
 // A p3o is the objective "p3o".
 type p3o struct {
 	objectives.TokenSum
-	// Pull says whether the policy is pulled back to the sampler's. Default true.
+	// Pull says whether a term draws the policy back to the sampling policy. Default true.
 	Pull bool `toml:"pull"`
 }
 
@@ -40,10 +40,10 @@ func init() {
 	})
 }
 
-// ReadsBatch says that e is taken over every response; see objectives.Needs.
+// ReadsBatch says that e is computed from every response; see objectives.Needs.
 func (o *p3o) ReadsBatch() bool { return true }
 
-// WeighsApart says the same; see objectives.Needs.
+// WeighsApart says that e is computed from every response; see objectives.Needs.
 func (o *p3o) WeighsApart() bool { return false }
 
 // WeighsAll says that the pull gives weights to responses without advantage.
@@ -59,7 +59,7 @@ func (o *p3o) Exemptions() map[string]string {
 	return all
 }
 
-// ess returns e.
+// ess returns e, the normalized effective sample size of the batch.
 func ess(b objectives.Batch) float64 {
 	d := make([]float64, 0, b.Tokens())
 	for i := range b.Trajectories {
@@ -71,7 +71,7 @@ func ess(b objectives.Batch) float64 {
 	return objectives.ESS(d, 1)
 }
 
-// capped sets k to min(r, e) A.
+// capped sets k to min(r, e) A, the capped ratio times the advantage.
 func capped(t *objectives.Trajectory, e float64, k []float64) {
 	for j, logp := range t.LogProb {
 		k[j] = 0
@@ -110,8 +110,8 @@ func (o *p3o) Weights(b objectives.Batch, w [][]float64) {
 	})
 }
 
-// Diagnose implements objectives.Diagnoser: a token is clipped where r exceeds e, and
-// the ESS is that of the batch.
+// Diagnose implements objectives.Diagnoser: a token is clipped if r exceeds e, and the
+// ESS is the batch's.
 func (o *p3o) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	e := ess(b)
 	all := b.DiagnoseCut(func(t *objectives.Trajectory, j int) bool {

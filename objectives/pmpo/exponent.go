@@ -10,7 +10,7 @@ import (
 type rule struct {
 	*PMPO
 	solver  objectives.Solver
-	moments moments // the history from which z-scores of lengths or entropies are computed
+	moments moments // means and variances for the z-scores of lengths or entropies
 	planned float64 // the exponent of the cosine and linear rules
 }
 

@@ -39,7 +39,7 @@ func parseMoments(text []byte) (*moments, error) {
 	return &moments{*state.Mean, *state.Variance}, nil
 }
 
-// statistic returns what the length or the entropy rule measures of a response.
+// statistic returns the number of a response that the length or the entropy rule measures.
 func (o *PMPO) statistic(t objectives.Trajectory) float64 {
 	if o.PRule == "length" {
 		return float64(len(t.LogProb))

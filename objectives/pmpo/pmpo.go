@@ -101,7 +101,7 @@ type PMPO struct {
 	// PNegative, if set, is the exponent of responses with negative advantage.
 	PNegative *float64 `toml:"p_negative"`
 
-	history *moments // of the length and entropy rules; nil before the first batch
+	history *moments // history of the length and entropy rules; nil before the first batch
 }
 
 func init() {
@@ -129,7 +129,7 @@ func (o *PMPO) Validate() error {
 	return errors.Join(append(errs, o.validateSum())...)
 }
 
-// validateSum refuses exponents among which is 0 if the norm is undefined there (D44).
+// validateSum refuses a range of exponents with 0 in it if the norm is undefined at 0 (D44).
 func (o *PMPO) validateSum() error {
 	const remedy = `must not be 0 with norm = "sum", which is undefined at p = 0`
 	switch {
@@ -197,7 +197,7 @@ func (o *PMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 			ESSAtPMax:    new(objectives.ESS(c.Z, o.PMax)),
 			AtPMax:       new(p == o.PMax),
 		}
-		logRatio := 0.0 // of an empty response
+		logRatio := 0.0 // the log-ratio of an empty response
 		if n > 0 {
 			logRatio = o.LogMean(c.Z, p, nil)
 		}
@@ -207,7 +207,7 @@ func (o *PMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-// target returns eta* for one response, whether or not the rule uses it.
+// target returns eta* for one response, even if the rule does not use it.
 func (o *PMPO) target(z []float64, f float64) float64 {
 	if len(z) == 0 {
 		return 1
@@ -229,7 +229,8 @@ func paperTarget(n int, f float64) float64 {
 	return least + f*(1-least)
 }
 
-// Observe implements objectives.Observer: the length and entropy rules learn from b.
+// Observe implements objectives.Observer: it updates the averages of the length and entropy rules
+// from b.
 func (o *PMPO) Observe(b objectives.Batch) {
 	batch, ok := o.measure(b)
 	switch {
