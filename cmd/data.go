@@ -301,7 +301,7 @@ func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 	type row struct {
 		Prompt   string `json:"prompt"`
 		Response string `json:"response"`
-		Problem  string `json:"problem"` // as the reader of problems expects it: a JSON string
+		Problem  string `json:"problem"` // the problem as the reader of problems expects it
 		Answer   string `json:"answer"`
 	}
 	r := rand.New(rand.NewPCG(o.Seed, 0))

@@ -57,7 +57,7 @@ func newEval() *cobra.Command {
 		}
 		return t.End(errors.Join(err, reward.Close(o.run.Environment.Settings)))
 	})
-	c.Args = cobra.MaximumNArgs(1) // of the value of --compare
+	c.Args = cobra.MaximumNArgs(1) // the report that --compare compares
 	e.register(c, false)
 	registerDType(c, &e.dtype)
 	// --compare needs no model; evaluate asks for it.

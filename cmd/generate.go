@@ -247,7 +247,7 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.Finish()
 	given := o.Sampling
-	var own []generated // a row of several ranks
+	var own []generated // this rank's lines, if there are several ranks
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
 		// Each rank has its share of the rows, and receives the rows of the others at the end.
 		requests := slices.DeleteFunc(rows.requests[name], func(r sampler.Request) bool { return int(r.ID)%t.Size() != t.Rank() })

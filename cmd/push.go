@@ -195,7 +195,7 @@ type card struct {
 // password. All of [objective] follows.
 var cardKeys = map[string][]string{
 	"model":     {"template", "dtype"},
-	"rollout":   {"prompts_per_round", "samples_per_prompt", "max_new_tokens"}, // cardKeys also has how tokens are chosen
+	"rollout":   {"prompts_per_round", "samples_per_prompt", "max_new_tokens"}, // the settings of sampling are added
 	"reward":    {"name"},
 	"optimizer": {"name", "learning_rate", "beta1", "beta2", "weight_decay", "max_grad_norm", "warmup", "schedule"},
 	"train":     {"rounds", "batch_size", "epochs", "seed"},

@@ -160,7 +160,7 @@ func checkData(c *cobra.Command, run string) error {
 		return err
 	}
 	model := checkpoint
-	if r.LoRA.On { // the checkpoints of this task have no tokenizer
+	if r.LoRA.On { // a checkpoint of an adapter has no tokenizer
 		if model, err = localModel(c, r.Model.Path); err != nil {
 			return err
 		}

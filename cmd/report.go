@@ -111,7 +111,7 @@ func followRun(c *cobra.Command, out *os.File, dir string) error {
 			if done {
 				return nil
 			}
-			wait = max(wait, 10*time.Since(began)) // reading a long run takes time, so the signal is looked at again
+			wait = max(wait, 10*time.Since(began)) // reading a long run takes time, so it is read less often
 		}
 		select {
 		case <-ctx.Done():

@@ -84,7 +84,7 @@ func validateStep(o *rl.Step) error {
 		return err
 	}
 	update := o.Update
-	update.LearningRate = 1 // step checked it: here it may be 0, for a step that changes no weight
+	update.LearningRate = 1 // the rate passes this check: here it may be 0, for a step that changes no weight
 	return checkSettings(&update)
 }
 

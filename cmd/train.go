@@ -324,7 +324,7 @@ func nextCommands(s rl.Summary, c rl.Config) []string {
 	}
 	next := []string{talk}
 	if len(c.Eval.Suites) > 0 {
-		next = append(next, "onering eval"+model) // the flags for the suites of the run
+		next = append(next, "onering eval"+model) // eval takes the suites of the run
 	}
 	return next
 }

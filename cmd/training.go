@@ -66,7 +66,7 @@ type training[S any] struct {
 
 // runTraining carries out a job until its end or a signal.
 func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err error) {
-	if *j.dir, err = ranks.Tell(t, *j.dir); err != nil { // a second run gets a new folder, whose name contains the time
+	if *j.dir, err = ranks.Tell(t, *j.dir); err != nil { // the first rank's name counts, as a new name contains the time
 		return end, err
 	}
 	x := &training[S]{job: j}

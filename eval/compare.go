@@ -18,9 +18,9 @@ type comparison struct {
 	A      Settings            `json:"a"`
 	B      Settings            `json:"b"`
 	Suites []settingDifference `json:"suites"`
-	// Average counts each suite the same; nil for a single one.
+	// Average gives each suite the same weight; nil for a single one.
 	Average *settingDifference `json:"average,omitempty"`
-	// Warnings say what makes the two less comparable than they should be.
+	// Warnings say why the two reports are hard to compare.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -33,13 +33,13 @@ type settingDifference struct {
 	Delta    stat.Estimate `json:"difference"` // B - A
 	// A comparison tells how model B did compared with model A on the same problems.
 	P float64 `json:"p"`
-	// Average gives each suite the same weight; nil for a single one.
+	// BetterA and BetterB count the problems on which one model got a larger share right.
 	BetterA int     `json:"better_a"`
 	BetterB int     `json:"better_b"`
 	TokensA float64 `json:"tokens_a"`
 	TokensB float64 `json:"tokens_b"`
 
-	weighted []float64 // Warnings say why the two are hard to compare.
+	weighted []float64 // each problem's part in the mean difference
 }
 
 // Compare pairs a with another report by suite and problem. It is an error if they have

@@ -81,7 +81,7 @@ func (r Report) Print(w io.Writer, markdown bool) error {
 	t.row("tokens", func(s Score) string { return fmt.Sprintf("%.0f", s.Tokens) })
 	t.row("truncated", func(s Score) string { return percent(s.Truncated) })
 	t.row("unanswered", func(s Score) string { return percent(s.Unanswered) })
-	if t.columns[len(t.columns)-1].Faults > 0 { // the average covers all responses
+	if t.columns[len(t.columns)-1].Faults > 0 { // the average has the faults of all suites
 		t.row("verifier gave up", func(s Score) string { return fmt.Sprint(s.Faults) })
 	}
 	t.row("problems", func(s Score) string { return fmt.Sprint(s.Problems) })

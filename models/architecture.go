@@ -72,7 +72,7 @@ type Geometry struct {
 // StashBytes estimates how many bytes the layers and the head store in a forward pass
 // over n tokens for the backward pass.
 func (g Geometry) StashBytes(level Stash, n int) int {
-	size := g.Compute.Size() // the stash without the layers' inputs and outputs
+	size := g.Compute.Size() // bytes of an element, except in the layers' inputs and outputs
 	per := 4 * g.Hidden
 	if level >= StashAttention {
 		per += size*(2*g.Heads*g.HeadDim+2*g.KVHeads*g.HeadDim) + 4*g.Hidden

@@ -46,7 +46,7 @@ func (o SequenceRatio) SequenceWeights(b Batch, w [][]float64, gradient func(i i
 		} else {
 			scale := -t.Advantage / count * gradient(i, w[i])
 			for j, g := range w[i] {
-				if g != 0 { // an infinite ratio times 0 would be NaN
+				if g != 0 { // otherwise an infinite ratio times 0 would give NaN
 					w[i][j] = scale * g
 				}
 			}
@@ -55,9 +55,9 @@ func (o SequenceRatio) SequenceWeights(b Batch, w [][]float64, gradient func(i i
 	}
 }
 
-// CutWeights sets w to dL/dLogProb where log r_i is the sum of the log-ratios d, and
-// the ratio of a response that ratio calls cut passes no gradient. For a ratio whose
-// logarithm is their mean, that is the gradient of n times r_i.
+// CutWeights sets w to dL/dLogProb for an r_i whose logarithm is the sum of the
+// log-ratios d. A response that ratio reports as cut gets no gradient. If the logarithm
+// is the mean of d, w is the gradient of n times r_i.
 func (o SequenceRatio) CutWeights(b Batch, w [][]float64, ratio func(*Trajectory) (r float64, cut bool)) {
 	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
 		r, cut := ratio(&b.Trajectories[i])
@@ -87,9 +87,9 @@ func (t *Trajectory) MeanLogRatio() float64 {
 	return t.LogRatio() / float64(len(t.LogProb))
 }
 
-// DiagnoseSequences returns the diagnostics of an objective whose ratio is that of a
-// whole response, exp(logRatio), and that cuts all tokens of a response or none: those
-// that ratio, as in CutWeights, calls cut.
+// DiagnoseSequences returns the diagnostics of an objective with one ratio exp(logRatio)
+// for a whole response, which cuts all tokens of a response or none: those that ratio
+// reports as cut, as in CutWeights.
 func (b Batch) DiagnoseSequences(logRatio func(*Trajectory) float64, ratio func(*Trajectory) (r float64, cut bool)) []Diagnostics {
 	all := make([]Diagnostics, len(b.Trajectories))
 	for i := range all {

@@ -56,7 +56,7 @@ func (s Shared) Exemptions() map[string]string {
 	return nil
 }
 
-// Validate refuses what no tag does; the ranges of single settings are there.
+// Validate refuses impossible combinations; tags state the ranges of single settings.
 func (s Shared) Validate() error {
 	if names := advantageRules(); !slices.Contains(names, s.Advantage) {
 		return &SettingError{Key: "advantage", Value: s.Advantage, Remedy: "must be one of " + strings.Join(names, ", ")}
@@ -73,7 +73,7 @@ func (s Shared) Validate() error {
 // NeedsReference says that a penalty compares with the reference.
 func (s Shared) NeedsReference() bool { return s.KLBeta != 0 || s.KLReward != 0 }
 
-// klPenalty returns what kl_reward takes from the reward of a response.
+// klPenalty returns the amount that kl_reward subtracts from the reward of a response.
 func (s Shared) klPenalty(t Trajectory) float64 {
 	sum := 0.0
 	for j := 0; s.KLReward != 0 && j < len(t.OldLogProb); j++ {
@@ -82,16 +82,16 @@ func (s Shared) klPenalty(t Trajectory) float64 {
 	return sum
 }
 
-// NeedsGreedy is for the advantage of ReMax.
+// NeedsGreedy says that the advantage is ReMax's.
 func (s Shared) NeedsGreedy() bool { return s.Advantage == "remax" }
 
-// NeedsGroup is of all advantages but that of REINFORCE++.
+// NeedsGroup is true for all advantages except that of REINFORCE++.
 func (s Shared) NeedsGroup() bool { return s.Advantage != "reinforce++" }
 
-// NeedsEntropy is for the bonus and a mask.
+// NeedsEntropy says that the entropy bonus or a mask reads entropies.
 func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 || s.TopEntropy != 0 }
 
-// ReadsBatch says that the covariances of masks are over the whole batch.
+// ReadsBatch says that masks use covariances over the whole batch.
 func (s Shared) ReadsBatch() bool { return s.ClipCov != 0 || s.KLCov != 0 }
 
 // WeighsApart says that some masks compare the tokens of the whole batch.
@@ -146,8 +146,8 @@ func (s Shared) FillEntropy(c float64, v []float64) {
 	}
 }
 
-// Check reports the settings of o that are outside the ranges and choices of their tags,
-// and what its method Validate says of them, as joined *SettingErrors.
+// Check reports, as joined *SettingErrors, the settings of o that are outside the ranges
+// and choices of their tags, and the errors of its method Validate.
 func Check(o Objective) error { return settings.Check(o) }
 
 // A SettingError says that a setting has an impossible value: its Key is the setting's

@@ -88,7 +88,7 @@ type statistic struct {
 	reduce func(values []float64) float64
 }
 
-// over returns the figure over the responses of, NaN if none reports it.
+// over returns the figure over the responses in of, NaN if none reports it.
 func (s statistic) over(d []Diagnostics, of []int) float64 {
 	var values []float64
 	for _, i := range of {
@@ -115,7 +115,7 @@ var statistics = []statistic{
 	{"ratio/max", func(d *Diagnostics) *float64 { return d.Ratio }, slices.Max[[]float64]},
 }
 
-// atPMax is AtPMax as 0 or 1.
+// atPMax returns AtPMax as 0 or 1.
 func atPMax(d *Diagnostics) *float64 {
 	switch {
 	case d.AtPMax == nil:
@@ -139,8 +139,8 @@ func logRatios(b Batch) (deltas [][]float64, means []float64) {
 	return deltas, means
 }
 
-// drift returns figures of how far the policy has moved from the one that sampled the responses
-// of.
+// drift returns figures of how far the policy has moved from the one that sampled the
+// responses in of.
 func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []Stat {
 	var tokens, responses []float64
 	for _, i := range of {
@@ -155,7 +155,7 @@ func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []S
 	}
 }
 
-// divergences returns the k3 estimate of each token of the responses of.
+// divergences returns the k3 estimate of each token of the responses in of.
 func divergences(b Batch, of []int) (kl []float64) {
 	for _, i := range of {
 		for j, ref := range b.Trajectories[i].RefLogProb {
@@ -174,7 +174,7 @@ func extremes(x []float64) (low, high float64) {
 	return slices.Min(x), slices.Max(x)
 }
 
-// meanShare averages element k over the responses of that have a gradient.
+// meanShare averages element k over the responses in of that have a gradient.
 func meanShare(spread [][9]float64, of []int, k int) float64 {
 	var shares []float64
 	for _, i := range of {

@@ -103,8 +103,8 @@ func (o *TokenSum) ReinforceWeights(b Batch, w [][]float64, coefficients func(t 
 	o.SumWeights(b, w, func(i int, g []float64) { coefficients(&b.Trajectories[i], g) })
 }
 
-// DiagnoseCut returns the diagnostics of an objective that cuts some tokens of a
-// response: those that cut says.
+// DiagnoseCut returns the diagnostics of an objective that cuts single tokens: those for
+// which cut returns true.
 func (b Batch) DiagnoseCut(cut func(t *Trajectory, token int) bool) []Diagnostics {
 	all := make([]Diagnostics, len(b.Trajectories))
 	for i := range b.Trajectories {

@@ -13,8 +13,8 @@ import (
 	"onering/tokenize"
 )
 
-// adapterTokenizer reads the tokenizer that an adapter's folder has, as PEFT's trainers write
-// it; nil if there is none. Files that the folder lacks beside a chat template are the model's.
+// adapterTokenizer reads the tokenizer in an adapter's folder, as PEFT's trainers write it; nil
+// if there is none. If the folder lacks files besides a chat template, the model's are used.
 func adapterTokenizer(dir, model string) (*tokenize.Tokenizer, error) {
 	switch has := isIn(dir); {
 	case hasVocabulary(dir):
@@ -35,10 +35,10 @@ func adapterTokenizer(dir, model string) (*tokenize.Tokenizer, error) {
 	return tokenize.LoadFS(overlay{above.FS(), below.FS()})
 }
 
-// hasVocabulary reports whether a folder has all of a tokenizer.
+// hasVocabulary reports whether a folder has a complete tokenizer.
 func hasVocabulary(dir string) bool { return isIn(dir)("tokenizer.json") || isIn(dir)("vocab.json") }
 
-// isIn returns what reports whether a folder has a file.
+// isIn returns a function that reports whether a folder has a file.
 func isIn(dir string) func(name string) bool {
 	return func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -46,7 +46,7 @@ func isIn(dir string) func(name string) bool {
 	}
 }
 
-// An overlay has the files of a folder and, where that lacks one, of another.
+// An overlay has the files of a folder and, for missing ones, those of another folder.
 type overlay struct{ above, below fs.FS }
 
 // Open implements fs.FS.
@@ -58,7 +58,7 @@ func (o overlay) Open(name string) (fs.File, error) {
 	return f, err
 }
 
-// ReadDir implements fs.ReadDirFS: the files of both.
+// ReadDir implements fs.ReadDirFS: it lists the files of both folders.
 func (o overlay) ReadDir(name string) ([]fs.DirEntry, error) {
 	list, err := fs.ReadDir(o.above, name)
 	below, failed := fs.ReadDir(o.below, name)
@@ -73,9 +73,9 @@ func (o overlay) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// ShareBase reads the model of a folder, beside which runs train adapters, into memory that
-// their processes share: see models.Share. base is a value of lora.base_dtype, and name what
-// the adapters' files call the model.
+// ShareBase reads the model of a folder, beside which runs train adapters, into memory
+// that their processes share: see models.Share. base is a value of lora.base_dtype, and
+// name is the model's name in the adapters' files.
 func ShareBase(path, base, name string) (*os.File, error) {
 	dir, remove, err := Unpacked(path)
 	if err != nil {
@@ -86,5 +86,5 @@ func ShareBase(path, base, name string) (*os.File, error) {
 	return models.Share(dir, sharedKey(name, compute), compute)
 }
 
-// sharedKey names the weights of a model as they are held.
+// sharedKey names the weights of a model by the types that hold them.
 func sharedKey(base string, c models.Compute) string { return fmt.Sprintf("%s %v", base, c.Base) }

@@ -30,7 +30,7 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 }
 
 // RefusedType says why no model computes in a value of model.dtype on a value of
-// runtime.device; "" where that is not known of the two alone.
+// runtime.device; "" if these two settings do not rule it out.
 func RefusedType(dtype, device string) string {
 	if p := runtime.ProviderOf(device); p != nil {
 		return p.Refuses(ComputeTypes[dtype])
@@ -52,13 +52,13 @@ type RuntimeConfig struct {
 	Library string `toml:"library" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
 }
 
-// Options say what to open ONNX Runtime with.
+// Options returns the options for opening ONNX Runtime.
 func (c RuntimeConfig) Options() runtime.Options {
 	return runtime.Options{Options: provision.Options{Library: c.Library}, Device: c.Device, Threads: c.Threads}
 }
 
-// RefusedBase says why the layers of a model are not held in base, a value of lora.base_dtype,
-// beside an adapter (adapted) where it computes in dtype on device; "" if they are.
+// RefusedBase says why base, a value of lora.base_dtype, cannot hold the layers of a model that
+// computes in dtype on device; adapted says that an adapter is trained. It is "" if base can.
 func RefusedBase(base string, adapted bool, dtype, device string) string {
 	if base == "float32" || adapted && dtype == "float32" && (device == "cpu" || device == "auto") {
 		return ""

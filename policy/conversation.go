@@ -11,21 +11,21 @@ import (
 	"onering/tokenize"
 )
 
-// A Conversation is what was read and sampled of a talk with a model. Its ids are only ever
-// appended to, so a turn is computed on top of what the decoder holds. With a template other
-// than the chat template each turn is a prompt of its own.
+// A Conversation holds the tokens of a conversation with a model. Ids are only appended,
+// so the decoder computes only the new tokens of a turn. With a template other than the
+// chat template each turn is a separate prompt.
 type Conversation struct {
 	Template tokenize.Template
 	Messages []tokenize.Message
-	IDs      []int32 // as they were read and sampled
+	IDs      []int32 // ids that were read or sampled
 
 	policy  *Policy
 	decoder *sampler.Kept
-	free    func() // the decoder under it
-	turns   int    // so far, those before a Reset included
+	free    func() // frees the decoder
+	turns   int    // number of turns so far, including those before a Reset
 }
 
-// longestConversation bounds a conversation with a model that states no context.
+// longestConversation bounds a conversation with a model that does not state its context length.
 const longestConversation = 1 << 15
 
 // Conversation begins a conversation in a template. The template auto is the tokenizer's
@@ -58,18 +58,18 @@ func (c *Conversation) Close() {
 	c.free()
 }
 
-// MaxTokens is how many tokens the conversation may have.
+// MaxTokens is the largest number of tokens of the conversation.
 func (c *Conversation) MaxTokens() int { return c.decoder.MaxTokens() }
 
 // An Answer is a turn with its answer.
 type Answer struct {
-	Turn         int            `json:"turn"` // from 0
+	Turn         int            `json:"turn"` // number of the turn, from 0
 	Prompt       string         `json:"prompt"`
 	Text         string         `json:"text"`
 	IDs          []int32        `json:"ids"`
 	Finish       sampler.Finish `json:"finish"`
-	PromptTokens int            `json:"prompt_tokens"` // of the conversation until the answer
-	ReusedTokens int            `json:"reused_tokens"` // of these, what was not computed again
+	PromptTokens int            `json:"prompt_tokens"` // tokens of the conversation before the answer
+	ReusedTokens int            `json:"reused_tokens"` // how many of these were not computed again
 }
 
 // interrupted is the end of an answer whose context was canceled.
@@ -86,9 +86,9 @@ func (e FullError) Error() string {
 	return fmt.Sprintf("the conversation would take %d tokens, and the model's context has %d", e.Tokens, e.Context)
 }
 
-// Answer samples the answer to a text, tells say each piece of it as it comes and adds both
-// to the conversation. o says how to sample. An error of say ends the answer. If there is an
-// error, the conversation is as before.
+// Answer samples the answer to a text, calls say with each piece of the answer, and adds
+// both to the conversation. o says how to sample. An error of say ends the answer. After
+// an error the conversation is unchanged.
 func (c *Conversation) Answer(ctx context.Context, text string, o sampler.Options, say func(string) error) (Answer, error) {
 	a := Answer{Turn: c.turns, Prompt: text, IDs: []int32{}}
 	c.turns++
@@ -160,7 +160,7 @@ func (c *Conversation) prompt(text string) ([]int32, error) {
 // Reset forgets the conversation.
 func (c *Conversation) Reset() { c.Messages, c.IDs = nil, nil }
 
-// SetSystem begins anew with a system message, if the tokenizer can render it.
+// SetSystem starts a new conversation with a system message, if the tokenizer can render it.
 func (c *Conversation) SetSystem(text string) error {
 	with := c.Template
 	with.System = text

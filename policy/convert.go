@@ -25,8 +25,8 @@ func Tokenizer(dir string) (*tokenize.Tokenizer, error) {
 	return t, err
 }
 
-// Merge writes the model in the folder dir with an adapter in its weights to the folder out.
-// Its tensors have the type element, or that of the model if that is Invalid.
+// Merge merges an adapter into the weights of the model in the folder dir, and writes the result to
+// the folder out. Its tensors have the type element, or that of the model if element is Invalid.
 func Merge(dir, adapter, out string, element models.DType) error {
 	m, base, err := models.Load(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func Export(out, dir, adapter string, compute models.Compute, device string, blo
 		if err != nil {
 			return 0, err
 		}
-		// The graphs need no tensors, but those that are there must be this model's.
+		// The graphs need no tensors, but existing tensors must be this model's.
 		if err := a.Check(adapter); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, err
 		}

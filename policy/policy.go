@@ -1,5 +1,5 @@
-// Package policy opens a model for whoever samples from it, scores with it or trains it:
-// its folder, weights, ring, tokenizer and adapters. It knows nothing of training.
+// Package policy opens a model for programs that sample from it, score with it or train it: its
+// folder, weights, ring (see runtime.Ring), tokenizer and adapters. It knows nothing of training.
 package policy
 
 import (
@@ -31,33 +31,33 @@ type Policy struct {
 	Ring    *runtime.Ring
 	// Tokenizer is nil if the folder has none; then only token ids can be used.
 	Tokenizer *tokenize.Tokenizer
-	// Adapter is what the Ring has beside the Weights; nil for the model alone.
+	// Adapter is the adapter that the Ring computes beside the Weights; nil for the model alone.
 	Adapter *lora.Adapter
 
 	base    *lora.Base         // see Base
 	named   map[string]*Policy // see With
 	compute models.Compute
-	release []func() // what Close calls, the last first
+	release []func() // functions that Close calls, the last one first
 	missing string   // why there is no Tokenizer
 
-	tokenizerOf string // the folder of an adapter that has a tokenizer of its own
+	tokenizerOf string // the folder of an adapter with its own tokenizer
 }
 
 // Options say which model a Policy is and how it computes.
 type Options struct {
 	// Path is a Hugging Face folder, or data.Arithmetic for the embedded model.
 	Path string
-	// DType is the type to compute in, a value of model.dtype, and Base the type that the
-	// layers are held in, a value of lora.base_dtype. "" is float32.
+	// DType is the type to compute in, a value of model.dtype, and Base the type that
+	// holds the layers, a value of lora.base_dtype. "" is float32.
 	DType, Base string
 	// Adapter is the folder of an adapter beside the model, "" for the model alone. Named
 	// are folders of further adapters by their names; see With.
 	Adapter string
 	Named   map[string]string
-	// OwnEnv has Close, and an Open that fails, close the Env.
+	// OwnEnv makes Close, and an Open that fails, close the Env.
 	OwnEnv bool
-	// Shared, if not nil, is what ShareBase has made of the model. Name is what the files of
-	// adapters call the model, where one is trained.
+	// Shared, if not nil, is the result of ShareBase for the model. Name is the model's
+	// name in the files of a trained adapter.
 	Shared *os.File
 	Name   string
 }
@@ -137,9 +137,9 @@ func (p *Policy) load(path string, compute models.Compute, load loader) error {
 	return err
 }
 
-// belong refuses the tokenizer of the folder dir if it is not one of the model. Its
-// end-of-sequence token ends responses, too: that of a chat template is often not the one that
-// generation_config.json names.
+// belong refuses the tokenizer of the folder dir if it does not fit the model. The
+// tokenizer's end-of-sequence token ends responses, too: a chat template often uses
+// another one than generation_config.json.
 func belong(m *models.Model, t *tokenize.Tokenizer, dir string) error {
 	if t.VocabSize() > m.Vocab {
 		return fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together; copy the files of the model's own tokenizer into the folder", dir, t.VocabSize(), m.Vocab)
@@ -150,7 +150,7 @@ func belong(m *models.Model, t *tokenize.Tokenizer, dir string) error {
 	return nil
 }
 
-// bind makes the Ring of the weights for a way of computing.
+// bind makes the Ring from the weights for a way of computing.
 func (p *Policy) bind(compute models.Compute) error {
 	arch, err := p.Model.Architecture(compute)
 	if err != nil {
@@ -161,8 +161,8 @@ func (p *Policy) bind(compute models.Compute) error {
 	return err
 }
 
-// NewAdapter puts a new adapter beside the model, as LoadAdapter does with one that
-// is there. base is what the adapter's files call the model.
+// NewAdapter adds a new adapter to the model, as LoadAdapter adds an existing one. base
+// is the model's name in the adapter's files.
 func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
 	a, err := lora.New(s, p.Model, base)
 	if err != nil {
@@ -176,13 +176,13 @@ func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
 	return p.adapt(a, w)
 }
 
-// baseOf says of w, which is called name, that an adapter is trained beside it.
+// baseOf describes the weights w, named name, as the base of an adapter.
 func baseOf(w *models.Weights, name string) *lora.Base {
 	return &lora.Base{Model: name, Digest: w.Checksum(), Held: heldIn(w)}
 }
 
-// CheckBase refuses a checkpoint of an adapter of other weights than the policy's, and
-// one of an adapter where the policy has none or the other way round. base is what
+// CheckBase refuses a checkpoint of an adapter to other weights than the policy's, and a
+// checkpoint with an adapter if the policy has none or the reverse. base is the base that
 // the checkpoint states.
 func (p *Policy) CheckBase(base *lora.Base, dir string) error {
 	switch {
@@ -198,10 +198,10 @@ func (p *Policy) CheckBase(base *lora.Base, dir string) error {
 	return nil
 }
 
-// LoadAdapter puts the adapter of a folder beside the model. From then on all that is
-// made of the Ring computes with it, and optimizer steps change it alone. It comes
-// before anything is made of the Ring. If a state in the folder says beside which
-// weights it was trained, LoadAdapter refuses others.
+// LoadAdapter adds the adapter of a folder to the model. Decoders and learners that are
+// made of the Ring later compute with it, and optimizer steps change only the adapter.
+// Call it before making any. If a state in the folder names the base weights, LoadAdapter
+// refuses others.
 func (p *Policy) LoadAdapter(dir string) error {
 	a, err := lora.Read(dir, p.Model)
 	if err != nil {
@@ -224,8 +224,8 @@ func (p *Policy) LoadAdapter(dir string) error {
 	return p.adapt(a, w)
 }
 
-// trainedBeside returns what the folder of an adapter says of the weights beside it, nil if it
-// says nothing, and refuses others than w, which are those of the folder model.
+// trainedBeside returns the base that an adapter's folder states, nil if it states none.
+// It refuses a base other than w, the weights of the folder model.
 func trainedBeside(w *models.Weights, dir, model string) (*lora.Base, error) {
 	base, err := lora.ReadBase(dir)
 	if err != nil || base == nil {
@@ -243,7 +243,7 @@ func trainedBeside(w *models.Weights, dir, model string) (*lora.Base, error) {
 	return nil, fmt.Errorf("policy: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", dir, base.Digest, base.Model, model, is)
 }
 
-// heldIn is the type of the layers of w as Base.Held has it.
+// heldIn returns the type that holds the layers of w, in the form of Base.Held.
 func heldIn(w *models.Weights) string {
 	for name, d := range BaseTypes {
 		if n := w.Narrow; n != nil && n.DType == d {
@@ -253,8 +253,8 @@ func heldIn(w *models.Weights) string {
 	return ""
 }
 
-// With returns the policy with the adapter that Options.Named calls name, and p itself for
-// "". It shares the weights of p, which closes it.
+// With returns the policy with the adapter that Options.Named calls name, and p itself
+// for "". The result shares p's weights; p closes it.
 func (p *Policy) With(name string) (*Policy, error) {
 	if name == "" {
 		return p, nil
@@ -269,7 +269,7 @@ func (p *Policy) With(name string) (*Policy, error) {
 func (p *Policy) Names() []string { return slices.Sorted(maps.Keys(p.named)) }
 
 // WithAdapter returns a policy of the same model with the adapter of a folder. It shares
-// the weights: it is to be closed before p.
+// the weights, so close it before p.
 func (p *Policy) WithAdapter(dir string) (*Policy, error) {
 	other := *p
 	other.Ring, other.Adapter, other.base, other.named, other.release = p.Ring.SharedWeights(), nil, nil, nil, nil
@@ -280,7 +280,7 @@ func (p *Policy) WithAdapter(dir string) (*Policy, error) {
 	return &other, nil
 }
 
-// adapt puts an adapter with the tensors w beside the model, and closes w in time.
+// adapt adds an adapter with the tensors w to the model, and lets Close close w.
 func (p *Policy) adapt(a *lora.Adapter, w *models.Weights) error {
 	compute := p.compute
 	compute.Adapter = &a.Adapter
@@ -296,8 +296,8 @@ func (p *Policy) adapt(a *lora.Adapter, w *models.Weights) error {
 	return nil
 }
 
-// CheckAdapter returns what an adapter in a folder is beside the model in another, and the
-// error that LoadAdapter would return, unless it is about the tensors.
+// CheckAdapter returns a description of an adapter in one folder to the model in another,
+// and the error that LoadAdapter would return, except for errors in the tensors.
 func CheckAdapter(model, adapter string) (lora.Settings, error) {
 	m, err := ReadModel(model)
 	if err != nil {
@@ -310,13 +310,13 @@ func CheckAdapter(model, adapter string) (lora.Settings, error) {
 	return a.Settings(), nil
 }
 
-// Base is what checkpoints of an adapter say of the model beside it; nil where the
-// model's weights are trained, and for an adapter whose folder did not say it.
+// Base returns what checkpoints of an adapter state about its model; nil if the model's
+// weights are trained, and for an adapter whose folder does not state it.
 func (p *Policy) Base() *lora.Base { return p.base }
 
-// Save writes w, what of the policy is trained, to the folder dir: the model's with
-// tensors of a type, or the adapter's. extra may be nil; else it writes more files
-// into the folder before it appears.
+// Save writes w, the trained weights of the policy, to the folder dir: the model's with
+// tensors of a type, or the adapter's. extra may be nil; else it writes more files into
+// the folder before it appears.
 func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error {
 	if p.Adapter != nil {
 		rest := extra
@@ -357,7 +357,7 @@ func Random(env *runtime.Env, model models.Model, compute models.Compute, seed u
 	return p, nil
 }
 
-// narrow puts weights with layers in 16 bits in the place of the policy's.
+// narrow replaces the policy's weights by weights with layers in 16 bits.
 func (p *Policy) narrow(compute models.Compute) error {
 	arch, err := p.Model.Architecture(compute)
 	if err != nil {
@@ -383,8 +383,8 @@ func ReadModel(path string) (models.Model, error) {
 	return models.ReadConfig(dir)
 }
 
-// Unpacked returns the folder of a model. That of the embedded model is temporary:
-// remove ends it, and does nothing to others.
+// Unpacked returns the folder of a model. For the embedded model the folder is temporary:
+// remove deletes it, and does nothing for others.
 func Unpacked(path string) (dir string, remove func(), err error) {
 	if path != data.Arithmetic {
 		return path, func() {}, nil
@@ -415,8 +415,8 @@ func (p *Policy) NeedTokenizer() error {
 	return nil
 }
 
-// Prompter makes prompts in a template for the policy. It needs a tokenizer and,
-// if the template is the tokenizer's chat template, that one too.
+// Prompter makes prompts for the policy in a template. It needs a tokenizer and, for the
+// tokenizer's chat template, one that has such a template.
 func (p *Policy) Prompter(template tokenize.Template) (*data.Prompter, error) {
 	if err := p.NeedTokenizer(); err != nil {
 		return nil, err
@@ -437,7 +437,7 @@ func (p *Policy) MaxTokens(want int) int {
 	return want
 }
 
-// Fingerprint returns a checksum over all weights, those of the adapter too.
+// Fingerprint returns a checksum over all weights, including the adapter's.
 func (p *Policy) Fingerprint() string {
 	text := p.Weights.Checksum()
 	if p.Adapter != nil {
@@ -448,7 +448,7 @@ func (p *Policy) Fingerprint() string {
 
 // Close frees the weights, and the policies that With returns.
 func (p *Policy) Close() {
-	// The adapters beside p are closed before its own, and all before the weights.
+	// Named adapters are closed before p's own adapter, and the weights last.
 	for _, other := range p.named {
 		other.Close()
 	}

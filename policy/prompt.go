@@ -13,12 +13,12 @@ import (
 	"onering/tokenize"
 )
 
-// A Prompt is how a row of JSON gives a prompt: as text, ids, or a conversation.
+// A Prompt is the prompt in a row of JSON: text, ids, or a conversation.
 type Prompt struct {
 	Prompt    *string             `json:"prompt"`
 	PromptIDs *[]int32            `json:"prompt_ids"`
 	Messages  *[]tokenize.Message `json:"messages"`
-	// What else the chat template reads.
+	// Further values that the chat template reads.
 	Tools     tokenize.Data         `json:"tools"`
 	Documents tokenize.Data         `json:"documents"`
 	Args      tokenize.TemplateArgs `json:"chat_template_kwargs"`
@@ -31,9 +31,9 @@ type Pair struct {
 	ResponseIDs *[]int32 `json:"response_ids"`
 }
 
-// IDs returns the prompt's token ids for a policy, in a template; there is at least one, and
-// room for one more. A conversation is rendered with the chat template whatever the template
-// is, with its system message if the row has none.
+// IDs returns the prompt's token ids for a policy, in a template; there is at least one,
+// and room for one more. A conversation is always rendered with the chat template, and
+// with the template's system message if the row has none.
 func (row Prompt) IDs(p *Policy, around tokenize.Template) ([]int32, error) {
 	ids, err := row.ids(p, around)
 	if err == nil {
@@ -74,7 +74,7 @@ func (row Prompt) ids(p *Policy, around tokenize.Template) (ids []int32, err err
 	return ids, err
 }
 
-// Sequence returns the pair as a Learner of a policy reads it.
+// Sequence returns the pair in the form that a policy's Learner reads.
 func (row Pair) Sequence(p *Policy) (s runtime.Sequence, err error) {
 	ids, err := row.ids(p, tokenize.Template{})
 	if err != nil {
@@ -98,8 +98,7 @@ func (row Pair) Sequence(p *Policy) (s runtime.Sequence, err error) {
 	return s, checkLength("prompt and response", len(s.Tokens), p.Model)
 }
 
-// encode returns the ids of a text that the tokenizer makes, if the vocabulary can
-// express it.
+// encode returns the tokenizer's ids of a text, if the vocabulary can express it.
 func (p *Policy) encode(text func(*tokenize.Tokenizer) (string, []int32, error)) ([]int32, error) {
 	if err := p.NeedTokenizer(); err != nil {
 		return nil, err
@@ -129,7 +128,7 @@ func checkLength(what string, n int, m models.Model) error {
 	return nil
 }
 
-// Ends sets what ends a response in a template: the model's tokens and the template's strings.
+// Ends sets what ends a response in a template: the model's end tokens and the template's strings.
 func (p *Policy) Ends(o *sampler.Options, template tokenize.Template) error {
 	o.EOS, o.Stops = p.Model.EOS, template.Stops
 	if len(o.Stops) == 0 {
@@ -139,9 +138,9 @@ func (p *Policy) Ends(o *sampler.Options, template tokenize.Template) error {
 	return p.NeedTokenizer()
 }
 
-// Sampling returns s with the temperature and the filters that generation_config.json states,
-// as transformers and vLLM take them, and greedy decoding where it states a temperature of 0.
-// Whether it says do_sample is not asked.
+// Sampling returns s with the temperature and the filters that generation_config.json
+// states, as transformers and vLLM do, and greedy decoding if it states a temperature of
+// 0. It ignores do_sample.
 func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 	if len(p.Model.Text.Generation) == 0 {
 		return s, nil
@@ -151,9 +150,9 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 		Repetition *float64 `json:"repetition_penalty"`
 	}{Sampling: s}
 	err := json.Unmarshal(p.Model.Text.Generation, &stated)
-	stated.Greedy, stated.MaxNewTokens = s.Greedy, 1 // which is not what is checked
+	stated.Greedy, stated.MaxNewTokens = s.Greedy, 1 // these two are not taken from the file
 	out := stated.OrGreedy()
-	out.TopK = max(0, out.TopK) // -1 turns it off in some files
+	out.TopK = max(0, out.TopK) // -1 turns top-k off in some files
 	if err == nil {
 		err = settings.Check(&out)
 	}
@@ -167,11 +166,11 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 	return out, nil
 }
 
-// Decoder opens a decoder for slots sequences of up to maxTokens tokens, or of as many as the
-// model has positions. Their bits do not depend on what invariance names. free ends it.
+// Decoder opens a decoder for slots sequences of up to maxTokens tokens, or of as many as the model
+// has positions. Their bits do not depend on what invariance names. free closes the decoder.
 func (p *Policy) Decoder(slots, maxTokens int, invariance sampler.Invariance) (d sampler.Decoder, free func(), err error) {
 	if invariance != sampler.Loose {
-		slots++ // see sampler.Invariant
+		slots++ // one slot more, see sampler.Invariant
 	}
 	opened, err := p.Env.NewDecoder(p.Ring, slots, p.MaxTokens(maxTokens))
 	if err != nil {

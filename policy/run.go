@@ -13,20 +13,20 @@ import (
 	"onering/tokenize"
 )
 
-// A runFolder is what a run folder, or a checkpoint in it, says to whoever talks to its model.
+// A runFolder is what a run folder, or a checkpoint in it, states for programs that use its model.
 type runFolder struct {
 	tokenize.TemplateSettings
 	File      string          // the run file
-	Model     string          // what the run began with
+	Model     string          // the model that the run began with
 	Adapter   bool            // the folder holds an adapter of Model
-	BaseDType string          // lora.base_dtype: what the run held Model in beside an adapter
-	MaxTokens int             // most tokens of a response; 0 where the run sampled none
-	Settings  settings.Source // all that File says
+	BaseDType string          // lora.base_dtype: the type that held Model's layers while an adapter was trained
+	MaxTokens int             // largest number of tokens of a response; 0 if the run sampled none
+	Settings  settings.Source // all settings that File states
 }
 
-// ReadRun reads what its run file says of a run folder or of one of its checkpoints; nil if
-// dir is neither. It reads a few keys and looks at no others, so any command of any version
-// may have written the file.
+// ReadRun reads the run file of a run folder or of one of its checkpoints; nil if dir is
+// neither. It reads only a few keys, so any command of any version may have written the
+// file.
 func ReadRun(dir string) (*runFolder, error) {
 	file := runFile(dir)
 	if file == "" {

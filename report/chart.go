@@ -105,8 +105,8 @@ func sparkline(values []float64, width int) string {
 	return b.String()
 }
 
-// meter draws a bar of width characters. The share of it that is filled is share,
-// limited to 0..1.
+// meter draws a bar of width characters that is filled up to share, which is limited to
+// 0..1.
 func meter(share float64, width int) string {
 	full := int(math.Round(max(0, min(1, share)) * float64(width)))
 	return strings.Repeat("█", full) + strings.Repeat("░", width-full)

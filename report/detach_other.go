@@ -4,5 +4,5 @@ package report
 
 import "os/exec"
 
-// detach does nothing where there are no process groups.
+// detach does nothing: this system has no process groups.
 func detach(*exec.Cmd) {}

@@ -14,7 +14,7 @@ const maxDiffer = 12
 type difference struct {
 	Columns []string   `json:"columns"`
 	Rows    [][]string `json:"rows"` // the key, then the value in each configuration
-	Left    int        `json:"left"` // configurations that have no column
+	Left    int        `json:"left"` // how many configurations have no column
 }
 
 // settingsDiffer compares the settings of runs. A configuration whose runs differ in a
@@ -26,14 +26,14 @@ func settingsDiffer(runs []*Run) difference {
 			keys[key] = map[string]bool{}
 		}
 	}
-	delete(keys, "output.dir") // the name of a run says it
+	delete(keys, "output.dir") // the run's name tells its folder
 	groups := groupRuns(runs)
 	var d difference
 	for _, g := range groups[:min(len(groups), maxDiffer)] {
 		d.Columns = append(d.Columns, g.name)
 	}
 	d.Left = len(groups) - len(d.Columns)
-	var partly [][]string // the keys that some objective does not have come last
+	var partly [][]string // keys that some objectives lack come last
 	for _, key := range slices.SortedFunc(maps.Keys(keys), compareKeys) {
 		row := []string{key}
 		for _, g := range groups {

@@ -44,7 +44,7 @@ const (
 	typeString       = 7 // the DataType of texts
 )
 
-// appendWallTime appends the field that every event begins with.
+// appendWallTime appends the field with which every event begins.
 func appendWallTime(b []byte, at time.Time) []byte {
 	b = protowire.AppendTag(b, eventWallTime, protowire.Fixed64Type)
 	return protowire.AppendFixed64(b, math.Float64bits(float64(at.UnixNano())/1e9))

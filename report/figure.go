@@ -91,7 +91,7 @@ const maxRunLines = 60
 func figures(runs []*Run) []figure {
 	groups := groupRuns(runs)
 	plots := slices.Concat(suitePlots(runs), lossPlots(runs), []plot{rewardPlot(runs)}, componentPlots(runs), dynamics) // behind the reward
-	if len(lossPlots(runs)) > 0 {                                                                                       // which say it better
+	if len(lossPlots(runs)) > 0 {                                                                                       // the plots of losses replace it
 		plots = slices.DeleteFunc(plots, func(p plot) bool { return p.id == "loss" })
 	}
 	lines := 0
@@ -203,12 +203,12 @@ func (p plot) unchanged(groups []*group) (string, bool) {
 // same reports whether a chart would show two values, the smaller first, as one.
 func same(least, most float64) bool { return most-least <= 1e-4*max(math.Abs(least), math.Abs(most)) }
 
-// saying is the figure with a sentence in place of the chart.
+// saying returns the figure with a sentence in place of the chart.
 func (f figure) saying(text string) figure {
 	return figure{ID: f.ID, Title: f.Title, Note: text, series: f.series}
 }
 
-// draw makes the chart of the series that were added. The kind of chart is theirs.
+// draw makes the chart of the added series, whose kind is the chart's.
 func (f figure) draw(tooltip string, legend opts.Legend, x opts.XAxis, y opts.YAxis, more ...charts.GlobalOpts) figure {
 	c := charts.NewLine()
 	c.SetGlobalOptions(charts.WithAnimation(false), charts.WithTooltipOpts(opts.Tooltip{Show: opts.Bool(true), Trigger: tooltip}),
@@ -219,7 +219,7 @@ func (f figure) draw(tooltip string, legend opts.Legend, x opts.XAxis, y opts.YA
 	return f
 }
 
-// noLegend is that of charts below the legend of the page.
+// noLegend hides the legend of charts below the page's legend.
 var noLegend = opts.Legend{Show: opts.Bool(false)}
 
 // drawLines makes a chart with the axes that all line charts share.

@@ -13,7 +13,7 @@ import (
 // after these.
 var phaseOrder = []string{"rollout", "score", "weights", "backward", "optimizer", "other"}
 
-// timed has the seconds: the rounds, or the steps of a supervised run.
+// timed returns the table with the seconds: the rounds, or the steps of a supervised run.
 func timed(r *Run) *table {
 	if r.supervised() {
 		return r.Steps

@@ -139,7 +139,7 @@ func describe(r *Run, keys []string) (name, configuration string) {
 	if len(parts) == 0 {
 		return r.Config["objective.name"], ""
 	}
-	const shown = 5 // the page's table has a column for every key
+	const shown = 5 // the page's table shows every key
 	if len(parts) > shown {
 		parts = append(parts[:shown], "...")
 	}

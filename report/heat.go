@@ -12,40 +12,40 @@ import (
 
 // Limits on the pass rates of problems over rounds.
 const (
-	heatProblems = 60       // rows of a run's map
-	heatColumns  = 40       // columns
-	heatRuns     = 6        // maps of a page
-	heatBytes    = 64 << 20 // of rollouts files that are read for all maps together
+	heatProblems = 60       // rows of the map of one run
+	heatColumns  = 40       // columns of a map
+	heatRuns     = 6        // maps on a page
+	heatBytes    = 64 << 20 // bytes of rollouts files that are read for all maps together
 )
 
 // A heatMap has the pass rate of problems that came more than once.
 type heatMap struct {
 	Run     string    `json:"run"`
-	Columns []string  `json:"columns"` // rounds
+	Columns []string  `json:"columns"` // the rounds of each column
 	Rows    []heatRow `json:"rows"`    // from the hardest problem to the easiest
-	Again   int       `json:"again"`   // problems that came more than once, also those without a row
-	Read    int       `json:"read"`    // rounds that were looked at
-	Rounds  int       `json:"rounds"`  // of the run
+	Again   int       `json:"again"`   // number of problems that came more than once, including those without a row
+	Read    int       `json:"read"`    // number of rounds that were read
+	Rounds  int       `json:"rounds"`  // number of rounds of the run
 }
 
-// A heatRow is one problem. A cell has the right and all judged responses of the column's
-// rounds; it is [0, 0] if the problem did not come in them.
+// A heatRow is one problem. A cell has the number of right and of all judged responses in
+// the column's rounds; [0, 0] if the problem was not in them.
 type heatRow struct {
 	ID     string   `json:"id"`
-	Prompt string   `json:"prompt"` // its beginning
+	Prompt string   `json:"prompt"` // the beginning of the prompt
 	Cells  [][2]int `json:"cells"`
 }
 
 // An occurrence says how many responses to a problem were right in one round.
 type occurrence struct{ round, right, judged int }
 
-// A course is what became of one problem over the rounds.
+// A course holds the occurrences of one problem over the rounds.
 type course struct {
 	head  rundir.RolloutLine
 	times []occurrence
 }
 
-// passRate is the share of right responses in all rounds.
+// passRate returns the share of right responses in all rounds.
 func (c *course) passRate() float64 {
 	right, judged := 0, 0
 	for _, o := range c.times {
@@ -79,8 +79,8 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	})
 	first, last := roundOf(paths[0]), roundOf(paths[len(paths)-1])
 	m := heatMap{Run: r.Name, Again: len(again), Read: len(read), Rounds: len(paths)}
-	// As many columns as the problem that came most often has rounds: then the rounds of a
-	// column are about a pass over the data, and few cells are empty.
+	// There are as many columns as the most frequent problem has rounds: then a column
+	// covers about a pass over the data, and few cells are empty.
 	columns := min(heatColumns, most, last-first+1)
 	column := func(round int) int { return (round - first) * columns / (last - first + 1) }
 	for n := first; n <= last; n++ {

@@ -186,7 +186,7 @@ func Cases() []Case {
 		return []*graph.Node{graph.Where(cond, a, b)}, []*graph.Node{a, b}
 	}, values{"cond": coins(7, 1)})
 	add("Cast", one(func(in []*graph.Node) *graph.Node {
-		x := graph.Cast(in[0], models.F64) // and an op in that type
+		x := graph.Cast(in[0], models.F64) // the cast, and an op in the new type
 		return graph.Cast(graph.Sigmoid(graph.Where(graph.LessOrEqual(x, in[0].Graph().Double(0.1)), x, graph.Exp(x))), models.F32)
 	}, dims("N", 3)), nil)
 	add("Cast/int", noGradient(func(in []*graph.Node) *graph.Node { return graph.Cast(in[0], models.I64) }, dims("N", 3)), nil)
@@ -232,7 +232,7 @@ func Cases() []Case {
 	// Sums.
 	add("Softmax", one(func(in []*graph.Node) *graph.Node { return graph.Softmax(in[0]) }, dims("B", "N", 3)), nil)
 	for axis := range 3 {
-		at := fmt.Sprintf("/%d", axis-1) // the values -1, 0, 1
+		at := fmt.Sprintf("/%d", axis-1) // the axes -1, 0 and 1
 		add("ReduceSum"+at, one(func(in []*graph.Node) *graph.Node { return graph.ReduceSum(in[0], axis-1) }, dims("N", 3, 4)), nil)
 		for _, exclusive := range []bool{false, true} {
 			add(fmt.Sprintf("CumSum%s/%v", at, exclusive), one(func(in []*graph.Node) *graph.Node {

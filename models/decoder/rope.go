@@ -99,7 +99,7 @@ func (s rope) frequencies(headDim int) []float32 {
 	for i := range f {
 		turn := 1 / math.Pow(s.theta, float64(2*i)/float64(headDim))
 		if l := s.llama3; l != nil {
-			turns := l.original * turn / (2 * math.Pi) // the turn ends within the original positions
+			turns := l.original * turn / (2 * math.Pi) // number of turns within the original positions
 			keep := min(1, max(0, (turns-l.low)/(l.high-l.low)))
 			turn = keep*turn + (1-keep)*turn/l.factor
 		}

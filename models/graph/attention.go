@@ -209,7 +209,7 @@ func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*No
 	dout := a.perHead(dy, a.Heads)
 	delta := ReduceSum(Mul(dout, a.perHead(out, a.Heads)), -1) // rowsum(dO O), [B,H,T,1]
 	dqs := make([]*Node, a.Blocks)
-	before := []*Node{delta} // this needs all blocks of the forward pass
+	before := []*Node{delta} // delta needs all blocks of the forward pass
 	var dk, dv *Node
 	for _, i := range a.order() {
 		b := parts[i]

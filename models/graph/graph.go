@@ -284,7 +284,7 @@ func (n *Node) source() *Node {
 // is part of the bytes: the same calls give the same file.
 func (g *Graph) encode() models.Program {
 	needed, names := g.live()
-	name := func(n *Node) string { // source of the value of n
+	name := func(n *Node) string { // name of the value of n
 		if n == nil {
 			return ""
 		}

@@ -64,7 +64,7 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 		have, done, err = c.piece(ctx, r, f, file, have, progress)
 		if err != nil {
 			if errors.As(err, new(*fault)) || ctx.Err() != nil || errors.Is(err, errDisk) {
-				return err // The existing file may have been longer.
+				return err // request retried it already, the hub refused, or the disk failed
 			}
 			if failures++; have > before {
 				failures = 1
@@ -77,7 +77,7 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 			}
 		}
 	}
-	// The file that was there may have been longer.
+	// The existing file may have been longer.
 	if err := cmp.Or(file.Truncate(have), file.Sync()); err != nil {
 		return fmt.Errorf("hub: %w: %w", errDisk, err)
 	}

@@ -25,8 +25,8 @@ import (
 // A vespo is the objective "vespo".
 type vespo struct {
 	objectives.TokenSum
-	// KPositive and LambdaPositive shape phi for A >= 0, the others for A < 0.
-	// Default 2, 3, 3, 2.
+	// KPositive and LambdaPositive shape phi for A >= 0, KNegative and LambdaNegative for
+	// A < 0. Default 2, 3, 3, 2.
 	KPositive      float64 `toml:"k_positive" range:"[0,100]"`
 	LambdaPositive float64 `toml:"lambda_positive" range:"[0.0001,100]"`
 	KNegative      float64 `toml:"k_negative" range:"[0,100]"`
@@ -42,7 +42,7 @@ func init() {
 	})
 }
 
-// phi returns the weight of a response.
+// phi returns the weight phi of a response.
 func (o *vespo) phi(t *objectives.Trajectory) float64 {
 	sum := 0.0
 	for j, logp := range t.LogProb {

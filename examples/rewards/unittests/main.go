@@ -61,7 +61,7 @@ type answer struct {
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == jailed {
-		fmt.Fprintln(os.Stderr, enter(os.Args[2], os.Args[3:])) // encoding returns errors only
+		fmt.Fprintln(os.Stderr, enter(os.Args[2], os.Args[3:])) // enter returns only if it fails
 		os.Exit(125)
 	}
 	var l limits

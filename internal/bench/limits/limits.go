@@ -74,7 +74,7 @@ func measure(env *runtime.Env) (Peaks, error) {
 	})
 	p.Bytes = 8 * peakFloats / seconds
 	from, to = nil, nil
-	debug.FreeOSMemory() // else this repeat would overlap the next one
+	debug.FreeOSMemory() // else both arrays would stay in memory
 	return p, nil
 }
 
