@@ -14,17 +14,17 @@ import (
 )
 
 // A Live shows a run while it is in progress: on the terminal and in log.txt, as
-// report.html and tensorboard/, and to a program of the user's. Observers may be added.
+// report.html and tensorboard/, and through a program of the user. Observers may be added.
 type Live struct {
 	metrics.Observers
 	terminal *terminal
 	page     *reporter // nil without one
 	sink     *sink     // nil without a program
-	leave    func()    // has the log as it was
+	leave    func()    // restores the log
 }
 
-// Watch begins to show a run on the terminal, and keeps for log.txt what is logged. With
-// quiet the terminal shows no more than the log.
+// Watch begins to show a run on the terminal, and collects log messages for log.txt. With
+// quiet the terminal shows only the log.
 func (l *Live) Watch(stderr io.Writer, quiet bool) {
 	l.terminal = &terminal{stderr: stderr, quiet: quiet, log: new(cli.LogFile)}
 	l.leave = l.terminal.log.Join()
@@ -37,8 +37,8 @@ func (l *Live) KeepPage(dir string) {
 	l.Observers = append(l.Observers, l.page)
 }
 
-// Start opens log.txt in the run folder dir, and starts the program, unless it is empty,
-// that is given the figures of a run with this configuration.
+// Start opens log.txt in the run folder dir. If program is not empty, Start starts it;
+// the program receives the figures of a run with this configuration.
 func (l *Live) Start(dir string, program []string, config []byte) error {
 	if err := l.terminal.log.Open(filepath.Join(dir, "log.txt")); err != nil || len(program) == 0 {
 		return err
@@ -54,7 +54,7 @@ func (l *Live) Start(dir string, program []string, config []byte) error {
 	return err
 }
 
-// Finish shows what a run came to that has ended, early if failure is not nil.
+// Finish shows the result of a run that has ended, early if failure is not nil.
 func (l *Live) Finish(summary any, failure error) {
 	l.terminal.close()
 	if l.page != nil {
@@ -65,7 +65,7 @@ func (l *Live) Finish(summary any, failure error) {
 	}
 }
 
-// Close ends what Watch has begun.
+// Close ends what Watch and Start began.
 func (l *Live) Close() {
 	if l.terminal != nil {
 		l.terminal.close()
@@ -74,7 +74,7 @@ func (l *Live) Close() {
 }
 
 // pageInterval is the shortest time between two writes of report.html. A write takes a
-// fraction of a second, of a run with hundreds of MB of rollouts a second.
+// fraction of a second, or a second for a run with hundreds of MB of rollouts.
 const pageInterval = 30 * time.Second
 
 // A reporter keeps report.html and tensorboard/ in the folder of a run that it observes up
@@ -82,10 +82,10 @@ const pageInterval = 30 * time.Second
 type reporter struct {
 	metrics.Unobserved
 	dir         string
-	records     int // since the reporter was made
+	records     int // number of records since the reporter was made
 	mirror      *mirror
 	pageWritten time.Time // when the page was last written
-	warned      bool      // an error was logged
+	warned      bool      // an error was logged already
 }
 
 // Record implements metrics.Observer.
@@ -97,7 +97,7 @@ func (r *reporter) Record(metrics.Record) {
 // Finish updates the page and the event files a last time. Call it when the run has
 // ended, because the last evaluation comes after the last round.
 func (r *reporter) Finish() {
-	if r.records > 0 { // before the first record, the folder may belong to another process
+	if r.records > 0 { // without a record, the folder may still belong to another process
 		r.update(true)
 	}
 }
@@ -119,8 +119,8 @@ func (r *reporter) update(page bool) {
 	}
 }
 
-// A terminal shows on the user's terminal how a run goes: a progress bar for what is under
-// way, and a line for each result. It implements metrics.Observer.
+// A terminal shows on the user's terminal how a run goes: a progress bar for the current
+// phase, and a line for each result. It implements metrics.Observer.
 type terminal struct {
 	metrics.Unobserved
 	stderr io.Writer
@@ -142,8 +142,8 @@ func (w *terminal) Advance(n int) {
 	}
 }
 
-// Say implements metrics.Observer. It prints a line and adds it to the log file. A bar that
-// is not at its end goes on below the line.
+// Say implements metrics.Observer. It prints a line and adds it to the log file. An
+// unfinished bar continues below the line.
 func (w *terminal) Say(line string) {
 	bar := w.bar
 	w.close()

@@ -15,14 +15,14 @@ import (
 )
 
 // A mirror writes an event file, in the folder tensorboard/ of a run folder, with the
-// numbers of the run's metrics.jsonl and a few responses of each round. Tags begin with
-// what they belong to, such as loss/grad_norm, reward/reward and eval/arithmetic/pass@1.
+// numbers of the run's metrics.jsonl and a few responses of each round. Tags begin with a
+// group, such as in loss/grad_norm, reward/reward and eval/arithmetic/pass@1.
 type mirror struct {
 	run      string    // the run folder
 	path     string    // the event file; "" before the first Update
 	offset   int64     // how many bytes of metrics.jsonl are mirrored
-	wallTime time.Time // of the last record
-	// inSteps are the names of the metrics that steps have. The means of a round are left
+	wallTime time.Time // time of the last record
+	// inSteps are the names of the metrics of steps. A round's means of these are left
 	// out.
 	inSteps map[string]bool
 }
@@ -135,8 +135,8 @@ func appendFile(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// groups say what TensorBoard shows together: the tags that begin with the same part. The
-// entry whose kind and one of whose prefixes a metric has decides.
+// groups decide which charts TensorBoard shows together: those of tags with the same
+// first part. The first entry with a metric's kind and one of its prefixes counts.
 var groups = []struct{ kind, group, prefixes string }{
 	{"round", "time", "seconds/"},
 	{"round", "reward", "reward right_share frac_reward_zero_std groups_kept no_answer_share"},
@@ -151,8 +151,8 @@ var groups = []struct{ kind, group, prefixes string }{
 	{"step", "p", "ess target_ess"},
 }
 
-// tagOf returns the tag of a metric: GROUP/NAME. A metric that no entry names keeps its
-// name if that has a group already, such as p/mean, and else is named by its kind.
+// tagOf returns the tag of a metric: GROUP/NAME. A metric without an entry keeps its name
+// if that has a group already, such as p/mean; otherwise its kind is the group.
 func tagOf(kind, name string) string {
 	group := ""
 	if kind == "eval" {

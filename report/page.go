@@ -47,7 +47,7 @@ var echarts = sync.OnceValues(func() (string, error) {
 
 // Limits on the size of the responses on a page, in bytes of JSON.
 const (
-	pageRolloutBytes = 3 << 20   // of all runs together
+	pageRolloutBytes = 3 << 20   // of all runs of a page together
 	runRolloutBytes  = 400 << 10 // of one run
 )
 
@@ -170,7 +170,7 @@ func newPage(runs []*Run, o Options) (page, error) {
 	p := page{Figures: figures(runs), Table: tabulate(runs), Results: o.Tables, Differ: settingsDiffer(runs), Supervised: allSupervised(runs)}
 	groups := groupRuns(runs)
 	for k, g := range groups {
-		if k < heatRuns { // of the first run
+		if k < heatRuns { // the map shows the first run of a group
 			m, ok, err := g.runs[0].heat(heatBytes / int64(min(heatRuns, len(groups))))
 			if err != nil {
 				return p, err

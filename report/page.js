@@ -25,7 +25,7 @@
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   };
 
-  // Light or dark: as the system says, until the button is used.
+  // The page is light or dark as the system says, until the button is used.
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const setTheme = (theme) => {
     document.documentElement.dataset.theme = theme;
@@ -35,7 +35,7 @@
   $("theme").onclick = () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   dark.onchange = () => setTheme(dark.matches ? "dark" : "light");
 
-  // At a glance: one run of each configuration, and the others on demand.
+  // At a glance, the page shows one run of each configuration, and the others on demand.
   const glanceLimit = 8, grouped = new Set();
   data.runs.forEach((run) => {
     const card = el("div", "card run");
@@ -81,7 +81,7 @@
     $("results").hidden = false;
   }
 
-  // Charts. Each is made when it comes into view.
+  // Charts are made when they come into view.
   const off = new Set(), charts = new Map();
   let smooth = 0;
   const smoothed = (points) => {
@@ -138,7 +138,7 @@
     }
   }, { rootMargin: "300px" });
   const picture = (f, renderer) => {
-    // A picture is drawn afresh at a fixed size, so that it does not depend on the window.
+    // A picture is drawn anew at a fixed size, so that it does not depend on the window.
     const box = el("div");
     box.style.cssText = "position:absolute;left:-9999px;width:900px;height:500px";
     document.body.append(box);
@@ -163,7 +163,7 @@
       f.chart.series.map((s, i) => s.data.map(([x, y]) => csvLine([s.name, f.labels[i] || "run", x, y])).join("")).join("");
   };
   for (const f of data.figures) {
-    if (!f.chart) { // a sentence says all
+    if (!f.chart) { // a sentence replaces the chart
       $("unchanged").append(el("p", "note", f.title + ": " + f.note));
       continue;
     }
@@ -215,7 +215,7 @@
       rows.sort((a, b) => {
         const x = key(a), y = key(b);
         if (x === y) return 0;
-        if (x === null || x === "") return 1; // what is missing stands last either way
+        if (x === null || x === "") return 1; // missing values come last in either order
         if (y === null || y === "") return -1;
         const numbers = x !== "" && y !== "" && !Number.isNaN(Number(x)) && !Number.isNaN(Number(y));
         const less = numbers ? Number(x) - Number(y) : String(x).localeCompare(String(y));

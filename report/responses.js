@@ -33,7 +33,7 @@ const responses = (data, $, el) => {
     w: ["gradient weight", "Blue: the update makes it more likely. Red: less likely. Relative to the heaviest token."],
   };
   const heaviest = (r) => (r.w || []).reduce((m, x) => Math.max(m, Math.abs(x || 0)), 0);
-  // turns are the parts of a response by author; size counts what the policy has written.
+  // turns returns the parts of a response by author; size counts the tokens of the policy.
   const turns = (r) => r.turns || [{ author: "policy", from: 0, to: r.tokens.length }];
   const own = (r) => turns(r).filter((t) => t.author === "policy");
   const size = (r) => own(r).reduce((n, t) => n + (r.logp ? t.to - t.from : r.tokens.slice(t.from, t.to).join("").length), 0);
@@ -125,13 +125,13 @@ const responses = (data, $, el) => {
     card.append(head, ...turns(r).map((t) => t.author === "policy" ? written(r, t, by) : answered(r, t)));
     return card;
   };
-  // answered is what the environment has written, folded behind its beginning.
+  // answered shows an answer of the environment, folded behind its beginning.
   const answered = (r, t) => {
     const d = el("details", "answered"), text = r.tokens.slice(t.from, t.to).join(""), begin = text.trim().slice(0, 60);
     d.append(el("summary", "", `${t.author}: ${begin}${begin.length < text.trim().length ? " ..." : ""}`), el("pre", "", text));
     return d;
   };
-  // written are the tokens of a turn of the policy, coloured, and what the turn has earned.
+  // written shows the tokens of a turn of the policy, coloured, and the reward of the turn.
   const written = (r, t, by) => {
     const pre = el("pre", r.turns ? "policy" : ""), values = by ? r[by] : null, largest = by === "w" && values ? Math.max(heaviest(r), 1e-12) : 1;
     r.tokens.slice(t.from, t.to).forEach((text, k) => {
@@ -200,7 +200,7 @@ const heatMaps = (data, $, el, showResponses) => {
       (m.read < m.rounds ? ` ${m.read} of ${m.rounds} rounds were read.` : "") + " A click on a problem shows its responses.";
     const table = el("table", "heat"), head = el("tr"), body = el("tbody"), thead = el("thead");
     head.append(el("th", "text", "problem"), ...m.columns.map((c, i) => {
-      // The first and the last column say their rounds, the others on demand.
+      // The first and the last column show their rounds, the others on demand.
       const th = el("th", "", i === 0 || i === m.columns.length - 1 || m.columns.length <= 8 ? c : "");
       th.title = "rounds " + c;
       th.scope = "col";
@@ -242,7 +242,7 @@ const heatMaps = (data, $, el, showResponses) => {
   draw(maps[0]);
 };
 
-// settings shows what is not the same in all configurations.
+// settings shows the settings that differ between configurations.
 const settings = (data, $, el) => {
   const d = data.differ;
   if (!d.rows || !d.rows.length) return;

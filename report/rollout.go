@@ -14,11 +14,11 @@ import (
 	"onering/train/rundir"
 )
 
-// A problem is what the responses of one group answer.
+// A problem is the problem of one group of responses.
 type problem struct {
 	Round  int      `json:"round"`
 	ID     string   `json:"id"`
-	Source string   `json:"source,omitempty"` // the file that it is from, if the run has several
+	Source string   `json:"source,omitempty"` // the name of its file, if the run has several files
 	Prompt string   `json:"prompt"`           // the problem's text
 	Gold   []string `json:"gold"`
 	// Text and IDs are the prompt as the model saw it and the first of its Tokens tokens.
@@ -26,12 +26,12 @@ type problem struct {
 	Text   string  `json:"text,omitempty"`
 	IDs    []int32 `json:"ids,omitempty"`
 	Tokens int     `json:"tokens,omitempty"`
-	// All responses were graded, also those that the page does not show. Of Judged ones
-	// the reward can tell whether they are right.
+	// All counts the graded responses, also those that the page does not show. Judged
+	// counts those whose reward says whether they are right.
 	All    int    `json:"all"`
 	Judged int    `json:"judged"`
 	Right  int    `json:"right"`
-	Reward number `json:"reward"` // mean
+	Reward number `json:"reward"` // mean reward
 }
 
 // A rolloutView is one sampled response of a run, ready to be shown.
@@ -39,9 +39,9 @@ type rolloutView struct {
 	Round     int      `json:"-"`
 	Prompt    string   `json:"-"`
 	Gold      []string `json:"-"`
-	Problem   int      `json:"at"`              // in the run's Problems, which have the three above on the page
+	Problem   int      `json:"at"`              // index in the run's Problems, which hold the three fields above for the page
 	Tokens    []string `json:"tokens"`          // the text of each token; without a tokenizer, one element with the whole response
-	LogP      []number `json:"logp,omitempty"`  // per token, when it was sampled
+	LogP      []number `json:"logp,omitempty"`  // log-prob of each token when it was sampled
 	Delta     []number `json:"delta,omitempty"` // per token: log-prob at the update minus log-prob at sampling
 	Weight    []number `json:"w,omitempty"`     // per token: dLoss/dlogp at the update
 	Answer    string   `json:"answer"`
@@ -50,12 +50,12 @@ type rolloutView struct {
 	Advantage number   `json:"advantage"`
 	Verdict   string   `json:"verdict"` // right or wrong; unknown if the reward cannot tell
 	Truncated bool     `json:"truncated,omitempty"`
-	Part      bool     `json:"part,omitempty"`  // an earlier segment of an episode, which counts in no share
-	Turns     []turn   `json:"turns,omitempty"` // nil if the policy alone has written the response
+	Part      bool     `json:"part,omitempty"`  // an earlier segment of an episode, which no share counts
+	Turns     []turn   `json:"turns,omitempty"` // nil if the policy wrote the whole response
 }
 
-// A turn is what the policy or the environment has written of a response: Tokens from number
-// From up to, not including, number To.
+// A turn is the part of a response that the policy or the environment wrote: Tokens from
+// number From up to, not including, number To.
 type turn struct {
 	Author string  `json:"author"`
 	From   int     `json:"from"`
@@ -76,8 +76,8 @@ const (
 	unknown = "unknown"
 )
 
-// verdict says what the response of a line is. Lines of older runs do not say whether it is
-// right: there it is if the reward is above 0. stated says that the run is no older one.
+// verdict returns the verdict of a line. Lines of older runs do not state it: there a
+// reward above 0 means right. stated says that the run states verdicts.
 func verdict(l *rundir.RolloutLine, stated bool) string {
 	switch {
 	case l.Right == nil && stated:
@@ -122,7 +122,7 @@ func (r *Run) ChooseRollouts(budget int) error {
 		}
 		share := budget / len(pick)
 		if i == 0 && len(pick) > 1 {
-			share *= 2 // readers look at the last round most
+			share *= 2 // readers want to see the last round most
 		}
 		lines, err := readRollouts(files[at])
 		if err != nil {
@@ -142,8 +142,8 @@ func (r *Run) ChooseRollouts(budget int) error {
 	return nil
 }
 
-// verdicts are the numbers of responses of a round: all, the wrong ones, and the wrong
-// ones that are truncated or have no answer.
+// A verdicts counts the responses of a round: all, the wrong ones, and the wrong ones
+// that are truncated or have no answer.
 type verdicts struct {
 	round, all, wrong, truncated, unanswered, unknown int
 }
@@ -203,10 +203,10 @@ func roundOf(path string) (round int) {
 }
 
 // selectResponses selects responses, and the problems that they answer, until their JSON
-// exceeds budget bytes: first up to minWrong wrong ones, then by turns the other responses
-// to the problems of these, which make their groups whole, and right and wrong ones to
-// further problems. Among the first and among the last every problem appears once before any
-// appears twice.
+// exceeds budget bytes: first up to minWrong wrong ones, then alternately the other
+// responses to the same problems, which complete their groups, and right and wrong ones
+// to further problems. Among the first and the last responses no problem appears twice
+// before every problem has appeared.
 func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) ([]rolloutView, []problem) {
 	var bad, good []int
 	for i := range lines {
@@ -218,7 +218,7 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	}
 	bad, good = interleaveProblems(lines, bad), interleaveProblems(lines, good)
 	first := bad[:min(minWrong, len(bad))]
-	place := map[int]int{} // of a group among those of the first
+	place := map[int]int{} // from a group to its place among the first responses
 	for k, i := range first {
 		place[lines[i].group] = k
 	}
@@ -269,7 +269,7 @@ func byTurns(a, b []int) []int {
 	return list
 }
 
-// A prompt that is longer is cut on the page.
+// A longer prompt is cut on the page.
 const (
 	promptBytes  = 16 << 10
 	promptTokens = 4 << 10
@@ -347,8 +347,8 @@ func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) rolloutView
 	return x
 }
 
-// addTurns adds the turns of an episode. Where the response is not split into tokens, each turn
-// takes the place of one.
+// addTurns adds the turns of an episode. If the response is not split into tokens, each
+// turn counts as one token.
 func (x *rolloutView) addTurns(turns rundir.Turns, whole bool) {
 	for i, t := range turns {
 		shown := turn{t.Author, t.From, t.To, (*number)(t.Reward)}
@@ -362,7 +362,7 @@ func (x *rolloutView) addTurns(turns rundir.Turns, whole bool) {
 	}
 }
 
-// numbers are the values as the file has them, with five digits: a float32 is near them.
+// numbers returns the values of the file with five digits, which suffice for float32.
 func numbers[F float32 | float64](x []F) []number {
 	list := make([]number, len(x))
 	for i, v := range x {
@@ -386,8 +386,8 @@ func tokenTexts(t *tokenize.Tokenizer, ids []int32) []string {
 	return texts
 }
 
-// tokenizer loads the tokenizer of the newest checkpoint, or else that of model.path.
-// It returns nil if neither can be loaded; the page then shows whole responses.
+// tokenizer loads the tokenizer of the newest checkpoint, or else of model.path. It
+// returns nil if neither can be loaded; the page then shows whole responses.
 func (r *Run) tokenizer() *tokenize.Tokenizer {
 	dirs := files.Glob(r.Dir, "checkpoints/step-*")
 	slices.Reverse(dirs)
@@ -411,7 +411,7 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 // without a newline, which a running process may still be writing.
 func readRollouts(path string) ([]rolloutLine, error) {
 	var lines []rolloutLine
-	groups := map[[2]string]int{} // by the problem that they answer, which may come twice in a round
+	groups := map[[2]string]int{} // groups by the problem of their responses; a problem may come twice in a round
 	var heads []rolloutLine       // by group
 	err := files.EachLine(path, maxLine, func(text []byte) error {
 		var l rolloutLine

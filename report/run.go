@@ -28,17 +28,17 @@ type Run struct {
 	Evals  *table // one row per evaluation
 
 	Rollouts []rolloutView // responses to show; see ChooseRollouts
-	Problems []problem     // that they answer
+	Problems []problem     // the problems of Rollouts
 
-	newestVerdicts verdicts // of the newest rollouts file
-	ess            essTally // of the rollouts files that ChooseRollouts read
+	newestVerdicts verdicts // verdicts of the newest rollouts file
+	ess            essTally // sums over the rollouts files that ChooseRollouts read
 }
 
 // A table holds the records of one kind in columns. Row i was written after Step[i]
 // optimizer steps.
 type table struct {
 	Step    []int
-	Names   []string // of the columns, sorted once the table is complete
+	Names   []string // names of the columns, sorted once the table is complete
 	columns map[string][]float64
 }
 
@@ -172,8 +172,8 @@ func readConfig(path string) (map[string]string, error) {
 	return flat, nil
 }
 
-// settingText returns the value of a key as text: a list or a table as JSON, and the only
-// text of a list as it is.
+// settingText returns the value of a key as text: a list or a table as JSON, but a list
+// of a single text as that text.
 func settingText(value any) string {
 	switch v := value.(type) {
 	case []any, []map[string]any, map[string]any:

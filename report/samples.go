@@ -17,9 +17,9 @@ import (
 
 // Limits on the samples of a round.
 const (
-	samples     = 4       // responses, each to another problem
-	sampleBytes = 4000    // of a prompt and of a response
-	readBytes   = 4 << 20 // of a rollouts file that are read
+	samples     = 4       // number of responses, each to another problem
+	sampleBytes = 4000    // bytes of a prompt and of a response
+	readBytes   = 4 << 20 // bytes of a rollouts file that are read
 )
 
 // readSamples returns the first responses to the first problems of a round. It returns
@@ -38,7 +38,7 @@ func readSamples(run string, round int) ([]text, error) {
 	var texts []text
 	for number := 1; len(texts) < samples; number++ {
 		line, err := in.ReadBytes('\n')
-		if err != nil { // the end of the file, or of what is read of it
+		if err != nil { // the end of the file, or of the part that is read
 			break
 		}
 		var s rundir.RolloutLine
@@ -52,8 +52,8 @@ func readSamples(run string, round int) ([]text, error) {
 	return texts, nil
 }
 
-// markdown shows a sample. All that comes from the run stands in indented blocks, in which
-// Markdown and HTML mean nothing.
+// markdown shows a sample. Text from the run stands in indented blocks, in which Markdown
+// and HTML have no effect.
 func markdown(s *rundir.RolloutLine, round int) string {
 	facts := fmt.Sprintf("round %d, problem %s\nreward ", round, s.Problem)
 	if s.Reward == nil {

@@ -17,36 +17,35 @@ import (
 	"time"
 )
 
-// A sink is a running program that is given the figures of a run. It reads JSON objects
-// from its standard input, one a line. The first has "kind":"config" and the resolved
-// configuration; then come the lines of metrics.jsonl as they are, whose kind is step,
-// round or eval; the last has "kind":"summary", and "error" if the run ended early. Then
-// the input ends. A program that fails or is slow neither stops the run nor slows it.
+// A sink is a running program that receives the figures of a run. The program reads JSON
+// objects from its standard input, one on each line. The first has "kind":"config" and the
+// resolved configuration; then come the lines of metrics.jsonl as they are, whose kind is
+// step, round or eval; the last has "kind":"summary", and "error" if the run ended early.
+// Then the input ends. A program that fails or is slow neither stops the run nor slows it.
 //
-// The methods return at once, except Finish: the file
-// metrics.jsonl is the queue, so a slow program takes no memory and loses nothing
-// while the run goes on.
+// The methods return at once, except Finish: the file metrics.jsonl is the queue, so a
+// slow program needs no memory and loses no line while the run continues.
 type sink struct {
 	metrics.Unobserved
-	// Patience is how long Finish waits for a program that takes no line, and then
-	// for one that does not end. It is 10 s at first.
+	// Patience is how long Finish waits for a program to take a line, and then to end. It
+	// is 10 s at first.
 	Patience time.Duration
 
 	log     *slog.Logger
-	path    string // of metrics.jsonl
-	offset  int64  // bytes of it that were given to the program
+	path    string // path of metrics.jsonl
+	offset  int64  // how many of its bytes the program has received
 	program *exec.Cmd
 	input   io.WriteCloser
 	output  *io.PipeWriter
-	wake    chan struct{} // has room for one
-	last    chan []byte   // the summary
+	wake    chan struct{} // has room for one signal
+	last    chan []byte   // the summary, as the last line
 	done    chan struct{} // closed when the input has been closed
-	taken   atomic.Int64  // lines that the program took
+	taken   atomic.Int64  // number of lines that the program took
 }
 
-// startSink starts a program for the run in the folder dir and gives it the configuration.
-// If there is a metrics.jsonl, the program is given what is added to it from now on.
-// What the program writes to its standard output and error goes to the log.
+// startSink starts a program for the run in the folder dir and gives it the
+// configuration. If there is a metrics.jsonl, the program receives only lines added from
+// now on. Its standard output and error go to the log.
 func startSink(command []string, dir string, config any, log *slog.Logger) (*sink, error) {
 	if len(command) == 0 || command[0] == "" {
 		return nil, errors.New("sink: the command is empty: name a program and its arguments")
@@ -72,7 +71,7 @@ func startSink(command []string, dir string, config any, log *slog.Logger) (*sin
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("sink: %w", err)
 	}
-	s.program.WaitDelay = s.Patience // for what the program started and left behind
+	s.program.WaitDelay = s.Patience // bounds the wait for processes that the program left behind
 	detach(s.program)
 	if s.input, err = s.program.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("sink: %w", err)
@@ -97,17 +96,17 @@ func (s *sink) Advance(int) { s.Update() }
 // Record implements metrics.Observer.
 func (s *sink) Record(metrics.Record) { s.Update() }
 
-// Update has the program given what was added to metrics.jsonl.
+// Update gives the program the new lines of metrics.jsonl.
 func (s *sink) Update() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a signal is waiting already
 	}
 }
 
-// Finish gives the program the rest of the lines and the summary, and waits until it
-// has ended. failure is why the run ended early, nil if it did not. Finish logs how
-// many lines were lost if the program ended before or takes no more.
+// Finish gives the program the rest of the lines and the summary, and waits until it has
+// ended. failure is why the run ended early, nil if it did not. Finish logs how many
+// lines were lost if the program ended early or takes no more.
 func (s *sink) Finish(summary any, failure error) {
 	end := struct {
 		Kind    string `json:"kind"`
@@ -139,7 +138,7 @@ func (s *sink) Finish(summary any, failure error) {
 	}
 }
 
-// waitTaken waits until the input is closed, as long as the program takes lines.
+// waitTaken waits until the input is closed, unless the program stops taking lines.
 func (s *sink) waitTaken() {
 	tick := time.NewTicker(s.Patience)
 	defer tick.Stop()
@@ -149,7 +148,7 @@ func (s *sink) waitTaken() {
 			return
 		case <-tick.C:
 			if s.taken.Load() == before {
-				_ = s.program.Process.Kill() // this ends the write that hangs
+				_ = s.program.Process.Kill() // killing the program ends the write that hangs
 				<-s.done
 				return
 			}
@@ -195,7 +194,7 @@ func (s *sink) copyLines() error {
 	})
 }
 
-// left returns the number of lines that the program was not given.
+// left returns the number of lines that the program did not receive.
 func (s *sink) left() int {
 	n := 0
 	if err := added(s.path, s.offset, func([]byte) error { n++; return nil }); err != nil {
@@ -205,8 +204,7 @@ func (s *sink) left() int {
 }
 
 // added calls do with each complete line of a file after the offset. The run may still be
-// writing the last line; a later call reads it. A file that is not there has no lines as
-// yet.
+// writing the last line; a later call reads it. A missing file has no lines yet.
 func added(path string, offset int64, do func(line []byte) error) error {
 	f, err := files.OpenIn(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -233,10 +231,10 @@ func added(path string, offset int64, do func(line []byte) error) error {
 	}
 }
 
-// longestLine is the most bytes of one line of the program's output that are logged.
+// longestLine is how many bytes of a line of the program's output are logged.
 const longestLine = 1000
 
-// listen logs what the program says.
+// listen logs the program's output.
 func (s *sink) listen(r *io.PipeReader) {
 	lines := bufio.NewReaderSize(r, longestLine)
 	for {
@@ -247,7 +245,7 @@ func (s *sink) listen(r *io.PipeReader) {
 		if text = bytes.TrimSpace(text); len(text) > 0 {
 			s.log.Info(string(text))
 		}
-		for more && err == nil { // the rest of a long line
+		for more && err == nil { // skip the rest of a long line
 			_, more, err = lines.ReadLine()
 		}
 	}

@@ -41,7 +41,7 @@ var results = []result{
 	{"held-out loss, last", "", 4, func(r *Run) float64 { return r.Evals.Last(heldOutLoss) }},
 	{"loss, last", "mean of the last tenth of the steps", 4, func(r *Run) float64 {
 		if !r.supervised() {
-			return math.NaN() // its level says nothing
+			return math.NaN() // the level of an objective's loss says nothing
 		}
 		_, last := firstAndLastTenth(r.Steps.Column("loss"))
 		return last
@@ -50,7 +50,7 @@ var results = []result{
 	{"reward, last", "mean of the last tenth of the rounds", 3, func(r *Run) float64 { return lastTenth(r, "reward") }},
 	{"right, last", "share of right responses in the last tenth of the rounds", 3, func(r *Run) float64 {
 		if slices.Equal(r.Rounds.Column("right_share"), r.Rounds.Column("reward")) {
-			return math.NaN() // the reward says it
+			return math.NaN() // the reward shows the same
 		}
 		return lastTenth(r, "right_share")
 	}},
@@ -72,8 +72,8 @@ var results = []result{
 	{"log-prob gap", "largest difference between sampler and learner", 7, func(r *Run) float64 { return stat.Quantile(r.Rounds.Column("logp_gap_max"), 1) }},
 }
 
-// lastTenth is the mean of a metric over the last tenth of the rounds, or NaN if no round
-// has it.
+// lastTenth returns the mean of a metric over the last tenth of the rounds, or NaN if no
+// round has it.
 func lastTenth(r *Run, name string) float64 {
 	_, last := firstAndLastTenth(r.Rounds.Column(name))
 	return last
@@ -122,8 +122,8 @@ func tabulate(runs []*Run) summary {
 	return s
 }
 
-// Metric returns the name of the metric that runs are compared by unless the user
-// names another: pass@1 of the first suite, or the reward if the run has no suites.
+// Metric returns the name of the metric by which runs are compared unless the user names
+// another: pass@1 of the first suite, or the reward if the run has no suites.
 func (r *Run) Metric() string {
 	if names := evalNames([]*Run{r}); len(names) > 0 {
 		return names[0]

@@ -34,7 +34,7 @@ var shownMetrics = []struct{ name, label string }{
 	{"log_ratio/mean", "log ratio"}, {"entropy", "entropy"}, {"response_length/mean", "length"}, {"truncated_share", "truncated"}, {"no_answer_share", "no answer"},
 }
 
-// besideReward are the metrics of episodes that stand in the line of the reward.
+// besideReward are the metrics of episodes that the line of the reward also shows.
 var besideReward = []struct{ name, label string }{{"turns/mean", "turns"}, {"environment/failed", "episodes failed"}}
 
 // labelWidth is the number of columns that a metric's name and value take.
@@ -46,7 +46,7 @@ type layout struct {
 	meters bool // one line with a bar for each phase, instead of one line for all phases
 	gaps   bool // empty lines between the parts
 	sample int  // lines that a prompt and its response take
-	most   int  // evaluated suites and metrics that are shown, each; 0 is all
+	most   int  // largest number of suites, and of metrics; 0 is all
 }
 
 // layouts are sorted from the most detail to the least. draw chooses the first one
@@ -245,8 +245,8 @@ func (v *view) response(s rolloutView) {
 	}
 }
 
-// text draws a text in at most so many lines, and returns how many are left. The last one says
-// if something is left out: words, or what follows the text.
+// text draws a text in at most so many lines, and returns how many lines remain. The last
+// line says whether words, or text after them, are left out.
 func (v *view) text(text string, lines int, more bool) (left int) {
 	for ; text != "" && lines > 0; lines-- {
 		row := firstWords(text, v.width)
@@ -270,7 +270,7 @@ func firstWords(text string, width int) string {
 		return row[:space]
 	}
 	if row == "" {
-		return text // not even a character fits; v.line cuts it
+		return text // not even one character fits; v.line cuts it
 	}
 	return row
 }

@@ -10,8 +10,8 @@ import (
 	"onering/data"
 )
 
-// Groups returns how many groups r says that it can grade at once: one that waits for
-// something else, such as a server. Others are given a group for each core.
+// Groups returns how many groups r can grade at once, if r says so: a reward that waits
+// for something else, such as a server. Others get a group for each processor core.
 func Groups(r Reward) int {
 	if x, ok := r.(interface{ Groups() int }); ok {
 		return max(1, x.Groups())
@@ -19,17 +19,16 @@ func Groups(r Reward) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Varies reports whether r says that equal groups may get different scores, as those of
-// a judge that samples its verdicts. A training run keeps the scores of such a
-// reward in its folder as they come, so that a resumed run has the same ones.
-// rewardtest does not compare them.
+// Varies reports whether r says that equal groups may get different scores, as from a
+// judge that samples its verdicts. A training run stores such scores in its folder, so
+// that a resumed run has the same ones. rewardtest does not compare them.
 func Varies(r Reward) bool {
 	x, ok := r.(interface{ Varies() bool })
 	return ok && x.Varies()
 }
 
-// Ready asks a reward or an environment that depends on something outside the program, such
-// as a server, whether that is there. A run asks before it samples.
+// Ready asks a reward or an environment that depends on another program, such as a
+// server, whether that can be reached. A run asks before it samples.
 func Ready(ctx context.Context, plugin any) error {
 	if x, ok := plugin.(interface{ Ready(context.Context) error }); ok {
 		return x.Ready(ctx)
@@ -38,7 +37,7 @@ func Ready(ctx context.Context, plugin any) error {
 }
 
 // Close ends what a reward or an environment has started, such as processes, if it is an
-// io.Closer. One that has been closed may be used again, and starts what it needs again.
+// io.Closer. After Close it may be used again, and starts again what it needs.
 func Close(plugin any) error {
 	if c, ok := plugin.(io.Closer); ok {
 		return c.Close()
@@ -46,10 +45,10 @@ func Close(plugin any) error {
 	return nil
 }
 
-// SetTemplate tells r, if it has a method of this name, the prompt template, which asks for
-// the answer in a form: in a box, in tags. It is called before the first Score with the
-// template's name (qwen_math, r1, no, chat), or its text if it is a template of one's
-// own.
+// SetTemplate calls r's method of this name, if it has one, with the prompt template,
+// which asks for the answer in a form: in a box, in tags. It is called before the first
+// Score with the template's name (qwen_math, r1, no, chat), or with the text of another
+// template.
 func SetTemplate(r Reward, name string) {
 	if x, ok := r.(interface{ SetTemplate(name string) }); ok {
 		x.SetTemplate(name)
@@ -61,15 +60,15 @@ type Extractor interface {
 	// Extract is the name of the rule: boxed, tag, auto or last. It is empty if the
 	// reward extracts nothing after all.
 	Extract() string
-	// WithExtract returns the same reward with another rule, and leaves the receiver
-	// as it is. rule is one of the names.
+	// WithExtract returns the same reward with another rule, and does not change the
+	// receiver. rule is one of the names.
 	WithExtract(rule string) Reward
 }
 
 // ExtractRules are the names of the rules of extraction.
 var ExtractRules = []string{"boxed", "tag", "auto", "last"}
 
-// Extract is the rule by which r finds the answers in responses, "" if it has none.
+// Extract returns the rule by which r finds answers in responses, "" if it has none.
 func Extract(r Reward) string {
 	if e, ok := r.(Extractor); ok {
 		return e.Extract()
@@ -86,8 +85,8 @@ func FindsAnswers(r Reward) bool {
 	return SameAnswer(r) != nil || Extract(r) != ""
 }
 
-// Reading returns o for reading rows that r grades: also those without answers if r needs
-// none, and with the choices that r compares with.
+// Reading returns o for rows that r grades: with rows without answers if r needs none,
+// and with the choices that r compares.
 func Reading(r Reward, o data.Options) data.Options {
 	parts := []Part{{Reward: r}}
 	if c, ok := r.(*Combined); ok {
@@ -110,8 +109,8 @@ func Reading(r Reward, o data.Options) data.Options {
 	return o
 }
 
-// WithExtract returns r with another rule of extraction; "" keeps r's own. The error is
-// that r has none.
+// WithExtract returns r with another rule of extraction; "" does not change the rule. It
+// is an error if r has none.
 func WithExtract(r Reward, rule string) (Reward, error) {
 	if rule == "" {
 		return r, nil

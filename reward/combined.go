@@ -14,16 +14,15 @@ import (
 	"onering/internal/settings"
 )
 
-// A Combined makes one reward of several. All of them score the same group, at the
-// same time; what a sample earns does not depend on which is done first. The
-// component of a part is called as the part is, and its value is there without the
-// weight. Components and figures that the part itself reports follow as PART/NAME.
+// A Combined makes one reward of several parts. All parts score the same group, at the
+// same time; the result does not depend on which ends first. The component of a part has
+// the part's name, and its value without the weight. Components and figures that the part
+// itself reports follow as PART/NAME.
 //
-// A part that skips a sample is left out of the sample's reward, and the weights of
-// the others stay as they are. A sample that all of them skip is skipped. A part
-// that reaches no grade (its status is not OK) counts 0, and the first such status is
-// that of the sample: other than for a single reward, the value may then be another
-// than 0.
+// A part that skips a sample is left out of its reward, and the other weights stay
+// unchanged. A sample that all parts skip is skipped. A part without a grade (its status
+// is not OK) counts 0, and the sample gets the first such status; unlike for a single
+// reward, its value may then differ from 0.
 type Combined struct {
 	Combine string `toml:"combine" choice:"sum product gate" help:"what makes one number of the values" note:"sum adds weight times value; product multiplies the values; gate is the sum up to the first part whose value is below its threshold: that part still counts, and those after it count 0"`
 	Right   string `toml:"right" help:"the part that says in evaluations whether a response is right, and gives its answer" note:"if not given, the first of math, exact and choice; without one, a response is right that earns 1"`
@@ -37,7 +36,7 @@ type Part struct {
 	As        string  `toml:"as" help:"what the part is called in metrics, rollouts and messages; the reward's name if not given"`
 	Weight    float64 `toml:"weight" help:"factor of its values" note:"0 only measures, a negative one makes it a penalty; product takes no weights"`
 	Threshold float64 `toml:"threshold" help:"with gate, the value from which on the parts after it count"`
-	// Reward is the reward itself, whose exported fields are further keys.
+	// Reward is the reward itself; its exported fields are further keys.
 	Reward Reward `toml:"-" choose:"reward"`
 }
 
@@ -52,10 +51,10 @@ func NewPart(name string) (Part, error) {
 	return Part{Name: name, As: name, Weight: 1, Threshold: 1, Reward: r}, err
 }
 
-// judges are the rewards that compare an answer with the problem's.
+// judges returns the parts that compare an answer with the problem's.
 var judges = []string{"math", "exact", "choice"}
 
-// judge returns the index of the part that says whether a response is right, -1 if
+// judge returns the index of the part that decides whether a response is right, -1 if
 // none does.
 func (c *Combined) judge() int {
 	return slices.IndexFunc(c.Parts, func(p Part) bool {
@@ -66,7 +65,7 @@ func (c *Combined) judge() int {
 	})
 }
 
-// Validate is as a Reward has it. Keys of a part are use.PART.KEY.
+// Validate implements the optional method of a Reward. Keys of a part are use.PART.KEY.
 func (c *Combined) Validate() error {
 	var errs settings.Errors
 	errs.Want("use", "", len(c.Parts) > 0, "must name at least one reward")
@@ -91,7 +90,7 @@ func (c *Combined) labels() (list []string) {
 	return list
 }
 
-// isLabel says whether a part may be called so.
+// isLabel says whether a part may have this label.
 func isLabel(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
@@ -113,7 +112,7 @@ func (c *Combined) Score(ctx context.Context, group []Sample) ([]Score, error) {
 	return out, nil
 }
 
-// scoreParts returns the scores of each part. The first one that fails ends the
+// scoreParts returns the scores of each part. The first part that fails cancels the
 // others.
 func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, error) {
 	all, ctx := errgroup.WithContext(ctx)
@@ -133,7 +132,7 @@ func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, e
 	return parts, all.Wait()
 }
 
-// combine makes one score of those that the parts gave a sample.
+// combine combines the parts' scores of a sample into one.
 func (c *Combined) combine(of []Score) Score {
 	out := Score{Skip: true, Components: map[string]float64{}}
 	if c.Combine != "product" {
@@ -159,7 +158,7 @@ func (c *Combined) combine(of []Score) Score {
 		if out.Weights != nil {
 			out.Weights[p.As] = p.Weight
 		}
-		sum += float64(p.Weight * value) // the conversion keeps a processor from rounding once for both
+		sum += float64(p.Weight * value) // the conversion makes the processor round after the product and after the sum
 		product *= value
 		if c.Combine == "gate" && ended < 0 && (s.Status != OK || value < p.Threshold) {
 			ended = k
@@ -176,7 +175,7 @@ func (c *Combined) combine(of []Score) Score {
 	return out
 }
 
-// add takes over what a part itself reports beside its value.
+// add copies the components and figures that a part reports besides its value.
 func (s *Score) add(part string, of Score) {
 	for name, x := range of.Components {
 		s.Components[part+"/"+name] = x
@@ -189,8 +188,8 @@ func (s *Score) add(part string, of Score) {
 	}
 }
 
-// judged fills in the verdict, the answer and the reason: those of the judge, or else
-// the first answer and all reasons.
+// judged sets the verdict, the answer and the reason: those of the judge, or else the
+// first answer and all reasons.
 func (c *Combined) judged(out *Score, of []Score, ended int) {
 	judge := c.judge()
 	if judge >= 0 {
@@ -224,7 +223,7 @@ func (c *Combined) judged(out *Score, of []Score, ended int) {
 }
 
 // SameAnswer implements Comparer by the judge, or else by the first part that can
-// compare. Without one answers are compared as texts.
+// compare. Without such a part, answers are compared as texts.
 func (c *Combined) SameAnswer(a, b string) bool {
 	if same := SameAnswer(c.decider(func(r Reward) bool { return SameAnswer(r) != nil })); same != nil {
 		return same(a, b)
@@ -232,7 +231,7 @@ func (c *Combined) SameAnswer(a, b string) bool {
 	return a == b
 }
 
-// decider is the judge, or else the first part that can, or nil.
+// decider returns the judge, or else the first part that can compare answers, or nil.
 func (c *Combined) decider(can func(Reward) bool) Reward {
 	at := c.judge()
 	if at < 0 {
@@ -244,7 +243,7 @@ func (c *Combined) decider(can func(Reward) bool) Reward {
 	return c.Parts[at].Reward
 }
 
-// SetTemplate tells the parts.
+// SetTemplate passes the template to the parts.
 func (c *Combined) SetTemplate(name string) {
 	for _, p := range c.Parts {
 		SetTemplate(p.Reward, name)
@@ -257,7 +256,7 @@ func (c *Combined) Extract() string {
 	return Extract(c.decider(func(r Reward) bool { return Extract(r) != "" }))
 }
 
-// WithExtract implements Extractor for the parts that do.
+// WithExtract implements Extractor for the parts that do so.
 func (c *Combined) WithExtract(rule string) Reward {
 	out := *c
 	out.Parts = slices.Clone(c.Parts)
@@ -269,7 +268,7 @@ func (c *Combined) WithExtract(rule string) Reward {
 	return &out
 }
 
-// Groups returns as many as the narrowest part takes that says so.
+// Groups returns the smallest number of groups that a part states.
 func (c *Combined) Groups() int {
 	n := math.MaxInt
 	for _, p := range c.Parts {

@@ -13,12 +13,12 @@ import (
 	"onering/sampler"
 )
 
-// A Grader has responses sampled and scores them meanwhile. Training and
+// A Grader has responses sampled, and scores them while others are sampled. Training and
 // evaluation both use it, so a response is worth the same in both.
 type Grader struct {
 	Reward Reward
-	// Name, if not empty, is the component that has the value of the reward. A
-	// Combined names its own.
+	// Name, if not empty, is the component that has the value of the reward. A Combined
+	// names its own components.
 	Name string
 	// Decode returns the text of response tokens, without special tokens.
 	Decode func(ids []int32) string

@@ -14,10 +14,10 @@ import (
 	"onering/report"
 )
 
-// results are the results of a sweep.
+// results holds the results of a sweep.
 type results struct {
 	Table    *sweepTable
-	Runs     []*report.Run // those with a result
+	Runs     []*report.Run // the runs with a result
 	name     string        // the title; it also names the block and the figures of a Markdown page
 	dynamics []string      // the variants that the second figure shows
 	family   family
@@ -75,7 +75,7 @@ func (p *Plan) results(one *Run) (*report.Run, map[string]float64, error) {
 	return run, values, nil
 }
 
-// compared are the metrics by which variants are compared.
+// compared returns the metrics by which variants are compared.
 func (p *Plan) compared() (metrics []sweepMetric) {
 	for _, name := range p.Metrics {
 		metrics = append(metrics, sweepMetric{Name: name, Title: strings.TrimPrefix(name, "eval/"), Percent: strings.Contains(name, "pass@")})

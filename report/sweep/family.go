@@ -21,7 +21,7 @@ type family map[string]int
 // holmTitle is the heading of p-values that are corrected for a number of comparisons.
 const holmTitle = "p, Holm of %d"
 
-// Name is what the folder and the tables of the sweep file at path are called.
+// Name returns the name that the folder and the tables of the sweep file at path have.
 func Name(path string) string { return strings.TrimSuffix(filepath.Base(path), ".toml") }
 
 // addFamily reads the other sweep files of the family. Each must name the same family, or
@@ -44,8 +44,8 @@ func (p *Plan) addFamily() error {
 	return nil
 }
 
-// pages are the texts that have the tables of the family's other sweeps: the page, or if
-// there is none what sweeps have written into the folders beside out.
+// pages returns the texts with the tables of the family's other sweeps: the page, or
+// without one the tables in the folders beside out.
 func (f family) pages(page, out string) (texts []string, err error) {
 	paths := []string{page}
 	if page == "" {
@@ -58,9 +58,9 @@ func (f family) pages(page, out string) (texts []string, err error) {
 	return texts, err
 }
 
-// tests returns the p-values of the family's sweeps but own, each from the first text that
-// has some. A comparison that has none yet counts as 1, so that the others are corrected by
-// the whole family; these come last.
+// tests returns the p-values of the family's sweeps except own, each from the first text
+// that has some. A comparison without a p-value counts as 1, so that the others are
+// corrected by the whole family; such comparisons come last.
 func (f family) tests(own string, texts ...string) (tests []*pairedTest) {
 	missing := 0
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -97,8 +97,8 @@ func (f family) correct(page string) string {
 }
 
 // eachComparison calls edit with the p-value of the heading and of each row of the
-// comparisons in a block of a page, and with the corrected one, which it may change. It
-// returns the page that this makes. A page without the block stays as it is.
+// comparisons in a block of a page, and with the corrected p-value, which edit may
+// change. It returns the changed page. A page without the block is unchanged.
 func eachComparison(page, name string, edit func(p string, holm *string)) string {
 	page, _ = replaceBlock(page, name, func(block string) string {
 		lines, at := strings.Split(block, "\n"), -1

@@ -65,8 +65,8 @@ func (t *sweepTable) Figure(w io.Writer) error {
 	return err
 }
 
-// begin writes the head of a figure: its size, that of its letters, and the styles that are
-// its own beside those of text and grid lines.
+// begin writes the head of a figure: its size, the size of its letters, and its styles in
+// addition to those of text and grid lines.
 func begin(b *bytes.Buffer, height, letters int, styles string) {
 	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="system-ui, sans-serif" font-size="%[3]d">`+"\n", figureWidth, height, letters)
 	fmt.Fprintf(b, "<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}%s@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n", styles)

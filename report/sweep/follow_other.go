@@ -4,5 +4,5 @@ package sweep
 
 import "os/exec"
 
-// follow does nothing: this system tells no process of its parent's end.
+// follow does nothing: this system does not tell a process that its parent ended.
 func follow(*exec.Cmd) {}

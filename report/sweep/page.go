@@ -10,7 +10,7 @@ import (
 //	<!-- NAME -->
 //	<!-- end -->
 //
-// of a Markdown page by what edit makes of it. It returns an error if the page lacks these
+// of a Markdown page by the result of edit. It returns an error if the page lacks these
 // lines.
 func replaceBlock(text, name string, edit func(block string) string) (string, error) {
 	begin := "<!-- " + name + " -->\n"

@@ -21,7 +21,7 @@ import (
 
 const (
 	maxFile = 16 << 20 // bytes of a sweep file
-	maxRuns = 100_000  // a grid with more was not meant, and listing it would not end
+	maxRuns = 100_000  // a larger grid is a mistake, and listing it would take too long
 )
 
 // A file is the TOML of a sweep file.
@@ -51,12 +51,12 @@ type file struct {
 	Grid map[string][]any `toml:"grid"`
 	Tune tuning           `toml:"tune"`
 	// Variant has a name, sections of a run file, and optionally seeds, and lists of
-	// values that [tune] tries for it besides those of its grid.
+	// values that [tune] tries for it in addition to its grid.
 	Variant []map[string]any `toml:"variant"`
 	Compare []question       `toml:"compare"`
 }
 
-// A question is about two variants that was stated before the runs.
+// A question asks how two variants compare. It is stated before the runs.
 type question struct {
 	First  string `toml:"first"`
 	Second string `toml:"second"`
@@ -81,10 +81,10 @@ type Plan struct {
 	Variants    []variant
 	Comparisons []question
 	Dynamics    []string // the names of variants
-	relatives   []string // the paths of the family: File, and those that it names
+	relatives   []string // the paths of the family: File, and the files that it names
 	family      family
 	tune        tuning
-	tuned       *report.Results // what Tune has found
+	tuned       *report.Results // the settings that Tune found
 }
 
 // ReadPlan reads a sweep file. If the file can be read and is valid TOML, the error
@@ -179,9 +179,8 @@ func (p *Plan) addVariants(f file) (errs []error) {
 	return append(errs, p.checkVariants()...)
 }
 
-// checkVariants returns what is wrong with the variants. No two runs may have one
-// folder: the second would be taken for finished, and a comparison would count the
-// first twice.
+// checkVariants returns what is wrong with the variants. No two runs may have the same
+// folder: the second would seem finished, and a comparison would count the first twice.
 func (p *Plan) checkVariants() (errs []error) {
 	seen, folders := map[string]bool{}, map[string]string{}
 	for _, v := range p.Variants {
@@ -204,8 +203,8 @@ func (p *Plan) checkVariants() (errs []error) {
 	return errs
 }
 
-// addComparisons sets the comparisons of the plan and returns what is wrong with
-// them and with the other places that name variants.
+// addComparisons sets the comparisons of the plan. It returns the errors in them and in
+// other places that name variants.
 func (p *Plan) addComparisons(f file) (errs []error) {
 	known := func(name string) bool {
 		return slices.ContainsFunc(p.Variants, func(v variant) bool { return v.Name == name })
@@ -302,7 +301,7 @@ func product(variants []variant, key string, values []any) []variant {
 // settingText formats a setting as the flag --set expects it.
 func settingText(path string, value any) string { return path + "=" + tomlText(value) }
 
-// tomlText writes a value as TOML. For all but tables that is JSON.
+// tomlText writes a value as TOML, which is JSON except for tables.
 func tomlText(value any) string {
 	var parts []string
 	switch x := value.(type) {

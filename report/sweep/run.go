@@ -30,19 +30,19 @@ type Run struct {
 	Settings []string // KEY=VALUE for --set: those of the variant, the seeds, the folder
 	// Config is the complete run.toml, which the caller makes from Settings.
 	Config []byte
-	// Base, if not nil, is the file of weights that the run's process gets as the
-	// descriptor that its flag BaseFlag names.
+	// Base, if not nil, is the file of weights that the run's process receives as the
+	// descriptor named by its flag BaseFlag.
 	Base     *os.File
 	BaseFlag string
-	// Beyond says that [tune] tries settings that the file does not state. If they cannot
-	// be, the run fails, and the sweep goes on.
+	// Beyond says that [tune] tries settings that the file does not state. If they are
+	// impossible, the run fails, and the sweep continues.
 	Beyond bool
 	// Failed is the reason why the run has no result, or nil.
 	Failed error
 }
 
-// resultFile is the name of the file that marks a run as finished. It holds what
-// `train --json` printed.
+// resultFile is the name of the file that marks a run as finished. It holds the output of
+// `train --json`.
 const resultFile = "result.json"
 
 // Runs returns the runs of a plan, with a run for each variant and seed. Their folders
@@ -188,7 +188,7 @@ func (r *Run) train(ctx context.Context) error {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	follow(cmd)
-	runtime.LockOSThread() // to Linux the thread that starts a process is its parent
+	runtime.LockOSThread() // Linux counts the thread that starts a process as its parent
 	defer runtime.UnlockOSThread()
 	cmd.Stdin = bytes.NewReader(r.Config)
 	var stdout, stderr bytes.Buffer

@@ -20,7 +20,7 @@ type outcome struct {
 	Seed    int64
 	// Values are the run's results by the name of the metric.
 	Values map[string]float64
-	Failed bool // then it has no values
+	Failed bool // why there are no values; nil if there are
 }
 
 // A sweepMetric is a column of the table.
@@ -34,24 +34,24 @@ type sweepMetric struct {
 // answers it.
 type comparison struct {
 	question
-	Metric int // of the table
+	Metric int // a metric of the table
 	Test   pairedTest
 }
 
 // A sweepRow is one variant: its means over seeds.
 type sweepRow struct {
 	Variant string
-	Runs    int       // that succeeded
-	Failed  int       // runs that failed
-	Mean    []float64 // by metric
+	Runs    int       // number of runs that succeeded
+	Failed  int       // number of runs that failed
+	Mean    []float64 // means by metric
 	SE      []float64 // standard errors of Mean
-	Values  []float64 // of the first metric, by run
+	Values  []float64 // values of the first metric, by run
 }
 
 // A sweepTable is the result of a sweep.
 type sweepTable struct {
 	Metrics     []sweepMetric // the first ones are those by which variants are compared
-	compared    int           // how many
+	compared    int           // number of metrics by which variants are compared
 	tuning      *report.Results
 	holm        string // the heading of the corrected p-values
 	Rows        []sweepRow
@@ -214,7 +214,7 @@ func (m sweepMetric) signed(x float64) string {
 	return m.format(x)
 }
 
-// tables are those of the results and, if there are any, the comparisons.
+// tables returns the table of the results and, if there are comparisons, a table of them.
 func (t *sweepTable) tables() []report.Results {
 	head, rows := t.cells()
 	list := []report.Results{{Title: "Results", Note: "Means over seeds. The means that are compared have their standard errors.", Columns: head, Rows: rows}}

@@ -16,36 +16,35 @@ import (
 	"onering/report"
 )
 
-// A tuning is [tune]: each variant's settings are searched for on seeds of their own.
+// A tuning is [tune]: it searches for the settings of each variant on separate seeds.
 type tuning struct {
 	Seeds  []int64          `toml:"seeds"`
-	Trials int              `toml:"trials"` // the most settings to try for a variant
-	Grid   map[string][]any `toml:"grid"`   // what to begin with, for all variants
+	Trials int              `toml:"trials"` // largest number of settings to try for a variant
+	Grid   map[string][]any `toml:"grid"`   // the first settings to try, for all variants
 }
 
 // A search looks for the best values of some keys of a variant. It begins with the grid, or
-// with part of it where the budget is too small. Then the best point gets a neighbour on both
-// sides of each number: the next value that is known, or one as far beyond the last. So a best
-// point has worse ones around it, or the budget is spent.
+// with part of it if the budget is too small. Then it tries neighbours of the best point on
+// both sides of each number: the next known value, or a new one equally far beyond the
+// last. It ends when the best point has worse ones around it, or the budget is spent.
 type search struct {
 	variant *variant
 	keys    []string
-	values  [][]any // by key; numbers in order
+	values  [][]any // values by key; numbers are sorted
 	trials  []*trial
-	edges   []string // keys of which the best value has no neighbour on one side
+	edges   []string // keys whose best value has no neighbour on one side
 }
 
 // A trial is a point of a search.
 type trial struct {
 	at     []any
 	runs   []*Run
-	mean   float64 // of the metric; -Inf if a run failed
+	mean   float64 // mean of the metric; -Inf if a run failed
 	failed error   // why it has no mean
 }
 
-// Tune finds the settings of each variant by [tune], if there is one, and adds them to the
-// variant. train gets the runs of the trials that come next, of all variants. The warnings
-// name variants whose best value is at the edge of what was tried.
+// FirstTrials returns the runs of the first trials of Tune; the settings of later trials
+// depend on their results. A plan without [tune] has no trials.
 func (p *Plan) Tune(out string, train func([]*Run) error) (warnings []string, err error) {
 	all := p.searches()
 	for next, runs := p.next(all, out); len(runs) > 0; next, runs = p.next(all, out) {
@@ -79,8 +78,7 @@ func (p *Plan) Tune(out string, train func([]*Run) error) (warnings []string, er
 	return warnings, nil
 }
 
-// FirstTrials returns the runs of the trials that Tune begins with: the settings of later
-// trials follow from their results. A plan without [tune] has no trials.
+// searches returns a new search for each variant for which [tune] has settings.
 func (p *Plan) FirstTrials(out string) []*Run {
 	_, runs := p.next(p.searches(), out)
 	return runs
@@ -96,7 +94,7 @@ func (p *Plan) searches() (all []*search) {
 	return all
 }
 
-// next returns the trials that come next, of all searches, and their runs.
+// next returns the next trials of all searches, and their runs.
 func (p *Plan) next(all []*search, out string) (trials []*trial, runs []*Run) {
 	for _, s := range all {
 		for _, t := range s.next(p.tune, filepath.Join(out, "tune")) {
@@ -167,7 +165,7 @@ func (s *search) start(budget int) [][]any {
 	return points[:(budget+1)/2]
 }
 
-// around returns the neighbours of the best point that were not tried.
+// around returns the untried neighbours of the best point.
 func (s *search) around(int) (points [][]any) {
 	best := s.best()
 	s.edges = nil
@@ -197,8 +195,8 @@ func (s *search) around(int) (points [][]any) {
 	return points
 }
 
-// beyond is the value as far behind edge as that is behind inner: by their ratio, or by
-// their difference where they have no ratio.
+// beyond returns the value as far beyond edge as edge is beyond inner: by their ratio, or
+// by their difference if they have no ratio.
 func beyond(inner, edge any) any {
 	a, b := number(inner), number(edge)
 	x := b + (b - a)
@@ -212,12 +210,12 @@ func beyond(inner, edge any) any {
 	return x
 }
 
-// best is the trial with the highest mean, the first of several.
+// best returns the trial with the highest mean, the first among equals.
 func (s *search) best() *trial {
 	return slices.MaxFunc(s.trials, func(a, b *trial) int { return cmp.Compare(a.mean, b.mean) })
 }
 
-// settings are those of a point, as --set takes them.
+// settings returns those of a point, in the form of --set.
 func (s *search) settings(at []any) (settings []string) {
 	for k, key := range s.keys {
 		settings = append(settings, settingText(key, at[k]))
@@ -225,7 +223,7 @@ func (s *search) settings(at []any) (settings []string) {
 	return settings
 }
 
-// score sets the mean of a trial whose runs are through.
+// score sets the mean of a trial whose runs have ended.
 func (p *Plan) score(t *trial) error {
 	for _, r := range t.runs {
 		if t.failed = r.Failed; t.failed != nil {
@@ -241,7 +239,7 @@ func (p *Plan) score(t *trial) error {
 	return nil
 }
 
-// check returns what is wrong with [tune] and what the variants say of it.
+// check returns the errors in [tune] and in what variants state about it.
 func (t tuning) check(variants []variant) (errs []error) {
 	tunes := false
 	grid := func(of string, values map[string][]any) {

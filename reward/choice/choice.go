@@ -1,9 +1,8 @@
 // Package choice is the reward for multiple choice: 1 for a response that picks
 // the right choice, by its letter or its text, else 0.
 //
-// The choice that a response picks is read from the response and the list of
-// choices alone. Then it is compared with the right one. So no response is right
-// for two answers that differ.
+// The response and the list of choices alone decide which choice it picks. That choice is
+// then compared with the right one. So no response is right for two answers that differ.
 package choice
 
 import (
@@ -38,7 +37,7 @@ func (*rule) About() string {
 	return "1 for a response that picks the right one of several choices, by letter or text"
 }
 
-// Validate refuses labels that cannot be told apart or are no single words.
+// Validate refuses labels that cannot be distinguished or are not single words.
 func (r *rule) Validate() error {
 	if reason := checkLabels(r.Labels); reason != "" || len(r.Labels) == 0 {
 		return &settings.Error{Key: "labels", Value: strings.Join(r.Labels, ", "), Remedy: "must be different words, such as A, B, C, D"}
@@ -91,5 +90,5 @@ func (r *rule) score(sample reward.Sample) reward.Score {
 	return score
 }
 
-// SameAnswer compares picked choices, which are stated in one way.
+// SameAnswer compares picked choices, whose text form is unique.
 func (*rule) SameAnswer(a, b string) bool { return a != "" && a == b }

@@ -9,8 +9,7 @@ import (
 	"onering/reward/texts"
 )
 
-// Bounds of what is read. A statement that is longer is cut off, and phrases before
-// the last ones do not count.
+// Bounds of reading. A longer statement is cut off, and only the last phrases count.
 const (
 	longest     = 4096 // bytes of a statement
 	mostPhrases = 32
@@ -49,11 +48,11 @@ func (r *rule) find(o options, response string) (picked []int, reason string) {
 	return nil, "no answer in the response"
 }
 
-// boxJoint is what stands between boxes that are one answer.
+// boxJoint matches the text between boxes that form one answer.
 var boxJoint = regexp.MustCompile(`^[ \t$,;&]*\n?[ \t$,;&]*(?:(?:and|or)\b)?[ \t$,;&]*\n?[ \t$,;&]*$`)
 
-// lastBoxes returns the content of the last complete box, with that of the boxes
-// before it that only a comma or a word such as "or" keeps apart.
+// lastBoxes returns the content of the last complete box, joined with boxes before it
+// that only a comma or a word such as "or" separates.
 func lastBoxes(s string) string {
 	var all []string
 	start := -1
@@ -79,8 +78,8 @@ var phrase = regexp.MustCompile(`(?i)^(?:\b(?:ans|(?:final_|correct_)?answers?|(
 	`\b(?:respuesta|resposta|risposta|réponse|antwort|lösung)(?:\s+(?:correct[ae]|final|finale|exacte|corrett?a))?\s*(?:es\b|est\b|ist\b|lautet\b|è|é|[:=])|ответ\s*(?:[:=—–-]|это))[*_\s:：]*` +
 	`(?:,?\s*(?:therefore|thus|hence|clearly|obviously|indeed|simply|of course)\b[,\s]*)?`)
 
-// announcing are the words and signs that phrases begin with, in lower case and as far as they are
-// ASCII (réponse, lösung), and verdicts those of verdicts on a subject.
+// announcing are the words and signs with which phrases begin, in lower case and as far
+// as they are ASCII (réponse, lösung); verdicts are words of verdicts on a subject.
 var (
 	announcing = strings.Fields("ans answer answers final_answer correct_answer option correct_option choice solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
 	verdicts   = strings.Fields("is are was would must should has isn aren wasn")
@@ -113,11 +112,11 @@ func matches(s string, words []string, expr *regexp.Regexp) (found [][]int) {
 // An affirmed subject is the answer: "thus C is correct", "B would be the best option".
 var (
 	affirmed = regexp.MustCompile(`(?i)^\b(?:is|are|would be|must be|should be|has to be)\s+(?:(?:therefore|thus|hence|clearly|indeed)\s+)?(?:the\s+(?:final\s+)?answer|(?:the\s+)?(?:only\s+)?(?:correct|right|best|true))\b(?:\s+(?:one|answer|option|choice)s?\b)?[*_]*(?:[.,;:!]|$| because\b| since\b| as\b)`)
-	// said is what may stand before the subject.
+	// said matches what may stand before the subject.
 	said = regexp.MustCompile(`(?i)^.*\b(?:so|thus|therefore|hence|means|that|conclude|only|statement|then)\b,?\s*`)
-	// denied takes it back.
+	// denied matches words that take the answer back.
 	denied = regexp.MustCompile(`(?i)^\b(?:(?:is|are|was)(?:n't| not)\s+(?:the\s+)?(?:correct|right)|(?:is|are|was) (?:wrong|incorrect|false))\b`)
-	// disputed makes no answer of it.
+	// disputed matches words after which there is no answer.
 	disputed = regexp.MustCompile(`(?i)\b(?:not|never|neither|nor|none|no|if|whether|unless|doubt|false|wrong|incorrect|unlikely|all|why|but|might|could)\b|n't\b|\?`)
 )
 
@@ -125,9 +124,9 @@ const refusedReason = "the answer is said not to be something"
 
 var refusal = regexp.MustCompile(`(?i)^(?:not|never|neither|none|no longer)\b`)
 
-// lastPhrase reads what the last phrase announces. A phrase with something else
-// behind it, as in "this answer is plausible", does not count. One that says what
-// the answer is not leaves the decision to those before it, if they say otherwise.
+// lastPhrase reads the answer that the last phrase announces. A phrase followed by
+// something else, as in "this answer is plausible", does not count. If a phrase says what
+// the answer is not, earlier phrases decide.
 func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 	var refused []int
 	found, subjects := matches(s, announcing, phrase), matches(s, verdicts, affirmed)
@@ -144,7 +143,7 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 		if end := strings.IndexAny(rest, "\n\r"); end >= 0 {
 			rest = rest[:end]
 		}
-		if value, quoted := strings.CutPrefix(rest, `"`); quoted && strings.Contains(value, `"`) { // JSON
+		if value, quoted := strings.CutPrefix(rest, `"`); quoted && strings.Contains(value, `"`) { // the phrase is JSON
 			rest, _, _ = strings.Cut(value, `"`)
 		}
 		if no := refusal.FindString(rest); no != "" {
@@ -173,12 +172,12 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 	return nil, refusedReason, refused != nil
 }
 
-// subject returns the choices that the clause before a verdict at s[at[0]:at[1]] names, none
-// if it denies them or another clause takes them back later, and whether it names any.
+// subject returns the choices that the clause before a verdict at s[at[0]:at[1]] names, and whether
+// it names any. There are none if the clause denies them or a later clause takes them back.
 func (o options) subject(s string, at []int) (picked []int, named bool) {
 	before := strings.TrimSpace(s[max(0, at[0]-longest):at[0]])
 	clause := before[strings.LastIndexAny(before, "\n;:!?")+1:]
-	if end := strings.LastIndex(clause, ". "); end > 3 { // not that of "C. Rome is correct"
+	if end := strings.LastIndex(clause, ". "); end > 3 { // not the full stop of "C. Rome is correct"
 		clause = clause[end+2:]
 	}
 	if disputed.MatchString(clause) {

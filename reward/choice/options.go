@@ -14,10 +14,10 @@ import (
 type options struct {
 	labels []string
 	texts  []string       // normal forms, as many as labels; nil if they are not known
-	byText map[string]int // normal form of a text to its place; two equal ones have none
+	byText map[string]int // from the normal form of a text to its place; two equal texts have none
 }
 
-// mostChoices bounds what is read for one problem.
+// mostChoices bounds the choices of one problem.
 const mostChoices = 100
 
 // options reads the choices of a row. The reason says why it cannot.
@@ -85,7 +85,7 @@ func (r *rule) Offers(row data.Object) (labels, texts []string) {
 	return labels, texts
 }
 
-// dropLabels takes the label off each text, as in "A) 21", if all texts have it.
+// dropLabels removes the label from each text, as in "A) 21", if all texts have one.
 func (o options) dropLabels() {
 	bare := make([]string, len(o.texts))
 	for i, text := range o.texts {

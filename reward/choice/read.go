@@ -19,8 +19,8 @@ const (
 	tooMuchText = "the answer is too long"
 )
 
-// normal is s in the form in which statements are read: wide and circled letters
-// are plain, and what leaves no mark is gone.
+// normal returns s in the form in which statements are read: wide and circled letters
+// become plain, and invisible characters are removed.
 func normal(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
@@ -30,14 +30,14 @@ func normal(s string) string {
 	}, norm.NFKC.String(s))
 }
 
-// markup are pairs of marks around a whole text that say how it looks.
+// markup lists pairs of marks around a whole text that only set its style.
 var markup = [][2]string{
 	{"**", "**"}, {"__", "__"}, {"*", "*"}, {"_", "_"}, {"`", "`"}, {"$$", "$$"}, {"$", "$"}, {`\(`, `\)`}, {`\[`, `\]`},
 	{`"`, `"`}, {"'", "'"}, {"“", "”"}, {"‘", "’"}, {`\text{`, "}"}, {`\textbf{`, "}"}, {`\mathrm{`, "}"}, {`\mathbf{`, "}"}, {`\boxed{`, "}"},
 }
 
-// plain is the text of a choice without markup, the full stop at its end, and
-// differences of white space.
+// plain returns the text of a choice without markup, final full stop and differences of
+// white space.
 func plain(s string) string {
 	s = strings.Join(strings.Fields(normal(s)), " ")
 	const layers = 8
@@ -63,36 +63,36 @@ func (o options) withText(s string) (at int, ok bool) {
 	return at, ok
 }
 
-// conclusion is a word or sign before an answer.
+// conclusion matches a word or sign before an answer.
 const conclusion = `(?:so|thus|therefore|hence)\b[\s,:]*|(?:=>|→|⇒)\s*`
 
 var (
-	// lead is what may stand before a letter to say what it is.
+	// lead matches words before a letter that say what it is.
 	lead = regexp.MustCompile(`(?i)^[\s*_$"'“(\[]*(?:\\text(?:bf|rm)?\{)?\s*(?:(?:` + conclusion + `)?(?:the\s+)?(?:(?:correct|final|right|best|my)\s+)*(?:answers?|options?|choices?)\b[\s*_]*(?:(?:is|are)\b|[:=])?|` + conclusion + `)`)
 	both = regexp.MustCompile(`(?i)^\s*both\b`)
 	// opener and closer are marks around a letter.
 	opener = regexp.MustCompile("^(?:[\\s*_$\"'“‘(\\[{`]|\\\\[(\\[]|\\\\(?:text|math)(?:bf|rm|it|sf|tt|up)?\\{|\\\\mbox\\{)*")
 	closer = regexp.MustCompile("^(?:[*_$\"'”’)\\]}`]|\\\\[)\\]])*")
-	// joint is what stands between letters that are picked together.
+	// joint matches the text between letters that are picked together.
 	joint = regexp.MustCompile(`(?i)^\s*(?:[,;&、，]\s*)?(?:and\b\s*)?`)
-	// separator is what stands between a letter and the text of its choice.
+	// separator matches the text between a letter and the text of its choice.
 	separator = regexp.MustCompile(`^\s*(?:\n|[.):,;=、–—-])+`)
-	// doubt begins what turns the letter before it into no answer.
+	// doubt matches text after a letter that says it is not the answer.
 	doubt = regexp.MustCompile(`^[\s,]*(?:\?|(?:is|was|are|were|can|cannot|could|would|does|may|might|if|unless)\b)|(?i:\b(?:wrong|incorrect|impossible)\b)|아니|아닙|不是|ではな|じゃな|吗`)
-	// contrast is what choices after it are set apart by. afterLetter are words that
-	// follow a letter and hardly the article a.
+	// contrast matches words that set later choices apart. afterLetter are words that
+	// follow a letter and rarely the article a.
 	contrast    = regexp.MustCompile(`(?i)\b(?:because|since|as|not|rather|instead|unlike|while|whereas|than)\b`)
 	afterLetter = regexp.MustCompile(`^(?:and|or|nor|` + contrast.String() + `)\b`)
 )
 
 // A mark is a label found in a text.
 type mark struct {
-	at, end int  // which choice, and where the mark ends
-	bare    bool // nothing stands around the letter
-	lower   bool // the letter is a small one, though the label is not
+	at, end int  // number of the choice, and where the mark ends
+	bare    bool // no marks surround the letter
+	lower   bool // the letter is in lower case, though the label is not
 }
 
-// label reads the label that s begins with, up to marks around it.
+// label reads the label with which s begins, including marks around it.
 func (o options) label(s string) (m mark, ok bool) {
 	start := len(opener.FindString(s))
 	end := start
@@ -119,8 +119,8 @@ func (o options) label(s string) (m mark, ok bool) {
 	return m, false
 }
 
-// article says whether a bare letter is probably a word of English: "a dog", "I
-// think". rest is what follows it.
+// article says whether a bare letter is probably a word of English: "a dog", "I think".
+// rest is the text after the letter.
 func (o options) article(m mark, rest string) bool {
 	label := strings.ToLower(o.labels[m.at])
 	word := strings.TrimLeft(rest, " ")
@@ -128,7 +128,7 @@ func (o options) article(m mark, rest string) bool {
 	return m.bare && (label == "a" || label == "i") && word != rest && unicode.IsLower(r) && !afterLetter.MatchString(word)
 }
 
-// contrastAt is the place of the first word of contrast, -1 if there is none.
+// contrastAt returns the place of the first word of contrast, -1 if there is none.
 func contrastAt(s string) int {
 	if found := contrast.FindStringIndex(s); found != nil {
 		return found[0]
@@ -136,8 +136,8 @@ func contrastAt(s string) int {
 	return -1
 }
 
-// list reads the labels that s begins with, as in "(A), B and C": which they are,
-// the last of them, and what follows.
+// list reads the labels that s begins with, as in "(A), B and C": the choices, the last
+// label, and the text that follows.
 func (o options) list(s string) (picked []int, last mark, rest string) {
 	for rest = s; ; {
 		gap := 0
@@ -216,7 +216,7 @@ func firstSentence(s string, prose bool) string {
 	return s
 }
 
-// readText reads what follows the letter m: the text of the choice, or prose.
+// readText reads the text after the letter m: the text of the choice, or prose.
 func (o options) readText(m mark, rest string, prose bool) (picked []int, reason string) {
 	apart := rest[len(separator.FindString(rest)):]
 	text, own := plain(apart), ""
@@ -254,7 +254,7 @@ func (o options) readText(m mark, rest string, prose bool) (picked []int, reason
 	return []int{m.at}, ""
 }
 
-// named says whether s names a choice besides those, by its label or its text.
+// named says whether s names a choice that is not in those, by its label or its text.
 func (o options) named(s string, besides []int) bool {
 	before := ' '
 	for at := 0; at < len(s); {
@@ -284,7 +284,7 @@ func (o options) named(s string, besides []int) bool {
 	return false
 }
 
-// stands says whether word stands in s, not as part of other words.
+// stands says whether s contains word, not as part of other words.
 func stands(s, word string) bool {
 	for from := 0; ; {
 		at := strings.Index(s[from:], word)

@@ -1,7 +1,7 @@
-// Package command is the reward of a program that the user writes in any language.
-// The program is started once per worker, reads a JSON object per group from its
-// standard input, a line each, and writes an answer per group to its standard output,
-// in any order. Package external has the shapes.
+// Package command is the reward of a program that the user writes in any language. The
+// program is started once for each worker, reads a JSON object for each group from its
+// standard input, one on each line, and writes an answer per group to its standard
+// output, in any order. Package external has the shapes.
 package command
 
 import (
@@ -22,8 +22,8 @@ func init() {
 	})
 }
 
-// A Program grades by processes that it keeps running. They are started when they
-// are first needed, and again after they have died.
+// A Program grades by processes that keep running. They are started when they are first
+// needed, and again after they have died.
 type Program struct {
 	Command  []string `toml:"command" help:"the program and its arguments, such as [\"python3\", \"score.py\"]; required"`
 	Workers  int      `toml:"workers" range:"[1,256]" help:"processes of the program that are kept running"`
@@ -32,24 +32,24 @@ type Program struct {
 
 	mu      sync.Mutex
 	workers []*worker
-	alone   int           // groups that wait for a worker without others
+	alone   int           // number of groups that wait for a worker without other groups
 	changed chan struct{} // closed when a worker has room again
-	// unanswered are the groups, by their first response, that had a process of their own
-	// and no answer since there was one.
+	// unanswered has the groups, by their first response, that had a process to
+	// themselves and got no answer since the last answer of any.
 	unanswered map[*reward.Sample]bool
 }
 
 // hopeless is the number of unanswered groups in a row after which the program is at fault
-// and no group: from then on each has one try and no pause, until one is answered.
+// rather than a group: from then on each group has one try and no pause, until one is answered.
 const hopeless = 3
 
 // A worker is the place of one process.
 type worker struct {
-	groups int  // that it has
-	alone  bool // it takes no other group beside the one that it has
+	groups int  // number of groups that it has
+	alone  bool // it takes no other group beside its only one
 
 	mu       sync.Mutex
-	process  *process.Lines // nil before the first
+	process  *process.Lines // nil before the first process
 	failures int            // processes in a row that died without an answer
 	rested   time.Time      // when the next process may start
 }
@@ -62,20 +62,20 @@ func (*Program) About() string {
 // Validate refuses impossible settings.
 func (p *Program) Validate() error { return process.Check("command", p.Command, "score.py") }
 
-// Ready says what of the program is not there: the program itself, or the script that an
-// interpreter is to run.
+// Ready says which part of the program is missing: the program itself, or the script that
+// an interpreter is to run.
 func (p *Program) Ready(context.Context) error {
 	return process.Find("reward.command", p.Command)
 }
 
-// Groups is for reward.Groups.
+// Groups implements the method that reward.Groups calls.
 func (p *Program) Groups() int { return p.Workers * p.InFlight }
 
-// Varies is for reward.Varies: nothing is known of the program.
+// Varies implements the method that reward.Varies calls: the program may give varying scores.
 func (*Program) Varies() bool { return true }
 
-// Score implements reward.Reward. A group whose attempt fails is sent again, then to
-// a process that has no other group, so that it suffers for no other's fault.
+// Score implements reward.Reward. A group whose attempt fails is sent again to a process
+// without other groups, so that no other group can cause a second failure.
 func (p *Program) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
 	return p.Grade(ctx, "command", group, func(ctx context.Context, try int) ([]reward.Score, error) {
 		w, before, err := p.acquire(ctx, try > 0)
@@ -91,8 +91,8 @@ func (p *Program) Score(ctx context.Context, group []reward.Sample) ([]reward.Sc
 	})
 }
 
-// acquire waits for a worker that has room, or if alone for one that has no group. It
-// also returns how many groups the worker has already.
+// acquire waits for a worker that has room, or if alone for one without groups. It also
+// returns how many groups the worker already has.
 func (p *Program) acquire(ctx context.Context, alone bool) (*worker, int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +125,8 @@ func (p *Program) acquire(ctx context.Context, alone bool) (*worker, int, error)
 	}
 }
 
-// roomy returns the worker with the fewest groups that takes another, nil if there is
-// none. Those that want to be alone go first: else there would always be others.
+// roomy returns the worker with the fewest groups that takes another, nil if there is none.
+// Groups that want to be alone go first, since otherwise there would always be others.
 func (p *Program) roomy(alone bool) *worker {
 	var best *worker
 	for _, w := range p.workers {
@@ -149,8 +149,8 @@ func (p *Program) release(w *worker) {
 	}
 }
 
-// ask has the worker's process grade the group. It has the timeout once for the group
-// and once for each that the process has before it.
+// ask sends the group to the worker's process and reads the answer. Its time is the
+// timeout, once for the group and once for each earlier group of the process.
 func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward.Sample) ([]reward.Score, error) {
 	p.mu.Lock()
 	brief := len(p.unanswered) >= hopeless
@@ -170,11 +170,11 @@ func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward
 	return nil, p.died(w, group, err)
 }
 
-// words are those of messages about graders.
+// words are the words of messages about graders.
 var words = process.Words{Kind: "grader", Unit: "group", Remedy: "timeout and in_flight say how long it has"}
 
-// running returns the worker's process, after starting it if there is none. One that
-// died without an answer is followed by a pause.
+// running returns the worker's process, and starts one if there is none. After one that
+// died without an answer, it pauses first.
 func (w *worker) running(ctx context.Context, command []string, brief bool) (*process.Lines, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,8 +182,8 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 		select {
 		case <-w.process.Ended:
 			if !w.process.Answered() {
-				// The pauses between the tries of a group grow without bound, those between
-				// processes need not.
+				// The pauses between attempts for a group grow without bound; pauses
+				// between processes need not.
 				if w.failures = min(w.failures+1, 3); brief {
 					w.failures = 1
 				}
@@ -205,7 +205,7 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 	return grader, nil
 }
 
-// answered notes that a worker's process works.
+// answered records that a worker's process works.
 func (p *Program) answered(w *worker) {
 	p.mu.Lock()
 	clear(p.unanswered)
@@ -215,7 +215,7 @@ func (p *Program) answered(w *worker) {
 	w.failures = 0
 }
 
-// died returns the error of a group whose process ended without an answer, which is err.
+// died returns the error of a group whose process ended without an answer because of err.
 func (p *Program) died(w *worker, group []reward.Sample, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

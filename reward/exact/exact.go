@@ -1,5 +1,5 @@
-// Package exact is the reward for answers that are texts: 1 for a response whose
-// answer is one of the problem's, letter by letter up to the settings, else 0.
+// Package exact is the reward for answers that are texts: 1 for a response whose answer
+// is one of the problem's, letter by letter except as the settings say, else 0.
 package exact
 
 import (
@@ -25,9 +25,8 @@ func newRule() *rule {
 // About is the reward's line in lists.
 func (*rule) About() string { return "1 for a response whose answer is one of the answers as a text" }
 
-// Score gives 1 to a response whose answer equals one of the problem's, and 0 to
-// any other and to a truncated one. An answer of which nothing is left to compare
-// is none.
+// Score gives 1 to a response whose answer equals one of the problem's, and 0 to any
+// other and to a truncated one. An answer that normalizes to nothing does not count.
 func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
 	return reward.Each(group, r.score), nil
 }
@@ -49,7 +48,7 @@ func (r *rule) score(sample reward.Sample) reward.Score {
 	return reward.Score{Value: 1, Answer: answer, Reason: "the same text"}
 }
 
-// SameAnswer compares as Score does.
+// SameAnswer compares answers as Score does.
 func (r *rule) SameAnswer(a, b string) bool {
 	normal := r.Normal(a)
 	return normal != "" && normal == r.Normal(b)

@@ -1,6 +1,6 @@
-// Package external is what the rewards by other programs share: the object that a
-// group is sent as, the answer to it, and what happens when a group could not be
-// graded. Packages command and http carry the two.
+// Package external has what rewards by other programs share: the JSON object for a group,
+// the answer, and what happens if a group could not be graded. Packages command and http
+// transport both.
 package external
 
 import (
@@ -22,18 +22,18 @@ type Settings struct {
 	OnError string  `toml:"on_error" choice:"stop skip" note:"stop ends the run, skip leaves the group out of training; it never counts as a reward of 0" help:"what happens when a group could not be graded"`
 }
 
-// Default returns the settings of a patient run that stops at what it cannot grade.
+// Default returns the settings of a patient run that stops at a group that it cannot grade.
 func Default() Settings { return Settings{Timeout: 60, Retries: 3, OnError: "stop"} }
 
 // Wait returns the timeout.
 func (s Settings) Wait() time.Duration { return time.Duration(s.Timeout * float64(time.Second)) }
 
-// A permanent error would come again if the group was sent again.
+// A permanent error would occur again if the group were sent again.
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// Permanent marks an error that trying again would not mend.
+// Permanent marks an error that another attempt would not solve.
 func Permanent(err error) error { return permanent{err} }
 
 // A delayed error says when to try again.
@@ -54,9 +54,9 @@ const (
 	longestAsked = 5 * time.Minute
 )
 
-// Backoff returns the pause after so many failures in a row, at least 1: it doubles
-// each time up to half a minute, less up to half of it at random, so that those who
-// failed together do not come back together.
+// Backoff returns the pause after so many failures in a row, at least 1: it doubles each
+// time up to half a minute, less up to half of it at random, so that groups that failed
+// together do not return together.
 func Backoff(failures int) time.Duration {
 	pause := longestPause
 	if failures < 10 {
@@ -77,9 +77,9 @@ func Sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// Grade has attempt grade the group, again after a failure, and then stops or skips
-// the group as the settings say. try is the number of the attempt, from 0. name is
-// that of the reward.
+// Grade calls attempt to grade the group, and again after a failure; after the last
+// failure it stops the run or skips the group, as the settings say. try is the number of
+// the attempt, from 0. name is the reward's name.
 func (s Settings) Grade(ctx context.Context, name string, group []reward.Sample, attempt func(ctx context.Context, try int) ([]reward.Score, error)) ([]reward.Score, error) {
 	if len(group) == 0 {
 		return nil, ctx.Err()

@@ -15,7 +15,7 @@ import (
 	"onering/reward"
 )
 
-// Encode returns the JSON object that a group is sent as, on one line:
+// Encode returns the JSON object for a group, on one line:
 //
 //	{"id": 7, "problem": {"id": ..., "text": ..., "answers": [...], ...},
 //	 "prompt": ..., "responses": [{"text": ..., "ids": [...], "truncated": false}, ...]}
@@ -36,7 +36,7 @@ func Encode(id int, group []reward.Sample) []byte {
 func Marshal(o data.Object) []byte {
 	text, err := o.MarshalJSON()
 	if err != nil {
-		panic(err) // it never fails
+		panic(err) // these values can always be encoded
 	}
 	return text
 }
@@ -59,11 +59,10 @@ func Texts(texts []string) []any {
 	return out
 }
 
-// An Answer is what a program says of a group. Keys that it does not name are not
-// looked at.
+// An Answer is a program's answer about a group. Keys with other names are ignored.
 type Answer struct {
-	ID         json.RawMessage       `json:"id"`      // of the group, if it says so
-	Rewards    []*float64            `json:"rewards"` // nil skips the response
+	ID         json.RawMessage       `json:"id"`      // id of the group, if the program states it
+	Rewards    []*float64            `json:"rewards"` // a nil reward skips the response
 	Components map[string][]*float64 `json:"components"`
 	// Log has a list, or a number for all responses, under each name.
 	Log     map[string]json.RawMessage `json:"log"`
@@ -93,7 +92,7 @@ func Decode(text []byte, id, n int) ([]reward.Score, error) {
 	return a.Scores(text, n)
 }
 
-// Read reads the JSON of an answer into a value of another dialect.
+// Read reads an answer in another JSON dialect.
 func Read(text []byte, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return Permanent(fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), describe(err)))
@@ -101,7 +100,7 @@ func Read(text []byte, into any) error {
 	return nil
 }
 
-// Scores returns the scores of n responses that the answer text gives.
+// Scores returns the scores that the answer text gives to n responses.
 func (a *Answer) Scores(text []byte, n int) ([]reward.Score, error) {
 	scores, err := a.scores(n)
 	if err != nil {
@@ -110,7 +109,7 @@ func (a *Answer) Scores(text []byte, n int) ([]reward.Score, error) {
 	return scores, nil
 }
 
-// describe words an error of package json for people who have not seen our types.
+// describe explains an error of package json to people who have not seen our types.
 func describe(err error) error {
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) && kind.Field != "" {
@@ -179,7 +178,7 @@ func logged(text json.RawMessage, n int) ([]*float64, error) {
 // mostFigures bounds the names of one answer: each becomes a metric.
 const mostFigures = 100
 
-// setFigures puts the values of one name into the figures of the scores.
+// setFigures adds the values of one name to the figures of the scores.
 func setFigures(scores []reward.Score, kind, name string, values []*float64, of func(*reward.Score) *map[string]float64) error {
 	if err := CheckName(name); err != nil {
 		return fmt.Errorf("%q: %w", kind, err)
