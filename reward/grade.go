@@ -25,18 +25,19 @@ type Grader struct {
 	// Together scores all responses to a prompt at once, when the last of them
 	// has ended. Otherwise each is scored alone as it ends.
 	Together bool
-	// GradeTruncated keeps from the reward that a limit cut a response off.
+	// GradeTruncated hides from the reward that a limit cut a response off.
 	GradeTruncated bool
 	// Journal, if not nil, remembers the scores.
 	Journal Journal
-	// Player, if not nil, plays an episode with each response. Where the environment gives
+	// Player, if not nil, plays an episode with each response. If the environment gives
 	// rewards, they are the score, else Reward scores the last turn. Notes, if not nil,
-	// remembers what the environment answers.
+	// remembers the environment's answers.
 	Player *environment.Player
 	Notes  environment.Journal
 }
 
-// A Task asks for responses to one problem, which are the episodes of a group if there are any.
+// A Task asks for responses to one problem; in an environment they are a group of
+// episodes.
 type Task struct {
 	environment.Group
 	Prompt  string // the text of Request.Prompt
@@ -45,33 +46,32 @@ type Task struct {
 
 // A Graded is a response with its text and its score.
 type Graded struct {
-	sampler.Response        // Request is the index of the task
-	Text             string // tokens of others included
+	sampler.Response        // its Request is the index of the task
+	Text             string // the text, including tokens that the policy did not write
 	Score            Score
-	// Segments are those of an episode that a program has played, nil for others; Response is
-	// the last of them.
+	// Segments are the segments of an episode that a program has played, nil for others;
+	// Response is the last one.
 	Segments []sampler.Segment
-	// Outcome is that of the episode.
+	// Outcome is the result of the episode.
 	Outcome environment.Outcome
 }
 
 // Truncated says whether a limit of length cut the response off.
 func (g Graded) Truncated() bool { return g.Finish == sampler.Length }
 
-// Sample samples the responses to the tasks, and hands each to done when it is
-// scored: in any order, but never two at the same time. As many groups are scored
-// at once as Groups says, while others are sampled; neither the order nor the
-// overlap changes a score.
+// Sample samples the responses to the tasks, and hands each to done when it is scored: in
+// any order, but never two at the same time. Groups says how many groups are scored at
+// once, while others are sampled; neither the order nor the overlap changes a score.
 //
-// A response that the reward skipped has no grade: done leaves it out, and never
-// takes its value of 0 for one.
+// A response that the reward skipped has no grade: done must leave it out, and must not
+// use its value of 0.
 //
-// An error of the reward or of done ends the sampling. When ctx ends, the reward
-// is still given the responses that have ended before.
+// An error of the reward or of done ends the sampling. When ctx ends, the reward still
+// scores the responses that have ended before.
 func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Options, tasks []Task, done func(Graded) error) (sampler.Stats, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var mu sync.Mutex // held for failed and done
+	var mu sync.Mutex // protects failed and serializes done
 	var failed error
 	total := 0
 	for _, t := range tasks {
@@ -110,12 +110,12 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	close(queue)
 	workers.Wait()
 	if failed != nil {
-		err = failed // and the sampler's error is that it was cancelled
+		err = failed // then the sampler's error says that it was cancelled
 	}
 	return stats, err
 }
 
-// sample has the responses sampled, or the episodes played, and tells of each that has ended.
+// sample has the responses sampled, or the episodes played, and reports each that has ended.
 func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Options, tasks []Task, ended func(Graded)) (sampler.Stats, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,12 +147,12 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	return stats, err
 }
 
-// Earned is the score of an episode whose turns the environment has given a reward, in all sum.
+// Earned is the score of an episode whose turns got rewards from the environment; sum is their sum.
 func Earned(sum float64) *Score {
 	return &Score{Value: sum, Reason: "the environment's", Components: map[string]float64{"environment": sum}}
 }
 
-// grade scores responses to one task, in the order of their numbers. The reward is asked of
+// grade scores responses to one task, in the order of their numbers. The reward scores
 // those that the environment has not scored.
 func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, error) {
 	slices.SortFunc(out, func(a, b Graded) int { return cmp.Compare(a.Sample, b.Sample) })
@@ -187,8 +187,8 @@ func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, erro
 	return out, nil
 }
 
-// ScoreRest returns the scores of a group, of which some are known: the journal or the reward is
-// asked for the rest. task and sample are for the journal.
+// ScoreRest returns the scores of a group, of which some are known: the journal or the
+// reward gives the others. task and sample are for the journal.
 func (g Grader) ScoreRest(ctx context.Context, task, sample int, group []Sample, known []*Score) ([]Score, error) {
 	scores := make([]Score, len(group))
 	var asked []Sample
@@ -226,7 +226,7 @@ func (g Grader) Score(ctx context.Context, group []Sample) ([]Score, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, combined := g.Reward.(*Combined) // which has checked its parts
+	_, combined := g.Reward.(*Combined) // a Combined has checked its parts
 	if err := checkScores(scores, len(group), combined); err != nil {
 		return nil, err
 	}
@@ -240,8 +240,8 @@ func (g Grader) Score(ctx context.Context, group []Sample) ([]Score, error) {
 	return scores, nil
 }
 
-// checkScores refuses scores of a group of n that break the rules of Reward. Those of
-// a Combined may have a value beside a status.
+// checkScores refuses scores of a group of n that break the rules of Reward. Scores of a
+// Combined may have a value and a status.
 func checkScores(scores []Score, n int, combined bool) error {
 	if len(scores) != n {
 		return fmt.Errorf("%d scores for %d responses", len(scores), n)
@@ -280,19 +280,19 @@ func (s Score) Check() error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// A Journal remembers the scores of a reward that Varies. A group that is graded a second
-// time, since the run was killed after the first, gets the scores of the first time.
-// Its methods may be called concurrently.
+// A Journal remembers the scores of a reward that Varies. A group that is graded again
+// after the run was killed gets the same scores as before. Its methods may be called
+// concurrently.
 type Journal interface {
-	// Find returns the scores of the responses to a task from number sample on, nil
-	// if it does not know them.
+	// Find returns the stored scores of the responses to a task from number sample on,
+	// nil if there are none.
 	Find(task, sample int, group []Sample) []Score
-	// Keep remembers scores. An error ends the sampling.
+	// Keep stores scores. An error ends the sampling.
 	Keep(task, sample int, group []Sample, scores []Score) error
 }
 
-// Renumbered is a Journal for some of the tasks of a whole: Numbers are those that they
-// have there.
+// A Renumbered is a Journal for some of the tasks of a larger list: Numbers are their
+// numbers in the list.
 type Renumbered struct {
 	Journal
 	Numbers []int

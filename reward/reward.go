@@ -26,8 +26,7 @@ type Sample struct {
 	// included.
 	Response string
 	IDs      []int32
-	// LogProb has the log-prob of each token of IDs when it was sampled; nil if it
-	// is not known.
+	// LogProb has the log-prob of each token of IDs at sampling; nil if unknown.
 	LogProb []float32
 	// Truncated says that a limit of length cut the response off.
 	Truncated bool
@@ -71,16 +70,16 @@ type Reward interface {
 	Score(ctx context.Context, group []Sample) ([]Score, error)
 }
 
-// A Score is what a reward says of one sample.
+// A Score is the result of a reward for one sample.
 type Score struct {
-	// Value is the reward. A right response earns at least 1 and a wrong one
-	// less: evaluation counts by that, see Right.
+	// Value is the reward. A right response earns at least 1 and a wrong one less:
+	// evaluations count by this, see Right.
 	Value float64
-	// Verdict says whether the response is right where Value does not say it.
+	// Verdict says whether the response is right if Value does not.
 	Verdict Verdict
-	// Skip says that the reward has no opinion on the sample.
+	// Skip says that the reward does not grade the sample.
 	Skip bool
-	// Answer is what was taken for the response's answer, empty if nothing was.
+	// Answer is the text that counted as the response's answer, empty if there was none.
 	Answer string
 	// Reason is the rule that decided, in a few words.
 	Reason string
@@ -88,9 +87,9 @@ type Score struct {
 	// Components are the parts that Value was made of, by name. They are kept
 	// with the rollouts, and their means with the metrics of the round.
 	Components map[string]float64
-	// Weights are those of the components that are added, by name.
+	// Weights are the weights of the components that are added, by name.
 	Weights map[string]float64 `json:",omitempty"`
-	// Log are further figures to keep like Components.
+	// Log has further figures, which are stored like Components.
 	Log map[string]float64
 }
 
@@ -114,17 +113,17 @@ func (s Score) Right() bool {
 // Judged says whether evaluations can count the sample as right or wrong.
 func (s Score) Judged() bool { return !s.Skip && s.Verdict != Unknown }
 
-// A Verdict is what a reward says of a response's being right.
+// A Verdict says whether a response is right.
 type Verdict string
 
 const (
 	byValue Verdict = "" // right if Value is at least 1
 	IsRight Verdict = "right"
 	IsWrong Verdict = "wrong"
-	Unknown Verdict = "unknown" // it has a value, but who knows what is right skipped it
+	Unknown Verdict = "unknown" // it has a value, but the part that knows what is right skipped it
 )
 
-// A Status tells a grade that was reached from one that was not.
+// A Status says whether a grade was reached.
 type Status string
 
 const (
@@ -141,8 +140,8 @@ func (s Status) String() string {
 	return string(s)
 }
 
-// A Comparer says whether two extracted answers mean the same, for the majority
-// vote of evaluations. Without it answers are compared as texts.
+// A Comparer says whether two extracted answers mean the same, for the majority vote of
+// evaluations. Without it, answers are compared as texts.
 type Comparer interface {
 	SameAnswer(a, b string) bool
 }
@@ -155,8 +154,8 @@ func SameAnswer(r Reward) func(a, b string) bool {
 	return nil
 }
 
-// About returns what a reward or an environment says of itself, in a line for lists, "" if it
-// says nothing.
+// About returns the line by which a reward or an environment describes itself in lists,
+// "" if it has none.
 func About(plugin any) string {
 	if x, ok := plugin.(interface{ About() string }); ok {
 		return x.About()

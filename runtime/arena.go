@@ -9,22 +9,22 @@ import (
 	"onering/models"
 )
 
-// An arena holds the elements of a models.Weights, all or a range of them, in the
-// memory where sessions find them, with a Value for each tensor that has a name.
-// Weights, gradients, the moments of an optimizer and the 16-bit copies of weights
-// are arenas; they live as long as the Ring, Learner or Optimizer that made them.
-// In a memory that aliases, the arena's elements and the host's are the same. In
-// any other memory, the host's elements are those of the last download.
+// An arena holds the elements of a models.Weights, all or a range of them, in the memory
+// that sessions read, with a Value for each tensor that has a name. Weights, gradients,
+// the moments of an optimizer and the 16-bit copies of weights are arenas; they live as
+// long as the Ring, Learner or Optimizer that made them. If the memory is the host's
+// ("aliases"), the arena's elements and the host's are the same. In any other memory, the
+// host's elements are those of the last download.
 type arena struct {
 	memory   *memory
 	weights  *models.Weights
-	from, to int          // the range of the weights' elements that it holds
-	pieces   []piece      // of that range, where it holds only these, in order
+	from, to int          // the range of elements that it holds
+	pieces   []piece      // the parts of that range that it holds, in order; nil means all
 	dtype    models.DType // F32, or the 16-bit type that a copy is rounded to
 	at       unsafe.Pointer
-	tensors  map[string]*Value // by plain and by fused name; empty until nameTensors
+	tensors  map[string]*Value // tensors by plain and by fused name; empty until nameTensors
 	rounded  *arena            // the 16-bit copy of a range of the elements; nil if no graph reads one
-	masters  *arena            // the float32 elements that updates read of that range, where the arena lacks its matrices; nil if it has all
+	masters  *arena            // float32 elements of that range for updates, where the arena lacks the matrices; nil if it has all
 	env      *Env              // the Env whose Upload and Download find this arena; may be nil
 }
 
@@ -37,10 +37,10 @@ func hostArena(w *models.Weights) *arena {
 	return &arena{memory: host, weights: w, to: len(w.Data), dtype: models.F32, at: unsafe.Pointer(unsafe.SliceData(w.Data))}
 }
 
-// holdPieces makes an arena of w, or of some of its elements, in a memory, that of e or the
-// host's; nil pieces are all elements. They follow one another in the arena unless they are
-// the host's own. Upload and Download find it from then on. If fresh is true, w holds zeros
-// only and is not copied.
+// holdPieces makes an arena of w, or of some of its elements, in the memory of e or the
+// host; nil pieces mean all elements. Pieces are adjacent in the arena, unless it uses
+// the host's own elements. Upload and Download find the arena afterwards. If fresh is
+// true, w holds zeros only and is not copied.
 func (e *Env) holdPieces(w *models.Weights, in *memory, pieces []piece, fresh bool) (*arena, error) {
 	a := hostArena(w)
 	a.env, a.pieces = e, pieces
@@ -61,8 +61,8 @@ func (e *Env) holdPieces(w *models.Weights, in *memory, pieces []piece, fresh bo
 	return a, nil
 }
 
-// allocate gives an arena of the host's elements, or of none, a place in a memory. Its content
-// is then unknown, unless these are the same.
+// allocate places an arena, of the host's elements or a new one, in a memory. The content
+// of a new one is unknown.
 func (a *arena) allocate(in *memory) (err error) {
 	if in.Aliases() && a.at != nil {
 		return nil
@@ -76,8 +76,8 @@ func (a *arena) allocate(in *memory) (err error) {
 	return nil
 }
 
-// arenaOf returns the arena that hold made of w, or one of the host's elements if it
-// made none.
+// arenaOf returns the arena that hold made for w, or one over the host's elements if
+// there is none.
 func (e *Env) arenaOf(w *models.Weights) *arena {
 	if a, ok := e.arenas.Load(w); ok {
 		return a.(*arena)
@@ -85,10 +85,10 @@ func (e *Env) arenaOf(w *models.Weights) *arena {
 	return hostArena(w)
 }
 
-// Download copies from the device to the host: the weights of a Ring, the
-// gradients of a Learner or the moments of an Optimizer. On the CPU the two are
-// the same memory and nothing is copied. What a divided Ring lacks in float32 is
-// as the Programs read it.
+// Download copies from the device to the host: the weights of a Ring, the gradients of a
+// Learner or the moments of an Optimizer. On the CPU both are the same memory and nothing
+// is copied. Elements that a divided Ring lacks in float32 get the rounded values that
+// Programs read.
 func (e *Env) Download(w ...*models.Weights) (err error) {
 	for _, w := range w {
 		if err == nil {
@@ -98,8 +98,8 @@ func (e *Env) Download(w ...*models.Weights) (err error) {
 	return err
 }
 
-// download is Download for some elements. lacks says whether to widen those that only the
-// arena of 16 bits has.
+// download is Download for some elements. lacks says whether to convert elements that
+// exist only in 16 bits.
 func (e *Env) download(w *models.Weights, from, to int, lacks bool) error {
 	a := e.arenaOf(w)
 	err := a.moveAll(from, to, true)
@@ -129,13 +129,13 @@ func (e *Env) Upload(w ...*models.Weights) (err error) {
 	return copying("to", err)
 }
 
-// DownloadPart is Download for the elements from (included) to to (excluded), but for what a
-// divided Ring lacks.
+// DownloadPart is Download for the elements from (included) to to (excluded), except
+// those that a divided Ring lacks.
 func (e *Env) DownloadPart(w *models.Weights, from, to int) error {
-	return e.download(w, from, to, e.arenaOf(w).masters == nil) // else other ranks have the rest
+	return e.download(w, from, to, e.arenaOf(w).masters == nil) // otherwise other ranks have the rest
 }
 
-// UploadPart is Upload for such a part of gradients.
+// UploadPart is Upload for the elements from (included) to to (excluded) of gradients.
 func (e *Env) UploadPart(w *models.Weights, from, to int) error {
 	a := e.arenaOf(w)
 	err := a.moveAll(from, to, false)
@@ -152,15 +152,15 @@ func copying(direction string, err error) error {
 	return fmt.Errorf("runtime: copying %s the device: %w", direction, err)
 }
 
-// Forget gives the host's memory of w back to the system, but for what lies only there.
-// The host's elements are then unknown until the next Download.
+// Forget returns the host's memory of w to the system, except elements that exist only
+// there. The host's elements are unknown until the next Download.
 func (e *Env) Forget(w ...*models.Weights) {
 	for _, w := range w {
 		e.ForgetPart(w, 0, len(w.Data))
 	}
 }
 
-// ForgetPart is Forget for such a part.
+// ForgetPart is Forget for the elements from (included) to to (excluded).
 func (e *Env) ForgetPart(w *models.Weights, from, to int) {
 	var kept []piece
 	for a := e.arenaOf(w); a != nil; a = a.masters {
@@ -173,7 +173,7 @@ func (e *Env) ForgetPart(w *models.Weights, from, to int) {
 	}
 }
 
-// between are the elements from (included) to to (excluded) that no piece has.
+// between returns the elements from (included) to to (excluded) that no piece has.
 func between(from, to int, pieces []piece) (rest []piece) {
 	slices.SortFunc(pieces, func(p, q piece) int { return p.from - q.from })
 	for _, p := range append(pieces, piece{to, to}) {
@@ -194,7 +194,7 @@ func (a *arena) cuts() (bytes []int) {
 }
 
 // edges returns the first element of each tensor that the arena holds; an arena and its
-// pieces begin at one. The fused tensors are not among them.
+// pieces begin at one. Fused tensors do not count.
 func (a *arena) edges() (edges []int) {
 	for _, h := range a.held() {
 		edges = append(edges, h.from)
@@ -208,7 +208,7 @@ func (a *arena) edges() (edges []int) {
 	return slices.Compact(edges)
 }
 
-// held are the ranges that the arena holds.
+// held returns the ranges that the arena holds.
 func (a *arena) held() []piece {
 	if a.pieces != nil {
 		return a.pieces
@@ -216,7 +216,7 @@ func (a *arena) held() []piece {
 	return []piece{{a.from, a.to}}
 }
 
-// common are the parts of the ranges that the arena holds; nil ranges are all elements.
+// common returns the parts of the ranges that the arena holds; nil ranges mean all elements.
 func (a *arena) common(ranges []piece) (common []piece) {
 	if ranges == nil {
 		return a.held()
@@ -234,7 +234,7 @@ func (a *arena) common(ranges []piece) (common []piece) {
 // bytes is the size of all elements.
 func (a *arena) bytes() int { return a.before(a.to) * a.dtype.Size() }
 
-// before counts the elements that the arena holds and that come before element i.
+// before counts the elements before element i that the arena holds.
 func (a *arena) before(i int) (n int) {
 	for _, h := range a.held() {
 		n += max(0, min(i, h.to)-h.from)
@@ -242,15 +242,15 @@ func (a *arena) before(i int) (n int) {
 	return n
 }
 
-// holds reports whether the arena has the elements from (included) to to (excluded), one
-// after the other.
+// holds reports whether the arena has the elements from (included) to to (excluded)
+// without gaps.
 func (a *arena) holds(from, to int) bool {
 	return slices.ContainsFunc(a.held(), func(h piece) bool { return h.from <= from && to <= h.to })
 }
 
 // address returns the address of element i of the weights.
 func (a *arena) address(i int) unsafe.Pointer {
-	if a.dtype != models.F32 || !a.memory.Aliases() { // else the host's own elements lie where they are
+	if a.dtype != models.F32 || !a.memory.Aliases() { // otherwise it uses the host's own elements
 		i = a.before(i)
 	}
 	return unsafe.Add(a.at, i*a.dtype.Size())
@@ -266,14 +266,14 @@ func (a *arena) move(from, to int, down bool) error {
 	if down {
 		err := a.memory.Download(host, a.address(from), bytes)
 		if a.memory.Cuts() {
-			a.weights.ClearPadding(from, to) // kernels write there; see Optimizer.span
+			a.weights.ClearPadding(from, to) // kernels write to the memory; see Optimizer.span
 		}
 		return err
 	}
 	return a.memory.Upload(a.address(from), host, bytes)
 }
 
-// moveAll is move for those elements of a range that the arena holds, or its masters.
+// moveAll is move for all elements of a range that the arena or its masters hold.
 func (a *arena) moveAll(from, to int, down bool) error {
 	for _, h := range a.common([]piece{{from, to}}) {
 		if err := a.move(h.from, h.to, down); err != nil {
@@ -286,7 +286,7 @@ func (a *arena) moveAll(from, to int, down bool) error {
 	return nil
 }
 
-// view returns a Value whose first element is element first of the weights, of 16 bits where
+// view returns a Value whose first element is element first of the weights, in 16 bits if
 // only that arena has it. The caller closes it.
 func (a *arena) view(first int, shape ...int64) (*Value, error) {
 	n, err := sizeOf(a.dtype, shape)
@@ -302,12 +302,12 @@ func (a *arena) view(first int, shape ...int64) (*Value, error) {
 	return newValue(a.memory, a.dtype, a.address(first), n, shape)
 }
 
-// nameTensors makes a Value of each tensor of the layout that the arena holds whole.
+// nameTensors makes a Value for each tensor of the layout that lies completely in the arena.
 func (a *arena) nameTensors() error {
 	a.tensors = make(map[string]*Value)
 	l := a.weights.Layout
 	names := append([]string{}, l.Names()...)
-	if !a.memory.Cuts() { // else each tensor is a buffer, and a fused one is several
+	if !a.memory.Cuts() { // otherwise each tensor is a buffer, and a fused one would be several
 		for _, f := range l.Fused() {
 			names = append(names, f.Name)
 		}
@@ -329,8 +329,8 @@ func (a *arena) nameTensors() error {
 	return nil
 }
 
-// tensor returns the Value of a tensor by the name that Programs have for it; nil
-// where the arena has none, and of a nil arena.
+// tensor returns the Value of a tensor by its name in Programs; nil if the arena has
+// none, or is nil.
 func (a *arena) tensor(name string) *Value {
 	if a == nil {
 		return nil
@@ -341,9 +341,9 @@ func (a *arena) tensor(name string) *Value {
 	return a.tensors[models.AdapterPrefix+name]
 }
 
-// keep has a memory, the arena's or the host's, keep the float32 elements from (included)
-// to to (excluded), or of these those in the pieces own. The arena has some of them for the
-// Programs that read these.
+// keep stores the float32 elements from (included) to to (excluded), or only those in the
+// pieces own, in the arena's or the host's memory. The arena itself has some of them for
+// Programs.
 func (a *arena) keep(in *memory, from, to int, own []piece) error {
 	m := hostArena(a.weights)
 	m.from, m.to = from, to
@@ -356,14 +356,14 @@ func (a *arena) keep(in *memory, from, to int, own []piece) error {
 	return err
 }
 
-// renew copies to the arena what it has of its masters.
+// renew copies to the arena the elements that its masters also hold.
 func (a *arena) renew() error {
 	m := a.masters
 	if m == nil {
 		return nil
 	}
 	pieces := m.held()
-	if a.memory.Cuts() { // each tensor is a buffer
+	if a.memory.Cuts() { // each tensor is a separate buffer
 		pieces = nil
 		edges := append(a.edges(), a.to)
 		for i, edge := range edges[:len(edges)-1] {
@@ -385,8 +385,8 @@ func (a *arena) renew() error {
 	return nil
 }
 
-// without are the arena's elements but for the matrices from from (included) to to
-// (excluded), whose Programs read them in 16 bits. They read the vectors of norms in
+// without returns the arena's elements except the matrices from from (included) to to
+// (excluded), which Programs read in 16 bits. Programs read the norms' vectors there in
 // float32.
 func (a *arena) without(from, to int) (pieces []piece) {
 	edges := append(a.edges(), a.to)
@@ -405,7 +405,7 @@ func (a *arena) without(from, to int) (pieces []piece) {
 	return pieces
 }
 
-// narrowed names the tensors that the host's weights hold in 16 bits alone.
+// narrowed names the tensors that the host's weights hold only in 16 bits.
 func (a *arena) narrowed() error {
 	n := a.weights.Narrow
 	a.rounded = &arena{memory: a.memory, weights: a.weights, from: n.From, to: n.To, dtype: n.DType, at: unsafe.Pointer(unsafe.SliceData(n.Data))}
@@ -426,8 +426,7 @@ func (a *arena) narrowed() error {
 	return nil
 }
 
-// roundAtOnce bounds how many rounded elements the host holds on their way to a
-// device.
+// roundAtOnce bounds how many rounded elements the host holds on the way to a device.
 const roundAtOnce = 1 << 22
 
 // upload copies the host's elements to the arena and to its 16-bit copy, rounded to
@@ -440,7 +439,7 @@ func (a *arena) upload() error {
 		return a.rounded.upload()
 	}
 	if a.weights.Narrow != nil {
-		return nil // they are the host's own
+		return nil // the arena uses the host's own elements
 	}
 	return a.convert(a.from, a.to, false)
 }
@@ -466,7 +465,7 @@ func (a *arena) convert(from, to int, down bool) (err error) {
 	return err
 }
 
-// zero clears all elements, those of 16 bits too.
+// zero sets all elements to zero, including those of 16 bits.
 func (a *arena) zero() error {
 	for _, h := range a.held() {
 		if err := a.memory.Zero(a.address(h.from), (h.to-h.from)*a.dtype.Size()); err != nil {
@@ -479,8 +478,8 @@ func (a *arena) zero() error {
 	return nil
 }
 
-// lessen has another arena hold the elements from (included) to to (excluded) in a 16-bit
-// type. If fresh is true they are zeros, else they are rounded.
+// lessen makes another arena that holds the elements from (included) to to (excluded) in
+// a 16-bit type: zeros if fresh is true, else rounded elements.
 func (a *arena) lessen(d models.DType, from, to int, fresh bool) error {
 	a.rounded = &arena{weights: a.weights, from: from, to: to, dtype: d}
 	err := a.rounded.allocate(a.memory)
@@ -524,19 +523,19 @@ func int64s(shape []int) []int64 {
 	return out
 }
 
-// A Need is the memory that a part of a run takes, in bytes. Each part states its own, and
-// an estimate adds them up.
+// A Need is the memory that a part of a run needs, in bytes. Each part states its own
+// Needs, and an estimate adds them up.
 type Need struct {
-	What string // such as "moments"; several parts may take memory for one thing
-	// Device is of the memory that the run computes in, which on the CPU is the host's; Host
-	// is of the host's beside a GPU.
+	What string // what the memory is for, such as "moments"; several parts may name the same
+	// Device counts memory of the device (for the CPU the host's), and Host counts the
+	// host's memory beside a GPU.
 	Device, Host int64
-	// Setting makes it smaller; it is empty where none does.
+	// Setting is the setting that lowers the need; empty if none does.
 	Setting string
 }
 
-// RingNeeds are the weights of a Ring, of which offload is the field of that name, with the
-// largest of so many parts of what it divides, and those that the Programs read in fewer bits.
+// RingNeeds returns the needs of a Ring's weights: offload is the Ring's field, parts into
+// how many parts it is divided (the largest counts), and weights in fewer bits are included.
 func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, parts int) []Need {
 	from, to := arch.Copied()
 	weights, fewer := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
@@ -563,8 +562,8 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, p
 	return []Need{need, {What: "weights in fewer bits", Device: fewer}}
 }
 
-// GradientNeeds are the gradients of what is trained, those of the layers held in a type d,
-// and what widens those of the layer that a pass is in.
+// GradientNeeds returns the needs of the gradients of trained weights, with layers'
+// gradients held in type d, and of converting those of the current layer.
 func GradientNeeds(arch models.Architecture, d models.DType) []Need {
 	l := cmp.Or(arch.AdapterLayout(), arch.Layout())
 	needs := []Need{{What: "gradients", Device: int64(4 * l.Size)}}
@@ -575,9 +574,9 @@ func GradientNeeds(arch models.Architecture, d models.DType) []Need {
 	return needs
 }
 
-// OptimizerNeeds are the state of an Optimizer for so many elements, of which it has the
-// largest of so many parts, and where what the host keeps lies on the device in updates.
-// state and weights say whether it keeps the state, and weights of the Ring.
+// OptimizerNeeds returns the needs of an Optimizer's state for so many elements, of which
+// the largest of so many parts counts, and of moving the host's part to the device in
+// updates. state and weights say whether the host holds the state, and weights of the Ring.
 func OptimizerNeeds(rule models.Optimizer, elements, parts int, state, weights bool) []Need {
 	n := Need{What: "moments", Device: int64((4*len(rule.State())*elements + parts - 1) / parts)}
 	kept := 0 // tensors of a part
@@ -591,13 +590,13 @@ func OptimizerNeeds(rule models.Optimizer, elements, parts int, state, weights b
 	return []Need{n, {What: "other", Device: int64(4 * kept * stagingSlots * min(stagedAtOnce, elements))}}
 }
 
-// DecoderNeeds are a Decoder's cache, of so many tokens of rows and prompts together, and
-// what a step of so many rows and a prefill of so many tokens take.
+// DecoderNeeds returns the needs of a Decoder: its cache for so many tokens of rows and
+// prompts, a step of so many rows, and a prefill of so many tokens.
 func DecoderNeeds(g models.Geometry, provider models.Provider, rows, cached, prefill int64) []Need {
 	size := int64(g.Compute.Size())
 	running := 4 * rows * int64(g.Vocab) // logits
 	if provider != models.CPU {
-		// And what draws from them; the widest values of a prefill.
+		// the values for drawing from logits; the widest values of a prefill
 		running = 4*running + prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
 	}
 	return []Need{

@@ -20,15 +20,15 @@ import (
 type Binding struct {
 	s       *Session
 	ptr     *C.OrtIoBinding
-	bound   [2][]*Value // by port
-	given   [][]byte    // by input, what ONNX Runtime last copied to a device if it was little
-	sizes   []seenSize  // by Session.sizes, as of the last check
-	checked bool        // whether check has accepted what is bound
+	bound   [2][]*Value // Values by port
+	given   [][]byte    // by input, the small value that ONNX Runtime last copied to a device
+	sizes   []seenSize  // sizes in the order of Session.sizes at the last check
+	checked bool        // whether check has accepted the bound Values
 }
 
-// seenSize is the size of a dimension that varies, and a port that has it.
+// A seenSize is the size of a varying dimension, and a port that has it.
 type seenSize struct {
-	n          int64 // -1 if not seen
+	n          int64 // -1 if unknown
 	side, port int
 }
 
@@ -81,7 +81,7 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 		return b.errorf(side, i, "has shape %v, the value %v", p.Shape, v.shape)
 	}
 	if side == input && v.memory != b.s.env.memory {
-		b.given[i] = nil // ready gives it, once it is filled
+		b.given[i] = nil // ready binds the input once it is filled
 	} else if err := b.give(side, i, v); err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 	return nil
 }
 
-// give hands v to ONNX Runtime, which copies one of the host's to a device: on the
-// thread of the runs, with which it would get mixed up on another.
+// give binds v in ONNX Runtime, which copies a host's Value to a device. It must use the
+// thread of the runs, since the copy could otherwise overlap a run.
 func (b *Binding) give(side, i int, v *Value) (err error) {
 	b.s.env.memory.do(func() {
 		err = check(C.onering_bind(b.ptr, C.int(side), b.s.ports[side][i].cname, v.ptr))
@@ -102,8 +102,8 @@ func (b *Binding) give(side, i int, v *Value) (err error) {
 	return nil
 }
 
-// mostUnwaited is how many runs of a session on a GPU do not wait for it in a row. Only one
-// that waits gives back what the runs before it borrowed of the host.
+// mostUnwaited is how many consecutive runs of a session on a GPU need not wait for the
+// GPU. Only a run that waits releases the host memory that earlier runs borrowed.
 const mostUnwaited = 100
 
 // Run runs the Program. Every input must be bound. When it returns, outputs in the
@@ -132,7 +132,7 @@ func (b *Binding) Run() error {
 		b.s.unwaited.Store(0)
 	}
 	m.do(func() { err = check(C.onering_run(b.s.ptr, options, b.ptr)) })
-	goruntime.KeepAlive(b) // and the Values that it holds, whose memory the run used
+	goruntime.KeepAlive(b) // also keep the bound Values alive, whose memory the run used
 	if err != nil {
 		return fmt.Errorf("runtime: program %q: run%s: %w", b.s.name, b.shapes(), m.Check(err))
 	}
@@ -142,15 +142,14 @@ func (b *Binding) Run() error {
 	return nil
 }
 
-// littleBytes is up to which size an input is compared with what was copied last.
+// littleBytes is the largest size of an input that is compared with the value copied last.
 const littleBytes = 1 << 16
 
-// ready prepares a run on Values of which some may be in another memory than the
-// session's. ONNX Runtime copies such an input when it is bound, so ready binds it
-// again, unless it is little and has not changed: the least copy costs up to a
-// millisecond where each is handed to the GPU on its own. It copies such an output as a
-// part of the run; wait reports that there is one, and that the run has to be waited
-// for. Both are counted.
+// ready prepares a run on Values, of which some may lie outside of the session's memory.
+// ONNX Runtime copies such an input when it is bound, so ready binds it again, unless it
+// is small and unchanged: a copy can cost a millisecond. Such an output is copied during
+// the run; wait reports that there is one, so the caller must wait for the run. Both are
+// counted.
 func (b *Binding) ready() (wait bool, err error) {
 	m := b.s.env.memory
 	for side := range b.bound {
@@ -298,7 +297,7 @@ func (b *Binding) shapes() string {
 	return strings.Join(out, " ")
 }
 
-// fits reports whether a shape has the right number of dimensions and the fixed
+// fits reports whether a shape has the right number of dimensions and the right fixed
 // sizes.
 func fits(shape []int64, dims []dim) bool {
 	if len(shape) != len(dims) {
@@ -342,8 +341,8 @@ func (b *binder) run() error {
 	return b.b.Run()
 }
 
-// fill binds an input of the given shape and returns its elements, for the caller
-// to fill before the run. After an error it returns nil.
+// fill binds an input of the given shape and returns its elements, which the caller fills
+// before the run. After an error it returns nil.
 func fill[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 	return bound[T](b, input, name, x, shape)
 }
@@ -384,14 +383,13 @@ func (b *Binding) bindAll(role models.Role, value func(models.Port) (*Value, err
 	return nil
 }
 
-// has reports whether the Program has an input. The kinds of attention differ in
-// the inputs that they need.
+// has reports whether the Program has an input. Forms of attention need different inputs.
 func (b *binder) has(name string) bool {
 	_, ok := b.b.s.index[input][name]
 	return ok
 }
 
-// fillIf is fill if the Program has the input. Else it returns nil.
+// fillIf is fill if the Program has the input, else it returns nil.
 func fillIf[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 	if !b.has(name) {
 		return nil

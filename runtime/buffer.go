@@ -87,7 +87,7 @@ func newValue(m *memory, d models.DType, data unsafe.Pointer, n int, shape []int
 	}
 	v := &Value{memory: m, data: data, bytes: n, dtype: d, shape: slices.Clone(shape)}
 	if n > 0 {
-		v.pin.Pin(data) // does nothing for memory that is not Go's
+		v.pin.Pin(data) // Pin does nothing for memory outside of Go's heap
 	}
 	if err := check(C.onering_value(m.info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), C.int(d), &v.ptr)); err != nil {
 		v.pin.Unpin()
@@ -138,22 +138,22 @@ func closeValues(values ...*Value) {
 // activations, caches, the inputs that Go fills and the outputs that Go reads. It
 // grows as needed, and makes a new Value only when the shape changes.
 //
-// Go code uses elements, push and pulled to reach the content. In a memory that
-// aliases, they give access to the sessions' own elements and copy nothing.
+// Go code uses elements, push and pulled to reach the content. In the host's memory they
+// access the sessions' own elements and copy nothing.
 type buffer struct {
 	memory   *memory
 	dtype    models.DType
 	at       unsafe.Pointer // nil before the first use
-	capacity int            // elements
-	value    *Value         // over the first elements; nil before the first use
+	capacity int            // number of elements
+	value    *Value         // a Value over the first elements; nil before the first use
 	mirror   []byte         // the host's copy; nil until elements is called
 }
 
 // buffer returns an empty buffer in the memory of e.
 func (e *Env) buffer(d models.DType) buffer { return buffer{memory: e.memory, dtype: d} }
 
-// hostBuffer returns an empty buffer in the host's memory. A run on a device copies it there
-// first, unless it is little and has not changed. Use it for a few numbers.
+// hostBuffer returns an empty buffer in the host's memory. A run on a device copies it
+// there first, unless it is small and unchanged. Use it for a few numbers.
 func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 
 // zeros returns a buffer with memory for n elements, all zero.
@@ -170,7 +170,7 @@ func zeros(m *memory, d models.DType, n int) (buffer, error) {
 	return b, nil
 }
 
-// allocate takes memory for n elements. Their content is unknown.
+// allocate makes memory for n elements with unknown content.
 func (b *buffer) allocate(n int) (err error) {
 	if b.at, err = b.memory.Alloc(b.bytes(max(1, n)), nil); err == nil {
 		b.capacity = n
@@ -198,7 +198,7 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 		b.close()
 		room := n + n/8
 		if most := b.memory.largest; most > 0 && int64(b.bytes(room)) > most {
-			room = n // kernels are given the whole buffer, not only the tensor
+			room = n // kernels receive the whole buffer, not only the tensor
 		}
 		if err := b.allocate(room); err != nil {
 			return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, b.memory, err)
@@ -257,7 +257,7 @@ func pulled[T Element](b *buffer) ([]T, error) {
 	return data, b.memory.Download(unsafe.Pointer(unsafe.SliceData(data)), b.at, b.value.bytes)
 }
 
-// filled gives a float32 buffer a shape and sets all elements to x.
+// filled gives a float32 buffer a shape and sets every element to x.
 func (b *buffer) filled(x float32, shape ...int64) error {
 	data, _, err := sized[float32](b, shape...)
 	if err != nil {
@@ -315,10 +315,10 @@ func closeAll(buffers []buffer) {
 	}
 }
 
-// tables are the inputs of attention that depend on positions alone.
+// tables are the inputs of attention that depend on nothing but positions.
 type tables struct {
 	angles angles
-	still  angles // which turn nothing, for layers without rotary embedding
+	still  angles // angles of zero, for layers without rotary embedding
 	mask   buffer // [T,T], for the newest pass
 }
 
@@ -351,7 +351,7 @@ func (t *tables) cover(n int, g models.Geometry) error {
 	return t.angles.fill(n, g.RopeFrequencies)
 }
 
-// of returns the angles of a layer.
+// of returns the angles for a layer.
 func (t *tables) of(layer int, g models.Geometry) *angles {
 	if g.Unturned != nil && g.Unturned[layer] {
 		return &t.still

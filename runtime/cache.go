@@ -22,24 +22,24 @@ type cache struct {
 	maxTokens int
 
 	parts   [2]cachePart
-	placeOf []cachePlace // by slot
-	failed  error        // an error that left the cache broken; calls return it until it is empty
-	unbind  func()       // closes the Values over its memory, which keep that alive
+	placeOf []cachePlace // place of each slot's sequence
+	failed  error        // the error that left the cache broken; calls return it until the cache is empty
+	unbind  func()       // closes the Values over the cache, which keep its memory alive
 
-	inParts bool // whether arrange is used: capacities shrink too, and there may be two parts
-	least   int  // the bytes of a layer that two parts must spare in a step
-	steps   int  // since rows were arranged
+	inParts bool // whether arrange is used: capacities also shrink, and there may be two parts
+	least   int  // bytes of a layer that a second part must save in a step
+	steps   int  // steps since rows were arranged
 }
 
-// A cachePart is some rows of a cache.
+// A cachePart is a set of rows of a cache.
 type cachePart struct {
 	layers   []cacheLayer // each [room,G,S,K] with S = capacity
-	room     int          // rows
-	capacity int          // tokens that a row has room for
-	slotOf   []int        // by row
-	lengths  []int        // tokens in the cache, by row
-	moved    map[int]int  // rows that have yet to be copied here, and from where; see settle
-	made     int          // how often it got other memory
+	room     int          // number of rows
+	capacity int          // number of tokens that fit into a row
+	slotOf   []int        // slot of each row
+	lengths  []int        // number of cached tokens of each row
+	moved    map[int]int  // rows that have yet to be copied here, and their sources; see settle
+	made     int          // how often it got new memory
 }
 
 // A cachePlace is where the sequence of a slot lies; its row is -1 if the slot is free.
@@ -52,7 +52,7 @@ type cacheLayer struct{ k, v buffer }
 func (l *cacheLayer) both() [2]*buffer { return [2]*buffer{&l.k, &l.v} }
 
 // newLayers makes room for n elements of keys and n of values in each layer. They are
-// zero, but for devices whose graphs for prompts write all of them.
+// zero, except on devices whose prompt graphs write all elements.
 func newLayers(m *memory, g models.Geometry, n int) (layers []cacheLayer, err error) {
 	room := func() (buffer, error) {
 		if !m.Cuts() {
@@ -84,12 +84,13 @@ func closeLayers(layers []cacheLayer) {
 
 // newCache makes an empty cache for slots sequences.
 func newCache(e *Env, g models.Geometry, slots, maxTokens int, unbind func()) *cache {
-	// Other kernels than products on a CPU are given the length of each row.
+	// kernels other than products on a CPU receive the length of each row
 	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, placeOf: make([]cachePlace, slots), unbind: unbind,
 		inParts: g.CacheParts > 1 && e.memory.Aliases(), least: 2 << 20}
 	if e.memory.Aliases() {
-		// The products over a row take four places at a time, and what is left singly, in
-		// another order: so that a place has the same bits at any capacity, none is left.
+		// Products over a row take four places at a time, and the rest singly, in another
+		// order. Capacities are multiples of 16, so a place has the same bits at any
+		// capacity.
 		c.maxTokens = (maxTokens + 15) / 16 * 16
 	}
 	for i := range c.placeOf {
@@ -104,7 +105,7 @@ func (c *cache) close() {
 	}
 }
 
-// release frees the memory of a cache without rows. It is whole then, whatever failed.
+// release frees the memory of a cache without rows, and clears an earlier failure.
 func (c *cache) release() {
 	c.unbind()
 	c.close()
@@ -126,13 +127,13 @@ func (c *cache) rowOf(slot int) int {
 	return x.row
 }
 
-// length returns how many tokens of a slot that is in use are in the cache.
+// length returns how many tokens of a slot in use are in the cache.
 func (c *cache) length(slot int) int {
 	return c.parts[c.placeOf[slot].part].lengths[c.placeOf[slot].row]
 }
 
-// stepped counts the token that a step has added to each row that is not idle. What it wrote
-// of the others lies beyond their ends.
+// stepped counts the token that a step added to each row in use. Writes to idle rows lie
+// beyond their ends.
 func (c *cache) stepped(rows []sampler.Row) {
 	for i := range rows {
 		if at := c.placeOf[rows[i].Slot]; !rows[i].Idle {
@@ -161,13 +162,12 @@ func (c *cache) reserve(n int) error {
 	return c.rebuild(arrangement{p.slotOf, len(c.placeOf), capacity}, arrangement{second.slotOf, second.room, second.capacity})
 }
 
-// arrangeEvery is after how many steps rows are arranged anew if that pays.
+// arrangeEvery is the number of steps between attempts to arrange rows better.
 const arrangeEvery = 64
 
 // arrange gives each row room for one more token. It moves rows between the parts and
-// changes their capacities where a row has no room, and now and then where that spares
-// a fifth of what a step reads. That decides no result: the tokens beyond a row's end
-// are masked.
+// changes capacities if a row has no room, and now and then if that saves a fifth of the
+// bytes that a step reads. Results do not change: places beyond a row's end are masked.
 func (c *cache) arrange() error {
 	c.settle()
 	if c.failed != nil {
@@ -198,7 +198,7 @@ type arrangement struct {
 	room, capacity int
 }
 
-// plan returns the parts that a step reads least of.
+// plan returns the arrangement with which a step reads least.
 func (c *cache) plan() (first, second arrangement) {
 	slots := slices.Concat(c.parts[0].slotOf, c.parts[1].slotOf)
 	lengths := make([]int, len(slots))
@@ -212,13 +212,13 @@ func (c *cache) plan() (first, second arrangement) {
 	}
 	longest := capacity(lengths[n-1])
 	whole := n * longest
-	least, bound := whole, lengths[n-1] // of the first part
+	least, bound := whole, lengths[n-1] // rows of the first part
 	for k := 1; k < n; k++ {
 		if cost := k*capacity(lengths[k-1]) + (n-k)*longest; lengths[k] > lengths[k-1] && cost < least {
 			least, bound = cost, lengths[k-1]
 		}
 	}
-	// A second part has its own operators in each layer.
+	// a second part needs its own operators in each layer
 	if spared := (whole - least) * 2 * c.geometry.KVHeads * c.geometry.CacheWidth * c.geometry.Compute.Size(); spared < c.least {
 		bound = lengths[n-1]
 	}
@@ -236,8 +236,8 @@ func (c *cache) plan() (first, second arrangement) {
 	return first, second
 }
 
-// rebuild moves all rows to where an arrangement of the two parts has them. A part that
-// stays what it is keeps its memory.
+// rebuild moves all rows to the places of a new arrangement. An unchanged part keeps its
+// memory.
 func (c *cache) rebuild(arrangements ...arrangement) error {
 	var made [2]cachePart
 	for i, a := range arrangements {
@@ -255,7 +255,7 @@ func (c *cache) rebuild(arrangements ...arrangement) error {
 		}
 	}
 	c.unbind()
-	if c.failed = c.move(&made); c.failed != nil { // some layers have moved, others not
+	if c.failed = c.move(&made); c.failed != nil { // some layers have moved, others have not
 		for i := range made {
 			if made[i].made != c.parts[i].made {
 				closeLayers(made[i].layers)
@@ -286,7 +286,7 @@ func (c *cache) move(made *[2]cachePart) error {
 					return err
 				}
 				*p.layers[layer].both()[half] = to
-				var runs [2][]Runs // by the part that they come from
+				var runs [2][]Runs // rows by the part from which they come
 				for row, slot := range p.slotOf {
 					at := c.placeOf[slot]
 					from := &c.parts[at.part]
@@ -327,7 +327,7 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 	if err := c.reserve(longest + 1); err != nil {
 		return err
 	}
-	c.steps = arrangeEvery // the next step looks whether the new rows lie well
+	c.steps = arrangeEvery // the next step checks the places of the new rows
 	p, g := &c.parts[0], c.geometry
 	for i := 0; i < len(slots); {
 		batch := prefixes[i].batch
@@ -348,7 +348,7 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 	return nil
 }
 
-// halves are the keys and values of all layers.
+// halves returns the keys and values of all layers.
 func halves(layers []cacheLayer) (all []*buffer) {
 	for i := range layers {
 		all = append(all, &layers[i].k, &layers[i].v)
@@ -356,14 +356,14 @@ func halves(layers []cacheLayer) (all []*buffer) {
 	return all
 }
 
-// runs copies n tokens into a row of a part's keys or values. Where they come from, they
-// begin at element at, and their heads are stride tokens apart.
+// runs returns copies of n tokens into a row of a part's keys or values. In the source
+// they begin at element at, and their heads are stride tokens apart.
 func (c *cache) runs(p *cachePart, row, at, n, stride int) Runs {
 	k := c.geometry.CacheWidth
 	return Runs{To: row * p.rowSize(c.geometry), Stride: p.capacity * k, From: at, FromStride: stride * k, Width: n * k, Count: c.geometry.KVHeads}
 }
 
-// truncate frees the rows of the first part from n on, which were started last.
+// truncate frees the rows of the first part from n on, which began last.
 func (c *cache) truncate(n int) {
 	p := &c.parts[0]
 	for _, slot := range p.slotOf[n:] {
@@ -403,8 +403,8 @@ func (c *cache) free(slot int) {
 	}
 }
 
-// settle copies the rows that free has moved, of all layers at once. They come from
-// beyond the rows that are left, so none is written before it is read.
+// settle copies the rows that free has moved, of all layers at once. Their sources lie
+// beyond the remaining rows, so no row is overwritten before it is read.
 func (c *cache) settle() {
 	if c.failed != nil {
 		return // some rows have no memory
@@ -425,20 +425,20 @@ func (c *cache) settle() {
 	}
 }
 
-// A cacheView is the rows of a cache, or of a part of one, that a session computes.
+// A cacheView is the part of a cache that a session reads in a step.
 type cacheView struct {
 	layers       []cacheLayer
 	rows, tokens int
-	made         int // changes when the layers get other memory
+	made         int // changes when the layers get new memory
 }
 
-// A cacheBinding holds the Values over a cache that a session is bound to.
+// A cacheBinding holds the Values over a cache that are bound to a session.
 type cacheBinding struct {
 	values []*Value // by part, layer and half
 	bound  []cacheView
 }
 
-// bind binds the parts of a cache. It does nothing if they are what they were.
+// bind binds the parts of a cache, unless they are bound already.
 func (c *cacheBinding) bind(b *Binding, g models.Geometry, parts ...cacheView) error {
 	same := func(x, y cacheView) bool { return x.rows == y.rows && x.tokens == y.tokens && x.made == y.made }
 	if slices.EqualFunc(c.bound, parts, same) {

@@ -19,12 +19,12 @@ type Decoder struct {
 	geometry  models.Geometry
 	maxTokens int
 	invariant bool // see SetInvariant
-	wide      bool // so it is with the form Wide
+	wide      bool // uses the form Wide in such steps
 
 	angles   angles
 	cache    *cache
-	prefixes map[int]*prefix // by handle
-	nextID   int             // the next handle
+	prefixes map[int]*prefix // prefixes by their handles
+	nextID   int             // the next prefix's handle
 	steps    map[stepKind]*stepSession
 	prefill  *prefillSession
 	tokenChooser
@@ -67,23 +67,23 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	return d, nil
 }
 
-// Kernels of a small model take so little time that two threads are hardly faster than
-// one: they wait for each other, and for what the other has in its cache. There it is
-// faster to decode with several Decoders side by side, each on a thread of its own.
+// Kernels of a small model are so short that two threads are hardly faster than one: they
+// wait for each other and for each other's caches. It is faster to decode such a model
+// with several Decoders in parallel, each on its own thread.
 
 const (
-	// laneRows is how many rows a Decoder should have beside others.
+	// laneRows is how many rows each of several parallel Decoders should have.
 	laneRows = 32
-	// laneBytes is the most that the weights may take: all Decoders read all of them at
-	// every step, so they have to stay in the processor's cache.
+	// laneBytes is the largest size of the weights: every Decoder reads all of them at
+	// every step, so they must fit in the processor's cache.
 	laneBytes = 16 << 20
-	// toyBytes is the most that weights take for which a second thread saves no time at all.
-	// The clients of a server on the same machine have better use for it.
+	// toyBytes is the largest size of weights for which a second thread saves no time at all.
+	// Other threads, such as clients of a server on the same machine, use the core better.
 	toyBytes = 1 << 20
 )
 
-// Lanes returns how many Decoders side by side sample in so many slots fastest. It does not
-// depend on the number of threads, and so the bits of what they sample do not either.
+// Lanes returns how many parallel Decoders sample fastest in this number of slots. It
+// does not depend on the number of threads, so the bits of the samples do not either.
 func (e *Env) Lanes(r *Ring, slots int) int {
 	if len(r.Weights.Data)*4 > laneBytes || !e.memory.Aliases() {
 		return 1
@@ -91,14 +91,14 @@ func (e *Env) Lanes(r *Ring, slots int) int {
 	return max(1, slots/laneRows)
 }
 
-// NewDecoders makes a Decoder for each number of slots. Several have a thread each and can be
-// used side by side.
+// NewDecoders makes a Decoder for each number of slots. Several Decoders have a thread
+// each and can be used in parallel.
 func (e *Env) NewDecoders(r *Ring, slots []int, maxTokens int) (all []*Decoder, err error) {
 	lane := e
 	if len(slots) > 1 {
 		lane = e.lane()
-		// While all of Go's processors are in ONNX Runtime, Go wakes a thread again and
-		// again to look for other work. It does not if some are idle.
+		// If all of Go's processors were inside ONNX Runtime, Go would wake a thread
+		// again and again to look for work. It does not if some are idle.
 		goruntime.GOMAXPROCS(max(goruntime.GOMAXPROCS(0), e.Threads()+2))
 	}
 	for _, n := range slots {
@@ -117,15 +117,15 @@ func (e *Env) NewDecoders(r *Ring, slots []int, maxTokens int) (all []*Decoder, 
 // Slots returns how many sequences can be decoded at once.
 func (d *Decoder) Slots() int { return len(d.cache.placeOf) }
 
-// MaxTokens returns the most tokens, prompt and response, that a slot holds.
+// MaxTokens returns the largest number of tokens, prompt and response, in a slot.
 func (d *Decoder) MaxTokens() int { return d.maxTokens }
 
 // SetInvariant makes the bits of a row independent of the other rows.
 //
-// On a CPU a row alone may still differ, because another kernel multiplies a single
-// row. The order of sums depends on the number of rows in the forms Wide and Paired,
-// but in Wide it is the same from 2 to 16 rows. So if bits may depend on the number of
-// slots, up to 16 and the companion's use Wide, unless the model is small. All others use
+// On a CPU a single row may still differ, because another kernel multiplies it. The order
+// of sums depends on the number of rows in the forms Wide and Paired, but in Wide it is
+// the same from 2 to 16 rows. So if bits may depend on the number of slots, up to 16
+// slots and one for the companion use Wide, unless the model is small. Other numbers use
 // Direct, which takes up to 40 % more time for few rows of a large model.
 //
 // A GPU's libraries choose another kernel for almost every number of rows and of
@@ -148,14 +148,14 @@ func (d *Decoder) rows(n int) int {
 	case d.wholeSteps():
 		return d.Slots()
 	case d.env.memory.gpu():
-		half := max(1, 1<<bits.Len(uint(n))/4) // of the largest power of 2 that is at most n
+		half := max(1, 1<<bits.Len(uint(n))/4) // a multiple of half of the largest power of 2 that is at most n
 		return min(d.Slots(), (n+half-1)/half*half)
 	}
 	return n
 }
 
-// form returns the fastest form for n rows, as measured on x86-64 with AVX-512.
-// Small weights stay in the processor's cache, so Wide needs more rows to pay. A GPU
+// form returns the fastest form for n rows, as measured on x86-64 with AVX-512. Small
+// weights stay in the processor's cache, so Wide needs more rows to be faster. A GPU
 // always uses Direct, and graphs of 16 bits have no other form.
 func (d *Decoder) form(n int) models.Form {
 	g := d.geometry
@@ -172,7 +172,7 @@ func (d *Decoder) form(n int) models.Form {
 	return models.Wide
 }
 
-// A decodeSession is what prefillSession and stepSession have in common.
+// A decodeSession is the common part of prefillSession and stepSession.
 type decodeSession struct {
 	binding        *Binding
 	bound          cacheBinding
@@ -220,8 +220,8 @@ func (s *decodeSession) close() {
 	closeBuffers(&s.ids, &s.pos, &s.seqlens, &s.total, &s.mask, &s.hidden)
 }
 
-// Begin copies each row's prefix into its slot and samples the first token. After an error
-// all slots are as before.
+// Begin copies each row's prefix into its slot and samples the first token. After an
+// error all slots are unchanged.
 func (d *Decoder) Begin(rows []sampler.Row) (err error) {
 	began := len(d.cache.parts[0].slotOf)
 	defer func() {
@@ -256,14 +256,14 @@ func (d *Decoder) Begin(rows []sampler.Row) (err error) {
 	return d.sample(d, states{hidden: &d.tokenChooser.hidden}, at)
 }
 
-// A stepKind is what Programs for a step differ in.
+// A stepKind has what distinguishes Programs for a step.
 type stepKind struct {
 	form  models.Form
-	parts int  // of the cache
-	many  bool // by DecodeMany
+	parts int  // number of parts of the cache
+	many  bool // uses DecodeMany
 }
 
-// leastMany is the fewest rows of a step that DecodeMany computes.
+// leastMany is the least number of rows for which DecodeMany computes a step.
 const leastMany = 24
 
 // A stepSession decodes one more token of each row.
@@ -273,13 +273,13 @@ type stepSession struct {
 	masks  [2]buffer // by part, [B,1,1,S], added to the scores of attention
 	places buffer    // int64 [S], the numbers 0 to S-1
 
-	// Where each copy to the device is dear, integers and uniforms are one input.
-	columns  buffer             // [B,w]; see beside
-	integers map[string][]int64 // the columns, by their names as inputs
+	// If copies to the device are slow, integers and uniforms form one input.
+	columns  buffer             // [B,w]; see packedInputs
+	integers map[string][]int64 // the columns, by the names of inputs
 	uniforms buffer             // [B], the last column, on the device
 }
 
-// states returns what the last run has left for sampling.
+// states returns what sampling needs from the last run.
 func (s *stepSession) states() states {
 	if s.uniforms.value == nil {
 		return states{hidden: &s.hidden}
@@ -299,7 +299,7 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 		program = d.ring.Arch.DecodeParts
 	}
 	p, err := program(k.form)
-	if err == nil && d.env.memory.Cuts() && max(d.geometry.Vocab, d.maxTokens, d.Slots()) <= 1<<24 { // float32 holds them
+	if err == nil && d.env.memory.Cuts() && max(d.geometry.Vocab, d.maxTokens, d.Slots()) <= 1<<24 { // float32 represents them exactly
 		p, err = beside(p, ports.Uniforms, packedInputs...)
 	}
 	session, err := d.openSession(p, err)
@@ -317,7 +317,7 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 }
 
 // Step appends each row's token to the sequence of its slot and samples the next token. The
-// rows must be all the slots in use. Idle ones are computed and forgotten.
+// rows must be all slots in use. Idle slots are computed too, and the results ignored.
 func (d *Decoder) Step(rows []sampler.Row) error {
 	longest, err := d.checkStep(rows)
 	if err != nil {
@@ -336,9 +336,9 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 		return err
 	}
 	parts := d.views(n)
-	// DecodeMany is for a CPU in float32, like a cache in parts. Its operator takes rows one by
-	// one up to their own lengths, which is faster where there are many. The last bits of a row
-	// are others then.
+	// DecodeMany is for a CPU in float32, like a cache in parts. Its operator computes
+	// rows one by one up to their own lengths, which is faster for many rows. The last
+	// bits of a row differ then.
 	kind := stepKind{d.form(n), len(parts), len(parts) == 1 && n >= leastMany && d.cache.inParts && !d.invariant}
 	s := d.steps[kind]
 	if s == nil {
@@ -350,7 +350,7 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 	if err := s.bound.bind(s.binding, d.geometry, parts...); err != nil {
 		return err
 	}
-	at := make([]*sampler.Row, n) // by rows of the cache
+	at := make([]*sampler.Row, n) // in the order of the cache's rows
 	for i := range rows {
 		at[d.cache.rowOf(rows[i].Slot)] = &rows[i]
 	}
@@ -377,8 +377,8 @@ func (d *Decoder) views(n int) (parts []cacheView) {
 	return parts
 }
 
-// checkStep returns an error if the step is not possible, else the length of the
-// longest sequence.
+// checkStep returns an error if the step is impossible, else the length of the longest
+// sequence.
 func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
 	if n := d.cache.rows(); len(rows) != n || n == 0 {
 		return 0, fmt.Errorf("runtime: a step over %d of the %d sequences that are being decoded", len(rows), n)
@@ -400,9 +400,9 @@ func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
 	return longest, nil
 }
 
-// fill hands the ids of a step, by rows of the cache, to the session, over rows of up to
-// tokens tokens, and the uniforms if it passes them on. A row that no slot has begins a
-// sequence of its own at every step.
+// fill fills the session's inputs with the ids of a step, in the order of the cache's
+// rows, over rows of up to tokens tokens, and with uniforms if it takes them. An unused
+// row begins a new sequence at every step.
 func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []cacheView) error {
 	n := int64(d.rows(len(at)))
 	b := binder{b: s.binding}
@@ -439,7 +439,7 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []ca
 	return s.fillPlaces(&b, parts[0].tokens)
 }
 
-// fillPart fills what tells the rows of a part of the cache apart by their positions.
+// fillPart fills the inputs by which a part of the cache knows positions of rows.
 func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64) {
 	n := int64(len(pos))
 	at := s.ints(b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
@@ -461,7 +461,7 @@ func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64
 	}
 }
 
-// ints is fillIf of an input that may be columns of another; join then fills those.
+// ints is fillIf for an input that may be a column of another; join fills that one.
 func (s *stepSession) ints(b *binder, name string, x *buffer, shape ...int64) []int64 {
 	if !b.has(portColumns) || !slices.Contains(packedInputs, name) {
 		return fillIf[int64](b, name, x, shape...)
@@ -474,7 +474,7 @@ func (s *stepSession) ints(b *binder, name string, x *buffer, shape ...int64) []
 	return s.integers[name]
 }
 
-// join fills the input whose columns are what ints has returned and the uniforms, if the
+// join fills the input whose columns are the results of ints and the uniforms, if the
 // Program has it.
 func (s *stepSession) join(b *binder, rows int, at []*sampler.Row) {
 	if !b.has(portColumns) {
@@ -489,7 +489,7 @@ func (s *stepSession) join(b *binder, rows int, at []*sampler.Row) {
 	if b.out(ports.Uniforms, out, err); b.err != nil {
 		return
 	}
-	clear(all) // the uniforms of rows that no slot has
+	clear(all) // uniforms of rows without a slot
 	for row := range rows {
 		to := all[row*width:]
 		for _, name := range packedInputs {
@@ -528,8 +528,8 @@ func (s *stepSession) fillPlaces(b *binder, capacity int) error {
 // Free gives a slot back.
 func (d *Decoder) Free(slot int) { d.cache.free(slot) }
 
-// Release frees the cache and the room for prompts, which the next ones make anew. It does
-// nothing while there is a sequence or a prefix.
+// Release frees the cache and the room for prompts, which later prompts allocate again.
+// It does nothing while there is a sequence or a prefix.
 func (d *Decoder) Release() {
 	if d.cache.rows() > 0 || len(d.prefixes) > 0 || !d.env.memory.Aliases() {
 		return

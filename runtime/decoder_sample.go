@@ -14,18 +14,18 @@ import (
 type tokenChooser struct {
 	sessions                        map[sampleKind]*Binding
 	hidden                          buffer // [B,D], the normed states of rows that begin
-	part                            buffer // [B,D], those of the rows that sample in one way
+	part                            buffer // [B,D], states of the rows that sample in the same way
 	inverseTemperature, uniforms, k buffer
 	ids, logp, entropy, together    buffer // outputs; see sampled
 
 	first int                 // how many candidates the next run returns at first
-	runs  int                 // of candidates
-	list  []sampler.Candidate // of one row
+	runs  int                 // number of runs for candidates
+	list  []sampler.Candidate // candidates of one row
 }
 
-// leastCandidates is how many candidates of a row a run returns at first: all that most
-// rows of language models need. If they are too few for a row, the rows are run again with
-// eight times as many, and so are the next candidateRuns.
+// leastCandidates is how many candidates of a row a run returns at first, which is enough
+// for most rows of language models. If they are too few for a row, the rows are run again
+// with eight times as many, and so are the next candidateRuns.
 const (
 	leastCandidates = 72
 	candidateRuns   = 64
@@ -40,8 +40,8 @@ func newTokenChooser(e *Env) tokenChooser {
 	}
 }
 
-// sampled is what a run writes: for each row k tokens, which are ids or, in together,
-// singles, with their log-probs, and an entropy.
+// sampled is the output of a run: for each row k tokens (ids, or columns of together with
+// singles) with their log-probs, and an entropy.
 type sampled struct {
 	ids                    []int64
 	singles, logp, entropy []float32
@@ -55,7 +55,7 @@ func idsOf(choice models.Choice) string {
 	return ports.NextTokens
 }
 
-// take binds the outputs, which are one if the Program is that of together.
+// take binds the outputs, which are a single one if the Program packs them.
 func (s *tokenChooser) take(b *binder, choice models.Choice, rows, k int64) (r sampled) {
 	if _, together := b.b.s.index[output][portResults]; together {
 		if all := take[float32](b, portResults, &s.together, (2*k+1)*rows); all != nil {
@@ -81,7 +81,7 @@ func (r *sampled) token(i int) sampler.Candidate {
 	return sampler.Candidate{ID: int32(r.singles[i]), LogProb: r.logp[i]}
 }
 
-// A way is what rows have in common that are sampled together.
+// A way is the common setting of rows that are sampled together.
 type way struct {
 	choice      models.Choice
 	temperature float64
@@ -97,7 +97,7 @@ func wayOf(s sampler.Sampling) way {
 	return way{models.Draw, s.Temperature}
 }
 
-// A sampleKind is what Sample Programs differ in.
+// A sampleKind has what distinguishes Sample Programs.
 type sampleKind struct {
 	choice models.Choice
 	form   models.Form
@@ -111,7 +111,7 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 		return b, nil
 	}
 	p, err := d.ring.Arch.Sample(kind.choice, kind.form)
-	if err == nil && d.env.memory.Cuts() && d.geometry.Vocab <= 1<<24 { // float32 holds the ids
+	if err == nil && d.env.memory.Cuts() && d.geometry.Vocab <= 1<<24 { // float32 represents the ids exactly
 		p = together(p, idsOf(choice), ports.LogProb, ports.Entropy)
 	}
 	b, err := d.load(p, err)
@@ -122,12 +122,12 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 	return b, nil
 }
 
-// states are the normed states [B,D] of rows to sample and, where they are on the device
-// already, the uniforms [B]; else nil.
+// states are the normed states [B,D] of rows to sample, and the uniforms [B] if they are
+// on the device already, else nil.
 type states struct{ hidden, uniforms *buffer }
 
 // sample chooses a token for each of the rows, which are the first of from, and finds the
-// likeliest ones for those that ask for them.
+// likeliest tokens for rows that ask for them.
 func (s *tokenChooser) sample(d *Decoder, from states, rows []*sampler.Row) error {
 	err := s.grouped(d, from, rows, func(r *sampler.Row) (way, bool) { return wayOf(r.Way), true }, s.sampleRows)
 	if err != nil || !slices.ContainsFunc(rows, func(r *sampler.Row) bool { return r.Top > 0 }) {
@@ -137,7 +137,8 @@ func (s *tokenChooser) sample(d *Decoder, from states, rows []*sampler.Row) erro
 	return s.grouped(d, from, rows, likeliest, s.likeliest)
 }
 
-// grouped calls do with the rows of each way. of says which way a row has, if it counts.
+// grouped calls do with the rows of each way. of returns a row's way, and whether to use
+// the row.
 func (s *tokenChooser) grouped(d *Decoder, from states, rows []*sampler.Row, of func(*sampler.Row) (way, bool), do func(*Decoder, states, way, []*sampler.Row) error) error {
 	first, _ := of(rows[0])
 	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { w, counts := of(r); return !counts || w != first }) {
@@ -145,7 +146,7 @@ func (s *tokenChooser) grouped(d *Decoder, from states, rows []*sampler.Row, of 
 	}
 	width := d.geometry.Hidden
 	groups := make(map[way][]int)
-	var ways []way // in the order of their first rows
+	var ways []way // in the order of the ways' first rows
 	for i, r := range rows {
 		w, counts := of(r)
 		if !counts {
@@ -159,7 +160,7 @@ func (s *tokenChooser) grouped(d *Decoder, from states, rows []*sampler.Row, of 
 	for _, w := range ways {
 		group := groups[w]
 		if d.invariant && len(group) == 1 {
-			group = append(group, group[0]) // a single row has another kernel; see SetInvariant
+			group = append(group, group[0]) // another kernel computes a single row; see SetInvariant
 		}
 		if _, err := s.part.of(int64(d.rows(len(group))), int64(width)); err != nil {
 			return err
@@ -178,7 +179,7 @@ func (s *tokenChooser) grouped(d *Decoder, from states, rows []*sampler.Row, of 
 	return nil
 }
 
-// prepare binds what the Program for rows of one way reads, the first of from.
+// prepare binds the inputs of the Program for rows of one way, the first rows of from.
 func (s *tokenChooser) prepare(d *Decoder, from states, w way, rows []*sampler.Row) (b binder, n int64, err error) {
 	if w.temperature == 0 {
 		return b, 0, fmt.Errorf("runtime: the sampling of slot %d has a temperature of 0", rows[0].Slot)
@@ -226,8 +227,8 @@ func (s *tokenChooser) sampleRows(d *Decoder, from states, w way, rows []*sample
 	return nil
 }
 
-// likeliest gives each of the rows, the first of from, as many of the likeliest tokens as it asks
-// for.
+// likeliest gives each of the rows, the first of from, as many likeliest tokens as it
+// asks for.
 func (s *tokenChooser) likeliest(d *Decoder, from states, w way, rows []*sampler.Row) error {
 	most := 0
 	for _, r := range rows {
@@ -257,7 +258,7 @@ func (s *tokenChooser) likeliest(d *Decoder, from states, w way, rows []*sampler
 }
 
 // sampleCandidates runs the Program with as many candidates as the filters of all rows
-// need, and draws among them.
+// need, and draws from them.
 func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*sampler.Row) error {
 	if s.runs++; s.runs%candidateRuns == 0 {
 		s.first = max(leastCandidates, s.first/8)
@@ -279,8 +280,8 @@ func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*s
 	}
 }
 
-// draw draws a token for each row among its k candidates. It reports false if they are too
-// few for one.
+// draw draws a token for each row from its k candidates. It reports false if a row needs
+// more.
 func (s *tokenChooser) draw(out *sampled, k int, all bool, rows []*sampler.Row) bool {
 	for i, r := range rows {
 		s.list = slices.Grow(s.list[:0], k)[:k]

@@ -17,14 +17,14 @@ import (
 	"onering/runtime/provision"
 )
 
-// A device is what Sessions run on: one of a provider's, which is nil for auto.
+// A device is what Sessions run on: a provider's device, or with a nil provider auto.
 type device struct {
 	provider Provider
 	number   int
 }
 
-// parseDevice reads "cpu" (also ""), "auto", and what the providers' names and numbers
-// come to.
+// parseDevice reads "cpu" (also ""), "auto", and a provider's name with or without a
+// number.
 func parseDevice(s string) (device, error) {
 	if s == "auto" {
 		return device{}, nil
@@ -38,14 +38,14 @@ func parseDevice(s string) (device, error) {
 	if !numbered {
 		n, err = 0, nil
 	}
-	// Atoi takes signs and zeros before a number.
+	// Atoi would accept signs and leading zeros
 	if i < 0 || err != nil || numbered && strconv.Itoa(n) != text || n < 0 || !providers[i].Has(n) {
 		return device{}, fmt.Errorf("runtime: device %q: want %s", s, Devices())
 	}
 	return device{providers[i], n}, nil
 }
 
-// Devices says which names of devices there are.
+// Devices lists the possible names of devices for messages.
 func Devices() string {
 	text := "cpu, "
 	for _, p := range providers {
@@ -57,13 +57,13 @@ func Devices() string {
 }
 
 // ProviderOf returns the provider of a device, as Options.Device names it. It is nil for
-// auto, and for what is no device.
+// auto, and for an unknown device.
 func ProviderOf(device string) Provider {
 	d, _ := parseDevice(device)
 	return d.provider
 }
 
-// Room is Provider.Room of a device, as Options.Device names it.
+// Room returns Provider.Room of a device, as Options.Device names it.
 func Room(device string) (model string, free int64) {
 	if d, err := parseDevice(device); err == nil && d.provider != nil {
 		return d.provider.Room(d.number)
@@ -71,7 +71,7 @@ func Room(device string) (model string, free int64) {
 	return "", 0
 }
 
-// IsDevice reports whether a text is one of Devices.
+// IsDevice reports whether a text names one of Devices.
 func IsDevice(text string) bool { return text == "auto" || text != "" && ProviderOf(text) != nil }
 
 func (d device) String() string {
@@ -84,8 +84,8 @@ func (d device) String() string {
 	return fmt.Sprintf("%s:%d", d.provider.Name(), d.number)
 }
 
-// choose decides what "auto" is and finds the library for the device. If auto
-// comes out as the CPU, Notice is told the reason in one line.
+// choose decides what "auto" means and finds the library for the device. If auto means
+// the CPU, Notice receives the reason in one line.
 func choose(ctx context.Context, o Options, d device) (_ device, at provision.Location, err error) {
 	find := func(d device) (err error) { at, err = d.find(ctx, o.Options); return err }
 	if d.provider != nil {
@@ -97,9 +97,9 @@ func choose(ctx context.Context, o Options, d device) (_ device, at provision.Lo
 	return d, at, err
 }
 
-// resolve decides what "auto" is: the first provider's device that can be used, and last
-// the CPU. why is the reason for the CPU in one line: that of the first provider, and of
-// those others that have a device.
+// resolve decides what "auto" means: the first provider's device that can be used, or the
+// CPU. why is the reason for the CPU in one line: from the first provider, and from
+// others that have a device.
 func resolve(usable func(device) error) (d device, why string, err error) {
 	var texts []string
 	for i, p := range providers {
@@ -121,7 +121,7 @@ func resolve(usable func(device) error) (d device, why string, err error) {
 	return d, strings.Join(texts, "; "), usable(d)
 }
 
-// onCPU tells Notice why the device "auto" is the CPU.
+// onCPU sends Notice the reason why the device "auto" is the CPU.
 func (o Options) onCPU(why string) {
 	if o.Notice != nil && why != "" {
 		o.Notice("running on the CPU: " + why)
@@ -132,7 +132,7 @@ func (o Options) onCPU(why string) {
 // library only if nothing else is missing.
 func (d device) find(ctx context.Context, o provision.Options) (provision.Location, error) {
 	at, err := provision.Look(o, d.provider.Library())
-	if err == nil && at.Path == "" && d.check(ctx, "", true) == nil { // else check says what is missing besides
+	if err == nil && at.Path == "" && d.check(ctx, "", true) == nil { // otherwise check reports what else is missing
 		at, err = provision.Find(ctx, o, d.provider.Library())
 	}
 	if err == nil && at.Path != "" {
@@ -154,8 +154,8 @@ func (d device) check(ctx context.Context, library string, told bool) error {
 }
 
 // Foresee returns what the device of a run will be: o.Device, with auto resolved as Open
-// would, and if that is the CPU the reason. It fetches nothing: a library that is not here
-// yet is taken to come.
+// would, and if that is the CPU the reason. It downloads nothing: it assumes that a
+// missing library can be downloaded.
 func (o Options) Foresee(ctx context.Context) (device, reason string, err error) {
 	d, reason, err := o.foresee(ctx)
 	return d.String(), reason, err
@@ -176,8 +176,8 @@ func (o Options) foresee(ctx context.Context) (device, string, error) {
 	return d, reason, nil
 }
 
-// ForRank returns the device of one of several ranks on a host, where the run names none by
-// its number.
+// ForRank returns the device of one of several ranks on a host, if the run does not name
+// one by its number.
 func ForRank(device string, local int) string {
 	for _, p := range providers {
 		if n, ok := p.ForRank(local, device == p.Name()); ok && (device == p.Name() || device == "auto") {
@@ -187,28 +187,28 @@ func ForRank(device string, local int) string {
 	return device
 }
 
-// Limits bound the buffers of a device; 0 is not known.
+// Limits bound the buffers of a device; 0 is unknown.
 type Limits struct {
-	Whole int64  // the bytes of a buffer that a kernel takes whole
-	Any   int64  // the bytes of any buffer, however many of them a kernel takes
-	Of    string // whose they are
+	Whole int64  // bytes of a buffer that a kernel takes as a whole
+	Any   int64  // bytes of any buffer, even if kernels take it in pieces
+	Of    string // the device with these limits
 }
 
-// A Buffer is one that a run needs on a device.
+// A Buffer is a buffer that a run needs on a device.
 type Buffer struct {
-	What  string // such as "the logits of a micro-batch"
+	What  string // what it holds, such as "the logits of a micro-batch"
 	Bytes int64
-	// Pieces says that all kernels which take it do so in pieces, so that only the largest
-	// buffer there can be bounds it. Others take whole buffers: ScatterND, which adds rows
-	// and writes the cache, Softmax and TopK.
+	// Pieces says that every kernel takes it in pieces, so that only Limits.Any bounds
+	// it. Some kernels take whole buffers: ScatterND, which adds rows and writes the
+	// cache, Softmax and TopK.
 	Pieces bool
-	// Setting decides its size, which grows with Value; below Least it does not help.
+	// Setting decides the buffer's size, which grows with Value; values below Least do not help.
 	Setting      string
 	Value, Least int64
-	Otherwise    string // what helps where no Setting does
+	Otherwise    string // the remedy if there is no Setting
 }
 
-// CheckBuffers returns an error if device, as in Options, cannot have one of the buffers.
+// CheckBuffers returns an error if device, as in Options, cannot hold one of the buffers.
 func CheckBuffers(device string, buffers ...Buffer) error {
 	d, err := parseDevice(device)
 	if err != nil || d.provider == nil {
@@ -217,7 +217,7 @@ func CheckBuffers(device string, buffers ...Buffer) error {
 	return d.provider.Limits().Check(d.String(), buffers...)
 }
 
-// Check returns an error that names those buffers which are too large for a device.
+// Check returns an error that names the buffers which are too large for a device.
 func (l Limits) Check(device string, buffers ...Buffer) error {
 	var wrong []error
 	name, _, _ := strings.Cut(device, ":")
@@ -251,7 +251,7 @@ func TrainedBuffer(l *models.Layout) Buffer {
 		Otherwise: "train an adapter (--lora), a model with a smaller vocabulary, or on another device"}
 }
 
-// CacheBuffer is the keys of a layer in the cache of a Decoder, or its values.
+// CacheBuffer is the keys or the values of a layer in the cache of a Decoder.
 func CacheBuffer(g models.Geometry, slots, tokens int) Buffer {
 	return Buffer{What: fmt.Sprintf("the cache of a layer's keys, for %d rows of %d tokens,", slots, tokens),
 		Bytes:   int64(slots) * int64(tokens) * int64(g.KVHeads*g.CacheWidth*g.Compute.Size()),
@@ -259,7 +259,7 @@ func CacheBuffer(g models.Geometry, slots, tokens int) Buffer {
 		Otherwise: "set a smaller rollout.max_prompt_tokens or rollout.max_new_tokens"}
 }
 
-// PromptBuffer is the scores of attention within one prompt that is computed for sampling.
+// PromptBuffer is the scores of attention for one prompt in sampling.
 func PromptBuffer(g models.Geometry, tokens int) Buffer {
 	return Buffer{What: fmt.Sprintf("the scores of attention in a prompt of %d tokens", tokens),
 		Bytes: 4 * int64(g.Heads) * int64(tokens) * int64(tokens), Setting: "rollout.max_prompt_tokens", Value: int64(tokens), Least: 1}
@@ -299,7 +299,7 @@ func (o Options) Diagnose(ctx context.Context) (Diagnosis, error) {
 	library := ""
 	if r.Library != nil {
 		library = r.Library.Path
-		if len(r.Problems) == 0 { // else it may have changed
+		if len(r.Problems) == 0 { // otherwise it may have changed
 			if err := describe(ctx, r.Library); err != nil {
 				r.Problem(err)
 			}
@@ -334,7 +334,7 @@ func describe(ctx context.Context, r *provision.LibraryReport) error {
 	return errors.Join(err, e.Close())
 }
 
-// try has a library run on a device, and returns in sentences why it does not.
+// try runs a library on a device, and returns in sentences why that fails.
 func try(ctx context.Context, library string, d device) []string {
 	e, err := Open(ctx, Options{Options: provision.Options{Library: library}, Device: d.String()})
 	if err == nil {

@@ -42,20 +42,20 @@ import (
 	"onering/runtime/provision"
 )
 
-// Options say which library to run on and how. The zero value is the default.
+// Options say which library to use and how. The zero value is the default.
 type Options struct {
-	// Options say where the library is and how it is fetched. Notice is also told
-	// why the device "auto" is the CPU.
+	// Options say where the library is and how it is downloaded. Notice also receives the
+	// reason why the device "auto" is the CPU.
 	provision.Options
-	// Device is what Sessions run on: "cpu", a device of a registered Provider, or "auto",
-	// which is device 0 of the first of them that can be used and else the CPU, with the
-	// reason told to Notice. Devices says which names there are. Empty means "cpu".
+	// Device is what Sessions run on: "cpu", a device of a registered Provider, or
+	// "auto", which is device 0 of the first Provider that can be used, or else the CPU,
+	// with the reason sent to Notice. Devices lists the names. Empty means "cpu".
 	Device string
 	// Threads is how many threads one Run may use, from a pool that all sessions
 	// share. 0 means one for each CPU that Go may use.
 	Threads int
-	// NoSpin lets waiting threads sleep at once. If no other process uses the
-	// cores, a Run of short kernels is then slower by up to a fifth. If others do,
+	// NoSpin lets waiting threads sleep at once. If no other process uses the cores, a
+	// Run of short kernels is then slower by up to a fifth. If other processes use them,
 	// it is faster by up to a third.
 	NoSpin bool
 	// TF32 lets a GPU multiply float32 in TensorFloat-32, which has 11 bits of
@@ -64,10 +64,10 @@ type Options struct {
 	// Profile, if not empty, makes every Session write a profile to a file whose
 	// name starts with it: a JSON trace for chrome://tracing.
 	Profile string
-	// KeepSessions keeps what ONNX Runtime has made of each graph until the Env is closed,
-	// which is then after the Sessions are, for those that load the same graph again. It is
-	// for a process that opens a small model many times: to open the sessions takes longer
-	// than a short run.
+	// KeepSessions keeps ONNX Runtime's compiled graphs until the Env is closed, for
+	// later Sessions of the same graph. Close the Sessions first. It is for a process
+	// that opens a small model many times, since opening sessions takes longer than a
+	// short run.
 	KeepSessions bool
 }
 
@@ -79,11 +79,11 @@ func (o Options) threads() int {
 	return goruntime.GOMAXPROCS(0)
 }
 
-// errClosed is wrapped by the errors of calls on something that was closed.
+// errClosed is wrapped by the errors of calls on closed objects.
 var errClosed = errors.New("already closed")
 
-// ErrLost is wrapped by the errors of a device that no longer answers: its driver was reset,
-// or it is gone. What was on it is lost with it.
+// ErrLost is wrapped by the errors of a device that no longer answers: its driver was
+// reset, or the device is gone. Its memory is lost too.
 var ErrLost = errors.New("the device is lost: its driver was reset, or it is gone")
 
 // An Env is an open ONNX Runtime. It may be used from several goroutines.
@@ -95,12 +95,12 @@ type Env struct {
 	alone bool // sessions run on the thread that calls them; see lane
 }
 
-// opened is what an Env shares with its lanes.
+// opened is the part of an Env that its lanes share.
 type opened struct {
-	arenas  sync.Map // *models.Weights -> *arena
+	arenas  sync.Map // from *models.Weights to *arena
 	resting resting
 	kept    keptSessions
-	closed  bool // under process.Mutex
+	closed  bool // guarded by process.Mutex
 }
 
 // Open finds the ONNX Runtime library, loads it and starts its threads. All Envs
@@ -141,47 +141,46 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	}
 	e := &Env{options: o, device: d, memory: m, opened: &opened{}}
 	if m.Cuts() {
-		process.Unlock() // its sessions are an Env's
+		process.Unlock() // the sessions belong to an Env
 		err := m.load(e)
 		if err != nil {
 			m.close()
 		}
 		process.Lock()
-		if err != nil { // the environment stays: a provider that takes no device may crash as it ends
+		if err != nil { // the environment stays: a provider that accepts no device may crash when it ends
 			return nil, err
 		}
 	}
 	return e, nil
 }
 
-// lane returns an Env whose sessions run on the thread that calls them, without the pool
-// that other sessions share and with memory of their own, so that sessions of several lanes
-// can run at the same time. It is closed with e.
+// lane returns an Env whose sessions run on the calling thread, without the shared pool
+// and with their own memory, so that sessions of several lanes can run at the same time.
+// Closing e closes it.
 func (e *Env) lane() *Env {
 	return &Env{options: e.options, device: e.device, memory: e.memory, opened: e.opened, alone: true}
 }
 
-// A resting is what the threads of the pool run before they rest, of one Env.
+// A resting has the session that puts the pool's threads of one Env to sleep.
 type resting struct {
 	session *Session // nil before the first rest
 	size    *Value
-	names   [2]*C.char // of the input and the output
+	names   [2]*C.char // names of the input and the output
 }
 
-// rests are those of the pool that were begun and not ended. The first sends the threads
-// to sleep and the last wakes them: a thread that sleeps for one rest could neither begin
-// nor end another. The lock is held for every resting, too.
+// rests counts the Rest calls that have begun and not ended. The first sends the threads
+// to sleep and the last wakes them: a thread that sleeps for one rest could not begin or
+// end another. The lock also guards every resting.
 var rests struct {
 	sync.Mutex
 	n  int
-	of *resting // what the threads run; nil if they are awake
+	of *resting // the session that the threads run; nil if they are awake
 	c  *C.rest
 }
 
-// Rest has the threads of the pool sleep until wake is called, and all other rests have
-// ended. After their last work they look for more of it for about 40 ms, and take time from
-// lanes meanwhile, which have a thread of their own each. Sessions of the pool may run all
-// the same, each on the thread that calls it.
+// Rest lets the threads of the pool sleep until wake is called and all other rests have
+// ended. Idle threads look for work for about 40 ms, which takes time from lanes with
+// their own threads. Sessions of the pool may still run, each on the calling thread.
 func (e *Env) Rest() (wake func(), err error) {
 	threads := e.Threads()
 	if threads == 1 || e.options.NoSpin || !e.memory.Aliases() {
@@ -225,7 +224,7 @@ func awaken() {
 	}
 }
 
-// open loads the session if that was not done yet.
+// open loads the session if it is not loaded yet.
 func (r *resting) open(e *Env) error {
 	if r.session != nil {
 		return nil
@@ -287,7 +286,7 @@ func (e *Env) Library() string { return process.path }
 // Device returns what Sessions run on: "cpu", or "cuda:0" and so on.
 func (e *Env) Device() string { return e.device.String() }
 
-// Provider says whose kernels the graphs for the device of e are made for.
+// Provider names the provider for whose kernels graphs on the device of e are made.
 func (e *Env) Provider() models.Provider { return e.device.provider.Graphs() }
 
 // Threads returns how many threads one Run may use.
@@ -297,7 +296,7 @@ func (e *Env) Threads() int {
 	return process.options.threads()
 }
 
-// executionProviders returns the names of those that were built into the library, such as
+// executionProviders returns the names of the providers built into the library, such as
 // "CPUExecutionProvider".
 func (e *Env) executionProviders() ([]string, error) {
 	var names **C.char
@@ -313,8 +312,8 @@ func (e *Env) executionProviders() ([]string, error) {
 	return out, nil
 }
 
-// Wait returns when the device has completed everything. Call it before reading a
-// clock. On the CPU every call is complete when it returns.
+// Wait returns when the device has completed all work. Call it before reading a clock. On
+// the CPU every call is complete when it returns.
 func (e *Env) Wait() error { return e.memory.Wait() }
 
 // Crossed returns how many bytes were copied from the host to the device since
@@ -325,16 +324,16 @@ func (e *Env) Crossed() (up, down int64) { return e.memory.Crossed() }
 // allows one environment in a process.
 var process struct {
 	sync.Mutex
-	path    string // of the loaded library; it is never unloaded
+	path    string // path of the loaded library, which is never unloaded
 	version string
 
 	env     *C.OrtEnv       // nil while no Env is open
-	options Options         // those that env was made with
-	has     map[string]bool // the devices for which env has an allocator, and providers' own libraries
-	refs    int             // open Envs and Sessions
+	options Options         // the options with which env was made
+	has     map[string]bool // the devices for which env has an allocator, and the libraries of providers
+	refs    int             // number of open Envs and Sessions
 }
 
-// acquire takes a reference to the environment. release gives it back.
+// acquire takes a reference to the environment; release drops it.
 func (e *Env) acquire() (*C.OrtEnv, error) {
 	process.Lock()
 	defer process.Unlock()
@@ -356,8 +355,8 @@ func load(path string) error {
 		return fmt.Errorf("runtime: loading %q: %s", path, C.GoString(msg))
 	}
 	version := C.GoString(C.onering_version(base))
-	// Check the version first: asked for a table that it does not have, ONNX
-	// Runtime writes to stderr.
+	// Check the version first: if asked for an unknown table, ONNX Runtime writes to
+	// stderr.
 	if n, ok := apiVersion(version); !ok || n < provision.MinAPI {
 		return fmt.Errorf("runtime: %q is ONNX Runtime %s, which is too old: onering needs 1.%d or newer", path, version, provision.MinAPI)
 	}
@@ -372,8 +371,8 @@ func load(path string) error {
 	return nil
 }
 
-// sameLibrary returns an error if o names another library than the loaded one, or
-// a device that it cannot use. It returns the device, with auto resolved.
+// sameLibrary returns an error if o names a library other than the loaded one, or a
+// device that the loaded one cannot use. It returns the device, with auto resolved.
 func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 	if o.Library != "" {
 		want, err := provision.Look(o.Options, provision.Kind{})
@@ -405,8 +404,8 @@ func apiVersion(version string) (int, bool) {
 	return n, major == "1" && err == nil
 }
 
-// start makes the environment with the thread pool that all sessions share. It
-// must be made before that of onnxruntime_go, which is then the same one.
+// start makes the environment with the thread pool that all sessions share. It must be
+// made before onnxruntime_go makes its environment, which is then the same one.
 func start(o Options) error {
 	spin := C.int(1)
 	if o.NoSpin {
@@ -432,12 +431,11 @@ func start(o Options) error {
 	return nil
 }
 
-// shareArena registers one CPU allocator for all sessions. They run one after the
-// other, so together they then need the temporary memory of the largest session
-// instead of the sum.
+// shareArena registers one CPU allocator for all sessions. Sessions run one after the
+// other, so they need the temporary memory of the largest session instead of the sum.
 func shareArena() error {
-	// Extend by as much as is asked for (1). By default allocators double, which
-	// would keep up to twice the memory in use.
+	// Extend by the requested size (1). By default allocators double, which could hold
+	// twice the memory in use.
 	cfg, err := ort.NewArenaCfg(0, 1, -1, -1)
 	if err != nil {
 		return err
@@ -450,7 +448,7 @@ func shareArena() error {
 	return ort.CreateAndRegisterAllocator(memory, cfg)
 }
 
-// release gives back one reference to the environment.
+// release drops a reference to the environment.
 func release() error {
 	process.Lock()
 	defer process.Unlock()
@@ -469,7 +467,7 @@ func releaseLocked() error {
 	return err
 }
 
-// check returns a status as an error with ONNX Runtime's text.
+// check turns a status into an error with ONNX Runtime's text.
 func check(s *C.OrtStatus) error {
 	if s == nil {
 		return nil

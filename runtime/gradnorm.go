@@ -13,33 +13,33 @@ import (
 	"onering/models/ports"
 )
 
-// ErrOverflow says that gradients were too large for float16 with the Ring's
-// LossScale. Nothing was updated.
+// ErrOverflow says that gradients were too large for float16 with the Ring's LossScale.
+// No weight was updated.
 var ErrOverflow = errors.New("runtime: gradients overflow float16")
 
 // A normProgram sums the squares of gradients by slice. The sum of a slice takes one
-// thread, so on the CPU several runs are at once, each by a binding of its own.
+// thread, so on the CPU several runs go in parallel, each with its own binding.
 type normProgram struct {
-	kernels  Kernels    // of the device; nil if it has none, and else there are no bindings
-	bindings []*Binding // of one session; none where the Optimizer owns no slice
+	kernels  Kernels    // the device's kernels; if it has some, there are no bindings
+	bindings []*Binding // bindings of one session; none if the Optimizer owns no slice
 	runs     []normRun
-	dtype    models.DType // that the gradients are held in
+	dtype    models.DType // the type that holds the gradients
 	sums     buffer       // [slices that it owns], the sum of the squares of each
-	found    buffer       // the same, in float16 how many elements are not finite
+	found    buffer       // [slices that it owns], in float16 how many elements are not finite
 	unscale  buffer       // [1], 1/LossScale
-	unscales bool         // whether the Program has the last two
+	unscales bool         // whether the Program has unscale and found
 }
 
-// A normRun is what one run sums: a slice of the gradients or, where each tensor is a
-// buffer and runs are dear, all slices that the Optimizer owns.
+// A normRun has what one run sums: a slice of the gradients or, if each tensor is a
+// buffer and runs are slow, all slices that the Optimizer owns.
 type normRun struct {
 	slices     []int
 	g          []*Value
 	sum, found *Value // [len(slices)]
 }
 
-// openNorm loads the Program, for each type that gradients are held in, and cuts the
-// gradients into slices.
+// openNorm loads the Program for each type that holds gradients, and cuts the gradients
+// into slices.
 func (o *Optimizer) openNorm() error {
 	p, err := o.ring.Arch.GradNorm()
 	if err != nil {
@@ -61,7 +61,7 @@ func (o *Optimizer) openNorm() error {
 				dtype: g.dtype, unscales: len(p.Outputs) > 1,
 				sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32),
 			})
-			if g.dtype == models.F32 { // which kernels read
+			if g.dtype == models.F32 { // kernels read them
 				o.norms[k].kernels = o.env.memory.Kernels
 			}
 		}
@@ -80,7 +80,7 @@ func (o *Optimizer) openNorm() error {
 	return nil
 }
 
-// open loads the Program for the slices of a run, and makes room for the sums.
+// open loads the Program for the slices of a run, and allocates the sums.
 func (n *normProgram) open(e *Env, p models.Program) (err error) {
 	each, joined := len(n.runs[0].g), []string{ports.SquareSum}
 	if n.unscales {
@@ -116,8 +116,8 @@ func (n *normProgram) open(e *Env, p models.Program) (err error) {
 	return nil
 }
 
-// squares sets those of the sums, by slice, that it is for: the squares of the gradients
-// divided by scale. A sum is NaN where a gradient overflows float16.
+// squares sets the sums of its slices: the squares of the gradients divided by scale. A
+// sum is NaN if a gradient overflows float16.
 func (n *normProgram) squares(sums []float64, scale float64) error {
 	run := n.runSessions
 	if n.kernels != nil {
@@ -130,7 +130,7 @@ func (n *normProgram) squares(sums []float64, scale float64) error {
 	if err != nil {
 		return err
 	}
-	var found []float32 // kernels do not count: their sums are not finite then
+	var found []float32 // kernels do not count overflows: their sums are not finite then
 	if n.unscales && n.kernels == nil {
 		if found, err = pulled[float32](&n.found); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (n *normProgram) squares(sums []float64, scale float64) error {
 	return nil
 }
 
-// runSessions sums by the Program.
+// runSessions computes the sums by the Program.
 func (n *normProgram) runSessions(scale float64) error {
 	free := make(chan *binder, len(n.bindings))
 	for _, binding := range n.bindings {
@@ -184,7 +184,7 @@ func (n *normProgram) runSessions(scale float64) error {
 	return nil
 }
 
-// runKernels sums by the device's kernel.
+// runKernels computes the sums by the device's kernel.
 func (n *normProgram) runKernels(scale float64) error {
 	if !n.unscales {
 		scale = 1
@@ -199,8 +199,8 @@ func (n *normProgram) runKernels(scale float64) error {
 	return nil
 }
 
-// total adds the sums of all slices. With gradients in float16 it is ErrOverflow that
-// one of them is NaN.
+// total adds the sums of all slices. If one is NaN and gradients are in float16, the
+// error is ErrOverflow.
 func (o *Optimizer) total(sums []float64, scale float64) (total float64, err error) {
 	for _, x := range sums {
 		total += x
@@ -217,8 +217,8 @@ func (o *Optimizer) total(sums []float64, scale float64) (total float64, err err
 // isGrad says whether a port is the gradient of an update or a norm.
 func isGrad(p models.Port) bool { return p.Name == ports.Grad }
 
-// held is a Program of which gradients lie in memory in the type d: those ports are widened
-// to float32 before it computes with them, and what it computes for them is rounded once.
+// held returns a Program whose gradients lie in memory in the type d: their ports are
+// converted to float32 before use, and their results are rounded once.
 func held(p models.Program, d models.DType, isGradient func(models.Port) bool) models.Program {
 	if d == models.F32 {
 		return p
@@ -269,9 +269,9 @@ func (o *Optimizer) GradNorm() (float64, error) {
 	return o.GradNormWith(func([]float64, []int) error { return nil })
 }
 
-// GradNormWith is GradNorm of several Optimizers that each have a part of the elements:
-// share sets sums[i], which is part owner[i]'s, to what the Optimizer of that part has
-// there. The norm is the same, to the bit, as that of one Optimizer.
+// GradNormWith is GradNorm of several Optimizers that each own a part of the elements:
+// share sets each sums[i] to the value of the Optimizer that owns it, owner[i]. The norm
+// has the same bits as with one Optimizer.
 func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
 	sums := make([]float64, len(o.ring.shares.owner))
 	for _, n := range o.norms {
@@ -295,8 +295,8 @@ func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) 
 	return math.Sqrt(total), nil
 }
 
-// A NotFiniteError names a tensor that has a NaN or an infinity. Tensor is empty where all
-// elements are finite and the sum of their squares is not.
+// A NotFiniteError names a tensor that has a NaN or an infinity. Tensor is empty if only
+// the sum of the squares is not finite.
 type NotFiniteError struct {
 	What, Tensor string
 	Index        int

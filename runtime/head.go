@@ -13,7 +13,7 @@ import (
 type headSessions struct {
 	target *Binding
 	// products are the Programs of passes that compute the logits again in the backward
-	// pass, and of those that keep them; nil until a pass needs them.
+	// pass, and of passes that store them; nil until a pass needs them.
 	products [2]*headProducts
 	slices   []headSlice
 
@@ -21,15 +21,15 @@ type headSessions struct {
 	// dL/dlogp, dL/dentropy and the entropies, each [n,1]. The last two are used only
 	// with EntropyGradient.
 	w, v, entropy buffer
-	// Where the logits of the tokens are in a slice, int64 [n,2], and their dL/dlogp [n].
+	// Places of the tokens' logits in a slice, int64 [n,2], and their dL/dlogp [n].
 	at, dlogit buffer
 }
 
-// headProducts are the Programs of the head that multiply by all of it.
+// headProducts are the Programs of the head that multiply by the whole head.
 type headProducts struct{ forward, backward *Binding } // backward is nil with ScoreOnly
 
-// A headSlice is a range of rows of the head and of its gradient. The gradient is
-// nil where no weights are trained.
+// A headSlice is a range of rows of the head and of its gradient. The gradient is nil if
+// no weights are trained.
 type headSlice struct{ e, de *Value }
 
 // openHead loads the Programs of the head that most passes need and cuts it into slices.
@@ -43,8 +43,8 @@ func (l *Learner) openHead() error {
 	return l.sliceHead()
 }
 
-// of returns the Programs of the head for passes that keep their logits or
-// not. It loads them when they are first asked for.
+// of returns the head's Programs for passes that store their logits or not. It loads them
+// at the first call.
 func (s *headSessions) of(l *Learner, keepsLogits bool) (*headProducts, error) {
 	i, stash := 0, min(l.options.Stash, models.StashAll)
 	if keepsLogits {
@@ -57,7 +57,7 @@ func (s *headSessions) of(l *Learner, keepsLogits bool) (*headProducts, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.target == nil { // passes of both kinds share it
+	if s.target == nil { // passes of both kinds share this session
 		if s.target, err = loadBinding(l.env, target); err != nil {
 			return nil, err
 		}
@@ -118,10 +118,10 @@ func (h *headSessions) close() {
 	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy, &h.at, &h.dlogit)
 }
 
-// headForward computes the log-probs and entropies of the scored tokens. It
-// updates z, the log-sum-exp of the logits, and u, their mean under the softmax,
-// with one slice of the vocabulary after the other. With keep the logits of all stay
-// in a where it keeps them.
+// headForward computes the log-probs and entropies of the scored tokens. It updates z,
+// the log-sum-exp of the logits, and u, their mean under the softmax, with one slice of
+// the vocabulary after the other. With keep, a stores the logits of all slices if it has
+// room for them.
 func (p *Pass) headForward(a *activations, keep bool) error {
 	head, b, rows := p.learner.head, p.packed, int64(p.rows)
 	if err := b.z[0].filled(-1e30, rows, 1); err != nil {
@@ -246,8 +246,8 @@ func (p *Pass) headBackward() (*Value, error) {
 	return l.norm.runBackward(a.xr.value, dh, p.temperature)
 }
 
-// place binds where the logits of the tokens y are in a slice of n rows of the head,
-// and dL/dlogp of those that are.
+// place binds the places of the logits of the tokens y in a slice of n rows of the head,
+// and dL/dlogp of tokens in that slice.
 func (h *headSessions) place(b *binder, y []int64, first, n int64) {
 	rows := int64(len(y))
 	at, d := fill[int64](b, ports.TargetPlaces, &h.at, rows, 2), fill[float32](b, ports.TargetGrad, &h.dlogit, rows)

@@ -7,9 +7,8 @@ import (
 	"onering/models/ports"
 )
 
-// layersForward runs the layers and the final norm and returns their activations:
-// with keep those of all layers, else those of the last one. The caller gives them
-// back.
+// layersForward runs the layers and the final norm and returns their activations: with
+// keep those of all layers, else those of the last one. The caller releases them.
 func (p *Pass) layersForward(keep bool) (*activations, error) {
 	l := p.learner
 	a := l.takeActivations(p, keep)
@@ -20,7 +19,7 @@ func (p *Pass) layersForward(keep bool) (*activations, error) {
 	return a, nil
 }
 
-// fillActivations runs the layers and the final norm and writes to a.
+// fillActivations runs the layers and the final norm and stores activations in a.
 func (p *Pass) fillActivations(a *activations, keep bool) error {
 	l := p.learner
 	if err := l.tables.causal(p.longest); err != nil {
@@ -109,7 +108,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 	return nil
 }
 
-// form is that of layer i's Programs in a pass whose activations are a.
+// form returns the form of layer i's Programs in a pass with the activations a.
 func (p *Pass) form(a *activations, i int) layerForm {
 	f := layerForm{p.blocks, p.learner.options.Stash}
 	if i < a.full {

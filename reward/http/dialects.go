@@ -26,7 +26,7 @@ func postGroup(ctx context.Context, s *Server, address string, group []reward.Sa
 	return take(have, scores, address, err)
 }
 
-// take keeps the scores of a group, or says whose answer could not be used.
+// take stores the scores of a group, or names the server whose answer could not be used.
 func take(have []*reward.Score, scores []reward.Score, address string, err error) error {
 	if err != nil {
 		return fmt.Errorf("POST %s: %w", address, err)
@@ -92,7 +92,7 @@ func verifyEach(ctx context.Context, s *Server, address string, group []reward.S
 	return nil
 }
 
-// verify has one response verified, in a session of its own if there are any.
+// verify has one response verified, in its own session if the server has sessions.
 func (s *Server) verify(ctx context.Context, address string, x reward.Sample) (*reward.Score, error) {
 	client := *s.client
 	if s.SeedSession {
@@ -116,7 +116,7 @@ func (s *Server) verify(ctx context.Context, address string, x reward.Sample) (*
 	return score, nil
 }
 
-// gymScore reads the answer to /verify. A sample that the server masks, since its own
+// gymScore reads the answer to /verify. A sample that the server masks, because its
 // reward is no measurement, is skipped.
 func gymScore(text []byte) (*reward.Score, error) {
 	var a struct {
@@ -142,12 +142,12 @@ func gymScore(text []byte) (*reward.Score, error) {
 	return &reward.Score{Value: *a.Reward, Reason: a.Reason, Components: a.Components}, nil
 }
 
-// gymRow returns what a request says of the problem: the columns of the row, and what
-// a server needs of them if the row is of another make.
+// gymRow returns the problem for a request: the columns of the row, and what a server
+// needs of them if the row was not made for it.
 func gymRow(x reward.Sample) data.Object {
 	row := data.Object{}
 	for _, column := range x.Problem.Fields {
-		if column.Name != "response" { // which is the model's
+		if column.Name != "response" { // the name is the model's
 			row = append(row, column)
 		}
 	}
@@ -161,7 +161,7 @@ func gymRow(x reward.Sample) data.Object {
 	return row
 }
 
-// gymResponse returns a response as OpenAI's Responses API has it, with the tokens
+// gymResponse returns a response in the form of OpenAI's Responses API, with the tokens
 // that NeMo Gym adds.
 func gymResponse(x reward.Sample) data.Object {
 	status, details := "completed", any(nil)
@@ -172,7 +172,7 @@ func gymResponse(x reward.Sample) data.Object {
 		{Name: "id", Value: "msg_0"}, {Name: "type", Value: "message"}, {Name: "role", Value: "assistant"}, {Name: "status", Value: status},
 		{Name: "content", Value: []any{data.Object{{Name: "type", Value: "output_text"}, {Name: "text", Value: x.Response}, {Name: "annotations", Value: []any{}}}}},
 	}
-	if x.LogProb != nil || len(x.IDs) == 0 { // the three go together
+	if x.LogProb != nil || len(x.IDs) == 0 { // the three fields are set together
 		logp := make([]any, len(x.LogProb))
 		for i, v := range x.LogProb {
 			logp[i] = float64(v)

@@ -1,6 +1,5 @@
-// Package http is the reward of a server that grades: one of the user's own, which
-// takes the objects of package external, or one that was made for OpenRLHF or NeMo
-// Gym.
+// Package http is the reward of a server that grades: the user's own server, which takes
+// the objects of package external, or one that was made for OpenRLHF or NeMo Gym.
 package http
 
 import (
@@ -31,7 +30,7 @@ func init() {
 	})
 }
 
-// A Server grades by requests to a server.
+// A Server is the reward that grades by requests to a server.
 type Server struct {
 	URL         string `toml:"url" help:"address of the grader, such as http://localhost:5000/get_reward; several, with commas between them, share the work; required"`
 	Dialect     string `toml:"dialect" choice:"onering openrlhf nemo_gym" note:"onering posts the object that a command reads; openrlhf posts query, prompts and labels; nemo_gym posts each response to /verify under the address" help:"what the server understands"`
@@ -42,8 +41,8 @@ type Server struct {
 
 	once   sync.Once
 	client *nethttp.Client
-	slots  chan struct{} // one for each request under way
-	count  atomic.Int64  // of groups
+	slots  chan struct{} // limits the requests under way
+	count  atomic.Int64  // number of groups so far
 }
 
 // A dialect grades a group by requests to the server at an address.
@@ -75,8 +74,8 @@ func (s *Server) addresses() []string {
 	return list
 }
 
-// Ready says that no connection can be made to any of the servers, or that their token is
-// not set. Whatever a server answers, it is there.
+// Ready returns an error if no connection to any server is possible, or if the token is
+// not set. A server that answers anything counts as ready.
 func (s *Server) Ready(ctx context.Context) error {
 	if _, err := remote.Token("reward", s.TokenEnv); err != nil {
 		return err
@@ -102,10 +101,10 @@ func (s *Server) Ready(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// Groups is for reward.Groups.
+// Groups implements the method that reward.Groups calls.
 func (s *Server) Groups() int { return s.Concurrency }
 
-// Varies is for reward.Varies: nothing is known of the server.
+// Varies implements the method that reward.Varies calls: the server may give varying scores.
 func (*Server) Varies() bool { return true }
 
 // Score implements reward.Reward. A response that was graded is not sent again when
@@ -116,7 +115,7 @@ func (s *Server) Score(ctx context.Context, group []reward.Sample) ([]reward.Sco
 	first := int(s.count.Add(1))
 	have := make([]*reward.Score, len(group))
 	return s.Grade(ctx, "http", group, func(ctx context.Context, try int) ([]reward.Score, error) {
-		// Another server may be well when one is not.
+		// another server may work if one does not
 		address := addresses[(first+try)%len(addresses)]
 		if err := dialects[s.Dialect](ctx, s, address, group, have); err != nil {
 			return nil, err
@@ -129,11 +128,11 @@ func (s *Server) Score(ctx context.Context, group []reward.Sample) ([]reward.Sco
 	})
 }
 
-// open makes what requests share. Redirects are followed on the same server only: the
-// group and the token are for no other.
+// open makes what requests share. It follows redirects only on the same server: the group
+// and the token are for no other.
 func (s *Server) open() {
 	s.slots = make(chan struct{}, s.Concurrency)
-	s.client, _ = remote.Client("reward", s.TokenEnv, process.MaxAnswer+1) // post asks for the token, too
+	s.client, _ = remote.Client("reward", s.TokenEnv, process.MaxAnswer+1) // post returns the error of a missing token, too
 }
 
 // Close closes the connections that are idle.
@@ -174,8 +173,8 @@ func (s *Server) post(ctx context.Context, client *nethttp.Client, address strin
 	return nil, fmt.Errorf("POST %s: %w", address, err)
 }
 
-// exchange sends a request and returns the body of a good answer. The token is cut out
-// of all that comes back: a server may repeat it.
+// exchange sends a request and returns the body of a good answer. The token is removed
+// from every answer, since a server may repeat it.
 func exchange(client *nethttp.Client, request *nethttp.Request, token string) ([]byte, error) {
 	response, err := client.Do(request)
 	if redirect, ok := errors.AsType[remote.RedirectError](err); ok {
@@ -183,7 +182,7 @@ func exchange(client *nethttp.Client, request *nethttp.Request, token string) ([
 	}
 	if err != nil {
 		if failed, ok := errors.AsType[*url.Error](err); ok {
-			err = failed.Err // the address is named already
+			err = failed.Err // the error names the address already
 		}
 		return nil, err
 	}
@@ -208,7 +207,7 @@ func exchange(client *nethttp.Client, request *nethttp.Request, token string) ([
 	}
 }
 
-// passing says whether the server may answer otherwise the next time.
+// passing says whether the server may answer differently the next time.
 func passing(status int) bool {
 	switch status {
 	case nethttp.StatusRequestTimeout, nethttp.StatusTooEarly, nethttp.StatusTooManyRequests:

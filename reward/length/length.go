@@ -1,6 +1,6 @@
-// Package length is the reward for the length of a response: 0 where it is as
-// wanted, down to -penalty where it is not. It is meant to stand beside a reward
-// that says what is right.
+// Package length is the reward for the length of a response: 0 for a length as wanted,
+// down to -penalty for others. It is meant to be combined with a reward that judges
+// answers.
 package length
 
 import (
@@ -41,8 +41,8 @@ func (*rule) About() string {
 	return "0 to -1 for a response that is too long, or not of the wanted length"
 }
 
-// Validate refuses a place where the punishment begins that is not below the one
-// where it is full, or is negative.
+// Validate refuses a punishment that begins at a negative length, or not below the length
+// of full punishment.
 func (r *rule) Validate() error {
 	switch {
 	case r.Kind == "overlong" && r.Buffer > r.MaxLength:
@@ -79,7 +79,7 @@ func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 	return scores, nil
 }
 
-// share is the share of the full punishment that a response of length n gets.
+// share returns which share of the full punishment a response of length n gets.
 func (r *rule) share(n int) float64 {
 	begin, over := r.Target, n-r.Target
 	switch r.Kind {

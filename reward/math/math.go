@@ -14,9 +14,9 @@ import (
 
 func init() { reward.Register("math", func() reward.Reward { return new(rule) }) }
 
-// A rule grades by the verifier. Its zero value takes answers from boxes.
+// A rule grades by the verifier. Its zero value looks for answers in boxes.
 type rule struct {
-	// Mode is "" until SetTemplate is called, unless it is chosen.
+	// Mode is "" until SetTemplate is called, unless a setting chooses it.
 	Mode      string  `toml:"extract" help:"where in a response the answer has to stand: boxed (the last complete box), tag (the answer tags of the r1 template, right after its thinking), auto (tags, else the last complete box, else what running text says), last (the last expression, boxed or not). A response without an answer there earns 0. If not given the template decides: tag for r1, boxed for all others"`
 	Tolerance float64 `toml:"tolerance" range:"[0,1)" note:"0 compares decimals to the digits that they state" help:"how far a decimal may be from the answer, relative to it: 0.01 is one per cent"`
 	WorkedOut bool    `toml:"worked_out" help:"where the answer is a number, a response has to work it out: 4+18 is not right for 22, and 22, 22.0, 1/2, 2/4, 1.5e3, 2*sqrt(3) and 3*pi are"`
@@ -24,7 +24,7 @@ type rule struct {
 	byTemplate bool // Mode follows from the template
 }
 
-// Validate says whether Mode is one.
+// Validate refuses an unknown Mode.
 func (r *rule) Validate() error {
 	if r.Mode == "" || slices.Contains(reward.ExtractRules, r.Mode) {
 		return nil
@@ -44,7 +44,7 @@ func (r *rule) SetTemplate(name string) {
 	}
 }
 
-// Extract is the rule by which answers are found.
+// Extract returns the rule by which answers are found.
 func (r *rule) Extract() string { return r.verifier().Mode.String() }
 
 // WithExtract returns a copy with another rule.
@@ -83,8 +83,8 @@ var statuses = map[verifier.Status]reward.Status{
 	verifier.OK: reward.OK, verifier.Limit: reward.Limit, verifier.Error: reward.Error,
 }
 
-// SameAnswer says whether either answer is right where the other is the gold: a
-// gold may be stated in ways that a response may not.
+// SameAnswer says whether either answer is right if the other is the gold: a gold may
+// have forms that a response may not.
 func (r *rule) SameAnswer(a, b string) bool {
 	v := verifier.Verifier{Mode: verifier.Boxed, Tolerance: r.Tolerance}
 	return v.VerifyAny([]string{a}, `\boxed{`+b+`}`).Correct || v.VerifyAny([]string{b}, `\boxed{`+a+`}`).Correct

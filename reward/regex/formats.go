@@ -8,10 +8,10 @@ import (
 	"onering/reward/texts"
 )
 
-// format says what keeps a response from the form that is wanted, "" if nothing.
+// format says what is wrong with the format of a response, "" if nothing is.
 func (r *rule) format(prompt, s string) string {
 	opened := s
-	if strings.HasSuffix(strings.TrimSpace(prompt), "<think>") { // by a template such as r1
+	if strings.HasSuffix(strings.TrimSpace(prompt), "<think>") { // a template such as r1 begins with the tag
 		opened = "<think>" + s
 	}
 	switch {
@@ -28,7 +28,7 @@ func (r *rule) format(prompt, s string) string {
 	return ""
 }
 
-// once returns what stands before and after the only tag in s.
+// once returns the text before and after the only tag in s.
 func once(s, tag string) (before, after, reason string) {
 	if n := strings.Count(s, tag); n != 1 {
 		return "", "", fmt.Sprintf("%d times %s, not once", n, tag)
@@ -37,8 +37,8 @@ func once(s, tag string) (before, after, reason string) {
 	return before, after, ""
 }
 
-// think wants s to begin with <think>...</think> and to go on after it; it returns
-// what follows.
+// think wants s to begin with <think>...</think> and to continue; it returns the text
+// after it.
 func think(s string) (answer, reason string) {
 	before, _, reason := once(s, "<think>")
 	if reason != "" {
@@ -122,8 +122,8 @@ func jsonWith(s string, keys []string) string {
 	return ""
 }
 
-// fenced returns what stands between the two lines of s that begin with ```, if
-// there are two and the first names no other language than JSON.
+// fenced returns the text between the two lines of s that begin with ```, if there are
+// two and the first names no language other than JSON.
 func fenced(s string) (block string, ok bool) {
 	var b strings.Builder
 	fences := 0

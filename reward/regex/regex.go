@@ -29,12 +29,12 @@ type rule struct {
 	After         string   `toml:"after" help:"a mark such as </think>: only what follows the last of them counts, and a response without one does not match"`
 	Match         float64  `toml:"match" help:"the reward of a match"`
 	NoMatch       float64  `toml:"no_match" help:"the reward of other responses, and of truncated ones"`
-	texts.Compare          // for compare
+	texts.Compare          // compares the captured text
 
 	compiled atomic.Pointer[expression]
 }
 
-// An expression is what was made of a pattern.
+// An expression is a compiled pattern.
 type expression struct {
 	pattern string
 	search  bool
@@ -51,8 +51,8 @@ func (*rule) About() string {
 	return "1 for a response in a form: think tags, one box, JSON, or a regular expression of yours"
 }
 
-// Validate refuses a pattern that is none, and settings that have no use together.
-// Each error is a *settings.Error.
+// Validate refuses an invalid pattern, and settings that have no effect together. Each
+// error is a *settings.Error.
 func (r *rule) Validate() error {
 	var errs settings.Errors
 	groups := 0
@@ -133,15 +133,15 @@ func (r *rule) score(sample reward.Sample) reward.Score {
 	return reward.Score{Value: r.Match, Answer: no.Answer, Reason: "a match"}
 }
 
-// mostSteps bounds a search: bytes of the text times matches in it. A match may
-// have been found by reading all that follows.
+// mostSteps bounds a search: bytes of the text times matches in it. Finding a match may
+// read the whole rest of the text.
 const mostSteps = 1 << 24
 
-// match returns the normal form of what the first group of the pattern captures in
-// s. If the pattern does not match, the reason says so.
+// match returns the normal form of the text that the pattern's first group captures in s.
+// If the pattern does not match, the reason says so.
 func (r *rule) match(s string) (captured, reason string, status reward.Status) {
 	re, err := r.expression()
-	if err != nil { // Score has looked
+	if err != nil { // Score has checked it
 		return "", err.Error(), reward.Error
 	}
 	most := 1

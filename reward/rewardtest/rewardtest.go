@@ -59,7 +59,7 @@ func checkDefaults(new func() reward.Reward) error {
 	return registry.CheckDefaults(new, taken(), "max_length")
 }
 
-// taken are the keys of a run file that every reward shares its section with.
+// taken are the keys of the section that all rewards share.
 func taken() map[string]bool {
 	keys := map[string]bool{}
 	for _, shared := range []any{new(reward.Part), new(reward.Combined)} {
@@ -78,7 +78,7 @@ func checkCount(new func() reward.Reward) error {
 			return fmt.Errorf("a group of %d: %w", n, err)
 		}
 	}
-	// A group of many must not exceed a limit of the reward's own.
+	// many samples must not exceed a limit inside the reward
 	var many []reward.Sample
 	for range 64 {
 		many = append(many, group()...)
@@ -149,7 +149,7 @@ func checkRetention(new func() reward.Reward) error {
 		return err
 	}
 	before := fmt.Sprintf("%+v", early)
-	// What was graded before is overwritten: later scores must not change...
+	// graded samples are overwritten: later scores must not change...
 	for i := range first {
 		s := &first[i]
 		clear(s.IDs)
@@ -165,7 +165,7 @@ func checkRetention(new func() reward.Reward) error {
 	if err := equal(r, later, want); err != nil {
 		return fmt.Errorf("after an earlier group was overwritten: %w", err)
 	}
-	// ... and neither must earlier ones when others are graded.
+	// ... and earlier ones must not change when others are graded
 	if _, err := score(r, []reward.Sample{sample(problem(), "another", false)}); err != nil {
 		return err
 	}

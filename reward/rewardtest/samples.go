@@ -10,7 +10,7 @@ import (
 	"onering/reward"
 )
 
-// A variant is what the samples of one group differ in.
+// A variant is the part of a sample that differs within a group.
 type variant struct {
 	response  string
 	truncated bool
@@ -48,7 +48,7 @@ func problem() data.Problem {
 	}
 }
 
-// sample makes one response to a problem.
+// sample makes a response to a problem.
 func sample(p data.Problem, text string, truncated bool) reward.Sample {
 	prompt := "User: " + p.Text + "\nAssistant:"
 	s := reward.Sample{Problem: p, Prompt: prompt, PromptIDs: []int32{1, 2, 3}, Response: text, Truncated: truncated}
@@ -76,7 +76,7 @@ func score(r reward.Reward, group []reward.Sample) ([]reward.Score, error) {
 	return scores, err
 }
 
-// equal wants equal scores unless those of r may vary.
+// equal wants equal scores, unless those of r may vary.
 func equal(r reward.Reward, got, want []reward.Score) error {
 	if reward.Varies(r) {
 		return nil

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A Compare says which texts are equal. It is embedded in rewards, whose settings
-// its fields then are.
+// A Compare says which texts are equal. Rewards embed it and have its fields as settings.
 type Compare struct {
 	IgnoreCase        bool   `toml:"ignore_case" help:"let upper case be equal to lower case"`
 	Whitespace        string `toml:"whitespace" choice:"keep trim collapse remove" note:"collapse trims and makes each run of it one space" help:"what becomes of white space"`
@@ -29,7 +28,7 @@ func (c Compare) Normal(s string) string {
 	}
 	s = form(s)
 	if c.IgnoreCase {
-		s = form(cases.Fold().String(s)) // folding may take letters apart
+		s = form(cases.Fold().String(s)) // folding may split letters into several
 	}
 	if c.IgnorePunctuation {
 		s = withoutPunctuation(s)
@@ -48,8 +47,7 @@ func (c Compare) Normal(s string) string {
 	return s
 }
 
-// Normals returns the normal forms of the accepted answers. An answer of which nothing
-// is left is none.
+// Normals returns the normal forms of the accepted answers, without empty ones.
 func (c Compare) Normals(answers []string) map[string]bool {
 	all := map[string]bool{}
 	for _, answer := range answers {
@@ -60,7 +58,7 @@ func (c Compare) Normals(answers []string) map[string]bool {
 	return all
 }
 
-// withoutPunctuation leaves out marks. Those of a number stay, since -5 is not 5.
+// withoutPunctuation removes punctuation marks. Those of a number stay, since -5 is not 5.
 func withoutPunctuation(s string) string {
 	runes := []rune(s)
 	digit := func(i int) bool { return i >= 0 && i < len(runes) && unicode.IsDigit(runes[i]) }
@@ -77,8 +75,8 @@ func withoutPunctuation(s string) string {
 	return b.String()
 }
 
-// withoutArticles leaves out each English article that has a word after it: the A
-// of "vitamin A" is none.
+// withoutArticles removes each English article that has a word after it: the A of
+// "vitamin A" is no article.
 func withoutArticles(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

@@ -1,6 +1,6 @@
-// Package texts finds the answer in a response and compares texts, for the
-// rewards that need no mathematics. What is found depends on the response alone,
-// never on the accepted answers, so a response states one answer.
+// Package texts finds the answer in a response and compares texts, for rewards that need
+// no mathematics. The answer depends on the response alone, never on the accepted
+// answers, so a response states one answer.
 package texts
 
 import (
@@ -11,8 +11,8 @@ import (
 	"onering/internal/settings"
 )
 
-// An Extract says where in a response the answer stands. It is embedded in
-// rewards, whose settings its fields then are.
+// An Extract says where in a response the answer stands. Rewards embed it and have its
+// fields as settings.
 type Extract struct {
 	Where string `toml:"extract" choice:"whole last_line boxed tag" note:"boxed is the last complete \\boxed{} or \\fbox{}, tag the last complete <answer>...</answer>" help:"what of a response is its answer"`
 	Tag   string `toml:"tag" help:"name of the tag for extract = \"tag\""`
@@ -21,7 +21,7 @@ type Extract struct {
 
 var tagName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
-// Validate reports a tag that cannot be one, as a *settings.Error.
+// Validate reports an impossible tag as a *settings.Error.
 func (e Extract) Validate() error {
 	if !tagName.MatchString(e.Tag) {
 		return &settings.Error{Key: "tag", Value: e.Tag, Remedy: "must be the name of a tag, such as answer"}
@@ -29,8 +29,8 @@ func (e Extract) Validate() error {
 	return nil
 }
 
-// Find returns the answer that a response states, and whether there is one: white
-// space is none. It reads every byte a fixed number of times.
+// Find returns the answer that a response states, and whether there is one: white space
+// is no answer. It reads every byte a fixed number of times.
 func (e Extract) Find(response string) (string, bool) {
 	s, ok := e.Rest(response)
 	switch {
@@ -40,7 +40,7 @@ func (e Extract) Find(response string) (string, bool) {
 	case e.Where == "boxed":
 		boxes := slices.DeleteFunc(Boxes(s), func(b box) bool { return !b.Closed })
 		if s = ""; len(boxes) > 0 {
-			s = boxes[len(boxes)-1].Content // the innermost where boxes are nested
+			s = boxes[len(boxes)-1].Content // the innermost one, if boxes are nested
 		}
 	case e.Where == "tag":
 		s = lastTag(s, e.Tag)
@@ -48,8 +48,8 @@ func (e Extract) Find(response string) (string, bool) {
 	return s, strings.TrimSpace(s) != ""
 }
 
-// Rest returns what follows the last mark of a response, all of it if no mark is
-// set, and whether the mark is there.
+// Rest returns the text after the last mark of a response, the whole text if no mark is
+// set, and whether the mark was found.
 func (e Extract) Rest(response string) (string, bool) {
 	if e.After == "" {
 		return response, true
@@ -67,8 +67,8 @@ func lastLine(s string) string {
 	return strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:])
 }
 
-// lastTag returns what stands between <name> and the last </name>, "" if there is
-// no such pair. Of several <name> the one that is nearest to the end counts.
+// lastTag returns the text between <name> and the last </name>, "" if there is no such
+// pair. Among several <name> the last one counts.
 func lastTag(s, name string) string {
 	end := strings.LastIndex(s, "</"+name+">")
 	if end < 0 {
@@ -83,16 +83,16 @@ func lastTag(s, name string) string {
 
 // A box is a \boxed{...} or \fbox{...}.
 type box struct {
-	Start, End int    // of the whole, from the backslash to behind the brace
-	Content    string // between the braces
-	Closed     bool   // without its closing brace a box ends with the text
+	Start, End int    // of the box, from the backslash to behind the brace
+	Content    string // the text between the braces
+	Closed     bool   // false if the closing brace is missing; the box then ends with the text
 }
 
 // Boxes returns the boxes of s in the order in which they begin. Braces behind a
 // backslash do not count. It reads s once.
 func Boxes(s string) []box {
 	var boxes []box
-	var open []int // the braces that are open: the index of their box, or -1
+	var open []int // for each open brace the index of its box, or -1
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '{':
@@ -112,7 +112,7 @@ func Boxes(s string) []box {
 				break // \\boxed, as models write after a line break
 			}
 			if n == 0 {
-				i++ // what is escaped
+				i++ // an escaped character
 				break
 			}
 			open = append(open, len(boxes))
@@ -123,8 +123,8 @@ func Boxes(s string) []box {
 	return boxes
 }
 
-// boxCommand returns the length of the box command that s begins with, its brace
-// and at most 8 spaces before it included; 0 if there is none.
+// boxCommand returns the length of the box command with which s begins, including its
+// brace and at most 8 spaces before it; 0 if there is none.
 func boxCommand(s string) int {
 	for _, command := range [...]string{`\boxed`, `\fbox`} {
 		rest, ok := strings.CutPrefix(s, command)

@@ -1,4 +1,4 @@
-// Package cuda has a GPU of NVIDIA run models, by ONNX Runtime's CUDA provider.
+// Package cuda runs models on NVIDIA GPUs, by ONNX Runtime's CUDA provider.
 package cuda
 
 import (
@@ -14,14 +14,14 @@ import (
 
 func init() { runtime.RegisterProvider(&provider{driver: driver, preload: preload, dirs: cudaDirs}) }
 
-// A provider finds, checks and opens GPUs. Tests replace what it asks of the system.
+// A provider finds, checks and opens GPUs. Tests replace its queries of the system.
 type provider struct {
 	// driver describes each GPU that the NVIDIA driver shows. version is the newest CUDA
 	// that it supports, as 1000*major + 10*minor.
 	driver func() (gpus []string, version int, err error)
-	// preload loads the library that name is the path of, or that the system's loader
-	// finds by that name, so that libraries loaded later which need one of that name get
-	// this one. It returns the library's path.
+	// preload loads a library by its path or by a name that the system's loader finds, so
+	// that later libraries which need that name get this library. It returns the
+	// library's path.
 	preload func(name string) (path string, err error)
 	// dirs returns further folders to look for libraries in.
 	dirs func(context.Context) []string
@@ -36,14 +36,14 @@ func (*provider) Limits() runtime.Limits  { return runtime.Limits{} }
 // Refuses returns "": the provider computes in all types.
 func (*provider) Refuses(models.DType) string { return "" }
 
-// Taken is the bytes of CUDA's context, the kernels, the workspaces of cuBLAS and cuDNN.
+// Taken estimates the bytes of CUDA's context, the kernels, and the workspaces of cuBLAS and cuDNN.
 func (*provider) Taken() int64 { return 1200e6 }
 
-// Room asks the driver, which takes some hundred megabytes for as long as it does.
+// Room asks the driver, which needs some hundred megabytes while it answers.
 func (*provider) Room(number int) (string, int64) { return room(driverLibrary, number) }
 
-// ForRank gives each rank of a host a GPU; without being asked, from the second rank on
-// where the system shows one.
+// ForRank gives each rank of a host its own GPU. If no device is named, it does so from
+// the second rank on, if the system shows a GPU.
 func (*provider) ForRank(local int, asked bool) (int, bool) {
 	if !asked && local > 0 {
 		_, err := os.Stat(fmt.Sprintf("/dev/nvidia%d", local))
@@ -52,7 +52,7 @@ func (*provider) ForRank(local int, asked bool) (int, bool) {
 	return local, asked
 }
 
-// The library is of the version that most sources of the CPU's have.
+// The library has the version of most sources of the CPU's library.
 const (
 	version = "1.31.1"
 	ref     = "onnxruntime-gpu==" + version
@@ -60,7 +60,7 @@ const (
 	shared  = "libonnxruntime_providers_shared.so"
 )
 
-// Library is built with CUDA 13 and cuDNN 9, but does not contain these.
+// Library is built with CUDA 13 and cuDNN 9, but does not contain them.
 func (*provider) Library() provision.Kind {
 	const folder = "onnxruntime/capi/"
 	return provision.Kind{With: []string{file, shared}, Name: "with CUDA", Ref: ref, Sources: []provision.Source{provision.Wheels(ref, version, map[string]provision.Build{

@@ -10,12 +10,11 @@ import (
 	"onering/runtime/cuda/kernels"
 )
 
-// plain in the environment with any value but "" leaves the kernels out, for measuring what
-// they bring.
+// plain, if set in the environment, disables the kernels, to measure what they gain.
 const plain = "ONERING_NO_KERNELS"
 
-// addKernels has a Backend compute with the kernels of package kernels, too. Where it cannot,
-// notice is told.
+// addKernels lets a Backend use the kernels of package kernels. If that is impossible, it
+// calls notice.
 func addKernels(b *runtime.Backend, m *memory, number int, notice func(string)) {
 	var k *kernels.Device
 	err := fmt.Errorf("%s is set", plain)

@@ -75,7 +75,7 @@ func needs(path string) ([]string, error) {
 	return linked, nil
 }
 
-// comesWith says what a library is part of.
+// comesWith names the package that contains a library.
 func comesWith(name string) string {
 	if name == ncclLibrary {
 		return "NCCL 2, PyTorch, or pip's nvidia-nccl-cu13"
@@ -115,8 +115,8 @@ func cudaDirs(ctx context.Context) []string {
 	return dirs
 }
 
-// pythonPath returns where the Python on the PATH looks for packages, nil if
-// there is no Python.
+// pythonPath returns the folders in which the Python on the PATH looks for packages, nil
+// if there is no Python.
 func pythonPath(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -129,8 +129,7 @@ func pythonPath(ctx context.Context) []string {
 
 func driver() ([]string, int, error) { return describe(driverLibrary) }
 
-// describe opens the NVIDIA driver's library and describes its GPUs, as provider.driver
-// says.
+// describe opens the NVIDIA driver's library and describes its GPUs; see provider.driver.
 func describe(library string) (gpus []string, version int, err error) {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))
@@ -147,16 +146,16 @@ func describe(library string) (gpus []string, version int, err error) {
 	return gpus, int(v), nil
 }
 
-// room asks the NVIDIA driver's library what provider.Room says.
+// room asks the NVIDIA driver's library for provider.Room.
 func room(library string, number int) (string, int64) {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))
-	var gpu C.onering_gpu // stays zero where it fails
+	var gpu C.onering_gpu // stays zero if the call fails
 	C.onering_cuda_room(name, C.int(number), &gpu)
 	return C.GoString(&gpu.name[0]), int64(gpu.bytes)
 }
 
-// preload does what provider.preload says.
+// preload implements provider.preload.
 func preload(library string) (string, error) {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))

@@ -17,15 +17,15 @@ import (
 	"onering/runtime"
 )
 
-// A memory is that of one GPU, which has addresses. It and the CUDA provider use the same
-// CUDA stream, which keeps their work in order.
+// A memory is the memory of one GPU. It and the CUDA provider use the same CUDA stream,
+// which orders their work.
 type memory struct {
 	id     C.int
 	stream unsafe.Pointer
-	pinned *pinned           // nil where there is none
-	copies [2]unsafe.Pointer // the streams StreamUp and StreamDown, from the first Lock on
-	events []unsafe.Pointer  // of the marks
-	// find finds NCCL.
+	pinned *pinned           // nil if there is none
+	copies [2]unsafe.Pointer // the streams StreamUp and StreamDown, which the first Lock makes
+	events []unsafe.Pointer  // events for the marks
+	// find finds the NCCL library.
 	find func(context.Context) (path string, err error)
 }
 
@@ -50,17 +50,17 @@ func (c *provider) Open(o runtime.Options, number int, _ string) (*runtime.Backe
 	return b, nil
 }
 
-// settings are those of the CUDA provider.
+// settings returns those of the CUDA provider.
 func settings(id int, tf32 bool) map[string]string {
 	settings := map[string]string{
 		"device_id": strconv.Itoa(id),
-		// Allocators grow by as much as is asked for. By default they double, which
-		// would keep up to twice the memory in use.
+		// Allocators grow by the requested size. By default they double, which could hold
+		// twice the memory in use.
 		"arena_extend_strategy": "kSameAsRequested",
 		// TF32 has 11 bits of precision. Without it log-probs and gradients can be
 		// compared with the CPU's.
 		"use_tf32":                  "0",
-		"do_copy_in_default_stream": "1", // one stream
+		"do_copy_in_default_stream": "1", // all work on one stream
 		"cudnn_conv_algo_search":    "DEFAULT",
 	}
 	if tf32 {
@@ -85,7 +85,7 @@ func (m *memory) use(functions, options unsafe.Pointer, settings map[string]stri
 	return said(C.onering_cuda_use((*unsafe.Pointer)(functions), options, &keys[0], &values[0], C.size_t(len(keys)), m.stream))
 }
 
-// said returns a message of C as an error, and frees it.
+// said turns a message of C into an error, and frees it.
 func said(message *C.char) error {
 	if message == nil {
 		return nil
@@ -121,8 +121,8 @@ func (m *memory) Alloc(bytes int) (at unsafe.Pointer, err error) {
 
 func (m *memory) Free(at unsafe.Pointer) { C.onering_cuda_free(m.id, at) }
 
-// unpinned in the environment with any value but "" has copies go without pinned memory,
-// for measuring what it brings.
+// unpinned, if set in the environment, disables pinned memory for copies, to measure what
+// it gains.
 const unpinned = "ONERING_UNPINNED"
 
 // The directions of copies, as CUDA numbers them.
@@ -131,8 +131,8 @@ const (
 	toHost   = 2
 )
 
-// pin allocates the memory through which large copies go. It stays until the process
-// ends, as the stream does.
+// pin allocates the memory through which large copies go. Like the stream, it exists
+// until the process ends.
 func (m *memory) pin() error {
 	if os.Getenv(unpinned) != "" {
 		return fmt.Errorf("%s is set", unpinned)
@@ -168,7 +168,7 @@ func (m *memory) Read(to []byte, from runtime.Place) error {
 	return errors.Join(start(to, 0), m.Wait())
 }
 
-// start begins to copy on a stream.
+// start begins a copy on a stream.
 func (m *memory) start(to, from unsafe.Pointer, bytes int, kind C.int, stream unsafe.Pointer) error {
 	return cudaError(C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), kind, stream))
 }
@@ -196,5 +196,5 @@ func (m *memory) CopyRuns(to, from []runtime.Place, runs []runtime.Runs) error {
 
 func (m *memory) Wait() error { return cudaError(C.onering_cuda_wait(m.id, m.stream)) }
 
-// Close does nothing: the stream is the process's until it ends.
+// Close does nothing: the stream exists until the process ends.
 func (m *memory) Close() {}

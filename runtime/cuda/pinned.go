@@ -10,17 +10,17 @@ import (
 
 // pinned is memory of the host that a device reads and writes by itself. Copies of other
 // memory go through it in pieces: while the device moves one, the host copies the next.
-// The device's own way for memory that is not pinned has one thread do both by turns.
+// For other memory the device's own copy lets one thread do both alternately.
 type pinned struct {
 	mu    sync.Mutex
 	parts [2][]byte
 }
 
-// pinnedPart is how many bytes a piece has at most. It takes the device longer than what
-// starting and waiting for a copy takes, and there are two.
+// pinnedPart is how many bytes a piece has at most. Moving it takes the device longer
+// than starting and waiting for a copy. There are two pieces.
 const pinnedPart = 8 << 20
 
-// pinnedFrom is from how many bytes on copies are staged: less is over as fast without.
+// pinnedFrom is the least number of bytes for staged copies: smaller copies are as fast without.
 const pinnedFrom = 1 << 20
 
 // newPinned returns a pinned of 2*pinnedPart bytes that the device knows.
@@ -39,7 +39,7 @@ func (p *pinned) up(from []byte, start func(at int, piece []byte) error, wait fu
 	defer p.mu.Unlock()
 	for i, at := 0, 0; at < len(from); i++ {
 		piece := p.parts[i%2][:min(pinnedPart, len(from)-at)]
-		copyAtOnce(piece, from[at:]) // while the piece before is on its way
+		copyAtOnce(piece, from[at:]) // while the device moves the previous piece
 		if err := wait(); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (p *pinned) up(from []byte, start func(at int, piece []byte) error, wait fu
 func (p *pinned) down(to []byte, start func(piece []byte, at int) error, wait func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var before []byte // the piece that has come, and is to be copied to done
+	var before []byte // a piece that has arrived, to be copied to done
 	for i, at, done := 0, 0, 0; at < len(to) || before != nil; i++ {
 		piece := p.parts[i%2][:min(pinnedPart, len(to)-at)]
 		if len(piece) > 0 {
@@ -76,7 +76,7 @@ func (p *pinned) down(to []byte, start func(piece []byte, at int) error, wait fu
 	return nil
 }
 
-// copyAtOnce is copy by several threads: one is slower than what connects a GPU.
+// copyAtOnce copies with several threads: one thread is slower than the connection to a GPU.
 func copyAtOnce(to, from []byte) {
 	const atLeast = 1 << 20
 	n := min(len(to), len(from))

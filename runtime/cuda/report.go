@@ -20,11 +20,11 @@ const (
 	minDriver   = "580"
 )
 
-// A report says what running on a GPU needs and what of it is here.
+// A report says what running on a GPU needs and what is present.
 type report struct {
 	devices   []string
 	driver    string            // the newest CUDA that the driver supports, such as "13.0"
-	libraries map[string]string // library name -> path, "" if it is missing
+	libraries map[string]string // path of each library by name, "" if it is missing
 	missing   []string
 }
 
@@ -32,9 +32,9 @@ func (r *report) lacks(format string, args ...any) {
 	r.missing = append(r.missing, fmt.Sprintf(format, args...))
 }
 
-// Report looks for what the CUDA provider beside library needs, first where the
-// system's loader looks and then in folders that it may not know, and loads what
-// it finds, so that the provider finds it too.
+// Report looks for the libraries that the CUDA provider beside library needs, first where
+// the system's loader looks and then in folders that it may not know, and loads what it
+// finds, so that the provider finds it too.
 func (c *provider) Report(ctx context.Context, library string, number int, told bool) runtime.Report {
 	r := report{devices: []string{}, libraries: map[string]string{}, missing: []string{}}
 	if goruntime.GOOS != "linux" {
@@ -52,8 +52,8 @@ func (c *provider) Report(ctx context.Context, library string, number int, told 
 	return runtime.Report{Devices: r.devices, Missing: r.missing, Facts: facts, Rows: r.rows}
 }
 
-// rows lists what a GPU needs where there is one or it was asked for, and then what is
-// missing only if it was not: else that is among the problems.
+// rows lists the needs of a GPU if there is one or it was asked for. Missing parts appear
+// only if a GPU was not asked for, since they are problems otherwise.
 func (r report) rows(asked bool) (rows [][2]string) {
 	row := func(name, text string) { rows = append(rows, [2]string{name, text}) }
 	if len(r.devices) == 0 {
@@ -95,7 +95,7 @@ func (c *provider) look(ctx context.Context, r *report, library string, told boo
 	}
 	dirs := sync.OnceValue(func() []string { return c.dirs(ctx) })
 	for _, name := range names {
-		if name == driverLibrary { // reportDriver has said what is wrong with it
+		if name == driverLibrary { // reportDriver has reported it
 			r.libraries[name] = ""
 			if driverErr == nil {
 				r.libraries[name] = name
@@ -110,8 +110,8 @@ func (c *provider) look(ctx context.Context, r *report, library string, told boo
 	}
 }
 
-// find loads a library that the system's loader knows by its name, or that lies in one of
-// the folders, and returns its path.
+// find loads a library that the system's loader finds by name or that lies in one of the
+// folders, and returns its path.
 func (c *provider) find(name string, dirs func() []string) (string, error) {
 	path, err := c.preload(name)
 	if err == nil {

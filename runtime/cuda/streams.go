@@ -12,8 +12,8 @@ import (
 	"onering/runtime"
 )
 
-// Lock implements runtime.Streams. The two streams for copies stay until the process ends,
-// as the other does.
+// Lock implements runtime.Streams. Its two streams for copies exist until the process
+// ends.
 func (m *memory) Lock(host []byte) error {
 	if os.Getenv(unpinned) != "" {
 		return fmt.Errorf("%s is set", unpinned)
@@ -28,7 +28,7 @@ func (m *memory) Lock(host []byte) error {
 	return streamsError(C.onering_cuda_lock(m.id, unsafe.Pointer(unsafe.SliceData(host)), C.size_t(len(host))))
 }
 
-// streamsError is cudaError for what the runtime's library may lack.
+// streamsError is cudaError for functions that the runtime's library may lack.
 func streamsError(code C.int) error {
 	if code < 0 {
 		return errors.New("CUDA's runtime lacks cudaHostRegister or a function for events")

@@ -13,29 +13,29 @@ import (
 	"onering/models/ports"
 )
 
-// domain is that of our operators.
+// domain is the domain of our operators.
 const domain = "onering"
 
 // A rule replaces some nodes of a graph by one of ours. from are nodes "Op inputs ->
-// outputs", in which each name stands for the same value everywhere, "_" for any one, and a
-// node may have more inputs than stated if these end with "...". Values between the nodes may
-// have no other uses. A node with = before its name may, and goes once nothing reads what it
-// gives. Wide and Narrow are casts to float32 and to 16 bits, and NT, TN and NN products
-// Gemm, with T for a transposed operand.
+// outputs", in which each name stands for the same value everywhere, "_" for any one, and
+// a node may have more inputs than stated if these end with "...". Intermediate values
+// may have no other uses. A node with = before its name may have some, and is removed
+// once nothing reads its results. Wide and Narrow are casts to float32 and to 16 bits,
+// and NT, TN and NN products Gemm, with T for a transposed operand.
 type rule struct {
 	from, to string
 	where    func(g *fused, v map[string]string) (attrs []onnx.Attr, ok bool)
 }
 
-// perHead is how the products of attention in one block get their operands.
+// perHead is the part of attention's patterns that brings operands into one head per matrix.
 const perHead = `=FusedMatMul qs ks -> b; =Reshape qt _ -> qs; =Transpose qr -> qt; =Reshape qw qd -> qr; =Wide q -> qw;
 	=Transpose kr -> ks; =Reshape kw kd -> kr; =Wide k -> kw; =Transpose vr -> vs; =Reshape vw _ -> vr; =Wide v -> vw`
 
-// outerOnto is the gradient of a matrix, added to the running one.
+// outerOnto is the pattern of a matrix's gradient that is added to the running one.
 var outerOnto = rule{"Add s c -> y; Wide p -> c; TN d x -> p", "OuterOnto d x s -> y", narrow("x")}
 
-// rules are tried one after the other, each everywhere. Later ones may find what earlier
-// ones made.
+// rules are tried in order, each everywhere. Later rules may match the results of earlier
+// ones.
 var rules = []rule{
 	{"Add s c -> y; Wide p -> c; NT x w -> p", "ProductOnto x w s -> y", narrow("x")},
 	outerOnto,
@@ -69,10 +69,10 @@ var rules = []rule{
 	{"NT x w -> y", "Product x w -> y", narrow("x")},
 }
 
-// single are the operators of float32 alone; the names of others end with their type.
+// single lists operators that exist only in float32; names of others end with their type.
 var single = map[string]bool{"MaskedSoftmax": true, "SoftmaxGrad": true, "HeadGrad": true}
 
-// headRules are those of the head's gradient, where every row has one place in at.
+// headRules are the rules for the head's gradient, where each row has one place in at.
 var headRules = []rule{
 	{"Narrow y -> n; ScatterND d at own -> y; Mul e m -> d; Exp l -> e; Neg w -> m; Sub x z -> l", "HeadGradShort x z w at own -> n", nil},
 	outerOnto,
@@ -83,7 +83,7 @@ var headRules = []rule{
 	{"ScatterND d at own -> y; Mul e n -> d; Exp l -> e; Neg w -> n; Sub x z -> l", "HeadGrad x z w at own -> y", nil},
 }
 
-// heads are the graphs of which one operator computes all that follows the logits, by the
+// heads are graphs in which one operator computes everything after the logits, by the
 // operator's ports.
 var heads = map[string]string{
 	"sample.draw":   "Choose " + ports.InverseTemperature + " " + ports.Uniforms + " -> " + ports.NextTokens + " " + ports.LogProb + " " + ports.Entropy,
@@ -91,8 +91,8 @@ var heads = map[string]string{
 	"head.forward":  "HeadSums " + ports.LogSumExp + " " + ports.MeanLogit + " -> " + ports.LogSumExpOut + " " + ports.MeanLogitOut,
 }
 
-// fuseAll returns p with operators of ours where they compute what several nodes do, or
-// faster. They round less: what stays between the nodes has no 16 bits.
+// fuseAll returns p with our operators in place of groups of nodes, or of slower nodes.
+// They round less, since intermediate values are not rounded to 16 bits.
 func fuseAll(p models.Program) models.Program {
 	if op, ok := heads[p.Name]; ok {
 		return withHead(p, op)
@@ -120,7 +120,7 @@ func fuse(p models.Program, rules []rule) models.Program {
 	return g.Program
 }
 
-// prune removes nodes of which nothing reads what they give.
+// prune removes nodes whose results are not read.
 func (g *fused) prune() {
 	g.index()
 	kept := len(g.Nodes)
@@ -138,13 +138,13 @@ func (g *fused) prune() {
 	g.Nodes = g.Nodes[kept:]
 }
 
-// mostTokens is how many logits the kernel that chooses a token takes.
+// mostTokens is the largest number of logits for the kernel that chooses a token.
 const mostTokens = 1 << 18
 
-// withHead is a graph with op in the place of all nodes after the product that gives logits.
+// withHead returns a graph with op in place of all nodes after the product of the logits.
 func withHead(p models.Program, op string) models.Program {
 	head := slices.IndexFunc(p.Nodes, func(n onnx.Node) bool { return kindOf(n, "NT") == "NT" })
-	if head < 0 || p.Nodes[head].Inputs[0] != p.Inputs[0].Name { // the product is turned round
+	if head < 0 || p.Nodes[head].Inputs[0] != p.Inputs[0].Name { // the operands of the product are swapped
 		return p
 	}
 	for _, in := range p.Inputs {
@@ -161,16 +161,16 @@ func withHead(p models.Program, op string) models.Program {
 	return p
 }
 
-// A fused graph is one under change.
+// A fused is a graph while rules change it.
 type fused struct {
 	models.Program
-	narrow models.DType // its type of 16 bits
+	narrow models.DType // the graph's 16-bit type
 	ports  map[string]models.Port
-	made   map[string]int // the node that gives a value
-	uses   map[string]int // how many inputs and outputs of the graph a value is
+	made   map[string]int // the node that computes a value
+	uses   map[string]int // how many inputs and graph outputs use a value
 }
 
-// index finds nodes and uses again.
+// index computes made and uses again.
 func (g *fused) index() {
 	g.made, g.uses = map[string]int{}, map[string]int{}
 	for i, n := range g.Nodes {
@@ -222,7 +222,7 @@ func (g *fused) apply(r rule) {
 			gone[n] = true
 			last = max(last, n)
 		}
-		delete(gone, last) // where all inputs are there
+		delete(gone, last) // where all inputs exist already
 		g.Nodes[last] = node
 	}
 	kept := g.Nodes[:0]
@@ -234,8 +234,9 @@ func (g *fused) apply(r rule) {
 	g.Nodes = inOrder(kept)
 }
 
-// inOrder sorts nodes so that each comes after those that give its inputs, and else as they
-// were: a node that stands where the last of several stood gives values of the first.
+// inOrder sorts nodes so that each follows the nodes of its inputs, and otherwise keeps their
+// order: a new node, in the place of the last node that it replaces, may compute values for earlier
+// ones.
 func inOrder(nodes []onnx.Node) []onnx.Node {
 	made := map[string]int{}
 	for i, n := range nodes {
@@ -263,7 +264,7 @@ func inOrder(nodes []onnx.Node) []onnx.Node {
 	return sorted
 }
 
-// A match is what a rule's names stand for at one place.
+// A match maps the names of a rule to values at one place of a graph.
 type match struct {
 	g      *fused
 	values map[string]string
@@ -299,7 +300,7 @@ func (m *match) rest(pattern [][]string) bool {
 	return false
 }
 
-// node matches node i with one of a pattern.
+// node matches node i with one node of a pattern.
 func (m *match) node(p []string, i int) bool {
 	n, arrow := m.g.Nodes[i], slices.Index(p, "->")
 	op, stays := strings.CutPrefix(p[0], "=")
@@ -347,8 +348,8 @@ func (m *match) overlaps(gone map[int]bool) bool {
 	return false
 }
 
-// closed reports whether all values that the nodes give are either results or used by these
-// nodes alone.
+// closed reports whether the values that the nodes compute are results or are used only
+// by these nodes.
 func (m *match) closed(to []string) bool {
 	results := map[string]bool{}
 	for _, name := range to[slices.Index(to, "->")+1:] {
@@ -370,7 +371,7 @@ func (m *match) closed(to []string) bool {
 	return true
 }
 
-// kindOf is the name that patterns have for a node; like is one that it may have.
+// kindOf returns the name of a node in patterns; like is a name that it may have.
 func kindOf(n onnx.Node, like string) string {
 	switch {
 	case n.Domain == domain:
@@ -381,7 +382,7 @@ func kindOf(n onnx.Node, like string) string {
 			if v, ok := a.Value.(int64); ok {
 				flags[a.Name] = v
 			} else {
-				return n.Op // a scale
+				return n.Op // the product has a scale
 			}
 		}
 		return map[int64]string{0: "N", 1: "T"}[flags["transA"]] + map[int64]string{0: "N", 1: "T"}[flags["transB"]]
@@ -400,7 +401,7 @@ func castTo(n onnx.Node) models.DType {
 	return models.Invalid
 }
 
-// attr is an integer attribute of a node, 0 where it has none.
+// attr returns an integer attribute of a node, 0 if it is absent.
 func attr(n onnx.Node, name string) int64 {
 	for _, a := range n.Attrs {
 		if v, ok := a.Value.(int64); ok && a.Name == name {
@@ -410,7 +411,7 @@ func attr(n onnx.Node, name string) int64 {
 	return 0
 }
 
-// narrowType is the type of 16 bits that a graph casts to; Invalid if there is none.
+// narrowType returns the 16-bit type to which a graph casts; Invalid if there is none.
 func narrowType(p models.Program) models.DType {
 	for _, n := range p.Nodes {
 		if d := castTo(n); isNarrow(d) {
@@ -422,7 +423,7 @@ func narrowType(p models.Program) models.DType {
 
 func isNarrow(d models.DType) bool { return d == models.BF16 || d == models.F16 }
 
-// typeOf is the type of a value: most operators keep that of their first operand.
+// typeOf returns the type of a value: most operators have the type of their first operand.
 func (g *fused) typeOf(name string) models.DType {
 	for {
 		if p, ok := g.ports[name]; ok {
@@ -445,7 +446,7 @@ func (g *fused) typeOf(name string) models.DType {
 	}
 }
 
-// width is the last dimension of a value where a port, a product or a constant says it, else 0.
+// width returns the last dimension of a value if a port, a product or a constant states it, else 0.
 func (g *fused) width(name string) int {
 	for {
 		if port, ok := g.ports[name]; ok {
@@ -471,7 +472,7 @@ func (g *fused) width(name string) int {
 	}
 }
 
-// lastOf is size i of a shape where that is a number.
+// lastOf returns size i of a shape if it is a number.
 func lastOf(shape []string, i int) int {
 	if i < 0 || i >= len(shape) {
 		return 0
@@ -482,14 +483,14 @@ func lastOf(shape []string, i int) int {
 
 type condition = func(g *fused, v map[string]string) ([]onnx.Attr, bool)
 
-// narrow asks for a value of 16 bits.
+// narrow demands a value of 16 bits.
 func narrow(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		return nil, isNarrow(g.typeOf(v[name]))
 	}
 }
 
-// eights asks for a value of 16 bits whose rows a kernel can read eight elements at a time.
+// eights demands a value of 16 bits whose rows a kernel can read eight elements at a time.
 func eights(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow(name)(g, v)
@@ -498,7 +499,7 @@ func eights(name string) condition {
 	}
 }
 
-// turns asks for heads of a multiple of 16 elements.
+// turns demands heads whose width is a multiple of 16.
 func turns(sign int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := narrow("x")(g, v)
@@ -507,7 +508,7 @@ func turns(sign int64) condition {
 	}
 }
 
-// rowsOf asks for rows, taken by the node that gives a value, that eights takes.
+// rowsOf demands that a value's node takes rows that eights accepts.
 func rowsOf(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		_, ok := eights("x")(g, v)
@@ -515,7 +516,7 @@ func rowsOf(name string) condition {
 	}
 }
 
-// masks asks for the mask of a layer, [T,T], or a part of it.
+// masks demands the mask of a layer, [T,T], or a part of it.
 func masks(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		mask := v[name]
@@ -530,7 +531,7 @@ func masks(name string) condition {
 	}
 }
 
-// scores asks for the gradient of attention's weights: a product in float32.
+// scores demands the gradient of attention's weights: a product in float32.
 func scores(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		i, ok := g.made[v[name]]
@@ -538,7 +539,7 @@ func scores(name string) condition {
 	}
 }
 
-// epsilonOf takes the attribute epsilon of the node that gives a value.
+// epsilonOf reads the attribute epsilon of the node that computes a value.
 func epsilonOf(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		for _, a := range g.Nodes[g.made[v[name]]].Attrs {
@@ -550,7 +551,7 @@ func epsilonOf(name string) condition {
 	}
 }
 
-// epsilonBeside takes a constant of one float32 as the attribute epsilon.
+// epsilonBeside reads a constant of one float32 as the attribute epsilon.
 func epsilonBeside(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		for _, c := range g.Constants {
@@ -562,8 +563,8 @@ func epsilonBeside(name string) condition {
 	}
 }
 
-// attends asks for the attention of one new token of each row, of heads that the kernels
-// know: up to 16 share keys, which have up to 128 elements, a multiple of 8.
+// attends demands attention of one new token for each row, with heads that the kernels
+// support: up to 16 heads share keys, of up to 128 elements, a multiple of 8.
 func attends(turned int64) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		ids := slices.IndexFunc(g.Inputs, func(p models.Port) bool { return p.Name == "ids" })
@@ -587,8 +588,8 @@ func attends(turned int64) condition {
 	}
 }
 
-// causal asks for attention of whole sequences to what came before, of heads that the kernels
-// know: of up to 128 elements, a multiple of 8.
+// causal demands causal attention over whole sequences, with heads that the kernels
+// support: of up to 128 elements, a multiple of 8.
 func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	q, k := g.ints(v["qd"]), g.ints(v["kd"])
 	if _, ok := masks("mask")(g, v); !ok || len(q) != 4 || len(k) != 4 || q[3] != k[3] || q[3]%8 != 0 || q[3] > 128 || k[2] == 0 || q[2]%k[2] != 0 {
@@ -603,7 +604,7 @@ func causal(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 	return attrs, len(attrs) == 3
 }
 
-// ints are the numbers of an int64 constant.
+// ints returns the numbers of an int64 constant.
 func (g *fused) ints(name string) (list []int64) {
 	for _, c := range g.Constants {
 		if c.Name == name && c.Type == models.I64 {

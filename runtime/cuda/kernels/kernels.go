@@ -42,13 +42,13 @@ const (
 	blas   = "libcublasLt.so.13"
 )
 
-// A Device has the kernels on one device.
+// A Device runs the kernels on one device.
 type Device struct {
 	device *C.onering_device
 	stream unsafe.Pointer
 }
 
-// New returns a Device made in C, an onering_device, whose work is in order with a stream.
+// New returns a Device for an onering_device made in C, whose work is ordered by a stream.
 func New(device, stream unsafe.Pointer) *Device {
 	return &Device{(*C.onering_device)(device), stream}
 }
@@ -70,7 +70,7 @@ func OnGPU(number int, stream unsafe.Pointer) (*Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		image := C.CBytes(append(data, 0)) // PTX ends with 0
+		image := C.CBytes(append(data, 0)) // PTX must end with a zero byte
 		problem = C.onering_gpu_load(g, C.int(half), image)
 		C.free(image)
 		if problem != nil {
@@ -80,7 +80,7 @@ func OnGPU(number int, stream unsafe.Pointer) (*Device, error) {
 	return New(unsafe.Pointer(g), stream), nil
 }
 
-// image is what a GPU runs: what was compiled for its architecture, or for an older one of
+// image returns the code for a GPU: compiled for its architecture, or for an older one of
 // the same generation, or PTX, which the driver compiles.
 func image(name string, major, minor int) ([]byte, error) {
 	for ; minor >= 0; minor-- {
@@ -103,7 +103,7 @@ func unzip(name string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// adding is held while operators are made, which happens once for a device.
+// adding is held while operators are made, once for each device.
 var adding sync.Mutex
 
 // AddTo adds the operators to the options of a session, by ONNX Runtime's functions.
@@ -146,7 +146,7 @@ func (d *Device) Squares(g unsafe.Pointer, n int, scale float64, sum unsafe.Poin
 	return said("sum of squares", C.onering_squares(d.device, (*C.float)(g), C.int64_t(n), C.float(scale), (*C.float)(sum), d.stream))
 }
 
-// said returns a message of C as an error.
+// said turns a message of C into an error.
 func said(what string, problem *C.char) error {
 	if problem == nil {
 		return nil

@@ -10,12 +10,12 @@ import (
 	"unsafe"
 )
 
-// operators are those of Step.
+// operators names the operators of Step.
 var operators = map[string]C.int{"Mul": C.tile_mul, "Add": C.tile_add, "Sub": C.tile_sub, "Div": C.tile_div, "Sqrt": C.tile_sqrt, "Sign": C.tile_sign}
 
-// Run does the steps on arrays of one length, in the order of Inputs, with scalars in
-// the order of Scalars. The bits are those of ONNX Runtime's kernels on the CPU, in
-// which subnormal numbers are zero. It uses one thread; several may each run a part.
+// Run does the steps on arrays of one length, in the order of Inputs, with scalars in the
+// order of Scalars. The results have the bits of ONNX Runtime's CPU kernels, which treat
+// subnormal numbers as zero. It uses one thread; several may each run a part.
 func (c *Code) Run(arrays [][]float32, scalars []float32) error {
 	if len(arrays) != len(c.Inputs) || len(scalars) != len(c.Scalars) {
 		return fmt.Errorf("tiles: %d arrays and %d scalars for inputs %q and %q", len(arrays), len(scalars), c.Inputs, c.Scalars)
@@ -30,7 +30,7 @@ func (c *Code) Run(arrays [][]float32, scalars []float32) error {
 		if len(a) == 0 {
 			return nil
 		}
-		pins.Pin(&a[0]) // does nothing for memory that is not Go's
+		pins.Pin(&a[0]) // Pin does nothing for memory outside of Go's heap
 		at[i] = (*C.float)(unsafe.Pointer(&a[0]))
 	}
 	steps := c.cSteps()
@@ -39,7 +39,7 @@ func (c *Code) Run(arrays [][]float32, scalars []float32) error {
 	return nil
 }
 
-// cSteps are the steps as C has them.
+// cSteps returns the steps in C's form.
 func (c *Code) cSteps() []C.tile_step {
 	steps := make([]C.tile_step, len(c.Steps))
 	for i, s := range c.Steps {
@@ -55,9 +55,9 @@ func isScalar(x operand) C.int {
 	return 0
 }
 
-// OneLoop tells whether Run does the steps in one loop on this processor, which keeps
-// the results between steps in registers. That is so for the steps of AdamW on x86 with
-// AVX2; those of other Programs run one after the other.
+// OneLoop reports whether Run does the steps in one loop on this processor, with
+// intermediate results in registers. That holds for the steps of AdamW on x86 with AVX2;
+// steps of other Programs run one after the other.
 func (c *Code) OneLoop() bool {
 	steps := c.cSteps()
 	return C.onering_tiles_one_loop(unsafe.SliceData(steps), C.size_t(len(steps)), C.size_t(len(c.Inputs))) != 0

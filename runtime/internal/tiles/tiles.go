@@ -3,8 +3,8 @@
 //
 // ONNX Runtime runs the operators of a graph one after the other, each over whole
 // tensors. On the CPU an update of AdamW so moves 136 bytes for each parameter, of which
-// 28 are weights, gradients and moments; the others are results between operators. Done
-// tile by tile, those never leave the cache of a core.
+// 28 are weights, gradients and moments; the others are results between operators. Tile
+// by tile, intermediate results never leave the cache of a core.
 package tiles
 
 import (
@@ -18,17 +18,17 @@ import (
 
 // Code is an element-wise Program: steps on arrays of float32 of one length.
 type Code struct {
-	// Inputs are the ports of the arrays that the caller gives. Steps change those that
-	// an output of the Program replaces.
+	// Inputs are the ports of the arrays that the caller gives. Steps overwrite an array
+	// that an output of the Program replaces.
 	Inputs []string
 	// Scalars are the ports without dimensions.
 	Scalars []string
 	Steps   []step
-	// Arrays counts the Inputs and the results between steps.
+	// Arrays counts the Inputs and the intermediate results.
 	Arrays int
 }
 
-// A step is an operator. Its result is array To.
+// A step applies an operator. Its result goes to array To.
 type step struct {
 	Op   string // Mul, Add, Sub, Div, Sqrt or Sign
 	To   int
@@ -41,14 +41,14 @@ type operand struct {
 	Scalar bool
 }
 
-// operands is how many each operator has.
+// operands is the number of operands of each operator.
 var operands = map[string]int{"Mul": 2, "Add": 2, "Sub": 2, "Div": 2, "Sqrt": 1, "Sign": 1}
 
-// most is how many arrays a Code may have.
+// most is the largest number of arrays of a Code.
 const most = 32
 
-// Compile reads a Program. Every output must be in place of an input. An error says
-// which part of it is not element-wise; ONNX Runtime can run such a Program.
+// Compile reads a Program. Every output must be written onto an input. An error names the
+// part that is not element-wise; ONNX Runtime can run such a Program.
 func Compile(p models.Program) (*Code, error) {
 	c := compiler{program: p, at: map[string]operand{}, last: map[string]int{}}
 	if err := c.compile(); err != nil {
@@ -60,9 +60,9 @@ func Compile(p models.Program) (*Code, error) {
 type compiler struct {
 	Code
 	program models.Program
-	at      map[string]operand // where a tensor is
-	last    map[string]int     // the last node that reads it
-	free    []int              // arrays between steps that nothing reads any more
+	at      map[string]operand // the array that holds a tensor
+	last    map[string]int     // the last node that reads a tensor
+	free    []int              // arrays of intermediate results that nothing reads any more
 }
 
 func (c *compiler) compile() error {
@@ -103,7 +103,7 @@ func (c *compiler) compile() error {
 	return nil
 }
 
-// length is the one dimension that arrays have: that of the first.
+// length returns the one dimension of all arrays: that of the first.
 func (c *compiler) length(d string) string {
 	for _, in := range c.program.Inputs {
 		if len(in.Shape) > 0 {
@@ -113,8 +113,8 @@ func (c *compiler) length(d string) string {
 	return d
 }
 
-// needed returns the nodes that outputs are computed from, with a selection of x or x (see
-// graph.After) as a node of x alone: steps are done in the order of the nodes anyway.
+// needed returns the nodes that outputs are computed from, with a selection of x or x
+// (see graph.After) counted as x: steps run in the order of the nodes anyway.
 func (c *compiler) needed() (kept []onnx.Node) {
 	wanted := map[string]bool{}
 	for _, out := range c.program.Outputs {
@@ -136,7 +136,7 @@ func (c *compiler) needed() (kept []onnx.Node) {
 	return kept
 }
 
-// after is the operator of a node whose result is its operand.
+// after returns the operand of a node whose result equals that operand.
 const after = "After"
 
 // step adds the step of one node.
@@ -172,7 +172,7 @@ func (c *compiler) step(i int, n onnx.Node) error {
 		if !ok || at.Scalar {
 			return fmt.Errorf("%q is not an array, or was overwritten", in)
 		}
-		delete(c.at, in) // so that nothing reads it as it was
+		delete(c.at, in) // so that no later step reads the old value
 		s.To = at.Index
 	} else if len(c.free) > 0 {
 		s.To, c.free = c.free[len(c.free)-1], c.free[:len(c.free)-1]

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package onhost runs the kernels on the CPU, for tests: from the same source, with what
-// host.h has in the place of CUDA.
+// Package onhost runs the kernels on the CPU, for tests. It compiles the same source with
+// host.h in place of CUDA.
 package onhost
 
 // #cgo CFLAGS: -O2
@@ -15,5 +15,5 @@ import (
 	"onering/runtime/cuda/kernels"
 )
 
-// Device returns the kernels as the CPU runs them, one launch after the other.
+// Device returns a device that runs the kernels on the CPU, one launch after the other.
 func Device() *kernels.Device { return kernels.New(unsafe.Pointer(&C.onering_host), nil) }
