@@ -153,16 +153,16 @@ func (p *Pass) stashValue(port models.Port, b *buffer) (*Value, error) {
 	return b.of(shape...)
 }
 
-// activations are what a pass computes between its tokens and its log-probs. A
-// pass that is kept owns a set until it is released. All other passes share one
-// set, and write all layers to the same buffers. So a Learner has as many sets as
-// passes are kept at once, and one more.
+// activations are what a pass computes between its tokens and its log-probs. A pass that
+// is kept owns a set until it is released. All other passes share one set, and write all
+// layers to the same buffers. So a Learner has one set for each pass that is kept at the
+// same time, and one more.
 type activations struct {
 	x     []buffer   // the input [N,D] of each layer, and the last layer's output
-	stash [][]buffer // for each layer, what forward keeps for backward
-	full  int        // the first so many layers keep all
+	stash [][]buffer // for each layer, the values that forward stores for backward
+	full  int        // how many layers store everything
 	xr, h buffer     // the rows [n,D] that predict scored tokens, before and after the final norm
-	// logits [n,v] of each slice of the vocabulary, where they are kept
+	// logits [n,v] of each slice of the vocabulary, if they are stored
 	logits      []buffer
 	keepsLogits bool
 }
@@ -171,7 +171,7 @@ type activations struct {
 type spare struct {
 	packed      []*packed
 	activations []*activations
-	fuller      *activations // in use by the one pass that keeps more than the others; or nil
+	fuller      *activations // in use by the one pass that stores more than the others; or nil
 }
 
 func (s *spare) close() {
@@ -200,14 +200,14 @@ func (l *Learner) takeActivations(p *Pass, keep bool) *activations {
 	if keep && l.spare.fuller == nil {
 		a.fill(p)
 	}
-	if !a.keepsLogits { // an earlier pass may have
+	if !a.keepsLogits { // an earlier pass may have used them for more layers
 		closeAll(a.logits)
 	}
 	return a
 }
 
-// fill has a keep as much of p as StashBytes has room for: all of some layers, then all
-// of all, then the logits too.
+// fill lets a store as much of p as StashBytes has room for: everything of some layers,
+// then of all layers, then the logits too.
 func (a *activations) fill(p *Pass) {
 	l := p.learner
 	g, most := l.geometry, l.options.StashBytes
@@ -219,7 +219,7 @@ func (a *activations) fill(p *Pass) {
 	}
 }
 
-// give takes a set back. Its content stays until the next pass.
+// give returns a set for other passes. Its content stays until the next pass.
 func (s *spare) give(a *activations) {
 	if a != nil {
 		if s.fuller == a {
@@ -229,8 +229,8 @@ func (s *spare) give(a *activations) {
 	}
 }
 
-// input returns the buffer of layer i's input, or of the last layer's output: a
-// buffer of its own if the pass is kept, else one of two in turns.
+// input returns the buffer of layer i's input, or of the last layer's output: a separate
+// buffer if the pass is kept, else one of two in turn.
 func (a *activations) input(i int, keep bool) *buffer {
 	if !keep {
 		i %= 2

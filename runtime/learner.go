@@ -11,43 +11,42 @@ import (
 // LearnerOptions tune the memory and speed of a Learner. They change results by
 // rounding only.
 type LearnerOptions struct {
-	// Stash is how much of the forward pass is kept for the backward pass, at least.
+	// Stash is the least that the forward pass stores for the backward pass.
 	Stash models.Stash
-	// StashBytes is what one of the passes that are kept at the same time may take, so
-	// that as many of its layers as that has room for keep all, and beside them its
-	// logits. It changes no bits.
+	// StashBytes is how many bytes each pass that is kept may store: as many layers as
+	// fit store everything, and then the logits too. It changes no bits.
 	StashBytes int
 	// HeadRows is how many rows of the vocabulary are multiplied at once; 0
 	// means 8176.
 	HeadRows int
-	// BlockTokens is the number of queries in a block of attention, about. Rows
-	// that are not longer are computed as one block, and all where the device has a kernel
-	// that holds no scores. 0 means 512.
+	// BlockTokens is the number of queries in a block of attention, about. Shorter rows
+	// are one block, and all rows are if the device has a kernel that stores no scores. 0
+	// means 512.
 	BlockTokens int
 	// EntropyGradient lets Backward take dL/dentropy.
 	EntropyGradient bool
-	// ScoreOnly leaves out what only Backward needs, such as the gradients.
+	// ScoreOnly leaves out everything that only Backward needs, such as the gradients.
 	ScoreOnly bool
 	// Base leaves the ring's adapter out: log-probs are those of the weights alone.
 	// Such a Learner only scores.
 	Base bool
-	// Final, if not nil, is told during Backward from which element of Gradients on
-	// nothing more is added by this Backward: after the head, after each layer from the
-	// last to the first, and at the end. On a device the work may not be done yet; a
-	// download waits for it.
+	// Final, if not nil, is called during Backward with the first element of Gradients
+	// from which on this Backward adds nothing more: after the head, after each layer
+	// from the last to the first, and at the end. On a device the work may not be done
+	// yet; a download waits for it.
 	Final func(first int)
-	// Gradients is a 16-bit type that sums of the layers' gradients are held in, where the
-	// layers compute in one: each pass adds to them in float32 and rounds once. F32 or 0 means float32.
-	// Devices without addresses do not have it.
+	// Gradients is a 16-bit type for the sums of the layers' gradients, if the layers
+	// compute in 16 bits: each pass adds to them in float32 and rounds once. F32 or 0
+	// means float32. Devices without addresses do not have it.
 	Gradients models.DType
-	// Apart computes the prefix of each sequence, also where several that follow one
-	// another have the same.
+	// Apart computes the prefix of each sequence, even if several neighbouring sequences
+	// share it.
 	Apart bool
 }
 
 const (
-	// Not a power of two: the rows of the logits would all lie in the same places of
-	// the CPU's cache, and products with them would wait for memory.
+	// Not a power of two: otherwise the rows of the logits would map to the same places
+	// of the CPU's cache, and products with them would wait for memory.
 	defaultHeadRows    = 8176
 	defaultBlockTokens = 512
 )
@@ -62,7 +61,7 @@ type Learner struct {
 	geometry  models.Geometry
 	options   LearnerOptions
 	gradients *arena // holds Gradients; nil with ScoreOnly
-	whole     bool   // an operator computes attention and holds no scores, so one block has all queries
+	whole     bool   // one kernel computes attention without storing scores, so one block has all queries
 	rows      rowOperations
 	layers    map[layerForm]*layerSessions
 	norm      *normSessions
@@ -72,23 +71,23 @@ type Learner struct {
 	back      backward
 }
 
-// backward is what backward passes need.
+// backward has what only backward passes need.
 type backward struct {
-	dx     [2]buffer // the gradients of a layer's output and input, in turns
+	dx     [2]buffer // the gradients of a layer's output and input, in turn
 	failed error     // the error of ZeroGradients, which Backward returns
-	final  []int     // what Final is told after layer i; after the head where i is Layers
+	final  []int     // the argument of Final after layer i; after the head for i = Layers
 }
 
-// A layerForm is what the Programs of a layer depend on.
+// A layerForm has what the Programs of a layer depend on.
 type layerForm struct {
-	blocks int // of queries
+	blocks int // number of blocks of queries
 	stash  models.Stash
 }
 
 // layerSessions are the bindings of each layer to the two layer Programs.
 type layerSessions struct {
-	forward, backward []*Binding    // by layer; backward is empty with ScoreOnly
-	stash             []models.Port // what forward keeps for backward
+	forward, backward []*Binding    // bindings by layer; backward is empty with ScoreOnly
+	stash             []models.Port // outputs of forward that backward reads
 }
 
 // NewLearner makes an arena for the gradients and loads the Programs.
@@ -102,11 +101,11 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
-	if e.memory.Cuts() { // a buffer holds the whole head
+	if e.memory.Cuts() { // one buffer holds the whole head
 		o.HeadRows = r.Arch.Geometry().Vocab
 	}
 	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly {
-		o.Stash, o.StashBytes = models.StashInput, 0 // nothing is kept
+		o.Stash, o.StashBytes = models.StashInput, 0 // no activations are stored
 	}
 	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[layerForm]*layerSessions),
 		tables: newTables(e), back: backward{dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}}
@@ -161,7 +160,7 @@ func (l *Learner) openGradients() (err error) {
 	return l.gradients.nameTensors()
 }
 
-// arch is the ring's, or with Base that of its weights alone.
+// arch returns the ring's Architecture, or with Base that of its weights alone.
 func (l *Learner) arch() models.Architecture {
 	if l.options.Base {
 		return l.ring.base
@@ -247,13 +246,13 @@ func (l *Learner) bindLayers(p models.Program) (layers []*Binding, err error) {
 	return layers, nil
 }
 
-// finals finds what Final is told: behind which tensors all are of layers that are done,
-// of the norm, or of a head of its own.
+// finals computes the arguments of Final: the element behind the last tensor that is not
+// done after each layer or the head.
 func finals(l *Learner) (first []int) {
 	first = make([]int, l.geometry.Layers+1)
 	for _, name := range l.Gradients.Layout.Names() {
 		p, _ := l.Gradients.Layout.Find(name)
-		open := len(first) // it is not final after this layer and those above it
+		open := len(first) // gradients of this tensor are not final after this layer
 		if name == l.geometry.Embedding {
 			open = 0
 		}
@@ -269,7 +268,7 @@ func finals(l *Learner) (first []int) {
 	return first
 }
 
-// final tells that layer i is done, or the head where i is the number of layers.
+// final reports to Final that layer i is done, or the head if i is the number of layers.
 func (l *Learner) final(i int) {
 	if l.options.Final != nil {
 		l.options.Final(l.back.final[i])
@@ -279,8 +278,8 @@ func (l *Learner) final(i int) {
 // ZeroGradients clears Gradients. If it fails, the next Backward returns the error.
 func (l *Learner) ZeroGradients() { l.back.failed = l.gradients.zero() }
 
-// Release frees the buffers that passes leave for the next ones, which make them anew;
-// not on a device, which waits for memory.
+// Release frees the buffers that later passes would reuse, and will allocate again; not
+// on a device, where freeing waits.
 func (l *Learner) Release() {
 	if !l.env.memory.Aliases() {
 		return

@@ -13,24 +13,24 @@ import (
 )
 
 // DefaultBucket is how many elements of gradients are worth moving at once: enough that
-// the start of a message costs little, and few enough that the last ones, which nothing
-// hides, are soon over.
+// starting a message costs little, and few enough that the last transfer, which no
+// computation hides, is short.
 const DefaultBucket = 4 << 20
 
-// shares say who updates what of the weights that a Ring trains.
+// shares say which part updates which of the weights that a Ring trains.
 type shares struct {
-	part, parts, bucket int     // of Divide
+	part, parts, bucket int     // the arguments of Divide
 	bounds              []int   // the first element of each range, and the number of all elements
 	owner               []int   // the part that each range belongs to
 	buckets             [][]int // see Buckets
 }
 
-// Divide has the Optimizer of the ring have a state for part of parts of the elements, from
-// 0, and update these alone. Where the Programs read the layers' matrices in 16 bits, the
-// ring then has float32 weights of these for its part alone. bucket is how many elements of
-// a part follow one another, about; 0 means DefaultBucket. Few of them change the last bits
-// of the gradients' norm, and nothing else changes a result. Call it before anything is made
-// of the ring.
+// Divide restricts the ring's Optimizer to a part of the elements, number part (from 0)
+// of parts: it has state for them and updates them alone. If Programs read the layers'
+// matrices in 16 bits, the ring has float32 weights only for its part. bucket is about
+// how many adjacent elements a part gets; 0 means DefaultBucket. A small bucket changes
+// the last bits of the gradients' norm; nothing else changes a result. Call Divide before
+// making anything of the ring.
 func (r *Ring) Divide(part, parts, bucket int) error {
 	if r.env != nil {
 		return fmt.Errorf("runtime: the ring is in use: it is divided before anything is made of it")
@@ -45,7 +45,7 @@ func (r *Ring) Divided() bool {
 	return r.shares.parts > 1 && r.Adapter == nil && r.Weights.Narrow == nil && from < to
 }
 
-// own are the pieces that this part has; nil for all.
+// own returns the pieces of this part; nil means all.
 func (s *shares) own() []piece {
 	if s.parts <= 1 {
 		return nil
@@ -59,12 +59,12 @@ func (s *shares) own() []piece {
 	return own
 }
 
-// owns says whether range i is updated here.
+// owns says whether this part updates range i.
 func (s *shares) owns(i int) bool { return s.owner[i] == s.part }
 
-// share deals the ranges between bounds to parts. Each has a share of every bucket of
-// about parts times bucket elements, as even as whole ranges allow, so that no part waits
-// for the end of a backward pass with all its gradients.
+// share distributes the ranges between bounds among parts. Each part has a share of every
+// bucket of about parts times bucket elements, as even as whole ranges allow, so that no
+// part has all its gradients at the end of a backward pass.
 func share(bounds []int, part, parts, bucket int) shares {
 	if bucket <= 0 {
 		bucket = DefaultBucket
@@ -88,9 +88,9 @@ func share(bounds []int, part, parts, bucket int) shares {
 	return s
 }
 
-// Buckets are the elements in order, in buckets of which each part has a share: part i
-// has those from b[i] (included) to b[i+1] (excluded) of a bucket b. Without parts there
-// are none.
+// Buckets lists the elements in order, in buckets of which each part has a share: part i
+// has those from b[i] (included) to b[i+1] (excluded) of a bucket b. It is empty without
+// parts.
 func (o *Optimizer) Buckets() [][]int {
 	if o.ring.shares.parts <= 1 {
 		return nil
@@ -98,8 +98,8 @@ func (o *Optimizer) Buckets() [][]int {
 	return o.ring.shares.buckets
 }
 
-// bounds returns the first element of each range in the memory of e, and the number of all
-// elements. Elements with a 16-bit copy and elements without are not in one range.
+// bounds returns the first element of each range in the memory of e, and the number of
+// all elements. No range has both elements with a 16-bit copy and elements without.
 func (r *Ring) bounds(e *Env) (bounds []int) {
 	total := len(r.Trained().Data)
 	edges := []int{total}
@@ -123,8 +123,8 @@ func (r *Ring) bounds(e *Env) (bounds []int) {
 	return append(bounds, total)
 }
 
-// readRanges calls move for the ranges of elements between bounds that Programs read, in
-// float32 and in 16 bits, with the arena that has each and with the bounds that lie in it.
+// readRanges calls move for the ranges between bounds that Programs read, in float32 and
+// in 16 bits, with each range's arena and bounds.
 func readRanges(a *arena, bounds []int, move func(a *arena, bounds []int) error) error {
 	for _, x := range []*arena{a, a.rounded} {
 		if x == nil {
@@ -143,9 +143,9 @@ func readRanges(a *arena, bounds []int, move func(a *arena, bounds []int) error)
 	return nil
 }
 
-// Spread gives every rank what Programs read of the elements that each owns, rank r those
-// from bounds[r] to bounds[r+1]-1; rank is this one. exchange does so with bytes of the
-// host, of which rank r owns those from at[r] to at[r+1]-1.
+// Spread gives every rank the other ranks' elements that Programs read; rank r owns those
+// from bounds[r] to bounds[r+1]-1, and rank is this rank. exchange does the same with
+// bytes of the host; rank r owns those from at[r] to at[r+1]-1.
 func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x []byte, at []int) error) error {
 	var spare []byte
 	return readRanges(e.arenaOf(w), bounds, func(a *arena, cut []int) error {
@@ -166,14 +166,14 @@ func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x 
 			return copy(x, y, to-from)
 		}
 		err := move(at[rank], at[rank+1], a.memory.Download, true)
-		// The others wait for this rank, whatever it has met.
+		// other ranks wait for this one even after an error
 		return errors.Join(err, exchange(spare, at), move(0, at[rank], a.memory.Upload, false), move(at[rank+1], all, a.memory.Upload, false))
 	})
 }
 
 // SpreadBytes returns how many bytes Spread moves of the elements from (included) to to
-// (excluded) of what is trained with an architecture or, unless a Ring of it is divided, of
-// its gradients.
+// (excluded) of trained weights of an architecture or, if no Ring is divided, of their
+// gradients.
 func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int64 {
 	whole, l := &arena{dtype: models.F32, to: math.MaxInt}, arch.Layout()
 	if from, to := arch.Copied(); divided && from < to && arch.AdapterLayout() == nil {
@@ -189,14 +189,14 @@ func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int6
 	}
 }
 
-// A Linker is a Driver with addresses whose device sends to those of other processes.
+// A Linker is a Driver with addresses whose device sends to devices of other processes.
 type Linker interface {
 	// NCCL opens the library for the stream of the device's runs, and names the device's
-	// card among all of its machine.
+	// card uniquely on its machine.
 	NCCL(ctx context.Context) (library *nccl.Library, card string, err error)
 }
 
-// NCCL is that of the device's Linker.
+// NCCL returns the library of the device's Linker.
 func (e *Env) NCCL(ctx context.Context) (library *nccl.Library, card string, err error) {
 	l, ok := e.memory.Driver.(Linker)
 	if !ok {
@@ -213,21 +213,22 @@ type Link struct {
 	*nccl.Comm
 	env        *Env
 	rank, size int
-	others     buffer   // what other ranks have sent to be added
+	others     buffer   // elements that other ranks have sent, to be added
 	sum        *Binding // of sumProgram
 }
 
-// Link joins this device with those of the other ranks, which all call it with the same id.
-// It takes all the memory that Add needs: in a step, a rank that lacks it would stop all.
+// Link joins this device with those of the other ranks, which all call it with the same
+// id. It allocates all memory of Add, since a rank without memory in a step would stop
+// all ranks.
 func (e *Env) Link(library *nccl.Library, id []byte, rank, size int) (l *Link, err error) {
 	l = &Link{env: e, rank: rank, size: size, others: e.buffer(models.F32)}
 	if _, err = l.others.of(DefaultBucket); err == nil {
-		l.sum, err = loadBinding(e, sumProgram(max(2, size), rank)) // a rank alone adds nothing
+		l.sum, err = loadBinding(e, sumProgram(max(2, size), rank)) // a single rank adds nothing
 	}
 	if err == nil {
 		l.Comm, err = library.Join(id, rank, size)
 	}
-	if err == nil { // only the first message to a rank opens the way
+	if err == nil { // the connection to a rank is made by the first message
 		one := make([]int, size+1)
 		for i := range one {
 			one[i] = i
@@ -246,7 +247,7 @@ func (e *Env) Link(library *nccl.Library, id []byte, rank, size int) (l *Link, e
 	return nil, err
 }
 
-// sumProgram adds n tensors in order, ((x0 + x1) + x2) + ..., in the place of number own.
+// sumProgram adds n tensors in order, ((x0 + x1) + x2) + ..., onto tensor number own.
 func sumProgram(n, own int) models.Program {
 	p := models.Program{Name: "link.sum", Outputs: []models.Port{portOf(portResults, models.F32, "n")}, Alias: map[string]string{portResults: numbered(portFrom, own)}}
 	before := numbered(portFrom, 0)
@@ -288,7 +289,7 @@ func (l *Link) Add(w *models.Weights, from, to []int) error {
 	return l.add(own)
 }
 
-// add adds what the others have sent to own, which it closes.
+// add adds the tensors of the others to own, which it closes.
 func (l *Link) add(own *Value) error {
 	b, n, other := binder{b: l.sum}, own.shape[0], 0
 	defer closeValues(own)
@@ -305,10 +306,10 @@ func (l *Link) add(own *Value) error {
 	return b.run()
 }
 
-// Spread is Env.Spread from device to device, and returns how many bytes of this rank each
-// of the others has got.
+// Spread is Env.Spread between devices. It returns how many bytes of this rank each other
+// rank received.
 func (l *Link) Spread(w *models.Weights, bounds []int) (own int, err error) {
-	var out, in []nccl.Move // of what is not even
+	var out, in []nccl.Move // for uneven shares
 	err = readRanges(l.env.arenaOf(w), bounds, func(a *arena, cut []int) error {
 		own += (cut[l.rank+1] - cut[l.rank]) * a.dtype.Size()
 		o, i, even := l.moves(a.address, a.dtype.Size(), cut)
@@ -324,8 +325,8 @@ func (l *Link) Spread(w *models.Weights, bounds []int) (own int, err error) {
 	return own, err
 }
 
-// moves give every rank the elements of so many bytes between the bounds of each. even says
-// whether all have as many.
+// moves lists the transfers that give every rank the elements between the bounds of each
+// rank. even says whether all ranks have equally many.
 func (l *Link) moves(address func(element int) unsafe.Pointer, size int, bounds []int) (out, in []nccl.Move, even bool) {
 	own := bounds[l.rank+1] - bounds[l.rank]
 	even = l.size > 1
@@ -340,7 +341,7 @@ func (l *Link) moves(address func(element int) unsafe.Pointer, size int, bounds 
 	return out, in, even
 }
 
-// Wait returns when all before it is complete, with what it has met.
+// Wait returns when all earlier calls are complete, with their error.
 func (l *Link) Wait() error { return errors.Join(l.env.memory.Wait(), l.Check()) }
 
 // Close frees what the Link holds. All ranks call it.

@@ -14,20 +14,20 @@ import (
 	"onering/runtime/provision"
 )
 
-// A memory is where the sessions of an Env find their tensors, the host's or a
-// device's, and how they run on it. It is all that differs between devices.
+// A memory is the memory in which sessions of an Env find their tensors, the host's or a
+// device's, and the way they run on it. Nothing else differs between devices.
 type memory struct {
 	storage
 	Backend
-	thread // on which all runs are
+	thread // the thread of all runs
 
 	name string           // as Options.Device has it
-	info *C.OrtMemoryInfo // describes the memory to ONNX Runtime; nil until the library is loaded
-	runs *C.OrtRunOptions // of runs that return before they are complete; nil if none does
+	info *C.OrtMemoryInfo // the memory for ONNX Runtime; nil until the library is loaded
+	runs *C.OrtRunOptions // options of runs that return before they are complete; nil if none does
 	// borrowed describes the host's memory that unfinished runs hold; nil if none does.
 	borrowed *C.OrtMemoryInfo
-	plugin   *C.OrtEpDevice // of the provider's own library; nil if it has none
-	moves    *graphMoves    // nil if the device itself moves its bytes
+	plugin   *C.OrtEpDevice // device of the provider's own library; nil if it has none
+	moves    *graphMoves    // nil if the device itself can copy and clear
 	// short is Backend.Short, and keys and values are its Settings, as C has them until the
 	// process ends.
 	short        *C.char
@@ -35,18 +35,19 @@ type memory struct {
 	// elementwise is how many elements an element-wise Program, such as the optimizer's,
 	// should process in one run.
 	elementwise int
-	// largest is how many bytes a buffer has at most that a kernel takes whole; 0 is no limit.
+	// largest is the largest size in bytes of a buffer that a kernel takes whole; 0 is no
+	// limit.
 	largest int64
-	ran     func(*Binding) // called after each run; nil but on a stand-in
+	ran     func(*Binding) // called after each run of a stand-in; else nil
 }
 
 func (m *memory) String() string { return m.name }
 
-// gpu reports whether the provider has kernels of its own. They may be compiled for each
-// size anew.
+// gpu reports whether the provider has its own kernels, which may be compiled anew for
+// each size.
 func (m *memory) gpu() bool { return m.Execution != "" }
 
-// close frees what is still allocated.
+// close frees all remaining allocations.
 func (m *memory) close() {
 	m.storage.Close()
 	if m.moves != nil {
@@ -86,7 +87,7 @@ func openMemory(o Options, d device) (*memory, error) {
 	return m, m.open(o)
 }
 
-// wrote tells the Backend where a run wrote, but for the kernels that move bytes: they
+// wrote tells the Backend where a run wrote, except for kernels that move bytes, which
 // write nothing else (TestMemoriesCut).
 func (m *memory) wrote(b *Binding, in *deviceStorage) {
 	if strings.HasPrefix(b.s.name, movesPrefix) {
@@ -102,7 +103,7 @@ func (m *memory) wrote(b *Binding, in *deviceStorage) {
 	}
 }
 
-// open makes what sessions on the device need of ONNX Runtime.
+// open makes what sessions on the device need from ONNX Runtime.
 func (m *memory) open(o Options) (err error) {
 	if m.Plugin != "" {
 		return m.plugIn()
@@ -117,7 +118,7 @@ func (m *memory) open(o Options) (err error) {
 			return err
 		}
 		// By default ONNX Runtime waits for the GPU after each run, which would leave it
-		// idle between layers. The device keeps the order without that.
+		// idle between layers. The device keeps the order anyway.
 		if err := check(C.onering_unsynchronized(&m.runs)); err != nil {
 			return fmt.Errorf("runtime: run options: %w", err)
 		}
@@ -170,8 +171,8 @@ func (m *memory) provide(o *C.OrtSessionOptions) error {
 	return nil
 }
 
-// load makes the sessions of a memory whose buffers are handles, of which one has the
-// allocator of those that ONNX Runtime allocates.
+// load makes the sessions of a memory whose buffers are handles. One session has the
+// allocator for ONNX Runtime's own allocations.
 func (m *memory) load(e *Env) error {
 	b, err := m.moves.load(e)
 	if d, ok := m.Driver.(*ortBuffers); ok && err == nil {
@@ -184,7 +185,7 @@ func (m *memory) load(e *Env) error {
 }
 
 // CheckFloat16 returns an error if the device of e does not compute in float16. It tries
-// where that depends on the device.
+// if that depends on the device.
 func (e *Env) CheckFloat16() error {
 	m := e.memory
 	if m.Float16 == "" {
@@ -226,10 +227,9 @@ func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 
 // A storage is the host's memory or a device's.
 //
-// Addresses. Alloc returns an address, and that of byte n is at + n. Those of a device
-// may be numbers that stand for its buffers: Go code only passes them on. They are a
-// multiple of 8 on the host, of 64 or more on a device. Bytes copied by one call are
-// of one allocation.
+// Addresses. Alloc returns an address, and that of byte n is at + n. A device's addresses
+// may be numbers for its buffers: Go code only passes them on. They are a multiple of 8
+// on the host, of 64 or more on a device. Bytes copied by one call are of one allocation.
 //
 // Copies. Upload copies from the host and Download to the host. Both are complete when
 // they return, so the host's bytes may be changed or read at once. Zero sets bytes to
@@ -240,43 +240,43 @@ func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 // order in which they were made. Zero, CopyRuns and runs may return before they are
 // complete. Upload, Download and Wait return after everything before them is complete.
 type storage interface {
-	// Alloc reserves bytes, at least 1, of unknown content. edges are the first bytes
-	// of the tensors that will be there, in order and from 0 on; nil means one tensor.
-	// Where Cuts is false they have no meaning.
+	// Alloc reserves bytes, at least 1, of unknown content. edges are the first bytes of
+	// the tensors that will be there, in order and from 0 on; nil means one tensor. If
+	// Cuts is false they are ignored.
 	Alloc(bytes int, edges []int) (unsafe.Pointer, error)
-	// Free takes what Alloc returned, after the last run that uses it has been waited
-	// for or ordered before.
+	// Free takes a result of Alloc, after the caller has waited for the last run that
+	// uses it, or ordered the call behind that run.
 	Free(at unsafe.Pointer)
 	Upload(to, from unsafe.Pointer, bytes int) error
 	Download(to, from unsafe.Pointer, bytes int) error
 	Zero(at unsafe.Pointer, bytes int) error
 	CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error
 	Wait() error
-	// Check returns err, or where something failed and the device no longer answers an
-	// error that wraps ErrLost; from then on that, also for nil and from all other calls.
+	// Check returns err, or if something failed and the device no longer answers, an
+	// error that wraps ErrLost. After that, Check and all other calls return this error.
 	Check(err error) error
 
-	// Tensor returns what ONNX Runtime is given as the address of a tensor. Within an
-	// allocation it may begin at any multiple of its element's size or, if Cuts is
-	// true, at the edges only.
+	// Tensor returns the address of a tensor for ONNX Runtime. Within an allocation it
+	// may begin at any multiple of its element's size or, if Cuts is true, only at the
+	// edges.
 	Tensor(at unsafe.Pointer, bytes int) (unsafe.Pointer, error)
 	Cuts() bool
 	// Aliases reports whether addresses are the host's: Go code reads and writes them,
 	// and Upload and Download copy nothing if both addresses are the same.
 	Aliases() bool
 
-	// Count adds to what Crossed returns: the bytes copied from the host and those
-	// copied to the host, of one copy. Upload and Download count theirs; the caller counts
-	// those of the host's values that sessions read and write. The host's memory counts nothing.
+	// Count adds the bytes of one copy from the host or to the host to the counts of
+	// Crossed. Upload and Download count theirs; the caller counts those of the host's
+	// values that sessions read and write. The host's memory counts nothing.
 	Count(up, down int)
 	Crossed() (up, down int64)
 	// Close frees everything that is still allocated.
 	Close()
 }
 
-// A thread runs functions on one thread of the system. Go's code moves between
-// threads, and the providers of devices keep state by thread: CUDA's has handles of
-// cuBLAS and the kernels that cuDNN compiled for each thread anew.
+// A thread runs functions on one thread of the system. Go's code moves between threads,
+// and the providers of devices keep state by thread: CUDA's has cuBLAS handles and
+// cuDNN's compiled kernels for each thread.
 type thread struct{ work chan func() }
 
 func newThread() thread {
@@ -290,7 +290,7 @@ func newThread() thread {
 	return t
 }
 
-// do calls f on the thread and returns when f has. The zero thread is the caller's.
+// do calls f on the thread and returns after f. The zero thread is the caller's thread.
 func (t thread) do(f func()) {
 	if t.work == nil {
 		f()
@@ -307,9 +307,9 @@ func newBytes(n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
 }
 
-// mirror returns bytes of the host that stand for those at an address. In a memory
-// that aliases they are the same bytes. Else they are to be copied by upload and
-// download, and are those of spare if it is large enough.
+// mirror returns bytes of the host that stand for those at an address. In the host's
+// memory they are the same bytes. Otherwise upload and download copy them, and spare is
+// used if it is large enough.
 func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 	switch {
 	case m.Aliases():
@@ -323,7 +323,7 @@ func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 // host is the host's memory, which all Envs on the CPU share.
 var host = &memory{storage: heap{}, Backend: Backend{InOrder: true}, name: "cpu", elementwise: elementwiseOnHost}
 
-// A heap is Go's, where sessions on the CPU read and write.
+// A heap is Go's heap, where sessions on the CPU read and write.
 type heap struct{}
 
 func (heap) Alloc(bytes int, _ []int) (unsafe.Pointer, error) {
@@ -351,8 +351,8 @@ func (heap) Upload(to, from unsafe.Pointer, bytes int) error {
 
 func (h heap) Download(to, from unsafe.Pointer, bytes int) error { return h.Upload(to, from, bytes) }
 
-// Zero has several threads clear gradients: the first time, the system gives each page
-// when it is written.
+// Zero clears gradients with several threads: in the first call, the system provides each
+// page as it is written.
 func (heap) Zero(at unsafe.Pointer, bytes int) error {
 	const part = 16 << 20
 	all := unsafe.Slice((*byte)(at), bytes)
@@ -369,10 +369,10 @@ func (h heap) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
 	return nil
 }
 
-// The sizes of memory.elementwise.
+// Values of memory.elementwise.
 const (
-	// elementwiseOnHost is so small that an operator finds the results of the one
-	// before it in the processor's cache.
+	// elementwiseOnHost is so small that an operator finds the results of the previous
+	// operator in the processor's cache.
 	elementwiseOnHost = 1 << 18
 	// elementwiseOnDevice is so large that starting the kernels takes little of the
 	// time. It is bounded because the results between two operators take memory.

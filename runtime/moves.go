@@ -14,21 +14,21 @@ import (
 	"onering/models/onnx"
 )
 
-// These are graphs for devices whose provider has copies of whole buffers only, and where
-// each run and each copy is dear: they copy and clear memory, or are forms of other graphs
+// The graphs of this file are for devices whose provider only copies whole buffers, and
+// where each run and each copy is slow: they copy and clear memory, or are other graphs
 // with fewer inputs, outputs and runs.
 
-// movesPrefix begins the names of those that copy and clear.
+// movesPrefix begins the names of Programs that copy and clear.
 const movesPrefix = "moves."
 
-// Names of inputs and outputs. Elements are int32, which no kernel changes, whatever
-// type they are of. Of several buffers each has its number behind the name.
+// Names of inputs and outputs. Elements of any type are moved as int32, which no kernel
+// changes. Each of several buffers has its number after the name.
 const (
 	portFrom    = "from"     // int32 [F,u]
-	portFromIDs = "from_ids" // int64 [n], the rows to copy
+	portFromIDs = "from_ids" // int64 [n], rows to copy
 	portTo      = "to"       // int32 [M,u]
 	portToIDs   = "to_ids"   // int64 [n,1], where the rows go
-	portToOut   = "to_out"   // int32 [M,u], onto to
+	portToOut   = "to_out"   // int32 [M,u], onto portTo
 	portSize    = "size"     // int64 [1]
 	portZeros   = "zeros"    // float32 [n]
 	portNumber  = "number"   // float32 [1]
@@ -42,7 +42,7 @@ const (
 func numbered(port string, i int) string { return fmt.Sprint(port, ".", i) }
 
 // copyProgram copies the same rows of n buffers: from, from_ids, to, to_ids -> to_out. No
-// row is written twice. Within it copies from to itself and has no from.
+// row is written twice. With "within" set, it copies inside of "to" and has no "from".
 func copyProgram(n int, within bool) models.Program {
 	p := models.Program{Name: "moves.copy", Alias: map[string]string{}}
 	p.Inputs = []models.Port{portOf(portFromIDs, models.I64, "n"), portOf(portToIDs, models.I64, "n", "1")}
@@ -51,7 +51,7 @@ func copyProgram(n int, within bool) models.Program {
 	}
 	for i := range n {
 		from, to, out, rows := numbered(portFrom, i), numbered(portTo, i), numbered(portToOut, i), numbered("rows", i)
-		// The sizes of each buffer have letters of their own.
+		// the sizes of each buffer have their own letters
 		size, width := fmt.Sprint("M", i), fmt.Sprint("u", i)
 		if within {
 			from = to
@@ -80,10 +80,10 @@ func clearProgram(n int) models.Program {
 }
 
 // apart returns a Program for a device whose kernels may not read what they write: a node
-// that makes an output in the place of an input, and reads it, gets a copy of it. A copy
-// is two signs, which ONNX Runtime does not leave out.
+// that reads an input and writes onto it reads a copy instead. The copy is a double
+// negation, which ONNX Runtime does not remove.
 func apart(p models.Program) models.Program {
-	var copies []onnx.Node // are first, as they read inputs alone
+	var copies []onnx.Node // copies come first, as they read only inputs
 	copied := map[string]bool{}
 	nodes := slices.Clone(p.Nodes)
 	for i := range nodes {
@@ -120,14 +120,14 @@ func scalarsOf(p models.Program) (names []string) {
 }
 
 // several returns a Program that does for n tensors, or slices of elements, what p does
-// for one: each node stands in it n times, so the bits are those of n runs. Where each run
-// is handed to a device on its own, one is faster. Inputs without dimensions are the same
-// for all: they are the elements of portScalars; see scalarsOf. The outputs
-// joined, of one element each, are one of shape [n]. Other inputs and outputs, and the
-// sizes that vary, have their number behind the name.
+// for one: each node stands in it n times, so the bits are those of n runs. If each run
+// is submitted to the device separately, one run is faster. Inputs without dimensions are
+// the same for all: they are the elements of portScalars; see scalarsOf. The outputs
+// joined, of one element each, are one of shape [n]. Other inputs and outputs, and
+// varying sizes, have their number after the name.
 func several(p models.Program, n int, joined ...string) models.Program {
 	out := models.Program{Name: p.Name, Constants: slices.Clone(p.Constants), Alias: map[string]string{}, Options: p.Options}
-	shared := map[string]bool{"": true} // no name is an input that is left out
+	shared := map[string]bool{"": true} // an empty name is an omitted input
 	for _, c := range p.Constants {
 		shared[c.Name] = true
 	}
@@ -174,8 +174,8 @@ func several(p models.Program, n int, joined ...string) models.Program {
 	return out
 }
 
-// join adds outputs [n] to a Program, each of the results of n copies, of one element and of
-// one dimension or none.
+// join joins the outputs of n copies, of one element each, in one output of shape [n] of
+// a Program.
 func join(p *models.Program, n int, outputs []string) {
 	const one = "moves.one"
 	if len(outputs) > 0 {
@@ -193,9 +193,9 @@ func join(p *models.Program, n int, outputs []string) {
 	}
 }
 
-// together returns a Program whose outputs of the names given are one output portResults, in
-// float32 and one after the other, each row by row: where each copy to the host is
-// dear, that is one. Integers must be less than 2^24.
+// together returns a Program whose outputs of the names given are one output portResults,
+// in float32, one after the other and row by row: it takes one copy to the host in place
+// of several. Integers must be less than 2^24.
 func together(p models.Program, names ...string) models.Program {
 	together := p
 	together.Outputs, together.Nodes, together.Constants = nil, slices.Clone(p.Nodes), slices.Clone(p.Constants)
@@ -230,8 +230,8 @@ func together(p models.Program, names ...string) models.Program {
 
 // beside returns a Program whose integer inputs of the names given, [B,...] each with sizes
 // that are numbers behind B, are columns of one input portColumns, in that order and in
-// float32: where each copy to the device is dear, that is one. Integers must be from 0 to
-// 2^24. The last column comes out again as last [B], for another run to read it there.
+// float32: it takes one copy to the device in place of several. Integers must be from 0 to
+// 2^24. The last column is also an output last [B], which another run can read on the device.
 func beside(p models.Program, last string, names ...string) (models.Program, error) {
 	split := onnx.Node{Op: "Split", Inputs: []string{portColumns, portColumns + ".widths"}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(1)}}}
 	beside := p
@@ -280,7 +280,7 @@ func beside(p models.Program, last string, names ...string) (models.Program, err
 	return beside, nil
 }
 
-// renamed returns the port of copy i, with letters of its own.
+// renamed returns the port of copy i, with its own letters.
 func renamed(p models.Port, i int) models.Port {
 	var sizes []string
 	for _, size := range p.Shape {
@@ -297,8 +297,8 @@ func cast(from, to string, t models.DType) onnx.Node {
 	return onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(t)}}}
 }
 
-// halfProgram rounds a number to float16 and back, where a device computes in it: number ->
-// rounded.
+// halfProgram rounds a number to float16 and back on a device that computes in float16:
+// number -> rounded.
 func halfProgram() models.Program {
 	return models.Program{
 		Name: "moves.half",
@@ -318,35 +318,34 @@ func portOf(name string, t models.DType, sizes ...string) models.Port {
 	return models.Port{Name: name, DType: t, Shape: sizes}
 }
 
-// graphMoves is the Mover of a device whose provider has copies between the host
-// and whole buffers only: graphs copy within it and clear it.
+// graphMoves is the Mover of a device whose provider only copies whole buffers between it
+// and the host: graphs copy and clear on the device.
 type graphMoves struct {
-	env      *Env // that has the memory
+	env      *Env // the Env with the memory
 	memory   *memory
 	programs map[moveKind]*Binding
-	sizes    []buffer // int64 [1], of buffers to clear
+	sizes    []buffer // int64 [1], sizes of buffers to clear
 	from, to buffer   // int64 [n], the rows that CopyRuns reads and writes
 }
 
-// A moveKind is what Programs that copy and clear differ in.
+// A moveKind has what distinguishes Programs that copy and clear.
 type moveKind struct {
 	buffers        int
 	within, clears bool
 }
 
-// mostCopied is from how many buffers one run copies at most. What it copies is held
-// once more meanwhile.
+// mostCopied is the largest number of buffers that one run copies from. A run needs
+// memory for a second copy of them.
 const mostCopied = 32
 
-// load makes the sessions, which are those of the Env that has the memory. It returns the
-// first.
+// load makes the sessions, which belong to the Env with the memory. It returns the first.
 func (g *graphMoves) load(e *Env) (*Binding, error) {
 	g.env, g.programs = e, map[moveKind]*Binding{}
 	g.from, g.to = hostBuffer(models.I64), hostBuffer(models.I64)
 	return g.binding(moveKind{buffers: 1, clears: true})
 }
 
-// binding returns that of a Program.
+// binding returns the binding of a Program.
 func (g *graphMoves) binding(kind moveKind) (*Binding, error) {
 	if b := g.programs[kind]; b != nil {
 		return b, nil
@@ -394,12 +393,11 @@ func (g *graphMoves) Zero(at []Place, bytes []int) error {
 	return b.run()
 }
 
-// CopyRuns implements Mover. All is counted in rows of a size that divides
-// everything. The end of a buffer that no run reaches may be less than a row, and is
-// left out.
+// CopyRuns implements Mover. It counts in rows of a size that divides all sizes. If the
+// end of a buffer is less than a row and no copy reaches it, it is left out.
 func (g *graphMoves) CopyRuns(to, from []Place, runs []Runs) error {
 	for len(to) > 0 {
-		// Those whose rows have the same numbers are copied together.
+		// Buffers with the same row numbers are copied together.
 		n := 1
 		for n < min(len(to), mostCopied) && to[n].First == to[0].First && from[n].First == from[0].First && (to[n].Buffer == from[n].Buffer) == (to[0].Buffer == from[0].Buffer) {
 			n++
@@ -412,7 +410,7 @@ func (g *graphMoves) CopyRuns(to, from []Place, runs []Runs) error {
 	return nil
 }
 
-// copyAlike copies in one run.
+// copyAlike copies such buffers in one run.
 func (g *graphMoves) copyAlike(to, from []Place, runs []Runs) error {
 	row, n := divisor(to[0].First, from[0].First), 0
 	for _, r := range runs {
@@ -467,13 +465,13 @@ func (g *graphMoves) copyAlike(to, from []Place, runs []Runs) error {
 	return b.run()
 }
 
-// table returns the whole rows of a place's buffer, a matrix of int32.
+// table returns the whole rows of a place's buffer as a matrix of int32.
 func (g *graphMoves) table(p Place, row int) (*Value, error) {
 	n := p.Bytes / row
 	return newValue(g.memory, models.I32, p.At, n*row, []int64{int64(n), int64(row / 4)})
 }
 
-// divisor is the greatest that all have in common.
+// divisor is the greatest common divisor.
 func divisor(x ...int) int {
 	a := 0
 	for _, b := range x {
@@ -485,11 +483,11 @@ func divisor(x ...int) int {
 }
 
 // ortBuffers is the Driver of a device whose buffers have handles: ONNX Runtime allocates
-// them, and copies between the host and their beginning.
+// them, and copies between the host and their beginnings.
 type ortBuffers struct {
 	memory    *memory
-	allocator *C.OrtAllocator // of a session
-	fence     Place           // a buffer that nothing writes
+	allocator *C.OrtAllocator // the allocator of a session
+	fence     Place           // a buffer that no run writes
 }
 
 // open takes the allocator that a session has.
@@ -507,7 +505,7 @@ func (d *ortBuffers) Alloc(bytes int) (buffer unsafe.Pointer, err error) {
 }
 
 func (d *ortBuffers) Free(buffer unsafe.Pointer) {
-	d.memory.do(func() { _ = check(C.onering_deallocate(d.allocator, buffer)) }) // it has no error to give
+	d.memory.do(func() { _ = check(C.onering_deallocate(d.allocator, buffer)) }) // the call gives no error
 }
 
 func (d *ortBuffers) Write(to Place, from []byte) error {
@@ -518,7 +516,7 @@ func (d *ortBuffers) Read(to []byte, from Place) error {
 	return d.copy(from.Buffer, to, func(device, host *C.OrtValue) *C.OrtStatus { return C.onering_copy(process.env, device, host) })
 }
 
-// copy calls f with tensors of bytes that are the beginning of a buffer and the host's.
+// copy calls f with byte tensors over the beginning of a buffer and over bytes of the host.
 func (d *ortBuffers) copy(buffer unsafe.Pointer, data []byte, f func(device, host *C.OrtValue) *C.OrtStatus) (err error) {
 	d.memory.do(func() {
 		var device, local *C.OrtValue
@@ -541,7 +539,7 @@ func rawTensor(info *C.OrtMemoryInfo, at unsafe.Pointer, bytes int) (v *C.OrtVal
 	return v, check(C.onering_value(info, at, C.size_t(bytes), &shape, 1, C.int(models.U8), &v))
 }
 
-// Wait reads from a buffer, which waits for what was queued before.
+// Wait reads from a buffer, which waits for all work queued before.
 func (d *ortBuffers) Wait() error { return d.Read(make([]byte, d.memory.Grain), d.fence) }
 
 func (d *ortBuffers) Close() {

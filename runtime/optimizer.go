@@ -16,8 +16,8 @@ import (
 // divides norms and updates by the Ring's LossScale, by which the gradients are
 // multiplied.
 type Optimizer struct {
-	// State is what the optimizer keeps for each parameter, such as moments, by name
-	// in checkpoints.
+	// State is the optimizer's state for each parameter, such as moments, by name in
+	// checkpoints.
 	State map[string]*models.Weights
 	// Updates counts the updates so far.
 	Updates int
@@ -26,8 +26,8 @@ type Optimizer struct {
 	ring      *Ring
 	gradients *models.Weights
 	rule      models.Optimizer
-	arenas    map[string]*arena // of State, by port
-	norms     []*normProgram    // one for each type that gradients are held in
+	arenas    map[string]*arena // the arenas of State, by port
+	norms     []*normProgram    // one for each type that holds gradients
 	updates   []*update
 	options   OptimizerOptions
 	scalars   buffer // the rule's numbers, in the order of their names
@@ -36,15 +36,15 @@ type Optimizer struct {
 
 // An optimizerPart is a tensor, or a range of all elements.
 type optimizerPart struct {
-	p, g, copy *Value            // weights, gradients, and the weights' 16-bit copy, which may be nil
-	state      map[string]*Value // by port
+	p, g, copy *Value            // weights, gradients, and the weights' 16-bit copy (may be nil)
+	state      map[string]*Value // state by port
 }
 
-// OptimizerOptions say where an Optimizer keeps its state. They change no result.
+// OptimizerOptions say where an Optimizer stores its state. They change no result.
 type OptimizerOptions struct {
-	// Offload keeps the state in the host's memory. Each update then copies it to
-	// the device and back: 16 bytes for each parameter with AdamW. Ring.Offload does so
-	// with weights.
+	// Offload keeps the state in the host's memory. Each update then copies it to the
+	// device and back: 16 bytes for each parameter with AdamW. Ring.Offload does the same
+	// for weights.
 	Offload bool
 }
 
@@ -98,8 +98,8 @@ func (o *Optimizer) open() error {
 	return o.reserve()
 }
 
-// reserve takes all the memory of updates: if it ended in the middle of one, the weights
-// would be those of no step.
+// reserve allocates all memory for updates: running out in the middle of an update would
+// leave weights that belong to no step.
 func (o *Optimizer) reserve() error {
 	o.staging.open(o.env, o.keptOnHost())
 	for _, u := range o.updates {
@@ -111,11 +111,11 @@ func (o *Optimizer) reserve() error {
 			}
 		}
 	}
-	return o.scalars.allocate(len(o.rule.Scalars(1, 0)) + 1) // as large as they are with the clip, so that a copy is of the whole
+	return o.scalars.allocate(len(o.rule.Scalars(1, 0)) + 1) // full size, so that a copy takes the whole buffer
 }
 
-// keptOnHost are the ranges of the host's memory that updates read and write beside a
-// device. Several threads clear what is new there, before the device holds on to its pages.
+// keptOnHost returns the ranges of the host's memory that updates read and write beside a
+// device. Several threads clear new memory before the device locks it.
 func (o *Optimizer) keptOnHost() (kept [][]byte) {
 	keep := func(a *arena, r piece) (at unsafe.Pointer, bytes int) {
 		at, bytes = a.address(r.from), (r.to-r.from)*a.dtype.Size()
@@ -138,13 +138,13 @@ func (o *Optimizer) keptOnHost() (kept [][]byte) {
 	return kept
 }
 
-// stagesWeights says whether the host keeps weights for updates on a device.
+// stagesWeights says whether the host holds weights for updates on a device.
 func (o *Optimizer) stagesWeights() bool {
 	m := o.ring.trained().masters
 	return m != nil && m.memory != o.env.memory
 }
 
-// addParts adds the tensors or the ranges of elements.
+// addParts adds the tensors or the ranges of elements as parts.
 func (o *Optimizer) addParts(bounds []int) error {
 	if o.rule.ByTensor() {
 		for _, name := range o.ring.Trained().Layout.Names() {
@@ -173,9 +173,9 @@ func (o *Optimizer) addParts(bounds []int) error {
 	return nil
 }
 
-// span returns how many elements range i has. Where each tensor is a buffer, that is
-// without the padding behind it: WebGPU's kernels write four elements at once, beyond the
-// end of a tensor too, so what is there is unknown.
+// span returns how many elements range i has. If each tensor is a buffer, padding does
+// not count: WebGPU's kernels write four elements at once, even beyond the end of a
+// tensor, so the padding has unknown content.
 func (o *Optimizer) span(bounds []int, i int) int {
 	if layout := o.ring.Trained().Layout; o.env.memory.Cuts() {
 		name, _ := layout.NameOf(bounds[i])
@@ -185,8 +185,8 @@ func (o *Optimizer) span(bounds []int, i int) int {
 	return bounds[i+1] - bounds[i]
 }
 
-// addPart adds the elements from from on, as tensors of the given dimensions. shape
-// is the shape that the optimizer makes a Program for, nil for any range.
+// addPart adds the elements from from on as a part, in tensors of the given dimensions.
+// shape is the shape of the optimizer's Program, nil for any range.
 func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	size := 1
 	for _, d := range dims {
@@ -205,7 +205,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 		part.g.Close()
 		return err
 	}
-	u.parts = append(u.parts, part) // Close finds it from here on
+	u.parts = append(u.parts, part) // from here on Close frees it
 	weights := o.ring.trained()
 	if m := weights.masters; m != nil && m.holds(from, from+size) {
 		weights = m
@@ -224,8 +224,8 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	return err
 }
 
-// updateOf returns the update for parts of a shape and with a 16-bit copy of a type, whose
-// gradients are held in another.
+// updateOf returns the update for parts of a shape and with a 16-bit copy of a type,
+// whose gradients have another type.
 func (o *Optimizer) updateOf(shape []int, copy, grad models.DType) (*update, error) {
 	for _, u := range o.updates {
 		if u.copy == copy && u.grad == grad && slices.Equal(u.shape, shape) {
@@ -274,7 +274,7 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	return nil
 }
 
-// give hands the scalars to the runs.
+// give passes the scalars to the runs.
 func (o *Optimizer) give(scalars map[string]float64) error {
 	names := slices.Sorted(maps.Keys(scalars))
 	for _, u := range o.updates {
@@ -292,7 +292,7 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 	return o.scalars.push()
 }
 
-// run updates parts, which are on the device, in one run of their session.
+// run updates parts that are on the device, in one run of a session.
 func (o *Optimizer) run(r optimizerRun) error {
 	b := binder{b: r.binding}
 	b.in(portScalars, o.scalars.value, nil)
@@ -311,7 +311,7 @@ func (o *Optimizer) run(r optimizerRun) error {
 	return b.run()
 }
 
-// runKernel updates a part, which is on the device, with the device's kernel.
+// runKernel updates a part that is on the device, with the device's kernel.
 func (o *Optimizer) runKernel(p *optimizerPart, scalars map[string]float64) error {
 	at := map[string]unsafe.Pointer{ports.Param: p.p.data, ports.Grad: p.g.data}
 	for port, v := range p.state {
@@ -324,34 +324,34 @@ func (o *Optimizer) runKernel(p *optimizerPart, scalars map[string]float64) erro
 	return o.env.memory.Kernels.Update(p.p.bytes/models.F32.Size(), at, half, scalars)
 }
 
-// An update is a Program and what it updates: in runs of sessions or, on the CPU where
-// every operator is element-wise, by its code with the same results to the bit, or by a
-// kernel of the device. Code reads and writes weights, gradients and moments once, 28 bytes
-// for each parameter with AdamW.
+// An update is a Program and the parts that it updates: in runs of sessions or, on the
+// CPU if every operator is element-wise, by code with bit-identical results, or by a
+// kernel of the device. Code reads and writes weights, gradients and moments once, 28
+// bytes for each parameter with AdamW.
 type update struct {
 	program models.Program
-	shape   []int        // that the Program is for; nil for any range
-	copy    models.DType // of the 16-bit copy, or F32
-	grad    models.DType // that gradients are held in
+	shape   []int        // the Program's shape; nil for any range
+	copy    models.DType // type of the 16-bit copy, or F32
+	grad    models.DType // type that holds the gradients
 	parts   []*optimizerPart
 	runs    []optimizerRun
 	code    *tiles.Code
 }
 
-// An optimizerRun is what one run updates.
+// An optimizerRun has the parts that one run updates.
 type optimizerRun struct {
-	binding *Binding // nil where the device's kernel does it
+	binding *Binding // nil if the device's kernel updates
 	parts   []*optimizerPart
 }
 
-// mostUpdated is how many tensors one run updates at most, where each is a buffer and runs
-// are dear.
+// mostUpdated is the largest number of tensors that one run updates, if each is a buffer
+// and runs are slow.
 const mostUpdated = 32
 
 // load makes the code or the runs of an update.
 func (o *Optimizer) load(u *update) (err error) {
 	if o.env.memory.Aliases() {
-		// What is not element-wise is ONNX Runtime's.
+		// ONNX Runtime runs Programs that are not element-wise.
 		if u.code, err = tiles.Compile(u.program); err == nil {
 			return nil
 		}
@@ -370,11 +370,11 @@ func (o *Optimizer) loadRuns(u *update) (err error) {
 	p, most, cuts := u.program, 1, o.env.memory.Cuts()
 	if cuts {
 		p = apart(p)
-		if len(o.staging.kept(u.parts[0])) == 0 { // else one part is staged at a time
+		if len(o.staging.kept(u.parts[0])) == 0 { // otherwise one part is staged at a time
 			most = mostUpdated
 		}
 	}
-	bindings := map[int]*Binding{} // by how many parts
+	bindings := map[int]*Binding{} // grouped by the number of parts
 	for parts := range slices.Chunk(u.parts, most) {
 		b := bindings[len(parts)]
 		if b == nil {
@@ -382,7 +382,7 @@ func (o *Optimizer) loadRuns(u *update) (err error) {
 				return err
 			}
 			bindings[len(parts)] = b
-		} else if cuts { // so that nothing is bound twice
+		} else if cuts { // so that no buffer is bound twice
 			if b, err = b.s.NewBinding(); err != nil {
 				return err
 			}
@@ -392,7 +392,7 @@ func (o *Optimizer) loadRuns(u *update) (err error) {
 	return nil
 }
 
-// runTiles updates the parts with the code of the Program.
+// runTiles updates the parts with the Program's code.
 func (u *update) runTiles(threads int, scalars map[string]float64) error {
 	numbers := make([]float32, len(u.code.Scalars))
 	for i, name := range u.code.Scalars {

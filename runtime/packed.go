@@ -7,25 +7,24 @@ import (
 	"onering/models"
 )
 
-// packed holds what a pass knows of its tokens, a few numbers for each. Without
-// padding, the sequences are N tokens: first those that several sequences share, then
-// the others, one sequence after the other. Attention gets them as B rows of T places.
-// A Learner uses these buffers again for later passes.
+// packed holds a few numbers about each token of a pass. Without padding, the sequences
+// are N tokens: first the shared ones, then the others, sequence by sequence. Attention
+// reads them as B rows of T places. A Learner uses these buffers again for later passes.
 type packed struct {
 	ids     buffer                 // int64 [N], the tokens
 	pos     buffer                 // int64 [N,1], their positions in their sequences
 	rows    buffer                 // int64 [B,T], the packed token at each place; 0 if there is none
-	tokens  buffer                 // int64 [N], the place in [B,T] of each token, of several the first
-	valid   buffer                 // [B,T,1], 1 for these places, else 0
+	tokens  buffer                 // int64 [N], the place in [B,T] of each token; the first of several places
+	valid   buffer                 // [B,T,1], 1 at the places of tokens, else 0
 	copies  buffer                 // int64 [M,J], all places of each of the first M tokens
-	copied  buffer                 // [M,1,J], 1 for these, 0 where a token has fewer than J
+	copied  buffer                 // [M,1,J], 1 for these places, 0 where a token has fewer than J
 	bounds  buffer                 // int64, the first place of each block of queries, and T
-	edges   [mostBlocks - 1]buffer // int64 [1], that of each block but the first
+	edges   [mostBlocks - 1]buffer // int64 [1] each, the first place of each block but the first
 	places  buffer                 // int64 [n], the packed tokens that predict scored tokens
 	targets buffer                 // int64 [n], the scored tokens that they predict
 
-	// The head's running sums z and u, of which one of each is read and the other
-	// written in turns, and the logits of the targets, all [n,1].
+	// The head's running sums z and u, of which one is read and the other written in
+	// turn, and the logits of the targets, all [n,1].
 	z, u  [2]buffer
 	logit buffer
 }
@@ -38,7 +37,7 @@ func (l *Learner) takePacked() *packed {
 		s.packed = s.packed[:last]
 		return p
 	}
-	// The graph computes sizes from the bounds, which happens on the host.
+	// the graph computes sizes from the bounds, on the host
 	p := &packed{bounds: hostBuffer(models.I64)}
 	for i := range p.edges {
 		p.edges[i] = hostBuffer(models.I64)
@@ -52,12 +51,12 @@ func (l *Learner) takePacked() *packed {
 	return p
 }
 
-// ints are the buffers of integers in the memory of the sessions.
+// ints returns the integer buffers, in the memory of the sessions.
 func (b *packed) ints() []*buffer {
 	return []*buffer{&b.ids, &b.pos, &b.rows, &b.tokens, &b.copies, &b.places, &b.targets}
 }
 
-// floats are the buffers of floats.
+// floats returns the buffers of floating-point numbers.
 func (b *packed) floats() []*buffer {
 	return []*buffer{&b.valid, &b.copied, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
 }
@@ -69,7 +68,7 @@ func (b *packed) close() {
 	closeAll(b.edges[:])
 }
 
-// mostBlocks is the most blocks of queries that attention is computed in.
+// mostBlocks is the largest number of query blocks in attention.
 const mostBlocks = 8
 
 // A placement says where the tokens of a sequence are packed: the first shared tokens
@@ -84,11 +83,11 @@ func (s placement) at(t int) int {
 	return s.own + t - s.shared
 }
 
-// place returns where the tokens of each sequence are packed, how many tokens there
-// are, how many of them several sequences share, and the most sequences that share
-// one. Sequences that follow one another and have the same prefix share it, all but
-// its last token: that one begins what each has of its own, so that each row that
-// predicts a scored token belongs to one sequence. With apart none shares.
+// place returns where the tokens of each sequence are packed, how many tokens there are,
+// how many of them several sequences share, and the most sequences that share one.
+// Neighbouring sequences with the same prefix share it except for its last token, so that
+// each row that predicts a scored token belongs to one sequence. With apart they share
+// nothing.
 func place(sequences []Sequence, apart bool) (list []placement, n, shared, copies int) {
 	list = make([]placement, len(sequences))
 	for i := 0; i < len(sequences); {
@@ -124,7 +123,7 @@ func (p *Pass) pack() error {
 			longest = max(longest, n)
 		}
 	}
-	p.longest = (longest + 7) / 8 * 8 // fewer different sizes for the runtime's memory planner
+	p.longest = (longest + 7) / 8 * 8 // multiples let the runtime's memory planner see fewer different sizes
 	p.blocks = 1
 	if size := p.learner.options.BlockTokens; p.longest > size && !p.learner.whole {
 		p.blocks = min(mostBlocks, (p.longest+size-1)/size)
@@ -134,7 +133,7 @@ func (p *Pass) pack() error {
 	}
 	b := p.packed
 	N, n, B, T := int64(p.n), int64(p.rows), int64(batch), int64(p.longest)
-	// The Programs want at least one token with a list of its places.
+	// The Programs need at least one token with a list of its places.
 	M, J := int64(max(1, p.shared)), int64(max(1, p.copies))
 	for _, x := range []struct {
 		b     *buffer
@@ -162,7 +161,7 @@ func (p *Pass) pack() error {
 	return p.learner.tables.cover(longest, p.learner.geometry)
 }
 
-// checkSizes returns an error if a kernel of the device does not take the scores of a block
+// checkSizes returns an error if a kernel of the device cannot take the scores of a block
 // of queries over so many rows, or the logits: WebGPU's Softmax and ScatterND.
 func (p *Pass) checkSizes(batch int) error {
 	m, g := p.learner.env.memory, p.learner.geometry

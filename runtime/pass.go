@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// ErrTooLarge is wrapped by the error of a pass that takes a larger buffer than a kernel of
-// the device does; fewer sequences take less.
+// ErrTooLarge is wrapped by the error of a pass that needs a larger buffer than a kernel
+// of the device can take; fewer sequences need less.
 var ErrTooLarge = errors.New("too large for a kernel of the device")
 
 // A Sequence is token ids of which some are scored: their log-probs are computed, given
@@ -68,8 +68,8 @@ func (s Sequence) check() error {
 	return nil
 }
 
-// A Pass is a micro-batch of sequences, their log-probs, and what the backward pass
-// needs of them.
+// A Pass is a micro-batch of sequences, their log-probs, and the values that the backward
+// pass needs.
 type Pass struct {
 	// LogProb and Entropy hold, for each scored token of each sequence, its log-prob
 	// and the entropy in nats of the distribution that it was drawn from, at the
@@ -81,19 +81,18 @@ type Pass struct {
 	learner     *Learner
 	packed      *packed
 	activations *activations // nil if the pass is not kept
-	placed      []placement  // where the tokens of each sequence are packed
-	n, rows     int          // packed tokens; scored tokens
-	shared      int          // tokens that several sequences share, which are packed first
-	copies      int          // the most sequences that share a token
-	longest     int          // T, the places of a row that attention gets
+	placed      []placement  // the packed places of each sequence's tokens
+	n, rows     int          // number of packed tokens; of scored tokens
+	shared      int          // number of tokens that several sequences share; they are packed first
+	copies      int          // the largest number of sequences that share a token
+	longest     int          // T, the number of places in a row of attention
 	blocks      int          // how many blocks of queries attention is computed in
 }
 
 // Forward computes the log-probs of the sequences' scored tokens at a temperature.
-// Sequences that follow one another and have the same prefix are computed behind one
-// copy of it.
-// With keep the pass keeps what Backward needs. Without it, Backward computes the
-// layers again. The caller must Release the pass.
+// Neighbouring sequences with the same prefix share one copy of it. With keep the pass
+// stores the values that Backward needs; otherwise Backward computes the layers again.
+// The caller must Release the pass.
 func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) (*Pass, error) {
 	if !(temperature > 0) {
 		return nil, fmt.Errorf("runtime: temperature %g is not above 0", temperature)
@@ -133,8 +132,7 @@ func (p *Pass) check() error {
 	return nil
 }
 
-// Tokens returns how many tokens pass through the layers. Those of a prefix count
-// once for sequences that share it.
+// Tokens returns how many tokens pass through the layers. A shared prefix counts once.
 func (p *Pass) Tokens() int { return p.n }
 
 func (p *Pass) forward(keep bool) error {
@@ -220,7 +218,7 @@ func (p *Pass) Backward(w, v [][]float64) error {
 		if p.activations, err = p.layersForward(true); err != nil {
 			return err
 		}
-		// Only now: what the forward pass has not kept is not computed twice.
+		// Only now, so that nothing is computed twice if all weights are zero.
 		if p.activations.keepsLogits = l.keepsLogits(); p.activations.keepsLogits {
 			if err = p.headForward(p.activations, true); err != nil {
 				return err
@@ -235,7 +233,7 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	return p.layersBackward(dxr)
 }
 
-// takeWeights hands w and v to the sessions and reports whether any is not zero.
+// takeWeights passes w and v to the sessions and reports whether any is not zero.
 func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
 	head := p.learner.head
 	any, err = p.flatten(&head.w, w, "w")
@@ -255,8 +253,7 @@ func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
 	return true, err
 }
 
-// flatten writes the weights of all sequences one after the other and reports
-// whether any is not zero.
+// flatten joins the weights of all sequences and reports whether any is not zero.
 func (p *Pass) flatten(into *buffer, w [][]float64, name string) (any bool, err error) {
 	to, _, err := sized[float32](into, int64(p.rows), 1)
 	if err != nil {

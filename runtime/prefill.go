@@ -11,33 +11,33 @@ import (
 )
 
 // A prefix is one prompt's keys and values, and the normed state of its last token. They
-// stay where the batch with it was computed.
+// stay in the memory of the batch.
 type prefix struct {
 	length int
 	batch  *prefillBatch
 	row    int
 }
 
-// A prefillBatch is what a session has computed of some prompts.
+// A prefillBatch is the result of a session for some prompts.
 type prefillBatch struct {
 	layers []cacheLayer // each [B,G,T,K] with T = tokens
 	hidden buffer       // [B,D]
 	tokens int
-	size   int // how many elements the keys of a layer have room for
-	users  int // prefixes
-	made   int // the number of the batch's memory
+	size   int // number of elements for which the keys of a layer have room
+	users  int // number of prefixes that use it
+	made   int // the number of its memory
 }
 
 // A prefillSession computes prompts in one batch [B,T], padded on the right.
 type prefillSession struct {
 	decodeSession
 	last  buffer        // int64 [B], the packed index of each prompt's last token
-	spare *prefillBatch // one that no prefix uses, for the next; may be nil
-	made  int           // how many batches got memory
+	spare *prefillBatch // a batch that no prefix uses, for the next prompts; may be nil
+	made  int           // how many batches got new memory
 }
 
-// free frees a batch, which may be nil, and what the session has bound, which would keep
-// its memory alive.
+// free frees a batch, which may be nil, and the session's bindings, which would keep its
+// memory alive.
 func (s *prefillSession) free(b *prefillBatch) {
 	if b != nil {
 		s.bound.close()
@@ -84,8 +84,8 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	return out, nil
 }
 
-// promptsAtOnce returns how many prompts of up to so many tokens a run computes at most.
-// On WebGPU the scores of attention are one buffer.
+// promptsAtOnce returns how many prompts of up to so many tokens one run can compute. On
+// WebGPU the scores of attention are one buffer.
 func promptsAtOnce(d *Decoder, tokens int) int {
 	if d.wholeSteps() {
 		return 1
@@ -96,7 +96,7 @@ func promptsAtOnce(d *Decoder, tokens int) int {
 	return math.MaxInt
 }
 
-// prefillInTurn computes some prompts, then the next.
+// prefillInTurn computes the prompts in several batches.
 func (d *Decoder) prefillInTurn(parts iter.Seq[[][]int32]) (handles []int, err error) {
 	for prompts := range parts {
 		some, err := d.Prefill(prompts)
@@ -144,7 +144,7 @@ func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch
 	return b, s.bound.bind(s.binding, g, cacheView{b.layers, prompts, tokens, b.made})
 }
 
-// fill hands the prompts to the session.
+// fill copies the prompts to the session's inputs.
 func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, to *buffer) error {
 	batch := int64(len(prompts))
 	b := binder{b: s.binding}

@@ -6,31 +6,31 @@ import (
 	"onering/models"
 )
 
-// A Ring holds the only copy of a model's weights, which every session binds:
-// rollout, scoring and training read the same memory, and the optimizer writes it.
-// So the sampler has each update at once, and nothing is copied.
+// A Ring holds the only copy of a model's weights, which every session binds: rollout,
+// scoring and training read the same memory, and the optimizer writes it. So each update
+// reaches the sampler at once without a copy.
 //
 // If the model computes in 16 bits, the ring also has the layers' weights rounded to
 // 16 bits. All sessions read these; the optimizer writes both.
 type Ring struct {
 	Arch    models.Architecture
 	Weights *models.Weights
-	// Adapter is what is trained in place of the Weights, which then stay as they
-	// are; nil without Adapt.
+	// Adapter is trained in place of the Weights, which then do not change; nil without
+	// Adapt.
 	Adapter *models.Weights
 	// LossScale multiplies all gradients so that float16 can hold them; 0 means 1.
 	// It should be a power of two, which rounds nothing. Learners multiply by it and
 	// Optimizers divide by it.
 	LossScale float64
-	// Offload keeps in the host's memory the float32 weights of the layers' matrices, where
-	// a device computes with a 16-bit copy. Optimizers copy them to the device and back in
-	// each update. Set it before anything is made of the ring; it changes no result.
+	// Offload keeps the float32 weights of the layers' matrices in the host's memory, if
+	// a device computes with a 16-bit copy. Optimizers copy them to the device and back
+	// in each update. Set it before making anything of the ring; it changes no result.
 	Offload bool
 
 	arena   *arena              // holds Weights; in the host's memory until moveTo
 	adapter *arena              // holds Adapter; nil without one
-	base    models.Architecture // of the Weights alone
-	owner   *Ring               // whose Weights and arena these are; nil for its own
+	base    models.Architecture // arch of the Weights alone
+	owner   *Ring               // the Ring that holds the Weights and arena; nil if this one does
 	env     *Env                // the Env of the first moveTo; nil before
 	shares  shares
 }
@@ -46,9 +46,9 @@ func NewRing(arch models.Architecture, w *models.Weights) (*Ring, error) {
 	return r, nil
 }
 
-// Adapt puts an adapter beside the weights: from now on all that is made of the ring
-// computes with both, and learners and optimizers train the adapter alone. arch is
-// that of the weights with the adapter. Call it before anything is made of the ring.
+// Adapt adds an adapter to the weights: everything made of the ring later computes with
+// both, and learners and optimizers train only the adapter. arch is the Architecture with
+// the adapter. Call it before making anything of the ring.
 func (r *Ring) Adapt(arch models.Architecture, adapter *models.Weights) error {
 	if r.env != nil || r.Adapter != nil {
 		return fmt.Errorf("runtime: the ring is in use or has an adapter: an adapter comes first")
@@ -62,8 +62,8 @@ func (r *Ring) Adapt(arch models.Architecture, adapter *models.Weights) error {
 	return nil
 }
 
-// SharedWeights returns another Ring of the same weights, which it does not hold a second
-// time: each may have an adapter of its own. Close it before r.
+// SharedWeights returns another Ring with the same weights, without a second copy; each
+// Ring may have its own adapter. Close it before r.
 func (r *Ring) SharedWeights() *Ring {
 	owner := r
 	if r.owner != nil {
@@ -72,8 +72,8 @@ func (r *Ring) SharedWeights() *Ring {
 	return &Ring{Arch: r.base, Weights: r.Weights, LossScale: r.LossScale, Offload: r.Offload, arena: owner.arena, base: r.base, owner: owner}
 }
 
-// Trained returns what learners and optimizers change: the adapter, or the weights
-// where there is none.
+// Trained returns the weights that learners and optimizers change: the adapter, or
+// without one the weights.
 func (r *Ring) Trained() *models.Weights {
 	if r.Adapter != nil {
 		return r.Adapter
@@ -98,7 +98,7 @@ func (r *Ring) lossScale() float64 {
 }
 
 // moveTo moves the weights to the memory of e, unless they are there, and makes the
-// 16-bit copy. The host's memory of weights on a device is given back.
+// 16-bit copy. The host's memory of moved weights is freed.
 func (r *Ring) moveTo(e *Env) error {
 	switch {
 	case r.env != nil && r.arena.memory == e.memory:
@@ -134,7 +134,7 @@ func (r *Ring) moveTo(e *Env) error {
 }
 
 // moveWeights returns the arena of the weights in the memory of e, with their 16-bit
-// copy. That of a Ring beside another is the other's.
+// copy. A Ring with another's weights uses the other's arena.
 func (r *Ring) moveWeights(e *Env) (*arena, error) {
 	if r.owner != nil {
 		err := r.owner.moveTo(e)
@@ -174,7 +174,7 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 	return a, nil
 }
 
-// moved holds w, or those pieces of it, in the memory of e, with a Value for each tensor.
+// moved holds w, or the given pieces of it, in the memory of e, with a Value for each tensor.
 func moved(e *Env, w *models.Weights, pieces []piece) (*arena, error) {
 	a, err := e.holdPieces(w, e.memory, pieces, false)
 	if err != nil {
@@ -187,8 +187,8 @@ func moved(e *Env, w *models.Weights, pieces []piece) (*arena, error) {
 	return a, nil
 }
 
-// bind binds every weight that the Program reads. prefix is what the names of the
-// Program's inputs lack: the prefix of a layer, or "".
+// bind binds every weight that the Program reads. prefix is the part of names that the
+// Program's inputs leave out: the prefix of a layer, or "".
 func (r *Ring) bind(b *Binding, prefix string) error {
 	return b.bindAll(models.Parameter, func(p models.Port) (*Value, error) {
 		tensors := r.arena.tensors

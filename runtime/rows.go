@@ -7,9 +7,9 @@ import (
 	"onering/models/ports"
 )
 
-// rowOperations read and write rows of float32 matrices [M,D] by indices, int64
-// [n], for the embedding and the head of a Learner. Go code does it in memory that
-// aliases the host's, Programs in a device's.
+// rowOperations read and write rows of float32 matrices [M,D] by indices, int64 [n], for
+// the embedding and the head of a Learner. Go code does it in the host's memory, Programs
+// do it in a device's.
 type rowOperations interface {
 	// gather makes y[i] = x[ids[i]] for y [n,D].
 	gather(x, ids, y *Value) error
@@ -78,7 +78,7 @@ type deviceRows struct {
 	env                                    *Env
 	gatherProgram, addProgram, pairProgram *Binding
 
-	sums                [2]buffer // [m,D], the newest sums of pairs and those before
+	sums                [2]buffer // [m,D], the newest sums of pairs and the previous ones
 	ids                 buffer    // int64 [m], the indices of the newest sums
 	left, right, paired buffer    // [m], see pairs
 }
@@ -112,8 +112,8 @@ func (r *deviceRows) scatter(rows, ids, x *Value) error {
 	return r.addAt(rows, ids, x)
 }
 
-// addAt makes x[ids[i]] += rows[i]. Rows of the same index are added in the order of
-// the device's kernel, which on a GPU is any.
+// addAt makes x[ids[i]] += rows[i]. The device's kernel decides the order of rows with
+// equal indices, which varies on a GPU.
 func (r *deviceRows) addAt(rows, ids, x *Value) error {
 	b := binder{b: r.addProgram}
 	b.in(ports.Table, x, nil)
@@ -158,10 +158,10 @@ func (r *deviceRows) addPaired(rows *Value, ids []int64, x *Value) error {
 	return r.addAt(rows, v, x)
 }
 
-// pairs halves how often each index occurs. Sum j is row left[j], plus row right[j]
-// where paired[j] is 1, and has the index sums[j].
+// pairs halves how often each index occurs. Sum j is row left[j], plus row right[j] where
+// paired[j] is 1, and the sum's index is sums[j].
 func pairs(ids []int64) (left, right []int64, paired []float32, sums []int64) {
-	open := make(map[int64]int) // the sum of an index that has no right row yet
+	open := make(map[int64]int) // for each index the sum that has no right row yet
 	for i, id := range ids {
 		if j, ok := open[id]; ok {
 			right[j], paired[j] = int64(i), 1

@@ -25,12 +25,12 @@ import (
 type Session struct {
 	env   *Env
 	name  string
-	alias map[string]string // from an output to the input whose memory it may have
-	ports [2][]port         // inputs, outputs
-	index [2]map[string]int // by name
-	sizes []string          // the dimensions that vary, such as "B"
+	alias map[string]string // from an output to the input whose memory it may use
+	ports [2][]port         // ports of inputs, of outputs
+	index [2]map[string]int // index of a port by name
+	sizes []string          // names of varying dimensions, such as "B"
 
-	unwaited atomic.Int64 // runs since one that waited for the device
+	unwaited atomic.Int64 // number of runs since one that waited for the device
 
 	mu       sync.Mutex
 	ptr      *C.OrtSession
@@ -106,7 +106,7 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 	return s, nil
 }
 
-// load has ONNX Runtime make a session of p, which it is given encoded.
+// load makes a session of p, which is given encoded.
 func (e *Env) load(env *C.OrtEnv, p models.Program, model []byte) (ptr *C.OrtSession, err error) {
 	o, err := e.sessionOptions(p)
 	if err == nil {
@@ -118,13 +118,13 @@ func (e *Env) load(env *C.OrtEnv, p models.Program, model []byte) (ptr *C.OrtSes
 	return ptr, err
 }
 
-// keptSessions are those of Options.KeepSessions, by a digest of their graph and options.
+// keptSessions are the sessions for Options.KeepSessions, by a digest of graph and options.
 type keptSessions struct {
 	sync.Mutex
 	by map[[sha256.Size]byte]*C.OrtSession
 }
 
-// load returns the session of p, which it keeps.
+// load returns the session of p, and keeps it.
 func (k *keptSessions) load(e *Env, env *C.OrtEnv, p models.Program) (ptr *C.OrtSession, err error) {
 	model := p.ONNX().Encode()
 	digest := sha256.Sum256(fmt.Append(model, p.Options, e.alone))
@@ -142,7 +142,7 @@ func (k *keptSessions) load(e *Env, env *C.OrtEnv, p models.Program) (ptr *C.Ort
 	return ptr, err
 }
 
-// close releases all of them.
+// close releases all kept sessions.
 func (k *keptSessions) close(e *Env) {
 	for _, ptr := range k.by {
 		e.memory.do(func() { C.onering_release_session(ptr) })
@@ -150,18 +150,18 @@ func (k *keptSessions) close(e *Env) {
 	k.by = nil
 }
 
-// sessionOptions returns the options that the session of p is made with.
+// sessionOptions returns the options for the session of p.
 func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	var o *C.OrtSessionOptions
 	entries := map[string]string{
-		// Prepacking copies a weight, and updates in place do not reach the copy.
+		// Prepacking copies a weight, and updates in place would not reach the copy.
 		"session.disable_prepacking": "1",
 	}
-	threads := 0 // the pool of the process
+	threads := 0 // use the pool of the process
 	if e.alone {
 		threads = 1
 	} else {
-		entries["session.use_env_allocators"] = "1" // the arena of shareArena
+		entries["session.use_env_allocators"] = "1" // use the arena of shareArena
 	}
 	err := check(C.onering_options(&o, C.int(threads)))
 	maps.Copy(entries, e.memory.Entries)
@@ -194,7 +194,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	return o, nil
 }
 
-// setPorts takes over the ports of p.
+// setPorts copies the ports of p.
 func (s *Session) setPorts(p models.Program) error {
 	for side, ports := range [2][]models.Port{input: p.Inputs, output: p.Outputs} {
 		s.index[side] = map[string]int{}
@@ -242,10 +242,10 @@ func (s *Session) Close() error {
 	return errors.Join(err, release())
 }
 
-// keepBorrowed keeps what runs have borrowed of the host and not given back, until the
-// caller has waited for the device and releases it. The session gives it back from a
-// callback on CUDA's stream, which may not be the last to hold it: to free it there is an
-// error that ends the process. nil means that nothing is borrowed.
+// keepBorrowed keeps the host memory that runs have borrowed alive until the caller has
+// waited for the device and releases it. The session returns it in a callback on CUDA's
+// stream, which may not be its last holder: freeing it there is an error that ends the
+// process. nil means that nothing is borrowed.
 func (s *Session) keepBorrowed() (a *C.OrtAllocator, err error) {
 	if m := s.env.memory; m.borrowed != nil {
 		if err = check(C.onering_allocator(s.ptr, m.borrowed, &a)); err != nil {
@@ -255,8 +255,8 @@ func (s *Session) keepBorrowed() (a *C.OrtAllocator, err error) {
 	return a, err
 }
 
-// systemPath returns a path as ONNX Runtime takes it: on Windows UTF-16 with a zero
-// at the end. Free it with C.free.
+// systemPath returns a path in ONNX Runtime's form: on Windows UTF-16 with a zero at the
+// end. Free it with C.free.
 func systemPath(path string) unsafe.Pointer {
 	if goruntime.GOOS != "windows" {
 		return unsafe.Pointer(C.CString(path))

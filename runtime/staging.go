@@ -9,27 +9,27 @@ import (
 	"onering/models/ports"
 )
 
-// A staging moves what the host keeps of an Optimizer to the device and back: in each
-// update every part goes up, is updated there and comes down again. Where the device
-// copies beside what it computes, one part goes up while another is computed and a third
-// comes down.
+// A staging moves the arrays of an Optimizer that the host holds to the device and back:
+// each update uploads every part, updates it there and downloads it. If the device can
+// copy while it computes, three parts are uploaded, updated and downloaded at the same
+// time.
 type staging struct {
 	memory  *memory
-	streams Streams              // inTurn where one copy is made after the other
-	locked  [][]byte             // what the device reaches by itself
-	slots   []map[string]*buffer // by port, where a part lies on the device
+	streams Streams              // inTurn if copies do not overlap with computation
+	locked  [][]byte             // memory that the device accesses directly
+	slots   []map[string]*buffer // by port, the places of parts on the device
 }
 
-// stagedAtOnce is how many elements a part has at most that is staged, where its shape
-// does not matter: enough that its copies take longer than their start, and few enough
-// that all slots take little memory.
+// stagedAtOnce is the largest number of elements of a staged part whose shape does not
+// matter: enough that its copies take longer than their start, and few enough that all
+// slots take little memory.
 const stagedAtOnce = 8 << 20
 
-// stagingSlots is how many parts are on the device at once where it copies beside what it
+// stagingSlots is how many parts are on the device at once if it can copy while it
 // computes.
 const stagingSlots = 3
 
-// The marks of a slot, each slot having as many.
+// The marks of a slot; each slot has as many.
 const (
 	markUp = iota
 	markComputed
@@ -37,8 +37,8 @@ const (
 	marksOfSlot
 )
 
-// inTurn are Streams of a device that copies nothing beside what it computes: what is
-// begun is complete.
+// inTurn are the Streams of a device that cannot copy while it computes: all work is
+// complete at once.
 type inTurn struct{ *memory }
 
 func (inTurn) Lock([]byte) error     { return nil }
@@ -54,9 +54,9 @@ func (t inTurn) Begin(stream int, device unsafe.Pointer, host []byte) error {
 	return t.Download(unsafe.Pointer(unsafe.SliceData(host)), device, len(host))
 }
 
-// open prepares for parts that the host keeps in ranges of its memory, which it locks: all
-// or none. Where the device cannot reach these by itself, copies go the slower way, and
-// Notice is told.
+// open prepares for parts that the host holds in ranges of its memory, and locks these:
+// all or none. If the device cannot access them directly, copies are slower, and Notice
+// is called.
 func (s *staging) open(e *Env, kept [][]byte) {
 	var err error
 	slots := 1
@@ -91,7 +91,7 @@ func (s *staging) unlock() {
 	s.locked = nil
 }
 
-// close frees the slots. No copy is under way then, since each has waited.
+// close frees the slots. No copy is under way then, since each call has waited.
 func (s *staging) close() {
 	s.unlock()
 	for _, slot := range s.slots {
@@ -102,8 +102,8 @@ func (s *staging) close() {
 	s.slots = nil
 }
 
-// at returns a part as it lies on the device, in slot i for what the host keeps of it.
-// ONNX Runtime would make a copy too, but in new memory for each part.
+// at returns a part on the device; arrays that the host holds are in slot i. ONNX Runtime
+// would copy them too, but to new memory for each part.
 func (s *staging) at(i int, p *optimizerPart) (*optimizerPart, error) {
 	on := *p
 	on.state = maps.Clone(p.state)
@@ -126,7 +126,7 @@ func (s *staging) at(i int, p *optimizerPart) (*optimizerPart, error) {
 	return &on, nil
 }
 
-// kept are the tensors of a part that the host keeps and the device updates, by port.
+// kept returns the tensors of a part that the host holds and the device updates, by port.
 func (s *staging) kept(p *optimizerPart) map[string]*Value {
 	kept := make(map[string]*Value)
 	for port, v := range p.state {
@@ -140,11 +140,11 @@ func (s *staging) kept(p *optimizerPart) map[string]*Value {
 	return kept
 }
 
-// stages reports whether the host keeps something of a run, which then has one part.
+// stages reports whether the host holds an array of a run, which then has one part.
 func (s *staging) stages(r optimizerRun) bool { return len(s.kept(r.parts[0])) > 0 }
 
-// move begins to copy what the host keeps of a part between it and slot i, once what the
-// mark after stands for is complete, and sets the mark before behind it.
+// move begins to copy the host's arrays of a part between the host and slot i, once the
+// work recorded by the mark after is complete, and sets the mark before behind the copy.
 func (s *staging) move(stream, i int, p *optimizerPart, after, before int) error {
 	err := s.streams.Follow(stream, i*marksOfSlot+after)
 	for port, v := range s.kept(p) {
@@ -165,15 +165,15 @@ func (s *staging) move(stream, i int, p *optimizerPart, after, before int) error
 	return s.streams.Mark(stream, i*marksOfSlot+before)
 }
 
-// each calls run for the runs in order, with what the host keeps of them on the device.
-// When it returns, the host has all of it again and nothing is under way, whatever failed.
+// each calls run for the runs in order, with their host arrays on the device. When it
+// returns, the host has all arrays again and no copy is under way, even after an error.
 func (s *staging) each(runs []optimizerRun, run func(optimizerRun) error) (err error) {
 	defer func() {
 		if err = errors.Join(err, s.streams.Settle()); err != nil {
 			err = s.memory.Check(err)
 		}
 	}()
-	ahead := min(1, len(s.slots)-1) // so that the next goes up meanwhile
+	ahead := min(1, len(s.slots)-1) // so that the next part is uploaded meanwhile
 	for next := range len(runs) + ahead {
 		if next < len(runs) && s.stages(runs[next]) {
 			if err := s.move(StreamUp, next%len(s.slots), runs[next].parts[0], markDown, markUp); err != nil {
@@ -189,8 +189,8 @@ func (s *staging) each(runs []optimizerRun, run func(optimizerRun) error) (err e
 	return nil
 }
 
-// update calls run for a run, of which what the host keeps is on its way to slot i, and
-// sends it back from there.
+// update calls run for a run whose host arrays are being copied to slot i, and copies
+// them back.
 func (s *staging) update(i int, r optimizerRun, run func(optimizerRun) error) error {
 	if !s.stages(r) {
 		return run(r)

@@ -10,21 +10,21 @@ import (
 	"unsafe"
 )
 
-// A deviceStorage is the storage of a device: it keeps the allocations, finds what is at an
-// address, checks and stages copies, counts what crosses between host and device, and finds
-// out that a device is lost. It may be used from several goroutines.
+// A deviceStorage is the storage of a device: it keeps the allocations, finds the buffer
+// at an address, checks and stages copies, counts bytes between host and device, and
+// detects that a device is lost. It may be used from several goroutines.
 type deviceStorage struct {
 	name     string
 	driver   Driver
 	mover    Mover
 	grain    int                   // 0 if buffers have addresses
-	lost     atomic.Pointer[error] // what Check returns from then on
+	lost     atomic.Pointer[error] // the error that Check returns from then on
 	up, down atomic.Int64
-	copies   atomic.Int64 // of what Crossed returns, for tests
+	copies   atomic.Int64 // number of copies that Crossed counts, for tests
 	table    table
 }
 
-// Check does what storage says.
+// Check implements storage.
 func (d *deviceStorage) Check(err error) error {
 	if lost := d.lost.Load(); lost != nil {
 		return *lost
@@ -53,8 +53,8 @@ func (d *deviceStorage) do(f func() error) error {
 	return err
 }
 
-// newStorage returns that of a device, which errors call name. grain is 0 if the driver
-// has addresses, and else how many bytes its sizes are multiples of.
+// newStorage returns the storage of a device; errors use name. grain is 0 if the driver
+// has addresses; else sizes are multiples of grain bytes.
 func newStorage(name string, driver Driver, mover Mover, grain int) *deviceStorage {
 	return &deviceStorage{name: name, driver: driver, mover: mover, grain: grain, table: table{name: name, handles: grain > 0, next: firstAddress}}
 }
@@ -115,7 +115,7 @@ func (d *deviceStorage) fill(a *allocation, edges []int) error {
 	return nil
 }
 
-// Free panics if nothing is allocated at the address, unless Close has freed all.
+// Free panics if no allocation begins at the address, unless Close has freed all.
 func (d *deviceStorage) Free(at unsafe.Pointer) {
 	if a := d.table.remove(at); a != nil {
 		d.release(a)
@@ -152,8 +152,8 @@ func (d *deviceStorage) Tensor(at unsafe.Pointer, bytes int) (unsafe.Pointer, er
 	return p.Address(), nil
 }
 
-// each calls f for each buffer that some bytes are in: n bytes at p, of which done
-// were before.
+// each calls f for each buffer that has some of the bytes: n bytes at p, after done
+// earlier bytes.
 func (d *deviceStorage) each(doing string, at unsafe.Pointer, bytes int, f func(p Place, done, n int) error) error {
 	for done := 0; done < bytes; {
 		p, left, err := d.table.place(unsafe.Add(at, done))
@@ -181,8 +181,8 @@ func (d *deviceStorage) Upload(to, from unsafe.Pointer, bytes int) error {
 	})
 }
 
-// write copies to a buffer. What a driver with handles does not reach is staged: the
-// whole buffer is read, changed and written.
+// write copies to a buffer. A place that a driver with handles cannot address is staged:
+// the whole buffer is read, changed and written.
 func (d *deviceStorage) write(p Place, from []byte) error {
 	if !d.Cuts() || p.First == 0 && (len(from) == p.Bytes || len(from)%d.grain == 0) {
 		return d.driver.Write(p, from)
@@ -206,7 +206,7 @@ func (d *deviceStorage) Download(to, from unsafe.Pointer, bytes int) error {
 	})
 }
 
-// read copies from a buffer, in a driver with handles from its beginning on.
+// read copies from a buffer; with handles it reads from the buffer's beginning.
 func (d *deviceStorage) read(to []byte, p Place) error {
 	if !d.Cuts() || p.First == 0 {
 		return d.driver.Read(to, p)
@@ -241,13 +241,13 @@ func (d *deviceStorage) Zero(at unsafe.Pointer, bytes int) error {
 
 func (d *deviceStorage) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
 	var some []Runs
-	ends := [2]int{} // of what is written and read
+	ends := [2]int{} // ends of the ranges that are written and read
 	for _, r := range runs {
 		if r.Width == 0 || r.Count == 0 {
 			continue
 		}
 		if r.Count == 1 {
-			r.Stride, r.FromStride = r.Width, r.Width // which a single run does not need
+			r.Stride, r.FromStride = r.Width, r.Width // a single run does not need this
 		}
 		some = append(some, r)
 		ends[0], ends[1] = max(ends[0], r.To+(r.Count-1)*r.Stride+r.Width), max(ends[1], r.From+(r.Count-1)*r.FromStride+r.Width)
@@ -271,14 +271,14 @@ func (d *deviceStorage) Wait() error {
 	return d.do(func() error { return d.errorf("computing", d.driver.Wait()) })
 }
 
-// An allocation is one buffer, or if buffers are handles one from each edge on.
+// An allocation is one buffer or, if buffers are handles, one for each edge.
 type allocation struct {
 	at    unsafe.Pointer
 	bytes int
 	parts []part
 }
 
-// A part is a buffer, which has the bytes of an allocation from a place on.
+// A part is a buffer with the bytes of an allocation from an offset on.
 type part struct {
 	from, bytes int
 	buffer      unsafe.Pointer
@@ -286,8 +286,8 @@ type part struct {
 
 // A table finds allocations by their addresses.
 type table struct {
-	name    string // of the device
-	handles bool   // addresses are numbers that the table gives
+	name    string // name of the device
+	handles bool   // addresses are numbers that the table assigns
 
 	mu          sync.Mutex
 	closed      bool
@@ -295,8 +295,8 @@ type table struct {
 	allocations []*allocation // by address
 }
 
-// The numbers that stand for the addresses of handles begin beyond those that
-// processes have. Between two allocations are pageBytes or more that are of none.
+// The numbers that serve as addresses of handles begin beyond real addresses. Between two
+// allocations at least pageBytes are unused.
 const (
 	firstAddress = 1 << 50
 	pageBytes    = 4096
@@ -323,8 +323,8 @@ func (t *table) upTo(at unsafe.Pointer) int {
 	return sort.Search(len(t.allocations), func(i int) bool { return uintptr(t.allocations[i].at) > uintptr(at) })
 }
 
-// remove takes out the allocation that begins at an address. It returns nil if close
-// has, and panics if there never was one.
+// remove removes the allocation that begins at an address. It returns nil if close has
+// done so, and panics if there never was one.
 func (t *table) remove(at unsafe.Pointer) *allocation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -340,8 +340,8 @@ func (t *table) remove(at unsafe.Pointer) *allocation {
 	return a
 }
 
-// close takes out all allocations, and lets none be added. first is false if it was
-// called before.
+// close removes all allocations, and lets none be added. first is false if it was called
+// before.
 func (t *table) close() (all []*allocation, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -350,7 +350,7 @@ func (t *table) close() (all []*allocation, first bool) {
 	return all, first
 }
 
-// place returns where an address is, and how many bytes its buffer has from there on.
+// place returns the place of an address, and how many bytes its buffer has from there on.
 func (t *table) place(at unsafe.Pointer) (p Place, left int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -364,7 +364,7 @@ func (t *table) place(at unsafe.Pointer) (p Place, left int, err error) {
 	return Place{}, 0, fmt.Errorf("%s: nothing is allocated at %#x", t.name, uintptr(at))
 }
 
-// within is place for bytes that must be in one buffer.
+// within is place for bytes that must lie in one buffer.
 func (t *table) within(at unsafe.Pointer, bytes int) (Place, error) {
 	p, left, err := t.place(at)
 	if err == nil && bytes > left {

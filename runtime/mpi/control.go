@@ -12,58 +12,58 @@ import (
 	"time"
 )
 
-// controlTag is that of the messages between the threads of the ranks. Every MPI allows
-// tags up to 32767.
+// controlTag is the tag of the messages between the threads of the ranks. Every MPI
+// allows tags up to 32767.
 const controlTag = 32000
 
-// What a thread tells another.
+// The kinds of messages between the threads.
 const (
-	beat  = "beat"  // it lives
+	beat  = "beat"  // the sender is alive
 	leave = "leave" // its rank has called Close
 	last  = "last"  // no more beats come
 	abort = "abort" // to rank 0: end the run
-	ended = "ended" // from the rank that ends the run
+	ended = "ended" // from the rank that ends the run, to the others
 )
 
 type notice struct {
 	Kind string
-	Rank int    `json:",omitempty"` // that wanted the end
-	Text string `json:",omitempty"` // why
+	Rank int    `json:",omitempty"` // the rank that wanted the end
+	Text string `json:",omitempty"` // the reason
 }
 
-// noticeBytes bounds a notice: libraries send so little without waiting for the receiver.
+// noticeBytes bounds a notice: libraries send it without waiting for the receiver.
 const noticeBytes = 2048
 
 const (
-	// grace is how long a rank waits for rank 0 to take up that the run ends.
+	// grace is how long a rank waits for rank 0 to begin the end of the run.
 	grace = 2 * time.Second
-	// saving is how long at least rank 0 may save what it has before all ranks end.
+	// saving is the least time that rank 0 has to save its state before all ranks end.
 	saving = time.Minute
 )
 
-// A control is the part of the thread that watches over the ranks.
+// A control is the part of the thread that watches the other ranks.
 type control struct {
 	*loop
 	timeout time.Duration
-	every   time.Duration // between beats
-	step    time.Duration // between looks
+	every   time.Duration // time between beats
+	step    time.Duration // time between checks
 	say     func(string)
 	peers   []Peer
 
 	looked  time.Time
 	beaten  time.Time
-	silence time.Duration // since the last sign of life of the rank before this one
+	silence time.Duration // time since the last sign of life of the previous rank
 	sending []*parcel     // notices under way
 
-	// How far the end by Abort is.
+	// How far the end by Abort has come.
 	begun    bool
 	deadline time.Time // when this rank ends all ranks
-	line     string    // that it then prints; "" if that is done
+	line     string    // the line that it prints then; "" if it was printed
 
-	// How far the end in order is.
+	// How far the orderly end has come.
 	leaving  bool              // this rank has called Close
-	told     bool              // and the others know
-	left     map[int]time.Time // the others that have called Close
+	told     bool              // the other ranks have been told
+	left     map[int]time.Time // the other ranks that have called Close
 	lastSent bool
 	lastCame bool
 }
@@ -76,7 +76,7 @@ func newControl(l *loop, o Options) *control {
 	}
 }
 
-// know notes who the others are.
+// know records who the other ranks are.
 func (c *control) know(peers []Peer) { c.ask(func(c *control) { c.peers = peers }) }
 
 func (c *control) name(rank int) string {
@@ -86,7 +86,7 @@ func (c *control) name(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
-// tick does what is due and reports whether MPI can end.
+// tick does what is due, and reports whether MPI can end.
 func (c *control) tick(now time.Time) (over bool) {
 	passed := now.Sub(c.looked)
 	if passed < c.step && !c.begun && !(c.leaving && passed > time.Millisecond) {
@@ -101,11 +101,11 @@ func (c *control) tick(now time.Time) (over bool) {
 		c.send(next, notice{Kind: beat})
 		c.beaten = now
 	}
-	// A pause of this process is not one of the other's.
+	// A pause of this process is not one of the other rank.
 	c.silence += min(passed, 2*c.step)
 	if size > 1 && !c.lastCame && c.silence > c.timeout {
 		c.abort(fmt.Sprintf("%s has given no sign of life for %v: it is stopped or hangs, or its machine or network is gone", c.name(previous), c.timeout))
-		if previous == 0 { // which cannot end the run
+		if previous == 0 { // a beat cannot end the run
 			c.deadline = now
 		}
 	}
@@ -116,7 +116,7 @@ func (c *control) tick(now time.Time) (over bool) {
 	return c.part(next)
 }
 
-// part goes through the end in order and reports whether it is over.
+// part advances the orderly end and reports whether it is complete.
 func (c *control) part(next int) bool {
 	size, rank := c.w.Size(), c.w.Rank()
 	if !c.leaving || c.begun {
@@ -140,8 +140,8 @@ func (c *control) part(next int) bool {
 	return size == 1 || c.lastCame && len(c.sending) == 0
 }
 
-// release ends the calls that wait for a rank that has left: what it sent before that
-// is here within a second.
+// release ends the calls that wait for a rank that has left: its earlier messages arrive
+// within a second.
 func (c *control) release(now time.Time) {
 	if len(c.left) == 0 {
 		return
@@ -154,8 +154,8 @@ func (c *control) release(now time.Time) {
 	}
 }
 
-// abort has the run end because of what this rank met. Rank 0 tells the others and has
-// time to save what it has; another rank tells rank 0.
+// abort ends the run because of an error of this rank. Rank 0 tells the others and has
+// time to save its state; another rank tells rank 0.
 func (c *control) abort(why string) {
 	if c.begun {
 		return
@@ -198,10 +198,10 @@ func (c *control) end() {
 	}
 	watchdog(grace, c.say, "onering: MPI_Abort does not end this process: it ends itself")
 	C.onering_mpi_abort(1)
-	os.Exit(1) // where MPI_Abort returns
+	os.Exit(1) // if MPI_Abort returns
 }
 
-// watchdog ends this process after a time unless the function that it returns was called.
+// watchdog ends this process after a time, unless the returned function is called.
 func watchdog(after time.Duration, say func(string), why string) (stop func()) {
 	t := time.AfterFunc(after, func() {
 		say(why)
@@ -210,7 +210,7 @@ func watchdog(after time.Duration, say func(string), why string) (stop func()) {
 	return func() { t.Stop() }
 }
 
-// receive takes what other threads told this one.
+// receive reads the notices of other threads.
 func (c *control) receive(now time.Time) {
 	for {
 		var found, from, size C.int
@@ -220,7 +220,7 @@ func (c *control) receive(now time.Time) {
 		p := c.w.store.get(int(size))
 		part := &p.parts[0]
 		C.onering_mpi_receive(part, p.bytes, size, from, controlTag)
-		for part.done == 0 { // it is here already
+		for part.done == 0 { // the notice has arrived already
 			C.onering_mpi_test(part)
 		}
 		var n notice
@@ -234,7 +234,7 @@ func (c *control) receive(now time.Time) {
 	}
 }
 
-// hear acts on a notice.
+// hear handles a notice.
 func (c *control) hear(from int, n notice, now time.Time) {
 	if size := c.w.Size(); from == (c.w.Rank()+size-1)%size {
 		c.silence = 0
@@ -247,7 +247,7 @@ func (c *control) hear(from int, n notice, now time.Time) {
 	case abort:
 		c.announce(n.Rank, n.Text)
 	case ended:
-		c.begin(n.Rank, n.Text, now.Add(max(saving, c.timeout)+2*grace)) // rank 0 ends all before
+		c.begin(n.Rank, n.Text, now.Add(max(saving, c.timeout)+2*grace)) // rank 0 ends all ranks before that
 		c.line = ""
 	}
 }
@@ -265,7 +265,7 @@ func (c *control) send(to int, n notice) {
 	c.sending = append(c.sending, p)
 }
 
-// reap lets notices go and takes back their memory.
+// reap completes sent notices and frees their memory.
 func (c *control) reap() {
 	c.sending = slices.DeleteFunc(c.sending, func(p *parcel) bool {
 		part := &p.parts[0]

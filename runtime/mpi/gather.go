@@ -7,7 +7,7 @@ import (
 )
 
 // Gather returns on rank 0 what each rank gives, in the order of ranks, and nil on the
-// others. It goes as JSON.
+// others. It is sent as JSON.
 func Gather[T any](ctx context.Context, w *World, own T) ([]T, error) {
 	b, err := json.Marshal(own)
 	if err != nil {
@@ -30,7 +30,7 @@ func Gather[T any](ctx context.Context, w *World, own T) ([]T, error) {
 	return all, nil
 }
 
-// spread returns on all ranks what rank 0 gives.
+// spread returns rank 0's value on all ranks.
 func (w *World) spread(ctx context.Context, b []byte) ([]byte, error) {
 	if w.Rank() > 0 {
 		return w.recvSized(ctx, 0)

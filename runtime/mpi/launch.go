@@ -5,17 +5,17 @@ import (
 	"strconv"
 )
 
-// A launch is what the environment says about the start of this process.
+// A launch is what the environment variables say about the start of this process.
 type launch struct {
 	Launcher string // "mpirun of Open MPI", …
-	Rank     int    // 0-based
-	Size     int    // number of ranks; 0 where the launcher does not say
-	kind     kind   // of the library that belongs to the launcher; 0 where any may
-	likely   kind   // of the library that is looked for first where any may
+	Rank     int    // from 0
+	Size     int    // number of ranks; 0 if the launcher does not say
+	kind     kind   // kind of library that belongs to the launcher; 0 if any may
+	likely   kind   // kind of library to look for first if any may be used
 }
 
-// launchers say by which variables a launcher shows itself. The first that fits counts:
-// Open MPI's mpirun also sets PMIx's variables, and runs under Slurm.
+// launchers lists the variables by which launchers are recognized. The first match
+// counts: Open MPI's mpirun also sets PMIx's variables, and runs under Slurm.
 var launchers = []struct {
 	name       string
 	rank, size string
@@ -24,14 +24,14 @@ var launchers = []struct {
 }{
 	{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", openMPI, 0},
 	{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, openMPI},
-	// Open MPI speaks PMI-1 and PMI-2 only where it was built for that, from 5 on never.
+	// Open MPI supports PMI-1 and PMI-2 only if it was built so, and never from version 5 on.
 	{"srun", "PMI_RANK", "SLURM_STEP_NUM_TASKS", 0, mpich},
 	{"mpiexec (PMIx)", "PMIX_RANK", "", 0, openMPI},
 	{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE", mpich, 0},
 	{"srun without PMI", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0, openMPI},
 }
 
-// Several says whether the launcher started more than one process, as far as it says.
+// Several says whether the launcher started more than one process, if that is known.
 func (l launch) Several() bool { return l.Size != 1 }
 
 // Launched says whether a launcher of MPI started this process, mpirun, mpiexec or

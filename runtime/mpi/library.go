@@ -33,9 +33,9 @@ func (k kind) String() string {
 // A Library is an MPI library that was opened.
 type Library struct {
 	Kind    kind   `json:"-"`
-	Name    string `json:"name"` // as it calls itself: "Open MPI 4.1.4"
+	Name    string `json:"name"` // its own name, such as "Open MPI 4.1.4"
 	Path    string `json:"path"`
-	symbols bool   // it has Open MPI's handles
+	symbols bool   // it has the handles of Open MPI
 }
 
 // names are the file names of each kind, the newest first.
@@ -120,13 +120,13 @@ func load(name string) (Library, error) {
 	return Library{Name: C.GoString(version), Path: C.GoString(path), symbols: symbols != 0}.known()
 }
 
-// families are the libraries that are known by how they call themselves. Those of
-// MPICH's family kept its handles from version 3.1 on.
+// families recognize libraries by their own names. Those of MPICH's family kept its
+// handles from version 3.1 on.
 var families = []struct {
 	name    string
-	pattern *regexp.Regexp // of the version, and of its first number
+	pattern *regexp.Regexp // matches the version, with its first number
 	kind    kind
-	oldest  int // first number
+	oldest  int // least first number
 }{
 	{"Open MPI", regexp.MustCompile(`Open MPI v?((\d+)[.\d]*\w*)`), openMPI, 4},
 	{"Cray MPICH", regexp.MustCompile(`CRAY MPICH version\s+((\d+)[.\d]*)`), mpich, 7},
@@ -135,8 +135,8 @@ var families = []struct {
 	{"MVAPICH", regexp.MustCompile(`MVAPICH2? Version\s*:\s+((\d+)[.\d]*\w*)`), mpich, 3},
 }
 
-// known says of what kind the library is, or that onering cannot call it.
-// The ABI of MPI 5 is known by the name of its file, which the standard fixes.
+// known returns the kind of the library, or an error if onering cannot call it. The ABI
+// of MPI 5 is recognized by the file's name, which the standard fixes.
 func (l Library) known() (Library, error) {
 	full := l.Name
 	abi := strings.HasPrefix(filepath.Base(l.Path), "libmpi_abi.")

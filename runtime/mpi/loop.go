@@ -15,7 +15,7 @@ import (
 	"unsafe"
 )
 
-// A route is where messages keep their order.
+// A route identifies messages that keep their order.
 type route struct {
 	peer, tag int
 	receive   bool
@@ -28,48 +28,48 @@ func (r route) String() string {
 	return fmt.Sprintf("sending to rank %d (tag %d)", r.peer, r.tag)
 }
 
-// A message is a call of Send or Recv. It goes as parts of partBytes and a last one
-// that is shorter, perhaps empty: its length says where the message ends.
+// A message is a call of Send or Recv. It goes as parts of partBytes and a last one that
+// is shorter, perhaps empty: its length marks the end of the message.
 type message struct {
 	route
 	size   int
 	parcel *parcel
 	posted int        // parts that were started
-	done   int        // of those, in order
-	moved  time.Time  // when it began, or a part of it was done
+	done   int        // how many of these are done, in order
+	moved  time.Time  // when the message began, or last made progress
 	result chan error // gets one value
-	over   C.int      // result has it; see onering_mpi_linger
-	ended  bool       // likewise
-	given  bool       // nobody waits any more: its parcel is for the thread to keep
+	over   C.int      // result has its value; see onering_mpi_linger
+	ended  bool       // set by end, so that result gets one value
+	given  bool       // nobody waits any more, so the thread frees its parcel
 }
 
 func (m *message) parts() int { return parts(m.size) }
 
-// part returns the i-th part and the bytes that are its.
+// part returns the i-th part and its bytes.
 func (m *message) part(i int) (p *C.onering_part, at unsafe.Pointer, size int) {
 	return &m.parcel.parts[i%window], unsafe.Add(m.parcel.bytes, i*partBytes), min(m.size-i*partBytes, partBytes)
 }
 
-// A loop is the thread that calls the library, and what others ask of it.
+// A loop is the thread that calls the library, with the requests of other threads.
 type loop struct {
 	w       *World
 	control *control
 
 	mu     sync.Mutex
-	queue  []*message       // to begin
-	drop   []*message       // that nobody waits for any more
-	asks   []func(*control) // what Abort and Close want
+	queue  []*message       // messages to begin
+	drop   []*message       // messages that nobody waits for any more
+	asks   []func(*control) // requests of Abort and Close
 	ending error            // why calls fail
-	over   chan struct{}    // closed when ending is set
+	over   chan struct{}    // closed once ending is set
 
 	posting map[route][]*message // the first has parts to start, the others wait for it
-	active  []*message           // with parts under way
+	active  []*message           // messages with parts under way
 	lost    map[route]error      // routes whose messages no longer match
 
 	lingering atomic.Int32 // callers that look for the end of their message
 
 	finished chan struct{} // closed at the end of MPI
-	closing  error         // how that went; read after finished
+	closing  error         // the result of ending MPI; read after finished
 }
 
 func newLoop(w *World, o Options) *loop {
@@ -78,13 +78,13 @@ func newLoop(w *World, o Options) *loop {
 	return l
 }
 
-// A move is what a message takes or brings.
+// A move is the data that a message sends or receives.
 type move struct {
 	route
 	bytes []byte
 }
 
-// move has the thread move messages and waits for them.
+// move gives messages to the thread and waits for them.
 func (l *loop) move(ctx context.Context, moves ...move) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (l *loop) move(ctx context.Context, moves ...move) error {
 	return nil
 }
 
-// wait waits for the end of a message. It first looks for it for a while: to be woken
-// takes longer than most messages do.
+// wait waits for the end of a message. At first it polls for a while: waking up takes
+// longer than most messages.
 func (l *loop) wait(ctx context.Context, m *message) error {
 	if l.lingering.Add(1) <= mostLinger {
 		C.onering_mpi_linger(&m.over, C.int64_t(lingerFor))
@@ -134,7 +134,7 @@ func (l *loop) wait(ctx context.Context, m *message) error {
 	}
 }
 
-// ask has the thread do something.
+// ask lets the thread do something.
 func (l *loop) ask(f func(*control)) {
 	l.mu.Lock()
 	l.asks = append(l.asks, f)
@@ -149,7 +149,7 @@ func (l *loop) reason() error {
 	return l.ending
 }
 
-// fail ends all calls, now and later. The first reason counts.
+// fail makes all calls fail, now and later. The first reason counts.
 func (l *loop) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,16 +161,16 @@ func (l *loop) fail(err error) {
 
 const (
 	// spinFor is how long the thread tests without a pause after something moved or was
-	// asked for: longer than a part takes, and than it takes to be woken on an idle core.
-	// lingerFor is how long a caller looks for the end of its message: longer than a short
-	// one takes. Both give way to whatever else can run.
+	// asked for: longer than a part takes, and longer than waking on an idle core.
+	// lingerFor is how long a caller polls for the end of its message: longer than a
+	// short message takes. Both yield to other threads.
 	spinFor   = time.Millisecond
 	lingerFor = 100 * time.Microsecond
-	// mostLinger bounds the callers that look at once.
+	// mostLinger bounds how many callers poll at the same time.
 	mostLinger = 2
-	// While nothing moves the thread sleeps for this part of the time that it has waited,
-	// within these bounds. It waits for something all the time, such as for another rank to
-	// say that it stops, and each look takes time from what computes.
+	// While no message moves, the thread sleeps for this part of the time that it has
+	// waited, within these bounds: it always waits for something, such as another rank's
+	// notice, and each check takes time from computation.
 	dozePart     = 128
 	shortestDoze = 20 * time.Microsecond
 	longestDoze  = 10 * time.Millisecond
@@ -185,7 +185,7 @@ func (l *loop) serve() {
 		begin, drop, asks := l.queue, l.drop, l.asks
 		l.queue, l.drop, l.asks = nil, nil, nil
 		l.mu.Unlock()
-		for _, m := range drop { // before its route is asked for again
+		for _, m := range drop { // before its route is used again
 			l.abandon(m)
 		}
 		for _, m := range begin {
@@ -248,7 +248,7 @@ func (l *loop) post(r route) {
 			} else {
 				C.onering_mpi_send(p, at, C.int(size), C.int(r.peer), C.int(r.tag))
 			}
-			// An error is in the part, which is done then.
+			// a failed call counts as a part that is done, with the error
 		}
 		if m.posted < m.parts() {
 			return
@@ -258,7 +258,7 @@ func (l *loop) post(r route) {
 	delete(l.posting, r)
 }
 
-// collect takes the parts that are done and starts others.
+// collect completes the parts that are done and starts others.
 func (l *loop) collect(now time.Time) {
 	before := slices.Clone(l.active)
 	for _, m := range before {
@@ -290,7 +290,7 @@ func (l *loop) collect(now time.Time) {
 	})
 }
 
-// end tells the caller.
+// end gives the caller the result.
 func (l *loop) end(m *message, err error) {
 	if !m.ended {
 		m.ended = true
@@ -299,7 +299,7 @@ func (l *loop) end(m *message, err error) {
 	}
 }
 
-// lose ends a message whose route cannot be used any more.
+// lose ends a message whose route is no longer usable.
 func (l *loop) lose(m *message, err error) {
 	l.end(m, err)
 	r := m.route
@@ -312,7 +312,7 @@ func (l *loop) lose(m *message, err error) {
 	delete(l.posting, r)
 }
 
-// abandon takes over a message whose caller returned with an error.
+// abandon takes over a message whose caller returned early with an error.
 func (l *loop) abandon(m *message) {
 	m.given = true
 	if !m.ended {
@@ -332,7 +332,7 @@ func (l *loop) finish() {
 			C.onering_mpi_cancel(p)
 		}
 	}
-	if len(l.lost) > 0 { // libraries end the process then
+	if len(l.lost) > 0 { // some libraries end the process here
 		l.fail(errors.New("mpi: messages are left over that nobody receives or sent: MPI does not end in order"))
 		return
 	}

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// A Link is what was measured between two ranks that are neighbours in the ring.
+// A Link has the measurements between two neighbouring ranks.
 type Link struct {
 	From int `json:"from"`
 	To   int `json:"to"`
-	// Latency is half the time that 8 bytes take there and back, in microseconds.
+	// Latency is half the time for 8 bytes there and back, in microseconds.
 	Latency float64 `json:"latency_us"`
-	// Bandwidth is that of messages of 8 MiB in one direction, in 1e9 bytes a second.
+	// Bandwidth is measured with messages of 8 MiB in one direction, in 1e9 bytes a second.
 	Bandwidth float64 `json:"gigabytes_per_second"`
-	// Ring is the bandwidth from From to To while all ranks send to the next one at the
-	// same time, as in the reduction of gradients.
+	// Ring is the bandwidth from From to To while every rank sends to the next one, as in
+	// the reduction of gradients.
 	Ring float64 `json:"ring_gigabytes_per_second"`
 }
 
 const (
 	measureTag   = 10002
 	measureBytes = 8 << 20
-	measureFor   = 300 * time.Millisecond // roughly, for each bandwidth
+	measureFor   = 300 * time.Millisecond // time to measure each bandwidth, roughly
 )
 
-// Measure has the ranks measure the links of the ring, one after the other and then all
+// Measure measures the links between neighbouring ranks, one after the other and then all
 // at once. All ranks call it; rank 0 gets the links in order, the others nil.
 func (w *World) Measure(ctx context.Context) ([]Link, error) {
 	size, rank := w.Size(), w.Rank()
@@ -84,7 +84,7 @@ func (m *meter) lead(to int) (latency, bandwidth float64) {
 	}
 	latency = time.Since(began).Seconds() / (2 * pings) * 1e6
 	var one time.Duration
-	for range 2 { // the first makes the memory
+	for range 2 { // the first message allocates memory
 		began = time.Now()
 		m.send(to, large)
 		m.recv(to, small)
@@ -100,7 +100,7 @@ func (m *meter) lead(to int) (latency, bandwidth float64) {
 	return latency, float64(n) * measureBytes / time.Since(began).Seconds() / 1e9
 }
 
-// follow answers a rank that leads.
+// follow answers the measurements of another rank.
 func (m *meter) follow(from int) {
 	small, large := make([]byte, 8), make([]byte, measureBytes)
 	for range pings + 20 {
@@ -118,7 +118,7 @@ func (m *meter) follow(from int) {
 	m.send(from, small)
 }
 
-// ring measures the link to the next rank while all ranks use theirs.
+// ring measures the link to the next rank while all ranks send.
 func (m *meter) ring() (bandwidth float64) {
 	const n = 20
 	size, rank := m.w.Size(), m.w.Rank()

@@ -2,11 +2,10 @@
 // started. The MPI library is opened by name at run time: a plain start loads none,
 // and the program is built without one.
 //
-// One locked thread calls the library (loop.go). Beside the messages of the caller it
-// sends signs of life around the ring of ranks (control.go): a rank watches the one
-// before it, and one that is stopped, hangs in the library or is gone ends all ranks
-// with one message. A rank that computes for long while others wait for it is no
-// failure.
+// One locked thread calls the library (loop.go). It also sends signs of life from each
+// rank to the next (control.go): a rank watches the previous one, and a rank that is
+// stopped, hangs in the library or is gone ends all ranks with one message. A rank that
+// computes for long while others wait for it is no failure.
 package mpi
 
 // #include <stdlib.h>
@@ -25,24 +24,24 @@ import (
 	"unsafe"
 )
 
-// Options are what Open needs to know.
+// Options are the arguments of Open.
 type Options struct {
-	// Library is the path of the MPI library; "" takes ONERING_MPI's, or finds the one
-	// that belongs to the launcher.
+	// Library is the path of the MPI library; "" uses the variable ONERING_MPI, or finds
+	// the launcher's library.
 	Library string
 	// Version is onering's; ranks of another version are refused.
 	Version string
 	// Timeout is how long a rank may give no sign of life, and how long MPI may take to
-	// end and, where that is more than 15 seconds, to start. 0 is defaultTimeout.
+	// end and, if that is more than 15 seconds, to start. 0 is defaultTimeout.
 	Timeout time.Duration
-	// Say is told why all ranks end, on one rank. Nil writes to stderr.
+	// Say receives the reason why all ranks end, on one rank. Nil writes to stderr.
 	Say func(text string)
 }
 
 // defaultTimeout is how long a rank may give no sign of life.
 const defaultTimeout = time.Minute
 
-// startTimeout is how long MPI may take to start, at least: ranks do not come at once.
+// startTimeout is the least time that MPI may take to start: ranks do not start at once.
 // Tests shorten it.
 var startTimeout = 15 * time.Second
 
@@ -51,7 +50,7 @@ type Peer struct {
 	Rank      int    `json:"rank"`
 	Host      string `json:"host"`
 	PID       int    `json:"pid"`
-	LocalRank int    `json:"local_rank"` // among the ranks of its host
+	LocalRank int    `json:"local_rank"` // number among the ranks of its host
 }
 
 func (p Peer) String() string { return fmt.Sprintf("rank %d (host %s, pid %d)", p.Rank, p.Host, p.PID) }
@@ -59,7 +58,7 @@ func (p Peer) String() string { return fmt.Sprintf("rank %d (host %s, pid %d)", 
 // An AbortError is what the calls of a rank return once a rank ended the run. Its text
 // has been printed, so nobody needs to print it again.
 type AbortError struct {
-	Rank int // that ended it
+	Rank int // the rank that ended the run
 	Err  error
 }
 
@@ -81,10 +80,10 @@ type World struct {
 	store   store
 }
 
-// Open opens the library, starts MPI and waits until all ranks have done so. It refuses
-// a run whose ranks have different libraries or versions of onering, or whose library
-// is of another MPI than the launcher. A process calls it once, before anything slow:
-// the other ranks wait.
+// Open opens the library, starts MPI and waits until all ranks have done so. It refuses a
+// run whose ranks have different libraries or versions of onering, or whose library
+// belongs to another MPI than the launcher. A process calls it once, before anything
+// slow, since the other ranks wait.
 func Open(ctx context.Context, o Options) (*World, error) {
 	launch, ok := Launched()
 	if !ok {
@@ -122,14 +121,14 @@ func start(ctx context.Context, o Options, launch launch) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The thread is in the library most of the time, and so may be a caller: what computes
-	// needs more places than those two take.
+	// The thread is in the library most of the time, and callers may be too: computation
+	// needs processors beyond those two.
 	cpus := goruntime.GOMAXPROCS(0)
 	goruntime.GOMAXPROCS(max(cpus, 4))
 	w := &World{library: lib, version: o.Version, store: store{free: map[int][]*parcel{}}, CPUs: cpus}
 	started := make(chan error, 1)
 	go func() {
-		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		goruntime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		err := w.init()
 		if err == nil {
 			w.loop = newLoop(w, o)
@@ -156,7 +155,7 @@ func start(ctx context.Context, o Options, launch launch) (*World, error) {
 	return w, nil
 }
 
-// remedy is what else helps where a launcher and a library do not meet.
+// remedy is what else helps if a launcher and a library do not fit.
 func remedy(l launch) string {
 	if l.Launcher == "srun" || l.Launcher == "srun without PMI" {
 		return ", or start with srun --mpi=pmix (or pmi2; srun --mpi=list shows which there are)"
@@ -166,7 +165,7 @@ func remedy(l launch) string {
 
 // quiet are variables that keep libraries below MPI from handling signals.
 var quiet = map[string]string{
-	"UCX_ERROR_SIGNALS":        "", // UCX: SIGSEGV and others
+	"UCX_ERROR_SIGNALS":        "", // for UCX: SIGSEGV and others
 	"UCX_WARN_UNUSED_ENV_VARS": "n",
 	"IPATH_NO_BACKTRACE":       "1",
 	"HFI_NO_BACKTRACE":         "1",
@@ -186,16 +185,16 @@ func (w *World) init() error {
 	return nil
 }
 
-// helloTag is that of the messages of spread and Gather; callers have 0 to 9999.
+// helloTag is the tag of the messages of spread and Gather; callers have tags 0 to 9999.
 const helloTag = 10001
 
-// A hello is what a rank tells rank 0 about itself.
+// A hello is what a rank tells rank 0 about itself at the start.
 type hello struct {
 	Peer
 	Library, Version string
 }
 
-// introduce has the ranks know each other. Rank 0 ends a run whose ranks do not fit.
+// introduce tells the ranks about each other. Rank 0 ends a run whose ranks do not fit.
 func (w *World) introduce(ctx context.Context) error {
 	own := hello{Peer{w.Rank(), C.GoString(&w.self.host[0]), os.Getpid(), w.LocalRank()}, w.library.Name, w.version}
 	all, err := Gather(ctx, w, own)
@@ -250,8 +249,8 @@ func (w *World) CUDAAware() bool { return w.self.cuda != 0 }
 func (w *World) Peers() []Peer { return w.peers }
 
 // Send sends b to a rank and returns when b may be used again. Messages of one pair of
-// ranks and one tag keep their order. After ctx has ended it returns at once; the
-// message may yet arrive, and no more can be sent with that tag.
+// ranks and one tag keep their order. When ctx ends it returns at once; the message may
+// still arrive, and no more messages can be sent with that tag.
 func (w *World) Send(ctx context.Context, to, tag int, b []byte) error {
 	if err := w.check(to, tag); err != nil {
 		return err
@@ -259,8 +258,8 @@ func (w *World) Send(ctx context.Context, to, tag int, b []byte) error {
 	return w.loop.move(ctx, move{route{to, tag, false}, b})
 }
 
-// Recv fills b with the next message from a rank. A message of another length is an
-// error, after which no more can be received with that tag; so is the end of ctx.
+// Recv fills b with the next message from a rank. After a message of another length, and
+// after ctx ended, it returns an error and no more messages can be received with that tag.
 func (w *World) Recv(ctx context.Context, from, tag int, b []byte) error {
 	if err := w.check(from, tag); err != nil {
 		return err
@@ -268,12 +267,11 @@ func (w *World) Recv(ctx context.Context, from, tag int, b []byte) error {
 	return w.loop.move(ctx, move{route{from, tag, true}, b})
 }
 
-// atOnce is how many bytes Exchange moves at once between two ranks.
+// atOnce is how many bytes Exchange moves between two ranks at a time.
 const atOnce = 4 << 20
 
-// Exchange sends out[r] to each rank r and fills in[r] with what r sends here. Where
-// either has no bytes there is no message. It is one Send and one Recv for each rank, all
-// at once.
+// Exchange sends out[r] to each rank r and fills in[r] with the bytes that r sends to
+// this rank. An empty slice means no message. All Sends and Recvs run at the same time.
 func (w *World) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 	for first := 0; ; first += atOnce {
 		var moves []move
@@ -309,16 +307,16 @@ func (w *World) check(peer, tag int) error {
 	return nil
 }
 
-// Ended returns when a rank has ended the run, with why, or after Close.
+// Ended returns when a rank has ended the run, with the reason, or after Close.
 func (w *World) Ended() error {
 	<-w.loop.over
 	return w.loop.reason()
 }
 
 // Abort ends all ranks and does not return. Rank 0 prints the message that reaches it
-// first, and the calls of all ranks end with it as an *AbortError. Then rank 0 has a
-// minute, or the timeout where that is longer, to save what it has, until it calls
-// Abort too. A rank that gives no sign of life ends the run in the same way.
+// first, and the calls of all ranks end with it as an *AbortError. Rank 0 then has a
+// minute, or the timeout if that is longer, to save its state, until it calls Abort too.
+// A rank without signs of life ends the run in the same way.
 func (w *World) Abort(err error) {
 	w.loop.ask(func(c *control) {
 		c.abort(err.Error())
@@ -327,15 +325,15 @@ func (w *World) Abort(err error) {
 		}
 	})
 	time.Sleep(2 * grace)
-	if w.loop.reason() == nil { // the library does not let the thread go
+	if w.loop.reason() == nil { // the library keeps the thread
 		w.loop.control.say(err.Error())
 		os.Exit(1)
 	}
 	select {} // the thread ends the process
 }
 
-// Close ends this rank's part in order: it waits until all ranks have called it and
-// ends MPI. A library that does not end within the timeout ends the process.
+// Close ends this rank in order: it waits until all ranks have called it and ends MPI. A
+// library that does not end within the timeout ends the process.
 func (w *World) Close() error {
 	l := w.loop
 	l.ask(func(c *control) { c.leaving = true })
@@ -348,15 +346,15 @@ func (w *World) Close() error {
 	}
 }
 
-// leaver is set where a library was ended that still has to take its leave; see Exit.
+// leaver is set if an ended library must still sign off from the launcher; see Exit.
 var leaver atomic.Bool
 
-// Exit is os.Exit for a process that may have closed a World. MPICH, from version 4.2
-// on, takes its leave of the launcher only when C's exit runs, which os.Exit does not
-// call: the launcher would take that for a crash.
+// Exit is os.Exit for a process that may have closed a World. MPICH, from version 4.2 on,
+// signs off from the launcher only when C's exit runs, which os.Exit does not call: to
+// the launcher it would look like a crash.
 func Exit(code int) {
 	if leaver.Load() {
-		time.AfterFunc(2*grace, func() { os.Exit(code) }) // another library's part of it may hang
+		time.AfterFunc(2*grace, func() { os.Exit(code) }) // exit functions of another library may hang
 		C.exit(C.int(code))
 	}
 	os.Exit(code)

@@ -1,6 +1,6 @@
-// Package nccl moves bytes between the GPUs of several ranks by NVIDIA's NCCL. The library
-// is opened by name at run time, and the program is built without it. It only moves: NCCL's
-// own sums add in an order of its choice, so nothing here adds.
+// Package nccl moves bytes between the GPUs of several ranks by NVIDIA's NCCL. The
+// library is opened by name at run time, and the program is built without it. It only
+// moves bytes: NCCL's own sums add in an order of its choice, so they are not used.
 package nccl
 
 // #cgo linux LDFLAGS: -ldl
@@ -19,19 +19,19 @@ import (
 	"unsafe"
 )
 
-// Variable names a library in the environment where the right one is not found.
+// Variable is the environment variable that names a library if none is found.
 const Variable = "ONERING_NCCL"
 
 // A Library is an open NCCL for one GPU.
 type Library struct {
-	Version string // such as 2.27.3
+	Version string // for example 2.27.3
 	lib     C.onering_nccl
 	stream  unsafe.Pointer
 	use     func() error
 }
 
-// Open opens the library of a path, or of a name that the system's loader knows. stream is
-// the CUDA stream for all that is moved, and use makes its GPU that of the calling thread.
+// Open opens the library of a path, or of a name that the system's loader knows. stream
+// is the CUDA stream for all transfers, and use selects its GPU on the calling thread.
 func Open(path string, stream unsafe.Pointer, use func() error) (*Library, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -45,8 +45,8 @@ func Open(path string, stream unsafe.Pointer, use func() error) (*Library, error
 	return l, nil
 }
 
-// call calls the library on a thread whose GPU is the right one: on another, NCCL would put
-// back the first GPU afterwards, and take memory there.
+// call calls the library on a thread on which the GPU is selected: otherwise NCCL would
+// select the first GPU afterwards, and take memory there.
 func (l *Library) call(doing string, f func() C.int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -60,21 +60,21 @@ func (l *Library) call(doing string, f func() C.int) error {
 	return fmt.Errorf("NCCL %s: %s: %s (code %d); NCCL_DEBUG=WARN in the environment says more", l.Version, doing, C.GoString(C.onering_nccl_text(&l.lib, code)), int(code))
 }
 
-// ID makes what all ranks need to join each other.
+// ID makes the identifier with which all ranks join.
 func (l *Library) ID() ([]byte, error) {
 	id := make([]byte, C.onering_nccl_id_bytes)
 	return id, l.call("making an id for the ranks", func() C.int { return C.onering_nccl_id(&l.lib, (*C.char)(unsafe.Pointer(&id[0]))) })
 }
 
-// A Comm is this rank's part of what links the ranks. Exchange and Gather are called by one
-// goroutine, in the same order on all ranks, and may return before their work in the stream
-// is done. Abort and Check may be called at any time.
+// A Comm is this rank's part of the connection between ranks. One goroutine calls
+// Exchange and Gather, in the same order on all ranks; they may return before their work
+// in the stream is done. Abort and Check may be called at any time.
 type Comm struct {
 	library *Library
 	comm    unsafe.Pointer
 	rank    int
-	mu      sync.Mutex  // held by calls into the library
-	aborted atomic.Bool // calls fail
+	mu      sync.Mutex  // held during calls into the library
+	aborted atomic.Bool // all calls fail
 	given   atomic.Bool // the communicator was given back to the library
 }
 
@@ -92,10 +92,10 @@ func (l *Library) Join(id []byte, rank, size int) (*Comm, error) {
 	return c, nil
 }
 
-// errAborted is what calls return after Abort.
+// errAborted is the error of calls after Abort.
 var errAborted = errors.New("NCCL: the link to the other ranks was cut")
 
-// call is the library's, unless there was an Abort.
+// call calls the library, unless Abort was called.
 func (c *Comm) call(doing string, f func() C.int) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,15 +108,15 @@ func (c *Comm) call(doing string, f func() C.int) (err error) {
 	return err
 }
 
-// A Move is bytes on the GPU that go to a rank, which may be this one, or come from it.
+// A Move is a range of bytes on the GPU that goes to a rank, or comes from it.
 type Move struct {
 	Peer  int
 	At    unsafe.Pointer
 	Bytes int
 }
 
-// Exchange sends and receives at once. What one rank sends another, in order, is what that
-// receives of it, with the same sizes.
+// Exchange sends and receives at the same time. Two ranks must list their mutual moves in
+// the same order, with the same sizes.
 func (c *Comm) Exchange(out, in []Move) error {
 	moves := make([]C.onering_nccl_move, 0, len(out)+len(in))
 	for _, m := range append(out[:len(out):len(out)], in...) {
@@ -128,8 +128,8 @@ func (c *Comm) Exchange(out, in []Move) error {
 	})
 }
 
-// Gather gives every rank the parts of all, of so many bytes each, which lie one after the
-// other from at on.
+// Gather gives every rank the parts of all ranks, which lie one after the other from at
+// on and have this many bytes each.
 func (c *Comm) Gather(at unsafe.Pointer, bytes int) error {
 	defer runtime.KeepAlive(at)
 	return c.call("gathering", func() C.int {
@@ -137,8 +137,7 @@ func (c *Comm) Gather(at unsafe.Pointer, bytes int) error {
 	})
 }
 
-// Check returns what work in the stream has met so far. It returns nil while a call is
-// under way.
+// Check returns the error of work in the stream so far. It returns nil during a call.
 func (c *Comm) Check() error {
 	if !c.aborted.Load() {
 		if !c.mu.TryLock() {
@@ -153,8 +152,8 @@ func (c *Comm) Check() error {
 // ranks.
 const patience = time.Second
 
-// Abort ends what is under way, in calls and in the stream, and all later calls: the other
-// ranks are gone, or wait for something else.
+// Abort ends all work, in calls and in the stream, and all later calls, when the other
+// ranks are gone or have failed.
 func (c *Comm) Abort() {
 	if !c.aborted.CompareAndSwap(false, true) {
 		return
@@ -164,11 +163,11 @@ func (c *Comm) Abort() {
 			defer c.mu.Unlock()
 			break
 		}
-	} // else a call waits for a rank, which only this ends
+	} // otherwise a call would wait for a rank, which only this can end
 	c.giveBack("cutting the link", func() C.int { return C.onering_nccl_abort(&c.library.lib, c.comm) })
 }
 
-// giveBack gives the communicator back to the library, unless that was done.
+// giveBack returns the communicator to the library, once.
 func (c *Comm) giveBack(doing string, f func() C.int) error {
 	if !c.given.CompareAndSwap(false, true) {
 		return nil
@@ -176,14 +175,14 @@ func (c *Comm) giveBack(doing string, f func() C.int) error {
 	return c.library.call(doing, f)
 }
 
-// Close ends this rank's part after all work in the stream is done. All ranks call it; one
-// that no other answers leaves its part to the end of the process.
+// Close ends this rank's part after all work in the stream is done. All ranks call it; if
+// no other rank answers, the end of the process frees this part.
 func (c *Comm) Close() error {
 	over := make(chan error, 1)
 	go func() {
 		c.mu.Lock()
 		err := c.giveBack("leaving the other ranks", func() C.int { return C.onering_nccl_destroy(&c.library.lib, c.comm) })
-		c.mu.Unlock() // before Close returns: Check takes a lock that is held for a call under way
+		c.mu.Unlock() // release mu before Close returns: Check needs the lock, which is held during a call
 		over <- err
 	}()
 	select {

@@ -20,7 +20,7 @@ func (p *provisioner) runClient(ctx context.Context, b Build, name, command stri
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Dir = p.staging
 	cmd.Env = append(os.Environ(), "TMPDIR="+p.staging, "TEMP="+p.staging, "TMP="+p.staging)
-	cmd.WaitDelay = 5 * time.Second // for children that keep the pipes open
+	cmd.WaitDelay = 5 * time.Second // time for child processes that keep the pipes open
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	step := fmt.Sprintf("ONNX Runtime %s with %s", b.version, name)

@@ -18,38 +18,38 @@ import (
 	"onering/internal/files"
 )
 
-// A Report says what onering finds on this machine.
+// A Report says what onering found on this machine.
 type Report struct {
 	OS       string   `json:"os"`
 	Arch     string   `json:"arch"`
 	Go       string   `json:"go"`
-	CPU      string   `json:"cpu,omitempty"`          // the model of the processor, if the system says it
-	CPUs     int      `json:"cpus"`                   // how many Go may use
-	Features []string `json:"cpu_features,omitempty"` // those that ONNX Runtime's kernels use
-	Threads  int      `json:"threads"`                // how many one Run would use; Diagnose leaves it 0
+	CPU      string   `json:"cpu,omitempty"`          // the model of the processor, if the system tells it
+	CPUs     int      `json:"cpus"`                   // number of processors that Go may use
+	Features []string `json:"cpu_features,omitempty"` // processor features that ONNX Runtime's kernels use
+	Threads  int      `json:"threads"`                // number of threads of one Run; Diagnose leaves it 0
 	Cache    string   `json:"cache"`
 
 	Device  DeviceReport   `json:"device"`            // Diagnose leaves it empty
 	Library *LibraryReport `json:"library,omitempty"` // nil if none was found
-	Clients []client       `json:"clients"`           // that can fetch a library
+	Clients []client       `json:"clients"`           // programs that can download a library
 
 	// Problems keep onering from running; each is a sentence with the remedy.
 	Problems []string `json:"problems"`
 }
 
-// A DeviceReport says what a run would be on.
+// A DeviceReport says which device a run would use.
 type DeviceReport struct {
 	Name   string `json:"name"`
-	Reason string `json:"reason,omitempty"` // why auto is the CPU
+	Reason string `json:"reason,omitempty"` // why auto means the CPU
 }
 
 // A LibraryReport describes the ONNX Runtime library that a run would load.
 type LibraryReport struct {
 	Path      string   `json:"path"`
-	Found     string   `json:"found"`             // as Location.Found
+	Found     string   `json:"found"`             // like Location.Found
 	Version   string   `json:"version,omitempty"` // Diagnose leaves it and Providers empty
 	SHA256    string   `json:"sha256"`
-	Origin    string   `json:"origin,omitempty"` // of one that was fetched, such as "pip onnxruntime==1.31.1"
+	Origin    string   `json:"origin,omitempty"` // origin of a downloaded library, such as "pip onnxruntime==1.31.1"
 	Providers []string `json:"providers,omitempty"`
 }
 
@@ -58,12 +58,12 @@ type client struct {
 	Name    string `json:"name"`
 	Command string `json:"command,omitempty"`
 	Version string `json:"version,omitempty"`
-	Missing string `json:"missing,omitempty"` // why it cannot be used
+	Missing string `json:"missing,omitempty"` // why the client cannot be used
 }
 
 // Diagnose looks at the machine as a run with the same options would, for a library of a
-// kind, but fetches nothing. usable is false if a library was named that cannot be used:
-// nothing else would be taken.
+// kind, but downloads nothing. usable is false if a named library cannot be used, since
+// no other would be tried.
 func Diagnose(ctx context.Context, o Options, k Kind) (r Report, usable bool) {
 	r = Report{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), CPUs: runtime.GOMAXPROCS(0), Problems: []string{}}
 	r.CPU, r.Features = cpu()
@@ -81,7 +81,7 @@ func Diagnose(ctx context.Context, o Options, k Kind) (r Report, usable bool) {
 		if r.Library, err = describeLibrary(at); err != nil {
 			r.Problem(err)
 		}
-	case k.Mark == "": // else what the provider lacks has it
+	case k.Mark == "": // otherwise the provider's report names it
 		r.Problems = append(r.Problems, fmt.Sprintf("%s yet: the first command that needs one fetches it, or name one with %s",
 			strings.TrimRight("no ONNX Runtime library "+k.Name, " "), LibraryVariable))
 	}
@@ -93,8 +93,8 @@ func (r *Report) Problem(err error) {
 	r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), "provision: "))
 }
 
-// Verify returns an error if the library at a place was fetched and is no longer what was
-// fetched then, such as after an error of the disk.
+// Verify returns an error if a downloaded library has changed since, for example by a
+// disk error.
 func (at Location) Verify() error {
 	if _, err := describeLibrary(at); err != nil {
 		return fmt.Errorf("provision: the ONNX Runtime library: %w", err)
@@ -102,8 +102,7 @@ func (at Location) Verify() error {
 	return nil
 }
 
-// describeLibrary checks that the library at a place is the one that was fetched, if it
-// was.
+// describeLibrary checks that a downloaded library is unchanged.
 func describeLibrary(at Location) (*LibraryReport, error) {
 	r := &LibraryReport{Path: at.Path, Found: at.Found}
 	var err error
@@ -119,8 +118,7 @@ func describeLibrary(at Location) (*LibraryReport, error) {
 	return r, nil
 }
 
-// checkOrigin reads the origin that lies beside the library and compares the
-// files with it.
+// checkOrigin reads the origin file beside the library and compares the files with it.
 func (r *LibraryReport) checkOrigin(text []byte) error {
 	var from origin
 	if err := json.Unmarshal(text, &from); err != nil {
@@ -155,7 +153,7 @@ func clients(ctx context.Context) []client {
 			c.Missing = err.Error()
 			return c
 		}
-		c.Version, _, _ = strings.Cut(strings.TrimSpace(string(out)), " from ") // pip adds its path
+		c.Version, _, _ = strings.Cut(strings.TrimSpace(string(out)), " from ") // pip appends its path
 		return c
 	}
 	list := []client{{Name: "pip", Missing: errAbsent.Error()}, {Name: "npm", Missing: errAbsent.Error()}}
@@ -186,7 +184,7 @@ func cpu() (model string, features []string) {
 			model = strings.TrimSpace(value)
 		case "flags", "Features":
 			has := strings.Fields(value)
-			return model, slices.DeleteFunc(wanted, func(w string) bool { return !slices.Contains(has, w) }) // of the first processor; the others are alike
+			return model, slices.DeleteFunc(wanted, func(w string) bool { return !slices.Contains(has, w) }) // of the first processor; the others are the same
 		}
 	}
 	return model, features

@@ -16,18 +16,18 @@ import (
 
 // A Build is the library of one source, for one platform.
 type Build struct {
-	version  string // of ONNX Runtime
-	ref      string // the package or archive, as the source names it
-	Variant  string // "" for the CPU alone, else what it is built with, such as "cuda13"
-	Platform string // pip's name for it; "" for other sources
+	version  string // version of ONNX Runtime
+	ref      string // the package or archive, in the source's words
+	Variant  string // "" for the CPU alone, else the addition, such as "cuda13"
+	Platform string // pip's name of the platform; "" for other sources
 	Member   string // the library's path in the package or archive
-	Sum      string // SHA-256 of the library; "" if the source states that of the archive
-	Size     int64  // bytes to download, for the progress; 0 if it is not known
+	Sum      string // SHA-256 of the library; "" if the source states the archive's
+	Size     int64  // bytes to download, for the progress; 0 if unknown
 	Beside   []Part // files that the library loads from its own folder
 }
 
-// A Part is one more file of a Build: its path in the archive and its SHA-256. Ref is
-// the package that it comes with, "" for the Build's own.
+// A Part is a further file of a Build: its path in the archive and its SHA-256. Ref is
+// its package, "" for the Build's own.
 type Part struct{ Member, Sum, Ref string }
 
 // path returns where the library of b lies in the cache.
@@ -39,17 +39,17 @@ func (b Build) path(cache, goos, goarch string) string {
 	return filepath.Join(cache, version+"-"+goos+"-"+goarch, libraryName(goos))
 }
 
-// A Source is a way to get the library. fetch writes the library to the path
-// into, complete and checked, and its other files into the same folder. It may
-// use the folder p.staging for files of its own.
+// A Source is a way to get the library. fetch writes the library to the path into,
+// complete and checked, and its other files into the same folder. It may use the folder
+// p.staging for temporary files.
 type Source struct {
 	name  string
 	build func(goos, goarch string) (Build, bool)
 	fetch func(ctx context.Context, p *provisioner, b Build, into string) error
 }
 
-// builds looks a platform up in a table of builds of one version. ref names those that do
-// not name themselves.
+// builds looks up a platform in a table of builds of one version. ref is the Ref of
+// builds without one.
 func builds(version, ref string, table map[string]Build) func(goos, goarch string) (Build, bool) {
 	return func(goos, goarch string) (Build, bool) {
 		b, ok := table[goos+"/"+goarch]
@@ -58,8 +58,8 @@ func builds(version, ref string, table map[string]Build) func(goos, goarch strin
 	}
 }
 
-// sources are tried in this order. Package clients come first, since they know
-// the user's proxies and mirrors.
+// sources are tried in this order. Package clients come first, since they use the user's
+// proxies and mirrors.
 var sources = []Source{pip, npm, module, github}
 
 // errAbsent is returned by a source whose package client is not on this machine.
@@ -91,8 +91,8 @@ func newProvisioner(o Options, k Kind) (*provisioner, error) {
 	return p, nil
 }
 
-// provision fetches the library from the first source that has it. Of processes
-// that start together one fetches and the others wait for it.
+// provision downloads the library from the first source that has it. If several processes
+// start together, one downloads and the others wait.
 func (p *provisioner) provision(ctx context.Context) (Location, error) {
 	if !p.fetches {
 		return Location{}, p.missing(fmt.Errorf("fetching is switched off (offline, or %s is set)", envOffline))
@@ -137,7 +137,7 @@ type origin struct {
 	Ref     string            `json:"ref"`
 	Version string            `json:"version"`
 	SHA256  string            `json:"sha256"`
-	Beside  map[string]string `json:"beside,omitempty"` // file -> its SHA-256
+	Beside  map[string]string `json:"beside,omitempty"` // SHA-256 of each file
 }
 
 const originName = "origin.json"
@@ -187,8 +187,8 @@ func (p *provisioner) install(ctx context.Context, s Source, b Build) (string, e
 	return path, os.Rename(ready, filepath.Dir(path))
 }
 
-// missing returns the error for a machine where no library could be had. It says
-// what was tried and what the user can do.
+// missing returns the error for a machine without a library. It says what was tried and
+// what the user can do.
 func (p *provisioner) missing(why ...error) error {
 	if p.kind.Name != "" {
 		return fmt.Errorf("provision: no ONNX Runtime library %s was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --library or %s",

@@ -16,19 +16,19 @@ import (
 	"strings"
 )
 
-// A Kind of library has the provider of a device beside the CPU's. The zero Kind is for the
-// CPU alone, and comes from package clients, Go's module cache or GitHub.
+// A Kind is a kind of library with the provider of a device in addition to the CPU's. The zero
+// Kind is for the CPU alone, and comes from package clients, Go's module cache or GitHub.
 type Kind struct {
 	Sources []Source // the first is the best
 	With    []string // files that must lie beside the library
-	Mark    string   // a text that is in libraries with the provider built in; "" for nothing
-	Plugin  string   // a file that may lie beside the library in place of that
+	Mark    string   // a text in libraries with the provider built in; "" for none
+	Plugin  string   // a file with the provider that may lie beside other libraries
 	What    string   // the provider's name, for messages
-	Name    string   // for messages, such as "with CUDA"
-	Ref     string   // pip's name of it
+	Name    string   // words for messages, such as "with CUDA"
+	Ref     string   // pip's name of the package
 }
 
-// sources returns where a library of the kind is fetched from.
+// sources returns the sources of the kind's library.
 func (k Kind) sources() []Source {
 	if k.Sources == nil {
 		return sources
@@ -36,8 +36,8 @@ func (k Kind) sources() []Source {
 	return k.Sources
 }
 
-// Lacks returns the first file that k needs and that is not beside the library
-// at path, or the provider that is neither in it nor beside it, or "".
+// Lacks returns the first file that k needs and that is missing beside the library at
+// path, or the missing provider, or "".
 func (k Kind) Lacks(path string) string {
 	if k.Mark != "" && !marked(path, k.Mark) && Beside(path, k.Plugin) == "" {
 		return k.What
@@ -59,7 +59,7 @@ func (k Kind) PluginOf(library string) string {
 	return Beside(library, k.Plugin)
 }
 
-// marked reports whether the file at path has a text in it.
+// marked reports whether the file at path contains a text.
 func marked(path, text string) bool {
 	data, err := os.ReadFile(path)
 	return err == nil && bytes.Contains(data, []byte(text))
@@ -226,7 +226,7 @@ func tooOld(path string) bool {
 	return err == nil && (n[0] != "1" || minor < MinAPI)
 }
 
-// cacheDir returns the folder that libraries are kept in.
+// cacheDir returns the folder in which libraries are stored.
 func cacheDir(o Options) (string, error) {
 	dir := cmp.Or(o.Cache, os.Getenv(envCache))
 	if dir == "" {
@@ -240,8 +240,8 @@ func cacheDir(o Options) (string, error) {
 	return filepath.Join(dir, "onnxruntime"), err
 }
 
-// cached returns the path of a library in the cache, or "": the one that the user
-// put there, else the one that the first of k's sources has fetched.
+// cached returns the path of a library in the cache, or "": one that the user put there,
+// else one from the first of k's sources.
 func cached(cache, goos, goarch string, k Kind) string {
 	paths := []string{filepath.Join(cache, libraryName(goos))}
 	for _, s := range k.sources() {

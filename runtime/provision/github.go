@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// github downloads the archive of ONNX Runtime's own release, for machines
-// without a package client. The release states the archive's SHA-256. The first
-// one that was stated is kept in the cache; if the release later states another
-// one for the same archive, the archive is refused.
+// github downloads the archive of ONNX Runtime's own release, for machines without a
+// package client. The release states the archive's SHA-256. The cache stores the first
+// stated checksum; if the release later states another one for the same archive, the
+// archive is refused.
 var github = Source{name: "GitHub", build: builds(pinned, "", releaseBuilds), fetch: githubFetch}
 
 const releasePage = "https://github.com/microsoft/onnxruntime/releases/tag/v" + pinned
@@ -109,8 +109,8 @@ func describe(ctx context.Context, name string) (asset, error) {
 	return asset{}, fmt.Errorf("the release has no %s", name)
 }
 
-// remember keeps the digest of a in the cache, and returns an error if another
-// one is kept there.
+// remember stores the digest of a in the cache, and returns an error if another one is
+// stored there.
 func (p *provisioner) remember(a asset) error {
 	path := filepath.Join(p.cache, "github.json")
 	seen := map[string]string{}

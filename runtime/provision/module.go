@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// module copies the library that the Go module onnxruntime_go has for its own
-// tests. It is an older version, but a machine on which Go has built onering has
-// the module, so this needs neither a network nor a package client.
+// module copies the library that the Go module onnxruntime_go has for its tests. It is an
+// older version, but a machine that has built onering has the module, so neither a
+// network nor a package client is needed.
 var module = Source{name: "the Go module cache", build: builds("1.24.1", modulePath+"@"+moduleVersion, moduleBuilds), fetch: moduleFetch}
 
 const modulePath = "github.com/yalue/onnxruntime_go"
 
-// moduleVersion is that of go.mod; a test compares them.
+// moduleVersion is the version in go.mod; a test compares them.
 const moduleVersion = "v1.27.0"
 
 var moduleBuilds = map[string]Build{

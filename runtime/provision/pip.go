@@ -13,7 +13,7 @@ import (
 	"onering/internal/files"
 )
 
-// pinned is the version of ONNX Runtime that most sources fetch.
+// pinned is the version of ONNX Runtime that most sources provide.
 const pinned = "1.31.1"
 
 // pip downloads the wheel of the Python package onnxruntime: that for one fixed version
@@ -33,14 +33,14 @@ var wheels = map[string]Build{
 		Sum: "dc9e2fe646a72829386a24ac9185a7a4e26d7dbe5dc433d41df063603c00bbc7"},
 }
 
-// Wheels returns a source that has wheels of a package, by platform.
+// Wheels returns a source of wheels of a package, by platform.
 func Wheels(ref, version string, wheels map[string]Build) Source {
 	return Source{name: "pip", build: builds(version, ref, wheels), fetch: pipFetch}
 }
 
-// WheelsBeside returns a source that has the library for the CPU and beside it files of
-// another package. more says, by platform, which variant that is, the files, and how many
-// bytes the package adds.
+// WheelsBeside returns a source of the CPU's library with files of another package beside
+// it. more states, by platform, the variant, the files, and how many bytes the package
+// adds.
 func WheelsBeside(more map[string]Build) Source {
 	both := map[string]Build{}
 	for platform, m := range more {
@@ -51,7 +51,7 @@ func WheelsBeside(more map[string]Build) Source {
 	return Wheels("onnxruntime=="+pinned, pinned, both)
 }
 
-// pips are the commands that may start pip.
+// pips are commands that may start pip.
 var pips = [][]string{{"python3", "-m", "pip"}, {"python", "-m", "pip"}, {"py", "-m", "pip"}, {"pip3"}, {"pip"}}
 
 // findPip returns the command line of the first pip that runs.
@@ -60,7 +60,7 @@ func findPip(ctx context.Context) ([]string, error) {
 		if _, err := exec.LookPath(p[0]); err != nil {
 			continue
 		}
-		// Python may be without pip, and a command on the PATH may not start.
+		// Python may lack pip, and a command on the PATH may not start.
 		if exec.CommandContext(ctx, p[0], append(p[1:len(p):len(p)], "--version")...).Run() == nil {
 			return p, nil
 		}

@@ -2,5 +2,5 @@
 
 package runtimetest
 
-// Device is what tests run on.
+// Device is the device on which tests run.
 const Device = "cpu"

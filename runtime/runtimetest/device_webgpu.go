@@ -4,7 +4,7 @@ package runtimetest
 
 import _ "onering/runtime/webgpu"
 
-// Device is what tests run on: with the build tag webgpu the GPU that ONNX Runtime's
-// WebGPU provider takes, which may be one in software. Where there is none they are
-// skipped with the reason.
+// Device is the device on which tests run: with the build tag webgpu the GPU of ONNX
+// Runtime's WebGPU provider, which may be a software one. Without one, tests are skipped
+// with the reason.
 const Device = "webgpu"

@@ -16,9 +16,9 @@ import (
 	"onering/runtime/provision"
 )
 
-// skipVariable is the environment variable that makes tests which need ONNX
-// Runtime skip. Without it, a machine where the library is neither found nor
-// can be fetched fails them: a suite that passes has run them.
+// skipVariable is the environment variable that makes tests which need ONNX Runtime skip.
+// Without it, tests fail on a machine where the library cannot be found or downloaded, so
+// that a suite that passes has run them.
 const skipVariable = "ONERING_SKIP_RUNTIME"
 
 var open = sync.OnceValues(func() (*runtime.Env, error) {
@@ -29,9 +29,9 @@ var open = sync.OnceValues(func() (*runtime.Env, error) {
 	return runtime.Open(ctx, o)
 })
 
-// Test returns the Env that all tests of a process share; it stays open. The
-// library is looked for, and fetched if need be, as for any user. With the build
-// tag cuda it is one on a GPU, and a machine where none can be used skips.
+// Test returns the Env that all tests of a process share; it stays open. The library is
+// found or downloaded as for any user. With the build tag cuda the Env is on a GPU, and a
+// machine without a usable one skips tests.
 func Test(t testing.TB) *runtime.Env {
 	t.Helper()
 	if os.Getenv(skipVariable) != "" {
@@ -47,8 +47,8 @@ func Test(t testing.TB) *runtime.Env {
 	return e
 }
 
-// CPU returns an Env on the CPU, for tests about its graphs. With a build tag it is in
-// the library of the GPU, and closed with the test.
+// CPU returns an Env on the CPU, for tests of its graphs. With a build tag it uses the
+// GPU's library, and is closed at the end of the test.
 func CPU(t testing.TB) *runtime.Env {
 	t.Helper()
 	e := Test(t)
@@ -67,9 +67,9 @@ func CPU(t testing.TB) *runtime.Env {
 	return e
 }
 
-// NCCL compiles the library with NCCL's functions over the host's memory by which ranks on
-// stand-ins send to each other, and has the environment name it. root leads from the test's
-// folder to the repository, and flags are those of the source.
+// NCCL compiles a library with NCCL's functions for the host's memory, by which ranks on
+// stand-ins send to each other, and names it in the environment. root leads from the
+// test's folder to the repository, and flags are those of the source.
 func NCCL(t testing.TB, root string, flags ...string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "libnccl.so.2")

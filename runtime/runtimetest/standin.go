@@ -14,14 +14,14 @@ import (
 	"onering/runtime/nccl"
 )
 
-// A standIn is a provider of devices for tests, made of the host's memory: sessions run on
-// the CPU, but Go code reaches what they read and write as if it were a GPU's. Device N, but
-// not 0, is lost after N calls.
+// A standIn is a provider of devices for tests, made of the host's memory: sessions run
+// on the CPU, but Go code accesses their memory as if it were a GPU's. Device N is lost
+// after N calls, except device 0.
 type standIn struct {
-	runtime.Provider                                                                         // the CPU's, for what is not said here
-	Kind             string                                                                  // Name returns it
-	For              models.Provider                                                         // whose graphs it runs
-	Grain            int                                                                     // where its buffers have handles, which graphs copy
+	runtime.Provider                                                                         // the CPU's provider, for methods not defined here
+	Kind             string                                                                  // the result of Name
+	For              models.Provider                                                         // the provider whose graphs it runs
+	Grain            int                                                                     // if not 0, its buffers have handles and graphs copy
 	Kernels          func() (runtime.Kernels, func(functions, options unsafe.Pointer) error) // nil if it has none
 }
 
@@ -54,30 +54,30 @@ func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backen
 }
 
 // Host is the Driver and Mover of a StandIn. New buffers are full of NaN. With a grain it
-// has handles, refuses what these need not do, and Spills. Where Calls is not nil it counts
-// down, and at zero the device is lost.
+// has handles, refuses calls that handles need not support, and Spills. Calls, if not
+// nil, counts down, and at zero the device is lost.
 type Host struct {
 	Grain int
 	Calls *atomic.Int64
 	*Streams
 }
 
-// Streams of a stand-in copy as late as they may: when something waits for them. What the
-// device computes is complete when it is begun.
+// Streams of a stand-in copy as late as possible: when something waits for them.
+// Computation is complete at once.
 type Streams struct {
-	newest [3]*op // by stream
+	newest [3]*op // the newest op by stream
 	marks  map[int]*op
-	locked map[*byte]int // how many bytes from each first one on
-	most   int           // how many ranges are locked at most; 0 for no limit
+	locked map[*byte]int // number of locked bytes from each first one on
+	most   int           // largest number of locked ranges; 0 for no limit
 }
 
-// An op is what was begun on a stream after another.
+// An op is a piece of work on a stream that follows another one.
 type op struct {
 	before *op
 	f      func() error // nil once it was called
 }
 
-// do does what was begun up to o, which may be nil.
+// do does all work up to o, which may be nil.
 func (o *op) do() error {
 	if o == nil || o.f == nil {
 		return nil
@@ -90,8 +90,8 @@ func (o *op) do() error {
 	return f()
 }
 
-// Locked returns how many ranges are locked, and lets most be so from now on, or with 0 any
-// number.
+// Locked returns how many ranges are locked, and sets the largest number from now on; 0
+// means any number.
 func (s *Streams) Locked(most int) int {
 	s.most = most
 	return len(s.locked)
@@ -166,7 +166,7 @@ func (h Host) Alloc(bytes int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(unsafe.SliceData(words)), h.call()
 }
 
-// Free does nothing: the garbage collector frees what the Device forgets.
+// Free does nothing: the garbage collector frees memory that the Device forgets.
 func (Host) Free(unsafe.Pointer) {}
 
 // at returns the bytes of a place.
@@ -222,7 +222,7 @@ func (h Host) CopyRuns(to, from []runtime.Place, runs []runtime.Runs) error {
 }
 
 // Spill writes NaN behind so many bytes of a buffer, up to the grain, where kernels that
-// write several elements at once leave anything.
+// write several elements at once leave unknown values.
 func (h Host) Spill(p runtime.Place, bytes int) {
 	whole := (bytes + h.Grain - 1) / h.Grain * h.Grain
 	for i := bytes; i+4 <= min(whole, p.Bytes); i += 4 {
@@ -230,8 +230,8 @@ func (h Host) Spill(p runtime.Place, bytes int) {
 	}
 }
 
-// cards counts what NCCL has named: ranks of one process share a device as if each had its
-// own, and so do processes.
+// cards counts the names given to NCCL: ranks of one process share a device as if each
+// had its own, and so do processes.
 var cards atomic.Int64
 
 // NCCL implements runtime.Linker, with the library that the environment names.

@@ -14,24 +14,23 @@ import (
 	"unsafe"
 )
 
-// An adapter is a GPU as the system's graphics interface shows it, or a driver that
-// computes in software.
+// An adapter is a GPU in the system's graphics interface, or a software driver.
 type adapter struct {
 	Name     string `json:"name"`
 	Driver   string `json:"driver"`
 	Software bool   `json:"software"`
-	Float16  bool   `json:"float16"` // whether kernels compute in it; of Vulkan's adapters
-	// Limits of a kernel: the bytes of a buffer, the bytes that a workgroup shares,
-	// and how many invocations it has. 0 is not known.
+	Float16  bool   `json:"float16"` // whether kernels support it; known for Vulkan's adapters
+	// Limits of a kernel: the bytes of a buffer, the bytes that a workgroup shares, and
+	// how many invocations it has. 0 is unknown.
 	MaxBuffer    int64 `json:"max_buffer"`
-	MaxAlloc     int64 `json:"max_alloc"` // the bytes of any buffer, however many of them a kernel takes
+	MaxAlloc     int64 `json:"max_alloc"` // bytes of any buffer, even if kernels take it in pieces
 	MaxShared    int64 `json:"max_shared"`
 	MaxWorkgroup int64 `json:"max_workgroup"`
 }
 
-// adapters lists what Vulkan shows. Where its loader is not among the system's
-// libraries, it may lie beside the driver that the user names, as in Debian's chromium.
-// On other systems than Linux the GPU is that of the system, and is not looked at.
+// adapters lists the adapters that Vulkan shows. If the system does not have its loader,
+// it may lie beside the driver that the user names, as in Debian's chromium. Only Linux
+// is asked; elsewhere the system chooses the GPU.
 func adapters() ([]adapter, error) {
 	switch goruntime.GOOS {
 	case "darwin":

@@ -1,4 +1,4 @@
-// Package webgpu has any GPU run models, by ONNX Runtime's WebGPU provider.
+// Package webgpu runs models on any GPU, by ONNX Runtime's WebGPU provider.
 package webgpu
 
 import (
@@ -19,11 +19,11 @@ func init() {
 	runtime.RegisterProvider(&provider{adapters: sync.OnceValues(adapters), cards: "/sys/class/drm/card*/device/vendor"})
 }
 
-// A provider finds, checks and opens GPUs. Tests replace what it asks of the system.
+// A provider finds, checks and opens GPUs. Tests replace its queries of the system.
 type provider struct {
 	// adapters lists what the provider can choose from.
 	adapters func() ([]adapter, error)
-	// cards is a pattern of what ONNX Runtime finds GPUs by on Linux.
+	// cards is a pattern of the files by which ONNX Runtime finds GPUs on Linux.
 	cards string
 }
 
@@ -33,10 +33,10 @@ func (*provider) Has(number int) bool           { return number < 2 }
 func (*provider) Graphs() models.Provider       { return models.WebGPU }
 func (*provider) ForRank(int, bool) (int, bool) { return 0, false }
 
-// Taken is a guess: its device, the kernels and the buffers that it keeps to use again.
+// Taken estimates the memory of its device, the kernels and reusable buffers.
 func (*provider) Taken() int64 { return 300e6 }
 
-// Room is not known: WebGPU does not tell.
+// Room is unknown: WebGPU does not tell it.
 func (*provider) Room(int) (string, int64) { return "", 0 }
 
 func (*provider) Refuses(d models.DType) string {
@@ -46,23 +46,23 @@ func (*provider) Refuses(d models.DType) string {
 	return ""
 }
 
-// execution is the provider's name. It is in every ONNX Runtime library; mark, the name of
-// a setting, is in those that have the provider built in.
+// execution is the provider's name, which is in every ONNX Runtime library; mark, the
+// name of a setting, is only in libraries with the provider built in.
 const (
 	execution = "WebGpuExecutionProvider"
 	mark      = "powerPreference"
 )
 
-// plugins are the file names of the provider as a library of its own, by system.
+// plugins are the file names of the provider's separate library, by system.
 var plugins = map[string]string{
 	"linux":   "libonnxruntime_providers_webgpu.so",
 	"darwin":  "libonnxruntime_providers_webgpu.dylib",
 	"windows": "onnxruntime_providers_webgpu.dll",
 }
 
-// Library is a library with the provider built in or beside it. Beside it is preferred
-// for hardware that ONNX Runtime itself finds, which then needs no build of its own;
-// software is not among that.
+// Library is a library with the provider built in or beside it. A separate library is
+// preferred for hardware that ONNX Runtime itself finds, which excludes software
+// adapters.
 func (w *provider) Library() provision.Kind {
 	k := provision.Kind{Sources: []provision.Source{builtIn, besideCPU}, Mark: mark, Plugin: plugins[goruntime.GOOS],
 		What: execution, Name: "with WebGPU", Ref: ref}
@@ -72,14 +72,14 @@ func (w *provider) Library() provision.Kind {
 	return k
 }
 
-// plugged reports whether there is a GPU and ONNX Runtime finds one, which the plug-in asks
-// it for.
+// plugged reports whether there is a GPU that ONNX Runtime finds by itself, as the
+// plug-in requires.
 func (w *provider) plugged() bool {
-	cards, _ := filepath.Glob(w.cards) // errs only on a malformed pattern
+	cards, _ := filepath.Glob(w.cards) // only a malformed pattern gives an error
 	return w.Present() == nil && (len(cards) > 0 || goruntime.GOOS != "linux")
 }
 
-// Present returns an error unless there is an adapter that is not software.
+// Present returns an error unless there is a hardware adapter.
 func (w *provider) Present() error {
 	adapters, err := w.adapters()
 	if err != nil {
@@ -93,12 +93,12 @@ func (w *provider) Present() error {
 	return errors.New("Vulkan shows no GPU")
 }
 
-// Limits are the largest that an adapter has. Which of several GPUs the provider takes is
-// not known, so the largest counts, and that of software only where there is no GPU.
+// Limits are the largest limits of an adapter. The provider may take any of several GPUs,
+// so the largest counts; software adapters count only without a GPU.
 func (w *provider) Limits() runtime.Limits {
 	adapters, err := w.adapters()
 	if err != nil {
-		return runtime.Limits{} // Report says so
+		return runtime.Limits{} // Report reports that error
 	}
 	software := w.Present() != nil
 	var best adapter
@@ -143,7 +143,7 @@ func (w *provider) Report(_ context.Context, library string, _ int, told bool) r
 	return r
 }
 
-// rows says what can be reached; that there is nothing only if it was asked for.
+// rows says what can be reached. It reports that there is no GPU only if one was asked for.
 func rows(adapters []adapter, plugin string, asked bool) (rows [][2]string) {
 	row := func(name, format string, args ...any) {
 		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
@@ -158,7 +158,7 @@ func rows(adapters []adapter, plugin string, asked bool) (rows [][2]string) {
 		}
 		row("webgpu", "%s (%s), driver %s", a.Name, kind, a.Driver)
 		if a.MaxBuffer == 0 {
-			continue // only Vulkan is asked
+			continue // only Vulkan can be asked
 		}
 		row("", "buffers up to %d MiB in a kernel, %d KiB and %d invocations a workgroup", a.MaxBuffer>>20, a.MaxShared>>10, a.MaxWorkgroup)
 		row("", "computes in %s", map[bool]string{true: "float32 and float16", false: "float32 only: it has no shaders of 16 bits"}[a.Float16])
@@ -179,9 +179,9 @@ func (w *provider) Open(_ runtime.Options, number int, library string) (*runtime
 			"enableInt64":     "1",
 			"powerPreference": [...]string{"high-performance", "low-power"}[number],
 		},
-		// A node for which the provider has no kernel is an error, and does not run on
+		// A node without a kernel of the provider is an error; otherwise it would run on
 		// the CPU, with its operands copied there and back.
 		Entries: map[string]string{"session.disable_cpu_ep_fallback": "1"},
-		Float16: "its adapter needs shader-f16 (onering doctor --device webgpu)", // of adapters Vulkan alone can be asked
+		Float16: "its adapter needs shader-f16 (onering doctor --device webgpu)", // only Vulkan can be asked about adapters
 	}, nil
 }
