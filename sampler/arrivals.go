@@ -2,14 +2,14 @@ package sampler
 
 import "sync"
 
-// A Segment is a part of an episode in which its history only grew: a prompt and what
-// followed it.
+// A Segment is a part of an episode in which the conversation only grew: a prompt and
+// what followed it.
 type Segment struct {
 	Prompt []int32
 	Response
 }
 
-// A Queue hands things over to one who takes all that there are. The zero Queue has nothing.
+// A Queue passes values to one reader, who takes all of them at once. The zero Queue is empty.
 type Queue[T any] struct {
 	mu   sync.Mutex
 	list []T
@@ -17,13 +17,13 @@ type Queue[T any] struct {
 	come chan struct{}
 }
 
-// Come has an element if there is anything.
+// Come has an element if the queue is not empty.
 func (q *Queue[T]) Come() chan struct{} {
 	q.once.Do(func() { q.come = make(chan struct{}, 1) })
 	return q.come
 }
 
-// Add hands something over; it never waits.
+// Add adds a value; it never waits.
 func (q *Queue[T]) Add(x T) {
 	q.mu.Lock()
 	q.list = append(q.list, x)
@@ -34,7 +34,7 @@ func (q *Queue[T]) Add(x T) {
 	}
 }
 
-// Take returns what has come, in order.
+// Take returns all values, in order.
 func (q *Queue[T]) Take() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +43,7 @@ func (q *Queue[T]) Take() []T {
 	return list
 }
 
-// An arrival is an observation for the sequence of a slot, if it is still the same.
+// An arrival is an observation for a slot's sequence, if that is still the same.
 type arrival struct {
 	slot   int
 	call   *Call
@@ -51,7 +51,7 @@ type arrival struct {
 	Observation
 }
 
-// rest lets the sequence of a slot wait for what follows a turn that has ended.
+// rest makes a slot's sequence wait for the observation after a turn.
 func (s *Scheduler) rest(slot int, finish Finish, stop string) {
 	q := &s.slots[slot]
 	q.waits, q.ended = true, q.response(finish, stop)
@@ -63,13 +63,13 @@ func (s *Scheduler) rest(slot int, finish Finish, stop string) {
 	})
 }
 
-// receive lets sequences go on whose observations have come. Where many tokens have to be
-// appended, the whole sequence is computed anew as a prompt, which is faster than steps.
+// receive continues sequences whose observations have come. To append many tokens, it
+// computes the whole sequence anew as a prompt, which is faster than steps.
 func (s *Scheduler) receive() {
 	for _, x := range s.arrivals.Take() {
 		q := &s.slots[x.slot]
 		if q.call != x.call || q.sample != x.sample || !q.waits {
-			continue // canceled
+			continue // the sequence was cancelled
 		}
 		q.waits = false
 		s.waiting--
@@ -89,13 +89,13 @@ func (s *Scheduler) receive() {
 }
 
 const (
-	// StepCost is how many tokens of a prompt take as long as a step of a single sequence:
+	// StepCost is the number of prompt tokens that take as long as one step of a single sequence:
 	// measured with a model of 135M weights on two cores, 2.4 ms a token and 69 ms a step.
 	StepCost = 28
-	// fewTokens are appended by steps in any case: others take part in them.
+	// up to fewTokens are always appended by steps, which other sequences share
 	fewTokens = 16
 )
 
-// longer says whether n tokens more are appended sooner by computing all tokens anew. It
-// depends on lengths alone, so that the bits of a response do not depend on time.
+// longer says whether appending n tokens takes longer than computing all tokens anew. It
+// depends only on lengths, so that a response's bits do not depend on time.
 func longer(n, all int) bool { return n > fewTokens && n*StepCost > all }

@@ -3,13 +3,13 @@ package sampler
 // A Row is one sequence in a call of a Decoder.
 type Row struct {
 	Slot    int
-	Prefix  int      // for Begin, the handle of the prompt that the sequence begins with
+	Prefix  int      // for Begin, the handle of the prompt with which the sequence begins
 	ID      int32    // for Step, the token to append
 	Uniform float32  // in [0, 1), decides the next token
-	Way     Sampling // how the next token is chosen; the caller sees to MaxNewTokens
-	Idle    bool     // for Step: the sequence waits. It stays as it is, and ID and Out have no meaning
-	Top     int      // how many of the likeliest tokens Out is to have
-	Out     Drawn    // the next token, which the call sets
+	Way     Sampling // how the next token is chosen; the caller enforces MaxNewTokens
+	Idle    bool     // for Step: the sequence waits and does not change; ID and Out are ignored
+	Top     int      // how many of the likeliest tokens Out should have
+	Out     Drawn    // the next token, set by the call
 }
 
 // A Drawn is a sampled token with its log-prob, and the entropy of the distribution that
@@ -17,7 +17,7 @@ type Row struct {
 type Drawn struct {
 	ID               int32
 	LogProb, Entropy float32
-	Likeliest        []Candidate // those of Row.Top, the likeliest first; a Decoder may have none
+	Likeliest        []Candidate // the likeliest tokens, as Row.Top asks; a Decoder may have none
 }
 
 // A Decoder turns token ids into sampled next tokens; it owns the keys and
@@ -36,7 +36,7 @@ type Drawn struct {
 // slots whose Step failed still have to be freed.
 // A Decoder is used by one goroutine at a time.
 type Decoder interface {
-	// Slots returns how many sequences can be decoded at once.
+	// MaxTokens returns the largest number of tokens, prompt and response together, in a slot.
 	Slots() int
 	// MaxTokens returns the most tokens, prompt and response together, that a
 	// slot can hold.
@@ -47,8 +47,8 @@ type Decoder interface {
 	// Begin begins a sequence in the free slot of each row and samples its first token.
 	// Several rows may begin from one prefix.
 	Begin(rows []Row) error
-	// Step appends a token to the sequence of each row that is not idle, and samples the next
-	// one. The rows are all sequences that there are.
+	// Step appends a token to the sequence of each row that is not idle, and samples the
+	// next one. The rows are all existing sequences.
 	Step(rows []Row) error
 	// Free gives a slot back.
 	Free(slot int)

@@ -8,18 +8,18 @@ import (
 // A Candidate is a token that may be drawn.
 type Candidate struct {
 	ID      int32
-	LogProb float32 // over the whole vocabulary, at the temperature
+	LogProb float32 // over the whole vocabulary, at the sampling temperature
 	Prob    float64 // its exponential, which Draw sets
 }
 
-// A filter says how many of the candidates may be drawn: the first keep of likeliest, all
-// of them and of those that follow if keep is 0, and -1 if likeliest must be longer to say.
+// A filter says how many of the candidates may be drawn: the first keep of likeliest; 0 means
+// all, also those that follow likeliest, and -1 means that a longer likeliest is needed.
 // likeliest has at least one candidate and descends; logTotal is the logarithm of the
 // probability of all candidates that the filter chooses from, those not in likeliest too.
 type filter func(s Sampling, likeliest []Candidate, logTotal float64) (keep int)
 
-// filters apply in this order, each to what the one before has kept. A new one is a field
-// of Sampling with its tags, a function, and a place here.
+// filters apply in this order, each to the candidates that the previous one has kept. A
+// new filter is a field of Sampling with its tags, a function, and an entry here.
 var filters = []filter{topK, topP, minP}
 
 func topK(s Sampling, likeliest []Candidate, _ float64) int {
@@ -57,10 +57,10 @@ func (s Sampling) Filtered() bool {
 	return !s.Greedy && s != off
 }
 
-// Draw draws among the candidates that the filters keep: the first id, in vocabulary order,
-// whose cumulative probability exceeds u. likeliest descends, and all says whether the
-// vocabulary has no other ids. If it has, and likeliest is too short to draw from, Draw
-// reports false. How long it is makes no other difference.
+// Draw draws among the candidates that the filters keep: the first id, in vocabulary
+// order, whose cumulative probability exceeds u. likeliest descends, and all says whether
+// the vocabulary has no other ids. If it has, and likeliest is too short to draw from,
+// Draw reports false. Its length changes nothing else.
 func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candidate, ok bool) {
 	if first := likeliest[0]; first.LogProb-first.LogProb != 0 {
 		return first, true // NaN or an infinity, which the caller refuses
@@ -98,7 +98,7 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 	target, sum := float64(u)*mass(likeliest), 0.0
 	for _, key := range order {
 		c := likeliest[uint32(key)]
-		if c.Prob > 0 { // rounding can bring the target to the end, but not to an id of no mass
+		if c.Prob > 0 { // rounding can bring the target to the end, but not to an id of probability 0
 			drawn = c
 		}
 		if sum += c.Prob; sum > target {

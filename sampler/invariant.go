@@ -10,23 +10,23 @@ package sampler
 // few rows of a large model.
 type Invariant struct {
 	Decoder
-	companion int // its slot
+	companion int // slot of the companion
 	prefix    int // the companion's prompt; -1 before the first use
 	running   bool
 }
 
-// Invariance is what the bits of a sequence do not depend on.
+// Invariance says on what the bits of a sequence do not depend.
 type Invariance int
 
 const (
 	Loose  Invariance = iota // nothing is promised
-	Beside                   // what is decoded beside it, while the decoder has the same number of slots: for servers
-	Slots                    // nor how many slots there are, on a CPU: for evaluations, and rollouts that ask for it
+	Beside                   // the other sequences, with an equal number of slots: for servers
+	Slots                    // nor the number of slots, on a CPU: for evaluations, and for rollouts that ask for it
 )
 
-// An invariantSetter is a Decoder that can compute every row of two or more with
-// the same bits, whatever the other rows are. Decoders without the method are
-// taken to do so always.
+// An invariantSetter is a Decoder that can compute every row of two or more with the same
+// bits, whatever the other rows are. Decoders without the method are assumed to do so
+// always.
 type invariantSetter interface {
 	SetInvariant(Invariance)
 }
@@ -39,7 +39,7 @@ func NewInvariant(d Decoder, of Invariance) *Invariant {
 	return &Invariant{Decoder: d, companion: d.Slots() - 1, prefix: -1}
 }
 
-// Slots returns the slots that are left for the caller's sequences.
+// Slots returns the number of slots for the caller's sequences.
 func (d *Invariant) Slots() int { return d.companion }
 
 // Begin begins a lone sequence twice, once in the companion's slot.
@@ -58,10 +58,10 @@ func (d *Invariant) Begin(rows []Row) error {
 	return nil
 }
 
-// Step moves the companion on beside a lone sequence. The companion started with
-// one token when the sequence had at least one, and is stopped before another
-// sequence is alone, so it never outgrows its slot. It samples as the sequence does: rows
-// that sample in the same way are sampled together.
+// Step moves the companion on beside a lone sequence. The companion started with one
+// token when the sequence had at least one, and is stopped before another sequence is
+// alone, so it never outgrows its slot. It samples in the same way as the sequence, since
+// such rows are sampled together.
 func (d *Invariant) Step(rows []Row) error {
 	if len(rows) > 1 {
 		d.stopCompanion()
@@ -104,8 +104,7 @@ func (d *Invariant) stopCompanion() {
 	}
 }
 
-// Close frees what the companion holds; the decoder stays open and is as it was
-// before NewInvariant.
+// Close frees the companion; the decoder stays open, as it was before NewInvariant.
 func (d *Invariant) Close() {
 	d.stopCompanion()
 	if d, ok := d.Decoder.(invariantSetter); ok {

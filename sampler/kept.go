@@ -5,26 +5,25 @@ import (
 	"slices"
 )
 
-// A Kept decoder, of one slot, keeps the sequence of a call of Sample in its slot. The
-// next prompt is computed from there if it continues that sequence, as the turns of
-// a conversation do: its further tokens are appended by steps. A step takes about as
-// long as computing StepCost tokens of a prompt, so this is done where it is
-// faster.
+// A Kept decoder has one slot and keeps the sequence of a call of Sample in it. If the
+// next prompt continues that sequence, as in a conversation, its further tokens are
+// appended by steps. A step takes about as long as StepCost tokens of a prompt, so this
+// is done only where it is faster.
 type Kept struct {
 	Decoder
 	StepCost int
-	Reused   int // tokens of the newest prompt that were not computed again
+	Reused   int // number of tokens of the newest prompt that were not computed again
 
-	tokens []int32 // of the sequence in the slot; nil if the slot is free
-	prompt []int32 // of the prefix that was handed out
-	grows  bool    // the prompt continues the sequence; else the decoder has computed it
-	broken bool    // a step failed: what the slot holds is not known
+	tokens []int32 // tokens of the sequence in the slot; nil if the slot is free
+	prompt []int32 // prompt of the prefix that was handed out
+	grows  bool    // the prompt continues the sequence; otherwise the decoder has computed it
+	broken bool    // a step failed, so the content of the slot is unknown
 }
 
 // NewKept takes over a decoder of one slot until Close.
 func NewKept(d Decoder, stepCost int) *Kept { return &Kept{Decoder: d, StepCost: stepCost} }
 
-// Prefill computes a prompt, unless it is better appended to the sequence.
+// Prefill computes a prompt, unless appending it to the sequence is faster.
 func (d *Kept) Prefill(prompts [][]int32) ([]int, error) {
 	if len(prompts) != 1 || d.Slots() != 1 {
 		return nil, fmt.Errorf("sampler: a Kept decoder has %d prompts and %d slots; it takes one of each", len(prompts), d.Slots())
@@ -68,7 +67,7 @@ func (d *Kept) Step(rows []Row) error {
 	return err
 }
 
-// Free keeps the sequence.
+// Free leaves the sequence in the slot.
 func (d *Kept) Free(int) {}
 
 // Drop forgets a prefix that the decoder has computed.

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Lanes are decoders that sample side by side. Each has consecutive requests of its own, so
-// many that all have about as many samples. Which decoder samples a response is the same
-// in every run, and does not depend on AtOnce.
+// Lanes are decoders that sample in parallel. Each gets consecutive requests, with about
+// equally many samples. The same decoder samples a response in every run, for any AtOnce.
 type Lanes struct {
 	Decoders []Decoder
-	AtOnce   int // how many of them sample at the same time; at least 1
-	// Rest, if not nil, is called before several sample at the same time, and wake after it.
+	AtOnce   int // how many decoders sample at the same time; at least 1
+	// Rest, if not nil, is called before several decoders sample at once, and wake after
+	// it.
 	Rest func() (wake func(), err error)
 }
 
 // Lane is a single decoder.
 func Lane(d Decoder) Lanes { return Lanes{Decoders: []Decoder{d}, AtOnce: 1} }
 
-// Invariant is l with an Invariant of each decoder of more than one slot, until done is
-// called.
+// Invariant returns l with an Invariant around each decoder of more than one slot, until
+// done is called.
 func (l Lanes) Invariant() (invariant Lanes, done func()) {
 	invariant = l
 	invariant.Decoders = slices.Clone(l.Decoders)
@@ -40,14 +40,14 @@ func (l Lanes) Invariant() (invariant Lanes, done func()) {
 	}
 }
 
-// Sample is as the function Sample, with a goroutine for each decoder of several. done and
-// Options.Token are called from these goroutines, but never by two at the same time. The
-// first error of a decoder ends all.
+// Sample is like the function Sample, with a goroutine for each of several decoders.
+// These goroutines call done and Options.Token, but never two at the same time. The first
+// error ends all decoders.
 func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done func(Response)) ([]Response, Stats, error) {
 	if len(l.Decoders) == 1 {
 		return Sample(ctx, l.Decoders[0], opts, reqs, done)
 	}
-	var told sync.Mutex // held for done and opts.Token
+	var told sync.Mutex // held while done and opts.Token are called
 	if token := opts.Token; token != nil {
 		opts.Token = func(t Token) { told.Lock(); defer told.Unlock(); token(t) }
 	}
@@ -75,8 +75,8 @@ func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done fu
 	return all, stats, err
 }
 
-// run runs all, AtOnce at the same time, and returns what each has ended, and the first
-// error.
+// run runs all lanes, AtOnce at the same time, and returns the responses that ended in
+// each, and the first error.
 func (l Lanes) run(ctx context.Context, runs []*batch) ([][]Response, error) {
 	ended := make([][]Response, len(runs))
 	if l.Rest != nil && l.AtOnce > 1 {
@@ -92,13 +92,13 @@ func (l Lanes) run(ctx context.Context, runs []*batch) ([][]Response, error) {
 		group.Go(func() (err error) {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			r.pause = func(wait func()) { // another lane goes on meanwhile
+			r.pause = func(wait func()) { // another lane runs meanwhile
 				<-turns
 				wait()
 				turns <- struct{}{}
 			}
 			ended[i], err = r.run(ctx)
-			return err // the errors that follow the first end because of it
+			return err // later errors are caused by the first
 		})
 	}
 	return ended, group.Wait()

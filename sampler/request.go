@@ -12,8 +12,8 @@ import (
 // requests of a call. There are no silent defaults: a Temperature, TopP or
 // MaxNewTokens of 0 is an error.
 type Options struct {
-	// Sampling is how tokens are chosen. A response is no longer than its
-	// MaxNewTokens, nor than what its slot can hold after the prompt.
+	// Sampling says how tokens are chosen. A response has at most MaxNewTokens tokens,
+	// and at most as many as fit in its slot after the prompt.
 	Sampling
 	// EOS lists the ids that end a response. Such a token is kept: it is part
 	// of the response and has its log-prob.
@@ -34,18 +34,18 @@ type Options struct {
 	// between two steps and before done is called with the response that the token
 	// ends. The tokens of one response come in their order.
 	Token func(Token)
-	// Turn, if not nil, makes a response an episode of several turns: it is asked what follows
+	// Turn, if not nil, makes a response an episode of several turns: it says what follows
 	// when an EOS id or a stop string ends a turn. It is called between two steps with the
-	// response so far, whose slices it may keep, and must not wait: it sees to it that answer
-	// is called once, at any time and from any goroutine. The sequence keeps its slot until
-	// then, and others go on. MaxNewTokens bounds all tokens after the prompt, and an
-	// observation that leaves no room for another token ends the response by Length.
+	// response so far, whose slices it may keep, and must not wait: it must make sure that
+	// answer is called once, at any time and from any goroutine. The sequence keeps its slot
+	// until then, while others continue. MaxNewTokens bounds all tokens after the prompt, and
+	// an observation that leaves no room for another token ends the response by Length.
 	Turn func(r Response, answer func(Observation))
-	// TurnTokens, if not 0, is the most tokens of the first turn; one that reaches it ends by
-	// Length.
+	// TurnTokens, if not 0, is the largest number of tokens of the first turn; a turn
+	// that reaches it ends by Length.
 	TurnTokens int
-	// Top is how many of the likeliest tokens Token is called with beside the one that was
-	// sampled. It changes no bit of what is sampled.
+	// Top is how many of the likeliest tokens Token receives besides the sampled one. It
+	// changes no bit of the samples.
 	Top int
 	// DropLong leaves out prompts that do not fit, counted in Stats.Dropped,
 	// instead of refusing the whole call.
@@ -58,8 +58,7 @@ type Request struct {
 	ID      uint64  // the prompt id in the key of Uniform; requests with equal ids share their draws
 	Samples int     // K, at least 1
 	First   int     // the number of the first sample in the key of Uniform
-	// LastGreedy takes the likeliest tokens for the last sample, whatever the Options
-	// say of the others.
+	// LastGreedy makes the last sample greedy, whatever the Options say.
 	LastGreedy bool
 	// Uniforms, if not nil, holds for each sample the numbers in [0, 1) to use
 	// in place of Uniform, one per token. A response that outlives its list is
@@ -72,22 +71,22 @@ type Token struct {
 	Request, Sample int // as in Response
 	ID              int32
 	LogProb         float32
-	Likeliest       []Candidate // of Options.Top, the likeliest first
+	Likeliest       []Candidate // the likeliest tokens, as Options.Top asks, the likeliest first
 }
 
 // An Observation is what follows a turn.
 type Observation struct {
-	IDs []int32 // what the policy reads before its next turn, if anything
-	End Finish  // the response ends, for this reason; "" if it goes on
+	IDs []int32 // tokens that the policy reads before its next turn; may be empty
+	End Finish  // the reason if the response ends here; "" if it continues
 	Err error   // the call cannot be answered
-	// TurnTokens is as in Options, of the next turn.
+	// TurnTokens is as in Options, for the next turn.
 	TurnTokens int
 }
 
-// An Observed is tokens in a response that were not sampled.
+// An Observed is a run of tokens in a response that were not sampled.
 type Observed struct {
-	At  int     `json:"at"`  // how many sampled tokens stand before them
-	IDs []int32 `json:"ids"` // none if nothing stands between two turns
+	At  int     `json:"at"`  // how many sampled tokens precede them
+	IDs []int32 `json:"ids"` // empty if nothing was inserted between two turns
 }
 
 // Finish says why a response ended.
@@ -107,13 +106,13 @@ type Response struct {
 	Entropy []float32 // per token, in nats, of the distribution it was drawn from, before the filters
 	Finish  Finish
 	Stop    string // the stop string that ended it, if one did
-	// Observed are the tokens of others between those of IDs, in order; nil for a response of
-	// one turn.
+	// Observed are the tokens that were not sampled, between those of IDs, in order; nil
+	// for a response of one turn.
 	Observed []Observed
 }
 
-// Tokens returns all tokens after the prompt, those of others included, and from which place
-// of them each of IDs comes.
+// Tokens returns all tokens after the prompt, sampled or not, and for each of IDs its
+// place among them.
 func (r Response) Tokens() (all []int32, places []int) {
 	from := 0
 	add := func(to int) {
@@ -138,7 +137,7 @@ func (r Response) LastTurn() []int32 {
 	return r.IDs
 }
 
-// Stats count what a call did.
+// Stats count the work of a call.
 type Stats struct {
 	Responses     int // responses that ended
 	Tokens        int // tokens sampled, those of unfinished responses included
@@ -151,8 +150,8 @@ type Stats struct {
 	SlotSteps     int // sequences that got a token from Step, summed over the steps
 }
 
-// Add adds what another call did, on another decoder. Slots becomes the larger number, so
-// that Occupancy is that of an average decoder.
+// Add adds the counts of another call, on another decoder. Slots becomes the larger
+// number, so that Occupancy is that of an average decoder.
 func (s *Stats) Add(x Stats) {
 	s.Responses += x.Responses
 	s.Tokens += x.Tokens
@@ -194,7 +193,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// way returns how sample number k of the call chooses tokens.
+// way returns how sample number k of the call chooses its tokens.
 func (c *Call) way(k int) Sampling {
 	if c.LastGreedy && k == c.Samples-1 {
 		return Sampling{Greedy: true, Temperature: c.Temperature, TopP: 1, MaxNewTokens: c.MaxNewTokens}

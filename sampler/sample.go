@@ -1,6 +1,6 @@
-// Package sampler turns prompts into responses with their log-probs: K samples
-// of each prompt, through a Decoder that computes a prompt once and then moves
-// many sequences on together.
+// Package sampler turns prompts into responses with their log-probs: K samples of each
+// prompt, through a Decoder that computes a prompt once and then extends many sequences
+// together.
 //
 // Sequences end at different times. A slot that becomes free is given to the
 // next sample in the queue before the next step (continuous batching), so the
@@ -19,10 +19,10 @@ import (
 // Sample samples every request's responses and returns them ordered by request,
 // then sample, whatever order they ended in.
 //
-// Sample uses the whole decoder: its slots, numbered from 0 to Slots()-1, must be
-// free before. However Sample returns, they are free afterwards and no prefix is
-// left. Prompts are taken in the order given. Slots are passed to the decoder in
-// ascending order.
+// Sample uses the whole decoder: its slots, numbered from 0 to Slots()-1, must be free
+// before. When Sample returns, even with an error, they are free and no prefix is left.
+// Prompts are taken in the order given. Slots are passed to the decoder in ascending
+// order.
 //
 // done, if not nil, is called with each response as it ends, between two
 // steps, on the caller's goroutine; slow work belongs on another. The response's
@@ -41,16 +41,16 @@ func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done f
 	return responses, b.stats, err
 }
 
-// A batch is a Scheduler of calls that all wait from the start and end together if one
+// A batch is a Scheduler whose calls are all queued at the start and end together if one
 // fails.
 type batch struct {
 	*Scheduler
 	pause     func(func())
-	responses []Response // of all requests, in the order returned
-	err       error      // the first
+	responses []Response // responses of all requests, in the order in which they are returned
+	err       error      // the first error
 }
 
-// newBatch checks all requests and returns a batch of those of a span.
+// newBatch checks all requests and returns a batch of a span of them.
 func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Response)) (*batch, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func newBatch(d Decoder, opts Options, reqs []Request, own span, done func(Respo
 	return b, nil
 }
 
-// run samples what is in the queue and returns the responses that have ended.
+// run samples the queued requests and returns the responses that have ended.
 func (b *batch) run(ctx context.Context) ([]Response, error) {
 	defer func() { b.Close(b.err) }()
 	for {
@@ -115,7 +115,7 @@ func (b *batch) run(ctx context.Context) ([]Response, error) {
 		b.receive()
 		b.advance()
 		if more := len(b.queue) > 0 && b.busy < len(b.slots); b.waiting > 0 && b.waiting == b.busy && !more {
-			b.pause(func() { // all sequences that there are wait for an observation
+			b.pause(func() { // all sequences wait for an observation
 				select {
 				case <-b.arrivals.Come():
 				case <-ctx.Done():

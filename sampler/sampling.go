@@ -19,8 +19,8 @@ import (
 // the whole vocabulary, greedy or not, which is what the learner computes too
 // (D25).
 type Sampling struct {
-	// Greedy decoding ignores the filters and the uniforms. A run file and a flag say it
-	// with a temperature of 0, where it is possible at all.
+	// Greedy decoding ignores the filters and the uniforms. A run file and a flag ask for
+	// it by a temperature of 0, where greedy decoding is allowed.
 	Greedy       bool    `toml:"-" flag:"greedy" json:"greedy" help:"take the likeliest token"`
 	Temperature  float64 `toml:"temperature" json:"temperature" range:"[0.001,1000]" help:"divisor of the logits"`
 	TopP         float64 `toml:"top_p" json:"top_p" range:"(0,1]" note:"1 turns it off" help:"keep the smallest set of likeliest tokens that holds this share of the probability"`
@@ -43,8 +43,8 @@ func Greedy(maxNewTokens int) Sampling {
 // leastTemperature is the lower end of the range of Temperature.
 const leastTemperature = 0.001
 
-// OrGreedy is s, or greedy decoding with log-probs at temperature 1 if the temperature of
-// s is 0, or so near to it, as 1e-8, that logits divided by it would mean the same.
+// OrGreedy returns s, or if the temperature of s is 0, or as near to 0 as 1e-8, greedy
+// decoding with log-probs at temperature 1.
 func (s Sampling) OrGreedy() Sampling {
 	if s.Temperature >= 0 && s.Temperature < leastTemperature {
 		s.Greedy, s.Temperature = true, 1

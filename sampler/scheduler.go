@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// A Call is a request that a Scheduler answers, with options of its own. Token and Done
-// are called between two steps, by the goroutine that steps the Scheduler.
+// A Call is a request that a Scheduler answers, with its own options. The goroutine that
+// steps the Scheduler calls Token and Done between two steps.
 type Call struct {
-	Options // PrefillTokens and DropLong have no meaning
+	Options // PrefillTokens and DropLong are ignored
 	Request
 	// Done is called with each response as it ends.
 	Done func(Response)
 	// Failed is called instead, once, if the call cannot be answered to its end.
 	Failed func(error)
 
-	index   int  // among the requests of Sample
+	index   int  // index among the requests of Sample
 	prefix  int  // the handle of the prompt, once it is computed
-	has     bool // there is a prefix
-	started int  // samples that have a slot, or had one
-	over    bool // canceled or failed
+	has     bool // the prefix exists
+	started int  // number of samples that have or had a slot
+	over    bool // the call was cancelled or has failed
 }
 
 // A Scheduler moves the sequences of calls on together. Calls may come while others are
@@ -32,13 +32,13 @@ type Call struct {
 // A Scheduler is used by one goroutine at a time. The decoder must have no sequences.
 type Scheduler struct {
 	d        Decoder
-	together int // prompts of up to so many tokens are computed together
+	together int // prompts of up to this many tokens are computed together
 	slots    []sequence
-	busy     int // slots in use
-	waiting  int // slots in use whose sequences wait for an observation
+	busy     int // number of slots in use
+	waiting  int // number of slots in use whose sequences wait for an observation
 	arrivals Queue[arrival]
-	queue    []*Call // with samples that have no slot yet; the first of them have their prompts computed
-	rows     []Row   // of the newest call of the decoder
+	queue    []*Call // calls with samples that have no slot yet; the prompts of the first ones are computed
+	rows     []Row   // rows of the newest call of the decoder
 	stats    Stats
 }
 
@@ -71,7 +71,7 @@ func (s *Scheduler) Add(c *Call) error {
 	return nil
 }
 
-// Cancel ends a call without calling it back. Its slots are free for the next step.
+// Cancel ends a call without calling Done or Failed. Its slots are free for the next step.
 func (s *Scheduler) Cancel(c *Call) {
 	for slot := range s.slots {
 		if s.slots[slot].call == c {
@@ -85,13 +85,13 @@ func (s *Scheduler) Cancel(c *Call) {
 	c.over = true
 }
 
-// fewPromptTokens are computed before a step, if there is room for more than one prompt: while
-// a slot is free, each step moves fewer sequences on.
+// Up to fewPromptTokens are computed before a step, if there is room for more than one
+// prompt: while a slot is free, each step extends fewer sequences.
 const fewPromptTokens = 4 * StepCost
 
-// Step begins samples of waiting calls in the free slots, and moves every sequence on by a
-// token. An error ends the calls that it is about, and others go on. It reports whether
-// there is more to do before another call or an observation comes.
+// Step begins samples of waiting calls in the free slots, and extends every sequence by a
+// token. An error ends the calls that it concerns, and others continue. Step reports
+// whether it can be called again before another call or an observation comes.
 func (s *Scheduler) Step() bool {
 	s.receive()
 	for before := s.stats.PrefillTokens; s.begin() && s.stats.PrefillTokens-before < fewPromptTokens; {
@@ -103,7 +103,7 @@ func (s *Scheduler) Step() bool {
 func (s *Scheduler) idle() bool { return s.busy == 0 && len(s.queue) == 0 }
 
 // begin begins samples of waiting calls in the free slots. It reports whether there were
-// both.
+// calls and slots.
 func (s *Scheduler) begin() bool {
 	if s.busy == len(s.slots) || len(s.queue) == 0 {
 		return false
@@ -113,8 +113,8 @@ func (s *Scheduler) begin() bool {
 	return true
 }
 
-// prefill computes the next prompts in the queue: as many as the free slots need
-// beyond the samples of those that are computed, and may be computed together.
+// prefill computes the next prompts in the queue: as many as the free slots need in
+// addition to computed ones, and as may be computed together.
 func (s *Scheduler) prefill() {
 	free, tokens := len(s.slots)-s.busy, 0
 	var calls []*Call
@@ -182,7 +182,7 @@ func (s *Scheduler) start() {
 	s.take()
 }
 
-// advance moves every sequence on by one token.
+// advance extends every sequence by one token.
 func (s *Scheduler) advance() {
 	s.rows = s.rows[:0]
 	for slot := range s.slots {
@@ -201,7 +201,7 @@ func (s *Scheduler) advance() {
 		}
 		s.rows = append(s.rows, row)
 	}
-	// Those before a row whose call was refused may be of the same call.
+	// earlier rows may belong to the same call as a refused row
 	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool { return s.slots[r.Slot].call == nil })
 	n := len(s.rows) - s.waiting
 	if n == 0 {
@@ -216,16 +216,16 @@ func (s *Scheduler) advance() {
 	s.take()
 }
 
-// take hands the decoder's answers to the sequences.
+// take gives the decoder's tokens to the sequences.
 func (s *Scheduler) take() {
 	for _, row := range s.rows {
 		q := &s.slots[row.Slot]
 		c := q.call
 		if c == nil || row.Idle {
-			continue // canceled by a call back, or failed with another sample
+			continue // a callback cancelled the call, or another sample of it failed
 		}
 		if len(q.feed) > 1 {
-			q.feed = q.feed[1:] // an observation's token follows
+			q.feed = q.feed[1:] // the token of an observation follows
 			continue
 		}
 		finish, stop, err := q.add(row.Out)
@@ -247,7 +247,7 @@ func (s *Scheduler) take() {
 	}
 }
 
-// end frees a slot and tells of its response.
+// end frees a slot and reports its response.
 func (s *Scheduler) end(slot int, r Response) {
 	c := s.slots[slot].call
 	s.stats.Responses++
@@ -255,8 +255,8 @@ func (s *Scheduler) end(slot int, r Response) {
 	c.Done(r)
 }
 
-// recompute computes the sequence of a slot anew with its observation, and takes the token that
-// follows.
+// recompute computes a slot's sequence anew with its observation, and takes the next
+// token.
 func (s *Scheduler) recompute(slot int) {
 	q := &s.slots[slot]
 	tokens := q.tokens()
@@ -289,7 +289,7 @@ func (s *Scheduler) beginRows(what string) (ok bool) {
 	if err := s.d.Begin(s.rows); err != nil {
 		calls := s.calls(s.rows)
 		for _, row := range s.rows {
-			s.slots[row.Slot].call = nil // which has taken no slot
+			s.slots[row.Slot].call = nil // its row has taken no slot
 		}
 		s.busy -= len(s.rows)
 		s.fail(calls, fmt.Errorf("sampler: start of %d sequences %s: %w", len(s.rows), what, err))
@@ -313,7 +313,7 @@ func (s *Scheduler) fail(calls []*Call, err error) {
 	}
 }
 
-// refuse ends a call with an error, unless a call back has ended it.
+// refuse ends a call with an error, unless a callback has ended it.
 func (s *Scheduler) refuse(c *Call, err error) {
 	if !c.over {
 		s.Cancel(c)
@@ -339,7 +339,7 @@ func (s *Scheduler) drop(c *Call) {
 	}
 }
 
-// Close ends all calls that there still are with an error. The decoder is free again.
+// Close ends all remaining calls with an error. The decoder is free again.
 func (s *Scheduler) Close(err error) {
 	calls := s.queue
 	s.queue = nil

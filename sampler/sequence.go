@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// A sequence is the response growing in a slot. Its slices are kept from one
-// response to the next, so that the loop allocates only where one ends.
+// A sequence is the response growing in a slot. Its slices are reused for the next
+// response, so that the loop allocates only when a response ends.
 type sequence struct {
 	call    *Call // nil if the slot is free
 	sample  int
 	way     Sampling
-	limit   int        // the most tokens it may have
-	most    int        // the most tokens that it may have sampled at the end of the turn; 0 is no bound
-	feed    []int32    // tokens that are not in the decoder yet; the last one is followed by a sampled one
-	given   []Observed // see Response
-	others  int        // tokens of given
-	waits   bool       // for an observation
-	ended   Response   // while it waits, the turn that has ended
+	limit   int        // largest number of tokens of the sequence
+	most    int        // largest number of sampled tokens at the end of the turn; 0 is no bound
+	feed    []int32    // tokens that the decoder does not have yet; a sampled token follows the last one
+	given   []Observed // observed tokens, see Response
+	others  int        // number of tokens in given
+	waits   bool       // it waits for an observation
+	ended   Response   // while it waits, the turn that ended
 	text    TextDecoder
-	stops   stops  // of the turn
-	tail    []byte // of its text; see stops.find
+	stops   stops  // stop strings of the turn
+	tail    []byte // end of its text; see stops.find
 	ids     []int32
 	logp    []float32
 	entropy []float32
@@ -36,8 +36,8 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 	q.turn(c.TurnTokens)
 }
 
-// turn begins a turn of at most so many tokens, if that is not 0. A stop string stands in one
-// turn.
+// turn begins a turn of at most so many tokens, if that is not 0. A stop string must lie
+// inside one turn.
 func (q *sequence) turn(most int) {
 	q.tail, q.most = q.tail[:0], 0
 	if most > 0 {
@@ -63,7 +63,7 @@ func (q *sequence) uniform() (float32, error) {
 }
 
 // add appends a token of the decoder. If that ends the sequence, finish says why, and
-// stop is the stop string that ended it, if one did.
+// stop is the stop string, if one ended it.
 func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 	c := q.call
 	// x-x is NaN for NaN and for the infinities.
@@ -90,7 +90,7 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 	return "", "", nil
 }
 
-// response returns the sequence as the response that it ended as.
+// response returns the ended sequence as a Response.
 func (q *sequence) response(why Finish, stop string) Response {
 	return Response{
 		Request: q.call.index, Sample: q.sample,
@@ -99,7 +99,7 @@ func (q *sequence) response(why Finish, stop string) Response {
 	}
 }
 
-// full says whether the sequence may have no further token.
+// full says whether the sequence has no room for another token.
 func (q *sequence) full() bool { return len(q.ids)+q.others == q.limit }
 
 // tokens returns the sequence's prompt and all that follows it.
@@ -108,7 +108,7 @@ func (q *sequence) tokens() []int32 {
 	return slices.Concat(q.call.Prompt, all)
 }
 
-// observe goes on after a turn, if there is room for the observation and a token more.
+// observe continues after a turn, if there is room for the observation and one more token.
 func (q *sequence) observe(o Observation) bool {
 	if len(q.ids)+q.others+len(o.IDs) >= q.limit {
 		return false

@@ -26,7 +26,7 @@ import (
 	"onering/train/metrics"
 )
 
-// A Status serves /healthz, /metrics and /debug/pprof/ for the run that it observes.
+// A Status serves /healthz, /metrics and /debug/pprof/ about the run that it observes.
 type Status struct {
 	metrics.Unobserved
 	stop func()
@@ -67,8 +67,8 @@ func Address(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// NewServer returns a server of a handler for an address. Without a key one of this machine
-// answers requests for this machine alone, and of another the log warns of the danger.
+// NewServer returns a server of a handler for an address. Without a key, a server on a local
+// address answers only local requests, and the log warns about a server on another address.
 func NewServer(handler http.Handler, at net.Addr, keyed bool, danger string, log *slog.Logger) *http.Server {
 	switch local := isLoopback(at.String()); {
 	case keyed:
@@ -83,8 +83,8 @@ func NewServer(handler http.Handler, at net.Addr, keyed bool, danger string, log
 	}
 }
 
-// Serve has a NewServer answer what comes to a listener until stop, which waits at most one
-// second for open requests.
+// Serve answers requests on a listener with a NewServer until stop is called, which waits
+// at most one second for open requests.
 func Serve(listener net.Listener, handler http.Handler, keyed bool, danger string, log *slog.Logger) (stop func()) {
 	server := NewServer(handler, listener.Addr(), keyed, danger, log)
 	go func() {
@@ -141,7 +141,7 @@ func localOnly(next http.Handler) http.Handler {
 	// host name, so only requests for a loopback host are answered.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // else the server waits for the body's end
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // otherwise the server would wait for the body's end
 			http.Error(w, "this address answers to localhost only", http.StatusForbidden)
 			return
 		}
@@ -169,7 +169,7 @@ func (s *Status) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	json.NewEncoder(w).Encode(h)
 }
 
-// progress makes a change and notes the time.
+// progress makes a change and records the time.
 func (s *Status) progress(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,26 +8,26 @@ import (
 	"unicode/utf8"
 )
 
-// An addedToken is an entry of added_tokens in tokenizer.json: a text that is found
-// before the text around it is split, and becomes one id.
+// An addedToken is an entry of added_tokens in tokenizer.json: a text that is searched
+// before other text is split, and becomes one id.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
-	SingleWord bool   `json:"single_word"` // only where no word character is next to it
+	SingleWord bool   `json:"single_word"` // only if no word character is next to it
 	LStrip     bool   `json:"lstrip"`      // includes the white space before it
 	RStrip     bool   `json:"rstrip"`
 	Normalized bool   `json:"normalized"` // searched in the normalized text
 	Special    bool   `json:"special"`    // left out by Decode with skipSpecial
 }
 
-// An addedSet finds added tokens in a text: the leftmost, and of several that begin
-// there the longest. Its work is linear in the text whatever the tokens are: it reads
-// the text once, from its end, in an Aho-Corasick automaton of the reversed tokens,
-// which knows at each place the longest token that begins there.
+// An addedSet finds added tokens in a text: the leftmost, and among several that begin
+// there the longest. Its work is linear in the text for any tokens: it reads the text
+// once, from its end, in an Aho-Corasick automaton of the reversed tokens, which knows at
+// each place the longest token that begins there.
 type addedSet struct {
 	tokens []addedToken
-	number map[string]int // of a token, by its text
-	first  [256]bool      // bytes that begin a token
+	number map[string]int // a token's number by its text
+	first  [256]bool      // bytes with which tokens begin
 
 	// The automaton: edges[node<<8|byte] is the next node, and node 0 the root, whose
 	// edges are in last too.
@@ -36,7 +36,7 @@ type addedSet struct {
 	nodes []addedNode
 }
 
-// An addedNode stands for the end of a token's text, as far as it has been read.
+// An addedNode is a node of the automaton: the end of a token's text as far as it has been read.
 type addedNode struct {
 	parent, depth int32
 	fail          int32 // the node of the longest shorter text that this one begins with
@@ -54,8 +54,8 @@ func (a *addedSet) has(text string) bool {
 	return ok
 }
 
-// add adds a token; of several with the same text the last one counts. build must
-// follow.
+// add adds a token; among several with the same text the last one counts. Call build
+// afterwards.
 func (a *addedSet) add(t addedToken) {
 	if n, twice := a.number[t.Content]; twice {
 		a.tokens[n] = t
@@ -159,7 +159,7 @@ func (a *addedSet) split(s string, between func(string), found func(id int32)) {
 	for _, at := range slices.Backward(places) {
 		t, start := &a.tokens[at.token], at.start
 		if start < from {
-			continue // within the token before it
+			continue // within the previous token
 		}
 		end := start + len(t.Content)
 		from = end

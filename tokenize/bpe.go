@@ -15,14 +15,14 @@ import (
 // rank; the leftmost of several) becomes one symbol, until no pair is in the list
 // of merges. It is safe for concurrent use once it is built.
 type bpe struct {
-	bytes  [256]int32       // id of each byte; -1 where the vocabulary has none
+	bytes  [256]int32       // id of each byte; -1 if the vocabulary lacks it
 	ranks  map[uint64]int32 // pair(left, right) -> rank
 	merged []int32          // rank -> id of the merged symbol
 	whole  map[string]int32 // pieces that become one id without merging; nil unless ignore_merges
 	unk    int32            // id for a byte that the vocabulary lacks; -1 drops it, as the reference does
-	fuse   bool             // one unk for a run of such bytes
+	fuse   bool             // one unk for a sequence of such bytes
 
-	chars    map[string]int32 // of a vocabulary of characters: the symbols are not bytes; else nil
+	chars    map[string]int32 // tokens of characters, for a vocabulary whose symbols are not bytes; else nil
 	fallback bool             // a character without a token becomes tokens of its bytes
 
 	seed  maphash.Seed
@@ -205,14 +205,14 @@ func (b *bpe) mergeShort(ids []int32) []int32 {
 	return ids
 }
 
-// mergeLong merges ids in place in O(n log n): the symbols are a linked list,
-// the pairs are a heap ordered by rank and place. A heap entry is ignored if the
-// pair at its place has another rank by then. The second result is how many pairs
-// were ranked; each costs at most one operation of the heap.
+// mergeLong merges ids in place in O(n log n): the symbols are a linked list, the pairs
+// are a heap ordered by rank and place. A heap entry is ignored if the pair at its place
+// has changed. The second result is how many pairs were ranked; each costs at most one
+// operation of the heap.
 func (b *bpe) mergeLong(ids []int32) (merged []int32, ranked int) {
 	n := len(ids)
 	next, prev := make([]int32, n), make([]int32, n)
-	ranks := make([]int32, n) // of the pair that begins here; noRank if there is none any more
+	ranks := make([]int32, n) // rank of the pair that begins at the symbol; noRank if there is none
 	heap := make(pairHeap, 0, n)
 	rate := func(i int32) {
 		ranked++

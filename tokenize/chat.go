@@ -38,12 +38,12 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// reasoningFields are the names by which a message may say what a model thought.
+// reasoningFields are the names of the field with a model's reasoning.
 var reasoningFields = []string{"reasoning_content", "thinking", "reasoning"}
 
-// dict is the message as transformers gives it to a template: without fields that are null,
-// and with what a model thought under all names that templates know it by. An empty list of
-// calls is none: some templates take its name alone for a call.
+// dict returns the message as transformers gives it to a template: without null fields,
+// and with the model's reasoning under all names that templates use. An empty list of
+// calls is left out, since some templates take its name for a call.
 func (m Message) dict() *jinja.Dict {
 	if m.fields == nil {
 		return jinja.NewDict("role", m.Role, "content", m.Content)
@@ -86,15 +86,15 @@ func (d *Data) UnmarshalJSON(data []byte) (err error) {
 // MarshalJSON returns the JSON that was read, null if none was.
 func (d Data) MarshalJSON() ([]byte, error) { return d.text.MarshalJSON() }
 
-// Given says whether there is a value.
+// Given says whether the Data has a value.
 func (d Data) Given() bool { return d.value != nil }
 
 // A Conversation is what a chat template renders. In JSON it has the names of
 // apply_chat_template in transformers.
 type Conversation struct {
 	Messages []Message `json:"messages"`
-	// Tools are the descriptions of functions that the model can call, Documents what
-	// it can read: lists of objects, if any.
+	// Tools are the descriptions of functions that the model can call, Documents the
+	// documents that it can read: lists of objects, if any.
 	Tools     Data `json:"tools"`
 	Documents Data `json:"documents"`
 	// Args are further names that the template reads, such as enable_thinking.
@@ -103,12 +103,12 @@ type Conversation struct {
 	AddGenerationPrompt bool `json:"add_generation_prompt"`
 	// With Continue the text ends with a field of the last message, unfinished.
 	Continue continued `json:"continue_final_message"`
-	// Template is the name of one of the folder's chat templates, or a template
-	// instead of them; "" for the one that fits.
+	// Template is the name of one of the folder's chat templates, or the text of another
+	// template; "" for the one that fits.
 	Template string `json:"chat_template"`
 }
 
-// Talk returns a conversation of messages that the assistant is to answer.
+// Talk returns a conversation of messages that the assistant should answer.
 func Talk(messages ...Message) Conversation {
 	return Conversation{Messages: messages, AddGenerationPrompt: true}
 }
@@ -139,7 +139,7 @@ func (a TemplateArgs) get(name string) (v jinja.Value, ok bool) {
 	return a.names.Get(name)
 }
 
-// Over returns the names of a and, where a does not have them, those of b.
+// Over returns the names of a and, in addition, names that only b has.
 func (a TemplateArgs) Over(b TemplateArgs) TemplateArgs {
 	if b.names == nil || a.names == nil {
 		return TemplateArgs{cmp.Or(a.names, b.names)}
@@ -192,10 +192,10 @@ func (t *Tokenizer) EncodeChat(c Conversation) (text string, ids []int32, err er
 	return text, t.appendText(nil, text), nil
 }
 
-// xmlTools is the name by which SmolLM3's template reads tools.
+// xmlTools is SmolLM3's name for tools in its template.
 const xmlTools = "xml_tools"
 
-// render returns the text of a conversation and what its template marks in it.
+// render returns the text of a conversation and the parts that its template marks.
 func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mark, err error) {
 	source, err := c.of(chat)
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 	return text, marks, err
 }
 
-// names are those that the template reads beside the messages.
+// names returns the names that the template reads besides the messages.
 func (c *chatTemplate) names(chat Conversation) *jinja.Dict {
 	data := jinja.NewDict()
 	for name, token := range c.tokens {

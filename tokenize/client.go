@@ -20,14 +20,14 @@ type fitting struct {
 	arguments func(text string) jinja.Value
 }
 
-// asksNone matches a template's question whether a content is none.
+// asksNone matches a template's test whether a content is none.
 var asksNone = regexp.MustCompile(`\bcontent['"]?\]?\s*(?:is|is\s+not|==|!=)\s*[nN]one\b`)
 
-// probe is JSON that no template writes by itself.
+// probe is JSON that no template contains.
 const probe = `{"ARGUMENT": 1}`
 
-// fitted returns the messages as the template with a source reads them. render renders it with
-// messages.
+// fitted returns the messages in the form that a template with this source reads. render
+// renders the template with messages.
 func fitted(source string, messages []Message, render func(jinja.List) (string, error)) jinja.List {
 	texts := false
 	trial := fitting{source, func(string) jinja.Value { texts = true; return probe }}.all(messages)
@@ -41,7 +41,7 @@ func fitted(source string, messages []Message, render func(jinja.List) (string, 
 	return form.all(messages)
 }
 
-// asObject returns the object that arguments of a call are, or their text if it is none.
+// asObject returns the arguments of a call as an object, or their text if it is no object.
 func asObject(text string) jinja.Value {
 	if strings.TrimSpace(text) == "" {
 		return jinja.NewDict()
@@ -60,7 +60,7 @@ func (f fitting) all(messages []Message) jinja.List {
 	return turns
 }
 
-// message changes a message.
+// message converts a message.
 func (f fitting) message(m *jinja.Dict) *jinja.Dict {
 	role, _ := m.Get("role")
 	if role == "developer" && !strings.Contains(f.source, "developer") {
@@ -82,7 +82,7 @@ func (f fitting) message(m *jinja.Dict) *jinja.Dict {
 	return m
 }
 
-// call returns a call, or the function in it, with arguments that the template reads.
+// call returns a call, or its function, with arguments in the template's form.
 func (f fitting) call(v jinja.Value) jinja.Value {
 	d, ok := v.(*jinja.Dict)
 	if !ok {

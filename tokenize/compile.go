@@ -22,12 +22,12 @@ const (
 // end to its beginning: each part needs to know the instruction after it. It gives up by
 // panicking with a badPattern, which compile returns as an error.
 type compiler struct {
-	rest  string // not parsed yet
-	depth int    // of groups
+	rest  string // text that is not parsed yet
+	depth int    // depth of groups
 	fold  bool   // inside (?i: )
 	prog  []inst
 	work  int
-	items int // of the class that was parsed last
+	items int // number of items of the class parsed last
 }
 
 // A part writes instructions that continue at next and returns the first of them.
@@ -38,7 +38,7 @@ type badPattern string
 
 func fail(format string, args ...any) { panic(badPattern(fmt.Sprintf(format, args...))) }
 
-// failIf is fail where something is wrong.
+// failIf calls fail if the condition holds.
 func failIf(wrong bool, format string, args ...any) {
 	if wrong {
 		fail(format, args...)
@@ -154,7 +154,7 @@ func (c *compiler) quantified(p part) part {
 			start = c.emit(inst{op: opSplit, x: p(start), y: next})
 		}
 		for i := 0; i < least && c.work <= maxProgram; i++ {
-			c.work++ // a copy without instructions counts, too
+			c.work++ // a copy counts even if it has no instructions
 			start = p(start)
 		}
 		return start
@@ -197,7 +197,7 @@ func (c *compiler) atom() part {
 	return c.one(opChar)
 }
 
-// one parses what matches one character.
+// one parses an expression for one character.
 func (c *compiler) one(op op) part {
 	s := c.character()
 	items := c.items

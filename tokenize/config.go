@@ -127,8 +127,8 @@ func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 }
 
 // completed returns the added tokens of tokenizer.json and after them those that only
-// tokenizer_config.json has, as transformers adds them when it loads a tokenizer. Those
-// of the vocabulary keep its ids.
+// tokenizer_config.json has, as transformers adds them when it loads a tokenizer. Tokens
+// that the vocabulary has keep its ids.
 func (c *configFile) completed(fsys fs.FS, added []addedToken, vocab map[string]int32) ([]addedToken, error) {
 	if c.Added == nil {
 		return added, nil
@@ -153,10 +153,9 @@ func (c *configFile) completed(fsys fs.FS, added []addedToken, vocab map[string]
 	return added, nil
 }
 
-// surround has BOS and EOS put around texts if add_bos_token and add_eos_token say
-// so. It is for folders without tokenizer.json: with that file its post-processor
-// decides (as in transformers 5; in version 4 the configuration of Llama's
-// tokenizer class decided).
+// surround puts BOS and EOS around texts if add_bos_token and add_eos_token ask for it.
+// It is for folders without tokenizer.json: otherwise its post-processor decides (as in
+// transformers 5; in version 4 the configuration of Llama's tokenizer class decided).
 func (c *configFile) surround(t *Tokenizer) error {
 	for _, o := range []struct {
 		key  string

@@ -34,12 +34,12 @@ func (c *continued) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// continueTag marks where the text is to end. As in transformers the blank at its end
-// tells whether the template keeps the blanks at the end of a message.
+// continueTag marks the place where the text should end. As in transformers, the blank at
+// its end shows whether the template keeps blanks at the end of a message.
 const continueTag = "CONTINUE_FINAL_MESSAGE_TAG "
 
-// mark writes continueTag behind the field in the last of turns, and returns what the
-// field said. source is the template's.
+// mark writes continueTag after the field in the last of turns, and returns the field's
+// text. source is the template's.
 func (c continued) mark(turns jinja.List, source string) (said string, err error) {
 	if len(turns) == 0 {
 		return "", errors.New("continue_final_message: there is no message")
@@ -51,7 +51,7 @@ func (c continued) mark(turns jinja.List, source string) (said string, err error
 	}
 	fields := []string{string(c)}
 	if text, ok := value.(string); ok && slices.Contains(reasoningFields, string(c)) {
-		fields = slices.DeleteFunc(slices.Clone(reasoningFields), func(name string) bool { // those that say the same
+		fields = slices.DeleteFunc(slices.Clone(reasoningFields), func(name string) bool { // fields with the same content
 			other, _ := last.Get(name)
 			copied, ok := other.(string)
 			return !ok || copied != text

@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// A form is what is done to a text before it is cut into pieces, and how tokens become
+// A form says how a text is changed before it is cut into pieces, and how tokens become
 // text again. Byte-level vocabularies have at most NFC. Those in the style of Llama 2
 // write a space as ▁, and a character without a token as tokens of its bytes, <0xE4>.
 type form struct {
-	steps []func(string) string // the normalizer's
-	// metaspace is the pre-tokenizer's step; begins says that s begins the text.
+	steps []func(string) string // steps of the normalizer
+	// metaspace is the pre-tokenizer's step; begins says whether s is at the beginning of the text.
 	metaspace func(s string, begins bool) string
 
 	// How tokens become text, if they stand for characters and not for bytes.
 	chars   bool
-	spaces  []string // what is replaced, and by what, in turn
+	spaces  []string // texts and their replacements, in order
 	byteIDs map[int32]byte
-	strip   int  // so many spaces at the beginning of a text are left out
+	strip   int  // number of spaces to remove at the beginning of a text
 	first   bool // the first token loses its ▁, as in Metaspace
 }
 
@@ -127,7 +127,7 @@ func (t *Tokenizer) finishForm() {
 	}
 	names := slices.Clone(t.names)
 	for _, a := range t.normal.tokens {
-		names[a.ID] = a.Content // the reference decodes these as they are searched
+		names[a.ID] = a.Content // the reference decodes these by their searched form
 	}
 	for id, name := range names {
 		if c, ok := byteOf(name); ok && t.form.byteIDs != nil {
@@ -142,8 +142,8 @@ func (t *Tokenizer) finishForm() {
 
 // A charDecoder turns tokens of characters into text, one after the other.
 type charDecoder struct {
-	run   []byte // of byte tokens; their text is known when the run ends
-	begun bool   // a token was there
+	run   []byte // byte tokens so far; their text is known when the sequence ends
+	begun bool   // there was a token before
 	strip int
 }
 
@@ -169,7 +169,7 @@ func (d *charDecoder) add(dst []byte, t *Tokenizer, id int32, skipSpecial bool) 
 	return d.append(dst, text)
 }
 
-// append appends a text without the spaces that the text as a whole loses.
+// append appends a text without the spaces that the whole text loses.
 func (d *charDecoder) append(dst []byte, text string) []byte {
 	for ; d.strip > 0 && text != ""; d.strip-- {
 		if text[0] != ' ' {
@@ -181,7 +181,7 @@ func (d *charDecoder) append(dst []byte, text string) []byte {
 	return append(dst, text...)
 }
 
-// flush ends a run of byte tokens: if it is not valid as a whole, each byte is U+FFFD.
+// flush ends a sequence of byte tokens: if it is not valid UTF-8, each byte becomes U+FFFD.
 func (d *charDecoder) flush(dst []byte) []byte {
 	if len(d.run) == 0 {
 		return dst

@@ -2,13 +2,14 @@ package webgpu
 
 import "onering/runtime/provision"
 
-// version is the newest ONNX Runtime that pip has with the WebGPU provider.
+// version is the newest ONNX Runtime on pip with the WebGPU provider.
 const (
 	version = "1.27.0"
 	ref     = "onnxruntime-webgpu==" + version
 )
 
-// pluginRef is the provider as a library of its own, for ONNX Runtime 1.24.4 or newer.
+// pluginRef is the package of the provider's separate library, for ONNX Runtime 1.24.4 or
+// newer.
 const pluginRef = "onnxruntime-ep-webgpu==0.4.0"
 
 var builtIn, besideCPU = provision.Wheels(ref, version, wheels), provision.WheelsBeside(pluginWheels)
@@ -39,7 +40,7 @@ var pluginWheels = map[string]provision.Build{
 		"dxil.dll", "502a7c6b7660fa5520efbe5b9516a1aac06b9a8c6a7e26011856bead7f5770ed"),
 }
 
-// plugged are files of the plug-in's package of so many bytes, given as names and SHA-256.
+// plugged lists files of the plug-in's package, which has so many bytes, by names and SHA-256.
 func plugged(size int64, files ...string) provision.Build {
 	w := provision.Build{Variant: "webgpu-plugin", Size: size}
 	for i := 0; i < len(files); i += 2 {

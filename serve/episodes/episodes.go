@@ -1,7 +1,7 @@
-// Package episodes has programs play episodes with the policy that is trained: agents that know
-// nothing of training. Each episode has an API key, and with it a program asks the run as any
-// server of OpenAI's API; package openai answers. POST /rl/start begins an episode, /rl/reward
-// says what it earned, /rl/end ends it.
+// Package episodes lets programs, such as agents that know nothing of training, play
+// episodes with the policy in training. Each episode has an API key, with which a program
+// uses the run as a server of OpenAI's API; package openai answers. POST /rl/start begins
+// an episode, /rl/reward states its reward, /rl/end ends it.
 package episodes
 
 import (
@@ -30,19 +30,19 @@ import (
 // A Driver serves the policy of a run at an address. It is the environment.Driver of programs.
 type Driver struct {
 	name    string
-	key     string   // of programs that begin episodes; "" is no key
-	command []string // that is run for each episode; nil to wait for programs
-	url     string   // where programs ask
+	key     string   // the key of programs that begin episodes; "" for none
+	command []string // the command that is run for each episode; nil to wait for programs
+	url     string   // the address for programs
 	stop    func()
 
 	mu      sync.Mutex
-	round   *round        // that is being played; nil between two
+	round   *round        // the round in progress; nil between two rounds
 	changed chan struct{} // closed when round changes
 	closed  bool
 }
 
-// Start listens for programs. name is what requests may call the policy; key, if not empty, is
-// asked of programs that begin episodes; command is run for each episode, unless it is empty.
+// Start listens for programs. name is the policy's name in requests; key, if not empty, is
+// required of programs that begin episodes; command, if not empty, is run for each episode.
 func Start(addr, name, key string, command []string, log *slog.Logger) (*Driver, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -54,14 +54,14 @@ func Start(addr, name, key string, command []string, log *slog.Logger) (*Driver,
 	return d, nil
 }
 
-// Close ends the server. Programs that wait for an episode are told that there is none.
+// Close ends the server. Programs that wait for an episode get an error.
 func (d *Driver) Close() error {
 	d.set(nil, true)
 	d.stop()
 	return nil
 }
 
-// set makes a round the one that is played.
+// set makes a round the current one.
 func (d *Driver) set(r *round, closed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +70,7 @@ func (d *Driver) set(r *round, closed bool) {
 	d.changed = make(chan struct{})
 }
 
-// current waits for a round other than one, which is nil if ctx or the run ends before.
+// current waits for a round other than one; nil if ctx or the run ends before.
 func (d *Driver) current(ctx context.Context, other *round) *round {
 	for {
 		d.mu.Lock()
@@ -90,7 +90,7 @@ func (d *Driver) current(ctx context.Context, other *round) *round {
 	}
 }
 
-// serve answers a request, once a round is played: between two the weights change.
+// serve answers a request once a round is in progress: between rounds the weights change.
 func (d *Driver) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/health" {
 		openai.Write(w, http.StatusOK, map[string]string{"status": "ok"})
@@ -125,7 +125,7 @@ func (d *Driver) Drive(ctx context.Context, x environment.Drive, ended func(envi
 	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		failed <- r.server.Run(decoding)
-		stop() // without it nothing is answered
+		stop() // without it no request is answered
 	}()
 	d.set(r, false)
 	stats = r.play(ctx, ended)
@@ -138,13 +138,13 @@ func (d *Driver) Drive(ctx context.Context, x environment.Drive, ended func(envi
 	return stats, err
 }
 
-// waiting is how many responses may wait for a slot beside the episodes.
+// waiting is how many responses may wait for a slot besides the episodes.
 const waiting = 64
 
 // episodeKey begins the API keys of episodes.
 const episodeKey = "sk-onering-"
 
-// A round is the episodes that are played until the next steps of training.
+// A round has the episodes that are played until the next training steps.
 type round struct {
 	*Driver
 	drive   environment.Drive
@@ -152,8 +152,8 @@ type round struct {
 	handler http.Handler
 
 	mu   sync.Mutex
-	keys map[string]*episode // of those that have begun
-	left []*episode          // that have not
+	keys map[string]*episode // episodes that have begun, by key
+	left []*episode          // episodes that have not begun
 }
 
 // An episode is what a program plays with a key.
@@ -162,12 +162,12 @@ type episode struct {
 	request int
 	key     string
 	session *openai.Session
-	begun   chan struct{} // has an element when a program has taken it
+	begun   chan struct{} // has an element once a program has taken the episode
 	ended   context.Context
-	end     func() // has ended end: the program says so
+	end     func() // ends ended: the program says that the episode is over
 
 	mu     sync.Mutex
-	reward *float64 // nil until the program tells of one
+	reward *float64 // nil until the program states one
 }
 
 // episode makes the episode of a sample of a request.
@@ -212,7 +212,7 @@ func (r *round) begin() *episode {
 	return e
 }
 
-// putBack gives an episode to another program: the one that asked for it is gone.
+// putBack makes an episode available again, because the program that asked for it has gone.
 func (r *round) putBack(e *episode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +220,7 @@ func (r *round) putBack(e *episode) {
 	r.left = append(r.left, e)
 }
 
-// play plays all episodes and tells of each that has ended.
+// play plays all episodes and reports each that has ended.
 func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats sampler.Stats) {
 	var told sync.Mutex
 	finish := func(e *episode, err error) {
@@ -281,7 +281,7 @@ func (r *round) run(ctx context.Context, e *episode) error {
 		"OPENAI_BASE_URL=" + r.url, "OPENAI_API_KEY=" + e.key, "ONERING_PROBLEM=" + string(problem),
 	}})
 	if e.ended.Err() != nil && ctx.Err() == nil {
-		return nil // what a program does behind the end of its episode is its own
+		return nil // the program may do as it likes after the end of its episode
 	}
 	return err
 }
@@ -289,7 +289,7 @@ func (r *round) run(ctx context.Context, e *episode) error {
 // mostOutput is how many bytes a program may print in an episode.
 const mostOutput = 1 << 20
 
-// finish ends an episode and says what came of it.
+// finish ends an episode and reports its result.
 func (r *round) finish(e *episode, err error) environment.Driven {
 	r.mu.Lock()
 	r.left = slices.DeleteFunc(r.left, func(x *episode) bool { return x == e })
@@ -309,16 +309,16 @@ func (r *round) finish(e *episode, err error) environment.Driven {
 	defer e.mu.Unlock()
 	if n := len(segments); e.reward != nil && n > 0 {
 		x.Rewards = slices.Repeat([]float64{math.NaN()}, len(segments[n-1].Observed)+1)
-		x.Rewards[len(x.Rewards)-1] = *e.reward // where it fell between the turns is not known
+		x.Rewards[len(x.Rewards)-1] = *e.reward // the turn that earned it is unknown
 	}
 	return x
 }
 
-// A problem is what a program is told of an episode.
+// A problem is the description of an episode for a program.
 type problem struct {
 	ID      string          `json:"id"`
 	Text    string          `json:"text"`
-	Columns json.RawMessage `json:"columns,omitempty"` // of its row
+	Columns json.RawMessage `json:"columns,omitempty"` // columns of its row
 	Seed    uint64          `json:"seed"`
 	Sample  int             `json:"sample"`
 }
@@ -326,12 +326,12 @@ type problem struct {
 func problemOf(e *episode) problem {
 	p := problem{ID: e.Problem.ID, Text: e.Problem.Text, Seed: e.Seed, Sample: e.Sample}
 	if e.Problem.Fields != nil {
-		p.Columns, _ = e.Problem.Fields.MarshalJSON() // it cannot fail
+		p.Columns, _ = e.Problem.Fields.MarshalJSON() // these values can always be encoded
 	}
 	return p
 }
 
-// paths are those of episodes and, for all others, of the server that answers.
+// paths routes the paths of episodes; the server answers all others.
 func (r *round) paths() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /rl/start", r.start)
@@ -362,7 +362,7 @@ func (r *round) paths() http.Handler {
 	})
 	policy := r.server.Handler()
 	mux.HandleFunc("/", func(w http.ResponseWriter, q *http.Request) {
-		// The key of an episode that is over is not that of somebody who only asks.
+		// The key of an ended episode does not give access to the plain server.
 		if !strings.HasPrefix(openai.KeyOf(q), episodeKey) || r.of(w, q) != nil {
 			policy.ServeHTTP(w, q)
 		}
@@ -380,7 +380,7 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 		openai.Refuse(w, http.StatusConflict, "this run starts its programs itself (environment.command)")
 		return
 	}
-	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, q.Body, 64<<10)) // the server learns when the program goes only behind its body
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, q.Body, 64<<10)) // the server notices that the program has gone only after reading the body
 	now, e := r, r.begin()
 	for ; e == nil; e = now.begin() {
 		if now = r.current(q.Context(), now); now == nil {
@@ -411,7 +411,7 @@ func (r *round) of(w http.ResponseWriter, q *http.Request) *episode {
 	return nil
 }
 
-// told is a request about the episode of its key.
+// told handles a request about the episode of its key.
 func (r *round) told(do func(e *episode, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		e := r.of(w, q)

@@ -17,20 +17,20 @@ import (
 	"onering/tokenize/tools"
 )
 
-// A job is a request on its way.
+// A job is a request that is being answered.
 type job struct {
 	*common
 	model    *Model
 	counts   *counts
-	tools    *tools.Format // how calls are written, nil if there are no tools
-	single   bool          // one call is told
-	begun    string        // what the prompt has of the answer
+	tools    *tools.Format // the format of calls, nil if there are no tools
+	single   bool          // only one call is reported
+	begun    string        // the beginning of the answer that the prompt contains
 	prompts  [][]int32
 	options  sampler.Options
 	chat     bool
 	bare     bool // the answer has ids and no text
 	logprobs bool
-	top      int // likeliest tokens beside each one
+	top      int // how many likeliest tokens to report for each token
 
 	id      string
 	created int64
@@ -54,7 +54,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 		}
 		j.prompts = append(j.prompts, ids)
 	}
-	const usual = 16 // OpenAI's
+	const usual = 16 // OpenAI's default
 	if err := j.sampled(min(usual, s.MaxTokens), s.MaxTokens, nil); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 	return s.answer(w, r, j, func() history { return j.model.history(&c) })
 }
 
-// A request is the body of one that is answered by responses.
+// A request is the body of a request that is answered by responses.
 type request interface {
 	check() error
 	shared() *common
@@ -157,7 +157,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, said fun
 	return j.tell(w, r, a, n)
 }
 
-// tell writes n responses as their events come.
+// tell writes n responses as their events arrive.
 func (j *job) tell(w http.ResponseWriter, r *http.Request, a *answer, n int) error {
 	if j.Stream {
 		return j.stream(w, r, a)
@@ -181,7 +181,7 @@ func (j *job) tell(w http.ResponseWriter, r *http.Request, a *answer, n int) err
 	return nil
 }
 
-// whole is the body of an answer that is not streamed.
+// whole returns the body of an answer that is not streamed.
 func (j *job) whole() any {
 	body := j.all("", func(i int) part {
 		c := j.choices[i]
@@ -199,7 +199,7 @@ func (j *job) whole() any {
 	return body
 }
 
-// all is a body with a part of each choice, and the prompts' ids if asked for.
+// all returns a body with a part of each choice, and the prompts' ids if asked for.
 func (j *job) all(suffix string, of func(i int) part) reply {
 	body := j.reply(suffix)
 	for i := range j.choices {
@@ -215,7 +215,7 @@ func (j *job) all(suffix string, of func(i int) part) reply {
 	return body
 }
 
-// reply is a body without choices; suffix makes its kind of object.
+// reply returns a body without choices; suffix determines its kind of object.
 func (j *job) reply(suffix string) reply {
 	object := "text_completion"
 	if j.chat {
@@ -224,11 +224,11 @@ func (j *job) reply(suffix string) reply {
 	return reply{ID: j.id, Object: object, Created: j.created, Model: j.model.Name, Choices: []part{}}
 }
 
-// part is what a choice has beside its text, of some of its tokens.
+// part returns the fields of a choice besides its text, for some of its tokens.
 func (j *job) part(i int, ids []int32, logp []float32, top [][]sampler.Candidate) part {
 	p := part{Index: i}
 	if j.logprobs && j.bare {
-		p.Logprobs = new(Model).chatLogprobs(ids, logp, top) // whose tokens are named by their ids
+		p.Logprobs = new(Model).chatLogprobs(ids, logp, top) // tokens are named by their ids
 	} else if j.logprobs && j.chat {
 		p.Logprobs = j.model.chatLogprobs(ids, logp, top)
 	} else if j.logprobs {
@@ -252,13 +252,13 @@ func (j *job) usage() *usage {
 	return &u
 }
 
-// stream writes pieces as they come. After the first one an error is a piece, too.
+// stream writes pieces as they arrive. After the first piece an error is sent as a piece, too.
 func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 	control := http.NewResponseController(w)
 	send := func(body any) error {
 		text, err := json.Marshal(body)
 		if err == nil {
-			_ = control.SetWriteDeadline(time.Now().Add(patience)) // a writer without deadlines has none
+			_ = control.SetWriteDeadline(time.Now().Add(patience)) // a writer without deadlines gives an error
 			_, err = fmt.Fprintf(w, "data: %s\n\n", text)
 		}
 		return err
@@ -275,7 +275,7 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 		}
 		events, err := a.next(r.Context(), blanks(w, "text/event-stream", ":\n\n"))
 		if err != nil {
-			return nil // the client is gone
+			return nil // the client has gone
 		}
 		for _, e := range events {
 			if e.err != nil {
@@ -299,11 +299,11 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 		body.Usage = j.usage()
 		_ = send(body)
 	}
-	_, _ = fmt.Fprint(w, "data: [DONE]\n\n") // the last thing: a client that is gone misses nothing
+	_, _ = fmt.Fprint(w, "data: [DONE]\n\n") // the last piece: a client that has gone misses nothing
 	return nil
 }
 
-// opening is the first piece: of a chat who speaks, and the prompts' ids if asked for.
+// opening returns the first piece: for a chat the role, and the prompts' ids if asked for.
 func (j *job) opening() reply {
 	return j.all(".chunk", func(i int) part {
 		if j.chat {
@@ -313,7 +313,7 @@ func (j *job) opening() reply {
 	})
 }
 
-// pieces are what an event adds: calls stand before the end of the response.
+// pieces returns the pieces of an event: calls come before the end of the response.
 func (j *job) pieces(e event) []part {
 	c := j.choices[e.choice]
 	text, calls := c.add(e)
@@ -333,27 +333,27 @@ func (j *job) pieces(e event) []part {
 	}
 }
 
-// A choice is one response as it is told to a client: a text without end-of-sequence
-// tokens, that ends before the stop text.
+// A choice is one response as a client sees it: its text without end-of-sequence tokens,
+// ending before the stop text.
 type choice struct {
 	eos    []int32
 	stops  []string
 	decode *tokenize.StreamDecoder // nil without a tokenizer
-	held   string                  // what may be the beginning of a stop text
-	cut    bool                    // a stop text came
+	held   string                  // text that may be the beginning of a stop text
+	cut    bool                    // a stop text was found
 
-	placed  *tokenize.StreamDecoder // of the tokens whose place was asked for
-	written int                     // their whole characters
+	placed  *tokenize.StreamDecoder // number of tokens whose place was asked for
+	written int                     // number of their complete characters
 
-	reader *tools.Stream // of calls, nil if there are no tools
+	reader *tools.Stream // reads calls, nil if there are no tools
 	calls  []tools.Call
-	most   int // calls that are told
+	most   int // largest number of calls to report
 
 	counts *counts // may be nil
 
 	ids    []int32
 	logp   []float32
-	top    [][]sampler.Candidate // of each token, where they were asked for
+	top    [][]sampler.Candidate // likeliest tokens of each token, if asked for
 	said   strings.Builder
 	finish string // "" until the end
 }
@@ -377,8 +377,8 @@ func (j *job) choice() *choice {
 	return c
 }
 
-// place returns at which character of the text the next token begins: inside one, if the
-// token is a further part of it. name is the token without a tokenizer.
+// place returns the character offset at which the next token begins: inside a character,
+// if the token completes one. name is the token's name without a tokenizer.
 func (c *choice) place(id int32, name string) int {
 	if c.placed == nil {
 		at := c.written
@@ -390,7 +390,7 @@ func (c *choice) place(id int32, name string) int {
 	return at
 }
 
-// add takes an event and returns the text and the calls that it adds.
+// add takes an event and returns the new text and calls.
 func (c *choice) add(e event) (text string, calls []tools.Call) {
 	if e.finish != "" {
 		c.finish = string(e.finish)
@@ -412,7 +412,7 @@ func (c *choice) add(e event) (text string, calls []tools.Call) {
 	if c.reader != nil {
 		text, calls = c.reader.Add(text)
 		if e.finish != "" {
-			rest, last, _ := c.reader.End() // what is no call is in the text
+			rest, last, _ := c.reader.End() // text that is no call stays text
 			text, calls = text+rest, append(calls, last...)
 		}
 		calls = calls[:min(len(calls), c.most-len(c.calls))]
@@ -428,7 +428,7 @@ func (c *choice) add(e event) (text string, calls []tools.Call) {
 	return text, calls
 }
 
-// hold adds text and returns what cannot be part of a stop text any more.
+// hold adds text and returns the part that can no longer belong to a stop text.
 func (c *choice) hold(text string) string {
 	if c.cut {
 		return ""

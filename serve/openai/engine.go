@@ -12,37 +12,37 @@ import (
 	"onering/tokenize"
 )
 
-// A Model is what requests choose by its name.
+// A Model is a model that requests choose by its name.
 type Model struct {
 	Name      string
-	Parent    string              // the name of the model beside which it is an adapter, else ""
-	Tokenizer *tokenize.Tokenizer // nil if there is none; then there are only ids
-	Template  tokenize.Template   // of chats
-	Sampling  sampler.Sampling    // of requests that do not state it; the most tokens, of chats
+	Parent    string              // for an adapter the name of its model, else ""
+	Tokenizer *tokenize.Tokenizer // nil if there is none; then requests use ids only
+	Template  tokenize.Template   // template for chats
+	Sampling  sampler.Sampling    // the default for requests; its MaxNewTokens is for chats
 	EOS       []int32
-	Vocab     int             // ids are below it
-	Decoder   sampler.Decoder // has no sequences; the Server alone uses it
-	Close     func()          // ends it, when the Server has ended or a request unloads it; may be nil
+	Vocab     int             // number of ids
+	Decoder   sampler.Decoder // without sequences; only the Server uses it
+	Close     func()          // called when the Server has ended or a request unloads the model; may be nil
 
 	scheduler *sampler.Scheduler
-	loaded    bool // by a request
+	loaded    bool // a request loaded it
 	retired   bool // it takes no further requests
 }
 
 // An engine decodes for all requests, on one goroutine.
 type engine struct {
 	models   []*Model
-	commands chan func() // run between two steps
+	commands chan func() // functions to run between two steps
 	ended    chan struct{}
 
-	most atomic.Int64 // samples that may be in the works
+	most atomic.Int64 // largest number of samples at the same time
 	held atomic.Int64
 
 	fatal  func(error) bool // may be nil
-	failed error            // an error of a call that ends the engine
+	failed error            // the error of a call that ends the engine
 }
 
-// watched is a call whose error is the engine's, too, if it is fatal.
+// watched returns a call whose error also ends the engine, if it is fatal.
 func (e *engine) watched(c *sampler.Call) *sampler.Call {
 	tell := c.Failed
 	c.Failed = func(err error) {
@@ -54,8 +54,8 @@ func (e *engine) watched(c *sampler.Call) *sampler.Call {
 	return c
 }
 
-// run decodes until ctx ends or a call has failed by an error that is fatal, and then ends
-// what is being answered. It returns that error.
+// run decodes until ctx ends or a call has failed with a fatal error, which it returns,
+// and then fails the remaining requests.
 func (e *engine) run(ctx context.Context) error {
 	defer close(e.ended)
 	defer func() {
@@ -92,7 +92,7 @@ func (e *engine) do(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	select {
 	case e.commands <- func() { done <- f() }:
-		return <-done // the engine never leaves a command undone
+		return <-done // the engine always runs a command
 	case <-e.ended:
 		return errStopping
 	case <-ctx.Done():
@@ -100,7 +100,7 @@ func (e *engine) do(ctx context.Context, f func() error) error {
 	}
 }
 
-// reserve takes n of the samples that may be in the works, until they are given back.
+// reserve takes n of the allowed samples, until they are given back.
 func (e *engine) reserve(n int) error {
 	most := e.most.Load()
 	if int64(n) > most {
@@ -113,7 +113,7 @@ func (e *engine) reserve(n int) error {
 	return nil
 }
 
-// An answer collects what the engine says of a request until the handler takes it.
+// An answer collects the engine's events for a request until the handler takes them.
 type answer struct{ sampler.Queue[event] }
 
 // An event is a token, the end of a response, or the failure of the request.
@@ -127,11 +127,12 @@ type event struct {
 	err    error
 }
 
-// listening is how often a client that has ended its side of the connection is sent a blank.
+// listening is how often a blank is sent to a client that has closed its side of the connection.
 const listening = 50 * time.Millisecond
 
-// next waits for events. A client whose side of the connection has ended (ctx has) may be gone,
-// or wait for its answer as "nc -N" does: it is sent blanks until one does not arrive.
+// next waits for events. If a client has closed its side of the connection (ctx has
+// ended), it may be gone or still wait, as "nc -N" does: next sends blanks until one does
+// not arrive.
 func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) {
 	select {
 	case <-a.Come():
@@ -150,7 +151,7 @@ func (a *answer) next(ctx context.Context, blank func() error) ([]event, error) 
 	return a.Take(), nil
 }
 
-// call makes the call for prompt number i of a request with samples of each.
+// call makes the call for prompt number i of a request, with its number of samples.
 func (a *answer) call(o sampler.Options, prompt []int32, i, samples int) *sampler.Call {
 	c := &sampler.Call{Options: o, Request: sampler.Request{Prompt: prompt, ID: uint64(i), Samples: samples}}
 	c.Token = func(t sampler.Token) {
@@ -163,8 +164,7 @@ func (a *answer) call(o sampler.Options, prompt []int32, i, samples int) *sample
 	return c
 }
 
-// submit begins calls of a model and returns a function that ends those that are
-// still being answered.
+// submit begins calls of a model and returns a function that cancels the unfinished ones.
 func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (end func(), err error) {
 	cancel := func() error {
 		for _, c := range calls {
@@ -187,20 +187,20 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 	return func() { _ = e.do(context.Background(), cancel) }, err
 }
 
-// maxLoaded is how many adapters there may be that were loaded by requests.
+// maxLoaded is the largest number of adapters that requests have loaded.
 const maxLoaded = 64
 
 // A loading is the body of POST /v1/load_lora_adapter and /v1/unload_lora_adapter of vLLM.
 type loading struct {
 	Name    string `json:"lora_name"`
 	Path    string `json:"lora_path"`
-	InPlace bool   `json:"load_inplace"` // instead of one that was loaded under the name
-	ID      *int   `json:"lora_int_id"`  // vLLM's number of an adapter, which nothing needs
+	InPlace bool   `json:"load_inplace"` // replace an adapter that was loaded under the name
+	ID      *int   `json:"lora_int_id"`  // vLLM's number of an adapter, which is ignored
 }
 
 var errNoLoad = &failure{http.StatusForbidden, "this server loads no adapters: start onering serve with --lora-root DIR, the folder under which they lie", "invalid_request_error", "", ""}
 
-// adapters answers requests that change which adapters there are. Nothing is decoded meanwhile.
+// adapters answers requests that load or unload adapters. Decoding pauses meanwhile.
 func (s *Server) adapters(done string, change func(q loading) error) func(http.ResponseWriter, *http.Request, []byte) error {
 	return func(w http.ResponseWriter, r *http.Request, body []byte) error {
 		var q loading
@@ -251,7 +251,7 @@ func (s *Server) add(q loading) error {
 	return nil
 }
 
-// remove unloads an adapter. What it is answering goes on.
+// remove unloads an adapter. Its unfinished requests are still answered.
 func (s *Server) remove(q loading) error {
 	m, err := s.model(q.Name)
 	switch {
@@ -264,7 +264,7 @@ func (s *Server) remove(q loading) error {
 	return nil
 }
 
-// retire has a model answer no further requests. The engine ends it when it is idle.
+// retire stops new requests for a model. The engine closes it when it is idle.
 func (s *Server) retire(m *Model) {
 	m.retired = true
 	s.serve(slices.DeleteFunc(s.list(), func(x *Model) bool { return x == m }))
@@ -275,7 +275,7 @@ func (s *Server) list() []*Model { return slices.Clone(*s.served.Load()) }
 
 func (s *Server) serve(list []*Model) { s.served.Store(&list) }
 
-// prepare makes what moves the model's sequences on.
+// prepare makes the model's Scheduler.
 func (m *Model) prepare() (err error) {
 	if m.Sampling == (sampler.Sampling{}) {
 		m.Sampling = sampler.Plain(0)
@@ -286,7 +286,7 @@ func (m *Model) prepare() (err error) {
 	return nil
 }
 
-// end ends a model.
+// end closes a model.
 func (m *Model) end() {
 	m.scheduler.Close(errStopping)
 	if m.Close != nil {
@@ -294,8 +294,8 @@ func (m *Model) end() {
 	}
 }
 
-// step moves every model on by a token, and ends those that are retired and idle. It reports
-// whether there is more to do.
+// step extends every model's sequences by a token, and closes idle retired models. It
+// reports whether there is more to do.
 func (e *engine) step() (busy bool) {
 	e.models = slices.DeleteFunc(e.models, func(m *Model) bool {
 		more := m.scheduler.Step()

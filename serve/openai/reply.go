@@ -21,23 +21,23 @@ type reply struct {
 	Model   string `json:"model"`
 	Choices []part `json:"choices"`
 	Usage   *usage `json:"usage,omitempty"`
-	// PromptIDs are those of a chat; a completion's are in its choices.
+	// PromptIDs are the prompt's ids of a chat; a completion has them in its choices.
 	PromptIDs []int32 `json:"prompt_token_ids,omitempty"`
 }
 
-// A part is a choice, or a piece of one. What a kind of answer does not have is nil.
+// A part is a choice, or a piece of one. Fields that do not fit the kind of answer are nil.
 type part struct {
 	Index     int      `json:"index"`
-	Text      *string  `json:"text,omitempty"`    // of a completion
-	Message   *said    `json:"message,omitempty"` // of a whole chat
-	Delta     *said    `json:"delta,omitempty"`   // of a streamed chat
+	Text      *string  `json:"text,omitempty"`    // text of a completion
+	Message   *said    `json:"message,omitempty"` // message of a chat that is not streamed
+	Delta     *said    `json:"delta,omitempty"`   // piece of a streamed chat
 	Logprobs  any      `json:"logprobs"`
 	Finish    *string  `json:"finish_reason"`
 	PromptIDs []int32  `json:"prompt_token_ids,omitempty"`
 	IDs       *[]int32 `json:"token_ids,omitempty"`
 }
 
-// said is a message, or a piece of one.
+// A said is a message, or a piece of one.
 type said struct {
 	Role    string `json:"role,omitempty"`
 	Content any    `json:"content,omitempty"` // a text, null beside calls, nil in a piece with a call
@@ -46,7 +46,7 @@ type said struct {
 
 // A call is one of a tool, or a piece of one.
 type call struct {
-	Index    *int   `json:"index,omitempty"` // in a stream
+	Index    *int   `json:"index,omitempty"` // set in a stream
 	ID       string `json:"id,omitempty"`
 	Type     string `json:"type,omitempty"`
 	Function struct {
@@ -62,7 +62,7 @@ func (j *job) call(i, n int, of tools.Call) (c call) {
 	return c
 }
 
-// message is what a choice of a chat said.
+// message returns the message of a chat's choice.
 func (j *job) message(i int) *said {
 	c := j.choices[i]
 	m := &said{Role: "assistant", Content: c.said.String()}
@@ -75,8 +75,8 @@ func (j *job) message(i int) *said {
 	return m
 }
 
-// deltas are the pieces with calls that a choice made last: for each one that says whom it
-// calls, and one with the arguments.
+// deltas returns the pieces for a choice's newest calls: for each call one with the name,
+// and one with the arguments.
 func (j *job) deltas(i int, calls []tools.Call) (list []part) {
 	first := len(j.choices[i].calls) - len(calls)
 	for n, x := range calls {
@@ -97,7 +97,7 @@ type usage struct {
 	Total      int `json:"total_tokens"`
 }
 
-// completionLogprobs are those of /v1/completions.
+// completionLogprobs are the log-probs in answers of /v1/completions.
 type completionLogprobs struct {
 	Tokens  []string  `json:"tokens"`
 	LogP    []float32 `json:"token_logprobs"`
@@ -105,7 +105,7 @@ type completionLogprobs struct {
 	Offsets []int     `json:"text_offset"` // in characters of the response's text
 }
 
-// chatLogprobs are those of /v1/chat/completions.
+// chatLogprobs are the log-probs in answers of /v1/chat/completions.
 type chatLogprobs struct {
 	Content []chatLogprob `json:"content"`
 }
@@ -133,7 +133,7 @@ func (m *Model) logprob(id int32, logp float32) tokenLogprob {
 	return x
 }
 
-// name is a token as text: "token_id:ID" where the model has no tokenizer.
+// name returns a token as text, or "token_id:ID" if the model has no tokenizer.
 func (m *Model) name(id int32) string {
 	if m.Tokenizer == nil {
 		return "token_id:" + strconv.Itoa(int(id))
@@ -202,7 +202,7 @@ func (f *failure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]body{"error": {f.message, f.kind, null(f.param), null(f.code)}})
 }
 
-// invalid is a mistake of the request, in a field.
+// invalid returns the error of an invalid field of a request.
 func invalid(param, format string, args ...any) *failure {
 	return &failure{http.StatusBadRequest, fmt.Sprintf(format, args...), "invalid_request_error", param, ""}
 }

@@ -34,20 +34,20 @@ type chat struct {
 	MaxTokens2  *int                  `json:"max_completion_tokens"`
 	Tools       toolList              `json:"tools"`
 	ToolChoice  toolChoice            `json:"tool_choice"`
-	Parallel    *bool                 `json:"parallel_tool_calls"` // false: only the first call is told
-	Effort      string                `json:"reasoning_effort"`    // for the template
+	Parallel    *bool                 `json:"parallel_tool_calls"` // false: only the first call is reported
+	Effort      string                `json:"reasoning_effort"`    // an argument of the template
 	Args        tokenize.TemplateArgs `json:"chat_template_kwargs"`
 
-	begun string // of the answer, by tool_choice
-	ended bool   // the text ends with the messages, not with the beginning of an answer
+	begun string // beginning of the answer, from tool_choice
+	ended bool   // the text ends with the messages, without the beginning of an answer
 }
 
-// common is what both kinds of requests have.
+// common has the fields of both kinds of requests.
 type common struct {
-	Model string `json:"model"` // the first one of the server if empty
+	Model string `json:"model"` // "" means the first model of the server
 
 	sampler.Sampling
-	Seed *int64 `json:"seed"` // drawn if not given
+	Seed *int64 `json:"seed"` // random if not given
 
 	MaxTokens      *int    `json:"max_tokens"`
 	N              *int    `json:"n"`
@@ -55,7 +55,7 @@ type common struct {
 	Stop           texts   `json:"stop"`
 	StopIDs        []int32 `json:"stop_token_ids"`
 	IgnoreEOS      bool    `json:"ignore_eos"`
-	SkipSpecial    *bool   `json:"skip_special_tokens"` // in texts; true if not given
+	SkipSpecial    *bool   `json:"skip_special_tokens"` // leave special tokens out of texts; true if not given
 	Stream         bool    `json:"stream"`
 	ReturnTokenIDs bool    `json:"return_token_ids"`
 	StreamOptions  *struct {
@@ -85,7 +85,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A toolList is what a chat may call. An empty one is none: some templates would announce it.
+// A toolList has the functions that a chat may call. An empty list means none.
 type toolList struct {
 	tokenize.Data
 	some bool
@@ -120,7 +120,7 @@ func (t *toolChoice) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A promptOf is a text or, if the text is nil, ids.
+// A promptOf is a text or, if the text is nil, a list of ids.
 type promptOf struct {
 	text *string
 	ids  []int32
@@ -157,7 +157,7 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 // A message is one of a conversation. A content of several texts is joined.
 type message struct {
 	tokenize.Message
-	calls []tools.Call // of an answer
+	calls []tools.Call // calls of an answer
 }
 
 // UnmarshalJSON reads an object whose content is a text, or a list of parts with texts. Only
@@ -206,16 +206,16 @@ func (m *message) UnmarshalJSON(data []byte) error {
 // isNull reports whether a field is null or not there.
 func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
 
-// kinds say what the fields of a request may have.
+// kinds describe the possible types of fields.
 var kinds = map[reflect.Kind]string{
 	reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number of 64 bits",
 	reflect.Float64: "a number", reflect.Slice: "a list", reflect.Struct: "an object", reflect.Map: "an object",
 }
 
-// parse reads a body into a request of a model, whose sampling it has where it states none.
+// parse reads a body into a request. Settings that it does not state are the model's.
 func parse(body []byte, into any, c *common, models func(name string) (*Model, error)) error {
 	of := struct{ Model string }{c.Model}
-	_ = json.Unmarshal(body, &of) // what is wrong is told below
+	_ = json.Unmarshal(body, &of) // the error is explained below
 	c.Sampling = sampler.Plain(0)
 	if m, err := models(of.Model); err == nil {
 		c.Sampling = m.Sampling
@@ -223,8 +223,8 @@ func parse(body []byte, into any, c *common, models func(name string) (*Model, e
 	return read(body, into)
 }
 
-// read reads a body. A field that is not known could mean something that the answer would not
-// keep to.
+// read reads a body. It refuses unknown fields, which might ask for something that the
+// answer would not follow.
 func read(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return invalid("", "the body is not UTF-8")
@@ -242,7 +242,7 @@ func read(body []byte, into any) error {
 	return nil
 }
 
-// unreadable says what is wrong with a body in which JSON found an error.
+// unreadable explains a JSON error in a body.
 func unreadable(err error) error {
 	var known *failure
 	if errors.As(err, &known) {
@@ -252,7 +252,7 @@ func unreadable(err error) error {
 	if !errors.As(err, &wrong) {
 		return invalid("", "the body is no request: %v", err)
 	}
-	field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // behind the embedded structs
+	field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // after the embedded structs
 	kind := cmp.Or(kinds[wrong.Type.Kind()], wrong.Type.String())
 	switch number, is := strings.CutPrefix(wrong.Value, "number "); {
 	case field == "":
@@ -263,7 +263,7 @@ func unreadable(err error) error {
 	return invalid(field, "%s must be %s", field, kind)
 }
 
-// check refuses what the server cannot keep to.
+// check refuses requests that the server cannot fulfil.
 func (c *common) check() error {
 	switch {
 	case c.N != nil && (*c.N < 1 || *c.N > maxSamples):
@@ -284,7 +284,7 @@ func (c *common) check() error {
 	return nil
 }
 
-// What a request may ask for at most.
+// Limits of a request.
 const (
 	maxSamples   = 128
 	maxPrompts   = 128
@@ -294,7 +294,7 @@ const (
 	maxStopBytes = 1000
 )
 
-// check refuses what the server cannot keep to.
+// check refuses requests that the server cannot fulfil.
 func (c *completion) check() error {
 	switch {
 	case c.Logprobs != nil && (*c.Logprobs < 0 || *c.Logprobs > maxTop):
@@ -308,7 +308,7 @@ func (c *completion) check() error {
 const wrongLogprobs = "logprobs = %d: must be from 0, the log-probs of the sampled tokens, to %d"
 const wrongChoice = `tool_choice must be "auto", "none", "required" or {"type": "function", "function": {"name": ...}}`
 
-// check refuses what the server cannot keep to.
+// check refuses requests that the server cannot fulfil.
 func (c *chat) check() error {
 	if c.ToolChoice.how == "none" {
 		c.Tools = toolList{}
@@ -338,15 +338,15 @@ func (c *common) samples() int {
 	return *c.N
 }
 
-// sampling returns how the tokens are chosen, of which a response may have up to most;
-// without a limit of its own it has up to usual.
+// sampling returns how the tokens are chosen. A response may have up to most tokens;
+// without a limit in the request, up to usual.
 func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
 	s := c.Sampling
-	if s.TopK == -1 { // as 0, it turns top_k off
+	if s.TopK == -1 { // like 0, it turns top_k off
 		s.TopK = 0
 	}
 	if s.TopP == 0 {
-		s.Temperature, s.TopP = 0, 1 // the likeliest token alone
+		s.Temperature, s.TopP = 0, 1 // only the likeliest token
 	}
 	if s.MaxNewTokens = usual; c.MaxTokens != nil {
 		s.MaxNewTokens = *c.MaxTokens
@@ -385,7 +385,7 @@ func (c *common) options(m *Model, s sampler.Sampling, stops []string) sampler.O
 	return o
 }
 
-// encode returns the ids of a prompt as it is.
+// encode returns the ids of a prompt without a template.
 func (m *Model) encode(p promptOf) (ids []int32, err error) {
 	ids = p.ids
 	if p.text != nil {
@@ -400,7 +400,7 @@ func (m *Model) encode(p promptOf) (ids []int32, err error) {
 	return ids, m.checkIDs(ids, "prompt")
 }
 
-// talk returns a chat as the model's template takes it.
+// talk returns a chat in the form of the model's template.
 func (m *Model) talk(c *chat) (tokenize.Conversation, error) {
 	var messages []tokenize.Message
 	for _, x := range c.Messages {
@@ -465,8 +465,8 @@ func (m *Model) encodeChat(c *chat) (ids []int32, format *tools.Format, err erro
 	return ids, format, m.checkIDs(ids, "messages")
 }
 
-// speak writes the calls of answers into their contents. The messages are those of the chat,
-// and may have another in front.
+// speak writes the calls of answers into their contents. The messages are the chat's,
+// perhaps with another one in front.
 func (c *chat) speak(messages []tokenize.Message, format *tools.Format) {
 	from := len(messages) - len(c.Messages)
 	for i, x := range c.Messages {
@@ -476,10 +476,10 @@ func (c *chat) speak(messages []tokenize.Message, format *tools.Format) {
 	}
 }
 
-// usualEffort is what OpenAI's API takes for reasoning_effort where a request has none.
+// usualEffort is OpenAI's default of reasoning_effort.
 const usualEffort = "medium"
 
-// effort is reasoning_effort as an argument of a chat template.
+// effort returns reasoning_effort as an argument of a chat template.
 func effort(value string) (args tokenize.TemplateArgs) {
 	text, _ := json.Marshal(map[string]string{"reasoning_effort": value})
 	_ = args.UnmarshalJSON(text)
@@ -504,7 +504,7 @@ func (m *Model) checkIDs(ids []int32, param string) error {
 	return nil
 }
 
-// passedOver are fields that say who asks and how to account for it.
+// passedOver are fields about the user and accounting, which are ignored.
 var passedOver = strings.Fields("user safety_identifier prompt_cache_key prompt_cache_retention metadata store service_tier cache_prompt cache_salt keep_alive request_id priority")
 
 const (
@@ -513,8 +513,8 @@ const (
 	noBeams      = "responses are sampled, one beside the other"
 )
 
-// neutral are fields that would change what is answered, and there is no such option: the
-// values that change nothing, as JSON, and why there are no others. Each may also be null.
+// neutral are fields for which onering has no option: the values that change nothing, as
+// JSON, and why other values are refused. Each may also be null.
 var neutral = map[string]struct {
 	values []string
 	why    string
@@ -537,7 +537,7 @@ var neutral = map[string]struct {
 	"modalities": {[]string{`["text"]`}, "there is text only"}, "verbosity": {[]string{`"medium"`}, "ask for it in the prompt"},
 }
 
-// nothing are values by which a field that is not known asks for nothing.
+// nothing are values with which an unknown field asks for nothing.
 var nothing = []string{"null", "false", "0", `""`, "[]", "{}"}
 
 // checkFields refuses fields that the request type does not have, unless they change nothing.
@@ -564,7 +564,7 @@ func checkFields(fields map[string]json.RawMessage, request reflect.Type) error 
 	return nil
 }
 
-// isOneOf reports whether a value is one of a list, as JSON has it: 1.0 is 1.
+// isOneOf reports whether a list has a value, compared as JSON: 1.0 is 1.
 func isOneOf(value json.RawMessage, list []string) bool {
 	var is any
 	if json.Unmarshal(value, &is) != nil {
@@ -576,7 +576,7 @@ func isOneOf(value json.RawMessage, list []string) bool {
 	})
 }
 
-// shortened is a value for a message.
+// shortened shortens a value for a message.
 func shortened(value json.RawMessage) string {
 	if len(value) > 60 {
 		return string(value[:50]) + "..."

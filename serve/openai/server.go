@@ -33,28 +33,28 @@ import (
 
 // Options say what a Server serves.
 type Options struct {
-	// Models are chosen by their names; the first one answers requests without.
+	// Models are chosen by their names; the first one answers requests without a name.
 	Models []*Model
-	// MaxTokens is the most tokens of a response.
+	// MaxTokens is the largest number of tokens of a response.
 	MaxTokens int
 	// Queue is how many responses may wait for a slot.
 	Queue int
-	// Key is what clients have to send; "" is no key.
+	// Key is the key that clients must send; "" for none.
 	Key string
-	// Origins are those of the web pages whose scripts may ask, such as https://example.org;
-	// "*" is all.
+	// Origins are the origins of web pages whose scripts may send requests, such as
+	// https://example.org; "*" means all.
 	Origins []string
 	// Fatal reports whether an error of a request ends the Server; nil means none does.
 	Fatal func(error) bool
-	// Load returns the adapter at a path as a model with a name. It is called between two steps of
-	// the Decoders, and so is the model's Close. nil refuses adapters.
+	// Load returns the adapter at a path as a model with a name. Load and the model's
+	// Close are called between two steps of the Decoders. nil refuses adapters.
 	Load func(name, path string) (*Model, error)
 
-	// Sessions returns the episode of a key, nil if it is none's. nil is a server without
-	// episodes.
+	// Sessions returns the episode of a key, nil if there is none. nil means a server
+	// without episodes.
 	Sessions func(key string) *Session
 
-	patience time.Duration // 0 is the usual one
+	patience time.Duration // 0 means the default
 }
 
 // A Server answers requests.
@@ -62,11 +62,11 @@ type Server struct {
 	Options
 	engine *engine
 	counts
-	served   atomic.Pointer[[]*Model] // what requests may name
+	served   atomic.Pointer[[]*Model] // models that requests may name
 	started  time.Time
-	requests atomic.Int64 // for ids
-	open     atomic.Int64 // requests that are being answered
-	reading  atomic.Int64 // bytes of bodies that are being read, without those that are free
+	requests atomic.Int64 // number of requests, for ids
+	open     atomic.Int64 // number of requests that are being answered
+	reading  atomic.Int64 // number of bytes of bodies being read, beyond the free ones
 }
 
 // patience is how long a client may take to read a piece, or to send a request.
@@ -97,8 +97,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Run decodes until ctx ends, or an error that is Fatal, which it returns; what is not
-// answered by then fails.
+// Run decodes until ctx ends, or an error that is Fatal, which it returns; unfinished
+// requests then fail.
 func (s *Server) Run(ctx context.Context) error { return s.engine.run(ctx) }
 
 // maxBody is the most bytes of a request.
@@ -107,15 +107,15 @@ const maxBody = 4 << 20
 //go:embed page.html
 var page []byte
 
-// showPage answers GET /: a page to talk to the model, which asks as any client does and
-// loads nothing from elsewhere.
+// showPage answers GET /: a page for chats with the model, which is an ordinary client
+// and loads nothing from elsewhere.
 func showPage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	w.Write(page)
 }
 
-// elsewhere are paths of other servers, with a remedy: what does their work here.
+// elsewhere lists paths of other servers, with the alternative in onering.
 var elsewhere = map[string]string{
 	"/v1/responses": ": ask /v1/chat/completions", "/v1/messages": ": ask /v1/chat/completions", "/chat/completions": ": ask /v1/chat/completions",
 	"/completions": ": ask /v1/completions", "/generate": ": ask /inference/v1/generate", "/v1/tokenize": ": ask /tokenize", "/v1/detokenize": ": ask /detokenize",
@@ -151,8 +151,8 @@ func (s *Server) Handler() http.Handler {
 		}
 		Refuse(w, http.StatusNotFound, fmt.Sprintf("there is no path %q%s", r.URL.Path, elsewhere[r.URL.Path]))
 	})
-	// A body that is not read by its handler is read by net/http before it answers, and
-	// that must end, too.
+	// net/http reads a body that its handler has not read before it answers, which must
+	// be bounded, too.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
 		if s.shared(w.Header(), r) {
@@ -167,8 +167,8 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// shared tells the browser of an allowed page that its script may read the answer (CORS). It
-// reports whether that was all the request asks.
+// shared tells the browser of an allowed page that its script may read the answer (CORS).
+// It reports whether the request asked for nothing else.
 func (s *Server) shared(h http.Header, r *http.Request) (asked bool) {
 	origin := r.Header.Get("Origin")
 	if len(s.Origins) == 0 {
@@ -186,7 +186,7 @@ func (s *Server) shared(h http.Header, r *http.Request) (asked bool) {
 	h.Set("Access-Control-Allow-Headers", cmp.Or(r.Header.Get("Access-Control-Request-Headers"), "Authorization, Content-Type"))
 	h.Set("Access-Control-Max-Age", "600")
 	if r.Header.Get("Access-Control-Request-Private-Network") != "" {
-		h.Set("Access-Control-Allow-Private-Network", "true") // a page on the Internet, this server at home
+		h.Set("Access-Control-Allow-Private-Network", "true") // the page is on the Internet, and this server on a private network
 	}
 	return true
 }
@@ -218,9 +218,9 @@ func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// The first freeBody bytes of each body that is being read are free, and the rest of all
-// bodies together is bounded. So clients that send slowly, or never to the end, take no
-// room from those that ask little.
+// The first freeBody bytes of each body are free, and the other bytes of all bodies
+// together are bounded. So clients that send slowly, or never finish, take no room from
+// clients with small requests.
 const (
 	freeBody   = 64 << 10
 	maxReading = 64 << 20
@@ -236,7 +236,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		var large *http.MaxBytesError
 		switch {
 		case err == io.EOF:
-			// The server reads on, to learn when the client goes.
+			// The server reads on, to notice when the client goes away.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 			return body.Bytes(), nil
 		case errors.As(err, &large):
@@ -251,10 +251,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	}
 }
 
-// answering reads the body of a request and answers it, if there is room for one more.
+// answering reads the body of a request and answers it, if there is room for another request.
 func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// A page in a browser can send another type to any address, but not this one.
+		// A page in a browser can send other types to any address, but not this one.
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 			refuse(w, errNoJSON)
 			return
@@ -266,7 +266,7 @@ func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, bod
 				err = next(w, r, body)
 			}
 		}
-		// The context may have ended, too, and the client still listen.
+		// The context may have ended while the client still listens.
 		if err != nil {
 			refuse(w, failureOf(err))
 		}
@@ -311,7 +311,7 @@ func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
 	Write(w, http.StatusOK, m.card(s.started))
 }
 
-// blanks returns what sends a client a blank that means nothing in an answer of a type.
+// blanks returns a function that sends a blank that has no meaning in answers of a type.
 func blanks(w http.ResponseWriter, kind, blank string) func() error {
 	return func() error {
 		control := http.NewResponseController(w)
@@ -347,15 +347,15 @@ func refuse(w http.ResponseWriter, f *failure) {
 	Write(w, f.status, f)
 }
 
-// counts are what /metrics shows.
+// counts are the figures of /metrics.
 type counts struct {
 	registry       *prometheus.Registry
-	requests       *prometheus.CounterVec // by path and status
-	responses      *prometheus.CounterVec // by how they ended
+	requests       *prometheus.CounterVec // requests by path and status
+	responses      *prometheus.CounterVec // responses by their finish reason
 	prompt, tokens prometheus.Counter
 }
 
-// count begins to count what a server does.
+// count begins to count the server's work.
 func (s *Server) count() {
 	c := &s.counts
 	c.registry = prometheus.NewRegistry()

@@ -17,43 +17,43 @@ import (
 	"onering/tokenize/tools"
 )
 
-// A Session is one episode of a program that asks for each turn itself, with the session's key.
-// A request whose history goes on where the last answer ended continues in its cache: what was
-// sampled is never encoded again. Any other history begins a new segment.
+// A Session is one episode of a program that asks for each turn itself, with the
+// session's key. A request whose history continues the last answer continues in its
+// cache: sampled tokens are never encoded again. Any other history begins a new segment.
 type Session struct {
-	// Options say how all turns are sampled, and Request.ID and First which draws they have;
-	// requests have no say in it but for the most tokens of a turn.
+	// Options say how all turns are sampled, and Request.ID and First which random draws
+	// they have; a request decides only the largest number of tokens of its turn.
 	Options sampler.Options
 	Request sampler.Request
-	// MaxTurns is how many turns it may have.
+	// MaxTurns is the largest number of turns.
 	MaxTurns int
 
-	turns sync.Mutex    // held while a request is answered, for these two
-	count int           // turns
+	turns sync.Mutex    // held while a request is answered; guards the next two fields
+	count int           // number of turns
 	left  chan struct{} // closed at the end of the newest turn
 
-	// The engine alone changes these, between two steps.
+	// Only the engine changes these, between two steps.
 	segments []*segment
-	events   *answer       // of the newest turn
-	ended    chan struct{} // its left, until it is closed
+	events   *answer       // events of the newest turn
+	ended    chan struct{} // the newest turn's left channel, until it is closed
 	over     bool
 	failed   error
 }
 
-// A segment is a history that only grew.
+// A segment is a conversation that only grew.
 type segment struct {
 	prompt []int32
-	said   []string // the messages of its newest request and the answer, each as one text
-	text   string   // of a completion: the prompt and what followed
+	said   []string // the messages of its newest request, and the answer, each as a text
+	text   string   // text of a completion: the prompt and everything after it
 	call   *sampler.Call
 	model  *Model
-	reply  func(sampler.Observation) // goes on after the newest turn; nil at the end
+	reply  func(sampler.Observation) // continues after the newest turn; nil at the end
 	newest sampler.Response
-	told   bool // the newest turn has come to its client whole
-	whole  bool // what the client was told of it, with the stop text, is all that was sampled
+	told   bool // the client has received the newest turn completely
+	whole  bool // the text that the client received, with the stop text, is everything that was sampled
 }
 
-// session returns that of the key which a request came with, nil if there is none.
+// session returns the session of the key of a request, nil if there is none.
 func (o *Options) session(r *http.Request) *Session {
 	if o.Sessions == nil {
 		return nil
@@ -61,7 +61,7 @@ func (o *Options) session(r *http.Request) *Session {
 	return o.Sessions(KeyOf(r))
 }
 
-// converse answers a request of a server with a history.
+// converse answers a request of a session with a history.
 func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j *job, said func() history) error {
 	x.turns.Lock()
 	defer x.turns.Unlock()
@@ -119,7 +119,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	return err
 }
 
-// refuses says why the episode has no further turn. The engine calls it.
+// refuses says why the episode may have no further turn. The engine calls it.
 func (x *Session) refuses() error {
 	if x.over {
 		return errOver
@@ -127,8 +127,8 @@ func (x *Session) refuses() error {
 	return x.failed
 }
 
-// settle waits for the end of a turn whose request is gone, which may have taken what the
-// engine said of that end along.
+// settle waits for the end of a turn whose request has gone, and may have taken the
+// engine's events about that end.
 func (x *Session) settle(ctx context.Context) error {
 	if x.left == nil {
 		return nil
@@ -141,7 +141,7 @@ func (x *Session) settle(ctx context.Context) error {
 	}
 }
 
-// tell says what becomes of the newest turn. The engine calls it.
+// tell updates the newest turn from an event. The engine calls it.
 func (x *Session) tell(e event) {
 	if x.events == nil {
 		return
@@ -153,27 +153,27 @@ func (x *Session) tell(e event) {
 	}
 }
 
-// errOver is what a request gets that comes too late.
+// errOver is the error of a request after the end of its episode.
 var errOver = &failure{http.StatusConflict, "the episode of this key has ended", "invalid_request_error", "", "episode_over"}
 
-// A history is what a request says has been said.
+// A history is the conversation so far, as a request states it.
 type history struct {
-	messages []string                         // of a chat
-	text     string                           // of a completion as text
-	ids      []int32                          // of one in ids
-	further  func(after int) ([]int32, error) // of a chat: what the template writes after message number after-1
+	messages []string                         // messages of a chat
+	text     string                           // text of a completion
+	ids      []int32                          // ids of a completion in ids
+	further  func(after int) ([]int32, error) // for a chat: the template's text after message number after-1
 	encode   func(text string) ([]int32, error)
 }
 
-// continued returns the newest segment if a history goes on with it, and the tokens that
-// follow it.
+// continued returns the newest segment if a history continues it, and the tokens that
+// follow.
 func (x *Session) continued(h history) (*segment, []int32, error) {
 	if len(x.segments) == 0 {
 		return nil, nil, nil
 	}
 	seg := x.segments[len(x.segments)-1]
 	if seg.reply == nil || !seg.told {
-		return nil, nil, nil // its room is used up, or nobody has read its last turn
+		return nil, nil, nil // the segment is full, or its client has not read the last turn
 	}
 	var ids []int32
 	var err error
@@ -188,7 +188,7 @@ func (x *Session) continued(h history) (*segment, []int32, error) {
 		}
 		ids = h.ids[len(all):]
 	case h.encode != nil && seg.text != "" && len(h.text) > len(seg.text) && strings.HasPrefix(h.text, seg.text):
-		// The policy has sampled the stop text, which its client was not told.
+		// The policy sampled the stop text, which its client did not receive.
 		rest, is := strings.CutPrefix(h.text[len(seg.text):], seg.newest.Stop)
 		if !is || !seg.whole {
 			return nil, nil, nil
@@ -209,7 +209,7 @@ func (g *segment) tokens() []int32 {
 	return slices.Concat(g.prompt, all)
 }
 
-// ask sets what a request has a say in: how its turn ends, and what is told of the tokens.
+// ask sets what a request may decide: the end of its turn, and the reported figures.
 func (x *Session) ask(o *sampler.Options, j *job) {
 	o.TurnTokens, o.Top, o.EOS = 0, j.options.Top, slices.Concat(x.Options.EOS, j.StopIDs)
 	if j.MaxTokens != nil {
@@ -229,7 +229,7 @@ func (x *Session) begin(e *engine, j *job) error {
 	g := &segment{prompt: j.prompts[0], model: j.model}
 	q := x.Request
 	q.Prompt, q.Samples = g.prompt, 1
-	q.ID += uint64(len(before)) << 48 // draws of its own
+	q.ID += uint64(len(before)) << 48 // its own random draws
 	o := x.Options
 	x.ask(&o, j)
 	o.Token = func(t sampler.Token) { x.tell(event{id: t.ID, logp: t.LogProb, top: t.Likeliest}) }
@@ -249,7 +249,7 @@ func (x *Session) begin(e *engine, j *job) error {
 	return nil
 }
 
-// release frees the slots of segments that wait.
+// release frees the slots of waiting segments.
 func release(list []*segment) {
 	for _, g := range list {
 		if g.call != nil {
@@ -259,8 +259,8 @@ func release(list []*segment) {
 	}
 }
 
-// End ends the episode, whose further requests are refused, and returns its segments: the
-// turns that have ended, in order.
+// End ends the episode and refuses further requests. It returns the segments: the turns
+// that have ended, in order.
 func (x *Session) End(s *Server) (segments []sampler.Segment, err error) {
 	stopped := s.engine.do(context.Background(), func() error {
 		x.over, err = true, x.failed
@@ -270,14 +270,14 @@ func (x *Session) End(s *Server) (segments []sampler.Segment, err error) {
 				segments = append(segments, sampler.Segment{Prompt: g.prompt, Response: g.newest})
 			}
 		}
-		x.tell(event{err: errOver}) // to a request that is being answered
+		x.tell(event{err: errOver}) // tell a request that is being answered
 		return nil
 	})
 	return segments, cmp.Or(err, stopped)
 }
 
-// told is a message as one text: clients give an answer back with other ids and in another
-// form of JSON.
+// told returns a message as one text, for comparison: clients return an answer with other
+// ids and other JSON formatting.
 func told(role, content string, calls []tools.Call) string {
 	for _, c := range calls {
 		var compact bytes.Buffer
@@ -289,7 +289,7 @@ func told(role, content string, calls []tools.Call) string {
 	return role + "\x00" + content
 }
 
-// history is what a chat says has been said.
+// history returns the history that a chat states.
 func (m *Model) history(c *chat) (h history) {
 	for _, x := range c.Messages {
 		h.messages = append(h.messages, told(x.Role, x.Content, x.calls))

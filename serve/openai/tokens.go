@@ -18,16 +18,16 @@ type generation struct {
 type params struct {
 	common
 	Logprobs *int `json:"logprobs"`
-	Named    any  `json:"model"` // belongs to the generation
+	Named    any  `json:"model"` // belongs to the generation's other fields
 
-	// What is about texts or experts: an answer in ids has neither.
+	// Options about texts or experts, which answers in ids lack.
 	Detokenize any `json:"detokenize"`
 	Spaces     any `json:"spaces_between_special_tokens"`
 	Experts    any `json:"routed_experts_prompt_start"`
 	Kind       any `json:"output_kind"`
 }
 
-// check refuses what the server cannot keep to.
+// check refuses requests that the server cannot fulfil.
 func (p *params) check() error {
 	switch {
 	case p.Named != nil:
@@ -72,7 +72,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	return s.answer(w, r, j, func() history { return history{ids: g.IDs} })
 }
 
-// speaking returns the model of a name, which must have a tokenizer.
+// speaking returns the model of a name, and an error if it has no tokenizer.
 func (s *Server) speaking(name string) (*Model, error) {
 	m, err := s.model(name)
 	if err == nil && m.Tokenizer == nil {

@@ -33,7 +33,7 @@ func (r *run) item(of, key Value) Value {
 	return missing(of, key)
 }
 
-// missing is the value of what does not exist.
+// missing returns the value of something that does not exist.
 func missing(of, key Value) Value {
 	what := typeName(of) + " object"
 	if of == nil {
@@ -48,7 +48,7 @@ func missing(of, key Value) Value {
 	return &undefined{what + " has no such element"}
 }
 
-// stored is what Python's of[key] gives; ok is false for what it refuses.
+// stored returns the result of Python's of[key]; ok is false if Python refuses.
 func (r *run) stored(of, key Value) (Value, bool) {
 	if d, ok := of.(*Dict); ok {
 		r.payKey(key)
@@ -125,7 +125,7 @@ func (r *run) own(of Value, name string) (Value, bool) {
 	return nil, false
 }
 
-// unsafe is the value of an attribute that the sandbox does not give.
+// unsafe returns the value of an attribute that the sandbox refuses.
 func unsafe(of Value, name string) Value {
 	return &undefined{"access to attribute " + quote(name) + " of " + quote(typeName(of)) + " object is unsafe."}
 }
@@ -179,7 +179,7 @@ func (r *run) bounds(bounds []Value, n int) (start, step, count int) {
 	if bounds[2] != nil {
 		step = r.intOr(bounds[2], 1)
 		r.failIf(step == 0, "slice step cannot be zero")
-		step = max(min(step, n+1), -n-1) // as far as any
+		step = max(min(step, n+1), -n-1) // beyond any sequence
 	}
 	low, high := 0, n
 	if step < 0 {

@@ -9,12 +9,12 @@ type arguments struct {
 	named      []Value
 }
 
-// callArgs are the arguments of a call as they are written.
+// callArgs are the arguments of a call as written.
 type callArgs struct {
 	positional []expr
 	names      []string
 	named      []expr
-	list       expr // *list; nil without
+	list       expr // *list; nil if there is none
 }
 
 func (a callArgs) eval(r *run, s *scope) arguments {
@@ -68,8 +68,8 @@ func (a arguments) bind(r *run, what string, required int, params ...string) []V
 	return values
 }
 
-// valueOr is an argument as as reads it, or its default. It fails with a message that has a
-// place for the type of a value that as cannot read.
+// valueOr returns an argument converted by as, or its default. If as cannot convert it,
+// valueOr fails with a message that names the value's type.
 func valueOr[T any](r *run, v Value, otherwise T, as func(Value) (T, bool), message string) T {
 	if v == (Value)(absent{}) {
 		return otherwise
@@ -119,16 +119,16 @@ func (r *run) call(f Value, a arguments) Value {
 	return nil
 }
 
-// A macro is what a macro statement makes: its names are those around it.
+// A macro is the result of a macro statement; its scope is the statement's.
 type macro struct {
 	name     string
 	params   []string
-	defaults []expr // of the last params
+	defaults []expr // defaults of the last params
 	body     []stmt
 	around   *scope
 }
 
-// enter counts calls inside each other; what it returns goes back.
+// enter counts nested calls; the returned function undoes it.
 func (r *run) enter() func() {
 	r.calls++
 	r.failIf(r.calls > maxCalls, "macros call each other deeper than %d", maxCalls)

@@ -37,8 +37,8 @@ func (r *run) compare(op string, left, right Value) bool {
 	return c >= 0 && c != unordered
 }
 
-// unordered is the order of a number and NaN: every comparison of them is false. It is
-// more than 0, so that < and <= are.
+// unordered is the order of a number and NaN: every comparison is false. It is more than
+// 0, as < and <= require.
 const unordered = 2
 
 // numbers returns the order of two numbers.

@@ -3,10 +3,10 @@ package jinja
 // An expr computes the value of an expression of a template.
 type expr func(r *run, s *scope) Value
 
-// A stmt does what a statement says, or writes text.
+// A stmt executes a statement, or writes text.
 type stmt func(r *run, s *scope) flow
 
-// A target sets what stands at the left of an assignment.
+// A target sets the left side of an assignment.
 type target func(r *run, s *scope, v Value)
 
 // A flow says how a statement ended.
@@ -40,7 +40,7 @@ func (s *scope) set(name string, v Value) {
 	s.names[name] = v
 }
 
-// step spends what an expression at a line costs.
+// step spends the cost of an expression at a line.
 func (r *run) step(line int) {
 	r.line = line
 	r.spend(stepCost)

@@ -12,17 +12,17 @@ type Template struct {
 // assistant writes.
 func (t *Template) Marks() bool { return t.marks }
 
-// A Mark is what a generation statement has written: its bytes in the text.
+// A Mark is the range of bytes that a generation statement wrote in the text.
 type Mark struct{ Start, End int }
 
 // A run is one rendering.
 type run struct {
 	out   *strings.Builder
 	marks []Mark
-	inner int // texts that are captured around this place
-	line  int // of what is computed
-	left  int // of the budget
-	calls int // of macros inside each other
+	inner int // number of captures around the current place
+	line  int // line of the current expression
+	left  int // what is left of the budget
+	calls int // number of nested macro calls
 }
 
 // Render returns the text that the template makes of the names in vars, or an error with the line.
@@ -32,9 +32,8 @@ func (t *Template) Render(vars *Dict) (text string, err error) {
 	return text, err
 }
 
-// RenderMarked is Render that also returns what its generation statements have
-// written, in order. Within a text that a set or a macro captures nothing
-// is marked.
+// RenderMarked is Render that also returns what its generation statements have written,
+// in order. Text that a set or a macro captures is not marked.
 func (t *Template) RenderMarked(vars *Dict) (text string, marks []Mark, err error) {
 	defer catch(&err)
 	s := &scope{around: &scope{names: globals}}
@@ -74,7 +73,7 @@ func (r *run) write(text string) {
 	r.out.WriteString(text)
 }
 
-// checkAttribute refuses names that transformers keeps from namespaces.
+// checkAttribute refuses names that transformers does not allow in namespaces.
 func (r *run) checkAttribute(name string) {
 	if strings.HasPrefix(name, "_") {
 		r.fail("a namespace cannot have the attribute %s, which begins with an underscore", quote(name))

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// A filter makes a value of another.
+// A filter computes a value from another.
 type filter func(r *run, v Value, a arguments) Value
 
 var filters map[string]filter
 
-func init() { // not a literal: map and select read the tables
+func init() { // set in init, since map and select read the tables
 	filters = map[string]filter{
 		"count": lengthFilter, "length": lengthFilter,
 		"d": orDefault, "default": orDefault, "dictsort": dictSort, "first": first, "last": last,
@@ -93,7 +93,7 @@ func last(r *run, v Value, a arguments) Value {
 	return l[0]
 }
 
-// reversed is what reversed of Python gives, as a list.
+// reversed returns the elements of Python's reversed, as a list.
 func (r *run) reversed(v Value) List {
 	if _, ok := v.(*iterator); ok {
 		r.fail("'%s' object is not reversible", typeName(v))
@@ -104,8 +104,8 @@ func (r *run) reversed(v Value) List {
 	return l
 }
 
-// getter returns what reads an attribute such as "function.name" of a value; nil reads
-// the value itself.
+// getter returns a function that reads an attribute such as "function.name" of a value;
+// nil reads the value itself.
 func (r *run) getter(path Value) func(Value) Value {
 	var keys []Value
 	if s, ok := text(path); ok {
@@ -127,7 +127,7 @@ func (r *run) getter(path Value) func(Value) Value {
 	}
 }
 
-// caseless wraps a getter so that case does not count, unless it is to.
+// caseless wraps a getter so that case is ignored, unless case should count.
 func (r *run) caseless(get func(Value) Value, sensitive Value) func(Value) Value {
 	if isTrue(sensitive) {
 		return get
@@ -159,8 +159,8 @@ func mapFilter(r *run, v Value, a arguments) Value {
 	return r.generator(v, func(e Value) (Value, bool) { return apply(e), true })
 }
 
-// generator returns what made makes of the elements of v, of which there are none if v is
-// false. It leaves out those that made does not keep.
+// generator returns the results of made for the elements of v, without those that made
+// drops; none if v is false.
 func (r *run) generator(v Value, made func(Value) (made Value, kept bool)) *iterator {
 	next := fromSlice(nil)
 	if truth(v) {

@@ -21,7 +21,7 @@ func byMethod(name string) filter {
 	}
 }
 
-// wordBegin is what ends the parts that title capitalizes.
+// wordBegin matches separators of the parts that title capitalizes.
 var wordBegin = regexp.MustCompile(`[-\s({\[<]+`)
 
 func titleFilter(r *run, v Value, a arguments) Value {
@@ -55,7 +55,7 @@ func stringFilter(r *run, v Value, a arguments) Value {
 	return r.str(v)
 }
 
-// intFilter is int(v), or the default for what is no number.
+// intFilter is int(v), or the default if v is no number.
 func intFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "int", 0, "default", "base")
 	base := r.intOr(o[1], 10)

@@ -99,7 +99,7 @@ func (r *run) strftime(now time.Time, format string) string {
 			continue
 		}
 		i++
-		plain := format[i] == '-' && i+1 < len(format) // no zeros in front
+		plain := format[i] == '-' && i+1 < len(format) // without leading zeros
 		if plain {
 			i++
 		}

@@ -162,7 +162,7 @@ func (w *jsonWriter) key(v Value) string {
 	return w.scalar(v)
 }
 
-// between writes n elements with what stands around and between them.
+// between writes n elements with brackets and separators.
 func (w *jsonWriter) between(open, end string, n, depth int, element func(i int)) {
 	newline := func(depth int) {
 		if w.lines {
@@ -184,7 +184,7 @@ func (w *jsonWriter) between(open, end string, n, depth int, element func(i int)
 	w.write(end)
 }
 
-// sort sorts in place by what key returns; equal elements keep their order.
+// sort sorts in place by the result of key; equal elements keep their order.
 func (r *run) sort(values []Value, key func(Value) Value, reverse bool) {
 	type pair struct{ key, value Value }
 	pairs := make([]pair, len(values))

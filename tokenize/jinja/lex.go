@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// A kind is what a token is. Operators are their own kind: kind("==").
+// A kind is the kind of a token. Operators are their own kind: kind("==").
 type kind string
 
 const (
@@ -27,7 +27,7 @@ const (
 type token struct {
 	kind  kind
 	text  string
-	value Value // of a number
+	value Value // value of a number
 	line  int
 }
 
@@ -38,7 +38,7 @@ type lexer struct {
 	src       string
 	pos       int
 	line      int
-	lineStart bool // what was read last ends a line
+	lineStart bool // the previous text ends a line
 	open      []byte
 	tokens    []token
 }
@@ -129,8 +129,8 @@ func (l *lexer) spaces(i int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], IsSpace))
 }
 
-// closes returns the end of the tag that end closes at position i, with the white
-// space that goes with it; -1 if it is not there.
+// closes returns the end of the tag that end closes at position i, with the white space
+// that it removes; -1 if the tag does not end there.
 func (l *lexer) closes(i int, end string, trim bool) int {
 	rest := l.src[i:]
 	switch {
@@ -244,7 +244,7 @@ var (
 // number reads an integer or a float.
 func (l *lexer) number() {
 	expr := floats
-	if l.pos > 0 && l.src[l.pos-1] == '.' { // a.0.1 has no float in it
+	if l.pos > 0 && l.src[l.pos-1] == '.' { // a.0.1 has no float
 		expr = integers
 	}
 	text := expr.FindString(l.src[l.pos:])
@@ -253,7 +253,7 @@ func (l *lexer) number() {
 	l.failIf(isNameRune(next) && end < len(l.src), "a number that goes on with %q is not supported", next)
 	t := token{kind: kindNumber, text: text, line: l.line}
 	if isFloat {
-		t.value, _ = strconv.ParseFloat(text, 64) // one out of range is infinite, or 0
+		t.value, _ = strconv.ParseFloat(text, 64) // a float out of range is infinite, or 0
 	} else {
 		n, _ := new(big.Int).SetString(text, 10)
 		l.failIf(len(text) > 1000 || text[0] == '0' && strings.Trim(text, "0") != "", "%q is not a number", text)
@@ -278,7 +278,7 @@ func (l *lexer) string(quote byte) {
 
 var escapes = map[byte]string{'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v"}
 
-// unescape reads escapes as Python does; ones that it does not know stay.
+// unescape reads escapes as Python does; unknown ones stay.
 func (l *lexer) unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
