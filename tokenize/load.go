@@ -50,7 +50,7 @@ func (e MissingError) Error() string { return string(e) + ": " + fs.ErrNotExist.
 // Unwrap returns fs.ErrNotExist.
 func (MissingError) Unwrap() error { return fs.ErrNotExist }
 
-// missing says what a folder lacks and, of a tokenizer in another form, how to turn it.
+// missing says which tokenizer files a folder lacks and how to convert a tokenizer in another form.
 func missing(fsys fs.FS) error {
 	f, err := fsys.Open("tokenizer.model")
 	if err != nil {
@@ -408,7 +408,7 @@ func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 	return err
 }
 
-// finish adds the added tokens and what config says.
+// finish adds the added tokens and applies config.
 func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 	t := b.t
 	for _, a := range b.added {

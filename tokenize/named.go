@@ -14,10 +14,10 @@ import (
 	"onering/tokenize/jinja"
 )
 
-// A templateSource is what a folder has of chat templates: one, or several by name.
+// A templateSource has the chat templates of a folder: one, or several by name.
 type templateSource struct {
 	plain string
-	named map[string]string // nil if there is one
+	named map[string]string // nil if there is a single template
 }
 
 // UnmarshalJSON reads a text, or a list of templates with their names.
@@ -42,8 +42,8 @@ const (
 	maxTemplates   = 64
 )
 
-// readTemplates reads the files with chat templates. They count instead of what
-// tokenizer_config.json has, which found is, even where none of them is the default.
+// readTemplates reads the files with chat templates. They replace found, the templates in
+// tokenizer_config.json, even if none of them is the default.
 func readTemplates(fsys fs.FS, found templateSource) (templateSource, error) {
 	named := map[string]string{}
 	entries, err := fs.ReadDir(fsys, templateFolder)
@@ -96,10 +96,10 @@ func (s templateSource) template(tokens map[string]string) *chatTemplate {
 	return c
 }
 
-// A chatTemplate is what a folder has of chat templates.
+// A chatTemplate has the chat templates of a folder.
 type chatTemplate struct {
 	plain  *templateText
-	named  map[string]*templateText // instead of plain, unless nil
+	named  map[string]*templateText // replaces plain, unless nil
 	tokens map[string]string        // bos_token and others that templates name
 }
 
@@ -113,7 +113,7 @@ func (c *chatTemplate) of(chat Conversation) (*templateText, error) {
 	switch {
 	case c.named[asked] != nil:
 		return c.named[asked], nil
-	case strings.Contains(asked, "{"): // a template, not the name of one
+	case strings.Contains(asked, "{"): // the text is a template, not a name
 		return &templateText{source: asked}, nil
 	case asked != "" && c.named == nil:
 		return nil, fmt.Errorf("no chat template is called %.60q: the tokenizer does not name its template", asked)

@@ -18,14 +18,14 @@ import (
 type pattern struct {
 	prog  []inst
 	start int
-	pool  sync.Pool // of *machine
+	pool  sync.Pool // a pool of *machine
 }
 
 type inst struct {
 	op   op
 	x, y int // the next instructions; y is tried second
 	set  set
-	// items is the number of parts of set that are tried, 0 for few.
+	// items is how many parts of set are tried, 0 for few.
 	items int
 }
 
@@ -52,9 +52,9 @@ func (p *pattern) find(s string, from int) (start, end int) {
 
 // A machine holds the threads of one search, the preferred first.
 type machine struct {
-	now, next []thread // waiting at a character; past it, not followed yet
+	now, next []thread // threads that wait at a character; threads past it, not followed yet
 	seen      []int    // seen[pc] is the last position at which a thread reached pc
-	path      []int    // instructions still to follow
+	path      []int    // instructions that are still to be followed
 	read      int      // characters that were read, in all searches
 }
 
@@ -87,7 +87,7 @@ func (m *machine) find(p *pattern, s string, from int) (start, end int) {
 		for n, t := range m.now {
 			if p.prog[t.pc].op == opMatch {
 				start, end, found, past = t.start, i, true, 0
-				m.now = m.now[:n] // the other threads are less preferred
+				m.now = m.now[:n] // the remaining threads are less preferred
 				break
 			}
 		}
@@ -116,7 +116,7 @@ func (m *machine) follow(p *pattern, threads []thread, t thread, i int, ahead ru
 		pc := m.path[len(m.path)-1]
 		m.path = m.path[:len(m.path)-1]
 		if m.seen[pc] == i {
-			continue // a more preferred thread was here
+			continue // a more preferred thread reached it already
 		}
 		m.seen[pc] = i
 		switch in := p.prog[pc]; in.op {

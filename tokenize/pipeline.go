@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// A stage is one of those in tokenizer.json around the model. Each can be null, absent, or a
-// Sequence. It has the settings of all kinds.
+// A stage is one of the stages around the model in tokenizer.json. Each can be null,
+// absent, or a Sequence. It has the settings of all kinds.
 type stage struct {
 	Type string
-	// The stages of a Sequence, under the name that each place has for them.
+	// The stages of a Sequence, under the name for each kind.
 	Normalizers, Pretokenizers, Processors, Decoders []stage
 
 	Pattern          struct{ String, Regex *string } // of Split and Replace
@@ -41,7 +41,7 @@ func stagesOf(raw json.RawMessage) ([]stage, error) {
 		}
 	}
 	all, err := whole.flat(0)
-	if err == nil && len(all) > maxStages && len(whole.Processors) == 0 { // which have a limit of ids
+	if err == nil && len(all) > maxStages && len(whole.Processors) == 0 { // post-processors have a limit of ids instead
 		err = fmt.Errorf("more than %d stages", maxStages)
 	}
 	growth := 1.0
@@ -57,8 +57,8 @@ func stagesOf(raw json.RawMessage) ([]stage, error) {
 	return all, err
 }
 
-// Limits of the stages, each of which is work on every text. Those in use are far from them:
-// ▁ for a space is 3 times as long.
+// Limits of the stages, which work on every text. Stages in use are far below them: ▁ for
+// a space is 3 times as long.
 const (
 	maxStages = 64
 	maxGrowth = 32
@@ -81,7 +81,7 @@ func (s stage) flat(depth int) (all []stage, err error) {
 	return all, nil
 }
 
-// replaced is the text that a Replace stage looks for.
+// replaced returns the text that a Replace stage searches.
 func (s stage) replaced() (string, error) {
 	if s.Pattern.String == nil || *s.Pattern.String == "" {
 		return "", errors.New("Replace is supported with a text only, not with an expression")

@@ -12,7 +12,7 @@ import (
 	"onering/tokenize/jinja"
 )
 
-// TemplateSettings name a template and say what to change in it.
+// TemplateSettings name a template and state changes to it.
 type TemplateSettings struct {
 	Template string   `toml:"template" help:"what turns a problem into a prompt: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} and columns such as {choices} in it, auto: chat for a prompt that is a list of messages, qwen_math for a text, or concat: chat for messages, and a text alone"`
 	System   string   `toml:"system" help:"system message of the template chat"`
@@ -39,9 +39,9 @@ func (s TemplateSettings) PromptTemplate() (Template, error) {
 	return t, errors.Join(errs...)
 }
 
-// ArgTexts are the arguments of a chat template as settings state them: name=value,
-// where the value is JSON if it can be read as that, else a text. Python's True, False
-// and None count as JSON's. A run file may also state a table.
+// ArgTexts are the arguments of a chat template as settings state them: name=value, where
+// the value is JSON if it is valid JSON, else a text. Python's True, False and None count
+// as JSON's. A run file may also state a table.
 type ArgTexts []string
 
 // UnmarshalTOML takes a list of strings, or a table.
@@ -83,7 +83,7 @@ func argText(v any) (string, error) {
 	return string(text), nil
 }
 
-// isPlain reports whether a value of a run file is one that JSON has too.
+// isPlain reports whether a value of a run file can be written as JSON.
 func isPlain(v any) bool {
 	switch v := v.(type) {
 	case nil, bool, int, int64, float64, string:

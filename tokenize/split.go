@@ -163,5 +163,5 @@ func cutSpace(s string, i int) int {
 	return end // \s+
 }
 
-// contraction is one of English. In either case of letters U+017F counts as an s.
+// contraction matches an English one. U+017F counts as an s in either case.
 var contraction = regexp.MustCompile(`^(?i:'s|'t|'re|'ve|'m|'ll|'d)`)

@@ -34,8 +34,8 @@ func (d *StreamDecoder) Add(id int32) string {
 	return text
 }
 
-// Bytes returns the bytes that id adds to a text where others stand before it, those of special
-// tokens included: a part of a character for some tokens. An id without a token adds none.
+// Bytes returns the bytes that id adds after other tokens, also if it is special: a part
+// of a character for some tokens. An id without a token adds none.
 func (d *StreamDecoder) Bytes(id int32) []byte {
 	if c, ok := d.t.form.byteIDs[id]; ok {
 		return []byte{c}
@@ -43,8 +43,8 @@ func (d *StreamDecoder) Bytes(id int32) []byte {
 	return d.t.appendToken(nil, id, false)
 }
 
-// Pending returns what Flush would add to the text if that is whole characters, else "". A
-// further token of bytes may make something else of it.
+// Pending returns the text that Flush would add if it consists of whole characters, else
+// "". Another byte token may still change it.
 func (d *StreamDecoder) Pending() string {
 	if !d.t.form.chars || !utf8.Valid(d.text.run) {
 		return ""

@@ -18,8 +18,8 @@ type Template struct {
 	// Stops are strings that end a response, besides EOS. They stay in it.
 	Stops []string
 	// Chat makes Tokenizer.Prompt render the chat template, with Prefix and Suffix around
-	// the problem in the user's message. System is the system message; if it is empty there is none. Args
-	// are further names that the chat template reads.
+	// the problem in the user's message. System is the system message; if it is empty
+	// there is none. Args are further arguments of the chat template.
 	Chat bool
 	// Auto templates leave prompts that are conversations to the chat template;
 	// Prefix and Suffix go around texts.
@@ -34,10 +34,10 @@ type Template struct {
 	bare  bool     // it has no place for the problem
 }
 
-// problemName stands in braces for the problem in a template that is a text.
+// problemName is the name of the problem, in braces, in a template that is a text.
 const problemName = "problem"
 
-// DefaultTemplate is the name of the template that is used where none is named.
+// DefaultTemplate is the name of the default template.
 const DefaultTemplate = "auto"
 
 // The template qwen_math.
@@ -55,8 +55,8 @@ const (
 		"i.e., <think> reasoning process here </think> <answer> answer here </answer>."
 )
 
-// The templates of the paper's experiments, from sail-sg/understand-r1-zero, with those
-// that its evaluation takes for the models of others, and those that use the tokenizer's.
+// The templates of the paper's experiments, from sail-sg/understand-r1-zero, those that
+// its evaluation uses for other models, and those that use the tokenizer's.
 var templates = map[string]Template{
 	"auto":      {Auto: true, Prefix: qwenMathPrefix, Suffix: qwenMathSuffix},
 	"concat":    {Auto: true},
@@ -117,14 +117,14 @@ func ParseTemplate(text string) (Template, error) {
 
 var inBraces = regexp.MustCompile(`\{\{[A-Za-z_][\w.]*\}\}|\{[A-Za-z_][\w.]*\}`)
 
-// inLaTeX matches a text behind which a brace opens an argument.
+// inLaTeX matches a text after which a brace opens an argument.
 var inLaTeX = regexp.MustCompile(`(\\[A-Za-z]*|[\^_])$`)
 
-// partsOf cuts a template at the names in it: the odd parts.
+// partsOf splits a template at the names in braces; the odd parts are names.
 func partsOf(text string) []string {
 	parts := []string{""}
 	last := &parts[0] // the text so far
-	argument := false // what stands before was an argument in LaTeX
+	argument := false // the text before was an argument in LaTeX
 	for {
 		at := inBraces.FindStringIndex(text)
 		if at == nil {
@@ -222,8 +222,8 @@ func (t Template) Foreign(k *Tokenizer) bool {
 	return !known && t.Prefix == qwenMathPrefix
 }
 
-// Talks says whether prompts in the template are turns of a chat that the tokenizer's chat
-// template goes on with.
+// Talks says whether prompts in the template are turns of a chat that the tokenizer's
+// chat template can continue.
 func (t Template) Talks(k *Tokenizer) bool {
 	return (t.Chat || t.Auto || t.Prefix == qwenMathPrefix) && k.CheckChat() == nil
 }
@@ -247,8 +247,8 @@ func once(ids []int32, n int) []int32 {
 	return ids
 }
 
-// CheckKnown is the tokenizer's, of a text that Prompt has made of the template. It says so
-// where the template alone has characters that are not known.
+// CheckKnown calls the tokenizer's CheckKnown for a text that Prompt made from the
+// template. The error says so if the template itself has unknown characters.
 func (t Template) CheckKnown(tokenizer *Tokenizer, text string) error {
 	err := tokenizer.CheckKnown(text)
 	if err == nil {
@@ -260,7 +260,7 @@ func (t Template) CheckKnown(tokenizer *Tokenizer, text string) error {
 	return err
 }
 
-// Reads reports whether what a tokenizer makes of a conversation may depend on a name.
+// Reads reports whether the tokenizer's text of a conversation may depend on a name.
 func (Template) Reads(t *Tokenizer, name string) bool {
 	reads := strings.Contains(t.chat.plain.source, name)
 	for _, text := range t.chat.named {
@@ -269,8 +269,8 @@ func (Template) Reads(t *Tokenizer, name string) bool {
 	return reads
 }
 
-// Around returns a conversation with the template's system message and arguments where
-// it has none of its own.
+// Around returns a conversation with the template's system message and arguments, unless
+// it has its own.
 func (t Template) Around(chat Conversation) (Conversation, error) {
 	args, err := t.Args.Parse()
 	if err != nil {

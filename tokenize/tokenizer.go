@@ -9,18 +9,18 @@ import (
 // A Tokenizer turns text into token ids and back. It is safe for concurrent
 // use.
 type Tokenizer struct {
-	names   []string // id -> name as in the vocabulary; empty if no token has the id
+	names   []string // from an id to its name in the vocabulary; empty if no token has the id
 	bytes   []string // id -> the bytes to which it decodes
 	special []bool   // id -> left out by Decode with skipSpecial
 	ids     map[string]int32
 
 	form    form
-	raw     addedSet // added tokens that are searched in the text as it is
+	raw     addedSet // added tokens that are searched in the original text
 	normal  addedSet // added tokens that are searched after normalization
-	cutters []cutter // each splits the pieces of the one before it
+	cutters []cutter // each splits the pieces of the previous cutter
 	bpe     *bpe
 
-	before, after []int32 // what Encode puts around a text (BOS, EOS)
+	before, after []int32 // tokens that Encode puts around a text (BOS, EOS)
 
 	bos, eos string
 	chat     *chatTemplate
@@ -74,9 +74,9 @@ func (t *Tokenizer) cut(ids []int32, s string, cutters []cutter) []int32 {
 	return ids
 }
 
-// Check returns an error that names the first character of text that is not in the
-// vocabulary, so that Encode would leave it out. Vocabularies with all 256 bytes, as
-// those of real models, have every character.
+// Check returns an error that names the first character of text that the vocabulary
+// lacks, so that Encode would leave it out. Vocabularies with all 256 bytes, as those of
+// real models, have every character.
 func (t *Tokenizer) Check(text string) error {
 	if t.bpe.unk >= 0 {
 		return nil
@@ -84,8 +84,8 @@ func (t *Tokenizer) Check(text string) error {
 	return t.CheckKnown(text)
 }
 
-// CheckKnown is Check that also refuses a character for which the vocabulary has only
-// its token for unknown ones: neither can be trained on.
+// CheckKnown is Check that also refuses a character for which the vocabulary has only its
+// token for unknown characters: the model could not learn it.
 func (t *Tokenizer) CheckKnown(text string) error {
 	if !t.form.chars && !slices.Contains(t.bpe.bytes[:], -1) {
 		return nil
@@ -151,7 +151,7 @@ func (t *Tokenizer) BOS() (id int32, ok bool) { return t.ID(t.bos) }
 func (t *Tokenizer) EOS() (id int32, ok bool) { return t.ID(t.eos) }
 
 // ID returns the id of the token with that name in the vocabulary, where " the" is
-// written "Ġthe"; ok is false if there is none.
+// written "Ġthe"; ok is false if no token has it.
 func (t *Tokenizer) ID(token string) (id int32, ok bool) {
 	id, ok = t.ids[token]
 	return id, ok && token != ""

@@ -13,7 +13,7 @@ import (
 // A span is a part of a text, in bytes.
 type span struct{ Start, End int }
 
-// A dialogue is a conversation as text, with what the assistant has written in it.
+// A dialogue is a conversation as text, with the places that the assistant wrote.
 type dialogue struct {
 	Text string
 	// Turns are the assistant's, in order, each with the special token that the
@@ -21,9 +21,9 @@ type dialogue struct {
 	Turns []span
 	// Open says that the template writes no special token after the last turn.
 	Open bool
-	// Rewrites says that the template would write an earlier turn anew once a later
-	// one follows, as Qwen3's drops what the model thought. Text has every turn as it
-	// was written when it was the last.
+	// Rewrites says that the template writes an earlier turn differently once a later one
+	// follows; Qwen3's drops reasoning. Text has every turn in the form that it had as
+	// the last turn.
 	Rewrites bool
 	// Apart says that the text before a turn is not the prompt that the template
 	// makes for it, as with a template whose prompts alone end in <think>.
@@ -71,7 +71,7 @@ type dialogueWriter struct {
 
 type noRendering struct{ error }
 
-// must gives up if there is an error.
+// must panics if there is an error; Dialogue returns it.
 func (dialogueWriter) must(err error) {
 	if err != nil {
 		panic(noRendering{err})
@@ -87,7 +87,7 @@ func (w dialogueWriter) render(n int, prompt bool) (string, []jinja.Mark) {
 	return text, marks
 }
 
-// marked returns what the template's generation statements say.
+// marked returns the turns that the template's generation statements mark.
 func (w dialogueWriter) marked(from int) (d dialogue) {
 	text, marks := w.render(len(w.chat.Messages), false)
 	d.Text = text
@@ -107,7 +107,7 @@ func (w dialogueWriter) marked(from int) (d dialogue) {
 
 // derived finds the turns of a template without generation statements.
 func (w dialogueWriter) derived(from int) (d dialogue) {
-	last, tail := -1, "" // the newest turn, and what the template wrote after it
+	last, tail := -1, "" // the newest turn, and the template's text after it
 	for i, m := range w.chat.Messages {
 		if m.Role != "assistant" || i < from {
 			continue
@@ -253,7 +253,7 @@ func placesOf(t *Tokenizer, text string, ids []int32) func(at int) int {
 			return i
 		}
 	}
-	// Where spaces are written as ▁ and tokens strip them, the text up to the place is
+	// If spaces are written as ▁ and tokens strip them, the text up to the place is
 	// encoded alone.
 	return func(at int) int {
 		before := t.appendText(nil, text[:at])

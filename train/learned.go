@@ -12,10 +12,10 @@ import (
 	"onering/train/rundir"
 )
 
-// OpenPolicy opens the model that a run trains, in the type dtype, and beside it a new
-// adapter, or the one to go on with, where the run trains one. base is what the adapter's files call the model, and
-// seed that of its first weights. shared, if not nil, is what policy.ShareBase has made of
-// the model.
+// OpenPolicy opens the model that a run trains, in the type dtype, and, if the run trains
+// one, a new adapter or the one that it continues. base is the model's name in the
+// adapter's files, and seed the seed of its first weights. shared, if not nil, is the
+// result of policy.ShareBase.
 func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string, seed int64, shared *os.File) (*policy.Policy, error) {
 	p, err := policy.Open(env, policy.Options{Path: path, DType: dtype, Base: c.BaseDType, Adapter: c.Adapter, Shared: shared, Name: base})
 	if err != nil || !c.On || c.Adapter != "" {
@@ -28,12 +28,12 @@ func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string,
 	return p, nil
 }
 
-// PassesOf returns how a step on the policy is cut into passes, and what they keep, for
-// micro-batches of micro tokens and sequences of up to longest. alone is that of
+// PassesOf returns how a step on the policy is cut into passes, and what passes store,
+// for micro-batches of micro tokens and sequences of up to longest. alone is as in
 // learn.PassesFor.
 func PassesOf(p *policy.Policy, micro, longest int, alone bool) learn.Passes {
 	passes := learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, longest, alone && p.Env.Device() == "cpu")
-	if p.Adapter != nil { // which is trained to take little memory
+	if p.Adapter != nil { // adapters are trained to save memory
 		passes.StashBytes = 0
 	}
 	return passes
@@ -43,13 +43,13 @@ func PassesOf(p *policy.Policy, micro, longest int, alone bool) learn.Passes {
 // state of the optimizer.
 type Learned struct {
 	Policy  *policy.Policy
-	Stepper *learn.Stepper // of the policy's Ring
+	Stepper *learn.Stepper // the Stepper of the policy's Ring
 }
 
-// SaveTo sets what a checkpoint keeps of it, without copying weights: what a device holds
-// is fetched as it is written. What the other ranks keep takes the room of what steps
-// left. Weights are saved in the type of the model's config.json, an adapter in float32.
-// An error is this rank's alone.
+// SaveTo adds weights and optimizer to a checkpoint, without copying: a device's arrays
+// are fetched as they are written. Parts of other ranks use memory that steps have freed.
+// Weights are saved in the type of the model's config.json, an adapter in float32. An
+// error concerns this rank only.
 func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	w, optimizer := l.Policy.Ring.Trained(), l.Stepper.Optimizer()
 	switch {
@@ -74,7 +74,7 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	return nil
 }
 
-// A device is where an Env keeps weights and state, as a Snapshot has it.
+// A device is the source of weights and state for a Snapshot: an Env.
 type device struct{ env *runtime.Env }
 
 func (d device) Fetch(w *models.Weights, from, to int) error {
@@ -86,10 +86,10 @@ func (d device) Drop(w *models.Weights, from, to int) { d.env.ForgetPart(w, from
 // Release frees the host's copies of what SaveTo and the writer read from a GPU.
 func (l Learned) Release() { l.Stepper.Drop() }
 
-// restore reads what a checkpoint keeps of it. Of several ranks the first reads, and the
-// others get it from there, whatever the first has met: an error is this rank's alone.
-// sameMicro says that train.micro_tokens is what it was: the bound that memory has left
-// since then holds only under that.
+// restore reads weights and optimizer from a checkpoint. The first rank reads and sends
+// them to the others, even after an error, which concerns this rank only. sameMicro says
+// that train.micro_tokens has not changed: only then does the checkpoint's bound of
+// micro-batches hold.
 func (l Learned) restore(from Checkpoint, sameMicro bool) error {
 	var err error
 	if l.Stepper.Ranks().Rank() == 0 {

@@ -6,31 +6,31 @@ import (
 )
 
 // A chat template comes with a downloaded model. So that a short one cannot fill the
-// memory or run for years, each rendering has a budget, and a template that has spent
-// it ends with an error. What makes a value spends before it makes it.
+// memory or run for years, each rendering has a budget, and a template that has spent it
+// ends with an error. Code spends the cost of a value before it makes the value.
 const (
 	renderBudget = 16 << 20
 	// budgetPerByte is added for each byte of the data.
 	budgetPerByte = 64
 
-	stepCost    = 16 // of an expression or statement
-	elementCost = 16 // of an element that is copied or looked at
-	scanShare   = 8  // so many bytes are read for 1; a byte that is written costs 1
+	stepCost    = 16 // cost of an expression or statement
+	elementCost = 16 // cost of an element that is copied or read
+	scanShare   = 8  // reading so many bytes costs 1; writing a byte costs 1
 )
 
 // Limits of nesting. Neither templates nor data in use come near them.
 const (
 	maxTemplate = 64 << 10 // bytes
-	maxNesting  = 200      // brackets, and blocks inside each other
-	maxDepth    = 200      // values inside each other
-	maxCalls    = 150      // macros inside each other; Python ends at about as many
+	maxNesting  = 200      // nested brackets and blocks
+	maxDepth    = 200      // nested values
+	maxCalls    = 150      // nested macro calls; Python's limit is about the same
 	maxRange    = 100000   // as in the sandbox of jinja2
-	maxDigits   = 4300     // of an integer, as in Python
+	maxDigits   = 4300     // digits of an integer, as in Python
 )
 
 var errBudget = errors.New("the template does too much work, or makes too large values: is it damaged, or written to do harm?")
 
-// A fault says where in a template something is wrong.
+// A fault is an error at a place in a template.
 type fault struct {
 	Line int // counted from 1
 	Err  error
@@ -38,7 +38,7 @@ type fault struct {
 
 func (e *fault) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns the error without the place.
+// Unwrap returns the error without its place.
 func (e *fault) Unwrap() error { return e.Err }
 
 // fail ends the reading or rendering of a template: Parse and Render recover.
@@ -46,14 +46,14 @@ func fail(line int, format string, args ...any) {
 	panic(&fault{line, fmt.Errorf(format, args...)})
 }
 
-// failIf is fail where something is wrong.
+// failIf calls fail if the condition holds.
 func failIf(wrong bool, line int, format string, args ...any) {
 	if wrong {
 		fail(line, format, args...)
 	}
 }
 
-// catch turns what fail panics with into an error.
+// catch turns a panic of fail into an error.
 func catch(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -83,7 +83,7 @@ func (r *run) spendTimes(n, size int) {
 	}
 }
 
-// scan takes what it costs to read n bytes.
+// scan spends the cost of reading n bytes.
 func (r *run) scan(n int) { r.spend(n/scanShare + 1) }
 
 func (r *run) fail(format string, args ...any) { fail(r.line, format, args...) }

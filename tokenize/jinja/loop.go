@@ -5,14 +5,14 @@ type loop struct {
 	next                   func() (Value, bool)
 	index                  int
 	before, current, after Value
-	ahead, more            bool // after has been read; there is one
+	ahead, more            bool // whether after has been read; whether it exists
 }
 
 // A forStmt is a for statement.
 type forStmt struct {
 	target     target
-	over, test expr   // test is nil without
-	body, last []stmt // last is the else
+	over, test expr   // test is nil if there is none
+	body, last []stmt // last is the body of else
 	line       int
 }
 
@@ -72,7 +72,7 @@ func (l *loop) peek() {
 	}
 }
 
-// length counts the elements, and reads those that are left.
+// length counts the elements, and reads the remaining ones.
 func (l *loop) length(r *run) int {
 	var rest List
 	for l.peek(); l.more; l.peek() {
@@ -83,7 +83,7 @@ func (l *loop) length(r *run) int {
 	return l.index + 1 + len(rest)
 }
 
-// attribute returns what templates read of a loop.
+// attribute returns an attribute of a loop.
 func (l *loop) attribute(r *run, name string) (Value, bool) {
 	switch name {
 	case "length":

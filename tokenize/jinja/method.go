@@ -110,7 +110,7 @@ func split(r *run, of Value, a arguments) Value {
 	return r.texts(of, parts)
 }
 
-// lineEnd is where splitlines cuts.
+// lineEnd matches the places where splitlines cuts.
 var lineEnd = regexp.MustCompile(`\r\n|[\n-\r\x1c-\x1e\x{85}\x{2028}\x{2029}]`)
 
 func splitLines(s string) []string {
@@ -148,7 +148,7 @@ func affix(has func(s, part string) bool) method {
 	}
 }
 
-// dictMethods are the methods of dict that change nothing.
+// dictMethods are the methods of dict that do not change it.
 var dictMethods = map[string]method{
 	"keys":   viewOf("dict_keys", func(d *Dict) []Value { return d.keys }),
 	"values": viewOf("dict_values", func(d *Dict) []Value { return d.values }),
@@ -171,7 +171,7 @@ func viewOf(kind string, elements func(*Dict) []Value) method {
 	}
 }
 
-// or is an argument, or its default.
+// or returns an argument, or its default.
 func or(v, otherwise Value) Value {
 	if _, ok := v.(absent); ok {
 		return otherwise

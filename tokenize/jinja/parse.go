@@ -10,9 +10,9 @@ import (
 type parser struct {
 	tokens []token
 	depth  int
-	loops  int  // for statements around this place, within the macro around it
-	marks  bool // generation was used
-	macros int  // macro statements around this place
+	loops  int  // number of for statements around this place, within the enclosing macro
+	marks  bool // a generation statement was used
+	macros int  // number of macro statements around this place
 }
 
 // Parse reads a template. Its errors name the line.
@@ -48,7 +48,7 @@ func (p *parser) acceptOp(op string) bool { return p.accept(p.isOp(op)) }
 
 func (p *parser) acceptName(name string) bool { return p.accept(p.isName(name)) }
 
-// accept moves past what is next if it is what was looked for.
+// accept moves past the next token if it is the wanted one.
 func (p *parser) accept(found bool) bool {
 	if found {
 		p.next()
@@ -80,7 +80,7 @@ func describe(k kind) string {
 	return fmt.Sprintf("%q", string(k))
 }
 
-// nest counts how deep the parser is in the grammar; what it returns goes back.
+// nest counts how deep the parser is in the grammar; the returned function undoes it.
 func (p *parser) nest() func() {
 	p.depth++
 	failIf(p.depth > maxNesting, p.peek().line, "nested deeper than %d", maxNesting)
@@ -175,7 +175,7 @@ func (p *parser) statement(ends []string) stmt {
 
 func (p *parser) ifStmt() stmt {
 	var tests []expr
-	var bodies [][]stmt // one more than tests if there is an else
+	var bodies [][]stmt // one more than tests, if there is an else
 	for end := "elif"; end != "endif"; {
 		if end == "elif" {
 			tests = append(tests, p.tuple(false, false))
@@ -236,7 +236,7 @@ func (p *parser) setStmt(line int) stmt {
 	}
 }
 
-// target reads what set or for assigns to: names, attributes of namespaces, and tuples
+// target reads the left side of set or for: names, attributes of namespaces, and tuples
 // of them, up to one of the names in ends.
 func (p *parser) target(ends ...string) target {
 	defer p.nest()()

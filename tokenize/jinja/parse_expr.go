@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Expressions, from what binds least.
+// Expressions, beginning with the operators that bind least.
 
 func (p *parser) expression(withCondition bool) expr {
 	defer p.nest()()
@@ -32,8 +32,8 @@ func (p *parser) or() expr { return p.logic("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logic("and", false, p.not) }
 
-// logic reads operands with and or or between, whose value is the first one with the
-// truth that decides, or the last.
+// logic reads operands joined by "and" or "or"; the value is the first operand that
+// decides, or the last one.
 func (p *parser) logic(name string, decides bool, operand func() expr) expr {
 	e := operand()
 	for p.acceptName(name) {
@@ -202,7 +202,7 @@ func (p *parser) primary() expr {
 	return nil
 }
 
-// dict reads a dictionary behind its bracket.
+// dict reads a dictionary after its bracket.
 func (p *parser) dict(line int) expr {
 	var keys, values []expr
 	p.separated("}", func() {
@@ -223,7 +223,7 @@ func (p *parser) dict(line int) expr {
 	}
 }
 
-// separated has each read what stands between commas, up to end, and reads that.
+// separated calls each for every element between commas, up to end, which it also reads.
 func (p *parser) separated(end kind, each func()) {
 	for first := true; p.peek().kind != end; first = false {
 		if !first {
@@ -289,7 +289,7 @@ func (p *parser) postfix(e expr) expr {
 	}
 }
 
-// subscript reads what stands in brackets behind an expression: a key, or a slice.
+// subscript reads the brackets after an expression: a key, or a slice.
 func (p *parser) subscript(of expr) expr {
 	line := p.next().line
 	part := func() expr {
@@ -334,7 +334,7 @@ func (p *parser) call(e expr) expr {
 	return with(e, p.arguments(), line, (*run).call)
 }
 
-// with computes a value and the arguments that go with it, and then what use makes of them.
+// with computes a value and its arguments, and then applies use to them.
 func with(of expr, args callArgs, line int, use func(r *run, v Value, a arguments) Value) expr {
 	return func(r *run, s *scope) Value {
 		v := of(r, s)

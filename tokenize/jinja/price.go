@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// A price is what one use of something costs: a sum, and so much for each scanShare bytes of
-// the values that it is given. What makes values or looks at elements pays for them besides.
+// A price is the cost of one use of a feature: a constant, and an amount for each
+// scanShare bytes of its arguments. Making values and reading elements cost extra.
 type price struct{ flat, per int }
 
-// prices has all that a template can use, by kind and name: a test walks it.
+// prices has everything that a template can use, by kind and name; a test walks it.
 var prices = map[string]map[string]price{}
 
 func init() {
@@ -17,7 +17,7 @@ func init() {
 		price
 		kind, names string
 	}{
-		{price{0, 0}, "method", "keys values items"}, // elements are paid for as they are looked at
+		{price{0, 0}, "method", "keys values items"}, // elements are paid for as they are read
 		{price{0, 1}, "method", "strip lstrip rstrip startswith endswith get"},
 		{price{0, 8}, "method", "split"},
 		{price{0, 16}, "method", "upper lower capitalize title replace"},
@@ -67,7 +67,7 @@ func (r *run) payCall(kind, name string, of Value, a arguments) {
 	r.pay(kind, name, a.named...)
 }
 
-// size is how many bytes a text or an integer has, 0 for what has none.
+// size returns how many bytes a text or an integer has, 0 for other values.
 func size(v Value) int {
 	switch v := v.(type) {
 	case string:
@@ -80,10 +80,10 @@ func size(v Value) int {
 	return 0
 }
 
-// payKey pays for what hash does with a value.
+// payKey pays for hashing a value.
 func (r *run) payKey(v Value) { r.spend(1 + size(v)) }
 
-// key is hash of a value, which fails for one that cannot be a key.
+// key returns the hash of a value, and fails for one that cannot be a key.
 func (r *run) key(v Value) any {
 	r.payKey(v)
 	h, ok := hash(v)

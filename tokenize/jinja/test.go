@@ -1,6 +1,6 @@
 package jinja
 
-// A test answers a question about a value.
+// A test decides a question about a value.
 type test struct {
 	name   string
 	params int // how many arguments it takes
@@ -16,7 +16,7 @@ func init() {
 			tests[name] = test{name, params, is}
 		}
 	}
-	// plain tests look at the value only.
+	// Plain tests look only at the value.
 	plain := func(is func(v Value) bool, names ...string) {
 		add(0, func(_ *run, v Value, _ []Value) bool { return is(v) }, names...)
 	}

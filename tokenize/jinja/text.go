@@ -24,7 +24,7 @@ func (r *run) str(v Value) string {
 	return out.String()
 }
 
-// repr writes repr(v), which is part of depth other values.
+// repr writes repr(v), where v is nested in depth other values.
 func (r *run) repr(out *strings.Builder, v Value, depth int) {
 	if depth > maxDepth {
 		r.fail("values nested deeper than %d", maxDepth)
@@ -54,7 +54,7 @@ func (r *run) repr(out *strings.Builder, v Value, depth int) {
 	r.spend(stepCost)
 }
 
-// scalar is repr of a value that has no others in it.
+// scalar is repr of a value without elements.
 func (r *run) scalar(v Value) string {
 	switch v := v.(type) {
 	case nil:

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// A Value is what a template computes with, as Python has it: nil for None, bool,
-// int, *big.Int for larger integers, float64, string, List, tuple, *Dict, and kinds
-// that only templates make. Lists and dictionaries never change once a template can
-// see them: the sandbox of the reference forbids it.
+// A Value is a value of a template, as in Python: nil for None, bool, int, *big.Int for
+// larger integers, float64, string, List, tuple, *Dict, and kinds that only templates
+// make. Lists and dictionaries never change once a template can see them: the sandbox of
+// the reference forbids it.
 type Value = any
 
 type (
@@ -20,7 +20,7 @@ type (
 	List []Value
 	// A tuple is a Python tuple.
 	tuple []Value
-	// markup is text that the filters safe and escape made.
+	// markup is text made by the filters safe and escape.
 	markup string
 )
 
@@ -31,14 +31,14 @@ type undefined struct{ message string }
 // A namespace has attributes that set can change.
 type namespace struct{ attributes *Dict }
 
-// A view is what range and the methods keys, values and items of a dictionary return.
+// A view is the result of range and of the methods keys, values and items of a dictionary.
 type view struct {
 	kind     string // range, dict_keys, dict_values or dict_items
 	elements []Value
-	text     string // of a range
+	text     string // text of a range
 }
 
-// An iterator is what filters such as map and select return: it can be read once.
+// An iterator is the result of filters such as map and select: it can be read once.
 type iterator struct {
 	name string
 	next func() (Value, bool)
@@ -106,7 +106,7 @@ func (d *Dict) All() iter.Seq2[Value, Value] {
 	}
 }
 
-// Clone returns a dictionary of its own with the same keys and values.
+// Clone returns a separate dictionary with the same keys and values.
 func (d *Dict) Clone() *Dict {
 	c := NewDict()
 	for key, value := range d.All() {
@@ -115,8 +115,8 @@ func (d *Dict) Clone() *Dict {
 	return c
 }
 
-// hash returns what stands for a value in a Go map: equal values have equal ones. ok
-// is false for values that cannot be a key.
+// hash returns the key of a value in a Go map: equal values have equal keys. ok is false
+// for values that cannot be a key.
 func hash(v Value) (h any, ok bool) {
 	switch v := v.(type) {
 	case nil:
@@ -157,7 +157,7 @@ func shrink(n *big.Int) Value {
 	return n
 }
 
-// typeNames are names of types in Python by those in Go.
+// typeNames are Python's names of types by Go's.
 var typeNames = map[string]string{
 	"<nil>": "NoneType", "bool": "bool", "int": "int", "*big.Int": "int", "float64": "float", "string": "str", "jinja.markup": "Markup",
 	"jinja.List": "list", "jinja.tuple": "tuple", "*jinja.Dict": "dict", "*jinja.undefined": "Undefined",
@@ -327,7 +327,7 @@ func (r *run) iter(v Value) (next func() (Value, bool)) {
 	return next
 }
 
-// elements yields what iter returns.
+// elements yields the elements that iter returns.
 func (r *run) elements(v Value) iter.Seq[Value] {
 	next := r.iter(v)
 	return func(yield func(Value) bool) {

@@ -34,22 +34,22 @@ type Format struct {
 	Silent bool
 
 	family
-	functions map[string]function // by name
+	functions map[string]function // functions by name
 	thinking  bool                // the prompt ends inside a thought
 }
 
-// A family writes calls in one way. A call stands between two marks.
+// A family is one way in which models write calls, between two marks.
 type family struct {
 	name        string
-	begins      string // a call
-	named       string // what follows before the arguments, of the function NAME
-	open, close string // close is "" where a call goes on to the end of the text
+	begins      string // the mark before a call
+	named       string // for a call of the function NAME, the text after the mark, before the arguments
+	open, close string // close is "" if a call ends with the text
 	json        bool   // close counts outside JSON strings only
 	bare        bool   // a text that begins with { is a call, too
 	read        func(f *Format, block string) ([]Call, error)
 }
 
-// A function is what the description of a tool says of it.
+// A function is the description of a tool.
 type function struct {
 	Name       string `json:"name"`
 	Parameters struct {
@@ -64,8 +64,8 @@ const (
 	reasoned = "</think>"
 )
 
-// families are those that are read, with what a template writes for a call of probe, or in its
-// instruction where it does not write calls.
+// families are the supported ones, with their template's text for a call of probe, or the
+// template's instruction if it writes no calls.
 var families = []struct {
 	family
 	writes, teaches *regexp.Regexp
@@ -86,8 +86,8 @@ const probed = `{
 		{"role": "tool", "tool_call_id": "abcdefghi", "name": "` + probe + `", "content": "r"}]}`
 
 // Of finds how a model answers a conversation with calls of its tools, from what the chat
-// template of the tokenizer writes. It returns an error if the template does not show tools
-// to the model, or has calls in a form that is not read here.
+// template of the tokenizer writes. It returns an error if the template does not show
+// tools to the model, or uses an unsupported form of calls.
 func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	f := &Format{}
 	if err := f.know(talk.Tools); err != nil {
@@ -98,7 +98,7 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 		return nil, err
 	}
 	c.Args, c.Template = talk.Args, talk.Template
-	called, _ := t.Chat(c) // some templates write no call
+	called, _ := t.Chat(c) // some templates do not write calls
 	c.Messages, c.AddGenerationPrompt = c.Messages[:1], true
 	text, err := t.Chat(c)
 	if err != nil {
@@ -163,9 +163,9 @@ func (f *Format) Write(content string, calls []Call) string {
 	return content
 }
 
-// Begin returns the beginning of a call, of the function with a name if one is given, to be put
-// behind a prompt: the model goes on with it. Of a prompt that ends inside a thought there is
-// none.
+// Begin returns the beginning of a call, of the function with a name if one is given, to
+// be put behind a prompt, so that the model continues it. There is none for a prompt that
+// ends inside a thought.
 func (f *Format) Begin(name string) (text string, err error) {
 	if _, known := f.functions[name]; name != "" && !known {
 		return "", fmt.Errorf("there is no tool %q", name)
@@ -180,9 +180,9 @@ func (f *Format) Begin(name string) (text string, err error) {
 	return text, nil
 }
 
-// Parse returns the calls in a text and the content around them. Calls that are not well-formed
-// stay in the content, and the error says what is wrong with the first of them: a model can be
-// told so.
+// Parse returns the calls in a text and the content around them. Calls that are not
+// well-formed stay in the content, and the error says what is wrong with the first of
+// them, so that the model can be told.
 func (f *Format) Parse(text string) (content string, calls []Call, err error) {
 	s := f.Stream()
 	content, calls = s.Add(text)
@@ -215,7 +215,7 @@ func (w written) call() (Call, error) {
 	case arguments[0] != '{':
 		return Call{}, fmt.Errorf("the arguments of the call of %.60q are no JSON object", *w.Name)
 	}
-	if err := new(tokenize.Data).UnmarshalJSON(arguments); err != nil { // which bounds their depth
+	if err := new(tokenize.Data).UnmarshalJSON(arguments); err != nil { // JSON bounds the depth of objects
 		return Call{}, fmt.Errorf("the arguments of the call of %.60q are not read: %w", *w.Name, err)
 	}
 	return Call{*w.Name, arguments}, nil
@@ -231,8 +231,8 @@ func readHermes(_ *Format, block string) ([]Call, error) {
 	return []Call{c}, err
 }
 
-// readLlama reads {"name": NAME, "parameters": OBJECT}, of which models write several with
-// semicolons between, or NAME.call(KEY="VALUE", ...), which stands for a tool that was built in.
+// readLlama reads {"name": NAME, "parameters": OBJECT}, several of which are separated by
+// semicolons, or NAME.call(KEY="VALUE", ...) for a built-in tool.
 func readLlama(_ *Format, block string) (calls []Call, err error) {
 	rest := strings.TrimSpace(block)
 	if !strings.HasPrefix(rest, "{") {
@@ -245,7 +245,7 @@ func readLlama(_ *Format, block string) (calls []Call, err error) {
 			return nil, fmt.Errorf("a call is no JSON object: %w", err)
 		}
 		if w.Name == nil && w.Arguments == nil && w.Parameters == nil && len(calls) == 0 {
-			return nil, nil // an answer in JSON
+			return nil, nil // the answer is plain JSON
 		}
 		c, err := w.call()
 		if err != nil {
@@ -304,7 +304,7 @@ func readXML(f *Format, block string) ([]Call, error) {
 		value = strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")
 		var s schema
 		told, known := f.functions[name].Parameters.Properties[key]
-		_ = json.Unmarshal(told, &s) // true is a schema, too: it tells nothing
+		_ = json.Unmarshal(told, &s) // true is a valid schema, too, without information
 		o.add(key, s.value(value, known))
 	}
 	return []Call{{name, o.all()}}, nil
@@ -318,7 +318,7 @@ func element(text, mark string) (name, rest string, ok bool) {
 	return name, rest, ok && closed && name != "" && !strings.Contains(name, "\n")
 }
 
-// A schema is what is told of an argument.
+// A schema is the description of an argument.
 type schema struct {
 	Type  any      `json:"type"` // a text, or a list of them
 	AnyOf []schema `json:"anyOf"`
@@ -360,11 +360,11 @@ func textOf(text string) json.RawMessage {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // a text has no error
+	_ = e.Encode(text) // a text can always be encoded
 	return json.RawMessage(strings.TrimSuffix(b.String(), "\n"))
 }
 
-// An object is JSON whose keys stay in their order.
+// An object is a JSON object whose keys keep their order.
 type object struct{ strings.Builder }
 
 func (o *object) add(key string, value json.RawMessage) {

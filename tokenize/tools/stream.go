@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What a text may have at most; the rest stays in the content.
+// Limits of a text; text beyond them stays in the content.
 const (
 	maxCalls     = 128
 	maxCallBytes = 1 << 20
@@ -16,7 +16,7 @@ const (
 // A Stream reads a text in pieces. Each byte is looked at a bounded number of times.
 type Stream struct {
 	f     *Format
-	held  []byte // what is not decided yet; in a call all of it
+	held  []byte // text that is not decided yet; in a call all of its text
 	gap   []byte // spaces behind the content so far, which are content if more follows
 	at    int    // how far held has been searched for the end of the call
 	calls int
@@ -29,7 +29,7 @@ type Stream struct {
 type state int
 
 const (
-	beginning state = iota // of the text, or behind a thought
+	beginning state = iota // at the beginning of the text, or behind a thought
 	thinking
 	talking
 	calling
@@ -97,7 +97,7 @@ func (s *Stream) say(out *strings.Builder, n int) {
 	s.held = s.held[n:]
 }
 
-// begin decides what the text begins with, if that is known.
+// begin decides how the text begins, if that is known.
 func (s *Stream) begin() bool {
 	text := bytes.TrimLeft(s.held, " \t\r\n")
 	s.gap = append(s.gap, s.held[:len(s.held)-len(text)]...)
@@ -115,8 +115,8 @@ func (s *Stream) begin() bool {
 	return true
 }
 
-// until adds what is held to the content up to a mark, and reports whether the mark is there.
-// What may be the beginning of the mark stays.
+// until adds held text up to a mark to the content, and reports whether the mark was
+// found. Text that may be the beginning of the mark stays held.
 func (s *Stream) until(out *strings.Builder, mark string) bool {
 	n := bytes.Index(s.held, []byte(mark))
 	if n >= 0 {
@@ -134,7 +134,7 @@ func (s *Stream) until(out *strings.Builder, mark string) bool {
 	return false
 }
 
-// call looks for the end of a call, and reads it. It reports whether there is more to do.
+// call looks for the end of a call, and reads the call. It reports whether there is more to do.
 func (s *Stream) call(out *strings.Builder, calls *[]Call) bool {
 	switch {
 	case s.calls >= maxCalls:
@@ -162,9 +162,9 @@ func (s *Stream) found() bool {
 		rest := s.held[s.at:]
 		switch c := rest[0]; {
 		case s.quoted && c == '\\':
-			s.at++ // with what follows
+			s.at++ // with the text that follows
 		case s.quoted:
-			s.quoted = c != '"' && c != '\n' // which no JSON string has
+			s.quoted = c != '"' && c != '\n' // no JSON string contains this
 		case s.f.json && c == '"':
 			s.quoted = true
 		case c == mark[0] && bytes.HasPrefix(rest, []byte(mark)):
@@ -177,7 +177,7 @@ func (s *Stream) found() bool {
 	return false
 }
 
-// close reads the call that ends at a place, where a mark of some bytes stands.
+// close reads the call that ends at a place, where a mark of n bytes stands.
 func (s *Stream) close(out *strings.Builder, calls *[]Call, at, mark int) {
 	block := string(bytes.TrimPrefix(s.held[:at], []byte(s.f.open)))
 	read, err := s.f.read(s.f, block)

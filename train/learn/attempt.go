@@ -16,9 +16,9 @@ type attempt struct {
 	*Stepper
 	batch       Batch
 	weigh       Weigh
-	owner       []int   // the rank of each sequence
+	owner       []int   // the rank to which each sequence belongs
 	micro       [][]int // the sequences of each micro-batch, which are this rank's
-	perResponse bool    // each goes backward before the next one begins
+	perResponse bool    // each pass goes backward before the next one begins
 	Report
 }
 
@@ -26,7 +26,7 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
 	own := slices.DeleteFunc(s.own(a.owner), b.LeavesOut)
 	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, s.options.AloneTokens)
-	// A single pass is the whole batch; but of several ranks another may have several.
+	// A single pass is the whole batch; but another of several ranks may have several passes.
 	a.perResponse = weigh == nil || b.PerResponse && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
 	a.Loss, a.Scores, a.MicroBatches = b.givenLoss(), newScores(len(b.Sequences)), len(a.micro)
 	for i, x := range b.Sequences {
@@ -76,8 +76,8 @@ func (a *attempt) reduce(compute func() error) error {
 	return a.agree(err)
 }
 
-// passByPass computes the gradients with one micro-batch after the other, each forward,
-// its weights and backward at once, so that memory holds one pass only.
+// passByPass computes the gradients from one micro-batch after the other: forward,
+// weights and backward of each before the next, so that memory holds a single pass.
 func (a *attempt) passByPass(ctx context.Context) error {
 	used := a.Loss
 	if a.weigh != nil {
@@ -85,7 +85,7 @@ func (a *attempt) passByPass(ctx context.Context) error {
 	}
 	err := a.reduce(func() error {
 		a.learner.ZeroGradients()
-		// Those that are not live are at the end.
+		// sequences that are not live come last
 		last := len(a.micro) - 1
 		for last > 0 && !a.batch.live(a.micro[last][0]) {
 			last--
@@ -111,8 +111,8 @@ func (a *attempt) passByPass(ctx context.Context) error {
 	return a.agree(a.weighWhole(used))
 }
 
-// explainScores explains scores that are not finite, which takes those of the
-// micro-batches that follow too.
+// explainScores explains scores that are not finite, which also needs the scores of later
+// micro-batches.
 func (a *attempt) explainScores(ctx context.Context, following [][]int) error {
 	for _, group := range following {
 		p, err := a.forward(ctx, a.learner, a.batch.Sequences, group, false, a.Scores)
@@ -157,8 +157,8 @@ func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) er
 	return a.backward(p, group, loss)
 }
 
-// weighWhole asks for the loss of the whole batch, now that all scores are known. Its
-// weights must have the bits of those that were used.
+// weighWhole asks for the loss of the whole batch, once all scores are known. The weights
+// must have the same bits as those used before.
 func (a *attempt) weighWhole(used Loss) (err error) {
 	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (a *attempt) weighWhole(used Loss) (err error) {
 	return nil
 }
 
-// sumKnown sets the loss of a batch whose weights are known. One rank adds the sums of its
-// micro-batches, several go by the sequences: each then has the same sum.
+// sumKnown sets the loss of a batch whose weights are known. One rank adds the sums of
+// its micro-batches; several add by sequence, so that each gets the same sum.
 func (a *attempt) sumKnown() error {
 	groups := a.micro
 	if a.ranks.Size() > 1 {
@@ -214,7 +214,7 @@ func (a *attempt) allForward(ctx context.Context) error {
 			}
 		}
 	}()
-	// Each rank weighs the scores of the whole batch, and so comes to the same.
+	// Each rank weighs the scores of the whole batch, so all get the same weights.
 	if err := a.agree(a.forwardAll(ctx, passes)); err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err e
 	budget := keptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
 	for i, group := range a.micro {
 		size := a.learner.Bytes(picked(a.batch.Sequences, group))
-		// The last pass has its backward pass first: it may always keep.
+		// The backward pass of the last pass comes first, so it may always be kept.
 		keep := a.batch.live(group[0]) && (size <= budget || i == len(a.micro)-1)
 		if keep {
 			budget -= size
@@ -257,8 +257,8 @@ func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err 
 	}
 	a.observe(metrics.PhaseBackward)
 	a.learner.ZeroGradients()
-	// The newest pass is the first: its memory serves those whose layers are
-	// computed again.
+	// The newest pass goes first: its memory then serves passes whose layers are computed
+	// again.
 	for i, group := range slices.Backward(a.micro) {
 		if err := ctx.Err(); err != nil {
 			return err

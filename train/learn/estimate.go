@@ -7,18 +7,18 @@ import (
 	"onering/runtime"
 )
 
-// Tokens returns the most tokens of a micro-batch of a step of so many whose longest
-// sequence has longest.
+// Tokens returns the largest number of tokens of a micro-batch, for a step of total
+// tokens whose longest sequence has longest.
 func (p Passes) Tokens(step, longest int64) int64 {
 	return min(max(int64(cmp.Or(p.AloneTokens, p.MicroTokens)), longest), step)
 }
 
-// Needs returns what a step of so many tokens takes at its peak beside weights and gradients:
-// what forward passes keep for the backward passes, and what passes take while they run.
+// Needs returns what a step of so many tokens needs at its peak besides weights and gradients:
+// the values that forward passes store for backward passes, and memory of running passes.
 func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, longest int64) (kept, running runtime.Need, err error) {
 	g, micro := arch.Geometry(), p.Tokens(step, longest)
 	one := g.StashBytes(p.Stash, int(micro))
-	if p.Stash < models.StashLogits { // a shorter one keeps more
+	if p.Stash < models.StashLogits { // a shorter pass stores more
 		one = max(one, min(p.StashBytes, g.StashBytes(models.StashLogits, int(micro))))
 	}
 	all := one
@@ -33,8 +33,8 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	head := 4 * micro * min(int64(g.Vocab), 8176) * 14 / 5
 	if compute.Provider == models.CPU {
 		layer := layerBytes(g, micro, longest)
-		// ONNX Runtime's arena returns no memory, so it has room for head and layers; and if
-		// the layers take more than the head, it has buffers for passes of several sizes.
+		// ONNX Runtime's arena returns no memory, so it holds room for head and layers; if
+		// the layers need more than the head, it holds buffers for passes of several sizes.
 		bytes := layer + max(head, layer+head*5/14)
 		if compute.Narrow() { // the matrices of a layer that runs
 			from, to := arch.Copied()
@@ -46,8 +46,8 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	forward, backward, err := arch.LayerBytes(p.Stash, int(min(8, (T+511)/512)), int(micro), int(rows), int(T))
 	bytes := max(forward, backward, head) + 4*4*micro*int64(g.Hidden) + 4*T*T // x, y, dx, dy; the mask
 	if compute.Provider == models.WebGPU {
-		// The head is one slice; an update in place has a copy of what it updates, and the
-		// largest tensor is the head.
+		// On WebGPU the head is one slice; an update in place needs a copy of the tensor,
+		// of which the head is the largest.
 		bytes += max(0, 4*4*micro*int64(g.Vocab)-head) + 2*4*int64(g.Vocab)*int64(g.Hidden)
 	}
 	return need(int64(all)), need(bytes), err

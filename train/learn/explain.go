@@ -8,8 +8,8 @@ import (
 	"onering/runtime"
 )
 
-// CheckWeights names the first of the ring's weights that is not finite, wherever
-// they lie.
+// CheckWeights names the first of the ring's weights that is not finite, on the host or a
+// device.
 func (s *Stepper) CheckWeights() error {
 	weights := []*models.Weights{s.ring.Weights}
 	if s.ring.Adapter != nil {
@@ -27,9 +27,8 @@ func (s *Stepper) CheckWeights() error {
 	return nil
 }
 
-// Explain adds to a *NonfiniteError about scores where those come from: a weight,
-// or the first layer whose output overflows. Sequences are those that the error
-// counts.
+// Explain adds the origin to a *NonfiniteError about scores: a weight, or the first layer
+// whose output overflows. sequences are those that the error counts.
 func (s *Stepper) Explain(err error, sequences []runtime.Sequence) error {
 	if found, ok := errors.AsType[*NonfiniteError](err); ok && len(found.Sequences) > 0 {
 		found.Cause = s.Cause(sequences[found.Sequences[0]])
@@ -37,8 +36,8 @@ func (s *Stepper) Explain(err error, sequences []runtime.Sequence) error {
 	return err
 }
 
-// Cause says where the scores of a sequence that are not finite come from; "" where
-// they are finite.
+// Cause returns the origin of a sequence's scores that are not finite; "" if they are
+// finite.
 func (s *Stepper) Cause(x runtime.Sequence) string {
 	if err := s.CheckWeights(); err != nil {
 		if at, ok := errors.AsType[*runtime.NotFiniteError](err); ok {

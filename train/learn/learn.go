@@ -27,16 +27,16 @@ type Batch struct {
 	// Live says which sequences may have derivatives other than zero. The others
 	// are only scored. Nil means all.
 	Live []bool
-	// LiveOnly leaves the others out: nothing of them is computed, and their scores
-	// are nil.
+	// LiveOnly leaves out sequences that are not live: they are not computed, and their
+	// scores are nil.
 	LiveOnly bool
 	// Weights are dLoss/dlogp by sequence and scored token where they are known
 	// before the forward pass, and EntropyWeights likewise dLoss/dentropy, which
 	// may be nil. Where Weights is nil a Weigh function is asked.
 	Weights, EntropyWeights [][]float64
-	// PerResponse says that what a Weigh function gives a sequence depends on the scores of that
-	// sequence alone, so that it can be asked before those of others are known. A step
-	// in which it turns out not to be so is computed again.
+	// PerResponse says that the weights of a sequence depend only on its own scores, so
+	// that Weigh can be called before other scores are known. A step in which that proves
+	// wrong is computed again.
 	PerResponse bool
 	// Number of the step, from 1, for messages.
 	Number       int
@@ -57,26 +57,25 @@ type Loss struct {
 	LogProb, Entropy [][]float64
 }
 
-// Weigh returns the loss of a batch with the given scores. A step that is
-// computed again asks again. With Batch.PerResponse it is asked after each micro-batch, when the
-// scores of those that follow are nil, and then once more.
+// Weigh returns the loss of a batch with the given scores. A step that is computed again
+// calls it again. With Batch.PerResponse it is called after each micro-batch, while later
+// scores are nil, and once more at the end.
 type Weigh func(Scores) (Loss, error)
 
-// A Report is what a step did. With an error it holds what was computed until then.
+// A Report says what a step did. With an error it has what was computed before.
 type Report struct {
 	Scores
 	Loss     Loss
 	GradNorm float64 // before clipping, without the loss scale
 	// Tokens counts the tokens that were scored.
 	Tokens int
-	// LeftOut counts the sequences of which nothing was computed; see Batch.LiveOnly.
+	// LeftOut counts the sequences that were not computed; see Batch.LiveOnly.
 	LeftOut      int
 	MicroBatches int
-	// Early is how many gradients were final, and were handed to the other ranks, before
-	// the end of the backward pass.
+	// Early counts the gradients that were final, and were passed to the other ranks,
+	// before the end of the backward pass.
 	Early int
-	// LossScale is what the loss was multiplied by; 0 where layers do not
-	// compute in float16.
+	// LossScale is the factor of the loss; 0 if layers do not compute in float16.
 	LossScale float64
 }
 
@@ -87,7 +86,7 @@ type Options struct {
 	Optimizer models.Optimizer
 	// Offload keeps the optimizer's state in the host's memory.
 	Offload bool
-	// Gradients is LearnerOptions.Gradients.
+	// Gradients is the type that sums the layers' gradients, see runtime.LearnerOptions.
 	Gradients models.DType
 	// MaxGradNorm scales a gradient of larger 2-norm down to it; 0 is off.
 	MaxGradNorm float64
@@ -96,24 +95,24 @@ type Options struct {
 	Passes
 	// EntropyGradient allows derivatives with respect to the entropy.
 	EntropyGradient bool
-	// Ranks are the processes that take the step together; nil is this one alone.
+	// Ranks are the processes that take the step together; nil means only this one.
 	Ranks Ranks
-	// Shard has each rank keep a part of the optimizer's state, and of float32 weights of
-	// which Programs read a 16-bit copy, and update that part of the weights. The ring is
-	// then one of which nothing is made yet.
+	// Shard divides the optimizer's state among the ranks, and float32 weights that
+	// Programs read as a 16-bit copy; each rank updates its part. Nothing may be made of
+	// the ring before.
 	Shard bool
-	// Bucket is how many elements of gradients the ranks sum at once, and how many of a
-	// part follow one another with Shard, about. 0 means runtime.DefaultBucket.
+	// Bucket is about how many gradients the ranks sum at once, and with Shard how many
+	// adjacent elements a part has. 0 means runtime.DefaultBucket.
 	Bucket int
-	// Observe, if not nil, is told each phase as it begins: score (log-probs), weights (the
-	// loss and its derivatives), backward, reduce (the ranks' gradients to their sum, and
-	// updated parts to all), optimizer (the norm too) and, between two steps, other.
+	// Observe, if not nil, is called with each phase as it begins: score (log-probs), weights
+	// (the loss and its derivatives), backward, reduce (the ranks' gradients to their sum,
+	// and updated parts to all), optimizer (the norm too) and, between two steps, other.
 	Observe func(metrics.Phase)
-	// Log is told of steps that are computed again; nil discards it.
+	// Log receives messages about steps that are computed again; nil discards them.
 	Log *slog.Logger
-	// BeforePass, if not nil, is called with the tokens of each micro-batch
-	// before its forward pass, whose error it may return in its place. Tests use
-	// it to let memory end.
+	// BeforePass, if not nil, is called with the tokens of each micro-batch before its
+	// forward pass; its error replaces the pass. Tests use it to simulate a lack of
+	// memory.
 	BeforePass func(tokens int) error
 }
 
@@ -123,8 +122,8 @@ type Stepper struct {
 	options Options
 	limit   microLimit
 	scaling lossScaling
-	norm    float64 // of the gradients that Update takes
-	joint   bool    // a batch said PerResponse and was not
+	norm    float64 // norm of the gradients that Update uses
+	joint   bool    // a batch said PerResponse wrongly
 
 	reduction *reduction // under way; nil between two and of one rank
 	last      bool       // the backward pass that follows is the last one
@@ -182,12 +181,11 @@ func (s *Stepper) Close() {
 	s.learner.Close()
 }
 
-// Optimizer returns the optimizer, whose state a checkpoint holds; nil where there
-// is none.
+// Optimizer returns the optimizer, whose state a checkpoint holds; nil if there is none.
 func (s *Stepper) Optimizer() *runtime.Optimizer { return s.optimizer }
 
-// A State is what a Stepper needs, besides the optimizer's state, to continue with
-// the same bits.
+// A State is the state of a Stepper, besides the optimizer's, that is needed to continue
+// with the same bits.
 type State struct {
 	// MicroTokens is the bound of micro-batches, which moves the last bits of
 	// sums.
@@ -200,7 +198,7 @@ type State struct {
 // State returns the present state.
 func (s *Stepper) State() State { return State{s.limit.tokens, s.scaling.scale} }
 
-// Restore continues from a state. What is zero in it stays as it is.
+// Restore continues from a state. A zero value in the state changes nothing.
 func (s *Stepper) Restore(x State) {
 	if x.MicroTokens > 0 {
 		s.limit.tokens = x.MicroTokens
@@ -210,7 +208,7 @@ func (s *Stepper) Restore(x State) {
 	}
 }
 
-// Record returns the figures of a step that was taken at a learning rate.
+// Record returns the figures of a step that was taken at this learning rate.
 func (r Report) Record(rate float64) metrics.Record {
 	record := metrics.Record{}.With("loss", r.Loss.Value).With("grad_norm", r.GradNorm).With("learning_rate", rate).
 		With("train_tokens", r.Tokens).With("micro_batches", r.MicroBatches).

@@ -20,8 +20,8 @@ const (
 	smallStash  = 256 << 20
 )
 
-// fewestTokens is how many a pass has room for that is taken backward before the next
-// one: products over fewer are slower.
+// fewestTokens is the least size of a pass that goes backward before the next one:
+// products over fewer tokens are slower.
 const fewestTokens = 512
 
 // SmallestMicroBatch bounds the halving of micro-batches, in tokens: a sequence is never
@@ -30,17 +30,16 @@ const SmallestMicroBatch = 64
 
 // Passes say how a step is cut into passes and what these keep for the backward pass.
 type Passes struct {
-	// MicroTokens bounds the tokens of a micro-batch to begin with; a longer
-	// sequence goes alone.
+	// MicroTokens bounds the tokens of a micro-batch; a longer sequence gets its own.
 	MicroTokens int
-	// AloneTokens bounds them too where each pass may be taken backward before the next
-	// one begins, so that memory holds all of one pass; a prompt that several sequences
-	// share counts once. 0 is no such bound.
+	// AloneTokens also bounds micro-batches that may go backward before the next one
+	// begins, so that memory can hold all of one pass; a shared prompt counts once. 0 is
+	// no bound.
 	AloneTokens int
 	// Stash is how much forward passes keep for the backward pass, at least.
 	Stash models.Stash
-	// StashBytes is what one of them may take to keep more: that of a short one keeps all
-	// of some layers or of all where Stash says less.
+	// StashBytes is how many bytes a pass may store: a short pass stores all of some or
+	// all layers, beyond Stash.
 	StashBytes int
 }
 
@@ -66,11 +65,11 @@ func PassesFor(g models.Geometry, parameters, micro, longest int, alone bool) Pa
 	return p
 }
 
-// share returns a share of the bytes of so many parameters.
+// share returns a share of the bytes that so many parameters take.
 func share(of float64, parameters int) int { return max(smallStash, int(of*4*float64(parameters))) }
 
-// keptBytes is how much the forward passes of a step may keep in all, besides the
-// last one; nothing where layers compute in 16 bits.
+// keptBytes bounds the bytes that a step's forward passes may store in all, without the
+// last pass; 0 if layers compute in 16 bits.
 func keptBytes(g models.Geometry, parameters int) int {
 	if g.Compute != models.F32 {
 		return 0
@@ -78,8 +77,8 @@ func keptBytes(g models.Geometry, parameters int) int {
 	return share(keptShare, parameters)
 }
 
-// isOutOfMemory says whether an error is that an allocation failed, or that a buffer would
-// be too large. ONNX Runtime has no error code for that, so its text decides.
+// isOutOfMemory says whether an error means that an allocation failed or a buffer would
+// be too large. ONNX Runtime has no code for these errors, so their text decides.
 func isOutOfMemory(err error) bool {
 	if err == nil || errors.Is(err, runtime.ErrLost) || errors.Is(err, runtime.ErrTooLarge) {
 		return errors.Is(err, runtime.ErrTooLarge)

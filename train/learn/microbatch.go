@@ -48,7 +48,7 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 	return out
 }
 
-// A prefixGroup is the sequences of one kind that have the same prefix.
+// A prefixGroup has the sequences of one kind (live or not) with the same prefix.
 type prefixGroup struct{ first, longest int } // the first of them; the tokens of the longest
 
 // prefixGroups returns the group of each sequence that own lists.
@@ -71,7 +71,7 @@ func prefixGroups(sequences []runtime.Sequence, own []int, alive func(i int) boo
 	return groups
 }
 
-// picked returns what a list has of the sequences of a micro-batch; nil where there is no list.
+// picked returns the elements of a list for the sequences of a micro-batch; nil for a nil list.
 func picked[T any](list []T, group []int) (part []T) {
 	if list == nil {
 		return nil

@@ -15,20 +15,20 @@ var inf = math.Inf(1)
 
 // A NonfiniteError says where NaN or an infinity was found. Nothing was updated.
 type NonfiniteError struct {
-	// What was not finite, such as "the log-prob of response token 3", and its
-	// value.
+	// What names the value that was not finite, such as "the log-prob of response token
+	// 3", and the value.
 	What  string
 	Value float64
 	// Tensor of the model that it was found in; empty where it is not of one.
 	Tensor string
-	// Cause is where it comes from as far as that is known: a tensor, a layer.
+	// Cause is the origin as far as it is known: a tensor, a layer.
 	Cause string
-	// Sequences that it was found in, by number; empty where it is in a sum over
-	// all. Among says what the numbers count: "sequences of the batch", unless a
+	// Sequences are the numbers of the sequences with the value; empty if it is in a sum
+	// over all. Among says what the numbers count: "sequences of the batch", unless a
 	// caller changes both.
 	Sequences []int
 	Among     string
-	// Elsewhere is what the rank says that found it, if that is another one.
+	// Elsewhere is the message of the rank that found the value, if that is another one.
 	Elsewhere string
 }
 
@@ -56,8 +56,8 @@ func (e *NonfiniteError) Error() string {
 // nonfinite says whether x is NaN or an infinity.
 func nonfinite(x float64) bool { return x-x != 0 }
 
-// finiteTable looks for NaN and infinities in figures by sequence and token: in
-// those of the given sequences, or of all where rows is nil.
+// finiteTable looks for NaN and infinities in figures by sequence and token: in the given
+// sequences, or in all if rows is nil.
 func finiteTable(what string, table [][]float64, rows []int) error {
 	var found *NonfiniteError
 	all := len(table)
@@ -76,7 +76,7 @@ func finiteTable(what string, table [][]float64, rows []int) error {
 		}
 	}
 	if found == nil {
-		return nil // and no error that holds a nil pointer
+		return nil // not an error that holds a nil pointer
 	}
 	return found
 }
@@ -107,8 +107,8 @@ func (x Loss) Check() error {
 	return nil
 }
 
-// gradientError turns what the norm of the gradients found into a *NonfiniteError. Other
-// errors of computing it are returned as they are.
+// gradientError turns an error of the gradients' norm into a *NonfiniteError. It returns
+// other errors unchanged.
 func gradientError(err error) error {
 	at, ok := errors.AsType[*runtime.NotFiniteError](err)
 	switch {
@@ -136,7 +136,7 @@ func allFinite(x []float32) bool {
 		n := min(len(x), 1<<12)
 		sum := float32(0)
 		for _, v := range x[:n] {
-			sum += v - v // 0, or NaN from the first that is not finite
+			sum += v - v // 0, or NaN from the first value that is not finite
 		}
 		if sum != 0 {
 			return false

@@ -10,15 +10,15 @@ import (
 	"onering/train/metrics"
 )
 
-// A crew is what the ranks of a run share: a model's weights, their gradients and the
-// optimizer.
+// A crew is the state that the ranks of a run share: a model's weights, their gradients
+// and the optimizer.
 type crew struct {
 	env       *runtime.Env
 	learner   *runtime.Learner
 	ring      *runtime.Ring
-	optimizer *runtime.Optimizer // nil without Options.Optimizer
+	optimizer *runtime.Optimizer // nil if there is no Options.Optimizer
 	ranks     Ranks
-	watch     func(metrics.Phase) // nil without Options.Observe
+	watch     func(metrics.Phase) // nil if there is no Options.Observe
 }
 
 // Ranks returns the processes that take the steps.
@@ -30,16 +30,16 @@ func (c *crew) observe(p metrics.Phase) {
 	}
 }
 
-// owners deals the sequences of a batch to the ranks so that each has about the same
-// to compute, and returns the rank of each. Every rank comes to the same. Sequences with
-// one prefix, which is computed once for them, stay together if that leaves no rank with
-// a tenth more than its share.
+// owners distributes the sequences of a batch so that each rank has about equal work, and
+// returns the rank of each. Every rank gets the same result. Sequences with one prefix,
+// which is computed once, stay together unless a rank would have a tenth more than its
+// share.
 func (c *crew) owners(b Batch) []int {
 	n := c.ranks.Size()
 	if n == 1 {
 		return make([]int, len(b.Sequences))
 	}
-	const backward = 2 // costs twice the forward pass
+	const backward = 2 // a live sequence costs three times as much: its backward pass costs twice the forward pass
 	costs := make([]int, len(b.Sequences))
 	for i, x := range b.Sequences {
 		costs[i] = len(x.Tokens)
@@ -67,9 +67,8 @@ func (c *crew) owners(b Batch) []int {
 	return deal(costs, n)
 }
 
-// deal gives each of the parts of a work to one of n ranks, whose costs become about
-// equal: the dearest part that is left goes to the rank that has least, and of equal
-// ones the first to the first.
+// deal distributes parts of a work among n ranks with about equal costs: the most
+// expensive remaining part goes to the rank with the least; ties go to the first.
 func deal(costs []int, n int) (owner []int) {
 	owner = make([]int, len(costs))
 	if n == 1 {
@@ -157,7 +156,7 @@ func (c *crew) spreadFloats(x []float32, bounds []int) error {
 	return c.ranks.Spread(models.Bytes(x[bounds[0]:bounds[len(bounds)-1]]), at)
 }
 
-// each moves the buckets of an arena, one after the other.
+// each calls move for the buckets of an arena, one after the other.
 func each(buckets [][]int, w *models.Weights, move func(x []float32, bounds []int) error) error {
 	for _, b := range buckets {
 		if err := move(w.Data, b); err != nil {
@@ -189,8 +188,8 @@ func (c *crew) state() (list []*models.Weights) {
 	return list
 }
 
-// Collect gives the first rank the whole of the weights and, with state, of the optimizer's
-// state, in the host's memory, for a checkpoint. Drop frees there what other ranks keep.
+// Collect gathers all weights on the first rank and, with state, the optimizer's state,
+// in the host's memory, for a checkpoint. Drop frees the parts of other ranks there.
 func (c *crew) Collect(state bool) error {
 	w, first := c.ring.Trained(), c.ranks.Rank() == 0
 	var parts []*models.Weights
@@ -211,7 +210,7 @@ func (c *crew) Collect(state bool) error {
 	} else if first {
 		err = c.env.Download(w)
 	}
-	for _, x := range parts { // the others wait for this rank's part, whatever it has met
+	for _, x := range parts { // the others wait for this rank's part, even after an error
 		err = errors.Join(err, c.env.DownloadPart(x, 0, len(x.Data)))
 		if failed := each(c.optimizer.Buckets(), x, c.ranks.Collect); failed != nil {
 			return errors.Join(err, failed)
@@ -227,7 +226,7 @@ func (c *crew) Drop() { c.env.Forget(append(c.state(), c.ring.Trained())...) }
 // memory, and all of them to their devices: after a checkpoint was read.
 func (c *crew) Follow() error {
 	w, ranks := c.ring.Trained(), c.ranks
-	all := make([]int, ranks.Size()+1) // the first owns everything
+	all := make([]int, ranks.Size()+1) // the first rank owns all elements
 	for i := range all[1:] {
 		all[1+i] = len(w.Data)
 	}

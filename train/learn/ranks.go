@@ -47,13 +47,13 @@ type Ranks interface {
 	Spread(x []byte, at []int) error
 	Collect(x []float32, bounds []int) error
 	Scatter(x []float32, bounds []int) error
-	// Device returns what does SumParts and Spread on the ranks' devices, with the same
-	// bits; nil where the elements pass through the host.
+	// Device returns an implementation of SumParts and Spread on the ranks' devices, with
+	// the same bits; nil if the elements pass through the host.
 	Device() Device
 }
 
-// A Device sums and spreads what the arenas of w hold on the devices of all ranks; the
-// host's elements stay as they are. All calls are made by one goroutine, in the same order
+// A Device sums and spreads the elements that arenas of w hold on the devices of all ranks;
+// the host's elements do not change. All calls are made by one goroutine, in the same order
 // on every rank. They may return before they are complete, which Wait waits for.
 type Device interface {
 	SumParts(w *models.Weights, bounds []int) error
@@ -61,7 +61,7 @@ type Device interface {
 	Wait() error
 }
 
-// What became of a rank's part of a step. Of several the largest decides what all ranks do.
+// The result of a rank's part of a step. The largest of all ranks decides what all do.
 const (
 	done        byte = iota // continue
 	joint                   // weigh the batch as a whole and compute the step again
@@ -70,7 +70,7 @@ const (
 	failed                  // stop
 )
 
-// alone is the only rank of a run of one process. It implements Ranks.
+// alone implements Ranks for a run of one process.
 type alone struct{}
 
 func (alone) Rank() int                         { return 0 }
@@ -84,11 +84,12 @@ func (alone) Collect([]float32, []int) error    { return nil }
 func (alone) Scatter([]float32, []int) error    { return nil }
 func (alone) Device() Device                    { return nil }
 
-// errMemoryElsewhere is what a rank returns whose part of the step is done while
-// the memory of another ended.
+// errMemoryElsewhere is the error of a rank whose part of the step is done while another
+// rank ran out of memory.
 var errMemoryElsewhere = errors.New("learn: memory ended on another rank")
 
-// errJoint is what a step returns if the batch says PerResponse and the weights of a response depend on others.
+// errJoint is the error of a step whose weights of a response depend on others despite
+// PerResponse.
 var errJoint = errors.New("learn: the weights of a response depend on the log-probs of others")
 
 // outcome is what err means for the step.
@@ -106,7 +107,7 @@ func (s *Stepper) outcome(err error) byte {
 	return failed
 }
 
-// agree returns err, or what another rank has met where that is worse.
+// agree returns err, or the error of another rank if that is worse.
 func (s *Stepper) agree(err error) error {
 	own := s.outcome(err)
 	all, lost := s.ranks.Agree(own)
@@ -121,7 +122,7 @@ func (s *Stepper) agree(err error) error {
 		return err
 	}
 	if own != all {
-		err = nil // theirs counts
+		err = nil // the other rank's error counts
 	}
 	said := s.ranks.AgreeOn(err)
 	switch {

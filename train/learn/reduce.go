@@ -10,9 +10,9 @@ import (
 )
 
 // Buckets are the elements of the gradients, from the first to the last, in the buckets
-// that the ranks sum at once. Rank r sums elements b[r] (included) to b[r+1] (excluded) of
-// a bucket b; where each rank updates a part, these are its own. All ranks have the same
-// buckets.
+// that the ranks sum at once. Rank r sums elements b[r] (included) to b[r+1] (excluded)
+// of a bucket b; if each rank updates a part, these are the part's elements. All ranks
+// have the same buckets.
 func (s *Stepper) Buckets() [][]int {
 	if s.sharded() {
 		return s.optimizer.Buckets()
@@ -42,26 +42,26 @@ func EvenBuckets(elements, size, ranks int) (buckets [][]int) {
 type reduction struct {
 	*Stepper
 	left  [][]int // buckets that were not handed over; the last is the next
-	count int     // elements that were handed over
+	count int     // number of elements that were passed on
 	tasks chan []int
 	done  chan error
-	err   error // of copying from the device
+	err   error // error of copying from the device
 }
 
-// openReduction starts a reduction, which has to be finished, whatever becomes of the
-// gradients of this rank: the others wait for it. Of one rank it is nil.
+// openReduction starts a reduction. This rank must finish it, even after an error, since
+// the others wait for it. It is nil for a single rank.
 func (s *Stepper) openReduction() *reduction {
 	if s.ranks.Size() == 1 {
 		return nil
 	}
 	r := &reduction{Stepper: s, left: s.Buckets(), done: make(chan error, 1)}
-	r.tasks = make(chan []int, len(r.left)) // handing over never waits
+	r.tasks = make(chan []int, len(r.left)) // passing elements on never waits
 	go r.work()
 	return r
 }
 
-// work sums the buckets as they come and, where all ranks need all sums, gives them to
-// the others beside the next bucket.
+// work sums the buckets as they arrive and, if all ranks need all sums, sends them to the
+// others along with the next bucket.
 func (r *reduction) work() {
 	g, whole := r.learner.Gradients, !r.sharded()
 	if d := r.ranks.Device(); d != nil {
@@ -109,8 +109,8 @@ func (r *reduction) onDevice(d Device, g *models.Weights, whole bool) (err error
 	return errors.Join(err, d.Wait())
 }
 
-// hand hands over the buckets whose elements are all first or above, which no pass that
-// follows adds to.
+// hand passes on the buckets whose elements are all at or above first, to which no later
+// pass adds.
 func (r *reduction) hand(first int) {
 	for n := len(r.left); n > 0 && r.left[n-1][0] >= first; n = len(r.left) {
 		b := r.left[n-1]
@@ -123,15 +123,15 @@ func (r *reduction) hand(first int) {
 	}
 }
 
-// final is what the Learner tells.
+// final is called as the Learner's Final.
 func (s *Stepper) final(first int) {
 	if r := s.reduction; r != nil && s.last && first > 0 {
 		r.hand(first)
 	}
 }
 
-// finish hands over what is left, waits for the sums and gives them to the device. lost
-// is why the ranks do not reach each other.
+// finish passes on the remaining buckets, waits for the sums and copies them to the
+// device. lost is the error if the ranks cannot reach each other.
 func (r *reduction) finish() (err, lost error) {
 	if r == nil {
 		return nil, nil

@@ -19,12 +19,12 @@ type LossScale struct {
 	// Scale multiplies dLoss/dlogp and dLoss/dentropy. It is divided out of the
 	// gradients' norm and, in the optimizer's update, of each gradient.
 	Scale float64 `json:"scale"`
-	// Clean is how many steps have been taken since Scale last changed.
+	// Clean is the number of steps since Scale last changed.
 	Clean int `json:"clean"`
 }
 
 const (
-	firstScale  = 1 << 16 // to begin with
+	firstScale  = 1 << 16 // the scale at the beginning
 	largest     = 1 << 24 // a larger scale saves no more gradients from underflow
 	growthSteps = 2000
 )
@@ -70,7 +70,7 @@ func (s *lossScaling) halve(env *runtime.Env, gradients *models.Weights, step in
 	return nil
 }
 
-// set sets what gradients are multiplied by. The former scale stays as it is: a
+// set sets what gradients are multiplied by. The old value is not overwritten, since a
 // checkpoint may be written from it meanwhile.
 func (s *lossScaling) set(x LossScale, step int) {
 	if s.scale != nil && s.scale.Scale != x.Scale {

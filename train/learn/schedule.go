@@ -22,7 +22,7 @@ func (s Schedule) Rate(peak float64, n int, total float64) float64 {
 	if done := float64(n); done < warmup {
 		return peak * min(1, (done+1)/warmup)
 	}
-	share := 1.0 // of the steps after the warm-up that are done
+	share := 1.0 // number of finished steps after the warm-up
 	if total > warmup {
 		share = min(1, (float64(n)-warmup)/(total-warmup))
 	}
@@ -36,7 +36,7 @@ func (s Schedule) Rate(peak float64, n int, total float64) float64 {
 	return peak * (s.Floor + (1-s.Floor)*left)
 }
 
-// warmup is how many of so many steps the warm-up takes.
+// warmup returns how many of the given steps the warm-up takes.
 func (s Schedule) warmup(total float64) float64 {
 	if s.Warmup < 1 {
 		return s.Warmup * total
@@ -57,7 +57,7 @@ type UpdateSettings struct {
 	Name         string  `toml:"name" flag:"optimizer" help:"a registered optimizer"`
 	LearningRate float64 `toml:"learning_rate" flag:"lr" range:"(0,)" help:"learning rate, the highest of a schedule"`
 	MaxGradNorm  float64 `toml:"max_grad_norm" range:"[0,)" note:"0 turns it off" help:"scale a gradient of a larger Euclidean norm down to this norm"`
-	// Rule is the optimizer itself, whose exported fields are further keys of the section.
+	// Rule is the optimizer itself, whose exported fields are the other keys of the section.
 	Rule models.Optimizer `toml:"-" choose:"optimizer"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"onering/train/metrics"
 )
 
-// Step takes one optimizer step: Gradients, then Update with the batch's learning
-// rate. With an error other than an *UpdateError the weights are as they were.
+// Step takes one optimizer step: Gradients, then Update with the batch's learning rate.
+// After an error other than an *UpdateError the weights are unchanged.
 func (s *Stepper) Step(ctx context.Context, b Batch, weigh Weigh) (Report, error) {
 	r, err := s.Gradients(ctx, b, weigh)
 	if err == nil {
@@ -19,10 +19,10 @@ func (s *Stepper) Step(ctx context.Context, b Batch, weigh Weigh) (Report, error
 	return r, err
 }
 
-// Gradients computes the gradients of a batch, summed over the ranks, for Update.
-// When memory ends it begins again with smaller micro-batches, and when gradients
-// overflow float16 with a smaller loss scale. Figures that are not finite are a
-// *NonfiniteError. When ctx ends it stops before the next micro-batch.
+// Gradients computes the gradients of a batch, summed over the ranks, for Update. If
+// memory runs out it begins again with smaller micro-batches, and if gradients overflow
+// float16 with a smaller loss scale. Figures that are not finite are a *NonfiniteError.
+// When ctx ends it stops before the next micro-batch.
 func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, error) {
 	defer s.observe(metrics.PhaseOther)
 	if (weigh == nil) == (b.Weights == nil) {
@@ -53,17 +53,17 @@ func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, 
 // givenLoss is the part of the loss that the batch gives before the forward pass.
 func (b Batch) givenLoss() Loss { return Loss{LogProb: b.Weights, Entropy: b.EntropyWeights} }
 
-// An UpdateError is an update that failed in the middle: part of the weights and
-// of the optimizer's state are those after it, the others those before.
+// An UpdateError is an update that failed halfway: part of the weights and of the
+// optimizer's state are updated, and the rest is not.
 type UpdateError struct{ Err error }
 
 func (e *UpdateError) Error() string { return e.Err.Error() }
 
 func (e *UpdateError) Unwrap() error { return e.Err }
 
-// Update clips the gradients that Gradients has computed and updates the weights
-// with them. After an *UpdateError the weights are those of no step. Where each rank
-// updates a part, it gets the others' from them.
+// Update clips the gradients that Gradients has computed and updates the weights with
+// them. After an *UpdateError the weights belong to no step. If each rank updates a part,
+// it receives the other parts.
 func (s *Stepper) Update(rate float64) error {
 	s.observe(metrics.PhaseOptimizer)
 	defer s.observe(metrics.PhaseOther)

@@ -19,17 +19,17 @@ type Alarms struct {
 
 // An AlarmState is what Alarms remember.
 type AlarmState struct {
-	Losses Exact `json:"losses"` // of the newest steps
-	Flat   int   `json:"flat"`   // rounds in a row whose groups all have equal rewards
+	Losses Exact `json:"losses"` // losses of the newest steps
+	Flat   int   `json:"flat"`   // number of rounds in a row whose groups all have equal rewards
 
-	Rounds int   `json:"rounds"` // rounds seen
+	Rounds int   `json:"rounds"` // number of rounds seen
 	First  Exact `json:"first"`  // means over the first rounds, by figure
 	Warned Exact `json:"warned"` // the value at the last warning, by figure
 
 	Failing bool `json:"failing,omitempty"` // most episodes of the newest round failed
 }
 
-// The figures of a round that are compared with those of the first rounds.
+// Figures of a round that are compared with those of the first rounds.
 const (
 	figureEntropy = iota
 	figureLength
@@ -76,7 +76,7 @@ func NewAlarms(log *slog.Logger) *Alarms {
 	}}
 }
 
-// State returns a copy of what the alarms remember.
+// State returns a copy of the alarms' state.
 func (a *Alarms) State() *AlarmState {
 	s := a.state
 	s.Losses, s.First, s.Warned = slices.Clone(s.Losses), slices.Clone(s.First), slices.Clone(s.Warned)

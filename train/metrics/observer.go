@@ -1,16 +1,16 @@
 package metrics
 
-// An Observer is told how far a run is. Its methods are called from one goroutine at a
-// time.
+// An Observer follows the progress of a run. Its methods are called from one goroutine at
+// a time.
 type Observer interface {
 	// Begin opens a phase of total units, such as "rollout" of 512 trajectories; 0 is
 	// unknown. It closes the phase before.
 	Begin(phase, units string, total int)
-	// Advance says that n more units are done.
+	// Advance says that n more units are finished.
 	Advance(n int)
-	// Record hands over a record of metrics.jsonl that is complete: of a round, of an
-	// evaluation, or of a step. Steps inside a round are left out, since the record of the
-	// round sums them up.
+	// Record receives a complete record of metrics.jsonl: of a round, of an evaluation,
+	// or of a step. Steps inside a round are left out, since the round's record sums them
+	// up.
 	Record(r Record)
 	// Say hands over a line for people.
 	Say(line string)
@@ -19,10 +19,10 @@ type Observer interface {
 // Unobserved is the Observer that does nothing.
 type Unobserved struct{}
 
-// Observers are Observers that are told one after the other.
+// Observers are Observers that are called one after the other.
 type Observers []Observer
 
-// each calls tell for each of them.
+// each calls tell with each Observer.
 func (all *Observers) each(tell func(Observer)) {
 	for _, o := range *all {
 		tell(o)

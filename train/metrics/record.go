@@ -1,6 +1,6 @@
-// Package metrics is what a run says of itself in figures: the records that
-// metrics.jsonl consists of, the figures of a round made from those of its steps,
-// the seconds that each phase took, and the warnings that figures give rise to.
+// Package metrics has the figures of a run: the records of metrics.jsonl, a round's
+// figures from those of its steps, the seconds of each phase, and warnings about
+// suspicious figures.
 package metrics
 
 import (

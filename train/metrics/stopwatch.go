@@ -14,7 +14,7 @@ const (
 	PhaseScore     Phase = "score"
 	PhaseWeights   Phase = "weights"
 	PhaseBackward  Phase = "backward"
-	PhaseReduce    Phase = "reduce" // of several ranks
+	PhaseReduce    Phase = "reduce" // only with several ranks
 	PhaseOptimizer Phase = "optimizer"
 	PhaseOther     Phase = "other"
 )
@@ -23,7 +23,7 @@ var phases = []Phase{PhaseRollout, PhaseScore, PhaseWeights, PhaseBackward, Phas
 
 // A Stopwatch counts the seconds that each phase takes.
 type Stopwatch struct {
-	Now func() time.Time // the clock
+	Now func() time.Time // the clock, which tests replace
 
 	seconds map[Phase]float64
 	phase   Phase
@@ -49,7 +49,7 @@ func (s *Stopwatch) Take() Record {
 	var r Record
 	for _, p := range phases {
 		if _, seen := s.seconds[p]; p == PhaseReduce && !seen {
-			continue // there is one rank
+			continue // there is a single rank
 		}
 		r = append(r, Metric{"seconds/" + string(p), math.Round(s.seconds[p]*1e6) / 1e6})
 	}
