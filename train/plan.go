@@ -16,27 +16,27 @@ import (
 	"onering/train/rundir"
 )
 
-// A Plan is what a Run has to know of its Task before it begins.
+// A Plan is what a Run needs to know about its Task before it begins.
 type Plan struct {
-	Output     string // the run folder
+	Output     string // where the run folder goes
 	Saving     Saving
 	CheckEvery int // steps between two comparisons of the ranks' weights; 0 is never
 
-	// Objective names the task, or what it learns by, and Settings are all that decide the
-	// course of the run, by key. A run is resumed with the same Objective.
+	// Objective names the task, or the objective of it, and Settings are all settings that
+	// decide the course of the run, by key. A run is resumed with the same Objective.
 	Objective string
 	Settings  map[string]string
 	// Former are the values that checkpoints had of settings that they do not state.
 	Former map[string]string
-	// Others are settings that decide nothing, and that all ranks need the same of.
+	// Others are further settings that must be equal on all ranks.
 	Others map[string]string
-	// Problems is a digest of what is trained on, Things what that is called, and Changed
-	// what messages say where a checkpoint has another digest.
+	// Problems is a digest of the training data, Things a word for them, and Changed the
+	// message if a checkpoint has another digest.
 	Problems, Things, Changed string
 }
 
 // Values returns the settings of the configuration that config points to, by key: of all
-// sections, or of those that are named.
+// sections, or of the named ones.
 func Values(config any, sections ...string) map[string]string {
 	values := make(map[string]string)
 	for _, s := range settings.Sections(config) {
@@ -50,17 +50,16 @@ func Values(config any, sections ...string) map[string]string {
 	return values
 }
 
-// A Checkpoint is what a run is resumed from.
+// A Checkpoint is the state from which a run is resumed.
 type Checkpoint struct {
 	Dir     string
 	State   rundir.State
-	Round   *rundir.Round // that it lies inside, or nil
-	Changed changes       // since it was written
+	Round   *rundir.Round // the round in progress, or nil
+	Changed changes       // settings that changed since it was written
 }
 
-// A change is a setting whose value was another one when a checkpoint was written. That
-// there are other problems is a change of data.train, whether the name of their file is the
-// same or not.
+// A change is a setting whose value was another one when a checkpoint was written.
+// Different problems are a change of data.train, even if the file's name is the same.
 type change struct{ Key, Text string }
 
 type changes []change
@@ -74,7 +73,7 @@ func (c changes) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Changes lists which settings are others than they were, sorted by key.
+// Changes lists the settings that differ from their earlier values, sorted by key.
 func (p Plan) Changes(was map[string]string) (changed changes) {
 	for _, key := range slices.Sorted(maps.Keys(p.Settings)) {
 		before, known := was[key]
@@ -88,11 +87,11 @@ func (p Plan) Changes(was map[string]string) (changed changes) {
 	return changed
 }
 
-// Folder returns the run folder dir for those who look at what a run has written. It opens
-// nothing, and its methods that need a run in progress are not for it.
+// Folder returns the run folder dir for reading the files of a run. It opens nothing, and
+// methods that need a run in progress do not work on it.
 func Folder(dir string) *rundir.Folder { return &rundir.Folder{Dir: dir} }
 
-// open opens the folder of the run and restores what it was, with resume.
+// open opens the folder of the run and, with resume, restores the run.
 func (r *Run) open(resume bool) error {
 	if err := r.together(func() (err error) {
 		if r.Ranks.First() {
@@ -154,8 +153,8 @@ func (r *Run) checkSame() error {
 	return nil
 }
 
-// restore brings the run, but for what it has learned, to a checkpoint, unless that is of
-// another run. It logs which settings have changed since.
+// restore restores the run, except for what it has learned, from a checkpoint, unless
+// that belongs to another run. It logs which settings have changed.
 func (r *Run) restore(from Checkpoint) error {
 	s := from.State
 	if s.Objective != r.plan.Objective {
@@ -182,7 +181,7 @@ func (r *Run) restore(from Checkpoint) error {
 	return nil
 }
 
-// take makes the folder what it was at a checkpoint, and has the task recall it.
+// take restores the folder to its state at a checkpoint, and lets the task restore its own state.
 func (r *Run) take(from Checkpoint) error {
 	if err := r.Folder.Rewind(from.State, r.Log); err != nil {
 		return err
@@ -211,7 +210,7 @@ func (r *Run) take(from Checkpoint) error {
 // A LoRAConfig says whether an adapter is trained in place of the weights, and which.
 type LoRAConfig struct {
 	On bool `toml:"on" flag:"lora" help:"train a LoRA adapter in place of the weights; without a learning rate of its own, a run then has ten times the default one"`
-	// Adapter, if not empty, is what a run goes on with in place of a new adapter.
+	// Adapter, if not empty, is the adapter that a run continues in place of a new one.
 	Adapter string `toml:"adapter" flag:"lora-adapter" help:"folder of an adapter to go on with in place of a new one, as PEFT and onering write it, or a run folder for its newest checkpoint; rank, alpha and targets are then its own. A model.path that is a run with an adapter means the run's model and this adapter" note:"KL then compares with the adapter as it was"`
 	lora.Settings
 	BaseDType string `toml:"base_dtype" flag:"base-dtype" choice:"float32 bfloat16 float16 int8" help:"type that the matrices of the model's layers are held in beside an adapter; they are rounded to it, and widened layer by layer as the graphs run, which takes less memory and more time; int8 has a scale for every 32 numbers of a row" note:"types other than float32 are for the CPU, with model.dtype float32"`

@@ -23,10 +23,10 @@ func Moments(x []float64) (mean, std float64) {
 	return mean, math.Sqrt(std / float64(len(x)))
 }
 
-// AppendSteps adds to a round's record what the records of its optimizer steps
-// come to: how many were skipped, and of every float the mean over the steps; the
-// largest or the smallest where the last part of the name begins with max or min.
-// Figures that the round's record has already stay as they are.
+// AppendSteps adds to a round's record a summary of its optimizer steps' records: how
+// many were skipped, and for every float the mean over the steps, or the largest or
+// smallest if the last part of its name begins with max or min. Figures that the round's
+// record already has stay unchanged.
 func (r Record) AppendSteps(steps []Record) Record {
 	var names []string // in the order of their first appearance
 	values := map[string][]float64{}
@@ -68,15 +68,15 @@ func (r Record) AppendSteps(steps []Record) Record {
 	return r
 }
 
-// A Gap is how far the learner's log-probs are from those that the sampler saw,
-// over the tokens before a round's first update: the same weights computed both.
+// A Gap is the difference between the learner's and the sampler's log-probs, over the
+// tokens before a round's first update: both computed them with the same weights.
 type Gap struct {
 	Max, Sum float64 // of |sampler's log-prob - learner's log-prob|
 	Tokens   int
 	// Over counts the tokens whose distance is larger than each of gapBounds.
 	Over [len(gapBounds)]int
-	// Outside counts the tokens whose ratio of probabilities is not in [0.9, 1.1].
-	// In 16 bits other trainers report several in a hundred.
+	// Outside counts the tokens whose ratio of probabilities is not in [0.9, 1.1]. Other
+	// trainers report several percent in 16 bits.
 	Outside int
 }
 

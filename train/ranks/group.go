@@ -16,15 +16,15 @@ import (
 )
 
 // A Group is this process among the ranks of a run. All ranks call the same methods in
-// the same order; a call returns when all have made it, or with an error when one is
-// gone. In a Group of one rank they do nothing.
+// the same order; a call returns when all ranks have made it, or with an error when a
+// rank is gone. In a Group of one rank they do nothing.
 //
-// No context ends a wait: a rank that went its own way would leave the others waiting.
+// No context ends a wait: a rank that left early would leave the others waiting.
 type Group struct {
 	wire
 	received []float32     // room for the other ranks' elements in add
-	world    *mpi.World    // that Join has joined, or nil
-	timeout  time.Duration // as Join has it
+	world    *mpi.World    // the World that Join has opened, or nil
+	timeout  time.Duration // the timeout of Join
 	links
 }
 
@@ -33,7 +33,7 @@ var _ learn.Ranks = (*Group)(nil)
 // New returns the group that a transport connects.
 func New(t Transport) *Group { return &Group{wire: wire{t: t}} }
 
-// Alone returns the group of a process that is the only rank.
+// Alone returns the Group of a process that is the only rank.
 func Alone() *Group { return New(Local(1)[0]) }
 
 // Gather returns what each rank gives, by rank.
@@ -102,14 +102,14 @@ func FromFirst[T any](g *Group, f func() (T, error)) (x T, err error) {
 }
 
 const (
-	// mostBytes bounds what a rank is believed to send.
+	// mostBytes bounds the size that a rank may claim to send.
 	mostBytes = 1 << 36
 	// firstBytes is the message that says how much a rank gives, and has the first of it:
 	// mostly all.
 	firstBytes = 256
 )
 
-// Tell gives every rank what the first has.
+// Tell gives every rank the value of the first.
 func Tell[T any](g *Group, own T) (first T, err error) {
 	all, err := GatherAll(g, own, nil)
 	if err == nil {
@@ -127,8 +127,8 @@ type RankError struct {
 
 func (e *RankError) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }
 
-// Unwrap returns what this rank has to know of the error: context.Canceled of one that
-// was told to stop, a *learn.UpdateError of an update that was not finished.
+// Unwrap returns the kind of the other rank's error: context.Canceled if it was told to
+// stop, a *learn.UpdateError if an update failed halfway.
 func (e *RankError) Unwrap() error {
 	switch e.kind {
 	case stopped:
@@ -139,7 +139,7 @@ func (e *RankError) Unwrap() error {
 	return nil
 }
 
-// Kinds of what a rank has met; of several ranks' the largest counts.
+// Kinds of errors; the largest of all ranks counts.
 const (
 	fine = iota
 	stopped
@@ -157,8 +157,8 @@ func kindOf(err error) byte {
 	return failed
 }
 
-// AgreeOn returns nil if all ranks give nil, else on every rank the error of the same
-// one: its own there and where it says the same, a *RankError on the others.
+// AgreeOn returns nil if all ranks give nil, else the error of one rank, the same on all:
+// on that rank, and where the text is equal, the own error, and on others a *RankError.
 func (g *Group) AgreeOn(own error) error {
 	_, err := g.agreed(nil, own)
 	return err
@@ -210,9 +210,9 @@ func (g *Group) Agree(own byte) (byte, error) {
 	return slices.Max(words), err
 }
 
-// Same returns an error on every rank unless all have the same text of a thing. It
-// names the first rank that has another one than the first rank, and the first line in
-// which they differ.
+// Same returns an error on every rank unless all have the same text about a thing. The
+// error names the first rank whose text differs from the first rank's, and the first line
+// that differs.
 func (g *Group) Same(thing, text string) error {
 	all, err := g.Gather([]byte(text))
 	if err != nil {
@@ -228,7 +228,7 @@ func (g *Group) Same(thing, text string) error {
 	return nil
 }
 
-// firstDifference returns the first lines in which two texts differ.
+// firstDifference returns the first lines that differ in two texts.
 func firstDifference(a, b string) (lineOfA, lineOfB string) {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	i := 0
@@ -265,7 +265,7 @@ func (g *Group) Context(parent context.Context) (ctx context.Context, end func()
 	if g.Size() == 1 {
 		return ctx, cancel
 	}
-	// The ranks stand in a circle. Each tells the next once: 1 to stop, or 0 at its end.
+	// The ranks form a circle. Each sends the next a single notice: 1 to stop, or 0 at its end.
 	next, before := (g.Rank()+1)%g.Size(), (g.Rank()-1+g.Size())%g.Size()
 	over, done := make(chan struct{}), make(chan struct{}, 2)
 	alive, give := context.WithCancel(context.Background())
@@ -279,7 +279,7 @@ func (g *Group) Context(parent context.Context) (ctx context.Context, end func()
 		if ctx.Err() != nil {
 			word[0] = 1
 		}
-		g.t.Send(alive, next, tagStop, word) // a failure is noticed elsewhere
+		g.t.Send(alive, next, tagStop, word) // another call notices a failure
 	}()
 	go func() {
 		defer func() { done <- struct{}{} }()
@@ -291,7 +291,7 @@ func (g *Group) Context(parent context.Context) (ctx context.Context, end func()
 	return ctx, func() {
 		close(over)
 		if g.left || g.Lost() != nil {
-			give() // the others may never answer
+			give() // the other ranks may never answer
 		}
 		<-done
 		<-done

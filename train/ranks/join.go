@@ -13,8 +13,8 @@ import (
 	"onering/runtime/mpi"
 )
 
-// Launcher names what has started several processes, of which this is number rank: mpirun,
-// mpiexec or srun. It is "" where this process is alone.
+// Launcher names the launcher of several processes, of which this is number rank: mpirun,
+// mpiexec or srun. It is "" for a single process.
 func Launcher() (name string, rank int) {
 	if launch, ok := mpi.Launched(); ok && launch.Several() {
 		return launch.Launcher, launch.Rank
@@ -22,9 +22,9 @@ func Launcher() (name string, rank int) {
 	return "", 0
 }
 
-// Join joins the other ranks where a launcher of MPI has started several processes. A rank
-// of another version is refused, and one that gives no sign of life for timeout seconds ends
-// all.
+// Join joins the other ranks where a launcher of MPI has started several processes. A
+// rank of another version is refused, and a rank without a sign of life for timeout
+// seconds ends all.
 func Join(ctx context.Context, version string, timeout float64) (*Group, error) {
 	if launcher, _ := Launcher(); launcher == "" {
 		return Alone(), nil
@@ -39,8 +39,8 @@ func Join(ctx context.Context, version string, timeout float64) (*Group, error) 
 	return g, nil
 }
 
-// End ends this rank's part of what all ranks end with an error, or with nil. If the ranks
-// have lost each other, the first one ends what is left of them.
+// End ends this rank, when all ranks end with an error or with nil. If the ranks have
+// lost each other, the first one ends what is left of them.
 func (g *Group) End(err error) error {
 	if g.world == nil {
 		return err
@@ -59,7 +59,7 @@ func (g *Group) End(err error) error {
 	return closed
 }
 
-// A reportedByRank0 is an error that the first rank prints, whose exit code is that of all.
+// A reportedByRank0 is an error that the first rank prints; all ranks exit with its exit code.
 type reportedByRank0 struct{ error }
 
 func (e reportedByRank0) Unwrap() error { return e.error }
@@ -74,8 +74,8 @@ func Said(err error) (printed, elsewhere bool) {
 // Exit ends the process with an exit code, in the way that MPI asks for.
 func Exit(code int) { mpi.Exit(code) }
 
-// InTurn calls f on one rank of each host, and then on the others: what has to be fetched
-// is fetched once. All return an error if one does.
+// InTurn calls f on one rank of each host, and then on the others, so that a download
+// happens once. All return an error if one rank does.
 func (g *Group) InTurn(f func() error) error {
 	local := 0
 	if g.world != nil {
@@ -121,7 +121,7 @@ func (g *Group) Place(device *string, threads *int) {
 
 // bound says whether the launcher gave this process only some of the cores.
 func bound() bool {
-	text, err := os.ReadFile("/sys/devices/system/cpu/online") // such as 0-7,16-23
+	text, err := os.ReadFile("/sys/devices/system/cpu/online") // for example 0-7,16-23
 	online := 0
 	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
 		var first, last int
@@ -135,28 +135,28 @@ func bound() bool {
 	return err == nil && goruntime.NumCPU() < online
 }
 
-// A Report is what there is to say about ranks and the links between them.
+// A Report describes the ranks and the links between them.
 type Report struct {
 	Launcher  string       `json:"launcher"`
 	Library   mpi.Library  `json:"library"`
 	CUDAAware bool         `json:"cuda_aware"`
-	Ranks     []rankReport `json:"ranks"` // on the first rank alone
+	Ranks     []rankReport `json:"ranks"` // set on the first rank only
 	Links     []mpi.Link   `json:"links"`
 }
 
-// A rankReport is what a rank says about itself.
+// A rankReport is a rank's description of itself.
 type rankReport struct {
 	mpi.Peer
 	CPU      string   `json:"cpu"`
-	CPUs     int      `json:"cpus"` // that the rank may use
+	CPUs     int      `json:"cpus"` // number of processors that the rank may use
 	Devices  []string `json:"devices"`
 	Library  string   `json:"onnxruntime"` // version; "" if none was found
 	Problems []string `json:"problems"`
 }
 
-// Diagnose looks at the ranks that a launcher of MPI has started, and calls show with what it
-// finds on the first of them. Say is told why all ranks end, if they do. Without a launcher
-// found is false.
+// Diagnose looks at the ranks that a launcher of MPI has started, and calls show with the
+// result on the first rank. Say is called with the reason if all ranks end. Without a
+// launcher found is false.
 func Diagnose(ctx context.Context, version string, o runtime.Options, say func(string), show func(Report) error) (found bool, err error) {
 	launch, found := mpi.Launched()
 	if !found {
@@ -185,7 +185,7 @@ func Diagnose(ctx context.Context, version string, o runtime.Options, say func(s
 	return true, errors.Join(append(problems, err, world.Close())...)
 }
 
-// reportRanks gathers on rank 0 what all ranks find.
+// reportRanks gathers all ranks' reports on rank 0.
 func reportRanks(ctx context.Context, world *mpi.World, o runtime.Options) ([]rankReport, error) {
 	found, err := o.Diagnose(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // links are those between the devices of a Group's ranks.
-type links struct{ linked *linked } // nil where what is summed passes through the host
+type links struct{ linked *linked } // nil if sums pass through the host
 
 // A linked is a Group whose ranks' devices send to each other by NCCL.
 type linked struct {
@@ -23,9 +23,9 @@ type linked struct {
 	over chan struct{} // closed by Unlink
 }
 
-// Link has gradients and weights go from device to device by NCCL where transport is nccl
-// or auto, and returns in words how they go. With auto, what stands against that is among
-// the words and they go by MPI; with nccl it is an error.
+// Link makes gradients and weights go from device to device by NCCL if transport is nccl
+// or auto, and describes the way. If NCCL cannot be used, auto uses MPI and the
+// description says why; with nccl it is an error.
 func (g *Group) Link(env *runtime.Env, transport string) (how string, err error) {
 	if g.Size() == 1 || transport == "mpi" {
 		return "mpi", nil
@@ -42,11 +42,11 @@ func (g *Group) Link(env *runtime.Env, transport string) (how string, err error)
 	return "mpi: " + why, nil
 }
 
-// An offer is what a rank says before the ranks link their devices.
+// An offer is a rank's message before the ranks link their devices.
 type offer struct{ Host, Card, Version, Why string }
 
-// link links the devices or says why not; err is that the ranks do not reach each other.
-// After what may fail on one rank all hear of it, so that none waits for another.
+// link links the devices or says why not; err means that the ranks cannot reach each other.
+// After each step that may fail on one rank, all are told, so that none waits in vain.
 func link(g *Group, env *runtime.Env) (how, why string, err error) {
 	library, card, failed := env.NCCL(context.Background())
 	own := offer{Card: card, Why: text(failed)}
@@ -116,8 +116,8 @@ var leastLinking = time.Minute
 
 const late = "NCCL has not joined the ranks after"
 
-// within returns what f does, or an error if that takes too long. f then goes on: NCCL has
-// no way to end what joins ranks.
+// within returns the result of f, or an error if f takes too long. f then continues: NCCL
+// has no way to cancel joining.
 func within(most time.Duration, f func() (*runtime.Link, error)) (*runtime.Link, error) {
 	var link *runtime.Link
 	done := make(chan error, 1)

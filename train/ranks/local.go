@@ -21,18 +21,18 @@ func Local(n int) []Transport {
 	return out
 }
 
-// A world is what the ranks of one process share.
+// A world is the state that ranks in one process share.
 type world struct {
 	mu     sync.Mutex
 	routes map[route]chan parcel
 	over   chan struct{} // closed by the first Abort
-	err    error         // of that
+	err    error         // the error of that Abort
 	closed []chan struct{}
 }
 
 type route struct{ from, to, tag int }
 
-// A parcel is a message on its way. taken is told when b may be used again.
+// A parcel is a message on its way. taken is signalled when b may be used again.
 type parcel struct {
 	b     []byte
 	taken chan struct{}

@@ -5,8 +5,8 @@ import (
 	"onering/runtime"
 )
 
-// atOnce is how many elements are summed at once, by all ranks together. Their copies
-// of other ranks take as much memory again.
+// atOnce is how many elements are summed at once, by all ranks together. The copies of
+// other ranks' elements take as much memory again.
 const atOnce = 4 << 20
 
 // Share implements learn.Ranks.
@@ -41,7 +41,7 @@ func (g *Group) SumParts(x []float32, bounds []int) error {
 	return g.inSteps(bounds, func(from, to []int) error { return g.add(x, from, to) })
 }
 
-// inSteps calls add for so many elements at a time that there is room for the others'.
+// inSteps calls add for as many elements at a time as received has room for.
 func (g *wire) inSteps(bounds []int, add func(from, to []int) error) error {
 	longest := 0
 	for r := range g.Size() {
@@ -122,7 +122,7 @@ func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
 		return models.Bytes(x[bounds[of]:bounds[of+1]])
 	}
 	own := func(r int) []byte { return part(g.Rank(), r) }    // passes between the first and this rank
-	others := func(r int) []byte { return part(r, g.Rank()) } // passes between this rank, if it is the first, and others
+	others := func(r int) []byte { return part(r, g.Rank()) } // between the first rank and the others
 	if toFirst {
 		return g.exchange(tagSpread, own, others)
 	}
@@ -130,10 +130,10 @@ func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
 }
 
 // Volume returns how many bytes of gradients and weights rank of n ranks sends in a step
-// whose elements are in such buckets (see learn.Stepper.Buckets): its own sums, or weights,
-// to all others, of so many bytes those of a range, and to each of them the gradients that
-// are the other's. Where shares are even and all in float32, it is 4 bytes a gradient times
-// 2 (n-1)/n.
+// whose elements are in such buckets (see learn.Stepper.Buckets): its sums, or weights,
+// to all others (bytes gives the size of a range), and to each other rank the gradients
+// of that rank's share. With even shares in float32, that is 4 bytes a gradient times 2
+// (n-1)/n.
 func Volume(rank, n int, buckets [][]int, spread func(from, to int) int64) (bytes int64) {
 	for _, b := range buckets {
 		bytes += 4*int64(b[n]-b[0]-(b[rank+1]-b[rank])) + spread(b[rank], b[rank+1])*int64(n-1)
@@ -144,12 +144,12 @@ func Volume(rank, n int, buckets [][]int, spread func(from, to int) int64) (byte
 // messageBytes is how much of a message a transport holds at most.
 const messageBytes = 4 << 20
 
-// Needs are what each of n ranks takes to sum so many gradients: what the others have sent,
-// and messages on their way to and from each, of one bucket to be summed and of one to be
-// spread; and on the CPU what Open MPI takes, as measured. Beside a GPU that is the host's,
-// with a copy of the gradients.
+// Needs returns the memory that each of n ranks needs to sum so many gradients: received
+// elements, messages to and from each rank for one bucket to sum and one to spread; and
+// on the CPU the measured needs of Open MPI. With a GPU this is the host's memory, plus a
+// copy of the gradients.
 func Needs(n, gradients int, gpu bool) []runtime.Need {
-	share := 4 * int64((min(atOnce, gradients)+n-1)/n) // of a bucket
+	share := 4 * int64((min(atOnce, gradients)+n-1)/n) // elements of a bucket
 	sums := int64(n-1) * (share + 4*min(messageBytes, share))
 	if gpu {
 		return []runtime.Need{{What: "reduction", Host: sums + 4*int64(gradients)}}

@@ -10,7 +10,7 @@ import (
 type wire struct {
 	t    Transport
 	left bool
-	sent atomic.Int64 // bytes of weights and gradients
+	sent atomic.Int64 // number of bytes of weights and gradients
 
 	mu   sync.Mutex
 	lost error // the first failure of the transport
@@ -37,8 +37,8 @@ func (w *wire) Lost() error {
 	return w.lost
 }
 
-// LeaveLost makes this rank the only one, for what is left to do alone, if it can no longer
-// reach the others, and says whether it could until now.
+// LeaveLost makes this rank the only one, for the remaining work, if it can no longer
+// reach the others, and says whether that has just happened.
 func (w *wire) LeaveLost() bool {
 	leaves := !w.left && w.Lost() != nil
 	w.left = w.left || leaves
@@ -61,7 +61,7 @@ const (
 	tagRows              // rows of figures
 	tagReduce            // a rank's part of all gradients
 	tagSpread            // a rank's own elements
-	tagStop              // a rank is told to stop, or is at its end
+	tagStop              // a rank is told to stop, or has ended
 )
 
 // exchange sends out(r) to each other rank r and fills in(r) with what r sends here. The

@@ -44,8 +44,8 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 	return r, nil
 }
 
-// state returns what a checkpoint holds of the round. Nothing in it changes later,
-// so it may be written in the background.
+// state returns the part of a checkpoint for the round. It does not change later, so it
+// may be written in the background.
 func (r *round) state() *rundir.Round {
 	s := &rundir.Round{
 		Updates: slices.Clone(r.updates), Kept: r.kept, Groups: r.groups, Flat: r.flat, Gap: r.gap, Steps: r.steps[:len(r.steps):len(r.steps)],
@@ -69,7 +69,7 @@ func (r *round) state() *rundir.Round {
 	return s
 }
 
-// state returns what a checkpoint holds of a rollout.
+// state returns the part of a checkpoint for a rollout.
 func (r *rollout) state() rundir.Rollout {
 	return rundir.Rollout{
 		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy,
@@ -81,7 +81,7 @@ func (r *rollout) state() rundir.Rollout {
 
 // rolloutOf returns the rollout that state was called on.
 func rolloutOf(x rundir.Rollout) rollout {
-	if x.Verdict.Status == "ok" { // in checkpoints from before package reward
+	if x.Verdict.Status == "ok" { // for checkpoints from before package reward
 		x.Verdict.Status = string(reward.OK)
 	}
 	return rollout{

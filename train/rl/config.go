@@ -44,7 +44,7 @@ type Config struct {
 	Output      outputConfig            `toml:"output" help:"Where the run folder goes"`
 }
 
-// An outputConfig says where the run folder goes.
+// An outputConfig says where the run folder is made.
 type outputConfig struct {
 	Dir  string   `toml:"dir" help:"run folder; a new name if not given"`
 	Sink []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on: the resolved configuration first, every line of metrics.jsonl, and the summary last, as JSON lines on its standard input"`
@@ -58,7 +58,7 @@ type modelConfig struct {
 	DType     string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
 }
 
-// A dataConfig says which problems are trained on, and in which order.
+// A dataConfig says which problems are trained on, and in what order.
 type dataConfig struct {
 	Train mix.Files `toml:"train" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
 	data.Columns
@@ -99,7 +99,7 @@ func (c environmentConfig) Player(prompter *data.Prompter, eos []int32) *environ
 	return &environment.Player{Environment: c.Settings, Limits: c.Limits, Prompter: prompter, EOS: eos}
 }
 
-// Program returns the environment whose episodes programs play; nil where it is another.
+// Program returns the environment if programs play its episodes; nil for other environments.
 func (c environmentConfig) Program() *environment.Program {
 	p, _ := c.Settings.(*environment.Program)
 	return p
@@ -135,7 +135,7 @@ type optimizerConfig struct {
 	Gradients      string `toml:"gradients" choice:"float32 bfloat16" note:"bfloat16 is for model.dtype = \"bfloat16\" without an adapter: 2 bytes less for each parameter of the layers; each micro-batch adds in float32 and rounds once, and several ranks then send gradients by MPI" help:"what the sums of the layers' gradients are held in"`
 }
 
-// A loopConfig says how long and in which portions training goes on.
+// A loopConfig sets the length of training and the sizes of its rounds and steps.
 type loopConfig struct {
 	Rounds      int     `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`

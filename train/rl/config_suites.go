@@ -14,7 +14,7 @@ import (
 type suite struct {
 	Path string `toml:"path"`
 	suiteRules
-	stated []string // the keys
+	stated []string // keys that the suite states
 }
 
 // suites are what a run is evaluated on. A run file states a list of texts and tables.
@@ -64,8 +64,8 @@ func (s suites) Paths() (paths []string) {
 	return paths
 }
 
-// Alone is [eval] as it is for the i-th suite: with the settings that the suite states. One
-// that states a temperature of 0 has one sample and no filters of [eval].
+// Alone returns [eval] for the i-th suite: with the settings that the suite states. If it
+// states a temperature of 0, it has one sample and ignores the filters of [eval].
 func (c evalConfig) Alone(i int) evalConfig {
 	own := c.Suites[i]
 	c.Suites = suites{own}
@@ -81,7 +81,7 @@ func (c evalConfig) Alone(i int) evalConfig {
 	return c
 }
 
-// suites checks eval.suites: what a suite states must be possible beside [eval].
+// suites checks eval.suites: a suite's settings must fit together with [eval].
 func (v *validator) suites(e evalConfig) {
 	for i, s := range e.Suites {
 		v.check("eval.suites", e.Suites.Paths(), s.Path != "", "must not hold an empty name")

@@ -85,7 +85,7 @@ func (c Config) Validate() error {
 // ranges of rounds and epochs it keeps the count of optimizer steps within an int64.
 const maxPerRound = 1 << 22
 
-// loop checks what the settings of [train] must be together with others.
+// loop checks the settings of [train] that depend on others.
 func (v *validator) loop(c Config) {
 	fewer := c.Optimizer.Gradients == "bfloat16"
 	v.check("optimizer.gradients", c.Optimizer.Gradients, !fewer || c.Model.DType == "bfloat16" && !c.LoRA.On,
@@ -111,7 +111,7 @@ func (v *validator) loop(c Config) {
 		"needs files in eval.suites; 0 turns evaluation off")
 }
 
-// rules checks those of [eval], where 0 has a meaning of its own for two settings.
+// rules checks the settings of [eval], of which two have a special meaning for 0.
 func (v *validator) rules(e suiteRules) {
 	v.check("eval.max_new_tokens", e.MaxNewTokens, e.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
 	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract), "must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")
@@ -124,7 +124,7 @@ func (v *validator) rules(e suiteRules) {
 		}
 		e.Temperature = 1
 	}
-	e.MaxNewTokens = max(1, e.MaxNewTokens) // 0 was looked at above
+	e.MaxNewTokens = max(1, e.MaxNewTokens) // 0 was handled above
 	v.ranges("eval.", &e)
 }
 
@@ -147,15 +147,15 @@ func (v *validator) add(prefix string, err error) {
 	v.errs = append(v.errs, settings.Under(prefix, err)...)
 }
 
-// ranges checks each setting of a section alone.
+// ranges checks each setting of a section separately.
 func (v *validator) ranges(prefix string, section any) {
 	v.add(prefix, settings.Check(section))
 }
 
-// Validate reports an unknown environment, and what the environment itself says of its
+// Validate reports an unknown environment, and the errors of the environment's own
 // settings.
 func (c environmentConfig) Validate() error {
-	type fields environmentConfig // Check would ask for Validate
+	type fields environmentConfig // Check would call Validate
 	own := fields(c)
 	errs := settings.Under("environment.", settings.Check(&own))
 	if c.Settings == nil {

@@ -22,8 +22,8 @@ import (
 
 // A Split says into how many processes a run is divided; the zero Split is one.
 type Split struct {
-	Ranks  int `json:"ranks,omitempty"`         // of the run
-	OnHost int `json:"ranks_on_host,omitempty"` // of those, how many share the memory of this machine
+	Ranks  int `json:"ranks,omitempty"`         // number of ranks of the run
+	OnHost int `json:"ranks_on_host,omitempty"` // how many of them share the memory of this machine
 }
 
 // share is the largest part that a rank has of n things.
@@ -32,39 +32,39 @@ func (s Split) share(n int64) int64 {
 	return (n + ranks - 1) / ranks
 }
 
-// A MemoryEstimate is the memory that a run takes, in bytes, if every response is as long
-// as it may be; with several ranks that of each. Activations, reduction and other are not
-// exact.
+// A MemoryEstimate is the memory that a run needs, in bytes, if every response is as long
+// as allowed; with several ranks for each of them. Activations, reduction and other are
+// not exact.
 type MemoryEstimate struct {
 	Needs   []runtime.Need   `json:"-"` // several may be about one thing
-	Buffers []runtime.Buffer `json:"-"` // that may be larger than a GPU has them
-	// Peak is of the memory that the run computes in, of which there is Available for the
-	// process; 0 if that is unknown.
+	Buffers []runtime.Buffer `json:"-"` // buffers that may exceed a GPU's limits
+	// Peak is the need of the memory that the run computes in, and Available what the
+	// process may use of it; 0 if unknown.
 	Peak      int64 `json:"peak"`
 	Available int64 `json:"available"`
-	// Copy is what writing checkpoints in the background takes in addition, if there is
-	// memory for it: the host's, and beside a GPU in place of Saving, which is what is read
-	// back while one is written: the weights, and the moments one after the other, or with
-	// several ranks that share them all at once.
+	// Copy is the host's additional memory for writing checkpoints in the background, if
+	// there is enough. With a GPU it replaces Saving, the memory for reading back during
+	// writing: the weights, and the moments one after the other, or all at once if
+	// several ranks share them.
 	Copy   int64 `json:"checkpoint_copy"`
 	Saving int64 `json:"checkpoint_on_host,omitempty"`
-	// Plans say how the run goes on GPUs.
+	// Plans say how the run would go on GPUs.
 	Plans []Plan `json:"-"`
 	// The lengths are those assumed of every prompt and response, in tokens.
 	PromptTokens   int `json:"prompt_tokens"`
 	ResponseTokens int `json:"response_tokens"`
 	Split              // zero for one rank
-	// Gathered is the moments, and float32 weights, that the others keep, which rank 0 has while
-	// it writes a checkpoint. Writing is all that it takes then, when it has given back what steps left;
-	// 0 beside a GPU. Sent is how many bytes of gradients and weights it sends in a step.
+	// Gathered is the memory for other ranks' moments and float32 weights, which rank 0 holds
+	// while it writes a checkpoint. Writing is its total then, after it has freed the memory of
+	// steps; 0 with a GPU. Sent is how many bytes of gradients and weights it sends in a step.
 	Gathered int64 `json:"moments_gathered,omitempty"`
 	Writing  int64 `json:"peak_at_checkpoint,omitempty"`
 	Sent     int64 `json:"sent_per_step,omitempty"`
 }
 
-// EstimateMemory adds up what the parts of a run of c take with a model of this shape, of
-// the GPU's memory if runtime.device is a GPU. Sampling and learning count in full there:
-// while one works, the other's memory is idle but not returned.
+// EstimateMemory adds up the needs of the parts of a run of c with a model of this shape,
+// of the GPU's memory if runtime.device is a GPU. Sampling and learning count in full
+// there: while one works, the other's memory is idle but not returned.
 func (c Config) EstimateMemory(model models.Model, split Split) (e MemoryEstimate, err error) {
 	s, err := c.architecture(model)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 		}
 	}
 	trained := cmp.Or(s.AdapterLayout(), s.Layout())
-	weights := 4 * int64(trained.Size) // and gradients
+	weights := 4 * int64(trained.Size) // and the gradients
 	updates := runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, parts, c.Optimizer.Offload && c.onGPU(), offload && s.AdapterLayout() == nil)
 	moments, all := updates[0], runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, 1, false, false)[0]
 	ring, whole := runtime.RingNeeds(s, s.compute, offload, parts), runtime.RingNeeds(s, s.compute, offload, 1)
@@ -116,12 +116,12 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 		e.readBack(read, moments.Device, trained)
 		return e, nil
 	}
-	// A token of a response takes so much in Go's heap: its figures, its share of the records
-	// and of the report, and garbage.
+	// Go's heap needs this much for a token of a response: its figures, its share of the
+	// records and of the report, and garbage.
 	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: 640 * w.trajectories * w.length, Setting: "rollout.max_new_tokens"})
 	e.Available, e.Peak = memory.Available(), e.Of("").Device
 	if e.Gathered > 0 {
-		if e.Writing = e.Peak + e.Gathered; memory.TakesTurns(trained.Size) { // see saving.Learned.SaveTo
+		if e.Writing = e.Peak + e.Gathered; memory.TakesTurns(trained.Size) { // see Learned.SaveTo in package train
 			e.Writing -= decoder[0].Device + kept.Device
 		}
 	}
@@ -131,18 +131,18 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	return e, nil
 }
 
-// readBack adds what the host takes of weights and moments on a GPU for a checkpoint.
+// readBack adds the host's memory for weights and moments of a GPU in a checkpoint.
 func (e *MemoryEstimate) readBack(weights, moments int64, trained *models.Layout) {
 	if e.Saving = weights + min(4*int64(trained.Size), moments); e.Gathered > 0 {
 		e.Saving = weights + moments
-		e.Copy += e.Saving + e.Gathered // from there
+		e.Copy += e.Saving + e.Gathered // the copy holds both
 		return
 	}
 	_, largest := trained.Largest()
 	e.Copy += 4 * int64(largest)
 }
 
-// architecture is that of a run of c, and what it computes in.
+// architecture returns the architecture of a run of c, and its type of computation.
 func (c Config) architecture(model models.Model) (s sized, err error) {
 	s.compute.Type, s.compute.Provider = policy.ComputeTypes[c.Model.DType], c.provider().Graphs()
 	if c.LoRA.On {
@@ -179,8 +179,8 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 	return nil
 }
 
-// Of adds up the needs of one thing, or with "" all, of which the cache and activations may
-// take turns.
+// Of adds up the needs of one name, or with "" of all; the cache and activations may use
+// the same memory in turn.
 func (e MemoryEstimate) Of(what string) runtime.Need {
 	sum := runtime.Need{What: what}
 	for _, n := range e.Needs {
@@ -191,13 +191,13 @@ func (e MemoryEstimate) Of(what string) runtime.Need {
 	return sum
 }
 
-// onHost is what the ranks of this machine take of its memory if each takes so much, with
-// what rank 0 takes more for a checkpoint.
+// onHost returns the memory of this machine that its ranks need, given each one's need,
+// plus rank 0's extra for a checkpoint.
 func (e MemoryEstimate) onHost(each int64) int64 {
 	return int64(max(1, e.OnHost))*each + max(0, min(e.Gathered, e.Writing-each))
 }
 
-// Certain returns the memory that a run takes whatever the settings that Needs name.
+// Certain returns the memory that a run needs for any values of the settings that Needs name.
 func (e MemoryEstimate) Certain() (sum int64) {
 	for _, n := range e.Needs {
 		if n.Setting == "" {
@@ -207,12 +207,12 @@ func (e MemoryEstimate) Certain() (sum int64) {
 	return sum
 }
 
-// assumed says what is assumed.
+// assumed describes the assumptions of the estimate.
 func (e MemoryEstimate) assumed() string {
 	return fmt.Sprintf("every prompt of %d tokens and every response of %d", e.PromptTokens, e.ResponseTokens)
 }
 
-// MarshalJSON writes each need by its name beside the other figures.
+// MarshalJSON writes each need by its name, with the other figures.
 func (e MemoryEstimate) MarshalJSON() ([]byte, error) {
 	type figures MemoryEstimate
 	text, err := json.Marshal(figures(e))
@@ -233,7 +233,7 @@ func (e MemoryEstimate) MarshalJSON() ([]byte, error) {
 	if err = errors.Join(err, failed); err != nil {
 		return nil, err
 	}
-	// The parts come first, then what they sum up to, then the rest.
+	// The parts come first, then their sum, then the rest.
 	names := strings.Fields("weights weights_16_bits gradients moments reference kv_cache activations other peak checkpoint_copy available")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !slices.Contains(names, name) {
@@ -305,7 +305,7 @@ func (c Config) offloadsWeights() bool { return c.Optimizer.OffloadWeights && c.
 // onGPU says whether a run keeps its weights on a GPU.
 func (c Config) onGPU() bool { return c.provider().Graphs() != models.CPU }
 
-// provider is that of the device that a run names, for auto the CPU's.
+// provider returns the provider of the device that a run names; for auto the CPU's.
 func (c Config) provider() runtime.Provider {
 	if p := runtime.ProviderOf(c.Runtime.Device); p != nil {
 		return p
@@ -313,16 +313,16 @@ func (c Config) provider() runtime.Provider {
 	return runtime.ProviderOf("cpu")
 }
 
-// A work is what a run holds at once, in whatever memory.
+// A work has the sizes of what a run holds at once, in any memory.
 type work struct {
-	trajectories, step int64 // of a round; of a step
-	slots, longest     int64 // of the sampler, and the tokens of one
+	trajectories, step int64 // trajectories of a round; of a step
+	slots, longest     int64 // slots of the sampler, and the tokens of one slot
 	length             int64 // tokens of a trajectory
-	prefill, cached    int64 // tokens of prompts computed at once; of slots and of prompts
+	prefill, cached    int64 // tokens of prompts computed at once; tokens of slots and of prompts
 	passes             learn.Passes
 }
 
-// work computes what a process holds at once.
+// work computes the sizes of what a process holds at once.
 func (c Config) work(arch models.Architecture, split Split) work {
 	g, r := arch.Geometry(), c.Rollout
 	longest := func(n int) int64 {
@@ -332,10 +332,10 @@ func (c Config) work(arch models.Architecture, split Split) work {
 		return int64(n)
 	}
 	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), length: longest(r.MaxPromptTokens + r.MaxNewTokens)}
-	own := split.share(int64(r.PromptsPerRound)) // prompts that are sampled here
+	own := split.share(int64(r.PromptsPerRound)) // number of prompts that this rank samples
 	w.slots, w.longest = min(int64(r.Slots), own*int64(c.sampled())), longest(c.longest())
-	// Prompts are computed some thousand tokens at a time and kept until their samples have
-	// begun.
+	// Prompts are computed some thousand tokens at a time and stored until their samples
+	// have begun.
 	prompts := min(own, w.slots+1) * int64(r.MaxPromptTokens)
 	w.prefill = min(prompts, 8192)
 	w.cached = w.slots*w.longest + prompts + w.prefill
@@ -359,13 +359,13 @@ func keeping(stash string, p learn.Passes) learn.Passes {
 	return p
 }
 
-// buffers are those of a run on WebGPU that may be larger than a GPU has them, with what
-// decides their sizes.
+// buffers returns the buffers of a run on WebGPU that may exceed a GPU's limits, with the
+// settings that decide their sizes.
 func (c Config) buffers(arch models.Architecture, w work) []runtime.Buffer {
-	const shorter = "set a smaller rollout.max_prompt_tokens or rollout.max_new_tokens" // where one trajectory is too long
+	const shorter = "set a smaller rollout.max_prompt_tokens or rollout.max_new_tokens" // if one trajectory is too long
 	g, micro := arch.Geometry(), w.passes.Tokens(w.step*w.length, w.length)
-	// Logits are of one long response, or of as many tokens of responses as a micro-batch may
-	// have; scores of attention of a block of queries of the longest trajectories.
+	// Logits are for one long response, or for a micro-batch of response tokens; scores
+	// of attention are for a block of queries of the longest trajectories.
 	one := int64(c.Rollout.MaxNewTokens)
 	learned := min(max(one, int64(c.Train.MicroTokens)), w.step*one)
 	padded, rows := (w.length+7)/8*8, max(1, micro/w.length)
@@ -402,8 +402,8 @@ func (e MemoryEstimate) Refuse(c Config, model models.Model) error {
 	return e.Check(c, model)
 }
 
-// Check returns an error if the peak exceeds the available memory, or a buffer what the
-// GPU has. It says which settings to change.
+// Check returns an error if the peak exceeds the available memory, or a buffer the GPU's
+// limit. It says which settings to change.
 func (e MemoryEstimate) Check(c Config, model models.Model) error {
 	tooLarge := runtime.CheckBuffers(c.Runtime.Device, e.Buffers...)
 	if e.Available == 0 || e.onHost(e.Peak) <= e.Available {
@@ -428,10 +428,10 @@ func (e MemoryEstimate) Check(c Config, model models.Model) error {
 		who, memory.Text(e.onHost(e.Peak)), e.assumed(), memory.Text(e.Available), advice), tooLarge)
 }
 
-// fitting returns the settings of c with slots and micro-batches halved as seldom as makes
-// the run fit, and of several such those that take least; responses are shorter only where
-// that is not enough. Every candidate is estimated, since smaller micro-batches may
-// take more: more of their layers is kept.
+// fitting returns the settings of c with slots and micro-batches halved as few times as
+// make the run fit, and among several those with the least memory; only if that is not
+// enough, responses are shortened. Every candidate is estimated, since smaller
+// micro-batches may need more: they store more of the layers.
 func (e MemoryEstimate) fitting(c Config, model models.Model) (set []string, err error) {
 	s, err := c.architecture(model)
 	if err != nil {
@@ -461,7 +461,7 @@ func (e MemoryEstimate) fitting(c Config, model models.Model) (set []string, err
 	return set, nil
 }
 
-// changed lists the sizes of less that are not those of c.
+// changed lists the sizes in less that differ from c.
 func changed(c, less Config) (set []string) {
 	was := []int{c.Rollout.Slots, c.Train.MicroTokens, c.Rollout.MaxNewTokens}
 	for i, now := range []int{less.Rollout.Slots, less.Train.MicroTokens, less.Rollout.MaxNewTokens} {

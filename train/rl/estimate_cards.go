@@ -14,34 +14,34 @@ import (
 
 // A card is a machine's GPUs.
 type card struct {
-	name  string // such as "1 x 80 GB"
-	model string // of the GPU, as its driver names it
-	Split        // a rank for each GPU
-	bytes int64  // that a run may take of each
-	host  int64  // and of the host's memory for each; 0 is not known
+	name  string // for example "1 x 80 GB"
+	model string // the GPU's model, in its driver's words
+	Split        // one rank for each GPU
+	bytes int64  // bytes that a run may use on each GPU
+	host  int64  // bytes of the host's memory for each GPU; 0 if unknown
 }
 
-// cards are those that run files are planned for. A GPU has up to 6 % more than its name
-// says, which is for what estimates lack.
+// cards are the GPUs for which run files are planned. A GPU has up to 6 % more memory
+// than its name says, as a reserve for errors of estimates.
 var cards = []card{{"1 x 80 GB", "H100", Split{}, 80e9, 0}, {"1 x 141 GB", "H200", Split{}, 141e9, 0}, {"8 x 80 GB", "H100", Split{8, 8}, 80e9, 0}}
 
-// SizeKeys are the settings of a run that decide memory and speed and not what it computes,
-// but for the last bits on a GPU.
+// SizeKeys are the settings that decide memory and speed of a run and not its results,
+// except for the last bits on a GPU.
 var SizeKeys = []string{"rollout.slots", "train.stash", "optimizer.offload", "optimizer.offload_weights", "train.micro_tokens"}
 
-// A Plan is how a run goes on a card with the values that SizeKeys have there.
+// A Plan says how a run goes on a card with these values of SizeKeys.
 type Plan struct {
 	Card        string `json:"card"`
-	Here        bool   `json:"here"` // it is the GPU of this machine, with what is free of its memory
+	Here        bool   `json:"here"` // it is the GPU of this machine, with its free memory
 	Fits        bool   `json:"fits"`
-	Peak        int64  `json:"peak"`    // of the memory of a GPU
-	Host        int64  `json:"on_host"` // for each GPU, while no checkpoint is written
+	Peak        int64  `json:"peak"`    // peak of a GPU's memory
+	Host        int64  `json:"on_host"` // host memory for each GPU, while no checkpoint is written
 	Slots       int    `json:"rollout.slots"`
 	MicroTokens int    `json:"train.micro_tokens"`
 	Stash       string `json:"train.stash"`
 	Offload     bool   `json:"optimizer.offload"`
 	Weights     bool   `json:"optimizer.offload_weights"`
-	// Seconds estimates a round by what was measured; 0 if nothing like it was.
+	// Seconds estimates a round from measured times; 0 if nothing similar was measured.
 	Seconds float64 `json:"seconds_per_round,omitempty"`
 }
 
@@ -63,10 +63,10 @@ func (p Plan) String() string {
 		fits, memory.Text(p.Peak), memory.Text(p.Host), time, p.Slots, p.MicroTokens, p.Stash, p.Offload, p.Weights)
 }
 
-// Choose returns how a run of c goes on the GPU that is here, and with all on those that run
-// files are planned for, too. It gives those SizeKeys that are open the values of the first
-// plan: that of the GPU here, or else of the first card that fits. Slots and micro-batches
-// decide the last bits of what a GPU computes, so the run's folder has to state them.
+// Choose returns plans for a run of c on this machine's GPU and, with all, on the other
+// cards. It sets the open SizeKeys to the values of the first plan: this GPU's, or else
+// that of the first card that fits. Slots and micro-batches decide the last bits of what
+// a GPU computes, so the run's folder has to state them.
 func (c *Config) Choose(model models.Model, split Split, open func(key string) bool, all bool) (plans []Plan, err error) {
 	s, err := c.architecture(model)
 	if err != nil || s.compute.Provider != models.CUDA {
@@ -126,11 +126,11 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 		}
 	}
 	for k, p := range many {
-		if p.Weights && (s.compute.Type == models.F32 || c.LoRA.On) { // which have no copy to train with
+		if p.Weights && (s.compute.Type == models.F32 || c.LoRA.On) { // these have no copy to train with
 			continue
 		}
 		if k > 0 && many[k-1].Fits && p.Slots < many[k-1].Slots || best.Fits && p.MicroTokens < best.MicroTokens {
-			many[k].Fits = true // too, but it is slower
+			many[k].Fits = true // it fits, too, but is slower
 			continue
 		}
 		p.Apply(&c)
@@ -151,13 +151,13 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 			best = p
 		}
 	}
-	if !measured { // it has only put them in order
+	if !measured { // unmeasured seconds only serve to order the plans
 		best.Seconds = 0
 	}
 	return best, nil
 }
 
-// tries are what is tried for each of SizeKeys, the best first where the time is the same.
+// tries are the values to try for each of SizeKeys, the best first among equal times.
 var tries = []func([]Plan) []Plan{
 	trying([]int{512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8}, func(p *Plan, n int) { p.Slots = n }),
 	trying(stashes, func(p *Plan, what string) { p.Stash = what }),
@@ -179,9 +179,9 @@ func trying[T any](values []T, set func(*Plan, T)) func([]Plan) []Plan {
 	}
 }
 
-// round says what a round of c has, but for what SizeKeys decide. Prompts are taken to have
-// 150 tokens, and responses on average a third of the tokens that they may have, as
-// onering bench --round takes them; half of the prompts of a step have several responses.
+// round returns the figures of a round of c, except for SizeKeys. It assumes prompts of
+// 150 tokens, responses of a third of the allowed length on average, as onering bench
+// --round does, and half of the prompts of a step with several responses.
 func (s sized) round(c Config, split Split) limits.Round {
 	g, own := s.Geometry(), int(split.share(int64(c.Rollout.PromptsPerRound)))
 	r := limits.Round{
@@ -196,9 +196,9 @@ func (s sized) round(c Config, split Split) limits.Round {
 	return r
 }
 
-// seconds estimates r on a GPU, and says whether what is like it was measured.
+// seconds estimates r on a GPU, and says whether similar rounds were measured.
 func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
-	// The share of a forward pass that is computed again; auto is inputs in 16 bits.
+	// share of a forward pass that is computed again; auto stores inputs in 16 bits
 	r.Again = [...]float64{0.85, 0.85, 0.5, 0.1, 0}[1+slices.Index(stashes, c.Train.Stash)]
 	for _, more := range []bool{
 		!objectives.NeedsOf(c.Objective.Settings).Apart, // all passes of a step go forward before the first goes backward

@@ -44,7 +44,7 @@ func (e evaluation) record() metrics.Record {
 	return r
 }
 
-// lines say for people what came of the evaluation.
+// lines returns the results of the evaluation in lines for people.
 func (e evaluation) lines() (lines []string) {
 	for _, x := range e.Results {
 		lines = append(lines, fmt.Sprintf("after round %d: %s pass@1 %.1f %% of %d problems", e.Round, x.Suite, 100*x.Pass1.Value, x.Problems))
@@ -52,8 +52,8 @@ func (e evaluation) lines() (lines []string) {
 	return lines
 }
 
-// evaluationOf returns what a record of metrics.jsonl says of an evaluation: pass@1
-// of each suite, sorted by their names.
+// evaluationOf reads an evaluation from a record of metrics.jsonl: pass@1 of each suite,
+// sorted by name.
 func evaluationOf(record metrics.Record) evaluation {
 	e := evaluation{Round: int(record.Float("round"))}
 	for _, m := range record {
@@ -69,7 +69,7 @@ func evaluationOf(record metrics.Record) evaluation {
 	return e
 }
 
-// mean is the mean pass@1 of the suites, nil if there are none.
+// mean returns the mean pass@1 of the suites, nil if there are none.
 func (e evaluation) mean() *float64 {
 	if len(e.Results) == 0 {
 		return nil
@@ -87,7 +87,7 @@ type evaluator struct {
 	config   Config
 	roller   *roller
 	suites   []eval.Suite
-	reward   reward.Reward // that of the training, with the extraction of [eval]
+	reward   reward.Reward // the training's reward, with the extraction of [eval]
 	observer metrics.Observer
 	log      *slog.Logger
 }
@@ -105,8 +105,8 @@ func newEvaluator(c Config, r *roller, s train.Setup) (*evaluator, error) {
 	return &evaluator{c, r, suites, rule, s.Observer, s.Log}, nil
 }
 
-// evaluate runs the suites, whose responses it keeps in the run folder; without any it
-// returns no results, and neither if the reward leaves a response without a grade.
+// evaluate evaluates the suites and stores the responses in the run folder. It returns no
+// results if there are no suites, or if the reward leaves a response ungraded.
 func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *rundir.Folder) (evaluation, error) {
 	out := evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
 	for i, s := range e.suites {
@@ -124,7 +124,7 @@ func (e *evaluator) evaluate(ctx context.Context, at train.Position, folder *run
 	return out, nil
 }
 
-// settings are those of the responses to the i-th suite.
+// settings returns those of the responses to the i-th suite.
 func (e *evaluator) settings(i int) eval.Settings {
 	c, around := e.config.Eval.Alone(i), e.roller.prompter.Template
 	o := eval.Settings{

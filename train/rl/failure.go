@@ -30,7 +30,7 @@ const maxFailure = 1 << 30
 type Failure struct {
 	Version int    `json:"version"`
 	Round   int    `json:"round"`
-	Step    int    `json:"step"` // from 1
+	Step    int    `json:"step"` // number of the step, from 1
 	Steps   int    `json:"steps"`
 	Reason  string `json:"reason"`
 	// Checkpoint holds the weights before the step, relative to the file.
@@ -51,7 +51,7 @@ type failureTrajectory struct {
 	Problem  string  `json:"problem"`
 	Prompt   []int32 `json:"prompt_ids"`
 	Response []int32 `json:"response_ids"`
-	// Observed are the tokens of others in the response.
+	// Observed are the tokens in the response that the policy did not sample.
 	Observed   []sampler.Observed `json:"observed,omitempty"`
 	Reward     float64            `json:"reward"`
 	Advantage  float64            `json:"advantage"`
@@ -62,7 +62,7 @@ type failureTrajectory struct {
 	LogProb    metrics.Exact `json:"logp"`
 	OldLogProb metrics.Exact `json:"old_logp"`
 	RefLogProb metrics.Exact `json:"ref_logp,omitempty"`
-	// SampleLogProb is the sampler's, if that is not OldLogProb.
+	// SampleLogProb is the sampler's log-prob, if that is not OldLogProb.
 	SampleLogProb  metrics.Exact `json:"sample_logp,omitempty"`
 	TokenAdvantage metrics.Exact `json:"token_advantage,omitempty"`
 	Entropy        metrics.Exact `json:"entropy"`
@@ -159,10 +159,10 @@ func decodeFailure(r io.Reader) (f Failure, err error) {
 // A failedStep is an optimizer step that met NaN or an infinity, with its batch.
 type failedStep struct {
 	err      *learn.NonfiniteError // its sequences are rollouts of the round
-	rollouts []int                 // of the round, in the order of the batch
+	rollouts []int                 // rollouts of the round, in the order of the batch
 	batch    objectives.Batch      // as far as it was computed
 	weights  [][]float64           // dLoss/dlogp; nil before the objective was asked
-	leftOut  bool                  // what could have no weight was not computed
+	leftOut  bool                  // responses that cannot have weight were not computed
 }
 
 func (e *failedStep) Error() string { return e.err.Error() }

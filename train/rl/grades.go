@@ -18,32 +18,32 @@ import (
 	"onering/train/rundir"
 )
 
-// A book remembers in the run folder what a reward said whose scores vary, and what an
-// environment answered, so that a run that was killed and resumed goes on with what it had:
-// what came since the last checkpoint is in no other place.
+// A book records in the run folder the scores of a reward that varies, and the answers of
+// an environment, so that a run that was killed and resumed gets the same: nothing else
+// holds those since the last checkpoint.
 type book struct {
 	file     *rundir.Grades // nil on all ranks but the first
 	ranks    *ranks.Group
 	mu       sync.Mutex
-	lines    []byte // that the first rank does not have yet
+	lines    []byte // lines that the first rank does not have yet
 	known    map[string]entry
-	settings string // those of the reward and the environment that decide what they say
+	settings string // the settings of reward and environment that decide their answers
 }
 
 // An entry is a line of the file.
 type entry struct {
-	Round   int            `json:"round"`             // rounds that were done then
-	Place   string         `json:"place"`             // such as "round 3"
-	Problem string         `json:"problem,omitempty"` // its id
-	Key     string         `json:"key"`               // tells the group or the turn from all others
+	Round   int            `json:"round"`             // number of rounds that were finished then
+	Place   string         `json:"place"`             // for example "round 3"
+	Problem string         `json:"problem,omitempty"` // id of the problem
+	Key     string         `json:"key"`               // identifies the group or the turn
 	Scores  []reward.Score `json:"scores,omitempty"`
-	// Answer is what an environment answered to a turn.
+	// Answer is the environment's answer to a turn.
 	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
-// openBook opens the book of a run that has done so many rounds. settings are those
-// that decide what reward and environment say, as one text: with others they are asked again. Of several
-// ranks the first has the folder.
+// openBook opens the book of a run that has done so many rounds. settings decide the
+// answers of reward and environment, as one text: if they changed, both are asked again.
+// Only the first rank has the folder.
 func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round int, log *slog.Logger) (*book, error) {
 	g := &book{known: map[string]entry{}, settings: settings, ranks: group}
 	text, err := ranks.FromFirst(group, func() (text []byte, err error) {
@@ -73,8 +73,8 @@ func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round 
 	return g, nil
 }
 
-// at returns the page of a place in the run, such as "round 3", after so many
-// rounds; nil if there is no book.
+// at returns the page of a place in the run, such as "round 3", after so many rounds; nil
+// without a book.
 func (g *book) at(round int, place string) *page {
 	if g == nil {
 		return nil
@@ -89,8 +89,8 @@ func (g *book) close() {
 	}
 }
 
-// exchange has the first rank write what the others have graded since the last exchange:
-// all ranks call it when they have sampled.
+// exchange makes the first rank write what the others have graded since the last
+// exchange: all ranks call it after sampling.
 func (g *book) exchange() error {
 	if g == nil || g.ranks.Size() == 1 {
 		return nil
@@ -110,8 +110,8 @@ func (g *book) exchange() error {
 	return nil
 }
 
-// A page has what was said at one place in the run. It is the journal of a reward and of an
-// environment.
+// A page holds the answers at one place in the run. It is the journal of a reward and of
+// an environment.
 type page struct {
 	*book
 	round int
@@ -165,14 +165,14 @@ func (g *page) write(e entry) error {
 	return g.file.Append(line)
 }
 
-// key is a hash over the place of a group, all that the reward is given, and its
+// key returns a hash of the place of a group, everything that the reward reads, and its
 // settings.
 func (g *page) key(task, sample int, group []reward.Sample) string {
 	h := sha256.New()
 	texts(h, g.settings, g.place)
 	numbers(h, int32(g.round), int32(task), int32(sample), int32(len(group)))
 	p := group[0].Problem
-	fields, _ := p.Fields.MarshalJSON() // never fails
+	fields, _ := p.Fields.MarshalJSON() // writing to a hash does not fail
 	texts(h, p.ID, p.Text, string(fields), group[0].Prompt)
 	numbers(h, int32(len(p.Answers)))
 	texts(h, p.Answers...)
@@ -197,15 +197,15 @@ func texts(h hash.Hash, list ...string) {
 
 // numbers adds numbers to a hash.
 func numbers(h hash.Hash, list ...int32) {
-	binary.Write(h, binary.LittleEndian, list) // to a hash this never fails
+	binary.Write(h, binary.LittleEndian, list) // writing to a hash does not fail
 }
 
-// ReadLine completes a response by what else the line that gives it says. The columns of the
-// problem are all that does not belong to the response. A line of rollouts has them in
-// "columns", or later says that they are in the first line of its group. known is what the
-// environment says of an episode, nil if the reward is to grade it: as in training the last
-// turn is graded, unless the environment has given rewards or could not go on. turns is the
-// JSON of that key.
+// ReadLine completes a response from the other fields of its line. Fields that do not
+// belong to the response are columns of the problem. A line of rollouts has them in
+// "columns", or later says that they are in the first line of its group. known is what
+// the environment says of an episode, nil if the reward is to grade it: as in training
+// the last turn is graded, unless the environment has given rewards or could not go on.
+// turns is the JSON of that key.
 func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.Score, later bool, err error) {
 	_, ofRun := line.Get("reward")
 	s.Problem.Fields, later = columnsOf(line, ofRun)
@@ -220,7 +220,7 @@ func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.S
 	if part, _ := line.Get("part"); part == true && ofRun {
 		known = &reward.Score{Skip: true, Reason: "an earlier segment of an episode, which is graded by its last one"}
 	}
-	if len(of) == 0 || of[0].Author != rundir.Policy { // a column of the problem's
+	if len(of) == 0 || of[0].Author != rundir.Policy { // a column of the problem
 		return known, later, nil
 	}
 	if err := of.Check(len(s.IDs)); err != nil {

@@ -55,9 +55,8 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 	return l, err
 }
 
-// score sets the old policy's log-probs of a new round: those of the sampler, or
-// with old_logp = "rescore" the learner's; and the reference policy's if the
-// objective needs them.
+// score sets the old policy's log-probs of a new round: the sampler's, or with old_logp =
+// "rescore" the learner's; and the reference policy's if the objective needs them.
 func (l *learner) score(ctx context.Context, r *round) error {
 	r.rescored = l.config.Rollout.OldLogProb == "rescore"
 	if !r.rescored && l.reference == nil {
@@ -117,7 +116,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	// the log-probs of sampler and learner can be compared.
 	if len(r.steps) == 0 && !r.rescored && report.Loss.LogProb != nil {
 		for i, j := range rollouts {
-			r.compare(j, report.LogProb[i]) // which is nil where a response was left out
+			r.compare(j, report.LogProb[i]) // scores are nil if a response was left out
 		}
 	}
 	if nonfinite, ok := errors.AsType[*learn.NonfiniteError](err); ok {
@@ -181,7 +180,7 @@ func (l *learner) shares(r *round, times metrics.Record) (metrics.Record, error)
 		return nil, err
 	}
 	shares := l.tally.Shares(peaks, times)
-	if r.rescored || l.reference != nil { // those passes are in the same seconds
+	if r.rescored || l.reference != nil { // passes of the reference are in the same seconds
 		shares = slices.DeleteFunc(shares, func(m metrics.Metric) bool { return m.Name == "limit/"+string(metrics.PhaseScore) })
 	}
 	return shares, nil
@@ -193,8 +192,8 @@ func (r *rollout) work(live bool) limits.Sequence {
 }
 
 // setScores puts the learner's scores into a batch. A response that was left out has no
-// weight, whatever its log-probs are: it keeps the entropies of the sampler, and the old
-// log-probs stand for its own. So they do for one that is not computed yet.
+// weight, whatever its log-probs are: it keeps the sampler's entropies and takes the old
+// log-probs for its own, as does a response that is not computed yet.
 func setScores(b objectives.Batch, s learn.Scores) {
 	for i := range b.Trajectories {
 		x := &b.Trajectories[i]
@@ -206,7 +205,7 @@ func setScores(b objectives.Batch, s learn.Scores) {
 	}
 }
 
-// saveTo sets what a checkpoint keeps of the learner besides what it has learned.
+// saveTo adds the learner's state, besides what it has learned, to a checkpoint.
 func (l *learner) saveTo(s *rundir.State) error {
 	s.Skipped = l.skipped
 	if m, ok := l.objective.(encoding.TextMarshaler); ok {
@@ -219,7 +218,7 @@ func (l *learner) saveTo(s *rundir.State) error {
 	return nil
 }
 
-// restore reads what the checkpoint dir, with state s, keeps of the learner.
+// restore reads the learner's state from the checkpoint dir, with state s.
 func (l *learner) restore(s rundir.State, dir string) error {
 	if s.ObjectiveState != "" {
 		m, ok := l.objective.(encoding.TextUnmarshaler)
@@ -234,7 +233,7 @@ func (l *learner) restore(s rundir.State, dir string) error {
 	return nil
 }
 
-// total is how many optimizer steps the run takes in all if it goes on as until now: an
+// total estimates how many optimizer steps the run takes in all, from its rounds so far: an
 // objective may drop groups, so that a round has fewer steps than the configuration says.
 func (l *learner) total(at train.Position, r *round) float64 {
 	if done := l.clock.done(at.Round, r); done > 0 && at.Step > 0 {
@@ -243,7 +242,7 @@ func (l *learner) total(at train.Position, r *round) float64 {
 	return float64(l.config.steps())
 }
 
-// steps is how many optimizer steps the whole run takes.
+// steps returns how many optimizer steps the whole run takes.
 func (c Config) steps() int {
 	perRound := c.Rollout.PromptsPerRound * c.Rollout.SamplesPerPrompt
 	return c.Train.Rounds * c.Train.Epochs * ((perRound + c.Train.BatchSize - 1) / c.Train.BatchSize)

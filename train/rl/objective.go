@@ -9,9 +9,9 @@ import (
 	"onering/train/learn"
 )
 
-// weigh asks an objective for the loss and the derivatives of a batch, and for
-// figures about them where they are finite: those of the responses that have scores s.
-// An objective is a plug-in: its panic is an error that names it.
+// weigh asks an objective for the loss and the derivatives of a batch, and if they are
+// finite for figures about them, for the responses with scores s. An objective is a
+// plug-in: its panic is an error that names it.
 func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scores) (x learn.Loss, stats []objectives.Stat, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -42,8 +42,8 @@ func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scor
 	return x, append(of.Summarize(w, diagnostics), objectives.MaskStats(o, b)...), nil
 }
 
-// scored returns the part of a batch, of its weights and of its diagnostics, of which
-// there may be none, that has scores.
+// scored returns the part of a batch, of its weights and of its diagnostics (which may be
+// nil), that has scores.
 func scored(b objectives.Batch, w [][]float64, d []objectives.Diagnostics, s learn.Scores) (objectives.Batch, [][]float64, []objectives.Diagnostics) {
 	part := objectives.Batch{Step: b.Step, Steps: b.Steps}
 	var weights [][]float64
@@ -62,7 +62,7 @@ func scored(b objectives.Batch, w [][]float64, d []objectives.Diagnostics, s lea
 
 // fingerprint is a hash over every number of a batch, to find out that one changed.
 func fingerprint(b objectives.Batch) uint64 {
-	const prime = 1099511628211 // FNV's
+	const prime = 1099511628211 // the constant of FNV
 	h := uint64(14695981039346656037)
 	add := func(x uint64) { h = (h ^ x ^ x>>32) * prime }
 	floats := func(list []float64) {

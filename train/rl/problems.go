@@ -32,7 +32,7 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*mix.Order, err
 	var parts []mix.Part
 	for _, file := range c.Data.Train.Named() {
 		o := reward.Reading(c.Reward.Rule, c.Data.Options())
-		o.NoAnswers = o.NoAnswers || objectives.NeedsOf(c.Objective.Settings).Teacher // which reads no rewards
+		o.NoAnswers = o.NoAnswers || objectives.NeedsOf(c.Objective.Settings).Teacher // such an objective reads no rewards
 		problems, err := openFile(file, o, log)
 		if err != nil {
 			return nil, err
@@ -84,8 +84,7 @@ func openFile(file mix.File, o data.Options, log *slog.Logger) (data.List, error
 	return problems, nil
 }
 
-// dropLong leaves out problems whose prompt has more than rollout.max_prompt_tokens
-// tokens.
+// dropLong drops problems whose prompt has more than rollout.max_prompt_tokens tokens.
 func dropLong(c Config, parts []mix.Part, p *data.Prompter, log *slog.Logger) error {
 	most, longest, dropped, left := c.Rollout.MaxPromptTokens, 0, 0, 0
 	for i := range parts {
@@ -113,7 +112,7 @@ func dropLong(c Config, parts []mix.Part, p *data.Prompter, log *slog.Logger) er
 	return nil
 }
 
-// measures says of each problem of the round whether its responses earned the same.
+// measures says for each problem of the round whether its responses got equal rewards.
 func (r *round) measures() []mix.Measure {
 	out := make([]mix.Measure, len(r.problems))
 	k := len(r.responses()) / len(r.problems)
@@ -131,8 +130,8 @@ func (r *round) measures() []mix.Measure {
 	return out
 }
 
-// sources returns the share of the problems and the mean reward of each file where
-// there are several, and how many problems rest where they may.
+// sources returns the share of the problems and the mean reward of each of several files,
+// and how many problems rest, if they may.
 func (r *round) sources(c dataConfig, order *mix.Order) (record metrics.Record) {
 	if c.Rest > 0 {
 		record = record.With("data/resting", float64(order.Resting())/float64(order.Len()))

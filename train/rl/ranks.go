@@ -10,8 +10,8 @@ import (
 )
 
 // Each of several ranks samples and grades the responses to its share of the problems,
-// and gets those of the others: from then on all have the same round, and compute the
-// same advantages and batches. The Stepper deals each batch to them again.
+// and receives the other ranks' responses: then all have the same round, and compute the
+// same advantages and batches. The Stepper distributes each batch among them again.
 
 // mine says whether a problem, by its number, is this rank's to sample. Neighbours, which
 // may be equally hard, go to different ranks.
@@ -25,13 +25,13 @@ func (r *roller) count(n int) int {
 	return (n + size - 1 - r.ranks.Rank()%size) / size
 }
 
-// sampled is what a rank has sampled of a round.
+// sampled holds the rollouts that a rank has sampled for a round.
 type sampled struct {
-	Rollouts []graded // in order
+	Rollouts []graded // rollouts in order
 	Stats    sampler.Stats
 }
 
-// gather completes a round, of which each rank has sampled its share, or has failed to.
+// gather completes a round of which each rank has sampled its share, or failed to do so.
 func (r *roller) gather(rollouts []rollout, stats *sampler.Stats, failed error) error {
 	if r.ranks.Size() == 1 {
 		return failed
@@ -60,7 +60,7 @@ func (r *roller) gather(rollouts []rollout, stats *sampler.Stats, failed error) 
 	return nil
 }
 
-// evaluated is what a rank has sampled of an evaluation.
+// evaluated holds the responses that a rank has sampled for an evaluation.
 type evaluated struct {
 	Responses []eval.Response
 	Ungraded  *eval.UngradedError

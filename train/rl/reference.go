@@ -8,8 +8,8 @@ import (
 	"onering/runtime"
 )
 
-// A reference is the model that objectives compare the policy with: another one, or
-// the policy as it was when training began.
+// A reference is the model with which objectives compare the policy: another model, or
+// the policy at the beginning of training.
 type reference struct {
 	other   *policy.Policy // nil if it is the policy of the beginning
 	weights *models.Weights
@@ -17,10 +17,10 @@ type reference struct {
 	learner *runtime.Learner
 }
 
-// newReference opens the reference of a run: the model of model.reference, or else the policy
-// as it is. Of a policy with an adapter the weights stay as they are, so that is the ring
-// without the adapter, or with the one that the run goes on with as it was. It has to be
-// closed after an error too.
+// newReference opens the reference of a run: the model of model.reference, or else the
+// present policy. If the policy has an adapter, its weights do not change, so the
+// reference is the ring without the adapter, or with the adapter that the run continues
+// as it was. Close it even after an error.
 func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *reference, err error) {
 	r = &reference{}
 	ring, o := policy.Ring, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true}
@@ -48,7 +48,7 @@ func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *referen
 	return r, err
 }
 
-// open opens another model, which must have the tokens of the policy and room for its
+// open opens another model, which must have the policy's tokens and room for its
 // sequences.
 func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (err error) {
 	if r.other, err = policy.Open(env, policy.Options{Path: c.Model.Reference, DType: c.Model.DType}); err != nil {
@@ -65,7 +65,7 @@ func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (er
 }
 
 // sameTokens returns an error unless every id of the policy means the same to another
-// model. Models without a tokenizer have as many ids.
+// model. Without tokenizers, both need equally many ids.
 func sameTokens(policy, other *policy.Policy) error {
 	if policy.Tokenizer == nil || other.Tokenizer == nil {
 		if policy.Model.Vocab != other.Model.Vocab {

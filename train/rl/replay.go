@@ -23,11 +23,11 @@ import (
 type Replay struct {
 	Round  int    `json:"round"`
 	Step   int    `json:"step"`
-	Reason string `json:"reason"` // of the failure
-	// Found is what was not finite this time, the first cause first; empty if
+	Reason string `json:"reason"` // the failure's reason
+	// Found lists what was not finite this time, the first cause first; empty if
 	// everything was finite.
 	Found        []string           `json:"found,omitempty"`
-	Loss         metrics.Exact      `json:"loss"`      // one number
+	Loss         metrics.Exact      `json:"loss"`      // the loss, a single number
 	GradNorm     metrics.Exact      `json:"grad_norm"` // one number; none if the step ended before its gradients
 	Trajectories []replayTrajectory `json:"trajectories"`
 	// SameBits says that the forward pass gave the log-probs of the failure.
@@ -43,9 +43,9 @@ type replayTrajectory struct {
 	Nonfinite int           `json:"nonfinite"`
 	LogProb   metrics.Exact `json:"logp_min_max"`
 	Weight    metrics.Exact `json:"weight_min_max,omitempty"`
-	// Gradient is the first tensor whose gradient from this trajectory alone is
-	// not finite; empty if none is. It is looked for only where the gradient of
-	// the whole batch is not finite.
+	// Gradient is the first tensor whose gradient from this trajectory alone is not
+	// finite; empty if none is. It is set only if the gradient of the whole batch is not
+	// finite.
 	Gradient string `json:"gradient,omitempty"`
 }
 
@@ -102,8 +102,8 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 	return out, nil
 }
 
-// Restore gives an objective and, unless it is nil, a policy what a checkpoint has of them. One
-// that is not there, as where another model replaces it, has nothing of the objective.
+// Restore restores an objective and, unless it is nil, a policy from a checkpoint. A
+// missing checkpoint, as when another model replaces it, restores nothing.
 func (o ObjectiveConfig) Restore(checkpoint string, p *policy.Policy) error {
 	if p != nil {
 		if err := rundir.LoadWeights(checkpoint, p.Ring.Trained()); err != nil {
@@ -152,7 +152,7 @@ func (f Failure) compare(r learn.Report) (out []replayTrajectory, same bool) {
 		}
 		out = append(out, y)
 		for pos, v := range x.LogProb {
-			if logp == nil { // it was left out
+			if logp == nil { // the response was left out
 				break
 			}
 			if pos >= len(logp) || math.Float64bits(v) != math.Float64bits(logp[pos]) && !(math.IsNaN(v) && math.IsNaN(logp[pos])) {

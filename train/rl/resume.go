@@ -28,8 +28,8 @@ func (t *trainer) Plan() train.Plan {
 	}
 }
 
-// CheckData returns an error unless the training problems, as prompter p has them, are those
-// that a checkpoint was made with.
+// CheckData returns an error unless the training problems, as prompter p makes them, are
+// those of a checkpoint.
 func (c Config) CheckData(checkpoint string, p *data.Prompter, log *slog.Logger) error {
 	state, err := rundir.ReadState(checkpoint)
 	if err != nil {
@@ -46,14 +46,14 @@ func (c Config) CheckData(checkpoint string, p *data.Prompter, log *slog.Logger)
 // defaults.
 func former() map[string]string {
 	c := Default()
-	c.Objective.Settings, c.Reward.Rule = nil, nil // the run may have others
+	c.Objective.Settings, c.Reward.Rule = nil, nil // the run may have another objective and reward
 	values := decisive(c)
-	values["reward.extract"] = "auto" // before it could be chosen
+	values["reward.extract"] = "auto" // in checkpoints from before it was a setting
 	return values
 }
 
-// decisive returns the settings that decide the course of a run, by key: all but
-// those that say how long it lasts, what is saved and where files are.
+// decisive returns the settings that decide the course of a run, by key: all except those
+// for its length, for saving, and for places of files.
 func decisive(c Config) map[string]string {
 	values := train.Values(&c)
 	if several, ok := c.Reward.Rule.(*reward.Combined); ok {
@@ -74,7 +74,7 @@ func decisive(c Config) map[string]string {
 	for _, key := range []string{"step_seconds", "episode_seconds", "at_once"} {
 		delete(values, "environment."+key)
 	}
-	// How a grader is waited for does not change what it says. The objective follows.
+	// Waiting for a grader does not change its answers. The objective's settings follow.
 	maps.DeleteFunc(values, func(key, _ string) bool {
 		words := strings.Split(key, ".")
 		return slices.Contains([]string{"objective", "eval", "distributed", "output"}, words[0]) || words[0] == "reward" && slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, words[len(words)-1])
@@ -85,8 +85,8 @@ func decisive(c Config) map[string]string {
 	return values
 }
 
-// gradingSettings returns the settings that decide what the run's environment answers and how
-// its reward scores, as one text.
+// gradingSettings returns the settings that decide the answers of the run's environment
+// and the scores of its reward, as one text.
 func gradingSettings(c Config) string {
 	values := decisive(c)
 	var b strings.Builder
@@ -98,8 +98,8 @@ func gradingSettings(c Config) string {
 	return b.String()
 }
 
-// Describe states the settings that decide what the environment answers, in a line; nothing where
-// a response is a single turn.
+// Describe states the settings that decide the environment's answers, in a line; "" if
+// responses are single turns.
 func (c environmentConfig) Describe() string {
 	if c.Name == "single" {
 		return ""
@@ -116,8 +116,8 @@ func (c environmentConfig) Describe() string {
 	return strings.Join(list, " ")
 }
 
-// objectiveSettings adds an objective's exported fields, one by one: the objective
-// as a whole may marshal to its state.
+// objectiveSettings adds an objective's exported fields, one by one: the objective as a
+// whole could encode as its state.
 func objectiveSettings(values map[string]string, v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -131,8 +131,8 @@ func objectiveSettings(values map[string]string, v reflect.Value) {
 	}
 }
 
-// roundsKey is a setting that checkpoints keep beside the decisive ones, since schedules
-// follow it.
+// roundsKey is a setting that checkpoints store beside the decisive ones, since schedules
+// depend on it.
 const roundsKey = "train.rounds"
 
 // Restore implements train.Task.
@@ -164,12 +164,12 @@ func (t *trainer) Restore(from train.Checkpoint) error {
 	return t.restoreClock(from)
 }
 
-// restoreClock has the schedules go on from where they were when the number of rounds has
-// changed since a checkpoint. One that has come to its end at 0 leaves nothing to train with.
+// restoreClock continues the schedules from their old place if the number of rounds has changed
+// since a checkpoint. A learning rate that has fallen to 0 allows no further training.
 func (t *trainer) restoreClock(from train.Checkpoint) error {
 	c, l, s := t.Config, t.learner, from.State
 	l.clock.since, l.clock.share = s.ScheduleSince, s.ScheduleDone
-	was, err := strconv.Atoi(s.Settings[roundsKey]) // older checkpoints do not have it
+	was, err := strconv.Atoi(s.Settings[roundsKey]) // older checkpoints lack it
 	if err != nil || was == c.Train.Rounds {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (t *trainer) restoreClock(from train.Checkpoint) error {
 	return nil
 }
 
-// shapesRound says whether a setting decides what a round consists of.
+// shapesRound says whether a setting decides the contents of a round.
 func shapesRound(key string) bool {
 	return slices.Contains([]string{
 		"data.train", "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
@@ -194,15 +194,15 @@ func shapesRound(key string) bool {
 	}, key)
 }
 
-// A clock says how far the schedules of a run are. They go evenly over its rounds, those
-// that are left where their number was changed.
+// A clock says how far the schedules of a run have come. They advance evenly over its
+// rounds, or over the remaining ones after their number changed.
 type clock struct {
 	rounds       int
-	since, share float64 // rounds that were done at the change, and the share of the schedules
+	since, share float64 // number of finished rounds at the change, and the share of the schedules then
 }
 
-// done is the share of the schedules, from 0 to 1, that is done after so many rounds and
-// the steps of r, which may be nil.
+// done returns the share of the schedules, from 0 to 1, that is over after so many rounds
+// and the steps of r, which may be nil.
 func (c clock) done(rounds int, r *round) float64 {
 	now, end := elapsed(rounds, r), float64(c.rounds)
 	if now >= end {
@@ -211,7 +211,7 @@ func (c clock) done(rounds int, r *round) float64 {
 	return c.share + (1-c.share)*(now-c.since)/(end-c.since)
 }
 
-// elapsed counts rounds, the one under way by its steps.
+// elapsed counts rounds; the current round counts by its steps.
 func elapsed(rounds int, r *round) float64 {
 	if r == nil || len(r.batches) == 0 {
 		return float64(rounds)

@@ -29,13 +29,13 @@ type roller struct {
 	policy    *policy.Policy
 	prompter  *data.Prompter
 	problems  *mix.Order
-	digest    string // of the problems
+	digest    string // digest of the problems
 	reward    reward.Reward
 	player    *environment.Player // nil where a response is a single turn
 	objective objectives.Objective
 	decoders  []*runtime.Decoder
-	lanes     sampler.Lanes // of the decoders
-	grades    *book         // opened by Trainer.Begin; nil if there is nothing to remember
+	lanes     sampler.Lanes // lanes of the decoders
+	grades    *book         // Trainer.Begin opens it; nil if there is nothing to record
 }
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
@@ -60,11 +60,11 @@ func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
 	share := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size()
 	slots := min(c.Rollout.Slots, share*c.sampled())
 	player := c.Environment.Player(prompter, policy.Model.EOS)
-	// When an observation comes is not the same in every run.
+	// the arrival of observations varies from run to run
 	c.Rollout.Invariant = c.Rollout.Invariant || player != nil
 	each := make([]int, max(1, min(env.Lanes(policy.Ring, slots), share)))
 	if player.Driver() != nil {
-		each = each[:1] // programs ask one server
+		each = each[:1] // programs use one server
 	}
 	for i := range each {
 		each[i] = slots*(i+1)/len(each) - slots*i/len(each)
@@ -99,8 +99,8 @@ func (r *roller) Release() {
 	}
 }
 
-// roll makes round n, from 0. progress is told of each response that is graded, and
-// explain adds to an error of sampling what is known of its cause.
+// roll samples and grades round n, from 0. progress is called with each graded response,
+// and explain adds the cause to an error of sampling.
 func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(error) error) (*round, error) {
 	c := r.config.Rollout
 	problems := r.problems.Round(n)
@@ -114,7 +114,7 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 	if err != nil {
 		err = explain(err)
 	}
-	// What the other ranks have graded is written also if the round ends here.
+	// write the other ranks' grades even if the round ends here
 	if failed := r.grades.exchange(); err == nil {
 		err = failed
 	}
@@ -152,9 +152,9 @@ func (c Config) sampled() int {
 func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
 	c := r.config.Rollout
 	var tasks []reward.Task
-	var numbers []int // of their problems
+	var numbers []int // draw numbers of their problems
 	k, each := c.SamplesPerPrompt, r.config.sampled()
-	at := func(problem, sample int) int { // where a rollout is in out
+	at := func(problem, sample int) int { // index in out of each rollout
 		if sample == k {
 			return len(problems)*k + problem
 		}
@@ -216,8 +216,8 @@ func (r *roller) grader(n int, numbers []int) reward.Grader {
 	return g
 }
 
-// open returns the task of a problem with its prompt. An environment that could not open an
-// episode has failed; err is what ends the run.
+// open returns the task of a problem with its prompt. If an environment could not open an
+// episode, the task has failed; err ends the run.
 func (r *roller) open(ctx context.Context, q data.Problem, id uint64) (t reward.Task, failed, err error) {
 	if r.player == nil {
 		t.Problem = q
@@ -237,8 +237,8 @@ func (r *roller) open(ctx context.Context, q data.Problem, id uint64) (t reward.
 }
 
 // batches cuts the kept rollouts of round n into optimizer steps, in an order that
-// follows from the seed and the round. What is shuffled are single rollouts, or the
-// groups of those to one prompt.
+// follows from the seed and the round. It shuffles single rollouts, or the groups of one
+// prompt.
 func (r *roller) batches(n int, kept []int) [][]int {
 	c := r.config.Train
 	order := rand.New(rand.NewPCG(uint64(c.Seed), uint64(n)))

@@ -18,7 +18,7 @@ import (
 	"onering/train/rundir"
 )
 
-// A round is what was sampled for some problems, on its way through the optimizer
+// A round has the responses sampled for some problems, on their way through the optimizer
 // steps.
 type round struct {
 	problems     []data.Problem
@@ -28,10 +28,10 @@ type round struct {
 	sequences    []runtime.Sequence      // by rollout
 	updates      []rundir.Update         // by rollout; empty before its first step
 	stats        sampler.Stats
-	groups, flat int              // groups with rewards to compare, and those whose rewards are all equal
-	kept         []int            // rollouts that are trained on
+	groups, flat int              // number of groups with rewards to compare, and of those with equal rewards
+	kept         []int            // indices of rollouts that are trained on
 	batches      [][]int          // the rollouts of each optimizer step
-	steps        []metrics.Record // of the optimizer steps that are done
+	steps        []metrics.Record // records of finished optimizer steps
 	rescored     bool             // old log-probs are the learner's, not the sampler's
 	gap          metrics.Gap      // measured on the first optimizer step, or on all of a rescored round
 }
@@ -39,9 +39,9 @@ type round struct {
 // A rollout is one response to a problem, graded.
 type rollout struct {
 	Problem int // index into the round's problems
-	Sample  int // 0 to K-1
-	// Part says that it is an earlier segment of an episode whose history was rewritten. Such
-	// rollouts stand behind all others, and share the advantage of their episode.
+	Sample  int // sample number, from 0
+	// Part marks an earlier segment of an episode whose history was rewritten. Such
+	// rollouts come after all others, and share the advantage of their episode.
 	Part bool
 	graded
 }
@@ -54,26 +54,26 @@ func (r *round) responses() []rollout {
 	return r.rollouts
 }
 
-// What is graded of a rollout comes from the rank that has sampled it.
+// A graded has the fields of a rollout that come from the rank which sampled it.
 type graded struct {
-	// PromptText is the prompt as it was rendered, Prompt its tokens.
+	// PromptText is the rendered prompt, Prompt its tokens.
 	PromptText       string
 	Prompt           []int32
-	Response         []int32            // what the policy has sampled
+	Response         []int32            // the tokens that the policy sampled
 	LogProb, Entropy []float64          // per response token, as the sampler saw it
-	Observed         []sampler.Observed // the tokens of others in it
-	Earned           []float64          // what an environment gave for each turn, NaN where nothing
-	Failed           bool               // the environment could not go on
+	Observed         []sampler.Observed // tokens in it that the policy did not sample
+	Earned           []float64          // the environment's reward for each turn, NaN if there is none
+	Failed           bool               // why the environment could not continue
 	Text             string
-	Earlier          []sampler.Segment // of the episode, until the round has them as rollouts
+	Earlier          []sampler.Segment // earlier segments of the episode, until the round has them as rollouts
 	Score            reward.Score
-	Truncated        bool // it reached the limit of tokens
+	Truncated        bool // it reached the token limit
 }
 
 // sequence returns the rollout as the learner takes it.
 func (r *rollout) sequence() runtime.Sequence { return sequenceOf(r.Prompt, r.Response, r.Observed) }
 
-// sequenceOf returns a prompt and a response to it, of which what the policy has sampled is
+// sequenceOf returns a prompt and a response, of which the policy's sampled tokens are
 // scored.
 func sequenceOf(prompt, response []int32, observed []sampler.Observed) runtime.Sequence {
 	all, places := sampler.Response{IDs: response, Observed: observed}.Tokens()
@@ -127,7 +127,7 @@ func (r *round) compareGroups(k int, o objectives.Objective) {
 			r.trajectories[j] = group[i]
 			r.trajectories[j].Greedy = nil // a resumed round does not have it
 		}
-		if group[0].Degenerate && (len(group) > 1 || len(r.greedy) > 0) { // a single reward equals none
+		if group[0].Degenerate && (len(group) > 1 || len(r.greedy) > 0) { // a single reward has no other to equal
 			r.flat++
 		}
 		if objectives.Keep(o, group) {
@@ -145,8 +145,8 @@ func (r *rollout) trajectory() objectives.Trajectory {
 	}
 }
 
-// comparable says whether the graded rollouts of problem g can be learned from. They may
-// have to be compared with each other, or with the greedy one, which it puts beside them.
+// comparable says whether problem g's graded rollouts teach something: if they need to be
+// compared, it takes several, or the greedy rollout, which comparable adds to them.
 func (r *round) comparable(g int, group []objectives.Trajectory, needsGroup bool) bool {
 	if len(r.greedy) == 0 {
 		return len(group) >= 2 || len(group) == 1 && !needsGroup
@@ -170,8 +170,7 @@ func components(s reward.Score) map[string]objectives.Component {
 	return parts
 }
 
-// graded returns those of the rollouts from first to end-1 that have a grade, and
-// their trajectories.
+// graded returns the graded rollouts from first to end-1, and their trajectories.
 func (r *round) graded(first, end int) (rollouts []int, group []objectives.Trajectory) {
 	for i := first; i < end; i++ {
 		if !r.rollouts[i].Score.Skip {
@@ -203,16 +202,16 @@ func (r *round) checkGraded(o objectives.Objective) error {
 		needed, r.problems[x.Problem].ID, x.Sample, reason)
 }
 
-// compare adds to the gap how far the learner's log-probs of rollout i are from
-// those that the sampler saw.
+// compare adds to the gap the differences between the learner's and the sampler's
+// log-probs of rollout i.
 func (r *round) compare(i int, logp []float64) {
 	for t, x := range logp {
 		r.gap.Add(r.rollouts[i].LogProb[t], x)
 	}
 }
 
-// note keeps what an optimizer step made of the rollouts of a batch, but for those that
-// it left out. It leaves the slices of earlier steps as they are: a checkpoint may be
+// note records an optimizer step's figures of the rollouts of a batch, except those left
+// out. It does not overwrite the slices of earlier steps, since a checkpoint may be
 // written from them in the background.
 func (r *round) note(batch []int, b objectives.Batch, report learn.Report) {
 	w := report.Loss.LogProb
@@ -343,7 +342,7 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 			if x.Sample == 0 {
 				line.Greedy = r.greedyLine(x.Problem)
 				if q.Fields != nil {
-					line.Columns, _ = q.Fields.MarshalJSON() // it cannot fail
+					line.Columns, _ = q.Fields.MarshalJSON() // the line can always be encoded
 				}
 			}
 			if !x.Score.Skip {
@@ -360,7 +359,7 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 	}
 }
 
-// greedyLine returns what a line says of the greedy response to a problem, if there is one.
+// greedyLine returns the part of a line for the greedy response to a problem, if there is one.
 func (r *round) greedyLine(problem int) *rundir.GreedyLine {
 	if len(r.greedy) == 0 {
 		return nil
@@ -373,9 +372,9 @@ func (r *round) greedyLine(problem int) *rundir.GreedyLine {
 	return line
 }
 
-// roundLine returns a round in a line that fits a terminal of 80 columns: of the metrics
-// that people watch as many as there is room for, the first ones first. Those that the
-// objective does not have are left out, and shares of what went wrong where nothing did.
+// roundLine returns a round in a line that fits a terminal of 80 columns: as many of the
+// watched metrics as fit, in order of importance. It omits metrics that the objective
+// lacks, and shares of errors that are 0.
 func roundLine(r metrics.Record, rounds int) string {
 	seconds := 0.0
 	for _, m := range r {

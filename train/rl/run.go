@@ -83,12 +83,12 @@ func (t *trainer) scoreRound(ctx context.Context, at train.Position) (train.Done
 	return train.Done{At: train.Position{Round: at.Round, Step: at.Step, Inside: true}}, err
 }
 
-// beginLearning tells the observer that the steps of a round are taken, from one on.
+// beginLearning tells the observer that the steps of a round begin, with step number from.
 func (t *trainer) beginLearning(at train.Position, from int) {
 	t.run.Observer.Begin(fmt.Sprintf("round %d/%d: learn", at.Round+1, t.Config.Train.Rounds), "steps", len(t.round.batches)-from)
 }
 
-// step takes the next optimizer step of the round. One that has begun is finished.
+// step takes the next optimizer step of the round, and finishes one that has begun.
 func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
 	record, err := t.learner.step(context.WithoutCancel(ctx), t.round, t.round.batches[len(t.round.steps)], at)
 	if failed := (*failedStep)(nil); errors.As(err, &failed) {
@@ -109,7 +109,7 @@ func (t *trainer) skipStep(_ context.Context, at train.Position) (train.Done, er
 	return t.stepDone(at, metrics.Record{}.With("skipped", l.skipped).With("reason", failed.err.What), nil)
 }
 
-// stepDone notes a step that was taken, or has failed.
+// stepDone records a step that was taken or has failed.
 func (t *trainer) stepDone(at train.Position, record metrics.Record, err error) (train.Done, error) {
 	round := at.Round + 1
 	at.Step++

@@ -27,9 +27,9 @@ type Step struct {
 	learn.Options
 	Update            learn.UpdateSettings
 	LoRA              train.LoRAConfig
-	Seed              uint64 // of a new adapter
+	Seed              uint64 // seed of a new adapter
 	State, Out, Grads string // folders and a file; "" is none
-	Dry               bool   // nothing is updated
+	Dry               bool   // compute everything, but update nothing
 
 	batch learn.Batch
 }
@@ -43,8 +43,8 @@ func NewStep() *Step {
 	}
 }
 
-// A ScoredRow is a prompt and a response, which may be an episode as a line of rollouts has it:
-// then the policy's tokens alone are scored.
+// A ScoredRow is a prompt and a response, which may be an episode as a line of rollouts
+// has it: then only the policy's tokens are scored.
 type ScoredRow struct {
 	policy.Pair
 	Turns rundir.Turns `json:"turns"`
@@ -75,7 +75,7 @@ func (row ScoredRow) Sequence(p *policy.Policy) (runtime.Sequence, error) {
 	return sequenceOf(s.Tokens[:len(s.Tokens)-len(ids)], rundir.Sampled(row.Turns, ids), observed), nil
 }
 
-// Spread gives the tokens of an environment figures of 0 beside those of the policy's.
+// Spread inserts figures of 0 for the tokens of an environment.
 func (row ScoredRow) Spread(figures []float32) []float32 { return rundir.Spread(row.Turns, figures) }
 
 // A WeighedRow is a row with the weights of the response's tokens.
@@ -113,14 +113,14 @@ func (o *Step) Add(p *policy.Policy, row WeighedRow) error {
 // Empty says whether the batch has no rows.
 func (o *Step) Empty() bool { return len(o.batch.Sequences) == 0 }
 
-// A stepReport is what a step comes to.
+// A stepReport is the result of a step.
 type stepReport struct {
 	Loss     float64 `json:"loss"`
 	GradNorm float64 `json:"grad_norm"`
-	Tokens   int     `json:"tokens"` // of the responses
+	Tokens   int     `json:"tokens"` // tokens of the responses
 }
 
-// Take takes the step and writes what it is asked for.
+// Take takes the step and writes the requested results.
 func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, err error) {
 	o.Optimizer, o.MaxGradNorm = o.Update.Rule, o.Update.MaxGradNorm
 	stepper, err := learn.New(p.Env, p.Ring, o.Options)
@@ -180,11 +180,11 @@ func (o *Step) Take(ctx context.Context, p *policy.Policy) (report stepReport, e
 // the files of a state folder. Those of a checkpoint have the same names.
 const stateFile = "state.json"
 
-// A stepState is what a state folder says besides the optimizer's state.
+// A stepState is the content of a state folder besides the optimizer's state.
 type stepState struct {
 	Version int        `json:"version"`
 	Updates int        `json:"updates"`        // made so far, for AdamW's bias correction
-	Base    *lora.Base `json:"base,omitempty"` // the model beside an adapter, where it is known
+	Base    *lora.Base `json:"base,omitempty"` // the model of an adapter, if it is known
 }
 
 func readState(dir string, o *runtime.Optimizer) error {

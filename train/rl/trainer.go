@@ -23,10 +23,10 @@ type trainer struct {
 	roller    *roller
 	learner   *learner
 	evaluator *evaluator
-	grades    *book // opened by Begin; nil if there is nothing to remember
+	grades    *book // Begin opens it; nil if there is nothing to record
 	summary   Summary
 
-	round *round      // the round that the run is inside or that is not scored yet, else nil
+	round *round      // the round in progress, or one that is not scored yet; else nil
 	skip  *failedStep // the next step, which is to be left out
 }
 
@@ -42,7 +42,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 	if want := policy.ComputeTypes[c.Model.DType]; p.Geometry().Compute != want {
 		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicy", c.Model.DType, p.Geometry().Compute)
 	}
-	if c.Optimizer.Gradients == "bfloat16" { // NCCL's way adds float32
+	if c.Optimizer.Gradients == "bfloat16" { // NCCL's way adds in float32
 		c.Distributed.Transport = "mpi"
 	}
 	opened := &trainer{Config: c, log: log}
@@ -68,7 +68,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}
 	p.Ring.Offload = c.Optimizer.OffloadWeights
-	if opened.run, err = openRun(c, s); err != nil { // it divides the ring before others read it
+	if opened.run, err = openRun(c, s); err != nil { // it divides the ring, so it comes before other readers
 		return nil, err
 	}
 	if opened.roller, err = newRoller(c, s, limit); err != nil {
@@ -101,18 +101,18 @@ func (t *trainer) Close() {
 	}
 }
 
-// A Summary is what a run came to, from its beginning, also if it was resumed.
+// A Summary is the result of a run, from its beginning, even if it was resumed.
 type Summary struct {
 	Folder     string       `json:"folder"`     // the run folder
 	Checkpoint string       `json:"checkpoint"` // the last checkpoint in it
 	Rounds     int          `json:"rounds"`
 	Steps      int          `json:"steps"`
-	Resumed    int          `json:"resumed,omitempty"` // rounds that were done when the run was last resumed
+	Resumed    int          `json:"resumed,omitempty"` // number of finished rounds when the run was last resumed
 	Seconds    float64      `json:"seconds"`           // since it began or was last resumed
 	Reward     []float64    `json:"reward,omitempty"`  // means of the first and the last round
 	LogPGap    float64      `json:"logp_gap_max"`      // the largest between rollout and training log-probs in any round
 	Suites     []suiteScore `json:"suites,omitempty"`
-	First      evaluation   `json:"-"` // before training; no Results without suites
+	First      evaluation   `json:"-"` // before training; without Results if there are no suites
 	Last       evaluation   `json:"-"`
 }
 

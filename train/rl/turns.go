@@ -31,12 +31,12 @@ func (r *round) addParts() {
 	}
 }
 
-// setSegments takes over those of an episode that a program has played, which may have asked
-// otherwise than its problem.
+// setSegments copies the segments of an episode that a program has played, whose prompts
+// may differ from its problem's.
 func (x *rollout) setSegments(g reward.Graded, t *tokenize.Tokenizer) {
 	last := len(g.Segments) - 1
 	if last < 0 {
-		if g.IDs == nil { // a program that has asked for nothing
+		if g.IDs == nil { // the program has asked for nothing
 			x.Response = []int32{}
 		}
 		return
@@ -56,9 +56,9 @@ func (r *round) shareAdvantages(k int) {
 	}
 }
 
-// compareTurns gives the tokens of each turn the advantage of what the environment gave from it
-// on (the return), in the way of the objective, among the episodes of the same problem that had
-// this turn. Episodes without rewards of the environment keep their advantage.
+// compareTurns gives the tokens of each turn the advantage of its return (the sum of
+// rewards from this turn on), by the objective's rule, among the problem's episodes that
+// have this turn. Episodes without rewards of the environment keep their advantage.
 func (r *round) compareTurns(k int, o objectives.Objective) {
 	for g := range r.problems {
 		graded, group := r.graded(g*k, (g+1)*k)
@@ -104,8 +104,8 @@ func (r *round) setTurnAdvantage(j, turn int, advantage float64) {
 	}
 }
 
-// addTurns says in a line who has written which of its tokens. Those of others have log-prob,
-// weight and difference 0.
+// addTurns adds to a line who wrote which of its tokens. Tokens that the policy did not
+// sample have log-prob, weight and difference 0.
 func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string) {
 	all, places := sampler.Response{IDs: r.Response, Observed: r.Observed}.Tokens()
 	add := func(author string, from, to int) {
@@ -127,8 +127,8 @@ func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string
 	line.W, line.Delta = rundir.Spread(line.Turns, line.W), rundir.Spread(line.Turns, line.Delta)
 }
 
-// episodes returns figures of the round's episodes: their turns, how many the environment could
-// not go on with, and the commonest reason for that.
+// episodes returns figures of the round's episodes: their turns, how many the environment
+// could not continue, and the commonest reason.
 func (r *round) episodes() metrics.Record {
 	turns, failed := 0.0, 0
 	reasons := map[string]int{}

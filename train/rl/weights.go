@@ -14,7 +14,7 @@ import (
 	"onering/train/rundir"
 )
 
-// A weightsInput is groups of responses whose tokens an objective weighs.
+// A weightsInput has groups of responses whose tokens an objective weighs.
 type weightsInput struct {
 	Groups [][]weightsTrajectory `json:"groups"`
 	Step   int                   `json:"step"`
@@ -35,7 +35,7 @@ type weightsTrajectory struct {
 	SampleLogProb  []float64 `json:"sample_logp"`
 	IDs            []int32   `json:"ids"`
 	Truncated      bool      `json:"truncated"`
-	// Turns are those of an episode: the objective sees the numbers of the policy's tokens.
+	// Turns are the turns of an episode: the objective sees only the policy's tokens.
 	Turns        rundir.Turns `json:"turns"`
 	GreedyReward *float64     `json:"greedy_reward"`
 	// Components are the parts of a combined reward.
@@ -50,7 +50,7 @@ func (t *weightsTrajectory) lists() []*[]float64 {
 	return []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb}
 }
 
-// checkTurns refuses turns that are not those of the tokens that have numbers.
+// checkTurns refuses turns that do not fit the tokens with numbers.
 func (t *weightsTrajectory) checkTurns() error {
 	if len(t.Turns) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (t weightsTrajectory) trajectory() objectives.Trajectory {
 	return out
 }
 
-// weightsOutput is what an objective makes of groups.
+// A weightsOutput has the objective's results for groups.
 type weightsOutput struct {
 	Loss   float64                 `json:"loss"`
 	Groups [][]objectives.Weighted `json:"groups"`
@@ -136,8 +136,8 @@ func ReadWeights(r io.Reader) (in weightsInput, err error) {
 	return in, nil
 }
 
-// Weigh restores the state of o, if one is given, and evaluates o on the groups. The output
-// has the state that o has afterwards, and weights of the policy's tokens alone.
+// Weigh restores the state of o, if one is given, and evaluates o on the groups. The
+// output has o's state afterwards, and weights of the policy's tokens only.
 func (in weightsInput) Weigh(o objectives.Objective) (out weightsOutput, err error) {
 	if len(in.State) > 0 && !bytes.Equal(in.State, []byte("null")) {
 		u, ok := o.(encoding.TextUnmarshaler)
@@ -181,8 +181,8 @@ func (in weightsInput) Spread(out weightsOutput) weightsOutput {
 	return out
 }
 
-// Print writes a table for people, one line per response. A dash stands where the objective
-// has no such quantity.
+// Print writes a table for people, one line per response. A dash means that the objective
+// lacks the quantity.
 func (out weightsOutput) Print(w io.Writer) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tab, "response\ttokens\tA\tf\teta*\tp\tESS\tr\tlog r\tclipped\ttop 10 %\t")
