@@ -23,7 +23,7 @@ import (
 // benchParts are what --part takes.
 var benchParts = []string{"all", "decode", "score", "train", "step"}
 
-// A benchCommand is the flags of `onering bench`.
+// A benchCommand has the flags of `onering bench`.
 type benchCommand struct {
 	bench.Parts
 	config, dtype string

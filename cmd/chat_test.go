@@ -66,8 +66,8 @@ func generatedTexts(t *testing.T, input string, args ...string) (texts []string)
 	return texts
 }
 
-// TestChatStreams: what a chat shows of its turns, piece by piece, is what generate
-// samples for the same tokens, however the cache was used.
+// TestChatStreams: the pieces that a chat prints equal what generate samples for the same
+// tokens, however the cache was used.
 func TestChatStreams(t *testing.T) {
 	dir := talker(t)
 	c, p := talkTo(t, dir, sampler.Options{Sampling: sampler.Plain(24), Seed: 5})
@@ -127,7 +127,7 @@ func TestChatCommands(t *testing.T) {
 	for _, tt := range []struct{ line, says string }{
 		{"/help", "/reset"},
 		{"/save " + file, "saved 2 messages"},
-		{"/save " + file, "saved 2 messages"}, // its own file
+		{"/save " + file, "saved 2 messages"}, // the file that this chat wrote
 		{"/save " + there, "there is such a file already"},
 		{"/save", "/save needs the name of a file"},
 		{"/sav x", `unknown command "/sav"; did you mean "/save"?`},
@@ -149,7 +149,7 @@ func TestChatCommands(t *testing.T) {
 	if mine, _ := os.ReadFile(there); string(mine) != "mine" {
 		t.Errorf("/save wrote over a file: %q", mine)
 	}
-	// What is saved is what generate reads.
+	// generate reads the saved file
 	saved, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -398,7 +398,7 @@ func TestPaperRecipe(t *testing.T) {
 	if !reflect.DeepEqual(got.Optimizer, want.Optimizer) || !reflect.DeepEqual(got.Objective, want.Objective) {
 		t.Errorf("optimizer %+v and objective %+v, want %+v and %+v", got.Optimizer, got.Objective.Settings, want.Optimizer, want.Objective.Settings)
 	}
-	// What follows the machine may differ: slots, portions, precision.
+	// Slots, portions and precision depend on the machine and may differ.
 	got.Rollout.Slots, got.Rollout.OldLogProb = want.Rollout.Slots, want.Rollout.OldLogProb
 	if got.Rollout != want.Rollout || got.Train.BatchSize != 128 || got.Train.Epochs != 1 {
 		t.Errorf("rollout %+v, loop %+v, want %+v", got.Rollout, got.Train, want.Rollout)
@@ -536,8 +536,8 @@ func TestEmbeddedRun(t *testing.T) {
 	}
 }
 
-// TestForeignNames: a key of TRL, transformers, verl or PEFT is answered with the one that
-// does the same here, in whatever section and as a flag.
+// TestForeignNames: the answer to a key of TRL, transformers, verl or PEFT names our key
+// that does the same, in any section and as a flag.
 func TestForeignNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"lr": "optimizer.learning_rate", "num_generations": "rollout.samples_per_prompt", "beta": "objective.kl_beta", "max_steps": "train.rounds",

@@ -19,8 +19,8 @@ import (
 	"onering/train/rl"
 )
 
-// What `train --dry-run` says of the run without a run file is what that run
-// takes, as the system counts it.
+// The figures of `train --dry-run` for the run without a run file are those that the run
+// takes, as the system counts them.
 func TestDryRunMeasured(t *testing.T) {
 	switch {
 	case testing.Short():
@@ -55,8 +55,7 @@ func TestDryRunMeasured(t *testing.T) {
 	}
 }
 
-// TestForeseen: what is refused beforehand is what the device has no room for that auto
-// comes to.
+// TestForeseen: dry runs refuse what the device that auto chooses has no room for.
 func TestForeseen(t *testing.T) {
 	c := newRoot()
 	c.SetContext(t.Context())
@@ -129,10 +128,10 @@ func weighed() {
 	}
 }
 
-// What `train --dry-run` says of two ranks is what each takes and sends, with all of the
-// moments and with a half, and with a checkpoint after a round and within one, where
-// responses are as long as they may be. A model of 24 million parameters makes what is
-// exact the largest part.
+// The figures of `train --dry-run` for two ranks are what each takes and sends: with all
+// moments and with half of them, with a checkpoint after a round and inside one, with
+// responses of the longest length. With a model of 24 million parameters most of the
+// memory is estimated exactly.
 func TestDryRunRanksMeasured(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for some seconds")

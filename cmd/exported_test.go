@@ -107,7 +107,7 @@ func drive(t *testing.T, python, model string, adapted bool) {
 			}
 			return append(command, "--temperature", "0.8")
 		}
-		if step == 1 { // later the weights are not those that sampled
+		if step == 1 { // in later rounds the weights are not those that sampled
 			sameSamples(t, lines, with("generate", "--max-tokens", "6"), off)
 		}
 		sameLogProbs(t, lines, commandLine(t, string(batch), with("score")...), off)
@@ -159,7 +159,7 @@ func parseLines[T any](t *testing.T, text string) (out []T) {
 	}
 }
 
-// near wants numbers to be others but for off.
+// near wants two numbers to be equal within off.
 func near(t *testing.T, what string, got, want []float64, off float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -234,8 +234,8 @@ func sameWeights(t *testing.T, lines []driven, samples int) {
 	}
 }
 
-// sameTensors wants the tensors of two files to be the same but for a share of the
-// norm of each.
+// sameTensors wants the tensors of two files to be equal within a share of the norm of
+// each.
 func sameTensors(t *testing.T, got, want string, off float64) {
 	t.Helper()
 	there, here := tensorsOf(t, got), tensorsOf(t, want)

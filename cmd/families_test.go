@@ -123,8 +123,8 @@ func checkScores(t *testing.T, model string) {
 	}
 }
 
-// trainFamily: a run that is stopped and resumed ends with the bytes of one that
-// is not, and the log-probs of training are those of sampling.
+// trainFamily: a run that is stopped and resumed ends with the same bytes as one that is
+// not, and the log-probs of training equal those of sampling.
 func trainFamily(t *testing.T, at func(string) string) {
 	train := func(out string, more ...string) string {
 		return commandLine(t, "", append([]string{"train", "--out", at(out), "--set", "model.path=" + at("warm"), "--set", "rollout.prompts_per_round=8",

@@ -78,8 +78,8 @@ func TestEachRowLong(t *testing.T) {
 	}
 }
 
-// Answers come in the order of the rows, whichever is there first, and a row with an error has
-// one line whatever the others have.
+// Answers come in the order of the rows, in whatever order they are ready, and a row with
+// an error has one line, however many the others have.
 func TestAnswers(t *testing.T) {
 	var w bytes.Buffer
 	a := answers{Name: "in.jsonl", Lines: 2, Numbered: true}

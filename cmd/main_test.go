@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, programs)
 }
 
-// programs are what the test binary is where it is called by their names.
+// programs are the programs that the test binary plays when it is called by their names.
 var programs = map[string]func(){"onering": Main}
 
 // TestScript runs the text scripts in testdata/script: command lines with their
@@ -213,7 +213,7 @@ func checkShell(t *testing.T, place, script string) (checked int) {
 			part = strings.Replace(strings.TrimSpace(part), "go run ./cmd/onering ", "onering ", 1)
 			words := splitWords(part)
 			for _, w := range words {
-				// What runs/out and other folders hold is written by runs.
+				// runs write runs/out and other folders
 				w = strings.TrimPrefix(w, "./")
 				if _, value, ok := strings.Cut(w, "="); ok {
 					w = value

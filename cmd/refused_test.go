@@ -36,9 +36,9 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// safetensors FILE HEADER BYTES [LENGTH] writes a file of that header and that
-// many zero bytes of data. LENGTH is what it says of the header's length, which
-// is right where it is not given.
+// safetensors FILE HEADER BYTES [LENGTH] writes a file of that header and that many zero
+// bytes of data. LENGTH is the stated length of the header; without it the right one is
+// stated.
 func safetensors(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 || len(args) > 4 {
 		ts.Fatalf("usage: safetensors FILE HEADER BYTES [LENGTH]")

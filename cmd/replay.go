@@ -18,7 +18,7 @@ import (
 	"onering/train/rl"
 )
 
-// A replayCommand is the flags of `onering replay`.
+// A replayCommand has the flags of `onering replay`.
 type replayCommand struct {
 	model string
 	where policy.RuntimeConfig

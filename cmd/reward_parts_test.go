@@ -65,7 +65,7 @@ func several(c rl.Config) string {
 	return text
 }
 
-// TestSeveralRewards: what a list of rewards means, wherever it stands.
+// TestSeveralRewards: a list of rewards has the same meaning wherever a command reads it.
 func TestSeveralRewards(t *testing.T) {
 	const fromFile = "gate, test-brevity short 0.2 1 {Target:20 Words:[a b]}, math answer 1 1"
 	for _, tt := range []struct {

@@ -27,8 +27,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Before that hub stands one which wants the token, and repeats it wherever
-	// it may.
+	// A server before that hub wants the token, and repeats it wherever it can.
 	var asked, refused atomic.Int64
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ModifyResponse = func(r *http.Response) error {

@@ -155,7 +155,7 @@ func TestClosedPipes(t *testing.T) {
 	if got := c.ProcessState.ExitCode(); got != exitFailed {
 		t.Errorf("a wrong model: %v, want exit code %d", c.ProcessState, exitFailed)
 	}
-	// The result of other commands is what they print.
+	// Other commands exist to print, so a closed pipe ends them.
 	c = program("objectives")
 	c.Stdout = write
 	c.Run()

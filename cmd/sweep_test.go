@@ -77,9 +77,8 @@ func loaded(path string) (*resolved, error) {
 	return r, r.validate()
 }
 
-// TestSweepLacksModel: of several sweeps none begins where one wants a model that is not
-// there, and the error is one line that says where to look for what makes it. The plan is
-// shown all the same.
+// TestSweepLacksModel: if one of several sweeps lacks its model, none begins, and the
+// error is one line that says how to make the model. The plan is shown all the same.
 func TestSweepLacksModel(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

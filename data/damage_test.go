@@ -16,8 +16,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// readAll reads what it can of a file, and at most so many rows; what counts is
-// that it returns.
+// readAll reads as much of a file as it can, up to so many rows; the test is that it
+// returns.
 func readAll(path string, most int) (rows int, err error) {
 	r, err := OpenRecords(path, Options{})
 	if err != nil {
@@ -55,8 +55,8 @@ func columnar(t testing.TB) []string {
 	return paths
 }
 
-// A file that is cut short anywhere is an error, but for an Arrow stream cut
-// between two batches, which has no mark of its end that readers may insist on.
+// A file that is cut short anywhere is an error, except for an Arrow stream cut between
+// two batches, whose end has no required mark.
 func TestCutShort(t *testing.T) {
 	cut := filepath.Join(t.TempDir(), "x.arrow")
 	for _, path := range columnar(t) {
@@ -80,8 +80,8 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// mostDamaged is what reading a small file may allocate in all, whatever it says
-// of itself: buffers of pages, and the budget of a row.
+// mostDamaged is how much reading a small file may allocate in all: buffers of pages, and
+// the budget of a row.
 const mostDamaged = 256 << 20
 
 // allocated returns the bytes that f allocates.
@@ -172,8 +172,8 @@ func TestDictionaryBomb(t *testing.T) {
 	}
 }
 
-// fuzzFile has reading end whatever bytes a file has, without a panic and
-// without more memory than a small file is worth.
+// fuzzFile checks that reading ends for any bytes, without a panic and without much
+// memory for a small file.
 func fuzzFile(f *testing.F, pattern string) {
 	paths, err := filepath.Glob(filepath.Join("testdata", pattern))
 	if err != nil || len(paths) == 0 {

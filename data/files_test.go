@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestPatternFolder: a folder that is there is named as it is, whatever letters it has.
+// TestPatternFolder: an existing folder is found even if its name has letters of
+// patterns.
 func TestPatternFolder(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"run[1]", "run1", "a*b", "axb"} {

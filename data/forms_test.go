@@ -44,8 +44,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestRowsWithoutAnswers: what trains without answers reads rows that have none; what needs
-// them leaves such rows out and goes on.
+// TestRowsWithoutAnswers: training that needs no answers reads rows without them; other
+// training leaves such rows out and continues.
 func TestRowsWithoutAnswers(t *testing.T) {
 	path := write(t, "x.jsonl", "{\"problem\": \"a\"}\n{\"problem\": \"b\", \"answer\": 2}\n{\"problem\": \"c\", \"answer\": null}")
 	if rows, _, err := Load(path, Options{NoAnswers: true}); err != nil || len(rows) != 3 {

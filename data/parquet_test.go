@@ -70,8 +70,8 @@ func (r plainRow) object() Object {
 		{"float", r.Float}, {"single", readAgain(r.Single)}, {"truth", r.Truth}, {"list", list}, {"turns", turns}}
 }
 
-// What another library writes, in every codec and encoding it has and with
-// pages of any size, is read as it was.
+// Files that another library writes, in every codec and encoding and with pages of any
+// size, are read correctly.
 func TestParquetRoundTrip(t *testing.T) {
 	text := rapid.StringN(0, 20, -1)
 	rows := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) plainRow {
@@ -141,7 +141,7 @@ func TestParquetRoundTrip(t *testing.T) {
 	})
 }
 
-// readAgain is what a reader of x, written with the fewest digits, gets.
+// readAgain is x after it was written with the fewest digits and read.
 func readAgain(x float32) (y float64) {
 	if _, err := fmt.Sscan(fmt.Sprint(x), &y); err != nil {
 		panic(err)

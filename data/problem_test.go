@@ -40,7 +40,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// Each pass over a list has its own order, which follows from the seed.
+// Each pass over a list has a separate order, which follows from the seed.
 func TestTake(t *testing.T) {
 	var list List
 	for i := range 10 {

@@ -10,8 +10,8 @@ import (
 	"onering/tokenize"
 )
 
-// chatFolder writes the folder of a tokenizer for single bytes, whose chat template
-// shows all that it is given.
+// chatFolder writes the folder of a tokenizer for single bytes, whose chat template shows
+// all of its input.
 func chatFolder(t *testing.T) *tokenize.Tokenizer {
 	t.Helper()
 	vocab := map[string]int{}
@@ -43,8 +43,8 @@ func chatFolder(t *testing.T) *tokenize.Tokenizer {
 	return tok
 }
 
-// A prompt that is a list of messages goes through the chat template with all that
-// its row has for it; a text template takes only a single message of the user.
+// A prompt that is a list of messages goes through the chat template with all values of
+// its row for it; a text template takes only a single message of the user.
 func TestMessages(t *testing.T) {
 	tok := chatFolder(t)
 	for _, tt := range []struct {
@@ -105,7 +105,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// What a conversation has besides its texts is part of what problems are.
+// The digest of problems includes what a conversation has besides its texts.
 func TestMessagesDigest(t *testing.T) {
 	digest := func(row string) string {
 		path := filepath.Join(t.TempDir(), "f.jsonl")

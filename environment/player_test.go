@@ -164,9 +164,9 @@ func (a *adder) Step(_ context.Context, t Turn) (o Observation, err error) {
 	return o, nil
 }
 
-// TestPlayerInChats: in the forms of families, calls reach the environment, a call that cannot
-// be read is answered, and what stands between the turns is what the template writes there; the
-// sampled tokens stay as they were.
+// TestPlayerInChats: in the formats of all families, calls reach the environment,
+// unreadable calls are answered, and the text between turns is the template's; sampled
+// tokens stay unchanged.
 func TestPlayerInChats(t *testing.T) {
 	for name, family := range written {
 		texts := []string{fmt.Sprintf(family.call, "4"), family.broken, fmt.Sprintf(family.call, "17"), "18"}

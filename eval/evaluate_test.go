@@ -66,8 +66,8 @@ func (e *evaluator) evaluate(ctx context.Context, d sampler.Decoder, r *eval.Res
 	return x.Evaluate(ctx, e.suites, r)
 }
 
-// run samples into a file with so many slots; after stop responses, if not 0,
-// it is interrupted.
+// run samples into a file with so many slots; if stop is not 0, it is interrupted after
+// stop responses.
 func (e *evaluator) run(path string, slots, stop int) eval.Report {
 	e.t.Helper()
 	r, err := e.settings.Plan(e.suites).Open(path, true)
@@ -95,7 +95,7 @@ func (e *evaluator) run(path string, slots, stop int) eval.Report {
 		e.t.Fatal(err)
 	}
 	if stop > 0 {
-		// On a busy machine the sampler can be done before so many are graded.
+		// on a busy machine the sampler can finish before that many responses are graded
 		if have, want := r.Count(); !errors.Is(err, context.Canceled) && (err != nil || have < want) {
 			e.t.Fatalf("interrupted after %d responses: %v", stop, err)
 		}
@@ -202,8 +202,8 @@ func TestGradeTruncated(t *testing.T) {
 	}
 }
 
-// TestEvaluateLongPrompt: a prompt that does not fit is a truncated response,
-// and the others go on.
+// TestEvaluateLongPrompt: a prompt that does not fit counts as a truncated response, and
+// other problems are evaluated.
 func TestEvaluateLongPrompt(t *testing.T) {
 	long := data.Problem{ID: "long", Text: strings.Repeat("1+", 60), Answers: []string{"60"}, Plain: true}
 	s := heldOut(t, 3)

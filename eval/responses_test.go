@@ -65,8 +65,8 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// TestFileDoesNotTell: whatever order responses end in and wherever the run is
-// cut off, even within a line, the file in the end is the same.
+// TestFileDoesNotTell: for any order of responses and any interruption, even inside a
+// line, the final file is the same.
 func TestFileDoesNotTell(t *testing.T) {
 	p := testPlan()
 	all := keys(p)
@@ -126,7 +126,7 @@ func TestFileDoesNotTell(t *testing.T) {
 	}
 }
 
-// TestOneWriter: two evaluations do not write one file, whatever they call it.
+// TestOneWriter: two evaluations cannot write one file, even under different names.
 func TestOneWriter(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "r.jsonl"), filepath.Join(dir, "link.jsonl")

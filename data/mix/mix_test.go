@@ -114,8 +114,8 @@ func shares(parts []Part) map[string]float64 {
 	return out
 }
 
-// After any number of places, a weighted file has had its share up to a draw of its own
-// and of each other source. Each file is passed over as a whole.
+// After any number of places, a weighted file has had its share to within one draw of
+// each source. Each file is passed over completely.
 func TestShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := weighted(t)
@@ -149,8 +149,8 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// The problem at a place does not depend on how many are drawn at a time, nor on
-// whether those before were drawn.
+// The problem at a place depends neither on how many are drawn at a time nor on whether
+// earlier ones were drawn.
 func TestPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, seed := weighted(t), rapid.Int64Range(0, 9).Draw(t, "seed")
@@ -252,7 +252,7 @@ func TestRest(t *testing.T) {
 				pass++
 			}
 		}
-		// The pass of a draw is counted by the others, so it may be one off.
+		// Other draws count the pass, so it may be off by one.
 		for i := 1; i < len(flat); i++ {
 			want := 1
 			if i >= rests {
@@ -285,7 +285,7 @@ func TestRest(t *testing.T) {
 			t.Errorf("%s was drawn %d times of 80", id, n)
 		}
 	}
-	// What was not measured changes nothing.
+	// Unmeasured problems change nothing.
 	o = mustNew(t, []Part{part("a", 4, 0)}, Options{PerRound: 4, Rest: 1})
 	o.Round(0)
 	o.Learned(make([]Measure, 4))
@@ -357,7 +357,7 @@ func TestRestoreRefuses(t *testing.T) {
 	o.Round(0) // still works
 }
 
-// What a run file may state of files, and what run.toml makes of it.
+// The forms in which a run file may state files, and the forms in run.toml.
 func TestFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		`"a.jsonl"`:                  `"a.jsonl"`,

@@ -115,7 +115,7 @@ func (p *Program) take() (*process.Lines, error) {
 	return process.StartLines(p.Command, words)
 }
 
-// named puts the program in front of an error.
+// named prefixes an error with the program.
 func (p *Program) named(err error) error {
 	return fmt.Errorf("environment %q: %q: %w", "command", strings.Join(p.Command, " "), err)
 }

@@ -122,7 +122,7 @@ var games = map[string]func(args []string){
 			}
 		})
 	},
-	"parent": func(args []string) { // has a child that has its pipes
+	"parent": func(args []string) { // leaves a child process that holds its pipes
 		child := exec.Command(os.Args[0], "game", "deaf")
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
@@ -207,8 +207,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestBad: a program that dies, leaves, hangs, floods or lies ends its episode with an error
-// that names it and what was seen, and the next episode is played by another process.
+// TestBad: a program that dies, leaves, hangs, floods or lies ends its episode with an
+// error that names the program and its fault, and another process plays the next episode.
 func TestBad(t *testing.T) {
 	p := program("says")
 	for _, tt := range []struct{ text, want string }{
@@ -321,8 +321,8 @@ func gone(t *testing.T, what string, pid int) {
 	t.Errorf("%s, process %d, is still there", what, pid)
 }
 
-// TestNothingIsLeft: of a program that is cut off in a step nothing is left, nor of what it
-// has started; and when onering is killed the program is too.
+// TestNothingIsLeft: a program that is cut off in a step ends, with its children; and it
+// also ends when onering is killed.
 func TestNothingIsLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks for processes in /proc")

@@ -74,7 +74,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	return err
 }
 
-// named puts the server in front of an error.
+// named prefixes an error with the server.
 func (s *Server) named(err error) error {
 	return fmt.Errorf("environment %q: %s: %w", "mcp", cmp.Or(s.URL, fmt.Sprintf("%q", strings.Join(s.Command, " "))), err)
 }

@@ -67,7 +67,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	return err
 }
 
-// named puts the server in front of an error, unless that is the context's.
+// named prefixes an error with the server, unless that is the context's.
 func (s *Server) named(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()

@@ -263,8 +263,8 @@ func TestPythonServer(t *testing.T) {
 	}
 }
 
-// TestBad: what the environment does not take is read by the policy; a server that dies,
-// hangs, lies or is not there ends the episode.
+// TestBad: the policy reads why the environment refuses its action; a server that dies,
+// hangs, lies or cannot be reached ends the episode.
 func TestBad(t *testing.T) {
 	for _, tt := range []struct{ answer, want string }{
 		{refusal, `error: Invalid message [{"type":"missing"}]`},

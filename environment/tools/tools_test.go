@@ -44,7 +44,7 @@ var programs = map[string]func(){
 	},
 	"lies":   func() { os.Stdout.WriteString("\xff\xfe done\n\n") },
 	"silent": func() {},
-	// Starts a child that has its pipes, says its number and goes.
+	// starts a child process that holds its pipes, prints its process id and exits
 	"parent": func() {
 		child := exec.Command(os.Args[0], "tool", "hangs")
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -117,7 +117,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestAnswers: what a policy reads of tools that work, and of those that do not.
+// TestAnswers: what a policy reads from tools that work, and from tools that do not.
 func TestAnswers(t *testing.T) {
 	e := with("echo", "dies", "lies", "silent", "floods")
 	e.Output = 50
@@ -160,7 +160,7 @@ func TestHangs(t *testing.T) {
 	}
 	e.Seconds = 20
 	if got := say(t, e, call("parent", "{}"))[0]; runtime.GOOS == "linux" {
-		if _, err := os.Stat("/proc/" + got + "/exe"); err == nil { // a zombie has none
+		if _, err := os.Stat("/proc/" + got + "/exe"); err == nil { // a zombie has no link exe
 			t.Errorf("process %s is still there", got)
 		}
 	}
@@ -284,7 +284,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestReady: a program that is not there is found before a run.
+// TestReady: a missing program is found before a run.
 func TestReady(t *testing.T) {
 	e := with("echo")
 	if err := e.Ready(t.Context()); err != nil {

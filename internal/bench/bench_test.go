@@ -15,8 +15,7 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// The lengths have the mean that is asked for, none is over three times that, and they
-// spread.
+// The lengths have the requested mean, none exceeds three times the mean, and they vary.
 func TestLengths(t *testing.T) {
 	for _, n := range []int{1, 4, 32, 1000} {
 		for _, mean := range []int{1, 10, 1000} {

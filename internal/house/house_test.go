@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What a reader can hold in the head at once.
+// Limits of what a reader can keep in mind.
 const (
 	mostFiles   = 25 // of a package, without its tests
 	mostLines   = 60 // of a function

@@ -130,7 +130,7 @@ func overlayOf(t *testing.T, root string, paths []string) string {
 	return string(data)
 }
 
-// statements counts the lines of a file that are neither blank nor comment.
+// statements counts the lines of a file that are neither blank nor comments.
 func statements(source string) (n int) {
 	for line := range strings.Lines(source) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
@@ -150,7 +150,7 @@ func TestModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the program is run with, its input, and what it then prints.
+	// The program's arguments, its input, and its output.
 	runs := map[string][][3]string{
 		"objective": {
 			{"weights --objective=mine", batch, `"advantage":0.5,"weights":[-0.125,-0.125]`},

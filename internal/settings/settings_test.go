@@ -121,7 +121,7 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// Of two plug-ins of one name the message is that of the registry, and proposes no name.
+// If two plug-ins have one name, the message is the registry's, and proposes no name.
 func TestTwoOfOneName(t *testing.T) {
 	const said = `"mine" is registered twice`
 	Register("twin", func() []string { return []string{"mine"} }, func(name string) (*int, error) {

@@ -52,8 +52,8 @@ x = 1
 	}
 }
 
-// TestNesting: a document that nests values, tables or names too deep is refused before the
-// library reads it, and what stands in texts and comments is not counted.
+// TestNesting: a document that nests values, tables or names too deep is refused before
+// the library reads it, and brackets in texts and comments do not count.
 func TestNesting(t *testing.T) {
 	for _, deep := range []string{
 		"x = " + strings.Repeat("[", 33) + strings.Repeat("]", 33),

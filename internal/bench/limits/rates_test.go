@@ -25,8 +25,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestSeconds: at the sizes that were measured an estimate is what was measured, between
-// them it lies between, and each part of a round adds to it.
+// TestSeconds: at measured sizes an estimate equals the measurement, between them it lies
+// between, and each part of a round adds to it.
 func TestSeconds(t *testing.T) {
 	at := func(r Round) float64 { s, _ := r.Seconds("NVIDIA H100 80GB HBM3"); return s }
 	for _, x := range rates {
