@@ -193,7 +193,7 @@ func TestLoadChecksTensors(t *testing.T) {
 	}
 }
 
-// The sums of a folder's files are those of what lies there, however it was written.
+// The checksums of a folder's files match the files, however they were written.
 func TestSums(t *testing.T) {
 	c, w, tokenizer := toSave(t, `{}`, "tokenizer.json")
 	long := strings.Repeat("0123456789abcdef", 4<<20) // is written in parts

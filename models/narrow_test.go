@@ -44,8 +44,8 @@ func savedAs(t *testing.T, config string, change func(w *models.Weights)) (strin
 	return dir, w
 }
 
-// TestNarrow: of a base in 16 bits the matrices of the layers are rounded and lie
-// outside Data; all else is as it was.
+// TestNarrow: for a base in 16 bits the matrices of the layers are rounded and lie
+// outside Data; everything else is unchanged.
 func TestNarrow(t *testing.T) {
 	dir, want := saved(t, func(w *models.Weights) {})
 	for _, d := range []models.DType{models.BF16, models.F16} {

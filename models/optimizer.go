@@ -2,13 +2,12 @@ package models
 
 import "onering/internal/registry"
 
-// An Optimizer is the arithmetic of an update of the weights. It is also the
-// optimizer's settings, in exported fields with the tags of package settings. A
-// runtime keeps the state and runs the Programs over weights and gradients; it
-// clips the gradients and divides the scale of the loss out of them by an input of
-// the Programs.
+// An Optimizer is the arithmetic of an update of the weights. It is also the optimizer's
+// settings, in exported fields with the tags of package settings. A runtime holds the
+// state and runs the Programs over weights and gradients; an input of the Programs clips
+// the gradients and removes the scale of the loss.
 //
-// Weights, gradients and state are float32 whatever the model computes in.
+// Weights, gradients and state are always float32.
 type Optimizer interface {
 	// State lists the arrays that the optimizer keeps between updates, with one
 	// element per weight. They start at zero.

@@ -9,7 +9,7 @@ import (
 	"onering/models"
 )
 
-// TestShare: weights that are shared are those of the folder, once in memory for all
+// TestShare: shared weights equal those of the folder, with one copy in memory for all
 // that map them.
 func TestShare(t *testing.T) {
 	dir, _ := savedAs(t, blockConfig, func(*models.Weights) {})
@@ -34,7 +34,7 @@ func TestShare(t *testing.T) {
 				t.Errorf("%v: the shared weights are others", c.Base)
 			}
 		}
-		// What is written to the file is there in both maps: they are the same memory.
+		// A write to the file shows in both maps, which share the memory.
 		p, _ := want.Layout.Find("model.norm.weight")
 		if _, err := f.WriteAt([]byte{0, 0, 0, 0x41}, 1<<16+4*int64(p.Offset)); err != nil {
 			t.Fatal(err)

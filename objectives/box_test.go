@@ -195,8 +195,8 @@ func compareSlopes(t *testing.T, o objectives.Objective, b objectives.Batch) {
 	}
 }
 
-// TestClipCov: the tokens that are dropped are as many as asked for, are among those
-// of the range, and are the same whatever the order of the responses.
+// TestClipCov: as many tokens are dropped as asked for, within the range, and the same
+// ones for any order of responses.
 func TestClipCov(t *testing.T) {
 	plain := makeObjective(t, "gpg", nil)
 	o := makeObjective(t, "gpg", settings{"clip_cov": 0.1, "clip_cov_low": 0.05, "clip_cov_high": 0.9})

@@ -10,8 +10,8 @@ import (
 	"onering/objectives"
 )
 
-// TestDefaults states every key of every objective and its default (D1 to D31):
-// results depend on them, so that none changes by accident.
+// TestDefaults states every key of every objective and its default (D1 to D31): results
+// depend on defaults, so none may change by accident.
 func TestDefaults(t *testing.T) {
 	shared := func(advantage string) string {
 		return "advantage=" + advantage + " advantage_eps=1e-08 advantage_std=sample entropy_bonus=0 kl_beta=0 kl_reward=0 " +

@@ -44,7 +44,7 @@ func TestRegisterPanics(t *testing.T) {
 }
 
 // TestGreedy: the greedy response is shaped as the others are, and a group teaches
-// nothing only if it earned the same as they did.
+// nothing only if its reward equals theirs.
 func TestGreedy(t *testing.T) {
 	o := makeObjective(t, "dapo", settings{"advantage": "remax", "overlong_length": 10, "overlong_cache": 10})
 	group := make([]objectives.Trajectory, 2)
@@ -107,7 +107,7 @@ func TestSetAdvantages(t *testing.T) {
 	if group[0].Advantage != -0.25 || group[1].Advantage != 0.25 || group[0].Reward != 1 || group[0].Degenerate {
 		t.Errorf("shaped: %+v", group)
 	}
-	objectives.SetAdvantages(dapo, nil) // no group at all is none
+	objectives.SetAdvantages(dapo, nil) // a missing group must not panic
 }
 
 func TestKeepWithoutKeeper(t *testing.T) {

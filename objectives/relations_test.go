@@ -147,8 +147,8 @@ func TestEquivalences(t *testing.T) {
 	}
 }
 
-// TestOnPolicy: at d = 0 the ratios are 1 whatever their mean, so that all
-// objectives with one mean over tokens and trajectories agree.
+// TestOnPolicy: at d = 0 the ratios are 1 for every mean, so that all objectives with one
+// mean over tokens and trajectories agree.
 func TestOnPolicy(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := drawBatch(rt, 0)

@@ -43,7 +43,7 @@ func TestSummarize(t *testing.T) {
 		"p/max": 1, "p/max/pos": 0.75, "p/max/neg": 1,
 		"p/share_at_max": 0.5, "p/share_at_max/pos": 0, "p/share_at_max/neg": 1,
 		"ess": 0.25, "ess/neg": nan,
-		// They do not follow the objective's LogRatio.
+		// The figures do not follow the objective's LogRatio.
 		"log_ratio/mean": -0.5, "log_ratio/min": -4, "log_ratio/max": 2, "log_ratio/max/pos": 0, "log_ratio/mean/pos": -2,
 		"kl": math.Exp(-1) / 2, "kl/pos": nan, "kl/neg": math.Exp(-1) / 2,
 		"delta/min": -4, "delta/max": 3, "delta/std/neg": 1, "delta/max/pos": 0,

@@ -66,7 +66,7 @@ func TestGeneration(t *testing.T) {
 	if !slices.Equal(p.Model.EOS, []int32{7, 8}) {
 		t.Errorf("responses end at %v, want 7 and the tokenizer's 8", p.Model.EOS)
 	}
-	for _, limit := range []int{0, 5} { // 0 is a limit that is not yet known
+	for _, limit := range []int{0, 5} { // 0 is a limit that is not known yet
 		got, err := p.Sampling(sampler.Plain(limit))
 		if want := (sampler.Sampling{Temperature: 0.6, TopP: 1, TopK: 20, MaxNewTokens: limit}); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)

@@ -33,7 +33,7 @@ const before = `window.errors=[];addEventListener("error",(e)=>errors.push(Strin
 addEventListener("securitypolicyviolation",(e)=>errors.push("fetches "+e.blockedURI));
 const say=console.error;console.error=(...a)=>{errors.push(a.join(" "));say(...a)}`
 
-// script wraps what uses a page as a reader would. Its value is what it saw, as JSON.
+// script wraps code that uses a page as a reader would. Its value is what it saw, as JSON.
 func script(use string) string {
 	return `(async()=>{const seen={},wait=(ms)=>new Promise((r)=>setTimeout(r,ms));` + use +
 		`;seen.errors=window.errors;return JSON.stringify(seen)})().catch((e)=>JSON.stringify({errors:[...errors,String(e.stack)]}))`

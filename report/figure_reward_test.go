@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestComponentPlots: each part of a reward has a curve, behind that of the reward. A
-// single one that is the reward needs none. Values above 1 widen the axis.
+// TestComponentPlots: each part of a reward has a curve, after the reward's. A single
+// part that is the reward has none. Values above 1 widen the axis.
 func TestComponentPlots(t *testing.T) {
 	for _, tt := range []struct {
 		name, round string // with the number of the round

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The files of a run may have been edited by hand: whatever they say, the page and the view
+// The files of a run may have been edited by hand: for any content, the page and the view
 // are written, or the error names the file.
 func FuzzRun(f *testing.F) {
 	f.Add(

@@ -88,8 +88,8 @@ func TestHeatIsBounded(t *testing.T) {
 	}
 }
 
-// What the reward says of a response counts, not the size of the reward, except in runs
-// of before it was written.
+// The reward's verdict of a response counts, not the size of the reward, except in runs
+// from before verdicts.
 func TestVerdict(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "round-00001.jsonl")
 	text := `{"problem":"a","sample":0,"prompt":"1","prompt_text":"Q 1","prompt_ids":[1,2],"reward":0.5,"right":false}

@@ -158,7 +158,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestTags checks that the metrics of a real run stand in few groups, whatever names a
+// TestTags checks that the metrics of a real run are in few groups, for any names that a
 // reward or an objective adds.
 func TestTags(t *testing.T) {
 	for _, tt := range []struct{ kind, name, want string }{

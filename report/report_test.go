@@ -142,8 +142,8 @@ func TestReadRunRefuses(t *testing.T) {
 	}
 }
 
-// TestEditedMetrics: whatever a field of a line is, the line is a record, none of the report's,
-// or an error that names it.
+// TestEditedMetrics: for any value of a field, a line is a record, is ignored, or gives
+// an error that names it.
 func TestEditedMetrics(t *testing.T) {
 	dir := t.TempDir()
 	for _, key := range []string{"kind", "step", "round", "reward"} {

@@ -32,7 +32,7 @@ type population struct{ a, b float64 }
 
 func (p population) mean() float64 { return p.a / (p.a + p.b) }
 
-// draw returns the shares right of n problems with so many samples each.
+// draw simulates the shares of right samples for n problems with so many samples each.
 func (p population) draw(r *rand.Rand, n, samples int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -82,10 +82,9 @@ func trials(t *testing.T) int {
 	return 2000
 }
 
-// covered runs a simulation and checks that the share of intervals that hold
-// the truth is 95 %, give or take what a simulation of that size can tell and
-// what a small number of problems does: there intervals of hard problems fall
-// short and those of problems that are all alike are too wide.
+// covered simulates and checks that 95 % of the intervals hold the truth, within the
+// error of the simulation and of few problems: then intervals of hard problems are too
+// narrow and those of equal problems too wide.
 func covered(t *testing.T, name string, problems int, trial func(r *rand.Rand) (Estimate, float64)) float64 {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, 7))

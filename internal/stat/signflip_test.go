@@ -115,7 +115,7 @@ func TestSignFlipLevel(t *testing.T) {
 	}
 }
 
-// TestSignFlipLarge: sums too wide for the exact test are drawn.
+// TestSignFlipLarge: for sums too wide for the exact test, signs are drawn at random.
 func TestSignFlipLarge(t *testing.T) {
 	d := make([]float64, 300)
 	for i := range d {

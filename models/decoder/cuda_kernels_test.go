@@ -14,10 +14,10 @@ import (
 	"onering/models/onnx"
 )
 
-// onCPU are the operators of the graphs that are not for CUDA, with the types of
-// their first inputs, that the CUDA provider has no kernel for: it would run them
-// on the CPU, with their inputs and outputs copied to it and back. Graphs for CUDA
-// have none of them, nor any other.
+// onCPU are the operators of the graphs that are not for CUDA, with the types of their
+// first inputs, that the CUDA provider has no kernel for: it would run them on the CPU,
+// with their inputs and outputs copied to it and back. Graphs for CUDA use none of these
+// operators.
 var onCPU = []string{
 	"Pad float",        // the kernel is of version 18, the operator of 23
 	"ReduceMax double", // the kernel is of version 18, the operator of 20
@@ -225,7 +225,7 @@ func TestCUDAKernels(t *testing.T) {
 					fallen[name+" "+in[0]] = true
 				}
 			}
-			// The types that were worked out are those that the graph states.
+			// The derived types are those that the graph states.
 			for _, v := range p.Outputs {
 				if types[v.Name] != onnxNames[v.DType] {
 					t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.DType, types[v.Name])

@@ -14,9 +14,8 @@ import (
 	"onering/models"
 )
 
-// TestCUDAChanges: of the Programs of float32 the flag changes those alone that
-// have an operator without a kernel, ports that do, or sums that a kernel would take
-// in any order; of those of 16 bits none.
+// TestCUDAChanges: the flag changes only float32 Programs that have an operator without a
+// kernel, ports that do, or sums in an undefined order; it changes no 16-bit Program.
 func TestCUDAChanges(t *testing.T) {
 	for _, b := range builds {
 		if b.Provider == models.CUDA {
@@ -83,8 +82,8 @@ func TestCUDAPorts(t *testing.T) {
 	}
 }
 
-// TestCUDAPrefill: keys, values and states of prompts are those of the contrib
-// operator, and what lies beyond a prompt's end is finite.
+// TestCUDAPrefill: keys, values and states of prompts equal the contrib operator's, and
+// places beyond a prompt's end are finite.
 func TestCUDAPrefill(t *testing.T) {
 	lengths := []int{5, 1, 3}
 	const B, T = 3, 5

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/float32.sha256 anew")
 
-// decodeForms are those that Decode has.
+// decodeForms are the forms of Decode.
 func decodeForms(c decoder.Architecture) []models.Form {
 	if c.Geometry().Compute == models.F32 {
 		return models.Forms

@@ -43,8 +43,8 @@ func weights(c decoder.Architecture, r *rand.Rand) map[string]graphtest.Tensor {
 	return w
 }
 
-// reference is a decoder written out for one sequence, in plain loops: the normed
-// hidden state of each token. It adds the biases and norms that there are.
+// reference is a decoder written out for one sequence, in plain loops: the normed hidden
+// state of each token. It applies biases and norms if there are any.
 func reference(c decoder.Architecture, w map[string]graphtest.Tensor, ids []int) [][]float64 {
 	norm := func(x []float64, weight string) []float64 {
 		square := 0.0

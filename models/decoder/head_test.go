@@ -41,8 +41,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// targets returns where the logits of the tokens y are in the slice of the vocabulary from
-// one row to another, and dL/dlogp of those that are.
+// targets returns the places of the logits of the tokens y in a slice of the vocabulary,
+// and dL/dlogp of the tokens in the slice.
 func targets(y []int, w graphtest.Tensor, from, to int) (at, dlogit graphtest.Tensor) {
 	at, dlogit = graphtest.Ints(make([]int, 2*len(y)), len(y), 2), graphtest.Zeros(len(y))
 	for i, id := range y {

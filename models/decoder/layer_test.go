@@ -23,8 +23,8 @@ func small() decoder.Architecture {
 	return qwen2(models.Sizes{Hidden: 10, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 7, Vocab: 23, MaxPositions: 16})
 }
 
-// other is a model of the same sizes whose block has everything that a Block can
-// ask for, with names, frequencies and layers of its own.
+// other is a model of the same sizes with every option of a Block, and with its own
+// names, frequencies and layers.
 func other() decoder.Architecture {
 	a := small()
 	a.Block = decoder.Block{OBias: true, MLPBias: true, QKNorm: true}
@@ -106,7 +106,7 @@ func packed(c decoder.Architecture, lengths []int, T, blocks int) map[string]gra
 	return in
 }
 
-// only returns the inputs that a Program has; the others are made up.
+// only returns the inputs that a Program has, and makes up missing ones.
 func only(p models.Program, in map[string]graphtest.Tensor, r *rand.Rand, sizes map[string]int) map[string]graphtest.Tensor {
 	out := make(map[string]graphtest.Tensor)
 	for _, port := range p.Inputs {
@@ -158,7 +158,7 @@ func testLayerBackward(t *testing.T, c decoder.Architecture) {
 			if len(got) != 1+weights {
 				t.Fatalf("outputs %v, want dx and %d weights'", b.Outputs, weights)
 			}
-			// What was added to the running gradients.
+			// the part that was added to the running gradients
 			for name, d := range got {
 				if w, ok := strings.CutPrefix(name, decoder.UpdatedPrefix); ok {
 					for i, v := range in[decoder.GradientPrefix+w].Data {

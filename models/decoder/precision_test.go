@@ -212,8 +212,8 @@ func distance(a, b []float64) float64 {
 	return math.Sqrt(gap / size)
 }
 
-// TestPrecisionsAreOneFormula: without rounding, the graphs of 16 bits and those
-// for CUDA compute what those of float32 do, whatever is stashed and in how many blocks.
+// TestPrecisionsAreOneFormula: without rounding, graphs of 16 bits and for CUDA compute
+// the same as those of float32, for every stash and number of blocks.
 func TestPrecisionsAreOneFormula(t *testing.T) {
 	reference := model(float32Build)
 	weight := tokenWeights(len(reference.ids))
@@ -348,8 +348,8 @@ func (tr *trainer) hidden(t testing.TB) [][]float64 {
 }
 
 // TestPrecisionGap bounds the difference between the log-probs of rollout and of
-// training, which share all roundings but neither attention's kernel nor, here
-// by noise, the order of sums. Without noise they are equal.
+// training, which share all roundings, but not attention's kernel and, simulated by
+// noise, the order of sums. Without noise they are equal.
 func TestPrecisionGap(t *testing.T) {
 	for d, bound := range map[build]float64{float32Build: 2e-4, cudaBuild: 2e-4, {models.Compute{Type: models.BF16}}: 0.005, {models.Compute{Type: models.F16}}: 0.002} {
 		exact, _ := gap(t, d, nil)
@@ -393,8 +393,8 @@ func gap(t *testing.T, kind build, noise func() float64) (worst, mean float64) {
 	return worst, mean / float64(n)
 }
 
-// TestCopy: what graphs take in 16 bits lies within the copy, and all of the copy
-// but the norms is taken so.
+// TestCopy: every 16-bit input of graphs lies within the copy, and graphs read all of the
+// copy except the norms.
 func TestCopy(t *testing.T) {
 	for _, b := range builds {
 		for _, tied := range []bool{false, true} {

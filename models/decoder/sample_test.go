@@ -111,9 +111,9 @@ func inverse(p []float64, u float64) (id int, margin float64) {
 	return id, margin
 }
 
-// TestDraw: the token is the first whose cumulative probability exceeds u; it is
-// never one of no mass, nor padding; log-prob and entropy are those of softmax
-// at the temperature.
+// TestDraw: the token is the first whose cumulative probability exceeds u; it never has
+// probability 0 and is never padding; log-prob and entropy are those of softmax at the
+// temperature.
 func TestDraw(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
@@ -206,8 +206,8 @@ func TestGreedy(t *testing.T) {
 	})
 }
 
-// TestCandidates: the likeliest ids come in descending order with their log-probs, and
-// none that is left out is likelier.
+// TestCandidates: the likeliest ids come in descending order with their log-probs, and no
+// other id is likelier.
 func TestCandidates(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {

@@ -86,7 +86,7 @@ func checkLetters(t *testing.T, m manifest) {
 
 var layerNumber = regexp.MustCompile(`\d+$`)
 
-// A row is what the page says of a port.
+// A row is the page's description of a port.
 type row struct {
 	side, name, doc     string
 	types, shape, kinds []string

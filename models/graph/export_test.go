@@ -22,8 +22,8 @@ func (g *Graph) Composites() (names []string) {
 	return names
 }
 
-// OutputAll makes an output of every node that is none yet, so that a test sees
-// whether the inferred shapes are right.
+// OutputAll makes every node an output, so that a test sees whether the inferred shapes
+// are right.
 func (g *Graph) OutputAll() {
 	taken := make(map[*Node]bool)
 	for _, o := range g.outputs {

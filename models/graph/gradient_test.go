@@ -264,8 +264,8 @@ func TestStash(t *testing.T) {
 	}
 }
 
-// TestStashOneOfTwo: a call with several outputs of which one is stashed still
-// computes the others.
+// TestStashOneOfTwo: a call with several outputs, one of which is stashed, still computes
+// the others.
 func TestStashOneOfTwo(t *testing.T) {
 	p, err := graph.Build("stash", func(g *graph.Graph) {
 		parts := graph.Split(g.Float("x", "N", 4), 1, 2, 2)

@@ -12,8 +12,8 @@ import (
 	"onering/models/graph"
 )
 
-// TestMisuse: whatever doesn't fit is an error from Build that names the op and
-// what is wrong with it; nothing panics.
+// TestMisuse: any misuse is an error from Build that names the op and the mistake;
+// nothing panics.
 func TestMisuse(t *testing.T) {
 	dims := graph.Dims
 	type n = *graph.Node

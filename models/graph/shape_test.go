@@ -26,8 +26,8 @@ func TestDims(t *testing.T) {
 	}
 }
 
-// TestReshapeInfersTheRest: whatever sizes a tensor of letters is given, what
-// is stated of the result is what it has.
+// TestReshapeInfersTheRest: for any sizes of a tensor with letters, the result has the
+// stated sizes.
 func TestReshapeInfersTheRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := map[string]int{"A": rapid.IntRange(1, 5).Draw(t, "A"), "B": rapid.IntRange(1, 5).Draw(t, "B")}

@@ -19,9 +19,9 @@ import (
 	"testing"
 )
 
-// A pushHub imitates the part of the hub that takes pushes: repositories, their
-// branches as lists of commits, and a storage on another host. It checks all that
-// it is sent: the token, sizes, checksums, the order of requests.
+// A pushHub imitates the part of the hub that takes pushes: repositories, their branches
+// as lists of commits, and a storage on another host. It checks everything it receives:
+// the token, sizes, checksums, the order of requests.
 type pushHub struct {
 	t            *testing.T
 	hub, storage *httptest.Server

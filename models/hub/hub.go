@@ -86,8 +86,7 @@ func (o Options) filled() Options {
 // front it is always a model on the hub. Other names are returned unchanged; the
 // caller finds out that there is no such folder.
 //
-// Only the files that are needed are downloaded: configs, the files of the
-// tokenizer, and safetensors.
+// Only needed files are downloaded: configs, the files of the tokenizer, and safetensors.
 func Resolve(ctx context.Context, name string, o Options) (dir string, err error) {
 	r, ok, err := parse(name, model)
 	if err != nil || !ok {

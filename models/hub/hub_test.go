@@ -62,7 +62,7 @@ func TestLayout(t *testing.T) {
 	if r := f.seen(""); len(r) != 1 || !strings.HasPrefix(r[0], "hub GET /api/models/org/name/revision/main") {
 		t.Errorf("requests %q", r)
 	}
-	// A commit that is there is not even asked about.
+	// For a commit in the cache, nothing is requested.
 	if again, _, err := e.resolve(t, "org/name@"+f.commit); err != nil || again != dir || len(f.seen("")) != 0 {
 		t.Errorf("by commit: %s, %v", again, err)
 	}
@@ -97,7 +97,7 @@ func TestNoWeights(t *testing.T) {
 	if files, _ := listFiles(dir); !slices.Equal(files, []string{"additional_chat_templates/rag.jinja", "config.json", "merges.txt", "tokenizer.json"}) {
 		t.Errorf("files %q", files)
 	}
-	// What is enough for this is not for another.
+	// a folder that is enough for one purpose is not for the other
 	e["HF_HUB_OFFLINE"] = "1"
 	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errOffline) {
 		t.Error(err)
@@ -285,7 +285,7 @@ func TestRetries(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "502 Bad Gateway") || len(w.waits) != maxAttempts-1 {
 		t.Errorf("%v after %d waits", err, len(w.waits))
 	}
-	// It does not wait for an hour.
+	// it does not wait for an hour
 	f.times(1000, "", func(w http.ResponseWriter) { w.Header().Set("Retry-After", "3600"); w.WriteHeader(429) })
 	if _, w, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "asks to wait 1h0m0s") || len(w.waits) != 0 {
 		t.Errorf("%v after waits %v", err, w.waits)
@@ -346,7 +346,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// TestStall: a body that stands still is as good as cut off.
+// TestStall: a body that stalls counts as cut off.
 func TestStall(t *testing.T) {
 	f := newFakeHub(t)
 	stalls := 0
@@ -422,8 +422,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeOddities: a beginning that is not the file's, is too long, or that
-// the server does not go on from.
+// TestResumeOddities: beginnings that are not the file's or too long, and servers that do
+// not continue from them.
 func TestResumeOddities(t *testing.T) {
 	whole := newFakeHub(t).files["model.safetensors"]
 	for _, tt := range []struct {
@@ -682,7 +682,7 @@ func TestUnstatedSize(t *testing.T) {
 		if len(w.waits) > 0 || len(f.seen("GET /org/name/resolve/"+f.commit+"/tokenizer.json")) != 1 {
 			t.Errorf("%d bytes: asked again, after %v", length, w.waits)
 		}
-		if sent > 64*limit { // what lies in buffers of the system is sent but not read
+		if sent > 64*limit { // bytes in buffers of the system are sent but not read
 			t.Errorf("%d bytes of %d were sent", sent, length)
 		}
 	}
@@ -704,8 +704,7 @@ func TestUnstatedSize(t *testing.T) {
 	}
 }
 
-// TestLongAnswers has a hub send a list of files that does not end, and one that
-// stands still.
+// TestLongAnswers: a hub sends a list of files without an end, and one that stalls.
 func TestLongAnswers(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		f := newFakeHub(t)

@@ -131,7 +131,7 @@ func TestDocumentation(t *testing.T) {
 			t.Fatal("a block of code is not closed")
 		}
 		if _, body, ok := strings.Cut(code, "\n)\n"); ok && strings.HasPrefix(code, "// Package") {
-			code = body // a test file has its own package and imports
+			code = body // a test file has a separate package and imports
 		}
 		for paragraph := range strings.SplitSeq(strings.TrimSpace(code), "\n\n") {
 			if !strings.Contains(string(source), paragraph) {

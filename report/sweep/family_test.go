@@ -83,9 +83,9 @@ func TestFamilyOnPage(t *testing.T) {
 	}
 }
 
-// TestFamilyInFolders: without a page the other sweeps' tables are those in the folders
-// beside that of the sweep, whatever the folders are called. Until a sweep has its tables,
-// its comparisons count as 1.
+// TestFamilyInFolders: without a page the other sweeps' tables are read from the folders
+// beside the sweep's, under any names. Until a sweep has its tables, its comparisons
+// count as 1.
 func TestFamilyInFolders(t *testing.T) {
 	a, _ := familyFiles(t)
 	p, err := ReadPlan(a)

@@ -110,8 +110,8 @@ second = "e"
 	}
 }
 
-// TestRunsApart checks that a plan is refused where two runs would have one folder,
-// where a grid has nothing or too much to run, and where the file is none.
+// TestRunsApart checks that a plan is refused if two runs would have one folder, if a
+// grid has no runs or too many, and if the file is no plan.
 func TestRunsApart(t *testing.T) {
 	values := strings.Repeat("1, ", 400)
 	for text, want := range map[string]string{

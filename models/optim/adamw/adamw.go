@@ -1,10 +1,9 @@
 // Package adamw is the optimizer AdamW. It works on slices of elements and ignores where
 // tensors begin.
 //
-// Weights, gradients and moments are float32 whatever the model computes in.
-// Where that is a 16-bit type the update rounds the new weights into the copy that
-// the model reads; the float32 weights keep the changes that are too small for the
-// 16-bit type.
+// Weights, gradients and moments are always float32. If the model computes in 16 bits,
+// the update also rounds the new weights into the copy that the model reads; the float32
+// weights accumulate changes too small for 16 bits.
 package adamw
 
 import (
