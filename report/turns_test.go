@@ -57,7 +57,7 @@ func TestTurns(t *testing.T) {
 	if !strings.Contains(string(text), want) || strings.Count(string(text), `"turns"`) != 1 {
 		t.Errorf("the page has %s", text)
 	}
-	// Each of the policy's four tokens has the same log-ratio, the environment's have none.
+	// The policy's four tokens have the same log-ratio, and the environment's tokens have none.
 	if n := r.ess.n[0]; n != 1 || r.ess.ess[0][exponentSteps] < 0.9999 {
 		t.Errorf("%d responses with an ESS of %v", n, r.ess.ess[0][exponentSteps])
 	}

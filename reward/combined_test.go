@@ -190,7 +190,7 @@ func TestCombinedTogether(t *testing.T) {
 	}
 }
 
-// TestCombinedFails: a part that fails ends the others, and is named.
+// TestCombinedFails: a part that fails cancels the others, and the error names it.
 func TestCombinedFails(t *testing.T) {
 	boom := errors.New("boom")
 	var ended atomic.Bool

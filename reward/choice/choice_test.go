@@ -193,7 +193,7 @@ func TestRead(t *testing.T) {
 		{anything, "B is wrong", ""},
 		{anything, "B. is wrong", ""},
 		{anything, "(B) is impossible", ""},
-		// Several at once, and none.
+		// several at once, and none at all
 		{anything, "A and B", ""},
 		{anything, "A or B", ""},
 		{anything, "A/B", ""},

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A task is what a grader reads.
+// A task is the JSON that a grader reads.
 type task struct {
 	ID        int
 	Problem   map[string]any
@@ -75,7 +75,7 @@ func answer(t task) string {
 	return string(text)
 }
 
-// count counts the starts or calls that a file stands for, over processes.
+// count counts the starts or calls that a file records, over several processes.
 func count(path string) int {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err == nil {
@@ -107,7 +107,7 @@ var graders = map[string]func(args []string){
 			fmt.Printf(`{"id": %d, "rewards": [1.5, null, -2], "components": {"a": [1, null, -2], "b/c": [0.5, 0, 0]}, "log": {"n": 7, "each": [1, 2, null]}, "answers": ["x", "", "y"], "reasons": ["good", "none", "bad"], "more": {}}`+"\n", t.ID)
 		})
 	},
-	// What is in the answer, with ID for the group's.
+	// the elements of the answer, with ID for the group's id
 	"says": func(args []string) {
 		each(func(t task) { fmt.Println(strings.ReplaceAll(args[0], "ID", strconv.Itoa(t.ID))) })
 	},
@@ -180,7 +180,7 @@ var graders = map[string]func(args []string){
 			fmt.Println(answer(t))
 		})
 	},
-	// Starts a child that has its pipes, says its number, and ends, hangs or waits.
+	// starts a child process that holds its pipes, prints its process id, and exits, hangs or waits
 	"parent": func(args []string) {
 		child := exec.Command(os.Args[0], "grader", "deaf")
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -298,7 +298,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestRequest: a grader is given all that is known of the problem and its responses.
+// TestRequest: a grader receives everything known about the problem and its responses.
 func TestRequest(t *testing.T) {
 	log := logged(t)
 	p := closed(t, program("echo"))
@@ -502,7 +502,7 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// TestMissing: a program that is not there is an error at once.
+// TestMissing: a missing program is an error at once.
 func TestMissing(t *testing.T) {
 	p := program()
 	p.Command = []string{"no-such-grader-anywhere", "x"}
@@ -557,7 +557,7 @@ func TestCancelled(t *testing.T) {
 	p := closed(t, program("hangs", file))
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for range 9 { // some of which wait for room
+	for range 9 { // some of them wait for room
 		all.Go(func() {
 			if _, err := p.Score(ctx, group("slow", "four")); !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
@@ -571,7 +571,7 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	all.Wait()
 	p.Command[2] = "length"
-	p.Close() // kills it
+	p.Close() // kills the process
 	if scores, err := p.Score(t.Context(), group("p", "four")); err != nil || scores[0].Value != 4 {
 		t.Errorf("%v, %v", scores, err)
 	}
@@ -614,8 +614,8 @@ func TestStderr(t *testing.T) {
 // discard keeps the tests' own log quiet.
 func init() { slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) }
 
-// TestReady: a program that is not there, or a script of an interpreter, is found without
-// a group to grade.
+// TestReady: a missing program, or script of an interpreter, is found without a group to
+// grade.
 func TestReady(t *testing.T) {
 	here, err := os.Executable()
 	if err != nil {

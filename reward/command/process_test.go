@@ -45,8 +45,8 @@ func gone(t *testing.T, what string, pid int) {
 	t.Errorf("%s, process %d, is still there", what, pid)
 }
 
-// TestClose: nothing is left of a grader that does not end by itself, nor of what it
-// has started, and a reward that was closed can be used again.
+// TestClose: a grader that does not end by itself is ended with its children, and a
+// closed reward can be used again.
 func TestClose(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
 	p := program("parent", file, "waits")

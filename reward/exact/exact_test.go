@@ -68,7 +68,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestOneAnswer: whatever is extracted and ignored, no response is right for two
+// TestOneAnswer: for any extraction and normalization, no response is right for two
 // answers that differ.
 func TestOneAnswer(t *testing.T) {
 	words := []string{"4", "5", "-5", "a", "A", "the cat", "Cat", "cafe\u0301", "x²", "x2", ".", ""}

@@ -125,7 +125,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// row is a sample with all that servers may ask for.
+// row is a sample with everything that servers may ask for.
 func row(text string) reward.Sample {
 	return reward.Sample{
 		Problem: data.Problem{ID: "p1", Text: "1+1", Answers: []string{"2", "two"}, Fields: data.Object{{Name: "problem", Value: "1+1"}, {Name: "level", Value: int64(3)}}},
@@ -355,8 +355,8 @@ func TestTimeout(t *testing.T) {
 	all.Wait()
 }
 
-// TestRetry: a retry goes to the next server, waits as long as it was asked to, and
-// does not repeat what was graded.
+// TestRetry: a retry goes to the next server, waits as long as requested, and does not
+// send graded responses again.
 func TestRetry(t *testing.T) {
 	dead := httptest.NewServer(nil)
 	dead.Close()
@@ -512,8 +512,8 @@ func TestFinite(t *testing.T) {
 	}
 }
 
-// TestReady: a server that nobody runs is found without a group to grade; one that answers
-// in whatever way is there, and one of several is enough.
+// TestReady: a server that does not run is found without a group to grade; any answer
+// shows that it runs, and one of several is enough.
 func TestReady(t *testing.T) {
 	there := httptest.NewServer(nethttp.NotFoundHandler())
 	defer there.Close()

@@ -215,8 +215,8 @@ func TestNoGrade(t *testing.T) {
 	}
 }
 
-// TestBounded: a pattern whose matches could each take a look at all that follows
-// ends in a limit.
+// TestBounded: a pattern whose matches could each read the whole rest of the text ends in
+// a limit.
 func TestBounded(t *testing.T) {
 	r := newRule()
 	r.Pattern, r.Search, r.NoMatch = `x(.*y)?`, true, -1

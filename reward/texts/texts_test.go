@@ -64,7 +64,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestBoxes: boxes are what a reader who counts braces finds.
+// TestBoxes: Boxes finds the boxes that a reader who counts braces finds.
 func TestBoxes(t *testing.T) {
 	pieces := []string{`\boxed{`, `\fbox{`, `{`, `}`, `\{`, `\}`, `\\`, `x`, ` `, `\boxed`, `\`}
 	rapid.Check(t, func(t *rapid.T) {
