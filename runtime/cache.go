@@ -13,9 +13,9 @@ import (
 // row for each. n sequences always have rows 0 to n-1: when one ends, the last one
 // moves into its row. So a step computes no idle rows.
 //
-// Where inParts is set, rows that are much longer than the others lie in a second part
-// with room for more tokens: a step reads whole rows, up to the capacity of their part.
-// The rows of both are numbered through, those of the first part first.
+// If inParts is set, much longer rows lie in a second part with room for more tokens,
+// since a step reads whole rows, up to the capacity of their part. Rows are numbered
+// through both parts.
 type cache struct {
 	memory    *memory
 	geometry  models.Geometry

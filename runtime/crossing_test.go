@@ -66,8 +66,8 @@ func TestCrossing(t *testing.T) {
 					// one token in copies and copied.
 					wantUp := 8 + 4 + 3*8*n + 12*batch*longest + (2*8+5*4+(2*8+4)*l.Passes())*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
 					wantDown := 3*4*rows + 4*o.Slices() // z, u, logit; sums of squares
-					// Scalars, the tokens' places and the bounds of blocks are not sent again if
-					// they are as they were.
+					// Unchanged scalars, places of tokens and bounds of blocks are not
+					// sent again.
 					same := 4*scalars + 3*8*n + 2*c.Layers*8*(blocks+1)
 					if onWebGPU {
 						more := webgpuUp(sequences, o.Slices())
@@ -364,7 +364,7 @@ func pairBytes(ids []int32) (bytes int) {
 	}
 }
 
-// webgpuUp is what a step sends to WebGPU more than to other devices.
+// webgpuUp is how many bytes a step sends to WebGPU beyond those to other devices.
 func webgpuUp(sequences []runtime.Sequence, slices int) int {
 	var fed, targets []int32
 	for _, s := range sequences {

@@ -57,7 +57,7 @@ func TestLoadRefusesVersions(t *testing.T) {
 	before := process.path
 	for version, want := range map[string]string{
 		"1.10.0": "is ONNX Runtime 1.10.0, which is too old: onering needs 1.24 or newer",
-		"2.30.0": "too old", // an interface that is not known
+		"2.30.0": "too old", // an unknown interface
 		"":       "too old",
 		"1.99.0": "lacks version 24 of its C interface",
 	} {
@@ -140,7 +140,7 @@ func TestAutoIsTheCPU(t *testing.T) {
 		if len(notices) != 1 || !strings.HasPrefix(notices[0], "running on the CPU: "+want) || strings.Contains(notices[0], "\n") {
 			t.Errorf("notices %q, want %q", notices, want)
 		}
-		// What is foreseen is what is chosen, in the words of the notice.
+		// the foreseen device is the chosen one, with the words of the notice
 		if d, why, err := o.Foresee(t.Context()); err != nil || d != "cpu" || !slices.Contains(notices, "running on the CPU: "+why) {
 			t.Errorf("%v foreseen since %q: %v", d, why, err)
 		}
@@ -167,8 +167,8 @@ func TestAutoIsTheCPU(t *testing.T) {
 	}
 }
 
-// TestFind: a library is fetched for a device only if nothing else is missing, and all that
-// is missing is one error.
+// TestFind: a library is downloaded for a device only if nothing else is missing, and one
+// error names everything missing.
 func TestFind(t *testing.T) {
 	for _, variable := range []string{"ONNXRUNTIME_LIB", "LD_LIBRARY_PATH"} {
 		t.Setenv(variable, "")
@@ -230,7 +230,7 @@ func TestLimits(t *testing.T) {
 		{small, embedding, true, false},
 		{small, 2 << 30, true, true},
 		{soft, embedding, false, false},
-		{soft, 8 << 30, true, false}, // of which it is not said
+		{soft, 8 << 30, true, false}, // the device's limits are unknown
 		{large, embedding, false, false},
 		{large, 3 << 30, false, true},
 		{Limits{}, embedding, false, false},

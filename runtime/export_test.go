@@ -96,7 +96,7 @@ func (p *Pass) HeadRows() int {
 	return int(p.packed.z[p.learner.head.last()].value.shape[0])
 }
 
-// ExecutionProviders returns the names of those that were built into the library.
+// ExecutionProviders returns the names of the providers built into the library.
 func (e *Env) ExecutionProviders() ([]string, error) { return e.executionProviders() }
 
 // Locked returns how many ranges of the host's memory the stand-in of e has locked, and lets

@@ -10,8 +10,8 @@ import (
 	"onering/runtime"
 )
 
-// What a backward pass says to be final is: gradients from there on keep their bits. It
-// says so of each layer once, from the last to the first, and of an adapter's too.
+// TestFinal: gradients that a backward pass reports as final keep their bits. It reports
+// each layer once, from the last to the first, for an adapter too.
 func TestFinal(t *testing.T) {
 	dirs := append(goldens(t), allGoldens(t)...)
 	slices.Sort(dirs)

@@ -263,7 +263,7 @@ func TestOffload(t *testing.T) {
 				w, ring := madeUpRing(t, c, 3)
 				ring.Offload = i > 0 && tt.weights
 				before, _ := env.Crossed()
-				// Parts are small, so that there are more than slots.
+				// parts are so small that there are more of them than slots
 				check(t, ring.Divide(0, 1, 1000))
 				l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: i > 0 && tt.moments})
 				up, _ := env.Crossed()
@@ -336,8 +336,8 @@ func TestOffloadOnGPU(t *testing.T) {
 	}
 }
 
-// Optimizers that have a part each update what one does, with all of it on the host: what is
-// locked is theirs alone, and the others' elements may be forgotten and written there.
+// Optimizers that each own a part update as a single one does, with all state on the
+// host: each locks only its part, and other parts may be forgotten and overwritten there.
 func TestOffloadParts(t *testing.T) {
 	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
 	c := halfModel(env)

@@ -11,8 +11,8 @@ import (
 	"onering/sampler"
 )
 
-// TestLikeliest asks for the likeliest tokens beside those that are sampled. They change no bit
-// of the response, descend, and all of them are the vocabulary with the sampled token in it.
+// TestLikeliest asks for the likeliest tokens beside those that are sampled. They change no
+// bit of the response, descend, and as many as the vocabulary has include the sampled token.
 func TestLikeliest(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 64})

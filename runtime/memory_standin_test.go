@@ -40,8 +40,8 @@ func OpenStandIn(t testing.TB, e *Env, name string) *Env {
 	return on
 }
 
-// Dirty fills with NaN what the next allocations get on a device that uses memory again, so
-// that a test sees whatever reads behind the end of a tensor, or what nothing wrote.
+// Dirty fills with NaN the memory of the next allocations on a device that reuses memory,
+// so that a test detects reads beyond a tensor, or of unwritten memory.
 func Dirty(t testing.TB, e *Env) {
 	t.Helper()
 	for bytes := 16; bytes <= 64<<10; bytes *= 2 {
@@ -82,7 +82,7 @@ func Calls(t testing.TB, e *Env) func() (runs, copies int) {
 	}
 }
 
-// A full memory has no room after so many allocations.
+// A full memory fails after so many allocations.
 type full struct {
 	storage
 	left int
@@ -95,7 +95,7 @@ func (f *full) Alloc(bytes int, edges []int) (unsafe.Pointer, error) {
 	return f.storage.Alloc(bytes, edges)
 }
 
-// Full lets the memory of e end after so many more allocations, until empty is called.
+// Full lets allocations of e fail after so many more, until empty is called.
 func Full(e *Env, allocations int) (empty func()) {
 	was := e.memory.storage
 	e.memory.storage = &full{was, allocations}
@@ -120,7 +120,7 @@ func (l *Learner) Passes() int { return len(l.head.slices) }
 // Capacity returns how many tokens a row of the cache has room for.
 func (d *Decoder) Capacity() int { return d.cache.parts[0].capacity }
 
-// Largest lets kernels of e take buffers of up to so many bytes whole.
+// Largest lets kernels of e take whole buffers of up to so many bytes.
 func Largest(t testing.TB, e *Env, bytes int64) {
 	was := e.memory.largest
 	e.memory.largest = bytes

@@ -15,7 +15,7 @@ import (
 // the others are on that of WebGPU.
 var devices = []string{"webgpu:0", "cpu", "stand-in-cuda", "stand-in-webgpu"}
 
-// TestWebGPUInPlace: an update of an input's memory gives what one of other memory does.
+// TestWebGPUInPlace: an update onto its input gives the same result as one to other memory.
 func TestWebGPUInPlace(t *testing.T) {
 	e := openOn(t, "webgpu")
 	rule := adamw.Default()

@@ -10,8 +10,8 @@ import (
 	"onering/sampler"
 )
 
-// TestMixed answers calls of different samplings together, one of which begins while
-// others are being answered. Each must have the bits that Sample gives it alone.
+// TestMixed answers calls of different samplings together, one of which begins later.
+// Each must have the bits that Sample gives for it alone.
 func TestMixed(t *testing.T) { onDevices(t, testMixed) }
 
 func testMixed(t *testing.T, env *runtime.Env) {

@@ -65,7 +65,7 @@ func goldensOn(t *testing.T, env *runtime.Env) []string {
 	return allGoldens(t)
 }
 
-// fewGoldens are those of two families and of an adapter, with ONERING_LONG all.
+// fewGoldens are those of two families and of an adapter; with ONERING_LONG, all.
 func fewGoldens(t *testing.T) []string {
 	t.Helper()
 	return unlessLong(allGoldens(t), "tied", "headdim-all", "llama_small")

@@ -25,7 +25,7 @@ func interpret(t *testing.T, p models.Program, err error, in map[string]graphtes
 	return out
 }
 
-// Several does what a run for each tensor does, whatever their sizes, and with constants.
+// TestSeveral: Several does the work of a run for each tensor, for any sizes, and with constants.
 func TestSeveral(t *testing.T) {
 	step, err := adamw.Default().Program(nil, models.BF16)
 	if err != nil {
@@ -153,8 +153,8 @@ func TestBeside(t *testing.T) {
 
 func second(_ models.Program, err error) error { return err }
 
-// TestApart: a node that makes an output over an input, and reads it, reads a copy; other
-// nodes read the input as before, and where there is none such the nodes stay.
+// TestApart: a node that reads an input and writes onto it reads a copy; other nodes
+// still read the input, and a Program without such nodes does not change.
 func TestApart(t *testing.T) {
 	before := []onnx.Node{{Op: "Mul", Inputs: []string{"p", "x"}, Outputs: []string{"a"}}, {Op: "Sub", Inputs: []string{"p", "a"}, Outputs: []string{"p1"}}}
 	after := []onnx.Node{

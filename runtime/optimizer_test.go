@@ -16,9 +16,9 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// rowSteps is an optimizer that needs the shape of tensors: each row of a matrix
-// takes a step of length rate against the running mean of its gradients, whatever
-// their length; vectors are one row.
+// rowSteps is an optimizer that needs the shape of tensors: each row of a matrix takes a
+// step of length rate against the running mean of its gradients, of any length; vectors
+// are one row.
 type rowSteps struct{ asked map[string]int }
 
 func (rowSteps) State() []models.OptimizerState {
@@ -48,7 +48,7 @@ func (r rowSteps) Program(shape []int, copy models.DType) (models.Program, error
 	})
 }
 
-// otherNames gives as many scalars as its update reads, of which one has another name.
+// otherNames returns as many scalars as its update reads, but one has another name.
 type otherNames struct{ rowSteps }
 
 func (o otherNames) Scalars(n int, rate float64) map[string]float64 {
@@ -156,7 +156,7 @@ func TestTilesAreONNXRuntimes(t *testing.T) {
 		env := cpu
 		if side == 2 {
 			if cpu.Device() != "cpu" {
-				bits[2] = bits[0] // that of the device is what side 0 was
+				bits[2] = bits[0] // the device's weights equal those of side 0
 				break
 			}
 			env = runtime.OpenStandIn(t, cpu, "stand-in-webgpu")

@@ -67,8 +67,8 @@ type whatParts struct {
 	last            int // the capacity at the end
 }
 
-// decodeMixed decodes rows of very different lengths, of which some end and others
-// begin, and returns the log-probs and entropies of each step by slot.
+// decodeMixed decodes rows of very different lengths while some end and others begin, and
+// returns the log-probs and entropies of each step by slot.
 func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatParts) {
 	t.Helper()
 	active := []int{}

@@ -57,11 +57,11 @@ func restAndRunOn(t *testing.T, e *runtime.Env) {
 		check(t, err)
 		run()
 		first, second := wake, again
-		if i%2 == 1 { // as deferred calls do
+		if i%2 == 1 { // in reverse order, as deferred calls
 			first, second = again, wake
 		}
 		first()
-		first() // which does nothing
+		first() // a second call does nothing
 		run()
 		second()
 		run()
@@ -69,7 +69,7 @@ func restAndRunOn(t *testing.T, e *runtime.Env) {
 }
 
 // TestRestsAtOnce: rests of several goroutines and two Envs begin and end in any order
-// while a session of the pool runs, and an Env that is closed in the middle ends its own.
+// while a session of the pool runs, and an Env that is closed in the middle ends its rests.
 func TestRestsAtOnce(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		inChild(t, "TestRestsAtOnce")

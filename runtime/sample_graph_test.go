@@ -104,8 +104,8 @@ func checkDrawn(t *testing.T, what string, logits, us []float32, next []int64, l
 	}
 }
 
-// TestCandidatesInFloat32 compares the likeliest candidates with the logits in float64: they
-// are those that a sort gives, but for those that are equally far from the largest.
+// TestCandidatesInFloat32 compares the likeliest candidates with the logits in float64:
+// they equal a sort's, except for ties.
 func TestCandidatesInFloat32(t *testing.T) {
 	e := runtimetest.Test(t)
 	r := rand.New(rand.NewPCG(13, 14))

@@ -39,8 +39,8 @@ func storage(grain int) (*runtime.Storage, *counted) {
 	return runtime.NewStorage("test:0", c, c, grain), c
 }
 
-// Whatever is copied, cleared and moved, wherever it begins and ends, a storage has the
-// bytes that memory of the host has after the same calls, and counts what crossed.
+// TestDeviceIsMemory: after copies, clears and moves at any places, a storage has the
+// same bytes as host memory after the same calls, and it counts what crossed.
 func TestDeviceIsMemory(t *testing.T) {
 	for _, grain := range []int{0, 4, 16} {
 		d, c := storage(grain)
@@ -110,7 +110,7 @@ func change(t *testing.T, r *rand.Rand, d *runtime.Storage, at unsafe.Pointer, h
 		width := 1 + r.IntN(half)
 		stride := width + r.IntN(half)
 		runs := 1 + (half-width)/stride
-		// In two pieces, of which the first may be empty.
+		// two pieces, the first of which may be empty
 		first, buffer := r.IntN(runs), []unsafe.Pointer{unsafe.Add(at, edges[i])}
 		err = d.CopyRuns(buffer, buffer, runtime.Runs{half, stride, 0, stride, width, first},
 			runtime.Runs{half + first*stride, stride, first * stride, stride, width, runs - first})
@@ -123,7 +123,8 @@ func change(t *testing.T, r *rand.Rand, d *runtime.Storage, at unsafe.Pointer, h
 	}
 }
 
-// What is outside of an allocation is not reached, and a failure leaves nothing behind.
+// TestDeviceRefuses: bytes outside of an allocation are not touched, and a failure leaves nothing
+// behind.
 func TestDeviceRefuses(t *testing.T) {
 	for _, grain := range []int{0, 16} {
 		d, c := storage(grain)

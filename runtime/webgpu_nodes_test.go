@@ -30,7 +30,7 @@ func init() { provider = models.WebGPU }
 // session asks ONNX Runtime for an error where a node has no kernel; this test would
 // also see copies that it adds.)
 func TestWebGPUNodes(t *testing.T) {
-	device := runtimetest.Test(t).Device() // skips where there is none
+	device := runtimetest.Test(t).Device() // skips without the provider
 	t.Run(device, testWebGPUNodes)
 }
 

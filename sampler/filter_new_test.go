@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// newFilter is what a new filter takes, by file: the text after which a line comes, and the line.
+// newFilter has the changes for a new filter, by file: the text before a new line, and
+// the line.
 var newFilter = map[string][][2]string{
 	"sampling.go": {{"share of the largest one\"`\n", "\tTopA float64 `toml:\"top_a\" json:\"top_a,omitempty\" range:\"[0,1]\" note:\"0 turns it off\" help:\"keep the tokens whose probability is at least this share of the square of the largest one\"`\n"}},
 	"filter.go": {

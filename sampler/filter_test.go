@@ -95,8 +95,8 @@ func drawFilters(t *rapid.T) Sampling {
 	return s
 }
 
-// TestDraw: what is drawn is the first of the kept ids whose cumulative probability
-// exceeds the uniform, whatever the number of candidates at which Draw first can say so.
+// TestDraw: the drawn id is the first kept id whose cumulative probability exceeds the
+// uniform, for any number of candidates with which Draw can decide.
 func TestDraw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, all := drawFilters(t), drawCandidates(t)

@@ -1,13 +1,12 @@
 package sampler
 
-// An Invariant decoder gives a sequence the same bits whatever is decoded
-// beside it. The decoder below can do that for any number of rows but one: a
-// single row takes another kernel of ONNX Runtime, whose last bits differ. So no
-// single row is ever computed: the last slot is kept free, and decodes a
-// companion beside a sequence that would be alone.
+// An Invariant decoder gives a sequence the same bits, whatever other sequences are
+// decoded. The decoder under it does so for two or more rows; for a single row ONNX
+// Runtime uses another kernel, whose last bits differ. So the last slot is reserved for a
+// companion, which is decoded beside a sequence that would be alone.
 //
-// It costs a slot and, where the number of slots must not matter either, time for
-// few rows of a large model.
+// It costs a slot and, if the number of slots must not matter either, time for few rows
+// of a large model.
 type Invariant struct {
 	Decoder
 	companion int // slot of the companion

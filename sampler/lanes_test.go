@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLanes: several decoders sample what one samples, in the same order, whatever their
-// slots and however many of them sample at the same time. What done is told and the
-// counts are those of one decoder.
+// TestLanes: several decoders sample what one samples, in the same order, for any slots
+// and any number of them at the same time. The calls of done and the counts are those of
+// one decoder.
 func TestLanes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts, reqs := drawOptions(t), drawRequests(t)

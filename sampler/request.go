@@ -26,9 +26,8 @@ type Options struct {
 	Text func() TextDecoder
 	// Seed is the run's seed; see Uniform.
 	Seed uint64
-	// PrefillTokens bounds the prompt tokens computed in one Prefill call (one
-	// longer prompt still goes alone), and so the memory that prefixes take;
-	// 0 means 8192.
+	// PrefillTokens bounds the prompt tokens of one Prefill call (a single longer prompt
+	// is allowed), and so the memory of prefixes; 0 means 8192.
 	PrefillTokens int
 	// Token, if not nil, is called with each token as it is sampled, EOS included,
 	// between two steps and before done is called with the response that the token

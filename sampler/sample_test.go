@@ -60,8 +60,8 @@ func drawRequests(t *rapid.T) []Request {
 	return reqs
 }
 
-// What is sampled is what one sequence at a time gives, for any number of
-// slots; each prompt is computed once; everything is given back.
+// TestSampleEqualsOneAtATime: the samples equal those of one sequence at a time, for any
+// number of slots; each prompt is computed once; every slot and prefix is freed.
 func TestSampleEqualsOneAtATime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts, reqs := drawOptions(t), drawRequests(t)
@@ -81,7 +81,7 @@ func TestSampleEqualsOneAtATime(t *testing.T) {
 			prefill += len(q.Prompt)
 		}
 		var seen []Response
-		// What Token has seen of a response is all of it when done is called.
+		// when done is called, Token has seen the whole response
 		type key struct{ request, sample int }
 		streamed := map[key]Response{}
 		opts.Token = func(x Token) {
@@ -364,8 +364,8 @@ func TestDropLong(t *testing.T) {
 	}
 }
 
-// Whatever call fails, and whenever, nothing is left behind and what had ended
-// is returned.
+// TestFailuresLeaveNothingBehind: after a failure of any call at any time, nothing is
+// left behind and the ended responses are returned.
 func TestFailuresLeaveNothingBehind(t *testing.T) {
 	boom := errors.New("boom")
 	rapid.Check(t, func(t *rapid.T) {
@@ -438,7 +438,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A log-prob that is not a number stops Sample.
+// A log-prob that is NaN stops Sample.
 func TestNaNStops(t *testing.T) {
 	opts := plain(20)
 	opts.EOS = nil
@@ -474,7 +474,7 @@ func TestPanicFreesSlots(t *testing.T) {
 }
 
 // TestLastGreedy: the last sample of a request that asks for it takes the likeliest
-// tokens, whatever the schedule, and the others are what they are without it.
+// tokens under any schedule, and the other samples do not change.
 func TestLastGreedy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newFake(rapid.IntRange(1, 5).Draw(t, "slots"), 24)

@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestScheduler has calls with options of their own come at any time and some be
-// canceled: every response must be the one that the oracle samples alone, its tokens
-// must come in order, and the decoder must be as it was.
+// TestScheduler adds calls with separate options at any time and cancels some: every
+// response must equal the oracle's, which samples alone, tokens must come in order, and
+// the decoder must end unchanged.
 func TestScheduler(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newFake(rapid.IntRange(1, 5).Draw(t, "slots"), 24)
@@ -123,9 +123,8 @@ func TestSchedulerFailure(t *testing.T) {
 	}
 }
 
-// TestSchedulerFailingResponse has the decoder give a NaN as the first, a middle or the last
-// token of one response: its call alone fails, once, and those beside it and behind it have
-// all that they asked for.
+// TestSchedulerFailingResponse lets the decoder return a NaN as the first, a middle or
+// the last token of one response: only its call fails, once, and all others are answered.
 func TestSchedulerFailingResponse(t *testing.T) {
 	for _, at := range []int{0, 3, 5} {
 		for _, samples := range []int{1, 3} {

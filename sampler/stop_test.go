@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However a text is cut into tokens, a stop string is found at the piece that
-// completes it, also where the decoder holds back that piece.
+// A stop string is found at the piece that completes it, however a text is cut into
+// tokens, even if the decoder holds back that piece.
 func TestStopsFindWhatIndexFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := rapid.SliceOfN(rapid.StringMatching(`[ab]{1,4}`), 1, 3).Draw(t, "stops")

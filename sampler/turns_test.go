@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// talk is what an environment of the tests says to a response: it depends on its tokens alone.
+// talk is a test environment's answer to a response; it depends only on the response's tokens.
 func talk(r Response) Observation {
 	h := uint32(len(r.Observed))
 	for _, id := range r.IDs {

@@ -259,7 +259,7 @@ func TestDriver(t *testing.T) {
 	if got, want := strings.Join(gpus, "; "), "First, 1.5 GiB, compute capability 9.1; Other, 1.5 GiB, compute capability 9.1"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// The context is given back: held by none, it can be taken again.
+	// The context is free again, so it can be taken once more.
 	library := fakeDriver(t, 2, 13010, 0)
 	for range 2 {
 		if model, free := room(library, 1); model != "Other" || free != 1<<30 {

@@ -137,8 +137,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// What is begun on the streams for copies is done when Settle returns, in the order that
-// marks say, on streams of their own and with memory that is locked.
+// TestStreams: copies begun on streams are done when Settle returns, in the order of the
+// marks, on separate streams and with locked memory.
 func TestStreams(t *testing.T) {
 	const n = 4
 	m, err := openMemory(compile(t, t.TempDir(), "libcudart-fake.so.13", fakeCudart), 1)

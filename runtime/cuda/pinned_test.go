@@ -46,8 +46,8 @@ func (d *lazy) down(piece []byte, at int) error {
 	return d.do(func() { copy(piece, d.memory[at:]) })
 }
 
-// Whatever its size, what goes through pinned memory comes out as it was, in as many
-// pieces as it takes, and nothing is on its way when the call returns.
+// TestPinned: bytes of any size pass through pinned memory unchanged, in as many pieces
+// as needed, and no copy is under way when the call returns.
 func TestPinned(t *testing.T) {
 	var none *pinned
 	words := make([]uint64, 2*pinnedPart/8)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// programs are what the ranks of a test do, by name. A rank's exit code is 0 if its
-// program returns nil.
+// programs are what the ranks of a test do, by name. A rank exits with 0 if its program
+// returns nil.
 var programs = map[string]func(*World) error{
 	"messages": messages,
 	"nil":      dereference,
@@ -145,7 +145,7 @@ func mpirun(t *testing.T, n int, program string, env ...string) (string, error) 
 	return out.String(), err
 }
 
-// What must go well does, for one rank and several.
+// Calls that must succeed do, for one rank and for several.
 func TestRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
@@ -164,7 +164,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// Whatever happens to a rank ends all, with one message.
+// Every failure of a rank ends all ranks, with one message.
 func TestEnds(t *testing.T) {
 	for _, tt := range []struct{ program, want string }{
 		{"abort", "this is why"},

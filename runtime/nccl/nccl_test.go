@@ -19,7 +19,7 @@ import (
 	"unsafe"
 )
 
-// What a process of the tests is.
+// The roles of a process in the tests.
 const (
 	rankVariable = "ONERING_NCCL_TEST_RANK" // R of N
 	idVariable   = "ONERING_NCCL_TEST_ID"
@@ -50,7 +50,7 @@ func fake(t *testing.T, flags ...string) string {
 	return path
 }
 
-// content is what a rank sends another.
+// content is the message from one rank to another.
 func content(from, to, i int) []byte {
 	draw := rand.New(rand.NewPCG(uint64(100*from+to), uint64(i)))
 	b := make([]byte, 1+draw.IntN(200000)) // of several pieces of the library
@@ -171,7 +171,7 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// What is wrong with a library is said with its path and its own words.
+// TestRefuses: an error of a library names its path and repeats its own words.
 func TestRefuses(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none.so")
 	if _, err := Open(missing, nil, stay); err == nil || !strings.Contains(err.Error(), strconv.Quote(missing)) || !strings.Contains(err.Error(), "cannot open shared object file") {

@@ -206,7 +206,7 @@ func zipOf(t *testing.T, files ...string) []byte {
 	return b.Bytes()
 }
 
-// TestExtract writes only the one member, whatever else an archive holds.
+// TestExtract writes only the one member, however many an archive holds.
 func TestExtract(t *testing.T) {
 	hash := sha256.Sum256([]byte("content"))
 	sum := hex.EncodeToString(hash[:])
@@ -459,7 +459,7 @@ for a; do case $a in --dest=*) cp "`+wheel+`" "${a#--dest=}/onnxruntime_gpu-1.31
 	if found := cached(p.cache, p.goos, p.goarch, Kind{}); found != "" {
 		t.Errorf("taken for the CPU's: %q", found)
 	}
-	// A change of what lies beside the library is noticed too.
+	// a changed file beside the library is noticed too
 	write(t, filepath.Join(filepath.Dir(at.Path), second), []byte("other"))
 	if err := at.Verify(); err == nil || !strings.Contains(err.Error(), second) {
 		t.Errorf("a changed provider: %v", err)

@@ -68,7 +68,7 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// TestAdapters: a device that is named may be software, and one that is not may not be.
+// TestAdapters: a named device may be a software one; otherwise only hardware is chosen.
 func TestAdapters(t *testing.T) {
 	soft, hard := adapter{Name: "soft", Software: true}, adapter{Name: "hard"}
 	broken := shows()

@@ -1,9 +1,9 @@
 // Package openai answers requests in the form of OpenAI's API over HTTP: completions and
-// chats, streamed or whole, with the log-probs and ids of their tokens. Requests that
-// come while others are answered are decoded together with them.
+// chats, streamed or whole, with the log-probs and ids of their tokens. Concurrent
+// requests are decoded together.
 //
-// A field that would change what is sampled and that is not there is refused by its
-// name; docs/serving.md lists what is there.
+// An unsupported field that would change the samples is refused by its name;
+// docs/serving.md lists the supported ones.
 package openai
 
 import (

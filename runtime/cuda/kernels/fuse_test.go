@@ -13,8 +13,8 @@ import (
 	"onering/models/onnx"
 )
 
-// TestImages: the images are of the source that is here, and there is one for every GPU since
-// those of compute capability 8.0.
+// TestImages: the images belong to the present source, and there is one for every GPU
+// since those of compute capability 8.0.
 func TestImages(t *testing.T) {
 	source, err := files.ReadFile("kernels.cu")
 	if err != nil {

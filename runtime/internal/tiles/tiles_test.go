@@ -89,7 +89,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What steps on one element at a time would compute wrongly is refused.
+// Programs that would be wrong element by element are refused.
 func TestRefuses(t *testing.T) {
 	for want, build := range map[string]func(g *graph.Graph){
 		"node 0, Exp": func(g *graph.Graph) {
