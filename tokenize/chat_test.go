@@ -11,7 +11,7 @@ func chatOf(source string) *Tokenizer {
 	return &Tokenizer{chat: templateSource{plain: source}.template(map[string]string{"bos_token": "<s>"})}
 }
 
-// What a conversation in JSON has reaches the template as transformers 5.23 gives it.
+// A conversation in JSON reaches the template in the form that transformers 5.23 gives it.
 func TestConversation(t *testing.T) {
 	for _, c := range []struct{ row, template, want string }{
 		{`{"messages": [{"role": "user", "content": "x"}]}`, "{{ bos_token }}{{ messages[0].content }}{{ tools }}{{ add_generation_prompt }}", "<s>xNoneFalse"},

@@ -52,7 +52,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// Any text is encoded, and comes back but for normalization and repair.
+// Any text can be encoded, and decoding returns it, except for normalization and repair.
 func FuzzEncode(f *testing.F) {
 	tok := small(f, "qwen")
 	for _, g := range goldens(f, "encode") {

@@ -164,7 +164,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 	added := func(id any, content string) []any { return []any{map[string]any{"id": id, "content": content}} }
 	model := edited(t, func(map[string]any) {})
-	// What a few bytes can have a text or a name become: longer by each stage.
+	// Each stage makes the text or a name of a few bytes longer.
 	replace := map[string]any{"type": "Replace", "pattern": map[string]any{"String": "a"}, "content": "aa"}
 	in := func(key string, parts ...any) map[string]any { return map[string]any{"type": "Sequence", key: parts} }
 	nested := any(replace)
@@ -258,7 +258,7 @@ func TestAddedTokenFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := small(t, "qwen") // knows none of them
+	plain := small(t, "qwen") // the vocabulary has neither
 	x, y := plain.Encode("x")[0], plain.Encode("y")[0]
 	for text, want := range map[string][]int32{
 		"WORD":       {1756},

@@ -41,8 +41,8 @@ func TestAppendCluster(t *testing.T) {
 	})
 }
 
-// nfc is x/text's NFC of the parts between inert characters, whatever way it
-// takes; and doing it again changes nothing.
+// nfc equals x/text's NFC of the parts between inert characters, for any path through the
+// code; applying it again changes nothing.
 func TestNFCParts(t *testing.T) {
 	char := rapid.OneOf(rapid.RuneFrom([]rune("ab \u0301\u0323\u0328ạ각\u1161")), rapid.RuneFrom(nil, inert), rapid.RuneFrom(nil, unicode.Mn))
 	rapid.Check(t, func(t *rapid.T) {

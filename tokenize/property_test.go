@@ -24,7 +24,7 @@ func anyText() *rapid.Generator[string] {
 	})
 }
 
-// Decode undoes Encode but for normalization.
+// Decode undoes Encode, except for normalization.
 func TestRoundTrip(t *testing.T) {
 	tok := small(t, "qwen")
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,7 +130,7 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// What Encode returns belongs to the caller, not to the cache.
+// The result of Encode belongs to the caller, not to the cache.
 func TestEncodeReturnsOwnSlice(t *testing.T) {
 	tok := small(t, "qwen")
 	first := tok.Encode("the same words")

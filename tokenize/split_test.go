@@ -136,7 +136,7 @@ func TestPatternErrors(t *testing.T) {
 	}
 }
 
-// What takes backtracking engines exponential time.
+// Patterns on which backtracking engines take exponential time.
 func TestPatternIsLinear(t *testing.T) {
 	p, err := compile(`(a*)*(a|a)*b`)
 	if err != nil {

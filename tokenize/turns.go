@@ -144,10 +144,10 @@ func (w dialogueWriter) turn(i int, d *dialogue) (text string, start int) {
 	return text, commonPrefix(text, w.replaced(i+1, i))
 }
 
-// follows returns where in text, which begins the rendering of n messages, that goes
-// on which follows turn number last and its tail. Where the template has written that
-// turn anew, it is what follows the turn whatever its message is. What the template
-// writes only at the end of a conversation is taken off d.Text.
+// follows returns the place in text, a beginning of the rendering of n messages, of the
+// text after turn number last and its tail. If the template now writes that turn
+// differently, the text after it is found by replacing the turn's message. Text that the
+// template writes only at the end of a conversation is cut from d.Text.
 func (w dialogueWriter) follows(text string, last, n int, tail string, d *dialogue) int {
 	if strings.HasPrefix(text, d.Text) {
 		return len(d.Text)

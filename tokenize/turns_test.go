@@ -102,7 +102,7 @@ func TestDialogueFrom(t *testing.T) {
 		"{{ raise_exception('no tools') }}": "no tools",
 		"{{ messages[0].content }}":         "no turn of the assistant",
 		"":                                  "no chat template",
-		// What follows a turn depends on how many there are.
+		// The text after a turn depends on the number of turns.
 		"{% for m in messages %}{{ m.content }}{% endfor %}!{{ messages | length }}": "cannot be told",
 	} {
 		if d, err := chatOf(template).Dialogue(chat, 0); err == nil || !strings.Contains(err.Error(), want) {

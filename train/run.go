@@ -16,38 +16,38 @@ import (
 	"onering/train/rundir"
 )
 
-// A run is a chain of small deterministic pieces. Between any two of them its whole state
-// is its position, the weights, the optimizer's state and what its Task keeps. That is what
-// a checkpoint holds, so a resumed run does the same pieces with the same bits.
+// A run is a chain of small deterministic pieces. Between two pieces its state consists
+// of its position, the weights, the optimizer's state and the Task's state. A checkpoint
+// holds these, so a resumed run does the same pieces with the same bits.
 
-// A Task is what a run does. Its methods are called by one goroutine, on every rank in the
-// same order.
+// A Task is the work of a run. One goroutine calls its methods, on every rank in the same
+// order.
 type Task interface {
-	// Plan says what the run has to know of the task.
+	// Plan says what the run needs to know about the task.
 	Plan() Plan
-	// Recall is told each record that a resumed run has written before.
+	// Recall receives each record that a resumed run has written before.
 	Recall(r metrics.Record)
 	// Begin is called before the first piece, when the run has its folder and position.
 	Begin(at Position) error
-	// Next returns the piece that comes at a position; nil at the end of the run. It changes
+	// Next returns the piece at a position; nil at the end of the run. It changes
 	// nothing.
 	Next(at Position) Piece
-	// Save adds to a snapshot what the task has to keep, without copying it: the run does
-	// not go on before that is written or copied.
+	// Save adds the task's state to a snapshot, without copying it: the run continues
+	// only after the state is written or copied.
 	Save(s *rundir.Snapshot) error
-	// Restore takes up what Save has kept, or refuses a checkpoint since which settings have
-	// changed.
+	// Restore restores the state that Save stored, or refuses a checkpoint if settings
+	// have changed.
 	Restore(from Checkpoint) error
 }
 
-// A Piece does a part of a run, as a whole or not at all. It may fail on one rank alone: the
-// ranks agree after each piece, and the error of one ends the run on all. So a Piece that
-// exchanges something with the other ranks does that also after an error of its own.
+// A Piece does a part of a run, completely or not at all. It may fail on a single rank:
+// the ranks agree after each piece, and an error of one ends the run on all. So a Piece
+// must exchange its data with the other ranks even after an error.
 type Piece func(ctx context.Context) (Done, error)
 
-// Done is what came of a Piece.
+// A Done is the result of a Piece.
 type Done struct {
-	At     Position       // where the run is now
+	At     Position       // the run's new position
 	Record metrics.Record // for metrics.jsonl; nil if there is none
 	Say    []string       // lines for people
 	Save   save
@@ -63,13 +63,13 @@ type Run struct {
 	Observer metrics.Observer
 	Log      *slog.Logger
 	Folder   *rundir.Folder // opened by Do; nil on all ranks but the first
-	// BeforePass, if not nil, is told of each pass of a step; see learn.Options.
+	// BeforePass, if not nil, is called before each pass of a step; see learn.Options.
 	BeforePass func(tokens int) error
 
 	spread  func(from, to int) int64 // the bytes of a range that all ranks get of one
-	model   string                   // the fingerprint of the policy as it was opened, of several ranks
-	resumed func() error             // of Setup
-	until   *rundir.State            // of Setup
+	model   string                   // with several ranks, the fingerprint of the policy when it was opened
+	resumed func() error             // see Setup.Resumed
+	until   *rundir.State            // see Setup.Until
 	task    Task
 	plan    Plan
 	saver   *saver
@@ -78,23 +78,23 @@ type Run struct {
 	score   *float64
 }
 
-// A Setup is what a Run is made from. Of several ranks the first writes the folder, and is
-// the one whose log and observer are told of what concerns all.
+// A Setup is what a Run is made from. With several ranks, the first writes the folder,
+// and its log and observer receive everything that concerns all.
 type Setup struct {
 	Ranks    *ranks.Group
 	Policy   *policy.Policy
 	Log      *slog.Logger
 	Observer metrics.Observer
 	// Resumed, if not nil, is called on the first rank when a run is resumed, after its
-	// folder and checkpoint have been found to belong to it. Before that, nothing in the
-	// folder is changed but what was half-written or damaged. An error ends the run.
+	// folder and checkpoint have been found to belong to it. Before that, only
+	// half-written or damaged files in the folder are changed. An error ends the run.
 	Resumed func() error
 	// Until, if not nil, is the state of a checkpoint where the run ends, and writes one.
 	Until *rundir.State
 }
 
-// New opens what every run has: what takes its optimizer steps. path is what messages call
-// the model. It refuses weights that are not finite.
+// New opens the Stepper of a run. path is the model's name in messages. It refuses
+// weights that are not finite.
 func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, error) {
 	if err := learn.CheckWeights(s.Policy.Weights); err != nil {
 		return nil, fmt.Errorf("train: %s: %w", path, err)
@@ -110,7 +110,7 @@ func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, erro
 		}
 		return r.BeforePass(tokens)
 	}
-	if r.Ranks.Size() > 1 { // while the host has all weights
+	if r.Ranks.Size() > 1 { // while the host still has all weights
 		r.model = s.Policy.Fingerprint()
 	}
 	var err error
@@ -132,10 +132,10 @@ func (r *Run) Close() {
 	r.Folder.Close()
 }
 
-// A summary is what a run of any task came to.
+// A summary is the result of a run of any task.
 type summary struct {
-	At      Position // at its end
-	Resumed Position // when it was last resumed
+	At      Position // position at the end of the run
+	Resumed Position // position when it was last resumed
 	Seconds float64  // since it began or was last resumed
 }
 
@@ -171,8 +171,8 @@ func (r *Run) Do(ctx context.Context, task Task, resume bool) (s summary, err er
 	return s, nil
 }
 
-// together does steps one after the other. All ranks do each of them, and after each they
-// agree whether all could: an error of one rank is one on all.
+// together does steps one after the other. All ranks do each step, and then agree whether
+// it succeeded on all: an error of one rank is an error on all.
 func (r *Run) together(steps ...func() error) error {
 	for _, step := range steps {
 		if err := r.Ranks.AgreeOn(step()); err != nil {
@@ -214,7 +214,7 @@ func (r *Run) pieces(ctx context.Context) error {
 	return r.together(r.Wait)
 }
 
-// next returns the piece that comes now; nil at the end of the run, or where it is to end.
+// next returns the next piece; nil at the end of the run, or where it is to end.
 func (r *Run) next() Piece {
 	if r.until != nil && r.at == positionOf(*r.until) {
 		return nil
@@ -222,7 +222,7 @@ func (r *Run) next() Piece {
 	return r.task.Next(r.at)
 }
 
-// piece does a piece. It is done also if its record cannot be written.
+// piece does a piece. The piece counts as done even if its record cannot be written.
 func (r *Run) piece(ctx context.Context, do Piece) (Done, error) {
 	done, err := do(ctx)
 	if err != nil {
@@ -241,19 +241,19 @@ func (r *Run) piece(ctx context.Context, do Piece) (Done, error) {
 // Wait waits for the checkpoint that is being written, if any, and returns its error.
 func (r *Run) Wait() error { return r.saver.writer.Wait() }
 
-// snapshot returns the state of the run as it is, without a copy of the weights. It stays
-// valid until Release, and the run does not go on before that.
+// snapshot returns the present state of the run, without a copy of the weights. It is
+// valid until Release, before which the run does not continue.
 func (r *Run) snapshot() (rundir.Snapshot, error) {
 	s := rundir.Snapshot{State: rundir.State{
 		Objective: r.plan.Objective, Settings: r.plan.Settings, Problems: r.plan.Problems, Score: r.score, Alarms: r.alarms.State(),
 		Round: r.at.Round, Step: r.at.Step, Inside: r.at.Inside, Evaluated: r.at.Evaluated,
 	}}
 	failed := r.task.Save(&s)
-	return s, errors.Join(failed, r.SaveTo(&s)) // in which the ranks move parts
+	return s, errors.Join(failed, r.SaveTo(&s)) // the ranks exchange parts here
 }
 
-// checkWeights ends the run unless all ranks have the same weights, where
-// distributed.check_every says that it is time to look.
+// checkWeights ends the run unless all ranks have the same weights.
+// distributed.check_every says how often it looks.
 func (r *Run) checkWeights() error {
 	var text string
 	if every := r.plan.CheckEvery; r.Ranks.Size() == 1 || every == 0 || r.at.Step%every != 0 {
@@ -270,7 +270,7 @@ func (r *Run) checkWeights() error {
 	})
 }
 
-// digest is of the weights as the graphs read them, which all ranks have.
+// digest returns a digest of the weights as the graphs read them, which all ranks have.
 func (r *Run) digest() (string, error) {
 	w, sum := r.Policy.Ring.Trained(), sha256.New()
 	read := func(x []byte, _ []int) error {
@@ -285,9 +285,9 @@ func (r *Run) digest() (string, error) {
 	return fmt.Sprintf("%x", sum.Sum(nil)), nil
 }
 
-// Volume is how many bytes of gradients and weights this rank has sent since it had sent
-// so many, how many a step should take, and of how many bytes of gradients the sums began
-// before the end of the backward pass. There is no such record if there is one rank.
+// Volume records how many bytes of gradients and weights this rank has sent since a
+// count, how many a step should send, and for how many bytes of gradients the sums began
+// before the end of the backward pass. A single rank has no such record.
 func (r *Run) Volume(sent int64, early int) metrics.Record {
 	if r.Ranks.Size() == 1 {
 		return nil

@@ -671,7 +671,7 @@ func TestDecoderFails(t *testing.T) {
 	}
 }
 
-// FuzzRequest reads bodies: what is not refused must be a call that the sampler takes.
+// FuzzRequest reads bodies: a body that is not refused must give a call that the sampler accepts.
 func FuzzRequest(f *testing.F) {
 	for _, body := range []string{
 		`{"prompt": "abc", "n": 2, "stop": ["a", "b"], "temperature": 0, "logprobs": 0}`,

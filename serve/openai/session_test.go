@@ -42,8 +42,8 @@ func chatOf(said ...string) string {
 	return `{"max_tokens": 6, "temperature": 0, "return_token_ids": true, "messages": [` + strings.Join(list, ", ") + `]}`
 }
 
-// TestSession: a history that only grows goes on with the tokens that were sampled, and another
-// begins a new segment. Draws go on, whatever a request says of sampling.
+// TestSession: a history that only grows continues with the sampled tokens, and another
+// one begins a new segment. Random draws continue, and requests cannot change them.
 func TestSession(t *testing.T) {
 	x, episode := conversing(t, 4)
 	one := x.post("/v1/chat/completions", chatOf("ab"), 200)
@@ -169,8 +169,8 @@ func (d *dying) Write(b []byte) (int, error) {
 	return d.ResponseWriter.Write(b)
 }
 
-// TestSessionDying: a request that fails once it has taken all that the engine said of its turn
-// leaves the episode to the next.
+// TestSessionDying: a request that fails after it took all events of its turn leaves the
+// episode to the next request.
 func TestSessionDying(t *testing.T) {
 	x, episode := conversing(t, 9)
 	x.decoder.gate = make(chan bool)
@@ -240,7 +240,7 @@ func TestSessionGone(t *testing.T) {
 	}
 }
 
-// TestSessionAsks: each turn of a segment ends, and tells of its tokens, as its own request says.
+// TestSessionAsks: each turn of a segment ends, and reports its tokens, as its request says.
 func TestSessionAsks(t *testing.T) {
 	x, episode := conversing(t, 9)
 	x.decoder.script = func([]int32) []int32 { return []int32{1, 2, 3, 4, 5, 6, 7, 8, 9} } // abcdefghi; one passes with the token that follows a turn

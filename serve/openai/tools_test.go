@@ -260,7 +260,7 @@ func TestTokenize(t *testing.T) {
 	}
 }
 
-// TestAgents has clients of others call a tool and answer with what it returned, where
+// TestAgents runs other clients that call a tool and answer with its result, if
 // ONERING_AGENTS names a Python that has them.
 func TestAgents(t *testing.T) {
 	python := os.Getenv("ONERING_AGENTS")

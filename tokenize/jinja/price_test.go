@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// cost is what a rendering takes of its budget; ok is false if it fails otherwise.
+// cost is how much of its budget a rendering spends; ok is false if it fails for another reason.
 func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
 	t.Helper()
 	template, err := Parse(source)
@@ -28,9 +28,9 @@ func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
 	return budget - r.left, err == nil
 }
 
-// TestPrices walks all that a template can use: each has a price, and one that reads a text
-// takes no less for a long one than its price, wherever it is given: twice as much for one
-// that is twice as long.
+// TestPrices tries everything that a template can use: each feature has a price, and one
+// that reads a text costs at least its price for a long text, and twice as much for one
+// twice as long.
 func TestPrices(t *testing.T) {
 	names := map[string][]string{
 		"method":   slices.Concat(slices.Collect(maps.Keys(textMethods)), slices.Collect(maps.Keys(dictMethods))),

@@ -33,8 +33,8 @@ func TestMicroBatches(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesByPrompt: responses to one prompt follow one another, if they are of
-// one kind.
+// TestMicroBatchesByPrompt: responses to one prompt are adjacent, if they are of one
+// kind.
 func TestMicroBatchesByPrompt(t *testing.T) {
 	var sequences []runtime.Sequence
 	for i, n := range []int{6, 9, 7, 5, 8, 9} { // to the prompts 1 and 2 in turns

@@ -89,8 +89,8 @@ func onDevices(t *testing.T, env *runtime.Env, n int, compute models.DType, tran
 	return said, errs
 }
 
-// Sums on the devices have the bits of those that MPI brings through the host, for any
-// number of ranks, with all of the moments and with a part, in many buckets and one.
+// Sums on the devices have the same bits as sums by MPI through the host, for any number
+// of ranks, with all or part of the moments, in many buckets and one.
 func TestNCCLEqualsMPI(t *testing.T) {
 	env := standIn(t, "stand-in")
 	runtimetest.NCCL(t, "../..")
@@ -113,7 +113,7 @@ func TestNCCLEqualsMPI(t *testing.T) {
 	}
 }
 
-// A rank that ends the run ends what the others wait for on their devices, with its words.
+// A rank that ends the run also ends waiting on the devices of others, with its message.
 func TestNCCLEnds(t *testing.T) {
 	env := standIn(t, "stand-in")
 	runtimetest.NCCL(t, "../..")
@@ -130,8 +130,8 @@ func TestNCCLEnds(t *testing.T) {
 	}
 }
 
-// Ranks that share the moments and keep these and float32 weights on the host come to the
-// weights of those that keep all on their devices.
+// Ranks that share the moments and hold these and float32 weights on the host get the
+// same weights as ranks with everything on their devices.
 func TestShardedOffload(t *testing.T) {
 	runtimetest.NCCL(t, "../..")
 	var want []string

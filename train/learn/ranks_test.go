@@ -50,9 +50,9 @@ func (o *others) SumParts(_ []float32, bounds []int) error {
 	return nil
 }
 
-// What another rank meets decides here too: all compute a step again, leave it out
-// or stop together. Gradients are summed once an attempt that has come so far on all
-// ranks, whatever becomes of it.
+// TestRanks: an error on another rank decides here too: all compute a step again, leave
+// it out or stop together. Gradients are summed once in an attempt that all ranks have
+// come through, even after errors.
 func TestRanks(t *testing.T) {
 	const done, joint, memory, notFinite, failed = 0, 1, 2, 3, 4
 	noMemory := errors.New("bad_alloc")
@@ -61,7 +61,7 @@ func TestRanks(t *testing.T) {
 		name     string
 		known    bool
 		apart    bool
-		outcomes []byte // of the others
+		outcomes []byte // errors of the other ranks
 		fails    int    // pass whose memory ends here
 		gone     error
 		agreed   []byte // of this rank
@@ -256,7 +256,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// A part is what a rank has of a step.
+// A part is a rank's share of a step.
 type part struct {
 	own, sum  []float32 // gradients, before and after the reduction
 	early     int

@@ -300,7 +300,7 @@ func TestApart(t *testing.T) {
 			t.Errorf("step %d: %d passes, want %d; the same bits: %t", i, len(passes), n, slices.Equal(got, want))
 		}
 	}
-	// Whatever is no number is found before anything is updated, with the scores of all.
+	// Any value that is not finite is found before an update, with the scores of all sequences.
 	s = open(alone)
 	_, err := s.Step(context.Background(), b, func(x learn.Scores) (learn.Loss, error) {
 		loss, err := dependent(x)
@@ -313,9 +313,9 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// When memory ends the step is computed again with smaller micro-batches, to the
-// same update but for rounding, also where it ends in the middle; where they
-// cannot be smaller nothing is updated.
+// If memory runs out, even in the middle, the step is computed again with smaller
+// micro-batches, to the same update within rounding; if they cannot be smaller, nothing
+// is updated.
 func TestMemoryEnds(t *testing.T) {
 	noMemory := errors.New(`runtime: program "layer": run on N=300: Failed to allocate memory for requested buffer of size 1`)
 	for _, known := range []bool{true, false} {

@@ -81,7 +81,7 @@ func TestAlarms(t *testing.T) {
 
 	for i := range 40 {
 		a.step(Record{{"step", i}, {"loss", 0.01 * float64(i%5)}, {"grad_norm", 1.0}})
-		// Steps whose groups all have equal rewards say nothing of the others.
+		// Steps whose groups all have equal rewards say nothing about other steps.
 		a.step(Record{{"step", i}, {"loss", 1e-9 * float64(i%3)}, {"grad_norm", 1e-9}})
 		a.step(Record{{"step", i}, {"loss", 1e-9 * float64(i%7)}, {"grad_norm", 1e-9}})
 	}

@@ -34,8 +34,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// A round has the means of its steps' figures, the extremes where the name says so,
-// and its own figures as they are.
+// A round has the means of its steps' figures, or the extremes if the name says so, and
+// its own figures unchanged.
 func TestAppendSteps(t *testing.T) {
 	steps := []Record{
 		{{"kind", "step"}, {"loss", 1.0}, {"p/max", 0.25}, {"p/min", 0.25}, {"reward", 9.0}, {"step", 1}},

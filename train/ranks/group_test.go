@@ -215,8 +215,8 @@ func TestAgreeOn(t *testing.T) {
 	})
 }
 
-// What ends one rank's context ends all, and none waits at the end for one that was
-// never told to stop.
+// TestContext: the end of one rank's context ends all, and no rank waits at the end for a
+// rank that was never told to stop.
 func TestContext(t *testing.T) {
 	for _, stops := range []bool{true, false} {
 		well(t, 4, func(g *Group) error {

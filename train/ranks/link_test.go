@@ -12,8 +12,8 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// What stands against NCCL is said by every rank in the same words: with auto beside that
-// MPI is used, with nccl as an error. The ranks still reach each other.
+// Every rank says in the same words why NCCL cannot be used: with auto together with the
+// use of MPI, with nccl as an error. The ranks still reach each other.
 func TestLinkRefused(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	if cpu.Device() != "cpu" {
@@ -65,7 +65,7 @@ func TestLinkRefused(t *testing.T) {
 	}
 }
 
-// Ranks that share a card are not linked, nor are those with different libraries.
+// Ranks that share a card, or have different libraries, are not linked.
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct {
 		offers []offer

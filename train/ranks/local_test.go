@@ -36,8 +36,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// The first Abort ends all calls, with its message; a rank that left, and a context
-// that ended, end those that wait for it.
+// The first Abort ends all calls, with its message; a rank that left, or a context that
+// ended, ends the calls that wait for it.
 func TestLocalEnds(t *testing.T) {
 	w := Local(3)
 	ctx, cancel := context.WithCancel(context.Background())

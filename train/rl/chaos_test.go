@@ -43,10 +43,10 @@ import (
 const (
 	chaosVariable = "ONERING_CHAOS_FOLDER"
 	kindVariable  = "ONERING_CHAOS_KIND"
-	killVariable  = "ONERING_CHAOS_KILL" // at this file operation
+	killVariable  = "ONERING_CHAOS_KILL" // the number of the file operation at which to kill
 	slowVariable  = "ONERING_CHAOS_SLOW" // every file operation takes this long
-	// everyVariable makes TestFailingDisk try one file operation in so many.
-	// Without it that is 211, and 101 with ONERING_LONG.
+	// everyVariable names a variable that makes TestFailingDisk try one of so many file
+	// operations; the default is 211, or 101 with ONERING_LONG.
 	everyVariable = "ONERING_CHAOS_EVERY"
 
 	// longVariable makes tests take all of their cases, in minutes.
@@ -348,7 +348,7 @@ func TestKilled(t *testing.T) {
 				}
 				tally.add(how, "tried", "stopped")
 				if _, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err != nil {
-					os.RemoveAll(dir) // killed before there was a run
+					os.RemoveAll(dir) // the kill came before the run had a folder
 				}
 				continue
 			}
@@ -625,8 +625,8 @@ func TestKilledJudge(t *testing.T) {
 	t.Logf("%d kills, %d after something new was graded", kills, lost)
 }
 
-// shownBy returns the files of a run that nothing may change any more: those of
-// finished rounds, and the grades, to which it only adds.
+// shownBy returns the files of a run that must not change any more: those of finished
+// rounds, and the grades, which only grow.
 func shownBy(dir string) map[string]string {
 	out := map[string]string{}
 	names, _ := filepath.Glob(filepath.Join(dir, "rollouts", "round-*.jsonl"))

@@ -73,7 +73,7 @@ func TestValidateNamesKeys(t *testing.T) {
 			t.Errorf("error %q", err)
 		}
 	}
-	// These have no impossible value.
+	// these values are possible
 	for _, free := range []string{
 		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "lora.adapter", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.offload_weights", "optimizer.name", "rollout.invariant", "lora.on", "lora.rslora", "eval.grade_truncated",
 	} {
@@ -86,11 +86,11 @@ func TestValidateNamesKeys(t *testing.T) {
 	}
 }
 
-// What settings of several sections must be together.
+// Settings of several sections that depend on each other.
 func TestValidateTogether(t *testing.T) {
 	for _, tt := range []struct {
 		change func(*Config)
-		key    string // that is said to be wrong; "" for none
+		key    string // the error; "" for none
 	}{
 		{func(c *Config) { c.Model.Template = "chat"; c.Model.System = "Be brief." }, ""},
 		{func(c *Config) { c.Model.Template = "Q: {problem}\nA:"; c.Model.Stop = []string{"\n"} }, ""},
@@ -123,7 +123,7 @@ func TestValidateTogether(t *testing.T) {
 	}
 }
 
-// What an objective says of its settings names them as keys of the run file.
+// Errors in an objective's settings name the keys of the run file.
 func TestValidateObjective(t *testing.T) {
 	c := valid()
 	reflect.ValueOf(c.Objective.Settings).Elem().FieldByName("PMax").SetFloat(math.NaN())

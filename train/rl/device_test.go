@@ -118,7 +118,7 @@ func TestDeviceLost(t *testing.T) {
 			t.Fatalf("lost after %d calls: %v\n%s", calls, err, log)
 		}
 		if _, err := os.Stat(c.Output.Dir); err != nil {
-			continue // before the run had a folder
+			continue // the device was lost before the run had a folder
 		}
 		whole := 0
 		if _, err := os.Stat(filepath.Join(c.Output.Dir, "checkpoints")); err == nil {

@@ -59,9 +59,9 @@ func TestDistill(t *testing.T) {
 	}
 }
 
-// TestGreedy: with ReMax a round has a greedy response to each problem, the one that
-// decoding greedily gives; its reward is what the others are compared with; and those are
-// what they are without it.
+// TestGreedy: with ReMax a round has a greedy response to each problem, equal to greedy
+// decoding; other rewards are compared with its reward; and the other responses do not
+// change.
 func TestGreedy(t *testing.T) {
 	env := runtimetest.Test(t)
 	run := func(objective string, k int) (dir string, rounds []metrics.Record) {

@@ -109,8 +109,8 @@ func turnsOf(t *testing.T, dir string, round int) (lines []rundir.RolloutLine) {
 	return lines
 }
 
-// TestEpisodes: what an environment answers stands between the policy's turns, belongs to no
-// loss, and the learner finds the log-probs of the sampler whatever the time the answers take.
+// TestEpisodes: an environment's answers stand between the policy's turns and count in no
+// loss, and the learner's log-probs equal the sampler's for any duration of the answers.
 func TestEpisodes(t *testing.T) {
 	env := runtimetest.Test(t)
 	a := &adder{}
@@ -298,7 +298,7 @@ func TestEpisodesResume(t *testing.T) {
 		if part.asked.Load() == 0 || !strings.HasPrefix(got, known) {
 			t.Errorf("with %d answers known it asks %d times and keeps %v", n, part.asked.Load(), strings.HasPrefix(got, known))
 		}
-		// Each answer that was known stands where it stood.
+		// each known answer is in its old place
 		final, last := run(got)
 		if final.asked.Load() != 0 || !reflect.DeepEqual(turnsOf(t, last, 1), turnsOf(t, dir, 1)) {
 			t.Errorf("with %d answers known the run has noted what it did not do", n)

@@ -131,8 +131,8 @@ func lionConfig(t *testing.T, kind, dir string) rl.Config {
 	return c
 }
 
-// TestLionTrains: a run of an optimizer that the house does not know comes to the same bytes
-// when it is stopped, and of two ranks when each keeps a part of its one moment.
+// TestLionTrains: with an optimizer from outside of onering, a run that is stopped ends with
+// the same bytes, and so do two ranks that each hold a part of its one moment.
 func TestLionTrains(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -165,7 +165,7 @@ func TestLionTrains(t *testing.T) {
 	same(t, "in parts", lastFiles(t, parts["optimizer"]), lastFiles(t, parts["none"]))
 }
 
-// amsgrad has three arrays of state, as AMSGrad has; none has no state.
+// amsgrad has three arrays of state, as AMSGrad has; none has no state
 type (
 	amsgrad struct{ lion }
 	none    struct{ lion }

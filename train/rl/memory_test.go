@@ -106,8 +106,8 @@ func (w *weigher) Record(r metrics.Record) {
 	}
 }
 
-// A step whose allocation fails is computed again with smaller micro-batches,
-// to the same record but for rounding.
+// A step whose allocation fails is computed again with smaller micro-batches, to the same
+// record within rounding.
 func TestAllocationFails(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := tiny(filepath.Join(t.TempDir(), "run"), 1)
@@ -171,8 +171,8 @@ func TestEstimateAdvice(t *testing.T) {
 	if err := e.Check(c, model); err != nil {
 		t.Error(err)
 	}
-	// Whatever there is between the least and the most: the settings that the error
-	// names fit, by an estimate of their own. All passes of a step are kept at once for
+	// For any available memory between the least and the most, the settings that the
+	// error names fit, by their own estimate. All passes of a step are kept at once for
 	// an objective that weighs whole batches.
 	if c.Objective.Settings, err = objectives.New("m2po"); err != nil {
 		t.Fatal(err)

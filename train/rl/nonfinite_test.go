@@ -22,8 +22,8 @@ import (
 	"onering/train/rundir"
 )
 
-// poison is an objective of which at some steps a weight is a value that is not finite, or
-// all weights of a trajectory are a large one.
+// poison is an objective that gives a weight that is not finite at some steps, or large
+// weights to a trajectory.
 type poison struct {
 	objectives.Objective
 	steps map[int]bool

@@ -21,7 +21,7 @@ func (m meddler) Weights(b objectives.Batch, w [][]float64) {
 	m.change(&b.Trajectories[1])
 }
 
-// TestChangedBatch: whatever an objective changes of its batch is found out, with the
+// TestChangedBatch: any change of a batch by its objective is detected, with the
 // objective's name.
 func TestChangedBatch(t *testing.T) {
 	for what, change := range map[string]func(x *objectives.Trajectory){

@@ -308,8 +308,8 @@ func TestRanksResume(t *testing.T) {
 			}
 		})
 	}
-	// So few weights are one range, which the first of four ranks owns: it sends its sums to
-	// three, where without parts it sends three quarters twice.
+	// With so few weights there is one range, owned by the first of four ranks: it sends
+	// its sums to three ranks. Without parts it sends three quarters twice.
 	if volumes["weights"] <= 0 || volumes["parts"] != 2*volumes["weights"] || volumes["adapter"] <= 0 || 4*volumes["adapter"] > volumes["parts"] {
 		t.Errorf("bytes sent in a step: %v", volumes)
 	}

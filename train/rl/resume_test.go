@@ -128,8 +128,8 @@ func TestHalfCheckpoint(t *testing.T) {
 	same(t, "resumed", contents(t, dir), want)
 }
 
-// A newest checkpoint that is damaged, in whatever way, is named and refused. The
-// run resumes from the one before it and comes to the same end.
+// A damaged newest checkpoint is named and refused. The run resumes from the previous one
+// and ends with the same bytes.
 func TestDamagedCheckpoint(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir, names := start(t, env, "reference", every)
@@ -243,8 +243,8 @@ func TestMoreRounds(t *testing.T) {
 	}
 }
 
-// Settings that shape a round cannot change inside a round. Changes of others are
-// named in the log.
+// Settings that shape a round cannot change inside a round. Other changes are named in
+// the log.
 func TestChangedSettings(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir, names := start(t, env, "reference", every)

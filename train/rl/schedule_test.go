@@ -10,9 +10,9 @@ import (
 	"onering/train/metrics"
 )
 
-// TestClock: a schedule falls from the whole rate at the first step to 0 behind the last
-// one, whatever number of steps the rounds turn out to have, and goes on from where it is
-// when the number of rounds changes.
+// TestClock: a schedule falls from the full rate at the first step to 0 after the last
+// one, for any number of steps in the rounds, and continues from its place if the number
+// of rounds changes.
 func TestClock(t *testing.T) {
 	c := Default()
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt, c.Train.BatchSize = 4, 4, 4 // 4 steps a round
@@ -53,8 +53,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestRoundLine: a line fits 80 columns whatever the figures are, and begins with the ones
-// that matter most. What was not measured is not in it.
+// TestRoundLine: a line fits 80 columns for any figures, and begins with the most
+// important ones. Unmeasured figures are left out.
 func TestRoundLine(t *testing.T) {
 	r := metrics.Record{}.With("round", 3).With("reward", 0.5).With("entropy", 0.25).With("response_length/mean", 12.4).
 		With("truncated_share", 0.0).With("no_answer_share", 0.5).With("logp_gap_max", math.NaN()).With("loss", -0.1).With("seconds/rollout", 1.5)

@@ -55,8 +55,8 @@ var (
 	errPower = errors.New("simulated: the power has failed")
 )
 
-// A fault happens at a moment that is counted in operations of its own kind, so that the
-// other goroutines of a run hardly move it.
+// A fault happens at a moment that is counted in its own kind of operations, so that
+// other goroutines hardly shift it.
 type fault struct {
 	what  string // dies, power, full, hangs, clock
 	rank  int    // that dies, whose grader hangs
@@ -89,7 +89,7 @@ func drawFault(r *rand.Rand, n int) fault {
 	return f
 }
 
-// A machine is what the ranks of one run stand on: their disk, their clock, their graders.
+// A machine is the simulated surroundings of a run's ranks: disk, clock, graders.
 type machine struct {
 	dir    string
 	seed   uint64
@@ -172,8 +172,8 @@ func (m *machine) strike(f fault) {
 	}
 }
 
-// A disk is what would be there after the power has failed: what was synced of each file and
-// folder, by the number that the file system gives it.
+// A disk is what a power failure would leave: the synced content of each file and folder,
+// by the file system's number.
 type disk struct {
 	files   map[uint64][]byte
 	folders map[uint64]map[string]uint64
@@ -218,7 +218,7 @@ func entriesOf(path string) map[string]uint64 {
 	return names
 }
 
-// scan notes all that is below a folder as synced.
+// scan records everything below a folder as synced.
 func (d *disk) scan(path string) {
 	d.sync(path)
 	for name := range entriesOf(path) {
@@ -226,8 +226,8 @@ func (d *disk) scan(path string) {
 	}
 }
 
-// tear has the disk keep of what was not synced what the seed says: none of it; the names
-// but of each file a part; or of each folder and file something else.
+// tear decides by the seed what the disk keeps of unsynced data: nothing; names with
+// parts of files; or something else for each folder and file.
 func (d *disk) tear(root string, seed uint64) {
 	way := seed % 3
 	chance := func(path string) *rand.Rand {
@@ -308,7 +308,7 @@ func (t mortal) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
 	}
 	t.m.mu.Unlock()
 	if err := t.gone(); err != nil {
-		t.Transport.Close() // the others notice
+		t.Transport.Close() // the other ranks notice
 		return err
 	}
 	err := t.Transport.Exchange(ctx, tag, out, in)
@@ -408,7 +408,7 @@ func (m *machine) Enabled(context.Context, slog.Level) bool { return true }
 func (m *machine) WithAttrs([]slog.Attr) slog.Handler       { return m }
 func (m *machine) WithGroup(string) slog.Handler            { return m }
 
-// A simulation is what the runs of all seeds share.
+// A simulation is the state that the runs of all seeds share.
 type simulation struct {
 	env      *runtime.Env
 	model    string
@@ -428,7 +428,7 @@ func (s *simulation) operation(op, path string) error {
 	return nil
 }
 
-// A variant is what the runs of some seeds have in common.
+// A variant is what runs of several seeds have in common.
 type variant struct {
 	ranks  int
 	varies bool // the reward's scores are remembered
@@ -545,7 +545,7 @@ func (m *machine) stopped(t *testing.T, before string, err error) {
 		}
 		fallthrough
 	case !strings.Contains(err.Error(), "last checkpoint") && !m.fullAll && m.recorded() != before:
-		// It stopped in order, and has lost no step.
+		// it stopped in order, without losing a step
 		for line := range strings.Lines(m.recorded()) {
 			if fields := metricsLine(t, line); fields["kind"] == "step" {
 				m.saved.Store(max(m.saved.Load(), int64(fields["step"].(float64))))
@@ -632,7 +632,7 @@ func TestSimulated(t *testing.T) {
 		env = runtimetest.Test(t)
 	}
 	s := &simulation{env: env, want: map[string]func() (map[string]string, error){}}
-	base, err := os.MkdirTemp("/dev/shm", "onering-") // whose files never have the numbers of others that were removed
+	base, err := os.MkdirTemp("/dev/shm", "onering-") // removed files' numbers are never used again
 	if err != nil {
 		t.Skip(err)
 	}

@@ -76,7 +76,7 @@ func stepOnce(t *testing.T, dtype string, change func(*Step)) (report stepReport
 	return report, gradients, nil
 }
 
-// sameStep wants the figures of a step to be those of another one but for rounding.
+// sameStep wants the figures of two steps to be equal within rounding.
 func sameStep(t *testing.T, name string, got, want stepReport, g, wantG []float32, off float64) {
 	t.Helper()
 	if math.Abs(got.Loss-want.Loss) > off*math.Abs(want.Loss) || math.Abs(got.GradNorm-want.GradNorm) > off*want.GradNorm || got.Tokens != want.Tokens {
@@ -122,8 +122,8 @@ func TestStepMemoryEnds(t *testing.T) {
 	}
 }
 
-// In float16 the loss is scaled: the gradients written and the norm are without
-// the scale, and those too small for float16 are there.
+// In float16 the loss is scaled: the written gradients and the norm are without the
+// scale, and gradients too small for float16 are not lost.
 func TestStepFloat16(t *testing.T) {
 	want, wantG, err := stepOnce(t, "float32", func(*Step) {})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"onering/train/rundir"
 )
 
-// TestAddTurns: rewards stand with their turns, also where nothing stands between two of them.
+// TestAddTurns: rewards belong to their turns, even if nothing stands between two turns.
 func TestAddTurns(t *testing.T) {
 	decode := func(ids []int32) string { return string(rune('a' + ids[0])) }
 	for _, c := range []struct {

@@ -107,8 +107,8 @@ func TestWeightsGreedy(t *testing.T) {
 	}
 }
 
-// TestWeightsTurns: tokens of an environment are nothing to an objective, whatever numbers they
-// have, and get the weight 0.
+// TestWeightsTurns: an objective ignores the numbers of an environment's tokens, which
+// get the weight 0.
 func TestWeightsTurns(t *testing.T) {
 	whole := `{"groups":[[{"reward":1,"logp":[-0.9,-0.2],"old_logp":[-1.0,-0.1],"ids":[4,5]},{"reward":0,"logp":[-2.0],"old_logp":[-1.5]}]]}`
 	turns := `{"groups":[[{"reward":1,"logp":[-0.9,0,7,-0.2],"old_logp":[-1.0,0,-3,-0.1],"ids":[4,8,9,5],"turns":[{"author":"policy","from":0,"to":1},{"author":"environment","from":1,"to":3},{"author":"policy","from":3,"to":4}]},{"reward":0,"logp":[-2.0],"old_logp":[-1.5]}]]}`
