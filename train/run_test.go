@@ -23,8 +23,8 @@ import (
 	"onering/train/rundir"
 )
 
-// A countdown is a Task that learns nothing: each step writes how many are left into a
-// weight. It shows all that a task needs.
+// A countdown is a Task that learns nothing: each step writes how many steps remain into
+// a weight. It uses everything that a task needs.
 type countdown struct {
 	run        *train.Run
 	dir        string
@@ -120,7 +120,7 @@ func count(t *testing.T, dir string, n, after int, resume bool, ends string) (al
 	return all, errs
 }
 
-// written returns what a run has written, but for the time of day.
+// written returns the files that a run wrote, without times of day.
 func written(t *testing.T, dir string) string {
 	t.Helper()
 	text := ""

@@ -14,11 +14,11 @@ import (
 	"onering/train/rundir"
 )
 
-// A Position says which pieces of a run are done. A run without rounds leaves Round at 0.
+// A Position says which pieces of a run are finished. A run without rounds leaves Round at 0.
 type Position struct {
-	Round, Step int  // rounds and optimizer steps that are done
+	Round, Step int  // number of finished rounds and optimizer steps
 	Inside      bool // the run is inside round Round+1, and a checkpoint holds what that consists of
-	Evaluated   bool // the evaluation that may follow so many rounds or steps is done
+	Evaluated   bool // the evaluation at this position, if any, is done
 }
 
 // positionOf returns the position that a checkpoint with state s was written at.
@@ -26,8 +26,8 @@ func positionOf(s rundir.State) Position {
 	return Position{s.Round, s.Step, s.Inside, s.Evaluated && !s.Inside}
 }
 
-// Saving says when checkpoints are due, after so many rounds, steps or minutes, where 0 is
-// never, and which of them are kept.
+// Saving says when checkpoints are due (after so many rounds, steps or minutes; 0 is
+// never) and which of them are kept.
 type Saving struct {
 	Rounds, Steps      int
 	Minutes            float64
@@ -40,20 +40,20 @@ type save int
 // The ways of saving after a piece.
 const (
 	Never save = iota
-	IfDue      // as Saving says
+	IfDue      // if a checkpoint is due by Saving
 	Now        // unless the run is saved at its position already; the run waits for it
 )
 
-// A saver saves a run when that is due, and when the run stops. Of several ranks the first
-// decides and writes; all make the same calls.
+// A saver saves a run when a checkpoint is due, and when the run stops. The first rank
+// decides and writes; all ranks make the same calls.
 type saver struct {
 	due    Saving
 	writer *rundir.Saver
 	run    *Run
 
-	saved   Position // of the newest checkpoint
+	saved   Position // position of the newest checkpoint
 	savedAt time.Time
-	delayed bool // a checkpoint is due, but the one before is still being written
+	delayed bool // a checkpoint is due, but the previous one is still being written
 }
 
 // neverSaved differs from every position of a run.
@@ -111,9 +111,9 @@ func (s *saver) save(at Position, write func(rundir.Snapshot) error) error {
 	return err
 }
 
-// stop saves a run that ends with err at a position where it is not saved yet, and
-// returns err with what that came to. If the ranks have lost each other, be it only while
-// they save, the first one saves alone: what it has is whole.
+// stop saves a run that ends with err at a position without a checkpoint, and returns err
+// joined with errors of saving. If the ranks have lost each other, even while saving, the
+// first one saves alone, since its state is complete.
 func (s *saver) stop(at Position, err error) error {
 	s.run.Ranks.LeaveLost()
 	stopped := s.stopWith(at, err)
@@ -133,7 +133,7 @@ func (s *saver) stopWith(at Position, err error) error {
 	if _, ok := errors.AsType[*learn.UpdateError](err); ok {
 		return fmt.Errorf("%w; its weights are those of no step: resume from the last checkpoint", err)
 	}
-	lost := errors.Is(err, runtime.ErrLost) // with the weights that would be saved
+	lost := errors.Is(err, runtime.ErrLost) // with the weights to be saved
 	wanted, failed := ranks.Tell(s.run.Ranks, !lost && s.saved != at && (at.Step > 0 || at.Inside))
 	if failed != nil {
 		return errors.Join(err, failed)
@@ -146,7 +146,7 @@ func (s *saver) stopWith(at Position, err error) error {
 		return errors.Join(err, failed)
 	}
 	if s.writer.Folder == nil {
-		if failed != nil { // the first rank tries another folder, and may need what is kept here
+		if failed != nil { // the first rank tries another folder, and may need this rank's parts
 			_, failed = s.run.snapshot()
 			s.run.Release()
 		}
@@ -174,7 +174,7 @@ func (s *saver) rescue(at Position) error {
 		at.Step, dir, rundir.CheckpointDir("", at.Step), filepath.Dir(rundir.CheckpointDir(run, at.Step)))
 }
 
-// newest reads the newest checkpoint of a run folder; its Dir is empty where there is none.
+// newest reads the newest checkpoint of a run folder; its Dir is empty if there is none.
 func newest(folder *rundir.Folder, log *slog.Logger) (c Checkpoint, err error) {
 	if c.Dir, err = folder.NewestCheckpoint(log); err != nil || c.Dir == "" {
 		return c, err

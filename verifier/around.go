@@ -12,16 +12,16 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// What stands around a box belongs to it where it is one expression with it. A measure is
-// read with the box: \boxed{5} million is 5,000,000. Otherwise the box is a part of an
-// expression or a relation, -\boxed{5} or x \ne \boxed{5}, and no answer. What a box is
-// equated with, and words, do not belong to it.
+// Text around a box may form one expression with it. A measure is read with the box:
+// \boxed{5} million is 5,000,000. Otherwise the box is a part of an expression or a
+// relation, -\boxed{5} or x \ne \boxed{5}, and no answer. Words, and the other side of an
+// equation, do not belong to the box.
 
 // farthest is how many bytes around a box are looked at.
 const farthest = 400
 
-// boxText is what a box says with the measure behind it; ok is false if the box is a part
-// of something larger. outside says that a per cent sign behind it is not in it.
+// boxText returns the content of a box with a measure after it; ok is false if the box is
+// a part of something larger. outside says that a per cent sign stands after the box.
 func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 	before, after, formula := find.surroundings(s, b)
 	if rest := s[b.end+len(after):]; formula && strings.Trim(after, `$\)]`) == "" {
@@ -60,8 +60,8 @@ func (find *finder) boxText(s string, b box) (text string, outside, ok bool) {
 }
 
 var (
-	// concluding are words before an expression that take no part in it, and valued are what
-	// an expression after "of" may be.
+	// concluding are words before an expression that do not belong to it, and valued
+	// matches an expression after "of".
 	concluding = setOf("so thus hence therefore then is are was be equals have has get gets got gives makes find now since because total")
 	valued     = setOf("total sum value result answer")
 	aligning   = setOf("align aligned alignat gather gathered equation split multline")
@@ -69,12 +69,12 @@ var (
 	notations = [...]string{"mod", "base", "binary", "decimal", "hex", "octal"}
 	// listed begins the line of a list or a table.
 	listed = regexp.MustCompile(`^\s*(?:[-–*+•|]\s|[\[(]\d+[\])]\s)\s*`)
-	// unordered is where it is not plain what is divided by what: 10!/5!5!, 100%/8%.
+	// unordered matches quotients without a clear numerator and denominator: 10!/5!5!, 100%/8%.
 	unordered = regexp.MustCompile(`/\s*(?:[\d.]+!\s*[\d(]|[\d.]+\s*[(%]|\([^()]*\)\s*[\d(]|\d+\\%)`)
 )
 
-// contradicted reports whether the number in a box, which comes to content, is equated with
-// another one: 3+4 = \boxed{5}, \boxed{5} = x = 7. Either may be rounded.
+// contradicted reports whether the number in a box, whose value is content, is equated
+// with another number: 3+4 = \boxed{5}, \boxed{5} = x = 7. Either may be rounded.
 func (find *finder) contradicted(s string, b box, content string) bool {
 	before, after := s[max(0, b.start-farthest/2):b.start], s[b.end:min(len(s), b.end+farthest/4)]
 	first := ""
@@ -122,8 +122,8 @@ func (find *finder) contradicted(s string, b box, content string) bool {
 	return false
 }
 
-// nearly reports whether two constants are equal, or may be after rounding: 3.4 and 4, 0.667 and
-// 2/3. Decimals may come from others that were rounded.
+// nearly reports whether two constants are equal, or may be after rounding: 3.4 and 4,
+// 0.667 and 2/3. Decimals may come from rounded decimals.
 func (c *comparer) nearly(x, y *latex.Node) bool {
 	if c.equal(x, y) {
 		return true
@@ -157,9 +157,9 @@ func computed(n *latex.Node) bool {
 	return n.Op == latex.Const && n.Name == "pi"
 }
 
-// equatedPart is the part of a chain of equations that s begins with, or with last the one that
-// it ends with. A letter is passed for the part beyond it. The part is empty if words beside it
-// may give it another value; word is the one before s.
+// equatedPart returns the first part of the chain of equations with which s begins, or
+// with last the last part. A single letter is skipped for the part beyond. The part is
+// empty if words beside it may change its value; word is the word before s.
 func equatedPart(s, word string, last bool) string {
 	part, beyond, depth, joined := "", "", 0, false
 	for s != "" {
@@ -220,8 +220,8 @@ func equatedPart(s, word string, last bool) string {
 // orWord is "or" beside a box, in several languages.
 const orWord = `(?:\\text\{\s*or\s*\}|\\lor|\bor\b|\boder\b|\bou\b|или|或者?|または|또는)`
 
-// orBefore and orAfter are an "or" beside a box with the number or the formula beyond it,
-// orNamed one with a letter and its value. orWords are what orWord finds.
+// orBefore and orAfter match an "or" beside a box with the number or the formula beyond
+// it, orNamed an "or" with a letter and its value. orWords lists the words of orWord.
 var (
 	orWords  = []string{"or", "oder", "ou", "lor", "или", "或", "或者", "または", "또는"}
 	orBefore = regexp.MustCompile(`(?i)(?:^|[\s($])(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|)[\s,]*` + orWord + `[\s$]*(?:\\[(\[])?\s*$`)
@@ -229,8 +229,8 @@ var (
 	orAfter  = regexp.MustCompile(`(?i)^\s*(?:\$|\\[)\]])?[\s,;]*` + orWord + `(?:\s+(?:maybe|perhaps|possibly|rather|else))?\s*(?:[a-z]\s*=\s*)?(-?\d[\d.,/]*(?:\\?%)?|\$[^$]{1,80}\$|\\\([^$]{1,80}?\\\))\s*(?:[$.,;!?\n]|$|\\[)\]]|` + orWord + `)`)
 )
 
-// otherAnswer is what words right beside a box give as another answer, to be read behind it:
-// \boxed{5} or 7. A decimal beside something else may be its value, rounded.
+// otherAnswer returns another answer that words beside a box give, to be read after it:
+// \boxed{5} or 7. A decimal beside an expression may be its rounded value.
 func (find *finder) otherAnswer(s string, b box) string {
 	before, after := s[max(0, b.start-farthest/4):b.start], s[b.end:min(len(s), b.end+farthest/4)]
 	find.steps += len(before) + len(after)
@@ -265,7 +265,7 @@ var spacings = strings.NewReplacer(`\,`, "", `\;`, "", `\:`, "", `\!`, "", `\ `,
 // suffixed is what right after a box is read with it: per cent, degrees, a modulus.
 var suffixed = regexp.MustCompile(`^\s*(?:\\?%|°|\^\\circ|\^\{\\circ\}|\\[pb]?mod\b.*|\(\\?mod.*)$`)
 
-// surroundings are what stands before and after a box in its formula, or else in its
+// surroundings returns the text before and after a box in its formula, or else in its
 // line.
 func (find *finder) surroundings(s string, b box) (before, after string, formula bool) {
 	from, to := max(0, b.start-farthest), min(len(s), b.end+farthest)
@@ -308,7 +308,7 @@ func markOf(s string) string {
 	return s[:size]
 }
 
-// apart are marks that part a box from what stands beyond them.
+// apart matches marks that separate a box from text beyond them.
 var apart = setOf(`= : ; $ & \\ \( \) \[ \] \approx \simeq \sim \equiv \to \rightarrow \mapsto \implies \Rightarrow \Longrightarrow \iff \Leftrightarrow \therefore \because \in \quad \qquad
 	\end \tag \label \hfill ? " ≈ → ⇒ ∴ ⟹ ： ， 。 ； 、`)
 
@@ -318,8 +318,8 @@ var wordCommand = regexp.MustCompile(`^\\(?:text(?:bf|it|rm|sf|tt|normal)?|mbox|
 // harmless are pieces before a box that change how it looks, and labels.
 var harmless = regexp.MustCompile(`^(?:\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|rm|it|sf|tt|bb)|bm|boldsymbol|boxed|fbox|mbox|underline|displaystyle|textstyle|large|Large|huge|left|bigl?|Bigl?|(?:text)?color\{\w*\}|begin\{\w*\*?\}|\$|[,;:! ])|[\s{~]|\(?[A-Za-z0-9]{1,3}[).]\s*$)*$`)
 
-// numeralEnd is what right behind a formula goes on with a number in it, and prefixed a
-// letter for thousands or millions, set as text: $\boxed{5}$,000, \boxed{5}\text{k}.
+// numeralEnd matches text directly after a formula that continues a number in it, and prefixed
+// a letter for thousands or millions in text form: $\boxed{5}$,000, \boxed{5}\text{k}.
 var (
 	numeralEnd  = regexp.MustCompile(`^(?:[.,]\d+|[kKMB]\b)`)
 	bracedMarks = strings.NewReplacer("{,}", ",", "{.}", ".")
@@ -329,9 +329,9 @@ var (
 // fraction is a decimal point before a box, and the number that it ends: 0.\boxed{5}.
 var fraction = regexp.MustCompile(`^\d+\.$`)
 
-// leftOf is the part of before, which ends at a box, that is one expression with it.
+// leftOf returns the part of before, which ends at a box, that forms one expression with the box.
 func leftOf(before string, formula bool) string {
-	run, depth, parting := "", 0, "" // depth counts the open brackets in run, parting is what it begins after
+	run, depth, parting := "", 0, "" // depth counts the open brackets in run; parting is the mark after which run begins
 	for len(before) > 0 {
 		m := markOf(before)
 		before = before[len(m):]
@@ -380,8 +380,8 @@ var joint = regexp.MustCompile(`^(?:[-+*/^_<>!%(\[{}|0-9A-Za-z'°×·÷±≠≤�
 // ordinal are the endings of ordinal numbers, and of plurals.
 var ordinal = setOf("th st nd rd s")
 
-// rightOf is the part of after, which follows a box, that is one expression with it. left
-// is what stands before the box.
+// rightOf returns the part of after, which follows a box, that forms one expression with
+// the box. left is the text before the box.
 func rightOf(after, left string, formula bool) string {
 	braces := strings.Count(left, "{") - strings.Count(left, "}")
 	depth := strings.Count(left, "(") + strings.Count(left, "[") - strings.Count(left, ")") - strings.Count(left, "]")
@@ -478,8 +478,8 @@ func measures(n *latex.Node) bool {
 	return false
 }
 
-// Words around a box: passed may stand between it and a word that denies it, discarded are
-// the first words of "rather than" and the like, and confirmed are what "not" denies.
+// Words around a box: passed may stand between a box and a word that denies it, discarded are
+// the first words of "rather than" and the like, and after confirmed words "not" denies no box.
 var (
 	passed    = setOf("be been equal equals to the a an answer value result solution number guess is are was would seems looks must can exactly simply just really actually necessarily clearly obviously certainly of but and which that this it x y n should could say")
 	discarded = map[string]string{"but": "anything everything all", "than": "other rather less more fewer greater smaller larger bigger higher lower", "of": "instead", "from": "far", "unlike": "", "reject": "", "discard": "", "exclude": "", "excludes": ""}
@@ -492,9 +492,9 @@ var (
 	onward      = setOf("mod modulo choose plus minus times over divided multiplied")
 )
 
-// deniedFormula is a sign that denies what the formula goes on with, and asText sets words
-// of a formula as text. belowZero is a sign in words, and scaling are words that make another
-// number of what is before them.
+// deniedFormula matches a sign that denies the rest of the formula, and asText marks
+// words of a formula as text. belowZero matches a sign in words, and scaling words that
+// change the number before them.
 var (
 	deniedFormula = regexp.MustCompile(`\\(?:neg|lnot|nexists)\b[^$]*$`)
 	asText        = strings.NewReplacer(`\text{`, " ", `\mathrm{`, " ", "}", " ")
@@ -502,7 +502,7 @@ var (
 	scaling       = setOf("factorial squared cubed doubled tripled halved negated reversed")
 )
 
-// withdrawn take back what stands before them, wherever a sentence ended.
+// withdrawn matches words that take back the text before them, even across sentences.
 var withdrawn = setOf("nope mistake mistaken scratch retract withdrawn kidding joking extraneous")
 
 // deniedBox reports whether the words around a box deny it or take it back: "not

@@ -10,12 +10,12 @@ import (
 
 // A box is one \boxed{...} or \fbox{...} in a text.
 type box struct {
-	start, end int    // of the whole, backslash to closing brace
+	start, end int    // of the box, from the backslash to the closing brace
 	content    string // between the braces
 	closed     bool
 }
 
-// boxCommands are what a box is opened with.
+// boxCommands are the commands that open a box.
 var boxCommands = [...]string{`\boxed`, `\fbox`}
 
 // lastBoxStart is the position of the last box command of s before end, and its
@@ -27,7 +27,7 @@ func (find *finder) lastBoxStart(s string, end int) (int, int) {
 		}
 		for _, cmd := range boxCommands {
 			after, ok := strings.CutPrefix(s[i:], cmd)
-			if ok && i+len(cmd) <= end && (after == "" || !isLetter(after[0])) { // the command is whole
+			if ok && i+len(cmd) <= end && (after == "" || !isLetter(after[0])) { // the command is complete
 				find.steps += end - i
 				return i, len(cmd)
 			}
@@ -85,8 +85,8 @@ func (find *finder) lastBox(s string) (box, bool) {
 	return find.readBox(s, at, n), true
 }
 
-// lastClosedBox is the last complete box of s, for texts whose last box is not closed. A box
-// before an open one ends before it, so s is passed over once, however many are open.
+// lastClosedBox is the last complete box of s, for texts whose last box is not closed. A
+// closed box ends before an open one, so s is read once, however many are open.
 func (find *finder) lastClosedBox(s string) (box, bool) {
 	for {
 		at, n := find.lastBoxStart(s, len(s))
@@ -100,10 +100,10 @@ func (find *finder) lastClosedBox(s string) (box, bool) {
 	}
 }
 
-// joinedBoxes returns the contents of the run of neighbouring boxes that ends with
-// last: boxes with nothing but a few words or signs between them, as in
-// "\boxed{(2,2)} and \boxed{(6,2)}". It returns at least two boxes or nothing. either says that
-// "or" stands between two of them.
+// joinedBoxes returns the contents of the neighbouring boxes that end with last: boxes
+// with nothing but a few words or signs between them, as in "\boxed{(2,2)} and
+// \boxed{(6,2)}". It returns at least two boxes or nothing. either says that "or" stands
+// between two of them.
 func (find *finder) joinedBoxes(s string, last box) (contents []string, either bool) {
 	contents = []string{last.content}
 	start := last.start
@@ -149,8 +149,8 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 // partLabel is the letter or digit of a part before its box: (a), b), Part c:
 var partLabel = regexp.MustCompile(`(?i)(?:^|[\s$*.,;])(?:part\s*|question\s*)?\(?([a-h1-9])[).:]?[\s:$*.=]*$`)
 
-// nextPart reports whether a gap between two boxes ends in the label of a part, (b), and the
-// text before the first box in that of the part before, (a).
+// nextPart reports whether a gap between two boxes ends in the label of a part, (b), and
+// the text before the first box in the previous label, (a).
 func nextPart(before, gap string) bool {
 	if len(gap) > 80 {
 		return false
@@ -163,8 +163,8 @@ func nextPart(before, gap string) bool {
 // maxAssigned is how long "x = " before a box may be.
 const maxAssigned = 8
 
-// assigned is the letter of "x =" at the end of s and what stands before it; 0 if there is
-// none.
+// assigned returns the letter of "x =" at the end of s and the text before it; 0 if there
+// is none.
 func assigned(s string) (before string, name byte) {
 	before, ok := strings.CutSuffix(strings.TrimRight(s, " "), "=")
 	if before = strings.TrimRight(before, " "); !ok || before == "" {
@@ -177,7 +177,7 @@ func assigned(s string) (before string, name byte) {
 	return before[:n], before[n]
 }
 
-// withdrawals are words that take back what stands before them, besides the refusals, and
+// withdrawals are words that take back the text before them, besides the refusals, and
 // listing are words between the parts of a list.
 var (
 	withdrawals = setOf("no nope nay wait actually instead rather correction sorry oops scratch but otherwise then times over minus plus choose divided mod to")
@@ -191,7 +191,7 @@ func (find *finder) joins(gap string) bool {
 	}
 	switch strings.TrimSpace(gap) {
 	case ":", ".", "_", `\to`, `\rightarrow`:
-		return false // one expression of both
+		return false // both form one expression
 	}
 	words := 0
 	for i := 0; i < len(gap); i++ {

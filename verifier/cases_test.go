@@ -8,8 +8,8 @@ import (
 	"onering/verifier"
 )
 
-// A pair is a case of testdata (README.md there): a gold, an answer as it stands
-// in the box, the verdict, and why where that is not plain.
+// A pair is a case of testdata (README.md there): a gold, an answer as it stands in the
+// box, the verdict, and the reason if it is not obvious.
 type pair struct {
 	Category, Gold, Answer, Why string
 	Correct                     bool
@@ -97,7 +97,7 @@ func limitCases() []string {
 	}
 }
 
-// mostSteps is what no verdict on texts within the parser's limits may exceed.
+// mostSteps is the largest number of steps for a verdict on texts within the parser's limits.
 const mostSteps = 5_000_000
 
 func TestLimits(t *testing.T) {

@@ -9,20 +9,20 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// A comparer decides whether an answer's tree means what the gold's means. It is for one
-// pair and carries the budget of work for it.
+// A comparer decides whether the trees of an answer and of a gold mean the same. It
+// serves one pair and holds the pair's budget of work.
 type comparer struct {
 	algebra *algebra.Checker
-	rule    string // what decided last
+	rule    string // the rule that decided last
 	limited bool   // a comparison was given up as too costly
 	depth   int
 	steps   int
-	used    convention // that the verdict so far rests on
+	used    convention // the conventions on which the verdict so far depends
 	prose   bool       // the answer stood in running text with more, not in a box or a formula
 	// tolerance of decimals relative to the gold; nil compares them to the digits
 	// that they state.
 	tolerance *big.Rat
-	workedOut bool // as Verifier.WorkedOut
+	workedOut bool // see Verifier.WorkedOut
 }
 
 // say notes the rule that decided and returns the verdict.
@@ -31,7 +31,7 @@ func (c *comparer) say(verdict bool, rule string) bool {
 	return verdict
 }
 
-// swapped is x and y, the other way round if so says.
+// swapped returns x and y, in reverse order if so says.
 func swapped[T any](so bool, x, y T) (T, T) {
 	if so {
 		return y, x
@@ -49,8 +49,8 @@ func (c *comparer) equal(g, a *latex.Node) bool {
 	return false
 }
 
-// byKind is the table of rules, by kinds. Each rule is tried on the first kinds that
-// fit; what no rule knows is compared as an expression.
+// byKind is the table of rules, by kinds. The first rule whose kinds fit is tried; other
+// kinds are compared as expressions.
 func (c *comparer) byKind(g, a *latex.Node) bool {
 	if g == nil || a == nil {
 		return c.say(false, "nothing to compare")
@@ -110,8 +110,8 @@ func isNested(n *latex.Node) bool {
 	return n.Op == latex.Bracket && n.Name == "[]" && n.Args[0].Is(latex.Bracket)
 }
 
-// untransposed is (1,2)^T as the vector (1,2), which is a column too; anything
-// else is returned as it is.
+// untransposed returns (1,2)^T as the vector (1,2), which also stands for a column; it
+// returns anything else unchanged.
 func untransposed(n *latex.Node) *latex.Node {
 	if n.Op == latex.Pow && n.Args[1].Is(latex.Sym) && n.Args[1].Name == "T" {
 		if row := n.Args[0]; row.Is(latex.Bracket) || row.Is(latex.Matrix) && row.Name == "" && row.Cols == len(row.Args) {
@@ -124,8 +124,8 @@ func untransposed(n *latex.Node) *latex.Node {
 // isTuple reports whether n is written by its components.
 func isTuple(n *latex.Node) bool { return n.Op == latex.Bracket || n.Op == latex.Matrix }
 
-// components is n, a sum of multiples of the unit vectors i, j and k, as a tuple as long as
-// other; anything else is returned as it is.
+// components is n, a sum of multiples of the unit vectors i, j and k, as a tuple as long
+// as other; anything else is unchanged.
 func (c *comparer) components(n, other *latex.Node) *latex.Node {
 	if !isTuple(other) || !n.Op.Scalar() || len(other.Args) < 2 || len(other.Args) > 3 {
 		return n

@@ -9,9 +9,9 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// A convention is a way in which an answer may differ from the gold without being
-// wrong. One comparison uses at most one, the same for all elements of a list:
-// otherwise one answer would be right for several golds.
+// A convention is a way in which an answer may differ from the gold without being wrong.
+// One comparison uses at most one, the same for all elements of a list: otherwise an
+// answer could be right for several golds.
 type convention string
 
 const (
@@ -35,10 +35,10 @@ func (c *comparer) relax(to convention) bool {
 }
 
 // agrees reports whether the parts of a chain of equations with values agree: those
-// joined by = are equal, and what follows ≈ is what stands before it, rounded.
-// A chain whose parts disagree gives several answers: 5 = 7, 7 ≈ 2.5. The finder may have
-// found only the end of a chain in running text, so parts of such a chain that are joined
-// by = need not agree: the last one is the answer.
+// joined by = are equal, and the part after ≈ is the part before it, rounded. A chain
+// whose parts disagree gives several answers: 5 = 7, 7 ≈ 2.5. The finder may have found
+// only the end of a chain in running text, so parts of such a chain that are joined by =
+// need not agree: the last one is the answer.
 func (c *comparer) agrees(chain *latex.Node) bool {
 	for i, op := range chain.Ops {
 		l, r := chain.Args[i], chain.Args[i+1]
@@ -102,8 +102,8 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 	return ok && cut <= 0 && order(d, algebra.Rational(step)) < 0
 }
 
-// lastPlace returns what one in the last digit of a numeral is worth, nil if n is no numeral.
-// Zeros at the end of an integer may be the places that were rounded.
+// lastPlace returns the value of a 1 in the last digit of a numeral, nil if n is no
+// numeral. Zeros at the end of an integer may be rounded places.
 func lastPlace(n *latex.Node) *big.Rat {
 	if n = unsigned(n); n.Op != latex.Num || n.Places > 1000 {
 		return nil

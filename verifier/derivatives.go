@@ -6,15 +6,15 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// isDerivative reports whether n names a derivative by its differentials, which
-// is not one of another name: dy/dx = 2x is not dx/dy = 2x.
+// isDerivative reports whether n names a derivative by its differentials that has no
+// other name: dy/dx = 2x is not dx/dy = 2x.
 func isDerivative(n *latex.Node) bool {
 	return n.Op == latex.Sym && strings.HasPrefix(n.Name, "d(")
 }
 
-// withPrimes writes dy/dx and a dotted x as y' and x', and second derivatives with
-// two primes, for the comparison with a side that writes them otherwise and may
-// not say what the derivative is by.
+// withPrimes writes dy/dx and a dotted x as y' and x', and second derivatives with two
+// primes, for the comparison with a side that writes them differently and may leave out
+// the variable.
 func withPrimes(n *latex.Node) *latex.Node {
 	if n == nil {
 		return nil
@@ -38,8 +38,8 @@ func withPrimes(n *latex.Node) *latex.Node {
 	return n.Mapped(withPrimes)
 }
 
-// undifferentiated is the name of what a derivative is of: x of x', of a dotted
-// x and of dx/dt.
+// undifferentiated returns the name of the function in a derivative: x for x', for a
+// dotted x and for dx/dt.
 func undifferentiated(name string) string {
 	if top, _, ok := strings.Cut(name, ")/d("); ok {
 		name = strings.TrimPrefix(top, "d(")
@@ -61,7 +61,7 @@ func oneNotation(g, a *latex.Node) (*latex.Node, *latex.Node) {
 	return withPrimes(g), withPrimes(a)
 }
 
-// notation is the ways in which derivatives are written in n.
+// notation returns the ways in which derivatives are written in n.
 func notation(n *latex.Node) (differentials, dots, primes bool) {
 	for m := range n.All() {
 		if m.Op == latex.Sym {

@@ -29,8 +29,8 @@ func (c *comparer) filled(n *latex.Node) *latex.Node {
 	return &out
 }
 
-// begun is elements without those that an ellipsis after them says again: 1, 2, 3, ...
-// is 1, 2, ....
+// begun returns elements without those that an ellipsis repeats: 1, 2, 3, ... is 1, 2,
+// ....
 func (c *comparer) begun(elements []*latex.Node) []*latex.Node {
 	dots := slices.IndexFunc(elements, func(n *latex.Node) bool { return n.Is(latex.Dots) })
 	if dots < 3 {

@@ -1,7 +1,7 @@
 package verifier
 
-// Steps is how many steps of work a verdict takes: bytes and tokens looked at,
-// those that were looked at again included, and units of algebra's budget.
+// Steps is how many steps of work a verdict takes: each byte and token that is read, each
+// time, and units of algebra's budget.
 func (v Verifier) Steps(golds []string, response string) (Result, int) {
 	d := v.judge(golds, response)
 	return d.Result, d.steps

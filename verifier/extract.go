@@ -6,18 +6,18 @@ import (
 	"unicode"
 )
 
-// An extract is what was found in a response.
+// An extract is the answer that was found in a response.
 type extract struct {
 	texts []string // readings of the answer, the likeliest first
-	from  string   // where it stood
-	whole bool     // it is all that the running text says
-	// outside says that a per cent sign stands behind the box, not in it.
+	from  string   // where it was found
+	whole bool     // it is the whole running text
+	// outside says that a per cent sign stands after the box.
 	outside bool
-	reason  string // why there is none
+	reason  string // why there is no answer
 }
 
-// Where an answer stands. In prose a comma may be a decimal comma, in the other
-// places it separates two numbers.
+// The places of an answer. In prose a comma may be a decimal comma; in other places it
+// separates two numbers.
 const (
 	fromBoxed   = "box"
 	fromTagged  = "tag"
@@ -25,8 +25,8 @@ const (
 	fromProse   = "text"
 )
 
-// A finder looks for answers in texts and counts its steps: the bytes that it
-// looks at, those that it looks at again included.
+// A finder looks for answers in texts and counts its steps: every byte that it reads,
+// each time.
 type finder struct{ steps int }
 
 // extractAnswer finds the answer in a response.
@@ -44,10 +44,10 @@ func (find *finder) extractAnswer(v Verifier, response string) extract {
 		return tag
 	}
 	if e := find.fromBox(response); len(e.texts) > 0 || e.reason != noBox {
-		return e // an empty or an open box is an answer that is not there
+		return e // an empty or an open box means that there is no answer
 	}
 	if tag.reason == emptyTag {
-		return tag // and so is an empty tag
+		return tag // so does an empty tag
 	}
 	return find.fromText(response)
 }
@@ -93,9 +93,9 @@ func (find *finder) fromBox(s string) extract {
 	return e
 }
 
-// fromTag takes the last <answer>...</answer>, and the box in it if there is one.
-// Strictly it is the R1 template's: "</think> <answer>", and the closing tag must be
-// there.
+// fromTag returns the content of the last <answer>...</answer>, or of the box in it.
+// Strictly, the tag must be as in the R1 template: "</think> <answer>" with a closing
+// tag.
 func (find *finder) fromTag(s string, strict bool) extract {
 	find.steps += len(s)
 	open := strings.LastIndex(s, "<answer>")
@@ -161,8 +161,8 @@ func isBlank(r rune) bool {
 	return unicode.IsSpace(r) || r == 0 || r == 0xfeff || r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064
 }
 
-// goldText is what a gold says: the boxes in it, or the whole. Prose without a
-// box is searched like a response. It reports whether there is anything.
+// goldText returns the text of a gold: the boxes in it, or all of it. Prose without a box
+// is searched like a response. It reports whether there is any text.
 func (find *finder) goldText(gold string) (string, bool) {
 	find.steps += len(gold)
 	text := gold

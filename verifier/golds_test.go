@@ -93,8 +93,8 @@ func TestBenchmarkGolds(t *testing.T) {
 	}
 }
 
-// TestDifferentGolds: no two golds of the benchmarks are one answer but those
-// of testdata/equal_golds.json, each of which was looked at.
+// TestDifferentGolds: no two golds of the benchmarks count as equal except those of
+// testdata/equal_golds.json, which were checked by hand.
 func TestDifferentGolds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compares a hundred thousand pairs")
@@ -182,8 +182,8 @@ func nearMisses(gold string) []string {
 
 func isASCIIDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// TestNearMisses: none of the near misses of the benchmarks' golds is accepted
-// but those of testdata/equal_mutants.json, each of which was looked at.
+// TestNearMisses: no near miss of the benchmarks' golds is accepted except those of
+// testdata/equal_mutants.json, which were checked by hand.
 func TestNearMisses(t *testing.T) {
 	text, err := os.ReadFile("testdata/equal_mutants.json")
 	if err != nil {

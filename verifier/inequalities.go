@@ -16,8 +16,7 @@ func isInequality(n *latex.Node) bool {
 	})
 }
 
-// ascending is a chain of > and >= read from right to left; anything else
-// is returned as it is.
+// ascending reverses a chain of > and >=; it returns anything else unchanged.
 func ascending(n *latex.Node) *latex.Node {
 	for _, op := range n.Ops {
 		if op[0] != '>' {
@@ -59,8 +58,8 @@ func boundsOf(n *latex.Node) []bound {
 	return out
 }
 
-// inequalities compares chains: each inequality of one must be, up to a
-// positive factor, one of the other.
+// inequalities compares chains: each inequality of one must equal one of the other, up to
+// a positive factor.
 func (c *comparer) inequalities(g, a *latex.Node) bool {
 	x, y := boundsOf(g), boundsOf(a)
 	if x != nil && len(x) == len(y) {

@@ -15,8 +15,8 @@ import (
 	"onering/internal/files"
 )
 
-// Around returns the newest checkpoint from before a step of the run, and the oldest that
-// has it done, with their states. For step 0 it draws one.
+// Around returns the newest checkpoint before a step of the run, and the oldest one after
+// it, with their states. For step 0 it draws a random step.
 func (f *Folder) Around(step int) (dirs []string, states [2]State, chosen int, err error) {
 	dirs, err = checkpoints(f.Dir)
 	if err != nil {
@@ -47,8 +47,8 @@ func (f *Folder) Around(step int) (dirs []string, states [2]State, chosen int, e
 	return dirs, states, step, nil
 }
 
-// CopyTo makes dir a run folder that is as this one was when a checkpoint with the state s
-// was written, as far as resuming there needs it. It refuses what several ranks did then.
+// CopyTo makes dir a copy of this run folder at the time of a checkpoint with the state
+// s, with all that resuming needs. It refuses checkpoints of several ranks.
 func (f *Folder) CopyTo(dir, checkpoint string, s State) error {
 	records, err := f.recordsSince(s)
 	if err != nil {
@@ -78,9 +78,9 @@ func (f *Folder) CopyTo(dir, checkpoint string, s State) error {
 	return nil
 }
 
-// Compare returns an error that names the first thing in which a run that was repeated, in
-// the folder again, from a checkpoint with the state from to the checkpoint to, differs from
-// this run. Times are not compared.
+// Compare compares this run with a repetition in the folder again, from a checkpoint with
+// the state from to the checkpoint to. The error names the first difference. Times are
+// not compared.
 func (f *Folder) Compare(again string, from State, to string) error {
 	was, err := f.recordsSince(from)
 	if err != nil {
@@ -124,7 +124,7 @@ func (f *Folder) Compare(again string, from State, to string) error {
 	return nil
 }
 
-// recordsSince returns the records of metrics.jsonl behind those of a checkpoint, without
+// recordsSince returns the records of metrics.jsonl after those of a checkpoint, without
 // times.
 func (f *Folder) recordsSince(s State) (records []map[string]any, err error) {
 	at := int64(0)
@@ -150,8 +150,8 @@ func shown(record map[string]any) string {
 	return fmt.Sprintf("{kind: %v, step: %v, round: %v}", record["kind"], record["step"], record["round"])
 }
 
-// sameFile returns an error unless two files of a checkpoint or of lines say the same: to
-// the byte, but for what a state says of metrics.jsonl and the order of maps in a round.
+// sameFile returns an error unless two files of a checkpoint or of lines have equal bytes,
+// except for a state's figures about metrics.jsonl and the order of maps in a round.
 func sameFile(was, is string) error {
 	text := func(path string) (string, error) {
 		checkpoint := filepath.Dir(filepath.Dir(path))

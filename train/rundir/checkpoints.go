@@ -47,10 +47,9 @@ func checkpoints(run string) ([]string, error) {
 	return dirs, nil
 }
 
-// NewestCheckpoint returns the newest checkpoint whose files are as they were
-// written, "" if the run has no checkpoint yet. Newer checkpoints that are damaged
-// are named in the log and renamed to end in .damaged. If all are damaged that is
-// an error: the run is not begun again without the user's knowledge.
+// NewestCheckpoint returns the newest undamaged checkpoint, "" if the run has no
+// checkpoint yet. Newer damaged checkpoints are logged and renamed to end in .damaged. If
+// all are damaged it returns an error, so that the run does not silently begin again.
 func (f *Folder) NewestCheckpoint(log *slog.Logger) (string, error) {
 	dirs, err := checkpoints(f.Dir)
 	if err != nil || len(dirs) == 0 {
@@ -68,10 +67,9 @@ func (f *Folder) NewestCheckpoint(log *slog.Logger) (string, error) {
 		dirs[0], err, filepath.Dir(dirs[0]))
 }
 
-// Model returns the folder of a model or an adapter that the folder stands for: of a run the
-// newest checkpoint, of others the folder itself. The files of a checkpoint are as they were
-// written. It changes nothing, so a run may be going on in the folder, and needs no more of
-// the Folder than its Dir.
+// Model returns the folder with the model or adapter: for a run the newest undamaged
+// checkpoint, for other folders the folder itself. It changes nothing, so a run may be in
+// progress in the folder. It uses only Dir of the Folder.
 func (f *Folder) Model() (model string, err error) {
 	model = f.Dir
 	if exists(filepath.Join(model, configFile)) && !exists(filepath.Join(model, "config.json")) && !models.IsAdapter(model) {
@@ -92,9 +90,9 @@ func (f *Folder) Model() (model string, err error) {
 	return model, nil
 }
 
-// Check verifies the files of a run folder, each checkpoint as a whole, and calls visit with
-// each one's path and what is wrong with it, or nil. It changes nothing, and needs no more
-// of the Folder than its Dir.
+// Check verifies the files of a run folder, each checkpoint as a whole, and calls visit
+// with each one's path and its error, or nil. It changes nothing, and uses only Dir of
+// the Folder.
 func (f *Folder) Check(visit func(path string, err error)) error {
 	run := f.Dir
 	if !exists(filepath.Join(run, configFile)) {
@@ -132,7 +130,7 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 	return nil
 }
 
-// setAside renames damaged checkpoints, so that they do not count as checkpoints.
+// setAside renames damaged checkpoints, which then no longer count.
 func setAside(dirs []string) error {
 	for _, dir := range dirs {
 		name := dir + ".damaged"
@@ -143,9 +141,9 @@ func setAside(dirs []string) error {
 	return nil
 }
 
-// LoadWeights reads the weights of a checkpoint, or its adapter, into w, as they were in training,
-// to the bit: those of the folder may be rounded to 16 bits. On the device, if w
-// has one, they are not yet.
+// LoadWeights reads the weights of a checkpoint, or its adapter, into w, with the bits
+// that they had in training: those in the model folder may be rounded to 16 bits. It does
+// not upload them to a device.
 func LoadWeights(checkpoint string, w *models.Weights) error {
 	if path := filepath.Join(checkpoint, stateDir, exactWeights); exists(path) {
 		return w.LoadFile(path)

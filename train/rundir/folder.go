@@ -1,10 +1,9 @@
-// Package rundir is the folder that a training run writes: its metrics, rollouts
-// and checkpoints, written so that a process or a disk that fails at any moment
-// leaves nothing half-written that would be taken for whole. It knows nothing of
-// how a run is trained.
+// Package rundir is the folder that a training run writes: its metrics, rollouts and
+// checkpoints, written so that a failure at any moment leaves no half-written file that
+// looks complete. It knows nothing about training.
 //
-// Its errors begin with "train:", as those of package train do, since a user knows
-// the folder as that of `onering train`.
+// Its errors begin with "train:", like those of package train, since users know the
+// folder from `onering train`.
 package rundir
 
 import (
@@ -41,7 +40,7 @@ type Folder struct {
 	Dir string
 
 	metrics *os.File
-	size    int64    // of metrics.jsonl, up to the end of the last whole line
+	size    int64    // size of metrics.jsonl, up to the end of the last complete line
 	unsaved []string // lines that could not be written
 	config  []byte   // run.toml, for a rescue
 	unlock  func()
@@ -59,8 +58,8 @@ const (
 	failuresDir    = "failures"
 )
 
-// contents are all that a run writes into its folder, and what shows the run. A folder of sft
-// is a model besides.
+// contents lists everything that a run writes into its folder, and files that display the
+// run. A folder of sft is also a model.
 var contents = []string{
 	configFile, metricsFile, logFile, lockFile, gradesFile, "report.html", "tensorboard", rolloutsDir, evaluationsDir, checkpointsDir, failuresDir,
 }
@@ -77,9 +76,9 @@ const maxConfig = 1 << 20
 // errLocked says that another process has the run folder open.
 var errLocked = errors.New("another process is training in it; wait for its end, or choose another folder")
 
-// Open makes the run folder dir, or opens it to resume its run. It never writes
-// over a run that is there: without resume the folder has to be new or empty. It
-// removes what a killed process left half-written.
+// Open makes the run folder dir, or opens it to resume its run. It never overwrites an
+// existing run: without resume the folder has to be new or empty. It removes half-written
+// files of a killed process.
 func Open(dir string, resume bool) (f *Folder, err error) {
 	if dir == "" {
 		return nil, errors.New("train: output.dir is not set")
@@ -122,8 +121,7 @@ func belongsToRun(e os.DirEntry) bool {
 	return !slices.Contains([]string{configFile, logFile, lockFile}, e.Name()) && !files.Temporary(e.Name())
 }
 
-// ReadConfig reads run.toml, if there is one, so that a rescue can write it
-// elsewhere.
+// ReadConfig reads run.toml, if it exists, so that a rescue can write it elsewhere.
 func (f *Folder) ReadConfig() (err error) {
 	if f == nil {
 		return nil
@@ -134,7 +132,7 @@ func (f *Folder) ReadConfig() (err error) {
 	return nil
 }
 
-// tidy removes what a killed process left half-written. A checkpoint that it was
+// tidy removes half-written files of a killed process. A checkpoint that the process was
 // about to replace gets its name back.
 func (f *Folder) tidy() error {
 	for _, dir := range []string{"", rolloutsDir, evaluationsDir, checkpointsDir, failuresDir} {
@@ -160,9 +158,9 @@ func (f *Folder) tidy() error {
 	return nil
 }
 
-// Append adds a record to metrics.jsonl, with the time of day. Its line is there
-// whole or not at all. A line that cannot be written is kept in memory, for the
-// next checkpoint.
+// Append adds a record to metrics.jsonl, with the time of day. Its line is written
+// completely or not at all. A line that cannot be written stays in memory, for the next
+// checkpoint.
 func (f *Folder) Append(r metrics.Record) error {
 	if f == nil {
 		return nil
@@ -186,8 +184,8 @@ func (f *Folder) Append(r metrics.Record) error {
 	return nil
 }
 
-// check returns an error if the folder is no longer the one that was opened: a
-// removed file can be written to for hours before anybody notices.
+// check returns an error if the folder has been replaced or removed: writes to a removed
+// file could go unnoticed for hours.
 func (f *Folder) check() error {
 	open, err := f.metrics.Stat()
 	if err != nil {
@@ -203,10 +201,10 @@ func (f *Folder) check() error {
 	return nil
 }
 
-// Rewind makes metrics.jsonl what it was when the checkpoint with state s was
-// written, with the lines that could not be written then: so a resumed run writes
-// every line once. That bytes before that point are missing is a warning in the log.
-// The zero State empties the file.
+// Rewind restores metrics.jsonl to its content when the checkpoint with state s was
+// written, plus the lines that could not be written then, so that a resumed run writes
+// every line once. Missing bytes before that point cause a warning in the log. The zero
+// State empties the file.
 func (f *Folder) Rewind(s State, log *slog.Logger) error {
 	if f == nil {
 		return nil

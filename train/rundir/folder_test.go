@@ -54,8 +54,8 @@ func TestOpen(t *testing.T) {
 	open(t, dir, true)
 }
 
-// What a killed process left half-written is removed, and a checkpoint that it was
-// replacing is there again.
+// TestTidy: half-written files of a killed process are removed, and a checkpoint that it
+// was replacing is restored.
 func TestTidy(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	open(t, dir, false).Close()
@@ -251,8 +251,8 @@ func TestSaverOfDevice(t *testing.T) {
 	}
 }
 
-// The last and the best checkpoints are kept. A damaged newest one gives way to the
-// one before, which is read as it was written.
+// The last and the best checkpoints are kept. If the newest is damaged, the previous one
+// is used, and reads back correctly.
 func TestSaver(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "run"), false)
 	log := slog.New(slog.DiscardHandler)

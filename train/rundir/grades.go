@@ -10,9 +10,9 @@ import (
 	"onering/internal/files"
 )
 
-// gradesFile has the scores of a reward that may give others the next time, a group a
-// line, as they came. A resumed run takes them from there. Removing the file has the
-// groups since the last checkpoint graded again.
+// gradesFile has the scores of a reward that varies, in order, one group on each line. A
+// resumed run reads them. If the file is removed, the groups since the last checkpoint
+// are graded again.
 const gradesFile = "grades.jsonl"
 
 // Grades are the file of scores.
@@ -22,8 +22,8 @@ type Grades struct {
 	size int64 // up to the end of the last whole line
 }
 
-// OpenGrades opens the file of scores and hands each line that is there to line. A
-// last line that was being written when the process was killed is dropped.
+// OpenGrades opens the file of scores and calls line with each existing line. An
+// incomplete last line is dropped.
 func (f *Folder) OpenGrades(line func(text []byte)) (*Grades, error) {
 	path := filepath.Join(f.Dir, gradesFile)
 	file, err := files.Append(path)

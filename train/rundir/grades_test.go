@@ -11,8 +11,7 @@ import (
 	"onering/internal/files"
 )
 
-// The file of scores keeps whole lines only, whatever a killed process or a full disk
-// leaves.
+// The file of scores has only complete lines after a kill or a full disk.
 func TestGrades(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "run"), false)
 	read := func() (g *Grades, lines []string) {

@@ -21,17 +21,17 @@ import (
 // what training made of its tokens. Readers find lines of older versions with less.
 type RolloutLine struct {
 	Problem string `json:"problem"`
-	// Source is the file that the problem is from, if there are several.
+	// Source is the file of the problem, if there are several.
 	Source string `json:"source,omitempty"`
 	Sample int    `json:"sample"`
 	Prompt string `json:"prompt"`
-	// PromptText and PromptIDs are the prompt as the model saw it. Columns are those of
+	// PromptText and PromptIDs are the prompt as the model saw it. Columns are the columns of
 	// the problem's row, which may be long: only the first response to a problem has them.
 	PromptText string          `json:"prompt_text,omitempty"`
 	PromptIDs  []int32         `json:"prompt_ids,omitempty"`
 	Columns    json.RawMessage `json:"columns,omitempty"`
-	// Greedy is the greedy response to the problem, if the objective compares with it:
-	// beside the first response.
+	// Greedy is the greedy response to the problem, if the objective compares with it; on
+	// the line of the first response.
 	Greedy *GreedyLine `json:"greedy,omitempty"`
 
 	Response string   `json:"response"`
@@ -43,7 +43,7 @@ type RolloutLine struct {
 	// Reward is nil, and Skipped true, if the response was not graded.
 	Reward  *float64 `json:"reward"`
 	Skipped bool     `json:"skipped,omitempty"`
-	// Failed says that the environment could not go on with the episode, which was then
+	// Failed says that the environment could not continue the episode, which was then
 	// skipped.
 	Failed bool `json:"failed,omitempty"`
 	// Right says whether the response is right. It is nil if the reward cannot tell.
@@ -55,14 +55,14 @@ type RolloutLine struct {
 	Truncated bool               `json:"truncated,omitempty"`
 	// Part says that it is an earlier segment of an episode whose history was rewritten.
 	Part bool `json:"part,omitempty"`
-	// Turns say who has written which of IDs, nil if the policy alone has.
+	// Turns say who wrote which part of IDs, nil if the policy wrote all.
 	Turns Turns   `json:"turns,omitempty"`
 	IDs   []int32 `json:"ids"`
 	// LogP has the log-prob of each token when it was sampled.
 	LogP rounded[float64] `json:"logp"`
-	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of
-	// the old policy, both before the newest optimizer step that the response was
-	// part of. They are nil if there was none.
+	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of the old
+	// policy, both before the newest optimizer step with the response. They are nil
+	// without such a step.
 	W     rounded[float32] `json:"w,omitempty"`
 	Delta rounded[float32] `json:"delta,omitempty"`
 }
@@ -98,8 +98,8 @@ func (x rounded[F]) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. An element that is null, as older versions
-// wrote what is not finite, is NaN.
+// UnmarshalJSON implements json.Unmarshaler. A null element, which older versions wrote
+// for numbers that are not finite, becomes NaN.
 func (x *rounded[F]) UnmarshalJSON(text []byte) error {
 	if !bytes.Contains(text, []byte("null")) {
 		return json.Unmarshal(text, (*[]F)(x))
@@ -117,8 +117,8 @@ func (x *rounded[F]) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// ReadHead reads a line without its arrays of numbers, which stand last and make up most
-// of it: decoding them would take many times as long.
+// ReadHead reads a line without its arrays of numbers at the end: they are most of the
+// line, and decoding them takes many times as long.
 func (l *RolloutLine) ReadHead(line []byte) error {
 	if at := bytes.LastIndex(line, []byte(`,"ids":[`)); at > 0 {
 		short := append(line[:at:at], '}')
@@ -139,8 +139,8 @@ func (RolloutLine) Fields() (names []string) {
 	return names
 }
 
-// EvaluationFile is the file of the responses to a suite after so many rounds, which is not
-// there yet: what a killed process has left of it goes. "" stands for none.
+// EvaluationFile returns the path for the responses to a suite after so many rounds, and
+// removes the file that a killed process left there. It returns "" for the zero Folder.
 func (f *Folder) EvaluationFile(rounds int, suite string) (string, error) {
 	if f == nil {
 		return "", nil
@@ -156,8 +156,8 @@ func (f *Folder) EvaluationFile(rounds int, suite string) (string, error) {
 	return path, nil
 }
 
-// WriteRollouts writes the file of round n, from 1. It is written when the round is
-// done: what training makes of a token is known only after its optimizer step.
+// WriteRollouts writes the file of round n, from 1. It is written at the end of the
+// round, since figures of training are known only after the optimizer steps.
 func (f *Folder) WriteRollouts(n int, lines iter.Seq[RolloutLine]) error {
 	if f == nil {
 		return nil

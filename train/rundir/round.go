@@ -15,10 +15,10 @@ import (
 // version before.
 const roundVersion = 1
 
-// A Round is what a checkpoint holds of a round between its sampling and its end,
-// every float to the bit. Its types are the checkpoint's own: a field that is added
-// to a type of the sampler or of objectives does not change checkpoints until it
-// is added here.
+// A Round is the state in a checkpoint of a round between its sampling and its end, with
+// the bits of every float. Its types are the checkpoint's own: a field that is added to a
+// type of the sampler or of objectives does not change checkpoints until it is added
+// here.
 //
 // The file is a gob, in which fields go by name. Checkpoints written before rounds
 // had a version were gobs of other types with fields of these names, so they read
@@ -29,12 +29,12 @@ type Round struct {
 	Rollouts     []Rollout
 	Greedy       []Rollout    // by problem; nil unless the objective compares with them
 	Trajectories []Trajectory // by rollout
-	Kept         []int        // rollouts that are trained on
-	Groups, Flat int          // groups with rewards to compare, and those whose rewards are all equal
+	Kept         []int        // indices of rollouts that are trained on
+	Groups, Flat int          // number of groups with rewards to compare, and of those with equal rewards
 	Updates      []Update     // by rollout
 	Gap          metrics.Gap
 	Stats        sampler.Stats
-	Steps        []metrics.Record // of the optimizer steps that are done
+	Steps        []metrics.Record // records of finished optimizer steps
 }
 
 // A Rollout is one response and its grade.
@@ -43,9 +43,9 @@ type Rollout struct {
 	Prompt, Response []int32
 	PromptText       string             // "" in checkpoints of older versions
 	LogProb, Entropy []float64          // per token of the response, when it was sampled
-	Observed         []sampler.Observed // the tokens of others in the response
-	Earned           []float64          // by turn, NaN where the environment gave nothing
-	Failed           bool               // the environment could not go on
+	Observed         []sampler.Observed // tokens in the response that the policy did not sample
+	Earned           []float64          // the environment's reward for each turn, NaN if there was none
+	Failed           bool               // why the environment could not continue
 	Part             bool               // an earlier segment of an episode
 	Text             string
 	Verdict          Verdict
@@ -54,11 +54,11 @@ type Rollout struct {
 	Components, Log  map[string]float64
 }
 
-// A Verdict is what the reward said of a response.
+// A Verdict is the reward's judgment of a response.
 type Verdict struct {
 	Answer, Reason string
-	Right          string // as package reward has it
-	Status         string // as package reward has it; "ok" for its OK in older checkpoints
+	Right          string // see package reward
+	Status         string // see package reward; "ok" stands for OK in older checkpoints
 	Skip           bool   // the response was not graded
 }
 
@@ -71,7 +71,7 @@ type Trajectory struct {
 	Truncated, Degenerate  bool
 }
 
-// An Update is what the newest optimizer step made of a rollout's tokens: dLoss/dlogp
+// An Update has the newest optimizer step's figures of a rollout's tokens: dLoss/dlogp
 // and the log-prob minus the old policy's. Both are nil before its first step.
 type Update struct {
 	W, Delta []float32

@@ -18,17 +18,17 @@ import (
 // A Saver writes checkpoints into a run folder, one at a time. While it writes one
 // in the background, from a copy of the weights, training continues.
 type Saver struct {
-	Folder *Folder // nil writes nothing
+	Folder *Folder // nil means that nothing is written
 	// KeepLast is how many of the newest checkpoints are kept, 0 for all of them.
-	// KeepBest is how many of those with the best scores are kept besides.
+	// KeepBest is how many checkpoints with the best scores are kept in addition.
 	KeepLast, KeepBest int
-	// CheckMemory returns an error if there is no memory for a copy of so many
+	// CheckMemory returns an error if there is not enough memory for a copy of so many
 	// bytes.
 	CheckMemory func(bytes int64) error
 	Log         *slog.Logger
 
-	copies []*models.Weights // of the weights and of the optimizer's state; made by the first Background
-	done   chan error        // has the result of what is being written; nil if nothing is
+	copies []*models.Weights // copies of the weights and of the optimizer's state; the first Background makes them
+	done   chan error        // receives the result of the write in progress; nil if there is none
 	failed bool              // the newest checkpoint could not be written
 }
 
@@ -39,8 +39,8 @@ func (s *Saver) Busy() bool { return s.done != nil && len(s.done) == 0 }
 // be written. Wait or Poll has returned the reason.
 func (s *Saver) Failed() bool { return s.failed }
 
-// Write writes a checkpoint and removes those that are not to be kept. Beside a device it
-// first frees the copies that Background has made, unless they are being written.
+// Write writes a checkpoint and removes old ones. With a device it first frees the copies
+// that Background made, unless they are being written.
 func (s *Saver) Write(snap Snapshot) error {
 	if s.Folder == nil {
 		return nil
@@ -51,9 +51,9 @@ func (s *Saver) Write(snap Snapshot) error {
 	return s.write(s.stamp(snap))
 }
 
-// Background copies the weights of a snapshot and writes it while training goes
-// on. It waits for the one before, whose error it returns. Without memory for the
-// copy it writes at once.
+// Background copies the weights of a snapshot and writes it while training goes on. It
+// waits for the previous write, whose error it returns. Without memory for the copy it
+// writes before it returns.
 func (s *Saver) Background(snap Snapshot) error {
 	if s.Folder == nil {
 		return nil
@@ -74,7 +74,7 @@ func (s *Saver) Background(snap Snapshot) error {
 	return nil
 }
 
-// Wait waits for what is being written and returns its error, once.
+// Wait waits for the write in progress and returns its error, once.
 func (s *Saver) Wait() error {
 	if s.done == nil {
 		return nil
@@ -92,13 +92,13 @@ func (s *Saver) Poll() error {
 	return s.Wait()
 }
 
-// Close waits for what is being written and frees the copies.
+// Close waits for the write in progress and frees the copies.
 func (s *Saver) Close() {
 	s.Wait()
 	s.closeCopies()
 }
 
-// stamp notes in the snapshot what of metrics.jsonl belongs to it.
+// stamp records in the snapshot how much of metrics.jsonl belongs to it.
 func (s *Saver) stamp(snap Snapshot) Snapshot {
 	snap.State.Version = stateVersion
 	snap.State.Metrics, snap.State.Unsaved = s.Folder.size, s.Folder.unsaved
@@ -175,8 +175,8 @@ func (s *Saver) write(snap Snapshot) error {
 	return s.prune(dir)
 }
 
-// prune removes checkpoints that are neither among the last nor among the best
-// ones. newest stays in any case.
+// prune removes checkpoints that are neither among the last nor among the best ones. It
+// never removes newest.
 func (s *Saver) prune(newest string) error {
 	if s.KeepLast < 1 {
 		return nil
@@ -195,8 +195,8 @@ func (s *Saver) prune(newest string) error {
 		if keep[dir] {
 			continue
 		}
-		// It gets a hidden name first, so that one that is half removed is never
-		// taken for a checkpoint.
+		// It gets a hidden name first, so that a half-removed one never looks like a
+		// checkpoint.
 		gone := hidden(dir, ".tmp-old")
 		if err := files.Rename(dir, gone); err != nil {
 			return fmt.Errorf("train: removing an old checkpoint: %w", err)
@@ -229,15 +229,14 @@ func best(dirs []string, n int) []string {
 	return out
 }
 
-// Among says whether a model with this score would be among the best checkpoints, which are
-// kept.
+// Among says whether a model with this score would be among the best checkpoints.
 func (s *Saver) Among(score float64) bool {
 	if s.Folder == nil || s.KeepBest < 1 {
 		return false
 	}
 	dirs, err := checkpoints(s.Folder.Dir)
 	if err != nil {
-		return true // the error comes again when it is written
+		return true // the error will occur again when the checkpoint is written
 	}
 	kept := best(dirs, s.KeepBest)
 	if len(kept) < s.KeepBest {
@@ -247,9 +246,9 @@ func (s *Saver) Among(score float64) bool {
 	return err != nil || score > *st.Score
 }
 
-// Rescue writes a snapshot outside the run folder, which cannot be written to. It
-// makes a run folder in the system's folder for temporary files, with what can
-// still be read of the metrics, and returns its path.
+// Rescue writes a snapshot outside of a run folder that cannot be written. It makes a run
+// folder in the system's folder for temporary files, with the readable part of the
+// metrics, and returns its path.
 func (s *Saver) Rescue(snap Snapshot) (string, error) {
 	snap = s.stamp(snap)
 	dir, err := os.MkdirTemp("", "onering-rescue-"+filepath.Base(s.Folder.Dir)+"-")

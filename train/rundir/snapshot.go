@@ -43,8 +43,8 @@ type Snapshot struct {
 	SaveModel func(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error
 }
 
-// folderType returns the type for the weights in the Hugging Face folder: that of
-// its config.json if that has 16 bits and can hold them. In a run that diverges
+// folderType returns the type for the weights in the Hugging Face folder: its
+// config.json's type if that has 16 bits and can hold them. In a run that diverges,
 // weights may be too large for float16.
 func (s Snapshot) folderType() models.DType {
 	if d := s.DType; (d == models.F16 || d == models.BF16) && models.Holds(d, s.Weights.Data) {
@@ -53,7 +53,7 @@ func (s Snapshot) folderType() models.DType {
 	return models.F32
 }
 
-// fetch copies to the host what a device holds of w.
+// fetch copies the elements of w on the device to the host.
 func (s Snapshot) fetch(w *models.Weights) error {
 	if s.Device == nil {
 		return nil
@@ -71,8 +71,8 @@ func (s Snapshot) drop(w *models.Weights) {
 	}
 }
 
-// fetchTo copies what a device holds of w to a copy of its layout. Beside the copy the
-// host has one tensor at a time.
+// fetchTo copies the elements of w on the device to copies of its layout. Apart from the
+// copy, the host holds one tensor at a time.
 func (s Snapshot) fetchTo(to, w *models.Weights) error {
 	for _, name := range w.Layout.Names() {
 		p, _ := w.Layout.Find(name)
@@ -87,9 +87,8 @@ func (s Snapshot) fetchTo(to, w *models.Weights) error {
 	return nil
 }
 
-// write makes dir a checkpoint: a Hugging Face folder whose state/ holds what
-// resuming needs. It appears whole or not at all. A checkpoint that is there stays
-// until then.
+// write makes dir a checkpoint: a Hugging Face folder whose state/ holds what resuming
+// needs. It appears completely or not at all. An existing checkpoint stays until then.
 func (s Snapshot) write(dir string) error {
 	if err := s.fetch(s.Weights); err != nil {
 		return err
@@ -122,7 +121,7 @@ func (s Snapshot) write(dir string) error {
 	return os.RemoveAll(old)
 }
 
-// hidden returns the hidden name beside dir with this suffix.
+// hidden returns the hidden name with this suffix, for a path beside dir.
 func hidden(dir, suffix string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+suffix)
 }

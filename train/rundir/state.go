@@ -15,9 +15,9 @@ import (
 // read.
 const stateVersion = 3
 
-// The files of a checkpoint's folder state/, besides one for each name in the
-// optimizer's state. The exact weights are there only if those of the Hugging Face
-// folder are rounded to 16 bits.
+// The files of a checkpoint's folder state/, besides one for each name in the optimizer's
+// state. The file of exact weights exists only if those of the Hugging Face folder are
+// rounded to 16 bits.
 const (
 	stateDir     = "state"
 	stateFile    = "state.json"
@@ -36,45 +36,45 @@ type State struct {
 	// Inside says that the checkpoint lies between the sampling and the end of
 	// round Round+1; it then holds a Round.
 	Inside bool `json:"inside_round"`
-	// Evaluated says that the evaluation that may follow round Round is done.
+	// Evaluated says that the evaluation after round Round, if any, is done.
 	Evaluated bool `json:"evaluated"`
 	// Updates counts the optimizer's updates, for its bias correction. Skipped
 	// counts the steps that were left out because of NaN or infinities.
 	Updates int `json:"updates"`
 	Skipped int `json:"skipped"`
-	// MicroTokens is train.micro_tokens, or less if memory was short. It decides
-	// in which order sums are taken, and so their last bits.
+	// MicroTokens is train.micro_tokens, or less if memory was short. It decides the
+	// order of sums, and so their last bits.
 	MicroTokens int `json:"micro_tokens"`
 	// LossScale is nil unless layers compute in float16.
 	LossScale *LossScale `json:"loss_scale,omitempty"`
 	Objective string     `json:"objective"`
-	// ObjectiveState is what the objective remembers between steps, if anything.
+	// ObjectiveState is the objective's state between steps, if it has any.
 	ObjectiveState string `json:"objective_state,omitempty"`
 	// Metrics is the size of metrics.jsonl, Unsaved the lines after it that could
 	// not be written. Both are set when the checkpoint is written.
 	Metrics int64    `json:"metrics_bytes"`
 	Unsaved []string `json:"unsaved_metrics,omitempty"`
-	// Settings are those that decide the course of a run, by key. Problems is a
+	// Settings are the settings that decide the course of a run, by key. Problems is a
 	// digest of the training problems.
 	Settings map[string]string `json:"settings"`
 	Problems string            `json:"problems"`
-	// ScheduleSince counts the rounds that were done when their number was last changed,
-	// ScheduleDone is the share of the run's schedules that was done then.
+	// ScheduleSince counts the rounds that were finished when their number was last
+	// changed; ScheduleDone is the share of the run's schedules at that time.
 	ScheduleSince float64 `json:"schedule_since,omitempty"`
 	ScheduleDone  float64 `json:"schedule_done,omitempty"`
-	// Order is what was measured of the problems, if their order depends on it.
+	// Order is what was measured about the problems, if their order depends on it.
 	Order string `json:"order,omitempty"`
 	// Score is the mean pass@1 after round Round, if it was evaluated.
 	Score *float64 `json:"score,omitempty"`
-	// Alarms is what the warnings compare later figures with.
+	// Alarms has the figures with which warnings compare later figures.
 	Alarms *metrics.AlarmState `json:"alarms,omitempty"`
-	// Base is the model beside which the checkpoint's adapter was trained; nil where
-	// the checkpoint is a whole model.
+	// Base is the model of the checkpoint's adapter; nil if the checkpoint is a complete
+	// model.
 	Base *lora.Base `json:"base,omitempty"`
 }
 
-// A LossScale is what losses are multiplied by before they are differentiated in
-// float16, and how many steps have been taken since it last changed.
+// A LossScale is the factor of losses before they are differentiated in float16, and the
+// number of steps since it last changed.
 type LossScale struct {
 	Scale float64 `json:"scale"`
 	Clean int     `json:"clean"`

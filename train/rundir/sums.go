@@ -25,8 +25,8 @@ const sumsFile = "state/SHA256SUMS"
 // maxSums bounds how much of a list is read, in bytes.
 const maxSums = 1 << 20
 
-// writeSums lists the sums of the files of a draft. Those taken while the files were
-// written need no reading.
+// writeSums lists the checksums of the files of a draft. A file whose checksum was taken
+// while it was written is not read again.
 func writeSums(d *files.Draft) error {
 	names, err := filesBelow(d.Dir)
 	if err != nil {
@@ -137,8 +137,8 @@ func filesBelow(dir string) ([]string, error) {
 	return names, err
 }
 
-// sumFiles returns the sums of files below dir, in their order. It reads several at
-// once: where the processor has no instructions for SHA-256 that is slower than a disk.
+// sumFiles returns the sums of files below dir, in their order. It reads several files at
+// once, since SHA-256 can be slower than a disk on a processor without instructions for it.
 func sumFiles(dir string, names []string) ([]string, error) {
 	sums, errs := make([]string, len(names)), make([]error, len(names))
 	models.AtOnce(runtime.GOMAXPROCS(0), len(names), func(i int) {

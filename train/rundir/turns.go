@@ -2,8 +2,8 @@ package rundir
 
 import "fmt"
 
-// Turns are the parts of an episode, in order. Without any the policy alone has written the
-// response.
+// Turns are the parts of an episode, in order. An empty list means that the policy wrote
+// the whole response.
 type Turns []TurnLine
 
 // A TurnLine is a part of an episode.
@@ -14,7 +14,7 @@ type TurnLine struct {
 	From int    `json:"from"`
 	To   int    `json:"to"`
 	Text string `json:"text"`
-	// Reward is what the environment gave for a turn of the policy, nil if it gave nothing.
+	// Reward is the environment's reward for a turn of the policy, nil if there was none.
 	Reward *float64 `json:"reward,omitempty"`
 }
 
@@ -24,7 +24,7 @@ const (
 	Environment = "environment"
 )
 
-// Check refuses turns that are not the parts of a response of n tokens.
+// Check refuses turns that do not add up to a response of n tokens.
 func (t Turns) Check(n int) error {
 	at := 0
 	for i, x := range t {
@@ -60,8 +60,8 @@ func (t Turns) Earned() (sum float64, rewarded bool) {
 	return sum, rewarded
 }
 
-// Sampled returns those of the figures of a response's tokens that belong to the policy's; nil
-// if there is not one figure for each token.
+// Sampled returns the figures that belong to the policy's tokens; nil if there is not one
+// figure for each token of the response.
 func Sampled[S ~[]F, F any](t Turns, figures S) (own S) {
 	if len(t) == 0 {
 		return figures

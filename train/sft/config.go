@@ -18,8 +18,8 @@ import (
 	"onering/train/rl"
 )
 
-// A Config is everything that decides a run. Its sections and keys are those of a
-// run file where they mean the same; see rl.Config.
+// A Config is everything that decides a run. Sections and keys with the meaning of a run
+// file's have the same names; see rl.Config.
 type Config struct {
 	Model     modelConfig          `toml:"model"`
 	LoRA      train.LoRAConfig     `toml:"lora"`
@@ -46,7 +46,7 @@ func (c modelConfig) settings() tokenize.TemplateSettings {
 	return tokenize.TemplateSettings{Template: c.Template, System: c.System, Args: c.Args}
 }
 
-// A dataConfig says what is learned from.
+// A dataConfig says which demonstrations are learned.
 type dataConfig struct {
 	Train string `toml:"train" flag:"data" help:"file of demonstrations; - is stdin (required)"`
 	data.DemonstrationColumns
@@ -64,7 +64,7 @@ type optimizerConfig struct {
 	learn.Schedule
 }
 
-// A loopConfig says how long and in which portions training goes on.
+// A loopConfig sets the length of training and the sizes of its steps.
 type loopConfig struct {
 	Epochs      int     `toml:"epochs" range:"[1,1000000]" help:"passes over the data"`
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"demonstrations of a step"`
@@ -77,7 +77,7 @@ type loopConfig struct {
 	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the checkpoints with the lowest held-out loss are kept beside those; a measurement that is among them is followed by a checkpoint"`
 }
 
-// An outputConfig says where the run folder goes.
+// An outputConfig says where the run folder is made.
 type outputConfig struct {
 	Dir   string   `toml:"dir" flag:"out" help:"folder to write (required)"`
 	DType string   `toml:"dtype" choice:"float32 bfloat16 float16" help:"type of the tensors that are written"`

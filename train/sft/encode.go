@@ -19,15 +19,15 @@ import (
 // An Example is a demonstration as tokens.
 type Example struct {
 	IDs   []int32 `json:"ids"`
-	Learn []bool  `json:"learn"` // which ids have a part in the loss
+	Learn []bool  `json:"learn"` // which ids count in the loss
 	place string
 	cut   int // ids that are learned and were cut off
 
-	rewrites, apart bool // of tokenize.Dialogue
+	rewrites, apart bool // see tokenize.Dialogue
 }
 
-// sequence returns what is computed of x: the ids up to the last one that is learned, of
-// which those that are learned are scored. The first id is not predicted.
+// sequence returns the part of x to compute: the ids up to the last learned one; learned
+// ids are scored. The first id is not predicted.
 func (x Example) sequence() (s runtime.Sequence) {
 	for i, learn := range x.Learn {
 		switch last := len(s.Scored) - 1; {
@@ -66,15 +66,15 @@ func (c Config) Encoder(p *policy.Policy) (*encoder, error) {
 	if len(p.Model.EOS) == 0 {
 		return nil, fmt.Errorf("train: %s names no eos_token_id, so a response has no end to learn", p.Dir)
 	}
-	// Where sampling stops at several ids, the tokenizer names the one that ends a turn;
-	// the first is often the one that ends a whole text, as in Llama 3.
+	// If sampling stops at several ids, the tokenizer's is the one that ends a turn; the
+	// first id often ends a whole text, as in Llama 3.
 	e.end = p.Model.EOS[0]
 	if id, ok := p.Tokenizer.EOS(); ok && slices.Contains(p.Model.EOS, id) {
 		e.end = id
 	}
 	for _, id := range p.Model.EOS {
 		text := p.Tokenizer.Decode([]int32{id}, false)
-		if p.Tokenizer.Decode([]int32{id}, true) == "" && strings.Trim(text, blanks) != "" { // else an ordinary token
+		if p.Tokenizer.Decode([]int32{id}, true) == "" && strings.Trim(text, blanks) != "" { // otherwise it is an ordinary token
 			e.endTexts = append(e.endTexts, text)
 		}
 	}
@@ -84,8 +84,8 @@ func (c Config) Encoder(p *policy.Policy) (*encoder, error) {
 	return e, nil
 }
 
-// Encode returns the ids of a demonstration, at most those of data.max_tokens; nil if
-// it is left out for its length.
+// Encode returns the ids of a demonstration, at most those of data.max_tokens; nil if it
+// is too long.
 func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	x, err := e.whole(d)
 	if err != nil {
@@ -105,7 +105,7 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	x.IDs, x.Learn = x.IDs[:e.limit], x.Learn[:e.limit]
 	x.cut = all - x.sequence().Count()
 	switch {
-	case x.cut == 0: // all that is learned comes before
+	case x.cut == 0: // all learned tokens come before
 		return x, nil
 	case x.cut == all || e.config.Data.TooLong == "drop":
 		return nil, nil
@@ -119,7 +119,7 @@ func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 	if d.Whole {
 		text, ends := e.bare(d.Response)
 		if ends {
-			text = strings.TrimRight(d.Response, blanks) // with the end that it has
+			text = strings.TrimRight(d.Response, blanks) // with the end token that it has
 		}
 		_, ids, err := t.Prompt(tokenize.Template{}, text)
 		if err != nil {
@@ -175,8 +175,8 @@ func (e *encoder) bare(response string) (string, bool) {
 	return response, false
 }
 
-// conversation returns the ids of a conversation in the tokenizer's chat template, of
-// which messages before number from are a prompt.
+// conversation returns the ids of a conversation in the tokenizer's chat template;
+// messages before number from are a prompt.
 func (e *encoder) conversation(c tokenize.Conversation, from int) (*Example, error) {
 	t, n := e.policy.Tokenizer, len(c.Messages)
 	c.Messages = slices.Clone(c.Messages)
@@ -210,7 +210,7 @@ func (e *encoder) conversation(c tokenize.Conversation, from int) (*Example, err
 // A set is the demonstrations of a file.
 type set struct {
 	Examples []Example
-	tokens   int // that are learned in one pass
+	tokens   int // number of tokens learned in one pass
 }
 
 // longest returns how many ids the longest example has.
@@ -308,7 +308,7 @@ func (e *encoder) encodeEach(list []data.Demonstration) ([]*Example, error) {
 	return all, nil
 }
 
-// digest tells demonstrations from others.
+// digest returns a digest of the demonstrations.
 func digest(sets ...*set) string {
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	for _, s := range sets {

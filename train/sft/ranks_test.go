@@ -159,8 +159,8 @@ func TestRanksStopAndResume(t *testing.T) {
 	}
 }
 
-// What one rank meets ends all, with its words on the first; and ranks that do not have
-// the same begin nothing and say what differs.
+// TestRanksFail: an error of one rank ends all, with its words on the first rank; ranks
+// that differ do not begin, and say what differs.
 func TestRanksFail(t *testing.T) {
 	c := severalConfig(filepath.Join(t.TempDir(), "run"))
 	passes := 0

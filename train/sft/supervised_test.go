@@ -172,14 +172,14 @@ func filesOf(t *testing.T, dir string) map[string]string {
 	for _, name := range []string{"model.safetensors", "config.json", "adapter_model.safetensors", "adapter_config.json", "metrics.jsonl"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) && strings.HasPrefix(name, "adapter") != adapter {
-			continue // it has the others
+			continue // the other folder has it
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		var lines []string
 		for line := range strings.Lines(string(text)) {
-			if name == "metrics.jsonl" { // but for seconds and the time of day
+			if name == "metrics.jsonl" { // except for seconds and the time of day
 				line, _, _ = strings.Cut(line, `"seconds/`)
 				line, _, _ = strings.Cut(line, `"time"`)
 			}
@@ -190,8 +190,8 @@ func filesOf(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// A run that is interrupted, after whatever step, and resumed ends with the bits of
-// one that was not: so do its metrics, with the held-out loss.
+// A run that is interrupted after any step and resumed ends with the bits of one that was
+// not; so do its metrics, with the held-out loss.
 func TestResume(t *testing.T) { testResume(t, func(*Config) {}, "config.json") }
 
 // TestResumeAdapter is TestResume for an adapter in place of the weights.
@@ -253,8 +253,8 @@ func testResume(t *testing.T, change func(*Config), last string) {
 	}
 }
 
-// What is learned is scored, each turn as a span, wherever it lies in the sequence. The
-// first id is not predicted, and what follows the last turn is not computed.
+// TestSequence: learned tokens are scored, each turn as a span, anywhere in the sequence.
+// The first id is not predicted, and tokens after the last turn are not computed.
 func TestSequence(t *testing.T) {
 	x := Example{IDs: []int32{9, 8, 7, 6, 5, 4, 3}, Learn: []bool{true, false, true, true, false, true, false}}
 	s := x.sequence()
@@ -309,7 +309,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// What demonstrations are as ids: their end, their length, characters that cannot be
+// TestEncode: demonstrations as ids: their end, their length, characters that cannot be
 // written.
 func TestEncode(t *testing.T) {
 	env := runtimetest.Test(t)

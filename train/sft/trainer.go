@@ -31,23 +31,23 @@ type trainer struct {
 	learn    *set
 	held     *set // nil if nothing is held out
 	summary  Summary
-	order    []int // of the demonstrations in the pass number pass, from 1
+	order    []int // the order of the demonstrations in pass number pass, counted from 1
 	pass     int
-	shown    bool // the observer knows that steps are taken
+	shown    bool // the observer knows that steps have begun
 	finished bool // the model is written
 }
 
 var _ train.Task = (*trainer)(nil)
 
-// A Summary is what a run came to, from its beginning, also if it was resumed.
+// A Summary is the result of a run, from its beginning, even if it was resumed.
 type Summary struct {
 	Folder         string    `json:"folder"`
 	Demonstrations int       `json:"demonstrations"`
-	Tokens         int       `json:"tokens"` // that are learned in one pass over them
+	Tokens         int       `json:"tokens"` // number of tokens learned in one pass over the demonstrations
 	Steps          int       `json:"steps"`
-	Resumed        int       `json:"resumed,omitempty"`       // steps that were done when the run was last resumed
+	Resumed        int       `json:"resumed,omitempty"`       // number of finished steps when the run was last resumed
 	Seconds        float64   `json:"seconds"`                 // since it began or was last resumed
-	Loss           []float64 `json:"loss,omitempty"`          // of the first and of the last step
+	Loss           []float64 `json:"loss,omitempty"`          // loss of the first and of the last step
 	HeldOut        []float64 `json:"held_out_loss,omitempty"` // loss before and after; nil without held-out demonstrations
 }
 
@@ -112,11 +112,11 @@ func (t *trainer) perEpoch() int {
 	return (len(t.learn.Examples) + t.Config.Train.BatchSize - 1) / t.Config.Train.BatchSize
 }
 
-// steps is how many steps the whole run takes.
+// steps returns how many steps the whole run takes.
 func (t *trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
 
-// epochs is how many passes over the demonstrations so many steps are. The last step of a
-// pass may have fewer than the others.
+// epochs returns the number of passes over the demonstrations after so many steps. The
+// last step of a pass may be smaller than the others.
 func (t *trainer) epochs(steps int) float64 {
 	all := len(t.learn.Examples)
 	return float64(steps/t.perEpoch()) + float64(steps%t.perEpoch()*t.Config.Train.BatchSize)/float64(all)
@@ -165,7 +165,7 @@ func (t *trainer) Next(at train.Position) train.Piece {
 	return func(ctx context.Context) (train.Done, error) { return do(ctx, at) }
 }
 
-// batch returns the demonstrations of the step after so many.
+// batch returns the demonstrations of the step after the given number of steps.
 func (t *trainer) batch(step int) []int {
 	if pass := step/t.perEpoch() + 1; pass != t.pass {
 		t.pass, t.order = pass, rand.New(rand.NewPCG(uint64(t.Config.Train.Seed), uint64(pass-1))).Perm(len(t.learn.Examples))
@@ -175,7 +175,7 @@ func (t *trainer) batch(step int) []int {
 }
 
 // step takes the next optimizer step. Its loss is the mean of -log p over all learned
-// tokens of the batch, so w = -1/N. A step that has begun is finished.
+// tokens of the batch, so w = -1/N. It finishes a step that has begun.
 func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
 	if !t.shown {
 		t.run.Observer.Begin("sft", "steps", t.steps())
@@ -214,13 +214,13 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 	return t.stepDone(n, append(record, t.run.Clock.Take()...)), nil
 }
 
-// stepDone is what came of step number n, from 1.
+// stepDone returns the result of step number n, from 1.
 func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 	t.Recall(record)
 	t.run.Observer.Advance(1)
 	done, total := train.Done{At: train.Position{Step: n, Evaluated: true}, Record: record, Save: train.IfDue}, t.steps()
 	if every := t.Config.Train.EvalEvery; n == total || every > 0 && n%every == 0 {
-		done.At.Evaluated, done.Save = false, train.Never // it is evaluated first
+		done.At.Evaluated, done.Save = false, train.Never // an evaluation comes first
 	}
 	if every := max(1, total/20); n%every == 0 || n == total {
 		done.Say = []string{fmt.Sprintf("step %d/%d  epoch %.2f  loss %.4f  grad norm %.2f  learning rate %.1e",
@@ -233,7 +233,7 @@ func (t *trainer) stepDone(n int, record metrics.Record) train.Done {
 func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: train.Position{Step: at.Step, Evaluated: true}, Save: train.IfDue}
 	if at.Step == t.steps() {
-		done.Save = train.Never // the model is written
+		done.Save = train.Never // the model is written already
 	}
 	t.shown = false
 	if t.held == nil {
@@ -278,11 +278,11 @@ func (t *trainer) heldOut(ctx context.Context) (float64, error) {
 	return sum / float64(t.held.tokens), nil
 }
 
-// configFiles are the files of a Hugging Face folder and of an adapter's of which one
-// is written last: with it the run is finished.
+// configFiles are the files of a model folder and of an adapter folder, of which one is
+// written last: then the run is finished.
 var configFiles = []string{"config.json", "adapter_config.json"}
 
-// Finished says whether the run in the folder of the output is done, so that there is
+// Finished says whether the run in the output folder is finished, so that there is
 // nothing to resume.
 func (c Config) Finished() bool {
 	return slices.ContainsFunc(configFiles, func(name string) bool {
@@ -291,8 +291,8 @@ func (c Config) Finished() bool {
 	})
 }
 
-// finish writes the model, or the adapter, into the run folder. A process that is
-// killed in the middle leaves no config, and the run is resumed from its checkpoint.
+// finish writes the model, or the adapter, into the run folder. If the process is killed
+// before its end, there is no config and the run is resumed from its checkpoint.
 func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, error) {
 	done := train.Done{At: at}
 	if err := errors.Join(t.run.Wait(), t.run.Stepper.Collect(false)); err != nil {
@@ -342,7 +342,7 @@ func (t *trainer) Plan() train.Plan {
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving:    train.Saving{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
 		Objective: "sft", Settings: train.Values(&c, "model", "lora", "data", "optimizer", "train", "runtime"),
-		Former:   map[string]string{"optimizer.name": "adamw"}, // before it could be chosen
+		Former:   map[string]string{"optimizer.name": "adamw"}, // for checkpoints from before it was a setting
 		Others:   train.Values(&c, "train", "distributed"),
 		Problems: digest(sets...), Things: "demonstrations", Changed: "there are other demonstrations",
 	}
@@ -354,7 +354,7 @@ func (t *trainer) Plan() train.Plan {
 	return p
 }
 
-// Save implements train.Task: all that a run remembers follows from its position.
+// Save implements train.Task: the position determines the whole state.
 func (t *trainer) Save(*rundir.Snapshot) error { return nil }
 
 // Restore implements train.Task.

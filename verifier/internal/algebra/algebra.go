@@ -23,13 +23,13 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// An outcome is what a comparison came to.
+// An outcome is the result of a comparison.
 type outcome uint8
 
 const (
 	unequal outcome = iota
 	Equal
-	undecided // it could not be told; to be taken for different
+	undecided // it could not be decided; counts as different
 	Limit     // telling would have cost too much
 )
 
@@ -79,8 +79,8 @@ func (c *Checker) Equal(a, b *latex.Node) (outcome, string) {
 	return c.numbers(a, b)
 }
 
-// huge compares numbers too large to be written out: in the field, whose
-// verdict of difference is sound, and by magnitude never.
+// huge compares numbers that are too large to write out, in the field, whose verdict of
+// difference is certain.
 func (c *Checker) huge(a, b *latex.Node) (outcome, string) {
 	if same, pure := c.formulas(a, b); same {
 		return Equal, "the same formula"

@@ -85,7 +85,7 @@ func (c *Checker) rationalAngle(name string, angle *latex.Node, at *point) *big.
 	return value
 }
 
-// zeros are where functions are zero, so that no ball can tell their value.
+// zeros are the points where functions are zero, which no ball can prove.
 var zeros = map[string]*big.Rat{
 	"ln": big.NewRat(1, 1), "log": big.NewRat(1, 1), "acos": big.NewRat(1, 1), "acosh": big.NewRat(1, 1),
 	"asin": new(big.Rat), "atan": new(big.Rat), "asinh": new(big.Rat), "atanh": new(big.Rat), "sinh": new(big.Rat), "tanh": new(big.Rat),

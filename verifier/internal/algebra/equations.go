@@ -139,8 +139,8 @@ type poly []uint64
 // A quotient is one polynomial over another.
 type quotient struct{ num, den poly }
 
-// A restriction reads expressions along a line t -> v + w t, where v is what at
-// makes of each unknown.
+// A restriction reads expressions along a line t -> v + w t, where at gives v
+// for each unknown.
 type restriction struct {
 	c      *Checker
 	at     formula
@@ -256,7 +256,7 @@ func (l *restriction) times(p, q poly) poly {
 // lowest is the numerator of q in lowest terms, up to a constant factor.
 func (l *restriction) lowest(q quotient) poly {
 	a, b := q.num, q.den
-	for len(b) > 0 { // Euclid
+	for len(b) > 0 { // Euclid's algorithm
 		_, r := l.divided(a, b)
 		a, b = b, r
 	}

@@ -32,7 +32,7 @@ type formula struct {
 	pure   bool // only field operations on unknowns so far
 	bad    bool // a division by zero, or out of budget
 	bound  []string
-	inside int             // of a series, integral or limit
+	inside int             // depth of enclosing series, integrals and limits
 	mult   map[string]bool // functions that are to be read as factors
 	pinned string          // the variable that has the value pin
 	pin    uint64
@@ -153,8 +153,8 @@ func (f *formula) value(n *latex.Node) uint64 {
 	return f.application(n)
 }
 
-// withoutIntegers returns a sum without its whole numbers, and their sum, which can be
-// taken out of a floor; nil if the sum has no whole numbers.
+// withoutIntegers returns a sum without its whole numbers, and their sum, which can move
+// out of a floor; nil if the sum has no whole numbers.
 func withoutIntegers(n *latex.Node) (rest *latex.Node, whole *big.Rat) {
 	rest = &latex.Node{Op: latex.Add}
 	for _, arg := range n.Args {
@@ -174,8 +174,8 @@ func withoutIntegers(n *latex.Node) (rest *latex.Node, whole *big.Rat) {
 	return rest, whole
 }
 
-// constant is the residue of pi or e, which nothing is assumed of. It is the
-// same for every seed, so that a factor of pi is one factor.
+// constant returns the residue for pi or e, about which nothing is assumed. It is the
+// same for every seed, so that a factor of pi stays one factor.
 func (f *formula) constant(name string) uint64 { return hashName("const "+name, 97) % f.in.p }
 
 // application is the residue of a function of the residues of n's arguments.
@@ -288,8 +288,8 @@ func isNumeric(n *latex.Node) bool {
 	return !n.Contains(latex.Sym, latex.App, latex.Index, latex.Opaque, latex.Text, latex.Const, latex.Unit)
 }
 
-// factorLetters are the letters that stand before a bracket in a or b (h(a+b))
-// and alone elsewhere: there the bracket multiplies.
+// factorLetters are the letters before a bracket in a or b (h(a+b)) that also occur
+// alone: their bracket means multiplication.
 func factorLetters(nodes ...*latex.Node) map[string]bool {
 	applied, bare := map[string]bool{}, map[string]bool{}
 	for _, n := range nodes {

@@ -97,8 +97,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestLinesDiffer: expressions of different lines are different, but for the
-// few that are one number.
+// TestLinesDiffer: expressions of different lines are different, except for a few that
+// are the same number.
 func TestLinesDiffer(t *testing.T) {
 	for i, line := range identities {
 		for _, other := range identities[i+1:] {

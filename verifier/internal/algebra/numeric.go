@@ -9,7 +9,7 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// errNotANumber is what the evaluation of what has no meaning as a number fails with.
+// errNotANumber is the error for an expression without a numeric meaning.
 var errNotANumber = errors.New("algebra: not a number")
 
 // A numeric evaluates expressions in ball arithmetic at one point.
@@ -22,8 +22,8 @@ type numeric struct {
 	complex bool
 	left    bool      // an operation left the reals
 	scale   ball.Real // the largest summand met
-	// swallowed says that a summand that is not zero was too small to change a sum
-	// at this precision, as in 1 + e^-10000: equality then means nothing.
+	// swallowed says that a nonzero summand was too small to change a sum at this
+	// precision, as in 1 + e^-10000: equality then proves nothing.
 	swallowed bool
 }
 
@@ -122,9 +122,9 @@ func (e *numeric) sum(x, y ball.Complex) ball.Complex {
 	return e.ball.CAdd(x, y)
 }
 
-// fromOne notes that a function of z that is 1 at zero, or z times such a one, cannot be
-// told from it at this precision, as e^z of 10^-600 or the sine of 10^-300. order is the
-// power of z by which it differs.
+// fromOne records that a function of z that is 1 at zero, or z times such a function,
+// cannot be distinguished from 1 (or z) at this precision, as e^z of 10^-600 or the sine
+// of 10^-300. order is the power of z by which it differs.
 func (e *numeric) fromOne(z ball.Complex, order int) {
 	power := z
 	for range order - 1 {
@@ -166,7 +166,7 @@ func (e *numeric) constant(name string) ball.Complex {
 	return ball.Complex{}
 }
 
-// opaque is an unknown that depends on the whole of n as a formula.
+// opaque returns an unknown that depends on all of n as a formula.
 func (e *numeric) opaque(n *latex.Node) ball.Complex {
 	f := formula{c: e.c, in: fieldFor(5), seed: 5, mult: e.factors}
 	h := f.value(n)
@@ -374,8 +374,8 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 	return e.opaque(n) // det, tr, norm, ...
 }
 
-// ofSine is the function that a name stands for of an angle with this sine and cosine,
-// circular or hyperbolic.
+// ofSine returns the value of a function, circular or hyperbolic, of an angle with this
+// sine and cosine.
 func (e *numeric) ofSine(name string, sin, cos ball.Complex) ball.Complex {
 	one := e.small(1, 1)
 	switch name {

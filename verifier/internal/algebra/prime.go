@@ -12,11 +12,11 @@ import (
 // square root, which i is mapped to.
 type field struct{ p, root uint64 }
 
-// fieldCount is how many fields there are to choose from.
+// fieldCount is the number of fields to choose from.
 const fieldCount = 64
 
-// fields are those of the largest suitable primes below 2^62. With a single prime,
-// which anybody could read here, x^p would be x.
+// fields are the fields of the largest suitable primes below 2^62. With a single, known
+// prime, x^p could be passed off as x.
 var fields = sync.OnceValue(func() (all [fieldCount]field) {
 	p := uint64(1)<<62 - 3
 	for i := range all {
@@ -41,8 +41,8 @@ func fieldFor(seed uint64) *field {
 	return &all[mix(seed)%fieldCount]
 }
 
-// pairSeed is a seed that depends on all of the expressions, so that nobody who
-// writes one of them can choose what it is compared with.
+// pairSeed is a seed that depends on all of the expressions, so that the author of one
+// expression cannot choose the seed.
 func pairSeed(nodes ...*latex.Node) uint64 {
 	h := uint64(0)
 	for _, n := range nodes {
@@ -83,7 +83,7 @@ func (f *field) pow(a, n uint64) uint64 {
 	return r
 }
 
-// inverse is 1/a for a that is not zero: a^(p-1) = 1.
+// inverse is 1/a for a nonzero a: a^(p-1) = 1.
 func (f *field) inverse(a uint64) uint64 { return f.pow(a, f.p-2) }
 
 // residue is n modulo p.
@@ -98,8 +98,8 @@ func (f *field) residue(n *big.Int) uint64 {
 	return new(big.Int).Mod(n, new(big.Int).SetUint64(f.p)).Uint64()
 }
 
-// mostBits is the height up to which equal residues are taken for equal formulas: a
-// number of so many bits has at most five of the primes as divisors.
+// mostBits is the height up to which equal residues count as equal formulas: a number of
+// so many bits has at most five of the primes as divisors.
 const mostBits = 300
 
 // height bounds the bits of the integers that n consists of when it is written out

@@ -41,8 +41,8 @@ func (p *point) lookup(name string) *point {
 	return p
 }
 
-// afford takes the cost of one operation on numbers of so many bits, and reports whether
-// the budget had it.
+// afford spends the cost of one operation on numbers of so many bits, and reports whether
+// the budget allowed it.
 func (c *Checker) afford(bits int) bool {
 	words := bits/64 + 1
 	c.budget -= 1 + words + words*words/1500
@@ -200,8 +200,8 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) *big.Rat {
 		}
 	}
 	c.spend(num.BitLen() + den.BitLen())
-	// Powers of coprime numbers are coprime. SetFrac would look for a common
-	// divisor all the same, at great cost, so the parts are set one by one.
+	// Powers of coprime numbers are coprime. SetFrac would still look for a common
+	// divisor, at great cost, so the parts are set separately.
 	power := big.NewRat(1, 2)
 	power.Num().Set(num)
 	power.Denom().Set(den)
