@@ -11,9 +11,9 @@ import (
 // isListLike reports whether n is a list or a set of elements.
 func isListLike(n *latex.Node) bool { return n.Op == latex.List || n.Op == latex.Set }
 
-// lists compares where a list is involved. A list without brackets is taken as
-// several answers, whose order does not matter but whose number does; against
-// a tuple its order counts. In a set repetitions do not count.
+// lists compares if one side is a list. A list without brackets is several answers, whose
+// order does not matter but whose number does; against a tuple its order counts. In a set
+// repetitions do not count.
 func (c *comparer) lists(g, a *latex.Node) bool {
 	g, a = excluded(g), excluded(a)
 	if verdict, ok := c.regions(g, a); ok {
@@ -46,7 +46,7 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 }
 
 // lettered returns a word such as BC as the list of its letters if list is a list of
-// options. It returns anything else as it is.
+// options. It returns anything else unchanged.
 func lettered(word, list *latex.Node) *latex.Node {
 	n := word
 	if n.Op == latex.Text && len(n.Name) == len(list.Args) {
@@ -61,9 +61,9 @@ func lettered(word, list *latex.Node) *latex.Node {
 	return &latex.Node{Op: latex.List, Name: ",", Args: n.Args}
 }
 
-// unremarked is a list of one statement and remarks about its letters, such as x ∈ R, as the
-// statement alone, where other says it without them. The remarks of a gold are memberships;
-// an answer may also say that a letter for an integer is above a bound: n >= 1.
+// unremarked is a list of one statement and remarks about its letters, such as x ∈ R, as
+// the statement alone, if other has no remarks. The remarks of a gold are memberships; an
+// answer may also say that a letter for an integer is above a bound: n >= 1.
 func (c *comparer) unremarked(n, other *latex.Node, isGold bool) *latex.Node {
 	if n.Op != latex.List || other.Op == latex.List {
 		return n
@@ -94,7 +94,7 @@ func isAssigned(statement, name *latex.Node) bool {
 	return ok && as.name.Op == latex.Sym && as.name.Name == name.Name
 }
 
-// excluded writes x != 0, 1 as x != 0 and x != 1; anything else is returned as it is.
+// excluded writes x != 0, 1 as x != 0 and x != 1; it returns anything else unchanged.
 func excluded(n *latex.Node) *latex.Node {
 	if n.Op != latex.List || n.Args[0].Op != latex.Rel || !single(n.Args[0], "!=") || !isName(n.Args[0].Args[0]) {
 		return n
@@ -141,8 +141,8 @@ func isProper(n *latex.Node) bool {
 	return p != nil && q != nil && p.Sign() > 0 && p.Cmp(q) < 0
 }
 
-// values are the elements of a list or set; where all are assignments to one
-// name, what is assigned.
+// values returns the elements of a list or set; if all are assignments to one name, the
+// assigned values.
 func values(n *latex.Node) []*latex.Node {
 	out := make([]*latex.Node, len(n.Args))
 	first := ""
@@ -190,7 +190,7 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	case len(g.Args) == len(a.Args):
 		return c.match(values(g), values(a), "the same values in some order")
 	}
-	return c.twoSets(values(g), values(a)) // something was said twice
+	return c.twoSets(values(g), values(a)) // an element was repeated
 }
 
 // tupleSize returns the length of the elements of a list of tuples, 0 if the elements are
@@ -206,8 +206,8 @@ func tupleSize(list *latex.Node) int {
 	return size
 }
 
-// tuples writes p = 5, q = 2, p = 7, q = 2 as (5,2), (7,2); anything else is returned
-// as it is.
+// tuples writes p = 5, q = 2, p = 7, q = 2 as (5,2), (7,2); it returns anything else
+// unchanged.
 func tuples(list *latex.Node, size int) *latex.Node {
 	if size < 2 || len(list.Args)%size != 0 {
 		return list
@@ -262,8 +262,8 @@ func ranged(n *latex.Node) (rest, set, variable *latex.Node) {
 	return list, set, variable
 }
 
-// unranged compares a statement about all integers k with one that leaves "k ∈ Z" out,
-// as many do: x = 2n\pi has one letter in k's place.
+// unranged compares a statement about all integers k with one that omits "k ∈ Z", as is
+// common: x = 2n\pi has one letter in k's place.
 func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
 	list, other := swapped(a.Op == latex.List, g, a)
 	if list.Op != latex.List || other.Op == latex.List || len(list.Args) != 2 {
@@ -293,9 +293,9 @@ func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
 // mostShifted is how many steps the beginnings of two progressions may be apart.
 const mostShifted = 4
 
-// sameProgression reports whether g and a take the same values where k goes through all
-// integers: both are linear in k with one step, and their beginnings are whole steps
-// apart, as \pi/2 + k\pi and -\pi/2 + k\pi.
+// sameProgression reports whether g and a take the same values for all integers k: both
+// are linear in k with the same step, and differ by whole steps, as \pi/2 + k\pi and
+// -\pi/2 + k\pi.
 func (c *comparer) sameProgression(g, a, k *latex.Node) bool {
 	if !g.Op.Scalar() || !a.Op.Scalar() {
 		return false
@@ -403,8 +403,8 @@ func (c *comparer) inOrder(g, a []*latex.Node, rule string) bool {
 	return c.say(true, rule)
 }
 
-// match reports whether the elements of two sequences of one length can be paired so that
-// both of each pair are equal.
+// match reports whether the elements of two sequences of equal length can be paired so
+// that each pair is equal.
 func (c *comparer) match(g, a []*latex.Node, rule string) bool {
 	if sameNumbers(g, a, false) {
 		return c.say(true, rule)
@@ -441,8 +441,8 @@ func sameNumbers(g, a []*latex.Node, asSets bool) bool {
 	return okX && okY && slices.Equal(x, y)
 }
 
-// numeralKeys are the values of numerals of ordinary size in lowest terms, sorted, and each
-// once if asked for; ok is false if there is something else.
+// numeralKeys returns the values of numerals of ordinary size in lowest terms, sorted,
+// and without repetition if asked for; ok is false if an element is no such numeral.
 func numeralKeys(list []*latex.Node, once bool) (keys []string, ok bool) {
 	for _, n := range list {
 		m, negative := n, n.Op == latex.Neg
@@ -494,8 +494,8 @@ func (c *comparer) twoSets(g, a []*latex.Node) bool {
 	return c.say(true, "the same set")
 }
 
-// byAlphabet are values in the order of their names, where these follow one another in the
-// alphabet: y = 2, x = 1 is (1,2). Other names, and values without one, stay as they are.
+// byAlphabet sorts values by their names, if these are consecutive letters of the
+// alphabet: y = 2, x = 1 is (1,2). Otherwise it changes nothing.
 func byAlphabet(values []*latex.Node) []*latex.Node {
 	names := ""
 	for _, n := range values {

@@ -43,8 +43,8 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 	return c.scalars(x, y)
 }
 
-// asMatrix reads I in n as the identity of m's shape and [[1,2],[3,4]] as a
-// matrix; anything else is returned as it is.
+// asMatrix reads I in n as the identity of m's shape and [[1,2],[3,4]] as a matrix; it
+// returns anything else unchanged.
 func (c *comparer) asMatrix(n, m *latex.Node) *latex.Node {
 	if one := identity(m); one != nil && mentions(n, &latex.Node{Op: latex.Sym, Name: "I"}) {
 		if product := c.computed(n.Replaced(latex.Sym, "I", one)); product != nil {
@@ -76,8 +76,8 @@ func (c *comparer) vectorOf(n, m *latex.Node) *latex.Node {
 	return nil
 }
 
-// one is the entry of a matrix of one entry; anything else is returned as it is, and
-// nil for a larger matrix.
+// one returns the entry of a matrix of one entry, nil for a larger matrix, and anything
+// else unchanged.
 func one(n *latex.Node) *latex.Node {
 	if n.Op != latex.Matrix {
 		return n
@@ -210,8 +210,8 @@ func (c *comparer) matrixProduct(x, y *latex.Node) *latex.Node {
 	return out
 }
 
-// folded is n as a numeral where it is rational. Entries that stay expressions
-// share their parts, so they are kept small.
+// folded returns n as a numeral if it is rational. This keeps entries small, since those
+// that stay expressions share their parts.
 func (c *comparer) folded(n *latex.Node) *latex.Node {
 	if r, ok := c.algebra.Rational(n); ok {
 		return algebra.Rational(r)

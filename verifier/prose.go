@@ -89,8 +89,8 @@ func (find *finder) fromText(s string) extract {
 	return extract{reason: "no answer"}
 }
 
-// misspelledBox is the content of a response that is nothing but a box with its
-// command misspelled: boxed{5}, \Boxed{5}, \box{5}.
+// misspelledBox returns the content of a response that consists of a box with its command
+// misspelled: boxed{5}, \Boxed{5}, \box{5}.
 func (find *finder) misspelledBox(s string) (string, bool) {
 	rest := strings.TrimPrefix(s, `\`)
 	for _, name := range [...]string{"boxed", "Boxed", "box", "Box", "BOXED", "fbox", "framebox"} {
@@ -129,14 +129,14 @@ func (find *finder) looksWhole(s string) bool {
 // clausal are short words that make a clause of a text: "so it is 5".
 var clausal = setOf("is it so we he be")
 
-// isForeign reports whether r is a letter of a script in which no mathematics is written,
-// or a full stop of one.
+// isForeign reports whether r is a letter, or a full stop, of a script in which
+// mathematics is not written.
 func isForeign(r rune) bool {
 	return r >= 0x400 && (unicode.In(r, unicode.Cyrillic, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Arabic, unicode.Devanagari) && !unicode.IsDigit(r) || r == '。' || r == '！')
 }
 
-// wordsIn counts the words in s that are neither commands nor connectives: of three ASCII
-// letters or more, or of foreign ones.
+// wordsIn counts the words in s that are neither commands nor connectives: words of three
+// or more ASCII letters, or of foreign letters.
 func (find *finder) wordsIn(s string) int {
 	find.steps += len(s)
 	count := 0
@@ -216,8 +216,8 @@ func fullStop(s string, i int) bool {
 	return i == 0 || s[i-1]|0x20 != 'a' && s[i-1]|0x20 != 'p' || !strings.HasPrefix(strings.TrimSpace(s[i+1:]), "m.")
 }
 
-// fromSentence takes the answer out of the sentence after "the answer is": the
-// whole where it is short, else its last expression.
+// fromSentence returns the answer in the sentence after "the answer is": the whole
+// sentence if it is short, else its last expression.
 func (find *finder) fromSentence(s string) extract {
 	find.steps += len(s)
 	s = strings.Trim(strings.TrimSpace(s), `"*_`)
@@ -262,8 +262,8 @@ type segment struct{ start, end int }
 func (find *finder) segments(s string) []segment {
 	find.steps += len(s)
 	var out []segment
-	// A kind of delimiter that is not closed once is not closed further on either: it is not
-	// looked for again.
+	// If a kind of delimiter is not closed once, it is not closed later either, so it is
+	// not searched again.
 	var noParen, noBracket, noDollars bool
 	for i := 0; i < len(s) && len(out) < maxSegments; i++ {
 		switch {
@@ -329,7 +329,7 @@ func (find *finder) withSuffix(s string, start, end int) string {
 	return s[start:end]
 }
 
-// lastExpression is the last formula or number of s, whichever comes later.
+// lastExpression returns the last formula or number of s, whichever is later.
 func (find *finder) lastExpression(s string) extract {
 	find.steps += len(s)
 	formulaStart, formulaEnd := -1, -1
@@ -384,11 +384,11 @@ var negations = [...]string{
 // negationSigns deny in scripts that put no spaces between words.
 var negationSigns = [...]string{"不是", "不等于", "不会", "並非", "并非", "ではない", "ではありません", "じゃない", "아니"}
 
-// refusals are words that deny what stands before them, besides the negations.
+// refusals are words that deny the text before them, besides the negations.
 var refusals = [...]string{"wrong", "incorrect", "false", "impossible", "excluded", "eliminated", "rejected", "ruled"}
 
-// otherwise are words of other languages for "or": what stands after them is one of two
-// answers.
+// otherwise are words of other languages for "or", after which one of two answers
+// follows.
 var otherwise = [...]string{" oder", " ou", " o", " oppure", " или", "或", "或者", "または", "또는"}
 
 // bounds are words that make a bound, or an exception, of the number after them.
@@ -436,7 +436,7 @@ func negates(w string) bool {
 	return slices.Contains(negations[:], w) || strings.HasSuffix(w, "n't") || strings.HasSuffix(w, "n’t")
 }
 
-// place is where an answer in running text stands.
+// A place says where an answer in running text is.
 func place(formula bool) string {
 	if formula {
 		return fromFormula
@@ -444,8 +444,8 @@ func place(formula bool) string {
 	return fromProse
 }
 
-// environmentEnd is the extent of the last \begin...\end that stands without
-// delimiters, -1 if there is none.
+// environmentEnd returns the extent of the last \begin...\end without delimiters, -1 if
+// there is none.
 func (find *finder) environmentEnd(s string) (int, int) {
 	find.steps += len(s)
 	shut := strings.LastIndex(s, `\end{`)
@@ -502,8 +502,8 @@ found:
 	return start, end
 }
 
-// widened extends a number in running text to the formula it stands in: as many
-// neighbouring words as hold no word of a language.
+// widened extends a number in running text to its formula: by neighbouring words that are
+// no words of a language.
 func (find *finder) widened(s string, from, start, end int) (int, int) {
 	end = wordEnd(s, end)
 	for start > from {
@@ -583,7 +583,7 @@ func (find *finder) mathematical(w string) bool {
 	return true
 }
 
-// groupOfThree reports whether exactly three digits stand at s[i:].
+// groupOfThree reports whether exactly three digits begin at s[i:].
 func groupOfThree(s string, i int) bool {
 	return i+3 <= len(s) && isDigit(s[i]) && isDigit(s[i+1]) && isDigit(s[i+2]) && (i+3 == len(s) || !isDigit(s[i+3]))
 }

@@ -36,8 +36,8 @@ func (c *comparer) ratios(g, a *latex.Node) bool {
 	return c.say(false, "a ratio against something else")
 }
 
-// asRatio is a clock time read as a ratio, nil if it cannot be one; anything else
-// is returned as it is.
+// asRatio returns a clock time as a ratio, nil if it cannot be one; it returns anything
+// else unchanged.
 func asRatio(n *latex.Node) *latex.Node {
 	if n.Op != latex.Clock {
 		return n
@@ -78,8 +78,7 @@ func (c *comparer) twoRatios(g, a *latex.Node) bool {
 	return c.say(true, "equal ratios")
 }
 
-// sameDate compares dates written year-month-day. A year that is not given is 0
-// and matches any.
+// sameDate compares dates written year-month-day. A missing year is 0 and matches any.
 func sameDate(x, y string) bool {
 	p, q := strings.Split(x, "-"), strings.Split(y, "-")
 	if len(p) != 3 || len(q) != 3 || p[1] != q[1] || p[2] != q[2] {

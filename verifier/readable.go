@@ -9,9 +9,8 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// Readable returns an error for a gold that the verifier cannot read, so that at
-// most the very same text would count as right. Words are readable: they are
-// compared as words.
+// Readable returns an error for a gold that the verifier cannot read, so that only an
+// identical text could count as right. Words are readable: they are compared as words.
 func Readable(gold string) error {
 	d := Verifier{}.judge([]string{gold}, `\boxed{`+gold+`}`)
 	if d.Status != OK || !d.Correct {
@@ -27,7 +26,7 @@ func Readable(gold string) error {
 	return errors.New("it is too long or too deep to be read")
 }
 
-// checkTexts returns an error for the first text in a tree that is no words.
+// checkTexts returns an error for the first text in a tree that is not made of words.
 func checkTexts(n *latex.Node) error {
 	for m := range n.All() {
 		if m.Op == latex.Text && !isWords(m.Name) {
@@ -37,8 +36,7 @@ func checkTexts(n *latex.Node) error {
 	return nil
 }
 
-// isWords reports whether a text has letters, and otherwise only what stands
-// between words.
+// isWords reports whether a text has letters, and otherwise only marks between words.
 func isWords(text string) bool {
 	letters := strings.IndexFunc(text, unicode.IsLetter) >= 0
 	return letters && strings.IndexFunc(text, func(r rune) bool {
@@ -53,7 +51,7 @@ func isWords(text string) bool {
 func (Verifier) Solution(text string) (answer string, marked bool) {
 	find := &finder{}
 	if tag := find.fromTag(text, false); len(tag.texts) > 0 {
-		return clean(tag.texts[len(tag.texts)-1]), true // of several boxes all
+		return clean(tag.texts[len(tag.texts)-1]), true // of several boxes all count
 	}
 	if _, boxed := find.lastBox(text); boxed {
 		answer, _ = find.goldText(text)

@@ -8,9 +8,8 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// A region is a set of real numbers: intervals and points in order, apart from
-// one another. What cannot be read as one, or not be put in order, is nil, and so is what
-// is made of it.
+// A region is a set of real numbers: separate intervals and points in order. It is nil
+// for anything that is no such set or cannot be ordered; operations on nil give nil.
 type region struct {
 	pieces   []interval
 	variable string // the variable that an inequality was about, if one was
@@ -22,7 +21,8 @@ type interval struct {
 	closedLow, closedHigh bool
 }
 
-// about is r as what an inequality says of the variable, or as a set if that is empty.
+// about returns r as an inequality's statement about the variable, or as a set if the variable is
+// empty.
 func (r *region) about(variable string) *region {
 	if r == nil {
 		return nil

@@ -134,8 +134,8 @@ func (c *comparer) combination(n *latex.Node) *region {
 	return total
 }
 
-// listRegion reads several inequalities in one variable: with "or" their
-// union; else what they have in common or, if that is nothing, their union.
+// listRegion reads several inequalities in one variable: with "or" their union; else
+// their intersection or, if that is empty, their union.
 func (c *comparer) listRegion(n *latex.Node) *region {
 	parts := make([]*region, len(n.Args))
 	inequality := false
@@ -233,8 +233,8 @@ func (c *comparer) sets(g, a *latex.Node) bool {
 	return c.elementwise(g, a, "sets")
 }
 
-// boundAlike renames the variable of {2n | n ∈ S} to that of {2k | k ∈ S}; nil
-// where k means something else there.
+// boundAlike renames the variable of {2n | n ∈ S} to that of {2k | k ∈ S}; nil if k has
+// another meaning there.
 func boundAlike(g, a *latex.Node) *latex.Node {
 	from, okA := rangingOver(a.Args[1])
 	to, okG := rangingOver(g.Args[1])
@@ -255,9 +255,8 @@ func rangingOver(n *latex.Node) (*latex.Node, bool) {
 	return nil, false
 }
 
-// asBracket writes a < x < b and x > a as intervals, and a list of such or of
-// pairs with "or" between them as their union, whatever a and b are; anything
-// else is returned as it is.
+// asBracket writes a < x < b and x > a as intervals, and a list of such or of pairs with
+// "or" between them as their union, for any a and b; it returns anything else unchanged.
 func asBracket(n *latex.Node) *latex.Node {
 	if n.Op == latex.List && n.Name != "and" {
 		union := &latex.Node{Op: latex.Union}
@@ -281,8 +280,8 @@ func asBracket(n *latex.Node) *latex.Node {
 	return &latex.Node{Op: latex.Bracket, Name: name, Args: []*latex.Node{n.Args[0], n.Args[2]}}
 }
 
-// bounded writes x > a as infinity > x > a and returns anything else as it is. Where both
-// sides are names, the left one is the variable, unless only the right one is usual for a
+// bounded writes x > a as infinity > x > a and returns anything else unchanged. If both
+// sides are names, the left one is the variable, unless only the right one is a usual
 // variable.
 func bounded(n *latex.Node) *latex.Node {
 	if len(n.Ops) != 1 || n.Ops[0] == "!=" {

@@ -12,7 +12,7 @@ import (
 // AB = 2+2 = 4, x = 1/3 ≈ 0.33.
 type assignment struct {
 	name   *latex.Node
-	value  *latex.Node // the last part that is joined by =
+	value  *latex.Node // the last part joined by =
 	approx *latex.Node // the part after ≈, nil if there is none
 }
 
@@ -52,7 +52,7 @@ func assignmentOf(n *latex.Node) (assignment, bool) {
 	return assignment{}, false
 }
 
-// valueOf is the value of an assignment; anything else is returned as it is.
+// valueOf returns the value of an assignment; it returns anything else unchanged.
 func valueOf(n *latex.Node) *latex.Node {
 	if as, ok := assignmentOf(n); ok {
 		return as.value
@@ -88,8 +88,7 @@ func isName(n *latex.Node) bool {
 	return false
 }
 
-// isPlainName reports whether n is a name that another may stand in for, as x = 3
-// for y = 3.
+// isPlainName reports whether another name may replace n, as x = 3 for y = 3.
 func isPlainName(n *latex.Node) bool {
 	switch n.Op {
 	case latex.Sym, latex.Index, latex.App, latex.Text, latex.Mul:
@@ -170,7 +169,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	return c.say(false, "a relation against something else")
 }
 
-// conclusion compares what a chain of equations comes to with an expression.
+// conclusion compares the result of a chain of equations with an expression.
 func (c *comparer) conclusion(rel, other *latex.Node, fromGold bool) bool {
 	last, end := lastValue(rel), rel.Args[len(rel.Args)-1]
 	before := rel.Args[:len(rel.Args)-1]
@@ -187,14 +186,14 @@ func (c *comparer) conclusion(rel, other *latex.Node, fromGold bool) bool {
 	return c.say(false, "an equation against an expression")
 }
 
-// hasNames reports whether n cannot be computed, since a letter, a function without a formula
-// or an integral stands in it.
+// hasNames reports whether n cannot be computed, since it has a letter, a function
+// without a formula or an integral.
 func hasNames(n *latex.Node) bool {
 	return len(algebra.Variables(n)) > 0 || n.Contains(latex.App) || n.Contains(latex.Opaque) || n.Contains(latex.Mod) && n.Contains(latex.Sym)
 }
 
-// isAskedFor reports whether n may be the quantity that a problem asks for, rather than a side
-// of an equation that is still to be solved, as 2x and x-5 are.
+// isAskedFor reports whether n may be the quantity that a problem asks for, rather than a
+// side of an unsolved equation, such as 2x or x-5.
 func isAskedFor(n *latex.Node) bool {
 	if isCompoundName(n) && n.Op != latex.Neg || len(algebra.Variables(n)) > 1 || n.Contains(latex.App) {
 		return n.Op != latex.Neg
@@ -220,7 +219,7 @@ func reciprocal(n *latex.Node) bool {
 }
 
 // isIdentity reports whether the parts of a chain of equations are equal for all values of
-// their letters. An operation, such as an integral, is taken to be what stands after it.
+// their letters. An operation, such as an integral, is assumed to equal the part after it.
 func (c *comparer) isIdentity(chain *latex.Node) bool {
 	for i, r := range chain.Args[1:] {
 		l := chain.Args[i]
@@ -237,8 +236,8 @@ func (c *comparer) isIdentity(chain *latex.Node) bool {
 	return true
 }
 
-// isOperation reports whether n is an integral, a limit, a derivative, or a sum whose bounds
-// have letters.
+// isOperation reports whether n is an integral, a limit, a derivative, or a sum with
+// letters in its bounds.
 func isOperation(n *latex.Node) bool {
 	switch n.Op {
 	case latex.Opaque:
@@ -258,7 +257,7 @@ func isOption(n *latex.Node) bool {
 	return n.Op == latex.Sym && len(n.Name) == 1 && n.Name[0] >= 'A' && n.Name[0] <= 'J'
 }
 
-// identical writes f(x) ≡ 0 with an equals sign; a congruence is returned as it is.
+// identical writes f(x) ≡ 0 with an equals sign; it returns a congruence unchanged.
 func identical(n *latex.Node) *latex.Node {
 	if n.Op != latex.Rel || !single(n, "==") || n.Contains(latex.Mod) {
 		return n
@@ -284,8 +283,8 @@ func isEquation(n *latex.Node) bool {
 	return !slices.ContainsFunc(n.Ops, func(op string) bool { return op != "=" && op != "~" })
 }
 
-// lastValue is the last part of a chain of equations before ≈, unless that is
-// the name of what follows.
+// lastValue returns the last part of a chain of equations before ≈, unless that part is
+// the name of the value after it.
 func lastValue(n *latex.Node) *latex.Node {
 	for i, op := range n.Ops {
 		if op == "~" && (i > 0 || len(algebra.Variables(n.Args[0])) == 0) {
@@ -434,9 +433,9 @@ func mentions(n, name *latex.Node) bool {
 	return named(name) && n.Any(func(n *latex.Node) bool { return named(n) && n.Name == head })
 }
 
-// renamed is the value of f(t) = value as a function of x where the other
-// side says f(x): the argument's name is bound. It is nil where x stands for something
-// else in the value.
+// renamed returns the value of f(t) = value as a function of x if the other side says
+// f(x), since the argument's name is bound. It is nil if x has another meaning in the
+// value.
 func renamed(x, y, value *latex.Node) *latex.Node {
 	if x.Op != y.Op || x.Op != latex.App && x.Op != latex.Index || len(x.Args) != len(y.Args) {
 		return value
@@ -456,9 +455,9 @@ func renamed(x, y, value *latex.Node) *latex.Node {
 	return value
 }
 
-// equations compares l = r with m = s: the differences of their sides must be
-// multiples of one another by a number, once fractions are cleared. Any other
-// factor may be zero and so add solutions: xy = x is not y = 1.
+// equations compares l = r with m = s: after clearing fractions, the differences of their
+// sides must be numeric multiples. Any other factor may be zero and add solutions: xy = x
+// is not y = 1.
 func (c *comparer) equations(g, a *latex.Node) bool {
 	scalar := func(n *latex.Node) bool { return n.Op.Scalar() }
 	if !g.Every(scalar) || !a.Every(scalar) || c.isIdentity(g) && c.isIdentity(a) {
@@ -478,8 +477,8 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 	return c.say(false, "different equations")
 }
 
-// solved reports whether an equation says what a name is: y = z/x, which is xy = z for
-// all who write it.
+// solved reports whether an equation gives the value of a name: y = z/x, which people
+// also write as xy = z.
 func solved(n *latex.Node) bool {
 	as, ok := assignmentOf(n)
 	return ok && !mentions(as.value, as.name)

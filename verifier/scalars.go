@@ -21,7 +21,7 @@ type quantity struct {
 
 // A unitPower is one unit and its exponent.
 type unitPower struct {
-	name  string // as latex names it; #noun for what is counted
+	name  string // name as in latex; #noun for a counted noun
 	power int
 }
 
@@ -259,8 +259,8 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	return c.withUnits(g, a, x, y)
 }
 
-// percent compares p% with a plain number x: x is p/100, or the sign was left
-// out. Below 1 only the former, since 0.5 is more likely 50% than 0.5%.
+// percent compares p% with a plain number x: x is p/100, or p if the sign was left out.
+// Below 1 it must be p/100, since 0.5 is more likely 50% than 0.5%.
 func (c *comparer) percent(x, y quantity) bool {
 	p, n := swapped(y.percent, x, y)
 	if n.degree || len(n.units) > 0 || len(p.units) > 0 {
@@ -302,9 +302,8 @@ func (c *comparer) degrees(x, y quantity) bool {
 	return c.expressions(radians, n.value) && c.relax(degreeValue)
 }
 
-// withUnits compares quantities of which at least one has units. A unit that
-// only one side names is not held against it; units of one dimension are
-// converted.
+// withUnits compares quantities of which at least one has units. A unit that only one
+// side names is ignored; units of one dimension are converted.
 func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 	if len(x.units) == 0 || len(y.units) == 0 {
 		if slices.ContainsFunc(append(x.units, y.units...), func(u unitPower) bool { return u.name == "K?" }) {
@@ -358,8 +357,8 @@ func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 // isPrime reports whether units are the mark of 5'.
 func isPrime(units []unitPower) bool { return len(units) == 1 && units[0].name == "'" }
 
-// dollars reports whether x is an amount in cents and y the same in dollars, as a decimal of
-// two places: 75 cents and 0.75.
+// dollars reports whether x is an amount in cents and y the same amount in dollars, as a
+// decimal of two places: 75 cents and 0.75.
 func (c *comparer) dollars(x, y quantity) bool {
 	if len(x.units) != 1 || x.units[0] != (unitPower{"cent", 1}) || y.value.Op != latex.Num || y.value.Places != 2 {
 		return false
@@ -415,13 +414,13 @@ func nouns(units []unitPower) string {
 	return strings.Join(out, " ")
 }
 
-// isUnits reports whether a noun is units, square units or cubic units of what is not said.
+// isUnits reports whether a noun means unspecified units, square units or cubic units.
 func isUnits(noun string) bool {
 	return noun == "unit" || noun == "square unit" || noun == "cubic unit"
 }
 
-// sameNouns reports whether two counts may be of the same thing: the nouns agree,
-// one says more than the other, or one says nothing (units, ways).
+// sameNouns reports whether two counts may be of the same thing: the nouns agree, one is
+// more specific, or one is unspecific (units, ways).
 func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 	if isUnits(x) || isUnits(y) {
 		return x == y || unitsLike(x, y, unitsY) || unitsLike(y, x, unitsX)
@@ -442,8 +441,8 @@ func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 	return in(x, y) || in(y, x)
 }
 
-// unitsLike reports whether x is units, square units or cubic units, and other, whose
-// units are these, has the same power of a length, or counts.
+// unitsLike reports whether x is in units, square units or cubic units, and other, with
+// the units units, has the same power of a length, or counts.
 func unitsLike(x, other string, units []unitPower) bool {
 	power := map[string]int8{"unit": 1, "square unit": 2, "cubic unit": 3}[x]
 	_, dim, ok := measure(units)
@@ -453,8 +452,8 @@ func unitsLike(x, other string, units []unitPower) bool {
 	return dim == of(power) || power == 1 && dim != of(2) && dim != of(3)
 }
 
-// minimumDigits is how many significant digits a decimal needs to be taken for
-// a rounded value.
+// minimumDigits is how many significant digits a decimal needs to count as a rounded
+// value.
 const minimumDigits = 5
 
 // expressions compares two expressions without units.
@@ -527,8 +526,7 @@ func unsigned(n *latex.Node) *latex.Node {
 	return n
 }
 
-// statedDigits is how many significant digits a decimal needs to stand for an exact
-// value.
+// statedDigits is how many significant digits a decimal needs to count as an exact value.
 const statedDigits = 6
 
 // stated reports whether one side is a decimal of enough digits, the other an exact
@@ -557,7 +555,7 @@ func (c *comparer) stated(g, a *latex.Node) bool {
 	return ok && order <= 0
 }
 
-// isDecimal reports whether n is a decimal of enough digits to stand for an exact value.
+// isDecimal reports whether n is a decimal with enough digits to count as an exact value.
 func isDecimal(n *latex.Node) bool {
 	n = unsigned(n)
 	return n.Op == latex.Num && n.Places > 0 && n.Places <= 1000 && n.Digits >= statedDigits
@@ -573,7 +571,7 @@ func (c *comparer) near(g, a *latex.Node) bool {
 	return ok && order <= 0
 }
 
-// hasDecimal reports whether a numeral with a decimal point stands in n.
+// hasDecimal reports whether n has a numeral with a decimal point.
 func hasDecimal(n *latex.Node) bool {
 	return n != nil && (n.Op == latex.Num && n.Places > 0 || slices.ContainsFunc(n.Args, hasDecimal))
 }

@@ -2,9 +2,8 @@ package verifier
 
 import "onering/verifier/internal/latex"
 
-// signs compares where a plus-minus occurs: it stands for the list of its values. Several ±
-// in one expression take all combinations; with a ∓ among them they go
-// together.
+// signs compares if a plus-minus occurs, which stands for the list of its values. Several
+// ± in one expression take all combinations; with a ∓ among them they go together.
 func (c *comparer) signs(g, a *latex.Node) bool {
 	x, okX := expand(g)
 	y, okY := expand(a)
@@ -21,7 +20,7 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 		return n, true
 	}
 	if n.Op == latex.List || n.Op == latex.Set {
-		// The values join the elements.
+		// The list's values become elements of the enclosing list.
 		out := &latex.Node{Op: n.Op, Name: n.Name}
 		for _, arg := range n.Args {
 			e, ok := expand(arg)

@@ -9,8 +9,8 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// texts compares answers in words, word by word after the harmless ones: whatever is left
-// over is a difference.
+// texts compares answers in words, word by word without harmless words: any other word is
+// a difference.
 func (c *comparer) texts(g, a *latex.Node) bool {
 	x, okX := wordsOf(g)
 	y, okY := wordsOf(a)
@@ -25,11 +25,11 @@ var (
 	subject = regexp.MustCompile(`^(?:it|this|these|they|(?:the|this) (?:\pL+ ){0,3}?\pL+) (?:is|are|was|were) (.+)$`)
 	// denial makes another thing of a subject.
 	denial = regexp.MustCompile(`\b(?:not?|never|wrong|incorrect|false|opposite|neither|none|complement|other|non|converse|inverse)\b`)
-	// kind is the noun of what an adjective describes, which goes without saying.
+	// kind maps an adjective to the noun that it implies.
 	kind = regexp.MustCompile(` (?:triangle|function|number|integer|angle|sequence|series|graph|curve|matrix|prism|solid|quadrilateral|polygon)s?$`)
 )
 
-// bare is the words of a text n without what goes without saying: "it is", "on" before a day,
+// bare returns the words of a text n without implied words: "it is", "on" before a day,
 // "triangle" after "acute".
 func bare(n *latex.Node, words string) string {
 	if m := subject.FindStringSubmatch(n.Name); n.Op == latex.Text && m != nil && !denial.MatchString(n.Name) {
@@ -93,7 +93,7 @@ func wordsOf(n *latex.Node) (string, bool) {
 
 // normalWords are the words of s in small letters without articles and the punctuation at
 // their ends. An "a" is an article only at the beginning: in "vitamin A" it is a letter.
-// Signs without a word are left as they are.
+// Signs without a word are unchanged.
 func normalWords(s string) string {
 	s = strings.TrimSpace(strings.ToLower(s))
 	var out []string
@@ -115,8 +115,8 @@ func normalWords(s string) string {
 	return strings.Join(out, " ")
 }
 
-// calendar is the whole name of a day or month that w abbreviates; anything else is returned
-// as it is.
+// calendar returns the full name of a day or month that w abbreviates; it returns
+// anything else unchanged.
 func calendar(w string) string {
 	if len(w) < 3 || len(w) > 5 {
 		return w
@@ -186,8 +186,8 @@ func figure(n *latex.Node) string {
 	return name
 }
 
-// neighbours reports whether the letters of a word stand together in the
-// alphabet, as those of variables do.
+// neighbours reports whether the letters of a word are neighbours in the alphabet, as
+// variables' letters often are.
 func neighbours(w string) bool {
 	letters := []byte(w)
 	return int(slices.Max(letters)-slices.Min(letters)) <= len(w)

@@ -7,8 +7,8 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// A dimension is the exponents of length, mass, time, amount, current,
-// temperature, one for each currency that has no fixed rate, angle and information.
+// A dimension holds the exponents of length, mass, time, amount, current, temperature,
+// each currency without a fixed rate, angle and information.
 type dimension [16]int8
 
 const (

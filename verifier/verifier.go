@@ -38,7 +38,7 @@ func ParseMode(name string) (Mode, error) {
 	return 0, fmt.Errorf("verifier: unknown extraction mode %q (have auto, boxed, tag, last)", name)
 }
 
-// A Status tells a verdict that was reached from one that was not.
+// A Status says whether a verdict was reached.
 type Status string
 
 const (
@@ -54,7 +54,7 @@ const (
 // A Result is the verdict on one response.
 type Result struct {
 	Correct bool   `json:"correct"`
-	Answer  string `json:"answer"` // what was found in the response; empty if nothing
+	Answer  string `json:"answer"` // the answer found in the response; empty if there is none
 	Gold    string `json:"gold"`   // the gold it was compared with, without its delimiters
 	Reason  string `json:"reason"` // the rule that decided
 	Status  Status `json:"status"` // not OK implies not Correct
@@ -71,15 +71,15 @@ type Verifier struct {
 	// from a decimal gold, relative to the gold: 0.01 is one per cent. Otherwise decimals
 	// are compared to the digits that they state.
 	Tolerance float64
-	// WorkedOut asks for an answer that is worked out where the gold is: 4+18 is then
-	// not right for 22. It says nothing about golds that are no numbers, or are not
-	// worked out themselves. Worked out are numerals, with a sign, a unit, a per
-	// cent or degree sign, or in scientific notation (10^3 too); fractions of whole numbers that
-	// do not come out even, in lowest terms or not, and with a whole number beside
-	// them; and, for golds with roots, constants or functions, a root that does not
-	// come out, powers of pi and e, and functions that the gold has, with at most
-	// one rational factor, a divisor, and terms that cannot be added. A list is
-	// worked out if its elements are; of a chain of equations one part is enough.
+	// WorkedOut requires a worked-out answer if the gold is worked out: 4+18 is then not
+	// right for 22. It has no effect on golds that are no numbers, or are not worked out.
+	// Worked out are numerals, with a sign, a unit, a per cent or degree sign, or in
+	// scientific notation (10^3 too); fractions of whole numbers that do not come out
+	// even, in lowest terms or not, and with a whole number beside them; and, for golds
+	// with roots, constants or functions, a root that does not come out, powers of pi and
+	// e, and functions that the gold has, with at most one rational factor, a divisor,
+	// and terms that cannot be added. A list is worked out if its elements are; of a
+	// chain of equations one part is enough.
 	WorkedOut bool
 }
 
@@ -91,17 +91,17 @@ func (v Verifier) Verify(gold, response string) Result {
 	return v.VerifyAny([]string{gold}, response)
 }
 
-// Limits of one verdict. Package latex bounds what is read, package algebra the
-// work of comparing expressions; these bound the rest.
+// Limits of one verdict. Package latex bounds the input, package algebra the work of
+// comparing expressions; these bound other work.
 const (
 	maxResponse     = 4 << 20 // bytes of a response that are looked at
 	tail            = 20_000  // bytes at the end of a response that prose is searched in
 	maxSegments     = 2_000   // formulas in that
 	maxJoined       = 64      // boxes in a row that make one answer
-	maxSigns        = 64      // values that plus-minus signs stand for
-	maxEllipsis     = 2_000   // elements that an ellipsis stands for
-	maxEntries      = 400     // entries of a matrix that is computed with
+	maxSigns        = 64      // values of plus-minus signs
+	maxEllipsis     = 2_000   // elements that an ellipsis replaces
+	maxEntries      = 400     // entries of a matrix in a computation
 	maxEntrySize    = 1_000   // nodes of one entry
-	maxCompareDepth = 60      // of nested comparisons
+	maxCompareDepth = 60      // depth of nested comparisons
 	maxCompareSteps = 3_000   // comparisons
 )

@@ -10,8 +10,8 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// VerifyAny says whether response answers as any of golds does. The result is
-// that of the first gold it agrees with, else of the last.
+// VerifyAny says whether response answers as any of golds does. The result is of the
+// first gold with which it agrees, else of the last gold.
 func (v Verifier) VerifyAny(golds []string, response string) Result {
 	return v.judge(golds, response).Result
 }
@@ -22,7 +22,7 @@ type Explanation struct {
 	// From says where the answer was found: "box", "tag", "text formula" or
 	// "text"; empty if nowhere.
 	From string `json:"from"`
-	// GoldTree and AnswerTree are the two as they were read, as s-expressions.
+	// GoldTree and AnswerTree are the parsed gold and answer, as s-expressions.
 	GoldTree   string `json:"gold_tree"`
 	AnswerTree string `json:"answer_tree"`
 }
@@ -60,9 +60,9 @@ type decision struct {
 	steps        int // the work that it took, for tests of the limits
 }
 
-// judge compares what it finds in the response with each gold in turn. A
-// mistake in this package must not end a training run: a panic becomes an
-// Error, which training counts and tests look for.
+// judge compares the answer in the response with each gold in turn. A mistake in this
+// package must not end a training run: a panic becomes an Error, which training counts
+// and tests detect.
 func (v Verifier) judge(golds []string, response string) (d decision) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -106,14 +106,14 @@ func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	return d
 }
 
-// compareExtract compares one gold with the readings of what was extracted. start is a
-// comparer without a budget, which has compared nothing yet.
+// compareExtract compares one gold with the readings of an extract. start is a fresh
+// comparer without a budget.
 func compareExtract(gold string, e extract, start comparer) decision {
 	d := decision{Result: Result{Gold: clean(gold), Status: OK, Reason: e.reason}, from: e.from}
 	if d.Reason == "" {
 		d.Reason = "no answer"
 	}
-	start.algebra = algebra.NewChecker() // one budget for all readings
+	start.algebra = algebra.NewChecker() // all readings share one budget
 	start.prose = e.from == fromProse && !e.whole
 	if e.outside {
 		start.used = percentValue // 5 % is not 5
@@ -150,13 +150,13 @@ func hasParts(gold, answer *latex.Node) bool {
 	return gold == nil || gold.Op != latex.Rel && (isListLike(gold) || gold.Op == latex.Bracket || !answer.Contains(latex.Rel))
 }
 
-// A verdict is what comparing two texts came to.
+// A verdict is the result of comparing two texts.
 type verdict struct {
 	equal        bool
 	rule         string
 	status       Status
 	gold, answer *latex.Node // the trees of the reading that decided
-	steps        int         // of reading the texts, in all readings that were tried
+	steps        int         // steps of reading the texts, in all readings that were tried
 }
 
 // compareTexts compares a gold and an answer, both without delimiters and not
@@ -179,7 +179,7 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	if v.equal || v.status == Limit {
 		return v
 	}
-	// The other readings of what is ambiguous.
+	// Now the other readings of an ambiguous text.
 	try := func(rg, ra latex.Reading) bool {
 		g2, errG := latex.Parse(gold, rg)
 		a2, errA := latex.Parse(answer, ra)
@@ -197,7 +197,7 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	decimal := latex.Reading{Comma: latex.Decimal}
 	euler := latex.Reading{EulerE: true}
 	switch {
-	// 100,200 is a list where the other side is one beyond doubt.
+	// 100,200 is a list if the other side clearly is one.
 	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && !zeroGroup.MatchString(gold) && !zeroGroup.MatchString(answer) && try(list, list):
 	// In running text 1,5 may be a decimal.
 	case !marked && g.Ambiguity.Decimal && isList(g.Tree) && !isList(a.Tree) && try(decimal, latex.Reading{}):
@@ -242,9 +242,8 @@ func compareTrees(g, a latex.Parsed, start comparer) verdict {
 	return v
 }
 
-// choices compares options, "B. 12": by their letters where both sides name one,
-// else what stands after the letter with the other side. The rule is empty where
-// this says nothing.
+// choices compares options, "B. 12": by their letters if both sides name one, else the
+// text after the letter with the other side. The rule is empty if this decides nothing.
 func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
 	if g.Choice == "" && a.Choice == "" {
 		// A letter in words is an option whatever its case.
@@ -279,7 +278,7 @@ func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
 	return false, ""
 }
 
-// optionLetter is the letter of a label or of a tree that is one letter.
+// optionLetter returns the letter of a label or of a tree that is a single letter.
 func optionLetter(p latex.Parsed) string {
 	if p.Choice != "" {
 		return p.Choice
@@ -295,8 +294,8 @@ func isFormula(n *latex.Node) bool {
 	return n != nil && n.Op.Scalar() && !n.Contains(latex.Text) && !n.Contains(latex.Unit)
 }
 
-// integers are g and a without sign and leading zeros where both are plain
-// integers; so numbers of any length compare at once.
+// integers returns g and a without sign and leading zeros if both are plain integers, so
+// that numbers of any length compare quickly.
 func integers(g, a string) (string, string, bool) {
 	x, ok := integerDigits(g)
 	if !ok {

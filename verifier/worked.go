@@ -13,15 +13,14 @@ import (
 type form uint8
 
 const (
-	unfinished form = iota // not a number, or one that is left to compute
+	unfinished form = iota // not a number, or a number that is still to be computed
 	label                  // a unit or words: no number
 	rational               // a worked-out number without roots, constants and functions
 	irrational             // a worked-out number with them
 )
 
-// workedOut says whether the answer is worked out as far as the gold. Where the gold
-// is no worked-out number, or consists of none, nothing is asked for. See
-// Verifier.WorkedOut for what counts.
+// workedOut says whether the answer is worked out as far as the gold. It requires nothing
+// if the gold has no worked-out numbers. See Verifier.WorkedOut for the rules.
 func workedOut(gold, answer *latex.Node, goldText, answerText string) bool {
 	if gold == nil || answer == nil {
 		return true // their texts decided: the answer is a numeral, or the gold's own text
@@ -41,8 +40,8 @@ func workedOut(gold, answer *latex.Node, goldText, answerText string) bool {
 	return got == rational || got == irrational && want == irrational
 }
 
-// isBeside says whether the terms of a sum in the text can only stand beside each
-// other, as in 1 1/2 and in 2 hours 30 minutes.
+// isBeside says whether the terms of a sum in the text can only be juxtaposed, as in 1
+// 1/2 and in 2 hours 30 minutes.
 func isBeside(text string) bool { return !strings.Contains(text, "+") }
 
 // deepest bounds the depth of trees that are looked at.
@@ -50,8 +49,8 @@ const deepest = 200
 
 // A worker decides how far trees are worked out.
 type worker struct {
-	beside    bool            // sums are terms beside each other
-	functions map[string]bool // those that the gold leaves
+	beside    bool            // sums are juxtaposed terms
+	functions map[string]bool // functions that the gold contains
 	depth     int
 }
 
@@ -92,7 +91,7 @@ func (w *worker) form(n *latex.Node) form {
 	return unfinished
 }
 
-// all is the form of a list: unfinished if one element is.
+// all returns the form of a list: unfinished if one element is.
 func (w *worker) all(list []*latex.Node) form {
 	f := label
 	for _, x := range list {
@@ -128,9 +127,9 @@ func (w *worker) relation(n *latex.Node) form {
 	return best
 }
 
-// sum is worked out if none of its terms can be added: one rational number and
-// irrational ones that differ. Beside each other stand a number and a fraction, and
-// amounts in several units.
+// sum is worked out if none of its terms can be added: one rational number and irrational
+// ones that differ. A number and a fraction, and amounts in several units, may be
+// juxtaposed.
 func (w *worker) sum(terms []*latex.Node) form {
 	numbers, kinds := 0, map[string]bool{}
 	for _, t := range terms {
@@ -178,8 +177,7 @@ func irrationalPart(n *latex.Node) string {
 	return n.String()
 }
 
-// product is worked out with one rational factor at most, beside a power of ten, and
-// one root.
+// product is worked out with at most one rational factor, a power of ten, and one root.
 func (w *worker) product(n *latex.Node) form {
 	if n.Name != "" {
 		return unfinished
@@ -224,7 +222,7 @@ func (w *worker) quotient(a, b *latex.Node) form {
 	return irrational
 }
 
-// whole is the value of a numeral that is a whole number, nil for others.
+// whole returns the value of a numeral that is a whole number, nil for other nodes.
 func whole(n *latex.Node) *big.Int {
 	if n.Op == latex.Neg {
 		if x := whole(n.Args[0]); x != nil {
@@ -257,7 +255,7 @@ func (w *worker) power(base, exponent *latex.Node) form {
 	return unfinished
 }
 
-// root is worked out unless it comes out.
+// root is worked out unless its value is rational.
 func (w *worker) root(radicand, index *latex.Node) form {
 	k := whole(index)
 	switch w.form(radicand) {

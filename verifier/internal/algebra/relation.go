@@ -37,8 +37,8 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 }
 
 // proportionalFormulas reports whether a and b are proportional as formulas: their
-// quotient is the same at two random points of the field. possible is false where
-// they are proven not to be proportional, or one of them is zero or undefined.
+// quotient is the same at two random points of the field. possible is false if that is
+// disproved, or if one of them is zero or undefined.
 func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool) (proportional, possible bool) {
 	var x, y [2]uint64
 	pure := true
@@ -55,9 +55,9 @@ func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool
 	return proportional, x[0] != 0 && y[0] != 0 && (proportional || !pure)
 }
 
-// commonFactor is a/b at the first point where both are defined. Unless known says
-// that it is the same everywhere, it has to be so at two other points at least, and at
-// those beyond a corner; a and b may not be one number at all of them, nor jump.
+// commonFactor is a/b at the first point where both are defined. Unless known says that
+// the factor is constant, it must be equal at two or more other points, and at points
+// beyond a corner; a and b may neither be constant there nor jump.
 func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (factor ball.Complex, ok bool) {
 	found, agreed, enough := false, 0, 4
 	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}

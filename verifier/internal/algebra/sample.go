@@ -9,7 +9,7 @@ import (
 	"onering/verifier/internal/latex"
 )
 
-// Precisions tried, in bits, and the agreement that is called equality.
+// Precisions to try, in bits, and the agreement that counts as equality.
 var precisions = [...]uint{160, 480, 1600}
 
 const agreement = 80
@@ -67,9 +67,9 @@ func (t *trial) differ(points func() []*point) bool {
 	return false
 }
 
-// verdict tries fractions first, unless only natural numbers make sense. Where fractions
-// leave both sides undefined, as in (-1)^n, it tries natural numbers. Two sides that no
-// precision tells apart, such as sines of 10^1000 x, are not equal.
+// verdict tries fractions first, unless only natural numbers make sense. If fractions
+// leave both sides undefined, as in (-1)^n, it tries natural numbers. Sides that no
+// precision can distinguish, such as sines of 10^1000 x, do not count as equal.
 func (t *trial) verdict() (outcome, string) {
 	const different, unreached, unclear = "different values at some point", "steps may lie where values are too large to compute", "expressions that could not be told apart"
 	if len(t.s.integer) == 0 {
@@ -115,15 +115,15 @@ func (t *trial) natural() bool {
 	return !slices.ContainsFunc(t.s.names, func(name string) bool { return !integerName(name) })
 }
 
-// confirmed looks at numbers what is equal as a formula: an expression that is
-// nowhere defined equals nothing, and large integers may be equal in a field
-// only. What has no value as a number is taken as the formula.
+// confirmed compares numerically what is equal as a formula: an expression that is
+// nowhere defined equals nothing, and large integers may be equal only in a field.
+// Without numeric values the formulas decide.
 func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
 	s := survey(a, b)
 	if s.infinite {
 		return Equal, "the same formula"
 	}
-	// Mostly the first point decides, so the others are made only when needed.
+	// Mostly the first point decides, so the others are made on demand.
 	sets := []func() []*point{s.fractions, s.naturals}
 	if len(s.names) == 0 {
 		sets = []func() []*point{func() []*point { return []*point{nil} }}
@@ -144,32 +144,32 @@ func (c *Checker) confirmed(a, b *latex.Node) (outcome, string) {
 	return undecided, "defined nowhere"
 }
 
-// A variables is what a pair of expressions consists of.
+// A variables describes the contents of a pair of expressions.
 type variables struct {
-	nodes    []*latex.Node // that were surveyed, whose texts seed the points
+	nodes    []*latex.Node // number of surveyed nodes, whose texts seed the points
 	names    []string
-	integer  map[string]bool // to be given natural numbers only
+	integer  map[string]bool // variables that get only natural numbers
 	complex  bool            // i occurs
 	infinite bool
 	stepped  bool // floors and the like: more points are needed
 	jumps    bool // a floor or a divisor may jump where no point lies: no points are enough
-	// bars say that an absolute value of something with variables occurs, so that
-	// negative values are meant: both sides have to be defined at the same points.
+	// bars say that an absolute value of something with variables occurs, so negative
+	// values matter: both sides have to be defined at the same points.
 	bars    bool
 	corners bool // an absolute value, or a sign, changes its formula somewhere
-	digits  int  // of the longest numeral
+	digits  int  // digits of the longest numeral
 	factors map[string]bool
 	// constants are the larger constants in the expressions, rounded down, where steps
 	// and corners may lie.
 	constants []*big.Int
 	// unreachable says that there is a constant too large for a point beyond it.
 	unreachable bool
-	// root and logarithm say that one occurs, which comes up to a constant only far
-	// beyond it.
+	// root and logarithm say that one occurs, which reaches a constant only far beyond
+	// it.
 	root, logarithm bool
 }
 
-// survey lists the variables of a and b and where they stand.
+// survey lists the variables of a and b and their places.
 func survey(nodes ...*latex.Node) variables {
 	s := variables{nodes: nodes, integer: map[string]bool{}, factors: factorLetters(nodes...)}
 	seen := map[string]bool{}
@@ -296,10 +296,10 @@ func periods(n *latex.Node) int {
 	return 0
 }
 
-// hidden reports whether n, whose sign makes a corner or a step, may change its sign where
-// no point lies: a sum with a power, a function or another corner of letters and with a
-// number that is tiny or large, as x^2-10^{-30}, or that is no integer beside a corner, as
-// \frac{1}{9}-|x-\pi|.
+// hidden reports whether n, whose sign makes a corner or a step, may change its sign
+// between the points: a sum with a power, a function or another corner of letters and
+// with a number that is tiny or large, as x^2-10^{-30}, or that is no integer beside a
+// corner, as \frac{1}{9}-|x-\pi|.
 func hidden(n *latex.Node) bool {
 	switch n.Op {
 	case latex.Mul, latex.Div, latex.Pow, latex.Neg, latex.Func:
@@ -332,11 +332,11 @@ func hidden(n *latex.Node) bool {
 	return false
 }
 
-// hasSymbol reports whether a letter stands in n.
+// hasSymbol reports whether n contains a letter.
 func hasSymbol(n *latex.Node) bool { return n.Contains(latex.Sym) }
 
-// Expressions are compared at points beyond their mostConstants largest constants, of which
-// each may have mostConstantBits bits.
+// Expressions are compared at points beyond their mostConstants largest constants, each
+// of up to mostConstantBits bits.
 const (
 	mostConstants    = 3
 	mostConstantBits = 1200
@@ -381,7 +381,7 @@ func (c *Checker) thresholds(s *variables, n *latex.Node) {
 	}
 }
 
-// constant notes a constant beyond the ordinary points, or one whose reciprocal is.
+// constant records a constant beyond the ordinary points, or one whose reciprocal is beyond them.
 func (s *variables) constant(r *big.Rat) {
 	if r.Sign() == 0 {
 		return
@@ -397,9 +397,9 @@ func (s *variables) constant(r *big.Rat) {
 	}
 }
 
-// beyond are points beyond the constants: a step or a corner at a constant, at its square
-// or where a root or a logarithm comes up to it lies between them and the ordinary points.
-// A bump of the width of one may lie at the constant itself.
+// beyond returns points beyond the constants: a step or a corner at a constant, at its
+// square, or where a root or a logarithm reaches it lies between them and the ordinary
+// points. A bump of width one may lie at the constant itself.
 func (s *variables) beyond() []*point {
 	largest := slices.SortedFunc(slices.Values(s.constants), func(x, y *big.Int) int { return y.Cmp(x) })
 	largest = slices.CompactFunc(largest, func(x, y *big.Int) bool { return x.Cmp(y) == 0 })
@@ -494,9 +494,9 @@ func fraction(seed uint64, low, span int) *big.Rat {
 	return big.NewRat(int64(low)<<16+int64(h%uint64(span<<16))|1, 1<<16)
 }
 
-// fractions are points with coordinates of several sizes that are no integers, every
-// variable positive at some and negative at others. Three have all coordinates
-// below one, where arc functions are defined.
+// fractions returns points with non-integer coordinates of several sizes, every variable
+// positive at some and negative at others. Three have all coordinates below one, where
+// arc functions are defined.
 func (s *variables) fractions() []*point {
 	seed := pairSeed(s.nodes...)
 	var out []*point
@@ -523,8 +523,8 @@ func (s *variables) fractions() []*point {
 	return out
 }
 
-// naturals are points with natural coordinates in all orders. Where some
-// variables must be natural numbers the others are fractions half the time.
+// naturals returns points with natural coordinates in all orders. If only some variables
+// must be natural numbers, the others are fractions half of the time.
 func (s *variables) naturals() []*point {
 	rounds := 12
 	if s.stepped || len(s.integer) > 0 {
@@ -537,7 +537,7 @@ func (s *variables) naturals() []*point {
 			if len(s.integer) > 0 && !s.integer[s.names[i]] && round%2 == 0 {
 				return fraction(seed^uint64(round*77+i), 0, 3)
 			}
-			if i == 0 && round < 24 { // every number for a while
+			if i == 0 && round < 24 { // for a while every number is used
 				return big.NewRat(int64(round+1), 1)
 			}
 			return big.NewRat(1+int64(mix(seed^uint64(round*131+i))%uint64(8+round/2)), 1)
@@ -556,7 +556,7 @@ const (
 	pointEqual
 	pointDifferent
 	pointUndefined
-	pointLone     // one is a number there, the other is not
+	pointLone     // one side is a number there, the other is not
 	pointNoNumber // an unknown function, a matrix: something without a value
 	pointLimit
 )

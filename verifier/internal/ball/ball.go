@@ -1,7 +1,6 @@
-// Package ball computes with real and complex numbers known to within a
-// radius: every result encloses the exact value. So a comparison can prove two
-// numbers different, and can tell "equal to 50 digits" from "not enough
-// digits".
+// Package ball computes with real and complex numbers known to within a radius: every
+// result encloses the exact value. So a comparison can prove two numbers different, and
+// can distinguish "equal to 50 digits" from "not enough digits".
 //
 // An operation that has no result at the precision gives up the whole evaluation: it
 // panics with one of the errors of this package, which [Try] returns.
@@ -13,15 +12,14 @@ import (
 	"math/big"
 )
 
-// ErrUndecided is what an operation fails with whose result depends on a sign
-// that the precision does not settle (a branch cut, a pole, a step).
+// ErrUndecided is the error of an operation whose result depends on a sign that the
+// precision does not decide (a branch cut, a pole, a step).
 var ErrUndecided = errors.New("ball: undecided at this precision")
 
-// ErrUndefined is what an operation fails with that has no value (1/0, log 0).
+// ErrUndefined is the error of an operation without a value (1/0, log 0).
 var ErrUndefined = errors.New("ball: undefined")
 
-// ErrRange is what an operation fails with whose result is too large or whose
-// argument is too large to be reduced.
+// ErrRange is the error of an operation whose result or argument is too large.
 var ErrRange = errors.New("ball: out of range")
 
 // maxExponent bounds binary exponents, far inside big.Float's.
@@ -29,7 +27,7 @@ const maxExponent = 1 << 27
 
 // A Real is an interval of reals: mid ± rad. The zero value is exactly zero.
 type Real struct {
-	mid *big.Float // nil is zero
+	mid *big.Float // nil means zero
 	rad mag
 }
 
@@ -114,10 +112,10 @@ type Context struct {
 	Prec   uint // bits of mantissas
 	pi     *big.Float
 	ln2    *big.Float
-	Budget *int // counts down with the work done; ErrRange where it is spent
+	Budget *int // counts down with the work; ErrRange once it is spent
 }
 
-// A failure is what an operation without a result panics with.
+// A failure is the panic value of an operation without a result.
 type failure struct{ error }
 
 // Try returns what evaluate computes, or the error with which an operation of it gave up.
@@ -134,7 +132,7 @@ func Try[T any](evaluate func() T) (result T, err error) {
 	return evaluate(), nil
 }
 
-// Fail gives up the evaluation that Try has begun.
+// Fail aborts the evaluation that Try began.
 func Fail(err error) { panic(failure{err}) }
 
 // FailIf gives it up where something is wrong.
@@ -257,8 +255,8 @@ func (c *Context) Add(a, b Real) Real {
 	return c.rounded(x, a.rad.add(b.rad))
 }
 
-// negligible is the one of x and y that is too small to change the other at the
-// precision, nil if neither is.
+// negligible returns x or y if it is too small to change the other at the precision, else
+// nil.
 func negligible(x, y *big.Float, prec uint) *big.Float {
 	if x.Sign() == 0 || y.Sign() == 0 {
 		return nil
@@ -273,9 +271,8 @@ func negligible(x, y *big.Float, prec uint) *big.Float {
 	return nil
 }
 
-// add sets z to x + y. A big.Float is aligned with its summand bit by bit, so
-// that 1 + 2^-1000000 would be a million bits long on the way; what cannot matter
-// is left out.
+// add sets z to x + y. A big.Float is aligned with its summand bit by bit, so 1 +
+// 2^-1000000 would temporarily take a million bits; a negligible summand is left out.
 func add(z, x, y *big.Float) *big.Float {
 	switch negligible(x, y, z.Prec()) {
 	case nil:
@@ -401,8 +398,8 @@ func (c *Context) Differ(a, b Real, scale Real, bits int) (different, tight bool
 // happens to a sum later, as a high power of it, costs it some of its last bits.
 const lostBits = 40
 
-// Swallows reports whether b is not zero and too small to change a at the
-// precision: it comes near the radius of a, or near the last bits of a.
+// Swallows reports whether b is not zero and too small to change a at the precision: it
+// is near the radius of a, or near the last bits of a.
 func (c *Context) Swallows(a, b Real) bool {
 	if b.mid == nil || b.ContainsZero() {
 		return false
@@ -415,7 +412,7 @@ func (c *Context) Swallows(a, b Real) bool {
 	return a.mid != nil && a.mid.Sign() != 0 && b.mid.MantExp(nil) < a.mid.MantExp(nil)-int(c.Prec)+lostBits
 }
 
-// Larger is the one of a and b with the larger middle, by magnitude.
+// Larger returns a or b, whichever has the larger middle in magnitude.
 func Larger(a, b Real) Real {
 	if above(a.float()).less(above(b.float())) {
 		return b

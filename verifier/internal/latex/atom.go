@@ -397,10 +397,10 @@ func letterNode(name string) *Node {
 	return &Node{Op: Sym, Name: name}
 }
 
-// applied are the letters that stand for functions when a bracket follows.
+// applied are the letters that are functions if a bracket follows.
 const applied = "fghFGH"
 
-// word parses what a run of letters stands for.
+// word parses a run of letters.
 func (p *parser) word() *Node {
 	t := p.cur()
 	w := t.text
@@ -455,8 +455,8 @@ func (p *parser) word() *Node {
 	return n
 }
 
-// event parses the brackets of a probability in which an event stands, P(A \mid B), as a
-// name; nil if they hold an expression, unless described says that it is one.
+// event parses the brackets of a probability with an event, P(A \mid B), as a name; nil
+// if they hold an expression, unless described says that it is an event.
 func (p *parser) event(described bool) *Node {
 	depth := 0
 	for i := p.pos; i < len(p.tokens)-1; i++ {
@@ -499,7 +499,7 @@ func (p *parser) prose() bool {
 	return !fn && !letter && next.text != "sqrt" && next.text[1] >= 'a'
 }
 
-// before is the token before the current one.
+// before returns the token before the current one.
 func (p *parser) before() *token {
 	if p.pos == 0 {
 		return &token{}
@@ -681,8 +681,8 @@ func (p *parser) function(name string) *Node {
 	return &Node{Op: Pow, Args: []*Node{n, power}}
 }
 
-// logBase parses the base of a logarithm: one digit, as TeX takes it, unless an
-// argument stands apart from the numeral (log_10 100).
+// logBase parses the base of a logarithm: one digit, as in TeX, unless a separate
+// argument follows the numeral (log_10 100).
 func (p *parser) logBase() *Node {
 	if p.cur().kind == number {
 		if next := p.at(1); next.space && next.kind != sign && next.kind != end || next.is("(") || next.is("{") {

@@ -128,9 +128,9 @@ func (p *parser) decorated(accent string) *Node {
 	return &Node{Op: Opaque, Name: accent, Args: []*Node{arg}}
 }
 
-// annotated parses the two arguments of \overset and the like: a mark, and the base
-// that it stands over. A mark of letters or digits may be a second answer, so with
-// one the formula is no expression.
+// annotated parses the two arguments of \overset and the like: a mark, and the base that
+// it stands over. A mark of letters or digits may be a second answer, so the formula is
+// then no expression.
 func (p *parser) annotated() *Node {
 	from := p.pos
 	p.argument()
@@ -144,8 +144,8 @@ func hasImaginary(n *Node) bool {
 	return n.Any(func(n *Node) bool { return n.Op == Const && n.Name == "i" })
 }
 
-// isGaussian reports whether n is made of real numbers and i by arithmetic, so
-// that its conjugate has -i for i.
+// isGaussian reports whether n consists of real numbers and i by arithmetic, so that its
+// conjugate replaces i by -i.
 func isGaussian(n *Node) bool {
 	switch n.Op {
 	case Num:
@@ -307,8 +307,8 @@ func (p *parser) rounded(op Op, shut string) *Node {
 	return &Node{Op: op, Args: []*Node{n}}
 }
 
-// bounds parses what is below and above an operator, in either order. A bound that the
-// operator lacks is nil.
+// bounds parses the text below and above an operator, in either order. A missing bound is
+// nil.
 func (p *parser) bounds() (low, high *Node) {
 	for {
 		switch {

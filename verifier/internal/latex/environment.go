@@ -62,7 +62,7 @@ func (p *parser) columns() {
 	}
 }
 
-// cells parses rows of cells up to \end. Short rows are refused, an empty last row is not one.
+// cells parses rows of cells up to \end. It refuses short rows, and ignores an empty last row.
 func (p *parser) cells() *Node {
 	m := &Node{Op: Matrix}
 	var row []*Node

@@ -228,8 +228,8 @@ func (p *parser) domainAhead() bool {
 	return false
 }
 
-// numbersAhead reports whether what follows from the i-th token to a bracket or the end says
-// what numbers a letter stands for: an integer, = 0, ±1, ±2, ...
+// numbersAhead reports whether the tokens from the i-th on, up to a bracket or the end,
+// say for which numbers a letter stands: an integer, = 0, ±1, ±2, ...
 func (p *parser) numbersAhead(i int) bool {
 	listed, last := p.at(i).is("="), p.at(i)
 	for ; p.at(i).kind != end && !p.at(i).is(")") && !p.at(i).is("."); i++ {
@@ -241,7 +241,7 @@ func (p *parser) numbersAhead(i int) bool {
 	return last.kind == command || strings.HasPrefix(last.text, "integer") || strings.HasPrefix(last.text, "number") || last.text == "constant"
 }
 
-// domains are words of a remark that says what numbers a letter stands for.
+// domains are words in remarks about the numbers for which a letter stands.
 var domains = SetOf("is are an any a the every arbitrary positive negative nonnegative natural whole real rational integer integers number numbers constant")
 
 // spelledProduct is the product n with its letters as a word, if it is nothing but one.
@@ -252,7 +252,7 @@ func (p *parser) spelledProduct(n *Node, start int, spelled string) *Node {
 	return n
 }
 
-// operation is the sign that words between two numbers stand for, "of" for that word, ""
+// operation returns the sign that words between two numbers mean, "of" for that word, ""
 // if there are none.
 func (p *parser) operation() string {
 	t, next := p.cur(), p.at(1)
@@ -277,7 +277,7 @@ func (p *parser) halfAhead() bool {
 	return p.cur().kind == word && p.phrase([]string{"and", "a"}) && p.at(2).kind == word && fractionWords[p.at(2).text] > 0
 }
 
-// literal reports whether what was parsed since from is one integer as written.
+// literal reports whether the tokens since from are one integer as written.
 func (p *parser) literal(from int) bool {
 	return p.pos == from+1 && p.tokens[from].kind == number && p.tokens[from].num.short
 }
@@ -385,7 +385,7 @@ func (p *parser) startsFactor() bool {
 	return t.is("(") || t.is("{") || t.is("l|") || t.is("[") && !p.at(1).is("]") || (t.is("|") || t.is("||")) && p.bars == 0 && !p.inSet
 }
 
-// trailingCommands stand behind a factor and begin none.
+// trailingCommands follow a factor and begin none.
 var trailingCommands = SetOf("right circ degree degrees textdegree not forall pmod bmod mod")
 
 // connective reports whether a word separates statements.
@@ -683,7 +683,7 @@ func (p *parser) base() int64 {
 	return 0
 }
 
-// skipArgument passes a group without others in it, or one token.
+// skipArgument skips a group without nested groups, or one token.
 func (p *parser) skipArgument() {
 	if p.cur().is("{") {
 		for !p.cur().is("}") {

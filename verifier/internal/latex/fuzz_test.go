@@ -37,7 +37,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// mostSteps is what no text may take to parse.
+// mostSteps is the largest number of steps to parse a text.
 const mostSteps = 1_000_000
 
 // sound checks that a tree has the parts that its ops promise.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What is said before and after an answer: "The area is 5", "Page 5", "5 is the only one".
+// Text before and after an answer: "The area is 5", "Page 5", "5 is the only one".
 
 // verbs are those between a subject and its number.
 var verbs = SetOf(`is are was were equals equal has have had gets get got needs need takes take costs cost makes make earns earn earned pays pay paid spent gave bought sold received needed spends spend sells sell saves save
@@ -15,9 +15,9 @@ var verbs = SetOf(`is are was were equals equal has have had gets get got needs 
 // another noun the number is a part of an expression: "the square of 5".
 var valued = SetOf("total value result answer probability chance area volume length distance cost price average mean remainder speed age sum")
 
-// introduction passes words before a number that say what it is: a sentence up to its verb,
-// a label up to its colon, or a noun alone, whose name it returns. Words that change the number
-// are no introduction.
+// introduction skips words before a number that say what it is: a sentence up to its
+// verb, a label up to its colon, or a noun alone, whose name it returns. Words that
+// change the number are no introduction.
 func (p *parser) introduction() (label string, ok bool) {
 	var words []string
 	i, wordy := 0, false
@@ -75,11 +75,11 @@ func (p *parser) introduction() (label string, ok bool) {
 	return label, true
 }
 
-// prefixing are words that make another number of the one after them.
+// prefixing are words that change the number after them.
 var prefixing = SetOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub un non about nearing missing lacking save bar barring")
 
-// labelled is n with the label that stood before it as what is counted, if it is a number
-// alone; "only" says nothing.
+// labelled returns n with the label before it as the counted noun, if n is a single
+// number; the label "only" is ignored.
 func labelled(n *Node, label string) *Node {
 	if label == "" || label == "only" || n.Op != Num && !(n.Op == Neg && n.Args[0].Op == Num) {
 		return n
@@ -106,7 +106,8 @@ func (p *parser) copula() bool {
 // afterthoughts are phrases after an answer that change nothing.
 var afterthoughts = [...][]string{{"is", "the"}, {"are", "the"}, {"in", "any", "order"}, {"in", "some", "order"}, {"in", "that", "order"}, {"only"}, {"respectively"}}
 
-// afterthought reports whether one of them comes next, and nothing else that matters.
+// afterthought reports whether a remark that does not matter follows, and nothing else that
+// matters.
 func (p *parser) afterthought() bool {
 	if p.cur().kind != word {
 		return false

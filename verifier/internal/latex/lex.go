@@ -22,14 +22,14 @@ type lexer struct {
 	listed  int    // up to here commas between digits separate
 	run     string // the digits and commas ahead, where they are one number
 	met     ambiguity
-	steps   int // bytes looked at
+	steps   int // number of bytes read
 	err     error
 }
 
-// A brace is an open { and what it is to become.
+// A brace is an open { with its meaning.
 type brace struct {
 	kind  braceKind
-	plain bool // the mode outside
+	plain bool // the mode outside of the brace
 	roman bool
 }
 
@@ -90,7 +90,7 @@ func (l *lexer) emit(t token) {
 	l.tokens = append(l.tokens, t)
 }
 
-// sign emits a sign, and counts the brackets in which a comma separates.
+// sign emits a sign, and counts the brackets inside of which a comma separates.
 func (l *lexer) sign(s string) {
 	switch s {
 	case "(", "[", "{:":
@@ -110,7 +110,7 @@ func (l *lexer) peek(n int) byte {
 	return 0
 }
 
-// past returns the place behind the bytes at i for which in holds.
+// past returns the place after the bytes from i on for which in holds.
 func (l *lexer) past(i int, in func(byte) bool) int {
 	from := i
 	for i < len(l.src) && in(l.src[i]) {
@@ -163,8 +163,8 @@ func (l *lexer) next(plain, roman bool) (bool, bool) {
 // afterDigit reports whether the byte before is a digit.
 func (l *lexer) afterDigit() bool { return l.pos > 0 && isDigit(l.src[l.pos-1]) }
 
-// afterValue reports whether a number or a bracket ends here, of which nobody says that
-// something is not equal to it.
+// afterValue reports whether a number or a bracket ends here, which cannot be the left
+// side of ≠.
 func (l *lexer) afterValue() bool {
 	n := len(l.tokens) - 1
 	if n < 0 || l.space {
@@ -253,7 +253,7 @@ func (l *lexer) word(text string, plain, roman bool, at int) {
 			text = rest
 		}
 	}
-	// So many letters are no product of variables; read so, each would cost the
+	// So many letters are no product of variables; as one, each letter would cost the
 	// length of the rest.
 	plain = plain || len(text) > maxLetters
 	l.emit(token{kind: word, text: text, plain: plain, roman: roman, at: at})
@@ -323,8 +323,8 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 // spacing is the [2pt] after a new line.
 var spacing = regexp.MustCompile(`^\[[^\]]{0,8}[A-Za-z]{2}\]`)
 
-// knownPrefix is the longest prefix of name that is a command (\quadx), or
-// name itself.
+// knownPrefix returns the longest prefix of name that is a command (\quadx), or name
+// itself.
 func knownPrefix(name string) string {
 	for n := min(len(name)-1, 16); n >= 2; n-- {
 		if known(name[:n]) {
@@ -423,7 +423,7 @@ func (l *lexer) delimiter(left bool) {
 	}
 }
 
-// delimiters are those that read otherwise behind \left and \right than elsewhere.
+// delimiters are those with another meaning after \left and \right than elsewhere.
 var delimiters = [...]struct{ text, left, right string }{
 	{".", "", ""}, {"<", "<:", ":>"}, {">", ":>", ":>"}, {"|", "l|", "r|"}, {`\|`, "||", "||"}, {`\vert`, "l|", "r|"},
 }

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// Limits on what is read. They are far above any honest answer and keep the
-// worst case within milliseconds.
+// Limits on input. They are far above any honest answer and keep the worst case within
+// milliseconds.
 const (
-	maxBytes      = 100_000 // of source
+	maxBytes      = 100_000 // bytes of source
 	maxTokens     = 8_000
-	maxDepth      = 200    // of nesting
-	maxDigits     = 20_000 // of one numeral
-	maxTreeDepth  = 400    // of a tree: a/b/c/... nests without brackets
-	maxLetters    = 40     // of a word that may be a product of variables
+	maxDepth      = 200    // depth of nesting
+	maxDigits     = 20_000 // digits of one numeral
+	maxTreeDepth  = 400    // depth of a tree: a/b/c/... nests without brackets
+	maxLetters    = 40     // letters of a word that may be a product of variables
 	maxVariables  = 8_000  // letters that stand for variables
-	maxBaseDigits = 40     // of a numeral with letters for digits
+	maxBaseDigits = 40     // digits of a numeral with letters for digits
 	maxExp        = 5_000  // decimal exponent of 1e5
 )
 
-// errLimit is what Parse returns for a text that is too long, too deep, or
-// holds too large a numeral.
+// errLimit is the error of Parse for a text that is too long, too deep, or has too large
+// a numeral.
 var errLimit = errors.New("latex: text exceeds the limits of the parser")
 
-// errSyntax is what the parser gives up with; the text is then kept as words.
+// errSyntax is the parser's error; the text is then kept as words.
 var errSyntax = errors.New("latex: not an expression")
 
 // deeper reports whether n is more than the given number of levels deep.

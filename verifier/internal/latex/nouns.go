@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Droppable reports whether what is counted (a Unit's name with its # cut off) may be
-// left out of an answer: "5 red apples" is 5. Anything may, except words that change the
-// number: operations, bounds, signs, doubts, and abbreviations that may be numbers.
+// Droppable reports whether a counted noun (a Unit's name without its #) may be left out
+// of an answer: "5 red apples" is 5. Any noun may, except words that change the number:
+// operations, bounds, signs, doubts, and abbreviations that may be numbers.
 func Droppable(noun string) bool {
 	words := strings.Fields(noun)
 	if len(words) == 0 || begins[words[0]] || strings.HasSuffix(words[0], "ly") && len(words[0]) > 5 && !harmlessAdverbs[words[0]] || strings.HasPrefix(noun, "in ") && !inside[words[1]] {
@@ -16,7 +16,7 @@ func Droppable(noun string) bool {
 	return !slices.ContainsFunc(words, changes) && (len(words) > 1 || !isParticiple(words[0]) && !multiple[words[0]])
 }
 
-// changes reports whether a word of a phrase beside a number changes what the number says.
+// changes reports whether a word of a phrase beside a number changes the meaning of the number.
 func changes(w string) bool {
 	if _, ok := multiplier(w); ok || isShare(w) || changing[w] || numberWords[w] > 1 {
 		return true
@@ -30,7 +30,7 @@ func changes(w string) bool {
 	return strings.HasSuffix(w, "n't") || slices.ContainsFunc(changingStems, func(stem string) bool { return strings.HasPrefix(w, stem) })
 }
 
-// isParticiple reports whether a word alone says what was done to the number: 5 inverted.
+// isParticiple reports whether a single word says what was done to the number: 5 inverted.
 func isParticiple(w string) bool {
 	return strings.HasSuffix(w, "ed") && len(w) > 4 && !harmlessParticiples[w]
 }
@@ -55,10 +55,10 @@ var (
 	inside = SetOf("total all sum each every change tips sales profit savings cash")
 )
 
-// multiple are words that alone are numbers of something: 5 pairs is 10.
+// multiple are words that mean a number of something: 5 pairs is 10.
 var multiple = SetOf("maximum minimum max min one ish century sigma")
 
-// changing are words that change the number beside them, wherever they stand in a phrase.
+// changing are words that change the number beside them, anywhere in a phrase.
 var changing = SetOf(`
 	is are was were be isn't not no nope nah never none neither nor nothing hardly barely but however instead rather otherwise else except without against unless
 	than least most almost nearly below beyond exceed exceeds upwards downwards onwards plus minus times modulo radix logarithm factorial percent percentage percents fold magnitude
@@ -68,10 +68,10 @@ var changing = SetOf(`
 	pas non jamais faux moins mille milliard milliards douzaine douzaines demi demie tiers ciento más menos millón millone docena medio media tercio tampoco nunca falso
 	не нет ни неверно минус тыс млн млрд тысяча тысяч тысячи миллион миллиона миллионов миллиард дюжина дюжин больше меньше более менее половина процент процентов`)
 
-// changingStems begin words that do the same.
+// changingStems begin words that change the number, too.
 var changingStems = []string{"doubl", "tripl", "quadrupl", "halv", "revers", "inver", "negat", "opposit", "subtract", "multipli", "wrong", "fals", "divid", "decreas", "incorrect", "mistaken", "erron", "reject", "reciproc"}
 
-// changingCharacters do the same in scripts without spaces between words.
+// changingCharacters change it in scripts without spaces between words.
 const changingCharacters = "十百千万萬亿億兆半倍成折之不非没無负負多余餘未超近约約至到比以또니만억천백십이상하미초과반反错錯假"
 
 // abbreviations are short words that are no numbers.
@@ -80,5 +80,5 @@ var abbreviations = SetOf("a an in of on to at by he she it we my i and or al el
 // harmlessAdverbs end in ly.
 var harmlessAdverbs = SetOf("weekly monthly yearly hourly exactly approximately roughly precisely family assembly supply butterfly dragonfly monopoly friendly elderly")
 
-// harmlessParticiples say what is done with the things counted.
+// harmlessParticiples say what is done with the counted things.
 var harmlessParticiples = SetOf("needed required unused unsold saved earned wanted collected")

@@ -16,7 +16,7 @@ const (
 	Decimal                // 1,5 is one and a half
 )
 
-// A Reading settles what a text leaves open.
+// A Reading decides what a text leaves open.
 type Reading struct {
 	Comma comma
 	// EulerE reads the e of 2e-3 as Euler's number, not as an exponent.
@@ -27,10 +27,10 @@ type Reading struct {
 
 // ambiguity says which other readings a text allows.
 type ambiguity struct {
-	Thousands bool // commas were taken for thousands separators
+	Thousands bool // commas count as thousands separators
 	Decimal   bool // a comma could be a decimal comma
-	Exponent  bool // an e was taken for a decimal exponent
-	Subscript bool // a letter stands before digits
+	Exponent  bool // an e counts as a decimal exponent
+	Subscript bool // a letter precedes digits
 }
 
 // number reads the numeral at the position: separators, decimal point,
@@ -98,7 +98,7 @@ func (l *lexer) joinDigits() {
 		}
 		return 0
 	}
-	out := l.tokens[:0] // it never overtakes what is read
+	out := l.tokens[:0] // writing never overtakes reading
 	for i := 0; i < len(l.tokens); {
 		t, n := l.tokens[i], size(i, true)
 		if n == 0 || size(i+n, false) == 0 || len(out) > 0 && !separates(out[len(out)-1]) {
@@ -120,7 +120,7 @@ func (l *lexer) joinDigits() {
 	l.tokens = out
 }
 
-// separates reports whether a numeral after t stands for itself: t does not take it as an
+// separates reports whether a numeral after t is independent: t does not take it as an
 // argument, and does not end an argument.
 func separates(t token) bool {
 	return t.kind == newline || t.kind == quad || t.kind == sign && separating[t.text]
@@ -183,7 +183,7 @@ func grouped(run string) bool {
 	return len(groups[0]) == 3 || len(first) <= 2
 }
 
-// separators are what may stand between groups of three digits besides a comma.
+// separators may separate groups of three digits besides a comma.
 var separators = [...]string{`{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, `\,`, `\;`, `\:`, `\ `, `{\,}`, `{ }`, "~", " ", "\u00a0", "\u2009", "\u202f", "'"}
 
 // whole reads the digits before the point without their separators. It reports
@@ -221,11 +221,11 @@ func (l *lexer) whole() (string, bool) {
 	return all, len(all) == len(first)
 }
 
-// separator is the length of the thousands separator at the position, 0 if there is none.
+// separator returns the length of the thousands separator at the position, 0 if there is none.
 func (l *lexer) separator() int {
 	rest := l.src[l.pos:]
 	if strings.HasPrefix(rest, ",") && l.pos >= l.listed && l.reading.Comma == thousands && l.round == 0 {
-		if tight, ok := strings.CutPrefix(rest, `,\!`); ok { // also with white space after, which TeX drops
+		if tight, ok := strings.CutPrefix(rest, `,\!`); ok { // white space after it, which TeX ignores, also counts
 			return len(rest) - len(strings.TrimLeft(tight, " "))
 		}
 		return 1
@@ -312,8 +312,8 @@ func (l *lexer) fraction() string {
 	return all
 }
 
-// repetend reads what repeats after the decimals: \overline{3}, \dot{3}, (3) or
-// dots after digits that repeat. It returns what is to be added to the number.
+// repetend reads repeating decimals: \overline{3}, \dot{3}, (3) or dots after digits that
+// repeat. It returns the value to add to the number.
 func (l *lexer) repetend(fraction string) *big.Rat {
 	rest := l.src[l.pos:]
 	var period string
@@ -380,8 +380,8 @@ func dotDigit(s string) int { return len(dotDigits.FindString(s)) }
 // parenthesised is the digits of a leading (digits), else "".
 func parenthesised(s string) string { return strings.Trim(bracketed.FindString(s), "()") }
 
-// dots reads an ellipsis after decimals whose end repeats, 0.333... or
-// 0.142857142857..., and returns the rest of the series.
+// dots reads an ellipsis after decimals that repeat, 0.333... or 0.142857142857..., and
+// returns the value of the rest.
 func (l *lexer) dots(fraction string) (r *big.Rat) {
 	rest := l.src[l.pos:]
 	n := 0

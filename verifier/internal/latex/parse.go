@@ -11,9 +11,8 @@ type Parsed struct {
 	Tree      *Node
 	Ambiguity ambiguity // other readings that the text allows
 	Choice    string    // the letter of a leading "B." or "(B)" that more follows
-	Chosen    *Node     // what follows the letter
-	// Steps is the work that it took: bytes and tokens looked at, those that were
-	// looked at again included.
+	Chosen    *Node     // the text after the letter
+	// Steps is the work of parsing: every byte and token that was read, each time.
 	Steps int
 }
 
@@ -57,12 +56,12 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 	return result, nil
 }
 
-// closers are the brackets that close others.
+// closers are the closing brackets of opening ones.
 var closers = map[string]string{"(": ")", "[": "]", "{": "}", "{:": ":}"}
 
-// asked is the tree of an equation whose left side is no expression, but names what is asked
-// for, as \complement_U A = \{1,2\}; nil if src is nothing of the kind. It also returns the
-// steps that it took.
+// asked returns the tree of an equation whose left side names the asked quantity without
+// being an expression, as \complement_U A = \{1,2\}; nil for other texts. It also returns
+// the number of steps.
 func asked(src string, reading Reading) (*Node, int) {
 	tokens, _, steps, _ := lex(src, reading)
 	var open []string // brackets that close the open ones
@@ -76,7 +75,7 @@ func asked(src string, reading Reading) (*Node, int) {
 			return nil, steps
 		case n > 0:
 		case t.kind == number && !tokens[max(i-1, 0)].is("_") && !tokens[max(i-1, 0)].is("^"), t.is(","), t.is(";"), t.kind == quad, t.kind == newline, t.kind == word && (connective(&t) || t.plain && changes(singular(strings.ToLower(t.text)))):
-			return nil, steps // it says more than a name
+			return nil, steps // it is more than a name
 		case t.kind == sign && t.text != "=" && isRelation(t.text), i == 0 && t.kind == sign && t.text != "|":
 			return nil, steps
 		case t.is("=") && i > 0:
@@ -120,19 +119,19 @@ type parser struct {
 	tokens   []token
 	pos      int
 	depth    int
-	steps    int    // tokens looked at
+	steps    int    // number of tokens read
 	letters  int    // taken as variables
-	label    string // of the number that comes next
+	label    string // label of the next number
 	bars     int    // open | that the next | may close
 	brackets int    // open ( and [
 	inSet    bool   // in \{\}: a colon or bar begins a condition
-	inIndex  bool   // in a subscript
+	inIndex  bool   // inside a subscript
 	// subscripts reads x1 as x_1, not as a product.
 	subscripts bool
 }
 
-// partStatements drops the wide spaces that do not stand between two
-// statements with relations, and makes the others semicolons.
+// partStatements turns wide spaces between two statements with relations into semicolons,
+// and drops other wide spaces.
 func partStatements(tokens []token) []token {
 	related := false // a relation since the last separator
 	depth := 0
@@ -177,7 +176,7 @@ var joints = map[string]string{
 	"et": "and", "und": "and", "y": "and", "e": "and", "и": "and", "en": "and", "och": "and", "ja": "and", "oder": "or", "ou": "or", "o": "or", "или": "or", "または": "or", "또는": "or", "と": "and", "와": "and", "과": "and",
 }
 
-// isBraced reports whether a sign may be braced to stand closer to its sides.
+// isBraced reports whether a sign may have braces, which set it closer to its sides.
 func isBraced(t token) bool { return t.is("+") || t.is("-") || t.is("+-") || t.is("=") }
 
 // mostAhead bounds how far a relation is looked for.
@@ -229,14 +228,14 @@ func (p *parser) expect(s string) { p.failIf(!p.accept(s)) }
 
 func (p *parser) fail() { panic(errSyntax) }
 
-// failIf gives up where what stands here is no mathematics.
+// failIf gives up if the condition holds: the text is no mathematics.
 func (p *parser) failIf(wrong bool) {
 	if wrong {
 		p.fail()
 	}
 }
 
-// enter counts nesting; what it returns ends it.
+// enter counts nesting; the returned function ends it.
 func (p *parser) enter() (leave func()) {
 	if p.depth++; p.depth > maxDepth {
 		panic(errLimit)
@@ -258,8 +257,8 @@ func (p *parser) top() (tree *Node, err error) {
 	return tree, nil
 }
 
-// statements parses statements with separators between them, to the end or a
-// closing delimiter. One statement is returned as it is, and nil if there is none.
+// statements parses statements with separators between them, to the end or a closing
+// delimiter. A single statement is returned without a list, and nil if there is none.
 func (p *parser) statements() *Node {
 	defer p.enter()()
 	var items []*Node
@@ -310,7 +309,7 @@ func (p *parser) closing() bool {
 	case t.kind == end || t.kind == command && closingCommands[t.text]:
 		return true
 	case t.is("]"):
-		return p.brackets > 0 || p.pos > 0 // else ]a, b[
+		return p.brackets > 0 || p.pos > 0 // otherwise ]a, b[
 	case t.is("|"):
 		return p.bars > 0
 	default:
@@ -343,8 +342,8 @@ func (p *parser) separator() (joint string) {
 	return joint
 }
 
-// trailing passes what may end a statement: a full stop, and a condition in
-// words ("for all x", "where c is constant"), which is not compared.
+// trailing skips the end of a statement: a full stop, and a condition in words ("for all
+// x", "where c is constant"), which is not compared.
 func (p *parser) trailing() {
 	for p.cur().is(".") || p.cur().is("!") || p.cur().is("?") {
 		if n := p.at(1); n.kind != end && n.kind != newline && !n.is("}") && !n.is(",") && n.kind != word && !n.cmd("end") {
@@ -387,8 +386,8 @@ var alternatives = SetOf("otherwise else elsewhere")
 // conditional are words that begin a condition after a statement.
 var conditional = SetOf("for where when with if such since because")
 
-// leftOut passes = and ≈ before a statement, whose left side was left out, and reports
-// whether it was ≈. Without a side other relations do not mean anything.
+// leftOut skips = or ≈ before a statement without a left side, and reports whether it was
+// ≈. Other relations need a left side.
 func (p *parser) leftOut() bool {
 	rel, ok := p.relation()
 	p.failIf(ok && rel != "=" && rel != "~" && rel != "sim")
@@ -413,7 +412,7 @@ func (p *parser) statement() *Node {
 			p.advance()
 		}
 		if p.cur().is("=>") {
-			// What follows is the conclusion, but not of a number: 5 => 7.
+			// The conclusion follows, unless it is of a number: 5 => 7.
 			p.advance()
 			if p.closing() {
 				break
@@ -449,8 +448,8 @@ func (p *parser) statement() *Node {
 	return n
 }
 
-// rounded marks n by the name "~", if about says that ≈ or "about" stands before it and it
-// is a numeral.
+// rounded marks n by the name "~", if n is a numeral and about says that ≈ or "about"
+// precedes it.
 func rounded(n *Node, about bool) *Node {
 	if !about || n.Op != Num && (n.Op != Neg || n.Args[0].Op != Num) {
 		return n
@@ -613,7 +612,7 @@ func (p *parser) daytime() (half string, words int) {
 	return "", 0
 }
 
-// clockOf is the time of day hours:minutes(:seconds), or nil if that is no time of day.
+// clockOf returns the time of day hours:minutes(:seconds), or nil if it is no time of day.
 func clockOf(args []*Node, half string) *Node {
 	minutes := new(big.Rat)
 	unit := big.NewRat(60, 1)

@@ -2,7 +2,7 @@ package latex
 
 import "math/big"
 
-// kind is what a token is.
+// kind is the kind of a token.
 type kind uint8
 
 const (
@@ -20,11 +20,11 @@ type token struct {
 	kind  kind
 	text  string
 	num   *numeral
-	space bool // white space stood before it
-	plain bool // it stood in \text{}: words are words
-	roman bool // it stood in \mathrm{} or the like
+	space bool // white space precedes it
+	plain bool // it is inside \text{}: words are words
+	roman bool // it is inside \mathrm{} or the like
 	at    int  // byte offset in the source
-	cut   bool // the rest of a word whose first letters were taken
+	cut   bool // the rest of a word whose first letters were used
 }
 
 func (t token) is(text string) bool { return t.kind == sign && t.text == text }
@@ -35,7 +35,7 @@ func (t token) cmd(name string) bool { return t.kind == command && t.text == nam
 // A numeral is a number as written.
 type numeral struct {
 	value  *big.Rat
-	digits int    // significant digits
+	digits int    // number of significant digits
 	places int    // digits after the point; -1 without a point
 	short  bool   // an unsigned integer without separators ...
 	text   string // ... and its digits

@@ -1,10 +1,10 @@
 // Package latex reads LaTeX and plain-text mathematics into expression trees.
 //
-// One grammar serves both. Math delimiters are white space; the words of
-// \text{} and \mathrm{} are tokens that know where they stood. lex.go and
-// number.go cut a text into tokens, parse.go parses statements (lists and
-// relations), expression.go sums, products and powers, atom.go and command.go
-// what these consist of, unit.go and words.go what is said in words.
+// One grammar serves both. Math delimiters are white space; words of \text{} and
+// \mathrm{} are tokens with a mark for their place. lex.go and number.go cut a text into
+// tokens, parse.go parses statements (lists and relations), expression.go sums, products
+// and powers, atom.go and command.go what these consist of, unit.go and words.go what is
+// said in words.
 //
 // What is ambiguous is read in one way, a [Reading], and reported as an
 // [Ambiguity], so that a caller can ask for another. Text that is no
@@ -62,7 +62,7 @@ const (
 	Intersect  // sets
 	Without    // sets: the first minus the others
 	Ratio      // terms of a:b:c
-	Clock      // Rat: minutes after midnight; Name is "" where am or pm is not said
+	Clock      // Rat: minutes after midnight; Name is "" if am or pm is not stated
 	Date       // Name: year-month-day, parts not given are 0
 	Matrix     // entries by rows, Cols to a row; Name is "|" for a determinant
 	Cases      // value, condition pairs
@@ -83,8 +83,8 @@ var opNames = [...]string{
 // String returns the name of op that trees are printed with.
 func (op Op) String() string { return opNames[op] }
 
-// Scalar reports whether a node of this kind stands for a number or an
-// expression, rather than for a set, a relation, a text ...
+// Scalar reports whether a node of this kind is a number or an expression, rather than a
+// set, a relation, a text ...
 func (op Op) Scalar() bool { return op <= Mod }
 
 // A Node is one node of an expression tree. Trees are not modified once
@@ -93,19 +93,19 @@ type Node struct {
 	Op     Op
 	Name   string
 	Args   []*Node
-	Rat    *big.Rat // Num and Clock
+	Rat    *big.Rat // of Num and Clock
 	Ops    []string // Rel: the operator after each argument but the last
-	Digits int      // Num: significant digits as written
+	Digits int      // of Num: number of significant digits as written
 	Places int      // Num: digits after the point, -1 without a point
-	Cols   int      // Matrix
+	Cols   int      // of Matrix
 	Words  bool     // Sym and Text: set in \text{}; Text may be matched without regard to case
 }
 
 // Is reports whether n is of kind op.
 func (n *Node) Is(op Op) bool { return n != nil && n.Op == op }
 
-// All yields n and the nodes in it, each before its arguments. An argument that is left
-// out, nil, is not yielded.
+// All yields n and the nodes in it, each before its arguments. It does not yield missing
+// (nil) arguments.
 func (n *Node) All() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) { n.Any(func(m *Node) bool { return !yield(m) }) }
 }
@@ -115,7 +115,7 @@ func (n *Node) Any(f func(*Node) bool) bool {
 	return n != nil && (f(n) || slices.ContainsFunc(n.Args, func(arg *Node) bool { return arg.Any(f) }))
 }
 
-// Contains reports whether n or a node in it is of one of the kinds.
+// Contains reports whether n or a node in it has one of the kinds.
 func (n *Node) Contains(ops ...Op) bool {
 	return n != nil && (slices.Contains(ops, n.Op) || slices.ContainsFunc(n.Args, func(arg *Node) bool { return arg.Contains(ops...) }))
 }

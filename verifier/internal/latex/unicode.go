@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// letterCommands are letters and signs beyond ASCII by the command they stand for.
+// letterCommands map letters and signs beyond ASCII to their commands.
 var letterCommands = map[rune]string{
 	'π': "pi", '∞': "infty", '°': "degree", 'º': "degree", '˚': "degree", '√': "surd", '∅': "emptyset", 'Ø': "emptyset", 'ø': "emptyset", '⌀': "emptyset",
 	'α': "alpha", 'β': "beta", 'γ': "gamma", 'δ': "delta", 'ε': "epsilon", 'ϵ': "epsilon", 'ζ': "zeta", 'η': "eta", 'θ': "theta", 'ϑ': "theta",
@@ -21,7 +21,7 @@ var letterCommands = map[rune]string{
 	'ℝ': "R", 'ℤ': "Z", 'ℕ': "N", 'ℚ': "Q", '∘': "circ", '€': "euro", '₹': "currency", '¥': "currency", '￥': "currency", '₽': "currency", '₩': "currency", '₫': "currency", '₺': "currency", '£': "pounds", '□': "square", '℃': "celsius",
 }
 
-// letterSigns are signs beyond ASCII by the sign that they stand for.
+// letterSigns map signs beyond ASCII to their ASCII signs.
 var letterSigns = map[rune]string{
 	'−': "-", '–': "-", '—': "-", '‒': "-", '―': "-", '﹣': "-", '‐': "-", '‑': "-", '×': "*", '·': "*", '⋅': "*", '∙': "*", '•': "*", '✕': "*", '∗': "*",
 	'÷': "/", '∕': "/", '⁄': "/", '±': "+-", '∓': "-+", '≤': "<=", '≦': "<=", '⩽': "<=", '≥': ">=", '≧': ">=", '⩾': ">=", '≠': "!=", '≈': "~", '≃': "~",
@@ -30,7 +30,7 @@ var letterSigns = map[rune]string{
 	'∼': "sim", '⊥': "perp",
 }
 
-// wordSigns are signs that stand for words.
+// wordSigns map signs to words.
 var wordSigns = map[rune]string{'‰': "permille", '¢': "cents"}
 
 var superscripts = map[rune]byte{
@@ -106,9 +106,9 @@ func (l *lexer) unicode(plain bool) {
 	}
 }
 
-// plainWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII and
-// drops those that have no width. Letters and signs take their accents and strokes; a mark
-// that is left stands for itself, for a stroke through a digit denies it.
+// plainWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII and drops those
+// that have no width. Letters and signs absorb accents and strokes; other marks stay,
+// since a stroke through a digit denies it.
 func plainWidth(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return s
@@ -116,7 +116,7 @@ func plainWidth(s string) string {
 	if strings.ContainsFunc(s, unicode.IsMark) {
 		s = norm.NFC.String(s)
 	}
-	s = strings.ReplaceAll(s, "İ", "i\u0307") // its small letter is another one than i
+	s = strings.ReplaceAll(s, "İ", "i\u0307") // its lower case is not a plain i
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= '！' && r <= '～':
@@ -130,7 +130,7 @@ func plainWidth(s string) string {
 		case r >= '\U0001d400' && r <= '\U0001d7ff':
 			return mathematicalLetter(r)
 		case unicode.Is(unicode.Nd, r):
-			digit := rune(0) // of another script: blocks of ten, from zero on
+			digit := rune(0) // digits of another script: blocks of ten, beginning with zero
 			for digit < 9 && unicode.Is(unicode.Nd, r-digit-1) {
 				digit++
 			}
@@ -150,7 +150,7 @@ func mathematicalLetter(r rune) rune {
 			return 'a' + i - 26
 		}
 	case r < '\U0001d6a8':
-		return 'i' + r - '\U0001d6a4' // without dots
+		return 'i' + r - '\U0001d6a4' // dotless letters
 	case r < '\U0001d7ca': // five Greek ones, with variants
 		return []rune("ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡθΣΤΥΦΧΨΩ∇αβγδεζηθικλμνξοπρςστυφχψω∂εθκφρπ")[(r-'\U0001d6a8')%58]
 	case r < '\U0001d7ce':
@@ -177,7 +177,7 @@ func script(s string, table map[rune]byte) string {
 	return string(b)
 }
 
-// scriptedNumber emits an integer that one character stands for.
+// scriptedNumber emits an integer for a single character.
 func (l *lexer) scriptedNumber(n int64) {
 	l.emit(token{kind: number, num: &numeral{value: big.NewRat(n, 1), places: -1, short: true, text: strconv.FormatInt(n, 10)}, at: l.pos})
 }

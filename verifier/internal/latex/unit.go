@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// unitNames are units by their spellings; verifier converts between them. Metric converts
-// those that take a prefix.
+// unitNames map spellings to units, between which the verifier converts. Metric handles
+// units with prefixes.
 var unitNames = map[string]string{
 	"inch": "in", "inche": "in", "in": "in", "foot": "ft", "feet": "ft", "ft": "ft", "yard": "yd", "yd": "yd", "mile": "mi", "mi": "mi", "nauticalmile": "nmi",
 	"sec": "s", "second": "s", "min": "min", "minute": "min", "h": "h", "hr": "h", "hour": "h", "day": "day", "week": "week", "wk": "week", "month": "month", "year": "yr", "yr": "yr",
@@ -33,8 +33,8 @@ var (
 	wordPrefixes   = map[string]string{"peta": "P", "tera": "T", "giga": "G", "mega": "M", "kilo": "k", "hecto": "h", "deci": "d", "centi": "c", "milli": "m", "micro": "u", "nano": "n", "pico": "p", "femto": "f"}
 )
 
-// Metric splits the name of a unit with a prefix into the power of ten that the prefix
-// stands for and the unit.
+// Metric splits the name of a unit with a prefix into the power of ten of the prefix and
+// the unit.
 func Metric(name string) (power int, unit string, ok bool) {
 	if len(name) < 2 {
 		return 0, "", false
@@ -83,8 +83,8 @@ func unitOf(w string) string {
 	return map[string]string{"kg": "kg", "cm": "cm"}[single]
 }
 
-// prefixed is the unit that w names with or without a prefix; "" if none. Things that are
-// also counted (bars, bits) are units with a prefix alone.
+// prefixed is the unit that w names with or without a prefix; "" if none. Words that may
+// also be counted things (bars, bits) are units only with a prefix.
 func prefixed(w string, prefixes map[string]string, unit func(string) string) string {
 	if u := unit(w); u != "" && w != "bar" && w != "bit" && w != "B" && w != "b" && w != "byte" && w != "bps" {
 		return u
@@ -237,8 +237,8 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	return append(factors, units...), true
 }
 
-// symbolSum parses the rest of "2 h 30 min", whose first unit is a letter; nil if that is
-// not what follows.
+// symbolSum parses the rest of "2 h 30 min", whose first unit is a letter; nil if another
+// text follows.
 func (p *parser) symbolSum(factors []*Node) []*Node {
 	symbol := unitOf(p.cur().text)
 	if value, unit := p.at(1), p.at(2); symbol == "" || value.kind != number || unit.kind != word || unitOf(unit.text) == "" || !isConstant(factors[len(factors)-1]) {
@@ -265,8 +265,8 @@ func (p *parser) repeated(n *Node) bool {
 }
 
 // bracketedUnits parses words in brackets after a value: what is counted, "12 (inches of
-// snow)", or a remark, "5 (approximately)". It is nil, and nothing is passed, if something
-// else stands there.
+// snow)", or a remark, "5 (approximately)". It returns nil and skips nothing if other
+// text is there.
 func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	if !p.cur().is("(") {
 		return nil, false
@@ -309,7 +309,7 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	return units, true
 }
 
-// currencies are units that stand before the amount, and dollars those whose sign follows.
+// currencies are units before the amount, and dollars are those whose sign follows.
 var (
 	currencies = SetOf("USD EUR GBP JPY CNY RMB INR Rs")
 	dollars    = SetOf("US NT HK A C S R")
@@ -328,8 +328,7 @@ func (p *parser) isNamed(w string) bool {
 	return g || w == "pi" || w == "sqrt" || w == "infinity" || w == "infty" || w == "abs"
 }
 
-// unitsAfterSign parses units after * or / if they stand there alone; nil if
-// not.
+// unitsAfterSign parses units after * or / if nothing else is there; else nil.
 func (p *parser) unitsAfterSign() *Node {
 	t := p.cur()
 	if t.kind != word || t.cut || !t.plain && (!t.roman && len(t.text) < 2 || unitOf(t.text) == "") {
@@ -408,8 +407,8 @@ func (p *parser) units() []*Node {
 	return p.counted(out, noun, more)
 }
 
-// mayCount reports whether the word w may belong to what a number counts: no statement is
-// made with it, and no other number.
+// mayCount reports whether the word w may belong to a counted noun: it makes no statement
+// and no other number.
 func (p *parser) mayCount(w string, after bool) bool {
 	next := p.at(1)
 	if w == "to" && after && next.kind == word && numberWords[strings.ToLower(next.text)] == 0 {
@@ -422,8 +421,8 @@ func (p *parser) mayCount(w string, after bool) bool {
 	return !assertive[w] && !times && numberWords[w] == 0
 }
 
-// counted is the units and the noun that stand after a number as factors; more says that
-// "more" stood with them.
+// counted returns the units and the noun after a number as factors; more says that "more"
+// was among them.
 func (p *parser) counted(out []*Node, noun []string, more bool) []*Node {
 	if len(noun) == 0 && len(out) == 0 && more {
 		noun = []string{"more"}
@@ -533,8 +532,8 @@ func (p *parser) unit() *Node {
 	return u
 }
 
-// unitName passes the name of a unit, which may be two words (fluid ounces) or hold a Greek
-// letter (\mu m, k\Omega); "" if there is none.
+// unitName skips the name of a unit, which may be two words (fluid ounces) or hold a
+// Greek letter (\mu m, k\Omega); "" if there is none.
 func (p *parser) unitName() string {
 	t, next, n := p.cur(), p.at(1), 1
 	if letters := p.initials(); letters != "" && unitOf(letters) != "" { // m.p.h.
@@ -564,7 +563,8 @@ func (p *parser) unitName() string {
 	return unitOf(t.text)
 }
 
-// initials are the letters of an abbreviation with a point after each; "" if none stands here.
+// initials returns the letters of an abbreviation with a point after each; "" if there is none
+// here.
 func (p *parser) initials() string {
 	letters := ""
 	for i := 0; i < 8; i += 2 {

@@ -2,10 +2,10 @@ package latex
 
 import "strings"
 
-// Tables of LaTeX commands by what the parser does with them. They are read
-// only after initialisation.
+// Tables of LaTeX commands by their treatment in the parser. They are read only after
+// initialisation.
 
-// greek are letters that stand for variables; spellings of one letter agree.
+// greek are the commands of letters for variables; spellings of one letter agree.
 var greek = map[string]string{
 	"alpha": "alpha", "beta": "beta", "gamma": "gamma", "delta": "delta", "epsilon": "epsilon", "varepsilon": "epsilon",
 	"zeta": "zeta", "eta": "eta", "theta": "theta", "vartheta": "theta", "iota": "iota", "kappa": "kappa",
@@ -47,7 +47,7 @@ var relations = map[string]string{
 var arrows = SetOf(`
 	implies Rightarrow Longrightarrow iff Leftrightarrow Longleftrightarrow therefore Longmapsto`)
 
-// operators are commands that stand for a sign.
+// operators map commands to signs.
 var operators = map[string]string{
 	"cdot": "*", "times": "*", "ast": "*", "cdotp": "*", "bullet": "*", "div": "/", "slash": "/", "pm": "+-", "mp": "-+",
 	"cup": "cup", "bigcup": "cup", "cap": "cap", "bigcap": "cap", "setminus": "setminus", "smallsetminus": "setminus", "backslash": "setminus",
@@ -76,7 +76,7 @@ var texts = SetOf(`
 // romans are commands whose argument is upright mathematics: units, names of functions.
 var romans = SetOf("mathrm operatorname operatornamewithlimits mathup unit si")
 
-// dropped are commands that say nothing; each is left out with so many of its arguments.
+// dropped are commands without a meaning; each is dropped with so many of its arguments.
 var dropped = map[string]int{
 	"hspace": 1, "vspace": 1, "hskip": 0, "label": 1, "tag": 1, "phantom": 1, "hphantom": 1, "vphantom": 1, "color": 1, "ref": 1, "eqref": 1, "cite": 1,
 	"textcolor": 1, "colorbox": 1, "bcolor": 1, "raisebox": 1, "kern": 0, "mkern": 0, "mskip": 0,
@@ -89,7 +89,7 @@ var decorations = map[string]string{
 	"mathring": "ring", "overarc": "arc", "wideparen": "arc", "overparen": "arc", "stackrel": "",
 }
 
-// structures are the other commands that the parser knows.
+// structures are the other known commands.
 var structures = SetOf(`
 	frac dfrac tfrac cfrac sfrac nicefrac xfrac flatfrac sqrt root binom dbinom tbinom choose over atop begin end
 	sum prod int iint iiint oint lim limsup liminf sup inf lfloor rfloor lceil rceil left right mathbb Bbb pmod

@@ -72,7 +72,7 @@ next:
 			}
 			n := p.at(len(phrase))
 			if n.kind == end || n.is("}") || n.is("=") {
-				return about // the word is all there is
+				return about // there is no other word
 			}
 			if phrase[len(phrase)-1] == "integers" || phrase[len(phrase)-1] == "numbers" || phrase[len(phrase)-1] == "all" {
 				if rel := p.at(len(phrase) + 1); len(n.text) != 1 || rel.kind != sign || !isRelation(rel.text) {
@@ -96,7 +96,7 @@ next:
 	}
 }
 
-// phrase reports whether these words come next.
+// phrase reports whether the next words are these.
 func (p *parser) phrase(words []string) bool {
 	for i, w := range words {
 		if t := p.at(i); t.kind != word || !strings.EqualFold(t.text, w) {
