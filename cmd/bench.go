@@ -20,7 +20,7 @@ import (
 	"onering/train/rl"
 )
 
-// benchParts are what --part takes.
+// benchParts are the values of --part.
 var benchParts = []string{"all", "decode", "score", "train", "step"}
 
 // A benchCommand has the flags of `onering bench`.

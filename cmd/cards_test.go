@@ -34,8 +34,8 @@ func TestTableRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	known := map[string][]rl.Plan{} // by what decides them
-	rows := map[string][]string{}   // files by what they come to
+	known := map[string][]rl.Plan{} // sorted by the settings that decide them
+	rows := map[string][]string{}   // files by their figures
 	count := 0
 	for _, pattern := range []string{"../runs/*.toml", "../runs/paper/tables/*.toml"} {
 		for _, path := range must1(filepath.Glob(pattern))(t) {
@@ -136,8 +136,8 @@ func must1[T any](x T, err error) func(*testing.T) T {
 	}
 }
 
-// TestKeptSizes: a run on a GPU that is resumed with a run file which leaves sizes open goes
-// on with those of its folder, and what the run file or a flag sets counts.
+// TestKeptSizes: if a run on a GPU is resumed with a run file that leaves sizes open, the
+// folder's sizes count, unless the run file or a flag sets them.
 func TestKeptSizes(t *testing.T) {
 	dir := t.TempDir()
 	was := rl.Default()

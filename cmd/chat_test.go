@@ -163,7 +163,7 @@ func TestChatCommands(t *testing.T) {
 	}
 }
 
-// TestChatLines talks through a pipe: a line is a turn, errors are those of a turn.
+// TestChatLines talks through a pipe: a line is a turn, and errors belong to a turn.
 func TestChatLines(t *testing.T) {
 	dir := talker(t)
 	chat := func(input string, args ...string) (stdout, stderr string, code int) {

@@ -57,7 +57,7 @@ func resolve(sources ...settings.Source) (*resolved, error) {
 // checkpoints: it becomes the model of that run, and the adapter becomes lora.adapter.
 func continued(model *string, l *train.LoRAConfig) {
 	if dir, err := train.Folder(*model).Model(); err == nil && *model != "" && l.Adapter == "" {
-		// What opens the model tells what is wrong with it.
+		// An error in the model is reported where it is opened.
 		if run, err := policy.ReadRun(dir); err == nil && run != nil && run.Adapter {
 			*model, l.Adapter = run.Model, dir
 		}

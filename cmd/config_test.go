@@ -368,7 +368,7 @@ func reread(t *testing.T, c rl.Config) (again rl.Config, file []byte) {
 	return r.Config, file
 }
 
-// checkRoundTrip compares c with what run.toml says of it, and that file with the next.
+// checkRoundTrip compares c with its run.toml after loading, and that file with the next one.
 func checkRoundTrip(t *testing.T, c rl.Config) {
 	t.Helper()
 	got, file := reread(t, c)

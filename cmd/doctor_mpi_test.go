@@ -11,7 +11,7 @@ import (
 	"onering/train/ranks"
 )
 
-// doctor --mpi prints once for all ranks what they are and how fast their links are.
+// doctor --mpi prints once for all ranks their hosts and the speed of their links.
 func TestDoctorMPI(t *testing.T) {
 	c := program("doctor", "--mpi")
 	if err := c.Run(); err == nil || !strings.Contains(c.Stderr.(interface{ String() string }).String(), "mpirun -n 2 onering doctor --mpi") {

@@ -242,8 +242,8 @@ func checkModel(path string) error {
 	return models.Check(path)
 }
 
-// with opens the input that the arguments name and then the model, calls do, and
-// closes both. name is what messages call the input.
+// with opens the input that the arguments name and then the model, calls do, and closes
+// both. name is the input's name in messages.
 func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader, name string, p *policy.Policy) error) error {
 	return withInput(c, args, func(in io.Reader, name string) error {
 		p, err := f.open(c)

@@ -128,8 +128,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// addressOf reads where a program serves, and returns a function that reads the rest of what it
-// says.
+// addressOf reads the address at which a program serves, and returns a function that
+// reads the rest of its output.
 func addressOf(t *testing.T, said io.Reader) (url string, rest func() string) {
 	t.Helper()
 	var text []byte

@@ -17,8 +17,8 @@ import (
 	"onering/internal/settings"
 )
 
-// TestErrorLines: a name begins no line, and what is quoted is shortened, but not
-// what to do about it.
+// TestErrorLines: a name begins no line, and quotations are shortened, but the remedy is
+// not.
 func TestErrorLines(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	for _, tt := range []struct {

@@ -106,8 +106,8 @@ type evalOptions struct {
 	ofRun         bool      // a run file says how its run evaluates, and o follows it
 }
 
-// adopt takes from the run file what no flag says. Without --config it is that of the run whose
-// folder is measured.
+// adopt reads the settings that no flag states from the run file: that of --config, or of
+// the run whose folder is measured.
 func (o *evalOptions) adopt(c *cobra.Command, f *engineFlags, around tokenize.TemplateSettings) (err error) {
 	if o.run, err = o.rewards.resolve(c, func(others ...settings.Source) (settings.Source, error) {
 		return runSource(cmp.Or(f.adapter, f.model), others...)
@@ -167,7 +167,7 @@ func (o evalOptions) parts(c *cobra.Command) ([]evalOptions, error) {
 	return parts, nil
 }
 
-// take takes from a configuration what no flag says.
+// take copies the settings that no flag states from a configuration.
 func (o *evalOptions) take(c *cobra.Command, config rl.Config) {
 	from, flags := config.Eval, c.Flags()
 	from.MaxNewTokens = cmp.Or(from.MaxNewTokens, config.Rollout.MaxNewTokens)

@@ -83,8 +83,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// checkScores: what is sampled does not depend on how many are sampled at once,
-// and log-probs of sampling and of scoring are the same.
+// checkScores: samples do not depend on how many are sampled at once, and log-probs of
+// sampling and of scoring are equal.
 func checkScores(t *testing.T, model string) {
 	const prompts = `{"prompt": "123+456="}` + "\n" + `{"prompt": "9-1="}` + "\n" + `{"prompt": "1"}` + "\n"
 	generate := []string{"generate", "--model", model, "-n", "5", "--seed", "5", "--max-tokens", "30", "-"}

@@ -164,7 +164,7 @@ func TestHubEverywhere(t *testing.T) {
 		for _, name := range []string{"model", "data", "suite"} {
 			first := strings.Fields(c.CommandPath() + " -")[1]
 			if first == "push" {
-				continue // it sends what is here
+				continue // the request sends the local file
 			}
 			if c.LocalFlags().Lookup(name) != nil && !covered[first+" --"+name] {
 				t.Errorf("%s --%s has no line here", c.CommandPath(), name)

@@ -116,7 +116,7 @@ func TestHelp(t *testing.T) {
 	})
 }
 
-// TestHelps: each text in help is that of a command.
+// TestHelps: each text in help belongs to a command.
 func TestHelps(t *testing.T) {
 	part := regexp.MustCompile(`\{[a-z]+\}|\n\n`) // words that the program fills in, and empty lines
 	var texts strings.Builder
@@ -287,7 +287,7 @@ func splitWords(s string) []string {
 	return words
 }
 
-// TestUnwritten has what could not be written be a failure, of every command and of help.
+// TestUnwritten: output that cannot be written is a failure, for every command and for help.
 func TestUnwritten(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"version", "--json"}, {"objectives"}, {"rewards"}, {"--help"}, {"train", "--help"}} {
 		var stderr bytes.Buffer

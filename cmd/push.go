@@ -181,7 +181,7 @@ func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
 	return nil
 }
 
-// A card is the README.md of a repository: what the model was made of, and how.
+// A card is the README.md of a repository: it tells how the model was made.
 type card struct {
 	name, license string
 	base          string // the name on a hub; "" if it has none or none is known

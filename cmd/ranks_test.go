@@ -103,7 +103,7 @@ func TestRanksPrintTheSame(t *testing.T) {
 	}
 }
 
-// A mistake that all ranks find, before they have met or after, is said once.
+// A mistake that all ranks find, before or after they have met, is printed once.
 func TestRanksSayItOnce(t *testing.T) {
 	l := newLauncher(t)
 	for _, tt := range []struct {

@@ -113,9 +113,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-// outlivesReaders are the commands whose work must not be lost because a reader of
-// stdout or stderr goes away, as in "onering train | head -1". Of other commands
-// the result is what they print, and SIGPIPE ends them.
+// outlivesReaders are the commands whose work must not be lost because a reader of stdout
+// or stderr goes away, as in "onering train | head -1". Other commands only print, and
+// SIGPIPE ends them.
 var outlivesReaders = map[string]bool{
 	"onering train": true, "onering sft": true, "onering sweep": true, "onering eval": true, "onering step": true,
 }
@@ -137,8 +137,8 @@ func checkUsage(root *cobra.Command, begin func()) {
 	})
 }
 
-// besideFlag matches a flag that a message names beside another remedy, and what follows it:
-// "set model.template (--template)", "(rollout.slots, --slots)", "with --library or".
+// besideFlag matches a flag that a message names beside another remedy, with the text after
+// it: "set model.template (--template)", "(rollout.slots, --slots)", "with --library or".
 var besideFlag = regexp.MustCompile(` \(--([a-z][a-z-]*)\)|, (?:or )?--([a-z][a-z-]*)([,)])|--([a-z][a-z-]*) or `)
 
 // ofCommand removes the flags that a command lacks from a message: those that besideFlag

@@ -44,8 +44,8 @@ func lastState(t *testing.T, dir string) (s struct{ Step int }) {
 	return s
 }
 
-// A signal ends a run after the step under way, with a checkpoint of it, the
-// exit code that shells expect and the command to go on.
+// A signal ends a run after the current step, with a checkpoint, the exit code that
+// shells expect and the command to continue.
 func TestSignalsSave(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")
@@ -87,7 +87,7 @@ func TestSignalsSave(t *testing.T) {
 	}
 }
 
-// A second signal does not wait, and what is on the disk can still be resumed.
+// A second signal does not wait, and the files on the disk can still be resumed.
 func TestSecondSignal(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")

@@ -159,7 +159,7 @@ func resumedFile(out, command string) (string, error) {
 	return file, nil
 }
 
-// defaultName is what messages call the embedded run file.
+// defaultName is the name of the embedded run file in messages.
 const defaultName = "onering's default.toml"
 
 // embeddedRun returns the layer that stands in for a run file that is not given: the

@@ -45,7 +45,7 @@ type trainer[S any] interface {
 	Close()
 }
 
-// trained says which model a run trains: its folder, and what the adapter's files call it.
+// trained says which model a run trains: its folder, and its name in the adapter's files.
 type trained struct {
 	path, name, dtype string
 	lora              train.LoRAConfig

@@ -26,7 +26,7 @@ type meter struct {
 	r         io.Reader
 	separator byte
 	fields    int    // about the number of fields in the row
-	text      []byte // the bytes of the row and of what was read ahead
+	text      []byte // the bytes of the row and those read ahead
 	start     int64  // where text begins in the file
 }
 

@@ -125,8 +125,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// Small files that unfold into very much are refused before they do (make.py
-// says what each holds).
+// Small files that unpack to very much are refused before they do (make.py explains
+// each).
 func TestBombs(t *testing.T) {
 	for name, want := range map[string]string{
 		"bomb.page.parquet":   "times its size",

@@ -7,13 +7,12 @@
 // file. Two levels are offered: rawRows gives the rows as they are in the file,
 // a reader the prompts and answers found in them.
 //
-// Parquet is decoded by parquet-go and Arrow by arrow-go, which allocate what a
-// file says of its lists, runs and sizes. So this package reads the bytes
-// itself, checks what metadata, page headers and record batches ask for against
-// the file and fixed limits, and only then has the libraries decode them.
-// (arrow-go reads Parquet too, but it adds 20 MB to the program where parquet-go
-// adds 3, starts goroutines whose panics end the program, and compares no
-// checksums.)
+// Parquet is decoded by parquet-go and Arrow by arrow-go, which allocate as much as a
+// file states for its lists, runs and sizes. So this package reads the bytes itself,
+// checks what metadata, page headers and record batches ask for against the file and
+// fixed limits, and only then has the libraries decode them. (arrow-go reads Parquet too,
+// but it adds 20 MB to the program where parquet-go adds 3, starts goroutines whose
+// panics end the program, and compares no checksums.)
 //
 // The reader of rows that parquet-go has was tried in place of the columns and pages read
 // here. It refuses the codec LZ4, the level encoding BIT_PACKED and row groups with codecs

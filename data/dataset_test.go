@@ -304,7 +304,7 @@ func TestTextFormats(t *testing.T) {
 	}
 }
 
-// A key that is there twice is an error of its row, at any depth; data check goes on.
+// A repeated key is an error of its row, at any depth; data check continues.
 func TestKeysTwice(t *testing.T) {
 	good, bad := `{"problem": "a", "answer": 1}`, []string{
 		`{"problem": "a", "answer": 1, "problem": "b"}`,

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestForms: files and rows as people have them, and the problems that they come to.
+// TestForms: files and rows as people have them, and the problems that they give.
 func TestForms(t *testing.T) {
 	solution := func(text string) string {
 		return fmt.Sprintf(`{"problem": "p", "solution": %q}`, text)

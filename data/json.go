@@ -181,8 +181,8 @@ func (s *jsonValues) nextElement() (Object, int, error) {
 	return o, s.row, err
 }
 
-// end reads what follows the array: nothing, or the rest of the enclosing object. At the
-// end of the file the error is io.EOF.
+// end reads the text after the array: nothing, or the rest of the enclosing object. At
+// the end of the file the error is io.EOF.
 func (s *jsonValues) end() error {
 	for s.wrapped {
 		var parts [2]string // the name and the value of a member

@@ -26,7 +26,7 @@ var (
 	textNames     = []string{"text"}
 )
 
-// A Demonstration is what a row has for supervised training.
+// A Demonstration is the content of a row for supervised training.
 type Demonstration struct {
 	// Chat is the whole conversation if the row has messages, else nil. Messages before
 	// index From are the prompt.

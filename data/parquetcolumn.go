@@ -238,8 +238,7 @@ func (c *parquetColumn) hold() {
 	}
 }
 
-// prefixedLevels decodes the levels of a version 1 page and returns what follows
-// them.
+// prefixedLevels decodes the levels of a version 1 page and returns the bytes after them.
 func prefixedLevels(b []byte, encoding format.Encoding, highest int, n int64) (list, rest []byte) {
 	size := (n*int64(bits.Len(uint(highest))) + 7) / 8
 	if encoding == format.RLE && highest > 0 {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A Problem is what a prompt is made of, and what responses to it are graded
-// against: a row of a dataset, or a task that a program makes up.
+// A Problem is a row of a dataset, or a task that a program makes up: a prompt is made of
+// it, and responses are graded against it.
 type Problem struct {
 	// ID names the problem stably: the id column, else the file's name in the
 	// dataset, a colon, and Line. It does not depend on filters and limits.

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The tests in this file count work: what a file from elsewhere may make it grow to.
+// The tests in this file count work that a file from elsewhere could increase.
 
 // TestManyColumns counts the allocations of a CSV header of n columns and of 4n.
 // Duplicates were looked for by comparing all pairs: 3,000 million for the larger one.

@@ -46,7 +46,7 @@ type Environment interface {
 	Begin(ctx context.Context, s Start) (Episode, error)
 }
 
-// A Start is what an episode begins with.
+// A Start says how an episode begins.
 type Start struct {
 	Problem data.Problem
 	// Seed is equal for all episodes of one problem in a round, which begin alike.
@@ -65,7 +65,7 @@ type Episode interface {
 	Close() error
 }
 
-// A Turn is what the policy wrote until it ended its turn.
+// A Turn is the text that the policy wrote until it ended its turn.
 type Turn struct {
 	Number int    // the number of the turn, from 0
 	Text   string // without special tokens
@@ -78,7 +78,7 @@ type Turn struct {
 // A Call is a call of a tool. Its arguments are an object.
 type Call = tools.Call
 
-// An Observation is what the policy reads after its turn.
+// An Observation is the text that the policy reads after its turn.
 type Observation struct {
 	// Messages are appended as the chat template writes them, with the role tool or user;
 	// only their Role and Content are read. There is at least one unless Done. Without a

@@ -63,7 +63,7 @@ func (*Single) Begin(context.Context, Start) (Episode, error) {
 // again after the run was killed gets the same answers as before. Its methods may be
 // called concurrently.
 type Journal interface {
-	// Recall returns what was noted under a key, nil if there is nothing.
+	// Recall returns the value that was noted under a key, nil if there is none.
 	Recall(key string) []byte
 	// Note remembers a value. An error ends the sampling.
 	Note(key string, value []byte) error
@@ -343,7 +343,7 @@ func (p *Player) Driver() Driver {
 // A Drive says which episodes a round has, and how their turns are sampled.
 type Drive struct {
 	*Player
-	Decoder  sampler.Decoder // it holds no sequences; its bits do not depend on what is decoded beside
+	Decoder  sampler.Decoder // without sequences; its bits do not depend on other sequences in it
 	Options  sampler.Options
 	Requests []sampler.Request // their prompts are those of the problems; a program may send others
 	Groups   []Group           // the groups of the requests

@@ -270,7 +270,7 @@ func recited(t *testing.T, template string, texts []string) recital {
 	return recital{tok, got[0], round.End(got[0]), a.seen, d.read, slices.Concat(prompt, all)}
 }
 
-// A liar earns what is no number.
+// A liar gives a reward that is no number.
 type liar struct{ adder }
 
 func (l *liar) Begin(context.Context, Start) (Episode, error) { return l, nil }
@@ -326,8 +326,8 @@ func TestPlayerRefuses(t *testing.T) {
 	}
 }
 
-// TestInTime: what an environment is asked before a run has the time of an answer, though it
-// does not look at its context.
+// TestInTime: a question to an environment before a run has the time limit of an answer,
+// even if the environment ignores its context.
 func TestInTime(t *testing.T) {
 	limits := DefaultLimits()
 	limits.StepSeconds = 0.01

@@ -92,7 +92,7 @@ func weighted(t *rapid.T) []Part {
 	return parts
 }
 
-// shares returns what part of the draws each source is to have.
+// shares returns the share of the draws that each source should have.
 func shares(parts []Part) map[string]float64 {
 	out, sum, rest := map[string]float64{}, 0.0, 0
 	for _, p := range parts {
@@ -268,7 +268,7 @@ func TestRest(t *testing.T) {
 			t.Errorf("rest %d: drawn in %.3f of the passes, want %.3f", rests, share, want)
 		}
 	}
-	// If all rest, the order goes on.
+	// If all rest, the order continues.
 	o := mustNew(t, []Part{part("a", 4, 0)}, Options{PerRound: 4, Rest: 1})
 	count := map[string]int{}
 	for n := range 20 {
@@ -307,8 +307,8 @@ func measure(problems []data.Problem, round int) []Measure {
 	return out
 }
 
-// A run that is stopped anywhere and goes on from its state draws what a straight run
-// draws. Drawing a round again changes nothing.
+// A run that is stopped anywhere and continued from its state draws the same as a
+// straight run. Drawing a round again changes nothing.
 func TestResume(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := weighted(t)

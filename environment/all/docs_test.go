@@ -69,7 +69,7 @@ func configured(t *testing.T, heading string) environment.Environment {
 	return e
 }
 
-// TestPage: what docs/environments.md shows does what it says.
+// TestPage: the examples in docs/environments.md do what the page says.
 func TestPage(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("there is no Python")
@@ -99,7 +99,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// play plays an episode of turns, each followed by what is to be read.
+// play plays an episode of turns, each followed by the text to be read.
 func play(t *testing.T, e environment.Environment, s environment.Start, turns ...any) {
 	t.Helper()
 	episode, err := e.Begin(t.Context(), s)

@@ -172,7 +172,7 @@ func TestConformance(t *testing.T) {
 	environmenttest.RunNew(t, func() environment.Environment { return program("well") })
 }
 
-// TestLines: the program reads what is known of the problem and of the turn.
+// TestLines: the program reads all known facts about the problem and the turn.
 func TestLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
 	p := program("log", file)

@@ -71,8 +71,8 @@ var oddTexts = []string{
 	`{"id": 1, "done": true}`, "\u202e4\ufeff", strings.Repeat("9", 5_000) + "^" + strings.Repeat("9", 5_000) + "=", "<tool_call>",
 }
 
-// turns are what the policy writes in an episode that tests the rules: plain texts, and
-// calls of existing and of unknown tools.
+// turns are the policy's turns in an episode that tests the rules: plain texts, and calls
+// of existing and of unknown tools.
 func turns() []environment.Turn {
 	var list []environment.Turn
 	for _, text := range oddTexts {

@@ -57,7 +57,7 @@ type word struct {
 	Word string `json:"word" jsonschema:"what to do"`
 }
 
-// tools is a server with a tool that remembers and one that does what it is told.
+// tools is a server with a tool that remembers and one that follows instructions.
 func tools() *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	var mu sync.Mutex
@@ -75,7 +75,7 @@ func tools() *sdk.Server {
 			os.Exit(3)
 		case "hang":
 			time.Sleep(time.Hour)
-		case "stop": // it goes on when nobody waits
+		case "stop": // it continues when nobody waits
 			<-ctx.Done()
 		case "fail":
 			return nil, nil, errors.New("it failed")
@@ -148,7 +148,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestAnswers: what a policy reads of tools.
+// TestAnswers: the text that a policy reads from tools.
 func TestAnswers(t *testing.T) {
 	for name, s := range map[string]*Server{"command": server("tools"), "HTTP": overHTTP(t)} {
 		e := begin(t, s)

@@ -164,7 +164,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestTools: tools are described and called, and what they earn adds up.
+// TestTools: tools are described and called, and their rewards add up.
 func TestTools(t *testing.T) {
 	s := (&fake{tools: oneTool, reply: result}).serve(t)
 	o, err := environmenttest.Open(s, environment.Start{Problem: data.Problem{Text: "Add."}})
@@ -182,7 +182,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestTasks: a task is that of the row, or one that the problem decides.
+// TestTasks: a task is the row's, or one that the problem decides.
 func TestTasks(t *testing.T) {
 	f := new(fake)
 	s := f.serve(t)

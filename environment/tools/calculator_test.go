@@ -32,7 +32,7 @@ func TestCalculate(t *testing.T) {
 	}
 }
 
-// TestCalculateDrawn: what is written of a tree of numbers and operators has its value.
+// TestCalculateDrawn: a written tree of numbers and operators has the tree's value.
 func TestCalculateDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var draw func(depth int) (string, *big.Rat)

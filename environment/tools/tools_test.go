@@ -73,7 +73,7 @@ func with(names ...string) *Tools {
 	return t
 }
 
-// say plays a turn of calls and returns what is answered.
+// say plays a turn of calls and returns the answers.
 func say(t *testing.T, e environment.Environment, calls ...environment.Call) (texts []string) {
 	t.Helper()
 	episode, err := e.Begin(t.Context(), environment.Start{})
@@ -150,8 +150,8 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-// TestHangs: a program that hangs is ended after its time, with what it has started, and at
-// once when nobody waits for it any more.
+// TestHangs: a program that hangs is ended with its children after its time, and at once
+// when nobody waits any more.
 func TestHangs(t *testing.T) {
 	e := with("hangs", "parent")
 	e.Seconds = 0.1
@@ -267,7 +267,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestCommands: what a run file says of programs is read, written and read again.
+// TestCommands: a run file's settings of programs are read, written and read again.
 func TestCommands(t *testing.T) {
 	const text = `[{name = "a", command = ["x", "y"], description = "d", parameters = "{}"}]`
 	for _, source := range []string{"commands = " + text, "[[commands]]\nname = \"a\"\ncommand = [\"x\", \"y\"]\ndescription = \"d\"\nparameters = \"{}\""} {
