@@ -272,7 +272,7 @@ func TestEvaluateUngraded(t *testing.T) {
 	}
 }
 
-// TestEvaluateTwice: what is there is not sampled again, and a problem that the
+// TestEvaluateTwice: existing responses are not sampled again, and a problem that the
 // vocabulary cannot express is an error.
 func TestEvaluateTwice(t *testing.T) {
 	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 1, Sampling: sampler.Greedy(40)}, heldOut(t, 5))

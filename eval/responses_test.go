@@ -249,8 +249,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestWriteFails: a disk that is full stops the evaluation with what was
-// written before it.
+// TestWriteFails: a full disk stops the evaluation and keeps the responses written
+// before.
 func TestWriteFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.jsonl")
 	r := must(testPlan().Open(path, false))

@@ -154,7 +154,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestSuiteKeys: what a problem's draws are keyed by follows from its text.
+// TestSuiteKeys: a problem's key for random draws follows from its text.
 func TestSuiteKeys(t *testing.T) {
 	a := Suite{Name: "a", Problems: []data.Problem{{ID: "1", Text: "x"}, {ID: "2", Text: "y"}, {ID: "3", Text: "x"}}}
 	b := Suite{Name: "b", Problems: []data.Problem{{ID: "9", Text: "y"}, {ID: "1", Text: "x"}}}

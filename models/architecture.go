@@ -43,7 +43,7 @@ const (
 	WebGPU
 )
 
-// A Geometry holds what a runtime must know about a model to run it.
+// A Geometry holds the figures of a model that a runtime needs.
 type Geometry struct {
 	Sizes
 	RopeTheta float64

@@ -94,7 +94,7 @@ func TestHalfPrecisionExhaustively(t *testing.T) {
 }
 
 func TestNarrowingNaN(t *testing.T) {
-	// The payload of these lies below what 16 bits keep.
+	// the payload of these NaNs lies below the bits that 16 bits keep
 	for _, bits := range []uint32{0x7F800001, 0xFF800001, 0x7FC00000} {
 		f := math.Float32frombits(bits)
 		for name, back := range map[string]float32{"F16": F16ToFloat32(Float32ToF16(f)), "BF16": BF16ToFloat32(Float32ToBF16(f))} {

@@ -230,7 +230,7 @@ type Shaper interface {
 	Shape(t Trajectory) float64
 }
 
-// Needs are what an objective asks of its host.
+// Needs are an objective's demands on its host.
 type Needs struct {
 	// Reference says that RefLogProb must be set.
 	Reference bool

@@ -36,8 +36,8 @@ func Ready(ctx context.Context, plugin any) error {
 	return nil
 }
 
-// Close ends what a reward or an environment has started, such as processes, if it is an
-// io.Closer. After Close it may be used again, and starts again what it needs.
+// Close ends the processes and the like that a reward or an environment has started, if
+// it is an io.Closer. After Close it may be used again, and starts again what it needs.
 func Close(plugin any) error {
 	if c, ok := plugin.(io.Closer); ok {
 		return c.Close()

@@ -16,8 +16,7 @@ import (
 // know about it. Samples share their slices and fields with the program: a reward
 // only reads them.
 type Sample struct {
-	// Problem is what was asked, with the accepted answers and all columns of
-	// its row.
+	// Problem is the problem, with the accepted answers and all columns of its row.
 	Problem data.Problem
 	// Prompt is the text that the model saw, PromptIDs its tokens.
 	Prompt    string
@@ -34,14 +33,14 @@ type Sample struct {
 
 // A Reward grades responses.
 //
-// The value itself is the configuration: its exported fields carry toml tags, the
-// program decodes the run file's [reward] section into what New returned and then
-// calls Validate if there is one. Further abilities are optional interfaces, found
-// by type assertion: Comparer, Extractor, io.Closer, and the methods About, SetTemplate,
-// Groups, Varies and Ready, of which the functions of these names say what they are for.
-// Validate() error rejects impossible configurations. Each of the joined errors is best
-// a *settings.Error, which names the key. What the range tags of the fields forbid
-// (see package settings) is checked without it.
+// The value itself is the configuration: its exported fields carry toml tags, the program
+// decodes the run file's [reward] section into what New returned and then calls Validate
+// if there is one. Further abilities are optional interfaces, found by type assertion:
+// Comparer, Extractor, io.Closer, and the methods About, SetTemplate, Groups, Varies and
+// Ready, see the functions of these names. Validate() error rejects impossible
+// configurations. Each of the joined errors is best a *settings.Error, which names the
+// key. What the range tags of the fields forbid (see package settings) is checked without
+// it.
 //
 // Methods observe these rules, each of which is a case of rewardtest:
 //

@@ -51,7 +51,7 @@ func (s *Session) NewBinding() (*Binding, error) {
 	return b, nil
 }
 
-// Input binds v to the input called name. It replaces what was bound before.
+// Input binds v to the input called name. It replaces an earlier Value.
 func (b *Binding) Input(name string, v *Value) error { return b.bind(input, name, v) }
 
 // Output binds v to the output called name; the next Run overwrites it. An output

@@ -153,7 +153,7 @@ func (d device) check(ctx context.Context, library string, told bool) error {
 	return nil
 }
 
-// Foresee returns what the device of a run will be: o.Device, with auto resolved as Open
+// Foresee returns the device that a run will use: o.Device, with auto resolved as Open
 // would, and if that is the CPU the reason. It downloads nothing: it assumes that a
 // missing library can be downloaded.
 func (o Options) Foresee(ctx context.Context) (device, reason string, err error) {

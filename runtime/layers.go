@@ -153,10 +153,10 @@ func (p *Pass) stashValue(port models.Port, b *buffer) (*Value, error) {
 	return b.of(shape...)
 }
 
-// activations are what a pass computes between its tokens and its log-probs. A pass that
-// is kept owns a set until it is released. All other passes share one set, and write all
-// layers to the same buffers. So a Learner has one set for each pass that is kept at the
-// same time, and one more.
+// activations are the values that a pass computes between its tokens and its log-probs. A
+// pass that is kept owns a set until it is released. All other passes share one set, and
+// write all layers to the same buffers. So a Learner has one set for each pass that is
+// kept at the same time, and one more.
 type activations struct {
 	x     []buffer   // the input [N,D] of each layer, and the last layer's output
 	stash [][]buffer // for each layer, the values that forward stores for backward

@@ -73,7 +73,7 @@ type Token struct {
 	Likeliest       []Candidate // the likeliest tokens, as Options.Top asks, the likeliest first
 }
 
-// An Observation is what follows a turn.
+// An Observation is the text that follows a turn.
 type Observation struct {
 	IDs []int32 // tokens that the policy reads before its next turn; may be empty
 	End Finish  // the reason if the response ends here; "" if it continues

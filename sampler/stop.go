@@ -26,9 +26,9 @@ func newStops(list []string) stops {
 	return s
 }
 
-// find appends text to tail, the end of the text so far, and returns the index
-// of the stop string that now occurs in it or with what is pending after it, or -1,
-// and the tail to give next time. The stop that begins first wins, then the one listed first.
+// find appends text to tail, the end of the text so far, and returns the index of the
+// stop string that now occurs in it or together with the pending bytes, or -1, and the
+// tail to give next time. The stop that begins first wins, then the one listed first.
 func (s stops) find(tail []byte, text, pending string) (int, []byte) {
 	if text == "" && pending == "" {
 		return -1, tail

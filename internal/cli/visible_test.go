@@ -26,8 +26,7 @@ func TestEscaped(t *testing.T) {
 	}
 }
 
-// TestVisibleWrites cuts texts into pieces anywhere: what is written must not
-// depend on it.
+// TestVisibleWrites cuts texts into pieces anywhere: the output must not depend on it.
 func TestVisibleWrites(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	alphabet := []string{"a", "\n", "é", "日", "😀", "\x1b[0m", "\u009b", "\xff", "\xe6\x97", "\u202e"}

@@ -17,8 +17,8 @@ import (
 	"onering/internal/files"
 )
 
-// TestSpecialFiles opens what is no regular file. A test that waits for a writer
-// of the pipe fails by never ending.
+// TestSpecialFiles opens files that are not regular. A test that waits for a writer of
+// the pipe would never end.
 func TestSpecialFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o666); err != nil {
@@ -147,8 +147,8 @@ func TestLonelyPipe(t *testing.T) {
 	}
 }
 
-// TestStale: what a killed process left is removed by the next that writes the same, and
-// what a process is writing is not.
+// TestStale: leftovers of a killed process are removed by the next process that writes
+// the same, and files being written are not.
 func TestStale(t *testing.T) {
 	dir := t.TempDir()
 	names := func() (names []string) {

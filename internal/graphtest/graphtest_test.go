@@ -26,7 +26,7 @@ func node(op string, inputs string, attrs ...onnx.Attr) onnx.Node {
 	return onnx.Node{Name: "n", Op: op, Inputs: strings.Split(inputs, ","), Outputs: []string{"y"}, Attrs: attrs}
 }
 
-// TestStrict: what the interpreter doesn't expect is an error.
+// TestStrict: anything that the interpreter does not expect is an error.
 func TestStrict(t *testing.T) {
 	same := []string{"N", "3"}
 	x, i := graphtest.Zeros(2, 3), graphtest.Ints([]int{1})

@@ -19,7 +19,7 @@ const (
 	mostOfProvider = 200 // lines of a file that is for CUDA or WebGPU alone
 )
 
-// longFunctions are those whose length has a reason: a table or a grammar.
+// longFunctions lists functions with a reason for their length: a table or a grammar.
 var longFunctions = map[string]string{
 	"models/graph.init":                            "the table of gradient rules",
 	"internal/graphtest.Cases":                     "the table of cases",

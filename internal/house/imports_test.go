@@ -104,7 +104,7 @@ var rooms = []struct {
 	{"report/sweep", "internal/files internal/settings internal/stat report"},
 }
 
-// testAllow is what tests may import beyond their package's row.
+// testAllow lists what tests may import beyond their package's row.
 var testAllow = map[string]string{
 	"objectives":                 "objectives/*",
 	"objectives/*":               "objectives/objectivetest",

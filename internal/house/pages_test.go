@@ -65,7 +65,7 @@ func hasSection(t *testing.T, page, anchor string) bool {
 // pageWords are the most words of a page.
 var pageWords = map[string]int{"docs/architecture.md": 3000, "docs/spine.md": 1300, "AGENTS.md": 700}
 
-// TestPageWords: what one reads first is short.
+// TestPageWords: the pages that one reads first are short.
 func TestPageWords(t *testing.T) {
 	for page, most := range pageWords {
 		text, err := os.ReadFile(page)

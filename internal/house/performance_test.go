@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The tables of docs/performance.md are bench/performance.py's, all but the one that
-// says what a phase's work is.
+// The tables of docs/performance.md are bench/performance.py's, except the one about the
+// work of each phase.
 func TestPerformanceTables(t *testing.T) {
 	page, err := os.ReadFile("docs/performance.md")
 	if err != nil {

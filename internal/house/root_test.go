@@ -1,5 +1,5 @@
 // Package house holds the policy of the repository as tests: which package imports which,
-// how large packages, functions and the whole may be, and that pages say what is so.
+// how large packages, functions and the repository may be, and that pages are true.
 package house
 
 import (

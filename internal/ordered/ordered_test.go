@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestEachMember checks the order and the places of members, and what is refused.
+// TestEachMember checks the order and the places of members, and refused texts.
 func TestEachMember(t *testing.T) {
 	for text, want := range map[string]string{
 		` {"b" : 1 , "a\\n":[{"x":"]"}, 2],"c":null } `: `b="1"@8 a\n="[{\"x\":\"]\"}, 2]"@19 c="null"@38`,

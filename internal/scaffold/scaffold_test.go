@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// kinds are the kinds with what the tests know of each.
+// kinds are the kinds with what the tests know about each.
 var kinds = []struct {
 	Kind
 	neighbours string // lines of the package all with the new import in its place
@@ -25,8 +25,8 @@ var kinds = []struct {
 	{Kinds["family"], "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/optim/adamw\"\n", 5, "llama", "decoder"},
 }
 
-// checkout returns a folder with what Add reads of the checkout: go.mod and the
-// packages all. It is a copy, since Add changes it.
+// checkout returns a copy of the parts of the checkout that Add reads: go.mod and the
+// packages all. Add changes it.
 func checkout(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -73,8 +73,8 @@ func goTool(t *testing.T, dir, stdin string, args ...string) string {
 
 const batch = `{"groups":[[{"reward":1,"logp":[-1,-2],"old_logp":[-1,-2]},{"reward":0,"logp":[-3],"old_logp":[-3]}]]}`
 
-// TestAdd: what Add writes compiles, passes the conformance suite, is registered,
-// and says 40 lines at most.
+// TestAdd: the package that Add writes compiles, passes the conformance suite, is
+// registered, and has at most 40 lines.
 func TestAdd(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.templates, func(t *testing.T) {
@@ -140,8 +140,8 @@ func statements(source string) (n int) {
 	return n
 }
 
-// TestModule: what Module writes compiles offline, passes the conformance suite and
-// its program knows the new plug-in and the old ones, with the checkout as it was.
+// TestModule: the module that Module writes compiles offline and passes the conformance
+// suite, its program has the new plug-in and the old ones, and the checkout is unchanged.
 func TestModule(t *testing.T) {
 	if strings.TrimSpace(goTool(t, "", "", "env", "CGO_ENABLED")) != "1" {
 		t.Skip("the program that is built needs cgo, which is off")
@@ -317,7 +317,7 @@ func TestAddUndone(t *testing.T) {
 	}
 }
 
-// TestUnwritable: what the file system refuses is an error that names the place.
+// TestUnwritable: an error of the file system names the place.
 func TestUnwritable(t *testing.T) {
 	root := checkout(t)
 	blocked := filepath.Join(t.TempDir(), "file")

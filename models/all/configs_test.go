@@ -42,8 +42,8 @@ type configModel struct {
 	EOS         []int32
 }
 
-// TestConfigs holds what is read of config.json to what transformers reads: either
-// the model is the same, or the error names a key that the line is about.
+// TestConfigs compares our reading of config.json with transformers': either the model is
+// the same, or the error names a key of the line.
 func TestConfigs(t *testing.T) {
 	file, err := os.Open(filepath.Join("..", "testdata", "configs.jsonl"))
 	if err != nil {
@@ -87,7 +87,7 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
-// judge says what is wrong with what was read of the line.
+// judge says what is wrong with our reading of the line.
 func (line *configLine) judge(m models.Model, err error) string {
 	about := append(slices.Sorted(maps.Keys(line.Set)), line.Absent...)
 	named := slices.ContainsFunc(about, func(key string) bool { return strings.Contains(fmt.Sprint(err), key) })

@@ -82,7 +82,7 @@ var fixed = []struct{ key, value string }{
 	{"use_attention_sinks", "false"}, {"is_causal", "true"}, {"use_bidirectional_attention", "false"},
 	// Experts.
 	{"num_experts", "0"}, {"num_local_experts", "0"}, {"n_routed_experts", "0"}, {"num_experts_per_tok", "0"}, {"moe_intermediate_size", "0"},
-	// Layers and what is around them.
+	// Layers and the parts around them.
 	{"parallel_attn", "false"}, {"use_parallel_residual", "false"}, {"num_nextn_predict_layers", "0"},
 	{"residual_multiplier", "1"}, {"embedding_multiplier", "1"}, {"scale_emb", "1"}, {"scale_depth", "null"},
 	{"logit_scale", "1"}, {"logits_scaling", "1"}, {"final_logit_softcapping", "null"},

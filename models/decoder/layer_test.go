@@ -204,7 +204,7 @@ func testLayerBackward(t *testing.T, c decoder.Architecture) {
 	}
 }
 
-// TestLayerStashSparesWork: what is stashed is not computed again.
+// TestLayerStashSparesWork: stashed values are not computed again.
 func TestLayerStashSparesWork(t *testing.T) {
 	c := small()
 	gemms := make(map[models.Stash]int)

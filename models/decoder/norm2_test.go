@@ -7,7 +7,7 @@ import (
 	"onering/internal/graphtest"
 )
 
-// TestNorm2Scaled finds what is not finite, and only that.
+// TestNorm2Scaled finds values that are not finite, and only those.
 func TestNorm2Scaled(t *testing.T) {
 	p, err := builds[3].of(small()).GradNorm() // float16
 	g := graphtest.Loaded(t, p, err)

@@ -92,8 +92,8 @@ func (tr *trainer) states(t testing.TB) graphtest.Tensor {
 	return tr.run(t, forward, map[string]graphtest.Tensor{"x": x[tr.c.Layers], name: tr.w[name], "inv_temperature": graphtest.Floats([]float64{1})})["h"]
 }
 
-// layers runs the layers and returns what goes into each, and out of the last,
-// what they stash, and the Program for the way back.
+// layers runs the layers and returns each one's input, the last one's output, the
+// stashes, and the Program for the way back.
 func (tr *trainer) layers(t testing.TB) (x []graphtest.Tensor, stash []map[string]graphtest.Tensor, backward models.Program) {
 	t.Helper()
 	forward, backward, err := tr.c.Layer(tr.stash, tr.blocks)

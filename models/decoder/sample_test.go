@@ -141,7 +141,7 @@ func TestDraw(t *testing.T) {
 		if single {
 			exact = 1e-6
 			top, total := slices.Max(scaled), 0.0
-			for i := range p { // what float32 can hold, of the largest's mass
+			for i := range p { // the precision of float32, relative to the largest mass
 				p[i] = float64(float32(math.Exp(float64(float32(scaled[i] - top)))))
 				total += p[i]
 			}

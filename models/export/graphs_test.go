@@ -140,7 +140,7 @@ func tables(graphs []kindGraph) string {
 				for list, more := range map[*[]string]string{&have.types: r.types[0], &have.shape: r.shape[0], &have.kinds: g.kind} {
 					*list = with(*list, more)
 				}
-				if len(r.doc) > len(have.doc) { // with what it may be bound onto
+				if len(r.doc) > len(have.doc) { // with the input onto which it may be bound
 					have.doc = r.doc
 				}
 			}
@@ -165,7 +165,7 @@ func tables(graphs []kindGraph) string {
 	return out.String()
 }
 
-// TestPage: docs/ports.md says of every port of every graph what it holds.
+// TestPage: docs/ports.md describes every port of every graph.
 func TestPage(t *testing.T) {
 	const begin, end = "<!-- ports -->\n", "\n<!-- end -->"
 	path := filepath.Join("..", "..", "docs", "ports.md")
@@ -190,8 +190,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestMeaningsAreUsed: nothing is said of a port or a Program that is in no graph, and
-// all names that package ports has for a runtime are.
+// TestMeaningsAreUsed: every described port and Program is in a graph, and so is every
+// name of package ports.
 func TestMeaningsAreUsed(t *testing.T) {
 	unused, named := maps.Clone(meanings), map[string]bool{}
 	for _, g := range everyGraph(t) {

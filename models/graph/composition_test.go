@@ -18,7 +18,7 @@ import (
 // several times, and compares the derivative along a random direction.
 func TestGradientOfCompositions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var recipe []int // what was drawn, so that both graphs are alike
+		var recipe []int // the drawn choices, so that both graphs are equal
 		draw := func(at *int, n int) int {
 			if *at == len(recipe) {
 				recipe = append(recipe, rapid.IntRange(0, 1<<16).Draw(t, "choice"))

@@ -89,7 +89,7 @@ var (
 	errTooLarge = errors.New("too large")
 )
 
-// piece requests what follows the first have bytes and writes it to the file. It
+// piece requests the bytes after the first have bytes and writes them to the file. It
 // returns how many bytes the file has then, and whether it is complete.
 func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(file string, done, total int64)) (int64, bool, error) {
 	header := http.Header{}

@@ -110,7 +110,7 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	return e
 }
 
-// reason returns what the body of a refusal says: a hub answers {"error": TEXT},
+// reason returns the explanation in the body of a refusal: a hub answers {"error": TEXT},
 // its large file storage {"message": TEXT}.
 func (c *client) reason(resp *http.Response) string {
 	var body struct{ Error, Message string }

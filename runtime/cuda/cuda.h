@@ -18,8 +18,8 @@ typedef struct onering_gpu {
 // newest CUDA that the driver supports.
 int onering_cuda_driver(const char *library, onering_gpu *gpus, int max, int *version, char **error);
 
-// onering_cuda_room sets the name of a GPU, and bytes to what of its memory is free; if it
-// cannot, bytes stay what they were.
+// onering_cuda_room sets the name of a GPU, and bytes to its free memory; if it cannot,
+// bytes do not change.
 void onering_cuda_room(const char *library, int device, onering_gpu *gpu);
 
 // onering_preload loads a library for the whole process, so that libraries which

@@ -55,7 +55,7 @@ type Peer struct {
 
 func (p Peer) String() string { return fmt.Sprintf("rank %d (host %s, pid %d)", p.Rank, p.Host, p.PID) }
 
-// An AbortError is what the calls of a rank return once a rank ended the run. Its text
+// An AbortError is the error of a rank's calls once a rank has ended the run. Its text
 // has been printed, so nobody needs to print it again.
 type AbortError struct {
 	Rank int // the rank that ended the run

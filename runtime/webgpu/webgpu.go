@@ -21,7 +21,7 @@ func init() {
 
 // A provider finds, checks and opens GPUs. Tests replace its queries of the system.
 type provider struct {
-	// adapters lists what the provider can choose from.
+	// adapters lists the adapters from which the provider can choose.
 	adapters func() ([]adapter, error)
 	// cards is a pattern of the files by which ONNX Runtime finds GPUs on Linux.
 	cards string

@@ -156,7 +156,7 @@ type round struct {
 	left []*episode          // episodes that have not begun
 }
 
-// An episode is what a program plays with a key.
+// An episode is one that a program plays with a key.
 type episode struct {
 	environment.Start
 	request int

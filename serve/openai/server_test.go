@@ -197,7 +197,7 @@ func (t *tester) ask(method, path, body string) (int, []byte) {
 	return r.StatusCode, text
 }
 
-// answered is what both kinds of answers are read as.
+// answered can hold both kinds of answers.
 type answered struct {
 	Object  string
 	Model   string
@@ -507,8 +507,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestTrickle: clients whose bodies never end take no room from others, and what they have
-// sent of large ones is bounded.
+// TestTrickle: clients whose bodies never end take no room from others, and the bytes of
+// their large bodies are bounded.
 func TestTrickle(t *testing.T) {
 	x := newTester(t, newFake(1, 60), nil)
 	begin := func(sent int) net.Conn {
@@ -536,14 +536,14 @@ func TestTrickle(t *testing.T) {
 		begin(large)
 		time.Sleep(time.Millisecond)
 	}
-	// Some that were begun at the end may be refused, and give back what they held.
+	// Bodies that began late may be refused, and free their bytes.
 	got := x.post("/v1/completions", strings.Repeat(" ", maxBody/2)+`{"prompt": "a", "max_tokens": 3}`, 429)
 	if got.Error.Code != "queue_full" || x.server.open.Load() != 0 {
 		t.Errorf("%+v, %d open", got.Error, x.server.open.Load())
 	}
 }
 
-// TestTypes has fields of another type be refused with what they may be.
+// TestTypes: fields of a wrong type are refused with the possible types.
 func TestTypes(t *testing.T) {
 	x := newTester(t, newFake(1, 60), nil)
 	for body, want := range map[string]string{
@@ -719,8 +719,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestFatal: an error that is fatal answers the request that met it, ends the Server with
-// that error and refuses what waits and what comes later; others end only what they are about.
+// TestFatal: a fatal error answers its request, ends the Server with that error and
+// refuses waiting and later requests; other errors end only their own requests.
 func TestFatal(t *testing.T) {
 	d := newFake(1, 50)
 	d.gate = make(chan bool, 4)

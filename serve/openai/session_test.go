@@ -91,7 +91,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionOfIDs: a program that keeps the tokens itself goes on with them.
+// TestSessionOfIDs: a program that keeps the tokens itself continues with them.
 func TestSessionOfIDs(t *testing.T) {
 	x, episode := conversing(t, 9)
 	ask := func(ids []int32) (choice []int32) {
@@ -102,14 +102,14 @@ func TestSessionOfIDs(t *testing.T) {
 	prompt := []int32{3, 4, 5}
 	one := ask(prompt)
 	two := slices.Concat(prompt, one, []int32{9, 9})
-	ask(append(two, ask(two)...)[:2]) // shorter than what was said
+	ask(append(two, ask(two)...)[:2]) // shorter than the history
 	segments, err := episode.End(x.server)
 	if err != nil || len(segments) != 2 || len(segments[0].Observed) != 1 || !slices.Equal(segments[0].Observed[0].IDs, []int32{9, 9}) {
 		t.Errorf("%+v, %v", segments, err)
 	}
 }
 
-// TestSessionOfText: a text that goes on where the last answer ended, with its stop text.
+// TestSessionOfText: a text that continues the last answer, with its stop text.
 func TestSessionOfText(t *testing.T) {
 	x, episode := conversing(t, 9)
 	ask := func(text string) string {

@@ -9,7 +9,7 @@ import (
 	"onering/train/metrics"
 )
 
-// The work of a layer is that of its matrices, counted by hand.
+// The work of a layer is its matrices' work, counted by hand.
 func TestWork(t *testing.T) {
 	g := models.Geometry{Sizes: models.Sizes{Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 4, FFN: 16, Vocab: 10}, CacheWidth: 16, Compute: models.F32}
 	optimizer, err := models.NewOptimizer("adamw")
@@ -36,7 +36,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// A round's shares are those of its phases: none of a phase that took no time, or whose
+// A round's shares are those of its phases, without phases that took no time or whose
 // work was not only the steps'.
 func TestTally(t *testing.T) {
 	g := models.Geometry{Sizes: models.Sizes{Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 4, FFN: 16, Vocab: 10}, CacheWidth: 16, Compute: models.F32}
