@@ -89,7 +89,7 @@ func (d Data) MarshalJSON() ([]byte, error) { return d.text.MarshalJSON() }
 // Given says whether the Data has a value.
 func (d Data) Given() bool { return d.value != nil }
 
-// A Conversation is what a chat template renders. In JSON it has the names of
+// A Conversation is the input of a chat template. In JSON it has the names of
 // apply_chat_template in transformers.
 type Conversation struct {
 	Messages []Message `json:"messages"`

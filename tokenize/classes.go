@@ -11,8 +11,8 @@ import (
 //go:embed classes.txt
 var classesText string
 
-// letters and numbers are what the reference matches with \p{L} and \p{N} (Unicode 16.0);
-// inert is what x/text's NFC changes or moves and the reference's does not.
+// letters and numbers are the characters that the reference matches with \p{L} and \p{N} (Unicode
+// 16.0); inert are characters that x/text's NFC changes or moves and the reference's does not.
 var letters, numbers, inert = class("letters"), class("numbers"), class("inert")
 
 // class reads the ranges of a line of classes.txt.

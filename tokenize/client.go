@@ -16,7 +16,7 @@ import (
 //     string, or that wants their names, gets an object.
 type fitting struct {
 	source string
-	// arguments returns what the template gets for arguments that are a text.
+	// arguments converts arguments that are a text into the template's form.
 	arguments func(text string) jinja.Value
 }
 

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// A tokenizer.json of any kind loads or is an error; what loads works.
+// A tokenizer.json of any kind loads or is an error; a loaded one works.
 func FuzzLoad(f *testing.F) {
 	for _, name := range []string{"qwen", "deepseek"} {
 		data, err := os.ReadFile("testdata/" + name + "/tokenizer.json")

@@ -50,7 +50,7 @@ func opinions(tb testing.TB) (*Tokenizer, *tokenizer.Tokenizer) {
 	return ours, theirs
 }
 
-// second returns what the other program makes of a text, and the text again.
+// second returns the other program's result for a text, and the text again.
 func second(t *tokenizer.Tokenizer, text string) (ids []int32, back string, err error) {
 	defer func() {
 		if v := recover(); v != nil {

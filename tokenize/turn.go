@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// NextTurn returns what a chat template writes after the last answer of the assistant in c: the
-// end of that answer, the messages that follow it and, with AddGenerationPrompt, the beginning of
-// the next answer. A conversation grows by it: sampled tokens stay unchanged, even if the
-// template would write earlier turns differently. The text of the answer itself does not matter.
+// NextTurn returns a chat template's text after the last answer of the assistant in c: the end of
+// that answer, the messages that follow it and, with AddGenerationPrompt, the beginning of the
+// next answer. A conversation grows by it: sampled tokens stay unchanged, even if the template
+// would write earlier turns differently. The text of the answer itself does not matter.
 //
 // The end of the answer begins with the token that ends a turn. A response that has
 // sampled it already needs it no more.

@@ -32,10 +32,9 @@ type dialogue struct {
 
 // Dialogue renders a conversation for training on the assistant's turns from message
 // number from on. Messages before that one are a prompt, which is rendered as Chat
-// renders it. An assistant's turn begins where the prompt for it ends, and it ends
-// with the special token that the template writes after it. A template with
-// generation statements says itself what the turns are, so the whole conversation is
-// rendered once.
+// renders it. An assistant's turn begins where the prompt for it ends, and it ends with
+// the special token that the template writes after it. A template with generation
+// statements marks the turns itself, so the whole conversation is rendered once.
 func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 	w := dialogueWriter{t: t, chat: c}
 	defer func() {

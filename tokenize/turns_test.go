@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A turnsGolden is what transformers says that the assistant has written.
+// A turnsGolden is what the assistant has written, by transformers.
 type turnsGolden struct {
 	Name, Template, Plain string
 	Messages              []Message

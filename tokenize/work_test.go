@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The tests in this file count work: what a file from elsewhere may make it grow to.
+// The tests in this file count work that a file from elsewhere could increase.
 
 // naive is addedSet.split without an automaton: at each place every token is tried.
 func naive(tokens []addedToken, s string) (pieces []string) {
@@ -114,7 +114,7 @@ func TestAddedTokensStrip(t *testing.T) {
 	}
 }
 
-// TestManyAddedTokens counts what is allocated for n tokens and for 4n.
+// TestManyAddedTokens counts allocations for n tokens and for 4n.
 func TestManyAddedTokens(t *testing.T) {
 	allocations := func(n int) float64 {
 		tokens := make([]addedToken, n)

@@ -39,8 +39,8 @@ func PassesOf(p *policy.Policy, micro, longest int, alone bool) learn.Passes {
 	return passes
 }
 
-// Learned is what optimizer steps change: the weights of a policy, or its adapter, and the
-// state of the optimizer.
+// Learned is the state that optimizer steps change: the weights of a policy, or its
+// adapter, and the state of the optimizer.
 type Learned struct {
 	Policy  *policy.Policy
 	Stepper *learn.Stepper // the Stepper of the policy's Ring

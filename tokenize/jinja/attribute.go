@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// attribute is of.name: an attribute or method, else what is stored under the name.
+// attribute is of.name: an attribute or method, else the value stored under the name.
 func (r *run) attribute(of Value, name string) Value {
 	if v, ok := r.own(of, name); ok {
 		return v
@@ -18,7 +18,7 @@ func (r *run) attribute(of Value, name string) Value {
 	return missing(of, name)
 }
 
-// item is of[key]: what is stored under the key, else an attribute or method.
+// item is of[key]: the value stored under the key, else an attribute or method.
 func (r *run) item(of, key Value) Value {
 	r.use(of)
 	r.pay("operator", "[]", of, key)

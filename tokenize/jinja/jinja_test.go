@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestGolden renders what testdata/golden.py rendered with transformers.
+// TestGolden renders the same as testdata/golden.py rendered with transformers.
 func TestGolden(t *testing.T) {
 	f, err := os.Open("testdata/golden.jsonl")
 	if err != nil {
@@ -180,7 +180,7 @@ func TestLimits(t *testing.T) {
 	} {
 		got, err := render(source, NewDict())
 		if want == "" {
-			continue // what it gives does not matter, only that it ends
+			continue // its result does not matter, only that it ends
 		}
 		if err == nil {
 			t.Errorf("%.90s: rendered %d bytes, want an error with %q", source, len(got), want)

@@ -50,7 +50,7 @@ func lower(s string) string { return cases.Lower(language.Und, cases.HandleFinal
 // titleWord writes the first character as a capital and the others small.
 func titleWord(s string) string {
 	_, n := utf8.DecodeRuneInString(s)
-	// What stands before a Greek sigma decides on its form, so a letter does here.
+	// The letter before a Greek sigma decides its form, so a letter stands here.
 	return cases.Title(language.Und).String(s[:n]) + strings.TrimPrefix(lower("a"+s[n:]), "a")
 }
 

@@ -334,8 +334,8 @@ func (s schema) has(kind string) bool {
 	return slices.ContainsFunc(slices.Concat(s.AnyOf, s.OneOf, s.AllOf), has) || slices.Contains(list, any(kind)) || s.Type == any(kind) || kind == "object" && s.Ref != ""
 }
 
-// value is the JSON of a value that stands as text, by what the argument may be. Python's
-// words for true, false and null are what some templates write.
+// value returns the JSON of a value given as text, by the argument's schema. Some
+// templates write Python's words for true, false and null.
 func (s schema) value(text string, known bool) json.RawMessage {
 	word := strings.TrimSpace(text)
 	bare := strings.ToLower(word)

@@ -108,7 +108,7 @@ var cases = []struct {
 	{"xml", "t</think>\n\nI call.\n\n<tool_call>\n<function=f>\n<parameter=n>\n 3 \n</parameter>\n<parameter=s>\n\n 3\n</parameter>\n<parameter=x>\n1e3\n</parameter>\n<parameter=b>\nTrue\n</parameter>\n</function>\n</tool_call>", "t</think>\n\nI call.", []string{`f {"n": 3, "s": "\n 3", "x": 1e3, "b": true}`}, ""},
 	{"xml", "</think><tool_call><function=f><parameter=o>{\"a\": [1]}</parameter><parameter=l>None</parameter><parameter=m>null</parameter><parameter=r>{\"a\": 1}</parameter><parameter=any>{1</parameter><parameter=zz>7</parameter></function></tool_call>", "</think>", []string{`f {"o": {"a": [1]}, "l": null, "m": null, "r": {"a": 1}, "any": "{1", "zz": "7"}`}, ""},
 	{"xml", "</think><tool_call>\n<function=g>\n</function>\n</tool_call><tool_call><function=f><parameter=s><a> & </function>\"</parameter><parameter=n>many</parameter></function></tool_call>", "</think>", []string{`g {}`, `f {"s": "<a> & </function>\"", "n": "many"}`}, ""},
-	{"xml", "<tool_call><function=f></function></tool_call>", "<tool_call><function=f></function></tool_call>", nil, ""}, // the thought goes on
+	{"xml", "<tool_call><function=f></function></tool_call>", "<tool_call><function=f></function></tool_call>", nil, ""}, // the thought continues
 	{"xml", "</think><tool_call><function=f><parameter=s>1</function></tool_call>", "</think><tool_call><function=f><parameter=s>1</function></tool_call>", nil, "something else"},
 	{"xml", "</think><tool_call><function=f><parameter=s>1</parameter></tool_call>", "</think><tool_call><function=f><parameter=s>1</parameter></tool_call>", nil, "<function=NAME>"},
 	{"llama", ` {"name": "f", "parameters": {"n": 1}}`, "", []string{`f {"n": 1}`}, ""},
@@ -156,7 +156,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestWrite: what is written for a template that is silent is read as the same.
+// TestWrite: the text written for a silent template is read back the same.
 func TestWrite(t *testing.T) {
 	f := format(t, "smollm3")
 	calls := []Call{{"f", json.RawMessage(`{"s": "a\nb"}`)}, {`"g"`, nil}}
@@ -166,7 +166,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestBegin: a call goes on where it was begun.
+// TestBegin: a call continues from its beginning in the prompt.
 func TestBegin(t *testing.T) {
 	for _, tt := range []struct{ format, name, rest, want string }{
 		{"hermes", "", ` "f", "arguments": {}}</tool_call>`, "f {}"}, {"hermes", "f", ` {"n": 1}}</tool_call>`, `f {"n": 1}`},
@@ -191,7 +191,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestPieces: how a text comes in pieces changes nothing, and what is no call is not lost.
+// TestPieces: the pieces of a text change nothing, and text that is no call is not lost.
 func TestPieces(t *testing.T) {
 	formats := []*Format{format(t, "hermes"), format(t, "xml"), format(t, "llama"), format(t, "smollm3")}
 	words := []string{"<tool_call>", "</tool_call>", "<think>", "</think>", python, `{"name": "f", `, `"arguments": {}}`, `"parameters": {"s": "`, `"}}`, "<function=f>", "</function>", "<parameter=s>", "</parameter>", " ", "\n", "a", "é", `\`, `"`, "<", ";", `.call(q="a")`}

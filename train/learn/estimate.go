@@ -53,10 +53,10 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	return need(int64(all)), need(bytes), err
 }
 
-// layerBytes is what the backward pass of a layer takes while it runs on the CPU:
-// activations, their gradients, and the scores of attention, which are computed in blocks of
-// queries. The number of arrays that exist at once was measured on layers of width 256 and
-// 512 and rows of 120 to 2,000 tokens.
+// layerBytes is the memory of a running backward pass of a layer on the CPU: activations,
+// their gradients, and the scores of attention, which are computed in blocks of queries.
+// The number of arrays that exist at once was measured on layers of width 256 and 512 and
+// rows of 120 to 2,000 tokens.
 func layerBytes(g models.Geometry, tokens, length int64) int64 {
 	blocks := max(1, min(8, (length+511)/512))
 	scores := int64(g.Heads) * tokens * length * (blocks + 1) / (2 * blocks)

@@ -35,7 +35,7 @@ func standIn(t *testing.T, device string) *runtime.Env {
 	return env
 }
 
-// digest is of what Programs read of w.
+// digest is a digest of the values that Programs read of w.
 func digest(env *runtime.Env, w *models.Weights) (text string, err error) {
 	err = env.Spread(w, 0, []int{0, len(w.Data)}, func(x []byte, _ []int) error {
 		text = fmt.Sprintf("%x", sha256.Sum256(append([]byte(text), x...)))
@@ -44,8 +44,8 @@ func digest(env *runtime.Env, w *models.Weights) (text string, err error) {
 	return text, err
 }
 
-// onDevices has n ranks link their devices, take two steps each and say in words what came
-// of them. before is called before each step.
+// onDevices has n ranks link their devices, take two steps each and describe the results.
+// before is called before each step.
 func onDevices(t *testing.T, env *runtime.Env, n int, compute models.DType, transport string, o learn.Options, before func(g *ranks.Group, step int) error) (said []string, errs []error) {
 	t.Helper()
 	said, errs = make([]string, n), make([]error, n)

@@ -20,7 +20,7 @@ import (
 type others struct {
 	learn.Ranks
 	outcomes []byte
-	agreed   []byte // what the first rank gave
+	agreed   []byte // the value that the first rank gave
 	sums     []int  // the first element of each bucket
 	gone     error
 }
@@ -151,7 +151,7 @@ func several(t *testing.T, n, bucket int, shard, known bool) (weights, states []
 			errs[r] = errors.Join(errs[r], s.Collect(true))
 			weights[r] = slices.Clone(w.Data)
 			states[r] = slices.Clone(s.Optimizer().State["exp_avg_sq"].Data)
-			// A rank that reads a checkpoint gives all what it has read.
+			// A rank that reads a checkpoint sends all that it has read to the others.
 			if r > 0 {
 				clear(w.Data)
 			}
@@ -183,9 +183,9 @@ func several(t *testing.T, n, bucket int, shard, known bool) (weights, states []
 	return weights, states
 }
 
-// Several ranks come to the weights and the moments of one, up to the rounding of sums,
-// and all to the same bits, whether each keeps all moments or a part, in one bucket or
-// in many.
+// Several ranks get the same weights and moments as one, up to the rounding of sums, and
+// all get the same bits, whether each holds all moments or a part, in one bucket or in
+// many.
 func TestRanksTogether(t *testing.T) {
 	far := func(a, b []float32) float64 {
 		var d, norm float64
@@ -216,9 +216,9 @@ func TestRanksTogether(t *testing.T) {
 	}
 }
 
-// Buckets are summed while the backward pass goes on: those of a layer once the last
-// micro-batch has passed it. The sums have the bits of the ranks' gradients added in the
-// order of the ranks, as they have where all are summed at the end.
+// Buckets are summed during the backward pass: those of a layer once the last micro-batch
+// has passed it. The sums have the bits of the ranks' gradients added in the order of the
+// ranks, as they have where all are summed at the end.
 func TestOverlap(t *testing.T) {
 	draw := rand.New(rand.NewPCG(3, 4))
 	for turn := range 6 {
@@ -263,7 +263,7 @@ type part struct {
 	embedding int // its last element
 }
 
-// recorder notes what a rank gives to be summed, bucket by bucket, before it is.
+// A recorder records the buckets that a rank passes on before they are summed.
 type recorder struct {
 	*ranks.Group
 	own, all []float32

@@ -468,7 +468,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// The phases are those of a step in their order.
+// The phases are those of a step, in order.
 func TestPhases(t *testing.T) {
 	var seen []metrics.Phase
 	s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 300}, Observe: func(p metrics.Phase) {

@@ -17,7 +17,7 @@ type Alarms struct {
 	state AlarmState
 }
 
-// An AlarmState is what Alarms remember.
+// An AlarmState is the state of Alarms.
 type AlarmState struct {
 	Losses Exact `json:"losses"` // losses of the newest steps
 	Flat   int   `json:"flat"`   // number of rounds in a row whose groups all have equal rewards

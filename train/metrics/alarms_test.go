@@ -46,9 +46,9 @@ func TestAlarms(t *testing.T) {
 	said()
 	rounds(1, 1, 100, 0.1, 1)
 	said("rounds_in_a_row=3 reward=0.5")
-	// A low entropy is what success looks like. It is none where the responses
-	// to most problems are equal, and fewer of them are right: of 100 problems at
-	// least 80 - 50 = 30 are failed by every response, and 20 are learned from.
+	// A low entropy usually means success, but not if the responses to most problems are
+	// equal and fewer are right: of 100 problems at least 80 - 50 = 30 are failed by
+	// every response, and 20 are learned from.
 	reward = 0.92
 	rounds(4, 0.05, 100, 0.1, 0.53)
 	reward = 0.5

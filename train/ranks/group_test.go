@@ -56,7 +56,8 @@ func draw(rank, n int) []float32 {
 	return x
 }
 
-// Sums are those in the order of the ranks, to the bit, and what is sent is as predicted.
+// Sums are added in the order of the ranks, to the bit, and the number of sent bytes is as
+// predicted.
 func TestSum(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		for _, size := range []int{0, 1, n, 1000, []int{0, 0, atOnce + 3}[n%3]} {
@@ -179,8 +180,8 @@ func TestGatherAndShare(t *testing.T) {
 	}
 }
 
-// All ranks return an error of the same rank, the worst one, and each sees of it what
-// it has to know.
+// All ranks return an error of the same rank, the worst one, and each sees the part that
+// it needs.
 func TestAgreeOn(t *testing.T) {
 	update := &learn.UpdateError{Err: errors.New("half")}
 	for _, tt := range []struct {
@@ -236,8 +237,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// When a rank ends all, every other one that waits gets its error; the group is lost
-// from then on, and what is left to do alone can be done.
+// When a rank ends all, each waiting rank gets its error; the group is lost, and a rank
+// can finish alone.
 func TestLost(t *testing.T) {
 	reason := errors.New("gone")
 	for r, err := range all(t, 3, func(g *Group) error {

@@ -40,7 +40,7 @@ func Join(ctx context.Context, version string, timeout float64) (*Group, error) 
 }
 
 // End ends this rank, when all ranks end with an error or with nil. If the ranks have
-// lost each other, the first one ends what is left of them.
+// lost each other, the first one ends the remaining ones.
 func (g *Group) End(err error) error {
 	if g.world == nil {
 		return err

@@ -448,7 +448,7 @@ func TestFailingDisk(t *testing.T) {
 	t.Logf("one operation in %d of the runs %v failed\n%s", stride, kinds, tally)
 }
 
-// A tally counts what was done to the runs. docs/safety.md has its table.
+// A tally counts the faults that runs went through. docs/safety.md has its table.
 type tally struct {
 	head  string
 	hows  []string

@@ -17,7 +17,7 @@ type suite struct {
 	stated []string // keys that the suite states
 }
 
-// suites are what a run is evaluated on. A run file states a list of texts and tables.
+// suites are the suites on which a run is evaluated. A run file states a list of texts and tables.
 type suites []suite
 
 var suiteTables = settings.Tables[suite]{Key: "eval.suites", Kind: "a suite"}

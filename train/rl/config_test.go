@@ -211,7 +211,7 @@ func TestUpperBounds(t *testing.T) {
 			t.Errorf("%v, want %q", err, tt.want)
 		}
 	}
-	// Products of what is allowed fit an int64: steps of a run, tokens of a round.
+	// Products of allowed values fit an int64: steps of a run, tokens of a round.
 	c := Default()
 	c.Train.Rounds, c.Train.Epochs, c.Train.BatchSize = 100_000_000, 10_000, 1
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 1<<20, 4

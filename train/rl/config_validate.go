@@ -166,9 +166,8 @@ func (c environmentConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Validate reports an unknown reward, and what the reward itself says of its
-// settings: the ranges of their tags and, if it has a method Validate, its own
-// rules.
+// Validate reports an unknown reward, and the errors of the reward's own settings: the
+// ranges of their tags and, if it has a method Validate, its own rules.
 func (c RewardConfig) Validate() error {
 	if c.Rule == nil {
 		return &settings.Error{Key: "reward.name", Value: c.Name, Remedy: "must be one of " + strings.Join(reward.Names(), ", ")}

@@ -160,9 +160,8 @@ func TestDeviceLost(t *testing.T) {
 	}
 }
 
-// TestRepeated: on what the tests run on, which with a build tag is a GPU, a second run
-// writes the very files of the first, and so does one whose process is killed and that is
-// resumed.
+// TestRepeated: on the device of the tests, a second run writes the same files as the
+// first, and so does one that is killed and resumed.
 func TestRepeated(t *testing.T) {
 	env := runtimetest.Test(t)
 	const kind = "dapo"

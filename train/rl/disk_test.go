@@ -33,8 +33,8 @@ func (m *diskObserver) Record(r metrics.Record) {
 	}
 }
 
-// The run folder is removed during the run: the run stops at the next step and saves
-// that step and the metrics elsewhere. Resumed there, it comes to the same end.
+// The run folder is removed during the run: the run stops at the next step and saves that
+// step and the metrics elsewhere. Resumed there, it ends the same.
 func TestFolderVanishes(t *testing.T) {
 	env := runtimetest.Test(t)
 	t.Setenv("TMPDIR", t.TempDir())

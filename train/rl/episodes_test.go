@@ -306,8 +306,8 @@ func TestEpisodesResume(t *testing.T) {
 	}
 }
 
-// TestEpisodesTogether: the episodes of two ranks are those of one, with the same log-probs, and
-// so are those of an adapter with its learner's.
+// TestEpisodesTogether: the episodes of two ranks equal those of one, with the same
+// log-probs, and so do those of an adapter with its learner's.
 func TestEpisodesTogether(t *testing.T) {
 	env := runtimetest.Test(t)
 	config := func(dir string) rl.Config {

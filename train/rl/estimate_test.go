@@ -204,8 +204,8 @@ func TestEstimateMeasured(t *testing.T) {
 	}
 }
 
-// TestChoose: what is open is chosen so that the run fits, more of it where there is more
-// memory; what is set stays, and on other devices than CUDA's all does.
+// TestChoose: open settings are chosen so that the run fits, with larger sizes for more
+// memory; set ones stay, and on devices other than CUDA's all do.
 func TestChoose(t *testing.T) {
 	nothing, all := func(string) bool { return false }, func(string) bool { return true }
 	c := Default()
@@ -220,7 +220,7 @@ func TestChoose(t *testing.T) {
 		if e := must(taken.EstimateMemory(math1B5, Split{}))(t); e.Peak != p.Peak || p.Fits != (p.Peak <= on.bytes) || p.Fits && p.Seconds <= 0 || !p.Fits && gb > 24 {
 			t.Errorf("%d GB: %+v, of which the estimate is %d", gb, p, e.Peak)
 		}
-		if gb <= 30 && !p.Offload || gb == 141 && p.Offload { // between, what is faster by the rates
+		if gb <= 30 && !p.Offload || gb == 141 && p.Offload { // between these, the faster one by the rates
 			t.Errorf("%d GB: %+v", gb, p)
 		}
 		slots = append(slots, p.Slots)

@@ -89,8 +89,8 @@ func (g *book) close() {
 	}
 }
 
-// exchange makes the first rank write what the others have graded since the last
-// exchange: all ranks call it after sampling.
+// exchange makes the first rank write the grades of the others since the last exchange:
+// all ranks call it after sampling.
 func (g *book) exchange() error {
 	if g == nil || g.ranks.Size() == 1 {
 		return nil
@@ -202,8 +202,8 @@ func numbers(h hash.Hash, list ...int32) {
 
 // ReadLine completes a response from the other fields of its line. Fields that do not
 // belong to the response are columns of the problem. A line of rollouts has them in
-// "columns", or later says that they are in the first line of its group. known is what
-// the environment says of an episode, nil if the reward is to grade it: as in training
+// "columns", or later says that they are in the first line of its group. known is the
+// environment's result of an episode, nil if the reward has to grade it: as in training
 // the last turn is graded, unless the environment has given rewards or could not go on.
 // turns is the JSON of that key.
 func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.Score, later bool, err error) {

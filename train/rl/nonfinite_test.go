@@ -77,14 +77,14 @@ func TestNonfiniteStops(t *testing.T) {
 	if !r.SameBits || len(r.Found) != 1 || r.Trajectories[2].Nonfinite != 1 || r.Trajectories[3].Nonfinite != 0 {
 		t.Errorf("replay: same bits %v, found %q", r.SameBits, r.Found)
 	}
-	// Cured, the run goes on from the step before.
+	// once the cause is removed, the run continues from the previous step
 	poisoned(&c, 0)
 	if _, err := continueRun(env, c, true); err != nil {
 		t.Error(err)
 	}
 }
 
-// replayed reads what a failed step left in a file, and takes the step again.
+// replayed reads the file of a failed step, and takes the step again.
 func replayed(t *testing.T, env *runtime.Env, file string, c rl.Config) (rl.Failure, rl.Replay) {
 	t.Helper()
 	f, err := rl.ReadFailure(file)

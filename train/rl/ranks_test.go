@@ -83,7 +83,7 @@ func (w watcher) Record(r metrics.Record) {
 	}
 }
 
-// wellTogether is together of ranks that all come to the end.
+// wellTogether is together for ranks that all reach the end.
 func wellTogether(t *testing.T, env *runtime.Env, n int, resume bool, config func(rank int) rl.Config) {
 	t.Helper()
 	for r, err := range together(env, n, resume, config, nil) {
@@ -430,7 +430,7 @@ func (b *broken) Score(ctx context.Context, group []reward.Sample) ([]reward.Sco
 	return scores, nil
 }
 
-// Ranks that do not have the same begin nothing, and each names what differs and where.
+// Ranks that differ begin nothing, and each names what differs and where.
 func TestRanksDiffer(t *testing.T) {
 	env := runtimetest.Test(t)
 	for thing, change := range map[string]func(*rl.Config){

@@ -34,7 +34,7 @@ type Replay struct {
 	SameBits bool `json:"same_bits"`
 }
 
-// A replayTrajectory is what replaying found of one trajectory of the batch.
+// A replayTrajectory has the figures of a replay for one trajectory of the batch.
 type replayTrajectory struct {
 	Rollout   int     `json:"rollout"`
 	Tokens    int     `json:"tokens"`

@@ -54,7 +54,7 @@ func list(t *testing.T, dir string) []string {
 	return names
 }
 
-// continueRun trains and returns what was logged.
+// continueRun trains and returns the log.
 func continueRun(env *runtime.Env, c rl.Config, resume bool) (string, error) {
 	var log bytes.Buffer
 	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
@@ -191,8 +191,8 @@ func TestAllDamaged(t *testing.T) {
 	}
 }
 
-// TestMoreRounds: a run that is resumed with more rounds goes on from the learning rate that
-// it had. One whose schedule came to its end at 0 is refused, and needs another rate.
+// TestMoreRounds: a run that is resumed with more rounds continues from its learning
+// rate. If that has fallen to 0, the run is refused, and needs another rate.
 func TestMoreRounds(t *testing.T) {
 	env := runtimetest.Test(t)
 	linear := func(c *rl.Config) {

@@ -65,8 +65,8 @@ func partedRun(t *testing.T) (rl.Config, *parted) {
 	return c, rule
 }
 
-// TestReward: a run is graded by the reward of its configuration, in training by
-// groups and in evaluations, and keeps what the reward says.
+// TestReward: a run is graded by the reward of its configuration, by groups in training
+// and in evaluations, and stores the reward's results.
 func TestReward(t *testing.T) {
 	env := runtimetest.Test(t)
 	c, rule := partedRun(t)
@@ -288,7 +288,7 @@ func TestRewardSkips(t *testing.T) {
 	}
 }
 
-// TestRewardSkipsAll: a run whose reward grades nothing does not go on as if it
+// TestRewardSkipsAll: a run whose reward grades nothing does not continue as if it
 // learned, with groups and without.
 func TestRewardSkipsAll(t *testing.T) {
 	t.Run("groups", func(t *testing.T) { skipAll(t, "fewer than two responses to each problem", func(*rl.Config) {}) })

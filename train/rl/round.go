@@ -106,11 +106,11 @@ func newRound(problems []data.Problem, sampled []rollout, k int) *round {
 	return r
 }
 
-// compareGroups shapes the rewards, computes the advantages of the groups of k rollouts
-// and drops the groups that the objective does not keep. Rollouts without a grade are left
-// out of their group, and with them a single one that has a grade where the objective
-// compares it with others. Where rollouts are compared with a greedy one, that is what has
-// to be graded. The round is scored: a reward may have a penalty for leaving the reference.
+// compareGroups shapes the rewards, computes the advantages of the groups of k rollouts and
+// drops the groups that the objective does not keep. Rollouts without a grade are left out
+// of their group, and with them a single one that has a grade where the objective compares
+// it with others. If rollouts are compared with a greedy one, that one must be graded. The
+// round is scored: a reward may have a penalty for leaving the reference.
 func (r *round) compareGroups(k int, o objectives.Objective) {
 	var indices [][]int
 	var groups [][]objectives.Trajectory

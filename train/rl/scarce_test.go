@@ -22,7 +22,7 @@ import (
 
 // A scarce provider has one device, a stand-in whose memory ends.
 type scarce struct {
-	runtime.Provider // the stand-in's, for what is not said here
+	runtime.Provider // the stand-in's methods, for those not defined here
 	memory           *scarceMemory
 }
 

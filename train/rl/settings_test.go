@@ -17,8 +17,7 @@ import (
 
 var updatePage = flag.Bool("update", false, "write docs/settings.md anew")
 
-// TestSettingsPage: docs/settings.md says of every key what its declaration
-// says, and no more.
+// TestSettingsPage: docs/settings.md says of every key exactly what its declaration says.
 func TestSettingsPage(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("# Settings\n\nAfter this page you can write a run file: it has every key, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. The page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
@@ -53,7 +52,7 @@ func TestSettingsPage(t *testing.T) {
 	}
 }
 
-// writeEnvironments writes what may stand in [environment] beside the keys that all share.
+// writeEnvironments writes the possible keys of [environment] besides the shared ones.
 func writeEnvironments(t *testing.T, page *strings.Builder) {
 	page.WriteString("\nThe other keys are the environment's: `onering environments show NAME` prints them with their defaults, and [environments.md](environments.md) says more of what they mean.\n")
 	for _, name := range environment.Names() {
@@ -68,7 +67,7 @@ func writeEnvironments(t *testing.T, page *strings.Builder) {
 	}
 }
 
-// writeRewards writes what may stand in [reward] beside its name.
+// writeRewards writes the possible keys of [reward] besides its name.
 func writeRewards(t *testing.T, page *strings.Builder) {
 	page.WriteString("\nThe other keys are the reward's: `onering rewards show NAME` prints them with their defaults, and [rewards.md](rewards.md) says more of what they mean.\n")
 	for _, name := range reward.Names() {
