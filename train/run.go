@@ -78,8 +78,8 @@ type Run struct {
 	score   *float64
 }
 
-// A Setup is what a Run is made from. With several ranks, the first writes the folder,
-// and its log and observer receive everything that concerns all.
+// A Setup has the parts of which a Run is made. With several ranks, the first writes the
+// folder, and its log and observer receive everything that concerns all.
 type Setup struct {
 	Ranks    *ranks.Group
 	Policy   *policy.Policy

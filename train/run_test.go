@@ -29,7 +29,7 @@ type countdown struct {
 	run        *train.Run
 	dir        string
 	left, said int
-	ends       string // what the last step does: it "fails", or the rank "dies" when it then saves
+	ends       string // the result of the last step: it "fails", or the rank "dies" when it then saves
 }
 
 func (c *countdown) Plan() train.Plan {
@@ -134,7 +134,7 @@ func written(t *testing.T, dir string) string {
 	return regexp.MustCompile(`"time":"[^"]*"`).ReplaceAllString(text, "")
 }
 
-// A task that is stopped after any step and resumed comes to the bytes of one that was not.
+// A task that is stopped after any step and resumed ends with the same bytes as one that was not.
 func TestCountdown(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	if _, errs := count(t, whole, 1, 0, false, ""); errs[0] != nil {

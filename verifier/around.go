@@ -262,7 +262,7 @@ const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 // spacings are commands that only set things apart.
 var spacings = strings.NewReplacer(`\,`, "", `\;`, "", `\:`, "", `\!`, "", `\ `, "")
 
-// suffixed is what right after a box is read with it: per cent, degrees, a modulus.
+// suffixed matches text directly after a box that is read with it: per cent, degrees, a modulus.
 var suffixed = regexp.MustCompile(`^\s*(?:\\?%|°|\^\\circ|\^\{\\circ\}|\\[pb]?mod\b.*|\(\\?mod.*)$`)
 
 // surroundings returns the text before and after a box in its formula, or else in its

@@ -48,8 +48,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// oneWay are pairs that are told apart although the other order is accepted:
-// an answer may say what the quantity is, a gold that is an equation asks for it.
+// oneWay are pairs that are different although the other order is accepted: an answer may
+// say what the quantity is, a gold that is an equation asks for it.
 var oneWay = map[string]bool{"x+y=7": true, "m+n=12": true, "m+n=7": true, "y=2x+3": true}
 
 // TestCasesOtherWay exchanges gold and answer where equality is symmetric: a
@@ -123,7 +123,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLongResponses: megabytes of what the search for an answer stops at.
+// TestLongResponses: megabytes of text at which the search for an answer stops.
 func TestLongResponses(t *testing.T) {
 	for _, unit := range []string{`\boxed{`, `\boxed{1} `, `\boxed{1}. `, `\fbox{1} `, `\boxed 1 `, `\b`, "{", "$a$ ", "$", `\(`, "<answer>", "answer is 1. ", "1 ", "1", "a ", `\begin{a}`, "####", " and "} {
 		response := strings.Repeat(unit, 4<<20/len(unit)-2) + " 6"

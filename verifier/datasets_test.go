@@ -14,8 +14,8 @@ import (
 	"onering/verifier"
 )
 
-// The shared sets (see their README.md) are held against the floors below; what
-// disagrees must be listed, with its argument, in testdata/disagreements.json.
+// The shared sets (see their README.md) are held against the floors below; disagreements
+// must be listed, with an argument, in testdata/disagreements.json.
 
 // sharedSet reads the rows of one shared set, or skips the test.
 func sharedSet[T any](tb testing.TB, name string) []T {

@@ -103,7 +103,7 @@ func TestStrictTag(t *testing.T) {
 	}
 }
 
-// TestGolds: what a gold may be.
+// TestGolds: the possible forms of a gold.
 func TestGolds(t *testing.T) {
 	for _, gold := range []string{`5`, `$5$`, `\(5\)`, `\boxed{5}`, `The answer is \boxed{5}.`, `5.0`, `#### 5`, `x=5`, `\text{5}`, ` 5 `} {
 		if got := verifier.Verify(gold, `\boxed{5}`); !got.Correct {
@@ -127,7 +127,7 @@ func TestGolds(t *testing.T) {
 	}
 }
 
-// TestLimitStatus: what is too much is said to be so, and is not just wrong.
+// TestLimitStatus: an answer beyond a limit gets the status limit, and is not just wrong.
 func TestLimitStatus(t *testing.T) {
 	for _, response := range []string{`\boxed{9^{9^{9^9}}}`, `\boxed{` + strings.Repeat("(", 5000) + "5" + strings.Repeat(")", 5000) + `}`, `\boxed{\sum_{k=1}^{10^{18}}\frac{1}{k}}`} {
 		if got := verifier.Verify("5", response); got.Correct || got.Status != verifier.Limit || got.Reason == "" {

@@ -375,7 +375,7 @@ func (find *finder) lastExpression(s string) extract {
 	return extract{}
 }
 
-// negations are words that deny what follows them, or doubt it, in several languages.
+// negations are words that deny the text after them, or doubt it, in several languages.
 var negations = [...]string{
 	"not", "cannot", "never", "neither", "nor", "nobody", "doubt", "doubts", "doubtful", "unlikely", "maybe", "perhaps", "might",
 	"nicht", "kein", "keine", "keinesfalls", "vielleicht", "pas", "jamais", "nunca", "jamás", "tampoco", "não", "mica", "niet", "не",
@@ -431,7 +431,7 @@ func (find *finder) denied(before, after string) bool {
 		slices.ContainsFunc(words(after), func(w string) bool { return negates(w) || slices.Contains(refusals[:], w) })
 }
 
-// negates reports whether a word denies what follows it.
+// negates reports whether a word denies the text after it.
 func negates(w string) bool {
 	return slices.Contains(negations[:], w) || strings.HasSuffix(w, "n't") || strings.HasSuffix(w, "n’t")
 }

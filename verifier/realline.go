@@ -87,7 +87,7 @@ func (c *comparer) union(x, y *region) *region {
 	return out
 }
 
-// intersection is what x and y have in common.
+// intersection returns the intersection of x and y.
 func (c *comparer) intersection(x, y *region) *region {
 	if x == nil || y == nil {
 		return nil

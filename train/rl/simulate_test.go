@@ -42,7 +42,7 @@ import (
 // no step, and one that did not has every checkpoint that it said was saved.
 
 const (
-	// seedVariable makes TestSimulated try this seed alone, and say what it does.
+	// seedVariable makes TestSimulated try only this seed, and print its actions.
 	seedVariable = "ONERING_SIMULATE_SEED"
 	// seedsVariable is which seeds TestSimulated tries, FROM:TO.
 	seedsVariable = "ONERING_SIMULATE_SEEDS"
@@ -162,7 +162,7 @@ func (m *machine) strike(f fault) {
 	case m.dead[0] != nil:
 	case f.what == "full":
 		m.full, m.fullAll = true, f.all
-	case f.what == "dies": // what the system has stays
+	case f.what == "dies": // data that the system holds survives
 		now := disk{}
 		now.scan(filepath.Dir(m.dir))
 		m.disk, m.dead[0] = now, errDead
@@ -268,7 +268,7 @@ func (d *disk) tear(root string, seed uint64) {
 	walk(root)
 }
 
-// restore makes a folder what the disk has of it.
+// restore restores a folder from the disk.
 func (d *disk) restore(t *testing.T, path string, n uint64) {
 	t.Helper()
 	names, folder := d.folders[n]
@@ -286,7 +286,7 @@ func (d *disk) restore(t *testing.T, path string, n uint64) {
 	}
 }
 
-// A mortal transport is that of a rank which may die.
+// A mortal is the transport of a rank that may die.
 type mortal struct {
 	ranks.Transport
 	m *machine
@@ -377,8 +377,8 @@ func (m *machine) now() time.Time {
 	return time.Now().Add(time.Duration(m.jump.Load()))
 }
 
-// Handle makes a machine the log of its first rank: it hears what was saved and where the
-// run goes on.
+// Handle lets a machine read the log of its first rank: it learns what was saved and
+// where the run continues.
 func (m *machine) Handle(_ context.Context, r slog.Record) error {
 	if m.say != nil {
 		text := fmt.Sprint(r.Level, " ", r.Message)
@@ -554,7 +554,7 @@ func (m *machine) stopped(t *testing.T, before string, err error) {
 	}
 }
 
-// seed simulates what a seed says, and returns how often each fault has happened.
+// seed simulates one seed, and returns how often each fault happened.
 func (s *simulation) seed(t *testing.T, seed uint64) (happened []string) {
 	r := rand.New(rand.NewPCG(seed, 38))
 	v := variant{ranks: []int{1, 1, 1, 2, 2, 3}[r.IntN(6)], varies: r.IntN(3) == 0, epochs: 1 + r.IntN(2), evals: r.IntN(4) == 0, shard: r.IntN(3) == 0}

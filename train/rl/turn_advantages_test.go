@@ -10,8 +10,8 @@ import (
 	"onering/sampler"
 )
 
-// TestTurnAdvantages: each turn is compared with the same turn of the problem's other episodes
-// by what was earned from it on.
+// TestTurnAdvantages: each turn is compared with the same turn of the problem's other
+// episodes by the rewards from it on.
 func TestTurnAdvantages(t *testing.T) {
 	o, err := objectives.New("drgrpo")
 	if err != nil {

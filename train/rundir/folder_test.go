@@ -300,8 +300,8 @@ func TestSaver(t *testing.T) {
 	}
 }
 
-// TestCheck: what was changed of a checkpoint or cut from a file of lines is named, and the
-// rest is sound.
+// TestCheck: a changed file of a checkpoint or a cut file of lines is named, and the rest
+// is sound.
 func TestCheck(t *testing.T) {
 	root := t.TempDir()
 	f := open(t, filepath.Join(root, "run"), false)

@@ -12,8 +12,8 @@ import (
 	"onering/train/metrics"
 )
 
-// The files that a run reads back lie on a disk for days. Whatever has become
-// of them, reading them ends with what was written or with an error.
+// Files that a run reads back may lie on a disk for days. Reading a damaged one ends with
+// the content or an error.
 
 func FuzzRound(f *testing.F) {
 	var b bytes.Buffer

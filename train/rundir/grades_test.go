@@ -58,8 +58,8 @@ func TestGrades(t *testing.T) {
 	}
 }
 
-// TestOddGrades: what is no regular file is refused at once, and what has no lines without
-// taking memory for it.
+// TestOddGrades: a file that is not regular is refused at once, and one without lines is
+// refused without much memory.
 func TestOddGrades(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "run"), false)
 	path := filepath.Join(f.Dir, gradesFile)

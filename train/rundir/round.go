@@ -62,7 +62,7 @@ type Verdict struct {
 	Skip           bool   // the response was not graded
 }
 
-// A Trajectory is what learning has added to a rollout.
+// A Trajectory has the figures that learning adds to a rollout.
 type Trajectory struct {
 	Reward, Advantage float64 // the reward as the objective shaped it
 	TokenAdvantage    []float64

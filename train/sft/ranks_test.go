@@ -61,7 +61,7 @@ func together(t *testing.T, n int, c Config, resume bool, change func(rank int, 
 	return all
 }
 
-// well fails the test unless all ranks come to the end.
+// well fails the test unless all ranks reach the end.
 func well(t *testing.T, all []*crewman) {
 	t.Helper()
 	for r, x := range all {
@@ -77,9 +77,9 @@ func severalConfig(dir string) Config {
 	return c
 }
 
-// Several ranks come to what one comes to, up to the rounding of sums; the same number of
-// ranks to the same bytes, with a part of the moments on each too. Batches of ten have no
-// equal shares.
+// Several ranks get the same result as one, up to the rounding of sums; equal numbers of
+// ranks get the same bytes, also with divided moments. Batches of ten have no equal
+// shares.
 func TestRanks(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"weights": func(*Config) {},

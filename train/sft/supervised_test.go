@@ -115,9 +115,9 @@ func losses(t *testing.T, log *slog.Logger, change func(*Config), beforePass fun
 	return r.losses(), trainer, err
 }
 
-// Where memory ends micro-batches are halved and the run goes on to the same losses;
-// where they cannot be smaller its error is returned. In float16 the loss is scaled,
-// and the model learns as in float32.
+// If memory runs out, micro-batches are halved and the losses are the same; if they
+// cannot be halved, the error is returned. In float16 the loss is scaled, and the model
+// learns as in float32.
 func TestMemoryEndsAndFloat16(t *testing.T) {
 	want, _, err := losses(t, quiet, func(*Config) {}, nil)
 	if err != nil {

@@ -151,7 +151,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestUndefined: what has no value is equal to nothing but itself.
+// TestUndefined: an expression without a value equals only itself.
 func TestUndefined(t *testing.T) {
 	for _, a := range []string{`\frac10`, `\ln 0`, `\tan\frac{\pi}{2}`, `0^{-1}`, `(-1)!`, `(\frac12)!!`, `\log_1 5`, `\frac{1}{x-x}`, `\gcd(\frac12,3)`, `\sqrt[0]{5}`, `\frac{1}{\sqrt2-\sqrt2}`, `\arctan i`, `\operatorname{arctanh}1`, `\binom{5}{\frac12}`} {
 		for _, b := range []string{"0", "1", `\frac20`, "x", `\infty`} {

@@ -29,7 +29,7 @@ func encloses(a, fine Real) bool {
 	return d.Abs(d).Cmp(radius) <= 0
 }
 
-// tried is what f computes as a real, or its error.
+// tried returns the result of f as a real, or its error.
 func tried(c *Context, f func() Real) (Real, error) {
 	z, err := Try(func() Complex { return Complex{Re: f()} })
 	return z.Re, err

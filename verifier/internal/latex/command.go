@@ -63,7 +63,7 @@ func (p *parser) command() *Node {
 	case "overbrace", "underbrace":
 		p.advance()
 		n := p.argument()
-		p.failIf(p.cur().is("_") || p.cur().is("^")) // what stands at the brace may be another answer
+		p.failIf(p.cur().is("_") || p.cur().is("^")) // the text over the brace may be another answer
 		return n
 	case "overset", "underset":
 		return p.annotated()

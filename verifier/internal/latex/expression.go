@@ -289,8 +289,8 @@ func isNumeral(n *Node) bool {
 // integer is a numeral made by the parser.
 func integer(n int64) *Node { return &Node{Op: Num, Rat: big.NewRat(n, 1), Places: -1} }
 
-// mixed reports whether what follows an integer makes a mixed number of it: a
-// proper fraction of two integers as written.
+// mixed reports whether the text after an integer makes a mixed number of it: a proper
+// fraction of two integers as written.
 func (p *parser) mixed() bool {
 	num, den := (*numeral)(nil), (*numeral)(nil)
 	switch t := p.cur(); {
@@ -394,8 +394,8 @@ func connective(t *token) bool {
 	return separatingWords[s] != "" || conditional[s] || t.plain && (s == "am" || s == "pm")
 }
 
-// postfix parses what follows an atom: powers, subscripts, factorials, per
-// cent and degree signs, primes.
+// postfix parses the text after an atom: powers, subscripts, factorials, per cent and
+// degree signs, primes.
 func (p *parser) postfix(n *Node) *Node {
 	for {
 		t := p.cur()
@@ -490,7 +490,7 @@ func (p *parser) ordinal() bool {
 
 func isOrdinal(s string) bool { return s == "th" || s == "st" || s == "nd" || s == "rd" }
 
-// exponent parses what follows ^.
+// exponent parses the text after ^.
 func (p *parser) exponent() *Node {
 	defer p.enter()()
 	var e *Node
@@ -544,8 +544,8 @@ func (p *parser) degreeSign() bool {
 	return true
 }
 
-// degrees parses what follows a degree sign: minutes and seconds, or the name
-// of a temperature scale.
+// degrees parses the text after a degree sign: minutes and seconds, or the name of a
+// temperature scale.
 func (p *parser) degrees(n *Node) *Node {
 	if t := p.cur(); t.kind == word && (t.text == "C" || t.text == "F" || t.text == "K") {
 		p.advance()
@@ -578,8 +578,7 @@ func (p *parser) degrees(n *Node) *Node {
 	return &Node{Op: Degree, Args: []*Node{total}}
 }
 
-// subscript parses what follows _: the base of a numeral, part of a name, or
-// an index.
+// subscript parses the text after _: the base of a numeral, part of a name, or an index.
 func (p *parser) subscript(n *Node) *Node {
 	t := p.cur()
 	if n.Op == Sym && (n.Name == "M" || n.Name == "L" || n.Name == "R") { // masses of the sun

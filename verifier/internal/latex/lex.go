@@ -401,7 +401,7 @@ func takesArgument(t *token) bool {
 
 var takingArguments = SetOf("sqrt binom dbinom tbinom begin end mathbb overset underset substack pmod")
 
-// delimiter reads what follows \left or \right.
+// delimiter reads the text after \left or \right.
 func (l *lexer) delimiter(left bool) {
 	l.space = true
 	for l.peek(0) == ' ' || l.peek(0) == '\n' {

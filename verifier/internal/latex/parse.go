@@ -90,8 +90,8 @@ func asked(src string, reading Reading) (*Node, int) {
 	return nil, steps
 }
 
-// chosen is the tree of what follows the label of an option, and the steps that it
-// took.
+// chosen returns the tree of the text after the label of an option, and the number of
+// steps.
 func chosen(src string, reading Reading) (*Node, int) {
 	tokens, _, steps, _ := lex(src, reading)
 	skip := 2 // B.

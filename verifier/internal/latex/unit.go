@@ -481,7 +481,7 @@ func (p *parser) onlyWords() bool {
 	return false
 }
 
-// assertive are words that make a statement of what follows a number.
+// assertive are words that make a statement with the text after a number.
 var assertive = SetOf(`
 	is are was were be not isn't no never maybe perhaps possibly probably but than more less fewer greater except
 	unless wrong incorrect false impossible to would should could can cannot then instead plus minus times`)

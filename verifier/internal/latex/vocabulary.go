@@ -43,7 +43,7 @@ var relations = map[string]string{
 	"ll": "<<", "gg": ">>", "nmid": "nmid",
 }
 
-// arrows say that what follows is the conclusion.
+// arrows are signs before a conclusion.
 var arrows = SetOf(`
 	implies Rightarrow Longrightarrow iff Leftrightarrow Longleftrightarrow therefore Longmapsto`)
 
