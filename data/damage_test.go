@@ -184,7 +184,7 @@ func fuzzFile(f *testing.F, pattern string) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		if !strings.HasPrefix(filepath.Base(path), "bomb.") { // they take their time
+		if !strings.HasPrefix(filepath.Base(path), "bomb.") { // these readers are slow
 			f.Add(text)
 		}
 	}

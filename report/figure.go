@@ -90,7 +90,7 @@ const maxRunLines = 60
 // figures describes all charts of a page.
 func figures(runs []*Run) []figure {
 	groups := groupRuns(runs)
-	plots := slices.Concat(suitePlots(runs), lossPlots(runs), []plot{rewardPlot(runs)}, componentPlots(runs), dynamics) // behind the reward
+	plots := slices.Concat(suitePlots(runs), lossPlots(runs), []plot{rewardPlot(runs)}, componentPlots(runs), dynamics) // in this order
 	if len(lossPlots(runs)) > 0 {                                                                                       // the plots of losses replace it
 		plots = slices.DeleteFunc(plots, func(p plot) bool { return p.id == "loss" })
 	}

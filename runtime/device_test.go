@@ -187,8 +187,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestDiagnoseDevices: what the device of a run lacks is a problem, and if a library was named that
-// cannot be used that is the only one.
+// TestDiagnoseDevices: missing parts of a run's device are problems. If a named library cannot
+// be used, that is the only problem.
 func TestDiagnoseDevices(t *testing.T) {
 	for _, variable := range []string{"ONNXRUNTIME_LIB", "LD_LIBRARY_PATH"} {
 		t.Setenv(variable, "")

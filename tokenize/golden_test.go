@@ -97,7 +97,7 @@ func TestOneBOS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := ParseTemplate("<｜begin▁of▁sentence｜><｜User｜>{problem}<｜Assistant｜><think>\n") // as R1-Distill's run file has it
+	written, err := ParseTemplate("<｜begin▁of▁sentence｜><｜User｜>{problem}<｜Assistant｜><think>\n") // as in R1-Distill's run file
 	if err != nil {
 		t.Fatal(err)
 	}

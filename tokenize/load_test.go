@@ -155,7 +155,7 @@ func TestAddBOSAndEOS(t *testing.T) {
 	}
 }
 
-// Every part that we do not have is an error that says where and what.
+// Every unsupported part is an error that says where and what.
 func TestLoadErrors(t *testing.T) {
 	stage := func(kind string) map[string]any { return map[string]any{"type": kind} }
 	split := func(key, pattern, behavior string) map[string]any {

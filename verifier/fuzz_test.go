@@ -7,8 +7,8 @@ import (
 	"onering/verifier"
 )
 
-// FuzzVerify looks for golds and responses that crash the door, take long, or
-// break its promises.
+// FuzzVerify looks for golds and responses with which Verify crashes, takes long, or
+// breaks its rules.
 func FuzzVerify(f *testing.F) {
 	for _, c := range ownCases(f) {
 		f.Add(c.Gold, `\boxed{`+c.Answer+`}`)

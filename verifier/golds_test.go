@@ -99,7 +99,7 @@ func TestDifferentGolds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compares a hundred thousand pairs")
 	}
-	step := 5 // one pair in so many
+	step := 5 // only one of this many pairs is compared
 	if os.Getenv("ONERING_LONG") != "" {
 		step = 1
 	}

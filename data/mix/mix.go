@@ -210,7 +210,7 @@ func (o *Order) draws(first, n int) []draw {
 		}
 		return out
 	}
-	// By the time began at most first draws have passed, and few less.
+	// Before the time began there are at most first draws, and hardly fewer.
 	began := float64(first - len(o.sources))
 	next := make([]int, len(o.sources))
 	done := 0

@@ -571,7 +571,7 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// TestRefused: a hub that answers no is not taken for one that is away.
+// TestRefused: a hub that refuses is not treated as one that is unreachable.
 func TestRefused(t *testing.T) {
 	f := newFakeHub(t)
 	e := f.env()

@@ -555,8 +555,8 @@ func TestPushEnds(t *testing.T) {
 	}
 }
 
-// TestPushPython: the Python client is content with the imitation, so the imitation
-// is like the hub where the two clients meet. Without Xet it speaks the same
+// TestPushPython: the Python client can push to the imitation, so the imitation is like
+// the hub for the requests of both clients. Without Xet it speaks the same
 // protocol.
 func TestPushPython(t *testing.T) {
 	python := os.Getenv("ONERING_PYTHON")

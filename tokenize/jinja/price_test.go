@@ -107,7 +107,7 @@ func TestPrices(t *testing.T) {
 				t.Errorf("the %s %s has no price", kind, name)
 			case measured == 0 && ok && name != "raise_exception":
 				t.Errorf("the %s %s has a price and no use of it renders", kind, name)
-			case measured > 0 && price.per > 0 && dearest < n/4/3*price.per/scanShare: // that of an integer of n/4 digits is the least
+			case measured > 0 && price.per > 0 && dearest < n/4/3*price.per/scanShare: // an integer of n/4 digits has the lowest price
 				t.Errorf("the %s %s takes %d more for %d bytes more", kind, name, dearest, n)
 			}
 		}

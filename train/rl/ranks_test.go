@@ -270,7 +270,7 @@ func TestRanksResume(t *testing.T) {
 						c.Distributed.Shard = shard
 					}
 					if c.Train.KeepLast = 0; r > 0 {
-						c.Output.Dir = filepath.Join(dir, "nowhere") // as on another machine
+						c.Output.Dir = filepath.Join(dir, "nowhere") // as if on another machine
 					}
 					return c
 				}

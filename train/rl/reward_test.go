@@ -299,7 +299,7 @@ func TestRewardSkipsAll(t *testing.T) {
 	})
 }
 
-// skipAll runs with a reward that skips everything, which graded what is named.
+// skipAll runs with a reward that skips everything, and wants a warning that says what was graded.
 func skipAll(t *testing.T, graded string, change func(*rl.Config)) {
 	env := runtimetest.Test(t)
 	c, rule := partedRun(t)

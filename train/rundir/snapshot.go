@@ -33,7 +33,7 @@ type Snapshot struct {
 	// Optimizer is the optimizer's state by name, with the tensor names of the
 	// weights: for AdamW exp_avg and exp_avg_sq.
 	Optimizer map[string]*models.Weights
-	// Device is where the elements of both have to be fetched from before they are read;
+	// Device is where the weights and the state have to be fetched from before they are read;
 	// nil if they are on the host.
 	Device device
 	// DType is the type that the model's config.json names for its weights.

@@ -220,7 +220,7 @@ func (a Real) KnownSign() int {
 	return a.mid.Sign()
 }
 
-// Sign is the sign of a. It fails with ErrUndecided if a may be zero without being it.
+// Sign is the sign of a. It fails with ErrUndecided if a may be zero but is not exactly zero.
 func (c *Context) Sign(a Real) int {
 	FailIf(a.ContainsZero() && !a.IsZero(), ErrUndecided)
 	return a.KnownSign()
