@@ -274,7 +274,7 @@ func TestBadConfig(t *testing.T) {
 		{name: "key of an objective", file: needed + "[objective]\nclipp = 0.4\n",
 			want: []string{`run.toml:6: unknown key "clipp" in [objective] for "pmpo"; did you mean "clip"?`}},
 		{name: "key of another objective", file: needed + "[objective]\nname = \"gspo\"\nbisections = 3\n",
-			want: []string{`run.toml:7: unknown key "bisections" in [objective] for "gspo"`}},
+			want: []string{`run.toml:7: unknown key "bisections" in [objective] for "gspo"; it has name, advantage, `}},
 		{name: "objective's type", file: needed + "[objective]\nclip = \"x\"\n",
 			want: []string{`run.toml:6: objective.clip = "x": must be a number`}},
 

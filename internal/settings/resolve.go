@@ -112,7 +112,7 @@ func (r *Resolved) apply(s Setting) error {
 	if t.list != "" {
 		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
 	}
-	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key), DidYouMean(s.Key, keysOf(t.Fields)), r.elsewhere(s)))
+	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key), DidYouMean(s.Key, keysOf(t.Fields)), r.elsewhere(s), "; it has "+strings.Join(keysOf(t.Fields), ", ")))
 }
 
 // unknownSection explains an unknown section, or a key outside the sections. For a file

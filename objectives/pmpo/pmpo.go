@@ -36,8 +36,8 @@
 // for practically every response: PMPO acts as a power mean of fixed order 0.99. An
 // interior p takes heavy tails on the side that the clip leaves open, or standard
 // deviations of 0.5 and more. Example_saturation prints the table, and Example_paper
-// which log-ratios give the mean p of 0.8 that the paper reports: those of which four
-// in five are over eps_ess. Watch p/share_at_max in the metrics.
+// the mean p of log-ratios of other tails, for the 0.8 and 1.2 that the paper reports. Watch
+// p/share_at_max in the metrics.
 //
 // target = "attainable" keeps the idea, fewer saturated tokens give a more
 // arithmetic mean, but interpolates between the values that ESS takes:
