@@ -32,7 +32,7 @@ func newAdapter(m models.Model, name, dir string) error {
 	}
 	defer w.Close()
 	for i := range w.Data {
-		if w.Data[i] == 0 { // B, and what lies between tensors
+		if w.Data[i] == 0 { // B's values, and the bytes between tensors
 			w.Data[i] = float32(i%5) - 2
 		}
 	}

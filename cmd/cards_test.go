@@ -34,7 +34,7 @@ func TestTableRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	known := map[string][]rl.Plan{} // sorted by the settings that decide them
+	known := map[string][]rl.Plan{} // sorted by the settings that decide about cards
 	rows := map[string][]string{}   // files by their figures
 	count := 0
 	for _, pattern := range []string{"../runs/*.toml", "../runs/paper/tables/*.toml"} {
@@ -151,7 +151,7 @@ func TestKeptSizes(t *testing.T) {
 		}
 	}
 	for device, want := range map[string]string{"cuda": "64 1024 layers true true", "cpu": "64 1024 auto false false"} {
-		for _, out := range []string{dir, t.TempDir()} { // the latter has no run
+		for _, out := range []string{dir, t.TempDir()} { // the second folder has no run
 			f := configFlags{file: file, sets: []string{"rollout.slots=64", "runtime.device=" + device}}
 			r, err := f.resolveRun(newTrain(), out, true)
 			if err != nil {

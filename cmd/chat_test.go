@@ -23,7 +23,7 @@ import (
 // before the last one in another way, as Qwen3's does.
 func talker(t *testing.T) string {
 	t.Helper()
-	runtimetest.Test(t) // skips where there is no library
+	runtimetest.Test(t) // skips the test where there is no library
 	out := filepath.Join(t.TempDir(), "talker")
 	var stderr bytes.Buffer
 	if code := run([]string{"init", "--config", "../policy/testdata/talker", "--seed", "3", "--out", out, "-q"}, strings.NewReader(""), &stderr, &stderr); code != 0 {
@@ -67,7 +67,7 @@ func generatedTexts(t *testing.T, input string, args ...string) (texts []string)
 }
 
 // TestChatStreams: the pieces that a chat prints equal what generate samples for the same
-// tokens, however the cache was used.
+// tokens, whichever part of the cache was reused.
 func TestChatStreams(t *testing.T) {
 	dir := talker(t)
 	c, p := talkTo(t, dir, sampler.Options{Sampling: sampler.Plain(24), Seed: 5})
@@ -77,8 +77,8 @@ func TestChatStreams(t *testing.T) {
 	var rows strings.Builder
 	var texts []string
 	for i, text := range said {
-		// Written by hand: the tokens of earlier turns stay, though the template would
-		// drop what they said.
+		// The conversation is written by hand: the tokens of earlier turns stay, though
+		// the template would drop what they said.
 		end := ""
 		if n := len(conversation); n > 0 && conversation[n-1] != 8 {
 			end = "<eos>"
@@ -111,7 +111,7 @@ func TestChatStreams(t *testing.T) {
 	}
 }
 
-// TestChatCommands gives the lines that begin with a slash.
+// TestChatCommands types the commands of chat, which begin with a slash.
 func TestChatCommands(t *testing.T) {
 	c, p := talkTo(t, talker(t), sampler.Options{Sampling: sampler.Greedy(4)})
 	deaf := func(string) error { return nil }
@@ -163,7 +163,7 @@ func TestChatCommands(t *testing.T) {
 	}
 }
 
-// TestChatLines talks through a pipe: a line is a turn, and errors belong to a turn.
+// TestChatLines talks to chat through a pipe: each line is a turn, and an error ends only its turn.
 func TestChatLines(t *testing.T) {
 	dir := talker(t)
 	chat := func(input string, args ...string) (stdout, stderr string, code int) {
@@ -187,7 +187,7 @@ func TestChatLines(t *testing.T) {
 	if out, talk, code = chat("1\n1\xff\n1\n"); out != one || code != 1 || !strings.Contains(talk, "onering: stdin:2: not UTF-8") {
 		t.Errorf("exit code %d, %q\n%s", code, out, talk)
 	}
-	// Another template has no memory.
+	// Another template keeps no memory of earlier turns.
 	out, _, code = chat("1+\n1+\n", "--template", "no")
 	if a, b, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n"); code != 0 || a != b {
 		t.Errorf("exit code %d, %q", code, out)

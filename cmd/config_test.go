@@ -17,7 +17,7 @@ import (
 	"onering/train/rl"
 )
 
-// needed are the settings without which no configuration is valid.
+// needed are the settings that every valid configuration must state.
 const needed = "[model]\npath = \"m\"\n[data]\ntrain = \"d\"\n"
 
 // load resolves and validates the given sources as a command does.
@@ -49,7 +49,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Columns, a template and the sampling of an evaluation, as a run file has them.
+// These are columns, a template and the sampling of an evaluation, as a run file has them.
 func TestDataKeys(t *testing.T) {
 	c, err := load(`[model]
 path = "m"
@@ -321,8 +321,8 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// The run files of the repository are for people to copy: each must load. What
-// they leave to the command line is given here.
+// The run files of the repository are for people to copy, so each must load. The test
+// gives the settings that they leave to the command line.
 func TestRunFiles(t *testing.T) {
 	files, err := filepath.Glob("../runs/*.toml")
 	if err != nil || len(files) < 3 {
@@ -376,15 +376,15 @@ func checkRoundTrip(t *testing.T, c rl.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A reward may know beside its settings where it has them from.
+	// A reward may know, beside its settings, from which file it read them.
 	got.Reward.Rule, c.Reward.Rule = nil, nil
 	if !reflect.DeepEqual(got, c) || !bytes.Equal(again, file) {
 		t.Errorf("run.toml loads to\n%+v\nwant\n%+v\nthe file is\n%s", got, c, file)
 	}
 }
 
-// The paper's recipe (section 4 and the table of hyperparameters), spelled out
-// in the run file, is also what Default says.
+// The paper's recipe (section 4 and the table of hyperparameters), spelled out in the run
+// file, equals Default.
 func TestPaperRecipe(t *testing.T) {
 	l, err := readRunFile("../runs/pmpo-qwen2.5-math-1.5b.toml", nil)
 	if err != nil {
@@ -398,7 +398,7 @@ func TestPaperRecipe(t *testing.T) {
 	if !reflect.DeepEqual(got.Optimizer, want.Optimizer) || !reflect.DeepEqual(got.Objective, want.Objective) {
 		t.Errorf("optimizer %+v and objective %+v, want %+v and %+v", got.Optimizer, got.Objective.Settings, want.Optimizer, want.Objective.Settings)
 	}
-	// Slots, portions and precision depend on the machine and may differ.
+	// Slots, portions and precision depend on the machine and may differ from the paper's.
 	got.Rollout.Slots, got.Rollout.OldLogProb = want.Rollout.Slots, want.Rollout.OldLogProb
 	if got.Rollout != want.Rollout || got.Train.BatchSize != 128 || got.Train.Epochs != 1 {
 		t.Errorf("rollout %+v, loop %+v, want %+v", got.Rollout, got.Train, want.Rollout)
@@ -408,8 +408,8 @@ func TestPaperRecipe(t *testing.T) {
 	}
 }
 
-// A flag that names another objective than the run file leaves the file's
-// settings for that objective aside; those beside the flag count.
+// A flag that names another objective than the run file drops the file's settings for
+// that objective; settings in flags beside it count.
 func TestOtherObjective(t *testing.T) {
 	file := needed + "[objective]\nname = \"pmpo\"\np_max = 0.5\n"
 	c, err := load(file, nil, []string{"objective.name=grpo"})
@@ -419,7 +419,7 @@ func TestOtherObjective(t *testing.T) {
 	if want := rl.Default().Objective; c.Objective.Name != "grpo" || reflect.TypeOf(c.Objective.Settings) == reflect.TypeOf(want.Settings) {
 		t.Errorf("objective %q %T", c.Objective.Name, c.Objective.Settings)
 	}
-	// The same name keeps them.
+	// A flag with the same name keeps the file's settings.
 	c, err = load(file, nil, []string{"objective.name=pmpo"})
 	if err != nil {
 		t.Fatal(err)
@@ -433,14 +433,14 @@ func TestOtherObjective(t *testing.T) {
 	}
 }
 
-// A drift is an optimizer with a setting of its own, which takes no steps here.
+// A drift is an optimizer with one setting of its own; it takes no steps in this test.
 type drift struct {
 	models.Optimizer
 	Momentum float64 `toml:"momentum" range:"[0,1)"`
 }
 
-// TestOtherOptimizer: optimizer.name chooses which keys [optimizer] has beside the run's
-// own, which stay, as do defaults where the name is the one that counts anyway.
+// TestOtherOptimizer: optimizer.name chooses the keys of [optimizer] that belong to one
+// optimizer. The run's other keys stay, and so do defaults if the name does not change.
 func TestOtherOptimizer(t *testing.T) {
 	models.RegisterOptimizer("test-drift", func() models.Optimizer { return &drift{Momentum: 0.5} })
 	file := needed + "[optimizer]\nbeta1 = 0.1\nwarmup = 7\n"
@@ -497,8 +497,8 @@ func FuzzParseFile(f *testing.F) {
 	})
 }
 
-// TestEmbeddedRun checks who gets the embedded run's settings, and who the documented
-// defaults.
+// TestEmbeddedRun checks which commands get the embedded run's settings, and which get
+// the documented defaults.
 func TestEmbeddedRun(t *testing.T) {
 	documented := rl.Default()
 	for _, tt := range []struct {

@@ -27,7 +27,7 @@ func TestDoctorMPI(t *testing.T) {
 	mpirun := exec.Command("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", onering, "doctor", "--mpi", "--json")
 	mpirun.Env = c.Env
 	out, err := mpirun.Output()
-	if err != nil && !strings.Contains(string(out), `"onnxruntime":""`) { // without ONNX Runtime that is a problem
+	if err != nil && !strings.Contains(string(out), `"onnxruntime":""`) { // A machine without ONNX Runtime is a problem that doctor reports.
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var r ranks.Report

@@ -55,7 +55,8 @@ func TestDryRunMeasured(t *testing.T) {
 	}
 }
 
-// TestForeseen: dry runs refuse what the device that auto chooses has no room for.
+// TestForeseen: a dry run refuses a run for which the device that auto chooses has too little
+// memory.
 func TestForeseen(t *testing.T) {
 	c := newRoot()
 	c.SetContext(t.Context())
@@ -73,8 +74,8 @@ func TestForeseen(t *testing.T) {
 	}
 }
 
-// TestAutoTypes: the types that validation lets pass with auto are refused before a model
-// is opened where auto is a device that does not have them.
+// TestAutoTypes: validation passes types with device auto; where auto turns out to be a
+// device without these types, the command refuses them before it opens a model.
 func TestAutoTypes(t *testing.T) {
 	for _, x := range []struct{ device, dtype, base, want string }{
 		{"cpu", "float32", "int8", ""},
@@ -151,7 +152,7 @@ func TestDryRunRanksMeasured(t *testing.T) {
 	var peaks []int64
 	for _, run := range []struct {
 		shard        string
-		batch, steps int // of a step; between two checkpoints within a round
+		batch, steps int // the first of two steps between two checkpoints of a round
 	}{{"none", 32, 0}, {"optimizer", 32, 0}, {"optimizer", 16, 1}} {
 		shard, settings := run.shard, settings(run.shard, run.batch, run.steps)
 		var e, planned rl.MemoryEstimate
@@ -174,7 +175,7 @@ func TestDryRunRanksMeasured(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		first := max(e.Peak, e.Writing)
-		if run.steps > 0 { // it is written while the next step is taken
+		if run.steps > 0 { // The checkpoint is written while the next step is taken.
 			first += e.Copy
 		}
 		for rank, want := range []int64{first, e.Peak} {
@@ -186,7 +187,8 @@ func TestDryRunRanksMeasured(t *testing.T) {
 			fmt.Sscan(string(text), &measured)
 			ratio := float64(want) / float64(measured)
 			t.Logf("%s: rank %d: estimated %.1f MB, measured %.1f MB: %.3f", shard, rank, float64(want)/1e6, float64(measured)/1e6, ratio)
-			// With sequences this short activations and the program are too high.
+			// With sequences this short the estimates of activations and of the program are too
+			// high.
 			if ratio < 0.97 || ratio > 1.15 {
 				t.Errorf("%s: rank %d: the estimate is %.3f of what was measured, want 0.97 to 1.15", shard, rank, ratio)
 			}
@@ -197,7 +199,7 @@ func TestDryRunRanksMeasured(t *testing.T) {
 			t.Errorf("%s: want %s in the records: %v", shard, sent, err)
 		}
 	}
-	// Half of the moments is a fifth of what rank 1 takes.
+	// Half of the moments makes a fifth of the memory of rank 1.
 	if saved := peaks[1] - peaks[3]; saved < 80e6 || saved > 110e6 {
 		t.Errorf("rank 1 takes %.1f MB less with half of the moments, of %.1f MB; all: %v", float64(saved)/1e6, float64(peaks[1])/1e6, peaks)
 	}

@@ -17,8 +17,8 @@ import (
 	"onering/train/rundir"
 )
 
-// TestPrograms: programs that come by themselves play the episodes of a run, some badly: one
-// asks for nothing, one rewrites its history, one says no reward.
+// TestPrograms: programs that connect on their own play the episodes of a run. Some play
+// badly: one asks for nothing, one rewrites its history, one gives no reward.
 func TestPrograms(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")

@@ -58,8 +58,8 @@ func TestCalculator(t *testing.T) {
 	}
 }
 
-// TestEpisodeRows: of an episode score and step take the policy's tokens alone, in the context of
-// all.
+// TestEpisodeRows: in an episode, score and step count only the policy's tokens, in the
+// context of all tokens.
 func TestEpisodeRows(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")

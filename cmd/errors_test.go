@@ -17,8 +17,8 @@ import (
 	"onering/internal/settings"
 )
 
-// TestErrorLines: a name begins no line, and quotations are shortened, but the remedy is
-// not.
+// TestErrorLines: no line of an error begins with a name from outside. Quotations are
+// shortened, and the remedy is not.
 func TestErrorLines(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	for _, tt := range []struct {
@@ -61,7 +61,7 @@ func TestErrorLines(t *testing.T) {
 	}
 }
 
-// TestNext prints commands that can be run as they are.
+// TestNext: the commands that a command proposes next can be run as they are.
 func TestNext(t *testing.T) {
 	for _, tt := range []struct {
 		sets []string
@@ -161,8 +161,8 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestOfCommand: advice that names a flag beside another remedy is without it in a command
-// that lacks the flag, and whole in one that has it.
+// TestOfCommand: advice may name a flag beside another remedy. A command without the flag
+// leaves the flag out, and a command with the flag gives the whole advice.
 func TestOfCommand(t *testing.T) {
 	for message, want := range map[string]string{
 		"set model.template (--template) to chat":                "set model.template to chat",

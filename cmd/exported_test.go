@@ -16,8 +16,8 @@ import (
 )
 
 // TestGraphsInPython holds bench/drive.py, which trains with the exported graphs in
-// Python's ONNX Runtime alone, to what generate, score, weights and step make of the
-// same numbers, for each family and for an adapter.
+// Python's ONNX Runtime alone, to the results of generate, score, weights and step for
+// the same numbers, for each family and for an adapter.
 func TestGraphsInPython(t *testing.T) {
 	python := os.Getenv("ONERING_PYTHON")
 	if python == "" {
@@ -41,7 +41,7 @@ func TestGraphsInPython(t *testing.T) {
 	}
 }
 
-// A driven is a line of the batch.jsonl that bench/drive.py leaves.
+// A driven is one line of the batch.jsonl that bench/drive.py writes.
 type driven struct {
 	Prompt    []int32   `json:"prompt_ids"`
 	Response  []int32   `json:"response_ids"`
@@ -54,7 +54,7 @@ type driven struct {
 	Weights   []float64 `json:"weights"`
 }
 
-// drive takes two steps in Python, and the same with the program.
+// drive takes two steps in Python, and the same two steps with the program.
 func drive(t *testing.T, python, model string, adapted bool) {
 	const samples = 6
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func drive(t *testing.T, python, model string, adapted bool) {
 	}
 	commandLine(t, "", slices.Concat([]string{"export", "--out", at("graphs")}, from, also)...)
 	problems := ""
-	for _, prompt := range []string{"[3,4,11,12,11,7,7,14]", "[5]", "[9,8,13,3]"} { // answered by the model, so that some responses are in part right
+	for _, prompt := range []string{"[3,4,11,12,11,7,7,14]", "[5]", "[9,8,13,3]"} { // The model wrote these answers, so some responses are right in part.
 		answer := parseLines[struct{ IDs []int32 }](t, commandLine(t, `{"prompt_ids":`+prompt+`}`, append([]string{"generate", "--max-tokens", "6", "--temperature", "0.8"}, slices.Concat(from, also)...)...))[0]
 		text, _ := json.Marshal(answer.IDs)
 		problems += fmt.Sprintf(`{"prompt_ids":%s,"answer_ids":%s}`+"\n", prompt, text)
@@ -107,7 +107,7 @@ func drive(t *testing.T, python, model string, adapted bool) {
 			}
 			return append(command, "--temperature", "0.8")
 		}
-		if step == 1 { // in later rounds the weights are not those that sampled
+		if step == 1 { // In later rounds the weights differ from those that sampled.
 			sameSamples(t, lines, with("generate", "--max-tokens", "6"), off)
 		}
 		sameLogProbs(t, lines, commandLine(t, string(batch), with("score")...), off)
@@ -125,8 +125,8 @@ func drive(t *testing.T, python, model string, adapted bool) {
 			from[1] = stepped
 		}
 		trained = stepped
-		// AdamW makes a whole step of a gradient that is next to nothing, so rounding
-		// counts here; the next step begins with Python's weights.
+		// AdamW makes a full step of a gradient that is nearly zero, so rounding matters
+		// here; the next step begins with Python's weights.
 		sameTensors(t, filepath.Join(trace, "trained.safetensors"), filepath.Join(stepped, file), 1e-3)
 		if err := os.Rename(filepath.Join(trace, "trained.safetensors"), filepath.Join(stepped, file)); err != nil {
 			t.Fatal(err)

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// families are small configs for the characters of the embedded task, which have
-// what their family has beside Qwen2: scaled rotary embeddings, biases everywhere,
-// norms of heads that are wider than the model, layers without rotary embedding,
-// and two ids that end a response.
+// families are small configs for the characters of the embedded task; each has the parts
+// that its family adds to Qwen2: scaled rotary embeddings, biases everywhere, norms of
+// heads that are wider than the model, layers without rotary embedding, and two ids that
+// end a response.
 var families = map[string]string{
 	"llama": `"model_type": "llama", "attention_bias": true, "mlp_bias": true, "num_key_value_heads": 2, "eos_token_id": [23, 24],
 		"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}`,
@@ -57,7 +57,7 @@ func commandLine(t *testing.T, stdin string, args ...string) string {
 	return stdout.String()
 }
 
-// TestFamilies: every family does what Qwen2 does, by the commands.
+// TestFamilies: every family supports all commands that Qwen2 supports.
 func TestFamilies(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")
@@ -129,7 +129,7 @@ func trainFamily(t *testing.T, at func(string) string) {
 	train := func(out string, more ...string) string {
 		return commandLine(t, "", append([]string{"train", "--out", at(out), "--set", "model.path=" + at("warm"), "--set", "rollout.prompts_per_round=8",
 			"--set", "rollout.samples_per_prompt=4", "--set", "train.batch_size=16",
-			// Untrained models earn nothing, but entropy can be learned.
+			// Untrained models earn no reward, but a run can train entropy.
 			"--set", "objective.name=grpo", "--set", "objective.entropy_bonus=0.5", "--set", "train.save_every=1", "--set", "eval.suites="}, more...)...)
 	}
 	if text := train("dry", "--set", "train.rounds=2", "--dry-run"); !strings.Contains(text, "weights") {

@@ -9,8 +9,8 @@ import (
 )
 
 // TestFormats opens run folders that earlier versions wrote (testdata/formats/make made
-// them): it checks them, makes their report, resumes them to their end, which evaluates
-// those of onering train, and evaluates those of onering sft.
+// them). The test checks each folder, makes its report and resumes it to the end. It
+// evaluates runs of onering train and of onering sft.
 func TestFormats(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")
@@ -24,7 +24,7 @@ func TestFormats(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(t.TempDir(), "onering")
-	if err := os.Symlink(self, bin); err != nil { // the test binary is onering by this name
+	if err := os.Symlink(self, bin); err != nil { // Called by this name, the test binary is the program onering.
 		t.Skip(err)
 	}
 	runs, _ := filepath.Glob(filepath.Join(home, "*", "*", "run.toml"))

@@ -102,7 +102,7 @@ func TestHub(t *testing.T) {
 			t.Errorf("%q: code %d\n%s%s", tt.args, code, stdout, stderr)
 		}
 	}
-	// The tokenizer came without the weights; offline that is not enough.
+	// The tokenizer came without the weights; offline, loading the model needs both.
 	weights := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--org--tiny", "snapshots", commit, "model.safetensors")
 	if _, err := os.Stat(weights); err == nil {
 		t.Error("the weights were fetched for the tokenizer")
@@ -113,8 +113,8 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// TestHubEverywhere: every flag and argument that takes a model or data takes a
-// name on the hub. That one is asked for shows that it does.
+// TestHubEverywhere: every flag and argument that takes a model or data takes a name on
+// the hub. The imitated hub sees a request for the name.
 func TestHubEverywhere(t *testing.T) {
 	serveHub(t)
 	for name, text := range map[string]string{"one.jsonl": `{"problem": "1+1", "answer": "2", "response": "2"}`, "failure.json": `{"version": 1, "step": 1, "temperature": 1, "micro_tokens": 1, "trajectories": [{"prompt_ids": [1]}]}`} {
@@ -173,7 +173,8 @@ func TestHubEverywhere(t *testing.T) {
 	})
 }
 
-// TestLocalConfig: training works on paths and run.toml keeps names, pinned.
+// TestLocalConfig: training works on local paths, and run.toml keeps the names on the hub with
+// their commit.
 func TestLocalConfig(t *testing.T) {
 	commit := serveHub(t)
 	var c cobra.Command

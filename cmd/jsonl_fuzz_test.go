@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Reading any file of JSON lines ends: with all its rows, or with one error that names a
-// line.
+// Reading any file of JSON lines ends either with all its rows or with one error that
+// names a line.
 func FuzzEachRow(f *testing.F) {
 	f.Add([]byte("{\"prompt\": \"a\"}\n\n{\"prompt_ids\": [1, 2], \"uniforms\": [0.5]}"))
 	f.Add([]byte("\xef\xbb\xbf{\"prompt\": 1}\r\n"))

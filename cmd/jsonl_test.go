@@ -54,7 +54,7 @@ func TestEachRow(t *testing.T) {
 	}
 }
 
-// An endless stream of one letter, without a newline.
+// endless is a stream of one letter, without a newline.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
@@ -65,7 +65,7 @@ func (endless) Read(p []byte) (int, error) {
 }
 
 func TestEachRowLong(t *testing.T) {
-	long := strings.Repeat("x", 1<<20) // well over the reader's buffer
+	long := strings.Repeat("x", 1<<20) // a line much longer than the reader's buffer
 	rows, err := readAll(strings.NewReader(`{"text":"` + long + `"}` + "\n"))
 	if err != nil || len(rows) != 1 || rows[0] != "1:"+long {
 		t.Errorf("a line of 1 MB: %d rows, error %v", len(rows), err)
@@ -78,8 +78,8 @@ func TestEachRowLong(t *testing.T) {
 	}
 }
 
-// Answers come in the order of the rows, in whatever order they are ready, and a row with
-// an error has one line, however many the others have.
+// Answers come in the order of the rows, in whatever order they are ready. A row with an
+// error gets one line, however many lines other rows get.
 func TestAnswers(t *testing.T) {
 	var w bytes.Buffer
 	a := answers{Name: "in.jsonl", Lines: 2, Numbered: true}

@@ -43,8 +43,8 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Setup: func(env *testscript.Env) error {
-			// The scripts' HOME is not the user's: name the cache, so that a
-			// library which is there is found. Nothing is ever fetched.
+			// The scripts' HOME is not the user's, so the test names the cache, where a
+			// script finds a library that is already there. No script fetches one.
 			if dir, err := os.UserCacheDir(); err == nil && os.Getenv("ONERING_CACHE") == "" {
 				env.Setenv("ONERING_CACHE", filepath.Join(dir, "onering"))
 			}
@@ -134,8 +134,8 @@ func TestHelps(t *testing.T) {
 	}
 }
 
-// TestExamples parses the examples in the helps: they must not outlive what
-// they show.
+// TestExamples parses the examples in the helps, so that no example names a flag that is
+// gone.
 func TestExamples(t *testing.T) {
 	walk(newRoot(), func(c *cobra.Command) {
 		checkShell(t, c.CommandPath()+" --help", c.Example)
@@ -213,7 +213,7 @@ func checkShell(t *testing.T, place, script string) (checked int) {
 			part = strings.Replace(strings.TrimSpace(part), "go run ./cmd/onering ", "onering ", 1)
 			words := splitWords(part)
 			for _, w := range words {
-				// runs write runs/out and other folders
+				// The pages' runs write runs/out and other folders.
 				w = strings.TrimPrefix(w, "./")
 				if _, value, ok := strings.Cut(w, "="); ok {
 					w = value

@@ -120,7 +120,7 @@ func TestPush(t *testing.T) {
 			t.Errorf("the card has %q:\n%s", part, card)
 		}
 	}
-	// The checkpoint is unchanged: a further file would count as damage.
+	// The checkpoint is unchanged: verify would count a further file as damage.
 	if _, err := os.Stat("run/checkpoints/step-000012/README.md"); err == nil {
 		t.Error("the card was written into the checkpoint")
 	}

@@ -18,7 +18,7 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// A launcher starts this program with several ranks.
+// TestMain makes the test binary a program that a launcher starts with several ranks.
 type launcher struct {
 	t      *testing.T
 	folder string // with links to the test binary, which TestMain runs by its name
@@ -66,8 +66,8 @@ func (l launcher) run(n int, stdin string, args ...string) (stdout string) {
 	return out.String()
 }
 
-// generate and eval print the same, to the byte, with any number of ranks: with prompts
-// that cannot be read, and with more ranks than problems.
+// generate and eval print the same bytes with any number of ranks, also with prompts that
+// cannot be read and with more ranks than problems.
 func TestRanksPrintTheSame(t *testing.T) {
 	l := newLauncher(t)
 	var prompts strings.Builder
@@ -103,7 +103,7 @@ func TestRanksPrintTheSame(t *testing.T) {
 	}
 }
 
-// A mistake that all ranks find, before or after they have met, is printed once.
+// A mistake that all ranks find, before or after they have connected, is printed once.
 func TestRanksSayItOnce(t *testing.T) {
 	l := newLauncher(t)
 	for _, tt := range []struct {
@@ -125,8 +125,8 @@ func TestRanksSayItOnce(t *testing.T) {
 	}
 }
 
-// startTraining starts a command that trains in a folder, and waits for three steps. What it
-// says on stderr is in the buffer.
+// startTraining starts a command that trains in a folder, and waits for three steps. The
+// buffer receives its stderr.
 func startTraining(t *testing.T, c *exec.Cmd, dir string) *bytes.Buffer {
 	t.Helper()
 	var errs bytes.Buffer
@@ -171,9 +171,9 @@ func TestRanksSignal(t *testing.T) {
 	}
 }
 
-// Ranks that are processes, whose devices send to each other by NCCL, end with the weights
-// of MPI, and the log says how they were linked. If one hangs, the other does not wait for
-// it: it says who, and saves what it has.
+// Ranks that are processes, whose devices send to each other by NCCL, end with the
+// weights of a run by MPI, and the log says how they were linked. If one rank hangs, the
+// other stops waiting, names it, and saves its own state.
 func TestRanksByNCCL(t *testing.T) {
 	if os.Getenv("ONERING_LONG") == "" {
 		t.Skip("trains for half a minute: set ONERING_LONG=1")

@@ -53,7 +53,7 @@ func safetensors(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), append(text, make([]byte, data)...), 0o666))
 }
 
-// truncate FILE BYTES shortens a file; a negative number is that many bytes less.
+// truncate FILE BYTES shortens a file; if BYTES is negative, the file loses that many bytes.
 func truncate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: truncate FILE BYTES")
@@ -69,7 +69,7 @@ func truncate(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Truncate(path, size))
 }
 
-// patch FILE OLD NEW puts NEW in the first place of OLD, as long as it.
+// patch FILE OLD NEW replaces the first OLD by NEW, which has the same length.
 func patch(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 || len(args[1]) != len(args[2]) {
 		ts.Fatalf("usage: patch FILE OLD NEW")

@@ -10,7 +10,7 @@ import (
 	"onering/train/rl"
 )
 
-// A brevity reward gives a share to short responses.
+// A brevity reward gives a share of the full reward to short responses.
 type brevity struct {
 	Target int      `toml:"target" range:"[1,)"`
 	Words  []string `toml:"words"`

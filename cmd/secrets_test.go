@@ -27,7 +27,7 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A server before that hub wants the token, and repeats it wherever it can.
+	// A server in front of that hub wants the token, and repeats it wherever it can.
 	var asked, refused atomic.Int64
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ModifyResponse = func(r *http.Response) error {
@@ -55,7 +55,7 @@ func TestSecrets(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Setenv("HF_ENDPOINT", server.URL)
 	t.Setenv("HF_TOKEN", marker)
-	// The caches of downloads are looked through, too; the library has its own.
+	// The test also searches the caches of downloads; the library has its own cache.
 	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("ONERING_CACHE") == "" {
 		t.Setenv("ONERING_CACHE", filepath.Join(cache, "onering"))
 	}

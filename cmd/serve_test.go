@@ -125,8 +125,8 @@ func TestServeTaken(t *testing.T) {
 	}
 }
 
-// loadedAdapter loads an adapter from the folder of --lora-root, asks it and unloads it. Paths
-// that lead out of the folder are refused.
+// loadedAdapter loads an adapter from the folder of --lora-root, asks it a question and
+// unloads it. Paths that lead out of the folder are refused.
 func loadedAdapter(t *testing.T, url string, post func(body string) string) string {
 	t.Helper()
 	send := func(path, body, want string) {

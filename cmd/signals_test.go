@@ -104,7 +104,7 @@ func TestSecondSignal(t *testing.T) {
 	for began := time.Now(); steps(dir) < 3 && time.Since(began) < time.Minute; {
 		time.Sleep(time.Millisecond)
 	}
-	for range 20 { // the first may be half-handled when the second comes
+	for range 20 { // The program may be in the middle of handling the first signal when the second arrives.
 		c.Process.Signal(syscall.SIGINT)
 		time.Sleep(time.Millisecond)
 	}
@@ -119,8 +119,8 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// Readers of stdout and stderr that go away, as in "onering train | head -1", do not
-// end a run, also where it prints its result.
+// A reader of stdout or stderr that closes early, as in "onering train | head -1", does
+// not end a run, not even while the run prints its result.
 func TestClosedPipes(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")
@@ -148,7 +148,7 @@ func TestClosedPipes(t *testing.T) {
 			t.Errorf("the checkpoint is of step %d, metrics.jsonl has %d", saved.Step, steps(dir))
 		}
 	}
-	// An error still has its exit code.
+	// A run that fails still has its exit code.
 	c := program("train", "--out", filepath.Join(t.TempDir(), "run"), "--set", "model.path=nowhere")
 	c.Stdout, c.Stderr = write, write
 	c.Run()

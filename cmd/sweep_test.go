@@ -45,7 +45,7 @@ func TestSweepRuns(t *testing.T) {
 			all = append(trials, runs...)
 			return errors.ErrUnsupported
 		})
-		var first []*sweep.Run // of each variant: seeds are no matter
+		var first []*sweep.Run // one run of each variant: the seed changes nothing
 		for i, r := range all {
 			if i == 0 || r.Variant != all[i-1].Variant {
 				first = append(first, r)
@@ -77,8 +77,8 @@ func loaded(path string) (*resolved, error) {
 	return r, r.validate()
 }
 
-// TestSweepLacksModel: if one of several sweeps lacks its model, none begins, and the
-// error is one line that says how to make the model. The plan is shown all the same.
+// TestSweepLacksModel: if one of several sweeps lacks its model, no run begins, and the
+// error is one line that says how to make the model. The plan is still printed.
 func TestSweepLacksModel(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -150,8 +150,8 @@ func TestSweepExamples(t *testing.T) {
 	}
 }
 
-// TestBoxRuns loads every file in runs/box. Each objective that is not of the paper has
-// one, of its name.
+// TestBoxRuns loads every file in runs/box. Each objective that is not of the paper has a
+// file of its name.
 func TestBoxRuns(t *testing.T) {
 	files, err := filepath.Glob("../runs/box/*.toml")
 	if err != nil {

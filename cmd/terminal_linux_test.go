@@ -26,7 +26,7 @@ type screenTest struct {
 	ended chan struct{}
 }
 
-// inTerminal starts the program of this test in a terminal of 80x24.
+// inTerminal starts the program under test in a terminal of 80x24.
 func inTerminal(t *testing.T, args ...string) *screenTest {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -72,7 +72,7 @@ func inTerminal(t *testing.T, args ...string) *screenTest {
 			s.mu.Lock()
 			s.shown.Write(part[:n])
 			s.mu.Unlock()
-			if err != nil { // the program has closed its end
+			if err != nil { // the program has closed its end of the terminal
 				return
 			}
 		}
@@ -99,7 +99,7 @@ func (s *screenTest) text() string {
 	return s.shown.String()
 }
 
-// exit waits for the end and returns the exit code.
+// exit waits for the end of the program and returns the exit code.
 func (s *screenTest) exit() int {
 	s.Helper()
 	select {

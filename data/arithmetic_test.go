@@ -15,8 +15,8 @@ var pieces = strings.Split(`0123456789+-=;c\boxed{}`, "")
 // specials are the first two tokens.
 var specials = []string{"<pad>", "<eos>"}
 
-// maxResponse bounds a response in tokens, EOS included: the longest worked
-// one has 40.
+// maxResponse bounds a response in tokens, EOS included: the longest worked response has
+// 40.
 const maxResponse = 40
 
 // The embedded tokenizer has the ids of Specials and Pieces, and each character of a text
@@ -81,8 +81,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestDigits: problems have as many digits as are asked for, and their working has a step for
-// each and the right answer.
+// TestDigits: problems have as many digits as requested, and their working has a step for
+// each digit and the right answer.
 func TestDigits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for digits := 1; digits <= 17; digits++ {
@@ -119,7 +119,8 @@ func TestSlipsShowInTheAnswer(t *testing.T) {
 			wrong++
 		}
 	}
-	// A slip in any of three steps: 1 - 0.9^3 = 27 %, a little less where two cancel.
+	// Each of three steps slips with a chance of 10 %: 1 - 0.9^3 = 27 % of answers are wrong, a
+	// little less because two slips may cancel.
 	if wrong < 440 || wrong > 640 {
 		t.Errorf("%d of 2000 worked responses with slips are wrong, want about 540", wrong)
 	}

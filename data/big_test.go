@@ -36,7 +36,7 @@ func TestBig(t *testing.T) {
 		t.Skip("takes minutes; ask for it with -rows or -big")
 	}
 	runtime.GC()
-	os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // forget the peak so far; not everywhere possible
+	os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // forget the peak so far; some systems cannot
 	r, err := Open(path, Options{Filter: "level in 1..5", OnBad: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -66,8 +66,8 @@ func TestBig(t *testing.T) {
 	}
 }
 
-// peakMemory returns the largest resident memory of the process in bytes, or
-// what the runtime took from the system where that is not known.
+// peakMemory returns the largest resident memory of the process in bytes, or, where the
+// system does not tell, the memory that Go's runtime took.
 func peakMemory(t *testing.T) uint64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {

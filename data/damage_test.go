@@ -84,7 +84,7 @@ func TestCutShort(t *testing.T) {
 // the budget of a row.
 const mostDamaged = 256 << 20
 
-// allocated returns the bytes that f allocates.
+// allocated returns how many bytes f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -125,8 +125,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// Small files that unpack to very much are refused before they do (make.py explains
-// each).
+// Small files that unpack to very much are refused before they are unpacked (make.py
+// explains each file).
 func TestBombs(t *testing.T) {
 	for name, want := range map[string]string{
 		"bomb.page.parquet":   "times its size",
@@ -147,8 +147,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// A row that names one text of a dictionary many times is refused before each of
-// them is a text of its own.
+// A row that names one text of a dictionary many times is refused before the reader
+// copies the text for each.
 func TestDictionaryBomb(t *testing.T) {
 	b := array.NewListBuilder(memory.DefaultAllocator, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String})
 	b.Append(true)
@@ -203,7 +203,7 @@ func FuzzArrow(f *testing.F) { fuzzFile(f, "*.arrow") }
 
 func FuzzParquet(f *testing.F) { fuzzFile(f, "*.parquet") }
 
-// A buffer or a number of values that cannot be right names its column.
+// A wrong buffer or a wrong number of values is an error that names its column.
 func TestDamagedColumn(t *testing.T) {
 	for _, name := range []string{"kinds.stream.arrow", "problems.view.stream.arrow"} {
 		sound, err := os.ReadFile(filepath.Join("testdata", name))
@@ -212,7 +212,7 @@ func TestDamagedColumn(t *testing.T) {
 		}
 		named := map[string]bool{}
 		path := write(t, "x.arrow", "")
-		for at := 1; at < len(sound); at += 8 { // the second bytes of numbers
+		for at := 1; at < len(sound); at += 8 { // The second byte of each number is changed.
 			text := bytes.Clone(sound)
 			text[at] = 0x7f
 			if err := os.WriteFile(path, text, 0o600); err != nil {

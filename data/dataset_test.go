@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The rows of the benchmark files, and those of them that filters keep.
+// These are the rows of the benchmark files, and how many of them the filters keep.
 func TestBenchmarks(t *testing.T) {
 	dir := benchmarks(t)
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestBenchmarks(t *testing.T) {
 	}
 }
 
-// The cases are one of each shape of answer in the benchmarks.
+// The cases have one answer of each shape that the benchmarks have.
 func TestBenchmarkAnswers(t *testing.T) {
 	dir := benchmarks(t)
 	for _, c := range []struct {
@@ -66,8 +66,8 @@ func TestBenchmarkAnswers(t *testing.T) {
 		want     []string
 	}{
 		{"aime24.jsonl", "aime24/0001", []string{"025"}},   // a string keeps its zeros
-		{"amc.jsonl", "amc/0000", []string{"142"}},         // a double is a whole number
-		{"minerva.jsonl", "minerva/0000", []string{"9.6"}}, // a list, of a text with a line break
+		{"amc.jsonl", "amc/0000", []string{"142"}},         // The answer is a double with a whole value.
+		{"minerva.jsonl", "minerva/0000", []string{"9.6"}}, // The answer is a list with one text, which has a line break.
 		{"gsm_8k.jsonl", "gsm_8k/0004", []string{"21"}},
 	} {
 		rows, _, err := Load(filepath.Join(dir, c.file), Options{})
@@ -453,7 +453,7 @@ func TestLimitAndFilterKeepIDs(t *testing.T) {
 	}
 }
 
-// The raw rows of a JSON file, written again, are the same JSON.
+// The raw rows of a JSON file, written again, give the same JSON.
 func TestRecordsKeepEverything(t *testing.T) {
 	lines := []string{
 		`{"z": 1, "a": [1, 2.50, -3e-7, 12345678901234567890123], "m": {"y": null, "x": [{}, []]}, "t": true}`,
@@ -507,8 +507,8 @@ func keyTwice(d *json.Decoder) bool {
 	return found
 }
 
-// Any text that encoding/json takes for an object without a key that is there twice is
-// read to the same values; any other is an error.
+// Any text that encoding/json takes for an object without a repeated key is read to the
+// same values; any other text is an error.
 func FuzzParseObject(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a": [1, -2.5e3, "x\u00e9", null, true, {"b": {}}]}`, ` { "a" : 1 , "a" : [ ] } `, `[1]`, `{"a"`, "{\"\xff\": 1}", `{"a": "\ud800"}`} {
 		f.Add([]byte(s))
@@ -546,7 +546,7 @@ func FuzzParseObject(f *testing.F) {
 	})
 }
 
-// A CSV file of a spreadsheet with decimal commas has semicolons between fields.
+// A spreadsheet with decimal commas writes CSV files with semicolons between fields.
 func TestSeparators(t *testing.T) {
 	for _, text := range []string{"question,answer\na;b,2\n", "question;answer\r\na,b;2\r\n", "question\tanswer\na,b;\t2\n"} {
 		rows, _, err := Load(write(t, "x.csv", text), Options{})

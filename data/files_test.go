@@ -13,7 +13,7 @@ func TestPatternFolder(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"run[1]", "run1", "a*b", "axb"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o777); err != nil {
-			t.Skip(err) // a system whose names have fewer letters
+			t.Skip(err) // a system whose file names allow fewer letters
 		}
 		if err := os.WriteFile(filepath.Join(dir, name, "x.jsonl"), nil, 0o666); err != nil {
 			t.Fatal(err)

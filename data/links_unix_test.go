@@ -16,9 +16,9 @@ func TestLinksStayInside(t *testing.T) {
 	const leads, pipe = "leads out of the folder", "not a regular file"
 	for _, tt := range []struct {
 		name  string
-		files map[string]string // text, or "-> TARGET", "fifo", "huge"
+		files map[string]string // the file's text, or "-> TARGET", "fifo", "huge"
 		path  string
-		want  string // part of the error; "" if it is read
+		want  string // part of the error; "" if the file is read
 	}{
 		{"a link inside", map[string]string{"d/real": row, "d/x.jsonl": "-> real"}, "d", ""},
 		{"a link outside", map[string]string{"secret": row, "d/x.jsonl": "-> ../secret"}, "d", leads},

@@ -10,14 +10,14 @@ import (
 	"onering/tokenize"
 )
 
-// A demonstration is a conversation, a prompt with a response, or a text, as the file's
-// first row has it and as columns are named.
+// A demonstration is a conversation, a prompt with a response, or a text; the file's
+// first row and the names of its columns decide which.
 func TestDemonstrations(t *testing.T) {
 	const chat = `[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]`
 	for _, c := range []struct {
 		name, text string
 		columns    DemonstrationColumns
-		want       string // of the first; an error has "error: " in front
+		want       string // the first demonstration; an error has "error: " in front
 	}{
 		{"messages.jsonl", `{"messages": ` + chat + `, "prompt": "q"}`, DemonstrationColumns{}, `chat of 2 from 0`},
 		{"tools.jsonl", `{"messages": ` + chat + `, "tools": [{"name": "f"}]}`, DemonstrationColumns{}, `chat of 2 from 0`},
@@ -79,7 +79,8 @@ func TestDemonstrations(t *testing.T) {
 	}
 }
 
-// A prompt with a character that the vocabulary lacks would be another one to the model.
+// A prompt with a character that the vocabulary lacks is refused, because the model would read a
+// different prompt.
 func TestPromptUnknownCharacter(t *testing.T) {
 	p, err := NewPrompter(chatFolder(t), tokenizeTemplate(t, "no"))
 	if err != nil {

@@ -32,7 +32,7 @@ type turn struct {
 	Ranks []int64 `parquet:"ranks,list"`
 }
 
-// A deltaRow is the same in other encodings.
+// A deltaRow has the columns of a plainRow in other encodings.
 type deltaRow struct {
 	Text   string   `parquet:"text,delta"`
 	Dict   string   `parquet:"dict,delta"`
@@ -141,7 +141,7 @@ func TestParquetRoundTrip(t *testing.T) {
 	})
 }
 
-// readAgain is x after it was written with the fewest digits and read.
+// readAgain returns x after it was written with the fewest digits and read.
 func readAgain(x float32) (y float64) {
 	if _, err := fmt.Sscan(fmt.Sprint(x), &y); err != nil {
 		panic(err)

@@ -20,7 +20,7 @@ import (
 type rawPage struct {
 	codec  format.CompressionCodec
 	levels format.Encoding
-	plain  int // the unpacked length that the header states
+	plain  int // the unpacked length that the page's header states
 	bytes  []byte
 }
 
@@ -57,7 +57,7 @@ func TestParquetPages(t *testing.T) {
 	const one = "\x02\x00\x00\x00\x02\x01" // the level of one text
 	body := []byte(one + "\x03\x00\x00\x00abc")
 	packed := []byte("\x80\x03\x00\x00\x00abc")
-	lz4 := append([]byte{byte(len(body) << 4)}, body...) // a block without repetitions
+	lz4 := append([]byte{byte(len(body) << 4)}, body...) // the type of a block without repetitions
 	frame := append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(len(body))), uint32(len(lz4))), lz4...)
 	runs := binary.AppendUvarint(nil, 1<<30<<1)
 	runs = append(append([]byte{byte(len(runs) + 1), 0, 0, 0}, runs...), "\x01\x03\x00\x00\x00abc"...)

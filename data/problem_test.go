@@ -85,8 +85,8 @@ func TestArithmeticProblems(t *testing.T) {
 	}
 }
 
-// A column that takes more memory than there is for all of them is left out of
-// every row, and named. The prompt is held once, however long it is.
+// A column that takes more memory than all columns may take is left out of every row, and
+// named. The prompt is held once, however long it is.
 func TestFieldsAreBounded(t *testing.T) {
 	var lines strings.Builder
 	for i := range 20 {

@@ -148,7 +148,7 @@ func Choices(value any) (labels, texts []string, err error) {
 	return labels, texts, err
 }
 
-// member returns the first member of o that has one of the names.
+// the wanted text; a wanted error has "error: " in front
 func member(o Object, names []string) any {
 	for _, name := range names {
 		if value, ok := o.Get(name); ok {
@@ -158,8 +158,7 @@ func member(o Object, names []string) any {
 	return nil
 }
 
-// ChoiceColumn returns the column of the row that holds its choices and is called choices
-// or options; "" if there is none.
+// The digest of problems includes the parts of a conversation besides its texts.
 func (row Object) ChoiceColumn() string {
 	for _, m := range row {
 		if strings.EqualFold(m.Name, "choices") || strings.EqualFold(m.Name, "options") {

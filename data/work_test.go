@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// The tests in this file count work that a file from elsewhere could increase.
+// The tests in this file count work that grows with a file from outside.
 
-// TestManyColumns counts the allocations of a CSV header of n columns and of 4n.
-// Duplicates were looked for by comparing all pairs: 3,000 million for the larger one.
+// TestManyColumns compares the allocations of a CSV header of n columns and of 4n. Comparing
+// all pairs to find duplicates would take 3,000 million comparisons for the larger header.
 func TestManyColumns(t *testing.T) {
 	header := func(n int) string {
 		var b strings.Builder
@@ -42,7 +42,7 @@ func TestManyColumns(t *testing.T) {
 	}
 }
 
-// TestManyFields has rows whose columns are all different: room is made in few rounds.
+// TestManyFields has rows whose columns are all different: few rounds free enough memory.
 func TestManyFields(t *testing.T) {
 	visits := func(rows int) int {
 		memory := fieldMemory{budget: 100 * 100, bytes: map[string]int{}}
@@ -56,15 +56,15 @@ func TestManyFields(t *testing.T) {
 		}
 		return memory.visits
 	}
-	// Each round visits all rows, and rounds are as many as rows divided by those that
-	// fill half of the budget: with the real budget, few.
+	// Each round visits all rows. There are as many rounds as the rows divided by the
+	// rows that fill half of the budget, so with the real budget there are few.
 	if rounds := visits(4000) / 4000; rounds > 100 {
 		t.Errorf("4,000 rows with a column each: all rows were visited %d times", rounds)
 	}
 }
 
-// TestRowsWithoutEnd reads rows that are longer than any may be, as a small compressed
-// file can hold them.
+// TestRowsWithoutEnd reads rows longer than the limit; a small compressed file can hold
+// such rows.
 func TestRowsWithoutEnd(t *testing.T) {
 	defer func(most int) { maxLine = most }(maxLine)
 	maxLine = 1 << 20
@@ -93,8 +93,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestUnreadableLines: lines that cannot be read count to what a file unpacks to, so that
-// few bytes are not many reports.
+// TestUnreadableLines: lines that cannot be read count towards the unpacked size of a
+// file, so a file of few bytes cannot cause many reports.
 func TestUnreadableLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.jsonl.gz")
 	if err := os.WriteFile(path, []byte(zipped(strings.Repeat("a\n", 1000))), 0o600); err != nil {

@@ -53,7 +53,7 @@ func drawn(o *Order, rounds int) []string {
 	return out
 }
 
-// Files without weights are one list: every pass has each problem once. A single file
+// Files without weights form one list: every pass draws each problem once. A single file
 // is drawn as package data draws it.
 func TestConcatenated(t *testing.T) {
 	a, b := part("a", 7, 0), part("b", 3, 0)
@@ -74,7 +74,8 @@ func TestConcatenated(t *testing.T) {
 	}
 }
 
-// weighted draws sources with weights and, perhaps, files that share the rest.
+// weighted draws from sources with weights and, perhaps, from files that share the rest of the
+// weight.
 func weighted(t *rapid.T) []Part {
 	var parts []Part
 	n := rapid.IntRange(1, 5).Draw(t, "weighted files")
@@ -165,7 +166,7 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// Shares and order count for the digest, names of files do not.
+// The digest depends on shares and order, and not on names of files.
 func TestDigest(t *testing.T) {
 	digest := func(parts ...Part) string { return mustNew(t, parts, Options{PerRound: 1}).Digest() }
 	base := digest(part("a", 3, 0.5), part("b", 3, 0.5))
@@ -182,8 +183,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// A curriculum has easy problems first: in a run of one pass, each round is harder than
-// the one before, and a longer run repeats nothing within a round.
+// A curriculum puts easy problems first: in a run of one pass, each round is harder than
+// the one before, and a longer run repeats no problem within a round.
 func TestCurriculum(t *testing.T) {
 	for _, tt := range []struct{ problems, perRound, rounds int }{{100, 10, 10}, {100, 10, 5}, {100, 10, 40}, {95, 10, 33}, {5, 10, 4}, {1000, 3, 20}} {
 		for _, by := range []string{"level", "-level"} {
@@ -201,7 +202,8 @@ func TestCurriculum(t *testing.T) {
 					here[p.ID] = true
 					count[p.ID]++
 				}
-				// A stage has at least as many problems as a round, which may end in the next.
+				// A stage has at least as many problems as a round; the round may end in the next
+				// stage.
 				slack := 2 * float64(tt.perRound)
 				if mean < last-slack || tt.problems > 5 && len(here) < tt.perRound*3/4 {
 					t.Errorf("%+v by %s: round %d has difficulty %.1f after %.1f, %d different problems", tt, by, n, mean, last, len(here))
@@ -232,13 +234,13 @@ func TestCurriculum(t *testing.T) {
 	}
 }
 
-// A problem that is flat n times in a row is left out of n passes and then comes once;
-// one that teaches comes in every pass.
+// A problem that is flat (all its rewards are equal) n times in a row is left out of n
+// passes and then drawn once; any other problem is drawn in every pass.
 func TestRest(t *testing.T) {
 	for _, rests := range []int{1, 2, 3} {
 		const problems = 6
 		o := mustNew(t, []Part{part("a", problems, 0)}, Options{Seed: 1, PerRound: 1, Rest: rests})
-		var flat []int // in which passes over the awake ones problem a:0 was drawn
+		var flat []int // the passes over the awake problems in which problem a:0 was drawn
 		pass, others := 0, 0
 		for n := range 600 {
 			p := o.Round(n)[0]
@@ -252,7 +254,7 @@ func TestRest(t *testing.T) {
 				pass++
 			}
 		}
-		// Other draws count the pass, so it may be off by one.
+		// Draws from the other source count the pass too, so the number may be off by one.
 		for i := 1; i < len(flat); i++ {
 			want := 1
 			if i >= rests {
@@ -268,7 +270,7 @@ func TestRest(t *testing.T) {
 			t.Errorf("rest %d: drawn in %.3f of the passes, want %.3f", rests, share, want)
 		}
 	}
-	// If all rest, the order continues.
+	// If all problems rest, the order continues.
 	o := mustNew(t, []Part{part("a", 4, 0)}, Options{PerRound: 4, Rest: 1})
 	count := map[string]int{}
 	for n := range 20 {
@@ -285,7 +287,7 @@ func TestRest(t *testing.T) {
 			t.Errorf("%s was drawn %d times of 80", id, n)
 		}
 	}
-	// Unmeasured problems change nothing.
+	// Unmeasured problems do not change which problems rest.
 	o = mustNew(t, []Part{part("a", 4, 0)}, Options{PerRound: 4, Rest: 1})
 	o.Round(0)
 	o.Learned(make([]Measure, 4))
@@ -294,7 +296,7 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// measure is a rule for what a problem teaches that changes over the rounds.
+// measure is a rule for how much a problem teaches; its answers change over the rounds.
 func measure(problems []data.Problem, round int) []Measure {
 	out := make([]Measure, len(problems))
 	for i, p := range problems {
@@ -321,7 +323,7 @@ func TestResume(t *testing.T) {
 		for n := range 40 {
 			want := straight.Round(n)
 			if slices.Contains(stops, n) {
-				resumed.Round(n) // the checkpoint lies inside round n
+				resumed.Round(n) // The checkpoint is taken inside round n.
 				state := resumed.State()
 				resumed = mustNew(t, parts, options)
 				if err := resumed.Restore(state); err != nil {
@@ -344,7 +346,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// A state that cannot be one of these problems is an error, never a panic.
+// A state that does not fit these problems is an error, never a panic.
 func TestRestoreRefuses(t *testing.T) {
 	o := mustNew(t, []Part{part("a", 3, 0)}, Options{PerRound: 1, Rest: 1})
 	for _, bad := range []string{
@@ -357,7 +359,7 @@ func TestRestoreRefuses(t *testing.T) {
 	o.Round(0) // still works
 }
 
-// The forms in which a run file may state files, and the forms in run.toml.
+// The forms cover how a run file may state files, and how run.toml states them.
 func TestFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		`"a.jsonl"`:                  `"a.jsonl"`,
@@ -396,7 +398,7 @@ func TestFiles(t *testing.T) {
 func TestFilesValidate(t *testing.T) {
 	for _, tt := range []struct {
 		files Files
-		want  string // of the error; "" for none
+		want  string // part of the error; "" for none
 	}{
 		{Files{{Path: "a"}}, ""},
 		{Files{{Path: "a"}, {Path: "b", Weight: 0.99}}, ""},
@@ -421,7 +423,7 @@ func TestFilesValidate(t *testing.T) {
 	}
 }
 
-// Names are those of files and folders, and differ.
+// Names are those of files and folders, and are all different.
 func TestNamed(t *testing.T) {
 	files := Files{{Path: "x/a.jsonl.gz"}, {Path: "y/a.jsonl"}, {Path: "math/*.parquet"}, {Path: "hf:openai/gsm8k@abc"}, {Path: "hf:openai/gsm8k/main/train.parquet"}, {Path: "z", Name: "a#2"}, {Path: "*"}, {Path: "-"}}
 	var got []string

@@ -99,7 +99,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// play plays an episode of turns, each followed by the text to be read.
+// play plays an episode of these turns; after each turn the environment must answer with the given
+// text.
 func play(t *testing.T, e environment.Environment, s environment.Start, turns ...any) {
 	t.Helper()
 	episode, err := e.Begin(t.Context(), s)

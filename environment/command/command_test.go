@@ -67,7 +67,7 @@ func each(f func(l line, text string)) {
 	}
 }
 
-// well answers a line as it should be.
+// well gives the right answer to a line.
 func well(l line) {
 	switch {
 	case l.Reset != nil:
@@ -122,7 +122,7 @@ var games = map[string]func(args []string){
 			}
 		})
 	},
-	"parent": func(args []string) { // leaves a child process that holds its pipes
+	"parent": func(args []string) { // leaves a child process that holds the game's pipes
 		child := exec.Command(os.Args[0], "game", "deaf")
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 		if err := child.Start(); err != nil {
@@ -172,7 +172,7 @@ func TestConformance(t *testing.T) {
 	environmenttest.RunNew(t, func() environment.Environment { return program("well") })
 }
 
-// TestLines: the program reads all known facts about the problem and the turn.
+// TestLines: the program receives all known facts about the problem and the turn.
 func TestLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
 	p := program("log", file)
@@ -262,8 +262,8 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// TestProcesses: there are as many processes as episodes at once, each for one after the
-// other.
+// TestProcesses: there are as many processes as concurrent episodes, and a process plays
+// one episode after the other.
 func TestProcesses(t *testing.T) {
 	p := program("well")
 	t.Cleanup(func() { p.Close() })
@@ -297,7 +297,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestRude: a program that does not answer the end of an episode is ended.
+// TestRude: a program that does not answer the end of an episode is killed.
 func TestRude(t *testing.T) {
 	patience = 100 * time.Millisecond
 	defer func() { patience = 2 * time.Second }()
@@ -308,7 +308,7 @@ func TestRude(t *testing.T) {
 	}
 }
 
-// gone waits for the end of a process.
+// gone waits until a process has ended.
 func gone(t *testing.T, what string, pid int) {
 	t.Helper()
 	for range 500 {
@@ -321,8 +321,8 @@ func gone(t *testing.T, what string, pid int) {
 	t.Errorf("%s, process %d, is still there", what, pid)
 }
 
-// TestNothingIsLeft: a program that is cut off in a step ends, with its children; and it
-// also ends when onering is killed.
+// TestNothingIsLeft: a program that is cut off in a step ends, with its children. It also
+// ends when onering is killed.
 func TestNothingIsLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks for processes in /proc")
@@ -362,7 +362,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	parent, child = pids()
 	if process, err := os.FindProcess(child); err == nil {
-		defer process.Kill() // nobody ends the children of children
+		defer process.Kill() // No process kills the children of children.
 	}
 	onering.Process.Kill()
 	onering.Wait()
