@@ -17,8 +17,8 @@ import (
 	"onering/tokenize"
 )
 
-// written are the templates of the families and how each writes a call of the tool add, and one
-// that cannot be read.
+// written are the templates of the families, each with a call of the tool add as the
+// family writes it, and a call that cannot be read.
 var written = map[string]struct{ template, call, broken string }{
 	"hermes": {`{% if tools %}<|im_start|>system
 <tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools><|im_end|>
@@ -64,7 +64,7 @@ var written = map[string]struct{ template, call, broken string }{
 4
 </function>
 </tool_call>`},
-	// SmolLM3's, which writes no calls of a history and reads another name.
+	// SmolLM3's template, which writes no calls of a history and reads another name.
 	"smollm3": {`{% if xml_tools %}<|im_start|>system
 {% for t in xml_tools %}{{ t | string }}{% endfor %}Answer with <tool_call>
 {"name": <function-name>, "arguments": <args-json-object>}
@@ -105,7 +105,8 @@ func ascii(t *testing.T, template string) *tokenize.Tokenizer {
 	return tok
 }
 
-// A reciter says turn after turn: the next one where it has read the beginning of an answer.
+// A reciter is a policy that says turn after turn: the next one where it has read the beginning of
+// an answer.
 type reciter struct {
 	turns [][]int32
 	begin []int32 // the tokens before an answer
@@ -192,9 +193,9 @@ func TestPlayerInChats(t *testing.T) {
 	}
 }
 
-// TestWholeConversations: the tokens of an episode, which were appended turn by turn, are those
-// that the template writes of the whole conversation, in the families whose templates write the
-// calls of a history.
+// TestWholeConversations: the tokens of an episode are appended turn by turn, and equal
+// those that the template writes for the whole conversation, in the families whose
+// templates write the calls of a history.
 func TestWholeConversations(t *testing.T) {
 	for name, family := range written {
 		if name == "smollm3" {
@@ -279,7 +280,7 @@ func (l *liar) Step(context.Context, Turn) (Observation, error) {
 	return Observation{Done: true, Reward: &nan}, nil
 }
 
-// A fickle environment opens each episode in another way.
+// A fickle environment opens an episode differently each time.
 type fickle struct {
 	adder
 	begun int
@@ -299,9 +300,9 @@ func (o *opened) Opening() (Opening, error) {
 	return Opening{Messages: []tokenize.Message{{Role: "user", Content: o.text}}}, nil
 }
 
-// TestPlayerRefuses: a reward that is no number ends the episode without a grade and is kept
-// nowhere, where it could not be written. Neither has an episode a grade whose beginning the
-// policy has not read.
+// TestPlayerRefuses: a reward that is no number ends the episode without a grade and is
+// not stored, because no file could hold it. An episode whose beginning the policy has
+// not read has no grade either.
 func TestPlayerRefuses(t *testing.T) {
 	tok := ascii(t, written["hermes"].template)
 	prompter, err := data.NewPrompter(tok, tokenize.Template{Chat: true})
@@ -326,8 +327,8 @@ func TestPlayerRefuses(t *testing.T) {
 	}
 }
 
-// TestInTime: a question to an environment before a run has the time limit of an answer,
-// even if the environment ignores its context.
+// TestInTime: a question to an environment before a run has the same time limit as an
+// answer, even if the environment ignores its context.
 func TestInTime(t *testing.T) {
 	limits := DefaultLimits()
 	limits.StepSeconds = 0.01

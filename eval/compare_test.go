@@ -11,7 +11,8 @@ import (
 	"onering/sampler"
 )
 
-// report makes one of right samples per problem; the problems are a, b, c ...
+// report makes a report with these numbers of right samples per problem; the problems are a, b, c
+// ...
 func report(settings Settings, suites map[string][]int) Report {
 	out := Report{Settings: settings}
 	for _, name := range []string{"amc", "math500", "own"} {
@@ -55,14 +56,14 @@ func TestCompare(t *testing.T) {
 	if len(c.Warnings) != 0 {
 		t.Errorf("warnings %q", c.Warnings)
 	}
-	// The other way round is the same with the other sign.
+	// The comparison in the other direction is the same with the other sign.
 	back := must(b.Compare(a))
 	if x, y := back.Suites[0].Delta, amc.Delta; back.Suites[0].P != amc.P || math.Abs(x.Low+y.High) > 1e-12 || math.Abs(x.High+y.Low) > 1e-12 {
 		t.Errorf("back %+v, there %+v", back.Suites[0].Delta, amc.Delta)
 	}
 }
 
-// TestCompareSampled: models may have been sampled unlike often.
+// TestCompareSampled: two models may have different numbers of samples.
 func TestCompareSampled(t *testing.T) {
 	four, six := greedy, greedy
 	four.Samples, four.Greedy, six.Samples, six.Greedy = 4, false, 6, false

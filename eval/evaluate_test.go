@@ -60,7 +60,7 @@ func newEvaluator(t *testing.T, settings eval.Settings, suites ...eval.Suite) *e
 	return &evaluator{t, p, prompter, rule, suites, settings}
 }
 
-// evaluate samples and grades what r lacks.
+// evaluate samples and grades the responses that r lacks.
 func (e *evaluator) evaluate(ctx context.Context, d sampler.Decoder, r *eval.Responses, progress func(int)) error {
 	x := eval.Evaluator{Decoders: sampler.Lane(d), Prompter: e.prompter, EOS: e.policy.Model.EOS, Reward: e.reward, Progress: progress}
 	return x.Evaluate(ctx, e.suites, r)
@@ -95,7 +95,7 @@ func (e *evaluator) run(path string, slots, stop int) eval.Report {
 		e.t.Fatal(err)
 	}
 	if stop > 0 {
-		// on a busy machine the sampler can finish before that many responses are graded
+		// On a busy machine the sampler can finish before that many responses are graded.
 		if have, want := r.Count(); !errors.Is(err, context.Canceled) && (err != nil || have < want) {
 			e.t.Fatalf("interrupted after %d responses: %v", stop, err)
 		}
@@ -131,7 +131,7 @@ func (e *evaluator) lines(path string) []eval.Response {
 	return out
 }
 
-// same wants two files with the same responses.
+// same wants two files to hold the same responses.
 func (e *evaluator) same(what, got, want string) {
 	e.t.Helper()
 	a, b := e.lines(got), e.lines(want)
@@ -182,8 +182,8 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestGradeTruncated: the model ends with a box and the end of the sequence. Where the
-// limit falls between the two the response is right only if truncated ones are graded.
+// TestGradeTruncated: the model ends with a box and the end of the sequence. If the limit
+// cuts between these two, the response is right only if truncated ones are graded.
 func TestGradeTruncated(t *testing.T) {
 	var right [2]float64
 	for i, grade := range []bool{false, true} {

@@ -39,8 +39,8 @@ func TestMajority(t *testing.T) {
 	}
 }
 
-// TestMajorityAsksOnce: a verifier is slow, so answers that were spelt before
-// are not asked about.
+// TestMajorityAsksOnce: a verifier is slow, so the vote does not ask about an answer with
+// the same spelling twice.
 func TestMajorityAsksOnce(t *testing.T) {
 	asked := 0
 	votes := make([]voting, 100)

@@ -20,7 +20,7 @@ func TestPassAtK(t *testing.T) {
 			}
 		}
 	}
-	// Binomials of this size overflow a float64.
+	// The binomials of this size overflow a float64.
 	if got, want := passAtK(10000, 1, 5000), 0.5; math.Abs(got-want) > 1e-12 {
 		t.Errorf("passAtK(10000, 1, 5000) = %v, want %v", got, want)
 	}

@@ -19,7 +19,7 @@ func testPlan() Plan {
 	}
 }
 
-// response makes up the response to a sample; the same each time.
+// response makes up the response to a sample, which is the same in each call.
 func response(suite, problem string, sample int) Response {
 	r := rand.New(rand.NewPCG(uint64(sample), uint64(len(suite)*256+int(problem[0]))))
 	x := Response{
@@ -101,7 +101,7 @@ func TestFileDoesNotTell(t *testing.T) {
 			}
 			fill(t, r, left)
 			if interruptions > 0 {
-				// Killed: nothing is closed, and the last write may be torn.
+				// The process is killed: no file is closed, and the last write may be torn.
 				size := must(r.file.Stat()).Size()
 				r.file.Close()
 				r.unlock() // as the system does
@@ -192,7 +192,7 @@ func TestResumeRefuses(t *testing.T) {
 	if after := must(os.ReadFile(path)); !bytes.Equal(before, after) {
 		t.Error("refusing changed the file")
 	}
-	// The folder of the same weights may be called otherwise.
+	// The folder of the same weights may have another name.
 	p := testPlan()
 	p.Settings.Model = "elsewhere/m"
 	if r, err := p.Open(path, true); err != nil {

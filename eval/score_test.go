@@ -16,7 +16,7 @@ func TestReport(t *testing.T) {
 	r := must(newResponses(p))
 	for _, x := range []struct {
 		suite, problem string
-		answers        string // of the samples; capitals are right, "-" none, "." truncated
+		answers        string // one letter for each sample: a capital is right, "-" has no answer, "." is truncated
 	}{{"one", "a", "ABAb"}, {"one", "b", "-.cC"}, {"two", "c", "xxXx"}} {
 		for k, answer := range x.answers {
 			y := Response{Suite: x.suite, Problem: x.problem, Sample: k, Answer: string(answer), Finish: "stop", Tokens: 10}
@@ -49,7 +49,7 @@ func TestReport(t *testing.T) {
 	}
 	near("one pass@2", one.PassK[0].Value, (1+0.5)/2) // 1 - C(3,2)/C(4,2) = 1/2
 	near("one pass@4", one.PassK[1].Value, 1)
-	near("one maj@2", one.MajorityK[0].Value, 0.5) // A before B; b abstains twice
+	near("one maj@2", one.MajorityK[0].Value, 0.5) // A is at the same place before B; b abstains twice.
 	near("one maj@4", one.MajorityK[1].Value, 0.5) // A; c before C
 	near("two maj@4", two.MajorityK[1].Value, 0)
 	near("one tokens", one.Tokens, (10+15)/2.0)
@@ -65,7 +65,7 @@ func TestReport(t *testing.T) {
 // TestTable2 recomputes an average of the paper's Table 2.
 func TestTable2(t *testing.T) {
 	p := Plan{Settings: Settings{Samples: 1, Sampling: sampler.Greedy(1)}}
-	right := []int{5, 36, 309, 41, 192} // 16.7 43.4 61.8 15.1 28.4: Qwen2.5-Math-1.5B
+	right := []int{5, 36, 309, 41, 192} // Qwen2.5-Math-1.5B has 16.7 43.4 61.8 15.1 28.4.
 	for _, b := range Benchmarks {
 		s := suitePlan{Name: b.Name}
 		for i := range b.Problems {

@@ -58,7 +58,8 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// A suite is found in every format that package data reads, also in one of a plug-in.
+// TestSuiteFormats: a suite is found in every format that package data reads, also in a plug-in's
+// format.
 func TestSuiteFormats(t *testing.T) {
 	defer func(formats []data.Format) { data.Formats = formats }(data.Formats)
 	data.Formats = append(slices.Clone(data.Formats), data.Format{
@@ -105,8 +106,8 @@ func TestSuiteFormats(t *testing.T) {
 	}
 }
 
-// TestOneName: suites of one name are told apart by the folders that they are in, or by
-// their extensions. A file that is named twice is an error.
+// TestOneName: suites of one name get the names of their folders, or their extensions, to
+// tell them apart. A file that is named twice is an error.
 func TestOneName(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)

@@ -65,7 +65,7 @@ func TestPlain(t *testing.T) {
 	environmenttest.RunNew(t, func() environment.Environment { return new(plain) })
 }
 
-// random opens each time in another way.
+// random opens each episode in another way.
 type random struct {
 	plain
 	openings atomic.Int64

@@ -75,7 +75,7 @@ func tools() *sdk.Server {
 			os.Exit(3)
 		case "hang":
 			time.Sleep(time.Hour)
-		case "stop": // it continues when nobody waits
+		case "stop": // The call continues after its caller stops waiting.
 			<-ctx.Done()
 		case "fail":
 			return nil, nil, errors.New("it failed")
@@ -148,7 +148,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestAnswers: the text that a policy reads from tools.
+// TestAnswers checks the text that a policy reads from tools.
 func TestAnswers(t *testing.T) {
 	for name, s := range map[string]*Server{"command": server("tools"), "HTTP": overHTTP(t)} {
 		e := begin(t, s)
@@ -191,7 +191,7 @@ func TestPythonServer(t *testing.T) {
 	}
 }
 
-// TestOpen: the policy reads the descriptions of the tools that it is to have.
+// TestOpen: the policy reads the descriptions of the tools that the settings allow.
 func TestOpen(t *testing.T) {
 	s := server("tools")
 	s.Tools = []string{"do"}
@@ -233,7 +233,7 @@ func TestSessions(t *testing.T) {
 }
 
 // TestBad: a server that dies ends the episodes that call it, with an error that says so, and
-// is started again for the next. One that hangs is ended when it does not answer afterwards.
+// is started again for the next. A server that hangs and does not answer afterwards is killed.
 func TestBad(t *testing.T) {
 	patience = 100 * time.Millisecond
 	defer func() { patience = 2 * time.Second }()

@@ -25,13 +25,13 @@ import (
 	"onering/internal/settings"
 )
 
-// A fake speaks as openenv 0.10.0 does. What a game answers to a step is the text of the
-// action, or what reply makes of it.
+// A fake speaks as openenv 0.10.0 does. A game answers a step with the action's text, or
+// with reply's result for this text.
 type fake struct {
 	schema   string // of the action
-	tools    string // the list of an environment of MCP, "" if it is another
+	tools    string // the tools of an environment of MCP, "" if the environment is another
 	reply    func(action map[string]any) string
-	room     int64 // sessions at once, 0 for any number
+	room     int64 // the most sessions at once, 0 for any number
 	sessions atomic.Int64
 	resets   atomic.Pointer[string] // the newest
 }
@@ -182,7 +182,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestTasks: a task is the row's, or one that the problem decides.
+// TestTasks: an episode's task is stated by its row, or chosen by the problem.
 func TestTasks(t *testing.T) {
 	f := new(fake)
 	s := f.serve(t)
@@ -302,7 +302,7 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// TestFull: an episode waits while the server has no room.
+// TestFull: an episode waits while the server has no free session.
 func TestFull(t *testing.T) {
 	s := (&fake{room: 1}).serve(t)
 	first := begin(t, s)

@@ -32,7 +32,7 @@ func TestCalculate(t *testing.T) {
 	}
 }
 
-// TestCalculateDrawn: a written tree of numbers and operators has the tree's value.
+// TestCalculateDrawn: the value of a written tree of numbers and operators equals the tree's value.
 func TestCalculateDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var draw func(depth int) (string, *big.Rat)
@@ -64,7 +64,7 @@ func TestCalculateDrawn(t *testing.T) {
 	})
 }
 
-// TestPlainValue: a model that is no chat reads the value of the expression before =.
+// TestPlainValue: a model without a chat template reads the value of the expression before =.
 func TestPlainValue(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"9+5+0", "14"}, {"9+5+0=14;2+5+1", "8"}, {"so 12 - 5", "7"}, {`\boxed{3}*2`, ""}, {"é7-9", "-2"}, {"", ""}, {"x", ""}, {"1/0", ""}, {"7/2", "7/2"}, {"7.0/2", "3.5"}, {"1/3.0", "1/3"}, {"(1+", ""}, {"\xff8", "8"},

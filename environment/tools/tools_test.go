@@ -44,7 +44,7 @@ var programs = map[string]func(){
 	},
 	"lies":   func() { os.Stdout.WriteString("\xff\xfe done\n\n") },
 	"silent": func() {},
-	// starts a child process that holds its pipes, prints its process id and exits
+	// starts a child process that holds the tool's pipes, prints its process id and exits
 	"parent": func() {
 		child := exec.Command(os.Args[0], "tool", "hangs")
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -138,7 +138,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestManyCalls: a turn of a thousand calls does not take a thousand times as long.
+// TestManyCalls: a turn of a thousand calls takes much less than a thousand times as long as one
+// call.
 func TestManyCalls(t *testing.T) {
 	var calls []environment.Call
 	for range 1000 {
@@ -150,8 +151,8 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-// TestHangs: a program that hangs is ended with its children after its time, and at once
-// when nobody waits any more.
+// TestHangs: a program that hangs is killed with its children after its time limit, and
+// at once when its caller stops waiting.
 func TestHangs(t *testing.T) {
 	e := with("hangs", "parent")
 	e.Seconds = 0.1
@@ -175,7 +176,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// TestPython: Python runs within its limits. What it may not have, it has not.
+// TestPython: Python runs within its limits. A call cannot reach what the limits forbid.
 func TestPython(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("there is no Python")
@@ -207,7 +208,7 @@ func TestPython(t *testing.T) {
 		{"import socket; socket.create_connection(('127.0.0.1', 1))", "OSError"},
 	} {
 		if strings.Contains(tt.code, "socket") && exec.Command("unshare", "-rn", "true").Run() != nil {
-			continue // this system gives no namespaces to users
+			continue // This system gives users no namespaces.
 		}
 		arguments, _ := json.Marshal(map[string]string{"code": tt.code})
 		if got := say(t, e, call("python", string(arguments)))[0]; !strings.Contains(got, tt.want) {
@@ -216,7 +217,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestPlain: a model that is no chat asks by =, and ends by anything else.
+// TestPlain: a model without a chat template asks by =, and any other text ends its episode.
 func TestPlain(t *testing.T) {
 	e := with()
 	e.Plain = true

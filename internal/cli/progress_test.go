@@ -56,7 +56,7 @@ func TestProgressBytes(t *testing.T) {
 	}
 }
 
-// TestTimeLeft says nothing before there is something to say.
+// TestTimeLeft: the display shows no time before it can estimate one.
 func TestTimeLeft(t *testing.T) {
 	for _, tt := range []struct {
 		done, total int64

@@ -16,7 +16,7 @@ func TestEscaped(t *testing.T) {
 		{"\x1b[2J\x1b]0;title\x07", `\x1b[2J\x1b]0;title\x07`},
 		{"a\rb\x00\x7f", `a\rb\x00\u007f`},
 		{"\u009b31m", `\u009b31m`},
-		{"\x9b31m", `\x9b31m`}, // a control sequence of 8 bits, which is no UTF-8
+		{"\x9b31m", `\x9b31m`}, // a control sequence of 8 bits, which is not UTF-8
 		{"gnp.\u202etxt\u2066", `gnp.\u202etxt\u2066`},
 		{"bad \xff\xfe", `bad \xff\xfe`},
 	} {
@@ -35,7 +35,7 @@ func TestVisibleWrites(t *testing.T) {
 		for range r.IntN(8) {
 			text.WriteString(alphabet[r.IntN(len(alphabet))])
 		}
-		text.WriteString(".") // the beginning of a character at the very end is kept for more
+		text.WriteString(".") // The beginning of a character at the very end waits for the rest.
 		var out bytes.Buffer
 		v := &Visible{To: &out}
 		for rest := text.String(); rest != ""; {
@@ -51,7 +51,7 @@ func TestVisibleWrites(t *testing.T) {
 	}
 }
 
-// TestEscapedJSON has a terminal show JSON that still has the same value.
+// TestEscapedJSON: JSON escaped for a terminal still has the same value.
 func TestEscapedJSON(t *testing.T) {
 	for r := range rune(0x3000) {
 		if !utf8.ValidRune(r) {
@@ -73,7 +73,7 @@ func TestEscapedJSON(t *testing.T) {
 	}
 }
 
-// TestRawResults writes results as they are where no terminal shows them.
+// TestRawResults writes results unescaped if stdout is not a terminal.
 func TestRawResults(t *testing.T) {
 	var out bytes.Buffer
 	v := &Visible{To: &out}
@@ -85,7 +85,7 @@ func TestRawResults(t *testing.T) {
 	}
 }
 
-// A writer that counts its calls.
+// A calls is a writer that counts its calls.
 type calls struct {
 	bytes.Buffer
 	n int

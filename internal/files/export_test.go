@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// SetPipeWait sets how long a pipe's other end is waited for, until the test ends.
+// SetPipeWait sets, until the test ends, how long to wait for a pipe's other end.
 func SetPipeWait(t *testing.T, d time.Duration) {
 	before := pipeWait
 	pipeWait = d

@@ -42,7 +42,7 @@ func sparse(t *testing.T, path string, size int64) {
 	}
 }
 
-// TestFolderLinks tries links that stay in a folder and links that do not.
+// TestFolderLinks tries links to places inside a folder and to places outside.
 func TestFolderLinks(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -50,7 +50,7 @@ func TestFolderLinks(t *testing.T) {
 	}
 	dir := filepath.Join(top, "model")
 	secret := write(t, filepath.Join(top, "secret"), "secret")
-	write(t, filepath.Join(top, "model-2", "other"), "other") // whose name begins as the folder's
+	write(t, filepath.Join(top, "model-2", "other"), "other") // another folder, whose name begins with the folder's name
 	write(t, filepath.Join(dir, "sub", "plain"), "plain")
 	link(t, filepath.Join("sub", "plain"), filepath.Join(dir, "inside"))
 	link(t, "inside", filepath.Join(dir, "twice"))
@@ -133,7 +133,7 @@ func TestCacheLinks(t *testing.T) {
 		}
 		folder.Close()
 	}
-	// A folder that is only called snapshots has no blobs beside it.
+	// A folder that only has the name snapshots has no blobs beside it.
 	other := filepath.Join(top, "x", "snapshots", "rev")
 	link(t, filepath.Join("..", "..", "..", "private"), filepath.Join(other, "config.json"))
 	if _, err := files.ReadIn(filepath.Join(other, "config.json"), 100); err == nil || !strings.Contains(err.Error(), "leads out") {
@@ -171,7 +171,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestGlob: the folder's own name is no pattern.
+// TestGlob: a pattern's letters in the folder's own name have no meaning.
 func TestGlob(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a[1]", "a1", "a*", `a\`, "a?", "["} {

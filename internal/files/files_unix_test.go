@@ -114,7 +114,7 @@ func TestDestinations(t *testing.T) {
 			t.Errorf("%s: read %q", name, text)
 		}
 	}
-	// A folder is made where a link leads, too.
+	// A folder is also made at the place where a link leads.
 	link(t, "folder", at("to-folder"))
 	if err := files.WriteFolder(at("to-folder"), func(d *files.Draft) error { return d.WriteFile("x", content("y")) }); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// TestLonelyPipe: a pipe whose other end nobody opens is an error that says so.
+// TestLonelyPipe: a pipe with nobody at the other end is an error that says so.
 func TestLonelyPipe(t *testing.T) {
 	files.SetPipeWait(t, time.Millisecond)
 	path := filepath.Join(t.TempDir(), "pipe")
@@ -148,7 +148,7 @@ func TestLonelyPipe(t *testing.T) {
 }
 
 // TestStale: leftovers of a killed process are removed by the next process that writes
-// the same, and files being written are not.
+// the same file, and files being written stay.
 func TestStale(t *testing.T) {
 	dir := t.TempDir()
 	names := func() (names []string) {

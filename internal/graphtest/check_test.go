@@ -9,7 +9,7 @@ import (
 	"onering/models/onnx"
 )
 
-// TestCheckRefuses shows that Check can fail.
+// TestCheckRefuses: Check can fail.
 func TestCheckRefuses(t *testing.T) {
 	good := models.Program{
 		Name: "good", Nodes: []onnx.Node{{Op: "Neg", Inputs: []string{"x"}, Outputs: []string{"y"}}},

@@ -26,7 +26,7 @@ func node(op string, inputs string, attrs ...onnx.Attr) onnx.Node {
 	return onnx.Node{Name: "n", Op: op, Inputs: strings.Split(inputs, ","), Outputs: []string{"y"}, Attrs: attrs}
 }
 
-// TestStrict: anything that the interpreter does not expect is an error.
+// TestStrict: the interpreter returns an error for anything that it does not expect.
 func TestStrict(t *testing.T) {
 	same := []string{"N", "3"}
 	x, i := graphtest.Zeros(2, 3), graphtest.Ints([]int{1})
@@ -64,7 +64,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestInputs: inputs must be those of the graph.
+// TestInputs: the interpreter accepts only the inputs that the graph declares.
 func TestInputs(t *testing.T) {
 	g, err := graphtest.Load(program(models.F32, []string{"N", "3"}, node("Neg", "x")))
 	if err != nil {
@@ -90,7 +90,7 @@ func TestSingle(t *testing.T) {
 		p, err := graph.Build("exp", func(g *graph.Graph) {
 			x := g.Input("x", elem, graph.Dims("N"))
 			g.Output("y", graph.Exp(x))
-			// The gradient of the sigmoid holds a constant of the type.
+			// The gradient of the sigmoid holds a constant of this type.
 			g.Output("d", graph.Gradient([]*graph.Node{graph.Sigmoid(x)}, []*graph.Node{x}, []*graph.Node{x})[0])
 		})
 		if err != nil {
@@ -101,7 +101,7 @@ func TestSingle(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := graphtest.Floats([]float64{1, 12, -2}, 3).As(elem)
-		in.Data[2] = math.Pi // an input need not be rounded to its type
+		in.Data[2] = math.Pi // An input may hold values that its type cannot, without rounding.
 		for _, single := range []bool{false, true} {
 			g.Single = single
 			out, err := g.Run(map[string]graphtest.Tensor{"x": in})

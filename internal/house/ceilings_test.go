@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// ceilings are the sizes of the house that no change may exceed. A change that makes a
-// figure smaller lowers its ceiling, so that nothing grows back unseen. To raise one needs
-// a reason in the commit.
+// ceilings are the sizes of the repository that no change may exceed. A change that makes
+// a figure smaller lowers its ceiling, so that nothing grows back unseen. To raise one
+// needs a reason in the commit.
 var ceilings = []struct {
 	name string
 	most int
@@ -49,9 +49,10 @@ var spine = []string{
 	"runtime/optimizer.go", "runtime/ring.go",
 }
 
-// besides are files of packages of the spine that one need not read on the way: estimates
-// of memory, failures and their replay, settings, what a varying grader said, the cache of
-// chat, several rewards in one, how a run is saved and resumed, episodes of several turns, and the commands weights and step.
+// besides are files of the spine's packages that the walk leaves out: estimates of memory, failures
+// and their replay, settings, what a varying grader said, the cache of chat, several rewards in
+// one, how a run is saved and resumed, episodes of several turns, and the commands weights and
+// step.
 var besides = []string{
 	"train/saver.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go",
 	"train/rl/estimate", "train/learn/estimate.go", "train/learn/nonfinite.go", "train/learn/explain.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/step.go",

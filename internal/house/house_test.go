@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// Limits of what a reader can keep in mind.
+// These limits are how much a reader can keep in mind.
 const (
-	mostFiles   = 25 // of a package, without its tests
+	mostFiles   = 25 // lines of a package, without its tests
 	mostLines   = 60 // of a function
-	mostMethods = 24 // of a struct, with the functions whose first argument it is
+	mostMethods = 24 // methods of a struct, with the functions whose first argument it is
 
 	mostOfProvider = 200 // lines of a file that is for CUDA or WebGPU alone
 )
@@ -62,7 +62,7 @@ func TestSizes(t *testing.T) {
 	methods := map[string]int{}
 	structs := h.structs()
 	for folder, files := range h.packages() {
-		if n := len(files); n > mostFiles && folder != "cmd" { // which has a file for each command
+		if n := len(files); n > mostFiles && folder != "cmd" { // package cmd, which has a file for each command
 			t.Errorf("%s has %d files, more than %d", folder, n, mostFiles)
 		}
 		for _, f := range files {
@@ -162,9 +162,9 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// uses counts, by folder and name, what the house does with a type besides embedding it
-// once: its methods, other structs that embed it, and the types that name it. Its literals
-// are parts of literals of the struct around it.
+// uses counts, by folder and name, the uses of a type besides embedding it once: its
+// methods, other structs that embed it, and the types that name it. Its literals are
+// parts of literals of the struct around it.
 func (h *house) uses() map[string]int {
 	count, embedded := map[string]int{}, map[string]int{}
 	for _, f := range h.files {
@@ -216,8 +216,8 @@ func (h *house) uses() map[string]int {
 	return count
 }
 
-// TestProviders holds the files that are for one provider of GPUs alone to a size: what
-// both need belongs to all devices.
+// TestProviders holds the files that are for one provider of GPUs alone to a size: code
+// that both need belongs to the files for all devices.
 func TestProviders(t *testing.T) {
 	for _, pattern := range []string{"runtime/cuda/*.[cgh]*", "runtime/webgpu/*.[cgh]*"} {
 		files, err := filepath.Glob(pattern)
@@ -240,7 +240,7 @@ func TestProviders(t *testing.T) {
 }
 
 // TestPatterns: a path that a user gave is never a pattern, so only files.Glob looks for
-// files by patterns. The one exception has a pattern of its own.
+// files by patterns. The one exception builds its pattern itself.
 func TestPatterns(t *testing.T) {
 	for _, f := range load(t).files {
 		for _, call := range []string{"filepath.Glob(", "fs.Glob("} {

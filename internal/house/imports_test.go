@@ -42,11 +42,11 @@ var rooms = []struct {
 	{"models", "internal/ordered internal/files internal/registry models/onnx"},
 	{"models/onnx", ""},
 	{"models/ports", ""},
-	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
+	{"models/graph", "models models/onnx"}, // models: for its Program, which Build returns
 	{"internal/graphtest", "models models/graph models/onnx"},
 	{"models/optim/*", "models models/graph models/onnx models/ports"},
 	{"models/export", "internal/files models models/optim/adamw"},
-	{"models/hub", "internal/files models"}, // models for the names of a tokenizer's files
+	{"models/hub", "internal/files models"}, // models: for the names of a tokenizer's files
 	{"models/decoder", "models models/graph models/onnx models/ports"},
 	{"models/lora", "internal/ordered internal/files internal/settings models"},
 	{"models/all", "models/* models/optim/*"},
@@ -67,7 +67,7 @@ var rooms = []struct {
 	{"data/mix", "data internal/settings"},
 	{"examples/rewards/unittests", ""},
 
-	{"reward", "data environment internal/registry sampler internal/settings"}, // sampler for the Grader, which scores while others are sampled
+	{"reward", "data environment internal/registry sampler internal/settings"}, // sampler: for the Grader, which scores responses while others are sampled
 	{"reward/all", "reward/*"},
 	{"reward/rewardtest", "reward data internal/registry internal/settings"},
 	{"reward/external", "reward data internal/process"},
@@ -77,13 +77,13 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
-	{"environment", "data tokenize tokenize/tools internal/process internal/registry internal/settings sampler"}, // sampler for the Player, which answers while others are sampled
+	{"environment", "data tokenize tokenize/tools internal/process internal/registry internal/settings sampler"}, // sampler: for the Player, which answers turns while others are sampled
 	{"environment/all", "environment/*"},
 	{"environment/environmenttest", "environment data tokenize internal/registry internal/settings"},
 	{"environment/*", "environment data tokenize internal/process internal/remote internal/settings"},
 
 	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
-	{"eval", "internal/files internal/stat models data environment reward sampler internal/settings"}, // models for its atomic files
+	{"eval", "internal/files internal/stat models data environment reward sampler internal/settings"}, // models: for its atomic files
 
 	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
 	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/mix environment environment/all objectives objectives/all sampler tokenize reward reward/all internal/settings"},
@@ -119,7 +119,7 @@ var testAllow = map[string]string{
 	"models/modeltest":           "models/llama models/decoder",
 	"models/*":                   "models/modeltest",
 	"runtime/cuda/kernels":       "models/all",
-	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // sampler needs its Decoder
+	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // sampler: for its Decoder
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
 	"train/ranks":                "runtime/runtimetest",
 	"train":                      "data models/optim/adamw models/qwen2 runtime/runtimetest",
@@ -156,7 +156,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestUntrained: whoever only talks to a model builds nothing of training.
+// TestUntrained: a command that only talks to a model imports no package of training.
 func TestUntrained(t *testing.T) {
 	h := load(t)
 	needed := map[string]bool{}
@@ -190,7 +190,7 @@ func check(file, name string, imports []string) (complaints []string) {
 			complaints = append(complaints, file+": a package named "+bad+" says nothing about what is in it")
 		}
 	}
-	// The first row that matches counts, so named folders stand before patterns.
+	// The first row that matches a folder counts, so named folders stand before patterns.
 	row := slices.IndexFunc(rooms, func(r struct{ path, allow string }) bool { return matches(r.path, folder) })
 	if row < 0 {
 		return append(complaints, file+": folder "+folder+" is not in the table of rooms")
@@ -208,7 +208,7 @@ func check(file, name string, imports []string) (complaints []string) {
 		}
 		ours, ok := strings.CutPrefix(imported, "onering/")
 		if !ok {
-			continue // the standard library, or another module
+			continue // a path of the standard library, or of another module
 		}
 		ok = ours == folder || slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, ours) })
 		if !ok {
@@ -226,7 +226,7 @@ func matches(pattern, folder string) bool {
 	return pattern == folder
 }
 
-// TestImportsRefuses shows that check can fail.
+// TestImportsRefuses: check can fail.
 func TestImportsRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		file, name, imported string

@@ -31,7 +31,7 @@ func TestPerformancePage(t *testing.T) {
 	if err != nil {
 		t.Skip("python3 is not installed, so the page cannot be made")
 	}
-	// Read by the test too, so that go test's cache knows when they change.
+	// The test reads the file too, so that go test's cache knows when it changes.
 	for _, name := range []string{"docs/performance.md", "docs/performance.json", "bench/performance.py"} {
 		if _, err := os.ReadFile(name); err != nil {
 			t.Fatal(err)

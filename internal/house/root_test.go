@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A house is all Go files of the repository.
+// A house holds all Go files of the repository.
 type house struct {
 	files []*file
 	set   *token.FileSet
 }
 
-// A file is one of them. Its path has slashes.
+// A file is a Go file of the repository. Its path has slashes.
 type file struct {
 	path, folder, text string
 	test               bool
@@ -69,7 +69,7 @@ var read = sync.OnceValues(func() (*house, error) {
 		}
 		base := path.Base(name)
 		if d.IsDir() && name != "." && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
-			return fs.SkipDir // as the go command sees it
+			return fs.SkipDir // the module's path, as the go command gives it
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") {
 			return nil
@@ -86,7 +86,8 @@ var read = sync.OnceValues(func() (*house, error) {
 	return h, err
 })
 
-// load returns the house, which is read once. A walk that finds nothing would prove nothing.
+// load returns the house, which is read once. It fails if the walk finds no files, because the
+// tests would then check nothing.
 func load(t *testing.T) *house {
 	t.Helper()
 	h, err := read()

@@ -15,11 +15,12 @@ import (
 	"testing"
 )
 
-// pure must build without cgo, for every system.
+// pure are the packages that must build without cgo, for every system.
 var pure = []string{"./runtime/provision", "./objectives/...", "./verifier/...", "./tokenize/...", "./sampler/...", "./models/..."}
 
-// TestOtherSystems checks the types of pure and of its tests for two systems that stand for
-// all. To vet it for them would compile the standard library for each, which takes minutes.
+// TestOtherSystems checks the types of the pure packages and of their tests for two systems that
+// stand for all. Running go vet for these systems would compile the standard library for each,
+// which takes minutes.
 func TestOtherSystems(t *testing.T) {
 	for system, machine := range map[string]string{"windows": "amd64", "darwin": "arm64"} {
 		t.Run(system, func(t *testing.T) {
@@ -54,7 +55,7 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// A listed is a package as go list prints it, after those that it imports.
+// A listed is a package as go list prints it, after the packages that it imports.
 type listed struct {
 	ImportPath, Dir string
 	GoFiles         []string
@@ -62,7 +63,7 @@ type listed struct {
 	Module          *struct{ Main bool }
 }
 
-// check returns the types of p, whose errors are the test's if the package is ours.
+// check returns the types of p, and reports type errors if the package is in this repository.
 func (p listed) check(t *testing.T, from imports, sizes types.Sizes) *types.Package {
 	fset, files := token.NewFileSet(), []*ast.File{}
 	for _, name := range p.GoFiles {
@@ -87,10 +88,10 @@ func (p listed) check(t *testing.T, from imports, sizes types.Sizes) *types.Pack
 	return pkg
 }
 
-// imports are packages by the paths of their imports.
+// imports maps the paths of imports to packages.
 type imports map[string]*types.Package
 
-// importers import from the first that has a package.
+// importers import each package from the first importer that has it.
 type importers []imports
 
 func (all importers) Import(path string) (*types.Package, error) {

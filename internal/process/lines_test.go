@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDeliver: an answer is for the question whose id it has, and for no other.
+// TestDeliver: an answer reaches the question with its id, and no other question.
 func TestDeliver(t *testing.T) {
 	l := &Lines{Process: &Process{stderr: new(stderrLog)}, Words: Words{Unit: "group"}, waiting: map[int]chan []byte{}}
 	_, answer := l.expect()

@@ -41,8 +41,8 @@ func TestMakers(t *testing.T) {
 	}
 }
 
-// TestTwice: of two plug-ins of one name the program says so where the name is used, and
-// everything else works.
+// TestTwice: if two plug-ins have one name, the program says so where the name is used,
+// and everything else works.
 func TestTwice(t *testing.T) {
 	m := Makers[*int]{Package: "shop", Kind: "number"}
 	first := new(int)

@@ -14,8 +14,8 @@ import (
 // kinds are the kinds with what the tests know about each.
 var kinds = []struct {
 	Kind
-	neighbours string // lines of the package all with the new import in its place
-	rules      int    // at least so many are checked by the conformance suite
+	neighbours string // lines of the package all, with the new import in its place
+	rules      int    // The conformance suite makes at least so many checks.
 	taken      string // a name that is registered
 	reserved   string // a name that the generated code uses
 }{
@@ -97,7 +97,7 @@ func TestAdd(t *testing.T) {
 			if testing.Short() {
 				t.Skip("compiling takes seconds")
 			}
-			// The real checkout with the new files laid over it.
+			// The overlay is the real checkout plus the new files.
 			overlay := filepath.Join(t.TempDir(), "overlay.json")
 			write(t, overlay, overlayOf(t, root, paths))
 			goTool(t, "../..", "", "build", "-overlay="+overlay, "./"+k.Folder+"/all")
@@ -150,7 +150,7 @@ func TestModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The program's arguments, its input, and its output.
+	// the program's arguments, its input, and its output
 	runs := map[string][][3]string{
 		"objective": {
 			{"weights --objective=mine", batch, `"advantage":0.5,"weights":[-0.125,-0.125]`},
@@ -270,7 +270,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestOddRoots: a path that go.mod must quote, a go.sum that cannot be read, a
+// TestOddRoots has a path that go.mod must quote, a go.sum that cannot be read, and a
 // go.mod that names no module.
 func TestOddRoots(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "a checkout")
@@ -282,7 +282,7 @@ func TestOddRoots(t *testing.T) {
 	if gomod := read(t, filepath.Join(dir, "go.mod")); !strings.Contains(gomod, `replace onering => "`) {
 		t.Errorf("the path is not quoted:\n%s", gomod)
 	}
-	// The go command reads it back.
+	// The go command reads the path back.
 	if out := goTool(t, dir, "", "list", "-m", "-f", "{{.Path}}", "all"); !strings.Contains(out, "onering") {
 		t.Errorf("go list says %q", out)
 	}
@@ -296,7 +296,7 @@ func TestOddRoots(t *testing.T) {
 	}
 }
 
-// TestAddUndone: where the import cannot be added, the folder is not left either.
+// TestAddUndone: where Add cannot write the import, it also removes the new folder.
 func TestAddUndone(t *testing.T) {
 	for _, all := range []string{"package all\n", "package all\n\nimport (\n\tthis is no import\n)\n"} {
 		root := checkout(t)

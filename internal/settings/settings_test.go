@@ -63,7 +63,7 @@ func TestFields(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		change func(*example)
-		want   string // of the error; "" for none
+		want   string // part of the error; "" for none
 	}{
 		{func(*example) {}, ""},
 		{func(x *example) { x.Rate = math.SmallestNonzeroFloat64 }, ""},
@@ -121,7 +121,7 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// If two plug-ins have one name, the message is the registry's, and proposes no name.
+// If two plug-ins have one name, the error comes from the registry, and proposes no name.
 func TestTwoOfOneName(t *testing.T) {
 	const said = `"mine" is registered twice`
 	Register("twin", func() []string { return []string{"mine"} }, func(name string) (*int, error) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFilePlaces: a setting of a run file has the line that states it, however it is
-// written, and what is inside its value that of the table it is in.
+// TestFilePlaces: a setting of a run file has the number of the line that states it, in
+// any notation. A key inside a value has the line of its table.
 func TestFilePlaces(t *testing.T) {
 	const file = `stray = 1
 "model".path = 'a#b' # [not.a.section]
@@ -53,7 +53,7 @@ x = 1
 }
 
 // TestNesting: a document that nests values, tables or names too deep is refused before
-// the library reads it, and brackets in texts and comments do not count.
+// the TOML library reads the document, and brackets in texts and comments do not count.
 func TestNesting(t *testing.T) {
 	for _, deep := range []string{
 		"x = " + strings.Repeat("[", 33) + strings.Repeat("]", 33),
@@ -82,7 +82,8 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// TestManyUnknown: a file of many unknown keys is refused with the first of them.
+// TestManyUnknown: a file with many unknown keys is refused with an error that names the first
+// keys.
 func TestManyUnknown(t *testing.T) {
 	var config struct {
 		Train struct {

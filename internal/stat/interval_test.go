@@ -7,8 +7,8 @@ import (
 )
 
 func TestWilson(t *testing.T) {
-	// Newcombe, "Two-sided confidence intervals for the single proportion",
-	// 1998, Table I, method 3.
+	// These are from Newcombe, "Two-sided confidence intervals for the single
+	// proportion", 1998, Table I, method 3.
 	for _, tt := range []struct{ right, n, low, high float64 }{
 		{81, 263, 0.2553, 0.3662},
 		{15, 148, 0.0624, 0.1605},
@@ -82,9 +82,9 @@ func trials(t *testing.T) int {
 	return 2000
 }
 
-// covered simulates and checks that 95 % of the intervals hold the truth, within the
-// error of the simulation and of few problems: then intervals of hard problems are too
-// narrow and those of equal problems too wide.
+// covered simulates and checks that 95 % of the intervals hold the truth. It allows for
+// the error of the simulation and of few problems, with which intervals of hard problems
+// are too narrow and those of equal problems too wide.
 func covered(t *testing.T, name string, problems int, trial func(r *rand.Rand) (Estimate, float64)) float64 {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, 7))
@@ -126,8 +126,8 @@ func TestShareCoverage(t *testing.T) {
 	}
 }
 
-// TestClusters: 16 samples of one problem are not 16 problems. An interval that
-// takes them for such is far too narrow, and the one here is not.
+// TestClusters: 16 samples of one problem are not 16 problems. An interval that treats
+// them as problems is far too narrow, and Interval is not.
 func TestClusters(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	p := population{0.3, 0.7}
@@ -145,7 +145,7 @@ func TestClusters(t *testing.T) {
 }
 
 func TestAverageCoverage(t *testing.T) {
-	// Like the five benchmarks, from hard and small to easy and large.
+	// These are like the five benchmarks, from hard and small to easy and large.
 	suites := []struct {
 		n int
 		p population

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// brute sums over all 2^n signs.
+// brute computes p with a sum over all 2^n signs.
 func brute(d []float64) float64 {
 	seen := 0.0
 	for _, x := range d {
@@ -91,8 +91,8 @@ func TestRandomFlip(t *testing.T) {
 	}
 }
 
-// TestSignFlipLevel: between models that are alike p <= 5 % in at most 5 % of
-// cases, and not much less where differences are many.
+// TestSignFlipLevel: between models that are alike p <= 5 % in at most 5 % of cases, and
+// in almost 5 % where differences are many.
 func TestSignFlipLevel(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	p := population{0.5, 0.7}

@@ -27,7 +27,7 @@ func TestFamilies(t *testing.T) {
 		dir := filepath.Dir(filepath.Dir(file))
 		name := filepath.Base(dir)
 		if seen[name] {
-			continue // also in the folder shared beside the repository
+			continue // The test also looks in the folder shared beside the repository.
 		}
 		seen[name] = true
 		text, err := os.ReadFile(file)

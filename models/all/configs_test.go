@@ -104,10 +104,10 @@ func (line *configLine) judge(m models.Model, err error) string {
 	return line.Model.differs(m, line.Generation != nil)
 }
 
-// takenAnyway says whether something that transformers refuses is clear to us: null
-// is as good as no member, architectures names the family as well as model_type,
-// no graph reads the token for padding, and heads whose width is stated need not
-// divide the model's.
+// takenAnyway says whether the line is one that transformers refuses and this package
+// accepts on purpose: null means the same as a missing member, architectures names the
+// family as well as model_type, no graph reads the token for padding, and heads with a
+// stated width need not divide the model's width.
 func (line *configLine) takenAnyway(m models.Model) bool {
 	for _, value := range line.Set {
 		if string(value) == "null" {
@@ -117,7 +117,7 @@ func (line *configLine) takenAnyway(m models.Model) bool {
 	return slices.Contains(line.Absent, "model_type") || slices.Contains(line.Absent, "pad_token_id") || strings.Contains(line.Error, "validate_architecture") && m.Hidden%m.Heads != 0
 }
 
-// differs says what is not the same in m.
+// differs says which values of m differ from the line's.
 func (want *configModel) differs(m models.Model, generation bool) string {
 	a, err := m.Architecture(models.Compute{})
 	if err != nil {
@@ -140,7 +140,8 @@ func (want *configModel) differs(m models.Model, generation bool) string {
 		return fmt.Sprintf("attention is scaled by %g, the activation is %q", want.Scaling, want.Activation)
 	case !slices.Equal(unturned, want.Unturned):
 		return fmt.Sprintf("layers without rotary embedding %v, want %v", unturned, want.Unturned)
-	// A generation_config.json without the ids has transformers never stop; here it stops at those of config.json.
+	// A generation_config.json without the ids has transformers never stop; this package stops at
+	// the ids of config.json.
 	case !slices.Equal(m.EOS, want.EOS) && !(generation && want.EOS == nil):
 		return fmt.Sprintf("ends at %v, want %v", m.EOS, want.EOS)
 	case len(g.RopeFrequencies) != len(want.Frequencies):

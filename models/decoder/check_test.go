@@ -11,7 +11,7 @@ import (
 	"onering/models/decoder"
 )
 
-// A build is a kind of graphs. Those of 16 bits are for CUDA in any case.
+// A build is a kind of graph. Graphs of 16 bits are always for CUDA.
 type build struct{ models.Compute }
 
 var (

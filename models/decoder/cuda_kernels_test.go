@@ -15,19 +15,18 @@ import (
 )
 
 // onCPU are the operators of the graphs that are not for CUDA, with the types of their
-// first inputs, that the CUDA provider has no kernel for: it would run them on the CPU,
-// with their inputs and outputs copied to it and back. Graphs for CUDA use none of these
-// operators.
+// first inputs, for which the CUDA provider has no kernel: a session would run them on
+// the CPU and copy their inputs and outputs. Graphs for CUDA use none of these operators.
 var onCPU = []string{
 	"Pad float",        // the kernel is of version 18, the operator of 23
 	"ReduceMax double", // the kernel is of version 18, the operator of 20
 	"ReduceMax float",
-	"com.microsoft.GroupQueryAttention float", // there are 16-bit kernels alone
+	"com.microsoft.GroupQueryAttention float", // The provider has 16-bit kernels alone.
 }
 
 // A cudaKernel is one line of testdata/cuda_kernels.txt.
 type cudaKernel struct {
-	schema, version int // of the operator at opset 23, and that the kernel takes
+	schema, version int // inputs of the operator at opset 23 that the kernel takes
 	in, out         []string
 	types           map[string][]string // by letter
 }
@@ -74,9 +73,9 @@ func letter(letters []string, i int) (string, bool) {
 	return "", false
 }
 
-// serves tells whether the kernel takes a node with inputs of these types, "" for
-// one that is left out, and what the node's outputs are then; not nil also where
-// it does not.
+// serves tells whether the kernel takes a node with inputs of these types, "" for a
+// missing input, and returns the types of the node's outputs, which are not nil even if
+// the kernel does not take it.
 func (k cudaKernel) serves(n onnx.Node, types []string) (outputs []string, why string) {
 	if k.version != k.schema {
 		why = fmt.Sprintf("the kernel is of version %d, the operator of %d", k.version, k.schema)
@@ -133,8 +132,8 @@ func (k cudaKernel) serves(n onnx.Node, types []string) (outputs []string, why s
 	return outputs, why
 }
 
-// TestCUDASumsAreOrdered: graphs for CUDA sum along no first axis, for which the
-// provider's kernel adds in any order.
+// TestCUDASumsAreOrdered: graphs for CUDA never sum along a first axis, because the
+// provider's kernel adds there in any order.
 func TestCUDASumsAreOrdered(t *testing.T) {
 	sums := 0
 	for _, b := range builds {
@@ -163,7 +162,7 @@ func TestCUDASumsAreOrdered(t *testing.T) {
 	}
 }
 
-// onnxNames are the types in the words of ONNX, which cuda_kernels.txt has.
+// onnxNames are the names that ONNX gives to types, as testdata/cuda_kernels.txt has them.
 var onnxNames = map[models.DType]string{
 	models.F32: "float", models.U8: "uint8", models.I8: "int8", models.I32: "int32", models.I64: "int64", models.Bool: "bool",
 	models.F16: "float16", models.F64: "double", models.BF16: "bfloat16",
@@ -225,7 +224,7 @@ func TestCUDAKernels(t *testing.T) {
 					fallen[name+" "+in[0]] = true
 				}
 			}
-			// The derived types are those that the graph states.
+			// The derived types equal those that the graph states.
 			for _, v := range p.Outputs {
 				if types[v.Name] != onnxNames[v.DType] {
 					t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.DType, types[v.Name])

@@ -42,7 +42,7 @@ func TestCUDAChanges(t *testing.T) {
 	}
 }
 
-// TestCUDAPorts: what package runtime has to bind.
+// TestCUDAPorts checks the ports that package runtime has to bind.
 func TestCUDAPorts(t *testing.T) {
 	ports := func(list []models.Port) string {
 		var s []string
@@ -121,7 +121,7 @@ func TestCUDAPrefill(t *testing.T) {
 					for g := range c.KVHeads {
 						head := x.Data[((b*c.KVHeads+g)*T+at)*narrow:][:narrow]
 						for i, v := range head {
-							if i >= narrow/2 { // zeros stand behind each half
+							if i >= narrow/2 { // Zeros stand behind each half.
 								i += (wide - narrow) / 2
 							}
 							w := want[name].Data[((b*c.KVHeads+g)*T+at)*wide+i]

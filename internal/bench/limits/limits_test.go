@@ -21,7 +21,7 @@ func TestWork(t *testing.T) {
 	if got, want := m.Prompt(1), float64(2*matrices+2*4*8); got.FLOPs != want {
 		t.Errorf("one token: %v, want %v", got, want)
 	}
-	// The first token of a response sees the prompt and itself.
+	// The first token of a response attends to the prompt and to itself.
 	if got, want := m.Response(3, 1), m.Prompt(4).FLOPs-m.Prompt(3).FLOPs+2*8*10; got.FLOPs != want {
 		t.Errorf("a response: %v, want %v", got, want)
 	}
@@ -36,8 +36,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// A round's shares are those of its phases, without phases that took no time or whose
-// work was not only the steps'.
+// A round's shares are those of its phases. A phase is left out if it took no time or did
+// work outside the steps.
 func TestTally(t *testing.T) {
 	g := models.Geometry{Sizes: models.Sizes{Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 4, FFN: 16, Vocab: 10}, CacheWidth: 16, Compute: models.F32}
 	optimizer, err := models.NewOptimizer("adamw")

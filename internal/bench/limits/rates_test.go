@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestDecode: slots are filled again as responses end, and a step sees the rows and the
-// tokens that are there.
+// TestDecode: a slot takes another response when one ends, and a step counts the rows and
+// tokens of that moment.
 func TestDecode(t *testing.T) {
 	r := Round{Responses: []int{3, 1, 2}, Prompt: 10}
 	for slots, want := range map[int][3]float64{1: {6, 6, 70}, 2: {3, 6, 71}, 5: {3, 6, 70}} {
@@ -25,8 +25,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestSeconds: at measured sizes an estimate equals the measurement, between them it lies
-// between, and each part of a round adds to it.
+// TestSeconds: at measured sizes an estimate equals the measurement; between two sizes it
+// lies between their measurements. Each part of a round adds to the estimate.
 func TestSeconds(t *testing.T) {
 	at := func(r Round) float64 { s, _ := r.Seconds("NVIDIA H100 80GB HBM3"); return s }
 	for _, x := range rates {
