@@ -1,4 +1,4 @@
 package models
 
-// WithDType is what Save writes as config.json.
+// WithDType returns the config.json that Save writes for a type.
 var WithDType = withDType

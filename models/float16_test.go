@@ -67,15 +67,15 @@ func TestHalfPrecisionExhaustively(t *testing.T) {
 				if h&0x7FFF >= f.infinity {
 					continue
 				}
-				// The step to the next value, away from zero. Above the largest
-				// it is what it would be without the end of the range.
+				// The step leads to the next value, away from zero. Above the largest
+				// value the step is as large as if the range did not end.
 				next := f.value(h + 1)
 				if h&0x7FFF == f.infinity-1 {
 					next = 2*want - f.value(h-1)
 				}
 				middle := float32((want + next) / 2)
 				if float64(middle) != (want+next)/2 {
-					continue // between two subnormals of BF16 at the end of float32
+					continue // The half-way point lies between two subnormals of BF16 at the end of float32.
 				}
 				even := h + h&1
 				if got := f.narrow(middle); got != even {

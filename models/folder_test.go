@@ -55,7 +55,7 @@ func TestFolder(t *testing.T) {
 		{1 << 20, []string{"model.safetensors"}},
 		// a takes 24 bytes; b and c 24; d 20.
 		{24, []string{"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors", "model.safetensors.index.json"}},
-		// A tensor larger than a shard gets one of its own.
+		// A tensor larger than a shard gets a shard of its own.
 		{1, []string{"model-00001-of-00004.safetensors", "model-00002-of-00004.safetensors", "model-00003-of-00004.safetensors", "model-00004-of-00004.safetensors", "model.safetensors.index.json"}},
 	} {
 		dir := t.TempDir()

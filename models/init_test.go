@@ -81,7 +81,7 @@ func TestInitDependsOnSeedAndNameOnly(t *testing.T) {
 	if b := view(t, initialised(t, published, 1), "model.layers.0.mlp.up_proj.weight"); slices.Equal(a, b) {
 		t.Error("two layers have the same weights")
 	}
-	// The numbers themselves: a model made from a seed must stay that model.
+	// The numbers are fixed: a model made from a seed must stay the same model.
 	if want := []float32{0.014675256, 0.022570072, -0.013613289, 0.011471244}; !slices.Equal(a[:4], want) {
 		t.Errorf("seed 1 begins %v, want %v", a[:4], want)
 	}

@@ -150,7 +150,7 @@ func TestLoadChecksTensors(t *testing.T) {
 		name    string
 		config  string
 		tensors []models.Tensor
-		want    string // "" where the folder loads
+		want    string // the error; "" where the folder loads
 	}{
 		{"as saved", published, good, ""},
 		{"inv_freq", published, append(slices.Clone(good), freq), ""},

@@ -44,8 +44,8 @@ func savedAs(t *testing.T, config string, change func(w *models.Weights)) (strin
 	return dir, w
 }
 
-// TestNarrow: for a base in 16 bits the matrices of the layers are rounded and lie
-// outside Data; everything else is unchanged.
+// TestNarrow: for a base in 16 bits the layers' matrices are rounded and lie outside
+// Data; everything else is unchanged.
 func TestNarrow(t *testing.T) {
 	dir, want := saved(t, func(w *models.Weights) {})
 	for _, d := range []models.DType{models.BF16, models.F16} {
@@ -117,8 +117,8 @@ func TestNarrowOverflow(t *testing.T) {
 	}
 }
 
-// TestInt8: each number of a base in int8 is a whole multiple of its block's scale, of
-// which the largest is 127, and is off by at most half of the scale.
+// TestInt8: each number of a base in int8 is a whole multiple of its block's scale, the
+// largest multiple is 127, and the error is at most half of the scale.
 func TestInt8(t *testing.T) {
 	dir, want := savedAs(t, blockConfig, func(w *models.Weights) {
 		x, _, _ := w.View("model.layers.1.mlp.down_proj.weight")

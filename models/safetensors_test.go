@@ -146,7 +146,7 @@ func TestMalformedFiles(t *testing.T) {
 			}
 		})
 	}
-	// A claim of 100 MB in a file of 8 bytes must cost nothing.
+	// A header that claims 100 MB in a file of 8 bytes must allocate little.
 	if n := testing.AllocsPerRun(10, func() { parseSafetensors(bytes.NewReader(large), 8) }); n > 20 {
 		t.Errorf("refusing a long header took %g allocations", n)
 	}
@@ -191,7 +191,7 @@ func FuzzOpenSafetensors(f *testing.F) {
 			info, _ := s.Info(name)
 			covered += info.end - info.begin
 			if info.DType == F32 || info.DType == F16 || info.DType == BF16 {
-				// An accepted tensor lies in the file, so this cannot be large.
+				// An accepted tensor lies in the file, so its size is small.
 				if err := s.ReadFloat32(name, make([]float32, info.Elements), 0); err != nil {
 					t.Errorf("accepted, then: %v", err)
 				}

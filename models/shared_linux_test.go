@@ -10,7 +10,7 @@ import (
 )
 
 // TestShare: shared weights equal those of the folder, with one copy in memory for all
-// that map them.
+// processes that map them.
 func TestShare(t *testing.T) {
 	dir, _ := savedAs(t, blockConfig, func(*models.Weights) {})
 	for _, c := range []models.Compute{{}, {Base: models.BF16}, {Base: models.I8}} {
@@ -34,7 +34,7 @@ func TestShare(t *testing.T) {
 				t.Errorf("%v: the shared weights are others", c.Base)
 			}
 		}
-		// A write to the file shows in both maps, which share the memory.
+		// A write to the file shows in both maps, because they share its memory.
 		p, _ := want.Layout.Find("model.norm.weight")
 		if _, err := f.WriteAt([]byte{0, 0, 0, 0x41}, 1<<16+4*int64(p.Offset)); err != nil {
 			t.Fatal(err)

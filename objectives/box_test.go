@@ -25,7 +25,7 @@ type boxBatch struct {
 		Objective string
 		Settings  map[string]any
 		From      string
-		Loss      *float64 // nil where the reference's is not comparable
+		Loss      *float64 // nil where the reference's numbers are not comparable
 		W         [][]float64
 	}
 }
@@ -49,15 +49,15 @@ func (b boxBatch) groups() [][]objectives.Trajectory {
 	return groups
 }
 
-// TestBox holds the objectives, the rules for advantages and the masks beyond those of
-// the paper against TRL's trainers and formulas in PyTorch (testdata/box.py).
+// TestBox compares the objectives, rules for advantages and masks that the paper lacks
+// with TRL's trainers and formulas in PyTorch (testdata/box.py).
 func TestBox(t *testing.T) {
 	var batches []boxBatch
 	readJSON(t, filepath.Join("testdata", "box.json"), &batches)
 	if len(batches) != 2 {
 		t.Fatalf("%d batches, want 2", len(batches))
 	}
-	tested, rules := map[string]bool{}, map[string]bool{"centered": true} // centered is in the other goldens
+	tested, rules := map[string]bool{}, map[string]bool{"centered": true} // The other golden files have the rule centered.
 	for n, b := range batches {
 		for rule, want := range b.Advantages {
 			rules[rule] = true
@@ -103,8 +103,8 @@ func TestBox(t *testing.T) {
 	}
 }
 
-// TestMasksConform runs the suite on masks with objectives of all kinds: with masks,
-// weights are still the derivative of the loss.
+// TestMasksConform runs the suite on masks with objectives of all kinds: weights with
+// masks are still the derivative of the loss.
 func TestMasksConform(t *testing.T) {
 	if testing.Short() {
 		t.Skip("repeats the conformance suite")
@@ -116,8 +116,8 @@ func TestMasksConform(t *testing.T) {
 	for _, name := range []string{"grpo", "gpg", "gmpo", "pmpo", "cispo"} {
 		t.Run(name, func(t *testing.T) {
 			set := maps.Clone(all)
-			// A penalty that comes and goes with other tokens, and that a response
-			// without advantage pays too, is no part of these rules.
+			// These rules exclude a penalty that depends on other tokens and that a
+			// response without advantage also pays.
 			delete(set, "kl_cov")
 			objectivetest.RunNew(t, func() objectives.Objective { return makeObjective(t, name, set) })
 		})
@@ -140,7 +140,7 @@ func TestRulesConform(t *testing.T) {
 	}
 }
 
-// maskedGroups is the first batch of box.json by hand: numbers that differ.
+// maskedGroups is the first batch of box.json, written by hand with numbers that differ.
 func maskedGroups(o objectives.Objective) [][]objectives.Trajectory {
 	groups := make([][]objectives.Trajectory, 2)
 	for g := range groups {
@@ -162,7 +162,7 @@ func maskedGroups(o objectives.Objective) [][]objectives.Trajectory {
 	return groups
 }
 
-// compareSlopes holds the function Weights against differences of the function Loss.
+// compareSlopes compares the function Weights with differences of the function Loss.
 func compareSlopes(t *testing.T, o objectives.Objective, b objectives.Batch) {
 	t.Helper()
 	w := make([][]float64, len(b.Trajectories))
@@ -195,8 +195,8 @@ func compareSlopes(t *testing.T, o objectives.Objective, b objectives.Batch) {
 	}
 }
 
-// TestClipCov: as many tokens are dropped as asked for, within the range, and the same
-// ones for any order of responses.
+// TestClipCov: the mask drops as many tokens as requested, all within the range, and the
+// same tokens for any order of responses.
 func TestClipCov(t *testing.T) {
 	plain := makeObjective(t, "gpg", nil)
 	o := makeObjective(t, "gpg", settings{"clip_cov": 0.1, "clip_cov_low": 0.05, "clip_cov_high": 0.9})
@@ -253,7 +253,7 @@ func TestClipCov(t *testing.T) {
 	}
 }
 
-// TestMaskStats: the log says how much is masked, and nothing without masks.
+// TestMaskStats: the log says how much is masked, and says nothing in a run without masks.
 func TestMaskStats(t *testing.T) {
 	o := makeObjective(t, "grpo", settings{"top_entropy": 0.25})
 	b := objectives.Batch{Trajectories: slices.Concat(maskedGroups(o)...)}
@@ -270,7 +270,7 @@ func TestMaskStats(t *testing.T) {
 	}
 }
 
-// perToken sets token advantages, and shadows the rules of Shared by one of its own.
+// perToken sets token advantages, and replaces the rules of Shared with a rule of its own.
 type perToken struct {
 	objectives.TokenSum
 	seen []objectives.Trajectory
@@ -294,8 +294,8 @@ func (o *perToken) TokenAdvantages(group []objectives.Trajectory) [][]float64 {
 	return rows
 }
 
-// TestAdvantagers: an Advantager is asked before the rules of Shared, sees all there
-// is of the responses, and TokenAdvantages follow.
+// TestAdvantagers: an Advantager is asked before the rules of Shared and sees every field
+// of the responses. TokenAdvantages come after it.
 func TestAdvantagers(t *testing.T) {
 	o := &perToken{TokenSum: objectives.NewTokenSum("standardized", "token-mean")}
 	group := []objectives.Trajectory{

@@ -78,7 +78,7 @@ func logRatios(t *rapid.T) []float64 {
 	return z
 }
 
-// TestSolverIsBisection: the shortcuts of Solver change no bit of the answer, but
+// TestSolverIsBisection: the shortcuts of Solver change no bit of the answer, except
 // where a comparison is a tie within rounding.
 func TestSolverIsBisection(t *testing.T) {
 	interior, ties, total := 0, 0, 0
@@ -106,7 +106,7 @@ func TestSolverIsBisection(t *testing.T) {
 			t.Fatalf("Solve = %v, bisection gives %v (target %v)", got, want, eta)
 		}
 	})
-	// -short draws too few problems for this check.
+	// With -short the test draws too few problems for this check.
 	if total >= 100 && (interior == 0 || ties > total/2) {
 		t.Errorf("%d problems, %d with an interior answer, %d with ties", total, interior, ties)
 	}
@@ -152,7 +152,8 @@ func TestSolverAttainable(t *testing.T) {
 	}
 }
 
-// TestSolverEdges: equal z, one z or none have ESS 1 at every p; the answer is p_max.
+// TestSolverEdges: if all z are equal, or there is one z or none, ESS is 1 at every p and the
+// answer is p_max.
 func TestSolverEdges(t *testing.T) {
 	s := objectives.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}
 	for _, z := range [][]float64{nil, {}, {0}, {-3}, {700}, {0.2, 0.2, 0.2}, make([]float64, 1000)} {
@@ -207,7 +208,7 @@ func TestESSFalls(t *testing.T) {
 	})
 }
 
-// TestLargest: 100,000 tokens, log-ratios of +-700, p up to 4.
+// TestLargest solves for 100,000 tokens, log-ratios of +-700 and p up to 4.
 func TestLargest(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, draw := range map[string]func() float64{

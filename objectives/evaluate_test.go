@@ -8,7 +8,7 @@ import (
 	"onering/objectives"
 )
 
-// twoResponses is one group: a right response of two tokens, a wrong one of one.
+// twoResponses is one group: a right response of two tokens and a wrong response of one token.
 func twoResponses() [][]objectives.Trajectory {
 	return [][]objectives.Trajectory{{
 		{Reward: 1, LogProb: []float64{-0.9, -0.2}, OldLogProb: []float64{-1.0, -0.1}},
@@ -16,7 +16,7 @@ func twoResponses() [][]objectives.Trajectory {
 	}}
 }
 
-// TestEvaluateByHand: r = e^0.1, e^-0.1 and, cut to 0.8, e^-0.5; A = +-1/2; N L = 6000.
+// TestEvaluateByHand has r = e^0.1, e^-0.1 and e^-0.5, which is cut to 0.8; A = +-1/2; N L = 6000.
 func TestEvaluateByHand(t *testing.T) {
 	out, err := objectives.Evaluate(makeObjective(t, "drgrpo", nil), twoResponses(), 0, 1)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestEvaluateByHand(t *testing.T) {
 // TestEvaluateRefuses: input that an objective cannot use, and results that are
 // not finite, are errors that name the response.
 func TestEvaluateRefuses(t *testing.T) {
-	on := func(n int) objectives.Trajectory { // n tokens of a policy that has not moved
+	on := func(n int) objectives.Trajectory { // on returns n tokens of a policy that has not moved.
 		x := objectives.Trajectory{Reward: 1, LogProb: []float64{}, OldLogProb: []float64{}}
 		for range n {
 			x.LogProb, x.OldLogProb = append(x.LogProb, -1), append(x.OldLogProb, -1)
@@ -100,7 +100,7 @@ func TestEvaluateRefuses(t *testing.T) {
 	}
 }
 
-// TestEvaluateWithoutDiagnoser: the advantage is there for every objective.
+// TestEvaluateWithoutDiagnoser: the advantage is reported for every objective.
 func TestEvaluateWithoutDiagnoser(t *testing.T) {
 	out, err := objectives.Evaluate(&stub{}, twoResponses(), 0, 1)
 	if err != nil || out.Groups[0][0].Advantage != 0.5 || out.Groups[0][0].P != nil {
@@ -108,7 +108,7 @@ func TestEvaluateWithoutDiagnoser(t *testing.T) {
 	}
 }
 
-// stub is an objective whose methods return what a test wants to see handled.
+// stub is an objective whose methods return values that Evaluate must handle.
 type stub struct {
 	objectives.Objective
 	invalid error

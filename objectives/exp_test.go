@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestExp: within two units in the last place of math.Exp over the whole domain,
-// and correct beyond it.
+// TestExp: Exp is within two units in the last place of math.Exp over the whole domain,
+// and correct beyond the domain.
 func TestExp(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var e [1]float64

@@ -1,6 +1,6 @@
 package objectives
 
-// Rules of advantages, and their names.
+// These are the rules of advantages, and their names.
 var (
 	Standardized, LeaveOneOut = standardized, leaveOneOut
 	AdvantageRules            = advantageRules

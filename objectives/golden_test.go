@@ -19,8 +19,8 @@ import (
 	"onering/objectives/pmpo"
 )
 
-// goldenFolders returns where reference vectors lie: testdata always, the shared
-// goldens and those named by ONERING_GOLDENS where they exist.
+// goldenFolders returns the folders of reference vectors: testdata always, and the shared
+// folder and the folders in ONERING_GOLDENS where they exist.
 func goldenFolders(t *testing.T) []string {
 	t.Helper()
 	folders := []string{"testdata"}
@@ -354,8 +354,8 @@ func compareState(t *testing.T, o objectives.Objective, m goldenMethod, toleranc
 	}
 }
 
-// close compares relative to want, with 1e-13 for what rounding leaves of numbers
-// that vanish. (The reference's log((sum e^pz)/n)/p at p = 0.01 is no better.)
+// close compares relative to want, and allows 1e-13 for the rounding of numbers that
+// should be 0. (The reference's log((sum e^pz)/n)/p at p = 0.01 is no better.)
 func close(x, want, tolerance float64) bool {
 	return math.Abs(x-want) <= tolerance*math.Abs(want)+1e-13
 }

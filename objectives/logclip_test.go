@@ -7,8 +7,8 @@ import (
 	"onering/objectives"
 )
 
-// TestGateOfSequence: a response that was cut as a whole passes no gradient on, not
-// even at a token whose clipped value happens to be its own.
+// TestGateOfSequence: a response that was cut as a whole passes no gradient on, not even
+// at a token whose clipped and unclipped values are equal.
 func TestGateOfSequence(t *testing.T) {
 	c := objectives.LogClip{Clip: 0.4, ClipMode: "sequence", ClipForm: "pessimistic"}
 	x := objectives.Trajectory{Advantage: 1, LogProb: []float64{0.2, 0.6}, OldLogProb: []float64{0, 0}}
@@ -24,7 +24,7 @@ func TestGateOfSequence(t *testing.T) {
 	}
 }
 
-// TestClipSides: which side each form cuts, by the sign of the advantage (D4, D5).
+// TestClipSides states which side each form cuts, by the sign of the advantage (D4, D5).
 func TestClipSides(t *testing.T) {
 	for _, c := range []struct {
 		mode, form string

@@ -1,6 +1,6 @@
 package decoder
 
-// The prefixes of running gradients and of their sums.
+// These are the prefixes of running gradients and of their sums.
 const (
 	GradientPrefix = gradientPrefix
 	UpdatedPrefix  = updatedPrefix

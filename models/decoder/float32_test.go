@@ -55,7 +55,7 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 			p, err := c.Sample(choice, form)
 			add(fmt.Sprintf(" form %d", form), err, p)
 			padded := c
-			padded.Vocab = 2053 // in blocks, the last of them not full
+			padded.Vocab = 2053 // sampling in blocks, the last of which is not full
 			p, err = padded.Sample(choice, form)
 			add(fmt.Sprintf(" form %d, padded vocabulary", form), err, p)
 		}
@@ -87,8 +87,8 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 	return all
 }
 
-// TestFloat32Bytes: the other precisions leave the bytes of the float32 graphs
-// alone, and with them every number measured with them.
+// TestFloat32Bytes: support for other precisions leaves the bytes of the float32 graphs
+// unchanged, and so all results measured with these graphs.
 func TestFloat32Bytes(t *testing.T) {
 	const file = "testdata/float32.sha256"
 	programs := allPrograms(t, small())

@@ -44,7 +44,7 @@ func weights(c decoder.Architecture, r *rand.Rand) map[string]graphtest.Tensor {
 }
 
 // reference is a decoder written out for one sequence, in plain loops: the normed hidden
-// state of each token. It applies biases and norms if there are any.
+// state of each token. Biases and norms count if the weights have them.
 func reference(c decoder.Architecture, w map[string]graphtest.Tensor, ids []int) [][]float64 {
 	norm := func(x []float64, weight string) []float64 {
 		square := 0.0
@@ -202,7 +202,7 @@ func testLayerForward(t *testing.T, c decoder.Architecture) {
 	}
 }
 
-// still are angles that turn nothing.
+// still are angles that turn no pair.
 func still(c decoder.Architecture) (cos, sin graphtest.Tensor) {
 	cos, sin = graphtest.Zeros(c.MaxPositions, c.HeadDim/2), graphtest.Zeros(c.MaxPositions, c.HeadDim/2)
 	for i := range cos.Data {
@@ -231,8 +231,8 @@ func counting(n int) graphtest.Tensor {
 	return graphtest.Ints(v)
 }
 
-// keep puts the keys and values that a Program returns into the cache among in:
-// in its place where they go onto it, else at the start of each row.
+// keep puts the keys and values that a Program returns into the cache among in: in place
+// if the Program writes onto the cache, else at the start of each row.
 func keep(in map[string]graphtest.Tensor, p models.Program, out map[string]graphtest.Tensor) {
 	for name, x := range out {
 		past := strings.Replace(name, "present", "past", 1)
@@ -294,7 +294,7 @@ func testPrefillAndDecode(t *testing.T, base decoder.Architecture) {
 				in[fused.Name] = x
 			}
 			for l := range c.Layers {
-				for _, cache := range []string{"key", "value"} { // NaN: nothing stale is read
+				for _, cache := range []string{"key", "value"} { // Unwritten places are NaN, so a Program that reads them fails.
 					x := graphtest.Zeros(B, c.KVHeads, S, c.Geometry().CacheWidth)
 					for i := range x.Data {
 						x.Data[i] = math.NaN()
@@ -308,7 +308,7 @@ func testPrefillAndDecode(t *testing.T, base decoder.Architecture) {
 				for _, port := range p.Inputs {
 					x := in[port.Name]
 					if elem, ok := elems[port.DType]; ok {
-						x.Type = elem // exactly: nothing is rounded here
+						x.Type = elem // The two are exactly equal, because the interpreter does not round here.
 					}
 					own[port.Name] = x
 				}
@@ -333,8 +333,8 @@ func testPrefillAndDecode(t *testing.T, base decoder.Architecture) {
 				checkHidden(t, fmt.Sprintf("width %d, prompt %d", width, b), hidden.Row(b), want[prompts[b]-1])
 			}
 
-			// A decode step reads the whole cache behind its mask: what is stale
-			// must be finite, and must not count.
+			// A decode step reads the whole cache behind its mask: stale places must be
+			// finite, and must not count.
 			for name, x := range in {
 				if strings.HasPrefix(name, "past_") {
 					for i := range x.Data {
@@ -349,7 +349,7 @@ func testPrefillAndDecode(t *testing.T, base decoder.Architecture) {
 				mask := graphtest.Zeros(B, 1, 1, S)
 				var places []int
 				for b, s := range sequences {
-					if at[b] == len(s) { // idle from here on: feed the last token again
+					if at[b] == len(s) { // This row is idle from here on and feeds its last token again.
 						at[b]--
 					}
 					ids[b], pos[b] = s[at[b]], at[b]

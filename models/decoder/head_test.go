@@ -140,8 +140,7 @@ func testHead(t *testing.T, kind build, stash models.Stash) {
 	}
 }
 
-// TestHeadExtremes: logits far apart and far from 0 give finite values in
-// float32, whichever slice holds the largest.
+// The direct loss is sum w logp(y) + v entropy.
 func TestHeadExtremes(t *testing.T) {
 	for _, b := range builds {
 		testHeadExtremes(t, b)

@@ -12,7 +12,7 @@ import (
 	"onering/models/decoder"
 )
 
-// qwen2 is an Architecture of Qwen2's block for float32 on the CPU.
+// qwen2 is an Architecture with Qwen2's block, for float32 on the CPU.
 func qwen2(sizes models.Sizes) decoder.Architecture {
 	return decoder.Architecture{Shape: decoder.Shape{Sizes: sizes, RopeTheta: 100, RMSEps: 1e-3,
 		Block: decoder.Block{QKVBias: true}, Names: decoder.LlamaNames}}
@@ -47,7 +47,7 @@ func run(t testing.TB, g *graphtest.Graph, in map[string]graphtest.Tensor) map[s
 	return out
 }
 
-// frequency is that of pair i of a head.
+// frequency is the frequency of pair i of a head.
 func frequency(c decoder.Architecture, i int) float64 {
 	if i < len(c.RopeFrequencies) {
 		return float64(c.RopeFrequencies[i])
@@ -158,7 +158,7 @@ func testLayerBackward(t *testing.T, c decoder.Architecture) {
 			if len(got) != 1+weights {
 				t.Fatalf("outputs %v, want dx and %d weights'", b.Outputs, weights)
 			}
-			// the part that was added to the running gradients
+			// the part that layer.backward added to the running gradients
 			for name, d := range got {
 				if w, ok := strings.CutPrefix(name, decoder.UpdatedPrefix); ok {
 					for i, v := range in[decoder.GradientPrefix+w].Data {
@@ -212,9 +212,9 @@ func TestLayerStashSparesWork(t *testing.T) {
 		_, b, err := c.Layer(level, 1)
 		gemms[level] = graphtest.Loaded(t, b, err).Ops()["Gemm"]
 	}
-	// The gradient has two products for each of seven matrices. Of the seven of
-	// the forward pass the last is never needed: six without a stash, gate and
-	// up with that of attention, none with all.
+	// The gradient has two products for each of seven matrices. The forward pass has
+	// seven, of which the backward pass never needs the last: it repeats six without a
+	// stash, gate and up with the stash of attention, and none with the stash of all.
 	want := map[models.Stash]int{models.StashInput: 14 + 6, models.StashAttention: 14 + 2, models.StashAll: 14}
 	for level, n := range want {
 		if gemms[level] != n {

@@ -43,7 +43,7 @@ func newTrainer(c decoder.Architecture, w map[string]graphtest.Tensor, sequences
 	return tr
 }
 
-// run feeds a Program the inputs it has, in the types it wants.
+// run feeds a Program its inputs, in the types that it declares.
 func (tr *trainer) run(t testing.TB, p models.Program, sources ...map[string]graphtest.Tensor) map[string]graphtest.Tensor {
 	t.Helper()
 	g := graphtest.Loaded(t, p, nil)
@@ -68,7 +68,7 @@ func (tr *trainer) run(t testing.TB, p models.Program, sources ...map[string]gra
 	return run(t, g, in)
 }
 
-// layerWeights are those of a layer without its prefix, and the running
+// layerWeights are the weights of one layer without its prefix, and the running
 // gradients, which are zero.
 func (tr *trainer) layerWeights(i int) map[string]graphtest.Tensor {
 	out := make(map[string]graphtest.Tensor)
@@ -93,7 +93,7 @@ func (tr *trainer) states(t testing.TB) graphtest.Tensor {
 }
 
 // layers runs the layers and returns each one's input, the last one's output, the
-// stashes, and the Program for the way back.
+// stashes, and the Program for the backward pass.
 func (tr *trainer) layers(t testing.TB) (x []graphtest.Tensor, stash []map[string]graphtest.Tensor, backward models.Program) {
 	t.Helper()
 	forward, backward, err := tr.c.Layer(tr.stash, tr.blocks)
@@ -187,7 +187,7 @@ func model(kind build) *trainer {
 				x.Data[i] /= 2
 			}
 		}
-		// As published models are: the copy rounds nothing.
+		// The weights are as in published models: the copy rounds none of them.
 		w[name] = x.As(models.BF16).As(models.F32)
 	}
 	return newTrainer(c, w, [][]int{{3, 1, 4, 1, 5}, {9}, {2, 6, 5, 3, 5, 8, 9}})
@@ -451,8 +451,8 @@ func TestComputeRefused(t *testing.T) {
 	}
 }
 
-// TestLossScale trains in float16: gradients too small for it are lost without a
-// scale and whole with one, and gradients that a scale makes overflow are found.
+// TestLossScale trains in float16: gradients too small for it are lost without a scale
+// and kept with one, and gradients that a scale makes overflow are found.
 func TestLossScale(t *testing.T) {
 	exact := model(float32Build)
 	weight := tokenWeights(len(exact.ids))

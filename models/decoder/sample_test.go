@@ -21,7 +21,7 @@ var vocabularies = []int{32, 320, 1500, 2048 + 7, 2053}
 // hidden state of 1 the head is the logits.
 type pickers map[string]*graphtest.Graph
 
-// draw returns a Program for a choice, in any form and build, and the size of its
+// draw returns a Program that makes a choice, in any form and build, and the size of its
 // vocabulary.
 func (p pickers) draw(t *rapid.T, choice models.Choice, single bool) (g *graphtest.Graph, vocab int) {
 	vocab = rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
@@ -52,7 +52,7 @@ func drawLogits(t *rapid.T, vocab int) []float64 {
 	seed := rapid.Uint64().Draw(t, "seed")
 	kind := rapid.SampledFrom([]string{"normal", "wide", "flat", "one", "holes", "ties"}).Draw(t, "kind")
 	logits := make([]float64, vocab)
-	next := func() float64 { // xorshift, uniform in [0,1)
+	next := func() float64 { // xorshift gives uniform numbers in [0,1).
 		seed ^= seed<<13 | 1
 		seed ^= seed >> 7
 		seed ^= seed << 17
@@ -141,7 +141,7 @@ func TestDraw(t *testing.T) {
 		if single {
 			exact = 1e-6
 			top, total := slices.Max(scaled), 0.0
-			for i := range p { // the precision of float32, relative to the largest mass
+			for i := range p { // the precision of float32, relative to the largest probability
 				p[i] = float64(float32(math.Exp(float64(float32(scaled[i] - top)))))
 				total += p[i]
 			}

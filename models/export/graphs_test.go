@@ -109,7 +109,7 @@ func rowOf(side string, p port) row {
 	return r
 }
 
-// with returns list with x, once.
+// with returns list with x in it once.
 func with(list []string, x string) []string {
 	if slices.Contains(list, x) {
 		return list
@@ -140,7 +140,7 @@ func tables(graphs []kindGraph) string {
 				for list, more := range map[*[]string]string{&have.types: r.types[0], &have.shape: r.shape[0], &have.kinds: g.kind} {
 					*list = with(*list, more)
 				}
-				if len(r.doc) > len(have.doc) { // with the input onto which it may be bound
+				if len(r.doc) > len(have.doc) { // the input onto which an output may be bound
 					have.doc = r.doc
 				}
 			}
@@ -153,7 +153,7 @@ func tables(graphs []kindGraph) string {
 			for _, r := range rows[name] {
 				if r.side == side {
 					slices.Sort(r.types)
-					// Elsewhere what differs is adapters and blocks, which the meanings say.
+					// Exports differ elsewhere by adapters and blocks, which the meanings state.
 					if (name == "prefill" || name == "decode") && len(r.kinds) < len(kinds[name]) {
 						r.doc += "; only in " + strings.Join(r.kinds, ", ")
 					}

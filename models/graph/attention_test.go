@@ -56,7 +56,8 @@ func TestAttentionHoldsOneBlock(t *testing.T) {
 				if !inTurn && kept == "" {
 					t.Errorf("%s: the test finds nothing where all blocks are held", name)
 				}
-				// Scores, with the mask, probabilities, dP, less delta, dS; the mask.
+				// These values are the scores, the masked scores, the probabilities, dP, dP less
+				// delta, dS, and the mask.
 				if stashed && len(values) < 7*blocks {
 					t.Errorf("%s: %d values of the size of scores, want at least %d", name, len(values), 7*blocks)
 				}

@@ -18,7 +18,7 @@ import (
 // several times, and compares the derivative along a random direction.
 func TestGradientOfCompositions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var recipe []int // the drawn choices, so that both graphs are equal
+		var recipe []int // the random choices, so that both graphs are equal
 		draw := func(at *int, n int) int {
 			if *at == len(recipe) {
 				recipe = append(recipe, rapid.IntRange(0, 1<<16).Draw(t, "choice"))
@@ -75,7 +75,7 @@ func TestGradientOfCompositions(t *testing.T) {
 		}
 		c := graphtest.Case{Sizes: map[string]int{"N": 3}}
 		in := c.Inputs(b)
-		toward := graphtest.Case{Sizes: c.Sizes}.Inputs(f) // of the other name, so other numbers
+		toward := graphtest.Case{Sizes: c.Sizes}.Inputs(f) // The other name gives other random numbers.
 		grad, err := backward.Run(in)
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestGradientOfCompositions(t *testing.T) {
 // value that moves would jump.
 func step(values []*graph.Node, cut *graph.Node, draw func(n int) int) *graph.Node {
 	any := func() *graph.Node { return values[draw(len(values))] }
-	// of takes a value that fits; among the first three there always is one.
+	// of takes a value whose shape fits; the first three values always include one.
 	of := func(fits func(graph.Shape) bool) *graph.Node {
 		var fit []*graph.Node
 		for _, v := range values {
@@ -193,7 +193,7 @@ func step(values []*graph.Node, cut *graph.Node, draw func(n int) int) *graph.No
 	}
 }
 
-// TestStepsAreAll keeps the draw above in step with its cases.
+// TestStepsAreAll: the random choice in step covers all of its cases.
 func TestStepsAreAll(t *testing.T) {
 	var ops []string
 	for choice := range 20 {

@@ -52,7 +52,7 @@ func (g *Graph) Alive(want func(op string, s Shape) bool) (values []*Node, toget
 			readers[n] = readersOf(g, n, needed)
 		}
 	}
-	done := func(a, b *Node) bool { // a is no longer needed where b is computed
+	done := func(a, b *Node) bool { // Value a is no longer needed where b is computed.
 		before := make([]bool, len(g.nodes))
 		for _, in := range b.call.in {
 			in.mark(before)

@@ -77,7 +77,7 @@ func TestRules(t *testing.T) {
 		if !emitted[op] {
 			t.Errorf("%s is in the table of rules, but no case has it", op)
 		}
-		if differentiable && !differentiated[op] && op != "Squeeze" { // which only gradients have
+		if differentiable && !differentiated[op] && op != "Squeeze" { // ops that only gradients have
 			t.Errorf("%s has a rule, but no case checks it", op)
 		}
 	}
@@ -132,8 +132,7 @@ func checkGradient(t *testing.T, forward, backward *graphtest.Graph, p models.Pr
 	}
 }
 
-// written reads from the source which operators it emits and which composites
-// it has.
+// written reads from the source of the package which operators and composites it emits.
 func written(t *testing.T) (ops, composites []string) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -212,8 +211,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestNoGradient: an op without a rule on the way from wrt to the output is an
-// error that names it.
+// TestNoGradient: an op without a rule between wrt and the output is an error that names
+// the op.
 func TestNoGradient(t *testing.T) {
 	for _, c := range graphtest.Cases() {
 		op, _, _ := strings.Cut(c.Name, "/")
@@ -233,8 +232,8 @@ func TestNoGradient(t *testing.T) {
 	}
 }
 
-// TestStash: a stashed value is read and not computed, and the gradient is that
-// of the expression. With another value in the stash it is the gradient there.
+// TestStash: a stashed value is read and not computed, and the gradient is that of the
+// expression. If the stash holds another value, the gradient is taken at this value.
 func TestStash(t *testing.T) {
 	build := func(stash bool) (models.Program, error) {
 		return graph.Build("stash", func(g *graph.Graph) {
@@ -328,7 +327,7 @@ func TestSumWithProductFirst(t *testing.T) {
 		p, err := graph.Build("first", func(g *graph.Graph) {
 			x, w, dy := g.Float("x", "N", 3), g.Float("w", 3, 3), g.Float("dy", "N", 3)
 			parts := []*graph.Node{graph.Linear(x, w, nil), graph.Sigmoid(x)}
-			if exp { // the gradient of the later one comes first
+			if exp { // The gradient of the later product comes first.
 				parts[0], parts[1] = graph.Exp(x), graph.Linear(x, w, nil)
 			}
 			y := graph.Add(parts[0], parts[1])
@@ -341,8 +340,7 @@ func TestSumWithProductFirst(t *testing.T) {
 	}
 }
 
-// TestSharedProductStays: a product that is read elsewhere too is computed once
-// and then added.
+// TestSharedProductStays: a product with a second reader is computed once and then added.
 func TestSharedProductStays(t *testing.T) {
 	p, err := graph.Build("shared", func(g *graph.Graph) {
 		x, w, dy := g.Float("x", "N", 3), g.Float("w", 4, 3), g.Float("dy", "N", 4)
@@ -379,8 +377,8 @@ func TestGradientOfGradient(t *testing.T) {
 	}
 }
 
-// TestGradientByIntermediate differentiates by a value inside, and gives nil
-// for what the result does not depend on.
+// TestGradientByIntermediate differentiates by a value inside, and gets nil for a value
+// on which the result does not depend.
 func TestGradientByIntermediate(t *testing.T) {
 	var d []*graph.Node
 	p, err := graph.Build("inside", func(g *graph.Graph) {

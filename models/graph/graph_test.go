@@ -197,7 +197,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestBuildPassesOtherPanics: a mistake in the caller's own code is not hidden.
+// TestBuildPassesOtherPanics: Build does not hide a panic of the caller's own code.
 func TestBuildPassesOtherPanics(t *testing.T) {
 	defer func() {
 		if r := recover(); r != "mine" {
@@ -273,7 +273,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestUnusedPartsAreLeftOut: only what the outputs need is written; inputs stay.
+// TestUnusedPartsAreLeftOut: Build writes only the nodes that the outputs need; all inputs stay.
 func TestUnusedPartsAreLeftOut(t *testing.T) {
 	p, err := graph.Build("unused", func(g *graph.Graph) {
 		x, w := g.Float("x", "N", 3), g.Float("w", 4, 3)
@@ -314,7 +314,7 @@ func TestPorts(t *testing.T) {
 		g.Output("same", graph.Reshape(x, 0, 0, 0))
 	})
 	if err == nil || !strings.Contains(err.Error(), "Reshape: [T,B,2] to [-1 4]") {
-		t.Errorf("error %v", err) // B*T*2/4 is not known to be whole
+		t.Errorf("error %v", err) // Build cannot know that B*T*2/4 is whole.
 	}
 	p, err = graph.Build("ports", func(g *graph.Graph) {
 		x := g.Input("x", models.I32, graph.Dims("T", "B", 8))

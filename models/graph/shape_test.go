@@ -49,7 +49,7 @@ func TestReshapeInfersTheRest(t *testing.T) {
 			if !strings.Contains(err.Error(), "Reshape: ") {
 				t.Fatal(err)
 			}
-			return // the result may not be an integer
+			return // The size of the result may not be an integer.
 		}
 		g, err := graphtest.Load(p)
 		if err != nil {

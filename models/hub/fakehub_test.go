@@ -32,7 +32,7 @@ type fakeHub struct {
 	files    map[string][]byte
 	private  bool // needs the token
 	requests []string
-	// fault, if not nil, may answer in the hub's place and says whether it did.
+	// fault, if not nil, may answer in the hub's place and says whether it answered.
 	fault func(w http.ResponseWriter, r *http.Request) bool
 	// body, if not nil, writes a file's content in the hub's place.
 	body func(w http.ResponseWriter, r *http.Request, name string, content []byte) bool
@@ -54,7 +54,7 @@ func newFakeHub(t *testing.T) *fakeHub {
 	return f
 }
 
-// isLarge says whether a file would be in Git LFS.
+// isLarge says whether the hub would keep a file in Git LFS.
 func isLarge(name string) bool {
 	return strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".parquet")
 }
@@ -178,7 +178,7 @@ func (f *fakeHub) env() env {
 	return env{"HOME": f.t.TempDir(), "HF_HOME": f.t.TempDir(), "HF_ENDPOINT": f.hub.URL}
 }
 
-// A watch collects what a caller is told. Waits are not waited for.
+// A watch collects the messages to a caller. It skips waiting.
 type watch struct {
 	mu      sync.Mutex
 	notices []string

@@ -30,16 +30,16 @@ type pushHub struct {
 	repos    map[string]*pushRepo
 	stored   map[string][]byte           // large files by SHA-256
 	uploads  map[string]map[int][]byte   // parts by the name of their upload
-	expired  map[string]bool             // names of uploads whose addresses hold no more
+	expired  map[string]bool             // names of uploads whose addresses have expired
 	requests []string                    // "hub POST /api/..."
-	chunk    int64                       // bytes of a part; 0 takes files as a whole
+	chunk    int64                       // bytes of a part; 0 takes each file in one request
 	mirror   func(address string) string // changes the addresses of actions
 	fault    func(n int, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) bool
 }
 
 type pushRepo struct {
 	private  bool
-	ignore   string // a name that .gitignore has
+	ignore   string // a name that .gitignore excludes
 	branches map[string][]pushCommit
 }
 
@@ -75,7 +75,7 @@ func (h *pushHub) env() env {
 	return env{"HOME": h.t.TempDir(), "HF_HOME": h.t.TempDir(), "HF_ENDPOINT": h.hub.URL, "HF_TOKEN": testToken}
 }
 
-// counted notes a request and gives fault its number, from 0 on.
+// counted records a request and gives its number, from 0 on, to fault.
 func (h *pushHub) counted(host string, serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
@@ -84,7 +84,7 @@ func (h *pushHub) counted(host string, serve http.HandlerFunc) http.Handler {
 		fault := h.fault
 		h.mu.Unlock()
 		locked := func(w http.ResponseWriter, r *http.Request) {
-			// A body that is cut off must change nothing.
+			// A request whose body is cut off must change nothing.
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
 				return
@@ -132,7 +132,7 @@ func say(w http.ResponseWriter, value any) {
 
 // serve is the hub.
 func (h *pushHub) serve(w http.ResponseWriter, r *http.Request) {
-	signed := r.URL.Path == "/api/complete_multipart" // its address is enough, as the hub's is
+	signed := r.URL.Path == "/api/complete_multipart" // An upload needs no token, as at the real hub: the address is enough.
 	if got := r.Header.Get("Authorization"); !signed && got != "Bearer "+testToken {
 		refuse(w, http.StatusUnauthorized, "", "Invalid username or password.")
 		return

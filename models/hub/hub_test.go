@@ -54,7 +54,7 @@ func TestLayout(t *testing.T) {
 	if blobs, _ := listFiles(filepath.Join(root, "blobs")); len(blobs) != len(wanted) {
 		t.Errorf("blobs %q", blobs)
 	}
-	// Once more: the list is asked for, and nothing else.
+	// The second time, the client asks for the list only.
 	f.seen("")
 	if again, _, err := e.resolve(t, "hf:org/name@main"); err != nil || again != dir {
 		t.Errorf("again: %s, %v", again, err)
@@ -62,7 +62,7 @@ func TestLayout(t *testing.T) {
 	if r := f.seen(""); len(r) != 1 || !strings.HasPrefix(r[0], "hub GET /api/models/org/name/revision/main") {
 		t.Errorf("requests %q", r)
 	}
-	// For a commit in the cache, nothing is requested.
+	// For a commit in the cache, the client requests nothing.
 	if again, _, err := e.resolve(t, "org/name@"+f.commit); err != nil || again != dir || len(f.seen("")) != 0 {
 		t.Errorf("by commit: %s, %v", again, err)
 	}
@@ -97,7 +97,7 @@ func TestNoWeights(t *testing.T) {
 	if files, _ := listFiles(dir); !slices.Equal(files, []string{"additional_chat_templates/rag.jinja", "config.json", "merges.txt", "tokenizer.json"}) {
 		t.Errorf("files %q", files)
 	}
-	// a folder that is enough for one purpose is not for the other
+	// A folder that is complete for one purpose is incomplete for the other.
 	e["HF_HUB_OFFLINE"] = "1"
 	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errOffline) {
 		t.Error(err)
@@ -143,7 +143,7 @@ func TestShards(t *testing.T) {
 	if want := []string{"config.json", "merges.txt", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json"}; !slices.Equal(files, want) {
 		t.Errorf("files %q", files)
 	}
-	// Offline a shard that is gone is missed.
+	// Offline, a missing shard is an error.
 	e["HF_HUB_OFFLINE"] = "1"
 	if again, _, err := e.resolve(t, "org/name"); err != nil || again != dir {
 		t.Errorf("offline: %s, %v", again, err)
@@ -154,8 +154,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestToken: it reaches the hub from wherever it is set, and no other host; the
-// fake hub reports the latter.
+// TestToken: the hub receives the token, wherever it is set, and no other host does; the
+// fake hub reports a token at the other host.
 func TestToken(t *testing.T) {
 	for _, set := range []func(e env){
 		func(e env) { e["HF_TOKEN"] = testToken },
@@ -257,7 +257,7 @@ func TestRetries(t *testing.T) {
 	for _, tt := range []struct {
 		text   string
 		answer func(w http.ResponseWriter)
-		want   time.Duration // the first wait; 0: by backoff
+		want   time.Duration // the first wait; 0 takes the client's own
 	}{
 		{"GET /api", func(w http.ResponseWriter) { w.Header().Set("Retry-After", "17"); w.WriteHeader(429) }, 17 * time.Second},
 		{"HEAD", func(w http.ResponseWriter) { w.Header().Set("Retry-After", "3"); w.WriteHeader(503) }, 3 * time.Second},
@@ -285,7 +285,7 @@ func TestRetries(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "502 Bad Gateway") || len(w.waits) != maxAttempts-1 {
 		t.Errorf("%v after %d waits", err, len(w.waits))
 	}
-	// it does not wait for an hour
+	// The client does not wait for an hour.
 	f.times(1000, "", func(w http.ResponseWriter) { w.Header().Set("Retry-After", "3600"); w.WriteHeader(429) })
 	if _, w, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "asks to wait 1h0m0s") || len(w.waits) != 0 {
 		t.Errorf("%v after waits %v", err, w.waits)
@@ -328,7 +328,7 @@ func cut(part int) func(w http.ResponseWriter, r *http.Request, name string, con
 	}
 }
 
-// TestTruncation: a body that is cut off goes on where it stopped.
+// TestTruncation: after a body is cut off, the download continues where it stopped.
 func TestTruncation(t *testing.T) {
 	f := newFakeHub(t)
 	f.body = cut(100_000)
@@ -371,8 +371,8 @@ func TestStall(t *testing.T) {
 	f.wantFile(filepath.Join(dir, "model.safetensors"), "model.safetensors")
 }
 
-// TestSignature: the other host's addresses let anyone in for a while, so they
-// are no more shown than the token; resolve looks for that.
+// TestSignature: the other host's signed addresses give access for a while, so messages
+// never show them; resolve checks that.
 func TestSignature(t *testing.T) {
 	f := newFakeHub(t)
 	f.body = func(w http.ResponseWriter, r *http.Request, name string, content []byte) bool {
@@ -386,7 +386,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// TestResume: what an interrupted process left is gone on with by the next.
+// TestResume: a process continues the download that an earlier process left unfinished.
 func TestResume(t *testing.T) {
 	f := newFakeHub(t)
 	e := f.env()
@@ -403,7 +403,7 @@ func TestResume(t *testing.T) {
 	if info, err := os.Stat(incomplete); err != nil || info.Size() != 100_000 {
 		t.Fatalf("%v, %v", info, err)
 	}
-	// There is no ref to half a snapshot.
+	// An incomplete snapshot has no ref.
 	if exists(filepath.Join(e["HF_HOME"], "hub", "models--org--name", "refs", "main")) {
 		t.Error("a ref to a snapshot that is not whole")
 	}
@@ -489,7 +489,7 @@ func TestResumeOddities(t *testing.T) {
 	}
 }
 
-// TestChecksum: what has another sum than was stated is never used.
+// TestChecksum: a file whose checksum differs from the stated one is never used.
 func TestChecksum(t *testing.T) {
 	for _, name := range []string{"model.safetensors", "tokenizer.json"} {
 		f := newFakeHub(t)
@@ -515,7 +515,7 @@ func TestChecksum(t *testing.T) {
 			}
 		}
 	}
-	// Without a sum nothing can be checked.
+	// Without a stated checksum there is no check.
 	f := newFakeHub(t)
 	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodHead {
@@ -553,7 +553,7 @@ func TestOffline(t *testing.T) {
 	if _, _, err := e.resolve(t, "org/name@v2"); !errors.Is(err, errOffline) {
 		t.Error(err)
 	}
-	// The hub is away: the cache is used, and that is said.
+	// The hub cannot be reached: the client uses the cache, and says so.
 	e["HF_HUB_OFFLINE"] = ""
 	f.hub.Close()
 	again, w, err := e.resolve(t, "org/name")
@@ -563,7 +563,7 @@ func TestOffline(t *testing.T) {
 	if _, w, err := e.resolve(t, "org/other"); err == nil || len(w.waits) != maxAttempts-1 {
 		t.Errorf("%v after waits %v", err, w.waits)
 	}
-	// The blob of a link is gone: that is no snapshot.
+	// The blob of a link is missing, so the snapshot does not count.
 	e["HF_HUB_OFFLINE"] = "1"
 	os.Remove(filepath.Join(e["HF_HOME"], "hub", "models--org--name", "blobs", sha256Of(f.files["model.safetensors"])))
 	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errOffline) || !strings.Contains(err.Error(), "lacks model.safetensors") {
@@ -584,7 +584,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDangling: a link to a blob that is gone is mended.
+// TestDangling: the client repairs a link to a missing blob.
 func TestDangling(t *testing.T) {
 	f := newFakeHub(t)
 	e := f.env()
@@ -682,11 +682,11 @@ func TestUnstatedSize(t *testing.T) {
 		if len(w.waits) > 0 || len(f.seen("GET /org/name/resolve/"+f.commit+"/tokenizer.json")) != 1 {
 			t.Errorf("%d bytes: asked again, after %v", length, w.waits)
 		}
-		if sent > 64*limit { // bytes in buffers of the system are sent but not read
+		if sent > 64*limit { // The system's buffers may hold bytes that were sent and not read.
 			t.Errorf("%d bytes of %d were sent", sent, length)
 		}
 	}
-	// A small file of a size that none has is not begun.
+	// The client does not begin a small file of an impossible size.
 	f := newFakeHub(t)
 	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/config.json") {
@@ -704,7 +704,7 @@ func TestUnstatedSize(t *testing.T) {
 	}
 }
 
-// TestLongAnswers: a hub sends a list of files without an end, and one that stalls.
+// TestLongAnswers: a hub sends an endless list of files, and another one stalls.
 func TestLongAnswers(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		f := newFakeHub(t)
@@ -731,7 +731,7 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
-// TestNoHost does not ask a host again that does not exist.
+// TestNoHost: the client asks a host that does not exist only once.
 func TestNoHost(t *testing.T) {
 	w := &watch{}
 	o := w.options(t, env{"HOME": t.TempDir(), "HF_HOME": t.TempDir(), "HF_ENDPOINT": "http://hub.invalid"})
@@ -795,7 +795,7 @@ func TestNoModel(t *testing.T) {
 	}
 }
 
-// TestTogether: callers that come at once fetch each file once.
+// TestTogether: callers at the same time fetch each file once.
 func TestTogether(t *testing.T) {
 	f := newFakeHub(t)
 	e := f.env()
@@ -828,7 +828,7 @@ func TestNames(t *testing.T) {
 		err  string
 	}{
 		{"here/model", model, "", ""},
-		{"runs/missing", model, "", ""}, // runs is a folder, so this is a path
+		{"runs/missing", model, "", ""}, // runs is a folder, so the name is a path.
 		{"Qwen/Qwen2.5-Math-1.5B", model, "Qwen/Qwen2.5-Math-1.5B", ""},
 		{"hf:runs/missing", model, "runs/missing", ""},
 		{"nowhere", model, "", ""},
@@ -927,7 +927,7 @@ func TestDataset(t *testing.T) {
 	if files, _ := listFiles(root); len(files) != 1 {
 		t.Errorf("files %q", files)
 	}
-	// Offline the rest is missed, and not taken for absent.
+	// Offline, files that are not in the cache are an error, and not taken for absent.
 	e["HF_HUB_OFFLINE"] = "1"
 	if path, err := get("hf:org/data/data/test.parquet"); err != nil || path != one {
 		t.Errorf("%s, %v", path, err)
@@ -966,7 +966,7 @@ func TestDataset(t *testing.T) {
 	}
 }
 
-// TestFullDisk: what cannot be written is said, with the file's name.
+// TestFullDisk: a file that cannot be written is an error with the file's name.
 func TestFullDisk(t *testing.T) {
 	if !exists("/dev/full") {
 		t.Skip("no /dev/full here")

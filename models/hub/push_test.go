@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// modelFolder writes a folder as onering saves it, and what is not pushed.
+// modelFolder writes a folder as onering saves it, with files that push leaves out.
 func modelFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,12 +112,12 @@ func TestPush(t *testing.T) {
 	if p := w.last["extra/copy.safetensors"]; p != [2]int64{2499, 2499} {
 		t.Errorf("progress %+v", p)
 	}
-	// The same content was sent once, in three parts; the small one as a whole.
+	// The client sent the same content once, in three parts, and the small file as a whole.
 	if r := h.seen("storage PUT"); len(r) != 4 {
 		t.Errorf("requests %q", r)
 	}
 
-	// Again: there is nothing to send and nothing to commit.
+	// A second push has no file to send and nothing to commit.
 	out, _, err = e.push(t, dir, "hf:me/mine")
 	if err != nil || out.Changed || out.Created || out.Commit != head.id || states(out)["model.safetensors"] != "unchanged" {
 		t.Errorf("again: %+v, %v", out, err)
@@ -135,7 +135,7 @@ func TestPush(t *testing.T) {
 	h.wantBranch(dir, "me/mine", "main")
 	h.seen("")
 
-	// A new branch of the same content stores nothing anew.
+	// A new branch with the same content stores no file again.
 	os.WriteFile(filepath.Join(dir, "model.safetensors"), []byte("new weights"), 0o666)
 	out, _, err = e.push(t, dir, "me/mine", func(o *PushOptions) { o.Revision = "try/2" })
 	if err != nil || out.Branch != "try/2" || states(out)["model.safetensors"] != "sent" {
@@ -148,7 +148,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPushWhole: a hub that wants files as a whole is given them so.
+// TestPushWhole: a hub that wants whole files gets them so.
 func TestPushWhole(t *testing.T) {
 	h, dir := newPushHub(t), modelFolder(t)
 	h.chunk = 0
@@ -161,8 +161,8 @@ func TestPushWhole(t *testing.T) {
 	}
 }
 
-// TestPushAnother: what another model left is removed where it would be loaded in
-// place of this one, and a default replaces nothing.
+// TestPushAnother: a push removes files of another model that would be loaded in place of
+// this one, and a default file replaces none.
 func TestPushAnother(t *testing.T) {
 	h, dir := newPushHub(t), modelFolder(t)
 	h.repos["me/mine"] = &pushRepo{ignore: "merges.txt", branches: map[string][]pushCommit{"main": {{id: strings.Repeat("b", 40), files: map[string]pushed{
@@ -192,8 +192,8 @@ func TestPushAnother(t *testing.T) {
 	}
 }
 
-// faults are the ways in which a request fails: before the hub did what it asks
-// for, and after.
+// faults are the ways in which a request fails: before and after the hub did what the
+// request asks for.
 var faults = map[string]func(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc){
 	"error": func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -269,8 +269,8 @@ func TestPushFaults(t *testing.T) {
 	}
 }
 
-// TestPushStops: a request that fails for good stops the push with an error that
-// names it, and the push that follows goes on from there.
+// TestPushStops: a request that always fails stops the push with an error that names the
+// request, and the next push continues from there.
 func TestPushStops(t *testing.T) {
 	dir := modelFolder(t)
 	for _, tt := range []struct{ request, want string }{
@@ -310,8 +310,8 @@ func TestPushStops(t *testing.T) {
 	}
 }
 
-// TestPushKilled kills a process at each request to the storage in turn. The next
-// one sends no part again that was taken.
+// TestPushKilled kills a process at each request to the storage in turn. The next process
+// sends no part again that the hub has stored.
 func TestPushKilled(t *testing.T) {
 	if folder := os.Getenv("ONERING_TEST_PUSH"); folder != "" {
 		sources, err := Sources(folder)
@@ -354,7 +354,7 @@ func TestPushKilled(t *testing.T) {
 		h.wantBranch(dir, "me/mine", "main")
 		want := 4 - min(killed, 3)
 		if killed == 4 {
-			want = 1 // the small file; the other is stored
+			want = 1 // the small file; the other file is stored
 		}
 		if r := h.seen("storage PUT"); len(r) != want {
 			t.Errorf("killed at %d: %d more uploads, want %d: %q", killed, len(r), want, r)
@@ -368,7 +368,7 @@ func TestPushKilled(t *testing.T) {
 	}
 }
 
-// TestPushExpired: addresses that hold no more are asked for anew.
+// TestPushExpired: the client asks again for addresses that have expired.
 func TestPushExpired(t *testing.T) {
 	h, dir := newPushHub(t), modelFolder(t)
 	puts := 0
@@ -389,7 +389,7 @@ func TestPushExpired(t *testing.T) {
 	}
 	h.wantBranch(dir, "me/mine", "main")
 
-	// Those that never hold end the push.
+	// Addresses that always expire end the push.
 	h = newPushHub(t)
 	h.fault = func(_ int, w http.ResponseWriter, r *http.Request, _ http.HandlerFunc) bool {
 		if r.Method == http.MethodPut {
@@ -406,7 +406,7 @@ func TestPushExpired(t *testing.T) {
 	}
 }
 
-// TestPushBetween: another commit between two steps is kept.
+// TestPushBetween: a push keeps a commit that another client made between two of its steps.
 func TestPushBetween(t *testing.T) {
 	h, dir := newPushHub(t), modelFolder(t)
 	h.fault = func(_ int, _ http.ResponseWriter, r *http.Request, _ http.HandlerFunc) bool {
@@ -423,7 +423,7 @@ func TestPushBetween(t *testing.T) {
 	h.wantBranch(dir, "me/mine", "main", "other.txt")
 }
 
-// TestPushRefused has what a push does not do, and what it says then.
+// TestPushRefused checks which pushes are refused, and the error of each.
 func TestPushRefused(t *testing.T) {
 	dir := modelFolder(t)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -509,7 +509,7 @@ func TestPushRefused(t *testing.T) {
 	}
 }
 
-// TestPushFiles: links that leave the folder and files that change.
+// TestPushFiles pushes links that leave the folder and files that change meanwhile.
 func TestPushFiles(t *testing.T) {
 	dir := modelFolder(t)
 	if err := os.Symlink("/etc/hostname", filepath.Join(dir, "hostname.json")); err != nil {
@@ -531,7 +531,7 @@ func TestPushFiles(t *testing.T) {
 		}
 		return false
 	}
-	h.t = &testing.T{} // it finds a wrong checksum, which is not the client's fault
+	h.t = &testing.T{} // The hub finds a wrong checksum, which is not the client's fault.
 	_, _, err := env{"HOME": t.TempDir(), "HF_HOME": t.TempDir(), "HF_ENDPOINT": h.hub.URL, "HF_TOKEN": testToken}.push(t, dir, "me/mine")
 	if err == nil || len(h.head("me/mine", "main").files) > 1 {
 		t.Errorf("%v", err)
@@ -592,7 +592,7 @@ print(info.oid)
 	}
 	h.wantBranch(dir, "me/mine", "b")
 	theirs := h.seen("")
-	// Our push of the same finds nothing to do.
+	// Our push of the same files has nothing to do.
 	out, _, err := e.push(t, dir, "me/mine", func(o *PushOptions) { o.Revision, o.Private = "b", true })
 	if err != nil || out.Changed {
 		t.Errorf("%+v, %v", out, err)

@@ -26,7 +26,7 @@ func smallModel(t *testing.T) models.Model {
 	return m
 }
 
-// TestRefused: what the graphs do not compute is refused by the name of its key.
+// TestRefused: an adapter that the graphs cannot compute is refused with the name of its key.
 func TestRefused(t *testing.T) {
 	m := smallModel(t)
 	for _, tt := range []struct{ config, want string }{

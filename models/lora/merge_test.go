@@ -42,8 +42,8 @@ func numbers(name string, shape ...int) models.Tensor {
 	return x
 }
 
-// TestMerge: ranks and scales by module, layers without products and modules that were trained
-// whole go into the weights, and nothing else changes.
+// TestMerge: the merge adds adapters with ranks and scales by module, layers without
+// products, and modules that were trained whole to the weights, and changes nothing else.
 func TestMerge(t *testing.T) {
 	m, err := models.ParseConfig([]byte(strings.Replace(small, `"tie_word_embeddings": true`, `"tie_word_embeddings": false`, 1)), nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestMergeRefused: what cannot be in a model's folder is refused with the reason.
+// TestMergeRefused: a merge that no model folder can hold is refused with the reason.
 func TestMergeRefused(t *testing.T) {
 	const config, q = `{"r": 2, "target_modules": ["q_proj"]}`, "model.layers.0.self_attn.q_proj"
 	a, b := numbers(q+".lora_A.weight", 2, 12), numbers(q+".lora_B.weight", 24, 2)
@@ -137,7 +137,7 @@ func TestMergeRefused(t *testing.T) {
 		}
 		base.Close()
 	}
-	// A head and an embedding that are the same are the one tensor of both.
+	// A head and an embedding that share their weights are one tensor.
 	base, err := smallModel(t).Init(3)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ const small = `{"model_type": "llama", "hidden_size": 12, "intermediate_size": 1
 
 func TestConformance(t *testing.T) { Run(t, small) }
 
-// A broken design is a Llama that lies in one place.
+// A broken design is a Llama with one fault.
 type broken struct {
 	decoder.Shape
 	layout func(*models.Layout) *models.Layout
@@ -41,7 +41,7 @@ type brokenArchitecture struct {
 	models.Compute
 }
 
-// changed is the Architecture with a change of the Shape, if there is one.
+// changed is the Architecture with the design's change of the Shape, if there is one.
 func (a brokenArchitecture) changed(change func(*decoder.Shape)) models.Architecture {
 	s := a.Shape
 	if change != nil {
@@ -73,7 +73,7 @@ func (a brokenArchitecture) Layer(s models.Stash, blocks int) (f, b models.Progr
 	return f, b, err
 }
 
-// A recorder is a test that notes errors in place of failing.
+// A recorder is a test that records errors in place of failing.
 type recorder struct {
 	testing.TB
 	errors []string

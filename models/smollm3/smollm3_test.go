@@ -9,8 +9,8 @@ import (
 	_ "onering/models/smollm3"
 )
 
-// TestLayersWithoutRope reads the list, whose ones are layers with a rotary
-// embedding, and without a list the interval.
+// TestLayersWithoutRope reads the list, in which a 1 is a layer with a rotary embedding,
+// and, without a list, the interval.
 func TestLayersWithoutRope(t *testing.T) {
 	const shape = `{"model_type": "smollm3", "hidden_size": 12, "intermediate_size": 14, "num_hidden_layers": 5, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 9`
 	for keys, want := range map[string]string{

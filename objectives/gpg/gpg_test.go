@@ -28,8 +28,8 @@ func TestVariantsConform(t *testing.T) {
 	}
 }
 
-// TestRescale: alpha makes up for the responses of groups with equal rewards, not
-// for those whose advantage happens to be 0.
+// TestRescale: alpha makes up for responses of groups with equal rewards, and not for
+// responses whose advantage is 0 by chance.
 func TestRescale(t *testing.T) {
 	o := &gpg{Shared: objectives.Defaults("centered"), Rescale: true}
 	var b objectives.Batch
@@ -48,7 +48,7 @@ func TestRescale(t *testing.T) {
 			t.Errorf("response %d: w = %v, want %v", i, w[i][0], want)
 		}
 	}
-	b.Trajectories = b.Trajectories[3:] // nothing to learn from: alpha is 1, not 1/0
+	b.Trajectories = b.Trajectories[3:] // No response has an advantage: alpha is 1, not 1/0.
 	o.Weights(b, w[3:])
 	if loss := o.Loss(b, b); loss != 0 || w[3][0] != 0 {
 		t.Errorf("all groups degenerate: loss %v, w = %v", loss, w[3])

@@ -34,8 +34,8 @@ func TestVariantsConform(t *testing.T) {
 	}
 }
 
-// TestTokenAdvantage: GSPO-token weighs each token by its own advantage and cuts
-// each by its own sign; plain GSPO does not look at them.
+// TestTokenAdvantage: GSPO-token weighs each token by its own advantage and cuts each by
+// its own sign; plain GSPO ignores token advantages.
 func TestTokenAdvantage(t *testing.T) {
 	b := objectives.Batch{Trajectories: []objectives.Trajectory{{
 		Advantage: 1, LogProb: []float64{-1, -1, -1}, OldLogProb: []float64{-1.3, -1.3, -1.3},

@@ -80,7 +80,7 @@ func TestStep(t *testing.T) {
 		p, m, v := append([]float64{}, state["p"].Data...), make([]float64, n), make([]float64, n)
 		for step := 1; step <= 5; step++ {
 			grad := graphtest.Normal(r, n)
-			grad.Data[3] = 0 // never any gradient: only decay
+			grad.Data[3] = 0 // This weight never has a gradient: it only decays.
 			correct1, correct2 := 1-math.Pow(tt.beta1, float64(step)), 1-math.Pow(tt.beta2, float64(step))
 			for i, d := range grad.Data {
 				d *= tt.clip
