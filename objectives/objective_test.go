@@ -43,8 +43,8 @@ func TestRegisterPanics(t *testing.T) {
 	}
 }
 
-// TestGreedy: the greedy response is shaped as the others are, and a group teaches
-// nothing only if its reward equals theirs.
+// TestGreedy: the greedy response is shaped as the other responses are, and a group
+// counts as flat only if the greedy reward equals the others.
 func TestGreedy(t *testing.T) {
 	o := makeObjective(t, "dapo", settings{"advantage": "remax", "overlong_length": 10, "overlong_cache": 10})
 	group := make([]objectives.Trajectory, 2)
@@ -66,15 +66,15 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
-// TestKLReward: half of the log-ratio to the reference is taken from each reward, which
-// itself stays as it is.
+// TestKLReward: half of the log-ratio to the reference is subtracted from each reward in
+// the advantages, and Reward stays unchanged.
 func TestKLReward(t *testing.T) {
 	o := makeObjective(t, "drgrpo", settings{"kl_reward": 0.5})
 	if !objectives.NeedsOf(o).Reference {
 		t.Error("it needs no reference")
 	}
 	group := []objectives.Trajectory{
-		{Reward: 1, LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -2}, RefLogProb: []float64{-1.5, -2.5}}, // 1 nearer than the reference
+		{Reward: 1, LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -2}, RefLogProb: []float64{-1.5, -2.5}}, // The response's log-prob is 1 above the reference's.
 		{Reward: 1, LogProb: []float64{-3}, OldLogProb: []float64{-3}, RefLogProb: []float64{-3}},
 	}
 	objectives.SetAdvantages(o, group)
@@ -100,14 +100,14 @@ func TestSetAdvantages(t *testing.T) {
 			t.Errorf("equal rewards, response %d: %+v", i, x)
 		}
 	}
-	// Shaping comes before the advantages and leaves Reward alone.
+	// Shaping comes before the advantages and leaves Reward unchanged.
 	dapo := makeObjective(t, "dapo", settings{"advantage": "centered", "overlong_length": 10, "overlong_cache": 4})
 	group = []objectives.Trajectory{{Reward: 1, LogProb: make([]float64, 8)}, {Reward: 1, LogProb: make([]float64, 2)}}
 	objectives.SetAdvantages(dapo, group)
 	if group[0].Advantage != -0.25 || group[1].Advantage != 0.25 || group[0].Reward != 1 || group[0].Degenerate {
 		t.Errorf("shaped: %+v", group)
 	}
-	objectives.SetAdvantages(dapo, nil) // a missing group must not panic
+	objectives.SetAdvantages(dapo, nil) // A missing group must not panic.
 }
 
 func TestKeepWithoutKeeper(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // powerMeanFolders returns testdata/powermean and, where it exists, the shared folder
-// that has larger batches.
+// with larger batches.
 func powerMeanFolders(t *testing.T) []string {
 	t.Helper()
 	folders := []string{filepath.Join("testdata", "powermean")}
@@ -80,7 +80,7 @@ func powerMeanSettings(spec map[string]any) (name string, set settings, ok bool)
 	return name, set, spec["drop_truncated"] != true // which is train.truncated
 }
 
-// TestPowerMeanGoldens holds holder, p3o and pmpo with exponents below 0 against batches
+// TestPowerMeanGoldens compares holder, p3o and pmpo with exponents below 0 with batches
 // that PyTorch and NumPy computed; ../shared/goldens/powermean has their formulas.
 func TestPowerMeanGoldens(t *testing.T) {
 	for _, folder := range powerMeanFolders(t) {
@@ -122,7 +122,7 @@ func TestPowerMeanGoldens(t *testing.T) {
 	}
 }
 
-// TestMeanGoldens holds the mean of any order against values of 60 digits.
+// TestMeanGoldens compares the mean of any order with values of 60 digits.
 func TestMeanGoldens(t *testing.T) {
 	for _, folder := range powerMeanFolders(t) {
 		var golden struct {
@@ -150,7 +150,7 @@ func TestMeanGoldens(t *testing.T) {
 	}
 }
 
-// TestSignedSolverGoldens: D40 and D41, over ranges with exponents below 0.
+// TestSignedSolverGoldens checks D40 and D41, over ranges with exponents below 0.
 func TestSignedSolverGoldens(t *testing.T) {
 	for _, folder := range powerMeanFolders(t) {
 		var golden struct {
@@ -193,7 +193,7 @@ func TestSignedSolverGoldens(t *testing.T) {
 	}
 }
 
-// TestScheduleGoldens holds the schedules of p against those of HölderPO's code.
+// TestScheduleGoldens compares the schedules of p with those of HölderPO's code.
 func TestScheduleGoldens(t *testing.T) {
 	for _, folder := range powerMeanFolders(t) {
 		var golden struct {
@@ -212,7 +212,7 @@ func TestScheduleGoldens(t *testing.T) {
 		for _, v := range golden.Vectors {
 			shape, way, _ := strings.Cut(v.Schedule, "_")
 			if v.Power != 2 && shape == "square" {
-				continue // the code's other powers have no table
+				continue // The other powers of HölderPO's code have no table.
 			}
 			first, last := v.PMax, v.PMin
 			if way == "asc" {

@@ -9,8 +9,8 @@ import (
 	"onering/objectives"
 )
 
-// TestPowerMean: monotone in p, between the extremes, homogeneous, and its softmax
-// is its derivative.
+// TestPowerMean: the power mean is monotone in p, between the extremes and homogeneous,
+// and its softmax is its derivative.
 func TestPowerMean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		z := logRatios(t)

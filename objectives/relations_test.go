@@ -48,8 +48,8 @@ func weigh(o objectives.Objective, b objectives.Batch) [][]float64 {
 	return w
 }
 
-// TestLoneResponses: an objective that wants no groups learns from a round of single
-// responses, whose rewards differ, and one that wants them has nothing to learn there.
+// TestLoneResponses: an objective that wants no groups learns from a round of single responses
+// with different rewards; an objective that wants groups learns nothing from this round.
 func TestLoneResponses(t *testing.T) {
 	for _, name := range objectives.Names() {
 		for _, rule := range append(objectives.AdvantageRules(), "") {
@@ -100,7 +100,7 @@ func makeObjective(t testing.TB, name string, set settings) objectives.Objective
 	return o
 }
 
-// TestEquivalences: objectives that must agree do, in loss and in every weight.
+// TestEquivalences: pairs of objectives that must agree do agree, in loss and in every weight.
 func TestEquivalences(t *testing.T) {
 	for _, c := range []struct {
 		claim     string
@@ -201,8 +201,8 @@ func TestWeightSum(t *testing.T) {
 	})
 }
 
-// TestScaleInvariance: centered advantages are linear in the rewards, and weights
-// in the advantages; standardized ones do not see the rewards' scale or offset.
+// TestScaleInvariance: centered advantages are linear in the rewards, and weights in the
+// advantages; standardized advantages do not depend on the rewards' scale or offset.
 func TestScaleInvariance(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		scale := rapid.Float64Range(0.1, 50).Draw(rt, "scale")
@@ -258,7 +258,7 @@ func TestScaleInvariance(t *testing.T) {
 			switch {
 			case objectives.NeedsOf(o).Teacher: // which says all
 				scale = 1
-			case name == "p3o": // whose pull does not scale
+			case name == "p3o": // p3o's pull does not scale with the rewards.
 				o = makeObjective(t, name, settings{"pull": false})
 			}
 			v, w := weigh(o, b), weigh(o, larger)
@@ -273,8 +273,8 @@ func TestScaleInvariance(t *testing.T) {
 	})
 }
 
-// TestExtremeRewards: rewards whose sums or squares leave the range of numbers have the
-// advantages of the same rewards in another unit.
+// TestExtremeRewards: rewards whose sums or squares leave the range of numbers get the
+// same advantages as these rewards in another unit.
 func TestExtremeRewards(t *testing.T) {
 	round := func(unit float64) [][]objectives.Trajectory {
 		groups := make([][]objectives.Trajectory, 2)
@@ -309,7 +309,8 @@ func TestExtremeRewards(t *testing.T) {
 	}
 }
 
-// TestRatioRisesWithP, and ESS falls with the distance of p from 0, whatever the clip.
+// TestRatioRisesWithP: a ratio rises with p, and ESS falls with the distance of p from 0, for any
+// clip.
 func TestRatioRisesWithP(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := drawBatch(rt, 2)
@@ -328,8 +329,8 @@ func TestRatioRisesWithP(t *testing.T) {
 	})
 }
 
-// TestPenalties: k3 and entropy enter each objective with the weights that its
-// policy term gives to tokens (D20), which are written out here.
+// TestPenalties: k3 and entropy enter each objective with the weights that its policy
+// term gives to tokens (D20). The test writes these weights out.
 func TestPenalties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := drawBatch(rt, 0.5)

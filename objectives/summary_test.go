@@ -13,7 +13,7 @@ func TestSummarize(t *testing.T) {
 		{Advantage: 1, LogProb: tokens(10), OldLogProb: tokens(10)},
 		{Advantage: -1, LogProb: []float64{-1, -2}, OldLogProb: []float64{-2, -5}, RefLogProb: []float64{-2, -2}}, // delta 1, 3
 		{Advantage: 3, LogProb: []float64{-4}, OldLogProb: tokens(1)},                                             // delta -4
-		{Advantage: 5}, // an empty response counts in nothing
+		{Advantage: 5}, // An empty response counts in no figure.
 		{Advantage: 0, LogProb: tokens(1), OldLogProb: tokens(1)}, // has no sign
 	}}
 	w := [][]float64{
@@ -43,7 +43,7 @@ func TestSummarize(t *testing.T) {
 		"p/max": 1, "p/max/pos": 0.75, "p/max/neg": 1,
 		"p/share_at_max": 0.5, "p/share_at_max/pos": 0, "p/share_at_max/neg": 1,
 		"ess": 0.25, "ess/neg": nan,
-		// The figures do not follow the objective's LogRatio.
+		// The figures do not depend on the objective's LogRatio.
 		"log_ratio/mean": -0.5, "log_ratio/min": -4, "log_ratio/max": 2, "log_ratio/max/pos": 0, "log_ratio/mean/pos": -2,
 		"kl": math.Exp(-1) / 2, "kl/pos": nan, "kl/neg": math.Exp(-1) / 2,
 		"delta/min": -4, "delta/max": 3, "delta/std/neg": 1, "delta/max/pos": 0,

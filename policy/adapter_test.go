@@ -55,7 +55,7 @@ func talkerFolder(t *testing.T, generation string) (model, adapter string) {
 }
 
 // TestGeneration: the tokenizer's end-of-sequence token ends responses beside those of
-// generation_config.json, whose temperature and filters are taken where it states them.
+// generation_config.json. Temperature and filters come from that file where it states them.
 func TestGeneration(t *testing.T) {
 	model, _ := talkerFolder(t, `{"eos_token_id": [7], "do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": null, "repetition_penalty": 1.05}`)
 	p, err := Open(runtimetest.Test(t), Options{Path: model})
@@ -66,7 +66,7 @@ func TestGeneration(t *testing.T) {
 	if !slices.Equal(p.Model.EOS, []int32{7, 8}) {
 		t.Errorf("responses end at %v, want 7 and the tokenizer's 8", p.Model.EOS)
 	}
-	for _, limit := range []int{0, 5} { // 0 is a limit that is not known yet
+	for _, limit := range []int{0, 5} { // 0 is a limit that is not known yet.
 		got, err := p.Sampling(sampler.Plain(limit))
 		if want := (sampler.Sampling{Temperature: 0.6, TopP: 1, TopK: 20, MaxNewTokens: limit}); err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -81,8 +81,8 @@ func TestGeneration(t *testing.T) {
 	}
 }
 
-// TestAdapterTokenizer: an adapter's own chat template and tokenizer are used with it, also
-// beside other adapters, and its checkpoints keep them.
+// TestAdapterTokenizer: an adapter's own chat template and tokenizer replace the model's,
+// also if other adapters are loaded, and the adapter's checkpoints keep them.
 func TestAdapterTokenizer(t *testing.T) {
 	model, adapter := talkerFolder(t, "{}")
 	if err := os.WriteFile(filepath.Join(adapter, "chat_template.jinja"), []byte("{{ messages[0].content }}??"), 0o644); err != nil {

@@ -15,8 +15,8 @@ import (
 	"onering/tokenize"
 )
 
-// talkTo begins a conversation with a model of random weights. Its chat template drops what
-// earlier answers said, as Qwen3's does.
+// talkTo begins a conversation with a model of random weights. Its chat template drops
+// the thoughts of earlier answers, as Qwen3's does.
 func talkTo(t *testing.T) *Conversation {
 	t.Helper()
 	env := runtimetest.Test(t)
@@ -49,8 +49,8 @@ func talkTo(t *testing.T) *Conversation {
 
 func deaf(string) error { return nil }
 
-// TestConversationAppends: the ids of earlier turns stay as they are though the template
-// would write them anew, and what the decoder holds of them moves no token.
+// TestConversationAppends: the ids of earlier turns stay, though the template would write
+// them anew, and the part of the conversation that the decoder has cached changes no token.
 func TestConversationAppends(t *testing.T) {
 	anew, kept := talkTo(t), talkTo(t)
 	kept.decoder.StepCost = 0       // always append
@@ -75,11 +75,11 @@ func TestConversationAppends(t *testing.T) {
 	}
 }
 
-// TestConversationStops: an answer that is stopped stays as far as it came, and the next turn
+// TestConversationStops: an interrupted answer keeps the tokens it has, and the next turn
 // follows it. A turn that fails changes nothing.
 func TestConversationStops(t *testing.T) {
 	c := talkTo(t)
-	o := sampler.Options{Sampling: sampler.Sampling{Temperature: 1, TopP: 1, TopK: 1, MaxNewTokens: 60}} // the first choice is no EOS for long
+	o := sampler.Options{Sampling: sampler.Sampling{Temperature: 1, TopP: 1, TopK: 1, MaxNewTokens: 60}} // The first choice is no EOS for many tokens.
 	ctx, cancel := context.WithCancel(context.Background())
 	pieces := 0
 	a, err := c.Answer(ctx, "1", o, func(string) error {
@@ -120,7 +120,7 @@ func TestConversationStops(t *testing.T) {
 	}
 }
 
-// TestReadRun reads run files of other commands and versions, and refuses what is no file.
+// TestReadRun reads run files of other commands and versions, and refuses other files.
 func TestReadRun(t *testing.T) {
 	for _, tt := range []struct {
 		text, want string

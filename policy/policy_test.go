@@ -7,8 +7,7 @@ import (
 	"onering/models/lora"
 )
 
-// TestBase: an adapter's checkpoint goes with the weights that it was trained beside,
-// and with no others.
+// TestBase: an adapter's checkpoint loads only with the weights that it was trained on.
 func TestBase(t *testing.T) {
 	whole, adapted := &Policy{}, &Policy{Adapter: &lora.Adapter{}, base: &lora.Base{Model: "m", Digest: "crc32c:1"}}
 	for _, tt := range []struct {

@@ -28,12 +28,13 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// before runs before the page's scripts and collects errors.
+// before is a script that runs before the page's scripts and collects errors.
 const before = `window.errors=[];addEventListener("error",(e)=>errors.push(String(e.message)));
 addEventListener("securitypolicyviolation",(e)=>errors.push("fetches "+e.blockedURI));
 const say=console.error;console.error=(...a)=>{errors.push(a.join(" "));say(...a)}`
 
-// script wraps code that uses a page as a reader would. Its value is what it saw, as JSON.
+// script wraps code that uses a page as a reader would. Its value is the code's observations, as
+// JSON.
 func script(use string) string {
 	return `(async()=>{const seen={},wait=(ms)=>new Promise((r)=>setTimeout(r,ms));` + use +
 		`;seen.errors=window.errors;return JSON.stringify(seen)})().catch((e)=>JSON.stringify({errors:[...errors,String(e.stack)]}))`
@@ -112,7 +113,7 @@ const useTurns = `
   seen.folded=document.querySelectorAll(".answered").length-document.querySelectorAll(".answered .token").length;
 `
 
-// A reading is the JSON that a script returns.
+// A reading holds the observations that a script returns as JSON.
 type reading struct {
 	Errors   []string
 	Figures  int
@@ -121,24 +122,24 @@ type reading struct {
 	Toggled  bool
 	Sorted   bool
 	Tokens   int
-	Verdicts string // of the responses that the button of the finding "What is wrong?" shows
+	Verdicts string // the texts of the responses that the button of the finding "What is wrong?" shows
 	Saved    []string
-	Colours  []string // of the first token, for each choice of what the colour means
-	shown             // by the controls of the responses
-	Turns    []string // of each response: what the policy and the environment have written
+	Colours  []string // the first token's text, for each meaning of the colour
+	shown             // the number of turns, by the controls of the responses
+	Turns    []string // each response's segments: those of the policy and of the environment
 	Folded   int      // answers of the environment without their coloured tokens
-	Width    [2]int   // of the page and of the window
+	Width    [2]int   // widths of the page and of the window
 }
 
 // shown is what the page shows after each use of a control.
 type shown struct {
-	All, None int      // responses without a filter, and with a search for what there is not
+	All, None int      // responses without a filter, and with a search that finds none
 	Found     [2]int   // responses and problems that a search finds
-	Problem   string   // the text of the first of them
+	Problem   string   // the text of the first response found
 	Rewarded  []string // rewards of at least 0.5
 	Weights   []float64
 	Heat      []any  // rows, columns, the title of the first cell
-	Clicked   []any  // what a click on a row searches, the round, and how many problems it shows
+	Clicked   []any  // the search that a click on a row makes, the round, and the number of problems shown
 	Settings  string // the table of settings that differ
 }
 
@@ -151,7 +152,7 @@ type devtools struct {
 	id      int
 }
 
-// call has the browser do something and decodes what it answers.
+// call has the browser execute a command and decodes its answer.
 func (d *devtools) call(method string, params map[string]any, result any) {
 	d.t.Helper()
 	d.id++
@@ -191,8 +192,8 @@ func (d *devtools) call(method string, params map[string]any, result any) {
 	}
 }
 
-// evaluate returns the value of an expression in the page, a text, and waits for it if it
-// is a promise.
+// evaluate returns the text value of an expression in the page, and waits for it if the
+// expression is a promise.
 func (d *devtools) evaluate(expression string) string {
 	d.t.Helper()
 	var x struct {
@@ -206,7 +207,7 @@ func (d *devtools) evaluate(expression string) string {
 	return x.Result.Value
 }
 
-// launch starts a browser with an empty page of some width. It ends with the test.
+// launch starts a browser with an empty page of the given width. The browser ends with the test.
 func launch(t *testing.T, width int) *devtools {
 	t.Helper()
 	chromium := browser(t)
@@ -233,7 +234,7 @@ func launch(t *testing.T, width int) *devtools {
 		if !t.Skipped() {
 			d.session = ""
 			in.Write([]byte(`{"id":0,"method":"Browser.close"}` + "\x00"))
-			io.Copy(io.Discard, d.out) // until it has written its profile and ended
+			io.Copy(io.Discard, d.out) // The browser has written its profile and ended.
 		}
 		cancel()
 		cmd.Wait()
@@ -251,7 +252,7 @@ func launch(t *testing.T, width int) *devtools {
 	return d
 }
 
-// read opens a page in a browser of some width and returns what use saw.
+// read opens a page in a browser of the given width and returns the reading that use makes.
 func read(t *testing.T, page []byte, width int, use string) reading {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")

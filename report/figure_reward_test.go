@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// TestComponentPlots: each part of a reward has a curve, after the reward's. A single
-// part that is the reward has none. Values above 1 widen the axis.
+// TestComponentPlots: each part of a reward has a curve, after the reward's curve. A
+// single part that equals the reward has no curve. Values above 1 widen the axis.
 func TestComponentPlots(t *testing.T) {
 	for _, tt := range []struct {
-		name, round string // with the number of the round
+		name, round string // the title with the number of the round
 		want        []string
 		widened     bool
 	}{

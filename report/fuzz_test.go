@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The files of a run may have been edited by hand: for any content, the page and the view
-// are written, or the error names the file.
+// A user may have edited the files of a run: for any content, either the page and the
+// view are written or the error names the file.
 func FuzzRun(f *testing.F) {
 	f.Add(
 		`{"kind":"step","step":1,"round":1,"loss":0.5,"grad_norm":1,"ess/fraction":0.4}`,

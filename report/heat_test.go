@@ -10,8 +10,8 @@ import (
 )
 
 // TestHeat counts the right responses of problems over six rounds. Problem a comes in
-// every second round, b in one round only, c twice in a round and then never, and nobody
-// knows what is right of u.
+// every second round, b in one round only, c twice in a round and then never, and no
+// verdict is known for u.
 func TestHeat(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "rollouts"), 0o777); err != nil {
@@ -61,7 +61,8 @@ func TestHeat(t *testing.T) {
 	}
 }
 
-// Many problems are shown evenly from the hardest to the easiest, with few columns.
+// A view of many problems shows evenly chosen ones from the hardest to the easiest, with few
+// columns.
 func TestHeatIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "rollouts"), 0o777); err != nil {
@@ -88,8 +89,8 @@ func TestHeatIsBounded(t *testing.T) {
 	}
 }
 
-// The reward's verdict of a response counts, not the size of the reward, except in runs
-// from before verdicts.
+// A response counts by the reward's verdict, not by the size of the reward, except in
+// runs from before verdicts.
 func TestVerdict(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "round-00001.jsonl")
 	text := `{"problem":"a","sample":0,"prompt":"1","prompt_text":"Q 1","prompt_ids":[1,2],"reward":0.5,"right":false}
@@ -147,7 +148,7 @@ func TestSettingsDiffer(t *testing.T) {
 	}
 }
 
-// A run on given texts has its losses, and says nothing of rewards.
+// The page of a run on given texts shows its losses, and no rewards.
 func TestSupervised(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"kind":"eval","step":0,"loss":3}

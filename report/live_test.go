@@ -8,7 +8,7 @@ import (
 	"onering/train/metrics"
 )
 
-// reporterOf returns what keeps the page of the run in a folder.
+// reporterOf returns the reporter that keeps the page of the run in a folder.
 func reporterOf(dir string) *reporter {
 	var l Live
 	l.KeepPage(dir)

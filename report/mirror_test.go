@@ -88,7 +88,7 @@ func scalarsOf(t *testing.T, event []byte) (list []string) {
 	return list
 }
 
-// each calls f for every field of a message.
+// each calls f for every field of a protobuf message.
 func each(t *testing.T, b []byte, f func(n protowire.Number, v []byte, x uint64)) {
 	t.Helper()
 	for len(b) > 0 {

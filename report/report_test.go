@@ -58,7 +58,7 @@ func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string
 		write(filepath.Join("checkpoints/step-000008", name), string(text))
 	}
 	more := ""
-	if objective == "pmpo" { // not all runs have these fields
+	if objective == "pmpo" { // Some runs lack these fields.
 		more = `,"right":%t,"delta":[0.3,0],"w":[-%g,0.01]`
 	}
 	for _, round := range []int{1, 2, steps / 8} {
@@ -115,7 +115,7 @@ func TestReadRun(t *testing.T) {
 	}
 }
 
-// Values that are lists or tables are readable in the table of settings.
+// The table of settings shows lists and tables in readable form.
 func TestSettingText(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.toml")
 	text := "[data]\ntrain = [\"a\", {path = \"b\", weight = 0.3}]\nseed = 3\n[eval]\nsuites = [\"x\"]\n[[reward.use]]\nname = \"math\"\n"
@@ -297,8 +297,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestNothingLearned checks what the page says of runs that had nothing to learn from,
-// from the first round on, and that panels without change are sentences.
+// TestNothingLearned checks what the page says about runs that have had nothing to learn
+// from since the first round, and that a panel without change becomes a sentence.
 func TestNothingLearned(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -420,7 +420,7 @@ func TestWriteNothing(t *testing.T) {
 	if err := Write(new(bytes.Buffer), nil, Options{}); err == nil {
 		t.Error("a page about no runs")
 	}
-	// A run without records has a page, too.
+	// A run without records also has a page.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), nil, 0o666); err != nil {
 		t.Fatal(err)
@@ -459,7 +459,7 @@ func TestTallyESS(t *testing.T) {
 	}
 	lines := []rolloutLine{
 		line(1, math.Ln2, math.Ln2, 0, 0),
-		line(0, 9, 0), // ignored: it has no advantage
+		line(0, 9, 0), // ignored: this response has no advantage
 		line(-1),      // ignored: no step used it
 	}
 	for clip, want := range map[string]float64{"1": 0.9, "0": 1} {
@@ -496,7 +496,7 @@ func TestSelectResponsesVaries(t *testing.T) {
 	if want := "0:0 1:0 2:0 3:0 4:0 5:0 6:0 7:0 8:0 9:0"; strings.Join(got, " ") != want {
 		t.Errorf("first %q, want %q", got, want)
 	}
-	// Then the rest of the first problem and responses to others come by turns.
+	// The next ones are, by turns, the rest of the first problem and responses to others.
 	got = got[:0]
 	for _, x := range all[minWrong : minWrong+6] {
 		got = append(got, fmt.Sprint(x.Prompt, ":", x.Reward))

@@ -18,8 +18,7 @@ import (
 	"time"
 )
 
-// TestMain makes the test binary the program of its own tests: with a task in the
-// environment it plays that program.
+// TestMain makes the test binary play the program that a task in the environment names.
 func TestMain(m *testing.M) {
 	switch os.Getenv("SINK_TASK") {
 	case "":
@@ -46,7 +45,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// program is the command that plays a task.
+// program is the command line that plays a task.
 func program(t *testing.T, task string) (command []string, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "got")
@@ -59,7 +58,7 @@ func program(t *testing.T, task string) (command []string, file string) {
 	return []string{path}, file
 }
 
-// A lockedBuffer takes a log from several goroutines.
+// A lockedBuffer collects a log from several goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -91,12 +90,12 @@ func appendLine(t *testing.T, dir, text string) {
 	}
 }
 
-// TestSink checks that the program gets the configuration, the lines that are added
-// and the summary, each once and in order, also lines that were half written when it
-// was told.
+// TestSink checks that the program gets the configuration, the lines that are added and
+// the summary, each once and in order, also a line that was half written when the sink
+// heard of it.
 func TestSink(t *testing.T) {
 	dir := t.TempDir()
-	appendLine(t, dir, `{"kind":"round","round":1}`+"\n") // of the run before a resume
+	appendLine(t, dir, `{"kind":"round","round":1}`+"\n") // a line of the run before a resume
 	command, file := program(t, "copy")
 	var log lockedBuffer
 	s, err := startSink(command, dir, map[string]int{"rounds": 3}, slog.New(slog.NewTextHandler(&log, nil)))
@@ -127,8 +126,8 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestSinkFails checks that a program that dies or takes nothing does not hold up the
-// run, and that the lost lines are counted.
+// TestSinkFails checks that a program that dies or reads nothing does not delay the run,
+// and that the lost lines are counted.
 func TestSinkFails(t *testing.T) {
 	for task, want := range map[string][]string{
 		"die":  {"out of order", "exit status 3", "lines_lost="},

@@ -38,8 +38,8 @@ func episodeRun(t *testing.T, answer string) string {
 	return dir
 }
 
-// TestTurns: the page and the view show who has written what, and the ESS figure is that of the
-// policy's tokens.
+// TestTurns: the page and the view show who wrote each part, and the ESS figure counts
+// the policy's tokens only.
 func TestTurns(t *testing.T) {
 	r := mustRead(t, episodeRun(t, "33"))
 	if err := r.ChooseRollouts(1 << 20); err != nil {
@@ -61,7 +61,7 @@ func TestTurns(t *testing.T) {
 	if n := r.ess.n[0]; n != 1 || r.ess.ess[0][exponentSteps] < 0.9999 {
 		t.Errorf("%d responses with an ESS of %v", n, r.ess.ess[0][exponentSteps])
 	}
-	// An earlier segment is shown, and counts nowhere.
+	// An earlier segment is shown, and counts in no figure.
 	if q := p.Rollouts[0].Problems; len(q) != 1 || q[0].All != 2 || r.newestVerdicts.all != 2 || len(p.Rollouts[0].List) != 3 || !p.Rollouts[0].List[2].Part {
 		t.Errorf("%+v, %+v, %d responses", q, r.newestVerdicts, len(p.Rollouts[0].List))
 	}
@@ -88,8 +88,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTurnsFold: an observation takes one line of the view, however long it is, and what does
-// not fit is marked.
+// TestTurnsFold: an observation takes one line of the view, however long it is, and a
+// mark shows that it was cut.
 func TestTurnsFold(t *testing.T) {
 	dir := episodeRun(t, strings.Repeat("a page\nof text ", 5000))
 	for height := 5; height < 40; height++ {
@@ -103,8 +103,8 @@ func TestTurnsFold(t *testing.T) {
 	}
 }
 
-// TestTurnsDamaged: turns that are not those of the response are refused by the file, the line
-// and the turn.
+// TestTurnsDamaged: turns that do not fit the response are an error that names the file,
+// the line and the turn.
 func TestTurnsDamaged(t *testing.T) {
 	for damage, want := range map[string]string{
 		`"from":2,"to":4|"from":3,"to":4`:             "turns[1]",

@@ -87,7 +87,7 @@ func TestWatchAt80x24(t *testing.T) {
 	}
 	response := strings.Repeat("consider every divisor ", 40)
 	samples := []rolloutView{{Round: 40, Verdict: "wrong", Prompt: strings.Repeat("How many are there? ", 20) + "END", Tokens: []string{response}, Answer: "2", Gold: []string{"2"}}}
-	// The shell's prompt takes a line.
+	// The shell's prompt takes one line.
 	text := draw(r, samples, 50, 80, 23)
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if len(lines) > 23 {

@@ -18,7 +18,7 @@ import (
 	"onering/reward/rewardtest"
 )
 
-// given is a reward whose scores are given, by the text of the response.
+// A given is a reward whose scores are fixed by the text of the response.
 type given map[string]reward.Score
 
 func (g given) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
@@ -32,7 +32,7 @@ func (g given) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 // A figure is a value that keeps sums and products exact.
 var figure = rapid.Map(rapid.IntRange(-8, 8), func(n int) float64 { return float64(n) / 4 })
 
-// drawScore draws what a part may say of a sample.
+// drawScore draws a score that a part may give a sample.
 func drawScore(t *rapid.T, label string) reward.Score {
 	switch rapid.IntRange(0, 5).Draw(t, label+" kind") {
 	case 0:
@@ -46,8 +46,8 @@ func drawScore(t *rapid.T, label string) reward.Score {
 	}
 }
 
-// TestCombineRules: a combination is what its rules say, stated here a second time in
-// other words.
+// TestCombineRules: a combination follows its rules, which the test implements a second
+// time.
 func TestCombineRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &reward.Combined{Combine: rapid.SampledFrom([]string{"sum", "product", "gate"}).Draw(t, "combine")}
@@ -77,7 +77,7 @@ func TestCombineRules(t *testing.T) {
 }
 
 func check(t *rapid.T, c *reward.Combined, of []reward.Score, got reward.Score) {
-	// open says whether part k counts: no part before it ended the gate.
+	// open says whether part k counts: no earlier part closed the gate.
 	open := func(k int) bool {
 		for j := range k {
 			if c.Combine == "gate" && !of[j].Skip && (of[j].Status != reward.OK || of[j].Value < c.Parts[j].Threshold) {
@@ -141,7 +141,7 @@ func check(t *rapid.T, c *reward.Combined, of []reward.Score, got reward.Score) 
 	}
 }
 
-// TestCombinedExamples are the cases that docs/rewards.md tells.
+// TestCombinedExamples checks the examples of docs/rewards.md.
 func TestCombinedExamples(t *testing.T) {
 	format, answer := reward.Score{Reason: "no think tags"}, reward.Score{Value: 1, Answer: "7", Reason: "equal"}
 	for _, tt := range []struct {
@@ -190,7 +190,8 @@ func TestCombinedTogether(t *testing.T) {
 	}
 }
 
-// TestCombinedFails: a part that fails cancels the others, and the error names it.
+// TestCombinedFails: a part that fails cancels the other parts, and the error names the part that
+// failed.
 func TestCombinedFails(t *testing.T) {
 	boom := errors.New("boom")
 	var ended atomic.Bool
@@ -227,8 +228,8 @@ func (f rewardFunc) Score(ctx context.Context, group []reward.Sample) ([]reward.
 }
 
 // TestGraderScore: the value of a reward by name is a component, unless the reward has
-// one of that name; a Combined may have a value beside a status; what all parts skip
-// is skipped.
+// one of that name; a Combined may have a value beside a status; a sample that all parts
+// skip is skipped.
 func TestGraderScore(t *testing.T) {
 	own := map[string]float64{"own": 2}
 	score := func(g reward.Grader) reward.Score {
@@ -284,7 +285,7 @@ func (a *able) Validate() error {
 }
 func (a *able) SameAnswer(x, y string) bool { return strings.EqualFold(x, y) }
 
-// TestCombinedAbilities: a Combined can what its parts can.
+// TestCombinedAbilities: a Combined has the optional abilities of its parts.
 func TestCombinedAbilities(t *testing.T) {
 	boom := errors.New("boom")
 	a, b := &able{groups: 2000, closed: boom}, &able{groups: 1000, Size: 1}
@@ -326,8 +327,8 @@ func TestCombinedAbilities(t *testing.T) {
 	}
 }
 
-// TestCombinedConformance: a combination keeps the rules of a reward. Its keys are its
-// own.
+// TestCombinedConformance: a combination keeps the rules of a reward, and its keys are
+// unique to it.
 func TestCombinedConformance(t *testing.T) {
 	for _, combine := range []string{"sum", "product", "gate"} {
 		err := rewardtest.Check(func() reward.Reward {

@@ -15,8 +15,8 @@ import (
 	"onering/sampler"
 )
 
-// coins is a Decoder whose tokens are the tenths of the uniforms: 0 ends a
-// response, and the others are letters.
+// coins is a Decoder whose tokens are the tenths of the uniforms: 0 ends a response, and
+// the other tenths are letters.
 type coins struct{ slots int }
 
 func (d coins) Slots() int                             { return d.slots }
@@ -42,7 +42,7 @@ func letters(ids []int32) string {
 	return b.String()
 }
 
-// A rule of a test grades by a function, and keeps what it was given.
+// A rule grades by a function, and records its samples.
 type rule struct {
 	mu     sync.Mutex
 	groups [][]reward.Sample
@@ -56,7 +56,7 @@ func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 	return r.score(group)
 }
 
-// byLength gives each sample its length, less the group's shortest.
+// byLength gives each sample its length minus the shortest length of the group.
 func byLength(group []reward.Sample) ([]reward.Score, error) {
 	shortest := slices.MinFunc(group, func(a, b reward.Sample) int { return len(a.IDs) - len(b.IDs) })
 	scores := make([]reward.Score, len(group))
@@ -80,8 +80,8 @@ func tasks(problems, samples int) []reward.Task {
 	return out
 }
 
-// TestSample: every response is graded once, as part of its group and with what
-// belongs to it, however many are sampled at once.
+// TestSample: every response is graded once, with its group and its problem, however many
+// are sampled at once.
 func TestSample(t *testing.T) {
 	const problems, samples = 20, 5
 	var want [problems][samples]reward.Graded
@@ -92,7 +92,7 @@ func TestSample(t *testing.T) {
 			count := 0
 			stats, err := reward.Grader{Reward: r, Decode: letters, Together: together}.Sample(t.Context(), sampler.Lane(coins{slots}), options, tasks(problems, samples), func(g reward.Graded) error {
 				got[g.Request][g.Sample] = g
-				count++ // calls never overlap: the race detector would see it
+				count++ // Calls never overlap: the race detector would report it.
 				return nil
 			})
 			if err != nil || count != problems*samples || stats.Responses != count {
@@ -141,8 +141,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestSampleFails: a reward that fails, or breaks the rules, ends the sampling
-// with an error that names the problem.
+// TestSampleFails: a reward that fails, or breaks a rule, ends the sampling with an error
+// that names the problem.
 func TestSampleFails(t *testing.T) {
 	boom := errors.New("boom")
 	for _, tt := range []struct {
@@ -175,8 +175,8 @@ func TestSampleFails(t *testing.T) {
 	}
 }
 
-// TestSampleStops: when the context ends, its error is what Sample returns, and
-// what had ended before is still graded.
+// TestSampleStops: when the context ends, Sample returns its error, and responses that
+// had ended before are still graded.
 func TestSampleStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := 0
@@ -189,7 +189,7 @@ func TestSampleStops(t *testing.T) {
 	}
 }
 
-// stopping cancels a context after some steps.
+// A stopping is a Decoder that cancels a context after some steps.
 type stopping struct {
 	coins
 	after  int

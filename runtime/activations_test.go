@@ -9,9 +9,9 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// TestPassesShareActivations: together, passes that are not kept take the memory of
-// one layer, and of one pass after Backward. They give the same bits as passes that
-// are kept, and as passes whose logits are.
+// TestPassesShareActivations: passes without kept activations together take the memory of
+// one layer, and of one pass after Backward. They give the same bits as passes with kept
+// activations or kept logits.
 func TestPassesShareActivations(t *testing.T) {
 	env := runtimetest.Test(t)
 	layers, passes := 5, 6
@@ -89,8 +89,8 @@ func TestPassesShareActivations(t *testing.T) {
 	}
 	g := ring.Arch.Geometry()
 	_, _, _, less := run(models.StashAttention, true)
-	n := len(batch[0][0].Tokens) + len(batch[0][1].Tokens) + len(batch[0][2].Tokens) - 3 // tokens of the first pass, which keeps more
-	for _, full := range []int{1, layers, layers + 1} {                                  // the last one has room for the logits
+	n := len(batch[0][0].Tokens) + len(batch[0][1].Tokens) + len(batch[0][2].Tokens) - 3 // tokens of the first pass, which keeps more activations
+	for _, full := range []int{1, layers, layers + 1} {                                  // The last pass has room for the logits.
 		_, base := g.Fuller(models.StashAttention, n, 0)
 		_, all := g.Fuller(models.StashAll, n, 0)
 		each := (all - base) / layers

@@ -15,7 +15,7 @@ import (
 )
 
 // plain is a correct objective: the clipped log-ratio, averaged over tokens and
-// responses. Each broken one below differs from it in one way.
+// responses. Each broken objective below differs from it in one way.
 type plain struct {
 	C float64 `toml:"c"`
 }
@@ -78,7 +78,7 @@ func (o *base) Weights(b objectives.Batch, w [][]float64) {
 	o.plain.Weights(b, w)
 }
 
-// each changes every weight after plain has set it.
+// An each is plain, after which change changes every weight.
 func each(f func(t objectives.Trajectory, j int, w float64) float64) func(*base, objectives.Batch, [][]float64) {
 	return func(o *base, b objectives.Batch, w [][]float64) {
 		o.plain.Weights(b, w)
@@ -90,7 +90,7 @@ func each(f func(t objectives.Trajectory, j int, w float64) float64) func(*base,
 	}
 }
 
-// The broken objectives that need methods of their own.
+// These are the broken objectives that need methods of their own.
 type (
 	badAdvantages  struct{ base }
 	orderedRewards struct{ base }
@@ -142,7 +142,7 @@ type (
 )
 
 func (badAdvantages) Advantages(group []objectives.Trajectory) []float64 {
-	return objectives.Rewards(group) // equal rewards are not zero
+	return objectives.Rewards(group) // Responses with equal rewards get an advantage that is not zero.
 }
 func (orderedRewards) Advantages(group []objectives.Trajectory) []float64 {
 	a := objectives.Centered(objectives.Rewards(group))
@@ -260,7 +260,7 @@ func TestBrokenObjectivesFail(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		new  func() objectives.Objective
-		want string // the rules broken, the right one first
+		want string // the rules that the objective breaks, the intended rule first
 	}{
 		{"nothing wrong", with(nil, nil), ""},
 		{"state that is carried", func() objectives.Objective { return &remembering{base: good()} }, ""},
@@ -284,7 +284,7 @@ func TestBrokenObjectivesFail(t *testing.T) {
 			}
 		}), "derivative"},
 		{"detached quantities from b", with(func(o *base, b, at objectives.Batch) float64 {
-			// A factor of each response that Weights treats as constant.
+			// Loss has a factor of each response that Weights treats as constant.
 			loss := 0.0
 			for i := range b.Trajectories {
 				single := b
@@ -535,7 +535,7 @@ func (o *wrongTalk) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-// overflow is 0 unless a ratio squared is beyond float64.
+// overflow is 0 unless the square of a ratio is beyond float64.
 func overflow(b objectives.Batch) float64 {
 	for _, t := range b.Trajectories {
 		for j := range t.LogProb {

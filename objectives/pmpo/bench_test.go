@@ -9,7 +9,7 @@ import (
 )
 
 // benchmarkBatch is 128 responses of 3,000 tokens whose log-ratios have the given
-// standard deviation: 0.05 leaves p at p_max, 1 has the solver work for every one.
+// standard deviation: 0.05 leaves p at p_max, 1 makes the solver work for every response.
 func benchmarkBatch(std float64) (objectives.Batch, [][]float64) {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := objectives.Batch{Steps: 1}

@@ -92,7 +92,7 @@ func TestPNegative(t *testing.T) {
 	}
 }
 
-// TestEmptyResponse: an empty response is logged as D8 says.
+// TestEmptyResponse: an empty response is logged as D8 defines.
 func TestEmptyResponse(t *testing.T) {
 	for _, c := range []struct {
 		set func(*pmpo.PMPO)
@@ -134,8 +134,8 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestAttainableTarget: p is p_max at f = 0, p_min at f = 1 and inside between, where
-// the paper's target leaves p at p_max.
+// TestAttainableTarget: p is p_max at f = 0, p_min at f = 1 and strictly between them for
+// other f, where the paper's target leaves p at p_max.
 func TestAttainableTarget(t *testing.T) {
 	for _, c := range []struct {
 		d             []float64
@@ -157,7 +157,7 @@ func TestAttainableTarget(t *testing.T) {
 	}
 }
 
-// TestCosine: the schedule's ends, and steps outside the run.
+// TestCosine checks both ends of the schedule, and steps outside the run.
 func TestCosine(t *testing.T) {
 	o := newPMPO(t, func(o *pmpo.PMPO) { o.PRule = "cosine" })
 	for _, c := range []struct {
@@ -181,7 +181,8 @@ func TestNoAllocation(t *testing.T) {
 	} {
 		o := newPMPO(t, set)
 		o.Weights(b, w)
-		// The collector may empty the pool now and then; per token it would be 384,000.
+		// The garbage collector may sometimes empty the pool; an allocation per token would make
+		// 384,000.
 		if n := testing.AllocsPerRun(5, func() { o.Weights(b, w) }); n > 4 {
 			t.Errorf("%s: %v allocations a step", name, n)
 		}
@@ -225,7 +226,7 @@ func TestState(t *testing.T) {
 			t.Errorf("state %s comes back as %s (%v)", text, got, err)
 		}
 	}
-	// Empty responses do not count, and a batch of them changes nothing.
+	// An empty response does not count, and a batch of empty responses changes nothing.
 	o.PRule = "length"
 	o.Observe(objectives.Batch{Trajectories: []objectives.Trajectory{one(1), one(1)}})
 	if got, _ := o.MarshalText(); string(got) != "null" {
@@ -237,7 +238,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestZeroAdvantage: A = 0 counts as positive (D5), which shows in the log alone.
+// TestZeroAdvantage: A = 0 counts as positive (D5), and the difference shows only in the log.
 func TestZeroAdvantage(t *testing.T) {
 	b := objectives.Batch{Trajectories: []objectives.Trajectory{{LogProb: []float64{-1, -3}, OldLogProb: []float64{-3, -1}}}}
 	d := newPMPO(t, func(o *pmpo.PMPO) { o.PRule, o.P = "fixed", 0 }).Diagnose(b)[0]
@@ -246,7 +247,7 @@ func TestZeroAdvantage(t *testing.T) {
 	}
 }
 
-// TestLeastDeviation: a history without variance counts as one of 1e-6 (D16).
+// TestLeastDeviation: a history without variance has the deviation 1e-6 (D16).
 func TestLeastDeviation(t *testing.T) {
 	o := newPMPO(t, func(o *pmpo.PMPO) { o.PRule = "entropy" })
 	if err := o.UnmarshalText([]byte(`{"mean":1,"variance":0}`)); err != nil {

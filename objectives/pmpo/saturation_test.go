@@ -10,16 +10,16 @@ import (
 	"onering/objectives/pmpo"
 )
 
-// tails are ways in which the log-ratios of a response may be spread, each scaled
-// to a standard deviation s but for student, which has none: the quartiles are
-// those of a normal one.
+// tails are ways in which the log-ratios of a response may be spread, each scaled to a
+// standard deviation s. student has no standard deviation, so its quartiles equal those
+// of a normal distribution.
 var tails = []struct {
 	name string
 	draw func(r *rand.Rand, s float64) float64
 }{
 	{"gauss", func(r *rand.Rand, s float64) float64 { return s * r.NormFloat64() }},
 	{"laplace", func(r *rand.Rand, s float64) float64 { return s / math.Sqrt2 * (r.ExpFloat64() - r.ExpFloat64()) }},
-	// As language models do: four tokens of five hardly move.
+	// In language models four tokens of five hardly move.
 	{"sparse", func(r *rand.Rand, s float64) float64 {
 		if r.Float64() < 0.2 {
 			return s * math.Sqrt(5) * r.NormFloat64()
@@ -34,14 +34,13 @@ var tails = []struct {
 	{"shifted", func(r *rand.Rand, s float64) float64 { return s * (0.5 + r.NormFloat64()) }},
 }
 
-// A studyRow is the mean over responses of what each rule did. The elements of the
-// pairs are for positive and for negative advantage, whose clips leave open
-// opposite sides.
+// A studyRow is the mean over responses of each rule's result. The elements of a pair are
+// for positive and negative advantages, whose clips leave opposite sides open.
 type studyRow struct {
 	f, eta            float64
 	essAtMax          [2]float64
 	paper, attainable [2]float64 // p
-	atMax             [2]float64 // share of responses whose paper's p is p_max
+	atMax             [2]float64 // share of responses whose p by the paper's target is p_max
 }
 
 // study draws responses of n tokens and asks both targets for p.
@@ -73,9 +72,9 @@ func study(t testing.TB, draw func(*rand.Rand, float64) float64, std float64, n,
 	return row
 }
 
-// Example_saturation prints where the published rule sits at p_max, and what the
-// attainable target gives in its place, for responses of 500 tokens with the
-// default clip and p in [0.01, 0.99].
+// Example_saturation prints how often the published rule gives p_max, and which p the
+// attainable target gives, for responses of 500 tokens with the default clip and p in
+// [0.01, 0.99].
 func Example_saturation() {
 	fmt.Println("tails     std  |  f     eta*  | ESS(p_max)  |   p, paper    | share at p_max | p, attainable")
 	fmt.Println("               |              |  A>0   A<0  |  A>0    A<0   |  A>0    A<0    |  A>0    A<0")
@@ -126,8 +125,8 @@ func Example_saturation() {
 	// shifted  2.00  | 0.96   0.96  |  0.83  0.07 |  0.28   0.11  |  0.00   0.00   |  0.10   0.11
 }
 
-// TestStudy holds the study against figures that were found independently of this
-// code, with 200 responses each and p to 1e-6.
+// TestStudy compares the study with figures that were found independently of this code,
+// with 200 responses each and p to 1e-6.
 func TestStudy(t *testing.T) {
 	for _, c := range []struct {
 		tail     int

@@ -33,7 +33,7 @@ func TestESSOverP(t *testing.T) {
 		for i, spread := range spreads {
 			names[i] = fmt.Sprintf("standard deviation %v", spread)
 			l := line{Variant: names[i], Points: make([][2]float64, points+1)}
-			r := rand.New(rand.NewPCG(1, uint64(i))) // the same log-ratios in every panel
+			r := rand.New(rand.NewPCG(1, uint64(i))) // Every panel has the same log-ratios.
 			for range responses {
 				x := objectives.Trajectory{Advantage: advantage, LogProb: make([]float64, tokens), OldLogProb: make([]float64, tokens)}
 				for j := range x.LogProb {

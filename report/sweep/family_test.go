@@ -48,8 +48,8 @@ old
 <!-- end -->
 `
 
-// TestFamilyOnPage: the update of one sweep corrects the comparisons in the blocks of both
-// together and leaves everything else of the other block as it is.
+// TestFamilyOnPage: the update of one sweep corrects the comparisons in both sweeps'
+// blocks together and leaves the rest of the other block unchanged.
 func TestFamilyOnPage(t *testing.T) {
 	a, _ := familyFiles(t)
 	p, err := ReadPlan(a)
@@ -83,9 +83,9 @@ func TestFamilyOnPage(t *testing.T) {
 	}
 }
 
-// TestFamilyInFolders: without a page the other sweeps' tables are read from the folders
-// beside the sweep's, under any names. Until a sweep has its tables, its comparisons
-// count as 1.
+// TestFamilyInFolders: without a page the tables of the other sweeps are read from
+// folders of any name beside the sweep's folder. A sweep without tables counts with 1 for
+// each of its comparisons.
 func TestFamilyInFolders(t *testing.T) {
 	a, _ := familyFiles(t)
 	p, err := ReadPlan(a)
@@ -107,7 +107,7 @@ func TestFamilyInFolders(t *testing.T) {
 	}
 }
 
-// TestFamilyRefused: files that contradict each other are refused by name.
+// TestFamilyRefused: files that contradict each other are refused with an error that names them.
 func TestFamilyRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"[sweep]\nseeds = [1]\n[[variant]]\nname = \"x\"\n":                                          "b.toml has another family",
@@ -129,8 +129,8 @@ func TestFamilyRefused(t *testing.T) {
 	}
 }
 
-// TestPagesAreCorrected: the tables of docs are corrected over all comparisons of a task that
-// the page has. After a change of a family, -update corrects them anew.
+// TestPagesAreCorrected: the tables of docs are corrected over all comparisons of a task
+// that the page has. After a family changes, -update corrects the tables again.
 func TestPagesAreCorrected(t *testing.T) {
 	for page, dir := range map[string]string{"bench.md": "bench", "experiments.md": "paper"} {
 		path := filepath.Join("../../docs", page)

@@ -179,7 +179,7 @@ func TestDone(t *testing.T) {
 	}
 }
 
-// A variant may have a list of rewards: it is given to --set as TOML.
+// A variant may have a list of rewards, which --set gets as TOML.
 func TestPlanOfTables(t *testing.T) {
 	p, err := ReadPlan(write(t, `
 [sweep]

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestMain stands in for onering train, which TrainAll starts, and for a sweep.
+// TestMain makes the test binary play onering train, which TrainAll starts, or a sweep.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == "train":
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestKilledSweep: a run ends with its sweep, and goes on from the checkpoint in a folder
-// of any name.
+// TestKilledSweep: a run ends with its sweep, and continues from its checkpoint in a
+// folder of any name.
 func TestKilledSweep(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells children of their parent's end")

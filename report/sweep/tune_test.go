@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// trained stands in for training: each run gets the score of its settings as the metric m, and
-// minus that as n. It returns the settings in the order of the runs, without seeds and folder.
+// trained stands in for training: each run gets the score of its settings as the metric m, and the
+// negative score as n. It returns the settings in the order of the runs, without seeds and folder.
 func trained(t *testing.T, score func(settings map[string]float64) float64, tried *[]string) func([]*Run) error {
 	return func(runs []*Run) error {
 		for _, r := range runs {
@@ -65,9 +65,9 @@ name = "b"
 tune = { "objective.clip" = [0.1, 0.2, 0.4], "objective.form" = ["x"] }
 `
 
-// TestTune: the grid goes on beyond its end until the best is inside, in the rate and in what
-// a variant alone has; the best settings are those of the runs that compare; and a second
-// search, after a kill, asks for the same trials.
+// TestTune: the grid extends beyond its end until the best value is inside, for the rate
+// and for a variant's own settings. The runs that compare use the best settings, and a
+// second search, after a kill, asks for the same trials.
 func TestTune(t *testing.T) {
 	p, err := ReadPlan(write(t, fmt.Sprintf(tuned, 18)))
 	if err != nil {
@@ -81,7 +81,7 @@ func TestTune(t *testing.T) {
 			x += near(clip, 0.05)
 		}
 		if s["optimizer.learning_rate"] > 1e-3 {
-			return math.NaN() // a run that fails is worse than any
+			return math.NaN() // A run that fails is worse than any other.
 		}
 		return x
 	}
@@ -132,8 +132,8 @@ func compareTuned(t *testing.T, p *Plan, out string) {
 	}
 }
 
-// TestTuneEdge: with too small a budget the best is at the edge, and a warning says so; a grid
-// larger than the budget is drawn from; a variant whose trials all fail is an error.
+// TestTuneEdge: if the budget is too small, the best value is at the edge, and a warning says
+// so; a grid larger than the budget is drawn from; a variant whose trials all fail is an error.
 func TestTuneEdge(t *testing.T) {
 	for budget, runs := range map[int]int{3: 3 + 3, 5: 5 + 5} {
 		p, err := ReadPlan(write(t, fmt.Sprintf(tuned, budget)))

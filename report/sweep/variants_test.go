@@ -49,7 +49,7 @@ func TestSignFlipSymmetric(t *testing.T) {
 	})
 }
 
-// TestHolm is the example of Holm's method with p = .01, .04, .03, .005.
+// TestHolm computes the example of Holm's method with p = .01, .04, .03, .005.
 func TestHolm(t *testing.T) {
 	tests := []*pairedTest{{P: 0.01}, {P: 0.04}, {P: 0.03}, {P: 0.005}}
 	adjust(tests)

@@ -53,12 +53,12 @@ func grade(t interface{ Fatal(...any) }, r *rule, fields data.Object, response s
 	return scores[0]
 }
 
-// TestRead: what is taken for the answer of a response. "" is nothing, or several
+// TestRead states which answer is read from a response. "" means no answer, or several
 // where one is wanted.
 func TestRead(t *testing.T) {
 	const anything, withTexts, letters = "either", "texts", "letters"
 	for _, tt := range []struct{ rows, response, want string }{
-		// A letter in the usual forms.
+		// The response gives a letter in the usual forms.
 		{anything, "B", "B"},
 		{anything, "b", "B"},
 		{anything, " (B) \n", "B"},
@@ -193,7 +193,7 @@ func TestRead(t *testing.T) {
 		{anything, "B is wrong", ""},
 		{anything, "B. is wrong", ""},
 		{anything, "(B) is impossible", ""},
-		// several at once, and none at all
+		// The response picks several letters at once, or none.
 		{anything, "A and B", ""},
 		{anything, "A or B", ""},
 		{anything, "A/B", ""},
@@ -237,7 +237,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestExtract: the strict settings take their place alone.
+// TestExtract: the strict settings accept an answer only in their own place.
 func TestExtract(t *testing.T) {
 	for _, tt := range []struct{ where, after, response, want string }{
 		{"boxed", "", `\boxed{B}`, "B"},
@@ -277,7 +277,7 @@ func TestRows(t *testing.T) {
 		row     data.Object
 		gold    string
 		answers []string
-		want    string // the answers that are right, or the reason of an error
+		want    string // the right answers, or the reason of an error
 	}{
 		{"MMLU", "choices", object("choices", texts), "auto", []string{"1"}, "B"},
 		{"text", "choices", object("choices", texts), "auto", []string{"paris"}, "B"},

@@ -11,7 +11,7 @@ import (
 	"onering/reward"
 )
 
-// rightEndings pick C of Paris, London, Rome and Berlin; wrongEndings do not.
+// rightEndings pick C of Paris, London, Rome and Berlin; wrongEndings do not pick C.
 var rightEndings = []string{
 	"Option C is correct.", "Thus C is correct.", "C is the right answer.", "#### C", `{"answer": "C"}`, "Therefore, option C is the correct choice.", "So C is right.", "(C) is correct.", "**C** is the correct answer.",
 	"Hence, C is the best option.", "I choose C.", "I'd go with C.", "Ans: C", "Answer C", "Answer: (C)", "Correct answer: C", "The correct option: C", "C is correct because it is larger than A.", "Final answer: C", "The answer: C.",
@@ -45,7 +45,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// TestMatches: the words that are looked for first leave out nothing that the expressions find.
+// TestMatches: the quick search for words skips no text in which the expressions find a match.
 func TestMatches(t *testing.T) {
 	texts := append(append([]string{"答案是C", "选C", "답: C", "My choice would be C", "The solution to question 3 is C", "The result of it can only be C", "This must be C, it's D", "la resposta final es C", "la risposta corretta è C", "Lösung: C", "the best letter - C", "C has to be true", "x_answer: C"}, rightEndings...), wrongEndings...)
 	texts = append(texts, strings.Join(texts, " "), strings.ToUpper(strings.Join(texts, "\n")))

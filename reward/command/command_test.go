@@ -91,7 +91,7 @@ func count(path string) int {
 
 var graders = map[string]func(args []string){
 	"length": func([]string) { each(func(t task) { fmt.Println(answer(t)) }) },
-	// The answers of four groups come in the reverse order.
+	// The answers of four groups come in reverse order.
 	"reversed": func([]string) {
 		var held []string
 		each(func(t task) {
@@ -107,11 +107,11 @@ var graders = map[string]func(args []string){
 			fmt.Printf(`{"id": %d, "rewards": [1.5, null, -2], "components": {"a": [1, null, -2], "b/c": [0.5, 0, 0]}, "log": {"n": 7, "each": [1, 2, null]}, "answers": ["x", "", "y"], "reasons": ["good", "none", "bad"], "more": {}}`+"\n", t.ID)
 		})
 	},
-	// the elements of the answer, with ID for the group's id
+	// the elements of the answer, in which ID stands for the group's id
 	"says": func(args []string) {
 		each(func(t task) { fmt.Println(strings.ReplaceAll(args[0], "ID", strconv.Itoa(t.ID))) })
 	},
-	"echo": func([]string) { // writes what it reads to a log
+	"echo": func([]string) { // writes each group that it reads to a log
 		in := bufio.NewScanner(os.Stdin)
 		in.Buffer(nil, 1<<20)
 		for in.Scan() {
@@ -121,7 +121,7 @@ var graders = map[string]func(args []string){
 			fmt.Println(answer(t))
 		}
 	},
-	// Dies at its first groups, so often as the second argument says, over processes.
+	// Dies at its first groups, as often as the second argument says, counted over processes.
 	"dies": func(args []string) {
 		deaths, _ := strconv.Atoi(args[1])
 		each(func(t task) {
@@ -132,7 +132,7 @@ var graders = map[string]func(args []string){
 			fmt.Println(answer(t))
 		})
 	},
-	// Dies whenever a group is called poison, after a while in which others arrive.
+	// Dies whenever it reads a group called poison, after a delay in which other groups arrive.
 	"poisoned": func([]string) {
 		each(func(t task) {
 			if t.Problem["id"] == "poison" {
@@ -150,7 +150,7 @@ var graders = map[string]func(args []string){
 			fmt.Println(answer(t))
 		})
 	},
-	// Has something to do when its input ends.
+	// Does further work after its input ends.
 	"polite": func(args []string) {
 		each(func(t task) { fmt.Println(answer(t)) })
 		time.Sleep(100 * time.Millisecond)
@@ -180,7 +180,8 @@ var graders = map[string]func(args []string){
 			fmt.Println(answer(t))
 		})
 	},
-	// starts a child process that holds its pipes, prints its process id, and exits, hangs or waits
+	// starts a child process that holds the grader's pipes, prints its process id, and exits, hangs
+	// or waits
 	"parent": func(args []string) {
 		child := exec.Command(os.Args[0], "grader", "deaf")
 		child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -194,7 +195,7 @@ var graders = map[string]func(args []string){
 		each(func(t task) { fmt.Println(answer(t)) })
 		time.Sleep(time.Hour)
 	},
-	// Has a Program of its own grade a group, and waits to be killed.
+	// Lets a Program of its own grade a group, and waits to be killed.
 	"onering": func(args []string) {
 		p := program("parent", args[0], "waits")
 		if _, err := p.Score(context.Background(), group("a", "x")); err != nil {
@@ -217,7 +218,7 @@ func program(args ...string) *Program {
 	return p
 }
 
-// closed closes p at the end of the test.
+// closed registers that p closes at the end of the test.
 func closed(t *testing.T, p *Program) *Program {
 	t.Cleanup(func() { p.Close() })
 	return p
@@ -244,7 +245,7 @@ func values(scores []reward.Score) []float64 {
 	return out
 }
 
-// logged collects what is logged during a test.
+// logged collects the log lines of a test.
 func logged(t *testing.T) func() string {
 	t.Helper()
 	var mu sync.Mutex
@@ -267,8 +268,8 @@ type writer func(p []byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// A steady reward is a Program without its exemption: the grader of these tests gives
-// equal groups equal scores.
+// A steady reward is a Program that may not vary its scores: the grader of these tests
+// gives equal groups equal scores.
 type steady struct{ program *Program }
 
 func (s *steady) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
@@ -318,14 +319,14 @@ func TestRequest(t *testing.T) {
 	const want = `{"id": 1, "problem": {"id": "p1", "text": "1+1", "answers": ["2"], "problem": "1+1", "answer": "2", "level": 3, "reward_model": {"ground_truth": "2"}, "share": "NaN", "columns": {"answers": "two"}}, ` +
 		`"prompt": "User: 1+1", "responses": [{"text": "a` + "\u2028" + `<b>", "ids": [5, 6], "truncated": false}, {"text": "` + "\ufffd" + `", "ids": [], "truncated": true}]}`
 	for i, line := range []string{want, strings.Replace(want, "1", "2", 1)} {
-		// The log quotes it, and what cannot be printed before that.
+		// The log quotes the output, and escapes unprintable characters first.
 		if quoted := strconv.Quote(process.Printable(line)); !strings.Contains(log(), quoted) {
 			t.Errorf("group %d:\n%s\nis not in\n%s", i+1, quoted, log())
 		}
 	}
 }
 
-// TestAnswer: what a grader answers becomes scores.
+// TestAnswer: the answers of a grader become scores.
 func TestAnswer(t *testing.T) {
 	scores, err := closed(t, program("parts")).Score(t.Context(), group("p", "1", "2", "3"))
 	if err != nil {
@@ -341,8 +342,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestAnyOrder: groups are in flight together and answers go to whom they are for.
-// The grader answers nothing before it has four groups.
+// TestAnyOrder: several groups are in flight together, and each answer reaches its group.
+// The grader answers only when it has four groups.
 func TestAnyOrder(t *testing.T) {
 	p := closed(t, program("reversed"))
 	if p.Groups() != 4 {
@@ -360,8 +361,8 @@ func TestAnyOrder(t *testing.T) {
 	all.Wait()
 }
 
-// TestDies: a grader that dies is started again, and no group suffers if it does not
-// die too often. One that answers and leaves is started for each group.
+// TestDies: a grader that dies is started again, and no group suffers unless it dies too
+// often. A grader that answers and exits is started again for each group.
 func TestDies(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "n")
 	p := closed(t, program("dies", file, "1"))
@@ -381,8 +382,8 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// TestFails: what cannot be graded stops the run with an error that names the command
-// and what was seen, or is skipped. It never counts as a reward of 0.
+// TestFails: a group that cannot be graded stops the run with an error that names the
+// command and quotes its output, or is skipped. It never counts as a reward of 0.
 func TestFails(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -434,8 +435,8 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestHopeless: a grader that always dies costs each further group one try, whether groups
-// come one by one or together, and has all tries again once it has answered.
+// TestHopeless: a grader that always dies costs each further group one try, whether groups come
+// one by one or together, and a later group has all tries again once the grader has answered.
 func TestHopeless(t *testing.T) {
 	const groups = 12
 	for _, together := range []bool{false, true} {
@@ -457,7 +458,7 @@ func TestHopeless(t *testing.T) {
 			}
 		}
 		all.Wait()
-		// The first three have four tries each.
+		// The first three groups have four tries each.
 		if tries := count(file) - 1; tries > groups+3*3 {
 			t.Errorf("%d tries of %d groups", tries, groups)
 		}
@@ -468,7 +469,7 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
-// TestPoison: a group that kills each process is no reason to give up others.
+// TestPoison: other groups are still graded if one group kills each process.
 func TestPoison(t *testing.T) {
 	p := closed(t, program("poisoned"))
 	p.OnError, p.Retries, p.InFlight = "skip", 3, 4
@@ -488,13 +489,13 @@ func TestPoison(t *testing.T) {
 	all.Wait()
 }
 
-// TestTwice: a second answer to a group is an error of the process, for the group that
-// it is found with.
+// TestTwice: a second answer to a group is an error of the process, and is reported for
+// the group in flight when it is found.
 func TestTwice(t *testing.T) {
 	p := closed(t, program("says", `{"id": ID, "rewards": [1]}`+"\n"+`{"id": ID, "rewards": [2]}`))
 	p.Retries, p.InFlight = 0, 1
 	var err error
-	for i := 0; i < 20 && err == nil; i++ { // it may be found after the group, and then costs nothing
+	for i := 0; i < 20 && err == nil; i++ { // The second answer may be found after the group, and then costs nothing.
 		_, err = p.Score(t.Context(), group("p", "x"))
 	}
 	if err != nil && !strings.Contains(err.Error(), "a second time") {
@@ -512,8 +513,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestInnocent: groups that were in flight with one that kills the process are graded
-// alone, and only that one is left out.
+// TestInnocent: groups that were in flight with a group that kills the process are graded alone,
+// and only the killing group is left out.
 func TestInnocent(t *testing.T) {
 	p := closed(t, program("poisoned"))
 	p.OnError, p.Retries = "skip", 1
@@ -533,8 +534,8 @@ func TestInnocent(t *testing.T) {
 	all.Wait()
 }
 
-// TestTimeout: a grader that does not answer in time is killed, and one that does not
-// read blocks nobody.
+// TestTimeout: a grader that does not answer in time is killed, and a grader that does
+// not read blocks no other group.
 func TestTimeout(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "n")
 	p := closed(t, program("hangs", file))
@@ -550,14 +551,14 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestCancelled: a run that ends does not wait for the grader, and the late answer
-// harms nobody.
+// TestCancelled: a run that ends does not wait for the grader, and a late answer has no
+// effect.
 func TestCancelled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "n")
 	p := closed(t, program("hangs", file))
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for range 9 { // some of them wait for room
+	for range 9 { // Some of the groups wait for room.
 		all.Go(func() {
 			if _, err := p.Score(ctx, group("slow", "four")); !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
@@ -586,7 +587,7 @@ func (p *Program) load() int {
 	return p.workers[0].groups
 }
 
-// TestStderr: what a grader says goes to the log, line by line, as much as is bearable.
+// TestStderr: the stderr of a grader goes to the log, line by line, up to a limit.
 func TestStderr(t *testing.T) {
 	log := logged(t)
 	p := closed(t, program("chatty"))
@@ -611,11 +612,11 @@ func TestStderr(t *testing.T) {
 	}
 }
 
-// discard keeps the tests' own log quiet.
+// discard hides the log of the tests themselves.
 func init() { slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) }
 
-// TestReady: a missing program, or script of an interpreter, is found without a group to
-// grade.
+// TestReady: a missing program, or a missing script of an interpreter, is found before
+// there is a group to grade.
 func TestReady(t *testing.T) {
 	here, err := os.Executable()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// parentAndChild returns the processes that the grader "parent" has written down.
+// parentAndChild returns the processes that the grader "parent" has written to its file.
 func parentAndChild(t *testing.T, file string) (parent, child int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -29,8 +29,8 @@ func parentAndChild(t *testing.T, file string) (parent, child int) {
 	return parent, child
 }
 
-// gone waits for the end of a process. One that nobody has waited for counts as gone if
-// it was not ours to wait for.
+// gone waits for the end of a process. A process that ended and that nobody waited for
+// counts as gone if it is no child of the test.
 func gone(t *testing.T, what string, pid int) {
 	t.Helper()
 	for range 1000 {
@@ -45,7 +45,7 @@ func gone(t *testing.T, what string, pid int) {
 	t.Errorf("%s, process %d, is still there", what, pid)
 }
 
-// TestClose: a grader that does not end by itself is ended with its children, and a
+// TestClose: a grader that does not exit on its own is killed with its children, and a
 // closed reward can be used again.
 func TestClose(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
@@ -66,7 +66,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestCloseInPeace: a grader that ends by itself is given the time for it.
+// TestCloseInPeace: a grader that exits on its own gets the time for it.
 func TestCloseInPeace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bye")
 	p := program("polite", file)
@@ -81,8 +81,8 @@ func TestCloseInPeace(t *testing.T) {
 	}
 }
 
-// TestOrphan: a child that has the grader's pipes open does not hide that the grader
-// is dead, and dies with it.
+// TestOrphan: a child that holds the grader's pipes open does not hide the grader's
+// death, and is killed too.
 func TestOrphan(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
 	p := closed(t, program("parent", file, "ends"))
@@ -96,7 +96,7 @@ func TestOrphan(t *testing.T) {
 }
 
 func init() {
-	// Starts a child in a session of its own, which another child has started, and says its number.
+	// Starts a child in a session of its own, through another child, and prints its number.
 	graders["daemon"] = func(args []string) {
 		if args[1] == "leaves" {
 			exec.Command(os.Args[0], "grader", "daemon", args[0], "stays").Run()
@@ -113,7 +113,7 @@ func init() {
 	}
 }
 
-// TestDaemon: what has left the group of processes ends with the grader.
+// TestDaemon: a process that left the grader's process group ends with the grader.
 func TestDaemon(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux shows the environment of processes")
@@ -133,7 +133,7 @@ func TestDaemon(t *testing.T) {
 	gone(t, "the grader's daemon", child)
 }
 
-// TestKilled: when onering is killed, so is the grader.
+// TestKilled: when onering is killed, the grader ends too.
 func TestKilled(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends the children of a killed process")
@@ -151,7 +151,7 @@ func TestKilled(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	parent, child := parentAndChild(t, file)
-	defer syscall.Kill(child, syscall.SIGKILL) // nobody ends the children of children
+	defer syscall.Kill(child, syscall.SIGKILL) // No process kills the children of children.
 	onering.Process.Kill()
 	onering.Wait()
 	gone(t, "the grader", parent)

@@ -41,7 +41,7 @@ func at(address, dialect string) *Server {
 	return s
 }
 
-// lengths answers in the dialect onering with the length of each response.
+// lengths is a server that answers in the dialect onering with the length of each response.
 func lengths(w nethttp.ResponseWriter, r *nethttp.Request) {
 	var group struct{ Responses []struct{ Text string } }
 	if err := json.NewDecoder(r.Body).Decode(&group); err != nil {
@@ -81,8 +81,8 @@ func verifyLength(w nethttp.ResponseWriter, r *nethttp.Request) {
 	fmt.Fprintf(w, `{"reward": %d, "reward_components": {"length": 1}}`, len(x.Response.Output[0].Content[0].Text))
 }
 
-// A steady reward is a Server without its exemption: the servers of these tests give
-// equal groups equal scores.
+// A steady reward is a Server that may not vary its scores: the servers of these tests
+// give equal groups equal scores.
 type steady struct{ server *Server }
 
 func (s *steady) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
@@ -125,7 +125,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// row is a sample with everything that servers may ask for.
+// row is a sample with every field that servers may ask for.
 func row(text string) reward.Sample {
 	return reward.Sample{
 		Problem: data.Problem{ID: "p1", Text: "1+1", Answers: []string{"2", "two"}, Fields: data.Object{{Name: "problem", Value: "1+1"}, {Name: "level", Value: int64(3)}}},
@@ -133,7 +133,7 @@ func row(text string) reward.Sample {
 	}
 }
 
-// sameJSON wants a body to have the values of want.
+// sameJSON wants a body to equal the JSON value want.
 func sameJSON(t *testing.T, body []byte, want string) {
 	t.Helper()
 	var x, y any
@@ -145,8 +145,8 @@ func sameJSON(t *testing.T, body []byte, want string) {
 	}
 }
 
-// TestDialects: what is posted to servers that exist already, and what their answers
-// mean.
+// TestDialects states the requests to servers of existing protocols, and the scores from
+// their answers.
 func TestDialects(t *testing.T) {
 	truncated := row("no")
 	truncated.Truncated = true
@@ -157,7 +157,7 @@ func TestDialects(t *testing.T) {
 		"prompt_token_ids": [3, 4], "generation_token_ids": [5, 6], "generation_log_probs": [-0.5, -0.25]}]}}`
 	for _, tt := range []struct {
 		dialect string
-		posted  []string // by response, or one for all
+		posted  []string // one answer by response, or one for all responses
 		answers []string
 		want    []reward.Score
 	}{
@@ -205,7 +205,7 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// TestGymRow: a row that was made for NeMo Gym goes as it is.
+// TestGymRow: a row that was made for NeMo Gym is posted unchanged.
 func TestGymRow(t *testing.T) {
 	x := row("2")
 	x.LogProb = nil
@@ -224,8 +224,8 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// TestSession: with seed_session each response is verified in the session that was
-// opened for it.
+// TestSession: with seed_session each response is verified in the session that its own
+// request opened.
 func TestSession(t *testing.T) {
 	var mu sync.Mutex
 	sessions := map[string]int{} // verified in each
@@ -263,8 +263,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestFails: what passes is tried again, and what does not is an error at once. Both
-// name the address and what the server said, or skip the group.
+// TestFails: a temporary failure is tried again, and a lasting failure is an error at
+// once. Both errors name the address and quote the server, or the group is skipped.
 func TestFails(t *testing.T) {
 	for _, tt := range []struct {
 		name, dialect string
@@ -312,7 +312,7 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestOtherGroup: an answer that says whose it is counts for that group alone.
+// TestOtherGroup: an answer that names a group counts for that group alone.
 func TestOtherGroup(t *testing.T) {
 	for _, tt := range []struct {
 		id string // ID is the group's
@@ -331,8 +331,7 @@ func TestOtherGroup(t *testing.T) {
 	}
 }
 
-// TestTimeout: a server that does not answer is given up, and one that the run no
-// longer waits for as well.
+// TestTimeout: a request is given up if the server does not answer, or if the run ends.
 func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	s := server(t, "onering", func(nethttp.ResponseWriter, *nethttp.Request) { <-release })
@@ -410,7 +409,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestConcurrency: no more requests are under way than the settings say.
+// TestConcurrency: at no time are there more requests than the settings allow.
 func TestConcurrency(t *testing.T) {
 	var now, most atomic.Int64
 	s := server(t, "nemo_gym", func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -439,8 +438,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// TestToken: the token goes to the server and nowhere else: not to another one, not
-// into errors or scores, even where the server sends it back.
+// TestToken: only the reward's server receives the token: no other server, error or score
+// has it, even if the server sends it back.
 func TestToken(t *testing.T) {
 	const token = "sk-MarkerThatMustNotAppear"
 	t.Setenv("JUDGE_TOKEN", token+"\n")
@@ -512,8 +511,8 @@ func TestFinite(t *testing.T) {
 	}
 }
 
-// TestReady: a server that does not run is found without a group to grade; any answer
-// shows that it runs, and one of several is enough.
+// TestReady: a server that does not run is found before there is a group to grade. Any
+// answer shows that a server runs, and one running server of several is enough.
 func TestReady(t *testing.T) {
 	there := httptest.NewServer(nethttp.NotFoundHandler())
 	defer there.Close()

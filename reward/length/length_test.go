@@ -25,8 +25,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// grade returns the score of a response of so many tokens, or characters of two
-// bytes each.
+// grade returns the score of one response with so many tokens, or with so many characters
+// of two bytes each.
 func grade(t interface{ Fatal(...any) }, r *rule, tokens, characters int, truncated bool) reward.Score {
 	scores, err := r.Score(context.Background(), []reward.Sample{{IDs: make([]int32, tokens), Response: strings.Repeat("é", characters), Truncated: truncated}})
 	if err != nil {
@@ -83,8 +83,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestMonotone: a longer response never earns more where length is punished, and
-// no response earns less than -penalty or more than 0.
+// TestMonotone: a longer response never earns more with a punishment of length, and no
+// response earns less than -penalty or more than 0.
 func TestMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRule()

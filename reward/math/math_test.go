@@ -12,15 +12,15 @@ import (
 
 func TestConformance(t *testing.T) { rewardtest.Run(t, "math") }
 
-// TestScore: 1 for any of the answers, unless the response is truncated; what
-// could not be judged is told apart from what is wrong.
+// TestScore: a response that matches one of the answers scores 1, unless it is truncated;
+// a response that could not be judged is told apart from a wrong one.
 func TestScore(t *testing.T) {
 	for _, tt := range []struct {
 		name, response string
 		answers        []string
 		truncated      bool
 		want           reward.Score
-		reason         string // that the score's has in it
+		reason         string // text that the score's status contains
 	}{
 		{"right", `so \boxed{1/2}`, []string{"7", "0.5"}, false, reward.Score{Value: 1, Answer: "1/2"}, ""},
 		{"wrong", `so \boxed{1/3}`, []string{"7", "0.5"}, false, reward.Score{Answer: "1/3"}, ""},
@@ -55,8 +55,7 @@ func TestSameAnswer(t *testing.T) {
 	}
 }
 
-// TestExtract: where an answer has to stand follows from the template, unless it is
-// set.
+// TestExtract: the template decides where an answer has to stand, unless it is set.
 func TestExtract(t *testing.T) {
 	const boxed, tagged, text = `\boxed{7}`, `so 7 </think> <answer> 7 </answer>`, `so it is 7`
 	for _, tt := range []struct {
@@ -76,7 +75,7 @@ func TestExtract(t *testing.T) {
 	} {
 		r := &rule{Mode: tt.set}
 		if tt.template != "" {
-			r.SetTemplate("qwen_math") // what an earlier template asked for is forgotten
+			r.SetTemplate("qwen_math") // The reward forgets the demands of an earlier template.
 			r.SetTemplate(tt.template)
 		}
 		if got := reward.Extract(r); got != tt.want {
@@ -110,7 +109,7 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// TestTolerance: the setting is another rule for decimals, and for nothing else.
+// TestTolerance: the setting changes the rule for decimals only.
 func TestTolerance(t *testing.T) {
 	for _, tt := range []struct {
 		gold, answer string

@@ -122,8 +122,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestOpenedInPrompt: where the template has written <think>, the response goes on
-// from there.
+// TestOpenedInPrompt: a template that has written <think> leaves the response to continue
+// inside it.
 func TestOpenedInPrompt(t *testing.T) {
 	for response, match := range map[string]bool{"a</think>b": true, "<think>a</think>b": false, "a": false, "</think>b": true} {
 		if got := grade(t, newRule(), "Assistant: <think>\n", response); got.Right() != match {
@@ -181,7 +181,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestBoth: a format and a pattern must both hold.
+// TestBoth: a response must satisfy both the format and the pattern.
 func TestBoth(t *testing.T) {
 	r := newRule()
 	r.Format, r.Pattern, r.Search, r.Match, r.NoMatch = "boxed", "(?i)therefore", true, 2, -1
@@ -252,7 +252,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOneAnswer: what is compared depends on the response alone.
+// TestOneAnswer: the compared text depends on the response alone.
 func TestOneAnswer(t *testing.T) {
 	patterns := []string{`(.*)`, `(?s).*?(\w+).*`, `(\w+)`, `is (\w+)|or (\w+)`, `(a|ab)(c|bcd)?`, `\\boxed{(.*?)}`}
 	pieces := []string{"a", "ab", "abcd", "4", "5", " is ", " or ", "\n", `\boxed{`, "}", "####"}

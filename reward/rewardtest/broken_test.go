@@ -16,8 +16,8 @@ import (
 	"onering/reward/rewardtest"
 )
 
-// plain is a correct reward: 1 where the response holds an answer. The broken
-// ones below differ from it in one thing each.
+// plain is a correct reward: 1 where the response holds an answer. Each broken reward
+// below differs from it in one thing.
 type plain struct {
 	Bonus float64 `toml:"bonus"`
 }
@@ -34,7 +34,7 @@ func (r *plain) Score(_ context.Context, group []reward.Sample) ([]reward.Score,
 	return scores, nil
 }
 
-// broken is plain with something done to its scores.
+// broken is plain with its scores changed by a function.
 type broken struct {
 	plain
 	mu    sync.Mutex
@@ -55,7 +55,7 @@ func TestPlain(t *testing.T) {
 	rewardtest.RunNew(t, func() reward.Reward { return new(plain) })
 }
 
-// A moody reward gives a response another value each time, and may say so.
+// A moody reward gives a response another value each time, and may declare that its scores vary.
 type moody struct {
 	plain
 	calls  atomic.Int32
@@ -72,7 +72,7 @@ func (r *moody) Score(ctx context.Context, group []reward.Sample) ([]reward.Scor
 
 func (r *moody) Varies() bool { return r.honest }
 
-// A reward whose scores vary keeps the rules if it says so, and else does not.
+// TestVarying: a reward whose scores vary keeps the rules only if it declares it.
 func TestVarying(t *testing.T) {
 	rewardtest.RunNew(t, func() reward.Reward { return &moody{honest: true} })
 	var failed []string
@@ -230,7 +230,7 @@ func TestBrokenRewards(t *testing.T) {
 	}
 }
 
-// lastScores are what each reward returned last.
+// A lastScores keeps the scores that a reward returned last.
 var lastScores = map[*broken][]reward.Score{}
 
 // A lone reward is wrong while another call is in progress.
@@ -244,7 +244,7 @@ func (r *lone) Score(ctx context.Context, group []reward.Sample) ([]reward.Score
 	r.calls.Add(1)
 	defer r.calls.Add(-1)
 	for range 100 {
-		runtime.Gosched() // another call begins here if it is waiting to
+		runtime.Gosched() // Another call that waits begins here.
 		if r.calls.Load() > 1 {
 			return nil, errors.New("one at a time, please")
 		}
@@ -252,7 +252,7 @@ func (r *lone) Score(ctx context.Context, group []reward.Sample) ([]reward.Score
 	return scores, err
 }
 
-// A deaf reward does not say that it was the context that ended.
+// A deaf reward does not report that the context ended.
 type deaf struct {
 	plain
 	half bool
@@ -276,7 +276,7 @@ func joined(err error) []error {
 	return nil
 }
 
-// The rules are those of the interface's comment, as many and in its order.
+// The rules equal those of the interface's comment, in number and order.
 func TestRules(t *testing.T) {
 	source, err := os.ReadFile("../reward.go")
 	if err != nil {
