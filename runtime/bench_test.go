@@ -119,7 +119,7 @@ func BenchmarkDenormals(b *testing.B) {
 }
 
 // BenchmarkCopies copies between the host and a device; on the CPU it copies nothing.
-// With ONERING_UNPINNED=1 a GPU's copies do without pinned memory.
+// With ONERING_UNPINNED=1 a GPU copies without pinned memory.
 func BenchmarkCopies(b *testing.B) {
 	e := runtimetest.Test(b)
 	for _, bytes := range []int{64 << 10, 1 << 20, 16 << 20, 256 << 20} {

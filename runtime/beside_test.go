@@ -18,7 +18,7 @@ const adapterRank = 3
 func adaptedModel(t *testing.T, env *runtime.Env) (base, adapted decoder.Architecture, spec *lora.Adapter) {
 	t.Helper()
 	base = qwen2Of(models.Sizes{Layers: 2, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})
-	if env.Provider() == models.WebGPU { // where the As are not fused
+	if env.Provider() == models.WebGPU { // WebGPU's graphs do not fuse the As.
 		base.Provider = models.WebGPU
 	}
 	m, err := models.NewModel(base.Shape)
@@ -46,9 +46,9 @@ func adapterOf(t *testing.T, spec *lora.Adapter, seed uint64) *models.Weights {
 	return w
 }
 
-// TestAdapterIsMerged: a model beside an adapter samples and scores as the model of which
-// each matrix W is W + s B A, and its gradients are those that follow from the gradient
-// dW of that model: s B^T dW of A, and s dW A^T of B.
+// TestAdapterIsMerged: a model beside an adapter samples and scores as the merged model,
+// in which each matrix W is W + s B A. Its gradients follow from the merged model's
+// gradient dW: s B^T dW for A, and s dW A^T for B.
 func TestAdapterIsMerged(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		base, adapted, spec := adaptedModel(t, env)
@@ -92,8 +92,8 @@ func TestAdapterIsMerged(t *testing.T) {
 	})
 }
 
-// compareLowRank compares the gradients of a module's A and B with those that follow from
-// that of its matrix.
+// compareLowRank compares the gradients of a module's A and B with those computed from
+// the gradient of its matrix.
 func compareLowRank(t *testing.T, module string, scale float64, adapter, low, whole *models.Weights) {
 	t.Helper()
 	tensor := func(w *models.Weights, name string) ([]float32, int) {
@@ -127,8 +127,8 @@ func compareLowRank(t *testing.T, module string, scale float64, adapter, low, wh
 	}
 }
 
-// TestBeside: Rings beside another compute with its weights and adapters of their
-// own, as each adapter does alone; a device holds the weights once.
+// TestBeside: Rings beside another share its weights, have their own adapters, and
+// compute as each adapter does alone; a device holds the weights once.
 func TestBeside(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		c, adapted, spec := adaptedModel(t, env)

@@ -13,7 +13,7 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// wantError fails unless err says all of want.
+// wantError fails unless err contains all of want.
 func wantError(t *testing.T, err error, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -87,7 +87,7 @@ func TestBindErrors(t *testing.T) {
 	c := set(b.Input, "c", buffer[10:16], 2, 3)
 	wantError(t, b.Run(), "no output is bound")
 	set(b.Output, "y", buffer[10:16], 2, 3)
-	if err := b.Run(); err != nil { // in place, through another Value
+	if err := b.Run(); err != nil { // in place, through another Value of the same memory
 		t.Fatal(err)
 	}
 	set(b.Output, "y", buffer[13:19], 2, 3)
@@ -160,7 +160,7 @@ func TestOutputsShareMemory(t *testing.T) {
 	in := map[string]*runtime.Value{"x": value(t, []float32{1, -2}, 2)}
 	r := bind(t, e, p, in, map[string]*runtime.Value{"a": value(t, buffer[:2], 2), "b": value(t, buffer[1:3], 2)})
 	wantError(t, r.Run(), `output "b": shares memory with output "a"`)
-	// One output alone is enough.
+	// One output alone may use the memory.
 	r = bind(t, e, p, in, map[string]*runtime.Value{"b": value(t, buffer[2:], 2)})
 	if err := r.Run(); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestOutputsShareMemory(t *testing.T) {
 	equal(t, buffer, []float32{0, 0, 1, 2})
 }
 
-// TestSharedWeights binds one weight to two sessions: both see a change.
+// TestSharedWeights binds one weight to two sessions: both see a change of the weight.
 func TestSharedWeights(t *testing.T) {
 	e := runtimetest.Test(t)
 	weight := []float32{1, 1}
@@ -190,8 +190,8 @@ func TestSharedWeights(t *testing.T) {
 	}
 }
 
-// TestSameBits runs a threaded graph again, in a new session, and from several
-// goroutines at once: always the same bits.
+// TestSameBits runs a threaded graph again, in a new session, and from several goroutines
+// at once, and gets the same bits each time.
 func TestSameBits(t *testing.T) {
 	e := runtimetest.Test(t)
 	const n, d, f = 33, 129, 513

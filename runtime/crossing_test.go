@@ -38,7 +38,7 @@ func TestCrossing(t *testing.T) {
 			before, downBefore := e.Crossed()
 			begin, sizes := 4*len(w.Data), 0
 			if onWebGPU {
-				sizes = 3 * 8 * o.Slices() // how much to clear: gradients and moments, each as often as it changes
+				sizes = 3 * 8 * o.Slices() // the lengths of what to clear: gradients and moments, each as often as it changes
 			}
 			if up := int(before - start); e == env && (up < begin || up > begin+sizes) {
 				t.Errorf("%d bytes crossed to begin with, want %d and at most %d more; the weights, once, are %d", up, begin, sizes, 4*len(w.Data))
@@ -58,14 +58,14 @@ func TestCrossing(t *testing.T) {
 				check(t, err)
 				results[i] = append(results[i], float32(norm))
 				up, down := e.Crossed()
-				if e == env && step > 0 { // the first step also uploads masks and angles
-					scalars := 2 + 9 // the temperature in two programs; AdamW's
+				if e == env && step > 0 { // The first step also uploads masks and angles.
+					scalars := 2 + 9 // the temperature in two programs; AdamW's scalars
 					// pos, ids, tokens; rows and valid; targets, places, z, u, w, v and entropy;
 					// for each slice of the head where the targets are and their w;
 					// the bounds of blocks for each layer, forward and backward; the place of
 					// one token in copies and copied.
 					wantUp := 8 + 4 + 3*8*n + 12*batch*longest + (2*8+5*4+(2*8+4)*l.Passes())*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
-					wantDown := 3*4*rows + 4*o.Slices() // z, u, logit; sums of squares
+					wantDown := 3*4*rows + 4*o.Slices() // results: z, u, logit; sums of squares
 					// Unchanged scalars, places of tokens and bounds of blocks are not
 					// sent again.
 					same := 4*scalars + 3*8*n + 2*c.Layers*8*(blocks+1)
@@ -73,7 +73,7 @@ func TestCrossing(t *testing.T) {
 						more := webgpuUp(sequences, o.Slices())
 						// The first and the last bound of the blocks are not sent.
 						wantUp += more - 2*c.Layers*2*8
-						same += more // the sequences are those of the step before
+						same += more // The sequences are those of the step before.
 					}
 					if int(up-before) > wantUp || int(up-before) < wantUp-same || int(down-downBefore) != wantDown {
 						t.Errorf("hidden %d: %d bytes up and %d down, want %d or up to %d less, and %d", hidden, up-before, down-downBefore, wantUp, same, wantDown)
@@ -109,7 +109,7 @@ func TestCrossing(t *testing.T) {
 			}
 		}
 		most := 1e-5
-		if onWebGPU { // as in TestGoldenAdamW: AdamW divides gradients near 0 by themselves
+		if onWebGPU { // AdamW divides gradients near 0 by themselves, as in TestGoldenAdamW.
 			most = 5e-3
 		}
 		if len(results[0]) != len(results[1]) || !(worst <= most) || far*200 > len(results[0]) {
@@ -164,7 +164,7 @@ func TestDecodeCrossing(t *testing.T) {
 		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: kvHeads, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512})
 		c.Tied = true
 		var logps [2][]float32
-		placed := false // the cache's places are numbered
+		placed := false // The cache's places are numbered in the first step.
 		for i, e := range []*runtime.Env{cpu, env} {
 			if onWebGPU {
 				c.Provider = e.Provider()
@@ -180,7 +180,7 @@ func TestDecodeCrossing(t *testing.T) {
 			for _, x := range prefixes {
 				d.Drop(x)
 			}
-			for range 90 { // the cache grows meanwhile
+			for range 90 { // The cache grows in the meantime.
 				logp, _ := outs(rows)
 				logps[i] = append(logps[i], logp...)
 				up, down := e.Crossed()
@@ -190,16 +190,16 @@ func TestDecodeCrossing(t *testing.T) {
 				if e == cpu {
 					continue
 				}
-				// id, pos, places and mask; uniform; the temperature.
+				// Inputs: id, pos, places and mask; uniform; the temperature.
 				wantUp := n*(8+8+3*8*kvHeads+4*d.Capacity()+4) + 4
 				wantDown := n * (8 + 4 + 4) // id, log-prob, entropy
-				same := 4*n + 4             // uniforms and temperature, which are as in the step before
+				same := 4*n + 4             // without uniforms and temperature, which are as in the step before
 				if onWebGPU {
-					wantDown -= 4 * n                  // ids in float32, with the rest
-					wantUp = n*4*(1+1+3*kvHeads+1) + 4 // all in float32; the mask is computed there
-					same = 4                           // uniforms are sent with what changes
+					wantDown -= 4 * n                  // The ids are sent in float32, with the rest.
+					wantUp = n*4*(1+1+3*kvHeads+1) + 4 // All inputs are in float32, and the device computes the mask.
+					same = 4                           // The uniforms are sent with the inputs that change.
 					if grown := d.Capacity() - capacity; grown > 0 || !placed {
-						// The numbers of the places, and where what is cached goes.
+						// the numbers of the places, and where the cached rows go
 						wantUp += 8 * d.Capacity()
 						if placed {
 							wantUp = min(int(now-up), wantUp+16*2*c.Layers*kvHeads*n*capacity)
@@ -211,7 +211,7 @@ func TestDecodeCrossing(t *testing.T) {
 					t.Fatalf("hidden %d: %d bytes up and %d down, want %d or up to %d less, and %d", hidden, now-up, nowDown-down, wantUp, same, wantDown)
 				}
 			}
-			d.Free(2) // the last row moves into its place
+			d.Free(2) // The last row moves into the place of the ended row.
 			check(t, d.Step(fed(rows[1:])))
 			logp, _ := outs(rows[1:])
 			logps[i] = append(logps[i], logp...)
@@ -285,14 +285,14 @@ func TestCalls(t *testing.T) {
 		calls()
 		rows[1].Uniform = 0.3 + float32(i)/10
 		check(t, d.Step(fed(rows)))
-		if i > 0 { // the first numbers the cache's places
-			want("decode step", 2, 2) // ids, positions, places and uniforms at once; one result
+		if i > 0 { // The first step numbers the cache's places.
+			want("decode step", 2, 2) // one copy of ids, positions, places and uniforms together; one result
 		}
 	}
 }
 
-// TestUnchangedInputs: little inputs in the host's memory are copied to a device when they
-// have changed since the last run, larger ones in each.
+// TestUnchangedInputs: a small input in the host's memory is copied to a device only if
+// it has changed since the last run, a larger input in each run.
 func TestUnchangedInputs(t *testing.T) {
 	_, env := hostAndDevice(t)
 	for _, n := range []int{2, 20000} {
@@ -342,9 +342,9 @@ func hostAndDevice(t *testing.T) (cpu, device *runtime.Env) {
 	return runtimetest.CPU(t), env
 }
 
-// pairBytes is what summing rows of the same index before they are added sends, where a
-// device adds in any order: two indices and a number for each sum of two, in each turn,
-// and the indices that are left.
+// pairBytes is how many bytes a device that adds in any order receives to sum rows of the
+// same index first: two indices and a number for each sum of two, in each turn, and the
+// indices that are left.
 func pairBytes(ids []int32) (bytes int) {
 	counts := map[int32]int{}
 	for _, id := range ids {
@@ -364,7 +364,7 @@ func pairBytes(ids []int32) (bytes int) {
 	}
 }
 
-// webgpuUp is how many bytes a step sends to WebGPU beyond those to other devices.
+// webgpuUp returns how many more bytes a step sends to WebGPU than to other devices.
 func webgpuUp(sequences []runtime.Sequence, slices int) int {
 	var fed, targets []int32
 	for _, s := range sequences {
@@ -373,8 +373,8 @@ func webgpuUp(sequences []runtime.Sequence, slices int) int {
 		}
 		fed, targets = append(fed, s.Tokens[:len(s.Tokens)-1]...), append(targets, s.Tokens[len(s.Prefix()):]...)
 	}
-	// How much to clear: each tensor's gradient, and the gradient of the last layer's
-	// output.
+	// lengths of what to clear: each tensor's gradient, and the gradient of the last
+	// layer's output
 	return 8*(slices+1) + pairBytes(fed) + pairBytes(targets)
 }
 
@@ -406,10 +406,10 @@ func likeLogProb(p *runtime.Pass, scale float64) (w [][]float64) {
 	return w
 }
 
-// TestLargestBuffer: where a kernel takes buffers of a bounded size, prompts are computed so
-// many at once as their scores allow, to the same tokens; a pass whose scores or logits are
-// larger is refused, and one of fewer sequences is not. The cache is as large as CacheBuffer
-// says.
+// TestLargestBuffer: if kernels take buffers of a bounded size, a prefill splits prompts
+// by the size of their scores and samples the same tokens; a pass whose scores or logits
+// are larger is refused, and one of fewer sequences is not. The cache is as large as
+// CacheBuffer says.
 func TestLargestBuffer(t *testing.T) {
 	env := runtimetest.Test(t)
 	switch {

@@ -89,7 +89,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 		}
 		copy(us, []float32{0, math.Nextafter32(1, 0), 1, 0.5, math.SmallestNonzeroFloat32})
 		hidden[0], hidden[1], hidden[2] = 0, 0, 0         // all logits equal
-		hidden[3], hidden[4], hidden[5] = 1000, 1000, 300 // almost all mass is on one id
+		hidden[3], hidden[4], hidden[5] = 1000, 1000, 300 // Almost all probability is on one id.
 
 		for _, choice := range models.Choices {
 			k := int64(min(512, vocab))

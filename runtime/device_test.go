@@ -32,7 +32,7 @@ func shared(t *testing.T, dir, name, source string) string {
 	if err := os.WriteFile(c, []byte(source), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// cgo needs a C compiler, so there is one.
+	// cgo needs a C compiler, so the machine has one.
 	if out, err := exec.Command(strings.TrimSpace(string(cc)), "-shared", "-fPIC", "-Wl,-soname,"+name, "-o", path, c).CombinedOutput(); err != nil {
 		t.Fatalf("compiling %s: %v\n%s", name, err, out)
 	}
@@ -71,7 +71,7 @@ func TestLoadRefusesVersions(t *testing.T) {
 	}
 }
 
-// A machine is a provider of devices that the system shows, or not, and that lack something.
+// A machine is a provider of devices that the system may show and that may lack parts.
 type machine struct {
 	Provider
 	name    string
@@ -95,7 +95,7 @@ func (m *machine) Report(_ context.Context, library string, _ int, told bool) Re
 	return Report{Missing: missing}
 }
 
-// withProviders has a test know these providers alone.
+// withProviders runs a test in which only these providers exist.
 func withProviders(t *testing.T, all ...Provider) {
 	was := providers
 	providers = all
@@ -119,8 +119,8 @@ func TestParseDevice(t *testing.T) {
 	}
 }
 
-// TestAutoIsTheCPU: where no device can be used auto is the CPU, and says why in one line:
-// what keeps the first from being used, and those others that are there.
+// TestAutoIsTheCPU: if no device can be used, auto is the CPU and says why in one line,
+// which names the obstacle of the first device and the other devices present.
 func TestAutoIsTheCPU(t *testing.T) {
 	lib := stub(t, "1.99.0")
 	t.Setenv("ONNXRUNTIME_LIB", lib)
@@ -140,13 +140,13 @@ func TestAutoIsTheCPU(t *testing.T) {
 		if len(notices) != 1 || !strings.HasPrefix(notices[0], "running on the CPU: "+want) || strings.Contains(notices[0], "\n") {
 			t.Errorf("notices %q, want %q", notices, want)
 		}
-		// the foreseen device is the chosen one, with the words of the notice
+		// The foreseen device is the chosen one, with the words of the notice.
 		if d, why, err := o.Foresee(t.Context()); err != nil || d != "cpu" || !slices.Contains(notices, "running on the CPU: "+why) {
 			t.Errorf("%v foreseen since %q: %v", d, why, err)
 		}
 	}
 	auto(t, "no driver")
-	slow.absent = nil // it can be reached, and is then a reason too
+	slow.absent = nil // The device can be reached, and is then a reason too.
 	auto(t, "no driver; the library that ONNXRUNTIME_LIB names: slow is not in ")
 	if _, _, err := choose(t.Context(), o, device{provider: fast}); err == nil || len(notices) != 1 {
 		t.Errorf("the device that was asked for has no library: %v, notices %q", err, notices)
@@ -213,8 +213,8 @@ func TestDiagnoseDevices(t *testing.T) {
 	}
 }
 
-// TestLimits: a buffer that is too large is refused, with its name, whose limit that is and
-// the remedy, which is enough; what is not known refuses nothing.
+// TestLimits: a buffer that is too large is refused, with its name, the device that has
+// the limit and a remedy that is enough; an unknown limit refuses nothing.
 func TestLimits(t *testing.T) {
 	const embedding = 544 << 20
 	small, large, soft := Limits{128 << 20, 1 << 30, "small"}, Limits{4 << 30, 2 << 30, "large"}, Limits{1 << 30, 0, "soft"}
@@ -230,7 +230,7 @@ func TestLimits(t *testing.T) {
 		{small, embedding, true, false},
 		{small, 2 << 30, true, true},
 		{soft, embedding, false, false},
-		{soft, 8 << 30, true, false}, // the device's limits are unknown
+		{soft, 8 << 30, true, false}, // The device's limits are unknown.
 		{large, embedding, false, false},
 		{large, 3 << 30, false, true},
 		{Limits{}, embedding, false, false},

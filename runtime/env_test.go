@@ -52,7 +52,7 @@ func TestOpenErrors(t *testing.T) {
 	_, err = runtime.Open(ctx, library(copied))
 	wantError(t, err, "already runs on", "name one library only")
 
-	// The same library under another name is the same library.
+	// Another name of the same library is no error.
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(e.Library(), link); err != nil {
 		t.Skip(err)
@@ -85,8 +85,8 @@ func inChild(t *testing.T, test string) {
 	}
 }
 
-// TestReopen opens, closes and opens again with other threads, in a process of
-// its own, since the one of the other tests stays open.
+// TestReopen opens, closes and opens again with another number of threads. It runs in its
+// own process, because the other tests' environment stays open.
 func TestReopen(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		inChild(t, "TestReopen")
@@ -106,7 +106,7 @@ func TestReopen(t *testing.T) {
 		}
 		z := make([]float32, 2)
 		s := must(e.Load(add()))(t)
-		if err := e.Close(); err != nil { // the Session keeps the environment
+		if err := e.Close(); err != nil { // The Session keeps the environment open.
 			t.Fatal(err)
 		}
 		b := must(s.NewBinding())(t)

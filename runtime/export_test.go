@@ -8,7 +8,7 @@ import (
 	"onering/runtime/nccl"
 )
 
-// ErrClosed is wrapped by the errors of calls on something that was closed.
+// ErrClosed is the error of calls on a closed object.
 var ErrClosed = errClosed
 
 // SpareActivations returns how many sets of activations the Learner has between
@@ -41,7 +41,7 @@ func NewTensor(d models.DType, data []byte, shape ...int64) (*Value, error) {
 // PartsAlways puts rows of the cache into two parts as soon as their lengths differ.
 func (d *Decoder) PartsAlways() { d.cache.least = 0 }
 
-// ManySteps reports whether steps were computed by DecodeMany.
+// ManySteps returns whether DecodeMany has computed any steps.
 func (d *Decoder) ManySteps() (many bool) {
 	for kind := range d.steps {
 		many = many || kind.many
@@ -57,8 +57,8 @@ func (d *Decoder) Parts() (rows, capacity [2]int) {
 	return rows, capacity
 }
 
-// CacheMemory returns where the keys of the cache's first layer are, by part, and does not
-// keep them alive.
+// CacheMemory returns the addresses of the keys of the cache's first layer, by part, and
+// does not keep the memory alive.
 func (d *Decoder) CacheMemory() (at []weak.Pointer[byte]) {
 	for _, p := range d.cache.parts {
 		if p.layers != nil {
@@ -88,7 +88,7 @@ func Share(bounds []int, parts, bucket int) (owner []int, buckets [][]int) {
 	return s.owner, s.buckets
 }
 
-// HeadRows returns of how many tokens the head computed log-probs.
+// HeadRows returns for how many tokens the head computed log-probs.
 func (p *Pass) HeadRows() int {
 	if p.rows == 0 {
 		return 0
@@ -105,15 +105,14 @@ func (e *Env) Locked(most int) int {
 	return e.memory.Driver.(interface{ Locked(int) int }).Locked(most)
 }
 
-// SetNotice has e tell its notices to f.
+// SetNotice makes e send its notices to f.
 func (e *Env) SetNotice(f func(string)) { e.options.Notice = f }
 
 // Slots returns how many parts an update has on the device at once.
 func (o *Optimizer) Slots() int { return len(o.staging.slots) }
 
-// Itself has a Link of one rank send parts to itself and add them times times, in the place
-// of part own and without waiting in between, as a rank of that number does. It returns
-// that part.
+// Itself has a Link of one rank send parts to itself and add them times times without a
+// wait, as the rank with number own would. It returns this rank's part.
 func (l *Link) Itself(parts [][]float32, own, times int) ([]float32, error) {
 	all, n := l.env.buffer(models.F32), len(parts[0])
 	defer all.close()

@@ -15,10 +15,9 @@ import (
 	"onering/sampler"
 )
 
-// The family "runtime_test" is one that Qwen2 knows little of: no biases at
-// queries, keys and values but at all other products, norms of heads, a layer
-// without rotary embedding, frequencies and names of its own. Nothing else knows
-// of it but these lines.
+// The family "runtime_test" differs from Qwen2: biases at all products except queries,
+// keys and values, norms of heads, a layer without rotary embedding, frequencies and
+// names of its own. No other code mentions this family.
 func init() {
 	models.Register("runtime_test", "", func(c *models.ConfigFile) (models.Design, error) {
 		names := decoder.LlamaNames
@@ -47,7 +46,7 @@ func testRegisteredFamily(t *testing.T, env *runtime.Env) {
 	check(t, err)
 	defer made.Close()
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, tensor := range made.Tensors() { // norms and biases of a fresh model are trivial
+	for _, tensor := range made.Tensors() { // Norms and biases of a fresh model are 1 and 0.
 		for i := range tensor.Data {
 			tensor.Data[i] = float32(0.3 * r.NormFloat64())
 		}
@@ -61,7 +60,7 @@ func testRegisteredFamily(t *testing.T, env *runtime.Env) {
 		t.Fatal("the folder holds other weights")
 	}
 	var compute models.Compute
-	if env.Provider() == models.WebGPU { // whose weights are not fused
+	if env.Provider() == models.WebGPU { // WebGPU's graphs do not fuse weights.
 		compute.Provider = models.WebGPU
 	}
 	arch, err := m.Architecture(compute)
@@ -100,7 +99,7 @@ func testRegisteredFamily(t *testing.T, env *runtime.Env) {
 	check(t, p.Backward(weights, nil))
 	p.Release()
 	check(t, env.Download(l.Gradients, w))
-	if env.Provider() == models.WebGPU { // which may be software: slopes are the CPU's test
+	if env.Provider() == models.WebGPU { // The GPU may be software, so only the CPU tests slopes.
 		sameAsOnCPU(t, dir, l.Gradients, sequences, weights)
 		return
 	}
@@ -112,7 +111,7 @@ func testRegisteredFamily(t *testing.T, env *runtime.Env) {
 		norm = math.Sqrt(norm)
 		values, _, _ := w.View(tensor.Name)
 		was := slices.Clone(values)
-		along := func(h float64) float64 { // the loss a step h along the gradient
+		along := func(h float64) float64 { // the loss after a step h along the gradient
 			for i, g := range tensor.Data {
 				values[i] = was[i] + float32(h*float64(g)/norm)
 			}

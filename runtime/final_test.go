@@ -52,7 +52,7 @@ func TestFinal(t *testing.T) {
 				if i == 0 || i > layers {
 					continue
 				}
-				// All of the layer, and nothing of the ones below it.
+				// The report has all tensors of the layer, and no tensor of a layer below.
 				prefix := m.arch.LayerPrefix(layers - i)
 				for _, name := range layout.Names() {
 					place, _ := layout.Find(name)
@@ -68,15 +68,15 @@ func TestFinal(t *testing.T) {
 	})
 }
 
-// Parts get whole ranges, all of them once, and of every bucket but the last about the
-// same.
+// TestShare: parts get whole ranges, every range once, and about the same share of every
+// bucket but the last.
 func TestShare(t *testing.T) {
 	draw := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
 		bounds, parts, bucket, size := []int{0}, 1+draw.IntN(9), 1+draw.IntN(500), 1+draw.IntN(60)
 		for range draw.IntN(200) {
 			n := size
-			if draw.IntN(20) == 0 { // such as before a 16-bit copy begins
+			if draw.IntN(20) == 0 { // for instance, before a 16-bit copy begins
 				n = 1 + draw.IntN(size)
 			}
 			bounds = append(bounds, bounds[len(bounds)-1]+n)

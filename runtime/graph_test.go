@@ -51,7 +51,7 @@ func TestOpsMatchInterpreter(t *testing.T) {
 	}
 }
 
-// lacking says why the WebGPU provider refuses a case's program, or "".
+// lacking says why the WebGPU provider refuses a case's program, or "" if it does not.
 func lacking(program string) string {
 	switch {
 	case program == "Cast":

@@ -50,7 +50,7 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 	}
 	onDevices(t, func(t *testing.T, env *runtime.Env) { on(t, env, goldens(t)) })
 	if env := runtimetest.Test(t); env.Device() == "cpu" && goruntime.GOOS == "linux" {
-		few := unlessLong(goldens(t), "llama_small", "qwen3_small") // the CPU runs the kernels slowly
+		few := unlessLong(goldens(t), "llama_small", "qwen3_small") // The CPU runs CUDA's kernels slowly.
 		t.Run("stand-in-kernels", func(t *testing.T) { on(t, runtime.OpenStandIn(t, env, "stand-in-kernels"), few) })
 	}
 }
@@ -96,8 +96,8 @@ func TestHalfGoldens(t *testing.T) {
 	})
 }
 
-// TestHalfRollout: the sampler's log-probs are those of the learner, and a step of
-// many rows samples what a step of few does.
+// TestHalfRollout: the sampler's log-probs equal the learner's, and a step of many rows
+// samples the same tokens as a step of few rows.
 func TestHalfRollout(t *testing.T) {
 	inHalf(t, func(t *testing.T, env *runtime.Env, m *model, unit float64) {
 		var reqs []sampler.Request
@@ -121,7 +121,7 @@ func TestHalfRollout(t *testing.T) {
 					same++
 				}
 			}
-			if same < len(got)*3/4 { // rounding seldom changes a draw
+			if same < len(got)*3/4 { // Rounding seldom changes a draw.
 				t.Errorf("%d slots: %d of %d responses are those of one slot", slots, same, len(got))
 			}
 		}
@@ -163,8 +163,8 @@ func halfModel(env *runtime.Env) decoder.Architecture {
 	return a
 }
 
-// TestHalfCopy: an update writes both the weights and the 16-bit copy that graphs
-// read, and Upload does the same with what the host changed.
+// TestHalfCopy: an update writes both the weights and the 16-bit copy that graphs read,
+// and Upload does the same with the host's changes.
 func TestHalfCopy(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		needsFloat16(t, env)
@@ -230,16 +230,16 @@ func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.O
 	return l, o
 }
 
-// TestOffload: what the host keeps gives the same bits as on the device, also where the
-// device cannot lock the host's memory, which is said. Nothing stays locked. Weights that
-// the host keeps survive Forget, and are not on the device.
+// TestOffload: moments and weights that the host keeps give the same bits as on the
+// device, also if the device cannot lock the host's memory, which a notice says. Nothing
+// stays locked. Weights that the host keeps survive Forget, and are not on the device.
 func TestOffload(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	for _, tt := range []struct {
 		device           string
 		compute          models.DType
 		moments, weights bool
-		most             int // ranges that may be locked; 0 is any number
+		most             int // how many ranges may be locked; 0 is any number
 		locked, slots    int
 		crossing         int // bytes of a parameter, about
 	}{
@@ -263,7 +263,7 @@ func TestOffload(t *testing.T) {
 				w, ring := madeUpRing(t, c, 3)
 				ring.Offload = i > 0 && tt.weights
 				before, _ := env.Crossed()
-				// parts are so small that there are more of them than slots
+				// The parts are so small that there are more parts than slots.
 				check(t, ring.Divide(0, 1, 1000))
 				l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: i > 0 && tt.moments})
 				up, _ := env.Crossed()
@@ -283,7 +283,7 @@ func TestOffload(t *testing.T) {
 					}
 					env.Forget(all...)
 				}
-				// The device's copies are made anew from what the host uploads.
+				// The device's copies are made again from the weights that the host uploads.
 				check(t, env.Download(w))
 				check(t, env.Upload(w))
 				p, err := l.Forward(madeSequences(), 1, false)
@@ -307,7 +307,7 @@ func TestOffload(t *testing.T) {
 	}
 }
 
-// The same on a GPU: CUDA's copies are beside what it computes.
+// TestOffloadOnGPU: a GPU gives the same bits while CUDA copies and computes at the same time.
 func TestOffloadOnGPU(t *testing.T) {
 	env := runtimetest.Test(t)
 	if env.Device() == "cpu" {
@@ -336,7 +336,7 @@ func TestOffloadOnGPU(t *testing.T) {
 	}
 }
 
-// Optimizers that each own a part update as a single one does, with all state on the
+// Optimizers that each own a part update as a single optimizer does, with all state on the
 // host: each locks only its part, and other parts may be forgotten and overwritten there.
 func TestOffloadParts(t *testing.T) {
 	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
@@ -379,7 +379,7 @@ func TestOffloadParts(t *testing.T) {
 }
 
 // A device that is lost in the middle of an update whose moments are on the host is an
-// error; nothing is on its way then, and nothing stays locked.
+// error; then no copy is under way, and no memory stays locked.
 func TestOffloadLost(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	met := 0
@@ -509,8 +509,8 @@ func TestRingStaysOnDevice(t *testing.T) {
 	}
 }
 
-// TestCheckFloat16: a GPU that has no float16 says so in an error with the remedy, and
-// one that has it, as any other device, in none.
+// TestCheckFloat16: a GPU without float16 is an error with the remedy; a GPU with
+// float16, or any other device, is none.
 func TestCheckFloat16(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		err := env.CheckFloat16()
@@ -521,9 +521,9 @@ func TestCheckFloat16(t *testing.T) {
 	})
 }
 
-// Sums of gradients that are held in bfloat16 are those of float32 rounded once after each
-// pass, to the bit; the norm and the update take them as they are. What computes in float32
-// stays so.
+// Sums of gradients that are held in bfloat16 are those of float32 rounded once after
+// each pass, to the bit; the norm and the update read them unrounded. A model in float32
+// keeps its sums in float32.
 func TestGradientsInFewerBits(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	for _, device := range []string{"cpu", "stand-in-cuda"} {

@@ -33,8 +33,8 @@ func testInvariant(t *testing.T, env *runtime.Env, set func(*decoder.Architectur
 	room := slices.Max(others)
 	switch {
 	case strings.HasPrefix(env.Device(), "stand-in"):
-		others, room = others[:5], 17 // the work does not depend on them there
-	case env.Provider() == models.WebGPU: // nor there, which may be a software device
+		others, room = others[:5], 17 // The CPU's work does not depend on the other rows.
+	case env.Provider() == models.WebGPU: // A GPU may be a software device, so this is skipped.
 		others, room, length = []int{3, 17}, 17, 4
 	}
 	decode := func(n int, of sampler.Invariance) (bits []uint32) {
@@ -84,7 +84,7 @@ func testInvariant(t *testing.T, env *runtime.Env, set func(*decoder.Architectur
 		want := decode(2, of)
 		for _, n := range others {
 			if of == sampler.Beside && n > 16 {
-				continue // this number of rows has another form
+				continue // A step of this number of rows has another form.
 			}
 			for i, got := range decode(n, of) {
 				if got != want[i] {

@@ -73,8 +73,8 @@ func (a *array) decode(raw []byte) {
 	}
 }
 
-// runOp runs one operator of package kernels on a device. An output of the name of an input
-// has its memory. Inputs are rounded to their types, and results are set.
+// runOp runs one operator of package kernels on a device. An output with the name of an
+// input shares its memory. Inputs are rounded to their types, and results are set.
 func runOp(t *testing.T, env *Env, op string, attrs []onnx.Attr, in []*array, out []*array) {
 	t.Helper()
 	must := func(err error) {
@@ -144,9 +144,9 @@ func shapeText(shape []int64) (text []string) {
 	return text
 }
 
-// onKernels runs a test where there are kernels: on a GPU, or on the CPU from their source. h
-// is a type of 16 bits, unit the distance of its numbers just above 1, and suffix ends
-// the names of operators in it.
+// onKernels runs a test on a device with kernels: a GPU, or the CPU with kernels compiled
+// from their source. h is a type of 16 bits, unit the distance of its numbers just above
+// 1, and suffix ends the names of operators in it.
 func onKernels(t *testing.T, test func(t *testing.T, env *Env, h models.DType, unit float64, suffix string, random func(name string, d models.DType, shape ...int64) *array)) {
 	env := openOn(t, devices[0])
 	if env.memory.Kernels == nil {
@@ -167,7 +167,7 @@ func onKernels(t *testing.T, test func(t *testing.T, env *Env, h models.DType, u
 	}
 }
 
-// near compares a result with what it should be, by error relative to scale and the type's
+// near compares a result with the expected one, by error relative to scale and the type's
 // half unit.
 func near(t *testing.T, what string, got *array, want []float64, unit float64) {
 	t.Helper()
@@ -280,7 +280,7 @@ func testProducts(t *testing.T, env *Env, h models.DType, unit float64, suffix s
 	}
 	near(t, "product", y, wantY, unit)
 	near(t, "product onto", z, wantZ, unit)
-	near(t, "gate and up", both, wantBoth, 4*unit) // their products may be rounded to the other side
+	near(t, "gate and up", both, wantBoth, 4*unit) // Their products may be rounded to the other side.
 	near(t, "outer onto", grad, wantGrad, unit)
 }
 
@@ -420,7 +420,7 @@ func TestAttend(t *testing.T) {
 			cos, sin := random("cos", models.F32, c.capacity, c.width/2), random("sin", models.F32, c.capacity, c.width/2)
 			out := random("out", h, c.rows, c.heads*c.width)
 			attrs := []onnx.Attr{{Name: "heads", Value: c.heads}, {Name: "groups", Value: c.groups}, {Name: "turned", Value: c.turned}, {Name: "scale", Value: float32(1 / math.Sqrt(float64(c.width)))}}
-			for _, a := range []*array{keys, values} { // as they are before, rounded
+			for _, a := range []*array{keys, values} { // the keys and values before the step, rounded
 				a.encode()
 			}
 			k, v := append([]float64{}, keys.data...), append([]float64{}, values.data...)
@@ -494,7 +494,7 @@ func TestCausal(t *testing.T) {
 			near(t, "attention of "+name, o, want[0], unit)
 			runOp(t, env, "CausalAttentionGrad"+suffix, attrs, []*array{q, k, v, o, dy}, []*array{dq, dk, dv})
 			want = causal(int(c.rows), int(c.tokens), int(c.heads), int(c.groups), int(c.width), q.data, k.data, v.data, o.data, dy.data)
-			for i, got := range []*array{dq, dk, dv} { // whose terms are rounded, so errors are relative to the largest
+			for i, got := range []*array{dq, dk, dv} { // The gradient's terms are rounded, so errors are relative to the largest.
 				worst, most := 0.0, 0.0
 				for j, x := range want[1+i] {
 					worst, most = max(worst, math.Abs(got.data[j]-x)), max(most, math.Abs(x))
@@ -507,7 +507,7 @@ func TestCausal(t *testing.T) {
 	})
 }
 
-// causal is attention in float64, and where o and dy are given its gradients by q, k and v.
+// causal is attention in float64, and, if o and dy are given, its gradients by q, k and v.
 func causal(rows, tokens, heads, groups, width int, q, k, v, o, dy []float64) [4][]float64 {
 	y := [4][]float64{make([]float64, len(q)), make([]float64, len(q)), make([]float64, len(k)), make([]float64, len(k))}
 	scale := 1 / math.Sqrt(float64(width))

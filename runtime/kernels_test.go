@@ -20,7 +20,7 @@ func TestUpdateByKernel(t *testing.T) {
 	}
 	for _, d := range []models.DType{models.F32, models.F16, models.BF16} {
 		if d == models.BF16 && !env.memory.gpu() {
-			continue // the graph's cast is the GPU's
+			continue // The graph's cast is the GPU's.
 		}
 		sizes := models.Sizes{Hidden: 24, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 16, FFN: 40, Vocab: 37, MaxPositions: 16}
 		arch := decoder.Architecture{Shape: decoder.Shape{Sizes: sizes, RopeTheta: 100, RMSEps: 1e-3, Names: decoder.LlamaNames}, Compute: models.Compute{Type: d, Provider: models.CUDA}}

@@ -13,9 +13,9 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// TestNCCL: what a device sends to itself comes whole, in order with what it computes, and
-// is added on it with the bits of Go's additions in the order of the ranks. With the build
-// tag cuda it is a GPU, with the NCCL that is found there.
+// TestNCCL: tensors that a device sends to itself arrive complete, in order with its
+// computations, and are added there with the bits of Go's additions in the order of the
+// ranks. With the build tag cuda it is a GPU, with the NCCL that is found there.
 func TestNCCL(t *testing.T) {
 	env, gpu := runtimetest.Test(t), true
 	if env.Device() == "cpu" {
@@ -36,9 +36,9 @@ func TestNCCL(t *testing.T) {
 		for i := range parts {
 			parts[i] = make([]float32, tt.elements)
 			for k := range parts[i] {
-				least := uint32(0x30000000) // of very different sizes, so that the order of a sum shows
+				least := uint32(0x30000000) // The numbers differ very much in size, so that the order of a sum shows.
 				if gpu {
-					least = 0 // a GPU adds subnormal numbers, as Go does
+					least = 0 // A GPU adds subnormal numbers, as Go does.
 				}
 				parts[i][k] = math.Float32frombits(draw.Uint32()&0x8fffffff + least)
 			}

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// Storage is that of a device.
+// Storage is the storage of a device.
 type Storage = deviceStorage
 
 var NewStorage = newStorage
@@ -22,7 +22,7 @@ func (d *Storage) Held() int {
 }
 
 // OpenStandIn opens another Env beside e, on a stand-in for a device: "stand-in-cuda" has
-// addresses, and "stand-in-webgpu" has buffers as WebGPU.
+// addresses, and "stand-in-webgpu" has buffers, as WebGPU has.
 func OpenStandIn(t testing.TB, e *Env, name string) *Env {
 	t.Helper()
 	on, err := Open(context.Background(), Options{Threads: e.Threads(), Device: name})
@@ -63,8 +63,8 @@ func Dirty(t testing.TB, e *Env) {
 	}
 }
 
-// Calls returns a function that counts what was handed to the device of e since its last
-// call: runs of sessions, and copies between host and device.
+// Calls returns a function that counts, since its last call, the work given to the device
+// of e: runs of sessions, and copies between host and device.
 func Calls(t testing.TB, e *Env) func() (runs, copies int) {
 	m := e.memory
 	device, ran, now := m.storage.(*deviceStorage), m.ran, 0
@@ -102,7 +102,7 @@ func Full(e *Env, allocations int) (empty func()) {
 	return func() { e.memory.storage = was }
 }
 
-// Unordered makes the stand-in e one whose ScatterND adds in any order, as a GPU's.
+// Unordered makes the ScatterND of the stand-in add in any order, as a GPU's does.
 func Unordered(e *Env) { e.memory.InOrder = false }
 
 // Slices returns how many slices GradNorm sums.
@@ -120,7 +120,7 @@ func (l *Learner) Passes() int { return len(l.head.slices) }
 // Capacity returns how many tokens a row of the cache has room for.
 func (d *Decoder) Capacity() int { return d.cache.parts[0].capacity }
 
-// Largest lets kernels of e take whole buffers of up to so many bytes.
+// Largest limits the buffers that kernels of e take to so many bytes.
 func Largest(t testing.TB, e *Env, bytes int64) {
 	was := e.memory.largest
 	e.memory.largest = bytes
@@ -133,8 +133,8 @@ func (d *Decoder) CacheBytes() int64 {
 	return int64(k.bytes(k.capacity))
 }
 
-// Copies returns functions that copy so many bytes to the memory of e and from there. The
-// bytes are freed with the test.
+// Copies returns functions that copy so many bytes to the memory of e and back. The bytes
+// are freed when the test ends.
 func Copies(t testing.TB, e *Env, bytes int) (up, down func() error) {
 	t.Helper()
 	at, err := e.memory.Alloc(bytes, nil)

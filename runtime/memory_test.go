@@ -11,7 +11,7 @@ import (
 	"onering/runtime/provision"
 )
 
-// openOn opens an Env on a device, or skips. At the end nothing may be left in its memory.
+// openOn opens an Env on a device, or skips. When the test ends its memory must be empty.
 func openOn(t *testing.T, name string) *Env {
 	t.Helper()
 	if os.Getenv("ONERING_SKIP_RUNTIME") != "" {
@@ -130,7 +130,7 @@ func TestMemoriesCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			holds(1, 0, 0, 0, 8, 9, 7, 8, 9, 10)
-			for place, bytes := range map[int]int{4: 8, 0: 16} { // inside a buffer, over two
+			for place, bytes := range map[int]int{4: 8, 0: 16} { // a range inside a buffer, and a range over two buffers
 				v, err := newValue(m, models.F32, unsafe.Add(at, place), bytes, []int64{int64(bytes / 4)})
 				if err == nil {
 					v.Close()

@@ -12,10 +12,10 @@ import (
 )
 
 // devices are those whose memories tests check, by name. A process has one library, so
-// the others are on that of WebGPU.
+// the tests of other memories use WebGPU's library.
 var devices = []string{"webgpu:0", "cpu", "stand-in-cuda", "stand-in-webgpu"}
 
-// TestWebGPUInPlace: an update onto its input gives the same result as one to other memory.
+// TestWebGPUInPlace: an update onto its input gives the same result as an update to other memory.
 func TestWebGPUInPlace(t *testing.T) {
 	e := openOn(t, "webgpu")
 	rule := adamw.Default()

@@ -71,7 +71,7 @@ func rowsOf(slots []int, prefixes []int, uniforms ...float32) []sampler.Row {
 	return rows
 }
 
-// fed has rows append what was drawn last.
+// fed makes rows append the tokens that were drawn last.
 func fed(rows []sampler.Row) []sampler.Row {
 	for i := range rows {
 		rows[i].ID = rows[i].Out.ID
@@ -79,7 +79,7 @@ func fed(rows []sampler.Row) []sampler.Row {
 	return rows
 }
 
-// outs are the log-probs and entropies of rows.
+// outs returns the log-probs and entropies of rows.
 func outs(rows []sampler.Row) (logp, entropy []float32) {
 	for _, r := range rows {
 		logp, entropy = append(logp, r.Out.LogProb), append(entropy, r.Out.Entropy)

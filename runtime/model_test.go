@@ -37,7 +37,7 @@ func goldens(t *testing.T) []string {
 	return folders
 }
 
-// allGoldens returns those in ../shared too, where it is there, and the adapters'.
+// allGoldens returns the folders in ../shared too, if it exists, and the adapters' folders.
 func allGoldens(t *testing.T) []string {
 	t.Helper()
 	folders := goldens(t)
@@ -54,9 +54,9 @@ func allGoldens(t *testing.T) []string {
 	return folders
 }
 
-// goldensOn returns all of them on the CPU and with CUDA. A stand-in for a device has the
-// kernels of the CPU, and WebGPU may be software: they get few of them, an adapter's among
-// them, or with ONERING_LONG all.
+// goldensOn returns all golden folders on the CPU and with CUDA. A stand-in runs on the
+// CPU's kernels, and WebGPU may be software: both get few folders, an adapter's among
+// them, or all with ONERING_LONG.
 func goldensOn(t *testing.T, env *runtime.Env) []string {
 	t.Helper()
 	if strings.HasPrefix(env.Device(), "stand-in") || env.Provider() == models.WebGPU {
@@ -65,13 +65,13 @@ func goldensOn(t *testing.T, env *runtime.Env) []string {
 	return allGoldens(t)
 }
 
-// fewGoldens are those of two families and of an adapter; with ONERING_LONG, all.
+// fewGoldens returns the folders of two families and of an adapter; with ONERING_LONG, all.
 func fewGoldens(t *testing.T) []string {
 	t.Helper()
 	return unlessLong(allGoldens(t), "tied", "headdim-all", "llama_small")
 }
 
-// unlessLong returns those folders that have one of the names, with ONERING_LONG all.
+// unlessLong returns the folders that have one of the names; with ONERING_LONG, all.
 func unlessLong(dirs []string, names ...string) []string {
 	if os.Getenv("ONERING_LONG") != "" {
 		return dirs
@@ -81,7 +81,7 @@ func unlessLong(dirs []string, names ...string) []string {
 
 type golden struct {
 	Config struct {
-		Base string // of an adapter: the golden folder of the model
+		Base string // for an adapter, the golden folder of its model
 	} `json:"config"`
 	Batch struct {
 		Lengths       []int       `json:"lengths"`
@@ -203,12 +203,12 @@ func qwen2Of(sizes models.Sizes) decoder.Architecture {
 	return a
 }
 
-// provider is whose kernels the graphs of tests are for, unless they say otherwise: with
-// the build tag webgpu WebGPU's, which has no others'.
+// provider is the provider for which tests build graphs, unless a test names another:
+// with the build tag webgpu WebGPU, which has no kernels for other graphs.
 var provider = models.CPU
 
 // onCPU returns the Env for a test about what the CPU runs, which with the build tag
-// webgpu is one beside the GPU's. With the tag cuda it is that of the GPU.
+// webgpu is a second Env beside the GPU's. With the tag cuda it is the GPU's Env.
 func onCPU(t *testing.T) *runtime.Env {
 	t.Helper()
 	e := runtimetest.Test(t)
@@ -221,7 +221,7 @@ func onCPU(t *testing.T) *runtime.Env {
 	return runtimetest.CPU(t)
 }
 
-// randomWeights is random weights of a model.
+// randomWeights returns random weights of a model.
 func randomWeights(t testing.TB, a decoder.Architecture, seed uint64) *models.Weights {
 	t.Helper()
 	m, err := models.NewModel(a.Shape)
@@ -233,7 +233,7 @@ func randomWeights(t testing.TB, a decoder.Architecture, seed uint64) *models.We
 	return w
 }
 
-// madeUpRing is a Ring over random weights of a model, closed with the test.
+// madeUpRing returns a Ring over random weights of a model, and closes it when the test ends.
 func madeUpRing(t testing.TB, a decoder.Architecture, seed uint64) (*models.Weights, *runtime.Ring) {
 	t.Helper()
 	w := randomWeights(t, a, seed)
@@ -261,7 +261,7 @@ func near(t *testing.T, what string, got [][]float32, want [][]float64, toleranc
 	t.Logf("%s: largest difference %.2g", what, worst)
 }
 
-// learners are the ways of computing the same numbers.
+// learners are the ways of computing the same log-probs and gradients.
 var learners = []runtime.LearnerOptions{
 	{Stash: models.StashInput},
 	{Stash: models.StashAttention, HeadRows: 100},
@@ -269,9 +269,9 @@ var learners = []runtime.LearnerOptions{
 	{Stash: models.StashLogits, HeadRows: 64},
 }
 
-// ways are the ways in which a test computes the numbers of a model: all, or few of all
-// models but one on WebGPU, which may be software. That they give the same bits there is
-// TestPassesShareActivations.
+// ways are the ways in which a test computes the numbers of a model: all ways; on WebGPU,
+// which may be software, all for one model and few for the others.
+// TestPassesShareActivations checks that the ways give the same bits there.
 func ways[T any](env *runtime.Env, dir string, all []T, few ...T) []T {
 	if env.Provider() != models.WebGPU || filepath.Base(dir) == "llama_small" {
 		return all
@@ -290,15 +290,15 @@ func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	}
 	t.Run(env.Device(), func(t *testing.T) { test(t, env) })
 	if webGPU {
-		return // the stand-ins have run without the build tag
+		return // The stand-ins have run in the tests without the build tag.
 	}
 	for _, name := range []string{"stand-in-cuda", "stand-in-webgpu"} {
 		t.Run(name, func(t *testing.T) { test(t, runtime.OpenStandIn(t, env, name)) })
 	}
 }
 
-// inTypes runs a test of random weights on the CPU, or on a GPU in each type that it
-// has, and on a stand-in. set makes an Architecture one for the type and device.
+// inTypes runs a test of random weights on the CPU, or on a GPU in each type that it has,
+// and on a stand-in. set adapts an Architecture to the type and device.
 func inTypes(t *testing.T, test func(t *testing.T, env *runtime.Env, set func(*decoder.Architecture))) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		compute := []models.Compute{{Type: models.F32}}
@@ -356,7 +356,7 @@ func testGradients(t *testing.T, env *runtime.Env) {
 				l, err := env.NewLearner(m.ring, o.LearnerOptions)
 				check(t, err)
 				defer l.Close()
-				// Two micro-batches, both forward before the first goes backward.
+				// There are two micro-batches, and both go forward before the first goes backward.
 				var passes []*runtime.Pass
 				for _, part := range [][]runtime.Sequence{m.sequences[:2], m.sequences[2:]} {
 					p, err := l.Forward(part, 1, o.keep)
@@ -382,7 +382,7 @@ func testGradients(t *testing.T, env *runtime.Env) {
 	}
 }
 
-// compareTensors calls f for every tensor of a file with the arena's values.
+// compareTensors calls f with every tensor of a file and the arena's values for it.
 func compareTensors(t *testing.T, path string, w *models.Weights, f func(name string, got, want []float32)) {
 	t.Helper()
 	file, err := models.OpenSafetensors(path)

@@ -15,7 +15,7 @@ import (
 	"onering/models/optim/adamw"
 )
 
-// run interprets a Program.
+// run executes a Program in the interpreter.
 func interpret(t *testing.T, p models.Program, err error, in map[string]graphtest.Tensor) map[string]graphtest.Tensor {
 	t.Helper()
 	out, err := graphtest.Loaded(t, p, err).Run(in)
@@ -25,7 +25,8 @@ func interpret(t *testing.T, p models.Program, err error, in map[string]graphtes
 	return out
 }
 
-// TestSeveral: Several does the work of a run for each tensor, for any sizes, and with constants.
+// TestSeveral: one run of Several does the work of a run for each tensor, for any sizes, and with
+// constants.
 func TestSeveral(t *testing.T) {
 	step, err := adamw.Default().Program(nil, models.BF16)
 	if err != nil {
@@ -96,8 +97,8 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// Beside takes from one input what the Program took from several, and gives what it gave;
-// the last column comes out as it went in.
+// Beside reads from one input the values that the Program read from several, and returns
+// the same results; the last column is unchanged.
 func TestBeside(t *testing.T) {
 	build := func(varies any) (models.Program, error) {
 		return graph.Build("several", func(g *graph.Graph) {

@@ -48,7 +48,7 @@ func (r rowSteps) Program(shape []int, copy models.DType) (models.Program, error
 	})
 }
 
-// otherNames returns as many scalars as its update reads, but one has another name.
+// otherNames returns as many scalars as its update reads, but one of them has another name.
 type otherNames struct{ rowSteps }
 
 func (o otherNames) Scalars(n int, rate float64) map[string]float64 {
@@ -58,7 +58,7 @@ func (o otherNames) Scalars(n int, rate float64) map[string]float64 {
 	return given
 }
 
-// Scalars go to an update by their order, so their names must be those that it reads.
+// Scalars reach an update by their order, so their names must match those that the update reads.
 func TestScalarsByName(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		w, ring := madeUpRing(t, halfModel(env), 3)
@@ -79,9 +79,9 @@ func TestScalarsByName(t *testing.T) {
 	})
 }
 
-// An optimizer that is not AdamW trains: its state has its names, its Programs see
-// whole tensors with their shapes, one Program for all of a shape, and the copy
-// that layers of 16 bits read is that of the new weights.
+// An optimizer that is not AdamW trains: its state has its names, its Programs see whole
+// tensors with their shapes, one Program for all of a shape, and the 16-bit copy holds
+// the new weights.
 func TestOptimizerByTensor(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		for _, compute := range []models.DType{models.F32, models.F16} {
@@ -129,7 +129,7 @@ func TestOptimizerByTensor(t *testing.T) {
 						g += math.Abs(float64(l.Gradients.Data[i]))
 					}
 					if g == 0 {
-						continue // a token that is in no sequence: 0/0
+						continue // a token that is in no sequence: its gradient is 0, and 0/0 must not appear
 					}
 					moved++
 					if length = math.Sqrt(length); math.Abs(length-rate) > 1e-3*rate {
@@ -184,7 +184,7 @@ func TestTilesAreONNXRuntimes(t *testing.T) {
 		}
 		for _, x := range []*models.Weights{w, o.State["exp_avg"], o.State["exp_avg_sq"]} {
 			check(t, env.Download(x))
-			x.ClearPadding(0, len(x.Data)) // which has no update where each tensor is a buffer
+			x.ClearPadding(0, len(x.Data)) // WebGPU, which has no update where each tensor is a buffer
 			for _, v := range x.Data {
 				bits[side] = append(bits[side], math.Float32bits(v))
 			}

@@ -45,7 +45,7 @@ func TestCacheInParts(t *testing.T) {
 			if want == nil {
 				want = got
 			}
-			// A second time in memory that was given back and taken again.
+			// The second time, the memory was given back and taken again.
 			d.Release()
 			if rows, capacity := d.Parts(); rows != [2]int{} || capacity != [2]int{} {
 				t.Errorf("hidden %d, parts %t: rows %v with room for %v tokens after Release", hidden, parts, rows, capacity)
@@ -60,10 +60,10 @@ func TestCacheInParts(t *testing.T) {
 	}
 }
 
-// whatParts is what decodeMixed has seen of the cache.
+// whatParts counts the states of the cache that decodeMixed has seen.
 type whatParts struct {
 	inTwo, onlyLong int // steps
-	places, dense   int // read in steps with two parts; rows times the larger capacity
+	places, dense   int // places read in steps with two parts; rows times the larger capacity
 	last            int // the capacity at the end
 }
 
@@ -134,14 +134,14 @@ func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatPa
 	return all, seen
 }
 
-// TestManyRows: steps of many rows, which another graph computes, give the log-probs and
-// entropies of those graphs that compute few, while rows end and their number falls.
+// TestManyRows: steps of many rows, which another graph computes, give the same log-probs
+// and entropies as the graphs for few rows, while rows end and their number falls.
 func TestManyRows(t *testing.T) {
 	env := onCPU(t)
 	if env.Device() != "cpu" {
 		t.Skip("a device has one graph for all numbers of rows")
 	}
-	for _, width := range []int{12, 16} { // of a head; the cache has heads of 16
+	for _, width := range []int{12, 16} { // the width of a head; the cache has heads of 16
 		c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: width, FFN: 80, Vocab: 300, MaxPositions: 1000})
 		c.Tied = true
 		_, ring := madeUpRing(t, c, 1)
@@ -170,8 +170,8 @@ func TestManyRows(t *testing.T) {
 	}
 }
 
-// TestCacheIsFreed: a cache that was replaced by a larger one is garbage, also where it was
-// last computed by a session that has not run since.
+// TestCacheIsFreed: a cache that was replaced by a larger one is garbage, even if the
+// session that used it last has not run since.
 func TestCacheIsFreed(t *testing.T) {
 	env := onCPU(t)
 	if env.Device() != "cpu" {
@@ -192,7 +192,7 @@ func TestCacheIsFreed(t *testing.T) {
 	check(t, d.Begin(all))
 	replaced := map[weak.Pointer[byte]]bool{}
 	for step := range 250 {
-		n := rows - step/10 // from step 70 on other sessions compute them
+		n := rows - step/10 // From step 70 on other sessions compute the steps.
 		for len(slots) > n {
 			d.Free(slots[n])
 			slots = slots[:n]
@@ -223,7 +223,7 @@ func TestCacheIsFreed(t *testing.T) {
 }
 
 // TestCacheRunsOut: where a device's memory ends while the cache grows, steps return the
-// error until no sequence is left. Then others begin as in a new decoder.
+// error until all sequences have ended. Then new sequences begin as in a new decoder.
 func TestCacheRunsOut(t *testing.T) {
 	c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 12, FFN: 80, Vocab: 300, MaxPositions: 1000})
 	c.Tied = true

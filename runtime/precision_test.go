@@ -42,8 +42,8 @@ func TestFloat16OnCPU(t *testing.T) {
 	}
 }
 
-// TestBFloat16OnCPU: the CPU provider has no products in bfloat16 and says so. Once
-// it has, the graphs can be tested like those of float16 above.
+// TestBFloat16OnCPU: the CPU provider has no products in bfloat16 and says so. If it gets
+// them, this test fails, and the graphs can be tested like those of float16.
 func TestBFloat16OnCPU(t *testing.T) {
 	e := onCPU(t)
 	for _, p := range programsIn(t, models.BF16) {

@@ -10,8 +10,8 @@ import (
 	"onering/runtime"
 )
 
-// TestGradientsRepeat computes a gradient several times: it has the same bits each
-// time, on a GPU too, where kernels that add in any order are not used.
+// TestGradientsRepeat computes a gradient several times: it has the same bits each time,
+// on a GPU too, which avoids kernels that add in any order.
 func TestGradientsRepeat(t *testing.T) { inTypes(t, testGradientsRepeat) }
 
 func testGradientsRepeat(t *testing.T, env *runtime.Env, set func(*decoder.Architecture)) {
@@ -33,7 +33,7 @@ func testGradientsRepeat(t *testing.T, env *runtime.Env, set func(*decoder.Archi
 	for i := range count {
 		tokens := make([]int32, 90-4*i)
 		for j := range tokens {
-			tokens[j] = int32((i + j*j) % 97) // few tokens, so that many are the same
+			tokens[j] = int32((i + j*j) % 97) // There are few tokens, so that many are the same.
 		}
 		sequences = append(sequences, runtime.NewSequence(tokens[:5+i], tokens[5+i:]))
 	}

@@ -26,7 +26,7 @@ func compile(t *testing.T, dir, name, source string, needs ...string) string {
 	if err := os.WriteFile(c, []byte(source), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cc, err := exec.Command("go", "env", "CC").Output() // cgo needs a C compiler, so there is one
+	cc, err := exec.Command("go", "env", "CC").Output() // cgo needs a C compiler, so the machine has one.
 	if err != nil {
 		t.Skip(err)
 	}
@@ -48,12 +48,12 @@ func compile(t *testing.T, dir, name, source string, needs ...string) string {
 // a library by its name once it was loaded by its path.
 type machine struct {
 	gpus    []string
-	version int   // of CUDA, as driver returns it
+	version int   // the version of CUDA, as driver returns it
 	err     error // of opening the driver
 	loaded  map[string]string
 }
 
-// provider is one on the machine, with further libraries in a folder.
+// provider returns a provider on the machine, with further libraries in a folder.
 func (l *machine) provider(dir string) *provider {
 	return &provider{driver: l.driver, preload: l.preload, dirs: func(context.Context) []string { return []string{dir} }}
 }
@@ -79,8 +79,8 @@ func (l *machine) preload(name string) (string, error) {
 	return name, nil
 }
 
-// fakeCUDA is a folder with a library and its provider, and one with some of
-// the libraries that the provider is linked with.
+// fakeCUDA is a folder with a library and its provider, and a folder with some of the
+// libraries that the provider is linked with.
 func fakeCUDA(t *testing.T, major int, has ...string) (library, cuda string) {
 	t.Helper()
 	cuda, capi := t.TempDir(), t.TempDir()
@@ -125,7 +125,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
-	// A file that is there but is no library is not called missing.
+	// A file that exists but is no library is not reported as missing.
 	if err := os.WriteFile(filepath.Join(dir, "libcufakeblas.so.13"), []byte("text"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestLibraryToCome: a library that can be fetched is not missing, what it needs is.
+// TestLibraryToCome: a library that can be fetched is not reported as missing, and the libraries
+// that it needs are.
 func TestLibraryToCome(t *testing.T) {
 	m := &machine{gpus: []string{"First"}, version: 13000, loaded: map[string]string{}}
 	search := m.provider(t.TempDir())
@@ -182,8 +183,8 @@ func TestLibraryToCome(t *testing.T) {
 	}
 }
 
-// TestDrivers: what a machine lacks is said in a sentence, and shorter where the user did
-// not ask for a GPU.
+// TestDrivers: the report says in a sentence what a machine lacks, and is shorter where
+// the user did not ask for a GPU.
 func TestDrivers(t *testing.T) {
 	for _, c := range []struct {
 		machine    machine
@@ -259,7 +260,7 @@ func TestDriver(t *testing.T) {
 	if got, want := strings.Join(gpus, "; "), "First, 1.5 GiB, compute capability 9.1; Other, 1.5 GiB, compute capability 9.1"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// The context is free again, so it can be taken once more.
+	// The context is free again, so it can be taken a second time.
 	library := fakeDriver(t, 2, 13010, 0)
 	for range 2 {
 		if model, free := room(library, 1); model != "Other" || free != 1<<30 {
@@ -285,8 +286,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// TestPreload: a library that is loaded by its path is found by its name from
-// then on.
+// TestPreload: after a library was loaded by its path, it is found by its name.
 func TestPreload(t *testing.T) {
 	path := compile(t, t.TempDir(), "libcufakepreload.so.1", "int x;")
 	if _, err := preload("libcufakepreload.so.1"); err == nil {

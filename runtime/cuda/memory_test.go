@@ -103,7 +103,7 @@ func TestMemory(t *testing.T) {
 	if err := m.Write(at(0), words(from)); err != nil {
 		t.Fatal(err)
 	}
-	clear(from) // a write is complete when it returns
+	clear(from) // A write is complete when it returns.
 	if err := m.Zero([]runtime.Place{at(8)}, []int{4}); err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestStreams: copies begun on streams are done when Settle returns, in the order of the
-// marks, on separate streams and with locked memory.
+// TestStreams: copies that streams have begun are done when Settle returns, in the order
+// of the marks, on separate streams and with locked memory.
 func TestStreams(t *testing.T) {
 	const n = 4
 	m, err := openMemory(compile(t, t.TempDir(), "libcudart-fake.so.13", fakeCudart), 1)
@@ -146,7 +146,7 @@ func TestStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	var streams runtime.Streams = m
-	host := make([]float32, 3*n) // what goes up, what comes down, and what is not locked
+	host := make([]float32, 3*n) // the bytes that go up, those that come down, and those that are not locked
 	for i := range n {
 		host[i] = float32(i + 1)
 	}
@@ -200,7 +200,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// Large copies go through pinned memory, where there is any, and are the same without.
+// TestPinnedCopies: large copies go through pinned memory if there is any, and arrive equally
+// without it.
 func TestPinnedCopies(t *testing.T) {
 	const bytes = 20<<20 - 4
 	without := strings.Replace(fakeCudart, "cudaHostAlloc", "otherwise", 1)

@@ -9,13 +9,13 @@ import (
 	"unsafe"
 )
 
-// A lazy device copies when it is waited for, or earlier: as late and as early as one may.
+// A lazy device copies as late as possible, when it is waited for, or as early as possible.
 type lazy struct {
 	memory  []byte
 	pending []func()
 	eager   bool
 	started int
-	fails   int // the start that fails; 0 for none
+	fails   int // the number of the start that fails; 0 for none
 }
 
 func (d *lazy) do(f func()) error {

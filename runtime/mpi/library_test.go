@@ -86,7 +86,7 @@ func fake(t *testing.T, name, version string, flags ...string) string {
 	return path
 }
 
-// alone runs this test binary as the only rank that MPICH's launcher started.
+// alone makes this test binary the only rank that MPICH's launcher started.
 func alone(program string, env ...string) (string, error) {
 	c := exec.Command(os.Args[0])
 	c.Env = append(append(os.Environ(), "ONERING_MPI_TEST="+program, "PMI_RANK=0", "PMI_SIZE=1"), env...)
@@ -94,8 +94,8 @@ func alone(program string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// A nil pointer stays a panic that can be recovered where the library takes over the
-// signals, with handles of both types, and a library that does not end is left.
+// A nil pointer stays a panic that can be recovered although the library takes over the
+// signals, with handles of both types. A library that hangs at its end is not waited for.
 func TestFakes(t *testing.T) {
 	const mpich = "MPICH Version: 4.9"
 	for _, path := range []string{
@@ -112,7 +112,8 @@ func TestFakes(t *testing.T) {
 	}
 }
 
-// Without a library that fits, one error says what was tried and what to do.
+// TestRefused: without a library that fits, one error says which were tried and gives the
+// remedy.
 func TestRefused(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "libmpi.so.12")
 	for _, tt := range []struct {
@@ -137,8 +138,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Where any library may belong to the launcher, what the launcher speaks says which is
-// looked for first.
+// If any library may belong to the launcher, the launcher's protocol decides which is
+// tried first.
 func TestLikelyLibrary(t *testing.T) {
 	for likely, first := range map[kind]string{mpich: "libmpi.so.12", openMPI: "libmpi.so.40", 0: "libmpi.so.40"} {
 		got := launch{likely: likely}.names()
@@ -154,7 +155,7 @@ func TestLikelyLibrary(t *testing.T) {
 	}
 }
 
-// Libraries of another kind than the launcher's are not taken.
+// A library of another kind than the launcher's is not taken.
 func TestLauncherDecides(t *testing.T) {
 	_, err := open("", launch{Launcher: "mpirun of Nobody", kind: 99})
 	if err == nil || !strings.Contains(err.Error(), "mpirun of Nobody started this process, but no library") || !strings.Contains(err.Error(), "name the file in ONERING_MPI") {

@@ -290,7 +290,8 @@ func (l *loop) collect(now time.Time) {
 	})
 }
 
-// end gives the caller the result.
+// programs are the work of the ranks of a test, by name. A rank exits with 0 if its program returns
+// nil.
 func (l *loop) end(m *message, err error) {
 	if !m.ended {
 		m.ended = true
@@ -299,7 +300,7 @@ func (l *loop) end(m *message, err error) {
 	}
 }
 
-// lose ends a message whose route is no longer usable.
+// lossy are the programs in which, on some ranks, a message is never received or never sent.
 func (l *loop) lose(m *message, err error) {
 	l.end(m, err)
 	r := m.route
@@ -312,7 +313,7 @@ func (l *loop) lose(m *message, err error) {
 	delete(l.posting, r)
 }
 
-// abandon takes over a message whose caller returned early with an error.
+// A rank that is only slow answers before the limit.
 func (l *loop) abandon(m *message) {
 	m.given = true
 	if !m.ended {
@@ -323,7 +324,7 @@ func (l *loop) abandon(m *message) {
 	}
 }
 
-// finish ends MPI.
+// Close ends some ranks with an error, and the launcher ends the others.
 func (l *loop) finish() {
 	for _, m := range l.active {
 		l.end(m, errors.New("mpi: this rank has left the run"))

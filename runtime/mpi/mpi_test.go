@@ -145,7 +145,7 @@ func mpirun(t *testing.T, n int, program string, env ...string) (string, error) 
 	return out.String(), err
 }
 
-// Calls that must succeed do, for one rank and for several.
+// TestRanks: calls that must succeed do succeed, for one rank and for several.
 func TestRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
@@ -182,8 +182,8 @@ func TestEnds(t *testing.T) {
 		if !strings.Contains(out, tt.want) {
 			t.Errorf("%s: nobody says %q:\n%s", tt.program, tt.want, out)
 		}
-		// Before it kills a stopped rank 0, mpirun may let it go on, and it repeats what
-		// the rank said that found it.
+		// Before it kills a stopped rank 0, mpirun may continue it, and it repeats the
+		// message of the rank that noticed.
 		messages := map[string]bool{}
 		for line := range strings.Lines(out) {
 			if strings.HasPrefix(line, "onering: rank") {
@@ -241,7 +241,7 @@ func content(rank, tag, i, n int) []byte {
 	return b
 }
 
-// dereference panics in Go although the library may handle signals.
+// dereference panics in Go and recovers, although the library may handle signals.
 func dereference(w *World) (err error) {
 	for range 3 {
 		done := make(chan any)
@@ -257,7 +257,7 @@ func dereference(w *World) (err error) {
 	return nil
 }
 
-// otherLength sends messages that are longer and shorter than is expected.
+// otherLength sends messages that are longer and shorter than expected.
 func otherLength(w *World) error {
 	if w.Rank() > 1 || w.Size() == 1 {
 		return nil
@@ -280,7 +280,8 @@ func otherLength(w *World) error {
 	return nil
 }
 
-// oneLeaves has rank 0 leave while another waits for it. What it sent before comes.
+// oneLeaves has rank 0 leave while another waits for it. A message that rank 0 sent before still
+// arrives.
 func oneLeaves(w *World) error {
 	ctx := context.Background()
 	if w.Rank() > 1 || w.Size() == 1 {
@@ -299,7 +300,7 @@ func oneLeaves(w *World) error {
 	return nil
 }
 
-// contextEnds ends a wait; other tags go on.
+// contextEnds ends the wait for one tag; other tags continue.
 func contextEnds(w *World) error {
 	if w.Size() == 1 {
 		return nil
@@ -324,7 +325,7 @@ func contextEnds(w *World) error {
 	return nil
 }
 
-// gatherAll checks Gather and what the ranks know of each other.
+// gatherAll checks Gather and the ranks' knowledge of each other.
 func gatherAll(w *World) error {
 	all, err := Gather(context.Background(), w, fmt.Sprint("rank ", w.Rank()))
 	if err != nil {

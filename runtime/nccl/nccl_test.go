@@ -19,11 +19,11 @@ import (
 	"unsafe"
 )
 
-// The roles of a process in the tests.
+// These are the roles of a process in the tests.
 const (
 	rankVariable = "ONERING_NCCL_TEST_RANK" // R of N
 	idVariable   = "ONERING_NCCL_TEST_ID"
-	dieVariable  = "ONERING_NCCL_TEST_DIES" // rank 1 dies before it sends
+	dieVariable  = "ONERING_NCCL_TEST_DIES" // Rank 1 dies before it sends.
 )
 
 func TestMain(m *testing.M) {
@@ -50,10 +50,10 @@ func fake(t *testing.T, flags ...string) string {
 	return path
 }
 
-// content is the message from one rank to another.
+// content is the message that one rank sends another.
 func content(from, to, i int) []byte {
 	draw := rand.New(rand.NewPCG(uint64(100*from+to), uint64(i)))
-	b := make([]byte, 1+draw.IntN(200000)) // of several pieces of the library
+	b := make([]byte, 1+draw.IntN(200000)) // The message takes several pieces of the library.
 	for i := range b {
 		b[i] = byte(draw.Uint32())
 	}
@@ -64,7 +64,7 @@ func move(peer int, b []byte) Move {
 	return Move{Peer: peer, At: unsafe.Pointer(unsafe.SliceData(b)), Bytes: len(b)}
 }
 
-// beRank exchanges messages of many lengths with every rank, itself too, and gathers.
+// beRank exchanges messages of many lengths with every rank, including itself, and gathers.
 func beRank(rank, size int) error {
 	l, err := Open(os.Getenv(Variable), nil, stay)
 	if err != nil {
@@ -123,7 +123,7 @@ func beRank(rank, size int) error {
 	return nil
 }
 
-// processes runs ranks and returns what each said.
+// processes runs ranks as processes and returns the output of each.
 func processes(t *testing.T, library string, n int, env ...string) []string {
 	t.Helper()
 	l, err := Open(library, nil, stay)
@@ -150,7 +150,7 @@ func processes(t *testing.T, library string, n int, env ...string) []string {
 	return said
 }
 
-// Ranks that are processes get from each other what each has sent.
+// TestProcesses: ranks that are processes receive the messages that the others sent.
 func TestProcesses(t *testing.T) {
 	library := fake(t)
 	for _, n := range []int{1, 2, 4} {
@@ -162,7 +162,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// Abort ends the calls of a rank that waits for one that has died.
+// TestDies: Abort ends the calls of a rank that waits for a rank that has died.
 func TestDies(t *testing.T) {
 	for r, said := range processes(t, fake(t), 3, dieVariable+"=1") {
 		if want := errAborted.Error(); r != 1 && !strings.Contains(said, want) || r == 1 && !strings.Contains(said, "exit status 3") {

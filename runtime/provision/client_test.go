@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Errors of a package client are passed on, but without the account of its index.
+// An error of a package client is passed on without its list of the index.
 func TestClientErrorHidesAccounts(t *testing.T) {
 	err := clientError(errors.New("exit status 1"), "Looking in https://name:secret@example.invalid/simple\n"+
 		"ERROR: Could not fetch https://name:secret@example.invalid/simple/onnxruntime: 404\nmore")

@@ -83,7 +83,7 @@ func TestProvisionOnce(t *testing.T) {
 	}
 }
 
-// TestProvisionFallsThrough lets sources fail in turn; what one left behind must
+// TestProvisionFallsThrough lets sources fail in turn; the files of a failed source must
 // be gone, and the last library is complete with its origin.
 func TestProvisionFallsThrough(t *testing.T) {
 	var fetches atomic.Int32
@@ -148,7 +148,7 @@ func TestProvisionCancelled(t *testing.T) {
 	}
 	onlyLock(t, cache)
 
-	// A process that waits for another one stops waiting when told to.
+	// A process that waits for another stops waiting when its context ends.
 	unlock, err := files.Lock(t.Context(), filepath.Join(cache, "onnxruntime", ".lock"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestProvisionCancelled(t *testing.T) {
 	}
 }
 
-// tgz makes an archive with the given files, in turn name and content.
+// tgz makes an archive of files, given as names and contents in turn.
 func tgz(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -459,14 +459,14 @@ for a; do case $a in --dest=*) cp "`+wheel+`" "${a#--dest=}/onnxruntime_gpu-1.31
 	if found := cached(p.cache, p.goos, p.goarch, Kind{}); found != "" {
 		t.Errorf("taken for the CPU's: %q", found)
 	}
-	// a changed file beside the library is noticed too
+	// A changed file beside the library is also noticed.
 	write(t, filepath.Join(filepath.Dir(at.Path), second), []byte("other"))
 	if err := at.Verify(); err == nil || !strings.Contains(err.Error(), second) {
 		t.Errorf("a changed provider: %v", err)
 	}
 }
 
-// TestVerify: a byte of a fetched library that is no longer what it was keeps it from use.
+// TestVerify: if a byte of a fetched library has changed, the library is not used.
 func TestVerify(t *testing.T) {
 	p := provisionerOf(t, t.TempDir(), fromFile("stub", stub(t, "1.99.0"), new(atomic.Int32)))
 	at, err := p.provision(t.Context())

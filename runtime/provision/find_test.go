@@ -67,8 +67,8 @@ func write(t *testing.T, path string, data []byte) string {
 	return path
 }
 
-// TestNamedLibraryIsWrong checks that a library which is asked for and cannot be
-// used is one error, which names the file and who asked, and is never replaced.
+// TestNamedLibraryIsWrong checks that a library that the user names and that cannot be used is
+// one error with the file and the origin of the name, and that no other library replaces it.
 func TestNamedLibraryIsWrong(t *testing.T) {
 	t.Setenv(LibraryVariable, "")
 	t.Setenv(envCache, t.TempDir())
@@ -118,7 +118,7 @@ func TestNamedLibraryIsWrong(t *testing.T) {
 	}
 }
 
-// retarget changes the processor that an ELF file says it is for.
+// retarget changes the processor that an ELF file states.
 func retarget(file []byte, goarch string) []byte {
 	file = append([]byte(nil), file...)
 	machine := map[string]byte{"amd64": 62, "arm64": 183}[goarch]
@@ -126,8 +126,8 @@ func retarget(file []byte, goarch string) []byte {
 	return file
 }
 
-// TestInspectEveryPrefix cuts a library at many places: none may be accepted
-// unless all that is loaded is there, and none may end the process.
+// TestInspectEveryPrefix cuts a library at many places: no part may be accepted unless
+// all loaded sections are complete, and no part may end the process.
 func TestInspectEveryPrefix(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("cuts an ELF file")
@@ -195,7 +195,7 @@ func TestLookupOrder(t *testing.T) {
 	expect(Options{Library: folder}, inFolder, "--library")
 }
 
-// TestModuleVersion: the module whose library is used is the one of go.mod.
+// TestModuleVersion: the library comes from the module version in go.mod.
 func TestModuleVersion(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -206,8 +206,8 @@ func TestModuleVersion(t *testing.T) {
 	}
 }
 
-// TestModuleLibraries checks the pinned libraries of the Go module for every
-// platform that has one: their digests, and that each is taken for what it is.
+// TestModuleLibraries checks the pinned libraries of the Go module for every platform
+// that has one: their digests, and that Inspect recognizes each.
 func TestModuleLibraries(t *testing.T) {
 	for key := range moduleBuilds {
 		goos, goarch, _ := strings.Cut(key, "/")
@@ -243,8 +243,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestMissingIsOneMessage checks what a machine without library, client and
-// network says.
+// TestMissingIsOneMessage checks the message on a machine without library, client and
+// network.
 func TestMissingIsOneMessage(t *testing.T) {
 	t.Setenv(LibraryVariable, "")
 	t.Setenv(envOffline, "1")

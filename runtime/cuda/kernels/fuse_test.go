@@ -13,8 +13,8 @@ import (
 	"onering/models/onnx"
 )
 
-// TestImages: the images belong to the present source, and there is one for every GPU
-// since those of compute capability 8.0.
+// TestImages: the images were compiled from the present source, and there is one for
+// every GPU since those of compute capability 8.0.
 func TestImages(t *testing.T) {
 	source, err := files.ReadFile("kernels.cu")
 	if err != nil {
@@ -52,7 +52,7 @@ func ops(p models.Program) map[string]int {
 	return n
 }
 
-// TestFuse states the operators that are left: seven in a layer of decode, and none that
+// TestFuse counts the operators that are left: seven in a layer of decode, and none that
 // adds, casts or multiplies elements around the products of a layer in training.
 func TestFuse(t *testing.T) {
 	for _, dir := range []string{"tiny", "tiny-untied", "qwen2.5-1.5b", "qwen2.5-7b", "smollm2-135m"} {
@@ -101,7 +101,7 @@ func TestFuse(t *testing.T) {
 	}
 }
 
-// TestFuseLeavesOthers: graphs of float32, and nodes whose values others read, stay.
+// TestFuseLeavesOthers: graphs of float32, and nodes with other readers, stay unchanged.
 func TestFuseLeavesOthers(t *testing.T) {
 	m, err := models.ReadConfig("../../../bench/tiny/config.json")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"onering/runtime/internal/tiles"
 )
 
-// AdamW is fifteen steps on its four arrays and three more; with a 16-bit copy it is
-// ONNX Runtime's.
+// AdamW is fifteen steps on its four arrays and three more; with a 16-bit copy ONNX
+// Runtime computes it.
 func TestAdamW(t *testing.T) {
 	p, err := adamw.Default().Program(nil, models.F32)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestAdamW(t *testing.T) {
 }
 
 // Run has the results of Go's operators, one after the other, in ranges of any length,
-// and refuses arrays that the code is not for.
+// and refuses arrays of other types or lengths.
 func TestRun(t *testing.T) {
 	p, err := graph.Build("all", func(g *graph.Graph) {
 		x, y, s := g.Float("x", "n"), g.Float("y", "n"), g.Float("s")
@@ -89,7 +89,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Programs that would be wrong element by element are refused.
+// A Program that cannot be computed element by element is refused.
 func TestRefuses(t *testing.T) {
 	for want, build := range map[string]func(g *graph.Graph){
 		"node 0, Exp": func(g *graph.Graph) {
@@ -118,8 +118,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// AdamW's steps are one loop where there are vectors, with the bits of the steps one
-// after the other, which they are once the terms of a sum have changed places.
+// AdamW's steps are one loop where there are vectors, with the same bits as the steps one
+// after the other. For equal bits the terms of a sum change places.
 func TestOneLoop(t *testing.T) {
 	p, err := adamw.Default().Program(nil, models.F32)
 	if err != nil {
