@@ -34,7 +34,7 @@ func restAndRun(t *testing.T, threads int) {
 
 func restAndRunOn(t *testing.T, e *runtime.Env) {
 	t.Helper()
-	const n = 256 // large enough for all threads
+	const n = 256 // The product is large enough to use all threads.
 	x, c, got := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
 	for i := range x {
 		x[i], c[i] = float32(i%7), float32(i%3)
@@ -57,11 +57,11 @@ func restAndRunOn(t *testing.T, e *runtime.Env) {
 		check(t, err)
 		run()
 		first, second := wake, again
-		if i%2 == 1 { // in reverse order, as deferred calls
+		if i%2 == 1 { // The rests end in reverse order, as deferred calls do.
 			first, second = again, wake
 		}
 		first()
-		first() // a second call does nothing
+		first() // A second call has no effect.
 		run()
 		second()
 		run()

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPairs: after each turn the sums of an index are those of its rows, and an index
+// TestPairs: after each turn the sums of an index equal those of its rows, and an index
 // that occurred n times occurs (n+1)/2 times.
 func TestPairs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

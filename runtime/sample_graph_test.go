@@ -26,7 +26,7 @@ func TestDrawInFloat32(t *testing.T) {
 	}
 	for _, vocab := range []int{32, 320, 1500, 2048 + 7, 2053, 151936} {
 		c := qwen2Of(models.Sizes{Hidden: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
-		// Those for WebGPU draw without float64; the CPU runs them too.
+		// The graphs for WebGPU draw without float64; the CPU runs them too.
 		forms, providers := models.Forms, []models.Provider{e.Provider(), models.WebGPU}
 		if e.Provider() == models.WebGPU {
 			forms, providers = forms[:1], providers[:1]
@@ -73,7 +73,7 @@ func checkDrawn(t *testing.T, what string, logits, us []float32, next []int64, l
 	t.Helper()
 	total, h := 0.0, 0.0
 	p := make([]float64, len(logits))
-	for i, l := range logits { // all within a range that exp can take
+	for i, l := range logits { // All logits are within a range that exp can take.
 		p[i] = math.Exp(float64(l))
 		total += p[i]
 	}
@@ -91,7 +91,7 @@ func checkDrawn(t *testing.T, what string, logits, us []float32, next []int64, l
 			t.Errorf("%s: u = %v gives id %d, which has no mass", what, u, id)
 			continue
 		}
-		// The uniforms for which id is right, with the tolerance.
+		// These are the uniforms for which id is right, with the tolerance.
 		if before := sums[id] - p[id]; u < 1 && (float64(u) < before-1e-6 || float64(u) > sums[id]+1e-6) {
 			t.Errorf("%s: u = %v gives id %d, which stands for %v to %v", what, u, id, before, sums[id])
 		}

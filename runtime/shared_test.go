@@ -12,8 +12,8 @@ import (
 )
 
 // promptGroups are responses to three prompts of 7, 1 and 4 tokens, and one to another
-// of 5. Two have no token or one; of the tokens of a prompt the last belongs to each
-// response.
+// prompt of 5. Two responses have no token or one. Each response owns a copy of its
+// prompt's last token.
 func promptGroups(vocab int) (sequences []runtime.Sequence, tokens, shared int) {
 	for g, lengths := range [][]int{{5, 0, 9, 1}, {3, 6}, {8, 2, 4}, {6}} {
 		prompt := make([]int32, []int{7, 1, 4, 5}[g])
@@ -56,8 +56,8 @@ func testSharedPrompts(t *testing.T, env *runtime.Env) {
 					continue
 				}
 				compareShared(t, "again", sharedResult(t, env, m.ring, o, sequences, len(sequences), shared), got, 0)
-				// In threes, of the first prompt two responses with tokens are together
-				// and one is not, and all three of the third are.
+				// In micro-batches of three, two responses with tokens to the first prompt are
+				// together and one is apart, and all three to the third prompt are together.
 				compareShared(t, "in micro-batches", sharedResult(t, env, m.ring, o, sequences, 3, tokens-6-2*3), want, 2e-5)
 			}
 		})
@@ -65,7 +65,7 @@ func testSharedPrompts(t *testing.T, env *runtime.Env) {
 }
 
 // sharedResult returns the log-probs, the entropies and the gradients of sequences in
-// micro-batches of so many, and checks how many tokens the layers compute.
+// micro-batches of size sequences, and checks how many tokens the layers compute.
 func sharedResult(t *testing.T, env *runtime.Env, ring *runtime.Ring, o runtime.LearnerOptions, sequences []runtime.Sequence, each, tokens int) (all [][]float32) {
 	t.Helper()
 	l, err := env.NewLearner(ring, o)

@@ -44,7 +44,7 @@ func conversations(r *rand.Rand, vocab int) (all []runtime.Sequence) {
 	return all
 }
 
-// inOneSpan is s with all tokens scored from the first to the last that are.
+// inOneSpan is s with all tokens scored from its first scored token to its last.
 func inOneSpan(s runtime.Sequence) runtime.Sequence {
 	if n := len(s.Scored); n > 0 {
 		s.Scored = []runtime.Span{{From: s.Scored[0].From, To: s.Scored[n-1].To}}
@@ -53,8 +53,8 @@ func inOneSpan(s runtime.Sequence) runtime.Sequence {
 }
 
 // spansResult returns the log-probs, the entropies and the gradients of the scored tokens
-// of sequences in micro-batches of so many. With long they are computed as one span each,
-// in which tokens that are not scored have the weight zero.
+// of sequences in micro-batches of size sequences. With long the sequences are computed
+// as one span each, in which tokens that are not scored have the weight zero.
 func spansResult(t *testing.T, env *runtime.Env, ring *runtime.Ring, o runtime.LearnerOptions, sequences []runtime.Sequence, each int, long bool) (all [][]float32) {
 	t.Helper()
 	l, err := env.NewLearner(ring, o)
@@ -103,9 +103,9 @@ func spansResult(t *testing.T, env *runtime.Env, ring *runtime.Ring, o runtime.L
 	return all
 }
 
-// TestSpans: conversations of several turns have the log-probs, entropies and gradients
-// that they have as one long span with weights of zero between the turns, behind one copy
-// of their prefix or apart, in micro-batches of all sizes, in several families, with adapters
+// TestSpans: conversations of several turns have the same log-probs, entropies and
+// gradients as one long span with weights of zero between the turns, behind one copy of
+// their prefix or apart, in micro-batches of all sizes, in several families, with adapters
 // and on the stand-ins for devices. The head computes the rows of scored tokens alone.
 func TestSpans(t *testing.T) { onDevices(t, testSpans) }
 
@@ -139,8 +139,8 @@ func TestSpansInHalf(t *testing.T) {
 	})
 }
 
-// TestSpansOfGoldens: where the tokens of a response are dealt to two sequences that
-// score every other span of it, the log-probs and the sums of the gradients are PyTorch's.
+// TestSpansOfGoldens: two sequences score alternate spans of one response; their
+// log-probs and the sums of their gradients equal PyTorch's.
 func TestSpansOfGoldens(t *testing.T) {
 	env := runtimetest.Test(t)
 	for i, dir := range goldens(t) {
@@ -187,7 +187,7 @@ func TestSpansOfGoldens(t *testing.T) {
 }
 
 // TestImpossibleSpans: spans that are out of order, overlap, are empty or lie outside the
-// tokens are refused, and so is the first token, which nothing comes before.
+// tokens are refused, and so is a span with the first token, which no token precedes.
 func TestImpossibleSpans(t *testing.T) {
 	env := runtimetest.Test(t)
 	m := open(t, env, goldens(t)[0])

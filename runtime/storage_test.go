@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// counted is a Driver that counts its buffers and fails to make the one after limit.
+// counted is a Driver that counts its buffers and fails to make the buffer after limit.
 type counted struct {
 	runtimetest.Host
 	held, limit, closed int
@@ -33,14 +33,14 @@ func (c *counted) Alloc(bytes int) (unsafe.Pointer, error) {
 func (c *counted) Free(unsafe.Pointer) { c.held-- }
 func (c *counted) Close()              { c.closed++ }
 
-// storage is that of a device with addresses (grain 0) or handles.
+// storage returns the storage of a device with addresses (grain 0) or handles.
 func storage(grain int) (*runtime.Storage, *counted) {
 	c := &counted{Host: runtimetest.Host{Grain: grain}, limit: 1 << 20}
 	return runtime.NewStorage("test:0", c, c, grain), c
 }
 
 // TestDeviceIsMemory: after copies, clears and moves at any places, a storage has the
-// same bytes as host memory after the same calls, and it counts what crossed.
+// same bytes as host memory after the same calls, and it counts the bytes that crossed.
 func TestDeviceIsMemory(t *testing.T) {
 	for _, grain := range []int{0, 4, 16} {
 		d, c := storage(grain)
@@ -82,7 +82,7 @@ func TestDeviceIsMemory(t *testing.T) {
 	}
 }
 
-// change does one thing to a device's bytes and to the host's.
+// change makes one change to a device's bytes and the same change to the host's.
 func change(t *testing.T, r *rand.Rand, d *runtime.Storage, at unsafe.Pointer, host []byte, edges []int) {
 	t.Helper()
 	from := r.IntN(len(host))
@@ -100,7 +100,7 @@ func change(t *testing.T, r *rand.Rand, d *runtime.Storage, at unsafe.Pointer, h
 	case 1:
 		err = d.Zero(unsafe.Add(at, from), n)
 		clear(host[from : from+n])
-	case 2: // runs stay in one buffer, and do not overlap
+	case 2: // Runs stay in one buffer, and do not overlap.
 		edges = append(edges, len(host))
 		i := r.IntN(len(edges) - 1)
 		half := (edges[i+1] - edges[i]) / 2
@@ -123,8 +123,8 @@ func change(t *testing.T, r *rand.Rand, d *runtime.Storage, at unsafe.Pointer, h
 	}
 }
 
-// TestDeviceRefuses: bytes outside of an allocation are not touched, and a failure leaves nothing
-// behind.
+// TestDeviceRefuses: a device touches no bytes outside of an allocation, and a failure
+// leaves no buffers behind.
 func TestDeviceRefuses(t *testing.T) {
 	for _, grain := range []int{0, 16} {
 		d, c := storage(grain)
@@ -181,7 +181,7 @@ func TestDeviceRefuses(t *testing.T) {
 	}
 }
 
-// Only what was allocated can be freed, and only once.
+// TestDeviceFreesOnce: only allocated storage can be freed, and only once.
 func TestDeviceFreesOnce(t *testing.T) {
 	for _, grain := range []int{0, 16} {
 		d, _ := storage(grain)
@@ -207,8 +207,8 @@ func TestDeviceFreesOnce(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A device that no longer answers is found out by what fails first, and is not asked again;
-// one that only fails at something goes on.
+// A device that no longer answers is detected by its first failure, and gets no further
+// calls; a device that fails at one call only continues.
 func TestDeviceLost(t *testing.T) {
 	for _, grain := range []int{0, 16} {
 		left := new(atomic.Int64)

@@ -28,7 +28,7 @@ func port(name string, d models.DType, shape ...string) models.Port {
 	return models.Port{Name: name, DType: d, Shape: shape}
 }
 
-// same copies a tensor through Identity and returns what came out.
+// same copies a tensor through Identity and returns the output.
 func same[T runtime.Element](t *testing.T, e *runtime.Env, d models.DType, in []T, port0 []string, shape ...int64) []T {
 	t.Helper()
 	out := make([]T, len(in))
@@ -53,7 +53,7 @@ func equal[T comparable](t *testing.T, got, want []T) {
 }
 
 func TestElementTypes(t *testing.T) {
-	e := onCPU(t) // WebGPU has no float64, int64 or bfloat16
+	e := onCPU(t) // WebGPU has no float64, int64 or bfloat16.
 	n := []string{"N"}
 	equal(t, same(t, e, models.F32, []float32{1.5, -2, math.MaxFloat32}, n, 3), []float32{1.5, -2, math.MaxFloat32})
 	equal(t, same(t, e, models.F64, []float64{math.Pi, -1e300}, n, 2), []float64{math.Pi, -1e300})
@@ -65,7 +65,7 @@ func TestElementTypes(t *testing.T) {
 
 // TestHalves reads bfloat16 as bytes and casts to float32.
 func TestHalves(t *testing.T) {
-	e := onCPU(t)                            // WebGPU has no float64, int64 or bfloat16
+	e := onCPU(t)                            // WebGPU has no float64, int64 or bfloat16.
 	half := []uint16{0x3fc0, 0xc000, 0x4049} // 1.5, -2, 3.140625
 	x := must(runtime.NewTensor(models.BF16, unsafe.Slice((*byte)(unsafe.Pointer(&half[0])), 6), 3))(t)
 	defer x.Close()
@@ -104,7 +104,7 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, arena, []float32{1, 2, 3, 4, 4, 6, 7, 8})
-	arena[0] = 10 // read by the next Run: nothing was copied
+	arena[0] = 10 // The next Run reads this: nothing was copied.
 	if err := r.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestBoundValuesLive(t *testing.T) {
 	r := bind(t, e, add(), map[string]*runtime.Value{"x": make1000(1), "y": make1000(2)}, map[string]*runtime.Value{"z": value(t, z, 1000)})
 	for range 3 {
 		goruntime.GC()
-		_ = make([]float32, 1<<16) // would reuse the memory of freed Values
+		_ = make([]float32, 1<<16) // New allocations would reuse the memory of freed Values.
 		if err := r.Run(); err != nil {
 			t.Fatal(err)
 		}

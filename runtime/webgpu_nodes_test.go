@@ -24,11 +24,11 @@ import (
 
 func init() { provider = models.WebGPU }
 
-// TestWebGPUNodes lists, by ONNX Runtime's own profile, which provider ran each node
-// of each kind of graph, for the models of goldensOn. None may be another than
-// WebGPU's: a node on the CPU would take its operands there and back in each run. (Every
-// session asks ONNX Runtime for an error where a node has no kernel; this test would
-// also see copies that it adds.)
+// TestWebGPUNodes lists, by ONNX Runtime's own profile, which provider ran each node of
+// each kind of graph, for the models of goldensOn. Every node must run on WebGPU: a node
+// on the CPU would copy its operands there and back in each run. (Every session asks ONNX
+// Runtime for an error where a node has no kernel; this test would also see copies that
+// it adds.)
 func TestWebGPUNodes(t *testing.T) {
 	device := runtimetest.Test(t).Device() // skips without the provider
 	t.Run(device, testWebGPUNodes)
@@ -41,7 +41,7 @@ func testWebGPUNodes(t *testing.T) {
 			prefix := filepath.Join(t.TempDir(), "profile")
 			env, err := runtime.Open(t.Context(), runtime.Options{Device: "webgpu", Profile: prefix})
 			check(t, err)
-			t.Cleanup(func() { // after the ring that open makes is closed
+			t.Cleanup(func() { // This runs after the ring that open makes is closed.
 				check(t, env.Close())
 				for program, providers := range nodesOf(t, prefix) {
 					kinds[program] = true
@@ -71,7 +71,7 @@ func testWebGPUNodes(t *testing.T) {
 	}
 }
 
-// half is the model computing in float16, with the weights that it has now.
+// half returns the model computing in float16, with its present weights.
 func (m *model) half(t *testing.T, env *runtime.Env) *model {
 	t.Helper()
 	check(t, env.Download(m.weights))
@@ -90,8 +90,8 @@ func (m *model) half(t *testing.T, env *runtime.Env) *model {
 	return &h
 }
 
-// runAll runs every kind of graph of a model; of most, two of those that sample, which are
-// the same for all.
+// runAll runs every kind of graph of a model; most models run two of the sampling graphs,
+// which are the same for all models.
 func runAll(t *testing.T, env *runtime.Env, dir string, m *model) {
 	for i, o := range ways(env, dir, learners, learners[0], learners[3]) {
 		o.EntropyGradient = i%2 == 1
@@ -130,15 +130,15 @@ func runAll(t *testing.T, env *runtime.Env, dir string, m *model) {
 			d.Drop(x)
 		}
 		check(t, d.Step(fed(rows)))
-		d.Free(2) // the last row moves into its place
+		d.Free(2) // The last row moves into the place of the ended row.
 		check(t, d.Step(fed(rows[1:])))
 		d.Free(0)
 		d.Free(1)
 	}
 }
 
-// TestManyWorkgroups: kernels with more workgroups than a dimension of a dispatch has (65,535)
-// give right numbers, whether each row is a workgroup or each product of many.
+// TestManyWorkgroups: kernels with more workgroups than one dimension of a dispatch allows
+// (65,535) give right numbers, whether each row is a workgroup or each product of many.
 func TestManyWorkgroups(t *testing.T) {
 	e := runtimetest.Test(t)
 	const rows = 65539

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// idleDecoder answers at once, so that a benchmark sees the sampler alone. Its
+// idleDecoder answers at once, so that a benchmark measures the sampler alone. Its
 // responses end by length, at slightly different times.
 type idleDecoder struct{ slots int }
 
@@ -25,7 +25,7 @@ func (d idleDecoder) Step(rows []Row) error {
 	return nil
 }
 
-// The overhead per token at 512 slots, in ns and allocations.
+// BenchmarkSample measures the overhead per token at 512 slots, in ns and allocations.
 func BenchmarkSample(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -59,8 +59,8 @@ func (letter) Add(int32) string { return "word" }
 
 func (letter) Pending() string { return "" }
 
-// A longer response costs no more allocations: none is made per token. (The
-// buffers of the slots grow by doubling, a few times in a call.)
+// TestStepsDoNotAllocate: a longer response costs no more allocations: none is made per token.
+// (The buffers of the slots grow by doubling, a few times in a call.)
 func TestStepsDoNotAllocate(t *testing.T) {
 	allocs := func(maxNew int) float64 {
 		opts := Options{Sampling: Plain(maxNew), Stops: []string{"</answer>"}, Text: func() TextDecoder { return letter{} }}

@@ -68,22 +68,22 @@ func (letters) Add(id int32) string {
 	return string(rune('a' + id - 1))
 }
 
-// A fakeDecoder runs the hash language model and holds its caller to the rules
-// of Decoder: each breach is noted, and makes the call fail.
+// A fakeDecoder runs the hash language model and holds its caller to the rules of
+// Decoder: it records each breach, which makes the call fail.
 type fakeDecoder struct {
 	slots, maxTokens int
 
 	prefixes  map[int][]int32
 	handle    int
 	sequences [][]int32 // per slot, nil where free
-	last      []int32   // per slot, the token it gave and has not yet been handed
+	last      []int32   // for each slot, the token that Step returned and has not yet received back
 
-	fed bool // tokens of a prompt are handed to Step, too
+	fed bool // Step also receives the tokens of a prompt.
 
 	maxPrefixes int
 	breaches    []string
 	fail        func(call string) error          // an error to return, or nil
-	spoil       func(tokens []int32, out *Drawn) // changes what is drawn after tokens, if not nil
+	spoil       func(tokens []int32, out *Drawn) // changes the distribution after some tokens, if not nil
 }
 
 func newFake(slots, maxTokens int) *fakeDecoder {
@@ -98,7 +98,7 @@ func (d *fakeDecoder) breach(format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// clean says what is wrong with how d was used or left.
+// clean reports breaches of d's rules, and slots or prefixes that were not freed.
 func (d *fakeDecoder) clean() error {
 	for s, q := range d.sequences {
 		if q != nil {
@@ -222,7 +222,7 @@ func (d *fakeDecoder) Step(rows []Row) error {
 		case r.ID != d.last[s] && !d.fed:
 			return d.breach("slot %d gave %d and was handed %d", s, d.last[s], r.ID)
 		case len(d.sequences[s])+1 >= d.maxTokens:
-			// With the token to be sampled it would be more than maxTokens.
+			// With the token to be sampled the sequence would be longer than maxTokens.
 			return d.breach("slot %d outgrows its %d tokens", s, d.maxTokens)
 		}
 		d.sequences[r.Slot] = append(d.sequences[r.Slot], r.ID)
@@ -247,7 +247,7 @@ func (d *fakeDecoder) Drop(prefix int) {
 	delete(d.prefixes, prefix)
 }
 
-// oracle samples one response of the model with no schedule at all.
+// oracle samples one response of the model alone, without slots.
 func oracle(q Request, k int, opts Options, maxTokens int) Response {
 	tokens := slices.Clone(q.Prompt)
 	p := Response{Sample: k, Finish: Length}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// newFilter has the changes for a new filter, by file: the text before a new line, and
+// newFilter lists the changes for a new filter, by file: the text before a new line, and
 // the line.
 var newFilter = map[string][][2]string{
 	"sampling.go": {{"share of the largest one\"`\n", "\tTopA float64 `toml:\"top_a\" json:\"top_a,omitempty\" range:\"[0,1]\" note:\"0 turns it off\" help:\"keep the tokens whose probability is at least this share of the square of the largest one\"`\n"}},
@@ -70,8 +70,8 @@ func TestTopA(t *testing.T) {
 }
 `
 
-// TestNewFilter: a filter takes a field with tags, a function and its name in the list, in
-// two files. Then run files, flags and requests have it.
+// TestNewFilter: a filter needs a field with tags, a function and its name in the list,
+// in two files. Then run files, flags and requests accept the new filter.
 func TestNewFilter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiling takes seconds")

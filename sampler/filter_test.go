@@ -42,8 +42,8 @@ func descending(list []Candidate) []Candidate {
 	return list
 }
 
-// kept is the oracle of the filters: by ids, what each keeps of what the one before has
-// kept, as it is defined over the whole vocabulary.
+// kept is the oracle of the filters: it returns, by ids, the tokens that each filter
+// keeps of those of the filter before, as defined over the whole vocabulary.
 func kept(s Sampling, all []Candidate) (ids []int32, margin float64) {
 	list := descending(all)
 	cut := func(n int) {
@@ -111,7 +111,7 @@ func TestDraw(t *testing.T) {
 		if !ok {
 			t.Fatal("the whole vocabulary is too short")
 		}
-		// Equally likely ones may come in any order.
+		// Equally likely candidates may come in any order.
 		shuffled := descending(rapid.Permutation(all).Draw(t, "order"))
 		for n := 1; n <= len(all); n += max(1, n/3) {
 			got, ok := s.Draw(u, slices.Clone(shuffled[:n]), n == len(all))
@@ -121,7 +121,7 @@ func TestDraw(t *testing.T) {
 		}
 		ids, margin := kept(s, all)
 		if margin < 1e-6 {
-			return // what is kept depends on rounding
+			return // Rounding decides which candidates are kept.
 		}
 		if !slices.Contains(ids, want.ID) {
 			t.Fatalf("%v is drawn, kept are %v", want, ids)
@@ -140,10 +140,10 @@ func TestDraw(t *testing.T) {
 	})
 }
 
-// TestDrawNeedsMore: too few candidates are said to be too few, and one more that is less
+// TestDrawNeedsMore: Draw reports too few candidates, and one more candidate that is less
 // likely than the last kept one is enough.
 func TestDrawNeedsMore(t *testing.T) {
-	list := make([]Candidate, 8) // 1/2, 1/4 ... of the whole
+	list := make([]Candidate, 8) // The probabilities are 1/2, 1/4 ... of the whole.
 	for i := range list {
 		list[i] = Candidate{ID: int32(i), LogProb: float32(-float64(i+1) * math.Ln2)}
 	}
@@ -169,7 +169,8 @@ func TestDrawNeedsMore(t *testing.T) {
 	}
 }
 
-// TestFiltered: greedy decoding and a temperature filter nothing, and each filter does.
+// TestFiltered: greedy decoding and a temperature count as unfiltered, and each filter counts as
+// filtered.
 func TestFiltered(t *testing.T) {
 	greedy := Greedy(3)
 	greedy.TopK = 3

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A conversation through a Kept decoder is the one that a decoder gives which
-// computes every prompt anew, and computes no token twice where it may append.
+// A conversation through a Kept decoder equals one through a decoder that computes every
+// prompt anew. Kept computes no token twice where it may append.
 func TestKeptContinues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts := drawOptions(t)
@@ -38,7 +38,7 @@ func TestKeptContinues(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("turn %d:\n got %+v\nwant %+v", turn, got, want)
 			}
-			// After a reset the same first tokens may be said again.
+			// After a reset the conversation may begin with the same tokens again.
 			if held > 0 {
 				reused := 0
 				if (len(conversation)-held)*kept.StepCost <= held {
@@ -49,7 +49,7 @@ func TestKeptContinues(t *testing.T) {
 				}
 			}
 			conversation = append(conversation, got[0].IDs...)
-			held = len(conversation) - 1 // the last token was not fed yet
+			held = len(conversation) - 1 // The last token was not fed yet.
 			if stats.Steps != len(got[0].IDs)-1 {
 				t.Fatalf("turn %d: %d steps are counted for %d tokens", turn, stats.Steps, len(got[0].IDs))
 			}
@@ -61,13 +61,13 @@ func TestKeptContinues(t *testing.T) {
 	})
 }
 
-// After a step that failed nothing is kept.
+// TestKeptForgetsAFailure: after a step that failed, Kept reuses no tokens.
 func TestKeptForgetsAFailure(t *testing.T) {
 	fake := newFake(1, 100)
 	fake.fed = true
 	kept := NewKept(fake, 0)
 	request := []Request{{Prompt: []int32{1, 2, 3}, Samples: 1}}
-	opts := Options{Sampling: Greedy(20)} // no EOS: it takes all 20 steps
+	opts := Options{Sampling: Greedy(20)} // There is no EOS, so the response takes all 20 steps.
 	boom := errors.New("boom")
 	calls := 0
 	fake.fail = func(call string) error {
@@ -95,7 +95,7 @@ func TestKeptForgetsAFailure(t *testing.T) {
 	}
 }
 
-// draws are the next n tokens of greedy decoding.
+// draws returns the next n tokens of greedy decoding.
 func draws(tokens []int32, n int) (ids []int32) {
 	for range n {
 		id, _, _ := draw(append(slices.Clone(tokens), ids...), 1, true, 0)

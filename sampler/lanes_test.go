@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLanes: several decoders sample what one samples, in the same order, for any slots
-// and any number of them at the same time. The calls of done and the counts are those of
-// one decoder.
+// TestLanes: several decoders sample the same responses as one, in the same order, for
+// any slots and any number of decoders at the same time. The calls of done and the counts
+// equal those of one decoder.
 func TestLanes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts, reqs := drawOptions(t), drawRequests(t)
@@ -58,8 +58,8 @@ func drawLanes(t *rapid.T) (lanes Lanes, fakes []*fakeDecoder) {
 	return lanes, fakes
 }
 
-// TestLanesFail: the error of one decoder ends all and is the only one, and nothing is
-// left behind.
+// TestLanesFail: the error of one decoder ends all decoders and is the only error, and
+// all slots and prefixes are freed.
 func TestLanesFail(t *testing.T) {
 	boom := errors.New("boom")
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,8 +90,8 @@ func TestLanesFail(t *testing.T) {
 	})
 }
 
-// TestSpans: consecutive spans cover all requests, and none has more samples than its
-// share and those of one request.
+// TestSpans: consecutive spans cover all requests, and none exceeds its share of samples
+// by more than one request.
 func TestSpans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var reqs []Request

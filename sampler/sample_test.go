@@ -81,7 +81,7 @@ func TestSampleEqualsOneAtATime(t *testing.T) {
 			prefill += len(q.Prompt)
 		}
 		var seen []Response
-		// when done is called, Token has seen the whole response
+		// When done is called, Token has been called for the whole response.
 		type key struct{ request, sample int }
 		streamed := map[key]Response{}
 		opts.Token = func(x Token) {
@@ -121,14 +121,15 @@ func TestSampleEqualsOneAtATime(t *testing.T) {
 		if stats.Responses != len(want) || stats.Tokens != tokens || stats.Prompts != prompts || stats.PrefillTokens != prefill {
 			t.Fatalf("stats %+v; want %d responses, %d tokens, %d prompts of %d tokens", stats, len(want), tokens, prompts, prefill)
 		}
-		// All tokens but each response's first come from a step.
+		// Every token except the first of each response comes from a step.
 		if stats.SlotSteps != tokens-len(want) || stats.Slots != d.slots || stats.Occupancy() < 0 || stats.Occupancy() > 1 {
 			t.Fatalf("stats %+v, occupancy %v", stats, stats.Occupancy())
 		}
 	})
 }
 
-// The order of the requests changes nothing but the order of the answers.
+// TestSampleDoesNotDependOnOrder: the order of the requests changes only the order of the
+// answers.
 func TestSampleDoesNotDependOnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts, reqs := drawOptions(t), drawRequests(t)
@@ -176,7 +177,7 @@ func TestRefillKeepsSlotsBusy(t *testing.T) {
 	}
 }
 
-// Free slots are filled with one prefill of as many prompts as they need.
+// Free slots are filled with one prefill of as many prompts as the slots need.
 func TestPrefillGroups(t *testing.T) {
 	reqs := make([]Request, 16)
 	for i := range reqs {
@@ -185,10 +186,10 @@ func TestPrefillGroups(t *testing.T) {
 	opts := plain(1)
 	for _, c := range []struct{ slots, tokens, prefills, steps int }{
 		{64, 0, 1, 0},  // all at once
-		{32, 0, 2, 0},  // eight prompts fill the slots
-		{64, 8, 8, 0},  // two prompts are eight tokens
-		{64, 3, 16, 0}, // a prompt that is over the bound goes alone
-		{6, 0, 11, 0},  // two prompts, of which the second leaves two samples; then one more; and again
+		{32, 0, 2, 0},  // Eight prompts fill the slots.
+		{64, 8, 8, 0},  // Two prompts are eight tokens.
+		{64, 3, 16, 0}, // A prompt longer than the bound is computed alone.
+		{6, 0, 11, 0},  // two prompts, with two samples of the second still to come; then one more prompt; then the same again
 	} {
 		opts.PrefillTokens = c.tokens
 		d := newFake(c.slots, 16)
@@ -226,7 +227,7 @@ func TestFinish(t *testing.T) {
 	if p.Finish != Stop || p.Stop != "" || !slices.Equal(p.IDs, full.IDs[:at+1]) || !slices.Equal(p.LogProb, full.LogProb[:at+1]) {
 		t.Errorf("eos %d: %+v", full.IDs[4], p)
 	}
-	// EOS as the last token that fits is still a stop.
+	// EOS as the last token that fits still counts as a stop.
 	opts.MaxNewTokens = at + 1
 	if p := one(opts, 20); p.Finish != Stop {
 		t.Errorf("eos as last token: finish %q", p.Finish)
@@ -364,8 +365,8 @@ func TestDropLong(t *testing.T) {
 	}
 }
 
-// TestFailuresLeaveNothingBehind: after a failure of any call at any time, nothing is
-// left behind and the ended responses are returned.
+// TestFailuresLeaveNothingBehind: after a failure of any call at any time, all slots and
+// prefixes are freed and the ended responses are returned.
 func TestFailuresLeaveNothingBehind(t *testing.T) {
 	boom := errors.New("boom")
 	rapid.Check(t, func(t *rapid.T) {
@@ -429,7 +430,7 @@ func TestCancel(t *testing.T) {
 	if stats.Steps != 30 || len(got) == 0 || len(got) == 100 {
 		t.Errorf("%d steps, %d responses", stats.Steps, len(got))
 	}
-	// Cancelled before it begins: nothing runs.
+	// The context is cancelled before Sample begins: the decoder gets no call.
 	if got, _, err := Sample(ctx, d, plain(60), reqs, nil); !errors.Is(err, context.Canceled) || len(got) != 0 {
 		t.Errorf("%d responses, error %v", len(got), err)
 	}
@@ -457,7 +458,8 @@ func TestNaNStops(t *testing.T) {
 	}
 }
 
-// A panic of the decoder or of done passes through, and still frees the rest.
+// A panic of the decoder or of done passes through Sample, which still frees its slots and
+// prefixes.
 func TestPanicFreesSlots(t *testing.T) {
 	d := newFake(4, 64)
 	func() {

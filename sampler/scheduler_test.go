@@ -70,8 +70,8 @@ func TestScheduler(t *testing.T) {
 	})
 }
 
-// TestSchedulerFailure has the decoder fail: the calls that were being answered are told
-// once, and the next ones are answered.
+// TestSchedulerFailure lets the decoder fail: each call in progress gets the error once,
+// and later calls are answered.
 func TestSchedulerFailure(t *testing.T) {
 	for _, where := range []string{"prefill", "begin", "step"} {
 		d := newFake(3, 40)
@@ -183,8 +183,8 @@ func TestSchedulerFailingResponse(t *testing.T) {
 	}
 }
 
-// TestSchedulerUniformsRunOut: a call whose uniforms are used up fails alone, in the step in
-// which others go on.
+// TestSchedulerUniformsRunOut: a call whose uniforms are used up fails alone, in a step
+// in which others continue.
 func TestSchedulerUniformsRunOut(t *testing.T) {
 	d := newFake(4, 40)
 	s, err := NewScheduler(d)
@@ -214,7 +214,7 @@ func TestSchedulerUniformsRunOut(t *testing.T) {
 	}
 }
 
-// TestSchedulerRefuses has impossible calls be refused before they are queued.
+// TestSchedulerRefuses: impossible calls are refused before they are queued.
 func TestSchedulerRefuses(t *testing.T) {
 	l, err := NewScheduler(newFake(1, 8))
 	if err != nil {

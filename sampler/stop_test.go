@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A stop string is found at the piece that completes it, however a text is cut into
-// tokens, even if the decoder holds back that piece.
+// TestStopsFindWhatIndexFinds: a stop string is found at the piece that completes it, whatever
+// tokens a text is cut into, even if the decoder holds back this piece.
 func TestStopsFindWhatIndexFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := rapid.SliceOfN(rapid.StringMatching(`[ab]{1,4}`), 1, 3).Draw(t, "stops")

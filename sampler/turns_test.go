@@ -29,7 +29,7 @@ func talk(r Response) Observation {
 	return Observation{IDs: ids}
 }
 
-// episode plays one response of the model with no schedule at all.
+// episode plays one response of the model alone, without slots.
 func episode(q Request, k int, opts Options, maxTokens int) Response {
 	tokens, limit := slices.Clone(q.Prompt), min(opts.MaxNewTokens, maxTokens-len(q.Prompt))
 	p, text := Response{Sample: k}, ""
@@ -71,8 +71,8 @@ func episode(q Request, k int, opts Options, maxTokens int) Response {
 	}
 }
 
-// TestEpisodes: episodes are the same whenever their observations come, in any number of slots
-// and lanes, and leave the decoder free.
+// TestEpisodes: episodes are the same for any time at which their observations come and
+// any number of slots and lanes, and leave the decoder free.
 func TestEpisodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts, reqs := drawOptions(t), drawRequests(t)
@@ -180,7 +180,7 @@ func TestEpisodesEnd(t *testing.T) {
 	}
 }
 
-// TestInterleave puts observed tokens where they stood.
+// TestInterleave puts observed tokens back at their places among the policy's.
 func TestInterleave(t *testing.T) {
 	all, places := Response{IDs: []int32{1, 2, 3, 4}, Observed: []Observed{{1, []int32{7, 8}}, {3, []int32{9}}}}.Tokens()
 	if got, want := fmt.Sprint(all, places), "[1 7 8 2 3 9 4] [0 3 4 6]"; got != want {

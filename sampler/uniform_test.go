@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The known answers are those of the authors' library, Random123
+// TestPhiloxKnownAnswers: the known answers are those of the authors' library, Random123
 // (kat_vectors, philox4x32 with 10 rounds).
 func TestPhiloxKnownAnswers(t *testing.T) {
 	const f = 0xffffffff
@@ -28,7 +28,8 @@ func TestPhiloxKnownAnswers(t *testing.T) {
 	}
 }
 
-// Runs must be the same in later versions: the key's layout is fixed here.
+// TestUniformKnownAnswers: runs must be the same in later versions, so this test fixes the
+// key's layout.
 func TestUniformKnownAnswers(t *testing.T) {
 	for _, c := range []struct {
 		seed, prompt  uint64
@@ -46,8 +47,8 @@ func TestUniformKnownAnswers(t *testing.T) {
 	}
 }
 
-// Neighbours in any one of the four coordinates must look independent: uniform
-// in each of 64 cells, and in pairs over 16 x 16 cells.
+// TestUniformIsUniform: neighbours in any one of the four coordinates must look
+// independent: uniform in each of 64 cells, and in pairs over 16 x 16 cells.
 func TestUniformIsUniform(t *testing.T) {
 	const n = 1 << 16
 	for name, at := range map[string]func(i int) float32{
@@ -66,8 +67,8 @@ func TestUniformIsUniform(t *testing.T) {
 			cells[int(u*64)]++
 			pairs[int(u*16)*16+int(at(i+1)*16)]++
 		}
-		// chi-square with k degrees of freedom: mean k, variance 2k; the numbers
-		// are fixed, so 4 standard deviations either pass for good or fail.
+		// chi-square with k degrees of freedom: mean k, variance 2k. The numbers are
+		// fixed, so the bound of 4 standard deviations always passes or always fails.
 		for _, counts := range [][]int{cells[:], pairs[:]} {
 			expected, chi := float64(n)/float64(len(counts)), 0.0
 			for _, c := range counts {

@@ -92,7 +92,7 @@ func TestLocalOnly(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 100\r\n\r\nhalf"); err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(conn) // to the end of the connection
+	text, err := io.ReadAll(conn) // reads to the end of the connection
 	if err != nil {
 		t.Fatal(err)
 	}

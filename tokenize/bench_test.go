@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// realText is the reference texts of the given categories, all if none.
+// realText returns the reference texts of the given categories, all if none is given.
 func realText(b *testing.B, categories ...string) string {
 	var text strings.Builder
 	for _, r := range records[encodeRecord](b, filepath.Join(sharedDir(b), "dev", "encode.jsonl")) {
@@ -41,7 +41,7 @@ func BenchmarkEncode(b *testing.B) {
 				tok.Encode(text)
 			}
 		})
-		// Every piece for the first time.
+		// Every piece is encoded for the first time.
 		b.Run(c.name+"/cold", func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			cold := *tok // shares all but the cache

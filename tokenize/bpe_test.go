@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// mergeNaive is the definition: merge the best pair, the leftmost of equals,
-// until there is none.
+// mergeNaive is the definition: it merges the best pair, the leftmost of equal ones,
+// until no pair is left.
 func mergeNaive(b *bpe, ids []int32) []int32 {
 	for {
 		best, at := int32(noRank), -1
@@ -27,7 +27,7 @@ func mergeNaive(b *bpe, ids []int32) []int32 {
 
 func TestMerges(t *testing.T) {
 	b := small(t, "qwen").bpe
-	// Few letters, so that much merges and ranks repeat.
+	// There are few letters, so that many pairs merge and ranks repeat.
 	letter := rapid.SampledFrom([]byte("aeinorst  \n=-\xc3\xa9"))
 	rapid.Check(t, func(t *rapid.T) {
 		var ids []int32
@@ -80,7 +80,7 @@ func TestPairHeap(t *testing.T) {
 	})
 }
 
-// A piece met again, from the cache, has the ids it had.
+// TestCache: a piece that is encoded again, from the cache, gets the same ids.
 func TestCache(t *testing.T) {
 	tok := small(t, "qwen")
 	for range 2 {
@@ -101,8 +101,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// unk_token, fuse_unk and ignore_merges, with ids of the reference
-// (tokenizers 0.23.3) for the same files.
+// TestModelOptions compares unk_token, fuse_unk and ignore_merges with the ids of the
+// reference (tokenizers 0.23.3) for the same files.
 func TestModelOptions(t *testing.T) {
 	load := func(edits ...func(map[string]any)) *Tokenizer {
 		tok, err := LoadFS(files("tokenizer.json", edited(t, func(top map[string]any) {

@@ -101,7 +101,7 @@ func TestChatLong(t *testing.T) {
 	}
 }
 
-// An error names the template's line.
+// TestChatErrors: an error names the template's line.
 func TestChatErrors(t *testing.T) {
 	for source, want := range map[string]string{
 		"a\n{{ raise_exception('no ' + messages[0].role) }}": "tokenize: chat template: line 2: no user",

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// TestFitting: conversations as clients of OpenAI's API hold them reach templates in the form
-// that these read, and others as they are.
+// TestFitting: conversations as clients of OpenAI's API hold them reach each template in
+// the form that it reads; other conversations stay unchanged.
 func TestFitting(t *testing.T) {
 	const (
 		calls = `{% for m in messages %}[{{ m.role }}]{% if m.tool_calls %}{% for c in m.tool_calls %}%s{% endfor %}{% else %}{{ m.content + '.' }}{% endif %}{% endfor %}`
 		asked = `{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": %s}}]}, {"role": "tool", "tool_call_id": "a", "content": "r"}`
 	)
-	in := func(form, value string) string { // Sprintf would read the % of the template
+	in := func(form, value string) string { // Sprintf would read the % of the template.
 		for i := range len(form) - 1 {
 			if form[i:i+2] == "%s" {
 				return form[:i] + value + form[i+2:]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Names in braces are columns, but not where LaTeX has an argument.
+// TestColumnsInTemplates: names in braces are columns, unless they are an argument of LaTeX.
 func TestColumnsInTemplates(t *testing.T) {
 	row := map[string]string{"Body": "B", "Question": "Q", "a.b": "C"}
 	for text, want := range map[string]string{

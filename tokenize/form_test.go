@@ -49,7 +49,7 @@ func TestSentence(t *testing.T) {
 				t.Errorf("%s: Encode(%q) = %v, want %v", r.Name, text, got, r.AllIDs[i])
 			}
 		}
-		if id, ok := tok.ID("<0x0A>"); ok && r.ByteFallback { // a stop text may end with it
+		if id, ok := tok.ID("<0x0A>"); ok && r.ByteFallback { // A stop text may end with this token.
 			if d := tok.NewDecoder(); d.Add(id)+d.Pending() != tok.Decode([]int32{id}, false) || string(d.Bytes(id)) != tok.Decode([]int32{id}, false) {
 				t.Errorf("%s: %q is pending after a byte token, its bytes are %q", r.Name, d.Pending(), d.Bytes(id))
 			}

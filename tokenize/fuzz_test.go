@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// A tokenizer.json of any kind loads or is an error; a loaded one works.
+// FuzzLoad: a tokenizer.json of any kind loads or is an error; a loaded tokenizer works.
 func FuzzLoad(f *testing.F) {
 	for _, name := range []string{"qwen", "deepseek"} {
 		data, err := os.ReadFile("testdata/" + name + "/tokenizer.json")
 		if err != nil {
 			f.Fatal(err)
 		}
-		// The whole file is too large to mutate well: cut its vocabulary down.
+		// The whole file is too large to mutate well, so its vocabulary is cut down.
 		var top map[string]any
 		if err := json.Unmarshal(data, &top); err != nil {
 			f.Fatal(err)

@@ -13,7 +13,7 @@ type golden struct {
 	Decoded, Skipped string
 	Messages         []Message
 	Prompt           bool
-	Stage            any // of a pipeline: its pre_tokenizer
+	Stage            any // for a pipeline, its pre_tokenizer
 	Texts            []string
 	AllIDs           [][]int32 `json:"all_ids"`
 }
@@ -52,7 +52,7 @@ func TestGoldenDecode(t *testing.T) {
 	}
 }
 
-// Pre-tokenizers other than Qwen2's, and no normalizer.
+// TestGoldenPipelines checks pre-tokenizers other than Qwen2's, without a normalizer.
 func TestGoldenPipelines(t *testing.T) {
 	for _, g := range goldens(t, "pipeline") {
 		tok, err := LoadFS(files("tokenizer.json", edited(t, func(top map[string]any) {
@@ -86,7 +86,8 @@ func TestGoldenChat(t *testing.T) {
 	}
 }
 
-// A chat of DeepSeek's has one BOS, a template that writes it and an encoded text too.
+// TestOneBOS: a chat of DeepSeek's has one BOS, though both the template and the tokenizer of an
+// encoded text write one.
 func TestOneBOS(t *testing.T) {
 	tok := small(t, "deepseek")
 	bos, ok := tok.BOS()
@@ -97,7 +98,7 @@ func TestOneBOS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := ParseTemplate("<｜begin▁of▁sentence｜><｜User｜>{problem}<｜Assistant｜><think>\n") // as in R1-Distill's run file
+	written, err := ParseTemplate("<｜begin▁of▁sentence｜><｜User｜>{problem}<｜Assistant｜><think>\n") // as the run file of R1-Distill has it
 	if err != nil {
 		t.Fatal(err)
 	}

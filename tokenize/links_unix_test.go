@@ -26,8 +26,8 @@ func TestLoadFolderFiles(t *testing.T) {
 	}
 }
 
-// testIrregular loads a folder of files, of which the one called name is something
-// else.
+// testIrregular loads a folder in which the file called name is something else, such as a
+// pipe.
 func testIrregular(t *testing.T, folder map[string]string, name string) {
 	for _, tt := range []struct {
 		kind, want string

@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 )
 
-// files returns a folder in memory.
+// files returns a folder whose files are in memory.
 func files(contents ...string) fstest.MapFS {
 	fsys := fstest.MapFS{}
 	for i := 0; i < len(contents); i += 2 {
@@ -20,7 +20,7 @@ func files(contents ...string) fstest.MapFS {
 	return fsys
 }
 
-// edited returns testdata/qwen/tokenizer.json with edit made to it.
+// edited returns testdata/qwen/tokenizer.json after edit has changed it.
 func edited(tb testing.TB, edit func(top map[string]any)) string {
 	tb.Helper()
 	data, err := os.ReadFile("testdata/qwen/tokenizer.json")
@@ -56,7 +56,7 @@ func TestLoadMissing(t *testing.T) {
 	}
 }
 
-// The same vocabulary in the files from before tokenizer.json.
+// TestVocabAndMerges has the same vocabulary in the files from before tokenizer.json.
 func TestVocabAndMerges(t *testing.T) {
 	top := map[string]json.RawMessage{}
 	edited(t, func(m map[string]any) {
@@ -128,7 +128,8 @@ func TestChatTemplatePlaces(t *testing.T) {
 	}
 }
 
-// The post-processor of tokenizer.json decides over the configuration.
+// TestAddBOSAndEOS: the post-processor of tokenizer.json takes precedence over
+// tokenizer_config.json.
 func TestAddBOSAndEOS(t *testing.T) {
 	model, err := os.ReadFile("testdata/deepseek/tokenizer.json")
 	if err != nil {
@@ -155,7 +156,7 @@ func TestAddBOSAndEOS(t *testing.T) {
 	}
 }
 
-// Every unsupported part is an error that says where and what.
+// TestLoadErrors: every unsupported part is an error that says where it is and what it is.
 func TestLoadErrors(t *testing.T) {
 	stage := func(kind string) map[string]any { return map[string]any{"type": kind} }
 	split := func(key, pattern, behavior string) map[string]any {
@@ -164,7 +165,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 	added := func(id any, content string) []any { return []any{map[string]any{"id": id, "content": content}} }
 	model := edited(t, func(map[string]any) {})
-	// Each stage makes the text or a name of a few bytes longer.
+	// Each stage makes the text or a name a few bytes longer.
 	replace := map[string]any{"type": "Replace", "pattern": map[string]any{"String": "a"}, "content": "aa"}
 	in := func(key string, parts ...any) map[string]any { return map[string]any{"type": "Sequence", key: parts} }
 	nested := any(replace)
@@ -245,8 +246,8 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// Added tokens with the flags that Qwen's do not use. The ids are those of the
-// reference (tokenizers 0.23.3) for the same file.
+// TestAddedTokenFlags has added tokens with flags that Qwen's added tokens lack. The ids
+// are those of the reference (tokenizers 0.23.3) for the same file.
 func TestAddedTokenFlags(t *testing.T) {
 	token := func(id int, content, flag string) map[string]any {
 		return map[string]any{"id": id, "content": content, flag: true}
@@ -258,7 +259,7 @@ func TestAddedTokenFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := small(t, "qwen") // the vocabulary has neither
+	plain := small(t, "qwen") // The vocabulary has neither of these tokens.
 	x, y := plain.Encode("x")[0], plain.Encode("y")[0]
 	for text, want := range map[string][]int32{
 		"WORD":       {1756},
@@ -268,7 +269,7 @@ func TestAddedTokenFlags(t *testing.T) {
 		"[L] y":      slices.Concat([]int32{1757}, plain.Encode(" y")),
 		"x[R] \n y":  {x, 1758, y},
 		"x[R]  [L]y": {x, 1758, 1757, y},
-		"é!":         {1759}, // found when the text is normalized
+		"é!":         {1759}, // This token is found after the text is normalized.
 		"e\u0301!":   {1759},
 		"[LL][L[L]":  {1760, 1761, 1757}, // leftmost, then longest
 	} {

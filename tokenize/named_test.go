@@ -20,7 +20,7 @@ func TestNamedTemplates(t *testing.T) {
 	for _, c := range []struct {
 		config string
 		files  map[string]string
-		want   []string // for each row; its beginning
+		want   []string // for each row, the beginning of the rendered text
 	}{
 		{list, nil, []string{"one", "two", "two", "three", "7"}},
 		{strings.Replace(list, "default", "rag2", 1), nil, []string{several, "two", "two", "three", "7"}},
@@ -51,7 +51,7 @@ func TestNamedTemplates(t *testing.T) {
 	}
 }
 
-// rendered is the text of a conversation in JSON, or "error: " and the error.
+// rendered returns the text of a conversation in JSON, or "error: " and the error.
 func rendered(t *testing.T, tok *Tokenizer, row string) string {
 	t.Helper()
 	var chat Conversation
@@ -106,7 +106,7 @@ func TestTemplateFolder(t *testing.T) {
 	}
 }
 
-// TestContinue: texts that end with a message, as transformers 5.23 renders them.
+// TestContinue renders texts that end with a message, and compares with transformers 5.23.
 func TestContinue(t *testing.T) {
 	for _, c := range []struct{ row, template, want string }{
 		{`[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a b "}], "continue_final_message": true`, "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}", "<user>q</><assistant>a b "},
@@ -119,7 +119,7 @@ func TestContinue(t *testing.T) {
 		{`[{"content": "x"}], "continue_final_message": null`, "<{{ messages[0].content }}>", "<x>"},
 		{`[{"content": "a"}], "continue_final_message": true, "add_generation_prompt": true`, "<{{ messages[0].content }}>", "error: continue_final_message and add_generation_prompt contradict one another"},
 		{`[], "continue_final_message": true`, "{{ content }}", "error: continue_final_message: there is no message"},
-		{`[{"role": "assistant"}], "continue_final_message": true`, "<{{ messages[0].content }}>", "<"}, // clients leave an empty content out
+		{`[{"role": "assistant"}], "continue_final_message": true`, "<{{ messages[0].content }}>", "<"}, // Clients omit an empty content.
 		{`[{"role": "user"}], "continue_final_message": true`, "<{{ messages[0].content }}>", `error: continue_final_message: the last message has no "content"`},
 		{`[{"content": "gone"}], "continue_final_message": true`, "<{{ messages[0].content | length }}>", "error: continue_final_message: the chat template changes or leaves out the last message"},
 		{`[{"content": "x", "note": "n"}], "continue_final_message": "note"`, "<{{ messages[0].content }}>", `error: continue_final_message: the chat template does not read "note"`},
@@ -129,7 +129,7 @@ func TestContinue(t *testing.T) {
 		{`[{"content": 7}], "continue_final_message": true`, "<{{ messages[0].content }}>", `error: continue_final_message: "content" of the last message has no text`},
 	} {
 		tok, row := chatOf(c.template), `{"messages": `+c.row+`}`
-		for range 2 { // the second time as the first: the conversation does not change
+		for range 2 { // The second rendering equals the first: rendering does not change the conversation.
 			if got := rendered(t, tok, row); got != c.want {
 				t.Errorf("%s in %s:\n got %q\nwant %q", row, c.template, got, c.want)
 			}

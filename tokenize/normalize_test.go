@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// By the reference (tokenizers 0.23.3); TestGoldenEncode has more.
+// TestNFC compares with the reference (tokenizers 0.23.3); TestGoldenEncode has more cases.
 func TestNFC(t *testing.T) {
 	for text, want := range map[string]string{
 		"e\u0301":                                "é",
@@ -29,8 +29,8 @@ func TestNFC(t *testing.T) {
 	}
 }
 
-// The long way of composing gives what x/text gives where both apply, so it is
-// right where x/text does not (more than 30 marks).
+// The long way of composing gives the same results as x/text wherever both apply, so it
+// is right for more than 30 marks too, where x/text does not apply.
 func TestAppendCluster(t *testing.T) {
 	char := rapid.OneOf(rapid.RuneFrom([]rune("aeoAqß가\u1100\u1161\u11a8\u0301\u0323\u0328\u0302\u0345\u0915\u093c\u0344\u1faf")), rapid.RuneFrom(nil, unicode.Mn), rapid.Rune())
 	rapid.Check(t, func(t *rapid.T) {
@@ -41,8 +41,8 @@ func TestAppendCluster(t *testing.T) {
 	})
 }
 
-// nfc equals x/text's NFC of the parts between inert characters, for any path through the
-// code; applying it again changes nothing.
+// nfc equals x/text's NFC of the parts between inert characters, on every path through
+// the code, and a second nfc changes nothing.
 func TestNFCParts(t *testing.T) {
 	char := rapid.OneOf(rapid.RuneFrom([]rune("ab \u0301\u0323\u0328ạ각\u1161")), rapid.RuneFrom(nil, inert), rapid.RuneFrom(nil, unicode.Mn))
 	rapid.Check(t, func(t *rapid.T) {

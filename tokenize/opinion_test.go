@@ -16,9 +16,9 @@ import (
 )
 
 // opinions returns the tokenizer of testdata/qwen in two programs, this package and
-// sugarme/tokenizer, the Go port of the reference. That one cannot compile Qwen's
-// expression, so both get the one of GPT-2 in its place; vocabulary, merges, decoder and
-// added tokens are Qwen's.
+// sugarme/tokenizer, the Go port of the reference. sugarme/tokenizer cannot compile
+// Qwen's expression, so both programs use GPT-2's; vocabulary, merges, decoder and added
+// tokens are Qwen's.
 func opinions(tb testing.TB) (*Tokenizer, *tokenizer.Tokenizer) {
 	tb.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "qwen", "tokenizer.json"))
@@ -67,8 +67,8 @@ func second(t *tokenizer.Tokenizer, text string) (ids []int32, back string, err 
 	return ids, t.Decode(e.Ids, false), nil
 }
 
-// excused says why the other program is known to be wrong about a text, or "". The
-// reference's own ids of such texts are in testdata/golden.jsonl, where ours are right.
+// excused gives the known reason why the other program is wrong about a text, or "". The
+// reference's own ids of such texts are in testdata/golden.jsonl, and this package gives them.
 func excused(text string) string {
 	if strings.Contains(text, "<|") || strings.Contains(text, "<tool_call>") {
 		return "it leaves added tokens out"
@@ -114,8 +114,8 @@ func opinionTexts(tb testing.TB) (texts []string) {
 	return texts
 }
 
-// TestSecondOpinion: two programs that share no code give the same ids and the same text,
-// wherever the other one is not known to be wrong.
+// TestSecondOpinion: two programs that share no code give the same ids and text, except
+// where excused gives a reason.
 func TestSecondOpinion(t *testing.T) {
 	ours, theirs := opinions(t)
 	same, excuses := 0, map[string]int{}
@@ -139,7 +139,7 @@ func TestSecondOpinion(t *testing.T) {
 	}
 }
 
-// BenchmarkSecondOpinion makes the figures about the other program in doc.go anew.
+// BenchmarkSecondOpinion measures the figures about the other program that doc.go gives.
 func BenchmarkSecondOpinion(b *testing.B) {
 	ours, theirs := opinions(b)
 	texts := opinionTexts(b)

@@ -13,12 +13,12 @@ import (
 	"onering/runtime/provision"
 )
 
-// shows is a provider on a machine with these adapters.
+// shows returns a provider on a machine with these adapters.
 func shows(a ...adapter) *provider {
 	return &provider{adapters: func() ([]adapter, error) { return a, nil }}
 }
 
-// written is a file of a text.
+// written writes a text to a file and returns its path.
 func written(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -38,7 +38,7 @@ func TestLibrary(t *testing.T) {
 		plugged bool
 	}{
 		{adapter{Name: "hard"}, cards + "/card*", true},
-		{adapter{Name: "hard"}, cards + "/none*", goruntime.GOOS != "linux"}, // such as a container that has no /sys/class/drm
+		{adapter{Name: "hard"}, cards + "/none*", goruntime.GOOS != "linux"}, // for instance a container without /sys/class/drm
 		{adapter{Name: "soft", Software: true}, cards + "/card*", false},
 	} {
 		w := shows(c.adapter)
@@ -48,7 +48,7 @@ func TestLibrary(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	lib := written(t, filepath.Join(dir, "lib.so"), execution) // a name that is in every library
+	lib := written(t, filepath.Join(dir, "lib.so"), execution) // a name that every library contains
 	w := shows(adapter{Name: "hard"})
 	if r := w.Report(t.Context(), lib, 0, false); len(r.Missing) != 1 || !strings.Contains(r.Missing[0], "has no "+execution) || !strings.Contains(r.Missing[0], ref) {
 		t.Errorf("without the provider: %q", r.Missing)
@@ -97,8 +97,8 @@ func TestAdapters(t *testing.T) {
 	}
 }
 
-// TestLimits: of several adapters the largest limit counts, and that of software only where
-// there is no GPU.
+// TestLimits: of several adapters the largest limit counts, and a software adapter's
+// limit only if there is no GPU.
 func TestLimits(t *testing.T) {
 	soft, small := adapter{Name: "soft", Software: true, MaxBuffer: 1 << 30}, adapter{Name: "small", MaxBuffer: 128 << 20, MaxAlloc: 1 << 30}
 	large, unknown := adapter{Name: "large", MaxBuffer: 4 << 30, MaxAlloc: 2 << 30}, adapter{Name: "unknown"}

@@ -18,8 +18,8 @@ import (
 	"onering/tokenize"
 )
 
-// TestHistory: conversations with calls of tools, as the clients of OpenAI's API hold them,
-// reach the chat template. The ids of the prompts are those of the text that it is to write.
+// TestHistory: conversations with calls of tools, as the clients of OpenAI's API hold them, reach
+// the chat template. The ids of the prompts equal those of the text that the template should write.
 func TestHistory(t *testing.T) {
 	x := newTester(t, newFake(3, 200), func(o *Options) {
 		o.Models[0].Tokenizer = tokenizerWith(t, `{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}{% for c in m.tool_calls %}!{{ c.function.name }}{% for k, v in c.function.arguments.items() %}{{ k }}{{ v }}{% endfor %}{% endfor %}{% else %}{{ m.content + '.' }}{% endif %}{% endfor %}`)
@@ -59,8 +59,8 @@ func parts(t *testing.T) *tokenize.Tokenizer {
 	return tok
 }
 
-// TestParts: a token that is a part of a character has the bytes of that part, which joined are
-// the text, and the place of the character.
+// TestParts: a token that is a part of a character has this part's bytes and the
+// character's place, and the joined bytes are the text.
 func TestParts(t *testing.T) {
 	m := &Model{Tokenizer: parts(t)}
 	ids := []int32{1, 2, 3, 7, 4, 5, 6, 1, 0}
@@ -89,8 +89,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestHalfClosed: a client that ends its side of the connection gets its answer, and one that
-// is gone frees its slot.
+// TestHalfClosed: a client that ends its side of the connection gets its answer, and a
+// client that has gone frees its slot.
 func TestHalfClosed(t *testing.T) {
 	d := newFake(1, 60)
 	d.gate = make(chan bool)
@@ -138,8 +138,7 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// TestShared: scripts of the pages that are named may ask, also before they send what needs
-// leave, and no others.
+// TestShared: only scripts of the named origins may send requests and preflight requests.
 func TestShared(t *testing.T) {
 	x := newTester(t, newFake(1, 60), func(o *Options) { o.Key, o.Origins = "secret", []string{"https://page.example", "null"} })
 	ask := func(method, path, origin string) http.Header {
@@ -162,7 +161,7 @@ func TestShared(t *testing.T) {
 	if h := ask("OPTIONS", "/v1/chat/completions", "https://page.example"); h.Get("Access-Control-Allow-Origin") != "https://page.example" || h.Get("Access-Control-Allow-Headers") != "authorization,content-type,x-stainless-os" || !strings.Contains(h.Get("Access-Control-Allow-Methods"), "POST") {
 		t.Errorf("%v", h)
 	}
-	if h := ask("GET", "/v1/models", "https://page.example"); h.Get("Access-Control-Allow-Origin") == "" { // an error, which the script is to see
+	if h := ask("GET", "/v1/models", "https://page.example"); h.Get("Access-Control-Allow-Origin") == "" { // an error that the script must be able to read
 		t.Errorf("%v", h)
 	}
 	for _, method := range []string{"OPTIONS", "GET"} {
@@ -176,7 +175,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestPaths: a slash at the end of a path means nothing.
+// TestPaths: a slash at the end of a path changes nothing.
 func TestPaths(t *testing.T) {
 	x := newTester(t, newFake(1, 60), func(o *Options) { o.Models[1].Name = "org/bare" })
 	for path, want := range map[string]string{
@@ -191,7 +190,7 @@ func TestPaths(t *testing.T) {
 	x.post("/v1/completions", `{"prompt": "a", "temperature": 1e-8, "top_p": 0}`, 200)
 }
 
-// TestMetrics: what Prometheus reads has what was asked and sampled, and needs the key.
+// TestMetrics: the page for Prometheus counts requests and sampled tokens, and needs the key.
 func TestMetrics(t *testing.T) {
 	x := newTester(t, newFake(3, 60), func(o *Options) { o.Key = "secret" })
 	got := x.post("/v1/completions", `{"prompt": "abc", "seed": 3, "n": 2, "max_tokens": 9}`, 200)
@@ -213,7 +212,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestPage: the page needs no key, may load nothing, and names nothing outside.
+// TestPage: the page needs no key, may load no files, and names no other host.
 func TestPage(t *testing.T) {
 	x := newTester(t, newFake(3, 60), func(o *Options) { o.Key = "secret" })
 	x.key = ""
@@ -236,8 +235,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestAdapters loads adapters while others are answered, and unloads them: what they are
-// answering goes on, and then they are ended.
+// TestAdapters loads adapters while others answer requests, and unloads them: requests in
+// progress are answered before an adapter is closed.
 func TestAdapters(t *testing.T) {
 	ended := make(chan string, 9)
 	gated := newFake(1, 60)

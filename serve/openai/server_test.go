@@ -33,7 +33,7 @@ func tokenizer(t testing.TB) *tokenize.Tokenizer {
 	return tokenizerWith(t, "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if tools %}!{% endif %}{% if add_generation_prompt %}<a>{% endif %}")
 }
 
-// tokenizerWith has this chat template, or none if it is empty.
+// tokenizerWith returns a tokenizer with this chat template, or with none if it is empty.
 func tokenizerWith(t testing.TB, template string) *tokenize.Tokenizer {
 	t.Helper()
 	vocab := map[string]int{"<|end|>": 0}
@@ -70,17 +70,17 @@ func tokenizerWith(t testing.TB, template string) *tokenize.Tokenizer {
 	return tok
 }
 
-// A fake decodes letters: the next one is that of the uniform. A step waits for the
-// gate if there is one, and fails if it is told to.
+// A fake decodes letters: the uniform decides the next letter. If there is a gate, a step
+// waits for its value, which may make the step fail.
 type fake struct {
 	slots, room int
 	busy        map[int]int // tokens by slot
 	prefixes    map[int]int
-	gate        chan bool // true lets a step pass, false has it fail
+	gate        chan bool // true lets a step pass, false makes it fail
 
 	script  func(prompt []int32) []int32 // the tokens of a response, if it is not nil
 	prompts map[int][]int32              // by prefix
-	left    map[int][]int32              // by slot, what is to be said
+	left    map[int][]int32              // for each slot, the tokens still to come
 }
 
 func newFake(slots, room int) *fake {
@@ -107,7 +107,7 @@ func (d *fake) choose(rows []sampler.Row) {
 		}
 		u := rows[i].Uniform
 		rows[i].Out = sampler.Drawn{ID: int32(u * float32(len(letters)+1)), LogProb: -u, Entropy: u}
-		for k := range rows[i].Top { // the letters in their order
+		for k := range rows[i].Top { // The letters come in their order.
 			rows[i].Out.Likeliest = append(rows[i].Out.Likeliest, sampler.Candidate{ID: int32(k + 1), LogProb: -1 - float32(k)})
 		}
 		if left := d.left[rows[i].Slot]; len(left) > 0 {
@@ -197,7 +197,7 @@ func (t *tester) ask(method, path, body string) (int, []byte) {
 	return r.StatusCode, text
 }
 
-// answered can hold both kinds of answers.
+// answered has the fields of both kinds of answers.
 type answered struct {
 	Object  string
 	Model   string
@@ -224,7 +224,7 @@ type answered struct {
 	Error     *struct{ Message, Type, Param, Code string }
 }
 
-// post expects an answer with a status.
+// post sends a request, wants this status, and returns the answer.
 func (t *tester) post(path, body string, status int) (a answered) {
 	t.Helper()
 	got, text := t.ask("POST", path, body)
@@ -260,8 +260,8 @@ func (t *tester) pieces(path, body string) (list []answered) {
 	return nil
 }
 
-// TestWholeAndStreamed sends the same request both ways: texts, ids, log-probs and ends
-// must agree, and be those of the sampler.
+// TestWholeAndStreamed sends the same request both ways: the answers must have the same
+// texts, ids, log-probs and ends, which must be the sampler's.
 func TestWholeAndStreamed(t *testing.T) {
 	x := newTester(t, newFake(3, 60), nil)
 	for path, prompt := range map[string]string{
@@ -338,8 +338,8 @@ func TestWholeAndStreamed(t *testing.T) {
 	}
 }
 
-// TestChoice compares a text that comes in pieces, cut at a stop text, with the
-// whole text, cut there.
+// TestChoice compares a text that comes in pieces and is cut at a stop text with the
+// whole text, cut at the same place.
 func TestChoice(t *testing.T) {
 	m := &Model{Tokenizer: tokenizer(t), EOS: []int32{0}}
 	rapid.Check(t, func(t *rapid.T) {
@@ -354,7 +354,7 @@ func TestChoice(t *testing.T) {
 		got += text
 		want := m.Tokenizer.Decode(ids, true)
 		at := len(want)
-		for n := range len(want) + 1 { // the stop text that is complete first
+		for n := range len(want) + 1 { // The stop text that is complete first counts.
 			cut := slices.ContainsFunc(stops, func(s string) bool { return strings.HasSuffix(want[:n], s) })
 			if cut {
 				for _, s := range stops {
@@ -371,7 +371,7 @@ func TestChoice(t *testing.T) {
 	})
 }
 
-// TestRefused has requests be refused with the name of the field.
+// TestRefused: a bad request is refused with an error that names its field.
 func TestRefused(t *testing.T) {
 	x := newTester(t, newFake(3, 60), nil)
 	const completions, chats = "/v1/completions", "/v1/chat/completions"
@@ -427,7 +427,7 @@ func TestRefused(t *testing.T) {
 		{completions, `{"prompt": "a", "": 1}`, 400, ""},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": [{}]}`, 400, "tools"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": {"a": 1}}`, 400, "tools"},
-		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f"}}]}`, 400, "tools"}, // a template that does not show them
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f"}}]}`, 400, "tools"}, // a template that does not show tools
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": {"type": "function", "function": {"name": "f"}}}`, 400, "tool_choice"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": {"type": "allowed_tools"}}`, 400, "tool_choice"},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": "any"}`, 400, "tool_choice"},
@@ -485,7 +485,7 @@ func TestNoChatTemplate(t *testing.T) {
 }
 
 // TestSlow has clients promise a body and never send its end: the server answers and
-// closes, whichever handler it is that does not get the body.
+// closes, in whichever handler reads the body.
 func TestSlow(t *testing.T) {
 	x := newTester(t, newFake(1, 60), func(o *Options) { o.patience = 20 * time.Millisecond })
 	for _, tt := range []struct{ request, want string }{
@@ -499,7 +499,7 @@ func TestSlow(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(c, "%s\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n{\"prompt\":", tt.request)
-		got, err := io.ReadAll(c) // ends when the server closes
+		got, err := io.ReadAll(c) // The handler ends when the server closes.
 		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 "+tt.want) {
 			t.Errorf("%s: %q, %v", tt.request, got, err)
 		}
@@ -507,7 +507,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestTrickle: clients whose bodies never end take no room from others, and the bytes of
+// TestTrickle: clients whose bodies never end leave room for others, and the bytes of
 // their large bodies are bounded.
 func TestTrickle(t *testing.T) {
 	x := newTester(t, newFake(1, 60), nil)
@@ -536,7 +536,7 @@ func TestTrickle(t *testing.T) {
 		begin(large)
 		time.Sleep(time.Millisecond)
 	}
-	// Bodies that began late may be refused, and free their bytes.
+	// A body that began late may be refused, and frees its bytes.
 	got := x.post("/v1/completions", strings.Repeat(" ", maxBody/2)+`{"prompt": "a", "max_tokens": 3}`, 429)
 	if got.Error.Code != "queue_full" || x.server.open.Load() != 0 {
 		t.Errorf("%+v, %d open", got.Error, x.server.open.Load())
@@ -564,7 +564,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestKey lets requests with the key in and no others.
+// TestKey: only requests with the key are answered.
 func TestKey(t *testing.T) {
 	x := newTester(t, newFake(1, 60), func(o *Options) { o.Key = "secret" })
 	x.post("/v1/completions", `{"prompt": "a"}`, 200)
@@ -588,8 +588,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestGone has clients go while their requests are answered, or wait: their slots and
-// places are free for others.
+// TestGone: clients leave while their requests are answered, or wait, and their slots and
+// places become free.
 func TestGone(t *testing.T) {
 	d := newFake(1, 60)
 	d.gate = make(chan bool)
@@ -610,7 +610,7 @@ func TestGone(t *testing.T) {
 		waiting <- err
 	}()
 	d.gate <- true
-	for x.server.engine.held.Load() != 2 { // until the second one has its place
+	for x.server.engine.held.Load() != 2 { // The test waits until the second request has its place.
 		time.Sleep(time.Millisecond)
 	}
 	if got := x.post("/v1/completions", `{"prompt": "a"}`, 429); got.Error.Code != "queue_full" {
@@ -644,8 +644,8 @@ func TestGone(t *testing.T) {
 	close(d.gate)
 }
 
-// TestDecoderFails has a request that fails in its middle be told so, and the next one
-// be answered.
+// TestDecoderFails: a request whose decoding fails in the middle gets the error, and the
+// next request is answered.
 func TestDecoderFails(t *testing.T) {
 	d := newFake(2, 60)
 	d.gate = make(chan bool, 1)
@@ -762,7 +762,7 @@ func TestFatal(t *testing.T) {
 	send(first, 1)
 	d.gate <- true
 	send(second, 2)
-	d.gate <- true // it is in the queue after this step
+	d.gate <- true // The request is in the queue after this step.
 	d.gate <- false
 	if status := <-first; status != 500 {
 		t.Errorf("the request that met it: status %d", status)

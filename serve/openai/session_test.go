@@ -15,7 +15,7 @@ import (
 	"onering/sampler"
 )
 
-// conversing is a tester with an episode whose key is "episode".
+// conversing returns a tester with an episode whose key is "episode".
 func conversing(t *testing.T, maxTurns int) (*tester, *Session) {
 	episode := &Session{Options: sampler.Options{Sampling: sampler.Plain(180), EOS: []int32{0}, Seed: 3}, Request: sampler.Request{ID: 7, First: 2}, MaxTurns: maxTurns}
 	x := newTester(t, newFake(3, 200), func(o *Options) {
@@ -32,7 +32,7 @@ func conversing(t *testing.T, maxTurns int) (*tester, *Session) {
 	return x, episode
 }
 
-// chatOf is a request with the messages of users and of the assistant in turn.
+// chatOf returns a request whose messages are the user's and the assistant's in turn.
 func chatOf(said ...string) string {
 	var list []string
 	for i, text := range said {
@@ -42,8 +42,8 @@ func chatOf(said ...string) string {
 	return `{"max_tokens": 6, "temperature": 0, "return_token_ids": true, "messages": [` + strings.Join(list, ", ") + `]}`
 }
 
-// TestSession: a history that only grows continues with the sampled tokens, and another
-// one begins a new segment. Random draws continue, and requests cannot change them.
+// TestSession: a request that extends the history continues with the sampled tokens, and any
+// other request begins a new segment. Random draws continue, and requests cannot change them.
 func TestSession(t *testing.T) {
 	x, episode := conversing(t, 4)
 	one := x.post("/v1/chat/completions", chatOf("ab"), 200)
@@ -91,7 +91,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionOfIDs: a program that keeps the tokens itself continues with them.
+// TestSessionOfIDs: a program that sends token ids continues with these ids.
 func TestSessionOfIDs(t *testing.T) {
 	x, episode := conversing(t, 9)
 	ask := func(ids []int32) (choice []int32) {
@@ -109,7 +109,8 @@ func TestSessionOfIDs(t *testing.T) {
 	}
 }
 
-// TestSessionOfText: a text that continues the last answer, with its stop text.
+// TestSessionOfText: a prompt of text that continues the last answer, with its stop text, continues
+// the segment.
 func TestSessionOfText(t *testing.T) {
 	x, episode := conversing(t, 9)
 	ask := func(text string) string {
@@ -127,8 +128,8 @@ func TestSessionOfText(t *testing.T) {
 	}
 }
 
-// TestSessionLost: clients that leave streams at any moment, and one that asks on, never block
-// their episode; turns that nobody has read are not gone on with.
+// TestSessionLost: clients that leave streams at any moment, or ask again, never block
+// their episode; a later request never continues a turn that no client has read.
 func TestSessionLost(t *testing.T) {
 	x, episode := conversing(t, 200)
 	for i := range 60 {
@@ -152,7 +153,7 @@ func TestSessionLost(t *testing.T) {
 	}
 }
 
-// A dying client takes a beginning, and is gone when its turn has ended.
+// A dying client reads the beginning of an answer, and has left when its turn has ended.
 type dying struct {
 	http.ResponseWriter
 	until func()
@@ -206,7 +207,7 @@ func TestSessionDying(t *testing.T) {
 	}
 }
 
-// TestSessionGone: a client that leaves in a turn loses nothing of the episode.
+// TestSessionGone: the episode keeps all its turns if a client leaves in the middle of one.
 func TestSessionGone(t *testing.T) {
 	x, episode := conversing(t, 9)
 	x.decoder.gate = make(chan bool)
@@ -240,10 +241,10 @@ func TestSessionGone(t *testing.T) {
 	}
 }
 
-// TestSessionAsks: each turn of a segment ends, and reports its tokens, as its request says.
+// TestSessionAsks: each turn of a segment ends, and reports its tokens, as its request demands.
 func TestSessionAsks(t *testing.T) {
 	x, episode := conversing(t, 9)
-	x.decoder.script = func([]int32) []int32 { return []int32{1, 2, 3, 4, 5, 6, 7, 8, 9} } // abcdefghi; one passes with the token that follows a turn
+	x.decoder.script = func([]int32) []int32 { return []int32{1, 2, 3, 4, 5, 6, 7, 8, 9} } // The model says abcdefghi; one letter passes with the token that follows a turn.
 	prompt := []int32{12}
 	for _, tt := range []struct {
 		params, finish string

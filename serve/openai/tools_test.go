@@ -14,7 +14,7 @@ import (
 	"onering/tokenize"
 )
 
-// hermes writes tools and calls as Qwen's templates do, llama as Llama's.
+// hermes is a template with Qwen's form of tools and calls, llama one with Llama's.
 const (
 	hermes = `{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>
 {"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
@@ -54,7 +54,7 @@ func bytesTokenizer(t *testing.T, template string) *tokenize.Tokenizer {
 	return tok
 }
 
-// newScripted is a server whose model writes a text and ends.
+// newScripted returns a server whose model writes a given text and ends.
 func newScripted(t *testing.T, template, text string) *tester {
 	x := newTester(t, newFake(2, 4000), func(o *Options) {
 		o.MaxTokens = 8192
@@ -65,7 +65,7 @@ func newScripted(t *testing.T, template, text string) *tester {
 	return x
 }
 
-// A called is a chat's answer, or one of its pieces, with calls.
+// A called is a chat's answer, or a piece of an answer, with calls.
 type called struct {
 	Choices []struct {
 		Message, Delta struct {
@@ -79,7 +79,7 @@ type called struct {
 
 const withTools = `"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}}]`
 
-// TestCalls has a model write calls, in whole answers and in streams, which must agree.
+// TestCalls: a model writes calls, in whole answers and in streams, which must agree.
 func TestCalls(t *testing.T) {
 	const one, two = `<tool_call>{"name": "f", "arguments": {"n": 1}}</tool_call>`, `<tool_call>{"name": "g", "arguments": {}}</tool_call>`
 	for _, tt := range []struct {
@@ -144,7 +144,7 @@ func TestCalls(t *testing.T) {
 				said += *c.Delta.Content
 			}
 			for _, x := range c.Delta.Calls {
-				if x.ID != "" { // the first piece of a call says whom it calls
+				if x.ID != "" { // The first piece of a call has the function's name.
 					if x.Type != "function" || x.Function.Name == "" || *x.Index != len(names) || x.Function.Arguments != "" {
 						t.Errorf("%s", data)
 					}
@@ -166,8 +166,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestSilent: the calls of earlier answers are a part of the prompt where the chat template
-// does not write them.
+// TestSilent: if the chat template writes no calls, the prompt still has the calls of
+// earlier answers.
 func TestSilent(t *testing.T) {
 	x := newScripted(t, `{% if xml_tools %}<tool_call>
 {"name": <function-name>}{{ xml_tools | length }}{{ xml_tools[0].function.name }}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}`, "a")
@@ -180,8 +180,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestEnds: ids that end a response are not in its text, the end of a sequence is passed over
-// if that is asked for, and special tokens are in the text if they are asked for.
+// TestEnds: ids that end a response are not in its text, ignore_eos continues after the
+// end of a sequence, and special tokens are in the text on request.
 func TestEnds(t *testing.T) {
 	x := newScripted(t, hermes, "ab<|python_tag|>cd")
 	for fields, want := range map[string]string{
@@ -206,7 +206,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestGenerate asks with ids and gets ids with their log-probs, those of a completion.
+// TestGenerate sends ids and gets ids with their log-probs, the same as those of a completion.
 func TestGenerate(t *testing.T) {
 	x := newTester(t, newFake(3, 60), nil)
 	for _, model := range []string{"base", "bare"} {
@@ -227,7 +227,7 @@ func TestGenerate(t *testing.T) {
 			}
 		}
 	}
-	// Without max_tokens a response may have as many as the server gives.
+	// Without max_tokens a response may be as long as the server allows.
 	if c := x.post("/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"ignore_eos": true}}`, 200).Choices[0]; len(c.IDs) != 20 || c.Logprobs != nil {
 		t.Errorf("%+v", c)
 	}
@@ -302,7 +302,7 @@ func TestVerifiers(t *testing.T) {
 	}
 }
 
-// TestTop: the likeliest tokens come beside the sampled ones, in streams, too.
+// TestTop: answers, and the pieces of streams, have the likeliest tokens beside the sampled ones.
 func TestTop(t *testing.T) {
 	x := newTester(t, newFake(2, 60), nil)
 	for path, body := range map[string]string{

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// cost is how much of its budget a rendering spends; ok is false if it fails for another reason.
+// cost returns how much of its budget a rendering spends; ok is false if the rendering fails for
+// another reason.
 func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
 	t.Helper()
 	template, err := Parse(source)
@@ -28,9 +29,9 @@ func cost(t *testing.T, source string, vars *Dict) (n int, ok bool) {
 	return budget - r.left, err == nil
 }
 
-// TestPrices tries everything that a template can use: each feature has a price, and one
-// that reads a text costs at least its price for a long text, and twice as much for one
-// twice as long.
+// TestPrices tries everything that a template can use: each feature has a price, and a
+// feature that reads a text costs at least its price for a long text, and twice as much
+// for a text twice as long.
 func TestPrices(t *testing.T) {
 	names := map[string][]string{
 		"method":   slices.Concat(slices.Collect(maps.Keys(textMethods)), slices.Collect(maps.Keys(dictMethods))),
@@ -39,7 +40,7 @@ func TestPrices(t *testing.T) {
 		"function": slices.Collect(maps.Keys(globals)),
 		"operator": strings.Fields("== < in [] [:] unary + - * / // % ~"),
 	}
-	// All uses of a name; that which renders is measured.
+	// All uses of a name are tried, and a use that renders is measured.
 	uses := func(kind, name string) (list []string) {
 		for _, args := range []string{"", "v", "0", "5", "'a'", "'a', 'b'", "v, 'b'", "[v]", "x=v"} {
 			switch kind {
@@ -107,7 +108,7 @@ func TestPrices(t *testing.T) {
 				t.Errorf("the %s %s has no price", kind, name)
 			case measured == 0 && ok && name != "raise_exception":
 				t.Errorf("the %s %s has a price and no use of it renders", kind, name)
-			case measured > 0 && price.per > 0 && dearest < n/4/3*price.per/scanShare: // an integer of n/4 digits has the lowest price
+			case measured > 0 && price.per > 0 && dearest < n/4/3*price.per/scanShare: // An integer of n/4 digits has the lowest price.
 				t.Errorf("the %s %s takes %d more for %d bytes more", kind, name, dearest, n)
 			}
 		}
