@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyText draws valid text of the kinds that tokenizers trip over.
+// anyText draws valid text of the kinds that are difficult for tokenizers.
 func anyText() *rapid.Generator[string] {
 	part := rapid.OneOf(
 		rapid.StringN(0, 12, -1),
@@ -24,12 +24,12 @@ func anyText() *rapid.Generator[string] {
 	})
 }
 
-// Decode undoes Encode, except for normalization.
+// TestRoundTrip: Decode undoes Encode, except for normalization.
 func TestRoundTrip(t *testing.T) {
 	tok := small(t, "qwen")
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyText().Draw(t, "text")
-		// Added tokens are cut out before normalization, so NFC part by part.
+		// Added tokens are cut out before normalization, so the test normalizes each part.
 		var want string
 		tok.raw.split(text, func(s string) { want += nfc(s) }, func(id int32) { want += tok.Token(id) })
 		if got := tok.Decode(tok.Encode(text), false); got != want {
@@ -38,11 +38,12 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// Texts on both sides of an added token do not touch.
+// TestConcatenation: texts on both sides of an added token do not influence each other.
 func TestConcatenation(t *testing.T) {
 	tok := small(t, "qwen")
 	rapid.Check(t, func(t *rapid.T) {
-		// Without "<", or a and b could make another token with the one between.
+		// The texts have no "<", because with the token between them they could form another added
+		// token.
 		clean := strings.NewReplacer("<", "", "|", "")
 		a, b := clean.Replace(anyText().Draw(t, "a")), clean.Replace(anyText().Draw(t, "b"))
 		want := slices.Concat(tok.Encode(a), tok.Encode("<|im_end|>"), tok.Encode(b))
@@ -52,7 +53,7 @@ func TestConcatenation(t *testing.T) {
 	})
 }
 
-// The bytes of two lists of ids are those of the lists.
+// TestDecodeConcatenation: the bytes of two lists of ids are the bytes of the joined list.
 func TestDecodeConcatenation(t *testing.T) {
 	tok := small(t, "qwen")
 	ids := rapid.SliceOf(rapid.Int32Range(-2, int32(tok.VocabSize())+2))
@@ -70,7 +71,7 @@ func TestDecodeConcatenation(t *testing.T) {
 
 func TestStreamEqualsDecode(t *testing.T) {
 	tok := small(t, "deepseek")
-	// Mostly single bytes, since those make broken characters.
+	// Most ids are single bytes, since those make broken characters.
 	id := rapid.OneOf(rapid.Int32Range(0, 255), rapid.Int32Range(-2, int32(tok.VocabSize())+2))
 	rapid.Check(t, func(t *rapid.T) {
 		ids := rapid.SliceOf(id).Draw(t, "ids")
@@ -94,7 +95,7 @@ func TestStreamEqualsDecode(t *testing.T) {
 	})
 }
 
-// A stream says a character as soon as it is whole.
+// TestStreamIsPrompt: a stream returns a character as soon as it is complete.
 func TestStreamIsPrompt(t *testing.T) {
 	tok := small(t, "qwen")
 	d := tok.NewDecoder()
@@ -143,7 +144,7 @@ func TestEncodeReturnsOwnSlice(t *testing.T) {
 	}
 }
 
-// The prompts of understand-r1-zero's evaluation, written out.
+// The test writes out the prompts of understand-r1-zero's evaluation.
 func TestTemplatesOfOthers(t *testing.T) {
 	for name, want := range map[string]string{
 		"prime-zero":         "A conversation between User and Assistant. The user asks a question, and the Assistant solves it. The assistant first thinks about the reasoning process in the mind and then provides the user with the answer. The reasoning process and answer are enclosed within <think> </think> and <answer> </answer> tags, respectively, i.e., <think> reasoning process here </think> <answer> answer here </answer>. User: 1+1?\n\nPresent the answer in LaTex format: \\boxed{Your answer}. Assistant:",
@@ -196,9 +197,9 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// A chat template as a prompt template is the conversation of one user message,
-// with a system message before it if there is one, ready for the answer. BOS is
-// the template's business, while around a text the tokenizer puts its own.
+// A chat template as a prompt template renders a conversation with one user message, with
+// a system message before it if there is one, ready for the answer. BOS is the template's
+// business, while around a text the tokenizer puts its own.
 func TestPrompt(t *testing.T) {
 	tok, err := LoadFS(fstest.MapFS{
 		"vocab.json": {Data: []byte(`{"a":0,"b":1,"<s>":2,"u":3,"s":4,"|":5}`)},

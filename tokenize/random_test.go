@@ -52,8 +52,8 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// staged is a tokenizer with one of the small vocabularies and these stages; with
-// whole, pieces that are in the vocabulary are taken as they are.
+// staged is a tokenizer with one of the small vocabularies and these stages; with whole,
+// pieces that are in the vocabulary become one token.
 func staged(t *testing.T, of string, stages map[string]any, whole bool) *Tokenizer {
 	t.Helper()
 	path := "testdata/qwen/tokenizer.json"

@@ -41,7 +41,7 @@ var loadedQwen struct {
 	err error
 }
 
-// qwen loads the tokenizer of Qwen2.5-Math-1.5B, once.
+// qwen loads the tokenizer of Qwen2.5-Math-1.5B once and returns it.
 func qwen(tb testing.TB) *Tokenizer {
 	tb.Helper()
 	dir := filepath.Join(sharedDir(tb), "qwen2.5-math-1.5b")
@@ -53,8 +53,8 @@ func qwen(tb testing.TB) *Tokenizer {
 	return l.tok
 }
 
-// eachPart runs test on the named file of each part of the records that is
-// here; dev always is.
+// eachPart runs test on the named file of each part of the records that this machine has;
+// every machine has dev.
 func eachPart[R any](t *testing.T, name string, test func(t *testing.T, all []R)) {
 	dir := sharedDir(t)
 	for _, part := range []string{"dev", "heldout"} {
@@ -66,8 +66,8 @@ func eachPart[R any](t *testing.T, name string, test func(t *testing.T, all []R)
 	}
 }
 
-// records decodes the lines of a JSONL file. (They are too long for a
-// bufio.Scanner and hold U+2028 and U+0085: split at newlines only.)
+// records decodes the lines of a JSONL file. (They are too long for a bufio.Scanner and
+// hold U+2028 and U+0085, so it splits at newlines only.)
 func records[R any](tb testing.TB, path string) []R {
 	tb.Helper()
 	data, err := os.ReadFile(path)

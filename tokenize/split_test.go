@@ -19,7 +19,8 @@ func pieces(cut cutter, s string) []string {
 	return out
 }
 
-// Cases that distinguish the alternatives of qwenPattern, by the reference.
+// TestCutQwen has cases that distinguish the alternatives of qwenPattern, with the reference's
+// results.
 func TestCutQwen(t *testing.T) {
 	for text, want := range map[string]string{
 		"Hello, world":    "Hello|,| world",
@@ -40,7 +41,7 @@ func TestCutQwen(t *testing.T) {
 		"\u3000中文":        "\u3000中文",
 		"\u00a0\u00a0x":   "\u00a0|\u00a0x",
 		"हिन्दी":          "ह|िन|्द|ी",
-		"\U00016d40":      "\U00016d40", // a letter since Unicode 16
+		"\U00016d40":      "\U00016d40", // This character is a letter since Unicode 16.
 		"x\U0001e5f1":     "x|\U0001e5f1",
 		"\u200bx\u200b":   "\u200bx|\u200b",
 		"\t\tx":           "\t|\tx",
@@ -55,7 +56,7 @@ func TestCutQwen(t *testing.T) {
 	}
 }
 
-// The hand-written cutter and the machine run on its pattern agree.
+// TestCutQwenIsItsPattern: the hand-written cutter and the machine for its pattern agree.
 func TestCutQwenIsItsPattern(t *testing.T) {
 	p, err := compile(qwenPattern)
 	if err != nil {
@@ -68,7 +69,7 @@ func TestCutQwenIsItsPattern(t *testing.T) {
 			t.Fatalf("%+q: by hand %+q, by the pattern %+q", text, got, want)
 		}
 	})
-	// And on every character, alone and before others.
+	// They must also agree on every character, alone and before others.
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if r%7 != 0 && r > 0x3000 || r >= 0xD800 && r < 0xE000 {
 			continue
@@ -82,7 +83,7 @@ func TestCutQwenIsItsPattern(t *testing.T) {
 
 func TestPatterns(t *testing.T) {
 	for _, c := range []struct{ pattern, text, want string }{
-		{`a|ab`, "abab", "a|b|a|b"}, // the first alternative, not the longest
+		{`a|ab`, "abab", "a|b|a|b"}, // The first alternative counts, not the longest.
 		{`ab|a`, "abac", "ab|a|c"},
 		{`a*b`, "xaabab", "x|aab|ab"},
 		{`a*`, "baab", "b|aa|b"},
@@ -136,7 +137,7 @@ func TestPatternErrors(t *testing.T) {
 	}
 }
 
-// Patterns on which backtracking engines take exponential time.
+// These are patterns on which backtracking engines take exponential time.
 func TestPatternIsLinear(t *testing.T) {
 	p, err := compile(`(a*)*(a|a)*b`)
 	if err != nil {

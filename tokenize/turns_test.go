@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A turnsGolden is what the assistant has written, by transformers.
+// A turnsGolden holds the assistant's turns as transformers marks them.
 type turnsGolden struct {
 	Name, Template, Plain string
 	Messages              []Message
@@ -38,8 +38,8 @@ func withTemplate(t *testing.T, template string, added []string) *Tokenizer {
 	return tok
 }
 
-// The tokens of a conversation and those of its assistant are the ones of
-// transformers, from a template that marks them and from one that does not.
+// The tokens of a conversation and those of its assistant equal transformers', both with
+// a template that marks the assistant's tokens and with one that does not.
 func TestDialogueGolden(t *testing.T) {
 	for n, g := range records[turnsGolden](t, filepath.Join("testdata", "turns.jsonl")) {
 		for _, template := range []string{g.Template, g.Plain} {
@@ -72,8 +72,8 @@ func TestDialogueGolden(t *testing.T) {
 	}
 }
 
-// Turns before a completion belong to its prompt, which is as Chat renders it: without
-// what the template has forgotten by then.
+// Turns before a completion belong to its prompt, which equals Chat's: parts that the
+// template drops from earlier turns are missing.
 func TestDialogueFrom(t *testing.T) {
 	all := records[turnsGolden](t, filepath.Join("testdata", "turns.jsonl"))
 	chat := Conversation{}

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The tests in this file count work that a file from elsewhere could increase.
+// The tests in this file count work that grows with a file from outside.
 
-// naive is addedSet.split without an automaton: at each place every token is tried.
+// naive does the work of addedSet.split without an automaton: at each place it tries every token.
 func naive(tokens []addedToken, s string) (pieces []string) {
 	text := ""
 	for i := 0; i < len(s); {
@@ -70,8 +70,8 @@ func TestAddedTokensByTrying(t *testing.T) {
 	}
 }
 
-// TestAddedTokensWork has tokens that nearly match everywhere: the automaton tries a
-// number of edges that grows as the text does.
+// TestAddedTokensWork has tokens that nearly match everywhere: the number of edges that
+// the automaton tries grows in proportion to the text.
 func TestAddedTokensWork(t *testing.T) {
 	for _, tokens := range [][]string{
 		{strings.Repeat("a", 1000) + "b"},
@@ -97,7 +97,7 @@ func TestAddedTokensWork(t *testing.T) {
 }
 
 // TestAddedTokensStrip has tokens that take the white space around them, in a text of
-// white space: each byte is looked at a few times.
+// white space: each byte is read a few times.
 func TestAddedTokensStrip(t *testing.T) {
 	for _, token := range []addedToken{{Content: " ", LStrip: true}, {Content: " ", RStrip: true}, {Content: " ", LStrip: true, RStrip: true}} {
 		var set addedSet
@@ -105,7 +105,7 @@ func TestAddedTokensStrip(t *testing.T) {
 		if err := set.build(); err != nil {
 			t.Fatal(err)
 		}
-		const n = 1 << 18 // a look at the rest for each byte would be 34,000 million looks
+		const n = 1 << 18 // Reading the rest of the text for each byte would take 34,000 million reads.
 		count := 0
 		set.split(strings.Repeat(" ", n), func(s string) { t.Errorf("the text %.10q", s) }, func(int32) { count++ })
 		if count != n {

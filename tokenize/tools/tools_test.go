@@ -15,7 +15,7 @@ import (
 	"onering/tokenize"
 )
 
-// The templates write tools and calls as the families do.
+// These templates write tools and calls as the families do.
 var templates = map[string]string{
 	"hermes": `{% if tools %}<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools>{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>
 {"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
@@ -29,7 +29,7 @@ var templates = map[string]string{
 </tool_call>{% endfor %}{% endfor %}{% if add_generation_prompt %}[assistant]<think>
 {% endif %}`,
 	"llama": `{% for m in messages %}<{{ m.role }}>{% if loop.first and tools is not none %}{% for t in tools %}{{ t | tojson(indent=4) }}{% endfor %}{% endif %}{% if 'tool_calls' in m %}{% set c = m.tool_calls[0].function %}{{ '{"name": "' + c.name + '", ' }}{{ '"parameters": ' }}{{ c.arguments | tojson }}{{ '}' }}{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`,
-	// SmolLM3's, which writes no calls of a history and reads another name.
+	// SmolLM3's template writes no calls of a history and reads another name.
 	"smollm3": `{% if xml_tools %}{% for t in xml_tools %}{{ t | string }}{% endfor %}Answer with <tool_call>
 {"name": <function-name>, "arguments": <args-json-object>}
 </tool_call>{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}`,
@@ -41,7 +41,7 @@ const described = `[{"type": "function", "function": {"name": "f", "parameters":
 	"n": {"type": "integer"}, "x": {"type": "number"}, "s": {"type": "string"}, "b": {"type": "boolean"}, "o": {"type": "object"},
 	"l": {"type": ["array", "null"]}, "m": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "r": {"$ref": "#/$defs/R"}, "any": true}}}}]`
 
-// of finds the format of a template.
+// of returns the format of a template.
 func of(t testing.TB, template string) (*Format, error) {
 	t.Helper()
 	text, _ := json.Marshal(map[string]string{"tokenizer_class": "Qwen2Tokenizer", "chat_template": template})
@@ -84,8 +84,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// cases are texts of models, with what is in them: the content, the calls as NAME ARGUMENTS,
-// and a part of the error.
+// cases are texts of models with the expected result: the content, the calls as NAME
+// ARGUMENTS, and a part of the error.
 var cases = []struct {
 	format, text, content string
 	calls                 []string
@@ -191,7 +191,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestPieces: the pieces of a text change nothing, and text that is no call is not lost.
+// TestPieces: the cut of a text into pieces changes nothing, and text outside of calls is kept.
 func TestPieces(t *testing.T) {
 	formats := []*Format{format(t, "hermes"), format(t, "xml"), format(t, "llama"), format(t, "smollm3")}
 	words := []string{"<tool_call>", "</tool_call>", "<think>", "</think>", python, `{"name": "f", `, `"arguments": {}}`, `"parameters": {"s": "`, `"}}`, "<function=f>", "</function>", "<parameter=s>", "</parameter>", " ", "\n", "a", "é", `\`, `"`, "<", ";", `.call(q="a")`}
@@ -216,7 +216,7 @@ func TestPieces(t *testing.T) {
 	})
 }
 
-// TestBudget: a flood of calls, or a call without an end, is content from the limit on.
+// TestBudget: beyond a limit, many calls or a call without an end count as content.
 func TestBudget(t *testing.T) {
 	f := format(t, "hermes")
 	one := `<tool_call>{"name":"f","arguments":{}}</tool_call>`

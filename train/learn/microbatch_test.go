@@ -33,11 +33,11 @@ func TestMicroBatches(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesByPrompt: responses to one prompt are adjacent, if they are of one
-// kind.
+// TestMicroBatchesByPrompt: responses to one prompt are adjacent in a micro-batch, if
+// they are of one kind.
 func TestMicroBatchesByPrompt(t *testing.T) {
 	var sequences []runtime.Sequence
-	for i, n := range []int{6, 9, 7, 5, 8, 9} { // to the prompts 1 and 2 in turns
+	for i, n := range []int{6, 9, 7, 5, 8, 9} { // responses to the prompts 1 and 2 in turns
 		sequences = append(sequences, runtime.NewSequence([]int32{int32(1 + i%2), 3}, make([]int32, n-2)))
 	}
 	for _, tt := range []struct {
@@ -48,7 +48,7 @@ func TestMicroBatchesByPrompt(t *testing.T) {
 		{100, 0, nil, "[[1 5 3 4 2 0]]"},
 		{20, 0, nil, "[[1 5] [3 4 2] [0]]"},
 		{100, 0, []bool{true, true, false, true, false, false}, "[[1 3 0] [5 4 2]]"},
-		{100, 15, nil, "[[1] [5 3] [4 2] [0]]"}, // the second of two to one prompt counts 2 less
+		{100, 15, nil, "[[1] [5 3] [4 2] [0]]"}, // The second of two responses to one prompt counts 2 tokens less.
 		{100, 16, nil, "[[1 5] [3 4] [2 0]]"},
 		{9, 16, nil, "[[1] [5] [3] [4] [2] [0]]"},
 	} {

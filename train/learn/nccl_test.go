@@ -35,7 +35,7 @@ func standIn(t *testing.T, device string) *runtime.Env {
 	return env
 }
 
-// digest is a digest of the values that Programs read of w.
+// digest returns a digest of the values that Programs read of w.
 func digest(env *runtime.Env, w *models.Weights) (text string, err error) {
 	err = env.Spread(w, 0, []int{0, len(w.Data)}, func(x []byte, _ []int) error {
 		text = fmt.Sprintf("%x", sha256.Sum256(append([]byte(text), x...)))
@@ -113,7 +113,8 @@ func TestNCCLEqualsMPI(t *testing.T) {
 	}
 }
 
-// A rank that ends the run also ends waiting on the devices of others, with its message.
+// TestNCCLEnds: a rank that ends the run also ends the waits of other ranks' devices, with its
+// message.
 func TestNCCLEnds(t *testing.T) {
 	env := standIn(t, "stand-in")
 	runtimetest.NCCL(t, "../..")
@@ -130,7 +131,7 @@ func TestNCCLEnds(t *testing.T) {
 	}
 }
 
-// Ranks that share the moments and hold these and float32 weights on the host get the
+// Ranks that share the moments and hold moments and float32 weights on the host get the
 // same weights as ranks with everything on their devices.
 func TestShardedOffload(t *testing.T) {
 	runtimetest.NCCL(t, "../..")

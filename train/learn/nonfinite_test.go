@@ -8,8 +8,8 @@ import (
 	"onering/runtime"
 )
 
-// TestGradientError: only gradients that are not finite, or whose squares overflow, make a
-// step one that met NaN or an infinity. A device that is lost stays that.
+// TestGradientError: only gradients that are not finite, or whose squares overflow, make
+// a step's error one about NaN or infinity. The error of a lost device stays unchanged.
 func TestGradientError(t *testing.T) {
 	for _, other := range []error{runtime.ErrLost, errors.New("a rank is gone"), errors.New("out of memory")} {
 		if err := gradientError(fmt.Errorf("computing: %w", other)); !errors.Is(err, other) {

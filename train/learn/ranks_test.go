@@ -15,12 +15,12 @@ import (
 	"onering/train/ranks"
 )
 
-// others is a second rank that this test plays: each Agree takes the next of its
-// outcomes. Its scores and gradients are zero.
+// others plays a second rank whose scores and gradients are zero: each Agree takes the
+// next of its outcomes.
 type others struct {
 	learn.Ranks
 	outcomes []byte
-	agreed   []byte // the value that the first rank gave
+	agreed   []byte // the value of the first rank
 	sums     []int  // the first element of each bucket
 	gone     error
 }
@@ -37,7 +37,7 @@ func (o *others) Agree(own byte) (byte, error) {
 
 var errTheirs = errors.New("rank 1: what they met")
 
-// AgreeOn is called where an outcome says that somebody has an error.
+// AgreeOn is called if an outcome has another rank's error.
 func (o *others) AgreeOn(own error) error {
 	if own == nil {
 		return errTheirs
@@ -50,9 +50,9 @@ func (o *others) SumParts(_ []float32, bounds []int) error {
 	return nil
 }
 
-// TestRanks: an error on another rank decides here too: all compute a step again, leave
-// it out or stop together. Gradients are summed once in an attempt that all ranks have
-// come through, even after errors.
+// TestRanks: an error on one rank decides for all: the ranks compute a step again, leave
+// it out or stop together. Gradients are summed once, in an attempt that all ranks have
+// completed, even after errors.
 func TestRanks(t *testing.T) {
 	const done, joint, memory, notFinite, failed = 0, 1, 2, 3, 4
 	noMemory := errors.New("bad_alloc")
@@ -62,11 +62,11 @@ func TestRanks(t *testing.T) {
 		known    bool
 		apart    bool
 		outcomes []byte // errors of the other ranks
-		fails    int    // pass whose memory ends here
+		fails    int    // the number of the pass in which memory ends
 		gone     error
 		agreed   []byte // of this rank
 		sums     int
-		tokens   int // of micro-batches afterwards
+		tokens   int // number of micro-batches afterwards
 		check    func(error) bool
 	}{
 		{name: "all well", known: true, agreed: []byte{done}, sums: 1, tokens: 512},
@@ -111,8 +111,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// several takes steps with n ranks and returns the weights of each, which it also has
-// collect the optimizer's state.
+// several takes steps with n ranks, lets each collect the optimizer's state, and returns
+// the weights of each.
 func several(t *testing.T, n, bucket int, shard, known bool) (weights, states [][]float32) {
 	t.Helper()
 	weights, states = make([][]float32, n), make([][]float32, n)
@@ -124,7 +124,7 @@ func several(t *testing.T, n, bucket int, shard, known bool) (weights, states []
 		wait.Go(func() {
 			for step := range 3 {
 				b := drawBatch(8 + step)
-				b.LearningRate = 1e-4 // AdamW turns the rounding of tiny gradients into steps of this size
+				b.LearningRate = 1e-4 // AdamW turns the rounding of tiny gradients into steps of this size.
 				b.Live = make([]bool, len(b.Sequences))
 				for i := range b.Live {
 					if b.Live[i] = i%4 != 3; !b.Live[i] {
@@ -151,7 +151,7 @@ func several(t *testing.T, n, bucket int, shard, known bool) (weights, states []
 			errs[r] = errors.Join(errs[r], s.Collect(true))
 			weights[r] = slices.Clone(w.Data)
 			states[r] = slices.Clone(s.Optimizer().State["exp_avg_sq"].Data)
-			// A rank that reads a checkpoint sends all that it has read to the others.
+			// A rank that reads a checkpoint sends its whole content to the others.
 			if r > 0 {
 				clear(w.Data)
 			}
@@ -176,7 +176,7 @@ func several(t *testing.T, n, bucket int, shard, known bool) (weights, states []
 	for _, bytes := range sent {
 		all += bytes
 	}
-	// Whoever owns what: to all ranks but one twice, 4 bytes each.
+	// For any owners of the moments: 4 bytes of each parameter go to all ranks but one, twice.
 	if want := 3 * int64(8*(n-1)*len(weights[0])); all != want {
 		t.Errorf("%d ranks have sent %d bytes in three steps, want %d", n, all, want)
 	}
@@ -216,9 +216,9 @@ func TestRanksTogether(t *testing.T) {
 	}
 }
 
-// Buckets are summed during the backward pass: those of a layer once the last micro-batch
-// has passed it. The sums have the bits of the ranks' gradients added in the order of the
-// ranks, as they have where all are summed at the end.
+// Buckets are summed during the backward pass, a layer's buckets once the last
+// micro-batch has passed the layer. The sums have the bits of the ranks' gradients added
+// in the order of the ranks, as they have where all are summed at the end.
 func TestOverlap(t *testing.T) {
 	draw := rand.New(rand.NewPCG(3, 4))
 	for turn := range 6 {
@@ -244,7 +244,8 @@ func TestOverlap(t *testing.T) {
 			if !slices.Equal(x.sum, want) || !slices.Equal(atOnce[r].sum, want) {
 				t.Errorf("turn %d: rank %d of %d has other sums in buckets of %d", turn, r, n, bucket)
 			}
-			// All but the buckets with the embedding, which is the last to be final.
+			// All buckets are summed early except those of the embedding, whose gradients are final
+			// last.
 			most := 0
 			if slices.ContainsFunc(x.own, func(v float32) bool { return v != 0 }) {
 				most = max(0, len(want)-(x.embedding+bucket-1)/bucket*bucket)
@@ -263,7 +264,7 @@ type part struct {
 	embedding int // its last element
 }
 
-// A recorder records the buckets that a rank passes on before they are summed.
+// A recorder records the buckets that a rank passes on, before their sums are taken.
 type recorder struct {
 	*ranks.Group
 	own, all []float32

@@ -27,7 +27,7 @@ func open(t *testing.T, compute models.DType, o learn.Options) (*learn.Stepper, 
 	return openOn(t, runtimetest.Test(t), compute, o)
 }
 
-// openOn is open for a device.
+// openOn does the same as open, on a device.
 func openOn(t *testing.T, env *runtime.Env, compute models.DType, o learn.Options) (*learn.Stepper, *models.Weights) {
 	t.Helper()
 	m, w, err := models.Load("../../models/testdata/torch/tied/hf")
@@ -76,7 +76,7 @@ func drawBatch(n int) learn.Batch {
 	return b
 }
 
-// weighed is a batch that a Weigh function gives the weights that b knows.
+// weighed returns a batch to which a Weigh function gives the weights that b knows in advance.
 func weighed(b learn.Batch) (learn.Batch, learn.Weigh) {
 	x := learn.Loss{LogProb: b.Weights}
 	b.Weights = nil
@@ -121,9 +121,8 @@ func distance(a, b []float32) float64 {
 	return math.Sqrt(d / norm)
 }
 
-// TestLiveOnly: of sequences that are not live nothing is computed, and the gradients
-// have the bits that they have beside them. A batch that has only such sequences is a
-// step with no gradient.
+// TestLiveOnly: sequences that are not live are not computed, and leave the bits of the
+// gradients unchanged. A batch that has only such sequences is a step with no gradient.
 func TestLiveOnly(t *testing.T) {
 	var passes []int
 	s, w := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 200}, BeforePass: func(tokens int) error {
@@ -227,9 +226,8 @@ func TestMicroBatchesDoNotMatter(t *testing.T) {
 }
 
 // TestApart: a batch whose sequences are weighed apart is computed pass by pass, with the
-// bits of one whose weights are known. Where the weights depend on other sequences
-// nevertheless, the step is computed again with those of the whole batch, and so are all
-// that follow.
+// bits of a batch with known weights. If the weights depend on other sequences after all,
+// this step and all later steps use the weights of the whole batch.
 func TestApart(t *testing.T) {
 	const alone = 100
 	var passes, asked, scored []int
@@ -261,7 +259,7 @@ func TestApart(t *testing.T) {
 	if !slices.Equal(got, want) || !slices.Equal(passes, cut) || len(passes) < 3 || slices.Max(passes) > alone {
 		t.Errorf("passes of %v tokens, with known weights %v; the same bits: %t", passes, cut, slices.Equal(got, want))
 	}
-	// After each pass, and then once more.
+	// Weigh is called after each pass, and then once more.
 	for i, n := range asked {
 		if n != min(i+1, len(passes)) || scored[i] == 0 || i > 0 && i < len(passes) && scored[i] <= scored[i-1] {
 			t.Errorf("asked after %v passes with the scores of %v sequences", asked, scored)
@@ -346,8 +344,8 @@ func TestMemoryEnds(t *testing.T) {
 		if n := s.State().MicroTokens; n != 128 || r.MicroBatches < 5 || r.MicroBatches > passes {
 			t.Errorf("known %v: %d micro-batches of at most %d tokens after %d passes", known, r.MicroBatches, n, passes)
 		}
-		// The first update of AdamW is learning rate x sign(g) where g is not
-		// tiny: elements whose gradient is all rounding may differ.
+		// The first update of AdamW is learning rate x sign(g) where g is not tiny:
+		// elements whose gradient is only rounding may differ.
 		if d := distance(got, want); !(d <= 1e-3) {
 			t.Errorf("known %v: the update differs by %.2g", known, d)
 		}
@@ -361,8 +359,8 @@ func TestMemoryEnds(t *testing.T) {
 	}
 }
 
-// In float16 the loss scale is lowered until gradients do not overflow; their norm
-// and their copy are without it.
+// TestFloat16: in float16 the loss scale is lowered until no gradient overflows; the
+// gradients' norm and copy do not contain the scale.
 func TestFloat16(t *testing.T) {
 	exact, _ := open(t, models.F32, learn.Options{Optimizer: adamW})
 	b := drawBatch(24)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Each alarm speaks when its figure goes wrong, with the figure, not before, and
-// not again while it stays so.
+// Each alarm warns once, with its figure, when the figure goes wrong, and not again while
+// the figure stays wrong.
 func TestAlarms(t *testing.T) {
 	var log bytes.Buffer
 	a := NewAlarms(slog.New(slog.NewTextHandler(&log, nil)))
@@ -89,7 +89,7 @@ func TestAlarms(t *testing.T) {
 	a.step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=40 loss=3")
 
-	// Most of the losses of small batches are the same, and others are no jumps.
+	// Most losses of small batches are equal, so a different loss is no jump.
 	a = NewAlarms(a.log)
 	for i := range 80 {
 		loss := -0.0625 + 1e-7*float64(i%3)
@@ -103,8 +103,8 @@ func TestAlarms(t *testing.T) {
 	said("step=80 loss=3")
 }
 
-// A run that is stopped at any place warns, from there on, as if it had not
-// been.
+// TestAlarmsResume: a run that was stopped at any place gives the same warnings from
+// there on as a run that was not.
 func TestAlarmsResume(t *testing.T) {
 	const rounds, steps = 40, 4
 	feed := func(stop int) string {

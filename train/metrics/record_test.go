@@ -25,7 +25,7 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// A line keeps the order of names, has the time last, and null for NaN.
+// A line keeps the order of its names, has the time last, and has null for NaN.
 func TestLine(t *testing.T) {
 	r := Record{{"kind", "step"}, {"b", 0.5}, {"a", 2}, {"c", math.NaN()}}
 	line, err := r.Line(time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC))
@@ -34,7 +34,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// A round has the means of its steps' figures, or the extremes if the name says so, and
+// A round has the means of its steps' figures, or their extremes if the name says so, and
 // its own figures unchanged.
 func TestAppendSteps(t *testing.T) {
 	steps := []Record{

@@ -17,8 +17,8 @@ import (
 	"onering/train/learn"
 )
 
-// all runs f on each of n ranks and returns their errors. It fails the test if they do
-// not end.
+// all runs f on each of n ranks and returns their errors. It fails the test if a rank
+// does not end.
 func all(t *testing.T, n int, f func(g *Group) error) []error {
 	t.Helper()
 	errs := make([]error, n)
@@ -107,7 +107,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// The first rank gets the parts of all, and each its own from the first.
+// TestCollectScatter: the first rank gets the parts of all ranks, and each rank gets its own
+// part from the first.
 func TestCollectScatter(t *testing.T) {
 	bounds := []int{0, 3, 3, 10}
 	well(t, 3, func(g *Group) error {
@@ -180,8 +181,8 @@ func TestGatherAndShare(t *testing.T) {
 	}
 }
 
-// All ranks return an error of the same rank, the worst one, and each sees the part that
-// it needs.
+// All ranks return an error of the same rank, the worst one, and each rank can read its
+// own part of the error.
 func TestAgreeOn(t *testing.T) {
 	update := &learn.UpdateError{Err: errors.New("half")}
 	for _, tt := range []struct {
@@ -216,8 +217,8 @@ func TestAgreeOn(t *testing.T) {
 	})
 }
 
-// TestContext: the end of one rank's context ends all, and no rank waits at the end for a
-// rank that was never told to stop.
+// TestContext: the end of one rank's context ends all ranks, and no rank waits at the end
+// for another that was never told to stop.
 func TestContext(t *testing.T) {
 	for _, stops := range []bool{true, false} {
 		well(t, 4, func(g *Group) error {
@@ -237,8 +238,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// When a rank ends all, each waiting rank gets its error; the group is lost, and a rank
-// can finish alone.
+// When a rank ends all ranks, each waiting rank gets its error; the group is lost, and a
+// rank can still finish alone.
 func TestLost(t *testing.T) {
 	reason := errors.New("gone")
 	for r, err := range all(t, 3, func(g *Group) error {

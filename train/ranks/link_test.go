@@ -12,8 +12,8 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// Every rank says in the same words why NCCL cannot be used: with auto together with the
-// use of MPI, with nccl as an error. The ranks still reach each other.
+// Every rank gives the same reason why NCCL cannot be used: auto adds that it uses MPI,
+// and nccl makes the reason an error. The ranks still reach each other.
 func TestLinkRefused(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	if cpu.Device() != "cpu" {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Messages of a pair and tag keep their order, tags do not mix, and another length is
-// an error.
+// Messages of a pair of ranks with one tag keep their order, tags do not mix, and an
+// unexpected length is an error.
 func TestLocal(t *testing.T) {
 	w := Local(2)
 	ctx := context.Background()
@@ -36,8 +36,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// The first Abort ends all calls, with its message; a rank that left, or a context that
-// ended, ends the calls that wait for it.
+// The first Abort ends all calls, with its message. If a rank leaves or a context ends,
+// the calls that wait for it end.
 func TestLocalEnds(t *testing.T) {
 	w := Local(3)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -15,8 +15,8 @@ import (
 	"onering/train/learn"
 )
 
-// TestEstimateAdapter: beside an adapter there are gradients and moments of its
-// parameters alone, and a base in 16 bits takes half of what its layers take.
+// TestEstimateAdapter: a run that trains an adapter has gradients and moments of the
+// adapter's parameters alone, and a base in 16 bits takes half of its layers' memory.
 func TestEstimateAdapter(t *testing.T) {
 	model, err := models.ParseConfig([]byte(`{"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 2,
 		"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96, "max_position_embeddings": 64, "tie_word_embeddings": true}`), nil)
@@ -39,7 +39,7 @@ func TestEstimateAdapter(t *testing.T) {
 	first, _ := layout.Find("model.layers.0.input_layernorm.weight")
 	after, _ := layout.Find("model.norm.weight")
 	layers := int64(after.Offset - first.Offset)
-	// A and B of q, k, v, o, gate, up and down.
+	// These are A and B of q, k, v, o, gate, up and down.
 	parameters := int64(2 * 4 * ((64 + 64) + 2*(64+32) + (64 + 64) + 2*(64+192) + (192 + 64)))
 	if wide.Of("gradients").Device != 4*parameters || wide.Of("moments").Device != 8*parameters || wide.Of("weights").Device != 4*(int64(layout.Size)+parameters) || wide.Of("weights in fewer bits").Device != 0 {
 		t.Errorf("the adapter has %d parameters, the estimate is %+v", parameters, wide)

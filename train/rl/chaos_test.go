@@ -43,13 +43,13 @@ import (
 const (
 	chaosVariable = "ONERING_CHAOS_FOLDER"
 	kindVariable  = "ONERING_CHAOS_KIND"
-	killVariable  = "ONERING_CHAOS_KILL" // the number of the file operation at which to kill
-	slowVariable  = "ONERING_CHAOS_SLOW" // every file operation takes this long
-	// everyVariable names a variable that makes TestFailingDisk try one of so many file
-	// operations; the default is 211, or 101 with ONERING_LONG.
+	killVariable  = "ONERING_CHAOS_KILL" // the number of the file operation at which the process is killed
+	slowVariable  = "ONERING_CHAOS_SLOW" // how long every file operation takes
+	// everyVariable names a variable that makes TestFailingDisk try every n-th file
+	// operation; the default is 211, or 101 with ONERING_LONG.
 	everyVariable = "ONERING_CHAOS_EVERY"
 
-	// longVariable makes tests take all of their cases, in minutes.
+	// longVariable names a variable that makes tests take all of their cases, in minutes.
 	longVariable = "ONERING_LONG"
 )
 
@@ -60,35 +60,35 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// chaosKinds are the runs. They differ in what a checkpoint has to hold.
+// chaosKinds are the kinds of runs. They differ in the parts that a checkpoint has to hold.
 var chaosKinds = map[string]func(*rl.Config){
-	// A state that the objective keeps, and evaluations.
+	// The objective keeps a state, and the run has evaluations.
 	"ema": func(c *rl.Config) {
 		set(c, "pmpo", `{"PRule":"length"}`)
 		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.Temperature = 1, rl.Suites(suiteFile), 2, 1
 		c.Train.KeepLast, c.Train.KeepBest = 2, 1
 	},
-	// A reference policy, log-probs of the learner, two passes over each round.
+	// The run has a reference policy, log-probs of the learner, and two passes over each round.
 	"reference": func(c *rl.Config) {
 		set(c, "grpo", `{"KLBeta":0.05}`)
 		c.Rollout.OldLogProb, c.Train.Epochs = "rescore", 2
 	},
-	// One response to each problem, and a greedy one beside it.
+	// The run has one response to each problem, and a greedy one beside it.
 	"remax": func(c *rl.Config) {
 		set(c, "remax", `{}`)
 		c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt, c.Train.SaveSteps = 16, 1, 1
 	},
-	// Groups that are left out, and an entropy bonus.
+	// The run leaves groups out, and has an entropy bonus.
 	"dapo": func(c *rl.Config) {
 		set(c, "dapo", `{"EntropyBonus":0.01}`)
 		c.Train.SaveSteps, c.Train.SaveEvery, c.Train.KeepLast = 1, 1, 1
 	},
-	// A copy of the weights in 16 bits, and a loss scale that has to be found.
+	// The run has a copy of the weights in 16 bits, and a loss scale that it has to find.
 	"half": func(c *rl.Config) {
 		set(c, "gmpo", `{}`)
 		c.Model.DType, c.Train.SaveSteps, c.Train.SaveEvery = "float16", 2, 1
 	},
-	// Problems of two files, easy ones first, whose order depends on what was measured.
+	// The run has problems of two files, easy ones first, whose order depends on measured rewards.
 	"mixed": func(c *rl.Config) {
 		c.Data.Train = mix.Files{{Path: "testdata/levels.jsonl"}, {Path: "testdata/more.jsonl", Weight: 0.3}}
 		c.Data.Curriculum, c.Data.Rest = "level", 1
@@ -101,7 +101,7 @@ const suiteFile = "testdata/sums.jsonl"
 func set(c *rl.Config, objective, settings string) {
 	o, err := objectives.New(objective)
 	if err == nil {
-		// The type without its methods: an objective may unmarshal its state.
+		// This is the type without its methods: an objective may unmarshal its state.
 		v := reflect.ValueOf(o).Elem()
 		fields := map[string]any{}
 		err = json.Unmarshal([]byte(settings), &fields)
@@ -133,7 +133,7 @@ func chaosConfig(kind, dir string) rl.Config {
 	return c
 }
 
-// chaosRun trains once, resuming where there is something to resume.
+// chaosRun trains once, and resumes if there is a checkpoint to resume from.
 func chaosRun(ctx context.Context, env *runtime.Env, kind, dir string, log *slog.Logger) error {
 	_, err := os.Stat(dir)
 	c := chaosConfig(kind, dir)
@@ -227,8 +227,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	if err := json.Unmarshal(read(filepath.Join(name, "state", "state.json")), &state); err != nil {
 		t.Fatal(err)
 	}
-	delete(state, "metrics_bytes")   // timings have more or fewer digits
-	delete(state, "unsaved_metrics") // they are in metrics.jsonl by now
+	delete(state, "metrics_bytes")   // Timings have more or fewer digits.
+	delete(state, "unsaved_metrics") // The scores are in metrics.jsonl by now.
 	text, _ := json.Marshal(state)
 	out["state"] = string(text)
 	hidden, _ := filepath.Glob(filepath.Join(dir, "*", ".*"))
@@ -261,7 +261,7 @@ func same(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// whole returns the contents of each kind of run when it is never stopped.
+// whole returns the files of each kind of run that is never stopped.
 func whole(t *testing.T, env *runtime.Env) map[string]map[string]string {
 	t.Helper()
 	out := map[string]map[string]string{}
@@ -348,7 +348,7 @@ func TestKilled(t *testing.T) {
 				}
 				tally.add(how, "tried", "stopped")
 				if _, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err != nil {
-					os.RemoveAll(dir) // the kill came before the run had a folder
+					os.RemoveAll(dir) // The kill came before the run had a folder.
 				}
 				continue
 			}
@@ -491,8 +491,8 @@ func (t *tally) String() string {
 	return b.String()
 }
 
-// lostSteps counts the optimizer steps of the run that was never stopped whose
-// records the resumed run lacks or has with other figures.
+// lostSteps counts the optimizer steps of the run that was never stopped whose records
+// are missing in the resumed run or have other figures.
 func lostSteps(got, want map[string]string) (n int) {
 	have := map[string]bool{}
 	for line := range strings.SplitSeq(got["metrics.jsonl"], "\n") {
@@ -525,8 +525,8 @@ func resumeRescue(t *testing.T, env *runtime.Env, kind string, err error, at str
 	same(t, at+", rescued", got, want)
 }
 
-// judgeKind is the run whose reward gives another score each time it is asked. It is
-// none of chaosKinds: no two runs of it are the same.
+// judgeKind is a run whose reward gives another score at each call. It is none of
+// chaosKinds, because no two of its runs are the same.
 const judgeKind = "judge"
 
 // A judge gives random scores, and skips some responses.
@@ -548,9 +548,9 @@ func (judge) Score(_ context.Context, group []reward.Sample) ([]reward.Score, er
 	return scores, nil
 }
 
-// A run whose reward is random is killed again and again. What it had shown before a
-// kill stands: no group is graded twice, and the files are those of a run that was
-// never stopped and whose reward happened to say the same.
+// A run whose reward is random is killed again and again. Results written before a kill
+// stay: no group is graded twice, and the files equal those of a run that was never
+// stopped and whose reward gave the same scores.
 func TestKilledJudge(t *testing.T) {
 	env := runtimetest.Test(t)
 	runs := 4
@@ -579,7 +579,7 @@ func TestKilledJudge(t *testing.T) {
 			if errors.As(err, &exit) && exit.ExitCode() == -1 {
 				kills++
 				if _, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err != nil {
-					os.RemoveAll(dir) // killed before there was a run
+					os.RemoveAll(dir) // The kill came before there was a run.
 				}
 				if len(shownBy(dir)["grades.jsonl"]) > len(shown["grades.jsonl"]) {
 					lost++
@@ -600,10 +600,10 @@ func TestKilledJudge(t *testing.T) {
 			}
 			seen[x.Key] = true
 		}
-		if want := 3*4 + 4*4*2; len(seen) != want { // groups, and responses of evaluations
+		if want := 3*4 + 4*4*2; len(seen) != want { // scores of groups, and of responses in evaluations
 			t.Errorf("%d groups are graded, want %d", len(seen), want)
 		}
-		// A run that begins anew with these grades grades nothing itself.
+		// A run that begins anew with these grades grades no group itself.
 		again := filepath.Join(t.TempDir(), "again")
 		if err := errors.Join(os.Mkdir(again, 0o755), os.WriteFile(filepath.Join(again, "grades.jsonl"), []byte(grades), 0o644)); err != nil {
 			t.Fatal(err)
@@ -625,8 +625,8 @@ func TestKilledJudge(t *testing.T) {
 	t.Logf("%d kills, %d after something new was graded", kills, lost)
 }
 
-// shownBy returns the files of a run that must not change any more: those of finished
-// rounds, and the grades, which only grow.
+// shownBy returns the files of a run that must not change any more: the files of finished
+// rounds, and the grades, which may only grow.
 func shownBy(dir string) map[string]string {
 	out := map[string]string{}
 	names, _ := filepath.Glob(filepath.Join(dir, "rollouts", "round-*.jsonl"))
@@ -636,7 +636,7 @@ func shownBy(dir string) map[string]string {
 			continue
 		}
 		name, _ := filepath.Rel(dir, path)
-		out[name] = string(text[:bytes.LastIndexByte(text, '\n')+1]) // the last line may be torn
+		out[name] = string(text[:bytes.LastIndexByte(text, '\n')+1]) // The last line may be torn.
 	}
 	return out
 }

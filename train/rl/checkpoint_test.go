@@ -11,7 +11,7 @@ import (
 	"onering/train/rundir"
 )
 
-// fill sets everything in v to values that differ from zero and from one another.
+// fill sets every field of v to a value that is not zero and differs from the others.
 func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {
@@ -40,14 +40,14 @@ func fill(v reflect.Value, n *int) {
 		for i := range v.NumField() {
 			fill(v.Field(i), n)
 		}
-	case reflect.Pointer: // a trajectory's greedy one, which is only for advantages
+	case reflect.Pointer: // a trajectory's greedy one, which only advantages need
 	default:
 		panic(v.Type().String())
 	}
 }
 
-// A checkpoint keeps every field of a round's types but those named here, which
-// nothing reads after the sampling. So a new field is either kept or named.
+// A checkpoint keeps every field of a round's types except those named here, which no
+// code reads after the sampling. So a new field is either stored or named here.
 func TestRoundIsKept(t *testing.T) {
 	for _, rescored := range []bool{false, true} {
 		n := 0
@@ -68,9 +68,9 @@ func TestRoundIsKept(t *testing.T) {
 			x, y := &was.rollouts[i], &was.trajectories[i]
 			y.LogProb, y.Entropy = x.LogProb, x.Entropy
 			y.SampleLogProb, y.IDs = x.LogProb, x.Response
-			// The parts of the reward are only for advantages, which are computed.
+			// Only advantages need the parts of the reward, and they are computed by then.
 			y.Components, x.Score.Weights = nil, nil
-			x.Earlier = nil // which are rollouts of their own by then
+			x.Earlier = nil // By then these are rollouts of their own.
 			if !rescored {
 				y.OldLogProb = x.LogProb
 			}

@@ -16,8 +16,8 @@ import (
 	"onering/train/rl"
 )
 
-// A brief reward gives something for each token that a response does without, and has
-// no opinion on those that end with an even number of tokens.
+// A brief reward gives more for each token that a response is shorter, and skips
+// responses that end after an even number of tokens.
 type brief struct {
 	Tokens int `toml:"tokens"`
 }
@@ -81,7 +81,7 @@ func TestSeveralRewards(t *testing.T) {
 	}
 }
 
-// checkParts holds the rollouts and metrics of the first round to the rules.
+// checkParts checks the rollouts and metrics of the first round against the rules.
 func checkParts(t *testing.T, dir, combine string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "rollouts", "round-00001.jsonl"))

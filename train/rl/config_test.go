@@ -73,7 +73,7 @@ func TestValidateNamesKeys(t *testing.T) {
 			t.Errorf("error %q", err)
 		}
 	}
-	// these values are possible
+	// These values are possible.
 	for _, free := range []string{
 		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "lora.adapter", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.offload_weights", "optimizer.name", "rollout.invariant", "lora.on", "lora.rslora", "eval.grade_truncated",
 	} {
@@ -133,7 +133,7 @@ func TestValidateObjective(t *testing.T) {
 	}
 }
 
-// changes says which decisive settings of c are others than they were.
+// changes lists the decisive settings of c that differ from the earlier ones.
 func changes(was map[string]string, c Config) string {
 	return train.Plan{Former: former(), Settings: decisive(c)}.Changes(was).String()
 }
@@ -163,8 +163,8 @@ type rule struct {
 	Weight float64 `toml:"weight"`
 }
 
-// The reward decides the course of a run. Checkpoints from before there was a
-// choice were graded by math.
+// The reward decides the course of a run. Checkpoints without this setting were graded by
+// math.
 func TestRewardIsDecisive(t *testing.T) {
 	old := decisive(valid())
 	delete(old, "reward.name")
@@ -183,8 +183,8 @@ func TestRewardIsDecisive(t *testing.T) {
 	}
 }
 
-// Settings that would take all memory, or make counts overflow, are refused; none of
-// the numbers without an upper end is a count.
+// Settings that would take all memory, or make counts overflow, are refused. No count is
+// without an upper limit.
 func TestUpperBounds(t *testing.T) {
 	for _, tt := range []struct {
 		change func(*Config)
@@ -211,7 +211,7 @@ func TestUpperBounds(t *testing.T) {
 			t.Errorf("%v, want %q", err, tt.want)
 		}
 	}
-	// Products of allowed values fit an int64: steps of a run, tokens of a round.
+	// These products of allowed values fit an int64: steps of a run, tokens of a round.
 	c := Default()
 	c.Train.Rounds, c.Train.Epochs, c.Train.BatchSize = 100_000_000, 10_000, 1
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 1<<20, 4

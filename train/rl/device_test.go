@@ -48,7 +48,7 @@ func TestInvariantRollouts(t *testing.T) {
 	}
 }
 
-// cpuAndStandIn are the CPU and a stand-in for a device, to be compared.
+// cpuAndStandIn returns the CPU and a stand-in for a device, to be compared.
 func cpuAndStandIn(t *testing.T) (cpu, standIn *runtime.Env) {
 	cpu = runtimetest.Test(t)
 	if cpu.Device() != "cpu" {
@@ -63,8 +63,8 @@ func cpuAndStandIn(t *testing.T) (cpu, standIn *runtime.Env) {
 }
 
 // TestDeviceTrains trains on a stand-in for a device, whole and resumed from a
-// checkpoint, and wants the very files of a run on the CPU: whatever the trainer
-// keeps on the device reaches them.
+// checkpoint, and wants the same files as from a run on the CPU: all state on the device
+// reaches the files.
 func TestDeviceTrains(t *testing.T) {
 	cpu, env := cpuAndStandIn(t)
 	often := func(c *rl.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 100 }
@@ -90,16 +90,16 @@ func TestDeviceTrains(t *testing.T) {
 	}
 }
 
-// TestDeviceLost: wherever a device stops to answer, a run ends with an error that names it
-// and the remedy, and what it has saved is whole: resumed, it ends with the files of a run
-// that was never cut.
+// TestDeviceLost: wherever a device stops to answer, a run ends with an error that names
+// it and the remedy, and its saved files are complete: the resumed run ends with the
+// files of a run that was never cut.
 func TestDeviceLost(t *testing.T) {
 	cpu, env := cpuAndStandIn(t)
 	often := func(c *rl.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 100 }
 	const kind = "dapo"
 	dir, _ := start(t, env, kind, often)
 	want := contents(t, dir)
-	cut := map[int]bool{} // after how many checkpoints; a slow disk has fewer of them
+	cut := map[int]bool{} // The device stops after this many checkpoints; a slow disk has fewer.
 	for calls := 1; ; calls += 60 {
 		lost, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: fmt.Sprintf("stand-in:%d", calls)})
 		if err != nil {
@@ -118,7 +118,7 @@ func TestDeviceLost(t *testing.T) {
 			t.Fatalf("lost after %d calls: %v\n%s", calls, err, log)
 		}
 		if _, err := os.Stat(c.Output.Dir); err != nil {
-			continue // the device was lost before the run had a folder
+			continue // The device was lost before the run had a folder.
 		}
 		whole := 0
 		if _, err := os.Stat(filepath.Join(c.Output.Dir, "checkpoints")); err == nil {
@@ -161,7 +161,7 @@ func TestDeviceLost(t *testing.T) {
 }
 
 // TestRepeated: on the device of the tests, a second run writes the same files as the
-// first, and so does one that is killed and resumed.
+// first, and so does a run that is killed and resumed.
 func TestRepeated(t *testing.T) {
 	env := runtimetest.Test(t)
 	const kind = "dapo"
@@ -187,8 +187,8 @@ func TestRepeated(t *testing.T) {
 }
 
 // TestRanksOnDevice: two ranks whose weights, gradients and moments are on a device, and
-// pass through the host's memory on their way to each other, write the very files of two
-// ranks on the CPU, whole and resumed, with all of the moments and with a half.
+// pass through the host's memory on their way to each other, write the same files as two
+// ranks on the CPU, in one go and resumed, with all of the moments and with half of them.
 func TestRanksOnDevice(t *testing.T) {
 	cpu, env := cpuAndStandIn(t)
 	for _, shard := range []string{"none", "optimizer"} {
@@ -213,8 +213,9 @@ func TestRanksOnDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceOffloads: a run whose moments and float32 weights are on the host has the files of
-// one that keeps them on the device, also resumed from a checkpoint of it.
+// TestDeviceOffloads: a run whose moments and float32 weights are on the host writes the same
+// files as a run that keeps them on the device, also when it is resumed from a checkpoint of
+// such a run.
 func TestDeviceOffloads(t *testing.T) {
 	_, env := cpuAndStandIn(t)
 	often := func(c *rl.Config) {

@@ -20,7 +20,7 @@ import (
 	"onering/train/rl"
 )
 
-// A diskObserver does something to the disk when a round ends.
+// A diskObserver changes the disk when a round ends.
 type diskObserver struct {
 	quiet
 	act func() // once
@@ -34,7 +34,7 @@ func (m *diskObserver) Record(r metrics.Record) {
 }
 
 // The run folder is removed during the run: the run stops at the next step and saves that
-// step and the metrics elsewhere. Resumed there, it ends the same.
+// step and the metrics elsewhere. A run resumed there ends with the same files.
 func TestFolderVanishes(t *testing.T) {
 	env := runtimetest.Test(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -71,8 +71,8 @@ func TestFolderVanishes(t *testing.T) {
 }
 
 // A full disk stops the run. With free space again it resumes from its last whole
-// checkpoint, or from the step that was saved elsewhere, to the same end. A disk that
-// cannot be written to at all is refused at once.
+// checkpoint, or from the step that was saved elsewhere, to the same end. A run on a disk
+// that cannot be written to is refused at once.
 func TestDiskFull(t *testing.T) {
 	env := runtimetest.Test(t)
 	t.Setenv("TMPDIR", t.TempDir())

@@ -90,9 +90,9 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
-// checkGreedy compares the greedy responses of the first round of a run, of k responses to
-// each problem, with those of a decoder, and the advantages with their rewards, which it
-// returns.
+// checkGreedy compares the greedy responses of the first round of a run, of k responses
+// to each problem, with those of a decoder, and the advantages with the greedy responses'
+// rewards, which it returns.
 func checkGreedy(t *testing.T, env *runtime.Env, dir string, k int) (rewards []float64) {
 	t.Helper()
 	policy, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})

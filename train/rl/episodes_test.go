@@ -27,8 +27,8 @@ import (
 	"onering/train/rundir"
 )
 
-// An adder answers a turn that ends with = with the sum before it. How long it takes differs
-// from time to time, and so, if Moody, does what it answers.
+// An adder answers a turn that ends with = with the sum before it. The time that it takes
+// varies, and so do the answers of a Moody one.
 type adder struct {
 	Moody bool `toml:"moody" help:"answer as it likes"`
 
@@ -165,8 +165,8 @@ func TestEpisodes(t *testing.T) {
 	}
 }
 
-// TestEpisodesFail: an episode whose environment fails, hangs or panics has no grade, is counted
-// apart, and nothing waits for it.
+// TestEpisodesFail: an episode whose environment fails, hangs or panics has no gradeand
+// is counted apart, and the run does not wait for it.
 func TestEpisodesFail(t *testing.T) {
 	env := runtimetest.Test(t)
 	a := &adder{}
@@ -245,8 +245,8 @@ func TestEpisodesEarn(t *testing.T) {
 	}
 }
 
-// TestEpisodesResume: what an environment has answered is remembered, so that a run which was
-// killed inside an episode goes on with it, though the environment would now answer otherwise.
+// TestEpisodesResume: a run stores an environment's answers. If it is killed inside an
+// episode it continues with them, though the environment would now answer otherwise.
 func TestEpisodesResume(t *testing.T) {
 	env := runtimetest.Test(t)
 	run := func(grades string) (a *adder, dir string) {
@@ -298,7 +298,7 @@ func TestEpisodesResume(t *testing.T) {
 		if part.asked.Load() == 0 || !strings.HasPrefix(got, known) {
 			t.Errorf("with %d answers known it asks %d times and keeps %v", n, part.asked.Load(), strings.HasPrefix(got, known))
 		}
-		// each known answer is in its old place
+		// Each stored answer is in its old place.
 		final, last := run(got)
 		if final.asked.Load() != 0 || !reflect.DeepEqual(turnsOf(t, last, 1), turnsOf(t, dir, 1)) {
 			t.Errorf("with %d answers known the run has noted what it did not do", n)
@@ -307,7 +307,7 @@ func TestEpisodesResume(t *testing.T) {
 }
 
 // TestEpisodesTogether: the episodes of two ranks equal those of one, with the same
-// log-probs, and so do those of an adapter with its learner's.
+// log-probs, and an adapter's episodes have its learner's log-probs.
 func TestEpisodesTogether(t *testing.T) {
 	env := runtimetest.Test(t)
 	config := func(dir string) rl.Config {

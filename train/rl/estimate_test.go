@@ -13,7 +13,7 @@ import (
 	"onering/runtime"
 )
 
-// The shapes of Qwen2.5-Math.
+// These are the shapes of Qwen2.5-Math.
 var (
 	math1B5 = qwen2Math(models.Sizes{Hidden: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936, MaxPositions: 4096}, true)
 	math7B  = qwen2Math(models.Sizes{Hidden: 3584, Layers: 28, Heads: 28, KVHeads: 4, HeadDim: 128, FFN: 18944, Vocab: 152064, MaxPositions: 4096}, false)
@@ -29,10 +29,9 @@ func qwen2Math(sizes models.Sizes, tied bool) models.Model {
 	return m
 }
 
-// TestEstimateCUDA: the paper's recipe - 1,024 trajectories a round, 3,000
-// tokens, K = 8 - of the 1.5B model within 40 GB of a GPU, of the 7B within 141
-// GB, the latter with the moments on the host: without, there is no room beside
-// them.
+// TestEstimateCUDA: the paper's recipe - 1,024 trajectories a round, 3,000 tokens, K = 8
+// - fits a GPU of 40 GB with the 1.5B model, and one of 141 GB with the 7B model if the
+// moments are on the host.
 func TestEstimateCUDA(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -73,9 +72,9 @@ func TestEstimateCUDA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A checkpoint is read back: the weights, then each of two moments in their place
-		// beside them; or, to be written beside training, all three and on the way there the
-		// largest tensor.
+		// Reading a checkpoint takes the weights and one of two moments at a time.
+		// Writing one while training goes on takes all three, and the largest tensor in
+		// transfer.
 		embedding := int64(4 * tt.model.Vocab * tt.model.Hidden)
 		if e.Saving != 8*n || less.Saving != 4*n || e.Copy != 12*n+embedding || less.Copy != e.Copy {
 			t.Errorf("%s: a checkpoint takes %d bytes of the host, offloaded %d, beside training %d and %d", tt.name, e.Saving, less.Saving, e.Copy, less.Copy)
@@ -85,8 +84,8 @@ func TestEstimateCUDA(t *testing.T) {
 				tt.name, tt.slots, tt.micro, up(e.Peak), up(less.Peak), tt.onDevice, tt.onHost)
 		}
 	}
-	// 7B at micro-batches of 4 x 1,024 on a GPU of 80 GB: moments and the layers' float32 weights
-	// are on the host.
+	// The 7B model has micro-batches of 4 x 1,024 on a GPU of 80 GB: moments and the
+	// layers' float32 weights are on the host.
 	c := Default()
 	c.Model.DType, c.Runtime.Device, c.Optimizer.Offload, c.Optimizer.OffloadWeights = "bfloat16", "cuda", true, true
 	c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens, c.Rollout.Slots, c.Train.MicroTokens = 256, 768, 64, 4096
@@ -100,8 +99,8 @@ func TestEstimateCUDA(t *testing.T) {
 	if t.Logf("7B: %v", e.Lines()); e.Peak > 66e9 {
 		t.Errorf("7B takes %d bytes of a GPU", e.Peak)
 	}
-	// Gradients of the layers in bfloat16, and on eight GPUs an eighth of moments and of the
-	// layers' float32 weights, with moments on the GPU.
+	// The layers' gradients are in bfloat16. Each of eight GPUs has an eighth of moments
+	// and of the layers' float32 weights, with moments on the GPU.
 	c.Optimizer.Gradients = "bfloat16"
 	less := must(c.EstimateMemory(math7B, Split{}))(t)
 	if g := less.Of("gradients").Device; g != 4*n-2*(matrices+vectors) || less.Peak != e.Peak-2*(matrices+vectors)+8*(matrices+vectors)/28 {
@@ -122,10 +121,10 @@ func TestEstimateCUDA(t *testing.T) {
 	}
 }
 
-// TestBuffersAdvice: whatever a GPU's limits, a run whose buffers are too large is refused
-// with the settings that make them fit, or where one trajectory is too long with what to
-// shorten. The sizes are those of the graphs: a cache of all slots at their longest, the
-// logits of all tokens that a micro-batch may learn from.
+// TestBuffersAdvice: whatever a GPU's limits, a run whose buffers are too large is
+// refused with the settings that make them fit, or, if one trajectory is too long, with
+// the settings to shorten. The sizes are those of the graphs: a cache of all slots at
+// their longest, the logits of all tokens that a micro-batch may learn from.
 func TestBuffersAdvice(t *testing.T) {
 	c := Default()
 	c.Runtime.Device, c.Model.DType = "webgpu", "float32"
@@ -186,8 +185,8 @@ func must[T any](x T, err error) func(*testing.T) T {
 	}
 }
 
-// TestEstimateMeasured: the estimate of a step on 4 x 1,024 tokens where the passes keep all
-// is what onering bench took on an H100 and an H200 (docs/gpu.md).
+// TestEstimateMeasured: the estimate of a step on 4 x 1,024 tokens, with all activations
+// kept, equals the memory that onering bench took on an H100 and an H200 (docs/gpu.md).
 func TestEstimateMeasured(t *testing.T) {
 	for _, x := range []struct {
 		model    models.Model
@@ -205,7 +204,7 @@ func TestEstimateMeasured(t *testing.T) {
 }
 
 // TestChoose: open settings are chosen so that the run fits, with larger sizes for more
-// memory; set ones stay, and on devices other than CUDA's all do.
+// memory; settings that are set stay, and on devices other than CUDA's all settings stay.
 func TestChoose(t *testing.T) {
 	nothing, all := func(string) bool { return false }, func(string) bool { return true }
 	c := Default()
@@ -220,7 +219,7 @@ func TestChoose(t *testing.T) {
 		if e := must(taken.EstimateMemory(math1B5, Split{}))(t); e.Peak != p.Peak || p.Fits != (p.Peak <= on.bytes) || p.Fits && p.Seconds <= 0 || !p.Fits && gb > 24 {
 			t.Errorf("%d GB: %+v, of which the estimate is %d", gb, p, e.Peak)
 		}
-		if gb <= 30 && !p.Offload || gb == 141 && p.Offload { // between these, the faster one by the rates
+		if gb <= 30 && !p.Offload || gb == 141 && p.Offload { // Of these, Choose takes the faster one by the rates.
 			t.Errorf("%d GB: %+v", gb, p)
 		}
 		slots = append(slots, p.Slots)

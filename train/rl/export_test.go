@@ -13,5 +13,5 @@ func Suites(paths ...string) (list suites) {
 // SetClock gives a trainer another clock before it runs.
 func SetClock(t *trainer, now func() time.Time) { t.run.Clock.Now = now }
 
-// SetBeforePass has a trainer call f before each pass of a step.
+// SetBeforePass makes a trainer call f before each pass of a step.
 func SetBeforePass(t *trainer, f func(tokens int) error) { t.run.BeforePass = f }

@@ -9,8 +9,8 @@ import (
 	"onering/train/metrics"
 )
 
-// The file of a failed step may lie on a disk for days. Reading it ends with its content
-// or an error, even if it was damaged.
+// The file of a failed step may lie on a disk for days. Reading the file ends with its
+// content or an error, even if it was damaged.
 
 func FuzzFailure(f *testing.F) {
 	text, _ := json.Marshal(Failure{

@@ -21,8 +21,8 @@ func TestInvariant(t *testing.T) {
 	prompt := policy.Tokenizer.Encode("129+955=")
 	const length = 30
 
-	// decode moves n equal sequences on by fixed tokens and returns the
-	// entropies of the first: they depend on all logits.
+	// decode feeds n equal sequences fixed tokens and returns the entropies of the first:
+	// they depend on all logits.
 	decode := func(n int) []float32 {
 		d, err := env.NewDecoder(policy.Ring, n+1, len(prompt)+length)
 		if err != nil {
@@ -33,7 +33,7 @@ func TestInvariant(t *testing.T) {
 		if x.Slots() != n {
 			t.Fatalf("%d slots, want %d", x.Slots(), n)
 		}
-		// Twice, so that the second time finds what the first left behind.
+		// The test runs twice, to find state that the first time left behind.
 		var entropies []float32
 		for range 2 {
 			prefix, err := x.Prefill([][]int32{prompt})

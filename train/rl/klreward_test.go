@@ -13,9 +13,9 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// With kl_reward the responses to a prompt that all earn the same differ by how far the
-// policy has left the reference: not in the first round, where it is the reference, but
-// for rounding, and in the second.
+// With kl_reward, responses to a prompt with equal rewards get advantages by the policy's
+// distance from the reference: about 0 in the first round, where policy and reference are
+// equal, and more in the second.
 func TestKLReward(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := embedded(t, "drgrpo", 1, 2)

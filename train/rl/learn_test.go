@@ -80,14 +80,14 @@ func learnLogged(t *testing.T, env *runtime.Env, c rl.Config, log *slog.Logger) 
 	return s, q.rounds
 }
 
-// warnings is a log of warnings alone.
+// warnings collects the warnings of a log.
 func warnings(b *bytes.Buffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // The embedded run gains 40 points of held-out pass@1 on every seed (0, with ONERING_LONG=1
-// another: CI's training run has 0), and the sampler's log-probs are the learner's to 1e-4 in
-// every round. Nothing is warned of: its entropy falls to a tenth because the task is learned.
+// another: CI's training run has 0), and the sampler's log-probs are the learner's to 1e-4 in every
+// round. The run logs no warnings: its entropy falls to a tenth because the task is learned.
 func TestEmbeddedRunLearns(t *testing.T) {
 	env := runtimetest.Test(t)
 	seeds, rounds := []int64{0}, 24
@@ -118,9 +118,9 @@ func TestEmbeddedRunLearns(t *testing.T) {
 	}
 }
 
-// Six of ten references are wrong and the steps are large: the policy becomes
-// certain of its answers while it earns less than half of the rewards, and that
-// is warned of with figures.
+// Six of ten references are wrong and the steps are large: the policy becomes certain of
+// its answers while it earns less than half of the rewards, and a warning says so with
+// figures.
 func TestCollapseIsWarnedOf(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 10 s")
@@ -163,7 +163,7 @@ func TestEveryObjectiveLearns(t *testing.T) {
 	env := runtimetest.Test(t)
 	names := objectives.Names()
 	if os.Getenv("ONERING_LONG") == "" {
-		names = []string{"gspo", "remax"} // a ratio of whole responses; a greedy response for each prompt
+		names = []string{"gspo", "remax"} // an objective with a ratio of whole responses; one with a greedy response for each prompt
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"onering/train/rl"
 )
 
-// lion is the optimizer Lion (Chen et al. 2023, algorithm 2), as somebody outside the house
-// would write it. Its step is the sign of beta1 m + (1-beta1) g; then m becomes
-// beta2 m + (1-beta2) g.
+// lion is the optimizer Lion (Chen et al. 2023, algorithm 2), as somebody outside this
+// repository would write it. Its step is the sign of beta1 m + (1-beta1) g; then m
+// becomes beta2 m + (1-beta2) g.
 type lion struct {
 	Beta1       float64 `toml:"beta1" range:"[0,1)" help:"share of the moment in a step"`
 	Beta2       float64 `toml:"beta2" range:"[0,1)" help:"decay of the moment"`
@@ -58,8 +58,8 @@ func (lion) Program(_ []int, copy models.DType) (models.Program, error) {
 	})
 }
 
-// TestLionStep: what Lion computes is what its formula says, element by element in float32;
-// in float16, whose copy of the weights ONNX Runtime writes, too.
+// TestLionStep: Lion computes its formula, element by element, in float32 and in float16,
+// where ONNX Runtime writes the copy of the weights.
 func TestLionStep(t *testing.T) {
 	env := runtimetest.Test(t)
 	for _, dtype := range []string{"float32", "float16"} {
@@ -116,7 +116,7 @@ func TestLionStep(t *testing.T) {
 	}
 }
 
-// lionConfig is a run of a kind that Lion trains, as --set asks for it.
+// lionConfig is a run of a kind that Lion trains, with settings as --set states them.
 func lionConfig(t *testing.T, kind, dir string) rl.Config {
 	t.Helper()
 	c := kindConfig(kind, dir)
@@ -131,8 +131,8 @@ func lionConfig(t *testing.T, kind, dir string) rl.Config {
 	return c
 }
 
-// TestLionTrains: with an optimizer from outside of onering, a run that is stopped ends with
-// the same bytes, and so do two ranks that each hold a part of its one moment.
+// TestLionTrains: with an optimizer from outside of onering, a run that is stopped and resumed ends
+// with the same bytes, and so do two ranks that each hold a part of the optimizer's one moment.
 func TestLionTrains(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -165,7 +165,7 @@ func TestLionTrains(t *testing.T) {
 	same(t, "in parts", lastFiles(t, parts["optimizer"]), lastFiles(t, parts["none"]))
 }
 
-// amsgrad has three arrays of state, as AMSGrad has; none has no state
+// amsgrad has three arrays of state, as AMSGrad has; none has no state.
 type (
 	amsgrad struct{ lion }
 	none    struct{ lion }

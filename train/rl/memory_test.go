@@ -40,7 +40,7 @@ func tiny(dir string, rounds int) Config {
 	return c
 }
 
-// Rounds do not grow the process. With ONERING_LONG set it is a thousand rounds.
+// Rounds do not make the process larger. With ONERING_LONG the test runs a thousand rounds.
 func TestMemoryIsFlat(t *testing.T) {
 	env := runtimetest.Test(t)
 	if resident() == 0 {
@@ -83,7 +83,7 @@ func resident() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// A weigher takes the resident memory after rounds, garbage aside.
+// A weigher takes the resident memory after rounds, after a garbage collection.
 type weigher struct {
 	silent
 	warm, n     int
@@ -138,7 +138,7 @@ func TestAllocationFails(t *testing.T) {
 	if failures == 0 || trainer.run.Stepper.State().MicroTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
 		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.run.Stepper.State().MicroTokens, &log)
 	}
-	// Where they cannot be smaller the error is the run's.
+	// If micro-batches cannot be smaller, the run ends with the error.
 	c.Train.Rounds = 2
 	again, err := New(context.Background(), c, env, policy, slog.New(slog.DiscardHandler), silent{})
 	if err != nil {
@@ -171,9 +171,9 @@ func TestEstimateAdvice(t *testing.T) {
 	if err := e.Check(c, model); err != nil {
 		t.Error(err)
 	}
-	// For any available memory between the least and the most, the settings that the
-	// error names fit, by their own estimate. All passes of a step are kept at once for
-	// an objective that weighs whole batches.
+	// For any available memory between the least and the most, the estimate of the
+	// settings that the error names fits. All passes of a step are kept at once for an
+	// objective that weighs whole batches.
 	if c.Objective.Settings, err = objectives.New("m2po"); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestEstimateAdvice(t *testing.T) {
 	if h, err := half.EstimateMemory(model, Split{}); err != nil || h.Peak <= e.Peak {
 		t.Fatalf("the test wants a size where smaller micro-batches take more: %d, %d, %v", h.Peak, e.Peak, err)
 	}
-	least := e.Peak // of all settings that the advice may name
+	least := e.Peak // all settings that the advice may name
 	for n := c.Rollout.MaxNewTokens; n > 0; n /= 2 {
 		for slots := c.Rollout.Slots; slots > 0; slots /= 2 {
 			for micro := c.Train.MicroTokens; micro >= learn.SmallestMicroBatch; micro /= 2 {

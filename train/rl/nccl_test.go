@@ -12,8 +12,8 @@ import (
 )
 
 // TestRanksByNCCL: ranks whose devices send gradients and weights to each other by NCCL
-// write the very files of ranks that send them by MPI, through the host, with all of the
-// moments and with a part; in the long form resumed, too.
+// write the same files as ranks that send them by MPI, through the host, with all of the
+// moments and with a part. The long form of the test resumes the run, too.
 func TestRanksByNCCL(t *testing.T) {
 	_, env := cpuAndStandIn(t)
 	runtimetest.NCCL(t, "../..")

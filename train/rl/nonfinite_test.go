@@ -22,7 +22,7 @@ import (
 	"onering/train/rundir"
 )
 
-// poison is an objective that gives a weight that is not finite at some steps, or large
+// poison is an objective that, at some steps, gives a weight that is not finite, or large
 // weights to a trajectory.
 type poison struct {
 	objectives.Objective
@@ -53,8 +53,8 @@ func poisoned(c *rl.Config, value float64, steps ...int) {
 	c.Objective.Settings = poison{c.Objective.Settings, at, value}
 }
 
-// A weight that is NaN stops the run before the update; a checkpoint of the
-// weights before it and the batch are there, and the batch replays.
+// A weight that is NaN stops the run before the update. The run leaves a checkpoint from
+// before the update and the batch, which can be replayed.
 func TestNonfiniteStops(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -77,7 +77,7 @@ func TestNonfiniteStops(t *testing.T) {
 	if !r.SameBits || len(r.Found) != 1 || r.Trajectories[2].Nonfinite != 1 || r.Trajectories[3].Nonfinite != 0 {
 		t.Errorf("replay: same bits %v, found %q", r.SameBits, r.Found)
 	}
-	// once the cause is removed, the run continues from the previous step
+	// When the cause is removed, the run continues from the previous step.
 	poisoned(&c, 0)
 	if _, err := continueRun(env, c, true); err != nil {
 		t.Error(err)
@@ -127,8 +127,8 @@ func TestNonfiniteGradient(t *testing.T) {
 	}
 }
 
-// With on_nonfinite = "skip" such steps are left out and counted, up to the
-// limit; the weights are those of the other steps.
+// With on_nonfinite = "skip", steps with a value that is not finite are left out and
+// counted, up to the limit; the weights come from the other steps.
 func TestNonfiniteSkips(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir := filepath.Join(t.TempDir(), "run")

@@ -10,7 +10,7 @@ import (
 	"onering/train/learn"
 )
 
-// A meddler is an objective that does something to its batch.
+// A meddler is an objective that changes its batch.
 type meddler struct {
 	objectives.Objective
 	change func(x *objectives.Trajectory)

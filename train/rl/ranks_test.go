@@ -31,7 +31,7 @@ import (
 )
 
 // together trains with n ranks, each with a model of its own, and returns their errors.
-// config makes the configuration of a rank; watch, which may be nil, is told of each
+// config makes the configuration of a rank; watch, which may be nil, is called for each
 // finished round of rank r.
 func together(env *runtime.Env, n int, resume bool, config func(rank int) rl.Config, watch func(ctx context.Context, stop func(), r int)) []error {
 	errs := make([]error, n)
@@ -71,7 +71,7 @@ func together(env *runtime.Env, n int, resume bool, config func(rank int) rl.Con
 	return errs
 }
 
-// A watcher is an Observer that is told when a round is done.
+// A watcher is an Observer that is called when a round is done.
 type watcher struct {
 	metrics.Unobserved
 	told func()
@@ -83,7 +83,7 @@ func (w watcher) Record(r metrics.Record) {
 	}
 }
 
-// wellTogether is together for ranks that all reach the end.
+// wellTogether is together for ranks that must all reach the end.
 func wellTogether(t *testing.T, env *runtime.Env, n int, resume bool, config func(rank int) rl.Config) {
 	t.Helper()
 	for r, err := range together(env, n, resume, config, nil) {
@@ -93,7 +93,7 @@ func wellTogether(t *testing.T, env *runtime.Env, n int, resume bool, config fun
 	}
 }
 
-// responses returns the ids of all rollouts of a run, a line each.
+// responses returns the ids of all rollouts of a run, one line for each.
 func responses(t *testing.T, dir string) (lines []string) {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(dir, "rollouts", "*"))
@@ -125,7 +125,7 @@ func responses(t *testing.T, dir string) (lines []string) {
 	return lines
 }
 
-// apart returns how far the last checkpoints of two runs are apart: the norm of the
+// apart returns the distance of the last checkpoints of two runs: the norm of the
 // difference of their weights over the norm of the weights.
 func apart(t *testing.T, a, b string) float64 {
 	t.Helper()
@@ -194,7 +194,7 @@ func TestRanksEqualOne(t *testing.T) {
 	}
 }
 
-// withoutVolume leaves out of a run's contents how much the ranks sent.
+// withoutVolume removes from a run's contents the number of bytes that the ranks sent.
 func withoutVolume(files map[string]string) map[string]string {
 	var lines []string
 	for line := range strings.Lines(files["metrics.jsonl"]) {
@@ -235,7 +235,7 @@ func TestRanksOfEveryKind(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("other responses:\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
-			// A learning rate of 1e-3 makes more of the rounding, and float16 has more.
+			// A learning rate of 1e-3 enlarges rounding errors, and float16 has larger ones.
 			if d := apart(t, three, one); d > 3e-4 {
 				t.Errorf("weights are %.2g from those of one rank", d)
 			}
@@ -244,16 +244,16 @@ func TestRanksOfEveryKind(t *testing.T) {
 	}
 }
 
-// A run that four ranks began and two continue comes to the bytes of one that two
-// continued from the same checkpoint, with moments and float32 weights in parts or not, and
-// of an adapter too. The ranks but the first never see the folder.
+// A run that four ranks began and two continue ends with the same bytes as a run that two
+// continued from the same checkpoint, with moments and float32 weights in parts or not,
+// and with an adapter too. Only the first rank reads the folder.
 func TestRanksResume(t *testing.T) {
 	env := runtimetest.Test(t)
 	volumes := map[string]float64{}
 	for name, change := range map[string]func(*rl.Config){
 		"weights": func(*rl.Config) {},
 		"parts":   func(c *rl.Config) { c.Distributed.Shard = "optimizer" },
-		"halves": func(c *rl.Config) { // and of the float32 weights, beside a reference
+		"halves": func(c *rl.Config) { // The float32 weights are in parts too, beside a reference.
 			set(c, "grpo", `{"KLBeta":0.05}`)
 			c.Model.DType, c.Distributed.Shard = "float16", "optimizer"
 		},
@@ -281,7 +281,7 @@ func TestRanksResume(t *testing.T) {
 			if len(names) < 4 {
 				t.Fatalf("checkpoints %v", names)
 			}
-			if name != "halves" { // which take steps again until the loss scale is found
+			if name != "halves" { // These runs take steps again until the loss scale is found.
 				volumes[name] = sentPerStep(t, dir)
 			}
 			ends := map[string]map[string]string{}
@@ -308,8 +308,8 @@ func TestRanksResume(t *testing.T) {
 			}
 		})
 	}
-	// With so few weights there is one range, owned by the first of four ranks: it sends
-	// its sums to three ranks. Without parts it sends three quarters twice.
+	// With so few weights there is one range, owned by the first of four ranks. The first
+	// rank sends its sums to three ranks; without parts it sends three quarters twice.
 	if volumes["weights"] <= 0 || volumes["parts"] != 2*volumes["weights"] || volumes["adapter"] <= 0 || 4*volumes["adapter"] > volumes["parts"] {
 		t.Errorf("bytes sent in a step: %v", volumes)
 	}
@@ -361,8 +361,8 @@ func lastFiles(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// A rank that is told to stop stops all, in order, with a checkpoint that any number of
-// ranks resumes to the end; and one that fails ends all with its error.
+// A rank that is told to stop stops all ranks in order, with a checkpoint that any number
+// of ranks can resume; a rank that fails ends all with its error.
 func TestRanksStop(t *testing.T) {
 	env := runtimetest.Test(t)
 	whole := filepath.Join(t.TempDir(), "whole")
@@ -430,7 +430,7 @@ func (b *broken) Score(ctx context.Context, group []reward.Sample) ([]reward.Sco
 	return scores, nil
 }
 
-// Ranks that differ begin nothing, and each names what differs and where.
+// Ranks that differ do not begin, and each rank names the difference and where it is.
 func TestRanksDiffer(t *testing.T) {
 	env := runtimetest.Test(t)
 	for thing, change := range map[string]func(*rl.Config){

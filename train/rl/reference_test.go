@@ -34,7 +34,7 @@ func noisyCopy(t *testing.T, size float64) (dir string) {
 	return dir
 }
 
-// TestReference: the reference is the model of model.reference, or else the policy.
+// TestReference: the reference is the model of model.reference, or else the initial policy.
 func TestReference(t *testing.T) {
 	env := runtimetest.Test(t)
 	other := noisyCopy(t, 0.05)
