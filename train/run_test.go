@@ -23,8 +23,8 @@ import (
 	"onering/train/rundir"
 )
 
-// A countdown is a Task that learns nothing: each step writes how many steps remain into
-// a weight. It uses everything that a task needs.
+// A countdown is a Task that trains no model: each step writes how many steps remain into
+// a weight. It uses every method of a task.
 type countdown struct {
 	run        *train.Run
 	dir        string
@@ -71,7 +71,7 @@ func (c *countdown) Restore(from train.Checkpoint) (err error) {
 	return err
 }
 
-// A stopper ends a run after so many steps.
+// A stopper ends a run after a number of steps.
 type stopper struct {
 	metrics.Unobserved
 	after int
@@ -84,8 +84,8 @@ func (s stopper) Record(r metrics.Record) {
 	}
 }
 
-// count counts down from 10 on each of several ranks, which stop after so many steps; on the
-// last of them the last step ends as said.
+// count counts down from 10 on each of several ranks, which stop after so many steps; on
+// the last rank the last step ends with the given result.
 func count(t *testing.T, dir string, n, after int, resume bool, ends string) (all []*countdown, errs []error) {
 	t.Helper()
 	env := runtimetest.Test(t)
@@ -120,7 +120,7 @@ func count(t *testing.T, dir string, n, after int, resume bool, ends string) (al
 	return all, errs
 }
 
-// written returns the files that a run wrote, without times of day.
+// written returns the files that a run wrote, with times of day removed.
 func written(t *testing.T, dir string) string {
 	t.Helper()
 	text := ""
@@ -134,7 +134,8 @@ func written(t *testing.T, dir string) string {
 	return regexp.MustCompile(`"time":"[^"]*"`).ReplaceAllString(text, "")
 }
 
-// A task that is stopped after any step and resumed ends with the same bytes as one that was not.
+// TestCountdown: a task that is stopped after any step and resumed ends with the same bytes as
+// a task that was not stopped.
 func TestCountdown(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole")
 	if _, errs := count(t, whole, 1, 0, false, ""); errs[0] != nil {
@@ -156,8 +157,8 @@ func TestCountdown(t *testing.T) {
 	}
 }
 
-// A piece that fails on one rank alone ends the run on all, with a checkpoint of the last
-// step: also if that rank dies while all save it.
+// A piece that fails on one rank alone ends the run on all ranks with a checkpoint of the
+// last step, even if this rank dies while all save the checkpoint.
 func TestOneRankFails(t *testing.T) {
 	for _, ends := range []string{"fails", "dies"} {
 		dir := filepath.Join(t.TempDir(), "run")

@@ -9,7 +9,7 @@ import (
 )
 
 // A pair is a case of testdata (README.md there): a gold, an answer as it stands in the
-// box, the verdict, and the reason if it is not obvious.
+// box, the verdict, and a reason unless it is obvious.
 type pair struct {
 	Category, Gold, Answer, Why string
 	Correct                     bool
@@ -49,7 +49,7 @@ func TestCases(t *testing.T) {
 }
 
 // oneWay are pairs that are different although the other order is accepted: an answer may
-// say what the quantity is, a gold that is an equation asks for it.
+// name the quantity, while a gold that is an equation demands the name.
 var oneWay = map[string]bool{"x+y=7": true, "m+n=12": true, "m+n=7": true, "y=2x+3": true}
 
 // TestCasesOtherWay exchanges gold and answer where equality is symmetric: a
@@ -65,11 +65,11 @@ func TestCasesOtherWay(t *testing.T) {
 	}
 }
 
-// TestReflexive: every gold is its own answer, in every spelling of a box.
+// TestReflexive: every gold is accepted as an answer to itself, in every spelling of a box.
 func TestReflexive(t *testing.T) {
 	for _, c := range ownCases(t) {
 		for _, gold := range []string{c.Gold, c.Answer} {
-			if strings.Trim(gold, `\, ?`) == "" || gold == `\text{}` || strings.Contains(gold, `\fbox`) { // a box within is the answer
+			if strings.Trim(gold, `\, ?`) == "" || gold == `\text{}` || strings.Contains(gold, `\fbox`) { // A box inside is the answer.
 				continue
 			}
 			for _, response := range []string{`\boxed{` + gold + `}`, `$$\fbox{ ` + gold + ` }.$$`, `<think>1</think> <answer>\boxed{` + gold + `}</answer>`} {
@@ -81,8 +81,8 @@ func TestReflexive(t *testing.T) {
 	}
 }
 
-// limitCases cost slow graders seconds; none may be accepted against "5", take
-// long, or hang.
+// limitCases cost slow graders seconds; no case may be accepted for the gold "5", or take
+// long.
 func limitCases() []string {
 	r := strings.Repeat
 	return []string{
@@ -135,7 +135,7 @@ func TestLongResponses(t *testing.T) {
 	}
 }
 
-// TestLimitsAgainstThemselves: the same hostile text on both sides.
+// TestLimitsAgainstThemselves has the same hostile text as gold and as answer.
 func TestLimitsAgainstThemselves(t *testing.T) {
 	for _, s := range limitCases() {
 		if _, steps := (verifier.Verifier{}).Steps([]string{s}, `\boxed{`+s+`}`); steps > mostSteps {

@@ -14,8 +14,8 @@ import (
 	"onering/verifier"
 )
 
-// The shared sets (see their README.md) are held against the floors below; disagreements
-// must be listed, with an argument, in testdata/disagreements.json.
+// The shared sets (see their README.md) are compared with the least agreement stated
+// below; disagreements must be listed, with an argument, in testdata/disagreements.json.
 
 // sharedSet reads the rows of one shared set, or skips the test.
 func sharedSet[T any](tb testing.TB, name string) []T {
@@ -52,7 +52,7 @@ func decodeLines[T any](tb testing.TB, text string) []T {
 	return rows
 }
 
-// argued holds the disagreements with a set that are deliberate, and why.
+// argued holds the deliberate disagreements with a set, and the argument for each.
 func argued(t *testing.T, set string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/disagreements.json")
@@ -88,7 +88,7 @@ func (c *tally) add(id string, got verifier.Result, want bool, gold string) stri
 
 func (c *tally) percent() float64 { return 100 * float64(c.right) / float64(c.total) }
 
-// quoted is s in quotes, cut where it would fill the page.
+// quoted returns s in quotes, cut where it would fill the page.
 func quoted(s string) string {
 	if len(s) > 100 {
 		s = s[:60] + " ... " + s[len(s)-30:]
@@ -193,8 +193,8 @@ func TestAdversarial(t *testing.T) {
 	}
 }
 
-// TestStepsOfRealOutputs holds the verdicts on sampled solutions to the work that
-// training can afford; BenchmarkVerify has their times.
+// TestStepsOfRealOutputs checks that verdicts on sampled solutions take no more steps
+// than training can afford; BenchmarkVerify has their times.
 func TestStepsOfRealOutputs(t *testing.T) {
 	var all []int
 	for _, r := range sharedSet[cot](t, "math_cot_100.jsonl") {

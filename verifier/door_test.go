@@ -7,7 +7,7 @@ import (
 	"onering/verifier"
 )
 
-// TestExtraction: where the answer is found in a response, in each mode.
+// TestExtraction states where each mode finds the answer in a response.
 func TestExtraction(t *testing.T) {
 	for _, c := range []struct {
 		mode     verifier.Mode
@@ -150,7 +150,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestExplain: both trees and the rule.
+// TestExplain: an explanation has both trees and the rule.
 func TestExplain(t *testing.T) {
 	e := verifier.Verifier{}.Explain([]string{`3`, `\frac{x+1}{2}`}, `so \boxed{0.5x+0.5}`)
 	if e.GoldTree != "(div (add x 1) 2)" || e.AnswerTree != "(add (mul 1/2 x) 1/2)" || !e.Correct || e.Reason == "" || e.From == "" {

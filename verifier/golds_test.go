@@ -12,7 +12,7 @@ import (
 	"onering/verifier"
 )
 
-// benchmarkGolds are the different golds of the shared benchmarks.
+// benchmarkGolds returns the different golds of the shared benchmarks.
 func benchmarkGolds(tb testing.TB) []string {
 	tb.Helper()
 	dir := filepath.Join("..", "..", "shared", "data", "benchmarks", "dev")
@@ -51,7 +51,7 @@ func benchmarkGolds(tb testing.TB) []string {
 	return golds
 }
 
-// inFormula is a gold without the delimiters that a box in a formula has around it.
+// inFormula returns a gold without the delimiters that a box in a formula has around it.
 func inFormula(gold string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(gold, `\$`, "\x00"), "$", "")
 }
@@ -71,14 +71,14 @@ var rewritings = map[string]func(string) string{
 	"no left, right": func(s string) string { return strings.NewReplacer(`\left`, "", `\right`, "").Replace(s) },
 	"left and right": func(s string) string {
 		if strings.Contains(s, `\left`) || strings.ContainsAny(s, "[]") {
-			return s // half-open intervals need their partner
+			return s // Half-open intervals need their partner.
 		}
 		return strings.NewReplacer("(", `\left(`, ")", `\right)`).Replace(s)
 	},
 }
 
-// TestBenchmarkGolds: every gold of the benchmarks is its own answer, however
-// it is set.
+// TestBenchmarkGolds: every gold of the benchmarks is accepted as an answer to itself, in
+// any LaTeX style.
 func TestBenchmarkGolds(t *testing.T) {
 	for _, gold := range benchmarkGolds(t) {
 		for name, rewrite := range rewritings {
@@ -99,7 +99,7 @@ func TestDifferentGolds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compares a hundred thousand pairs")
 	}
-	step := 5 // only one of this many pairs is compared
+	step := 5 // Only one of this many pairs is compared.
 	if os.Getenv("ONERING_LONG") != "" {
 		step = 1
 	}

@@ -192,7 +192,7 @@ func TestAllDamaged(t *testing.T) {
 }
 
 // TestMoreRounds: a run that is resumed with more rounds continues from its learning
-// rate. If that has fallen to 0, the run is refused, and needs another rate.
+// rate. If the rate has fallen to 0, the run is refused, and needs another rate.
 func TestMoreRounds(t *testing.T) {
 	env := runtimetest.Test(t)
 	linear := func(c *rl.Config) {
@@ -211,7 +211,7 @@ func TestMoreRounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, rounds := range []int{4, 6} { // the second time from the end of a floor
+	for _, rounds := range []int{4, 6} { // The second time, the schedule continues from the end of a floor.
 		c.Train.Rounds = rounds
 		if log, err := continueRun(env, c, true); err != nil || !strings.Contains(log, "goes on from where it was") {
 			t.Fatalf("%v, log:\n%s", err, log)
@@ -321,7 +321,7 @@ func TestFolderIsLocked(t *testing.T) {
 	}
 }
 
-// keep_last keeps the newest, keep_best those with the best pass@1 as well.
+// keep_last keeps the newest checkpoints, and keep_best also those with the best pass@1.
 func TestKeep(t *testing.T) {
 	env := runtimetest.Test(t)
 	_, names := start(t, env, "reference", func(c *rl.Config) { every(c); c.Train.KeepLast = 2 })
@@ -375,8 +375,8 @@ func metricsLine(t *testing.T, line string) map[string]any {
 	return fields
 }
 
-// A run whose problems rest and come easy first goes on from any of its checkpoints to
-// the same files. The metrics say which file had which share, and that problems rested.
+// A run whose problems rest and come easy first ends with the same files from any of its
+// checkpoints. The metrics have the share of each file, and the number of problems that rested.
 func TestMixedResume(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir, names := start(t, env, "mixed", every)

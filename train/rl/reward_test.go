@@ -23,7 +23,7 @@ import (
 	"onering/train/rl"
 )
 
-// A parted reward is that of math with something for short responses, in parts.
+// A parted reward is math's reward plus a bonus for short responses, in parts.
 type parted struct {
 	Short float64 `toml:"short" range:"[0,1)"`
 
@@ -65,7 +65,7 @@ func partedRun(t *testing.T) (rl.Config, *parted) {
 	return c, rule
 }
 
-// TestReward: a run is graded by the reward of its configuration, by groups in training
+// TestReward: a run is graded by the reward of its configuration, by groups, in training
 // and in evaluations, and stores the reward's results.
 func TestReward(t *testing.T) {
 	env := runtimetest.Test(t)
@@ -114,7 +114,7 @@ func TestReward(t *testing.T) {
 	}
 }
 
-// An unboxed reward is that of math for responses without their boxes.
+// An unboxed reward is math's reward for responses without their boxes.
 type unboxed struct{ reward.Reward }
 
 func (r unboxed) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
@@ -131,8 +131,8 @@ func (r unboxed) WithExtract(rule string) reward.Reward {
 	return unboxed{r.Reward.(reward.Extractor).WithExtract(rule)}
 }
 
-// TestNoBox: a response without a box earns 0 in training, and [eval] may take its
-// answer all the same.
+// TestNoBox: a response without a box earns 0 in training, while [eval] may still read
+// its answer.
 func TestNoBox(t *testing.T) {
 	env := runtimetest.Test(t)
 	c, _ := partedRun(t)
@@ -188,7 +188,7 @@ func TestRewardFails(t *testing.T) {
 	}
 }
 
-// TestRewardSettings: impossible settings of a reward are named as keys of the
+// TestRewardSettings: an impossible setting of a reward is an error with its key of the
 // run file.
 func TestRewardSettings(t *testing.T) {
 	c, rule := partedRun(t)
@@ -219,8 +219,8 @@ func (r *sparse) Score(ctx context.Context, group []reward.Sample) ([]reward.Sco
 	return scores, err
 }
 
-// TestRewardSkips: a response without a grade is in no average, compared with no
-// other and trained on in no step; it is never a reward of 0.
+// TestRewardSkips: a response without a grade counts in no average, is compared with no
+// other response and is in no step; it is never a reward of 0.
 func TestRewardSkips(t *testing.T) {
 	env := runtimetest.Test(t)
 	c, rule := partedRun(t)
@@ -260,7 +260,7 @@ func TestRewardSkips(t *testing.T) {
 	}
 	whole, part := 0, 0
 	for _, group := range groups {
-		// GRPO's advantages are rewards less their mean, over their deviation.
+		// GRPO's advantages are rewards minus their mean, over their deviation.
 		sum, n, spread := 0.0, 0, map[float64]bool{}
 		for _, x := range group {
 			if !x.Skipped {

@@ -14,10 +14,10 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// The lines of a rollouts file say what training made of each token: a step raises
-// the log-probs of responses that were better than their group and lowers those of
-// the others, and after a round's first step the policy differs from the one that
-// sampled. Each has the prompt as the model saw it, the first line of a group the row.
+// The lines of a rollouts file have training's numbers for each token: a step raises the
+// log-probs of responses that were better than their group and lowers the others', and
+// after a round's first step the policy differs from the one that sampled. Each line has
+// the prompt as the model read it, and the first line of a group has the row.
 func TestRolloutLines(t *testing.T) {
 	env := runtimetest.Test(t)
 	for _, kind := range []string{"ema", "dapo"} {

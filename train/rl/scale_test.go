@@ -15,9 +15,9 @@ import (
 	"onering/train/metrics"
 )
 
-// A step whose gradients overflow float16 is computed again with half the loss
-// scale, until they do not: no batch is lost, and where the search began does not
-// matter. Where there is none the run stops by name.
+// A step whose gradients overflow float16 is computed again with half the loss scale,
+// until they do not: no batch is lost, and the scale at which the search began does not
+// matter. If no scale is small enough, the run stops with an error.
 func TestLossScaleIsFound(t *testing.T) {
 	env := runtimetest.Test(t)
 	run := func(scale float64, broken bool) (found float64, rounds []metrics.Record, weights []float32, err error) {
@@ -75,7 +75,7 @@ func (c collector) Record(r metrics.Record) {
 	}
 }
 
-// enormous asks for gradients that float16 cannot hold.
+// enormous is an objective whose gradients float16 cannot hold.
 type enormous struct{ objectives.Objective }
 
 func (e enormous) Weights(b objectives.Batch, w [][]float64) {

@@ -22,7 +22,7 @@ import (
 
 // A scarce provider has one device, a stand-in whose memory ends.
 type scarce struct {
-	runtime.Provider // the stand-in's methods, for those not defined here
+	runtime.Provider // the stand-in's methods, except those defined below
 	memory           *scarceMemory
 }
 
@@ -32,8 +32,8 @@ func (s scarce) Open(runtime.Options, int, string) (*runtime.Backend, error) {
 	return &runtime.Backend{Driver: s.memory, InOrder: true}, nil
 }
 
-// A scarceMemory refuses an allocation while it is watched: the one of number at, and if
-// forever is set those after it, too.
+// A scarceMemory refuses, while it is watched, the allocation with number at, and, if
+// forever is set, all later ones too.
 type scarceMemory struct {
 	runtimetest.Host
 	watched, forever atomic.Bool
@@ -55,9 +55,9 @@ var scarceDevice = func() *scarceMemory {
 	return m
 }()
 
-// Whichever allocation of a run's steps fails, alone or with all after it, the run goes on
-// with smaller micro-batches, or it stops with a checkpoint from which it comes to its end:
-// to the bytes of one that was never stopped, unless micro-batches were made smaller. With
+// Whichever allocation of a run's steps fails, alone or with all after it, the run either
+// continues with smaller micro-batches or stops with a checkpoint. Resumed, it ends with
+// the bytes of a run that was never stopped, unless micro-batches were made smaller. With
 // ONERING_LONG=1 all allocations are tried, else one in eleven.
 func TestScarceMemory(t *testing.T) {
 	cpu := runtimetest.Test(t)

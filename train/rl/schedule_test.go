@@ -11,8 +11,8 @@ import (
 )
 
 // TestClock: a schedule falls from the full rate at the first step to 0 after the last
-// one, for any number of steps in the rounds, and continues from its place if the number
-// of rounds changes.
+// one, for any number of steps in the rounds, and continues from its present rate if the
+// number of rounds changes.
 func TestClock(t *testing.T) {
 	c := Default()
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt, c.Train.BatchSize = 4, 4, 4 // 4 steps a round

@@ -17,12 +17,12 @@ import (
 
 var updatePage = flag.Bool("update", false, "write docs/settings.md anew")
 
-// TestSettingsPage: docs/settings.md says of every key exactly what its declaration says.
+// TestSettingsPage: docs/settings.md describes every key as its declaration does.
 func TestSettingsPage(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("# Settings\n\nAfter this page you can write a run file: it has every key, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. The page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
 	c := Default()
-	c.Reward.Rule, c.Objective.Settings = nil, nil // whose keys are told below, or elsewhere
+	c.Reward.Rule, c.Objective.Settings = nil, nil // sections whose keys are described below, or elsewhere
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
@@ -52,7 +52,7 @@ func TestSettingsPage(t *testing.T) {
 	}
 }
 
-// writeEnvironments writes the possible keys of [environment] besides the shared ones.
+// writeEnvironments writes the possible keys of [environment] except the shared ones.
 func writeEnvironments(t *testing.T, page *strings.Builder) {
 	page.WriteString("\nThe other keys are the environment's: `onering environments show NAME` prints them with their defaults, and [environments.md](environments.md) says more of what they mean.\n")
 	for _, name := range environment.Names() {
@@ -67,7 +67,7 @@ func writeEnvironments(t *testing.T, page *strings.Builder) {
 	}
 }
 
-// writeRewards writes the possible keys of [reward] besides its name.
+// writeRewards writes the possible keys of [reward] except its name.
 func writeRewards(t *testing.T, page *strings.Builder) {
 	page.WriteString("\nThe other keys are the reward's: `onering rewards show NAME` prints them with their defaults, and [rewards.md](rewards.md) says more of what they mean.\n")
 	for _, name := range reward.Names() {
@@ -107,8 +107,8 @@ func writeKeys(t *testing.T, page *strings.Builder, section string, pointer any)
 	}
 }
 
-// markdown keeps a text from being read as columns or tags.
+// markdown escapes a text, so that it is read neither as columns nor as tags.
 var markdown = strings.NewReplacer("|", `\|`, "<", `\<`)
 
-// upper is s with a capital at its beginning.
+// upper returns s with a capital at its beginning.
 func upper(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] }

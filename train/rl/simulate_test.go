@@ -34,8 +34,8 @@ import (
 	"onering/train/rl"
 )
 
-// The simulator trains tiny runs of one to three ranks in this process, and does to each
-// what its seed says: a rank dies, the power fails and takes what was not synced, the disk
+// The simulator trains tiny runs of one to three ranks in this process, and gives each the
+// faults of its seed: a rank dies, the power fails and takes what was not synced, the disk
 // is full, a grader hangs until the user stops the run, the clock jumps. Then the run is
 // resumed, perhaps into the next fault, until it comes to its end. Whatever happened, it
 // then has the files of a run that was never stopped; a run that stopped in order has lost
@@ -46,7 +46,7 @@ const (
 	seedVariable = "ONERING_SIMULATE_SEED"
 	// seedsVariable is which seeds TestSimulated tries, FROM:TO.
 	seedsVariable = "ONERING_SIMULATE_SEEDS"
-	// patience is how long a run may take that has nothing to wait for.
+	// patience is how long a run may take that waits for no fault.
 	patience = time.Minute
 )
 
@@ -55,15 +55,15 @@ var (
 	errPower = errors.New("simulated: the power has failed")
 )
 
-// A fault happens at a moment that is counted in its own kind of operations, so that
-// other goroutines hardly shift it.
+// A fault happens at an operation that is counted among those of one kind, so that other
+// goroutines hardly shift the moment.
 type fault struct {
-	what  string // dies, power, full, hangs, clock
-	rank  int    // that dies, whose grader hangs
-	where string // file operations that count: "saves", those below checkpoints/, or "others"
+	what  string // one of dies, power, full, hangs, clock
+	rank  int    // the rank that dies, or whose grader hangs
+	where string // file operations that count: "saves" (those below checkpoints/) or "others"
 	at    int
-	all   bool // full: the rescue's disk is full too
-	stops int  // hangs: the rank that the user stops
+	all   bool // for full: the rescue's disk is full too
+	stops int  // for hangs: the rank that the user stops
 }
 
 func (f fault) String() string {
@@ -95,18 +95,18 @@ type machine struct {
 	seed   uint64
 	faults []fault
 	stop   []func()     // the user stops a rank
-	say    func(...any) // is told the log of the first rank; may be nil
+	say    func(...any) // receives the log of the first rank; may be nil
 
 	mu       sync.Mutex
 	disk     disk
 	counts   map[string]int
 	happened []string
-	dead     map[int]error // ranks; 0 is the one that writes
+	dead     map[int]error // the ranks; rank 0 is the one that writes
 	full     bool
 	fullAll  bool
 	jump     atomic.Int64
-	saved    atomic.Int64 // the newest step that was said to be saved
-	resumed  atomic.Int64 // the step that the run went on from; -1 if it began
+	saved    atomic.Int64 // the newest step that the log called saved
+	resumed  atomic.Int64 // the step from which the run continued; -1 if it began
 }
 
 // begin prepares the machine for the next attempt.
@@ -118,7 +118,7 @@ func (m *machine) begin(faults []fault, n int) {
 	m.resumed.Store(-1)
 }
 
-// happens counts an operation, and returns the faults whose moment it is.
+// happens counts an operation, and returns the faults that are due.
 func (m *machine) happens(count string, due func(f fault) bool) (now []fault) {
 	m.counts[count]++
 	for _, f := range m.faults {
@@ -156,13 +156,13 @@ func (m *machine) operation(op, path string) error {
 	return nil
 }
 
-// strike does a fault of the first rank, or of its disk.
+// strike causes a fault of the first rank, or of its disk.
 func (m *machine) strike(f fault) {
 	switch {
 	case m.dead[0] != nil:
 	case f.what == "full":
 		m.full, m.fullAll = true, f.all
-	case f.what == "dies": // data that the system holds survives
+	case f.what == "dies": // Data that the system holds survives.
 		now := disk{}
 		now.scan(filepath.Dir(m.dir))
 		m.disk, m.dead[0] = now, errDead
@@ -172,8 +172,8 @@ func (m *machine) strike(f fault) {
 	}
 }
 
-// A disk is what a power failure would leave: the synced content of each file and folder,
-// by the file system's number.
+// A disk is the content of files after a power failure: the synced content of each file
+// and folder, by the file system's number.
 type disk struct {
 	files   map[uint64][]byte
 	folders map[uint64]map[string]uint64
@@ -187,7 +187,7 @@ func numberOf(path string) (n uint64, folder, ok bool) {
 	return info.Sys().(*syscall.Stat_t).Ino, info.IsDir(), true
 }
 
-// sync notes a file or folder as it is.
+// sync records the present content of a file or folder as synced.
 func (d *disk) sync(path string) {
 	if d.files == nil {
 		d.files, d.folders = map[uint64][]byte{}, map[uint64]map[string]uint64{}
@@ -226,8 +226,8 @@ func (d *disk) scan(path string) {
 	}
 }
 
-// tear decides by the seed what the disk keeps of unsynced data: nothing; names with
-// parts of files; or something else for each folder and file.
+// tear decides by the seed which unsynced data the disk keeps: none; names with parts of
+// files; or a separate choice for each folder and file.
 func (d *disk) tear(root string, seed uint64) {
 	way := seed % 3
 	chance := func(path string) *rand.Rand {
@@ -330,8 +330,8 @@ func (t mortal) Close() error {
 	return nil
 }
 
-// A parity is a reward of the ids of a response, that may hang. Its scores would be
-// remembered as those of a reward that varies.
+// A parity is a reward of the ids of a response, which may hang. As a reward that varies,
+// its scores would be stored.
 type parity struct {
 	m      *machine
 	rank   int
@@ -349,7 +349,7 @@ func (p parity) Score(ctx context.Context, group []reward.Sample) ([]reward.Scor
 		for ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 			p.m.mu.Lock()
-			if len(p.m.dead) > 0 { // whoever has started the ranks stops all when one is dead
+			if len(p.m.dead) > 0 { // The launcher of the ranks stops all ranks when one is dead.
 				p.m.stop[p.rank]()
 			}
 			p.m.mu.Unlock()
@@ -377,8 +377,8 @@ func (m *machine) now() time.Time {
 	return time.Now().Add(time.Duration(m.jump.Load()))
 }
 
-// Handle lets a machine read the log of its first rank: it learns what was saved and
-// where the run continues.
+// Handle lets a machine read the log of its first rank, which tells which steps were
+// saved and where the run continues.
 func (m *machine) Handle(_ context.Context, r slog.Record) error {
 	if m.say != nil {
 		text := fmt.Sprint(r.Level, " ", r.Message)
@@ -413,12 +413,12 @@ type simulation struct {
 	env      *runtime.Env
 	model    string
 	base     string
-	machines sync.Map // by the name of the folder that the machine's run folder is in
+	machines sync.Map // machines, by the name of the folder that contains the machine's run folder
 	mu       sync.Mutex
-	want     map[string]func() (map[string]string, error) // of the runs that were never stopped
+	want     map[string]func() (map[string]string, error) // the files of the runs that were never stopped
 }
 
-// operation is files.Fault: it finds the machine.
+// operation is files.Fault: it finds the machine and counts the operation there.
 func (s *simulation) operation(op, path string) error {
 	_, rest, _ := strings.Cut(path+"/", "simulated-")
 	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
@@ -428,13 +428,13 @@ func (s *simulation) operation(op, path string) error {
 	return nil
 }
 
-// A variant is what runs of several seeds have in common.
+// A variant is the settings that runs of several seeds have in common.
 type variant struct {
 	ranks  int
-	varies bool // the reward's scores are remembered
+	varies bool // The reward's scores are stored.
 	epochs int
 	evals  bool
-	shard  bool // each rank has a part of the moments
+	shard  bool // Each rank has a part of the moments.
 }
 
 func (s *simulation) config(v variant, m *machine, rank int) rl.Config {
@@ -520,14 +520,14 @@ func (s *simulation) whole(t *testing.T, v variant) map[string]string {
 	return files
 }
 
-// recorded is metrics.jsonl, "" if it is not there.
+// recorded returns metrics.jsonl, "" if there is none.
 func (m *machine) recorded() string {
 	text, _ := os.ReadFile(filepath.Join(m.dir, "metrics.jsonl"))
 	return string(text)
 }
 
-// stopped brings a machine to where the next attempt begins after one that ended with an
-// error, and that began with the given metrics.
+// stopped prepares a machine for the attempt after one that ended with an error; before has
+// the metrics with which the failed attempt began.
 func (m *machine) stopped(t *testing.T, before string, err error) {
 	home := filepath.Dir(m.dir)
 	_, rescue, rescued := strings.Cut(err.Error(), " is saved in ")
@@ -545,7 +545,7 @@ func (m *machine) stopped(t *testing.T, before string, err error) {
 		}
 		fallthrough
 	case !strings.Contains(err.Error(), "last checkpoint") && !m.fullAll && m.recorded() != before:
-		// it stopped in order, without losing a step
+		// The run stopped in order, without losing a step.
 		for line := range strings.Lines(m.recorded()) {
 			if fields := metricsLine(t, line); fields["kind"] == "step" {
 				m.saved.Store(max(m.saved.Load(), int64(fields["step"].(float64))))
@@ -621,10 +621,10 @@ func (s *simulation) seed(t *testing.T, seed uint64) (happened []string) {
 	return happened
 }
 
-// TestSimulated simulates ten seeds, with ONERING_LONG=1 two thousand. It names those that
-// fail.
+// TestSimulated simulates ten seeds, with ONERING_LONG=1 two thousand, and names the
+// seeds that fail.
 func TestSimulated(t *testing.T) {
-	// Runs so small are faster with one thread each, unless another test has opened ONNX Runtime.
+	// Runs this small are faster with one thread each, unless another test has opened ONNX Runtime.
 	env, err := runtime.Open(t.Context(), runtime.Options{Device: runtimetest.Device, Threads: 1, NoSpin: true, KeepSessions: true})
 	if err == nil {
 		defer env.Close()
@@ -632,7 +632,7 @@ func TestSimulated(t *testing.T) {
 		env = runtimetest.Test(t)
 	}
 	s := &simulation{env: env, want: map[string]func() (map[string]string, error){}}
-	base, err := os.MkdirTemp("/dev/shm", "onering-") // removed files' numbers are never used again
+	base, err := os.MkdirTemp("/dev/shm", "onering-") // The numbers of removed files are never used again.
 	if err != nil {
 		t.Skip(err)
 	}

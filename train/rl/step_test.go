@@ -20,8 +20,8 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// stepOnce does what `onering step` does with a batch, and returns the report and
-// the gradients in the file that --grads names.
+// stepOnce does the same as `onering step` with a batch, and returns the report and the
+// gradients in the file that --grads names.
 func stepOnce(t *testing.T, dtype string, change func(*Step)) (report stepReport, gradients []float32, err error) {
 	t.Helper()
 	env := runtimetest.Test(t)
@@ -39,7 +39,7 @@ func stepOnce(t *testing.T, dtype string, change func(*Step)) (report stepReport
 		}
 		w := make([]float64, len(tokens)-4)
 		for i := range w {
-			w[i] = r.NormFloat64() / 1e7 // too small for float16 without a loss scale
+			w[i] = r.NormFloat64() / 1e7 // These gradients are too small for float16 without a loss scale.
 		}
 		s := ort.NewSequence(tokens[:4], tokens[4:])
 		o.batch.Sequences, o.batch.Weights = append(o.batch.Sequences, s), append(o.batch.Weights, w)
@@ -92,8 +92,8 @@ func sameStep(t *testing.T, name string, got, want stepReport, g, wantG []float3
 	}
 }
 
-// Where memory ends the batch is computed again in smaller micro-batches; where
-// they cannot be smaller nothing is written.
+// If memory runs out the batch is computed again in smaller micro-batches; if
+// micro-batches cannot be smaller, no file is written.
 func TestStepMemoryEnds(t *testing.T) {
 	want, wantG, err := stepOnce(t, "float32", func(*Step) {})
 	if err != nil {
@@ -122,7 +122,7 @@ func TestStepMemoryEnds(t *testing.T) {
 	}
 }
 
-// In float16 the loss is scaled: the written gradients and the norm are without the
+// In float16 the loss is scaled: the written gradients and the norm do not contain the
 // scale, and gradients too small for float16 are not lost.
 func TestStepFloat16(t *testing.T) {
 	want, wantG, err := stepOnce(t, "float32", func(*Step) {})

@@ -11,9 +11,9 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// With train.truncated = "mask" the truncated responses have no weights and the others
-// those that they have without: GRPO divides by the responses, which stay as many, and
-// DAPO by the tokens, of which fewer count.
+// With train.truncated = "mask" the truncated responses have no weights and the other
+// weights follow from the divisor: GRPO divides by the number of responses, which stays,
+// and DAPO by the number of tokens that count, which falls.
 func TestTruncatedMask(t *testing.T) {
 	env := runtimetest.Test(t)
 	type line struct {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestTurnAdvantages: each turn is compared with the same turn of the problem's other
-// episodes by the rewards from it on.
+// episodes by the sum of the rewards from this turn on.
 func TestTurnAdvantages(t *testing.T) {
 	o, err := objectives.New("drgrpo")
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"onering/train/rundir"
 )
 
-// TestAddTurns: rewards belong to their turns, even if nothing stands between two turns.
+// TestAddTurns: rewards belong to their turns, even if no token stands between two turns.
 func TestAddTurns(t *testing.T) {
 	decode := func(ids []int32) string { return string(rune('a' + ids[0])) }
 	for _, c := range []struct {
 		rollout graded
 		authors string
-		rewards []float64 // of the turns that have one
+		rewards []float64 // the rewards of the turns that have one
 	}{
 		{graded{Response: []int32{1, 2}, Earned: []float64{1}}, "p", []float64{1}},
 		{graded{Response: []int32{1, 2, 3}, Earned: []float64{math.NaN(), 1}, Observed: []sampler.Observed{{At: 2}}}, "pp", []float64{1}},

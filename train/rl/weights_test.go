@@ -39,7 +39,7 @@ func decodeInput(t *testing.T, text string) weightsInput {
 	return in
 }
 
-// TestWeightsJSON: the contract of the command, key by key.
+// TestWeightsJSON checks the command's input and output, key by key.
 func TestWeightsJSON(t *testing.T) {
 	for name, keys := range map[string]string{
 		"drgrpo": "advantage clipped weights",
@@ -159,7 +159,7 @@ func TestWeightsErrors(t *testing.T) {
 	}
 }
 
-// stateful is an objective without effect whose state is text.
+// stateful is an objective without weights, whose state is text.
 type stateful struct {
 	objectives.Objective
 	text string

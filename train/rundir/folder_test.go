@@ -36,8 +36,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// A folder with a run in it is opened only to resume, and an empty one only to begin.
-// Two processes, or two Folders, cannot have it at once.
+// A folder with a run in it is opened only to resume, and an empty folder only to begin.
+// Two processes, or two Folders, cannot have one folder open at once.
 func TestOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	if _, err := Open(dir, true); err == nil || !strings.Contains(err.Error(), "no run to resume") {
@@ -73,8 +73,8 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-// Rewind leaves the lines up to a checkpoint, and writes those that could not be
-// written before it.
+// Rewind keeps the lines up to a checkpoint, and writes the lines before it that are
+// missing.
 func TestRewind(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "run"), false)
 	add := func(n int) error { return f.Append(metrics.Record{}.With("step", n)) }
@@ -107,7 +107,7 @@ func TestRewind(t *testing.T) {
 	if err := f.Rewind(s, logger); err != nil || !strings.HasPrefix(steps(), "12") || !strings.Contains(log.String(), "has lost lines") {
 		t.Errorf("steps %s, error %v, log %q", steps(), err, log.String())
 	}
-	if runtime.GOOS == "windows" { // where open files cannot be removed
+	if runtime.GOOS == "windows" { // systems on which open files cannot be removed
 		return
 	}
 	os.RemoveAll(f.Dir)
@@ -144,7 +144,7 @@ func snapshotOf(t *testing.T, step int, score float64) Snapshot {
 	}
 }
 
-// A deviceOf holds weights, and counts the elements of them that the host has.
+// A deviceOf holds weights on a device, and counts their elements that the host has.
 type deviceOf struct {
 	held      map[*models.Weights][]float32
 	has, most int
@@ -167,7 +167,7 @@ func (d *deviceOf) Drop(w *models.Weights, from, to int) {
 	}
 }
 
-// onDevice makes a snapshot whose weights and state, of tensors of so many elements, only a
+// onDevice makes a snapshot whose weights and state, in tensors of n elements, only a
 // device has.
 func onDevice(t *testing.T, layout *models.Layout) (Snapshot, *deviceOf) {
 	t.Helper()
@@ -200,9 +200,9 @@ func newWeights(t *testing.T, layout *models.Layout) *models.Weights {
 	return w
 }
 
-// TestSaverOfDevice: what a device holds is written as if the host had it, and the host has
-// little of it at once: one tensor beside the copies of a checkpoint that is written while
-// training goes on, else the weights and one part of the state.
+// TestSaverOfDevice: weights and state on a device are written as if the host had them.
+// The host has little of them at once: one tensor beside the copies of a checkpoint
+// written during training, else the weights and one part of the state.
 func TestSaverOfDevice(t *testing.T) {
 	const a, b = 1024, 3072 // no padding
 	layout, err := models.NewLayout([]models.Fused{models.Plain("a", a), models.Plain("b", b)})
@@ -251,8 +251,8 @@ func TestSaverOfDevice(t *testing.T) {
 	}
 }
 
-// The last and the best checkpoints are kept. If the newest is damaged, the previous one
-// is used, and reads back correctly.
+// The last and the best checkpoints are kept. If the newest checkpoint is damaged, the
+// previous one is used, and reads back correctly.
 func TestSaver(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "run"), false)
 	log := slog.New(slog.DiscardHandler)
@@ -291,7 +291,7 @@ func TestSaver(t *testing.T) {
 	if st, err := ReadState(dir); err != nil || st.Step != 3 || *st.Score != 0.3 || st.Version != stateVersion {
 		t.Errorf("state %+v, error %v", st, err)
 	}
-	// A checkpoint of the same step takes the place of the one that is there.
+	// A checkpoint of the same step replaces the one that is there.
 	if err := s.Write(snapshotOf(t, 3, 0.5)); err != nil {
 		t.Fatal(err)
 	}
@@ -300,8 +300,8 @@ func TestSaver(t *testing.T) {
 	}
 }
 
-// TestCheck: a changed file of a checkpoint or a cut file of lines is named, and the rest
-// is sound.
+// TestCheck: a changed file of a checkpoint or a cut file of lines is named, and the
+// other files pass the check.
 func TestCheck(t *testing.T) {
 	root := t.TempDir()
 	f := open(t, filepath.Join(root, "run"), false)

@@ -58,8 +58,8 @@ func TestGrades(t *testing.T) {
 	}
 }
 
-// TestOddGrades: a file that is not regular is refused at once, and one without lines is
-// refused without much memory.
+// TestOddGrades: a file that is not regular is refused at once, and a file without
+// newlines is refused without much memory.
 func TestOddGrades(t *testing.T) {
 	f := open(t, filepath.Join(t.TempDir(), "run"), false)
 	path := filepath.Join(f.Dir, gradesFile)

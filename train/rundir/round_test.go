@@ -54,8 +54,8 @@ func TestLaterRound(t *testing.T) {
 
 // testdata/version3 is a checkpoint's state/ as it was written before rounds had a
 // version, by a program that encoded objectives.Trajectory, verifier.Result and
-// sampler.Stats themselves; round.json has what that program decoded from it. The
-// same is read from it now.
+// sampler.Stats themselves; round.json has what that program decoded from it. The present
+// program must read the same.
 func TestReadsOldRound(t *testing.T) {
 	dir := filepath.Join("testdata", "version3")
 	state, err := ReadState(dir)

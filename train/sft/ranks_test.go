@@ -98,7 +98,7 @@ func TestRanks(t *testing.T) {
 					}
 				}
 				text := filesOf(t, c.Output.Dir)
-				text["metrics.jsonl"] = "" // the ranks send other numbers of bytes in parts
+				text["metrics.jsonl"] = "" // With parts the ranks send other numbers of bytes.
 				return text, all[0]
 			}
 			_, one := trained(1, "none")
@@ -122,8 +122,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// Told to stop on any rank, three ranks stop in order; two go on from the checkpoint, and
-// come to the same bytes however they keep the moments.
+// If any of three ranks is told to stop, all stop in order; two ranks continue from the
+// checkpoint, and end with the same bytes, however they divide the moments.
 func TestRanksStopAndResume(t *testing.T) {
 	for rank := range 3 {
 		c := severalConfig(filepath.Join(t.TempDir(), "run"))
@@ -159,8 +159,8 @@ func TestRanksStopAndResume(t *testing.T) {
 	}
 }
 
-// TestRanksFail: an error of one rank ends all, with its words on the first rank; ranks
-// that differ do not begin, and say what differs.
+// TestRanksFail: an error of one rank ends all, and the first rank repeats it; ranks that
+// differ do not begin, and say what differs.
 func TestRanksFail(t *testing.T) {
 	c := severalConfig(filepath.Join(t.TempDir(), "run"))
 	passes := 0

@@ -41,7 +41,7 @@ func (r *recorder) Record(m metrics.Record) {
 	}
 }
 
-// losses returns those of the steps.
+// losses returns the losses of the steps.
 func (r *recorder) losses() (losses []float64) {
 	for _, m := range r.records {
 		if m.Get("kind") == "step" {
@@ -163,7 +163,7 @@ func TestMemoryEndsAndFloat16(t *testing.T) {
 	}
 }
 
-// filesOf returns the files of a run folder that have to be the same in every run.
+// filesOf returns the files of a run folder that every run must write equally.
 func filesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(dir, "adapter_config.json"))
@@ -179,7 +179,7 @@ func filesOf(t *testing.T, dir string) map[string]string {
 		}
 		var lines []string
 		for line := range strings.Lines(string(text)) {
-			if name == "metrics.jsonl" { // except for seconds and the time of day
+			if name == "metrics.jsonl" { // The test leaves out seconds and the time of day.
 				line, _, _ = strings.Cut(line, `"seconds/`)
 				line, _, _ = strings.Cut(line, `"time"`)
 			}
@@ -190,8 +190,8 @@ func filesOf(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// A run that is interrupted after any step and resumed ends with the bits of one that was
-// not; so do its metrics, with the held-out loss.
+// A run that is interrupted after any step and resumed ends with the same weights and
+// metrics, the held-out loss included, as a run without interruption.
 func TestResume(t *testing.T) { testResume(t, func(*Config) {}, "config.json") }
 
 // TestResumeAdapter is TestResume for an adapter in place of the weights.
@@ -199,8 +199,8 @@ func TestResumeAdapter(t *testing.T) {
 	testResume(t, func(c *Config) { c.LoRA.On, c.LoRA.Rank = true, 4 }, "adapter_config.json")
 }
 
-// testResume stops runs with settings that change makes; last is the file that is
-// written last.
+// testResume stops runs with settings that change makes; last names the file that a run
+// writes last.
 func testResume(t *testing.T, change func(*Config), last string) {
 	settings := func(dir string) Config {
 		c := configured(dir)
@@ -226,7 +226,7 @@ func testResume(t *testing.T, change func(*Config), last string) {
 			t.Fatalf("stopped after step %d: %v", after, err)
 		}
 		if after == 16 {
-			os.Remove(filepath.Join(c.Output.Dir, last)) // as if it had been killed while the model was written
+			os.Remove(filepath.Join(c.Output.Dir, last)) // This is the folder of a run that was killed while it wrote the model.
 		}
 		if c.Finished() {
 			t.Errorf("stopped after step %d, and finished", after)
@@ -244,7 +244,7 @@ func testResume(t *testing.T, change func(*Config), last string) {
 			t.Errorf("stopped after step %d: %+v, want %+v", after, again, end)
 		}
 	}
-	// Another course cannot be taken up in the middle.
+	// A run cannot resume with settings that change its course.
 	c = settings(filepath.Join(dir, "stopped-9"))
 	os.Remove(filepath.Join(c.Output.Dir, last))
 	c.Optimizer.LearningRate = 1
@@ -264,7 +264,7 @@ func TestSequence(t *testing.T) {
 }
 
 // TestTurns: a step on conversations scores the learned tokens alone, and its loss and
-// gradient are those of whole conversations in which all others have the weight zero.
+// gradient are those of whole conversations in which all other tokens have the weight zero.
 func TestTurns(t *testing.T) {
 	env := runtimetest.Test(t)
 	policy := openPolicy(t, env, configured("out"))
@@ -309,8 +309,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestEncode: demonstrations as ids: their end, their length, characters that cannot be
-// written.
+// TestEncode checks the ids of demonstrations: their end, their length, and characters
+// that the vocabulary lacks.
 func TestEncode(t *testing.T) {
 	env := runtimetest.Test(t)
 	policy, err := policy.Open(env, policy.Options{Path: data.Arithmetic, DType: "float32"})
@@ -329,7 +329,7 @@ func TestEncode(t *testing.T) {
 		}
 		return e.Encode(d)
 	}
-	// Where several ids end a response the tokenizer's is learned, else the first.
+	// If several ids end a response, the run learns the tokenizer's, or else the first.
 	was := policy.Model.EOS
 	for _, ends := range []struct {
 		ids  []int32
@@ -344,7 +344,7 @@ func TestEncode(t *testing.T) {
 	if x, err := encode(data.Demonstration{Response: "1+1=2", Whole: true}); err != nil || len(x.IDs) != 6 || x.sequence().Count() != 5 {
 		t.Errorf("a text is %+v, %v", x, err)
 	}
-	// The end that a response has already is not written a second time.
+	// An end that a response already has is not written a second time.
 	end := policy.Tokenizer.Decode([]int32{eos}, false)
 	for _, d := range []data.Demonstration{{Prompt: "1+1=", Response: "2"}, {Response: "1+1=2", Whole: true}} {
 		plain, err := encode(d)
@@ -369,7 +369,7 @@ func TestEncode(t *testing.T) {
 	if _, err := encode(data.Demonstration{Prompt: "1+1=", Response: "é2", Place: "f.jsonl: line 3"}); err == nil || !strings.Contains(err.Error(), `f.jsonl: line 3: tokenize: 'é' in "é2" is not in the vocabulary`) {
 		t.Errorf("a character that is not in the vocabulary: %v", err)
 	}
-	// Losing more than half is an error, less a warning.
+	// A run that would lose more than half is refused, and a smaller loss is a warning.
 	var log bytes.Buffer
 	c.Data.AssistantOnly, c.Data.TooLong = true, "drop"
 	list := append(sums(3), data.Demonstration{Prompt: "111+111=", Response: "222"}, data.Demonstration{Prompt: "111+111=", Response: "222"})

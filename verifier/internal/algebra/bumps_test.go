@@ -2,7 +2,7 @@ package algebra
 
 import "testing"
 
-// bumps vanish at many points, or nearly, and are not zero.
+// bumps are functions that vanish at many points, or nearly, and are not zero.
 var bumps = []string{
 	`\sin(2^{16}\pi x)`, `\sin^2(2^{20}\pi x)`, `\sin(10^{30}\pi x)`, `\sin(10^{400}\pi x)`, `\sin(10^{1000}\pi x)`, `\sin(30!\cdot\pi x)`, `\tan(65536\pi x)`, `1-\cos(2^{17}\pi x)`,
 	`\sin(2^{16}\pi x)\cos x`, `e^{2^{17}\pi i x}-1`, `\sqrt{\sin^2(2^{18}\pi x)}`, `2^{17}x-\lfloor 2^{17}x\rfloor`, `\lceil x\rceil-\lfloor x\rfloor-1`, `\lfloor\frac{1}{1+|x-\pi|}\rfloor`,
@@ -15,13 +15,13 @@ var bumps = []string{
 	`\lfloor x\rfloor-\lfloor\frac{\lfloor 2^{40}x\rfloor}{2^{40}}\rfloor`,
 }
 
-// naturalBumps vanish at the natural numbers that one would try.
+// naturalBumps are functions that vanish at the natural numbers that one would try.
 var naturalBumps = []string{
 	`\lfloor\frac{n}{100}\rfloor`, `\lfloor\frac{n}{10^{15}}\rfloor`, `\binom{n}{10^6}`, `\binom{n}{150}`, `\max(0,n-10^{13})`, `\prod_{k=0}^{200}(n-k)`, `\sum_{k=10^9}^{n}1`, `\sum_{k=500}^{n}k`, `\lfloor\frac{n!}{10^{400}}\rfloor`,
 	`\lfloor\log_{10^9}n\rfloor`, `\gcd(n,1000003)-1`, `\lfloor\frac{n}{25}\rfloor-\lfloor\frac{n}{25}\rfloor^2`,
 }
 
-// TestBumps: a function with a bump that no point may meet is not the function.
+// TestBumps: a function plus a bump, which no tried point may meet, differs from the function.
 func TestBumps(t *testing.T) {
 	refuse := func(gold, answer string) {
 		t.Helper()
@@ -43,7 +43,7 @@ func TestBumps(t *testing.T) {
 	}
 }
 
-// TestTinyArguments: a function of a tiny number is that number only to first order.
+// TestTinyArguments: a function of a tiny number equals this number only to first order.
 func TestTinyArguments(t *testing.T) {
 	for _, f := range []string{`\sin`, `\tan`, `\arcsin`, `\arctan`, `\sinh`, `\tanh`, `\operatorname{arcsinh}`, `\operatorname{arctanh}`} {
 		for _, tiny := range []string{`10^{-50}`, `10^{-150}`, `10^{-300}`, `2^{-1000}`, `\pi\cdot10^{-90}`} {

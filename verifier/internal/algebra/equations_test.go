@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestSameZeros: a factor that may be zero, or that takes zeros away, makes
-// another equation; one in a denominator does not.
+// TestSameZeros: a factor that may be zero, or that takes zeros away, changes an
+// equation; a factor in a denominator does not.
 func TestSameZeros(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
@@ -17,7 +17,7 @@ func TestSameZeros(t *testing.T) {
 		{`\frac{x}{a}+\frac{y}{b}-1`, `bx+ay-ab`, true},
 		{`r(1+\cos t)-1`, `r-\frac{1}{1+\cos t}`, true},
 		{`e^{-x}y-1`, `y-\frac{1}{e^{-x}}`, true},
-		{`\frac{x^2-1}{x-1}-y`, `x+1-y`, true}, // a removable hole is not told apart
+		{`\frac{x^2-1}{x-1}-y`, `x+1-y`, true}, // The comparison does not detect a removable hole.
 		{`x^{-2}-y`, `1-x^2y`, true},
 		{`2x-4`, `x-2`, true},
 		{`xy-x`, `y-1`, false},
@@ -31,7 +31,7 @@ func TestSameZeros(t *testing.T) {
 		{`x-x`, `y-y`, false},         // zero everywhere
 		{`x-x`, `x`, false},
 		{`\frac{1}{x-x}-y`, `y`, false},
-		{`x^{50}y^{50}-1`, `y^{50}-\frac{1}{x^{50}}`, false}, // of too high a degree to tell
+		{`x^{50}y^{50}-1`, `y^{50}-\frac{1}{x^{50}}`, false}, // equations of too high a degree to decide
 		{`(x+1)^{61}`, `(x+1)^{61}`, false},
 	} {
 		a, b := parse(t, c.a), parse(t, c.b)
@@ -45,7 +45,7 @@ func TestSameZeros(t *testing.T) {
 	}
 }
 
-// TestPoles: a denominator that vanishes at a solution takes it away.
+// TestPoles: a solution at which a denominator vanishes does not count.
 func TestPoles(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

@@ -97,8 +97,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestLinesDiffer: expressions of different lines are different, except for a few that
-// are the same number.
+// TestLinesDiffer: expressions of different lines differ, except for a few that are the
+// same number.
 func TestLinesDiffer(t *testing.T) {
 	for i, line := range identities {
 		for _, other := range identities[i+1:] {
@@ -117,15 +117,15 @@ func TestLinesDiffer(t *testing.T) {
 				continue
 			}
 			if same, _ := NewChecker().Equal(parse(t, sides(line)[1]), parse(t, sides(other)[1])); same == Equal {
-				continue // their other sides agree too
+				continue // The other sides of these lines agree too.
 			}
 			t.Errorf("Equal(%s, %s): %s", a, b, rule)
 		}
 	}
 }
 
-// TestBudget gives every comparison too little work, in all amounts: it must end
-// in Limit or Undecided, or with the verdict that it has with enough.
+// TestBudget gives every comparison too little work, in all amounts: the comparison must
+// end in Limit or Undecided, or with the verdict of enough work.
 func TestBudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds")
@@ -162,7 +162,7 @@ func TestUndefined(t *testing.T) {
 	}
 }
 
-// TestCompare orders constants.
+// TestCompare checks the order of constants.
 func TestCompare(t *testing.T) {
 	ascending := []string{`-\infty`, `-10^{100}`, `-\pi`, `-3`, `0`, `10^{-100}`, `\frac13`, `0.34`, `1`, `\sqrt2`, `1.41421356237309504880168872420969807856967188`, `e`, `\frac{22}{7}`, `\sqrt{10}`, `100!`, `\infty`}
 	for i, a := range ascending {
@@ -187,7 +187,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestProportional: equations are equal up to a number.
+// TestProportional: two equations are equal if one is the other times a number.
 func TestProportional(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string

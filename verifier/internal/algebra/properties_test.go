@@ -74,7 +74,7 @@ func TestRewritesAreEqual(t *testing.T) {
 		a, b := expression(t, 3), expression(t, 1)
 		form := rapid.SampledFrom(rewrites).Draw(t, "rewrite")
 		if strings.Contains(form, "dfrac") {
-			a = `\left|` + a + `\right|` // its denominator must not vanish
+			a = `\left|` + a + `\right|` // The denominator must not vanish.
 		}
 		other := fmt.Sprintf(strings.ReplaceAll(form, "%[2]s", "(%[2]s)"), a, b)
 		if !strings.Contains(form, "%[2]s") {
@@ -96,7 +96,7 @@ func TestChangesAreDifferent(t *testing.T) {
 	})
 }
 
-// same requires an outcome, but lets a comparison run into its limits.
+// same requires an outcome, but allows that a comparison reaches its limits.
 func same(t *rapid.T, a, b string, want outcome) {
 	got, rule := NewChecker().Equal(tree(t, a), tree(t, b))
 	if got != want && got != Limit {

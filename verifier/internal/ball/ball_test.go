@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Float64 is the middle of a.
+// Float64 returns the middle of a.
 func (a Real) Float64() float64 {
 	f, _ := a.float().Float64()
 	return f
@@ -19,7 +19,7 @@ func context(prec uint) *Context {
 	return &Context{Prec: prec, Budget: &budget}
 }
 
-// encloses reports whether the ball holds the (much better known) value of fine.
+// encloses reports whether the ball contains the value of fine, which is known much better.
 func encloses(a, fine Real) bool {
 	d := new(big.Float).SetPrec(2000).Sub(a.float(), fine.float())
 	radius := new(big.Float).SetPrec(2000).SetFloat64(a.rad.m)
