@@ -66,7 +66,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// The embedded task gives the same type as a file, fields included.
+// The embedded task and a file give problems of the same type, fields included.
 func TestArithmeticProblems(t *testing.T) {
 	problems, _, err := OpenProblems("builtin:arithmetic", Options{}, true)
 	if err != nil {

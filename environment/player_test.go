@@ -233,7 +233,7 @@ type recital struct {
 	outcome Outcome
 	seen    []Turn  // by the environment
 	read    []int32 // by the decoder
-	ids     []int32 // of prompt and response
+	ids     []int32 // tokens of prompt and response
 }
 
 // recited plays an episode of the adder in which the policy says texts.

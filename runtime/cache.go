@@ -363,7 +363,7 @@ func (c *cache) runs(p *cachePart, row, at, n, stride int) Runs {
 	return Runs{To: row * p.rowSize(c.geometry), Stride: p.capacity * k, From: at, FromStride: stride * k, Width: n * k, Count: c.geometry.KVHeads}
 }
 
-// truncate frees the rows of the first part from n on, which began last.
+// truncate frees the rows of the first part from n on; these rows began last.
 func (c *cache) truncate(n int) {
 	p := &c.parts[0]
 	for _, slot := range p.slotOf[n:] {

@@ -484,9 +484,9 @@ var (
 	passed    = setOf("be been equal equals to the a an answer value result solution number guess is are was would seems looks must can exactly simply just really actually necessarily clearly obviously certainly of but and which that this it x y n should could say")
 	discarded = map[string]string{"but": "anything everything all", "than": "other rather less more fewer greater smaller larger bigger higher lower", "of": "instead", "from": "far", "unlike": "", "reject": "", "discard": "", "exclude": "", "excludes": ""}
 	confirmed = setOf("it right correct true valid possible")
-	// operating are words before a box that make another number of it, or deny it.
-	// operatingOf do so if "of" follows. onward are words behind a box that do so if a
-	// number follows.
+	// operating are words before a box that change its number or deny the box.
+	// operatingOf are such words if "of" follows them, and onward are such words behind a
+	// box if a number follows them.
 	operating   = setOf("minus negative twice thrice double triple half plus times except excluding without wrong incorrect false")
 	operatingOf = setOf("half third quarter square cube root double triple opposite inverse reciprocal negative factorial multiple divisor fraction")
 	onward      = setOf("mod modulo choose plus minus times over divided multiplied")

@@ -136,7 +136,7 @@ func TestRead(t *testing.T) {
 		{anything, `\boxed{\not B}`, ""},
 		{anything, `\boxed{42}`, ""},
 		{anything, `\boxed{}`, ""},
-		// A tag.
+		// The response gives the letter in a tag.
 		{anything, "<think>A or C</think><answer>B</answer>", "B"},
 		{anything, "<answer>A</answer> <answer>B</answer>", "B"},
 		{anything, "<answer> (B) Paris </answer> The answer is A.", "B"},

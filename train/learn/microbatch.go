@@ -8,15 +8,15 @@ import (
 	"onering/runtime"
 )
 
-// microBatches cuts those sequences of a batch that own lists into micro-batches of at
-// most limit tokens each, in which a prefix counts with each of its sequences, and of at
-// most alone, unless that is 0, in which it counts once; a longer sequence goes alone.
-// Sequences that are live and others never share a micro-batch, so the others cost no
-// backward pass. Sequences with one prefix follow one another, so that a pass computes it
-// once. Each kind is sorted by the length of the longest sequence with
-// the prefix and then by its own, longest first: attention pads the rows of a
-// micro-batch to one length, and later micro-batches fit into the memory of earlier
-// ones. live nil means that all are.
+// microBatches cuts the sequences of a batch whose indexes are in own into micro-batches
+// of at most limit tokens, counting a prefix once for each of its sequences. If alone is
+// not 0, a micro-batch also has at most alone tokens, counting a prefix once. A longer
+// sequence gets a micro-batch alone. A micro-batch has only live sequences or none, so
+// the others cost no backward pass (live nil means that all are live). Sequences with one
+// prefix are adjacent, so that a pass computes the prefix once. Each kind is sorted by the
+// longest sequence with the same prefix and then by its own length, longest first:
+// attention pads the rows of a micro-batch to one length, and later micro-batches fit
+// into the memory of earlier ones.
 func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, alone int) [][]int {
 	alive := func(i int) bool { return live == nil || live[i] }
 	order, groups := slices.Clone(own), prefixGroups(sequences, own, alive)

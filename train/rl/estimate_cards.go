@@ -126,7 +126,7 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 		}
 	}
 	for k, p := range many {
-		if p.Weights && (s.compute.Type == models.F32 || c.LoRA.On) { // these have no copy to train with
+		if p.Weights && (s.compute.Type == models.F32 || c.LoRA.On) { // A float32 base and a base of LoRA have no 16-bit copy that trains.
 			continue
 		}
 		if k > 0 && many[k-1].Fits && p.Slots < many[k-1].Slots || best.Fits && p.MicroTokens < best.MicroTokens {
