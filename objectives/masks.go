@@ -182,7 +182,7 @@ func Loss(o Objective, b, at Batch) float64 {
 		loss = o.Loss(b, at)
 	} else {
 		loss = o.Loss(blend(b, at, factors), at)
-		if hasPenalty(o) {
+		if Live(o, Trajectory{}) {
 			// The penalties are the loss without advantages. They are not masked.
 			b, at := withoutAdvantages(b), withoutAdvantages(at)
 			loss += o.Loss(b, at) - o.Loss(blend(b, at, factors), at)
@@ -203,7 +203,7 @@ func Weights(o Objective, b Batch, w [][]float64) {
 	o.Weights(b, w)
 	if factors := maskOf(o, b); factors != nil {
 		penalties := b.Zeros()
-		if hasPenalty(o) {
+		if Live(o, Trajectory{}) {
 			o.Weights(withoutAdvantages(b), penalties)
 		}
 		for i := range w {
@@ -252,8 +252,9 @@ func MaskStats(o Objective, b Batch) []Stat {
 // gives weights even to responses without advantage and without penalties.
 func Live(o Objective, t Trajectory) bool {
 	s, ok := o.(shares)
+	all, pulls := o.(interface{ WeighsAll() bool })
 	needs := NeedsOf(o)
-	return t.HasAdvantage() || needs.EntropyGradient || needs.Reference || ok && s.settings().KLCov > 0 || weighsAll(o)
+	return t.HasAdvantage() || needs.EntropyGradient || needs.Reference || ok && s.settings().KLCov > 0 || pulls && all.WeighsAll()
 }
 
 func maskOf(o Objective, b Batch) [][]float64 {
@@ -261,17 +262,6 @@ func maskOf(o Objective, b Batch) [][]float64 {
 		return m.Mask(b)
 	}
 	return nil
-}
-
-func weighsAll(o Objective) bool {
-	all, ok := o.(interface{ WeighsAll() bool })
-	return ok && all.WeighsAll()
-}
-
-// hasPenalty reports whether log-probs have a gradient in the loss without advantages.
-func hasPenalty(o Objective) bool {
-	s, ok := o.(shares)
-	return ok && s.settings().KLBeta != 0 || weighsAll(o)
 }
 
 // tokenScale returns the weight of a token of trajectory i in the loss.
