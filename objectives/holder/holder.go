@@ -24,8 +24,8 @@
 // mean (D34): z = min(d, ln(1 + clip_high)) for A >= 0, max(d, ln(1 - clip_low)) for A < 0.
 // A token that is cut stays in the mean and passes no gradient. With p = 1 that is grpo.
 // "both" is a third branch of the authors' code, which no table of theirs uses (D35): it
-// clips d to +-ln(1 + clip_high) whatever the advantage is, after which the clip of the
-// mean cannot bind. "none" clips nothing.
+// clips d to +-ln(1 + clip_high) whatever the advantage is, and does not read clip_low. With
+// one width the clip of the mean could not bind. "none" clips nothing.
 //
 // # Where paper and code differ
 //
