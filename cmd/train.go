@@ -26,7 +26,6 @@ import (
 	"onering/policy"
 	"onering/reward"
 	"onering/serve"
-	"onering/serve/episodes"
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/ranks"
@@ -234,7 +233,7 @@ func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config) error {
 	if err != nil {
 		return err
 	}
-	d, err := episodes.Start(address, filepath.Base(filepath.Clean(config.Model.Path)), key, p.Command, slog.Default())
+	d, err := serve.StartEpisodes(address, filepath.Base(filepath.Clean(config.Model.Path)), key, p.Command, slog.Default())
 	if err != nil {
 		return fmt.Errorf("--serve %s: %w", address, err)
 	}

@@ -321,7 +321,7 @@ func within[T any](ctx context.Context, f func() (T, error)) (value T, err error
 const grace = 2 * time.Second
 
 // A Driver plays episodes of programs that ask for each turn themselves, such as agents that
-// know nothing of training. Package serve/episodes has one.
+// know nothing of training. Package serve has one.
 type Driver interface {
 	// Drive plays all episodes and calls ended as each ends, never twice at the same time.
 	Drive(ctx context.Context, d Drive, ended func(Driven)) (sampler.Stats, error)

@@ -1,5 +1,5 @@
-// Package serve shows the state of a training run over HTTP: its health as JSON, its
-// metrics for Prometheus, and Go's profiles.
+// Package serve shows the state of a training run over HTTP (its health as JSON, its
+// metrics for Prometheus, and Go's profiles), and lets programs play its episodes.
 package serve
 
 import (
@@ -83,9 +83,9 @@ func NewServer(handler http.Handler, at net.Addr, keyed bool, danger string, log
 	}
 }
 
-// Serve answers requests on a listener with a NewServer until stop is called, which waits
+// serveOn answers requests on a listener with a NewServer until stop is called, which waits
 // at most one second for open requests.
-func Serve(listener net.Listener, handler http.Handler, keyed bool, danger string, log *slog.Logger) (stop func()) {
+func serveOn(listener net.Listener, handler http.Handler, keyed bool, danger string, log *slog.Logger) (stop func()) {
 	server := NewServer(handler, listener.Addr(), keyed, danger, log)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -111,7 +111,7 @@ func Start(addr string, rounds int) (*Status, error) {
 	}
 	s := &Status{addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}, gauges: map[string]float64{}}
 	s.lastProgress = s.now()
-	s.stop = Serve(listener, s.handler(), false, "anyone who reaches this address can read the status and take profiles", slog.Default())
+	s.stop = serveOn(listener, s.handler(), false, "anyone who reaches this address can read the status and take profiles", slog.Default())
 	slog.Info("status", "health", "http://"+s.addr+"/healthz", "prometheus", "http://"+s.addr+"/metrics", "profiles", "http://"+s.addr+"/debug/pprof/")
 	return s, nil
 }

@@ -14,7 +14,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy internal/bench internal/cli internal/files serve serve/episodes serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -96,9 +96,8 @@ var rooms = []struct {
 	{"train/ranks", "models runtime runtime/mpi train/learn"},
 	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 
-	{"serve", "train/metrics"},
+	{"serve", "environment internal/process sampler serve/openai train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},
-	{"serve/episodes", "environment internal/process sampler serve serve/openai"},
 
 	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/sweep", "internal/files internal/settings internal/stat report"},

@@ -1,8 +1,4 @@
-// Package episodes lets programs, such as agents that know nothing of training, play
-// episodes with the policy in training. Each episode has an API key, with which a program
-// uses the run as a server of OpenAI's API; package openai answers. POST /rl/start begins
-// an episode, /rl/reward states its reward, /rl/end ends it.
-package episodes
+package serve
 
 import (
 	"context"
@@ -23,12 +19,15 @@ import (
 	"onering/environment"
 	"onering/internal/process"
 	"onering/sampler"
-	"onering/serve"
 	"onering/serve/openai"
 )
 
-// A Driver serves the policy of a run at an address. It is the environment.Driver of programs.
-type Driver struct {
+// Episodes lets programs, such as agents that know nothing of training, play episodes with
+// the policy in training. Each episode has an API key, with which a program uses the run as
+// a server of OpenAI's API; package openai answers. POST /rl/start begins an episode,
+// /rl/reward states its reward, /rl/end ends it. Episodes is the environment.Driver of
+// programs.
+type Episodes struct {
 	name    string
 	key     string   // the key of programs that begin episodes; "" for none
 	command []string // the command that is run for each episode; nil to wait for programs
@@ -41,28 +40,28 @@ type Driver struct {
 	closed  bool
 }
 
-// Start listens for programs. name is the policy's name in requests; key, if not empty, is
+// StartEpisodes listens for programs. name is the policy's name in requests; key, if not empty, is
 // required of programs that begin episodes; command, if not empty, is run for each episode.
-func Start(addr, name, key string, command []string, log *slog.Logger) (*Driver, error) {
+func StartEpisodes(addr, name, key string, command []string, log *slog.Logger) (*Episodes, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{name: name, key: key, command: command, url: "http://" + listener.Addr().String() + "/v1", changed: make(chan struct{})}
-	d.stop = serve.Serve(listener, http.HandlerFunc(d.serve), key != "", "anyone who reaches this address can use the policy and play its episodes; --api-key-env asks for a key", log)
+	d := &Episodes{name: name, key: key, command: command, url: "http://" + listener.Addr().String() + "/v1", changed: make(chan struct{})}
+	d.stop = serveOn(listener, http.HandlerFunc(d.serve), key != "", "anyone who reaches this address can use the policy and play its episodes; --api-key-env asks for a key", log)
 	log.Info("programs can ask the policy", "url", d.url)
 	return d, nil
 }
 
 // Close ends the server. Programs that wait for an episode get an error.
-func (d *Driver) Close() error {
+func (d *Episodes) Close() error {
 	d.set(nil, true)
 	d.stop()
 	return nil
 }
 
 // set makes a round the current one.
-func (d *Driver) set(r *round, closed bool) {
+func (d *Episodes) set(r *round, closed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.round, d.closed = r, d.closed || closed
@@ -71,7 +70,7 @@ func (d *Driver) set(r *round, closed bool) {
 }
 
 // current waits for a round other than one; nil if ctx or the run ends before.
-func (d *Driver) current(ctx context.Context, other *round) *round {
+func (d *Episodes) current(ctx context.Context, other *round) *round {
 	for {
 		d.mu.Lock()
 		r, changed, closed := d.round, d.changed, d.closed
@@ -91,7 +90,7 @@ func (d *Driver) current(ctx context.Context, other *round) *round {
 }
 
 // serve answers a request once a round is in progress: between rounds the weights change.
-func (d *Driver) serve(w http.ResponseWriter, r *http.Request) {
+func (d *Episodes) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/health" {
 		openai.Write(w, http.StatusOK, map[string]string{"status": "ok"})
 		return
@@ -105,8 +104,8 @@ func (d *Driver) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // Drive implements environment.Driver.
-func (d *Driver) Drive(ctx context.Context, x environment.Drive, ended func(environment.Driven)) (stats sampler.Stats, err error) {
-	r := &round{Driver: d, drive: x, keys: map[string]*episode{}}
+func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(environment.Driven)) (stats sampler.Stats, err error) {
+	r := &round{Episodes: d, drive: x, keys: map[string]*episode{}}
 	for i, q := range x.Requests {
 		for k := range q.Samples {
 			r.left = append(r.left, r.episode(i, k))
@@ -146,7 +145,7 @@ const episodeKey = "sk-onering-"
 
 // A round has the episodes that are played until the next training steps.
 type round struct {
-	*Driver
+	*Episodes
 	drive   environment.Drive
 	server  *openai.Server
 	handler http.Handler
