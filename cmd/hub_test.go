@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
-	"onering/data/mix"
 	"onering/train/rl"
 )
 
@@ -181,7 +180,7 @@ func TestLocalConfig(t *testing.T) {
 	c.SetContext(t.Context())
 	c.SetErr(&bytes.Buffer{})
 	config := rl.Config{}
-	config.Model.Path, config.Data.Train = "org/tiny", mix.Files{{Path: "hf:org/sums/test.jsonl"}}
+	config.Model.Path, config.Data.Train = "org/tiny", rl.TrainFiles{{Path: "hf:org/sums/test.jsonl"}}
 	if err := config.Eval.Suites.UnmarshalTOML([]any{"held=hf:org/sums", "hf:org/sums/test.jsonl", data.Arithmetic, "amc=amc.jsonl"}); err != nil {
 		t.Fatal(err)
 	}

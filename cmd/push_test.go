@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"onering/data/mix"
 	"onering/train"
 	"onering/train/rl"
 )
@@ -80,7 +79,7 @@ func TestPush(t *testing.T) {
 	config := rl.Default()
 	config.Model.Path = "hf:org/tiny@" + strings.Repeat("c0", 20)
 	config.Model.System = "a private prompt"
-	config.Data.Train = mix.Files{{Path: "/home/someone/problems.jsonl"}}
+	config.Data.Train = rl.TrainFiles{{Path: "/home/someone/problems.jsonl"}}
 	config.Output.Dir = "/home/someone/run"
 	text, err := encodeConfig(&config)
 	if err != nil {

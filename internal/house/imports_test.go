@@ -64,7 +64,6 @@ var rooms = []struct {
 	{"runtime/nccl", ""},
 	{"runtime/runtimetest", "runtime runtime/cuda runtime/cuda/kernels/onhost runtime/nccl runtime/webgpu runtime/provision models"},
 	{"data", "internal/ordered internal/files tokenize verifier"},
-	{"data/mix", "data internal/settings"},
 	{"examples/rewards/unittests", ""},
 
 	{"reward", "data environment internal/registry sampler internal/settings"}, // sampler: for the Grader, which scores responses while others are sampled
@@ -86,7 +85,7 @@ var rooms = []struct {
 	{"eval", "internal/files internal/stat models data environment reward sampler internal/settings"}, // models: for its atomic files
 
 	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
-	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/mix environment environment/all objectives objectives/all sampler tokenize reward reward/all internal/settings"},
+	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data environment environment/all objectives objectives/all sampler tokenize reward reward/all internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
 	{"internal/bench", "train/rl policy train internal/bench/limits train/learn internal/memory internal/stat train/metrics train/rundir runtime models sampler"},
 	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},
@@ -123,7 +122,7 @@ var testAllow = map[string]string{
 	"train/ranks":                "runtime/runtimetest",
 	"train":                      "data models/optim/adamw models/qwen2 runtime/runtimetest",
 	"train/rl":                   "internal/bench runtime/runtimetest models/graph models/onnx models/qwen2",
-	"cmd":                        "data/mix models/lora objectives runtime/runtimetest",
+	"cmd":                        "models/lora objectives runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"onering/data"
-	"onering/data/mix"
 	"onering/internal/files"
 	"onering/objectives"
 	"onering/policy"
@@ -90,7 +89,7 @@ var chaosKinds = map[string]func(*rl.Config){
 	},
 	// The run has problems of two files, easy ones first, whose order depends on measured rewards.
 	"mixed": func(c *rl.Config) {
-		c.Data.Train = mix.Files{{Path: "testdata/levels.jsonl"}, {Path: "testdata/more.jsonl", Weight: 0.3}}
+		c.Data.Train = rl.TrainFiles{{Path: "testdata/levels.jsonl"}, {Path: "testdata/more.jsonl", Weight: 0.3}}
 		c.Data.Curriculum, c.Data.Rest = "level", 1
 		c.Train.Rounds = 8
 	},
@@ -118,7 +117,7 @@ func set(c *rl.Config, objective, settings string) {
 
 func chaosConfig(kind, dir string) rl.Config {
 	c := rl.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.Files{{Path: data.Arithmetic}}
+	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", rl.TrainFiles{{Path: data.Arithmetic}}
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate, c.Optimizer.Shape = 1e-3, "cosine"

@@ -2,7 +2,6 @@ package rl
 
 import (
 	"onering/data"
-	"onering/data/mix"
 	"onering/environment"
 	_ "onering/environment/all"
 	"onering/models/lora"
@@ -60,12 +59,12 @@ type modelConfig struct {
 
 // A dataConfig says which problems are trained on, and in what order.
 type dataConfig struct {
-	Train mix.Files `toml:"train" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
+	Train TrainFiles `toml:"train" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
 	data.Columns
 	Prompts int    `toml:"prompts" range:"[0,1000000000]" note:"0 keeps all" help:"most problems of a file to keep: the first ones that pass the filter"`
 	Seed    int64  `toml:"seed" range:"[0,)" help:"seed of the order of the problems; each pass over them has its own order"`
 	Filter  string `toml:"filter" help:"keep the rows for which it holds, such as level in 3..5"`
-	// The order of the problems; see mix.Options.
+	// The order of the problems; see orderOptions.
 	Curriculum string `toml:"curriculum" help:"column of numbers that say how hard a problem is: easy problems come first; -pass_rate, with a minus in front, is for high numbers of easy ones. If not given, problems come in any order"`
 	Rest       int    `toml:"rest" range:"[0,1000]" note:"0 is never" help:"after so many draws in a row in which all of its responses earned the same, a problem is passed over in as many passes over its file"`
 }

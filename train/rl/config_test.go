@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"onering/data"
-	"onering/data/mix"
 	"onering/internal/settings"
 	"onering/models/optim/adamw"
 	"onering/policy"
@@ -21,7 +20,7 @@ import (
 
 func valid() Config {
 	c := Default()
-	c.Model.Path, c.Data.Train = "model", mix.Files{{Path: "problems.jsonl"}}
+	c.Model.Path, c.Data.Train = "model", TrainFiles{{Path: "problems.jsonl"}}
 	return c
 }
 
@@ -100,7 +99,7 @@ func TestValidateTogether(t *testing.T) {
 		{func(c *Config) { c.Model.Args = tokenize.ArgTexts{"enable_thinking=false"} }, "model.template_args"},
 		{func(c *Config) { c.Data.Prompt, c.Data.Answer, c.Data.Filter = "q", "a.b", "level in 3..5" }, ""},
 		{func(c *Config) { c.Data.Filter = "level in 3..x" }, "data.filter"},
-		{func(c *Config) { c.Data.Train, c.Data.Answer = mix.Files{{Path: data.Arithmetic}}, "a" }, "data.answer"},
+		{func(c *Config) { c.Data.Train, c.Data.Answer = TrainFiles{{Path: data.Arithmetic}}, "a" }, "data.answer"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP, c.Eval.MaxNewTokens = 0.6, 0.95, 100 }, ""},
 		{func(c *Config) { c.Eval.TopP = 0.95 }, "eval.top_p"},
 		{func(c *Config) {
@@ -205,7 +204,7 @@ func TestUpperBounds(t *testing.T) {
 		{func(c *Config) { c.Runtime.Threads = math.MaxInt }, "runtime.threads = 9223372036854775807: must be at most 1024; 0 is one for each core"},
 	} {
 		c := Default()
-		c.Model.Path, c.Data.Train = "m", mix.Files{{Path: "d"}}
+		c.Model.Path, c.Data.Train = "m", TrainFiles{{Path: "d"}}
 		tt.change(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)

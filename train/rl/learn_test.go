@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"onering/data"
-	"onering/data/mix"
 	"onering/objectives"
 	"onering/policy"
 	"onering/runtime"
@@ -38,7 +37,7 @@ func (q *quiet) Record(r metrics.Record) {
 func embedded(t *testing.T, objective string, seed int64, rounds int) rl.Config {
 	t.Helper()
 	c := rl.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.Files{{Path: data.Arithmetic}}
+	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", rl.TrainFiles{{Path: data.Arithmetic}}
 	c.Data.Seed, c.Train.Seed = seed, seed
 	c.Rollout.PromptsPerRound, c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 64, 40, 16, 128
 	c.Optimizer.LearningRate = 2e-4
@@ -138,7 +137,7 @@ func TestCollapseIsWarnedOf(t *testing.T) {
 		fmt.Fprintf(&problems, "{\"problem\": %q, \"answer\": %q}\n", p.Prompt(), answer)
 	}
 	path := filepath.Join(t.TempDir(), "wrong.jsonl")
-	c.Data.Train = mix.Files{{Path: path}}
+	c.Data.Train = rl.TrainFiles{{Path: path}}
 	if err := os.WriteFile(path, problems.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}

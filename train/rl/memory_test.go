@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"onering/data"
-	"onering/data/mix"
 	"onering/internal/memory"
 	"onering/objectives"
 	"onering/policy"
@@ -30,7 +29,7 @@ type silent = metrics.Unobserved
 
 func tiny(dir string, rounds int) Config {
 	c := Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", mix.Files{{Path: data.Arithmetic}}
+	c.Model.Path, c.Model.Template, c.Data.Train = data.Arithmetic, "no", TrainFiles{{Path: data.Arithmetic}}
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate = 1e-4

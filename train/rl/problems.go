@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"onering/data"
-	"onering/data/mix"
 	"onering/objectives"
 	"onering/reward"
 	"onering/train/metrics"
@@ -17,8 +16,8 @@ import (
 // openTraining opens the training problems. Rows without a problem or an answer are
 // left out; the log names the first of them and says how many there were. So are
 // problems whose prompt is too long.
-func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*mix.Order, error) {
-	order := mix.Options{
+func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, error) {
+	order := orderOptions{
 		Seed: c.Data.Seed, PerRound: c.Rollout.PromptsPerRound, Rounds: c.Train.Rounds,
 		Curriculum: c.Data.Curriculum, Rest: c.Data.Rest,
 	}
@@ -27,9 +26,9 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*mix.Order, err
 		if err != nil {
 			return nil, fmt.Errorf("train: data.train: %w", err)
 		}
-		return mix.Endless(problems, order), nil
+		return endlessOrder(problems, order), nil
 	}
-	var parts []mix.Part
+	var parts []filePart
 	for _, file := range c.Data.Train.Named() {
 		o := reward.Reading(c.Reward.Rule, c.Data.Options())
 		o.NoAnswers = o.NoAnswers || objectives.NeedsOf(c.Objective.Settings).Teacher // such an objective reads no rewards
@@ -38,14 +37,14 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*mix.Order, err
 			return nil, err
 		}
 		if len(c.Data.Train) > 1 {
-			mix.Mark(file.Name, problems)
+			markSource(file.Name, problems)
 		}
-		parts = append(parts, mix.Part{File: file, Problems: problems})
+		parts = append(parts, filePart{File: file, Problems: problems})
 	}
 	if err := dropLong(c, parts, p, log); err != nil {
 		return nil, err
 	}
-	problems, err := mix.New(parts, order)
+	problems, err := newOrder(parts, order)
 	if err != nil {
 		return nil, fmt.Errorf("train: data.train: %w", err)
 	}
@@ -53,7 +52,7 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*mix.Order, err
 }
 
 // openFile opens one of the files of training problems; o says how all are read.
-func openFile(file mix.File, o data.Options, log *slog.Logger) (data.List, error) {
+func openFile(file TrainFile, o data.Options, log *slog.Logger) (data.List, error) {
 	const named = 5
 	o = file.Options(o)
 	bad := 0
@@ -85,7 +84,7 @@ func openFile(file mix.File, o data.Options, log *slog.Logger) (data.List, error
 }
 
 // dropLong drops problems whose prompt has more than rollout.max_prompt_tokens tokens.
-func dropLong(c Config, parts []mix.Part, p *data.Prompter, log *slog.Logger) error {
+func dropLong(c Config, parts []filePart, p *data.Prompter, log *slog.Logger) error {
 	most, longest, dropped, left := c.Rollout.MaxPromptTokens, 0, 0, 0
 	for i := range parts {
 		problems := parts[i].Problems
@@ -113,18 +112,18 @@ func dropLong(c Config, parts []mix.Part, p *data.Prompter, log *slog.Logger) er
 }
 
 // measures says for each problem of the round whether its responses got equal rewards.
-func (r *round) measures() []mix.Measure {
-	out := make([]mix.Measure, len(r.problems))
+func (r *round) measures() []measure {
+	out := make([]measure, len(r.problems))
 	k := len(r.responses()) / len(r.problems)
 	for i := range out {
 		graded, _ := r.graded(i*k, (i+1)*k)
 		if len(graded) < 2 {
 			continue
 		}
-		out[i] = mix.Flat
+		out[i] = flat
 		first := r.rollouts[graded[0]].Score.Value
 		if slices.ContainsFunc(graded, func(j int) bool { return r.rollouts[j].Score.Value != first }) {
-			out[i] = mix.Taught
+			out[i] = taught
 		}
 	}
 	return out
@@ -132,7 +131,7 @@ func (r *round) measures() []mix.Measure {
 
 // sources returns the share of the problems and the mean reward of each of several files,
 // and how many problems rest, if they may.
-func (r *round) sources(c dataConfig, order *mix.Order) (record metrics.Record) {
+func (r *round) sources(c dataConfig, order *problemOrder) (record metrics.Record) {
 	if c.Rest > 0 {
 		record = record.With("data/resting", float64(order.Resting())/float64(order.Len()))
 	}

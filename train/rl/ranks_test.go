@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"onering/data"
-	"onering/data/mix"
 	"onering/models"
 	"onering/policy"
 	"onering/reward"
@@ -435,14 +434,14 @@ func TestRanksDiffer(t *testing.T) {
 	env := runtimetest.Test(t)
 	for thing, change := range map[string]func(*rl.Config){
 		"configuration":   func(c *rl.Config) { c.Optimizer.LearningRate *= 2 },
-		"set of problems": func(c *rl.Config) { c.Data.Train = mix.Files{{Path: "testdata/levels.jsonl"}} },
+		"set of problems": func(c *rl.Config) { c.Data.Train = rl.TrainFiles{{Path: "testdata/levels.jsonl"}} },
 		"model":           func(c *rl.Config) { c.Model.Path = noisyModel(t) },
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
 		for r, err := range together(env, 3, false, func(rank int) rl.Config {
 			c := kindConfig("dapo", dir)
 			if thing == "set of problems" {
-				c.Data.Train = mix.Files{{Path: "testdata/more.jsonl"}}
+				c.Data.Train = rl.TrainFiles{{Path: "testdata/more.jsonl"}}
 			}
 			if rank == 1 {
 				change(&c)

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"onering/data"
-	"onering/data/mix"
 	"onering/environment"
 	"onering/objectives"
 	"onering/policy"
@@ -28,7 +27,7 @@ type roller struct {
 	ranks     *ranks.Group
 	policy    *policy.Policy
 	prompter  *data.Prompter
-	problems  *mix.Order
+	problems  *problemOrder
 	digest    string // digest of the problems
 	reward    reward.Reward
 	player    *environment.Player // nil where a response is a single turn

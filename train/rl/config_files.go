@@ -1,4 +1,4 @@
-package mix
+package rl
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 	"onering/internal/settings"
 )
 
-// A File says where problems are read from (a file, a glob, a folder, or a name on a hub)
+// A TrainFile says where problems are read from (a file, a glob, a folder, or a name on a hub)
 // and how. Its keys override the keys of the same names for all files.
-type File struct {
+type TrainFile struct {
 	Path    string  `toml:"path"`
 	Name    string  `toml:"name"`
 	Weight  float64 `toml:"weight"`
@@ -24,15 +24,15 @@ type File struct {
 	data.Columns
 }
 
-// Files say where the problems of a run are read from. A run file states a text, or a
+// TrainFiles say where the problems of a run are read from. A run file states a text, or a
 // list of texts and tables.
-type Files []File
+type TrainFiles []TrainFile
 
 // Is says whether f is only the given path.
-func (f Files) Is(path string) bool { return len(f) == 1 && f[0] == File{Path: path} }
+func (f TrainFiles) Is(path string) bool { return len(f) == 1 && f[0] == TrainFile{Path: path} }
 
 // String names the paths.
-func (f Files) String() string {
+func (f TrainFiles) String() string {
 	paths := make([]string, len(f))
 	for i, file := range f {
 		paths[i] = file.Path
@@ -41,23 +41,24 @@ func (f Files) String() string {
 }
 
 // Options returns the options of the file; o has those for all files.
-func (f File) Options(o data.Options) data.Options {
+func (f TrainFile) Options(o data.Options) data.Options {
 	o.Prompt, o.Answer = cmp.Or(f.Prompt, o.Prompt), cmp.Or(f.Answer, o.Answer)
 	o.ID, o.Split, o.Expansion = cmp.Or(f.ID, o.ID), cmp.Or(f.Split, o.Split), cmp.Or(f.Expansion, o.Expansion)
 	o.Filter, o.Limit = cmp.Or(f.Filter, o.Filter), cmp.Or(f.Prompts, o.Limit)
 	return o
 }
 
-var tables = settings.Tables[File]{Key: "data.train", Kind: "a file"}
+// fileTables read and write the tables of a list of files.
+var fileTables = settings.Tables[TrainFile]{Key: "data.train", Kind: "a file"}
 
 // Wanted implements settings.Special.
-func (Files) Wanted() string {
+func (TrainFiles) Wanted() string {
 	return `a file in quotes, or a list of files and tables such as ["a.jsonl", {path = "b.parquet", weight = 0.3}]`
 }
 
 // UnmarshalTOML takes a text, a table, or a list of both.
-func (f *Files) UnmarshalTOML(value any) error {
-	files, _, err := tables.Read(value, f.Wanted())
+func (f *TrainFiles) UnmarshalTOML(value any) error {
+	files, _, err := fileTables.Read(value, f.Wanted())
 	if err == nil {
 		*f = files
 	}
@@ -65,8 +66,8 @@ func (f *Files) UnmarshalTOML(value any) error {
 }
 
 // MarshalTOML writes what UnmarshalTOML reads: a text if the path is all there is.
-func (f Files) MarshalTOML() ([]byte, error) {
-	texts, err := tables.Write(f, func(_ int, x settings.Field) bool { return !x.Value.IsZero() })
+func (f TrainFiles) MarshalTOML() ([]byte, error) {
+	texts, err := fileTables.Write(f, func(_ int, x settings.Field) bool { return !x.Value.IsZero() })
 	if len(f) == 1 && f.Is(f[0].Path) {
 		return []byte(texts[0]), err
 	}
@@ -74,7 +75,7 @@ func (f Files) MarshalTOML() ([]byte, error) {
 }
 
 // Validate reports impossible values as joined *settings.Errors of the key.
-func (f Files) Validate(key string) error {
+func (f TrainFiles) Validate(key string) error {
 	var errs settings.Errors
 	errs.Want(key, "", len(f) > 0, "name the file of training problems")
 	sum, weighted := 0.0, 0
@@ -104,7 +105,7 @@ func (f Files) Validate(key string) error {
 
 // Named returns the files with a name for each: the given one, or one made of the path. A
 // name that an earlier file has gets a number.
-func (f Files) Named() Files {
+func (f TrainFiles) Named() TrainFiles {
 	f = slices.Clone(f)
 	taken := map[string]bool{}
 	for _, file := range f {
@@ -114,17 +115,17 @@ func (f Files) Named() Files {
 		if f[i].Name != "" {
 			continue
 		}
-		name := label(f[i].Path)
+		name := fileLabel(f[i].Path)
 		for n := 2; taken[name]; n++ {
-			name = fmt.Sprintf("%s#%d", label(f[i].Path), n)
+			name = fmt.Sprintf("%s#%d", fileLabel(f[i].Path), n)
 		}
 		f[i].Name, taken[name] = name, true
 	}
 	return f
 }
 
-// label is the last part of a path without wildcards, revision and extension.
-func label(name string) string {
+// fileLabel is the last part of a path without wildcards, revision and extension.
+func fileLabel(name string) string {
 	name = strings.TrimPrefix(strings.ReplaceAll(name, `\`, "/"), "hf:")
 	for strings.ContainsAny(path.Base(name), "*?[") {
 		name = path.Dir(name)
@@ -137,9 +138,9 @@ func label(name string) string {
 	return base
 }
 
-// Mark notes in problems the file that they come from, and prefixes their names with its
+// markSource notes in problems the file that they come from, and prefixes their names with its
 // name, since two files may use the same names.
-func Mark(name string, problems []data.Problem) {
+func markSource(name string, problems []data.Problem) {
 	for i := range problems {
 		p := &problems[i]
 		p.Source = name

@@ -1,4 +1,4 @@
-package mix
+package rl
 
 import (
 	"errors"
@@ -16,20 +16,20 @@ import (
 )
 
 // part makes n problems; their column level is n-i for problem i.
-func part(name string, n int, weight float64) Part {
-	p := Part{File: File{Path: name, Name: name, Weight: weight}}
+func part(name string, n int, weight float64) filePart {
+	p := filePart{File: TrainFile{Path: name, Name: name, Weight: weight}}
 	for i := range n {
 		p.Problems = append(p.Problems, data.Problem{
 			ID: fmt.Sprintf("%s:%d", name, i), Text: "t", Answers: []string{"1"},
 			Fields: data.Object{{Name: "level", Value: fmt.Sprint("Level ", n-i)}},
 		})
 	}
-	Mark(name, p.Problems)
+	markSource(name, p.Problems)
 	return p
 }
 
-func mustNew(t interface{ Fatal(...any) }, parts []Part, o Options) *Order {
-	order, err := New(parts, o)
+func mustNew(t interface{ Fatal(...any) }, parts []filePart, o orderOptions) *problemOrder {
+	order, err := newOrder(parts, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func ids(problems []data.Problem) []string {
 }
 
 // drawn returns the names of the problems of the first rounds.
-func drawn(o *Order, rounds int) []string {
+func drawn(o *problemOrder, rounds int) []string {
 	var out []string
 	for n := range rounds {
 		out = append(out, ids(o.Round(n))...)
@@ -53,11 +53,11 @@ func drawn(o *Order, rounds int) []string {
 	return out
 }
 
-// Files without weights form one list: every pass draws each problem once. A single file
+// TrainFiles without weights form one list: every pass draws each problem once. A single file
 // is drawn as package data draws it.
 func TestConcatenated(t *testing.T) {
 	a, b := part("a", 7, 0), part("b", 3, 0)
-	o := mustNew(t, []Part{a, b}, Options{Seed: 5, PerRound: 10})
+	o := mustNew(t, []filePart{a, b}, orderOptions{Seed: 5, PerRound: 10})
 	for n := range 3 {
 		got := ids(o.Round(n))
 		slices.Sort(got)
@@ -65,7 +65,7 @@ func TestConcatenated(t *testing.T) {
 			t.Errorf("pass %d has %q", n, got)
 		}
 	}
-	o = mustNew(t, []Part{a}, Options{Seed: 5, PerRound: 4})
+	o = mustNew(t, []filePart{a}, orderOptions{Seed: 5, PerRound: 4})
 	if got, want := drawn(o, 6), ids(a.Problems.Take(5, 0, 24)); !slices.Equal(got, want) {
 		t.Errorf("a single file: %q, want %q", got, want)
 	}
@@ -76,8 +76,8 @@ func TestConcatenated(t *testing.T) {
 
 // weighted draws from sources with weights and, perhaps, from files that share the rest of the
 // weight.
-func weighted(t *rapid.T) []Part {
-	var parts []Part
+func weighted(t *rapid.T) []filePart {
+	var parts []filePart
 	n := rapid.IntRange(1, 5).Draw(t, "weighted files")
 	for i := range n {
 		parts = append(parts, part(fmt.Sprint("w", i), rapid.IntRange(1, 30).Draw(t, "problems"), rapid.Float64Range(0.01, 1).Draw(t, "weight")))
@@ -94,7 +94,7 @@ func weighted(t *rapid.T) []Part {
 }
 
 // shares returns the share of the draws that each source should have.
-func shares(parts []Part) map[string]float64 {
+func shares(parts []filePart) map[string]float64 {
 	out, sum, rest := map[string]float64{}, 0.0, 0
 	for _, p := range parts {
 		if p.File.Weight == 0 {
@@ -120,7 +120,7 @@ func shares(parts []Part) map[string]float64 {
 func TestShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := weighted(t)
-		o := mustNew(t, parts, Options{Seed: rapid.Int64Range(0, 100).Draw(t, "seed"), PerRound: rapid.IntRange(1, 50).Draw(t, "per round")})
+		o := mustNew(t, parts, orderOptions{Seed: rapid.Int64Range(0, 100).Draw(t, "seed"), PerRound: rapid.IntRange(1, 50).Draw(t, "per round")})
 		want, got := shares(parts), map[string]float64{}
 		seen := map[string]map[string]int{}
 		for k, id := range drawn(o, 400/o.options.PerRound+1) {
@@ -155,9 +155,9 @@ func TestShares(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, seed := weighted(t), rapid.Int64Range(0, 9).Draw(t, "seed")
-		all := ids(mustNew(t, parts, Options{Seed: seed, PerRound: 300}).Round(0))
+		all := ids(mustNew(t, parts, orderOptions{Seed: seed, PerRound: 300}).Round(0))
 		per := rapid.IntRange(1, 40).Draw(t, "per round")
-		o := mustNew(t, parts, Options{Seed: seed, PerRound: per})
+		o := mustNew(t, parts, orderOptions{Seed: seed, PerRound: per})
 		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 300/per-1), 1, 5).Draw(t, "rounds") {
 			if got, want := ids(o.Round(n)), all[n*per:(n+1)*per]; !slices.Equal(got, want) {
 				t.Fatalf("round %d of %d: %q, want %q", n, per, got, want)
@@ -168,7 +168,7 @@ func TestPlaces(t *testing.T) {
 
 // The digest depends on shares and order, and not on names of files.
 func TestDigest(t *testing.T) {
-	digest := func(parts ...Part) string { return mustNew(t, parts, Options{PerRound: 1}).Digest() }
+	digest := func(parts ...Part) string { return mustNew(t, parts, orderOptions{PerRound: 1}).Digest() }
 	base := digest(part("a", 3, 0.5), part("b", 3, 0.5))
 	if base != digest(part("a", 3, 2), part("b", 3, 2)) {
 		t.Error("equal shares have different digests")
@@ -188,7 +188,7 @@ func TestDigest(t *testing.T) {
 func TestCurriculum(t *testing.T) {
 	for _, tt := range []struct{ problems, perRound, rounds int }{{100, 10, 10}, {100, 10, 5}, {100, 10, 40}, {95, 10, 33}, {5, 10, 4}, {1000, 3, 20}} {
 		for _, by := range []string{"level", "-level"} {
-			o := mustNew(t, []Part{part("a", tt.problems, 0)}, Options{Seed: 3, PerRound: tt.perRound, Rounds: tt.rounds, Curriculum: by})
+			o := mustNew(t, []filePart{part("a", tt.problems, 0)}, orderOptions{Seed: 3, PerRound: tt.perRound, Rounds: tt.rounds, Curriculum: by})
 			last, count := 0.0, map[string]int{}
 			for n := range tt.rounds {
 				mean, here := 0.0, map[string]bool{}
@@ -228,7 +228,7 @@ func TestCurriculum(t *testing.T) {
 		for i := range p.Problems {
 			p.Problems[i].Fields = append(p.Problems[i].Fields, data.Member{Name: "id", Value: "x"})
 		}
-		if _, err := New([]Part{p}, Options{PerRound: 1, Rounds: 1, Curriculum: column}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newOrder([]filePart{p}, orderOptions{PerRound: 1, Rounds: 1, Curriculum: column}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("curriculum %q: %v", column, err)
 		}
 	}
@@ -239,45 +239,45 @@ func TestCurriculum(t *testing.T) {
 func TestRest(t *testing.T) {
 	for _, rests := range []int{1, 2, 3} {
 		const problems = 6
-		o := mustNew(t, []Part{part("a", problems, 0)}, Options{Seed: 1, PerRound: 1, Rest: rests})
-		var flat []int // the passes over the awake problems in which problem a:0 was drawn
+		o := mustNew(t, []filePart{part("a", problems, 0)}, orderOptions{Seed: 1, PerRound: 1, Rest: rests})
+		var passes []int // the passes over the awake problems in which problem a:0 was drawn
 		pass, others := 0, 0
 		for n := range 600 {
 			p := o.Round(n)[0]
 			if p.ID == "a:0" {
-				flat = append(flat, pass)
-				o.Learned([]Measure{Flat})
+				passes = append(passes, pass)
+				o.Learned([]measure{flat})
 				continue
 			}
-			o.Learned([]Measure{Taught})
+			o.Learned([]measure{taught})
 			if others++; others%(problems-1) == 0 {
 				pass++
 			}
 		}
 		// Draws from the other source count the pass too, so the number may be off by one.
-		for i := 1; i < len(flat); i++ {
+		for i := 1; i < len(passes); i++ {
 			want := 1
 			if i >= rests {
 				want = rests + 1
 			}
-			if d := flat[i] - flat[i-1]; d < want-1 || d > want+1 {
-				t.Errorf("rest %d: draws of the flat problem in passes %v", rests, flat)
+			if d := passes[i] - passes[i-1]; d < want-1 || d > want+1 {
+				t.Errorf("rest %d: draws of the flat problem in passes %v", rests, passes)
 				break
 			}
 		}
-		share := float64(len(flat)) / float64(pass)
+		share := float64(len(passes)) / float64(pass)
 		if want := 1 / float64(rests+1); math.Abs(share-want) > 0.06 {
 			t.Errorf("rest %d: drawn in %.3f of the passes, want %.3f", rests, share, want)
 		}
 	}
 	// If all problems rest, the order continues.
-	o := mustNew(t, []Part{part("a", 4, 0)}, Options{PerRound: 4, Rest: 1})
+	o := mustNew(t, []filePart{part("a", 4, 0)}, orderOptions{PerRound: 4, Rest: 1})
 	count := map[string]int{}
 	for n := range 20 {
 		for _, p := range o.Round(n) {
 			count[p.ID]++
 		}
-		o.Learned([]Measure{Flat, Flat, Flat, Flat})
+		o.Learned([]measure{flat, flat, flat, flat})
 		if n == 0 && o.Resting() != 4 {
 			t.Errorf("%d rest after a round without a difference", o.Resting())
 		}
@@ -288,23 +288,23 @@ func TestRest(t *testing.T) {
 		}
 	}
 	// Unmeasured problems do not change which problems rest.
-	o = mustNew(t, []Part{part("a", 4, 0)}, Options{PerRound: 4, Rest: 1})
+	o = mustNew(t, []filePart{part("a", 4, 0)}, orderOptions{PerRound: 4, Rest: 1})
 	o.Round(0)
-	o.Learned(make([]Measure, 4))
+	o.Learned(make([]measure, 4))
 	if o.Resting() != 0 {
 		t.Error("problems rest that were not measured")
 	}
 }
 
-// measure is a rule for how much a problem teaches; its answers change over the rounds.
-func measure(problems []data.Problem, round int) []Measure {
-	out := make([]Measure, len(problems))
+// teaches is a rule for how much a problem teaches; its answers change over the rounds.
+func teaches(problems []data.Problem, round int) []measure {
+	out := make([]measure, len(problems))
 	for i, p := range problems {
 		h := round / 7
 		for _, c := range p.ID {
 			h = h*31 + int(c)
 		}
-		out[i] = Measure(uint(h) % 3)
+		out[i] = measure(uint(h) % 3)
 	}
 	return out
 }
@@ -314,7 +314,7 @@ func measure(problems []data.Problem, round int) []Measure {
 func TestResume(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := weighted(t)
-		options := Options{Seed: rapid.Int64Range(0, 9).Draw(t, "seed"), PerRound: rapid.IntRange(1, 20).Draw(t, "per round"), Rounds: 40, Rest: rapid.IntRange(0, 3).Draw(t, "rest")}
+		options := orderOptions{Seed: rapid.Int64Range(0, 9).Draw(t, "seed"), PerRound: rapid.IntRange(1, 20).Draw(t, "per round"), Rounds: 40, Rest: rapid.IntRange(0, 3).Draw(t, "rest")}
 		if rapid.Bool().Draw(t, "curriculum") {
 			options.Curriculum = "level"
 		}
@@ -336,7 +336,7 @@ func TestResume(t *testing.T) {
 			if got := resumed.Round(n); !slices.Equal(ids(got), ids(want)) {
 				t.Fatalf("round %d: %q, want %q", n, ids(got), ids(want))
 			}
-			m := measure(want, n)
+			m := teaches(want, n)
 			straight.Learned(m)
 			resumed.Learned(m)
 		}
@@ -348,7 +348,7 @@ func TestResume(t *testing.T) {
 
 // A state that does not fit these problems is an error, never a panic.
 func TestRestoreRefuses(t *testing.T) {
-	o := mustNew(t, []Part{part("a", 3, 0)}, Options{PerRound: 1, Rest: 1})
+	o := mustNew(t, []filePart{part("a", 3, 0)}, orderOptions{PerRound: 1, Rest: 1})
 	for _, bad := range []string{
 		"x", "{}", "[]", `[{"stage":1}]`, `[{"stage":-1}]`, `[{"cursor":-1}]`, `[{"flat":[[3,1,1]]}]`, `[{"flat":[[-1,1,1]]}]`, `[{"flat":[[0,1,-1]]}]`, `[{},{}]`,
 	} {
@@ -369,7 +369,7 @@ func TestFiles(t *testing.T) {
 		`[{path = "a", weight = 1}]`: `[{path = "a", weight = 1.0}]`,
 		`["a", {split = "train", path = "b", weight = 0.3, filter = "level in 3..5", prompt = "q", answer = "s", id = "i", name = "n", prompts = 7}]`: `["a", {path = "b", name = "n", weight = 0.3, filter = "level in 3..5", prompts = 7, prompt = "q", answer = "s", id = "i", split = "train"}]`,
 	} {
-		var c struct{ Train Files }
+		var c struct{ Train TrainFiles }
 		if _, err := toml.Decode("train = "+text, &c); err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -388,7 +388,7 @@ func TestFiles(t *testing.T) {
 		`[["a"]]`:                         "must be a file in quotes",
 		`"[a.jsonl,b.jsonl]"`:             `[a.jsonl,b.jsonl] is not TOML: must be a file in quotes, or a list`,
 	} {
-		var c struct{ Train Files }
+		var c struct{ Train TrainFiles }
 		if _, err := toml.Decode("train = "+text, &c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", text, err, want)
 		}
@@ -397,23 +397,23 @@ func TestFiles(t *testing.T) {
 
 func TestFilesValidate(t *testing.T) {
 	for _, tt := range []struct {
-		files Files
+		files TrainFiles
 		want  string // part of the error; "" for none
 	}{
-		{Files{{Path: "a"}}, ""},
-		{Files{{Path: "a"}, {Path: "b", Weight: 0.99}}, ""},
-		{Files{{Path: "a", Weight: 3}, {Path: "b", Weight: 7}}, ""},
-		{Files{}, "name the file of training problems"},
-		{Files{{Path: " "}}, "name the file of training problems"},
-		{Files{{Path: "a"}, {Path: "b", Weight: 0.5}, {Path: "c", Weight: 0.5}}, "the weights add up to 1, and the files without a weight get what is left of 1"},
-		{Files{{Path: "a", Weight: -1}}, "its weight -1 must be a finite number above 0"},
-		{Files{{Path: "a", Weight: math.NaN()}}, "its weight NaN must be a finite number above 0"},
-		{Files{{Path: "a", Weight: math.Inf(1)}}, "its weight +Inf must be a finite number above 0"},
-		{Files{{Path: "a"}, {Path: "builtin:arithmetic"}}, "an embedded task has no end and stands alone"},
-		{Files{{Path: "a", Filter: "level in"}}, `its filter "level in": `},
-		{Files{{Path: "a", Name: "n"}, {Path: "b", Name: "n"}}, `another file has its name "n"`},
-		{Files{{Path: "a", Name: "n/m"}, {Path: "b"}}, `must not hold a slash`},
-		{Files{{Path: "a", Prompts: -1}}, `its prompts = -1 must be at least 0`},
+		{TrainFiles{{Path: "a"}}, ""},
+		{TrainFiles{{Path: "a"}, {Path: "b", Weight: 0.99}}, ""},
+		{TrainFiles{{Path: "a", Weight: 3}, {Path: "b", Weight: 7}}, ""},
+		{TrainFiles{}, "name the file of training problems"},
+		{TrainFiles{{Path: " "}}, "name the file of training problems"},
+		{TrainFiles{{Path: "a"}, {Path: "b", Weight: 0.5}, {Path: "c", Weight: 0.5}}, "the weights add up to 1, and the files without a weight get what is left of 1"},
+		{TrainFiles{{Path: "a", Weight: -1}}, "its weight -1 must be a finite number above 0"},
+		{TrainFiles{{Path: "a", Weight: math.NaN()}}, "its weight NaN must be a finite number above 0"},
+		{TrainFiles{{Path: "a", Weight: math.Inf(1)}}, "its weight +Inf must be a finite number above 0"},
+		{TrainFiles{{Path: "a"}, {Path: "builtin:arithmetic"}}, "an embedded task has no end and stands alone"},
+		{TrainFiles{{Path: "a", Filter: "level in"}}, `its filter "level in": `},
+		{TrainFiles{{Path: "a", Name: "n"}, {Path: "b", Name: "n"}}, `another file has its name "n"`},
+		{TrainFiles{{Path: "a", Name: "n/m"}, {Path: "b"}}, `must not hold a slash`},
+		{TrainFiles{{Path: "a", Prompts: -1}}, `its prompts = -1 must be at least 0`},
 	} {
 		err := tt.files.Validate("train")
 		var bad *settings.Error
@@ -425,7 +425,7 @@ func TestFilesValidate(t *testing.T) {
 
 // Names are those of files and folders, and are all different.
 func TestNamed(t *testing.T) {
-	files := Files{{Path: "x/a.jsonl.gz"}, {Path: "y/a.jsonl"}, {Path: "math/*.parquet"}, {Path: "hf:openai/gsm8k@abc"}, {Path: "hf:openai/gsm8k/main/train.parquet"}, {Path: "z", Name: "a#2"}, {Path: "*"}, {Path: "-"}}
+	files := TrainFiles{{Path: "x/a.jsonl.gz"}, {Path: "y/a.jsonl"}, {Path: "math/*.parquet"}, {Path: "hf:openai/gsm8k@abc"}, {Path: "hf:openai/gsm8k/main/train.parquet"}, {Path: "z", Name: "a#2"}, {Path: "*"}, {Path: "-"}}
 	var got []string
 	for _, f := range files.Named() {
 		got = append(got, f.Name)
