@@ -198,7 +198,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	var chat *data.Chat
 	if !isText && value != nil {
 		var reason string
-		if prompt, chat, reason = data.ReadPrompt(row, value); reason != "" {
+		if prompt, chat, reason = row.Prompt(value); reason != "" {
 			return fmt.Errorf("field %q: %s", "prompt", reason)
 		}
 	}

@@ -177,14 +177,14 @@ func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
 	}
 	p := Problem{Fields: rec.Object, File: rec.File, Line: rec.Line}
 	var reason string
-	if p.Text, p.Chat, reason = ReadPrompt(rec.Object, values[promptPart]); reason != "" {
+	if p.Text, p.Chat, reason = rec.Object.Prompt(values[promptPart]); reason != "" {
 		return Problem{}, bad(reason, promptPart)
 	}
 	if c.opts.Prompt == "" && p.Chat == nil {
 		p.Text = withInput(rec.Object, at[promptPart], p.Text)
 		turns, odd := alpaca(rec.Object, at[promptPart], p.Text)
 		if reason = odd; turns != nil && odd == "" {
-			p.Text, p.Chat, reason = ReadPrompt(rec.Object, turns)
+			p.Text, p.Chat, reason = rec.Object.Prompt(turns)
 		}
 		if reason != "" {
 			return Problem{}, bad(reason, promptPart)

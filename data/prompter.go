@@ -138,15 +138,15 @@ func (c *Chat) MarshalJSON() ([]byte, error) { return c.source, nil }
 // chatColumns are columns besides the messages that a row may have for the chat template.
 var chatColumns = []string{"tools", "documents", "chat_template_kwargs"}
 
-// ReadPrompt returns the prompt of a row whose value is a text or a list of messages.
+// Prompt returns the prompt of a row where value is a text or a list of messages.
 // If it is neither the reason says so in words.
-func ReadPrompt(row Object, value any) (text string, chat *Chat, reason string) {
+func (o Object) Prompt(value any) (text string, chat *Chat, reason string) {
 	messages, ok := messagesOf(value)
 	if !ok {
 		text, reason = promptOf(value)
 		return text, nil, reason
 	}
-	messages = withSystem(row, messages)
+	messages = withSystem(o, messages)
 	var texts []string
 	last := ""
 	for _, m := range messages {
@@ -170,7 +170,7 @@ func ReadPrompt(row Object, value any) (text string, chat *Chat, reason string) 
 	if strings.TrimSpace(text) == "" || len(messages) == 0 {
 		return "", nil, noPrompt
 	}
-	chat, err := newChat(row, messages)
+	chat, err := newChat(o, messages)
 	if err != nil {
 		return "", nil, "not a conversation: " + err.Error()
 	}

@@ -208,7 +208,7 @@ func (x *play) append(r sampler.Response, messages []tokenize.Message) ([]int32,
 	for _, m := range messages {
 		x.group.talk.Messages = append(x.group.talk.Messages, tokenize.Message{Role: m.Role, Content: known(t, m.Content)})
 	}
-	_, ids, err := tokenize.NextTurn(t, x.group.talk)
+	_, ids, err := t.NextTurn(x.group.talk)
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func (c *Conversation) prompt(text string) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := c.policy.encode(func(t *tokenize.Tokenizer) (string, []int32, error) { return tokenize.NextTurn(t, talk) })
+	ids, err := c.policy.encode(func(t *tokenize.Tokenizer) (string, []int32, error) { return t.NextTurn(talk) })
 	if err != nil {
 		return nil, err
 	}

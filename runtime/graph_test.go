@@ -18,7 +18,7 @@ import (
 // the forms for WebGPU too.
 func TestOpsMatchInterpreter(t *testing.T) {
 	e := runtimetest.Test(t)
-	webgpu := []func(*graph.Graph){graph.Stock, (*graph.Graph).OrderSums}
+	webgpu := []func(*graph.Graph){(*graph.Graph).Stock, (*graph.Graph).OrderSums}
 	forms := map[string][]func(*graph.Graph){"": nil, " for WebGPU": webgpu}
 	if e.Provider() == models.WebGPU {
 		delete(forms, "")

@@ -151,7 +151,7 @@ func TestManyWorkgroups(t *testing.T) {
 		"MatMul":  {[]int{rows, 1, 8}, func(x *graph.Node) *graph.Node { return graph.MatMul(graph.Reshape(x, 0, 8, 1), x, false, false, 1) }},
 	} {
 		p, err := graph.Build(name, func(g *graph.Graph) {
-			graph.Stock(g)
+			g.Stock()
 			sizes := []any{"R"}
 			for _, n := range c.dims[1:] {
 				sizes = append(sizes, n)

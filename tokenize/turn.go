@@ -13,7 +13,7 @@ import (
 //
 // The end of the answer begins with the token that ends a turn. A response that has
 // sampled it already needs it no more.
-func NextTurn(t *Tokenizer, c Conversation) (text string, ids []int32, err error) {
+func (t *Tokenizer) NextTurn(c Conversation) (text string, ids []int32, err error) {
 	answer := len(c.Messages) - 2
 	for answer >= 0 && c.Messages[answer].Role != "assistant" {
 		answer--

@@ -27,7 +27,7 @@ type Case struct {
 }
 
 // Forward builds the graph with the outputs y0, y1, ... The functions set, such as
-// graph.Stock, are called first.
+// Graph.Stock, are called first.
 func (c Case) Forward(set ...func(*graph.Graph)) (models.Program, error) {
 	return graph.Build(c.Name, func(g *graph.Graph) {
 		for _, f := range set {

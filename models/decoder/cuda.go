@@ -23,7 +23,7 @@ import (
 // The graphs of float32 for a CPU keep these operators, and their bytes.
 
 // Graphs for the WebGPU provider differ in operators that it lacks, for which package
-// graph has other forms (graph.Stock), and in float64. No node may need the CPU's
+// graph has other forms (Graph.Stock), and in float64. No node may need the CPU's
 // provider, which also computes sizes from other sizes.
 
 // forGPU reports whether graphs are for a GPU. Graphs of 16 bits always are: a CPU runs
@@ -36,10 +36,10 @@ func (a Architecture) forProvider(g *graph.Graph) {
 	if a.forGPU() {
 		g.OrderSums()
 	} else {
-		graph.TurnProducts(g)
+		g.TurnProducts()
 	}
 	if a.Provider == models.WebGPU {
-		graph.Stock(g)
+		g.Stock()
 	}
 }
 

@@ -210,10 +210,10 @@ func (a decoding) partProducts(g *graph.Graph, n int, cos, sin *graph.Node) atte
 		outs, now, sizes := make([]*graph.Node, len(past)), make([]graph.Cache, len(past)), []*graph.Node{}
 		for i := range past {
 			sizes = append(sizes, parts[i].at)
-			part := func(x *graph.Node) *graph.Node { return graph.Part(x, sizes...) }
+			part := func(x *graph.Node) *graph.Node { return x.Part(sizes...) }
 			outs[i], now[i] = a.attendTo(parts[i], past[i], part(turned[0]), part(turned[1]), part(split[1]))
 		}
-		return graph.Whole(qkv, outs...), now
+		return qkv.Whole(outs...), now
 	}
 }
 

@@ -106,7 +106,7 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 	logits := graph.Linear(h, e, nil)
 	if stash >= models.StashLogits {
 		g.Use(ports.Logits, models.Use{Role: models.Kept})
-		graph.Stash(logits, g.Float(ports.Logits, "R", "v"))
+		logits.Stash(g.Float(ports.Logits, "R", "v"))
 	}
 	logp := graph.Sub(logits, z)
 	weight := graph.Neg(w)
@@ -124,8 +124,8 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 		}
 		return
 	}
-	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, graph.Copied(dh), false, false), ports.NormedGrad)
+	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, dh.Copied(), false, false), ports.NormedGrad)
 	if de != nil {
-		g.OutputOnto(ports.HeadSliceGradOut, graph.Outer(dlogits, h, graph.Copied(de)), ports.HeadSliceGrad)
+		g.OutputOnto(ports.HeadSliceGradOut, graph.Outer(dlogits, h, de.Copied()), ports.HeadSliceGrad)
 	}
 }

@@ -247,7 +247,7 @@ func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *grap
 		names, values := l.stash(level)
 		for i, n := range names {
 			g.Use(n, models.Use{Role: models.Kept})
-			graph.Stash(values[i], g.Input(n, values[i].Elem(), values[i].Shape()))
+			values[i].Stash(g.Input(n, values[i].Elem(), values[i].Shape()))
 		}
 		d := graph.Gradient([]*graph.Node{l.y}, []*graph.Node{dy}, append([]*graph.Node{l.x}, l.weights.trained...))
 		g.Output(ports.StreamGradOut, d[0])

@@ -30,7 +30,7 @@ func TestAttentionHoldsOneBlock(t *testing.T) {
 					o := graph.CausalAttention(q, k, v, g.Float("mask", "T", "T"), bounds,
 						graph.Attention{Heads: heads, KVHeads: 2, Blocks: blocks, InTurn: inTurn})
 					if stashed {
-						graph.Stash(o, in("o", heads))
+						o.Stash(in("o", heads))
 					} else {
 						g.Output("y", o)
 					}

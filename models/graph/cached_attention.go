@@ -56,7 +56,7 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 
 // Part takes the rows of x [B,...] that belong to the last of several parts. The parts
 // [Bi,...] lie one after the other in x.
-func Part(x *Node, parts ...*Node) *Node {
+func (x *Node) Part(parts ...*Node) *Node {
 	operands("Part", append([]*Node{x}, parts...)...)
 	x.ranked("Part", "the operand", 1)
 	start := x.g.Ints(0)
@@ -69,7 +69,7 @@ func Part(x *Node, parts ...*Node) *Node {
 }
 
 // Whole is the inverse of Part: it joins the rows of all parts, as many as x has.
-func Whole(x *Node, parts ...*Node) *Node {
+func (x *Node) Whole(parts ...*Node) *Node {
 	operands("Whole", append([]*Node{x}, parts...)...)
 	return concat(0, x.shape[0], parts...)
 }

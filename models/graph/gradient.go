@@ -122,13 +122,13 @@ func AddTo(running, grad *Node) *Node {
 	operands("AddTo", running, grad)
 	grad.shaped("AddTo", "the gradient", running.shape)
 	grad = Cast(grad, running.elem)
-	return accumulate(Copied(running), grad)
+	return accumulate(running.Copied(), grad)
 }
 
 // Copied is x, or after Stock a copy of x: a kernel of WebGPU may not read the buffer
 // that it writes, as it would if the result is bound onto x. The copy is a double
 // negation, which ONNX Runtime does not remove.
-func Copied(x *Node) *Node {
+func (x *Node) Copied() *Node {
 	if !x.g.stock {
 		return x
 	}
@@ -138,7 +138,7 @@ func Copied(x *Node) *Node {
 // Stash takes the value of x from the input stash, where an earlier graph left it.
 // The graph then reads the input instead of computing x, while Gradient still
 // differentiates the expression that x was built from.
-func Stash(x, stash *Node) {
+func (x *Node) Stash(stash *Node) {
 	operands("Stash", x, stash)
 	if x.elem != stash.elem || !x.shape.equal(stash.shape) {
 		fail("Stash: %v %v and %v %v differ", x.elem, x.shape, stash.elem, stash.shape)

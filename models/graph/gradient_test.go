@@ -241,7 +241,7 @@ func TestStash(t *testing.T) {
 			h := graph.Exp(graph.Neg(x))
 			y := graph.Mul(graph.Sigmoid(h), h)
 			if stash {
-				graph.Stash(h, g.Float("h", "N", 3))
+				h.Stash(g.Float("h", "N", 3))
 			} else {
 				g.Output("h", h)
 			}
@@ -269,7 +269,7 @@ func TestStashOneOfTwo(t *testing.T) {
 	p, err := graph.Build("stash", func(g *graph.Graph) {
 		parts := graph.Split(g.Float("x", "N", 4), 1, 2, 2)
 		y := graph.Mul(parts[0], parts[1])
-		graph.Stash(parts[0], g.Float("left", "N", 2))
+		parts[0].Stash(g.Float("left", "N", 2))
 		g.Output("y", y)
 	})
 	out := run(t, graphtest.Loaded(t, p, err), map[string]graphtest.Tensor{
@@ -427,7 +427,7 @@ func TestOuter(t *testing.T) {
 		for turn := range out {
 			p, err := graph.Build("outer", func(g *graph.Graph) {
 				if turn == 1 {
-					graph.TurnProducts(g)
+					g.TurnProducts()
 				}
 				var m any = tt.m
 				if tt.letter {

@@ -42,12 +42,12 @@ func (g *Graph) OrderSums() { g.ordered = true }
 // which becomes Transpose, Mul and MatMul, and no Max and Min, which become Where;
 // integers for arithmetic and comparisons have 32 bits; and sizes that are computed from
 // other sizes would be computed on the CPU.
-func Stock(g *Graph) { g.stock = true }
+func (g *Graph) Stock() { g.stock = true }
 
 // TurnProducts makes Outer transpose an operand before a large product. ONNX Runtime's
 // Gemm on the CPU reads a transposed first operand again for every 128 columns of the
 // result.
-func TurnProducts(g *Graph) { g.turn = true }
+func (g *Graph) TurnProducts() { g.turn = true }
 
 // An output is a node with the name by which a caller reads it.
 type output struct {

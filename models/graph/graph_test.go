@@ -168,9 +168,9 @@ func TestMisuse(t *testing.T) {
 		}},
 		{"AddTo: no gradient to add", func(g *graph.Graph, x n) any { return graph.AddTo(x, nil) }},
 		{"AddTo: the gradient has shape [6], not [N,6]", func(g *graph.Graph, x n) any { return graph.AddTo(x, g.Float("d", 6)) }},
-		{"Stash: F32 [N,6] and F32 [6] differ", func(g *graph.Graph, x n) any { y := graph.Exp(x); graph.Stash(y, g.Float("s", 6)); return y }},
-		{"Stash: \"\" is not an input", func(g *graph.Graph, x n) any { y := graph.Exp(x); graph.Stash(y, y); return y }},
-		{"Stash: \"x\" is not an input, or what it holds is not computed", func(g *graph.Graph, x n) any { graph.Stash(x, x); return graph.Exp(x) }},
+		{"Stash: F32 [N,6] and F32 [6] differ", func(g *graph.Graph, x n) any { y := graph.Exp(x); y.Stash(g.Float("s", 6)); return y }},
+		{"Stash: \"\" is not an input", func(g *graph.Graph, x n) any { y := graph.Exp(x); y.Stash(y); return y }},
+		{"Stash: \"x\" is not an input, or what it holds is not computed", func(g *graph.Graph, x n) any { x.Stash(x); return graph.Exp(x) }},
 
 		{`input "x" is declared twice`, func(g *graph.Graph, x n) any { return graph.Exp(g.Float("x", 1)) }},
 		{`input "%1": a name`, func(g *graph.Graph, x n) any { return graph.Exp(g.Float("%1", 1)) }},
@@ -248,7 +248,7 @@ func TestAliases(t *testing.T) {
 		}},
 		{"reads a stash", `before Mul`, func(g *graph.Graph, p, q *graph.Node) {
 			h := graph.Exp(q)
-			graph.Stash(h, p)
+			h.Stash(p)
 			g.Output("e", graph.Mul(h, h))
 			g.OutputOnto("p1", graph.Add(p, q), "p")
 		}},

@@ -302,7 +302,7 @@ func (m *Model) history(c *chat) (h history) {
 		if err != nil {
 			return nil, err
 		}
-		text, ids, err := tokenize.NextTurn(m.Tokenizer, talk)
+		text, ids, err := m.Tokenizer.NextTurn(talk)
 		if err == nil {
 			err = m.Tokenizer.Check(text)
 		}

@@ -114,7 +114,7 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 // sum is x + y. It keeps the largest magnitude among summands, for judging cancellation.
 func (e *numeric) sum(x, y ball.Complex) ball.Complex {
 	for _, z := range [...]ball.Complex{x, y} {
-		e.scale = ball.Larger(e.scale, ball.Larger(z.Re, z.Im))
+		e.scale = e.scale.Larger(z.Re.Larger(z.Im))
 	}
 	for _, part := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {
 		e.swallowed = e.swallowed || e.ball.Swallows(part[0], part[1]) || e.ball.Swallows(part[1], part[0])

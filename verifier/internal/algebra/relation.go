@@ -99,12 +99,12 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 		}
 		w := ctx.CMul(factor, v)
 		for _, pair := range [...][2]ball.Real{{u.Re, w.Re}, {u.Im, w.Im}} {
-			different, tight := ctx.Differ(pair[0], pair[1], ball.Larger(e.scale, ball.Larger(u.Re, u.Im)), agreement-10)
+			different, tight := ctx.Differ(pair[0], pair[1], e.scale.Larger(u.Re.Larger(u.Im)), agreement-10)
 			if different || !tight {
 				return factor, false
 			}
 		}
-		unlike, _ := ctx.Differ(u.Re, first.Re, ball.Larger(u.Re, first.Re), agreement)
+		unlike, _ := ctx.Differ(u.Re, first.Re, u.Re.Larger(first.Re), agreement)
 		varied = varied || unlike
 		if agreed++; agreed >= enough {
 			break

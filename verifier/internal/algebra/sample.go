@@ -629,7 +629,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 		return pointUndefined
 	}
 	for _, pair := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {
-		different, tight := ctx.Differ(pair[0], pair[1], ball.Larger(e.scale, ball.Larger(x.Re, x.Im)), agreement)
+		different, tight := ctx.Differ(pair[0], pair[1], e.scale.Larger(x.Re.Larger(x.Im)), agreement)
 		if different {
 			return pointDifferent
 		}

@@ -385,9 +385,9 @@ func (c *Context) Differ(a, b Real, scale Real, bits int) (different, tight bool
 	if !d.ContainsZero() {
 		return true, true
 	}
-	widest := Larger(a, b)
+	widest := a.Larger(b)
 	if a.ContainsZero() || b.ContainsZero() {
-		widest = Larger(widest, scale)
+		widest = widest.Larger(scale)
 	}
 	size := above(widest.float())
 	size.e -= bits
@@ -413,7 +413,7 @@ func (c *Context) Swallows(a, b Real) bool {
 }
 
 // Larger returns a or b, whichever has the larger middle in magnitude.
-func Larger(a, b Real) Real {
+func (a Real) Larger(b Real) Real {
 	if above(a.float()).less(above(b.float())) {
 		return b
 	}
