@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,25 +73,6 @@ func Extensions() (list []string) {
 		list = append(list, f.Extensions...)
 	}
 	return list
-}
-
-// Find returns the data file in dir that has this name and an extension, or else the
-// folder of this name. Among several files the order of Formats decides, then the
-// shortest name.
-func Find(dir, name string) (path string, ok bool) {
-	path = filepath.Join(dir, name)
-	_, err := os.Stat(path)
-	ok = err == nil
-	entries, _ := os.ReadDir(dir)
-	extensions, best, length := Extensions(), math.MaxInt, 0
-	for _, e := range entries {
-		stem, ext := Split(e.Name())
-		rank := slices.Index(extensions, strings.ToLower(ext))
-		if stem == name && ext != "" && (rank < best || rank == best && len(e.Name()) < length) {
-			path, ok, best, length = filepath.Join(dir, e.Name()), true, rank, len(e.Name())
-		}
-	}
-	return path, ok
 }
 
 // Split cuts the extension of a data file from a name, in any case of letters, including

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -203,7 +204,7 @@ func locate(spec, dir string) (name, path string, err error) {
 	}
 	if dir != "" && word.MatchString(spec) {
 		for _, n := range names {
-			path, ok := data.Find(dir, n)
+			path, ok := find(dir, n)
 			if ok && known {
 				return spec, path, nil
 			}
@@ -230,4 +231,23 @@ func nameOf(path string) string {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// find returns the data file in dir that has this name and an extension, or else the
+// folder of this name. Among several files the order of data.Formats decides, then the
+// shortest name.
+func find(dir, name string) (path string, ok bool) {
+	path = filepath.Join(dir, name)
+	_, err := os.Stat(path)
+	ok = err == nil
+	entries, _ := os.ReadDir(dir)
+	extensions, best, length := data.Extensions(), math.MaxInt, 0
+	for _, e := range entries {
+		stem, ext := data.Split(e.Name())
+		rank := slices.Index(extensions, strings.ToLower(ext))
+		if stem == name && ext != "" && (rank < best || rank == best && len(e.Name()) < length) {
+			path, ok, best, length = filepath.Join(dir, e.Name()), true, rank, len(e.Name())
+		}
+	}
+	return path, ok
 }

@@ -194,12 +194,12 @@ func (c *Combined) judged(out *Score, of []Score, ended int) {
 	judge := c.judge()
 	if judge >= 0 {
 		s := of[judge]
-		out.Answer, out.Reason, out.Verdict = s.Answer, s.Reason, IsWrong
+		out.Answer, out.Reason, out.Verdict = s.Answer, s.Reason, isWrong
 		switch passed := ended < 0 || ended >= judge; {
 		case passed && !s.Judged():
-			out.Verdict = Unknown
+			out.Verdict = unknown
 		case passed && s.Right():
-			out.Verdict = IsRight
+			out.Verdict = isRight
 		}
 	}
 	if judge < 0 || out.Skip {

@@ -104,22 +104,22 @@ func Each(group []Sample, score func(Sample) Score) []Score {
 // Right says whether the sample counts as right in evaluations.
 func (s Score) Right() bool {
 	if s.Verdict != byValue {
-		return s.Verdict == IsRight
+		return s.Verdict == isRight
 	}
 	return s.Value >= 1
 }
 
 // Judged says whether evaluations can count the sample as right or wrong.
-func (s Score) Judged() bool { return !s.Skip && s.Verdict != Unknown }
+func (s Score) Judged() bool { return !s.Skip && s.Verdict != unknown }
 
 // A Verdict says whether a response is right.
 type Verdict string
 
 const (
 	byValue Verdict = "" // right if Value is at least 1
-	IsRight Verdict = "right"
-	IsWrong Verdict = "wrong"
-	Unknown Verdict = "unknown" // it has a value, but the part that knows what is right skipped it
+	isRight Verdict = "right"
+	isWrong Verdict = "wrong"
+	unknown Verdict = "unknown" // it has a value, but the part that knows what is right skipped it
 )
 
 // A Status says whether a grade was reached.

@@ -97,9 +97,7 @@ const (
 	ParamOut    = "p1"      // onto Param
 	Grad        = "g"       // [n]
 	First       = "m"       // [n], the running mean of g
-	FirstOut    = "m1"      // onto First
 	Second      = "v"       // [n], the running mean of g^2
-	SecondOut   = "v1"      // onto Second
 	Copy        = "copy"    // [n], ParamOut rounded to 16 bits
 	SquareSum   = "sum"     // [], the sum of the squares of Grad
 	Unscale     = "unscale" // [], 1 / the scale of the loss

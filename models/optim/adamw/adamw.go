@@ -79,8 +79,8 @@ func (AdamW) Program(_ []int, copy models.DType) (models.Program, error) {
 		update := graph.Div(graph.Mul(m1, rate), graph.Add(graph.Mul(graph.Sqrt(v1), root), eps))
 		p1 := graph.Sub(graph.Mul(p, keep), update)
 		g.OutputOnto(ports.ParamOut, p1, ports.Param)
-		g.OutputOnto(ports.FirstOut, m1, ports.First)
-		g.OutputOnto(ports.SecondOut, v1, ports.Second)
+		g.OutputOnto("m1", m1, ports.First)
+		g.OutputOnto("v1", v1, ports.Second)
 		if copy != models.F32 {
 			g.Output(ports.Copy, graph.Cast(p1, copy))
 		}
