@@ -168,7 +168,7 @@ func TestPlaces(t *testing.T) {
 
 // The digest depends on shares and order, and not on names of files.
 func TestDigest(t *testing.T) {
-	digest := func(parts ...Part) string { return mustNew(t, parts, orderOptions{PerRound: 1}).Digest() }
+	digest := func(parts ...filePart) string { return mustNew(t, parts, orderOptions{PerRound: 1}).Digest() }
 	base := digest(part("a", 3, 0.5), part("b", 3, 0.5))
 	if base != digest(part("a", 3, 2), part("b", 3, 2)) {
 		t.Error("equal shares have different digests")
