@@ -81,7 +81,7 @@ fi
 
 [ -e $out/scratch/config.json ] || scratch
 [ -e $out/teacher/config.json ] || teacher
-[ -e $out/totals/config.json ] || totals
+case " $* " in *" models "* | *" chain"*) [ -e $out/totals/config.json ] || totals ;; esac
 [ "${1:-}" != models ] || exit 0
 [ $# -gt 0 ] || set -- long on-policy exponent off-policy off-policy-more on-policy-more long-more two-rewards
 through=yes

@@ -238,8 +238,7 @@ func exists(path string) bool {
 // shortest name.
 func find(dir, name string) (path string, ok bool) {
 	path = filepath.Join(dir, name)
-	_, err := os.Stat(path)
-	ok = err == nil
+	ok = exists(path)
 	entries, _ := os.ReadDir(dir)
 	extensions, best, length := data.Extensions(), math.MaxInt, 0
 	for _, e := range entries {

@@ -49,10 +49,10 @@ var spine = []string{
 	"runtime/optimizer.go", "runtime/ring.go",
 }
 
-// besides are files of the spine's packages that the walk leaves out: estimates of memory, failures
-// and their replay, settings, the order of problems, what a varying grader said, the cache of chat, several rewards in
-// one, how a run is saved and resumed, episodes of several turns, and the commands weights and
-// step.
+// besides are files of the spine's packages that the walk leaves out: estimates of memory,
+// failures and their replay, settings, the order of problems, what a varying grader said, the
+// cache of chat, several rewards in one, how a run is saved and resumed, episodes of several
+// turns, and the commands weights and step.
 var besides = []string{
 	"train/saver.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go",
 	"train/rl/estimate", "train/learn/estimate.go", "train/learn/nonfinite.go", "train/learn/explain.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/step.go",

@@ -92,7 +92,8 @@ func (r *Resolved) apply(s Setting) error {
 		return r.unknownSection(s)
 	}
 	t := r.sections[at]
-	k := slices.Index(keysOf(t.Fields), s.Key)
+	keys := keysOf(t.Fields)
+	k := slices.Index(keys, s.Key)
 	switch {
 	case s.Key == "" && s.Value == nil: // s is the section itself
 		return nil
@@ -112,7 +113,7 @@ func (r *Resolved) apply(s Setting) error {
 	if t.list != "" {
 		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
 	}
-	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key), DidYouMean(s.Key, keysOf(t.Fields)), r.elsewhere(s), "; it has "+strings.Join(keysOf(t.Fields), ", ")))
+	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key), DidYouMean(s.Key, keys), r.elsewhere(s), "; it has "+strings.Join(keys, ", ")))
 }
 
 // unknownSection explains an unknown section, or a key outside the sections. For a file

@@ -254,7 +254,7 @@ func TestRest(t *testing.T) {
 				pass++
 			}
 		}
-		// Draws from the other source count the pass too, so the number may be off by one.
+		// The passes are counted by draws of the other problems, so a pass may be off by one.
 		for i := 1; i < len(passes); i++ {
 			want := 1
 			if i >= rests {
