@@ -15,14 +15,14 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 108804, (*house).lines},
-	{"packages", 109, func(h *house) int { return len(h.packages()) }},
-	{"exported names", 1075, (*house).exported},
-	{"packages of ours that cmd imports", 23, func(h *house) int { return len(h.imports("cmd")) }},
-	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
-	{"files of cmd", 28, func(h *house) int { return len(h.packages()["cmd"]) }},
+	{"lines outside tests", 109704, (*house).lines},
+	{"packages", 111, func(h *house) int { return len(h.packages()) }},
+	{"exported names", 1095, (*house).exported},
+	{"packages of ours that cmd imports", 24, func(h *house) int { return len(h.imports("cmd")) }},
+	{"packages of ours that train imports", 11, func(h *house) int { return len(h.imports("train")) }},
+	{"files of cmd", 29, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
-	{"lines of the spine", 11972, (*house).spineLines},
+	{"lines of the spine", 12200, (*house).spineLines},
 }
 
 // TestCeilings prints each figure beside its ceiling.
