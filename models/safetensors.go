@@ -95,6 +95,12 @@ func newFile(f *os.File, path string) (*File, error) {
 	}
 	s, err := parseSafetensors(f, info.Size())
 	if err != nil {
+		head := make([]byte, min(512, info.Size()))
+		if _, failed := f.ReadAt(head, 0); failed == nil {
+			if what := files.Foreign(head); what != "" {
+				err = errors.New("it is " + what)
+			}
+		}
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

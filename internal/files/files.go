@@ -116,8 +116,8 @@ func Append(path string) (*os.File, error) {
 
 func notRegular(path string) error { return fmt.Errorf("%s is not a regular file", path) }
 
-// Read returns the content of a regular file of at most limit bytes. It follows
-// links, as Open does.
+// Read returns the content of a regular file of at most limit bytes, which may not be
+// Foreign. It follows links, as Open does.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	return readAll(f, err, path, limit)
@@ -157,6 +157,9 @@ func readAll(f fs.File, failed error, path string, limit int64) ([]byte, error) 
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = tooLarge(path, int64(len(text)), limit)
+	}
+	if what := Foreign(text); err == nil && what != "" {
+		err = fmt.Errorf("%s is %s", path, what)
 	}
 	return text, err
 }
