@@ -3,7 +3,6 @@ package cmd
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"onering/internal/cli"
 	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // maxLine bounds one line of JSONL input, in bytes, its newline included.
@@ -54,7 +54,7 @@ func eachRow[T any](r io.Reader, name string, do func(index, number int, row T) 
 		}
 		var row T
 		if err == nil {
-			err = explainJSON(json.Unmarshal(line, &row))
+			err = strict.JSON(line, &row)
 		}
 		if err != nil {
 			return fmt.Errorf("%s:%d: %w", name, number, err)
@@ -80,21 +80,6 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 		return nil, errors.New("not UTF-8 (save the file as UTF-8)")
 	}
 	return bytes.TrimRight(line, "\r\n"), nil
-}
-
-// explainJSON describes an error in the data without the names of Go types.
-func explainJSON(err error) error {
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("not a JSON object: %v (byte %d)", syntax, syntax.Offset)
-	}
-	kind, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	switch {
-	case ok && kind.Field != "":
-		return fmt.Errorf("field %q cannot be a JSON %s", kind.Field, kind.Value)
-	case ok:
-		return fmt.Errorf("not a JSON object but a JSON %s", kind.Value)
-	}
-	return err
 }
 
 // answers are the lines of output that answer the rows of an input, in the order of the rows:

@@ -37,10 +37,10 @@ func TestEachRow(t *testing.T) {
 		{"other line separators stay inside", "{\"text\":\"a\u2028b\u0085c\"}\n", "[1:a\u2028b\u0085c]", ""},
 		{"fields of its own", `{"text":"a","level":3}`, "[1:a]", ""},
 		{"Latin-1", "{\"text\":\"a\"}\n{\"text\":\"\xe9\"}\n", "[1:a]", "in.jsonl:2: not UTF-8"},
-		{"syntax", `{"text":"a"}` + "\n" + `{"text":` + "\n", "[1:a]", "in.jsonl:2: not a JSON object: unexpected end of JSON input"},
-		{"two on a line", `{"text":"a"} {"text":"b"}`, "[]", "in.jsonl:1: not a JSON object: invalid character '{' after top-level value (byte 14)"},
-		{"wrong kind of field", `{"text":7}`, "[]", `in.jsonl:1: field "text" cannot be a JSON number`},
-		{"not an object", `[1]`, "[]", "in.jsonl:1: not a JSON object but a JSON array"},
+		{"syntax", `{"text":"a"}` + "\n" + `{"text":` + "\n", "[1:a]", "in.jsonl:2: it ends in the middle of the JSON text (byte 8)"},
+		{"two on a line", `{"text":"a"} {"text":"b"}`, "[]", "in.jsonl:1: more text follows the JSON value, at byte 13"},
+		{"wrong kind of field", `{"text":7}`, "[]", `in.jsonl:1: text is 7, not a text`},
+		{"not an object", `[1]`, "[]", "in.jsonl:1: the text is a list, not an object"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rows, err := readAll(strings.NewReader(tt.in))

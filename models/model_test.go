@@ -104,7 +104,7 @@ func TestEOSOfGenerationConfig(t *testing.T) {
 	for generation, want := range map[string]string{
 		`{"eos_token_id": "x"}`: "generation_config.json: eos_token_id: want a token id",
 		`{"eos_token_id": 96}`:  "eos_token_id (96) is not in the vocabulary of 96",
-		`[]`:                    "generation_config.json: want a JSON object",
+		`[]`:                    "generation_config.json: the text is a list, not an object",
 	} {
 		if _, err := models.ParseConfig([]byte(published), []byte(generation)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", generation, err, want)
@@ -145,9 +145,9 @@ func TestConfigErrors(t *testing.T) {
 		{`"eos_token_id": 91`, `"eos_token_id": 96`, "eos_token_id (96) is not in the vocabulary"},
 		{`"eos_token_id": 91`, `"eos_token_id": [1, -1]`, "eos_token_id (-1)"},
 		{`"tie_word_embeddings": true`, `"tie_word_embeddings": "yes"`, `tie_word_embeddings: want true or false, found "yes"`},
-		{`{`, ``, "want a JSON object"},
+		{`{`, ``, "more text follows"},
 		{`96
-}`, `96`, "ends too early"},
+}`, `96`, "ends in the middle"},
 	}
 	for _, c := range cases {
 		if _, err := models.ParseConfig([]byte(strings.Replace(published, c.old, c.new, 1)), nil); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "config.json") {

@@ -183,11 +183,11 @@ func TestLoadErrors(t *testing.T) {
 		fsys fs.FS
 		want string
 	}{
-		{files("tokenizer.json", ""), "unexpected end"},
+		{files("tokenizer.json", ""), "ends in the middle"},
 		{files("tokenizer.json", "[]"), `want '{'`},
 		{files("tokenizer.json", "{}"), `no "model"`},
 		{files("tokenizer.json", "\xff{}"), "UTF-8"},
-		{files("tokenizer.json", model[:len(model)/2]), "unexpected end"},
+		{files("tokenizer.json", model[:len(model)/2]), "ends in the middle"},
 		{files("tokenizer.json", model+"x"), "after the value"},
 		{files("tokenizer.json", model, "tokenizer_config.json", "{"), "tokenizer_config.json"},
 		{files("tokenizer.json", model, "tokenizer_config.json", `{"eos_token": 7}`), "tokenizer_config.json"},

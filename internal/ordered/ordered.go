@@ -7,8 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
+
+	"onering/internal/strict"
 )
 
 // A Scanner reads JSON text without building values. A tokenizer.json is 5 MB, mostly of
@@ -20,7 +21,7 @@ type Scanner struct {
 	Pos  int
 }
 
-var errTruncated = errors.New("unexpected end of JSON input: fetch the file again")
+var errTruncated = errors.New("it ends in the middle of the JSON text: fetch the file again")
 
 // Errorf makes an error that names the place in the text.
 func (s *Scanner) Errorf(format string, args ...any) error {
@@ -74,7 +75,7 @@ func (s *Scanner) Text() ([]byte, error) {
 		return s.Data[start : s.Pos-1], nil
 	}
 	var text string
-	if err := json.Unmarshal(s.Data[start-1:s.Pos], &text); err != nil {
+	if err := strict.JSON(s.Data[start-1:s.Pos], &text); err != nil {
 		return nil, s.Errorf("%w", err)
 	}
 	return []byte(text), nil
@@ -171,49 +172,27 @@ func (s *Scanner) Raw() (json.RawMessage, error) {
 }
 
 // EachMember calls f for every member of the JSON object that data holds, in the order of
-// the text: key, the value's text, and the offset of that text in data. Unlike
-// json.Unmarshal it refuses text that other readers may read differently: a repeated key,
-// text that is not UTF-8, anything after the object. It stops at f's first error.
+// the text: key, the value's text, and the offset of that text in data. It refuses text
+// that other readers may read differently: a repeated key at any depth, text that is not
+// UTF-8, anything after the object. It stops at f's first error.
 func EachMember(data []byte, f func(key string, value []byte, at int) error) error {
 	if !utf8.Valid(data) {
 		return errors.New("not UTF-8")
 	}
 	s := &Scanner{Data: data}
-	whole := json.NewDecoder(bytes.NewReader(data))
-	if err := whole.Decode(new(json.RawMessage)); err != nil {
-		return syntax(err)
+	if err := strict.JSON(data, new(json.RawMessage)); err != nil {
+		return err
 	}
-	if c := s.Peek(); c != '{' {
-		return fmt.Errorf("want a JSON object, found %q", string(rune(c)))
+	if s.Peek() != '{' {
+		return strict.JSON(data, new(struct{}))
 	}
-	if len(bytes.TrimSpace(data[whole.InputOffset():])) > 0 {
-		return errors.New("more text after the JSON object")
-	}
-	seen := make(map[string]bool)
-	return s.Members(func(text []byte) error {
-		key := string(text)
-		if seen[key] {
-			return fmt.Errorf("key %q is stated twice", key)
-		}
-		seen[key] = true
+	return s.Members(func(key []byte) error {
 		s.Peek()
 		at := s.Pos
 		value, err := s.Raw()
 		if err != nil {
 			return err
 		}
-		return f(key, value, at)
+		return f(string(key), value, at)
 	})
-}
-
-// syntax returns an error that names the place where the text stops being JSON.
-func syntax(err error) error {
-	var s *json.SyntaxError
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("not JSON: it ends too early")
-	case errors.As(err, &s):
-		return fmt.Errorf("not JSON: %w at byte %d", err, s.Offset)
-	}
-	return fmt.Errorf("not JSON: %w", err)
 }

@@ -11,11 +11,11 @@ func TestEachMember(t *testing.T) {
 	for text, want := range map[string]string{
 		` {"b" : 1 , "a\\n":[{"x":"]"}, 2],"c":null } `: `b="1"@8 a\n="[{\"x\":\"]\"}, 2]"@19 c="null"@38`,
 		`{}`:               ``,
-		`{"a":1,"a":2}`:    `a="1"@5 key "a" is stated twice`,
-		`{"a":1} {}`:       `more text after the JSON object`,
-		`[1]`:              `want a JSON object, found "["`,
-		`{"a":1`:           `not JSON: it ends too early`,
-		`{"a":1,}`:         `not JSON: invalid character '}' looking for beginning of object key string at byte 8`,
+		`{"a":1,"a":2}`:    `the key "a" is stated twice`,
+		`{"a":1} {}`:       `more text follows the JSON value, at byte 8`,
+		`[1]`:              `the text is a list, not an object`,
+		`{"a":1`:           `it ends in the middle of the JSON text (byte 6)`,
+		`{"a":1,}`:         `not JSON at byte 7, near "{\"a\":1,}"`,
 		"{\"a\":\"\xff\"}": `not UTF-8`,
 	} {
 		var got []string

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 	"onering/objectives"
 	"onering/runtime"
 	"onering/sampler"
@@ -126,19 +127,11 @@ func ReadFailure(path string) (Failure, error) {
 }
 
 func decodeFailure(r io.Reader) (f Failure, err error) {
-	d := json.NewDecoder(r)
-	d.DisallowUnknownFields()
-	var kind *json.UnmarshalTypeError
-	switch err := d.Decode(&f); {
-	case errors.Is(err, io.EOF):
-		return f, errors.New("it is empty")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return f, errors.New("it ends too early")
-	case errors.As(err, &kind) && kind.Field == "":
-		return f, fmt.Errorf("it is a JSON %s", kind.Value)
-	case errors.As(err, &kind):
-		return f, fmt.Errorf("%q cannot be a JSON %s, at byte %d", kind.Field, kind.Value, kind.Offset)
-	case err != nil:
+	text, err := io.ReadAll(r)
+	if err == nil {
+		err = strict.Known(text, &f)
+	}
+	if err != nil {
 		return f, err
 	}
 	if f.Version != failureVersion {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"onering/internal/strict"
 	"onering/objectives"
 	"onering/train/rundir"
 )
@@ -101,24 +102,15 @@ type weightsOutput struct {
 // after the object are errors.
 func ReadWeights(r io.Reader) (in weightsInput, err error) {
 	const want = `one object {"groups":[[{"reward","logp","old_logp"}]]}`
-	dec := json.NewDecoder(r)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
-		kind, ok := errors.AsType[*json.UnmarshalTypeError](err)
-		switch {
-		case errors.Is(err, io.EOF):
-			err = errors.New("no input: want " + want)
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			err = errors.New("not JSON: it ends too early")
-		case ok && kind.Field == "":
-			err = fmt.Errorf("want %s, not a JSON %s", want, kind.Value)
-		case ok:
-			err = fmt.Errorf("%q cannot be a JSON %s, at byte %d", kind.Field, kind.Value, kind.Offset)
-		}
+	text, err := io.ReadAll(r)
+	switch {
+	case err != nil:
 		return in, err
+	case len(bytes.TrimSpace(text)) == 0:
+		return in, errors.New("no input: want " + want)
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return in, errors.New("want one JSON object, but more follows it")
+	if err := strict.Known(text, &in); err != nil {
+		return in, err
 	}
 	if in.Groups == nil {
 		return in, errors.New(`"groups" is missing`)

@@ -132,10 +132,10 @@ func TestWeightsTurns(t *testing.T) {
 func TestWeightsErrors(t *testing.T) {
 	for _, c := range []struct{ name, objective, input, want string }{
 		{"nothing", "grpo", ``, `no input: want one object`},
-		{"not JSON", "grpo", `{`, `it ends too early`},
+		{"not JSON", "grpo", `{`, `it ends in the middle of the JSON text`},
 		{"no groups", "grpo", `{}`, `"groups" is missing`},
-		{"two objects", "grpo", `{"groups":[]} {"groups":[]}`, `more follows it`},
-		{"a misspelt key", "grpo", `{"groups":[[{"reward":1,"log_p":[]}]]}`, `unknown field "log_p"`},
+		{"two objects", "grpo", `{"groups":[]} {"groups":[]}`, `more text follows the JSON value`},
+		{"a misspelt key", "grpo", `{"groups":[[{"reward":1,"log_p":[]}]]}`, `unknown key "groups[0][0].log_p"; did you mean "logp"?`},
 		{"no reward", "grpo", `{"groups":[[{"logp":[]}]]}`, `group 0, response 0: "reward" and "logp" must be given`},
 		{"no logp", "grpo", `{"groups":[[],[{"reward":1}]]}`, `group 1, response 0: "reward" and "logp"`},
 		{"no old_logp", "grpo", `{"groups":[[{"reward":1,"logp":[-1]}]]}`, `group 0, response 0: 0 old log-probs for 1 response tokens`},
@@ -143,7 +143,7 @@ func TestWeightsErrors(t *testing.T) {
 		{"token advantages", "gspo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"token_advantage":[]}]]}`, `0 token advantages for 1`},
 		{"numbers of the policy's tokens alone", "grpo", `{"groups":[[{"reward":1,"logp":[-1,-2],"old_logp":[-1],"turns":[{"author":"policy","from":0,"to":2}]}]]}`, `group 0, response 0: a list has 1 numbers and logp 2`},
 		{"turns of another response", "grpo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"turns":[{"author":"policy","from":0,"to":2}]}]]}`, `group 0, response 0: turns[0]: its tokens are from 0 to 2`},
-		{"a number too large", "grpo", `{"groups":[[{"reward":1e999,"logp":[],"old_logp":[]}]]}`, `cannot be a JSON number 1e999`},
+		{"a number too large", "grpo", `{"groups":[[{"reward":1e999,"logp":[],"old_logp":[]}]]}`, `groups[0][0].reward is 1e999, not a number`},
 		{"a state that the objective cannot use", "grpo", `{"groups":[],"state":{"mean":1,"variance":1}}`, `the objective keeps none`},
 		{"a state without a variance", "pmpo", `{"groups":[],"state":{"mean":1}}`, `pmpo: state`},
 	} {

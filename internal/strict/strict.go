@@ -1,0 +1,204 @@
+// Package strict reads JSON that others wrote and says what is wrong with it in their
+// words: the key, what was found and what is wanted. encoding/json speaks of Go types,
+// counts the last of two equal keys, and reads null in a list of numbers as 0.
+package strict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"onering/internal/settings"
+)
+
+// An Error says what is wrong with a value of a JSON text.
+type Error struct {
+	Path   string // of the value, such as "groups[0].logp[3]"; "" is the whole text
+	format string // of the message, with %s for the path
+	err    error  // what a reader of our own said, if it was one
+}
+
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return fmt.Sprintf(e.format, "the text")
+	}
+	return fmt.Sprintf(e.format, e.Path)
+}
+
+func (e *Error) Unwrap() error { return e.err }
+
+// JSON decodes text as encoding/json does, but for three things: names of keys are exact, a
+// key that is stated twice is an error, and so is null in a list whose elements cannot be
+// null. Null leaves any other value as it was. Keys that into lacks are ignored.
+func JSON(text []byte, into any) error { return decode(text, into) }
+
+// Known is JSON, but refuses keys that into lacks.
+func Known(text []byte, into any) error { return decode(text, into, json.RejectUnknownMembers(true)) }
+
+func decode(text []byte, into any, options ...json.Options) error {
+	options = append(options, jsontext.AllowInvalidUTF8(true)) // encoding/json writes half of a surrogate pair as U+FFFD
+	if bytes.Contains(text, []byte("null")) {
+		options = append(options, json.WithUnmarshalers(nulls))
+	}
+	if err := json.Unmarshal(text, into, options...); err != nil {
+		return explain(text, err)
+	}
+	return nil
+}
+
+// A nullError is null where a value of the type is wanted.
+type nullError struct{ reflect.Type }
+
+func (nullError) Error() string { return "null" }
+
+// nulls refuses null as the whole text and in lists, and passes over it elsewhere.
+var nulls = json.UnmarshalFromFunc(func(d *jsontext.Decoder, into any) error {
+	t := reflect.TypeOf(into).Elem()
+	_, own := into.(interface{ UnmarshalJSON([]byte) error })
+	if own || d.PeekKind() != jsontext.KindNull || slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map}, t.Kind()) {
+		return errors.ErrUnsupported
+	}
+	if kind, _ := d.StackIndex(d.StackDepth()); kind != jsontext.KindBeginObject {
+		return nullError{t}
+	}
+	return d.SkipValue()
+})
+
+// explain describes an error of package json.
+func explain(text []byte, err error) error {
+	syntax, wrong := (*jsontext.SyntacticError)(nil), (*json.SemanticError)(nil)
+	switch {
+	case errors.As(err, &syntax):
+		return explainSyntax(text, syntax)
+	case !errors.As(err, &wrong):
+		return err
+	}
+	at := path(wrong.JSONPointer)
+	if own := (*Error)(nil); errors.As(wrong.Err, &own) {
+		if at != "" && own.Path != "" && own.Path[0] != '[' {
+			at += "."
+		}
+		return &Error{at + own.Path, own.format, own.err}
+	}
+	t := wrong.GoType
+	null, isNull := errors.AsType[nullError](wrong.Err)
+	if isNull {
+		t = null.Type
+	}
+	wants := want(t)
+	switch {
+	case errors.Is(wrong.Err, json.ErrUnknownName):
+		name := wrong.JSONPointer.LastToken()
+		return &Error{at, "unknown key \"%s\"" + escaped(settings.DidYouMean(name, names(t))), nil}
+	case errors.Is(wrong.Err, strconv.ErrRange):
+		wants += fmt.Sprintf(" of %d bits", t.Bits())
+	case wrong.Err != nil && !isNull && !errors.Is(wrong.Err, strconv.ErrSyntax):
+		return &Error{at, "%s: " + escaped(wrong.Err.Error()), wrong.Err}
+	}
+	return &Error{at, "%s is " + escaped(found(text, wrong.ByteOffset)) + ", not " + wants, nil}
+}
+
+func explainSyntax(text []byte, err *jsontext.SyntacticError) error {
+	place := fmt.Sprintf("byte %d", err.ByteOffset)
+	if lines := bytes.Count(text[:err.ByteOffset], []byte("\n")); lines > 0 {
+		place = fmt.Sprintf("line %d, byte %d", lines+1, err.ByteOffset)
+	}
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return &Error{path(err.JSONPointer), "the key \"%s\" is stated twice", nil}
+	case len(bytes.TrimSpace(text)) == 0:
+		return errors.New("it is empty, and JSON is wanted")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("it ends in the middle of the JSON text (%s)", place)
+	}
+	if jsontext.Value(text[:err.ByteOffset]).IsValid() {
+		return fmt.Errorf("more text follows the JSON value, at %s", place)
+	}
+	near := text[max(0, err.ByteOffset-most/2):min(int64(len(text)), err.ByteOffset+most/2)]
+	return fmt.Errorf("not JSON at %s, near %q", place, strings.ToValidUTF8(string(near), ""))
+}
+
+func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
+
+// most bounds what a message repeats of a text, in bytes.
+const most = 40
+
+// found describes the value at an offset of a text.
+func found(text []byte, at int64) string {
+	text = text[at:]
+	d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true))
+	switch d.PeekKind() {
+	case jsontext.KindBeginObject:
+		return "an object"
+	case jsontext.KindBeginArray:
+		return "a list"
+	}
+	if value, err := d.ReadValue(); err == nil {
+		text = value
+	}
+	if len(text) > most {
+		return strings.ToValidUTF8(string(text[:most]), "") + "..."
+	}
+	return strings.ToValidUTF8(string(text), "?")
+}
+
+// want describes the values that a type takes.
+func want(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a whole number"
+}
+
+// names are the keys of an object that is read into a type.
+func names(t reflect.Type) (keys []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+// path writes a JSON pointer as people do. Keys that are not words are quoted.
+func path(p jsontext.Pointer) string {
+	var b strings.Builder
+	for token := range p.Tokens() {
+		_, err := strconv.ParseUint(token, 10, 32)
+		word := token != "" && len(token) <= 2*most && !strings.ContainsFunc(token, func(r rune) bool {
+			return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+		})
+		switch {
+		case err == nil:
+			b.WriteString("[" + token + "]")
+			continue
+		case b.Len() > 0:
+			b.WriteByte('.')
+		}
+		if !word {
+			token = strconv.Quote(token[:min(len(token), 2*most)])
+		}
+		b.WriteString(token)
+	}
+	return b.String()
+}
