@@ -113,7 +113,7 @@ func TestMalformedFiles(t *testing.T) {
 		{"not UTF-8", file("{\"\xff\":"+one+"}", 4), "not UTF-8"},
 		{"deep", file(`{"a":`+strings.Repeat("[", 20000)+"}", 0), "not JSON"},
 		{"same tensor twice", file(`{"a":`+one+`,"a":`+one+`}`, 4), `"a" is stated twice`},
-		{"same key twice", file(`{"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 4), `"dtype" is stated twice`},
+		{"same key twice", file(`{"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 4), `"a.dtype" is stated twice`},
 		{"unknown key", file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}}`, 4), `unknown key "x"`},
 		{"other case", file(`{"a":{"DType":"F32","shape":[1],"data_offsets":[0,4]}}`, 4), `unknown key "DType"`},
 		{"no dtype", file(`{"a":{"shape":[1],"data_offsets":[0,4]}}`, 4), "no dtype"},

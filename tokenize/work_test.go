@@ -190,7 +190,7 @@ func TestHostileTokenizers(t *testing.T) {
 		{"pre_tokenizer", strings.Repeat(`{"type":"Sequence","pretokenizers":[`, 5000) + "null" + strings.Repeat("]}", 5000), "pre_tokenizer: nested deeper than 100"},
 		{"post_processor", strings.Repeat(`{"type":"Sequence","processors":[`, 5000) + "null" + strings.Repeat("]}", 5000), "post_processor: nested deeper than 100"},
 		{"decoder", strings.Repeat(`{"type":"Sequence","decoders":[`, 5000) + "null" + strings.Repeat("]}", 5000), "decoder: nested deeper than 100"},
-		{"decoder", strings.Repeat(`[`, 100_000), "unexpected end"},
+		{"decoder", strings.Repeat(`[`, 100_000), "ends in the middle"},
 		{"post_processor", strings.ReplaceAll(process(1000, 1), "%s", ids), "more than 64 tokens"},
 		{"post_processor", strings.ReplaceAll(process(1, 1000), "%s", "7"), "more than 64 tokens"},
 		{"post_processor", strings.ReplaceAll(process(1, 1), "%s", "4000000"), "no token has the id 4000000"},
