@@ -65,10 +65,10 @@ type Episode interface {
 	Close() error
 }
 
-// A Turn is the text that the policy wrote until it ended its turn.
+// A Turn is what the policy said until it ended its turn.
 type Turn struct {
 	Number int    // the number of the turn, from 0
-	Text   string // without special tokens
+	Text   string // without special tokens and thoughts
 	// Calls are the calls of tools that Text has in the form of the chat template; nil
 	// where the template knows no tools. Unreadable calls never come here: the Player
 	// answers them with an error.

@@ -23,7 +23,7 @@ type play struct {
 	episode Episode // nil before the first turn that the journal does not know
 	count   int     // number of the policy's turns
 	seen    []Turn  // turns that the environment has seen, or would have seen without the journal
-	last    string  // the text of the newest turn
+	last    string  // what the policy said in its newest turn
 	spent   time.Duration
 	outcome Outcome
 }
@@ -37,9 +37,8 @@ type noted struct {
 // turn returns what follows the newest turn of a response.
 func (x *play) turn(r sampler.Response) sampler.Observation {
 	p := x.round.player
-	ids := r.LastTurn()
-	t := Turn{Number: len(x.seen), Text: p.Prompter.Tokenizer.Decode(ids, true)}
-	malformed := x.parse(&t, ids)
+	t := Turn{Number: len(x.seen)}
+	malformed := x.read(&t, r)
 	x.count++
 	x.last = t.Text
 	o, err := Observation{Messages: malformed}, error(nil)
@@ -64,7 +63,8 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 	case x.count >= p.MaxTurns:
 		return sampler.Observation{End: sampler.Length}
 	}
-	if ids, err = x.append(r, o.Messages); err != nil {
+	ids, err := x.append(r, o.Messages)
+	if err != nil {
 		return sampler.Observation{Err: err}
 	}
 	return sampler.Observation{IDs: ids}
@@ -73,19 +73,20 @@ func (x *play) turn(r sampler.Response) sampler.Observation {
 // A journalError is an error of a Journal rather than of the environment.
 type journalError struct{ error }
 
-// parse finds the calls of tools in a turn. If a call cannot be read, a message says why,
-// and the environment does not see the turn.
-func (x *play) parse(t *Turn, ids []int32) (malformed []tokenize.Message) {
+// read finds what the policy says in its newest turn, and the calls of tools in that. If a
+// call cannot be read, a message says why, and the environment does not see the turn.
+func (x *play) read(t *Turn, r sampler.Response) (malformed []tokenize.Message) {
+	k, before, ids := x.round.player.Prompter.Tokenizer, x.group.prompt, r.LastTurn()
+	if n := len(r.Observed); n > 0 {
+		before = r.Observed[n-1].IDs
+	}
+	_, t.Text = k.NewDecoder().Turn(before, ids)
 	if x.group.format == nil {
 		return nil
 	}
-	p, text := x.round.player, t.Text
-	if x.group.format.Special {
-		if n := len(ids); n > 0 && slices.Contains(p.EOS, ids[n-1]) {
-			ids = ids[:n-1] // the end of the turn is no part of a call
-		}
-		text = p.Prompter.Tokenizer.Decode(ids, false)
-	}
+	d := k.NewDecoder()
+	d.Keep = slices.Clone(x.group.format.Marks)
+	_, text := d.Turn(before, ids)
 	_, calls, err := x.group.format.Parse(text)
 	if err != nil {
 		return []tokenize.Message{{Role: "tool", Content: "error: " + err.Error()}}

@@ -100,6 +100,7 @@ func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids [
 		}
 	}
 	if text, ids, err = p.Prompter.Prompt(g.Problem); err == nil {
+		g.prompt = ids
 		g.talk, g.chat, err = p.Prompter.Talk(g.Problem)
 	}
 	if chat := g.Problem.Chat; err == nil && chat != nil && chat.Tools.Given() {
@@ -171,6 +172,7 @@ type Group struct {
 	Opening Opening
 	Samples []int // the number of each sample, nil if they are 0, 1 and so on
 
+	prompt []int32               // the tokens before the first turn
 	chat   bool                  // the template is a chat template, so episodes are conversations
 	talk   tokenize.Conversation // the conversation up to the first turn
 	format *tools.Format         // the format of calls, nil if there are no tools

@@ -89,6 +89,9 @@ func (d Data) MarshalJSON() ([]byte, error) { return d.text.MarshalJSON() }
 // Given says whether the Data has a value.
 func (d Data) Given() bool { return d.value != nil }
 
+// PythonJSON rewrites what Python prints of lists, tuples and dictionaries as JSON.
+func PythonJSON(text string) string { return jinja.PythonJSON(text) }
+
 // A Conversation is the input of a chat template. In JSON it has the names of
 // apply_chat_template in transformers.
 type Conversation struct {
@@ -209,11 +212,13 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 	if _, own := data.Get(xmlTools); !own && chat.Tools.value != nil && strings.Contains(source.source, xmlTools) {
 		data.Set(xmlTools, chat.Tools.value)
 	}
-	turns := fitted(source.source, chat.Messages, func(turns jinja.List) (string, error) {
+	trial := func(turns jinja.List) (string, error) {
 		trial := data.Clone()
 		trial.Set("messages", turns)
 		return template.Render(trial)
-	})
+	}
+	messages := apart(chat.Messages, func(all []Message) (string, error) { return trial(fitted(source.source, all, trial)) })
+	turns := fitted(source.source, messages, trial)
 	said := ""
 	if chat.Continue != "" {
 		if chat.AddGenerationPrompt {

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"onering/tokenize/jinja"
@@ -97,4 +98,64 @@ func (f fitting) call(v jinja.Value) jinja.Value {
 		d.Set("arguments", f.arguments(text))
 	}
 	return d
+}
+
+// apart gives each call of an answer with several an answer of its own, which its result
+// follows, if the template refuses several calls in one answer or writes the first alone, as
+// Llama 3's. render renders the template with messages.
+func apart(messages []Message, render func([]Message) (string, error)) []Message {
+	var split, firsts []Message
+	for i := 0; i < len(messages); i++ {
+		m := messages[i]
+		calls, _ := m.field("tool_calls").(jinja.List)
+		if len(calls) < 2 {
+			split, firsts = append(split, m), append(firsts, m)
+			continue
+		}
+		answer := Message{m.Role, m.Content, m.fields.Clone()}
+		answer.fields.Set("tool_calls", calls[:1])
+		firsts = append(firsts, answer)
+		var results []Message
+		for ; i+1 < len(messages) && messages[i+1].Role == "tool"; i++ {
+			results = append(results, messages[i+1])
+		}
+		firsts = append(firsts, results...)
+		for k, call := range calls {
+			if k > 0 {
+				answer = Message{Role: m.Role, fields: jinja.NewDict("role", m.Role, "content", "", "tool_calls", calls[k:k+1])}
+			}
+			split = append(split, answer)
+			of := Message{}
+			of.fields, _ = call.(*jinja.Dict)
+			at := slices.IndexFunc(results, func(r Message) bool {
+				id := r.field("tool_call_id")
+				return id == nil || id == of.field("id")
+			})
+			if at >= 0 {
+				split, results = append(split, results[at]), slices.Delete(results, at, at+1)
+			}
+		}
+		split = append(split, results...)
+	}
+	if len(split) == len(messages) {
+		return messages
+	}
+	if whole, err := render(messages); err == nil {
+		if alone, err := render(firsts); err != nil || alone != whole {
+			return messages
+		}
+	}
+	if _, err := render(split); err != nil {
+		return messages
+	}
+	return split
+}
+
+// field returns a field of the object that a message was read from, nil if there is none.
+func (m Message) field(name string) jinja.Value {
+	if m.fields == nil {
+		return nil
+	}
+	v, _ := m.fields.Get(name)
+	return v
 }

@@ -47,3 +47,35 @@ func TestFitting(t *testing.T) {
 		}
 	}
 }
+
+// TestApart: an answer with several calls becomes several answers where the template takes
+// one call in each, and stays one elsewhere.
+func TestApart(t *testing.T) {
+	const (
+		one   = `{% for m in messages %}[{{ m.role }}]{% if m.tool_calls %}{% if m.tool_calls|length != 1 %}{{ raise_exception('one call at once') }}{% endif %}{{ m.tool_calls[0].function.arguments|tojson }}{% else %}{{ m.content + '.' }}{% endif %}{% endfor %}`
+		first = `{% for m in messages %}[{{ m.role }}]{% if m.tool_calls %}{% for k, v in m.tool_calls[0].function.arguments.items() %}{{ k }}={{ v }}{% endfor %}{% else %}{{ m.content + '.' }}{% endif %}{% endfor %}`
+		all   = `{% for m in messages %}[{{ m.role }}]{% for c in m.tool_calls or [] %}{{ c.function.arguments }}{% endfor %}{{ m.content + '.' }}{% endfor %}`
+		none  = `{% for m in messages %}{% if m.tool_calls %}{{ raise_exception('no calls') }}{% endif %}{% endfor %}`
+		q     = `{"role": "user", "content": "q"}, `
+		two   = q + `{"role": "assistant", "content": "", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}, {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 2}"}}]}`
+		back  = two + `, {"role": "tool", "tool_call_id": "b", "content": "rb"}, {"role": "tool", "tool_call_id": "a", "content": "ra"}, {"role": "user", "content": "u"}`
+		plain = two + `, {"role": "tool", "content": "r1"}, {"role": "tool", "content": "r2"}`
+	)
+	for _, tt := range []struct{ template, messages, want string }{
+		{one, two, `[user]q.[assistant]{"x": 1}[assistant]{"x": 2}`},
+		{one, back, `[user]q.[assistant]{"x": 1}[tool]ra.[assistant]{"x": 2}[tool]rb.[user]u.`},
+		{one, plain, `[user]q.[assistant]{"x": 1}[tool]r1.[assistant]{"x": 2}[tool]r2.`},
+		{first, back, `[user]q.[assistant]x=1[tool]ra.[assistant]x=2[tool]rb.[user]u.`},
+		{all, back, `[user]q.[assistant]{"x": 1}{"x": 2}.[tool]rb.[tool]ra.[user]u.`},
+		{none, back, ""},
+	} {
+		var chat Conversation
+		if err := json.Unmarshal([]byte(`{"messages": [`+tt.messages+`]}`), &chat); err != nil {
+			t.Fatal(err)
+		}
+		got, err := chatOf(tt.template).Chat(chat)
+		if got != tt.want || (err != nil) != (tt.want == "") {
+			t.Errorf("%s: got %q, %v\nwant %q", tt.template, got, err, tt.want)
+		}
+	}
+}

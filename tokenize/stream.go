@@ -1,12 +1,18 @@
 package tokenize
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // A StreamDecoder decodes ids one after the other. The results of Add and of the
 // last Flush, joined, are what Decode returns for all ids. No call returns a part of
 // a character.
 type StreamDecoder struct {
-	SkipSpecial bool // as in Decode; may be set before the first Add
+	// SkipSpecial is that of Decode, and Keep the names of special tokens that are decoded all
+	// the same. Both may be set before the first Add.
+	SkipSpecial bool
+	Keep        []string
 
 	t    *Tokenizer
 	text charDecoder // for vocabularies of characters
@@ -18,10 +24,11 @@ func (t *Tokenizer) NewDecoder() *StreamDecoder { return &StreamDecoder{t: t} }
 
 // Add returns the text that id completes, often but not always its own.
 func (d *StreamDecoder) Add(id int32) string {
+	skip := d.SkipSpecial && !slices.Contains(d.Keep, d.t.Token(id))
 	if d.t.form.chars {
-		return string(d.text.add(nil, d.t, id, d.SkipSpecial))
+		return string(d.text.add(nil, d.t, id, skip))
 	}
-	buf := d.t.appendToken(d.held, id, d.SkipSpecial)
+	buf := d.t.appendToken(d.held, id, skip)
 	if len(buf) == 0 {
 		return ""
 	}

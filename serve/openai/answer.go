@@ -345,9 +345,10 @@ type choice struct {
 	placed  *tokenize.StreamDecoder // number of tokens whose place was asked for
 	written int                     // number of their complete characters
 
-	reader *tools.Stream // reads calls, nil if there are no tools
-	calls  []tools.Call
-	most   int // largest number of calls to report
+	thoughts *tokenize.Thoughts
+	reader   *tools.Stream // reads calls, nil if there are no tools
+	calls    []tools.Call
+	most     int // largest number of calls to report
 
 	counts *counts // may be nil
 
@@ -365,7 +366,6 @@ func (j *job) choice() *choice {
 	if j.tools != nil {
 		c.reader = j.tools.Stream()
 		c.reader.Add(j.begun)
-		skip = skip && !j.tools.Special
 		if j.single {
 			c.most = 1
 		}
@@ -373,6 +373,10 @@ func (j *job) choice() *choice {
 	if j.model.Tokenizer != nil {
 		c.decode, c.placed = j.model.Tokenizer.NewDecoder(), j.model.Tokenizer.NewDecoder()
 		c.decode.SkipSpecial, c.placed.SkipSpecial = skip, skip
+		if j.tools != nil {
+			c.thoughts, c.decode.Keep = c.decode.Thoughts(j.prompts[0]), slices.Concat(tokenize.ThoughtMarks, j.tools.Marks)
+			c.placed.Keep = c.decode.Keep
+		}
 	}
 	return c
 }
@@ -410,6 +414,11 @@ func (c *choice) add(e event) (text string, calls []tools.Call) {
 		}
 	}
 	if c.reader != nil {
+		_, text = c.thoughts.Add(text)
+		if e.finish != "" {
+			_, rest := c.thoughts.End()
+			text += rest
+		}
 		text, calls = c.reader.Add(text)
 		if e.finish != "" {
 			rest, last, _ := c.reader.End() // text that is no call stays text

@@ -27,13 +27,15 @@ type Call struct {
 
 // A Format is how a model writes calls in a conversation.
 type Format struct {
-	// Special says that special tokens are a part of calls: ids have to be decoded with them.
-	Special bool
+	// Marks are the marks around calls. Where the vocabulary has them as special tokens, ids
+	// have to be decoded with them.
+	Marks []string
 	// Silent says that the chat template does not write the calls of earlier answers: they are
 	// to be a part of their content, as Write has them.
 	Silent bool
 
 	family
+	begin     []string            // marks that begin a call: open, and those of calls without it
 	functions map[string]function // functions by name
 	thinking  bool                // the prompt ends inside a thought
 }
@@ -58,10 +60,11 @@ type function struct {
 }
 
 const (
-	probe    = "onering_probe"
-	python   = "<|python_tag|>"
-	thought  = "<think>"
-	reasoned = "</think>"
+	probe  = "onering_probe"
+	python = "<|python_tag|>"
+
+	functionBegin, functionEnd   = "<function=", "</function>"
+	parameterBegin, parameterEnd = "<parameter=", "</parameter>"
 )
 
 // families are the supported ones, with their template's text for a call of probe, or the
@@ -107,7 +110,7 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	if !strings.Contains(text, probe) {
 		return nil, errors.New("the model's chat template does not show tools to the model")
 	}
-	f.thinking = strings.HasSuffix(strings.TrimSpace(text), thought)
+	f.thinking = strings.HasSuffix(strings.TrimSpace(text), tokenize.ThoughtMarks[0])
 	for _, x := range families {
 		if x.writes.MatchString(called) {
 			f.family = x.family
@@ -121,7 +124,12 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	if f.read == nil {
 		return nil, errors.New("the model's chat template has calls of tools in a form that is not read here; those of Qwen and Hermes, Qwen3-Coder, Llama 3 and SmolLM3 are")
 	}
-	f.Special = f.open == python
+	f.Marks, f.begin = []string{f.open, f.close}, []string{f.open}
+	if f.name == "xml" {
+		for name := range f.functions {
+			f.begin = append(f.begin, functionBegin+name+">")
+		}
+	}
 	return f, nil
 }
 
@@ -197,20 +205,25 @@ type written struct {
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// call is the call that was written, if it is one.
-func (w written) call() (Call, error) {
+// call is the call that was written, if it is one. A tool of the request may be called
+// without arguments.
+func (f *Format) call(w written) (Call, error) {
 	arguments := w.Arguments
-	if arguments == nil {
+	if isNull(arguments) {
 		arguments = w.Parameters
 	}
 	var quoted string
-	if json.Unmarshal(arguments, &quoted) == nil && quoted != "" {
+	if json.Unmarshal(arguments, &quoted) == nil {
 		arguments = json.RawMessage(strings.TrimSpace(quoted))
 	}
-	switch {
-	case w.Name == nil || *w.Name == "":
+	if w.Name == nil || *w.Name == "" {
 		return Call{}, errors.New(`a call has no "name"`)
-	case len(arguments) == 0:
+	}
+	if _, known := f.functions[*w.Name]; known && isNull(arguments) {
+		arguments = json.RawMessage("{}")
+	}
+	switch {
+	case isNull(arguments):
 		return Call{}, fmt.Errorf(`the call of %.60q has no "arguments"`, *w.Name)
 	case arguments[0] != '{':
 		return Call{}, fmt.Errorf("the arguments of the call of %.60q are no JSON object", *w.Name)
@@ -221,19 +234,21 @@ func (w written) call() (Call, error) {
 	return Call{*w.Name, arguments}, nil
 }
 
+func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
+
 // readHermes reads {"name": NAME, "arguments": OBJECT}.
-func readHermes(_ *Format, block string) ([]Call, error) {
+func readHermes(f *Format, block string) ([]Call, error) {
 	var w written
 	if err := json.Unmarshal([]byte(block), &w); err != nil {
 		return nil, fmt.Errorf("a call is no JSON object: %w", err)
 	}
-	c, err := w.call()
+	c, err := f.call(w)
 	return []Call{c}, err
 }
 
 // readLlama reads {"name": NAME, "parameters": OBJECT}, several of which are separated by
 // semicolons, or NAME.call(KEY="VALUE", ...) for a built-in tool.
-func readLlama(_ *Format, block string) (calls []Call, err error) {
+func readLlama(f *Format, block string) (calls []Call, err error) {
 	rest := strings.TrimSpace(block)
 	if !strings.HasPrefix(rest, "{") {
 		return readBuiltin(rest)
@@ -247,7 +262,7 @@ func readLlama(_ *Format, block string) (calls []Call, err error) {
 		if w.Name == nil && w.Arguments == nil && w.Parameters == nil && len(calls) == 0 {
 			return nil, nil // the answer is plain JSON
 		}
-		c, err := w.call()
+		c, err := f.call(w)
 		if err != nil {
 			return nil, err
 		}
@@ -288,16 +303,16 @@ func readBuiltin(text string) ([]Call, error) {
 // readXML reads <function=NAME>, with <parameter=KEY> VALUE </parameter> for each argument, and
 // </function>.
 func readXML(f *Format, block string) ([]Call, error) {
-	name, rest, ok := element(strings.TrimSpace(block), "<function=")
-	inside, closed := strings.CutSuffix(rest, "</function>")
+	name, rest, ok := element(strings.TrimSpace(block), functionBegin)
+	inside, closed := strings.CutSuffix(rest, functionEnd)
 	if !ok || !closed {
 		return nil, errors.New("a call is not <function=NAME> ... </function>")
 	}
 	var o object
 	for rest := strings.TrimSpace(inside); rest != ""; rest = strings.TrimSpace(rest) {
 		var key, value string
-		key, rest, ok = element(rest, "<parameter=")
-		value, rest, closed = strings.Cut(rest, "</parameter>")
+		key, rest, ok = element(rest, parameterBegin)
+		value, rest, closed = strings.Cut(rest, parameterEnd)
 		if !ok || !closed {
 			return nil, fmt.Errorf("the call of %.60q has something else than <parameter=KEY> ... </parameter>", name)
 		}
@@ -335,7 +350,7 @@ func (s schema) has(kind string) bool {
 }
 
 // value returns the JSON of a value given as text, by the argument's schema. Some
-// templates write Python's words for true, false and null.
+// templates write values as Python does.
 func (s schema) value(text string, known bool) json.RawMessage {
 	word := strings.TrimSpace(text)
 	bare := strings.ToLower(word)
@@ -344,8 +359,10 @@ func (s schema) value(text string, known bool) json.RawMessage {
 		return json.RawMessage("null")
 	case s.has("boolean") && (bare == "true" || bare == "false"):
 		return json.RawMessage(bare)
-	case new(tokenize.Data).UnmarshalJSON([]byte(word)) != nil:
-		return textOf(text)
+	case !isJSON(word):
+		if word = tokenize.PythonJSON(word); !isJSON(word) || strings.IndexByte("[{", word[0]) < 0 {
+			return textOf(text)
+		}
 	}
 	kind := map[byte]string{'{': "object", '[': "array", '"': "string", 't': "boolean", 'f': "boolean", 'n': "null"}[word[0]]
 	switch {
@@ -354,6 +371,8 @@ func (s schema) value(text string, known bool) json.RawMessage {
 	}
 	return textOf(text)
 }
+
+func isJSON(text string) bool { return new(tokenize.Data).UnmarshalJSON([]byte(text)) == nil }
 
 // textOf is a text as JSON.
 func textOf(text string) json.RawMessage {

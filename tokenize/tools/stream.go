@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"onering/tokenize"
 )
 
 // Limits of a text; text beyond them stays in the content.
@@ -12,6 +14,8 @@ const (
 	maxCalls     = 128
 	maxCallBytes = 1 << 20
 )
+
+const blanks = " \t\r\n"
 
 // A Stream reads a text in pieces. Each byte is looked at a bounded number of times.
 type Stream struct {
@@ -23,27 +27,22 @@ type Stream struct {
 	err   error
 
 	state  state
-	quoted bool // the search is inside a JSON string
+	close  string // the mark that ends the call
+	quoted bool   // the search is inside a JSON string, or an argument
 }
 
 type state int
 
 const (
-	beginning state = iota // at the beginning of the text, or behind a thought
-	thinking
+	beginning state = iota
 	talking
 	calling
-	plain // no calls follow
+	called // behind a call that began without the mark open; the mark close may follow
+	plain  // no calls follow
 )
 
 // Stream begins a text.
-func (f *Format) Stream() *Stream {
-	s := &Stream{f: f}
-	if f.thinking {
-		s.state = thinking
-	}
-	return s
-}
+func (f *Format) Stream() *Stream { return &Stream{f: f} }
 
 // Add reads a piece and returns the content and the calls that are whole with it.
 func (s *Stream) Add(text string) (content string, calls []Call) {
@@ -53,17 +52,25 @@ func (s *Stream) Add(text string) (content string, calls []Call) {
 		switch s.state {
 		case beginning:
 			more = s.begin()
-		case thinking:
-			if more = s.until(&out, reasoned); more {
-				s.say(&out, len(reasoned))
-				s.state = beginning
-			}
 		case talking:
-			if more = s.until(&out, s.f.open); more {
-				s.state, s.at, s.quoted = calling, len(s.f.open), false
+			var mark string
+			if mark, more = s.until(&out); more {
+				s.state, s.at, s.quoted, s.close = calling, len(mark), false, s.f.close
+				if mark != s.f.open {
+					s.close = functionEnd
+				}
 			}
 		case calling:
 			more = s.call(&out, &calls)
+		case called:
+			rest := bytes.TrimLeft(s.held, blanks)
+			after, closed := bytes.CutPrefix(rest, []byte(s.f.close))
+			if more = closed || !strings.HasPrefix(s.f.close, string(rest)); more {
+				s.state = talking
+			}
+			if closed {
+				s.held = after
+			}
 		case plain:
 			s.say(&out, len(s.held))
 			more = false
@@ -76,7 +83,7 @@ func (s *Stream) Add(text string) (content string, calls []Call) {
 func (s *Stream) End() (content string, calls []Call, err error) {
 	var out strings.Builder
 	if s.state == calling {
-		s.close(&out, &calls, len(s.held), 0)
+		s.end(&out, &calls, len(s.held), 0)
 	}
 	if s.say(&out, len(s.held)); s.calls == 0 {
 		out.Write(s.gap)
@@ -87,7 +94,7 @@ func (s *Stream) End() (content string, calls []Call, err error) {
 
 // say adds the first bytes that are held to the content, without the spaces at their end.
 func (s *Stream) say(out *strings.Builder, n int) {
-	if text := bytes.TrimRight(s.held[:n], " \t\r\n"); len(text) > 0 {
+	if text := bytes.TrimRight(s.held[:n], blanks); len(text) > 0 {
 		out.Write(s.gap)
 		out.Write(text)
 		s.gap = append(s.gap[:0], s.held[len(text):n]...)
@@ -99,39 +106,37 @@ func (s *Stream) say(out *strings.Builder, n int) {
 
 // begin decides how the text begins, if that is known.
 func (s *Stream) begin() bool {
-	text := bytes.TrimLeft(s.held, " \t\r\n")
+	text := bytes.TrimLeft(s.held, blanks)
 	s.gap = append(s.gap, s.held[:len(s.held)-len(text)]...)
 	s.held = text
 	switch {
-	case len(s.held) == 0 || len(s.held) < len(thought) && strings.HasPrefix(thought, string(s.held)):
+	case len(s.held) == 0:
 		return false
-	case bytes.HasPrefix(s.held, []byte(thought)):
-		s.state = thinking
 	case s.f.bare && s.held[0] == '{':
-		s.state, s.at = calling, 0
+		s.state, s.at, s.close = calling, 0, s.f.close
 	default:
 		s.state = talking
 	}
 	return true
 }
 
-// until adds held text up to a mark to the content, and reports whether the mark was
-// found. Text that may be the beginning of the mark stays held.
-func (s *Stream) until(out *strings.Builder, mark string) bool {
-	n := bytes.Index(s.held, []byte(mark))
-	if n >= 0 {
-		s.say(out, n)
-		return true
-	}
-	n = len(s.held)
-	for k := min(len(mark)-1, n); k > 0; k-- {
-		if bytes.HasSuffix(s.held, []byte(mark[:k])) {
-			n -= k
-			break
+// until adds held text up to a mark that begins a call to the content, and returns the mark
+// if there is one. Text that may be the beginning of a mark stays held.
+func (s *Stream) until(out *strings.Builder) (mark string, found bool) {
+	n := len(s.held)
+	for _, m := range s.f.begin {
+		if i := bytes.Index(s.held, []byte(m)); i >= 0 && i < n {
+			n, mark = i, m
 		}
 	}
+	if held := 0; mark == "" {
+		for _, m := range s.f.begin {
+			held = max(held, tokenize.Begun(string(s.held), m))
+		}
+		n -= held
+	}
 	s.say(out, n)
-	return false
+	return mark, mark != ""
 }
 
 // call looks for the end of a call, and reads the call. It reports whether there is more to do.
@@ -142,7 +147,7 @@ func (s *Stream) call(out *strings.Builder, calls *[]Call) bool {
 		s.state = plain
 		return true
 	case s.found():
-		s.close(out, calls, s.at, len(s.f.close))
+		s.end(out, calls, s.at, len(s.close))
 		return true
 	case s.at > maxCallBytes:
 		s.fail(fmt.Errorf("a call has more than %d bytes", maxCallBytes))
@@ -152,24 +157,28 @@ func (s *Stream) call(out *strings.Builder, calls *[]Call) bool {
 	return false
 }
 
-// found moves on to the mark that ends a call, and reports whether it is there.
+// found moves on to the mark that ends a call, and reports whether it is there. Marks in a
+// JSON string do not count, nor do those in an argument of a call without the mark open.
 func (s *Stream) found() bool {
-	mark := s.f.close
-	if mark == "" {
+	bare := s.close == functionEnd
+	if s.close == "" {
 		s.at = len(s.held)
 	}
 	for s.at < len(s.held) && s.at <= maxCallBytes {
-		rest := s.held[s.at:]
+		rest := string(s.held[s.at:min(len(s.held), s.at+len(parameterEnd))])
 		switch c := rest[0]; {
-		case s.quoted && c == '\\':
+		case s.quoted && !bare && c == '\\':
 			s.at++ // with the text that follows
-		case s.quoted:
+		case s.quoted && !bare:
 			s.quoted = c != '"' && c != '\n' // no JSON string contains this
 		case s.f.json && c == '"':
 			s.quoted = true
-		case c == mark[0] && bytes.HasPrefix(rest, []byte(mark)):
+		case c != s.close[0]:
+		case bare && (strings.HasPrefix(rest, parameterBegin) || strings.HasPrefix(rest, parameterEnd)):
+			s.quoted = rest[1] != '/'
+		case !s.quoted && strings.HasPrefix(rest, s.close):
 			return true
-		case c == mark[0] && strings.HasPrefix(mark, string(rest[:min(len(rest), len(mark))])):
+		case strings.HasPrefix(s.close, rest) || bare && (strings.HasPrefix(parameterBegin, rest) || strings.HasPrefix(parameterEnd, rest)):
 			return false
 		}
 		s.at++
@@ -177,19 +186,23 @@ func (s *Stream) found() bool {
 	return false
 }
 
-// close reads the call that ends at a place, where a mark of n bytes stands.
-func (s *Stream) close(out *strings.Builder, calls *[]Call, at, mark int) {
-	block := string(bytes.TrimPrefix(s.held[:at], []byte(s.f.open)))
-	read, err := s.f.read(s.f, block)
-	if s.state = talking; err != nil {
+// end reads the call that ends at a place, where the mark that closes it has n bytes.
+func (s *Stream) end(out *strings.Builder, calls *[]Call, at, n int) {
+	s.state = talking
+	if s.close == functionEnd {
+		at, n, s.state = at+n, 0, called
+	}
+	read, err := s.f.read(s.f, string(bytes.TrimPrefix(s.held[:at], []byte(s.f.open))))
+	if err != nil {
 		s.fail(err)
 	}
 	if err != nil || len(read) == 0 {
-		s.say(out, at+mark)
+		s.state = talking
+		s.say(out, at+n)
 		return
 	}
 	*calls, s.calls = append(*calls, read...), s.calls+len(read)
-	s.gap, s.held = s.gap[:0], s.held[at+mark:]
+	s.gap, s.held = s.gap[:0], s.held[at+n:]
 }
 
 func (s *Stream) fail(err error) { s.err = cmp.Or(s.err, err) }

@@ -73,8 +73,8 @@ func format(t testing.TB, name string) *Format {
 
 func TestOf(t *testing.T) {
 	for name, want := range map[string]string{"hermes": "hermes", "xml": "xml", "llama": "llama", "smollm3": "hermes"} {
-		if f := format(t, name); f.name != want || f.thinking != (name == "xml") || f.Silent != (name == "smollm3") || f.Special != (name == "llama") {
-			t.Errorf("%s is %s, thinking %v, special %v", name, f.name, f.thinking, f.Special)
+		if f := format(t, name); f.name != want || f.thinking != (name == "xml") || f.Silent != (name == "smollm3") {
+			t.Errorf("%s is %s, thinking %v", name, f.name, f.thinking)
 		}
 	}
 	for name, want := range map[string]string{"glm": "not read here", "plain": "does not show tools"} {
@@ -98,25 +98,36 @@ var cases = []struct {
 	{"hermes", `<tool_call>{"name":"f","arguments":{}}`, "", []string{"f {}"}, ""}, // ended by its last token
 	{"hermes", `<tool_call>{"name":"f","argu`, `<tool_call>{"name":"f","argu`, nil, "no JSON"},
 	{"hermes", "<tool_call>{\"name\": \"f\n}</tool_call>  <tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>", "<tool_call>{\"name\": \"f\n}</tool_call>", []string{"g {}"}, "no JSON"},
-	{"hermes", `<tool_call>{"name":"f"}</tool_call>`, `<tool_call>{"name":"f"}</tool_call>`, nil, `no "arguments"`},
+	{"hermes", `<tool_call>{"name":"g"}</tool_call>`, `<tool_call>{"name":"g"}</tool_call>`, nil, `no "arguments"`},
+	{"hermes", "<tool_call>\n{\"name\": \"f\"}\n</tool_call>", "", []string{"f {}"}, ""},
+	{"hermes", `a <tool_call>{"name":"f","arguments":null}</tool_call><tool_call>{"name":"f","arguments":""}</tool_call><tool_call>{"arguments":"null","name":"f"}</tool_call>`, "a", []string{"f {}", "f {}", "f {}"}, ""},
+	{"hermes", `<tool_call>{"name":"f","arguments":null,"parameters":{"n":1}}</tool_call>`, "", []string{`f {"n":1}`}, ""},
 	{"hermes", `<tool_call>{"arguments":{}}</tool_call>`, `<tool_call>{"arguments":{}}</tool_call>`, nil, `no "name"`},
 	{"hermes", `<tool_call>{"name":"f","arguments":[1]}</tool_call>`, `<tool_call>{"name":"f","arguments":[1]}</tool_call>`, nil, "no JSON object"},
-	{"hermes", `<think><tool_call>{"name":"f","arguments":{}}</tool_call></think>` + "\n\n" + `<tool_call>{"name":"g","arguments":{}}</tool_call>`, `<think><tool_call>{"name":"f","arguments":{}}</tool_call></think>`, []string{"g {}"}, ""},
 	{"hermes", "\n a < b <tool \n", "\n a < b <tool \n", nil, ""},
 	{"hermes", `{"name":"f","arguments":{}}`, `{"name":"f","arguments":{}}`, nil, ""},
 	{"hermes", `<tool_call>{"name":"f","arguments":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001) + `</tool_call>`, `<tool_call>{"name":"f","arguments":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001) + `</tool_call>`, nil, "deeper"},
-	{"xml", "t</think>\n\nI call.\n\n<tool_call>\n<function=f>\n<parameter=n>\n 3 \n</parameter>\n<parameter=s>\n\n 3\n</parameter>\n<parameter=x>\n1e3\n</parameter>\n<parameter=b>\nTrue\n</parameter>\n</function>\n</tool_call>", "t</think>\n\nI call.", []string{`f {"n": 3, "s": "\n 3", "x": 1e3, "b": true}`}, ""},
-	{"xml", "</think><tool_call><function=f><parameter=o>{\"a\": [1]}</parameter><parameter=l>None</parameter><parameter=m>null</parameter><parameter=r>{\"a\": 1}</parameter><parameter=any>{1</parameter><parameter=zz>7</parameter></function></tool_call>", "</think>", []string{`f {"o": {"a": [1]}, "l": null, "m": null, "r": {"a": 1}, "any": "{1", "zz": "7"}`}, ""},
-	{"xml", "</think><tool_call>\n<function=g>\n</function>\n</tool_call><tool_call><function=f><parameter=s><a> & </function>\"</parameter><parameter=n>many</parameter></function></tool_call>", "</think>", []string{`g {}`, `f {"s": "<a> & </function>\"", "n": "many"}`}, ""},
-	{"xml", "<tool_call><function=f></function></tool_call>", "<tool_call><function=f></function></tool_call>", nil, ""}, // the thought continues
-	{"xml", "</think><tool_call><function=f><parameter=s>1</function></tool_call>", "</think><tool_call><function=f><parameter=s>1</function></tool_call>", nil, "something else"},
-	{"xml", "</think><tool_call><function=f><parameter=s>1</parameter></tool_call>", "</think><tool_call><function=f><parameter=s>1</parameter></tool_call>", nil, "<function=NAME>"},
+	{"xml", "I call.\n\n<tool_call>\n<function=f>\n<parameter=n>\n 3 \n</parameter>\n<parameter=s>\n\n 3\n</parameter>\n<parameter=x>\n1e3\n</parameter>\n<parameter=b>\nTrue\n</parameter>\n</function>\n</tool_call>", "I call.", []string{`f {"n": 3, "s": "\n 3", "x": 1e3, "b": true}`}, ""},
+	{"xml", "<tool_call><function=f><parameter=o>{\"a\": [1]}</parameter><parameter=l>None</parameter><parameter=m>null</parameter><parameter=r>{\"a\": 1}</parameter><parameter=any>{1</parameter><parameter=zz>7</parameter></function></tool_call>", "", []string{`f {"o": {"a": [1]}, "l": null, "m": null, "r": {"a": 1}, "any": "{1", "zz": "7"}`}, ""},
+	{"xml", "<tool_call>\n<function=g>\n</function>\n</tool_call><tool_call><function=f><parameter=s><a> & </function>\"</parameter><parameter=n>many</parameter></function></tool_call>", "", []string{`g {}`, `f {"s": "<a> & </function>\"", "n": "many"}`}, ""},
+	{"xml", "<function=f>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>", "", []string{`f {"n": 3}`}, ""},
+	{"xml", "I call.\n<function=f>\n</function>\n", "I call.", []string{"f {}"}, ""},
+	{"xml", "<function=f>\n</function>\n</tool_call>\n<function=f>\n<parameter=s>\n</function></tool_call>\n</parameter>\n</function> so <tool_call>\n<function=g>\n</function>\n</tool_call>", " so", []string{"f {}", `f {"s": "</function></tool_call>"}`, "g {}"}, ""},
+	{"xml", "<function=g>\n</function>\n</tool_call>", "<function=g>\n</function>\n</tool_call>", nil, ""},
+	{"xml", "a <function=f>\n<parameter=n>\n3", "a <function=f>\n<parameter=n>\n3", nil, "<function=NAME>"},
+	{"xml", "a <function=f", "a <function=f", nil, ""},
+	{"xml", "<tool_call><function=f><parameter=l>\n['a', 'it\\'s', True, None, 1.5]\n</parameter><parameter=o>{'a': [1, (2, 3)], \"b\": {'c': False}}</parameter><parameter=s>['a']</parameter><parameter=any>['a']</parameter></function></tool_call>", "", []string{`f {"l": ["a", "it's", true, null, 1.5], "o": {"a": [1, [2, 3]], "b": {"c": false}}, "s": "['a']", "any": "['a']"}`}, ""},
+	{"xml", "<tool_call><function=f><parameter=l>['a', b]</parameter><parameter=o>['a']</parameter></function></tool_call>", "", []string{`f {"l": "['a', b]", "o": "['a']"}`}, ""},
+	{"xml", "<tool_call><function=f><parameter=s>1</function></tool_call>", "<tool_call><function=f><parameter=s>1</function></tool_call>", nil, "something else"},
+	{"xml", "<tool_call><function=f><parameter=s>1</parameter></tool_call>", "<tool_call><function=f><parameter=s>1</parameter></tool_call>", nil, "<function=NAME>"},
 	{"llama", ` {"name": "f", "parameters": {"n": 1}}`, "", []string{`f {"n": 1}`}, ""},
 	{"llama", `{"type": "function", "name": "f", "parameters": {}}; {"name": "g", "parameters": {"s": "}"}}`, "", []string{"f {}", `g {"s": "}"}`}, ""},
 	{"llama", `<|python_tag|>{"name": "f", "parameters": {}}`, "", []string{"f {}"}, ""},
 	{"llama", `<|python_tag|>brave_search.call(query="a, (b)", n=3)`, "", []string{`brave_search {"query": "a, (b)", "n": 3}`}, ""},
 	{"llama", `<|python_tag|>print(1)`, `<|python_tag|>print(1)`, nil, "code"},
 	{"llama", `{"answer": 4}`, `{"answer": 4}`, nil, ""},
+	{"llama", `{"name": "f"}`, "", []string{"f {}"}, ""},
+	{"llama", `{"name": "f", "parameters": null}; {"name": "f", "parameters": {"n": 1}}`, "", []string{"f {}", `f {"n": 1}`}, ""},
 	{"llama", `{"name": "Ada"}`, `{"name": "Ada"}`, nil, `no "arguments"`},
 	{"llama", `{"name": "f", "parameters": {`, `{"name": "f", "parameters": {`, nil, "no JSON"},
 	{"llama", `I call {"name": "f", "parameters": {}}`, `I call {"name": "f", "parameters": {}}`, nil, ""},
@@ -194,7 +205,7 @@ func TestBegin(t *testing.T) {
 // TestPieces: the cut of a text into pieces changes nothing, and text outside of calls is kept.
 func TestPieces(t *testing.T) {
 	formats := []*Format{format(t, "hermes"), format(t, "xml"), format(t, "llama"), format(t, "smollm3")}
-	words := []string{"<tool_call>", "</tool_call>", "<think>", "</think>", python, `{"name": "f", `, `"arguments": {}}`, `"parameters": {"s": "`, `"}}`, "<function=f>", "</function>", "<parameter=s>", "</parameter>", " ", "\n", "a", "é", `\`, `"`, "<", ";", `.call(q="a")`}
+	words := []string{"<tool_call>", "</tool_call>", python, `{"name": "f", `, `"arguments": {}}`, `"parameters": {"s": "`, `"}}`, "<function=f>", "</function>", "<parameter=s>", "</parameter>", " ", "\n", "a", "é", `\`, `"`, "<", ";", `.call(q="a")`}
 	rapid.Check(t, func(t *rapid.T) {
 		f := rapid.SampledFrom(formats).Draw(t, "format")
 		pieces := rapid.SliceOfN(rapid.SampledFrom(words), 0, 30).Draw(t, "text")
