@@ -31,7 +31,7 @@ WAYS = {
     "sft-lora": ["sft", "--report=false", "-q", "--model", "builtin:arithmetic", "--data", "DATA", "--batch-size", "16", "--lora"],
     "graphs": ["export", "--model", "builtin:arithmetic"],
 }
-LEFT_OUT = {"log.txt", "run.toml", "report.html", ".lock", "SHA256SUMS"}
+LEFT_OUT = {"log.txt", "run.toml", "report.html", ".lock", "SHA256SUMS", "written.json"}
 
 
 def content(path):

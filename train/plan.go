@@ -198,6 +198,13 @@ func (r *Run) take(from Checkpoint) error {
 			return err
 		}
 	}
+	stale, err := ranks.Tell(r.Ranks, r.Folder.Reconfigured())
+	if err != nil {
+		return err
+	}
+	if r.stale = stale && from.Dir != ""; r.stale {
+		r.saver.saved = neverSaved
+	}
 	return r.Folder.Records(func(fields map[string]any) {
 		var record metrics.Record
 		for name, value := range fields {

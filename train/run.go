@@ -70,6 +70,7 @@ type Run struct {
 	model   string                   // with several ranks, the fingerprint of the policy when it was opened
 	resumed func() error             // see Setup.Resumed
 	until   *rundir.State            // see Setup.Until
+	stale   bool                     // the newest checkpoint counts another run.toml than the run goes on with
 	task    Task
 	plan    Plan
 	saver   *saver
@@ -208,7 +209,7 @@ func (r *Run) pieces(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.until != nil {
+	if r.until != nil || r.stale {
 		return r.saver.after(r.at, Now)
 	}
 	return r.together(r.Wait)

@@ -182,5 +182,8 @@ func newest(folder *rundir.Folder, log *slog.Logger) (c Checkpoint, err error) {
 	if c.State, err = rundir.ReadState(c.Dir); err == nil && c.State.Inside {
 		c.Round, err = rundir.ReadRound(c.Dir)
 	}
+	if err == nil {
+		err = folder.Remember(c.Dir, log)
+	}
 	return c, err
 }

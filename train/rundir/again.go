@@ -59,16 +59,8 @@ func (f *Folder) CopyTo(dir, checkpoint string, s State) error {
 			return fmt.Errorf("train: several ranks have trained %s: their sums have other bits than those of one process, which is what repeats a step", f.Dir)
 		}
 	}
-	for _, name := range []string{configFile, metricsFile, gradesFile} {
-		from, err := files.OpenIn(filepath.Join(f.Dir, name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = files.WriteFile(filepath.Join(dir, name), func(w io.Writer) error { _, err := io.Copy(w, from); return err })
-			from.Close()
-		}
-		if err != nil {
+	for _, name := range []string{configFile, metricsFile, gradesFile, logFile} {
+		if err := f.copy(name, filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("train: run folder: %w", err)
 		}
 	}
@@ -76,6 +68,16 @@ func (f *Folder) CopyTo(dir, checkpoint string, s State) error {
 		return fmt.Errorf("train: run folder: %w", err)
 	}
 	return nil
+}
+
+// copy copies a file of the folder.
+func (f *Folder) copy(name, to string) error {
+	from, err := files.OpenIn(filepath.Join(f.Dir, name))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return files.WriteFile(to, func(w io.Writer) error { _, err := io.Copy(w, from); return err })
 }
 
 // Compare compares this run with a repetition in the folder again, from a checkpoint with
@@ -105,11 +107,11 @@ func (f *Folder) Compare(again string, from State, to string) error {
 	}
 	repeated, _ := filepath.Rel(f.Dir, to)
 	names := append(files.Glob(again, rolloutsDir+"/*.jsonl"), files.Glob(again, evaluationsDir+"/*.jsonl")...)
-	below, err := filesBelow(filepath.Join(again, repeated))
+	below, err := comparable(filepath.Join(again, repeated))
 	if err != nil {
 		return fmt.Errorf("%s was not written again: %w", repeated, err)
 	}
-	if first, err := filesBelow(to); err != nil || !slices.Equal(first, below) {
+	if first, err := comparable(to); err != nil || !slices.Equal(first, below) {
 		return fmt.Errorf("%s has the files %q, and %q when it is repeated", repeated, first, below)
 	}
 	for _, name := range below {
@@ -122,6 +124,13 @@ func (f *Folder) Compare(again string, from State, to string) error {
 		}
 	}
 	return nil
+}
+
+// comparable lists the files of a checkpoint that a repetition of its step writes again: all
+// but the one with sums of times.
+func comparable(checkpoint string) ([]string, error) {
+	names, err := filesBelow(checkpoint)
+	return slices.DeleteFunc(names, func(name string) bool { return name == stateDir+"/"+writtenFile }), err
 }
 
 // recordsSince returns the records of metrics.jsonl after those of a checkpoint, without

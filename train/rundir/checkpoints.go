@@ -1,10 +1,12 @@
 package rundir
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,9 +92,9 @@ func (f *Folder) Model() (model string, err error) {
 	return model, nil
 }
 
-// Check verifies the files of a run folder, each checkpoint as a whole, and calls visit
-// with each one's path and its error, or nil. It changes nothing, and uses only Dir of
-// the Folder.
+// Check verifies the files of a run folder, each checkpoint as a whole and the other files
+// by what the newest whole one states, and calls visit with each one's path and its error,
+// or nil. It changes nothing, and uses only Dir of the Folder.
 func (f *Folder) Check(visit func(path string, err error)) error {
 	run := f.Dir
 	if !exists(filepath.Join(run, configFile)) {
@@ -102,32 +104,66 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 	if err != nil {
 		return err
 	}
-	var newest State
+	wrote := written{}
 	for _, dir := range dirs {
 		err := verifySums(dir)
+		var s State
 		if err == nil {
-			newest, err = ReadState(dir)
+			s, err = ReadState(dir)
 		}
-		if err == nil && newest.Inside {
+		if err == nil && s.Inside {
 			_, err = ReadRound(dir)
 		}
-		visit(dir, err)
-	}
-	for _, path := range append(files.Glob(run, "*.jsonl"), files.Glob(run, rolloutsDir+"/*.jsonl")...) {
-		size := int64(0)
-		err := files.EachLine(path, maxLine, func(line []byte) error {
-			size += int64(len(line))
-			if !json.Valid(line) {
-				return errors.New("not JSON")
-			}
-			return nil
-		})
-		if missing := newest.Metrics - size; err == nil && missing > 0 && filepath.Base(path) == metricsFile {
-			err = fmt.Errorf("%d bytes are missing that the newest checkpoint counts", missing)
+		var w written
+		if err == nil {
+			w, err = readWritten(dir)
 		}
-		visit(path, err)
+		visit(dir, err)
+		if err != nil {
+			continue
+		}
+		if wrote = w; w == nil {
+			wrote = written{metricsFile: {Bytes: s.Metrics}}
+			slog.Warn("the checkpoint is of an older version, which states of the run's other files the size of metrics.jsonl alone: the rest is read, not compared", "checkpoint", dir)
+		}
+	}
+	names := slices.Collect(maps.Keys(wrote))
+	for _, pattern := range []string{"*.jsonl", rolloutsDir + "/*.jsonl", evaluationsDir + "/*.jsonl"} {
+		for _, path := range files.Glob(run, pattern) {
+			name, _ := filepath.Rel(run, path)
+			names = append(names, filepath.ToSlash(name))
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		visit(filepath.Join(run, filepath.FromSlash(name)), checkFile(run, name, wrote))
 	}
 	return nil
+}
+
+// checkFile verifies a file of the run: each line by itself, and all by what a checkpoint
+// states.
+func checkFile(run, name string, wrote written) (err error) {
+	path := filepath.Join(run, filepath.FromSlash(name))
+	x, counted := wrote[name]
+	if filepath.Ext(name) == ".jsonl" && exists(path) {
+		var before []byte
+		at := int64(0)
+		err = files.EachLine(path, maxLine, func(line []byte) error {
+			switch at += int64(len(line)); {
+			case !json.Valid(line):
+				return errors.New("not JSON")
+			case at > x.Bytes && bytes.Equal(line, before): // no sum shows it
+				return errors.New("the line before it again")
+			}
+			before = append(before[:0], line...)
+			return nil
+		})
+	}
+	if err == nil && counted {
+		err = compare(run, name, x)
+	}
+	return err
 }
 
 // setAside renames damaged checkpoints, which then no longer count.

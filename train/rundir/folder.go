@@ -42,7 +42,8 @@ type Folder struct {
 	metrics *os.File
 	size    int64    // size of metrics.jsonl, up to the end of the last complete line
 	unsaved []string // lines that could not be written
-	config  []byte   // run.toml, for a rescue
+	config  []byte   // run.toml, as the run began or was resumed with it
+	known   written  // what the newest checkpoint states; only who writes checkpoints uses it
 	unlock  func()
 }
 
@@ -121,7 +122,7 @@ func belongsToRun(e os.DirEntry) bool {
 	return !slices.Contains([]string{configFile, logFile, lockFile}, e.Name()) && !files.Temporary(e.Name())
 }
 
-// ReadConfig reads run.toml, if it exists, so that a rescue can write it elsewhere.
+// ReadConfig reads run.toml, if it exists, for checkpoints and for a rescue.
 func (f *Folder) ReadConfig() (err error) {
 	if f == nil {
 		return nil
@@ -203,53 +204,56 @@ func (f *Folder) check() error {
 
 // Rewind restores metrics.jsonl to its content when the checkpoint with state s was
 // written, plus the lines that could not be written then, so that a resumed run writes
-// every line once. Missing bytes before that point cause a warning in the log. The zero
-// State empties the file.
+// every line once. If bytes before that point are missing or were changed, the log has a
+// warning, whole lines stay, and changed ones are kept beside the file, too. The zero State
+// empties the file.
 func (f *Folder) Rewind(s State, log *slog.Logger) error {
 	if f == nil {
 		return nil
 	}
-	missing, err := f.rewind(s)
-	if missing > 0 {
-		log.Warn("metrics.jsonl has lost lines since the checkpoint", "bytes", missing)
-	}
-	if err != nil {
+	if err := f.rewind(s, log); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", f.metrics.Name(), err)
 	}
 	return nil
 }
 
-// rewind is Rewind, and returns how many bytes are missing.
-func (f *Folder) rewind(s State) (missing int64, err error) {
+// rewind is Rewind.
+func (f *Folder) rewind(s State, log *slog.Logger) error {
 	info, err := f.metrics.Stat()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	size := s.Metrics
-	if missing = max(0, size-info.Size()); missing > 0 {
-		from := max(0, info.Size()-maxLine)
-		text := make([]byte, info.Size()-from)
-		if _, err := f.metrics.ReadAt(text, from); err != nil && err != io.EOF {
-			return 0, err
+	if missing := s.Metrics - info.Size(); missing > 0 {
+		log.Warn("metrics.jsonl has lost lines since the checkpoint", "bytes", missing)
+	} else if changed := compare(f.Dir, metricsFile, f.known[metricsFile]); changed != nil {
+		log.Warn("metrics.jsonl is not what the checkpoint counts: reports show what is left of it, and metrics.jsonl.damaged keeps all", "reason", changed)
+		if err := f.copy(metricsFile, f.metrics.Name()+".damaged"); err != nil {
+			return err
 		}
-		if size = from + int64(bytes.LastIndexByte(text, '\n')+1); size == from && from > 0 {
-			return 0, fmt.Errorf("it ends with a line longer than %d MiB", maxLine>>20)
-		}
+	}
+	size := min(s.Metrics, info.Size())
+	from := max(0, size-maxLine)
+	text := make([]byte, size-from)
+	if _, err := f.metrics.ReadAt(text, from); err != nil && err != io.EOF {
+		return err
+	}
+	if size = from + int64(bytes.LastIndexByte(text, '\n')+1); size == from && from > 0 {
+		return fmt.Errorf("it ends with a line longer than %d MiB", maxLine>>20)
 	}
 	if err := files.Ask("truncate", f.metrics.Name()); err != nil {
-		return 0, err
+		return err
 	}
 	if err := f.metrics.Truncate(size); err != nil {
-		return 0, err
+		return err
 	}
 	f.size = size
 	for _, line := range s.Unsaved {
 		if _, err := f.metrics.WriteString(line); err != nil {
-			return 0, err
+			return err
 		}
 		f.size += int64(len(line))
 	}
-	return missing, nil
+	return nil
 }
 
 // Records calls visit with each record of metrics.jsonl, in order.
@@ -257,17 +261,18 @@ func (f *Folder) Records(visit func(record map[string]any)) error {
 	if f == nil {
 		return nil
 	}
-	lines := json.NewDecoder(io.NewSectionReader(f.metrics, 0, f.size))
-	for {
+	err := files.EachLine(f.metrics.Name(), maxLine, func(line []byte) error {
 		var record map[string]any
-		switch err := lines.Decode(&record); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return fmt.Errorf("train: %s: %w", f.metrics.Name(), err)
+		err := json.Unmarshal(line, &record)
+		if err == nil {
+			visit(record)
 		}
-		visit(record)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("train: resume: %w; restore the file, or remove it to go on without its figures", err)
 	}
+	return err
 }
 
 // FailureFile returns the path in a run folder for the batch of an optimizer step that met

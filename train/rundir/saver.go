@@ -98,10 +98,11 @@ func (s *Saver) Close() {
 	s.closeCopies()
 }
 
-// stamp records in the snapshot how much of metrics.jsonl belongs to it.
+// stamp records in the snapshot how much of the run's files belongs to it.
 func (s *Saver) stamp(snap Snapshot) Snapshot {
 	snap.State.Version = stateVersion
 	snap.State.Metrics, snap.State.Unsaved = s.Folder.size, s.Folder.unsaved
+	snap.written = s.Folder.sizes()
 	return snap
 }
 
@@ -168,6 +169,7 @@ func (s *Saver) write(snap Snapshot) error {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
 	dir := CheckpointDir(s.Folder.Dir, snap.State.Step)
+	snap.written = s.Folder.sum(snap.written, snap.State, s.Log)
 	if err := snap.write(dir); err != nil {
 		return fmt.Errorf("train: checkpoint of step %d: %w", snap.State.Step, err)
 	}
@@ -251,6 +253,7 @@ func (s *Saver) Among(score float64) bool {
 // metrics, and returns its path.
 func (s *Saver) Rescue(snap Snapshot) (string, error) {
 	snap = s.stamp(snap)
+	snap.written = nil // the other folder lacks most of it
 	dir, err := os.MkdirTemp("", "onering-rescue-"+filepath.Base(s.Folder.Dir)+"-")
 	if err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,7 +29,8 @@ type device interface {
 // Its weights may be the run's own or a copy of them.
 type Snapshot struct {
 	State   State
-	Round   *Round // nil between two rounds
+	Round   *Round  // nil between two rounds
+	written written // what the run has written elsewhere in its folder; nil to state nothing
 	Weights *models.Weights
 	// Optimizer is the optimizer's state by name, with the tensor names of the
 	// weights: for AdamW exp_avg and exp_avg_sq.
@@ -130,6 +132,15 @@ func hidden(dir, suffix string) string {
 func (s Snapshot) writeState(d *files.Draft, dtype models.DType) error {
 	if err := s.State.write(d.WriteFile); err != nil {
 		return err
+	}
+	if s.written != nil {
+		text, err := json.Marshal(s.written)
+		if err == nil {
+			err = d.WriteFile(filepath.Join(stateDir, writtenFile), files.Content(append(text, '\n')))
+		}
+		if err != nil {
+			return fmt.Errorf("train: checkpoint: %w", err)
+		}
 	}
 	if s.Round != nil {
 		if err := s.Round.write(d.WriteFile); err != nil {
