@@ -112,8 +112,11 @@ func pin(c *cobra.Command, resolve func(c *cobra.Command, name string) (string, 
 // meaning when the hub changes.
 func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err error) {
 	local = *config
-	if err := pin(c, localModel, &config.Model.Path, &local.Model.Path); err != nil {
+	if err := pin(c, newestModel, &config.Model.Path, &local.Model.Path); err != nil {
 		return local, err
+	}
+	if _, err := os.Stat(filepath.Join(config.Model.Path, "run.toml")); err == nil {
+		config.Model.Path = local.Model.Path // the run may go on, and its newest checkpoint be another one when this run is resumed
 	}
 	if err := takeAdapter(local.Model.Path, &config.LoRA); err != nil {
 		return local, err

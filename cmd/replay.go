@@ -40,16 +40,18 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	if r.model != "" {
-		if r.model, err = localModel(c, r.model); err != nil {
+		if r.model, err = newestModel(c, r.model); err != nil {
 			return err
 		}
 	}
 	here := filepath.Dir(file)
 	checkpoint := filepath.Join(here, filepath.FromSlash(f.Checkpoint))
-	config := configFlags{file: filepath.Join(here, "..", "run.toml")}
-	settings, err := config.resolve(c, nil)
+	settings, err := savedConfig(filepath.Dir(here))
 	if err != nil {
 		return err
+	}
+	if settings == nil {
+		return fmt.Errorf("%s is not of a run of onering train", file)
 	}
 	model, err := r.modelOf(c, settings.Config, checkpoint)
 	if err != nil {
@@ -99,7 +101,7 @@ func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint st
 	case r.model != "":
 		model = r.model
 	case config.LoRA.On:
-		if model, err = localModel(c, config.Model.Path); err != nil {
+		if model, err = newestModel(c, config.Model.Path); err != nil {
 			return "", err
 		}
 	default:
@@ -127,8 +129,11 @@ func newCheck() *cobra.Command {
 		if err := train.Folder(args[0]).Check(visit); err != nil {
 			return err
 		}
-		if readData {
-			visit("data.train", checkData(c, args[0]))
+		r, err := savedConfig(args[0])
+		if err != nil {
+			visit("the settings in "+filepath.Join(args[0], "run.toml"), err)
+		} else if readData {
+			visit("data.train", checkData(c, args[0], r))
 		}
 		if replay || c.Flags().Changed("step") {
 			what, err := replayStep(c, args[0], step)
@@ -149,11 +154,9 @@ func newCheck() *cobra.Command {
 }
 
 // checkData compares the training problems of a run with those of its newest checkpoint.
-func checkData(c *cobra.Command, run string) error {
-	config := configFlags{file: filepath.Join(run, "run.toml")}
-	r, err := config.resolve(c, nil)
-	if err != nil {
-		return err
+func checkData(c *cobra.Command, run string, r *resolved) error {
+	if r == nil {
+		return errors.New("only the problems of a run of onering train can be compared, and this one is of sft")
 	}
 	checkpoint, err := train.Folder(run).Model()
 	if err != nil {
@@ -161,7 +164,7 @@ func checkData(c *cobra.Command, run string) error {
 	}
 	model := checkpoint
 	if r.LoRA.On { // a checkpoint of an adapter has no tokenizer
-		if model, err = localModel(c, r.Model.Path); err != nil {
+		if model, err = newestModel(c, r.Model.Path); err != nil {
 			return err
 		}
 	}
@@ -203,9 +206,9 @@ func replayStep(c *cobra.Command, run string, step int) (what string, err error)
 		return "", err
 	}
 	os.Setenv("ONERING_OFFLINE", "1") // a missing model is no reason to wait for a download
-	command := "train"
-	if _, err := resumedFile(run, command); err != nil {
-		command = "sft"
+	_, command, err := savedRun(run)
+	if err != nil {
+		return "", err
 	}
 	root := newRoot()
 	root.SetArgs([]string{command, "--resume", "--out", again, "--report=false", "--quiet", "--set", "output.sink=[]"})

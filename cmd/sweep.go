@@ -299,7 +299,7 @@ func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs i
 		}
 		if bases[k] == nil {
 			var dir string
-			if dir, err = localModel(c, x.Model.Path); err == nil {
+			if dir, err = newestModel(c, x.Model.Path); err == nil {
 				bases[k], err = policy.ShareBase(dir, x.LoRA.BaseDType, x.Model.Path)
 			}
 			if errors.Is(err, errors.ErrUnsupported) {

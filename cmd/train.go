@@ -30,6 +30,7 @@ import (
 	"onering/train"
 	"onering/train/ranks"
 	"onering/train/rl"
+	"onering/train/sft"
 )
 
 // defaultRun is the run file of "onering train" without --config.
@@ -140,22 +141,47 @@ func resumedFile(out, command string) (string, error) {
 	} else if info, err := os.Stat(out); err == nil && !info.IsDir() {
 		return "", usagef("there is no run to resume in %s: it is a file; name the folder that a run has written", out)
 	}
+	_, of, err := savedRun(out)
+	if err == nil && of != command {
+		err = usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, of, of, shellQuoted(out))
+	}
+	return file, err
+}
+
+// savedRun reads the run.toml of a run folder, and says which command wrote it, train or
+// sft.
+func savedRun(dir string) (run settings.Source, command string, err error) {
+	file := filepath.Join(dir, "run.toml")
 	text, err := files.ReadIn(file, largestRunFile)
-	if err != nil {
-		return "", asUsage(err)
+	if err == nil {
+		run, err = settings.Saved(file, text)
 	}
-	run, err := settings.File(file, text)
-	if err != nil {
-		return file, nil // whoever reads the file reports errors in it
-	}
-	of := "sft"
 	if slices.ContainsFunc(run, func(s settings.Setting) bool { return s.Section == "rollout" }) {
-		of = "train"
+		return run, "train", asUsage(err)
 	}
-	if of != command {
-		return "", usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, of, of, shellQuoted(out))
+	return run, "sft", asUsage(err)
+}
+
+// savedConfig checks the settings in the run.toml of a run folder as those of a new run
+// are, and returns them if they are of onering train.
+func savedConfig(dir string) (*resolved, error) {
+	run, command, err := savedRun(dir)
+	if err != nil {
+		return nil, err
 	}
-	return file, nil
+	if command == "sft" {
+		config := sft.Default("")
+		r, err := settings.Resolve(&config, "sft", run)
+		if err == nil {
+			err = r.Locate(config.Validate())
+		}
+		return nil, asUsage(err)
+	}
+	r, err := resolve(run, settings.Environment(new(rl.Config), os.Environ()))
+	if err == nil {
+		err = r.validate()
+	}
+	return r, err
 }
 
 // defaultName is the name of the embedded run file in messages.

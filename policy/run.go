@@ -36,7 +36,7 @@ func ReadRun(dir string) (*runFolder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: run folder: %w", err)
 	}
-	run, err := settings.File(file, text)
+	run, err := settings.Saved(file, text)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}

@@ -159,6 +159,9 @@ func readConfig(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
+	if _, err := settings.Saved(path, text); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
 	var sections map[string]map[string]any
 	if _, err := settings.ReadTOML(text, &sections); err != nil {
 		return nil, fmt.Errorf("report: %s: %w", path, err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -81,6 +83,18 @@ func File(name string, data []byte) (Source, error) {
 		return cmp.Or(line(a.Section, a.Key)-line(b.Section, b.Key), strings.Compare(a.Path(), b.Path()))
 	})
 	return list, nil
+}
+
+// Saved is File for the run.toml of a run folder. If the folder has checkpoints, a run has
+// written it with all settings, of which output.dir is the last; or, with a model alone,
+// somebody.
+func Saved(name string, data []byte) (Source, error) {
+	list, err := File(name, data)
+	if _, begun := os.Stat(filepath.Join(filepath.Dir(name), "checkpoints")); err == nil && begun == nil && Find("output.dir", list).Key == "" &&
+		(len(list) == 0 || slices.ContainsFunc(list, func(s Setting) bool { return s.Section != "model" })) {
+		err = fmt.Errorf("%s is damaged: it is empty or was cut, since it lacks output.dir, which every run states; restore it from a copy", name)
+	}
+	return list, err
 }
 
 // maxNesting bounds how deeply lists, tables and dotted names of a TOML document are

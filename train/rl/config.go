@@ -51,7 +51,7 @@ type outputConfig struct {
 
 // A modelConfig says which policy is trained.
 type modelConfig struct {
-	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; required"`
+	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; a run folder stands for its newest checkpoint; required"`
 	tokenize.TemplateSettings
 	Reference string `toml:"reference" help:"folder of the model that objectives with a reference compare the policy with: the teacher of opd, or another one than the start for kl_beta; it must have the tokens of the policy; a run folder stands for its newest checkpoint" note:"empty is the policy as it was when training began"`
 	DType     string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
