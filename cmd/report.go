@@ -19,6 +19,15 @@ import (
 func newReport() *cobra.Command {
 	var out, title string
 	c := newCommand("report", nil, func(c *cobra.Command, args []string) error {
+		page := out
+		if page == "" && len(args) == 1 {
+			page = filepath.Join(args[0], "report.html")
+		} else if page == "" {
+			page = "report.html"
+		}
+		if err := checkOutput(c, "out", page); err != nil {
+			return err
+		}
 		var runs []*report.Run
 		for _, dir := range args {
 			r, err := report.ReadRun(dir)
@@ -27,21 +36,16 @@ func newReport() *cobra.Command {
 			}
 			runs = append(runs, r)
 		}
-		if out == "" && len(args) == 1 {
-			out = filepath.Join(args[0], "report.html")
-		} else if out == "" {
-			out = "report.html"
-		}
-		if out == "-" {
+		if page == "-" {
 			return report.Write(cli.Raw(c.OutOrStdout()), runs, report.Options{Title: title})
 		}
-		if info, err := os.Stat(out); err == nil && info.IsDir() {
-			return usagef("--out %q: it is a folder; name a file for the page, such as %s", out, filepath.Join(out, "report.html"))
+		if info, err := os.Stat(page); err == nil && info.IsDir() {
+			return usagef("--out %q: it is a folder; name a file for the page, such as %s", page, filepath.Join(page, "report.html"))
 		}
-		if err := report.WriteFile(out, runs, report.Options{Title: title}); err != nil {
+		if err := report.WriteFile(page, runs, report.Options{Title: title}); err != nil {
 			return err
 		}
-		fmt.Fprintln(c.OutOrStdout(), out)
+		fmt.Fprintln(c.OutOrStdout(), page)
 		return nil
 	})
 	flags := c.Flags()

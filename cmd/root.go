@@ -216,7 +216,7 @@ func newRoot() *cobra.Command {
 		if outlivesReaders[c.CommandPath()] {
 			cli.SurviveClosedPipes(c.OutOrStdout(), c.ErrOrStderr())
 		}
-		return errors.Join(aloneOnly(c), unsetFlags(c))
+		return errors.Join(aloneOnly(c), unsetFlags(c), checkStdout(c))
 	}
 	flags := root.PersistentFlags()
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print only warnings and errors on stderr, no progress")

@@ -35,7 +35,7 @@ func newStep() *cobra.Command {
 }
 
 func runStep(c *cobra.Command, o *rl.Step, f engineFlags, args []string) error {
-	if err := validateStep(o); err != nil {
+	if err := cmp.Or(validateStep(o), checkOutput(c, "grads", o.Grads)); err != nil {
 		return err
 	}
 	if err := checkAdapterFlags(c.Flags(), o.LoRA.On); err != nil {

@@ -259,7 +259,11 @@ func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", nil, unreadable("--profile", dir, err, "name a folder")
 	}
-	f, err := os.Create(filepath.Join(dir, "cpu.pprof"))
+	file := filepath.Join(dir, "cpu.pprof")
+	if err := checkOutput(c, "profile", file); err != nil {
+		return "", nil, err
+	}
+	f, err := os.Create(file)
 	if err != nil {
 		return "", nil, err
 	}

@@ -1,0 +1,137 @@
+package cmd
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"onering/internal/files"
+	"onering/internal/settings"
+	"onering/train"
+)
+
+// checkOutput refuses a file to be written that is there already and that a run has written,
+// or the command reads: one that its arguments and flags name, also by a run file, and any in
+// a folder that they name. Other names for a file, and links, do not hide it. Pages may be
+// written again.
+func checkOutput(c *cobra.Command, flag, path string) error {
+	out, err := os.Stat(path)
+	if err != nil || !out.Mode().IsRegular() {
+		return nil // nothing is lost
+	}
+	of := ""
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		real, _ = filepath.Abs(real)
+		for dir := filepath.Dir(real); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			rel, _ := filepath.Rel(dir, real)
+			first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+			if _, err := os.Lstat(filepath.Join(dir, "run.toml")); err == nil && rel != "report.html" && train.Folder(dir).Holds(first) {
+				of = nearest(real)
+			}
+		}
+	}
+	for _, name := range readBy(c, flag) {
+		root, err := filepath.EvalSymlinks(name)
+		if err != nil || name == "" {
+			continue
+		}
+		seen := 0
+		_ = filepath.WalkDir(root, func(at string, e fs.DirEntry, err error) error { // what cannot be read is not read by the command either
+			if seen++; seen > mostFiles || of != "" {
+				return fs.SkipAll
+			}
+			if info, err := os.Stat(at); err == nil && os.SameFile(info, out) && filepath.Ext(at) != ".html" {
+				of = at
+			}
+			return nil
+		})
+	}
+	if of != "" {
+		return usagef("--%s %q would replace %q, which the command reads or a run has written: choose another name", flag, path, of)
+	}
+	return nil
+}
+
+// checkStdout refuses a file as standard output that the command reads: it would be empty, or
+// have no end.
+func checkStdout(c *cobra.Command) error {
+	out, err := os.Stdout.Stat()
+	if err != nil || !out.Mode().IsRegular() {
+		return nil
+	}
+	for _, name := range readBy(c, "") {
+		if info, err := os.Stat(name); err == nil && os.SameFile(info, out) {
+			return usagef("standard output goes into %q, which the command reads: choose another name", name)
+		}
+	}
+	return nil
+}
+
+// mostFiles is how many files of a folder checkOutput looks at.
+const mostFiles = 100000
+
+// readBy lists what may be paths on the command line and in the run files that it names, but
+// for those of the flag that names the output.
+func readBy(c *cobra.Command, output string) (names []string) {
+	add := func(text string) {
+		_, value, _ := strings.Cut(text, "=") // NAME=PATH
+		for _, name := range []string{text, value} {
+			file := name
+			if filepath.Ext(name) != ".toml" {
+				file = filepath.Join(name, "run.toml")
+			}
+			if names = append(names, name); name == "" {
+				continue
+			}
+			if text, err := files.Read(file, largestRunFile); err == nil {
+				stated, _ := settings.File(file, text)
+				names = append(names, textsIn(stated)...)
+			}
+		}
+	}
+	for _, arg := range c.Flags().Args() {
+		add(arg)
+	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		list, ok := f.Value.(pflag.SliceValue)
+		switch {
+		case f.Name == "set" && ok:
+			stated, _ := settings.Sets(list.GetSlice())
+			names = append(names, textsIn(stated)...)
+		case ok:
+			for _, value := range list.GetSlice() {
+				add(value)
+			}
+		case f.Name != output && f.Name != "title":
+			add(f.Value.String())
+		}
+	})
+	return names
+}
+
+// textsIn lists the texts in a value of a run file.
+func textsIn(value any) (list []string) {
+	switch v := value.(type) {
+	case string:
+		return []string{v}
+	case settings.Source:
+		for _, s := range v {
+			list = append(list, textsIn(s.Value)...)
+		}
+	case []any:
+		for _, x := range v {
+			list = append(list, textsIn(x)...)
+		}
+	case []map[string]any:
+		for _, x := range v {
+			list = append(list, textsIn(x["path"])...)
+		}
+	case map[string]any:
+		return textsIn(v["path"])
+	}
+	return list
+}
