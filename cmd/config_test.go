@@ -250,7 +250,7 @@ func TestBadConfig(t *testing.T) {
 		{name: "top_k as the paper writes it", file: needed + "[rollout]\ntop_k = -1\n",
 			want: []string{`run.toml:6: rollout.top_k = -1: must be at least 0; 0 turns it off`}},
 		{name: "device", file: needed + "[runtime]\ndevice = \"cuda:x\"\n",
-			want: []string{`run.toml:6: runtime.device = "cuda:x": must be cpu, cuda, cuda:N with the number of a device, webgpu for the fastest GPU, webgpu:1 for the most frugal, or auto`}},
+			want: []string{`run.toml:6: runtime.device = "cuda:x": must be cpu, cuda, cuda:N with the number of a device, or auto`}},
 		{name: "evaluation of nothing", file: needed + "[train]\neval_every = 5\n",
 			want: []string{`run.toml:6: train.eval_every = 5: needs files in eval.suites; 0 turns evaluation off`}},
 		{name: "equal samples", file: needed + "[eval]\nsamples = 4\n",

@@ -60,7 +60,7 @@ func TestDryRunMeasured(t *testing.T) {
 func TestForeseen(t *testing.T) {
 	c := newRoot()
 	c.SetContext(t.Context())
-	for device, want := range map[string]string{"cpu": "cpu", "cuda:3": "cuda:3", "webgpu": "webgpu:0", "webgpu:1": "webgpu:1"} {
+	for device, want := range map[string]string{"cpu": "cpu", "cuda:3": "cuda:3"} {
 		config := rl.Default()
 		config.Runtime.Device = device
 		if got, err := foreseen(c, config); err != nil || got.Runtime.Device != want {
@@ -83,8 +83,6 @@ func TestAutoTypes(t *testing.T) {
 		{"cuda:0", "float32", "float32", ""},
 		{"cuda:0", "bfloat16", "float32", ""},
 		{"cuda:0", "float32", "int8", `auto is cuda:0 on this machine, and lora.base_dtype (--base-dtype) = "int8" is for an adapter`},
-		{"webgpu:0", "float32", "bfloat16", `auto is webgpu:0 on this machine, and lora.base_dtype`},
-		{"webgpu:0", "bfloat16", "float32", "auto is webgpu:0 on this machine, and the type"},
 	} {
 		err := checkAuto(x.device, x.base, true, x.dtype)
 		if err == nil && x.want != "" || err != nil && (x.want == "" || !isUsage(err) || !strings.Contains(err.Error(), x.want)) {

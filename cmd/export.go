@@ -3,7 +3,6 @@ package cmd
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,8 +39,6 @@ func (o exportOptions) compute() (models.Compute, error) {
 	switch {
 	case !ok:
 		return models.Compute{}, usagef("--dtype %s: want float32, bfloat16 or float16", o.DType)
-	case strings.HasPrefix(o.Device, "webgpu"):
-		return models.Compute{}, usagef("--device %s: want cpu or cuda: the graphs for WebGPU rest on what onering does between them, so they are not exported", o.Device)
 	case o.Device != "cpu" && o.Device != "cuda":
 		return models.Compute{}, usagef("--device %s: want cpu or cuda", o.Device)
 	case dtype == models.BF16 && o.Device == "cpu":

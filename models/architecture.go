@@ -40,7 +40,6 @@ type Provider int
 const (
 	CPU Provider = iota
 	CUDA
-	WebGPU
 )
 
 // A Geometry holds the figures of a model that a runtime needs.

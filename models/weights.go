@@ -261,18 +261,6 @@ func (w *Weights) Each(f func(first int, part []float32)) {
 	f(at, w.Data[at:])
 }
 
-// ClearPadding sets the padding among the elements from (included) to to (excluded) to
-// zero, as it is at the start.
-func (w *Weights) ClearPadding(from, to int) {
-	for _, f := range w.Layout.fused {
-		p := w.Layout.place[f.Name]
-		end := p.Offset + p.Size
-		if first, last := max(from, end), min(to, (end+align-1)/align*align); first < last {
-			clear(w.Data[first:last])
-		}
-	}
-}
-
 // NameOf returns the Hugging Face tensor to which an element of the arena belongs, and
 // the element's index in the tensor; "" for padding.
 func (l *Layout) NameOf(element int) (name string, index int) {

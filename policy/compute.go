@@ -7,7 +7,6 @@ import (
 	"onering/runtime"
 	_ "onering/runtime/cuda" // the devices that models are opened on
 	"onering/runtime/provision"
-	_ "onering/runtime/webgpu" // in the order in which auto tries them
 )
 
 // ComputeOn returns how a model computes on the device of env in the type dtype, a
@@ -20,11 +19,6 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 	}
 	if why := RefusedType(dtype, env.Device()); why != "" {
 		return compute, fmt.Errorf("policy: %s: %s", dtype, why)
-	}
-	if compute.Type == models.F16 {
-		if err := env.CheckFloat16(); err != nil {
-			return compute, fmt.Errorf("policy: float16: %w", err)
-		}
 	}
 	return compute, nil
 }
@@ -47,7 +41,7 @@ var BaseTypes = map[string]models.DType{"float32": models.F32, "bfloat16": model
 
 // A RuntimeConfig says where the graphs run.
 type RuntimeConfig struct {
-	Device  string `toml:"device" help:"what to run on: cpu, cuda or cuda:N for a GPU of NVIDIA, webgpu for any GPU (webgpu:1 for the most frugal), or auto: a GPU where there is one and all that it needs, else the CPU"`
+	Device  string `toml:"device" help:"what to run on: cpu, cuda or cuda:N for a GPU of NVIDIA, or auto: a GPU where there is one and all that it needs, else the CPU"`
 	Threads int    `toml:"threads" range:"[0,1024]" note:"0 is one for each core" help:"threads of the CPU's kernels"`
 	Library string `toml:"library" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
 }

@@ -14,10 +14,7 @@ import (
 // activations or kept logits.
 func TestPassesShareActivations(t *testing.T) {
 	env := runtimetest.Test(t)
-	layers, passes := 5, 6
-	if env.Provider() == models.WebGPU {
-		layers, passes = 3, 3 // it may be software
-	}
+	const layers, passes = 5, 6
 	a := qwen2Of(models.Sizes{Hidden: 16, FFN: 40, Layers: layers, Heads: 2, KVHeads: 1, HeadDim: 8, Vocab: 37, MaxPositions: 512})
 	a.Tied = true
 	_, ring := madeUpRing(t, a, 1)

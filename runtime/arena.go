@@ -69,7 +69,7 @@ func (a *arena) allocate(in *memory) (err error) {
 	}
 	bytes := a.bytes()
 	a.memory, a.at = in, nil
-	if a.at, err = in.Alloc(max(1, bytes), a.cuts()); err != nil {
+	if a.at, err = in.Alloc(max(1, bytes)); err != nil {
 		a.close()
 		return fmt.Errorf("runtime: %.2f GB on %s: %w", float64(bytes)*1e-9, in, err)
 	}
@@ -185,14 +185,6 @@ func between(from, to int, pieces []piece) (rest []piece) {
 	return rest
 }
 
-// cuts returns where each tensor begins, in bytes.
-func (a *arena) cuts() (bytes []int) {
-	for _, e := range a.edges() {
-		bytes = append(bytes, a.before(e)*a.dtype.Size())
-	}
-	return bytes
-}
-
 // edges returns the first element of each tensor that the arena holds; an arena and its
 // pieces begin at one. Fused tensors do not count.
 func (a *arena) edges() (edges []int) {
@@ -264,11 +256,7 @@ func (a *arena) move(from, to int, down bool) error {
 	}
 	host := unsafe.Pointer(unsafe.SliceData(a.weights.Data[from:to]))
 	if down {
-		err := a.memory.Download(host, a.address(from), bytes)
-		if a.memory.Cuts() {
-			a.weights.ClearPadding(from, to) // kernels write to the memory; see Optimizer.span
-		}
-		return err
+		return a.memory.Download(host, a.address(from), bytes)
 	}
 	return a.memory.Upload(a.address(from), host, bytes)
 }
@@ -307,10 +295,8 @@ func (a *arena) nameTensors() error {
 	a.tensors = make(map[string]*Value)
 	l := a.weights.Layout
 	names := append([]string{}, l.Names()...)
-	if !a.memory.Cuts() { // otherwise each tensor is a buffer, and a fused one would be several
-		for _, f := range l.Fused() {
-			names = append(names, f.Name)
-		}
+	for _, f := range l.Fused() {
+		names = append(names, f.Name)
 	}
 	for _, name := range names {
 		p, ok := l.Find(name)
@@ -362,15 +348,7 @@ func (a *arena) renew() error {
 	if m == nil {
 		return nil
 	}
-	pieces := m.held()
-	if a.memory.Cuts() { // each tensor is a separate buffer
-		pieces = nil
-		edges := append(a.edges(), a.to)
-		for i, edge := range edges[:len(edges)-1] {
-			pieces = append(pieces, m.common([]piece{{edge, edges[i+1]}})...)
-		}
-	}
-	for _, p := range a.common(pieces) {
+	for _, p := range a.common(m.held()) {
 		to, from, bytes := a.address(p.from), m.address(p.from), (p.to-p.from)*a.dtype.Size()
 		err := error(nil)
 		if m.memory == a.memory {
@@ -458,9 +436,6 @@ func (a *arena) convert(from, to int, down bool) (err error) {
 		}
 		models.Encode(part, data, a.dtype)
 		err = a.memory.Upload(a.address(first), at, len(part))
-	}
-	if down && a.memory.Cuts() {
-		a.weights.ClearPadding(from, to)
 	}
 	return err
 }

@@ -18,9 +18,6 @@ const adapterRank = 3
 func adaptedModel(t *testing.T, env *runtime.Env) (base, adapted decoder.Architecture, spec *lora.Adapter) {
 	t.Helper()
 	base = qwen2Of(models.Sizes{Layers: 2, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})
-	if env.Provider() == models.WebGPU { // WebGPU's graphs do not fuse the As.
-		base.Provider = models.WebGPU
-	}
 	m, err := models.NewModel(base.Shape)
 	check(t, err)
 	settings := lora.Default()

@@ -81,15 +81,14 @@ func newValue(m *memory, d models.DType, data unsafe.Pointer, n int, shape []int
 	if m.info == nil {
 		return nil, fmt.Errorf("runtime: a Value needs ONNX Runtime: call Open first")
 	}
-	at, err := m.Tensor(data, n)
-	if err != nil {
+	if err := m.Within(data, n); err != nil {
 		return nil, err
 	}
 	v := &Value{memory: m, data: data, bytes: n, dtype: d, shape: slices.Clone(shape)}
 	if n > 0 {
 		v.pin.Pin(data) // Pin does nothing for memory outside of Go's heap
 	}
-	if err := check(C.onering_value(m.info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), C.int(d), &v.ptr)); err != nil {
+	if err := check(C.onering_value(m.info, data, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), C.int(d), &v.ptr)); err != nil {
 		v.pin.Unpin()
 		return nil, fmt.Errorf("runtime: making a %s tensor of shape %v: %w", d, shape, err)
 	}
@@ -172,7 +171,7 @@ func zeros(m *memory, d models.DType, n int) (buffer, error) {
 
 // allocate makes memory for n elements with unknown content.
 func (b *buffer) allocate(n int) (err error) {
-	if b.at, err = b.memory.Alloc(b.bytes(max(1, n)), nil); err == nil {
+	if b.at, err = b.memory.Alloc(b.bytes(max(1, n))); err == nil {
 		b.capacity = n
 	}
 	return err
@@ -196,11 +195,7 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 	}
 	if b.at == nil || b.capacity < n {
 		b.close()
-		room := n + n/8
-		if most := b.memory.largest; most > 0 && int64(b.bytes(room)) > most {
-			room = n // kernels receive the whole buffer, not only the tensor
-		}
-		if err := b.allocate(room); err != nil {
+		if err := b.allocate(n + n/8); err != nil {
 			return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, b.memory, err)
 		}
 	}

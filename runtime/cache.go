@@ -51,21 +51,13 @@ type cacheLayer struct{ k, v buffer }
 // both returns the keys and the values.
 func (l *cacheLayer) both() [2]*buffer { return [2]*buffer{&l.k, &l.v} }
 
-// newLayers makes room for n elements of keys and n of values in each layer. They are
-// zero, except on devices whose prompt graphs write all elements.
+// newLayers makes room for n elements of keys and n of values in each layer, all zero.
 func newLayers(m *memory, g models.Geometry, n int) (layers []cacheLayer, err error) {
-	room := func() (buffer, error) {
-		if !m.Cuts() {
-			return zeros(m, g.Compute, n)
-		}
-		b := buffer{memory: m, dtype: g.Compute}
-		return b, b.allocate(n)
-	}
 	for range g.Layers {
 		var l cacheLayer
-		l.k, err = room()
+		l.k, err = zeros(m, g.Compute, n)
 		if err == nil {
-			l.v, err = room()
+			l.v, err = zeros(m, g.Compute, n)
 		}
 		layers = append(layers, l)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	goruntime "runtime"
-	"slices"
 
 	"onering/models"
 	"onering/models/ports"
@@ -41,11 +40,6 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	}
 	if g.MaxPositions > 0 && maxTokens > g.MaxPositions {
 		return nil, fmt.Errorf("runtime: %d tokens a sequence (prompt and response) exceed the model's max_position_embeddings of %d", maxTokens, g.MaxPositions)
-	}
-	rows := CacheBuffer(g, slots, maxTokens)
-	rows.Setting, rows.Otherwise = "the slots (rollout.slots, --slots)", "take shorter prompts and responses (rollout.max_new_tokens, --context)"
-	if err := CheckBuffers(e.Device(), rows); err != nil {
-		return nil, err
 	}
 	if len(r.Weights.Data)*4 <= toyBytes && e.memory.Aliases() {
 		e = e.lane()
@@ -253,7 +247,7 @@ func (d *Decoder) Begin(rows []sampler.Row) (err error) {
 			return err
 		}
 	}
-	return d.sample(d, states{hidden: &d.tokenChooser.hidden}, at)
+	return d.sample(d, &d.tokenChooser.hidden, at)
 }
 
 // A stepKind has what distinguishes Programs for a step.
@@ -272,23 +266,7 @@ type stepSession struct {
 	at     [2]buffer // by part, int64 [B,G,3], where in the cache each row's new keys and values go
 	masks  [2]buffer // by part, [B,1,1,S], added to the scores of attention
 	places buffer    // int64 [S], the numbers 0 to S-1
-
-	// If copies to the device are slow, integers and uniforms form one input.
-	columns  buffer             // [B,w]; see packedInputs
-	integers map[string][]int64 // the columns, by the names of inputs
-	uniforms buffer             // [B], the last column, on the device
 }
-
-// states returns what sampling needs from the last run.
-func (s *stepSession) states() states {
-	if s.uniforms.value == nil {
-		return states{hidden: &s.hidden}
-	}
-	return states{&s.hidden, &s.uniforms}
-}
-
-// packedInputs are sent to the device as the columns of one tensor, which saves copies.
-var packedInputs = []string{ports.TokenIDs, ports.Positions, ports.CachePlaces}
 
 func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	program := d.ring.Arch.Decode
@@ -299,17 +277,11 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 		program = d.ring.Arch.DecodeParts
 	}
 	p, err := program(k.form)
-	if err == nil && d.env.memory.Cuts() && max(d.geometry.Vocab, d.maxTokens, d.Slots()) <= 1<<24 { // float32 represents them exactly
-		p, err = beside(p, ports.Uniforms, packedInputs...)
-	}
 	session, err := d.openSession(p, err)
 	if err != nil {
 		return nil, err
 	}
-	s := &stepSession{
-		decodeSession: session, places: d.env.buffer(models.I64),
-		columns: hostBuffer(models.F32), integers: map[string][]int64{}, uniforms: d.env.buffer(models.F32),
-	}
+	s := &stepSession{decodeSession: session, places: d.env.buffer(models.I64)}
 	for i := range s.at {
 		s.at[i], s.masks[i] = hostBuffer(models.I64), hostBuffer(models.F32)
 	}
@@ -361,7 +333,7 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 		return err
 	}
 	d.cache.stepped(rows)
-	return d.sample(d, s.states(), at)
+	return d.sample(d, &s.hidden, at)
 }
 
 // views returns the rows of the cache that a step over n sequences computes, by part.
@@ -401,13 +373,12 @@ func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
 }
 
 // fill fills the session's inputs with the ids of a step, in the order of the cache's
-// rows, over rows of up to tokens tokens, and with uniforms if it takes them. An unused
-// row begins a new sequence at every step.
+// rows, over rows of up to tokens tokens. An unused row begins a new sequence at every step.
 func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []cacheView) error {
 	n := int64(d.rows(len(at)))
 	b := binder{b: s.binding}
-	rows := s.ints(&b, ports.TokenIDs, &s.ids, n, 1)
-	pos := s.ints(&b, ports.Positions, &s.pos, n, 1)
+	rows := fillIf[int64](&b, ports.TokenIDs, &s.ids, n, 1)
+	pos := fillIf[int64](&b, ports.Positions, &s.pos, n, 1)
 	lens := fillIf[int32](&b, ports.CacheLengths, &s.seqlens, n)
 	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
 	hidden, err := s.hidden.of(n, int64(d.geometry.Hidden))
@@ -433,16 +404,13 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []ca
 		s.fillPart(&b, i, d.geometry.KVHeads, p.tokens, pos[first:first+p.rows])
 		first += p.rows
 	}
-	if s.join(&b, int(n), at); b.err != nil {
-		return b.err
-	}
 	return s.fillPlaces(&b, parts[0].tokens)
 }
 
 // fillPart fills the inputs by which a part of the cache knows positions of rows.
 func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64) {
 	n := int64(len(pos))
-	at := s.ints(b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
+	at := fillIf[int64](b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
 	mask := fillIf[float32](b, models.InPart(ports.Mask, part), &s.masks[part], n, 1, 1, int64(capacity))
 	if b.err != nil {
 		return
@@ -457,50 +425,6 @@ func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64
 			if *m = 0; int64(t) > pos[row] {
 				*m = -math.MaxFloat32
 			}
-		}
-	}
-}
-
-// ints is fillIf for an input that may be a column of another; join fills that one.
-func (s *stepSession) ints(b *binder, name string, x *buffer, shape ...int64) []int64 {
-	if !b.has(portColumns) || !slices.Contains(packedInputs, name) {
-		return fillIf[int64](b, name, x, shape...)
-	}
-	n := int64(1)
-	for _, size := range shape {
-		n *= size
-	}
-	s.integers[name] = make([]int64, n)
-	return s.integers[name]
-}
-
-// join fills the input whose columns are the results of ints and the uniforms, if the
-// Program has it.
-func (s *stepSession) join(b *binder, rows int, at []*sampler.Row) {
-	if !b.has(portColumns) {
-		return
-	}
-	width := 1
-	for _, name := range packedInputs {
-		width += len(s.integers[name]) / rows
-	}
-	all := fill[float32](b, portColumns, &s.columns, int64(rows), int64(width))
-	out, err := s.uniforms.of(int64(rows))
-	if b.out(ports.Uniforms, out, err); b.err != nil {
-		return
-	}
-	clear(all) // uniforms of rows without a slot
-	for row := range rows {
-		to := all[row*width:]
-		for _, name := range packedInputs {
-			n := len(s.integers[name]) / rows
-			for i, x := range s.integers[name][row*n : (row+1)*n] {
-				to[i] = float32(x)
-			}
-			to = to[n:]
-		}
-		if row < len(at) {
-			to[0] = at[row].Uniform
 		}
 	}
 }
@@ -545,7 +469,7 @@ func (d *Decoder) Release() {
 func (d *Decoder) Close() {
 	for _, s := range d.steps {
 		s.close()
-		closeBuffers(&s.at[0], &s.at[1], &s.masks[0], &s.masks[1], &s.places, &s.columns, &s.uniforms)
+		closeBuffers(&s.at[0], &s.at[1], &s.masks[0], &s.masks[1], &s.places)
 	}
 	d.steps = nil
 	for x := range d.prefixes {

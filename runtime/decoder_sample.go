@@ -16,7 +16,7 @@ type tokenChooser struct {
 	hidden                          buffer // [B,D], the normed states of rows that begin
 	part                            buffer // [B,D], states of the rows that sample in the same way
 	inverseTemperature, uniforms, k buffer
-	ids, logp, entropy, together    buffer // outputs; see sampled
+	ids, logp, entropy              buffer // outputs; see sampled
 
 	first int                 // how many candidates the next run returns at first
 	runs  int                 // number of runs for candidates
@@ -36,15 +36,15 @@ func newTokenChooser(e *Env) tokenChooser {
 	return tokenChooser{
 		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32), part: e.buffer(models.F32),
 		inverseTemperature: float, uniforms: float, k: ints,
-		ids: ints, logp: float, entropy: float, together: float, first: leastCandidates,
+		ids: ints, logp: float, entropy: float, first: leastCandidates,
 	}
 }
 
-// sampled is the output of a run: for each row k tokens (ids, or columns of together with
-// singles) with their log-probs, and an entropy.
+// sampled is the output of a run: for each row k tokens with their log-probs, and an
+// entropy.
 type sampled struct {
-	ids                    []int64
-	singles, logp, entropy []float32
+	ids           []int64
+	logp, entropy []float32
 }
 
 // idsOf names the output that has the tokens.
@@ -55,14 +55,8 @@ func idsOf(choice models.Choice) string {
 	return ports.NextTokens
 }
 
-// take binds the outputs, which are a single one if the Program packs them.
+// take binds the outputs.
 func (s *tokenChooser) take(b *binder, choice models.Choice, rows, k int64) (r sampled) {
-	if _, together := b.b.s.index[output][portResults]; together {
-		if all := take[float32](b, portResults, &s.together, (2*k+1)*rows); all != nil {
-			r.singles, r.logp, r.entropy = all[:k*rows], all[k*rows:2*k*rows], all[2*k*rows:]
-		}
-		return r
-	}
 	shape := []int64{rows, k}
 	if choice != models.Candidates {
 		shape = shape[:1]
@@ -75,10 +69,7 @@ func (s *tokenChooser) take(b *binder, choice models.Choice, rows, k int64) (r s
 
 // token returns token number i with its log-prob.
 func (r *sampled) token(i int) sampler.Candidate {
-	if r.ids != nil {
-		return sampler.Candidate{ID: int32(r.ids[i]), LogProb: r.logp[i]}
-	}
-	return sampler.Candidate{ID: int32(r.singles[i]), LogProb: r.logp[i]}
+	return sampler.Candidate{ID: int32(r.ids[i]), LogProb: r.logp[i]}
 }
 
 // A way is the common setting of rows that are sampled together.
@@ -111,9 +102,6 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 		return b, nil
 	}
 	p, err := d.ring.Arch.Sample(kind.choice, kind.form)
-	if err == nil && d.env.memory.Cuts() && d.geometry.Vocab <= 1<<24 { // float32 represents the ids exactly
-		p = together(p, idsOf(choice), ports.LogProb, ports.Entropy)
-	}
 	b, err := d.load(p, err)
 	if err != nil {
 		return nil, err
@@ -122,27 +110,24 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 	return b, nil
 }
 
-// states are the normed states [B,D] of rows to sample, and the uniforms [B] if they are
-// on the device already, else nil.
-type states struct{ hidden, uniforms *buffer }
-
-// sample chooses a token for each of the rows, which are the first of from, and finds the
+// sample chooses a token for each of the rows, which are the first of the normed states
+// hidden [B,D], and finds the
 // likeliest tokens for rows that ask for them.
-func (s *tokenChooser) sample(d *Decoder, from states, rows []*sampler.Row) error {
-	err := s.grouped(d, from, rows, func(r *sampler.Row) (way, bool) { return wayOf(r.Way), true }, s.sampleRows)
+func (s *tokenChooser) sample(d *Decoder, hidden *buffer, rows []*sampler.Row) error {
+	err := s.grouped(d, hidden, rows, func(r *sampler.Row) (way, bool) { return wayOf(r.Way), true }, s.sampleRows)
 	if err != nil || !slices.ContainsFunc(rows, func(r *sampler.Row) bool { return r.Top > 0 }) {
 		return err
 	}
 	likeliest := func(r *sampler.Row) (way, bool) { return way{models.Candidates, r.Way.Temperature}, r.Top > 0 }
-	return s.grouped(d, from, rows, likeliest, s.likeliest)
+	return s.grouped(d, hidden, rows, likeliest, s.likeliest)
 }
 
 // grouped calls do with the rows of each way. of returns a row's way, and whether to use
 // the row.
-func (s *tokenChooser) grouped(d *Decoder, from states, rows []*sampler.Row, of func(*sampler.Row) (way, bool), do func(*Decoder, states, way, []*sampler.Row) error) error {
+func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, of func(*sampler.Row) (way, bool), do func(*Decoder, *buffer, way, []*sampler.Row) error) error {
 	first, _ := of(rows[0])
 	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { w, counts := of(r); return !counts || w != first }) {
-		return do(d, from, first, rows)
+		return do(d, hidden, first, rows)
 	}
 	width := d.geometry.Hidden
 	groups := make(map[way][]int)
@@ -169,18 +154,18 @@ func (s *tokenChooser) grouped(d *Decoder, from states, rows []*sampler.Row, of 
 		for i, row := range group {
 			some[i], runs[i] = rows[row], Runs{To: i * width, From: row * width, Width: width, Count: 1}
 		}
-		if err := s.part.copyRuns(from.hidden, runs...); err != nil {
+		if err := s.part.copyRuns(hidden, runs...); err != nil {
 			return err
 		}
-		if err := do(d, states{hidden: &s.part}, w, some); err != nil {
+		if err := do(d, &s.part, w, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prepare binds the inputs of the Program for rows of one way, the first rows of from.
-func (s *tokenChooser) prepare(d *Decoder, from states, w way, rows []*sampler.Row) (b binder, n int64, err error) {
+// prepare binds the inputs of the Program for rows of one way, the first rows of hidden.
+func (s *tokenChooser) prepare(d *Decoder, hidden *buffer, w way, rows []*sampler.Row) (b binder, n int64, err error) {
 	if w.temperature == 0 {
 		return b, 0, fmt.Errorf("runtime: the sampling of slot %d has a temperature of 0", rows[0].Slot)
 	}
@@ -190,7 +175,7 @@ func (s *tokenChooser) prepare(d *Decoder, from states, w way, rows []*sampler.R
 	}
 	n = int64(d.rows(len(rows)))
 	b = binder{b: binding}
-	v, err := from.hidden.of(n, int64(d.geometry.Hidden))
+	v, err := hidden.of(n, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
 	if inverse := fill[float32](&b, ports.InverseTemperature, &s.inverseTemperature); b.err == nil {
 		inverse[0] = 1 / float32(w.temperature)
@@ -198,19 +183,15 @@ func (s *tokenChooser) prepare(d *Decoder, from states, w way, rows []*sampler.R
 	return b, n, b.err
 }
 
-// sampleRows chooses a token for each of the rows, the first of from, in the same way.
-func (s *tokenChooser) sampleRows(d *Decoder, from states, w way, rows []*sampler.Row) error {
-	b, n, err := s.prepare(d, from, w, rows)
+// sampleRows chooses a token for each of the rows, the first of hidden, in the same way.
+func (s *tokenChooser) sampleRows(d *Decoder, hidden *buffer, w way, rows []*sampler.Row) error {
+	b, n, err := s.prepare(d, hidden, w, rows)
 	switch {
 	case err != nil:
 		return err
 	case w.choice == models.Candidates:
 		return s.sampleCandidates(&b, d.geometry.Vocab, n, rows)
-	case w.choice != models.Draw:
-	case from.uniforms != nil:
-		v, err := from.uniforms.of(n)
-		b.in(ports.Uniforms, v, err)
-	default:
+	case w.choice == models.Draw:
 		us := fill[float32](&b, ports.Uniforms, &s.uniforms, n)
 		for i := range min(len(us), len(rows)) {
 			us[i] = rows[i].Uniform
@@ -227,15 +208,15 @@ func (s *tokenChooser) sampleRows(d *Decoder, from states, w way, rows []*sample
 	return nil
 }
 
-// likeliest gives each of the rows, the first of from, as many likeliest tokens as it
+// likeliest gives each of the rows, the first of hidden, as many likeliest tokens as it
 // asks for.
-func (s *tokenChooser) likeliest(d *Decoder, from states, w way, rows []*sampler.Row) error {
+func (s *tokenChooser) likeliest(d *Decoder, hidden *buffer, w way, rows []*sampler.Row) error {
 	most := 0
 	for _, r := range rows {
 		most = max(most, r.Top)
 	}
 	most = min(most, d.geometry.Vocab)
-	b, n, err := s.prepare(d, from, w, rows)
+	b, n, err := s.prepare(d, hidden, w, rows)
 	if err != nil {
 		return err
 	}
@@ -302,5 +283,5 @@ func (s *tokenChooser) close() {
 		closeSessions(b)
 	}
 	s.sessions = nil
-	closeBuffers(&s.hidden, &s.part, &s.inverseTemperature, &s.uniforms, &s.k, &s.ids, &s.logp, &s.entropy, &s.together)
+	closeBuffers(&s.hidden, &s.part, &s.inverseTemperature, &s.uniforms, &s.k, &s.ids, &s.logp, &s.entropy)
 }

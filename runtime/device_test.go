@@ -84,7 +84,7 @@ func (m *machine) Names() string  { return m.name + ":N" }
 func (m *machine) Has(n int) bool { return n < 8 }
 func (m *machine) Present() error { return m.absent }
 func (m *machine) Library() provision.Kind {
-	return provision.Kind{Name: "with " + m.name, Mark: "mark of " + m.name, Plugin: "none.so", What: m.name}
+	return provision.Kind{Name: "with " + m.name, With: []string{"part of " + m.name}}
 }
 
 func (m *machine) Report(_ context.Context, library string, _ int, told bool) Report {
@@ -147,7 +147,7 @@ func TestAutoIsTheCPU(t *testing.T) {
 	}
 	auto(t, "no driver")
 	slow.absent = nil // The device can be reached, and is then a reason too.
-	auto(t, "no driver; the library that ONNXRUNTIME_LIB names: slow is not in ")
+	auto(t, "no driver; the library that ONNXRUNTIME_LIB names: part of slow does not lie beside ")
 	if _, _, err := choose(t.Context(), o, device{provider: fast}); err == nil || len(notices) != 1 {
 		t.Errorf("the device that was asked for has no library: %v, notices %q", err, notices)
 	}
@@ -197,7 +197,7 @@ func TestDiagnoseDevices(t *testing.T) {
 	var o Options
 	o.Device, o.Cache = "fast", t.TempDir()
 	r, err := o.Diagnose(t.Context())
-	if err != nil || !slices.Equal(r.Problems, []string{"there is no library with fast"}) || r.Device.Name != "fast:0" {
+	if err != nil || len(r.Problems) != 2 || !strings.HasPrefix(r.Problems[0], "no ONNX Runtime library with fast yet") || r.Problems[1] != "there is no library with fast" || r.Device.Name != "fast:0" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if len(r.Providers) != 2 || !r.Providers[0].Asked || r.Providers[1].Asked || !slices.Equal(r.Providers[1].Missing, []string{"power", "there is no library with slow"}) {
@@ -210,54 +210,5 @@ func TestDiagnoseDevices(t *testing.T) {
 	o.Device = "slow:1"
 	if r, err = o.Diagnose(t.Context()); err != nil || len(r.Problems) != 2 || r.Problems[1] != "power" {
 		t.Errorf("with a name of no library, and something else missing: %q, %v", r.Problems, err)
-	}
-}
-
-// TestLimits: a buffer that is too large is refused, with its name, the device that has
-// the limit and a remedy that is enough; an unknown limit refuses nothing.
-func TestLimits(t *testing.T) {
-	const embedding = 544 << 20
-	small, large, soft := Limits{128 << 20, 1 << 30, "small"}, Limits{4 << 30, 2 << 30, "large"}, Limits{1 << 30, 0, "soft"}
-	for _, c := range []struct {
-		of      Limits
-		bytes   int64
-		pieces  bool
-		refused bool
-	}{
-		{small, embedding, false, true},
-		{small, 128<<20 + 1, false, true},
-		{small, 128 << 20, false, false},
-		{small, embedding, true, false},
-		{small, 2 << 30, true, true},
-		{soft, embedding, false, false},
-		{soft, 8 << 30, true, false}, // The device's limits are unknown.
-		{large, embedding, false, false},
-		{large, 3 << 30, false, true},
-		{Limits{}, embedding, false, false},
-	} {
-		b := Buffer{What: "the cache", Bytes: c.bytes, Pieces: c.pieces, Setting: "rollout.slots", Value: 1000, Least: 200, Otherwise: "take less"}
-		err := c.of.Check("fast:0", Buffer{What: "nothing", Bytes: 1}, b)
-		if (err != nil) != c.refused {
-			t.Errorf("%d bytes on %v: %v", c.bytes, c.of, err)
-		}
-		if err == nil {
-			continue
-		}
-		limit := c.of.Whole
-		if c.pieces || c.of.Any < limit {
-			limit = c.of.Any
-		}
-		most, remedy := 1000*limit/c.bytes, "take less"
-		if most >= 200 {
-			remedy = fmt.Sprintf("set rollout.slots = %d or less", most)
-		}
-		for _, part := range []string{"fast:0", "the cache", c.of.Of, fmt.Sprintf("%d MiB", limit>>20), "doctor --device fast)", remedy} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q lacks %q", err, part)
-			}
-		}
-		if strings.Contains(err.Error(), "nothing") {
-			t.Errorf("%q names what is small", err)
-		}
 	}
 }

@@ -139,19 +139,7 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	if err != nil {
 		return nil, errors.Join(err, releaseLocked())
 	}
-	e := &Env{options: o, device: d, memory: m, opened: &opened{}}
-	if m.Cuts() {
-		process.Unlock() // the sessions belong to an Env
-		err := m.load(e)
-		if err != nil {
-			m.close()
-		}
-		process.Lock()
-		if err != nil { // the environment stays: a provider that accepts no device may crash when it ends
-			return nil, err
-		}
-	}
-	return e, nil
+	return &Env{options: o, device: d, memory: m, opened: &opened{}}, nil
 }
 
 // lane returns an Env whose sessions run on the calling thread, without the shared pool
@@ -233,13 +221,13 @@ func (r *resting) open(e *Env) error {
 	if err != nil {
 		return err
 	}
-	session, err := e.Load(clearProgram(1))
+	session, err := e.Load(clearProgram())
 	if err != nil {
 		size.Close()
 		return err
 	}
 	r.session, r.size = session, size
-	r.names = [2]*C.char{C.CString(numbered(portSize, 0)), C.CString(numbered(portZeros, 0))}
+	r.names = [2]*C.char{C.CString(portSize), C.CString(portZeros)}
 	return nil
 }
 
@@ -267,7 +255,7 @@ func (r *resting) close() error {
 func (e *Env) Close() error {
 	err := e.resting.close()
 	e.kept.close(e)
-	e.memory.close()
+	e.memory.Close()
 	process.Lock()
 	defer process.Unlock()
 	if e.closed {

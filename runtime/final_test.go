@@ -18,8 +18,7 @@ func TestFinal(t *testing.T) {
 	dirs = slices.Compact(dirs)
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		for _, dir := range dirs {
-			few := testing.Short() || env.Provider() == models.WebGPU // which may be software
-			if few && !strings.Contains(dir, "tied") {
+			if testing.Short() && !strings.Contains(dir, "tied") {
 				continue
 			}
 			m := open(t, env, dir)

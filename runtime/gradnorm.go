@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"onering/models"
 	"onering/models/onnx"
@@ -22,7 +21,7 @@ var ErrOverflow = errors.New("runtime: gradients overflow float16")
 type normProgram struct {
 	kernels  Kernels    // the device's kernels; if it has some, there are no bindings
 	bindings []*Binding // bindings of one session; none if the Optimizer owns no slice
-	runs     []normRun
+	slices   []normSlice
 	dtype    models.DType // the type that holds the gradients
 	sums     buffer       // [slices that it owns], the sum of the squares of each
 	found    buffer       // [slices that it owns], in float16 how many elements are not finite
@@ -30,12 +29,11 @@ type normProgram struct {
 	unscales bool         // whether the Program has unscale and found
 }
 
-// A normRun has what one run sums: a slice of the gradients or, if each tensor is a
-// buffer and runs are slow, all slices that the Optimizer owns.
-type normRun struct {
-	slices     []int
-	g          []*Value
-	sum, found *Value // [len(slices)]
+// A normSlice is a slice of the gradients that the Optimizer owns.
+type normSlice struct {
+	number     int
+	g          *Value
+	sum, found *Value
 }
 
 // openNorm loads the Program for each type that holds gradients, and cuts the gradients
@@ -50,7 +48,7 @@ func (o *Optimizer) openNorm() error {
 		if !o.ring.shares.owns(i) {
 			continue
 		}
-		g, err := o.env.arenaOf(o.gradients).view(bounds[i], int64(o.span(bounds, i)))
+		g, err := o.env.arenaOf(o.gradients).view(bounds[i], int64(bounds[i+1]-bounds[i]))
 		if err != nil {
 			return err
 		}
@@ -65,12 +63,7 @@ func (o *Optimizer) openNorm() error {
 				o.norms[k].kernels = o.env.memory.Kernels
 			}
 		}
-		n := o.norms[k]
-		if len(n.runs) == 0 || !o.env.memory.Cuts() {
-			n.runs = append(n.runs, normRun{})
-		}
-		r := &n.runs[len(n.runs)-1]
-		r.slices, r.g = append(r.slices, i), append(r.g, g)
+		o.norms[k].slices = append(o.norms[k].slices, normSlice{number: i, g: g})
 	}
 	for _, n := range o.norms {
 		if err := n.open(o.env, held(p, n.dtype, isGrad)); err != nil {
@@ -80,20 +73,16 @@ func (o *Optimizer) openNorm() error {
 	return nil
 }
 
-// open loads the Program for the slices of a run, and allocates the sums.
-func (n *normProgram) open(e *Env, p models.Program) (err error) {
-	each, joined := len(n.runs[0].g), []string{ports.SquareSum}
-	if n.unscales {
-		joined = append(joined, ports.NotFinite)
-	}
+// open loads the Program and allocates the sums.
+func (n *normProgram) open(e *Env, p models.Program) error {
 	if n.kernels == nil {
-		first, err := loadBinding(e, several(p, each, joined...))
+		first, err := loadBinding(e, withScalars(p))
 		if err != nil {
 			return err
 		}
 		n.bindings = append(n.bindings, first)
 	}
-	for e.memory.Aliases() && len(n.bindings) < min(e.Threads(), len(n.runs)) {
+	for e.memory.Aliases() && len(n.bindings) < min(e.Threads(), len(n.slices)) {
 		b, err := n.bindings[0].s.NewBinding()
 		if err != nil {
 			return err
@@ -101,15 +90,15 @@ func (n *normProgram) open(e *Env, p models.Program) (err error) {
 		n.bindings = append(n.bindings, b)
 	}
 	for _, b := range []*buffer{&n.sums, &n.found} {
-		if _, err := b.of(int64(len(n.runs) * each)); err != nil {
+		if _, err := b.of(int64(len(n.slices))); err != nil {
 			return err
 		}
 	}
-	for i := range n.runs {
-		if n.runs[i].sum, err = n.sums.view(i, int64(each)); err != nil {
-			return err
-		}
-		if n.runs[i].found, err = n.found.view(i, int64(each)); err != nil {
+	for i := range n.slices {
+		var sumErr, foundErr error
+		n.slices[i].sum, sumErr = n.sums.view(i)
+		n.slices[i].found, foundErr = n.found.view(i, 1)
+		if err := cmp.Or(sumErr, foundErr); err != nil {
 			return err
 		}
 	}
@@ -136,16 +125,10 @@ func (n *normProgram) squares(sums []float64, scale float64) error {
 			return err
 		}
 	}
-	for _, r := range n.runs {
-		for i, slice := range r.slices {
-			sums[slice] = float64(singles[i])
-			if found != nil && found[i] != 0 || found == nil && n.unscales && sums[slice]-sums[slice] != 0 {
-				sums[slice] = math.NaN()
-			}
-		}
-		singles = singles[len(r.slices):]
-		if found != nil {
-			found = found[len(r.slices):]
+	for i, s := range n.slices {
+		sums[s.number] = float64(singles[i])
+		if found != nil && found[i] != 0 || found == nil && n.unscales && math.IsNaN(sums[s.number]-sums[s.number]) {
+			sums[s.number] = math.NaN()
 		}
 	}
 	return nil
@@ -163,15 +146,12 @@ func (n *normProgram) runSessions(scale float64) error {
 		}
 		free <- b
 	}
-	models.AtOnce(len(n.bindings), len(n.runs), func(i int) {
-		b := <-free
-		r := n.runs[i]
-		for k, g := range r.g {
-			b.in(numbered(ports.Grad, k), g, nil)
-		}
-		b.out(ports.SquareSum, r.sum, nil)
+	models.AtOnce(len(n.bindings), len(n.slices), func(i int) {
+		b, s := <-free, n.slices[i]
+		b.in(ports.Grad, s.g, nil)
+		b.out(ports.SquareSum, s.sum, nil)
 		if n.unscales {
-			b.out(ports.NotFinite, r.found, nil)
+			b.out(ports.NotFinite, s.found, nil)
 		}
 		b.err = b.run()
 		free <- b
@@ -189,11 +169,9 @@ func (n *normProgram) runKernels(scale float64) error {
 	if !n.unscales {
 		scale = 1
 	}
-	for _, r := range n.runs {
-		for i, g := range r.g {
-			if err := n.kernels.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, unsafe.Add(r.sum.data, i*models.F32.Size())); err != nil {
-				return err
-			}
+	for _, s := range n.slices {
+		if err := n.kernels.Squares(s.g.data, s.g.bytes/models.F32.Size(), 1/scale, s.sum.data); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -256,9 +234,8 @@ func held(p models.Program, d models.DType, isGradient func(models.Port) bool) m
 
 func (n *normProgram) close() {
 	closeSessions(n.bindings...)
-	for _, r := range n.runs {
-		closeValues(r.g...)
-		closeValues(r.sum, r.found)
+	for _, s := range n.slices {
+		closeValues(s.g, s.sum, s.found)
 	}
 	closeBuffers(&n.sums, &n.found, &n.unscale)
 }

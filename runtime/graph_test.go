@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"onering/internal/graphtest"
@@ -15,53 +14,26 @@ import (
 // TestOpsMatchInterpreter runs the graph of every op, forward and backward, and
 // compares it with the interpreter, which computes in float64. So each checks the
 // other. The tolerance is a few units of float32 of the largest element. The CPU runs
-// the forms for WebGPU too.
+// the sums in order, which are CUDA's, too.
 func TestOpsMatchInterpreter(t *testing.T) {
 	e := runtimetest.Test(t)
-	webgpu := []func(*graph.Graph){(*graph.Graph).Stock, (*graph.Graph).OrderSums}
-	forms := map[string][]func(*graph.Graph){"": nil, " for WebGPU": webgpu}
-	if e.Provider() == models.WebGPU {
-		delete(forms, "")
-	}
+	forms := map[string][]func(*graph.Graph){"": nil, " in order": {(*graph.Graph).OrderSums}}
 	for form, set := range forms {
 		for _, c := range graphtest.Cases() {
 			t.Run(c.Name+form, func(t *testing.T) {
 				if e.Provider() == models.CUDA && c.Name == "Split/unused part" {
 					t.Skip("CUDA's Split ends the process where a part has no name; no graph for CUDA has one")
 				}
-				if e.Provider() == models.WebGPU && strings.HasPrefix(c.Name, "GroupQueryAttention") {
-					t.Skip("its kernel (1.27.0) gives other numbers, and no graph for it has one")
-				}
 				programs := []models.Program{must(c.Forward(set...))(t)}
 				if c.Differentiable() {
 					programs = append(programs, must(c.Backward(set...))(t))
 				}
 				for _, p := range programs {
-					if why := lacking(p.Name); why != "" && e.Provider() == models.WebGPU {
-						if s, err := e.Load(p); err == nil {
-							s.Close()
-							t.Errorf("%s loads, but it is said that %s", p.Name, why)
-						}
-						t.Skip(why)
-					}
 					compare(t, e, c, p)
 				}
 			})
 		}
 	}
-}
-
-// lacking says why the WebGPU provider refuses a case's program, or "" if it does not.
-func lacking(program string) string {
-	switch {
-	case program == "Cast":
-		return "it has no float64, and no graph for it has one"
-	case program == "Slice.backward":
-		return "it has no Pad of sizes that are computed, and no graph for it differentiates a Slice"
-	case strings.Contains(program, "3 blocks") && !strings.Contains(program, "edges"):
-		return "it does not slice int64 numbers, and graphs for it are given the edges of blocks one by one"
-	}
-	return ""
 }
 
 func compare(t *testing.T, e *runtime.Env, c graphtest.Case, p models.Program) {

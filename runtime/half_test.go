@@ -22,18 +22,13 @@ import (
 
 // inHalf runs a test on every golden model computing in 16 bits: in float16, and on
 // CUDA also in bfloat16, for which the CPU has no products. unit is the distance
-// of numbers of the type just above 1; twice that on WebGPU, whose products are summed in
-// float16. On a stand-in with CUDA's kernels it runs few models.
+// of numbers of the type just above 1. On a stand-in with CUDA's kernels it runs few models.
 func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, unit float64)) {
 	on := func(t *testing.T, env *runtime.Env, goldens []string) {
 		types := map[models.DType]float64{models.F16: 0x1p-10}
 		if strings.HasPrefix(env.Device(), "cuda") {
 			types[models.BF16] = 0x1p-7
 		}
-		if strings.HasPrefix(env.Device(), "webgpu") {
-			types[models.F16] *= 2
-		}
-		needsFloat16(t, env)
 		for d, unit := range types {
 			for _, dir := range goldens {
 				t.Run(fmt.Sprintf("%v/%s", d, filepath.Base(dir)), func(t *testing.T) {
@@ -52,14 +47,6 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 	if env := runtimetest.Test(t); env.Device() == "cpu" && goruntime.GOOS == "linux" {
 		few := unlessLong(goldens(t), "llama_small", "qwen3_small") // The CPU runs CUDA's kernels slowly.
 		t.Run("stand-in-kernels", func(t *testing.T) { on(t, runtime.OpenStandIn(t, env, "stand-in-kernels"), few) })
-	}
-}
-
-// needsFloat16 skips a test on a GPU that has no float16.
-func needsFloat16(t *testing.T, env *runtime.Env) {
-	t.Helper()
-	if err := env.CheckFloat16(); err != nil {
-		t.Skip(err)
 	}
 }
 
@@ -153,13 +140,10 @@ func TestHalfRollout(t *testing.T) {
 	})
 }
 
-// halfModel is a small model with heads whose width is no multiple of 16, for an Env.
-func halfModel(env *runtime.Env) decoder.Architecture {
+// halfModel is a small model with heads whose width is not a multiple of 16.
+func halfModel() decoder.Architecture {
 	a := qwen2Of(models.Sizes{Layers: 2, Hidden: 40, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 72, Vocab: 300, MaxPositions: 64})
 	a.Type = models.F16
-	if env.Provider() == models.WebGPU {
-		a.Provider = models.WebGPU
-	}
 	return a
 }
 
@@ -167,8 +151,7 @@ func halfModel(env *runtime.Env) decoder.Architecture {
 // and Upload does the same with the host's changes.
 func TestHalfCopy(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		needsFloat16(t, env)
-		c := halfModel(env)
+		c := halfModel()
 		w := randomWeights(t, c, 3)
 		score := func(w *models.Weights, ring *runtime.Ring) []float32 {
 			l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
@@ -248,14 +231,13 @@ func TestOffload(t *testing.T) {
 		{"stand-in-cuda", models.F16, true, false, 1, 0, 1, 8},
 		{"stand-in-cuda", models.F16, false, true, 0, 1, 3, 2},
 		{"stand-in-cuda", models.F16, true, true, 0, 3, 3, 10},
-		{"stand-in-webgpu", models.F16, true, true, 0, 0, 1, 10},
 	} {
 		t.Run(fmt.Sprintf("%s, %v, moments %v, weights %v, at most %d", tt.device, tt.compute, tt.moments, tt.weights, tt.most), func(t *testing.T) {
 			var want, logProbs []float32
 			var moved [2]int64
 			for i := range 2 {
 				env := runtime.OpenStandIn(t, cpu, tt.device)
-				c := halfModel(env)
+				c := halfModel()
 				c.Type = tt.compute
 				var notices []string
 				env.SetNotice(func(text string) { notices = append(notices, text) })
@@ -313,10 +295,9 @@ func TestOffloadOnGPU(t *testing.T) {
 	if env.Device() == "cpu" {
 		t.Skip("is about a GPU")
 	}
-	needsFloat16(t, env)
 	var want []float32
 	for _, offload := range []bool{false, true} {
-		w, ring := madeUpRing(t, halfModel(env), 3)
+		w, ring := madeUpRing(t, halfModel(), 3)
 		ring.Offload = offload
 		check(t, ring.Divide(0, 1, 1000))
 		l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: offload})
@@ -340,7 +321,7 @@ func TestOffloadOnGPU(t *testing.T) {
 // host: each locks only its part, and other parts may be forgotten and overwritten there.
 func TestOffloadParts(t *testing.T) {
 	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
-	c := halfModel(env)
+	c := halfModel()
 	c.Type = models.F16
 	var want, joined []float32
 	for part, parts := range []int{1, 3, 3, 3} {
@@ -385,7 +366,7 @@ func TestOffloadLost(t *testing.T) {
 	met := 0
 	for calls := 1; met < 3; calls += 7 {
 		env := runtime.OpenStandIn(t, cpu, fmt.Sprintf("stand-in-cuda:%d", calls))
-		c := halfModel(env)
+		c := halfModel()
 		c.Type = models.F16
 		_, ring := madeUpRing(t, c, 3)
 		check(t, ring.Divide(0, 1, 1000))
@@ -413,8 +394,7 @@ func TestOffloadLost(t *testing.T) {
 // updated. Otherwise the loss scale changes no result.
 func TestLossScale(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		needsFloat16(t, env)
-		w, ring := madeUpRing(t, halfModel(env), 3)
+		w, ring := madeUpRing(t, halfModel(), 3)
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention})
 		check(t, err)
 		defer l.Close()
@@ -454,11 +434,11 @@ func TestLossScale(t *testing.T) {
 // TestBFloat16NeedsGPU: on the CPU the library has no products in bfloat16 and says
 // so.
 func TestBFloat16NeedsGPU(t *testing.T) {
-	env := onCPU(t)
+	env := runtimetest.Test(t)
 	if env.Device() != "cpu" {
 		t.Skip("is about the CPU")
 	}
-	c := halfModel(env)
+	c := halfModel()
 	c.Type = models.BF16
 	_, ring := madeUpRing(t, c, 3)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
@@ -476,7 +456,7 @@ func TestHostForgets(t *testing.T) {
 		t.Skip("elsewhere a system need not say at once what it took back")
 	}
 	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
-	w, ring := madeUpRing(t, halfModel(env), 3)
+	w, ring := madeUpRing(t, halfModel(), 3)
 	was := slices.Clone(w.Data)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
 	check(t, err)
@@ -497,7 +477,7 @@ func TestHostForgets(t *testing.T) {
 func TestRingStaysOnDevice(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	first, second := runtime.OpenStandIn(t, cpu, "stand-in-cuda"), runtime.OpenStandIn(t, cpu, "stand-in-cuda")
-	_, ring := madeUpRing(t, halfModel(cpu), 3)
+	_, ring := madeUpRing(t, halfModel(), 3)
 	scores := runtime.LearnerOptions{ScoreOnly: true}
 	for range 2 {
 		l, err := first.NewLearner(ring, scores)
@@ -507,18 +487,6 @@ func TestRingStaysOnDevice(t *testing.T) {
 	if _, err := second.NewLearner(ring, scores); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("a second device: %v", err)
 	}
-}
-
-// TestCheckFloat16: a GPU without float16 is an error with the remedy; a GPU with
-// float16, or any other device, is none.
-func TestCheckFloat16(t *testing.T) {
-	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		err := env.CheckFloat16()
-		t.Logf("%s: %v", env.Device(), err)
-		if err != nil && (!strings.HasPrefix(env.Device(), "webgpu") || !strings.Contains(err.Error(), "compute in float32")) {
-			t.Errorf("%s: %v", env.Device(), err)
-		}
-	})
 }
 
 // Sums of gradients that are held in bfloat16 are those of float32 rounded once after
@@ -533,7 +501,7 @@ func TestGradientsInFewerBits(t *testing.T) {
 		} else if env.Device() != "cpu" {
 			continue
 		}
-		c := halfModel(env)
+		c := halfModel()
 		c.Type = models.F16
 		var sum, weights [][]float32
 		var norms []float64

@@ -34,8 +34,6 @@ func testInvariant(t *testing.T, env *runtime.Env, set func(*decoder.Architectur
 	switch {
 	case strings.HasPrefix(env.Device(), "stand-in"):
 		others, room = others[:5], 17 // The CPU's work does not depend on the other rows.
-	case env.Provider() == models.WebGPU: // A GPU may be a software device, so this is skipped.
-		others, room, length = []int{3, 17}, 17, 4
 	}
 	decode := func(n int, of sampler.Invariance) (bits []uint32) {
 		room := room

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/runtime/runtimetest"
 	"onering/sampler"
 )
 
 // TestLanes: a small model gets a decoder for every 32 slots, and any other model gets
 // one decoder. The bits of what they sample are the same side by side, in turn and alone.
 func TestLanes(t *testing.T) {
-	env := onCPU(t)
+	env := runtimetest.Test(t)
 	c := qwen2Of(models.Sizes{Hidden: 112, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 28, FFN: 320, Vocab: 32, MaxPositions: 512})
 	c.Tied, c.RopeTheta = true, 1e4
 	_, ring := madeUpRing(t, c, 1)

@@ -130,14 +130,8 @@ func (p *Pass) bindLayer(b *binder, layer int, x *buffer) {
 	b.in(ports.Mask, tables.mask.value, nil)
 	b.in(ports.PackedRows, in.rows.value, nil)
 	b.in(ports.PackedTokens, in.tokens.value, nil)
-	switch {
-	case p.blocks == 1:
-	case b.has(ports.BlockBounds):
+	if p.blocks > 1 {
 		b.in(ports.BlockBounds, in.bounds.value, nil)
-	default:
-		for i := 1; i < p.blocks; i++ {
-			b.in(ports.BlockEdge(i), in.edges[i-1].value, nil)
-		}
 	}
 }
 

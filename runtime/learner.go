@@ -93,16 +93,8 @@ type layerSessions struct {
 // NewLearner makes an arena for the gradients and loads the Programs.
 func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	o.HeadRows, o.BlockTokens = cmp.Or(max(0, o.HeadRows), defaultHeadRows), cmp.Or(max(0, o.BlockTokens), defaultBlockTokens)
-	if !o.ScoreOnly && !o.Base {
-		if err := CheckBuffers(e.Device(), TrainedBuffer(r.Trained().Layout)); err != nil {
-			return nil, err
-		}
-	}
 	if err := r.moveTo(e); err != nil {
 		return nil, err
-	}
-	if e.memory.Cuts() { // one buffer holds the whole head
-		o.HeadRows = r.Arch.Geometry().Vocab
 	}
 	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly {
 		o.Stash, o.StashBytes = models.StashInput, 0 // no activations are stored

@@ -110,9 +110,6 @@ func (r *Ring) bounds(e *Env) (bounds []int) {
 	if r.shares.bucket > 0 {
 		size = min(size, r.shares.bucket)
 	}
-	if e.memory.Cuts() { // each buffer is a range
-		edges, size = append(hostArena(r.Trained()).edges()[1:], total), total
-	}
 	for from := 0; from < total; {
 		bounds = append(bounds, from)
 		for from == edges[0] {

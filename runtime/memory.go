@@ -7,11 +7,9 @@ import "C"
 import (
 	"fmt"
 	goruntime "runtime"
-	"strings"
 	"unsafe"
 
 	"onering/models"
-	"onering/runtime/provision"
 )
 
 // A memory is the memory in which sessions of an Env find their tensors, the host's or a
@@ -26,19 +24,10 @@ type memory struct {
 	runs *C.OrtRunOptions // options of runs that return before they are complete; nil if none does
 	// borrowed describes the host's memory that unfinished runs hold; nil if none does.
 	borrowed *C.OrtMemoryInfo
-	plugin   *C.OrtEpDevice // device of the provider's own library; nil if it has none
-	moves    *graphMoves    // nil if the device itself can copy and clear
-	// short is Backend.Short, and keys and values are its Settings, as C has them until the
-	// process ends.
-	short        *C.char
-	keys, values []*C.char
 	// elementwise is how many elements an element-wise Program, such as the optimizer's,
 	// should process in one run.
 	elementwise int
-	// largest is the largest size in bytes of a buffer that a kernel takes whole; 0 is no
-	// limit.
-	largest int64
-	ran     func(*Binding) // called after each run of a stand-in; else nil
+	ran         func(*Binding) // called after each run of a stand-in; else nil
 }
 
 func (m *memory) String() string { return m.name }
@@ -46,14 +35,6 @@ func (m *memory) String() string { return m.name }
 // gpu reports whether the provider has its own kernels, which may be compiled anew for
 // each size.
 func (m *memory) gpu() bool { return m.Execution != "" }
-
-// close frees all remaining allocations.
-func (m *memory) close() {
-	m.storage.Close()
-	if m.moves != nil {
-		m.moves.close()
-	}
-}
 
 // openMemory returns the memory of a device.
 func openMemory(o Options, d device) (*memory, error) {
@@ -64,50 +45,15 @@ func openMemory(o Options, d device) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{Backend: *b, name: d.String(), info: host.info, elementwise: elementwiseOnDevice, largest: d.provider.Limits().Whole}
+	m := &memory{storage: newStorage(d.String(), b.Driver), Backend: *b, name: d.String(), info: host.info, elementwise: elementwiseOnDevice}
 	if m.gpu() {
-		m.thread, m.short = newThread(), C.CString(m.Short)
-	}
-	for key, value := range m.Settings {
-		m.keys, m.values = append(m.keys, C.CString(key)), append(m.values, C.CString(value))
-	}
-	if m.Driver == nil {
-		m.Driver = &ortBuffers{memory: m}
-	}
-	mover, _ := m.Driver.(Mover)
-	if m.Grain > 0 {
-		m.moves = &graphMoves{memory: m}
-		mover = m.moves
-	}
-	space := newStorage(m.name, m.Driver, mover, m.Grain)
-	m.storage = space
-	if m.Wrote != nil {
-		m.ran = func(b *Binding) { m.wrote(b, space) }
+		m.thread = newThread()
 	}
 	return m, m.open(o)
 }
 
-// wrote tells the Backend where a run wrote, except for kernels that move bytes, which
-// write nothing else (TestMemoriesCut).
-func (m *memory) wrote(b *Binding, in *deviceStorage) {
-	if strings.HasPrefix(b.s.name, movesPrefix) {
-		return
-	}
-	for _, v := range b.bound[output] {
-		if v == nil || v.memory != m || v.bytes == 0 {
-			continue
-		}
-		if p, err := in.table.within(v.data, v.bytes); err == nil {
-			m.Wrote(p, v.bytes)
-		}
-	}
-}
-
 // open makes what sessions on the device need from ONNX Runtime.
 func (m *memory) open(o Options) (err error) {
-	if m.Plugin != "" {
-		return m.plugIn()
-	}
 	if m.Kind != "" {
 		if m.info, err = deviceMemory(m.Kind, m.ID); err != nil {
 			return err
@@ -136,83 +82,12 @@ func (m *memory) open(o Options) (err error) {
 	return nil
 }
 
-// plugIn makes sessions run on the provider's own library, beside an ONNX Runtime
-// without the provider.
-func (m *memory) plugIn() error {
-	name, path := C.CString(m.Execution), systemPath(m.Plugin)
-	defer C.free(unsafe.Pointer(name))
-	defer C.free(path)
-	if !process.has[m.Plugin] {
-		if err := check(C.onering_register(process.env, name, path)); err != nil {
-			return fmt.Errorf("runtime: %s: loading %q: %w", m, m.Plugin, err)
-		}
-		process.has[m.Plugin] = true
-	}
-	if err := check(C.onering_find_device(process.env, name, &m.plugin)); err != nil {
-		return fmt.Errorf("runtime: %s: %w", m, err)
-	}
-	if m.plugin == nil {
-		return &provision.UnusableGPUError{Device: m.name, Missing: []string{m.Unseen}}
-	}
-	m.info = (*C.OrtMemoryInfo)(unsafe.Pointer(C.onering_device_info(m.plugin)))
-	return nil
-}
-
 // provide adds the provider to the options of a session.
 func (m *memory) provide(o *C.OrtSessionOptions) error {
-	switch {
-	case m.Append != nil:
-		return m.Append(unsafe.Pointer(C.onering_functions()), unsafe.Pointer(o))
-	case m.plugin != nil:
-		return check(C.onering_use_device(o, process.env, m.plugin, &m.keys[0], &m.values[0], C.size_t(len(m.keys))))
-	case m.gpu():
-		return check(C.onering_use_provider(o, m.short, &m.keys[0], &m.values[0], C.size_t(len(m.keys))))
-	}
-	return nil
-}
-
-// load makes the sessions of a memory whose buffers are handles. One session has the
-// allocator for ONNX Runtime's own allocations.
-func (m *memory) load(e *Env) error {
-	b, err := m.moves.load(e)
-	if d, ok := m.Driver.(*ortBuffers); ok && err == nil {
-		err = d.open(b.s)
-	}
-	if err != nil {
-		return fmt.Errorf("runtime: the memory of %s: %w", m, err)
-	}
-	return nil
-}
-
-// CheckFloat16 returns an error if the device of e does not compute in float16. It tries
-// if that depends on the device.
-func (e *Env) CheckFloat16() error {
-	m := e.memory
-	if m.Float16 == "" {
+	if m.Append == nil {
 		return nil
 	}
-	refuse := func(why error) error {
-		return fmt.Errorf("runtime: %s does not compute in float16, for which %s: compute in float32: %w", m, m.Float16, why)
-	}
-	half, err := loadBinding(e, halfProgram())
-	if err != nil {
-		return refuse(err)
-	}
-	defer half.s.Close()
-	number, rounded := hostBuffer(models.F32), hostBuffer(models.F32)
-	b := binder{b: half}
-	in := fill[float32](&b, portNumber, &number, 1)
-	out := take[float32](&b, portRounded, &rounded, 1)
-	if in != nil {
-		in[0] = 1 + 0x1p-12
-	}
-	if err := b.run(); err != nil {
-		return refuse(err)
-	}
-	if out[0] != 1 {
-		return refuse(fmt.Errorf("1.000244 rounded to it is %v", out[0]))
-	}
-	return nil
+	return m.Append(unsafe.Pointer(C.onering_functions()), unsafe.Pointer(o))
 }
 
 // deviceMemory describes memory of a device to ONNX Runtime, by its name for the kind.
@@ -227,9 +102,9 @@ func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 
 // A storage is the host's memory or a device's.
 //
-// Addresses. Alloc returns an address, and that of byte n is at + n. A device's addresses
-// may be numbers for its buffers: Go code only passes them on. They are a multiple of 8
-// on the host, of 64 or more on a device. Bytes copied by one call are of one allocation.
+// Addresses. Alloc returns an address, and that of byte n is at + n. Go code only passes
+// a device's addresses on. Addresses are a multiple of 8 on the host, of 64 or more on a
+// device. Bytes copied by one call are of one allocation.
 //
 // Copies. Upload copies from the host and Download to the host. Both are complete when
 // they return, so the host's bytes may be changed or read at once. Zero sets bytes to
@@ -240,10 +115,8 @@ func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 // order in which they were made. Zero, CopyRuns and runs may return before they are
 // complete. Upload, Download and Wait return after everything before them is complete.
 type storage interface {
-	// Alloc reserves bytes, at least 1, of unknown content. edges are the first bytes of
-	// the tensors that will be there, in order and from 0 on; nil means one tensor. If
-	// Cuts is false they are ignored.
-	Alloc(bytes int, edges []int) (unsafe.Pointer, error)
+	// Alloc reserves bytes, at least 1, of unknown content.
+	Alloc(bytes int) (unsafe.Pointer, error)
 	// Free takes a result of Alloc, after the caller has waited for the last run that
 	// uses it, or ordered the call behind that run.
 	Free(at unsafe.Pointer)
@@ -256,11 +129,9 @@ type storage interface {
 	// error that wraps ErrLost. After that, Check and all other calls return this error.
 	Check(err error) error
 
-	// Tensor returns the address of a tensor for ONNX Runtime. Within an allocation it
-	// may begin at any multiple of its element's size or, if Cuts is true, only at the
-	// edges.
-	Tensor(at unsafe.Pointer, bytes int) (unsafe.Pointer, error)
-	Cuts() bool
+	// Within returns an error if bytes from at on do not lie in one allocation. A tensor
+	// may begin there at any multiple of its element's size.
+	Within(at unsafe.Pointer, bytes int) error
 	// Aliases reports whether addresses are the host's: Go code reads and writes them,
 	// and Upload and Download copy nothing if both addresses are the same.
 	Aliases() bool
@@ -326,21 +197,20 @@ var host = &memory{storage: heap{}, Backend: Backend{InOrder: true}, name: "cpu"
 // A heap is Go's heap, where sessions on the CPU read and write.
 type heap struct{}
 
-func (heap) Alloc(bytes int, _ []int) (unsafe.Pointer, error) {
+func (heap) Alloc(bytes int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(unsafe.SliceData(newBytes(bytes))), nil
 }
 
 // Free does nothing: the garbage collector frees the memory.
 func (heap) Free(unsafe.Pointer) {}
 
-func (heap) Aliases() bool                                           { return true }
-func (heap) Cuts() bool                                              { return false }
-func (heap) Tensor(at unsafe.Pointer, _ int) (unsafe.Pointer, error) { return at, nil }
-func (heap) Count(up, down int)                                      {}
-func (heap) Crossed() (up, down int64)                               { return 0, 0 }
-func (heap) Wait() error                                             { return nil }
-func (heap) Check(err error) error                                   { return err }
-func (heap) Close()                                                  {}
+func (heap) Aliases() bool                    { return true }
+func (heap) Within(unsafe.Pointer, int) error { return nil }
+func (heap) Count(up, down int)               {}
+func (heap) Crossed() (up, down int64)        { return 0, 0 }
+func (heap) Wait() error                      { return nil }
+func (heap) Check(err error) error            { return err }
+func (heap) Close()                           {}
 
 func (heap) Upload(to, from unsafe.Pointer, bytes int) error {
 	if to != from {

@@ -1,6 +1,6 @@
-//go:build !webgpu && !cuda
+//go:build !cuda
 
 package runtime
 
 // devices are those whose memories tests check, by name.
-var devices = []string{"cpu", "stand-in-cuda", "stand-in-webgpu"}
+var devices = []string{"cpu", "stand-in-cuda"}

@@ -55,11 +55,10 @@ func allGoldens(t *testing.T) []string {
 }
 
 // goldensOn returns all golden folders on the CPU and with CUDA. A stand-in runs on the
-// CPU's kernels, and WebGPU may be software: both get few folders, an adapter's among
-// them, or all with ONERING_LONG.
+// CPU's kernels: it gets few folders, an adapter's among them, or all with ONERING_LONG.
 func goldensOn(t *testing.T, env *runtime.Env) []string {
 	t.Helper()
-	if strings.HasPrefix(env.Device(), "stand-in") || env.Provider() == models.WebGPU {
+	if strings.HasPrefix(env.Device(), "stand-in") {
 		return fewGoldens(t)
 	}
 	return allGoldens(t)
@@ -198,27 +197,7 @@ func check(t testing.TB, err error) {
 
 // qwen2Of is a Qwen2 of these sizes for float32.
 func qwen2Of(sizes models.Sizes) decoder.Architecture {
-	a := decoder.Architecture{Shape: qwen2.New(sizes)}
-	a.Provider = provider
-	return a
-}
-
-// provider is the provider for which tests build graphs, unless a test names another:
-// with the build tag webgpu WebGPU, which has no kernels for other graphs.
-var provider = models.CPU
-
-// onCPU returns the Env for a test about what the CPU runs, which with the build tag
-// webgpu is a second Env beside the GPU's. With the tag cuda it is the GPU's Env.
-func onCPU(t *testing.T) *runtime.Env {
-	t.Helper()
-	e := runtimetest.Test(t)
-	if e.Provider() != models.WebGPU {
-		return e
-	}
-	was := provider
-	provider = models.CPU
-	t.Cleanup(func() { provider = was })
-	return runtimetest.CPU(t)
+	return decoder.Architecture{Shape: qwen2.New(sizes)}
 }
 
 // randomWeights returns random weights of a model.
@@ -269,32 +248,12 @@ var learners = []runtime.LearnerOptions{
 	{Stash: models.StashLogits, HeadRows: 64},
 }
 
-// ways are the ways in which a test computes the numbers of a model: all ways; on WebGPU,
-// which may be software, all for one model and few for the others.
-// TestPassesShareActivations checks that the ways give the same bits there.
-func ways[T any](env *runtime.Env, dir string, all []T, few ...T) []T {
-	if env.Provider() != models.WebGPU || filepath.Base(dir) == "llama_small" {
-		return all
-	}
-	return few
-}
-
-// onDevices runs a test on the CPU and on the stand-ins for devices with addresses and
-// with handles, which have the graphs of CUDA and WebGPU, or with the build tags cuda and
-// webgpu on a GPU.
+// onDevices runs a test on the CPU, or with the build tag cuda on a GPU, and on the stand-in
+// for a device, which has the graphs of CUDA.
 func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	env := runtimetest.Test(t)
-	webGPU := env.Provider() == models.WebGPU
-	if webGPU {
-		runtime.Dirty(t, env)
-	}
 	t.Run(env.Device(), func(t *testing.T) { test(t, env) })
-	if webGPU {
-		return // The stand-ins have run in the tests without the build tag.
-	}
-	for _, name := range []string{"stand-in-cuda", "stand-in-webgpu"} {
-		t.Run(name, func(t *testing.T) { test(t, runtime.OpenStandIn(t, env, name)) })
-	}
+	t.Run("stand-in-cuda", func(t *testing.T) { test(t, runtime.OpenStandIn(t, env, "stand-in-cuda")) })
 }
 
 // inTypes runs a test of random weights on the CPU, or on a GPU in each type that it has,
@@ -302,10 +261,7 @@ func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 func inTypes(t *testing.T, test func(t *testing.T, env *runtime.Env, set func(*decoder.Architecture))) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		compute := []models.Compute{{Type: models.F32}}
-		switch {
-		case env.Provider() == models.WebGPU:
-			compute[0].Provider = models.WebGPU
-		case strings.HasPrefix(env.Device(), "cuda"):
+		if strings.HasPrefix(env.Device(), "cuda") {
 			compute = []models.Compute{{Type: models.F32, Provider: models.CUDA}, {Type: models.F16}, {Type: models.BF16}}
 		}
 		for _, c := range compute {
@@ -320,7 +276,7 @@ func testLogProbs(t *testing.T, env *runtime.Env) {
 	for _, dir := range goldensOn(t, env) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
-			for _, o := range ways(env, dir, learners, learners[0], learners[3]) {
+			for _, o := range learners {
 				l, err := env.NewLearner(m.ring, o)
 				check(t, err)
 				defer l.Close()
@@ -350,7 +306,7 @@ func testGradients(t *testing.T, env *runtime.Env) {
 		all = append(all, way{o, true}, way{o, false})
 	}
 	for _, dir := range goldensOn(t, env) {
-		for _, o := range ways(env, dir, all, all[0], all[7]) {
+		for _, o := range all {
 			t.Run(fmt.Sprintf("%s/stash%d/keep=%t", filepath.Base(dir), o.Stash, o.keep), func(t *testing.T) {
 				m := open(t, env, dir)
 				l, err := env.NewLearner(m.ring, o.LearnerOptions)
@@ -406,7 +362,7 @@ func TestGoldenAdamW(t *testing.T) { onDevices(t, testAdamW) }
 
 func testAdamW(t *testing.T, env *runtime.Env) {
 	for _, dir := range goldensOn(t, env) {
-		for _, name := range ways(env, dir, []string{"wd0", "wd01"}, "wd0") {
+		for _, name := range []string{"wd0", "wd01"} {
 			t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) {
 				path := filepath.Join(dir, "adamw_"+name+".safetensors")
 				if _, err := os.Stat(path); err != nil {
@@ -462,7 +418,7 @@ func testGenerations(t *testing.T, env *runtime.Env) {
 	for _, dir := range goldensOn(t, env) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
-			for _, slots := range ways(env, dir, []int{1, 3, 8}, 8) {
+			for _, slots := range []int{1, 3, 8} {
 				d, err := env.NewDecoder(m.ring, slots, 64)
 				check(t, err)
 				var reqs []sampler.Request

@@ -159,9 +159,9 @@ func (o *Optimizer) addParts(bounds []int) error {
 		if !o.ring.shares.owns(i) {
 			continue
 		}
-		for last := first + o.span(bounds, i); first < last; {
+		for last := bounds[i+1]; first < last; {
 			size := last - first
-			if (o.options.Offload || o.stagesWeights()) && !o.env.memory.Cuts() && !o.env.memory.Aliases() {
+			if (o.options.Offload || o.stagesWeights()) && !o.env.memory.Aliases() {
 				size = min(size, stagedAtOnce)
 			}
 			if err := o.addPart(first, []int{size}, nil); err != nil {
@@ -171,18 +171,6 @@ func (o *Optimizer) addParts(bounds []int) error {
 		}
 	}
 	return nil
-}
-
-// span returns how many elements range i has. If each tensor is a buffer, padding does
-// not count: WebGPU's kernels write four elements at once, even beyond the end of a
-// tensor, so the padding has unknown content.
-func (o *Optimizer) span(bounds []int, i int) int {
-	if layout := o.ring.Trained().Layout; o.env.memory.Cuts() {
-		name, _ := layout.NameOf(bounds[i])
-		place, _ := layout.Find(name)
-		return place.Size
-	}
-	return bounds[i+1] - bounds[i]
 }
 
 // addPart adds the elements from from on as a part, in tensors of the given dimensions.
@@ -260,7 +248,7 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	}
 	run := func(r optimizerRun) error {
 		if r.binding == nil {
-			return o.runKernel(r.parts[0], scalars)
+			return o.runKernel(r.part, scalars)
 		}
 		return o.run(r)
 	}
@@ -292,21 +280,19 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 	return o.scalars.push()
 }
 
-// run updates parts that are on the device, in one run of a session.
+// run updates a part that is on the device, by a session.
 func (o *Optimizer) run(r optimizerRun) error {
-	b := binder{b: r.binding}
+	b, p := binder{b: r.binding}, r.part
 	b.in(portScalars, o.scalars.value, nil)
-	for i, p := range r.parts {
-		b.in(numbered(ports.Param, i), p.p, nil)
-		b.in(numbered(ports.Grad, i), p.g, nil)
-		b.out(numbered(ports.ParamOut, i), p.p, nil)
-		for port, v := range p.state {
-			b.in(numbered(port, i), v, nil)
-			b.out(numbered(port+"1", i), v, nil)
-		}
-		if p.copy != nil {
-			b.out(numbered(ports.Copy, i), p.copy, nil)
-		}
+	b.in(ports.Param, p.p, nil)
+	b.in(ports.Grad, p.g, nil)
+	b.out(ports.ParamOut, p.p, nil)
+	for port, v := range p.state {
+		b.in(port, v, nil)
+		b.out(port+"1", v, nil)
+	}
+	if p.copy != nil {
+		b.out(ports.Copy, p.copy, nil)
 	}
 	return b.run()
 }
@@ -338,15 +324,11 @@ type update struct {
 	code    *tiles.Code
 }
 
-// An optimizerRun has the parts that one run updates.
+// An optimizerRun has the part that one run updates.
 type optimizerRun struct {
 	binding *Binding // nil if the device's kernel updates
-	parts   []*optimizerPart
+	part    *optimizerPart
 }
-
-// mostUpdated is the largest number of tensors that one run updates, if each is a buffer
-// and runs are slow.
-const mostUpdated = 32
 
 // load makes the code or the runs of an update.
 func (o *Optimizer) load(u *update) (err error) {
@@ -356,38 +338,19 @@ func (o *Optimizer) load(u *update) (err error) {
 			return nil
 		}
 	}
-	if k := o.env.memory.Kernels; k != nil && k.Updates(u.program.Name) {
-		for _, p := range u.parts {
-			u.runs = append(u.runs, optimizerRun{parts: []*optimizerPart{p}})
-		}
-		return nil
-	}
 	return o.loadRuns(u)
 }
 
 // loadRuns makes the runs of an update.
 func (o *Optimizer) loadRuns(u *update) (err error) {
-	p, most, cuts := u.program, 1, o.env.memory.Cuts()
-	if cuts {
-		p = apart(p)
-		if len(o.staging.kept(u.parts[0])) == 0 { // otherwise one part is staged at a time
-			most = mostUpdated
+	var binding *Binding
+	if k := o.env.memory.Kernels; k == nil || !k.Updates(u.program.Name) {
+		if binding, err = loadBinding(o.env, withScalars(u.program)); err != nil {
+			return err
 		}
 	}
-	bindings := map[int]*Binding{} // grouped by the number of parts
-	for parts := range slices.Chunk(u.parts, most) {
-		b := bindings[len(parts)]
-		if b == nil {
-			if b, err = loadBinding(o.env, several(p, len(parts))); err != nil {
-				return err
-			}
-			bindings[len(parts)] = b
-		} else if cuts { // so that no buffer is bound twice
-			if b, err = b.s.NewBinding(); err != nil {
-				return err
-			}
-		}
-		u.runs = append(u.runs, optimizerRun{b, parts})
+	for _, p := range u.parts {
+		u.runs = append(u.runs, optimizerRun{binding, p})
 	}
 	return nil
 }

@@ -117,39 +117,6 @@ OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix) {
 	return ORT(EnableProfiling, OrtSessionOptions *, const void *)(o, prefix);
 }
 
-OrtStatus *onering_use_provider(OrtSessionOptions *o, const char *name, const char *const *keys, const char *const *values, size_t n) {
-	return ORT(SessionOptionsAppendExecutionProvider, OrtSessionOptions *, const char *, const char *const *, const char *const *, size_t)(o, name, keys, values, n);
-}
-
-OrtStatus *onering_register(OrtEnv *env, const char *name, const void *path) {
-	return ORT(RegisterExecutionProviderLibrary, OrtEnv *, const char *, const void *)(env, name, path);
-}
-
-OrtStatus *onering_find_device(OrtEnv *env, const char *provider, const OrtEpDevice **device) {
-	const OrtEpDevice *const *all = NULL;
-	size_t n = 0;
-	*device = NULL;
-	OrtStatus *s = ORT(GetEpDevices, const OrtEnv *, const OrtEpDevice *const **, size_t *)(env, &all, &n);
-	for (size_t i = 0; !s && !*device && i < n; i++) {
-		if (strcmp(CALL(const char *, EpDevice_EpName, const OrtEpDevice *)(all[i]), provider)) continue;
-		const OrtHardwareDevice *hardware = CALL(const OrtHardwareDevice *, EpDevice_Device, const OrtEpDevice *)(all[i]);
-		const OrtKeyValuePairs *about = CALL(const OrtKeyValuePairs *, HardwareDevice_Metadata, const OrtHardwareDevice *)(hardware);
-		const char *is_virtual = CALL(const char *, GetKeyValue, const OrtKeyValuePairs *, const char *)(about, "is_virtual");
-		if (!is_virtual || strcmp(is_virtual, "1")) *device = all[i];
-	}
-	return s;
-}
-
-const OrtMemoryInfo *onering_device_info(const OrtEpDevice *device) {
-	// OrtDeviceMemoryType_DEFAULT (0).
-	return CALL(const OrtMemoryInfo *, EpDevice_MemoryInfo, const OrtEpDevice *, int)(device, 0);
-}
-
-OrtStatus *onering_use_device(OrtSessionOptions *o, OrtEnv *env, const OrtEpDevice *device, const char *const *keys, const char *const *values, size_t n) {
-	return ORT(SessionOptionsAppendExecutionProvider_V2, OrtSessionOptions *, OrtEnv *, const OrtEpDevice *const *, size_t, const char *const *, const char *const *, size_t)(
-		o, env, &device, 1, keys, values, n);
-}
-
 OrtStatus *onering_device_memory(const char *name, int device, OrtMemoryInfo **info) {
 	// OrtDeviceAllocator (0), OrtMemTypeDefault (0), as for the CPU.
 	return ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)(name, 0, device, 0, info);
@@ -160,16 +127,6 @@ OrtStatus *onering_allocator(OrtSession *s, const OrtMemoryInfo *info, OrtAlloca
 }
 
 void onering_release_allocator(OrtAllocator *a) { CALL(void, ReleaseAllocator, OrtAllocator *)(a); }
-
-OrtStatus *onering_allocate(OrtAllocator *a, size_t bytes, void **at) {
-	return ORT(AllocatorAlloc, OrtAllocator *, size_t, void **)(a, bytes, at);
-}
-
-OrtStatus *onering_deallocate(OrtAllocator *a, void *at) { return ORT(AllocatorFree, OrtAllocator *, void *)(a, at); }
-
-OrtStatus *onering_copy(OrtEnv *env, const OrtValue *from, OrtValue *to) {
-	return ORT(CopyTensors, const OrtEnv *, const OrtValue *const *, OrtValue *const *, void *, size_t)(env, &from, &to, NULL, 1);
-}
 
 OrtStatus *onering_share(OrtEnv *env, const char *execution, const char *kind, int device) {
 	OrtMemoryInfo *info = NULL;

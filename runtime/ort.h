@@ -22,9 +22,6 @@ typedef struct OrtIoBinding OrtIoBinding;
 typedef struct OrtValue OrtValue;
 typedef struct OrtRunOptions OrtRunOptions;
 typedef struct OrtArenaCfg OrtArenaCfg;
-typedef struct OrtEpDevice OrtEpDevice;
-typedef struct OrtHardwareDevice OrtHardwareDevice;
-typedef struct OrtKeyValuePairs OrtKeyValuePairs;
 
 typedef struct OrtApiBase {
 	const void *(*GetApi)(uint32_t version);
@@ -45,8 +42,6 @@ enum {
 	ORT_CreateTensorWithDataAsOrtValue = 49,
 	ORT_CreateMemoryInfo = 68,
 	ORT_CreateCpuMemoryInfo = 69,
-	ORT_AllocatorAlloc = 75,
-	ORT_AllocatorFree = 76,
 	ORT_ReleaseEnv = 92,
 	ORT_ReleaseStatus = 93,
 	ORT_ReleaseMemoryInfo = 94,
@@ -74,18 +69,8 @@ enum {
 	ORT_CreateArenaCfg = 156,
 	ORT_ReleaseArenaCfg = 157,
 	ORT_AddRunConfigEntry = 165,
-	ORT_SessionOptionsAppendExecutionProvider = 216,
 	ORT_CreateAndRegisterAllocatorV2 = 259,
 	ORT_RunAsync = 260,
-	ORT_GetKeyValue = 297,
-	ORT_RegisterExecutionProviderLibrary = 301,
-	ORT_GetEpDevices = 303,
-	ORT_SessionOptionsAppendExecutionProvider_V2 = 304,
-	ORT_HardwareDevice_Metadata = 311,
-	ORT_EpDevice_EpName = 312,
-	ORT_EpDevice_Device = 316,
-	ORT_EpDevice_MemoryInfo = 374,
-	ORT_CopyTensors = 386,
 };
 
 // onering_open loads the library at path (UTF-8) and keeps it loaded for the
@@ -114,29 +99,12 @@ OrtStatus *onering_options(OrtSessionOptions **o, int threads);
 OrtStatus *onering_option(OrtSessionOptions *o, const char *key, const char *value);
 OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix);
 void onering_release_options(OrtSessionOptions *o);
-// onering_use_provider makes a session run on a provider that is built into the
-// library, by its short name.
-OrtStatus *onering_use_provider(OrtSessionOptions *o, const char *name, const char *const *keys, const char *const *values, size_t n);
-// onering_register loads a provider's own library into an environment, under a name.
-OrtStatus *onering_register(OrtEnv *env, const char *name, const void *path);
-// onering_find_device returns the first device that a registered provider can run on,
-// by the provider's full name, or NULL. Virtual devices, which only compile, are none.
-OrtStatus *onering_find_device(OrtEnv *env, const char *provider, const OrtEpDevice **device);
-// onering_device_info describes the memory of a device.
-const OrtMemoryInfo *onering_device_info(const OrtEpDevice *device);
-// onering_use_device makes a session run on a device.
-OrtStatus *onering_use_device(OrtSessionOptions *o, OrtEnv *env, const OrtEpDevice *device, const char *const *keys, const char *const *values, size_t n);
 // onering_device_memory describes a device's memory, by ONNX Runtime's name for its
 // kind.
 OrtStatus *onering_device_memory(const char *name, int device, OrtMemoryInfo **info);
 // onering_allocator returns the allocator that a session has for a memory.
 OrtStatus *onering_allocator(OrtSession *s, const OrtMemoryInfo *info, OrtAllocator **a);
 void onering_release_allocator(OrtAllocator *a);
-OrtStatus *onering_allocate(OrtAllocator *a, size_t bytes, void **at);
-OrtStatus *onering_deallocate(OrtAllocator *a, void *at);
-// onering_copy copies the bytes of one tensor to another, between the memories of
-// a device and the host.
-OrtStatus *onering_copy(OrtEnv *env, const OrtValue *from, OrtValue *to);
 // onering_share gives all sessions on a device one allocator, by the names of the
 // execution provider and of the memory.
 OrtStatus *onering_share(OrtEnv *env, const char *execution, const char *kind, int device);

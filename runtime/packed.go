@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"fmt"
 	"slices"
 
 	"onering/models"
@@ -11,17 +10,16 @@ import (
 // are N tokens: first the shared ones, then the others, sequence by sequence. Attention
 // reads them as B rows of T places. A Learner uses these buffers again for later passes.
 type packed struct {
-	ids     buffer                 // int64 [N], the tokens
-	pos     buffer                 // int64 [N,1], their positions in their sequences
-	rows    buffer                 // int64 [B,T], the packed token at each place; 0 if there is none
-	tokens  buffer                 // int64 [N], the place in [B,T] of each token; the first of several places
-	valid   buffer                 // [B,T,1], 1 at the places of tokens, else 0
-	copies  buffer                 // int64 [M,J], all places of each of the first M tokens
-	copied  buffer                 // [M,1,J], 1 for these places, 0 where a token has fewer than J
-	bounds  buffer                 // int64, the first place of each block of queries, and T
-	edges   [mostBlocks - 1]buffer // int64 [1] each, the first place of each block but the first
-	places  buffer                 // int64 [n], the packed tokens that predict scored tokens
-	targets buffer                 // int64 [n], the scored tokens that they predict
+	ids     buffer // int64 [N], the tokens
+	pos     buffer // int64 [N,1], their positions in their sequences
+	rows    buffer // int64 [B,T], the packed token at each place; 0 if there is none
+	tokens  buffer // int64 [N], the place in [B,T] of each token; the first of several places
+	valid   buffer // [B,T,1], 1 at the places of tokens, else 0
+	copies  buffer // int64 [M,J], all places of each of the first M tokens
+	copied  buffer // [M,1,J], 1 for these places, 0 where a token has fewer than J
+	bounds  buffer // int64, the first place of each block of queries, and T
+	places  buffer // int64 [n], the packed tokens that predict scored tokens
+	targets buffer // int64 [n], the scored tokens that they predict
 
 	// The head's running sums z and u, of which one is read and the other written in
 	// turn, and the logits of the targets, all [n,1].
@@ -39,9 +37,6 @@ func (l *Learner) takePacked() *packed {
 	}
 	// the graph computes sizes from the bounds, on the host
 	p := &packed{bounds: hostBuffer(models.I64)}
-	for i := range p.edges {
-		p.edges[i] = hostBuffer(models.I64)
-	}
 	for _, b := range p.ints() {
 		*b = l.env.buffer(models.I64)
 	}
@@ -65,7 +60,6 @@ func (b *packed) close() {
 	closeBuffers(b.ints()...)
 	closeBuffers(b.floats()...)
 	b.bounds.close()
-	closeAll(b.edges[:])
 }
 
 // mostBlocks is the largest number of query blocks in attention.
@@ -128,9 +122,6 @@ func (p *Pass) pack() error {
 	if size := p.learner.options.BlockTokens; p.longest > size && !p.learner.whole {
 		p.blocks = min(mostBlocks, (p.longest+size-1)/size)
 	}
-	if err := p.checkSizes(batch); err != nil {
-		return err
-	}
 	b := p.packed
 	N, n, B, T := int64(p.n), int64(p.rows), int64(batch), int64(p.longest)
 	// The Programs need at least one token with a list of its places.
@@ -147,11 +138,6 @@ func (p *Pass) pack() error {
 			return err
 		}
 	}
-	for i := range p.blocks - 1 {
-		if _, err := b.edges[i].of(1); err != nil {
-			return err
-		}
-	}
 	b.layOut(p)
 	for _, buf := range append(b.ints(), &b.valid, &b.copied) {
 		if err := buf.push(); err != nil {
@@ -159,25 +145,6 @@ func (p *Pass) pack() error {
 		}
 	}
 	return p.learner.tables.cover(longest, p.learner.geometry)
-}
-
-// checkSizes returns an error if a kernel of the device cannot take the scores of a block
-// of queries over so many rows, or the logits: WebGPU's Softmax and ScatterND.
-func (p *Pass) checkSizes(batch int) error {
-	m, g := p.learner.env.memory, p.learner.geometry
-	block := (p.longest + p.blocks - 1) / p.blocks
-	for _, x := range []struct {
-		what string
-		n    int
-	}{
-		{fmt.Sprintf("the scores of attention of %d sequences of %d tokens", batch, p.longest), batch * g.Heads * p.longest * block},
-		{fmt.Sprintf("the logits of %d tokens", p.rows), p.rows * g.Vocab},
-	} {
-		if bytes := 4 * int64(x.n); m.largest > 0 && bytes > m.largest {
-			return fmt.Errorf("runtime: %s: %s are %d MiB, at most %d are possible: %w", m, x.what, bytes>>20, m.largest>>20, ErrTooLarge)
-		}
-	}
-	return nil
 }
 
 // layOut fills the buffers for a pass.
@@ -220,8 +187,5 @@ func (b *packed) layOut(p *Pass) {
 	bounds := elements[int64](&b.bounds)
 	for i := range bounds {
 		bounds[i] = int64(i * p.longest / p.blocks)
-		if 0 < i && i < p.blocks {
-			elements[int64](&b.edges[i-1])[0] = bounds[i]
-		}
 	}
 }

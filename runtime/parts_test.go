@@ -9,6 +9,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/runtime/runtimetest"
 	"onering/sampler"
 )
 
@@ -16,7 +17,7 @@ import (
 // in one, while rows grow, move, end and begin. A step reads less than the longest row
 // for each, and the capacity shrinks when the long rows have ended.
 func TestCacheInParts(t *testing.T) {
-	env := onCPU(t)
+	env := runtimetest.Test(t)
 	if env.Device() != "cpu" {
 		t.Skip("a device takes the cache in one part")
 	}
@@ -137,7 +138,7 @@ func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatPa
 // TestManyRows: steps of many rows, which another graph computes, give the same log-probs
 // and entropies as the graphs for few rows, while rows end and their number falls.
 func TestManyRows(t *testing.T) {
-	env := onCPU(t)
+	env := runtimetest.Test(t)
 	if env.Device() != "cpu" {
 		t.Skip("a device has one graph for all numbers of rows")
 	}
@@ -173,7 +174,7 @@ func TestManyRows(t *testing.T) {
 // TestCacheIsFreed: a cache that was replaced by a larger one is garbage, even if the
 // session that used it last has not run since.
 func TestCacheIsFreed(t *testing.T) {
-	env := onCPU(t)
+	env := runtimetest.Test(t)
 	if env.Device() != "cpu" {
 		t.Skip("a device's memory is freed whoever has bound it")
 	}
@@ -227,7 +228,7 @@ func TestCacheIsFreed(t *testing.T) {
 func TestCacheRunsOut(t *testing.T) {
 	c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 12, FFN: 80, Vocab: 300, MaxPositions: 1000})
 	c.Tied = true
-	env := runtime.OpenStandIn(t, onCPU(t), "stand-in-cuda")
+	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
 	_, ring := madeUpRing(t, c, 1)
 	d, err := env.NewDecoder(ring, 3, 300)
 	check(t, err)

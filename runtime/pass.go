@@ -1,15 +1,10 @@
 package runtime
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"unsafe"
 )
-
-// ErrTooLarge is wrapped by the error of a pass that needs a larger buffer than a kernel
-// of the device can take; fewer sequences need less.
-var ErrTooLarge = errors.New("too large for a kernel of the device")
 
 // A Sequence is token ids of which some are scored: their log-probs are computed, given
 // all tokens before them. A conversation has a span for each turn of the assistant.

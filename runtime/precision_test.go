@@ -9,6 +9,7 @@ import (
 	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/optim/adamw"
+	"onering/runtime/runtimetest"
 )
 
 // TestFloat16OnCPU compares the graphs of float16 on the CPU with the interpreter.
@@ -16,7 +17,7 @@ import (
 // rounds every value to its type. So they may differ by some units of float16
 // (2^-11) of the largest element.
 func TestFloat16OnCPU(t *testing.T) {
-	e := onCPU(t)
+	e := runtimetest.Test(t)
 	for _, p := range programsIn(t, models.F16) {
 		t.Run(p.Name, func(t *testing.T) {
 			g := must(graphtest.Load(p))(t)
@@ -45,7 +46,7 @@ func TestFloat16OnCPU(t *testing.T) {
 // TestBFloat16OnCPU: the CPU provider has no products in bfloat16 and says so. If it gets
 // them, this test fails, and the graphs can be tested like those of float16.
 func TestBFloat16OnCPU(t *testing.T) {
-	e := onCPU(t)
+	e := runtimetest.Test(t)
 	for _, p := range programsIn(t, models.BF16) {
 		s, err := e.Load(p)
 		if err == nil {

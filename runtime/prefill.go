@@ -2,8 +2,6 @@ package runtime
 
 import (
 	"fmt"
-	"iter"
-	"math"
 	"slices"
 
 	"onering/models"
@@ -52,8 +50,8 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	if err != nil || len(prompts) == 0 {
 		return nil, err
 	}
-	if n := promptsAtOnce(d, tokens); len(prompts) > n {
-		return d.prefillInTurn(slices.Chunk(prompts, n))
+	if d.wholeSteps() && len(prompts) > 1 {
+		return d.prefillInTurn(prompts)
 	}
 	if d.prefill == nil {
 		s, err := d.openSession(d.ring.Arch.Prefill())
@@ -84,21 +82,9 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	return out, nil
 }
 
-// promptsAtOnce returns how many prompts of up to so many tokens one run can compute. On
-// WebGPU the scores of attention are one buffer.
-func promptsAtOnce(d *Decoder, tokens int) int {
-	if d.wholeSteps() {
-		return 1
-	}
-	if largest := d.env.memory.largest; largest > 0 {
-		return int(max(1, largest/PromptBuffer(d.geometry, tokens).Bytes))
-	}
-	return math.MaxInt
-}
-
-// prefillInTurn computes the prompts in several batches.
-func (d *Decoder) prefillInTurn(parts iter.Seq[[][]int32]) (handles []int, err error) {
-	for prompts := range parts {
+// prefillInTurn computes the prompts one by one.
+func (d *Decoder) prefillInTurn(prompts [][]int32) (handles []int, err error) {
+	for prompts := range slices.Chunk(prompts, 1) {
 		some, err := d.Prefill(prompts)
 		if err != nil {
 			for _, x := range handles {

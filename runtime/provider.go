@@ -31,8 +31,6 @@ type Provider interface {
 	// Room returns the driver's name of a device and its free memory, 0 if that is
 	// unknown.
 	Room(number int) (model string, free int64)
-	// Limits bound the buffers of the devices.
-	Limits() Limits
 
 	// Library is the kind of ONNX Runtime library that has the provider.
 	Library() provision.Kind
@@ -74,7 +72,6 @@ func (cpu) Names() string                 { return "cpu" }
 func (cpu) Has(int) bool                  { return true }
 func (cpu) ForRank(int, bool) (int, bool) { return 0, false }
 func (cpu) Graphs() models.Provider       { return models.CPU }
-func (cpu) Limits() Limits                { return Limits{} }
 func (cpu) Library() provision.Kind       { return provision.Kind{} }
 func (cpu) Room(int) (string, int64)      { return "", 0 }
 func (cpu) Present() error                { return nil }
@@ -97,37 +94,24 @@ func (cpu) Open(Options, int, string) (*Backend, error) { return &Backend{}, nil
 
 // A Backend is an open device as its provider describes it. Its zero value is the host.
 type Backend struct {
-	// Driver is the device's own interface to its memory; nil if ONNX Runtime allocates
-	// its buffers and copies between them and the host. Grain is 0 if buffers have
-	// addresses; else sizes are multiples of Grain bytes; see Driver.
+	// Driver is the device's own interface to its memory.
 	Driver Driver
-	Grain  int
 	// Kind is ONNX Runtime's name of the memory; "" is the host's. Borrowed names the
 	// host memory that unfinished runs hold; "" if there is none. ID is ONNX Runtime's
 	// number of both.
 	Kind, Borrowed string
 	ID             int
 
-	// Execution is the provider's name in ONNX Runtime, "" for the CPU's, and Settings are
-	// those of its sessions. The library has it under the name Short, or the library Plugin
-	// has it, or Append adds it to the options of a session by ONNX Runtime's functions.
-	Execution, Short, Plugin string
-	Settings                 map[string]string
-	Append                   func(functions, options unsafe.Pointer) error
-	// Unseen says what to do if the library Plugin finds no device.
-	Unseen string
-	// Entries are configuration entries of sessions.
-	Entries map[string]string
+	// Execution is the provider's name in ONNX Runtime, "" for the CPU's. Append adds it to
+	// the options of a session by ONNX Runtime's functions.
+	Execution string
+	Append    func(functions, options unsafe.Pointer) error
 	// Arena says that sessions share one allocator, see shareArena.
 	Arena bool
 
 	// InOrder reports whether ScatterND adds rows of the same index in their order.
 	// Otherwise the last bits of their sum change from run to run.
 	InOrder bool
-	// Float16 says what devices need to compute in float16, which is then tested; "" if all can.
-	Float16 string
-	// Wrote is called for the outputs of each run in the device's memory; it may be nil.
-	Wrote func(at Place, bytes int)
 	// Kernels compute by other means than ONNX Runtime's operators; nil if there are
 	// none.
 	Kernels Kernels
@@ -151,38 +135,28 @@ type Kernels interface {
 	Squares(g unsafe.Pointer, n int, scale float64, sum unsafe.Pointer) error
 }
 
-// A Driver is a device's own interface to its memory. It allocates buffers, named by
-// pointers that are not nil. If the device has addresses, the pointer is the address of
-// the buffer's first byte, and the Driver is a Mover too. Otherwise it is a handle: sizes
-// are multiples of a grain, the methods' remarks on handles hold, and graphs move bytes
-// within the device.
+// A Driver is a device's own interface to its memory, in order with its runs. Addresses
+// are the device's.
 type Driver interface {
-	// Alloc makes a buffer of unknown content.
-	Alloc(bytes int) (buffer unsafe.Pointer, err error)
-	Free(buffer unsafe.Pointer)
-	// Write and Read copy between the host and a place, and are complete when they
-	// return. With handles the place is a buffer's beginning, and Write copies a multiple
-	// of the grain or the whole buffer.
-	Write(to Place, from []byte) error
-	Read(to []byte, from Place) error
+	// Alloc makes memory of unknown content.
+	Alloc(bytes int) (at unsafe.Pointer, err error)
+	Free(at unsafe.Pointer)
+	// Write and Read copy between the host and the device, and are complete when they
+	// return.
+	Write(to unsafe.Pointer, from []byte) error
+	Read(to []byte, from unsafe.Pointer) error
+	// Zero sets bytes to 0.
+	Zero(at unsafe.Pointer, bytes int) error
+	// CopyRuns copies runs from each address to the address of the same number. Strides
+	// are at least a run's width.
+	CopyRuns(to, from []unsafe.Pointer, runs []Runs) error
 	// Wait returns after everything before it is complete.
 	Wait() error
-	// Close is called once, after all buffers have been freed.
+	// Close is called once, after all memory has been freed.
 	Close()
 }
 
-// A Mover copies and clears bytes within a device, in order with its Driver and runs.
-type Mover interface {
-	// Zero sets bytes[i] bytes at at[i] to 0. With handles, each at[i] is a buffer's
-	// beginning and bytes[i] a multiple of 4.
-	Zero(at []Place, bytes []int) error
-	// CopyRuns copies runs from each place to the place of the same number. Strides are
-	// at least a run's width.
-	CopyRuns(to, from []Place, runs []Runs) error
-}
-
-// Streams are a Driver, of a device with addresses, that also copies between device and
-// host while the device computes. Each stream does its work in order. One goroutine at a
+// Streams are a Driver that also copies between device and host while the device computes. Each stream does its work in order. One goroutine at a
 // time uses Streams.
 type Streams interface {
 	// Lock lets the device access bytes of the host directly, until Unlock.
@@ -218,14 +192,3 @@ func (r Runs) Each(f func(to, from int)) {
 		f(r.To+i*r.Stride, r.From+i*r.FromStride)
 	}
 }
-
-// A Place is where bytes lie on a device.
-type Place struct {
-	Buffer unsafe.Pointer // as the Driver's Alloc returned it
-	At     unsafe.Pointer // address of the buffer's first byte in the memory
-	Bytes  int            // size of the buffer, before rounding up to the grain
-	First  int            // offset in the buffer
-}
-
-// Address returns the address of the place on a device that has addresses.
-func (p Place) Address() unsafe.Pointer { return unsafe.Add(p.Buffer, p.First) }

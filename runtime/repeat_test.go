@@ -25,10 +25,7 @@ func testGradientsRepeat(t *testing.T, env *runtime.Env, set func(*decoder.Archi
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{HeadRows: 400, BlockTokens: 64, EntropyGradient: true})
 	check(t, err)
 	defer l.Close()
-	count, turns := 12, 4
-	if env.Provider() == models.WebGPU {
-		count, turns = 5, 3 // it may be software
-	}
+	const count, turns = 12, 4
 	var sequences []runtime.Sequence
 	for i := range count {
 		tokens := make([]int32, 90-4*i)

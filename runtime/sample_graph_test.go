@@ -20,20 +20,11 @@ import (
 func TestDrawInFloat32(t *testing.T) {
 	e := runtimetest.Test(t)
 	r := rand.New(rand.NewPCG(11, 12))
-	B := 64
-	if e.Provider() == models.WebGPU {
-		B = 12 // it may be software
-	}
+	const B = 64
 	for _, vocab := range []int{32, 320, 1500, 2048 + 7, 2053, 151936} {
 		c := qwen2Of(models.Sizes{Hidden: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
-		// The graphs for WebGPU draw without float64; the CPU runs them too.
-		forms, providers := models.Forms, []models.Provider{e.Provider(), models.WebGPU}
-		if e.Provider() == models.WebGPU {
-			forms, providers = forms[:1], providers[:1]
-		}
-		for i := range len(forms) * len(providers) {
-			form := forms[i%len(forms)]
-			c.Provider = providers[i/len(forms)]
+		c.Provider = e.Provider()
+		for _, form := range models.Forms {
 			hidden, logits, us := make([]float32, B), make([]float32, vocab), make([]float32, B)
 			next, logp, entropy := make([]int64, B), make([]float32, B), make([]float32, B)
 			b := bind(t, e, must(c.Sample(models.Draw, form))(t), map[string]*runtime.Value{
@@ -114,7 +105,7 @@ func TestCandidatesInFloat32(t *testing.T) {
 		c := qwen2Of(models.Sizes{Hidden: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
 		c.Provider = e.Provider()
 		for _, k := range []int{1, 20, 600, vocab} {
-			if k > vocab || k > 600 && vocab > 1<<16 && e.Provider() == models.WebGPU { // which may be software
+			if k > vocab {
 				continue
 			}
 			logits, ids, logp := make([]float32, vocab), make([]int64, B*k), make([]float32, B*k)

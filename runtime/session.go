@@ -164,7 +164,6 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		entries["session.use_env_allocators"] = "1" // use the arena of shareArena
 	}
 	err := check(C.onering_options(&o, C.int(threads)))
-	maps.Copy(entries, e.memory.Entries)
 	maps.Copy(entries, p.Options)
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		if err == nil {

@@ -46,7 +46,7 @@ func testSharedPrompts(t *testing.T, env *runtime.Env) {
 			m := open(t, env, dir)
 			sequences, tokens, shared := promptGroups(m.arch.Vocab)
 			options := []runtime.LearnerOptions{{Stash: models.StashAttention}, {BlockTokens: 6, EntropyGradient: true}}
-			for _, o := range ways(env, dir, options, options[1]) {
+			for _, o := range options {
 				apart := o
 				apart.Apart = true
 				want := sharedResult(t, env, m.ring, apart, sequences, len(sequences), tokens)

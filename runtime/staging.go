@@ -60,7 +60,7 @@ func (t inTurn) Begin(stream int, device unsafe.Pointer, host []byte) error {
 func (s *staging) open(e *Env, kept [][]byte) {
 	var err error
 	slots := 1
-	if streams, ok := e.memory.Driver.(Streams); ok && !e.memory.Cuts() && len(kept) > 0 {
+	if streams, ok := e.memory.Driver.(Streams); ok && len(kept) > 0 {
 		s.streams, slots = streams, stagingSlots
 		for _, part := range kept {
 			if err = streams.Lock(part); err != nil {
@@ -140,8 +140,8 @@ func (s *staging) kept(p *optimizerPart) map[string]*Value {
 	return kept
 }
 
-// stages reports whether the host holds an array of a run, which then has one part.
-func (s *staging) stages(r optimizerRun) bool { return len(s.kept(r.parts[0])) > 0 }
+// stages reports whether the host holds an array of a run.
+func (s *staging) stages(r optimizerRun) bool { return len(s.kept(r.part)) > 0 }
 
 // move begins to copy the host's arrays of a part between the host and slot i, once the
 // work recorded by the mark after is complete, and sets the mark before behind the copy.
@@ -176,7 +176,7 @@ func (s *staging) each(runs []optimizerRun, run func(optimizerRun) error) (err e
 	ahead := min(1, len(s.slots)-1) // so that the next part is uploaded meanwhile
 	for next := range len(runs) + ahead {
 		if next < len(runs) && s.stages(runs[next]) {
-			if err := s.move(StreamUp, next%len(s.slots), runs[next].parts[0], markDown, markUp); err != nil {
+			if err := s.move(StreamUp, next%len(s.slots), runs[next].part, markDown, markUp); err != nil {
 				return err
 			}
 		}
@@ -195,19 +195,18 @@ func (s *staging) update(i int, r optimizerRun, run func(optimizerRun) error) er
 	if !s.stages(r) {
 		return run(r)
 	}
-	part := r.parts[0]
-	on, err := s.at(i, part)
+	on, err := s.at(i, r.part)
 	if err != nil {
 		return err
 	}
 	if err := s.streams.Follow(StreamComputes, i*marksOfSlot+markUp); err != nil {
 		return err
 	}
-	if err := run(optimizerRun{r.binding, []*optimizerPart{on}}); err != nil {
+	if err := run(optimizerRun{r.binding, on}); err != nil {
 		return err
 	}
 	if err := s.streams.Mark(StreamComputes, i*marksOfSlot+markComputed); err != nil {
 		return err
 	}
-	return s.move(StreamDown, i, part, markComputed, markDown)
+	return s.move(StreamDown, i, r.part, markComputed, markDown)
 }

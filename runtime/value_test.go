@@ -53,7 +53,7 @@ func equal[T comparable](t *testing.T, got, want []T) {
 }
 
 func TestElementTypes(t *testing.T) {
-	e := onCPU(t) // WebGPU has no float64, int64 or bfloat16.
+	e := runtimetest.Test(t)
 	n := []string{"N"}
 	equal(t, same(t, e, models.F32, []float32{1.5, -2, math.MaxFloat32}, n, 3), []float32{1.5, -2, math.MaxFloat32})
 	equal(t, same(t, e, models.F64, []float64{math.Pi, -1e300}, n, 2), []float64{math.Pi, -1e300})
@@ -65,7 +65,7 @@ func TestElementTypes(t *testing.T) {
 
 // TestHalves reads bfloat16 as bytes and casts to float32.
 func TestHalves(t *testing.T) {
-	e := onCPU(t)                            // WebGPU has no float64, int64 or bfloat16.
+	e := runtimetest.Test(t)
 	half := []uint16{0x3fc0, 0xc000, 0x4049} // 1.5, -2, 3.140625
 	x := must(runtime.NewTensor(models.BF16, unsafe.Slice((*byte)(unsafe.Pointer(&half[0])), 6), 3))(t)
 	defer x.Close()

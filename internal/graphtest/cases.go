@@ -27,7 +27,7 @@ type Case struct {
 }
 
 // Forward builds the graph with the outputs y0, y1, ... The functions set, such as
-// Graph.Stock, are called first.
+// Graph.OrderSums, are called first.
 func (c Case) Forward(set ...func(*graph.Graph)) (models.Program, error) {
 	return graph.Build(c.Name, func(g *graph.Graph) {
 		for _, f := range set {
@@ -369,16 +369,13 @@ func Cases() []Case {
 		return []*graph.Node{p.Pack(x)}, []*graph.Node{x}
 	}, packing)
 	for _, groups := range []int{1, 2, 4} { // key heads of 4 heads
-		for _, how := range []string{"1 blocks", "3 blocks", "3 blocks in turn", "3 blocks with edges"} {
+		for _, how := range []string{"1 blocks", "3 blocks", "3 blocks in turn"} {
 			form := graph.Attention{Heads: 4, KVHeads: groups, Blocks: int(how[0] - '0'), InTurn: how != "3 blocks"}
 			name := fmt.Sprintf("CausalAttention/%d of 4 heads, %s", groups, how)
 			attention := func(g *graph.Graph, q, k, v *graph.Node) *graph.Node {
-				form, mask := form, g.Float("mask", "T", "T")
+				mask := g.Float("mask", "T", "T")
 				var bounds *graph.Node
-				switch {
-				case how == "3 blocks with edges":
-					form.Edges = []*graph.Node{g.Input("bounds.1", models.I64, dims(1)), g.Input("bounds.2", models.I64, dims(1))}
-				case form.Blocks > 1:
+				if form.Blocks > 1 {
 					bounds = g.Input("bounds", models.I64, dims(form.Blocks+1))
 				}
 				return graph.CausalAttention(q, k, v, mask, bounds, form)

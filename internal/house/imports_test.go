@@ -58,12 +58,11 @@ var rooms = []struct {
 	{"runtime/cuda/kernels", "models models/onnx models/ports"},
 	{"runtime/cuda/kernels/onhost", "runtime/cuda/kernels"},
 	{"runtime/cuda", "internal/files models runtime runtime/cuda/kernels runtime/nccl runtime/provision"},
-	{"runtime/webgpu", "models runtime runtime/provision"},
 	{"runtime/internal/tiles", "models models/onnx"},
 	{"runtime/provision", "internal/files"},
 	{"runtime/mpi", ""},
 	{"runtime/nccl", ""},
-	{"runtime/runtimetest", "runtime runtime/cuda runtime/cuda/kernels/onhost runtime/nccl runtime/webgpu runtime/provision models"},
+	{"runtime/runtimetest", "runtime runtime/cuda runtime/cuda/kernels/onhost runtime/nccl runtime/provision models"},
 	{"data", "internal/ordered internal/files tokenize verifier"},
 	{"examples/rewards/unittests", ""},
 
@@ -82,7 +81,7 @@ var rooms = []struct {
 	{"environment/environmenttest", "environment data tokenize internal/registry internal/settings"},
 	{"environment/*", "environment data tokenize internal/process internal/remote internal/settings"},
 
-	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
+	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data environment reward sampler internal/settings"}, // models: for its atomic files
 
 	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
@@ -145,7 +144,7 @@ var testAllow = map[string]string{
 const everywhere = "internal/strict"
 
 // cgo names the folders that may use cgo or load a library.
-var cgo = []string{"runtime", "runtime/cuda", "runtime/cuda/kernels", "runtime/cuda/kernels/onhost", "runtime/nccl", "runtime/webgpu", "runtime/mpi", "runtime/internal/tiles"}
+var cgo = []string{"runtime", "runtime/cuda", "runtime/cuda/kernels", "runtime/cuda/kernels/onhost", "runtime/nccl", "runtime/mpi", "runtime/internal/tiles"}
 
 // forbidden are package names that say nothing.
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}

@@ -10,7 +10,7 @@ import (
 
 // An adapter's matrices are float32, as all trained parameters are, and graphs of 16 bits
 // round them as they run. The matrices A of modules with the same operand lie one behind
-// the other, so one product computes all of them, except on WebGPU.
+// the other, so one product computes all of them.
 
 // adapted returns the parts that have low-rank products.
 func (a Architecture) adapted(parts []module) []module {
@@ -126,10 +126,6 @@ func (w *weights) lowBy(form models.Form, name string, parts []module, in int, p
 	switch {
 	case len(adapted) == 0:
 		return out
-	case w.a.Provider == models.WebGPU: // on WebGPU one tensor cannot be a part of another
-		for _, m := range adapted {
-			split = append(split, scaled(m.name, 1))
-		}
 	case len(adapted) == 1:
 		split = append(split, scaled(name, 1))
 	default:

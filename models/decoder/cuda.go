@@ -22,10 +22,6 @@ import (
 //
 // The graphs of float32 for a CPU keep these operators, and their bytes.
 
-// Graphs for the WebGPU provider differ in operators that it lacks, for which package
-// graph has other forms (Graph.Stock), and in float64. No node may need the CPU's
-// provider, which also computes sizes from other sizes.
-
 // forGPU reports whether graphs are for a GPU. Graphs of 16 bits always are: a CPU runs
 // them only in tests, which should run the GPU's graphs.
 func (a Architecture) forGPU() bool { return a.Provider != models.CPU || a.compute() != models.F32 }
@@ -38,16 +34,13 @@ func (a Architecture) forProvider(g *graph.Graph) {
 	} else {
 		g.TurnProducts()
 	}
-	if a.Provider == models.WebGPU {
-		g.Stock()
-	}
 }
 
 // byProducts reports whether graphs for prompts compute attention by products, in place
 // of GroupQueryAttention. Even in 16 bits the operands are then float32, as in Layer, and
 // the cache has 16 bits.
 func (a Architecture) byProducts() bool {
-	return a.Provider == models.WebGPU || a.Provider == models.CUDA && a.compute() == models.F32
+	return a.Provider == models.CUDA && a.compute() == models.F32
 }
 
 // cacheWidth is the width of a head in the cache: K, or the next multiple of 16
@@ -84,9 +77,6 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 // maskAfter is [B,1,1,S], 0 for places up to pos [B,1] and very negative beyond.
 func (a Architecture) maskAfter(pos, places *graph.Node) *graph.Node {
 	g := pos.Graph()
-	if a.Provider == models.WebGPU {
-		pos, places = graph.Cast(pos, models.F32), graph.Cast(places, models.F32)
-	}
 	mask := graph.Where(graph.LessOrEqual(places, pos), g.Scalar(0), g.Scalar(-math.MaxFloat32))
 	return graph.Reshape(mask, 0, 1, 1, -1)
 }

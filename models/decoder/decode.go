@@ -66,7 +66,7 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 // is no multiple of 16, the caches have CacheWidth instead. Where Compute is of
 // 16 bits, pos int64 [B*T,1] is an input too.
 //
-// CUDA in float32 and WebGPU have no operator for attention of prompts. There, pos and mask
+// CUDA in float32 has no operator for attention of prompts. There, pos and mask
 // [T,T], which is Layer's, take the place of seqlens, total and the caches past_key.i and
 // past_value.i, and present_key.i and present_value.i are the prompts' own keys
 // and values [B,G,T,K], finite beyond a prompt's end.
@@ -137,10 +137,10 @@ func (a decoding) cutHeads(x *graph.Node) *graph.Node {
 // cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
 // Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
 //
-// For CUDA and WebGPU the graph makes the mask from pos and places int64 [S], the numbers
+// For CUDA the graph makes the mask from pos and places int64 [S], the numbers
 // from 0 to S-1. As an input it would be B*S numbers that change with every token.
 //
-// In 16 bits, but on WebGPU, attention is the operator GroupQueryAttention, which has a
+// In 16 bits, attention is the operator GroupQueryAttention, which has a
 // fast kernel on GPUs: in place of at and mask there are seqlens int32 [B], the
 // tokens cached before as in pos, and total int32 [], the largest of them plus
 // 1. There is only the Direct form: the others are for a CPU's matrix product.
@@ -317,9 +317,7 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 	weights.widen(a.FFN, module{n.Down, d})
 	h := a.narrow(graph.RMSNorm(x, weights.norm(n.InputNorm, d), a.RMSEps))
 	var qkv *graph.Node
-	if a.Provider == models.WebGPU {
-		qkv = a.separateQKV(h, &weights)
-	} else if w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias); len(a.adapted(a.qkv())) > 0 {
+	if w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias); len(a.adapted(a.qkv())) > 0 {
 		qkv = a.adaptedQKV(form, h, w, b, &weights)
 	} else {
 		qkv = product(form, h, w, b)
@@ -371,18 +369,6 @@ func present(g *graph.Graph, what string, role models.Role, layer, part int, now
 		return
 	}
 	g.OutputOnto(name, now, before.Name())
-}
-
-// separateQKV multiplies h with q, k and v one by one, with their low-rank products: a
-// buffer of WebGPU cannot be both a tensor and a part of another.
-func (a decoding) separateQKV(h *graph.Node, weights *weights) *graph.Node {
-	var parts []*graph.Node
-	low := weights.low(models.Direct, a.Names.QKV, a.qkv(), h)
-	for i, m := range a.qkv() {
-		w, b := weights.product(m, a.Hidden, a.Block.QKVBias)
-		parts = append(parts, weights.beside(models.Direct, m, low[i], graph.Linear(h, w, b)))
-	}
-	return graph.Concat(1, parts...)
 }
 
 // onto is sum + the product of a module and x [N,in].

@@ -124,8 +124,8 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 		}
 		return
 	}
-	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, dh.Copied(), false, false), ports.NormedGrad)
+	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, dh, false, false), ports.NormedGrad)
 	if de != nil {
-		g.OutputOnto(ports.HeadSliceGradOut, graph.Outer(dlogits, h, de.Copied()), ports.HeadSliceGrad)
+		g.OutputOnto(ports.HeadSliceGradOut, graph.Outer(dlogits, h, de), ports.HeadSliceGrad)
 	}
 }

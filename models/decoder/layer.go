@@ -41,14 +41,7 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 		Tokens: g.Input(ports.PackedTokens, models.I64, graph.Dims("N")),
 	}
 	var bounds *graph.Node
-	var edges []*graph.Node
-	switch {
-	case blocks == 1:
-	case a.Provider == models.WebGPU:
-		for i := 1; i < blocks; i++ {
-			edges = append(edges, g.Input(ports.BlockEdge(i), models.I64, graph.Dims(1)))
-		}
-	default:
+	if blocks > 1 {
 		bounds = g.Input(ports.BlockBounds, models.I64, graph.Dims(blocks+1))
 	}
 
@@ -74,7 +67,7 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	l.v = linear(h, qkv[2], a.Block.QKVBias, low[2])
 	in := l.packing.Unpack
 	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), in(k), in(l.v), mask, bounds,
-		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Blocks: blocks, InTurn: a.forGPU(), Edges: edges})
+		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Blocks: blocks, InTurn: a.forGPU()})
 	o := l.packing.Pack(l.o)
 	l.x2 = l.weights.onto(l.x, o, module{n.O, d}, a.Block.OBias)
 	h = a.narrow(graph.RMSNorm(l.x2, l.weights.norm(n.PostNorm, d), a.RMSEps))
@@ -211,7 +204,7 @@ func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node)
 // Inputs of both: x [N,D]; the layer's weights; pos [N,1]; cos, sin [P,K/2];
 // mask [T,T], 0 on and below the diagonal and very negative above; rows [B,T]
 // and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
-// graph.CausalAttention, in place of which WebGPU has ports.BlockEdge. forward returns y [N,D] and the stash. backward takes
+// graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
 // the stash, dy [N,D], valid [B,T,1], copies [M,J] and copied [M,1,J] (see
 // graph.Packing) and the running gradient of each weight (of
 // the adapter's alone where there is one), and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits

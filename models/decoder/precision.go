@@ -33,11 +33,6 @@ import (
 // training. Products of float32 may run in TensorFloat-32: its 11 bits hold the
 // fractions of both 16-bit types.
 
-// WebGPU has only F16 of these types, on GPUs that support it. Attention is always computed
-// by products of float32, with casts to and from the cache. Everything else is as for CUDA.
-// The provider sums products of float16 in float16, so their error is several times that of
-// other devices, and grows with the square root of how many numbers are summed.
-
 // With a Base of 16 or 8 bits everything is as in float32, but the inputs for the layers'
 // matrices have that type. A layer converts its matrices to float32 while it runs.
 

@@ -60,9 +60,6 @@ type sampling struct{ Architecture }
 // log returns the logarithm of a number of each row. On a CPU the last bit of a float32
 // logarithm depends on how many rows there are.
 func (a sampling) log(x *graph.Node) *graph.Node {
-	if a.Provider == models.WebGPU {
-		return graph.Log(x)
-	}
 	return graph.Cast(graph.Log(graph.Cast(x, models.F64)), models.F32)
 }
 
@@ -78,9 +75,6 @@ func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 		e = a.padLast(e, blocks*width)
 	}
 	cells := graph.Reshape(e, -1, blocks, width)
-	if a.Provider == models.WebGPU {
-		return a.drawSingle(cells, graph.Reshape(uniforms, -1, 1), blocks, width)
-	}
 	u := graph.Reshape(graph.Cast(uniforms, models.F64), -1, 1)
 	if blocks == 1 {
 		running := graph.CumSum(graph.Cast(e, models.F64), -1, false)
@@ -105,48 +99,6 @@ func (a sampling) first(running, target *graph.Node) (index, rest *graph.Node) {
 	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), models.F64)
 	index = graph.Cast(graph.ReduceSum(passed, -1), models.I64)
 	return index, graph.Sub(target, a.before(running, passed, index))
-}
-
-// drawSingle is draw in float32, of cells [B,blocks,width] and uniforms [B,1]. Its
-// running sums are exact, except for rounding of the blocks' sums and of the last
-// addition: see split.
-func (a sampling) drawSingle(cells, u *graph.Node, blocks, width int) *graph.Node {
-	g := cells.Graph()
-	sums := graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks)
-	block, rest := a.firstSingle(sums, u, nil)
-	inside := graph.Reshape(graph.GatherRows(cells, block), -1, width)
-	token, _ := a.firstSingle(inside, nil, rest)
-	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
-}
-
-// firstSingle is first for numbers x [B,n], whose running sums it computes. If target is
-// nil, the target is u times the sum.
-func (a sampling) firstSingle(x, u, target *graph.Node) (index, rest *graph.Node) {
-	g := x.Graph()
-	high, low := a.split(x)
-	highs, lows := graph.CumSum(high, -1, false), graph.CumSum(low, -1, false)
-	running := graph.Add(highs, lows)
-	total := a.largest(running)
-	if target == nil {
-		target = graph.Mul(u, total)
-	}
-	// How far each running sum exceeds the target: the difference of two close numbers is
-	// exact.
-	beyond := graph.Add(graph.Sub(highs, target), lows)
-	ended := graph.GreaterOrEqual(running, total)
-	passed := graph.Where(ended, g.Scalar(0), graph.Where(graph.LessOrEqual(beyond, g.Scalar(0)), g.Scalar(1), g.Scalar(0)))
-	index = graph.Cast(graph.ReduceSum(passed, -1), models.I64)
-	before := graph.Add(graph.Sub(target, a.before(highs, passed, index)), graph.Neg(a.before(lows, passed, index)))
-	return index, graph.Max(before, g.Scalar(0))
-}
-
-// split is x [B,n] as two parts whose sum it is exactly. The high parts are multiples of
-// a unit so large that float32 holds all of their sums; the low parts are at most half a
-// unit, 2^-23 of the total.
-func (a sampling) split(x *graph.Node) (high, low *graph.Node) {
-	shift := graph.Mul(graph.ReduceSum(x, -1), x.Graph().Scalar(2))
-	high = graph.Sub(graph.Add(x, shift), shift)
-	return high, graph.Sub(x, high)
 }
 
 // blockWidth is the largest divisor of vocab in [128, 1024], or 512 where

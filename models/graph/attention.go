@@ -18,9 +18,6 @@ type Attention struct {
 	// again. Then memory holds the scores of only one block. Without it the gradient
 	// holds the probabilities, and mostly their gradients, of all blocks.
 	InTurn bool
-	// Edges replace the bounds by the borders between blocks: int64 [1] each, one fewer
-	// than Blocks. The blocks are then computed in the order of their numbers.
-	Edges []*Node
 }
 
 // CausalAttention is softmax(q k^T / sqrt(K) + mask) v for rows of tokens:
@@ -28,7 +25,7 @@ type Attention struct {
 // key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
 // taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i
 // reads only the keys before bounds[i+1], so the mask has to be causal. One block
-// needs no bounds, and neither do blocks with Edges.
+// needs no bounds.
 //
 // Where q, k and v are of 16 bits, the scores, the softmax, both products, their
 // gradients and the mask are in float32, and only the result is rounded to 16 bits.
@@ -109,28 +106,8 @@ func (a *causalAttention) boundary(bounds *Node, i int) *Node {
 
 // edges returns the first query of block i and the query after its last.
 func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
-	if a.Edges == nil {
-		bounds := inTurn(a.bounds, after)
-		return a.boundary(bounds, i), a.boundary(bounds, i+1)
-	}
-	from, to = a.g.Ints(0), a.g.Ints(toEnd)
-	if i > 0 {
-		from = a.Edges[i-1]
-	}
-	if i < a.Blocks-1 {
-		to = a.Edges[i]
-	}
-	return from, to
-}
-
-// afterAll is x plus 0 times an element of each node of after. An infinite element would
-// make x NaN, but then the result is not finite anyway.
-func afterAll(x *Node, after []*Node) *Node {
-	for _, n := range after {
-		one := Slice(Reshape(n, -1), x.g.Ints(0), x.g.Ints(1), 0, 1)
-		x = Add(x, Mul(one, x.g.fill(0, x)))
-	}
-	return x
+	bounds := inTurn(a.bounds, after)
+	return a.boundary(bounds, i), a.boundary(bounds, i+1)
 }
 
 // block computes the probabilities of block i, P = softmax(Q K^T / sqrt(K) + mask), after
@@ -148,9 +125,6 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 		}
 	}
 	q := a.queries(b, a.q)
-	if a.Edges != nil {
-		q = afterAll(q, after)
-	}
 	b.q, b.k, b.v = a.folded(q), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
 	scores := MatMul(b.q, b.k, false, true, a.scale)
 	scores = Reshape(scores, 0, a.Heads, -1, 0)
@@ -175,7 +149,7 @@ func (a *causalAttention) order() []int {
 func (a *causalAttention) forward() ([]*attentionBlock, *Node) {
 	parts, outs := make([]*attentionBlock, a.Blocks), make([]*Node, a.Blocks)
 	var before []*Node
-	if a.again && a.Edges == nil {
+	if a.again {
 		// ONNX Runtime computes values that follow from shapes on the CPU, where Slice
 		// needs its bounds. Bounds that do not follow from shapes would be computed on
 		// the GPU and sent back.
@@ -246,11 +220,7 @@ func addFirst(sum, part, n *Node, i int) *Node {
 	}
 	g := sum.g
 	first := Add(Slice(sum, g.Ints(0), n, 2, part.shape[2]), part)
-	end := g.Ints(toEnd)
-	if !g.stock {
-		end = sizeOf(sum, 2)
-	}
-	rest := Slice(sum, n, end, 2, fmt.Sprintf("Tr%d", i))
+	rest := Slice(sum, n, sizeOf(sum, 2), 2, fmt.Sprintf("Tr%d", i))
 	return concat(2, sum.shape[2], first, rest)
 }
 
@@ -290,10 +260,7 @@ func (a Attention) check(q, k, v, mask, bounds *Node) int {
 	k.shaped(op, "k", keys)
 	v.shaped(op, "v", keys)
 	mask.shaped(op, "the mask", Shape{q.shape[1], q.shape[1]})
-	if a.Edges != nil && (len(a.Edges) != blocks-1 || bounds != nil || !a.InTurn) {
-		fail("%s: %d edges of %d blocks, which need %d, no bounds and to be in turn", op, len(a.Edges), blocks, blocks-1)
-	}
-	if blocks < 1 || blocks > 1 != (bounds != nil || a.Edges != nil) {
+	if blocks < 1 || blocks > 1 != (bounds != nil) {
 		fail("%s: %d blocks need bounds where there is more than one, and only there", op, blocks)
 	}
 	if bounds != nil {

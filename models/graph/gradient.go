@@ -122,17 +122,7 @@ func AddTo(running, grad *Node) *Node {
 	operands("AddTo", running, grad)
 	grad.shaped("AddTo", "the gradient", running.shape)
 	grad = Cast(grad, running.elem)
-	return accumulate(running.Copied(), grad)
-}
-
-// Copied is x, or after Stock a copy of x: a kernel of WebGPU may not read the buffer
-// that it writes, as it would if the result is bound onto x. The copy is a double
-// negation, which ONNX Runtime does not remove.
-func (x *Node) Copied() *Node {
-	if !x.g.stock {
-		return x
-	}
-	return Neg(Neg(x))
+	return accumulate(running, grad)
 }
 
 // Stash takes the value of x from the input stash, where an earlier graph left it.

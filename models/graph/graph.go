@@ -27,7 +27,6 @@ type Graph struct {
 	consts  []*Node               // constants; equal ones share a node
 	uses    map[string]models.Use // uses of ports by their names
 	ordered bool                  // set by OrderSums
-	stock   bool                  // set by Stock
 	turn    bool                  // set by TurnProducts
 	options map[string]string     // options of the Program
 }
@@ -37,12 +36,6 @@ type Graph struct {
 // first axes adds in any order, so that the last bits of the sum change from run to run.
 // (A transpose before the sum would not help: ONNX Runtime removes it.)
 func (g *Graph) OrderSums() { g.ordered = true }
-
-// Stock replaces operators by others, for the WebGPU provider: it has no FusedMatMul,
-// which becomes Transpose, Mul and MatMul, and no Max and Min, which become Where;
-// integers for arithmetic and comparisons have 32 bits; and sizes that are computed from
-// other sizes would be computed on the CPU.
-func (g *Graph) Stock() { g.stock = true }
 
 // TurnProducts makes Outer transpose an operand before a large product. ONNX Runtime's
 // Gemm on the CPU reads a transposed first operand again for every 128 columns of the

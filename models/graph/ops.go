@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"onering/models"
@@ -21,18 +20,12 @@ func attr(name string, v any) onnx.Attr {
 // axes in front, are repeated to the size of the other operand.
 func pairwise(op string, a, b *Node) *Node {
 	numbers(op, a, b)
-	if a.g.stock && a.elem == models.I64 {
-		return Cast(pairwise(op, Cast(a, models.I32), Cast(b, models.I32)), models.I64)
-	}
 	return a.g.call(op, "", a.elem, broadcast(op, a.shape, b.shape), []*Node{a, b})
 }
 
 // compare adds an op that compares two numbers, element by element.
 func compare(op string, a, b *Node) *Node {
 	numbers(op, a, b)
-	if a.g.stock && a.elem == models.I64 {
-		return compare(op, Cast(a, models.I32), Cast(b, models.I32))
-	}
 	return a.g.call(op, "", models.Bool, broadcast(op, a.shape, b.shape), []*Node{a, b})
 }
 
@@ -63,12 +56,7 @@ func Mul(a, b *Node) *Node { return pairwise("Mul", a, b) }
 func Div(a, b *Node) *Node { return pairwise("Div", a, b) }
 
 // Max is the larger of a and b; it has no gradient.
-func Max(a, b *Node) *Node {
-	if operands("Max", a, b); a.g.stock {
-		return Where(GreaterOrEqual(a, b), a, b)
-	}
-	return pairwise("Max", a, b)
-}
+func Max(a, b *Node) *Node { return pairwise("Max", a, b) }
 
 // Neg is -x.
 func Neg(x *Node) *Node { return unary("Neg", x) }
@@ -92,13 +80,7 @@ func Sigmoid(x *Node) *Node { return smooth("Sigmoid", x) }
 func Abs(x *Node) *Node { return unary("Abs", x) }
 
 // Sign is 1 where x is above 0, -1 where it is below, and else 0; it has no gradient.
-func Sign(x *Node) *Node {
-	if operands("Sign", x); x.g.stock { // WebGPU has no kernel for Sign
-		zero, one := x.g.fill(0, x), x.g.fill(1, x)
-		return Where(LessOrEqual(x, zero), Where(GreaterOrEqual(x, zero), zero, Neg(one)), one)
-	}
-	return unary("Sign", x)
-}
+func Sign(x *Node) *Node { return unary("Sign", x) }
 
 // Comparison and selection. Only Where has a gradient, in the two values that it
 // selects from.
@@ -127,9 +109,6 @@ func Cast(x *Node, to models.DType) *Node {
 	}
 	if x.elem == to {
 		return x
-	}
-	if x.g.stock && to == models.I64 && x.elem != models.I32 { // WebGPU casts negative floats wrongly
-		x = Cast(x, models.I32)
 	}
 	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
 }
@@ -236,32 +215,8 @@ func product(a, b *Node, transA, transB bool, alpha float64) *Node {
 	if !transA && !transB && alpha == 1 {
 		return a.g.call("MatMul", "", a.elem, s, []*Node{a, b})
 	}
-	if a.g.stock {
-		return stockMatMul(a, b, transA, transB, alpha)
-	}
 	attrs = append([]onnx.Attr{attr("alpha", float32(alpha))}, attrs...)
 	return a.g.call("FusedMatMul", onnx.Microsoft, a.elem, s, []*Node{a, b}, attrs...)
-}
-
-// stockMatMul is MatMul without FusedMatMul. See Stock.
-func stockMatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
-	turned := func(x *Node, turn bool) *Node {
-		if !turn {
-			return x
-		}
-		perm := make([]int, len(x.shape))
-		for i := range perm {
-			perm[i] = i
-		}
-		r := len(perm)
-		perm[r-2], perm[r-1] = r-1, r-2
-		return Transpose(x, perm...)
-	}
-	a, b = turned(a, transA), turned(b, transB)
-	if alpha != 1 {
-		a = Mul(a, a.g.fill(alpha, a))
-	}
-	return product(a, b, false, false, 1)
 }
 
 // Softmax is e^x / sum e^x over the last dimension.
@@ -343,9 +298,6 @@ func TopK(x, k *Node, letter string) (values, indices *Node) {
 // once) for the remaining factor. Letters follow from x.
 func Reshape(x *Node, sizes ...int) *Node {
 	operands("Reshape", x)
-	if x.g.stock && x.elem == models.I64 {
-		return Cast(Reshape(Cast(x, models.I32), sizes...), models.I64)
-	}
 	s := make(Shape, len(sizes))
 	known, rest := Dim{N: 1}, -1 // the product of the given sizes; where -1 stands
 	spec := make([]int64, len(sizes))
@@ -477,9 +429,6 @@ func AddElements(x, index, y *Node) *Node {
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, index, y}, attr("reduction", "add"))
 }
 
-// toEnd is an end beyond every axis, which Slice takes as the end of the axis.
-const toEnd = math.MaxInt32
-
 // Slice takes the elements from start up to but without end (int64 nodes of one element,
 // 0 <= start <= end <= the size) of one axis; size is the new size, a letter or an int.
 func Slice(x, start, end *Node, axis int, size any) *Node {
@@ -527,13 +476,6 @@ func PadLast(x *Node, width int) *Node {
 func beside(x *Node, constant float64, width int) *Node {
 	last := len(x.shape) - 1
 	s := append(slices.Clone(x.shape[:last]), Dim{N: width})
-	if x.g.stock {
-		x = Slice(x, x.g.Ints(0), x.g.Ints(1), last, 1)
-		always := LessOrEqual(x.g.Floats(Dims(width), make([]float32, width)...), x.g.Scalar(0))
-		n := Where(always, x.g.fill(constant, x), x)
-		n.shaped("beside", "the result", s)
-		return n
-	}
 	// The sizes are read when the graph runs.
 	shape := x.g.Ints(int64(width))
 	if last > 0 {

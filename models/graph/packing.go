@@ -56,10 +56,6 @@ func (p *Packing) sum(x *Node) *Node {
 	flat := Reshape(x, -1, width)
 	first := MatMul(p.Copied, Cast(Gather(flat, p.Copies), p.Copied.elem), false, false, 1)
 	first = Cast(Reshape(first, -1, width), x.elem)
-	if x.g.stock { // on WebGPU, indices are neither sliced nor measured
-		own := Slice(Gather(flat, p.Tokens), sizeOf(p.Copied, 0), x.g.Ints(toEnd), 0, "O")
-		return concat(0, p.Tokens.shape[0], first, own)
-	}
 	own := Slice(p.Tokens, sizeOf(p.Copies, 0), sizeOf(p.Tokens, 0), 0, "O")
 	return concat(0, p.Tokens.shape[0], first, Gather(flat, own))
 }

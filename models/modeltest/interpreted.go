@@ -115,9 +115,6 @@ func (m interpreted) packed(lengths []int, shared, T, blocks, layer int) tensors
 		bounds[i] = i * T / blocks
 	}
 	in[ports.BlockBounds] = graphtest.Ints(bounds)
-	for i := 1; i < blocks; i++ {
-		in[ports.BlockEdge(i)] = graphtest.Ints(bounds[i : i+1])
-	}
 	return in
 }
 

@@ -9,12 +9,6 @@
 // memory. Ports are float32 unless a comment says otherwise.
 package ports
 
-import "fmt"
-
-// BlockEdge names, in place of BlockBounds, the first place of a block of queries from
-// block 1 on: int64 [1].
-func BlockEdge(block int) string { return fmt.Sprintf("%s.%d", BlockBounds, block) }
-
 // The ports of the layers and of the final norm, forward and backward.
 const (
 	Stream        = "x"  // [N,D], the input of a layer; for the norm [R,D]

@@ -31,7 +31,6 @@ func (*provider) Name() string            { return "cuda" }
 func (*provider) Names() string           { return "cuda, cuda:N with the number of a device" }
 func (*provider) Has(number int) bool     { return number < 1<<16 }
 func (*provider) Graphs() models.Provider { return models.CUDA }
-func (*provider) Limits() runtime.Limits  { return runtime.Limits{} }
 
 // Refuses returns "": the provider computes in all types.
 func (*provider) Refuses(models.DType) string { return "" }

@@ -148,9 +148,9 @@ func (m *memory) pin() error {
 	return nil
 }
 
-func (m *memory) Write(to runtime.Place, from []byte) error {
+func (m *memory) Write(to unsafe.Pointer, from []byte) error {
 	start := func(at int, piece []byte) error {
-		return m.start(unsafe.Add(to.Address(), at), unsafe.Pointer(unsafe.SliceData(piece)), len(piece), toDevice, m.stream)
+		return m.start(unsafe.Add(to, at), unsafe.Pointer(unsafe.SliceData(piece)), len(piece), toDevice, m.stream)
 	}
 	if m.pinned.stages(len(from)) {
 		return m.pinned.up(from, start, m.Wait)
@@ -158,9 +158,9 @@ func (m *memory) Write(to runtime.Place, from []byte) error {
 	return errors.Join(start(0, from), m.Wait())
 }
 
-func (m *memory) Read(to []byte, from runtime.Place) error {
+func (m *memory) Read(to []byte, from unsafe.Pointer) error {
 	start := func(piece []byte, at int) error {
-		return m.start(unsafe.Pointer(unsafe.SliceData(piece)), unsafe.Add(from.Address(), at), len(piece), toHost, m.stream)
+		return m.start(unsafe.Pointer(unsafe.SliceData(piece)), unsafe.Add(from, at), len(piece), toHost, m.stream)
 	}
 	if m.pinned.stages(len(to)) {
 		return m.pinned.down(to, start, m.Wait)
@@ -173,19 +173,14 @@ func (m *memory) start(to, from unsafe.Pointer, bytes int, kind C.int, stream un
 	return cudaError(C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), kind, stream))
 }
 
-func (m *memory) Zero(at []runtime.Place, bytes []int) error {
-	for i, n := range bytes {
-		if err := cudaError(C.onering_cuda_zero(m.id, at[i].Address(), C.size_t(n), m.stream)); err != nil {
-			return err
-		}
-	}
-	return nil
+func (m *memory) Zero(at unsafe.Pointer, bytes int) error {
+	return cudaError(C.onering_cuda_zero(m.id, at, C.size_t(bytes), m.stream))
 }
 
-func (m *memory) CopyRuns(to, from []runtime.Place, runs []runtime.Runs) error {
+func (m *memory) CopyRuns(to, from []unsafe.Pointer, runs []runtime.Runs) error {
 	for i := range to {
 		for _, r := range runs {
-			code := C.onering_cuda_copy_runs(m.id, unsafe.Add(to[i].Address(), r.To), C.size_t(r.Stride), unsafe.Add(from[i].Address(), r.From), C.size_t(r.FromStride), C.size_t(r.Width), C.size_t(r.Count), m.stream)
+			code := C.onering_cuda_copy_runs(m.id, unsafe.Add(to[i], r.To), C.size_t(r.Stride), unsafe.Add(from[i], r.From), C.size_t(r.FromStride), C.size_t(r.Width), C.size_t(r.Count), m.stream)
 			if err := cudaError(code); err != nil {
 				return err
 			}

@@ -96,25 +96,22 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(first int) runtime.Place {
-		return runtime.Place{Buffer: buffer, At: buffer, Bytes: 16, First: first}
-	}
 	from, to := []float32{1, 2, 3, 4}, make([]float32, 4)
-	if err := m.Write(at(0), words(from)); err != nil {
+	if err := m.Write(buffer, words(from)); err != nil {
 		t.Fatal(err)
 	}
 	clear(from) // A write is complete when it returns.
-	if err := m.Zero([]runtime.Place{at(8)}, []int{4}); err != nil {
+	if err := m.Zero(unsafe.Add(buffer, 8), 4); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Read(words(to), at(0)); err != nil || !slices.Equal(to, []float32{1, 2, 0, 4}) {
+	if err := m.Read(words(to), buffer); err != nil || !slices.Equal(to, []float32{1, 2, 0, 4}) {
 		t.Errorf("%v, %v", to, err)
 	}
 	// Copy elements 0 and 2 to 1 and 3.
-	if err := m.CopyRuns([]runtime.Place{at(0)}, []runtime.Place{at(0)}, []runtime.Runs{{To: 4, Stride: 8, FromStride: 8, Width: 4, Count: 2}}); err != nil {
+	if err := m.CopyRuns([]unsafe.Pointer{buffer}, []unsafe.Pointer{buffer}, []runtime.Runs{{To: 4, Stride: 8, FromStride: 8, Width: 4, Count: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Read(words(to), at(0)); err != nil || !slices.Equal(to, []float32{1, 1, 0, 0}) {
+	if err := m.Read(words(to), buffer); err != nil || !slices.Equal(to, []float32{1, 1, 0, 0}) {
 		t.Errorf("%v, %v", to, err)
 	}
 	m.Free(buffer)
@@ -172,7 +169,7 @@ func TestStreams(t *testing.T) {
 	try("up", streams.Begin(runtime.StreamUp, buffer, words(host[:n])))
 	try("mark", streams.Mark(runtime.StreamUp, up))
 	try("follow", streams.Follow(runtime.StreamComputes, up))
-	try("compute", m.Zero([]runtime.Place{{Buffer: buffer, At: buffer, Bytes: 4 * n, First: 4}}, []int{4}))
+	try("compute", m.Zero(unsafe.Add(buffer, 4), 4))
 	try("mark", streams.Mark(runtime.StreamComputes, computed))
 	try("follow", streams.Follow(runtime.StreamDown, computed))
 	try("down", streams.Begin(runtime.StreamDown, buffer, words(host[n:2*n])))
@@ -228,17 +225,16 @@ func TestPinnedCopies(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Free(buffer)
-			at := runtime.Place{Buffer: buffer, At: buffer, Bytes: bytes}
 			from, to := make([]uint32, bytes/4), make([]uint32, bytes/4)
 			for i := range from {
 				from[i] = uint32(i) * 2654435761
 			}
 			want := slices.Clone(from)
-			if err := m.Write(at, words(from)); err != nil {
+			if err := m.Write(buffer, words(from)); err != nil {
 				t.Fatal(err)
 			}
 			clear(from)
-			if err := m.Read(words(to), at); err != nil || !slices.Equal(to, want) {
+			if err := m.Read(words(to), buffer); err != nil || !slices.Equal(to, want) {
 				t.Errorf("%v, the same %v", err, slices.Equal(to, want))
 			}
 		})

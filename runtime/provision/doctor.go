@@ -81,7 +81,7 @@ func Diagnose(ctx context.Context, o Options, k Kind) (r Report, usable bool) {
 		if r.Library, err = describeLibrary(at); err != nil {
 			r.Problem(err)
 		}
-	case k.Mark == "": // otherwise the provider's report names it
+	default:
 		r.Problems = append(r.Problems, fmt.Sprintf("%s yet: the first command that needs one fetches it, or name one with %s",
 			strings.TrimRight("no ONNX Runtime library "+k.Name, " "), LibraryVariable))
 	}

@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,9 +20,6 @@ import (
 type Kind struct {
 	Sources []Source // the first is the best
 	With    []string // files that must lie beside the library
-	Mark    string   // a text in libraries with the provider built in; "" for none
-	Plugin  string   // a file with the provider that may lie beside other libraries
-	What    string   // the provider's name, for messages
 	Name    string   // words for messages, such as "with CUDA"
 	Ref     string   // pip's name of the package
 }
@@ -37,32 +33,14 @@ func (k Kind) sources() []Source {
 }
 
 // Lacks returns the first file that k needs and that is missing beside the library at
-// path, or the missing provider, or "".
+// path, or "".
 func (k Kind) Lacks(path string) string {
-	if k.Mark != "" && !marked(path, k.Mark) && Beside(path, k.Plugin) == "" {
-		return k.What
-	}
 	for _, name := range k.With {
 		if Beside(path, name) == "" {
 			return name
 		}
 	}
 	return ""
-}
-
-// PluginOf returns the path of the provider's own library beside an ONNX Runtime library,
-// or "" if there is none or the provider is built in.
-func (k Kind) PluginOf(library string) string {
-	if marked(library, k.Mark) {
-		return ""
-	}
-	return Beside(library, k.Plugin)
-}
-
-// marked reports whether the file at path contains a text.
-func marked(path, text string) bool {
-	data, err := os.ReadFile(path)
-	return err == nil && bytes.Contains(data, []byte(text))
 }
 
 // Beside returns the path of the file called name in the library's folder,
@@ -115,11 +93,7 @@ func Look(o Options, k Kind) (Location, error) {
 			err = inspect(path, goos, goarch)
 		}
 		if lacks := k.Lacks(path); err == nil && lacks != "" {
-			where := "does not lie beside"
-			if lacks == k.What {
-				where = "is not in"
-			}
-			err = fmt.Errorf("%s %s %q: it is not a build %s, such as that of pip's %s", lacks, where, path, k.Name, k.Ref)
+			err = fmt.Errorf("%s does not lie beside %q: it is not a build %s, such as that of pip's %s", lacks, path, k.Name, k.Ref)
 		}
 		if err != nil {
 			by := asked.Found

@@ -38,19 +38,6 @@ func Wheels(ref, version string, wheels map[string]Build) Source {
 	return Source{name: "pip", build: builds(version, ref, wheels), fetch: pipFetch}
 }
 
-// WheelsBeside returns a source of the CPU's library with files of another package beside
-// it. more states, by platform, the variant, the files, and how many bytes the package
-// adds.
-func WheelsBeside(more map[string]Build) Source {
-	both := map[string]Build{}
-	for platform, m := range more {
-		w := wheels[platform]
-		w.Variant, w.Beside, w.Size = m.Variant, m.Beside, w.Size+m.Size
-		both[platform] = w
-	}
-	return Wheels("onnxruntime=="+pinned, pinned, both)
-}
-
 // pips are commands that may start pip.
 var pips = [][]string{{"python3", "-m", "pip"}, {"python", "-m", "pip"}, {"py", "-m", "pip"}, {"pip3"}, {"pip"}}
 

@@ -1,4 +1,4 @@
-//go:build !cuda && !webgpu
+//go:build !cuda
 
 package runtimetest
 

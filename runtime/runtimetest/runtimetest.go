@@ -47,26 +47,6 @@ func Test(t testing.TB) *runtime.Env {
 	return e
 }
 
-// CPU returns an Env on the CPU, for tests of its graphs. With a build tag it uses the
-// GPU's library, and is closed at the end of the test.
-func CPU(t testing.TB) *runtime.Env {
-	t.Helper()
-	e := Test(t)
-	if e.Device() == "cpu" {
-		return e
-	}
-	e, err := runtime.Open(context.Background(), runtime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
-}
-
 // NCCL compiles a library with NCCL's functions for the host's memory, by which ranks on
 // stand-ins send to each other, and names it in the environment. root leads from the
 // test's folder to the repository, and flags are those of the source.

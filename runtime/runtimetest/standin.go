@@ -21,15 +21,13 @@ type standIn struct {
 	runtime.Provider                                                                         // the CPU's provider, for methods not defined here
 	Kind             string                                                                  // the result of Name
 	For              models.Provider                                                         // the provider whose graphs it runs
-	Grain            int                                                                     // if not 0, its buffers have handles and graphs copy
 	Kernels          func() (runtime.Kernels, func(functions, options unsafe.Pointer) error) // nil if it has none
 }
 
 func init() {
 	cpu := runtime.ProviderOf("cpu")
-	runtime.RegisterProvider(&standIn{cpu, "stand-in", models.CPU, 0, nil})
-	runtime.RegisterProvider(&standIn{cpu, "stand-in-cuda", models.CUDA, 0, nil})
-	runtime.RegisterProvider(&standIn{cpu, "stand-in-webgpu", models.WebGPU, 16, nil})
+	runtime.RegisterProvider(&standIn{cpu, "stand-in", models.CPU, nil})
+	runtime.RegisterProvider(&standIn{cpu, "stand-in-cuda", models.CUDA, nil})
 }
 
 func (s *standIn) Name() string            { return s.Kind }
@@ -38,26 +36,21 @@ func (s *standIn) Graphs() models.Provider { return s.For }
 func (s *standIn) Present() error          { return errors.New("a stand-in is for tests") }
 
 func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backend, error) {
-	h := Host{Grain: s.Grain, Streams: &Streams{marks: make(map[int]*op), locked: make(map[*byte]int)}}
+	h := Host{Streams: &Streams{marks: make(map[int]*op), locked: make(map[*byte]int)}}
 	if number > 0 {
 		h.Calls = new(atomic.Int64)
 		h.Calls.Store(int64(number))
 	}
-	b := &runtime.Backend{Driver: h, Grain: s.Grain, InOrder: true}
-	if s.Grain > 0 {
-		b.Wrote = h.Spill
-	}
+	b := &runtime.Backend{Driver: h, InOrder: true}
 	if s.Kernels != nil {
 		b.Kernels, b.Append = s.Kernels()
 	}
 	return b, nil
 }
 
-// Host is the Driver and Mover of a StandIn. New buffers are full of NaN. With a grain it
-// has handles, refuses calls that handles need not support, and Spills. Calls, if not
-// nil, counts down, and at zero the device is lost.
+// Host is the Driver of a stand-in. New memory is full of NaN. Calls, if not nil, counts
+// down, and at zero the device is lost.
 type Host struct {
-	Grain int
 	Calls *atomic.Int64
 	*Streams
 }
@@ -169,65 +162,30 @@ func (h Host) Alloc(bytes int) (unsafe.Pointer, error) {
 // Free does nothing: the garbage collector frees memory that the Device forgets.
 func (Host) Free(unsafe.Pointer) {}
 
-// at returns the bytes of a place.
-func (h Host) at(p runtime.Place, n int) ([]byte, error) {
-	if n < 0 || p.First < 0 || p.First+n > p.Bytes || h.Grain > 0 && p.First != 0 {
-		return nil, fmt.Errorf("%d bytes at %d of a buffer of %d", n, p.First, p.Bytes)
-	}
-	return unsafe.Slice((*byte)(p.Address()), n), h.call()
+func (h Host) Write(to unsafe.Pointer, from []byte) error {
+	copy(unsafe.Slice((*byte)(to), len(from)), from)
+	return h.call()
 }
 
-func (h Host) Write(to runtime.Place, from []byte) error {
-	data, err := h.at(to, len(from))
-	if h.Grain > 0 && len(from)%h.Grain != 0 && len(from) != to.Bytes {
-		err = fmt.Errorf("writing %d of %d bytes", len(from), to.Bytes)
-	}
-	if err == nil {
-		copy(data, from)
-	}
-	return err
+func (h Host) Read(to []byte, from unsafe.Pointer) error {
+	copy(to, unsafe.Slice((*byte)(from), len(to)))
+	return h.call()
 }
 
-func (h Host) Read(to []byte, from runtime.Place) error {
-	data, err := h.at(from, len(to))
-	if err == nil {
-		copy(to, data)
-	}
-	return err
+func (h Host) Zero(at unsafe.Pointer, bytes int) error {
+	clear(unsafe.Slice((*byte)(at), bytes))
+	return h.call()
 }
 
-func (h Host) Zero(at []runtime.Place, bytes []int) error {
-	for i, n := range bytes {
-		data, err := h.at(at[i], n)
-		if h.Grain > 0 && n%4 != 0 {
-			err = fmt.Errorf("clearing %d bytes", n)
-		}
-		if err != nil {
-			return err
-		}
-		clear(data)
-	}
-	return nil
-}
-
-func (h Host) CopyRuns(to, from []runtime.Place, runs []runtime.Runs) error {
+func (h Host) CopyRuns(to, from []unsafe.Pointer, runs []runtime.Runs) error {
 	for i := range to {
 		for _, r := range runs {
 			r.Each(func(a, b int) {
-				copy(unsafe.Slice((*byte)(unsafe.Add(to[i].Address(), a)), r.Width), unsafe.Slice((*byte)(unsafe.Add(from[i].Address(), b)), r.Width))
+				copy(unsafe.Slice((*byte)(unsafe.Add(to[i], a)), r.Width), unsafe.Slice((*byte)(unsafe.Add(from[i], b)), r.Width))
 			})
 		}
 	}
 	return nil
-}
-
-// Spill writes NaN behind so many bytes of a buffer, up to the grain, where kernels that
-// write several elements at once leave unknown values.
-func (h Host) Spill(p runtime.Place, bytes int) {
-	whole := (bytes + h.Grain - 1) / h.Grain * h.Grain
-	for i := bytes; i+4 <= min(whole, p.Bytes); i += 4 {
-		*(*float32)(unsafe.Add(p.Buffer, i)) = float32(math.NaN())
-	}
 }
 
 // cards counts the names given to NCCL: ranks of one process share a device as if each

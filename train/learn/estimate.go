@@ -45,11 +45,6 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	T, rows := (longest+7)/8*8, (micro+longest-1)/longest
 	forward, backward, err := arch.LayerBytes(p.Stash, int(min(8, (T+511)/512)), int(micro), int(rows), int(T))
 	bytes := max(forward, backward, head) + 4*4*micro*int64(g.Hidden) + 4*T*T // x, y, dx, dy; the mask
-	if compute.Provider == models.WebGPU {
-		// On WebGPU the head is one slice; an update in place needs a copy of the tensor,
-		// of which the head is the largest.
-		bytes += max(0, 4*4*micro*int64(g.Vocab)-head) + 2*4*int64(g.Vocab)*int64(g.Hidden)
-	}
 	return need(int64(all)), need(bytes), err
 }
 

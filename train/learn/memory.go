@@ -77,11 +77,11 @@ func keptBytes(g models.Geometry, parameters int) int {
 	return share(keptShare, parameters)
 }
 
-// isOutOfMemory says whether an error means that an allocation failed or a buffer would
-// be too large. ONNX Runtime has no code for these errors, so their text decides.
+// isOutOfMemory says whether an error means that an allocation failed. ONNX Runtime has no
+// code for these errors, so their text decides.
 func isOutOfMemory(err error) bool {
-	if err == nil || errors.Is(err, runtime.ErrLost) || errors.Is(err, runtime.ErrTooLarge) {
-		return errors.Is(err, runtime.ErrTooLarge)
+	if err == nil || errors.Is(err, runtime.ErrLost) {
+		return false
 	}
 	text := err.Error()
 	for _, sign := range []string{"Failed to allocate memory", "bad_alloc", "bad allocation", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"} {

@@ -190,7 +190,7 @@ func TestDivided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, device := range []string{"cpu", "stand-in", "stand-in", "stand-in-webgpu"} {
+	for i, device := range []string{"cpu", "stand-in", "stand-in", "stand-in-cuda"} {
 		n, want := []int{4, 2, 4, 2}[i], [][]float32(nil)
 		if i > 1 && os.Getenv("ONERING_LONG") == "" {
 			break

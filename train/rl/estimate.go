@@ -36,8 +36,7 @@ func (s Split) share(n int64) int64 {
 // as allowed; with several ranks for each of them. Activations, reduction and other are
 // not exact.
 type MemoryEstimate struct {
-	Needs   []runtime.Need   `json:"-"` // several may be about one thing
-	Buffers []runtime.Buffer `json:"-"` // buffers that may exceed a GPU's limits
+	Needs []runtime.Need `json:"-"` // several may be about one thing
 	// Peak is the need of the memory that the run computes in, and Available what the
 	// process may use of it; 0 if unknown.
 	Peak      int64 `json:"peak"`
@@ -93,7 +92,6 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 		return e, err
 	}
 	w := c.work(s, e.Split)
-	e.Buffers = c.buffers(s, w)
 	decoder := runtime.DecoderNeeds(s.Geometry(), s.compute.Provider, w.slots, w.cached, w.prefill)
 	kept, running, err := w.passes.Needs(s, s.compute, w.step*w.length, w.length)
 	if err != nil {
@@ -359,55 +357,19 @@ func keeping(stash string, p learn.Passes) learn.Passes {
 	return p
 }
 
-// buffers returns the buffers of a run on WebGPU that may exceed a GPU's limits, with the
-// settings that decide their sizes.
-func (c Config) buffers(arch models.Architecture, w work) []runtime.Buffer {
-	const shorter = "set a smaller rollout.max_prompt_tokens or rollout.max_new_tokens" // if one trajectory is too long
-	g, micro := arch.Geometry(), w.passes.Tokens(w.step*w.length, w.length)
-	// Logits are for one long response, or for a micro-batch of response tokens; scores
-	// of attention are for a block of queries of the longest trajectories.
-	one := int64(c.Rollout.MaxNewTokens)
-	learned := min(max(one, int64(c.Train.MicroTokens)), w.step*one)
-	padded, rows := (w.length+7)/8*8, max(1, micro/w.length)
-	blocks := min(8, (padded+511)/512)
-	all := []runtime.Buffer{
-		runtime.CacheBuffer(g, int(w.slots), int(w.longest)), runtime.PromptBuffer(g, c.Rollout.MaxPromptTokens),
-		{What: fmt.Sprintf("the logits of a micro-batch, of %d tokens,", learned), Bytes: 4 * learned * int64(g.Vocab),
-			Setting: "train.micro_tokens", Value: learned, Least: one, Otherwise: "set a smaller rollout.max_new_tokens"},
-		{What: fmt.Sprintf("the scores of attention of %d trajectories of %d tokens", rows, w.length), Bytes: 4 * int64(g.Heads) * rows * padded * ((padded + blocks - 1) / blocks),
-			Setting: "train.micro_tokens", Value: rows * w.length, Least: w.length, Otherwise: shorter},
-		{What: fmt.Sprintf("the activations of a micro-batch of %d tokens", micro), Bytes: 4 * micro * int64(max(g.FFN, g.Hidden, g.Heads*g.HeadDim)), Pieces: true,
-			Setting: "train.micro_tokens", Value: micro, Least: w.length, Otherwise: shorter},
-	}
-	if !c.LoRA.On { // the tensors of an adapter are small
-		all = append(all, runtime.TrainedBuffer(arch.Layout()))
-	}
-	filtered := c.Rollout.Filtered() || c.Eval.Filtered()
-	for i := range c.Eval.Suites {
-		filtered = filtered || c.Eval.Alone(i).Filtered()
-	}
-	if filtered {
-		all = append(all, runtime.Buffer{What: fmt.Sprintf("the logits of %d rows, of which a filter of sampling takes the largest,", w.slots), Bytes: 4 * w.slots * int64(g.Vocab),
-			Setting: "rollout.slots", Value: w.slots, Least: 1})
-	}
-	return all
-}
-
-// Refuse returns an error if not even Certain fits into the available memory, or if a
-// buffer is larger than the GPU has them.
+// Refuse returns an error if not even Certain fits into the available memory.
 func (e MemoryEstimate) Refuse(c Config, model models.Model) error {
 	if e.onHost(e.Certain()) <= e.Available || e.Available == 0 {
-		return runtime.CheckBuffers(c.Runtime.Device, e.Buffers...)
+		return nil
 	}
 	return e.Check(c, model)
 }
 
-// Check returns an error if the peak exceeds the available memory, or a buffer the GPU's
-// limit. It says which settings to change.
+// Check returns an error if the peak exceeds the available memory. It says which settings to
+// change.
 func (e MemoryEstimate) Check(c Config, model models.Model) error {
-	tooLarge := runtime.CheckBuffers(c.Runtime.Device, e.Buffers...)
 	if e.Available == 0 || e.onHost(e.Peak) <= e.Available {
-		return tooLarge
+		return nil
 	}
 	who, fewer := "the run takes", "a smaller model or a larger machine"
 	if e.OnHost > 1 {
@@ -424,8 +386,8 @@ func (e MemoryEstimate) Check(c Config, model models.Model) error {
 	} else if advice = "set " + strings.Join(set, " and "); set == nil {
 		advice = "no rollout.slots, train.micro_tokens and rollout.max_new_tokens alone make it fit; take " + fewer
 	}
-	return errors.Join(fmt.Errorf("train: %s up to %s of memory, with %s; %s are available: %s",
-		who, memory.Text(e.onHost(e.Peak)), e.assumed(), memory.Text(e.Available), advice), tooLarge)
+	return fmt.Errorf("train: %s up to %s of memory, with %s; %s are available: %s",
+		who, memory.Text(e.onHost(e.Peak)), e.assumed(), memory.Text(e.Available), advice)
 }
 
 // fitting returns the settings of c with slots and micro-batches halved as few times as
