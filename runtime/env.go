@@ -1,16 +1,56 @@
 // Package runtime runs models.Programs on ONNX Runtime.
 //
 // An Env is the library, loaded once in the process, with one pool of threads and
-// one allocator for all sessions. A Session is a loaded Program, a Value is a
-// tensor over memory that something else owns, and a Binding holds the Values that
-// a Session reads and writes. Nothing is copied: a weight that several Sessions
-// bind is in memory once, and an output may be bound to the memory of an input
-// that the Program updates.
+// one allocator for all sessions. A Ring holds the weights of a model, and three types use
+// it: a Decoder samples, a Learner computes log-probs and gradients, an Optimizer updates.
 //
-// A Ring holds the weights of a model, and three types use it: a Decoder samples, a
-// Learner computes log-probs and gradients, an Optimizer updates. Their
-// memory is in arenas and buffers (arena.go, buffer.go), on the CPU or on a device
-// (memory.go).
+// # Where bytes lie
+//
+// Two things own bytes: an arena those that live as long as the model, a buffer those of
+// runs. Everything else is a view of them or a way to them.
+//
+//	Env ── memory ─┬─ storage   addresses: Alloc, Free, Upload, Download, Zero, CopyRuns
+//	               │            (heap on the CPU, deviceStorage over a Driver on a device)
+//	               └─ Backend   how sessions run there: Provider, Kernels, Streams
+//
+//	models.Weights ── arena     the host's elements, and where sessions find them
+//	  Layout: names,  ├─ pieces   which ranges of the elements it holds; all without ranks
+//	  shapes, places  ├─ rounded  the 16-bit copy that Programs read in place of float32
+//	                  └─ masters  float32 elements for updates that Programs do not read
+//
+//	arena, buffer ── Value ── Binding ── Session
+//	  own bytes      view     inputs and   a loaded Program
+//	                          outputs
+//
+// A place is where a tensor lies in a Layout: an offset, a size and a shape. Weights,
+// gradients and each moment of an optimizer are models.Weights with one Layout, so a place
+// names the same parameter in all of them.
+//
+// A Weights is the host's side. Its arena is where sessions read it: on the CPU the same
+// memory, on a device a copy, and the host's elements are then those of the last Download.
+// Env.arenas finds the arena of a Weights for Upload, Download and Forget.
+//
+// A piece is a range of elements. An arena holds several where ranks divide the weights
+// among them, or where the host keeps the matrices of layers (Offload). shares says which
+// rank owns which range.
+//
+// A buffer is memory of one type that grows: activations, the cache of keys and values,
+// the ids and masks that Go fills, the log-probs that it reads. Its mirror is the host's
+// side; push and pulled copy between the two, on the CPU nothing.
+//
+// A Value is an address with a type and a shape, as ONNX Runtime takes it. It owns
+// nothing: many Values may view one arena, a fused projection and its parts for example. A
+// Binding holds the Values that a Session reads and writes. Nothing is copied: a weight
+// that several Sessions bind is in memory once, and an output may be bound to the memory of
+// an input that the Program updates.
+//
+// staging moves a part of the optimizer's state to a device and back where the host keeps
+// it. link moves ranges between the devices of ranks.
+//
+// Read on in this order: storage and memory (memory.go), buffer.go, arena.go, ring.go,
+// binding.go; then decoder.go, pass.go and optimizer.go, which use them.
+//
+// # cgo
 //
 // This package and its sub-packages are the only ones of onering with cgo. onnxruntime_go loads
 // the library and makes its environment, logging and allocators. Sessions, values and
