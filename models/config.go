@@ -173,10 +173,13 @@ func (f *ConfigFile) ids(key string) []int32 {
 // dtypeKeys name the type of the tensors, in transformers 5 and before it.
 var dtypeKeys = []string{"dtype", "torch_dtype"}
 
-// dtypeNames are PyTorch's names, as config.json has them.
-var dtypeNames = map[DType]string{F32: "float32", F16: "float16", BF16: "bfloat16", F64: "float64"}
+// dtypeNames are PyTorch's names, as config.json has them; otherNames means the same there.
+var (
+	dtypeNames = map[DType]string{F32: "float32", F16: "float16", BF16: "bfloat16", F64: "float64"}
+	otherNames = map[string]string{"float": "float32", "half": "float16", "double": "float64"}
+)
 
-// dtype reads the type of the tensors; Invalid where it is absent.
+// dtype reads the type of the tensors; Invalid where it is absent, or that of the file.
 func (f *ConfigFile) dtype() DType {
 	for _, key := range dtypeKeys {
 		if !f.Has(key) {
@@ -185,9 +188,12 @@ func (f *ConfigFile) dtype() DType {
 		var name string
 		f.Decode(key, &name, "a string")
 		for d, n := range dtypeNames {
-			if n == name {
+			if n == name || n == otherNames[name] {
 				return d
 			}
+		}
+		if name == "auto" {
+			break
 		}
 		f.Fail("%s %q is not supported, only float32, float16, bfloat16 and float64", key, name)
 	}

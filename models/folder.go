@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,10 +23,11 @@ type Folder struct {
 	files []*File
 	names []string
 	where map[string]*File
+	index map[string]string // from a tensor to its shard; nil without an index
 }
 
-// OpenFolder opens the tensor files of the folder dir and checks their headers.
-// The shards must hold exactly the tensors that the index puts in each.
+// OpenFolder opens the tensor files of the folder dir and checks their headers. A shard
+// may not hold a tensor that the index puts into another one.
 func OpenFolder(dir string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("models: model folder: %w", err)
@@ -69,15 +71,26 @@ func openMember(folder *files.Folder, dir, name string) (*File, error) {
 	return newFile(f, filepath.Join(dir, name))
 }
 
+// formats are files of weights that are not those of a model folder, and what to do.
+var formats = [][2]string{
+	{"global_step*", "shards of DeepSpeed: make weights of them with its zero_to_fp32.py --safe_serialization"},
+	{"pytorch_model_fsdp*", "shards of FSDP: make weights of them with accelerate merge-weights"},
+	{"*.bin", savePretrained}, {"*.pt", savePretrained}, {"*.pth", savePretrained},
+	{"model-*-of-*.safetensors", "fetch " + indexFile + ", too"},
+	{"*.safetensors", "rename it to " + singleFile},
+}
+
+const savePretrained = "save it with transformers' save_pretrained"
+
 // otherFormats returns a hint for an error message if the folder has weights in a
 // format that onering does not read.
 func otherFormats(dir string) string {
 	if what := foreignFolder(dir); what != "" {
 		return " (" + what + ")"
 	}
-	for _, pattern := range []string{"pytorch_model*.bin", "*.pt", "*.pth"} {
-		if found := files.Glob(dir, pattern); len(found) > 0 {
-			return fmt.Sprintf(" (it has %s: save it with transformers' save_pretrained)", filepath.Base(found[0]))
+	for _, format := range formats {
+		if found := files.Glob(dir, format[0]); len(found) > 0 {
+			return fmt.Sprintf(" (it has %s: %s)", filepath.Base(found[0]), format[1])
 		}
 	}
 	return ""
@@ -146,16 +159,24 @@ func (d *Folder) openShards(folder *files.Folder, x *index) error {
 			return fmt.Errorf("shard %q: %w", shard, err)
 		}
 		for _, name := range f.Names() {
-			if x.tensor[name] != shard {
+			place := cmp.Or(x.tensor[name], shard) // transformers reads tensors that the index leaves out
+			if x.tensor[name] = place; place != shard {
 				f.Close()
-				return fmt.Errorf("shard %q holds the tensor %q, which the index does not put there; index and shards are of different models", shard, name)
+				return fmt.Errorf("shard %q holds the tensor %q, whose place is %q; index and shards are of different models", shard, name, place)
 			}
 		}
 		d.add(f)
 	}
-	for name, shard := range x.tensor {
-		if d.where[name] == nil {
-			return fmt.Errorf("shard %q lacks the tensor %q that the index puts there; fetch the shard again", shard, name)
+	d.index = x.tensor
+	return nil
+}
+
+// complete refuses a folder without a tensor of l that its index names. Indexes also name
+// tensors that no shard has and no model needs: a tied head, frequencies.
+func (d *Folder) complete(l *Layout) error {
+	for _, name := range l.names {
+		if shard, ok := d.index[name]; ok && d.where[name] == nil {
+			return fmt.Errorf("models: %s: shard %q lacks the tensor %q that the index puts there; fetch the shard again", filepath.Join(d.dir, indexFile), shard, name)
 		}
 	}
 	return nil

@@ -181,8 +181,14 @@ func TestFolderErrors(t *testing.T) {
 		{"dots", map[string]string{indexFile: index("a", "..")}, "not a plain file name"},
 		{"nothing", map[string]string{indexFile: index("a", "")}, "not a plain file name"},
 		{"missing shard", map[string]string{indexFile: index("a", shard)}, "no such file"},
-		{"other tensor", map[string]string{indexFile: index("b", shard), shard: one}, `holds the tensor "a", which the index does not`},
-		{"tensor missing", map[string]string{indexFile: fmt.Sprintf(`{"weight_map":{"a":%q,"b":%q}}`, shard, shard), shard: one}, `lacks the tensor "b"`},
+		{"other shard", map[string]string{indexFile: fmt.Sprintf(`{"weight_map":{"b":%q,"a":"x"}}`, shard), shard: one, "x": one}, `holds the tensor "a", whose place is "x"`},
+		{"two shards", map[string]string{indexFile: fmt.Sprintf(`{"weight_map":{"b":%q,"c":"x"}}`, shard), shard: one, "x": one}, `shard "x" holds the tensor "a", whose place is "model-`},
+		{"no index", map[string]string{shard: one}, "it has model-00001-of-00001.safetensors: fetch model.safetensors.index.json, too"},
+		{"other name", map[string]string{"consolidated.safetensors": one}, "rename it to model.safetensors"},
+		{"DeepSpeed", map[string]string{"global_step10": "", "zero_to_fp32.py": ""}, "it has global_step10: shards of DeepSpeed"},
+		{"a page", map[string]string{singleFile: "<!DOCTYPE html><html>"}, "it is a web page"},
+		{"a pointer", map[string]string{indexFile: "version https://git-lfs.github.com/spec/v1\noid"}, "git lfs pull"},
+		{"packed", map[string]string{indexFile: index("a", shard), shard: "PK\x03\x04 and more than 8 bytes"}, "it is a zip archive"},
 		{"truncated shard", map[string]string{indexFile: index("a", shard), shard: one[:len(one)-1]}, "truncated"},
 	}
 	for _, c := range cases {

@@ -1,7 +1,6 @@
 package models
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"os"
@@ -26,10 +25,15 @@ func Foreign(path string) string {
 // foreignFile explains a file that is given as a model but is neither a model folder nor
 // a config.json, and says what to do; "" if it is unknown.
 func foreignFile(path string) string {
-	switch {
-	case isGGUF(path):
-		return "it is a GGUF file: " + ungguf(path)
-	case filepath.Ext(path) == ".safetensors":
+	if f, err := files.Open(path); err == nil {
+		defer f.Close()
+		head := make([]byte, 512)
+		n, _ := io.ReadFull(f, head)
+		if what := files.Foreign(head[:n]); what != "" {
+			return "it is " + what
+		}
+	}
+	if filepath.Ext(path) == ".safetensors" {
 		return "it is a file of tensors: name the folder that holds it and " + configFile
 	}
 	return ""
@@ -48,30 +52,10 @@ func foreignFolder(path string) string {
 		return "it is a LoRA adapter (" + adapterFile + "), not a model: name " + base + " and give this folder as its adapter (--adapter), or write a model of both with onering merge"
 	}
 	if found := files.Glob(path, "*.gguf"); len(found) > 0 {
-		return "it holds a GGUF file: " + ungguf(found[0])
+		return "it holds " + filepath.Base(found[0]) + ", " + files.Foreign([]byte("GGUF"))
 	}
 	return ""
 }
 
 // adapterFile is the file that PEFT writes in place of config.json.
 const adapterFile = "adapter_config.json"
-
-// isGGUF reports whether a file has the ending or begins with the letters of GGUF.
-func isGGUF(path string) bool {
-	if filepath.Ext(path) == ".gguf" {
-		return true
-	}
-	f, err := files.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	magic := make([]byte, 4)
-	_, err = io.ReadFull(f, magic)
-	return err == nil && bytes.Equal(magic, []byte("GGUF"))
-}
-
-// ungguf says how to convert a GGUF file to a model folder.
-func ungguf(file string) string {
-	return "name the Hugging Face folder that it was made from, or make one with transformers: from_pretrained(DIR, gguf_file=\"" + filepath.Base(file) + "\"), then save_pretrained"
-}

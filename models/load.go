@@ -29,19 +29,53 @@ func (l *Layout) Check(src source) error {
 	for _, name := range l.names {
 		expected[name] = true
 	}
+	var others []string
 	for _, name := range src.Names() {
 		if t, _ := src.Info(name); !expected[name] {
+			others = append(others, name)
 			wrong = append(wrong, fmt.Sprintf("unexpected tensor %q %v", name, t.Shape))
 		}
 	}
 	if len(wrong) == 0 {
 		return nil
 	}
-	const screenful = 8
+	screenful, remedy := 8, "fetch both from one place"
+	if how := l.renamed(others, len(src.Names())); how != "" {
+		wrong, screenful = slices.Insert(wrong, 0, how), 3
+		remedy = "a wrapper (of a compiler, several devices, an adapter, a larger model) was saved with it: save the model within, or rename the tensors"
+	}
 	if n := len(wrong); n > screenful {
 		wrong = append(wrong[:screenful], fmt.Sprintf("and %d more", n-screenful))
 	}
-	return fmt.Errorf("models: %s does not fit the model that its config.json describes: %s; fetch both from one place", src.Path(), strings.Join(wrong, "; "))
+	return fmt.Errorf("models: %s does not have the tensors that its config describes: %s; %s", src.Path(), strings.Join(wrong, "; "), remedy)
+}
+
+// renamed says what tensors have before or within names that would else be the layout's, such
+// as "module."; "" if none of others does. all is the number of all tensors.
+func (l *Layout) renamed(others []string, all int) string {
+	counts, most := map[string]int{}, ""
+names:
+	for _, name := range others {
+		parts := strings.SplitAfter(name, ".")
+		for i := range parts {
+			for j := i + 1; j < len(parts); j++ {
+				if _, ok := l.place[strings.Join(slices.Concat(parts[:i], parts[j:]), "")]; ok {
+					how := fmt.Sprintf("%s %q", [...]string{"begin with", "have within their names"}[min(i, 1)], strings.Join(parts[i:j], ""))
+					if counts[how]++; counts[how] > counts[most] {
+						most = how
+					}
+					continue names
+				}
+			}
+		}
+	}
+	switch counts[most] {
+	case 0:
+		return ""
+	case all:
+		return "all tensors " + most
+	}
+	return fmt.Sprintf("%d of %d tensors %s", counts[most], all, most)
 }
 
 // loadChunk is the number of elements that one goroutine reads at a time.

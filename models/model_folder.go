@@ -39,29 +39,39 @@ func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Mode
 	if err != nil {
 		return Model{}, nil, err
 	}
-	folder, err := OpenFolder(dir)
+	layout := m.Layout()
+	src, err := m.open(dir, layout) // check before allocating memory
 	if err != nil {
 		return Model{}, nil, err
 	}
-	defer folder.Close()
-	src := m.source(folder)
-	layout := m.Layout()
-	if err := layout.Check(src); err != nil { // check before allocating memory
-		return Model{}, nil, err
-	}
+	defer src.Close()
 	w, err := allocate(m, layout)
 	if err != nil {
 		return Model{}, nil, err
 	}
 	err = w.Load(src)
 	if err == nil && src.headCopy {
-		err = m.checkHeadCopy(folder, w)
+		err = m.checkHeadCopy(src.Folder, w)
 	}
 	if err != nil {
 		w.Close()
 		return Model{}, nil, err
 	}
 	return m, w, nil
+}
+
+// open opens the tensors of a folder and checks that they are those of the layout.
+func (m Model) open(dir string, layout *Layout) (*modelSource, error) {
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	src := m.source(folder)
+	if err = cmp.Or(folder.complete(layout), layout.Check(src)); err != nil {
+		folder.Close()
+		return nil, err
+	}
+	return src, nil
 }
 
 // narrowRange returns the range of elements whose matrices a Compute stores in fewer bits.
@@ -85,12 +95,11 @@ func Check(dir string) error {
 	if err != nil {
 		return err
 	}
-	folder, err := OpenFolder(dir)
+	src, err := m.open(dir, m.Layout())
 	if err != nil {
 		return err
 	}
-	defer folder.Close()
-	return m.Layout().Check(m.source(folder))
+	return src.Close()
 }
 
 // IsAdapter says whether the folder dir holds a LoRA adapter in place of a model.

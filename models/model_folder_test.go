@@ -146,6 +146,14 @@ func TestLoadChecksTensors(t *testing.T) {
 	freq := models.Tensor{Name: "model.layers.0.self_attn.rotary_emb.inv_freq", Shape: []int{2}, Data: []float32{1, 2}}
 	flat := good[2]
 	flat.Shape = []int{len(flat.Data)}
+	renamed := func(old, new string) (out []models.Tensor) {
+		for _, x := range good {
+			x.Name = strings.Replace(x.Name, old, new, 1)
+			out = append(out, x)
+		}
+		return out
+	}
+	named := func(prefix string) []models.Tensor { return renamed("", prefix) }
 	cases := []struct {
 		name    string
 		config  string
@@ -161,6 +169,15 @@ func TestLoadChecksTensors(t *testing.T) {
 		{"tied with neither", published, good[1:], `missing tensor "model.embed_tokens.weight" [96 16]`},
 		{"untied without head", untied, good, `missing tensor "lm_head.weight" [96 16]`},
 		{"untied", untied, append(slices.Clone(good), head(other)), ""},
+		{"in a wrapper", published, named("module."), `: all tensors begin with "module."; missing`},
+		{"in a compiled module", published, named("_orig_mod."), `all tensors begin with "_orig_mod."`},
+		{"in an adapted model", published, named("base_model.model."), `all tensors begin with "base_model.model."`},
+		{"in a larger model", published, append(named("language_model."), models.Tensor{Name: "vision.weight", Shape: []int{1}, Data: []float32{1}}), `26 of 27 tensors begin with "language_model."`},
+		{"with wrapped parts", published, renamed(".self_attn.", "._fsdp_wrapped_module.self_attn."), `14 of 26 tensors have within their names "_fsdp_wrapped_module."`},
+		{"type auto", with(t, `"torch_dtype": "bfloat16"`, `"dtype": "auto"`), good, ""},
+		{"type half", with(t, `"bfloat16"`, `"half"`), good, ""},
+		{"type int8", with(t, `"bfloat16"`, `"int8"`), good, `torch_dtype "int8" is not supported`},
+		{"no longer quantized", with(t, `"use_cache"`, `"quantization_config": {"load_in_4bit": true}, "use_cache"`), good, "remove this key from config.json"},
 		{"unexpected", published, append(slices.Clone(good), models.Tensor{Name: "x", Shape: []int{1}, Data: []float32{1}}), `unexpected tensor "x" [1]`},
 		{"shape", published, append(append(slices.Clone(good[:2]), flat), good[3:]...), `"model.layers.0.self_attn.q_proj.weight" has shape [256], want [16 16]`},
 		{"config of another size", with(t, `"intermediate_size": 24`, `"intermediate_size": 25`), good, "mlp.gate_proj.weight\" has shape [24 16], want [25 16]"},
@@ -190,6 +207,34 @@ func TestLoadChecksTensors(t *testing.T) {
 	}
 	if _, _, err := models.Load(t.TempDir()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "config.json") {
 		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// TestIndex: an index may name tensors that no shard has and the model does not need, and
+// may lack one; a tensor of the model that it names and no shard has is refused.
+func TestIndex(t *testing.T) {
+	w := initialised(t, published, 3)
+	for entry, want := range map[string]string{
+		"":                           "",
+		`"lm_head.weight": "SHARD",`: "",
+		`"model.layers.0.self_attn.rotary_emb.inv_freq": "SHARD",`: "",
+		`"model.norm.weight": "SHARD", "unlike": "SHARD",`:         `lacks the tensor "model.norm.weight"`,
+	} {
+		tensors := w.Tensors()
+		if want != "" {
+			tensors = slices.DeleteFunc(tensors, func(x models.Tensor) bool { return x.Name == "model.norm.weight" })
+		}
+		dir := write(t, published, nil)
+		if err := errors.Join(os.Remove(filepath.Join(dir, "model.safetensors")), models.WriteSafetensors(files.WriteFile, filepath.Join(dir, "a.safetensors"), models.F32, tensors, nil)); err != nil {
+			t.Fatal(err)
+		}
+		index := strings.ReplaceAll(`{"weight_map": {`+entry+`"model.embed_tokens.weight": "SHARD"}}`, "SHARD", "a.safetensors")
+		if err := os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(index), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := models.Check(dir); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", entry, err, want)
+		}
 	}
 }
 

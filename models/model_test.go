@@ -120,7 +120,7 @@ func TestConfigErrors(t *testing.T) {
 		{`"use_sliding_window": false`, `"use_sliding_window": true`, "use_sliding_window true is not supported"},
 		{`"use_mrope": false`, `"use_mrope": true`, "use_mrope true"},
 		{`"attention_dropout": 0.0`, `"attention_dropout": 0.1`, "attention_dropout 0.1"},
-		{`"use_cache": true`, `"quantization_config": {"bits": 4}`, `quantization_config {"bits": 4}: quantized weights are not supported: name the model that was quantized`},
+		{`"use_cache": true`, `"quantization_config": {"bits": 4}`, `quantization_config {"bits": 4}: quantized weights are not supported: if the tensors have 16 bits`},
 		{`"use_cache": true`, `"rope_scaling": {"type": "yarn", "factor": 4.0}`, `rope_scaling`},
 		{`"use_cache": true`, `"rope_parameters": {"rope_type": "linear"}`, `rope_parameters: rope_type "linear" is not supported`},
 		{`"use_cache": true`, `"rope_parameters": {"full_attention": {"rope_theta": 1}}`, `rope_parameters: full_attention`},

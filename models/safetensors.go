@@ -95,11 +95,10 @@ func newFile(f *os.File, path string) (*File, error) {
 	}
 	s, err := parseSafetensors(f, info.Size())
 	if err != nil {
-		head := make([]byte, min(512, info.Size()))
-		if _, failed := f.ReadAt(head, 0); failed == nil {
-			if what := files.Foreign(head); what != "" {
-				err = errors.New("it is " + what)
-			}
+		head := make([]byte, 512)
+		n, _ := f.ReadAt(head, 0)
+		if what := files.Foreign(head[:n]); what != "" {
+			err = errors.New("it is " + what)
 		}
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -33,7 +33,7 @@ func Merge(dir, adapter, out string, element models.DType) error {
 		return err
 	}
 	defer base.Close()
-	if err := lora.Merge(adapter, base); err != nil {
+	if err := lora.Merge(adapter, m, base); err != nil {
 		return err
 	}
 	tokenizer, own := dir, func(d *files.Draft) error { return models.CopyTokenizer(d.WriteFile, adapter) }

@@ -2,35 +2,27 @@ package files
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
-// foreign says by their first bytes, in lower case, what files are that often stand in the
-// place of others, and what to do.
-var foreign = []struct{ begin, what string }{
-	{"version https://git-lfs", "a Git LFS pointer, which only names the file: fetch the file itself with git lfs pull"},
-	{"# xet version", "a Xet pointer, which only names the file: fetch the file itself with git xet"},
-	{"/annex/objects/", "a git-annex pointer, which only names the file: fetch the file itself with git annex get"},
-	{"../../blobs/", "a link of Hugging Face's cache that was copied as a text: copy the file itself (cp -L)"},
-	{"<!doctype", webPage}, {"<html", webPage}, {"<head", webPage}, {"<?xml", webPage}, {"<error>", webPage},
-	{"entry not found", refusal}, {"repository not found", refusal}, {"invalid username or password", refusal}, {"invalid credentials", refusal},
-	{"access to model", refusal}, {"access to dataset", refusal}, {"404: not found", refusal}, {"not found", refusal}, {`{"error":`, refusal},
-	{"pk\x03\x04", "a zip archive, as checkpoints of PyTorch and workbooks of Excel are, too: unpack or convert it (a model by transformers' save_pretrained)"},
-	{"\x80\x02\x8a", pickle}, {"\x80\x02}", pickle}, {"\x80\x03}", pickle}, {"\x80\x04\x95", pickle}, {"\x80\x05\x95", pickle},
-	{"gguf", "a GGUF file: fetch the Hugging Face folder that it was made from, or convert it"},
-	{"\x89hdf", "an HDF5 file: convert it (a model by transformers' save_pretrained)"}, {"\x93numpy", "an array of NumPy: convert it"},
-	{"%pdf-", "a PDF: convert it to text"}, {"sqlite format 3", "a database of SQLite: export its rows"},
-	{"\x1f\x8b", packed}, {"\x28\xb5\x2f\xfd", packed}, {"bzh", packed}, {"\xfd7zxz", packed}, {"7z\xbc\xaf", packed}, {"rar!", packed}, {"\x04\x22\x4d\x18", packed},
-	{"\xff\xfe", "text in UTF-16: save it in UTF-8"}, {"\xfe\xff", "text in UTF-16: save it in UTF-8"},
-	{strings.Repeat("\x00", 16), "nothing but zeros at its beginning: a download or a disk failed; fetch the file again"},
+// foreign says what files are that often stand in the place of others, and what to do, by
+// how they begin, in lower case.
+var foreign = []struct {
+	what   string
+	begins []string
+}{
+	{"a pointer (of Git LFS, Xet or git-annex), which only names the file: fetch the file itself, as with git lfs pull", []string{"version https://git-lfs", "# xet version", "/annex/objects/"}},
+	{"a link of Hugging Face's cache that was copied as a text: copy the file itself (cp -L)", []string{"../../blobs/"}},
+	{"a web page (HTML or XML), not the file: download the file itself, from a hub at /resolve/ in place of /blob/, with a token if it is gated", []string{"<!doctype", "<html", "<head", "<?xml", "<error>"}},
+	{"the text with which a server refused the file: check its name and the token, and download it again", []string{"entry not found", "repository not found", "not found", "404: not found", "invalid username or password", "invalid credentials", "access to model", "access to dataset", `{"error":`}},
+	{"a zip archive, as checkpoints of PyTorch and workbooks of Excel are, too: unpack or convert it (a model by transformers' save_pretrained)", []string{"pk\x03\x04"}},
+	{"a file of Python (a pickle, HDF5 or NumPy): convert it (a model by transformers' save_pretrained)", []string{"\x80\x02\x8a", "\x80\x02}", "\x80\x03}", "\x80\x04\x95", "\x80\x05\x95", "\x89hdf", "\x93numpy"}},
+	{"a GGUF file: name the Hugging Face folder that it was made from, or make one with transformers: from_pretrained(DIR, gguf_file=FILE), then save_pretrained", []string{"gguf"}},
+	{"a packed file: unpack it", []string{"\x1f\x8b", "\x28\xb5\x2f\xfd", "bzh", "\xfd7zxz", "7z\xbc\xaf", "rar!", "\x04\x22\x4d\x18"}},
+	{"text in UTF-16: save it in UTF-8", []string{"\xff\xfe", "\xfe\xff"}},
+	{"nothing but zeros at its beginning: a download or a disk failed; fetch the file again", []string{strings.Repeat("\x00", 16)}},
 }
-
-const (
-	webPage = "a web page (HTML or XML), not the file: download the file itself, from a hub at /resolve/ in place of /blob/, with a token if it is gated"
-	refusal = "the text with which a server refused the file: check its name and the token, and download it again"
-	pickle  = "a pickle of Python, as old checkpoints of PyTorch are: convert it (a model by transformers' save_pretrained)"
-	packed  = "a packed file: unpack it"
-)
 
 // Foreign says what a file is that begins with head, where it is of a kind that often
 // stands in another's place, and what to do; "" for other files. 512 bytes are enough.
@@ -46,7 +38,7 @@ func Foreign(head []byte) string {
 		}
 	}
 	for _, f := range foreign {
-		if bytes.HasPrefix(lower, []byte(f.begin)) {
+		if slices.ContainsFunc(f.begins, func(begin string) bool { return strings.HasPrefix(string(lower), begin) }) {
 			return f.what
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/ordered"
-	"onering/internal/settings"
 	"onering/models"
 )
 
@@ -20,8 +19,15 @@ type config struct {
 	Alpha   float64
 	RSLoRA  bool
 	Dropout float64
-	targets targets
-	text    []byte
+
+	targets, exclude targets          // target_modules, exclude_modules
+	layers           []*int           // layers_to_transform; nil for all
+	indexes          []*regexp.Regexp // layers_pattern
+	ranks, alphas    patterns         // rank_pattern, alpha_pattern
+	save             []string         // modules_to_save
+	saved            []*regexp.Regexp // modules_to_save, as PEFT keeps them from having products
+	tying            bool             // ensure_weight_tying
+	text             []byte
 }
 
 // only lists keys whose other values would change the computation, with the values that
@@ -35,11 +41,13 @@ var only = map[string][]string{
 	"init_lora_weights": {"true", "false", `"gaussian"`, `"orthogonal"`, `"eva"`},
 }
 
-// Keys that do not affect the computation, and keys that are read.
-var (
-	ignored = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "megatron_core", "qalora_group_size", "layers_pattern", "eva_config", "runtime_config"}
-	read    = []string{"r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules"}
-)
+// ignored are the keys that do not affect the computation.
+var ignored = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "megatron_core", "qalora_group_size", "eva_config", "runtime_config"}
+
+const maxRank = 1 << 16
+
+// anyIndex finds the number of a layer in a path: the first one.
+var anyIndex = regexp.MustCompile(`^.*?\.[^.]*\.(?P<idx>\d+)\.`)
 
 func readConfig(path string) (config, error) {
 	text, err := files.ReadIn(path, 1<<20)
@@ -54,18 +62,17 @@ func readConfig(path string) (config, error) {
 }
 
 func parseConfig(text []byte) (config, error) {
-	c := config{Rank: 8, Alpha: 8, text: text}
+	c := config{Rank: 8, Alpha: 8, text: text, indexes: []*regexp.Regexp{anyIndex}}
 	err := ordered.EachMember(text, func(key string, value []byte, _ int) error {
-		if slices.Contains(read, key) {
-			return c.read(key, value)
-		}
-		if slices.Contains(ignored, key) || slices.Contains([]string{"null", "false", "{}", "[]", `""`}, string(compact(value))) {
+		if slices.Contains([]string{"null", "false", "{}", "[]", `""`}, string(compact(value))) && key != "target_modules" || slices.Contains(ignored, key) {
 			return nil
 		}
-		want, known := only[key]
-		switch {
-		case slices.Contains(mergeable, key):
-			return fmt.Errorf("%s is %.60s, and all layers share one graph: onering merge puts such an adapter into the weights of its model", key, value)
+		if known, err := c.read(key, value); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		} else if known {
+			return nil
+		}
+		switch want, known := only[key]; {
 		case !known:
 			return fmt.Errorf("%s is %.60s: onering has no such adapters, only LoRA without it", key, value)
 		case !slices.Contains(want, string(value)):
@@ -76,10 +83,12 @@ func parseConfig(text []byte) (config, error) {
 	switch {
 	case err != nil:
 		return c, err
-	case c.Rank < 1 || c.Rank > 1<<16:
-		return c, fmt.Errorf("r (%d) must be from 1 to %d", c.Rank, 1<<16)
+	case c.Rank < 1 || c.Rank > maxRank:
+		return c, fmt.Errorf("r (%d) must be from 1 to %d", c.Rank, maxRank)
 	case !(math.Abs(c.Alpha) <= math.MaxFloat32):
 		return c, fmt.Errorf("lora_alpha (%v) must be a number of float32", c.Alpha)
+	case c.layers != nil && (c.targets.pattern != nil || c.targets.all):
+		return c, fmt.Errorf("layers_to_transform and a target_modules that is no list: PEFT refuses both together; name the modules in a list")
 	}
 	return c, nil
 }
@@ -92,11 +101,10 @@ func compact(value []byte) []byte {
 	return []byte(strings.Join(strings.Fields(string(value)), ""))
 }
 
-func (c *config) read(key string, value []byte) error {
-	if string(value) == "null" && key != "target_modules" {
-		return nil
-	}
-	into, want := any(nil), ""
+// read reads a key that says what the adapter computes; known is false for other keys.
+func (c *config) read(key string, value []byte) (known bool, err error) {
+	var into any
+	var want string
 	switch key {
 	case "r":
 		into, want = &c.Rank, "a whole number"
@@ -106,30 +114,76 @@ func (c *config) read(key string, value []byte) error {
 		into, want = &c.Dropout, "a number"
 	case "use_rslora":
 		into, want = &c.RSLoRA, "true or false"
+	case "ensure_weight_tying":
+		into, want = &c.tying, "true or false"
 	case "target_modules":
-		return c.targets.parse(value)
+		return true, c.targets.parse(value)
+	case "exclude_modules":
+		return true, c.exclude.parse(value)
+	case "layers_to_transform":
+		if value[0] != '[' { // one layer
+			value = slices.Concat([]byte("["), value, []byte("]"))
+		}
+		into, want = &c.layers, "numbers of layers"
+	case "layers_pattern":
+		list, _, err := texts(value)
+		if err == nil {
+			c.indexes, err = compile(`^(?:(?:^|.*?\.)`, `\.(?P<idx>\d+)\.)`, list...)
+		}
+		return true, err
+	case "rank_pattern":
+		c.ranks, err = readPatterns(key, value, func(r float64) bool { return r >= 1 && r <= maxRank && r == math.Trunc(r) })
+		return true, err
+	case "alpha_pattern":
+		c.alphas, err = readPatterns(key, value, func(a float64) bool { return math.Abs(a) <= math.MaxFloat32 })
+		return true, err
+	case "modules_to_save":
+		into, want = &c.save, "a list of names"
+	default:
+		return false, nil
 	}
-	if json.Unmarshal(value, into) != nil {
-		return fmt.Errorf("%s: want %s, found %.60s", key, want, value)
+	if json.Unmarshal(value, into) != nil || slices.Contains(c.layers, nil) {
+		return true, fmt.Errorf("want %s, found %.60s", want, value)
 	}
-	return nil
+	c.saved, err = compile(`^(?:(^|.*\.)`, `($|\..*))`, c.save...)
+	return true, err
 }
 
-// adapter returns the Adapter of model m that c describes.
+// adapter returns the Adapter of model m that c describes. All layers share one graph, so
+// they must have the same products.
 func (c config) adapter(m models.Model) (*Adapter, error) {
 	base, err := modulesOf(m)
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{Adapter: models.Adapter{Rank: c.Rank, Scale: c.Alpha / float64(c.Rank)}}
-	if c.RSLoRA {
-		a.Scale = c.Alpha / math.Sqrt(float64(c.Rank))
-	}
-	if a.Modules, err = c.targets.of(base); err != nil && c.targets.setting {
-		return nil, &settings.Error{Key: "lora.targets", Remedy: err.Error()}
-	}
+	list, err := c.products(base)
 	if err != nil {
-		return nil, fmt.Errorf("target_modules: %w", err)
+		return nil, err
+	}
+	wrong := ""
+	if whole := c.whole(append(slices.Clone(m.Layout().Names()), headTensor)); len(whole) > 0 {
+		wrong = "modules_to_save has " + whole[0]
+	}
+	a := &Adapter{Adapter: models.Adapter{Rank: list[0].rank, Scale: list[0].scale}, unused: c.unused(list)}
+	has := map[string]bool{}
+	for _, p := range list {
+		if name, first := strings.CutPrefix(p.module, base.prefixes[0]); first {
+			a.Modules = append(a.Modules, name)
+		}
+		if p.module == headModule {
+			wrong = "target_modules has " + headModule
+		}
+		if has[p.module] = true; p.rank != a.Rank || p.scale != a.Scale {
+			wrong = fmt.Sprintf("%s has the rank %d and the scale %g, and %s %d and %g (target_modules, rank_pattern, alpha_pattern)", p.module, p.rank, p.scale, list[0].module, a.Rank, a.Scale)
+		}
+	}
+	for i, path := range base.paths {
+		if first := base.paths[i%len(base.names)]; has[path] != has[first] {
+			wrong = fmt.Sprintf("one of %s and %s has low-rank products and the other has none (target_modules, exclude_modules, layers_to_transform)", first, path)
+		}
+	}
+	if wrong != "" {
+		return nil, fmt.Errorf("%s: all layers share one graph, which has low-rank products of layers alone: onering merge puts such an adapter into the weights of its model", wrong)
 	}
 	arch, err := m.Architecture(models.Compute{Adapter: &a.Adapter})
 	if err != nil {
@@ -139,22 +193,14 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 	return a, nil
 }
 
-// modules lists the products of a model that an adapter may change: their names without
-// the prefixes of the layers.
-type modules struct {
-	prefixes, names []string
-}
-
-func modulesOf(m models.Model) (out modules, err error) {
-	arch, err := m.Architecture(models.Compute{})
-	if err != nil {
-		return out, err
+// unused lists the patterns of c that no product matches.
+func (c config) unused(list []product) (names []string) {
+	for _, p := range slices.Concat(c.ranks, c.alphas) {
+		if !slices.ContainsFunc(list, func(x product) bool { return matchAny(p.path, x.module) }) {
+			names = append(names, p.name)
+		}
 	}
-	for i := range m.Layers {
-		out.prefixes = append(out.prefixes, arch.LayerPrefix(i))
-	}
-	out.names = models.ModulesOf(arch)
-	return out, nil
+	return names
 }
 
 // short returns the last parts of modules' names, which PEFT accepts as targets.
@@ -164,69 +210,4 @@ func short(names []string) (out []string) {
 	}
 	slices.Sort(out)
 	return out
-}
-
-const allLinear = "all-linear"
-
-// targets is the value of target_modules: names, a pattern or all.
-type targets struct {
-	setting bool // the value is from a run file, not from target_modules
-	names   []string
-	pattern *regexp.Regexp
-	all     bool
-}
-
-func (t *targets) parse(value []byte) (err error) {
-	if json.Unmarshal(value, &t.names) == nil && t.names != nil {
-		return nil
-	}
-	var text string
-	switch {
-	case string(value) == "null" || json.Unmarshal(value, &text) != nil:
-		return fmt.Errorf("target_modules: want names of modules or a pattern, found %.60s", value)
-	case text == allLinear:
-		t.all = true
-	default:
-		if t.pattern, err = regexp.Compile("^(?:" + text + ")$"); err != nil {
-			return fmt.Errorf("target_modules: %w", err)
-		}
-	}
-	return nil
-}
-
-// matches says whether the targets include a module, given its path.
-func (t targets) matches(path string) bool {
-	return t.all || t.pattern != nil && t.pattern.MatchString(path) ||
-		slices.ContainsFunc(t.names, func(name string) bool { return covers(name, path) })
-}
-
-func covers(name, path string) bool { return path == name || strings.HasSuffix(path, "."+name) }
-
-// of returns the targets among a model's modules. Each layer must have the same targets,
-// since one graph serves all layers.
-func (t targets) of(base modules) (found []string, err error) {
-	for _, name := range t.names {
-		known := false
-		for _, prefix := range base.prefixes {
-			known = known || slices.ContainsFunc(base.names, func(m string) bool { return covers(name, prefix+m) })
-		}
-		if !known {
-			return nil, fmt.Errorf("%q is no module of a layer: it has %s (all-linear is all of them)", name, strings.Join(base.names, ", "))
-		}
-	}
-	for _, m := range base.names {
-		first := t.matches(base.prefixes[0] + m)
-		for _, prefix := range base.prefixes[1:] {
-			if t.matches(prefix+m) != first {
-				return nil, fmt.Errorf("one of %s%s and %s%s has low-rank products and the other has none: all layers share one graph, so they must have the same", base.prefixes[0], m, prefix, m)
-			}
-		}
-		if first {
-			found = append(found, m)
-		}
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("they name no module of a layer: it has %s (all-linear is all of them)", strings.Join(base.names, ", "))
-	}
-	return found, nil
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/models"
 )
 
@@ -33,6 +35,7 @@ type Adapter struct {
 	Dropout float64
 
 	text   []byte // the text of adapter_config.json
+	unused []string
 	layout *models.Layout
 }
 
@@ -57,11 +60,20 @@ func (a *Adapter) Settings() Settings {
 	return s
 }
 
-// New returns a new adapter of the model m, which base names. Targets that m lacks are a *settings.Error.
-func New(s Settings, m models.Model, base string) (*Adapter, error) {
-	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, targets: targets{setting: true, names: s.Targets}}
+// New returns a new adapter of the model m, which model names. Targets that m lacks are a *settings.Error.
+func New(s Settings, m models.Model, model string) (*Adapter, error) {
+	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, targets: targets{names: s.Targets}}
 	if len(s.Targets) == 1 && s.Targets[0] == allLinear {
 		c.targets = targets{all: true}
+	}
+	base, err := modulesOf(m)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range s.Targets {
+		if !c.targets.all && !slices.ContainsFunc(base.paths, func(path string) bool { return covers(name, path) }) {
+			return nil, &settings.Error{Key: "lora.targets", Remedy: fmt.Sprintf("%q is no module of a layer: it has %s (all-linear is all of them)", name, strings.Join(base.names, ", "))}
+		}
 	}
 	a, err := c.adapter(m)
 	if err != nil {
@@ -80,7 +92,7 @@ func New(s Settings, m models.Model, base string) (*Adapter, error) {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	err = e.Encode(map[string]any{
-		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "r": s.Rank, "lora_alpha": s.Alpha, "lora_dropout": 0.0,
+		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": model, "r": s.Rank, "lora_alpha": s.Alpha, "lora_dropout": 0.0,
 		"bias": "none", "target_modules": names, "use_rslora": s.RSLoRA, "use_dora": false, "fan_in_fan_out": false, "inference_mode": true,
 		"init_lora_weights": init, "modules_to_save": nil, "rank_pattern": map[string]int{}, "alpha_pattern": map[string]int{},
 	})
@@ -133,30 +145,20 @@ func Read(dir string, m models.Model) (*Adapter, error) {
 }
 
 // Load reads the tensors of the adapter in the folder dir.
-func (a *Adapter) Load(dir string) (*models.Weights, error) {
-	w, err := models.NewWeights(a.layout)
-	if err != nil {
-		return nil, err
-	}
-	if err := into(dir, w); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return w, nil
-}
+func (a *Adapter) Load(dir string) (*models.Weights, error) { return read(dir, a.layout, a.unused) }
 
 // Check returns the error that Load would return for the folder dir. It reads only names
 // and shapes, so it misses errors in the tensors' values.
 func (a *Adapter) Check(dir string) error {
-	f, err := openTensors(dir, a.layout)
+	f, err := open(dir)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return errors.Join(check(f, dir, a.layout), f.Close())
 }
 
-// openTensors opens the tensors of the adapter in the folder dir, which must be those of
-// layout.
-func openTensors(dir string, layout *models.Layout) (*models.File, error) {
+// open opens the tensors of the adapter in the folder dir.
+func open(dir string) (*models.File, error) {
 	f, err := models.OpenSafetensors(filepath.Join(dir, tensorFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, old := os.Stat(filepath.Join(dir, "adapter_model.bin")); old == nil {
@@ -166,29 +168,46 @@ func openTensors(dir string, layout *models.Layout) (*models.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lora: %w", err)
 	}
-	if err := layout.Check(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("lora: %s is not an adapter of this model with the modules and the rank of its %s: %w", dir, configFile, err), f.Close())
-	}
 	return f, nil
 }
 
-// into reads the tensors of the adapter in the folder dir into w.
-func into(dir string, w *models.Weights) error {
-	f, err := openTensors(dir, w.Layout)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := w.Load(f); err != nil {
-		return err
-	}
-	for _, name := range w.Layout.Names() {
-		data, _, _ := w.View(name)
-		if i := slices.IndexFunc(data, func(x float32) bool { return x-x != 0 }); i >= 0 {
-			return fmt.Errorf("lora: %s: tensor %q has %v at its element %d: the training that wrote it had failed; take an earlier checkpoint", filepath.Join(dir, tensorFile), name, data[i], i)
-		}
+// check refuses tensors that are not those of layout. PEFT leaves out those of modules that
+// are no targets, and begins missing ones anew, both with a warning.
+func check(f *models.File, dir string, layout *models.Layout) error {
+	if err := layout.Check(f); err != nil {
+		return fmt.Errorf("lora: %s is not an adapter of this model with the modules and the ranks of its %s, or only in part, of which PEFT would warn: %w", dir, configFile, err)
 	}
 	return nil
+}
+
+// read reads the tensors of the adapter in the folder dir, which must be those of layout.
+// unused are patterns of its config that match nothing.
+func read(dir string, layout *models.Layout, unused []string) (*models.Weights, error) {
+	f, err := open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := check(f, dir, layout); err != nil {
+		return nil, err
+	}
+	w, err := models.NewWeights(layout)
+	if err != nil {
+		return nil, err
+	}
+	err = w.Load(f)
+	for _, x := range w.Tensors() {
+		if i := slices.IndexFunc(x.Data, func(v float32) bool { return v-v != 0 }); i >= 0 && err == nil {
+			err = fmt.Errorf("lora: %s: tensor %q has %v at its element %d: the training that wrote it had failed; take an earlier checkpoint", f.Path(), x.Name, x.Data[i], i)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	if len(unused) > 0 {
+		slog.Warn("patterns of "+configFile+" match no module with low-rank products, so they change nothing, as in PEFT", "adapter", dir, "patterns", strings.Join(unused, ", "))
+	}
+	return w, nil
 }
 
 // Save writes the folder dir as PEFT does, with the tensors w. The folder appears completely

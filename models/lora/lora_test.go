@@ -40,12 +40,19 @@ func TestRefused(t *testing.T) {
 		{`"modules_to_save": ["lm_head"]`, "modules_to_save"},
 		{`"bias": "all"`, "bias"},
 		{`"lora_bias": true`, "lora_bias"},
-		{`"rank_pattern": {"q_proj": 4}`, "rank_pattern"},
-		{`"alpha_pattern": {"q_proj": 4}`, "alpha_pattern"},
+		{`"rank_pattern": {"layers.0.self_attn.q_proj": 4}`, "rank_pattern"},
+		{`"alpha_pattern": {"layers.1.self_attn.q_proj": 4}`, "alpha_pattern"},
+		{`"rank_pattern": {"q_proj": 4.5}`, `rank_pattern: "q_proj": want a number (ranks are whole`},
+		{`"alpha_pattern": {"q_proj": null}`, `alpha_pattern: "q_proj": want a number`},
+		{`"alpha_pattern": ["q_proj"]`, `alpha_pattern: `},
+		{`"alpha_pattern": {"(?!v)._proj": 4}`, `alpha_pattern: the pattern "(?!v)._proj" has "(?!", which is not supported`},
 		{`"layers_to_transform": [0]`, "layers_to_transform"},
+		{`"layers_to_transform": [null]`, "layers_to_transform: want numbers of layers"},
+		{`"layers_to_transform": [0], "target_modules": ".*q_proj"`, "PEFT refuses both together"},
 		{`"layer_replication": [[0, 1]]`, "layer_replication"},
 		{`"trainable_token_indices": [1]`, "trainable_token_indices"},
-		{`"exclude_modules": ["v_proj"]`, "exclude_modules"},
+		{`"exclude_modules": ["layers.0.self_attn.q_proj"]`, "exclude_modules"},
+		{`"exclude_modules": ".*(?<!v)_proj"`, `exclude_modules: the pattern ".*(?<!v)_proj" has "(?<`},
 		{`"fan_in_fan_out": true`, "fan_in_fan_out"},
 		{`"peft_type": "LOHA"`, "peft_type"},
 		{`"a_method_of_next_year": {"x": 1}`, "a_method_of_next_year"},
@@ -53,7 +60,8 @@ func TestRefused(t *testing.T) {
 		{`"r": "many"`, "r: want a whole number"},
 		{`"lora_alpha": 1e999`, "lora_alpha"},
 		{`"lora_alpha": 1e300`, "lora_alpha"},
-		{`"target_modules": ["q_proj", "lm_head"]`, `"lm_head" is no module`},
+		{`"target_modules": ["q_proj", "lm_head"]`, "target_modules has lm_head: all layers"},
+		{`"target_modules": ["q_proj", "embed_tokens"]`, "model.embed_tokens, an embedding"},
 		{`"target_modules": ["model.layers.1.self_attn.q_proj"]`, "all layers share one graph"},
 		{`"target_modules": "(" `, "target_modules"},
 		{`"target_modules": ".*nothing"`, "name no module"},
@@ -76,7 +84,7 @@ func TestRefused(t *testing.T) {
 
 // TestTargets: names, whole paths, a pattern and all-linear mean what they mean in
 // PEFT.
-func TestTargets(t *testing.T) {
+func TestModules(t *testing.T) {
 	m := smallModel(t)
 	all := []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}
 	for targets, want := range map[string][]string{
@@ -85,6 +93,10 @@ func TestTargets(t *testing.T) {
 		`["self_attn.o_proj"]`:     {all[3]},
 		`".*mlp\\.(gate|up)_proj"`: {all[4], all[5]},
 		`["model.layers.0.mlp.down_proj", "layers.1.mlp.down_proj"]`: {all[6]},
+		// What is the same in all layers, one graph computes.
+		`["v_proj", "query_key_value"], "rank_pattern": {"^v_proj": 4}`:                                       {all[2]},
+		`"all-linear", "exclude_modules": ".*mlp.*", "modules_to_save": ["score"]`:                            all[:4],
+		`["o_proj"], "layers_to_transform": [0, 1], "rank_pattern": {"o_proj": 2}, "alpha_pattern": {"q": 1}`: {all[3]},
 	} {
 		dir := t.TempDir()
 		text := `{"r": 2, "lora_alpha": 3, "use_rslora": true, "target_modules": ` + targets + `}`
@@ -207,7 +219,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: scale %g, want %g", dir, a.Scale, g.Config.Scale)
 		}
 		before := slices.Clone(base.Data)
-		if err := lora.Merge(filepath.Join(dir, "adapter"), base); err != nil {
+		if err := lora.Merge(filepath.Join(dir, "adapter"), m, base); err != nil {
 			t.Fatal(err)
 		}
 		merged, err := models.OpenSafetensors(filepath.Join(dir, "merged.safetensors"))

@@ -1,179 +1,130 @@
 package lora
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
-	"onering/internal/files"
-	"onering/internal/ordered"
 	"onering/models"
 )
-
-// mergeable lists keys of adapters that the graphs cannot compute, since all layers share
-// a graph, but Merge can: the names and shapes of the tensors reflect them.
-var mergeable = []string{"rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform", "exclude_modules", "target_modules", "ensure_weight_tying"}
 
 // A merging adds the tensors of an adapter to the weights of its model.
 type merging struct {
 	config
-	ranks, alphas patterns
-	file          *models.File
-	model         *models.Weights
+	products []product
+	model    *models.Weights
+	// tied says that the head and the embedding are one tensor, embedding.
+	tied      bool
+	embedding string
+	whole     map[string]string // from tensors of the adapter to those of the model that they replace
 }
 
-// Merge adds the adapter in the folder dir to the weights of its model: W + scale B A for
+// Merge adds the adapter in the folder dir to the weights of its model m: W + scale B A for
 // each module that has a product, with any rank and scale. Modules of modules_to_save
-// replace the model's.
-func Merge(dir string, model *models.Weights) (err error) {
+// replace the model's, and so do other tensors that have the names of the model's.
+func Merge(dir string, m models.Model, model *models.Weights) error {
 	path := filepath.Join(dir, configFile)
-	text, err := files.ReadIn(path, 1<<20)
+	c, err := readConfig(path)
 	if err != nil {
-		return fmt.Errorf("lora: an adapter's folder needs its config: %w; name the folder that PEFT or onering wrote", err)
+		return err
 	}
-	x := merging{model: model}
-	if err := x.parse(text); err != nil {
+	base, err := modulesOf(m)
+	if err != nil {
+		return err
+	}
+	list, err := c.products(base)
+	if err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	if x.file, err = models.OpenSafetensors(filepath.Join(dir, tensorFile)); err != nil {
-		return fmt.Errorf("lora: %w", err)
-	}
-	defer func() { err = errors.Join(err, x.file.Close()) }()
-	names := x.file.Names()
-	errs := make([]error, len(names))
-	models.AtOnce(runtime.GOMAXPROCS(0), len(names), func(i int) {
-		if err := x.add(names[i]); err != nil {
-			errs[i] = fmt.Errorf("lora: %s: tensor %q: %w", x.file.Path(), names[i], err)
-		}
-	})
-	return cmp.Or(errs...)
-}
-
-// parse reads adapter_config.json.
-func (x *merging) parse(text []byte) error {
-	rest := map[string]json.RawMessage{}
-	err := ordered.EachMember(text, func(key string, value []byte, _ int) (err error) {
-		switch key {
-		case "rank_pattern":
-			x.ranks, err = readPatterns(key, value)
-		case "alpha_pattern":
-			x.alphas, err = readPatterns(key, value)
-		}
-		if !slices.Contains(mergeable, key) {
-			rest[key] = slices.Clone(value)
-		}
-		return err
-	})
+	x := merging{config: c, products: list, model: model, embedding: base.embedding + ".weight", whole: map[string]string{}}
+	_, _, untied := model.View(headTensor)
+	x.tied = !untied
+	f, err := open(dir)
 	if err != nil {
 		return err
 	}
-	if text, err = json.Marshal(rest); err == nil {
-		x.config, err = parseConfig(text)
+	layout, err := x.layout(f.Names())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	return err
-}
-
-// add merges a tensor into the weights; for an A or a B it merges their product.
-func (x *merging) add(name string) error {
-	module := strings.TrimPrefix(name, models.AdapterPrefix)
-	switch {
-	case strings.HasSuffix(name, models.AdapterB):
-		if _, ok := x.file.Info(strings.TrimSuffix(name, models.AdapterB) + models.AdapterA); !ok {
-			return errors.New("it has no lora_A beside it")
-		}
-		return nil // the B is merged together with its A
-	case strings.HasSuffix(name, models.AdapterA):
-		return x.product(strings.TrimSuffix(module, models.AdapterA), name, strings.TrimSuffix(name, models.AdapterA)+models.AdapterB)
-	case strings.Contains(name, ".lora_"):
-		return errors.New("onering merges the two matrices of a linear module only, and this tensor is of another kind: merge it with PEFT's merge_and_unload")
+	tensors, err := read(dir, layout, c.unused(list))
+	if err != nil {
+		return err
 	}
-	return x.replace(name, strings.Replace(module, ".modules_to_save.", ".", 1))
-}
-
-// tensor reads a tensor whose shape must have two given sizes; 0 allows any size.
-func (x *merging) tensor(name string, rows, columns int) ([]float32, []int, error) {
-	info, ok := x.file.Info(name)
-	if !ok {
-		return nil, nil, fmt.Errorf("there is no %q beside it", name)
+	defer tensors.Close()
+	if err := x.checkTied(tensors); err != nil {
+		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	if s := info.Shape; len(s) != 2 || rows > 0 && s[0] != rows || columns > 0 && s[1] != columns {
-		return nil, nil, fmt.Errorf("%q has the shape %v: it is not one of this model", name, info.Shape)
+	for from, to := range x.whole {
+		data, _, _ := tensors.View(from)
+		w, _, _ := model.View(to) // a head that is the embedding has none of its own
+		copy(w, data)
 	}
-	data := make([]float32, info.Elements)
-	return data, info.Shape, errors.Join(x.file.ReadFloat32(name, data, 0), finite(data))
-}
-
-func finite(data []float32) error {
-	if i := slices.IndexFunc(data, func(v float32) bool { return v-v != 0 }); i >= 0 {
-		return fmt.Errorf("it has %v at its element %d: the training that wrote it had failed; take an earlier checkpoint", data[i], i)
-	}
+	models.AtOnce(runtime.GOMAXPROCS(0), len(list), func(i int) {
+		p := list[i]
+		w, shape, _ := model.View(p.module + ".weight")
+		a, _, _ := tensors.View(models.AdapterPrefix + p.module + models.AdapterA)
+		b, _, _ := tensors.View(models.AdapterPrefix + p.module + models.AdapterB)
+		addProduct(w, a, b, shape[1], p.scale)
+	})
 	return nil
 }
 
-// product adds the product of a module.
-func (x *merging) product(module, nameA, nameB string) error {
-	w, shape, ok := x.model.View(module + ".weight")
-	if !ok || len(shape) != 2 {
-		return fmt.Errorf("%s is no matrix of this model", module)
+// layout returns the tensors that the adapter must have, whose names are given: A and B of
+// each product, and those that replace the model's. The ones of them that modules_to_save
+// does not name are optional.
+func (x *merging) layout(names []string) (*models.Layout, error) {
+	var table []models.Fused
+	shapes, has := map[string][]int{}, map[string]bool{}
+	for _, t := range x.model.Tensors() {
+		shapes[t.Name] = t.Shape
 	}
-	a, shapeA, err := x.tensor(nameA, 0, shape[1])
-	if err != nil {
-		return err
+	for _, p := range x.products {
+		shape := shapes[p.module+".weight"]
+		if shape == nil {
+			return nil, fmt.Errorf("target_modules has %s, and %w", p.module, errTied)
+		}
+		has[p.module] = true
+		table = append(table, models.Plain(models.AdapterPrefix+p.module+models.AdapterA, p.rank, shape[1]), models.Plain(models.AdapterPrefix+p.module+models.AdapterB, shape[0], p.rank))
 	}
-	rank := shapeA[0]
-	if stated := x.ranks.of(module, float64(x.Rank)); float64(rank) != stated {
-		return fmt.Errorf("its rank is %d, and %s states %g (r, rank_pattern)", rank, configFile, stated)
+	if x.tied {
+		shapes[headTensor] = shapes[x.embedding]
 	}
-	b, _, err := x.tensor(nameB, shape[0], rank)
-	if err != nil {
-		return err
+	for _, name := range x.config.whole(slices.Collect(maps.Keys(shapes))) {
+		if module := name[:strings.LastIndex(name, ".")]; has[module] {
+			return nil, fmt.Errorf("both target_modules and modules_to_save have %s: PEFT refuses that, too", module)
+		}
+		x.whole[models.AdapterPrefix+name] = name
 	}
-	scale := x.alphas.of(module, x.Alpha) / float64(rank)
-	if x.RSLoRA {
-		scale = x.alphas.of(module, x.Alpha) / math.Sqrt(float64(rank))
+	for _, from := range names {
+		to := strings.Replace(strings.TrimPrefix(from, models.AdapterPrefix), ".base_layer.", ".", 1) // what a product is beside
+		if module := to[:max(0, strings.LastIndex(to, "."))]; shapes[to] != nil && has[module] == strings.Contains(from, ".base_layer.") {
+			x.whole[from] = to
+		}
 	}
-	addProduct(w, a, b, shape[1], scale)
-	return nil
+	for from, to := range x.whole {
+		table = append(table, models.Plain(from, shapes[to]...))
+	}
+	return models.NewLayout(table)
 }
 
-// replace replaces a tensor of the model by the adapter's, which was trained completely.
-// If the model's head is its embedding, an adapter may not replace only one of the two.
-func (x *merging) replace(name, to string) error {
-	const head = "lm_head.weight"
-	_, _, hasHead := x.model.View(head)
-	w, shape, ok := x.model.View(to)
-	embedding := strings.HasSuffix(to, "embed_tokens.weight")
-	info, _ := x.file.Info(name)
-	data := make([]float32, info.Elements)
-	if err := errors.Join(x.file.ReadFloat32(name, data, 0), finite(data)); err != nil {
-		return err
+const headTensor = headModule + ".weight"
+
+var errTied = errors.New("the head and the embedding are one tensor in this model (tie_word_embeddings): its folder cannot hold two; save the model untied with transformers first")
+
+// checkTied refuses tensors that would part the head from the embedding of a model in which
+// they are one.
+func (x *merging) checkTied(tensors *models.Weights) error {
+	head, _, hasHead := tensors.View(models.AdapterPrefix + headTensor)
+	embedding, _, hasEmbedding := tensors.View(models.AdapterPrefix + x.embedding)
+	alone := hasEmbedding && !x.tying && len(x.config.whole([]string{x.embedding})) > 0
+	if x.tied && (hasHead && !slices.Equal(head, embedding) || !hasHead && alone) {
+		return fmt.Errorf("modules_to_save has one of %s and %s, or both with different numbers, and %w", headModule, x.embedding, errTied)
 	}
-	if !hasHead && (to == head || embedding) {
-		for _, other := range x.file.Names() {
-			info, _ := x.file.Info(other)
-			twin := other != name && (strings.HasSuffix(other, "embed_tokens.weight") || strings.HasSuffix(other, head)) && info.Elements == len(data)
-			if values := make([]float32, info.Elements); twin && x.file.ReadFloat32(other, values, 0) == nil && slices.Equal(values, data) {
-				if !embedding {
-					return nil // the embedding and the head agree
-				}
-				hasHead = true
-			}
-		}
-		if !hasHead {
-			return errors.New("modules_to_save has one of lm_head and embed_tokens, which are one tensor in this model (tie_word_embeddings): its folder cannot hold two; save the model untied with transformers first")
-		}
-	}
-	if !ok || !slices.Equal(shape, info.Shape) {
-		return fmt.Errorf("modules_to_save: it has the shape %v, and the model has %v for %s", info.Shape, shape, to)
-	}
-	copy(w, data)
 	return nil
 }
 
@@ -192,41 +143,4 @@ func addProduct(w, a, b []float32, in int, scale float64) {
 			row[j] = float32(float64(row[j]) + scale*x)
 		}
 	}
-}
-
-// patterns assign numbers to modules: the first pattern that matches the end of a module's name
-// counts.
-type patterns []pattern
-
-type pattern struct {
-	name  *regexp.Regexp
-	value float64
-}
-
-func readPatterns(key string, value []byte) (list patterns, err error) {
-	if string(value) == "null" {
-		return nil, nil
-	}
-	err = ordered.EachMember(value, func(name string, value []byte, _ int) error {
-		p := pattern{}
-		var err error
-		if p.name, err = regexp.Compile(`^(?:.*\.)?(?:` + strings.TrimPrefix(name, "^") + `)$`); err != nil {
-			return fmt.Errorf("%s: %q: %w", key, name, err)
-		}
-		if json.Unmarshal(value, &p.value) != nil || !(p.value > 0) {
-			return fmt.Errorf("%s: %q: want a number above 0, found %.60s", key, name, value)
-		}
-		list = append(list, p)
-		return nil
-	})
-	return list, err
-}
-
-func (list patterns) of(module string, usual float64) float64 {
-	for _, p := range list {
-		if p.name.MatchString(module) {
-			return p.value
-		}
-	}
-	return usual
 }
