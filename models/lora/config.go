@@ -1,33 +1,38 @@
 package lora
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"onering/internal/files"
 	"onering/internal/ordered"
+	"onering/internal/strict"
 	"onering/models"
 )
 
 // A config is the content of adapter_config.json.
 type config struct {
-	Rank    int
-	Alpha   float64
-	RSLoRA  bool
-	Dropout float64
+	Rank    int      `json:"r"`
+	Alpha   float64  `json:"lora_alpha"`
+	RSLoRA  bool     `json:"use_rslora"`
+	Dropout float64  `json:"lora_dropout"`
+	Tying   bool     `json:"ensure_weight_tying"`
+	Targets targets  `json:"target_modules"`
+	Exclude targets  `json:"exclude_modules"`
+	Layers  layers   `json:"layers_to_transform"` // none stands for all
+	Indexes targets  `json:"layers_pattern"`
+	Ranks   patterns `json:"rank_pattern"`
+	Alphas  patterns `json:"alpha_pattern"`
+	Save    []string `json:"modules_to_save"`
 
-	targets, exclude targets          // target_modules, exclude_modules
-	layers           []*int           // layers_to_transform; nil for all
-	indexes          []*regexp.Regexp // layers_pattern
-	ranks, alphas    patterns         // rank_pattern, alpha_pattern
-	save             []string         // modules_to_save
-	saved            []*regexp.Regexp // modules_to_save, as PEFT keeps them from having products
-	tying            bool             // ensure_weight_tying
-	text             []byte
+	indexes []*regexp.Regexp // of Indexes: the number of a layer in a path is idx
+	saved   []*regexp.Regexp // of Save: PEFT gives what they match no products
+	text    []byte
 }
 
 // only lists keys whose other values would change the computation, with the values that
@@ -41,13 +46,16 @@ var only = map[string][]string{
 	"init_lora_weights": {"true", "false", `"gaussian"`, `"orthogonal"`, `"eva"`},
 }
 
-// ignored are the keys that do not affect the computation.
-var ignored = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "megatron_core", "qalora_group_size", "eva_config", "runtime_config"}
+// Keys that do not affect the computation, and keys that are read.
+var (
+	ignored = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "megatron_core", "qalora_group_size", "eva_config", "runtime_config"}
+	read    = []string{"r", "lora_alpha", "use_rslora", "lora_dropout", "ensure_weight_tying", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "modules_to_save"}
+)
 
 const maxRank = 1 << 16
 
 // anyIndex finds the number of a layer in a path: the first one.
-var anyIndex = regexp.MustCompile(`^.*?\.[^.]*\.(?P<idx>\d+)\.`)
+const anyIndex = `^.*?\.[^.]*\.(?P<idx>\d+)\.`
 
 func readConfig(path string) (config, error) {
 	text, err := files.ReadIn(path, 1<<20)
@@ -62,33 +70,43 @@ func readConfig(path string) (config, error) {
 }
 
 func parseConfig(text []byte) (config, error) {
-	c := config{Rank: 8, Alpha: 8, text: text, indexes: []*regexp.Regexp{anyIndex}}
+	c := config{Rank: 8, Alpha: 8, text: text}
+	if err := strict.JSON(text, &c); err != nil {
+		return c, err
+	}
 	err := ordered.EachMember(text, func(key string, value []byte, _ int) error {
-		if slices.Contains([]string{"null", "false", "{}", "[]", `""`}, string(compact(value))) && key != "target_modules" || slices.Contains(ignored, key) {
-			return nil
-		}
-		if known, err := c.read(key, value); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		} else if known {
-			return nil
-		}
+		empty := slices.Contains([]string{"null", "false", "{}", "[]", `""`}, string(compact(value)))
 		switch want, known := only[key]; {
+		case empty || slices.Contains(ignored, key) || slices.Contains(read, key) || slices.Contains(want, string(value)):
+			return nil
 		case !known:
 			return fmt.Errorf("%s is %.60s: onering has no such adapters, only LoRA without it", key, value)
-		case !slices.Contains(want, string(value)):
+		default:
 			return fmt.Errorf("%s %.60s is not supported, only %s", key, value, strings.Join(want, ", "))
 		}
-		return nil
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return c, err
+	}
+	if c.indexes, err = compile(`^(?:(?:^|.*?\.)`, `\.(?P<idx>\d+)\.)`, c.Indexes.list...); err != nil {
+		return c, fmt.Errorf("layers_pattern: %w", err)
+	}
+	if len(c.indexes) == 0 {
+		c.indexes = []*regexp.Regexp{regexp.MustCompile(anyIndex)}
+	}
+	if c.saved, err = compile(`^(?:(^|.*\.)`, `($|\..*))`, c.Save...); err != nil {
+		return c, fmt.Errorf("modules_to_save: %w", err)
+	}
+	fractional := func(p pattern) bool { return !(p.value >= 1 && p.value <= maxRank && p.value == math.Trunc(p.value)) }
+	switch i := slices.IndexFunc(c.Ranks, fractional); {
 	case c.Rank < 1 || c.Rank > maxRank:
 		return c, fmt.Errorf("r (%d) must be from 1 to %d", c.Rank, maxRank)
+	case i >= 0:
+		return c, fmt.Errorf("rank_pattern: %q (%g) must be a whole number from 1 to %d", c.Ranks[i].name, c.Ranks[i].value, maxRank)
 	case !(math.Abs(c.Alpha) <= math.MaxFloat32):
 		return c, fmt.Errorf("lora_alpha (%v) must be a number of float32", c.Alpha)
-	case c.layers != nil && (c.targets.pattern != nil || c.targets.all):
-		return c, fmt.Errorf("layers_to_transform and a target_modules that is no list: PEFT refuses both together; name the modules in a list")
+	case len(c.Layers) > 0 && c.Targets.single:
+		return c, errors.New("layers_to_transform and a target_modules that is no list: PEFT refuses both together; name the modules in a list")
 	}
 	return c, nil
 }
@@ -99,54 +117,6 @@ func compact(value []byte) []byte {
 		return value
 	}
 	return []byte(strings.Join(strings.Fields(string(value)), ""))
-}
-
-// read reads a key that says what the adapter computes; known is false for other keys.
-func (c *config) read(key string, value []byte) (known bool, err error) {
-	var into any
-	var want string
-	switch key {
-	case "r":
-		into, want = &c.Rank, "a whole number"
-	case "lora_alpha":
-		into, want = &c.Alpha, "a number"
-	case "lora_dropout":
-		into, want = &c.Dropout, "a number"
-	case "use_rslora":
-		into, want = &c.RSLoRA, "true or false"
-	case "ensure_weight_tying":
-		into, want = &c.tying, "true or false"
-	case "target_modules":
-		return true, c.targets.parse(value)
-	case "exclude_modules":
-		return true, c.exclude.parse(value)
-	case "layers_to_transform":
-		if value[0] != '[' { // one layer
-			value = slices.Concat([]byte("["), value, []byte("]"))
-		}
-		into, want = &c.layers, "numbers of layers"
-	case "layers_pattern":
-		list, _, err := texts(value)
-		if err == nil {
-			c.indexes, err = compile(`^(?:(?:^|.*?\.)`, `\.(?P<idx>\d+)\.)`, list...)
-		}
-		return true, err
-	case "rank_pattern":
-		c.ranks, err = readPatterns(key, value, func(r float64) bool { return r >= 1 && r <= maxRank && r == math.Trunc(r) })
-		return true, err
-	case "alpha_pattern":
-		c.alphas, err = readPatterns(key, value, func(a float64) bool { return math.Abs(a) <= math.MaxFloat32 })
-		return true, err
-	case "modules_to_save":
-		into, want = &c.save, "a list of names"
-	default:
-		return false, nil
-	}
-	if json.Unmarshal(value, into) != nil || slices.Contains(c.layers, nil) {
-		return true, fmt.Errorf("want %s, found %.60s", want, value)
-	}
-	c.saved, err = compile(`^(?:(^|.*\.)`, `($|\..*))`, c.save...)
-	return true, err
 }
 
 // adapter returns the Adapter of model m that c describes. All layers share one graph, so
@@ -195,9 +165,9 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 
 // unused lists the patterns of c that no product matches.
 func (c config) unused(list []product) (names []string) {
-	for _, p := range slices.Concat(c.ranks, c.alphas) {
+	for _, p := range slices.Concat(c.Ranks, c.Alphas) {
 		if !slices.ContainsFunc(list, func(x product) bool { return matchAny(p.path, x.module) }) {
-			names = append(names, p.name)
+			names = append(names, strconv.Quote(p.name))
 		}
 	}
 	return names

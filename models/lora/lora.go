@@ -62,16 +62,13 @@ func (a *Adapter) Settings() Settings {
 
 // New returns a new adapter of the model m, which model names. Targets that m lacks are a *settings.Error.
 func New(s Settings, m models.Model, model string) (*Adapter, error) {
-	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, targets: targets{names: s.Targets}}
-	if len(s.Targets) == 1 && s.Targets[0] == allLinear {
-		c.targets = targets{all: true}
-	}
+	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, Targets: targets{list: s.Targets, single: len(s.Targets) == 1 && s.Targets[0] == allLinear}}
 	base, err := modulesOf(m)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range s.Targets {
-		if !c.targets.all && !slices.ContainsFunc(base.paths, func(path string) bool { return covers(name, path) }) {
+		if !c.Targets.single && !slices.ContainsFunc(base.paths, func(path string) bool { return covers(name, path) }) {
 			return nil, &settings.Error{Key: "lora.targets", Remedy: fmt.Sprintf("%q is no module of a layer: it has %s (all-linear is all of them)", name, strings.Join(base.names, ", "))}
 		}
 	}
@@ -84,7 +81,7 @@ func New(s Settings, m models.Model, model string) (*Adapter, error) {
 		init = s.Init
 	}
 	names := s.Targets
-	if c.targets.all {
+	if c.Targets.single {
 		names = short(a.Modules)
 	}
 	var text bytes.Buffer
@@ -145,7 +142,9 @@ func Read(dir string, m models.Model) (*Adapter, error) {
 }
 
 // Load reads the tensors of the adapter in the folder dir.
-func (a *Adapter) Load(dir string) (*models.Weights, error) { return read(dir, a.layout, a.unused) }
+func (a *Adapter) Load(dir string) (*models.Weights, error) {
+	return readTensors(dir, a.layout, a.unused)
+}
 
 // Check returns the error that Load would return for the folder dir. It reads only names
 // and shapes, so it misses errors in the tensors' values.
@@ -180,9 +179,9 @@ func check(f *models.File, dir string, layout *models.Layout) error {
 	return nil
 }
 
-// read reads the tensors of the adapter in the folder dir, which must be those of layout.
+// readTensors reads the tensors of the adapter in the folder dir, which must be those of layout.
 // unused are patterns of its config that match nothing.
-func read(dir string, layout *models.Layout, unused []string) (*models.Weights, error) {
+func readTensors(dir string, layout *models.Layout, unused []string) (*models.Weights, error) {
 	f, err := open(dir)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package lora
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"onering/internal/ordered"
+	"onering/internal/strict"
 	"onering/models"
 )
 
@@ -53,11 +53,11 @@ func modulesOf(m models.Model) (b modules, err error) {
 
 // products returns the products that PEFT gives a model with the config c.
 func (c config) products(b modules) (list []product, err error) {
-	if c.targets.all {
-		c.targets.names = b.paths
+	if c.Targets.single && strings.EqualFold(c.Targets.list[0], allLinear) {
+		c.Targets = targets{list: b.paths}
 	}
 	for _, path := range append(slices.Clone(b.paths), headModule, b.embedding) {
-		switch p := (product{path, int(c.ranks.of(path, float64(c.Rank))), c.alphas.of(path, c.Alpha)}); {
+		switch p := (product{path, int(c.Ranks.of(path, float64(c.Rank))), c.Alphas.of(path, c.Alpha)}); {
 		case !c.adapts(path):
 			continue
 		case path == b.embedding:
@@ -77,14 +77,14 @@ func (c config) products(b modules) (list []product, err error) {
 // adapts reports whether the module at a path has a product.
 func (c config) adapts(path string) bool {
 	switch {
-	case c.exclude.matches(path) || matchAny(c.saved, path) || !c.targets.matches(path):
+	case c.Exclude.matches(path) || matchAny(c.saved, path) || !c.Targets.matches(path):
 		return false
-	case c.layers == nil || slices.Contains(c.targets.names, path):
+	case len(c.Layers) == 0 || slices.Contains(c.Targets.list, path):
 		return true
 	}
 	for _, p := range c.indexes {
 		if found := p.FindStringSubmatch(path); found != nil { // the first that matches counts
-			return slices.ContainsFunc(c.layers, func(l *int) bool { return strconv.Itoa(*l) == found[p.SubexpIndex("idx")] })
+			return slices.ContainsFunc(c.Layers, func(l int) bool { return strconv.Itoa(l) == found[p.SubexpIndex("idx")] })
 		}
 	}
 	return false
@@ -95,7 +95,7 @@ func (c config) adapts(path string) bool {
 func (c config) whole(tensors []string) []string {
 	return slices.DeleteFunc(slices.Clone(tensors), func(tensor string) bool {
 		for at, letter := range tensor {
-			if letter == '.' && slices.ContainsFunc(c.save, func(name string) bool { return strings.HasSuffix(tensor[:at], name) }) {
+			if letter == '.' && slices.ContainsFunc(c.Save, func(name string) bool { return strings.HasSuffix(tensor[:at], name) }) {
 				return false
 			}
 		}
@@ -105,48 +105,48 @@ func (c config) whole(tensors []string) []string {
 
 const allLinear = "all-linear"
 
-// targets is the value of target_modules or exclude_modules: names, a pattern, or all.
+// targets are names of modules or, if there is a single text in place of a list, a pattern.
 type targets struct {
-	names   []string
+	list    []string
+	single  bool
 	pattern []*regexp.Regexp // at most one
-	all     bool
 }
 
-func (t *targets) parse(value []byte) error {
-	list, single, err := texts(value)
+// UnmarshalJSON reads a text or a list of texts; null and "" are none.
+func (t *targets) UnmarshalJSON(value []byte) (err error) {
 	switch {
-	case err != nil:
-		return err
-	case !single:
-		t.names = list
-	default:
-		t.all = strings.EqualFold(list[0], allLinear) // as exclude_modules it is a pattern that matches nothing
-		t.pattern, err = compile("^(?:", ")$", list...)
+	case value[0] != '"':
+		return strict.JSON(value, &t.list)
+	case string(value) == `""`:
+		return nil
+	}
+	t.single, t.list = true, make([]string, 1)
+	if err = strict.JSON(value, &t.list[0]); err == nil {
+		t.pattern, err = compile("^(?:", ")$", t.list...)
 	}
 	return err
 }
 
 // matches reports whether the targets include the module at a path.
 func (t targets) matches(path string) bool {
-	return matchAny(t.pattern, path) || slices.ContainsFunc(t.names, func(name string) bool { return covers(name, path) })
+	return matchAny(t.pattern, path) || !t.single && slices.ContainsFunc(t.list, func(name string) bool { return covers(name, path) })
+}
+
+// layers are numbers of layers, or one.
+type layers []int
+
+// UnmarshalJSON reads a number or a list of numbers.
+func (l *layers) UnmarshalJSON(value []byte) error {
+	if value[0] != '[' && value[0] != 'n' {
+		value = slices.Concat([]byte("["), value, []byte("]"))
+	}
+	return strict.JSON(value, (*[]int)(l))
 }
 
 func covers(name, path string) bool { return path == name || strings.HasSuffix(path, "."+name) }
 
 func matchAny(patterns []*regexp.Regexp, path string) bool {
 	return slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(path) })
-}
-
-// texts reads a text or a list of texts.
-func texts(value []byte) (list []string, single bool, err error) {
-	var text string
-	switch {
-	case json.Unmarshal(value, &list) == nil && list != nil:
-		return list, false, nil
-	case string(value) != "null" && json.Unmarshal(value, &text) == nil:
-		return []string{text}, true, nil
-	}
-	return nil, false, fmt.Errorf("want names of modules or a pattern, found %.60s", value)
 }
 
 // compile compiles patterns of Python, each between two parts of one of Go. What Go's
@@ -171,22 +171,26 @@ func compile(before, after string, list ...string) (out []*regexp.Regexp, err er
 type patterns []pattern
 
 type pattern struct {
-	name  string           // for messages
+	name  string
 	path  []*regexp.Regexp // one
 	value float64
 }
 
-func readPatterns(key string, value []byte, valid func(float64) bool) (list patterns, err error) {
-	err = ordered.EachMember(value, func(name string, value []byte, _ int) error {
-		p := pattern{name: fmt.Sprintf("%s %q", key, name)}
-		if json.Unmarshal(value, &p.value) != nil || string(value) == "null" || !valid(p.value) {
-			return fmt.Errorf("%q: want a number (ranks are whole and above 0), found %.60s", name, value)
+// UnmarshalJSON reads an object from patterns to numbers, in its order.
+func (list *patterns) UnmarshalJSON(value []byte) error {
+	numbers := map[string]*float64{}
+	if err := strict.JSON(value, &numbers); err != nil || string(value) == "null" {
+		return err
+	}
+	return ordered.EachMember(value, func(name string, _ []byte, _ int) error {
+		path, err := compile(`^(?:.*\.)?(?:`, `)$`, name)
+		v := numbers[name]
+		if v == nil || !(math.Abs(*v) <= math.MaxFloat32) {
+			return fmt.Errorf("%q must be a number of float32", name)
 		}
-		p.path, err = compile(`^(?:.*\.)?(?:`, `)$`, name)
-		list = append(list, p)
+		*list = append(*list, pattern{name, path, *v})
 		return err
 	})
-	return list, err
 }
 
 func (list patterns) of(path string, usual float64) float64 {

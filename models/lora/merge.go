@@ -51,7 +51,7 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
-	tensors, err := read(dir, layout, c.unused(list))
+	tensors, err := readTensors(dir, layout, c.unused(list))
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ var errTied = errors.New("the head and the embedding are one tensor in this mode
 func (x *merging) checkTied(tensors *models.Weights) error {
 	head, _, hasHead := tensors.View(models.AdapterPrefix + headTensor)
 	embedding, _, hasEmbedding := tensors.View(models.AdapterPrefix + x.embedding)
-	alone := hasEmbedding && !x.tying && len(x.config.whole([]string{x.embedding})) > 0
+	alone := hasEmbedding && !x.Tying && len(x.config.whole([]string{x.embedding})) > 0
 	if x.tied && (hasHead && !slices.Equal(head, embedding) || !hasHead && alone) {
 		return fmt.Errorf("modules_to_save has one of %s and %s, or both with different numbers, and %w", headModule, x.embedding, errTied)
 	}

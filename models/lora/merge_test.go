@@ -138,7 +138,7 @@ func TestMergeRefused(t *testing.T) {
 		"unexpected tensor \"base_model.model.model.embed":        {``, []models.Tensor{a, b, numbers("model.embed_tokens.lora_embedding_A", 2, 23)}},
 		`all tensors have within their names "default."`:          {``, []models.Tensor{inner(".default.weight", a), inner(".default.weight", b)}},
 		"use_dora is true":                                        {`"use_dora": true`, []models.Tensor{a, b}},
-		`alpha_pattern: "q_proj": want a numb`:                    {`"alpha_pattern": {"q_proj": "x"}`, []models.Tensor{a, b}},
+		`alpha_pattern.q_proj is "x", not a number`:               {`"alpha_pattern": {"q_proj": "x"}`, []models.Tensor{a, b}},
 		"missing tensor \"base_model.model.model.layers.1.self":   {`"exclude_modules": ["v_proj"]`, []models.Tensor{a, b}},
 	} {
 		config := `{"r": 2, "layers_to_transform": [0]`
