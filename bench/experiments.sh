@@ -1,5 +1,5 @@
 #!/bin/sh
-# Remakes the tables of docs/experiments.md: 485 runs of four seconds of one core
+# Remakes the tables of runs/results/experiments.md: 485 runs of four seconds of one core
 # each, and a warm start of a minute. Runs that are through are kept in
 # runs/out/paper, so that a second call, or one after an interruption, does only
 # what is left.
@@ -22,5 +22,5 @@ fi
 
 for name in main ablations confirm warm printed rate rate-fresh; do
 	nice -n 10 $onering sweep -j "${JOBS:-2}" --out "$out/$name" \
-		--update docs/experiments.md "runs/paper/sweep-$name.toml"
+		--update runs/results/experiments.md "runs/paper/sweep-$name.toml"
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures gradients against the exponent p on frozen batches (docs/bench.md).
+"""Measures gradients against the exponent p on frozen batches (runs/results/bench.md).
 
     python3 bench/frozen.py --onering ./onering --out DIR [--part I/N]     one JSON line per batch
     python3 bench/frozen.py --table DIR                                    the tables

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes the tables of docs/bench.md: for each task a tuning sweep, bench/tuned.py, and a
+# Makes the tables of runs/results/bench.md: for each task a tuning sweep, bench/tuned.py, and a
 # comparison with each variant's best rate on other seeds. A task without a tuning sweep
 # has its rates in the comparison. Runs that are through are kept in runs/out/bench, so
 # that a second call does only what is left.
 #
 #   bench/objectives.sh [TASK...]     the tasks to run, by default all
-#   bench/objectives.sh tables        puts the tables of what was run into docs/bench.md
+#   bench/objectives.sh tables        puts the tables of what was run into runs/results/bench.md
 #   bench/objectives.sh models        makes only what runs/bench/*.toml begin with
 #
 # Run it from the repository's root. From the environment it takes
@@ -74,7 +74,7 @@ tune() {
 if [ "${1:-}" = tables ]; then
 	for file in runs/bench/sweep-*.toml; do
 		task=$(basename "$file" .toml | sed 's/^sweep-//')
-		[ ! -d "$out/$task" ] || "$onering" sweep -j "${JOBS:-2}" --out "$out/$task" --update docs/bench.md "$file"
+		[ ! -d "$out/$task" ] || "$onering" sweep -j "${JOBS:-2}" --out "$out/$task" --update runs/results/bench.md "$file"
 	done
 	exit
 fi

@@ -21,7 +21,7 @@ if missing:
 base = tuning["sweep"]["base"]
 seeds = list(range(101, 121 if task == "exponent" else 111))
 text = f"""# The variants of tune-{task}.toml on {base}, each with the learning rate that was best
-# for it there (bench/tuned.py wrote this file). docs/bench.md has the result.
+# for it there (bench/tuned.py wrote this file). runs/results/bench.md has the result.
 #
 #   onering sweep -j 2 --out runs/out/bench/{task} runs/bench/sweep-{task}.toml
 

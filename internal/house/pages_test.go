@@ -11,9 +11,13 @@ import (
 
 // TestLinks: every link of a page to a place in the repository leads somewhere.
 func TestLinks(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, pattern := range []string{"docs/*.md", "runs/results/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
 	}
 	link := regexp.MustCompile(`\]\(([^)#\s:]*)(#[^)\s]*)?\)`)
 	count := 0

@@ -213,7 +213,7 @@ func paperP(t testing.TB, degrees, n int, scale, pMax float64) (p, atMax, f floa
 
 // Example_paper prints which log-ratios give the mean p that the paper reports, 0.8 at
 // p_max = 0.99 and 1.2 at p_max = 4: by tail, spread and length. The figures stand in
-// docs/experiments.md.
+// runs/results/experiments.md.
 func Example_paper() {
 	fmt.Println("tail    scale   n    | f    | p, p_max = 0.99  at p_max | p, p_max = 4  at p_max")
 	for _, tail := range []struct {

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write anew what the tests compare in docs")
 
-// TestESSOverP: docs/ess-over-p.svg is the PMPO paper's figure of the effective sample
+// TestESSOverP: runs/results/ess-over-p.svg is the PMPO paper's figure of the effective sample
 // size over p, for normal log-ratios of four spreads. The first panel is without clip, as
 // in the paper; the others have the clip of training, which leaves one side open. ESS
 // falls along every curve, from 1 at p = 0, and the clip keeps it higher.
@@ -59,7 +59,7 @@ func TestESSOverP(t *testing.T) {
 	if err := sweepDynamics(&b, names, panels); err != nil {
 		t.Fatal(err)
 	}
-	const file = "../../docs/ess-over-p.svg"
+	const file = "../../runs/results/ess-over-p.svg"
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o666); err != nil {
 			t.Fatal(err)

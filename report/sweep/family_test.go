@@ -129,11 +129,11 @@ func TestFamilyRefused(t *testing.T) {
 	}
 }
 
-// TestPagesAreCorrected: the tables of docs are corrected over all comparisons of a task
+// TestPagesAreCorrected: the tables of runs/results are corrected over all comparisons of a task
 // that the page has. After a family changes, -update corrects the tables again.
 func TestPagesAreCorrected(t *testing.T) {
 	for page, dir := range map[string]string{"bench.md": "bench", "experiments.md": "paper"} {
-		path := filepath.Join("../../docs", page)
+		path := filepath.Join("../../runs/results", page)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
