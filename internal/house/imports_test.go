@@ -47,7 +47,7 @@ var rooms = []struct {
 	{"internal/graphtest", "models models/graph models/onnx"},
 	{"models/optim/*", "models models/graph models/onnx models/ports"},
 	{"models/export", "internal/files models models/optim/adamw"},
-	{"models/hub", "internal/files models"}, // models: for the names of a tokenizer's files
+	{"models/hub", "internal/files internal/remote models"}, // models: for the names of a tokenizer's files
 	{"models/decoder", "models models/graph models/onnx models/ports"},
 	{"models/lora", "internal/ordered internal/files internal/settings models"},
 	{"models/all", "models/* models/optim/*"},
@@ -59,7 +59,7 @@ var rooms = []struct {
 	{"runtime/cuda/kernels/onhost", "runtime/cuda/kernels"},
 	{"runtime/cuda", "internal/files models runtime runtime/cuda/kernels runtime/nccl runtime/provision"},
 	{"runtime/internal/tiles", "models models/onnx"},
-	{"runtime/provision", "internal/files"},
+	{"runtime/provision", "internal/files internal/remote"},
 	{"runtime/mpi", ""},
 	{"runtime/nccl", ""},
 	{"runtime/runtimetest", "runtime runtime/cuda runtime/cuda/kernels/onhost runtime/nccl runtime/provision models"},

@@ -3,7 +3,9 @@
 package remote
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -90,6 +92,37 @@ func Client(section, tokenEnv string, most int64) (*http.Client, error) {
 	return &http.Client{CheckRedirect: sameServer, Transport: &bearer{transport, token, most}}, err
 }
 
+// An unreachable error says in plain words that there is no connection.
+type unreachable struct {
+	error
+	text string
+}
+
+func (e unreachable) Error() string { return e.text }
+
+func (e unreachable) Unwrap() error { return e.error }
+
+// Plain returns an error of a connection with what may help, in plain words, and other
+// errors as they are.
+func Plain(err error) error {
+	if of, ok := err.(*url.Error); ok {
+		return &url.Error{Op: of.Op, URL: of.URL, Err: Plain(of.Err)}
+	}
+	host, unknown := errors.AsType[*net.DNSError](err)
+	failed, is := errors.AsType[*net.OpError](err)
+	switch {
+	case unknown:
+		return unreachable{err, fmt.Sprintf("there is no host %s here: no network, or a wrong name", host.Name)}
+	case is && failed.Addr != nil:
+		why := failed.Err
+		if call, ok := errors.AsType[*os.SyscallError](why); ok {
+			why = call.Err
+		}
+		return unreachable{err, fmt.Sprintf("no connection with %s (%v): no network, or no server there", failed.Addr, why)}
+	}
+	return err
+}
+
 type bearer struct {
 	*http.Transport
 	token string
@@ -107,5 +140,5 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil && response.StatusCode != http.StatusSwitchingProtocols {
 		response.Body = http.MaxBytesReader(nil, response.Body, b.most)
 	}
-	return response, err
+	return response, Plain(err)
 }

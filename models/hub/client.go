@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	network "onering/internal/remote"
 )
 
 const (
@@ -97,7 +99,7 @@ func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
 	for range maxRedirects {
 		resp, err := c.once(ctx, k, address)
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", k.method, withoutQuery(address), err)
+			return nil, fmt.Errorf("%s %s: %w", k.method, withoutQuery(address), network.Plain(err))
 		}
 		if k.seen != nil {
 			k.seen(resp.Header)
@@ -184,7 +186,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	}
 	w.timer.Stop()
 	if err != io.EOF {
-		err = cmp.Or(context.Cause(w.ctx), err)
+		err = network.Plain(cmp.Or(context.Cause(w.ctx), err))
 	}
 	return n, err
 }

@@ -30,6 +30,9 @@ package hub
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -162,13 +165,22 @@ func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 		c.attempts = 1 // with a cache, do not wait for a hub that does not answer
 	}
 	info, err := c.info(ctx, r)
-	if err != nil {
-		if cached != "" && ctx.Err() == nil && unreachable(err) {
-			o.Notice("the hub does not answer (" + err.Error() + "): using " + cached + " from the cache")
-			return cached, nil
-		}
-		return "", err
+	if err == nil {
+		c.attempts = maxAttempts
+		dir, err = store.fill(ctx, c, info, o)
+		return dir, helped(err)
 	}
-	c.attempts = maxAttempts
-	return store.fill(ctx, c, info, o)
+	if cached != "" && ctx.Err() == nil && unreachable(err) {
+		o.Notice("the hub does not answer (" + err.Error() + "): using " + cached + " from the cache")
+		return cached, nil
+	}
+	return "", helped(err)
+}
+
+// helped says what helps beside an error for want of a network.
+func helped(err error) error {
+	if errors.As(err, new(*net.OpError)) || errors.As(err, new(*net.DNSError)) {
+		return fmt.Errorf("%w; without a network, name a folder or a file that has it (as model.path = DIR), or download it on a machine with one and bring the cache (HF_HOME)", err)
+	}
+	return err
 }

@@ -738,7 +738,7 @@ func TestNoHost(t *testing.T) {
 	o.transport = roundTrip(func(*http.Request) (*http.Response, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: "hub.invalid", IsNotFound: true}
 	})
-	if _, err := Resolve(t.Context(), "org/name", o); err == nil || !strings.Contains(err.Error(), "no such host") || len(w.waits) > 0 {
+	if _, err := Resolve(t.Context(), "org/name", o); err == nil || !strings.Contains(err.Error(), "there is no host hub.invalid here: no network, or a wrong name; without a network, name a folder") || len(w.waits) > 0 {
 		t.Errorf("%v, after %v", err, w.waits)
 	}
 }

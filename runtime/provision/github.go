@@ -9,11 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"onering/internal/files"
+	"onering/internal/remote"
 )
 
 // github downloads the archive of ONNX Runtime's own release, for machines without a
@@ -75,7 +77,7 @@ func get(ctx context.Context, url string) (*http.Response, error) {
 	req.Header.Set("User-Agent", "onering")
 	r, err := httpClient.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, remote.Plain(err)
 	}
 	if r.StatusCode != http.StatusOK {
 		r.Body.Close()
