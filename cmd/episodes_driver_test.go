@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -55,12 +56,24 @@ func TestPrograms(t *testing.T) {
 	for range 3 {
 		clients.Go(func() {
 			for {
-				status, begun := post("/rl/start", "", map[string]any{})
+				apart := played.Load()%2 == 0 // the key that asks tells no rewards then
+				status, begun := post("/rl/start", "", map[string]any{"reward_key": apart})
 				if status != http.StatusOK {
 					return
 				}
 				n := played.Add(1)
 				key := begun["api_key"].(string)
+				pays, separate := begun["reward_key"].(string)
+				if !separate {
+					pays = key
+				} else if status, _ := post("/v1/completions", pays, map[string]any{"prompt": "1+1="}); status != http.StatusForbidden {
+					t.Errorf("the key for rewards asks: %d", status)
+				} else if status, _ := post("/rl/reward", key, map[string]any{"reward": 1}); status != http.StatusForbidden {
+					t.Errorf("the key that asks pays: %d", status)
+				}
+				if separate != apart {
+					t.Errorf("a key for rewards is there: %v, want %v", separate, apart)
+				}
 				text := begun["problem"].(map[string]any)["text"].(string)
 				for turn := 0; turn < 2 && n != 2; turn++ {
 					status, answer := post("/v1/completions", key, map[string]any{"prompt": text, "max_tokens": 12, "stop": "="})
@@ -72,11 +85,11 @@ func TestPrograms(t *testing.T) {
 						text = "12+34=" // which is another history
 					}
 				}
-				if status, _ := post("/rl/reward", key, map[string]any{"reward": 1e300}); status != http.StatusBadRequest {
+				if status, _ := post("/rl/reward", pays, map[string]any{"reward": 1e300}); status != http.StatusBadRequest {
 					t.Errorf("a reward that no step can be computed with: %d", status)
 				}
 				if n != 7 {
-					post("/rl/reward", key, map[string]any{"reward": n % 2})
+					post("/rl/reward", pays, map[string]any{"reward": n % 2})
 				}
 				if status, _ := post("/rl/end", key, map[string]any{}); status != http.StatusOK {
 					t.Errorf("/rl/end: %d", status)
@@ -125,6 +138,58 @@ func TestPrograms(t *testing.T) {
 	}
 	if want := map[string]int{"part": 1, "nothing": 1, "rewarded": 14, "graded": 1}; fmt.Sprint(counts) != fmt.Sprint(want) {
 		t.Errorf("episodes are %v, want %v", counts, want)
+	}
+}
+
+// TestRewardKey: programs of a run that take the keys of those beside them from /proc, and
+// their own from the environment, change no reward; the key that each reads first does. What
+// the programs tell is not counted as responses without an answer.
+func TestRewardKey(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil || !libraryFound() {
+		t.Skip("no ONNX Runtime library or no Python")
+	}
+	dir := t.TempDir()
+	const agent = `
+import glob, json, os, urllib.request, urllib.error
+base, own = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+def post(url, body, key):
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json", "Authorization": "Bearer " + key}))
+        return 200
+    except urllib.error.HTTPError as e:
+        return e.code
+with open(int(os.environ["ONERING_REWARD_FD"])) as secret:
+    pays = secret.readline().strip()
+post(base + "/completions", {"prompt": json.loads(os.environ["ONERING_PROBLEM"])["text"], "max_tokens": 4}, own)
+keys = [own]
+for name in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        keys += [x[15:] for x in open(name).read().split("\0") if x.startswith("OPENAI_API_KEY=sk-onering")]
+    except OSError:
+        pass
+for name in glob.glob("/proc/[0-9]*/fd/3"):
+    try:
+        keys.append(open(name).readline().strip())
+    except OSError:
+        pass
+reward = base.removesuffix("/v1") + "/rl/reward"
+if any(post(reward, {"reward": -5}, k) == 200 for k in keys if k.startswith("sk-onering")) or post(reward, {"reward": 0.5}, pays) != 200:
+    raise SystemExit("a key tells what it may not, or not what it may")
+`
+	script := filepath.Join(dir, "agent.py")
+	if err := os.WriteFile(script, []byte(agent), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c := program("train", "--config", filepath.Join("..", "examples", "calculator", "agent.toml"), "--set", "model.path="+filepath.Join("..", "examples", "calculator", "model"),
+		"--set", fmt.Sprintf("environment.command=[%q, %q]", python, script), "--set", "train.rounds=1", "--set", "rollout.prompts_per_round=1", "--set", "rollout.samples_per_prompt=4",
+		"--set", "train.batch_size=4", "--out", filepath.Join(dir, "run"))
+	if err := c.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, c.Stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+	if said := c.Stderr.(*bytes.Buffer).String(); err != nil || !strings.Contains(string(text), `"reward":0.5,`) || strings.Contains(string(text), "no_answer_share") || !strings.Contains(said, "does not count") {
+		t.Errorf("%v: %s\n%s", err, text, said)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"onering/internal/stat"
+	"onering/reward"
 )
 
 // A Report tells how a model did on some suites.
@@ -90,7 +91,7 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 			if !x.Truncated() || r.Settings.GradeTruncated {
 				votes[k] = voting{x.Answer, x.Right}
 			}
-			if x.Answer == "" {
+			if x.Answer == "" && x.Reason != reward.ByEnvironment {
 				out.Unanswered++
 			}
 			if x.Fault != "" {

@@ -147,9 +147,13 @@ func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 	return stats, err
 }
 
+// ByEnvironment is the reason of a score that the environment or a program told: no answer was
+// looked for.
+const ByEnvironment = "the environment's"
+
 // Earned is the score of an episode whose turns got rewards from the environment; sum is their sum.
 func Earned(sum float64) *Score {
-	return &Score{Value: sum, Reason: "the environment's", Components: map[string]float64{"environment": sum}}
+	return &Score{Value: sum, Reason: ByEnvironment, Components: map[string]float64{"environment": sum}}
 }
 
 // grade scores responses to one task, in the order of their numbers. The reward scores

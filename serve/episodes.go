@@ -25,14 +25,15 @@ import (
 // Episodes lets programs, such as agents that know nothing of training, play episodes with
 // the policy in training. Each episode has an API key, with which a program uses the run as
 // a server of OpenAI's API; package openai answers. POST /rl/start begins an episode,
-// /rl/reward states its reward, /rl/end ends it. Episodes is the environment.Driver of
-// programs.
+// /rl/reward states its reward, /rl/end ends it. A reward is told with a second key, since
+// what an agent starts may know the first. Episodes is the environment.Driver of programs.
 type Episodes struct {
 	name    string
 	key     string   // the key of programs that begin episodes; "" for none
 	command []string // the command that is run for each episode; nil to wait for programs
 	url     string   // the address for programs
 	stop    func()
+	unpaid  sync.Once // the log says once that a reward was told with a key that only asks
 
 	mu      sync.Mutex
 	round   *round        // the round in progress; nil between two rounds
@@ -151,7 +152,7 @@ type round struct {
 	handler http.Handler
 
 	mu   sync.Mutex
-	keys map[string]*episode // episodes that have begun, by key
+	keys map[string]*episode // episodes that have begun, by each of their keys
 	left []*episode          // episodes that have not begun
 }
 
@@ -159,7 +160,9 @@ type round struct {
 type episode struct {
 	environment.Start
 	request int
-	key     string
+	key     string // with which the policy is asked
+	pays    string // with which rewards are told
+	both    bool   // key pays, too
 	session *openai.Session
 	begun   chan struct{} // has an element once a program has taken the episode
 	ended   context.Context
@@ -172,7 +175,7 @@ type episode struct {
 // episode makes the episode of a sample of a request.
 func (r *round) episode(request, k int) *episode {
 	g, q := r.drive.Groups[request], r.drive.Requests[request]
-	e := &episode{Start: g.Start, request: request, key: episodeKey + rand.Text(), begun: make(chan struct{}, 1)}
+	e := &episode{Start: g.Start, request: request, key: episodeKey + rand.Text(), pays: episodeKey + rand.Text(), begun: make(chan struct{}, 1)}
 	e.ended, e.end = context.WithCancel(context.Background())
 	e.Sample = g.Number(k)
 	o := r.drive.Options
@@ -194,8 +197,9 @@ func (r *round) session(key string) *openai.Session {
 	return nil
 }
 
-// begin takes the next episode; nil if all have begun.
-func (r *round) begin() *episode {
+// begin takes the next episode; nil if all have begun. both says whether the key that asks
+// also pays.
+func (r *round) begin(both bool) *episode {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.left) == 0 {
@@ -203,7 +207,7 @@ func (r *round) begin() *episode {
 	}
 	e := r.left[0]
 	r.left = r.left[1:]
-	r.keys[e.key] = e
+	r.keys[e.key], r.keys[e.pays], e.both = e, e, both
 	select {
 	case e.begun <- struct{}{}:
 	default:
@@ -216,6 +220,7 @@ func (r *round) putBack(e *episode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.keys, e.key)
+	delete(r.keys, e.pays)
 	r.left = append(r.left, e)
 }
 
@@ -244,7 +249,7 @@ func (r *round) play(ctx context.Context, ended func(environment.Driven)) (stats
 	}
 	for range min(r.drive.AtOnce, len(r.left)) {
 		programs.Go(func() {
-			for e := r.begin(); e != nil && ctx.Err() == nil; e = r.begin() {
+			for e := r.begin(false); e != nil && ctx.Err() == nil; e = r.begin(false) {
 				finish(e, r.run(ctx, e))
 			}
 		})
@@ -278,7 +283,7 @@ func (r *round) run(ctx context.Context, e *episode) error {
 	}
 	_, err = process.Run(ctx, r.command, nil, process.Limits{Seconds: r.drive.EpisodeSeconds, Output: mostOutput, Environment: []string{
 		"OPENAI_BASE_URL=" + r.url, "OPENAI_API_KEY=" + e.key, "ONERING_PROBLEM=" + string(problem),
-	}})
+	}, Secret: e.pays, SecretName: "ONERING_REWARD_FD"})
 	if e.ended.Err() != nil && ctx.Err() == nil {
 		return nil // the program may do as it likes after the end of its episode
 	}
@@ -334,7 +339,7 @@ func problemOf(e *episode) problem {
 func (r *round) paths() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /rl/start", r.start)
-	mux.HandleFunc("POST /rl/reward", r.told(func(e *episode, body []byte) error {
+	mux.HandleFunc("POST /rl/reward", r.told(func(e *episode, key string) bool { return key == e.pays || e.both }, func(e *episode, body []byte) error {
 		var said struct {
 			Reward *float64 `json:"reward"`
 		}
@@ -352,7 +357,7 @@ func (r *round) paths() http.Handler {
 		}
 		return err
 	}))
-	mux.HandleFunc("POST /rl/end", r.told(func(e *episode, _ []byte) error {
+	mux.HandleFunc("POST /rl/end", r.told(func(*episode, string) bool { return true }, func(e *episode, _ []byte) error {
 		e.end()
 		return nil
 	}))
@@ -362,7 +367,7 @@ func (r *round) paths() http.Handler {
 	policy := r.server.Handler()
 	mux.HandleFunc("/", func(w http.ResponseWriter, q *http.Request) {
 		// The key of an ended episode does not give access to the plain server.
-		if !strings.HasPrefix(openai.KeyOf(q), episodeKey) || r.of(w, q) != nil {
+		if !strings.HasPrefix(openai.KeyOf(q), episodeKey) || r.of(w, q, func(e *episode, key string) bool { return key == e.key }) != nil {
 			policy.ServeHTTP(w, q)
 		}
 	})
@@ -379,9 +384,19 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 		openai.Refuse(w, http.StatusConflict, "this run starts its programs itself (environment.command)")
 		return
 	}
-	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, q.Body, 64<<10)) // the server notices that the program has gone only after reading the body
-	now, e := r, r.begin()
-	for ; e == nil; e = now.begin() {
+	var asked struct {
+		RewardKey bool `json:"reward_key"`
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, 64<<10)) // the server notices that the program has gone only after reading the body
+	if err == nil && len(body) > 0 {
+		err = json.Unmarshal(body, &asked)
+	}
+	if err != nil {
+		openai.Refuse(w, http.StatusBadRequest, `the body must be {}, or {"reward_key": true} for a key of its own to tell rewards with`)
+		return
+	}
+	now, e := r, r.begin(!asked.RewardKey)
+	for ; e == nil; e = now.begin(!asked.RewardKey) {
 		if now = r.current(q.Context(), now); now == nil {
 			openai.Refuse(w, http.StatusGone, "the run has ended: there are no more episodes")
 			return
@@ -391,17 +406,30 @@ func (r *round) start(w http.ResponseWriter, q *http.Request) {
 		now.putBack(e)
 		return
 	}
-	openai.Write(w, http.StatusOK, map[string]any{"api_key": e.key, "base_url": r.url, "model": r.name, "problem": problemOf(e)})
+	answer := map[string]any{"api_key": e.key, "base_url": r.url, "model": r.name, "problem": problemOf(e)}
+	if asked.RewardKey {
+		answer["reward_key"] = e.pays
+	}
+	openai.Write(w, http.StatusOK, answer)
 }
 
-// of returns the episode of the key that a request came with, or refuses the request.
-func (r *round) of(w http.ResponseWriter, q *http.Request) *episode {
+// of returns the episode of the key that a request came with, or refuses the request, also
+// if the key is the wrong one of the episode's two.
+func (r *round) of(w http.ResponseWriter, q *http.Request, right func(e *episode, key string) bool) *episode {
 	r.mu.Lock()
-	e := r.keys[openai.KeyOf(q)]
+	key := openai.KeyOf(q)
+	e := r.keys[key]
 	r.mu.Unlock()
 	switch {
 	case e == nil:
 		openai.Refuse(w, http.StatusUnauthorized, "the key is that of no episode of this round: send what /rl/start gave as Authorization: Bearer KEY")
+	case !right(e, key) && key == e.pays:
+		openai.Refuse(w, http.StatusForbidden, "this key tells the reward of its episode: ask with the episode's other one")
+	case !right(e, key):
+		r.unpaid.Do(func() {
+			slog.Warn("a reward was told with the key that asks, which others may know, and does not count: the key for rewards is read from the descriptor that ONERING_REWARD_FD names")
+		})
+		openai.Refuse(w, http.StatusForbidden, "the key that asks tells no rewards: read the key for it from the descriptor that ONERING_REWARD_FD names, before anything else is started")
 	case e.ended.Err() != nil:
 		openai.Refuse(w, http.StatusConflict, "the episode of this key has ended")
 	default:
@@ -410,10 +438,10 @@ func (r *round) of(w http.ResponseWriter, q *http.Request) *episode {
 	return nil
 }
 
-// told handles a request about the episode of its key.
-func (r *round) told(do func(e *episode, body []byte) error) http.HandlerFunc {
+// told handles a request about the episode of its key, which has to be right.
+func (r *round) told(right func(e *episode, key string) bool, do func(e *episode, body []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
-		e := r.of(w, q)
+		e := r.of(w, q, right)
 		if e == nil {
 			return
 		}

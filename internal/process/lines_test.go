@@ -1,6 +1,7 @@
 package process
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -30,5 +31,16 @@ func TestDeliver(t *testing.T) {
 	l.abandon(2)
 	if err := l.deliver([]byte(`{"id": 2}`)); err != nil {
 		t.Errorf("an answer that nobody waits for: %v", err)
+	}
+}
+
+// TestSecret: a program reads its secret once, and what it starts finds nothing left.
+func TestSecret(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a shell of Unix")
+	}
+	out, err := Run(t.Context(), []string{"/bin/sh", "-c", `read -r x <&3; echo "$x"; sh -c 'cat <&3; env' | grep -c "$x"`}, nil, Limits{Seconds: 60, Output: 1 << 16, Secret: "sk-a", SecretName: "AT"})
+	if out != "sk-a\n0\n" {
+		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -299,6 +299,9 @@ type Limits struct {
 	Megabytes int
 	// Environment holds further variables, each NAME=VALUE, for a program of the user.
 	Environment []string
+	// Secret, if not empty, is a line that a program of the user reads once from the descriptor
+	// whose number the variable SecretName has. No other process finds it in its environment.
+	Secret, SecretName string
 }
 
 // Run runs a command with an input, and returns its standard output, also if there is an
@@ -308,9 +311,7 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 		return "", err
 	}
 	cmd := exec.Command(command[0], command[1:]...)
-	if len(l.Environment) > 0 {
-		cmd.Env = append(os.Environ(), l.Environment...)
-	}
+	cmd.Env = append(os.Environ(), l.Environment...)
 	if l.Megabytes > 0 {
 		dir, err := os.MkdirTemp("", "onering-")
 		if err != nil {
@@ -319,6 +320,18 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 		defer os.RemoveAll(dir)
 		if cmd, err = shutIn(dir, command, l); err != nil {
 			return "", err
+		}
+	}
+	if l.Secret != "" {
+		theirs, err := whisper(l.Secret)
+		if err != nil {
+			return "", err
+		}
+		if cmd.Env = append(cmd.Environ(), l.SecretName+"=3"); theirs == nil {
+			cmd.Env, input = append(cmd.Env, l.SecretName+"=0"), []byte(l.Secret+"\n")
+		} else {
+			cmd.ExtraFiles = []*os.File{theirs}
+			defer theirs.Close()
 		}
 	}
 	var out []byte

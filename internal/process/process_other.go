@@ -4,6 +4,7 @@ package process
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 )
 
@@ -12,6 +13,9 @@ func separate(*exec.Cmd) {}
 
 // killGroup kills the process.
 func killGroup(cmd *exec.Cmd, _ string) { cmd.Process.Kill() }
+
+// whisper does nothing: programs inherit only their standard streams here.
+func whisper(string) (*os.File, error) { return nil, nil }
 
 // limited returns the command unchanged.
 func limited(command []string, _ Limits) (cmd *exec.Cmd, missing error) {

@@ -261,10 +261,11 @@ func (r *round) metrics(answers bool) metrics.Record {
 }
 
 // gradeMetrics returns how many responses have each status, as shares and as counts of
-// those that were not graded, the share of right ones and of those without an answer, and
-// how many were skipped, which count for nothing else.
+// those that were not graded, the share of right ones, that of those without an answer among
+// those whose reward no environment told, and how many were skipped, which count for nothing
+// else.
 func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
-	counts, unanswered, skipped, judged, right := map[reward.Status]float64{}, 0.0, 0.0, 0.0, 0.0
+	counts, unanswered, skipped, told, judged, right := map[reward.Status]float64{}, 0.0, 0.0, 0.0, 0.0, 0.0
 	responses := r.responses()
 	for i := range responses {
 		s := responses[i].Score
@@ -278,7 +279,9 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 				right++
 			}
 		}
-		if s.Answer == "" {
+		if s.Reason == reward.ByEnvironment {
+			told++
+		} else if s.Answer == "" {
 			unanswered++
 		}
 	}
@@ -286,8 +289,8 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 		record = record.With("right_share", right/judged)
 	}
 	if n := float64(len(responses)) - skipped; n > 0 {
-		if answers {
-			record = record.With("no_answer_share", unanswered/n)
+		if answers && n > told {
+			record = record.With("no_answer_share", unanswered/(n-told))
 		}
 		for _, s := range [...]reward.Status{reward.OK, reward.Limit, reward.Error} {
 			record = record.With("verifier/status/"+s.String(), counts[s]/n)
