@@ -11,6 +11,7 @@ package environment
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -27,7 +28,7 @@ import (
 //
 // The value itself is the configuration, as a reward's is: its exported fields carry toml
 // tags, and Validate is called if there is one. Further abilities are optional interfaces:
-// Stopper, Repeating, io.Closer and the method About.
+// Stopper, Holder, Repeating, io.Closer and the method About.
 //
 // Methods observe these rules, each of which is a case of environmenttest:
 //
@@ -120,6 +121,16 @@ type Opening struct {
 type Stopper interface {
 	Stops() []string
 }
+
+// A Holder says whether an episode keeps something of the environment until it is closed,
+// such as a session or a process. Then at_once bounds the episodes under way.
+type Holder interface {
+	Holds() bool
+}
+
+// ErrFull is wrapped by the error of Begin of an environment that has no room for another
+// episode until one is closed.
+var ErrFull = errors.New("it has no room for another episode")
 
 // A Repeating environment answers equal turns of equal episodes alike, so that a run need not
 // remember its answers to be resumed.

@@ -25,6 +25,7 @@ type play struct {
 	seen    []Turn  // turns that the environment has seen, or would have seen without the journal
 	last    string  // what the policy said in its newest turn
 	spent   time.Duration
+	held    bool // the play has one of the round's places
 	outcome Outcome
 }
 
@@ -139,34 +140,33 @@ func (x *play) key(r sampler.Response) string {
 // ask gives the environment the turns that it has not seen, and returns its answer to the
 // last. If earlier answers came from the journal, the environment now sees those turns first.
 func (x *play) ask() (o Observation, err error) {
-	p := x.round.player
-	left := seconds(p.EpisodeSeconds) - x.spent
-	if left <= 0 {
-		return o, fmt.Errorf("the episode's answers have taken its %g s (environment.episode_seconds)", p.EpisodeSeconds)
-	}
-	ctx, end := context.WithTimeoutCause(x.round.ctx, left, fmt.Errorf("it has not answered within the %g s of the episode (environment.episode_seconds)", p.EpisodeSeconds))
-	defer end()
-	ctx, cancel := p.step(ctx)
-	defer cancel()
-	began := time.Now()
-	defer func() { x.spent += time.Since(began) }()
 	unseen := x.seen[len(x.seen)-1:]
 	if x.episode == nil {
 		unseen = x.seen
-		var opening Opening
-		if x.episode, opening, err = p.begin(ctx, x.group.Start); err != nil {
-			return o, err
-		}
-		if !reflect.DeepEqual(opening, x.group.Opening) {
-			return o, errors.New("it begins otherwise than what the policy has read: the episodes of a problem, which have one seed, must begin alike")
+		for err = ErrFull; errors.Is(err, ErrFull); {
+			err = x.timed(x.begin)
+			// A place that opens belongs to an episode that ends: this play keeps its place and takes
+			// another, so fewer episodes are under way from here on.
+			if errors.Is(err, ErrFull) && (x.round.begun.Load() == 0 || !x.round.take()) {
+				return o, err
+			}
 		}
 	}
-	for _, t := range unseen {
-		t.Calls = slices.Clone(t.Calls)
-		episode := x.episode
-		if o, err = within(ctx, func() (Observation, error) { return episode.Step(ctx, t) }); err != nil {
-			return Observation{}, err
+	if err != nil {
+		return o, err
+	}
+	err = x.timed(func(ctx context.Context) error {
+		for _, t := range unseen {
+			t.Calls = slices.Clone(t.Calls)
+			episode := x.episode
+			if o, err = within(ctx, func() (Observation, error) { return episode.Step(ctx, t) }); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return Observation{}, err
 	}
 	if r := o.Reward; r != nil {
 		sum, _ := x.outcome.Reward()
@@ -178,6 +178,47 @@ func (x *play) ask() (o Observation, err error) {
 		return Observation{}, errors.New("it has neither a message nor an end of the episode")
 	}
 	return o, nil
+}
+
+// begin begins the episode.
+func (x *play) begin(ctx context.Context) (err error) {
+	var opening Opening
+	x.episode, opening, err = x.round.player.begin(ctx, x.group.Start, func() bool { return x.round.begun.Load() > 0 })
+	if x.episode != nil {
+		x.round.begun.Add(1)
+	}
+	if err == nil && !reflect.DeepEqual(opening, x.group.Opening) {
+		err = errors.New("it begins otherwise than what the policy has read: the episodes of a problem, which have one seed, must begin alike")
+	}
+	return err
+}
+
+// timed asks the environment something within the time that it has for an answer and for
+// all of the episode.
+func (x *play) timed(ask func(ctx context.Context) error) error {
+	p := x.round.player
+	left := seconds(p.EpisodeSeconds) - x.spent
+	if left <= 0 {
+		return fmt.Errorf("the episode's answers have taken its %g s (environment.episode_seconds)", p.EpisodeSeconds)
+	}
+	ctx, end := context.WithTimeoutCause(x.round.ctx, left, fmt.Errorf("it has not answered within the %g s of the episode (environment.episode_seconds)", p.EpisodeSeconds))
+	defer end()
+	ctx, cancel := p.step(ctx)
+	defer cancel()
+	began := time.Now()
+	defer func() { x.spent += time.Since(began) }()
+	return ask(ctx)
+}
+
+// end ends the environment's episode, if there is one, and leaves its place.
+func (x *play) end() {
+	if x.episode != nil {
+		x.group.end(x.episode)
+		x.round.begun.Add(-1)
+	}
+	if x.held {
+		x.round.leave()
+	}
 }
 
 // end ends an episode, if there is one. An error is only logged, since the outcome is

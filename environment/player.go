@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"onering/data"
@@ -21,7 +22,7 @@ type Limits struct {
 	MaxTurns       int     `toml:"max_turns" range:"[1,10000]" help:"most turns of the policy in an episode; one that reaches it is truncated"`
 	StepSeconds    float64 `toml:"step_seconds" range:"(0,1000000]" help:"seconds that the environment has for an answer; an episode that waits longer has no grade"`
 	EpisodeSeconds float64 `toml:"episode_seconds" range:"(0,10000000]" help:"seconds that the environment has for all answers of an episode together"`
-	AtOnce         int     `toml:"at_once" range:"[1,65536]" help:"how many episodes the environment answers at the same time; others wait, while responses go on"`
+	AtOnce         int     `toml:"at_once" range:"[1,65536]" help:"how many episodes the environment answers at the same time, or has under way if each keeps a session or a process of its own; others wait, while responses go on"`
 }
 
 // DefaultLimits suit tools that answer at once or within seconds.
@@ -91,7 +92,7 @@ func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids [
 		ctx, cancel := p.step(ctx)
 		defer cancel()
 		var e Episode
-		e, g.Opening, err = p.begin(ctx, s)
+		e, g.Opening, err = p.begin(ctx, s, nil)
 		if s.end(e); err != nil {
 			return g, "", nil, &OpeningError{err}
 		}
@@ -110,23 +111,33 @@ func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids [
 }
 
 // begin begins an episode and returns its opening. With an error there may be an episode too.
-func (p *Player) begin(ctx context.Context, s Start) (Episode, Opening, error) {
+// While the environment is full, begin tries again, unless others have episodes that will end.
+func (p *Player) begin(ctx context.Context, s Start, others func() bool) (Episode, Opening, error) {
 	type begun struct {
 		Episode
 		Opening
 	}
-	x, err := within(ctx, func() (x begun, err error) {
-		e, err := p.Environment.Begin(ctx, s)
-		if err != nil {
+	for {
+		x, err := within(ctx, func() (x begun, err error) {
+			e, err := p.Environment.Begin(ctx, s)
+			if err != nil {
+				return x, err
+			}
+			x.Episode = e
+			if opener, ok := e.(Opener); ok {
+				x.Opening, err = opener.Opening()
+			}
 			return x, err
+		})
+		if !errors.Is(err, ErrFull) || others != nil && others() {
+			return x.Episode, x.Opening, err
 		}
-		x.Episode = e
-		if opener, ok := e.(Opener); ok {
-			x.Opening, err = opener.Opening()
+		select {
+		case <-ctx.Done():
+			return nil, Opening{}, err
+		case <-time.After(50 * time.Millisecond):
 		}
-		return x, err
-	})
-	return x.Episode, x.Opening, err
+	}
 }
 
 // opened replaces the text of a problem by an opening.
@@ -192,7 +203,9 @@ type Round struct {
 	groups  []Group
 	journal Journal // remembers answers; may be nil
 	ctx     context.Context
-	turns   chan struct{} // has an element for each answer that is being waited for
+	turns   chan struct{} // has an element for each answer that is being waited for, or each episode under way
+	holds   bool          // turns counts episodes
+	begun   atomic.Int64  // episodes of the environment that have not ended
 	asked   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -209,6 +222,9 @@ func (p *Player) Play(ctx context.Context, o *sampler.Options, groups []Group, j
 		journal = nil
 	}
 	r := &Round{player: p, groups: groups, journal: journal, ctx: ctx, turns: make(chan struct{}, p.AtOnce), plays: map[place]*play{}}
+	if h, ok := p.Environment.(Holder); ok {
+		r.holds = h.Holds()
+	}
 	if s, ok := p.Environment.(Stopper); ok {
 		o.Stops = append(o.Stops[:len(o.Stops):len(o.Stops)], s.Stops()...)
 	}
@@ -228,11 +244,27 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 	}
 	r.mu.Unlock()
 	r.asked.Go(func() {
-		r.turns <- struct{}{}
-		defer func() { <-r.turns }()
+		if r.holds {
+			x.held = x.held || r.take()
+		} else if r.take() {
+			defer r.leave()
+		}
 		answer(x.turn(response))
 	})
 }
+
+// take waits for one of the at_once places. It reports false if the round ends before.
+func (r *Round) take() bool {
+	select {
+	case r.turns <- struct{}{}:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// leave frees a place.
+func (r *Round) leave() { <-r.turns }
 
 // An Outcome is the result of an episode.
 type Outcome struct {
@@ -266,7 +298,7 @@ func (r *Round) End(response sampler.Response) Outcome {
 	if x == nil {
 		return Outcome{}
 	}
-	r.asked.Go(func() { x.group.end(x.episode) }) // closing an episode may take long
+	r.asked.Go(x.end) // closing an episode may take long
 	return x.outcome
 }
 
@@ -279,7 +311,7 @@ func (r *Round) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range r.plays {
-		x.group.end(x.episode)
+		x.end()
 	}
 	r.plays = nil
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"onering/data"
@@ -254,7 +256,11 @@ func recited(t *testing.T, template string, texts []string) recital {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, _ := tok.EncodeSpans("<|im_start|>assistant\n", nil)
+	begins := "<|im_start|>assistant\n"
+	if strings.Contains(template, begins+"<think>\n") {
+		begins += "<think>\n"
+	}
+	begin, _ := tok.EncodeSpans(begins, nil)
 	d := &reciter{begin: begin}
 	for _, text := range texts {
 		ids, _ := tok.EncodeSpans(text+"<|im_end|>", nil)
@@ -342,5 +348,100 @@ func TestInTime(t *testing.T) {
 	missing := errors.New("no such server")
 	if err := DefaultLimits().InTime(t.Context(), func(context.Context) error { return missing }); !errors.Is(err, missing) {
 		t.Errorf("it fails: %v", err)
+	}
+}
+
+// A box has room for some episodes of three turns.
+type box struct {
+	holds bool
+	room  int64
+	open  atomic.Int64
+	most  atomic.Int64
+}
+
+type boxed struct {
+	*box
+	turns int
+}
+
+func (b *box) Holds() bool { return b.holds }
+func (b *box) Begin(context.Context, Start) (Episode, error) {
+	n := b.open.Add(1)
+	if n > b.room {
+		b.open.Add(-1)
+		return nil, fmt.Errorf("the box: %w", ErrFull)
+	}
+	for most := b.most.Load(); n > most && !b.most.CompareAndSwap(most, n); most = b.most.Load() {
+	}
+	return &boxed{box: b}, nil
+}
+func (e *boxed) Close() error { e.open.Add(-1); return nil }
+func (e *boxed) Step(_ context.Context, t Turn) (Observation, error) {
+	e.turns++
+	return Observation{Messages: []tokenize.Message{{Role: "user", Content: "on"}}, Done: e.turns == 3}, nil
+}
+
+// TestPlaces: episodes that keep something of an environment follow one another where
+// at_once, or the environment, has fewer places than there are episodes.
+func TestPlaces(t *testing.T) {
+	tok := ascii(t, written["hermes"].template)
+	prompter, err := data.NewPrompter(tok, tokenize.Template{Chat: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		holds           bool
+		room            int64
+		atOnce          int
+		episodes, under int64
+	}{{true, 100, 1, 8, 1}, {true, 1, 16, 8, 1}, {true, 3, 16, 24, 3}, {true, 100, 2, 8, 2}, {false, 100, 1, 8, 8}} {
+		b := &box{holds: tt.holds, room: tt.room}
+		p := &Player{Environment: b, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
+		p.AtOnce = tt.atOnce
+		group, _, prompt, err := p.Open(t.Context(), Start{Problem: data.Problem{ID: "p", Text: "how much?"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		round := p.Play(t.Context(), &sampler.Options{}, []Group{group}, nil)
+		var all sync.WaitGroup
+		for k := range int(tt.episodes) {
+			all.Go(func() {
+				r := sampler.Response{Sample: k}
+				for turn := 1; ; turn++ {
+					r.IDs = append(r.IDs, 5, 1)
+					told := make(chan sampler.Observation, 1)
+					round.turn(r, func(o sampler.Observation) { told <- o })
+					o := <-told
+					if o.End != "" || o.Err != nil {
+						break
+					}
+					r.Observed = append(r.Observed, sampler.Observed{At: len(r.IDs), IDs: o.IDs})
+				}
+				if got := round.End(r); got.Failed != nil || len(got.Rewards) != 3 {
+					t.Errorf("%+v: episode %d: %+v", tt, k, got)
+				}
+			})
+		}
+		all.Wait()
+		round.Close()
+		if most := b.most.Load(); most > tt.under || b.open.Load() != 0 {
+			t.Errorf("%+v: %d episodes at once, %d left open after %d tokens", tt, most, b.open.Load(), len(prompt))
+		}
+	}
+}
+
+// TestThoughts: what the policy thinks is not a part of what an environment is told, nor are
+// the calls in it, also where the prompt ends inside a thought.
+func TestThoughts(t *testing.T) {
+	call := fmt.Sprintf(written["hermes"].call, "4")
+	opens := strings.Replace(written["hermes"].template, "<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\n<think>\n{% endif %}", 1)
+	for template, texts := range map[string][]string{
+		written["hermes"].template: {"<think>\n" + call + "\n</think>\n\n" + call, "<think>\n\n</think>\n\n18"},
+		opens:                      {call + "</think>\n" + call, "\n</think>\n\n18"},
+	} {
+		e := recited(t, template, texts)
+		if a := e.seen; len(a) != 2 || len(a[0].Calls) != 1 || a[0].Text != call || a[1].Text != "18" || e.outcome.Failed != nil {
+			t.Errorf("the environment has seen %+v, %+v", a, e.outcome)
+		}
 	}
 }

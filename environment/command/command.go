@@ -96,6 +96,9 @@ func (p *Program) Begin(ctx context.Context, s environment.Start) (environment.E
 	return e, nil
 }
 
+// Holds implements environment.Holder: each episode has a process.
+func (*Program) Holds() bool { return true }
+
 // words are the words of messages about programs.
 var words = process.Words{Kind: "environment", Unit: "message"}
 

@@ -93,6 +93,9 @@ func (s *Server) session(ctx context.Context) (*session, error) {
 	return fresh, err
 }
 
+// Holds implements environment.Holder.
+func (s *Server) Holds() bool { return s.PerEpisode }
+
 // Begin implements environment.Environment. A session of the episode's own begins with its
 // first turn.
 func (s *Server) Begin(ctx context.Context, _ environment.Start) (environment.Episode, error) {

@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
@@ -60,6 +59,9 @@ func (*Server) About() string { return "an environment that a server of OpenEnv 
 func (s *Server) Validate() error {
 	return errors.Join(remote.CheckAddress("url", s.URL, "http://localhost:8000"), remote.CheckTokenEnv(s.TokenEnv))
 }
+
+// Holds implements environment.Holder: each episode has a session of the server.
+func (*Server) Holds() bool { return true }
 
 // Ready returns an error if the server cannot be reached.
 func (s *Server) Ready(ctx context.Context) error {
@@ -262,11 +264,10 @@ type episode struct {
 	ended   error       // why no more answers come, set before answers is closed
 }
 
-// errFull is the error of a server that has no room for another episode.
-var errFull = errors.New("it has no room for another session: start it with a larger max_concurrent_envs")
+// errFull is the error of a server that has no room for another session.
+var errFull = fmt.Errorf("%w: start it with a larger max_concurrent_envs", environment.ErrFull)
 
-// dial opens a session and asks for the tools, which MCP environments have. It waits
-// while the server is full.
+// dial opens a session and asks for the tools, which MCP environments have.
 func (s *Server) dial(ctx context.Context, client *http.Client, told *facts) (*episode, error) {
 	conn, _, err := websocket.Dial(ctx, strings.TrimRight(s.URL, "/")+"/ws", &websocket.DialOptions{HTTPClient: client})
 	if err != nil {
@@ -293,15 +294,7 @@ func (s *Server) dial(ctx context.Context, client *http.Client, told *facts) (*e
 		return e, nil
 	}
 	e.Close()
-	if !errors.Is(err, errFull) {
-		return nil, err
-	}
-	select {
-	case <-time.After(500 * time.Millisecond):
-		return s.dial(ctx, client, told)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return nil, err
 }
 
 // read reads the server's answers. Pings of the server are answered only while a read

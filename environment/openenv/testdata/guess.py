@@ -1,4 +1,4 @@
-"""A game on openenv 0.10's own server, for TestPythonServer: guess.py PORT."""
+"""A game on openenv 0.10's own server, which has one session at once, for TestPythonServer: guess.py PORT."""
 
 import random
 import sys
@@ -18,8 +18,6 @@ class Hint(Observation):
 
 
 class Game(Environment):
-    SUPPORTS_CONCURRENT_SESSIONS = True
-
     def reset(self, seed=None, episode_id=None, **rest):
         self.secret = random.Random(seed).randint(1, 100)
         self.steps = 0
@@ -37,4 +35,4 @@ class Game(Environment):
         return State(step_count=self.steps)
 
 
-uvicorn.run(create_app(Game, Guess, Hint, env_name="guess", max_concurrent_envs=4), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+uvicorn.run(create_app(Game, Guess, Hint, env_name="guess"), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
