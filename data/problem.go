@@ -26,7 +26,7 @@ type Problem struct {
 	Chat *Chat
 	// Choices are the options that prompts show behind the text, one on each line.
 	Choices []string
-	// Plain problems are prompts already: no template goes around them.
+	// Plain problems are prompts already: the template auto leaves them as they are.
 	Plain bool
 	// Fields are the columns of the row in the file's order, including prompt and answer,
 	// with the types of the file; see Object. Load may leave columns out, see

@@ -30,8 +30,8 @@ func NewPrompter(t *tokenize.Tokenizer, template tokenize.Template) (*Prompter, 
 // Prompt returns the prompt of a problem, as text and as token ids. A character that
 // the vocabulary lacks is an error: the model would see another text.
 func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
-	around := p.Template
-	if !q.Plain && (q.Chat == nil || !around.Auto && !around.Chat) {
+	around, plain := p.Template, q.Plain && p.Template.Auto
+	if !plain && (q.Chat == nil || !around.Auto && !around.Chat) {
 		around, err = around.Fill(q.Fields.Shown)
 	}
 	// A template that names the choices shows them itself.
@@ -42,7 +42,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	}
 	switch {
 	case err != nil:
-	case q.Plain:
+	case plain:
 		text, ids, err = p.Tokenizer.Prompt(tokenize.Template{}, q.Text)
 	case q.Chat == nil:
 		text, ids, err = p.Tokenizer.Prompt(around, q.Text)
@@ -69,7 +69,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 // chat is false if the template is not a chat template.
 func (p *Prompter) Talk(q Problem) (c tokenize.Conversation, chat bool, err error) {
 	switch around := p.Template; {
-	case q.Plain || !around.Talks(p.Tokenizer):
+	case q.Plain && around.Auto || !around.Talks(p.Tokenizer):
 		return c, false, nil
 	case q.Chat != nil:
 		c, err = around.Around(q.Chat.Conversation)

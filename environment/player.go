@@ -145,7 +145,7 @@ func (p *Player) opened(q data.Problem, o Opening) (data.Problem, error) {
 	if len(o.Messages) == 0 && !o.Tools.Given() {
 		return q, nil
 	}
-	if around := p.Prompter.Template; !around.Chat && !around.Auto {
+	if around := p.Prompter.Template; !around.Chat && (!around.Auto || p.Prompter.Tokenizer.CheckChat() != nil) {
 		if o.Tools.Given() {
 			return q, fmt.Errorf("environment: the template %q describes no tools to the policy: set model.template to chat", around.Name)
 		}
@@ -166,7 +166,7 @@ func (p *Player) opened(q data.Problem, o Opening) (data.Problem, error) {
 	if o.Tools.Given() {
 		chat.Tools = o.Tools
 	}
-	q.Chat = &chat
+	q.Chat, q.Plain = &chat, false
 	return q, nil
 }
 

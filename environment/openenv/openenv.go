@@ -48,6 +48,7 @@ type Server struct {
 type facts struct {
 	field  string // the field of the action for the policy's text, "" if the policy writes the whole action
 	text   bool   // the field is a string
+	exact  bool   // the field is one of some values, which have no blanks around them
 	fields string // the fields of the action, for messages
 	tasks  uint64
 }
@@ -91,8 +92,12 @@ func (s *Server) ask(ctx context.Context) (*facts, *http.Client, error) {
 func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error) {
 	var schema struct {
 		Action struct {
-			Properties map[string]struct{ Type string }
-			Required   []string
+			Properties map[string]struct {
+				Type string
+				Enum []any
+				Ref  string `json:"$ref"`
+			}
+			Required []string
 		}
 	}
 	if err := s.get(ctx, client, "schema", nil, &schema); err != nil {
@@ -107,8 +112,9 @@ func (s *Server) facts(ctx context.Context, client *http.Client) (*facts, error)
 	if s.Action == "" && len(names) == 1 {
 		told.field = names[0]
 	}
-	kind := schema.Action.Properties[told.field].Type
-	told.text = kind == "string" || kind == ""
+	field := schema.Action.Properties[told.field]
+	told.text = field.Type == "string" || field.Type == ""
+	told.exact = field.Enum != nil || field.Ref != ""
 	if s.Split == "" {
 		return told, nil
 	}
@@ -249,6 +255,8 @@ func (e *episode) action(text string) (action map[string]any, wrong string) {
 		return action, ""
 	case !e.told.text && json.Valid(value):
 		return map[string]any{e.told.field: value}, ""
+	case e.told.exact:
+		text = string(value)
 	}
 	return map[string]any{e.told.field: text}, ""
 }
