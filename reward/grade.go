@@ -178,7 +178,7 @@ func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, erro
 		}
 		group = append(group, Sample{
 			Problem: t.Problem, Prompt: t.Prompt, PromptIDs: t.Request.Prompt,
-			Response: g.Decode(last), IDs: last, LogProb: logp, Truncated: x.Truncated() && !g.GradeTruncated,
+			Response: g.Decode(last), IDs: last, Earlier: g.earlier(*x), LogProb: logp, Truncated: x.Truncated() && !g.GradeTruncated,
 		})
 	}
 	scores, err := g.ScoreRest(ctx, out[0].Request, out[0].Sample, group, known)
@@ -189,6 +189,19 @@ func (g Grader) grade(ctx context.Context, t Task, out []Graded) ([]Graded, erro
 		out[i].Score = scores[i]
 	}
 	return out, nil
+}
+
+// earlier returns what the policy wrote before the last turn of an episode.
+func (g Grader) earlier(x Graded) (all []Written) {
+	turns := x.Turns()
+	turns = turns[:len(turns)-1]
+	for i := len(x.Segments) - 2; i >= 0; i-- {
+		turns = slices.Concat(x.Segments[i].Response.Turns(), turns)
+	}
+	for _, ids := range turns {
+		all = append(all, Written{g.Decode(ids), ids})
+	}
+	return all
 }
 
 // ScoreRest returns the scores of a group, of which some are known: the journal or the

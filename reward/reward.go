@@ -25,10 +25,19 @@ type Sample struct {
 	// included.
 	Response string
 	IDs      []int32
+	// Earlier are the turns of an episode before its last one, which Response and IDs are, in
+	// sequence. Form and length are those of all that the policy wrote.
+	Earlier []Written
 	// LogProb has the log-prob of each token of IDs at sampling; nil if unknown.
 	LogProb []float32
 	// Truncated says that a limit of length cut the response off.
 	Truncated bool
+}
+
+// A Written is what the policy wrote in a turn, as Response and IDs of a Sample.
+type Written struct {
+	Text string
+	IDs  []int32
 }
 
 // A Reward grades responses.

@@ -128,12 +128,19 @@ func (r Response) Tokens() (all []int32, places []int) {
 	return all, places
 }
 
+// Turns returns the sampled tokens of each turn, of which there is at least one.
+func (r Response) Turns() (turns [][]int32) {
+	from := 0
+	for _, o := range r.Observed {
+		turns, from = append(turns, r.IDs[from:o.At]), o.At
+	}
+	return append(turns, r.IDs[from:])
+}
+
 // LastTurn returns the sampled tokens of the newest turn.
 func (r Response) LastTurn() []int32 {
-	if n := len(r.Observed); n > 0 {
-		return r.IDs[r.Observed[n-1].At:]
-	}
-	return r.IDs
+	turns := r.Turns()
+	return turns[len(turns)-1]
 }
 
 // Stats count the work of a call.

@@ -20,11 +20,20 @@ import (
 //	{"id": 7, "problem": {"id": ..., "text": ..., "answers": [...], ...},
 //	 "prompt": ..., "responses": [{"text": ..., "ids": [...], "truncated": false}, ...]}
 //
-// The problem has all columns of its row; see data.Problem.Object.
+// The problem has all columns of its row; see data.Problem.Object. A response of an episode
+// is its last turn, and "earlier" has the texts of those before it.
 func Encode(id int, group []reward.Sample) []byte {
 	responses := make([]any, len(group))
 	for i, s := range group {
-		responses[i] = data.Object{{Name: "text", Value: s.Response}, {Name: "ids", Value: IDs(s.IDs)}, {Name: "truncated", Value: s.Truncated}}
+		o := data.Object{{Name: "text", Value: s.Response}, {Name: "ids", Value: IDs(s.IDs)}, {Name: "truncated", Value: s.Truncated}}
+		if len(s.Earlier) > 0 {
+			var earlier []string
+			for _, turn := range s.Earlier {
+				earlier = append(earlier, turn.Text)
+			}
+			o = append(o, data.Member{Name: "earlier", Value: Texts(earlier)})
+		}
+		responses[i] = o
 	}
 	return Marshal(data.Object{
 		{Name: "id", Value: int64(id)}, {Name: "problem", Value: group[0].Problem.Object()},

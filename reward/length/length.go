@@ -13,7 +13,8 @@ import (
 
 func init() { reward.Register("length", func() reward.Reward { return newRule() }) }
 
-// A rule is the reward "length". With n the length of a response,
+// A rule is the reward "length". With n the length of a response, or of all turns of the policy
+// in an episode,
 //
 //	overlong  0 up to max_length - buffer, then falling to -penalty at max_length
 //	linear    0 up to target, then falling to -penalty at max_length
@@ -57,9 +58,13 @@ func (r *rule) Validate() error {
 func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
 	scores := make([]reward.Score, len(group))
 	for i, sample := range group {
-		n := len(sample.IDs)
-		if r.Unit == "characters" {
-			n = utf8.RuneCountInString(sample.Response)
+		n := 0
+		for _, turn := range append(sample.Earlier[:len(sample.Earlier):len(sample.Earlier)], reward.Written{Text: sample.Response, IDs: sample.IDs}) {
+			if r.Unit == "characters" {
+				n += utf8.RuneCountInString(turn.Text)
+			} else {
+				n += len(turn.IDs)
+			}
 		}
 		share := r.share(n)
 		switch {

@@ -120,3 +120,15 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+// TestEpisode: a length is that of all turns of the policy in an episode.
+func TestEpisode(t *testing.T) {
+	earlier := []reward.Written{{Text: strings.Repeat("é", 60), IDs: make([]int32, 500)}, {Text: "ab", IDs: make([]int32, 2)}}
+	for unit, want := range map[string]float64{"tokens": -1, "characters": -0.5} {
+		r := rule{Kind: "linear", Unit: unit, MaxLength: 100, Target: 50, Penalty: 1}
+		scores, err := r.Score(t.Context(), []reward.Sample{{IDs: make([]int32, 9), Response: strings.Repeat("é", 13), Earlier: earlier}})
+		if err != nil || scores[0].Value != want {
+			t.Errorf("%s: %+v, %v, want %v", unit, scores, err, want)
+		}
+	}
+}

@@ -5,23 +5,32 @@ import (
 	"fmt"
 	"strings"
 
+	"onering/reward"
 	"onering/reward/texts"
 )
 
-// format says what is wrong with the format of a response, "" if nothing is.
-func (r *rule) format(prompt, s string) string {
-	opened := s
-	if strings.HasSuffix(strings.TrimSpace(prompt), "<think>") { // a template such as r1 begins with the tag
-		opened = "<think>" + s
+// format says what is wrong with the format of a response, of whose last turn s is what
+// counts; "" if nothing is. Thoughts and boxes in earlier turns of an episode count, too.
+func (r *rule) format(of reward.Sample, s string) string {
+	thinks := r.Format == "think" || r.Format == "think_answer" || r.Format == "auto" && r.Pattern == ""
+	opened, all := "", ""
+	if strings.HasSuffix(strings.TrimSpace(of.Prompt), "<think>") { // a template such as r1 begins with the tag
+		opened = "<think>"
+	}
+	for i, turn := range of.Earlier {
+		if _, reason := think(opened + turn.Text); thinks && reason != "" {
+			return fmt.Sprintf("turn %d: %s", i+1, reason)
+		}
+		all += turn.Text + "\n"
 	}
 	switch {
-	case r.Format == "think" || r.Format == "auto" && r.Pattern == "":
-		_, reason := think(opened)
-		return reason
 	case r.Format == "think_answer":
-		return thinkAnswer(opened)
+		return thinkAnswer(opened + s)
+	case thinks:
+		_, reason := think(opened + s)
+		return reason
 	case r.Format == "boxed":
-		return oneBox(s)
+		return oneBox(all + s)
 	case r.Format == "json":
 		return jsonWith(s, r.Keys)
 	}

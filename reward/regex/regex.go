@@ -21,7 +21,7 @@ func init() { reward.Register("regex", func() reward.Reward { return newRule() }
 
 // A rule is the reward "regex". Use it by pointer.
 type rule struct {
-	Format        string   `toml:"format" choice:"auto none think think_answer boxed json" note:"auto is none where a pattern is set, else think" help:"form that the response must have"`
+	Format        string   `toml:"format" choice:"auto none think think_answer boxed json" note:"auto is none where a pattern is set, else think" help:"form that the response must have; in an episode each turn must begin with its thought, and one box is in all turns"`
 	Keys          []string `toml:"keys" help:"keys that the object must have, for format = \"json\""`
 	Pattern       string   `toml:"pattern" help:"regular expression (of Go, which is RE2's) that the response must match"`
 	Search        bool     `toml:"search" help:"let the pattern match anywhere, and the last match count; without it the whole response must match, up to white space around it"`
@@ -114,7 +114,7 @@ func (r *rule) score(sample reward.Sample) reward.Score {
 		no.Reason = "no " + r.After + " in the response"
 		return no
 	}
-	if no.Reason = r.format(sample.Prompt, text); no.Reason != "" {
+	if no.Reason = r.format(sample, text); no.Reason != "" {
 		return no
 	}
 	if r.Pattern != "" {

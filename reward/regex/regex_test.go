@@ -132,6 +132,30 @@ func TestOpenedInPrompt(t *testing.T) {
 	}
 }
 
+// TestEpisode: thoughts and boxes in earlier turns of an episode count, too.
+func TestEpisode(t *testing.T) {
+	for _, tt := range []struct {
+		format, prompt, earlier, response string
+		match                             bool
+	}{
+		{"think", "", "<think>a</think>call", "<think>b</think>c", true},
+		{"think", "", "a call", "<think>b</think>c", false},
+		{"think", "x<think>\n", "a</think>call", "b</think>c", true},
+		{"think_answer", "", "<think>a</think>call", "<think>b</think><answer>c</answer>", true},
+		{"think_answer", "", "call</think>", "<think>b</think><answer>c</answer>", false},
+		{"boxed", "", "call", `\boxed{4}`, true},
+		{"boxed", "", `\boxed{5}`, `\boxed{4}`, false},
+		{"json", "", "call", "[4]", true},
+	} {
+		r := newRule()
+		r.Format = tt.format
+		scores, err := r.Score(t.Context(), []reward.Sample{{Prompt: tt.prompt, Response: tt.response, Earlier: []reward.Written{{Text: tt.earlier}}}})
+		if err != nil || (scores[0].Value == 1) != tt.match {
+			t.Errorf("%+v: %+v, %v", tt, scores, err)
+		}
+	}
+}
+
 func TestKeys(t *testing.T) {
 	r := newRule()
 	r.Format, r.Keys = "json", []string{"answer", "why"}

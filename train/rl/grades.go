@@ -227,6 +227,11 @@ func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.S
 		return known, later, err
 	}
 	last := of.Last()
+	for _, turn := range of {
+		if turn.Author == rundir.Policy && turn.From < last.From {
+			s.Earlier = append(s.Earlier, reward.Written{Text: turn.Text, IDs: s.IDs[turn.From:turn.To]})
+		}
+	}
 	s.Response, s.IDs = last.Text, s.IDs[last.From:last.To]
 	if sum, rewarded := of.Earned(); rewarded && known == nil {
 		known = reward.Earned(sum)
