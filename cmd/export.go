@@ -7,13 +7,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/models/export"
 	"onering/policy"
 )
 
 func newExport() *cobra.Command {
 	o := exportOptions{DType: "float32", Device: "cpu", Blocks: 1}
 	c := newCommand("export", &o, func(c *cobra.Command, _ []string) error {
-		n, err := o.write(c)
+		if (o.Out == "") != o.Ports {
+			return usagef("name the folder to write with --out, or print what the graphs take and give with --ports: one of the two")
+		}
+		graphs, err := o.build(c)
+		if err != nil {
+			return err
+		}
+		if o.Ports {
+			fmt.Fprint(c.OutOrStdout(), graphs.Ports())
+			return nil
+		}
+		n, err := graphs.Write(o.Out)
 		if err != nil {
 			return err
 		}
@@ -26,7 +38,8 @@ func newExport() *cobra.Command {
 
 type exportOptions struct {
 	Model   string `help:"model folder, or a run folder for its newest checkpoint, or a config.json, or ORG/NAME on a hub (required)" required:"true" complete:"dir"`
-	Out     string `help:"folder to write (required)" required:"true" complete:"dir"`
+	Out     string `help:"folder to write" complete:"dir"`
+	Ports   bool   `help:"print tables of the graphs' inputs and outputs instead, in Markdown"`
 	Adapter string `help:"{adapter}" complete:"dir"`
 	DType   string `flag:"dtype" help:"type to compute in: float32, bfloat16 or float16"`
 	Device  string `help:"what the graphs are for: cpu or cuda"`
@@ -49,22 +62,22 @@ func (o exportOptions) compute() (models.Compute, error) {
 	return models.Compute{Type: dtype, Provider: map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[o.Device]}, nil
 }
 
-// write writes the graphs and returns how many there are.
-func (o exportOptions) write(c *cobra.Command) (int, error) {
+// build builds the graphs.
+func (o exportOptions) build(c *cobra.Command) (*export.Graphs, error) {
 	compute, err := o.compute()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	folder, err := modelFolder(c, o.Model, localTokenizer) // the weights are not needed
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if o.Adapter != "" {
 		if o.Adapter, err = newestOf(o.Adapter); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	return policy.Export(o.Out, folder, o.Adapter, compute, o.Device, o.Blocks)
+	return policy.Export(folder, o.Adapter, compute, o.Device, o.Blocks)
 }
 
 type mergeOptions struct {

@@ -46,28 +46,28 @@ func Merge(dir, adapter, out string, element models.DType) error {
 	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: tokenizer, Extra: own})
 }
 
-// Export writes the graphs of the model in the folder dir, computed as compute says on device
-// (cpu or cuda) with attention in blocks, to the folder out, and returns how many there are.
-// adapter is the folder of an adapter beside the model, or "".
-func Export(out, dir, adapter string, compute models.Compute, device string, blocks int) (int, error) {
+// Export builds the graphs of the model in the folder dir, computed as compute says on device
+// (cpu or cuda) with attention in blocks. adapter is the folder of an adapter beside the
+// model, or "".
+func Export(dir, adapter string, compute models.Compute, device string, blocks int) (*export.Graphs, error) {
 	model, err := ReadModel(dir)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if adapter != "" {
 		a, err := lora.Read(adapter, model)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		// The graphs need no tensors, but existing tensors must be this model's.
 		if err := a.Check(adapter); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return 0, err
+			return nil, err
 		}
 		compute.Adapter = &a.Adapter
 	}
 	arch, err := model.Architecture(compute)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return export.Write(out, arch, export.Options{Device: device, Blocks: blocks, Adapter: compute.Adapter})
+	return export.Build(arch, export.Options{Device: device, Blocks: blocks, Adapter: compute.Adapter})
 }

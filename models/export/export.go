@@ -22,20 +22,28 @@ type Options struct {
 	Adapter *models.Adapter
 }
 
-// Write writes every graph of a model and manifest.json to a new folder. It
-// returns how many graphs there are.
-func Write(out string, arch models.Architecture, o Options) (int, error) {
+// Graphs are the graphs of a model, ready to be written.
+type Graphs struct{ manifest }
+
+// Build builds every graph of a model.
+func Build(arch models.Architecture, o Options) (*Graphs, error) {
 	graphs, err := buildGraphs(arch, o)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	text, err := json.MarshalIndent(newManifest(arch, graphs, o), "", "  ")
+	return &Graphs{newManifest(arch, graphs, o)}, nil
+}
+
+// Write writes the graphs and manifest.json to a new folder. It returns how many graphs
+// there are.
+func (g *Graphs) Write(out string) (int, error) {
+	text, err := json.MarshalIndent(g.manifest, "", "  ")
 	if err != nil {
 		return 0, err
 	}
-	return len(graphs), files.WriteFolder(out, func(d *files.Draft) error {
-		for _, g := range graphs {
-			if err := os.WriteFile(filepath.Join(d.Dir, g.File), g.onnx, 0o666); err != nil {
+	return len(g.Graphs), files.WriteFolder(out, func(d *files.Draft) error {
+		for _, x := range g.Graphs {
+			if err := os.WriteFile(filepath.Join(d.Dir, x.File), x.onnx, 0o666); err != nil {
 				return err
 			}
 		}

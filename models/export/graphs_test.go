@@ -2,7 +2,6 @@ package export
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -10,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,16 +18,8 @@ import (
 	_ "onering/models/all"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/ports.md anew")
-
-// A kindGraph is a graph and the kind of export that it is of.
-type kindGraph struct {
-	graphFile
-	kind string
-}
-
-// everyGraph returns the graphs of exports of all kinds.
-func everyGraph(t *testing.T) (all []kindGraph) {
+// everyExport returns exports of all kinds.
+func everyExport(t *testing.T) (all []*Graphs) {
 	t.Helper()
 	adapter := &models.Adapter{Rank: 2, Scale: 0.5, Modules: []string{"self_attn.q_proj", "mlp.down_proj"}}
 	for _, headDim := range []int{16, 10} {
@@ -53,16 +43,12 @@ func everyGraph(t *testing.T) (all []kindGraph) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			graphs, err := buildGraphs(arch, x.Options)
+			g, err := Build(arch, x.Options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := newManifest(arch, graphs, x.Options)
-			checkLetters(t, m)
-			kind := map[bool]string{true: "16 bits", false: "float32"}[x.Type == models.F16 || x.Type == models.BF16] + " for " + map[string]string{"cpu": "the CPU", "cuda": "CUDA"}[x.Device]
-			for _, g := range graphs {
-				all = append(all, kindGraph{g, kind})
-			}
+			checkLetters(t, g.manifest)
+			all = append(all, g)
 		}
 	}
 	return all
@@ -84,109 +70,27 @@ func checkLetters(t *testing.T, m manifest) {
 	}
 }
 
-var layerNumber = regexp.MustCompile(`\d+$`)
-
-// A row is the page's description of a port.
-type row struct {
-	side, name, doc     string
-	types, shape, kinds []string
-}
-
-// rowOf returns the row of a port; ports that are bound in a loop share one.
-func rowOf(side string, p port) row {
-	r := row{side, "`" + p.Name + "`", p.Doc, []string{p.DType.String()}, []string{"[" + strings.Join(p.Shape, ",") + "]"}, nil}
-	switch p.Role {
-	case "weight":
-		r.name, r.shape = "weights", []string{"as in the manifest"}
-	case "gradient":
-		prefix, _, _ := strings.Cut(p.Name, p.Of)
-		r.name, r.shape = "`"+prefix+"`W", []string{"as W"}
-		r.doc = strings.ReplaceAll(r.doc, p.Of, "W")
-	case "keys", "values":
-		r.name = layerNumber.ReplaceAllString(r.name[:len(r.name)-1], "i") + "`"
-		r.doc = regexp.MustCompile(`(layer |_key\.|_value\.)\d+`).ReplaceAllString(r.doc, "${1}i")
-	}
-	return r
-}
-
-// with returns list with x in it once.
-func with(list []string, x string) []string {
-	if slices.Contains(list, x) {
-		return list
-	}
-	return append(list, x)
-}
-
-// tables writes what each Program is for and what its ports hold.
-func tables(graphs []kindGraph) string {
-	rows, kinds := map[string][]row{}, map[string][]string{}
-	var order []string
-	for _, g := range graphs {
-		name := programOf(g.Program)
-		if rows[name] == nil {
-			order = append(order, name)
+// TestPorts: each graph has a table with a row for each of its ports, where ports that are
+// bound in a loop share one.
+func TestPorts(t *testing.T) {
+	for _, g := range everyExport(t) {
+		tables := strings.Split(g.Ports(), "## ")[1:]
+		if len(tables) != len(g.Graphs) {
+			t.Fatalf("%d tables of %d graphs", len(tables), len(g.Graphs))
 		}
-		kinds[name] = with(kinds[name], g.kind)
-		for side, ports := range map[string][]port{"in": g.Inputs, "out": g.Outputs} {
-			for _, p := range ports {
-				r := rowOf(side, p)
-				r.kinds = []string{g.kind}
-				i := slices.IndexFunc(rows[name], func(x row) bool { return x.side == side && x.name == r.name })
-				if i < 0 {
-					rows[name] = append(rows[name], r)
-					continue
-				}
-				have := &rows[name][i]
-				for list, more := range map[*[]string]string{&have.types: r.types[0], &have.shape: r.shape[0], &have.kinds: g.kind} {
-					*list = with(*list, more)
-				}
-				if len(r.doc) > len(have.doc) { // the input onto which an output may be bound
-					have.doc = r.doc
-				}
-			}
-		}
-	}
-	var out strings.Builder
-	for _, name := range order {
-		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n| | port | type | shape | holds |\n|---|---|---|---|---|\n", name, purposes[name])
-		for _, side := range []string{"in", "out"} {
-			for _, r := range rows[name] {
-				if r.side == side {
-					slices.Sort(r.types)
-					// Exports differ elsewhere by adapters and blocks, which the meanings state.
-					if (name == "prefill" || name == "decode") && len(r.kinds) < len(kinds[name]) {
-						r.doc += "; only in " + strings.Join(r.kinds, ", ")
+		for i, x := range g.Graphs {
+			for side, list := range map[string][]port{"in": x.Inputs, "out": x.Outputs} {
+				for _, p := range list {
+					r := rowOf(side, p)
+					if n := strings.Count(tables[i], fmt.Sprintf("| %s | %s | %s | %s | %s |\n", side, r.name, r.dtype, r.shape, r.doc)); n != 1 && p.Role != "weight" {
+						t.Errorf("%s: %s %s has %d rows", x.File, side, p.Name, n)
 					}
-					fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", side, r.name, strings.Join(r.types, ", "), strings.Join(r.shape, " or "), r.doc)
 				}
 			}
+			if layers := strings.Count(tables[i], "_key."); layers > 4 { // past and present, with their meanings
+				t.Errorf("%s: each layer's cache has a row:\n%s", x.File, tables[i])
+			}
 		}
-	}
-	return out.String()
-}
-
-// TestPage: docs/ports.md describes every port of every graph.
-func TestPage(t *testing.T) {
-	const begin, end = "<!-- ports -->\n", "\n<!-- end -->"
-	path := filepath.Join("..", "..", "docs", "ports.md")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	have, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the tables", path)
-	}
-	want := tables(everyGraph(t))
-	if have == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s is not what the graphs are: go test ./models/export -run TestPage -update", path)
-	}
-	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -194,11 +98,13 @@ func TestPage(t *testing.T) {
 // name of package ports.
 func TestMeaningsAreUsed(t *testing.T) {
 	unused, named := maps.Clone(meanings), map[string]bool{}
-	for _, g := range everyGraph(t) {
-		family, _, _ := strings.Cut(programOf(g.Program), ".")
-		for _, p := range slices.Concat(g.Inputs, g.Outputs) {
-			delete(unused, family+"."+p.Name)
-			named[p.Name] = true
+	for _, e := range everyExport(t) {
+		for _, g := range e.Graphs {
+			family, _, _ := strings.Cut(programOf(g.Program), ".")
+			for _, p := range slices.Concat(g.Inputs, g.Outputs) {
+				delete(unused, family+"."+p.Name)
+				named[p.Name] = true
+			}
 		}
 	}
 	if len(unused) > 0 {
@@ -242,7 +148,11 @@ func TestManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "graphs")
-	n, err := Write(dir, arch, Options{Device: "cpu", Blocks: 1})
+	g, err := Build(arch, Options{Device: "cpu", Blocks: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := g.Write(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
