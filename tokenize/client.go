@@ -15,8 +15,12 @@ import (
 //     template asks for that, and else an empty text.
 //   - Arguments of calls are JSON in a text. A template that would write this text as a JSON
 //     string, or that wants their names, gets an object.
+//   - A content of several texts is one text for a template that would fail for a list or
+//     write it as one.
 type fitting struct {
 	source string
+	// content converts a content that is a list of texts into the template's form.
+	content func(parts jinja.Value, texts []string) jinja.Value
 	// arguments converts arguments that are a text into the template's form.
 	arguments func(text string) jinja.Value
 }
@@ -30,16 +34,53 @@ const probe = `{"ARGUMENT": 1}`
 // fitted returns the messages in the form that a template with this source reads. render
 // renders the template with messages.
 func fitted(source string, messages []Message, render func(jinja.List) (string, error)) jinja.List {
-	texts := false
-	trial := fitting{source, func(string) jinja.Value { texts = true; return probe }}.all(messages)
-	if !texts {
+	arguments, parts := false, false
+	keep := func(list jinja.Value, _ []string) jinja.Value { return list }
+	form := fitting{source, keep, func(string) jinja.Value { arguments = true; return probe }}
+	trial := form.all(messages)
+	form.content = func(jinja.Value, []string) jinja.Value {
+		parts = true
+		return jinja.List{jinja.NewDict("type", "text", "text", partProbe)}
+	}
+	if probed := form.all(messages); parts {
+		form.content = keep
+		if text, err := render(probed); err != nil || !strings.Contains(text, partProbe) || quoted.MatchString(text) {
+			form.content = func(_ jinja.Value, texts []string) jinja.Value { return strings.Join(texts, "") }
+			trial = form.all(messages)
+		}
+	}
+	if !arguments {
 		return trial
 	}
-	form := fitting{source, func(text string) jinja.Value { return text }}
+	form.arguments = func(text string) jinja.Value { return text }
 	if text, err := render(trial); err != nil || !strings.Contains(text, probe) {
 		form.arguments = asObject
 	}
 	return form.all(messages)
+}
+
+// partProbe is a text that no conversation contains, and quoted finds it where a template
+// writes the list that it stands in.
+const partProbe = "ONE-TEXT-OF-SEVERAL"
+
+var quoted = regexp.MustCompile(`['"]` + partProbe)
+
+// textParts returns the texts of a content that is a list of parts, all texts.
+func textParts(content jinja.Value) (texts []string, ok bool) {
+	parts, _ := content.(jinja.List)
+	for _, part := range parts {
+		d, isDict := part.(*jinja.Dict)
+		if !isDict {
+			return nil, false
+		}
+		value, _ := d.Get("text")
+		text, isText := value.(string)
+		if kind, _ := d.Get("type"); !isText || kind != "text" && kind != nil {
+			return nil, false
+		}
+		texts = append(texts, text)
+	}
+	return texts, len(parts) > 0
 }
 
 // asObject returns the arguments of a call as an object, or their text if it is no object.
@@ -71,6 +112,10 @@ func (f fitting) message(m *jinja.Dict) *jinja.Dict {
 		if m.Set("content", ""); asksNone.MatchString(f.source) {
 			m.Set("content", nil)
 		}
+	}
+	content, _ := m.Get("content")
+	if texts, ok := textParts(content); ok {
+		m.Set("content", f.content(content, texts))
 	}
 	value, _ := m.Get("tool_calls")
 	if calls, ok := value.(jinja.List); ok {

@@ -101,6 +101,7 @@ type chatTemplate struct {
 	plain  *templateText
 	named  map[string]*templateText // replaces plain, unless nil
 	tokens map[string]string        // bos_token and others that templates name
+	told   sync.Map                 // what NewlyUntold has said
 }
 
 // of returns the template for a conversation.

@@ -34,7 +34,8 @@ type dialogue struct {
 // number from on. Messages before that one are a prompt, which is rendered as Chat
 // renders it. An assistant's turn begins where the prompt for it ends, and it ends with
 // the special token that the template writes after it. A template with generation
-// statements marks the turns itself, so the whole conversation is rendered once.
+// statements marks the turns itself, so the whole conversation is rendered once. A turn
+// whose message says so (see learnFields) is not among the turns.
 func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 	w := dialogueWriter{t: t, chat: c}
 	defer func() {
@@ -50,6 +51,15 @@ func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 	w.must(err)
 	template, err := source.parse()
 	w.must(err)
+	for i, m := range c.Messages {
+		learned, err := m.Learned()
+		if err != nil {
+			w.must(fmt.Errorf("message %d: %w", i+1, err))
+		}
+		if m.Role == "assistant" {
+			w.skip = append(w.skip, !learned)
+		}
+	}
 	if template.Marks() {
 		d = w.marked(from)
 	} else {
@@ -66,6 +76,7 @@ func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 type dialogueWriter struct {
 	t    *Tokenizer
 	chat Conversation
+	skip []bool // which of the assistant's messages are not learned
 }
 
 type noRendering struct{ error }
@@ -96,8 +107,12 @@ func (w dialogueWriter) marked(from int) (d dialogue) {
 		begins = commonPrefix(prompt, text)
 		d.Apart = begins < len(prompt)
 	}
-	for _, m := range marks {
-		if s := (span{max(m.Start, begins), m.End}); s.Start < s.End {
+	skips := slices.Contains(w.skip, true)
+	if skips && len(marks) != len(w.skip) {
+		w.must(fmt.Errorf("it marks %d turns of the assistant, of %d messages, so the one that is not learned cannot be told", len(marks), len(w.skip)))
+	}
+	for i, m := range marks {
+		if s := (span{max(m.Start, begins), m.End}); s.Start < s.End && !(skips && w.skip[i]) {
 			d.Turns = append(d.Turns, s)
 		}
 	}
@@ -107,8 +122,13 @@ func (w dialogueWriter) marked(from int) (d dialogue) {
 // derived finds the turns of a template without generation statements.
 func (w dialogueWriter) derived(from int) (d dialogue) {
 	last, tail := -1, "" // the newest turn, and the template's text after it
+	skip := w.skip
 	for i, m := range w.chat.Messages {
-		if m.Role != "assistant" || i < from {
+		if m.Role != "assistant" {
+			continue
+		}
+		skipped := skip[0]
+		if skip = skip[1:]; i < from {
 			continue
 		}
 		text, start := w.turn(i, &d)
@@ -118,8 +138,8 @@ func (w dialogueWriter) derived(from int) (d dialogue) {
 		}
 		tail = text[len(text)-commonSuffix(text[start:], w.replaced(i+1, i)):]
 		end := specialEnd(w.t, tail)
-		d.Open = end == 0
-		if s := (span{start, len(text) - len(tail) + end}); s.Start < s.End {
+		d.Open = end == 0 && !skipped
+		if s := (span{start, len(text) - len(tail) + end}); s.Start < s.End && !skipped {
 			d.Turns = append(d.Turns, s)
 		}
 		d.Text, last = text, i
