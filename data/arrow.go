@@ -82,6 +82,9 @@ func openArrow(in Input) (rows *Rows, err error) {
 		a.names = append(a.names, field.Name)
 	}
 	a.messages.columns = a.reader.Schema().Fields()
+	if err := distinct(a.names); err != nil {
+		return nil, err
+	}
 	return &Rows{Next: a.next, Columns: a.names, Unit: "row"}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -107,17 +108,25 @@ func openCSV(in Input) (*Rows, error) {
 		return nil, fmt.Errorf("header: %w", csvError(err))
 	}
 	t := &table{r: c, row: row, header: slices.Clone(header)}
-	seen := make(map[string]bool, len(header))
-	for _, name := range t.header {
-		if !utf8.ValidString(name) {
-			return nil, fmt.Errorf("header: not UTF-8 (save the file as UTF-8)")
-		}
+	if slices.ContainsFunc(t.header, func(name string) bool { return !utf8.ValidString(name) }) {
+		return nil, fmt.Errorf("header: not UTF-8 (save the file as UTF-8)")
+	}
+	if err := distinct(t.header); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	return &Rows{Next: t.next, Columns: t.header, Unit: "line"}, nil
+}
+
+// distinct returns an error if two columns have one name: nobody can know which one is meant.
+func distinct(names []string) error {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
 		if seen[name] {
-			return nil, fmt.Errorf("header: two columns are named %q", name)
+			return fmt.Errorf("two columns are named %q: leave one of them out", name)
 		}
 		seen[name] = true
 	}
-	return &Rows{Next: t.next, Columns: t.header, Unit: "line"}, nil
+	return nil
 }
 
 func (t *table) next() (Object, int, error) {
@@ -144,6 +153,10 @@ func (t *table) next() (Object, int, error) {
 	}
 	if t.line = line; line == 0 {
 		t.line, _ = t.r.FieldPos(0)
+	}
+	values[0] = strings.TrimPrefix(values[0], "\ufeff") // where files were joined
+	if slices.Equal(values, t.header) {
+		return nil, t.line, badLine{errors.New("it repeats the header, as where files were joined: leave the line out")}
 	}
 	o := make(Object, len(values))
 	for i, v := range values {

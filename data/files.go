@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v2"
 
 	"onering/internal/files"
 )
@@ -141,8 +144,12 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 		}
 		return named(paths, dir, root), nil
 	}
+	if paths, err := ofCard(dir, splitName); err != nil || len(paths) > 0 {
+		return named(paths, dir, root), err
+	}
+	var folders []string
 	for _, sub := range []string{dir, filepath.Join(dir, "data")} {
-		paths, err := dataFiles(sub)
+		paths, others, err := dataFiles(sub)
 		if err != nil && sub == dir {
 			return nil, fmt.Errorf("data: %w", err)
 		}
@@ -150,44 +157,140 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 			paths, err := ofSplit(sub, splitName, paths)
 			return named(paths, dir, root), err
 		}
+		folders = append(folders, others...)
+	}
+	if len(folders) > 0 {
+		return nil, fmt.Errorf("data: %q: no data file in the folder itself: name one of its folders %q", dir, folders)
 	}
 	return nil, fmt.Errorf("data: %q: no data file (%s) in the folder", dir, strings.Join(Extensions(), ", "))
 }
 
-// dataFiles lists the data files directly in dir (not in its folders), sorted.
-func dataFiles(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
+// ofCard lists the files that a repository's card, the head of README.md, names for a split;
+// none if it names none that are there.
+func ofCard(dir, splitName string) ([]string, error) {
+	path := filepath.Join(dir, "README.md")
+	text, _ := files.ReadIn(path, maxMetadata)
+	head, isCard := strings.CutPrefix(strings.ReplaceAll(string(text), "\r\n", "\n"), "---\n")
+	if !isCard {
+		return nil, nil
 	}
-	var paths []string
-	for _, e := range entries {
+	head, _, _ = strings.Cut(head, "\n---")
+	var card struct {
+		Configs []struct {
+			Name    string `yaml:"config_name"`
+			Default bool   `yaml:"default"`
+			Files   any    `yaml:"data_files"`
+		} `yaml:"configs"`
+	}
+	if err := yaml.Unmarshal([]byte(head), &card); err != nil {
+		return nil, fmt.Errorf("data: %s: its head is no data card in YAML (%v): mend it, or give the path or glob of the data files", path, err)
+	}
+	configs := map[string]map[string][]string{}
+	for _, c := range card.Configs {
+		bySplit := map[string][]string{}
+		if listFiles(dir, "train", c.Files, bySplit); len(bySplit) > 0 {
+			configs[c.Name] = bySplit
+		}
+		if c.Default && len(bySplit) > 0 {
+			configs = map[string]map[string][]string{c.Name: bySplit}
+			break
+		}
+	}
+	names := slices.Sorted(maps.Keys(configs))
+	if len(names) > 1 {
+		return nil, fmt.Errorf("data: %q has several configurations, %q: give the path or glob of the files of one", dir, names)
+	}
+	for _, bySplit := range configs {
+		name, err := oneSplit(dir, splitName, slices.Sorted(maps.Keys(bySplit)))
+		return bySplit[name], err
+	}
+	return nil, nil
+}
+
+// listFiles adds the files of a folder that data_files of a card lists: a pattern, or a list of
+// patterns or of splits with their patterns.
+func listFiles(dir, split string, listed any, bySplit map[string][]string) {
+	switch v := listed.(type) {
+	case string:
+		for _, deep := range []string{"", "*/", "*/*/"}[:1+2*min(1, strings.Count(v, "**/"))] {
+			for _, path := range files.Glob(dir, strings.Replace(v, "**/", deep, 1)) {
+				if _, ext := Split(path); ext != "" {
+					bySplit[split] = append(bySplit[split], path)
+				}
+			}
+		}
+	case []any:
+		for _, x := range v {
+			listFiles(dir, split, x, bySplit)
+		}
+	case map[any]any:
+		listFiles(dir, fmt.Sprint(v["split"]), v["path"], bySplit)
+	}
+}
+
+// dataFiles lists the data files directly in dir, or if it has none, those in its folders that
+// are named as splits. others are the names of other folders with data files.
+func dataFiles(dir string) (paths, others []string, err error) {
+	paths, folders, err := entries(dir)
+	if err != nil || len(paths) > 0 {
+		return paths, nil, err
+	}
+	for _, name := range folders {
+		inner, _, err := entries(filepath.Join(dir, name))
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case split.MatchString(name):
+			paths = append(paths, inner...)
+		case len(inner) > 0:
+			others = append(others, name)
+		}
+	}
+	return paths, others, nil
+}
+
+// entries lists the data files and the names of the folders in dir, sorted.
+func entries(dir string) (paths, folders []string, err error) {
+	list, err := os.ReadDir(dir)
+	for _, e := range list {
 		n := e.Name()
-		if _, ext := Split(n); !e.IsDir() && ext != "" && !slices.Contains(metadata, n) && n[0] != '.' && n[0] != '_' {
+		_, ext := Split(n)
+		switch {
+		case n[0] == '.' || n[0] == '_' || slices.Contains(metadata, n):
+		case e.IsDir():
+			folders = append(folders, n)
+		case ext != "":
 			paths = append(paths, filepath.Join(dir, n))
 		}
 	}
-	return paths, nil
+	return paths, folders, err
 }
 
 // ofSplit keeps the files of one split. It is an error if the folder has several
-// splits and none is chosen: test problems must not get into training.
+// splits and none is chosen: test problems must not get into training. Files without a split
+// in their names are those of train beside others that are of a split, but none of train.
 func ofSplit(dir, splitName string, paths []string) ([]string, error) {
 	bySplit := map[string][]string{}
-	var names []string
 	for _, p := range paths {
+		where, _ := filepath.Rel(dir, p)
 		stem, _ := Split(filepath.Base(p))
-		if m := split.FindStringSubmatch(stem); m != nil {
-			if bySplit[m[1]] == nil {
-				names = append(names, m[1])
-			}
-			bySplit[m[1]] = append(bySplit[m[1]], p)
+		if folder := filepath.Dir(where); folder != "." {
+			stem = folder
 		}
+		name := ""
+		if m := split.FindStringSubmatch(stem); m != nil {
+			name = m[1]
+		}
+		bySplit[name] = append(bySplit[name], p)
 	}
-	if len(names) <= 1 && splitName == "" {
+	if rest := bySplit[""]; bySplit["train"] == nil && len(rest) > 0 && len(bySplit) > 1 {
+		bySplit["train"] = rest
+	}
+	delete(bySplit, "")
+	if len(bySplit) <= 1 && splitName == "" {
 		return paths, nil
 	}
-	name, err := oneSplit(dir, splitName, names)
+	name, err := oneSplit(dir, splitName, slices.Sorted(maps.Keys(bySplit)))
 	return bySplit[name], err
 }
 

@@ -40,7 +40,7 @@ func openJSON(in Input) (*Rows, error) {
 	case c == '{' || in.Ext == ".jsonl" || in.Ext == ".ndjson":
 		return &Rows{Next: s.nextObject, Unit: "line"}, nil
 	}
-	return nil, fmt.Errorf("not a data file: it begins with %q, and JSON lines, a JSON array, CSV (.csv, .tsv), Parquet and Arrow are read", string(rune(c)))
+	return nil, fmt.Errorf("not a data file: it begins with %.60q, and JSON lines, a JSON array, CSV (.csv, .tsv), Parquet and Arrow are read", s.rest())
 }
 
 // listNames are names under which a file that is one object has its rows.
@@ -92,6 +92,11 @@ func (s *jsonValues) peek() (byte, error) {
 		case '\n':
 			s.line++
 		case ' ', '\t', '\r':
+		case 0xef: // a byte order mark, where files were joined
+			if mark, _ := s.r.Peek(3); string(mark) != "\ufeff" {
+				return head[0], nil
+			}
+			s.r.Discard(2)
 		default:
 			return head[0], nil
 		}
@@ -99,14 +104,24 @@ func (s *jsonValues) peek() (byte, error) {
 	}
 }
 
+// rest returns what was read ahead of the line.
+func (s *jsonValues) rest() []byte {
+	head, _ := s.r.Peek(s.r.Buffered())
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	return line
+}
+
 // nextObject reads the next object of a file of objects in sequence. It skips unreadable
 // text up to the end of its line.
 func (s *jsonValues) nextObject() (o Object, line int, err error) {
-	if _, err = s.peek(); err != nil {
+	c, err := s.peek()
+	if err != nil {
 		return nil, s.line, err
 	}
 	line = s.line
-	if err = s.value(); err == nil || err == io.ErrUnexpectedEOF {
+	if c != '{' && c != '[' {
+		err = badLine{fmt.Errorf("not a JSON object but %.60q", s.rest())}
+	} else if err = s.value(); err == nil || err == io.ErrUnexpectedEOF {
 		o, err = parseObject(bytes.TrimRight(s.text, " \t\r\n"))
 		if err == nil {
 			err = s.alone()
@@ -345,6 +360,9 @@ func parseObject(text []byte) (Object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("not JSON: %w", err)
 		}
+	}
+	if text[0] == '[' {
+		return nil, fmt.Errorf(`a list, and a row is an object with columns: write a conversation as {"messages": [...]}; it begins with %.20q`, text)
 	}
 	if text[0] != '{' {
 		return nil, fmt.Errorf("not a JSON object but %.20q", text)

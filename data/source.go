@@ -209,6 +209,9 @@ func (in Input) rows(name string) (*Rows, error) {
 	if len(head) == 0 && err != io.EOF {
 		return nil, err
 	}
+	if what := files.Foreign(head); what != "" && head[0] != '{' {
+		return nil, errors.New("it is " + what)
+	}
 	for _, f := range Formats[1:] {
 		if f.Is(head, in.Ext) {
 			return f.Open(in)
