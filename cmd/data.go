@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -133,13 +134,7 @@ func showData(w io.Writer, path string, o data.Options) error {
 // showMapped prints rows as training reads them, and names the first rows that training
 // leaves out.
 func showMapped(w io.Writer, path string, o data.Options) error {
-	const named = 5
-	bad := 0
-	o.OnBad = func(err error) {
-		if bad++; bad <= named {
-			slog.Warn("a row is left out", "why", err)
-		}
-	}
+	o.OnBad = data.WarnLeftOut(slog.Default())
 	rows, err := data.Open(path, o)
 	if err != nil {
 		return err
@@ -147,10 +142,8 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 	defer rows.Close()
 	for {
 		row, err := rows.Next()
-		if err == io.EOF && bad > 0 {
-			slog.Warn("rows are left out: " + rows.Report().String())
-		}
 		if err == io.EOF {
+			rows.Report().Log(slog.Default(), path)
 			return nil
 		}
 		if err != nil {
@@ -184,6 +177,7 @@ func newDataCheck() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		o.Keep, o.Template = template.Columns, template
 		if err := rewards.asks(c, template, &o); err != nil {
 			return err
 		}
@@ -228,10 +222,11 @@ func reportData(c *cobra.Command, name string, o data.CheckOptions, asJSON bool)
 		return err
 	}
 	if asJSON {
-		return cli.WriteLine(c.OutOrStdout(), report)
+		err = cli.WriteLine(c.OutOrStdout(), report)
+	} else {
+		_, err = io.WriteString(c.OutOrStdout(), report.String())
 	}
-	_, err = io.WriteString(c.OutOrStdout(), report.String())
-	return err
+	return cmp.Or(err, report.Refused(openedName(path)))
 }
 
 // promptLength returns a function that counts the tokens of a problem in its

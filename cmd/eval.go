@@ -284,6 +284,7 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 	}
 	if x.opened, err = eval.Open(specs, x.SuitesDir, func(spec string) data.Options {
 		o, _ := fileOptions(c, x.columns, "", spec) // without a filter, none can be wrong
+		o.Keep = x.prompt.Columns
 		return reward.Reading(x.by.Reward, o)
 	}); err != nil {
 		return err

@@ -177,14 +177,15 @@ func readDemonstrations(c *cobra.Command, flag, path string, config sft.Config) 
 		return nil, err
 	}
 	d := config.Data
-	o := data.Options{Filter: d.Filter, Keep: template.Columns}
+	o := data.Options{Filter: d.Filter, Keep: template.Columns, OnBad: data.WarnLeftOut(slog.Default())}
 	if path == "-" {
 		o.Input = c.InOrStdin()
 	}
-	list, err := data.LoadDemonstrations(openedName(path), d.DemonstrationColumns, o)
+	list, report, err := data.LoadDemonstrations(openedName(path), d.DemonstrationColumns, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
+	report.Log(slog.Default(), path)
 	return list, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"onering/tokenize"
 )
 
 // CheckOptions say how a dataset is checked. The caller brings the tokenizer and
@@ -18,6 +20,8 @@ type CheckOptions struct {
 	Options
 	// Tokens counts the tokens of a prompt; nil leaves the lengths out.
 	Tokens func(Problem) (int, error)
+	// Template is what goes around problems; the columns that it names must be there.
+	Template tokenize.Template
 	// Parse returns an error for an answer that cannot be parsed; nil leaves that
 	// check out. A row is reported if none of its answers can be parsed.
 	Parse func(answer string) error
@@ -39,9 +43,12 @@ type checkReport struct {
 	Lengths          *tokenLengths `json:"lengths,omitempty"` // the lengths of prompts in tokens
 	Lost             finding       `json:"lost_backslashes"`  // rows with answers in LaTeX without its backslashes
 	NoAnswer         finding       `json:"no_answer"`         // rows whose answer says that there is none, such as "proof"
+	Prose            finding       `json:"prose"`             // rows whose answer is a text of several sentences
+	Unfilled         finding       `json:"unfilled"`          // rows without a column that the template names
 	// Messages counts the prompts that are lists of messages, Forms those that ask for the
 	// answer in a form, by its name.
 	Messages int            `json:"messages"`
+	Several  int            `json:"several_answers"` // rows with several answers
 	Forms    map[string]int `json:"forms,omitempty"`
 	extract  string         // see CheckOptions.Extract
 }
@@ -120,7 +127,7 @@ func Check(path string, o CheckOptions) (checkReport, error) {
 		c.check(p)
 	}
 	c.report.Report = r.Report()
-	if o.Tokens != nil {
+	if len(c.lengths) > 0 {
 		c.report.Lengths = summarize(c.lengths)
 	}
 	return c.report, nil
@@ -198,6 +205,16 @@ func (c *checker) check(p Problem) {
 			c.find(&c.report.Unparsed, fmt.Sprintf("%s: %q: %v", at, p.Answers, err))
 		}
 	}
+	if len(p.Answers) > 1 {
+		c.report.Several++
+	}
+	if !c.opts.NoAnswers && slices.ContainsFunc(p.Answers, isProse) {
+		c.find(&c.report.Prose, fmt.Sprintf("%s: %.80q", at, p.Answers))
+	}
+	if _, err := c.opts.Template.Fill(p.Fields.Shown); err != nil {
+		c.find(&c.report.Unfilled, fmt.Sprintf("%s: %v", at, err))
+		return
+	}
 	if c.opts.Tokens != nil {
 		n, err := c.opts.Tokens(p)
 		if err != nil {
@@ -241,6 +258,18 @@ func summarize(count map[int]int) *tokenLengths {
 	return l
 }
 
+// Refused returns the error for which training does not begin with the dataset at a path.
+func (r checkReport) Refused(path string) error {
+	unfit := r.Unfilled.Rows + r.Untokenized.Rows
+	switch bad := r.Dropped[unreadableLine]; {
+	case bad > 0:
+		return fmt.Errorf("data: %s: training stops at a line that cannot be read, and there are %d", path, bad)
+	case unfit > 0:
+		return fmt.Errorf("data: %s: training stops at a row of which the template makes no prompt, and there are %d", path, unfit)
+	}
+	return r.Report.refused(path)
+}
+
 // OK says whether nothing wrong was found.
 func (r checkReport) OK() bool {
 	return !slices.ContainsFunc(r.findings(), func(f namedFinding) bool { return f.Rows > 0 })
@@ -260,6 +289,8 @@ func (r checkReport) findings() []namedFinding {
 		{"with an answer the verifier cannot parse", r.Unparsed},
 		{"with an answer in LaTeX that has lost its backslashes", r.Lost},
 		{"with an answer that says there is none", r.NoAnswer},
+		{"with an answer that is a text of several sentences: name a column with the answer alone", r.Prose},
+		{"without a column that the template names", r.Unfilled},
 		{"with a prompt the tokenizer refuses", r.Untokenized},
 	}
 }
@@ -314,6 +345,12 @@ func (r checkReport) String() string {
 	}
 	if r.Messages > 0 {
 		fmt.Fprintf(&b, "%d prompts are lists of messages: the templates auto and chat render them with the model's chat template\n", r.Messages)
+	}
+	if r.Several > 0 {
+		fmt.Fprintf(&b, "%d rows have several answers, each of which is right alone\n", r.Several)
+	}
+	if text := r.NotRead(); text != "" {
+		fmt.Fprintln(&b, text)
 	}
 	b.WriteString(r.asked())
 	if l := r.Lengths; l != nil {

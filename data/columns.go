@@ -2,12 +2,16 @@ package data
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"onering/verifier"
 )
@@ -90,16 +94,7 @@ func findColumns(row Object, what, given string, automatic []string) (found []st
 		}
 		return nil, fmt.Errorf("there is no column %q for the %s (have %q)", given, what, names(row))
 	}
-	for _, name := range automatic {
-		if _, ok := lookup(row, name); ok {
-			found = append(found, name)
-		}
-		for _, m := range row {
-			if m.Name != name && strings.EqualFold(underscores.Replace(m.Name), name) {
-				found = append(found, m.Name)
-			}
-		}
-	}
+	found = matching(row, automatic)
 	if len(found) > 0 {
 		return found, nil
 	}
@@ -110,6 +105,21 @@ func findColumns(row Object, what, given string, automatic []string) (found []st
 	return nil, fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it with %s", what, names(row), automatic, how)
 }
 
+// matching returns the columns of a row with one of the names, in the order of the names.
+func matching(row Object, automatic []string) (found []string) {
+	for _, name := range automatic {
+		if _, ok := lookup(row, name); ok {
+			found = append(found, name)
+		}
+		for _, m := range row {
+			if len(m.Name) == len(name) && m.Name != name && strings.EqualFold(underscores.Replace(m.Name), name) {
+				found = append(found, m.Name)
+			}
+		}
+	}
+	return found
+}
+
 // filled returns the first of the columns that has a value in the row, or the first
 // column if none has one.
 func filled(row Object, columns []string) (column string, value any) {
@@ -118,12 +128,18 @@ func filled(row Object, columns []string) (column string, value any) {
 		if i == 0 {
 			column, value = name, v
 		}
-		list, isList := v.([]any)
-		if text, ok := scalar(v); ok && strings.TrimSpace(text) != "" || !ok && (!isList || len(list) > 0) {
+		if hasValue(v) {
 			return name, v
 		}
 	}
 	return column, value
+}
+
+// hasValue says whether a value is not missing, a blank text or an empty list.
+func hasValue(v any) bool {
+	list, isList := v.([]any)
+	text, ok := scalar(v)
+	return ok && strings.TrimSpace(text) != "" || !ok && (!isList || len(list) > 0)
 }
 
 // underscores turns "Final Answer" and "final-answer" into final_answer, and ignores
@@ -157,7 +173,7 @@ func lookup(o Object, path string) (any, bool) {
 }
 
 // problem makes a problem of a record. The error says why the row is dropped.
-func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
+func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem, *rowError) {
 	c.look(rec.Object)
 	if c.behind++; rec.Line != c.line {
 		c.line, c.behind = rec.Line, 0
@@ -177,25 +193,18 @@ func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
 	}
 	p := Problem{Fields: rec.Object, File: rec.File, Line: rec.Line}
 	var reason string
-	if p.Text, p.Chat, reason = rec.Object.Prompt(values[promptPart]); reason != "" {
+	row := reading{Object: rec.Object, shown: c.opts.Keep, read: at[:]}
+	if p.Text, p.Chat, reason = row.prompt(values[promptPart], at[promptPart], c.opts.Prompt == ""); reason != "" {
 		return Problem{}, bad(reason, promptPart)
-	}
-	if c.opts.Prompt == "" && p.Chat == nil {
-		p.Text = withInput(rec.Object, at[promptPart], p.Text)
-		turns, odd := alpaca(rec.Object, at[promptPart], p.Text)
-		if reason = odd; turns != nil && odd == "" {
-			p.Text, p.Chat, reason = rec.Object.Prompt(turns)
-		}
-		if reason != "" {
-			return Problem{}, bad(reason, promptPart)
-		}
 	}
 	if p.Answers, reason = c.answersOf(values[answerPart], at[answerPart]); reason != "" && !c.opts.NoAnswers {
 		return Problem{}, bad(reason, answerPart)
 	}
 	if c.opts.Offers != nil {
 		p.Choices = labeled(c.opts.Offers(rec.Object))
+		row.read = append(row.read, rec.Object.ChoiceColumn())
 	}
+	rest.note(row)
 	if p.ID, _ = scalar(values[idPart]); p.ID == "" {
 		p.ID = name + ":" + strconv.Itoa(rec.Line)
 		if c.behind > 0 {
@@ -205,64 +214,11 @@ func (c *columns) problem(rec record, unit, name string) (Problem, *rowError) {
 	return p, nil
 }
 
-// inputNames are the columns that an instruction speaks of, as in the rows of Alpaca and Dolly.
-var inputNames = []string{"input", "context"}
-
-// withInput joins an instruction and its input: the instruction comes first.
-func withInput(row Object, column, text string) string {
-	if !strings.EqualFold(column, "instruction") {
-		return text
-	}
-	if inputs, err := findColumns(row, "input", "", inputNames); err == nil {
-		_, value := filled(row, inputs)
-		if input, _ := value.(string); strings.TrimSpace(input) != "" {
-			return text + "\n\n" + input
-		}
-	}
-	return text
-}
-
-// alpaca returns the conversation of an instruction in a row with a system message or a history
-// of earlier turns; nil if the row has neither. If they are malformed the reason says so.
-func alpaca(row Object, column, text string) (messages []any, reason string) {
-	if !strings.EqualFold(column, "instruction") {
-		return nil, ""
-	}
-	system, _ := row.Get("system")
-	if _, ok := system.(string); !ok && system != nil {
-		return nil, oddSystem
-	}
-	history, _ := row.Get("history")
-	turns, ok := history.([]any)
-	if said, isText := history.(string); isText { // as CSV files write it
-		turns, ok = fromJSON(said).([]any)
-		ok = ok || strings.TrimSpace(said) == ""
-	}
-	if !ok && history != nil {
-		return nil, oddHistory
-	}
-	for _, turn := range turns {
-		pair, _ := turn.([]any)
-		if len(pair) != 2 {
-			return nil, oddHistory
-		}
-		asked, ok := pair[0].(string)
-		answered, also := pair[1].(string)
-		if !ok || !also {
-			return nil, oddHistory
-		}
-		messages = append(messages, Object{{"role", "user"}, {"content", asked}}, Object{{"role", "assistant"}, {"content", answered}})
-	}
-	if messages = withSystem(row, messages); len(messages) == 0 {
-		return nil, ""
-	}
-	return append(messages, Object{{"role", "user"}, {"content", text}}), ""
-}
-
 // The reasons for which rows are dropped.
 const (
 	oddSystem      = "the column system is no text"
 	oddHistory     = "the column history is no list of pairs, each of what the user said and what the assistant answered"
+	oddText        = "the prompt is a text with a list of messages that is neither JSON nor Python"
 	noPrompt       = "no prompt"
 	noAnswer       = "no answer"
 	oddPrompt      = "the prompt is neither text nor a list of messages, each with a role and a text as its content, or with ShareGPT's from and value"
@@ -287,7 +243,9 @@ func promptOf(value any) (text, reason string) {
 	case nil:
 		return "", noPrompt
 	case string:
-		text = v
+		if text = v; listOfObjects.MatchString(v) {
+			return "", oddText
+		}
 	case []byte:
 		text = string(v)
 	default:
@@ -341,28 +299,13 @@ func textsOf(text string) (list []string) {
 	if !strings.HasPrefix(text, `["`) && !strings.HasPrefix(text, "['") {
 		return nil
 	}
-	if json.Unmarshal([]byte(text), &list) == nil {
-		return list
-	}
-	b := make([]byte, 0, len(text))
-	var quote byte // the quote that ends the open text
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quote == 0 && (c == '\'' || c == '"'), quote != 0 && c == quote:
-			quote ^= c
-			b = append(b, '"')
-		case c == '"':
-			b = append(b, '\\', '"')
-		case c == '\\' && i+1 < len(text) && text[i+1] == '\'':
-		case c == '\\' && i+1 < len(text):
-			i++
-			b = append(b, c, text[i])
-		default:
-			b = append(b, c)
+	values, _ := fromText(text).([]any)
+	for _, v := range values {
+		text, ok := v.(string)
+		if !ok {
+			return nil
 		}
-	}
-	if list = nil; json.Unmarshal(b, &list) != nil {
-		return nil
+		list = append(list, text)
 	}
 	return list
 }
@@ -380,7 +323,7 @@ func (c *columns) final(text, column string) (answer, reason string) {
 		}
 		return answer, ""
 	}
-	if !isSolution(column) && !isWrapped(text) {
+	if !isSolution(column) && !isWrapped(text) && !(column == c.opts.Answer && !c.opts.NoAnswers && isProse(text)) {
 		return text, ""
 	}
 	if _, said, ok := strings.Cut(text, "</think>"); ok {
@@ -394,6 +337,21 @@ func (c *columns) final(text, column string) (answer, reason string) {
 		return text, ""
 	}
 	return "", noSolution
+}
+
+// prose matches the end of a sentence inside a text, or a line break between words.
+var prose = regexp.MustCompile(`\p{L}{2}\S*\s*[.:;!?]\s+\S.*\p{L}{2}|\p{L}{3}.*\n.*\p{L}{3}`)
+
+// isProse says whether an answer is a text of several sentences or lines, such as the working
+// that leads to it.
+func isProse(text string) bool {
+	words := 0
+	for word := range strings.FieldsSeq(text) {
+		if strings.ContainsFunc(word, unicode.IsLetter) {
+			words++
+		}
+	}
+	return words >= 8 && prose.MatchString(text)
 }
 
 // isWrapped says whether a text begins and ends as a box or a tag around an answer.
@@ -446,4 +404,60 @@ func decimal(x float64) string {
 		return strconv.FormatFloat(x, 'g', -1, 64)
 	}
 	return strconv.FormatFloat(x, 'f', -1, 64)
+}
+
+// An unread notes columns that have a value in some row and that nothing reads.
+type unread struct {
+	names []string
+	known map[string]bool // of the columns in names, and of those that need no word
+}
+
+// bookkeeping matches columns that are no part of a problem.
+var bookkeeping = regexp.MustCompile(`(?i)^(?:.*_)?(?:id|idx|index|uuid|source|dataset|url|license|split|hash|version|date|timestamp|created_at|index_level_\d+__)$`)
+
+// media matches columns with pictures, sounds and films.
+var media = regexp.MustCompile(`(?i)image|picture|video|audio|multi_?modal`)
+
+// note notes the columns of a row.
+func (u *unread) note(r reading) {
+	for _, m := range r.Object {
+		if u.known[m.Name] || !hasValue(m.Value) {
+			continue
+		}
+		reads := func(column string) bool {
+			return strings.EqualFold(column, m.Name) || strings.HasPrefix(column, m.Name+".")
+		}
+		if slices.ContainsFunc(r.read, reads) || slices.ContainsFunc(r.shown, reads) {
+			continue
+		}
+		if u.known[m.Name] = true; !bookkeeping.MatchString(m.Name) {
+			u.names = append(u.names, m.Name)
+		}
+	}
+}
+
+// NotRead names the columns with values of which no prompt and no answer is made; "" if there
+// are none.
+func (r Report) NotRead() string {
+	switch {
+	case len(r.Unread) == 0:
+		return ""
+	case slices.ContainsFunc(r.Unread, media.MatchString):
+		return fmt.Sprintf("columns that are not read: %s; the model sees texts alone", strings.Join(r.Unread, ", "))
+	}
+	return "columns that are not read: " + strings.Join(r.Unread, ", ")
+}
+
+// Log logs what is left out of the rows of a file.
+func (r Report) Log(log *slog.Logger, path string) {
+	if len(r.Dropped) > 0 {
+		log.Warn("rows are left out: "+r.String(), "path", path)
+	}
+	level := slog.LevelInfo
+	if slices.ContainsFunc(r.Unread, media.MatchString) {
+		level = slog.LevelWarn
+	}
+	if text := r.NotRead(); text != "" {
+		log.Log(context.Background(), level, text, "path", path)
+	}
 }

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -61,7 +62,8 @@ type Options struct {
 	Input io.Reader
 	// NoAnswers takes rows without an answer that can be read.
 	NoAnswers bool
-	// Keep are the columns that demonstrations keep.
+	// Keep are the columns that the template shows. They are no part of conversations, and
+	// demonstrations keep them.
 	Keep []string
 	// Offers, if not nil, returns the choices that a model has to see to answer the problem
 	// of a row.
@@ -101,6 +103,16 @@ func (e *rowError) Error() string {
 
 func (e *rowError) Unwrap() error { return e.Err }
 
+// WarnLeftOut returns an Options.OnBad that logs the first rows that are dropped.
+func WarnLeftOut(log *slog.Logger) func(error) {
+	named := 0
+	return func(err error) {
+		if named++; named <= 5 {
+			log.Warn("a row is left out", "why", err)
+		}
+	}
+}
+
 // A Report counts the rows that were read.
 type Report struct {
 	Files    []string       `json:"files"`
@@ -111,6 +123,8 @@ type Report struct {
 	// LeftOut are columns that Load did not keep because all of them would take
 	// too much memory.
 	LeftOut []string `json:"left_out,omitempty"`
+	// Unread are columns that have values, and that no prompt and no answer is made of.
+	Unread []string `json:"unread,omitempty"`
 	// The columns in use in the file read last. If several columns serve, the first of its rows.
 	Prompt string `json:"prompt"`
 	Answer string `json:"answer"`
@@ -139,14 +153,17 @@ type reader struct {
 	unseen  []string // columns of the filter that no row has had yet
 	columns columns
 	file    int // the file that columns is for
+	unread  unread
 	report  Report
 	err     error
+
+	demonstrations bool // rows are demonstrations, and not problems
 }
 
 // Open opens a dataset: a file, a glob, or a folder with data files. The content of a
 // file decides its format.
 func Open(path string, o Options) (*reader, error) {
-	r := &reader{opts: o, file: -1, report: Report{Dropped: map[string]int{}}}
+	r := &reader{opts: o, file: -1, report: Report{Dropped: map[string]int{}}, unread: unread{known: map[string]bool{}}}
 	if o.Limit < 0 {
 		return nil, fmt.Errorf("data: limit %d is negative (0 reads all)", o.Limit)
 	}
@@ -156,6 +173,10 @@ func Open(path string, o Options) (*reader, error) {
 			return nil, err
 		}
 		r.unseen = r.filter.Columns()
+		for _, name := range r.unseen {
+			head, _, _ := strings.Cut(name, ".")
+			r.unread.known[name], r.unread.known[head] = true, true
+		}
 	}
 	var err error
 	if r.records, err = OpenRecords(path, o); err != nil {
@@ -170,7 +191,7 @@ func Open(path string, o Options) (*reader, error) {
 // Report returns the counts so far.
 func (r *reader) Report() Report {
 	report := r.report
-	report.Dropped = maps.Clone(r.report.Dropped)
+	report.Dropped, report.Unread = maps.Clone(r.report.Dropped), slices.Clone(r.unread.names)
 	used := r.columns.used
 	report.Prompt, report.Answer, report.ID = strings.Join(used[promptPart], ", "), strings.Join(used[answerPart], ", "), strings.Join(used[idPart], ", ")
 	return report
@@ -200,6 +221,33 @@ func (r *reader) next() (Problem, error) {
 		return Problem{}, io.EOF
 	}
 	for {
+		rec, err := r.row()
+		if err != nil {
+			return Problem{}, err
+		}
+		p, bad := r.columns.problem(rec, r.records.src.Unit, r.records.files[r.file].name, &r.unread)
+		if bad == nil {
+			return p, nil
+		}
+		if err := r.drop(bad); err != nil {
+			return Problem{}, err
+		}
+	}
+}
+
+// drop counts a row that is dropped, or returns the error about it if none may be.
+func (r *reader) drop(bad *rowError) error {
+	if r.opts.OnBad == nil {
+		return bad
+	}
+	r.report.Dropped[bad.Reason]++
+	r.opts.OnBad(bad)
+	return nil
+}
+
+// row returns the next row that passes the filter.
+func (r *reader) row() (record, error) {
+	for {
 		rec, err := r.records.Next()
 		if err == io.EOF {
 			err = r.end()
@@ -211,11 +259,11 @@ func (r *reader) next() (Problem, error) {
 			continue
 		}
 		if err != nil {
-			return Problem{}, err
+			return record{}, err
 		}
 		if r.file != r.records.file {
 			if err := r.begin(rec); err != nil {
-				return Problem{}, err
+				return record{}, err
 			}
 		}
 		r.report.Read++
@@ -228,15 +276,7 @@ func (r *reader) next() (Problem, error) {
 				continue
 			}
 		}
-		p, bad := r.columns.problem(rec, r.records.src.Unit, r.records.files[r.file].name)
-		if bad == nil {
-			return p, nil
-		}
-		if r.opts.OnBad == nil {
-			return Problem{}, bad
-		}
-		r.report.Dropped[bad.Reason]++
-		r.opts.OnBad(bad)
+		return rec, nil
 	}
 }
 
@@ -247,13 +287,15 @@ func (r *reader) begin(first record) error {
 	}
 	r.file, r.columns = r.records.file, columns{opts: r.opts}
 	fail := func(err error) error { return &rowError{File: first.File, Err: err} }
-	r.columns.look(first.Object)
+	if !r.demonstrations {
+		r.columns.look(first.Object)
+	}
 	// If all rows have the same columns, a wrong name is an error at once.
 	if uniform := r.records.src.Columns != nil; !uniform {
 		return nil
 	}
 	if err := r.columns.missing(); err != nil {
-		return fail(err)
+		return fail(r.headed(err))
 	}
 	if r.filter == nil {
 		return nil
@@ -264,6 +306,14 @@ func (r *reader) begin(first record) error {
 		}
 	}
 	return nil
+}
+
+// headed adds to an error about the columns of a CSV file where their names come from.
+func (r *reader) headed(err error) error {
+	if src := r.records.src; src.Columns == nil || src.Unit != "line" {
+		return err
+	}
+	return fmt.Errorf("%w; the first line of the file is read as the names of the columns: put such a line there", err)
 }
 
 // ended returns an error if no row of the file that was read had a column that is needed.
@@ -313,10 +363,23 @@ func Load(path string, o Options) ([]Problem, Report, error) {
 	}
 	report := r.Report()
 	report.LeftOut = memory.leftOut
-	if len(problems) == 0 {
-		return nil, report, fmt.Errorf("data: %s: no row is left: %v", path, report)
+	return problems, report, report.refused(path)
+}
+
+// refused returns the error for which a dataset with this report is not trained on: it has no
+// rows, or more rows lack a part than have all.
+func (r Report) refused(path string) error {
+	dropped := 0
+	for _, n := range r.Dropped {
+		dropped += n
 	}
-	return problems, report, nil
+	switch {
+	case r.Rows == 0:
+		return fmt.Errorf("data: %s: no row is left: %v", path, r)
+	case dropped > r.Rows:
+		return fmt.Errorf("data: %s: %d of the %d rows have no problem or no answer in the columns %q and %q: name the columns with data.prompt and data.answer, or choose the rows with data.filter", path, dropped, r.Rows+dropped, r.Prompt, r.Answer)
+	}
+	return nil
 }
 
 // A record is a row as it is in its file.

@@ -47,13 +47,13 @@ func TestForms(t *testing.T) {
 // TestRowsWithoutAnswers: training that needs no answers reads rows without them; other
 // training leaves such rows out and continues.
 func TestRowsWithoutAnswers(t *testing.T) {
-	path := write(t, "x.jsonl", "{\"problem\": \"a\"}\n{\"problem\": \"b\", \"answer\": 2}\n{\"problem\": \"c\", \"answer\": null}")
-	if rows, _, err := Load(path, Options{NoAnswers: true}); err != nil || len(rows) != 3 {
+	path := write(t, "x.jsonl", "{\"problem\": \"a\"}\n{\"problem\": \"b\", \"answer\": 2}\n{\"problem\": \"c\", \"answer\": null}\n{\"problem\": \"d\", \"answer\": 2}")
+	if rows, _, err := Load(path, Options{NoAnswers: true}); err != nil || len(rows) != 4 {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
 	bad := 0
 	rows, report, err := Load(path, Options{OnBad: func(error) { bad++ }})
-	if err != nil || len(rows) != 1 || rows[0].Text != "b" || bad != 2 {
+	if err != nil || len(rows) != 2 || rows[0].Text != "b" || bad != 2 {
 		t.Errorf("rows %v, %d bad ones, report %v, error %v", rows, bad, report, err)
 	}
 }

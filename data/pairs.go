@@ -41,47 +41,51 @@ type Demonstration struct {
 	Fields           Object // the columns; those of Options.Keep have values
 }
 
-// LoadDemonstrations reads the demonstrations of a dataset. It uses Input, Filter, Limit
-// and Keep of o. A row that lacks a part is an error, as is a dataset without rows.
-func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demonstration, error) {
-	var filter *Filter
-	if o.Filter != "" {
-		var err error
-		if filter, err = ParseFilter(o.Filter); err != nil {
-			return nil, err
-		}
-	}
+// LoadDemonstrations reads the demonstrations of a dataset. It uses Input, Filter, Limit,
+// Keep and OnBad of o. A row with an empty prompt, response or text is dropped, as Open drops
+// rows; one of another form is an error, as is a dataset without rows.
+func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demonstration, Report, error) {
 	o.storage = c.storage
-	records, err := OpenRecords(path, o)
+	r, err := Open(path, o)
 	if err != nil {
-		return nil, err
+		return nil, Report{}, err
 	}
-	defer records.Close()
+	defer r.Close()
+	r.demonstrations = true
 	var list []Demonstration
 	var found DemonstrationColumns
 	var shape []string // the columns of the previous row
 	for o.Limit == 0 || len(list) < o.Limit {
-		rec, err := records.Next()
+		rec, err := r.row()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, err
-		}
-		if filter != nil && !filter.Match(rec.Object) {
-			continue
+			return nil, r.Report(), err
 		}
 		if columns := names(rec.Object); !slices.Equal(columns, shape) {
-			found, err = c.find(rec.Object)
+			if found, err = c.find(rec.Object); err != nil {
+				err = r.headed(err)
+			}
 			shape = columns
 		}
+		row := reading{Object: rec.Object, shown: o.Keep}
 		var d Demonstration
 		if err == nil {
-			d, err = found.demonstration(rec.Object, c.Prompt == "")
+			d, err = found.demonstration(&row, c.Prompt == "")
 		}
 		if err != nil {
-			return nil, &rowError{File: rec.File, Unit: records.src.Unit, Line: rec.Line, Err: err}
+			bad := &rowError{File: rec.File, Unit: r.records.src.Unit, Line: rec.Line, Err: err}
+			if !errors.As(err, new(emptyPart)) {
+				return nil, r.Report(), bad
+			}
+			bad.Reason = err.Error()
+			if err := r.drop(bad); err != nil {
+				return nil, r.Report(), err
+			}
+			continue
 		}
+		r.unread.note(row)
 		for i := 0; i < len(rec.Object) && len(o.Keep) > 0; i++ { // only the names of the other columns, for messages
 			m := rec.Object[i]
 			if !slices.ContainsFunc(o.Keep, func(name string) bool { return strings.EqualFold(m.Name, name) || strings.HasPrefix(name, m.Name+".") }) {
@@ -89,14 +93,20 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 			}
 			d.Fields = append(d.Fields, m)
 		}
-		d.Place = fmt.Sprintf("%s: %s %d", rec.File, records.src.Unit, rec.Line)
+		d.Place = fmt.Sprintf("%s: %s %d", rec.File, r.records.src.Unit, rec.Line)
 		list = append(list, d)
+		r.report.Rows++
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("data: %s: no row is left", path)
+		return nil, r.Report(), fmt.Errorf("data: %s: no row is left: %v", path, r.Report())
 	}
-	return list, nil
+	return list, r.Report(), nil
 }
+
+// An emptyPart is the error about a row in which a part of a demonstration is empty.
+type emptyPart string
+
+func (e emptyPart) Error() string { return string(e) }
 
 // find fixes the columns of rows by the first of them: either Messages, or Prompt and
 // Response, or Text is set.
@@ -160,53 +170,50 @@ func ofOthers(row Object) bool {
 
 // demonstration reads a row. A prompt column that was found by its name may be an
 // instruction with an input.
-func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstration, err error) {
+func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demonstration, err error) {
+	row.read = append(row.read, c.Messages, c.Prompt, c.Response, c.Text)
 	switch {
 	case c.Text != "":
 		d.Whole = true
-		d.Response, err = textOf(row, "text", c.Text)
+		d.Response, err = textOf(row.Object, "text", c.Text)
 		return d, err
 	case c.Messages != "":
-		value, _ := lookup(row, c.Messages)
+		value, _ := lookup(row.Object, c.Messages)
 		messages, ok := messagesOf(value)
 		if !ok {
 			return d, fmt.Errorf("%s (column %q)", oddMessages, c.Messages)
 		}
-		return conversation(row, withSystem(row, messages), 0)
-	}
-	asked, _ := lookup(row, c.Prompt)
-	answer, _ := lookup(row, c.Response)
-	prompt, chats := messagesOf(asked)
-	response, answers := messagesOf(answer)
-	text, reason := promptOf(asked) // also the prompt of a single message by the user
-	if !chats {
+		messages, reason := row.earlier(messages)
 		if reason != "" {
-			return d, fmt.Errorf("%s (column %q)", reason, c.Prompt)
+			return d, errors.New(reason)
 		}
-		if byName {
-			text = withInput(row, c.Prompt, text)
-			if prompt, reason = alpaca(row, c.Prompt, text); reason != "" {
-				return d, errors.New(reason)
-			}
-		}
-		if chats = prompt != nil; !chats {
-			prompt = []any{Object{{"role", "user"}, {"content", text}}}
-		}
+		return row.conversation(messages, 0)
 	}
+	asked, _ := lookup(row.Object, c.Prompt)
+	answer, _ := lookup(row.Object, c.Response)
+	prompt, chats, reason := row.asked(asked, c.Prompt, byName)
+	switch reason {
+	case "":
+	case noPrompt:
+		return d, emptyPart(fmt.Sprintf("%s (column %q)", reason, c.Prompt))
+	default:
+		return d, fmt.Errorf("%s (column %q)", reason, c.Prompt)
+	}
+	response, answers := messagesOf(answer)
 	if !answers {
-		if ofOthers(row) {
+		if ofOthers(row.Object) {
 			return d, errors.New(`column "turns": an environment has written parts of the response, which would be learned as the model's own; leave such rows out`)
 		}
-		if d.Response, err = textOf(row, "response", c.Response); err != nil {
+		if d.Response, err = textOf(row.Object, "response", c.Response); err != nil {
 			return d, err
 		}
 		response = []any{Object{{"role", "assistant"}, {"content", d.Response}}}
 	}
-	if d.Prompt = text; len(prompt) > 1 {
-		d.Prompt = "" // the conversation has more than this text
+	if len(prompt) == 1 { // else the conversation has more than this text
+		d.Prompt, _ = promptOf(prompt)
 	}
 	if chats || answers {
-		whole, err := conversation(row, slices.Concat(prompt, response), len(prompt))
+		whole, err := row.conversation(slices.Concat(prompt, response), len(prompt))
 		d.Chat, d.From = whole.Chat, whole.From
 		return d, err
 	}
@@ -217,22 +224,39 @@ func (c DemonstrationColumns) demonstration(row Object, byName bool) (d Demonstr
 const oddMessages = "the messages are no list of objects, each with a role and a text as its content, or of ShareGPT's, each with from (human, gpt, system, tool ...) and value"
 
 // conversation makes a demonstration of messages; those before index from are the prompt.
-func conversation(row Object, messages []any, from int) (d Demonstration, err error) {
+func (r *reading) conversation(messages []any, from int) (d Demonstration, err error) {
 	for i, m := range messages {
 		message, _ := m.(Object)
 		role, _ := message.Get("role")
 		if name, _ := role.(string); name == "" {
 			return d, fmt.Errorf("message %d has no role: %s", i+1, oddMessages)
 		}
-		if _, ok := contentOf(message); !ok {
-			return d, fmt.Errorf("message %d has no text: %s", i+1, oddMessages)
+		switch _, odd := contentOf(message); odd {
+		case "":
+		case noText:
+			return d, fmt.Errorf("message %d %s: %s", i+1, odd, oddMessages)
+		default:
+			return d, fmt.Errorf("message %d: %s", i+1, odd)
 		}
 	}
 	if !slices.ContainsFunc(messages[from:], isAssistant) {
-		return d, fmt.Errorf("none of the %d messages that are to be learned from is the assistant's", len(messages)-from)
+		return d, emptyPart("none of the messages that are to be learned from is the assistant's")
 	}
-	chat, err := newChat(row, messages)
-	return Demonstration{Chat: chat, From: from}, err
+	if d.Chat, err = r.chat(messages); err != nil {
+		return d, err
+	}
+	learns := false
+	for i, m := range d.Chat.Messages {
+		learned, err := m.Learned()
+		if err != nil {
+			return d, fmt.Errorf("message %d: %w", i+1, err)
+		}
+		learns = learns || i >= from && learned && m.Role == "assistant"
+	}
+	if d.From = from; !learns {
+		return d, emptyPart("its messages say that no turn of the assistant is learned")
+	}
+	return d, nil
 }
 
 // textOf returns the text of a column.
@@ -243,7 +267,7 @@ func textOf(row Object, what, column string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("the %s is no text (column %q)", what, column)
 	case text == "":
-		return "", fmt.Errorf("no %s (column %q)", what, column)
+		return "", emptyPart(fmt.Sprintf("no %s (column %q)", what, column))
 	}
 	return text, nil
 }

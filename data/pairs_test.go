@@ -53,7 +53,7 @@ func TestDemonstrations(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		list, err := LoadDemonstrations(path, c.columns, Options{})
+		list, _, err := LoadDemonstrations(path, c.columns, Options{})
 		if err != nil {
 			got = "error: " + strings.ReplaceAll(err.Error(), path, "FILE")
 		} else {

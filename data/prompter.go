@@ -1,9 +1,12 @@
 package data
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -49,6 +52,9 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	case around.Chat || around.Auto:
 		var chat tokenize.Conversation
 		if chat, err = around.Around(q.Chat.Conversation); err == nil {
+			if untold := chat.NewlyUntold(p.Tokenizer); untold != "" {
+				slog.Warn(untold, "first", q.ID)
+			}
 			text, ids, err = p.Tokenizer.EncodeChat(chat)
 		}
 	case len(q.Chat.Messages) == 1:
@@ -138,26 +144,55 @@ func (c *Chat) MarshalJSON() ([]byte, error) { return c.source, nil }
 // chatColumns are columns besides the messages that a row may have for the chat template.
 var chatColumns = []string{"tools", "documents", "chat_template_kwargs"}
 
+// A reading takes parts of a prompt out of a row, and notes the columns that it has read.
+type reading struct {
+	Object
+	shown []string // columns that the template shows, so that they are no part of a conversation
+	read  []string
+}
+
+// The names of columns that belong to a prompt in another column.
+var (
+	inputNames   = []string{"input", "context"} // what an instruction speaks of, as in Alpaca's and Dolly's rows
+	historyNames = []string{"history"}
+	systemNames  = []string{"system", "system_prompt", "system_message"}
+)
+
+// take returns the value of the first column with one of the names that has one; nil if there
+// is none, or if the template shows it.
+func (r *reading) take(names []string) any {
+	column, value := filled(r.Object, matching(r.Object, names))
+	if !hasValue(value) || slices.ContainsFunc(r.shown, func(name string) bool { return strings.EqualFold(name, column) }) {
+		return nil
+	}
+	r.read = append(r.read, column)
+	return value
+}
+
 // Prompt returns the prompt of a row where value is a text or a list of messages.
 // If it is neither the reason says so in words.
 func (o Object) Prompt(value any) (text string, chat *Chat, reason string) {
-	messages, ok := messagesOf(value)
-	if !ok {
-		text, reason = promptOf(value)
-		return text, nil, reason
+	return (&reading{Object: o}).prompt(value, "", false)
+}
+
+// prompt returns the prompt of a row. A column that was found by its name may be an
+// instruction with an input.
+func (r *reading) prompt(value any, column string, byName bool) (text string, chat *Chat, reason string) {
+	messages, isChat, reason := r.asked(value, column, byName)
+	if reason != "" {
+		return "", nil, reason
 	}
-	messages = withSystem(o, messages)
 	var texts []string
 	last := ""
 	for _, m := range messages {
 		message, _ := m.(Object)
 		role, _ := message.Get("role")
-		if last, ok = role.(string); !ok || last == "" {
+		if last, _ = role.(string); last == "" {
 			return "", nil, oddPrompt
 		}
-		content, ok := contentOf(message)
-		if !ok {
-			return "", nil, oddPrompt
+		content, odd := contentOf(message)
+		if odd != "" {
+			return "", nil, cmp.Or(strings.TrimPrefix(odd, noText), oddPrompt)
 		}
 		texts = append(texts, last+": "+content)
 	}
@@ -170,18 +205,95 @@ func (o Object) Prompt(value any) (text string, chat *Chat, reason string) {
 	if strings.TrimSpace(text) == "" || len(messages) == 0 {
 		return "", nil, noPrompt
 	}
-	chat, err := newChat(o, messages)
+	if !isChat {
+		return text, nil, ""
+	}
+	chat, err := r.chat(messages)
 	if err != nil {
 		return "", nil, "not a conversation: " + err.Error()
 	}
 	return text, chat, ""
 }
 
+// asked returns the messages of a prompt, which is a text or a list of messages, behind the
+// system message and the earlier turns that other columns of the row have. isChat is false for
+// a text alone.
+func (r *reading) asked(value any, column string, byName bool) (messages []any, isChat bool, reason string) {
+	messages, isChat = messagesOf(value)
+	if !isChat {
+		text, reason := promptOf(value)
+		if reason != "" {
+			return nil, false, reason
+		}
+		if byName && strings.EqualFold(column, "instruction") {
+			if input, _ := r.take(inputNames).(string); input != "" {
+				text += "\n\n" + input
+			}
+		}
+		messages = []any{Object{{"role", "user"}, {"content", text}}}
+	}
+	whole, reason := r.earlier(messages)
+	return whole, isChat || len(whole) > len(messages), reason
+}
+
+// earlier puts the row's earlier turns and its system message in front of messages, unless
+// these have a system message of their own.
+func (r *reading) earlier(messages []any) (whole []any, reason string) {
+	isSystem := func(m any) bool { o, _ := m.(Object); role, _ := o.Get("role"); return role == "system" }
+	if history := r.take(historyNames); history != nil {
+		turns, ok := turnsOf(history)
+		if !ok {
+			return nil, oddHistory
+		}
+		own := 0
+		if len(messages) > 0 && isSystem(messages[0]) {
+			own = 1
+		}
+		messages = slices.Insert(slices.Clone(messages), own, turns...)
+	}
+	if slices.ContainsFunc(messages, isSystem) {
+		return messages, ""
+	}
+	system := r.take(systemNames)
+	if text, ok := system.(string); ok {
+		return slices.Insert(slices.Clone(messages), 0, any(Object{{"role", "system"}, {"content", text}})), ""
+	}
+	if system != nil {
+		return nil, oddSystem
+	}
+	return messages, ""
+}
+
+// turnsOf returns the messages of a history: a list of messages, or of pairs of what the user
+// said and what the assistant answered.
+func turnsOf(history any) (messages []any, ok bool) {
+	if said, isText := history.(string); isText { // as CSV files write it
+		history = fromText(said)
+	}
+	turns, ok := history.([]any)
+	for _, turn := range turns {
+		if pair, _ := turn.([]any); len(pair) == 2 {
+			asked, isText := pair[0].(string)
+			answered, also := pair[1].(string)
+			ok = ok && isText && also
+			messages = append(messages, Object{{"role", "user"}, {"content", asked}}, Object{{"role", "assistant"}, {"content", answered}})
+			continue
+		}
+		_, isMessage := turn.(Object)
+		messages, ok = append(messages, messageOf(turn)), ok && isMessage
+	}
+	return messages, ok
+}
+
+// listOfObjects matches the beginning of a list of messages that is written as a text.
+var listOfObjects = regexp.MustCompile(`(?s)^\s*\[\s*\{.*["'](?:role|from)["']\s*:`)
+
 // messagesOf returns the messages of a conversation. It renames the parts and roles of
-// ShareGPT to those of chat templates. In a CSV file messages are JSON.
+// ShareGPT to those of chat templates. In a CSV file messages are JSON, or as Python writes
+// them.
 func messagesOf(value any) ([]any, bool) {
-	if text, ok := value.(string); ok && strings.HasPrefix(text, "[{") && (strings.Contains(text, `"role"`) || strings.Contains(text, `"from"`)) {
-		value = fromJSON(text)
+	if text, ok := value.(string); ok && listOfObjects.MatchString(text) {
+		value = fromText(text)
 	}
 	list, ok := value.([]any)
 	if !ok {
@@ -194,17 +306,6 @@ func messagesOf(value any) ([]any, bool) {
 	return messages, true
 }
 
-// withSystem puts the row's column system, if it has one, in front of messages without a
-// system message.
-func withSystem(row Object, messages []any) []any {
-	system, _ := row.Get("system")
-	text, _ := system.(string)
-	if strings.TrimSpace(text) == "" || slices.ContainsFunc(messages, func(m any) bool { o, _ := m.(Object); role, _ := o.Get("role"); return role == "system" }) {
-		return messages
-	}
-	return slices.Insert(slices.Clone(messages), 0, any(Object{{"role", "system"}, {"content", text}}))
-}
-
 // roles translate ShareGPT's names of speakers.
 var roles = map[string]string{
 	"human": "user", "user": "user", "system": "system", "gpt": "assistant", "chatgpt": "assistant", "bing": "assistant",
@@ -213,67 +314,91 @@ var roles = map[string]string{
 }
 
 // messageOf returns a message {"role", "content"} for one of ShareGPT, {"from", "value"}, and
-// others as they are.
+// others with their calls in the field tool_calls, as a list.
 func messageOf(m any) any {
 	o, _ := m.(Object)
+	o = slices.Clone(o)
+	calls := func(call any) Member {
+		return Member{"tool_calls", []any{Object{{"type", "function"}, {"function", call}}}}
+	}
+	for i, part := range o {
+		text, isText := part.Value.(string)
+		switch {
+		case part.Name == "tool_calls" && isText: // files without structures hold them as JSON
+			if list, ok := fromText(cmp.Or(strings.TrimSpace(text), "[]")).([]any); ok {
+				o[i].Value = list
+			}
+		case part.Name == "function_call" && part.Value != nil: // OpenAI's older form
+			o[i] = calls(part.Value)
+		}
+	}
 	from, _ := o.Get("from")
 	name, _ := from.(string)
 	role, known := roles[strings.ToLower(name)]
 	if _, has := o.Get("role"); has || !known {
-		return m
+		if o == nil {
+			return m
+		}
+		return o
 	}
 	value, _ := o.Get("value")
 	content := Member{"content", value}
 	if call, ok := value.(string); ok && name == "function_call" {
-		content = Member{"tool_calls", []any{Object{{"type", "function"}, {"function", fromJSON(call)}}}}
+		content = calls(fromText(call))
 	}
-	rest := slices.DeleteFunc(slices.Clone(o), func(m Member) bool { return m.Name == "from" || m.Name == "value" })
+	rest := slices.DeleteFunc(o, func(m Member) bool { return m.Name == "from" || m.Name == "value" })
 	return append(Object{{"role", role}, content}, rest...)
 }
 
-// fromJSON returns the value that text is in JSON, nil if text is no JSON.
-func fromJSON(text string) any {
-	row, err := parseObject([]byte(`{"value": ` + text + `}`))
-	if err != nil || len(row) != 1 {
-		return nil
-	}
-	return row[0].Value
-}
+// noText is the reason that a message has no content.
+const noText = "has no text"
 
 // contentOf returns the text of a message, which may consist of parts and be missing
-// where a tool is called.
-func contentOf(message Object) (string, bool) {
+// where a tool is called. If it has none the reason says so in words.
+func contentOf(message Object) (text, reason string) {
+	calls, _ := message.Get("tool_calls")
+	if _, isText := calls.(string); isText {
+		return "", "the tool_calls of a message are a text that is no list in JSON or Python"
+	}
 	value, _ := message.Get("content")
 	switch v := value.(type) {
 	case nil:
-		calls, _ := message.Get("tool_calls")
-		return "", calls != nil
+		if calls != nil {
+			return "", ""
+		}
 	case string:
-		return v, true
+		return v, ""
 	case []any:
 		var b strings.Builder
 		for _, part := range v {
 			o, _ := part.(Object)
 			value, _ := o.Get("text")
 			text, ok := value.(string)
+			if kind, _ := o.Get("type"); !ok && kind != nil {
+				return "", fmt.Sprintf("a message has a part of type %q, and the model sees texts alone", kind)
+			}
 			if !ok {
-				return "", false
+				return "", noText
 			}
 			b.WriteString(text)
 		}
-		return b.String(), len(v) > 0
+		if len(v) > 0 {
+			return b.String(), ""
+		}
 	}
-	return "", false
+	return "", noText
 }
 
-// newChat makes the conversation of a row's messages as `onering tokenize --chat`
+// chat makes the conversation of a row's messages as `onering tokenize --chat`
 // reads it from JSON.
-func newChat(row Object, messages []any) (*Chat, error) {
+func (r *reading) chat(messages []any) (*Chat, error) {
 	parts := Object{{"messages", withoutNulls(messages)}}
 	for _, name := range chatColumns {
-		value, _ := row.Get(name)
+		value := r.take([]string{name})
 		if text, ok := value.(string); ok { // files without structures hold messages as JSON
-			value = fromJSON(text)
+			if value = fromText(text); value == nil {
+				return nil, fmt.Errorf("the column %s is a text that is neither JSON nor Python", name)
+			}
 		}
 		if value = withoutNulls(value); value != nil {
 			parts = append(parts, Member{name, value})

@@ -1,7 +1,6 @@
 package rl
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -31,8 +30,9 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, 
 	var parts []filePart
 	for _, file := range c.Data.Train.Named() {
 		o := reward.Reading(c.Reward.Rule, c.Data.Options())
+		o.Keep = p.Template.Columns
 		o.NoAnswers = o.NoAnswers || objectives.NeedsOf(c.Objective.Settings).Teacher // such an objective reads no rewards
-		problems, err := openFile(file, o, log)
+		problems, err := openFile(file, o, c.Data.Curriculum, log)
 		if err != nil {
 			return nil, err
 		}
@@ -51,16 +51,11 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, 
 	return problems, nil
 }
 
-// openFile opens one of the files of training problems; o says how all are read.
-func openFile(file TrainFile, o data.Options, log *slog.Logger) (data.List, error) {
-	const named = 5
+// openFile opens one of the files of training problems; o says how all are read, and
+// curriculum is the column that orders them.
+func openFile(file TrainFile, o data.Options, curriculum string, log *slog.Logger) (data.List, error) {
 	o = file.Options(o)
-	bad := 0
-	o.OnBad = func(err error) {
-		if bad++; bad <= named {
-			log.Warn("a row is left out", "why", err)
-		}
-	}
+	o.OnBad = data.WarnLeftOut(log)
 	problems, report, err := data.Load(file.Path, o)
 	if err != nil {
 		if strings.Contains(file.Path, ",") && len(report.Files) == 0 {
@@ -68,18 +63,13 @@ func openFile(file TrainFile, o data.Options, log *slog.Logger) (data.List, erro
 		}
 		return nil, fmt.Errorf("train: data.train: %w", err)
 	}
-	level := slog.LevelInfo
-	if bad > 0 {
-		level = slog.LevelWarn
-	}
-	log.Log(context.Background(), level, "training problems: "+report.String(),
+	log.Info("training problems: "+report.String(),
 		"path", file.Path, "files", len(report.Files), "problem", report.Prompt, "answer", report.Answer, "id", report.ID)
 	if len(report.LeftOut) > 0 {
 		log.Warn("columns of the training problems take too much memory and are left out; rewards cannot read them", "path", file.Path, "columns", strings.Join(report.LeftOut, ", "))
 	}
-	if 2*bad > report.Rows+bad {
-		return nil, fmt.Errorf("train: data.train: %d of the %d rows of %s have no problem or no answer in the columns %q and %q: name the columns with data.prompt and data.answer, or choose the rows with data.filter", bad, report.Rows+bad, file.Path, report.Prompt, report.Answer)
-	}
+	report.Unread = slices.DeleteFunc(report.Unread, func(column string) bool { return column == strings.TrimPrefix(curriculum, "-") })
+	report.Log(log, file.Path)
 	return problems, nil
 }
 

@@ -134,10 +134,10 @@ func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 	}
 	if d.Chat == nil && e.template.Chat {
 		chat := tokenize.Conversation{Messages: []tokenize.Message{{Role: "user", Content: e.template.Render(d.Prompt)}, {Role: "assistant", Content: d.Response}}}
-		return e.conversation(chat, 1)
+		return e.conversation(chat, 1, d.Place)
 	}
 	if d.Chat != nil && (e.template.Chat || e.template.Auto) {
-		return e.conversation(d.Chat.Conversation, d.From)
+		return e.conversation(d.Chat.Conversation, d.From, d.Place)
 	}
 	if d.Prompt == "" || d.Response == "" {
 		return nil, fmt.Errorf("it is a conversation of %d messages, and the template %q takes one text: set model.template (--template) to auto or chat, the template of the model's tokenizer", len(d.Chat.Messages), e.template.Name)
@@ -177,7 +177,7 @@ func (e *encoder) bare(response string) (string, bool) {
 
 // conversation returns the ids of a conversation in the tokenizer's chat template;
 // messages before number from are a prompt.
-func (e *encoder) conversation(c tokenize.Conversation, from int) (*Example, error) {
+func (e *encoder) conversation(c tokenize.Conversation, from int, place string) (*Example, error) {
 	t, n := e.policy.Tokenizer, len(c.Messages)
 	c.Messages = slices.Clone(c.Messages)
 	for i, m := range c.Messages {
@@ -188,6 +188,9 @@ func (e *encoder) conversation(c tokenize.Conversation, from int) (*Example, err
 	c, err := e.template.Around(c)
 	if err != nil {
 		return nil, err
+	}
+	if untold := c.NewlyUntold(t); untold != "" {
+		slog.Warn(untold, "first", place)
 	}
 	if from > 0 {
 		from += len(c.Messages) - n // a system message
