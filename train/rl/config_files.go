@@ -58,7 +58,12 @@ func (TrainFiles) Wanted() string {
 
 // UnmarshalTOML takes a text, a table, or a list of both.
 func (f *TrainFiles) UnmarshalTOML(value any) error {
-	files, _, err := fileTables.Read(value, f.Wanted())
+	files, stated, err := fileTables.Read(value, f.Wanted())
+	for i, file := range files {
+		if file.Weight == 0 && slices.Contains(stated[i], "weight") { // 0 stands for none
+			return fmt.Errorf("%q: its weight 0 must be a finite number above 0: leave the file out, or its weight", file.Path)
+		}
+	}
 	if err == nil {
 		*f = files
 	}
