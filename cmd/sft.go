@@ -72,7 +72,10 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 		return err
 	}
 	if finished {
-		slog.Info("the run is finished: there is nothing to resume", "folder", dir)
+		if err := refuseChanges(config); err != nil {
+			return err
+		}
+		slog.Info("the run is finished: there is nothing to resume; to train further from it, name it with --model", "folder", dir)
 		fmt.Fprintln(c.OutOrStdout(), dir)
 		return nil
 	}
@@ -105,6 +108,26 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 		return cli.WriteLine(c.OutOrStdout(), end)
 	}
 	fmt.Fprintln(c.OutOrStdout(), dir)
+	return nil
+}
+
+// refuseChanges returns an error if a finished run is resumed with other settings than its
+// own: what it would go on from, its moments and the place in its schedule, is not kept.
+func refuseChanges(config sft.Config) error {
+	dir := config.Output.Dir
+	run, _, err := savedRun(dir)
+	if err != nil {
+		return err
+	}
+	path, _ := settings.Find("model.path", run).Value.(string)
+	was := sft.Default(path)
+	if _, err := settings.Resolve(&was, "sft", run); err != nil {
+		return usageError{err}
+	}
+	continued(&was.Model.Path, &was.LoRA)
+	if changed := config.Changes(was); changed != "" {
+		return fmt.Errorf("train: resume: the run in %s is finished, and since then %s: set it back, or train further from it with --model %s and another --out", dir, changed, shellQuoted(dir))
+	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"onering/data"
 	"onering/internal/files"
@@ -341,17 +342,41 @@ func (t *trainer) Plan() train.Plan {
 	p := train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving:    train.Saving{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
-		Objective: "sft", Settings: train.Values(&c, "model", "lora", "data", "optimizer", "train", "runtime"),
+		Objective: "sft", Settings: c.decisive(),
 		Former:   map[string]string{"optimizer.name": "adamw"}, // for checkpoints from before it was a setting
 		Others:   train.Values(&c, "train", "distributed"),
 		Problems: digest(sets...), Things: "demonstrations", Changed: "there are other demonstrations",
 	}
+	return p
+}
+
+// decisive returns the settings that decide the course of a run, by key: all except those
+// for saving, and for places of files.
+func (c Config) decisive() map[string]string {
+	values := train.Values(&c, "model", "lora", "data", "optimizer", "train", "runtime")
 	for _, key := range []string{
 		"model.path", "data.train", "data.eval", "train.save_steps", "train.save_minutes", "train.keep_last", "train.keep_best", "train.eval_every", "runtime.library",
 	} {
-		delete(p.Settings, key)
+		delete(values, key)
 	}
-	return p
+	return values
+}
+
+// Changes says which settings that decide a run, and which files, are others than in an
+// earlier configuration; "" if none are.
+func (c Config) Changes(was Config) string {
+	now, before := c.decisive(), was.decisive()
+	for key, path := range map[string][2]string{
+		"model.path": {was.Model.Path, c.Model.Path}, "data.train": {was.Data.Train, c.Data.Train}, "data.eval": {was.Data.Eval, c.Data.Eval},
+	} {
+		a, err := os.Stat(path[0])
+		b, failed := os.Stat(path[1])
+		same := err == nil && failed == nil && os.SameFile(a, b) || strings.HasPrefix(path[0], path[1]+"@") // run.toml pins a name on a hub
+		if !same && (key != "model.path" || c.LoRA.Adapter == "") { // else path may be the run of the adapter
+			before[key], now[key] = path[0], path[1]
+		}
+	}
+	return train.Plan{Settings: now}.Changes(before).String()
 }
 
 // Save implements train.Task: the position determines the whole state.
