@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -114,6 +115,21 @@ func checkAdapterFlags(flags *pflag.FlagSet, on bool) (err error) {
 	return err
 }
 
+// sayIdle warns of the settings that have no effect on the run, but for those that defaults
+// state and, if it is resumed, its run.toml. Those of an adapter are refused on the command
+// line, since the run would train all weights instead, or another adapter.
+func sayIdle(r *settings.Resolved, resume bool) (err error) {
+	r.Idle(func(s settings.Setting, needs string) {
+		switch typed := strings.HasPrefix(s.Place, "--"); {
+		case typed && s.Section == "lora":
+			err = usagef("%s has no effect: it counts where %s (--lora trains an adapter); leave it out, or set that", s.Place, needs)
+		case typed || !resume && !strings.HasPrefix(s.Place, defaultName):
+			slog.Warn("a setting has no effect in this run", "setting", s.Path(), "place", s.Place, "it_counts_where", needs)
+		}
+	})
+	return err
+}
+
 // largestRunFile bounds a run file, in bytes.
 const largestRunFile = 1 << 20
 
@@ -151,8 +167,9 @@ func statedSettings(c *cobra.Command, file string, sets []string) (run, flags se
 type configFlags struct {
 	file       string
 	sets       []string
-	kind, name string // the kind of plug-in, objective or reward, that a flag chooses, and the chosen name
-	lora       bool   // the LoRA flags of train
+	kind, name string          // the kind of plug-in, objective or reward, that a flag chooses, and the chosen name
+	lora       bool            // the LoRA flags of train
+	flags      settings.Source // what other flags state
 }
 
 // registerObjective adds the flags of the commands that are about an objective.
@@ -186,6 +203,7 @@ func (f *configFlags) resolve(c *cobra.Command, base func(others ...settings.Sou
 	if f.name != "" {
 		flags = append(flags, settings.Setting{Section: f.kind, Key: "name", Place: "--" + f.kind, Value: f.name})
 	}
+	flags = append(flags, f.flags...)
 	environment := settings.Environment(new(rl.Config), os.Environ())
 	sources := []settings.Source{run, environment, flags}
 	if base != nil {

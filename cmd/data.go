@@ -12,6 +12,7 @@ import (
 
 	"onering/data"
 	"onering/internal/cli"
+	"onering/policy"
 	"onering/reward"
 	"onering/tokenize"
 	"onering/verifier"
@@ -254,6 +255,11 @@ func promptLength(c *cobra.Command, model string, around tokenize.Template) (fun
 
 // prompterOf makes prompts with the tokenizer of a model's folder.
 func prompterOf(folder string, around tokenize.Template) (*data.Prompter, error) {
+	folder, remove, err := policy.Unpacked(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
 	t, err := tokenize.Load(folder)
 	if err != nil {
 		return nil, err

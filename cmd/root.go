@@ -390,21 +390,24 @@ func explainUsage(c *cobra.Command, err error) error {
 	return err
 }
 
-// settingCalled returns the end of a message about an unknown flag: the run setting that
-// the user may have meant.
+// settingCalled returns the end of a message about an unknown flag: the flag that the user
+// may have meant or, of a command that trains, the run setting.
 func settingCalled(c *cobra.Command, flag string) string {
-	var run *settings.Resolved
-	switch c.Name() {
-	case "train":
-		config := rl.Default()
-		run, _ = settings.Resolve(&config, "")
-	case "sft":
-		config := sft.Default("")
-		run, _ = settings.Resolve(&config, "")
-	default:
+	config, demonstrations := rl.Default(), sft.Default("")
+	run, _ := settings.Resolve(&config, "")
+	if c.Name() == "sft" {
+		run, _ = settings.Resolve(&demonstrations, "")
+	}
+	hint := run.Called(flag, func(flag string) string {
+		if f := c.Flags().Lookup(flag); f != nil {
+			return purpose(f)
+		}
+		return ""
+	})
+	if trains := c.Name() == "train" || c.Name() == "sft"; !trains && (!strings.Contains(hint, " is --") || strings.Contains(hint, " is --set ")) {
 		return ""
 	}
-	return run.Called(flag)
+	return hint
 }
 
 // checkArguments returns an error that names the argument that is missing or too

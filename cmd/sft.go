@@ -261,7 +261,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 	if config.LoRA.On && r.Decided("optimizer.learning_rate").Key == "" {
 		config.Optimizer.LearningRate *= adapterRate
 	}
-	return config, cmp.Or(checkAdapterFlags(c.Flags(), config.LoRA.On), s.check(c, config, r))
+	return config, cmp.Or(sayIdle(r, s.resume), s.check(c, config, r))
 }
 
 // check reports what is missing and impossible, by flag or by the place in the file.

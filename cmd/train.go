@@ -3,7 +3,6 @@ package cmd
 import (
 	"cmp"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -52,7 +51,7 @@ func newTrain() *cobra.Command {
 			return err
 		}
 		if dry {
-			return dryRun(c, r, planned, asJSON)
+			return dryRun(c, r, planned, resume, asJSON)
 		}
 		if c.Flags().Changed("ranks") {
 			return usagef("--ranks goes with --dry-run; to train with several ranks: mpirun -n %d onering train", max(2, planned))
@@ -80,7 +79,7 @@ func newTrain() *cobra.Command {
 	config.registerLoRA(c)
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
-	flags.BoolVar(&dry, "dry-run", false, "print how much memory the run needs, and fail if it does not fit")
+	flags.BoolVar(&dry, "dry-run", false, "print how much memory the run needs and check what it checks before it samples, such as data and programs; fail where the run would")
 	flags.IntVar(&planned, "ranks", 0, "with --dry-run: plan for so many ranks, each on a machine or a GPU of its own")
 	flags.String("serve", "", "serve the policy at this address, such as localhost:8000, to programs that play the episodes: environment.name = \"program\"")
 	flags.String("api-key-env", "", "with --serve: environment variable with the key that programs must have to begin an episode")
@@ -101,11 +100,10 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 		}
 	}
 	if out != "" {
-		quoted, _ := json.Marshal(out) // every JSON string is also a TOML string
-		f.sets = append(f.sets, "output.dir="+string(quoted))
+		f.flags = append(f.flags, settings.Setting{Section: "output", Key: "dir", Place: "--out", Value: out})
 	}
 	if f.lora {
-		f.sets = append(f.sets, "lora.on=true")
+		f.flags = append(f.flags, settings.Setting{Section: "lora", Key: "on", Place: "--lora", Value: true})
 	}
 	if addr, _ := c.Flags().GetString("serve"); addr != "" {
 		f.sets = append([]string{`environment.name="program"`}, f.sets...)
@@ -118,10 +116,8 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	if err != nil {
 		return nil, err
 	}
-	for _, set := range f.sets {
-		if key, _, _ := strings.Cut(set, "="); strings.HasPrefix(key, "lora.") && key != "lora.on" && !r.LoRA.On {
-			return nil, usagef("--set %s is about an adapter, and none is trained: add --lora, or leave it out", set)
-		}
+	if err := sayIdle(r.Resolved, resume); err != nil {
+		return nil, err
 	}
 	if r.Output.Dir == "" {
 		r.Output.Dir = filepath.Join("runs", "out", r.Objective.Name+"-"+time.Now().Format("20060102-150405"))
@@ -225,7 +221,7 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 		},
 		config: config,
 		open: func(s train.Setup) (trainer[rl.Summary], error) {
-			if err := servePrograms(c, t, local); err != nil {
+			if err := servePrograms(c, t, local, false); err != nil {
 				return nil, err
 			}
 			return rl.NewOn(c.Context(), local, s)
@@ -234,13 +230,15 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 }
 
 // servePrograms serves the policy to the programs that play the run's episodes, if there
-// are such programs. Closing the environment ends the server.
-func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config) error {
+// are such programs, or only checks whether it could, if dry is true. Closing the
+// environment ends the server.
+func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config, dry bool) error {
 	p := config.Environment.Program()
 	addr, _ := c.Flags().GetString("serve")
+	keyEnv, _ := c.Flags().GetString("api-key-env")
 	if p == nil {
-		if addr != "" {
-			return usagef("--serve is for programs that play the episodes, and the run has environment.name = %q: leave it out, or set environment.name=program", config.Environment.Name)
+		if addr+keyEnv != "" {
+			return usagef("--serve and --api-key-env are for programs that play the episodes, and the run has environment.name = %q: leave them out, or set environment.name=program", config.Environment.Name)
 		}
 		return nil
 	}
@@ -254,9 +252,8 @@ func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config) error {
 	if err != nil {
 		return usagef("--serve %q: write localhost:PORT", addr)
 	}
-	keyEnv, _ := c.Flags().GetString("api-key-env")
 	key, err := keyOf(keyEnv)
-	if err != nil {
+	if err != nil || dry {
 		return err
 	}
 	d, err := serve.StartEpisodes(address, filepath.Base(filepath.Clean(config.Model.Path)), key, p.Command, slog.Default())
@@ -377,7 +374,7 @@ const maxRanks = 1 << 20
 // dryRun prints how much memory each rank of a run needs, and returns an error if that is
 // more than there is. planned is the number of ranks, each on its own machine or GPU; 0
 // is the number that was started.
-func dryRun(c *cobra.Command, r *resolved, planned int, asJSON bool) error {
+func dryRun(c *cobra.Command, r *resolved, planned int, resume, asJSON bool) error {
 	if c.Flags().Changed("ranks") && (planned < 1 || planned > maxRanks) {
 		return usagef("--ranks %d: must be in [1, %d]", planned, maxRanks)
 	}
@@ -392,8 +389,27 @@ func dryRun(c *cobra.Command, r *resolved, planned int, asJSON bool) error {
 	if launcher, _ := ranks.Launcher(); planned > 0 && launcher != "" {
 		return t.End(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
 	}
-	_, err = ranks.FromFirst(t, func() (bool, error) { return true, printEstimate(c, r, split, asJSON) })
+	_, err = ranks.FromFirst(t, func() (bool, error) {
+		return true, cmp.Or(printEstimate(c, r, split, asJSON), preflight(c, t, r.Config, split, resume))
+	})
 	return t.End(err)
+}
+
+// preflight checks what a run checks before it samples, but for what needs ONNX Runtime.
+func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Split, resume bool) (err error) {
+	if !resume {
+		err = checkVacant(config.Output.Dir, toContinue)
+	}
+	local, failed := checkRun(c, &config, split)
+	if err := errors.Join(err, failed, servePrograms(c, t, config, true), checkSink(config.Output.Sink)); err != nil {
+		return err
+	}
+	template, _ := local.Model.PromptTemplate() // which is valid
+	prompter, err := prompterOf(local.Model.Path, template)
+	if err != nil {
+		return err
+	}
+	return rl.Preflight(c.Context(), local, prompter, slog.Default())
 }
 
 // open says whether no source sets a key.

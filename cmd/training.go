@@ -98,7 +98,7 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 // start opens everything that the run needs, and begins its folder on the first rank.
 func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 	if t.First() && !x.resume {
-		if err := checkVacant(*x.dir, "continue the run in it with --resume, or choose another folder with --out"); err != nil {
+		if err := checkVacant(*x.dir, toContinue); err != nil {
 			return err
 		}
 	}
@@ -183,8 +183,13 @@ func (x *training[S]) observe(c *cobra.Command) error {
 		x.live.Observers = append(x.live.Observers, status)
 		x.closers = append(x.closers, status.Close)
 	}
-	if len(x.sink) > 0 {
-		if _, err := exec.LookPath(x.sink[0]); err != nil {
+	return checkSink(x.sink)
+}
+
+// checkSink returns an error if the program of output.sink is missing.
+func checkSink(sink []string) error {
+	if len(sink) > 0 {
+		if _, err := exec.LookPath(sink[0]); err != nil {
 			return usagef("output.sink: %v; name a program that is there, or leave output.sink out", err)
 		}
 	}
@@ -233,6 +238,9 @@ func announceAdapter(policy *policy.Policy, rate float64) {
 			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", rate)
 	}
 }
+
+// toContinue is what to do where the folder of a new run is not empty.
+const toContinue = "continue the run in it with --resume, or choose another folder with --out"
 
 // checkVacant returns an error if dir exists and is not empty.
 func checkVacant(dir, remedy string) error {

@@ -416,6 +416,9 @@ func (p *Program) Validate() error {
 	return process.Check("command", p.Command, "agent.py")
 }
 
+// Ready says which part of the program is missing.
+func (p *Program) Ready(context.Context) error { return process.Find("environment.command", p.Command) }
+
 // Close ends the driver.
 func (p *Program) Close() error {
 	if p.Driver == nil {

@@ -21,12 +21,12 @@ type masks struct {
 	// ClipCov is the share of the batch's tokens that are dropped at random among
 	// those whose covariance is between ClipCovLow and ClipCovHigh. Default 0 (off), 1, 5.
 	ClipCov     float64 `toml:"clip_cov" range:"[0,1]"`
-	ClipCovLow  float64 `toml:"clip_cov_low" range:"(-inf,)"`
-	ClipCovHigh float64 `toml:"clip_cov_high" range:"(-inf,)"`
+	ClipCovLow  float64 `toml:"clip_cov_low" needs:"clip_cov!=0" range:"(-inf,)"`
+	ClipCovHigh float64 `toml:"clip_cov_high" needs:"clip_cov!=0" range:"(-inf,)"`
 	// KLCov is the share of the batch's tokens, those of largest covariance, that pay
 	// KLCovBeta |d|. Default 0 (off), 1.
 	KLCov     float64 `toml:"kl_cov" range:"[0,1]"`
-	KLCovBeta float64 `toml:"kl_cov_beta" range:"[0,)"`
+	KLCovBeta float64 `toml:"kl_cov_beta" needs:"kl_cov!=0" range:"[0,)"`
 	// ImportanceCap is the cap of the factor min(exp(OldLogProb - SampleLogProb), cap). 0
 	// (default) is off.
 	ImportanceCap float64 `toml:"importance_cap" range:"[0,)"`

@@ -4,8 +4,8 @@ package objectives
 // ratio in RatioClip, a response's in gspo.
 type RatioBound struct {
 	// ClipLow and ClipHigh bound the ratio; clip_low = 1 leaves it unbounded below.
-	ClipLow  float64 `toml:"clip_low" range:"[0,1]"`
-	ClipHigh float64 `toml:"clip_high" range:"[0,)"`
+	ClipLow  float64 `toml:"clip_low" needs:"clip_mode=sequence clip_mode=token" range:"[0,1]"`
+	ClipHigh float64 `toml:"clip_high" needs:"clip_mode!=none" range:"[0,)"`
 }
 
 // Bound returns the clipped ratio and whether the clip cut it. It bounds the ratio only

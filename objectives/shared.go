@@ -15,9 +15,9 @@ type Shared struct {
 	// Advantage is the rule for advantages, see advantageRules (D1 to D3, D26 to D31).
 	Advantage string `toml:"advantage"`
 	// AdvantageEps is added to the standard deviation. Default 1e-8.
-	AdvantageEps float64 `toml:"advantage_eps" range:"[0,1]"`
+	AdvantageEps float64 `toml:"advantage_eps" needs:"advantage=standardized advantage=gdpo advantage=round-std advantage=reinforce++ advantage=reinforce++-baseline" range:"[0,1]"`
 	// AdvantageStd is sample (default) or population (D2).
-	AdvantageStd string `toml:"advantage_std" choice:"sample population"`
+	AdvantageStd string `toml:"advantage_std" needs:"advantage=standardized advantage=gdpo" choice:"sample population"`
 	// KLBeta is the weight of the k3 estimate of the KL divergence from the reference
 	// policy (D20). Default 0: no reference is needed.
 	KLBeta float64 `toml:"kl_beta" range:"[0,)"`

@@ -9,7 +9,7 @@ type tokenMean struct {
 	// Aggregate is sequence-mean, token-mean or constant.
 	Aggregate string `toml:"aggregate" choice:"sequence-mean token-mean constant"`
 	// ConstantLength is L. Default 3000, the response limit of the paper's recipe.
-	ConstantLength float64 `toml:"constant_length" range:"[1,)"`
+	ConstantLength float64 `toml:"constant_length" needs:"aggregate=constant" range:"[1,)"`
 }
 
 // TokenScale implements TokenScaler. It is infinite if there are no tokens.

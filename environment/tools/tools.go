@@ -31,10 +31,10 @@ type Tools struct {
 	Tools     []string `toml:"tools" help:"the tools that are built in which the policy has: calculator, python"`
 	Commands  commands `toml:"commands" help:"programs of yours as further tools: a list of tables with name, command, description and parameters, a JSON schema in a string; a program reads the arguments from its standard input and writes the answer to its standard output"`
 	Plain     bool     `toml:"plain" help:"for models without a chat template: a turn that ends with = asks the calculator for the expression before it, and reads the value alone"`
-	Python    string   `toml:"python" help:"the interpreter of the tool python"`
-	Seconds   float64  `toml:"seconds" range:"(0,86400]" help:"time that one call of python or of a program may take"`
-	Megabytes int      `toml:"megabytes" range:"[16,1048576]" help:"memory of each process of python, and of each file that it writes; programs of yours have no limit of memory"`
-	Output    int      `toml:"output_bytes" range:"[1,16777216]" help:"most bytes that python or a program may write in one call"`
+	Python    string   `toml:"python" needs:"tools!=calculator" help:"the interpreter of the tool python"`
+	Seconds   float64  `toml:"seconds" needs:"tools!=calculator commands!=" range:"(0,86400]" help:"time that one call of python or of a program may take"`
+	Megabytes int      `toml:"megabytes" needs:"tools!=calculator" range:"[16,1048576]" help:"memory of each process of python, and of each file that it writes; programs of yours have no limit of memory"`
+	Output    int      `toml:"output_bytes" needs:"tools!=calculator commands!=" range:"[1,16777216]" help:"most bytes that python or a program may write in one call"`
 }
 
 // A tool is a function that the policy can call. The policy reads its error.

@@ -244,8 +244,11 @@ func Check(key string, command []string, script string) error {
 }
 
 // Find returns a *settings.Error of a key if a part of a command does not exist: the
-// program, or the script that an interpreter is to run.
+// program, or the script that an interpreter is to run. There may be no command.
 func Find(key string, command []string) error {
+	if len(command) == 0 {
+		return nil
+	}
 	if _, err := exec.LookPath(command[0]); err != nil {
 		return &settings.Error{Key: key, Value: command, Remedy: fmt.Sprintf("the program cannot be started: %v", err)}
 	}

@@ -86,7 +86,7 @@ func Under(prefix string, err error) []error {
 func (f Field) remedy() string {
 	words, tag := f.choices(), f.tag.Get("range")
 	if len(words) > 0 && !slices.Contains(words, f.Value.String()) {
-		return "must be one of " + strings.Join(words, ", ")
+		return "must be one of " + strings.Join(words, ", ") + DidYouMean(f.Value.String(), words)
 	}
 	if tag == "" || parseRange(tag).contains(f.number()) {
 		return ""

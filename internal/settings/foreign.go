@@ -13,9 +13,9 @@ import (
 //go:embed foreign.txt
 var foreignNames string
 
-// foreign says, as the end of a message, which setting replaces a key of another trainer;
-// "" if that is unknown.
-func (r *Resolved) foreign(key string) string {
+// foreign says, as the end of a message, which setting replaces a key of another trainer,
+// by its flag if the command has that; "" if it is unknown. usage is as for Called, or nil.
+func (r *Resolved) foreign(key string, usage func(flag string) string) string {
 	key = strings.ReplaceAll(strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]), "-", "_")
 	for line := range strings.Lines(foreignNames) {
 		answer, names, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -27,7 +27,11 @@ func (r *Resolved) foreign(key string) string {
 		}
 		for path := range strings.FieldsSeq(answer) {
 			if f := r.find(path); f != nil {
-				return strings.TrimSuffix("; here it is "+path+": "+f.tag.Get("help"), ": ")
+				help := f.tag.Get("help")
+				if usage != nil && usage(f.Flag) != "" {
+					path, help = "--"+f.Flag, usage(f.Flag)
+				}
+				return strings.TrimSuffix("; here it is "+path+": "+help, ": ")
 			}
 			section, _, _ := strings.Cut(path, ".")
 			if slices.ContainsFunc(r.sections, func(t Section) bool { return t.Name == section && plugOf(t.Pointer) != nil }) {
@@ -38,12 +42,19 @@ func (r *Resolved) foreign(key string) string {
 	return ""
 }
 
-// Called says, as the end of a message, which setting an unknown flag may mean.
-func (r *Resolved) Called(flag string) string {
-	hint := r.foreign(flag)
+// Called says, as the end of a message, which flag or setting an unknown flag may mean. usage
+// returns what a flag of the command is for; "" if it has no such flag.
+func (r *Resolved) Called(flag string, usage func(flag string) string) string {
+	hint := r.foreign(flag, usage)
 	for _, t := range r.sections {
-		if path := t.Name + "." + strings.ReplaceAll(strings.TrimPrefix(flag, t.Name+"-"), "-", "_"); hint == "" && t.list == "" && r.find(path) != nil {
-			hint = "; it is --set " + path + "=..."
+		key := strings.ReplaceAll(strings.TrimPrefix(flag, t.Name+"-"), "-", "_")
+		for _, f := range t.Fields {
+			if hint != "" || t.list != "" || f.Key != key && f.Flag != flag {
+				continue
+			}
+			if hint = "; it is --set " + t.Name + "." + f.Key + "=..."; usage(f.Flag) != "" {
+				hint = "; it is --" + f.Flag
+			}
 		}
 	}
 	return hint

@@ -22,6 +22,7 @@ type Resolved struct {
 	sections []Section
 	command  string
 	decided  map[string]Setting // the deciding setting, by path
+	defaults map[string]string  // the defaults as texts, by path
 }
 
 // mostErrors is how many wrong settings are reported at once, since finding a hint for each takes
@@ -34,7 +35,7 @@ const mostErrors = 100
 // checks what the values mean; Locate adds places to its errors. Where command is not empty,
 // it is the command that has a flag for each setting: messages name it and its flags.
 func Resolve(config any, command string, sources ...Source) (*Resolved, error) {
-	r := &Resolved{command: command, decided: map[string]Setting{}}
+	r := &Resolved{command: command, decided: map[string]Setting{}, defaults: map[string]string{}}
 	sources = slices.Clone(sources)
 	for _, s := range Sections(config) {
 		if p := plugOf(s.Pointer); p != nil {
@@ -44,6 +45,11 @@ func Resolve(config any, command string, sources ...Source) (*Resolved, error) {
 		}
 	}
 	r.sections = Sections(config)
+	for _, t := range r.sections {
+		for _, f := range t.Fields {
+			r.defaults[t.Name+"."+f.Key] = f.text()
+		}
+	}
 	var errs []error
 	for _, s := range slices.Concat(sources...) {
 		if err := r.apply(s); err != nil {
@@ -100,6 +106,12 @@ func (r *Resolved) apply(s Setting) error {
 	case k >= 0 && t.list != "" && (s.Key == "name" || s.Key == "as"):
 		return fmt.Errorf("%s cannot be changed alone: state the list %s anew", s.Path(), t.list)
 	case k >= 0:
+		was := r.decided[s.Path()] // a --set, or the flag for the same key?
+		if a, b := typed.FindString(was.Place), typed.FindString(s.Place); a+b == "----set " || a+b == "--set --" {
+			if fmt.Sprint(was.Value) != fmt.Sprint(s.Value) {
+				return fmt.Errorf("%s says otherwise of %s: leave one of the two out", was.Place, s.Path())
+			}
+		}
 		r.decided[s.Path()] = s
 		return s.assign(t.Fields[k].Value)
 	}
@@ -113,7 +125,7 @@ func (r *Resolved) apply(s Setting) error {
 	if t.list != "" {
 		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
 	}
-	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key), DidYouMean(s.Key, keys), r.elsewhere(s), "; it has "+strings.Join(keys, ", ")))
+	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(r.foreign(s.Key, nil), DidYouMean(s.Key, keys), r.elsewhere(s), "; it has "+strings.Join(keys, ", ")))
 }
 
 // unknownSection explains an unknown section, or a key outside the sections. For a file
@@ -126,9 +138,9 @@ func (r *Resolved) unknownSection(s Setting) error {
 	case s.Section == "" && slices.Contains(names, s.Key):
 		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
 	case s.Section == "":
-		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key), "; write it with its section, such as optimizer.learning_rate"))
-	case s.Key != "" && r.foreign(s.Key) != "":
-		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key))
+		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key, nil), "; write it with its section, such as optimizer.learning_rate"))
+	case s.Key != "" && r.foreign(s.Key, nil) != "":
+		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key, nil))
 	case r.command != "" && hint == "" && s.Key != "":
 		return fmt.Errorf("%s has no section [%s]", r.command, s.Section)
 	case s.inside != nil && (s.Key != "" || r.command != "" && hint == ""):

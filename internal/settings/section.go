@@ -120,6 +120,7 @@ type Section struct {
 	Pointer any // pointer to the section's struct
 	Fields  []Field
 	list    string // the name of the list that has this table, such as "reward.use"
+	needs   string // the tag of the section's field
 }
 
 // Sections lists the sections of a configuration: the fields of the struct that config
@@ -128,7 +129,8 @@ type Section struct {
 func Sections(config any) (sections []Section) {
 	v := reflect.ValueOf(config).Elem()
 	for i := range v.NumField() {
-		s := Section{Name: v.Type().Field(i).Tag.Get("toml"), Pointer: v.Field(i).Addr().Interface()}
+		tag := v.Type().Field(i).Tag
+		s := Section{Name: tag.Get("toml"), Pointer: v.Field(i).Addr().Interface(), needs: tag.Get("needs")}
 		var parts reflect.Value
 		if p := plugOf(s.Pointer); p != nil {
 			parts = p.parts()
@@ -137,7 +139,7 @@ func Sections(config any) (sections []Section) {
 		sections = append(sections, s)
 		for i := 0; parts.IsValid() && i < parts.Len(); i++ {
 			part := parts.Index(i).Addr().Interface()
-			sections = append(sections, Section{s.Name + useKey + valueOf(part, "as").String(), part, Fields(part), s.Name + ".use"})
+			sections = append(sections, Section{s.Name + useKey + valueOf(part, "as").String(), part, Fields(part), s.Name + ".use", ""})
 		}
 	}
 	return sections

@@ -52,7 +52,9 @@ func Find(path string, sources ...Source) Setting {
 // exist.
 func File(name string, data []byte) (Source, error) {
 	var top map[string]any
-	if _, err := ReadTOML(data, &top); err != nil {
+	if _, err := ReadTOML(data, &top); err != nil && otherForm.Match(data) {
+		return nil, fmt.Errorf("%s looks like YAML or JSON, and a run file is TOML: below [optimizer] stands learning_rate = 1e-6; docs/settings.md has the keys, and a key of TRL or verl in such a file, or behind --set, is answered with the one that it is here", name)
+	} else if err != nil {
 		return nil, SyntaxError(name, err)
 	}
 	lines := keyLines(string(data))
@@ -211,6 +213,10 @@ func SyntaxError(name string, err error) error {
 }
 
 var (
+	// otherForm matches what a JSON document begins with, and lines of YAML.
+	otherForm = regexp.MustCompile(`\A\s*\{|(?m)^(---\s*$|\s*(- )?["']?[A-Za-z_][\w.-]*["']?:(\s|$))`)
+	// typed matches how the place of a setting on the command line begins.
+	typed = regexp.MustCompile(`^--(set )?`)
 	// opaque matches the comments and strings of a TOML document.
 	opaque  = regexp.MustCompile(`(?s)#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'`)
 	bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

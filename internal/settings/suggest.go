@@ -7,12 +7,13 @@ import (
 
 // closest returns the candidate that word is probably a misspelling of: the one
 // with the smallest edit distance, if at most a third of the letters differ, or
-// else the first one that begins with word.
+// else the first one that begins with word. Case makes no difference.
 func closest(word string, candidates []string) (string, bool) {
 	best, found := "", false
+	word = strings.ToLower(word)
 	limit := max(1, len(word)/3)
 	for _, c := range candidates {
-		if d := editDistance(word, c); d <= limit {
+		if d := editDistance(word, strings.ToLower(c)); d <= limit {
 			best, found, limit = c, true, d-1
 		}
 	}

@@ -41,11 +41,11 @@ type Adapter struct {
 
 // Settings describe a new adapter.
 type Settings struct {
-	Rank    int      `toml:"rank" flag:"lora-rank" range:"[1,65536]" help:"rows of A and columns of B: how many directions of a weight can change"`
-	Alpha   float64  `toml:"alpha" flag:"lora-alpha" range:"(0,)" help:"what scales the low-rank products: alpha / rank, or alpha / sqrt(rank) with rslora"`
-	Targets []string `toml:"targets" flag:"lora-targets" help:"modules with low-rank products: all-linear, or names such as q_proj"`
-	RSLoRA  bool     `toml:"rslora" flag:"lora-rslora" help:"scale by alpha / sqrt(rank)"`
-	Init    string   `toml:"init" flag:"lora-init" choice:"kaiming gaussian" help:"how A begins; B begins with zeros" note:"kaiming is uniform within 1/sqrt(in), as PEFT's default is; gaussian has a deviation of 1/rank"`
+	Rank    int      `toml:"rank" flag:"lora-rank" needs:"adapter=" range:"[1,65536]" help:"rows of A and columns of B: how many directions of a weight can change"`
+	Alpha   float64  `toml:"alpha" flag:"lora-alpha" needs:"adapter=" range:"(0,)" help:"what scales the low-rank products: alpha / rank, or alpha / sqrt(rank) with rslora"`
+	Targets []string `toml:"targets" flag:"lora-targets" needs:"adapter=" help:"modules with low-rank products: all-linear, or names such as q_proj"`
+	RSLoRA  bool     `toml:"rslora" flag:"lora-rslora" needs:"adapter=" help:"scale by alpha / sqrt(rank)"`
+	Init    string   `toml:"init" flag:"lora-init" needs:"adapter=" choice:"kaiming gaussian" help:"how A begins; B begins with zeros" note:"kaiming is uniform within 1/sqrt(in), as PEFT's default is; gaussian has a deviation of 1/rank"`
 }
 
 // Default returns the settings of an adapter for reinforcement learning.

@@ -40,7 +40,7 @@ type DAPO struct {
 	OverlongLength int `toml:"overlong_length" range:"[0,)" note:"0 is off"`
 	// OverlongCache is how many tokens before OverlongLength the punishment begins.
 	// Default 512.
-	OverlongCache int `toml:"overlong_cache"`
+	OverlongCache int `toml:"overlong_cache" needs:"overlong_length!=0"`
 }
 
 func init() {

@@ -51,10 +51,10 @@ type holder struct {
 	// PRule is linear (default), square, cube, sin or fixed.
 	PRule string `toml:"p_rule" choice:"linear square cube sin fixed"`
 	// P is the exponent of p_rule = "fixed". Default 1.
-	P float64 `toml:"p" range:"(-inf,)"`
+	P float64 `toml:"p" needs:"p_rule=fixed" range:"(-inf,)"`
 	// PFirst and PLast are the exponents at the two ends of a schedule. Default 2 and -2.
-	PFirst float64 `toml:"p_first" range:"(-inf,)"`
-	PLast  float64 `toml:"p_last" range:"(-inf,)"`
+	PFirst float64 `toml:"p_first" needs:"p_rule!=fixed" range:"(-inf,)"`
+	PLast  float64 `toml:"p_last" needs:"p_rule!=fixed" range:"(-inf,)"`
 	// ClipMode is sequence (default), token, both or none.
 	ClipMode string `toml:"clip_mode" choice:"sequence token both none"`
 }

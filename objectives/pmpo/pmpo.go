@@ -80,24 +80,24 @@ type PMPO struct {
 	// PRule is ess (default), fixed, direct, length, entropy, cosine or linear.
 	PRule string `toml:"p_rule" choice:"ess fixed direct length entropy cosine linear"`
 	// P is the exponent of p_rule = "fixed", any real number. Default 1.
-	P float64 `toml:"p" range:"(-inf,)"`
+	P float64 `toml:"p" needs:"p_rule=fixed" range:"(-inf,)"`
 	// PMin and PMax bound the exponent of the other rules. They may be negative (D40 to
 	// D43). Default [0.01, 0.99] (D19).
-	PMin float64 `toml:"p_min" range:"(-inf,)"`
-	PMax float64 `toml:"p_max" range:"(-inf,)"`
+	PMin float64 `toml:"p_min" needs:"p_rule!=fixed" range:"(-inf,)"`
+	PMax float64 `toml:"p_max" needs:"p_rule!=fixed" range:"(-inf,)"`
 	// EpsESS is the threshold of f. Default 0.1.
 	EpsESS float64 `toml:"eps_ess" range:"[0,)"`
 	// Bisections is how often the solver halves [PMin, PMax]. Default 10.
-	Bisections int `toml:"bisections" range:"[1,1100]"`
+	Bisections int `toml:"bisections" needs:"p_rule=ess,tolerance=0" range:"[1,1100]"`
 	// Tolerance, unless 0, replaces Bisections: the solver halves until the bracket
 	// of p is no wider.
-	Tolerance float64 `toml:"tolerance" range:"[0,)"`
+	Tolerance float64 `toml:"tolerance" needs:"p_rule=ess" range:"[0,)"`
 	// EMADecay is the weight of the past in the moving averages. Default 0.9.
-	EMADecay float64 `toml:"ema_decay" range:"[0,1]"`
+	EMADecay float64 `toml:"ema_decay" needs:"p_rule=length p_rule=entropy" range:"[0,1]"`
 	// EMAAlpha is the slope of the sigmoid in the z-score. Default 1.
-	EMAAlpha float64 `toml:"ema_alpha" range:"(-inf,)"`
+	EMAAlpha float64 `toml:"ema_alpha" needs:"p_rule=length p_rule=entropy" range:"(-inf,)"`
 	// Target is paper (default) or attainable.
-	Target string `toml:"target" choice:"paper attainable"`
+	Target string `toml:"target" needs:"p_rule=ess" choice:"paper attainable"`
 	// PNegative, if set, is the exponent of responses with negative advantage.
 	PNegative *float64 `toml:"p_negative"`
 

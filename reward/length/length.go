@@ -27,8 +27,8 @@ type rule struct {
 	Kind      string  `toml:"kind" choice:"overlong linear target" note:"overlong falls over the last buffer before max_length, linear from target to max_length, target on both sides of target" help:"which lengths are punished"`
 	Unit      string  `toml:"unit" choice:"tokens characters" help:"what lengths count"`
 	MaxLength int     `toml:"max_length" range:"[1,)" help:"length from which on the punishment is full; for overlong usually rollout.max_new_tokens"`
-	Buffer    int     `toml:"buffer" range:"[0,)" help:"for overlong: over how many units before max_length the reward falls"`
-	Target    int     `toml:"target" range:"[0,)" help:"for linear, the longest response without punishment; for target, the wanted length"`
+	Buffer    int     `toml:"buffer" needs:"kind=overlong" range:"[0,)" help:"for overlong: over how many units before max_length the reward falls"`
+	Target    int     `toml:"target" needs:"kind!=overlong" range:"[0,)" help:"for linear, the longest response without punishment; for target, the wanted length"`
 	Penalty   float64 `toml:"penalty" range:"(0,)" help:"the full punishment, which a truncated response gets whatever its length"`
 }
 

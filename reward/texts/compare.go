@@ -10,11 +10,11 @@ import (
 
 // A Compare says which texts are equal. Rewards embed it and have its fields as settings.
 type Compare struct {
-	IgnoreCase        bool   `toml:"ignore_case" help:"let upper case be equal to lower case"`
-	Whitespace        string `toml:"whitespace" choice:"keep trim collapse remove" note:"collapse trims and makes each run of it one space" help:"what becomes of white space"`
-	Unicode           string `toml:"unicode" choice:"none nfc nfkc" note:"nfc joins letters with their accents, nfkc also makes wide letters, ligatures and raised digits plain" help:"normal form"`
-	IgnorePunctuation bool   `toml:"ignore_punctuation" help:"leave out punctuation, but for the signs of a number (-5, 1.5, 1/2, 20%)"`
-	IgnoreArticles    bool   `toml:"ignore_articles" help:"leave out a, an and the before another word"`
+	IgnoreCase        bool   `toml:"ignore_case" needs:"compare=true" help:"let upper case be equal to lower case"`
+	Whitespace        string `toml:"whitespace" needs:"compare=true" choice:"keep trim collapse remove" note:"collapse trims and makes each run of it one space" help:"what becomes of white space"`
+	Unicode           string `toml:"unicode" needs:"compare=true" choice:"none nfc nfkc" note:"nfc joins letters with their accents, nfkc also makes wide letters, ligatures and raised digits plain" help:"normal form"`
+	IgnorePunctuation bool   `toml:"ignore_punctuation" needs:"compare=true" help:"leave out punctuation, but for the signs of a number (-5, 1.5, 1/2, 20%)"`
+	IgnoreArticles    bool   `toml:"ignore_articles" needs:"compare=true" help:"leave out a, an and the before another word"`
 }
 
 // Normal returns the form of s that equal texts share.

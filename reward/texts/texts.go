@@ -15,7 +15,7 @@ import (
 // fields as settings.
 type Extract struct {
 	Where string `toml:"extract" choice:"whole last_line boxed tag" note:"boxed is the last complete \\boxed{} or \\fbox{}, tag the last complete <answer>...</answer>" help:"what of a response is its answer"`
-	Tag   string `toml:"tag" help:"name of the tag for extract = \"tag\""`
+	Tag   string `toml:"tag" needs:"extract=tag" help:"name of the tag for extract = \"tag\""`
 	After string `toml:"after" help:"a mark such as </think> or ####: only what follows the last of them counts, and a response without one has no answer"`
 }
 

@@ -12,7 +12,7 @@ import (
 type Schedule struct {
 	Warmup float64 `toml:"warmup" range:"[0,1000000000]" note:"below 1 it is a share of the run's steps" help:"steps over which the learning rate rises linearly from 0; the last of them has the whole rate"`
 	Shape  string  `toml:"schedule" choice:"constant linear cosine" note:"the first step after the warmup has the whole rate, and the end that floor names is reached with the end of the run, after its last step. Where an objective drops groups, the schedule follows the rounds" help:"learning rate after the warmup"`
-	Floor  float64 `toml:"floor" range:"[0,1]" help:"share of the rate that linear and cosine end at"`
+	Floor  float64 `toml:"floor" needs:"schedule!=constant" range:"[0,1]" help:"share of the rate that linear and cosine end at"`
 }
 
 // Rate is the learning rate of the step after n others in a run of total steps whose

@@ -29,15 +29,15 @@ import (
 // response (D25).
 type Config struct {
 	Model       modelConfig             `toml:"model" help:"Which policy is trained"`
-	LoRA        train.LoRAConfig        `toml:"lora" help:"Training an adapter in place of the model's weights"`
+	LoRA        train.LoRAConfig        `toml:"lora" needs:"on=true" help:"Training an adapter in place of the model's weights"`
 	Data        dataConfig              `toml:"data" help:"Which problems are trained on, and in which order"`
 	Rollout     rolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
-	Environment environmentConfig       `toml:"environment" help:"What the policy talks to between the turns of an episode, in training and in the evaluations of the run. Without one a response is a single turn. rollout.max_new_tokens bounds all tokens of an episode after its prompt"`
+	Environment environmentConfig       `toml:"environment" needs:"name!=single" help:"What the policy talks to between the turns of an episode, in training and in the evaluations of the run. Without one a response is a single turn. rollout.max_new_tokens bounds all tokens of an episode after its prompt"`
 	Reward      RewardConfig            `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
 	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
 	Optimizer   optimizerConfig         `toml:"optimizer" help:"How the weights are updated: by AdamW with decoupled weight decay, unless name says otherwise. The keys from beta1 to weight_decay are AdamW's; another optimizer has its own in their place"`
 	Train       loopConfig              `toml:"train" help:"How long and in which portions training goes on"`
-	Eval        evalConfig              `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
+	Eval        evalConfig              `toml:"eval" needs:"suites!=" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
 	Runtime     policy.RuntimeConfig    `toml:"runtime" help:"Where the graphs run"`
 	Distributed train.DistributedConfig `toml:"distributed" help:"How several ranks train together, which mpirun or srun has started; alone they change nothing"`
 	Output      outputConfig            `toml:"output" help:"Where the run folder goes"`
@@ -45,13 +45,13 @@ type Config struct {
 
 // An outputConfig says where the run folder is made.
 type outputConfig struct {
-	Dir  string   `toml:"dir" help:"run folder; a new name if not given"`
+	Dir  string   `toml:"dir" flag:"out" help:"run folder; a new name if not given"`
 	Sink []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on: the resolved configuration first, every line of metrics.jsonl, and the summary last, as JSON lines on its standard input"`
 }
 
 // A modelConfig says which policy is trained.
 type modelConfig struct {
-	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; a run folder stands for its newest checkpoint; required"`
+	Path string `toml:"path" flag:"model" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; a run folder stands for its newest checkpoint; required"`
 	tokenize.TemplateSettings
 	Reference string `toml:"reference" help:"folder of the model that objectives with a reference compare the policy with: the teacher of opd, or another one than the start for kl_beta; it must have the tokens of the policy; a run folder stands for its newest checkpoint" note:"empty is the policy as it was when training began"`
 	DType     string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
@@ -59,20 +59,20 @@ type modelConfig struct {
 
 // A dataConfig says which problems are trained on, and in what order.
 type dataConfig struct {
-	Train TrainFiles `toml:"train" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
+	Train TrainFiles `toml:"train" flag:"data" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
 	data.Columns
-	Prompts int    `toml:"prompts" range:"[0,1000000000]" note:"0 keeps all" help:"most problems of a file to keep: the first ones that pass the filter"`
+	Prompts int    `toml:"prompts" needs:"data.train!=builtin:arithmetic" range:"[0,1000000000]" note:"0 keeps all" help:"most problems of a file to keep: the first ones that pass the filter"`
 	Seed    int64  `toml:"seed" range:"[0,)" help:"seed of the order of the problems; each pass over them has its own order"`
 	Filter  string `toml:"filter" help:"keep the rows for which it holds, such as level in 3..5"`
 	// The order of the problems; see orderOptions.
 	Curriculum string `toml:"curriculum" help:"column of numbers that say how hard a problem is: easy problems come first; -pass_rate, with a minus in front, is for high numbers of easy ones. If not given, problems come in any order"`
-	Rest       int    `toml:"rest" range:"[0,1000]" note:"0 is never" help:"after so many draws in a row in which all of its responses earned the same, a problem is passed over in as many passes over its file"`
+	Rest       int    `toml:"rest" needs:"rollout.samples_per_prompt!=1" range:"[0,1000]" note:"0 is never" help:"after so many draws in a row that taught nothing, since no advantage told its responses apart, a problem is passed over in as many passes over its file"`
 }
 
 // A rolloutConfig says how responses are sampled.
 type rolloutConfig struct {
 	PromptsPerRound  int `toml:"prompts_per_round" range:"[1,1048576]" help:"problems of one round"`
-	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[1,65536]" note:"1 is for objectives that do not compare the responses to one prompt" help:"responses to each problem: the group size K"`
+	SamplesPerPrompt int `toml:"samples_per_prompt" flag:"samples" range:"[1,65536]" note:"1 is for objectives that do not compare the responses to one prompt" help:"responses to each problem: the group size K"`
 	sampler.Sampling
 	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
 	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens; unless it is set, on CUDA as many as make a round fastest"`
@@ -129,8 +129,8 @@ type ObjectiveConfig struct {
 type optimizerConfig struct {
 	learn.UpdateSettings
 	learn.Schedule
-	Offload        bool   `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result. Unless it is set, on CUDA this and offload_weights are turned on where a round is faster for it, or does not fit without"`
-	OffloadWeights bool   `toml:"offload_weights" note:"float32 has no such copy" help:"keep the float32 weights of the layers in the host's memory, too, where a GPU computes with a 16-bit copy: it needs 4 bytes less for each of their parameters, and 8 more cross in each step. It changes no result"`
+	Offload        bool   `toml:"offload" needs:"runtime.device!=cpu" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result. Unless it is set, on CUDA this and offload_weights are turned on where a round is faster for it, or does not fit without"`
+	OffloadWeights bool   `toml:"offload_weights" needs:"runtime.device!=cpu" note:"float32 has no such copy" help:"keep the float32 weights of the layers in the host's memory, too, where a GPU computes with a 16-bit copy: it needs 4 bytes less for each of their parameters, and 8 more cross in each step. It changes no result"`
 	Gradients      string `toml:"gradients" choice:"float32 bfloat16" note:"bfloat16 is for model.dtype = \"bfloat16\" without an adapter: 2 bytes less for each parameter of the layers; each micro-batch adds in float32 and rounds once, and several ranks then send gradients by MPI" help:"what the sums of the layers' gradients are held in"`
 }
 
@@ -146,12 +146,12 @@ type loopConfig struct {
 	Stash       string  `toml:"stash" choice:"auto inputs attention layers logits" note:"each keeps what those before it do; auto is inputs in 16 bits and else what fits beside the weights, and on CUDA what makes a run fastest" help:"what a forward pass keeps for the backward pass, which else computes it again. It decides memory and speed, not the result"`
 	Seed        int64   `toml:"seed" range:"[0,)" help:"seed of the sampled tokens and of the order of trajectories"`
 	SaveEvery   int     `toml:"save_every" range:"[0,1000000000]" note:"0 saves only the end" help:"rounds between checkpoints"`
-	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between checkpoints, also inside a round"`
+	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between checkpoints, also inside a round; one that is due while another is being written follows after a later step"`
 	SaveMinutes float64 `toml:"save_minutes" range:"[0,10000000]" note:"0 is never" help:"minutes after which the next step ends with a checkpoint"`
-	KeepLast    int     `toml:"keep_last" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
+	KeepLast    int     `toml:"keep_last" needs:"save_every!=0 save_steps!=0 save_minutes!=0 keep_best!=0" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
 	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the best checkpoints are kept beside those of keep_last, those with the highest mean pass@1 of the suites; an evaluation that is among them is followed by a checkpoint"`
 	OnNonfinite string  `toml:"on_nonfinite" choice:"stop skip" note:"stop ends the run, skip leaves the step out; both write the batch to failures/ in the run folder, for onering replay" help:"what happens at NaN or an infinity in log-probs, loss or gradients, always before the update"`
-	SkipLimit   int     `toml:"skip_limit" range:"[0,1000000000]" help:"how many steps skip may leave out in the whole run before it stops after all"`
+	SkipLimit   int     `toml:"skip_limit" needs:"on_nonfinite=skip" range:"[0,1000000000]" help:"how many steps skip may leave out in the whole run before it stops after all"`
 	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is never" help:"rounds between evaluations"`
 }
 

@@ -94,15 +94,21 @@ type evaluator struct {
 
 // newEvaluator opens the suites.
 func newEvaluator(c Config, r *roller, s train.Setup) (*evaluator, error) {
-	rule, err := reward.WithExtract(c.Reward.Rule, c.Eval.Extract)
+	rule, suites, err := openSuites(c.Eval, c.Reward.Rule)
+	return &evaluator{c, r, suites, rule, s.Observer, s.Log}, err
+}
+
+// openSuites opens the suites of a run, and returns the reward that grades them.
+func openSuites(c evalConfig, rule reward.Reward) (reward.Reward, []eval.Suite, error) {
+	rule, err := reward.WithExtract(rule, c.Extract)
 	if err != nil {
-		return nil, fmt.Errorf("train: eval.extract: %w", err)
+		return nil, nil, fmt.Errorf("train: eval.extract: %w", err)
 	}
-	suites, err := eval.Open(c.Eval.Suites.Paths(), "", func(string) data.Options { return reward.Reading(rule, c.Eval.Options()) })
+	suites, err := eval.Open(c.Suites.Paths(), "", func(string) data.Options { return reward.Reading(rule, c.Options()) })
 	if err != nil {
-		return nil, fmt.Errorf("train: eval.suites: %w", err)
+		return nil, nil, fmt.Errorf("train: eval.suites: %w", err)
 	}
-	return &evaluator{c, r, suites, rule, s.Observer, s.Log}, nil
+	return rule, suites, nil
 }
 
 // evaluate evaluates the suites and stores the responses in the run folder. It returns no

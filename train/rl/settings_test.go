@@ -20,7 +20,7 @@ var updatePage = flag.Bool("update", false, "write docs/settings.md anew")
 // TestSettingsPage: docs/settings.md describes every key as its declaration does.
 func TestSettingsPage(t *testing.T) {
 	var page strings.Builder
-	page.WriteString("# Settings\n\nAfter this page you can write a run file: it has every key, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. The page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
+	page.WriteString("# Settings\n\nAfter this page you can write a run file: it has every key, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. A setting that has no effect beside the others is named in a warning when a run begins. A key of TRL, verl, OpenRLHF or PEFT, in a run file or behind `--set`, is answered with the one that it is here. The page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
 	c := Default()
 	c.Reward.Rule, c.Objective.Settings = nil, nil // sections whose keys are described below, or elsewhere
 	v := reflect.ValueOf(&c).Elem()
@@ -112,3 +112,56 @@ var markdown = strings.NewReplacer("|", `\|`, "<", `\<`)
 
 // upper returns s with a capital at its beginning.
 func upper(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] }
+
+// TestNeeds: what the tags needs of sections, objectives, rewards, environments and shared
+// settings name are keys, with values that they can have.
+func TestNeeds(t *testing.T) {
+	known := map[string]settings.Field{}
+	tags := map[string][]string{} // the sections in which each tag stands
+	note := func(section, tag string, fields []settings.Field) {
+		tags[tag] = append(tags[tag], section)
+		for _, f := range fields {
+			known[section+"."+f.Key] = f
+			tags[f.Tag("needs")] = append(tags[f.Tag("needs")], section)
+		}
+	}
+	c := Default()
+	v := reflect.ValueOf(&c).Elem()
+	for i, s := range settings.Sections(&c) {
+		note(s.Name, v.Type().Field(i).Tag.Get("needs"), s.Fields)
+	}
+	for section, kind := range map[string]string{"objective": "objective", "reward": "reward", "environment": "environment", "optimizer": "optimizer"} {
+		for _, name := range settings.Names(kind) {
+			if err := settings.Choose(&c, section, name); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range settings.Sections(&c) {
+				if s.Name == section {
+					note(section, "", s.Fields)
+				}
+			}
+		}
+	}
+	conditions := 0
+	for tag, sections := range tags {
+		for condition := range strings.FieldsSeq(strings.ReplaceAll(tag, ",", " ")) {
+			conditions++
+			path, want, stated := strings.Cut(condition, "=")
+			path = strings.TrimSuffix(path, "!")
+			found := slices.ContainsFunc(sections, func(section string) bool {
+				f, ok := known[path]
+				if !strings.Contains(path, ".") {
+					f, ok = known[section+"."+path]
+				}
+				words := strings.Fields(f.Tag("choice"))
+				return ok && (len(words) == 0 || slices.Contains(words, want))
+			})
+			if !found || !stated {
+				t.Errorf("needs:%q names no key and value in %v", tag, sections)
+			}
+		}
+	}
+	if conditions < 40 {
+		t.Errorf("only %d conditions were looked at", conditions)
+	}
+}

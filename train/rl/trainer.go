@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"onering/data"
 	"onering/policy"
 	"onering/reward"
 	"onering/train"
@@ -55,17 +56,8 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 	if m := p.Model.MaxPositions; m > 0 && limit > m {
 		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", limit-c.Rollout.MaxPromptTokens)
 	}
-	template, err := c.Model.PromptTemplate()
-	if err != nil {
+	if err := ready(ctx, c, log); err != nil {
 		return nil, err
-	}
-	reward.SetTemplate(c.Reward.Rule, template.Name)
-	there := func(ctx context.Context) error { return reward.Ready(ctx, c.Environment.Settings) }
-	if err := errors.Join(reward.Ready(ctx, c.Reward.Rule), c.Environment.InTime(ctx, there)); err != nil {
-		return nil, err
-	}
-	if rule := reward.Extract(c.Reward.Rule); rule != "" {
-		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}
 	p.Ring.Offload = c.Optimizer.OffloadWeights
 	if opened.run, err = openRun(c, s); err != nil { // it divides the ring, so it comes before other readers
@@ -79,6 +71,45 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 	}
 	opened.learner, err = newLearner(c, opened.run)
 	return opened, err
+}
+
+// ready prepares the reward and the environment, and asks whether they can begin.
+func ready(ctx context.Context, c Config, log *slog.Logger) error {
+	template, err := c.Model.PromptTemplate()
+	if err != nil {
+		return err
+	}
+	reward.SetTemplate(c.Reward.Rule, template.Name)
+	there := func(ctx context.Context) error { return reward.Ready(ctx, c.Environment.Settings) }
+	if err := errors.Join(reward.Ready(ctx, c.Reward.Rule), c.Environment.InTime(ctx, there)); err != nil {
+		return err
+	}
+	if rule := reward.Extract(c.Reward.Rule); rule != "" {
+		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
+	}
+	return nil
+}
+
+// Preflight does what a run does before it samples, but for opening the model: it asks the
+// reward and the environment whether they can begin, and opens the problems and the suites,
+// whose prompts p makes.
+func Preflight(ctx context.Context, c Config, p *data.Prompter, log *slog.Logger) (err error) {
+	defer func() { err = errors.Join(err, reward.Close(c.Reward.Rule), reward.Close(c.Environment.Settings)) }()
+	if err := ready(ctx, c, log); err != nil {
+		return err
+	}
+	if _, err := openTraining(c, p, log); err != nil {
+		return err
+	}
+	_, suites, err := openSuites(c.Eval, c.Reward.Rule)
+	for _, s := range suites {
+		for _, q := range s.Problems {
+			if _, _, err := p.Prompt(q); err != nil {
+				return fmt.Errorf("train: eval.suites: %s: %w", s.Name, err)
+			}
+		}
+	}
+	return err
 }
 
 // Close frees everything but the policy, and closes the reward and the environment.
@@ -142,6 +173,9 @@ func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	if err == nil {
 		s.Rounds, s.Steps, s.Seconds = end.At.Round, end.At.Step, end.Seconds
 		s.Checkpoint = rundir.CheckpointDir(s.Folder, s.Steps)
+		if s.Steps == 0 {
+			t.log.Warn("the run took no optimizer step: the weights are those that it began with")
+		}
 	}
 	return s, err
 }

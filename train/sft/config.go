@@ -22,7 +22,7 @@ import (
 // file's have the same names; see rl.Config.
 type Config struct {
 	Model     modelConfig          `toml:"model"`
-	LoRA      train.LoRAConfig     `toml:"lora"`
+	LoRA      train.LoRAConfig     `toml:"lora" needs:"on=true"`
 	Data      dataConfig           `toml:"data"`
 	Optimizer optimizerConfig      `toml:"optimizer"`
 	Train     loopConfig           `toml:"train"`
@@ -71,9 +71,9 @@ type loopConfig struct {
 	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; it decides memory and speed, not the result"`
 	Seed        int64   `toml:"seed" help:"seed of the order of demonstrations, and of those held out"`
 	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is only before the first and after the last" help:"steps between measurements of the held-out loss"`
-	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"steps between checkpoints"`
+	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"steps between checkpoints; one that is due while another is being written follows after a later step"`
 	SaveMinutes float64 `toml:"save_minutes" range:"[0,10000000]" note:"0 is never" help:"minutes after which the next step ends with a checkpoint"`
-	KeepLast    int     `toml:"keep_last" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
+	KeepLast    int     `toml:"keep_last" needs:"save_steps!=0 save_minutes!=0 keep_best!=0" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
 	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the checkpoints with the lowest held-out loss are kept beside those; a measurement that is among them is followed by a checkpoint"`
 }
 
