@@ -105,13 +105,15 @@ func lossParts(r *Run) (parts []string, gain float64) {
 }
 
 // nothingLearned says why the run cannot have learned and what to do about it, or ""
-// if at least one round had a group whose rewards differ and a gradient.
+// if at least one round had a group whose rewards differ, or a response with an advantage
+// although they are equal, and a gradient.
 func (r *Run) nothingLearned() string {
 	flat, norms := r.Rounds.Column("frac_reward_zero_std"), stat.Finite(r.Steps.Column("grad_norm"))
 	if len(flat) == 0 {
 		return ""
 	}
-	if !slices.ContainsFunc(flat, func(share float64) bool { return !(share >= 1) }) {
+	advantages := slices.Concat(r.Steps.Column("log_ratio/mean/pos"), r.Steps.Column("log_ratio/mean/neg"))
+	if !slices.ContainsFunc(flat, func(share float64) bool { return !(share >= 1) }) && len(stat.Finite(advantages)) == 0 {
 		reward, problems := stat.Mean(r.Rounds.Column("reward")), "easier"
 		if reward > 0.5 {
 			problems = "harder"

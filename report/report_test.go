@@ -312,12 +312,17 @@ func TestNothingLearned(t *testing.T) {
 		{"all right", 3, 1, 1, 0, "in all 3 rounds, and the mean reward was 1. Try more samples to each problem (rollout.samples_per_prompt), harder problems", "bad"},
 		{"weights of zero", 3, 0.5, 0.5, 0, "the gradient was 0 in all 12 steps although rewards differed", "bad"},
 		{"some signal", 3, 0.9, 0.5, 0.1, "", "good"},
+		{"equal sums of parts that have advantages", 3, 1, 2, 1.7, "", "good"},
 	} {
 		dir := t.TempDir()
 		var b strings.Builder
+		ratio := "null"
+		if tt.norm > 0 {
+			ratio = "0.1"
+		}
 		for round := 1; round <= tt.rounds; round++ {
 			for i := range 4 {
-				fmt.Fprintf(&b, `{"kind":"step","step":%d,"round":%d,"grad_norm":%g,"p/mean":1,"p/max":1,"p/mean/pos":1,"ess/pos":0.9}`+"\n", 4*round-3+i, round, tt.norm)
+				fmt.Fprintf(&b, `{"kind":"step","step":%d,"round":%d,"grad_norm":%g,"log_ratio/mean/pos":%s,"p/mean":1,"p/max":1,"p/mean/pos":1,"ess/pos":0.9}`+"\n", 4*round-3+i, round, tt.norm, ratio)
 			}
 			fmt.Fprintf(&b, `{"kind":"round","step":%d,"round":%d,"reward":%g,"frac_reward_zero_std":%g}`+"\n", 4*round, round, tt.reward, tt.flat)
 		}

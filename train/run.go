@@ -51,6 +51,7 @@ type Done struct {
 	Record metrics.Record // for metrics.jsonl; nil if there is none
 	Say    []string       // lines for people
 	Save   save
+	Flat   float64  // of a finished round, the share of problems that taught nothing
 	Score  *float64 // how good the model is at this position, if that was measured: the highest is the best
 }
 
@@ -235,7 +236,7 @@ func (r *Run) piece(ctx context.Context, do Piece) (Done, error) {
 	if done.Record == nil {
 		return done, nil
 	}
-	r.alarms.Look(done.Record)
+	r.alarms.Look(done.Record, done.Flat)
 	return done, r.Folder.Append(done.Record)
 }
 

@@ -54,6 +54,7 @@ type saver struct {
 	saved   Position // position of the newest checkpoint
 	savedAt time.Time
 	delayed bool // a checkpoint is due, but the previous one is still being written
+	said    bool // the log says that checkpoints are delayed
 }
 
 // neverSaved differs from every position of a run.
@@ -88,6 +89,10 @@ func (s *saver) after(at Position, when save) error {
 	case due:
 		s.delayed = s.writer.Busy()
 		due = !s.delayed
+		if s.delayed && !s.said {
+			s.said = true
+			s.run.Log.Warn("a checkpoint is due while the one before is still being written: it follows after a later step, so there are fewer than the settings say", "step", at.Step)
+		}
 	}
 	if due, err := ranks.Tell(s.run.Ranks, due); err != nil || !due {
 		return err

@@ -20,7 +20,7 @@ type Alarms struct {
 // An AlarmState is the state of Alarms.
 type AlarmState struct {
 	Losses Exact `json:"losses"` // losses of the newest steps
-	Flat   int   `json:"flat"`   // number of rounds in a row whose groups all have equal rewards
+	Flat   int   `json:"flat"`   // number of rounds in a row that taught nothing
 
 	Rounds int   `json:"rounds"` // number of rounds seen
 	First  Exact `json:"first"`  // means over the first rounds, by figure
@@ -52,8 +52,8 @@ const (
 	// equal rewards has nothing but a rounding error for a loss, and any other
 	// loss would look like a jump beside it.
 	lossNothing = 1e-6
-	// flatRounds is the number of rounds in a row with equal rewards in every
-	// group that gives rise to a warning.
+	// flatRounds is the number of rounds in a row that teach nothing which gives rise to a
+	// warning. The first round of a run does alone.
 	flatRounds = 3
 	// baseRounds is the number of first rounds that later ones are compared with.
 	baseRounds = 3
@@ -95,13 +95,14 @@ func (a *Alarms) Restore(s *AlarmState) error {
 	return nil
 }
 
-// Look looks at a record of metrics.jsonl.
-func (a *Alarms) Look(r Record) {
+// Look looks at a record of metrics.jsonl. flat is, of a round, the share of the problems
+// from whose responses no step learns anything.
+func (a *Alarms) Look(r Record, flat float64) {
 	switch r.Get("kind") {
 	case "step":
 		a.step(r)
 	case "round":
-		a.round(r)
+		a.round(r, flat)
 	}
 }
 
@@ -125,16 +126,17 @@ func (a *Alarms) step(r Record) {
 }
 
 // round looks at the record of a finished round.
-func (a *Alarms) round(r Record) {
+func (a *Alarms) round(r Record, flat float64) {
 	s, n := &a.state, r.Get("round")
-	reward, equal := r.Float("reward"), r.Float("frac_reward_zero_std")
+	reward := r.Float("reward")
 	entropy, length, truncated := r.Float("entropy"), r.Float("response_length/mean"), r.Float("truncated_share")
 
-	if s.Flat++; equal < 1 {
+	if s.Flat++; flat < 1 {
 		s.Flat = 0
 	}
-	if s.Flat > 0 && s.Flat%flatRounds == 0 {
-		a.log.Warn("all responses to each problem earn the same: an objective that compares them learns nothing", "round", n, "rounds_in_a_row", s.Flat, "reward", reward)
+	if s.Flat > 0 && (s.Rounds == 0 || s.Flat%flatRounds == 0) {
+		a.log.Warn("nothing is learned from the rewards: no response has an advantage, or the objective keeps none of those that have", "round", n, "rounds_in_a_row", s.Flat,
+			"reward", reward, "frac_reward_zero_std", r.Float("frac_reward_zero_std"), "groups_kept", r.Float("groups_kept"))
 	}
 
 	share := r.Float("environment/failed_share")
@@ -150,10 +152,10 @@ func (a *Alarms) round(r Record) {
 		}
 		return
 	}
-	if collapsed(entropy, s.First[figureEntropy], reward, equal) && entropy < s.Warned[figureEntropy]/2 {
+	if collapsed(entropy, s.First[figureEntropy], reward, flat) && entropy < s.Warned[figureEntropy]/2 {
 		s.Warned[figureEntropy] = entropy
 		a.log.Warn("the entropy has collapsed before the problems are solved: responses hardly vary, and more problems are failed by all of their responses than are learned from",
-			"round", n, "entropy", entropy, "first_rounds", s.First[figureEntropy], "reward", reward, "frac_reward_zero_std", equal)
+			"round", n, "entropy", entropy, "first_rounds", s.First[figureEntropy], "reward", reward, "frac_reward_zero_std", r.Float("frac_reward_zero_std"))
 	}
 	if length > lengthFactor*s.First[figureLength] && length > lengthFactor*s.Warned[figureLength] {
 		s.Warned[figureLength] = length
@@ -171,12 +173,12 @@ func (a *Alarms) round(r Record) {
 // policy that knows the answer is certain of it. The harm is that all responses to
 // a problem that is not solved are alike, so that nothing can be learned from it.
 //
-// Rewards are 0 or 1 (but for an objective's penalty on length). Of all problems,
-// the share equal has responses with equal rewards, and at most the share reward
-// is solved by every response. So at least equal - reward are failed by every
-// response, and 1 - equal are learned from.
-func collapsed(entropy, first, reward, equal float64) bool {
-	return entropy < entropyShare*first && equal-reward > 1-equal
+// Rewards are 0 or 1 (but for an objective's penalty on length). Of all problems, the
+// share flat teaches nothing, since all responses earn the same, and at most the share
+// reward is solved by every response. So at least flat - reward are failed by every
+// response, and 1 - flat are learned from.
+func collapsed(entropy, first, reward, flat float64) bool {
+	return entropy < entropyShare*first && flat-reward > 1-flat
 }
 
 // medianSpread returns the median, the standard deviation of normally distributed

@@ -21,7 +21,7 @@ func TestAlarms(t *testing.T) {
 			a.round(Record{
 				{"round", round}, {"reward", reward}, {"entropy", entropy}, {"response_length/mean", length},
 				{"truncated_share", cut}, {"frac_reward_zero_std", flat},
-			})
+			}, flat)
 		}
 	}
 	said := func(want ...string) {
@@ -68,7 +68,7 @@ func TestAlarms(t *testing.T) {
 	failing := func(share float64) {
 		round++
 		a.round(Record{{"round", round}, {"reward", 0.5}, {"entropy", 1.0}, {"response_length/mean", 100.0}, {"truncated_share", 0.1}, {"frac_reward_zero_std", 0.0},
-			{"environment/failed", int(8 * share)}, {"environment/failed_share", share}, {"environment/reason", "the tool died"}})
+			{"environment/failed", int(8 * share)}, {"environment/failed_share", share}, {"environment/reason", "the tool died"}}, 0)
 	}
 	failing(0.5)
 	said()
@@ -101,6 +101,24 @@ func TestAlarms(t *testing.T) {
 	said()
 	a.step(Record{{"step", 80}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=80 loss=3")
+}
+
+// TestFirstRoundAlarm: a first round that teaches nothing is warned of at once, and equal
+// rewards do not count where advantages differ.
+func TestFirstRoundAlarm(t *testing.T) {
+	for _, x := range []struct {
+		equal, flat float64
+		want        int
+	}{{1, 1, 2}, {0, 1, 2}, {1, 0, 0}, {0.5, 0.99, 0}} {
+		var log bytes.Buffer
+		a := NewAlarms(slog.New(slog.NewTextHandler(&log, nil)))
+		for round := range 4 {
+			a.Look(Record{{"kind", "round"}, {"round", round + 1}, {"reward", 0.5}, {"entropy", 1.0}, {"frac_reward_zero_std", x.equal}}, x.flat)
+		}
+		if got := strings.Count(log.String(), "nothing is learned from the rewards"); got != x.want {
+			t.Errorf("%+v: %d warnings\n%s", x, got, &log)
+		}
+	}
 }
 
 // TestAlarmsResume: a run that was stopped at any place gives the same warnings from
@@ -155,12 +173,12 @@ func TestAlarmsResume(t *testing.T) {
 			a.round(Record{
 				{"round", n + 1}, {"reward", 0.5}, {"entropy", entropy}, {"response_length/mean", length},
 				{"truncated_share", cut}, {"frac_reward_zero_std", flat},
-			})
+			}, flat)
 		}
 		return log.String()
 	}
 	want := feed(-1)
-	for _, alarm := range []string{"the loss has jumped", "earn the same", "entropy has collapsed", "have grown long", "are truncated"} {
+	for _, alarm := range []string{"the loss has jumped", "nothing is learned from the rewards", "entropy has collapsed", "have grown long", "are truncated"} {
 		if !strings.Contains(want, alarm) {
 			t.Fatalf("the unbroken run does not warn that %q:\n%s", alarm, want)
 		}

@@ -22,8 +22,8 @@ type orderOptions struct {
 	// Curriculum, if not empty, is the column whose number says how hard a problem is,
 	// with a minus in front of its name if easy problems have high numbers.
 	Curriculum string
-	// Rest, if not 0, says after how many consecutive draws without a difference in
-	// rewards a problem rests (is skipped), and for how many passes.
+	// Rest, if not 0, says after how many consecutive draws that taught nothing a problem
+	// rests (is skipped), and for how many passes.
 	Rest int
 }
 
@@ -250,8 +250,8 @@ type measure int
 
 const (
 	unmeasured measure = iota // too few responses were graded
-	taught                    // the rewards of its responses differ
-	flat                      // the rewards are all the same: the problem teaches nothing
+	taught                    // the steps learned from its responses
+	flat                      // no advantage tells its responses apart: the problem teaches nothing
 )
 
 // measured is what is known about the problems of a source in its present stage.

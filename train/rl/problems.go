@@ -101,22 +101,39 @@ func dropLong(c Config, parts []filePart, p *data.Prompter, log *slog.Logger) er
 	return nil
 }
 
-// measures says for each problem of the round whether its responses got equal rewards.
-func (r *round) measures() []measure {
-	out := make([]measure, len(r.problems))
-	k := len(r.responses()) / len(r.problems)
-	for i := range out {
-		graded, _ := r.graded(i*k, (i+1)*k)
-		if len(graded) < 2 {
+// measures says for each problem of the round whether the steps learned from its
+// responses, and returns the share of those that were graded from which they did not.
+func (r *round) measures(c Config) (of []measure, idle float64) {
+	of = make([]measure, len(r.problems))
+	k, asked := len(r.responses())/len(r.problems), 0.0
+	for i := range of {
+		graded, group := r.graded(i*k, (i+1)*k)
+		if len(graded) == 0 {
 			continue
 		}
-		out[i] = flat
-		first := r.rollouts[graded[0]].Score.Value
-		if slices.ContainsFunc(graded, func(j int) bool { return r.rollouts[j].Score.Value != first }) {
-			out[i] = taught
+		asked++
+		_, kept := slices.BinarySearch(r.kept, graded[0])
+		switch {
+		case kept && learnsFrom(group, c):
+			of[i] = taught
+			continue
+		case len(graded) > 1:
+			of[i] = flat
 		}
+		idle++
 	}
-	return out
+	return of, idle / asked
+}
+
+// learnsFrom says whether the steps learn from a group: from a teacher, or from the
+// advantages of tokens that they do not mask. Where the objective compares responses with
+// each other, those must not all be equal.
+func learnsFrom(group []objectives.Trajectory, c Config) bool {
+	needs, first := objectives.NeedsOf(c.Objective.Settings), group[0].Advantage
+	equal := !slices.ContainsFunc(group, func(t objectives.Trajectory) bool { return t.Advantage != first || t.TokenAdvantage != nil })
+	return needs.Teacher || !(needs.Group && equal) && slices.ContainsFunc(group, func(t objectives.Trajectory) bool {
+		return t.HasAdvantage() && len(t.LogProb) > 0 && !(t.Truncated && c.Train.Truncated == "mask")
+	})
 }
 
 // sources returns the share of the problems and the mean reward of each of several files,

@@ -137,7 +137,8 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 	if t.roller.player != nil {
 		record = append(record, t.round.episodes()...)
 	}
-	t.roller.problems.Learned(t.round.measures())
+	measures, idle := t.round.measures(t.Config)
+	t.roller.problems.Learned(measures)
 	times := t.run.Clock.Take()
 	shares, err := t.learner.shares(t.round, times)
 	if err != nil {
@@ -146,7 +147,7 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 	record = append(append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), times...), shares...)
 	t.round = nil
 	t.summary.addRound(record)
-	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Say: []string{roundLine(record, t.Config.Train.Rounds)}}, nil
+	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Flat: idle, Say: []string{roundLine(record, t.Config.Train.Rounds)}}, nil
 }
 
 // evaluate runs the suites before the first round, after the last one and as often as

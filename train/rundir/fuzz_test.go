@@ -81,8 +81,8 @@ func FuzzState(f *testing.F) {
 		}
 		a := metrics.NewAlarms(slog.New(slog.DiscardHandler))
 		if a.Restore(s.Alarms) == nil {
-			a.Look(metrics.Record{}.With("kind", "step").With("loss", 0.5))
-			a.Look(metrics.Record{}.With("kind", "round").With("entropy", 1.0))
+			a.Look(metrics.Record{}.With("kind", "step").With("loss", 0.5), 0)
+			a.Look(metrics.Record{}.With("kind", "round").With("entropy", 1.0), 0)
 		}
 	})
 }
