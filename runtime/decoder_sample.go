@@ -76,16 +76,19 @@ func (r *sampled) token(i int) sampler.Candidate {
 type way struct {
 	choice      models.Choice
 	temperature float64
+	scored      bool // rows that choose by scores, among the whole vocabulary
 }
 
-func wayOf(s sampler.Sampling) way {
-	switch {
+func wayOf(r *sampler.Row) way {
+	switch s := r.Way; {
+	case r.Score != nil:
+		return way{models.Candidates, s.Temperature, true}
 	case s.Greedy:
-		return way{models.Greedy, s.Temperature}
+		return way{models.Greedy, s.Temperature, false}
 	case s.Filtered():
-		return way{models.Candidates, s.Temperature}
+		return way{models.Candidates, s.Temperature, false}
 	}
-	return way{models.Draw, s.Temperature}
+	return way{models.Draw, r.Way.Temperature, false}
 }
 
 // A sampleKind has what distinguishes Sample Programs.
@@ -114,11 +117,11 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 // hidden [B,D], and finds the
 // likeliest tokens for rows that ask for them.
 func (s *tokenChooser) sample(d *Decoder, hidden *buffer, rows []*sampler.Row) error {
-	err := s.grouped(d, hidden, rows, func(r *sampler.Row) (way, bool) { return wayOf(r.Way), true }, s.sampleRows)
+	err := s.grouped(d, hidden, rows, func(r *sampler.Row) (way, bool) { return wayOf(r), true }, s.sampleRows)
 	if err != nil || !slices.ContainsFunc(rows, func(r *sampler.Row) bool { return r.Top > 0 }) {
 		return err
 	}
-	likeliest := func(r *sampler.Row) (way, bool) { return way{models.Candidates, r.Way.Temperature}, r.Top > 0 }
+	likeliest := func(r *sampler.Row) (way, bool) { return way{models.Candidates, r.Way.Temperature, false}, r.Top > 0 }
 	return s.grouped(d, hidden, rows, likeliest, s.likeliest)
 }
 
@@ -245,7 +248,11 @@ func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*s
 		s.first = max(leastCandidates, s.first/8)
 	}
 	asked := fill[int64](b, ports.TopK, &s.k, 1)
-	for k := min(s.first, vocab); ; k = min(8*k, vocab) {
+	k := min(s.first, vocab)
+	if rows[0].Score != nil {
+		k = vocab
+	}
+	for ; ; k = min(8*k, vocab) {
 		out := s.take(b, models.Candidates, n, int64(k))
 		if b.err != nil {
 			return b.err
@@ -255,7 +262,9 @@ func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*s
 			return err
 		}
 		if s.draw(&out, k, k == vocab, rows) {
-			s.first = max(s.first, k)
+			if rows[0].Score == nil {
+				s.first = max(s.first, k)
+			}
 			return nil
 		}
 	}
@@ -269,7 +278,7 @@ func (s *tokenChooser) draw(out *sampled, k int, all bool, rows []*sampler.Row) 
 		for j := range s.list {
 			s.list[j] = out.token(i*k + j)
 		}
-		x, ok := r.Way.Draw(r.Uniform, s.list, all)
+		x, ok := r.Draw(s.list, all)
 		if !ok {
 			return false
 		}

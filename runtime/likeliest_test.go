@@ -66,3 +66,34 @@ func TestLikeliest(t *testing.T) {
 		}
 	}
 }
+
+// TestScores: rows that choose by scores draw from the whole vocabulary, and the log-probs stay
+// the model's.
+func TestScores(t *testing.T) {
+	env := runtimetest.Test(t)
+	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 64})
+	c.Tied, c.RopeTheta = true, 1e6
+	_, ring := madeUpRing(t, c, 1)
+	d, err := env.NewDecoder(ring, 4, 32)
+	check(t, err)
+	defer d.Close()
+	invariant := sampler.NewInvariant(d, sampler.Beside)
+	defer invariant.Close()
+	for _, s := range []sampler.Sampling{sampler.Plain(6), sampler.Greedy(6)} {
+		var tokens []sampler.Token
+		o := sampler.Options{Sampling: s, Steering: sampler.Steering{Bias: map[int32]float64{7: 100, 280: 99}, Presence: 2}, Seed: 7, Top: 300, Token: func(x sampler.Token) { tokens = append(tokens, x) }}
+		for _, samples := range []int{1, 2} {
+			_, _, err := sampler.Sample(context.Background(), invariant, o, []sampler.Request{{Prompt: []int32{5, 7}, Samples: samples}}, nil)
+			check(t, err)
+		}
+		for _, x := range tokens {
+			at := slices.IndexFunc(x.Likeliest, func(y sampler.Candidate) bool { return y.ID == x.ID })
+			if x.ID != 7 && x.ID != 280 || math.Abs(float64(x.Likeliest[at].LogProb-x.LogProb)) > 1e-5 {
+				t.Errorf("%s: the token %d has the log-prob %v, and the model gives it %v", s.Describe(), x.ID, x.LogProb, x.Likeliest[at].LogProb)
+			}
+		}
+		if len(tokens) != 18 {
+			t.Errorf("%d tokens", len(tokens))
+		}
+	}
+}

@@ -9,7 +9,9 @@ type Row struct {
 	Way     Sampling // how the next token is chosen; the caller enforces MaxNewTokens
 	Idle    bool     // for Step: the sequence waits and does not change; ID and Out are ignored
 	Top     int      // how many of the likeliest tokens Out should have
-	Out     Drawn    // the next token, set by the call
+	// Score, if not nil, gives candidates other log-probs to choose by; see Draw.
+	Score func(Candidate) float32
+	Out   Drawn // the next token, set by the call
 }
 
 // A Drawn is a sampled token with its log-prob, and the entropy of the distribution that
@@ -30,7 +32,7 @@ type Drawn struct {
 //
 // Greedy rows take the first of the largest logits, others the first id, in vocabulary
 // order, at which the cumulative probability of the ids that the filters keep exceeds the
-// uniform; see Sampling.Draw.
+// uniform; see Row.Draw.
 //
 // A Prefill that fails leaves no prefix, a Begin that fails takes no slot, and
 // slots whose Step failed still have to be freed.

@@ -164,6 +164,19 @@ func (d *fakeDecoder) sample(r *Row) error {
 		return d.breach("way %v", r.Way)
 	}
 	r.Out.ID, r.Out.LogProb, r.Out.Entropy = draw(d.sequences[r.Slot], r.Way.Temperature, r.Way.Greedy, r.Uniform)
+	if r.Score != nil {
+		p := distribution(d.sequences[r.Slot], r.Way.Temperature)
+		var all []Candidate
+		for id, x := range p {
+			all = append(all, Candidate{ID: int32(id), LogProb: float32(math.Log(x))})
+		}
+		all = descending(all)
+		if _, ok := r.Draw(all[:fakeVocab-1], false); ok {
+			return d.breach("a part of the vocabulary is enough for scores")
+		}
+		c, _ := r.Draw(all, true)
+		r.Out.ID, r.Out.LogProb = c.ID, c.LogProb
+	}
 	d.last[r.Slot] = r.Out.ID
 	if d.spoil != nil {
 		d.spoil(d.sequences[r.Slot], &r.Out)

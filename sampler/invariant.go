@@ -66,7 +66,7 @@ func (d *Invariant) Step(rows []Row) error {
 		d.stopCompanion()
 		return d.Decoder.Step(rows)
 	}
-	pair := []Row{rows[0], {Slot: d.companion, Way: rows[0].Way}}
+	pair := []Row{rows[0], {Slot: d.companion, Way: rows[0].Way, Score: rows[0].Score}}
 	if !d.running {
 		if err := d.startCompanion(pair[1]); err != nil {
 			return err

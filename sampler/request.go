@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -15,6 +16,7 @@ type Options struct {
 	// Sampling says how tokens are chosen. A response has at most MaxNewTokens tokens,
 	// and at most as many as fit in its slot after the prompt.
 	Sampling
+	Steering
 	// EOS lists the ids that end a response. Such a token is kept: it is part
 	// of the response and has its log-prob.
 	EOS []int32
@@ -182,7 +184,7 @@ func (s Stats) Occupancy() float64 {
 const defaultPrefillTokens = 8192
 
 func (o Options) validate() error {
-	if err := settings.Check(&o.Sampling); err != nil {
+	if err := errors.Join(settings.Check(&o.Sampling), settings.Check(&o.Steering)); err != nil {
 		return fmt.Errorf("sampler: %w", err)
 	}
 	switch {

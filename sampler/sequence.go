@@ -19,8 +19,10 @@ type sequence struct {
 	waits   bool       // it waits for an observation
 	ended   Response   // while it waits, the turn that ended
 	text    TextDecoder
-	stops   stops  // stop strings of the turn
-	tail    []byte // end of its text; see stops.find
+	stops   stops                   // stop strings of the turn
+	tail    []byte                  // end of its text; see stops.find
+	score   func(Candidate) float32 // by which tokens are chosen, if not by their log-probs
+	had     map[int32]int           // how often the response has a token; kept for score
 	ids     []int32
 	logp    []float32
 	entropy []float32
@@ -33,6 +35,9 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 	q.limit = min(q.way.MaxNewTokens, maxTokens-len(c.Prompt))
 	q.ids, q.logp, q.entropy = q.ids[:0], q.logp[:0], q.entropy[:0]
 	q.feed, q.given, q.others, q.waits = q.feed[:0], nil, 0, false
+	if q.score, q.had = nil, nil; c.Steering.On() {
+		q.score, q.had = q.steered(), map[int32]int{}
+	}
 	q.turn(c.TurnTokens)
 }
 
@@ -74,13 +79,16 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 	q.feed = append(q.feed[:0], x.ID)
 	q.logp = append(q.logp, x.LogProb)
 	q.entropy = append(q.entropy, x.Entropy)
+	if q.had != nil {
+		q.had[x.ID]++
+	}
 	switch {
 	case slices.Contains(c.EOS, x.ID):
 		return Stop, "", nil
 	case q.text != nil:
 		var found int
 		text := q.text.Add(x.ID)
-		if found, q.tail = q.stops.find(q.tail, text, q.text.Pending()); found >= 0 {
+		if found, q.tail = q.stops.find(q.tail, text, q.text.Pending()); found >= 0 && len(q.ids) >= c.MinTokens {
 			return Stop, c.Stops[found], nil
 		}
 	}
