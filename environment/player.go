@@ -398,7 +398,7 @@ func init() { Register("program", func() Environment { return &Program{} }) }
 // use the policy through OpenAI's API. A run starts one for each episode, or waits for
 // programs to connect. The program is the environment, so Begin does nothing.
 type Program struct {
-	Command []string `toml:"command" help:"the program that is run for each episode, and its arguments, such as [\"python3\", \"agent.py\"]. OPENAI_BASE_URL and OPENAI_API_KEY tell it where to ask, ONERING_PROBLEM has the problem as JSON, and the descriptor ONERING_REWARD_FD the key for POST /rl/reward. Without one the run waits for programs, which begin an episode by POST /rl/start"`
+	Command []string `toml:"command" help:"the program that is run for each episode, and its arguments, such as [\"python3\", \"agent.py\"]. OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL tell it where to ask, ONERING_PROBLEM has the problem as JSON, and the descriptor ONERING_REWARD_FD the key for POST /rl/reward. Without one the run waits for programs, which begin an episode by POST /rl/start"`
 
 	Driver `toml:"-"` // the driver; nil if programs cannot connect here
 }

@@ -161,7 +161,7 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 		return s, fmt.Errorf("policy: %s: generation_config.json: %w; --generation-config=false leaves it out", p.Dir, err)
 	}
 	if r := stated.Repetition; r != nil && *r != 1 {
-		slog.Warn("generation_config.json asks for a penalty of repetitions, and there are no penalties here", "repetition_penalty", *r)
+		slog.Warn("generation_config.json asks for a penalty of repetitions, which is left out; a request to onering serve may ask for one", "repetition_penalty", *r)
 	}
 	return out, nil
 }

@@ -80,15 +80,14 @@ type way struct {
 }
 
 func wayOf(r *sampler.Row) way {
-	switch s := r.Way; {
-	case r.Score != nil:
-		return way{models.Candidates, s.Temperature, true}
-	case s.Greedy:
-		return way{models.Greedy, s.Temperature, false}
-	case s.Filtered():
-		return way{models.Candidates, s.Temperature, false}
+	w := way{models.Draw, r.Way.Temperature, r.Score != nil}
+	switch {
+	case w.scored || r.Way.Filtered():
+		w.choice = models.Candidates
+	case r.Way.Greedy:
+		w.choice = models.Greedy
 	}
-	return way{models.Draw, r.Way.Temperature, false}
+	return w
 }
 
 // A sampleKind has what distinguishes Sample Programs.
@@ -248,11 +247,11 @@ func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*s
 		s.first = max(leastCandidates, s.first/8)
 	}
 	asked := fill[int64](b, ports.TopK, &s.k, 1)
-	k := min(s.first, vocab)
+	first := &s.first
 	if rows[0].Score != nil {
-		k = vocab
+		first = &vocab
 	}
-	for ; ; k = min(8*k, vocab) {
+	for k := min(*first, vocab); ; k = min(8*k, vocab) {
 		out := s.take(b, models.Candidates, n, int64(k))
 		if b.err != nil {
 			return b.err
@@ -262,9 +261,7 @@ func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*s
 			return err
 		}
 		if s.draw(&out, k, k == vocab, rows) {
-			if rows[0].Score == nil {
-				s.first = max(s.first, k)
-			}
+			*first = max(*first, k)
 			return nil
 		}
 	}

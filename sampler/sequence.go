@@ -22,7 +22,7 @@ type sequence struct {
 	stops   stops                   // stop strings of the turn
 	tail    []byte                  // end of its text; see stops.find
 	score   func(Candidate) float32 // by which tokens are chosen, if not by their log-probs
-	had     map[int32]int           // how often the response has a token; kept for score
+	had     map[int32]int           // for score: how often the response has each token that it or the prompt has
 	ids     []int32
 	logp    []float32
 	entropy []float32
@@ -35,9 +35,7 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 	q.limit = min(q.way.MaxNewTokens, maxTokens-len(c.Prompt))
 	q.ids, q.logp, q.entropy = q.ids[:0], q.logp[:0], q.entropy[:0]
 	q.feed, q.given, q.others, q.waits = q.feed[:0], nil, 0, false
-	if q.score, q.had = nil, nil; c.Steering.On() {
-		q.score, q.had = q.steered(), map[int32]int{}
-	}
+	q.steer()
 	q.turn(c.TurnTokens)
 }
 

@@ -6,57 +6,50 @@ import (
 	"slices"
 )
 
-// A Steering changes how likely tokens are drawn, before the filters. It restricts and
-// shifts the choice and nothing else: the log-probs of a response stay those of the model.
-// The zero value changes nothing.
+// A Steering changes how likely tokens are drawn, before the filters. It concerns the choice
+// and nothing else: the log-probs of a response stay those of the model. The zero value
+// changes nothing.
 type Steering struct {
-	// Bias is added to the logits of tokens.
-	Bias map[int32]float64 `json:"logit_bias"`
-	// The penalties are those of OpenAI's API: taken from the logits of tokens that the
-	// response has, once, and for each time that it has them.
-	Presence  float64 `toml:"presence_penalty" json:"presence_penalty" range:"[-2,2]" help:"taken from the logit of a token that the response has"`
-	Frequency float64 `toml:"frequency_penalty" json:"frequency_penalty" range:"[-2,2]" help:"taken from the logit of a token for each time that the response has it"`
-	// Repetition multiplies the log-probs of tokens that the prompt or the response has, as
-	// in a beam search of transformers: logits never leave the graph. 0 is 1, no penalty.
-	Repetition float64 `toml:"repetition_penalty" json:"repetition_penalty" range:"[0,100]" help:"multiplies the log-prob of a token that the prompt or the response has"`
-	// MinTokens is how many tokens a response has before an EOS id or a stop string may end it.
-	MinTokens int `toml:"min_tokens" json:"min_tokens" range:"[0,16777216]" help:"fewest tokens of a response"`
+	Bias      map[int32]float64 `json:"logit_bias"` // added to the logits
+	Presence  float64           `toml:"presence_penalty" json:"presence_penalty" range:"[-2,2]" help:"taken from the logits of tokens that the response has"`
+	Frequency float64           `toml:"frequency_penalty" json:"frequency_penalty" range:"[-2,2]" help:"taken from a token's logit for each time that the response has it"`
+	// Repetition is applied as in a beam search of transformers, since logits stay in the
+	// graph; 0 is 1, no penalty.
+	Repetition float64 `toml:"repetition_penalty" json:"repetition_penalty" range:"[0,100]" help:"multiplies the log-probs of tokens that the prompt or the response has"`
+	MinTokens  int     `toml:"min_tokens" json:"min_tokens" range:"[0,16777216]" help:"how many tokens a response has before an end-of-sequence token or a stop string may end it"`
 }
 
 // On reports whether s changes anything.
 func (s *Steering) On() bool {
-	return len(s.Bias) > 0 || s.Presence != 0 || s.Frequency != 0 || s.repeats() || s.MinTokens > 0
+	return len(s.Bias) > 0 || s.Presence != 0 || s.Frequency != 0 || s.Repetition != 0 && s.Repetition != 1 || s.MinTokens > 0
 }
 
-func (s *Steering) repeats() bool { return s.Repetition != 0 && s.Repetition != 1 }
-
-// steered returns the function that scores candidates for the next token of a sequence: a
-// log-prob, up to a constant.
-func (q *sequence) steered() func(Candidate) float32 {
-	s, read := &q.call.Steering, map[int32]bool{}
-	if s.repeats() {
+// steer begins to count the tokens of a sequence, if a Steering has to know them.
+func (q *sequence) steer() {
+	if q.score, q.had = nil, nil; q.call.Steering.On() {
+		q.score, q.had = q.steered, map[int32]int{}
 		for _, id := range q.call.Prompt {
-			read[id] = true
+			q.had[id] = 0
 		}
-	}
-	return func(c Candidate) float32 {
-		if len(q.ids) < s.MinTokens && slices.Contains(q.call.EOS, c.ID) {
-			return float32(math.Inf(-1))
-		}
-		n, x := q.had[c.ID], float64(c.LogProb)
-		shift := s.Bias[c.ID] - s.Frequency*float64(n)
-		if n > 0 {
-			shift -= s.Presence
-		}
-		if s.repeats() && (n > 0 || read[c.ID]) {
-			x *= s.Repetition
-		}
-		return float32(x + shift/q.way.Temperature)
 	}
 }
 
-// Draw draws the token of a row as Sampling.Draw does, by the scores of the candidates if
-// the row has some. These need the whole vocabulary.
+// steered returns the log-prob, up to a constant, with which the next token is chosen.
+func (q *sequence) steered(c Candidate) float32 {
+	s := &q.call.Steering
+	if len(q.ids) < s.MinTokens && slices.Contains(q.call.EOS, c.ID) {
+		return float32(math.Inf(-1))
+	}
+	n, read := q.had[c.ID]
+	x := float64(c.LogProb)
+	if read {
+		x *= cmp.Or(s.Repetition, 1)
+	}
+	return float32(x + (s.Bias[c.ID]-s.Presence*float64(min(n, 1))-s.Frequency*float64(n))/q.way.Temperature)
+}
+
+// Draw draws the token of a row as Sampling.Draw does, by the candidates' scores if the row
+// has some. These need the whole vocabulary.
 func (r *Row) Draw(likeliest []Candidate, all bool) (drawn Candidate, ok bool) {
 	if r.Score == nil {
 		return r.Way.Draw(r.Uniform, likeliest, all)
@@ -79,6 +72,5 @@ func (r *Row) Draw(likeliest []Candidate, all bool) (drawn Candidate, ok bool) {
 		return cmp.Or(cmp.Compare(b.LogProb, a.LogProb), cmp.Compare(a.ID, b.ID))
 	})
 	drawn, ok = way.Draw(r.Uniform, list, true)
-	at := slices.IndexFunc(likeliest, func(c Candidate) bool { return c.ID == drawn.ID })
-	return likeliest[at], ok
+	return likeliest[slices.IndexFunc(likeliest, func(c Candidate) bool { return c.ID == drawn.ID })], ok
 }

@@ -41,6 +41,20 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 // reasoningFields are the names of the field with a model's reasoning.
 var reasoningFields = []string{"reasoning_content", "thinking", "reasoning"}
 
+// thought returns the model's reasoning, nil if there is none.
+func (m Message) thought() (v jinja.Value) {
+	for i := 0; m.fields != nil && v == nil && i < len(reasoningFields); i++ {
+		v, _ = m.fields.Get(reasoningFields[i])
+	}
+	return v
+}
+
+// Thought returns the model's reasoning, "" if there is none.
+func (m Message) Thought() string {
+	text, _ := m.thought().(string)
+	return text
+}
+
 // dict returns the message as transformers gives it to a template: without null fields,
 // and with the model's reasoning under all names that templates use. An empty list of
 // calls is left out, since some templates take its name for a call.
@@ -48,14 +62,7 @@ func (m Message) dict() *jinja.Dict {
 	if m.fields == nil {
 		return jinja.NewDict("role", m.Role, "content", m.Content)
 	}
-	var thought jinja.Value
-	for _, name := range reasoningFields {
-		if v, _ := m.fields.Get(name); v != nil {
-			thought = v
-			break
-		}
-	}
-	d := jinja.NewDict()
+	thought, d := m.thought(), jinja.NewDict()
 	if thought != nil {
 		d.Set("thinking", thought)
 	}

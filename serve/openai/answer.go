@@ -21,11 +21,10 @@ import (
 type job struct {
 	*common
 	model    *Model
-	counts   *counts
-	tools    *tools.Format // the format of calls, nil if there are no tools
-	single   bool          // only one call is reported
-	begun    string        // the beginning of the answer that the prompt contains
-	prompts  [][]int32
+	counts   *counts   // may be nil
+	prompt             // of a chat
+	single   bool      // only one call is reported
+	prompts  [][]int32 // of a chat there is one
 	options  sampler.Options
 	chat     bool
 	bare     bool // the answer has ids and no text
@@ -40,7 +39,7 @@ type job struct {
 // complete answers POST /v1/completions.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var c completion
-	j, err := s.job(body, &c, "cmpl")
+	j, err := s.job(r, body, &c, "cmpl")
 	if err != nil {
 		return err
 	}
@@ -73,23 +72,26 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 // chat answers POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var c chat
-	j, err := s.job(body, &c, "chatcmpl")
+	j, err := s.job(r, body, &c, "chatcmpl")
 	if err != nil {
 		return err
 	}
 	if j.chat, j.logprobs = true, c.Logprobs; c.TopLogprobs != nil {
 		j.top = *c.TopLogprobs
 	}
-	ids, format, err := j.model.encodeChat(&c)
+	d, err := c.dialogue(j.model)
+	if err == nil {
+		j.prompt, err = j.model.prompt(d)
+	}
 	if err != nil {
 		return err
 	}
-	j.prompts, j.tools, j.begun, j.single = [][]int32{ids}, format, c.begun, c.Parallel != nil && !*c.Parallel
+	j.prompts, j.single = [][]int32{j.prompt.ids}, c.Parallel != nil && !*c.Parallel
 	usual := min(cmp.Or(j.model.Sampling.MaxNewTokens, s.MaxTokens), s.MaxTokens)
 	if err := j.sampled(usual, s.MaxTokens, j.model.Template.Stops); err != nil {
 		return err
 	}
-	return s.answer(w, r, j, func() history { return j.model.history(&c) })
+	return s.answer(w, r, j, func() history { return j.model.history(d) })
 }
 
 // A request is the body of a request that is answered by responses.
@@ -99,15 +101,12 @@ type request interface {
 }
 
 // job reads a body and begins the job of the request.
-func (s *Server) job(body []byte, q request, kind string) (*job, error) {
+func (s *Server) job(r *http.Request, body []byte, q request, kind string) (*job, error) {
 	c := q.shared()
-	if err := parse(body, q, c, s.model); err != nil {
-		return nil, err
+	m, err := parse(body, q, c, s.named(r))
+	if err == nil {
+		err = q.check()
 	}
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	m, err := s.model(c.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +122,11 @@ func (j *job) sampled(usual, most int, stops []string) error {
 	way, err := j.sampling(usual, most)
 	if err != nil {
 		return err
+	}
+	for id, x := range j.Bias {
+		if id < 0 || int(id) >= j.model.Vocab || !(math.Abs(x) <= 100) {
+			return invalid("logit_bias", "logit_bias has %v for the id %d: the model has ids 0 to %d, and a bias is from -100 to 100", x, id, j.model.Vocab-1)
+		}
 	}
 	j.options = j.common.options(j.model, way, stops)
 	j.options.Top = j.top
@@ -227,12 +231,16 @@ func (j *job) reply(suffix string) reply {
 // part returns the fields of a choice besides its text, for some of its tokens.
 func (j *job) part(i int, ids []int32, logp []float32, top [][]sampler.Candidate) part {
 	p := part{Index: i}
-	if j.logprobs && j.bare {
-		p.Logprobs = new(Model).chatLogprobs(ids, logp, top) // tokens are named by their ids
-	} else if j.logprobs && j.chat {
-		p.Logprobs = j.model.chatLogprobs(ids, logp, top)
-	} else if j.logprobs {
-		p.Logprobs = j.model.completionLogprobs(ids, logp, top, j.choices[i])
+	m := j.model
+	if j.bare || j.NamedByID {
+		m = new(Model) // without a tokenizer, tokens are named by their ids
+	}
+	switch {
+	case !j.logprobs:
+	case j.bare || j.chat:
+		p.Logprobs = m.chatLogprobs(ids, logp, top)
+	default:
+		p.Logprobs = m.completionLogprobs(ids, logp, top, j.choices[i])
 	}
 	if j.ReturnTokenIDs {
 		p.IDs = new(append([]int32{}, ids...))
@@ -316,17 +324,19 @@ func (j *job) opening() reply {
 // pieces returns the pieces of an event: calls come before the end of the response.
 func (j *job) pieces(e event) []part {
 	c := j.choices[e.choice]
-	text, calls := c.add(e)
+	added := c.add(e)
 	p := part{Index: e.choice, Finish: &c.finish}
 	if e.finish == "" {
 		p = j.part(e.choice, []int32{e.id}, []float32{e.logp}, [][]sampler.Candidate{e.top})
 	}
 	if j.chat {
-		p.Delta = &said{Content: text}
+		if p.Delta = (&said{Thought: added.thought}); added.text != "" || added.thought == "" {
+			p.Delta.Content = added.text
+		}
 	} else {
-		p.Text = &text
+		p.Text = &added.text
 	}
-	if list := j.deltas(e.choice, calls); e.finish == "" {
+	if list := j.deltas(e.choice, added.calls); e.finish == "" {
 		return append([]part{p}, list...)
 	} else {
 		return append(list, p)
@@ -336,8 +346,7 @@ func (j *job) pieces(e event) []part {
 // A choice is one response as a client sees it: its text without end-of-sequence tokens,
 // ending before the stop text.
 type choice struct {
-	eos    []int32
-	stops  []string
+	job    *job
 	decode *tokenize.StreamDecoder // nil without a tokenizer
 	held   string                  // text that may be the beginning of a stop text
 	cut    bool                    // a stop text was found
@@ -345,38 +354,37 @@ type choice struct {
 	placed  *tokenize.StreamDecoder // number of tokens whose place was asked for
 	written int                     // number of their complete characters
 
-	thoughts *tokenize.Thoughts
-	reader   *tools.Stream // reads calls, nil if there are no tools
+	thoughts *tokenize.Thoughts // cuts thoughts out, nil for a completion
+	reader   *tools.Stream      // reads calls, nil if there are no tools
 	calls    []tools.Call
-	most     int // largest number of calls to report
 
-	counts *counts // may be nil
-
-	ids    []int32
-	logp   []float32
-	top    [][]sampler.Candidate // likeliest tokens of each token, if asked for
-	said   strings.Builder
-	finish string // "" until the end
+	ids           []int32
+	logp          []float32
+	top           [][]sampler.Candidate // likeliest tokens of each token, if asked for
+	thought, said strings.Builder
+	finish        string // "" until the end
 }
 
 // choice begins a response.
 func (j *job) choice() *choice {
-	c := &choice{eos: j.options.EOS, stops: j.options.Stops, counts: j.counts, most: math.MaxInt}
-	skip := j.SkipSpecial == nil || *j.SkipSpecial
-	if j.tools != nil {
-		c.reader = j.tools.Stream()
-		c.reader.Add(j.begun)
-		if j.single {
-			c.most = 1
+	c := &choice{job: j}
+	if j.model.Tokenizer == nil {
+		return c
+	}
+	var keep []string
+	if j.chat {
+		c.thoughts, keep = j.model.Tokenizer.NewDecoder().Thoughts(j.prompts[0]), tokenize.ThoughtMarks
+		if strings.TrimSpace(j.continued) != "" {
+			c.thoughts.Add(j.continued)
 		}
 	}
-	if j.model.Tokenizer != nil {
-		c.decode, c.placed = j.model.Tokenizer.NewDecoder(), j.model.Tokenizer.NewDecoder()
-		c.decode.SkipSpecial, c.placed.SkipSpecial = skip, skip
-		if j.tools != nil {
-			c.thoughts, c.decode.Keep = c.decode.Thoughts(j.prompts[0]), slices.Concat(tokenize.ThoughtMarks, j.tools.Marks)
-			c.placed.Keep = c.decode.Keep
-		}
+	if j.format != nil {
+		c.reader, keep = j.format.Stream(), slices.Concat(keep, j.format.Marks)
+		c.reader.Add(j.begun)
+	}
+	c.decode, c.placed = j.model.Tokenizer.NewDecoder(), j.model.Tokenizer.NewDecoder()
+	for _, d := range []*tokenize.StreamDecoder{c.decode, c.placed} {
+		d.SkipSpecial, d.Keep = j.SkipSpecial == nil || *j.SkipSpecial, keep
 	}
 	return c
 }
@@ -394,47 +402,63 @@ func (c *choice) place(id int32, name string) int {
 	return at
 }
 
+// A piece is what an event adds to a response.
+type piece struct {
+	thought, text string
+	calls         []tools.Call
+}
+
 // add takes an event and returns the new text and calls.
-func (c *choice) add(e event) (text string, calls []tools.Call) {
+func (c *choice) add(e event) (p piece) {
 	if e.finish != "" {
 		c.finish = string(e.finish)
 		if c.decode != nil {
-			text = c.hold(c.decode.Flush())
+			p.text = c.hold(c.decode.Flush())
 		}
 		if !c.cut {
-			text, c.held = text+c.held, ""
+			p.text, c.held = p.text+c.held, ""
 		}
 	} else {
 		c.ids, c.logp = append(c.ids, e.id), append(c.logp, e.logp)
 		if e.top != nil {
 			c.top = append(c.top, e.top)
 		}
-		if c.decode != nil && !slices.Contains(c.eos, e.id) {
-			text = c.hold(c.decode.Add(e.id))
+		if c.decode != nil && (c.job.WithStop || !slices.Contains(c.job.options.EOS, e.id)) {
+			p.text = c.hold(c.decode.Add(e.id))
+		}
+	}
+	if c.thoughts != nil {
+		p.thought, p.text = c.thoughts.Add(p.text)
+		if e.finish != "" {
+			more, rest := c.thoughts.End()
+			p.thought, p.text = p.thought+more, p.text+rest
 		}
 	}
 	if c.reader != nil {
-		_, text = c.thoughts.Add(text)
-		if e.finish != "" {
-			_, rest := c.thoughts.End()
-			text += rest
-		}
-		text, calls = c.reader.Add(text)
-		if e.finish != "" {
-			rest, last, _ := c.reader.End() // text that is no call stays text
-			text, calls = text+rest, append(calls, last...)
-		}
-		calls = calls[:min(len(calls), c.most-len(c.calls))]
-		c.calls = append(c.calls, calls...)
-		if e.finish != "" && len(c.calls) > 0 {
-			c.finish = "tool_calls"
-		}
+		c.call(&p, e.finish != "")
 	}
-	if c.counts != nil {
-		c.counts.add(c.finish)
+	if c.job.counts != nil {
+		c.job.counts.add(c.finish)
 	}
-	c.said.WriteString(text)
-	return text, calls
+	c.thought.WriteString(p.thought)
+	c.said.WriteString(p.text)
+	return p
+}
+
+// call reads the calls in a piece, perhaps the last one.
+func (c *choice) call(p *piece, ends bool) {
+	p.text, p.calls = c.reader.Add(p.text)
+	if ends {
+		rest, last, _ := c.reader.End() // text that is no call stays text
+		p.text, p.calls = p.text+rest, append(p.calls, last...)
+	}
+	if c.job.single {
+		p.calls = p.calls[:min(len(p.calls), 1-len(c.calls))]
+	}
+	c.calls = append(c.calls, p.calls...)
+	if ends && len(c.calls) > 0 {
+		c.finish = "tool_calls"
+	}
 }
 
 // hold adds text and returns the part that can no longer belong to a stop text.
@@ -443,20 +467,17 @@ func (c *choice) hold(text string) string {
 		return ""
 	}
 	c.held += text
-	end := len(c.held)
-	for _, s := range c.stops {
-		if i := strings.Index(c.held, s); i >= 0 {
-			end, c.cut = min(end, i), true
+	end, stop := len(c.held), ""
+	for _, s := range c.job.options.Stops {
+		if i := strings.Index(c.held, s); i >= 0 && i < end && len(c.ids) >= c.job.options.MinTokens {
+			end, stop, c.cut = i, s, true
 		}
 	}
-	if !c.cut {
-		for _, s := range c.stops {
-			for n := min(len(s)-1, len(c.held)); n > 0; n-- {
-				if strings.HasSuffix(c.held, s[:n]) {
-					end = min(end, len(c.held)-n)
-					break
-				}
-			}
+	if c.cut && c.job.WithStop {
+		end += len(stop)
+	} else if !c.cut {
+		for _, s := range c.job.options.Stops {
+			end = min(end, len(c.held)-tokenize.Begun(c.held, s))
 		}
 	}
 	text, c.held = c.held[:end], c.held[end:]

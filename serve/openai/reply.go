@@ -40,7 +40,8 @@ type part struct {
 // A said is a message, or a piece of one.
 type said struct {
 	Role    string `json:"role,omitempty"`
-	Content any    `json:"content,omitempty"` // a text, null beside calls, nil in a piece with a call
+	Thought string `json:"reasoning_content,omitempty"`
+	Content any    `json:"content,omitempty"` // a text, null beside calls, nil in a piece with a call or a thought alone
 	Calls   []call `json:"tool_calls,omitempty"`
 }
 
@@ -65,7 +66,7 @@ func (j *job) call(i, n int, of tools.Call) (c call) {
 // message returns the message of a chat's choice.
 func (j *job) message(i int) *said {
 	c := j.choices[i]
-	m := &said{Role: "assistant", Content: c.said.String()}
+	m := &said{Role: "assistant", Thought: c.thought.String(), Content: c.said.String()}
 	for n, x := range c.calls {
 		m.Calls = append(m.Calls, j.call(i, n, x))
 	}

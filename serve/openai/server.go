@@ -193,11 +193,10 @@ func (s *Server) shared(h http.Header, r *http.Request) (asked bool) {
 
 // KeyOf returns the key that a request came with, "" without one.
 func KeyOf(r *http.Request) string {
-	key, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !is {
-		return ""
+	if key, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is {
+		return key
 	}
-	return key
+	return ""
 }
 
 // HasKey reports whether a request came with the server's key, if it has one.
@@ -285,6 +284,15 @@ func (s *Server) model(name string) (*Model, error) {
 	return nil, &failure{http.StatusNotFound, fmt.Sprintf("there is no model %.100q; this server has %q", name, names), "invalid_request_error", "model", "model_not_found"}
 }
 
+// named returns the function that finds the model of a request. In an episode every name is
+// the policy's: the key says who is asked.
+func (s *Server) named(r *http.Request) func(name string) (*Model, error) {
+	if s.session(r) == nil {
+		return s.model
+	}
+	return func(string) (*Model, error) { return s.model("") }
+}
+
 // card is a model in /v1/models.
 func (m *Model) card(made time.Time) map[string]any {
 	c := map[string]any{"id": m.Name, "object": "model", "created": made.Unix(), "owned_by": "onering", "parent": nil, "max_model_len": m.Decoder.MaxTokens()}
@@ -303,7 +311,7 @@ func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
-	m, err := s.model(r.PathValue("name"))
+	m, err := s.named(r)(r.PathValue("name"))
 	if err != nil {
 		refuse(w, failureOf(err))
 		return

@@ -329,9 +329,6 @@ func TestWholeAndStreamed(t *testing.T) {
 	if got := x.post("/v1/chat/completions", `{"messages": [{"role": "u", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], "return_token_ids": true, "max_tokens": 1}`, 200); len(got.PromptIDs) != len("<u>ab<a>") {
 		t.Errorf("the prompt has the ids %v", got.PromptIDs)
 	}
-	if twice := x.post("/v1/completions", `{"prompt": "a", "prompt": "b"}`, 200); len(twice.Choices) != 1 {
-		t.Errorf("of two prompts under one name there are %d answers", len(twice.Choices))
-	}
 	bare := x.post("/v1/completions", `{"model": "bare", "prompt": [1, 2], "seed": 1, "logprobs": 0}`, 200)
 	if c := bare.Choices[0]; c.Text != "" || c.Logprobs.Tokens[0] != fmt.Sprint("token_id:", int32(sampler.Uniform(1, 0, 0, 0)*31)) {
 		t.Errorf("without a tokenizer: %+v", c)
@@ -347,11 +344,9 @@ func TestChoice(t *testing.T) {
 		ids := rapid.SliceOf(rapid.Int32Range(1, 3)).Draw(t, "ids")
 		c, got := (&job{common: new(common), model: m, options: sampler.Options{EOS: m.EOS, Stops: stops}}).choice(), ""
 		for _, id := range ids {
-			text, _ := c.add(event{id: id})
-			got += text
+			got += c.add(event{id: id}).text
 		}
-		text, _ := c.add(event{finish: sampler.Stop})
-		got += text
+		got += c.add(event{finish: sampler.Stop}).text
 		want := m.Tokenizer.Decode(ids, true)
 		at := len(want)
 		for n := range len(want) + 1 { // The stop text that is complete first counts.
@@ -388,7 +383,7 @@ func TestRefused(t *testing.T) {
 		{completions, `{"prompt": "A"}`, 400, "prompt"},
 		{completions, `{"prompt": [99]}`, 400, "prompt"},
 		{completions, `{"prompt": [[1], [-1]]}`, 400, "prompt"},
-		{completions, `{"prompt": {"a": 1}}`, 400, ""},
+		{completions, `{"prompt": {"a": 1}}`, 400, "prompt"},
 		{completions, `{"prompt": "` + strings.Repeat("a", 60) + `"}`, 400, "prompt"},
 		{completions, `{"prompt": "a", "model": "other"}`, 404, "model"},
 		{completions, `{"prompt": "a", "model": "bare"}`, 400, "prompt"},
@@ -402,27 +397,36 @@ func TestRefused(t *testing.T) {
 		{completions, `{"prompt": "a", "top_k": -2}`, 400, "top_k"},
 		{completions, `{"prompt": "a", "min_p": 1}`, 400, "min_p"},
 		{completions, `{"prompt": "a", "max_tokens": 0}`, 400, "max_tokens"},
-		{completions, `{"prompt": "a", "max_tokens": 21}`, 400, "max_tokens"},
+		{completions, `{"prompt": "a", "max_tokens": -2}`, 400, "max_tokens"},
 		{completions, `{"prompt": "a", "n": 0}`, 400, "n"},
 		{completions, `{"prompt": "a", "n": 8}`, 400, "n"}, // 3 + 2 slots, 2 waiting
 		{completions, `{"prompt": "a", "stop": ""}`, 400, "stop"},
-		{completions, `{"prompt": "a", "stop": [1]}`, 400, ""},
+		{completions, `{"prompt": "a", "stop": [1]}`, 400, "stop"},
 		{completions, `{"prompt": "a", "echo": true}`, 400, "echo"},
 		{completions, `{"prompt": "a", "best_of": 3}`, 400, "best_of"},
 		{completions, `{"prompt": "a", "logprobs": 21}`, 400, "logprobs"},
 		{completions, `{"prompt": "a", "suffix": "b"}`, 400, "suffix"},
-		{completions, `{"prompt": "a", "logit_bias": {"1": 2}}`, 400, "logit_bias"},
-		{completions, `{"prompt": "a", "presence_penalty": 1}`, 400, "presence_penalty"},
+		{completions, `{"prompt": "a", "logit_bias": {"31": 2}}`, 400, "logit_bias"},
+		{completions, `{"prompt": "a", "logit_bias": {"1": 101}}`, 400, "logit_bias"},
+		{completions, `{"prompt": "a", "logit_bias": {"a": 1}}`, 400, "logit_bias"},
+		{completions, `{"prompt": "a", "presence_penalty": 3}`, 400, "presence_penalty"},
+		{completions, `{"prompt": "a", "frequency_penalty": -3}`, 400, "frequency_penalty"},
+		{completions, `{"prompt": "a", "repetition_penalty": -1}`, 400, "repetition_penalty"},
+		{completions, `{"prompt": "a", "prompt_logprobs": 0}`, 400, "prompt_logprobs"},
+		{completions, `{"prompt": "a", "guided_regex": "a*"}`, 400, "guided_regex"},
+		{completions, `{"prompt": "a", "continue_final_message": true}`, 400, "continue_final_message"},
+		{chats, `{"messages": [{"role": "user", "content": "a"}], "continue_final_message": true, "add_generation_prompt": true}`, 400, "messages"},
+		{chats, `{"messages": [{"role": "user", "content": "a"}], "reasoning": {"effort": "high"}}`, 400, "reasoning"},
 		{chats, `{"messages": []}`, 400, "messages"},
 		{chats, `{"messages": ["a"]}`, 400, "messages"},
 		{chats, `{"messages": [{"role": "u", "content": [{"type": "image_url"}]}]}`, 400, "messages"},
 		{chats, `{"messages": [{"role": "user", "content": null}]}`, 400, "messages"},
-		{chats, `{"messages": [{"role": "tool"}]}`, 400, "messages"},
+		{chats, `{"messages": [{"role": "system"}]}`, 400, "messages"},
 		{chats, `{"messages": [{"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}}]}`, 400, "messages"},
 		{chats, `{"messages": [{"role": "user", "content": "a"}], "functions": [{"name": "f"}]}`, 400, "functions"},
 		{chats, `{"messages": [{"role": "user", "content": "a"}], "reasoning_effort": "high"}`, 400, "reasoning_effort"},
 		{chats, `{"messages": [{"role": "user", "content": "a"}], "enable_thinking": false}`, 400, "enable_thinking"},
-		{completions, `{"prompt": "a", "min_tokens": 1}`, 400, "min_tokens"},
+		{completions, `{"prompt": "a", "min_tokens": -1}`, 400, "min_tokens"},
 		{completions, `{"prompt": "a", "stop_token_ids": [-2]}`, 400, "stop_token_ids"},
 		{completions, `{"prompt": "a", "": 1}`, 400, ""},
 		{chats, `{"messages": [{"role": "u", "content": "a"}], "tools": [{}]}`, 400, "tools"},
@@ -436,7 +440,7 @@ func TestRefused(t *testing.T) {
 		{"/inference/v1/generate", `{"token_ids": [99]}`, 400, "token_ids"},
 		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"logprobs": 21}}`, 400, "logprobs"},
 		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"stream": true}}`, 400, "stream"},
-		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"presence_penalty": 1}}`, 400, "presence_penalty"},
+		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": {"presence_penalty": 3}}`, 400, "presence_penalty"},
 		{"/inference/v1/generate", `{"token_ids": [1], "sampling_params": []}`, 400, "sampling_params"},
 		{"/inference/v1/generate", `{"token_ids": [1], "stream": true}`, 400, "stream"},
 		{"/tokenize", `{}`, 400, "prompt"},
@@ -459,6 +463,8 @@ func TestRefused(t *testing.T) {
 		"repetition_penalty": 1.0, "repeat_penalty": 1, "frequency_penalty": null, "n": null, "max_tokens": null, "temperature": null, "use_beam_search": false, "a_field_of_next_year": null}`, 200)
 	x.post(chats, `{"messages": [{"role": "user", "content": "a", "name": null}], "functions": null, "function_call": "none", "reasoning_effort": null, "response_format": {"type": "text"},
 		"tools": [], "tool_choice": null, "logprobs": null, "top_logprobs": 0, "parallel_tool_calls": true, "stream_options": null, "modalities": ["text"], "audio": null, "prediction": null}`, 200)
+	x.post(completions, `{"prompt": "a", "presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.1, "logit_bias": {"1": 2, "2": -100}, "min_tokens": 3, "include_stop_str_in_output": true, "max_tokens": 32000, "spaces_between_special_tokens": false}`, 200)
+	x.post(chats, `{"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": -1, "prediction": {"type": "content", "content": "a"}, "reasoning": {"effort": "medium"}, "separate_reasoning": true, "include_reasoning": true, "logit_bias": null, "return_tokens_as_token_ids": true}`, 200)
 	x.post(chats, `{"messages": [{"role": "user", "content": "a"}], "reasoning_effort": "medium", "stream_options": {"include_usage": false, "include_obfuscation": false}}`, 200)
 	got := x.post(chats, `{"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}}}}`, 400)
 	if want := `response_format = {"type": "json_schema", "json_schema": {"name": "s...: must be {"type":"text"} or left out: what a model writes is not constrained`; !strings.HasPrefix(got.Error.Message, want) {
@@ -547,16 +553,20 @@ func TestTrickle(t *testing.T) {
 func TestTypes(t *testing.T) {
 	x := newTester(t, newFake(1, 60), nil)
 	for body, want := range map[string]string{
-		`[]`:                                     `the body must be a JSON object, such as {"prompt": "1+1="}`,
-		"{\"prompt\": \"\xe9\"}":                 "the body is not UTF-8",
-		`{"prompt": "a", "max_tokens": 1e30}`:    "max_tokens = 1e30: must be a whole number",
-		`{"prompt": "a", "seed": 1.5}`:           "seed = 1.5: must be a whole number of 64 bits",
-		`{"prompt": "a", "temperature": 1e400}`:  "temperature = 1e400: must be a number",
-		`{"prompt": "a", "stream": "yes"}`:       "stream must be true or false",
-		`{"prompt": "a", "model": 7}`:            "model must be a text",
-		`{"prompt": "a", "stream_options": "x"}`: "stream_options must be an object",
-		`{"prompt": "a", "logit_bias": [1]}`:     "logit_bias = [1]: must be {} or left out: logits are as the model gives them",
-		`{"prompt": "a", "n": 1} {}`:             "the body is no request: invalid character '{' after top-level value",
+		`[]`:                                      `the body must be a JSON object, such as {"prompt": "1+1="}`,
+		"{\"prompt\": \"\xe9\"}":                  "the body is not UTF-8",
+		`{"prompt": "a", "max_tokens": 1e30}`:     "max_tokens is 1e30, not a whole number",
+		`{"prompt": "a", "seed": 1.5}`:            "seed is 1.5, not a whole number",
+		`{"prompt": "a", "temperature": 1e400}`:   "temperature is 1e400, not a number of 64 bits",
+		`{"prompt": "a", "stream": "yes"}`:        `stream is "yes", not true or false`,
+		`{"prompt": "a", "model": 7}`:             "model is 7, not a text",
+		`{"prompt": "a", "stream_options": "x"}`:  `stream_options is "x", not an object`,
+		`{"prompt": "a", "logit_bias": [1]}`:      "logit_bias is a list, not an object",
+		`{"prompt": "a", "logit_bias": {"a": 1}}`: `logit_bias.a is "a", not a whole number`,
+		`{"prompt": "a", "n": 1} {}`:              "the body is not a request: more text follows the JSON value, at byte 24",
+		`{"prompt": "a", "prompt": "b"}`:          `the key "prompt" is stated twice`,
+		`{"prompt": [9, null]}`:                   "prompt[1] is null, not a whole number",
+		`{"prompt": "a", "stop": [null]}`:         "stop: must be a text or a list of texts",
 	} {
 		if got := x.post("/v1/completions", body, 400); got.Error.Message != want {
 			t.Errorf("%s: %q, want %q", body, got.Error.Message, want)
@@ -705,16 +715,20 @@ func FuzzRequest(f *testing.F) {
 		}
 		models := func(string) (*Model, error) { return m, nil }
 		var c completion
-		if parse(body, &c, &c.common, models) == nil && c.check() == nil {
+		if _, err := parse(body, &c, &c.common, models); err == nil && c.check() == nil {
 			for _, p := range c.Prompt {
 				ids, err := m.encode(p)
 				take(&c.common, ids, err)
 			}
 		}
 		var talk chat
-		if parse(body, &talk, &talk.common, models) == nil && talk.check() == nil {
-			ids, _, err := m.encodeChat(&talk)
-			take(&talk.common, ids, err)
+		if _, err := parse(body, &talk, &talk.common, models); err == nil && talk.check() == nil {
+			d, err := talk.dialogue(m)
+			if err == nil {
+				var p prompt
+				p, err = m.prompt(d)
+				take(&talk.common, p.ids, err)
+			}
 		}
 	})
 }

@@ -1,10 +1,8 @@
 package openai
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,7 +12,6 @@ import (
 
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/tokenize/tools"
 )
 
 // A Session is one episode of a program that asks for each turn itself, with the
@@ -43,14 +40,15 @@ type Session struct {
 // A segment is a conversation that only grew.
 type segment struct {
 	prompt []int32
-	said   []string // the messages of its newest request, and the answer, each as a text
-	text   string   // text of a completion: the prompt and everything after it
+	said   []heard // the messages of its newest request, and the answer
+	text   string  // text of a completion: the prompt and everything after it
 	call   *sampler.Call
 	model  *Model
 	reply  func(sampler.Observation) // continues after the newest turn; nil at the end
 	newest sampler.Response
-	told   bool // the client has received the newest turn completely
-	whole  bool // the text that the client received, with the stop text, is everything that was sampled
+	told   bool   // the client has received the newest turn completely
+	unsaid string // the stop text of the newest turn, if the client did not receive it
+	whole  bool   // the text that the client received, with the unsaid, is everything that was sampled
 }
 
 // session returns the session of the key of a request, nil if there is none.
@@ -79,8 +77,7 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	if err := x.settle(r.Context()); err != nil {
 		return err
 	}
-	c, h := j.choice(), said()
-	j.choices = []*choice{c}
+	h := said()
 	seg, ids, err := x.continued(h)
 	if err != nil {
 		return err
@@ -88,7 +85,13 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	if seg != nil {
 		j.prompts[0] = slices.Concat(seg.tokens(), ids)
 		seg.told = false
+		if n := len(seg.said); n < len(h.messages) {
+			h.messages = slices.Concat(seg.said, h.messages[n:]) // with thoughts that the request may lack
+		}
 	}
+	j.options.Steering = x.Options.Steering
+	c := j.choice()
+	j.choices = []*choice{c}
 	events, ended := new(answer), make(chan struct{})
 	if err := s.engine.do(r.Context(), func() error {
 		if err := x.refuses(); err != nil {
@@ -109,14 +112,20 @@ func (x *Session) converse(s *Server, w http.ResponseWriter, r *http.Request, j 
 	seg = x.segments[len(x.segments)-1]
 	seg.text = h.text
 	if err = j.tell(w, r, events, 1); err == nil && c.finish != "" {
-		seg.told = true
-		seg.said = append(slices.Clone(h.messages), told("assistant", c.said.String(), c.calls))
-		seg.text += c.said.String()
-		if h.encode != nil {
-			seg.whole = j.model.Tokenizer.Decode(c.ids, true) == c.said.String()+seg.newest.Stop
-		}
+		seg.hear(j, c, h)
 	}
 	return err
+}
+
+// hear notes the newest turn as its client has received it.
+func (g *segment) hear(j *job, c *choice, h history) {
+	g.told = true
+	g.said = append(slices.Clone(h.messages), hear("assistant", c.thought.String(), c.said.String(), c.calls))
+	g.text += c.said.String()
+	if g.unsaid = g.newest.Stop; j.WithStop {
+		g.unsaid = ""
+	}
+	g.whole = h.encode != nil && j.model.Tokenizer.Decode(c.ids, true) == c.said.String()+g.unsaid
 }
 
 // refuses says why the episode may have no further turn. The engine calls it.
@@ -158,7 +167,7 @@ var errOver = &failure{http.StatusConflict, "the episode of this key has ended",
 
 // A history is the conversation so far, as a request states it.
 type history struct {
-	messages []string                         // messages of a chat
+	messages []heard                          // messages of a chat
 	text     string                           // text of a completion
 	ids      []int32                          // ids of a completion in ids
 	further  func(after int) ([]int32, error) // for a chat: the template's text after message number after-1
@@ -178,7 +187,7 @@ func (x *Session) continued(h history) (*segment, []int32, error) {
 	var ids []int32
 	var err error
 	switch n := len(seg.said); {
-	case h.further != nil && n > 0 && len(h.messages) > n && slices.Equal(h.messages[:n], seg.said):
+	case h.further != nil && n > 0 && len(h.messages) > n && slices.EqualFunc(h.messages[:n], seg.said, heard.is):
 		ids, err = h.further(n)
 		ids = tokenize.After(seg.newest.IDs[len(seg.newest.IDs)-1], x.Options.EOS, ids)
 	case h.ids != nil:
@@ -189,7 +198,7 @@ func (x *Session) continued(h history) (*segment, []int32, error) {
 		ids = h.ids[len(all):]
 	case h.encode != nil && seg.text != "" && len(h.text) > len(seg.text) && strings.HasPrefix(h.text, seg.text):
 		// The policy sampled the stop text, which its client did not receive.
-		rest, is := strings.CutPrefix(h.text[len(seg.text):], seg.newest.Stop)
+		rest, is := strings.CutPrefix(h.text[len(seg.text):], seg.unsaid)
 		if !is || !seg.whole {
 			return nil, nil, nil
 		}
@@ -274,42 +283,4 @@ func (x *Session) End(s *Server) (segments []sampler.Segment, err error) {
 		return nil
 	})
 	return segments, cmp.Or(err, stopped)
-}
-
-// told returns a message as one text, for comparison: clients return an answer with other
-// ids and other JSON formatting.
-func told(role, content string, calls []tools.Call) string {
-	for _, c := range calls {
-		var compact bytes.Buffer
-		if json.Compact(&compact, c.Arguments) == nil {
-			c.Arguments = compact.Bytes()
-		}
-		content += "\x00" + c.Name + "\x00" + string(c.Arguments)
-	}
-	return role + "\x00" + content
-}
-
-// history returns the history that a chat states.
-func (m *Model) history(c *chat) (h history) {
-	for _, x := range c.Messages {
-		h.messages = append(h.messages, told(x.Role, x.Content, x.calls))
-	}
-	h.further = func(after int) ([]int32, error) {
-		if slices.ContainsFunc(c.Messages[after:], func(x message) bool { return x.Role == "assistant" }) {
-			return nil, invalid("messages", "an answer that was not sampled follows the episode's turns")
-		}
-		talk, err := m.talk(c)
-		if err != nil {
-			return nil, err
-		}
-		text, ids, err := m.Tokenizer.NextTurn(talk)
-		if err == nil {
-			err = m.Tokenizer.Check(text)
-		}
-		if err != nil {
-			return nil, invalid("messages", "%v", err)
-		}
-		return ids, nil
-	}
-	return h
 }

@@ -55,7 +55,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 		return invalid("sampling_params", "sampling_params must be an object")
 	}
 	p := params{common: common{Model: g.Model}}
-	j, err := s.job(g.Params, &p, "gen")
+	j, err := s.job(r, g.Params, &p, "gen")
 	if err != nil {
 		return err
 	}
@@ -72,9 +72,8 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	return s.answer(w, r, j, func() history { return history{ids: g.IDs} })
 }
 
-// speaking returns the model of a name, and an error if it has no tokenizer.
-func (s *Server) speaking(name string) (*Model, error) {
-	m, err := s.model(name)
+// speaking returns a model, and an error if it has no tokenizer.
+func speaking(m *Model, err error) (*Model, error) {
 	if err == nil && m.Tokenizer == nil {
 		err = invalid("model", "the model has no tokenizer")
 	}
@@ -84,19 +83,15 @@ func (s *Server) speaking(name string) (*Model, error) {
 // A tokenizing is the body of POST /tokenize of vLLM: a text, or a chat.
 type tokenizing struct {
 	chat
-	Prompt     *string `json:"prompt"`
-	Special    *bool   `json:"add_special_tokens"`
-	Generation *bool   `json:"add_generation_prompt"`
-	Names      bool    `json:"return_token_strs"`
+	Prompt  *string `json:"prompt"`
+	Special *bool   `json:"add_special_tokens"`
+	Names   bool    `json:"return_token_strs"`
 }
 
 // tokenize answers POST /tokenize.
-func (s *Server) tokenize(w http.ResponseWriter, _ *http.Request, body []byte) error {
+func (s *Server) tokenize(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var q tokenizing
-	if err := parse(body, &q, &q.common, s.model); err != nil {
-		return err
-	}
-	m, err := s.speaking(q.Model)
+	m, err := speaking(parse(body, &q, &q.common, s.named(r)))
 	if err != nil {
 		return err
 	}
@@ -111,8 +106,12 @@ func (s *Server) tokenize(w http.ResponseWriter, _ *http.Request, body []byte) e
 	case q.Special != nil && *q.Special:
 		return invalid("add_special_tokens", "add_special_tokens must be false or left out beside messages: a chat has the special tokens of its template")
 	default:
-		q.ended = q.Generation != nil && !*q.Generation
-		if ids, _, err = m.encodeChat(&q.chat); err != nil {
+		d, err := q.dialogue(m)
+		if err != nil {
+			return err
+		}
+		p, err := m.prompt(d)
+		if ids = p.ids; err != nil {
 			return err
 		}
 	}
@@ -127,7 +126,7 @@ func (s *Server) tokenize(w http.ResponseWriter, _ *http.Request, body []byte) e
 }
 
 // detokenize answers POST /detokenize of vLLM.
-func (s *Server) detokenize(w http.ResponseWriter, _ *http.Request, body []byte) error {
+func (s *Server) detokenize(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var q struct {
 		Model string  `json:"model"`
 		IDs   []int32 `json:"tokens"`
@@ -135,7 +134,7 @@ func (s *Server) detokenize(w http.ResponseWriter, _ *http.Request, body []byte)
 	if err := read(body, &q); err != nil {
 		return err
 	}
-	m, err := s.speaking(q.Model)
+	m, err := speaking(s.named(r)(q.Model))
 	if err != nil {
 		return err
 	}

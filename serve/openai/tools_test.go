@@ -70,10 +70,12 @@ type called struct {
 	Choices []struct {
 		Message, Delta struct {
 			Content *string
+			Thought string `json:"reasoning_content"`
 			Calls   []call `json:"tool_calls"`
 		}
-		Finish *string `json:"finish_reason"`
-		IDs    []int32 `json:"token_ids"`
+		Logprobs *chatLogprobs
+		Finish   *string `json:"finish_reason"`
+		IDs      []int32 `json:"token_ids"`
 	}
 }
 

@@ -1,0 +1,310 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"onering/internal/strict"
+	"onering/tokenize"
+	"onering/tokenize/tools"
+)
+
+// A chat is the body of POST /v1/chat/completions. It becomes a dialogue, which other
+// requests could become, too, and that a prompt.
+type chat struct {
+	common
+	Messages    []message             `json:"messages"`
+	Logprobs    bool                  `json:"logprobs"`
+	TopLogprobs *int                  `json:"top_logprobs"`
+	MaxTokens2  *int                  `json:"max_completion_tokens"`
+	Tools       tokenize.Data         `json:"tools"` // none if the list is empty
+	ToolChoice  toolChoice            `json:"tool_choice"`
+	Parallel    *bool                 `json:"parallel_tool_calls"` // false: only the first call is reported
+	Effort      string                `json:"reasoning_effort"`    // an argument of the template
+	Args        tokenize.TemplateArgs `json:"chat_template_kwargs"`
+	Generation  *bool                 `json:"add_generation_prompt"`  // false: the text ends with the messages
+	Continue    bool                  `json:"continue_final_message"` // the answer continues the last message
+}
+
+// A toolChoice is "auto", "none", "required" or, with a name, "function".
+type toolChoice struct{ how, name string }
+
+// UnmarshalJSON reads a text, or an object with the name of a function.
+func (t *toolChoice) UnmarshalJSON(data []byte) error {
+	*t = toolChoice{}
+	var named struct {
+		Type     string `json:"type"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}
+	if isNull(data) || strict.JSON(data, &t.how) == nil {
+		return nil
+	} else if strict.JSON(data, &named) != nil || named.Type != "function" || named.Function.Name == "" {
+		return invalid("tool_choice", wrongChoice)
+	}
+	*t = toolChoice{"function", named.Function.Name}
+	return nil
+}
+
+const wrongChoice = `tool_choice must be "auto", "none", "required" or {"type": "function", "function": {"name": ...}}`
+
+// forces reports whether the answer is to begin with a call.
+func (t toolChoice) forces() bool { return t.how == "required" || t.how == "function" }
+
+// A message is one of a conversation. The texts of its parts are joined, and so are its
+// thoughts.
+type message struct {
+	tokenize.Message
+	calls []tools.Call // calls of an answer
+}
+
+// UnmarshalJSON reads an object whose content is a text, or a list of parts with texts. Only
+// an answer, and what a tool returned, may be without.
+func (m *message) UnmarshalJSON(data []byte) error {
+	var fields map[string]json.RawMessage
+	if err := strict.JSON(data, &fields); err != nil || fields == nil {
+		return invalid("messages", "a message must be a JSON object")
+	}
+	var said struct {
+		Role  string `json:"role"`
+		Calls []call `json:"tool_calls"`
+	}
+	_ = strict.JSON(data, &said) // what is not in this form goes to the template as it is
+	content := fields["content"]
+	switch {
+	case said.Role == "":
+		return invalid("messages", `a message needs a "role"`)
+	case !isNull(fields["function_call"]):
+		return invalid("messages", `a message has a "function_call": write it as one of "tool_calls", and what it returned with the role tool`)
+	case said.Role == "tool" && isNull(content):
+		fields["content"] = json.RawMessage(`""`)
+	case said.Role != "assistant" && isNull(content):
+		return invalid("messages", "a message of the role %q needs a content", said.Role)
+	case !isNull(content) && content[0] == '[':
+		if err := join(fields); err != nil {
+			return err
+		}
+	}
+	data, _ = json.Marshal(fields)
+	if err := m.Message.UnmarshalJSON(data); err != nil {
+		return err
+	}
+	m.calls = nil
+	for _, c := range said.Calls {
+		m.calls = append(m.calls, tools.Call{Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
+	}
+	return nil
+}
+
+// join makes one text of the parts of a message's content, and one of the thoughts among them.
+func join(fields map[string]json.RawMessage) error {
+	var parts []struct {
+		Type     string `json:"type"`
+		Text     string `json:"text"`
+		Refusal  string `json:"refusal"`
+		Thinking string `json:"thinking"`
+	}
+	if strict.JSON(fields["content"], &parts) != nil {
+		return invalid("messages", `the content of a message must be a text, or a list of {"type": "text", "text": ...}`)
+	}
+	var text, thought string
+	for _, p := range parts {
+		switch p.Type {
+		case "text", "input_text", "output_text", "refusal":
+			text += p.Text + p.Refusal
+		case "thinking", "reasoning":
+			thought += p.Thinking + p.Text
+		default:
+			return invalid("messages", "a message has a part of type %q; there is text only", p.Type)
+		}
+	}
+	fields["content"], _ = json.Marshal(text)
+	if thought != "" {
+		fields["reasoning_content"], _ = json.Marshal(thought)
+	}
+	return nil
+}
+
+// check refuses requests that the server cannot fulfil.
+func (c *chat) check() error {
+	if tools, _ := c.Tools.MarshalJSON(); c.ToolChoice.how == "none" || isOneOf(tools, []string{"[]"}) {
+		c.Tools = tokenize.Data{}
+	}
+	switch {
+	case !slices.Contains([]string{"", "auto", "none", "required", "function"}, c.ToolChoice.how):
+		return invalid("tool_choice", wrongChoice)
+	case c.ToolChoice.forces() && !c.Tools.Given():
+		return invalid("tool_choice", "tool_choice asks for a call, and there are no tools")
+	case c.ToolChoice.forces() && c.Continue:
+		return invalid("tool_choice", "tool_choice asks for a call, and continue_final_message for the rest of a message")
+	case c.TopLogprobs != nil && (*c.TopLogprobs < 0 || *c.TopLogprobs > maxTop):
+		return invalid("top_logprobs", "top_logprobs = %d: must be from 0 to %d", *c.TopLogprobs, maxTop)
+	case c.TopLogprobs != nil && *c.TopLogprobs > 0 && !c.Logprobs:
+		return invalid("top_logprobs", "top_logprobs needs logprobs = true")
+	case len(c.Messages) == 0:
+		return invalid("messages", "messages must have at least one message")
+	}
+	if c.MaxTokens2 != nil {
+		c.MaxTokens = c.MaxTokens2
+	}
+	return c.common.check()
+}
+
+// A dialogue is a conversation that a model is to continue, with what its answer may be.
+type dialogue struct {
+	tokenize.Conversation
+	heard  []message // the request's messages, before which the template may have set another
+	choice toolChoice
+}
+
+// dialogue returns what a chat asks a model to continue.
+func (c *chat) dialogue(m *Model) (d dialogue, err error) {
+	if m.Tokenizer == nil {
+		return d, invalid("messages", "the model has no tokenizer: use /v1/completions with token ids")
+	}
+	d.heard, d.choice = c.Messages, c.ToolChoice
+	for _, x := range c.Messages {
+		d.Messages = append(d.Messages, x.Message)
+	}
+	d.Tools, d.Args = c.Tools, c.Args
+	if d.AddGenerationPrompt = !c.Continue; c.Generation != nil {
+		d.AddGenerationPrompt = *c.Generation
+	}
+	if c.Continue {
+		d.Continue = "content"
+	}
+	if c.Effort != "" {
+		if !m.Template.Reads(m.Tokenizer, "reasoning_effort") && c.Effort != "medium" { // OpenAI's default
+			return d, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; leave it out, or give what it reads as chat_template_kwargs", c.Effort)
+		}
+		text, _ := json.Marshal(map[string]string{"reasoning_effort": c.Effort})
+		var effort tokenize.TemplateArgs
+		_ = effort.UnmarshalJSON(text)
+		d.Args = d.Args.Over(effort)
+	}
+	if d.Conversation, err = m.Template.Around(d.Conversation); err != nil {
+		err = invalid("messages", "%v", err)
+	}
+	return d, err
+}
+
+// A prompt is a dialogue as a model reads it, and how to read the answer.
+type prompt struct {
+	ids       []int32
+	format    *tools.Format // the format of calls, nil if there are no tools
+	begun     string        // the beginning of a call with which the prompt ends
+	continued string        // the beginning of a message with which the prompt ends
+}
+
+// prompt renders a dialogue in the model's template.
+func (m *Model) prompt(d dialogue) (p prompt, err error) {
+	if d.Tools.Given() {
+		p.format, err = m.calling(&d)
+	}
+	var text string
+	switch {
+	case err != nil:
+	case m.Template.Chat || m.Template.Auto:
+		text, p.ids, err = m.Tokenizer.EncodeChat(d.Conversation)
+	case len(d.heard) == 1 && d.heard[0].Role == "user":
+		text, p.ids, err = m.Tokenizer.Prompt(m.Template, d.heard[0].Content)
+	default:
+		err = fmt.Errorf("the template %q takes one message of the user", m.Template.Name)
+	}
+	if err == nil {
+		err = m.Tokenizer.Check(text)
+	}
+	if errors.Is(err, tokenize.ErrNoChatTemplate) {
+		err = fmt.Errorf("%w: ask /v1/completions, or start onering serve with --template", err)
+	}
+	if _, known := errors.AsType[*failure](err); err != nil && !known {
+		err = invalid("messages", "%v", err)
+	}
+	if err != nil {
+		return p, err
+	}
+	if d.Continue != "" {
+		p.continued = d.heard[len(d.heard)-1].Content
+	}
+	if d.choice.forces() {
+		if p.begun, err = p.format.Begin(d.choice.name); err != nil {
+			return p, invalid("tool_choice", "tool_choice: %v", err)
+		}
+		begun, _ := m.Tokenizer.EncodeSpans(p.begun, nil)
+		p.ids = append(p.ids, begun...)
+	}
+	return p, m.checkIDs(p.ids, "messages")
+}
+
+// calling returns how the model writes calls in a dialogue with tools. The calls of earlier
+// answers become a part of their content if the template does not write them.
+func (m *Model) calling(d *dialogue) (*tools.Format, error) {
+	if !m.Template.Chat && !m.Template.Auto {
+		return nil, invalid("tools", "the template %q has no place for tools: start onering serve with --template chat", m.Template.Name)
+	}
+	format, err := tools.Of(m.Tokenizer, d.Conversation)
+	if errors.Is(err, tokenize.ErrNoChatTemplate) {
+		return nil, err
+	} else if err != nil {
+		return nil, invalid("tools", "%v", err)
+	}
+	d.Messages = slices.Clone(d.Messages)
+	for i, x := range d.heard {
+		if format.Silent && len(x.calls) > 0 {
+			d.Messages[len(d.Messages)-len(d.heard)+i] = tokenize.Message{Role: x.Role, Content: format.Write(x.Content, x.calls)}
+		}
+	}
+	return format, nil
+}
+
+// A heard message is one as a client holds it, for comparison. Clients return an answer with other
+// ids, other JSON formatting, and perhaps without its thought.
+type heard struct{ said, thought string }
+
+// hear returns a message for comparison. A thought may stand in its content.
+func hear(role, thought, content string, calls []tools.Call) heard {
+	if role == "assistant" && thought == "" {
+		var cut tokenize.Thoughts
+		thought, content = cut.Add(content)
+		more, rest := cut.End()
+		thought, content = thought+more, content+rest
+	}
+	for _, c := range calls {
+		var compact bytes.Buffer
+		if json.Compact(&compact, c.Arguments) == nil {
+			c.Arguments = compact.Bytes()
+		}
+		content += "\x00" + c.Name + "\x00" + string(c.Arguments)
+	}
+	return heard{role + "\x00" + content, thought}
+}
+
+// is reports whether a message is the one that was said.
+func (h heard) is(was heard) bool {
+	return h.said == was.said && (h.thought == "" || h.thought == was.thought)
+}
+
+// history returns the history that a dialogue states.
+func (m *Model) history(d dialogue) (h history) {
+	for _, x := range d.heard {
+		h.messages = append(h.messages, hear(x.Role, x.Thought(), x.Content, x.calls))
+	}
+	h.further = func(after int) ([]int32, error) {
+		if slices.ContainsFunc(d.heard[after:], func(x message) bool { return x.Role == "assistant" }) {
+			return nil, invalid("messages", "an answer that was not sampled follows the episode's turns")
+		}
+		text, ids, err := m.Tokenizer.NextTurn(d.Conversation)
+		if err == nil {
+			err = m.Tokenizer.Check(text)
+		}
+		if err != nil {
+			return nil, invalid("messages", "%v", err)
+		}
+		return ids, nil
+	}
+	return h
+}
