@@ -4,13 +4,16 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -179,6 +182,13 @@ func textOf(result *sdk.CallToolResult) string {
 		}
 		parts = append(parts, part)
 	}
+	if len(parts) == 0 && result.StructuredContent != nil {
+		var text strings.Builder
+		e := json.NewEncoder(&text)
+		e.SetEscapeHTML(false)
+		e.Encode(result.StructuredContent) // it was read from JSON
+		parts = []string{strings.TrimSpace(text.String())}
+	}
 	return strings.Join(parts, "\n")
 }
 
@@ -204,6 +214,7 @@ func (e *episode) Close() error {
 type session struct {
 	*sdk.ClientSession
 	tools   environment.Functions
+	heard   heard
 	process *process.Process // nil if the server is reached by HTTP
 	gone    context.Context  // ended by leave, at the end of the session
 	leave   func()
@@ -250,13 +261,16 @@ func (s *Server) connect(ctx context.Context) (fresh *session, err error) {
 func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 	if s.URL != "" {
 		client, err := remote.Client("environment", s.TokenEnv, process.MaxAnswer)
+		if err == nil {
+			client.Transport = &hearing{client.Transport, &fresh.heard}
+		}
 		return &sdk.StreamableClientTransport{
 			Endpoint: s.URL, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: process.MaxAnswer,
 		}, err
 	}
 	reader, writer := io.Pipe()
 	server, err := process.Start("server", exec.Command(s.Command[0], s.Command[1:]...), func(_ *process.Process, stdout io.Reader) {
-		_, err := io.Copy(writer, stdout)
+		_, err := io.Copy(writer, io.TeeReader(stdout, &fresh.heard))
 		writer.CloseWithError(err)
 		io.Copy(io.Discard, stdout)
 	})
@@ -270,6 +284,7 @@ func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 // list asks for the tools and returns those in allowed, or all if allowed is empty.
 func (s *session) list(ctx context.Context, allowed []string) error {
 	missing := slices.Clone(allowed)
+	var names []string
 	for tool, err := range s.Tools(ctx, nil) {
 		if err != nil {
 			return fmt.Errorf("its tools are not known: %w", err)
@@ -277,11 +292,8 @@ func (s *session) list(ctx context.Context, allowed []string) error {
 		if len(allowed) > 0 && !slices.Contains(allowed, tool.Name) {
 			continue
 		}
-		schema, err := json.Marshal(tool.InputSchema)
-		if err != nil {
-			return err
-		}
-		s.tools = append(s.tools, environment.Function{Name: tool.Name, Description: tool.Description, Parameters: schema})
+		names = append(names, tool.Name)
+		s.tools = append(s.tools, environment.Function{Name: tool.Name, Description: tool.Description})
 		missing = slices.DeleteFunc(missing, func(name string) bool { return name == tool.Name })
 		if len(s.tools) > mostTools {
 			return fmt.Errorf("it has more than %d tools", mostTools)
@@ -293,7 +305,78 @@ func (s *session) list(ctx context.Context, allowed []string) error {
 	case len(s.tools) == 0:
 		return errors.New("it has no tools")
 	}
+	schemas := s.heard.schemas()
+	for i, name := range names {
+		if s.tools[i].Parameters = schemas[name]; s.tools[i].Parameters == nil {
+			return fmt.Errorf("the schema of its tool %q is not in its list of tools", name)
+		}
+	}
 	return nil
+}
+
+// heard is what a server says until its tools are known. The package of the protocol sorts the
+// keys of schemas, and the policy should read what any other client of the server sends.
+type heard struct {
+	mu   sync.Mutex
+	said []byte
+	over bool
+}
+
+// Write implements io.Writer.
+func (h *heard) Write(said []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.over {
+		h.said = append(h.said, said...)
+	}
+	return len(said), nil
+}
+
+// eventField matches what stands before the data of server-sent events.
+var eventField = regexp.MustCompile(`(?m)^(data:|(event|id|retry)?:.*$)`)
+
+// schemas returns the schemas of tools by name.
+func (h *heard) schemas() map[string]json.RawMessage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := map[string]json.RawMessage{}
+	messages := json.NewDecoder(bytes.NewReader(eventField.ReplaceAll(h.said, nil)))
+	h.over, h.said = true, nil
+	for {
+		var m struct {
+			Result struct {
+				Tools []struct {
+					Name   string          `json:"name"`
+					Schema json.RawMessage `json:"inputSchema"`
+				} `json:"tools"`
+			} `json:"result"`
+		}
+		err := messages.Decode(&m)
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !other {
+			return all
+		}
+		for _, tool := range m.Result.Tools {
+			all[tool.Name] = tool.Schema
+		}
+	}
+}
+
+// A hearing hears the bodies of a server's answers.
+type hearing struct {
+	http.RoundTripper
+	heard *heard
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *hearing) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := h.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(response.Body, h.heard), response.Body}
+	}
+	return response, err
 }
 
 // ended says whether the session or the process of its server has ended.

@@ -47,6 +47,8 @@ func serve(kind string) {
 		for {
 			os.Stdout.WriteString(strings.Repeat("x", 1<<16))
 		}
+	case "raw":
+		raw().Run(context.Background(), new(sdk.StdioTransport))
 	case "empty":
 		sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil).Run(context.Background(), new(sdk.StdioTransport))
 	}
@@ -92,6 +94,47 @@ func tools() *sdk.Server {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: w.Word}}}, nil, nil
 	})
 	return server
+}
+
+const schema = `{"type":"object","title":"T","properties":{"z":{"type":"number","default":1.0},"a":{"enum":["<b>"],"type":"string"}},"required":["z"]}`
+
+// raw is a server whose tool has a schema with keys in its own order, and structure alone as result.
+func raw() *sdk.Server {
+	server := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	server.AddTool(&sdk.Tool{Name: "get", Description: "Gets.", InputSchema: json.RawMessage(schema)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{}, StructuredContent: map[string]any{"x": []string{"<a>"}}}, nil
+	})
+	return server
+}
+
+// TestRaw: a schema reaches the policy with its keys in the server's order, and structure that
+// stands alone in a result as JSON.
+func TestRaw(t *testing.T) {
+	for _, json := range []bool{true, false} {
+		web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return raw() }, &sdk.StreamableHTTPOptions{JSONResponse: json}))
+		defer web.Close()
+		for _, s := range []*Server{server("raw"), {URL: web.URL}} {
+			defer s.Close()
+			o, err := environmenttest.Open(s, environment.Start{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tools, _ := o.Tools.MarshalJSON()
+			plain := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(tools))
+			if want := `[{"type":"function","function":{"name":"get","description":"Gets.","parameters":` + schema + `}}]`; plain != want {
+				t.Errorf("%s: the policy has\n%s\nwant\n%s", s.URL, plain, want)
+			}
+			e, err := s.Begin(t.Context(), environment.Start{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := e.Step(t.Context(), environment.Turn{Calls: []environment.Call{{Name: "get", Arguments: []byte(`{"z": 1}`)}}})
+			if err != nil || got.Messages[0].Content != `{"x":["<a>"]}` {
+				t.Errorf("%+v, %v", got, err)
+			}
+			e.Close()
+		}
+	}
 }
 
 func server(kind string) *Server {

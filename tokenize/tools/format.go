@@ -133,6 +133,9 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	return f, nil
 }
 
+// toolName matches names of tools, none of which is a mark of a chat template.
+var toolName = regexp.MustCompile(`^[\p{L}\p{N}_.:/-]{1,128}$`)
+
 // know reads the descriptions of tools.
 func (f *Format) know(list tokenize.Data) error {
 	text, err := list.MarshalJSON()
@@ -153,6 +156,12 @@ func (f *Format) know(list tokenize.Data) error {
 		}
 		if t.Name == "" {
 			return fmt.Errorf(`tool %d has no name: write it as {"type": "function", "function": {"name": ...}}`, i)
+		}
+		if !toolName.MatchString(t.Name) {
+			return fmt.Errorf("tool %d has the name %.80q: names of tools consist of at most 128 letters, digits and _ - . : /", i, t.Name)
+		}
+		if _, twice := f.functions[t.Name]; twice {
+			return fmt.Errorf("two tools have the name %q: rename one, or leave one out", t.Name)
 		}
 		f.functions[t.Name] = t.function
 	}
