@@ -415,6 +415,11 @@ func (m manner) sampling(c *cobra.Command, p *policy.Policy, s sampler.Sampling)
 	if m.limit > 0 && !flags.Changed("max-tokens") {
 		s.MaxNewTokens = m.limit
 	}
+	for _, f := range s.Drawing() {
+		if s.Greedy && f.Key != "temperature" && flags.Changed(f.Flag) { // the temperature is that of the log-probs
+			slog.Warn("a flag has no effect on greedy decoding", "flag", "--"+f.Flag)
+		}
+	}
 	if on, _ := flags.GetBool("generation-config"); !on || s.Greedy {
 		return s, nil
 	}

@@ -109,6 +109,23 @@ func TestIdleSettings(t *testing.T) {
 	}
 }
 
+// TestGreedyFlags: a filter of tokens beside greedy decoding is warned of.
+func TestGreedyFlags(t *testing.T) {
+	if !libraryFound() {
+		t.Skip("no ONNX Runtime library: run onering doctor")
+	}
+	rows := filepath.Join(t.TempDir(), "rows.jsonl")
+	if err := os.WriteFile(rows, []byte(`{"prompt":"1+1="}`+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[string]string{"--temperature=0 --top-p=0.5": "flag=--top-p", "--greedy --top-k=5": "flag=--top-k", "--greedy --top-k=0 --temperature=0.5": "flag=--top-k", "--top-k=5": "", "--greedy": ""} {
+		code, stderr := onering(append([]string{"generate", "--model=builtin:arithmetic", "--template=no", "--max-tokens=2", "-q", rows}, strings.Fields(flags)...)...)
+		if code != 0 || (want == "") != !strings.Contains(stderr, "no effect on greedy decoding") || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d\n%s", flags, code, stderr)
+		}
+	}
+}
+
 // TestForeignFlags: a flag of another trainer is answered with the flag of the command, in
 // hyphens or underscores.
 func TestForeignFlags(t *testing.T) {
