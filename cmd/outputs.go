@@ -4,13 +4,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"onering/internal/files"
-	"onering/internal/settings"
 	"onering/train"
 )
 
@@ -74,64 +74,35 @@ func checkStdout(c *cobra.Command) error {
 // mostFiles is how many files of a folder checkOutput looks at.
 const mostFiles = 100000
 
+// quotedText matches a text in a run file.
+var quotedText = regexp.MustCompile(`"([^"\n]*)"|'([^'\n]*)'`)
+
 // readBy lists what may be paths on the command line and in the run files that it names, but
 // for those of the flag that names the output.
 func readBy(c *cobra.Command, output string) (names []string) {
-	add := func(text string) {
-		_, value, _ := strings.Cut(text, "=") // NAME=PATH
-		for _, name := range []string{text, value} {
-			file := name
-			if filepath.Ext(name) != ".toml" {
-				file = filepath.Join(name, "run.toml")
-			}
-			if names = append(names, name); name == "" {
-				continue
-			}
-			if text, err := files.Read(file, largestRunFile); err == nil {
-				stated, _ := settings.File(file, text)
-				names = append(names, textsIn(stated)...)
-			}
-		}
-	}
-	for _, arg := range c.Flags().Args() {
-		add(arg)
-	}
+	values := c.Flags().Args()
 	c.Flags().Visit(func(f *pflag.Flag) {
-		list, ok := f.Value.(pflag.SliceValue)
-		switch {
-		case f.Name == "set" && ok:
-			stated, _ := settings.Sets(list.GetSlice())
-			names = append(names, textsIn(stated)...)
-		case ok:
-			for _, value := range list.GetSlice() {
-				add(value)
-			}
-		case f.Name != output && f.Name != "title":
-			add(f.Value.String())
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = append(values, list.GetSlice()...)
+		} else if f.Name != output && f.Name != "title" {
+			values = append(values, f.Value.String())
 		}
 	})
-	return names
-}
-
-// textsIn lists the texts in a value of a run file.
-func textsIn(value any) (list []string) {
-	switch v := value.(type) {
-	case string:
-		return []string{v}
-	case settings.Source:
-		for _, s := range v {
-			list = append(list, textsIn(s.Value)...)
+	for _, value := range values {
+		_, part, _ := strings.Cut(value, "=") // NAME=PATH, or a setting
+		for _, name := range []string{value, part} {
+			if name == "" {
+				continue
+			}
+			if filepath.Ext(name) != ".toml" {
+				name = filepath.Join(name, "run.toml")
+			}
+			text, _ := files.Read(name, largestRunFile) // another reads the file, and says what is wrong with it
+			for _, m := range quotedText.FindAllStringSubmatch(value+"\n"+string(text), -1) {
+				names = append(names, m[1]+m[2])
+			}
 		}
-	case []any:
-		for _, x := range v {
-			list = append(list, textsIn(x)...)
-		}
-	case []map[string]any:
-		for _, x := range v {
-			list = append(list, textsIn(x["path"])...)
-		}
-	case map[string]any:
-		return textsIn(v["path"])
+		names = append(names, value, part)
 	}
-	return list
+	return names
 }
