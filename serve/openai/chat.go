@@ -209,7 +209,11 @@ func (m *Model) prompt(d dialogue) (p prompt, err error) {
 	switch {
 	case err != nil:
 	case m.Template.Chat || m.Template.Auto:
-		text, p.ids, err = m.Tokenizer.EncodeChat(d.Conversation)
+		if text, p.ids, err = m.Tokenizer.EncodeChat(d.Conversation); err == nil {
+			if untold := d.Untold(m.Tokenizer); len(untold) > 0 {
+				err = fmt.Errorf("the model's chat template does not write messages of the role %q, so the model would not see them: use a role that it writes", untold[0])
+			}
+		}
 	case len(d.heard) == 1 && d.heard[0].Role == "user":
 		text, p.ids, err = m.Tokenizer.Prompt(m.Template, d.heard[0].Content)
 	default:

@@ -132,6 +132,28 @@ func TestHeard(t *testing.T) {
 	}
 }
 
+// TestUntold: a message whose role the chat template does not write is refused with the role.
+func TestUntold(t *testing.T) {
+	x := newTester(t, newFake(3, 200), func(o *Options) {
+		o.Models[0].Tokenizer = tokenizerWith(t, `{% for m in messages %}{% if m.role in ['system', 'user', 'assistant'] %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}<a>`)
+	})
+	for messages, want := range map[string]string{
+		`{"role": "critic", "content": "a"}, {"role": "user", "content": "b"}`:                                                 `"critic"`,
+		`{"role": "user", "content": "b"}, {"role": "assistant", "content": "c"}, {"role": "function", "content": "b"}`:        `"function"`,
+		`{"role": "user", "content": "b"}, {"role": "assistant", "content": null}, {"role": "tool", "content": "b"}`:           `"tool"`,
+		`{"role": "developer", "content": "a"}, {"role": "user", "content": "b"}, {"role": "critic", "content": ""}`:           "",
+		`{"role": "system", "content": "a"}, {"role": "system", "content": "a"}, {"role": "user", "content": ""}`:              "",
+		`{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": "", "tool_calls": []}`: "",
+	} {
+		body := `{"max_tokens": 1, "messages": [` + messages + `]}`
+		if want == "" {
+			x.post("/v1/chat/completions", body, 200)
+		} else if got := x.post("/v1/chat/completions", body, 400); !strings.Contains(got.Error.Message, want) || got.Error.Param != "messages" {
+			t.Errorf("%s: %+v, want %s", messages, got.Error, want)
+		}
+	}
+}
+
 // TestRoom: a request for more tokens than there is room gets as many as there is room for.
 func TestRoom(t *testing.T) {
 	x := newTester(t, newFake(3, 60), func(o *Options) { o.MaxTokens = 8192 })
