@@ -119,7 +119,7 @@ func (f *ConfigFile) Only(key, value string) {
 // OnlyClass refuses a model whose architectures, the names of classes in
 // transformers, do not include class. They may be absent.
 func (f *ConfigFile) OnlyClass(class string) {
-	if names := f.classes(); names != nil && !slices.Contains(names, class) {
+	if names := f.classes(); names != nil && !slices.Contains(names, class) && !slices.Contains(names, "FSDP"+class) {
 		f.Fail("architectures %q is not supported, only %q: name a model of that class", names, class)
 	}
 }
@@ -173,13 +173,10 @@ func (f *ConfigFile) ids(key string) []int32 {
 // dtypeKeys name the type of the tensors, in transformers 5 and before it.
 var dtypeKeys = []string{"dtype", "torch_dtype"}
 
-// dtypeNames are PyTorch's names, as config.json has them; otherNames means the same there.
-var (
-	dtypeNames = map[DType]string{F32: "float32", F16: "float16", BF16: "bfloat16", F64: "float64"}
-	otherNames = map[string]string{"float": "float32", "half": "float16", "double": "float64"}
-)
+// dtypeNames are PyTorch's names, as config.json has them. "auto" is the type of the file.
+var dtypeNames = map[DType]string{F32: "float32", F16: "float16", BF16: "bfloat16", F64: "float64", Invalid: "auto"}
 
-// dtype reads the type of the tensors; Invalid where it is absent, or that of the file.
+// dtype reads the type of the tensors; Invalid where it is absent.
 func (f *ConfigFile) dtype() DType {
 	for _, key := range dtypeKeys {
 		if !f.Has(key) {
@@ -188,12 +185,9 @@ func (f *ConfigFile) dtype() DType {
 		var name string
 		f.Decode(key, &name, "a string")
 		for d, n := range dtypeNames {
-			if n == name || n == otherNames[name] {
+			if n == name {
 				return d
 			}
-		}
-		if name == "auto" {
-			break
 		}
 		f.Fail("%s %q is not supported, only float32, float16, bfloat16 and float64", key, name)
 	}

@@ -13,6 +13,7 @@ import (
 // tensor. One error names all differences, up to a screenful.
 func (l *Layout) Check(src source) error {
 	var wrong []string
+	screenful, remedy := 8, "fetch both from one place"
 	for _, name := range l.names {
 		want, _ := l.Find(name)
 		t, ok := src.Info(name)
@@ -21,6 +22,9 @@ func (l *Layout) Check(src source) error {
 			wrong = append(wrong, fmt.Sprintf("missing tensor %q %v", name, want.Shape))
 		case !slices.Equal(t.Shape, want.Shape):
 			wrong = append(wrong, fmt.Sprintf("tensor %q has shape %v, want %v", name, t.Shape, want.Shape))
+			if t.Elements == 0 {
+				remedy = "the model was saved without gathering the parts of its tensors (DeepSpeed's ZeRO-3): make them with zero_to_fp32.py"
+			}
 		case t.DType != F32 && t.DType != F16 && t.DType != BF16 && t.DType != F64:
 			wrong = append(wrong, fmt.Sprintf("tensor %q holds %s, want F32, F16, BF16 or F64", name, t.TypeName))
 		}
@@ -39,7 +43,6 @@ func (l *Layout) Check(src source) error {
 	if len(wrong) == 0 {
 		return nil
 	}
-	screenful, remedy := 8, "fetch both from one place"
 	if how := l.renamed(others, len(src.Names())); how != "" {
 		wrong, screenful = slices.Insert(wrong, 0, how), 3
 		remedy = "a wrapper (of a compiler, several devices, an adapter, a larger model) was saved with it: save the model within, or rename the tensors"

@@ -91,6 +91,9 @@ func (p *Policy) open(o Options) error {
 	if err := p.load(o.Path, compute, load); err != nil {
 		return err
 	}
+	if o.Adapter == "" && models.IsAdapter(p.Dir) {
+		slog.Warn("the model's folder has an adapter beside it, which is not used: give the folder as --adapter, too, or take its adapter_config.json out", "model", p.Dir)
+	}
 	if o.Adapter != "" {
 		if err := p.LoadAdapter(o.Adapter); err != nil {
 			return fmt.Errorf("--adapter: %w", err)
@@ -297,7 +300,7 @@ func (p *Policy) adapt(a *lora.Adapter, w *models.Weights) error {
 }
 
 // CheckAdapter returns a description of an adapter in one folder to the model in another,
-// and the error that LoadAdapter would return, except for errors in the tensors.
+// and the error that LoadAdapter would return, except for errors in the tensors' values.
 func CheckAdapter(model, adapter string) (lora.Settings, error) {
 	m, err := ReadModel(model)
 	if err != nil {
@@ -307,7 +310,7 @@ func CheckAdapter(model, adapter string) (lora.Settings, error) {
 	if err != nil {
 		return lora.Settings{}, err
 	}
-	return a.Settings(), nil
+	return a.Settings(), a.Check(adapter)
 }
 
 // Base returns what checkpoints of an adapter state about its model; nil if the model's

@@ -122,11 +122,7 @@ func compact(value []byte) []byte {
 // adapter returns the Adapter of model m that c describes. All layers share one graph, so
 // they must have the same products.
 func (c config) adapter(m models.Model) (*Adapter, error) {
-	base, err := modulesOf(m)
-	if err != nil {
-		return nil, err
-	}
-	list, err := c.products(base)
+	list, base, err := c.products(m)
 	if err != nil {
 		return nil, err
 	}

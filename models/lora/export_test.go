@@ -13,11 +13,7 @@ func Matched(text []byte, m models.Model) (products, whole []string, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	base, err := modulesOf(m)
-	if err != nil {
-		return nil, nil, err
-	}
-	list, err := c.products(base)
+	list, _, err := c.products(m)
 	for _, p := range list {
 		products = append(products, fmt.Sprintf("%s %d %.6g", p.module, p.rank, p.scale))
 	}

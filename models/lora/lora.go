@@ -149,15 +149,17 @@ func (a *Adapter) Load(dir string) (*models.Weights, error) {
 // Check returns the error that Load would return for the folder dir. It reads only names
 // and shapes, so it misses errors in the tensors' values.
 func (a *Adapter) Check(dir string) error {
-	f, err := open(dir)
+	f, err := open(dir, a.layout)
 	if err != nil {
 		return err
 	}
-	return errors.Join(check(f, dir, a.layout), f.Close())
+	return f.Close()
 }
 
-// open opens the tensors of the adapter in the folder dir.
-func open(dir string) (*models.File, error) {
+// open opens the tensors of the adapter in the folder dir, which must be those of layout, if
+// it is not nil. PEFT leaves out those of modules that are no targets, and begins missing
+// ones anew, both with a warning.
+func open(dir string, layout *models.Layout) (*models.File, error) {
 	f, err := models.OpenSafetensors(filepath.Join(dir, tensorFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, old := os.Stat(filepath.Join(dir, "adapter_model.bin")); old == nil {
@@ -167,29 +169,23 @@ func open(dir string) (*models.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lora: %w", err)
 	}
-	return f, nil
-}
-
-// check refuses tensors that are not those of layout. PEFT leaves out those of modules that
-// are no targets, and begins missing ones anew, both with a warning.
-func check(f *models.File, dir string, layout *models.Layout) error {
-	if err := layout.Check(f); err != nil {
-		return fmt.Errorf("lora: %s is not an adapter of this model with the modules and the ranks of its %s, or only in part, of which PEFT would warn: %w", dir, configFile, err)
+	if layout == nil {
+		return f, nil
 	}
-	return nil
+	if err := layout.Check(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("lora: %s is not an adapter of this model with the modules and the ranks of its %s, or only in part, of which PEFT would warn: %w", dir, configFile, err), f.Close())
+	}
+	return f, nil
 }
 
 // readTensors reads the tensors of the adapter in the folder dir, which must be those of layout.
 // unused are patterns of its config that match nothing.
 func readTensors(dir string, layout *models.Layout, unused []string) (*models.Weights, error) {
-	f, err := open(dir)
+	f, err := open(dir, layout)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := check(f, dir, layout); err != nil {
-		return nil, err
-	}
 	w, err := models.NewWeights(layout)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,10 @@ func modulesOf(m models.Model) (b modules, err error) {
 }
 
 // products returns the products that PEFT gives a model with the config c.
-func (c config) products(b modules) (list []product, err error) {
+func (c config) products(m models.Model) (list []product, b modules, err error) {
+	if b, err = modulesOf(m); err != nil {
+		return nil, b, err
+	}
 	if c.Targets.single && strings.EqualFold(c.Targets.list[0], allLinear) {
 		c.Targets = targets{list: b.paths}
 	}
@@ -61,7 +64,7 @@ func (c config) products(b modules) (list []product, err error) {
 		case !c.adapts(path):
 			continue
 		case path == b.embedding:
-			return nil, fmt.Errorf("target_modules has %s, an embedding, and only products of linear modules are computed: merge it with PEFT's merge_and_unload", path)
+			return nil, b, fmt.Errorf("target_modules has %s, an embedding, and only products of linear modules are computed: merge it with PEFT's merge_and_unload", path)
 		case c.RSLoRA:
 			list = append(list, product{path, p.rank, p.scale / math.Sqrt(float64(p.rank))})
 		default:
@@ -71,7 +74,7 @@ func (c config) products(b modules) (list []product, err error) {
 	if len(list) == 0 {
 		err = fmt.Errorf("target_modules: they name no module of a layer: it has %s (all-linear is all of them)", strings.Join(b.names, ", "))
 	}
-	return list, err
+	return list, b, err
 }
 
 // adapts reports whether the module at a path has a product.

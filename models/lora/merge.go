@@ -32,18 +32,14 @@ func Merge(dir string, m models.Model, model *models.Weights) error {
 	if err != nil {
 		return err
 	}
-	base, err := modulesOf(m)
-	if err != nil {
-		return err
-	}
-	list, err := c.products(base)
+	list, base, err := c.products(m)
 	if err != nil {
 		return fmt.Errorf("lora: %s: %w", path, err)
 	}
 	x := merging{config: c, products: list, model: model, embedding: base.embedding + ".weight", whole: map[string]string{}}
 	_, _, untied := model.View(headTensor)
 	x.tied = !untied
-	f, err := open(dir)
+	f, err := open(dir, nil)
 	if err != nil {
 		return err
 	}
@@ -101,8 +97,8 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 		x.whole[models.AdapterPrefix+name] = name
 	}
 	for _, from := range names {
-		to := strings.Replace(strings.TrimPrefix(from, models.AdapterPrefix), ".base_layer.", ".", 1) // what a product is beside
-		if module := to[:max(0, strings.LastIndex(to, "."))]; shapes[to] != nil && has[module] == strings.Contains(from, ".base_layer.") {
+		to, ours := strings.CutPrefix(strings.Replace(from, ".base_layer.", ".", 1), models.AdapterPrefix) // what a product is beside
+		if module := to[:max(0, strings.LastIndex(to, "."))]; ours && shapes[to] != nil && has[module] == strings.Contains(from, ".base_layer.") {
 			x.whole[from] = to
 		}
 	}
