@@ -434,3 +434,16 @@ func TestNamed(t *testing.T) {
 		t.Errorf("names %q, want %q", got, want)
 	}
 }
+
+// A weight of 0 is refused; a file without one is not.
+func TestWeightZero(t *testing.T) {
+	for _, c := range []struct{ train, want string }{
+		{`[{path = "a", weight = 0}, {path = "b", weight = 1}]`, `"a": its weight 0 must be a finite number above 0`},
+		{`[{path = "a"}, {path = "b", weight = 0.0}]`, `"b": its weight 0 must be`}, {`["a", {path = "b", weight = 0.5}]`, ""},
+	} {
+		var read struct{ Train TrainFiles }
+		if err := toml.Unmarshal([]byte("train = "+c.train), &read); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.train, err, c.want)
+		}
+	}
+}
