@@ -37,6 +37,11 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	if !plain && (q.Chat == nil || !around.Auto && !around.Chat) {
 		around, err = around.Fill(q.Fields.Shown)
 	}
+	if talk, ok, _ := p.Talk(q); ok && (around.Chat || q.Chat != nil) {
+		if untold := talk.NewlyUntold(p.Tokenizer); untold != "" {
+			slog.Warn(untold, "first", q.ID)
+		}
+	}
 	// A template that names the choices shows them itself.
 	if len(p.Template.Columns) == 0 {
 		q.offer()
@@ -52,9 +57,6 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	case around.Chat || around.Auto:
 		var chat tokenize.Conversation
 		if chat, err = around.Around(q.Chat.Conversation); err == nil {
-			if untold := chat.NewlyUntold(p.Tokenizer); untold != "" {
-				slog.Warn(untold, "first", q.ID)
-			}
 			text, ids, err = p.Tokenizer.EncodeChat(chat)
 		}
 	case len(q.Chat.Messages) == 1:

@@ -1,6 +1,7 @@
 package sft
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
@@ -196,6 +197,9 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 		from += len(c.Messages) - n // a system message
 	}
 	d, err := t.Dialogue(c, from)
+	if errors.Is(err, tokenize.ErrNoChatTemplate) {
+		return nil, fmt.Errorf("%w, which a conversation needs: take a model with one, or name columns such as {system} in model.template (--template)", err)
+	}
 	if err != nil {
 		return nil, err
 	}
