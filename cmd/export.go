@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/export"
 	"onering/policy"
 )
 
@@ -17,7 +16,11 @@ func newExport() *cobra.Command {
 		if (o.Out == "") != o.Ports {
 			return usagef("name the folder to write with --out, or print what the graphs take and give with --ports: one of the two")
 		}
-		graphs, err := o.build(c)
+		folder, compute, err := o.open(c)
+		if err != nil {
+			return err
+		}
+		graphs, err := policy.Export(folder, o.Adapter, compute, o.Device, o.Blocks)
 		if err != nil {
 			return err
 		}
@@ -62,22 +65,15 @@ func (o exportOptions) compute() (models.Compute, error) {
 	return models.Compute{Type: dtype, Provider: map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[o.Device]}, nil
 }
 
-// build builds the graphs.
-func (o exportOptions) build(c *cobra.Command) (*export.Graphs, error) {
-	compute, err := o.compute()
-	if err != nil {
-		return nil, err
+// open finds the folders of the model and of the adapter.
+func (o *exportOptions) open(c *cobra.Command) (folder string, compute models.Compute, err error) {
+	if compute, err = o.compute(); err != nil {
+		return "", compute, err
 	}
-	folder, err := modelFolder(c, o.Model, localTokenizer) // the weights are not needed
-	if err != nil {
-		return nil, err
+	if folder, err = modelFolder(c, o.Model, localTokenizer); err == nil && o.Adapter != "" { // the weights are not needed
+		o.Adapter, err = newestOf(o.Adapter)
 	}
-	if o.Adapter != "" {
-		if o.Adapter, err = newestOf(o.Adapter); err != nil {
-			return nil, err
-		}
-	}
-	return policy.Export(folder, o.Adapter, compute, o.Device, o.Blocks)
+	return folder, compute, err
 }
 
 type mergeOptions struct {

@@ -372,7 +372,7 @@ func (c Config) Changes(was Config) string {
 		a, err := os.Stat(path[0])
 		b, failed := os.Stat(path[1])
 		same := err == nil && failed == nil && os.SameFile(a, b) || strings.HasPrefix(path[0], path[1]+"@") // run.toml pins a name on a hub
-		if !same && (key != "model.path" || c.LoRA.Adapter == "") { // else path may be the run of the adapter
+		if !same && (key != "model.path" || c.LoRA.Adapter == "") {                                         // else path may be the run of the adapter
 			before[key], now[key] = path[0], path[1]
 		}
 	}
