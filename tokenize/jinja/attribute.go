@@ -108,15 +108,34 @@ func (r *run) own(of Value, name string) (Value, bool) {
 		switch name {
 		case "append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove":
 			return unsafe(of, name), true
-		case "copy", "count", "index":
-			return unsupported(name), true
+		}
+		if m, ok := listMethods[name]; ok {
+			return bound(of, name, m), true
+		}
+	case tuple:
+		switch m, ok := listMethods[name]; {
+		case ok && name != "copy":
+			return bound(of, name, m), true
+		case name == "grouper" || name == "list":
+			r.fail("the attribute %s of a group is not supported; write for KEY, LIST in", quote(name))
 		}
 	case *namespace:
 		return of.attributes.Get(name)
 	case *loop:
 		switch name {
-		case "cycle", "changed", "depth", "depth0":
-			r.fail("loop.%s is not supported", name)
+		case "cycle":
+			return &function{name, func(r *run, a arguments) Value {
+				r.failIf(len(a.positional) == 0, "no items for cycling given")
+				return a.positional[of.index%len(a.positional)]
+			}}, true
+		case "changed":
+			return &function{name, func(r *run, a arguments) Value {
+				last := of.seen
+				of.seen = tuple(a.positional)
+				return last == nil || !r.equal(last, of.seen, 0)
+			}}, true
+		case "depth", "depth0":
+			return map[string]int{"depth": 1, "depth0": 0}[name], true
 		}
 		return of.attribute(r, name)
 	case *macro:

@@ -7,7 +7,7 @@
 //	exec.go, eval.go, loop.go, call.go         what these functions share
 //	value.go, text.go, json.go                 Python's values, str, repr and JSON
 //	operator.go, compare.go, attribute.go      Python's operations
-//	method.go                                  methods of str and dict
+//	method.go, method_text.go                  methods of str, list and dict
 //	filter.go, filter_text.go, test.go         filters and tests
 //	globals.go                                 functions
 //	limits.go                                  bounds of time, memory and depth
@@ -20,12 +20,11 @@
 // refused, which the templates of Llama 3.2 and Qwen3 Coder need. Here each value
 // is paid for before it is made (see limits.go).
 //
-// Not supported, with an error that names it: other files (include, import, extends),
-// methods that change a list or a dictionary, which the sandbox forbids, and what none of
-// 126 published chat templates uses: the tags call, filter, print, block, autoescape, raw and
-// with, set blocks with filters, loops that call themselves, loop.cycle, the
-// names caller, kwargs and varargs of macros, str.format, mappings and widths in %, powers,
-// numbers that are not decimal, lists that are ordered or multiplied, tuples as keys, arguments
-// out of dicts, filters for pages and for sums (urlize, wordwrap, max and the like), and rare
-// methods of str.
+// Not supported, with an error that names it: other files (include, import, extends), methods
+// that change a list or a dictionary, which the sandbox forbids, and what none of 126
+// published chat templates uses: the tags call, print, block, autoescape and raw, loops that
+// call themselves, the names caller, kwargs and varargs of macros, mappings and widths in %,
+// powers, numbers that are not decimal, lists that are ordered or multiplied, tuples as keys,
+// arguments out of dicts, filters for pages (urlize, wordwrap and the like), and rare methods
+// of str.
 package jinja

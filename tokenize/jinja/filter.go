@@ -1,6 +1,8 @@
 package jinja
 
 import (
+	"html"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,9 +25,11 @@ func init() { // set in init, since map and select read the tables
 		"capitalize": byMethod("capitalize"), "lower": byMethod("lower"), "upper": byMethod("upper"),
 		"trim": byMethod("strip"), "title": titleFilter,
 		"safe": safe, "string": stringFilter, "int": intFilter, "round": roundFilter, "format": formatFilter,
-		"indent": indent, "replace": replaceFilter,
+		"indent": indent, "replace": replaceFilter, "float": floatFilter, "abs": absFilter,
+		"min": extreme(-1), "max": extreme(1), "sum": sumFilter, "reverse": reverseFilter, "groupby": groupBy, "batch": batch,
+		"e": escapeFilter, "escape": escapeFilter, "wordcount": wordCount,
 	}
-	for _, name := range strings.Fields("abs attr batch center e escape filesizeformat float forceescape groupby max min pprint random reverse slice striptags sum truncate urlencode urlize wordcount wordwrap xmlattr") {
+	for _, name := range strings.Fields("attr center filesizeformat forceescape pprint random slice striptags truncate urlencode urlize wordwrap xmlattr") {
 		filters[name] = func(r *run, _ Value, _ arguments) Value {
 			r.fail("the filter %s is not supported", quote(name))
 			return nil
@@ -251,4 +255,99 @@ func unique(r *run, v Value, a arguments) Value {
 		seen[h] = true
 		return e, !again
 	})
+}
+
+// extreme is min (-1) or max (1).
+func extreme(sign int) filter {
+	return func(r *run, v Value, a arguments) Value {
+		o := a.bind(r, "the filter", 0, "case_sensitive", "attribute")
+		key := r.caseless(r.getter(or(o[1], nil)), o[0])
+		var best Value = &undefined{"No aggregated item, sequence was empty."}
+		first := true
+		for e := range r.elements(v) {
+			if first || r.compare(map[int]string{-1: "<", 1: ">"}[sign], key(e), key(best)) {
+				best, first = e, false
+			}
+		}
+		return best
+	}
+}
+
+func sumFilter(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "sum", 0, "attribute", "start")
+	get, total := r.getter(or(o[0], nil)), or(o[1], 0)
+	_, isText := text(total)
+	r.failIf(isText, "sum() can't sum strings [use ''.join(seq) instead]")
+	for e := range r.elements(v) {
+		total = r.arithmetic("+", total, get(e))
+	}
+	return total
+}
+
+func reverseFilter(r *run, v Value, a arguments) Value {
+	a.bind(r, "reverse", 0)
+	l := r.reversed(v)
+	if _, ok := text(v); ok {
+		return joinFilter(r, l, arguments{})
+	}
+	return &iterator{"reversed", fromSlice(l)}
+}
+
+// groupBy returns the pairs of a value and the elements that have it, in the order of the values.
+func groupBy(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "groupby", 1, "attribute", "default", "case_sensitive")
+	get := r.getter(o[0])
+	shown := func(e Value) Value {
+		x := get(e)
+		if _, is := x.(*undefined); is {
+			x = or(o[1], x)
+		}
+		return x
+	}
+	key := r.caseless(shown, o[2])
+	l := slices.Clone(r.list(v))
+	r.sort(l, key, false)
+	var groups List
+	var members List
+	for i, e := range l {
+		if members = append(members, e); i+1 == len(l) || !r.equal(key(e), key(l[i+1]), 0) {
+			groups = append(groups, tuple{shown(members[0]), members})
+			members = nil
+		}
+	}
+	return groups
+}
+
+func batch(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "batch", 1, "linecount", "fill_with")
+	n := r.intOr(o[0], 0)
+	r.failIf(n < 1, "batch wants a linecount of at least 1")
+	var rows []Value
+	for part := range slices.Chunk(r.list(v), n) {
+		row := slices.Clone(List(part))
+		if given(o[1]) && len(row) < n {
+			r.spendTimes(n, elementCost)
+			row = append(row, slices.Repeat(List{o[1]}, n-len(row))...)
+		}
+		rows = append(rows, row)
+	}
+	return &iterator{"generator", fromSlice(rows)}
+}
+
+func escapeFilter(r *run, v Value, a arguments) Value {
+	a.bind(r, "escape", 0)
+	if _, ok := v.(markup); ok {
+		return v
+	}
+	s := html.EscapeString(r.str(v))
+	r.spend(len(s))
+	return markup(s)
+}
+
+// word matches a word for wordcount.
+var word = regexp.MustCompile(`[\pL\pN\pM_]+`)
+
+func wordCount(r *run, v Value, a arguments) Value {
+	a.bind(r, "wordcount", 0)
+	return len(word.FindAllStringIndex(r.str(v), -1))
 }

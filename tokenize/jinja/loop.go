@@ -5,7 +5,8 @@ type loop struct {
 	next                   func() (Value, bool)
 	index                  int
 	before, current, after Value
-	ahead, more            bool // whether after has been read; whether it exists
+	ahead, more            bool  // whether after has been read; whether it exists
+	seen                   Value // the arguments of the last loop.changed, nil if there was none
 }
 
 // A forStmt is a for statement.

@@ -19,7 +19,7 @@ func init() {
 		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
 		"split": split, "replace": replaceMethod, "startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
 	}
-	for _, name := range strings.Fields("casefold center count encode expandtabs find format format_map index isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust maketrans partition removeprefix removesuffix rfind rindex rjust rpartition rsplit splitlines swapcase translate zfill") {
+	for _, name := range strings.Fields("casefold center encode expandtabs format_map isidentifier isprintable istitle ljust maketrans rjust swapcase translate zfill") {
 		textMethods[name] = func(r *run, _ Value, _ arguments) Value {
 			r.fail("the method %s of str is not supported", quote(name))
 			return nil
@@ -160,6 +160,34 @@ var dictMethods = map[string]method{
 			return found
 		}
 		return or(v[1], nil)
+	},
+	"copy": func(r *run, of Value, a arguments) Value {
+		a.bind(r, "copy", 0)
+		r.spend(elementCost * of.(*Dict).Len())
+		return of.(*Dict).Clone()
+	},
+}
+
+// listMethods are the methods of list and tuple that do not change them.
+var listMethods = map[string]method{
+	"copy": func(r *run, of Value, a arguments) Value { return listFilter(r, of, a) },
+	"count": func(r *run, of Value, a arguments) Value {
+		v, n := a.bind(r, "count", 1, "value")[0], 0
+		for e := range r.elements(of) {
+			n += truthInt(r.equal(e, v, 0))
+		}
+		return n
+	},
+	"index": func(r *run, of Value, a arguments) Value {
+		v, at := a.bind(r, "index", 1, "value")[0], 0
+		for e := range r.elements(of) {
+			if r.equal(e, v, 0) {
+				return at
+			}
+			at++
+		}
+		r.fail("the value is not in list")
+		return nil
 	},
 }
 

@@ -165,7 +165,12 @@ func (p *parser) statement(ends []string) stmt {
 		return func(*run, *scope) flow { return to }
 	case "include", "import", "from", "extends":
 		fail(t.line, "%s is not supported: a chat template is one file", t.text)
-	case "call", "filter", "print", "block", "autoescape", "with":
+	case "with":
+		return p.with(t.line)
+	case "filter":
+		filtered := p.block(t.line, "endfilter")
+		return printed(filtered, t.line)
+	case "call", "print", "block", "autoescape":
 		fail(t.line, "%s is not supported: no published chat template has it", t.text)
 	}
 	failIf(len(ends) > 0, t.line, "unknown tag %q; want %s", t.text, strings.Join(ends, " or "))
@@ -223,8 +228,9 @@ func (p *parser) setStmt(line int) stmt {
 	if p.acceptOp("=") {
 		value = p.tuple(true, false)
 	}
-	failIf(value == nil && p.isOp("|"), line, "a set block with a filter is not supported: no published chat template has one")
-	if value == nil {
+	if value == nil && p.acceptOp("|") {
+		value = p.block(line, "endset")
+	} else if value == nil {
 		body, _ := p.body("endset")
 		value = func(r *run, s *scope) Value { return r.capture(&scope{around: s}, body) }
 	}
@@ -233,6 +239,40 @@ func (p *parser) setStmt(line int) stmt {
 		r.step(line)
 		target(r, s, v)
 		return flowNext
+	}
+}
+
+// block reads filters and the body whose text they get, up to its end.
+func (p *parser) block(line int, end string) expr {
+	var body []stmt
+	filtered := p.filter(func(r *run, s *scope) Value { return r.capture(&scope{around: s}, body) })
+	for p.acceptOp("|") {
+		filtered = p.filter(filtered)
+	}
+	body, _ = p.body(end)
+	return filtered
+}
+
+// with reads names with values, and the body that sees them.
+func (p *parser) with(line int) stmt {
+	var targets []target
+	var values []expr
+	for p.peek().kind != kindBlockEnd {
+		if len(targets) > 0 {
+			p.expect(",")
+		}
+		targets = append(targets, p.primaryTarget())
+		p.expect("=")
+		values = append(values, p.expression(true))
+	}
+	body, _ := p.body("endwith")
+	return func(r *run, s *scope) flow {
+		r.step(line)
+		inner := &scope{around: s}
+		for i, v := range evalAll(r, s, values) {
+			targets[i](r, inner, v)
+		}
+		return r.body(inner, body)
 	}
 }
 

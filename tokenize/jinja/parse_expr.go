@@ -147,7 +147,7 @@ func (p *parser) unary(withFilters bool) expr {
 	}
 	for {
 		switch {
-		case p.isOp("|"):
+		case p.acceptOp("|"):
 			e = p.filter(e)
 		case p.isName("is"):
 			e = p.test(e)
@@ -346,7 +346,6 @@ func with(of expr, args callArgs, line int, use func(r *run, v Value, a argument
 
 // filter reads a filter and its arguments.
 func (p *parser) filter(e expr) expr {
-	p.next()
 	name := p.expect(kindName)
 	var args callArgs
 	if p.isOp("(") {

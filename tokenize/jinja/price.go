@@ -18,20 +18,22 @@ func init() {
 		kind, names string
 	}{
 		{price{0, 0}, "method", "keys values items"}, // elements are paid for as they are read
-		{price{0, 1}, "method", "strip lstrip rstrip startswith endswith get"},
+		{price{0, 1}, "method", "strip lstrip rstrip startswith endswith get isalpha isspace isnumeric isdecimal isdigit isalnum islower isupper isascii"},
+		{price{0, 0}, "method", "copy"},
+		{price{0, 8}, "method", "find rfind index rindex count rsplit partition rpartition removeprefix removesuffix splitlines"},
 		{price{0, 8}, "method", "split"},
-		{price{0, 16}, "method", "upper lower capitalize title replace"},
+		{price{0, 16}, "method", "upper lower capitalize title replace format"},
 
 		{price{0, 0}, "filter", "d default first string safe list items"},
-		{price{0, 1}, "filter", "count length map select reject selectattr rejectattr join dictsort sort unique trim last"},
-		{price{0, 8}, "filter", "tojson format"},
+		{price{0, 1}, "filter", "count length map select reject selectattr rejectattr join dictsort sort unique trim last min max sum groupby batch"},
+		{price{0, 8}, "filter", "tojson format reverse e escape wordcount abs"},
 		{price{0, 16}, "filter", "capitalize lower upper replace indent"},
 		{price{0, 32}, "filter", "title"},
-		{price{64, 64}, "filter", "int"},
+		{price{64, 64}, "filter", "int float"},
 		{price{512, 1}, "filter", "round"}, // up to 300 digits are written and read
 
-		{price{0, 0}, "test", "defined undefined none boolean false true integer float number string mapping sequence iterable"},
-		{price{0, 1}, "test", "odd even divisibleby in == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le"},
+		{price{0, 0}, "test", "defined undefined none boolean false true integer float number string mapping sequence iterable callable escaped filter test"},
+		{price{0, 1}, "test", "odd even divisibleby in == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le lower upper"},
 
 		{price{elementCost, 0}, "function", "range"},
 		{price{0, 1}, "function", "namespace dict raise_exception"},

@@ -1,5 +1,7 @@
 package jinja
 
+import "unicode"
+
 // A test decides a question about a value.
 type test struct {
 	name   string
@@ -46,12 +48,17 @@ func init() {
 	comparison(">=", ">=", "ge")
 	comparison("<", "<", "lt", "lessthan")
 	comparison("<=", "<=", "le")
-	for _, name := range []string{"callable", "escaped", "filter", "lower", "sameas", "test", "upper"} {
-		add(map[string]int{"sameas": 1}[name], func(r *run, _ Value, _ []Value) bool {
-			r.fail("the test %s is not supported", quote(name))
-			return false
-		}, name)
-	}
+	plain(func(v Value) bool { n := typeName(v); return n == "function" || n == "Macro" }, "callable")
+	plain(func(v Value) bool { _, ok := v.(markup); return ok }, "escaped")
+	plain(func(v Value) bool { s, ok := v.(string); _, known := filters[s]; return ok && known }, "filter")
+	plain(func(v Value) bool { s, ok := v.(string); _, known := tests[s]; return ok && known }, "test")
+	add(0, func(r *run, v Value, _ []Value) bool { return hasCase(r.str(v), unicode.IsLower) }, "lower")
+	add(0, func(r *run, v Value, _ []Value) bool { return hasCase(r.str(v), unicode.IsUpper) }, "upper")
+	add(1, func(r *run, v Value, a []Value) bool {
+		_, isBool := a[0].(bool)
+		r.failIf(a[0] != nil && !isBool, "the test sameas is supported with none, true and false")
+		return v == a[0]
+	}, "sameas")
 }
 
 func isSequence(v Value) bool {

@@ -201,6 +201,38 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {{ words | select('equalto', 'a') | list }}{{ words | map('first') | list }}{{ [[3, 1], [2]] | map('sort') | list }}
 {% set t = "x" %}{% for i in [1] %}{% if i %}{% set t = "y" %}{% endif %}{{ t }}{% endfor %}{{ t }}{% if true %}{% set t = "z" %}{% endif %}{{ t }}
 {{ messages is iterable and messages is not mapping }}{{ messages[0].keys() | list }}{{ 'role' in messages[0] }}{{ 'role' in messages[0].keys() }}{{ ('role', 'tool') in messages[3].items() }}{{ messages[0] == {'content': "Be 'brief'.\n", 'role': 'system'} }}
+{{ nums|min }} {{ nums|max }} {{ words|min }}{{ words|max }}{{ words|min(true) }}{{ messages|max(attribute='role')|length }}{{ []|min is defined }}{{ 'bca'|max }}{{ {'b': 1, 'a': 2}|min }}
+{{ nums|sum }} {{ [1, 2]|sum(start=10) }} {{ messages[:2]|sum(attribute='role|length', start=0) is defined if false }} {{ []|sum }} {{ [[1], [2]]|sum(start=[]) }} {{ [{'n': 1}, {'n': 2.5}]|sum('n') }}
+{{ ['a']|sum }}
+{{ -3|abs }} {{ (-2.5)|abs }} {{ true|abs }} {{ (0 - big)|abs }}
+{{ 'a'|abs }}
+{{ '3.5'|float }} {{ 'x'|float }} {{ 'x'|float(1.5) }} {{ 3|float }} {{ ' 1e3 '|float }} {{ none|float }} {{ true|float }} {{ 'inf'|float }}
+{{ words|reverse|list }} {{ 'abc'|reverse }} {{ range(3)|reverse|join(',') }} {{ odd|reverse|list }} {{ (1, 2)|reverse|list }}
+{% for role, items in messages|groupby('role') %}{{ role }}={{ items|length }};{% endfor %}{% for k, l in [{'a': 'x', 'n': 1}, {'a': 'X', 'n': 2}, {'n': 3}]|groupby('a', default='') %}{{ k }}:{{ l|map(attribute='n')|list }};{% endfor %}
+{% for k, l in [{'a': 'x', 'n': 1}, {'a': 'X', 'n': 2}]|groupby('a', case_sensitive=true) %}{{ k }}:{{ l|length }};{% endfor %}
+{{ [1, 2, 3, 4, 5]|batch(2)|list }} {{ [1, 2, 3]|batch(2, 0)|list }} {{ []|batch(3)|list }} {{ words|batch(3, 'x')|map('join')|list }}
+{{ 'a <b> & "c" \'d\''|e }} {{ ('<'|e) ~ '<' }} {{ ('<'|escape)|length }} {{ 'it is a-b, é_1 2'|wordcount }}
+{% with %}{{ nums[0] }}{% endwith %}{% with a = 1, b = nums|length %}{{ a }}{{ b }}{% set c = 3 %}{{ c }}{% endwith %}{{ a is defined }}{{ c is defined }}{% set x = 1 %}{% with x = 2, y = x %}{{ x }}{{ y }}{% endwith %}{{ x }}
+{% filter upper %}a{{ bos_token }}{% set q = 1 %}{% endfilter %}{{ q is defined }}{% filter replace('a', 'b')|indent(2, true) %}aXa{% endfilter %}{% set t | trim | upper %}  q{{ 1 }} {% endset %}[{{ t }}]
+{{ "{} {}".format(1, 'a') }} {{ "{1}{0}{1}".format('a', 'b') }} {{ "{x}-{y!r}".format(x=1, y='b') }} {{ "{{}}{}".format(none) }} {{ "{!s}{!r}".format('a', 'a') }} {{ "é{}".format([1, 'a']) }} {{ "{}".format(true) }}
+{{ "{:.2f}|{:d}|{:s}|{:f}|{!r}".format(3.14159, 7, "a", 1, "b") }}
+{{ "{}".format() }}
+{{ "{x}".format(1) }}
+{{ 'a{'.format(1) }}
+{{ 'héllo'.find('l') }}{{ 'héllo'.find('z') }}{{ 'héllo'.rfind('l') }}{{ 'héllo'.find('l', 3) }}{{ 'héllo'.find('o', 0, 4) }}{{ 'héllo'.find('') }}{{ 'héllo'.find('', 9) }}{{ 'héllo'.rfind('') }}{{ 'héllo'.index('o') }}{{ 'héllo'.rindex('h', -5) }}{{ 'héllo'.count('l') }}{{ 'héllo'.count('') }}{{ 'aaaa'.count('aa') }}{{ 'aXa'.count('a', 1) }}
+{{ 'abc'.rindex('x') }}
+{{ 'a,b,c'.rsplit(',', 1) }}{{ 'a,b,c'.rsplit(',') }}{{ 'a,b,c'.rsplit(',', 9) }}{{ ' a  b c '.rsplit() }}{{ ' a  b c '.rsplit(None, 1) }}{{ ' a  b c '.rsplit(maxsplit=2) }}{{ ''.rsplit(',', 1) }}{{ '  '.rsplit(None, 1) }}{{ 'a,b'.rsplit(',', 0) }}{{ ' a '.rsplit(None, 0) }}{{ 'a--b--c'.rsplit('--', 1) }}
+{{ 'a=b=c'.partition('=') }}{{ 'a=b=c'.rpartition('=') }}{{ 'abc'.partition('=') }}{{ 'abc'.rpartition('=') }}
+{{ 'abc'.partition('') }}
+{{ 'unhappy'.removeprefix('un') }}{{ 'unhappy'.removeprefix('x') }}{{ 'a.py'.removesuffix('.py') }}{{ 'a.py'.removesuffix('') }}
+{{ text.splitlines() }}{{ ''.splitlines() }}{{ 'a\n\nb\n'.splitlines() }}
+{{ '12'.isdigit() }}{{ '1.2'.isdigit() }}{{ ''.isdigit() }}{{ '²'.isdigit() }}{{ '²'.isdecimal() }}{{ '½'.isnumeric() }}{{ 'aé'.isalpha() }}{{ 'a1'.isalpha() }}{{ 'a1'.isalnum() }}{{ 'a 1'.isalnum() }}{{ ' \n\t'.isspace() }}{{ ''.isspace() }}{{ 'ab1'.islower() }}{{ 'Ab'.islower() }}{{ '1'.islower() }}{{ 'AB1'.isupper() }}{{ 'é'.isascii() }}{{ ''.isascii() }}
+{{ words.index('c') }}{{ words.count('a') }}{{ (1, 2, 1).count(1) }}{{ (1, 2).index(2) }}{{ words.copy() }}{{ odd.copy() == odd }}
+{{ words.index('zz') }}
+{% for i in range(5) %}{{ loop.cycle('a', 'b') }}{% if loop.changed(i // 2) %}*{% endif %}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}
+{{ 'a' is lower }}{{ 'A' is upper }}{{ 'aB' is lower }}{{ none is sameas none }}{{ true is sameas(true) }}{{ 1 is sameas true }}{{ range is callable }}{{ 1 is callable }}{{ 'upper' is filter }}{{ 'nosuch' is filter }}{{ 'odd' is test }}{{ ('<'|e) is escaped }}{{ '<' is escaped }}
+{% macro m() %}{{ m is callable }}{% endmacro %}{{ m() }}{{ 'abc'.startswith(('x', 'a')) }}{{ words|map('lower')|unique|sort|join }}
+{{ messages|map(attribute='role')|max }}{{ (nums|min, nums|max)|sum }}{{ ([1, 2]|batch(1)|list)[0] }}{{ 3.7|int|float }}{{ [3, 1]|min }}
 '''
 
 

@@ -1,0 +1,238 @@
+package jinja
+
+import (
+	"math"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Methods of str that look at a text or cut it, and str.format.
+
+func init() {
+	for name, m := range map[string]method{
+		"find": search(strings.Index, true), "rfind": search(strings.LastIndex, true),
+		"index": search(strings.Index, false), "rindex": search(strings.LastIndex, false), "count": countMethod,
+		"rsplit": rsplit, "partition": partition(strings.Index, false), "rpartition": partition(strings.LastIndex, true),
+		"removeprefix": remove(strings.TrimPrefix), "removesuffix": remove(strings.TrimSuffix), "splitlines": splitLinesMethod,
+		"isalpha": all(unicode.IsLetter), "isspace": all(IsSpace), "isnumeric": all(unicode.IsNumber), "isdecimal": all(unicode.IsDigit),
+		"isdigit": all(func(c rune) bool {
+			return unicode.IsDigit(c) || strings.ContainsRune("¹²³⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", c)
+		}),
+		"isalnum": all(func(c rune) bool { return unicode.IsLetter(c) || unicode.IsNumber(c) }),
+		"islower": asked(func(s string) bool { return hasCase(s, unicode.IsLower) }),
+		"isupper": asked(func(s string) bool { return hasCase(s, unicode.IsUpper) }),
+		"isascii": asked(func(s string) bool {
+			return strings.IndexFunc(s, func(c rune) bool { return c > unicode.MaxASCII }) < 0
+		}),
+		"format": formatMethod,
+	} {
+		textMethods[name] = m
+	}
+}
+
+// asked is a method without arguments that says whether a text is so.
+func asked(is func(string) bool) method {
+	return func(r *run, v Value, a arguments) Value {
+		a.bind(r, "the method", 0)
+		return is(r.str(v))
+	}
+}
+
+// all says whether there are characters, and all are of a kind.
+func all(is func(rune) bool) method {
+	return asked(func(s string) bool { return s != "" && strings.IndexFunc(s, func(c rune) bool { return !is(c) }) < 0 })
+}
+
+// hasCase says whether there are letters with a case, and all are of the wanted one.
+func hasCase(s string, is func(rune) bool) bool {
+	has := false
+	for _, c := range s {
+		if unicode.IsLower(c) || unicode.IsUpper(c) || unicode.IsTitle(c) {
+			if !is(c) {
+				return false
+			}
+			has = true
+		}
+	}
+	return has
+}
+
+// within returns the part of a text from one place to another, and the number of characters
+// before it; ok is false if it begins behind the text.
+func (r *run) within(of Value, from, to Value) (part string, before int, ok bool) {
+	runes := []rune(r.str(of))
+	n := len(runes)
+	place := func(v Value, otherwise int) int {
+		i := otherwise
+		if given(v) {
+			i = r.intOr(v, otherwise)
+		}
+		if i < 0 {
+			i = max(0, i+n)
+		}
+		return i
+	}
+	start, end := place(from, 0), min(place(to, n), n)
+	if start > n || start > end {
+		return "", 0, false
+	}
+	return string(runes[start:end]), start, true
+}
+
+// search is find and index, from either side. Only find has a value for a text that is not there.
+func search(index func(s, part string) int, find bool) method {
+	return func(r *run, of Value, a arguments) Value {
+		v := a.bind(r, "the method", 1, "sub", "start", "end")
+		if part, before, ok := r.within(of, v[1], v[2]); ok {
+			if at := index(part, r.textOr(v[0], "")); at >= 0 {
+				return before + utf8.RuneCountInString(part[:at])
+			}
+		}
+		r.failIf(!find, "substring not found")
+		return -1
+	}
+}
+
+func countMethod(r *run, of Value, a arguments) Value {
+	v := a.bind(r, "count", 1, "sub", "start", "end")
+	part, _, ok := r.within(of, v[1], v[2])
+	if !ok {
+		return 0
+	}
+	return strings.Count(part, r.textOr(v[0], ""))
+}
+
+// rsplit is split that cuts from the right.
+func rsplit(r *run, of Value, a arguments) Value {
+	v := a.bind(r, "rsplit", 0, "sep", "maxsplit")
+	limit, s := r.intOr(v[1], -1), r.str(of)
+	if limit < 0 {
+		return split(r, of, a)
+	}
+	var parts []string // from the right
+	sep := ""
+	if given(v[0]) {
+		sep = r.textOr(v[0], "")
+		r.failIf(sep == "", "empty separator")
+	} else {
+		s = strings.TrimRightFunc(s, IsSpace)
+	}
+	for ; len(parts) < limit && (sep != "" || s != ""); r.spend(elementCost) {
+		at, n := strings.LastIndex(s, sep), len(sep)
+		if sep == "" {
+			at, n = strings.LastIndexFunc(s, IsSpace), 0
+			if at >= 0 {
+				_, n = utf8.DecodeRuneInString(s[at:])
+			}
+		}
+		if at < 0 {
+			break
+		}
+		parts, s = append(parts, s[at+n:]), s[:at]
+		if sep == "" {
+			s = strings.TrimRightFunc(s, IsSpace)
+		}
+	}
+	if sep != "" || strings.TrimLeftFunc(s, IsSpace) != "" {
+		parts = append(parts, s)
+	}
+	return r.reversed(r.texts(of, parts))
+}
+
+// partition cuts a text in three at a separator.
+func partition(index func(s, part string) int, right bool) method {
+	return func(r *run, of Value, a arguments) Value {
+		s, sep := r.str(of), r.textOr(a.bind(r, "partition", 1, "sep")[0], "")
+		r.failIf(sep == "", "empty separator")
+		parts := []string{s, "", ""}
+		if at := index(s, sep); at >= 0 {
+			parts = []string{s[:at], sep, s[at+len(sep):]}
+		} else if right {
+			parts = []string{"", "", s}
+		}
+		return tuple(r.texts(of, parts))
+	}
+}
+
+func remove(trim func(s, part string) string) method {
+	return func(r *run, of Value, a arguments) Value {
+		return like(of, trim(r.str(of), r.textOr(a.bind(r, "the method", 1, "part")[0], "")))
+	}
+}
+
+func splitLinesMethod(r *run, of Value, a arguments) Value {
+	v := a.bind(r, "splitlines", 0, "keepends")
+	r.failIf(isTrue(v[0]), "splitlines with keepends is not supported")
+	return r.texts(of, splitLines(r.str(of)))
+}
+
+// formatField matches a field of str.format, or a brace.
+var formatField = regexp.MustCompile(`\{\{|\}\}|\{(\w*)(![rs])?(?::(\.?[0-9]*)([sdf]))?\}|[{}]`)
+
+// formatMethod is str.format with fields such as {}, {0}, {name!r} and {:.2f}.
+func formatMethod(r *run, of Value, a arguments) Value {
+	next := 0
+	return like(of, formatField.ReplaceAllStringFunc(r.str(of), func(field string) string {
+		r.spend(stepCost)
+		m := formatField.FindStringSubmatch(field)
+		if len(field) < 2 || field == "{{" || field == "}}" {
+			r.failIf(len(field) < 2, "the format has a single %s, or a field that is not supported", quote(field))
+			return field[:1]
+		}
+		name := m[1]
+		if name == "" {
+			name = strconv.Itoa(next)
+			next++
+		}
+		v, ok := a.take(name)
+		if i, err := strconv.Atoi(name); err == nil {
+			if ok = i < len(a.positional); ok {
+				v = a.positional[i]
+			}
+		}
+		r.failIf(!ok, "the format has no argument for %s", quote(field))
+		if m[2] == "!r" {
+			var out strings.Builder
+			r.repr(&out, v, 0)
+			v = out.String()
+		}
+		s := r.str(v)
+		if m[4] != "" && m[2] == "" {
+			s = r.converted(v, m[3], m[4][0])
+		}
+		r.spend(len(s))
+		return s
+	}))
+}
+
+// floatFilter is float(v), or the default if v is no number.
+func floatFilter(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "float", 0, "default")
+	if s, ok := text(v); ok && !strings.ContainsAny(s, "xXpP_") && len(s) <= maxDigits {
+		if f, err := strconv.ParseFloat(strings.TrimFunc(s, IsSpace), 64); err == nil || math.IsInf(f, 0) {
+			return f
+		}
+	}
+	if n, ok := number(v); ok {
+		return n.float()
+	}
+	r.use(v)
+	return or(o[0], 0.0)
+}
+
+func absFilter(r *run, v Value, a arguments) Value {
+	a.bind(r, "abs", 0)
+	n, ok := number(v)
+	switch {
+	case !ok:
+		r.use(v)
+		r.fail("bad operand type for abs(): '%s'", typeName(v))
+	case n.i == nil:
+		return math.Abs(n.f)
+	}
+	return shrink(new(big.Int).Abs(n.i))
+}
