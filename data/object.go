@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
+
+	"onering/tokenize"
 )
 
 // An Object is a row, or a structure inside one, with its members in the order
@@ -141,52 +142,10 @@ func appendString(b []byte, s string) []byte {
 // fromText returns the value that a text is in JSON or as Python writes lists and
 // dictionaries; nil if it is neither.
 func fromText(text string) any {
-	for _, text := range []string{text, pythonJSON(text)} {
+	for _, text := range []string{text, tokenize.PythonJSON(text)} {
 		if row, err := parseObject([]byte(`{"value": ` + text + `}`)); err == nil && len(row) == 1 {
 			return row[0].Value
 		}
 	}
 	return nil
-}
-
-var pythonWords = map[byte]struct{ word, json string }{'T': {"True", "true"}, 'F': {"False", "false"}, 'N': {"None", "null"}, 'n': {"nan", "NaN"}}
-
-// pythonJSON rewrites what Python prints of lists and dictionaries as JSON. NumPy prints no
-// commas between elements.
-func pythonJSON(text string) string {
-	var b strings.Builder
-	var quote byte // the quote that ends the open text
-	ended := false // a text or a bracket ended, so that the next one is behind a comma
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if quote == 0 {
-			if ended && strings.IndexByte(`'"[{`, c) >= 0 {
-				b.WriteByte(',')
-			}
-			ended = ended && c <= ' ' || c == ']' || c == '}'
-		}
-		word := pythonWords[c]
-		switch {
-		case quote == 0 && (c == '\'' || c == '"'), quote != 0 && c == quote:
-			quote ^= c
-			ended = quote == 0
-			b.WriteByte('"')
-		case quote == 0 && word.word != "" && strings.HasPrefix(text[i:], word.word):
-			b.WriteString(word.json)
-			i += len(word.word) - 1
-		case c == '"':
-			b.WriteString(`\"`)
-		case c != '\\' || i+1 == len(text):
-			b.WriteByte(c)
-		default:
-			if i++; text[i] == 'x' {
-				b.WriteString(`\u00`)
-			} else if text[i] == '\'' {
-				b.WriteByte('\'')
-			} else {
-				b.WriteString(text[i-1 : i+1])
-			}
-		}
-	}
-	return b.String()
 }
