@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
+	"onering/internal/strict"
 	"onering/policy"
 	"onering/sampler"
 	"onering/tokenize"
@@ -204,9 +205,9 @@ func parseUniforms(text json.RawMessage, samples int) ([][]float32, error) {
 	}
 	var lists [][]float64
 	var list []float64
-	if json.Unmarshal(text, &list) == nil {
+	if strict.JSON(text, &list) == nil {
 		lists = [][]float64{list}
-	} else if json.Unmarshal(text, &lists) != nil {
+	} else if strict.JSON(text, &lists) != nil {
 		return nil, errors.New(`"uniforms" must be a list of numbers, or a list of such lists`)
 	}
 	if len(lists) != samples {

@@ -13,6 +13,7 @@ import (
 
 	"onering/data"
 	"onering/internal/cli"
+	"onering/internal/strict"
 	"onering/reward"
 	"onering/train/rl"
 )
@@ -187,7 +188,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		IDs        []int32         `json:"ids"`
 		Turns      json.RawMessage `json:"turns"`
 	}
-	if err := json.Unmarshal(text, &given); err != nil {
+	if err := strict.JSON(text, &given); err != nil {
 		return err
 	}
 	if len(given.Problem) > 1 {

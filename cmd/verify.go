@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
+	"onering/internal/strict"
 	"onering/verifier"
 )
 
@@ -107,19 +108,19 @@ type golds []string
 // UnmarshalJSON implements json.Unmarshaler.
 func (g *golds) UnmarshalJSON(text []byte) error {
 	var list []json.RawMessage
-	if json.Unmarshal(text, &list) != nil {
+	if strict.JSON(text, &list) != nil {
 		list = []json.RawMessage{text}
 	}
 	*g = golds{}
 	for _, item := range list {
 		var s string
 		switch {
-		case json.Unmarshal(item, &s) == nil && string(item) != "null":
+		case strict.JSON(item, &s) == nil && string(item) != "null":
 			*g = append(*g, s)
 		case strings.ContainsRune("-0123456789", rune(item[0])):
 			*g = append(*g, string(item))
 		default:
-			return errors.New(`field "gold" must be a text, a number or a list of them`)
+			return errors.New("must be a text, a number or a list of them")
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package data
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // A file is one data file of a dataset.
@@ -119,7 +119,7 @@ func describes(dir, name string, v any) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("data: %w", err)
 	}
-	if err := json.Unmarshal(text, v); err != nil {
+	if err := strict.JSON(text, v); err != nil {
 		return false, fmt.Errorf("data: %s: %w", path, err)
 	}
 	return true, nil

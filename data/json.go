@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"onering/internal/ordered"
 	"slices"
 	"unicode/utf8"
+
+	"onering/internal/ordered"
+	"onering/internal/strict"
 )
 
 // maxLine bounds the memory that one row of a text file may take. Tests lower it.
@@ -165,7 +167,7 @@ func (s *jsonValues) alone() error {
 		case err != nil:
 			return err
 		case head[0] != ' ' && head[0] != '\t' && head[0] != '\r':
-			return fmt.Errorf("not JSON: invalid character %q after top-level value", head)
+			return fmt.Errorf("not JSON: %q stands after the value", head)
 		}
 		s.r.Discard(1)
 	}
@@ -181,7 +183,7 @@ func (s *jsonValues) nextElement() (Object, int, error) {
 	}
 	if err == nil && s.row > 1 {
 		if c != ',' {
-			return nil, s.row, fmt.Errorf("not JSON: invalid character %q after an element of the array", c)
+			return nil, s.row, fmt.Errorf("not JSON: %q stands after an element of the array", c)
 		}
 		s.r.Discard(1)
 		_, err = s.peek()
@@ -204,7 +206,7 @@ func (s *jsonValues) end() error {
 		c, err := s.peek()
 		for i := 0; err == nil && c != '}' && i < len(parts); i++ {
 			if c != ",:"[i] {
-				return fmt.Errorf("not JSON: invalid character %q in the object around the array", c)
+				return fmt.Errorf("not JSON: %q stands in the object around the array", c)
 			}
 			s.r.Discard(1)
 			if _, err = s.peek(); err == nil {
@@ -329,7 +331,7 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 		case '}', ']', ',', ':':
 			if len(v.open) == 0 { // the value is a number or a word, which ends before this byte
 				if v.last == 0 {
-					return i, false, badLine{fmt.Errorf("not JSON: invalid character %q looking for beginning of value", c)}
+					return i, false, badLine{fmt.Errorf("not JSON: %q stands where a value should begin", c)}
 				}
 				return i, true, nil
 			}
@@ -351,14 +353,8 @@ func parseObject(text []byte) (Object, error) {
 		return nil, fmt.Errorf("not UTF-8 (save the file as UTF-8)")
 	}
 	if !json.Valid(text) {
-		var v any
-		err := json.Unmarshal(withoutNaN(text), &v)
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return nil, fmt.Errorf("not JSON: %w, at byte %d", err, syntax.Offset)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("not JSON: %w", err)
+		if err := strict.JSON(withoutNaN(text), new(any)); err != nil {
+			return nil, err
 		}
 	}
 	if text[0] == '[' {

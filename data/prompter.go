@@ -2,7 +2,6 @@ package data
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"onering/internal/strict"
 	"onering/tokenize"
 )
 
@@ -408,7 +408,7 @@ func (r *reading) chat(messages []any) (*Chat, error) {
 	}
 	source := appendJSON(nil, parts)
 	chat := &Chat{source: source}
-	if err := json.Unmarshal(source, &chat.Conversation); err != nil {
+	if err := strict.JSON(source, &chat.Conversation); err != nil {
 		return nil, err
 	}
 	chat.AddGenerationPrompt = true

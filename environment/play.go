@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"onering/internal/strict"
 	"onering/sampler"
 	"onering/tokenize"
 )
@@ -105,7 +106,7 @@ func (x *play) observe(r sampler.Response) (o Observation, err error) {
 	key := x.key(r)
 	if value := journal.Recall(key); value != nil {
 		var n noted
-		if err := json.Unmarshal(value, &n); err != nil {
+		if err := strict.JSON(value, &n); err != nil {
 			return o, &journalError{fmt.Errorf("environment: a noted observation cannot be read: %q", value)}
 		}
 		if n.Failed != "" {

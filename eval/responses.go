@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 	"onering/sampler"
 )
 
@@ -282,7 +283,7 @@ func read(f io.Reader, path string) (*Responses, error) {
 	first, err := readLine(in)
 	var head planLine
 	if err == nil {
-		err = json.Unmarshal(first, &head)
+		err = strict.JSON(first, &head)
 	}
 	switch {
 	case err == io.EOF:
@@ -308,7 +309,7 @@ func read(f io.Reader, path string) (*Responses, error) {
 			return nil, fmt.Errorf("eval: %s:%d: %w", path, number, err)
 		}
 		var x Response
-		if err := json.Unmarshal(line, &x); err != nil {
+		if err := strict.JSON(line, &x); err != nil {
 			return nil, fmt.Errorf("eval: %s:%d: %w", path, number, err)
 		}
 		if err := r.place(x, span{r.size, len(line)}); err != nil {
@@ -332,7 +333,7 @@ func (p Plan) differs(q Plan) error {
 	values := func(s Settings) (m map[string]json.RawMessage) {
 		s.Model, s.Extract, s.Reward = "", cmp.Or(s.Extract, "auto"), cmp.Or(s.Reward, "math")
 		text, _ := json.Marshal(s) // texts and finite numbers can be encoded
-		json.Unmarshal(text, &m)
+		strict.JSON(text, &m)
 		return m
 	}
 	text := func(x json.RawMessage) string { return cmp.Or(strings.Trim(string(x), `"`), "none") }

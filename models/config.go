@@ -1,13 +1,14 @@
 package models
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"onering/internal/ordered"
 	"slices"
 	"strconv"
 	"strings"
+
+	"onering/internal/ordered"
+	"onering/internal/strict"
 )
 
 // A ConfigFile is the JSON object of config.json or generation_config.json, or
@@ -62,7 +63,7 @@ func (f *ConfigFile) Has(key string) bool {
 // Decode reads the member into v, which stays unchanged if there is no member. want says
 // in words what the member must be.
 func (f *ConfigFile) Decode(key string, v any, want string) {
-	if f.Has(key) && json.Unmarshal(f.members[key], v) != nil {
+	if f.Has(key) && strict.JSON(f.members[key], v) != nil {
 		f.Fail("%s: want %s, found %.60s", key, want, f.members[key])
 	}
 }
@@ -162,7 +163,7 @@ func (f *ConfigFile) ids(key string) []int32 {
 		return nil
 	}
 	var one int32
-	if json.Unmarshal(f.members[key], &one) == nil {
+	if strict.JSON(f.members[key], &one) == nil {
 		return []int32{one}
 	}
 	ids := []int32{}

@@ -2,7 +2,6 @@ package models
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/ordered"
+	"onering/internal/strict"
 )
 
 // A Folder reads the tensors of a Hugging Face model folder: those of
@@ -134,7 +134,7 @@ func readIndex(folder *files.Folder) (*index, error) {
 	x := &index{tensor: make(map[string]string)}
 	err = ordered.EachMember(weightMap, func(name string, value []byte, _ int) error {
 		var file string
-		if err := json.Unmarshal(value, &file); err != nil {
+		if err := strict.JSON(value, &file); err != nil {
 			return fmt.Errorf("tensor %q: want a file name, found %.40s", name, value)
 		}
 		if file != filepath.Base(file) || strings.ContainsAny(file, `/\:`) || file == "." || file == ".." || file == "" {

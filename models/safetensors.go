@@ -3,7 +3,6 @@ package models
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +11,11 @@ import (
 	"math/bits"
 	"os"
 	"slices"
-	"strconv"
 	"unsafe"
 
 	"onering/internal/files"
 	"onering/internal/ordered"
+	"onering/internal/strict"
 )
 
 // A safetensors file is: the length of the header, 8 bytes little-endian; the
@@ -129,7 +128,7 @@ func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, data: 8 + int64(n), tensors: make(map[string]tensorInfo)}
 	err := ordered.EachMember(header, func(name string, value []byte, _ int) error {
 		if name == "__metadata__" {
-			if err := json.Unmarshal(value, &f.metadata); err != nil {
+			if err := strict.JSON(value, &f.metadata); err != nil {
 				return fmt.Errorf("__metadata__: %w", err)
 			}
 			return nil
@@ -155,7 +154,7 @@ func parseTensor(name string, entry []byte) (tensorInfo, error) {
 	err := ordered.EachMember(entry, func(key string, value []byte, _ int) (err error) {
 		switch key {
 		case "dtype":
-			err = json.Unmarshal(value, &t.TypeName)
+			err = strict.JSON(value, &t.TypeName)
 		case "shape":
 			shape, err = parseSizes(value)
 		case "data_offsets":
@@ -196,17 +195,14 @@ func parseTensor(name string, entry []byte) (tensorInfo, error) {
 
 // parseSizes reads a JSON array of integers from 0 to 2^62; never nil.
 func parseSizes(text []byte) ([]int, error) {
-	var numbers []json.Number
-	if err := json.Unmarshal(text, &numbers); err != nil || numbers == nil {
+	var sizes []int
+	if err := strict.JSON(text, &sizes); err != nil || sizes == nil {
 		return nil, fmt.Errorf("want an array of whole numbers, found %.40s", text)
 	}
-	sizes := make([]int, len(numbers))
-	for i, s := range numbers {
-		n, err := strconv.ParseUint(s.String(), 10, 62)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a whole number from 0 to 2^62", s)
+	for _, n := range sizes {
+		if n < 0 || n >= 1<<62 {
+			return nil, fmt.Errorf("%d is not a whole number from 0 to 2^62", n)
 		}
-		sizes[i] = int(n)
 	}
 	return sizes, nil
 }

@@ -1,12 +1,12 @@
 package policy
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 
 	"onering/internal/settings"
+	"onering/internal/strict"
 	"onering/models"
 	"onering/runtime"
 	"onering/sampler"
@@ -149,7 +149,7 @@ func (p *Policy) Sampling(s sampler.Sampling) (sampler.Sampling, error) {
 		sampler.Sampling
 		Repetition *float64 `json:"repetition_penalty"`
 	}{Sampling: s}
-	err := json.Unmarshal(p.Model.Text.Generation, &stated)
+	err := strict.JSON(p.Model.Text.Generation, &stated)
 	stated.Greedy, stated.MaxNewTokens = s.Greedy, 1 // these two are not taken from the file
 	out := stated.OrGreedy()
 	out.TopK = max(0, out.TopK) // -1 turns top-k off in some files

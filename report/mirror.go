@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // A mirror writes an event file, in the folder tensorboard/ of a run folder, with the
@@ -83,7 +83,7 @@ func (m *mirror) newFile() error {
 // the line has no numbers.
 func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 	var record map[string]any
-	if err := json.Unmarshal(line, &record); err != nil {
+	if err := strict.JSON(line, &record); err != nil {
 		return nil, err
 	}
 	kind, _ := record["kind"].(string)

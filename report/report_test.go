@@ -148,8 +148,9 @@ func TestEditedMetrics(t *testing.T) {
 	dir := t.TempDir()
 	for _, key := range []string{"kind", "step", "round", "reward"} {
 		for _, value := range []string{`null`, `[]`, `{}`, `[{"a": 1}]`, `"step"`, `1e300`, `-1`, `0.5`, `true`} {
-			line := fmt.Sprintf(`{"kind": "step", "step": 3, "round": 1, "reward": 1, %q: %s}`+"\n", key, value)
-			if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(line), 0o666); err != nil {
+			record := map[string]any{"kind": "step", "step": 3, "round": 1, "reward": 1, key: json.RawMessage(value)}
+			line, _ := json.Marshal(record)
+			if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), append(line, '\n'), 0o666); err != nil {
 				t.Fatal(err)
 			}
 			r, err := ReadRun(dir)

@@ -10,6 +10,7 @@ import (
 
 	"onering/data"
 	"onering/internal/files"
+	"onering/internal/strict"
 	"onering/tokenize"
 	"onering/train/rundir"
 )
@@ -415,7 +416,7 @@ func readRollouts(path string) ([]rolloutLine, error) {
 	var heads []rolloutLine       // by group
 	err := files.EachLine(path, maxLine, func(text []byte) error {
 		var l rolloutLine
-		if err := json.Unmarshal(text, &l); err != nil {
+		if err := strict.JSON(text, &l); err != nil {
 			return err
 		}
 		if err := l.Turns.Check(len(l.IDs)); err != nil {

@@ -14,6 +14,7 @@ import (
 	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/internal/stat"
+	"onering/internal/strict"
 )
 
 // A Run is the part of a run folder's contents that reports need.
@@ -127,7 +128,7 @@ const maxLine = 64 << 20
 // that reports do not show.
 func (r *Run) addRecord(line []byte) error {
 	var values map[string]any
-	if err := json.Unmarshal(line, &values); err != nil {
+	if err := strict.JSON(line, &values); err != nil {
 		return err
 	}
 	step, _ := values["step"].(float64)

@@ -3,7 +3,6 @@ package report
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 	"onering/train/rundir"
 )
 
@@ -42,7 +42,7 @@ func readSamples(run string, round int) ([]text, error) {
 			break
 		}
 		var s rundir.RolloutLine
-		if err := json.Unmarshal(line, &s); err != nil {
+		if err := strict.JSON(line, &s); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
 		}
 		if s.Sample == 0 && !s.Part {

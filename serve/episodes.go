@@ -18,6 +18,7 @@ import (
 
 	"onering/environment"
 	"onering/internal/process"
+	"onering/internal/strict"
 	"onering/sampler"
 	"onering/serve/openai"
 )
@@ -343,7 +344,7 @@ func (r *round) paths() http.Handler {
 		var said struct {
 			Reward *float64 `json:"reward"`
 		}
-		if err := json.Unmarshal(body, &said); err != nil || said.Reward == nil {
+		if err := strict.JSON(body, &said); err != nil || said.Reward == nil {
 			return fmt.Errorf(`the body must be {"reward": NUMBER}`)
 		}
 		e.mu.Lock()

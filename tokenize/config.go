@@ -2,7 +2,6 @@ package tokenize
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"strconv"
 
 	reading "onering/internal/files"
+	"onering/internal/strict"
 )
 
 // A configFile is the part of tokenizer_config.json that is read.
@@ -34,11 +34,11 @@ type tokenName string
 func (n *tokenName) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '{' {
 		var token struct{ Content string }
-		err := json.Unmarshal(data, &token)
+		err := strict.JSON(data, &token)
 		*n = tokenName(token.Content)
 		return err
 	}
-	return json.Unmarshal(data, (*string)(n))
+	return strict.JSON(data, (*string)(n))
 }
 
 // readConfig reads tokenizer_config.json and the files with chat templates, if the
@@ -80,7 +80,7 @@ func readJSON(fsys fs.FS, name string, v any) error {
 		return nil
 	}
 	if err == nil {
-		if err = json.Unmarshal(data, v); err != nil {
+		if err = strict.JSON(data, v); err != nil {
 			err = fmt.Errorf("%s: %w", name, err)
 		}
 	}

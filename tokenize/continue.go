@@ -1,12 +1,12 @@
 package tokenize
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"onering/internal/strict"
 	"onering/tokenize/jinja"
 )
 
@@ -17,7 +17,7 @@ type continued string
 // UnmarshalJSON reads true, false, null or the name of a field.
 func (c *continued) UnmarshalJSON(data []byte) error {
 	var v any
-	if err := json.Unmarshal(data, &v); err != nil {
+	if err := strict.JSON(data, &v); err != nil {
 		return err
 	}
 	switch v := v.(type) {

@@ -14,6 +14,7 @@ import (
 
 	reading "onering/internal/files" // tests have a function called files
 	"onering/internal/ordered"
+	"onering/internal/strict"
 )
 
 // Load reads the tokenizer of a Hugging Face model folder:
@@ -126,7 +127,7 @@ func (b *builder) readTokenizer(data []byte) error {
 		return errors.New(`no "model"`)
 	}
 	if added := parts["added_tokens"]; added != nil {
-		if err := json.Unmarshal(added, &b.added); err != nil {
+		if err := strict.JSON(added, &b.added); err != nil {
 			return fmt.Errorf("added_tokens: %w", err)
 		}
 	}
@@ -204,7 +205,7 @@ func (b *builder) readModel(raw json.RawMessage) error {
 		return err
 	}
 	var options modelOptions
-	if err := json.Unmarshal(text, &options); err != nil {
+	if err := strict.JSON(text, &options); err != nil {
 		return err
 	}
 	if err := options.check(); err != nil {

@@ -1,7 +1,6 @@
 package tokenize
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"onering/internal/strict"
 	"onering/tokenize/jinja"
 )
 
@@ -23,10 +23,10 @@ type templateSource struct {
 // UnmarshalJSON reads a text, or a list of templates with their names.
 func (s *templateSource) UnmarshalJSON(data []byte) error {
 	if len(data) == 0 || data[0] != '[' {
-		return json.Unmarshal(data, &s.plain)
+		return strict.JSON(data, &s.plain)
 	}
 	var list []struct{ Name, Template string }
-	if err := json.Unmarshal(data, &list); err != nil {
+	if err := strict.JSON(data, &list); err != nil {
 		return err
 	}
 	s.named = make(map[string]string, len(list))

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"onering/internal/strict"
 )
 
 // A stage is one of the stages around the model in tokenizer.json. Each can be null,
@@ -36,7 +38,7 @@ type stage struct {
 func stagesOf(raw json.RawMessage) ([]stage, error) {
 	var whole stage
 	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &whole); err != nil {
+		if err := strict.JSON(raw, &whole); err != nil {
 			return nil, err
 		}
 	}

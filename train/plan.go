@@ -2,6 +2,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,6 +29,8 @@ type Plan struct {
 	Settings  map[string]string
 	// Former are the values that checkpoints had of settings that they do not state.
 	Former map[string]string
+	// Names are the names of settings in run files, where they are not their keys.
+	Names map[string]string
 	// Others are further settings that must be equal on all ranks.
 	Others map[string]string
 	// Problems is a digest of the training data, Things a word for them, and Changed the
@@ -81,7 +84,7 @@ func (p Plan) Changes(was map[string]string) (changed changes) {
 			before, known = p.Former[key]
 		}
 		if known && before != p.Settings[key] {
-			changed = append(changed, change{key, fmt.Sprintf("%s was %s and is %s", key, before, p.Settings[key])})
+			changed = append(changed, change{key, fmt.Sprintf("%s was %s and is %s", cmp.Or(p.Names[key], key), before, p.Settings[key])})
 		}
 	}
 	return changed

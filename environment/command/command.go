@@ -21,7 +21,6 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -30,6 +29,7 @@ import (
 	"onering/data"
 	"onering/environment"
 	"onering/internal/process"
+	"onering/internal/strict"
 	"onering/tokenize"
 )
 
@@ -173,10 +173,8 @@ func (e *episode) ask(ctx context.Context, kind string, what any, roles ...strin
 
 // read reads an answer. Its messages must have one of the given roles.
 func read(text []byte, a *answer, roles []string) error {
-	err := json.Unmarshal(text, a)
-	switch wrong := (*json.UnmarshalTypeError)(nil); {
-	case errors.As(err, &wrong) && wrong.Field != "":
-		return fmt.Errorf("the answer %s cannot be read: %s is a %s", process.Excerpt(text), wrong.Field, wrong.Value)
+	err := strict.JSON(text, a)
+	switch {
 	case err != nil:
 		return fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), err)
 	case a.Error != nil:

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -25,6 +26,7 @@ import (
 	"onering/environment"
 	"onering/internal/process"
 	"onering/internal/remote"
+	"onering/internal/strict"
 	"onering/tokenize"
 )
 
@@ -153,8 +155,12 @@ func (s *Server) get(ctx context.Context, client *http.Client, path string, body
 		return err
 	}
 	defer response.Body.Close()
-	if err = json.NewDecoder(response.Body).Decode(into); response.StatusCode != http.StatusOK {
+	answer, err := io.ReadAll(io.LimitReader(response.Body, process.MaxAnswer))
+	switch {
+	case response.StatusCode != http.StatusOK:
 		err = errors.New(response.Status)
+	case err == nil:
+		err = strict.JSON(answer, into)
 	}
 	if err != nil {
 		return fmt.Errorf("%s /%s: %w", method, path, err)
@@ -249,7 +255,7 @@ func (e *episode) action(text string) (action map[string]any, wrong string) {
 	switch {
 	case e.told.field == "":
 		from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')
-		if from < 0 || json.Unmarshal([]byte(text[from:max(from, to+1)]), &action) != nil {
+		if from < 0 || strict.JSON([]byte(text[from:max(from, to+1)]), &action) != nil {
 			return nil, "error: write the action as a JSON object with " + e.told.fields
 		}
 		return action, ""
@@ -291,7 +297,7 @@ func (s *Server) dial(ctx context.Context, client *http.Client, told *facts) (*e
 			Schema json.RawMessage `json:"input_schema"`
 		}
 		if list := a.Observation["tools"]; list != nil {
-			err = json.Unmarshal(list, &tools)
+			err = strict.JSON(list, &tools)
 		}
 		for _, tool := range tools {
 			tool.Parameters = tool.Schema
@@ -351,7 +357,7 @@ func (e *episode) exchange(ctx context.Context, kind string, data map[string]any
 			Errors        json.RawMessage
 		}
 	}
-	a, err := &reply.Data.answer, json.Unmarshal(text, &reply)
+	a, err := &reply.Data.answer, strict.JSON(text, &reply)
 	switch {
 	case reply.Data.Code == "CAPACITY_REACHED":
 		return nil, errFull
@@ -385,9 +391,9 @@ func (e *episode) shown(a *answer) string {
 	switch {
 	case a.failed != "":
 		return a.failed
-	case len(e.Functions) > 0 && json.Unmarshal(a.Observation["error"], &wrong) == nil && wrong.Message != "":
+	case len(e.Functions) > 0 && strict.JSON(a.Observation["error"], &wrong) == nil && wrong.Message != "":
 		return "error: " + wrong.Message
-	case len(e.Functions) > 0 && json.Unmarshal(result, &rich) == nil && len(rich.Content) > 0:
+	case len(e.Functions) > 0 && strict.JSON(result, &rich) == nil && len(rich.Content) > 0:
 		var parts []string
 		for _, part := range rich.Content {
 			parts = append(parts, part.Text)
@@ -399,7 +405,7 @@ func (e *episode) shown(a *answer) string {
 		field = onlyText(a.Observation)
 	}
 	text := ""
-	if json.Unmarshal(field, &text) != nil {
+	if strict.JSON(field, &text) != nil {
 		return string(field)
 	}
 	return text

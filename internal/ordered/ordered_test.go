@@ -11,7 +11,7 @@ func TestEachMember(t *testing.T) {
 	for text, want := range map[string]string{
 		` {"b" : 1 , "a\\n":[{"x":"]"}, 2],"c":null } `: `b="1"@8 a\n="[{\"x\":\"]\"}, 2]"@19 c="null"@38`,
 		`{}`:               ``,
-		`{"a":1,"a":2}`:    `the key "a" is stated twice`,
+		`{"a":1,"a":2}`:    `key "a" is stated twice`,
 		`{"a":1} {}`:       `more text follows the JSON value, at byte 8`,
 		`[1]`:              `the text is a list, not an object`,
 		`{"a":1`:           `it ends in the middle of the JSON text (byte 6)`,

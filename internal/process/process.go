@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/settings"
+	"onering/internal/strict"
 )
 
 // A Process is a running program. Separate goroutines read and write its pipes, so that a
@@ -538,7 +538,7 @@ func (l *Lines) deliver(line []byte) error {
 	var head struct {
 		ID *int `json:"id"`
 	}
-	if err := json.Unmarshal(line, &head); err != nil {
+	if err := strict.JSON(line, &head); err != nil {
 		return fmt.Errorf("%s is not an answer: %w; what is not one belongs on standard error", Excerpt(line), err)
 	}
 	if head.ID == nil {

@@ -5,6 +5,7 @@ package strict
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"onering/internal/settings"
 )
@@ -35,23 +37,26 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// JSON decodes text as encoding/json does, but for three things: names of keys are exact, a
-// key that is stated twice is an error, and so is null in a list whose elements cannot be
-// null. Null leaves any other value as it was. Keys that into lacks are ignored.
+// JSON decodes text as encoding/json does, but for two things: a key that is stated twice is
+// an error, and so is null in a list whose elements cannot be null. Null leaves any other
+// value as it was. Keys that into lacks are ignored.
 func JSON(text []byte, into any) error { return decode(text, into) }
 
 // Known is JSON, but refuses keys that into lacks.
 func Known(text []byte, into any) error { return decode(text, into, json.RejectUnknownMembers(true)) }
 
 func decode(text []byte, into any, options ...json.Options) error {
-	options = append(options, jsontext.AllowInvalidUTF8(true)) // encoding/json writes half of a surrogate pair as U+FFFD
+	options = append(options, json.MatchCaseInsensitiveNames(true), jsonv1.MatchCaseSensitiveDelimiter(true),
+		jsontext.AllowInvalidUTF8(true)) // half of a surrogate pair becomes U+FFFD
 	if bytes.Contains(text, []byte("null")) {
 		options = append(options, json.WithUnmarshalers(nulls))
 	}
-	if err := json.Unmarshal(text, into, options...); err != nil {
-		return explain(text, err)
+	err := json.Unmarshal(text, into, options...)
+	if err == nil {
+		return nil
 	}
-	return nil
+	var value jsontext.Value // what the whole text is not is said before what a value of it is
+	return explain(text, cmp.Or(json.Unmarshal(text, &value, jsontext.AllowInvalidUTF8(true)), err))
 }
 
 // A nullError is null where a value of the type is wanted.
@@ -59,14 +64,14 @@ type nullError struct{ reflect.Type }
 
 func (nullError) Error() string { return "null" }
 
-// nulls refuses null as the whole text and in lists, and passes over it elsewhere.
+// nulls refuses null in lists, and passes over it elsewhere.
 var nulls = json.UnmarshalFromFunc(func(d *jsontext.Decoder, into any) error {
 	t := reflect.TypeOf(into).Elem()
 	_, own := into.(interface{ UnmarshalJSON([]byte) error })
 	if own || d.PeekKind() != jsontext.KindNull || slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map}, t.Kind()) {
 		return errors.ErrUnsupported
 	}
-	if kind, _ := d.StackIndex(d.StackDepth()); kind != jsontext.KindBeginObject {
+	if kind, _ := d.StackIndex(d.StackDepth()); kind == jsontext.KindBeginArray {
 		return nullError{t}
 	}
 	return d.SkipValue()
@@ -82,7 +87,7 @@ func explain(text []byte, err error) error {
 		return err
 	}
 	at := path(wrong.JSONPointer)
-	if own := (*Error)(nil); errors.As(wrong.Err, &own) {
+	if own, ok := wrong.Err.(*Error); ok {
 		if at != "" && own.Path != "" && own.Path[0] != '[' {
 			at += "."
 		}
@@ -101,6 +106,9 @@ func explain(text []byte, err error) error {
 	case errors.Is(wrong.Err, strconv.ErrRange):
 		wants += fmt.Sprintf(" of %d bits", t.Bits())
 	case wrong.Err != nil && !isNull && !errors.Is(wrong.Err, strconv.ErrSyntax):
+		if at == "" {
+			return wrong.Err
+		}
 		return &Error{at, "%s: " + escaped(wrong.Err.Error()), wrong.Err}
 	}
 	return &Error{at, "%s is " + escaped(found(text, wrong.ByteOffset)) + ", not " + wants, nil}
@@ -108,16 +116,19 @@ func explain(text []byte, err error) error {
 
 func explainSyntax(text []byte, err *jsontext.SyntacticError) error {
 	place := fmt.Sprintf("byte %d", err.ByteOffset)
-	if lines := bytes.Count(text[:err.ByteOffset], []byte("\n")); lines > 0 {
+	if lines := bytes.Count(bytes.TrimRight(text[:err.ByteOffset], "\r\n"), []byte("\n")); lines > 0 {
 		place = fmt.Sprintf("line %d, byte %d", lines+1, err.ByteOffset)
 	}
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &Error{path(err.JSONPointer), "the key \"%s\" is stated twice", nil}
+		return &Error{path(err.JSONPointer), "key \"%s\" is stated twice", nil}
 	case len(bytes.TrimSpace(text)) == 0:
-		return errors.New("it is empty, and JSON is wanted")
+		return errors.New("it is empty")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("it ends in the middle of the JSON text (%s)", place)
+	}
+	if strings.Contains(err.Error(), "max depth") {
+		return fmt.Errorf("it is nested too deeply, at %s", place)
 	}
 	if jsontext.Value(text[:err.ByteOffset]).IsValid() {
 		return fmt.Errorf("more text follows the JSON value, at %s", place)
@@ -199,6 +210,9 @@ func path(p jsontext.Pointer) string {
 			token = strconv.Quote(token[:min(len(token), 2*most)])
 		}
 		b.WriteString(token)
+	}
+	if s := b.String(); len(s) > 6*most {
+		return s[:3*most] + "..." + s[len(s)-3*most:]
 	}
 	return b.String()
 }

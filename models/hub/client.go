@@ -3,7 +3,6 @@ package hub
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	network "onering/internal/remote"
+	"onering/internal/strict"
 )
 
 const (
@@ -324,7 +324,7 @@ func (c *client) ask(ctx context.Context, r repo, what string, k call, into any)
 		}
 		text, err := answer(resp, maxAnswer)
 		if err == nil {
-			if err = json.Unmarshal(text, into); err != nil {
+			if err = strict.JSON(text, into); err != nil {
 				err = permanent{err}
 			}
 		}

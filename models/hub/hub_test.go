@@ -767,7 +767,7 @@ func TestHostile(t *testing.T) {
 		`{"weight_map": {"a": "../../x.safetensors"}}`: "is outside of the folder",
 		`{"weight_map": {"a": "gone.safetensors"}}`:    "which is not there",
 		`{"weight_map": {}}`:                           "lists no weights",
-		`[]`:                                           "model.safetensors.index.json: json",
+		`[]`:                                           "model.safetensors.index.json: the text is a list",
 	} {
 		f := newFakeHub(t)
 		delete(f.files, "model.safetensors")

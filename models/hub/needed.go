@@ -1,14 +1,15 @@
 package hub
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"onering/models"
 	"path"
 	"slices"
 	"strings"
+
+	"onering/internal/strict"
+	"onering/models"
 )
 
 // needed returns the files to download out of all files of a repository. read
@@ -65,7 +66,7 @@ func shardNames(index string, text []byte, has map[string]bool) ([]string, error
 	var shards struct {
 		Files map[string]string `json:"weight_map"`
 	}
-	if err := json.Unmarshal(text, &shards); err != nil {
+	if err := strict.JSON(text, &shards); err != nil {
 		return nil, fmt.Errorf("%s: %w", index, err)
 	}
 	if len(shards.Files) == 0 {

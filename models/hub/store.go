@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // maxRef bounds the bytes of a file that holds a commit.
@@ -85,7 +86,7 @@ func (s *store) listing(commit string) string { return s.dir("onering", commit+"
 func (s *store) readListing(commit string) (names []string, err error) {
 	text, err := files.Read(s.listing(commit), maxAnswer)
 	if err == nil {
-		err = json.Unmarshal(text, &names)
+		err = strict.JSON(text, &names)
 	}
 	for _, name := range names {
 		if err == nil && !isRelative(name) {

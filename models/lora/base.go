@@ -1,7 +1,6 @@
 package lora
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 	"path/filepath"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // A Base names the model beside which an adapter was trained and has a digest of its
@@ -34,7 +34,7 @@ func ReadBase(dir string) (*Base, error) {
 	text, err := files.ReadIn(path, MaxState)
 	var s struct{ Base *Base }
 	if err == nil {
-		if err = json.Unmarshal(text, &s); err != nil {
+		if err = strict.JSON(text, &s); err != nil {
 			err = fmt.Errorf("%s: %w", path, err)
 		}
 	}

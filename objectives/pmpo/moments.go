@@ -2,10 +2,10 @@ package pmpo
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"math"
 
+	"onering/internal/strict"
 	"onering/objectives"
 )
 
@@ -21,14 +21,12 @@ func parseMoments(text []byte) (*moments, error) {
 	if bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
 		return nil, nil
 	}
-	var state struct{ Mean, Variance *float64 }
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&state); err != nil {
-		return nil, err
+	var state struct {
+		Mean     *float64 `json:"mean"`
+		Variance *float64 `json:"variance"`
 	}
-	if dec.More() {
-		return nil, errors.New("something follows the JSON object")
+	if err := strict.Known(text, &state); err != nil {
+		return nil, err
 	}
 	if state.Mean == nil || state.Variance == nil {
 		return nil, errors.New(`want {"mean","variance"}`)

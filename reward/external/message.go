@@ -3,7 +3,6 @@ package external
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"onering/data"
 	"onering/internal/process"
+	"onering/internal/strict"
 	"onering/reward"
 )
 
@@ -103,8 +103,8 @@ func Decode(text []byte, id, n int) ([]reward.Score, error) {
 
 // Read reads an answer in another JSON dialect.
 func Read(text []byte, into any) error {
-	if err := json.Unmarshal(text, into); err != nil {
-		return Permanent(fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), describe(err)))
+	if err := strict.JSON(text, into); err != nil {
+		return Permanent(fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), err))
 	}
 	return nil
 }
@@ -116,15 +116,6 @@ func (a *Answer) Scores(text []byte, n int) ([]reward.Score, error) {
 		return nil, Permanent(fmt.Errorf("the answer %s: %w", process.Excerpt(text), err))
 	}
 	return scores, nil
-}
-
-// describe explains an error of package json to people who have not seen our types.
-func describe(err error) error {
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) && kind.Field != "" {
-		return fmt.Errorf("%s has a %s where a finite number, a list or null belongs", kind.Field, kind.Value)
-	}
-	return err
 }
 
 func (a *Answer) scores(n int) ([]reward.Score, error) {
@@ -172,10 +163,10 @@ func (a *Answer) scores(n int) ([]reward.Score, error) {
 func logged(text json.RawMessage, n int) ([]*float64, error) {
 	var values []*float64
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
-		return values, json.Unmarshal(text, &values)
+		return values, strict.JSON(text, &values)
 	}
 	var one *float64
-	if err := json.Unmarshal(text, &one); err != nil {
+	if err := strict.JSON(text, &one); err != nil {
 		return nil, err
 	}
 	for range n {

@@ -276,10 +276,10 @@ func TestFails(t *testing.T) {
 		{"too many", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.WriteHeader(429) }, ": 429 Too Many Requests", 2},
 		{"unknown", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.WriteHeader(404) }, ": 404 Not Found", 1},
 		{"hangs up", "onering", func(nethttp.ResponseWriter, *nethttp.Request) { panic(nethttp.ErrAbortHandler) }, ": EOF (after 2 attempts)", 2},
-		{"no JSON", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte("<html>")) }, `the answer "<html>" cannot be read: invalid character '<'`, 1},
+		{"no JSON", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte("<html>")) }, `the answer "<html>" cannot be read: not JSON at byte 0`, 1},
 		{"too few", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte(`{"rewards": [1]}`)) }, `"rewards" has 1 values for 2 responses`, 1},
 		{"too few", "openrlhf", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte(`{"scores": [1, 2]}`)) }, `"rewards" has 0 values for 2 responses`, 1},
-		{"text", "openrlhf", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte(`{"rewards": ["1", "2"]}`)) }, "rewards has a string where a finite number", 1},
+		{"text", "openrlhf", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte(`{"rewards": ["1", "2"]}`)) }, "rewards[0] is \"1\", not a number", 1},
 		{"no reward", "nemo_gym", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte(`{"response": {}}`)) }, `it has no number under "reward"`, 2},
 		{"huge", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 			for range 17 {

@@ -3,7 +3,6 @@ package provision
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // A Report says what onering found on this machine.
@@ -121,7 +121,7 @@ func describeLibrary(at Location) (*LibraryReport, error) {
 // checkOrigin reads the origin file beside the library and compares the files with it.
 func (r *LibraryReport) checkOrigin(text []byte) error {
 	var from origin
-	if err := json.Unmarshal(text, &from); err != nil {
+	if err := strict.JSON(text, &from); err != nil {
 		return fmt.Errorf("%s beside %q: %w", originName, r.Path, err)
 	}
 	r.Origin = from.Source + " " + from.Ref

@@ -16,6 +16,7 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/remote"
+	"onering/internal/strict"
 )
 
 // github downloads the archive of ONNX Runtime's own release, for machines without a
@@ -96,7 +97,11 @@ func describe(ctx context.Context, name string) (asset, error) {
 	var release struct {
 		Assets []asset `json:"assets"`
 	}
-	if err := json.NewDecoder(io.LimitReader(r.Body, 16<<20)).Decode(&release); err != nil {
+	text, err := io.ReadAll(io.LimitReader(r.Body, 16<<20))
+	if err == nil {
+		err = strict.JSON(text, &release)
+	}
+	if err != nil {
 		return asset{}, fmt.Errorf("%s: %w", releaseAPI, err)
 	}
 	for _, a := range release.Assets {
@@ -118,7 +123,7 @@ func (p *provisioner) remember(a asset) error {
 	seen := map[string]string{}
 	text, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(text, &seen)
+		err = strict.JSON(text, &seen)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the digests seen before: %w", err)

@@ -564,8 +564,8 @@ func TestTypes(t *testing.T) {
 		`{"prompt": "a", "logit_bias": [1]}`:      "logit_bias is a list, not an object",
 		`{"prompt": "a", "logit_bias": {"a": 1}}`: `logit_bias.a is "a", not a whole number`,
 		`{"prompt": "a", "n": 1} {}`:              "the body is not a request: more text follows the JSON value, at byte 24",
-		`{"prompt": "a", "prompt": "b"}`:          `the key "prompt" is stated twice`,
-		`{"prompt": [9, null]}`:                   "prompt[1] is null, not a whole number",
+		`{"prompt": "a", "prompt": "b"}`:          `key "prompt" is stated twice`,
+		`{"prompt": [9, null]}`:                   "prompt: must be a text, a list of token ids, or a list of texts or of lists of token ids: [1] is null, not a whole number",
 		`{"prompt": "a", "stop": [null]}`:         "stop: must be a text or a list of texts",
 	} {
 		if got := x.post("/v1/completions", body, 400); got.Error.Message != want {

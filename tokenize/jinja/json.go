@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"onering/internal/ordered"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
+
+	"onering/internal/ordered"
+	"onering/internal/strict"
 )
 
 // FromJSON reads a JSON value as json.loads of Python does: objects keep the order of
 // their keys, and integers stay integers.
 func FromJSON(data []byte) (Value, error) {
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return nil, err
+	if !json.Valid(data) {
+		return nil, strict.JSON(data, new(json.RawMessage))
 	}
 	return readJSON(&ordered.Scanner{Data: data}, 0)
 }

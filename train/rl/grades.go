@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"onering/data"
+	"onering/internal/strict"
 	"onering/reward"
 	"onering/train/ranks"
 	"onering/train/rundir"
@@ -57,7 +58,7 @@ func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round 
 	damaged := 0
 	for one := range bytes.Lines(text) {
 		var line entry
-		switch err := json.Unmarshal(one, &line); {
+		switch err := strict.JSON(one, &line); {
 		case err != nil:
 			damaged++ // the group is graded again
 		case line.Round >= round:
@@ -210,7 +211,7 @@ func ReadLine(line data.Object, turns []byte, s *reward.Sample) (known *reward.S
 	_, ofRun := line.Get("reward")
 	s.Problem.Fields, later = columnsOf(line, ofRun)
 	var of rundir.Turns
-	if err := json.Unmarshal(turns, &of); len(turns) > 0 && ofRun && err != nil {
+	if err := strict.JSON(turns, &of); len(turns) > 0 && ofRun && err != nil {
 		return nil, later, fmt.Errorf(`field "turns": %w`, err)
 	}
 	if failed, _ := line.Get("failed"); failed == true && ofRun {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"onering/data"
+	"onering/internal/strict"
 )
 
 // orderOptions say how problems are ordered.
@@ -409,7 +410,7 @@ func (o *problemOrder) Restore(state string) error {
 		return nil
 	}
 	var states []sourceState
-	if err := json.Unmarshal([]byte(state), &states); err != nil {
+	if err := strict.JSON([]byte(state), &states); err != nil {
 		return fmt.Errorf("data: what was measured of the problems: %w", err)
 	}
 	if len(states) != len(o.sources) {

@@ -1,6 +1,7 @@
 package rl
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (t *trainer) Plan() train.Plan {
 	return train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving:    train.Saving{Rounds: c.Train.SaveEvery, Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
-		Objective: c.Objective.Name, Settings: decisive(c), Former: former(), Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
+		Objective: c.Objective.Name, Settings: decisive(c), Former: former(), Names: objectiveKeys(c), Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
 		Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
 	}
 }
@@ -80,9 +81,24 @@ func decisive(c Config) map[string]string {
 		return slices.Contains([]string{"objective", "eval", "distributed", "output"}, words[0]) || words[0] == "reward" && slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, words[len(words)-1])
 	})
 	if v := reflect.ValueOf(c.Objective.Settings); v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
-		objectiveSettings(values, v.Elem())
+		eachField(v.Elem(), func(f reflect.StructField, v reflect.Value) {
+			if text, err := json.Marshal(v.Interface()); err == nil {
+				values["objective."+f.Name] = string(text)
+			}
+		})
 	}
 	return values
+}
+
+// objectiveKeys are the keys of an objective's settings in a run file, by those in checkpoints.
+func objectiveKeys(c Config) map[string]string {
+	keys := map[string]string{}
+	if v := reflect.ValueOf(c.Objective.Settings); v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
+		eachField(v.Elem(), func(f reflect.StructField, _ reflect.Value) {
+			keys["objective."+f.Name] = "objective." + cmp.Or(f.Tag.Get("toml"), f.Name)
+		})
+	}
+	return keys
 }
 
 // gradingSettings returns the settings that decide the answers of the run's environment
@@ -116,17 +132,15 @@ func (c environmentConfig) Describe() string {
 	return strings.Join(list, " ")
 }
 
-// objectiveSettings adds an objective's exported fields, one by one: the objective as a
-// whole could encode as its state.
-func objectiveSettings(values map[string]string, v reflect.Value) {
+// eachField visits an objective's exported fields, one by one: the objective as a whole
+// could encode as its state.
+func eachField(v reflect.Value, visit func(f reflect.StructField, v reflect.Value)) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.Anonymous && f.Type.Kind() == reflect.Struct {
-			objectiveSettings(values, v.Field(i))
+			eachField(v.Field(i), visit)
 		} else if f.IsExported() {
-			if text, err := json.Marshal(v.Field(i).Interface()); err == nil {
-				values["objective."+f.Name] = string(text)
-			}
+			visit(f, v.Field(i))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 	"onering/models"
 	"onering/models/lora"
 	"onering/policy"
@@ -194,7 +195,7 @@ func readState(dir string, o *runtime.Optimizer) error {
 		return err
 	}
 	var s stepState
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := strict.JSON(text, &s); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if s.Version != 1 || s.Updates < 0 || s.Updates > math.MaxInt32 {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // Around returns the newest checkpoint before a step of the run, and the oldest one after
@@ -142,7 +143,7 @@ func (f *Folder) recordsSince(s State) (records []map[string]any, err error) {
 			return nil
 		}
 		var record map[string]any
-		if err := json.Unmarshal(line, &record); err != nil {
+		if err := strict.JSON(line, &record); err != nil {
 			return err
 		}
 		maps.DeleteFunc(record, func(name string, _ any) bool {

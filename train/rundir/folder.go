@@ -9,7 +9,6 @@ package rundir
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 	"onering/train/metrics"
 )
 
@@ -263,7 +263,7 @@ func (f *Folder) Records(visit func(record map[string]any)) error {
 	}
 	err := files.EachLine(f.metrics.Name(), maxLine, func(line []byte) error {
 		var record map[string]any
-		err := json.Unmarshal(line, &record)
+		err := strict.JSON(line, &record)
 		if err == nil {
 			visit(record)
 		}

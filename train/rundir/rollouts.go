@@ -9,12 +9,14 @@ import (
 	"iter"
 	"math"
 	"net/url"
-	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
+
+	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // A RolloutLine is one line of a file in rollouts/: a response, its reward, and
@@ -102,10 +104,10 @@ func (x rounded[F]) MarshalJSON() ([]byte, error) {
 // for numbers that are not finite, becomes NaN.
 func (x *rounded[F]) UnmarshalJSON(text []byte) error {
 	if !bytes.Contains(text, []byte("null")) {
-		return json.Unmarshal(text, (*[]F)(x))
+		return strict.JSON(text, (*[]F)(x))
 	}
 	var list []*F
-	err := json.Unmarshal(text, &list)
+	err := strict.JSON(text, &list)
 	*x = nil
 	for _, p := range list {
 		if p == nil {
@@ -122,12 +124,12 @@ func (x *rounded[F]) UnmarshalJSON(text []byte) error {
 func (l *RolloutLine) ReadHead(line []byte) error {
 	if at := bytes.LastIndex(line, []byte(`,"ids":[`)); at > 0 {
 		short := append(line[:at:at], '}')
-		if json.Unmarshal(short, l) == nil {
+		if strict.JSON(short, l) == nil {
 			return nil
 		}
 		*l = RolloutLine{}
 	}
-	return json.Unmarshal(line, l)
+	return strict.JSON(line, l)
 }
 
 // Fields are the names that a line has in JSON.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 	"onering/models/lora"
 	"onering/train/metrics"
 )
@@ -87,7 +88,7 @@ func ReadState(checkpoint string) (s State, err error) {
 	if err != nil {
 		return s, fmt.Errorf("train: resume: %w", err)
 	}
-	if err := json.Unmarshal(text, &s); err != nil {
+	if err := strict.JSON(text, &s); err != nil {
 		return s, fmt.Errorf("train: resume: %s: %w", path, err)
 	}
 	if s.Version != stateVersion {
