@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"onering/verifier/internal/latex"
+	"onering/verifier/internal/rules"
 )
 
 // A box is one \boxed{...} or \fbox{...} in a text.
@@ -105,6 +106,9 @@ func (find *finder) lastClosedBox(s string) (box, bool) {
 // \boxed{(6,2)}". It returns at least two boxes or nothing. either says that "or" stands
 // between two of them.
 func (find *finder) joinedBoxes(s string, last box) (contents []string, either bool) {
+	if !rules.On("boxes in a row") {
+		return nil, false
+	}
 	contents = []string{last.content}
 	start := last.start
 	var names []string
@@ -132,7 +136,7 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 		if !find.joins(gap) && !nextPart(s[:b.start], s[b.end:start]) {
 			break
 		}
-		either = either || orBefore.MatchString(s[b.end:start])
+		either = either || orBetween.MatchString(s[b.end:start])
 		contents = append(contents, b.content)
 		start = b.start
 	}
@@ -177,10 +181,11 @@ func assigned(s string) (before string, name byte) {
 	return before[:n], before[n]
 }
 
-// withdrawals are words that take back the text before them, besides the refusals, and
+// withdrawals are words that take back the text before them, and
 // listing are words between the parts of a list.
 var (
-	withdrawals = setOf("no nope nay wait actually instead rather correction sorry oops scratch but otherwise then times over minus plus choose divided mod to")
+	withdrawals = setOf("not no isn wrong wrongly nope nay wait actually instead rather correction sorry oops scratch but otherwise then times over minus plus choose divided mod to")
+	besides     = setOf("text textbf mathrm mbox quad qquad and land lor") // and the empty name of \,
 	listing     = setOf("and or is one root another the other also solution solutions answer answers value values first second third roots x y")
 )
 
@@ -189,8 +194,7 @@ func (find *finder) joins(gap string) bool {
 	if len(gap) > 60 || strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") {
 		return false
 	}
-	switch strings.TrimSpace(gap) {
-	case ":", ".", "_", `\to`, `\rightarrow`:
+	if bare := strings.Trim(gap, " $\n\t"); bare == "." || bare == "-" || bare == "+" || strings.ContainsAny(gap, ":*/^_<>~|!") {
 		return false // both form one expression
 	}
 	words := 0
@@ -199,8 +203,12 @@ func (find *finder) joins(gap string) bool {
 		switch {
 		case c == '\\':
 			// A spacing or a \text command.
+			start := i
 			for i+1 < len(gap) && isLetter(gap[i+1]) {
 				i++
+			}
+			if name := gap[start+1 : i+1]; name != "" && !besides[name] {
+				return false
 			}
 		case isLetter(c):
 			start := i
@@ -208,7 +216,7 @@ func (find *finder) joins(gap string) bool {
 				i++
 			}
 			switch w := strings.ToLower(gap[start : i+1]); {
-			case slices.ContainsFunc(refusals[:], func(r string) bool { return strings.HasPrefix(w, r) }), slices.Contains(negations[:], w), withdrawals[w]:
+			case withdrawals[w]:
 				return false
 			case !listing[w]:
 				words++
@@ -218,4 +226,81 @@ func (find *finder) joins(gap string) bool {
 		}
 	}
 	return words <= 2
+}
+
+// Two things around a box matter. A word behind it that multiplies it is read with it:
+// \boxed{5} million. Another answer beside it makes two of the one: \boxed{5} or 6. All else
+// is talk: a box is the answer whatever expression it is a part of, and whatever doubts it.
+
+// nearby is how many bytes around a box are looked at.
+const nearby = 120
+
+// factorBehind matches a word or a sign behind a box that multiplies it.
+var factorBehind = regexp.MustCompile(`^(?:[\s$~]|\\[,;:! )])*(?:\\(?:text|mathrm)\{ *)?(\\?%|per ?cent\b|hundred\b|thousand\b|million\b|billion\b|trillion\b|dozen\b|lakh\b|crore\b)`)
+
+// multiplied returns the content of a box with a factor behind it.
+func multiplied(s string, b box) string {
+	if m := factorBehind.FindStringSubmatch(s[b.end:min(len(s), b.end+nearby)]); m != nil && rules.On("factors behind") && !strings.HasSuffix(b.content, "%") {
+		return b.content + " " + strings.Replace(m[1], "per cent", "percent", 1)
+	}
+	return b.content
+}
+
+// Parts of the expressions below: "or" in several languages, a word that begins a case, a
+// number or a formula, and the end of a clause.
+const (
+	orWord   = `(?:\\text\{\s*or\s*\}|\\lor|/|\b(?:and/)?or\b|\boder\b|\bou\b|\bo\b|\boppure\b|\blub\b|\bveya\b|\balternatively,?|или|либо|或者?是?|または|もしくは|또는|혹은)`
+	adverb   = `(?:\s+(?:maybe|perhaps|possibly|rather|else|even|also|it is))?`
+	caseWord = `(?:if|when|for|where|otherwise|else|wenn|falls|si|sinon|если)\b`
+	value    = `((?:[a-z]\s*=\s*)?(?:-?\d[\d.,/]*(?:\\?%)?|\$(?:[A-Za-z]\s*=)?[^$=]{1,80}\$|\\\([^$=]{1,80}?\\\)))`
+	ending   = `\s*(?:[$.,;!?)\]\n。]|$|\\[)\]]|[^\x00-\x7f]|` + orWord + `)`
+)
+
+// Another answer before a box, behind it, and in another case: if n is even, \boxed{5};
+// if n is odd, 6.
+var (
+	orBetween  = regexp.MustCompile(`(?i)` + orWord)
+	orBefore   = regexp.MustCompile(`(?i)(?:^|[^\w.,/^\\-])` + value + `[\s,]*` + orWord + adverb + `[\s$(]*(?:\\[(\[])?\s*(?:[a-z]\s*=\s*)?$`)
+	orAfter    = regexp.MustCompile(`(?i)^[\s$,;(]*(?:\\[)\]])?[\s,;(]*` + orWord + adverb + `\s*` + value + ending)
+	inCases    = regexp.MustCompile(`(?i)^[\s$]*(?:\\[)\]])?[^.\n]{0,60}?[;,.]\s*(?:and |but )?` + caseWord + `(?:[^.,;\n]{1,60},)?,?\s*(?:then |it is |the answer is )*` + value + ending)
+	texBefore  = regexp.MustCompile(`(?:^|[$,;]|\\[(\[])([^$,;]{1,80})(?:\\text\{\s*or\s*\}|\\lor|\\vee)[\s$]*(?:[A-Za-z]\s*=\s*)?$`)
+	texAfter   = regexp.MustCompile(`^\s*(?:\\text\{\s*or\s*\}|\\lor|\\vee)\s*([^$,;]{1,80}?)(?:\$|\\[)\]]|,|;|$)`)
+	assigning  = regexp.MustCompile(`^\s*[A-Za-z]\s*=`)
+	casesAfter = regexp.MustCompile(`(?i)^[\s$]*(?:\\[)\]])?\s*` + caseWord + `[^.;\n]{1,60}?(?:,|;|\band\b|\bor\b)\s*(?:and |but )?` + value + `\s*` + caseWord)
+	caseOpen   = regexp.MustCompile(`(?i)\b` + caseWord + `[^.\n]*$`)
+)
+
+// otherAnswer returns another answer that stands beside a box, to be read behind it:
+// \boxed{5} or 7. A decimal beside an expression may be its rounded value.
+func (find *finder) otherAnswer(s string, b box) string {
+	if !rules.On("other answer") {
+		return ""
+	}
+	before, after := s[max(0, b.start-nearby):b.start], s[b.end:min(len(s), b.end+nearby)]
+	find.steps += len(before) + len(after)
+	m := orAfter.FindStringSubmatch(after)
+	if m == nil {
+		if at := orBefore.FindStringSubmatchIndex(before); at != nil && !strings.HasSuffix(strings.TrimRight(before[:at[2]], " "), "=") { // 2x = 10 or x = \boxed{5}
+			m = []string{"", before[at[2]:at[3]]}
+		}
+	}
+	for _, tex := range [...][]string{texBefore.FindStringSubmatch(before), texAfter.FindStringSubmatch(after)} {
+		if m == nil && tex != nil && !strings.Contains(assigning.ReplaceAllString(tex[1], ""), "=") { // in a formula
+			m = tex
+		}
+	}
+	if m == nil && caseOpen.MatchString(before) {
+		m = inCases.FindStringSubmatch(after)
+	}
+	if m == nil {
+		m = casesAfter.FindStringSubmatch(after)
+	}
+	if m == nil {
+		return ""
+	}
+	other := clean(strings.TrimRight(m[1], ".,"))
+	if strings.Contains(other, ".") && !strings.Contains(b.content, ".") {
+		return ` \approx ` + other
+	}
+	return ` \text{ or } ` + other
 }

@@ -18,7 +18,7 @@ type pair struct {
 func ownCases(tb testing.TB) []pair {
 	tb.Helper()
 	var all []pair
-	for _, name := range [...]string{"cases.jsonl", "variations.jsonl", "attacks.jsonl"} {
+	for _, name := range [...]string{"cases.jsonl", "variations.jsonl", "attacks.jsonl", "kinds.jsonl"} {
 		text, err := os.ReadFile("testdata/" + name)
 		if err != nil {
 			tb.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
+	"onering/verifier/internal/rules"
 )
 
 // A comparer decides whether the trees of an answer and of a gold mean the same. It
@@ -49,8 +50,45 @@ func (c *comparer) equal(g, a *latex.Node) bool {
 	return false
 }
 
-// byKind is the table of rules, by kinds. The first rule whose kinds fit is tried; other
-// kinds are compared as expressions.
+// A comparison is a rule for trees of some kinds.
+type comparison struct {
+	rule    string
+	fits    func(g, a *latex.Node) bool
+	compare func(c *comparer, g, a *latex.Node) bool
+}
+
+// kinds is the table of comparisons, of which the first that fits decides.
+var kinds []comparison
+
+func init() { // the rules compare parts by the table
+	either := func(f func(n *latex.Node) bool) func(g, a *latex.Node) bool {
+		return func(g, a *latex.Node) bool { return f(g) || f(a) }
+	}
+	is := func(ops ...latex.Op) func(g, a *latex.Node) bool {
+		return either(func(n *latex.Node) bool { return slices.Contains(ops, n.Op) })
+	}
+	has := func(ops ...latex.Op) func(g, a *latex.Node) bool {
+		return either(func(n *latex.Node) bool { return n.Contains(ops...) })
+	}
+	nested := func(g, a *latex.Node) bool {
+		return g.Op == latex.Matrix && isNested(a) || a.Op == latex.Matrix && isNested(g)
+	}
+	kinds = []comparison{
+		{"plus minus", has(latex.PlusMinus, latex.MinusPlus), (*comparer).signs},
+		{"equations", is(latex.Rel), (*comparer).relations},
+		{"lists", is(latex.List, latex.Set), (*comparer).lists},
+		{"regions", either(isRegionLike), (*comparer).sets},
+		{"matrices", nested, (*comparer).matrices},
+		{"brackets", is(latex.Bracket), (*comparer).brackets},
+		{"matrices", has(latex.Matrix), (*comparer).matrices},
+		{"ratios", is(latex.Ratio, latex.Clock), (*comparer).ratios},
+		{"words", is(latex.Text), (*comparer).texts},
+		{"residues", is(latex.Mod), (*comparer).residues},
+	}
+}
+
+// byKind compares g and a by the first rule whose kinds fit; other kinds are compared as
+// expressions.
 func (c *comparer) byKind(g, a *latex.Node) bool {
 	if g == nil || a == nil {
 		return c.say(false, "nothing to compare")
@@ -72,34 +110,17 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 	if (g.Op == latex.List) != (a.Op == latex.List) {
 		g, a = c.unremarked(g, a, true), c.unremarked(a, g, false)
 	}
-	switch {
-	case g.Contains(latex.PlusMinus, latex.MinusPlus) || a.Contains(latex.PlusMinus, latex.MinusPlus):
-		return c.signs(g, a)
-	case g.Op == latex.Dots && a.Op == latex.Dots:
-		return c.say(true, "an ellipsis on both sides")
-	case g.Op == latex.Rel || a.Op == latex.Rel:
-		return c.relations(g, a)
-	case isListLike(g) || isListLike(a):
-		return c.lists(g, a)
-	case isRegionLike(g) || isRegionLike(a):
-		return c.sets(g, a)
-	case g.Op == latex.Matrix && isNested(a), a.Op == latex.Matrix && isNested(g):
-		return c.matrices(g, a)
-	case g.Op == latex.Bracket || a.Op == latex.Bracket, isPoint(g) && isPoint(a):
-		return c.brackets(g, a)
-	case g.Contains(latex.Matrix) || a.Contains(latex.Matrix):
-		return c.matrices(g, a)
-	case g.Op == latex.Ratio || a.Op == latex.Ratio || g.Op == latex.Clock || a.Op == latex.Clock:
-		return c.ratios(g, a)
-	case g.Op == latex.Date || a.Op == latex.Date:
-		return c.say(g.Op == a.Op && sameDate(g.Name, a.Name), "dates")
-	case g.Op == latex.Text || a.Op == latex.Text:
-		return c.texts(g, a)
-	case g.Op == latex.Cases || a.Op == latex.Cases:
-		return c.elementwise(g, a, "cases")
-	case g.Op == latex.Mod || a.Op == latex.Mod:
-		return c.residues(g, a)
-	case g.Contains(latex.Const) && !a.Contains(latex.Const):
+	if rules.On("truth tables") && (isLogic(g) || isLogic(a)) {
+		if same, ok := c.sameTruth(g, a); ok {
+			return c.say(same, "the same truth table")
+		}
+	}
+	for _, kind := range kinds {
+		if kind.fits(g, a) && rules.On(kind.rule) {
+			return kind.compare(c, g, a)
+		}
+	}
+	if g.Contains(latex.Const) && !a.Contains(latex.Const) {
 		a = a.Replaced(latex.Sym, "I", &latex.Node{Op: latex.Const, Name: "i"}) // 2 + 5*I
 	}
 	return c.scalars(g, a)
@@ -127,7 +148,7 @@ func isTuple(n *latex.Node) bool { return n.Op == latex.Bracket || n.Op == latex
 // components is n, a sum of multiples of the unit vectors i, j and k, as a tuple as long
 // as other; anything else is unchanged.
 func (c *comparer) components(n, other *latex.Node) *latex.Node {
-	if !isTuple(other) || !n.Op.Scalar() || len(other.Args) < 2 || len(other.Args) > 3 {
+	if !rules.On("unit vectors") || !isTuple(other) || !n.Op.Scalar() || len(other.Args) < 2 || len(other.Args) > 3 {
 		return n
 	}
 	isUnit := func(n *latex.Node) int {
@@ -175,12 +196,9 @@ func (c *comparer) components(n, other *latex.Node) *latex.Node {
 	return tuple
 }
 
-// isPoint reports whether n is written as a labelled point, A(1,2).
-func isPoint(n *latex.Node) bool { return n.Op == latex.App && len(n.Args) > 1 }
-
 // elementwise compares two nodes of one kind argument by argument.
 func (c *comparer) elementwise(g, a *latex.Node, rule string) bool {
-	if g.Op != a.Op || len(g.Args) != len(a.Args) || g.Cols != a.Cols {
+	if g.Op != a.Op || len(g.Args) != len(a.Args) || g.Cols != a.Cols || g.Op == latex.Matrix && g.Name != a.Name {
 		return c.say(false, rule+" of different shapes")
 	}
 	return c.inOrder(g.Args, a.Args, rule+" with equal parts")

@@ -7,6 +7,7 @@ import (
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
+	"onering/verifier/internal/rules"
 )
 
 // A convention is a way in which an answer may differ from the gold without being wrong.
@@ -40,6 +41,9 @@ func (c *comparer) relax(to convention) bool {
 // only the end of a chain in running text, so parts of such a chain that are joined by =
 // need not agree: the last one is the answer.
 func (c *comparer) agrees(chain *latex.Node) bool {
+	if !rules.On("chains") {
+		return true
+	}
 	for i, op := range chain.Ops {
 		l, r := chain.Args[i], chain.Args[i+1]
 		if op == "~" && !(i == 0 && isName(l)) {

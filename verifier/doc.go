@@ -6,16 +6,34 @@
 // state between calls. Work is bounded by counting it, so that hostile input
 // costs milliseconds and ends in [Limit], never in a silent zero.
 //
-// # Stages
+// # From text to verdict
 //
+//	response ─ finder ─▶ extract ─ latex.Parse ─▶ tree ─ comparer ─▶ decision ─▶ Result
+//	gold ───── finder ─▶ text ──── latex.Parse ─▶ tree ─────┘ └─ algebra.Checker: one number?
+//
+// A finder looks for the answer in a response; what it finds is an extract: one or more
+// texts, the likeliest first. A box is one \boxed{}. Package latex cuts a text into tokens
+// and parses them into a tree of Nodes; where the text allows several trees, a Reading
+// chooses one and an ambiguity tells of the others. A comparer holds the budget of one pair
+// of trees and applies the rule that fits their kinds: the table [kinds] in compare.go. A
+// quantity is an expression without its units. A region is a set of real numbers. A
+// convention is a way in which an answer may differ from the gold; one verdict uses at most
+// one. A Checker says whether two expressions are equal: by exact arithmetic, in a finite
+// field (a formula), or in balls (a numeric). A decision is the Result with its trees.
+//
+// The files in reading order:
+//
+//   - verifier.go, verify.go: the door; readings of what is ambiguous.
 //   - extract.go, box.go, prose.go: where the answer is.
-//   - verifier/latex: LaTeX and plain text to a tree.
-//   - verify.go: the readings of what is ambiguous (1,234 or 1 and 234).
-//   - compare.go: which rule for which kinds; one file for each: lists,
-//     relations, inequalities, regions (sets of numbers), matrices, ratios,
-//     texts, scalars (with units).
-//   - verifier/algebra: equality of expressions, by exact arithmetic, in a
-//     finite field, or in the ball arithmetic of verifier/ball.
+//   - internal/latex: token, lex, number, unicode; parse, expression, atom, command,
+//     environment; unit, nouns, words, introduction: what is said in words; tree.
+//   - compare.go: the table of rules by kinds; convention.go.
+//   - relations, lists, inequalities, regions, realline, matrices, ratios, signs, texts,
+//     logic, chemistry, constants, scalars (with units), counting, worked: a rule or a few each.
+//   - internal/algebra: algebra, rational, angles, field, prime, numeric, sample, relation.
+//   - internal/ball: real and complex arithmetic with bounds for its errors.
+//   - internal/rules: the names of the rules. TestRules switches each off and prints the
+//     verdicts that it decides; a rule without a verdict goes.
 //
 // # Conventions
 //
@@ -44,19 +62,23 @@
 //     other side x° is x pi/180.
 //   - A unit or a noun that only one side names does not matter. If both do, units of one
 //     dimension convert (12 inches is 1 foot), others differ; of counted nouns
-//     (5 apples) one must say what the other says, in more or fewer words. Number words
+//     (5 apples) and of words behind a unit (5 km east) one must say what the other says, in
+//     more or fewer words. Number words
 //     multiply (5 lakh, 5 hundredths). Words that change the number, or may, are never left
 //     out: operations, bounds, signs, doubts, unknown abbreviations (5 squared, 5 in debt, 5 mn).
-//   - x = 3 is 3, and f(x) = x^2 is x^2; the name does not matter unless several
-//     are named. Other equations are equal if, once fractions are cleared, a
+//   - x = 3 is 3, and f(x) = x^2 is x^2; the name does not matter unless several are named, or
+//     both sides name coordinates, segments, angles or values of a function: y = 3 is not
+//     x = 3, AB = 5 is not AC = 5. Other equations are equal if, once fractions are cleared, a
 //     constant factor makes them so: xy = 1 is y = 1/x, but xy = x is not
 //     y = 1, which lacks the solutions with x = 0. In a chain (x = 2+3 = 5) the
 //     last part counts, and so it does in an identity: (x+1)^2 = x^2+2x+1. An answer
 //     may say what was asked for (x^2+y^2 = 7, P(A|B) = 1/6), but not what is still to
 //     be solved (2x = 10, x^2 = 5), nor that something is 0.
 //   - A remark about the domain (for all x ∈ R, n >= 1) may be added, and a membership left out.
-//   - A label or a sentence may stand around an answer: Area: 5, x is 5, page 5. Two
-//     labels must agree. Words that change the number are no labels.
+//   - A label or a sentence may stand around an answer: Area: 5, x is 5, Page 5, Alice wins.
+//     Words that change the number are no labels.
+//   - Free constants may have any name: y = Ce^x is y = Ae^x. Propositions are equal if their
+//     truth tables are. Formulas of substances are read as chemists write them.
 //   - An argument of a command without braces is what TeX takes, one digit: \frac12 is 1/2, and
 //     \sqrt13 is not the root of 13. √13, sqrt(13) and 2^10 take the whole numeral.
 //   - A prime after a number marks minutes of an angle, a double one seconds. Only the latter
@@ -84,10 +106,11 @@
 //   - Words are compared one by one without regard to case, articles and punctuation at
 //     their ends; an "a" that does not begin a text is a letter. After yes or no only a
 //     sentence that says it again is passed over. "Alice or Bob" is not "Alice and Bob".
-//   - What stands around a box and is one expression or relation with it takes the answer
-//     away: -\boxed{5}, x \ne \boxed{5}; so do words that deny it, and arithmetic that it is
-//     equated with and that comes to something else, but for rounding: 3+4 = \boxed{5}. A measure behind it is
-//     read with it: \boxed{5} million. A per cent sign there is not left out.
+//   - A cheat is one response that is right for two golds, or right without stating the gold.
+//     So another answer beside a box counts (\boxed{5} or 6), and what else stands around it
+//     does not: neither -\boxed{5} nor "I doubt \boxed{5}". A factor behind it is read with it:
+//     \boxed{5} million.
+//   - What precedes the end of a model's thoughts, </think> or the like, is no answer.
 //   - The whole content of an <answer> tag is the answer, or the box in it.
 //   - The last complete box counts; boxes side by side may also be the parts of one
 //     answer, of a list or tuple. A box that is not closed is passed over, one that is empty is no answer.

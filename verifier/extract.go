@@ -1,6 +1,8 @@
 package verifier
 
 import (
+	"onering/verifier/internal/rules"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -8,12 +10,10 @@ import (
 
 // An extract is the answer that was found in a response.
 type extract struct {
-	texts []string // readings of the answer, the likeliest first
-	from  string   // where it was found
-	whole bool     // it is the whole running text
-	// outside says that a per cent sign stands after the box.
-	outside bool
-	reason  string // why there is no answer
+	texts  []string // readings of the answer, the likeliest first
+	from   string   // where it was found
+	whole  bool     // it is the whole running text
+	reason string   // why there is no answer
 }
 
 // The places of an answer. In prose a comma may be a decimal comma; in other places it
@@ -29,8 +29,30 @@ const (
 // each time.
 type finder struct{ steps int }
 
+// thought matches the end of a model's thoughts, in the marks of several families.
+var thought = regexp.MustCompile(`(?i)</(?:\w+:)?(?:think|thinking|thoughts?|reasoning|scratchpad|analysis)>|<end_working_out>|\[/think\]|◁/think▷|<\|(?:end_of_thought|/think)\|>|<\|channel\|>final[^<]*<\|message\|>|^analysis(?:[^\n]|\n)*assistantfinal`)
+
+// glmBox writes the box of another family of models as LaTeX.
+var glmBox = strings.NewReplacer("<|begin_of_box|>", `\boxed{`, "<|end_of_box|>", "}")
+
+// unthought returns what follows the thoughts in a response: no answer stands in them.
+func (find *finder) unthought(s string) string {
+	if !rules.On("thoughts") || !strings.Contains(s, "</") && !strings.Contains(s, "<|") && !strings.Contains(s, "[/") && !strings.Contains(s, "◁") && !strings.Contains(s, "working_out>") && !strings.HasPrefix(s, "analysis") {
+		return s
+	}
+	find.steps += len(s)
+	s = glmBox.Replace(s)
+	if ends := thought.FindAllStringIndex(s, -1); len(ends) > 0 {
+		return s[ends[len(ends)-1][1]:]
+	}
+	return s
+}
+
 // extractAnswer finds the answer in a response.
 func (find *finder) extractAnswer(v Verifier, response string) extract {
+	if v.Mode != Tag || !v.Strict { // the strict form has a tag directly after the thoughts
+		response = find.unthought(response)
+	}
 	switch v.Mode {
 	case Boxed:
 		return find.fromBox(response)
@@ -72,17 +94,7 @@ func (find *finder) fromBox(s string) extract {
 	if clean(b.content) == "" {
 		return extract{reason: "the last box is empty"}
 	}
-	if find.deniedBox(s, b) {
-		return extract{reason: "the last box is denied"}
-	}
-	text, outside, ok := find.boxText(s, b)
-	if !ok {
-		return extract{reason: "the last box is a part of something larger"}
-	}
-	if find.contradicted(s, b, text) {
-		return extract{reason: "the last box is equated with something else"}
-	}
-	e.texts, e.outside = append(e.texts, text+find.otherAnswer(s, b)), outside
+	e.texts = append(e.texts, multiplied(s, b)+find.otherAnswer(s, b))
 	if all, either := find.joinedBoxes(s, b); either && !slices.ContainsFunc(all, func(text string) bool {
 		return strings.ContainsAny(text, "<>=") || strings.Contains(text, `\le`) || strings.Contains(text, `\ge`)
 	}) {
@@ -123,9 +135,9 @@ func (find *finder) fromTag(s string, strict bool) extract {
 	return extract{texts: []string{find.unphrased(content)}, from: fromTagged}
 }
 
-// unphrased takes off "The answer is", unless words before it deny it.
+// unphrased takes off "The answer is".
 func (find *finder) unphrased(s string) string {
-	if at := find.afterPhrase(s); at >= 0 && at < len(s) && clean(s[at:]) != "" && !find.denied("", s[:at]) {
+	if at := find.afterPhrase(s); at >= 0 && at < len(s) && clean(s[at:]) != "" {
 		return s[at:]
 	}
 	return s
@@ -169,11 +181,6 @@ func (find *finder) goldText(gold string) (string, bool) {
 	if b, ok := find.lastBox(gold); ok {
 		// A gold that was cut off in its box still counts.
 		text = b.content
-		if b.closed {
-			if whole, _, ok := find.boxText(gold, b); ok {
-				text = whole
-			}
-		}
 		if all, _ := find.joinedBoxes(gold, b); all != nil {
 			text = strings.Join(all, ", ")
 		}

@@ -6,6 +6,7 @@ import (
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
+	"onering/verifier/internal/rules"
 )
 
 // isListLike reports whether n is a list or a set of elements.
@@ -169,6 +170,14 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	if g.Name != a.Name && g.Name != "," && a.Name != "," && !slices.ContainsFunc(g.Args, named) {
 		return c.say(false, "alternatives against all of them")
 	}
+	if either := g.Name == "or"; either != (a.Name == "or") && (namedDistinctly(g) || g.Name != "," && a.Name != "," && slices.ContainsFunc(g.Args, isInequality)) {
+		return c.say(false, "alternatives against all of them")
+	}
+	if x, ok := assignmentOf(g.Args[0]); ok {
+		if y, ok := assignmentOf(a.Args[0]); ok && !namedDistinctly(g) && otherQuantity(x.name, y.name) {
+			return c.say(false, "different things named")
+		}
+	}
 	if verdict, ok := c.ranging(g, a); ok {
 		return verdict
 	}
@@ -297,7 +306,7 @@ const mostShifted = 4
 // are linear in k with the same step, and differ by whole steps, as \pi/2 + k\pi and
 // -\pi/2 + k\pi.
 func (c *comparer) sameProgression(g, a, k *latex.Node) bool {
-	if !g.Op.Scalar() || !a.Op.Scalar() {
+	if !rules.On("progressions") || !g.Op.Scalar() || !a.Op.Scalar() {
 		return false
 	}
 	same := func(x, y *latex.Node) bool {

@@ -1,12 +1,13 @@
 package verifier
 
 import (
+	"slices"
+
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
 )
 
-// matrices compares where a matrix is involved: products and the like are
-// computed, a determinant is a number, a row or column is a vector, I is the
+// matrices compares where a matrix is involved: a row or column is a vector, I is the
 // identity.
 func (c *comparer) matrices(g, a *latex.Node) bool {
 	x, y := c.computed(g), c.computed(a)
@@ -103,207 +104,86 @@ func identity(m *latex.Node) *latex.Node {
 	return out
 }
 
-// computed is n with its matrix operations carried out: a matrix, or an
-// expression without one; nil where the shapes do not fit.
+// computed is n with a factor multiplied into its matrix and a transposition carried out: a
+// matrix, or an expression without one; nil for other operations, which are compared as written.
 func (c *comparer) computed(n *latex.Node) *latex.Node {
-	if n == nil || !n.Contains(latex.Matrix) {
+	if n == nil || !n.Contains(latex.Matrix) || n.Op == latex.Bracket || n.Op == latex.List {
 		return n
 	}
-	if c.steps++; c.steps > maxCompareSteps {
-		c.limited = true
-		return nil
-	}
+	c.steps += len(n.Args)
 	switch n.Op {
 	case latex.Matrix:
-		if len(n.Args) > maxEntries {
-			c.limited = true
+		if c.limited = c.limited || len(n.Args) > maxEntries || c.steps > maxCompareSteps; c.limited || n.Name == "|" {
 			return nil
-		}
-		if n.Name == "|" {
-			return c.determinant(n)
 		}
 		return n
 	case latex.Neg:
-		return c.matrixProduct(integer(-1), c.computed(n.Args[0]))
-	case latex.Func:
-		if n.Name == "det" && len(n.Args) == 1 {
-			if m := c.computed(n.Args[0]); m.Is(latex.Matrix) {
-				return c.determinant(m)
-			}
-		}
-		return nil
+		return c.scaled(n.Args[0], integer(-1))
 	case latex.Div:
-		if n.Args[1].Contains(latex.Matrix) {
-			return nil
-		}
-		return c.matrixProduct(&latex.Node{Op: latex.Div, Args: []*latex.Node{integer(1), n.Args[1]}}, c.computed(n.Args[0]))
-	case latex.Pow:
-		return c.matrixPower(n)
-	case latex.Add, latex.Mul:
-		total := c.computed(n.Args[0])
+		return c.scaled(n.Args[0], &latex.Node{Op: latex.Div, Args: []*latex.Node{integer(1), n.Args[1]}})
+	case latex.Mul:
+		total := n.Args[0]
 		for _, arg := range n.Args[1:] {
-			m := c.computed(arg)
-			if total == nil || m == nil {
+			if total = c.times(total, arg); total == nil {
 				return nil
-			}
-			if n.Op == latex.Add {
-				total = c.matrixSum(total, m)
-			} else {
-				total = c.matrixProduct(total, m)
 			}
 		}
 		return total
-	case latex.Bracket, latex.List:
-		return n
+	case latex.Pow:
+		m := c.computed(n.Args[0])
+		if e := n.Args[1]; !m.Is(latex.Matrix) || e.Op != latex.Sym || e.Name != "T" {
+			return nil
+		}
+		rows := len(m.Args) / m.Cols
+		out := &latex.Node{Op: latex.Matrix, Cols: rows}
+		for i := range m.Args {
+			out.Args = append(out.Args, m.Args[i%rows*m.Cols+i/rows])
+		}
+		return out
 	}
 	return nil
 }
 
-func product(factors ...*latex.Node) *latex.Node {
-	return &latex.Node{Op: latex.Mul, Args: factors}
-}
-
-func (c *comparer) matrixSum(x, y *latex.Node) *latex.Node {
-	if x.Op != latex.Matrix && y.Op != latex.Matrix {
-		return &latex.Node{Op: latex.Add, Args: []*latex.Node{x, y}}
-	}
-	if x.Op != y.Op || x.Cols != y.Cols || len(x.Args) != len(y.Args) {
-		return nil
-	}
-	out := &latex.Node{Op: latex.Matrix, Cols: x.Cols, Args: make([]*latex.Node, len(x.Args))}
-	for i := range out.Args {
-		out.Args[i] = c.folded(&latex.Node{Op: latex.Add, Args: []*latex.Node{x.Args[i], y.Args[i]}})
-	}
-	return out
-}
-
-// matrixProduct is the product of two matrices or expressions; nil if one of them is nil, or
-// the shapes do not fit.
-func (c *comparer) matrixProduct(x, y *latex.Node) *latex.Node {
+// times is the product of two matrices, or of a matrix and a factor; nil if they do not fit.
+func (c *comparer) times(x, y *latex.Node) *latex.Node {
 	switch {
-	case x == nil || y == nil:
-		return nil
-	case x.Op != latex.Matrix && y.Op != latex.Matrix:
+	case !x.Contains(latex.Matrix) && !y.Contains(latex.Matrix):
 		return product(x, y)
-	case x.Op != latex.Matrix || y.Op != latex.Matrix:
-		factor, m := swapped(x.Op == latex.Matrix, x, y)
-		return m.Mapped(func(entry *latex.Node) *latex.Node { return c.folded(product(factor, entry)) })
+	case !x.Contains(latex.Matrix):
+		return c.scaled(y, x)
+	case !y.Contains(latex.Matrix):
+		return c.scaled(x, y)
 	}
-	rows, inner := len(x.Args)/x.Cols, x.Cols
-	if len(y.Args)/y.Cols != inner {
-		return nil
-	}
-	if c.steps += rows * y.Cols * inner; c.steps > maxCompareSteps {
-		c.limited = true
+	x, y = c.computed(x), c.computed(y)
+	if !x.Is(latex.Matrix) || !y.Is(latex.Matrix) || x.Cols*y.Cols != len(y.Args) {
 		return nil
 	}
 	out := &latex.Node{Op: latex.Matrix, Cols: y.Cols}
-	for i := range rows {
-		for j := range y.Cols {
-			sum := &latex.Node{Op: latex.Add}
-			for k := range inner {
-				sum.Args = append(sum.Args, product(x.Args[i*inner+k], y.Args[k*y.Cols+j]))
-			}
-			out.Args = append(out.Args, c.folded(sum))
+	for i := range len(x.Args) / x.Cols * y.Cols {
+		sum := &latex.Node{Op: latex.Add}
+		for k := range x.Cols {
+			sum.Args = append(sum.Args, product(x.Args[i/y.Cols*x.Cols+k], y.Args[k*y.Cols+i%y.Cols]))
 		}
+		c.steps += x.Cols
+		out.Args = append(out.Args, sum)
 	}
 	return out
 }
 
-// folded returns n as a numeral if it is rational. This keeps entries small, since those
-// that stay expressions share their parts.
-func (c *comparer) folded(n *latex.Node) *latex.Node {
-	if r, ok := c.algebra.Rational(n); ok {
-		return algebra.Rational(r)
-	}
-	nodes := 0
-	if n.Any(func(*latex.Node) bool { nodes++; return nodes >= maxEntrySize }) {
-		c.limited = true
-		return integer(0)
-	}
-	return n
-}
-
-// matrixPower is a small power of a matrix, its transpose, or its inverse.
-func (c *comparer) matrixPower(n *latex.Node) *latex.Node {
-	m := c.computed(n.Args[0])
-	if !m.Is(latex.Matrix) {
+// scaled is a matrix times factors; nil if m is no matrix, or a factor is one.
+func (c *comparer) scaled(m *latex.Node, factors ...*latex.Node) *latex.Node {
+	if m = c.computed(m); !m.Is(latex.Matrix) || product(factors...).Contains(latex.Matrix) {
 		return nil
 	}
-	if e := n.Args[1]; e.Op == latex.Sym && e.Name == "T" {
-		rows := len(m.Args) / m.Cols
-		out := &latex.Node{Op: latex.Matrix, Cols: rows}
-		for j := range m.Cols {
-			for i := range rows {
-				out.Args = append(out.Args, m.Args[i*m.Cols+j])
-			}
+	return m.Mapped(func(entry *latex.Node) *latex.Node {
+		scaled := product(append(slices.Clone(factors), entry)...)
+		if r, ok := c.algebra.Rational(scaled); ok {
+			return algebra.Rational(r)
 		}
-		return out
-	}
-	k, ok := c.algebra.Integer(n.Args[1])
-	if !ok || m.Cols*m.Cols != len(m.Args) {
-		return nil
-	}
-	if k == -1 && m.Cols <= 4 {
-		return c.inverse(m)
-	}
-	if k < 1 || k > 4 {
-		return nil
-	}
-	total := m
-	for range k - 1 {
-		total = c.matrixProduct(total, m)
-	}
-	return total
+		return scaled
+	})
 }
 
-// minor is m without row i and column j.
-func minor(m *latex.Node, i, j int) *latex.Node {
-	out := &latex.Node{Op: latex.Matrix, Cols: m.Cols - 1}
-	for k, entry := range m.Args {
-		if k/m.Cols != i && k%m.Cols != j {
-			out.Args = append(out.Args, entry)
-		}
-	}
-	return out
-}
-
-// determinant expands a square matrix of at most five rows by its first row; nil if m is
-// no such matrix.
-func (c *comparer) determinant(m *latex.Node) *latex.Node {
-	if m.Cols*m.Cols != len(m.Args) || m.Cols > 5 {
-		return nil
-	}
-	c.steps += 4
-	switch m.Cols {
-	case 0:
-		return integer(1)
-	case 1:
-		return m.Args[0]
-	}
-	sum := &latex.Node{Op: latex.Add}
-	for j := range m.Cols {
-		term := product(m.Args[j], c.determinant(minor(m, 0, j)))
-		if j%2 == 1 {
-			term = product(integer(-1), term)
-		}
-		sum.Args = append(sum.Args, term)
-	}
-	return sum
-}
-
-// inverse is the adjugate over the determinant.
-func (c *comparer) inverse(m *latex.Node) *latex.Node {
-	det := c.determinant(m)
-	out := &latex.Node{Op: latex.Matrix, Cols: m.Cols}
-	for i := range m.Cols {
-		for j := range m.Cols {
-			cofactor := c.determinant(minor(m, j, i))
-			if (i+j)%2 == 1 {
-				cofactor = product(integer(-1), cofactor)
-			}
-			out.Args = append(out.Args, &latex.Node{Op: latex.Div, Args: []*latex.Node{cofactor, det}})
-		}
-	}
-	return out
+func product(factors ...*latex.Node) *latex.Node {
+	return &latex.Node{Op: latex.Mul, Args: factors}
 }

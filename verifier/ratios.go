@@ -3,7 +3,6 @@ package verifier
 import (
 	"math/big"
 	"slices"
-	"strings"
 
 	"onering/verifier/internal/latex"
 )
@@ -76,13 +75,4 @@ func (c *comparer) twoRatios(g, a *latex.Node) bool {
 		}
 	}
 	return c.say(true, "equal ratios")
-}
-
-// sameDate compares dates written year-month-day. A missing year is 0 and matches any.
-func sameDate(x, y string) bool {
-	p, q := strings.Split(x, "-"), strings.Split(y, "-")
-	if len(p) != 3 || len(q) != 3 || p[1] != q[1] || p[2] != q[2] {
-		return false
-	}
-	return p[0] == q[0] || p[0] == "0" || q[0] == "0"
 }

@@ -6,6 +6,7 @@ import (
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
+	"onering/verifier/internal/rules"
 )
 
 // An assignment is an equation that gives a value to a name: x = 3, f(x) = x^2,
@@ -91,7 +92,9 @@ func isName(n *latex.Node) bool {
 // isPlainName reports whether another name may replace n, as x = 3 for y = 3.
 func isPlainName(n *latex.Node) bool {
 	switch n.Op {
-	case latex.Sym, latex.Index, latex.App, latex.Text, latex.Mul:
+	case latex.Sym: // but a derivative has no other name
+		return !strings.HasSuffix(n.Name, "'")
+	case latex.Index, latex.App, latex.Text, latex.Mul:
 		return true
 	}
 	return false
@@ -257,8 +260,19 @@ func isOption(n *latex.Node) bool {
 	return n.Op == latex.Sym && len(n.Name) == 1 && n.Name[0] >= 'A' && n.Name[0] <= 'J'
 }
 
-// identical writes f(x) ≡ 0 with an equals sign; it returns a congruence unchanged.
+// identical writes f(x) ≡ 0 and f: x ↦ x^2 with an equals sign, and B ⊃ A from left to right;
+// it returns a congruence unchanged.
 func identical(n *latex.Node) *latex.Node {
+	if n.Op == latex.Rel && single(n, "mapsto") && n.Args[0].Op == latex.Ratio && len(n.Args[0].Args) == 2 && n.Args[0].Args[0].Op == latex.Sym {
+		f := n.Args[0].Args
+		return &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{{Op: latex.App, Name: f[0].Name, Args: f[1:]}, n.Args[1]}}
+	}
+	if n.Op == latex.Rel && single(n, "mapsto") && n.Args[0].Op == latex.Sym {
+		return &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{{Op: latex.App, Name: "f", Args: n.Args[:1]}, n.Args[1]}}
+	}
+	if n.Op == latex.Rel && (single(n, "supset") || single(n, "supseteq")) {
+		return &latex.Node{Op: latex.Rel, Ops: []string{strings.Replace(n.Ops[0], "sup", "sub", 1)}, Args: []*latex.Node{n.Args[1], n.Args[0]}}
+	}
 	if n.Op != latex.Rel || !single(n, "==") || n.Contains(latex.Mod) {
 		return n
 	}
@@ -389,7 +403,11 @@ func single(n *latex.Node, op string) bool { return len(n.Ops) == 1 && n.Ops[0] 
 // one occurs in the value of the other: then it compares the equations.
 func (c *comparer) assignments(g, a *latex.Node, x, y assignment) bool {
 	sameName := c.sameName(x.name, y.name)
-	crossed := isDerivative(x.name) && isDerivative(y.name) || mentions(y.value, x.name) || mentions(x.value, y.name) || !isPlainName(x.name) || !isPlainName(y.name)
+	if otherQuantity(x.name, y.name) && !mentions(y.value, x.name) && !mentions(x.value, y.name) {
+		return c.say(false, "different things named")
+	}
+	sameName = sameName || quantityNamed(x.name) != "" && quantityNamed(x.name) == quantityNamed(y.name)
+	crossed := mentions(y.value, x.name) || mentions(x.value, y.name) || !isPlainName(x.name) || !isPlainName(y.name)
 	if sameName || !crossed {
 		value := y.value
 		if !sameName {
@@ -413,6 +431,36 @@ func (c *comparer) assignments(g, a *latex.Node, x, y assignment) bool {
 	return c.say(false, "different equations")
 }
 
+// otherQuantity reports whether two names stand for different things.
+func otherQuantity(x, y *latex.Node) bool {
+	k, l := quantityNamed(x), quantityNamed(y)
+	return rules.On("other names") && k != "" && l != "" && k[0] == l[0] && k != l
+}
+
+// quantityNamed returns what a name that no other may replace stands for, after a letter for
+// its kind: a coordinate, a segment, an angle, the value of a function at a number.
+func quantityNamed(n *latex.Node) string {
+	if n.Op == latex.Abs {
+		n = n.Args[0]
+	}
+	letters := func(s string) string {
+		b := []byte(s)
+		slices.Sort(b)
+		return string(b)
+	}
+	switch name, angle := strings.CutPrefix(n.Name, "angle "); {
+	case n.Op == latex.Sym && len(name) == 1 && strings.Contains("xyz", name):
+		return "c" + name
+	case n.Op == latex.Sym && angle && len(name) == 3:
+		return "a" + name[1:2] + letters(name[:1]+name[2:])
+	case len(figure(n)) == 2:
+		return "s" + letters(figure(n))
+	case n.Op == latex.App && len(n.Args) == 1 && n.Args[0].Op == latex.Num:
+		return "f" + n.String()
+	}
+	return ""
+}
+
 func isRounded(n *latex.Node) bool { return n.Op == latex.Num && n.Places > 0 }
 
 // sameName reports whether two names are one; y(x) is y.
@@ -428,7 +476,10 @@ func mentions(n, name *latex.Node) bool {
 	if !name.Op.Scalar() || !n.Op.Scalar() {
 		return false
 	}
-	head := undifferentiated(name.Name)
+	head := name.Name
+	if base := strings.TrimRight(head, "'"); base != "" {
+		head = base
+	}
 	named := func(n *latex.Node) bool { return n.Op == latex.Sym || n.Op == latex.Index || n.Op == latex.App }
 	return named(name) && n.Any(func(n *latex.Node) bool { return named(n) && n.Name == head })
 }
@@ -463,12 +514,13 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 	if !g.Every(scalar) || !a.Every(scalar) || c.isIdentity(g) && c.isIdentity(a) {
 		return c.sides(g, a)
 	}
-	g, a = oneNotation(g, a)
 	x, y := algebra.Difference(g.Args[0], g.Args[1]), algebra.Difference(a.Args[0], a.Args[1])
-	if _, ok := c.algebra.Proportional(x, y); ok {
+	if _, ok := c.algebra.Proportional(x, y); ok && rules.On("equations") {
 		return c.say(true, "equations equal up to a factor")
 	}
-	if c.algebra.SameZeros(x, y, !solved(a)) {
+	p, _ := cleared(x)
+	q, _ := cleared(y)
+	if _, ok := c.algebra.Proportional(p, q); ok && rules.On("fractions") && isSolved(g) && isSolved(a) {
 		return c.say(true, "equations equal once fractions are cleared")
 	}
 	if c.algebra.Spent() {
@@ -477,11 +529,37 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 	return c.say(false, "different equations")
 }
 
-// solved reports whether an equation gives the value of a name: y = z/x, which people
-// also write as xy = z.
-func solved(n *latex.Node) bool {
+// isSolved reports whether an equation divides by letters only where it gives the value of a
+// name: y = z/x, which people also write as xy = z.
+func isSolved(n *latex.Node) bool {
 	as, ok := assignmentOf(n)
-	return ok && !mentions(as.value, as.name)
+	return ok && !mentions(as.value, as.name) || !n.Any(func(m *latex.Node) bool { return m.Op == latex.Div && len(algebra.Variables(m.Args[1])) > 0 })
+}
+
+// cleared returns n as a quotient, in sums and products of quotients with variables below.
+func cleared(n *latex.Node) (num, den *latex.Node) {
+	if !n.Contains(latex.Div) || n.Op != latex.Add && n.Op != latex.Mul && n.Op != latex.Neg && n.Op != latex.Div {
+		return n, integer(1)
+	}
+	num, den = cleared(n.Args[0])
+	if n.Op == latex.Neg {
+		return product(integer(-1), num), den
+	}
+	for _, arg := range n.Args[1:] {
+		p, q := cleared(arg)
+		switch n.Op {
+		case latex.Add:
+			if q.String() != den.String() {
+				num, p, den = product(num, q), product(p, den), product(den, q)
+			}
+			num = &latex.Node{Op: latex.Add, Args: []*latex.Node{num, p}}
+		case latex.Mul:
+			num, den = product(num, p), product(den, q)
+		default:
+			num, den = product(num, q), product(den, p)
+		}
+	}
+	return num, den
 }
 
 // sides compares two equations of things other than numbers side by side.

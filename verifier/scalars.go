@@ -8,6 +8,7 @@ import (
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
+	"onering/verifier/internal/rules"
 )
 
 // A quantity is an expression without its per cent sign, degree sign and
@@ -166,7 +167,11 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 		}
 		return value, symbols, true
 	case n.Op == latex.Mul && n.Args[0].Op.Scalar() && len(algebra.Variables(n.Args[0])) == 0:
-		for _, part := range n.Args[1:] {
+		number := 1 // of factors before the units
+		for number < len(n.Args) && len(algebra.Variables(n.Args[number])) == 0 && n.Args[number].Op != latex.Const {
+			number++
+		}
+		for _, part := range n.Args[number:] {
 			if part.Op == latex.Div && power(part.Args[0], 1) && power(part.Args[1], -1) {
 				continue // 5 \frac{km}{h}
 			}
@@ -174,7 +179,7 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 				return nil, nil, false
 			}
 		}
-		return n.Args[0], symbols, true
+		return product(n.Args[:number]...), symbols, true
 	}
 	return n, nil, len(algebra.Variables(n)) == 0
 }
@@ -194,6 +199,14 @@ func isArea(n *latex.Node) bool {
 		return certain[(&latex.Node{Op: latex.Div, Args: []*latex.Node{n.Args[0].Args[1], n.Args[1]}}).String()]
 	}
 	return false
+}
+
+// isScientific reports whether n is a number with a power of ten and letters behind it.
+func isScientific(n *latex.Node) bool {
+	if n.Op == latex.Div {
+		n = n.Args[0]
+	}
+	return n.Op == latex.Mul && len(n.Args) > 2 && n.Args[0].Op == latex.Num && n.Args[1].Op == latex.Pow && n.Args[1].Args[0].Is(latex.Num) && len(algebra.Variables(n.Args[1])) == 0
 }
 
 // sumOf adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.
@@ -243,7 +256,7 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	x, y := c.quantityOf(g), c.quantityOf(a)
 	if (len(x.units) == 0) != (len(y.units) == 0) {
 		x, y = c.withSymbols(g, x), c.withSymbols(a, y)
-	} else if len(y.units) == 0 && isArea(a) && len(algebra.Variables(g)) == 0 {
+	} else if len(y.units) == 0 && (isArea(a) || isScientific(a)) && len(algebra.Variables(g)) == 0 {
 		y = c.withSymbols(a, y) // 5 m^2
 	} else if len(x.units) == 0 && isArea(g) && len(algebra.Variables(a)) == 0 {
 		x = c.withSymbols(g, x)
@@ -262,6 +275,9 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 // percent compares p% with a plain number x: x is p/100, or p if the sign was left out.
 // Below 1 it must be p/100, since 0.5 is more likely 50% than 0.5%.
 func (c *comparer) percent(x, y quantity) bool {
+	if !rules.On("per cent") {
+		return c.say(false, "a per cent sign on one side only")
+	}
 	p, n := swapped(y.percent, x, y)
 	if n.degree || len(n.units) > 0 || len(p.units) > 0 {
 		return c.say(false, "a per cent value against a quantity")
@@ -296,7 +312,7 @@ func (c *comparer) degrees(x, y quantity) bool {
 	if len(n.units) > 0 {
 		return c.say(false, "degrees against another unit")
 	}
-	if c.expressions(d.value, n.value) {
+	if rules.On("degrees") && c.expressions(d.value, n.value) {
 		return c.relax(degreeSign)
 	}
 	return c.expressions(radians, n.value) && c.relax(degreeValue)
@@ -305,6 +321,10 @@ func (c *comparer) degrees(x, y quantity) bool {
 // withUnits compares quantities of which at least one has units. A unit that only one
 // side names is ignored; units of one dimension are converted.
 func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
+	saidX, saidY := x.aside(), y.aside()
+	if rules.On("leftover words") && saidX != "" && saidY != "" && !sameNouns(saidX, saidY, nil, nil) {
+		return c.say(false, "different things said of a measure")
+	}
 	if len(x.units) == 0 || len(y.units) == 0 {
 		if slices.ContainsFunc(append(x.units, y.units...), func(u unitPower) bool { return u.name == "K?" }) {
 			return c.say(false, "a K that may be a thousand")
@@ -315,7 +335,7 @@ func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 		if isPrime(x.units) || isPrime(y.units) {
 			return c.say(false, "a prime, which may be a derivative, on one side only")
 		}
-		if c.expressions(x.value, y.value) {
+		if rules.On("units left out") && c.expressions(x.value, y.value) {
 			return c.relax(unitOmitted)
 		}
 		if c.dollars(x, y) || c.dollars(y, x) {
@@ -352,6 +372,17 @@ func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 		return c.expressions(x.value, y.value)
 	}
 	return c.say(false, "units of different kinds")
+}
+
+// aside takes the words that only describe a measure out of q's units: the east of 5 km east.
+func (q *quantity) aside() string {
+	measured := slices.ContainsFunc(q.units, func(u unitPower) bool { return u.name[0] != '#' })
+	said := nouns(q.units)
+	if !measured || said == "" || latex.Changes(said) {
+		return ""
+	}
+	q.units = slices.DeleteFunc(slices.Clone(q.units), func(u unitPower) bool { return u.name[0] == '#' })
+	return strings.TrimSpace(towards.Replace(said + " "))
 }
 
 // isPrime reports whether units are the mark of 5'.
@@ -435,11 +466,14 @@ func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 		return false // 5 cm against 5 apples, 5 people against 5 people a day
 	}
 	in := func(a, b string) bool {
-		have := setOf(b)
-		return !slices.ContainsFunc(strings.Fields(a), func(w string) bool { return !have[w] })
+		have := setOf(towards.Replace(b + " "))
+		return !slices.ContainsFunc(strings.Fields(towards.Replace(a+" ")), func(w string) bool { return !have[w] })
 	}
 	return in(x, y) || in(y, x)
 }
+
+// towards writes a direction without its ending.
+var towards = strings.NewReplacer("wards ", " ", "ward ", " ", "due ", " ", "to the ", " ", "direction ", " ")
 
 // unitsLike reports whether x is in units, square units or cubic units, and other, with
 // the units units, has the same power of a length, or counts.
@@ -471,13 +505,13 @@ func (c *comparer) expressions(g, a *latex.Node) bool {
 	if c.tolerance != nil {
 		return c.say(c.near(g, a), "decimals and the tolerance")
 	}
-	if rounded(g, a) {
+	if rules.On("rounding") && rounded(g, a) {
 		return c.say(true, "a decimal that rounds to the gold")
 	}
-	if _, rational := c.algebra.Rational(g); c.floated(g, a) || rational && c.floated(a, g) {
+	if _, rational := c.algebra.Rational(g); rules.On("floating point") && (c.floated(g, a) || rational && c.floated(a, g)) {
 		return c.say(true, "equal as numbers in floating point")
 	}
-	if c.stated(g, a) {
+	if rules.On("rounding") && c.stated(g, a) {
 		return c.say(true, "equal to the digits that the decimal states")
 	}
 	return c.say(false, rule)

@@ -3,10 +3,12 @@ package verifier
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
 	"onering/verifier/internal/latex"
+	"onering/verifier/internal/rules"
 )
 
 // texts compares answers in words, word by word without harmless words: any other word is
@@ -17,30 +19,37 @@ func (c *comparer) texts(g, a *latex.Node) bool {
 	if !okX || !okY {
 		return c.say(false, "words against mathematics")
 	}
-	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x) || bare(g, x) == y || x == bare(a, y)), "words")
+	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x) || rules.On("sentences") && (slices.Contains(essences(g, x), y) || slices.Contains(essences(a, y), x))), "words")
 }
 
 var (
-	// subject is the beginning of a sentence that says what something is: "The function is".
-	subject = regexp.MustCompile(`^(?:it|this|these|they|(?:the|this) (?:\pL+ ){0,3}?\pL+) (?:is|are|was|were) (.+)$`)
+	// told matches a sentence that says what something is or does, with what it says of it,
+	// and winner one that says who.
+	told   = regexp.MustCompile(`^(?:it|this|these|they|(?:the|this) (?:\pL+ ){0,3}?\pL+) (?:(?:is|are|was|were) (.+)|((?:do|does|can|cannot|has|have|\pL{3,}s)\b.*))$`)
+	winner = regexp.MustCompile(`^(.+?) (?:wins?|won|will win|(?:is|was) the .+|has (?:a|the) .+)$`)
 	// denial makes another thing of a subject.
-	denial = regexp.MustCompile(`\b(?:not?|never|wrong|incorrect|false|opposite|neither|none|complement|other|non|converse|inverse)\b`)
-	// kind maps an adjective to the noun that it implies.
-	kind = regexp.MustCompile(` (?:triangle|function|number|integer|angle|sequence|series|graph|curve|matrix|prism|solid|quadrilateral|polygon)s?$`)
+	denial = regexp.MustCompile(`\b(?:not?|never|wrong|incorrect|false|opposite|neither|none|complement|other|non|converse|inverse|nor|loser)\b`)
+	// kind matches the noun that an adjective implies, and numbers those that "all even" does.
+	kind    = regexp.MustCompile(` (?:triangle|function|number|integer|angle|sequence|series|graph|curve|matrix|prism|solid|quadrilateral|polygon)s?$`)
+	numbers = regexp.MustCompile(` (?:integers|numbers|values)\b`)
 )
 
-// bare returns the words of a text n without implied words: "it is", "on" before a day,
-// "triangle" after "acute".
-func bare(n *latex.Node, words string) string {
-	if m := subject.FindStringSubmatch(n.Name); n.Op == latex.Text && m != nil && !denial.MatchString(n.Name) {
-		return normalWords(m[1])
-	}
+// essences returns the words of a text n without those that an answer may leave out: "it is",
+// "wins", "on" before a day, "triangle" after "acute".
+func essences(n *latex.Node, words string) []string {
+	out := []string{kind.ReplaceAllString(words, ""), numbers.ReplaceAllString(words, "")}
 	for _, preposition := range [...]string{"on ", "in ", "at "} {
 		if rest, ok := strings.CutPrefix(words, preposition); ok {
-			return rest
+			out = append(out, rest)
 		}
 	}
-	return kind.ReplaceAllString(words, "")
+	if m := told.FindStringSubmatch(n.Name); n.Op == latex.Text && m != nil && (m[1] == "" || !denial.MatchString(n.Name)) {
+		out = append(out, normalWords(m[1]+m[2]))
+	}
+	if m := winner.FindStringSubmatch(n.Name); n.Op == latex.Text && m != nil && !denial.MatchString(n.Name) {
+		out = append(out, normalWords(m[1]))
+	}
+	return out
 }
 
 // affirms reports whether a sentence begins with short, a yes or no, and says no more than
@@ -74,6 +83,9 @@ func wordsOf(n *latex.Node) (string, bool) {
 		if n.Name != "" {
 			return normalWords(n.Name), true
 		}
+		if n.Args[0].Op == latex.Text { // at most 3
+			return wordsOf(&latex.Node{Op: latex.List, Args: n.Args})
+		}
 	case latex.Unit:
 		return strings.TrimPrefix(n.Name, "#"), true
 	case latex.List:
@@ -81,6 +93,9 @@ func wordsOf(n *latex.Node) (string, bool) {
 		parts := make([]string, len(n.Args))
 		for i, arg := range n.Args {
 			w, ok := wordsOf(arg)
+			if arg.Op == latex.Num && arg.Places < 0 {
+				w, ok = arg.Rat.RatString(), true
+			}
 			if !ok {
 				return "", false
 			}
@@ -105,12 +120,18 @@ func normalWords(s string) string {
 		if !strings.ContainsFunc(w, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
 			w = f // != is not =
 		}
+		if v, ok := latex.Spelled(w); ok {
+			w = strconv.FormatInt(v, 10)
+		}
 		if w != "the" && w != "an" && (w != "a" || i > 0) {
 			out = append(out, calendar(w))
 		}
 	}
 	if len(out) == 0 {
 		return s
+	}
+	if len(out) == 1 && out[0] == "dne" {
+		return "does not exist"
 	}
 	return strings.Join(out, " ")
 }

@@ -71,15 +71,11 @@ type Verifier struct {
 	// from a decimal gold, relative to the gold: 0.01 is one per cent. Otherwise decimals
 	// are compared to the digits that they state.
 	Tolerance float64
-	// WorkedOut requires a worked-out answer if the gold is worked out: 4+18 is then not
-	// right for 22. It has no effect on golds that are no numbers, or are not worked out.
-	// Worked out are numerals, with a sign, a unit, a per cent or degree sign, or in
-	// scientific notation (10^3 too); fractions of whole numbers that do not come out
-	// even, in lowest terms or not, and with a whole number beside them; and, for golds
-	// with roots, constants or functions, a root that does not come out, powers of pi and
-	// e, and functions that the gold has, with at most one rational factor, a divisor,
-	// and terms that cannot be added. A list is worked out if its elements are; of a
-	// chain of equations one part is enough.
+	// WorkedOut requires an answer of one numeral, fraction or root if the gold is one: 4+18
+	// is then not right for 22. A sign, a unit, a per cent or degree sign and a power of ten
+	// may stand with it, and a whole number beside a fraction. Fractions and roots must not
+	// come out even. A list is worked out if its elements are; of a chain of equations one
+	// part is enough.
 	WorkedOut bool
 }
 
@@ -99,9 +95,7 @@ const (
 	maxSegments     = 2_000   // formulas in that
 	maxJoined       = 64      // boxes in a row that make one answer
 	maxSigns        = 64      // values of plus-minus signs
-	maxEllipsis     = 2_000   // elements that an ellipsis replaces
 	maxEntries      = 400     // entries of a matrix in a computation
-	maxEntrySize    = 1_000   // nodes of one entry
 	maxCompareDepth = 60      // depth of nested comparisons
 	maxCompareSteps = 3_000   // comparisons
 )

@@ -8,6 +8,7 @@ import (
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
+	"onering/verifier/internal/rules"
 )
 
 // VerifyAny says whether response answers as any of golds does. The result is of the
@@ -115,9 +116,6 @@ func compareExtract(gold string, e extract, start comparer) decision {
 	}
 	start.algebra = algebra.NewChecker() // all readings share one budget
 	start.prose = e.from == fromProse && !e.whole
-	if e.outside {
-		start.used = percentValue // 5 % is not 5
-	}
 	for i, text := range e.texts {
 		answer := clean(text)
 		if answer == "" {
@@ -179,8 +177,15 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	if v.equal || v.status == Limit {
 		return v
 	}
+	if rules.On("substances") && sameSubstance(gold, answer) {
+		v.equal, v.rule = true, "the same substance"
+		return v
+	}
 	// Now the other readings of an ambiguous text.
 	try := func(rg, ra latex.Reading) bool {
+		if !rules.On("other readings") {
+			return false
+		}
 		g2, errG := latex.Parse(gold, rg)
 		a2, errA := latex.Parse(answer, ra)
 		steps += g2.Steps + a2.Steps
@@ -204,6 +209,7 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	case !marked && a.Ambiguity.Decimal && isList(a.Tree) && !isList(g.Tree) && try(latex.Reading{}, decimal):
 	case g.Ambiguity.Exponent && try(euler, latex.Reading{}):
 	case a.Ambiguity.Exponent && try(latex.Reading{}, euler):
+	case (g.Ambiguity.Units || a.Ambiguity.Units) && try(latex.Reading{Letters: true}, latex.Reading{Letters: true}):
 	case (g.Ambiguity.Subscript || a.Ambiguity.Subscript) && try(latex.Reading{Subscripts: true}, latex.Reading{Subscripts: true}):
 	}
 	return v
@@ -234,17 +240,38 @@ func compareTrees(g, a latex.Parsed, start comparer) verdict {
 		return v
 	}
 	c := &start
-	v.equal = c.equal(c.filled(g.Tree), c.filled(a.Tree))
+	v.equal = c.equal(unhatted(g.Tree), unhatted(a.Tree))
 	v.rule = c.rule
+	if !v.equal && !c.limited && rules.On("free constants") && c.renamedConstants(unhatted(g.Tree), unhatted(a.Tree)) {
+		v.equal, v.rule = true, c.rule
+	}
 	if !v.equal && (c.limited || c.algebra.Spent()) {
 		v.status = Limit
 	}
 	return v
 }
 
+// unhatted writes the unit vectors i, j and k of n without their accents.
+func unhatted(n *latex.Node) *latex.Node {
+	if n == nil || !n.Contains(latex.Sym) {
+		return n
+	}
+	if accent, letter, ok := strings.Cut(n.Name, " "); n.Op == latex.Sym && ok && (accent == "hat" || accent == "vec" || accent == "bar") && strings.Contains("ijk", letter) {
+		op := latex.Sym
+		if letter == "i" {
+			op = latex.Const
+		}
+		return &latex.Node{Op: op, Name: letter}
+	}
+	return n.Mapped(unhatted)
+}
+
 // choices compares options, "B. 12": by their letters if both sides name one, else the
 // text after the letter with the other side. The rule is empty if this decides nothing.
 func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
+	if !rules.On("options") {
+		return false, ""
+	}
 	if g.Choice == "" && a.Choice == "" {
 		// A letter in words is an option whatever its case.
 		if g.Tree.Op == latex.Sym && a.Tree.Op == latex.Sym && (g.Tree.Words || a.Tree.Words) && strings.EqualFold(g.Tree.Name, a.Tree.Name) {

@@ -34,8 +34,6 @@ type formula struct {
 	bound  []string
 	inside int             // depth of enclosing series, integrals and limits
 	mult   map[string]bool // functions that are to be read as factors
-	pinned string          // the variable that has the value pin
-	pin    uint64
 }
 
 // formulas reports whether a and b have the same value at two random points, and
@@ -73,9 +71,6 @@ func (f *formula) value(n *latex.Node) uint64 {
 			if f.bound[i] == n.Name {
 				return mix(f.seed+uint64(i)+77) % f.in.p
 			}
-		}
-		if n.Name == f.pinned {
-			return f.pin
 		}
 		return hashName(n.Name, f.seed) % f.in.p
 	case latex.Const:
@@ -194,7 +189,7 @@ func (f *formula) application(n *latex.Node) uint64 {
 		term := f.value(n.Args[0])
 		f.bound = f.bound[:len(f.bound)-1]
 		return f.hash(name, term, low, high)
-	case latex.Text, latex.Dots, latex.Named, latex.Date:
+	case latex.Text, latex.Dots, latex.Named:
 		return f.opaque(0, name)
 	case latex.Rel:
 		for _, op := range n.Ops {
@@ -204,7 +199,7 @@ func (f *formula) application(n *latex.Node) uint64 {
 		return f.opaque(f.ratio(n.Rat), name)
 	}
 	h := uint64(len(n.Args))
-	symmetric := n.Op == latex.Func && (n.Name == "gcd" || n.Name == "lcm" || n.Name == "max" || n.Name == "min") || n.Op == latex.Set || n.Op == latex.Union || n.Op == latex.Intersect
+	symmetric := n.Op == latex.Func && (n.Name == "gcd" || n.Name == "lcm" || n.Name == "max" || n.Name == "min" || n.Name == "dot") || n.Op == latex.Set || n.Op == latex.Union || n.Op == latex.Intersect
 	for _, arg := range n.Args {
 		v := f.value(arg)
 		if symmetric {

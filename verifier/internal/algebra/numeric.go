@@ -64,7 +64,7 @@ func (e *numeric) value(n *latex.Node) ball.Complex {
 		return e.series(n)
 	case latex.Fact, latex.Fact2, latex.Binom:
 		return e.checked(e.c.rational(n, e.at))
-	case latex.Opaque, latex.Mod, latex.Text, latex.Matrix, latex.Bracket, latex.Set, latex.List, latex.Rel, latex.Named, latex.Dots, latex.Cases:
+	case latex.Opaque, latex.Mod, latex.Logic, latex.Text, latex.Matrix, latex.Bracket, latex.Set, latex.List, latex.Rel, latex.Named, latex.Dots, latex.Cases:
 		return e.opaque(n)
 	case latex.Index:
 		return e.smooth(n, 13)

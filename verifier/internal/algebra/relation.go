@@ -63,15 +63,13 @@ func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (facto
 	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}
 	points := append(s.fractions(), s.naturals()...)
 	if !known {
-		c.thresholds(&s, a)
-		c.thresholds(&s, b)
-		if s.jumps || s.unreachable {
+		if a, b, ok = c.withoutSteps(a, b); !ok {
 			return factor, false
 		}
-		if s.stepped || s.corners || s.root {
-			points = append(append(points, s.beyond()...), s.farOut()...)
+		if s = survey(a, b); s.stepped || s.bars {
 			enough = len(points)
 		}
+		points = append(s.fractions(), s.naturals()...)
 	}
 	var first ball.Complex
 	varied := known

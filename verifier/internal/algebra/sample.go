@@ -1,8 +1,10 @@
 package algebra
 
 import (
+	"maps"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"onering/verifier/internal/ball"
@@ -36,9 +38,11 @@ func (c *Checker) numbers(a, b *latex.Node) (outcome, string) {
 		}
 		return undecided, "numbers that could not be told apart"
 	}
-	c.thresholds(&s, a)
-	c.thresholds(&s, b)
-	return (&trial{c: c, a: a, b: b, s: s}).verdict()
+	a, b, ok := c.withoutSteps(a, b)
+	if !ok {
+		return undecided, "a step or a corner on one side only"
+	}
+	return (&trial{c: c, a: a, b: b, s: survey(a, b)}).verdict()
 }
 
 // A trial compares two expressions with variables at points.
@@ -71,7 +75,7 @@ func (t *trial) differ(points func() []*point) bool {
 // leave both sides undefined, as in (-1)^n, it tries natural numbers. Sides that no
 // precision can distinguish, such as sines of 10^1000 x, do not count as equal.
 func (t *trial) verdict() (outcome, string) {
-	const different, unreached, unclear = "different values at some point", "steps may lie where values are too large to compute", "expressions that could not be told apart"
+	const different, unclear = "different values at some point", "expressions that could not be told apart"
 	if len(t.s.integer) == 0 {
 		if t.differ(t.s.fractions) {
 			return unequal, different
@@ -86,22 +90,9 @@ func (t *trial) verdict() (outcome, string) {
 	if (len(t.s.integer) > 0 || t.met[pointEqual] < 3 || t.s.stepped) && t.differ(t.s.naturals) {
 		return unequal, different
 	}
-	near, vague := t.met[pointEqual], t.met[pointLimit]+t.met[pointUndecided]
-	if t.differ(t.s.beyond) {
-		return unequal, different
-	}
-	// A step or a corner may lie where nothing can be computed: n! + floor(n/10^5).
-	missed := t.s.unreachable || t.met[pointLimit]+t.met[pointUndecided] > vague || t.met[pointEqual] == near && len(t.s.constants) > 0
-	if t.differ(t.s.farOut) {
-		return unequal, different
-	}
 	switch {
 	case t.c.budget < 0:
 		return Limit, "expressions too costly to evaluate"
-	case missed && (t.s.stepped || t.s.corners || t.s.root):
-		return Limit, unreached
-	case t.s.jumps:
-		return undecided, unclear
 	case t.met[pointEqual] >= 5 || t.met[pointEqual] >= 3 && len(t.s.integer) == 0:
 		return Equal, "the same value at every point tried"
 	case t.met[pointLimit] > 0:
@@ -152,21 +143,11 @@ type variables struct {
 	complex  bool            // i occurs
 	infinite bool
 	stepped  bool // floors and the like: more points are needed
-	jumps    bool // a floor or a divisor may jump where no point lies: no points are enough
 	// bars say that an absolute value of something with variables occurs, so negative
 	// values matter: both sides have to be defined at the same points.
 	bars    bool
-	corners bool // an absolute value, or a sign, changes its formula somewhere
-	digits  int  // digits of the longest numeral
+	digits  int // digits of the longest numeral
 	factors map[string]bool
-	// constants are the larger constants in the expressions, rounded down, where steps
-	// and corners may lie.
-	constants []*big.Int
-	// unreachable says that there is a constant too large for a point beyond it.
-	unreachable bool
-	// root and logarithm say that one occurs, which reaches a constant only far beyond
-	// it.
-	root, logarithm bool
 }
 
 // survey lists the variables of a and b and their places.
@@ -195,25 +176,19 @@ func survey(nodes ...*latex.Node) variables {
 		case latex.Const:
 			s.complex = s.complex || n.Name == "i"
 			s.infinite = s.infinite || n.Name == "infty"
-		case latex.Pow: // 0^|x-pi| jumps
-			s.jumps = s.jumps || n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0 && hasSymbol(n.Args[1])
-		case latex.Root: // of a square
-			s.jumps = s.jumps || n.Args[0].Is(latex.Pow) && hidden(n.Args[0])
 		case latex.Fact, latex.Fact2:
 			discrete = true
 		case latex.Binom:
 			discrete, s.stepped = true, true
 		case latex.Abs:
-			s.bars, s.corners = s.bars || hasSymbol(n), s.corners || hasSymbol(n)
-			s.jumps = s.jumps || hidden(n.Args[0])
+			s.bars = s.bars || hasSymbol(n)
 		case latex.Floor, latex.Ceil:
-			s.stepped, s.jumps = true, s.jumps || hasSymbol(n) && periods(n.Args[0]) == 0
+			s.stepped = true
 			for _, arg := range n.Args {
 				walk(arg, discrete || integerNames(arg), bound)
 			}
 			return
 		case latex.Sum, latex.Prod:
-			s.stepped = s.stepped || isLarge(n.Args[2]) || isLarge(n.Args[3])
 			walk(n.Args[2], true, bound)
 			if high := n.Args[3]; !high.Is(latex.Const) { // an infinite series is compared as a formula
 				walk(high, true, bound)
@@ -223,13 +198,9 @@ func survey(nodes ...*latex.Node) variables {
 		case latex.Func:
 			switch n.Name {
 			case "gcd", "lcm":
-				discrete, s.stepped, s.jumps = true, true, s.jumps || hasSymbol(n)
+				discrete, s.stepped = true, true
 			case "max", "min":
 				s.stepped = true
-				s.jumps = s.jumps || slices.ContainsFunc(n.Args, hidden)
-			case "sgn":
-				s.corners = true
-				s.jumps = s.jumps || hidden(n.Args[0])
 			}
 		case latex.Opaque, latex.Mod:
 			// Compared as a formula; its variables stay inside.
@@ -250,215 +221,101 @@ func survey(nodes ...*latex.Node) variables {
 	return s
 }
 
-// isLarge reports whether a bound has a numeral beyond the ordinary points, so that a sum
-// from it on is empty at them.
-func isLarge(bound *latex.Node) bool {
-	return bound != nil && (bound.Op == latex.Num && bound.Rat.Cmp(big.NewRat(ordinary, 1)) > 0 || bound.Op == latex.Pow || slices.ContainsFunc(bound.Args, isLarge))
-}
-
 // ordinary is the size up to which points lie densely.
-const ordinary = 20
+const ordinary = 24
 
-// mostPeriods is the longest period of a floor that points find all steps of.
-const mostPeriods = 24
-
-// periods is the number d where n is a polynomial in natural numbers over d, so that its
-// floor takes polynomials in turn, d of them; 0 where n is nothing of the kind, or d
-// exceeds mostPeriods.
-func periods(n *latex.Node) int {
+// isCrooked reports whether n has letters, and a step or a corner, or is defined for natural
+// numbers only: a term of it may vanish at all points that are tried.
+func isCrooked(n *latex.Node) bool {
 	switch n.Op {
-	case latex.Num:
-		if d := n.Rat.Denom(); d.IsInt64() && d.Int64() <= mostPeriods && n.Rat.Num().BitLen() < 64 {
-			return int(d.Int64())
-		}
-	case latex.Sym:
-		if integerNames(n) {
-			return 1
-		}
-	case latex.Add, latex.Mul, latex.Neg, latex.Div, latex.Pow:
-		d := 1
-		for i, arg := range n.Args {
-			part := periods(arg)
-			if i > 0 && n.Op != latex.Add && n.Op != latex.Mul {
-				if !arg.Is(latex.Num) || !arg.Rat.IsInt() || arg.Rat.Sign() <= 0 || arg.Rat.Num().Cmp(big.NewInt(mostPeriods)) > 0 {
-					return 0
-				}
-				if part = int(arg.Rat.Num().Int64()); n.Op == latex.Pow && d == 1 {
-					part = 1
-				}
-			}
-			if d *= part; d == 0 || d > mostPeriods {
-				return 0
-			}
-		}
-		return d
-	}
-	return 0
-}
-
-// hidden reports whether n, whose sign makes a corner or a step, may change its sign
-// between the points: a sum with a power, a function or another corner of letters and
-// with a number that is tiny or large, as x^2-10^{-30}, or that is no integer beside a
-// corner, as \frac{1}{9}-|x-\pi|.
-func hidden(n *latex.Node) bool {
-	switch n.Op {
-	case latex.Mul, latex.Div, latex.Pow, latex.Neg, latex.Func:
-		return slices.ContainsFunc(n.Args, hidden)
-	case latex.Add:
-		bent, corner, narrow, broken := false, false, false, false
-		var walk func(n *latex.Node)
-		walk = func(n *latex.Node) {
-			letters := hasSymbol(n)
-			switch n.Op {
-			case latex.Num:
-				narrow, broken = narrow || n.Rat.Num().BitLen() > 20 || n.Rat.Denom().BitLen() > 10, broken || !n.Rat.IsInt()
-			case latex.Const:
-				broken = true
-			case latex.Pow, latex.Func, latex.Root:
-				bent, broken = bent || letters, broken || !letters && n.Op != latex.Pow
-				narrow = narrow || !letters && n.Op == latex.Pow && !(n.Args[1].Is(latex.Num) && n.Args[1].Rat.Num().BitLen() < 3)
-			case latex.Div:
-				broken = broken || !letters
-			case latex.Abs:
-				bent, corner = bent || letters, corner || letters
-			}
-			for _, arg := range n.Args {
-				walk(arg)
-			}
-		}
-		walk(n)
-		return bent && narrow || corner && broken
+	case latex.Floor, latex.Ceil, latex.Abs, latex.Fact, latex.Fact2, latex.Binom, latex.Sum, latex.Prod:
+		return hasSymbol(n)
+	case latex.Func:
+		return hasSymbol(n) && (n.Name == "gcd" || n.Name == "lcm" || n.Name == "max" || n.Name == "min" || n.Name == "sgn")
+	case latex.Root: // of a square
+		return n.Args[0].Is(latex.Pow) && hasSymbol(n)
+	case latex.Pow: // 0^|x-pi|
+		return n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0 && hasSymbol(n.Args[1])
 	}
 	return false
 }
 
-// hasSymbol reports whether n contains a letter.
-func hasSymbol(n *latex.Node) bool { return n.Contains(latex.Sym) }
-
-// Expressions are compared at points beyond their mostConstants largest constants, each
-// of up to mostConstantBits bits.
+// How deep in a term isTame is: below a corner there is no other crooked term, and below a
+// step there are only polynomials.
 const (
-	mostConstants    = 3
-	mostConstantBits = 1200
+	free = iota
+	belowCorner
+	belowStep
 )
 
-// thresholds notes the constants in n, where steps and corners may lie: numerals, powers
-// and what else has a value without variables.
-func (c *Checker) thresholds(s *variables, n *latex.Node) {
-	if n == nil {
-		return
-	}
-	if hasSymbol(n) || !n.Op.Scalar() {
-		switch {
-		case n.Op == latex.Root, n.Op == latex.Pow && !n.Args[1].Is(latex.Num):
-			s.root = true
-		case n.Op == latex.Func && (n.Name == "ln" || n.Name == "log" || n.Name == "lg"):
-			s.logarithm = true
-		}
-		for _, arg := range n.Args {
-			c.thresholds(s, arg)
-		}
-		return
-	}
-	r, err := c.rational(n, nil)
-	if err == errIrrational {
-		e := numeric{c: c, ball: &ball.Context{Prec: precisions[0], Budget: &c.budget}}
-		if z, errValue := e.try(n); errValue == nil && z.IsReal() {
-			if k := z.Re.Exponent(); max(k, -k) > mostConstantBits {
-				s.unreachable = true
-			} else if r, err = big.NewRat(1, 1), nil; k > 0 {
-				r.SetInt(new(big.Int).Lsh(big.NewInt(1), uint(k)))
-			} else {
-				r.SetFrac(big.NewInt(1), new(big.Int).Lsh(big.NewInt(1), uint(-k)))
-			}
-		}
-	}
+// isTame reports whether the points show every step and corner of n: the constants in it are
+// ordinary.
+func (c *Checker) isTame(n *latex.Node, depth int) bool {
 	switch {
-	case err == nil:
-		s.constant(r)
-	case err == errLimit:
-		s.unreachable = true
+	case n == nil || n.Op == latex.Const && depth < belowStep:
+		return true
+	case !hasSymbol(n) && n.Op != latex.Sum && n.Op != latex.Prod:
+		r, err := c.rational(n, nil)
+		return err == nil && r.Num().CmpAbs(big.NewInt(ordinary)) <= 0 && r.Denom().Cmp(big.NewInt(ordinary)) <= 0
+	case isCrooked(n) && depth > free:
+		return false
 	}
+	switch n.Op {
+	case latex.Sym, latex.Add, latex.Mul, latex.Neg:
+	case latex.Sum, latex.Prod:
+		return c.isTame(n.Args[0], depth) && c.isTame(n.Args[2], belowStep) && c.isTame(n.Args[3], belowStep)
+	case latex.Abs, latex.Root:
+		depth = belowCorner
+	case latex.Floor, latex.Ceil, latex.Fact, latex.Fact2, latex.Binom:
+		depth = belowStep
+	case latex.Pow:
+		if depth == belowStep && hasSymbol(n.Args[1]) || n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0 {
+			return false
+		}
+	case latex.Div:
+		if depth == belowStep && hasSymbol(n.Args[1]) {
+			return false
+		}
+	case latex.Func:
+		if depth == belowStep {
+			return false
+		}
+		if isCrooked(n) {
+			depth = belowStep
+		}
+	default:
+		return false
+	}
+	return n.Every(func(arg *latex.Node) bool { return c.isTame(arg, depth) })
 }
 
-// constant records a constant beyond the ordinary points, or one whose reciprocal is beyond them.
-func (s *variables) constant(r *big.Rat) {
-	if r.Sign() == 0 {
-		return
-	}
-	for _, x := range [...]*big.Rat{r, new(big.Rat).Inv(r)} {
-		k := floorRat(new(big.Rat).Abs(x))
-		switch {
-		case k.BitLen() > mostConstantBits:
-			s.unreachable = true
-		case k.Cmp(big.NewInt(ordinary)) > 0:
-			s.constants = append(s.constants, k)
-		}
-	}
-}
-
-// beyond returns points beyond the constants: a step or a corner at a constant, at its
-// square, or where a root or a logarithm reaches it lies between them and the ordinary
-// points. A bump of width one may lie at the constant itself.
-func (s *variables) beyond() []*point {
-	largest := slices.SortedFunc(slices.Values(s.constants), func(x, y *big.Int) int { return y.Cmp(x) })
-	largest = slices.CompactFunc(largest, func(x, y *big.Int) bool { return x.Cmp(y) == 0 })
-	var sizes []*big.Int
-	for i, k := range largest[:min(len(largest), mostConstants)] {
-		square := new(big.Int).Mul(k, k)
-		sizes = append(sizes, new(big.Int).Lsh(k, 1), new(big.Int).Add(square, k))
-		if i == 0 && s.root {
-			sizes = append(sizes, square.Mul(square, square))
-		}
-		if i > 0 || !s.logarithm {
-			continue
-		}
-		if !k.IsInt64() || k.Int64() > mostConstantBits {
-			s.unreachable = true
-		} else {
-			sizes = append(sizes, new(big.Int).Lsh(big.NewInt(1), uint(4*k.Int64())))
-		}
-	}
-	out := s.outside(sizes, 0)
-	if s.stepped || s.bars {
-		for _, k := range largest[:min(len(largest), mostConstants)] {
-			out = append(out, s.at(func(int) *big.Rat { return new(big.Rat).SetInt(k) }))
-		}
-	}
-	return out
-}
-
-// farOut are points a million and a million million from zero.
-func (s *variables) farOut() []*point {
-	return s.outside([]*big.Int{big.NewInt(1_000_000), big.NewInt(1_000_000_000_000)}, 3*len(s.constants))
-}
-
-// outside are points of the given sizes with both signs, seeded by the pair and salt.
-func (s *variables) outside(sizes []*big.Int, salt int) []*point {
-	seed := pairSeed(s.nodes...)
-	var out []*point
-	for round, size := range sizes {
-		for _, sign := range [...]int64{1, -1} {
-			out = append(out, turned(s.at(func(i int) *big.Rat {
-				// size plus up to size/2, and a little that is no integer
-				h := mix(seed ^ uint64((salt+round)*1009+i))
-				v := new(big.Rat).SetInt(new(big.Int).Add(size, new(big.Int).Div(new(big.Int).Mul(size, big.NewInt(int64(h%512))), big.NewInt(1024))))
-				if len(s.integer) > 0 && s.integer[s.names[i]] {
-					return v
-				}
-				v.Add(v, fraction(seed^h, 0, 1))
-				if sign < 0 {
-					v.Neg(v)
-				}
-				return v
-			})))
-			if len(s.integer) == len(s.names) {
-				break // natural numbers have no sign
+// withoutSteps puts an unknown in the place of each term whose steps and corners no points
+// show, where both sides have it; ok is false if only one has.
+func (c *Checker) withoutSteps(a, b *latex.Node) (x, y *latex.Node, ok bool) {
+	mult := factorLetters(a, b)
+	var replaced func(n *latex.Node, seen map[string]bool) *latex.Node
+	replaced = func(n *latex.Node, seen map[string]bool) *latex.Node {
+		if n == nil || !isCrooked(n) {
+			if n == nil || !slices.ContainsFunc(n.Args, func(arg *latex.Node) bool { return arg != nil }) {
+				return n
 			}
+			return n.Mapped(func(arg *latex.Node) *latex.Node { return replaced(arg, seen) })
 		}
+		if c.isTame(n, free) {
+			return n
+		}
+		f := formula{c: c, in: fieldFor(7), seed: 7, mult: mult}
+		name := "step " + strconv.FormatUint(f.value(n), 36)
+		seen[name] = true
+		return &latex.Node{Op: latex.Sym, Name: name}
 	}
-	return out
+	inA, inB := map[string]bool{}, map[string]bool{}
+	x, y = replaced(a, inA), replaced(b, inB)
+	return x, y, maps.Equal(inA, inB)
 }
+
+// hasSymbol reports whether n contains a letter.
+func hasSymbol(n *latex.Node) bool { return n.Contains(latex.Sym) }
 
 // integerName reports whether a variable usually stands for integers.
 func integerName(name string) bool { return strings.IndexByte("nmkNMKijpql", name[0]) >= 0 }

@@ -3,6 +3,7 @@ package latex
 import (
 	"cmp"
 	"math/big"
+	"onering/verifier/internal/rules"
 	"strings"
 )
 
@@ -254,6 +255,7 @@ func (p *parser) frenchAhead() bool {
 
 // frenchInterval parses ]a,b[, ]a,b] and [a,b[.
 func (p *parser) frenchInterval() *Node {
+	p.failIf(!rules.On("french intervals"))
 	open := "("
 	if p.cur().is("[") {
 		open = "["
@@ -567,6 +569,9 @@ func (p *parser) namedWord(w string) *Node {
 	case "pi", "Pi":
 		p.advance()
 		return &Node{Op: Const, Name: "pi"}
+	case "oo":
+		p.failIf(p.brackets == 0)
+		fallthrough
 	case "inf", "infty", "infinity", "Infinity":
 		p.advance()
 		return &Node{Op: Const, Name: "infty"}

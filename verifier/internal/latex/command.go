@@ -69,7 +69,7 @@ func (p *parser) command() *Node {
 		return p.annotated()
 	case "substack":
 		return p.argument()
-	case "$", "textdollar", "dollar", "pounds", "euro", "texteuro", "currency":
+	case "$", "textdollar", "dollar", "pounds", "euro", "texteuro", "currency", "rupee", "ruble", "KRW", "VND", "TRY":
 		return p.money(name)
 	case "Pr":
 		if p.cur().is("(") || p.cur().is("[") {
@@ -81,7 +81,7 @@ func (p *parser) command() *Node {
 	case "celsius":
 		return &Node{Op: Unit, Name: "degC"}
 	case "neg", "lnot":
-		return &Node{Op: Opaque, Name: "not", Args: []*Node{p.factor()}}
+		return &Node{Op: Logic, Name: "not", Args: []*Node{p.factor()}}
 	}
 	p.fail()
 	return nil
@@ -115,17 +115,25 @@ func (p *parser) decorated(accent string) *Node {
 	if p.cur().is("{") && p.at(1).kind == word && p.at(2).is("}") {
 		name := p.at(1).text
 		p.pos += 3
-		return &Node{Op: Sym, Name: accent + " " + name}
+		return accented(accent, name)
 	}
 	arg := p.argument()
 	if arg.Op == Sym || arg.Op == Const {
-		return &Node{Op: Sym, Name: accent + " " + arg.Name}
+		return accented(accent, strings.TrimPrefix(arg.Name, "vec ")) // \hat{\mathbf{i}}
 	}
 	if accent == "bar" && hasImaginary(arg) && isGaussian(arg) { // the conjugate of a number
 		unit := &Node{Op: Const, Name: "i"}
 		return arg.Replaced(Const, "i", negated(unit))
 	}
 	return &Node{Op: Opaque, Name: accent, Args: []*Node{arg}}
+}
+
+// accented is a name with an accent; a dotted one is a derivative.
+func accented(accent, name string) *Node {
+	if primes := map[string]string{"dot": "'", "ddot": "''"}[accent]; primes != "" {
+		return &Node{Op: Sym, Name: name + primes}
+	}
+	return &Node{Op: Sym, Name: accent + " " + name}
 }
 
 // annotated parses the two arguments of \overset and the like: a mark, and the base that
@@ -184,6 +192,11 @@ func (p *parser) derivative() *Node {
 	top, ok := p.differential()
 	if ok {
 		if bottom, ok := p.differential(); ok && bottom != "" {
+			if name, second := strings.CutPrefix(top, "^2"); second && strings.HasSuffix(bottom, "^2") {
+				return &Node{Op: Sym, Name: name + "''"}
+			} else if top != "" && !strings.Contains(top+bottom, "^") {
+				return &Node{Op: Sym, Name: top + "'"}
+			}
 			return &Node{Op: Sym, Name: "d(" + top + ")/d(" + bottom + ")"}
 		}
 	}

@@ -2,6 +2,7 @@ package latex
 
 import (
 	"math/big"
+	"onering/verifier/internal/rules"
 	"strings"
 )
 
@@ -119,8 +120,18 @@ func (p *parser) product() *Node {
 		t := p.cur()
 		switch {
 		case t.is("*"):
+			cross := t.sharp
 			p.advance()
 			p.failIf(p.closing())
+			if last := len(factors) - 1; isVector(factors[last]) {
+				right := p.factor()
+				if isVector(right) || factors[last].Name == "nabla" {
+					factors[last] = vectorProduct(cross, factors[last], right)
+				} else {
+					factors = append(factors, right)
+				}
+				continue
+			}
 			if units := p.unitsAfterSign(); units != nil {
 				factors = append(factors, units)
 				continue
@@ -177,13 +188,13 @@ func (p *parser) product() *Node {
 			p.advance() // 10P3
 			return p.chosenOf(t.text, factors[len(factors)-1], p.numeral())
 		}
-		if t.kind == word && (t.text == "x" || t.text == "X") && t.space && p.at(1).kind == number && p.at(1).num.text == "10" && p.at(2).is("^") && isNumeral(factors[len(factors)-1]) {
+		if t.kind == word && (t.text == "x" || t.text == "X") && p.at(1).kind == number && p.at(1).num.text == "10" && p.at(2).is("^") && isNumeral(factors[len(factors)-1]) {
 			p.advance() // 6.02 x 10^23
 			factors, after = append(factors, p.factor()), literal
 			continue
 		}
 		if _, n := p.daytime(); n > 0 && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) ||
-			p.domainAhead() || t.kind == word && (t.text == "noon" || t.text == "midnight") || p.copula() || p.afterthought() {
+			p.domainAhead() || p.roundedAhead() || t.kind == word && (t.text == "noon" || t.text == "midnight") || p.copula() || p.afterthought() {
 			break
 		}
 		if n, ok := p.suffix(factors); ok {
@@ -199,6 +210,27 @@ func (p *parser) product() *Node {
 		after = p.literal(before)
 	}
 	return p.spelledProduct(multiplication(factors), start, spelled)
+}
+
+// isVector reports whether n is written as a vector, so that × and · beside it are operators.
+func isVector(n *Node) bool {
+	return rules.On("vector products") && n.Op == Sym && (strings.HasPrefix(n.Name, "vec ") || strings.HasPrefix(n.Name, "hat ") || n.Name == "nabla") || n.Op == Func && n.Name == "cross"
+}
+
+// vectorProduct is x × y or x · y. That y × x is -(x × y) is told by their order.
+func vectorProduct(cross bool, x, y *Node) *Node {
+	for _, n := range [...]**Node{&x, &y} {
+		if name, ok := strings.CutPrefix((*n).Name, "vec "); ok {
+			*n = &Node{Op: Sym, Name: name}
+		}
+	}
+	if !cross {
+		return &Node{Op: Func, Name: "dot", Args: []*Node{x, y}}
+	}
+	if x.Name != "nabla" && y.String() < x.String() {
+		return negated(&Node{Op: Func, Name: "cross", Args: []*Node{y, x}})
+	}
+	return &Node{Op: Func, Name: "cross", Args: []*Node{x, y}}
 }
 
 // domainAhead reports whether a remark in brackets about a letter follows, (n >= 1) or
@@ -294,6 +326,8 @@ func integer(n int64) *Node { return &Node{Op: Num, Rat: big.NewRat(n, 1), Place
 func (p *parser) mixed() bool {
 	num, den := (*numeral)(nil), (*numeral)(nil)
 	switch t := p.cur(); {
+	case !rules.On("mixed numbers"):
+		return false
 	case t.kind == number && t.num.digits == 0 && t.num.places < 0 && !t.num.value.IsInt():
 		return true // 2½
 	case t.kind == number && t.num.short && p.at(1).is("/") && p.at(2).kind == number && p.at(2).num.short:
@@ -402,6 +436,9 @@ func (p *parser) postfix(n *Node) *Node {
 		switch {
 		case t.is("{") && p.at(1).is("}"):
 			p.pos += 2
+		case t.cmd("circ") && rules.On("compositions") && n.Op == Sym && (p.at(1).kind == word || p.at(1).kind == command):
+			p.advance() // f \circ g
+			n = &Node{Op: Func, Name: "composition", Args: []*Node{n, p.postfix(p.atom())}}
 		case p.degreeSign():
 			n = p.degrees(n)
 		case t.is("^"):
@@ -651,6 +688,9 @@ func indexed(n, sub *Node) *Node {
 
 // base is the base that the subscript at the position names, else 0.
 func (p *parser) base() int64 {
+	if !rules.On("bases") {
+		return 0
+	}
 	i := 0
 	if p.at(0).is("{") {
 		i = 1

@@ -92,13 +92,17 @@ func (l *lexer) emit(t token) {
 
 // sign emits a sign, and counts the brackets inside of which a comma separates.
 func (l *lexer) sign(s string) {
+	l.bracket(s)
+	l.emit(token{kind: sign, text: s, at: l.pos})
+}
+
+func (l *lexer) bracket(s string) {
 	switch s {
 	case "(", "[", "{:":
 		l.round++
 	case ")", "]", ":}":
 		l.round = max(0, l.round-1)
 	}
-	l.emit(token{kind: sign, text: s, at: l.pos})
 }
 
 // peek is the byte n after the current one, 0 past the end.
@@ -346,6 +350,8 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 	case name == "quad" || name == "qquad":
 		l.space = true
 		l.emit(token{kind: quad, at: at})
+	case bolds[name] && boldLetter.MatchString(l.src[l.pos:]):
+		l.emit(token{kind: command, text: "vec", at: at})
 	case ignored[name]:
 		l.space = true
 	case name == "lbrace", name == "rbrace":
@@ -364,11 +370,9 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		}
 		l.space = true
 	case op == "or" || op == "and":
-		l.emit(token{kind: word, text: op, plain: true, at: at})
-	case op != "" || relations[name] != "":
-		l.emit(token{kind: sign, text: cmp.Or(op, relations[name]), at: at})
-	case arrows[name]:
-		l.emit(token{kind: sign, text: "=>", at: at})
+		l.emit(token{kind: word, text: op, plain: true, at: at, sharp: true})
+	case op != "" || relations[name] != "" || arrows[name] != "":
+		l.emit(token{kind: sign, text: cmp.Or(op, relations[name], arrows[name]), at: at, sharp: name == "times"})
 	default:
 		l.emit(token{kind: command, text: name, plain: plain, at: at})
 	}
@@ -393,6 +397,13 @@ func (l *lexer) words(name string, plain, roman bool) (bool, bool) {
 	l.braces = append(l.braces, b)
 	return texts[name], romans[name]
 }
+
+// bolds are styles of letters for vectors, and boldLetter matches one small letter as their
+// argument.
+var (
+	bolds      = SetOf("mathbf boldsymbol bm pmb")
+	boldLetter = regexp.MustCompile(`^ ?(?:[a-z](?:[^a-zA-Z]|$)|\{[a-z]\})`)
+)
 
 // takesArgument reports whether a group may follow a command.
 func takesArgument(t *token) bool {

@@ -16,6 +16,12 @@ func Droppable(noun string) bool {
 	return !slices.ContainsFunc(words, changes) && (len(words) > 1 || !isParticiple(words[0]) && !multiple[words[0]])
 }
 
+// Changes reports whether words behind a measure change it: 5 dollars short.
+func Changes(noun string) bool {
+	words := strings.Fields(noun)
+	return slices.ContainsFunc(words, changes) || len(words) == 1 && begins[words[0]] && words[0] != "up" && words[0] != "down"
+}
+
 // changes reports whether a word of a phrase beside a number changes the meaning of the number.
 func changes(w string) bool {
 	if _, ok := multiplier(w); ok || isShare(w) || changing[w] || numberWords[w] > 1 {
@@ -23,7 +29,7 @@ func changes(w string) bool {
 	}
 	switch {
 	case w[0] >= 0x80:
-		return strings.ContainsAny(strings.ReplaceAll(w, "不同", ""), changingCharacters)
+		return strings.HasPrefix(w, "的") || strings.HasPrefix(w, "の") || strings.ContainsAny(strings.ReplaceAll(w, "不同", ""), changingCharacters) || changing[w]
 	case len(w) < 3 && w != "#", len(w) < 5 && !strings.ContainsAny(w, "aeiouy'"):
 		return !abbreviations[w] // mn, bns
 	}
@@ -51,7 +57,7 @@ func isShare(w string) bool {
 var (
 	begins = SetOf(`above across after against along among around as at away back before behind below beneath beside between beyond by
 		down from inside into like near off onto out outside over past short since through till to toward towards under until up upon via with within
-		und et y e et o ou oder или и`)
+		und et y e et o ou oder или и al au aux à del zum hoch`)
 	inside = SetOf("total all sum each every change tips sales profit savings cash")
 )
 
@@ -65,7 +71,7 @@ var changing = SetOf(`
 	squared cubed twice thrice double too upside mil mill mio bil mrd thou doz zillion negative debt deficit hundredweight mega giga nil googol arrears owed owing overdrawn backward backwards flipped mirrored shy fail fails duizend mila tusen
 	seem struck crossed turned few out wrong false untrue invalid impossible unlikely maybe perhaps probable approaching excluding excluded counting rising growing zero infinity binary octal hex hexadecimal
 	nicht nein kein keine falsch ohne weniger mehr tausend million millionen milliarde milliarden dutzend hundert halb halbe prozent drittel viertel
-	pas non jamais faux moins mille milliard milliards douzaine douzaines demi demie tiers ciento más menos millón millone docena medio media tercio tampoco nunca falso
+	pas non jamais faux moins mille milliers milliard milliards douzaine douzaines demi demie tiers ciento más menos millón millone docena medio media tercio tampoco nunca falso
 	не нет ни неверно минус тыс млн млрд тысяча тысяч тысячи миллион миллиона миллионов миллиард дюжина дюжин больше меньше более менее половина процент процентов`)
 
 // changingStems begin words that change the number, too.

@@ -2,6 +2,7 @@ package latex
 
 import (
 	"math/big"
+	"onering/verifier/internal/rules"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ type Reading struct {
 	EulerE bool
 	// Subscripts reads x1 as x_1 with its underscore lost, not as a product.
 	Subscripts bool
+	// Letters reads letters beside a number in a formula as variables, never as units.
+	Letters bool
 }
 
 // ambiguity says which other readings a text allows.
@@ -31,6 +34,7 @@ type ambiguity struct {
 	Decimal   bool // a comma could be a decimal comma
 	Exponent  bool // an e counts as a decimal exponent
 	Subscript bool // a letter precedes digits
+	Units     bool // letters of a formula count as a unit
 }
 
 // number reads the numeral at the position: separators, decimal point,
@@ -69,7 +73,7 @@ func (l *lexer) number(plain bool) {
 	if fraction != "" {
 		n.value.SetFrac(integer, tenTo(len(fraction)))
 	}
-	if r := l.repetend(fraction); r != nil {
+	if r := l.repetend(fraction); r != nil && rules.On("repetends") {
 		n.value.Add(n.value, r)
 		n.places, n.digits, n.short = -1, 0, false
 	} else {
@@ -152,7 +156,7 @@ func (l *lexer) commaRun() {
 	if !strings.Contains(run, ",") {
 		return
 	}
-	if l.round == 0 && grouped(run) && l.reading.Comma == thousands {
+	if l.round == 0 && rules.On("separators") && grouped(run) && l.reading.Comma == thousands {
 		l.met.Thousands = true
 		l.run = run
 		return
@@ -184,7 +188,7 @@ func grouped(run string) bool {
 }
 
 // separators may separate groups of three digits besides a comma.
-var separators = [...]string{`{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, `\,`, `\;`, `\:`, `\ `, `{\,}`, `{ }`, "~", " ", "\u00a0", "\u2009", "\u202f", "'"}
+var separators = [...]string{`{,}`, `\text{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, `\,`, `\;`, `\:`, `\ `, `{\,}`, `{ }`, "~", " ", "\u00a0", "\u2009", "\u202f", "'"}
 
 // whole reads the digits before the point without their separators. It reports
 // whether there were none.

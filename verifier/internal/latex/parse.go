@@ -2,6 +2,7 @@ package latex
 
 import (
 	"math/big"
+	"onering/verifier/internal/rules"
 	"slices"
 	"strings"
 )
@@ -29,12 +30,10 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 		return result, err
 	}
 	result.Ambiguity, result.Choice = met, choice(tokens)
-	if node := date(tokens); node != nil {
-		result.Tree = node
-		return result, nil
-	}
-	tree, steps, err := parseAll(tokens, reading)
-	result.Steps += steps
+	p := newParser(tokens, reading)
+	tree, err := p.top()
+	result.Steps += p.steps
+	result.Ambiguity.Units = p.unitLetters
 	if err == errLimit || deeper(tree, maxTreeDepth) {
 		return Parsed{Steps: result.Steps}, errLimit
 	}
@@ -108,9 +107,13 @@ func chosen(src string, reading Reading) (*Node, int) {
 
 // parseAll parses tokens, which it changes, and returns the steps that it took.
 func parseAll(tokens []token, reading Reading) (tree *Node, steps int, err error) {
-	p := &parser{tokens: partStatements(tokens), subscripts: reading.Subscripts}
+	p := newParser(tokens, reading)
 	tree, err = p.top()
 	return tree, p.steps, err
+}
+
+func newParser(tokens []token, reading Reading) *parser {
+	return &parser{tokens: partStatements(tokens), subscripts: reading.Subscripts, lettersOnly: reading.Letters}
 }
 
 // A parser is a recursive descent over tokens. It gives up by panicking with
@@ -119,15 +122,16 @@ type parser struct {
 	tokens   []token
 	pos      int
 	depth    int
-	steps    int    // number of tokens read
-	letters  int    // taken as variables
-	label    string // label of the next number
-	bars     int    // open | that the next | may close
-	brackets int    // open ( and [
-	inSet    bool   // in \{\}: a colon or bar begins a condition
-	inIndex  bool   // inside a subscript
+	steps    int  // number of tokens read
+	letters  int  // taken as variables
+	bars     int  // open | that the next | may close
+	brackets int  // open ( and [
+	inSet    bool // in \{\}: a colon or bar begins a condition
+	inIndex  bool // inside a subscript
 	// subscripts reads x1 as x_1, not as a product.
-	subscripts bool
+	subscripts  bool
+	lettersOnly bool // letters of a formula are no units
+	unitLetters bool // some were taken as units
 }
 
 // partStatements turns wide spaces between two statements with relations into semicolons,
@@ -262,6 +266,7 @@ func (p *parser) top() (tree *Node, err error) {
 func (p *parser) statements() *Node {
 	defer p.enter()()
 	var items []*Node
+	var signs []string // the connectives between the items, where all are signs
 	joint := ","
 	for {
 		for j := p.separator(); j != ""; j = p.separator() {
@@ -286,6 +291,7 @@ func (p *parser) statements() *Node {
 		if p.closing() {
 			break
 		}
+		sharp := p.cur().sharp
 		j := p.separator()
 		switch j {
 		case "":
@@ -293,6 +299,12 @@ func (p *parser) statements() *Node {
 		case "and", "or":
 			joint = j
 		}
+		if sharp {
+			signs = append(signs, j)
+		}
+	}
+	if len(items) > 1 && len(signs) == len(items)-1 && !slices.ContainsFunc(items, func(n *Node) bool { return !isProposition(n) }) {
+		return connected(items, signs)
 	}
 	switch len(items) {
 	case 0:
@@ -301,6 +313,34 @@ func (p *parser) statements() *Node {
 		return items[0]
 	}
 	return &Node{Op: List, Name: joint, Args: items}
+}
+
+// isProposition reports whether n may be joined by connectives: a letter, or propositions.
+func isProposition(n *Node) bool {
+	return rules.On("connectives") && (n.Op == Logic || n.Op == Sym && !n.Words)
+}
+
+// connected joins propositions by signs, of which "and" binds more closely.
+func connected(items []*Node, signs []string) *Node {
+	groups := [][]*Node{items[:1:1]}
+	for i, s := range signs {
+		if last := len(groups) - 1; s == "and" {
+			groups[last] = append(groups[last], items[i+1])
+		} else {
+			groups = append(groups, []*Node{items[i+1]})
+		}
+	}
+	join := func(name string, args []*Node) *Node {
+		if len(args) == 1 {
+			return args[0]
+		}
+		return &Node{Op: Logic, Name: name, Args: args}
+	}
+	var all []*Node
+	for _, group := range groups {
+		all = append(all, join("and", group))
+	}
+	return join("or", all)
 }
 
 // closing reports whether the current token ends a list.
@@ -350,6 +390,9 @@ func (p *parser) trailing() {
 			return
 		}
 		p.advance()
+	}
+	if !rules.On("endings") {
+		return
 	}
 	t := p.cur()
 	if bracketed := t.is("(") && len(p.at(1).text) > 1 && p.domainAhead(); bracketed {
@@ -405,15 +448,17 @@ func (p *parser) statement() *Node {
 	about = p.leftOut() || about
 	for {
 		about = p.fillers() || about
-		label := p.label
-		p.label = ""
-		args = append(args, labelled(rounded(p.sets(), about), label))
+		args = append(args, rounded(p.sets(), about))
 		for p.cur().is("&") && isRelation(p.at(1).text) {
 			p.advance()
 		}
-		if p.cur().is("=>") {
+		if arrow := p.cur().text; p.cur().is("=>") || p.cur().is("<=>") || p.cur().is("<==") {
 			// The conclusion follows, unless it is of a number: 5 => 7.
 			p.advance()
+			if len(ops) == 0 && isProposition(args[0]) && !p.closing() {
+				return implication(arrow, args[0], p.statement())
+			}
+			p.failIf(arrow == "<==")
 			if p.closing() {
 				break
 			}
@@ -425,6 +470,9 @@ func (p *parser) statement() *Node {
 		}
 		for p.cur().is("&") && isRelation(p.at(1).text) {
 			p.advance()
+		}
+		if about := p.roundedBehind(); about != nil {
+			args, ops = append(args, about), append(ops, "~")
 		}
 		rel, ok := p.relation()
 		if !ok {
@@ -443,9 +491,41 @@ func (p *parser) statement() *Node {
 		return args[0]
 	}
 	p.failIf(len(args) == len(ops)) // a relation at the end without a side
+	if len(ops) == 1 && ops[0] == "to" && isProposition(args[0]) && isProposition(args[1]) {
+		return implication("=>", args[0], args[1])
+	}
 	n := &Node{Op: Rel, Args: args, Ops: ops}
 	p.modulus(n)
 	return n
+}
+
+// implication is p => q, or the like; of statements that are no propositions it is the last.
+func implication(arrow string, p, q *Node) *Node {
+	switch {
+	case !isProposition(q):
+		return q
+	case arrow == "<==":
+		p, q = q, p
+	}
+	return &Node{Op: Logic, Name: map[bool]string{true: "iff", false: "implies"}[arrow == "<=>"], Args: []*Node{p, q}}
+}
+
+// roundedBehind parses a rounded value in brackets, 7/3 (about 2.33); nil if there is none.
+func (p *parser) roundedBehind() *Node {
+	if !p.roundedAhead() {
+		return nil
+	}
+	p.advance()
+	p.fillers()
+	n := rounded(p.sets(), true)
+	p.expect(")")
+	return n
+}
+
+// roundedAhead reports whether a rounded value follows in brackets.
+func (p *parser) roundedAhead() bool {
+	t, next := p.at(1), p.at(2)
+	return p.cur().is("(") && (t.kind == word && rounding[strings.ToLower(t.text)] && (next.kind == number || next.kind == command) || t.is("~"))
 }
 
 // rounded marks n by the name "~", if n is a numeral and about says that ≈ or "about"
@@ -614,6 +694,9 @@ func (p *parser) daytime() (half string, words int) {
 
 // clockOf returns the time of day hours:minutes(:seconds), or nil if it is no time of day.
 func clockOf(args []*Node, half string) *Node {
+	if !rules.On("times") {
+		return nil
+	}
 	minutes := new(big.Rat)
 	unit := big.NewRat(60, 1)
 	for i, arg := range args {

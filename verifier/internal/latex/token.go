@@ -25,6 +25,7 @@ type token struct {
 	roman bool // it is inside \mathrm{} or the like
 	at    int  // byte offset in the source
 	cut   bool // the rest of a word whose first letters were used
+	sharp bool // a connective written as a sign (\land), or a product as a cross (\times)
 }
 
 func (t token) is(text string) bool { return t.kind == sign && t.text == text }

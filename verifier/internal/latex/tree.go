@@ -51,6 +51,7 @@ const (
 	Degree                  // x: an angle in degrees
 	Unit                    // Name: a unit or a counted noun
 	Mod                     // x, m: the residue class of x modulo m
+	Logic                   // Name: not, and, or, implies, iff; propositions
 
 	Rel        // arguments with Ops between them
 	List       // elements without brackets; Name is "and", "or" or ","
@@ -63,7 +64,6 @@ const (
 	Without    // sets: the first minus the others
 	Ratio      // terms of a:b:c
 	Clock      // Rat: minutes after midnight; Name is "" if am or pm is not stated
-	Date       // Name: year-month-day, parts not given are 0
 	Matrix     // entries by rows, Cols to a row; Name is "|" for a determinant
 	Cases      // value, condition pairs
 	Dots       // an ellipsis
@@ -74,9 +74,9 @@ var opNames = [...]string{
 	Num: "num", Sym: "sym", Const: "const", Add: "add", Mul: "mul", Div: "div", Neg: "neg", Pow: "pow",
 	Root: "root", Func: "func", App: "app", Index: "index", Fact: "factorial", Fact2: "double-factorial",
 	Binom: "binomial", Abs: "abs", Floor: "floor", Ceil: "ceil", Sum: "sum", Prod: "product", Opaque: "opaque",
-	PlusMinus: "plus-minus", MinusPlus: "minus-plus", Percent: "percent", Degree: "degrees", Unit: "unit", Mod: "mod",
+	PlusMinus: "plus-minus", MinusPlus: "minus-plus", Percent: "percent", Degree: "degrees", Unit: "unit", Mod: "mod", Logic: "logic",
 	Rel: "relation", List: "list", Set: "set", SetBuilder: "set-builder", Bracket: "bracket", Named: "named-set",
-	Union: "union", Intersect: "intersection", Without: "set-minus", Ratio: "ratio", Clock: "clock", Date: "date",
+	Union: "union", Intersect: "intersection", Without: "set-minus", Ratio: "ratio", Clock: "clock",
 	Matrix: "matrix", Cases: "cases", Dots: "dots", Text: "text",
 }
 
@@ -85,7 +85,7 @@ func (op Op) String() string { return opNames[op] }
 
 // Scalar reports whether a node of this kind is a number or an expression, rather than a
 // set, a relation, a text ...
-func (op Op) Scalar() bool { return op <= Mod }
+func (op Op) Scalar() bool { return op <= Logic }
 
 // A Node is one node of an expression tree. Trees are not modified once
 // parsed, so they may be shared.
@@ -176,7 +176,7 @@ func (n *Node) write(b *strings.Builder, depth int) {
 		}
 		b.WriteString(n.Name)
 		return
-	case Text, Date:
+	case Text:
 		b.WriteString(n.Op.String() + ":" + strconv.Quote(n.Name))
 		return
 	case Clock:

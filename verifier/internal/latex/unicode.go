@@ -18,7 +18,7 @@ var letterCommands = map[rune]string{
 	'φ': "phi", 'ϕ': "phi", 'χ': "chi", 'ψ': "psi", 'ω': "omega", 'Γ': "Gamma", 'Δ': "Delta", '∆': "Delta", 'Θ': "Theta", 'Λ': "Lambda",
 	'Ξ': "Xi", 'Π': "Pi", 'Σ': "Sigma", 'Φ': "Phi", 'Ψ': "Psi", 'Ω': "Omega", '∑': "sum", '∏': "prod", '∫': "int", '∂': "partial", '∇': "nabla",
 	'⌊': "lfloor", '⌋': "rfloor", '⌈': "lceil", '⌉': "rceil", '…': "ldots", '⋯': "ldots", '∠': "angle", '△': "triangle", 'ℓ': "ell", 'ℏ': "hbar",
-	'ℝ': "R", 'ℤ': "Z", 'ℕ': "N", 'ℚ': "Q", '∘': "circ", '€': "euro", '₹': "currency", '¥': "currency", '￥': "currency", '₽': "currency", '₩': "currency", '₫': "currency", '₺': "currency", '£': "pounds", '□': "square", '℃': "celsius",
+	'¬': "lnot", 'ℝ': "R", 'ℤ': "Z", 'ℕ': "N", 'ℚ': "Q", '∘': "circ", '€': "euro", '₹': "rupee", '¥': "currency", '￥': "currency", '₽': "ruble", '₩': "KRW", '₫': "VND", '₺': "TRY", '£': "pounds", '□': "square", '℃': "celsius",
 }
 
 // letterSigns map signs beyond ASCII to their ASCII signs.
@@ -26,12 +26,12 @@ var letterSigns = map[rune]string{
 	'−': "-", '–': "-", '—': "-", '‒': "-", '―': "-", '﹣': "-", '‐': "-", '‑': "-", '×': "*", '·': "*", '⋅': "*", '∙': "*", '•': "*", '✕': "*", '∗': "*",
 	'÷': "/", '∕': "/", '⁄': "/", '±': "+-", '∓': "-+", '≤': "<=", '≦': "<=", '⩽': "<=", '≥': ">=", '≧': ">=", '⩾': ">=", '≠': "!=", '≈': "~", '≃': "~",
 	'≡': "==", '≅': "cong", '∈': "in", '∉': "notin", '⊂': "subset", '⊆': "subseteq", '∪': "cup", '∩': "cap", '∖': "setminus", '→': "to", '⟶': "to", '⇒': "=>", '⟹': "=>",
-	'⇔': "=>", '∴': "=>", '∶': ":", '′': "'", '’': "'", '‘': "'", '″': "''", '⟨': "<:", '⟩': ":>", '〈': "<:", '〉': ":>", '∣': "|", '∥': "||", '、': ",",
+	'⇔': "<=>", '⟺': "<=>", '↔': "<=>", '⇐': "<==", '∴': "=>", '⊃': "supset", '⊇': "supseteq", '∶': ":", '′': "'", '’': "'", '‘': "'", '″': "''", '⟨': "<:", '⟩': ":>", '〈': "<:", '〉': ":>", '∣': "|", '∥': "||", '、': ",",
 	'∼': "sim", '⊥': "perp",
 }
 
 // wordSigns map signs to words.
-var wordSigns = map[rune]string{'‰': "permille", '¢': "cents"}
+var wordSigns = map[rune]string{'‰': "permille", '¢': "cents", '∧': "and", '∨': "or"}
 
 var superscripts = map[rune]byte{
 	'⁰': '0', '¹': '1', '²': '2', '³': '3', '⁴': '4', '⁵': '5', '⁶': '6', '⁷': '7', '⁸': '8', '⁹': '9', '⁻': '-', '⁺': '+', 'ⁿ': 'n',
@@ -64,7 +64,8 @@ func (l *lexer) unicode(plain bool) {
 		return
 	}
 	if s, ok := letterSigns[r]; ok {
-		l.sign(s)
+		l.emit(token{kind: sign, text: s, at: at, sharp: r == '×' || r == '✕'})
+		l.bracket(s)
 		return
 	}
 	if r == '∛' || r == '∜' {
@@ -75,7 +76,7 @@ func (l *lexer) unicode(plain bool) {
 		return
 	}
 	if w, ok := wordSigns[r]; ok {
-		l.emit(token{kind: word, text: w, plain: true, at: at})
+		l.emit(token{kind: word, text: w, plain: true, at: at, sharp: r == '∧' || r == '∨'})
 		return
 	}
 	if r >= '①' && r <= '⑳' {

@@ -2,6 +2,7 @@ package latex
 
 import (
 	"math/big"
+	"onering/verifier/internal/rules"
 	"slices"
 	"strings"
 )
@@ -16,7 +17,7 @@ var unitNames = map[string]string{
 	"tablespoon": "tbsp", "tbsp": "tbsp", "teaspoon": "tsp", "tsp": "tsp", "hectare": "ha", "ha": "ha", "acre": "acre",
 	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph", "lightyear": "ly", "ly": "ly", "au": "au", "AU": "au", "arcsec": "arcsec", "arcsecond": "arcsec", "arcmin": "arcmin", "arcminute": "arcmin", "mas": "mas",
 	"atm": "atm", "atmosphere": "atm", "rad": "rad", "radian": "rad", "sr": "sr", "steradian": "sr", "angstrom": "angstrom", "Å": "angstrom", "å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
-	"texteuro": "EUR", "GBP": "GBP", "EUR": "EUR", "INR": "rupee", "Rs": "rupee", "JPY": "yen", "CNY": "yuan", "RMB": "yuan", "dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
+	"texteuro": "EUR", "GBP": "GBP", "EUR": "EUR", "INR": "rupee", "Rs": "rupee", "JPY": "yen", "KRW": "KRW", "VND": "VND", "TRY": "TRY", "CNY": "yuan", "RMB": "yuan", "dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
 	"米": "m", "厘米": "cm", "毫米": "mm", "分米": "dm", "千米": "km", "公里": "km", "克": "g", "千克": "kg", "公斤": "kg", "毫克": "mg", "吨": "t", "噸": "t", "升": "L", "毫升": "mL", "秒": "s", "分钟": "min", "分鐘": "min",
 	"小时": "h", "小時": "h", "时": "h", "時間": "h", "天": "day", "周": "week", "年": "yr", "元": "yuan", "美元": "USD", "円": "yen", "メートル": "m", "センチメートル": "cm", "センチ": "cm", "キロメートル": "km", "グラム": "g", "キログラム": "kg",
 	"미터": "m", "센티미터": "cm", "킬로미터": "km", "그램": "g", "킬로그램": "kg", "초": "s", "분": "min", "시간": "h", "метр": "m", "метра": "m", "метров": "m", "см": "cm", "км": "km", "кг": "kg",
@@ -27,7 +28,7 @@ var (
 	metricSymbols = SetOf("m g s l L N J W Pa Hz V A K mol eV C F H T Wb cal B b bps bar pc Wh ohm Omega lm lx cd Bq Sv Gy")
 	metricWords   = map[string]string{
 		"meter": "m", "metre": "m", "gram": "g", "gramme": "g", "second": "s", "liter": "L", "litre": "L", "newton": "N", "joule": "J", "watt": "W", "pascal": "Pa", "hertz": "Hz", "volt": "V", "ampere": "A", "amp": "A",
-		"kelvin": "K", "mole": "mol", "electronvolt": "eV", "coulomb": "C", "farad": "F", "henry": "H", "tesla": "T", "weber": "Wb", "calorie": "cal", "byte": "B", "bit": "b", "bar": "bar", "parsec": "pc", "watthour": "Wh",
+		"kelvin": "K", "mole": "mol", "electronvolt": "eV", "coulomb": "C", "farad": "F", "henry": "H", "tesla": "T", "weber": "Wb", "calorie": "cal", "byte": "B", "bit": "b", "bar": "bar", "parsec": "pc", "watthour": "Wh", "ohm": "ohm", "siemen": "S",
 	}
 	symbolPrefixes = map[string]string{"P": "P", "T": "T", "G": "G", "M": "M", "k": "k", "K": "k", "h": "h", "d": "d", "c": "c", "m": "m", "u": "u", "mu": "u", "n": "n", "p": "p", "f": "f"}
 	wordPrefixes   = map[string]string{"peta": "P", "tera": "T", "giga": "G", "mega": "M", "kilo": "k", "hecto": "h", "deci": "d", "centi": "c", "milli": "m", "micro": "u", "nano": "n", "pico": "p", "femto": "f"}
@@ -44,7 +45,7 @@ func Metric(name string) (power int, unit string, ok bool) {
 }
 
 // genericNouns count without saying what; a Unit of them is called "#any".
-var genericNouns = SetOf("su time way value total left remaining each exactly altogether apiece more")
+var genericNouns = SetOf("su time way value total left remaining each exactly altogether apiece")
 
 // unitOf is the unit that a word names, in the singular or the plural; "" if none.
 func unitOf(w string) string {
@@ -101,6 +102,9 @@ func prefixed(w string, prefixes map[string]string, unit func(string) string) st
 // millions, units, counted nouns. It returns the factors with them, and whether
 // the word was its concern at all.
 func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
+	if !rules.On("units") {
+		return nil, false
+	}
 	t := p.cur()
 	if t.kind == sign && t.text == "-" && p.at(1).kind == word && !t.space && !p.at(1).space && unitOf(p.at(1).text) != "" && len(p.at(1).text) > 2 {
 		p.advance() // 5-inch
@@ -110,6 +114,12 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false
 	}
 	if p.repeated(factors[len(factors)-1]) {
+		return factors, true
+	}
+	if p.cur().is("(") && p.at(1).kind == word && p.at(1).text == "base" && factors[len(factors)-1].Op == Num {
+		p.advance() // 23 (base 5)
+		factors, _ = p.suffix(factors)
+		p.expect(")")
 		return factors, true
 	}
 	if units, ok := p.bracketedUnits(); ok {
@@ -164,7 +174,11 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			return become(&Node{Op: Percent, Args: []*Node{factors[last]}})
 		}
 	case "base":
-		if digits := p.before(); digits.kind == number && digits.num.short && factors[last].Op == Num {
+		digits := p.before()
+		if digits.is("(") {
+			digits = &p.tokens[p.pos-2]
+		}
+		if digits.kind == number && digits.num.short && factors[last].Op == Num {
 			p.advance() // 101 base 2
 			if v := inBase(digits.num.text, p.base()); v != nil {
 				p.skipArgument()
@@ -210,7 +224,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false // a logarithm, not logs
 	}
 	if !t.plain && !t.roman {
-		if unitOf(t.text) == "" || !isConstant(factors[last]) {
+		if p.unitLetters = p.unitLetters || unitOf(t.text) != "" && isConstant(factors[last]); p.lettersOnly || unitOf(t.text) == "" || !isConstant(factors[last]) {
 			squared := (w == "square" || w == "sq" || w == "cubic" || w == "cu") && (p.at(1).kind == word || p.at(1).is(".") && p.at(2).kind == word)
 			if (looksLikeLetters(t.text, p.at(1)) && !p.prose() && !called || p.isNamed(t.text)) && !squared || !t.space {
 				return nil, false
@@ -341,7 +355,7 @@ func (p *parser) unitsAfterSign() *Node {
 func (p *parser) units() []*Node {
 	var out []*Node
 	var noun []string
-	more := false
+	more := "" // or less, said among them
 	for {
 		t := p.cur()
 		w := strings.ToLower(t.text)
@@ -362,6 +376,13 @@ func (p *parser) units() []*Node {
 				continue
 			}
 			p.fail()
+		case t.is("/") && len(out) > 0 && next.is("(") && p.at(2).kind == word: // J/(kg·K)
+			for p.pos += 2; !p.accept(")"); p.accept("*") {
+				u := p.unit()
+				p.failIf(u == nil)
+				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
+			}
+			continue
 		case t.is("/") && named && next.kind == word && next.plain:
 			p.advance()
 			noun = append(noun, "per") // people/day
@@ -389,7 +410,7 @@ func (p *parser) units() []*Node {
 			break
 		}
 		if (w == "more" || w == "less" || w == "fewer") && !p.thanAhead() {
-			more = true // 5 more apples
+			more = w // 5 more apples
 			p.advance()
 			continue
 		}
@@ -397,7 +418,7 @@ func (p *parser) units() []*Node {
 			p.pos += 2 // 5 apples are left
 			continue
 		}
-		p.failIf(!p.mayCount(w, len(noun) > 0)) // "7 is not the answer" counts nothing
+		p.failIf(!p.mayCount(w, named)) // "7 is not the answer" counts nothing
 		if len(w) == 1 && !t.plain && !t.roman && !t.space {
 			break // \text{cm}x
 		}
@@ -421,11 +442,11 @@ func (p *parser) mayCount(w string, after bool) bool {
 	return !assertive[w] && !times && numberWords[w] == 0
 }
 
-// counted returns the units and the noun after a number as factors; more says that "more"
-// was among them.
-func (p *parser) counted(out []*Node, noun []string, more bool) []*Node {
-	if len(noun) == 0 && len(out) == 0 && more {
-		noun = []string{"more"}
+// counted returns the units and the noun after a number as factors; more is "more" or "less",
+// if it was among them.
+func (p *parser) counted(out []*Node, noun []string, more string) []*Node {
+	if more != "" {
+		noun = append(noun, more)
 	}
 	if len(noun) == 0 {
 		return out
@@ -451,10 +472,7 @@ func (p *parser) counted(out []*Node, noun []string, more bool) []*Node {
 		}
 		return []*Node{{Op: Unit, Name: "#" + name}}
 	}
-	if slices.ContainsFunc(noun, changes) || len(noun) == 1 && begins[noun[0]] { // 5 dollars short
-		return append(out, &Node{Op: Unit, Name: "#" + name})
-	}
-	return out
+	return append(out, &Node{Op: Unit, Name: "#" + name}) // 5 km east
 }
 
 // thanAhead reports whether a "than" follows, which makes "5 more" a comparison.
@@ -542,11 +560,11 @@ func (p *parser) unitName() string {
 	}
 	if next.is("-") && !next.space {
 		next, n = p.at(2), 2
-	} else if next.is(".") && next.space == false && strings.EqualFold(t.text, "fl") {
+	} else if next.is(".") && !next.space && strings.EqualFold(t.text, "fl") {
 		next, n = p.at(2), 2
 	}
-	if next.kind == word && t.kind == word && (t.plain || t.roman || next.space) || t.cmd("mu") && next.kind == word && (next.plain || next.roman) || next.cmd("Omega") && t.kind == word {
-		if u := unitOf(t.text + next.text); u != "" && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
+	if next.kind == word && t.kind == word && (t.plain || t.roman || next.space) || t.cmd("mu") && next.kind == word && (next.plain || next.roman || p.before().kind == number && len(next.text) == 1) || next.cmd("Omega") && t.kind == word {
+		if u := unitOf(t.text + next.text); u != "" && (unitOf(t.text) == "" || unitOf(next.text) == "" || strings.EqualFold(t.text, "fl")) && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
 			p.pos += n + 1
 			return u
 		}

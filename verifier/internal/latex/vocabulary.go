@@ -43,9 +43,11 @@ var relations = map[string]string{
 	"ll": "<<", "gg": ">>", "nmid": "nmid",
 }
 
-// arrows are signs before a conclusion.
-var arrows = SetOf(`
-	implies Rightarrow Longrightarrow iff Leftrightarrow Longleftrightarrow therefore Longmapsto`)
+// arrows are signs before a conclusion, or between propositions.
+var arrows = map[string]string{
+	"implies": "=>", "Rightarrow": "=>", "Longrightarrow": "=>", "therefore": "=>", "Longmapsto": "=>", "Leftarrow": "<==", "impliedby": "<==", "Longleftarrow": "<==",
+	"iff": "<=>", "Leftrightarrow": "<=>", "Longleftrightarrow": "<=>", "leftrightarrow": "<=>",
+}
 
 // operators map commands to signs.
 var operators = map[string]string{
@@ -115,5 +117,5 @@ func known(name string) bool {
 	_, letter := greek[name]
 	_, accent := decorations[name]
 	_, drop := dropped[name]
-	return op || fn || rel || letter || accent || drop || manyArguments[name] || ignored[name] || texts[name] || romans[name] || structures[name] || arrows[name]
+	return op || fn || rel || letter || accent || drop || manyArguments[name] || ignored[name] || texts[name] || romans[name] || structures[name] || arrows[name] != ""
 }

@@ -3,6 +3,7 @@ package latex
 import (
 	"fmt"
 	"math/big"
+	"onering/verifier/internal/rules"
 	"strings"
 )
 
@@ -48,7 +49,7 @@ var fillerPhrases = [...][]string{
 	{"the", "final", "answer", "is"}, {"the", "correct", "answer", "is"}, {"the", "answer", "is"}, {"final", "answer", "is"}, {"final", "answer"}, {"答案是"}, {"答案为"}, {"答案"}, {"答"}, {"选"}, {"選"}, {"选项"}, {"ans"}, {"the", "pairs"}, {"the", "pair"}, {"the", "points"}, {"the", "point"}, {"for", "all"}, {"all"},
 	{"answer", "is"}, {"my", "answer", "is"}, {"the", "answers", "are"}, {"the", "solution", "is"}, {"the", "solutions", "are"}, {"the", "value", "is"}, {"the", "result", "is"},
 	{"answer"}, {"approximately"}, {"approx"}, {"about"}, {"roughly"}, {"exactly"}, {"around"}, {"thus"}, {"therefore"}, {"hence"}, {"so"}, {"either"}, {"both"},
-	{"all", "integers"}, {"integers"}, {"all", "real", "numbers"}, {"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"}, {"the", "year"}, {"year"},
+	{"all", "integers"}, {"integers"}, {"all", "real", "numbers"}, {"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"}, {"the", "year"}, {"year"}, {"only"}, {"共"}, {"一共"},
 }
 
 var rounding = SetOf("approximately approx about roughly around")
@@ -59,7 +60,7 @@ func (p *parser) fillers() (about bool) {
 next:
 	for {
 		t := p.cur()
-		if t.kind != word || len(t.text) == 1 && !t.plain {
+		if t.kind != word || len(t.text) == 1 && !t.plain || !rules.On("openings") {
 			return about
 		}
 		if p.phrase([]string{"the"}) && p.at(1).kind == number {
@@ -88,11 +89,9 @@ next:
 			p.accept(",")
 			continue next
 		}
-		if label, ok := p.introduction(); ok {
-			p.label = label
-			continue
+		if !p.introduction() {
+			return about
 		}
-		return about
 	}
 }
 
@@ -109,6 +108,9 @@ func (p *parser) phrase(words []string) bool {
 // spelledNumber parses numerals in words: five, twenty-five, one hundred and
 // six, two thirds. It returns nil where there are none.
 func (p *parser) spelledNumber() *Node {
+	if !rules.On("number words") {
+		return nil
+	}
 	total, part := int64(0), int64(0)
 	at, found := p.pos, false
 	joinable := int64(0) // a following word below this adds to the number
@@ -262,9 +264,15 @@ func (p *parser) text() *Node {
 	return meaning(strings.Join(words, " "))
 }
 
+// Spelled is the value of a numeral spelled out.
+func Spelled(w string) (int64, bool) {
+	v, ok := numberWords[strings.ToLower(w)]
+	return v, ok
+}
+
 // isNumberWord reports whether w is a numeral spelled out.
 func isNumberWord(w string) bool {
-	_, ok := numberWords[strings.ToLower(w)]
+	_, ok := Spelled(w)
 	return ok
 }
 
@@ -297,7 +305,7 @@ func (p *parser) except(words []string) *Node {
 // meaning is the node of a phrase.
 func meaning(phrase string) *Node {
 	phrase = strings.ToLower(phrase)
-	if n, ok := phraseMeanings[phrase]; ok {
+	if n, ok := phraseMeanings[phrase]; ok && rules.On("meanings") {
 		return &n
 	}
 	return &Node{Op: Text, Name: phrase, Words: true}
@@ -339,7 +347,7 @@ func textOf(tokens []token) *Node {
 	if name == "" {
 		return nil
 	}
-	if n, ok := phraseMeanings[name]; ok {
+	if n, ok := phraseMeanings[name]; ok && rules.On("meanings") {
 		return &n
 	}
 	return &Node{Op: Text, Name: name, Words: words}
@@ -395,53 +403,6 @@ func choice(tokens []token) string {
 // isOption reports whether t is a letter that options are called by.
 func isOption(t token) bool {
 	return t.kind == word && len(t.text) == 1 && t.text[0] >= 'A' && t.text[0] <= 'J'
-}
-
-// date reads "July 4, 1776", "4 July" and the like; nil if tokens are no date.
-func date(tokens []token) *Node {
-	month, day, year := 0, 0, 0
-	for i := range tokens {
-		t := &tokens[i]
-		switch t.kind {
-		case end, quad:
-		case sign:
-			if !t.is(",") && !t.is(".") && !t.is("^") && !t.is("{") && !t.is("}") {
-				return nil
-			}
-		case word:
-			w := strings.ToLower(t.text)
-			if w == "of" || w == "the" || w == "ad" || isOrdinal(w) {
-				continue
-			}
-			m := monthOf(w)
-			if m == 0 || month != 0 {
-				return nil
-			}
-			month = m
-		case number:
-			if !t.num.short || t.num.digits > 4 {
-				return nil
-			}
-			v := int(t.num.value.Num().Int64())
-			switch {
-			case day == 0 && v >= 1 && v <= 31 && len(t.num.text) <= 2:
-				day = v
-			case year == 0:
-				year = v
-			default:
-				return nil
-			}
-		default:
-			return nil
-		}
-		if i > 16 {
-			return nil
-		}
-	}
-	if month == 0 || day == 0 && year == 0 {
-		return nil
-	}
-	return &Node{Op: Date, Name: fmt.Sprintf("%d-%d-%d", year, month, day)}
 }
 
 // monthOf is the number of a month's name or its abbreviation, else 0.

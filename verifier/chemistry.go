@@ -1,0 +1,56 @@
+package verifier
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Formulas of substances, ions and reactions are compared by their letters, numbers and
+// charges, however they are set: CH_4, \mathrm{CH}_4, \ce{CH4}.
+
+var (
+	unset = strings.NewReplacer(`\ce`, "", `\mathrm`, "", `\text`, "", `\rm`, "", `\mathsf`, "", `\left`, "", `\right)`, ")", `\right]`, "]", "{", "", "}", "", "_", "", "$", "", `\,`, "", `\;`, "", `\ `, "", "~", "", " ", "", `\cdot`, "·",
+		`\rightleftharpoons`, "⇌", `\leftrightharpoons`, "⇌", "<=>", "⇌", "<->", "⇌", `\longrightarrow`, "→", `\rightarrow`, "→", `\to`, "→", "->", "→", "(aq)", "", "(s)", "", "(l)", "", "(g)", "",
+		"₀", "0", "₁", "1", "₂", "2", "₃", "3", "₄", "4", "₅", "5", "₆", "6", "₇", "7", "₈", "8", "₉", "9", "²", "^2", "³", "^3", "⁴", "^4", "⁵", "^5", "⁶", "^6", "⁻", "-", "⁺", "+", "−", "-")
+	// substance matches a formula with its number and its charge, or an electron configuration.
+	substance = regexp.MustCompile(`^\d*(?:(?:\^\d+)?[A-Z][a-z]?\d*|[(\[]|[)\]]\d*|\d[spdf]\^?\d{1,2}|·\d*)+(?:\^?\d*[+-])?$|^\d*e\^?-$`)
+)
+
+// reaction returns the normal form of a substance or a reaction, and whether text is one. The
+// terms of a sum may stand in any order.
+func reaction(text string) (string, bool) {
+	if !strings.ContainsAny(text, "ABCDEFGHIKLMNOPRSTUVWXYZ") || len(text) > 300 {
+		return "", false
+	}
+	var sides []string
+	for _, side := range strings.Split(strings.ReplaceAll(unset.Replace(text), "⇌", "→⇌"), "→") {
+		var terms []string
+		start := 0
+		for i := range side {
+			if side[i] == '+' && i+1 < len(side) && strings.IndexByte("+-^)", side[i+1]) < 0 { // no charge
+				terms, start = append(terms, side[start:i]), i+1
+			}
+		}
+		terms = append(terms, strings.TrimPrefix(side[start:], "⇌"))
+		for i, term := range terms {
+			if !substance.MatchString(term) {
+				return "", false
+			}
+			terms[i] = strings.ReplaceAll(term, "^", "")
+		}
+		slices.Sort(terms)
+		sides = append(sides, strings.Join(terms, " + "))
+	}
+	return strings.Join(sides, map[bool]string{true: " ⇌ ", false: " → "}[strings.Contains(text, "harpoons") || strings.Contains(text, "<=>") || strings.Contains(text, "⇌")]), len(sides) < 3
+}
+
+// sameSubstance reports whether both texts are one substance or reaction.
+func sameSubstance(gold, answer string) bool {
+	x, ok := reaction(gold)
+	if !ok {
+		return false
+	}
+	y, ok := reaction(answer)
+	return ok && x == y
+}

@@ -1,0 +1,69 @@
+package verifier
+
+import (
+	"strings"
+
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
+)
+
+// Free constants, as in the solution of a differential equation or an integral, may have any
+// name: y = Ce^x is y = Ae^x. They are told by their letters: C and c with any subscript, K
+// and k; an answer may also call them A and B.
+
+// mostConstants bounds the constants, all orders of which are tried.
+const mostConstants = 3
+
+// freeConstants returns the letters of an expression or equation that may be free constants;
+// none where one is used otherwise, as in V = CR without a function of a variable.
+func freeConstants(n *latex.Node, more string) (names []string) {
+	if as, ok := assignmentOf(n); ok {
+		n = as.value
+	}
+	if n.Op == latex.Rel || !n.Op.Scalar() {
+		return nil
+	}
+	for _, name := range algebra.Variables(n) {
+		if base, _, _ := strings.Cut(name, "_"); strings.Contains("CcKk"+more, base) && len(base) == 1 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 || len(names) > mostConstants || len(names) == len(algebra.Variables(n)) || !(isSum(n, names[0]) || n.Any(func(m *latex.Node) bool {
+		return m.Op == latex.Func || m.Op == latex.Pow && len(algebra.Variables(m.Args[1])) > 0
+	})) {
+		return nil
+	}
+	return names
+}
+
+// isSum reports whether name alone is a term of n: \sin x + C.
+func isSum(n *latex.Node, name string) bool {
+	return n.Op == latex.Add && !n.Every(func(term *latex.Node) bool { return term.Op != latex.Sym || term.Name != name })
+}
+
+// renamedConstants compares g and a with the constants of a called as those of g, in any order.
+func (c *comparer) renamedConstants(g, a *latex.Node) bool {
+	want := freeConstants(g, "")
+	have := freeConstants(a, "ABDMab")
+	if len(want) == 0 || len(want) != len(have) {
+		return false
+	}
+	// The new names are marked, so that C_1 and C_2 may change places.
+	for i, name := range have {
+		a = a.Replaced(latex.Sym, name, &latex.Node{Op: latex.Sym, Name: "constant" + string(rune('0'+i))})
+	}
+	var try func(a *latex.Node, left []string, at int) bool
+	try = func(a *latex.Node, left []string, at int) bool {
+		if len(left) == 0 {
+			return c.equal(g, a)
+		}
+		for i, name := range left {
+			rest := append(append([]string(nil), left[:i]...), left[i+1:]...)
+			if try(a.Replaced(latex.Sym, "constant"+string(rune('0'+at)), &latex.Node{Op: latex.Sym, Name: name}), rest, at+1) {
+				return true
+			}
+		}
+		return false
+	}
+	return try(a, want, 0) && c.say(true, "other names for the constants")
+}
