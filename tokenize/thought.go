@@ -16,14 +16,14 @@ var ThoughtMarks = []string{thoughtBegin, thoughtEnd}
 // what it says. A thought stands at the beginning, between <think> and </think>; blanks
 // around it belong to neither. A thought without an end goes on to the end of the turn.
 type Thoughts struct {
-	at   int // place: before the first thought or behind one, inside one, or after all of them
-	some bool
-	held string // text that is not decided yet
+	at    int    // place: before the first thought or behind one, inside one, or after all of them
+	some  bool   // there was a thought
+	begun bool   // the thought has text
+	held  string // text that is not decided yet
 }
 
 const (
 	maybeThought = iota
-	thoughtBegun // no text of it has come yet
 	insideThought
 	afterThoughts
 )
@@ -32,7 +32,7 @@ const (
 func (d *StreamDecoder) Thoughts(prompt []int32) *Thoughts {
 	end := d.t.Decode(prompt[max(0, len(prompt)-16):], false)
 	if strings.HasSuffix(strings.TrimRight(end, blanks), thoughtBegin) {
-		return &Thoughts{at: thoughtBegun, some: true}
+		return &Thoughts{at: insideThought, some: true}
 	}
 	return new(Thoughts)
 }
@@ -62,20 +62,19 @@ func (x *Thoughts) Add(text string) (thought, said string) {
 			after, is := strings.CutPrefix(rest, thoughtBegin)
 			switch {
 			case is:
-				x.at, x.some, x.held = thoughtBegun, true, after
+				x.at, x.some, x.begun, x.held = insideThought, true, false, after
 			case strings.HasPrefix(thoughtBegin, rest):
 				return thought, said
-			case x.some:
-				x.at, x.held = afterThoughts, rest
 			default:
-				x.at = afterThoughts
+				if x.at = afterThoughts; x.some {
+					x.held = rest
+				}
 			}
-		case thoughtBegun:
-			if x.held = strings.TrimLeft(x.held, blanks); x.held == "" {
-				return thought, said
-			}
-			x.at = insideThought
 		case insideThought:
+			if !x.begun {
+				x.held = strings.TrimLeft(x.held, blanks)
+				x.begun = x.held != ""
+			}
 			before, after, ended := strings.Cut(x.held, thoughtEnd)
 			if ended {
 				thought += strings.TrimRight(before, blanks)

@@ -32,7 +32,7 @@ func TestThoughts(t *testing.T) {
 	} {
 		begin := func() *Thoughts {
 			if tt.prompt == "open" {
-				return &Thoughts{at: thoughtBegun, some: true}
+				return &Thoughts{at: insideThought, some: true}
 			}
 			return new(Thoughts)
 		}

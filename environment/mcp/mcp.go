@@ -284,7 +284,6 @@ func (s *Server) transport(fresh *session) (sdk.Transport, error) {
 // list asks for the tools and returns those in allowed, or all if allowed is empty.
 func (s *session) list(ctx context.Context, allowed []string) error {
 	missing := slices.Clone(allowed)
-	var names []string
 	for tool, err := range s.Tools(ctx, nil) {
 		if err != nil {
 			return fmt.Errorf("its tools are not known: %w", err)
@@ -292,7 +291,6 @@ func (s *session) list(ctx context.Context, allowed []string) error {
 		if len(allowed) > 0 && !slices.Contains(allowed, tool.Name) {
 			continue
 		}
-		names = append(names, tool.Name)
 		s.tools = append(s.tools, environment.Function{Name: tool.Name, Description: tool.Description})
 		missing = slices.DeleteFunc(missing, func(name string) bool { return name == tool.Name })
 		if len(s.tools) > mostTools {
@@ -306,9 +304,9 @@ func (s *session) list(ctx context.Context, allowed []string) error {
 		return errors.New("it has no tools")
 	}
 	schemas := s.heard.schemas()
-	for i, name := range names {
-		if s.tools[i].Parameters = schemas[name]; s.tools[i].Parameters == nil {
-			return fmt.Errorf("the schema of its tool %q is not in its list of tools", name)
+	for i, tool := range s.tools {
+		if s.tools[i].Parameters = schemas[tool.Name]; s.tools[i].Parameters == nil {
+			return fmt.Errorf("the schema of its tool %q is not in its list of tools", tool.Name)
 		}
 	}
 	return nil

@@ -109,15 +109,16 @@ func (r *run) own(of Value, name string) (Value, bool) {
 		case "append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove":
 			return unsafe(of, name), true
 		}
+		if name == "copy" {
+			return unsupported(name), true
+		}
 		if m, ok := listMethods[name]; ok {
 			return bound(of, name, m), true
 		}
 	case tuple:
-		switch m, ok := listMethods[name]; {
-		case ok && name != "copy":
+		r.failIf(name == "grouper" || name == "list", "the attribute %s of a group is not supported; write for KEY, LIST in", quote(name))
+		if m, ok := listMethods[name]; ok {
 			return bound(of, name, m), true
-		case name == "grouper" || name == "list":
-			r.fail("the attribute %s of a group is not supported; write for KEY, LIST in", quote(name))
 		}
 	case *namespace:
 		return of.attributes.Get(name)

@@ -25,6 +25,6 @@
 // published chat templates uses: the tags call, print, block, autoescape and raw, loops that
 // call themselves, the names caller, kwargs and varargs of macros, mappings and widths in %,
 // powers, numbers that are not decimal, lists that are ordered or multiplied, tuples as keys,
-// arguments out of dicts, filters for pages (urlize, wordwrap and the like), and rare methods
+// arguments out of dicts, filters for pages (escape, urlize and the like), and rare methods
 // of str.
 package jinja

@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"html"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,9 +26,9 @@ func init() { // set in init, since map and select read the tables
 		"safe": safe, "string": stringFilter, "int": intFilter, "round": roundFilter, "format": formatFilter,
 		"indent": indent, "replace": replaceFilter, "float": floatFilter, "abs": absFilter,
 		"min": extreme(-1), "max": extreme(1), "sum": sumFilter, "reverse": reverseFilter, "groupby": groupBy, "batch": batch,
-		"e": escapeFilter, "escape": escapeFilter, "wordcount": wordCount,
+		"wordcount": wordCount,
 	}
-	for _, name := range strings.Fields("attr center filesizeformat forceescape pprint random slice striptags truncate urlencode urlize wordwrap xmlattr") {
+	for _, name := range strings.Fields("attr center e escape filesizeformat forceescape pprint random slice striptags truncate urlencode urlize wordwrap xmlattr") {
 		filters[name] = func(r *run, _ Value, _ arguments) Value {
 			r.fail("the filter %s is not supported", quote(name))
 			return nil
@@ -296,23 +295,15 @@ func reverseFilter(r *run, v Value, a arguments) Value {
 // groupBy returns the pairs of a value and the elements that have it, in the order of the values.
 func groupBy(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "groupby", 1, "attribute", "default", "case_sensitive")
-	get := r.getter(o[0])
-	shown := func(e Value) Value {
-		x := get(e)
-		if _, is := x.(*undefined); is {
-			x = or(o[1], x)
-		}
-		return x
+	get := func(e Value) Value { return orDefault(r, r.getter(o[0])(e), arguments{positional: o[1:2]}) }
+	if o[1] == (Value)(absent{}) {
+		get = r.getter(o[0])
 	}
-	key := r.caseless(shown, o[2])
-	l := slices.Clone(r.list(v))
+	key, l, groups := r.caseless(get, o[2]), slices.Clone(r.list(v)), List{}
 	r.sort(l, key, false)
-	var groups List
-	var members List
-	for i, e := range l {
-		if members = append(members, e); i+1 == len(l) || !r.equal(key(e), key(l[i+1]), 0) {
-			groups = append(groups, tuple{shown(members[0]), members})
-			members = nil
+	for from, i := 0, 1; i <= len(l); i++ {
+		if i == len(l) || !r.equal(key(l[from]), key(l[i]), 0) {
+			groups, from = append(groups, tuple{get(l[from]), l[from:i:i]}), i
 		}
 	}
 	return groups
@@ -332,16 +323,6 @@ func batch(r *run, v Value, a arguments) Value {
 		rows = append(rows, row)
 	}
 	return &iterator{"generator", fromSlice(rows)}
-}
-
-func escapeFilter(r *run, v Value, a arguments) Value {
-	a.bind(r, "escape", 0)
-	if _, ok := v.(markup); ok {
-		return v
-	}
-	s := html.EscapeString(r.str(v))
-	r.spend(len(s))
-	return markup(s)
 }
 
 // word matches a word for wordcount.

@@ -161,16 +161,10 @@ var dictMethods = map[string]method{
 		}
 		return or(v[1], nil)
 	},
-	"copy": func(r *run, of Value, a arguments) Value {
-		a.bind(r, "copy", 0)
-		r.spend(elementCost * of.(*Dict).Len())
-		return of.(*Dict).Clone()
-	},
 }
 
 // listMethods are the methods of list and tuple that do not change them.
 var listMethods = map[string]method{
-	"copy": func(r *run, of Value, a arguments) Value { return listFilter(r, of, a) },
 	"count": func(r *run, of Value, a arguments) Value {
 		v, n := a.bind(r, "count", 1, "value")[0], 0
 		for e := range r.elements(of) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -49,98 +50,41 @@ func all(is func(rune) bool) method {
 
 // hasCase says whether there are letters with a case, and all are of the wanted one.
 func hasCase(s string, is func(rune) bool) bool {
-	has := false
-	for _, c := range s {
-		if unicode.IsLower(c) || unicode.IsUpper(c) || unicode.IsTitle(c) {
-			if !is(c) {
-				return false
-			}
-			has = true
-		}
-	}
-	return has
-}
-
-// within returns the part of a text from one place to another, and the number of characters
-// before it; ok is false if it begins behind the text.
-func (r *run) within(of Value, from, to Value) (part string, before int, ok bool) {
-	runes := []rune(r.str(of))
-	n := len(runes)
-	place := func(v Value, otherwise int) int {
-		i := otherwise
-		if given(v) {
-			i = r.intOr(v, otherwise)
-		}
-		if i < 0 {
-			i = max(0, i+n)
-		}
-		return i
-	}
-	start, end := place(from, 0), min(place(to, n), n)
-	if start > n || start > end {
-		return "", 0, false
-	}
-	return string(runes[start:end]), start, true
+	s = strings.Join(cased.FindAllString(s, -1), "")
+	return s != "" && strings.IndexFunc(s, func(c rune) bool { return !is(c) }) < 0
 }
 
 // search is find and index, from either side. Only find has a value for a text that is not there.
 func search(index func(s, part string) int, find bool) method {
 	return func(r *run, of Value, a arguments) Value {
-		v := a.bind(r, "the method", 1, "sub", "start", "end")
-		if part, before, ok := r.within(of, v[1], v[2]); ok {
-			if at := index(part, r.textOr(v[0], "")); at >= 0 {
-				return before + utf8.RuneCountInString(part[:at])
-			}
+		s := r.str(of)
+		at := index(s, r.textOr(a.bind(r, "the method without a start and an end", 1, "sub")[0], ""))
+		r.failIf(at < 0 && !find, "substring not found")
+		if at < 0 {
+			return -1
 		}
-		r.failIf(!find, "substring not found")
-		return -1
+		return utf8.RuneCountInString(s[:at])
 	}
 }
 
-func countMethod(r *run, of Value, a arguments) Value {
-	v := a.bind(r, "count", 1, "sub", "start", "end")
-	part, _, ok := r.within(of, v[1], v[2])
-	if !ok {
-		return 0
-	}
-	return strings.Count(part, r.textOr(v[0], ""))
+// flipped is a text backwards.
+func flipped(s string) string {
+	runes := []rune(s)
+	slices.Reverse(runes)
+	return string(runes)
 }
 
 // rsplit is split that cuts from the right.
 func rsplit(r *run, of Value, a arguments) Value {
 	v := a.bind(r, "rsplit", 0, "sep", "maxsplit")
-	limit, s := r.intOr(v[1], -1), r.str(of)
-	if limit < 0 {
-		return split(r, of, a)
+	if sep, ok := text(v[0]); ok {
+		v[0] = flipped(sep)
 	}
-	var parts []string // from the right
-	sep := ""
-	if given(v[0]) {
-		sep = r.textOr(v[0], "")
-		r.failIf(sep == "", "empty separator")
-	} else {
-		s = strings.TrimRightFunc(s, IsSpace)
+	parts := r.reversed(split(r, flipped(r.str(of)), arguments{positional: v}))
+	for i := range parts {
+		parts[i] = like(of, flipped(parts[i].(string)))
 	}
-	for ; len(parts) < limit && (sep != "" || s != ""); r.spend(elementCost) {
-		at, n := strings.LastIndex(s, sep), len(sep)
-		if sep == "" {
-			at, n = strings.LastIndexFunc(s, IsSpace), 0
-			if at >= 0 {
-				_, n = utf8.DecodeRuneInString(s[at:])
-			}
-		}
-		if at < 0 {
-			break
-		}
-		parts, s = append(parts, s[at+n:]), s[:at]
-		if sep == "" {
-			s = strings.TrimRightFunc(s, IsSpace)
-		}
-	}
-	if sep != "" || strings.TrimLeftFunc(s, IsSpace) != "" {
-		parts = append(parts, s)
-	}
-	return r.reversed(r.texts(of, parts))
+	return parts
 }
 
 // partition cuts a text in three at a separator.
@@ -156,6 +100,10 @@ func partition(index func(s, part string) int, right bool) method {
 		}
 		return tuple(r.texts(of, parts))
 	}
+}
+
+func countMethod(r *run, of Value, a arguments) Value {
+	return strings.Count(r.str(of), r.textOr(a.bind(r, "count", 1, "sub")[0], ""))
 }
 
 func remove(trim func(s, part string) string) method {

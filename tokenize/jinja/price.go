@@ -19,14 +19,13 @@ func init() {
 	}{
 		{price{0, 0}, "method", "keys values items"}, // elements are paid for as they are read
 		{price{0, 1}, "method", "strip lstrip rstrip startswith endswith get isalpha isspace isnumeric isdecimal isdigit isalnum islower isupper isascii"},
-		{price{0, 0}, "method", "copy"},
 		{price{0, 8}, "method", "find rfind index rindex count rsplit partition rpartition removeprefix removesuffix splitlines"},
 		{price{0, 8}, "method", "split"},
 		{price{0, 16}, "method", "upper lower capitalize title replace format"},
 
 		{price{0, 0}, "filter", "d default first string safe list items"},
 		{price{0, 1}, "filter", "count length map select reject selectattr rejectattr join dictsort sort unique trim last min max sum groupby batch"},
-		{price{0, 8}, "filter", "tojson format reverse e escape wordcount abs"},
+		{price{0, 8}, "filter", "tojson format reverse wordcount abs"},
 		{price{0, 16}, "filter", "capitalize lower upper replace indent"},
 		{price{0, 32}, "filter", "title"},
 		{price{64, 64}, "filter", "int float"},
