@@ -123,21 +123,6 @@ func (r *run) own(of Value, name string) (Value, bool) {
 	case *namespace:
 		return of.attributes.Get(name)
 	case *loop:
-		switch name {
-		case "cycle":
-			return &function{name, func(r *run, a arguments) Value {
-				r.failIf(len(a.positional) == 0, "no items for cycling given")
-				return a.positional[of.index%len(a.positional)]
-			}}, true
-		case "changed":
-			return &function{name, func(r *run, a arguments) Value {
-				last := of.seen
-				of.seen = tuple(a.positional)
-				return last == nil || !r.equal(last, of.seen, 0)
-			}}, true
-		case "depth", "depth0":
-			return map[string]int{"depth": 1, "depth0": 0}[name], true
-		}
 		return of.attribute(r, name)
 	case *macro:
 		return of.name, name == "name"

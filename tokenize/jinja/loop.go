@@ -87,6 +87,19 @@ func (l *loop) length(r *run) int {
 // attribute returns an attribute of a loop.
 func (l *loop) attribute(r *run, name string) (Value, bool) {
 	switch name {
+	case "cycle":
+		return &function{name, func(r *run, a arguments) Value {
+			r.failIf(len(a.positional) == 0, "no items for cycling given")
+			return a.positional[l.index%len(a.positional)]
+		}}, true
+	case "changed":
+		return &function{name, func(r *run, a arguments) Value {
+			last := l.seen
+			l.seen = tuple(a.positional)
+			return last == nil || !r.equal(last, l.seen, 0)
+		}}, true
+	case "depth", "depth0":
+		return map[string]int{"depth": 1}[name], true
 	case "length":
 		return l.length(r), true
 	case "revindex":
