@@ -13,8 +13,11 @@ import (
 func newExport() *cobra.Command {
 	o := exportOptions{DType: "float32", Device: "cpu", Blocks: 1}
 	c := newCommand("export", &o, func(c *cobra.Command, _ []string) error {
-		if (o.Out == "") != o.Ports {
-			return usagef("name the folder to write with --out, or print what the graphs take and give with --ports: one of the two")
+		switch {
+		case o.Out == "" && !o.Ports:
+			return usagef("--out is not set: folder to write; --ports prints the inputs and outputs of the graphs instead")
+		case o.Out != "" && o.Ports:
+			return usagef("--out and --ports exclude one another")
 		}
 		folder, compute, err := o.open(c)
 		if err != nil {
