@@ -189,7 +189,7 @@ func (x *play) begin(ctx context.Context) (err error) {
 		x.round.begun.Add(1)
 	}
 	if err == nil && !reflect.DeepEqual(opening, x.group.Opening) {
-		err = errors.New("it begins otherwise than what the policy has read: the episodes of a problem, which have one seed, must begin alike")
+		err = errors.New("this episode opens with other messages than the first one of the problem; episodes with one seed must open alike")
 	}
 	return err
 }

@@ -315,7 +315,7 @@ func TestPlayerRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, e := range map[string]Environment{"NaN": &liar{}, "begins otherwise": &fickle{}} {
+	for want, e := range map[string]Environment{"NaN": &liar{}, "opens with other messages": &fickle{}} {
 		p := &Player{Environment: e, Limits: DefaultLimits(), Prompter: prompter, EOS: []int32{1}}
 		group, _, _, err := p.Open(context.Background(), Start{Problem: data.Problem{ID: "p", Text: "how much?"}})
 		if err != nil {

@@ -253,7 +253,7 @@ func (f *File) Info(name string) (tensorInfo, bool) {
 // Metadata returns the strings under "__metadata__"; nil if there are none.
 func (f *File) Metadata() map[string]string { return f.metadata }
 
-// ReadFloat32 implements Source. F32 is read straight into dst; the other types
+// ReadFloat32 implements source. F32 is read straight into dst; the other types
 // pass through a buffer of 256 KiB.
 func (f *File) ReadFloat32(name string, dst []float32, first int) error {
 	t, err := f.find(name, first, len(dst))

@@ -285,7 +285,7 @@ func (a *arena) view(first int, shape ...int64) (*Value, error) {
 		if a.rounded != nil && a.rounded.holds(first, last) {
 			return a.rounded.view(first, shape...)
 		}
-		return nil, fmt.Errorf("runtime: a tensor of shape %v at %d of elements %d to %d", shape, first, a.from, a.to)
+		return nil, fmt.Errorf("runtime: a tensor of shape %v at element %d lies outside the elements %d to %d that this arena holds", shape, first, a.from, a.to)
 	}
 	return newValue(a.memory, a.dtype, a.address(first), n, shape)
 }

@@ -12,8 +12,8 @@ import (
 	"onering/models"
 )
 
-// A memory is the memory in which sessions of an Env find their tensors, the host's or a
-// device's, and the way they run on it. Nothing else differs between devices.
+// A memory is a device, or the host: where its tensors lie and how sessions run on it.
+// Nothing else differs between devices.
 type memory struct {
 	storage
 	Backend

@@ -362,7 +362,7 @@ func (e *episode) exchange(ctx context.Context, kind string, data map[string]any
 	case reply.Data.Code == "CAPACITY_REACHED":
 		return nil, errFull
 	case unasked:
-		return nil, fmt.Errorf("it says %s, which nobody asked for", process.Excerpt(text))
+		return nil, fmt.Errorf("the server sent %s while no answer was due", process.Excerpt(text))
 	case text == nil:
 		return nil, cmp.Or(failed, e.ended)
 	case err != nil:

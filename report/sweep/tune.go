@@ -78,7 +78,7 @@ func (p *Plan) Tune(out string, train func([]*Run) error) (warnings []string, er
 	return warnings, nil
 }
 
-// searches returns a new search for each variant for which [tune] has settings.
+// FirstTrials returns the runs of the first trial of each search; out is the sweep's folder.
 func (p *Plan) FirstTrials(out string) []*Run {
 	_, runs := p.next(p.searches(), out)
 	return runs

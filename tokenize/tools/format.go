@@ -249,7 +249,7 @@ func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value
 func readHermes(f *Format, block string) ([]Call, error) {
 	var w written
 	if err := json.Unmarshal([]byte(block), &w); err != nil {
-		return nil, fmt.Errorf("a call is no JSON object: %w", err)
+		return nil, fmt.Errorf("the call is not a JSON object: %w", err)
 	}
 	c, err := f.call(w)
 	return []Call{c}, err
@@ -266,7 +266,7 @@ func readLlama(f *Format, block string) (calls []Call, err error) {
 		var w written
 		decoder := json.NewDecoder(strings.NewReader(rest))
 		if err := decoder.Decode(&w); err != nil {
-			return nil, fmt.Errorf("a call is no JSON object: %w", err)
+			return nil, fmt.Errorf("the call is not a JSON object: %w", err)
 		}
 		if w.Name == nil && w.Arguments == nil && w.Parameters == nil && len(calls) == 0 {
 			return nil, nil // the answer is plain JSON

@@ -116,8 +116,8 @@ var cases = []struct {
 	{"hermes", `a <tool_call>{"name":"f","arguments":{}}</tool_call> b`, "a b", []string{"f {}"}, ""},
 	{"hermes", `<tool_call>{"name":"f","arguments":"{\"n\": 1}"}</tool_call>`, "", []string{`f {"n": 1}`}, ""},
 	{"hermes", `<tool_call>{"name":"f","arguments":{}}`, "", []string{"f {}"}, ""}, // ended by its last token
-	{"hermes", `<tool_call>{"name":"f","argu`, `<tool_call>{"name":"f","argu`, nil, "no JSON"},
-	{"hermes", "<tool_call>{\"name\": \"f\n}</tool_call>  <tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>", "<tool_call>{\"name\": \"f\n}</tool_call>", []string{"g {}"}, "no JSON"},
+	{"hermes", `<tool_call>{"name":"f","argu`, `<tool_call>{"name":"f","argu`, nil, "not a JSON object"},
+	{"hermes", "<tool_call>{\"name\": \"f\n}</tool_call>  <tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>", "<tool_call>{\"name\": \"f\n}</tool_call>", []string{"g {}"}, "not a JSON object"},
 	{"hermes", `<tool_call>{"name":"g"}</tool_call>`, `<tool_call>{"name":"g"}</tool_call>`, nil, `no "arguments"`},
 	{"hermes", "<tool_call>\n{\"name\": \"f\"}\n</tool_call>", "", []string{"f {}"}, ""},
 	{"hermes", `a <tool_call>{"name":"f","arguments":null}</tool_call><tool_call>{"name":"f","arguments":""}</tool_call><tool_call>{"arguments":"null","name":"f"}</tool_call>`, "a", []string{"f {}", "f {}", "f {}"}, ""},
@@ -149,7 +149,7 @@ var cases = []struct {
 	{"llama", `{"name": "f"}`, "", []string{"f {}"}, ""},
 	{"llama", `{"name": "f", "parameters": null}; {"name": "f", "parameters": {"n": 1}}`, "", []string{"f {}", `f {"n": 1}`}, ""},
 	{"llama", `{"name": "Ada"}`, `{"name": "Ada"}`, nil, `no "arguments"`},
-	{"llama", `{"name": "f", "parameters": {`, `{"name": "f", "parameters": {`, nil, "no JSON"},
+	{"llama", `{"name": "f", "parameters": {`, `{"name": "f", "parameters": {`, nil, "not a JSON object"},
 	{"llama", `I call {"name": "f", "parameters": {}}`, `I call {"name": "f", "parameters": {}}`, nil, ""},
 	{"llama", "", "", nil, ""},
 }

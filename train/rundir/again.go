@@ -183,7 +183,7 @@ func sameFile(was, is string) error {
 	}
 	b, err := text(is)
 	if err == nil && a != b {
-		err = errors.New("its bytes are others when the step is repeated")
+		err = errors.New("repeating the step gave other bytes for this file")
 	}
 	return err
 }
