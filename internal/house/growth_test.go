@@ -7,32 +7,33 @@ import (
 	"testing"
 )
 
-// ceilings are the sizes of the repository that no change may exceed. A change that makes
-// a figure smaller lowers its ceiling, so that nothing grows back unseen. To raise one
-// needs a reason in the commit.
-var ceilings = []struct {
-	name string
-	most int
-	of   func(h *house) int
+// sizes are those of the repository at the last release. Nothing may be more than a
+// hundredth, and one, above it: to say so here needs a reason in the commit.
+var sizes = []struct {
+	name    string
+	release int
+	of      func(h *house) int
 }{
 	{"lines outside tests", 109704, (*house).lines},
 	{"packages", 111, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1095, (*house).exported},
 	{"packages of ours that cmd imports", 24, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 11, func(h *house) int { return len(h.imports("train")) }},
+	{"files of the largest package but cmd", 25, (*house).mostFiles},
+	{"structs with more than 24 methods", 14, (*house).wideTypes},
 	{"files of cmd", 29, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
 	{"lines of the spine", 12200, (*house).spineLines},
 }
 
-// TestCeilings prints each figure beside its ceiling.
-func TestCeilings(t *testing.T) {
+// TestGrowth prints each figure beside that of the last release.
+func TestGrowth(t *testing.T) {
 	h := load(t)
-	for _, c := range ceilings {
-		n := c.of(h)
-		t.Logf("%7d of %7d %s", n, c.most, c.name)
-		if n > c.most {
-			t.Errorf("there are %d %s, more than %d", n, c.name, c.most)
+	for _, c := range sizes {
+		n, most := c.of(h), c.release+c.release/100+1
+		t.Logf("%7d, %7d at the last release: %s", n, c.release, c.name)
+		if n > most {
+			t.Errorf("there are %d %s, more than %d", n, c.name, most)
 		}
 		if n == 0 {
 			t.Errorf("no %s were found", c.name)
