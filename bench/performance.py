@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the tables of docs/performance.md: measures, keeps the figures in
-docs/performance.json, and writes the tables from those between the page's markers.
+"""Makes the tables of docs/lab/performance.md: measures, keeps the figures in
+docs/lab/performance.json, and writes the tables from those between the page's markers.
 
     python bench/performance.py --onering ./onering [--parts decode,small] [--turns 2]
     python bench/performance.py --onering ./onering --parts round,genai --tokenizer Qwen2.5-0.5B --problems gsm8k.jsonl
@@ -28,7 +28,7 @@ round      compare_trl_round.py: a round at the shape of 0.5B      3        30 m
 import argparse, datetime, json, os, re, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PAGE, FIGURES = (os.path.join(HERE, "..", "docs", name) for name in ("performance.md", "performance.json"))
+PAGE, FIGURES = (os.path.join(HERE, "..", "docs", "lab", name) for name in ("performance.md", "performance.json"))
 SHAPE = os.path.join(HERE, "qwen2.5-0.5b")
 
 
@@ -369,7 +369,7 @@ def main():
     figures = json.loads(read(FIGURES))
     if a.check:
         if render(read(PAGE), figures) != read(PAGE):
-            sys.exit("docs/performance.md is not what docs/performance.json gives: run bench/performance.py --render")
+            sys.exit("docs/lab/performance.md is not what docs/lab/performance.json gives: run bench/performance.py --render")
         return
     names = [] if a.render else a.parts.split(",")
     if unknown := [n for n in names if n not in PARTS]:

@@ -12,7 +12,7 @@ import (
 // TestLinks: every link of a page to a place in the repository leads somewhere.
 func TestLinks(t *testing.T) {
 	var pages []string
-	for _, pattern := range []string{"docs/*.md", "runs/results/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/lab/*.md", "runs/results/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

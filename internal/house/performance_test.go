@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// The tables of docs/performance.md are bench/performance.py's, except the one about the
+// The tables of docs/lab/performance.md are bench/performance.py's, except the one about the
 // work of each phase.
 func TestPerformanceTables(t *testing.T) {
-	page, err := os.ReadFile("docs/performance.md")
+	page, err := os.ReadFile("docs/lab/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestPerformancePage(t *testing.T) {
 		t.Skip("python3 is not installed, so the page cannot be made")
 	}
 	// The test reads the file too, so that go test's cache knows when it changes.
-	for _, name := range []string{"docs/performance.md", "docs/performance.json", "bench/performance.py"} {
+	for _, name := range []string{"docs/lab/performance.md", "docs/lab/performance.json", "bench/performance.py"} {
 		if _, err := os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}
