@@ -181,48 +181,26 @@ func assigned(s string) (before string, name byte) {
 	return before[:n], before[n]
 }
 
-// withdrawals are words that take back the text before them, and
-// listing are words between the parts of a list.
+// withdrawn matches words that take back the text before them, and listing those between the
+// parts of a list; gapped matches what may stand between two boxes.
 var (
-	withdrawals = setOf("not no isn wrong wrongly nope nay wait actually instead rather correction sorry oops scratch but otherwise then times over minus plus choose divided mod to")
-	besides     = setOf("text textbf mathrm mbox quad qquad and land lor") // and the empty name of \,
-	listing     = setOf("and or is one root another the other also solution solutions answer answers value values first second third roots x y")
+	withdrawn = regexp.MustCompile(`(?i)\b(?:not|no|isn|wrong(?:ly)?|nope|nay|wait|actually|instead|rather|correction|sorry|oops|scratch|but|otherwise|then|times|over|minus|plus|choose|divided|mod|to|never|incorrect|false)\b`)
+	listing   = setOf("and or is one root another the other also solution solutions answer answers value values first second third roots x y")
+	gapped    = regexp.MustCompile(`^(?:[^\\\d=:*/^_<>~|!]|\\(?:text|textbf|mathrm|mbox|quad|qquad|and|land|lor)\b|\\[^A-Za-z])*\\?$`)
+	command   = regexp.MustCompile(`\\[A-Za-z]+`)
+	letters   = regexp.MustCompile(`[A-Za-z]+`)
 )
 
 // joins reports whether two boxes with gap between them belong together.
 func (find *finder) joins(gap string) bool {
-	if len(gap) > 60 || strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") {
+	bare := strings.Trim(gap, " $\n\t")
+	if len(gap) > 60 || strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") || bare == "." || bare == "-" || bare == "+" || !gapped.MatchString(gap) || withdrawn.MatchString(gap) {
 		return false
 	}
-	if bare := strings.Trim(gap, " $\n\t"); bare == "." || bare == "-" || bare == "+" || strings.ContainsAny(gap, ":*/^_<>~|!") {
-		return false // both form one expression
-	}
 	words := 0
-	for i := 0; i < len(gap); i++ {
-		c := gap[i]
-		switch {
-		case c == '\\':
-			// A spacing or a \text command.
-			start := i
-			for i+1 < len(gap) && isLetter(gap[i+1]) {
-				i++
-			}
-			if name := gap[start+1 : i+1]; name != "" && !besides[name] {
-				return false
-			}
-		case isLetter(c):
-			start := i
-			for i+1 < len(gap) && isLetter(gap[i+1]) {
-				i++
-			}
-			switch w := strings.ToLower(gap[start : i+1]); {
-			case withdrawals[w]:
-				return false
-			case !listing[w]:
-				words++
-			}
-		case isDigit(c), c == '=':
-			return false
+	for _, w := range letters.FindAllString(command.ReplaceAllString(gap, ""), -1) {
+		if !listing[strings.ToLower(w)] {
+			words++
 		}
 	}
 	return words <= 2
@@ -240,7 +218,11 @@ var factorBehind = regexp.MustCompile(`^(?:[\s$~]|\\[,;:! )])*(?:\\(?:text|mathr
 
 // multiplied returns the content of a box with a factor behind it.
 func multiplied(s string, b box) string {
-	if m := factorBehind.FindStringSubmatch(s[b.end:min(len(s), b.end+nearby)]); m != nil && rules.On("factors behind") && !strings.HasSuffix(b.content, "%") {
+	after := s[b.end:min(len(s), b.end+nearby)]
+	if bare := strings.TrimLeft(after, " $~.\n"); bare == "" || strings.HasPrefix(bare, `\]`) || strings.HasPrefix(bare, `\)`) && len(bare) < 4 {
+		return b.content // mostly
+	}
+	if m := factorBehind.FindStringSubmatch(after); m != nil && rules.On("factors behind") && !strings.HasSuffix(b.content, "%") {
 		return b.content + " " + strings.Replace(m[1], "per cent", "percent", 1)
 	}
 	return b.content
@@ -270,6 +252,18 @@ var (
 	caseOpen   = regexp.MustCompile(`(?i)\b` + caseWord + `[^.\n]*$`)
 )
 
+// orWords and caseWords begin the words of orWord and caseWord. The expressions cost more than
+// all else, so they are tried only where one of them is near.
+var (
+	orWords   = [...]string{" or", "(or", "{or", "lor", "vee", " ou ", " o ", " oder", " oppure", " lub", " veya", "lternativ", "или", "либо", "或", "または", "もしくは", "또는", "혹은", "/"}
+	texOr     = [...]string{"{or", "{ or", "lor", "vee"}
+	caseWords = [...]string{"if", "If", "when", "for", "where", "otherwise", "else", "wenn", "falls", "si ", "sinon", "если"}
+)
+
+func mentionsAny(s string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
+}
+
 // otherAnswer returns another answer that stands beside a box, to be read behind it:
 // \boxed{5} or 7. A decimal beside an expression may be its rounded value.
 func (find *finder) otherAnswer(s string, b box) string {
@@ -278,22 +272,29 @@ func (find *finder) otherAnswer(s string, b box) string {
 	}
 	before, after := s[max(0, b.start-nearby):b.start], s[b.end:min(len(s), b.end+nearby)]
 	find.steps += len(before) + len(after)
-	m := orAfter.FindStringSubmatch(after)
-	if m == nil {
+	var m []string
+	if mentionsAny(after[:min(len(after), nearby/3)], orWords[:]) {
+		m = orAfter.FindStringSubmatch(after)
+	}
+	if near := before[max(0, len(before)-nearby/3):]; m == nil && mentionsAny(near, orWords[:]) {
 		if at := orBefore.FindStringSubmatchIndex(before); at != nil && !strings.HasSuffix(strings.TrimRight(before[:at[2]], " "), "=") { // 2x = 10 or x = \boxed{5}
 			m = []string{"", before[at[2]:at[3]]}
 		}
 	}
-	for _, tex := range [...][]string{texBefore.FindStringSubmatch(before), texAfter.FindStringSubmatch(after)} {
-		if m == nil && tex != nil && !strings.Contains(assigning.ReplaceAllString(tex[1], ""), "=") { // in a formula
-			m = tex
+	if m == nil && (mentionsAny(before+after, texOr[:])) {
+		for _, tex := range [...][]string{texBefore.FindStringSubmatch(before), texAfter.FindStringSubmatch(after)} {
+			if m == nil && tex != nil && !strings.Contains(assigning.ReplaceAllString(tex[1], ""), "=") { // in a formula
+				m = tex
+			}
 		}
 	}
-	if m == nil && caseOpen.MatchString(before) {
-		m = inCases.FindStringSubmatch(after)
-	}
-	if m == nil {
-		m = casesAfter.FindStringSubmatch(after)
+	if cases := m == nil && mentionsAny(after, caseWords[:]); cases {
+		if caseOpen.MatchString(before) {
+			m = inCases.FindStringSubmatch(after)
+		}
+		if m == nil {
+			m = casesAfter.FindStringSubmatch(after)
+		}
 	}
 	if m == nil {
 		return ""

@@ -3,7 +3,6 @@ package verifier
 import (
 	"math/big"
 	"slices"
-	"strings"
 
 	"onering/verifier/internal/algebra"
 	"onering/verifier/internal/latex"
@@ -148,49 +147,23 @@ func isTuple(n *latex.Node) bool { return n.Op == latex.Bracket || n.Op == latex
 // components is n, a sum of multiples of the unit vectors i, j and k, as a tuple as long
 // as other; anything else is unchanged.
 func (c *comparer) components(n, other *latex.Node) *latex.Node {
-	if !rules.On("unit vectors") || !isTuple(other) || !n.Op.Scalar() || len(other.Args) < 2 || len(other.Args) > 3 {
+	if !rules.On("unit vectors") || !isTuple(other) || !n.Op.Scalar() || len(other.Args) < 2 || len(other.Args) > 3 || !n.Contains(latex.Sym, latex.Const) {
 		return n
 	}
-	isUnit := func(n *latex.Node) int {
-		name := n.Name
-		for _, accent := range [...]string{"vec ", "hat ", "bar "} {
-			name = strings.TrimPrefix(name, accent)
+	at := func(axis int) *latex.Node { // n where one unit is 1 and the others are 0
+		m := n
+		for i, unit := range [...]string{"i", "j", "k"} {
+			value := integer(int64(map[bool]int{true: 1}[i == axis]))
+			m = m.Replaced(latex.Sym, unit, value).Replaced(latex.Const, unit, value)
 		}
-		if n.Op != latex.Sym && n.Op != latex.Const || len(name) != 1 {
-			return -1
-		}
-		return strings.Index("ijk", name)
+		return m
 	}
-	var at func(n *latex.Node, axis int) (*latex.Node, bool) // n where all axes but one are 0
-	found := false
-	at = func(n *latex.Node, axis int) (*latex.Node, bool) {
-		switch i := isUnit(n); {
-		case i >= 0:
-			found = true
-			return integer(int64(map[bool]int{true: 1}[i == axis])), true
-		case n.Op == latex.Add || n.Op == latex.Neg || n.Op == latex.Mul || n.Op == latex.Div && isUnit(n.Args[1]) < 0:
-			out := *n
-			out.Name, out.Args = "", nil
-			for _, arg := range n.Args {
-				x, ok := at(arg, axis)
-				if !ok {
-					return nil, false
-				}
-				out.Args = append(out.Args, x)
-			}
-			return &out, true
-		}
-		return n, !slices.ContainsFunc(n.Args, func(arg *latex.Node) bool { return arg != nil && isUnit(arg) >= 0 })
+	tuple, sum := &latex.Node{Op: latex.Bracket, Name: "()"}, &latex.Node{Op: latex.Add}
+	for i, unit := range []*latex.Node{{Op: latex.Const, Name: "i"}, {Op: latex.Sym, Name: "j"}, {Op: latex.Sym, Name: "k"}}[:len(other.Args)] {
+		tuple.Args = append(tuple.Args, at(i))
+		sum.Args = append(sum.Args, product(at(i), unit))
 	}
-	if constant, ok := at(n, -1); !ok || !found || !isZero(c, constant) {
-		return n
-	}
-	tuple := &latex.Node{Op: latex.Bracket, Name: "()"}
-	for axis := range other.Args {
-		x, _ := at(n, axis)
-		tuple.Args = append(tuple.Args, x)
-	}
-	if beyond, _ := at(n, len(other.Args)); len(other.Args) == 2 && !isZero(c, beyond) {
+	if outcome, _ := c.algebra.Equal(n, sum); outcome != algebra.Equal || !isZero(c, at(3)) {
 		return n
 	}
 	return tuple

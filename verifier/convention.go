@@ -2,7 +2,6 @@ package verifier
 
 import (
 	"math/big"
-	"slices"
 	"strings"
 
 	"onering/verifier/internal/algebra"
@@ -63,47 +62,29 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 }
 
 // approximates reports whether y is x rounded to the digits that y states, or x without
-// the digits after them; where y is no numeral, whether they differ by one per cent at most. Of tuples all
-// elements have to be so.
+// the digits after them; where y is no numeral, whether they differ by one per cent at most.
 func (c *comparer) approximates(x, y *latex.Node) bool {
-	if x.Op == latex.Bracket && y.Op == latex.Bracket && len(x.Args) == len(y.Args) {
-		return slices.EqualFunc(x.Args, y.Args, c.approximates)
-	}
 	if !x.Op.Scalar() || !y.Op.Scalar() || len(algebra.Variables(x, y)) > 0 {
 		return false
 	}
-	q, p := c.quantityOf(x), c.quantityOf(y)
-	unit := func(q quantity) *latex.Node { // what one unit of q's value is worth
-		switch {
-		case q.percent:
-			return algebra.Rational(big.NewRat(1, 100))
-		case q.degree && !p.degree:
-			return &latex.Node{Op: latex.Degree, Args: []*latex.Node{integer(1)}}
-		}
-		return integer(1)
+	exact, stated := c.quantityOf(x).value, c.quantityOf(y).value
+	d, step := absolute(algebra.Difference(exact, stated)), lastPlace(stated)
+	within := func(tolerance *latex.Node) bool {
+		order, ok := c.algebra.Compare(d, tolerance)
+		return ok && order <= 0
 	}
-	order := func(difference, tolerance *latex.Node) int {
-		order, ok := c.algebra.Compare(difference, product(tolerance, unit(p)))
-		if !ok {
-			return 1
-		}
-		return order
-	}
-	within := func(difference, tolerance *latex.Node) bool { return order(difference, tolerance) <= 0 }
-	exact, stated := product(q.value, unit(q)), product(p.value, unit(p))
-	d := absolute(algebra.Difference(exact, stated))
-	step := lastPlace(p.value)
-	if step == nil {
-		return within(d, product(absolute(p.value), algebra.Rational(big.NewRat(1, 100))))
-	}
-	if step.Cmp(big.NewRat(1, 1)) > 0 && !within(d, product(absolute(p.value), algebra.Rational(big.NewRat(1, 20)))) {
-		return false // 5 is not about 10
-	}
-	if within(d, algebra.Rational(new(big.Rat).Mul(step, big.NewRat(1, 2)))) {
+	part := func(n int64) *latex.Node { return product(absolute(stated), algebra.Rational(big.NewRat(1, n))) }
+	switch {
+	case step == nil:
+		return within(part(100))
+	case step.Cmp(big.NewRat(1, 1)) > 0 && !within(part(20)): // 5 is not about 10
+		return false
+	case within(algebra.Rational(new(big.Rat).Mul(step, big.NewRat(1, 2)))):
 		return true
 	}
 	cut, ok := c.algebra.Compare(absolute(stated), absolute(exact))
-	return ok && cut <= 0 && order(d, algebra.Rational(step)) < 0
+	last, ok2 := c.algebra.Compare(d, algebra.Rational(step))
+	return ok && ok2 && cut <= 0 && last < 0
 }
 
 // lastPlace returns the value of a 1 in the last digit of a numeral, nil if n is no

@@ -32,6 +32,9 @@ type finder struct{ steps int }
 // thought matches the end of a model's thoughts, in the marks of several families.
 var thought = regexp.MustCompile(`(?i)</(?:\w+:)?(?:think|thinking|thoughts?|reasoning|scratchpad|analysis)>|<end_working_out>|\[/think\]|◁/think▷|<\|(?:end_of_thought|/think)\|>|<\|channel\|>final[^<]*<\|message\|>|^analysis(?:[^\n]|\n)*assistantfinal`)
 
+// thinking are parts of the words in those marks.
+var thinking = [...]string{"hink", "HINK", "hought", "easoning", "scratchpad", "analysis", "working", "begin_of_box"}
+
 // glmBox writes the box of another family of models as LaTeX.
 var glmBox = strings.NewReplacer("<|begin_of_box|>", `\boxed{`, "<|end_of_box|>", "}")
 
@@ -41,6 +44,9 @@ func (find *finder) unthought(s string) string {
 		return s
 	}
 	find.steps += len(s)
+	if !mentionsAny(s, thinking[:]) {
+		return s
+	}
 	s = glmBox.Replace(s)
 	if ends := thought.FindAllStringIndex(s, -1); len(ends) > 0 {
 		return s[ends[len(ends)-1][1]:]
@@ -110,10 +116,10 @@ func (find *finder) fromBox(s string) extract {
 // tag.
 func (find *finder) fromTag(s string, strict bool) extract {
 	find.steps += len(s)
-	open := strings.LastIndex(s, "<answer>")
-	if open < 0 {
+	if !strings.Contains(s, "<answer>") { // much faster than to look from the end
 		return extract{reason: "no <answer> tag"}
 	}
+	open := strings.LastIndex(s, "<answer>")
 	if strict && !strings.HasSuffix(s[:open], "</think> ") {
 		return extract{reason: "<answer> does not follow </think> and a space"}
 	}

@@ -415,9 +415,6 @@ func (c *comparer) inOrder(g, a []*latex.Node, rule string) bool {
 // match reports whether the elements of two sequences of equal length can be paired so
 // that each pair is equal.
 func (c *comparer) match(g, a []*latex.Node, rule string) bool {
-	if sameNumbers(g, a, false) {
-		return c.say(true, rule)
-	}
 	used := make([]bool, len(a))
 	for i, x := range g {
 		found := false
@@ -439,46 +436,8 @@ func (c *comparer) match(g, a []*latex.Node, rule string) bool {
 	return c.say(true, rule)
 }
 
-// sameNumbers reports whether g and a are numerals with the same values in any
-// order, so that long lists need not be compared each with each.
-func sameNumbers(g, a []*latex.Node, asSets bool) bool {
-	if len(g) < 8 {
-		return false
-	}
-	x, okX := numeralKeys(g, asSets)
-	y, okY := numeralKeys(a, asSets)
-	return okX && okY && slices.Equal(x, y)
-}
-
-// numeralKeys returns the values of numerals of ordinary size in lowest terms, sorted,
-// and without repetition if asked for; ok is false if an element is no such numeral.
-func numeralKeys(list []*latex.Node, once bool) (keys []string, ok bool) {
-	for _, n := range list {
-		m, negative := n, n.Op == latex.Neg
-		if negative {
-			m = n.Args[0]
-		}
-		if m.Op != latex.Num || m.Rat.Num().BitLen()+m.Rat.Denom().BitLen() > 256 {
-			return nil, false
-		}
-		key := m.Rat.RatString()
-		if negative && m.Rat.Sign() != 0 {
-			key = "-" + key
-		}
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	if once {
-		keys = slices.Compact(keys)
-	}
-	return keys, true
-}
-
 // twoSets compares collections in which neither order nor repetition counts.
 func (c *comparer) twoSets(g, a []*latex.Node) bool {
-	if sameNumbers(g, a, true) {
-		return c.say(true, "the same numbers in some order")
-	}
 	in := func(x *latex.Node, set []*latex.Node) bool {
 		for _, y := range set {
 			if c.equal(x, y) {

@@ -253,7 +253,7 @@ func compareTrees(g, a latex.Parsed, start comparer) verdict {
 
 // unhatted writes the unit vectors i, j and k of n without their accents.
 func unhatted(n *latex.Node) *latex.Node {
-	if n == nil || !n.Contains(latex.Sym) {
+	if n == nil || !n.Any(func(m *latex.Node) bool { return m.Op == latex.Sym && strings.IndexByte(m.Name, ' ') > 0 }) {
 		return n
 	}
 	if accent, letter, ok := strings.Cut(n.Name, " "); n.Op == latex.Sym && ok && (accent == "hat" || accent == "vec" || accent == "bar") && strings.Contains("ijk", letter) {

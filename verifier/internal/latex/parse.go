@@ -38,10 +38,6 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 		return Parsed{Steps: result.Steps}, errLimit
 	}
 	if err != nil {
-		tree, steps = asked(src, reading)
-		result.Steps += steps
-	}
-	if tree == nil && err != nil {
 		// Parsing splits tokens, so the words are taken from a fresh cut.
 		tokens, _, steps, _ = lex(src, reading)
 		result.Steps += steps
@@ -53,40 +49,6 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 		result.Steps += steps
 	}
 	return result, nil
-}
-
-// closers are the closing brackets of opening ones.
-var closers = map[string]string{"(": ")", "[": "]", "{": "}", "{:": ":}"}
-
-// asked returns the tree of an equation whose left side names the asked quantity without
-// being an expression, as \complement_U A = \{1,2\}; nil for other texts. It also returns
-// the number of steps.
-func asked(src string, reading Reading) (*Node, int) {
-	tokens, _, steps, _ := lex(src, reading)
-	var open []string // brackets that close the open ones
-	for i, t := range tokens {
-		switch n := len(open); {
-		case t.kind == sign && closers[t.text] != "":
-			open = append(open, closers[t.text])
-		case n > 0 && t.is(open[n-1]):
-			open = open[:n-1]
-		case t.is(")"), t.is("]"), t.is("}"), t.is(":}"):
-			return nil, steps
-		case n > 0:
-		case t.kind == number && !tokens[max(i-1, 0)].is("_") && !tokens[max(i-1, 0)].is("^"), t.is(","), t.is(";"), t.kind == quad, t.kind == newline, t.kind == word && (connective(&t) || t.plain && changes(singular(strings.ToLower(t.text)))):
-			return nil, steps // it is more than a name
-		case t.kind == sign && t.text != "=" && isRelation(t.text), i == 0 && t.kind == sign && t.text != "|":
-			return nil, steps
-		case t.is("=") && i > 0:
-			name := textOf(tokens[:i])
-			right, more, err := parseAll(slices.Clone(tokens[i+1:]), reading)
-			if err != nil || right == nil || right.Op == Rel || right.Op == List || name == nil || name.Op != Text {
-				return nil, steps + more
-			}
-			return &Node{Op: Rel, Ops: []string{"="}, Args: []*Node{{Op: Sym, Name: name.Name}, right}}, steps + more
-		}
-	}
-	return nil, steps
 }
 
 // chosen returns the tree of the text after the label of an option, and the number of

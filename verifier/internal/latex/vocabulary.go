@@ -13,7 +13,7 @@ var greek = map[string]string{
 	"tau": "tau", "upsilon": "upsilon", "phi": "phi", "varphi": "phi", "chi": "chi", "psi": "psi", "omega": "omega",
 	"Gamma": "Gamma", "Delta": "Delta", "Theta": "Theta", "Lambda": "Lambda", "Xi": "Xi", "Pi": "Pi", "Sigma": "Sigma",
 	"Phi": "Phi", "Psi": "Psi", "Omega": "Omega", "ell": "ell", "hbar": "hbar", "nabla": "nabla", "partial": "partial",
-	"aleph": "aleph", "angle": "angle", "measuredangle": "angle", "triangle": "triangle", "square": "square", "Box": "square",
+	"aleph": "aleph", "complement": "complement", "angle": "angle", "measuredangle": "angle", "triangle": "triangle", "square": "square", "Box": "square",
 	"star": "star", "odot": "odot", "bigstar": "star", "diamond": "diamond", "heartsuit": "heartsuit", "spadesuit": "spadesuit",
 	"clubsuit": "clubsuit", "diamondsuit": "diamondsuit",
 }
