@@ -66,10 +66,16 @@ func inColumn(name string) {
 	}
 }
 
+// cutShort is io.ErrUnexpectedEOF in words for people.
+type cutShort struct{}
+
+func (cutShort) Error() string { return "the file ends in the middle: it is cut short" }
+func (cutShort) Unwrap() error { return io.ErrUnexpectedEOF }
+
 // noEnd turns the end of the file into an error where more must follow.
 func noEnd(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return cutShort{}
 	}
 	return err
 }

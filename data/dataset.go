@@ -456,7 +456,7 @@ func (r *rawRows) Next() (record, error) {
 		closeErr := r.Close()
 		switch {
 		case err != io.EOF:
-			r.err = &rowError{File: path, Unit: unit, Line: line, Err: err}
+			r.err = &rowError{File: path, Unit: unit, Line: line, Err: noEnd(err)}
 		case closeErr != nil:
 			r.err = &rowError{File: path, Err: closeErr}
 		case r.file+1 == len(r.files):

@@ -123,7 +123,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 	line = s.line
 	if c != '{' && c != '[' {
 		err = badLine{fmt.Errorf("not a JSON object but %.60q", s.rest())}
-	} else if err = s.value(); err == nil || err == io.ErrUnexpectedEOF {
+	} else if err = s.value(); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 		o, err = parseObject(bytes.TrimRight(s.text, " \t\r\n"))
 		if err == nil {
 			err = s.alone()

@@ -207,7 +207,8 @@ func place(name string, line int) string {
 // SyntaxError prefixes an error of the TOML library with its file and line.
 func SyntaxError(name string, err error) error {
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
-		return fmt.Errorf("%s: %s", place(name, parse.Position.Line), strings.TrimPrefix(parse.Message, "toml: "))
+		message := strings.NewReplacer("toml: ", "", "unexpected EOF", "the file ends in the middle", "or EOF", "or the end").Replace(parse.Message)
+		return fmt.Errorf("%s: %s", place(name, parse.Position.Line), message)
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
