@@ -27,6 +27,7 @@ type chat struct {
 	Args        tokenize.TemplateArgs `json:"chat_template_kwargs"`
 	Generation  *bool                 `json:"add_generation_prompt"`  // false: the text ends with the messages
 	Continue    bool                  `json:"continue_final_message"` // the answer continues the last message
+	Special     *bool                 `json:"add_special_tokens"`
 }
 
 // A toolChoice is "auto", "none", "required" or, with a name, "function".
@@ -84,7 +85,7 @@ func (m *message) UnmarshalJSON(data []byte) error {
 		fields["content"] = json.RawMessage(`""`)
 	case said.Role != "assistant" && isNull(content):
 		return invalid("messages", "a message of the role %q needs a content", said.Role)
-	case !isNull(content) && content[0] == '[':
+	case !isNull(content) && content[0] != '"':
 		if err := join(fields); err != nil {
 			return err
 		}
@@ -165,6 +166,9 @@ type dialogue struct {
 func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 	if m.Tokenizer == nil {
 		return d, invalid("messages", "the model has no tokenizer: use /v1/completions with token ids")
+	}
+	if c.Special != nil && *c.Special {
+		return d, invalid("add_special_tokens", "add_special_tokens must be false or left out beside messages: a chat has the special tokens of its template")
 	}
 	d.heard, d.choice = c.Messages, c.ToolChoice
 	for _, x := range c.Messages {

@@ -266,3 +266,27 @@ func TestSessionThoughts(t *testing.T) {
 		}
 	}
 }
+
+// TestUnread: what a chat template would not read as it was meant is refused, and a client's
+// descriptions of tools are read, or named in the request's own words.
+func TestUnread(t *testing.T) {
+	x := newScripted(t, hermes, "a")
+	for body, want := range map[string]string{
+		`"messages": [{"role": "user", "content": 5}]`:                                                                                                                   "the content of a message must be a text",
+		`"messages": [{"role": "user", "content": {"type": "text", "text": "a"}}]`:                                                                                       "the content of a message must be a text",
+		`"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": {"x": 1}}]`:                                                                          "the content of a message must be a text",
+		`"messages": [{"role": "user", "content": "a"}], "tools": {}`:                                                                                                    "not a list",
+		`"messages": [{"role": "user", "content": "a"}], "tools": ["x"]`:                                                                                                 `[0] is "x", not an object`,
+		`"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": 5}}]`:                                                       "[0].function.name is 5, not a text",
+		`"messages": [{"role": "user", "content": "a"}], "add_special_tokens": true`:                                                                                     "must be false or left out",
+		`"messages": [{"role": "user", "content": "a"}], "add_special_tokens": false`:                                                                                    "",
+		`"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": []}}}]`: "",
+	} {
+		status, text := x.ask("POST", "/v1/chat/completions", "{"+body+"}")
+		var got struct{ Error struct{ Message string } }
+		_ = json.Unmarshal(text, &got)
+		if (status == 200) != (want == "") || !strings.Contains(got.Error.Message, want) {
+			t.Errorf("%s: %d %s, want %q", body, status, text, want)
+		}
+	}
+}

@@ -83,9 +83,8 @@ func speaking(m *Model, err error) (*Model, error) {
 // A tokenizing is the body of POST /tokenize of vLLM: a text, or a chat.
 type tokenizing struct {
 	chat
-	Prompt  *string `json:"prompt"`
-	Special *bool   `json:"add_special_tokens"`
-	Names   bool    `json:"return_token_strs"`
+	Prompt *string `json:"prompt"`
+	Names  bool    `json:"return_token_strs"`
 }
 
 // tokenize answers POST /tokenize.
@@ -103,8 +102,6 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request, body []byte) e
 		if ids = m.Tokenizer.Encode(*q.Prompt); q.Special != nil && !*q.Special {
 			ids, _ = m.Tokenizer.EncodeSpans(*q.Prompt, nil)
 		}
-	case q.Special != nil && *q.Special:
-		return invalid("add_special_tokens", "add_special_tokens must be false or left out beside messages: a chat has the special tokens of its template")
 	default:
 		d, err := q.dialogue(m)
 		if err != nil {

@@ -153,6 +153,11 @@ var dictMethods = map[string]method{
 	"keys":   viewOf("dict_keys", func(d *Dict) []Value { return d.keys }),
 	"values": viewOf("dict_values", func(d *Dict) []Value { return d.values }),
 	"items":  viewOf("dict_items", (*Dict).items),
+	"copy": func(r *run, of Value, a arguments) Value {
+		a.bind(r, "copy", 0)
+		r.spend(2 * elementCost * of.(*Dict).Len())
+		return of.(*Dict).Clone()
+	},
 	"get": func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "get", 1, "key", "default")
 		r.key(v[0])

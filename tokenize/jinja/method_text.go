@@ -29,7 +29,7 @@ func init() {
 		"isascii": asked(func(s string) bool {
 			return strings.IndexFunc(s, func(c rune) bool { return c > unicode.MaxASCII }) < 0
 		}),
-		"format": formatMethod,
+		"format": formatMethod, "join": joinMethod,
 	} {
 		textMethods[name] = m
 	}
@@ -104,6 +104,16 @@ func partition(index func(s, part string) int, right bool) method {
 
 func countMethod(r *run, of Value, a arguments) Value {
 	return strings.Count(r.str(of), r.textOr(a.bind(r, "count", 1, "sub")[0], ""))
+}
+
+// joinMethod is of.join(texts).
+func joinMethod(r *run, of Value, a arguments) Value {
+	l := r.list(a.bind(r, "join", 1, "iterable")[0])
+	for _, e := range l {
+		_, ok := text(e)
+		r.failIf(!ok, "join wants texts, not '%s'", typeName(e))
+	}
+	return like(of, r.str(joinFilter(r, l, arguments{positional: []Value{of}})))
 }
 
 func remove(trim func(s, part string) string) method {

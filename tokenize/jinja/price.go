@@ -17,8 +17,8 @@ func init() {
 		price
 		kind, names string
 	}{
-		{price{0, 0}, "method", "keys values items"}, // elements are paid for as they are read
-		{price{0, 1}, "method", "strip lstrip rstrip startswith endswith get isalpha isspace isnumeric isdecimal isdigit isalnum islower isupper isascii"},
+		{price{0, 0}, "method", "keys values items copy"}, // elements are paid for as they are read
+		{price{0, 1}, "method", "strip lstrip rstrip join startswith endswith get isalpha isspace isnumeric isdecimal isdigit isalnum islower isupper isascii"},
 		{price{0, 8}, "method", "find rfind index rindex count rsplit partition rpartition removeprefix removesuffix splitlines"},
 		{price{0, 8}, "method", "split"},
 		{price{0, 16}, "method", "upper lower capitalize title replace format"},

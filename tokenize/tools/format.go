@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"onering/internal/strict"
 	"onering/tokenize"
 )
 
@@ -53,10 +54,8 @@ type family struct {
 
 // A function is the description of a tool.
 type function struct {
-	Name       string `json:"name"`
-	Parameters struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	} `json:"parameters"`
+	Name       string          `json:"name"`
+	Parameters json.RawMessage `json:"parameters"` // a schema, or what a client has sent in its place
 }
 
 const (
@@ -146,7 +145,7 @@ func (f *Format) know(list tokenize.Data) error {
 		function
 		Function *function `json:"function"`
 	}
-	if err := json.Unmarshal(text, &tools); err != nil {
+	if err := strict.JSON(text, &tools); err != nil {
 		return fmt.Errorf("tools must be a list of descriptions of functions: %w", err)
 	}
 	f.functions = make(map[string]function, len(tools))
@@ -317,6 +316,10 @@ func readXML(f *Format, block string) ([]Call, error) {
 	if !ok || !closed {
 		return nil, errors.New("a call is not <function=NAME> ... </function>")
 	}
+	var parameters struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	_ = json.Unmarshal(f.functions[name].Parameters, &parameters)
 	var o object
 	for rest := strings.TrimSpace(inside); rest != ""; rest = strings.TrimSpace(rest) {
 		var key, value string
@@ -327,7 +330,7 @@ func readXML(f *Format, block string) ([]Call, error) {
 		}
 		value = strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")
 		var s schema
-		told, known := f.functions[name].Parameters.Properties[key]
+		told, known := parameters.Properties[key]
 		_ = json.Unmarshal(told, &s) // true is a valid schema, too, without information
 		o.add(key, s.value(value, known))
 	}

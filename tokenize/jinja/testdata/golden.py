@@ -226,6 +226,8 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {{ 'abc'.partition('') }}
 {{ 'unhappy'.removeprefix('un') }}{{ 'unhappy'.removeprefix('x') }}{{ 'a.py'.removesuffix('.py') }}{{ 'a.py'.removesuffix('') }}
 {{ text.splitlines() }}{{ ''.splitlines() }}{{ 'a\n\nb\n'.splitlines() }}
+{{ ', '.join(words) }}{{ ''.join([]) }}{{ '-'.join('ab') }}{{ odd.copy() == odd }}
+{{ ','.join(nums) }}
 {{ '12'.isdigit() }}{{ '1.2'.isdigit() }}{{ ''.isdigit() }}{{ '²'.isdigit() }}{{ '²'.isdecimal() }}{{ '½'.isnumeric() }}{{ 'aé'.isalpha() }}{{ 'a1'.isalpha() }}{{ 'a1'.isalnum() }}{{ 'a 1'.isalnum() }}{{ ' \n\t'.isspace() }}{{ ''.isspace() }}{{ 'ab1'.islower() }}{{ 'Ab'.islower() }}{{ '1'.islower() }}{{ 'AB1'.isupper() }}{{ 'é'.isascii() }}{{ ''.isascii() }}
 {{ words.index('c') }}{{ words.count('a') }}{{ (1, 2, 1).count(1) }}{{ (1, 2).index(2) }}
 {{ words.index('zz') }}
