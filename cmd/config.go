@@ -123,6 +123,7 @@ func sayIdle(r *settings.Resolved, resume bool) (err error) {
 		switch typed := strings.HasPrefix(s.Place, "--"); {
 		case typed && s.Section == "lora":
 			err = usagef("%s has no effect: it counts where %s (--lora trains an adapter); leave it out, or set that", s.Place, needs)
+		case !typed && s.Section == "eval": // run files are those of onering eval, too
 		case typed || !resume && !strings.HasPrefix(s.Place, defaultName):
 			slog.Warn("a setting has no effect in this run", "setting", s.Path(), "place", s.Place, "it_counts_where", needs)
 		}

@@ -52,9 +52,12 @@ func arrowValues(a arrow.Array, taken *int) func(int) any {
 
 func structCells(a *array.Struct, taken *int) func(int) any {
 	fields := a.DataType().(*arrow.StructType).Fields()
-	cells := make([]func(int) any, len(fields))
+	cells, names := make([]func(int) any, len(fields)), make([]string, len(fields))
 	for i := range cells {
-		cells[i] = arrowCells(a.Field(i), taken)
+		cells[i], names[i] = arrowCells(a.Field(i), taken), fields[i].Name
+	}
+	if err := distinct(names); err != nil {
+		panic(unreadable(err.Error()))
 	}
 	return func(i int) any {
 		o := make(Object, len(cells))

@@ -208,7 +208,7 @@ func (c *checker) check(p Problem) {
 	if len(p.Answers) > 1 {
 		c.report.Several++
 	}
-	if !c.opts.NoAnswers && slices.ContainsFunc(p.Answers, isProse) {
+	if !c.opts.AsWritten && slices.ContainsFunc(p.Answers, isProse) {
 		c.find(&c.report.Prose, fmt.Sprintf("%s: %.80q", at, p.Answers))
 	}
 	if _, err := c.opts.Template.Fill(p.Fields.Shown); err != nil {

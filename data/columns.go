@@ -216,9 +216,8 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 
 // The reasons for which rows are dropped.
 const (
-	oddSystem      = "the column system is no text"
 	oddHistory     = "the column history is no list of pairs, each of what the user said and what the assistant answered"
-	oddText        = "the prompt is a text with a list of messages that is neither JSON nor Python"
+	oddText        = "the prompt is a text that begins as messages do, and is no list in JSON or Python"
 	noPrompt       = "no prompt"
 	noAnswer       = "no answer"
 	oddPrompt      = "the prompt is neither text nor a list of messages, each with a role and a text as its content, or with ShareGPT's from and value"
@@ -323,7 +322,7 @@ func (c *columns) final(text, column string) (answer, reason string) {
 		}
 		return answer, ""
 	}
-	if !isSolution(column) && !isWrapped(text) && !(column == c.opts.Answer && !c.opts.NoAnswers && isProse(text)) {
+	if !isSolution(column) && !isWrapped(text) && !(column == c.opts.Answer && !c.opts.AsWritten && isProse(text)) {
 		return text, ""
 	}
 	if _, said, ok := strings.Cut(text, "</think>"); ok {
@@ -453,8 +452,8 @@ func (r Report) Log(log *slog.Logger, path string) {
 	if len(r.Dropped) > 0 {
 		log.Warn("rows are left out: "+r.String(), "path", path)
 	}
-	level := slog.LevelInfo
-	if slices.ContainsFunc(r.Unread, media.MatchString) {
+	level, parts := slog.LevelInfo, slices.Concat(historyNames, systemNames)
+	if slices.ContainsFunc(r.Unread, func(name string) bool { return media.MatchString(name) || slices.Contains(parts, name) }) {
 		level = slog.LevelWarn
 	}
 	if text := r.NotRead(); text != "" {

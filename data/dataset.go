@@ -62,6 +62,8 @@ type Options struct {
 	Input io.Reader
 	// NoAnswers takes rows without an answer that can be read.
 	NoAnswers bool
+	// AsWritten keeps answers of several sentences whole, for rewards that compare texts.
+	AsWritten bool
 	// Keep are the columns that the template shows. They are no part of conversations, and
 	// demonstrations keep them.
 	Keep []string

@@ -91,9 +91,6 @@ func openParquet(in Input) (rows *Rows, err error) {
 	for _, child := range p.root.children {
 		p.names = append(p.names, child.name)
 	}
-	if err := distinct(p.names); err != nil {
-		return nil, err
-	}
 	n := int64(0)
 	for i, g := range p.groups {
 		if len(g.Columns) != len(p.leaves) || g.NumRows < 0 {

@@ -73,12 +73,16 @@ func (b *schemaBuilder) node(def, rep, depth int) (*parquetNode, error) {
 		n.leaves = 1
 		return n, nil
 	}
+	var names []string
 	for range e.NumChildren.V {
 		child, err := b.node(def, rep, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		n.children = append(n.children, child)
+		n.children, names = append(n.children, child), append(names, child.name)
+	}
+	if err := distinct(names); err != nil {
+		return nil, err
 	}
 	n.leaves = len(b.rows.leaves) - n.first
 	if n.leaves == 0 && depth > 0 {

@@ -171,6 +171,12 @@ func (r *reading) take(names []string) any {
 	return value
 }
 
+// leave notes that the column that was taken last is about something else.
+func (r *reading) leave() any {
+	r.read = r.read[:len(r.read)-1]
+	return nil
+}
+
 // Prompt returns the prompt of a row where value is a text or a list of messages.
 // If it is neither the reason says so in words.
 func (o Object) Prompt(value any) (text string, chat *Chat, reason string) {
@@ -228,7 +234,9 @@ func (r *reading) asked(value any, column string, byName bool) (messages []any, 
 			return nil, false, reason
 		}
 		if byName && strings.EqualFold(column, "instruction") {
-			if input, _ := r.take(inputNames).(string); input != "" {
+			if input, ok := scalar(r.take(inputNames)); !ok {
+				r.leave()
+			} else if input != "" {
 				text += "\n\n" + input
 			}
 		}
@@ -242,7 +250,11 @@ func (r *reading) asked(value any, column string, byName bool) (messages []any, 
 // these have a system message of their own.
 func (r *reading) earlier(messages []any) (whole []any, reason string) {
 	isSystem := func(m any) bool { o, _ := m.(Object); role, _ := o.Get("role"); return role == "system" }
-	if history := r.take(historyNames); history != nil {
+	history := r.take(historyNames)
+	if text, isText := history.(string); isText && !strings.HasPrefix(strings.TrimSpace(text), "[") {
+		history = r.leave()
+	}
+	if history != nil {
 		turns, ok := turnsOf(history)
 		if !ok {
 			return nil, oddHistory
@@ -257,11 +269,10 @@ func (r *reading) earlier(messages []any) (whole []any, reason string) {
 		return messages, ""
 	}
 	system := r.take(systemNames)
-	if text, ok := system.(string); ok {
+	if text, odd := contentOf(Object{{"content", system}}); odd == "" {
 		return slices.Insert(slices.Clone(messages), 0, any(Object{{"role", "system"}, {"content", text}})), ""
-	}
-	if system != nil {
-		return nil, oddSystem
+	} else if system != nil {
+		r.leave()
 	}
 	return messages, ""
 }
@@ -281,14 +292,15 @@ func turnsOf(history any) (messages []any, ok bool) {
 			messages = append(messages, Object{{"role", "user"}, {"content", asked}}, Object{{"role", "assistant"}, {"content", answered}})
 			continue
 		}
-		_, isMessage := turn.(Object)
-		messages, ok = append(messages, messageOf(turn)), ok && isMessage
+		message, _ := messageOf(turn).(Object)
+		role, _ := message.Get("role")
+		messages, ok = append(messages, message), ok && role != nil
 	}
 	return messages, ok
 }
 
 // listOfObjects matches the beginning of a list of messages that is written as a text.
-var listOfObjects = regexp.MustCompile(`(?s)^\s*\[\s*\{.*["'](?:role|from)["']\s*:`)
+var listOfObjects = regexp.MustCompile(`(?s)^\s*(?:\[\s*\{.*|(?:array)?\(?\s*\[?\s*\{\s*)["'](?:role|from)["']\s*:`)
 
 // messagesOf returns the messages of a conversation. It renames the parts and roles of
 // ShareGPT to those of chat templates. In a CSV file messages are JSON, or as Python writes

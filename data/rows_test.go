@@ -42,6 +42,13 @@ func TestPartsOfPrompts(t *testing.T) {
 		{`{"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": "[x"}, {"role": "user", "content": "q"}], "answer": 1}`, "error: the tool_calls of a message", ""},
 		{`{"prompt": "q", "answer": 1, "images": ["a.png"], "context": "c", "level": null, "data_source": "x", "solution": "s"}`, `q`, "images, context, solution"},
 		{`{"prompt": "q", "answer": "['1' \"2's\"]"}`, `q`, ""},
+		{`{"prompt": "({'role': 'user', 'content': 'q'},)", "answer": 1}`, `user: q`, ""},
+		{`{"prompt": "array([{'role': 'user', 'content': 'q'}], dtype=object)", "answer": 1}`, "error: " + oddText, ""},
+		{`{"prompt": "{'role': 'user', 'content': 'q'}", "answer": 1}`, "error: " + oddText, ""},
+		{`{"prompt": "{\"a\": 1} is the role: of what?", "answer": 1}`, `{"a": 1} is the role: of what?`, ""},
+		{`{"history": [{"user": "a", "bot": "b"}], "query": "q", "answer": 1}`, "error: " + oddHistory, ""},
+		{`{"history": "of Rome", "system": {"a": 1}, "query": "q", "answer": 1}`, `q`, "history, system"},
+		{`{"system": [{"type": "text", "text": "S"}], "query": "q", "answer": 1}`, `system: S|user: q`, ""},
 	} {
 		rows, report, err := Load(write(t, "x.jsonl", c.row), Options{Keep: []string{"shown"}})
 		if want, fails := strings.CutPrefix(c.want, "error: "); fails {
@@ -77,6 +84,9 @@ func TestProse(t *testing.T) {
 		row, _ := json.Marshal(map[string]string{"query": "q", "response": text})
 		o := Options{Columns: Columns{Answer: "response"}}
 		path := write(t, "x.jsonl", string(row))
+		if rows, _, err := Load(path, Options{Columns: o.Columns, AsWritten: true}); err != nil || rows[0].Answers[0] != text {
+			t.Errorf("%q as it is written: %v, %v", text, rows, err)
+		}
 		rows, _, err := Load(path, o)
 		report, failed := Check(path, CheckOptions{Options: o})
 		if isProse := want == "prose"; err != nil || failed != nil || (report.Prose.Rows == 1) != isProse || !isProse && rows[0].Answers[0] != want {
@@ -192,9 +202,13 @@ func TestForeignFiles(t *testing.T) {
 		Problem string `parquet:"problem"`
 		Answer  string `parquet:"answer"`
 		Other   string `parquet:"answex"`
+		Reward  struct {
+			One string `parquet:"truth"`
+			Two string `parquet:"trutx"`
+		} `parquet:"reward"`
 	}
 	var columns bytes.Buffer
-	if err := parquet.Write(&columns, []named{{"p", "a", "b"}}); err != nil {
+	if err := parquet.Write(&columns, []named{{Problem: "p", Answer: "a", Other: "b"}}); err != nil {
 		t.Fatal(err)
 	}
 	lfs := "version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 12345\n"
@@ -206,6 +220,7 @@ func TestForeignFiles(t *testing.T) {
 		{"a.jsonl", "\ufeff" + row + "\ufeff" + row, ""}, {"a.csv", "\ufeffproblem,answer\np,a\n\ufeffp,a\n", ""},
 		{"a.csv", "problem,answer\np,a\n\ufeffproblem,answer\np,a\n", "line 3: it repeats the header"},
 		{"a.parquet", strings.ReplaceAll(columns.String(), "answex", "answer"), `two columns are named "answer"`},
+		{"a.parquet", strings.ReplaceAll(columns.String(), "trutx", "truth"), `two columns are named "truth"`},
 		{"a.tsv", "Roger has 5 balls?\t11\nB?\t2\n", "the first line of the file is read as the names of the columns"},
 		{"a.jsonl", "[" + `[{"from": "human", "value": "q"}]]`, `row 1: a list, and a row is an object`},
 	} {

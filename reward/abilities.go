@@ -105,7 +105,7 @@ func Reading(r Reward, o data.Options) data.Options {
 			o.Offers = x.Offers
 		}
 	}
-	o.NoAnswers = o.NoAnswers || r != nil && !needed
+	o.NoAnswers, o.AsWritten = o.NoAnswers || r != nil && !needed, r != nil && Extract(r) == ""
 	return o
 }
 

@@ -20,7 +20,7 @@ import (
 type fitting struct {
 	source string
 	// content converts a content that is a list of texts into the template's form.
-	content func(parts jinja.Value, texts []string) jinja.Value
+	content func(texts []string) jinja.Value
 	// arguments converts arguments that are a text into the template's form.
 	arguments func(text string) jinja.Value
 }
@@ -35,17 +35,16 @@ const probe = `{"ARGUMENT": 1}`
 // renders the template with messages.
 func fitted(source string, messages []Message, render func(jinja.List) (string, error)) jinja.List {
 	arguments, parts := false, false
-	keep := func(list jinja.Value, _ []string) jinja.Value { return list }
-	form := fitting{source, keep, func(string) jinja.Value { arguments = true; return probe }}
+	form := fitting{source, typed, func(string) jinja.Value { arguments = true; return probe }}
 	trial := form.all(messages)
-	form.content = func(jinja.Value, []string) jinja.Value {
+	form.content = func([]string) jinja.Value {
 		parts = true
-		return jinja.List{jinja.NewDict("type", "text", "text", partProbe)}
+		return typed([]string{partProbe})
 	}
 	if probed := form.all(messages); parts {
-		form.content = keep
+		form.content = typed
 		if text, err := render(probed); err != nil || !strings.Contains(text, partProbe) || quoted.MatchString(text) {
-			form.content = func(_ jinja.Value, texts []string) jinja.Value { return strings.Join(texts, "") }
+			form.content = func(texts []string) jinja.Value { return strings.Join(texts, "") }
 			trial = form.all(messages)
 		}
 	}
@@ -75,12 +74,21 @@ func textParts(content jinja.Value) (texts []string, ok bool) {
 		}
 		value, _ := d.Get("text")
 		text, isText := value.(string)
-		if kind, _ := d.Get("type"); !isText || kind != "text" && kind != nil {
+		if kind, _ := d.Get("type"); !isText || !slices.Contains([]jinja.Value{"text", "input_text", "output_text", nil}, kind) {
 			return nil, false
 		}
 		texts = append(texts, text)
 	}
 	return texts, len(parts) > 0
+}
+
+// typed returns texts as the parts of a content.
+func typed(texts []string) jinja.Value {
+	parts := make(jinja.List, len(texts))
+	for i, text := range texts {
+		parts[i] = jinja.NewDict("type", "text", "text", text)
+	}
+	return parts
 }
 
 // asObject returns the arguments of a call as an object, or their text if it is no object.
@@ -115,7 +123,7 @@ func (f fitting) message(m *jinja.Dict) *jinja.Dict {
 	}
 	content, _ := m.Get("content")
 	if texts, ok := textParts(content); ok {
-		m.Set("content", f.content(content, texts))
+		m.Set("content", f.content(texts))
 	}
 	value, _ := m.Get("tool_calls")
 	if calls, ok := value.(jinja.List); ok {

@@ -8,7 +8,7 @@ import (
 
 // learnFields are the names that datasets give to the field of a message which says whether
 // its turn is learned: true or 1, and false or 0.
-var learnFields = []string{"weight", "loss", "loss_weight", "loss_scale", "train", "trainable", "training", "learn"}
+var learnFields = []string{"weight", "loss", "loss_weight", "loss_scale", "loss_mask", "train", "trainable", "training", "learn"}
 
 // Learned says whether a turn is to be learned, which it is if its message does not say.
 func (m Message) Learned() (bool, error) {

@@ -41,7 +41,7 @@ func TestUnlearnedTurns(t *testing.T) {
 
 // Texts in parts are one text for a template that takes no parts.
 func TestTextParts(t *testing.T) {
-	chat := conversationOf(t, `[{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]`)
+	chat := conversationOf(t, `[{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "text", "text": "b"}]}]`)
 	for template, want := range map[string]string{
 		"{{ messages[0].content }}": "ab",
 		"{% if messages[0].content.startswith('a') %}{{ messages[0].content + '!' }}{% endif %}":                                   "ab!",

@@ -94,6 +94,10 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	}
 	x.place = d.Place
 	if !e.config.Data.AssistantOnly {
+		unlearned := func(m tokenize.Message) bool { learned, _ := m.Learned(); return !learned }
+		if d.Chat != nil && slices.ContainsFunc(d.Chat.Messages, unlearned) {
+			return nil, fmt.Errorf("train: %s: a message says that its turn is not learned, and data.assistant_only = false learns all: leave one of the two out", d.Place)
+		}
 		x.Learn = slices.Repeat([]bool{true}, len(x.IDs))
 	}
 	all := x.sequence().Count()
