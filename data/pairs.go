@@ -64,10 +64,11 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 			return nil, r.Report(), err
 		}
 		if columns := names(rec.Object); !slices.Equal(columns, shape) {
-			if found, err = c.find(rec.Object); err != nil {
+			if found, err = c.find(rec.Object); err == nil {
+				shape = columns
+			} else {
 				err = r.headed(err)
 			}
-			shape = columns
 		}
 		row := reading{Object: rec.Object, shown: o.Keep}
 		var d Demonstration
@@ -137,7 +138,7 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 			return DemonstrationColumns{Text: text}, nil
 		}
 		if auto && err != nil && none == nil {
-			err = fmt.Errorf(`%q has no message {"role": "assistant", "content": ...}, and %w`, messages, err)
+			err = emptyPart(fmt.Sprintf(`%q has no message {"role": "assistant", "content": ...}, and %v`, messages, err))
 		}
 	}
 	return found, err

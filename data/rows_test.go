@@ -129,6 +129,8 @@ func TestEmptyDemonstrations(t *testing.T) {
 		{`{"instruction": "a", "output": ""}` + "\n" + `{"instruction": "b", "output": "x"}` + "\n" + `{"instruction": "c", "output": null}`, `no response (column "output")`},
 		{`{"prompt": "a", "completion": "x"}` + "\n" + `{"prompt": "", "completion": "x"}`, `no prompt (column "prompt")`},
 		{`{"text": "a"}` + "\n" + `{"text": ""}`, `no text (column "text")`},
+		{`{"messages": [{"role": "user", "content": "a"}]}` + "\n" + `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`,
+			`"messages" has no message {"role": "assistant", "content": ...}, and no column looks like the response (have ["messages"], looked for ["response" "completion" "output" "solution" "answer"]): name it with --response`},
 		{`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}` + "\n" +
 			`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}]}`, "its messages say that no turn of the assistant is learned"},
 	} {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"onering/tokenize/jinja"
 )
 
 // learnFields are the names that datasets give to the field of a message which says whether
@@ -64,9 +66,10 @@ func (c Conversation) NewlyUntold(t *Tokenizer) string {
 			if slices.Contains(reasoningFields, name) {
 				name, names = reasoningFields[0], reasoningFields
 			}
+			list, isList := v.(jinja.List)
 			reads := func(name string) bool { return Template{}.Reads(t, name) }
 			switch {
-			case v == "" || slices.Contains(learnFields, name) || slices.Contains([]string{"role", "content", "name", "id", "tool_call_id"}, name):
+			case v == "" || isList && len(list) == 0 || slices.Contains(learnFields, name) || slices.Contains([]string{"role", "content", "name", "id", "tool_call_id"}, name):
 			case !slices.ContainsFunc(names, reads) && isNew("field "+name):
 				what = append(what, fmt.Sprintf("the field %q of messages", name))
 			}

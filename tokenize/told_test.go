@@ -64,7 +64,7 @@ func TestUntold(t *testing.T) {
 		{`[{"role": "critic", "content": "no"}, {"role": "user", "content": [{"type": "text", "text": "q"}]}]`, ""},
 		{`[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "mask": 1, "weight": 1}, {"role": "tool", "content": "7"}]`, `the field "mask" of messages and messages of the role "tool"`},
 		{`[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "thinking": "t", "mask": 1}]`, `the field "reasoning_content" of messages`},
-		{`[{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": []}]`, ""},
+		{`[{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": [], "annotations": []}]`, ""},
 		{`[{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}]`, `the field "tool_calls" of messages`},
 	} {
 		want := c.want
