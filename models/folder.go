@@ -156,7 +156,10 @@ func (d *Folder) openShards(folder *files.Folder, x *index) error {
 	for _, shard := range x.shards {
 		f, err := openMember(folder, d.dir, shard)
 		if err != nil {
-			return fmt.Errorf("shard %q: %w; fetch it again", shard, err)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w; fetch it again", err)
+			}
+			return fmt.Errorf("shard %q: %w", shard, err)
 		}
 		for _, name := range f.Names() {
 			place := cmp.Or(x.tensor[name], shard) // transformers reads tensors that the index leaves out
