@@ -93,9 +93,6 @@ func (c *comparer) relationRegion(n *latex.Node) *region {
 	if s, ok := membership(n); ok {
 		return c.region(s).about(n.Args[0].String())
 	}
-	if single(n, "notin") && isName(n.Args[0]) {
-		return c.complement(c.region(n.Args[1])).about(n.Args[0].String())
-	}
 	total := &region{pieces: line.pieces}
 	for i, op := range n.Ops {
 		r := c.boundRegion(n.Args[i], op, n.Args[i+1])

@@ -181,11 +181,6 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	if verdict, ok := c.ranging(g, a); ok {
 		return verdict
 	}
-	if k := tupleSize(g); k > 0 {
-		a = tuples(a, k)
-	} else if k := tupleSize(a); k > 0 {
-		g = tuples(g, k)
-	}
 	namedG, namedA := namedDistinctly(g), namedDistinctly(a)
 	switch {
 	case namedG && namedA && sameNames(g, a):
@@ -200,43 +195,6 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 		return c.match(values(g), values(a), "the same values in some order")
 	}
 	return c.twoSets(values(g), values(a)) // an element was repeated
-}
-
-// tupleSize returns the length of the elements of a list of tuples, 0 if the elements are
-// no tuples of one length.
-func tupleSize(list *latex.Node) int {
-	size := 0
-	for _, arg := range list.Args {
-		if arg.Op != latex.Bracket || size != 0 && len(arg.Args) != size {
-			return 0
-		}
-		size = len(arg.Args)
-	}
-	return size
-}
-
-// tuples writes p = 5, q = 2, p = 7, q = 2 as (5,2), (7,2); it returns anything else
-// unchanged.
-func tuples(list *latex.Node, size int) *latex.Node {
-	if size < 2 || len(list.Args)%size != 0 {
-		return list
-	}
-	out := &latex.Node{Op: latex.List, Name: list.Name}
-	for i, arg := range list.Args {
-		as, ok := assignmentOf(arg)
-		if !ok {
-			return list
-		}
-		if first, _ := assignmentOf(list.Args[i%size]); first.name.String() != as.name.String() {
-			return list
-		}
-		if i%size == 0 {
-			out.Args = append(out.Args, &latex.Node{Op: latex.Bracket, Name: "()"})
-		}
-		tuple := out.Args[len(out.Args)-1]
-		tuple.Args = append(tuple.Args, as.value)
-	}
-	return out
 }
 
 // ranging compares statements about every k of a set, "x = 2k\pi, k ∈ Z". The letter k

@@ -122,9 +122,6 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 			return c.say(false, "the parts of a chain differ")
 		}
 	}
-	if verdict, ok := c.namedTuple(g, a); ok {
-		return verdict
-	}
 	if g.Op == latex.Rel && a.Op == latex.Rel {
 		return c.twoRelations(g, a)
 	}
@@ -314,35 +311,6 @@ func membership(n *latex.Node) (*latex.Node, bool) {
 		return n.Args[1], true
 	}
 	return nil, false
-}
-
-// named writes (x,y) = (1,2) as x = 1, y = 2; nil if n is no such thing.
-func named(n *latex.Node) *latex.Node {
-	as, ok := assignmentOf(n)
-	if !ok || as.name.Op != latex.Bracket || as.value.Op != latex.Bracket || len(as.name.Args) != len(as.value.Args) || as.name.Name != as.value.Name {
-		return nil
-	}
-	list := &latex.Node{Op: latex.List, Name: ","}
-	for i, name := range as.name.Args {
-		list.Args = append(list.Args, &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{name, as.value.Args[i]}})
-	}
-	return list
-}
-
-// namedTuple compares (x,y) = (1,2) with another tuple of names, or with x = 1, y = 2.
-func (c *comparer) namedTuple(g, a *latex.Node) (verdict, ok bool) {
-	x, y := named(g), named(a)
-	switch {
-	case x != nil && y != nil:
-		return c.twoLists(x, y), true
-	case x != nil && a.Op == latex.List:
-		return c.twoLists(x, a), true
-	case y != nil && g.Op == latex.List:
-		return c.twoLists(g, y), true
-	case y != nil && g.Op == latex.Bracket && g.Name == "()":
-		return c.listAndTuple(g, y), true // (y,x) = (1,2) is (2,1)
-	}
-	return false, false
 }
 
 // twoRelations compares two relations.

@@ -269,7 +269,7 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	case len(x.units) == 0 && len(y.units) == 0:
 		return c.expressions(x.value, y.value)
 	}
-	return c.withUnits(g, a, x, y)
+	return c.withUnits(x, y)
 }
 
 // percent compares p% with a plain number x: x is p/100, or p if the sign was left out.
@@ -320,7 +320,7 @@ func (c *comparer) degrees(x, y quantity) bool {
 
 // withUnits compares quantities of which at least one has units. A unit that only one
 // side names is ignored; units of one dimension are converted.
-func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
+func (c *comparer) withUnits(x, y quantity) bool {
 	saidX, saidY := x.aside(), y.aside()
 	if rules.On("leftover words") && saidX != "" && saidY != "" && !sameNouns(saidX, saidY, nil, nil) {
 		return c.say(false, "different things said of a measure")
@@ -340,10 +340,6 @@ func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 		}
 		if c.dollars(x, y) || c.dollars(y, x) {
 			return c.relax(unitOmitted)
-		}
-		// 5m as a product of a number and a variable.
-		if short(x.units) && short(y.units) {
-			return c.expressions(unitsAsSymbols(g), unitsAsSymbols(a))
 		}
 		return false
 	}
@@ -415,22 +411,6 @@ func (c *comparer) temperatures(x, y *quantity) bool {
 		}
 	}
 	return true
-}
-
-// short reports whether all units are single letters, which might be variables.
-func short(units []unitPower) bool {
-	return !slices.ContainsFunc(units, func(u unitPower) bool { return len(u.name) != 1 })
-}
-
-// unitsAsSymbols is n with its units as variables.
-func unitsAsSymbols(n *latex.Node) *latex.Node {
-	if n.Is(latex.Unit) {
-		return &latex.Node{Op: latex.Sym, Name: n.Name}
-	}
-	if !n.Contains(latex.Unit) {
-		return n
-	}
-	return n.Mapped(unitsAsSymbols)
 }
 
 // nouns are the counted things among units.

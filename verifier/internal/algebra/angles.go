@@ -87,8 +87,8 @@ func (c *Checker) rationalAngle(name string, angle *latex.Node, at *point) *big.
 
 // zeros are the points where functions are zero, which no ball can prove.
 var zeros = map[string]*big.Rat{
-	"ln": big.NewRat(1, 1), "log": big.NewRat(1, 1), "acos": big.NewRat(1, 1), "acosh": big.NewRat(1, 1),
-	"asin": new(big.Rat), "atan": new(big.Rat), "asinh": new(big.Rat), "atanh": new(big.Rat), "sinh": new(big.Rat), "tanh": new(big.Rat),
+	"ln": big.NewRat(1, 1), "log": big.NewRat(1, 1), "acos": big.NewRat(1, 1),
+	"asin": new(big.Rat), "atan": new(big.Rat), "sinh": new(big.Rat), "tanh": new(big.Rat),
 }
 
 // rationalZero is zero where n is a function at its zero.

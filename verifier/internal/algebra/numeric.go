@@ -360,8 +360,6 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 		return e.ofSine(strings.TrimSuffix(n.Name, "h"), sinh, cosh)
 	case "asin", "acos", "atan", "acot", "asec", "acsc":
 		return e.arc(n.Name, z)
-	case "asinh", "acosh", "atanh":
-		return e.area(n.Name, z)
 	case "sgn":
 		return e.small(int64(b.Sign(e.realOnly(z).Re)), 1)
 	case "re":
@@ -431,26 +429,4 @@ func (e *numeric) arc(name string, z ball.Complex) ball.Complex {
 		a = e.sum(half, b.CNeg(a))
 	}
 	return a
-}
-
-// area evaluates the inverse hyperbolic functions by logarithms.
-func (e *numeric) area(name string, z ball.Complex) ball.Complex {
-	b := e.ball
-	e.fromOne(z, 3)
-	one := e.small(1, 1)
-	var x ball.Complex
-	switch name {
-	case "asinh":
-		x = b.CAdd(z, b.CSqrt(b.CAdd(b.CMul(z, z), one)))
-	case "acosh":
-		x = b.CAdd(z, e.squareRoot(b.CSub(b.CMul(z, z), one)))
-	default:
-		x = b.CQuo(b.CAdd(one, z), b.CSub(one, z))
-	}
-	e.positive(x)
-	log := b.CLog(x)
-	if name == "atanh" {
-		log = b.CMul(e.small(1, 2), log)
-	}
-	return log
 }

@@ -327,10 +327,6 @@ func (p *parser) elements() *Node {
 			break
 		}
 		items = append(items, p.statement())
-		if p.cur().kind == word && p.phrase([]string{"such", "that"}) {
-			p.advance()
-			p.cur().kind, p.cur().text = sign, "|"
-		}
 		if p.closing() || p.cur().is("|") || p.cur().is(":") {
 			break
 		}
@@ -345,7 +341,7 @@ func (p *parser) elements() *Node {
 	return &Node{Op: List, Name: ",", Args: items}
 }
 
-// absolute parses |...|; bars around a matrix make a determinant.
+// absolute parses |...|.
 func (p *parser) absolute() *Node {
 	p.advance()
 	inSet := p.inSet
@@ -355,9 +351,6 @@ func (p *parser) absolute() *Node {
 	p.bars--
 	p.inSet = inSet
 	p.failIf(!p.accept("|") && !p.accept("r|"))
-	if n.Op == Matrix && n.Name == "" {
-		return &Node{Op: Matrix, Name: "|", Args: n.Args, Cols: n.Cols}
-	}
 	return &Node{Op: Abs, Args: []*Node{n}}
 }
 
@@ -406,10 +399,6 @@ const applied = "fghFGH"
 func (p *parser) word() *Node {
 	t := p.cur()
 	w := t.text
-	if w == "m" && p.at(1).cmd("angle") { // the measure of an angle, named as the angle
-		p.advance()
-		return p.atom()
-	}
 	if !t.cut {
 		if n := p.namedWord(w); n != nil {
 			return n
@@ -643,9 +632,6 @@ func (p *parser) function(name string) *Node {
 		} else {
 			break
 		}
-	}
-	if name == "log" && base == nil && p.cur().kind == number && p.at(1).is("(") && p.cur().num.short && !p.cur().space {
-		base = p.numeral() // log2(8)
 	}
 	if p.closing() || p.cur().kind == sign && isRelation(p.cur().text) { // x_{\max}, \min = 12
 		return &Node{Op: Sym, Name: name, Words: true}

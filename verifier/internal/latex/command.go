@@ -351,8 +351,6 @@ func (p *parser) series(op Op) *Node {
 	switch {
 	case low.Is(Rel) && high != nil && len(low.Args) == 2 && low.Ops[0] == "=" && isIndexName(low.Args[0]):
 		return &Node{Op: op, Args: []*Node{term, asSymbol(low.Args[0]), low.Args[1], high}}
-	case low.Is(Rel) && high == nil && len(low.Args) == 3 && low.Ops[0] == "<=" && low.Ops[1] == "<=" && isIndexName(low.Args[1]):
-		return &Node{Op: op, Args: []*Node{term, asSymbol(low.Args[1]), low.Args[0], low.Args[2]}}
 	}
 	return &Node{Op: Opaque, Name: op.String(), Args: []*Node{term, low, high}}
 }
@@ -397,10 +395,6 @@ func (p *parser) money(name string) *Node {
 	}
 	start := p.pos
 	amount := p.postfix(p.atom())
-	if m, ok := multiplier(strings.ToLower(p.cur().text)); ok && p.cur().kind == word {
-		p.advance() // USD 5 million
-		amount = multiplication([]*Node{amount, integer(m)})
-	}
 	if p.literal(start) && p.mixed() {
 		amount = addition([]*Node{amount, p.atom()})
 	}

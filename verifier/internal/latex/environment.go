@@ -48,11 +48,6 @@ func (p *parser) environmentName() string {
 
 // columns passes the column specification of an array.
 func (p *parser) columns() {
-	if p.accept("[") {
-		for !p.accept("]") && p.cur().kind != end {
-			p.advance()
-		}
-	}
 	if !p.accept("{") {
 		return
 	}

@@ -193,7 +193,7 @@ func (p *parser) product() *Node {
 			factors, after = append(factors, p.factor()), literal
 			continue
 		}
-		if _, n := p.daytime(); n > 0 && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) ||
+		if p.daytime() != "" && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) ||
 			p.domainAhead() || p.roundedAhead() || t.kind == word && (t.text == "noon" || t.text == "midnight") || p.copula() || p.afterthought() {
 			break
 		}
@@ -695,15 +695,8 @@ func (p *parser) base() int64 {
 	if p.at(0).is("{") {
 		i = 1
 	}
-	if t := p.at(i); i == 1 && t.kind == word && strings.EqualFold(t.text, "base") {
-		i++ // 101_{\text{base 2}}
-	}
-	shut := i + 1
-	if i > 0 && p.at(i).is("(") && p.at(i+2).is(")") {
-		i, shut = i+1, i+3 // 101_{(2)}
-	}
 	t := p.at(i)
-	if i > 0 && !p.at(shut).is("}") {
+	if i > 0 && !p.at(i+1).is("}") {
 		return 0
 	}
 	switch t.kind {

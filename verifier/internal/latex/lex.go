@@ -288,11 +288,6 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 			i = l.pos + 1 + len(name)
 		}
 		l.pos = i
-		if l.pos < len(l.src) && l.src[l.pos] == '*' && name != "cdot" && name != "times" {
-			if _, op := operators[name]; !op && known(name) {
-				l.pos++
-			}
-		}
 		return l.command(name, plain, roman, at)
 	}
 	l.pos += 2
@@ -356,9 +351,6 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		l.space = true
 	case name == "lbrace", name == "rbrace":
 		l.sign(op)
-	case name == "textsuperscript":
-		l.sign("^")
-		return l.words("text", plain, roman)
 	case name == "AA":
 		l.emit(token{kind: word, text: "Å", plain: true, at: at})
 	case isDropped:

@@ -520,10 +520,6 @@ func (p *parser) relation() (string, bool) {
 		}
 		return "=", true
 	}
-	if t.is(":") && p.at(1).is("=") { // x := 5
-		p.advance()
-		t = p.cur()
-	}
 	if t.kind != sign || !isRelation(t.text) {
 		return "", false
 	}
@@ -600,9 +596,9 @@ func (p *parser) ratio() *Node {
 			return clock
 		}
 	}
-	if half, n := p.daytime(); hours && n > 0 {
+	if half := p.daytime(); hours && half != "" {
 		if clock := clockOf([]*Node{first}, half); clock != nil {
-			p.pos += n
+			p.advance()
 			return clock
 		}
 	}
@@ -624,8 +620,10 @@ func (p *parser) ratio() *Node {
 		clock = clock && t.kind == number && len(t.num.text) == 2
 		args = append(args, p.sum())
 	}
-	half, words := p.daytime()
-	p.pos += words
+	half := p.daytime()
+	if half != "" {
+		p.advance()
+	}
 	ratio := &Node{Op: Ratio, Args: args}
 	if clock {
 		if n := clockOf(args, half); n != nil {
@@ -637,21 +635,12 @@ func (p *parser) ratio() *Node {
 	return ratio
 }
 
-// daytime is the half of the day that words after a time name, and how many they are.
-func (p *parser) daytime() (half string, words int) {
+// daytime is the half of the day that the word after a time names.
+func (p *parser) daytime() string {
 	if t := p.cur(); t.kind == word && (t.text == "am" || t.text == "pm") {
-		return t.text, 1
+		return t.text
 	}
-	switch {
-	case p.cur().kind != word:
-	case p.phrase([]string{"in", "the", "morning"}):
-		return "am", 3
-	case p.phrase([]string{"in", "the", "afternoon"}), p.phrase([]string{"in", "the", "evening"}):
-		return "pm", 3
-	case p.phrase([]string{"at", "night"}):
-		return "pm", 2
-	}
-	return "", 0
+	return ""
 }
 
 // clockOf returns the time of day hours:minutes(:seconds), or nil if it is no time of day.

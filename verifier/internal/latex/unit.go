@@ -143,9 +143,6 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	}
 	w := strings.ToLower(t.text)
 	if !t.plain && !t.roman && len(t.text) == 1 {
-		if sum := p.symbolSum(factors); sum != nil {
-			return sum, true
-		}
 		return nil, false
 	}
 	switch w {
@@ -251,20 +248,6 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	return append(factors, units...), true
 }
 
-// symbolSum parses the rest of "2 h 30 min", whose first unit is a letter; nil if another
-// text follows.
-func (p *parser) symbolSum(factors []*Node) []*Node {
-	symbol := unitOf(p.cur().text)
-	if value, unit := p.at(1), p.at(2); symbol == "" || value.kind != number || unit.kind != word || unitOf(unit.text) == "" || !isConstant(factors[len(factors)-1]) {
-		return nil
-	}
-	p.advance()
-	second := multiplication([]*Node{p.numeral(), {Op: Unit, Name: unitOf(p.cur().text)}})
-	p.advance()
-	first := multiplication(append(factors, &Node{Op: Unit, Name: symbol}))
-	return []*Node{{Op: Add, Args: []*Node{first, second}}}
-}
-
 // repeated passes a number in words in brackets that says n again, "5 (five)". It gives up
 // at one that says another number.
 func (p *parser) repeated(n *Node) bool {
@@ -301,10 +284,6 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 		return nil, false
 	}
 	p.advance()
-	if p.cur().text == "in" && i > 2 {
-		p.advance() // (in inches)
-		noun = noun[1:]
-	}
 	if u := p.unit(); u != nil {
 		for units = []*Node{u}; p.cur().text == "per" && p.at(1).kind == word; {
 			p.advance()
@@ -369,7 +348,7 @@ func (p *parser) units() []*Node {
 			}
 			noun = append(noun, w)
 			continue
-		case t.is("/") && len(out) > 0 && (next.kind == word && (unitOf(next.text) != "" || next.text == "c") || next.is("{")):
+		case t.is("/") && len(out) > 0 && (next.kind == word && (unitOf(next.text) != "") || next.is("{")):
 			p.advance()
 			if u := p.unitSymbol(); u != nil {
 				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
@@ -382,10 +361,6 @@ func (p *parser) units() []*Node {
 				p.failIf(u == nil)
 				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
 			}
-			continue
-		case t.is("/") && named && next.kind == word && next.plain:
-			p.advance()
-			noun = append(noun, "per") // people/day
 			continue
 		case (t.is(".") || t.is("'") || t.is("-") && !t.space) && named && next.kind == word:
 			p.advance() // sq. ft., the dogs' tails
@@ -409,13 +384,9 @@ func (p *parser) units() []*Node {
 		if t.kind != word {
 			break
 		}
-		if (w == "more" || w == "less" || w == "fewer") && !p.thanAhead() {
+		if w == "more" || w == "less" || w == "fewer" {
 			more = w // 5 more apples
 			p.advance()
-			continue
-		}
-		if named && (w == "are" || w == "is" || w == "were") && p.phrase([]string{w, "left"}) && p.at(2).kind == end {
-			p.pos += 2 // 5 apples are left
 			continue
 		}
 		p.failIf(!p.mayCount(w, named)) // "7 is not the answer" counts nothing
@@ -473,16 +444,6 @@ func (p *parser) counted(out []*Node, noun []string, more string) []*Node {
 		return []*Node{{Op: Unit, Name: "#" + name}}
 	}
 	return append(out, &Node{Op: Unit, Name: "#" + name}) // 5 km east
-}
-
-// thanAhead reports whether a "than" follows, which makes "5 more" a comparison.
-func (p *parser) thanAhead() bool {
-	for i := 1; i < 12; i++ {
-		if t := p.at(i); t.kind == word && t.text == "than" {
-			return true
-		}
-	}
-	return false
 }
 
 // onlyWords reports whether nothing follows but words that may be dropped.
@@ -603,12 +564,6 @@ var between = SetOf("by per x and long wide high tall deep thick")
 // unitSymbol is unit after a sign of division, where a single letter is one too: km/h, MeV/c^2.
 func (p *parser) unitSymbol() *Node {
 	t := p.cur()
-	if light := (&Node{Op: Unit, Name: "speed of light"}); t.text == "c" {
-		if p.advance(); p.accept("^") {
-			return &Node{Op: Pow, Args: []*Node{light, p.exponent()}}
-		}
-		return light
-	}
 	if t.kind != word || len(t.text) != 1 || t.plain || t.roman || p.at(1).is("^") {
 		return p.unit()
 	}

@@ -26,9 +26,6 @@ func multiplier(w string) (int64, bool) {
 		return m, true
 	}
 	w, plural := strings.CutSuffix(w, "s")
-	if plural && w == "ten" {
-		return 10, true
-	}
 	m, ok := multipliers[w]
 	return m, ok && plural && w != "gros"
 }
@@ -62,10 +59,6 @@ next:
 		t := p.cur()
 		if t.kind != word || len(t.text) == 1 && !t.plain || !rules.On("openings") {
 			return about
-		}
-		if p.phrase([]string{"the"}) && p.at(1).kind == number {
-			p.advance() // the 7th
-			continue
 		}
 		for _, phrase := range fillerPhrases {
 			if !p.phrase(phrase) {
@@ -185,26 +178,36 @@ func (p *parser) spelledNumber() *Node {
 }
 
 // phraseMeanings are answers in words that are mathematics.
-var phraseMeanings = map[string]Node{
-	"all real numbers": {Op: Named, Name: "R"}, "all reals": {Op: Named, Name: "R"}, "real numbers": {Op: Named, Name: "R"}, "the real numbers": {Op: Named, Name: "R"},
-	"the set of all real numbers": {Op: Named, Name: "R"}, "the set of real numbers": {Op: Named, Name: "R"}, "all real": {Op: Named, Name: "R"}, "reals": {Op: Named, Name: "R"},
-	"any real number": {Op: Named, Name: "R"}, "all real values": {Op: Named, Name: "R"}, "all real numbers x": {Op: Named, Name: "R"}, "all real x": {Op: Named, Name: "R"}, "every real number": {Op: Named, Name: "R"},
-	"all integers": {Op: Named, Name: "Z"}, "the integers": {Op: Named, Name: "Z"}, "integers": {Op: Named, Name: "Z"}, "all positive integers": {Op: Named, Name: "Z+"}, "positive integers": {Op: Named, Name: "Z+"},
-	"all even integers": multiples(0), "even integers": multiples(0), "all even numbers": multiples(0), "all odd integers": multiples(1), "odd integers": multiples(1), "all odd numbers": multiples(1),
-	"无解": {Op: Named, Name: "empty"}, "無解": {Op: Named, Name: "empty"}, "empty set": {Op: Named, Name: "empty"}, "the empty set": {Op: Named, Name: "empty"}, "no solution": {Op: Named, Name: "empty"}, "no solutions": {Op: Named, Name: "empty"},
-	"no real solution": {Op: Named, Name: "empty"}, "no real solutions": {Op: Named, Name: "empty"}, "no such solution": {Op: Named, Name: "empty"},
-	"none": {Op: Named, Name: "empty"}, "no real roots": {Op: Named, Name: "empty"}, "there is no solution": {Op: Named, Name: "empty"}, "there are no solutions": {Op: Named, Name: "empty"},
-	"no solution exists": {Op: Named, Name: "empty"}, "no solutions exist": {Op: Named, Name: "empty"}, "none exist": {Op: Named, Name: "empty"},
-	"infinity": {Op: Const, Name: "infty"}, "infinite": {Op: Const, Name: "infty"}, "infinitely many": {Op: Const, Name: "infty"}, "positive infinity": {Op: Const, Name: "infty"},
-	"negative infinity": {Op: Neg, Args: []*Node{{Op: Const, Name: "infty"}}}, "minus infinity": {Op: Neg, Args: []*Node{{Op: Const, Name: "infty"}}},
-	"infinitely many solutions": {Op: Const, Name: "infty"}, "an infinite number": {Op: Const, Name: "infty"},
-	"dne": {Op: Text, Name: "does not exist", Words: true}, "undefined": {Op: Text, Name: "undefined", Words: true}, "not defined": {Op: Text, Name: "undefined", Words: true},
-	"no limit": {Op: Text, Name: "does not exist", Words: true}, "noon": {Op: Clock, Rat: big.NewRat(720, 1), Name: "pm"}, "midnight": {Op: Clock, Rat: new(big.Rat), Name: "am"},
-	"a half": {Op: Num, Rat: big.NewRat(1, 2), Places: -1}, "a third": {Op: Num, Rat: big.NewRat(1, 3), Places: -1}, "a quarter": {Op: Num, Rat: big.NewRat(1, 4), Places: -1}, "a fourth": {Op: Num, Rat: big.NewRat(1, 4), Places: -1},
-	"a dozen": {Op: Num, Rat: big.NewRat(12, 1), Places: -1}, "a hundred": {Op: Num, Rat: big.NewRat(100, 1), Places: -1}, "a thousand": {Op: Num, Rat: big.NewRat(1000, 1), Places: -1}, "a million": {Op: Num, Rat: big.NewRat(1_000_000, 1), Places: -1},
-	"one half": {Op: Num, Rat: big.NewRat(1, 2), Places: -1}, "half": {Op: Num, Rat: big.NewRat(1, 2), Places: -1},
-	"identity": {Op: Sym, Name: "I"}, "identity matrix": {Op: Sym, Name: "I"}, "the identity matrix": {Op: Sym, Name: "I"},
-}
+var phraseMeanings = func() map[string]Node {
+	all := map[string]Node{}
+	for _, m := range [...]struct {
+		phrases string
+		node    Node
+	}{
+		{"all real numbers|all reals|real numbers|the real numbers|the set of all real numbers|the set of real numbers|all real|reals|any real number|all real values|all real numbers x|all real x|every real number", Node{Op: Named, Name: "R"}},
+		{"all integers|the integers|integers", Node{Op: Named, Name: "Z"}},
+		{"all positive integers|positive integers", Node{Op: Named, Name: "Z+"}},
+		{"all even integers|even integers|all even numbers", multiples(0)},
+		{"all odd integers|odd integers|all odd numbers", multiples(1)},
+		{"无解|無解|empty set|the empty set|no solution|no solutions|no real solution|no real solutions|no such solution|none|no real roots|there is no solution|there are no solutions|no solution exists|no solutions exist|none exist", Node{Op: Named, Name: "empty"}},
+		{"infinity|infinite|infinitely many|positive infinity|infinitely many solutions|an infinite number", Node{Op: Const, Name: "infty"}},
+		{"negative infinity|minus infinity", Node{Op: Neg, Args: []*Node{{Op: Const, Name: "infty"}}}},
+		{"dne|no limit", Node{Op: Text, Name: "does not exist", Words: true}},
+		{"undefined|not defined", Node{Op: Text, Name: "undefined", Words: true}},
+		{"noon", Node{Op: Clock, Rat: big.NewRat(720, 1), Name: "pm"}},
+		{"midnight", Node{Op: Clock, Rat: new(big.Rat), Name: "am"}},
+		{"a half|one half|half", Node{Op: Num, Rat: big.NewRat(1, 2), Places: -1}},
+		{"a third", Node{Op: Num, Rat: big.NewRat(1, 3), Places: -1}},
+		{"a quarter|a fourth", Node{Op: Num, Rat: big.NewRat(1, 4), Places: -1}},
+		{"a dozen", *integer(12)}, {"a hundred", *integer(100)}, {"a thousand", *integer(1000)}, {"a million", *integer(1_000_000)},
+		{"identity|identity matrix|the identity matrix", Node{Op: Sym, Name: "I"}},
+	} {
+		for phrase := range strings.SplitSeq(m.phrases, "|") {
+			all[phrase] = m.node
+		}
+	}
+	return all
+}()
 
 // multiples are the integers that leave a remainder by two, n \equiv 0 \pmod 2.
 func multiples(remainder int64) Node {
@@ -280,9 +283,6 @@ func isNumberWord(w string) bool {
 // end so.
 func (p *parser) except(words []string) *Node {
 	last := len(words) - 1
-	if last > 1 && words[last] == "for" {
-		last--
-	}
 	if last < 1 || words[last] != "except" && words[last] != "excluding" {
 		return nil
 	}
