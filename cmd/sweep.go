@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
@@ -213,8 +212,6 @@ func readPlan(path string) (*sweep.Plan, error) {
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		err = unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
-	} else if _, ok := errors.AsType[toml.ParseError](err); ok {
-		err = settings.SyntaxError(path, err)
 	}
 	return nil, usageError{err}
 }

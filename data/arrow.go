@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -145,14 +144,12 @@ type arrowMessages struct {
 func (m *arrowMessages) Retain()  {}
 func (m *arrowMessages) Release() {}
 
-// reason returns why the library gave up: what is wrong with a message, or its
-// own error, unless that is Go's about an index that is out of range.
+// reason returns why the library gave up: what is wrong with a message, or that there is a
+// fault, since the library's own words are about its parts.
 func (m *arrowMessages) reason(err error) error {
 	switch {
 	case m.err != nil:
 		return m.err
-	case err != nil && !strings.Contains(err.Error(), "runtime error"):
-		return fmt.Errorf("the file is damaged: %w", err)
 	case err != nil:
 		return fmt.Errorf("%w: a record batch that begins here cannot be read", errDamaged)
 	}

@@ -193,5 +193,5 @@ func csvError(err error) error {
 	if errors.Is(err, csv.ErrFieldCount) {
 		return fmt.Errorf("it has another number of fields than the header (a text with commas stands in quotes)")
 	}
-	return fmt.Errorf("at column %d: %w", parse.Column, parse.Err)
+	return fmt.Errorf("at column %d: the quotes do not match (a text with a quote stands in quotes, and has the quote twice)", parse.Column)
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // The readers of columnar files report a damaged file by a panic, and so do the libraries
@@ -14,7 +17,10 @@ import (
 // maxMetadata bounds the bytes of a footer and of the metadata of a message.
 const maxMetadata = 64 << 20
 
-var errDamaged = errors.New("the file is damaged")
+var (
+	errDamaged = errors.New("the file is damaged")
+	errPacked  = errors.New("the compressed data are damaged: fetch the file again")
+)
 
 // A fault is a panic about a damaged file.
 type fault string
@@ -74,7 +80,7 @@ func (cutShort) Unwrap() error { return io.ErrUnexpectedEOF }
 
 // noEnd turns the end of the file into an error where more must follow.
 func noEnd(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 		return cutShort{}
 	}
 	return err
@@ -148,7 +154,19 @@ func (u unfolded) Read(p []byte) (int, error) {
 	if over := u.add(int64(n)); over != nil {
 		return 0, over
 	}
-	return n, err
+	return n, packed(err)
+}
+
+// packed says in plain words what a library has met in compressed data.
+func packed(err error) error {
+	_, disk := errors.AsType[*fs.PathError](err)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return cutShort{}
+	case err == nil, err == io.EOF, disk, errors.Is(err, zstd.ErrWindowSizeExceeded): // that one asks for more memory than there is for it
+		return err
+	}
+	return errPacked
 }
 
 // mostValues returns the greatest number of rows, and of values of a column, that

@@ -142,7 +142,7 @@ func checkDeltas(b []byte, encoding format.Encoding, n int) {
 	}
 	deltasEnd(b[end:], n)
 	kept, err := parquet.DeltaBinaryPacked.DecodeInt32(nil, b[:end])
-	damagedIf(err != nil, "%v", err)
+	damagedIf(err != nil, "%v", noEnd(err))
 	spread := int64(0)
 	for _, size := range kept {
 		if spread += int64(size); size < 0 || spread > maxSpread {

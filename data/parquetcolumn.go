@@ -200,7 +200,7 @@ func (c *parquetColumn) decode(b []byte, encoding format.Encoding, n int) {
 		checkDeltas(b, encoding, n)
 	}
 	values, err := c.typ.Decode(c.typ.NewValues(p.data[:0], p.offsets[:0]), b, parquet.LookupEncoding(encoding))
-	damagedIf(err != nil, "%v", err)
+	damagedIf(err != nil, "%v", noEnd(err))
 	p.data, p.offsets = values.Data()
 	damagedIf(c.kind == format.ByteArray && len(p.offsets) <= n || 8*len(p.data) < n*typeBits(c.typ), "a page of %d values has only %d bytes", n, len(p.data))
 	p.values = c.typ.NewPage(0, n, values).Values()
@@ -263,7 +263,7 @@ func levels(b []byte, encoding format.Encoding, highest int, n int64) (list []by
 	default:
 		damaged("levels in the encoding %s", encoding)
 	}
-	damagedIf(err != nil, "levels: %v", err)
+	damagedIf(err != nil, "levels: %v", noEnd(err))
 	if list = list[:n]; n > 0 && int(slices.Max(list)) > highest {
 		damaged("a level of %d, at most %d is possible", slices.Max(list), highest)
 	}
@@ -276,6 +276,6 @@ func indexes(b []byte, width, n int) []int32 {
 		damaged("indexes of %d bits", width)
 	}
 	list, err := (&rle.Encoding{BitWidth: width}).DecodeInt32(make([]int32, 0, n+8), runsOf(b, width, int64(n)))
-	damagedIf(err != nil, "%v", err)
+	damagedIf(err != nil, "%v", noEnd(err))
 	return list[:n]
 }

@@ -80,7 +80,7 @@ func (r *pageReader) next() page {
 		r.plain = resized(r.plain, plain)
 		copy(r.plain, r.compressed[:levels])
 		err := r.decompress(r.plain[levels:], from)
-		damagedIf(err != nil, "a page at byte %d: %v", r.at, err)
+		damagedIf(err != nil, "a page at byte %d: %v", r.at, noEnd(err))
 		p.bytes = r.plain
 	}
 	r.at += packed
@@ -108,7 +108,7 @@ func (r *pageReader) header() (p page) {
 			r.at += int64(n)
 			return p
 		}
-		damagedIf(int64(len(b)) == r.end-r.at || window > maxMetadata, "the page header at byte %d: %v", r.at, err)
+		damagedIf(int64(len(b)) == r.end-r.at || window > maxMetadata, "the page header at byte %d cannot be read", r.at)
 	}
 }
 

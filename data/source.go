@@ -183,7 +183,7 @@ func openFormat(f *os.File, path string, expansion int) (*Rows, error) {
 		}
 		z, err := c.open(in.Text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.extensions[0][1:], noEnd(err))
+			return nil, packed(noEnd(err))
 		}
 		end, _ = z.(io.Closer)
 		in = Input{Text: bufio.NewReaderSize(unfolded{z, budget}, 1<<16), unfolding: budget}

@@ -3,7 +3,6 @@ package eval
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/stat"
+	"onering/internal/strict"
 )
 
 // A comparison is how model B did beside model A on the same problems.
@@ -197,7 +197,7 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 		return Report{}, fmt.Errorf("eval: %w", err)
 	}
 	var r Report
-	if err := json.Unmarshal(text, &r); err != nil {
+	if err := strict.JSON(text, &r); err != nil {
 		return r, fmt.Errorf("eval: %s is neither a report nor a file of responses: %w", path, err)
 	}
 	if len(r.Suites) == 0 {

@@ -200,13 +200,11 @@ func (b *builder) readModel(raw json.RawMessage) error {
 	vocab, merges := rest["vocab"], rest["merges"]
 	delete(rest, "vocab")
 	delete(rest, "merges")
-	text, err := json.Marshal(rest)
-	if err != nil {
-		return err
-	}
 	var options modelOptions
-	if err := strict.JSON(text, &options); err != nil {
-		return err
+	for _, key := range slices.Sorted(maps.Keys(rest)) {
+		if err := strict.JSON(fmt.Appendf(nil, "{%q: %s}", key, rest[key]), &options); err != nil {
+			return err
+		}
 	}
 	if err := options.check(); err != nil {
 		return err

@@ -36,10 +36,19 @@ func (s Setting) assign(into reflect.Value) error {
 	case Decode(value, fresh):
 		into.Set(fresh)
 		return nil
-	case isText:
-		value = strconv.Quote(text)
 	}
-	return fmt.Errorf("%s = %v: must be %s", s.Path(), value, typeName(into.Type()))
+	return fmt.Errorf("%s = %s: must be %s", s.Path(), shown(value), typeName(into.Type()))
+}
+
+// shown is a value in messages.
+func shown(value any) string {
+	switch value := value.(type) {
+	case string:
+		return strconv.Quote(value)
+	case map[string]any:
+		return "{...}"
+	}
+	return fmt.Sprint(value)
 }
 
 // SplitList reads a,b as a list of strings; an empty text is an empty list.

@@ -207,8 +207,12 @@ func place(name string, line int) string {
 // SyntaxError prefixes an error of the TOML library with its file and line.
 func SyntaxError(name string, err error) error {
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
-		message := strings.NewReplacer("toml: ", "", "unexpected EOF", "the file ends in the middle", "or EOF", "or the end").Replace(parse.Message)
+		message := strings.NewReplacer("toml: ", "", "unexpected EOF", "the file ends in the middle", "or EOF", "or the end", " for int64", "", " for float64", "").Replace(parse.Message)
 		return fmt.Errorf("%s: %s", place(name, parse.Position.Line), message)
+	}
+	if m := mismatch.FindStringSubmatch(err.Error()); m != nil {
+		line, _ := strconv.Atoi(m[1])
+		return fmt.Errorf("%s: %s has a value of another kind than belongs there", place(name, line), m[2])
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
@@ -216,6 +220,8 @@ func SyntaxError(name string, err error) error {
 var (
 	// otherForm matches what a JSON document begins with, and lines of YAML.
 	otherForm = regexp.MustCompile(`\A\s*\{|(?m)^(---\s*$|\s*(- )?["']?[A-Za-z_][\w.-]*["']?:(\s|$))`)
+	// mismatch matches what the TOML library says of a value that does not fit.
+	mismatch = regexp.MustCompile(`^toml: (?:line (\d+) )?\(last key "([^"]*)"\): `)
 	// typed matches how the place of a setting on the command line begins.
 	typed = regexp.MustCompile(`^--(set )?`)
 	// opaque matches the comments and strings of a TOML document.

@@ -63,7 +63,7 @@ func (t Tables[T]) read(into *T, table map[string]any) error {
 			return fmt.Errorf("unknown key %q; %s has %s", key, t.Kind, strings.Join(keys, ", "))
 		}
 		if value := fields[at].Value; !Decode(table[key], value) {
-			return fmt.Errorf("%s = %v: must be %s", key, table[key], typeName(value.Type()))
+			return fmt.Errorf("%s = %s: must be %s", key, shown(table[key]), typeName(value.Type()))
 		}
 	}
 	return nil

@@ -139,7 +139,11 @@ func decode(path string, v any) (toml.MetaData, error) {
 	if err != nil {
 		return toml.MetaData{}, err
 	}
-	return settings.ReadTOML(text, v)
+	meta, err := settings.ReadTOML(text, v)
+	if err != nil {
+		err = settings.SyntaxError(path, err)
+	}
+	return meta, err
 }
 
 // Lacks reports whether the file at path is TOML without a [sweep], such as a run file.

@@ -10,6 +10,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"onering/internal/strict"
 )
 
 // A Record is one line of metrics.jsonl: names and values in a fixed order.
@@ -111,7 +113,7 @@ func (x Exact) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON implements json.Unmarshaler.
 func (x *Exact) UnmarshalJSON(text []byte) error {
 	var values []any
-	if err := json.Unmarshal(text, &values); err != nil {
+	if err := strict.JSON(text, &values); err != nil {
 		return err
 	}
 	*x = make(Exact, len(values))

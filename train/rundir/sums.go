@@ -97,6 +97,7 @@ func verifySums(dir string) error {
 func parseSums(r io.Reader) (map[string]string, error) {
 	sums := make(map[string]string)
 	lines := bufio.NewScanner(io.LimitReader(r, maxSums))
+	lines.Buffer(nil, 2*maxSums)
 	for n := 1; lines.Scan(); n++ {
 		sum, name, ok := strings.Cut(lines.Text(), "  ")
 		raw, err := hex.DecodeString(sum)

@@ -2,7 +2,6 @@ package rundir
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/strict"
 )
 
 // writtenFile of a checkpoint states what the run had written into its folder by then.
@@ -44,7 +44,7 @@ func readWritten(checkpoint string) (w written, err error) {
 		return nil, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &w)
+		err = strict.JSON(text, &w)
 	}
 	for name := range w {
 		if !filepath.IsLocal(name) {
