@@ -162,6 +162,19 @@ type Function struct {
 // Functions are the tools that a policy can call in an episode.
 type Functions []Function
 
+// Check refuses names that no tool may have in a prompt, and one name of two tools.
+func (list Functions) Check() error {
+	for i, f := range list {
+		if err := tools.CheckName(f.Name); err != nil {
+			return fmt.Errorf("one of its tools has %w", err)
+		}
+		if slices.ContainsFunc(list[:i], func(other Function) bool { return other.Name == f.Name }) {
+			return fmt.Errorf("two of its tools have the name %q: rename one in the server", f.Name)
+		}
+	}
+	return nil
+}
+
 // Opening describes the functions for the chat template, in OpenAI's form.
 func (list Functions) Opening() (o Opening, err error) {
 	type entry struct {

@@ -309,7 +309,7 @@ func (s *session) list(ctx context.Context, allowed []string) error {
 			return fmt.Errorf("the schema of its tool %q is not in its list of tools", tool.Name)
 		}
 	}
-	return nil
+	return s.tools.Check()
 }
 
 // heard is what a server says until its tools are known. The package of the protocol sorts the

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,18 +50,34 @@ func serve(kind string) {
 		}
 	case "raw":
 		raw().Run(context.Background(), new(sdk.StdioTransport))
+	case "say", "<|im_end|>": // the names of its two tools
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			var asked struct {
+				ID     json.RawMessage
+				Method string
+			}
+			_ = json.Unmarshal(lines.Bytes(), &asked)
+			result := `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"test","version":"1"}}`
+			if tool := fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, kind); asked.Method == "tools/list" {
+				result = `{"tools":[` + tool + "," + tool + `]}`
+			}
+			if asked.ID != nil {
+				fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", asked.ID, result)
+			}
+		}
+		return
 	case "empty":
 		sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil).Run(context.Background(), new(sdk.StdioTransport))
 	}
-	tools().Run(context.Background(), new(sdk.StdioTransport))
+	doing().Run(context.Background(), new(sdk.StdioTransport))
 }
 
 type word struct {
 	Word string `json:"word" jsonschema:"what to do"`
 }
 
-// tools is a server with a tool that remembers and one that follows instructions.
-func tools() *sdk.Server {
+// doing is a server with a tool that remembers and one that follows instructions.
+func doing() *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	var mu sync.Mutex
 	calls := 0
@@ -150,7 +167,7 @@ func server(kind string) *Server {
 // overHTTP returns an environment of the same server, reached by HTTP with a token.
 func overHTTP(t *testing.T) *Server {
 	t.Setenv("MCP_TEST_TOKEN", "secret")
-	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return tools() }, nil)
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return doing() }, nil)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			http.Error(w, "who are you", http.StatusUnauthorized)
@@ -303,7 +320,7 @@ func TestBad(t *testing.T) {
 	}
 	s.Command[2] = "absent"
 	s.Close()
-	for kind, want := range map[string]string{"absent": "exit status 4; its last words: no key", "empty": "it has no tools", "flood": "no session can be begun", "debugging": "no session can be begun"} {
+	for kind, want := range map[string]string{"absent": "exit status 4; its last words: no key", "empty": "it has no tools", "say": `two of its tools have the name "say"`, "<|im_end|>": `has the name "<|im_end|>"`, "flood": "no session can be begun", "debugging": "no session can be begun"} {
 		s := server(kind)
 		if _, err := s.Begin(t.Context(), environment.Start{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", kind, err, want)

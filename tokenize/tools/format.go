@@ -135,6 +135,14 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 // toolName matches names of tools, none of which is a mark of a chat template.
 var toolName = regexp.MustCompile(`^[\p{L}\p{N}_.:/-]{1,128}$`)
 
+// CheckName refuses a name that no tool may have in a prompt.
+func CheckName(name string) error {
+	if !toolName.MatchString(name) {
+		return fmt.Errorf("the name %.80q: names of tools consist of at most 128 letters, digits and _ - . : /", name)
+	}
+	return nil
+}
+
 // know reads the descriptions of tools.
 func (f *Format) know(list tokenize.Data) error {
 	text, err := list.MarshalJSON()
@@ -156,8 +164,8 @@ func (f *Format) know(list tokenize.Data) error {
 		if t.Name == "" {
 			return fmt.Errorf(`tool %d has no name: write it as {"type": "function", "function": {"name": ...}}`, i)
 		}
-		if !toolName.MatchString(t.Name) {
-			return fmt.Errorf("tool %d has the name %.80q: names of tools consist of at most 128 letters, digits and _ - . : /", i, t.Name)
+		if err := CheckName(t.Name); err != nil {
+			return fmt.Errorf("tool %d has %w", i, err)
 		}
 		if _, twice := f.functions[t.Name]; twice {
 			return fmt.Errorf("two tools have the name %q: rename one, or leave one out", t.Name)

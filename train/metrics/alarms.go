@@ -163,7 +163,7 @@ func (a *Alarms) round(r Record, flat float64) {
 	}
 	if truncated > s.First[figureTruncated]+truncatedRise && truncated > s.Warned[figureTruncated]+truncatedRise {
 		s.Warned[figureTruncated] = truncated
-		a.log.Warn("more responses are truncated, which earn nothing", "round", n, "truncated_share", truncated, "first_rounds", s.First[figureTruncated], "tokens", length)
+		a.log.Warn("more responses are truncated", "round", n, "truncated_share", truncated, "first_rounds", s.First[figureTruncated], "tokens", length)
 	}
 }
 
