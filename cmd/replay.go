@@ -124,7 +124,7 @@ func newCheck() *cobra.Command {
 				return
 			}
 			bad++
-			fmt.Fprintf(c.OutOrStdout(), "%s: %v\n", path, err)
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", path, strings.TrimPrefix(err.Error(), path+": "))
 		}
 		if err := train.Folder(args[0]).Check(visit); err != nil {
 			return err

@@ -64,7 +64,7 @@ func (in Input) parquetFooter() (meta format.FileMetaData, err error) {
 		return meta, noEnd(err)
 	}
 	if _, err := decodeThrift(footer, &meta); err != nil {
-		return meta, fmt.Errorf("the file is damaged: its footer: %w", err)
+		return meta, fmt.Errorf("%w: its footer cannot be read", errDamaged)
 	}
 	return meta, nil
 }

@@ -221,7 +221,7 @@ var (
 	// otherForm matches what a JSON document begins with, and lines of YAML.
 	otherForm = regexp.MustCompile(`\A\s*\{|(?m)^(---\s*$|\s*(- )?["']?[A-Za-z_][\w.-]*["']?:(\s|$))`)
 	// mismatch matches what the TOML library says of a value that does not fit.
-	mismatch = regexp.MustCompile(`^toml: (?:line (\d+) )?\(last key "([^"]*)"\): `)
+	mismatch = regexp.MustCompile(`^toml: (?:line (\d+) )?\(last key "(.*?)"\): `)
 	// typed matches how the place of a setting on the command line begins.
 	typed = regexp.MustCompile(`^--(set )?`)
 	// opaque matches the comments and strings of a TOML document.

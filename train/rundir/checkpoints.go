@@ -104,7 +104,7 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 	if err != nil {
 		return err
 	}
-	wrote := written{}
+	wrote, older := written{}, ""
 	for _, dir := range dirs {
 		err := verifySums(dir)
 		var s State
@@ -122,10 +122,12 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 		if err != nil {
 			continue
 		}
-		if wrote = w; w == nil {
-			wrote = written{metricsFile: {Bytes: s.Metrics}}
-			slog.Warn("the checkpoint is of an older version, which states of the run's other files the size of metrics.jsonl alone: the rest is read, not compared", "checkpoint", dir)
+		if wrote, older = w, ""; w == nil {
+			wrote, older = written{metricsFile: {Bytes: s.Metrics}}, dir
 		}
+	}
+	if older != "" {
+		slog.Warn("the checkpoint is of an older version, which states of the run's other files the size of metrics.jsonl alone: the rest is read, not compared", "checkpoint", older)
 	}
 	names := slices.Collect(maps.Keys(wrote))
 	for _, pattern := range []string{"*.jsonl", rolloutsDir + "/*.jsonl", evaluationsDir + "/*.jsonl"} {

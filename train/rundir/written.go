@@ -134,16 +134,24 @@ func compare(run, name string, want extent) error {
 
 // Remember takes over what a checkpoint, from which the run goes on, states about the
 // files of the run, and logs which of them, without their rounds, are otherwise by now.
-// Rewind does so for metrics.jsonl.
+// Of the files of rounds it looks only for those that are gone. Rewind does so for metrics.jsonl.
 func (f *Folder) Remember(checkpoint string, log *slog.Logger) (err error) {
 	f.known, err = readWritten(checkpoint)
+	gone := 0
 	for name, x := range f.known {
-		if name == metricsFile || strings.Contains(name, "/") {
+		round := strings.Contains(name, "/")
+		if round && !exists(filepath.Join(f.Dir, name)) {
+			gone++
+		}
+		if name == metricsFile || round {
 			continue
 		}
 		if err := compare(f.Dir, name, x); err != nil {
 			log.Warn("the run folder is not as the checkpoint left it; onering check tells more", "file", name, "reason", err)
 		}
+	}
+	if gone > 0 {
+		log.Warn("rollouts or evaluations that the checkpoint counts are gone; onering check names them", "files", gone)
 	}
 	return err
 }
