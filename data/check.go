@@ -222,6 +222,8 @@ func (c *checker) check(p Problem) {
 			return
 		}
 		c.lengths[n]++
+	} else if err := p.asText(c.opts.Template); err != nil && c.opts.Template.Name != "" {
+		c.find(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
 	}
 }
 
@@ -291,7 +293,7 @@ func (r checkReport) findings() []namedFinding {
 		{"with an answer that says there is none", r.NoAnswer},
 		{"with an answer that is a text of several sentences: name a column with the answer alone", r.Prose},
 		{"without a column that the template names", r.Unfilled},
-		{"with a prompt the tokenizer refuses", r.Untokenized},
+		{"with a prompt that the template or the tokenizer refuses", r.Untokenized},
 	}
 }
 

@@ -62,7 +62,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	case len(q.Chat.Messages) == 1:
 		text, ids, err = p.Tokenizer.Prompt(around, q.Text)
 	default:
-		err = fmt.Errorf("its prompt is a list of %d messages, and the template %q takes one text: set model.template (--template) to chat, the template of the model's tokenizer", len(q.Chat.Messages), p.Template.Name)
+		err = q.asText(around)
 	}
 	if err == nil {
 		err = p.Template.CheckKnown(p.Tokenizer, text)
@@ -71,6 +71,14 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 		return "", nil, fmt.Errorf("data: problem %q: %w", q.ID, err)
 	}
 	return text, ids, nil
+}
+
+// asText returns an error if a template that takes one text gets a conversation.
+func (q Problem) asText(around tokenize.Template) error {
+	if q.Chat == nil || len(q.Chat.Messages) == 1 || around.Chat || around.Auto {
+		return nil
+	}
+	return fmt.Errorf("its prompt is a list of %d messages, and the template %q takes one text: set model.template (--template) to chat, the template of the model's tokenizer; the columns system and history are messages, too, unless the template names them", len(q.Chat.Messages), around.Name)
 }
 
 // Talk returns the conversation that the prompt of a problem begins, for its later turns.

@@ -105,6 +105,8 @@ func TestRefused(t *testing.T) {
 		{good + "nope", "no", "a line that cannot be read, and there are 1", "not readable"},
 		{good, "Q {nope}", "the template makes no prompt, and there are 1", "1 rows without a column that the template names"},
 		{"{}", "no", "no column looks like", ""},
+		{`{"problem": "p", "answer": "a", "system": "S"}`, "r1", "the template makes no prompt, and there are 1", "the template \"r1\" takes one text"},
+		{`{"problem": "p", "answer": "a", "system": "S"}`, "auto", "", "nothing wrong found"},
 		{`{"problem": "p", "answer": [4, 2]}`, "no", "", "1 rows have several answers, each of which is right alone"},
 		{`{"problem": "p", "answer": 1, "images": [1]}`, "no", "", "columns that are not read: images; the model sees texts alone"},
 	} {
