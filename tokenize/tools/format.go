@@ -252,11 +252,20 @@ func (f *Format) call(w written) (Call, error) {
 
 func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
 
+// notCall says why a text is not a call, in the words of package strict. It does not decode
+// calls: a key that a model repeats counts once, as Python's json has it.
+func notCall(text string, err error) error {
+	if why := strict.JSON([]byte(text), new(written)); why != nil {
+		err = why
+	}
+	return fmt.Errorf("the call is not a JSON object: %w", err)
+}
+
 // readHermes reads {"name": NAME, "arguments": OBJECT}.
 func readHermes(f *Format, block string) ([]Call, error) {
 	var w written
 	if err := json.Unmarshal([]byte(block), &w); err != nil {
-		return nil, fmt.Errorf("the call is not a JSON object: %w", err)
+		return nil, notCall(block, err)
 	}
 	c, err := f.call(w)
 	return []Call{c}, err
@@ -273,7 +282,7 @@ func readLlama(f *Format, block string) (calls []Call, err error) {
 		var w written
 		decoder := json.NewDecoder(strings.NewReader(rest))
 		if err := decoder.Decode(&w); err != nil {
-			return nil, fmt.Errorf("the call is not a JSON object: %w", err)
+			return nil, notCall(rest, err)
 		}
 		if w.Name == nil && w.Arguments == nil && w.Parameters == nil && len(calls) == 0 {
 			return nil, nil // the answer is plain JSON
