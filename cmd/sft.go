@@ -125,6 +125,7 @@ func refuseChanges(config sft.Config) error {
 		return usageError{err}
 	}
 	continued(&was.Model.Path, &was.LoRA)
+	was.Runtime = config.Runtime // a finished run computes nothing more
 	if changed := config.Changes(was); changed != "" {
 		return fmt.Errorf("train: resume: the run in %s is finished, and since then %s: set it back, or train further from it with --model %s and another --out", dir, changed, shellQuoted(dir))
 	}
