@@ -38,7 +38,8 @@ func findFiles(path, splitName string) ([]file, error) {
 	case err == nil && info.IsDir():
 		return folder(path, splitName)
 	case err == nil:
-		return named([]string{path}, filepath.Dir(path), ""), nil
+		paths, err := amongSplits(filepath.Dir(path), splitName, []string{path})
+		return named(paths, filepath.Dir(path), ""), err
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("data: %w", err)
 	}
@@ -65,6 +66,9 @@ func findFiles(path, splitName string) ([]file, error) {
 	}
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("data: %q: no file matches", path)
+	}
+	if paths, err = amongSplits(commonFolder(paths), splitName, paths); err != nil {
+		return nil, err
 	}
 	return named(paths, commonFolder(paths), within), nil
 }
@@ -264,6 +268,16 @@ func entries(dir string) (paths, folders []string, err error) {
 		}
 	}
 	return paths, folders, err
+}
+
+// amongSplits keeps the files of a split that was asked for, of files that a path or a glob
+// names. It keeps all if none is named as a split.
+func amongSplits(dir, splitName string, paths []string) ([]string, error) {
+	named := func(path string) bool { stem, _ := Split(filepath.Base(path)); return split.MatchString(stem) }
+	if splitName == "" || !slices.ContainsFunc(paths, named) {
+		return paths, nil
+	}
+	return ofSplit(dir, splitName, paths)
 }
 
 // ofSplit keeps the files of one split. It is an error if the folder has several

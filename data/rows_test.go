@@ -178,6 +178,7 @@ func TestFoldersOfRepositories(t *testing.T) {
 		{"beside", "", `error: several splits, ["test" "train"]`}, {"beside", "train", "beside/problems"}, {"bad", "", "error: README.md: its head is no data card in YAML"},
 		{"card", "train", "card/data/abc card/data/def"}, {"card", "test", "card/data/held"}, {"card", "", "error: several splits"}, {"card", "dev", `error: no split "dev"`},
 		{"several", "", `error: several configurations, ["a" "b"]`}, {"default", "", "default/b/x"}, {"default", "test", `error: no split "test"`},
+		{"beside/*.jsonl", "test", "beside/test"}, {"beside/*.jsonl", "", "beside/problems beside/test"}, {"beside/test.jsonl", "train", `error: no split "train"`}, {"card/data/abc.jsonl", "train", "card/data/abc"},
 	} {
 		rows, _, err := Load(filepath.Join(dir, filepath.FromSlash(c.path)), Options{Columns: Columns{storage: storage{Split: c.split}}})
 		got := ""
