@@ -120,7 +120,14 @@ func (r *Run) open(resume bool) error {
 	}); err != nil {
 		return err
 	}
-	return r.together(func() error { return r.take(from) })
+	if err := r.together(func() error { return r.take(from) }); err != nil {
+		return err
+	}
+	stale, err := ranks.Tell(r.Ranks, r.Folder.Reconfigured()) // not within take: a rank whose take fails does not come here
+	if r.stale = stale && from.Dir != ""; r.stale {
+		r.saver.saved = neverSaved
+	}
+	return err
 }
 
 // checkSame returns an error unless all ranks have the same program, settings, problems and
@@ -200,13 +207,6 @@ func (r *Run) take(from Checkpoint) error {
 		if err := errors.Join(r.resumed(), r.Folder.ReadConfig()); err != nil { // resumed may have written it
 			return err
 		}
-	}
-	stale, err := ranks.Tell(r.Ranks, r.Folder.Reconfigured())
-	if err != nil {
-		return err
-	}
-	if r.stale = stale && from.Dir != ""; r.stale {
-		r.saver.saved = neverSaved
 	}
 	return r.Folder.Records(func(fields map[string]any) {
 		var record metrics.Record
