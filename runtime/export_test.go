@@ -75,7 +75,7 @@ func (o *Optimizer) Untiled() error {
 			continue
 		}
 		u.code = nil
-		if err := o.loadRuns(u); err != nil {
+		if err := o.loadSession(u); err != nil {
 			return err
 		}
 	}

@@ -14,15 +14,7 @@ import (
 // TestLikeliest asks for the likeliest tokens beside those that are sampled. They change no
 // bit of the response, descend, and as many as the vocabulary has include the sampled token.
 func TestLikeliest(t *testing.T) {
-	env := runtimetest.Test(t)
-	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 64})
-	c.Tied, c.RopeTheta = true, 1e6
-	_, ring := madeUpRing(t, c, 1)
-	d, err := env.NewDecoder(ring, 4, 32)
-	check(t, err)
-	defer d.Close()
-	invariant := sampler.NewInvariant(d, sampler.Slots)
-	defer invariant.Close()
+	invariant := smallDecoder(t, sampler.Slots)
 	reqs := []sampler.Request{{Prompt: []int32{5, 7, 9}, ID: 1, Samples: 2, LastGreedy: true}, {Prompt: []int32{8}, ID: 2, Samples: 1}}
 	sample := func(s sampler.Sampling, top int) ([]sampler.Response, []sampler.Token) {
 		t.Helper()
@@ -70,15 +62,7 @@ func TestLikeliest(t *testing.T) {
 // TestScores: rows that choose by scores draw from the whole vocabulary, and the log-probs stay
 // the model's.
 func TestScores(t *testing.T) {
-	env := runtimetest.Test(t)
-	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 64})
-	c.Tied, c.RopeTheta = true, 1e6
-	_, ring := madeUpRing(t, c, 1)
-	d, err := env.NewDecoder(ring, 4, 32)
-	check(t, err)
-	defer d.Close()
-	invariant := sampler.NewInvariant(d, sampler.Beside)
-	defer invariant.Close()
+	invariant := smallDecoder(t, sampler.Beside)
 	for _, s := range []sampler.Sampling{sampler.Plain(6), sampler.Greedy(6)} {
 		var tokens []sampler.Token
 		o := sampler.Options{Sampling: s, Steering: sampler.Steering{Bias: map[int32]float64{7: 100, 280: 99}, Presence: 2}, Seed: 7, Top: 300, Token: func(x sampler.Token) { tokens = append(tokens, x) }}
@@ -96,4 +80,18 @@ func TestScores(t *testing.T) {
 			t.Errorf("%d tokens", len(tokens))
 		}
 	}
+}
+
+// smallDecoder decodes with a made-up model of 300 tokens in 4 slots.
+func smallDecoder(t *testing.T, of sampler.Invariance) sampler.Decoder {
+	t.Helper()
+	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 64})
+	c.Tied, c.RopeTheta = true, 1e6
+	_, ring := madeUpRing(t, c, 1)
+	d, err := runtimetest.Test(t).NewDecoder(ring, 4, 32)
+	check(t, err)
+	t.Cleanup(d.Close)
+	invariant := sampler.NewInvariant(d, of)
+	t.Cleanup(invariant.Close)
+	return invariant
 }

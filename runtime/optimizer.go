@@ -36,6 +36,7 @@ type Optimizer struct {
 
 // An optimizerPart is a tensor, or a range of all elements.
 type optimizerPart struct {
+	binding    *Binding          // of its update; nil if code or the device's kernel updates it
 	p, g, copy *Value            // weights, gradients, and the weights' 16-bit copy (may be nil)
 	state      map[string]*Value // state by port
 }
@@ -237,22 +238,21 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	if err := o.give(scalars); err != nil {
 		return err
 	}
-	var runs []optimizerRun
+	var parts []*optimizerPart
 	for _, u := range o.updates {
-		if u.code != nil {
-			if err := u.runTiles(o.env.Threads(), scalars); err != nil {
-				return err
-			}
+		if u.code == nil {
+			parts = append(parts, u.parts...)
+		} else if err := u.runTiles(o.env.Threads(), scalars); err != nil {
+			return err
 		}
-		runs = append(runs, u.runs...)
 	}
-	run := func(r optimizerRun) error {
-		if r.binding == nil {
-			return o.runKernel(r.part, scalars)
+	run := func(p *optimizerPart) error {
+		if p.binding == nil {
+			return o.runKernel(p, scalars)
 		}
-		return o.run(r)
+		return o.run(p)
 	}
-	if err := o.staging.each(runs, run); err != nil {
+	if err := o.staging.each(parts, run); err != nil {
 		return err
 	}
 	if err := o.ring.trained().renew(); err != nil {
@@ -266,7 +266,7 @@ func (o *Optimizer) Update(rate, clip float64) error {
 func (o *Optimizer) give(scalars map[string]float64) error {
 	names := slices.Sorted(maps.Keys(scalars))
 	for _, u := range o.updates {
-		if reads := scalarsOf(u.program); len(u.runs) > 0 && !slices.Equal(reads, names) {
+		if reads := scalarsOf(u.program); u.code == nil && !slices.Equal(reads, names) {
 			return fmt.Errorf("runtime: the optimizer gives %q, and its update %q reads %q", names, u.program.Name, reads)
 		}
 	}
@@ -281,8 +281,8 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 }
 
 // run updates a part that is on the device, by a session.
-func (o *Optimizer) run(r optimizerRun) error {
-	b, p := binder{b: r.binding}, r.part
+func (o *Optimizer) run(p *optimizerPart) error {
+	b := binder{b: p.binding}
 	b.in(portScalars, o.scalars.value, nil)
 	b.in(ports.Param, p.p, nil)
 	b.in(ports.Grad, p.g, nil)
@@ -320,17 +320,11 @@ type update struct {
 	copy    models.DType // type of the 16-bit copy, or F32
 	grad    models.DType // type that holds the gradients
 	parts   []*optimizerPart
-	runs    []optimizerRun
+	binding *Binding // nil if code or the device's kernel updates the parts
 	code    *tiles.Code
 }
 
-// An optimizerRun has the part that one run updates.
-type optimizerRun struct {
-	binding *Binding // nil if the device's kernel updates
-	part    *optimizerPart
-}
-
-// load makes the code or the runs of an update.
+// load makes the code or the session of an update.
 func (o *Optimizer) load(u *update) (err error) {
 	if o.env.memory.Aliases() {
 		// ONNX Runtime runs Programs that are not element-wise.
@@ -338,19 +332,19 @@ func (o *Optimizer) load(u *update) (err error) {
 			return nil
 		}
 	}
-	return o.loadRuns(u)
+	return o.loadSession(u)
 }
 
-// loadRuns makes the runs of an update.
-func (o *Optimizer) loadRuns(u *update) (err error) {
-	var binding *Binding
-	if k := o.env.memory.Kernels; k == nil || !k.Updates(u.program.Name) {
-		if binding, err = loadBinding(o.env, withScalars(u.program)); err != nil {
-			return err
-		}
+// loadSession makes the session of an update, unless the device has a kernel for it.
+func (o *Optimizer) loadSession(u *update) (err error) {
+	if k := o.env.memory.Kernels; k != nil && k.Updates(u.program.Name) {
+		return nil
+	}
+	if u.binding, err = loadBinding(o.env, withScalars(u.program)); err != nil {
+		return err
 	}
 	for _, p := range u.parts {
-		u.runs = append(u.runs, optimizerRun{binding, p})
+		p.binding = u.binding
 	}
 	return nil
 }
@@ -390,9 +384,7 @@ func (o *Optimizer) Close() {
 		n.close()
 	}
 	for _, u := range o.updates {
-		for _, r := range u.runs {
-			closeSessions(r.binding)
-		}
+		closeSessions(u.binding)
 		for _, part := range u.parts {
 			closeValues(part.p, part.g, part.copy)
 			for _, v := range part.state {

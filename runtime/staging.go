@@ -140,8 +140,8 @@ func (s *staging) kept(p *optimizerPart) map[string]*Value {
 	return kept
 }
 
-// stages reports whether the host holds an array of a run.
-func (s *staging) stages(r optimizerRun) bool { return len(s.kept(r.part)) > 0 }
+// stages reports whether the host holds an array of a part.
+func (s *staging) stages(p *optimizerPart) bool { return len(s.kept(p)) > 0 }
 
 // move begins to copy the host's arrays of a part between the host and slot i, once the
 // work recorded by the mark after is complete, and sets the mark before behind the copy.
@@ -165,23 +165,23 @@ func (s *staging) move(stream, i int, p *optimizerPart, after, before int) error
 	return s.streams.Mark(stream, i*marksOfSlot+before)
 }
 
-// each calls run for the runs in order, with their host arrays on the device. When it
+// each calls run for the parts in order, with their host arrays on the device. When it
 // returns, the host has all arrays again and no copy is under way, even after an error.
-func (s *staging) each(runs []optimizerRun, run func(optimizerRun) error) (err error) {
+func (s *staging) each(parts []*optimizerPart, run func(*optimizerPart) error) (err error) {
 	defer func() {
 		if err = errors.Join(err, s.streams.Settle()); err != nil {
 			err = s.memory.Check(err)
 		}
 	}()
 	ahead := min(1, len(s.slots)-1) // so that the next part is uploaded meanwhile
-	for next := range len(runs) + ahead {
-		if next < len(runs) && s.stages(runs[next]) {
-			if err := s.move(StreamUp, next%len(s.slots), runs[next].part, markDown, markUp); err != nil {
+	for next := range len(parts) + ahead {
+		if next < len(parts) && s.stages(parts[next]) {
+			if err := s.move(StreamUp, next%len(s.slots), parts[next], markDown, markUp); err != nil {
 				return err
 			}
 		}
 		if now := next - ahead; now >= 0 {
-			if err := s.update(now%len(s.slots), runs[now], run); err != nil {
+			if err := s.update(now%len(s.slots), parts[now], run); err != nil {
 				return err
 			}
 		}
@@ -189,24 +189,24 @@ func (s *staging) each(runs []optimizerRun, run func(optimizerRun) error) (err e
 	return nil
 }
 
-// update calls run for a run whose host arrays are being copied to slot i, and copies
+// update calls run for a part whose host arrays are being copied to slot i, and copies
 // them back.
-func (s *staging) update(i int, r optimizerRun, run func(optimizerRun) error) error {
-	if !s.stages(r) {
-		return run(r)
+func (s *staging) update(i int, p *optimizerPart, run func(*optimizerPart) error) error {
+	if !s.stages(p) {
+		return run(p)
 	}
-	on, err := s.at(i, r.part)
+	on, err := s.at(i, p)
 	if err != nil {
 		return err
 	}
 	if err := s.streams.Follow(StreamComputes, i*marksOfSlot+markUp); err != nil {
 		return err
 	}
-	if err := run(optimizerRun{r.binding, on}); err != nil {
+	if err := run(on); err != nil {
 		return err
 	}
 	if err := s.streams.Mark(StreamComputes, i*marksOfSlot+markComputed); err != nil {
 		return err
 	}
-	return s.move(StreamDown, i, r.part, markComputed, markDown)
+	return s.move(StreamDown, i, p, markComputed, markDown)
 }
