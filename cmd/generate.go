@@ -146,7 +146,7 @@ type generateRows struct {
 }
 
 // readRequests reads all prompts, so that the number of responses is known. A line
-// that is no JSON object is an error.
+// that is not a JSON object is an error.
 func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions) (*generateRows, error) {
 	rows := &generateRows{requests: map[string][]sampler.Request{}, answers: answers{Name: name, Lines: o.samples, Numbered: true}}
 	if o.typed {

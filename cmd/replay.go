@@ -205,7 +205,7 @@ func replayStep(c *cobra.Command, run string, step int) (what string, err error)
 	if err := folder.CopyTo(again, from, before); err != nil {
 		return "", err
 	}
-	os.Setenv("ONERING_OFFLINE", "1") // a missing model is no reason to wait for a download
+	os.Setenv("ONERING_OFFLINE", "1") // a missing model is not a reason to wait for a download
 	_, command, err := savedRun(run)
 	if err != nil {
 		return "", err

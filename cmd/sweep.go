@@ -38,7 +38,7 @@ type sweepOptions struct {
 }
 
 // each runs the sweep files at paths once all of them can begin. Among several files, it
-// skips those that are no sweeps.
+// skips those that are not sweeps.
 func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 	named := map[string]string{} // the sweeps by the names of their folders
 	var sweeps []*opened

@@ -175,7 +175,8 @@ func lookup(o Object, path string) (any, bool) {
 // problem makes a problem of a record. The error says why the row is dropped.
 func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem, *rowError) {
 	c.look(rec.Object)
-	if c.behind++; rec.Line != c.line {
+	c.behind++
+	if rec.Line != c.line {
 		c.line, c.behind = rec.Line, 0
 	}
 	var at [3]string
@@ -216,8 +217,8 @@ func (c *columns) problem(rec record, unit, name string, rest *unread) (Problem,
 
 // The reasons for which rows are dropped.
 const (
-	oddHistory     = "the column history is no list of pairs, each of what the user said and what the assistant answered"
-	oddText        = "the prompt is a text that begins as messages do, and is no list in JSON or Python"
+	oddHistory     = "the column history is not a list of pairs, each of what the user said and what the assistant answered"
+	oddText        = "the prompt is a text that begins as messages do, and is not a list in JSON or Python"
 	noPrompt       = "no prompt"
 	noAnswer       = "no answer"
 	oddPrompt      = "the prompt is neither text nor a list of messages, each with a role and a text as its content, or with ShareGPT's from and value"
@@ -242,7 +243,8 @@ func promptOf(value any) (text, reason string) {
 	case nil:
 		return "", noPrompt
 	case string:
-		if text = v; listOfObjects.MatchString(v) {
+		text = v
+		if listOfObjects.MatchString(v) {
 			return "", oddText
 		}
 	case []byte:
@@ -361,7 +363,7 @@ func isWrapped(text string) bool {
 		strings.HasPrefix(text, "<answer>") && strings.HasSuffix(text, "</answer>")
 }
 
-// scalar writes a value that is no list and no structure as text; a missing
+// scalar writes a value that is neither a list nor a structure as text; a missing
 // one as the empty text.
 func scalar(value any) (string, bool) {
 	switch v := value.(type) {
@@ -411,7 +413,7 @@ type unread struct {
 	known map[string]bool // of the columns in names, and of those that need no word
 }
 
-// bookkeeping matches columns that are no part of a problem.
+// bookkeeping matches columns that are not part of a problem.
 var bookkeeping = regexp.MustCompile(`(?i)^(?:.*_)?(?:id|idx|index|uuid|source|dataset|url|license|split|hash|version|date|timestamp|created_at|index_level_\d+__)$`)
 
 // media matches columns with pictures, sounds and films.
@@ -429,7 +431,8 @@ func (u *unread) note(r reading) {
 		if slices.ContainsFunc(r.read, reads) || slices.ContainsFunc(r.shown, reads) {
 			continue
 		}
-		if u.known[m.Name] = true; !bookkeeping.MatchString(m.Name) {
+		u.known[m.Name] = true
+		if !bookkeeping.MatchString(m.Name) {
 			u.names = append(u.names, m.Name)
 		}
 	}

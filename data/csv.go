@@ -134,7 +134,8 @@ func (t *table) next() (Object, int, error) {
 	t.row.renew(begin)
 	values, err := t.r.Read()
 	line := 0
-	if parse := (*csv.ParseError)(nil); errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
+	parse := (*csv.ParseError)(nil)
+	if errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
 		if loose := t.loose(t.row.text[:t.r.InputOffset()-begin]); loose != nil && errors.As(err, &parse) {
 			values, err, line = loose, nil, parse.StartLine
 		}

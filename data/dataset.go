@@ -64,7 +64,7 @@ type Options struct {
 	NoAnswers bool
 	// AsWritten keeps answers of several sentences whole, for rewards that compare texts.
 	AsWritten bool
-	// Keep are the columns that the template shows. They are no part of conversations, and
+	// Keep are the columns that the template shows. They are not part of conversations, and
 	// demonstrations keep them.
 	Keep []string
 	// Offers, if not nil, returns the choices that a model has to see to answer the problem

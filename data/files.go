@@ -187,12 +187,13 @@ func ofCard(dir, splitName string) ([]string, error) {
 		} `yaml:"configs"`
 	}
 	if err := yaml.Unmarshal([]byte(head), &card); err != nil {
-		return nil, fmt.Errorf("data: %s: its head is no data card in YAML (%v): mend it, or give the path or glob of the data files", path, err)
+		return nil, fmt.Errorf("data: %s: its head is not a data card in YAML (%v): mend it, or give the path or glob of the data files", path, err)
 	}
 	configs := map[string]map[string][]string{}
 	for _, c := range card.Configs {
 		bySplit := map[string][]string{}
-		if listFiles(dir, "train", c.Files, bySplit); len(bySplit) > 0 {
+		listFiles(dir, "train", c.Files, bySplit)
+		if len(bySplit) > 0 {
 			configs[c.Name] = bySplit
 		}
 		if c.Default && len(bySplit) > 0 {

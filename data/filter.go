@@ -273,7 +273,8 @@ func (p *filterParser) compare() condition {
 	op, negate := p.tok, p.word("not")
 	if negate {
 		p.scan()
-		if op = p.tok; !p.word("in") && !p.word("contains") {
+		op = p.tok
+		if !p.word("in") && !p.word("contains") {
 			p.fail(`"in" is wanted after "not", not %s`, p.tok)
 		}
 	}

@@ -212,7 +212,8 @@ func (s *jsonValues) end() error {
 			if _, err = s.peek(); err == nil {
 				err = s.value()
 			}
-			if parts[i] = string(s.text); err == nil {
+			parts[i] = string(s.text)
+			if err == nil {
 				c, err = s.peek()
 			}
 		}
@@ -302,7 +303,8 @@ func (v *valueEnd) find(head []byte) (n int, ended bool, err error) {
 			case c == '\\':
 				v.escaped = true
 			case c == '"':
-				if v.quoted = false; len(v.open) == 0 {
+				v.quoted = false
+				if len(v.open) == 0 {
 					return i + 1, true, nil
 				}
 			}

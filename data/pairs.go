@@ -222,7 +222,7 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 }
 
 // oddMessages says what form messages must have.
-const oddMessages = "the messages are no list of objects, each with a role and a text as its content, or of ShareGPT's, each with from (human, gpt, system, tool ...) and value"
+const oddMessages = "the messages are not a list of objects, each with a role and a text as its content, or of ShareGPT's, each with from (human, gpt, system, tool ...) and value"
 
 // conversation makes a demonstration of messages; those before index from are the prompt.
 func (r *reading) conversation(messages []any, from int) (d Demonstration, err error) {
@@ -254,7 +254,8 @@ func (r *reading) conversation(messages []any, from int) (d Demonstration, err e
 		}
 		learns = learns || i >= from && learned && m.Role == "assistant"
 	}
-	if d.From = from; !learns {
+	d.From = from
+	if !learns {
 		return d, emptyPart("its messages say that no turn of the assistant is learned")
 	}
 	return d, nil
@@ -266,7 +267,7 @@ func textOf(row Object, what, column string) (string, error) {
 	text, ok := scalar(value)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("the %s is no text (column %q)", what, column)
+		return "", fmt.Errorf("the %s is not a text (column %q)", what, column)
 	case text == "":
 		return "", emptyPart(fmt.Sprintf("no %s (column %q)", what, column))
 	}

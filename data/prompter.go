@@ -121,7 +121,7 @@ func (o Object) Shown(column string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("the row has no such column (have %q)", names(o))
 	case !readable:
-		return "", errors.New("the column is no text, number or list of them")
+		return "", errors.New("the column is not a text, number or list of them")
 	case strings.TrimSpace(text) == "":
 		return "", errors.New("the column is empty in this row; leave such rows out with a filter")
 	}
@@ -157,7 +157,7 @@ var chatColumns = []string{"tools", "documents", "chat_template_kwargs"}
 // A reading takes parts of a prompt out of a row, and notes the columns that it has read.
 type reading struct {
 	Object
-	shown []string // columns that the template shows, so that they are no part of a conversation
+	shown []string // columns that the template shows, so that they are not part of a conversation
 	read  []string
 }
 
@@ -215,7 +215,8 @@ func (r *reading) prompt(value any, column string, byName bool) (text string, ch
 	if last == "assistant" {
 		return "", nil, answered
 	}
-	if text = strings.Join(texts, "\n\n"); len(texts) == 1 && last == "user" {
+	text = strings.Join(texts, "\n\n")
+	if len(texts) == 1 && last == "user" {
 		text = strings.TrimPrefix(text, "user: ")
 	}
 	if strings.TrimSpace(text) == "" || len(messages) == 0 {
@@ -380,7 +381,7 @@ const noText = "has no text"
 func contentOf(message Object) (text, reason string) {
 	calls, _ := message.Get("tool_calls")
 	if _, isText := calls.(string); isText {
-		return "", "the tool_calls of a message are a text that is no list in JSON or Python"
+		return "", "the tool_calls of a message are a text that is not a list in JSON or Python"
 	}
 	value, _ := message.Get("content")
 	switch v := value.(type) {

@@ -175,7 +175,7 @@ func TestFoldersOfRepositories(t *testing.T) {
 	for _, c := range []struct{ path, split, want string }{
 		{"splits", "train", "splits/train/a"}, {"splits", "", `error: several splits, ["test" "train"]`}, {"splits/train", "", "splits/train/a"},
 		{"inner", "test", "inner/data/test/a"}, {"subsets", "", `error: name one of its folders ["main" "socratic"]`}, {"subsets/main", "train", "subsets/main/train-0"},
-		{"beside", "", `error: several splits, ["test" "train"]`}, {"beside", "train", "beside/problems"}, {"bad", "", "error: README.md: its head is no data card in YAML"},
+		{"beside", "", `error: several splits, ["test" "train"]`}, {"beside", "train", "beside/problems"}, {"bad", "", "error: README.md: its head is not a data card in YAML"},
 		{"card", "train", "card/data/abc card/data/def"}, {"card", "test", "card/data/held"}, {"card", "", "error: several splits"}, {"card", "dev", `error: no split "dev"`},
 		{"several", "", `error: several configurations, ["a" "b"]`}, {"default", "", "default/b/x"}, {"default", "test", `error: no split "test"`},
 		{"beside/*.jsonl", "test", "beside/test"}, {"beside/*.jsonl", "", "beside/problems beside/test"}, {"beside/test.jsonl", "train", `error: no split "train"`}, {"card/data/abc.jsonl", "train", "card/data/abc"},
@@ -192,7 +192,7 @@ func TestFoldersOfRepositories(t *testing.T) {
 	}
 }
 
-// Files that are no data, or that were joined, are named or read.
+// Files that are not data, or that were joined, are named or read.
 func TestForeignFiles(t *testing.T) {
 	row := `{"problem": "p", "answer": "a"}` + "\n"
 	var tarred, packed bytes.Buffer

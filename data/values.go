@@ -111,7 +111,8 @@ func Choices(value any) (labels, texts []string, err error) {
 	add := func(label, text any) {
 		l, _ := scalar(label)
 		t, ok := scalar(text)
-		if labels, texts = append(labels, l), append(texts, t); (!ok || text == nil) && err == nil {
+		labels, texts = append(labels, l), append(texts, t)
+		if (!ok || text == nil) && err == nil {
 			err = fmt.Errorf("choice %d has no text", len(texts))
 		}
 	}

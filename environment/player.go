@@ -93,7 +93,8 @@ func (p *Player) Open(ctx context.Context, s Start) (g Group, text string, ids [
 		defer cancel()
 		var e Episode
 		e, g.Opening, err = p.begin(ctx, s, nil)
-		if s.end(e); err != nil {
+		s.end(e)
+		if err != nil {
 			return g, "", nil, &OpeningError{err}
 		}
 		if g.Problem, err = p.opened(s.Problem, g.Opening); err != nil {

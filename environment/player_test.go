@@ -277,7 +277,7 @@ func recited(t *testing.T, template string, texts []string) recital {
 	return recital{tok, got[0], round.End(got[0]), a.seen, d.read, slices.Concat(prompt, all)}
 }
 
-// A liar gives a reward that is no number.
+// A liar gives a reward that is not a number.
 type liar struct{ adder }
 
 func (l *liar) Begin(context.Context, Start) (Episode, error) { return l, nil }
@@ -306,7 +306,7 @@ func (o *opened) Opening() (Opening, error) {
 	return Opening{Messages: []tokenize.Message{{Role: "user", Content: o.text}}}, nil
 }
 
-// TestPlayerRefuses: a reward that is no number ends the episode without a grade and is
+// TestPlayerRefuses: a reward that is not a number ends the episode without a grade and is
 // not stored, because no file could hold it. An episode whose beginning the policy has
 // not read has no grade either.
 func TestPlayerRefuses(t *testing.T) {

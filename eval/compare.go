@@ -201,7 +201,7 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 		return r, fmt.Errorf("eval: %s is neither a report nor a file of responses: %w", path, err)
 	}
 	if len(r.Suites) == 0 {
-		return r, fmt.Errorf("eval: %s is no report: it has no suites", path)
+		return r, fmt.Errorf("eval: %s is not a report: it has no suites", path)
 	}
 	for _, s := range r.Suites {
 		if s.Samples < 1 || len(s.Outcomes) == 0 {

@@ -287,9 +287,9 @@ func read(f io.Reader, path string) (*Responses, error) {
 	}
 	switch {
 	case err == io.EOF:
-		return nil, fmt.Errorf("eval: %s is no file of responses: its first line is not whole", path)
+		return nil, fmt.Errorf("eval: %s is not a file of responses: its first line is not whole", path)
 	case err == nil && head.Kind != kind:
-		return nil, fmt.Errorf("eval: %s is no file of responses: its first line is of kind %q, not %q", path, head.Kind, kind)
+		return nil, fmt.Errorf("eval: %s is not a file of responses: its first line is of kind %q, not %q", path, head.Kind, kind)
 	case err == nil && head.Version != version:
 		return nil, fmt.Errorf("eval: %s is of version %d; this program reads version %d", path, head.Version, version)
 	case err != nil:

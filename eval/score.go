@@ -106,7 +106,8 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 			}
 			vote[j] = append(vote[j], won)
 		}
-		if p := float64(o.Right) / float64(n); n > 1 {
+		p := float64(o.Right) / float64(n)
+		if n > 1 {
 			out.Spread += p * (1 - p) / float64(n-1)
 		}
 		out.Tokens += o.Tokens

@@ -163,7 +163,8 @@ func (d *Folder) openShards(folder *files.Folder, x *index) error {
 		}
 		for _, name := range f.Names() {
 			place := cmp.Or(x.tensor[name], shard) // transformers reads tensors that the index leaves out
-			if x.tensor[name] = place; place != shard {
+			x.tensor[name] = place
+			if place != shard {
 				f.Close()
 				return fmt.Errorf("shard %q holds the tensor %q, whose place is %q; index and shards are of different models", shard, name, place)
 			}

@@ -35,7 +35,8 @@ func (l *Layout) Check(src source) error {
 	}
 	var others []string
 	for _, name := range src.Names() {
-		if t, _ := src.Info(name); !expected[name] {
+		t, _ := src.Info(name)
+		if !expected[name] {
 			others = append(others, name)
 			wrong = append(wrong, fmt.Sprintf("unexpected tensor %q %v", name, t.Shape))
 		}

@@ -61,11 +61,11 @@ func ReadConfig(path string) (Model, error) {
 	} else if !info.IsDir() {
 		dir, name = filepath.Dir(path), filepath.Base(path)
 		if what := foreignFile(path); what != "" {
-			return Model{}, fmt.Errorf("models: %s is no model folder: %s", path, what)
+			return Model{}, fmt.Errorf("models: %s is not a model folder: %s", path, what)
 		}
 	} else if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 		if what := foreignFolder(path); what != "" {
-			return Model{}, fmt.Errorf("models: %s is no model folder: %s", path, what)
+			return Model{}, fmt.Errorf("models: %s is not a model folder: %s", path, what)
 		}
 		return Model{}, fmt.Errorf("models: a model folder needs its config: %w; fetch the whole folder", err)
 	}

@@ -79,7 +79,7 @@ func TestConversationAppends(t *testing.T) {
 // follows it. A turn that fails changes nothing.
 func TestConversationStops(t *testing.T) {
 	c := talkTo(t)
-	o := sampler.Options{Sampling: sampler.Sampling{Temperature: 1, TopP: 1, TopK: 1, MaxNewTokens: 60}} // The first choice is no EOS for many tokens.
+	o := sampler.Options{Sampling: sampler.Sampling{Temperature: 1, TopP: 1, TopK: 1, MaxNewTokens: 60}} // The first choice is not an EOS for many tokens.
 	ctx, cancel := context.WithCancel(context.Background())
 	pieces := 0
 	a, err := c.Answer(ctx, "1", o, func(string) error {

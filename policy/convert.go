@@ -20,7 +20,7 @@ func Tokenizer(dir string) (*tokenize.Tokenizer, error) {
 		return nil, fmt.Errorf("%s is a LoRA adapter and has no tokenizer: name its model", dir)
 	}
 	if what := models.Foreign(dir); err != nil && what != "" {
-		return nil, fmt.Errorf("%s is no model folder: %s", dir, what)
+		return nil, fmt.Errorf("%s is not a model folder: %s", dir, what)
 	}
 	return t, err
 }

@@ -244,7 +244,8 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	for _, i := range order {
 		x, group := lines[i].rollout(round, tokens), lines[i].group
 		_, known := at[group]
-		if budget -= size(x); !known {
+		budget -= size(x)
+		if !known {
 			budget -= size(all[group])
 		}
 		if budget < 0 && len(chosen) > 0 {
@@ -425,7 +426,8 @@ func readRollouts(path string) ([]rolloutLine, error) {
 		// The lines of a group share one prompt, which only the first may have.
 		key := [2]string{l.Problem, l.Prompt}
 		group, ok := groups[key]
-		if l.group = group; !ok || l.Sample == 0 && !l.Part {
+		l.group = group
+		if !ok || l.Sample == 0 && !l.Part {
 			l.group, groups[key] = len(heads), len(heads)
 			heads = append(heads, l)
 		} else {

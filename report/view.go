@@ -230,7 +230,8 @@ func (v *view) response(s rolloutView) {
 	for i, t := range turns {
 		text := strings.Join(s.Tokens[t.From:t.To], "")
 		if t.Author == rundir.Environment {
-			if v.line("  %s answers %s", t.Author, strings.TrimSpace(text)); lines == 1 {
+			v.line("  %s answers %s", t.Author, strings.TrimSpace(text))
+			if lines == 1 {
 				return
 			}
 			lines--

@@ -123,7 +123,8 @@ func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, e
 			if err == nil {
 				err = checkScores(scores, len(group), false)
 			}
-			if parts[k] = scores; err != nil {
+			parts[k] = scores
+			if err != nil {
 				return fmt.Errorf("%s: %w", p.As, err)
 			}
 			return nil

@@ -103,7 +103,8 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 			return
 		}
 		group := append(groups[x.Request], x)
-		if groups[x.Request] = group; len(group) == tasks[x.Request].Request.Samples {
+		groups[x.Request] = group
+		if len(group) == tasks[x.Request].Request.Samples {
 			queue <- group
 		}
 	})

@@ -12,7 +12,7 @@ type sequence struct {
 	sample  int
 	way     Sampling
 	limit   int        // largest number of tokens of the sequence
-	most    int        // largest number of sampled tokens at the end of the turn; 0 is no bound
+	most    int        // largest number of sampled tokens at the end of the turn; 0 is not a bound
 	feed    []int32    // tokens that the decoder does not have yet; a sampled token follows the last one
 	given   []Observed // observed tokens, see Response
 	others  int        // number of tokens in given
@@ -46,7 +46,8 @@ func (q *sequence) turn(most int) {
 	if most > 0 {
 		q.most = len(q.ids) + most
 	}
-	if q.text = nil; len(q.call.Stops) > 0 {
+	q.text = nil
+	if len(q.call.Stops) > 0 {
 		q.text, q.stops = q.call.Text(), newStops(q.call.Stops)
 	}
 }

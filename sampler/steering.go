@@ -26,7 +26,8 @@ func (s *Steering) On() bool {
 
 // steer begins to count the tokens of a sequence, if a Steering has to know them.
 func (q *sequence) steer() {
-	if q.score, q.had = nil, nil; q.call.Steering.On() {
+	q.score, q.had = nil, nil
+	if q.call.Steering.On() {
 		q.score, q.had = q.steered, map[int32]int{}
 		for _, id := range q.call.Prompt {
 			q.had[id] = 0

@@ -30,7 +30,8 @@ func class(name string) *unicode.RangeTable {
 		case hi > 0xffff:
 			t.R32 = append(t.R32, unicode.Range32{Lo: uint32(lo), Hi: uint32(hi), Stride: 1})
 		default:
-			if t.R16 = append(t.R16, unicode.Range16{Lo: uint16(lo), Hi: uint16(hi), Stride: 1}); hi <= unicode.MaxLatin1 {
+			t.R16 = append(t.R16, unicode.Range16{Lo: uint16(lo), Hi: uint16(hi), Stride: 1})
+			if hi <= unicode.MaxLatin1 {
 				t.LatinOffset++
 			}
 		}

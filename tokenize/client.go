@@ -41,7 +41,8 @@ func fitted(source string, messages []Message, render func(jinja.List) (string, 
 		parts = true
 		return typed([]string{partProbe})
 	}
-	if probed := form.all(messages); parts {
+	probed := form.all(messages)
+	if parts {
 		form.content = typed
 		if text, err := render(probed); err != nil || !strings.Contains(text, partProbe) || quoted.MatchString(text) {
 			form.content = func(texts []string) jinja.Value { return strings.Join(texts, "") }
@@ -91,7 +92,7 @@ func typed(texts []string) jinja.Value {
 	return parts
 }
 
-// asObject returns the arguments of a call as an object, or their text if it is no object.
+// asObject returns the arguments of a call as an object, or their text if it is not an object.
 func asObject(text string) jinja.Value {
 	if strings.TrimSpace(text) == "" {
 		return jinja.NewDict()
@@ -117,7 +118,8 @@ func (f fitting) message(m *jinja.Dict) *jinja.Dict {
 		m.Set("role", "system")
 	}
 	if content, _ := m.Get("content"); role == "assistant" && content == nil {
-		if m.Set("content", ""); asksNone.MatchString(f.source) {
+		m.Set("content", "")
+		if asksNone.MatchString(f.source) {
 			m.Set("content", nil)
 		}
 	}

@@ -31,7 +31,7 @@ func TestFitting(t *testing.T) {
 		"an object that was one":         {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `{"a": [1]}`), `[user]q.[assistant]{"a": [1]}[tool]r.`},
 		"no arguments":                   {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `""`), `[user]q.[assistant]{}[tool]r.`},
 		"an empty object":                {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `"{}"`), `[user]q.[assistant]{}[tool]r.`},
-		"a text that is no JSON":         {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `"a=1"`), `[user]q.[assistant]"a=1"[tool]r.`},
+		"a text that is not JSON":        {in(calls, `{{ c.function.arguments | tojson }}`), in(asked, `"a=1"`), `[user]q.[assistant]"a=1"[tool]r.`},
 		"none where it is asked for":     {`{% for m in messages %}{% if m['content'] is none %}!{% elif m['content'] is not none %}{{ m['content'].strip() }}{% endif %}{% endfor %}`, text, `q!r`},
 		"absent content":                 {`{% for m in messages %}{{ m.content + ';' }}{% endfor %}`, `{"role": "assistant", "tool_calls": []}`, `;`},
 		"an empty list of calls":         {`{{ 'tool_calls' in messages[0] }}`, `{"role": "assistant", "content": "x", "tool_calls": []}`, `False`},

@@ -145,7 +145,8 @@ func (c *compiler) quantified(p part) part {
 		start := next
 		if most < 0 {
 			loop := c.emit(inst{op: opSplit, y: next})
-			if body := p(loop); c.work <= maxProgram {
+			body := p(loop)
+			if c.work <= maxProgram {
 				c.prog[loop].x = body
 			}
 			start = loop
@@ -166,7 +167,8 @@ func repeatCounts(counts string, closed bool) (least, most int, ok bool) {
 	least, err := strconv.Atoi(low)
 	most = least
 	if isRange && err == nil {
-		if most = -1; high != "" {
+		most = -1
+		if high != "" {
 			most, err = strconv.Atoi(high)
 			closed = closed && most >= least
 		}

@@ -23,7 +23,8 @@ func (c *continued) UnmarshalJSON(data []byte) error {
 	switch v := v.(type) {
 	case nil:
 	case bool:
-		if *c = ""; v {
+		*c = ""
+		if v {
 			*c = "content"
 		}
 	case string:

@@ -158,7 +158,8 @@ func (t *templateText) parse() (*jinja.Template, error) {
 		return nil, ErrNoChatTemplate
 	}
 	t.once.Do(func() {
-		if t.err = ErrNoChatTemplate; t.source != "" {
+		t.err = ErrNoChatTemplate
+		if t.source != "" {
 			t.parsed, t.err = jinja.Parse(t.source)
 		}
 	})

@@ -66,7 +66,8 @@ func (x *Thoughts) Add(text string) (thought, said string) {
 			case strings.HasPrefix(thoughtBegin, rest):
 				return thought, said
 			default:
-				if x.at = afterThoughts; x.some {
+				x.at = afterThoughts
+				if x.some {
 					x.held = rest
 				}
 			}

@@ -128,7 +128,8 @@ func (w dialogueWriter) derived(from int) (d dialogue) {
 			continue
 		}
 		skipped := skip[0]
-		if skip = skip[1:]; i < from {
+		skip = skip[1:]
+		if i < from {
 			continue
 		}
 		text, start := w.turn(i, &d)

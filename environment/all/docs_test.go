@@ -93,7 +93,7 @@ func TestPage(t *testing.T) {
 	play(t, made["search.py"], environment.Start{},
 		call("capital", `{"country": "Japan"}`), "Tokyo", call("capital", `{}`), "error: the process died: exit status 1; its last words: no such country",
 		call("calculator", `{"expression": "7/2"}`), "3.5")
-	play(t, made["game.py"], environment.Start{Seed: 7 << 32}, environment.Turn{Text: "0"}, "Higher.", environment.Turn{Text: "100"}, "Lower.", environment.Turn{Text: "?"}, "That is no number.")
+	play(t, made["game.py"], environment.Start{Seed: 7 << 32}, environment.Turn{Text: "0"}, "Higher.", environment.Turn{Text: "100"}, "Lower.", environment.Turn{Text: "?"}, "That is not a number.")
 	if exec.Command("python3", "-c", "from mcp.server import MCPServer").Run() == nil {
 		play(t, made["server.py"], environment.Start{}, call("count_words", `{"text": "a b"}`), "2")
 	}

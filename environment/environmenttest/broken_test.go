@@ -147,7 +147,7 @@ func TestBroken(t *testing.T) {
 		for _, err := range joined(err) {
 			var f *registry.Failure
 			if !errors.As(err, &f) {
-				t.Errorf("%v is no Failure", err)
+				t.Errorf("%v is not a Failure", err)
 			} else if found = append(found, f.Rule); f.Rule == tt.rule && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: %v, want %q", tt.rule, err, tt.want)
 			}

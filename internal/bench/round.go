@@ -280,7 +280,8 @@ func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []samp
 		batch := learn.Batch{Number: n + 1, LearningRate: 1e-9}
 		for _, x := range responses[n*len(responses)/b.Steps : (n+1)*len(responses)/b.Steps] {
 			prompt := prompts[x.Request]
-			if b.passes = b.passes.Add(b.model.Response(len(prompt), len(x.IDs))); !asked[x.Request] {
+			b.passes = b.passes.Add(b.model.Response(len(prompt), len(x.IDs)))
+			if !asked[x.Request] {
 				asked[x.Request], b.passes = true, b.passes.Add(b.model.Prompt(len(prompt)))
 			}
 			batch.Sequences = append(batch.Sequences, runtime.NewSequence(prompt, x.IDs))
@@ -335,7 +336,8 @@ func (b *bencher) limits(p *phases, peaks limits.Peaks) {
 	prefill := b.model.Prompt(b.Prompt)
 	prefill.FLOPs *= float64(b.Prompts)
 	set := func(x *Phase, seconds float64) {
-		if x.LimitSeconds = seconds; x.Seconds > 0 {
+		x.LimitSeconds = seconds
+		if x.Seconds > 0 {
 			x.LimitShare = seconds / x.Seconds
 		}
 	}

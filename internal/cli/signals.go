@@ -11,7 +11,7 @@ import (
 )
 
 // SurviveClosedPipes lets the program continue to its end when a reader of its output
-// goes away, which is no error of the command.
+// goes away, which is not an error of the command.
 func SurviveClosedPipes(output ...io.Writer) {
 	pipe := make(chan os.Signal, 1) // signal.Ignore would be inherited by plugins
 	signal.Notify(pipe, syscall.SIGPIPE)

@@ -26,7 +26,7 @@ type Visible struct {
 	Failed error // the error of the last Write that failed
 
 	part []byte // the first bytes of a character that the next Write completes
-	deaf bool   // a reader that went away is no error
+	deaf bool   // a reader that went away is not an error
 }
 
 // Write implements io.Writer.
@@ -62,7 +62,7 @@ func (v *Visible) ignore(err error) error {
 }
 
 // escaped returns the text with its control characters, marks of direction and bytes that
-// are no UTF-8 written as escapes. Within JSON, where control characters are escaped
+// are not UTF-8 written as escapes. Within JSON, where control characters are escaped
 // already, the result is JSON of the same value.
 func escaped(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {

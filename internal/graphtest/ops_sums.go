@@ -138,7 +138,8 @@ func cumSum(c *call) []Tensor {
 			if exclusive {
 				out.Data[o] = s
 			}
-			if s += x.Data[o]; !exclusive {
+			s += x.Data[o]
+			if !exclusive {
 				out.Data[o] = s
 			}
 		}

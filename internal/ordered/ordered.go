@@ -55,7 +55,8 @@ func (s *Scanner) expect(want byte) error {
 
 // End reports an error unless only white space is left.
 func (s *Scanner) End() error {
-	if s.Peek(); s.Pos < len(s.Data) {
+	s.Peek()
+	if s.Pos < len(s.Data) {
 		return s.Errorf("found %q after the value", s.Data[s.Pos])
 	}
 	return nil

@@ -330,7 +330,8 @@ func Run(ctx context.Context, command []string, input []byte, l Limits) (string,
 		if err != nil {
 			return "", err
 		}
-		if cmd.Env = append(cmd.Environ(), l.SecretName+"=3"); theirs == nil {
+		cmd.Env = append(cmd.Environ(), l.SecretName+"=3")
+		if theirs == nil {
 			cmd.Env, input = append(cmd.Env, l.SecretName+"=0"), []byte(l.Secret+"\n")
 		} else {
 			cmd.ExtraFiles = []*os.File{theirs}
@@ -507,7 +508,7 @@ func (l *Lines) write() {
 	}
 }
 
-// read passes on the answers until the output ends. A line that is no answer ends the
+// read passes on the answers until the output ends. A line that is not an answer ends the
 // process: its question is unknown.
 func (l *Lines) read(p *Process, stdout io.Reader) {
 	in := bufio.NewReaderSize(stdout, 1<<16)

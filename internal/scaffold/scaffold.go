@@ -146,7 +146,7 @@ func nearName(name string) string {
 	return strings.TrimLeft(kept, "0123456789")
 }
 
-// readRoot returns the go.mod of root, or an error if root is no checkout of onering.
+// readRoot returns the go.mod of root, or an error if root is not a checkout of onering.
 func readRoot(root string) (gomod []byte, err error) {
 	gomod, err = os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {

@@ -298,7 +298,7 @@ func TestOddRoots(t *testing.T) {
 
 // TestAddUndone: where Add cannot write the import, it also removes the new folder.
 func TestAddUndone(t *testing.T) {
-	for _, all := range []string{"package all\n", "package all\n\nimport (\n\tthis is no import\n)\n"} {
+	for _, all := range []string{"package all\n", "package all\n\nimport (\n\tthis is not an import\n)\n"} {
 		root := checkout(t)
 		write(t, filepath.Join(root, "objectives", "all", "all.go"), all)
 		if _, err := Kinds["objective"].Add(root, "mine"); err == nil {

@@ -52,7 +52,8 @@ func (r *Resolved) Called(flag string, usage func(flag string) string) string {
 			if hint != "" || t.list != "" || f.Key != key && f.Flag != flag {
 				continue
 			}
-			if hint = "; it is --set " + t.Name + "." + f.Key + "=..."; usage(f.Flag) != "" {
+			hint = "; it is --set " + t.Name + "." + f.Key + "=..."
+			if usage(f.Flag) != "" {
 				hint = "; it is --" + f.Flag
 			}
 		}

@@ -203,7 +203,8 @@ func (r *Resolved) choose(section string, p *plug, keys []string, sources []Sour
 		}
 		named, last = s, i
 		before := p.running()
-		if p.name.SetString(""); s.Key == "name" {
+		p.name.SetString("")
+		if s.Key == "name" {
 			if err := s.assign(p.name); err != nil {
 				return fmt.Errorf("%s: %w", s.Place, err)
 			}

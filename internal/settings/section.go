@@ -60,7 +60,8 @@ func plugOf(section any) (p *plug) {
 func tagged(v reflect.Value, tag string) (field reflect.Value, value string) {
 	for i := 0; i < v.NumField() && value == ""; i++ {
 		f := v.Type().Field(i)
-		if field, value = v.Field(i), f.Tag.Get(tag); f.Anonymous && f.Type.Kind() == reflect.Struct {
+		field, value = v.Field(i), f.Tag.Get(tag)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
 			field, value = tagged(field, tag)
 		}
 	}

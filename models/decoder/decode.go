@@ -63,7 +63,7 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 // cos, sin [P,K/2]; the weights, qkv fused; the caches
 // past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
 // state of the last tokens, and the caches, onto the inputs' buffers. Where K
-// is no multiple of 16, the caches have CacheWidth instead. Where Compute is of
+// is not a multiple of 16, the caches have CacheWidth instead. Where Compute is of
 // 16 bits, pos int64 [B*T,1] is an input too.
 //
 // CUDA in float32 has no operator for attention of prompts. There, pos and mask
@@ -122,7 +122,8 @@ func (a decoding) padHeads(x *graph.Node, n int, sizes ...int) *graph.Node {
 
 // cutHeads removes the zeros that padHeads added to the queries' heads x: [N,H*K].
 func (a decoding) cutHeads(x *graph.Node) *graph.Node {
-	if half := a.HeadDim / 2; a.cacheWidth() != a.HeadDim {
+	half := a.HeadDim / 2
+	if a.cacheWidth() != a.HeadDim {
 		g := x.Graph()
 		x = graph.Slice(graph.Reshape(x, -1, a.Heads*2, a.cacheWidth()/2), g.Ints(0), g.Ints(int64(half)), 2, half)
 	}
@@ -317,7 +318,8 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 	weights.widen(a.FFN, module{n.Down, d})
 	h := a.narrow(graph.RMSNorm(x, weights.norm(n.InputNorm, d), a.RMSEps))
 	var qkv *graph.Node
-	if w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias); len(a.adapted(a.qkv())) > 0 {
+	w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias)
+	if len(a.adapted(a.qkv())) > 0 {
 		qkv = a.adaptedQKV(form, h, w, b, &weights)
 	} else {
 		qkv = product(form, h, w, b)

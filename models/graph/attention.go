@@ -138,7 +138,8 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 func (a *causalAttention) order() []int {
 	order := make([]int, a.Blocks)
 	for i := range order {
-		if order[i] = i; a.again {
+		order[i] = i
+		if a.again {
 			order[i] = a.Blocks - 1 - i
 		}
 	}

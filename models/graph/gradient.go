@@ -150,7 +150,8 @@ func sumFirst(x *Node, n int) *Node {
 	}
 	sizes, rest := make([]int, len(x.shape)), 1
 	for i, d := range x.shape {
-		if sizes[i] = 1; i >= n {
+		sizes[i] = 1
+		if i >= n {
 			sizes[i] = d.N
 			rest *= d.N
 		}

@@ -66,7 +66,8 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 			if errors.As(err, new(*fault)) || ctx.Err() != nil || errors.Is(err, errDisk) {
 				return err // request retried it already, the hub refused, or the disk failed
 			}
-			if failures++; have > before {
+			failures++
+			if have > before {
 				failures = 1
 			}
 			if failures > c.attempts || pieces >= maxPieces {

@@ -106,7 +106,7 @@ func parseConfig(text []byte) (config, error) {
 	case !(math.Abs(c.Alpha) <= math.MaxFloat32):
 		return c, fmt.Errorf("lora_alpha (%v) must be a number of float32", c.Alpha)
 	case len(c.Layers) > 0 && c.Targets.single:
-		return c, errors.New("layers_to_transform and a target_modules that is no list: PEFT refuses both together; name the modules in a list")
+		return c, errors.New("layers_to_transform and a target_modules that is not a list: PEFT refuses both together; name the modules in a list")
 	}
 	return c, nil
 }
@@ -139,7 +139,8 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 		if p.module == headModule {
 			wrong = "target_modules has " + headModule
 		}
-		if has[p.module] = true; p.rank != a.Rank || p.scale != a.Scale {
+		has[p.module] = true
+		if p.rank != a.Rank || p.scale != a.Scale {
 			wrong = fmt.Sprintf("%s has the rank %d and the scale %g, and %s %d and %g (target_modules, rank_pattern, alpha_pattern)", p.module, p.rank, p.scale, list[0].module, a.Rank, a.Scale)
 		}
 	}

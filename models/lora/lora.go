@@ -69,7 +69,7 @@ func New(s Settings, m models.Model, model string) (*Adapter, error) {
 	}
 	for _, name := range s.Targets {
 		if !c.Targets.single && !slices.ContainsFunc(base.paths, func(path string) bool { return covers(name, path) }) {
-			return nil, &settings.Error{Key: "lora.targets", Remedy: fmt.Sprintf("%q is no module of a layer: it has %s (all-linear is all of them)", name, strings.Join(base.names, ", "))}
+			return nil, &settings.Error{Key: "lora.targets", Remedy: fmt.Sprintf("%q is not a module of a layer: it has %s (all-linear is all of them)", name, strings.Join(base.names, ", "))}
 		}
 	}
 	a, err := c.adapter(m)
@@ -157,7 +157,7 @@ func (a *Adapter) Check(dir string) error {
 }
 
 // open opens the tensors of the adapter in the folder dir, which must be those of layout, if
-// it is not nil. PEFT leaves out those of modules that are no targets, and begins missing
+// it is not nil. PEFT leaves out those of modules that are not targets, and begins missing
 // ones anew, both with a warning.
 func open(dir string, layout *models.Layout) (*models.File, error) {
 	f, err := models.OpenSafetensors(filepath.Join(dir, tensorFile))

@@ -177,7 +177,7 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := b.Load(dir); err == nil || !strings.Contains(err.Error(), "unexpected tensor") {
-		t.Errorf("tensors of modules that are no targets: error %v", err)
+		t.Errorf("tensors of modules that are not targets: error %v", err)
 	}
 }
 

@@ -127,7 +127,8 @@ func (e edit) apply(t testing.TB, config string) []byte {
 		t.Fatal(err)
 	}
 	for key, value := range e {
-		if members[key] = value; value == nil {
+		members[key] = value
+		if value == nil {
 			delete(members, key)
 		}
 	}

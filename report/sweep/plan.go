@@ -217,7 +217,7 @@ func (p *Plan) addComparisons(f file) (errs []error) {
 	for _, c := range f.Compare {
 		for _, name := range []string{c.First, c.Second} {
 			if !known(name) {
-				errs = append(errs, fmt.Errorf("[[compare]] names %q, which is no variant", name))
+				errs = append(errs, fmt.Errorf("[[compare]] names %q, which is not a variant", name))
 			}
 		}
 		p.Comparisons = append(p.Comparisons, c)
@@ -225,7 +225,7 @@ func (p *Plan) addComparisons(f file) (errs []error) {
 	}
 	for _, name := range f.Sweep.Dynamics {
 		if !known(name) {
-			errs = append(errs, fmt.Errorf("sweep.dynamics names %q, which is no variant", name))
+			errs = append(errs, fmt.Errorf("sweep.dynamics names %q, which is not a variant", name))
 		}
 	}
 	b := f.Sweep.Baseline
@@ -233,7 +233,7 @@ func (p *Plan) addComparisons(f file) (errs []error) {
 		return errs
 	}
 	if !known(b) {
-		errs = append(errs, fmt.Errorf("sweep.baseline names %q, which is no variant", b))
+		errs = append(errs, fmt.Errorf("sweep.baseline names %q, which is not a variant", b))
 	}
 	for _, v := range p.Variants {
 		if v.Name != b && !compared[[2]string{v.Name, b}] {

@@ -111,7 +111,7 @@ second = "e"
 }
 
 // TestRunsApart checks that a plan is refused if two runs would have one folder, if a
-// grid has no runs or too many, and if the file is no plan.
+// grid has no runs or too many, and if the file is not a plan.
 func TestRunsApart(t *testing.T) {
 	values := strings.Repeat("1, ", 400)
 	for text, want := range map[string]string{

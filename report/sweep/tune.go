@@ -115,7 +115,7 @@ func newSearch(v *variant, t tuning) *search {
 	return s
 }
 
-// number returns the value as a number, NaN if it is no number.
+// number returns the value as a number, NaN if it is not a number.
 func number(v any) float64 {
 	switch x := v.(type) {
 	case int64:

@@ -51,7 +51,7 @@ func checkLabels(labels []string) string {
 	for _, label := range labels {
 		isWord := label != "" && len(label) <= 32 && strings.IndexFunc(label, func(r rune) bool { return !inWord(r) }) < 0
 		if folded := strings.ToLower(label); !isWord || seen[folded] || label != normal(label) {
-			return "the label " + label + " is no word or stands twice"
+			return "the label " + label + " is not a word or stands twice"
 		}
 		seen[strings.ToLower(label)] = true
 	}

@@ -63,7 +63,7 @@ func (r *rule) listed(row data.Object) (labels, texts []string, reason string) {
 	}
 	labels, texts, err := data.Choices(value)
 	if len(texts) == 0 || len(texts) > mostChoices {
-		return nil, nil, fmt.Sprintf("the column %q is no list of 1 to %d choices", column, mostChoices)
+		return nil, nil, fmt.Sprintf("the column %q is not a list of 1 to %d choices", column, mostChoices)
 	}
 	for i := range labels {
 		if labels[i] == "" && i < len(r.Labels) {
@@ -142,7 +142,7 @@ func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 	may := func(kind string) bool { return r.Gold == kind || r.Gold == "auto" }
 	if may("label") {
 		letters := o
-		letters.byText = nil // a text alone is no label
+		letters.byText = nil // a text alone is not a label
 		set, _ := letters.read(answer, false)
 		add(set)
 	}

@@ -184,7 +184,8 @@ func (w *worker) running(ctx context.Context, command []string, brief bool) (*pr
 			if !w.process.Answered() {
 				// The pauses between attempts for a group grow without bound; pauses
 				// between processes need not.
-				if w.failures = min(w.failures+1, 3); brief {
+				w.failures = min(w.failures+1, 3)
+				if brief {
 					w.failures = 1
 				}
 				w.rested = w.process.EndedAt.Add(external.Backoff(w.failures))

@@ -30,7 +30,7 @@ func parentAndChild(t *testing.T, file string) (parent, child int) {
 }
 
 // gone waits for the end of a process. A process that ended and that nobody waited for
-// counts as gone if it is no child of the test.
+// counts as gone if it is not a child of the test.
 func gone(t *testing.T, what string, pid int) {
 	t.Helper()
 	for range 1000 {

@@ -194,7 +194,8 @@ func setFigures(scores []reward.Score, kind, name string, values []*float64, of 
 		if *figures == nil {
 			*figures = map[string]float64{}
 		}
-		if (*figures)[name] = *value; len(*figures) > mostFigures {
+		(*figures)[name] = *value
+		if len(*figures) > mostFigures {
 			return fmt.Errorf("%q has more than %d names", kind, mostFigures)
 		}
 	}

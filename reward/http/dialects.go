@@ -117,7 +117,7 @@ func (s *Server) verify(ctx context.Context, address string, x reward.Sample) (*
 }
 
 // gymScore reads the answer to /verify. A sample that the server masks, because its
-// reward is no measurement, is skipped.
+// reward is not a measurement, is skipped.
 func gymScore(text []byte) (*reward.Score, error) {
 	var a struct {
 		Reward     *float64           `json:"reward"`

@@ -497,7 +497,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestFinite: numbers that are not finite are no rewards.
+// TestFinite: numbers that are not finite are not rewards.
 func TestFinite(t *testing.T) {
 	for _, text := range []string{"NaN", "1e999", `"1"`, "true"} {
 		for _, dialect := range []string{"onering", "openrlhf", "nemo_gym"} {

@@ -121,7 +121,7 @@ func jsonWith(s string, keys []string) string {
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(text, &object); err != nil || object == nil {
-		return "the JSON is no object"
+		return "the JSON is not an object"
 	}
 	for _, key := range keys {
 		if _, ok := object[key]; !ok {

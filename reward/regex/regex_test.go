@@ -186,7 +186,7 @@ func TestPattern(t *testing.T) {
 		{`answer: (\d+)`, true, true, "answer: 41, answer: 42", 1, "42"},
 		{`answer: (\d+)`, true, true, "answer: 42, answer: 41", 0, "41"},
 		{`(?s).*answer: (\d+)`, false, true, "so\nanswer: 42", 1, "42"},
-		{`.*answer: (\d+)`, false, true, "so\nanswer: 42", 0, ""}, // . is no line break
+		{`.*answer: (\d+)`, false, true, "so\nanswer: 42", 0, ""}, // . is not a line break
 		{`\b(\d+)\b`, true, true, "4 42", 1, "42"},
 		{`(\d+)?x`, true, true, "x", 0, ""},
 		{`(.*)`, false, true, "41 42", 0, "41 42"},

@@ -76,7 +76,7 @@ func withoutPunctuation(s string) string {
 }
 
 // withoutArticles removes each English article that has a word after it: the A of
-// "vitamin A" is no article.
+// "vitamin A" is not an article.
 func withoutArticles(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

@@ -30,7 +30,7 @@ func (e Extract) Validate() error {
 }
 
 // Find returns the answer that a response states, and whether there is one: white space
-// is no answer. It reads every byte a fixed number of times.
+// is not an answer. It reads every byte a fixed number of times.
 func (e Extract) Find(response string) (string, bool) {
 	s, ok := e.Rest(response)
 	switch {
@@ -39,7 +39,8 @@ func (e Extract) Find(response string) (string, bool) {
 		s = lastLine(s)
 	case e.Where == "boxed":
 		boxes := slices.DeleteFunc(Boxes(s), func(b box) bool { return !b.Closed })
-		if s = ""; len(boxes) > 0 {
+		s = ""
+		if len(boxes) > 0 {
 			s = boxes[len(boxes)-1].Content // the innermost one, if boxes are nested
 		}
 	case e.Where == "tag":

@@ -76,7 +76,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error
 	if err != nil {
 		return err
 	}
-	if j.chat, j.logprobs = true, c.Logprobs; c.TopLogprobs != nil {
+	j.chat, j.logprobs = true, c.Logprobs
+	if c.TopLogprobs != nil {
 		j.top = *c.TopLogprobs
 	}
 	d, err := c.dialogue(j.model)
@@ -190,14 +191,16 @@ func (j *job) whole() any {
 	body := j.all("", func(i int) part {
 		c := j.choices[i]
 		p := j.part(i, c.ids, c.logp, c.top)
-		if p.Finish = &c.finish; j.chat {
+		p.Finish = &c.finish
+		if j.chat {
 			p.Message = j.message(i)
 		} else if !j.bare {
 			p.Text = new(c.said.String())
 		}
 		return p
 	})
-	if body.Usage = j.usage(); j.bare {
+	body.Usage = j.usage()
+	if j.bare {
 		return map[string]any{"request_id": body.ID, "choices": body.Choices, "usage": body.Usage}
 	}
 	return body
@@ -330,13 +333,15 @@ func (j *job) pieces(e event) []part {
 		p = j.part(e.choice, []int32{e.id}, []float32{e.logp}, [][]sampler.Candidate{e.top})
 	}
 	if j.chat {
-		if p.Delta = (&said{Thought: added.thought}); added.text != "" || added.thought == "" {
+		p.Delta = (&said{Thought: added.thought})
+		if added.text != "" || added.thought == "" {
 			p.Delta.Content = added.text
 		}
 	} else {
 		p.Text = &added.text
 	}
-	if list := j.deltas(e.choice, added.calls); e.finish == "" {
+	list := j.deltas(e.choice, added.calls)
+	if e.finish == "" {
 		return append([]part{p}, list...)
 	} else {
 		return append(list, p)
@@ -449,7 +454,7 @@ func (c *choice) add(e event) (p piece) {
 func (c *choice) call(p *piece, ends bool) {
 	p.text, p.calls = c.reader.Add(p.text)
 	if ends {
-		rest, last, _ := c.reader.End() // text that is no call stays text
+		rest, last, _ := c.reader.End() // text that is not a call stays text
 		p.text, p.calls = p.text+rest, append(p.calls, last...)
 	}
 	if c.job.single {

@@ -175,7 +175,8 @@ func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 		d.Messages = append(d.Messages, x.Message)
 	}
 	d.Tools, d.Args = c.Tools, c.Args
-	if d.AddGenerationPrompt = !c.Continue; c.Generation != nil {
+	d.AddGenerationPrompt = !c.Continue
+	if c.Generation != nil {
 		d.AddGenerationPrompt = *c.Generation
 	}
 	if c.Continue {

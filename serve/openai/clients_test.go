@@ -71,7 +71,7 @@ func TestParts(t *testing.T) {
 			joined = append(joined, byte(b))
 		}
 		if !utf8.ValidString(x.Token) {
-			t.Errorf("the token %q is no text", x.Token)
+			t.Errorf("the token %q is not a text", x.Token)
 		}
 	}
 	if want := "aéab☃a<|end|>"; string(joined) != want {

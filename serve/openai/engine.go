@@ -299,7 +299,8 @@ func (m *Model) end() {
 func (e *engine) step() (busy bool) {
 	e.models = slices.DeleteFunc(e.models, func(m *Model) bool {
 		more := m.scheduler.Step()
-		if busy = more || busy; more || !m.retired {
+		busy = more || busy
+		if more || !m.retired {
 			return false
 		}
 		m.end()

@@ -54,7 +54,8 @@ type texts []string
 
 // UnmarshalJSON reads a text, a list of texts or null.
 func (t *texts) UnmarshalJSON(data []byte) error {
-	if *t = nil; data[0] == '"' {
+	*t = nil
+	if data[0] == '"' {
 		data = slices.Concat([]byte("["), data, []byte("]"))
 	}
 	if strict.JSON(data, (*[]string)(t)) != nil {
@@ -104,7 +105,8 @@ func parse(body []byte, into any, c *common, models func(name string) (*Model, e
 	}{c.Model}
 	_ = strict.JSON(body, &of) // the error is explained below
 	m, missing := models(of.Model)
-	if c.Sampling = sampler.Plain(0); missing == nil {
+	c.Sampling = sampler.Plain(0)
+	if missing == nil {
 		c.Sampling = m.Sampling
 	}
 	if err := read(body, into); err != nil {
@@ -210,7 +212,8 @@ func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
 	if s.TopP == 0 {
 		s.Temperature, s.TopP = 0, 1 // only the likeliest token
 	}
-	if s.MaxNewTokens = usual; c.MaxTokens != nil && *c.MaxTokens != -1 {
+	s.MaxNewTokens = usual
+	if c.MaxTokens != nil && *c.MaxTokens != -1 {
 		s.MaxNewTokens = min(*c.MaxTokens, most)
 	}
 	s = s.OrGreedy()

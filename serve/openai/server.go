@@ -261,7 +261,8 @@ func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, bod
 		body, err := s.readBody(w, r)
 		if err == nil {
 			defer s.open.Add(-1)
-			if err = errFull; s.open.Add(1) <= s.engine.most.Load() {
+			err = errFull
+			if s.open.Add(1) <= s.engine.most.Load() {
 				err = next(w, r, body)
 			}
 		}
@@ -334,8 +335,8 @@ func blanks(w http.ResponseWriter, kind, blank string) func() error {
 func Write(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		slog.Error("an answer is no JSON", "reason", err)
-		status, text = http.StatusInternalServerError, []byte(`{"error":{"message":"the answer is no JSON","type":"server_error","param":null,"code":null}}`)
+		slog.Error("an answer is not JSON", "reason", err)
+		status, text = http.StatusInternalServerError, []byte(`{"error":{"message":"the answer is not JSON","type":"server_error","param":null,"code":null}}`)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 	w.Header().Set("Content-Type", "application/json")

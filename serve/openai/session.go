@@ -122,7 +122,8 @@ func (g *segment) hear(j *job, c *choice, h history) {
 	g.told = true
 	g.said = append(slices.Clone(h.messages), hear("assistant", c.thought.String(), c.said.String(), c.calls))
 	g.text += c.said.String()
-	if g.unsaid = g.newest.Stop; j.WithStop {
+	g.unsaid = g.newest.Stop
+	if j.WithStop {
 		g.unsaid = ""
 	}
 	g.whole = h.encode != nil && j.model.Tokenizer.Decode(c.ids, true) == c.said.String()+g.unsaid

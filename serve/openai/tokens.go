@@ -31,7 +31,7 @@ type params struct {
 func (p *params) check() error {
 	switch {
 	case p.Named != nil:
-		return invalid("model", "model is no field of sampling_params")
+		return invalid("model", "model is not a field of sampling_params")
 	case p.Stream:
 		return invalid("stream", "an answer in ids is not streamed")
 	case p.Logprobs != nil && (*p.Logprobs < 0 || *p.Logprobs > maxTop):
@@ -59,7 +59,8 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, body []byte) e
 	if err != nil {
 		return err
 	}
-	if j.id = cmp.Or(g.RequestID, j.id); p.Logprobs != nil && *p.Logprobs > 1 {
+	j.id = cmp.Or(g.RequestID, j.id)
+	if p.Logprobs != nil && *p.Logprobs > 1 {
 		j.top = *p.Logprobs
 	}
 	j.prompts, j.bare, j.logprobs, j.ReturnTokenIDs = [][]int32{g.IDs}, true, p.Logprobs != nil, true
@@ -99,7 +100,8 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request, body []byte) e
 	case (q.Prompt != nil) == (q.Messages != nil):
 		return invalid("prompt", "there must be one of prompt and messages")
 	case q.Prompt != nil:
-		if ids = m.Tokenizer.Encode(*q.Prompt); q.Special != nil && !*q.Special {
+		ids = m.Tokenizer.Encode(*q.Prompt)
+		if q.Special != nil && !*q.Special {
 			ids, _ = m.Tokenizer.EncodeSpans(*q.Prompt, nil)
 		}
 	default:
@@ -108,7 +110,8 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request, body []byte) e
 			return err
 		}
 		p, err := m.prompt(d)
-		if ids = p.ids; err != nil {
+		ids = p.ids
+		if err != nil {
 			return err
 		}
 	}

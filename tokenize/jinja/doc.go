@@ -15,7 +15,7 @@
 // It is our own because a template's text must be exact and because a template comes
 // with a downloaded model. The Go ports of Jinja compute with Go's values: their
 // dictionaries lose the order of keys, which tools show, attributes of what is
-// undefined are no errors, and numbers, booleans and None are written in other ways.
+// undefined are not errors, and numbers, booleans and None are written in other ways.
 // They also have no limits of time, memory or recursion, so macros would have to be
 // refused, which the templates of Llama 3.2 and Qwen3 Coder need. Here each value
 // is paid for before it is made (see limits.go).

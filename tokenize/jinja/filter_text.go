@@ -55,7 +55,7 @@ func stringFilter(r *run, v Value, a arguments) Value {
 	return r.str(v)
 }
 
-// intFilter is int(v), or the default if v is no number.
+// intFilter is int(v), or the default if v is not a number.
 func intFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "int", 0, "default", "base")
 	base := r.intOr(o[1], 10)

@@ -121,7 +121,8 @@ func (l *loop) attribute(r *run, name string) (Value, bool) {
 		}
 		return l.before, true
 	case "nextitem":
-		if l.peek(); !l.more {
+		l.peek()
+		if !l.more {
 			return &undefined{"there is no next item"}, true
 		}
 		return l.after, true

@@ -167,7 +167,7 @@ func formatMethod(r *run, of Value, a arguments) Value {
 	}))
 }
 
-// floatFilter is float(v), or the default if v is no number.
+// floatFilter is float(v), or the default if v is not a number.
 func floatFilter(r *run, v Value, a arguments) Value {
 	o := a.bind(r, "float", 0, "default")
 	if s, ok := text(v); ok && !strings.ContainsAny(s, "xXpP_") && len(s) <= maxDigits {

@@ -227,7 +227,8 @@ func (p *parser) dict(line int) expr {
 func (p *parser) separated(end kind, each func()) {
 	for first := true; p.peek().kind != end; first = false {
 		if !first {
-			if p.expect(","); p.peek().kind == end {
+			p.expect(",")
+			if p.peek().kind == end {
 				break
 			}
 		}

@@ -2,7 +2,7 @@
 // writes them is found from what its chat template writes: see Of.
 //
 // A text is read once from its beginning to its end, in pieces as they come or whole, with the
-// same result. What is no call, or not a well-formed one, stays in the content as it is, so
+// same result. What is not a call, or not a well-formed one, stays in the content as it is, so
 // nothing that a model wrote is lost. What stands in its thought (<think> ... </think>) is not
 // read as calls.
 package tools
@@ -197,7 +197,8 @@ func (f *Format) Begin(name string) (text string, err error) {
 	if f.thinking {
 		return "", errors.New("the model's prompt ends inside a thought, where no call can begin")
 	}
-	if text = f.begins; name != "" {
+	text = f.begins
+	if name != "" {
 		quoted := textOf(name)
 		text += strings.Replace(f.named, "NAME", string(quoted[1:len(quoted)-1]), 1)
 	}
@@ -242,7 +243,7 @@ func (f *Format) call(w written) (Call, error) {
 	case isNull(arguments):
 		return Call{}, fmt.Errorf(`the call of %.60q has no "arguments"`, *w.Name)
 	case arguments[0] != '{':
-		return Call{}, fmt.Errorf("the arguments of the call of %.60q are no JSON object", *w.Name)
+		return Call{}, fmt.Errorf("the arguments of the call of %.60q are not a JSON object", *w.Name)
 	}
 	if err := new(tokenize.Data).UnmarshalJSON(arguments); err != nil { // JSON bounds the depth of objects
 		return Call{}, fmt.Errorf("the arguments of the call of %.60q are not read: %w", *w.Name, err)

@@ -85,7 +85,8 @@ func (s *Stream) End() (content string, calls []Call, err error) {
 	if s.state == calling {
 		s.end(&out, &calls, len(s.held), 0)
 	}
-	if s.say(&out, len(s.held)); s.calls == 0 {
+	s.say(&out, len(s.held))
+	if s.calls == 0 {
 		out.Write(s.gap)
 	}
 	s.gap = nil
@@ -129,7 +130,8 @@ func (s *Stream) until(out *strings.Builder) (mark string, found bool) {
 			n, mark = i, m
 		}
 	}
-	if held := 0; mark == "" {
+	held := 0
+	if mark == "" {
 		for _, m := range s.f.begin {
 			held = max(held, tokenize.Begun(string(s.held), m))
 		}

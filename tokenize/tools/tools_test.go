@@ -171,7 +171,7 @@ func TestParse(t *testing.T) {
 		}
 		for _, c := range calls {
 			if !json.Valid(c.Arguments) {
-				t.Errorf("%q are no JSON", c.Arguments)
+				t.Errorf("%q are not JSON", c.Arguments)
 			}
 		}
 		s := f.Stream()

@@ -70,7 +70,8 @@ func (a *attempt) reduce(compute func() error) error {
 	}
 	copied, lost := a.reduction.finish()
 	a.reduction = nil
-	if err = errors.Join(err, copied); lost != nil {
+	err = errors.Join(err, copied)
+	if lost != nil {
 		return errors.Join(err, lost)
 	}
 	return a.agree(err)
@@ -148,7 +149,8 @@ func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) er
 			return err
 		}
 		for _, i := range group {
-			if used.LogProb[i] = loss.LogProb[i]; loss.Entropy != nil {
+			used.LogProb[i] = loss.LogProb[i]
+			if loss.Entropy != nil {
 				used.Entropy[i] = loss.Entropy[i]
 			}
 		}

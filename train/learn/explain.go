@@ -20,7 +20,8 @@ func (s *Stepper) CheckWeights() error {
 			return err
 		}
 		err := CheckWeights(w)
-		if s.env.Forget(w); err != nil {
+		s.env.Forget(w)
+		if err != nil {
 			return err
 		}
 	}

@@ -139,7 +139,8 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Stepper{options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log}}
-	if part, parts := o.Ranks.Rank(), o.Ranks.Size(); o.Shard || o.Bucket > 0 {
+	part, parts := o.Ranks.Rank(), o.Ranks.Size()
+	if o.Shard || o.Bucket > 0 {
 		if !o.Shard {
 			part, parts = 0, 1
 		}

@@ -131,7 +131,8 @@ func (a *Alarms) round(r Record, flat float64) {
 	reward := r.Float("reward")
 	entropy, length, truncated := r.Float("entropy"), r.Float("response_length/mean"), r.Float("truncated_share")
 
-	if s.Flat++; flat < 1 {
+	s.Flat++
+	if flat < 1 {
 		s.Flat = 0
 	}
 	if s.Flat > 0 && (s.Rounds == 0 || s.Flat%flatRounds == 0) {

@@ -89,7 +89,7 @@ func TestAlarms(t *testing.T) {
 	a.step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=40 loss=3")
 
-	// Most losses of small batches are equal, so a different loss is no jump.
+	// Most losses of small batches are equal, so a different loss is not a jump.
 	a = NewAlarms(a.log)
 	for i := range 80 {
 		loss := -0.0625 + 1e-7*float64(i%3)

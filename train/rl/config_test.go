@@ -61,7 +61,7 @@ func TestValidateNamesKeys(t *testing.T) {
 	for _, err := range settings.Flatten(bad.Validate()) {
 		var field *settings.Error
 		if !errors.As(err, &field) {
-			t.Errorf("%v is no settings.Error", err)
+			t.Errorf("%v is not a settings.Error", err)
 			continue
 		}
 		reported[field.Key] = true

@@ -119,7 +119,8 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: 640 * w.trajectories * w.length, Setting: "rollout.max_new_tokens"})
 	e.Available, e.Peak = memory.Available(), e.Of("").Device
 	if e.Gathered > 0 {
-		if e.Writing = e.Peak + e.Gathered; memory.TakesTurns(trained.Size) { // see Learned.SaveTo in package train
+		e.Writing = e.Peak + e.Gathered
+		if memory.TakesTurns(trained.Size) { // see Learned.SaveTo in package train
 			e.Writing -= decoder[0].Device + kept.Device
 		}
 	}
@@ -131,7 +132,8 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 
 // readBack adds the host's memory for weights and moments of a GPU in a checkpoint.
 func (e *MemoryEstimate) readBack(weights, moments int64, trained *models.Layout) {
-	if e.Saving = weights + min(4*int64(trained.Size), moments); e.Gathered > 0 {
+	e.Saving = weights + min(4*int64(trained.Size), moments)
+	if e.Gathered > 0 {
 		e.Saving = weights + moments
 		e.Copy += e.Saving + e.Gathered // the copy holds both
 		return

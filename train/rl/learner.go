@@ -45,7 +45,8 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds}}
 	c.Optimizer.Look(c.steps(), run.Log)
 	policy, env := run.Policy, run.Policy.Env
-	if n := policy.Ring.Trained().Parameters(); run.Ranks.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
+	n := policy.Ring.Trained().Parameters()
+	if run.Ranks.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
 		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, c.Optimizer.Rule, policy.Adapter != nil)}
 	}
 	var err error

@@ -146,7 +146,7 @@ func (s *source) sort(o orderOptions) error {
 		}
 		x, ok := data.Number(value)
 		if !ok || x != x {
-			return fmt.Errorf("data: problem %q: the column %q of data.curriculum is %v, which is no number: leave such rows out with data.filter", p.ID, column, value)
+			return fmt.Errorf("data: problem %q: the column %q of data.curriculum is %v, which is not a number: leave such rows out with data.filter", p.ID, column, value)
 		}
 		if descending {
 			x = -x

@@ -222,7 +222,7 @@ func TestCurriculum(t *testing.T) {
 		}
 	}
 	for column, want := range map[string]string{
-		"grade": `problem "a:`, "-grade": `has no column "grade"`, "id": `which is no number`,
+		"grade": `problem "a:`, "-grade": `has no column "grade"`, "id": `which is not a number`,
 	} {
 		p := part("a", 3, 0)
 		for i := range p.Problems {

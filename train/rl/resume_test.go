@@ -154,7 +154,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 		"state/SHA256SUMS is missing":                              func() error { return os.Remove(filepath.Join(newest, "state", "SHA256SUMS")) },
 		"state/SHA256SUMS: line 1: want a SHA-256":                 func() error { return os.WriteFile(filepath.Join(newest, "state", "SHA256SUMS"), []byte("x\n"), 0o644) },
 		"extra.py was added to it":                                 func() error { return os.WriteFile(filepath.Join(newest, "extra.py"), nil, 0o644) },
-		"link is no regular file":                                  func() error { return os.Symlink("/etc/passwd", filepath.Join(newest, "link")) },
+		"link is not a regular file":                               func() error { return os.Symlink("/etc/passwd", filepath.Join(newest, "link")) },
 		"state/exp_avg_sq.safetensors is damaged or was edited: i": func() error { return os.Truncate(filepath.Join(newest, "state", "exp_avg_sq.safetensors"), 100) },
 	} {
 		if err := damage(); err != nil {

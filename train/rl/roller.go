@@ -114,7 +114,8 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 		err = explain(err)
 	}
 	// write the other ranks' grades even if the round ends here
-	if failed := r.grades.exchange(); err == nil {
+	failed := r.grades.exchange()
+	if err == nil {
 		err = failed
 	}
 	if err := r.gather(rollouts, &stats, err); err != nil {

@@ -275,7 +275,8 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 		}
 		counts[s.Status]++
 		if s.Judged() {
-			if judged++; s.Right() {
+			judged++
+			if s.Right() {
 				right++
 			}
 		}

@@ -135,7 +135,8 @@ func (r *round) episodes() metrics.Record {
 	responses := r.responses()
 	for i := range r.rollouts {
 		x := &r.rollouts[i]
-		if turns += float64(len(x.Observed) + 1); x.Failed && !x.Part {
+		turns += float64(len(x.Observed) + 1)
+		if x.Failed && !x.Part {
 			reasons[x.Score.Reason]++
 			failed++
 		}

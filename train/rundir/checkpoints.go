@@ -98,7 +98,7 @@ func (f *Folder) Model() (model string, err error) {
 func (f *Folder) Check(visit func(path string, err error)) error {
 	run := f.Dir
 	if !exists(filepath.Join(run, configFile)) {
-		return fmt.Errorf("train: %s is no run folder: it has no %s", run, configFile)
+		return fmt.Errorf("train: %s is not a run folder: it has no %s", run, configFile)
 	}
 	dirs, err := checkpoints(run)
 	if err != nil {
@@ -122,7 +122,8 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 		if err != nil {
 			continue
 		}
-		if wrote, older = w, ""; w == nil {
+		wrote, older = w, ""
+		if w == nil {
 			wrote, older = written{metricsFile: {Bytes: s.Metrics}}, dir
 		}
 	}

@@ -329,7 +329,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Check(func(string, error) {}); err == nil || !strings.Contains(err.Error(), "is no run folder") {
+	if err := f.Check(func(string, error) {}); err == nil || !strings.Contains(err.Error(), "is not a run folder") {
 		t.Errorf("without run.toml: %v", err)
 	}
 	const line = `{"kind": "step"}` + "\n"

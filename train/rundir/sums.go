@@ -35,7 +35,8 @@ func writeSums(d *files.Draft) error {
 	sums, unread := make(map[string]string), []string(nil)
 	for _, name := range names {
 		sum, ok := d.Sum(name)
-		if sums[name] = sum; !ok {
+		sums[name] = sum
+		if !ok {
 			unread = append(unread, name)
 		}
 	}
@@ -58,7 +59,7 @@ func writeSums(d *files.Draft) error {
 func verifySums(dir string) error {
 	f, err := files.OpenIn(filepath.Join(dir, filepath.FromSlash(sumsFile)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is missing: the checkpoint is damaged, or the folder is no checkpoint", sumsFile)
+		return fmt.Errorf("%s is missing: the checkpoint is damaged, or the folder is not a checkpoint", sumsFile)
 	}
 	if err != nil {
 		return err
@@ -127,7 +128,7 @@ func filesBelow(dir string) ([]string, error) {
 		}
 		name = filepath.ToSlash(name)
 		if !e.Type().IsRegular() {
-			return fmt.Errorf("%s is no regular file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		}
 		if name != sumsFile {
 			names = append(names, name)

@@ -90,7 +90,8 @@ func (f *Folder) sum(w written, s State, log *slog.Logger) written {
 		if x.Sum == "" {
 			x, err = extentOf(f.Dir, name, x.Bytes)
 		}
-		if w[name] = x; err != nil {
+		w[name] = x
+		if err != nil {
 			delete(w, name)
 			log.Warn("the checkpoint states no sum of a file of the run", "file", name, "reason", err)
 		}

@@ -240,13 +240,15 @@ func (t *Tally) Step(sequences []Sequence) {
 	var backward Work
 	for _, x := range sequences {
 		w, prompt := t.Model.Response(x.Prompt, x.Response), t.Model.Prompt(x.Prompt)
-		if t.forward = t.forward.Add(w); !asked[x.Problem] {
+		t.forward = t.forward.Add(w)
+		if !asked[x.Problem] {
 			asked[x.Problem], t.forward = true, t.forward.Add(prompt)
 		}
 		if !x.Live {
 			continue
 		}
-		if backward = backward.Add(w); !live[x.Problem] {
+		backward = backward.Add(w)
+		if !live[x.Problem] {
 			live[x.Problem], backward = true, backward.Add(prompt)
 		}
 	}

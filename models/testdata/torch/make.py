@@ -106,7 +106,7 @@ def inverse_frequencies(rp, hd):
 
 class Ref(torch.nn.Module):
     """Independent plain-torch Qwen2, Qwen3, Llama or SmolLM3, everything in float64 (transformers computes RMSNorm, softmax
-    and RoPE in float32 whatever the dtype of the model, so a .double() HF model is no float64 truth).  Ignores padding on
+    and RoPE in float32 whatever the dtype of the model, so a .double() HF model is not a float64 truth).  Ignores padding on
     the right, which causal attention never lets a real token see.  lora = (module path -> (name of A, name of B), scale)
     adds scale * B A to those projections; A and B are then among the parameters and `train` says which ones are trained."""
 
@@ -201,7 +201,7 @@ def sample(m, m64, prompt, n, eos, T, rng):
             u = float(rng.random())
             t = int(np.argmax(c > u)) if (c > u).any() else len(c) - 1
             lo = c[t - 1] if t else 0.0
-            # distance to both ends of the chosen interval; the top of the last token is 1 and is no boundary
+            # distance to both ends of the chosen interval; the top of the last token is 1 and is not a boundary
             d = min(u - lo if t else 1.0, c[t] - u if t < len(c) - 1 else 1.0)
             if d > U_MARGIN and u < c[-1] - U_MARGIN and int(np.argmax(c64 > u)) == t:
                 break
