@@ -64,7 +64,7 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 			if err != nil {
 				err = lines.Fail(at[0], at[1], err)
 			} else {
-				err = lines.Give(at[0], 0, scored{rows[i].Spread(pass.LogProb[i]), rows[i].Spread(pass.Entropy[i])})
+				err = lines.Give(at[0], 0, scored{rows[i].Widen(pass.LogProb[i]), rows[i].Widen(pass.Entropy[i])})
 			}
 			if err != nil {
 				return err

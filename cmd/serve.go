@@ -152,7 +152,7 @@ func closeModels(list []*openai.Model) {
 func (o *serveOptions) open(c *cobra.Command, p *policy.Policy, way manner, name, parent string) (m *openai.Model, err error) {
 	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.Template, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
 	if m.Sampling, err = way.sampling(c, p, sampler.Plain(0)); err == nil {
-		m.Decoder, m.Close, err = p.Decoder(o.Slots, o.Context, ifAsked(o.Invariant, sampler.Beside))
+		m.Decoder, m.Close, err = p.Decoder(o.Slots, o.Context, ifAsked(o.Invariant, sampler.Neighbours))
 	}
 	return m, err
 }

@@ -118,6 +118,6 @@ func runWeights(c *cobra.Command, args []string, config *configFlags, explain bo
 		case explain:
 			return out.Print(c.OutOrStdout())
 		}
-		return cli.WriteLine(c.OutOrStdout(), in.Spread(out))
+		return cli.WriteLine(c.OutOrStdout(), in.Widen(out))
 	})
 }

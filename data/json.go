@@ -126,7 +126,7 @@ func (s *jsonValues) nextObject() (o Object, line int, err error) {
 	} else if err = s.value(); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 		o, err = parseObject(bytes.TrimRight(s.text, " \t\r\n"))
 		if err == nil {
-			err = s.alone()
+			err = s.endOfLine()
 		}
 		if err != nil {
 			err = badLine{err}
@@ -157,8 +157,8 @@ func (s *jsonValues) skipLine() error {
 	}
 }
 
-// alone checks that only another object may follow on the line.
-func (s *jsonValues) alone() error {
+// endOfLine checks that only another object may follow on the line.
+func (s *jsonValues) endOfLine() error {
 	for {
 		head, err := s.r.Peek(1)
 		switch {

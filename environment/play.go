@@ -26,7 +26,7 @@ type play struct {
 	seen    []Turn  // turns that the environment has seen, or would have seen without the journal
 	last    string  // what the policy said in its newest turn
 	spent   time.Duration
-	held    bool // the play has one of the round's places
+	placed  bool // the play has one of the round's places
 	outcome Outcome
 }
 
@@ -217,7 +217,7 @@ func (x *play) end() {
 		x.group.end(x.episode)
 		x.round.begun.Add(-1)
 	}
-	if x.held {
+	if x.placed {
 		x.round.leave()
 	}
 }

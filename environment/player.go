@@ -246,7 +246,7 @@ func (r *Round) turn(response sampler.Response, answer func(sampler.Observation)
 	r.mu.Unlock()
 	r.asked.Go(func() {
 		if r.holds {
-			x.held = x.held || r.take()
+			x.placed = x.placed || r.take()
 		} else if r.take() {
 			defer r.leave()
 		}

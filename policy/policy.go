@@ -181,7 +181,7 @@ func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
 
 // baseOf describes the weights w, named name, as the base of an adapter.
 func baseOf(w *models.Weights, name string) *lora.Base {
-	return &lora.Base{Model: name, Digest: w.Checksum(), Held: heldIn(w)}
+	return &lora.Base{Model: name, Digest: w.Checksum(), HeldAs: heldAs(w)}
 }
 
 // CheckBase refuses a checkpoint of an adapter to other weights than the policy's, and a
@@ -238,16 +238,16 @@ func trainedBeside(w *models.Weights, dir, model string) (*lora.Base, error) {
 	switch {
 	case base.Digest == is:
 		return base, nil
-	case base.Held != heldIn(w):
+	case base.HeldAs != heldAs(w):
 		slog.Warn("the adapter was trained beside a model held in another type, so it cannot be told whether this is that model", "adapter", dir, "model", base.Model,
-			"trained_beside", cmp.Or(base.Held, "float32"), "held_in", cmp.Or(heldIn(w), "float32"))
+			"trained_beside", cmp.Or(base.HeldAs, "float32"), "held_in", cmp.Or(heldAs(w), "float32"))
 		return nil, nil
 	}
 	return nil, fmt.Errorf("policy: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", dir, base.Digest, base.Model, model, is)
 }
 
-// heldIn returns the type that holds the layers of w, in the form of Base.Held.
-func heldIn(w *models.Weights) string {
+// heldAs returns the type that holds the layers of w, in the form of Base.HeldAs.
+func heldAs(w *models.Weights) string {
 	for name, d := range BaseTypes {
 		if n := w.Narrow; n != nil && n.DType == d {
 			return name

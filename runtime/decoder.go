@@ -128,7 +128,7 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 // and on maxTokens, but not on what the slots hold.
 func (d *Decoder) SetInvariant(of sampler.Invariance) {
 	d.invariant = of != sampler.Loose
-	d.wide = of == sampler.Beside && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && d.geometry.Compute == models.F32 && d.env.memory.Aliases() && !d.env.memory.gpu()
+	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && d.geometry.Compute == models.F32 && d.env.memory.Aliases() && !d.env.memory.gpu()
 }
 
 // wholeSteps reports whether each step computes all slots; see SetInvariant.

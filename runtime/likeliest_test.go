@@ -62,7 +62,7 @@ func TestLikeliest(t *testing.T) {
 // TestScores: rows that choose by scores draw from the whole vocabulary, and the log-probs stay
 // the model's.
 func TestScores(t *testing.T) {
-	invariant := smallDecoder(t, sampler.Beside)
+	invariant := smallDecoder(t, sampler.Neighbours)
 	for _, s := range []sampler.Sampling{sampler.Plain(6), sampler.Greedy(6)} {
 		var tokens []sampler.Token
 		o := sampler.Options{Sampling: s, Steering: sampler.Steering{Bias: map[int32]float64{7: 100, 280: 99}, Presence: 2}, Seed: 7, Top: 300, Token: func(x sampler.Token) { tokens = append(tokens, x) }}

@@ -18,9 +18,9 @@ type Invariant struct {
 type Invariance int
 
 const (
-	Loose  Invariance = iota // nothing is promised
-	Beside                   // the other sequences, with an equal number of slots: for servers
-	Slots                    // nor the number of slots, on a CPU: for evaluations, and for rollouts that ask for it
+	Loose      Invariance = iota // nothing is promised
+	Neighbours                   // the other sequences, with an equal number of slots: for servers
+	Slots                        // nor the number of slots, on a CPU: for evaluations, and for rollouts that ask for it
 )
 
 // An invariantSetter is a Decoder that can compute every row of two or more with the same

@@ -224,7 +224,7 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 		trial.Set("messages", turns)
 		return template.Render(trial)
 	}
-	messages := apart(chat.Messages, func(all []Message) (string, error) { return trial(fitted(source.source, all, trial)) })
+	messages := oneCallEach(chat.Messages, func(all []Message) (string, error) { return trial(fitted(source.source, all, trial)) })
 	turns := fitted(source.source, messages, trial)
 	said := ""
 	if chat.Continue != "" {

@@ -155,10 +155,10 @@ func (f fitting) call(v jinja.Value) jinja.Value {
 	return d
 }
 
-// apart gives each call of an answer with several an answer of its own, which its result
+// oneCallEach gives each call of an answer with several an answer of its own, which its result
 // follows, if the template refuses several calls in one answer or writes the first alone, as
 // Llama 3's. render renders the template with messages.
-func apart(messages []Message, render func([]Message) (string, error)) []Message {
+func oneCallEach(messages []Message, render func([]Message) (string, error)) []Message {
 	var split, firsts []Message
 	for i := 0; i < len(messages); i++ {
 		m := messages[i]
@@ -196,7 +196,7 @@ func apart(messages []Message, render func([]Message) (string, error)) []Message
 		return messages
 	}
 	if whole, err := render(messages); err == nil {
-		if alone, err := render(firsts); err != nil || alone != whole {
+		if first, err := render(firsts); err != nil || first != whole {
 			return messages
 		}
 	}

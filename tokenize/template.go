@@ -233,9 +233,9 @@ func (t Template) Talks(k *Tokenizer) bool {
 // problem.
 func instructed(problem string) [2]Conversation {
 	user := Message{Role: "user", Content: problem}
-	apart := Talk(Message{Role: "system", Content: instruction}, user)
+	inSystem := Talk(Message{Role: "system", Content: instruction}, user)
 	user.Content = instruction + "\n\n" + problem
-	return [2]Conversation{apart, Talk(user)}
+	return [2]Conversation{inSystem, Talk(user)}
 }
 
 // once returns ids without the first n, such as BOS, if the text began with the n tokens

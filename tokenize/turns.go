@@ -25,9 +25,9 @@ type dialogue struct {
 	// follows; Qwen3's drops reasoning. Text has every turn in the form that it had as
 	// the last turn.
 	Rewrites bool
-	// Apart says that the text before a turn is not the prompt that the template
+	// OtherPrompt says that the text before a turn is not the prompt that the template
 	// makes for it, as with a template whose prompts alone end in <think>.
-	Apart bool
+	OtherPrompt bool
 }
 
 // Dialogue renders a conversation for training on the assistant's turns from message
@@ -105,7 +105,7 @@ func (w dialogueWriter) marked(from int) (d dialogue) {
 	if from > 0 {
 		prompt, _ := w.render(from, true)
 		begins = commonPrefix(prompt, text)
-		d.Apart = begins < len(prompt)
+		d.OtherPrompt = begins < len(prompt)
 	}
 	skips := slices.Contains(w.skip, true)
 	if skips && len(marks) != len(w.skip) {
@@ -160,7 +160,7 @@ func (w dialogueWriter) turn(i int, d *dialogue) (text string, start int) {
 	if text, _ = w.render(i+1, false); strings.HasPrefix(text, prompt) {
 		return text, len(prompt)
 	}
-	d.Apart = true
+	d.OtherPrompt = true
 	return text, commonPrefix(text, w.replaced(i+1, i))
 }
 

@@ -74,9 +74,9 @@ func (f *steady) put(part []byte) (int, error) {
 	if f.sum == nil {
 		return f.file.Write(part)
 	}
-	var beside sync.WaitGroup
-	beside.Go(func() { f.sum.Write(part) })
-	defer beside.Wait()
+	var hashing sync.WaitGroup
+	hashing.Go(func() { f.sum.Write(part) })
+	defer hashing.Wait()
 	return f.file.Write(part)
 }
 
@@ -371,7 +371,7 @@ func removeStale(path string) {
 		}
 		stale := filepath.Join(dir, e.Name())
 		l := flock.New(stale, flock.SetFlag(os.O_RDONLY))
-		if alone, err := l.TryLock(); alone && err == nil {
+		if locked, err := l.TryLock(); locked && err == nil {
 			os.RemoveAll(stale)
 		}
 		l.Close()

@@ -64,7 +64,7 @@ func expand(c *call) []Tensor {
 	in := c.operands(2, 2)
 	in[1].typed(models.I64)
 	dims := broadcast(in[0].Dims, in[1].ints())
-	return []Tensor{in[0].take(dims, in[0].spread(dims))}
+	return []Tensor{in[0].take(dims, in[0].sourceIndex(dims))}
 }
 
 func transpose(c *call) []Tensor {

@@ -72,7 +72,7 @@ func zip(a, b Tensor, f func(a, b float64) float64) Tensor {
 	b.typed(a.Type)
 	dims := broadcast(a.Dims, b.Dims)
 	out := zeros(a.Type, dims)
-	at, bt := a.spread(dims), b.spread(dims)
+	at, bt := a.sourceIndex(dims), b.sourceIndex(dims)
 	for i := range out.Data {
 		out.Data[i] = f(a.Data[at[i]], b.Data[bt[i]])
 	}
@@ -132,7 +132,7 @@ func where(c *call) []Tensor {
 	b.typed(a.Type)
 	dims := broadcast(cond.Dims, broadcast(a.Dims, b.Dims))
 	out := zeros(a.Type, dims)
-	ct, at, bt := cond.spread(dims), a.spread(dims), b.spread(dims)
+	ct, at, bt := cond.sourceIndex(dims), a.sourceIndex(dims), b.sourceIndex(dims)
 	for i := range out.Data {
 		if out.Data[i] = b.Data[bt[i]]; cond.Data[ct[i]] != 0 {
 			out.Data[i] = a.Data[at[i]]

@@ -58,7 +58,7 @@ func gemm(c *call) []Tensor {
 	out := zeros(a.Type, []int{m, n})
 	if in[2] != nil {
 		in[2].typed(a.Type)
-		out = in[2].take(out.Dims, in[2].spread(out.Dims))
+		out = in[2].take(out.Dims, in[2].sourceIndex(out.Dims))
 	}
 	product(out.Data, a.Data, b.Data, a.Dims[0], a.Dims[1], b.Dims[0], b.Dims[1], tA, tB, 1)
 	return []Tensor{out}

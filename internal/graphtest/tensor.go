@@ -141,9 +141,9 @@ func walk(start int, dims, step []int) []int {
 	return at
 }
 
-// spread returns, for each element of a tensor of shape dims, the index in Data of
+// sourceIndex returns, for each element of a tensor of shape dims, the index in Data of
 // the element of t that is broadcast to it.
-func (t Tensor) spread(dims []int) []int {
+func (t Tensor) sourceIndex(dims []int) []int {
 	step, own := make([]int, len(dims)), strides(t.Dims)
 	for i, n := range t.Dims {
 		j := i + len(dims) - len(t.Dims)

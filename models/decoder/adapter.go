@@ -139,9 +139,9 @@ func (w *weights) lowBy(form models.Form, name string, parts []module, in int, p
 	return out
 }
 
-// beside is y + low B^T, where y is a module's product in the orientation of oriented; it
+// withAdapter is y + low B^T, where y is a module's product in the orientation of oriented; it
 // is y where low is nil.
-func (w *weights) beside(form models.Form, m module, low, y *graph.Node) *graph.Node {
+func (w *weights) withAdapter(form models.Form, m module, low, y *graph.Node) *graph.Node {
 	if low == nil {
 		return y
 	}
@@ -161,7 +161,7 @@ func (a decoding) adaptedQKV(form models.Form, h, w, b *graph.Node, weights *wei
 	low := weights.low(form, a.Names.QKV, parts, h)
 	split := slices.Clone(graph.Split(oriented(form, h, w, b), numbers(form), sizes...))
 	for i, m := range parts {
-		split[i] = weights.beside(form, m, low[i], split[i])
+		split[i] = weights.withAdapter(form, m, low[i], split[i])
 	}
 	return upright(form, graph.Concat(numbers(form), split...))
 }

@@ -47,8 +47,8 @@ func oriented(form models.Form, x, w, b *graph.Node) *graph.Node {
 		return graph.Gemm(w, x, b, false, true)
 	}
 	// [w0 w1] times [x 0] and [0 x] are w0 x and w1 x, in the order of [out,N].
-	beside := x.Graph().Floats(graph.Dims(2, 1, 2, 1), 1, 0, 0, 1)
-	two := graph.Reshape(graph.Mul(graph.Reshape(x, 1, -1, 1, in), beside), -1, 2*in)
+	corners := x.Graph().Floats(graph.Dims(2, 1, 2, 1), 1, 0, 0, 1)
+	two := graph.Reshape(graph.Mul(graph.Reshape(x, 1, -1, 1, in), corners), -1, 2*in)
 	y := graph.Reshape(graph.Gemm(graph.Reshape(w, out/2, 2*in), two, nil, false, true), out, -1)
 	if b != nil {
 		y = graph.Add(y, b)
@@ -380,7 +380,7 @@ func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool
 	}
 	w, b := weights.product(m, x.Shape()[1].N, bias)
 	low := weights.low(form, m.name, []module{m}, x)[0]
-	return graph.Add(sum, upright(form, weights.beside(form, m, low, oriented(form, x, w, b))))
+	return graph.Add(sum, upright(form, weights.withAdapter(form, m, low, oriented(form, x, w, b))))
 }
 
 // mlp is sum + down(silu(gate) * up); in the wide forms the intermediate values stay
@@ -391,7 +391,7 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *g
 	up, upBias := weights.product(gateUp[1], a.Hidden, a.Block.MLPBias)
 	w, b := weights.product(last, a.FFN, a.Block.MLPBias)
 	low := weights.low(form, a.Names.GateUp, gateUp, h)
-	inner := graph.SwiGLU(weights.beside(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)), weights.beside(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
+	inner := graph.SwiGLU(weights.withAdapter(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)), weights.withAdapter(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
 	if form == models.Direct {
 		return weights.ontoBy(sum, inner, last, w, b)
 	}
@@ -399,5 +399,5 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *g
 		b = graph.Reshape(b, -1, 1)
 	}
 	lowest := weights.lowBy(form, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
-	return graph.Add(sum, upright(form, weights.beside(form, last, lowest, graph.Gemm(w, inner, b, false, false))))
+	return graph.Add(sum, upright(form, weights.withAdapter(form, last, lowest, graph.Gemm(w, inner, b, false, false))))
 }

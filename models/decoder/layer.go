@@ -47,7 +47,7 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 
 	linear := func(x *graph.Node, m module, bias bool, low *graph.Node) *graph.Node {
 		w, b := l.weights.product(m, d, bias)
-		return l.weights.beside(models.Direct, m, low, graph.Linear(x, w, b))
+		return l.weights.withAdapter(models.Direct, m, low, graph.Linear(x, w, b))
 	}
 	// turn norms the heads if the block has QKNorm, and applies the rotary embedding.
 	// kept is the value to stash, from which the result follows without a product.
@@ -131,7 +131,7 @@ func (w *weights) widen(in int, parts ...module) {
 // matrix declares the matrix of a module and returns it in the type of the products.
 func (w *weights) matrix(m module, in int) *graph.Node {
 	if w.a.Base != models.I8 {
-		return graph.Cast(w.input(m.name+".weight", w.a.held(), m.rows, in), w.a.compute())
+		return graph.Cast(w.input(m.name+".weight", w.a.matrixType(), m.rows, in), w.a.compute())
 	}
 	blocks := in / models.Block // such a matrix has no gradient, even without an adapter
 	name := w.prefix + m.name + ".weight"

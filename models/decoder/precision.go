@@ -52,8 +52,8 @@ func (a Architecture) checkBase() error {
 	return nil
 }
 
-// held returns the element type of the inputs for the layers' matrices.
-func (a Architecture) held() models.DType {
+// matrixType returns the element type of the inputs for the layers' matrices.
+func (a Architecture) matrixType() models.DType {
 	if a.Compute.Narrow() {
 		return a.Base
 	}

@@ -158,7 +158,7 @@ func sumFirst(x *Node, n int) *Node {
 	}
 	const copies = 32 // number of the sums: a product with a vector has its own kernels, which were not tried for this
 	x = Reshape(x, -1, rest)
-	ones := beside(x, 1, copies)
+	ones := columnsLike(x, 1, copies)
 	return Reshape(Slice(Gemm(ones, x, nil, true, false), x.g.Ints(0), x.g.Ints(1), 0, 1), sizes...)
 }
 

@@ -467,13 +467,13 @@ func PadLast(x *Node, width int) *Node {
 	if more == 0 {
 		return x
 	}
-	return Concat(last, x, beside(x, 0, more)).composite("PadLast", []*Node{x}, func(dy *Node) []*Node {
+	return Concat(last, x, columnsLike(x, 0, more)).composite("PadLast", []*Node{x}, func(dy *Node) []*Node {
 		return []*Node{Slice(dy, x.g.Ints(0), x.g.Ints(int64(was)), last, was)}
 	})
 }
 
-// beside is [...,width], filled with a constant, whose other sizes are those of x.
-func beside(x *Node, constant float64, width int) *Node {
+// columnsLike is [...,width], filled with a constant, whose other sizes are those of x.
+func columnsLike(x *Node, constant float64, width int) *Node {
 	last := len(x.shape) - 1
 	s := append(slices.Clone(x.shape[:last]), Dim{N: width})
 	// The sizes are read when the graph runs.

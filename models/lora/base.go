@@ -16,8 +16,8 @@ import (
 type Base struct {
 	Model  string `json:"model"`
 	Digest string `json:"digest"`
-	// Held is the type that held the layers of the model; "" is float32.
-	Held string `json:"held,omitempty"`
+	// HeldAs is the type that held the layers of the model; "" is float32.
+	HeldAs string `json:"held,omitempty"`
 }
 
 // MaxState bounds a state.json, in bytes. It holds the settings of a run, the state of its

@@ -117,8 +117,8 @@ var errTied = errors.New("the head and the embedding are one tensor in this mode
 func (x *merging) checkTied(tensors *models.Weights) error {
 	head, _, hasHead := tensors.View(models.AdapterPrefix + headTensor)
 	embedding, _, hasEmbedding := tensors.View(models.AdapterPrefix + x.embedding)
-	alone := hasEmbedding && !x.Tying && len(x.config.whole([]string{x.embedding})) > 0
-	if x.tied && (hasHead && !slices.Equal(head, embedding) || !hasHead && alone) {
+	embeddingAlone := hasEmbedding && !x.Tying && len(x.config.whole([]string{x.embedding})) > 0
+	if x.tied && (hasHead && !slices.Equal(head, embedding) || !hasHead && embeddingAlone) {
 		return fmt.Errorf("modules_to_save has one of %s and %s, or both with different numbers, and %w", headModule, x.embedding, errTied)
 	}
 	return nil

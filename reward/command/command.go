@@ -30,10 +30,10 @@ type Program struct {
 	InFlight int      `toml:"in_flight" range:"[1,1024]" help:"most groups that one process has at a time, which it may answer in any order; each has the timeout once for itself and once for each that was there before it"`
 	external.Settings
 
-	mu      sync.Mutex
-	workers []*worker
-	alone   int           // number of groups that wait for a worker without other groups
-	changed chan struct{} // closed when a worker has room again
+	mu        sync.Mutex
+	workers   []*worker
+	exclusive int           // number of groups that wait for a worker without other groups
+	changed   chan struct{} // closed when a worker has room again
 	// unanswered has the groups, by their first response, that had a process to
 	// themselves and got no answer since the last answer of any.
 	unanswered map[*reward.Sample]bool
@@ -45,8 +45,8 @@ const hopeless = 3
 
 // A worker is the place of one process.
 type worker struct {
-	groups int  // number of groups that it has
-	alone  bool // it takes no other group beside its only one
+	groups    int  // number of groups that it has
+	exclusive bool // it takes no other group beside its only one
 
 	mu       sync.Mutex
 	process  *process.Lines // nil before the first process
@@ -91,22 +91,22 @@ func (p *Program) Score(ctx context.Context, group []reward.Sample) ([]reward.Sc
 	})
 }
 
-// acquire waits for a worker that has room, or if alone for one without groups. It also
+// acquire waits for a worker that has room, or if exclusive for one without groups. It also
 // returns how many groups the worker already has.
-func (p *Program) acquire(ctx context.Context, alone bool) (*worker, int, error) {
+func (p *Program) acquire(ctx context.Context, exclusive bool) (*worker, int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.workers) < p.Workers {
 		p.workers = append(p.workers, new(worker))
 	}
-	if alone {
-		p.alone++
-		defer func() { p.alone-- }()
+	if exclusive {
+		p.exclusive++
+		defer func() { p.exclusive-- }()
 	}
 	for {
-		if w := p.roomy(alone); w != nil {
+		if w := p.roomy(exclusive); w != nil {
 			w.groups++
-			w.alone = alone
+			w.exclusive = exclusive
 			return w, w.groups - 1, nil
 		}
 		if p.changed == nil {
@@ -127,11 +127,11 @@ func (p *Program) acquire(ctx context.Context, alone bool) (*worker, int, error)
 
 // roomy returns the worker with the fewest groups that takes another, nil if there is none.
 // Groups that want to be alone go first, since otherwise there would always be others.
-func (p *Program) roomy(alone bool) *worker {
+func (p *Program) roomy(exclusive bool) *worker {
 	var best *worker
 	for _, w := range p.workers {
-		free := w.groups == 0 || !alone && p.alone == 0 && !w.alone && w.groups < p.InFlight
-		if free && (alone || p.alone == 0) && (best == nil || w.groups < best.groups) {
+		free := w.groups == 0 || !exclusive && p.exclusive == 0 && !w.exclusive && w.groups < p.InFlight
+		if free && (exclusive || p.exclusive == 0) && (best == nil || w.groups < best.groups) {
 			best = w
 		}
 	}
@@ -142,7 +142,7 @@ func (p *Program) release(w *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.groups--
-	w.alone = false
+	w.exclusive = false
 	if p.changed != nil {
 		close(p.changed)
 		p.changed = nil
@@ -220,7 +220,7 @@ func (p *Program) answered(w *worker) {
 func (p *Program) died(w *worker, group []reward.Sample, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.alone || p.InFlight == 1 {
+	if w.exclusive || p.InFlight == 1 {
 		if p.unanswered == nil {
 			p.unanswered = map[*reward.Sample]bool{}
 		}

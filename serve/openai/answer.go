@@ -144,7 +144,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job, said fun
 	if err := s.engine.reserve(n); err != nil {
 		return err
 	}
-	defer s.engine.held.Add(-int64(n))
+	defer s.engine.taken.Add(-int64(n))
 	a := new(answer)
 	var calls []*sampler.Call
 	for i, p := range j.prompts {

@@ -35,8 +35,8 @@ type engine struct {
 	commands chan func() // functions to run between two steps
 	ended    chan struct{}
 
-	most atomic.Int64 // largest number of samples at the same time
-	held atomic.Int64
+	most  atomic.Int64 // largest number of samples at the same time
+	taken atomic.Int64
 
 	fatal  func(error) bool // may be nil
 	failed error            // the error of a call that ends the engine
@@ -106,8 +106,8 @@ func (e *engine) reserve(n int) error {
 	if int64(n) > most {
 		return invalid("n", "the request asks for %d responses, and this server has room for %d at a time", n, most)
 	}
-	if e.held.Add(int64(n)) > most {
-		e.held.Add(-int64(n))
+	if e.taken.Add(int64(n)) > most {
+		e.taken.Add(-int64(n))
 		return errFull
 	}
 	return nil

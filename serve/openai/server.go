@@ -228,8 +228,8 @@ const (
 // readBody reads the body of a request.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var body bytes.Buffer
-	var held int64
-	defer func() { s.reading.Add(-held) }()
+	var reserved int64
+	defer func() { s.reading.Add(-reserved) }()
 	for in := http.MaxBytesReader(w, r.Body, maxBody); ; {
 		_, err := io.CopyN(&body, in, freeBody)
 		var large *http.MaxBytesError
@@ -243,7 +243,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		case err != nil:
 			return nil, errSlow
 		}
-		held += freeBody
+		reserved += freeBody
 		if s.reading.Add(freeBody) > maxReading {
 			return nil, errFull
 		}
@@ -378,7 +378,7 @@ func (s *Server) count() {
 		make.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) })
 	}
 	gauge("onering_serve_requests", "requests that are being answered", &s.open)
-	gauge("onering_serve_responses", "responses that are being sampled, or wait for a slot", &s.engine.held)
+	gauge("onering_serve_responses", "responses that are being sampled, or wait for a slot", &s.engine.taken)
 	gauge("onering_serve_room", "responses that may be sampled or wait at a time", &s.engine.most)
 }
 

@@ -620,7 +620,7 @@ func TestGone(t *testing.T) {
 		waiting <- err
 	}()
 	d.gate <- true
-	for x.server.engine.held.Load() != 2 { // The test waits until the second request has its place.
+	for x.server.engine.taken.Load() != 2 { // The test waits until the second request has its place.
 		time.Sleep(time.Millisecond)
 	}
 	if got := x.post("/v1/completions", `{"prompt": "a"}`, 429); got.Error.Code != "queue_full" {
@@ -632,7 +632,7 @@ func TestGone(t *testing.T) {
 	go func() { <-waiting }()
 	done := make(chan answered)
 	go func() {
-		for x.server.engine.held.Load() != 0 {
+		for x.server.engine.taken.Load() != 0 {
 			select {
 			case d.gate <- true:
 			case <-time.After(time.Millisecond):
@@ -769,7 +769,7 @@ func TestFatal(t *testing.T) {
 			status, _ := x.ask("POST", "/v1/completions", request)
 			to <- status
 		}()
-		for s.engine.held.Load() != held {
+		for s.engine.taken.Load() != held {
 			time.Sleep(time.Millisecond)
 		}
 	}

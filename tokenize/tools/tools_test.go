@@ -123,7 +123,7 @@ var cases = []struct {
 	{"hermes", `a <tool_call>{"name":"f","arguments":null}</tool_call><tool_call>{"name":"f","arguments":""}</tool_call><tool_call>{"arguments":"null","name":"f"}</tool_call>`, "a", []string{"f {}", "f {}", "f {}"}, ""},
 	{"hermes", `<tool_call>{"name":"f","arguments":null,"parameters":{"n":1}}</tool_call>`, "", []string{`f {"n":1}`}, ""},
 	{"hermes", `<tool_call>{"arguments":{}}</tool_call>`, `<tool_call>{"arguments":{}}</tool_call>`, nil, `no "name"`},
-	{"hermes", `<tool_call>{"name":"f","arguments":[1]}</tool_call>`, `<tool_call>{"name":"f","arguments":[1]}</tool_call>`, nil, "no JSON object"},
+	{"hermes", `<tool_call>{"name":"f","arguments":[1]}</tool_call>`, `<tool_call>{"name":"f","arguments":[1]}</tool_call>`, nil, "not a JSON object"},
 	{"hermes", "\n a < b <tool \n", "\n a < b <tool \n", nil, ""},
 	{"hermes", `{"name":"f","arguments":{}}`, `{"name":"f","arguments":{}}`, nil, ""},
 	{"hermes", `<tool_call>{"name":"f","arguments":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001) + `</tool_call>`, `<tool_call>{"name":"f","arguments":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001) + `</tool_call>`, nil, "deeper"},

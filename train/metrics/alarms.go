@@ -114,9 +114,9 @@ func (a *Alarms) step(r Record) {
 		return
 	}
 	if len(s.Losses) >= lossWindow/4 {
-		middle, spread, largest := medianSpread(s.Losses)
-		if off := math.Abs(loss - middle); spread > 0 && off > lossSpread*spread && off > lossRecord*largest {
-			a.log.Warn("the loss has jumped", "step", r.Get("step"), "loss", loss, "median", middle, "deviations", math.Round(off/spread), "grad_norm", r.Float("grad_norm"))
+		middle, deviation, largest := medianDeviation(s.Losses)
+		if off := math.Abs(loss - middle); deviation > 0 && off > lossSpread*deviation && off > lossRecord*largest {
+			a.log.Warn("the loss has jumped", "step", r.Get("step"), "loss", loss, "median", middle, "deviations", math.Round(off/deviation), "grad_norm", r.Float("grad_norm"))
 		}
 	}
 	if len(s.Losses) == lossWindow {
@@ -182,9 +182,9 @@ func collapsed(entropy, first, reward, flat float64) bool {
 	return entropy < entropyShare*first && flat-reward > 1-flat
 }
 
-// medianSpread returns the median, the standard deviation of normally distributed
+// medianDeviation returns the median, the standard deviation of normally distributed
 // numbers with the same median distance from it, and the largest distance.
-func medianSpread(x []float64) (middle, spread, largest float64) {
+func medianDeviation(x []float64) (middle, deviation, largest float64) {
 	middle = median(x)
 	distances := make([]float64, len(x))
 	for i, v := range x {

@@ -76,8 +76,8 @@ func (row ScoredRow) Sequence(p *policy.Policy) (runtime.Sequence, error) {
 	return sequenceOf(s.Tokens[:len(s.Tokens)-len(ids)], rundir.Sampled(row.Turns, ids), observed), nil
 }
 
-// Spread inserts figures of 0 for the tokens of an environment.
-func (row ScoredRow) Spread(figures []float32) []float32 { return rundir.Spread(row.Turns, figures) }
+// Widen inserts figures of 0 for the tokens of an environment.
+func (row ScoredRow) Widen(figures []float32) []float32 { return rundir.Widen(row.Turns, figures) }
 
 // A WeighedRow is a row with the weights of the response's tokens.
 type WeighedRow struct {
@@ -102,7 +102,7 @@ func (o *Step) Add(p *policy.Policy, row WeighedRow) error {
 		return fmt.Errorf("%d weights for %d response tokens", len(weights), n)
 	}
 	own := rundir.Sampled(row.Turns, weights)
-	for i, x := range rundir.Spread(row.Turns, own) {
+	for i, x := range rundir.Widen(row.Turns, own) {
 		if x != weights[i] {
 			return fmt.Errorf("weights[%d] = %v: the token is the environment's, whose weight is 0", i, weights[i])
 		}

@@ -123,8 +123,8 @@ func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string
 		add(rundir.Environment, to, to+len(o.IDs))
 		from, turn = to+len(o.IDs), turn+1
 	}
-	line.IDs, line.LogP = all, rundir.Spread(line.Turns, line.LogP)
-	line.W, line.Delta = rundir.Spread(line.Turns, line.W), rundir.Spread(line.Turns, line.Delta)
+	line.IDs, line.LogP = all, rundir.Widen(line.Turns, line.LogP)
+	line.W, line.Delta = rundir.Widen(line.Turns, line.W), rundir.Widen(line.Turns, line.Delta)
 }
 
 // episodes returns figures of the round's episodes: their turns, how many the environment

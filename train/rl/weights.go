@@ -163,11 +163,11 @@ func (in weightsInput) Weigh(o objectives.Objective) (out weightsOutput, err err
 	return out, nil
 }
 
-// Spread gives the tokens of an environment weights of 0.
-func (in weightsInput) Spread(out weightsOutput) weightsOutput {
+// Widen gives the tokens of an environment weights of 0.
+func (in weightsInput) Widen(out weightsOutput) weightsOutput {
 	for g, group := range out.Groups {
 		for k := range group {
-			group[k].Weights = rundir.Spread(in.Groups[g][k].Turns, group[k].Weights)
+			group[k].Weights = rundir.Widen(in.Groups[g][k].Turns, group[k].Weights)
 		}
 	}
 	return out

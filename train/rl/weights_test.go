@@ -120,7 +120,7 @@ func TestWeightsTurns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			of[i] = in.Spread(out)
+			of[i] = in.Widen(out)
 		}
 		want, got := of[0].Groups[0][0], of[1].Groups[0][0]
 		if w := []float64{want.Weights[0], 0, 0, want.Weights[1]}; want.Weights[0] == 0 || !slices.Equal(got.Weights, w) || of[0].Loss != of[1].Loss || !reflect.DeepEqual(got.Diagnostics, want.Diagnostics) {

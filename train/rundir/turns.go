@@ -77,8 +77,8 @@ func Sampled[S ~[]F, F any](t Turns, figures S) (own S) {
 	return own
 }
 
-// Spread is the inverse of Sampled: tokens of the environment have zeros.
-func Spread[S ~[]F, F any](t Turns, own S) S {
+// Widen is the inverse of Sampled: tokens of the environment have zeros.
+func Widen[S ~[]F, F any](t Turns, own S) S {
 	if len(t) == 0 || len(own) == 0 {
 		return own
 	}

@@ -131,9 +131,9 @@ func (c Config) Validate() error {
 	remedy := policy.RefusedBase(c.LoRA.BaseDType, c.LoRA.On, c.Model.DType, c.Runtime.Device)
 	errs.Want("lora.base_dtype", c.LoRA.BaseDType, remedy == "", remedy)
 	errs.Want("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
-	held := c.Data.Eval != "" || c.Data.HeldOut > 0
+	measured := c.Data.Eval != "" || c.Data.HeldOut > 0
 	errs.Want("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")
-	errs.Want("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || held, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
-	errs.Want("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || held && c.Train.KeepLast > 0, "needs keep_last of at least 1 and held-out demonstrations")
+	errs.Want("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || measured, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
+	errs.Want("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || measured && c.Train.KeepLast > 0, "needs keep_last of at least 1 and held-out demonstrations")
 	return errors.Join(errs...)
 }

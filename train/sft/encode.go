@@ -24,7 +24,7 @@ type Example struct {
 	place string
 	cut   int // ids that are learned and were cut off
 
-	rewrites, apart bool // see tokenize.Dialogue
+	rewrites, otherPrompt bool // see tokenize.Dialogue
 }
 
 // sequence returns the part of x to compute: the ids up to the last learned one; learned
@@ -207,7 +207,7 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 	if err != nil {
 		return nil, err
 	}
-	x := &Example{rewrites: d.Rewrites, apart: d.Apart}
+	x := &Example{rewrites: d.Rewrites, otherPrompt: d.OtherPrompt}
 	if d.Open {
 		d.Text = d.Text[:d.Turns[len(d.Turns)-1].End]
 	}
@@ -240,7 +240,7 @@ func (e *encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Lo
 	}
 	s := new(set)
 	dropped, cut, lost := 0, 0, 0
-	rewritten, apart, unended := "", "", ""
+	rewritten, otherPrompt, unended := "", "", ""
 	for i, x := range all {
 		if x == nil {
 			dropped++
@@ -252,8 +252,8 @@ func (e *encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Lo
 		if rewritten == "" && x.rewrites {
 			rewritten = x.place
 		}
-		if apart == "" && x.apart {
-			apart = x.place
+		if otherPrompt == "" && x.otherPrompt {
+			otherPrompt = x.place
 		}
 		if unended == "" && x.cut == 0 && !e.ends(x) {
 			unended = list[i].Place
@@ -273,8 +273,8 @@ func (e *encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Lo
 	if rewritten != "" {
 		log.Info("the chat template writes earlier turns anew, such as without what was thought; they are learned as they were when they were the last", "first", rewritten)
 	}
-	if apart != "" {
-		log.Warn("the chat template does not begin a turn of the assistant with the prompt that it makes for one: the model learns from another beginning than it will see", "first", apart)
+	if otherPrompt != "" {
+		log.Warn("the chat template does not begin a turn of the assistant with the prompt that it makes for one: the model learns from another beginning than it will see", "first", otherPrompt)
 	}
 	if unended != "" {
 		log.Warn("demonstrations end with no token at which sampling stops (eos_token_id of generation_config.json): the model will not learn to stop", "first", unended, "eos_token_id", fmt.Sprint(e.policy.Model.EOS))

@@ -30,7 +30,7 @@ type trainer struct {
 	run      *train.Run
 	log      *slog.Logger
 	learn    *set
-	held     *set // nil if nothing is held out
+	heldOut  *set // nil if nothing is held out
 	summary  Summary
 	order    []int // the order of the demonstrations in pass number pass, counted from 1
 	pass     int
@@ -73,7 +73,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 		return nil, err
 	}
 	if len(heldOut) > 0 {
-		if t.held, err = encoder.EncodeAll(heldOut, "--eval-data", s.Log); err != nil {
+		if t.heldOut, err = encoder.EncodeAll(heldOut, "--eval-data", s.Log); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +86,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 }
 
 // split holds out a share of the demonstrations.
-func split(list []data.Demonstration, share float64, seed int64) (kept, held []data.Demonstration, err error) {
+func split(list []data.Demonstration, share float64, seed int64) (kept, heldOut []data.Demonstration, err error) {
 	n := max(1, int(math.Round(share*float64(len(list)))))
 	if n >= len(list) {
 		return nil, nil, fmt.Errorf("train: data.held_out = %v (--held-out) of %d demonstrations leaves none to learn from", share, len(list))
@@ -97,12 +97,12 @@ func split(list []data.Demonstration, share float64, seed int64) (kept, held []d
 	}
 	for i, d := range list {
 		if chosen[i] {
-			held = append(held, d)
+			heldOut = append(heldOut, d)
 		} else {
 			kept = append(kept, d)
 		}
 	}
-	return kept, held, nil
+	return kept, heldOut, nil
 }
 
 // Close frees everything but the policy.
@@ -237,27 +237,27 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 		done.Save = train.Never // the model is written already
 	}
 	t.shown = false
-	if t.held == nil {
+	if t.heldOut == nil {
 		return done, nil
 	}
-	loss, err := t.heldOut(ctx)
+	loss, err := t.heldOutLoss(ctx)
 	if err != nil {
 		return done, fmt.Errorf("train: the held-out loss after step %d: %w", at.Step, err)
 	}
 	score := -loss
 	done.Score = &score
 	done.Record = metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", t.epochs(at.Step)).
-		With("loss", loss).With("perplexity", math.Exp(loss)).With("tokens", t.held.tokens)
+		With("loss", loss).With("perplexity", math.Exp(loss)).With("tokens", t.heldOut.tokens)
 	done.Say = []string{fmt.Sprintf("after step %d: held-out loss %.4f, perplexity %.4g", at.Step, loss, math.Exp(loss))}
 	t.Recall(done.Record)
 	return done, nil
 }
 
-// heldOut returns the mean of -log p over the learned tokens of the held-out
+// heldOutLoss returns the mean of -log p over the learned tokens of the held-out
 // demonstrations.
-func (t *trainer) heldOut(ctx context.Context) (float64, error) {
+func (t *trainer) heldOutLoss(ctx context.Context) (float64, error) {
 	const portion = 64 // demonstrations between two moves of the bar
-	list, sum := t.held.Examples, 0.0
+	list, sum := t.heldOut.Examples, 0.0
 	t.run.Observer.Begin("evaluate", "demonstrations", len(list))
 	for from := 0; from < len(list); from += portion {
 		part := list[from:min(from+portion, len(list))]
@@ -276,7 +276,7 @@ func (t *trainer) heldOut(ctx context.Context) (float64, error) {
 		}
 		t.run.Observer.Advance(len(part))
 	}
-	return sum / float64(t.held.tokens), nil
+	return sum / float64(t.heldOut.tokens), nil
 }
 
 // configFiles are the files of a model folder and of an adapter folder, of which one is
@@ -336,8 +336,8 @@ func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 func (t *trainer) Plan() train.Plan {
 	c := t.Config
 	sets := []*set{t.learn}
-	if t.held != nil {
-		sets = append(sets, t.held)
+	if t.heldOut != nil {
+		sets = append(sets, t.heldOut)
 	}
 	p := train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
