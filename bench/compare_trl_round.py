@@ -146,8 +146,7 @@ def onering_side(a, model, folder):
     assert len(rounds) == a.rounds and all(r["response_length/mean"] == a.tokens and r["grad_norm"] > 0 for r in rounds), rounds
     assert all(r.get("left_out", 0) == 0 for r in records if r["kind"] == "step"), "a response was not trained"
     phases = {k.removeprefix("seconds/"): v for k, v in rounds[-1].items() if k.startswith("seconds/")}
-    limits = {k: v for k, v in rounds[-1].items() if k.startswith("limit/")}
-    return dict(phases, round=sum(phases.values()), peak_gb=peak, **limits)
+    return dict(phases, round=sum(phases.values()), peak_gb=peak)
 
 
 def main():

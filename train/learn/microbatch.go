@@ -82,8 +82,8 @@ func picked[T any](list []T, group []int) (part []T) {
 	return part
 }
 
-// LeavesOut says whether nothing of sequence i is computed.
-func (b Batch) LeavesOut(i int) bool {
+// leavesOut says whether nothing of sequence i is computed.
+func (b Batch) leavesOut(i int) bool {
 	return b.LiveOnly && !b.live(i) || len(b.Sequences[i].Scored) == 0
 }
 

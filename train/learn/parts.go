@@ -110,7 +110,7 @@ func (c *crew) share(owner []int, b Batch, x Scores) error {
 		return nil
 	}
 	for i, q := range b.Sequences {
-		if owner[i] != c.ranks.Rank() && !b.LeavesOut(i) {
+		if owner[i] != c.ranks.Rank() && !b.leavesOut(i) {
 			n := q.Count()
 			x.LogProb[i], x.Entropy[i] = make([]float64, n), make([]float64, n)
 		}

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
-	"onering/internal/bench/limits"
 	"onering/objectives"
 	"onering/policy"
 	"onering/runtime"
@@ -24,9 +22,8 @@ type learner struct {
 	config    Config
 	run       *train.Run
 	objective objectives.Objective
-	reference *reference    // nil unless the objective needs one
-	tally     *limits.Tally // nil where the machine's limits are not known, and with several ranks
-	skipped   int           // optimizer steps left out because of NaN or infinities
+	reference *reference // nil unless the objective needs one
+	skipped   int        // optimizer steps left out because of NaN or infinities
 	clock     clock
 }
 
@@ -44,14 +41,9 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 func newLearner(c Config, run *train.Run) (*learner, error) {
 	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds}}
 	c.Optimizer.Look(c.steps(), run.Log)
-	policy, env := run.Policy, run.Policy.Env
-	n := policy.Ring.Trained().Parameters()
-	if run.Ranks.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
-		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, c.Optimizer.Rule, policy.Adapter != nil)}
-	}
 	var err error
 	if objectives.NeedsOf(l.objective).Reference {
-		l.reference, err = newReference(env, c, policy)
+		l.reference, err = newReference(run.Policy.Env, c, run.Policy)
 	}
 	return l, err
 }
@@ -139,7 +131,6 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	for _, s := range stats {
 		record = record.With(s.Name, s.Value)
 	}
-	l.count(r, rollouts, step)
 	return record, nil
 }
 
@@ -147,49 +138,6 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 // mask_truncated_completions, and its reward has counted in its group.
 func masked(t objectives.Trajectory) objectives.Trajectory {
 	return objectives.Trajectory{Reward: t.Reward, Advantage: t.Advantage, Components: t.Components, Truncated: true, Degenerate: t.Degenerate}
-}
-
-// count notes the work of a step.
-func (l *learner) count(r *round, rollouts []int, step learn.Batch) {
-	if l.tally == nil {
-		return
-	}
-	var done []limits.Sequence
-	for i, j := range rollouts {
-		if !step.LeavesOut(i) {
-			done = append(done, r.rollouts[j].work(step.Live[i]))
-		}
-	}
-	l.tally.Step(done)
-}
-
-// shares returns what share of the seconds of a round's phases the machine needs for
-// their work, none where its limits are not known.
-func (l *learner) shares(r *round, times metrics.Record) (metrics.Record, error) {
-	if l.tally == nil {
-		return nil, nil
-	}
-	prompts := make([]int, len(r.problems))
-	responses := make([]limits.Sequence, len(r.rollouts))
-	for i := range r.rollouts {
-		responses[i] = r.rollouts[i].work(true)
-		prompts[responses[i].Problem] = responses[i].Prompt
-	}
-	l.tally.Rollout(r.stats.Steps, r.stats.SlotSteps, prompts, responses)
-	peaks, err := limits.Machine(l.run.Policy.Env)
-	if err != nil {
-		return nil, err
-	}
-	shares := l.tally.Shares(peaks, times)
-	if r.rescored || l.reference != nil { // passes of the reference are in the same seconds
-		shares = slices.DeleteFunc(shares, func(m metrics.Metric) bool { return m.Name == "limit/"+string(metrics.PhaseScore) })
-	}
-	return shares, nil
-}
-
-// work is the rollout as limits counts it.
-func (r *rollout) work(live bool) limits.Sequence {
-	return limits.Sequence{Problem: r.Problem, Prompt: len(r.Prompt), Response: len(r.Response), Live: live}
 }
 
 // setScores puts the learner's scores into a batch. A response that was left out has no

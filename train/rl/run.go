@@ -139,12 +139,7 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 	}
 	measures, idle := t.round.measures(t.Config)
 	t.roller.problems.Learned(measures)
-	times := t.run.Clock.Take()
-	shares, err := t.learner.shares(t.round, times)
-	if err != nil {
-		t.log.Warn("the limits of the machine could not be measured", "reason", err)
-	}
-	record = append(append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), times...), shares...)
+	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.run.Clock.Take()...)
 	t.round = nil
 	t.summary.addRound(record)
 	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Flat: idle, Say: []string{roundLine(record, t.Config.Train.Rounds)}}, nil

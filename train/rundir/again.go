@@ -135,7 +135,7 @@ func comparable(checkpoint string) ([]string, error) {
 }
 
 // recordsSince returns the records of metrics.jsonl after those of a checkpoint, without
-// times.
+// times, and without the limit/ that earlier versions computed of them.
 func (f *Folder) recordsSince(s State) (records []map[string]any, err error) {
 	at := int64(0)
 	err = files.EachLine(filepath.Join(f.Dir, metricsFile), maxLine, func(line []byte) error {

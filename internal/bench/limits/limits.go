@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"onering/models"
 	"onering/models/graph"
 	"onering/runtime"
-	"onering/train/metrics"
 )
 
 // Peaks are the highest speeds of the machine, measured while it is idle.
@@ -34,30 +32,8 @@ const (
 	peakRepeats = 5
 )
 
-var machine struct {
-	sync.Mutex
-	peaks map[int]Peaks // peaks by the number of threads
-}
-
-// Machine measures the peaks for a fifth of a second, on the CPU, once in a process.
+// Machine measures the peaks for a fifth of a second, on the CPU.
 func Machine(env *runtime.Env) (Peaks, error) {
-	machine.Lock()
-	defer machine.Unlock()
-	n := env.Threads()
-	if p, ok := machine.peaks[n]; ok {
-		return p, nil
-	}
-	p, err := measure(env)
-	if err == nil {
-		if machine.peaks == nil {
-			machine.peaks = make(map[int]Peaks)
-		}
-		machine.peaks[n] = p
-	}
-	return p, err
-}
-
-func measure(env *runtime.Env) (Peaks, error) {
 	var p Peaks
 	seconds, err := product(env, peakWidth)
 	if err != nil {
@@ -77,10 +53,6 @@ func measure(env *runtime.Env) (Peaks, error) {
 	debug.FreeOSMemory() // else both arrays would stay in memory
 	return p, nil
 }
-
-// Smallest is the least number of parameters of a model whose phases are compared with
-// limits: a smaller model fits in caches, whose speed Machine does not measure.
-const Smallest = 16 << 20
 
 // product returns how many seconds a product of two matrices [n,n] takes.
 func product(env *runtime.Env, n int) (float64, error) {
@@ -204,71 +176,3 @@ func (m Model) Decode(rows, cached int) Work {
 // Update is the Work of an update in float32. It reads weight, gradient and state of each
 // parameter, and writes weight and state: 28 bytes with AdamW.
 func (m Model) Update() Work { return Work{Bytes: m.update} }
-
-// A Sequence is a response in an optimizer step.
-type Sequence struct {
-	Problem          int  // the problem; its sequences have the same prompt
-	Prompt, Response int  // numbers of tokens
-	Live             bool // whether the sequence has gradients
-}
-
-// A Tally sums up the Work of each phase of a round.
-type Tally struct {
-	Model                              Model
-	rollout, forward, backward, update Work
-}
-
-// Rollout adds a rollout: its number of steps, the sum of their rows, the tokens of each
-// prompt, and prompt and length of each response.
-func (t *Tally) Rollout(steps, rows int, prompts []int, responses []Sequence) {
-	for _, n := range prompts {
-		t.rollout = t.rollout.Add(t.Model.Prompt(n))
-	}
-	cached := 0 // token k of a response, counted from 1, attends to Prompt + k tokens
-	for _, x := range responses {
-		cached += (x.Response-1)*x.Prompt + (x.Response-1)*x.Response/2
-	}
-	w := t.Model.Decode(rows, cached)
-	w.Bytes += float64(steps-1) * t.Model.weight * (t.Model.layers + t.Model.head)
-	t.rollout = t.rollout.Add(w)
-}
-
-// Step adds an optimizer step. Each prompt is computed once, and also backward if one of
-// its responses is live.
-func (t *Tally) Step(sequences []Sequence) {
-	asked, live := map[int]bool{}, map[int]bool{}
-	var backward Work
-	for _, x := range sequences {
-		w, prompt := t.Model.Response(x.Prompt, x.Response), t.Model.Prompt(x.Prompt)
-		t.forward = t.forward.Add(w)
-		if !asked[x.Problem] {
-			asked[x.Problem], t.forward = true, t.forward.Add(prompt)
-		}
-		if !x.Live {
-			continue
-		}
-		backward = backward.Add(w)
-		if !live[x.Problem] {
-			live[x.Problem], backward = true, backward.Add(prompt)
-		}
-	}
-	t.backward = t.backward.Add(t.Model.Backward(backward))
-	t.update = t.update.Add(t.Model.Update())
-}
-
-// Shares returns, as limit/PHASE, the least time for each phase as a share of its seconds
-// (1 at the limit), and begins the next round.
-func (t *Tally) Shares(p Peaks, times metrics.Record) (r metrics.Record) {
-	for _, x := range []struct {
-		phase metrics.Phase
-		work  Work
-	}{
-		{metrics.PhaseRollout, t.rollout}, {metrics.PhaseScore, t.forward}, {metrics.PhaseBackward, t.backward}, {metrics.PhaseOptimizer, t.update},
-	} {
-		if seconds := times.Float("seconds/" + string(x.phase)); seconds > 0 {
-			r = r.With("limit/"+string(x.phase), x.work.Seconds(p)/seconds)
-		}
-	}
-	*t = Tally{Model: t.Model}
-	return r
-}

@@ -6,7 +6,6 @@ import (
 	"onering/internal/bench/limits"
 	"onering/models"
 	_ "onering/models/all"
-	"onering/train/metrics"
 )
 
 // The work of a layer is its matrices' work, counted by hand.
@@ -33,38 +32,5 @@ func TestWork(t *testing.T) {
 	}
 	if got := (limits.Work{FLOPs: 6, Bytes: 10}).Seconds(limits.Peaks{FLOPS: 3, Bytes: 10}); got != 2 {
 		t.Errorf("%v seconds", got)
-	}
-}
-
-// A round's shares are those of its phases. A phase is left out if it took no time or did
-// work outside the steps.
-func TestTally(t *testing.T) {
-	g := models.Geometry{Sizes: models.Sizes{Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 4, FFN: 16, Vocab: 10}, CacheWidth: 16, Compute: models.F32}
-	optimizer, err := models.NewOptimizer("adamw")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tally := &limits.Tally{Model: limits.ModelOf(g, 100, optimizer, false)}
-	tally.Step([]limits.Sequence{{Problem: 1, Prompt: 3, Response: 2, Live: true}, {Problem: 1, Prompt: 3, Response: 4}})
-	peaks := limits.Peaks{FLOPS: 1e6, Bytes: 1e6}
-	times := metrics.Record{}.With("seconds/rollout", 0.0).With("seconds/score", 0.5).With("seconds/backward", 0.5).With("seconds/optimizer", 0.0056)
-	r := tally.Shares(peaks, times)
-	forward := tally.Model.Prompt(3).Add(tally.Model.Response(3, 2))
-	backward := tally.Model.Backward(forward)
-	forward = forward.Add(tally.Model.Response(3, 4))
-	if got, want := r.Float("limit/score"), forward.FLOPs/1e6/0.5; got != want {
-		t.Errorf("score %v, want %v", got, want)
-	}
-	if got, want := r.Float("limit/backward"), backward.FLOPs/1e6/0.5; got != want {
-		t.Errorf("backward %v, want %v", got, want)
-	}
-	if got := r.Float("limit/optimizer"); got != 0.5 {
-		t.Errorf("optimizer %v", got)
-	}
-	if r.Get("limit/rollout") != nil {
-		t.Errorf("a rollout of no time: %v", r)
-	}
-	if r := tally.Shares(peaks, times); r.Float("limit/optimizer") != 0 {
-		t.Errorf("the next round has %v", r)
 	}
 }
