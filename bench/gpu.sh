@@ -214,7 +214,7 @@ for which in "${@:-1 2 3}"; do
 			;;
 		3)
 			decoding 120 "$large" $few
-			bench step 160 "$large" --part score,step --offload --offload-weights --rows 4 --tokens 1024 --repeat 1
+			bench step 160 "$large" --part score,step --offload all --rows 4 --tokens 1024 --repeat 1
 			bench round 200 "$small" --round $round
 			pytorch 60 "$large" --batch 64 --context 256 --steps $steps --rows 4 --tokens 1024 --repeat 1
 			;;

@@ -45,7 +45,7 @@ func newBench() *cobra.Command {
 	flags.StringArrayVar(&b.contexts, "contexts", nil, "decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000; may be given several times")
 	flags.IntVar((*int)(&b.Stash), "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything of the layers, 3 the logits too")
 	flags.StringVar(&b.Optimizer, "optimizer", b.Optimizer, "optimizer whose update is measured: "+strings.Join(models.Optimizers(), ", "))
-	settings.AddFlags(flags, &b.Parts, "batch", "context", "steps", "rows", "tokens", "prompt", "group", "repeat", "offload", "offload-weights", "gradients")
+	settings.AddFlags(flags, &b.Parts, "batch", "context", "steps", "rows", "tokens", "prompt", "group", "repeat", "offload")
 	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	markDirs(c, "profile")
@@ -113,9 +113,6 @@ func (b *benchCommand) check() error {
 	if remedy := policy.RefusedBase(b.lora.BaseDType, b.lora.On, b.dtype, b.runtime.Device); remedy != "" {
 		return usagef("--base-dtype %s: %s", b.lora.BaseDType, remedy)
 	}
-	if b.Gradients != "float32" && b.dtype != b.Gradients {
-		return usagef("--gradients %s is for layers that compute in it: it goes with --dtype %[1]s", b.Gradients)
-	}
 	if !slices.Contains(models.Optimizers(), b.Optimizer) {
 		return usagef("--optimizer %q: must be one of %s", b.Optimizer, strings.Join(models.Optimizers(), ", "))
 	}
@@ -151,8 +148,8 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if (b.Offload || b.OffloadWeights) && !wanted["step"] {
-		return usagef("--offload and --offload-weights are about the update: they go with --part step or all")
+	if b.Offload != ort.OffloadNone && !wanted["step"] {
+		return usagef("--offload is about the update: it goes with --part step or all")
 	}
 	config, err := localTokenizer(c, b.config)
 	if err != nil {
@@ -184,7 +181,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		return err
 	}
 	defer policy.Close()
-	policy.Ring.Offload = b.OffloadWeights
+	policy.Ring.Offload = b.Offload
 	if b.lora.On {
 		if err := policy.NewAdapter(b.lora.Settings, b.config, 0); err != nil {
 			return err

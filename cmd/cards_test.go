@@ -13,6 +13,7 @@ import (
 	"onering/models"
 	"onering/objectives"
 	"onering/policy"
+	"onering/runtime"
 	"onering/train/rl"
 )
 
@@ -80,7 +81,7 @@ func TestTableRuns(t *testing.T) {
 				if p.Fits {
 					cell = fmt.Sprintf("%.0f GB, %d slots, %s; %.0f s", float64(p.Peak)/1e9, p.Slots, p.Stash, p.Seconds)
 				}
-				if p.Fits && (p.Offload || p.Weights) {
+				if p.Fits && p.Offload != runtime.OffloadNone {
 					cell += fmt.Sprintf("; %.0f GB of the host", float64(p.Host)/1e9)
 				}
 				row += " | " + cell
@@ -141,8 +142,8 @@ func must1[T any](x T, err error) func(*testing.T) T {
 func TestKeptSizes(t *testing.T) {
 	dir := t.TempDir()
 	was := rl.Default()
-	was.Runtime.Device, was.Rollout.Slots, was.Train.MicroTokens, was.Train.Stash, was.Optimizer.Offload, was.Train.Rounds = "cuda", 96, 2048, "layers", true, 3
-	was.Optimizer.OffloadWeights, was.Model.DType = true, "bfloat16"
+	was.Runtime.Device, was.Rollout.Slots, was.Train.MicroTokens, was.Train.Stash, was.Optimizer.Offload, was.Train.Rounds = "cuda", 96, 2048, "layers", runtime.OffloadAll, 3
+	was.Model.DType = "bfloat16"
 	text := must1(encodeConfig(&was))(t)
 	file := filepath.Join(t.TempDir(), "again.toml")
 	for path, text := range map[string]string{filepath.Join(dir, "run.toml"): string(text), file: "[train]\nmicro_tokens = 1024\n"} {
@@ -150,16 +151,16 @@ func TestKeptSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for device, want := range map[string]string{"cuda": "64 1024 layers true true", "cpu": "64 1024 auto false false"} {
+	for device, want := range map[string]string{"cuda": "64 1024 layers all", "cpu": "64 1024 auto none"} {
 		for _, out := range []string{dir, t.TempDir()} { // the second folder has no run
 			f := configFlags{file: file, sets: []string{"rollout.slots=64", "runtime.device=" + device}}
 			r, err := f.resolveRun(newTrain(), out, true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := fmt.Sprint(r.Rollout.Slots, r.Train.MicroTokens, " ", r.Train.Stash, " ", r.Optimizer.Offload, r.Optimizer.OffloadWeights)
+			got := fmt.Sprint(r.Rollout.Slots, r.Train.MicroTokens, " ", r.Train.Stash, " ", r.Optimizer.Offload)
 			if out != dir {
-				want = "64 1024 auto false false"
+				want = "64 1024 auto none"
 			}
 			if got != want || r.Train.Rounds == 3 {
 				t.Errorf("%s: %s with %d rounds, want %s", device, got, r.Train.Rounds, want)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -149,6 +150,9 @@ func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 		return nil, usagef("%s: a run file has at most 1 MB", name)
 	}
 	source, err := settings.File(name, data)
+	if _, begun := os.Stat(filepath.Join(filepath.Dir(name), "checkpoints")); begun == nil && filepath.Base(name) == "run.toml" {
+		source = rl.Renew(source)
+	}
 	return source, asUsage(err)
 }
 

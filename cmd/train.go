@@ -151,6 +151,7 @@ func savedRun(dir string) (run settings.Source, command string, err error) {
 	text, err := files.ReadIn(file, largestRunFile)
 	if err == nil {
 		run, err = settings.Saved(file, text)
+		run = rl.Renew(run)
 	}
 	if slices.ContainsFunc(run, func(s settings.Setting) bool { return s.Section == "rollout" }) {
 		return run, "train", asUsage(err)

@@ -137,12 +137,7 @@ func (e *Env) DownloadPart(w *models.Weights, from, to int) error {
 
 // UploadPart is Upload for the elements from (included) to to (excluded) of gradients.
 func (e *Env) UploadPart(w *models.Weights, from, to int) error {
-	a := e.arenaOf(w)
-	err := a.moveAll(from, to, false)
-	if c := a.rounded; c != nil && err == nil {
-		err = c.convert(max(from, c.from), min(to, c.to), false)
-	}
-	return copying("to", err)
+	return copying("to", e.arenaOf(w).moveAll(from, to, false))
 }
 
 func copying(direction string, err error) error {
@@ -274,17 +269,14 @@ func (a *arena) moveAll(from, to int, down bool) error {
 	return nil
 }
 
-// view returns a Value whose first element is element first of the weights, in 16 bits if
-// only that arena has it. The caller closes it.
+// view returns a Value whose first element is element first of the weights. The caller
+// closes it.
 func (a *arena) view(first int, shape ...int64) (*Value, error) {
 	n, err := sizeOf(a.dtype, shape)
 	if err != nil {
 		return nil, err
 	}
 	if last := first + n/a.dtype.Size(); !a.holds(first, last) {
-		if a.rounded != nil && a.rounded.holds(first, last) {
-			return a.rounded.view(first, shape...)
-		}
 		return nil, fmt.Errorf("runtime: a tensor of shape %v at element %d lies outside the elements %d to %d that this arena holds", shape, first, a.from, a.to)
 	}
 	return newValue(a.memory, a.dtype, a.address(first), n, shape)
@@ -440,27 +432,22 @@ func (a *arena) convert(from, to int, down bool) (err error) {
 	return err
 }
 
-// zero sets all elements to zero, including those of 16 bits.
+// zero sets all elements to zero.
 func (a *arena) zero() error {
 	for _, h := range a.held() {
 		if err := a.memory.Zero(a.address(h.from), (h.to-h.from)*a.dtype.Size()); err != nil {
 			return err
 		}
 	}
-	if a.rounded != nil {
-		return a.rounded.zero()
-	}
 	return nil
 }
 
-// lessen makes another arena that holds the elements from (included) to to (excluded) in
-// a 16-bit type: zeros if fresh is true, else rounded elements.
-func (a *arena) lessen(d models.DType, from, to int, fresh bool) error {
+// lessen makes another arena that holds the elements from (included) to to (excluded)
+// rounded to a 16-bit type.
+func (a *arena) lessen(d models.DType, from, to int) error {
 	a.rounded = &arena{weights: a.weights, from: from, to: to, dtype: d}
 	err := a.rounded.allocate(a.memory)
-	if err == nil && fresh {
-		err = a.rounded.zero()
-	} else if err == nil {
+	if err == nil {
 		err = a.rounded.upload()
 	}
 	if err != nil {
@@ -511,7 +498,7 @@ type Need struct {
 
 // RingNeeds returns the needs of a Ring's weights: offload is the Ring's field, parts into
 // how many parts it is divided (the largest counts), and weights in fewer bits are included.
-func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, parts int) []Need {
+func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload, parts int) []Need {
 	from, to := arch.Copied()
 	weights, fewer := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
 	if l := arch.AdapterLayout(); l != nil {
@@ -521,14 +508,14 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, p
 		weights, fewer = weights-int64(to-from), int64(models.NarrowBytes(compute.Base, to-from))
 	}
 	need := Need{What: "weights", Device: 4 * weights}
-	if divided := parts > 1 && arch.AdapterLayout() == nil; (offload || divided) && from < to && !compute.Narrow() {
+	if divided := parts > 1 && arch.AdapterLayout() == nil; (offload == OffloadAll || divided) && from < to && !compute.Narrow() {
 		l, own := arch.Layout(), int64(4*(to-from))
 		a := &arena{weights: &models.Weights{Layout: l}, to: l.Size}
 		a.pieces = a.without(from, to)
 		if divided {
 			own = (own + int64(parts) - 1) / int64(parts)
 		}
-		if need.Device -= 4 * int64(l.Size-a.before(a.to)); offload {
+		if need.Device -= 4 * int64(l.Size-a.before(a.to)); offload == OffloadAll {
 			need.Host = own
 		} else {
 			need.Device += own
@@ -537,29 +524,17 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload bool, p
 	return []Need{need, {What: "weights in fewer bits", Device: fewer}}
 }
 
-// GradientNeeds returns the needs of the gradients of trained weights, with layers'
-// gradients held in type d, and of converting those of the current layer.
-func GradientNeeds(arch models.Architecture, d models.DType) []Need {
-	l := cmp.Or(arch.AdapterLayout(), arch.Layout())
-	needs := []Need{{What: "gradients", Device: int64(4 * l.Size)}}
-	if from, to := arch.Copied(); d.Size() == 2 && from < to && arch.AdapterLayout() == nil {
-		needs[0].Device -= int64(2 * (to - from))
-		needs = append(needs, Need{What: "other", Device: int64(2 * 4 * (to - from) / arch.Geometry().Layers)})
-	}
-	return needs
-}
-
-// OptimizerNeeds returns the needs of an Optimizer's state for so many elements, of which
-// the largest of so many parts counts, and of moving the host's part to the device in
-// updates. state and weights say whether the host holds the state, and weights of the Ring.
-func OptimizerNeeds(rule models.Optimizer, elements, parts int, state, weights bool) []Need {
+// OptimizerNeeds returns the needs of an Optimizer's state, of which the largest of so many
+// parts counts, and of moving what the host holds to the device in updates.
+func OptimizerNeeds(arch models.Architecture, rule models.Optimizer, offload Offload, parts int) []Need {
+	elements := cmp.Or(arch.AdapterLayout(), arch.Layout()).Size
 	n := Need{What: "moments", Device: int64((4*len(rule.State())*elements + parts - 1) / parts)}
 	kept := 0 // tensors of a part
-	if state {
+	if offload.moments() {
 		n.Device, n.Host = 0, n.Device
 		kept += len(rule.State())
 	}
-	if weights {
+	if offload == OffloadAll && arch.AdapterLayout() == nil {
 		kept++
 	}
 	return []Need{n, {What: "other", Device: int64(4 * kept * stagingSlots * min(stagedAtOnce, elements))}}

@@ -25,7 +25,7 @@ func TestCrossing(t *testing.T) {
 			l, err := e.NewLearner(ring, runtime.LearnerOptions{HeadRows: 128, BlockTokens: 8, EntropyGradient: true})
 			check(t, err)
 			defer l.Close()
-			o, err := e.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{})
+			o, err := e.NewOptimizer(ring, l.Gradients, adamw.Default())
 			check(t, err)
 			defer o.Close()
 			before, downBefore := e.Crossed()

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/models/onnx"
 	"onering/models/ports"
 )
 
@@ -16,33 +15,26 @@ import (
 // No weight was updated.
 var ErrOverflow = errors.New("runtime: gradients overflow float16")
 
-// A normProgram sums the squares of gradients by slice. The sum of a slice takes one
-// thread, so on the CPU several runs go in parallel, each with its own binding.
-type normProgram struct {
+// A norm sums the squares of the gradients that an Optimizer owns, slice by slice. The sum
+// of a slice takes one thread, so on the CPU several runs go in parallel, each with its own
+// binding.
+type norm struct {
 	kernels  Kernels    // the device's kernels; if it has some, there are no bindings
-	bindings []*Binding // bindings of one session; none if the Optimizer owns no slice
-	slices   []normSlice
-	dtype    models.DType // the type that holds the gradients
-	sums     buffer       // [slices that it owns], the sum of the squares of each
-	found    buffer       // [slices that it owns], in float16 how many elements are not finite
-	unscale  buffer       // [1], 1/LossScale
-	unscales bool         // whether the Program has unscale and found
+	bindings []*Binding // bindings of one session
+	unscales bool       // whether the layers compute in float16: gradients are scaled and may overflow
+	unscale  buffer     // [1], 1/LossScale
+
+	numbers    []int    // of the slices, among those of all ranks
+	g          []*Value // the gradients of each slice
+	sum, found []*Value // by slice, the sum of the squares and, if unscales, how many elements are not finite
+	sums       buffer   // holds sum
+	founds     buffer   // holds found
 }
 
-// A normSlice is a slice of the gradients that the Optimizer owns.
-type normSlice struct {
-	number     int
-	g          *Value
-	sum, found *Value
-}
-
-// openNorm loads the Program for each type that holds gradients, and cuts the gradients
-// into slices.
+// openNorm cuts the gradients into slices and loads the Program.
 func (o *Optimizer) openNorm() error {
-	p, err := o.ring.Arch.GradNorm()
-	if err != nil {
-		return err
-	}
+	n := &norm{kernels: o.env.memory.Kernels, sums: o.env.buffer(models.F32), founds: o.env.buffer(models.F32), unscale: hostBuffer(models.F32)}
+	o.norm = n
 	bounds := o.ring.shares.bounds
 	for i := range bounds[:len(bounds)-1] {
 		if !o.ring.shares.owns(i) {
@@ -52,29 +44,18 @@ func (o *Optimizer) openNorm() error {
 		if err != nil {
 			return err
 		}
-		k := slices.IndexFunc(o.norms, func(n *normProgram) bool { return n.dtype == g.dtype })
-		if k < 0 {
-			k = len(o.norms)
-			o.norms = append(o.norms, &normProgram{
-				dtype: g.dtype, unscales: len(p.Outputs) > 1,
-				sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32),
-			})
-			if g.dtype == models.F32 { // kernels read them
-				o.norms[k].kernels = o.env.memory.Kernels
-			}
-		}
-		o.norms[k].slices = append(o.norms[k].slices, normSlice{number: i, g: g})
+		n.numbers, n.g = append(n.numbers, i), append(n.g, g)
 	}
-	for _, n := range o.norms {
-		if err := n.open(o.env, held(p, n.dtype, isGrad)); err != nil {
-			return err
-		}
+	p, err := o.ring.Arch.GradNorm()
+	if err != nil || n.g == nil {
+		return err
 	}
-	return nil
+	n.unscales = len(p.Outputs) > 1
+	return n.open(o.env, p)
 }
 
 // open loads the Program and allocates the sums.
-func (n *normProgram) open(e *Env, p models.Program) error {
+func (n *norm) open(e *Env, p models.Program) error {
 	if n.kernels == nil {
 		first, err := loadBinding(e, withScalars(p))
 		if err != nil {
@@ -82,22 +63,22 @@ func (n *normProgram) open(e *Env, p models.Program) error {
 		}
 		n.bindings = append(n.bindings, first)
 	}
-	for e.memory.Aliases() && len(n.bindings) < min(e.Threads(), len(n.slices)) {
+	for e.memory.Aliases() && len(n.bindings) < min(e.Threads(), len(n.g)) {
 		b, err := n.bindings[0].s.NewBinding()
 		if err != nil {
 			return err
 		}
 		n.bindings = append(n.bindings, b)
 	}
-	for _, b := range []*buffer{&n.sums, &n.found} {
-		if _, err := b.of(int64(len(n.slices))); err != nil {
-			return err
-		}
+	_, sumsErr := n.sums.of(int64(len(n.g)))
+	_, foundsErr := n.founds.of(int64(len(n.g)))
+	if err := cmp.Or(sumsErr, foundsErr); err != nil {
+		return err
 	}
-	for i := range n.slices {
-		var sumErr, foundErr error
-		n.slices[i].sum, sumErr = n.sums.view(i)
-		n.slices[i].found, foundErr = n.found.view(i, 1)
+	for i := range n.g {
+		sum, sumErr := n.sums.view(i)
+		found, foundErr := n.founds.view(i, 1)
+		n.sum, n.found = append(n.sum, sum), append(n.found, found)
 		if err := cmp.Or(sumErr, foundErr); err != nil {
 			return err
 		}
@@ -107,7 +88,10 @@ func (n *normProgram) open(e *Env, p models.Program) error {
 
 // squares sets the sums of its slices: the squares of the gradients divided by scale. A
 // sum is NaN if a gradient overflows float16.
-func (n *normProgram) squares(sums []float64, scale float64) error {
+func (n *norm) squares(sums []float64, scale float64) error {
+	if len(n.g) == 0 {
+		return nil
+	}
 	run := n.runSessions
 	if n.kernels != nil {
 		run = n.runKernels
@@ -121,21 +105,21 @@ func (n *normProgram) squares(sums []float64, scale float64) error {
 	}
 	var found []float32 // kernels do not count overflows: their sums are not finite then
 	if n.unscales && n.kernels == nil {
-		if found, err = pulled[float32](&n.found); err != nil {
+		if found, err = pulled[float32](&n.founds); err != nil {
 			return err
 		}
 	}
-	for i, s := range n.slices {
-		sums[s.number] = float64(singles[i])
-		if found != nil && found[i] != 0 || found == nil && n.unscales && math.IsNaN(sums[s.number]-sums[s.number]) {
-			sums[s.number] = math.NaN()
+	for i, number := range n.numbers {
+		sums[number] = float64(singles[i])
+		if found != nil && found[i] != 0 || found == nil && n.unscales && math.IsNaN(sums[number]-sums[number]) {
+			sums[number] = math.NaN()
 		}
 	}
 	return nil
 }
 
 // runSessions computes the sums by the Program.
-func (n *normProgram) runSessions(scale float64) error {
+func (n *norm) runSessions(scale float64) error {
 	free := make(chan *binder, len(n.bindings))
 	for _, binding := range n.bindings {
 		b := &binder{b: binding}
@@ -146,12 +130,12 @@ func (n *normProgram) runSessions(scale float64) error {
 		}
 		free <- b
 	}
-	models.AtOnce(len(n.bindings), len(n.slices), func(i int) {
-		b, s := <-free, n.slices[i]
-		b.in(ports.Grad, s.g, nil)
-		b.out(ports.SquareSum, s.sum, nil)
+	models.AtOnce(len(n.bindings), len(n.g), func(i int) {
+		b := <-free
+		b.in(ports.Grad, n.g[i], nil)
+		b.out(ports.SquareSum, n.sum[i], nil)
 		if n.unscales {
-			b.out(ports.NotFinite, s.found, nil)
+			b.out(ports.NotFinite, n.found[i], nil)
 		}
 		b.err = b.run()
 		free <- b
@@ -165,16 +149,22 @@ func (n *normProgram) runSessions(scale float64) error {
 }
 
 // runKernels computes the sums by the device's kernel.
-func (n *normProgram) runKernels(scale float64) error {
+func (n *norm) runKernels(scale float64) error {
 	if !n.unscales {
 		scale = 1
 	}
-	for _, s := range n.slices {
-		if err := n.kernels.Squares(s.g.data, s.g.bytes/models.F32.Size(), 1/scale, s.sum.data); err != nil {
+	for i, g := range n.g {
+		if err := n.kernels.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, n.sum[i].data); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (n *norm) close() {
+	closeSessions(n.bindings...)
+	closeValues(slices.Concat(n.g, n.sum, n.found)...)
+	closeBuffers(&n.sums, &n.founds, &n.unscale)
 }
 
 // total adds the sums of all slices. If one is NaN and gradients are in float16, the
@@ -192,54 +182,6 @@ func (o *Optimizer) total(sums []float64, scale float64) (total float64, err err
 	return total, nil
 }
 
-// isGrad says whether a port is the gradient of an update or a norm.
-func isGrad(p models.Port) bool { return p.Name == ports.Grad }
-
-// held returns a Program whose gradients lie in memory in the type d: their ports are
-// converted to float32 before use, and their results are rounded once.
-func held(p models.Program, d models.DType, isGradient func(models.Port) bool) models.Program {
-	if d == models.F32 {
-		return p
-	}
-	var before, behind []onnx.Node
-	wide := map[string]string{}
-	p.Name += ".held"
-	for side, all := range []*[]models.Port{&p.Inputs, &p.Outputs} {
-		*all = slices.Clone(*all)
-		for i, port := range *all {
-			if !isGradient(port) {
-				continue
-			}
-			(*all)[i].DType, wide[port.Name] = d, port.Name+".wide"
-			if side == input {
-				before = append(before, cast(port.Name, port.Name+".wide", models.F32))
-			} else {
-				behind = append(behind, cast(port.Name+".wide", port.Name, d))
-			}
-		}
-	}
-	names := func(of []string) (names []string) {
-		for _, name := range of {
-			names = append(names, cmp.Or(wide[name], name))
-		}
-		return names
-	}
-	for _, node := range p.Nodes {
-		node.Inputs, node.Outputs = names(node.Inputs), names(node.Outputs)
-		before = append(before, node)
-	}
-	p.Nodes = append(before, behind...)
-	return p
-}
-
-func (n *normProgram) close() {
-	closeSessions(n.bindings...)
-	for _, s := range n.slices {
-		closeValues(s.g, s.sum, s.found)
-	}
-	closeBuffers(&n.sums, &n.found, &n.unscale)
-}
-
 // GradNorm returns the 2-norm of all gradients divided by the LossScale. If some are
 // NaN or infinite, the error names the tensor, or is ErrOverflow for float16.
 func (o *Optimizer) GradNorm() (float64, error) {
@@ -251,10 +193,8 @@ func (o *Optimizer) GradNorm() (float64, error) {
 // has the same bits as with one Optimizer.
 func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
 	sums := make([]float64, len(o.ring.shares.owner))
-	for _, n := range o.norms {
-		if err := n.squares(sums, o.ring.lossScale()); err != nil {
-			return 0, err
-		}
+	if err := o.norm.squares(sums, o.ring.lossScale()); err != nil {
+		return 0, err
 	}
 	if err := share(sums, o.ring.shares.owner); err != nil {
 		return 0, err

@@ -167,7 +167,7 @@ func TestHalfCopy(t *testing.T) {
 		defer ring.Close()
 		before := score(w, ring)
 		for step := range 3 {
-			l, o := train(t, env, ring, runtime.OptimizerOptions{})
+			l, o := train(t, env, ring)
 			l.Close()
 			o.Close()
 			after := score(w, ring)
@@ -195,11 +195,11 @@ func TestHalfCopy(t *testing.T) {
 }
 
 // train makes two updates and returns the Learner and Optimizer that made them.
-func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.OptimizerOptions) (*runtime.Learner, *runtime.Optimizer) {
+func train(t *testing.T, env *runtime.Env, ring *runtime.Ring) (*runtime.Learner, *runtime.Optimizer) {
 	t.Helper()
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAll})
 	check(t, err)
-	o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), options)
+	o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default())
 	check(t, err)
 	for range 2 {
 		l.ZeroGradients()
@@ -219,20 +219,19 @@ func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.O
 func TestOffload(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	for _, tt := range []struct {
-		device           string
-		compute          models.DType
-		moments, weights bool
-		most             int // how many ranges may be locked; 0 is any number
-		locked, slots    int
-		crossing         int // bytes of a parameter, about
+		device        string
+		compute       models.DType
+		offload       runtime.Offload
+		most          int // how many ranges may be locked; 0 is any number
+		locked, slots int
+		crossing      int // bytes of a parameter, about
 	}{
-		{"stand-in-cuda", models.F32, false, true, 0, 0, 1, 0},
-		{"stand-in-cuda", models.F16, true, false, 0, 2, 3, 8},
-		{"stand-in-cuda", models.F16, true, false, 1, 0, 1, 8},
-		{"stand-in-cuda", models.F16, false, true, 0, 1, 3, 2},
-		{"stand-in-cuda", models.F16, true, true, 0, 3, 3, 10},
+		{"stand-in-cuda", models.F32, runtime.OffloadAll, 0, 2, 3, 8},
+		{"stand-in-cuda", models.F16, runtime.OffloadMoments, 0, 2, 3, 8},
+		{"stand-in-cuda", models.F16, runtime.OffloadMoments, 1, 0, 1, 8},
+		{"stand-in-cuda", models.F16, runtime.OffloadAll, 0, 3, 3, 10},
 	} {
-		t.Run(fmt.Sprintf("%s, %v, moments %v, weights %v, at most %d", tt.device, tt.compute, tt.moments, tt.weights, tt.most), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, %v, %s, at most %d", tt.device, tt.compute, tt.offload, tt.most), func(t *testing.T) {
 			var want, logProbs []float32
 			var moved [2]int64
 			for i := range 2 {
@@ -243,11 +242,13 @@ func TestOffload(t *testing.T) {
 				env.SetNotice(func(text string) { notices = append(notices, text) })
 				env.Locked(tt.most)
 				w, ring := madeUpRing(t, c, 3)
-				ring.Offload = i > 0 && tt.weights
+				if i > 0 {
+					ring.Offload = tt.offload
+				}
 				before, _ := env.Crossed()
 				// The parts are so small that there are more parts than slots.
 				check(t, ring.Divide(0, 1, 1000))
-				l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: i > 0 && tt.moments})
+				l, o := train(t, env, ring)
 				up, _ := env.Crossed()
 				moved[i] = up - before
 				if locked := env.Locked(0); i > 0 && (locked != tt.locked || o.Slots() != tt.slots || (len(notices) > 0) != (tt.most > 0) || tt.most > 0 && !strings.Contains(notices[0], "locks no more")) {
@@ -296,12 +297,12 @@ func TestOffloadOnGPU(t *testing.T) {
 		t.Skip("is about a GPU")
 	}
 	var want []float32
-	for _, offload := range []bool{false, true} {
+	for _, offload := range []runtime.Offload{runtime.OffloadNone, runtime.OffloadAll} {
 		w, ring := madeUpRing(t, halfModel(), 3)
 		ring.Offload = offload
 		check(t, ring.Divide(0, 1, 1000))
-		l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: offload})
-		if slots := o.Slots(); offload && slots != 3 && strings.HasPrefix(env.Device(), "cuda") {
+		l, o := train(t, env, ring)
+		if slots := o.Slots(); offload == runtime.OffloadAll && slots != 3 && strings.HasPrefix(env.Device(), "cuda") {
 			t.Errorf("%d slots: the host's memory was not locked", slots)
 		}
 		check(t, env.Download(w, o.State["exp_avg"], o.State["exp_avg_sq"]))
@@ -326,11 +327,13 @@ func TestOffloadParts(t *testing.T) {
 	var want, joined []float32
 	for part, parts := range []int{1, 3, 3, 3} {
 		w, ring := madeUpRing(t, c, 3)
-		ring.Offload = part > 0
+		if part > 0 {
+			ring.Offload = runtime.OffloadAll
+		}
 		check(t, ring.Divide(max(0, part-1), parts, 1000))
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
 		check(t, err)
-		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{Offload: part > 0})
+		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default())
 		check(t, err)
 		p, err := l.Forward(madeSequences(), 1, true)
 		check(t, err)
@@ -369,12 +372,13 @@ func TestOffloadLost(t *testing.T) {
 		c := halfModel()
 		c.Type = models.F16
 		_, ring := madeUpRing(t, c, 3)
+		ring.Offload = runtime.OffloadMoments
 		check(t, ring.Divide(0, 1, 1000))
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
 		if err != nil {
 			continue
 		}
-		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{Offload: true})
+		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default())
 		if err == nil {
 			if err := o.Update(1e-2, 1); err == nil {
 				t.Fatalf("%d calls are enough for an update, and %d losses were met", calls, met)
@@ -398,7 +402,7 @@ func TestLossScale(t *testing.T) {
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention})
 		check(t, err)
 		defer l.Close()
-		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{})
+		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default())
 		check(t, err)
 		defer o.Close()
 		var norms []float64
@@ -486,70 +490,5 @@ func TestRingStaysOnDevice(t *testing.T) {
 	}
 	if _, err := second.NewLearner(ring, scores); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("a second device: %v", err)
-	}
-}
-
-// Sums of gradients that are held in bfloat16 are those of float32 rounded once after
-// each pass, to the bit; the norm and the update read them unrounded. A model in float32
-// keeps its sums in float32.
-func TestGradientsInFewerBits(t *testing.T) {
-	cpu := runtimetest.Test(t)
-	for _, device := range []string{"cpu", "stand-in-cuda"} {
-		env := cpu
-		if device != "cpu" {
-			env = runtime.OpenStandIn(t, cpu, device)
-		} else if env.Device() != "cpu" {
-			continue
-		}
-		c := halfModel()
-		c.Type = models.F16
-		var sum, weights [][]float32
-		var norms []float64
-		for i := range 2 {
-			w, ring := madeUpRing(t, c, 3)
-			check(t, ring.Divide(0, 1, 1000))
-			d := []models.DType{models.BF16, models.F32}[i]
-			l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention, Gradients: d})
-			check(t, err)
-			o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{})
-			check(t, err)
-			from, to := ring.Arch.Copied()
-			g := make([]float32, len(w.Data))
-			l.ZeroGradients()
-			for pass := range 4 {
-				if i == 1 {
-					l.ZeroGradients()
-				}
-				p, err := l.Forward(madeSequences()[:1+pass%2], 1, true)
-				check(t, err)
-				check(t, p.Backward(likeLogProb(p, 0.01*float64(1+pass)), nil))
-				p.Release()
-				if i == 1 {
-					check(t, env.Download(l.Gradients))
-					for k, x := range l.Gradients.Data[:to] {
-						g[k] = models.BF16ToFloat32(models.Float32ToBF16(g[k] + x))
-					}
-				}
-			}
-			if i == 1 {
-				copy(l.Gradients.Data, sum[0])
-				copy(l.Gradients.Data[from:to], g[from:to])
-				check(t, env.Upload(l.Gradients))
-			}
-			norm, err := clipAndUpdate(o, 1e-2)
-			check(t, err)
-			check(t, env.Download(l.Gradients, w))
-			sum, weights, norms = append(sum, slices.Clone(l.Gradients.Data)), append(weights, slices.Clone(w.Data)), append(norms, norm)
-			check(t, env.DownloadPart(l.Gradients, from-8, to-8))
-			check(t, env.UploadPart(l.Gradients, from-8, to-8))
-			if check(t, env.Download(l.Gradients)); !slices.Equal(l.Gradients.Data, sum[i]) {
-				t.Errorf("%s: a part that was copied down and up differs", device)
-			}
-			l.Close()
-			o.Close()
-		}
-		if !slices.Equal(sum[0], sum[1]) || !slices.Equal(weights[0], weights[1]) || norms[0] != norms[1] {
-			t.Errorf("%s: other gradients or weights, or norms %v", device, norms)
-		}
 	}
 }

@@ -71,7 +71,7 @@ func updated(t *testing.T, env *Env, arch models.Architecture) ([][]float32, flo
 	a, err := env.holdPieces(g, env.memory, nil, false)
 	must(err)
 	defer a.close()
-	o, err := env.NewOptimizer(ring, g, &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}, OptimizerOptions{})
+	o, err := env.NewOptimizer(ring, g, &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1})
 	must(err)
 	defer o.Close()
 	for range 3 {

@@ -35,10 +35,6 @@ type LearnerOptions struct {
 	// from the last to the first, and at the end. On a device the work may not be done
 	// yet; a download waits for it.
 	Final func(first int)
-	// Gradients is a 16-bit type for the sums of the layers' gradients, if the layers
-	// compute in 16 bits: each pass adds to them in float32 and rounds once. F32 or 0
-	// means float32. Devices without addresses do not have it.
-	Gradients models.DType
 	// Apart computes the prefix of each sequence, even if several neighbouring sequences
 	// share it.
 	Apart bool
@@ -114,7 +110,10 @@ func (l *Learner) open() (err error) {
 		if l.Gradients, err = models.NewWeights(l.ring.Trained().Layout); err != nil {
 			return err
 		}
-		if err = l.openGradients(); err != nil {
+		if l.gradients, err = l.env.holdPieces(l.Gradients, l.env.memory, nil, true); err == nil {
+			err = l.gradients.nameTensors()
+		}
+		if err != nil {
 			return err
 		}
 		l.back.final = finals(l)
@@ -133,23 +132,6 @@ func (l *Learner) open() (err error) {
 		return err
 	}
 	return l.openHead()
-}
-
-// openGradients makes the arena of the gradients.
-func (l *Learner) openGradients() (err error) {
-	var pieces []piece
-	from, to := l.ring.Arch.Copied()
-	fewer := l.options.Gradients.Size() == 2 && l.ring.Adapter == nil && from < to
-	if fewer {
-		pieces = between(0, len(l.Gradients.Data), []piece{{from, to}})
-	}
-	if l.gradients, err = l.env.holdPieces(l.Gradients, l.env.memory, pieces, true); err == nil && fewer {
-		err = l.gradients.lessen(l.options.Gradients, from, to, true)
-	}
-	if err != nil {
-		return err
-	}
-	return l.gradients.nameTensors()
 }
 
 // arch returns the ring's Architecture, or with Base that of its weights alone.
@@ -174,11 +156,7 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 		return err
 	}
 	return b.bindAll(models.Gradient, func(p models.Port) (*Value, error) {
-		a := l.gradients
-		if p.DType != models.F32 {
-			a = a.rounded
-		}
-		v := a.tensor(prefix + p.Of)
+		v := l.gradients.tensor(prefix + p.Of)
 		if v == nil {
 			return nil, fmt.Errorf("runtime: program %q updates the gradient of %q, which the model lacks", b.s.name, prefix+p.Of)
 		}
@@ -206,9 +184,6 @@ func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 		return nil, err
 	}
 	if !l.options.ScoreOnly {
-		if l.gradients.rounded != nil {
-			backward = held(backward, l.options.Gradients, func(p models.Port) bool { return p.Role == models.Gradient })
-		}
 		if s.backward, err = l.bindLayers(backward); err != nil {
 			closeSessions(s.forward[0])
 			return nil, err

@@ -375,7 +375,7 @@ func testAdamW(t *testing.T, env *runtime.Env) {
 				want := m.AdamW[name]
 				settings := adamw.Default()
 				settings.WeightDecay = want.WeightDecay
-				o, err := env.NewOptimizer(m.ring, l.Gradients, settings, runtime.OptimizerOptions{})
+				o, err := env.NewOptimizer(m.ring, l.Gradients, settings)
 				check(t, err)
 				defer o.Close()
 				for step := range 3 {

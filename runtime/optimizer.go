@@ -27,9 +27,8 @@ type Optimizer struct {
 	gradients *models.Weights
 	rule      models.Optimizer
 	arenas    map[string]*arena // the arenas of State, by port
-	norms     []*normProgram    // one for each type that holds gradients
+	norm      *norm
 	updates   []*update
-	options   OptimizerOptions
 	scalars   buffer // the rule's numbers, in the order of their names
 	staging   staging
 }
@@ -41,22 +40,14 @@ type optimizerPart struct {
 	state      map[string]*Value // state by port
 }
 
-// OptimizerOptions say where an Optimizer stores its state. They change no result.
-type OptimizerOptions struct {
-	// Offload keeps the state in the host's memory. Each update then copies it to the
-	// device and back: 16 bytes for each parameter with AdamW. Ring.Offload does the same
-	// for weights.
-	Offload bool
-}
-
 // NewOptimizer makes an Optimizer with a state of zeros.
-func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optimizer, options OptimizerOptions) (*Optimizer, error) {
+func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optimizer) (*Optimizer, error) {
 	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
-		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), options: options,
+		State: make(map[string]*models.Weights), arenas: make(map[string]*arena),
 		scalars: e.buffer(models.F32), staging: staging{memory: e.memory},
 	}
 	if err := o.open(); err != nil {
@@ -72,7 +63,7 @@ func (o *Optimizer) open() error {
 		return errors.New("runtime: this optimizer updates whole tensors, so it cannot be kept in parts")
 	}
 	memory, own := o.env.memory, o.ring.shares.own()
-	if o.options.Offload {
+	if o.ring.Offload.moments() {
 		memory = host
 	}
 	for _, s := range o.rule.State() {
@@ -162,7 +153,7 @@ func (o *Optimizer) addParts(bounds []int) error {
 		}
 		for last := bounds[i+1]; first < last; {
 			size := last - first
-			if (o.options.Offload || o.stagesWeights()) && !o.env.memory.Aliases() {
+			if (o.ring.Offload.moments() || o.stagesWeights()) && !o.env.memory.Aliases() {
 				size = min(size, stagedAtOnce)
 			}
 			if err := o.addPart(first, []int{size}, nil); err != nil {
@@ -189,7 +180,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	if part.g, err = o.env.arenaOf(o.gradients).view(from, int64s(dims)...); err != nil {
 		return err
 	}
-	u, err := o.updateOf(shape, copy, part.g.dtype)
+	u, err := o.updateOf(shape, copy)
 	if err != nil {
 		part.g.Close()
 		return err
@@ -213,11 +204,10 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	return err
 }
 
-// updateOf returns the update for parts of a shape and with a 16-bit copy of a type,
-// whose gradients have another type.
-func (o *Optimizer) updateOf(shape []int, copy, grad models.DType) (*update, error) {
+// updateOf returns the update for parts of a shape and with a 16-bit copy of a type.
+func (o *Optimizer) updateOf(shape []int, copy models.DType) (*update, error) {
 	for _, u := range o.updates {
-		if u.copy == copy && u.grad == grad && slices.Equal(u.shape, shape) {
+		if u.copy == copy && slices.Equal(u.shape, shape) {
 			return u, nil
 		}
 	}
@@ -225,7 +215,7 @@ func (o *Optimizer) updateOf(shape []int, copy, grad models.DType) (*update, err
 	if err != nil {
 		return nil, err
 	}
-	u := &update{program: held(p, grad, isGrad), shape: shape, copy: copy, grad: grad}
+	u := &update{program: p, shape: shape, copy: copy}
 	o.updates = append(o.updates, u)
 	return u, nil
 }
@@ -318,7 +308,6 @@ type update struct {
 	program models.Program
 	shape   []int        // the Program's shape; nil for any range
 	copy    models.DType // type of the 16-bit copy, or F32
-	grad    models.DType // type that holds the gradients
 	parts   []*optimizerPart
 	binding *Binding // nil if code or the device's kernel updates the parts
 	code    *tiles.Code
@@ -380,8 +369,8 @@ func (u *update) runTiles(threads int, scalars map[string]float64) error {
 
 // Close frees the sessions and the state.
 func (o *Optimizer) Close() {
-	for _, n := range o.norms {
-		n.close()
+	if o.norm != nil {
+		o.norm.close()
 	}
 	for _, u := range o.updates {
 		closeSessions(u.binding)

@@ -65,7 +65,7 @@ func TestScalarsByName(t *testing.T) {
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
 		check(t, err)
 		defer l.Close()
-		o, err := env.NewOptimizer(ring, l.Gradients, otherNames{rowSteps{map[string]int{}}}, runtime.OptimizerOptions{})
+		o, err := env.NewOptimizer(ring, l.Gradients, otherNames{rowSteps{map[string]int{}}})
 		check(t, err)
 		defer o.Close()
 		check(t, env.Download(w))
@@ -94,7 +94,7 @@ func TestOptimizerByTensor(t *testing.T) {
 			check(t, err)
 			defer l.Close()
 			rule := rowSteps{map[string]int{}}
-			o, err := env.NewOptimizer(ring, l.Gradients, rule, runtime.OptimizerOptions{})
+			o, err := env.NewOptimizer(ring, l.Gradients, rule)
 			check(t, err)
 			defer o.Close()
 			l.ZeroGradients()
@@ -163,7 +163,7 @@ func TestTilesAreONNXRuntimes(t *testing.T) {
 		check(t, err)
 		defer gradients.Close()
 		rule := adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
-		o, err := env.NewOptimizer(ring, gradients, &rule, runtime.OptimizerOptions{})
+		o, err := env.NewOptimizer(ring, gradients, &rule)
 		check(t, err)
 		defer o.Close()
 		if side == 1 {
@@ -206,7 +206,7 @@ func BenchmarkAdamW(b *testing.B) {
 		gradients.Data[i] = float32(i%1021-510) * 1e-6
 	}
 	rule := adamw.Default()
-	o, err := env.NewOptimizer(ring, gradients, &rule, runtime.OptimizerOptions{})
+	o, err := env.NewOptimizer(ring, gradients, &rule)
 	check(b, err)
 	defer o.Close()
 	norm, update := time.Hour, time.Hour // the least

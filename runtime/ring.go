@@ -22,10 +22,8 @@ type Ring struct {
 	// It should be a power of two, which rounds nothing. Learners multiply by it and
 	// Optimizers divide by it.
 	LossScale float64
-	// Offload keeps the float32 weights of the layers' matrices in the host's memory, if
-	// a device computes with a 16-bit copy. Optimizers copy them to the device and back
-	// in each update. Set it before making anything of the ring; it changes no result.
-	Offload bool
+	// Offload says what the host's memory keeps. Set it before making anything of the ring.
+	Offload Offload
 
 	arena   *arena              // holds Weights; in the host's memory until moveTo
 	adapter *arena              // holds Adapter; nil without one
@@ -34,6 +32,21 @@ type Ring struct {
 	env     *Env                // the Env of the first moveTo; nil before
 	shares  shares
 }
+
+// An Offload says what the host's memory keeps of weights that a device computes with.
+// Optimizers copy that to the device and back in each update: 16 bytes for the moments of a
+// parameter with AdamW, 8 for its weight. It changes no result. Empty means OffloadNone.
+type Offload string
+
+// OffloadAll keeps the moments, and if the device computes with a 16-bit copy also the
+// float32 weights of the layers' matrices.
+const (
+	OffloadNone    Offload = "none"
+	OffloadMoments Offload = "moments"
+	OffloadAll     Offload = "all"
+)
+
+func (o Offload) moments() bool { return o == OffloadMoments || o == OffloadAll }
 
 // NewRing makes a Ring of w. An Env on a device moves the weights there when it makes
 // the first Decoder, Learner or Optimizer.
@@ -141,7 +154,7 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 		return r.owner.arena, err
 	}
 	from, to := r.Arch.Copied()
-	offload := r.Offload && from < to && r.Weights.Narrow == nil && !e.memory.Aliases()
+	offload := r.Offload == OffloadAll && from < to && r.Weights.Narrow == nil && !e.memory.Aliases()
 	var held []piece
 	if offload || r.Divided() {
 		held = hostArena(r.Weights).without(from, to)
@@ -165,7 +178,7 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 	case r.Weights.Narrow != nil:
 		err = a.narrowed()
 	case from < to:
-		err = a.lessen(r.Arch.Geometry().Compute, from, to, false)
+		err = a.lessen(r.Arch.Geometry().Compute, from, to)
 	}
 	if err != nil {
 		a.close()

@@ -27,17 +27,15 @@ type Parts struct {
 	Context int   `range:"[1,16777216]" help:"tokens in the cache when decoding begins"`
 	// Contexts are further batches to decode, by name: for each row its tokens in the
 	// cache when decoding begins.
-	Contexts       map[string][]int
-	Steps          int          `range:"[1,16777216]" help:"decode steps to time"`
-	Rows           int          `range:"[1,16777216]" help:"sequences of the training pass"`
-	Tokens         int          `range:"[1,16777216]" help:"tokens of each sequence, and of the prompt"`
-	Prompt         int          `range:"[1,16777216]" help:"how many of --tokens are the prompt's"`
-	Group          int          `range:"[1,16777216]" help:"sequences of the training pass that have the same prompt, whose tokens are computed once"`
-	Repeat         int          `range:"[1,16777216]" help:"passes to time after one that warms up; the fastest counts"`
-	Offload        bool         `help:"keep the state of the optimizer in the host's memory"`
-	OffloadWeights bool         `help:"keep the float32 weights of the layers in the host's memory, too"`
-	Gradients      string       `choice:"float32 bfloat16" help:"what the sums of the layers' gradients are held in"`
-	Stash          models.Stash `toml:"-"`
+	Contexts map[string][]int
+	Steps    int             `range:"[1,16777216]" help:"decode steps to time"`
+	Rows     int             `range:"[1,16777216]" help:"sequences of the training pass"`
+	Tokens   int             `range:"[1,16777216]" help:"tokens of each sequence, and of the prompt"`
+	Prompt   int             `range:"[1,16777216]" help:"how many of --tokens are the prompt's"`
+	Group    int             `range:"[1,16777216]" help:"sequences of the training pass that have the same prompt, whose tokens are computed once"`
+	Repeat   int             `range:"[1,16777216]" help:"passes to time after one that warms up; the fastest counts"`
+	Offload  runtime.Offload `choice:"none moments all" note:"all is moments and the float32 weights of the layers" help:"what the host's memory keeps for the update"`
+	Stash    models.Stash    `toml:"-"`
 	// Optimizer is the name of the optimizer whose update is timed.
 	Optimizer string
 	// Log, if not nil, receives each figure once it is measured, so that a failed bench
@@ -48,7 +46,7 @@ type Parts struct {
 // DefaultParts are the sizes that bench/compare.py measures. That script also lowers
 // Stash, which a run chooses by the free memory.
 func DefaultParts() Parts {
-	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw", Gradients: "float32"}
+	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw", Offload: "none"}
 }
 
 // A decoding holds the speeds of sampling.
@@ -280,7 +278,7 @@ func (o Parts) Train(ctx context.Context, env *runtime.Env, p *policy.Policy, up
 	clock := metrics.NewStopwatch()
 	var failed error
 	s, err := learn.New(env, p.Ring, learn.Options{
-		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload, Gradients: policy.ComputeTypes[o.Gradients],
+		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash},
 		Observe: func(p metrics.Phase) { // each phase lasts until the device is done
 			failed = cmp.Or(failed, env.Wait())
 			clock.Enter(p)

@@ -142,7 +142,7 @@ func (b *bencher) open() (err error) {
 		passes.Stash, passes.StashBytes = b.parts.Stash, 0
 	}
 	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
-		Optimizer: optimizer, Offload: b.parts.Offload, Gradients: policy.ComputeTypes[b.parts.Gradients], MaxGradNorm: 1, Temperature: 1,
+		Optimizer: optimizer, MaxGradNorm: 1, Temperature: 1,
 		Passes: passes, Observe: b.clock.Enter,
 	})
 	return err

@@ -18,7 +18,11 @@ func AddFlags(flags *pflag.FlagSet, pointer any, names ...string) {
 			continue
 		}
 		short, help := f.Tag("short"), f.Help()
-		switch p := f.Value.Addr().Interface().(type) {
+		at := f.Value.Addr()
+		if f.Value.Kind() == reflect.String { // also of a type of its own
+			at = at.Convert(reflect.TypeFor[*string]())
+		}
+		switch p := at.Interface().(type) {
 		case *bool:
 			flags.BoolVarP(p, f.Flag, short, *p, help)
 		case *int:

@@ -84,10 +84,6 @@ type Options struct {
 	// Optimizer updates the weights; nil where only gradients are wanted, without
 	// memory for an optimizer's state and without their norm.
 	Optimizer models.Optimizer
-	// Offload keeps the optimizer's state in the host's memory.
-	Offload bool
-	// Gradients is the type that sums the layers' gradients, see runtime.LearnerOptions.
-	Gradients models.DType
 	// MaxGradNorm scales a gradient of larger 2-norm down to it; 0 is off.
 	MaxGradNorm float64
 	// Temperature divides the logits.
@@ -148,7 +144,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 			return nil, err
 		}
 	}
-	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Gradients: o.Gradients, Final: s.final})
+	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Final: s.final})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +163,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 
 // OpenOptimizer gives an optimizer to a Stepper that was made without one.
 func (s *Stepper) OpenOptimizer(o models.Optimizer) (err error) {
-	s.optimizer, err = s.env.NewOptimizer(s.ring, s.learner.Gradients, o, runtime.OptimizerOptions{Offload: s.options.Offload})
+	s.optimizer, err = s.env.NewOptimizer(s.ring, s.learner.Gradients, o)
 	return err
 }
 

@@ -136,12 +136,12 @@ func TestNCCLEnds(t *testing.T) {
 func TestShardedOffload(t *testing.T) {
 	runtimetest.NCCL(t, "../..")
 	var want []string
-	for _, offload := range []bool{false, true} {
+	for _, offload := range []runtime.Offload{runtime.OffloadNone, runtime.OffloadAll} {
 		said, errs := make([]string, 2), make([]error, 2)
 		var wait sync.WaitGroup
 		for r, way := range ranks.Local(2) {
 			env, group := standIn(t, "stand-in"), ranks.New(way)
-			s, w := openOn(t, env, models.F16, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 128}, Ranks: group, Shard: true, Bucket: 3000, Offload: offload})
+			s, w := openOffloaded(t, env, models.F16, offload, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 128}, Ranks: group, Shard: true, Bucket: 3000})
 			wait.Go(func() {
 				_, err := group.Link(env, "auto")
 				for step := range 2 {
@@ -204,7 +204,7 @@ func TestDivided(t *testing.T) {
 				if device != "cpu" {
 					env = standIn(t, device)
 				}
-				s, w := openOn(t, env, models.F16, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 128}, Ranks: group, Shard: shard, Bucket: 1500, Gradients: []models.DType{models.BF16, models.F32}[i%2]})
+				s, w := openOn(t, env, models.F16, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 128}, Ranks: group, Shard: shard, Bucket: 1500})
 				step := func(n int) error {
 					sent := group.Sent()
 					_, err := s.Step(context.Background(), drawBatch(8+n), nil)

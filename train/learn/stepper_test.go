@@ -30,6 +30,12 @@ func open(t *testing.T, compute models.DType, o learn.Options) (*learn.Stepper, 
 // openOn does the same as open, on a device.
 func openOn(t *testing.T, env *runtime.Env, compute models.DType, o learn.Options) (*learn.Stepper, *models.Weights) {
 	t.Helper()
+	return openOffloaded(t, env, compute, runtime.OffloadNone, o)
+}
+
+// openOffloaded is openOn for a ring of which the host keeps a part.
+func openOffloaded(t *testing.T, env *runtime.Env, compute models.DType, offload runtime.Offload, o learn.Options) (*learn.Stepper, *models.Weights) {
+	t.Helper()
 	m, w, err := models.Load("../../models/testdata/torch/tied/hf")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +50,7 @@ func openOn(t *testing.T, env *runtime.Env, compute models.DType, o learn.Option
 		t.Fatal(err)
 	}
 	t.Cleanup(ring.Close)
-	ring.Offload = o.Offload
+	ring.Offload = offload
 	o.Temperature, o.MaxGradNorm, o.Stash = 1, 1, models.StashAll
 	if o.MicroTokens == 0 {
 		o.MicroTokens = 4096

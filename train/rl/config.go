@@ -11,6 +11,7 @@ import (
 	"onering/policy"
 	"onering/reward"
 	_ "onering/reward/all"
+	"onering/runtime"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train"
@@ -129,9 +130,7 @@ type ObjectiveConfig struct {
 type optimizerConfig struct {
 	learn.UpdateSettings
 	learn.Schedule
-	Offload        bool   `toml:"offload" needs:"runtime.device!=cpu" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result. Unless it is set, on CUDA this and offload_weights are turned on where a round is faster for it, or does not fit without"`
-	OffloadWeights bool   `toml:"offload_weights" needs:"runtime.device!=cpu" note:"float32 has no such copy" help:"keep the float32 weights of the layers in the host's memory, too, where a GPU computes with a 16-bit copy: it needs 4 bytes less for each of their parameters, and 8 more cross in each step. It changes no result"`
-	Gradients      string `toml:"gradients" choice:"float32 bfloat16" note:"bfloat16 is for model.dtype = \"bfloat16\" without an adapter: 2 bytes less for each parameter of the layers; each micro-batch adds in float32 and rounds once, and several ranks then send gradients by MPI" help:"what the sums of the layers' gradients are held in"`
+	Offload runtime.Offload `toml:"offload" needs:"runtime.device!=cpu" choice:"none moments all" note:"moments: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step; all: also the float32 weights of the layers, where a GPU computes with a 16-bit copy: 4 bytes less for each of their parameters, and 8 more cross. It changes no result. Unless it is set, a run on CUDA takes what is fastest and fits" help:"what the host's memory keeps for a run on a GPU"`
 }
 
 // A loopConfig sets the length of training and the sizes of its rounds and steps.
@@ -210,7 +209,7 @@ func Default() Config {
 		Optimizer: optimizerConfig{
 			UpdateSettings: learn.UpdateSettings{Name: "adamw", LearningRate: 1e-6, MaxGradNorm: 1, Rule: &optimizer},
 			Schedule:       learn.Schedule{Shape: "constant"},
-			Gradients:      "float32",
+			Offload:        runtime.OffloadNone,
 		},
 		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Truncated: "zero", Epochs: 1, MicroTokens: 4096, Stash: "auto", SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        evalConfig{suiteRules: suiteRules{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}},

@@ -12,6 +12,7 @@ import (
 	"onering/models/optim/adamw"
 	"onering/policy"
 	"onering/reward"
+	"onering/runtime"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train"
@@ -103,13 +104,10 @@ func TestValidateTogether(t *testing.T) {
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP, c.Eval.MaxNewTokens = 0.6, 0.95, 100 }, ""},
 		{func(c *Config) { c.Eval.TopP = 0.95 }, "eval.top_p"},
 		{func(c *Config) {
-			c.Model.DType, c.Runtime.Device, c.Optimizer.Gradients = "bfloat16", "cuda", "bfloat16"
+			c.Model.DType, c.Runtime.Device, c.Optimizer.Offload = "bfloat16", "cuda", runtime.OffloadAll
 		}, ""},
-		{func(c *Config) { c.Optimizer.Gradients = "bfloat16" }, "optimizer.gradients"},
-		{func(c *Config) { c.Model.DType, c.Optimizer.Gradients = "float16", "bfloat16" }, "optimizer.gradients"},
-		{func(c *Config) {
-			c.Model.DType, c.Runtime.Device, c.Optimizer.Gradients, c.Distributed.Transport = "bfloat16", "cuda", "bfloat16", "nccl"
-		}, "distributed.transport"},
+		{func(c *Config) { c.Optimizer.Offload = runtime.OffloadAll }, "optimizer.offload"},
+		{func(c *Config) { c.Optimizer.Offload = "weights" }, "optimizer.offload"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP = 1, 1.5 }, "eval.top_p"},
 	} {
 		c := valid()
@@ -216,5 +214,28 @@ func TestUpperBounds(t *testing.T) {
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 1<<20, 4
 	if got, want := float64(c.steps()), 1e8*1e4*float64(1<<22); got != want {
 		t.Errorf("%g steps, want %g", got, want)
+	}
+}
+
+// TestRenew: a run.toml of an earlier version has today's settings.
+func TestRenew(t *testing.T) {
+	for text, want := range map[string]string{
+		"offload = false\noffload_weights = false\ngradients = \"float32\"": "none",
+		"offload = true": "moments",
+		"offload = true\noffload_weights = true\ngradients = \"bfloat16\"": "all",
+		"offload = false\noffload_weights = true":                          "all",
+		"offload = \"moments\"":                                            "moments",
+	} {
+		run, err := settings.File("run.toml", []byte("[optimizer]\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Default()
+		if _, err := settings.Resolve(&c, "", Renew(run)); err != nil || string(c.Optimizer.Offload) != want {
+			t.Errorf("%s: %s, %v", text, c.Optimizer.Offload, err)
+		}
+		if _, err := settings.Resolve(&c, "", run); strings.Contains(text, "_weights") && (err == nil || !strings.Contains(err.Error(), "here it is optimizer.offload")) {
+			t.Errorf("%s in a run file: %v", text, err)
+		}
 	}
 }

@@ -31,8 +31,8 @@ func (c Config) Validate() error {
 	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
 	v.check("model.dtype", c.Model.DType, why == "", fmt.Sprintf("with runtime.device = %q: %s", c.Runtime.Device, why))
 
-	v.check("optimizer.offload_weights", c.Optimizer.OffloadWeights, !c.Optimizer.OffloadWeights || c.Model.DType != "float32",
-		"is for weights that have a 16-bit copy: set model.dtype = \"bfloat16\" or \"float16\"")
+	v.check("optimizer.offload", c.Optimizer.Offload, c.Optimizer.Offload != runtime.OffloadAll || c.Model.DType != "float32",
+		"is for weights that have a 16-bit copy: set model.dtype = \"bfloat16\" or \"float16\", or offload = \"moments\"")
 
 	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsOf(c.Objective.Settings).Reference,
 		"is for objectives that have a reference: opd, or kl_beta above 0")
@@ -87,11 +87,6 @@ const maxPerRound = 1 << 22
 
 // loop checks the settings of [train] that depend on others.
 func (v *validator) loop(c Config) {
-	fewer := c.Optimizer.Gradients == "bfloat16"
-	v.check("optimizer.gradients", c.Optimizer.Gradients, !fewer || c.Model.DType == "bfloat16" && !c.LoRA.On,
-		"is for layers that compute and are trained in bfloat16: set model.dtype = \"bfloat16\" without lora.on, or optimizer.gradients = \"float32\"")
-	v.check("distributed.transport", c.Distributed.Transport, !fewer || c.Distributed.Transport != "nccl",
-		"sends gradients in float32: set \"auto\" or \"mpi\", or optimizer.gradients = \"float32\"")
 	t := c.Train
 	// In float64 the product cannot overflow.
 	perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt)

@@ -224,7 +224,7 @@ func TestDeviceOffloads(t *testing.T) {
 	}
 	offloaded := func(c *rl.Config) {
 		often(c)
-		c.Optimizer.Offload, c.Optimizer.OffloadWeights = true, true
+		c.Optimizer.Offload = runtime.OffloadAll
 	}
 	dir, checkpoints := start(t, env, "reference", often)
 	want := contents(t, dir)

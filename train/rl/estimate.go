@@ -74,7 +74,7 @@ func (c Config) EstimateMemory(model models.Model, split Split) (e MemoryEstimat
 
 func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	e.PromptTokens, e.ResponseTokens = c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens
-	parts, offload, shard := 1, c.offloadsWeights(), c.Distributed.Shard == "optimizer"
+	parts, offload, shard := 1, c.offload(), c.Distributed.Shard == "optimizer"
 	if split.Ranks > 1 {
 		e.Split = Split{split.Ranks, max(1, split.OnHost)}
 		if shard {
@@ -83,11 +83,10 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	}
 	trained := cmp.Or(s.AdapterLayout(), s.Layout())
 	weights := 4 * int64(trained.Size) // and the gradients
-	updates := runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, parts, c.Optimizer.Offload && c.onGPU(), offload && s.AdapterLayout() == nil)
-	moments, all := updates[0], runtime.OptimizerNeeds(c.Optimizer.Rule, trained.Size, 1, false, false)[0]
+	updates := runtime.OptimizerNeeds(s, c.Optimizer.Rule, offload, parts)
+	moments, all := updates[0], runtime.OptimizerNeeds(s, c.Optimizer.Rule, offload, 1)[0]
 	ring, whole := runtime.RingNeeds(s, s.compute, offload, parts), runtime.RingNeeds(s, s.compute, offload, 1)
-	gradients := runtime.GradientNeeds(s, policy.ComputeTypes[c.Optimizer.Gradients])
-	e.Needs = append(append(ring, gradients...), updates...)
+	e.Needs = append(append(ring, runtime.Need{What: "gradients", Device: weights}), updates...)
 	if err := e.addReference(c, s, s.compute); err != nil {
 		return e, err
 	}
@@ -104,7 +103,7 @@ func (s sized) estimate(c Config, split Split) (e MemoryEstimate, err error) {
 	}
 	e.Needs = append(e.Needs, runtime.Need{What: "other", Device: c.provider().Taken()})
 	theirs := func(all, own runtime.Need) int64 { return all.Device + all.Host - own.Device - own.Host }
-	e.Gathered, e.Copy = theirs(all, moments)+theirs(whole[0], ring[0]), weights+all.Device
+	e.Gathered, e.Copy = theirs(all, moments)+theirs(whole[0], ring[0]), weights+all.Device+all.Host
 	if c.onGPU() {
 		e.Peak = e.Of("").Device
 		read := weights
@@ -173,7 +172,7 @@ func (e *MemoryEstimate) addReference(c Config, arch models.Architecture, comput
 	} else if compute.Adapter != nil || !objectives.NeedsOf(c.Objective.Settings).Reference {
 		return nil
 	}
-	for _, n := range runtime.RingNeeds(arch, compute, c.offloadsWeights(), 1) {
+	for _, n := range runtime.RingNeeds(arch, compute, c.offload(), 1) {
 		e.Needs = append(e.Needs, runtime.Need{What: "reference", Device: n.Device, Host: n.Host})
 	}
 	return nil
@@ -299,8 +298,13 @@ func (e MemoryEstimate) Lines() (lines [][2]string) {
 	return lines
 }
 
-// offloadsWeights says whether the host keeps weights of a run.
-func (c Config) offloadsWeights() bool { return c.Optimizer.OffloadWeights && c.onGPU() }
+// offload says what the host keeps for a run on a GPU.
+func (c Config) offload() runtime.Offload {
+	if !c.onGPU() {
+		return runtime.OffloadNone
+	}
+	return c.Optimizer.Offload
+}
 
 // onGPU says whether a run keeps its weights on a GPU.
 func (c Config) onGPU() bool { return c.provider().Graphs() != models.CPU }

@@ -27,20 +27,19 @@ var cards = []card{{"1 x 80 GB", "H100", Split{}, 80e9, 0}, {"1 x 141 GB", "H200
 
 // SizeKeys are the settings that decide memory and speed of a run and not its results,
 // except for the last bits on a GPU.
-var SizeKeys = []string{"rollout.slots", "train.stash", "optimizer.offload", "optimizer.offload_weights", "train.micro_tokens"}
+var SizeKeys = []string{"rollout.slots", "train.stash", "optimizer.offload", "train.micro_tokens"}
 
 // A Plan says how a run goes on a card with these values of SizeKeys.
 type Plan struct {
-	Card        string `json:"card"`
-	Here        bool   `json:"here"` // it is the GPU of this machine, with its free memory
-	Fits        bool   `json:"fits"`
-	Peak        int64  `json:"peak"`    // peak of a GPU's memory
-	Host        int64  `json:"on_host"` // host memory for each GPU, while no checkpoint is written
-	Slots       int    `json:"rollout.slots"`
-	MicroTokens int    `json:"train.micro_tokens"`
-	Stash       string `json:"train.stash"`
-	Offload     bool   `json:"optimizer.offload"`
-	Weights     bool   `json:"optimizer.offload_weights"`
+	Card        string          `json:"card"`
+	Here        bool            `json:"here"` // it is the GPU of this machine, with its free memory
+	Fits        bool            `json:"fits"`
+	Peak        int64           `json:"peak"`    // peak of a GPU's memory
+	Host        int64           `json:"on_host"` // host memory for each GPU, while no checkpoint is written
+	Slots       int             `json:"rollout.slots"`
+	MicroTokens int             `json:"train.micro_tokens"`
+	Stash       string          `json:"train.stash"`
+	Offload     runtime.Offload `json:"optimizer.offload"`
 	// Seconds estimates a round from measured times; 0 if nothing similar was measured.
 	Seconds float64 `json:"seconds_per_round,omitempty"`
 }
@@ -48,7 +47,7 @@ type Plan struct {
 // Apply gives c the values of the plan.
 func (p Plan) Apply(c *Config) {
 	c.Rollout.Slots, c.Train.MicroTokens, c.Train.Stash = p.Slots, p.MicroTokens, p.Stash
-	c.Optimizer.Offload, c.Optimizer.OffloadWeights = p.Offload, p.Weights
+	c.Optimizer.Offload = p.Offload
 }
 
 func (p Plan) String() string {
@@ -59,8 +58,8 @@ func (p Plan) String() string {
 	case p.Fits:
 		fits, time = "fits", ", no measured rate for a round"
 	}
-	return fmt.Sprintf("%s: %s, %s of the host%s; slots = %d, micro_tokens = %d, stash = %q, offload = %t, offload_weights = %t",
-		fits, memory.Text(p.Peak), memory.Text(p.Host), time, p.Slots, p.MicroTokens, p.Stash, p.Offload, p.Weights)
+	return fmt.Sprintf("%s: %s, %s of the host%s; slots = %d, micro_tokens = %d, stash = %q, offload = %q",
+		fits, memory.Text(p.Peak), memory.Text(p.Host), time, p.Slots, p.MicroTokens, p.Stash, p.Offload)
 }
 
 // Choose returns plans for a run of c on this machine's GPU and, with all, on the other
@@ -119,14 +118,14 @@ func (s sized) LayerBytes(stash models.Stash, blocks, n, rows, T int) (forward, 
 // plan returns the fastest plan of a run of c that fits a card, or if none does the smallest.
 func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, err error) {
 	r, measured := s.round(c, on.Split), false
-	many := []Plan{{Slots: c.Rollout.Slots, MicroTokens: c.Train.MicroTokens, Stash: c.Train.Stash, Offload: c.Optimizer.Offload, Weights: c.Optimizer.OffloadWeights}}
+	many := []Plan{{Slots: c.Rollout.Slots, MicroTokens: c.Train.MicroTokens, Stash: c.Train.Stash, Offload: c.Optimizer.Offload}}
 	for i, key := range SizeKeys {
 		if open(key) {
 			many = tries[i](many)
 		}
 	}
 	for k, p := range many {
-		if p.Weights && (s.compute.Type == models.F32 || c.LoRA.On) { // A float32 base and a base of LoRA have no 16-bit copy that trains.
+		if p.Offload == runtime.OffloadAll && (s.compute.Type == models.F32 || c.LoRA.On) { // A float32 base and a base of LoRA have no 16-bit copy that trains.
 			continue
 		}
 		if k > 0 && many[k-1].Fits && p.Slots < many[k-1].Slots || best.Fits && p.MicroTokens < best.MicroTokens {
@@ -161,8 +160,7 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 var tries = []func([]Plan) []Plan{
 	trying([]int{512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8}, func(p *Plan, n int) { p.Slots = n }),
 	trying(stashes, func(p *Plan, what string) { p.Stash = what }),
-	trying([]bool{false, true}, func(p *Plan, on bool) { p.Offload = on }),
-	trying([]bool{false, true}, func(p *Plan, on bool) { p.Weights = on }),
+	trying([]runtime.Offload{runtime.OffloadNone, runtime.OffloadMoments, runtime.OffloadAll}, func(p *Plan, what runtime.Offload) { p.Offload = what }),
 	trying([]int{4096, 2048, 1024}, func(p *Plan, n int) { p.MicroTokens = n }),
 }
 

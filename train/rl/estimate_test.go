@@ -7,6 +7,7 @@ import (
 
 	"onering/models"
 	"onering/models/qwen2"
+	"onering/runtime"
 )
 
 // These are the shapes of Qwen2.5-Math.
@@ -63,7 +64,7 @@ func TestEstimateCUDA(t *testing.T) {
 			t.Errorf("%s: the cache of %d slots is %d bytes, want %d", tt.name, tt.slots, e.Of("KV cache").Device, want)
 		}
 		up := func(n int64) int64 { return (n + 999_999_999) / 1_000_000_000 }
-		c.Optimizer.Offload = true
+		c.Optimizer.Offload = runtime.OffloadMoments
 		less, err := c.EstimateMemory(tt.model, Split{})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +84,7 @@ func TestEstimateCUDA(t *testing.T) {
 	// The 7B model has micro-batches of 4 x 1,024 on a GPU of 80 GB: moments and the
 	// layers' float32 weights are on the host.
 	c := Default()
-	c.Model.DType, c.Runtime.Device, c.Optimizer.Offload, c.Optimizer.OffloadWeights = "bfloat16", "cuda", true, true
+	c.Model.DType, c.Runtime.Device, c.Optimizer.Offload = "bfloat16", "cuda", runtime.OffloadAll
 	c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens, c.Rollout.Slots, c.Train.MicroTokens = 256, 768, 64, 4096
 	e := must(c.EstimateMemory(math7B, Split{}))(t)
 	matrices := int64(28 * (2*3584*3584 + 2*3584*512 + 3*3584*18944))
@@ -95,14 +96,9 @@ func TestEstimateCUDA(t *testing.T) {
 	if t.Logf("7B: %v", e.Lines()); e.Peak > 66e9 {
 		t.Errorf("7B takes %d bytes of a GPU", e.Peak)
 	}
-	// The layers' gradients are in bfloat16. Each of eight GPUs has an eighth of moments
-	// and of the layers' float32 weights, with moments on the GPU.
-	c.Optimizer.Gradients = "bfloat16"
-	less := must(c.EstimateMemory(math7B, Split{}))(t)
-	if g := less.Of("gradients").Device; g != 4*n-2*(matrices+vectors) || less.Peak != e.Peak-2*(matrices+vectors)+8*(matrices+vectors)/28 {
-		t.Errorf("gradients %d, peak %d where %d is that in float32", g, less.Peak, e.Peak)
-	}
-	c.Optimizer.Gradients, c.Optimizer.Offload, c.Optimizer.OffloadWeights, c.Distributed.Shard = "float32", false, false, "optimizer"
+	// Each of eight GPUs has an eighth of moments and of the layers' float32 weights, with
+	// moments on the GPU.
+	c.Optimizer.Offload, c.Distributed.Shard = runtime.OffloadNone, "optimizer"
 	c.Rollout.Slots = 32
 	e = must(c.EstimateMemory(math7B, Split{Ranks: 8, OnHost: 8}))(t)
 	own := 4 * (matrices + vectors) / 8
@@ -132,9 +128,9 @@ func must[T any](x T, err error) func(*testing.T) T {
 func TestEstimateMeasured(t *testing.T) {
 	for _, x := range []struct {
 		model    models.Model
-		offload  bool
+		offload  runtime.Offload
 		measured float64 // GB
-	}{{math1B5, false, 37}, {math7B, true, 91}} {
+	}{{math1B5, runtime.OffloadNone, 37}, {math7B, runtime.OffloadMoments, 91}} {
 		c := Default()
 		c.Model.DType, c.Runtime.Device, c.Train.Stash, c.Optimizer.Offload = "bfloat16", "cuda", "logits", x.offload
 		c.Rollout.Slots, c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens, c.Train.MicroTokens = 1, 1, 1023, 4096
@@ -161,19 +157,19 @@ func TestChoose(t *testing.T) {
 		if e := must(taken.EstimateMemory(math1B5, Split{}))(t); e.Peak != p.Peak || p.Fits != (p.Peak <= on.bytes) || p.Fits && p.Seconds <= 0 || !p.Fits && gb > 24 {
 			t.Errorf("%d GB: %+v, of which the estimate is %d", gb, p, e.Peak)
 		}
-		if gb <= 30 && !p.Offload || gb == 141 && p.Offload { // Of these, Choose takes the faster one by the rates.
+		if gb <= 30 && p.Offload == runtime.OffloadNone || gb == 141 && p.Offload != runtime.OffloadNone { // Of these, Choose takes the faster one by the rates.
 			t.Errorf("%d GB: %+v", gb, p)
 		}
 		slots = append(slots, p.Slots)
 		on.host = 1e9
-		if p = must(s.plan(c, on, all))(t); p.Fits && p.Offload {
+		if p = must(s.plan(c, on, all))(t); p.Fits && p.Offload != runtime.OffloadNone {
 			t.Errorf("%d GB: %+v where the host has no room", gb, p)
 		}
 		on.model = "another GPU"
-		if p = must(s.plan(c, on, nothing))(t); p.Slots != 32 || p.MicroTokens != 4096 || p.Stash != "auto" || p.Offload || p.Seconds != 0 {
+		if p = must(s.plan(c, on, nothing))(t); p.Slots != 32 || p.MicroTokens != 4096 || p.Stash != "auto" || p.Offload != runtime.OffloadNone || p.Seconds != 0 {
 			t.Errorf("%d GB: %+v where all is set", gb, p)
 		}
-		if p = must(s.plan(c, on, func(key string) bool { return key == "train.stash" }))(t); p.Slots != 32 || p.Stash == "auto" || p.Offload {
+		if p = must(s.plan(c, on, func(key string) bool { return key == "train.stash" }))(t); p.Slots != 32 || p.Stash == "auto" || p.Offload != runtime.OffloadNone {
 			t.Errorf("%d GB: %+v where the stash is open", gb, p)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"math"
 
 	"onering/objectives"
-	"onering/policy"
 	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
@@ -32,7 +31,7 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 	o, objective := c.Optimizer, c.Objective.Settings
 	longest := s.Policy.MaxTokens(c.Rollout.MaxPromptTokens + c.Rollout.MaxNewTokens)
 	return train.New(s, c.Model.Path, c.Distributed, learn.Options{
-		Optimizer: o.Rule, Offload: o.Offload, Gradients: policy.ComputeTypes[o.Gradients], MaxGradNorm: o.MaxGradNorm,
+		Optimizer: o.Rule, MaxGradNorm: o.MaxGradNorm,
 		Temperature: c.Rollout.Temperature, Passes: keeping(c.Train.Stash, train.PassesOf(s.Policy, c.Train.MicroTokens, longest, objectives.NeedsOf(objective).Apart)),
 		EntropyGradient: objectives.NeedsOf(objective).EntropyGradient,
 	})

@@ -75,7 +75,7 @@ func TestLionStep(t *testing.T) {
 		}
 		defer gradients.Close()
 		rule := newLion()
-		o, err := env.NewOptimizer(p.Ring, gradients, rule, runtime.OptimizerOptions{})
+		o, err := env.NewOptimizer(p.Ring, gradients, rule)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestEstimateMoments(t *testing.T) {
 				if two := estimate(2); two.Of("moments").Device != moments/2 || two.Gathered != moments/2 {
 					t.Errorf("of two ranks: %+v, others %d", two.Of("moments"), two.Gathered)
 				}
-				c.Optimizer.Offload = true
+				c.Optimizer.Offload = runtime.OffloadMoments
 				if got := estimate(1).Of("moments"); device == "cuda" && (got.Host != moments || got.Device != 0) || device == "cpu" && got.Device != moments {
 					t.Errorf("offloaded: %+v", got)
 				}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"onering/data"
+	"onering/internal/settings"
 	"onering/reward"
 	"onering/train"
 	"onering/train/rundir"
@@ -53,6 +54,27 @@ func former() map[string]string {
 	return values
 }
 
+// Renew gives the settings in the run.toml of an earlier version the keys and values of
+// today: what the host keeps was two switches, and gradients could be summed in 16 bits.
+func Renew(run settings.Source) (now settings.Source) {
+	offload := map[bool]string{false: "none", true: "moments"}
+	if settings.Find("optimizer.offload_weights", run).Value == true {
+		offload = map[bool]string{false: "all", true: "all"}
+	}
+	for _, s := range run {
+		if s.Path() == "optimizer.gradients" && s.Value != "float32" {
+			slog.Warn("gradients are summed in float32 from here on, which takes more memory and gives other bits", "setting", s.Path(), "was", s.Value, "place", s.Place)
+		}
+		if on, ok := s.Value.(bool); ok && s.Path() == "optimizer.offload" {
+			s.Value = offload[on]
+		}
+		if s.Path() != "optimizer.gradients" && s.Path() != "optimizer.offload_weights" {
+			now = append(now, s)
+		}
+	}
+	return now
+}
+
 // decisive returns the settings that decide the course of a run, by key: all except those
 // for its length, for saving, and for places of files.
 func decisive(c Config) map[string]string {
@@ -65,7 +87,7 @@ func decisive(c Config) map[string]string {
 		values["reward.name"] = strings.Join(names, " + ")
 	}
 	for _, key := range []string{
-		"model.path", "data.train", "runtime.library", "optimizer.offload", "optimizer.offload_weights", "train.stash", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
+		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.stash", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",
 	} {
 		if key != "train.rounds" || c.Data.Curriculum == "" { // a curriculum is spread over the rounds

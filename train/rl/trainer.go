@@ -43,9 +43,6 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 	if want := policy.ComputeTypes[c.Model.DType]; p.Geometry().Compute != want {
 		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicy", c.Model.DType, p.Geometry().Compute)
 	}
-	if c.Optimizer.Gradients == "bfloat16" { // NCCL's way adds in float32
-		c.Distributed.Transport = "mpi"
-	}
 	opened := &trainer{Config: c, log: log}
 	defer func() {
 		if err != nil {
@@ -59,7 +56,7 @@ func NewOn(ctx context.Context, c Config, s train.Setup) (t *trainer, err error)
 	if err := ready(ctx, c, log); err != nil {
 		return nil, err
 	}
-	p.Ring.Offload = c.Optimizer.OffloadWeights
+	p.Ring.Offload = c.Optimizer.Offload
 	if opened.run, err = openRun(c, s); err != nil { // it divides the ring, so it comes before other readers
 		return nil, err
 	}
