@@ -80,11 +80,10 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 // An opened sweep is a sweep file whose runs can begin.
 type opened struct {
 	sweepOptions
-	plan  *sweep.Plan
-	tunes bool // runs are the first trials; tune finds the settings of the later ones
-	runs  []*sweep.Run
-	todo  []*sweep.Run // runs without a result
-	left  []rl.Config  // the number of runs in todo
+	plan *sweep.Plan
+	runs []*sweep.Run
+	todo []*sweep.Run // runs without a result
+	left []rl.Config  // the configurations of todo
 }
 
 // open reads the sweep file at path and finds what is wrong with it before the first run.
@@ -100,14 +99,10 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 		return nil, err
 	}
 	o.Out = cmp.Or(o.Out, filepath.Join("runs", "out", sweep.Name(path)))
-	first := p.FirstTrials(o.Out)
-	s := &opened{sweepOptions: o, plan: p, tunes: len(first) > 0, runs: slices.Concat(first, p.Runs(o.Out))}
+	s := &opened{sweepOptions: o, plan: p, runs: p.Runs(o.Out)}
 	configs, err := resolveRuns(c, p, s.runs, o.Set, o.Jobs)
 	if err != nil || o.List {
 		return s, err
-	}
-	if s.tunes {
-		s.runs = first
 	}
 	if err := s.keepUndone(configs); err != nil {
 		return nil, err
@@ -117,11 +112,7 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 
 // keepUndone sets todo to the runs without a result; configs are the configurations of the runs.
 func (s *opened) keepUndone(configs []rl.Config) error {
-	s.todo, s.left = nil, nil
 	for i, r := range s.runs {
-		if r.Failed != nil {
-			continue
-		}
 		done, err := r.Done(completeConfig)
 		if _, conflict := errors.AsType[*sweep.ConflictError](err); conflict {
 			err = usageError{err}
@@ -134,19 +125,6 @@ func (s *opened) keepUndone(configs []rl.Config) error {
 		}
 	}
 	return nil
-}
-
-// train trains the runs without a result.
-func (s *opened) train(c *cobra.Command, runs []*sweep.Run) error {
-	s.runs = runs
-	configs, err := resolveRuns(c, s.plan, runs, s.Set, s.Jobs)
-	if err == nil {
-		err = s.keepUndone(configs)
-	}
-	if err != nil {
-		return err
-	}
-	return runSweep(c, s.todo, s.left, s.Jobs)
 }
 
 // checkModels returns an error if a model from which runs begin, or a reference model,
@@ -182,26 +160,10 @@ func (s *opened) run(c *cobra.Command) error {
 		}
 		return nil
 	}
-	train := func(c *cobra.Command) error { return runSweep(c, s.todo, s.left, s.Jobs) }
-	if s.tunes {
-		train = s.tune
-	}
-	if err := train(c); err != nil {
+	if err := runSweep(c, s.todo, s.left, s.Jobs); err != nil {
 		return err
 	}
 	return printSweep(c, s.plan, s.runs, s.sweepOptions)
-}
-
-// tune finds the settings of the variants, and trains them.
-func (s *opened) tune(c *cobra.Command) error {
-	warnings, err := s.plan.Tune(s.Out, func(trials []*sweep.Run) error { return s.train(c, trials) })
-	for _, text := range warnings {
-		slog.Warn(text)
-	}
-	if err != nil {
-		return err
-	}
-	return s.train(c, s.plan.Runs(s.Out))
 }
 
 // readPlan reads a sweep file. All of its errors are usage errors.
@@ -225,11 +187,6 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 		r, err := flags.resolve(c, flags.embeddedRun)
 		if err == nil {
 			err = r.validate()
-		}
-		if err != nil && run.Beyond {
-			run.Failed = fmt.Errorf("%s: %w", run.Dir, err)
-			configs = append(configs, rl.Config{})
-			continue
 		}
 		if err != nil {
 			return nil, usagef("%s: variant %q: %w", p.File, run.Variant, err)
@@ -341,7 +298,7 @@ func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, o sweepOptio
 	if len(failures) == len(runs) {
 		return errors.Join(failures...)
 	}
-	results, err := p.Collect(runs, o.Update, o.Out)
+	results, err := p.Collect(runs)
 	if err != nil {
 		return err
 	}

@@ -72,18 +72,6 @@ func thin(p points, limit int) points {
 	return kept
 }
 
-// Average returns the mean of a metric over runs, as at most limit pairs
-// [step, value]. It reads the records of optimizer steps, or those of rounds if the
-// steps do not have the metric. It returns nil if no run has the metric.
-func Average(runs []*Run, metric string, limit int) [][2]float64 {
-	for _, table := range []func(*Run) *table{steps, rounds} {
-		if lines := linesOf(runs, table, metric); len(lines) > 0 {
-			return thin(average(lines), limit)
-		}
-	}
-	return nil
-}
-
 // average returns the mean of several lines, point by point. The i-th points of two
 // runs belong together even if their steps differ: an objective that drops groups
 // takes fewer steps in a round. The mean ends where more than half of the lines have

@@ -3,7 +3,6 @@ package sweep
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,19 +15,16 @@ import (
 
 // results holds the results of a sweep.
 type results struct {
-	Table    *sweepTable
-	Runs     []*report.Run // the runs with a result
-	name     string        // the title; it also names the block and the figures of a Markdown page
-	dynamics []string      // the variants that the second figure shows
-	family   family
+	Table *sweepTable
+	Runs  []*report.Run // the runs with a result
+	name  string        // the title; it also names the block and the figure of a Markdown page
 }
 
 // Collect reads the folders of a sweep's runs and compares the variants. At least one
-// run must have succeeded. The tables of the family's other sweeps are looked for in the
-// Markdown page, or without one in the folders beside out. The error is a *settings.Error if
-// a run lacks the metric to compare by.
-func (p *Plan) Collect(runs []*Run, page, out string) (*results, error) {
-	r := &results{name: Name(p.File), dynamics: p.Dynamics, family: p.family}
+// run must have succeeded. The error is a *settings.Error if a run lacks the metric to
+// compare by.
+func (p *Plan) Collect(runs []*Run) (*results, error) {
+	r := &results{name: Name(p.File)}
 	var outcomes []outcome
 	for _, one := range runs {
 		if one.Failed != nil {
@@ -46,15 +42,8 @@ func (p *Plan) Collect(runs []*Run, page, out string) (*results, error) {
 	for _, v := range p.Variants {
 		names = append(names, v.Name)
 	}
-	texts, err := p.family.pages(page, out)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	r.Table, err = newTable(slices.Concat(p.compared(), resultColumns), len(p.Metrics), names, outcomes, p.Comparisons)
-	if err == nil {
-		r.Table.tuning = p.tuned
-		r.Table.correct(p.family.tests(r.name, texts...))
-	}
 	return r, err
 }
 
@@ -95,69 +84,26 @@ var resultColumns = []sweepMetric{
 	{Name: "share/weights", Title: "time in the objective", Percent: true},
 }
 
-// WriteReport writes a page about all runs, with the tables of results, into a folder, and
-// beside it the tables as the sweeps of the family read them.
+// WriteReport writes a page about all runs, with the tables of results, into a folder.
 func (r *results) WriteReport(dir string) error {
-	block := "<!-- " + r.name + " -->\n" + r.Table.Markdown() + "<!-- end -->\n"
-	if err := files.WriteFile(filepath.Join(dir, "tables.md"), files.Content(block)); err != nil {
-		return err
-	}
 	return report.WriteFile(filepath.Join(dir, "report.html"), r.Runs, report.Options{Title: r.name, Tables: r.Table.tables()})
 }
 
-// panelMetrics are the metrics that the second figure shows over the steps.
-var panelMetrics = []struct{ name, title string }{
-	{"reward", "reward"}, {"grad_norm", "gradient norm"}, {"entropy", "entropy, nats"},
-	{"log_ratio/mean", "mean log-importance ratio"}, {"delta/std", "log-ratio of tokens, std"}, {"clipped", "share clipped"},
-}
-
-// panelPoints is the largest number of points of a line in the second figure.
-const panelPoints = 200
-
-// panels returns the panels of the second figure: each metric over the steps, averaged
-// over the runs of each variant in r.dynamics.
-func (r *results) panels() []panel {
-	var list []panel
-	for _, m := range panelMetrics {
-		p := panel{Title: m.title, X: "step"}
-		for _, v := range r.dynamics {
-			runs := slices.DeleteFunc(slices.Clone(r.Runs), func(run *report.Run) bool { return run.Group != v })
-			if points := report.Average(runs, m.name, panelPoints); points != nil {
-				p.Lines = append(p.Lines, line{Variant: v, Points: points})
-			}
-		}
-		if len(p.Lines) > 0 {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
 // UpdatePage replaces the block of a Markdown page that has the name of the results
-// (see replaceBlock) by the tables, corrects those of the family, and writes the figures.
+// (see replaceBlock) by the tables, and writes the figure.
 func (r *results) UpdatePage(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	writeNextToPage := func(name string, write func(io.Writer) error) error {
-		return files.WriteFile(filepath.Join(filepath.Dir(path), name), write)
-	}
 	figure := r.name + ".svg"
 	block := fmt.Sprintf("![%s by variant: seeds, means and 95 %% intervals](%s)\n\n%s", r.Table.Metrics[0].Title, figure, r.Table.Markdown())
-	if panels := r.panels(); len(panels) > 0 {
-		dynamicsFigure := r.name + "-dynamics.svg"
-		block += fmt.Sprintf("\n![Training dynamics of %s, means over seeds](%s)\n", strings.Join(r.dynamics, ", "), dynamicsFigure)
-		if err := writeNextToPage(dynamicsFigure, func(w io.Writer) error { return sweepDynamics(w, r.dynamics, panels) }); err != nil {
-			return err
-		}
-	}
-	updated, err := replaceBlock(string(text), r.name, func(string) string { return block })
+	updated, err := replaceBlock(string(text), r.name, block)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := writeNextToPage(figure, r.Table.Figure); err != nil {
+	if err := files.WriteFile(filepath.Join(filepath.Dir(path), figure), r.Table.Figure); err != nil {
 		return err
 	}
-	return files.WriteFile(path, files.Content(r.family.correct(updated)))
+	return files.WriteFile(path, files.Content(updated))
 }

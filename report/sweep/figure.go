@@ -29,7 +29,7 @@ func (t *sweepTable) Figure(w io.Writer) error {
 		return fmt.Errorf("variants: no value of %q to draw", t.Metrics[0].Name)
 	}
 	low, high := slices.Min(all), slices.Max(all)
-	low, high, step := ticks(low, high, high-low)
+	low, high, step := ticks(low, high)
 	x := func(v float64) float64 {
 		return labelWidth + (v-low)/(high-low)*(figureWidth-labelWidth-margin)
 	}
@@ -37,7 +37,9 @@ func (t *sweepTable) Figure(w io.Writer) error {
 	bottom := float64(margin + rowHeight*len(t.Rows))
 
 	var b bytes.Buffer
-	begin(&b, height, 12, ".seed{fill:#3b82c4;fill-opacity:.4}.mean{stroke:#d1495b;stroke-width:2}.dot{fill:#d1495b}")
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="system-ui, sans-serif" font-size="12">`+"\n", figureWidth, height)
+	b.WriteString("<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}.seed{fill:#3b82c4;fill-opacity:.4}.mean{stroke:#d1495b;stroke-width:2}.dot{fill:#d1495b}" +
+		"@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n")
 	for v := low; v <= high+step/2; v += step {
 		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%.1f"/>`, x(v), x(v), margin, bottom)
 		text(&b, x(v), bottom+16, "middle", t.Metrics[0].short(v))
@@ -45,9 +47,7 @@ func (t *sweepTable) Figure(w io.Writer) error {
 	}
 	for i, r := range t.Rows {
 		y := float64(margin) + rowHeight*(float64(i)+0.5)
-		fmt.Fprintf(&b, `<text x="%d" y="%.1f" text-anchor="end">`, labelWidth-14, y+4)
-		xml.EscapeText(&b, []byte(r.Variant)) // writing to a buffer cannot fail
-		b.WriteString("</text>\n")
+		text(&b, labelWidth-14, y+4, "end", r.Variant)
 		for _, v := range r.Values {
 			fmt.Fprintf(&b, `<circle class="seed" cx="%.1f" cy="%.1f" r="3.5"/>`, x(v), y)
 		}
@@ -65,18 +65,17 @@ func (t *sweepTable) Figure(w io.Writer) error {
 	return err
 }
 
-// begin writes the head of a figure: its size, the size of its letters, and its styles in
-// addition to those of text and grid lines.
-func begin(b *bytes.Buffer, height, letters int, styles string) {
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="system-ui, sans-serif" font-size="%[3]d">`+"\n", figureWidth, height, letters)
-	fmt.Fprintf(b, "<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}%s@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n", styles)
+// text draws the string s at x, y.
+func text(b *bytes.Buffer, x, y float64, anchor, s string) {
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">`, x, y, anchor)
+	xml.EscapeText(b, []byte(s)) // writing to a buffer cannot fail
+	b.WriteString("</text>")
 }
 
-// ticks returns a round distance between grid lines, of which about six cover span, and the
-// lines around a range.
-func ticks(low, high, span float64) (first, last, step float64) {
+// ticks returns a round distance between about six grid lines, and the lines around a range.
+func ticks(low, high float64) (first, last, step float64) {
 	step = 0.1
-	if span > 0 {
+	if span := high - low; span > 0 {
 		power := math.Pow(10, math.Floor(math.Log10(span/6)))
 		for _, k := range []float64{1, 2, 5, 10} {
 			if step = k * power; span/step <= 8 {

@@ -10,9 +10,9 @@ import (
 //	<!-- NAME -->
 //	<!-- end -->
 //
-// of a Markdown page by the result of edit. It returns an error if the page lacks these
+// of a Markdown page by block. It returns an error if the page lacks these
 // lines.
-func replaceBlock(text, name string, edit func(block string) string) (string, error) {
+func replaceBlock(text, name, block string) (string, error) {
 	begin := "<!-- " + name + " -->\n"
 	from := strings.Index(text, begin)
 	if from < 0 {
@@ -23,5 +23,5 @@ func replaceBlock(text, name string, edit func(block string) string) (string, er
 	if length < 0 {
 		return text, fmt.Errorf("variants: no line %q after %q", "<!-- end -->", strings.TrimSpace(begin))
 	}
-	return text[:from] + edit(text[from:from+length]) + text[from+length:], nil
+	return text[:from] + block + text[from+length:], nil
 }

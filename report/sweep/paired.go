@@ -14,7 +14,7 @@ type pairedTest struct {
 	SE         float64 // standard error of Difference; NaN for one seed
 	Low, High  float64 // 95 % interval of Difference by Student's t
 	P          float64 // two-sided p-value of the sign-flip test
-	Adjusted   float64 // P after Holm's correction over the comparisons of the task
+	Adjusted   float64 // P after Holm's correction over all comparisons
 }
 
 // paired tests whether the mean of the differences d is 0. Without differences all but N

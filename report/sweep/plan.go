@@ -16,7 +16,6 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/settings"
-	"onering/report"
 )
 
 const (
@@ -32,26 +31,18 @@ type file struct {
 		Base string `toml:"base"`
 		// Seeds are the values of train.seed and data.seed.
 		Seeds []int64 `toml:"seeds"`
-		// Metric is the metric by which variants are compared, or a list of them, of
-		// which [tune] takes the first. The default is pass@1 of the first suite, or the
-		// reward if there is no suite.
+		// Metric is the metric by which variants are compared, or a list of them. The
+		// default is pass@1 of the first suite, or the reward if there is no suite.
 		Metric any `toml:"metric"`
 		// Baseline is the variant that is compared with every other variant. A
 		// pair that [[compare]] lists is not compared again. Empty means no
 		// baseline.
 		Baseline string `toml:"baseline"`
-		// Dynamics are the variants whose training dynamics --update draws.
-		Dynamics []string `toml:"dynamics"`
-		// Family are the other sweep files of the task, relative to this one. Holm's
-		// correction is for the comparisons of all of them.
-		Family []string `toml:"family"`
 	} `toml:"sweep"`
 	// Grid has a list of values for each of its keys, such as "objective.p". Every
 	// variant runs with every combination of these values.
 	Grid map[string][]any `toml:"grid"`
-	Tune tuning           `toml:"tune"`
-	// Variant has a name, sections of a run file, and optionally seeds, and lists of
-	// values that [tune] tries for it in addition to its grid.
+	// Variant has a name, sections of a run file, and optionally seeds.
 	Variant []map[string]any `toml:"variant"`
 	Compare []question       `toml:"compare"`
 }
@@ -69,7 +60,6 @@ type variant struct {
 	Name     string
 	Seeds    []int64
 	Settings []string // section.key=value, as --set takes them
-	tune     map[string][]any
 }
 
 // A Plan is the contents of a sweep file. It has a variant for every combination of
@@ -80,31 +70,17 @@ type Plan struct {
 	Metrics     []string // the first may be "", the default metric
 	Variants    []variant
 	Comparisons []question
-	Dynamics    []string // the names of variants
-	relatives   []string // the paths of the family: File, and the files that it names
-	family      family
-	tune        tuning
-	tuned       *report.Results // the settings that Tune found
 }
 
 // ReadPlan reads a sweep file. If the file can be read and is valid TOML, the error
 // lists everything that is wrong with its contents.
 func ReadPlan(path string) (*Plan, error) {
-	p, err := readAlone(path)
-	if err == nil {
-		err = p.addFamily()
-	}
-	return p, err
-}
-
-// readAlone reads a sweep file, but not the others of its family.
-func readAlone(path string) (*Plan, error) {
 	var f file
 	meta, err := decode(path, &f)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{File: path, Metrics: []string{""}, Dynamics: f.Sweep.Dynamics, tune: f.Tune}
+	p := &Plan{File: path, Metrics: []string{""}}
 	var errs []error
 	if m := reflect.ValueOf(&p.Metrics).Elem(); f.Sweep.Metric != nil && !settings.Decode(f.Sweep.Metric, m) && !settings.Decode([]any{f.Sweep.Metric}, m) || len(p.Metrics) == 0 {
 		errs = append(errs, fmt.Errorf("sweep.metric = %v: must be the name of a metric, or a list of names", f.Sweep.Metric))
@@ -113,25 +89,32 @@ func readAlone(path string) (*Plan, error) {
 		if key[0] == "variant" {
 			continue // readVariant checks the keys of a variant
 		}
-		errs = append(errs, fmt.Errorf("unknown key %q", key))
+		if remedy := retired[key.String()]; remedy != "" {
+			errs = append(errs, fmt.Errorf("%s is not read any more: %s", key, remedy))
+		} else if retired[key[0]] == "" {
+			errs = append(errs, fmt.Errorf("unknown key %q", key))
+		}
 	}
 	if p.Base = f.Sweep.Base; p.Base != "" && !filepath.IsAbs(p.Base) {
 		p.Base = filepath.Join(filepath.Dir(path), p.Base)
 	}
-	p.relatives = []string{filepath.Clean(path)}
-	for _, one := range f.Sweep.Family {
-		if one = filepath.Join(filepath.Dir(path), one); !slices.Contains(p.relatives, one) {
-			p.relatives = append(p.relatives, one)
-		}
-	}
 	errs = append(errs, p.addVariants(f)...)
 	errs = append(errs, p.addComparisons(f)...)
-	errs = append(errs, f.Tune.check(p.Variants)...)
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("%s: %w", path, err)
 	}
 	return p, errors.Join(errs...)
 }
+
+// retired are keys that earlier versions read, and what to do instead.
+var retired = map[string]string{
+	"tune":           "run a [grid] on seeds of its own, and state the best settings in the variants",
+	"sweep.family":   "list all comparisons of a task in one file",
+	"sweep.dynamics": "open report.html in the sweep's folder",
+}
+
+// Name returns the name that the folder and the tables of the sweep file at path have.
+func Name(path string) string { return strings.TrimSuffix(filepath.Base(path), ".toml") }
 
 // decode reads the TOML file at path into v.
 func decode(path string, v any) (toml.MetaData, error) {
@@ -223,11 +206,6 @@ func (p *Plan) addComparisons(f file) (errs []error) {
 		p.Comparisons = append(p.Comparisons, c)
 		compared[[2]string{c.First, c.Second}], compared[[2]string{c.Second, c.First}] = true, true
 	}
-	for _, name := range f.Sweep.Dynamics {
-		if !known(name) {
-			errs = append(errs, fmt.Errorf("sweep.dynamics names %q, which is not a variant", name))
-		}
-	}
 	b := f.Sweep.Baseline
 	if b == "" {
 		return errs
@@ -250,11 +228,7 @@ func readVariant(v map[string]any, seeds []int64) (variant, error) {
 		switch x := v[section].(type) {
 		case map[string]any:
 			if section == "tune" {
-				one.tune = map[string][]any{}
-				for key, values := range x {
-					one.tune[key], _ = values.([]any)
-				}
-				continue
+				return one, fmt.Errorf("tune is not read any more: %s", retired[section])
 			}
 			for _, key := range slices.Sorted(maps.Keys(x)) {
 				one.Settings = append(one.Settings, settingText(section+"."+key, x[key]))

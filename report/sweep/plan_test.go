@@ -84,7 +84,6 @@ func TestBadPlans(t *testing.T) {
 	path := write(t, `
 [sweep]
 baseline = "c"
-dynamics = ["d"]
 sedes = [1]
 [[variant]]
 name = "a"
@@ -100,7 +99,7 @@ second = "e"
 		t.Fatal("no error")
 	}
 	for _, want := range []string{`unknown key "sweep.sedes"`, `variant 2: unknown key "p"`, `two variants are named "a"`, `variant "a" has no seeds`,
-		`[[compare]] names "e"`, `sweep.dynamics names "d"`, `sweep.baseline names "c"`} {
+		`[[compare]] names "e"`, `sweep.baseline names "c"`} {
 		if !strings.Contains(err.Error(), path+": "+want) {
 			t.Errorf("no %q in:\n%v", want, err)
 		}
@@ -194,5 +193,19 @@ reward = { combine = "gate", use = [{ name = "math" }, { name = "length", weight
 	settings := p.Runs("out")[0].Settings
 	if want := []string{`reward.combine="gate"`, `reward.use=[{"name" = "math"}, {"name" = "length", "odd key" = ["a\"b", true], "weight" = -0.5}]`}; !slices.Equal(settings[:2], want) {
 		t.Errorf("settings %q, want %q", settings, want)
+	}
+}
+
+// TestRetiredKeys: a key that earlier versions read is refused once, with what to do instead.
+func TestRetiredKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"[sweep]\nseeds = [1]\nfamily = [\"b.toml\"]\n[[variant]]\nname = \"x\"\n":                    "sweep.family is not read any more: list all comparisons of a task in one file",
+		"[sweep]\nseeds = [1]\n[tune]\ntrials = 3\n[tune.grid]\np = [1]\n[[variant]]\nname = \"x\"\n": "tune is not read any more: run a [grid] on seeds of its own, and state the best settings in the variants",
+		"[sweep]\nseeds = [1]\n[[variant]]\nname = \"x\"\ntune = { \"objective.p\" = [1] }\n":         "variant 1: tune is not read any more: run a [grid] on seeds of its own, and state the best settings in the variants",
+	} {
+		path := write(t, text)
+		if _, err := ReadPlan(path); err == nil || err.Error() != path+": "+want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
 	}
 }

@@ -34,9 +34,6 @@ type Run struct {
 	// descriptor named by its flag BaseFlag.
 	Base     *os.File
 	BaseFlag string
-	// Beyond says that [tune] tries settings that the file does not state. If they are
-	// impossible, the run fails, and the sweep continues.
-	Beyond bool
 	// Failed is the reason why the run has no result, or nil.
 	Failed error
 }
@@ -51,17 +48,12 @@ func (p *Plan) Runs(out string) []*Run {
 	var runs []*Run
 	for _, v := range p.Variants {
 		for _, seed := range v.Seeds {
-			runs = append(runs, newRun(v.Name, filepath.Join(out, folderName(v.Name)), v.Settings, seed))
+			dir := filepath.Join(out, folderName(v.Name), fmt.Sprintf("seed-%d", seed))
+			settings := append(slices.Clone(v.Settings), fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("data.seed=%d", seed), settingText("output.dir", dir))
+			runs = append(runs, &Run{Variant: v.Name, Seed: seed, Dir: dir, Settings: settings})
 		}
 	}
 	return runs
-}
-
-// newRun returns a run of a variant, whose folder is in dir.
-func newRun(variant, dir string, settings []string, seed int64) *Run {
-	dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
-	settings = append(slices.Clone(settings), fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("data.seed=%d", seed), settingText("output.dir", dir))
-	return &Run{Variant: variant, Seed: seed, Dir: dir, Settings: settings}
 }
 
 // A ConflictError reports that the folder of a run contains a run with other settings.

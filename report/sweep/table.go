@@ -52,15 +52,13 @@ type sweepRow struct {
 type sweepTable struct {
 	Metrics     []sweepMetric // the first ones are those by which variants are compared
 	compared    int           // number of metrics by which variants are compared
-	tuning      *report.Results
-	holm        string // the heading of the corrected p-values
 	Rows        []sweepRow
 	Comparisons []comparison
 }
 
 // newTable makes a table of outcomes: a row for each variant, in the given order, and the
-// comparisons. A comparison uses the seeds that both variants have. It returns an error
-// if a comparison names an unknown variant.
+// comparisons, with p-values corrected for all of them. A comparison uses the seeds that
+// both variants have. It returns an error if a comparison names an unknown variant.
 func newTable(metrics []sweepMetric, compared int, variants []string, outcomes []outcome, comparisons []question) (*sweepTable, error) {
 	t := &sweepTable{Metrics: metrics, compared: compared}
 	bySeed := map[string][]map[int64]float64{} // values of the metrics by variant and seed
@@ -79,18 +77,18 @@ func newTable(metrics []sweepMetric, compared int, variants []string, outcomes [
 			t.Comparisons = append(t.Comparisons, comparison{c, k, paired(differences(bySeed[c.First][k], bySeed[c.Second][k]))})
 		}
 	}
+	adjust(t.tests())
 	return t, nil
 }
 
-// correct corrects the p-values of the comparisons together with those of others.
-func (t *sweepTable) correct(others []*pairedTest) {
+// tests are the comparisons of variants that have seeds in common.
+func (t *sweepTable) tests() (list []*pairedTest) {
 	for i := range t.Comparisons {
 		if test := &t.Comparisons[i].Test; test.N > 0 {
-			others = append(others, test)
+			list = append(list, test)
 		}
 	}
-	adjust(others)
-	t.holm = fmt.Sprintf(holmTitle, len(others))
+	return list
 }
 
 // newRow returns the row of a variant, and its values of each metric by seed.
@@ -168,7 +166,7 @@ func (t *sweepTable) cells() (head []string, rows [][]string) {
 // comparisonCells returns the comparisons as text. For a metric in percent the
 // differences are in percentage points.
 func (t *sweepTable) comparisonCells() (head []string, rows [][]string) {
-	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", t.holm, "stated before"}
+	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", fmt.Sprintf("p, Holm of %d", len(t.tests())), "stated before"}
 	for _, c := range t.Comparisons {
 		x, m, name := c.Test, t.Metrics[c.Metric], c.First+" vs "+c.Second
 		if t.compared > 1 {
@@ -218,14 +216,11 @@ func (m sweepMetric) signed(x float64) string {
 func (t *sweepTable) tables() []report.Results {
 	head, rows := t.cells()
 	list := []report.Results{{Title: "Results", Note: "Means over seeds. The means that are compared have their standard errors.", Columns: head, Rows: rows}}
-	if t.tuning != nil && len(t.tuning.Rows) > 0 {
-		list = append(list, *t.tuning)
-	}
 	if len(t.Comparisons) > 0 {
 		head, rows := t.comparisonCells()
 		list = append(list, report.Results{
 			Title: "Comparisons", Columns: head, Rows: rows,
-			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of the sign-flip test, p-value after Holm's correction for all comparisons of the task.",
+			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of the sign-flip test, p-value after Holm's correction for all comparisons.",
 		})
 	}
 	return list
