@@ -58,7 +58,7 @@ type Learner struct {
 	options   LearnerOptions
 	gradients *arena // holds Gradients; nil with ScoreOnly
 	whole     bool   // one kernel computes attention without storing scores, so one block has all queries
-	rows      rowOperations
+	rows      rowPrograms
 	layers    map[layerForm]*layerSessions
 	norm      *normSessions
 	head      *headSessions
@@ -125,7 +125,7 @@ func (l *Learner) open() (err error) {
 		}
 		l.whole = k.Whole(forward)
 	}
-	if l.rows, err = l.openRows(); err != nil {
+	if err := l.openRows(); err != nil {
 		return err
 	}
 	if err := l.openNorm(); err != nil {
@@ -269,9 +269,7 @@ func (l *Learner) Close() {
 	if l.head != nil {
 		l.head.close()
 	}
-	if l.rows != nil {
-		l.rows.close()
-	}
+	l.rows.close()
 	l.spare.close()
 	l.tables.close()
 	closeBuffers(&l.back.dx[0], &l.back.dx[1])

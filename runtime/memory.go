@@ -5,17 +5,33 @@ package runtime
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	goruntime "runtime"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"onering/models"
 )
 
 // A memory is a device, or the host: where its tensors lie and how sessions run on it.
-// Nothing else differs between devices.
+// Nothing else differs between devices. It may be used from several goroutines.
+//
+// Addresses. Alloc returns an address, and that of byte n is at + n. Go code only passes
+// a device's addresses on. Addresses are a multiple of 8 on the host, of 64 or more on a
+// device. Bytes copied by one call are of one allocation.
+//
+// Copies. Upload copies from the host and Download to the host. Both are complete when
+// they return, so the host's bytes may be changed or read at once. Zero sets bytes to
+// 0. CopyRuns copies runs within the memory, which do not overlap.
+//
+// Order. All calls on one memory, and all runs of sessions on it, take effect in the
+// order in which they were made. Zero, CopyRuns and runs may return before they are
+// complete. Upload, Download and Wait return after everything before them is complete.
 type memory struct {
-	storage
 	Backend
 	thread // the thread of all runs
 
@@ -28,6 +44,18 @@ type memory struct {
 	// should process in one run.
 	elementwise int
 	ran         func(*Binding) // called after each run of a stand-in; else nil
+
+	lost     atomic.Pointer[error] // the error that Check returns from then on
+	up, down atomic.Int64          // bytes that crossed
+	mu       sync.Mutex
+	closed   bool
+	held     []allocation // by address; none on the host, where the garbage collector frees
+}
+
+// An allocation is memory of a device.
+type allocation struct {
+	at    unsafe.Pointer
+	bytes int
 }
 
 func (m *memory) String() string { return m.name }
@@ -45,11 +73,15 @@ func openMemory(o Options, d device) (*memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{storage: newStorage(d.String(), b.Driver), Backend: *b, name: d.String(), info: host.info, elementwise: elementwiseOnDevice}
+	m := newMemory(d.String(), *b)
 	if m.gpu() {
 		m.thread = newThread()
 	}
 	return m, m.open(o)
+}
+
+func newMemory(name string, b Backend) *memory {
+	return &memory{Backend: b, name: name, info: host.info, elementwise: elementwiseOnDevice}
 }
 
 // open makes what sessions on the device need from ONNX Runtime.
@@ -100,50 +132,193 @@ func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 	return info, nil
 }
 
-// A storage is the host's memory or a device's.
-//
-// Addresses. Alloc returns an address, and that of byte n is at + n. Go code only passes
-// a device's addresses on. Addresses are a multiple of 8 on the host, of 64 or more on a
-// device. Bytes copied by one call are of one allocation.
-//
-// Copies. Upload copies from the host and Download to the host. Both are complete when
-// they return, so the host's bytes may be changed or read at once. Zero sets bytes to
-// 0. CopyRuns copies runs of width bytes within the memory: run i from
-// from + i*fromStride to to + i*stride. Runs do not overlap.
-//
-// Order. All calls on one storage, and all runs of sessions on it, take effect in the
-// order in which they were made. Zero, CopyRuns and runs may return before they are
-// complete. Upload, Download and Wait return after everything before them is complete.
-type storage interface {
-	// Alloc reserves bytes, at least 1, of unknown content.
-	Alloc(bytes int) (unsafe.Pointer, error)
-	// Free takes a result of Alloc, after the caller has waited for the last run that
-	// uses it, or ordered the call behind that run.
-	Free(at unsafe.Pointer)
-	Upload(to, from unsafe.Pointer, bytes int) error
-	Download(to, from unsafe.Pointer, bytes int) error
-	Zero(at unsafe.Pointer, bytes int) error
-	CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error
-	Wait() error
-	// Check returns err, or if something failed and the device no longer answers, an
-	// error that wraps ErrLost. After that, Check and all other calls return this error.
-	Check(err error) error
+// Aliases reports whether addresses are the host's: Go code reads and writes them, and
+// Upload and Download copy nothing if both addresses are the same.
+func (m *memory) Aliases() bool { return m.Driver == heap{} }
 
-	// Within returns an error if bytes from at on do not lie in one allocation. A tensor
-	// may begin there at any multiple of its element's size.
-	Within(at unsafe.Pointer, bytes int) error
-	// Aliases reports whether addresses are the host's: Go code reads and writes them,
-	// and Upload and Download copy nothing if both addresses are the same.
-	Aliases() bool
-
-	// Count adds the bytes of one copy from the host or to the host to the counts of
-	// Crossed. Upload and Download count theirs; the caller counts those of the host's
-	// values that sessions read and write. The host's memory counts nothing.
-	Count(up, down int)
-	Crossed() (up, down int64)
-	// Close frees everything that is still allocated.
-	Close()
+// Check returns err, or if something failed and the device no longer answers, an error
+// that wraps ErrLost. After that, Check and all other calls return this error.
+func (m *memory) Check(err error) error {
+	if lost := m.lost.Load(); lost != nil {
+		return *lost
+	}
+	if err == nil || m.Driver.Wait() == nil {
+		return err
+	}
+	lost := fmt.Errorf("%s: %w; resume a run from its newest checkpoint (--resume) and start anything else again, here once the device is back or with another --device: %w", m, ErrLost, err)
+	m.lost.CompareAndSwap(nil, &lost)
+	return *m.lost.Load()
 }
+
+// try calls f, unless the device is lost. An error of f says what it was doing.
+func (m *memory) try(doing string, f func() error) error {
+	if err := m.Check(nil); err != nil {
+		return err
+	}
+	err := f()
+	if err != nil {
+		err = fmt.Errorf("%s: %s: %w", m, doing, err)
+	}
+	return m.Check(err)
+}
+
+// Count adds the bytes of one copy from the host or to the host to the counts of Crossed.
+// Upload and Download count theirs; the caller counts those of the host's values that
+// sessions read and write. Nothing crosses on the host.
+func (m *memory) Count(up, down int) {
+	if m.Aliases() {
+		return
+	}
+	m.up.Add(int64(up))
+	m.down.Add(int64(down))
+}
+
+// Crossed returns how many bytes were copied to a device and from it.
+func (m *memory) Crossed() (up, down int64) { return m.up.Load(), m.down.Load() }
+
+// Alloc reserves bytes, at least 1, of unknown content.
+func (m *memory) Alloc(bytes int) (at unsafe.Pointer, err error) {
+	err = m.try(fmt.Sprintf("allocating %d bytes", bytes), func() (err error) {
+		if bytes <= 0 {
+			return errors.New("want at least 1")
+		}
+		at, err = m.Driver.Alloc(bytes)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.Aliases() {
+		return at, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		m.Driver.Free(at)
+		return nil, fmt.Errorf("%s: its memory is closed", m)
+	}
+	m.held = slices.Insert(m.held, m.upTo(at), allocation{at, bytes})
+	return at, nil
+}
+
+// upTo returns how many allocations begin at an address or before it.
+func (m *memory) upTo(at unsafe.Pointer) int {
+	return sort.Search(len(m.held), func(i int) bool { return uintptr(m.held[i].at) > uintptr(at) })
+}
+
+// Free takes a result of Alloc, after the caller has waited for the last run that uses it,
+// or ordered the call behind that run. It panics if no allocation begins at the address,
+// unless Close has freed all.
+func (m *memory) Free(at unsafe.Pointer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.Aliases() {
+		return
+	}
+	i := m.upTo(at) - 1
+	if i < 0 || m.held[i].at != at {
+		panic(fmt.Sprintf("%s: nothing was allocated at %#x, which is freed", m, uintptr(at)))
+	}
+	m.held = slices.Delete(m.held, i, i+1)
+	m.Driver.Free(at)
+}
+
+// Close frees everything that is still allocated on a device.
+func (m *memory) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.Aliases() {
+		return
+	}
+	for _, a := range m.held {
+		m.Driver.Free(a.at)
+	}
+	m.held, m.closed = nil, true
+	m.Driver.Close()
+}
+
+// Within returns an error if bytes from at on, of which there may be none, do not lie in
+// one allocation. A tensor may begin there at any multiple of its element's size.
+func (m *memory) Within(at unsafe.Pointer, bytes int) error {
+	if bytes == 0 || m.Aliases() {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.upTo(at) - 1; i >= 0 {
+		a := m.held[i]
+		if first := int(uintptr(at) - uintptr(a.at)); first < a.bytes {
+			if first+bytes > a.bytes {
+				return fmt.Errorf("%s: %d bytes at byte %d of an allocation of %d", m, bytes, first, a.bytes)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: nothing is allocated at %#x", m, uintptr(at))
+}
+
+// within calls f if bytes lie in one allocation; it does nothing for none.
+func (m *memory) within(doing string, at unsafe.Pointer, bytes int, f func() error) error {
+	if bytes == 0 {
+		return m.Check(nil)
+	}
+	if err := m.Within(at, bytes); err != nil {
+		return err
+	}
+	return m.try(doing, f)
+}
+
+func (m *memory) Upload(to, from unsafe.Pointer, bytes int) error {
+	if m.Aliases() && to == from {
+		return nil
+	}
+	return m.within("copying to it", to, bytes, func() error {
+		m.Count(bytes, 0)
+		return m.Driver.Write(to, unsafe.Slice((*byte)(from), bytes))
+	})
+}
+
+func (m *memory) Download(to, from unsafe.Pointer, bytes int) error {
+	if m.Aliases() && to == from {
+		return nil
+	}
+	return m.within("copying from it", from, bytes, func() error {
+		m.Count(0, bytes)
+		return m.Driver.Read(unsafe.Slice((*byte)(to), bytes), from)
+	})
+}
+
+func (m *memory) Zero(at unsafe.Pointer, bytes int) error {
+	return m.within("clearing its memory", at, bytes, func() error { return m.Driver.Zero(at, bytes) })
+}
+
+// CopyRuns copies runs from each address to the address of the same number.
+func (m *memory) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
+	var some []Runs
+	written, read := 0, 0 // ends of the ranges
+	for _, r := range runs {
+		if r.Width == 0 || r.Count == 0 {
+			continue
+		}
+		if r.Count == 1 {
+			r.Stride, r.FromStride = r.Width, r.Width // a single run does not need this
+		}
+		some = append(some, r)
+		written, read = max(written, r.To+(r.Count-1)*r.Stride+r.Width), max(read, r.From+(r.Count-1)*r.FromStride+r.Width)
+	}
+	for i := range to {
+		if err := errors.Join(m.Within(to[i], written), m.Within(from[i], read)); err != nil {
+			return err
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return m.try("copying within it", func() error { return m.Driver.CopyRuns(to, from, some) })
+}
+
+// Wait returns when everything before it is complete.
+func (m *memory) Wait() error { return m.try("computing", m.Driver.Wait) }
 
 // A thread runs functions on one thread of the system. Go's code moves between threads,
 // and the providers of devices keep state by thread: CUDA's has cuBLAS handles and
@@ -192,34 +367,29 @@ func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 }
 
 // host is the host's memory, which all Envs on the CPU share.
-var host = &memory{storage: heap{}, Backend: Backend{InOrder: true}, name: "cpu", elementwise: elementwiseOnHost}
+var host = &memory{Backend: Backend{Driver: heap{}, InOrder: true}, name: "cpu", elementwise: elementwiseOnHost}
 
-// A heap is Go's heap, where sessions on the CPU read and write.
+// A heap is the Driver of Go's heap, where sessions on the CPU read and write. Its garbage
+// collector frees.
 type heap struct{}
 
 func (heap) Alloc(bytes int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(unsafe.SliceData(newBytes(bytes))), nil
 }
 
-// Free does nothing: the garbage collector frees the memory.
 func (heap) Free(unsafe.Pointer) {}
+func (heap) Wait() error         { return nil }
+func (heap) Close()              {}
 
-func (heap) Aliases() bool                    { return true }
-func (heap) Within(unsafe.Pointer, int) error { return nil }
-func (heap) Count(up, down int)               {}
-func (heap) Crossed() (up, down int64)        { return 0, 0 }
-func (heap) Wait() error                      { return nil }
-func (heap) Check(err error) error            { return err }
-func (heap) Close()                           {}
-
-func (heap) Upload(to, from unsafe.Pointer, bytes int) error {
-	if to != from {
-		copy(unsafe.Slice((*byte)(to), bytes), unsafe.Slice((*byte)(from), bytes))
-	}
+func (heap) Write(to unsafe.Pointer, from []byte) error {
+	copy(unsafe.Slice((*byte)(to), len(from)), from)
 	return nil
 }
 
-func (h heap) Download(to, from unsafe.Pointer, bytes int) error { return h.Upload(to, from, bytes) }
+func (heap) Read(to []byte, from unsafe.Pointer) error {
+	copy(to, unsafe.Slice((*byte)(from), len(to)))
+	return nil
+}
 
 // Zero clears gradients with several threads: in the first call, the system provides each
 // page as it is written.
@@ -230,10 +400,12 @@ func (heap) Zero(at unsafe.Pointer, bytes int) error {
 	return nil
 }
 
-func (h heap) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
+func (heap) CopyRuns(to, from []unsafe.Pointer, runs []Runs) error {
 	for i := range to {
 		for _, r := range runs {
-			r.Each(func(a, b int) { h.Upload(unsafe.Add(to[i], a), unsafe.Add(from[i], b), r.Width) })
+			r.Each(func(a, b int) {
+				copy(unsafe.Slice((*byte)(unsafe.Add(to[i], a)), r.Width), unsafe.Slice((*byte)(unsafe.Add(from[i], b)), r.Width))
+			})
 		}
 	}
 	return nil

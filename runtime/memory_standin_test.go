@@ -7,17 +7,14 @@ import (
 	"unsafe"
 )
 
-// Storage is the storage of a device.
-type Storage = deviceStorage
+// Memory is the memory of a device.
+type Memory = memory
 
-var NewStorage = newStorage
+// NewMemory returns the memory of a device.
+func NewMemory(name string, d Driver) *Memory { return newMemory(name, Backend{Driver: d}) }
 
 // Held returns how many allocations there are.
-func (d *Storage) Held() int {
-	d.table.mu.Lock()
-	defer d.table.mu.Unlock()
-	return len(d.table.allocations)
-}
+func (m *Memory) Held() int { return len(m.held) }
 
 // OpenStandIn opens another Env beside e, on a stand-in for a device.
 func OpenStandIn(t testing.TB, e *Env, name string) *Env {
@@ -39,7 +36,7 @@ func OpenStandIn(t testing.TB, e *Env, name string) *Env {
 
 // A full memory fails after so many allocations.
 type full struct {
-	storage
+	Driver
 	left int
 }
 
@@ -47,14 +44,14 @@ func (f *full) Alloc(bytes int) (unsafe.Pointer, error) {
 	if f.left--; f.left < 0 {
 		return nil, errors.New("the memory is full")
 	}
-	return f.storage.Alloc(bytes)
+	return f.Driver.Alloc(bytes)
 }
 
 // Full lets allocations of e fail after so many more, until empty is called.
 func Full(e *Env, allocations int) (empty func()) {
-	was := e.memory.storage
-	e.memory.storage = &full{was, allocations}
-	return func() { e.memory.storage = was }
+	was := e.memory.Driver
+	e.memory.Driver = &full{was, allocations}
+	return func() { e.memory.Driver = was }
 }
 
 // Unordered makes the ScatterND of the stand-in add in any order, as a GPU's does.

@@ -7,97 +7,44 @@ import (
 	"onering/models/ports"
 )
 
-// rowOperations read and write rows of float32 matrices [M,D] by indices, int64 [n], for
-// the embedding and the head of a Learner. Go code does it in the host's memory, Programs
-// do it in a device's.
-type rowOperations interface {
-	// gather makes y[i] = x[ids[i]] for y [n,D].
-	gather(x, ids, y *Value) error
-	// scatter clears x and makes x[ids[i]] = rows[i]; no id occurs twice.
-	scatter(rows, ids, x *Value) error
-	// add makes x[ids[i]] += rows[i].
-	add(rows *Value, ids *buffer, x *Value) error
-	close()
-}
-
-// openRows chooses the row operations for the memory of l.
-func (l *Learner) openRows() (rowOperations, error) {
-	if l.env.memory.Aliases() {
-		return hostRows{}, nil
-	}
-	p, err := l.arch().Rows()
-	if err != nil {
-		return nil, err
-	}
-	return newDeviceRows(l.env, p)
-}
-
-// hostRows implements rowOperations in Go.
-type hostRows struct{}
-
-// valuesOf returns the elements of a Value in the host's memory.
-func valuesOf[T Element](v *Value) []T {
-	return unsafe.Slice((*T)(v.data), v.bytes/v.dtype.Size())
-}
-
-// width returns D of a matrix [M,D].
-func width(v *Value) int { return int(v.shape[1]) }
-
-func (hostRows) gather(x, ids, y *Value) error {
-	from, to, d := valuesOf[float32](x), valuesOf[float32](y), width(y)
-	for i, id := range valuesOf[int64](ids) {
-		copy(to[i*d:(i+1)*d], from[int(id)*d:])
-	}
-	return nil
-}
-
-func (hostRows) scatter(rows, ids, x *Value) error {
-	from, to, d := valuesOf[float32](rows), valuesOf[float32](x), width(x)
-	clear(to)
-	for i, id := range valuesOf[int64](ids) {
-		copy(to[int(id)*d:(int(id)+1)*d], from[i*d:])
-	}
-	return nil
-}
-
-func (hostRows) add(rows *Value, ids *buffer, x *Value) error {
-	from, to, d := valuesOf[float32](rows), valuesOf[float32](x), width(x)
-	for i, id := range elements[int64](ids) {
-		y := to[int(id)*d:][:d]
-		for j, x := range from[i*d:][:d] {
-			y[j] += x
-		}
-	}
-	return nil
-}
-
-func (hostRows) close() {}
-
-// deviceRows implements rowOperations with the Programs of Architecture.Rows.
-type deviceRows struct {
-	env                                    *Env
-	gatherProgram, addProgram, pairProgram *Binding
+// A rowPrograms reads and writes rows of float32 matrices [M,D] by indices, int64 [n], for
+// the embedding and the head of a Learner.
+type rowPrograms struct {
+	memory                                 *memory
+	gatherProgram, addProgram, pairProgram *Binding // the last is nil if additions keep their order
 
 	sums                [2]buffer // [m,D], the newest sums of pairs and the previous ones
 	ids                 buffer    // int64 [m], the indices of the newest sums
 	left, right, paired buffer    // [m], see pairs
 }
 
-func newDeviceRows(e *Env, p models.RowPrograms) (_ rowOperations, err error) {
-	r := &deviceRows{
-		env: e, sums: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)},
+// openRows loads the Programs.
+func (l *Learner) openRows() (err error) {
+	p, err := l.arch().Rows()
+	if err != nil {
+		return err
+	}
+	e, r := l.env, &l.rows
+	*r = rowPrograms{
+		memory: e.memory, sums: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)},
 		ids: hostBuffer(models.I64), left: hostBuffer(models.I64), right: hostBuffer(models.I64), paired: hostBuffer(models.F32),
 	}
-	for b, p := range map[**Binding]models.Program{&r.gatherProgram: p.Gather, &r.addProgram: p.Add, &r.pairProgram: p.Pair} {
-		if *b, err = loadBinding(e, p); err != nil {
-			r.close()
-			return nil, err
-		}
+	if r.gatherProgram, err = loadBinding(e, p.Gather); err == nil {
+		r.addProgram, err = loadBinding(e, p.Add)
 	}
-	return r, nil
+	if err == nil && !e.memory.InOrder {
+		r.pairProgram, err = loadBinding(e, p.Pair)
+	}
+	return err
 }
 
-func (r *deviceRows) gather(x, ids, y *Value) error {
+// valuesOf returns the elements of a Value in the host's memory.
+func valuesOf[T Element](v *Value) []T {
+	return unsafe.Slice((*T)(v.data), v.bytes/v.dtype.Size())
+}
+
+// gather makes y[i] = x[ids[i]] for y [n,D].
+func (r *rowPrograms) gather(x, ids, y *Value) error {
 	b := binder{b: r.gatherProgram}
 	b.in(ports.Table, x, nil)
 	b.in(ports.RowIDs, ids, nil)
@@ -105,7 +52,8 @@ func (r *deviceRows) gather(x, ids, y *Value) error {
 	return b.run()
 }
 
-func (r *deviceRows) scatter(rows, ids, x *Value) error {
+// scatter clears x and makes x[ids[i]] = rows[i]; no id occurs twice.
+func (r *rowPrograms) scatter(rows, ids, x *Value) error {
 	if err := x.memory.Zero(x.data, x.bytes); err != nil {
 		return err
 	}
@@ -114,7 +62,7 @@ func (r *deviceRows) scatter(rows, ids, x *Value) error {
 
 // addAt makes x[ids[i]] += rows[i]. The device's kernel decides the order of rows with
 // equal indices, which varies on a GPU.
-func (r *deviceRows) addAt(rows, ids, x *Value) error {
+func (r *rowPrograms) addAt(rows, ids, x *Value) error {
 	b := binder{b: r.addProgram}
 	b.in(ports.Table, x, nil)
 	b.in(ports.RowIDs, ids, nil)
@@ -123,16 +71,13 @@ func (r *deviceRows) addAt(rows, ids, x *Value) error {
 	return b.run()
 }
 
-func (r *deviceRows) add(rows *Value, ids *buffer, x *Value) error {
-	if r.env.memory.InOrder {
-		return r.addAt(rows, ids.value, x)
+// add makes x[ids[i]] += rows[i] with the same bits each time. Where additions have no
+// order, it sums the rows of an index two at a time until each index has one.
+func (r *rowPrograms) add(rows *Value, indices *buffer, x *Value) error {
+	if r.memory.InOrder {
+		return r.addAt(rows, indices.value, x)
 	}
-	return r.addPaired(rows, elements[int64](ids), x)
-}
-
-// addPaired makes x[ids[i]] += rows[i] with the same bits each time: it sums the rows
-// of an index two at a time until each index has one.
-func (r *deviceRows) addPaired(rows *Value, ids []int64, x *Value) error {
+	ids := elements[int64](indices)
 	for turn := 0; ; turn++ {
 		left, right, paired, sums := pairs(ids)
 		if len(sums) == len(ids) {
@@ -174,7 +119,7 @@ func pairs(ids []int64) (left, right []int64, paired []float32, sums []int64) {
 	return left, right, paired, sums
 }
 
-func (r *deviceRows) close() {
+func (r *rowPrograms) close() {
 	closeSessions(r.gatherProgram, r.addProgram, r.pairProgram)
 	closeBuffers(&r.sums[0], &r.sums[1], &r.ids, &r.left, &r.right, &r.paired)
 }

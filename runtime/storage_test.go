@@ -29,13 +29,13 @@ func (c *counted) Alloc(bytes int) (unsafe.Pointer, error) {
 func (c *counted) Free(unsafe.Pointer) { c.held-- }
 func (c *counted) Close()              { c.closed++ }
 
-// storage returns the storage of a device.
-func storage() (*runtime.Storage, *counted) {
+// storage returns the memory of a device.
+func storage() (*runtime.Memory, *counted) {
 	c := &counted{limit: 1 << 20}
-	return runtime.NewStorage("test:0", c), c
+	return runtime.NewMemory("test:0", c), c
 }
 
-// TestDeviceIsMemory: after copies, clears and moves at any places, a storage has the
+// TestDeviceIsMemory: after copies, clears and moves at any places, a device has the
 // same bytes as host memory after the same calls, and it counts the bytes that crossed.
 func TestDeviceIsMemory(t *testing.T) {
 	d, c := storage()
@@ -73,7 +73,7 @@ func TestDeviceIsMemory(t *testing.T) {
 }
 
 // change makes one change to a device's bytes and the same change to the host's.
-func change(t *testing.T, r *rand.Rand, d *runtime.Storage, at unsafe.Pointer, host []byte) {
+func change(t *testing.T, r *rand.Rand, d *runtime.Memory, at unsafe.Pointer, host []byte) {
 	t.Helper()
 	from := r.IntN(len(host))
 	n := 1 + r.IntN(len(host)-from)
@@ -187,7 +187,7 @@ func TestDeviceLost(t *testing.T) {
 	left := new(atomic.Int64)
 	left.Store(100)
 	driver := &counted{Host: runtimetest.Host{Calls: left}, limit: 1}
-	d := runtime.NewStorage("test:0", driver)
+	d := runtime.NewMemory("test:0", driver)
 	at, err := d.Alloc(64)
 	if err != nil {
 		t.Fatal(err)
