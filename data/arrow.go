@@ -3,28 +3,16 @@ package data
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	flatbuffers "github.com/google/flatbuffers/go"
+	"github.com/klauspost/compress/zstd"
 )
-
-// arrowRows reads an Arrow stream or file row by row. (A file is a stream between two
-// magics, with an index at its end that reading in order does not need.) Memory holds one
-// record batch, and the dictionaries.
-type arrowRows struct {
-	messages *arrowMessages
-	reader   *ipc.Reader
-	names    []string
-	cells    []func(int) any // readers of the columns of the batch, see arrowCells
-	at, n    int             // how many rows of the batch were returned, and how many it has
-	row      int
-	taken    int // budget used by the current row, see spend
-}
 
 // arrowEnd is the magic with which an Arrow file begins and ends. A footer and its length stand
 // before the last one.
@@ -33,142 +21,94 @@ const arrowEnd = "ARROW1"
 // isArrow recognizes files, streams and version 1 of Feather by their first bytes. Before
 // version 0.15 a stream had no mark.
 func isArrow(head []byte, ext string) bool {
-	return bytes.HasPrefix(head, []byte("ARROW1")) || bytes.HasPrefix(head, []byte("\xff\xff\xff\xff")) ||
+	return bytes.HasPrefix(head, []byte(arrowEnd)) || bytes.HasPrefix(head, []byte("\xff\xff\xff\xff")) ||
 		bytes.HasPrefix(head, []byte("FEA1")) || ext == ".arrow"
 }
 
-// messages returns where the messages of a file or stream are.
-func (in Input) messages() (*arrowMessages, error) {
-	f, err := in.whole()
-	if err != nil {
-		return nil, err
-	}
-	head, _ := in.Text.Peek(len(arrowEnd))
-	if bytes.HasPrefix(head, []byte("FEA1")) {
-		return nil, fmt.Errorf("a Feather file of version 1: write it again as version 2 (Arrow)")
-	}
-	if string(head) != arrowEnd {
-		return &arrowMessages{f: f, end: in.Size, budget: in.unfolding}, nil
-	}
-	var end [4 + len(arrowEnd)]byte
-	size := in.Size - int64(len(end))
-	if size < 8 {
-		return nil, fmt.Errorf("the file is cut short")
-	}
-	if _, err := f.ReadAt(end[:], size); err != nil {
-		return nil, err
-	}
-	if string(end[4:]) != arrowEnd {
-		return nil, fmt.Errorf("the file does not end with %s: it is cut short", arrowEnd)
-	}
-	if size -= int64(binary.LittleEndian.Uint32(end[:])); size < 8 {
-		return nil, fmt.Errorf("the file is damaged: its footer is longer than it")
-	}
-	return &arrowMessages{f: f, at: 8, end: size, budget: in.unfolding}, nil // the magic is padded to 8 bytes
+// arrowMessages reads the messages of a stream or file, each of metadata and a body of buffers. (A
+// file is a stream between two magics, with an index at its end that reading in order does not
+// need.) It is an ipc.MessageReader. Memory holds one record batch, and the dictionaries.
+type arrowMessages struct {
+	*columnRows
+	f       *os.File
+	at, end int64              // the part of the stream that is still to be read
+	left    int                // bytes that lists and texts of a message may still take; tables may share bytes
+	batch   *flatbuffers.Table // the record batch or dictionary of the message
+	fault   any                // why the last message was not read
 }
 
 func openArrow(in Input) (rows *Rows, err error) {
-	defer inFormat("arrow", &err)
-	defer recovered(&err)
-	a := &arrowRows{}
-	if a.messages, err = in.messages(); err != nil {
+	c := &columnRows{format: "Arrow", unfolding: in.unfolding}
+	defer c.caught(&err)
+	m := &arrowMessages{columnRows: c}
+	if m.f, err = in.whole(); err != nil {
 		return nil, err
 	}
-	if a.reader, err = ipc.NewReaderFromMessageReader(a.messages); err != nil {
-		return nil, noEnd(a.messages.reason(err))
-	}
-	for _, field := range a.reader.Schema().Fields() {
-		a.names = append(a.names, field.Name)
-	}
-	a.messages.columns = a.reader.Schema().Fields()
-	if err := distinct(a.names); err != nil {
-		return nil, err
-	}
-	return &Rows{Next: a.next, Columns: a.names, Unit: "row"}, nil
-}
-
-func (a *arrowRows) next() (o Object, row int, err error) {
-	a.row++
-	row = a.row
-	defer inFormat("arrow", &err)
-	defer recovered(&err)
-	for a.at == a.n {
-		if !a.reader.Next() {
-			if err := a.messages.reason(a.reader.Err()); err != nil {
-				return nil, row, err
-			}
-			return nil, row, io.EOF
+	m.end = in.Size
+	switch head, _ := in.Text.Peek(len(arrowEnd)); {
+	case bytes.HasPrefix(head, []byte("FEA1")):
+		return nil, errors.New("a Feather file of version 1: write it again as version 2 (Arrow)")
+	case string(head) == arrowEnd:
+		m.at = max(0, m.end-10)
+		end := m.read(10)
+		if string(end[4:]) != arrowEnd {
+			return nil, fmt.Errorf("the file does not end with %s: it is cut short", arrowEnd)
 		}
-		a.begin(a.reader.RecordBatch())
+		m.at, m.end = 8, in.Size-10-int64(binary.LittleEndian.Uint32(end)) // the magic is padded to 8 bytes
+		damagedIf(m.end < 8, "its footer is longer than it")
 	}
-	a.taken = 0
-	o = make(Object, len(a.names))
-	for i, name := range a.names {
-		o[i] = Member{name, a.cell(i)}
+	reader, err := ipc.NewReaderFromMessageReader(m)
+	m.passed(err)
+	for _, field := range reader.Schema().Fields() {
+		c.names = append(c.names, field.Name)
 	}
-	a.at++
-	return o, row, nil
-}
-
-// begin goes to the next record batch.
-func (a *arrowRows) begin(batch arrow.RecordBatch) {
-	a.at, a.n = 0, int(batch.NumRows())
-	damagedIf(a.n < 0 || batch.NumCols() == 0, "a record batch of %d rows in %d columns", a.n, batch.NumCols())
-	a.cells = a.cells[:0]
-	for i, column := range batch.Columns() {
-		a.cells = append(a.cells, a.column(a.names[i], column))
+	var cells []func(int) any
+	c.cell = func(i, row int64) any { return cells[i](int(row)) }
+	c.group = func() (int64, error) {
+		if !reader.Next() {
+			m.passed(reader.Err())
+			return 0, io.EOF
+		}
+		batch := reader.RecordBatch()
+		cells = cells[:0]
+		for i, column := range batch.Columns() {
+			c.column = c.names[i]
+			cells = append(cells, c.arrowCells(column))
+		}
+		damagedIf(len(cells) == 0, "a record batch without columns")
+		return batch.NumRows(), nil
 	}
+	return &Rows{Next: c.next, Columns: c.names, Unit: "row"}, distinct(c.names)
 }
 
-func (a *arrowRows) column(name string, column arrow.Array) func(int) any {
-	defer inColumn(name)
-	return arrowCells(column, &a.taken)
+// passed panics with what was wrong with a message, or else says that the library met an error: its
+// words are about its own parts.
+func (m *arrowMessages) passed(err error) {
+	if m.fault != nil {
+		panic(m.fault)
+	}
+	damagedIf(err != nil, "what begins before byte %d cannot be read", m.at)
 }
 
-func (a *arrowRows) cell(i int) any {
-	defer inColumn(a.names[i])
-	return a.cells[i](a.at)
-}
+// Retain implements ipc.MessageReader.
+func (m *arrowMessages) Retain() {}
 
-// arrowMessages gives the library the messages of a stream, each of metadata
-// and a body of buffers, checked so that it allocates only for what is there.
-// It is an ipc.MessageReader.
-type arrowMessages struct {
-	f       *os.File
-	at, end int64 // the part of the stream that is still to be read
-	err     error // the error of the last message
-	budget  *unfolding
-	columns []arrow.Field // the columns of the schema
-}
-
-func (m *arrowMessages) Retain()  {}
+// Release implements ipc.MessageReader.
 func (m *arrowMessages) Release() {}
-
-// reason returns why the library gave up: what is wrong with a message, or that there is a
-// fault, since the library's own words are about its parts.
-func (m *arrowMessages) reason(err error) error {
-	switch {
-	case m.err != nil:
-		return m.err
-	case err != nil:
-		return fmt.Errorf("%w: a record batch that begins here cannot be read", errDamaged)
-	}
-	return nil
-}
 
 // Message reads the next message: four bytes FF (absent before version 0.15), the length
 // of the metadata, the metadata, and the body. A length of 0 and the end of the file both
 // end the stream.
 func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	defer func() {
-		if err != io.EOF {
-			m.err = err
+		if m.fault = recover(); m.fault != nil {
+			err = io.ErrUnexpectedEOF
 		}
 	}()
-	defer recovered(&err)
 	if m.at == m.end {
 		return nil, io.EOF
 	}
+	m.column = ""
 	length := binary.LittleEndian.Uint32(m.read(4))
 	if length == 0xffffffff {
 		length = binary.LittleEndian.Uint32(m.read(4))
@@ -178,19 +118,20 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	}
 	damagedIf(length > maxMetadata, "metadata of %d bytes", length)
 	text := m.read(int64(length))
-	check := arrowCheck{bytes: 4*len(text) + 1<<20, end: m.end - m.at, columns: m.columns}
-	root := flatbuffers.Table{Bytes: text, Pos: flatbuffers.GetUOffsetT(text)}
-	size := check.message(&root)
+	m.left, m.batch = 4*len(text)+1<<20, nil
+	size := m.check(&flatbuffers.Table{Bytes: text, Pos: flatbuffers.GetUOffsetT(text)})
 	if size > maxHeld {
 		panic(unreadable(fmt.Sprintf("a record batch of %d MiB, at most %d are read: write the file with smaller ones", size>>20, maxHeld>>20)))
 	}
 	body := m.read(size)
-	check.unpacked(body, m.budget)
+	if m.batch != nil {
+		m.buffers(m.batch, body)
+	}
 	return ipc.NewMessage(memory.NewBufferBytes(text), memory.NewBufferBytes(body)), nil
 }
 
 func (m *arrowMessages) read(n int64) []byte {
-	if n > m.end-m.at {
+	if n < 0 || n > m.end-m.at {
 		panic(unreadable(fmt.Sprintf("the file is cut short: %d bytes are wanted at byte %d and %d are left", n, m.at, m.end-m.at)))
 	}
 	b := make([]byte, n)
@@ -198,4 +139,103 @@ func (m *arrowMessages) read(n int64) []byte {
 	damagedIf(err != nil, "%v", noEnd(err))
 	m.at += n
 	return b
+}
+
+// buffers checks where the buffers of a record batch are, and the sizes to which the library is to
+// decompress them. A compressed buffer begins with its decompressed length, or with -1 if it is not
+// compressed.
+func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
+	o := flatbuffers.UOffsetT(batch.Offset(slot(2)))
+	total := int64(0)
+	for i := 0; o != 0 && i < batch.VectorLen(o); i++ {
+		at := batch.Vector(o) + flatbuffers.UOffsetT(16*i)
+		from, length, end := batch.GetInt64(at), batch.GetInt64(at+8), int64(len(body))
+		damagedIf(from < 0 || length < 0 || from > end || length > end-from || from%8 != 0, "a buffer of %d bytes at byte %d of a record batch of %d", length, from, end)
+		if length == 0 || batch.Offset(slot(3)) == 0 { // there is no compression
+			continue
+		}
+		buffer := body[from:][:length]
+		size := int64(binary.LittleEndian.Uint64(buffer))
+		if size == -1 {
+			continue
+		}
+		if total += max(0, size); size < 0 || total > maxHeld {
+			panic(unreadable(fmt.Sprintf("a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch", length, size, maxHeld>>20)))
+		}
+		m.unfold(size)
+		var frame zstd.Header
+		damagedIf(frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)), "a compressed buffer: %v", zstd.ErrWindowSizeExceeded)
+	}
+}
+
+// arrowTables has the fields of tables that are lists, texts and tables themselves, numbered as in
+// Message.fbs and Schema.fbs, with the bytes of an element, 0 for a table.
+var arrowTables = map[string][]struct {
+	field, size int
+	of          string // the table, or that of which there is a list
+}{
+	"message":    {{4, 4, "note"}},
+	"schema":     {{1, 4, "column"}, {2, 4, "note"}},
+	"column":     {{0, 1, ""}, {5, 4, "column"}, {6, 4, "note"}},
+	"timestamp":  {{1, 1, ""}},
+	"note":       {{0, 1, ""}, {1, 1, ""}},
+	"dictionary": {{1, 0, "batch"}},
+	"batch":      {{1, 16, ""}, {2, 16, ""}, {4, 8, ""}},
+}
+
+func slot(field int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*field) }
+
+// check walks over a message before the library does, which allocates as much as a list states, and
+// follows nested tables without a limit. A read outside of the metadata panics with an index out of
+// range. It returns the length of the body.
+func (m *arrowMessages) check(t *flatbuffers.Table) int64 {
+	if version := t.GetInt16Slot(slot(0), 0); version < 3 || version > 4 {
+		panic(unreadable(fmt.Sprintf("metadata of version %d, and versions 4 and 5 are read", version+1)))
+	}
+	m.table(t, "message", 0)
+	kind := t.GetByteSlot(slot(1), 0)
+	damagedIf(kind < 1 || kind > 3, "a message of kind %d", kind)
+	m.subtable(t, 2, []string{"schema", "dictionary", "batch"}[kind-1], 0)
+	return t.GetInt64Slot(slot(3), 0)
+}
+
+func (m *arrowMessages) subtable(t *flatbuffers.Table, field int, kind string, depth int) {
+	var sub flatbuffers.Table
+	t.Union(&sub, flatbuffers.UOffsetT(t.Offset(slot(field))))
+	m.table(&sub, kind, depth+1)
+}
+
+// table checks a table and those inside it.
+func (m *arrowMessages) table(t *flatbuffers.Table, kind string, depth int) {
+	damagedIf(depth > 60, "metadata is nested too deep")
+	for _, part := range arrowTables[kind] {
+		o := flatbuffers.UOffsetT(t.Offset(slot(part.field)))
+		if o == 0 {
+			continue
+		}
+		if part.size == 0 {
+			m.subtable(t, part.field, part.of, depth)
+			continue
+		}
+		at, n := t.Vector(o), t.VectorLen(o)
+		m.left -= n * part.size
+		damagedIf(int(at)+n*part.size > len(t.Bytes) || m.left < 0, "a list of %d is longer than the metadata", n)
+		for i := range n {
+			if part.of != "" {
+				m.left -= 64 // the library's own form of a column or a note
+				m.table(&flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}, part.of, depth+1)
+			}
+		}
+	}
+	switch {
+	case kind == "column" && t.GetByteSlot(slot(2), 0) == 10: // the type is one of times
+		m.subtable(t, 3, "timestamp", depth)
+	case kind == "batch":
+		m.batch = t
+		buffers, counts := flatbuffers.UOffsetT(t.Offset(slot(2))), flatbuffers.UOffsetT(t.Offset(slot(4)))
+		for i := 0; counts != 0 && i < t.VectorLen(counts); i++ {
+			n := t.GetInt64(t.Vector(counts) + flatbuffers.UOffsetT(8*i))
+			damagedIf(n < 0 || n > int64(t.VectorLen(buffers)), "a column of %d buffers, and there are %d", n, t.VectorLen(buffers))
+		}
+	}
 }

@@ -10,13 +10,14 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	decimals "github.com/apache/arrow-go/v18/arrow/decimal"
+	"github.com/apache/arrow-go/v18/arrow/float16"
 )
 
-// arrowCells returns the function that reads the values of a column as values of an
-// Object. The values share no memory with the record batch. Their sizes are counted in
-// taken, see spend.
-func arrowCells(a arrow.Array, taken *int) func(int) any {
-	get := arrowValues(a, taken)
+// arrowCells returns the function that reads the values of a column as values of an Object. The
+// values share no memory with the record batch.
+func (c *columnRows) arrowCells(a arrow.Array) func(int) any {
+	get := c.arrowValues(a)
 	return func(i int) any {
 		if a.IsNull(i) {
 			return nil
@@ -26,35 +27,38 @@ func arrowCells(a arrow.Array, taken *int) func(int) any {
 }
 
 // arrowValues is arrowCells for values other than null.
-func arrowValues(a arrow.Array, taken *int) func(int) any {
+func (c *columnRows) arrowValues(a arrow.Array) func(int) any {
 	switch a := a.(type) {
 	case *array.Null:
 		return func(int) any { return nil }
-	case *array.Boolean:
-		return func(i int) any { return a.Value(i) }
 	case *array.Struct:
-		return structCells(a, taken)
+		return c.structCells(a)
 	case *array.Dictionary:
-		return dictionaryCells(a, taken)
+		get, n := c.arrowCells(a.Dictionary()), a.Dictionary().Len()
+		return func(i int) any {
+			index := a.GetValueIndex(i)
+			damagedIf(index < 0 || index >= n, "it points to value %d of %d", index, n)
+			return get(index)
+		}
 	case *array.Map: // as pairs, since keys need not be strings
-		key, value := arrowCells(a.Keys(), taken), arrowCells(a.Items(), taken)
-		return listCells(a, func(i int) any { return []any{key(i), value(i)} }, taken)
-	case array.ListLike:
-		return listCells(a, arrowCells(a.ListValues(), taken), taken)
+		key, value := c.arrowCells(a.Keys()), c.arrowCells(a.Items())
+		return c.listCells(a, func(i int) any { return []any{key(i), value(i)} })
+	case *array.List, *array.LargeList, *array.FixedSizeList:
+		return c.listCells(a.(array.ListLike), c.arrowCells(a.(array.ListLike).ListValues()))
 	}
-	for _, values := range []func(arrow.Array, *int) func(int) any{numberCells, timeCells, textCells} {
-		if get := values(a, taken); get != nil {
+	for _, get := range c.plainCells(a) {
+		if get != nil {
 			return get
 		}
 	}
 	panic(unreadable(fmt.Sprintf("values of type %s are not read", a.DataType())))
 }
 
-func structCells(a *array.Struct, taken *int) func(int) any {
+func (c *columnRows) structCells(a *array.Struct) func(int) any {
 	fields := a.DataType().(*arrow.StructType).Fields()
 	cells, names := make([]func(int) any, len(fields)), make([]string, len(fields))
 	for i := range cells {
-		cells[i], names[i] = arrowCells(a.Field(i), taken), fields[i].Name
+		cells[i], names[i] = c.arrowCells(a.Field(i)), fields[i].Name
 	}
 	if err := distinct(names); err != nil {
 		panic(unreadable(err.Error()))
@@ -62,32 +66,20 @@ func structCells(a *array.Struct, taken *int) func(int) any {
 	return func(i int) any {
 		o := make(Object, len(cells))
 		for j, get := range cells {
-			o[j] = Member{fields[j].Name, get(i)}
+			o[j] = Member{names[j], get(i)}
 		}
 		return o
 	}
 }
 
-func dictionaryCells(a *array.Dictionary, taken *int) func(int) any {
-	values := a.Dictionary()
-	get := arrowCells(values, taken)
-	return func(i int) any {
-		index := a.GetValueIndex(i)
-		if index < 0 || index >= values.Len() {
-			damaged("it points to value %d of %d", index, values.Len())
-		}
-		return get(index)
-	}
-}
-
-func listCells(a array.ListLike, element func(int) any, taken *int) func(int) any {
+func (c *columnRows) listCells(a array.ListLike, element func(int) any) func(int) any {
 	n := int64(a.ListValues().Len())
 	return func(i int) any {
 		start, end := a.ValueOffsets(i)
 		if start < 0 || end < start || end > n {
-			damaged("a list of the values %d to %d of %d", start, end, n)
+			damagedIf(true, "a list of the values %d to %d of %d", start, end, n)
 		}
-		spend(taken, end-start)
+		c.spend(end - start)
 		list := make([]any, 0, end-start)
 		for j := start; j < end; j++ {
 			list = append(list, element(int(j)))
@@ -96,92 +88,54 @@ func listCells(a array.ListLike, element func(int) any, taken *int) func(int) an
 	}
 }
 
-// valued is an array of the library with values of type T.
-type valued[T any] interface{ Value(int) T }
-
-func signed[T int8 | int16 | int32 | int64](a valued[T]) func(int) any {
-	return func(i int) any { return int64(a.Value(i)) }
-}
-
-func numberCells(a arrow.Array, _ *int) func(int) any {
-	decimal := func(number func(int) *big.Int) func(int) any {
-		scale := int(a.DataType().(arrow.DecimalType).GetScale())
-		return func(i int) any { return decimalText(number(i), scale) }
-	}
-	switch a := a.(type) {
-	case *array.Int8:
-		return signed(a)
-	case *array.Int16:
-		return signed(a)
-	case *array.Int32:
-		return signed(a)
-	case *array.Int64:
-		return signed(a)
-	case *array.Uint8:
-		return func(i int) any { return int64(a.Value(i)) }
-	case *array.Uint16:
-		return func(i int) any { return int64(a.Value(i)) }
-	case *array.Uint32:
-		return func(i int) any { return int64(a.Value(i)) }
-	case *array.Uint64:
-		return func(i int) any {
-			if x := a.Value(i); x > math.MaxInt64 {
-				return x
-			}
-			return int64(a.Value(i))
-		}
-	case *array.Float16:
-		return func(i int) any { return shortestFloat16(a.Value(i)) }
-	case *array.Float32:
-		return func(i int) any { return shortestFloat32(a.Value(i)) }
-	case *array.Float64:
-		return func(i int) any { return a.Value(i) }
-	case *array.Decimal32:
-		return decimal(func(i int) *big.Int { return big.NewInt(int64(a.Value(i))) })
-	case *array.Decimal64:
-		return decimal(func(i int) *big.Int { return big.NewInt(int64(a.Value(i))) })
-	case *array.Decimal128:
-		return decimal(func(i int) *big.Int { return a.Value(i).BigInt() })
-	case *array.Decimal256:
-		return decimal(func(i int) *big.Int { return a.Value(i).BigInt() })
+// reads returns the function that reads the values of an array and gives each to show; nil if they
+// are not of type T.
+func reads[T any](a arrow.Array, show func(T) any) func(int) any {
+	if a, ok := a.(interface{ Value(int) T }); ok {
+		return func(i int) any { return show(a.Value(i)) }
 	}
 	return nil
 }
 
-func timeCells(a arrow.Array, _ *int) func(int) any {
-	unit := func() time.Duration { return a.DataType().(arrow.TemporalWithUnit).TimeUnit().Multiplier() }
-	switch a := a.(type) {
-	case *array.Date32:
-		return func(i int) any { return dateText(int64(a.Value(i))) }
-	case *array.Date64:
-		return func(i int) any { return moment(int64(a.Value(i)), time.Millisecond).Format(time.DateOnly) }
-	case *array.Time32:
-		return func(i int) any { return clockText(moment(int64(a.Value(i)), unit())) }
-	case *array.Time64:
-		return func(i int) any { return clockText(moment(int64(a.Value(i)), unit())) }
-	case *array.Timestamp:
-		zone := newZone(a.DataType().(*arrow.TimestampType).TimeZone)
-		return func(i int) any { return zone.format(moment(int64(a.Value(i)), unit())) }
-	case *array.Duration:
-		return func(i int) any { return (time.Duration(a.Value(i)) * unit()).String() }
+func whole[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](x T) any { return int64(x) }
+
+// plainCells returns the functions that read texts, numbers and times, of which one fits a.
+func (c *columnRows) plainCells(a arrow.Array) []func(int) any {
+	unit, scale, written := time.Second, 0, zone{}
+	switch t := a.DataType().(type) {
+	case *arrow.TimestampType:
+		unit, written = t.Unit.Multiplier(), newZone(t.TimeZone)
+	case arrow.TemporalWithUnit:
+		unit = t.TimeUnit().Multiplier()
+	case arrow.DecimalType:
+		scale = int(t.GetScale())
 	}
-	return nil
+	return []func(int) any{
+		reads(a, func(x string) any { c.spend(int64(len(x) / textShare)); return strings.Clone(x) }),
+		reads(a, func(x []byte) any { c.spend(int64(len(x) / textShare)); return bytes.Clone(x) }),
+		reads(a, func(x bool) any { return x }),
+		reads(a, whole[int8]), reads(a, whole[int16]), reads(a, whole[int32]), reads(a, whole[int64]),
+		reads(a, whole[uint8]), reads(a, whole[uint16]), reads(a, whole[uint32]), reads(a, unsigned),
+		reads(a, func(x float16.Num) any { return shortestFloat16(x) }),
+		reads(a, func(x float32) any { return shortestFloat32(x) }),
+		reads(a, func(x float64) any { return x }),
+		reads(a, func(x decimals.Decimal32) any { return decimalText(big.NewInt(int64(x)), scale) }),
+		reads(a, func(x decimals.Decimal64) any { return decimalText(big.NewInt(int64(x)), scale) }),
+		reads(a, func(x decimals.Decimal128) any { return decimalText(x.BigInt(), scale) }),
+		reads(a, func(x decimals.Decimal256) any { return decimalText(x.BigInt(), scale) }),
+		reads(a, func(x arrow.Date32) any { return dateText(int64(x)) }),
+		reads(a, func(x arrow.Date64) any { return moment(int64(x), time.Millisecond).Format(time.DateOnly) }),
+		reads(a, func(x arrow.Time32) any { return clockText(moment(int64(x), unit)) }),
+		reads(a, func(x arrow.Time64) any { return clockText(moment(int64(x), unit)) }),
+		reads(a, func(x arrow.Timestamp) any { return written.format(moment(int64(x), unit)) }),
+		reads(a, func(x arrow.Duration) any { return (time.Duration(x) * unit).String() }),
+	}
 }
 
-func textCells(a arrow.Array, taken *int) func(int) any {
-	switch a := a.(type) {
-	case valued[string]:
-		return func(i int) any {
-			text := a.Value(i)
-			spend(taken, int64(len(text)/textShare))
-			return strings.Clone(text)
-		}
-	case valued[[]byte]:
-		return func(i int) any {
-			b := a.Value(i)
-			spend(taken, int64(len(b)/textShare))
-			return bytes.Clone(b)
-		}
+// unsigned returns a number in the narrowest type of an Object.
+func unsigned(x uint64) any {
+	if x > math.MaxInt64 {
+		return x
 	}
-	return nil
+	return int64(x)
 }

@@ -3,28 +3,23 @@ package data
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// parquetRows reads a Parquet file row by row; memory holds one page and one
-// dictionary of each column.
-type parquetRows struct {
+// A parquetFile reads a Parquet file; memory holds one page and one dictionary of each column.
+type parquetFile struct {
+	*columnRows
 	f      *os.File
 	size   int64
-	groups []format.RowGroup // row groups that are still to be read
-	root   *parquetNode
+	schema []format.SchemaElement // of the columns that are not in the tree yet
 	leaves []*parquetColumn
-	names  []string
-
-	left  int64 // rows still to read in the current row group
-	row   int
-	taken int // budget used by the current row, see spend
-	*unfolding
-	held int64 // bytes that the pages of all columns hold
+	held   int64 // bytes that the pages of all columns hold
 }
 
 // isParquet also recognizes encrypted files.
@@ -32,104 +27,126 @@ func isParquet(head []byte, _ string) bool {
 	return bytes.HasPrefix(head, []byte("PAR1")) || bytes.HasPrefix(head, []byte("PARE"))
 }
 
-// parquetFooter reads the metadata at the end of a file.
-func (in Input) parquetFooter() (meta format.FileMetaData, err error) {
-	f, err := in.whole()
-	if err != nil {
-		return meta, err
-	}
-	size := in.Size
-	if head, _ := in.Text.Peek(4); string(head) == "PARE" {
-		return meta, fmt.Errorf("an encrypted Parquet file: decrypt it first")
-	}
-	if size < 12 {
-		return meta, fmt.Errorf("the file is cut short")
-	}
+// open reads the metadata at the end of the file, which the library does not compare with the file.
+func (p *parquetFile) open(head []byte) (*parquet.File, error) {
 	end := make([]byte, 8)
-	if _, err := f.ReadAt(end, size-8); err != nil {
-		return meta, err
+	if _, err := p.f.ReadAt(end, max(0, p.size-8)); err != nil {
+		return nil, noEnd(err)
 	}
-	if string(end[4:]) == "PARE" {
-		return meta, fmt.Errorf("the file is encrypted: decrypt it first")
+	n, mark := int64(binary.LittleEndian.Uint32(end)), string(end[4:])
+	if string(head) == "PARE" || mark == "PARE" {
+		return nil, errors.New("an encrypted Parquet file: decrypt it first")
 	}
-	if string(end[4:]) != "PAR1" {
-		return meta, fmt.Errorf("the file does not end with PAR1: it is cut short")
+	if mark != "PAR1" {
+		return nil, errors.New("the file does not end with PAR1: it is cut short")
 	}
-	n := int64(binary.LittleEndian.Uint32(end))
-	if n > size-12 || n > maxMetadata {
-		return meta, fmt.Errorf("the file is damaged: a footer of %d bytes in a file of %d", n, size)
-	}
+	damagedIf(n > p.size-12 || n > maxMetadata, "a footer of %d bytes in a file of %d", n, p.size)
 	footer := make([]byte, n)
-	if _, err := f.ReadAt(footer, size-8-n); err != nil {
-		return meta, noEnd(err)
+	if _, err := p.f.ReadAt(footer, p.size-8-n); err != nil {
+		return nil, noEnd(err)
 	}
-	if _, err := decodeThrift(footer, &meta); err != nil {
-		return meta, fmt.Errorf("%w: its footer cannot be read", errDamaged)
+	var meta format.FileMetaData
+	_, err := decodeThrift(footer, &meta)
+	damagedIf(err != nil, "its footer cannot be read")
+	var open []int32 // how many columns are still to come in each of the open groups
+	for _, e := range meta.Schema {
+		for len(open) > 0 && open[len(open)-1] == 0 {
+			open = open[:len(open)-1]
+		}
+		if len(open) > 0 {
+			open[len(open)-1]--
+		}
+		open = append(open, e.NumChildren.V)
+		damagedIf(len(open) > 100, "a schema that is nested too deep")
 	}
-	return meta, nil
+	file, err := parquet.OpenFile(p.f, p.size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	damagedIf(err != nil, "%v", err)
+	return file, nil
 }
 
 func openParquet(in Input) (rows *Rows, err error) {
-	defer inFormat("parquet", &err)
-	defer recovered(&err)
-	meta, err := in.parquetFooter()
+	p := &parquetFile{columnRows: &columnRows{format: "Parquet", unfolding: in.unfolding}, size: in.Size}
+	defer p.caught(&err)
+	if p.f, err = in.whole(); err != nil {
+		return nil, err
+	}
+	head, _ := in.Text.Peek(4)
+	file, err := p.open(head)
 	if err != nil {
 		return nil, err
 	}
-	size := in.Size
-	p := &parquetRows{f: in.File, size: size, groups: meta.RowGroups, unfolding: in.unfolding}
-	b := schemaBuilder{rest: meta.Schema, rows: p}
-	if p.root, err = b.node(0, 0, 0); err != nil {
-		return nil, err
+	p.schema = file.Metadata().Schema
+	root, groups := p.node(file.Root()), file.Metadata().RowGroups
+	for _, child := range root.children {
+		p.names = append(p.names, child.Name())
 	}
-	if len(b.rest) > 0 {
-		return nil, fmt.Errorf("the schema has %d elements too many", len(b.rest))
-	}
-	if p.root.kind == leafNode {
-		return nil, fmt.Errorf("the schema has no columns")
-	}
-	for _, child := range p.root.children {
-		p.names = append(p.names, child.name)
-	}
-	n := int64(0)
-	for i, g := range p.groups {
-		if len(g.Columns) != len(p.leaves) || g.NumRows < 0 {
-			return nil, fmt.Errorf("the file is damaged: row group %d has %d rows and %d of %d columns", i+1, g.NumRows, len(g.Columns), len(p.leaves))
+	var cells [][]parquetCell
+	p.cell = func(i, _ int64) any {
+		child := root.children[i]
+		cells = cells[:0]
+		for _, leaf := range p.leaves[child.first:child.last] {
+			cells = append(cells, leaf.row())
 		}
-		if n += min(g.NumRows, mostValues(size)+1); n > mostValues(size) {
-			return nil, fmt.Errorf("the file is damaged: more than %d rows in %d bytes", mostValues(size), size)
+		return child.value(cells)
+	}
+	p.group = func() (int64, error) {
+		for _, leaf := range p.leaves {
+			p.column = leaf.Name()
+			damagedIf(leaf.left > 0 || len(leaf.defs) > 0, "it has more values than its rows need")
 		}
+		if len(groups) == 0 {
+			return 0, io.EOF
+		}
+		group := groups[0]
+		groups = groups[1:]
+		for i, leaf := range p.leaves {
+			if group.NumRows > 0 { // else the columns may lack a place in the file
+				leaf.begin(&group.Columns[i])
+			}
+		}
+		return group.NumRows, nil
 	}
 	return &Rows{Next: p.next, Columns: p.names, Unit: "row"}, nil
 }
 
-func (p *parquetRows) next() (o Object, row int, err error) {
-	p.row++
-	row = p.row
-	defer inFormat("parquet", &err)
-	defer recovered(&err)
-	for p.left == 0 {
-		if len(p.groups) == 0 {
-			return nil, row, io.EOF
-		}
-		group := &p.groups[0]
-		p.groups = p.groups[1:]
-		if group.NumRows == 0 { // the columns may lack a place in the file
-			continue
-		}
-		for i, c := range p.leaves {
-			c.begin(p.f, p.size, &group.Columns[i])
-		}
-		p.left = group.NumRows
+// A thriftReader reads Thrift. The library allocates as much as a list states, and follows nested
+// structures without a limit, so these are counted.
+type thriftReader struct {
+	thrift.BytesReader
+	left int // how many elements and structures may follow
+}
+
+// decodeThrift decodes the metadata at the beginning of b into v, which points to a structure of
+// package format, and returns its length.
+func decodeThrift(b []byte, v any) (n int, err error) {
+	r := &thriftReader{new(thrift.CompactProtocol).NewReaderFromBytes(b), min(len(b), 1<<20)}
+	err = thrift.NewDecoder(r).Decode(v)
+	return r.BytesRead(), err
+}
+
+func (r *thriftReader) count(kind thrift.Type, n int, err error) error {
+	if r.left -= n; err == nil && (r.left < 0 || kind == thrift.SET || kind == thrift.MAP) {
+		return errors.New("it has too many parts, or of a kind that the format does not have")
 	}
-	p.left--
-	p.taken = 0
-	o = p.group(p.root)
-	for _, c := range p.leaves {
-		// The next value must begin a row, and the values must end with the rows.
-		if _, rep := c.peek(); rep != 0 || p.left == 0 && c.left > 0 || p.left > 0 && c.left == 0 {
-			damaged("column %q does not have the rows of the others", c.name)
-		}
+	return err
+}
+
+// ReadList implements thrift.Reader.
+func (r *thriftReader) ReadList() (thrift.List, error) {
+	list, err := r.BytesReader.ReadList()
+	return list, r.count(list.Type, int(list.Size), err)
+}
+
+// ReadField implements thrift.Reader.
+func (r *thriftReader) ReadField() (thrift.Field, error) {
+	field, err := r.BytesReader.ReadField()
+	if field.Type == thrift.STRUCT {
+		return field, r.count(field.Type, 1, err)
 	}
-	return o, row, nil
+	return field, r.count(field.Type, 0, err)
+}
+
+// Discard skips n bytes, as the library does where it finds this method.
+func (r *thriftReader) Discard(n int) (int, error) {
+	return r.BytesReader.(interface{ Discard(int) (int, error) }).Discard(n)
 }

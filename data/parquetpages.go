@@ -7,186 +7,300 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/pierrec/lz4/v4"
 )
 
-// Limits of pages. Writers make pages of about 1 MiB; a small file must not unfold into
-// all the memory of the machine.
-const (
-	maxPage    = 512 << 20 // bytes of one page
-	maxWindow  = 64 << 20  // how many bytes zstd looks back at most, where a page is larger
-	maxHeld    = 1 << 30   // bytes that the pages of all columns hold together
-	maxValues  = 1 << 26   // values in a page
-	maxEntries = 1 << 22   // values in a dictionary
-)
+// A parquetColumn reads a column that has no others inside, a row at a time. Each value comes with
+// two levels: how much of the path to it is present, and which list it continues (Melnik et al.,
+// "Dremel", VLDB 2010, section 4).
+type parquetColumn struct {
+	*parquetFile
+	*parquet.Column
+	def, rep int // the highest levels
+	convert  func(parquet.Value) any
 
-// A pageReader reads the pages of a column chunk one after the other, into
-// buffers that it uses again.
-type pageReader struct {
-	f       io.ReaderAt
-	at, end int64
-	codec   format.CompressionCodec
-	*unfolding
-	compressed []byte
-	plain      []byte
+	at, end    int64 // the part of the file that is still to be read in this row group
+	codec      format.CompressionCodec
+	left       int64 // how many values its pages still have
+	dict       []any
+	defs, reps []byte     // the levels of the values that are left in the open page
+	next       func() any // the next value of the page that is not null
+	size       int64      // bytes that the page holds
+	cells      []parquetCell
 }
 
-// A page is a page's header and its decompressed bytes, which are valid until the next
-// page is read. In version 2 the levels come first, as in the file.
-type page struct {
-	format.PageHeader
-	values int64
-	bytes  []byte
+// A parquetCell is a value of a row. Its value is nil if its definition level is not the highest.
+type parquetCell struct {
+	def, rep byte
+	value    any
 }
 
-// next reads the next page, after checking its header.
-func (r *pageReader) next() page {
-	p := r.header()
-	packed, plain, levels := int64(p.CompressedPageSize), int64(p.UncompressedPageSize), int64(0)
-	stored := r.codec == format.Uncompressed
-	switch p.Type {
-	case format.DataPage:
-		p.values = int64(p.DataPageHeader.V.NumValues)
+func (c *parquetColumn) kind() parquet.Kind { return c.Type().Kind() }
+
+// begin goes to the column's chunk in a row group.
+func (c *parquetColumn) begin(chunk *format.ColumnChunk) {
+	m := &chunk.MetaData
+	c.column, c.at = c.Name(), m.DataPageOffset
+	if d := m.DictionaryPageOffset; d > 0 && d < c.at {
+		c.at = d
+	}
+	if chunk.FilePath != "" || chunk.CryptoMetadata.Value != nil {
+		panic(unreadable("it is encrypted, or in another file"))
+	}
+	damagedIf(c.kind() >= 0 && c.kind() != parquet.Kind(m.Type), "its type is %s and %s", c.kind(), m.Type)
+	damagedIf(c.at < 4 || m.TotalCompressedSize < 0 || m.TotalCompressedSize > c.parquetFile.size-c.at || m.NumValues < 0, "%d values in %d bytes at byte %d of %d", m.NumValues, m.TotalCompressedSize, c.at, c.parquetFile.size)
+	c.end, c.codec, c.left, c.dict = c.at+m.TotalCompressedSize, m.Codec, m.NumValues, nil
+}
+
+// row returns the values of the next row, which are valid until the row after it.
+func (c *parquetColumn) row() []parquetCell {
+	c.cells = c.cells[:0]
+	for {
+		for len(c.defs) == 0 && c.left > 0 {
+			c.page()
+		}
+		if len(c.defs) == 0 || len(c.cells) > 0 && c.reps[0] == 0 {
+			break
+		}
+		cell := parquetCell{def: c.defs[0], rep: c.reps[0]}
+		if c.spend(1); int(cell.def) == c.def {
+			cell.value = c.next()
+		}
+		c.cells, c.defs, c.reps = append(c.cells, cell), c.defs[1:], c.reps[1:]
+	}
+	if len(c.cells) == 0 || c.cells[0].rep != 0 {
+		damagedIf(true, "it does not have the rows of the others")
+	}
+	return c.cells
+}
+
+// header reads the header of the next page. It has tens of bytes, but may hold the column's smallest
+// and largest value.
+func (c *parquetColumn) header() (h format.PageHeader) {
+	for window := int64(1 << 8); ; window <<= 4 {
+		b := make([]byte, min(window, c.end-c.at))
+		_, err := c.f.ReadAt(b, c.at)
+		damagedIf(err != nil, "the page at byte %d: %v", c.at, noEnd(err))
+		n, err := decodeThrift(b, &h)
+		if err == nil {
+			c.at += int64(n)
+			return h
+		}
+		damagedIf(int64(len(b)) == c.end-c.at || window > maxMetadata, "the header of the page at byte %d cannot be read", c.at)
+	}
+}
+
+// page reads the next page, which may be a dictionary, after it compared its header with the file.
+func (c *parquetColumn) page() {
+	damagedIf(c.at >= c.end, "it ends %d values early", c.left)
+	h := c.header()
+	at, packed, plain := c.at, int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
+	n := int(h.DataPageHeader.V.NumValues + h.DataPageHeaderV2.V.NumValues + h.DictionaryPageHeader.V.NumValues) // it has one of them
+	damagedIf(packed < 0 || packed > c.end-at || plain < 0 || n < 0 || n > 1<<26, "a page at byte %d of %d bytes, %d unpacked, with %d values", at, packed, plain, n)
+	if c.held += plain - c.size; max(packed, plain) > maxPage || c.held > maxHeld {
+		panic(unreadable(fmt.Sprintf("the open pages take %d MiB with one of %d, at most %d and %d are read: write the file with smaller pages", c.held>>20, max(packed, plain)>>20, maxHeld>>20, maxPage>>20)))
+	}
+	c.size = plain
+	c.unfold(plain + 4*int64(n)) // the size includes levels and indexes
+	b := make([]byte, packed)
+	_, err := c.f.ReadAt(b, at)
+	damagedIf(err != nil, "the page at byte %d: %v", at, noEnd(err))
+	damagedIf(h.CRC != 0 && crc32.ChecksumIEEE(b) != uint32(h.CRC), "the page at byte %d does not have the checksum in its header", at)
+	c.at += packed
+	var encoding format.Encoding
+	switch h.Type {
 	case format.DictionaryPage:
-		p.values = int64(p.DictionaryPageHeader.V.NumValues)
+		damagedIf(n > rowBudget, "a dictionary of %d values", n)
+		next := c.values(c.unpack(b, plain), format.Plain, n)
+		c.dict = make([]any, n)
+		for i := range c.dict {
+			c.dict[i] = next()
+		}
+		return
+	case format.DataPage:
+		d := &h.DataPageHeader.V
+		b, encoding = c.unpack(b, plain), d.Encoding
+		c.reps, b = levels(b, -1, d.RepetitionLevelEncoding, c.rep, n)
+		c.defs, b = levels(b, -1, d.DefinitionLevelEncoding, c.def, n)
 	case format.DataPageV2:
-		h := &p.DataPageHeaderV2.V
-		p.values = int64(h.NumValues)
-		stored = stored || h.IsCompressed.Valid && !h.IsCompressed.V
-		levels = int64(h.DefinitionLevelsByteLength) + int64(h.RepetitionLevelsByteLength)
-		damagedIf(h.DefinitionLevelsByteLength < 0 || h.RepetitionLevelsByteLength < 0 || levels > packed || levels > plain, "levels of %d and %d bytes in a page of %d", h.DefinitionLevelsByteLength, h.RepetitionLevelsByteLength, packed)
-	}
-	switch {
-	case packed < 0 || packed > r.end-r.at || plain < 0:
-		damaged("a page at byte %d of %d bytes, %d uncompressed", r.at, packed, plain)
-	case p.values < 0 || p.values > maxValues || p.Type == format.DictionaryPage && p.values > maxEntries:
-		damaged("a page at byte %d of %d values", r.at, p.values)
-	case packed > maxPage || plain > maxPage:
-		panic(unreadable(fmt.Sprintf("a page at byte %d of %d bytes, %d uncompressed: at most %d MiB are read: write the file with smaller pages", r.at, packed, plain, maxPage>>20)))
-	}
-	r.must(plain + 4*p.values) // the size includes levels and indexes
-	r.compressed = resized(r.compressed, packed)
-	_, err := r.f.ReadAt(r.compressed, r.at)
-	damagedIf(err != nil, "a page at byte %d: %v", r.at, noEnd(err))
-	damagedIf(p.CRC != 0 && crc32.ChecksumIEEE(r.compressed) != uint32(p.CRC), "a page at byte %d does not have the checksum in its header", r.at)
-	p.bytes = r.compressed
-	if from := r.compressed[levels:]; !stored && len(from) > 0 {
-		r.plain = resized(r.plain, plain)
-		copy(r.plain, r.compressed[:levels])
-		err := r.decompress(r.plain[levels:], from)
-		damagedIf(err != nil, "a page at byte %d: %v", r.at, noEnd(err))
-		p.bytes = r.plain
-	}
-	r.at += packed
-	return p
-}
-
-// resized returns a slice of n bytes, in the memory of b if that is large enough
-// and not much too large.
-func resized(b []byte, n int64) []byte {
-	if int64(cap(b)) < n || int64(cap(b)) > 4*n+1<<20 {
-		return make([]byte, n)
-	}
-	return b[:n]
-}
-
-// header reads the header at r.at and goes to what follows it. A header has tens of
-// bytes, but may hold the column's smallest and largest value.
-func (r *pageReader) header() (p page) {
-	for window := int64(1 << 8); ; window *= 16 {
-		b := make([]byte, min(window, r.end-r.at))
-		_, err := r.f.ReadAt(b, r.at)
-		damagedIf(err != nil, "the page header at byte %d: %v", r.at, noEnd(err))
-		n, err := decodeThrift(b, &p.PageHeader)
-		if err == nil {
-			r.at += int64(n)
-			return p
+		d := &h.DataPageHeaderV2.V
+		encoding = d.Encoding
+		c.reps, b = levels(b, d.RepetitionLevelsByteLength, format.RLE, c.rep, n)
+		c.defs, b = levels(b, d.DefinitionLevelsByteLength, format.RLE, c.def, n)
+		if !d.IsCompressed.Valid || d.IsCompressed.V {
+			b = c.unpack(b, plain-packed+int64(len(b)))
 		}
-		damagedIf(int64(len(b)) == r.end-r.at || window > maxMetadata, "the page header at byte %d cannot be read", r.at)
+	default: // an index page, or an unknown kind of page
+		return
 	}
+	damagedIf(int64(n) > c.left, "a page of %d values, and %d are left", n, c.left)
+	c.left -= int64(n)
+	c.next = c.values(b, encoding, bytes.Count(c.defs, []byte{byte(c.def)}))
 }
 
-// decompress decompresses from into to, which must have the exact length.
-func (r *pageReader) decompress(to, from []byte) error {
-	switch r.codec {
+// unpack decompresses a page of size bytes, and no more of it.
+func (c *parquetColumn) unpack(from []byte, size int64) []byte {
+	if c.codec == format.Uncompressed || len(from) == 0 {
+		return from
+	}
+	damagedIf(size < 0, "a page of %d bytes", size)
+	to, n := make([]byte, size), 0
+	r, err := io.Reader(bytes.NewReader(from)), error(nil)
+	switch c.codec {
 	case format.Snappy:
-		n, err := snappy.DecodedLen(from)
-		if err == nil && n != len(to) {
-			err = fmt.Errorf("snappy: %d bytes, and the page has %d", n, len(to))
-		}
-		if err == nil {
+		if n, err = snappy.DecodedLen(from); err == nil && n == len(to) {
 			_, err = snappy.Decode(to, from)
 		}
-		return err
 	case format.Lz4Raw:
-		return lz4Block(to, from)
-	case format.Lz4:
-		return lz4Hadoop(to, from)
-	case format.Gzip:
-		z, err := gzip.NewReader(bytes.NewReader(from))
-		if err != nil {
-			return err
-		}
-		return fill(to, z)
-	case format.Brotli:
-		return fill(to, brotli.NewReader(bytes.NewReader(from)))
+		n, err = lz4.UncompressBlock(from, to)
 	case format.Zstd:
-		plain, err := pageZstd().DecodeAll(from, to[:0:len(to)])
-		if err == nil && len(plain) != len(to) {
-			err = fmt.Errorf("zstd: %d bytes, and the page has %d", len(plain), len(to))
+		from, err = pageZstd().DecodeAll(from, to[:0])
+		n = len(from)
+	case format.Gzip, format.Brotli:
+		if c.codec == format.Brotli {
+			r = brotli.NewReader(r)
+		} else if r, err = gzip.NewReader(r); err != nil {
+			break
 		}
-		return err
+		if n, err = io.ReadFull(r, to); err == nil {
+			if n, err = r.Read(make([]byte, 1)); n == 0 && err == io.EOF {
+				return to
+			}
+		}
+	default:
+		panic(unreadable(fmt.Sprintf("it is compressed with %s, which is not read", c.codec)))
 	}
-	return fmt.Errorf("compressed with %s, which is not read", r.codec)
+	damagedIf(err != nil || n != len(to), "the page before byte %d does not unpack to the %d bytes that it states (%v)", c.at, size, err)
+	return to
 }
 
 // pageZstd returns the decoder of zstd, which writes no more than there is room for.
 var pageZstd = sync.OnceValue(func() *zstd.Decoder {
-	z, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow))
-	if err != nil {
-		panic(err) // only wrong options give an error
-	}
+	z, _ := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow)) // these options give no error
 	return z
 })
 
-// fill reads exactly len(to) bytes and checks that from ends there.
-func fill(to []byte, from io.Reader) error {
-	if _, err := io.ReadFull(from, to); err != nil {
-		return noEnd(err)
+// levels reads n levels in the first size bytes of b, and returns the bytes after them. If size is
+// negative it stands in front of them, or nothing does where the highest level is 0.
+func levels(b []byte, size int32, encoding format.Encoding, highest, n int) (list, rest []byte) {
+	list = make([]byte, n)
+	if highest > 0 && size < 0 {
+		damagedIf(encoding != format.RLE, "levels in the encoding %s, which is not read: write the file again", encoding)
+		size, b = int32(binary.LittleEndian.Uint32(b)), b[4:]
 	}
-	if n, err := io.CopyN(io.Discard, from, 1); n > 0 || err != io.EOF {
-		return fmt.Errorf("it is longer than it says (%v)", err)
+	size = max(size, 0)
+	if highest > 0 && n > 0 {
+		runs(b[:size], bits.Len(uint(highest)), list)
+		damagedIf(int(slices.Max(list)) > highest, "a level above %d", highest)
 	}
-	return nil
+	return list, b[size:]
 }
 
-func lz4Block(to, from []byte) error {
-	n, err := lz4.UncompressBlock(from, to)
-	if err == nil && n != len(to) {
-		err = fmt.Errorf("lz4: %d bytes, and the page has %d", n, len(to))
+// runs fills a list with numbers of so many bits each in the encoding RLE: runs of one value mixed
+// with packed groups of eight. The library makes as many numbers as a run states.
+func runs[T byte | int32](b []byte, width int, list []T) {
+	damagedIf(width > 32, "numbers of %d bits", width)
+	b = append(slices.Clip(b), make([]byte, 8)...) // a number is read with the bytes after it
+	for len(list) > 0 {
+		head, size := binary.Uvarint(b)
+		damagedIf(size <= 0 || head>>1 > uint64(len(list)+1<<20), "a run of %d values, and %d are left", head>>1, len(list))
+		n, step, octets, mask := int(head>>1), 0, (width+7)/8, uint64(1)<<((width+7)/8*8)-1
+		if head&1 == 1 {
+			n, step, octets, mask = 8*n, width, width*n, 1<<width-1
+		}
+		b = b[size:]
+		damagedIf(octets > len(b)-8, "a run that ends early")
+		n = min(n, len(list))
+		for i := range n {
+			list[i] = T(binary.LittleEndian.Uint64(b[i*step/8:]) >> (i * step % 8) & mask)
+		}
+		list, b = list[n:], b[octets:]
 	}
-	return err
 }
 
-// lz4Hadoop decodes the deprecated codec LZ4: blocks that begin with their two
-// lengths, or, from some writers, one block without them.
-func lz4Hadoop(to, from []byte) error {
-	for at, rest := 0, from; len(rest) >= 8; {
-		plain, packed := binary.BigEndian.Uint32(rest), binary.BigEndian.Uint32(rest[4:])
-		rest = rest[8:]
-		if uint64(plain) > uint64(len(to)-at) || uint64(packed) > uint64(len(rest)) || lz4Block(to[at:at+int(plain)], rest[:packed]) != nil {
-			break
+// values returns the function that reads the n values in b, one after the other.
+func (c *parquetColumn) values(b []byte, encoding format.Encoding, n int) func() any {
+	if n == 0 { // such a page may be empty
+		return nil
+	}
+	dict := c.dict
+	switch encoding {
+	case format.RLE:
+		damagedIf(c.kind() != parquet.Boolean, "values of type %s in the encoding %s", c.kind(), encoding)
+		dict, b = []any{false, true}, append([]byte{1}, b[4:][:binary.LittleEndian.Uint32(b)]...)
+		fallthrough
+	case format.PlainDictionary, format.RLEDictionary:
+		indexes := make([]int32, n)
+		runs(b[1:], int(b[0]), indexes)
+		return func() any {
+			value := dict[indexes[0]]
+			indexes = indexes[1:]
+			return value
 		}
-		at, rest = at+int(plain), rest[packed:]
-		if at == len(to) && len(rest) == 0 {
-			return nil
+	case format.DeltaByteArray: // the values repeat the beginnings of those before them
+		deltasEnd(b[deltasEnd(b, n):], n)
+		size := parquet.DeltaByteArray.EstimateDecodeByteArraySize(b)
+		damagedIf(size < 0 || size > maxPage, "the values of a page come to more than %d MiB", maxPage>>20)
+	case format.DeltaBinaryPacked, format.DeltaLengthByteArray:
+		deltasEnd(b, n)
+	}
+	values, err := c.Type().Decode(c.Type().NewValues(nil, nil), b, parquet.LookupEncoding(encoding))
+	damagedIf(err != nil, "%v", err)
+	data, offsets := values.Data()
+	size := c.Type().Length()
+	if c.kind() == parquet.FixedLenByteArray {
+		size *= 8
+	}
+	damagedIf(c.kind() == parquet.ByteArray && len(offsets) <= n || 8*len(data) < n*size, "a page of %d values has only %d bytes", n, len(data))
+	if c.kind() == parquet.ByteArray { // some writers put more bytes into a page
+		values = c.Type().NewValues(data, offsets[:n+1])
+	}
+	page := c.Type().NewPage(0, n, values).Values()
+	v := make([]parquet.Value, 1)
+	return func() any {
+		n, err := page.ReadValues(v)
+		if n == 0 {
+			damagedIf(true, "a page has fewer values than it states: %v", err)
+		}
+		if hasBytes(v[0]) {
+			c.spend(int64(len(v[0].ByteArray()) / textShare))
+		}
+		return c.convert(v[0])
+	}
+}
+
+// deltasEnd returns where a sequence of at most most numbers in the encoding DELTA_BINARY_PACKED
+// ends in b: blocks of differences, packed in miniblocks with a width each. The library makes as many
+// numbers as the sequence states.
+func deltasEnd(b []byte, most int) int {
+	at := 0
+	number := func() int {
+		x, size := binary.Uvarint(b[at:])
+		damagedIf(size <= 0, "a page ends early")
+		at += size
+		return int(x)
+	}
+	block, minis, left, _ := number(), number(), number()-1, number()
+	damagedIf(block <= 0 || block > 1<<20 || minis <= 0 || block%minis != 0 || left >= most || left < -1, "blocks of %d numbers in %d parts, %d in all", block, minis, left+1)
+	for left > 0 {
+		number() // the smallest difference
+		widths := b[at:][:minis]
+		at += minis
+		for _, width := range widths {
+			if left > 0 {
+				at += block / minis * int(width) / 8
+				left -= block / minis
+			}
 		}
 	}
-	return lz4Block(to, from)
+	return min(at, len(b)) // some writers leave out the padding of the last miniblock
 }

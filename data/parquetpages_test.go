@@ -51,14 +51,13 @@ func rawParquet(t *testing.T, pages []rawPage) string {
 	return string(file) + string(footer) + string(binary.LittleEndian.AppendUint32(nil, uint32(len(footer)))) + "PAR1"
 }
 
-// Pages that parquet-go's own reader of rows refuses are read, and pages that unpack to
-// more than their headers state are refused before they take memory.
+// Row groups may differ in their codec, pages that unpack to more than their headers state are refused
+// before they take memory, and so is what only old writers made.
 func TestParquetPages(t *testing.T) {
 	const one = "\x02\x00\x00\x00\x02\x01" // the level of one text
 	body := []byte(one + "\x03\x00\x00\x00abc")
 	packed := []byte("\x80\x03\x00\x00\x00abc")
 	lz4 := append([]byte{byte(len(body) << 4)}, body...) // the type of a block without repetitions
-	frame := append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(len(body))), uint32(len(lz4))), lz4...)
 	runs := binary.AppendUvarint(nil, 1<<30<<1)
 	runs = append(append([]byte{byte(len(runs) + 1), 0, 0, 0}, runs...), "\x01\x03\x00\x00\x00abc"...)
 	var zipped, brotlied bytes.Buffer
@@ -79,15 +78,14 @@ func TestParquetPages(t *testing.T) {
 		pages []rawPage
 		want  string // part of the error
 	}{
-		"levels of old writers":        {pages: []rawPage{{format.Uncompressed, format.BitPacked, len(packed), packed}}},
-		"lz4 with lengths":             {pages: []rawPage{{format.Lz4, format.RLE, len(body), frame}}},
-		"lz4 without lengths":          {pages: []rawPage{{format.Lz4, format.RLE, len(body), lz4}}},
+		"levels of old writers":        {[]rawPage{{format.Uncompressed, format.BitPacked, len(packed), packed}}, "levels in the encoding BIT_PACKED, which is not read"},
+		"lz4 of old writers":           {[]rawPage{{format.Lz4, format.RLE, len(body), lz4}}, "compressed with LZ4, which is not read"},
 		"a codec for each row group":   {pages: []rawPage{sound, {format.Snappy, format.RLE, len(body), snappy.Encode(nil, body)}, {format.Lz4Raw, format.RLE, len(body), lz4}}},
-		"gzip, longer than stated":     {[]rawPage{{format.Gzip, format.RLE, len(body), zipped.Bytes()}}, "it is longer than it says"},
-		"brotli, longer than stated":   {[]rawPage{{format.Brotli, format.RLE, len(body), brotlied.Bytes()}}, "it is longer than it says"},
-		"snappy, longer than stated":   {[]rawPage{{format.Snappy, format.RLE, len(body), append(binary.AppendUvarint(nil, 1<<31), 0)}}, "snappy: 2147483648 bytes, and the page has 13"},
-		"lz4 that repeats nothing":     {[]rawPage{{format.Lz4Raw, format.RLE, len(body), []byte("\x0f\x00\x00")}}, "lz4"},
-		"a run longer than the page":   {[]rawPage{{format.Uncompressed, format.RLE, len(runs), runs}}, "1073741823 values too many"},
+		"gzip, longer than stated":     {[]rawPage{{format.Gzip, format.RLE, len(body), zipped.Bytes()}}, "does not unpack to the 13 bytes"},
+		"brotli, longer than stated":   {[]rawPage{{format.Brotli, format.RLE, len(body), brotlied.Bytes()}}, "does not unpack to the 13 bytes"},
+		"snappy, longer than stated":   {[]rawPage{{format.Snappy, format.RLE, len(body), append(binary.AppendUvarint(nil, 1<<31), 0)}}, "does not unpack to the 13 bytes"},
+		"lz4 that repeats nothing":     {[]rawPage{{format.Lz4Raw, format.RLE, len(body), []byte("\x0f\x00\x00")}}, "does not unpack to the 13 bytes"},
+		"a run longer than the page":   {[]rawPage{{format.Uncompressed, format.RLE, len(runs), runs}}, "a run of 1073741824 values, and 1 are left"},
 		"levels in another encoding":   {[]rawPage{{format.Uncompressed, format.DeltaBinaryPacked, len(body), body}}, "levels in the encoding DELTA_BINARY_PACKED"},
 		"a codec that nobody can read": {[]rawPage{{format.LZO, format.RLE, len(body), body}}, "compressed with LZO, which is not read"},
 	} {
@@ -109,5 +107,20 @@ func TestParquetPages(t *testing.T) {
 				t.Errorf("it took %d MiB", n>>20)
 			}
 		})
+	}
+}
+
+// A footer of structures or lists inside one another is refused before it fills the stack.
+func TestDeepFooter(t *testing.T) {
+	for name, footer := range map[string]string{
+		"structures":                     strings.Repeat("\xfc", 8<<20),
+		"lists":                          "\xf9" + strings.Repeat("\x19", 8<<20),
+		"sets":                           "\xfa" + strings.Repeat("\x1a", 8<<20),
+		"a list of structures in itself": "\x19\xfc\xff\xff\x3f" + strings.Repeat("\x6c", 1<<20),
+	} {
+		file := "PAR1" + footer + string(binary.LittleEndian.AppendUint32(nil, uint32(len(footer)))) + "PAR1"
+		if _, err := readAll(write(t, "x.parquet", file), 1); err == nil || !strings.Contains(err.Error(), "footer") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -2,8 +2,10 @@ package data
 
 import (
 	"fmt"
-	"math"
+	"math/big"
+	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/float16"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
@@ -11,188 +13,199 @@ import (
 
 // A parquetNode is a column or a group of columns.
 type parquetNode struct {
-	name     string
-	kind     nodeKind
-	repeat   format.FieldRepetitionType
-	def, rep int // the definition level at which the node is present; the repetition level of its list
-	first    int // index of its first leaf column
-	leaves   int // number of its leaf columns
-	children []*parquetNode
+	*parquet.Column
+	def, rep    byte // the definition level at which it is present; the repetition level of its list
+	first, last int  // its columns among the leaves of the file
+	children    []*parquetNode
+	list        *parquetNode              // the repeated node in a list or a map
+	element     func([][]parquetCell) any // the value of a repetition of it
 }
 
-type nodeKind byte
-
-const (
-	leafNode nodeKind = iota
-	groupNode
-	listNode // its child is the repeated node, which holds the element (nil if the repeated node is the element)
-	mapNode  // its child is the repeated group of key and value
-)
-
-// A schemaBuilder builds the tree of columns out of the flat list of a footer.
-type schemaBuilder struct {
-	rest []format.SchemaElement
-	rows *parquetRows // the rows that receive the leaves
-}
-
-// node builds the tree of the next element and its descendants. def and rep are
-// the levels of its parent.
-func (b *schemaBuilder) node(def, rep, depth int) (*parquetNode, error) {
-	if len(b.rest) == 0 || depth > 100 {
-		return nil, fmt.Errorf("the schema is damaged")
+// node builds the tree of a column and those inside it.
+func (p *parquetFile) node(c *parquet.Column) *parquetNode {
+	kind := any(p.schema[0].LogicalType.Value)
+	damagedIf(kind == nil && c.Leaf() && c.Type().Kind() < 0, "column %q has a type that the format does not have", c.Name())
+	if logical := c.Type().LogicalType(); kind == nil && logical != nil { // the library knows more of the older form
+		kind = logical.Value
+	} else if p.schema[0].ConvertedType.V == deprecated.MapKeyValue {
+		kind = new(format.MapType)
 	}
-	e := &b.rest[0]
-	b.rest = b.rest[1:]
-	n := &parquetNode{name: e.Name, first: len(b.rows.leaves)}
-	if depth > 0 { // the root has no repetition type
-		n.repeat = e.RepetitionType.V
-		switch n.repeat {
-		case format.Optional:
-			def++
-		case format.Repeated:
-			def++
-			rep++
-		}
-	}
-	n.def, n.rep = def, rep
-	if !e.NumChildren.Valid || e.Type.Valid {
-		kind := e.Type.V
-		var typ parquet.Type
-		switch length := e.TypeLength.V; {
-		case e.Type.Valid && kind >= 0 && int(kind) < len(parquetTypes):
-			typ = parquetTypes[kind]
-		case e.Type.Valid && kind == format.FixedLenByteArray && length > 0 && length <= math.MaxInt16:
-			typ = parquet.FixedLenByteArrayType(int(length))
-		default:
-			return nil, fmt.Errorf("the schema is damaged: column %q is of type %d and %d bytes", e.Name, kind, length)
-		}
-		b.rows.leaves = append(b.rows.leaves, &parquetColumn{
-			name: e.Name, kind: kind, typ: typ, def: def, rep: rep, convert: converter(e),
-			rows: b.rows,
-		})
-		n.leaves = 1
-		return n, nil
+	p.schema = p.schema[1:]
+	n := &parquetNode{Column: c, def: byte(c.MaxDefinitionLevel()), rep: byte(c.MaxRepetitionLevel()), first: len(p.leaves)}
+	if c.Leaf() {
+		p.leaves = append(p.leaves, &parquetColumn{parquetFile: p, Column: c, def: int(n.def), rep: int(n.rep), convert: converter(kind)})
 	}
 	var names []string
-	for range e.NumChildren.V {
-		child, err := b.node(def, rep, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		n.children, names = append(n.children, child), append(names, child.name)
+	for _, child := range c.Columns() {
+		n.children, names = append(n.children, p.node(child)), append(names, child.Name())
 	}
 	if err := distinct(names); err != nil {
-		return nil, err
+		panic(unreadable(err.Error()))
 	}
-	n.leaves = len(b.rows.leaves) - n.first
-	if n.leaves == 0 && depth > 0 {
-		return nil, fmt.Errorf("the group %q has no columns", n.name)
+	n.last = len(p.leaves)
+	damagedIf(n.last == n.first, "the group %q has no columns", c.Name())
+	if len(n.children) == 1 && n.children[0].Repeated() && !c.Repeated() && c.Depth() > 0 {
+		n.logical(kind, n.children[0])
 	}
-	n.kind = groupNode
-	if depth > 0 {
-		n.logical(e)
-	}
-	return n, nil
+	return n
 }
 
 // logical finds the lists and maps among the groups, by the rules of the format's
 // LogicalTypes.md, including those for files of old writers.
-func (n *parquetNode) logical(e *format.SchemaElement) {
-	if len(n.children) != 1 || n.children[0].repeat != format.Repeated || n.repeat == format.Repeated {
-		return
-	}
-	inner := n.children[0]
-	_, list := e.LogicalType.Value.(*format.ListType)
-	_, dict := e.LogicalType.Value.(*format.MapType)
-	if e.ConvertedType.Valid {
-		list = list || e.ConvertedType.V == deprecated.List
-		dict = dict || e.ConvertedType.V == deprecated.Map || e.ConvertedType.V == deprecated.MapKeyValue
-	}
-	switch {
-	case list:
-		n.kind = listNode
+func (n *parquetNode) logical(kind any, inner *parquetNode) {
+	switch kind.(type) {
+	case *format.ListType:
 		// The repeated group is the element itself if it has several members or
 		// one of the names of old writers; else it only wraps the element.
-		if inner.kind == groupNode && len(inner.children) == 1 && inner.name != "array" && inner.name != n.name+"_tuple" {
-			n.children = []*parquetNode{inner, inner.children[0]}
-		} else {
-			n.children = []*parquetNode{inner, nil}
+		n.list, n.element = inner, inner.content
+		if len(inner.children) == 1 && inner.Name() != "array" && inner.Name() != n.Name()+"_tuple" {
+			n.element = inner.children[0].value
 		}
-	case dict && inner.kind == groupNode && len(inner.children) == 2:
-		n.kind = mapNode
+	case *format.MapType:
+		if len(inner.children) == 2 { // as pairs, since keys need not be strings
+			n.list, n.element = inner, func(cells [][]parquetCell) any {
+				at := inner.children[0].last - inner.first
+				return []any{inner.children[0].value(cells[:at]), inner.children[1].value(cells[at:])}
+			}
+		}
 	}
 }
 
-// skip consumes the values of an absent n: one in each of its leaves.
-func (p *parquetRows) skip(n *parquetNode) {
-	for _, c := range p.leaves[n.first : n.first+n.leaves] {
-		if def, _ := c.peek(); def == c.def {
-			damaged("column %q has a value where its group is absent", c.name)
-		}
-		c.take()
+// value assembles a node out of the cells of its columns.
+func (n *parquetNode) value(cells [][]parquetCell) any {
+	if n.Repeated() { // a list without an annotation
+		return n.repeated(cells, n.content)
 	}
-}
-
-func (p *parquetRows) present(n *parquetNode) bool {
-	def, _ := p.leaves[n.first].peek()
-	return def >= n.def
-}
-
-// value assembles n from the next values of its leaves.
-func (p *parquetRows) value(n *parquetNode) any {
-	switch n.repeat {
-	case format.Optional:
-		if !p.present(n) {
-			p.skip(n)
-			return nil
-		}
-	case format.Repeated: // a list without an annotation
-		return p.list(n, func() any { return p.content(n) })
+	if n.Optional() && n.absent(cells) {
+		return nil
 	}
-	return p.content(n)
+	return n.content(cells)
 }
 
-// list reads the repetitions of n.
-func (p *parquetRows) list(n *parquetNode, element func() any) []any {
+func (n *parquetNode) absent(cells [][]parquetCell) bool {
+	absent := cells[0][0].def < n.def
+	for _, c := range cells {
+		if absent && (len(c) != 1 || c[0].def >= n.def) {
+			damagedIf(true, "there is a value in a group that is absent")
+		}
+	}
+	return absent
+}
+
+// repeated assembles the list of the repetitions of n.
+func (n *parquetNode) repeated(cells [][]parquetCell, element func([][]parquetCell) any) any {
 	list := []any{}
-	if !p.present(n) {
-		p.skip(n)
+	if n.absent(cells) {
 		return list
 	}
-	for {
-		list = append(list, element())
-		if _, rep := p.leaves[n.first].peek(); rep != n.rep {
-			return list
-		}
-	}
-}
-
-// content reads a node n that is present.
-func (p *parquetRows) content(n *parquetNode) any {
-	switch n.kind {
-	case leafNode:
-		return p.leaves[n.first].take()
-	case listNode:
-		inner, element := n.children[0], n.children[1]
-		return p.list(inner, func() any {
-			if element == nil {
-				return p.content(inner)
+	part := make([][]parquetCell, len(cells))
+	for len(cells[0]) > 0 {
+		for i, c := range cells {
+			end := 1
+			for end < len(c) && c[end].rep > n.rep {
+				end++
 			}
-			return p.value(element)
-		})
-	case mapNode: // as pairs, since keys need not be strings
-		inner := n.children[0]
-		return p.list(inner, func() any {
-			return []any{p.value(inner.children[0]), p.value(inner.children[1])}
-		})
+			part[i], cells[i] = c[:end], c[end:]
+		}
+		list = append(list, element(part))
 	}
-	return p.group(n)
+	for _, c := range cells {
+		damagedIf(len(c) > 0, "lists of one group have different lengths")
+	}
+	return list
 }
 
-func (p *parquetRows) group(n *parquetNode) Object {
+// content assembles a node that is present.
+func (n *parquetNode) content(cells [][]parquetCell) any {
+	if n.list != nil {
+		return n.list.repeated(cells, n.element)
+	}
+	if n.children == nil {
+		return cells[0][0].value
+	}
 	o := make(Object, len(n.children))
 	for i, child := range n.children {
-		o[i] = Member{child.name, p.value(child)}
+		o[i] = Member{child.Name(), child.value(cells[child.first-n.first : child.last-n.first])}
 	}
 	return o
+}
+
+// converter returns the function that turns the values of a column of a logical type, or without one,
+// into those of an Object.
+func converter(kind any) func(parquet.Value) any {
+	times := func(u format.TimeUnit, write func(time.Time) string) func(parquet.Value) any {
+		unit := time.Millisecond
+		if u.Value != nil {
+			unit = u.Value.Duration()
+		}
+		return func(v parquet.Value) any { return write(moment(integer(v), unit)) }
+	}
+	switch t := kind.(type) {
+	case *format.NullType:
+		return func(parquet.Value) any { return nil }
+	case *format.DecimalType: // a whole number, stored as an integer or as two's complement bytes
+		return func(v parquet.Value) any {
+			if hasBytes(v) {
+				return decimalText(twosComplement(v.ByteArray()), int(t.Scale))
+			}
+			return decimalText(big.NewInt(integer(v)), int(t.Scale))
+		}
+	case *format.IntType:
+		if !t.IsSigned {
+			return func(v parquet.Value) any {
+				if v.Kind() == parquet.Int32 {
+					return int64(v.Uint32())
+				}
+				return unsigned(uint64(integer(v)))
+			}
+		}
+	case *format.DateType:
+		return func(v parquet.Value) any { return dateText(integer(v)) }
+	case *format.TimeType:
+		return times(t.Unit, clockText)
+	case *format.TimestampType:
+		if t.IsAdjustedToUTC {
+			return times(t.Unit, newZone("UTC").format)
+		}
+		return times(t.Unit, newZone("").format)
+	case *format.UUIDType:
+		return func(v parquet.Value) any {
+			b := v.ByteArray()
+			return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
+		}
+	case *format.Float16Type:
+		return func(v parquet.Value) any { return shortestFloat16(float16.FromLEBytes(v.ByteArray())) }
+	case *format.StringType, *format.EnumType, *format.JsonType:
+		return func(v parquet.Value) any { return string(v.ByteArray()) }
+	}
+	return plainValue
+}
+
+// plainValue converts a value whose column has no annotation.
+func plainValue(v parquet.Value) any {
+	switch v.Kind() {
+	case parquet.Boolean:
+		return v.Boolean()
+	case parquet.Int96: // an old form of time: nanoseconds of a day, Julian day
+		x := v.Int96()
+		return newZone("").format(time.Unix((int64(x[2])-2440588)*86400, int64(x[1])<<32|int64(x[0])).UTC())
+	case parquet.Float:
+		return shortestFloat32(v.Float())
+	case parquet.Double:
+		return v.Double()
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		return append([]byte{}, v.ByteArray()...)
+	}
+	return integer(v)
+}
+
+func integer(v parquet.Value) int64 {
+	if v.Kind() == parquet.Int32 {
+		return int64(v.Int32())
+	}
+	return v.Int64()
+}
+
+func hasBytes(v parquet.Value) bool {
+	return v.Kind() == parquet.ByteArray || v.Kind() == parquet.FixedLenByteArray
 }

@@ -1,0 +1,102 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Parquet and Arrow files are read by libraries, which take the memory that a file states for its
+// lists, pages and runs. So what a file states is first compared with what it holds. Both these
+// checks and the libraries panic where a file is damaged; caught makes an error of it.
+
+const (
+	maxMetadata = 64 << 20  // bytes of a footer, of a page's header and of the metadata of a message
+	maxPage     = 512 << 20 // bytes of a page; writers make pages of about 1 MiB
+	maxHeld     = 1 << 30   // bytes that the open pages or the record batch hold
+	maxWindow   = 64 << 20  // how many bytes zstd looks back at most
+)
+
+// A columnRows reads the rows of a columnar file, which come in groups.
+type columnRows struct {
+	*unfolding
+	format string // Parquet or Arrow
+	names  []string
+	column string                 // the column that is being read, for messages
+	group  func() (int64, error)  // goes to the next group and returns the number of its rows, or io.EOF
+	cell   func(i, row int64) any // the value of column i in a row of the group
+	at, n  int64                  // how many rows of the group were returned, and how many it has
+	row    int
+	taken  int // budget used by the current row
+}
+
+func (c *columnRows) next() (o Object, row int, err error) {
+	c.row++
+	row = c.row
+	defer c.caught(&err)
+	for c.at == c.n {
+		if c.n, err = c.group(); err != nil {
+			return nil, row, err
+		}
+		c.at, c.column = 0, ""
+		damagedIf(c.n < 0, "%d rows", c.n)
+	}
+	c.taken = 0
+	o = make(Object, len(c.names))
+	for i, name := range c.names {
+		c.column = name
+		o[i] = Member{name, c.cell(int64(i), c.at)}
+	}
+	c.at++
+	return o, row, nil
+}
+
+// spend counts n values of the current row, and refuses the file if they are too many.
+func (c *columnRows) spend(n int64) {
+	if n > rowBudget || c.taken+int(n) > rowBudget {
+		panic(unreadable(errValues.Error()))
+	}
+	c.taken += int(n)
+}
+
+// unfold counts n bytes that the file unpacks to, or refuses the file.
+func (c *columnRows) unfold(n int64) {
+	if err := c.add(n); err != nil {
+		panic(unreadable(err.Error()))
+	}
+}
+
+// A fault is a panic about a damaged file, an unreadable one about a sound file with a feature
+// that is not supported.
+type (
+	fault      string
+	unreadable string
+)
+
+// damagedIf panics about a damaged file if the condition holds.
+func damagedIf(wrong bool, format string, args ...any) {
+	if wrong {
+		panic(fault(fmt.Sprintf(format, args...)))
+	}
+}
+
+// caught is deferred. It turns a panic into an error, and says in an error where it is.
+func (c *columnRows) caught(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case unreadable:
+		*err = errors.New(string(p))
+	case fault:
+		*err = fmt.Errorf("damaged or not %s: %s", c.format, string(p))
+	default: // Go's text about an index out of range helps nobody
+		*err = fmt.Errorf("damaged or not %s", c.format)
+	}
+	if *err == nil || *err == io.EOF {
+		return
+	}
+	if c.column != "" {
+		*err = fmt.Errorf("column %q: %w", c.column, *err)
+	}
+	*err = fmt.Errorf("%s: %w", strings.ToLower(c.format), *err)
+}
