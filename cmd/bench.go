@@ -12,11 +12,9 @@ import (
 
 	"onering/internal/bench"
 	"onering/internal/cli"
-	"onering/internal/settings"
 	"onering/models"
 	"onering/policy"
 	ort "onering/runtime"
-	"onering/train"
 	"onering/train/rl"
 )
 
@@ -26,17 +24,18 @@ var benchParts = []string{"all", "decode", "score", "train", "step"}
 // A benchCommand has the flags of `onering bench`.
 type benchCommand struct {
 	bench.Parts
-	config, dtype string
-	lora          train.LoRAConfig
-	parts         []string
-	contexts      []string
-	whole         bool
-	round         bench.Round
-	runtime       policy.RuntimeConfig
+	config   string
+	parts    []string
+	contexts []string
+	whole    bool
+	profile  string
+	round    bench.Round
+	settings *choice
+	with     *resolved // the settings
 }
 
 func newBench() *cobra.Command {
-	b := benchCommand{Parts: bench.DefaultParts(), lora: rl.Default().LoRA, round: bench.DefaultRound()}
+	b := benchCommand{Parts: bench.DefaultParts(), round: bench.DefaultRound()}
 	b.Log = slog.Info
 	c := newCommand("bench", &b.round, func(c *cobra.Command, _ []string) error { return b.run(c) })
 	flags := c.Flags()
@@ -44,18 +43,14 @@ func newBench() *cobra.Command {
 	flags.StringSliceVar(&b.parts, "part", benchParts[:1], "what to measure: all, or some of "+strings.Join(benchParts[1:], ", "))
 	flags.StringArrayVar(&b.contexts, "contexts", nil, "decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000; may be given several times")
 	flags.IntVar((*int)(&b.Stash), "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything of the layers, 3 the logits too")
-	flags.StringVar(&b.Optimizer, "optimizer", b.Optimizer, "optimizer whose update is measured: "+strings.Join(models.Optimizers(), ", "))
-	settings.AddFlags(flags, &b.Parts, "batch", "context", "steps", "rows", "tokens", "prompt", "group", "repeat", "offload")
+	addFlags(c, &b.Parts)
 	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
-	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
-	markDirs(c, "profile")
-	b.runtime.Threads = runtime.NumCPU()
-	addRuntime(c, &b.runtime, "device", "threads", "library")
-	registerDType(c, &b.dtype)
-	settings.AddFlags(flags, &b.lora, "lora", "lora-rank", "base-dtype")
+	flags.StringVar(&b.profile, "profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
+	must(c.MarkFlagDirname("profile"))
+	b.settings = newChoice(func(config *rl.Config) { config.Runtime.Threads = runtime.NumCPU() })
+	b.settings.flags(c, "runtime", "model.dtype", "lora.on", "lora.rank", "lora.base_dtype", "optimizer.name")
 	offer(c, benchParts, "part")
-	offer(c, models.Optimizers(), "optimizer")
-	require(c, "config")
+	must(c.MarkFlagRequired("config"))
 	must(c.MarkFlagFilename("config", "json"))
 	return c
 }
@@ -72,11 +67,8 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 	if c.Flags().Changed("part") {
 		return usagef("--round measures all of a round: leave out --part")
 	}
-	if r.Roofline && b.runtime.Device != "cpu" {
+	if r.Roofline && b.with.Runtime.Device != "cpu" {
 		return usagef("--roofline measures the limits of a CPU: it goes with --device cpu")
-	}
-	if err := checkSettings(r); err != nil {
-		return err
 	}
 	if n := r.Prompts * r.Samples; r.Slots > maxSlots || r.Steps > n || n > maxBench {
 		return usagef("%d responses in %d slots, for %d updates: want at most %d slots and %d responses, and a response for each update", n, r.Slots, r.Steps, maxSlots, maxBench)
@@ -95,8 +87,11 @@ func (b *benchCommand) check() error {
 		return usagef("--prompt %d: must be at most --tokens, %d", b.Prompt, b.Tokens)
 	}
 	for _, n := range b.Batch {
-		if err := checkCount("batch", n, maxSlots); err != nil {
-			return err
+		switch {
+		case n < 1:
+			return usagef("--batch %d: must be at least 1", n)
+		case n > maxSlots:
+			return usagef("--batch %d: must be at most %d", n, maxSlots)
 		}
 	}
 	b.Contexts = make(map[string][]int)
@@ -106,15 +101,6 @@ func (b *benchCommand) check() error {
 			return err
 		}
 		b.Contexts[text] = rows
-	}
-	if err := cmp.Or(checkDType(b.dtype, b.runtime.Device), checkSettings(&b.lora)); err != nil {
-		return err
-	}
-	if remedy := policy.RefusedBase(b.lora.BaseDType, b.lora.On, b.dtype, b.runtime.Device); remedy != "" {
-		return usagef("--base-dtype %s: %s", b.lora.BaseDType, remedy)
-	}
-	if !slices.Contains(models.Optimizers(), b.Optimizer) {
-		return usagef("--optimizer %q: must be one of %s", b.Optimizer, strings.Join(models.Optimizers(), ", "))
 	}
 	if b.Stash < models.StashInput || b.Stash > models.StashLogits {
 		return usagef("--stash %d: must be 0, 1, 2 or 3", b.Stash)
@@ -141,7 +127,12 @@ func parseContexts(text string) (rows []int, err error) {
 }
 
 func (b *benchCommand) run(c *cobra.Command) error {
-	if err := cmp.Or(b.check(), b.checkRound(c), checkAdapterFlags(c.Flags(), b.lora.On)); err != nil {
+	var err error
+	if b.with, err = b.settings.resolve(c, nil); err != nil {
+		return err
+	}
+	b.Optimizer = b.with.Optimizer.Name
+	if err := cmp.Or(b.with.check(b.with.Config), b.check(), b.checkRound(c), sayIdle(b.with.Resolved, false)); err != nil {
 		return err
 	}
 	wanted, err := wantedParts(b.parts)
@@ -159,31 +150,31 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	profile, endProfile, err := startProfile(c)
+	profile, endProfile, err := startProfile(c, b.profile)
 	if err != nil {
 		return err
 	}
 	defer endProfile()
-	options := b.runtime.Options()
+	options := b.with.Runtime.Options()
 	options.Profile = profile
-	env, err := openRuntime(c, options, b.dtype)
+	env, err := openRuntime(c, options, b.with.Model.DType)
 	if err != nil {
 		return err
 	}
 	defer env.Close()
-	compute, err := policy.ComputeOn(env, b.dtype)
+	compute, err := policy.ComputeOn(env, b.with.Model.DType)
 	if err != nil {
 		return err
 	}
-	compute.Base = policy.BaseTypes[b.lora.BaseDType]
+	compute.Base = policy.BaseTypes[b.with.LoRA.BaseDType]
 	policy, err := policy.Random(env, model, compute, 0)
 	if err != nil {
 		return err
 	}
 	defer policy.Close()
 	policy.Ring.Offload = b.Offload
-	if b.lora.On {
-		if err := policy.NewAdapter(b.lora.Settings, b.config, 0); err != nil {
+	if b.with.LoRA.On {
+		if err := policy.NewAdapter(b.with.LoRA.Settings, b.config, 0); err != nil {
 			return err
 		}
 	}

@@ -58,14 +58,14 @@ func TestTableRuns(t *testing.T) {
 				err = fmt.Errorf("it trains %d rounds, the lineage 500", r.Config.Train.Rounds)
 			}
 			for _, key := range rl.SizeKeys {
-				if err == nil && !r.open(key) {
+				if err == nil && !r.isOpen(key) {
 					err = fmt.Errorf("it states %s, which the card should decide", key)
 				}
 			}
 			c := r.Config
 			key := fmt.Sprint(shape, c.Rollout, c.Train, c.Eval.MaxNewTokens, c.Distributed, objectives.NeedsOf(c.Objective.Settings).Apart, objectives.NeedsOf(c.Objective.Settings).Reference)
 			if known[key] == nil && err == nil {
-				known[key], err = c.Choose(shapes[shape], rl.Split{}, r.open, true)
+				known[key], err = c.Choose(shapes[shape], rl.Split{}, r.isOpen, true)
 			}
 			if err != nil {
 				t.Errorf("%s: %v", path, err)
@@ -153,8 +153,9 @@ func TestKeptSizes(t *testing.T) {
 	}
 	for device, want := range map[string]string{"cuda": "64 1024 layers all", "cpu": "64 1024 auto none"} {
 		for _, out := range []string{dir, t.TempDir()} { // the second folder has no run
-			f := configFlags{file: file, sets: []string{"rollout.slots=64", "runtime.device=" + device}}
-			r, err := f.resolveRun(newTrain(), out, true)
+			s := newChoice(asDefault)
+			s.file, s.sets = file, []string{"rollout.slots=64", "runtime.device=" + device}
+			r, err := s.resolveRun(newTrain(), out, true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package cmd
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,40 +28,34 @@ import (
 )
 
 func newChat() *cobra.Command {
-	var e engineFlags
-	var around tokenize.TemplateSettings
-	o := chatOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}}
-	c := newCommand("chat", &o.Sampling, func(c *cobra.Command, _ []string) error {
-		way, err := mannerOf(c, around, cmp.Or(e.adapter, e.model))
+	o := chatOptions{drawn: drawn{Generation: true}}
+	var s *choice
+	c := newCommand("chat", &o, func(c *cobra.Command, _ []string) error {
+		r, err := s.resolveModel(c, "")
 		if err != nil {
 			return err
 		}
-		if err := validateSampling(&o.Sampling, 1, 1); err != nil {
+		if err := r.check(r.Config); err != nil {
 			return err
 		}
-		way.warn()
-		p, err := e.open(c)
+		r.warnOfEpisodes()
+		p, err := r.open(c, nil)
 		if err != nil {
 			return err
 		}
 		defer p.Close()
-		if o.Sampling, err = way.sampling(c, p, o.Sampling); err != nil {
+		sampling, err := r.sampling(p, o.drawn)
+		if err != nil {
 			return err
 		}
-		chat, err := newChatting(p, way.Template, o)
+		chat, err := newChatting(p, r.prompt, sampler.Options{Sampling: sampling, Seed: o.Seed}, o.JSON)
 		if err != nil {
 			return err
 		}
 		defer chat.Close()
 		return chat.run(c)
 	})
-	e.register(c, false)
-	registerDType(c, &e.dtype)
-	flags := c.Flags()
-	addTemplate(c, &around, "chat", true)
-	addGeneration(c)
-	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object for each turn")
+	s = talkChoice(c, "chat", append(samplingFlags, adapterFlag)...)
 	return c
 }
 
@@ -76,25 +69,26 @@ const chatHelp = `  /reset         forget the conversation
 `
 
 type chatOptions struct {
-	sampler.Options
-	json bool
+	drawn
+	JSON bool `help:"print one JSON object for each turn"`
 }
 
 // A chatting is a conversation in a terminal, or with the lines of a file.
 type chatting struct {
-	chatOptions
+	sampler.Options
 	*policy.Conversation
+	json   bool
 	out    io.Writer
 	saved  map[string]bool
 	failed answers
 }
 
-func newChatting(p *policy.Policy, template tokenize.Template, o chatOptions) (*chatting, error) {
+func newChatting(p *policy.Policy, template tokenize.Template, o sampler.Options, json bool) (*chatting, error) {
 	talk, err := p.Conversation(template)
 	if err != nil && template.Chat && p.Tokenizer != nil && p.Tokenizer.CheckChat() != nil {
 		return nil, usagef("%w; --template no talks without one, each line for itself", err)
 	}
-	return &chatting{chatOptions: o, Conversation: talk, saved: map[string]bool{}, failed: answers{Name: "stdin"}}, err
+	return &chatting{Options: o, Conversation: talk, json: json, saved: map[string]bool{}, failed: answers{Name: "stdin"}}, err
 }
 
 // run reads turns until there are no more, and answers them.

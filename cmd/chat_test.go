@@ -41,7 +41,7 @@ func talkTo(t *testing.T, dir string, o sampler.Options) (*chatting, *policy.Pol
 	}
 	t.Cleanup(p.Close)
 	template, _ := tokenize.ParseTemplate("chat")
-	c, err := newChatting(p, template, chatOptions{Options: o})
+	c, err := newChatting(p, template, o, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestChatLines(t *testing.T) {
 	if a, b, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n"); code != 0 || a != b {
 		t.Errorf("exit code %d, %q", code, out)
 	}
-	if _, talk, code = chat("1\n", "--template", "r1", "--system", "1"); code != 2 || !strings.Contains(talk, "--system 1: goes with the template chat") {
+	if _, talk, code = chat("1\n", "--template", "r1", "--system", "1"); code != 2 || !strings.Contains(talk, "--system \"1\": goes with the template chat") {
 		t.Errorf("exit code %d, %s", code, talk)
 	}
 }

@@ -2,11 +2,13 @@ package cmd
 
 import (
 	"bytes"
-	"fmt"
+	"cmp"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,27 +17,249 @@ import (
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
+	"onering/tokenize"
 	"onering/train"
 	"onering/train/rl"
 )
+
+// A choice is the settings that a command has. Whatever states one, a flag, --set, the
+// environment, a run file or the run of the model, goes through settings.Resolve, the stronger
+// source over the weaker.
+type choice struct {
+	of     settings.Command
+	given  any                    // what flags state: at first the command's defaults
+	fresh  func() rl.Config       // returns the defaults
+	effect []string               // sections and settings that have an effect beside those with a flag; nil is all
+	needs  []string               // settings that must be stated
+	other  func() settings.Source // what further flags state; may be nil
+	file   string
+	sets   []string
+}
+
+// newChoice returns the settings of a run of onering train, changed to a command's defaults.
+func newChoice(change func(*rl.Config), effect ...string) *choice {
+	fresh := func() rl.Config {
+		config := rl.Default()
+		change(&config)
+		return config
+	}
+	config := fresh()
+	return &choice{given: &config, fresh: fresh, effect: effect, of: settings.Command{Flags: map[string]string{}}}
+}
+
+// asDefault leaves the defaults of a run as they are.
+func asDefault(*rl.Config) {}
+
+// register adds --config, --set and the flags of paths; see flags.
+func (s *choice) register(c *cobra.Command, paths ...string) {
+	c.Flags().StringVar(&s.file, "config", "", "run file in TOML, over whose settings flags and --set win; - is stdin")
+	c.Flags().StringArrayVar(&s.sets, "set", nil, "section.key=value in place of a key of the run file; repeatable")
+	must(c.MarkFlagFilename("config", "toml"))
+	must(c.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) (keys []cobra.Completion, _ cobra.ShellCompDirective) {
+		for _, t := range settings.Sections(s.chosen()) {
+			for _, f := range t.Fields {
+				if path := t.Name + "." + f.Key; s.has(path) {
+					keys = append(keys, path+"=")
+				}
+			}
+		}
+		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	}))
+	s.flags(c, paths...)
+}
+
+// chosen returns the configuration that flags state, with the plug-ins that they name.
+func (s *choice) chosen() any {
+	for _, t := range settings.Sections(s.given) {
+		if name := t.Fields[0]; s.of.Flags[t.Name+".name"] != "" {
+			_ = settings.Choose(s.given, t.Name, name.Value.String()) // a wrong name has no keys to offer
+		}
+	}
+	return s.given
+}
+
+// flags adds flags for the settings at paths, such as model.path. A path may end in =NAME, the
+// name of the flag, and a section stands for those of its settings that are not named apart.
+func (s *choice) flags(c *cobra.Command, paths ...string) {
+	for _, t := range settings.Sections(s.given) {
+		for _, f := range t.Fields {
+			path, flag := t.Name+"."+f.Key, ""
+			for _, p := range paths {
+				switch p, name, _ := strings.Cut(p, "="); p {
+				case path:
+					flag = cmp.Or(name, f.Flag)
+				case t.Name:
+					flag = cmp.Or(flag, f.Flag)
+				}
+			}
+			if flag == "" {
+				continue
+			}
+			s.of.Flags[path] = flag
+			addFlag(c, f, flag)
+			must(c.Flags().SetAnnotation(flag, settingOf, []string{path}))
+			if path == "model.template" {
+				offer(c, tokenize.Templates(), flag)
+			}
+			if f.Key == "name" {
+				c.Flags().Lookup(flag).Usage += ": " + strings.Join(settings.Names(t.Name), ", ")
+				offer(c, settings.Names(t.Name), flag)
+			}
+		}
+	}
+}
+
+// settingOf is the annotation of a flag with the path of its setting.
+const settingOf = "onering_setting"
+
+// flagsOf returns the flags of a command by the paths of their settings.
+func flagsOf(c *cobra.Command) map[string]string {
+	flags := map[string]string{}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		for _, path := range f.Annotations[settingOf] {
+			flags[path] = f.Name
+		}
+	})
+	return flags
+}
+
+// has says whether the setting at a path has an effect in the command.
+func (s *choice) has(path string) bool {
+	return s.effect == nil || s.of.Flags[path] != "" || slices.ContainsFunc(s.effect, func(e string) bool {
+		return path == e || strings.HasPrefix(path, e+".")
+	})
+}
+
+// sources returns what the command line and the environment state, the weakest source first.
+func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
+	var file settings.Source
+	var err error
+	if s.file != "" {
+		if file, err = readRunFile(s.file, c.InOrStdin()); err != nil {
+			return nil, err
+		}
+	}
+	typed, err := settings.Sets(s.sets)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	typed = append(typed, s.of.Given(s.given, c.Flags().Changed)...)
+	if s.other != nil {
+		typed = append(typed, s.other()...)
+	}
+	return []settings.Source{file, settings.Environment(s.given, os.Environ()), typed}, nil
+}
+
+// resolve resolves the settings. If base is not nil, it makes a source that the others override.
+func (s *choice) resolve(c *cobra.Command, base func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
+	sources, err := s.sources(c)
+	if err != nil {
+		return nil, err
+	}
+	if base != nil {
+		weakest, err := base(sources...)
+		if err != nil {
+			return nil, err
+		}
+		sources = append([]settings.Source{weakest}, sources...)
+	}
+	r, err := resolveAs(s.fresh(), s.of, sources...)
+	if err != nil {
+		return nil, err
+	}
+	r.choice = s
+	for _, x := range sources[len(sources)-1] {
+		if !s.has(x.Path()) {
+			slog.Warn("a setting has no effect in this command", "setting", x.Path(), "place", x.Place)
+		}
+	}
+	return r, nil
+}
+
+// resolveModel resolves the settings of a command that opens a model: the run whose folder, or a
+// checkpoint of it, is at dir ("" is the adapter or the model that is named) states those that no
+// other source does.
+func (s *choice) resolveModel(c *cobra.Command, dir string) (*resolved, error) {
+	environment := ""
+	r, err := s.resolve(c, func(others ...settings.Source) (run settings.Source, err error) {
+		run, environment, err = s.ofRun(dir, others)
+		return run, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.environment = environment
+	if s.has("rollout.top_p") { // then the command samples
+		r.Rollout.Sampling = r.Rollout.Sampling.OrGreedy()
+	}
+	r.prompt, _ = r.Model.PromptTemplate() // check reports the error
+	return r, nil
+}
+
+// ofRun returns what the run of a folder states and the command takes: not the template, the
+// reward or the environment if another source names one. It also returns the name of the
+// environment, "" if there is none.
+func (s *choice) ofRun(dir string, others []settings.Source) (run settings.Source, environment string, err error) {
+	stated := func(key string) bool { return settings.Find(key, others...).Key != "" }
+	for _, key := range []string{"lora.adapter", "model.path"} {
+		path, _ := settings.Find(key, others...).Value.(string)
+		dir = cmp.Or(dir, path)
+	}
+	of, err := policy.ReadRun(dir)
+	if err != nil || of == nil {
+		if stated("model.template") {
+			err = nil
+		}
+		return nil, "", err
+	}
+	if name, _ := settings.Find("environment.name", of.Settings).Value.(string); name != "single" {
+		environment = name
+	}
+	sampled := settings.Find("rollout.max_new_tokens", of.Settings).Key != ""
+	return slices.DeleteFunc(of.Settings, func(x settings.Setting) bool {
+		section, _, _ := strings.Cut(x.Section, ".")
+		switch {
+		case slices.Contains(templateKeys, x.Path()):
+			return stated("model.template") || !s.has(x.Path())
+		case x.Section == "lora":
+			return !of.Adapter || x.Key != "base_dtype"
+		case section == "reward" || section == "environment":
+			return !sampled || !slices.Contains(s.effect, section) || stated(section+".name") || stated(section+".use")
+		}
+		return !sampled || !slices.Contains(s.effect, section) && !slices.Contains(s.effect, x.Path())
+	}), environment, nil
+}
+
+// templateKeys are the settings of a prompt's template.
+var templateKeys = []string{"model.template", "model.system", "model.template_args", "model.stop"}
 
 // A resolved is a Config with the setting that decided each key, for messages.
 type resolved struct {
 	rl.Config
 	*settings.Resolved
+	*choice
+	named       string // the model as it was named, if it is the run of an adapter
+	prompt      tokenize.Template
+	environment string // of the model's run; "" if its responses are single turns
 }
 
 // adapterRate is how much larger the default learning rate of an adapter is.
 const adapterRate = 10
 
-// resolve applies the sources to the defaults, weakest first. validate checks the values
+// resolve applies the sources to the defaults of a run, weakest first. validate checks the values
 // together.
 func resolve(sources ...settings.Source) (*resolved, error) {
-	r := &resolved{Config: rl.Default()}
+	return resolveAs(rl.Default(), settings.Command{}, sources...)
+}
+
+// resolveAs is resolve for a command with defaults and flags of its own.
+func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source) (*resolved, error) {
+	r := &resolved{Config: config}
 	var err error
-	if r.Resolved, err = settings.Resolve(&r.Config, "", sources...); err != nil {
+	if r.Resolved, err = settings.Resolve(&r.Config, of, sources...); err != nil {
 		return nil, usageError{err}
 	}
+	r.named = r.Model.Path
 	continued(&r.Model.Path, &r.LoRA)
 	if s := r.Decided("optimizer.learning_rate"); r.LoRA.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
 		r.Optimizer.LearningRate *= adapterRate
@@ -72,17 +296,24 @@ func takeAdapter(model string, l *train.LoRAConfig) (err error) {
 	if l.Adapter == "" {
 		return nil
 	}
-	if l.Adapter, err = newestOf(l.Adapter); err != nil {
-		return err
-	}
-	if l.Settings, err = policy.CheckAdapter(model, l.Adapter); err != nil {
-		err = fmt.Errorf("lora.adapter: %w", err)
+	if l.Adapter, err = newestOf(l.Adapter); err == nil {
+		l.Settings, err = policy.CheckAdapter(model, l.Adapter)
 	}
 	return err
 }
 
 // validate reports the impossible values of the whole configuration.
 func (r *resolved) validate() error { return asUsage(r.Locate(r.Config.Validate())) }
+
+// check reports the impossible values among those of config that have an effect in the command,
+// and what must be stated and is not.
+func (r *resolved) check(config rl.Config) error {
+	errs := slices.DeleteFunc(settings.Flatten(config.Check()), func(err error) bool {
+		bad, ok := errors.AsType[*settings.Error](err)
+		return ok && (!r.has(bad.Key) || bad.Value == "" && r.Decided(bad.Key).Key == "" && !slices.Contains(r.needs, bad.Key))
+	})
+	return asUsage(r.Locate(errors.Join(errs...)))
+}
 
 // asUsage makes err a usage error, unless it is nil.
 func asUsage(err error) error {
@@ -97,23 +328,6 @@ func encodeConfig(config any) ([]byte, error) {
 	var b bytes.Buffer
 	err := settings.Write(&b, config)
 	return b.Bytes(), err
-}
-
-// checkSettings reports the values of the struct's settings that are out of
-// their ranges, by flag.
-func checkSettings(pointer any) error {
-	return asUsage(settings.NameFlags(settings.Check(pointer), pointer))
-}
-
-// checkAdapterFlags refuses flags about a new adapter where no adapter is trained (on is
-// false): the command would train all weights instead.
-func checkAdapterFlags(flags *pflag.FlagSet, on bool) (err error) {
-	flags.Visit(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Name, "lora-") && !on && err == nil {
-			err = usagef("--%s is about a new adapter, and none is trained: add --lora, or leave it out", f.Name)
-		}
-	})
-	return err
 }
 
 // sayIdle warns of the settings that have no effect on the run, but for those that defaults
@@ -156,136 +370,41 @@ func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 	return source, asUsage(err)
 }
 
-// statedSettings returns what a run file states, if its name is not empty, and what
-// values of --set state.
-func statedSettings(c *cobra.Command, file string, sets []string) (run, flags settings.Source, err error) {
-	if file != "" {
-		if run, err = readRunFile(file, c.InOrStdin()); err != nil {
-			return nil, nil, err
-		}
-	}
-	flags, err = settings.Sets(sets)
-	return run, flags, asUsage(err)
-}
-
-// configFlags are the flags of the commands that take a run file.
-type configFlags struct {
-	file       string
-	sets       []string
-	kind, name string          // the kind of plug-in, objective or reward, that a flag chooses, and the chosen name
-	lora       bool            // the LoRA flags of train
-	flags      settings.Source // what other flags state
-}
-
-// registerObjective adds the flags of the commands that are about an objective.
-func (f *configFlags) registerObjective(c *cobra.Command) {
-	f.register(c, "objective", "objective to use", "run file in TOML; - is stdin", "")
-}
-
-// registerReward adds the flags of the commands that grade without a run.
-func (f *configFlags) registerReward(c *cobra.Command) {
-	f.register(c, "reward", "reward that grades, in place of the run file's", "run file whose [reward] grades", ", such as reward.name=math")
-}
-
-func (f *configFlags) register(c *cobra.Command, kind, about, file, example string) {
-	f.kind = kind
-	flags, names := c.Flags(), settings.Names(kind)
-	flags.StringVar(&f.file, "config", "", file)
-	flags.StringVar(&f.name, kind, "", about+": "+strings.Join(names, ", "))
-	flags.StringArrayVar(&f.sets, "set", nil, "section.key=value in place of a key of the run file"+example+"; repeatable")
-	must(c.MarkFlagFilename("config", "toml"))
-	offer(c, names, kind)
-	must(c.RegisterFlagCompletionFunc("set", f.completeSet))
-}
-
-// resolve reads the settings of the flags and the environment. If base is not nil, it
-// makes a source that the others override; the run file is the first of them.
-func (f *configFlags) resolve(c *cobra.Command, base func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
-	run, flags, err := statedSettings(c, f.file, f.sets)
-	if err != nil {
-		return nil, err
-	}
-	if f.name != "" {
-		flags = append(flags, settings.Setting{Section: f.kind, Key: "name", Place: "--" + f.kind, Value: f.name})
-	}
-	flags = append(flags, f.flags...)
-	environment := settings.Environment(new(rl.Config), os.Environ())
-	sources := []settings.Source{run, environment, flags}
-	if base != nil {
-		weakest, err := base(sources...)
-		if err != nil {
-			return nil, err
-		}
-		sources = append([]settings.Source{weakest}, sources...)
-	}
-	return resolve(sources...)
-}
-
-// resolveReward returns the configuration that the flags state; what they omit has its
-// default. It checks only the reward.
-func (f *configFlags) resolveReward(c *cobra.Command) (rl.Config, error) {
-	r, err := f.resolve(c, nil)
-	if err != nil {
-		return rl.Config{}, err
-	}
-	return r.Config, asUsage(r.Locate(r.Config.Reward.Validate()))
-}
-
-// completeSet offers the keys of --set, those of the chosen plug-in included.
-func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	c := rl.Default()
-	_ = settings.Choose(&c, f.kind, f.name) // the plug-in, if one is chosen
-	var keys []cobra.Completion
-	for _, s := range settings.Sections(&c) {
-		for _, field := range s.Fields {
-			keys = append(keys, s.Name+"."+field.Key+"=")
-		}
-	}
-	return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-}
-
-// addFlags adds flags for the fields of a struct of options, as settings.AddFlags does,
-// with words in their help texts. Fields may have two more tags: required, and complete,
-// which is dir, file or the ending of a file.
+// addFlags adds flags for the fields of a struct of options; see addFlag.
 func addFlags(c *cobra.Command, options any) {
-	settings.AddFlags(c.Flags(), options)
 	for _, f := range settings.Fields(options) {
-		flag := c.Flags().Lookup(f.Flag)
-		flag.Usage = words.Replace(flag.Usage)
-		if f.Tag("required") != "" {
-			require(c, f.Flag)
-		}
-		switch kind := f.Tag("complete"); kind {
-		case "":
-		case "dir":
-			markDirs(c, f.Flag)
-		case "file":
-			must(c.MarkFlagFilename(f.Flag))
-		default:
-			must(c.MarkFlagFilename(f.Flag, kind))
+		if f.Flag != "" {
+			addFlag(c, f, f.Flag)
 		}
 	}
 }
 
-// markDirs lets the shell complete flags with folders.
-func markDirs(c *cobra.Command, names ...string) {
-	for _, name := range names {
-		must(c.MarkFlagDirname(name))
-	}
-}
-
-// require makes flags required.
-func require(c *cobra.Command, names ...string) {
-	for _, name := range names {
+// addFlag adds a flag for a field, with words in its help text. Beside the tags of settings the
+// field may have the tag required.
+func addFlag(c *cobra.Command, f settings.Field, name string) {
+	f.AddFlag(c.Flags(), name)
+	flag := c.Flags().Lookup(name)
+	flag.Usage = words.Replace(flag.Usage)
+	if f.Tag("required") != "" {
 		must(c.MarkFlagRequired(name))
 	}
+	if choices := strings.Fields(f.Tag("choice")); len(choices) > 0 {
+		offer(c, choices, name)
+	}
+	switch kind := f.Tag("complete"); kind {
+	case "":
+	case "dir":
+		must(c.MarkFlagDirname(name))
+	case "file":
+		must(c.MarkFlagFilename(name))
+	default:
+		must(c.MarkFlagFilename(name, kind))
+	}
 }
 
-// offer lets the shell complete flags with values.
-func offer(c *cobra.Command, values []string, names ...string) {
-	for _, name := range names {
-		must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
-	}
+// offer lets the shell complete a flag with values.
+func offer(c *cobra.Command, values []string, name string) {
+	must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // must stops on a mistake in the program itself, such as completion for a flag

@@ -517,7 +517,7 @@ func TestEmbeddedRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		base, err := new(configFlags).embeddedRun(nil, flags)
+		base, err := newChoice(asDefault).embeddedRun(nil, flags)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -531,7 +531,7 @@ func TestEmbeddedRun(t *testing.T) {
 		}
 	}
 	flags, _ := settings.Sets([]string{"data.train=mine.jsonl"})
-	if _, err := new(configFlags).embeddedRun(flags); err == nil || !strings.Contains(err.Error(), "model.path is not") {
+	if _, err := newChoice(asDefault).embeddedRun(flags); err == nil || !strings.Contains(err.Error(), "model.path is not") {
 		t.Errorf("data without a model: %v", err)
 	}
 }
@@ -551,8 +551,8 @@ func TestForeignNames(t *testing.T) {
 		for _, args := range [][]string{{"--set", "train." + name + "=1"}, {"--set", "actor.deep." + name + "=1"}, {"--" + name, "1"}, {"--" + strings.ReplaceAll(name, "_", "-"), "1"}} {
 			var stderr bytes.Buffer
 			code := run(append([]string{"train", "--objective=grpo"}, args...), strings.NewReader(""), &stderr, &stderr)
-			if want == "output.dir" && args[0] != "--set" {
-				want = "--out" // the command has a flag for it
+			if flag := flagsOf(newTrain())[want]; flag != "" && args[0] != "--set" {
+				want = "--" + flag
 			}
 			if code != exitUsage || !strings.Contains(stderr.String(), "here it is "+want) {
 				t.Errorf("%v: exit code %d, %q; want %s", args, code, &stderr, want)

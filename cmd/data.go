@@ -44,16 +44,12 @@ func newData() *cobra.Command {
 	return c
 }
 
-// fileOptions returns the options for reading the file of that name; - is stdin.
-func fileOptions(c *cobra.Command, columns data.Columns, filter, name string) (o data.Options, err error) {
-	o.Columns, o.Filter = columns, filter
+// inputOf is the input of the file of that name: stdin for -, nil for the file itself.
+func inputOf(c *cobra.Command, name string) io.Reader {
 	if name == "-" {
-		o.Input = c.InOrStdin()
+		return c.InOrStdin()
 	}
-	if filter != "" {
-		_, err = data.ParseFilter(filter)
-	}
-	return o, asUsage(err)
+	return nil
 }
 
 // openedName returns the name of a file for messages.
@@ -64,38 +60,35 @@ func openedName(path string) string {
 	return path
 }
 
+// dataFlags are the settings of the commands that read a file of problems.
+var dataFlags = []string{"data.prompt", "data.answer", "data.id", "data.split", "data.expansion", "data.filter", "reward.name=reward"}
+
 func newDataShow() *cobra.Command {
-	var limit int
-	var filter string
-	var columns data.Columns
-	var rewards configFlags
-	var mapped bool
-	c := newCommand("data-show", &columns, func(c *cobra.Command, args []string) error {
-		if limit < 0 {
-			return usagef("-n %d: must be at least 0; 0 prints all rows", limit)
+	var o struct {
+		Rows   int  `short:"n" range:"[0,)" note:"0 is all" help:"print at most this many rows"`
+		Mapped bool `help:"print names, problems and answers, as training reads them"`
+	}
+	s := newChoice(asDefault, "reward", "data", "model.template")
+	c := newCommand("data-show", &o, func(c *cobra.Command, args []string) error {
+		r, err := s.resolve(c, nil)
+		if err == nil {
+			err = r.check(r.Config)
 		}
-		o, err := fileOptions(c, columns, filter, args[0])
 		if err != nil {
 			return err
 		}
-		o.Limit = limit
+		from := r.Data.Options()
+		from.Input, from.Limit = inputOf(c, args[0]), o.Rows
 		path, err := localData(c, args[0])
 		if err != nil {
 			return err
 		}
-		if mapped || o.Prompt != "" || o.Answer != "" || o.ID != "" {
-			config, err := rewards.resolveReward(c)
-			if err != nil {
-				return err
-			}
-			return showMapped(c.OutOrStdout(), openedName(path), reward.Reading(config.Reward.Rule, o))
+		if o.Mapped || from.Prompt != "" || from.Answer != "" || from.ID != "" {
+			return showMapped(c.OutOrStdout(), openedName(path), reward.Reading(r.Reward.Rule, from))
 		}
-		return showData(c.OutOrStdout(), openedName(path), o)
+		return showData(c.OutOrStdout(), openedName(path), from)
 	})
-	c.Flags().IntVarP(&limit, "rows", "n", 0, "print at most this many rows; 0 is all")
-	c.Flags().StringVar(&filter, "filter", "", `print only the rows that match, such as 'level in 3..5'`)
-	c.Flags().BoolVar(&mapped, "mapped", false, "print names, problems and answers, as training reads them")
-	rewards.registerReward(c)
+	s.register(c, dataFlags...)
 	return c
 }
 
@@ -163,53 +156,32 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 }
 
 func newDataCheck() *cobra.Command {
-	var columns data.Columns
-	var around tokenize.TemplateSettings
-	var rewards configFlags
-	var filter, model string
 	var asJSON bool
-	c := newCommand("data-check", &columns, func(c *cobra.Command, args []string) error {
-		o := data.CheckOptions{Parse: verifier.Readable}
-		var err error
-		if o.Options, err = fileOptions(c, columns, filter, args[0]); err != nil {
-			return err
+	s := newChoice(asDefault, "reward", "data")
+	c := newCommand("data-check", nil, func(c *cobra.Command, args []string) error {
+		r, err := s.resolve(c, nil)
+		if err == nil {
+			err = r.check(r.Config)
 		}
-		template, err := parseTemplate(around)
 		if err != nil {
 			return err
 		}
-		o.Keep, o.Template = template.Columns, template
-		if err := rewards.asks(c, template, &o); err != nil {
+		o := data.CheckOptions{Parse: verifier.Readable, Options: r.Data.Options(), Extract: reward.Extract(r.Reward.Rule)}
+		if o.Template, err = r.Model.PromptTemplate(); err != nil {
 			return err
 		}
-		if model != "" {
-			if o.Tokens, err = promptLength(c, model, template); err != nil {
+		o.Input, o.Keep = inputOf(c, args[0]), o.Template.Columns
+		o.Options = reward.Reading(r.Reward.Rule, o.Options)
+		if r.Model.Path != "" {
+			if o.Tokens, err = promptLength(c, r.Model.Path, o.Template); err != nil {
 				return err
 			}
 		}
 		return reportData(c, args[0], o, asJSON)
 	})
-	addTemplate(c, &around, tokenize.DefaultTemplate, false)
-	rewards.registerReward(c)
-	flags := c.Flags()
-	flags.StringVar(&filter, "filter", "", `check only the rows that match, such as 'level in 3..5'`)
-	flags.StringVar(&model, "model", "", "model folder whose tokenizer measures the prompts")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
-	markDirs(c, "model")
+	s.register(c, append(dataFlags, "model.path", "model.template", "model.system", "model.template_args")...)
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
-}
-
-// asks says what columns the reward of the flags needs and where it looks in responses.
-func (f *configFlags) asks(c *cobra.Command, template tokenize.Template, o *data.CheckOptions) error {
-	config, err := f.resolveReward(c)
-	if err != nil {
-		return err
-	}
-	if c.Flags().Changed("template") {
-		reward.SetTemplate(config.Reward.Rule, template.Name)
-	}
-	o.Extract, o.Options = reward.Extract(config.Reward.Rule), reward.Reading(config.Reward.Rule, o.Options)
-	return nil
 }
 
 // reportData prints the report of a file.
@@ -255,12 +227,7 @@ func promptLength(c *cobra.Command, model string, around tokenize.Template) (fun
 
 // prompterOf makes prompts with the tokenizer of a model's folder.
 func prompterOf(folder string, around tokenize.Template) (*data.Prompter, error) {
-	folder, remove, err := policy.Unpacked(folder)
-	if err != nil {
-		return nil, err
-	}
-	defer remove()
-	t, err := tokenize.Load(folder)
+	t, err := policy.Tokenizer(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -270,29 +237,17 @@ func prompterOf(folder string, around tokenize.Template) (*data.Prompter, error)
 func newDataArithmetic() *cobra.Command {
 	o := arithmeticOptions{Rows: 1000, Digits: 3}
 	c := newCommand("data-arithmetic", &o, func(c *cobra.Command, _ []string) error {
-		switch {
-		case o.Rows < 1:
-			return usagef("-n %d: must be at least 1", o.Rows)
-		case o.Digits < 1 || o.Digits > 17: // ten times an operand must fit an int
-			return usagef("--digits %d: must be from 1 to 17", o.Digits)
-		case !(o.Guess >= 0 && o.Guess <= 1):
-			return usagef("--guess %v: must be in [0, 1]", o.Guess)
-		case !(o.Slip >= 0 && o.Slip <= 1):
-			return usagef("--slip %v: must be in [0, 1]", o.Slip)
-		case !(o.Call >= 0 && o.Call <= 1):
-			return usagef("--call %v: must be in [0, 1]", o.Call)
-		}
 		return writeArithmetic(c.OutOrStdout(), o)
 	})
 	return c
 }
 
 type arithmeticOptions struct {
-	Rows    int     `short:"n" help:"demonstrations to print"`
-	Digits  int     `help:"digits of both operands"`
-	Guess   float64 `help:"probability of a right answer without the working"`
-	Slip    float64 `help:"probability of an error in each step of the working"`
-	Call    float64 `help:"probability of a response that has a calculator compute the problem; the others are guesses and workings"`
+	Rows    int     `short:"n" range:"[1,)" help:"demonstrations to print"`
+	Digits  int     `range:"[1,17]" help:"digits of both operands"`
+	Guess   float64 `range:"[0,1]" help:"probability of a right answer without the working"`
+	Slip    float64 `range:"[0,1]" help:"probability of an error in each step of the working"`
+	Call    float64 `range:"[0,1]" help:"probability of a response that has a calculator compute the problem; the others are guesses and workings"`
 	Seed    uint64  `help:"seed of problems and responses"`
 	HeldOut bool    `help:"problems of the held-out part"`
 }

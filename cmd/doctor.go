@@ -19,12 +19,17 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var where policy.RuntimeConfig
+	s := newChoice(asDefault, "runtime")
 	var asJSON, several bool
 	c := newCommand("doctor", nil, func(c *cobra.Command, _ []string) error {
-		if err := checkDevice(where.Device); err != nil {
+		r, err := s.resolve(c, nil)
+		if err == nil {
+			err = r.check(r.Config)
+		}
+		if err != nil {
 			return err
 		}
+		where := r.Runtime
 		if several {
 			return doctorMPI(c, where, asJSON)
 		}
@@ -45,7 +50,7 @@ func newDoctor() *cobra.Command {
 		return nil
 	})
 	flags := c.Flags()
-	addRuntime(c, &where, "device", "threads", "library")
+	s.flags(c, "runtime")
 	flags.BoolVar(&several, "mpi", false, "look at the ranks that mpirun or srun started")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c

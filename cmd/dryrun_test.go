@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"onering/data"
-	"onering/policy"
 	"onering/runtime"
 	"onering/train/rl"
 )
@@ -79,10 +78,10 @@ func TestForeseen(t *testing.T) {
 func TestAutoTypes(t *testing.T) {
 	for _, x := range []struct{ device, dtype, base, want string }{
 		{"cpu", "float32", "int8", ""},
-		{"cpu", "bfloat16", "float32", "auto is cpu on this machine, and the type (model.dtype, --dtype) is bfloat16"},
+		{"cpu", "bfloat16", "float32", "auto is cpu on this machine, and model.dtype = \"bfloat16\": "},
 		{"cuda:0", "float32", "float32", ""},
 		{"cuda:0", "bfloat16", "float32", ""},
-		{"cuda:0", "float32", "int8", `auto is cuda:0 on this machine, and lora.base_dtype (--base-dtype) = "int8" is for an adapter`},
+		{"cuda:0", "float32", "int8", `auto is cuda:0 on this machine, and lora.base_dtype = "int8": is for an adapter`},
 	} {
 		err := checkAuto(x.device, x.base, true, x.dtype)
 		if err == nil && x.want != "" || err != nil && (x.want == "" || !isUsage(err) || !strings.Contains(err.Error(), x.want)) {
@@ -97,13 +96,11 @@ func TestAutoTypes(t *testing.T) {
 	}
 	config := rl.Default()
 	config.Runtime.Device, config.LoRA.On, config.LoRA.BaseDType = "auto", true, "int8"
-	f := engineFlags{model: t.TempDir(), dtype: "float32", fresh: true, base: "int8", runtime: policy.RuntimeConfig{Device: "auto"}}
 	if device == "cpu" {
 		config.Model.DType, config.LoRA.BaseDType = "bfloat16", "float32"
-		f.dtype, f.base = "bfloat16", "float32"
 	}
 	_, err = foreseen(c, config)
-	_, opening := f.open(c)
+	_, opening := (&resolved{Config: config}).open(c, nil)
 	for _, err := range []error{err, opening} {
 		if err == nil || !strings.Contains(err.Error(), "the device auto is "+device) {
 			t.Errorf("%s: %v", device, err)

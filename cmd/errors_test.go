@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"onering/internal/settings"
 )
 
@@ -161,24 +163,16 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestOfCommand: advice may name a flag beside another remedy. A command without the flag
-// leaves the flag out, and a command with the flag gives the whole advice.
-func TestOfCommand(t *testing.T) {
-	for message, want := range map[string]string{
-		"set model.template (--template) to chat":                "set model.template to chat",
-		"fewer (rollout.slots, --slots)":                         "fewer (rollout.slots)",
-		"data.split in a run file, or --split, or give the path": "data.split in a run file, or give the path",
-		"name it with --library or ONERING_LIBRARY":              "name it with ONERING_LIBRARY",
-		"choose another folder (--out), or --resume":             "choose another folder (--out), or --resume",
-		"a run of three (of four) -- or more":                    "a run of three (of four) -- or more",
+// TestWithFlags: an error names settings, and the command the flags that it has for them.
+func TestWithFlags(t *testing.T) {
+	err := settings.About(errors.New("set model.template to chat, or rollout.slots to 1"), "model.template", "rollout.slots")
+	for c, want := range map[*cobra.Command]string{
+		newTrain():    err.Error(),
+		newChat():     err.Error() + " (model.template is --template)",
+		newGenerate(): err.Error() + " (model.template is --template) (rollout.slots is --slots)",
 	} {
-		if got := ofCommand(newTrain(), message); got != want {
-			t.Errorf("train: %q, want %q", got, want)
-		}
-	}
-	for _, message := range []string{"set model.template (--template) to chat", "fewer (rollout.slots, --slots)"} {
-		if got := ofCommand(newEval(), message); got != message {
-			t.Errorf("eval: %q, want %q", got, message)
+		if got := withFlags(c, fmt.Errorf("x: %w", err)); got.Error() != "x: "+want {
+			t.Errorf("%s: %q, want %q", c.Name(), got, want)
 		}
 	}
 }

@@ -11,91 +11,73 @@ import (
 )
 
 func newExport() *cobra.Command {
-	o := exportOptions{DType: "float32", Device: "cpu", Blocks: 1}
-	c := newCommand("export", &o, func(c *cobra.Command, _ []string) error {
-		switch {
-		case o.Out == "" && !o.Ports:
-			return usagef("--out is not set: folder to write; --ports prints the inputs and outputs of the graphs instead")
-		case o.Out != "" && o.Ports:
-			return usagef("--out and --ports exclude one another")
-		}
-		folder, compute, err := o.open(c)
-		if err != nil {
-			return err
-		}
-		graphs, err := policy.Export(folder, o.Adapter, compute, o.Device, o.Blocks)
-		if err != nil {
-			return err
-		}
-		if o.Ports {
-			fmt.Fprint(c.OutOrStdout(), graphs.Ports())
-			return nil
-		}
-		n, err := graphs.Write(o.Out)
-		if err != nil {
-			return err
-		}
-		slog.Info("wrote the graphs", "folder", o.Out, "graphs", n)
-		fmt.Fprintln(c.OutOrStdout(), o.Out)
-		return nil
-	})
+	o := exportOptions{Blocks: 1}
+	s := newChoice(asDefault)
+	c := newCommand("export", &o, func(c *cobra.Command, _ []string) error { return o.run(c, s) })
+	s.needs = []string{"model.path"}
+	s.register(c, "model.path", adapterFlag, "model.dtype", "runtime.device")
+	c.Flags().Lookup("adapter").Usage = adapterHelp
 	return c
 }
 
 type exportOptions struct {
-	Model   string `help:"model folder, or a run folder for its newest checkpoint, or a config.json, or ORG/NAME on a hub (required)" required:"true" complete:"dir"`
-	Out     string `help:"folder to write" complete:"dir"`
-	Ports   bool   `help:"print tables of the graphs' inputs and outputs instead, in Markdown"`
-	Adapter string `help:"{adapter}" complete:"dir"`
-	DType   string `flag:"dtype" help:"type to compute in: float32, bfloat16 or float16"`
-	Device  string `help:"what the graphs are for: cpu or cuda"`
-	Blocks  int    `help:"in how many blocks of queries layers compute attention; more take less memory with long rows"`
+	Out    string `help:"folder to write" complete:"dir"`
+	Ports  bool   `help:"print tables of the graphs' inputs and outputs instead, in Markdown"`
+	Blocks int    `range:"[1,64]" help:"in how many blocks of queries layers compute attention; more take less memory with long rows"`
 }
 
-// compute returns the types and forms in which the graphs compute.
-func (o exportOptions) compute() (models.Compute, error) {
-	dtype, ok := policy.ComputeTypes[o.DType]
+// run writes or prints the graphs.
+func (o exportOptions) run(c *cobra.Command, s *choice) error {
+	r, err := s.resolve(c, nil)
+	if err == nil {
+		err = r.check(r.Config)
+	}
+	if err != nil {
+		return err
+	}
+	provider, ok := map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[r.Runtime.Device]
 	switch {
+	case o.Out == "" && !o.Ports:
+		return usagef("--out is not set: folder to write; --ports prints the inputs and outputs of the graphs instead")
+	case o.Out != "" && o.Ports:
+		return usagef("--out and --ports exclude one another")
 	case !ok:
-		return models.Compute{}, usagef("--dtype %s: want float32, bfloat16 or float16", o.DType)
-	case o.Device != "cpu" && o.Device != "cuda":
-		return models.Compute{}, usagef("--device %s: want cpu or cuda", o.Device)
-	case dtype == models.BF16 && o.Device == "cpu":
-		return models.Compute{}, usagef("--dtype bfloat16 with --device cpu: %s", policy.RefusedType("bfloat16", "cpu"))
-	case o.Blocks < 1 || o.Blocks > 64:
-		return models.Compute{}, usagef("--blocks %d: want 1 to 64", o.Blocks)
+		return usagef("--device %q: graphs are for cpu or cuda", r.Runtime.Device)
 	}
-	return models.Compute{Type: dtype, Provider: map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[o.Device]}, nil
-}
-
-// open finds the folders of the model and of the adapter.
-func (o *exportOptions) open(c *cobra.Command) (folder string, compute models.Compute, err error) {
-	if compute, err = o.compute(); err != nil {
-		return "", compute, err
+	folder, err := modelFolder(c, r.Model.Path, localTokenizer) // the weights are not needed
+	if err == nil && r.LoRA.Adapter != "" {
+		r.LoRA.Adapter, err = newestOf(r.LoRA.Adapter)
 	}
-	if folder, err = modelFolder(c, o.Model, localTokenizer); err == nil && o.Adapter != "" { // the weights are not needed
-		o.Adapter, err = newestOf(o.Adapter)
+	if err != nil {
+		return err
 	}
-	return folder, compute, err
+	graphs, err := policy.Export(folder, r.LoRA.Adapter, models.Compute{Type: policy.ComputeTypes[r.Model.DType], Provider: provider}, r.Runtime.Device, o.Blocks)
+	if err != nil {
+		return err
+	}
+	if o.Ports {
+		fmt.Fprint(c.OutOrStdout(), graphs.Ports())
+		return nil
+	}
+	n, err := graphs.Write(o.Out)
+	if err != nil {
+		return err
+	}
+	slog.Info("wrote the graphs", "folder", o.Out, "graphs", n)
+	fmt.Fprintln(c.OutOrStdout(), o.Out)
+	return nil
 }
 
 type mergeOptions struct {
 	Model   string `help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)" required:"true" complete:"dir"`
 	Adapter string `help:"{adapter} (required)" required:"true" complete:"dir"`
 	Out     string `help:"folder to write (required)" required:"true" complete:"dir"`
-	DType   string `flag:"dtype" help:"type of the tensors: {dtypes} (default: that of the model)"`
+	DType   string `flag:"dtype" choice:"auto float32 float16 bfloat16" note:"auto is that of the model" help:"type of the tensors"`
 }
 
 func newMerge() *cobra.Command {
-	var o mergeOptions
+	o := mergeOptions{DType: "auto"}
 	c := newCommand("merge", &o, func(c *cobra.Command, _ []string) error {
-		element := models.Invalid
-		if o.DType != "" {
-			var err error
-			if element, err = parseDType(o.DType); err != nil {
-				return err
-			}
-		}
 		if err := checkVacant(o.Out, "choose another folder with --out"); err != nil {
 			return err
 		}
@@ -108,12 +90,11 @@ func newMerge() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := policy.Merge(dir, adapter, o.Out, element); err != nil {
+		if err := policy.Merge(dir, adapter, o.Out, policy.ComputeTypes[o.DType]); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.OutOrStdout(), o.Out)
 		return nil
 	})
-	offer(c, dtypeNames, "dtype")
 	return c
 }

@@ -3,7 +3,6 @@ package cmd
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,43 +16,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
+	"onering/internal/settings"
 	"onering/internal/strict"
 	"onering/policy"
 	"onering/sampler"
-	"onering/tokenize"
 	"onering/train/ranks"
-	"onering/train/rl"
 )
 
 func newGenerate() *cobra.Command {
-	var e engineFlags
-	var around tokenize.TemplateSettings
-	o := generateOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}, samples: 1, slots: 32}
-	c := newCommand("generate", &o.Sampling, func(c *cobra.Command, args []string) error {
-		err := e.nameAdapters()
-		if err != nil {
+	o := generateOptions{drawn: drawn{Generation: true}}
+	var s *choice
+	c := newCommand("generate", &o, func(c *cobra.Command, args []string) (err error) {
+		if err := o.adapters.read(); err != nil {
 			return err
 		}
-		if o.manners, err = e.manners(c, around); err != nil {
+		if o.ways, err = o.adapters.resolve(c, s); err != nil {
 			return err
 		}
-		if err := validateSampling(&o.Sampling, o.samples, o.slots); err != nil {
-			return err
-		}
-		for _, name := range slices.Sorted(maps.Keys(o.manners)) {
-			if o.manners[name].warn() {
-				break
-			}
-		}
+		r := o.ways[""]
+		o.samples, o.slots = r.Rollout.SamplesPerPrompt, r.Rollout.Slots
 		if o.typed = inputName(args) == "-" && cli.IsTerminal(c.InOrStdin()); o.typed {
 			slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
 		}
-		t, err := joinTeam(c, rl.Default().Distributed)
+		t, err := joinTeam(c, r.Distributed)
 		if err != nil {
 			return err
 		}
-		o.invariant = o.invariant || t.Size() > 1
-		return t.End(e.withTeam(c, t, args, func(in io.Reader, name string, p *policy.Policy) error {
+		o.invariant = r.Rollout.Invariant || t.Size() > 1
+		return t.End(r.with(c, t, args, o.named, func(in io.Reader, name string, p *policy.Policy) error {
 			rows, err := readRequests(in, name, p, o)
 			if err != nil {
 				return err
@@ -61,61 +51,33 @@ func newGenerate() *cobra.Command {
 			return generate(c, t, p, rows, o)
 		}))
 	})
-	e.register(c, true)
-	registerDType(c, &e.dtype)
-	flags := c.Flags()
-	flags.IntVarP(&o.samples, "samples", "n", o.samples, "responses to each prompt")
-	addTemplate(c, &around, "no", true)
-	addChat(c, &around)
-	addGeneration(c)
-	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
-	flags.IntVar(&o.slots, "slots", o.slots, "sequences that are decoded at once; it decides speed and memory")
-	flags.BoolVar(&o.invariant, "invariant", false, "make the bits of a response the same whatever is decoded beside it, as they always are with several ranks; it takes a slot more and some time")
+	s = talkChoice(c, "no", append(samplingFlags, "rollout.samples_per_prompt", "rollout.slots", "rollout.invariant")...)
+	s.other = func() settings.Source {
+		if o.Chat {
+			return append(o.stated(), settings.State("model.template", "chat", "chat"))
+		}
+		return o.stated()
+	}
+	exclusive(c, "chat", "template")
 	return c
 }
 
 type generateOptions struct {
-	sampler.Options
+	drawn
+	adapters
+	Chat bool `help:"the same as --template chat: the chat template of the model's tokenizer"`
+
+	ways           map[string]*resolved // by the adapter's name, "" for the model alone
 	samples, slots int
-	manners        map[string]manner // by the adapter's name, "" for the model alone
-	typed          bool              // somebody types the input, so a line may be a plain prompt
-	invariant      bool              // see sampler.Invariant
+	invariant      bool // see sampler.Invariant
+	typed          bool // somebody types the input, so a line may be a plain prompt
 }
 
-// Limits of what a machine can hold: the ranges of rollout.samples_per_prompt and rollout.slots.
+// maxResponses bounds what a command samples, as maxSlots bounds what it samples at once.
 const (
-	maxSamples   = 65536
 	maxSlots     = 65536
 	maxResponses = 1 << 26
 )
-
-// validateSampling refuses impossible values of the flags that chat, generate and
-// eval share. A temperature of 0 becomes greedy decoding.
-func validateSampling(s *sampler.Sampling, samples, slots int) error {
-	if err := cmp.Or(checkCount("samples", samples, maxSamples), checkCount("slots", slots, maxSlots)); err != nil {
-		return err
-	}
-	*s = s.OrGreedy()
-	return checkSettings(s)
-}
-
-// checkCount refuses a number that is not from 1 to most.
-func checkCount(flag string, n, most int) error {
-	switch {
-	case n < 1:
-		return usagef("--%s %d: must be at least 1", flag, n)
-	case n > most:
-		return usagef("--%s %d: must be at most %d", flag, n, most)
-	}
-	return nil
-}
-
-// checkTemperature refuses impossible temperatures of a flag outside Sampling.
-func checkTemperature(t float64) error {
-	s := sampler.Plain(1)
-	s.Temperature = t
-	return checkSettings(&s)
-}
 
 // A promptRow is a row of the input.
 type promptRow struct {
@@ -130,7 +92,7 @@ func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (samp
 	var uniforms [][]float32
 	p, err := p.With(r.Adapter)
 	if err == nil {
-		ids, err = r.IDs(p, o.manners[r.Adapter].Template)
+		ids, err = r.IDs(p, o.ways[r.Adapter].prompt)
 	}
 	if err == nil {
 		uniforms, err = parseUniforms(r.Uniforms, o.samples)
@@ -247,7 +209,6 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 	}
 	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.Finish()
-	given := o.Sampling
 	var own []generated // this rank's lines, if there are several ranks
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
 		// Each rank has its share of the rows, and receives the rows of the others at the end.
@@ -256,14 +217,15 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 			continue
 		}
 		with, _ := p.With(name) // the adapters of the rows are known now
-		way := o.manners[name]
-		if o.Sampling, err = way.sampling(c, with, given); err == nil {
-			err = with.Ends(&o.Options, way.Template)
+		way := o.ways[name]
+		how := sampler.Options{Seed: o.Seed}
+		if how.Sampling, err = way.sampling(with, o.drawn); err == nil {
+			err = with.Ends(&how, way.prompt)
 		}
 		if err != nil {
 			break
 		}
-		err = sampleRows(c.Context(), with, requests, o, func(g generated) error {
+		err = sampleRows(c.Context(), with, requests, how, o, func(g generated) error {
 			bar.Add(1)
 			if !t.First() {
 				own = append(own, g)
@@ -301,18 +263,18 @@ func ifAsked(invariant bool, invariance sampler.Invariance) sampler.Invariance {
 }
 
 // sampleRows samples the responses to requests and hands each over.
-func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Request, o generateOptions, each func(generated) error) error {
+func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Request, how sampler.Options, o generateOptions, each func(generated) error) error {
 	longest := 0
 	for _, r := range requests {
 		longest = max(longest, len(r.Prompt))
 	}
-	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+o.MaxNewTokens, ifAsked(o.invariant, sampler.Slots))
+	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+how.MaxNewTokens, ifAsked(o.invariant, sampler.Slots))
 	if err != nil {
 		return err
 	}
 	defer free()
 	var failed error
-	_, _, err = sampler.Sample(ctx, decoder, o.Options, requests, func(r sampler.Response) {
+	_, _, err = sampler.Sample(ctx, decoder, how, requests, func(r sampler.Response) {
 		g := generated{Index: int(requests[r.Request].ID), Sample: r.Sample, IDs: r.IDs, LogP: r.LogProb, Finish: r.Finish}
 		if t := p.Tokenizer; t != nil {
 			text := t.Decode(r.IDs, true)

@@ -19,18 +19,21 @@ import (
 )
 
 func newGrade() *cobra.Command {
-	var rewards configFlags
-	c := newCommand("grade", nil, func(c *cobra.Command, args []string) error { return gradeFile(c, args, &rewards) })
-	rewards.registerReward(c)
+	s := newChoice(asDefault, "reward", "model.template")
+	c := newCommand("grade", nil, func(c *cobra.Command, args []string) error { return gradeFile(c, args, s) })
+	s.register(c, "reward.name=reward")
 	return c
 }
 
 // gradeFile grades the lines of the file that the arguments name.
-func gradeFile(c *cobra.Command, args []string, rewards *configFlags) error {
-	if inputName(args) == "-" && rewards.file == "-" {
+func gradeFile(c *cobra.Command, args []string, s *choice) error {
+	if inputName(args) == "-" && s.file == "-" {
 		return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
 	}
-	config, err := rewards.resolveReward(c)
+	config, err := s.resolve(c, nil)
+	if err == nil {
+		err = config.check(config.Config)
+	}
 	if err != nil {
 		return err
 	}

@@ -143,6 +143,8 @@ func TestHubEverywhere(t *testing.T) {
 		"data show hf:org/none",
 		"data check hf:org/none",
 		"data check one.jsonl --model org/none",
+		"train --model org/none --out o",
+		"train --model org/tiny --data hf:org/none --out o",
 		"train --set model.path=org/none --out o",
 		"train --set model.path=org/tiny --set data.train=hf:org/none --out o",
 		"train --set eval.suites=held=hf:org/none --out o",

@@ -1,11 +1,11 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,12 +15,11 @@ import (
 )
 
 func newInit() *cobra.Command {
-	var o initOptions
+	o := initOptions{DType: "auto"}
 	c := newCommand("init", &o, func(c *cobra.Command, _ []string) error { return o.run(c) })
 	for _, name := range []string{"config", "seed", "tokenizer"} {
 		exclusive(c, name, "model")
 	}
-	offer(c, dtypeNames, "dtype")
 	return c
 }
 
@@ -31,7 +30,7 @@ type initOptions struct {
 	Out       string `help:"folder to write (required)" required:"true" complete:"dir"`
 	Tokenizer string `help:"folder to copy the tokenizer's files from; default: that of the config" complete:"dir"`
 	Seed      uint64 `help:"seed of the weights"`
-	DType     string `flag:"dtype" help:"type of the tensors: {dtypes}; default: float32, of --model its own"`
+	DType     string `flag:"dtype" choice:"auto float32 float16 bfloat16" note:"auto is float32, and for --model its own" help:"type of the tensors"`
 }
 
 // run writes the folder.
@@ -39,15 +38,8 @@ func (o initOptions) run(c *cobra.Command) error {
 	if o.Config == "" && o.Model == "" {
 		return usagef("give --config, the shape of a model with random weights, or --model, one to write as it is")
 	}
-	element := models.F32
-	var err error
-	if o.DType != "" {
-		if element, err = parseDType(o.DType); err != nil {
-			return err
-		}
-	}
 	if o.Model != "" {
-		return o.copy(c, element)
+		return o.copy(c)
 	}
 	config, err := localTokenizer(c, o.Config)
 	if err != nil {
@@ -78,7 +70,7 @@ func (o initOptions) run(c *cobra.Command) error {
 			return unreadable("--tokenizer", from, err, "name a folder with a tokenizer's files")
 		}
 	}
-	err = model.Save(o.Out, weights, models.SaveOptions{DType: element, Tokenizer: from})
+	err = model.Save(o.Out, weights, models.SaveOptions{DType: policy.ComputeTypes[o.DType], Tokenizer: from})
 	if err != nil {
 		return err
 	}
@@ -94,8 +86,8 @@ func (o initOptions) run(c *cobra.Command) error {
 	return nil
 }
 
-// copy writes the folder of a model with its weights, in the type element if one is given.
-func (o initOptions) copy(c *cobra.Command, element models.DType) error {
+// copy writes the folder of a model with its weights.
+func (o initOptions) copy(c *cobra.Command) error {
 	dir, remove, err := unpackedModel(c, o.Model)
 	if err != nil {
 		return err
@@ -106,10 +98,7 @@ func (o initOptions) copy(c *cobra.Command, element models.DType) error {
 		return err
 	}
 	defer weights.Close()
-	if o.DType == "" {
-		element = model.DType
-	}
-	if err := model.Save(o.Out, weights, models.SaveOptions{DType: element, Tokenizer: dir}); err != nil {
+	if err := model.Save(o.Out, weights, models.SaveOptions{DType: cmp.Or(policy.ComputeTypes[o.DType], model.DType), Tokenizer: dir}); err != nil {
 		return err
 	}
 	slog.Info("wrote a model", "folder", o.Out, "parameters", weights.Parameters())
@@ -123,14 +112,4 @@ func folderOf(config string) string {
 		return config
 	}
 	return filepath.Dir(config)
-}
-
-// dtypeNames are the element types of a model folder, by their names in config.json.
-var dtypeNames = []string{"float32", "float16", "bfloat16"}
-
-func parseDType(name string) (models.DType, error) {
-	if d, ok := policy.ComputeTypes[name]; ok {
-		return d, nil
-	}
-	return models.Invalid, usagef("--dtype %q: must be one of %s", name, strings.Join(dtypeNames, ", "))
 }

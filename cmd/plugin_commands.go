@@ -126,7 +126,7 @@ func (p pluginCommands) new() *cobra.Command {
 		return nil
 	})
 	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
-	markDirs(c, "module")
+	must(c.MarkFlagDirname("module"))
 	return c
 }
 

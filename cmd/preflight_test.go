@@ -118,7 +118,7 @@ func TestGreedyFlags(t *testing.T) {
 	if err := os.WriteFile(rows, []byte(`{"prompt":"1+1="}`+"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for flags, want := range map[string]string{"--temperature=0 --top-p=0.5": "flag=--top-p", "--greedy --top-k=5": "flag=--top-k", "--greedy --top-k=0 --temperature=0.5": "flag=--top-k", "--top-k=5": "", "--greedy": ""} {
+	for flags, want := range map[string]string{"--temperature=0 --top-p=0.5": "setting=--top-p", "--greedy --top-k=5": "setting=--top-k", "--greedy --top-k=0 --temperature=0.5": "setting=--top-k", "--top-k=5": "", "--greedy": ""} {
 		code, stderr := onering(append([]string{"generate", "--model=builtin:arithmetic", "--template=no", "--max-tokens=2", "-q", rows}, strings.Fields(flags)...)...)
 		if code != 0 || (want == "") != !strings.Contains(stderr, "no effect on greedy decoding") || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d\n%s", flags, code, stderr)
@@ -139,7 +139,7 @@ func TestForeignFlags(t *testing.T) {
 		}
 	}
 	for _, x := range [][3]string{
-		{"train", "learning-rate", "optimizer.learning_rate"}, {"train", "output_dir", "--out:"}, {"train", "model", "--set model.path"}, {"generate", "max_new_tokens", "--max-tokens"},
+		{"train", "learning-rate", "optimizer.learning_rate"}, {"train", "output_dir", "--out:"}, {"train", "epochs", "--set train.epochs"}, {"generate", "max_new_tokens", "--max-tokens"},
 		{"eval", "num-samples", "--samples:"}, {"serve", "model-name-or-path", "--model:"}, {"merge", "output-dir", "--out:"},
 	} {
 		if _, stderr := onering(x[0], "--"+x[1], "1"); !strings.Contains(stderr, x[2]) {

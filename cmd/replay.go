@@ -21,16 +21,16 @@ import (
 // A replayCommand has the flags of `onering replay`.
 type replayCommand struct {
 	model string
-	where policy.RuntimeConfig
+	where *choice
 }
 
 func newReplay() *cobra.Command {
-	var r replayCommand
+	r := replayCommand{where: newChoice(asDefault)}
 	c := newCommand("replay", nil, func(c *cobra.Command, args []string) error { return r.run(c, args[0]) })
 	flags := c.Flags()
 	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint, or of the model beside its adapter")
-	addRuntime(c, &r.where, "threads", "library")
-	markDirs(c, "model")
+	r.where.flags(c, "runtime.threads", "runtime.library")
+	must(c.MarkFlagDirname("model"))
 	return c
 }
 
@@ -38,11 +38,6 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	f, err := rl.ReadFailure(file)
 	if err != nil {
 		return err
-	}
-	if r.model != "" {
-		if r.model, err = newestModel(c, r.model); err != nil {
-			return err
-		}
 	}
 	here := filepath.Dir(file)
 	checkpoint := filepath.Join(here, filepath.FromSlash(f.Checkpoint))
@@ -60,8 +55,12 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	if settings.Objective.Name != f.Objective {
 		return fmt.Errorf("%s is of a run with objective %q, run.toml has %q", file, f.Objective, settings.Objective.Name)
 	}
-	r.where.Device = settings.Runtime.Device
-	env, err := openRuntime(c, r.where.Options(), settings.Model.DType)
+	where, err := r.where.resolve(c, nil)
+	if err != nil {
+		return err
+	}
+	where.Runtime.Device = settings.Runtime.Device
+	env, err := openRuntime(c, where.Runtime.Options(), settings.Model.DType)
 	if err != nil {
 		return err
 	}
@@ -99,7 +98,9 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint string) (model string, err error) {
 	switch {
 	case r.model != "":
-		model = r.model
+		if model, err = newestModel(c, r.model); err != nil {
+			return "", err
+		}
 	case config.LoRA.On:
 		if model, err = newestModel(c, config.Model.Path); err != nil {
 			return "", err

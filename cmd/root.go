@@ -55,6 +55,11 @@ func isUsage(err error) bool {
 	return errors.As(err, &usage) || errors.As(err, &setting)
 }
 
+// checkSettings reports the values of the struct's settings that are out of their ranges, by flag.
+func checkSettings(pointer any) error {
+	return asUsage(settings.NameFlags(settings.Check(pointer), pointer))
+}
+
 func usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
@@ -97,8 +102,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			// prints it, and the launcher ends the others.
 			time.Sleep(2 * time.Second)
 		}
-		for _, line := range errorLines(err, args) {
-			fmt.Fprintf(stderr, "onering: %s\n", ofCommand(command, line))
+		for _, line := range errorLines(withFlags(command, err), args) {
+			fmt.Fprintf(stderr, "onering: %s\n", line)
 		}
 	}
 	if stopped, ok := errors.AsType[cli.Interrupted](err); ok {
@@ -137,20 +142,15 @@ func checkUsage(root *cobra.Command, begin func()) {
 	})
 }
 
-// besideFlag matches a flag that a message names beside another remedy, with the text after
-// it: "set model.template (--template)", "(rollout.slots, --slots)", "with --library or".
-var besideFlag = regexp.MustCompile(` \(--([a-z][a-z-]*)\)|, (?:or )?--([a-z][a-z-]*)([,)])|--([a-z][a-z-]*) or `)
-
-// ofCommand removes the flags that a command lacks from a message: those that besideFlag
-// finds.
-func ofCommand(c *cobra.Command, message string) string {
-	return besideFlag.ReplaceAllStringFunc(message, func(part string) string {
-		m := besideFlag.FindStringSubmatch(part)
-		if c.Flags().Lookup(m[1]+m[2]+m[4]) != nil {
-			return part
+// withFlags adds to err which flags the command has for the settings that its remedy names.
+func withFlags(c *cobra.Command, err error) error {
+	flags := flagsOf(c)
+	for _, path := range settings.Remedies(err) {
+		if flag := flags[path]; flag != "" {
+			err = fmt.Errorf("%w (%s is --%s)", err, path, flag)
 		}
-		return m[3]
-	})
+	}
+	return err
 }
 
 // errorLines splits joined errors into lines, so that each can be printed after the
@@ -240,18 +240,24 @@ var helps embed.FS
 
 // words replace placeholders in helps by lists that the program knows.
 var words = strings.NewReplacer("{columns}", columnsHelp(), "{benchmarks}", strings.Join(benchmarkNames(), ", "), "{slashes}", chatHelp,
-	"{adapter}", adapterHelp, "{dtypes}", strings.Join(dtypeNames, ", "), "{rules}", strings.Join(reward.ExtractRules, ", "))
+	"{adapter}", adapterHelp, "{rules}", strings.Join(reward.ExtractRules, ", "))
 
 // newCommand returns the command that the help called name describes: its use, a short
 // and a long description, and examples. The command takes the arguments that its use
-// names, and has a flag for each field of options, which may be nil.
+// names, and has a flag for each field of options, which may be nil and whose values are checked.
 func newCommand(name string, options any, run func(c *cobra.Command, args []string) error) *cobra.Command {
 	text, err := helps.ReadFile("help/" + name + ".txt")
 	must(err)
 	use, rest, _ := strings.Cut(words.Replace(string(text)), "\n")
 	short, rest, _ := strings.Cut(rest, "\n")
 	long, examples, _ := strings.Cut(rest, "\nExamples:\n")
-	c := &cobra.Command{Use: use, Short: short, Long: strings.Trim(long, "\n"), Example: strings.TrimSuffix(examples, "\n"), Args: argumentsOf(use), RunE: run}
+	c := &cobra.Command{Use: use, Short: short, Long: strings.Trim(long, "\n"), Example: strings.TrimSuffix(examples, "\n"), Args: argumentsOf(use)}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := checkSettings(options); err != nil {
+			return err
+		}
+		return run(c, args)
+	}
 	addFlags(c, options)
 	return c
 }
@@ -394,16 +400,20 @@ func explainUsage(c *cobra.Command, err error) error {
 // may have meant or, of a command that trains, the run setting.
 func settingCalled(c *cobra.Command, flag string) string {
 	config, demonstrations := rl.Default(), sft.Default("")
-	run, _ := settings.Resolve(&config, "")
+	of := settings.Command{Flags: flagsOf(c)}
+	var all any = &config
 	if c.Name() == "sft" {
-		run, _ = settings.Resolve(&demonstrations, "")
+		all = &demonstrations
 	}
-	hint := run.Called(flag, func(flag string) string {
-		if f := c.Flags().Lookup(flag); f != nil {
-			return purpose(f)
+	for _, t := range settings.Sections(all) {
+		for _, f := range t.Fields {
+			if path := t.Name + "." + f.Key; of.Flags[path] == "" && c.Flags().Lookup(f.Flag) != nil {
+				of.Flags[path] = f.Flag // a flag that means the same elsewhere
+			}
 		}
-		return ""
-	})
+	}
+	run, _ := settings.Resolve(all, of)
+	hint := run.Called(flag)
 	if trains := c.Name() == "train" || c.Name() == "sft"; !trains && (!strings.Contains(hint, " is --") || strings.Contains(hint, " is --set ")) {
 		return ""
 	}

@@ -15,19 +15,20 @@ import (
 )
 
 func newScore() *cobra.Command {
-	var e engineFlags
-	var temperature float64
+	var s *choice
 	c := newCommand("score", nil, func(c *cobra.Command, args []string) error {
-		if err := checkTemperature(temperature); err != nil {
+		r, err := s.resolveModel(c, "")
+		if err == nil {
+			err = r.check(r.Config)
+		}
+		if err != nil {
 			return err
 		}
-		return e.with(c, args, func(in io.Reader, name string, p *policy.Policy) error {
-			return score(in, name, c.OutOrStdout(), p, temperature)
+		return r.with(c, nil, args, nil, func(in io.Reader, name string, p *policy.Policy) error {
+			return score(in, name, c.OutOrStdout(), p, r.Rollout.Temperature)
 		})
 	})
-	e.register(c, false)
-	registerDType(c, &e.dtype)
-	c.Flags().Float64Var(&temperature, "temperature", 1, "divisor of the logits")
+	s = modelChoice(c, asDefault, nil, adapterFlag, "rollout.temperature")
 	return c
 }
 

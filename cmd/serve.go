@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,33 +23,32 @@ import (
 	"onering/sampler"
 	"onering/serve"
 	"onering/serve/openai"
-	"onering/tokenize"
+	"onering/train/rl"
 )
 
 type serveOptions struct {
-	Addr      string            `help:"address to listen on; PORT is localhost:PORT"`
-	Name      string            `help:"what requests call the model; default: the last part of --model"`
-	APIKeyEnv string            `flag:"api-key-env" help:"environment variable with the key that requests must have"`
-	LoRARoot  string            `flag:"lora-root" help:"folder whose adapters requests may load, as with vLLM" complete:"dir"`
-	CORS      []string          `flag:"cors" split:"," help:"web page whose scripts may ask, such as https://example.org, or * for all; repeatable"`
-	Slots     int               `help:"responses that are decoded at once, for each model"`
-	Queue     int               `help:"responses that may wait for a slot"`
-	Context   int               `help:"most tokens of a prompt and its response, if the model has as many positions"`
-	MaxTokens int               `help:"most tokens of a response that a request may ask for, and what a chat has that does not ask"`
-	Invariant bool              `help:"keep the tokens of a request with a seed the same whatever else is answered"`
-	Drain     time.Duration     `help:"how long requests that have begun may go on after a signal"`
-	manners   map[string]manner // by the adapter's name, "" for the model alone
-	around    tokenize.TemplateSettings
+	Addr       string        `help:"address to listen on; PORT is localhost:PORT"`
+	Name       string        `help:"what requests call the model; default: the last part of --model"`
+	APIKeyEnv  string        `flag:"api-key-env" help:"environment variable with the key that requests must have"`
+	LoRARoot   string        `flag:"lora-root" help:"folder whose adapters requests may load, as with vLLM" complete:"dir"`
+	CORS       []string      `flag:"cors" split:"," help:"web page whose scripts may ask, such as https://example.org, or * for all; repeatable"`
+	Queue      int           `range:"[0,1048576]" help:"responses that may wait for a slot"`
+	Context    int           `range:"[2,16777216]" help:"most tokens of a prompt and its response, if the model has as many positions"`
+	MaxTokens  int           `range:"[1,16777216]" help:"most tokens of a response that a request may ask for, and what a chat has that does not ask"`
+	Drain      time.Duration `help:"how long requests that have begun may go on after a signal"`
+	Generation bool          `flag:"generation-config" help:"take the temperature and the filters that nothing states from the model's generation_config.json"`
+	adapters
+	settings *choice
+	ways     map[string]*resolved // by the adapter's name, "" for the model alone
 }
 
 func newServe() *cobra.Command {
-	var e engineFlags
-	o := serveOptions{Addr: "localhost:8000", Slots: 16, Queue: 64, Context: 8192, MaxTokens: 8192, Invariant: true, Drain: time.Minute}
-	c := newCommand("serve", nil, func(c *cobra.Command, _ []string) (err error) {
-		if err := e.nameAdapters(); err != nil {
+	o := serveOptions{Addr: "localhost:8000", Queue: 64, Context: 8192, MaxTokens: 8192, Drain: time.Minute, Generation: true}
+	c := newCommand("serve", &o, func(c *cobra.Command, _ []string) (err error) {
+		if err := o.adapters.read(); err != nil {
 			return err
 		}
-		if o.manners, err = e.manners(c, o.around); err != nil {
+		if o.ways, err = o.adapters.resolve(c, o.settings); err != nil {
 			return err
 		}
 		key, err := o.validate()
@@ -63,34 +63,22 @@ func newServe() *cobra.Command {
 		defer listener.Close()
 		ctx, _, stop := cli.CatchSignals(c.Context())
 		defer stop()
-		p, err := e.open(c)
+		p, err := o.ways[""].open(c, o.named)
 		if err != nil {
 			return err
 		}
 		defer p.Close()
-		return o.serve(ctx, c, listener, p, e.model, key)
+		return o.serve(ctx, c, listener, p, key)
 	})
-	e.register(c, true)
-	registerDType(c, &e.dtype)
-	addTemplate(c, &o.around, "chat", true)
-	addGeneration(c)
-	addFlags(c, &o)
+	o.settings = modelChoice(c, func(config *rl.Config) {
+		config.Model.Template, config.Rollout.Slots, config.Rollout.Invariant = "chat", 16, true
+	}, slices.Concat([]string{"rollout.max_new_tokens"}, samplingFlags), append([]string{"rollout.slots", "rollout.invariant"}, templateKeys...)...)
+	o.settings.other = o.stated
 	return c
 }
 
 // validate refuses impossible flags, and returns the key.
 func (o *serveOptions) validate() (key string, err error) {
-	for _, x := range []struct {
-		flag            string
-		value, from, to int
-	}{
-		{"slots", o.Slots, 1, maxSlots}, {"queue", o.Queue, 0, 1 << 20},
-		{"context", o.Context, 2, 1 << 24}, {"max-tokens", o.MaxTokens, 1, 1 << 24},
-	} {
-		if x.value < x.from || x.value > x.to {
-			return "", usagef("--%s %d: must be from %d to %d", x.flag, x.value, x.from, x.to)
-		}
-	}
 	if o.Drain < 0 {
 		return "", usagef("--drain %v: must be at least 0", o.Drain)
 	}
@@ -117,8 +105,8 @@ func keyOf(variable string) (key string, err error) {
 }
 
 // models returns the models of the server: the model, and its adapters by name.
-func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (list []*openai.Model, err error) {
-	model := cmp.Or(o.Name, filepath.Base(filepath.Clean(path)))
+func (o *serveOptions) models(p *policy.Policy) (list []*openai.Model, err error) {
+	model := cmp.Or(o.Name, filepath.Base(filepath.Clean(o.ways[""].named)))
 	for _, adapter := range append([]string{""}, p.Names()...) {
 		with, err := p.With(adapter)
 		name, parent := model, ""
@@ -130,7 +118,7 @@ func (o *serveOptions) models(c *cobra.Command, p *policy.Policy, path string) (
 		}
 		var m *openai.Model
 		if err == nil {
-			m, err = o.open(c, with, o.manners[adapter], name, parent)
+			m, err = o.open(with, o.ways[adapter], name, parent)
 		}
 		if err != nil {
 			closeModels(list)
@@ -149,10 +137,14 @@ func closeModels(list []*openai.Model) {
 }
 
 // open opens a model of the server, or an adapter beside its parent.
-func (o *serveOptions) open(c *cobra.Command, p *policy.Policy, way manner, name, parent string) (m *openai.Model, err error) {
-	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.Template, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
-	if m.Sampling, err = way.sampling(c, p, sampler.Plain(0)); err == nil {
-		m.Decoder, m.Close, err = p.Decoder(o.Slots, o.Context, ifAsked(o.Invariant, sampler.Neighbours))
+func (o *serveOptions) open(p *policy.Policy, way *resolved, name, parent string) (m *openai.Model, err error) {
+	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.prompt, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
+	if m.Sampling, err = way.sampling(p, drawn{Generation: o.Generation}); err == nil {
+		if way.Decided("rollout.max_new_tokens").Key == "" {
+			m.Sampling.MaxNewTokens = 0 // as many as a request may ask for
+		}
+		r := o.ways[""].Rollout
+		m.Decoder, m.Close, err = p.Decoder(r.Slots, o.Context, ifAsked(r.Invariant, sampler.Neighbours))
 	}
 	return m, err
 }
@@ -168,17 +160,15 @@ func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) 
 		if err != nil {
 			return nil, err
 		}
-		way := o.manners[""]
-		if run, err := policy.ReadRun(dir); err == nil && run != nil {
-			if way, err = mannerOf(c, o.around, dir); err != nil {
-				return nil, err
-			}
+		way, err := o.settings.resolveAdapter(c, dir, o.ways[""])
+		if err != nil {
+			return nil, err
 		}
 		with, err := p.WithAdapter(dir)
 		if err != nil {
 			return nil, err
 		}
-		m, err := o.open(c, with, way, name, model)
+		m, err := o.open(with, way, name, model)
 		if err != nil {
 			with.Close()
 			return nil, err
@@ -190,8 +180,8 @@ func (o *serveOptions) loader(c *cobra.Command, p *policy.Policy, model string) 
 }
 
 // serve answers requests until ctx ends, and then completes those that have begun.
-func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net.Listener, p *policy.Policy, path, key string) error {
-	models, err := o.models(c, p, path)
+func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net.Listener, p *policy.Policy, key string) error {
+	models, err := o.models(p)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -11,7 +10,6 @@ import (
 	"onering/data"
 	"onering/internal/cli"
 	"onering/internal/settings"
-	"onering/models"
 	"onering/policy"
 	"onering/tokenize"
 	"onering/train"
@@ -20,54 +18,34 @@ import (
 )
 
 func newSFT() *cobra.Command {
-	s := &sftCommand{given: sft.Default("")}
-	c := newCommand("sft", nil, func(c *cobra.Command, _ []string) error { return s.run(c) })
-	flags := c.Flags()
-	flags.StringVar(&s.file, "config", "", "run file in TOML with these settings, such as the run.toml of another run; flags win over it")
-	flags.StringArrayVar(&s.sets, "set", nil, "section.key=value in place of a key of the run file; repeatable")
-	for _, section := range settings.Sections(&s.given) {
-		settings.AddFlags(flags, section.Pointer)
-	}
-	flags.BoolVar(&s.resume, "resume", false, "continue the run in --out from its last checkpoint")
-	flags.BoolVar(&s.asJSON, "json", false, "print the summary as one JSON object")
-	flags.IntVar(&s.show, "show", 0, "print the first so many demonstrations as the model sees them, and do not train: text, ids, and which ids are learned")
-	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
-	flags.Bool("report", true, "keep report.html and tensorboard/ in the folder up to date")
-	for _, name := range []string{"data", "eval-data", "config", "library"} {
-		must(c.MarkFlagFilename(name))
-	}
-	markDirs(c, "model", "out")
-	offer(c, tokenize.Templates(), "template")
-	offer(c, models.Optimizers(), "optimizer")
-	offer(c, dtypeNames, "dtype", "compute")
+	given := sft.Default("")
+	x := &sftCommand{choice: &choice{given: &given, of: settings.Command{Name: "sft", Flags: map[string]string{}}}, runOptions: runOptions{Report: true}}
+	c := newCommand("sft", x, func(c *cobra.Command, _ []string) error {
+		config, err := x.resolve(c)
+		if err != nil {
+			return err
+		}
+		t, err := joinTeam(c, config.Distributed)
+		if err != nil {
+			return err
+		}
+		return t.End(x.runOn(c, t, config))
+	})
+	x.register(c, "model", "lora", "data", "optimizer", "train", "runtime", "distributed", "output")
 	return c
 }
 
-// An sftCommand has the flags of sft.
+// An sftCommand has the settings and the other flags of sft.
 type sftCommand struct {
-	given          sft.Config // settings that flags state
-	file           string
-	sets           []string
-	resume, asJSON bool
-	show           int
-}
-
-func (s *sftCommand) run(c *cobra.Command) error {
-	config, err := s.resolve(c)
-	if err != nil {
-		return err
-	}
-	t, err := joinTeam(c, config.Distributed)
-	if err != nil {
-		return err
-	}
-	return t.End(s.runOn(c, t, config))
+	*choice
+	runOptions
+	Show int `range:"[0,)" help:"print the first so many demonstrations as the model sees them, and do not train: text, ids, and which ids are learned"`
 }
 
 // runOn runs the command on all ranks. The first rank makes the folder and reads the input.
 func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) error {
 	dir := config.Output.Dir
-	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.resume && config.Finished(), nil })
+	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.Resume && config.Finished(), nil })
 	if err != nil {
 		return err
 	}
@@ -82,12 +60,12 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 	if err := shareInput(c, t, config.Data.Train); err != nil {
 		return err
 	}
-	if s.show > 0 {
+	if s.Show > 0 {
 		return s.showOn(c, t, config)
 	}
 	var x demonstrations
 	end, err := runTraining(c, t, job[sft.Summary]{
-		command: "sft", dir: &config.Output.Dir, sink: config.Output.Sink, resume: s.resume,
+		command: "sft", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: s.runOptions,
 		prepare: func() (err error) {
 			x, err = readDemonstrationsOf(c, &config)
 			return err
@@ -104,7 +82,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 	if err != nil {
 		return err
 	}
-	if s.asJSON {
+	if s.JSON {
 		return cli.WriteLine(c.OutOrStdout(), end)
 	}
 	fmt.Fprintln(c.OutOrStdout(), dir)
@@ -121,7 +99,7 @@ func refuseChanges(config sft.Config) error {
 	}
 	path, _ := settings.Find("model.path", run).Value.(string)
 	was := sft.Default(path)
-	if _, err := settings.Resolve(&was, "sft", run); err != nil {
+	if _, err := settings.Resolve(&was, settings.Command{Name: "sft"}, run); err != nil {
 		return usageError{err}
 	}
 	continued(&was.Model.Path, &was.LoRA)
@@ -139,14 +117,16 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config sft.Config)
 		if err != nil {
 			return err
 		}
-		f := engineFlags{model: x.local.Model.Path, dtype: x.local.Model.DType, fresh: x.local.LoRA.On, base: x.local.LoRA.BaseDType, runtime: x.local.Runtime}
-		t.Place(&f.runtime.Device, &f.runtime.Threads)
-		e, err := f.open(c)
+		var r resolved
+		r.Model.Path, r.Model.DType, r.LoRA.BaseDType, r.Runtime = x.local.Model.Path, x.local.Model.DType, x.local.LoRA.BaseDType, x.local.Runtime
+		r.named = r.Model.Path
+		t.Place(&r.Runtime.Device, &r.Runtime.Threads)
+		p, err := r.open(c, nil)
 		if err != nil {
 			return err
 		}
-		defer e.Close()
-		return showDemonstrations(c, x.local, e, x.list[:min(s.show, len(x.list))])
+		defer p.Close()
+		return showDemonstrations(c, x.local, p, x.list[:min(s.Show, len(x.list))])
 	})
 }
 
@@ -171,7 +151,7 @@ func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstration
 			return x, err
 		}
 	}
-	_, err = foreseenDevice(c, x.local.Runtime, x.local.LoRA.BaseDType, x.local.LoRA.On, x.local.Model.DType)
+	_, err = foreseenDevice(c, x.local.Runtime, x.local.LoRA, x.local.Model.DType)
 	return x, err
 }
 
@@ -238,23 +218,21 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 	return nil
 }
 
-// resolve applies the run file, if there is one, --set and the flags to the defaults for
-// the model. All problems are reported at once.
+// resolve applies what states settings to the defaults for the model. All problems are reported
+// at once.
 func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
-	file := s.file
-	if s.resume {
-		if file, err = resumedFile(s.given.Output.Dir, "sft"); err != nil {
+	if s.Resume {
+		if s.file, err = resumedFile(s.given.(*sft.Config).Output.Dir, "sft"); err != nil {
 			return config, err
 		}
 	}
-	stated, sets, err := statedSettings(c, file, s.sets)
+	sources, err := s.sources(c)
 	if err != nil {
 		return config, err
 	}
-	flags := settings.Flags(&s.given, c.Flags().Changed)
-	path, _ := settings.Find("model.path", stated, sets, flags).Value.(string)
+	path, _ := settings.Find("model.path", sources...).Value.(string)
 	config = sft.Default(path)
-	r, err := settings.Resolve(&config, "sft", stated, sets, flags)
+	r, err := settings.Resolve(&config, s.of, sources...)
 	if err != nil {
 		return config, usageError{err}
 	}
@@ -262,25 +240,9 @@ func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 	if config.LoRA.On && r.Decided("optimizer.learning_rate").Key == "" {
 		config.Optimizer.LearningRate *= adapterRate
 	}
-	return config, cmp.Or(sayIdle(r, s.resume), s.check(c, config, r))
-}
-
-// check reports what is missing and impossible, by flag or by the place in the file.
-func (s *sftCommand) check(c *cobra.Command, config sft.Config, r *settings.Resolved) error {
-	if s.show > 0 && config.Output.Dir == "" {
-		config.Output.Dir = "." // --show and --dry-run write nothing
+	checked := config
+	if s.Show > 0 {
+		checked.Output.Dir = cmp.Or(checked.Output.Dir, ".") // --show writes nothing
 	}
-	var missing []error
-	for _, x := range []struct{ flag, value string }{{"data", config.Data.Train}, {"model", config.Model.Path}, {"out", config.Output.Dir}} {
-		if x.value == "" {
-			missing = append(missing, fmt.Errorf("--%s is not set: %s", x.flag, purpose(c.Flags().Lookup(x.flag))))
-		}
-	}
-	if len(missing) > 0 {
-		return usageError{errors.Join(missing...)}
-	}
-	if s.show < 0 {
-		return usagef("--show %d: must be at least 0", s.show)
-	}
-	return asUsage(r.Locate(config.Validate()))
+	return config, cmp.Or(sayIdle(r, s.Resume), asUsage(r.Locate(checked.Validate())))
 }

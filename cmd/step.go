@@ -9,45 +9,62 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
-	"onering/internal/settings"
 	"onering/policy"
 	"onering/train/rl"
 )
 
 func newStep() *cobra.Command {
-	var e engineFlags
 	o := rl.NewStep()
-	c := newCommand("step", nil, func(c *cobra.Command, args []string) error { return runStep(c, o, e, args) })
-	e.register(c, false)
+	var s *choice
+	var seed uint64
+	c := newCommand("step", nil, func(c *cobra.Command, args []string) error { return runStep(c, o, s, seed, args) })
+	s = modelChoice(c, asDefault, []string{"optimizer"}, adapterFlag, "lora", "rollout.temperature",
+		"optimizer.learning_rate", "optimizer.max_grad_norm", "optimizer.beta1", "optimizer.beta2", "optimizer.eps", "optimizer.weight_decay")
 	flags := c.Flags()
 	flags.StringVar(&o.State, "state", "", "folder of the optimizer's moments, as an earlier step wrote it")
 	flags.StringVar(&o.Out, "out", "", "folder to write (required but for --dry-run)")
 	flags.StringVar(&o.Grads, "grads", "", "also write the gradients, before clipping, to this safetensors file")
-	settings.AddFlags(flags, &o.Update, "lr", "max-grad-norm", "beta1", "beta2", "eps", "weight-decay")
-	settings.AddFlags(flags, &o.LoRA, "lora", "lora-rank", "lora-alpha", "lora-targets", "lora-rslora", "lora-init")
-	flags.Uint64Var(&o.Seed, "lora-seed", 0, "seed of a new adapter")
+	flags.Uint64Var(&seed, "lora-seed", 0, "seed of a new adapter")
 	exclusive(c, "adapter", "lora")
 	exclusive(c, "state", "lora")
-	flags.Float64Var(&o.Temperature, "temperature", o.Temperature, "divisor of the logits")
 	flags.BoolVar(&o.Dry, "dry-run", false, "compute loss and gradients, update nothing")
-	markDirs(c, "state", "out")
+	must(c.MarkFlagDirname("state"))
+	must(c.MarkFlagDirname("out"))
 	return c
 }
 
-func runStep(c *cobra.Command, o *rl.Step, f engineFlags, args []string) error {
-	if err := cmp.Or(validateStep(o), checkOutput(c, "grads", o.Grads)); err != nil {
+func runStep(c *cobra.Command, o *rl.Step, s *choice, seed uint64, args []string) error {
+	switch {
+	case o.Out == "" && !o.Dry:
+		return usagef("--out is not set: name the folder to write, or try with --dry-run")
+	case o.Out != "" && o.Dry:
+		return usagef("--dry-run writes no --out")
+	}
+	r, err := s.resolveModel(c, "")
+	if err == nil {
+		err = cmp.Or(sayIdle(r.Resolved, false), checkOutput(c, "grads", o.Grads))
+	}
+	if err != nil {
 		return err
 	}
-	if err := checkAdapterFlags(c.Flags(), o.LoRA.On); err != nil {
+	fresh := r.LoRA.On && r.LoRA.Adapter == ""
+	checked := r.Config
+	switch rate := checked.Optimizer.LearningRate; {
+	case rate == 0: // a step may have the rate 0, which changes no weight
+		checked.Optimizer.LearningRate = 1
+	case !(rate > 0) || math.IsInf(rate, 1):
+		return usagef("--lr %v: must be a finite number, at least 0", rate)
+	}
+	if err := r.check(checked); err != nil {
 		return err
 	}
-	if o.LoRA.On && !c.Flags().Changed("lr") {
-		o.Update.LearningRate *= adapterRate
+	o.Update, o.Temperature = r.Optimizer.UpdateSettings, r.Rollout.Temperature
+	if !fresh && r.Decided("optimizer.learning_rate").Key == "" {
+		o.Update.LearningRate = s.fresh().Optimizer.LearningRate // only a new adapter begins with a larger one
 	}
-	f.fresh = o.LoRA.On
-	return f.with(c, args, func(in io.Reader, name string, p *policy.Policy) error {
-		if o.LoRA.On {
-			if err := p.NewAdapter(o.LoRA.Settings, f.model, o.Seed); err != nil {
+	return r.with(c, nil, args, nil, func(in io.Reader, name string, p *policy.Policy) error {
+		if fresh {
+			if err := p.NewAdapter(r.LoRA.Settings, r.named, seed); err != nil {
 				return err
 			}
 			announceAdapter(p, o.Update.LearningRate)
@@ -71,40 +88,23 @@ func runStep(c *cobra.Command, o *rl.Step, f engineFlags, args []string) error {
 	})
 }
 
-func validateStep(o *rl.Step) error {
-	switch {
-	case o.Out == "" && !o.Dry:
-		return usagef("--out is not set: name the folder to write, or try with --dry-run")
-	case o.Out != "" && o.Dry:
-		return usagef("--dry-run writes no --out")
-	case !(o.Update.LearningRate >= 0) || math.IsInf(o.Update.LearningRate, 1):
-		return usagef("--lr %v: must be a finite number, at least 0", o.Update.LearningRate)
-	}
-	if err := cmp.Or(checkTemperature(o.Temperature), checkSettings(&o.LoRA)); err != nil {
-		return err
-	}
-	update := o.Update
-	update.LearningRate = 1 // the rate passes this check: here it may be 0, for a step that changes no weight
-	return checkSettings(&update)
-}
-
 func newWeights() *cobra.Command {
-	var config configFlags
+	s := newChoice(asDefault, "objective")
 	var explain bool
-	c := newCommand("weights", nil, func(c *cobra.Command, args []string) error { return runWeights(c, args, &config, explain) })
-	config.registerObjective(c)
+	c := newCommand("weights", nil, func(c *cobra.Command, args []string) error { return runWeights(c, args, s, explain) })
+	s.register(c, "objective.name=objective")
 	c.Flags().BoolVar(&explain, "explain", false, "print a table for people instead of JSON")
 	return c
 }
 
 // runWeights reads a batch and prints the weights that the objective gives its tokens.
-func runWeights(c *cobra.Command, args []string, config *configFlags, explain bool) error {
-	r, err := config.resolve(c, nil)
+func runWeights(c *cobra.Command, args []string, s *choice, explain bool) error {
+	r, err := s.resolve(c, nil)
+	if err == nil {
+		err = r.check(r.Config)
+	}
 	if err != nil {
 		return err
-	}
-	if err := r.Locate(r.Config.Objective.Validate()); err != nil {
-		return usageError{err}
 	}
 	return withInput(c, args, func(text io.Reader, name string) error {
 		in, err := rl.ReadWeights(text)

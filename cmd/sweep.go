@@ -183,8 +183,9 @@ func readPlan(path string) (*sweep.Plan, error) {
 func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []string, jobs int) ([]rl.Config, error) {
 	var configs []rl.Config
 	for _, run := range runs {
-		flags := configFlags{file: p.Base, sets: append(slices.Clone(sets), run.Settings...)}
-		r, err := flags.resolve(c, flags.embeddedRun)
+		s := newChoice(asDefault)
+		s.file, s.sets = p.Base, append(slices.Clone(sets), run.Settings...)
+		r, err := s.resolve(c, s.embeddedRun)
 		if err == nil {
 			err = r.validate()
 		}

@@ -7,45 +7,57 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/settings"
 	"onering/policy"
 	"onering/tokenize"
 )
 
 func newTokenize() *cobra.Command {
 	var o tokenizeOptions
-	c := newCommand("tokenize", &o, func(c *cobra.Command, args []string) error { return o.run(c, args) })
-	addTemplate(c, &o.prompt, "", false)
+	s := newChoice(asDefault)
+	c := newCommand("tokenize", &o, func(c *cobra.Command, args []string) error { return o.run(c, args, s) })
+	s.needs = []string{"model.path"}
+	s.register(c, "model.path", "model.template", "model.system", "model.template_args")
 	exclusive(c, "decode", "chat", "template")
 	return c
 }
 
 // A tokenizeOptions has the flags of tokenize.
 type tokenizeOptions struct {
-	Model       string `help:"model folder with a tokenizer (required)" required:"true" complete:"dir"`
-	Decode      bool   `help:"turn ids into text"`
-	SkipSpecial bool   `help:"with --decode: leave special tokens out"`
-	Chat        bool   `help:"render conversations with the tokenizer's chat template"`
-	prompt      tokenize.TemplateSettings
+	Decode      bool `help:"turn ids into text"`
+	SkipSpecial bool `help:"with --decode: leave special tokens out"`
+	Chat        bool `help:"render conversations with the tokenizer's chat template"`
 }
 
 // run tokenizes, or the reverse.
-func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
-	if o.SkipSpecial && !o.Decode {
+func (o tokenizeOptions) run(c *cobra.Command, args []string, s *choice) error {
+	switch {
+	case o.SkipSpecial && !o.Decode:
 		return usagef("--skip-special goes with --decode")
+	case o.Chat && c.Flags().Changed("system"):
+		return usagef("--system goes with --template chat")
+	}
+	s.other = func() settings.Source {
+		if o.Chat {
+			return settings.Source{settings.State("model.template", "chat", "chat")}
+		}
+		return nil
+	}
+	r, err := s.resolve(c, nil)
+	if err != nil {
+		return err
 	}
 	var around *tokenize.Template
-	if c.Flags().Changed("template") {
-		found, err := parseTemplate(o.prompt)
-		if err != nil {
-			return err
-		}
-		around = &found
-	} else if o.prompt.System != "" {
-		return usagef("--system goes with --template chat")
-	} else if len(o.prompt.Args) > 0 && !o.Chat {
-		return usagef("--template-args goes with --chat, and with --template chat")
+	if r.Decided("model.template").Key == "" {
+		r.Model.Template = "no" // a text is encoded as it is
+	} else if !o.Chat {
+		around = &r.prompt
 	}
-	folder, err := modelFolder(c, o.Model, localTokenizer)
+	if err := r.check(r.Config); err != nil {
+		return err
+	}
+	r.prompt, _ = r.Model.PromptTemplate()
+	folder, err := modelFolder(c, r.Model.Path, localTokenizer)
 	if err != nil {
 		return err
 	}
@@ -62,9 +74,9 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	case o.Decode:
 		return turnLines(c, args, func(row idsRow) (any, error) { return row.decode(t, o.SkipSpecial) })
 	case o.Chat:
-		given, err := o.prompt.Args.Parse()
+		given, err := r.Model.Args.Parse()
 		if err != nil {
-			return usagef("--template-args: %v", err)
+			return err
 		}
 		return turnLines(c, args, func(row chatRow) (any, error) { return row.encode(t, given) })
 	}

@@ -37,82 +37,76 @@ import (
 //go:embed default.toml
 var defaultRun []byte
 
+// A trainOptions has the flags of train that are not settings.
+type trainOptions struct {
+	runOptions
+	Dry       bool   `flag:"dry-run" help:"print how much memory the run needs and check what it checks before it samples, such as data and programs; fail where the run would"`
+	Ranks     int    `help:"with --dry-run: plan for so many ranks, each on a machine or a GPU of its own"`
+	Serve     string `help:"serve the policy at this address, such as localhost:8000, to programs that play the episodes: environment.name = \"program\""`
+	APIKeyEnv string `flag:"api-key-env" help:"with --serve: environment variable with the key that programs must have to begin an episode"`
+	Profile   string `complete:"dir" help:"folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)"`
+	BaseFD    int    `flag:"base-fd" help:"descriptor of a file that sweep has made of the model's weights"`
+}
+
 func newTrain() *cobra.Command {
-	var config configFlags
-	var out string
-	var resume, asJSON, dry bool
-	var planned int
-	c := newCommand("train", nil, func(c *cobra.Command, _ []string) error {
-		r, err := config.resolveRun(c, out, resume)
+	o := trainOptions{runOptions: runOptions{Report: true}}
+	s := newChoice(asDefault)
+	c := newCommand("train", &o, func(c *cobra.Command, _ []string) error {
+		r, err := s.resolveRun(c, s.given.(*rl.Config).Output.Dir, o.Resume)
 		if err != nil {
 			return err
 		}
 		if err := r.validate(); err != nil {
 			return err
 		}
-		if dry {
-			return dryRun(c, r, planned, resume, asJSON)
+		if o.Dry {
+			return dryRun(c, r, o)
 		}
 		if c.Flags().Changed("ranks") {
-			return usagef("--ranks goes with --dry-run; to train with several ranks: mpirun -n %d onering train", max(2, planned))
+			return usagef("--ranks goes with --dry-run; to train with several ranks: mpirun -n %d onering train", max(2, o.Ranks))
 		}
 		t, err := joinTeam(c, r.Distributed)
 		if err != nil {
 			return err
 		}
 		var end rl.Summary
-		if err = takeSizes(c, t, r, resume); err == nil {
-			end, err = trainOn(c, t, &r.Config, resume)
+		if err = takeSizes(c, t, r, o.Resume); err == nil {
+			end, err = trainOn(c, t, &r.Config, o)
 		}
 		if err := t.End(err); err != nil {
 			return err
 		}
-		if asJSON {
+		if o.JSON {
 			return cli.WriteLine(c.OutOrStdout(), end)
 		}
 		printSummary(c.OutOrStdout(), end, r.Config)
 		return nil
 	})
-	config.registerObjective(c)
-	flags := c.Flags()
-	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")
-	config.registerLoRA(c)
-	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
-	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
-	flags.BoolVar(&dry, "dry-run", false, "print how much memory the run needs and check what it checks before it samples, such as data and programs; fail where the run would")
-	flags.IntVar(&planned, "ranks", 0, "with --dry-run: plan for so many ranks, each on a machine or a GPU of its own")
-	flags.String("serve", "", "serve the policy at this address, such as localhost:8000, to programs that play the episodes: environment.name = \"program\"")
-	flags.String("api-key-env", "", "with --serve: environment variable with the key that programs must have to begin an episode")
-	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
-	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
-	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
-	markDirs(c, "out", "profile")
+	s.register(c, "model.path", "data.train", "objective.name=objective", "output.dir", "lora.on")
+	s.other = func() settings.Source {
+		if o.Serve != "" {
+			return settings.Source{settings.State("environment.name", "serve", "program")}
+		}
+		return nil
+	}
+	must(c.Flags().MarkHidden(baseFlag))
 	return c
 }
 
 // resolveRun resolves the configuration of a run and chooses its folder. To resume
 // without --config it reads the run.toml in the folder.
-func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
-	if resume && (f.file == "" || out == "") {
-		var err error
-		if f.file, err = resumedFile(out, "train"); err != nil {
-			return nil, err
-		}
-	}
-	if out != "" {
-		f.flags = append(f.flags, settings.Setting{Section: "output", Key: "dir", Place: "--out", Value: out})
-	}
-	if f.lora {
-		f.flags = append(f.flags, settings.Setting{Section: "lora", Key: "on", Place: "--lora", Value: true})
-	}
-	if addr, _ := c.Flags().GetString("serve"); addr != "" {
-		f.sets = append([]string{`environment.name="program"`}, f.sets...)
-	}
-	base := f.embeddedRun
+func (s *choice) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
+	base := s.embeddedRun
 	if resume {
+		if s.file == "" || out == "" {
+			var err error
+			if s.file, err = resumedFile(out, "train"); err != nil {
+				return nil, err
+			}
+		}
 		base = func(others ...settings.Source) (settings.Source, error) { return keptSizes(out, others) }
 	}
-	r, err := f.resolve(c, base)
+	r, err := s.resolve(c, base)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +162,7 @@ func savedConfig(dir string) (*resolved, error) {
 	}
 	if command == "sft" {
 		config := sft.Default("")
-		r, err := settings.Resolve(&config, "sft", run)
+		r, err := settings.Resolve(&config, settings.Command{Name: "sft"}, run)
 		if err == nil {
 			err = r.Locate(config.Validate())
 		}
@@ -188,8 +182,8 @@ const defaultName = "onering's default.toml"
 // embedded run, overridden by the environment and flags. If a model or data is named, the
 // defaults of docs/settings.md apply instead, since the embedded run's lengths and
 // learning rate suit only its tiny model. A model without data learns the embedded task.
-func (f *configFlags) embeddedRun(others ...settings.Source) (settings.Source, error) {
-	if f.file != "" {
+func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error) {
+	if s.file != "" {
 		return nil, nil
 	}
 	run, err := settings.File(defaultName, defaultRun)
@@ -209,10 +203,10 @@ func (f *configFlags) embeddedRun(others ...settings.Source) (settings.Source, e
 }
 
 // trainOn trains one configuration to its end, or until a signal.
-func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (rl.Summary, error) {
+func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions) (rl.Summary, error) {
 	var local rl.Config // the configuration with paths in place of names on a hub
 	return runTraining(c, t, job[rl.Summary]{
-		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, resume: resume, rounds: config.Train.Rounds,
+		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: o.runOptions, profile: o.Profile, base: o.BaseFD, rounds: config.Train.Rounds,
 		prepare: func() (err error) {
 			local, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
 			return err
@@ -222,7 +216,7 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 		},
 		config: config,
 		open: func(s train.Setup) (trainer[rl.Summary], error) {
-			if err := servePrograms(c, t, local, false); err != nil {
+			if err := servePrograms(t, local, o); err != nil {
 				return nil, err
 			}
 			return rl.NewOn(c.Context(), local, s)
@@ -231,14 +225,12 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, resume bool) (
 }
 
 // servePrograms serves the policy to the programs that play the run's episodes, if there
-// are such programs, or only checks whether it could, if dry is true. Closing the
+// are such programs, or in a dry run only checks whether it could. Closing the
 // environment ends the server.
-func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config, dry bool) error {
+func servePrograms(t *ranks.Group, config rl.Config, o trainOptions) error {
 	p := config.Environment.Program()
-	addr, _ := c.Flags().GetString("serve")
-	keyEnv, _ := c.Flags().GetString("api-key-env")
 	if p == nil {
-		if addr+keyEnv != "" {
+		if o.Serve+o.APIKeyEnv != "" {
 			return usagef("--serve and --api-key-env are for programs that play the episodes, and the run has environment.name = %q: leave them out, or set environment.name=program", config.Environment.Name)
 		}
 		return nil
@@ -246,15 +238,15 @@ func servePrograms(c *cobra.Command, t *ranks.Group, config rl.Config, dry bool)
 	if t.Size() > 1 {
 		return usagef("environment.name = \"program\": programs play with a single rank")
 	}
-	if addr == "" && len(p.Command) == 0 {
+	if o.Serve == "" && len(p.Command) == 0 {
 		return usagef("environment.name = \"program\": say where programs find the policy (--serve localhost:8000), or which program to run (environment.command)")
 	}
-	address, err := serve.Address(cmp.Or(addr, "localhost:0"))
+	address, err := serve.Address(cmp.Or(o.Serve, "localhost:0"))
 	if err != nil {
-		return usagef("--serve %q: write localhost:PORT", addr)
+		return usagef("--serve %q: write localhost:PORT", o.Serve)
 	}
-	key, err := keyOf(keyEnv)
-	if err != nil || dry {
+	key, err := keyOf(o.APIKeyEnv)
+	if err != nil || o.Dry {
 		return err
 	}
 	d, err := serve.StartEpisodes(address, filepath.Base(filepath.Clean(config.Model.Path)), key, p.Command, slog.Default())
@@ -373,9 +365,9 @@ func shellQuoted(text string) string {
 const maxRanks = 1 << 20
 
 // dryRun prints how much memory each rank of a run needs, and returns an error if that is
-// more than there is. planned is the number of ranks, each on its own machine or GPU; 0
-// is the number that was started.
-func dryRun(c *cobra.Command, r *resolved, planned int, resume, asJSON bool) error {
+// more than there is.
+func dryRun(c *cobra.Command, r *resolved, o trainOptions) error {
+	planned := o.Ranks
 	if c.Flags().Changed("ranks") && (planned < 1 || planned > maxRanks) {
 		return usagef("--ranks %d: must be in [1, %d]", planned, maxRanks)
 	}
@@ -391,18 +383,18 @@ func dryRun(c *cobra.Command, r *resolved, planned int, resume, asJSON bool) err
 		return t.End(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
 	}
 	_, err = ranks.FromFirst(t, func() (bool, error) {
-		return true, cmp.Or(printEstimate(c, r, split, asJSON), preflight(c, t, r.Config, split, resume))
+		return true, cmp.Or(printEstimate(c, r, split, o.JSON), preflight(c, t, r.Config, split, o))
 	})
 	return t.End(err)
 }
 
 // preflight checks what a run checks before it samples, but for what needs ONNX Runtime.
-func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Split, resume bool) (err error) {
-	if !resume {
+func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Split, o trainOptions) (err error) {
+	if !o.Resume {
 		err = checkVacant(config.Output.Dir, toContinue)
 	}
 	local, failed := checkRun(c, &config, split)
-	if err := errors.Join(err, failed, servePrograms(c, t, config, true), checkSink(config.Output.Sink)); err != nil {
+	if err := errors.Join(err, failed, servePrograms(t, config, o), checkSink(config.Output.Sink)); err != nil {
 		return err
 	}
 	template, _ := local.Model.PromptTemplate() // which is valid
@@ -413,8 +405,8 @@ func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Spli
 	return rl.Preflight(c.Context(), local, prompter, slog.Default())
 }
 
-// open says whether no source sets a key.
-func (r *resolved) open(key string) bool { return r.Decided(key).Key == "" }
+// isOpen says whether no source sets a key.
+func (r *resolved) isOpen(key string) bool { return r.Decided(key).Key == "" }
 
 // takeSizes sets the open sizes of a run by the free memory of its GPU, equally on all
 // ranks, and prints them. A resumed run keeps its sizes.
@@ -425,7 +417,7 @@ func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error
 	plans, err := ranks.FromFirst(t, func() ([]rl.Plan, error) {
 		config := r.Config
 		t.Place(&config.Runtime.Device, &config.Runtime.Threads)
-		e, _, err := estimate(c, &config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}, r.open, false)
+		e, _, err := estimate(c, &config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}, r.isOpen, false)
 		return e.Plans, err
 	})
 	if len(plans) > 0 && err == nil {
@@ -454,7 +446,7 @@ func keptSizes(dir string, others []settings.Source) (run settings.Source, err e
 // than there is.
 func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) error {
 	config := r.Config
-	e, model, err := estimate(c, &config, split, r.open, true)
+	e, model, err := estimate(c, &config, split, r.isOpen, true)
 	if err != nil {
 		return err
 	}
@@ -478,7 +470,7 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 
 // foreseen returns a configuration in which the device that the run will use replaces auto.
 func foreseen(c *cobra.Command, config rl.Config) (rl.Config, error) {
-	device, err := foreseenDevice(c, config.Runtime, config.LoRA.BaseDType, config.LoRA.On, config.Model.DType)
+	device, err := foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType)
 	config.Runtime.Device = device
 	return config, err
 }

@@ -23,13 +23,23 @@ import (
 	"onering/train/ranks"
 )
 
+// A runOptions has the flags of every run that are not settings.
+type runOptions struct {
+	Resume     bool   `help:"continue the run in --out from its last checkpoint"`
+	JSON       bool   `help:"print the summary as one JSON object"`
+	StatusAddr string `help:"serve health, Prometheus metrics and profiles at this address, such as localhost:9090"`
+	Report     bool   `help:"keep report.html and tensorboard/ in the run folder up to date"`
+}
+
 // A job is what train and sft hand to runTraining; S is the type of a run's summary.
 type job[S any] struct {
+	runOptions
 	command string  // the command that continues the run
 	dir     *string // the run folder
 	sink    []string
-	resume  bool
-	rounds  int // the number of rounds; 0 if the run has none
+	profile string // the folder of --profile
+	base    int    // the descriptor of --base-fd; 0 without it
+	rounds  int    // the number of rounds; 0 if the run has none
 	// prepare checks and reads what the run needs before ONNX Runtime is opened.
 	prepare func() error
 	// model says which model is trained, once everything is prepared.
@@ -78,7 +88,7 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 	if err := t.InTurn(func() error { return x.start(c, t) }); err != nil {
 		return end, err
 	}
-	end, err = x.trainer.Run(x.ctx, j.resume)
+	end, err = x.trainer.Run(x.ctx, j.Resume)
 	if t.First() {
 		x.live.Finish(end, err)
 		if err == nil && j.ended != nil {
@@ -97,7 +107,7 @@ func runTraining[S any](c *cobra.Command, t *ranks.Group, j job[S]) (end S, err 
 
 // start opens everything that the run needs, and begins its folder on the first rank.
 func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
-	if t.First() && !x.resume {
+	if t.First() && !x.Resume {
 		if err := checkVacant(*x.dir, toContinue); err != nil {
 			return err
 		}
@@ -123,7 +133,7 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 		}
 		begin = x.begin
 	}
-	if x.resume {
+	if x.Resume {
 		s.Resumed, begin = begin, func() error { return nil } // until the run is resumed, its folder keeps its own run.toml
 	}
 	s.Log = slog.Default()
@@ -137,7 +147,7 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 
 // openModel opens ONNX Runtime and the model that is trained.
 func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, s *train.Setup) error {
-	profile, endProfile, err := startProfile(c)
+	profile, endProfile, err := startProfile(c, x.profile)
 	if err != nil {
 		return err
 	}
@@ -155,7 +165,11 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, s *train.Setup
 			slog.Warn("closing", "reason", err)
 		}
 	})
-	if s.Policy, err = train.OpenPolicy(env, m.path, m.dtype, m.lora, m.name, m.seed, sharedBase(c)); err != nil {
+	var base *os.File
+	if x.base > 2 {
+		base = os.NewFile(uintptr(x.base), "shared base")
+	}
+	if s.Policy, err = train.OpenPolicy(env, m.path, m.dtype, m.lora, m.name, m.seed, base); err != nil {
 		return err
 	}
 	x.closers = append(x.closers, s.Policy.Close)
@@ -168,10 +182,10 @@ func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, s *train.Setup
 func (x *training[S]) observe(c *cobra.Command) error {
 	x.live.Watch(c.ErrOrStderr(), isQuiet(c))
 	x.closers = append(x.closers, x.live.Close)
-	if on, _ := c.Flags().GetBool("report"); on {
+	if x.Report {
 		x.live.KeepPage(*x.dir)
 	}
-	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
+	if addr := x.StatusAddr; addr != "" {
 		address, err := serve.Address(addr)
 		if err != nil {
 			return usagef("--status-addr %q: write localhost:PORT", addr)
@@ -216,21 +230,6 @@ func (x *training[S]) begin() error {
 // train adapters to it.
 const baseFlag = "base-fd"
 
-// registerLoRA adds the flags for training an adapter.
-func (f *configFlags) registerLoRA(c *cobra.Command) {
-	c.Flags().BoolVar(&f.lora, "lora", false, "train a LoRA adapter, as --set lora.on=true does")
-	c.Flags().Int(baseFlag, 0, "descriptor of a file that sweep has made of the model's weights")
-	must(c.Flags().MarkHidden(baseFlag))
-}
-
-// sharedBase returns the file that the flag names; nil without the flag.
-func sharedBase(c *cobra.Command) *os.File {
-	if fd, _ := c.Flags().GetInt(baseFlag); fd > 2 {
-		return os.NewFile(uintptr(fd), "shared base")
-	}
-	return nil
-}
-
 // announceAdapter logs which adapter is trained beside a model, if one is.
 func announceAdapter(policy *policy.Policy, rate float64) {
 	if a := policy.Adapter; a != nil {
@@ -259,8 +258,7 @@ func checkVacant(dir, remedy string) error {
 // startProfile begins a CPU profile in the folder of --profile. It returns the
 // prefix of the files for ONNX Runtime's traces, and a function that ends the
 // profile. Without the flag the prefix is empty and the function does nothing.
-func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
-	dir, _ := c.Flags().GetString("profile")
+func startProfile(c *cobra.Command, dir string) (prefix string, stop func(), err error) {
 	if dir == "" {
 		return "", func() {}, nil
 	}

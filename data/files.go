@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/internal/strict"
 )
 
@@ -319,7 +320,7 @@ func oneSplit(dir, wanted string, have []string) (string, error) {
 		return have[0], nil
 	}
 	slices.Sort(have)
-	return "", fmt.Errorf("data: %q has several splits, %q: name one with data.split in a run file, or --split, or give the path or glob of its files", dir, have)
+	return "", settings.About(fmt.Errorf("data: %q has several splits, %q: name one with data.split, or give the path or glob of its files", dir, have), "data.split", "eval.split")
 }
 
 // named gives each path its name for ids, relative to dir.

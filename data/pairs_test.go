@@ -93,7 +93,7 @@ func TestPromptUnknownCharacter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := own.Prompt(Problem{ID: "f.jsonl:3", Text: "naive"}); err == nil || !strings.HasSuffix(err.Error(), `is not in the vocabulary: the template "ä{problem}" writes it; set model.template (--template) to another, such as no`) {
+	if _, _, err := own.Prompt(Problem{ID: "f.jsonl:3", Text: "naive"}); err == nil || !strings.HasSuffix(err.Error(), `is not in the vocabulary: the template "ä{problem}" writes it; set model.template to another, such as no`) {
 		t.Errorf("error %v", err)
 	}
 	if _, _, err := p.Prompt(Problem{Text: "plain", Plain: true}); err != nil {

@@ -61,7 +61,7 @@ func TestMessages(t *testing.T) {
 			"auto", "", "user: A\n\nassistant: \n\ntool: 7", `<user>A<assistant>[{"id": 1}]<tool>7<assistant>`},
 		{`{"prompt": [{"role": "user", "content": "Q"}], "answer": 1, "tools": [{"b": 1, "a": null}], "chat_template_kwargs": {"brief": true}}`, "auto", "", "Q", `<user>Q[[{"b": 1}]]!<assistant>`},
 		{`{"prompt": "[{\"role\": \"user\", \"content\": \"Q\"}]", "answer": 1, "tools": "[{\"a\": 1}]"}`, "auto", "", "Q", `<user>Q[[{"a": 1}]]<assistant>`},
-		{`{"prompt": [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}], "answer": 1}`, "no", "", "system: S\n\nuser: Q", `error: data: problem "f:1": its prompt is a list of 2 messages, and the template "no" takes one text: set model.template (--template) to chat`},
+		{`{"prompt": [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}], "answer": 1}`, "no", "", "system: S\n\nuser: Q", `error: data: problem "f:1": its prompt is a list of 2 messages, and the template "no" takes one text: set model.template to chat`},
 		{`{"prompt": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}], "answer": 1}`, "auto", "", "", "error: " + answered},
 		{`{"prompt": [{"role": "user", "content": [{"type": "image"}]}], "answer": 1}`, "auto", "", "", `error: a message has a part of type "image", and the model sees texts alone`},
 		{`{"prompt": [{"content": "Q"}], "answer": 1}`, "auto", "", "", "error: " + oddPrompt},

@@ -9,6 +9,8 @@ import (
 	"math"
 
 	"github.com/klauspost/compress/zstd"
+
+	"onering/internal/settings"
 )
 
 var errPacked = errors.New("the compressed data are damaged: fetch the file again")
@@ -62,7 +64,7 @@ func newUnfolding(size int64, times int) *unfolding {
 // add counts n more bytes, and says whether the limit allows them.
 func (u *unfolding) add(n int64) error {
 	if u.left -= n; u.left < 0 {
-		return fmt.Errorf("unpacked, the file comes to more than %d MiB and %d times its size: if you trust it, set expansion (data.expansion in a run file, or --expansion) to more than %d", expansionFree>>20, u.times, u.times)
+		return settings.About(fmt.Errorf("unpacked, the file comes to more than %d MiB and %d times its size: if you trust it, set data.expansion to more than %d", expansionFree>>20, u.times, u.times), "data.expansion", "eval.expansion")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 
+	"onering/internal/settings"
 	"onering/models"
 	"onering/runtime"
 	_ "onering/runtime/cuda" // the devices that models are opened on
@@ -43,7 +44,7 @@ var BaseTypes = map[string]models.DType{"float32": models.F32, "bfloat16": model
 type RuntimeConfig struct {
 	Device  string `toml:"device" help:"what to run on: cpu, cuda or cuda:N for a GPU of NVIDIA, or auto: a GPU where there is one and all that it needs, else the CPU"`
 	Threads int    `toml:"threads" range:"[0,1024]" note:"0 is one for each core" help:"threads of the CPU's kernels"`
-	Library string `toml:"library" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
+	Library string `toml:"library" complete:"file" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
 }
 
 // Options returns the options for opening ONNX Runtime.
@@ -51,9 +52,21 @@ func (c RuntimeConfig) Options() runtime.Options {
 	return runtime.Options{Options: provision.Options{Library: c.Library}, Device: c.Device, Threads: c.Threads}
 }
 
-// RefusedBase says why base, a value of lora.base_dtype, cannot hold the layers of a model that
+// CheckTypes reports a device that does not exist, a type to compute in that the device lacks, and
+// one to hold the layers in that does not go with these. Each error is a *settings.Error; adapted
+// says that there is an adapter.
+func CheckTypes(dtype, base string, adapted bool, device string) (errs settings.Errors) {
+	errs.Want("runtime.device", device, runtime.IsDevice(device), "must be "+runtime.Devices())
+	why := RefusedType(dtype, device)
+	errs.Want("model.dtype", dtype, why == "", fmt.Sprintf("with runtime.device = %q: %s", device, why))
+	remedy := refusedBase(base, adapted, dtype, device)
+	errs.Want("lora.base_dtype", base, remedy == "", remedy)
+	return errs
+}
+
+// refusedBase says why base, a value of lora.base_dtype, cannot hold the layers of a model that
 // computes in dtype on device; adapted says that an adapter is trained. It is "" if base can.
-func RefusedBase(base string, adapted bool, dtype, device string) string {
+func refusedBase(base string, adapted bool, dtype, device string) string {
 	if base == "float32" || adapted && dtype == "float32" && (device == "cpu" || device == "auto") {
 		return ""
 	}

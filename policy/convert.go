@@ -15,6 +15,11 @@ import (
 // Tokenizer reads the tokenizer of a model's folder. An error says what the folder holds in
 // place of a model.
 func Tokenizer(dir string) (*tokenize.Tokenizer, error) {
+	dir, remove, err := Unpacked(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
 	t, err := tokenize.Load(dir)
 	if errors.Is(err, fs.ErrNotExist) && models.IsAdapter(dir) {
 		return nil, fmt.Errorf("%s is a LoRA adapter and has no tokenizer: name its model", dir)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"onering/internal/settings"
 )
 
 // A Template makes a prompt out of a problem by putting text around it. It belongs
@@ -255,7 +257,7 @@ func (t Template) CheckKnown(tokenizer *Tokenizer, text string) error {
 		return nil
 	}
 	if bare, _, failed := tokenizer.Prompt(t, ""); failed == nil && tokenizer.CheckKnown(bare) != nil {
-		return fmt.Errorf("%w: the template %q writes it; set model.template (--template) to another, such as no", err, t.Name)
+		return settings.About(fmt.Errorf("%w: the template %q writes it; set model.template to another, such as no", err, t.Name), "model.template")
 	}
 	return err
 }

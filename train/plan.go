@@ -221,7 +221,7 @@ func (r *Run) take(from Checkpoint) error {
 type LoRAConfig struct {
 	On bool `toml:"on" flag:"lora" help:"train a LoRA adapter in place of the weights; without a learning rate of its own, a run then has ten times the default one"`
 	// Adapter, if not empty, is the adapter that a run continues in place of a new one.
-	Adapter string `toml:"adapter" flag:"lora-adapter" help:"folder of an adapter to go on with in place of a new one, as PEFT and onering write it, or a run folder for its newest checkpoint; rank, alpha and targets are then its own. A model.path that is a run with an adapter means the run's model and this adapter" note:"KL then compares with the adapter as it was"`
+	Adapter string `toml:"adapter" flag:"lora-adapter" complete:"dir" help:"folder of an adapter to go on with in place of a new one, as PEFT and onering write it, or a run folder for its newest checkpoint; rank, alpha and targets are then its own. A model.path that is a run with an adapter means the run's model and this adapter" note:"KL then compares with the adapter as it was"`
 	lora.Settings
 	BaseDType string `toml:"base_dtype" flag:"base-dtype" choice:"float32 bfloat16 float16 int8" help:"type that the matrices of the model's layers are held in beside an adapter; they are rounded to it, and widened layer by layer as the graphs run, which takes less memory and more time; int8 has a scale for every 32 numbers of a row" note:"types other than float32 are for the CPU, with model.dtype float32"`
 }

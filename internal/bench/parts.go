@@ -37,7 +37,7 @@ type Parts struct {
 	Offload  runtime.Offload `choice:"none moments all" note:"all is moments and the float32 weights of the layers" help:"what the host's memory keeps for the update"`
 	Stash    models.Stash    `toml:"-"`
 	// Optimizer is the name of the optimizer whose update is timed.
-	Optimizer string
+	Optimizer string `toml:"-"`
 	// Log, if not nil, receives each figure once it is measured, so that a failed bench
 	// still reports earlier ones.
 	Log func(message string, args ...any)

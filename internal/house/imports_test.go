@@ -63,7 +63,7 @@ var rooms = []struct {
 	{"runtime/mpi", ""},
 	{"runtime/nccl", ""},
 	{"runtime/runtimetest", "runtime runtime/cuda runtime/cuda/kernels/onhost runtime/nccl runtime/provision models"},
-	{"data", "internal/ordered internal/files tokenize verifier"},
+	{"data", "internal/ordered internal/files internal/settings tokenize verifier"},
 	{"examples/rewards/unittests", ""},
 
 	{"reward", "data environment internal/registry sampler internal/settings"}, // sampler: for the Grader, which scores responses while others are sampled

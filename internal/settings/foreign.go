@@ -14,8 +14,8 @@ import (
 var foreignNames string
 
 // foreign says, as the end of a message, which setting replaces a key of another trainer,
-// by its flag if the command has that; "" if it is unknown. usage is as for Called, or nil.
-func (r *Resolved) foreign(key string, usage func(flag string) string) string {
+// by one of flags if it has one; "" if it is unknown.
+func (r *Resolved) foreign(key string, flags map[string]string) string {
 	key = strings.ReplaceAll(strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]), "-", "_")
 	for line := range strings.Lines(foreignNames) {
 		answer, names, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -27,11 +27,7 @@ func (r *Resolved) foreign(key string, usage func(flag string) string) string {
 		}
 		for path := range strings.FieldsSeq(answer) {
 			if f := r.find(path); f != nil {
-				help := f.tag.Get("help")
-				if usage != nil && usage(f.Flag) != "" {
-					path, help = "--"+f.Flag, usage(f.Flag)
-				}
-				return strings.TrimSuffix("; here it is "+path+": "+help, ": ")
+				return strings.TrimSuffix("; here it is "+called(flags, path, path)+": "+f.tag.Get("help"), ": ")
 			}
 			section, _, _ := strings.Cut(path, ".")
 			if slices.ContainsFunc(r.sections, func(t Section) bool { return t.Name == section && plugOf(t.Pointer) != nil }) {
@@ -42,23 +38,28 @@ func (r *Resolved) foreign(key string, usage func(flag string) string) string {
 	return ""
 }
 
-// Called says, as the end of a message, which flag or setting an unknown flag may mean. usage
-// returns what a flag of the command is for; "" if it has no such flag.
-func (r *Resolved) Called(flag string, usage func(flag string) string) string {
-	hint := r.foreign(flag, usage)
+// called returns the flag of the setting at a path, or other if it has none.
+func called(flags map[string]string, path, other string) string {
+	if flag := flags[path]; flag != "" {
+		return "--" + flag
+	}
+	return other
+}
+
+// Called says, as the end of a message, which flag or setting an unknown flag may mean.
+func (r *Resolved) Called(flag string) string {
+	if hint := r.foreign(flag, r.of.Flags); hint != "" {
+		return hint
+	}
 	for _, t := range r.sections {
 		key := strings.ReplaceAll(strings.TrimPrefix(flag, t.Name+"-"), "-", "_")
 		for _, f := range t.Fields {
-			if hint != "" || t.list != "" || f.Key != key && f.Flag != flag {
-				continue
-			}
-			hint = "; it is --set " + t.Name + "." + f.Key + "=..."
-			if usage(f.Flag) != "" {
-				hint = "; it is --" + f.Flag
+			if path := t.Name + "." + f.Key; t.list == "" && (f.Key == key || f.Flag == flag) {
+				return "; it is " + called(r.of.Flags, path, "--set "+path+"=...")
 			}
 		}
 	}
-	return hint
+	return ""
 }
 
 // find returns the setting at a path, nil if there is none.

@@ -52,7 +52,7 @@ func TestIdle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Resolve(&c, "", file, sets)
+		r, err := Resolve(&c, Command{}, file, sets)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestContradiction(t *testing.T) {
 		}
 		for _, flags := range []Source{slices.Concat(source, Source{flag}), slices.Concat(Source{flag}, source)} {
 			var c idleConfig
-			_, err = Resolve(&c, "", file, flags)
+			_, err = Resolve(&c, Command{}, file, flags)
 			if (err != nil) != wrong || wrong && !(strings.Contains(err.Error(), "--extra") && strings.Contains(err.Error(), "--set extra.on=false")) {
 				t.Errorf("--extra and %s: %v", sets, err)
 			}
@@ -120,29 +120,25 @@ func TestCalled(t *testing.T) {
 			Path string `toml:"path" flag:"model" help:"the folder"`
 		} `toml:"model"`
 	}
-	r, err := Resolve(&c, "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, x := range []struct{ flag, has, want string }{
-		{"learning-rate", "lr", "; here it is --lr: of lr"},
-		{"learning_rate", "lr", "; here it is --lr: of lr"},
+		{"learning-rate", "optimizer.learning_rate=lr", "; here it is --lr: the rate"},
+		{"learning_rate", "optimizer.learning_rate=lr", "; here it is --lr: the rate"},
 		{"learning-rate", "", "; here it is optimizer.learning_rate: the rate"},
-		{"adam_beta1", "beta1", "; here it is --beta1: of beta1"},
+		{"adam_beta1", "optimizer.beta1=decay", "; here it is --decay: the decay"},
 		{"model", "", "; it is --set model.path=..."},
 		{"beta1", "", "; it is --set optimizer.beta1=..."},
-		{"Model-Name-Or-Path", "model", "; here it is --model: of model"},
-		{"logging-steps", "lr", "; here every step is logged"},
-		{"nothing", "lr", ""},
+		{"beta1", "optimizer.beta1=decay", "; it is --decay"},
+		{"Model-Name-Or-Path", "model.path=model", "; here it is --model: the folder"},
+		{"logging-steps", "", "; here every step is logged"},
+		{"nothing", "", ""},
 	} {
-		got := r.Called(x.flag, func(flag string) string {
-			if flag == x.has {
-				return "of " + flag
-			}
-			return ""
-		})
-		if got != x.want {
-			t.Errorf("--%s with --%s: %q, want %q", x.flag, x.has, got, x.want)
+		path, flag, _ := strings.Cut(x.has, "=")
+		r, err := Resolve(&c, Command{Flags: map[string]string{path: flag}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Called(x.flag); got != x.want {
+			t.Errorf("--%s with %s: %q, want %q", x.flag, x.has, got, x.want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 // A Resolved configuration remembers which setting decided each key, for messages.
 type Resolved struct {
 	sections []Section
-	command  string
+	of       Command
 	decided  map[string]Setting // the deciding setting, by path
 	defaults map[string]string  // the defaults as texts, by path
 }
@@ -32,10 +32,10 @@ const mostErrors = 100
 // Resolve applies the sources, the weakest first, to the configuration that config points to,
 // which has the defaults; see Sections. Unknown keys and values of wrong types are reported
 // together, up to mostErrors of them, each with its place. The configuration's Validate
-// checks what the values mean; Locate adds places to its errors. Where command is not empty,
-// it is the command that has a flag for each setting: messages name it and its flags.
-func Resolve(config any, command string, sources ...Source) (*Resolved, error) {
-	r := &Resolved{command: command, decided: map[string]Setting{}, defaults: map[string]string{}}
+// checks what the values mean; Locate adds places to its errors. Messages name the command of and
+// its flags.
+func Resolve(config any, of Command, sources ...Source) (*Resolved, error) {
+	r := &Resolved{of: of, decided: map[string]Setting{}, defaults: map[string]string{}}
 	sources = slices.Clone(sources)
 	for _, s := range Sections(config) {
 		if p := plugOf(s.Pointer); p != nil {
@@ -77,13 +77,14 @@ func (r *Resolved) Locate(err error) error {
 			continue
 		}
 		s, ok := r.decided[bad.Key]
+		flag := r.of.Flags[bad.Key]
 		switch {
 		case ok && s.flag == "":
 			errs[i] = fmt.Errorf("%s: %w", s.Place, bad)
-		case r.command != "":
-			for _, t := range r.sections {
-				errs[i] = byFlag(errs[i], t.Name+".", t.Fields)
-			}
+		case flag != "" && bad.Value == "":
+			errs[i] = fmt.Errorf("--%s is not set: %s", flag, strings.TrimSuffix(r.find(bad.Key).Tag("help"), " (required)"))
+		case flag != "":
+			errs[i] = bad.ofFlag(flag)
 		case bad.Value == "":
 			errs[i] = fmt.Errorf("%s is not set: %s (--set %s=...)", bad.Key, bad.Remedy, bad.Key)
 		}
@@ -116,8 +117,8 @@ func (r *Resolved) apply(s Setting) error {
 		return s.assign(t.Fields[k].Value)
 	}
 	where := "[" + t.Name + "]"
-	if r.command != "" {
-		where += " of " + r.command
+	if r.of.Name != "" {
+		where += " of " + r.of.Name
 	}
 	if p := plugOf(t.Pointer); p != nil && (len(own(t.Pointer)) == 1 || r.decided[t.Name+".name"].Key != "") {
 		where += fmt.Sprintf(" for %q", p.running())
@@ -141,9 +142,9 @@ func (r *Resolved) unknownSection(s Setting) error {
 		return fmt.Errorf("key %q stands outside the sections%s", s.Key, cmp.Or(r.elsewhere(s), r.foreign(s.Key, nil), "; write it with its section, such as optimizer.learning_rate"))
 	case s.Key != "" && r.foreign(s.Key, nil) != "":
 		return fmt.Errorf("unknown key %q in [%s]%s", s.Key, s.Section, r.foreign(s.Key, nil))
-	case r.command != "" && hint == "" && s.Key != "":
-		return fmt.Errorf("%s has no section [%s]", r.command, s.Section)
-	case s.inside != nil && (s.Key != "" || r.command != "" && hint == ""):
+	case r.of.Name != "" && hint == "" && s.Key != "":
+		return fmt.Errorf("%s has no section [%s]", r.of.Name, s.Section)
+	case s.inside != nil && (s.Key != "" || r.of.Name != "" && hint == ""):
 		return nil
 	case !isPart || !slices.Contains(names, section):
 		return fmt.Errorf("unknown section [%s]%s", s.Section, hint)

@@ -10,6 +10,7 @@
 //	note:"..."      what to add about its values, such as "1 turns it off"
 //	help:"..."      what it means, for --help and docs/settings.md
 //	short:"n"       the letter of the flag
+//	complete:"dir"  what a shell completes the flag with: dir, file, or the ending of a file
 //	split:","       on a list: the flag takes several texts with commas between them
 //	choose:"kind"   on a field for a plug-in: the key "name" chooses it
 //	needs:"a=x b!=" when it has an effect: if one of the conditions holds, on keys of its

@@ -34,6 +34,15 @@ type Setting struct {
 // Path is the setting's name in --set.
 func (s Setting) Path() string { return s.Section + "." + s.Key }
 
+// InFile reports whether a run file states the setting.
+func (s Setting) InFile() bool { return s.inside != nil }
+
+// State returns a setting that a flag states in other words than its value, such as a switch.
+func State(path, flag string, value any) Setting {
+	section, key, _ := strings.Cut(path, ".")
+	return Setting{Section: section, Key: key, Place: "--" + flag, Value: value}
+}
+
 // A Source states settings. If it states a key twice, the last one counts.
 type Source []Setting
 
@@ -169,19 +178,6 @@ func Environment(config any, environ []string) Source {
 		list = append(list, ofText(section, key, name, text))
 	}
 	slices.SortFunc(list, func(a, b Setting) int { return strings.Compare(a.Place, b.Place) })
-	return list
-}
-
-// Flags returns the settings of a configuration whose flags, as AddFlags has made them,
-// were given on the command line.
-func Flags(config any, given func(flag string) bool) (list Source) {
-	for _, s := range Sections(config) {
-		for _, f := range s.Fields {
-			if given(f.Flag) {
-				list = append(list, Setting{Section: s.Name, Key: f.Key, Place: "--" + f.Flag, Value: f.Value.Interface(), flag: f.Flag})
-			}
-		}
-	}
 	return list
 }
 

@@ -98,7 +98,7 @@ func TestManyUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Resolve(&config, "", source)
+	_, err = Resolve(&config, Command{}, source)
 	if got := len(Flatten(err)); got != mostErrors+1 || !strings.Contains(err.Error(), "there may be more") {
 		t.Errorf("%d errors, want %d: %v", got, mostErrors+1, err)
 	}

@@ -191,7 +191,7 @@ func (p *provisioner) install(ctx context.Context, s Source, b Build) (string, e
 // what the user can do.
 func (p *provisioner) missing(why ...error) error {
 	if p.kind.Name != "" {
-		return fmt.Errorf("provision: no ONNX Runtime library %s was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --library or %s",
+		return fmt.Errorf("provision: no ONNX Runtime library %s was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --set runtime.library=FILE or %s",
 			p.kind.Name, indented{errors.Join(why...)}, p.kind.Ref, LibraryVariable)
 	}
 	return fmt.Errorf(`provision: no ONNX Runtime library was found and none could be fetched:
@@ -199,7 +199,7 @@ func (p *provisioner) missing(why ...error) error {
 To go on, put %s of ONNX Runtime 1.%d or newer for %s/%s (tried: up to %s), from
 %s, at
   %s
-or name it with --library or %s`,
+or name it with --set runtime.library=FILE or %s`,
 		indented{errors.Join(why...)}, libraryName(p.goos), MinAPI, p.goos, p.goarch, pinned, releasePage,
 		filepath.Join(p.cache, libraryName(p.goos)), LibraryVariable)
 }

@@ -256,7 +256,7 @@ func TestMissingIsOneMessage(t *testing.T) {
 	if err == nil {
 		t.Fatal("found one")
 	}
-	for _, want := range []string{envOffline, LibraryVariable, "--library", releasePage, filepath.Join(cache, "onnxruntime", libraryName(runtime.GOOS))} {
+	for _, want := range []string{envOffline, LibraryVariable, "runtime.library", releasePage, filepath.Join(cache, "onnxruntime", libraryName(runtime.GOOS))} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}

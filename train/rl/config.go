@@ -46,13 +46,13 @@ type Config struct {
 
 // An outputConfig says where the run folder is made.
 type outputConfig struct {
-	Dir  string   `toml:"dir" flag:"out" help:"run folder; a new name if not given"`
+	Dir  string   `toml:"dir" flag:"out" complete:"dir" help:"run folder; a new name if not given"`
 	Sink []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on: the resolved configuration first, every line of metrics.jsonl, and the summary last, as JSON lines on its standard input"`
 }
 
 // A modelConfig says which policy is trained.
 type modelConfig struct {
-	Path string `toml:"path" flag:"model" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; a run folder stands for its newest checkpoint; required"`
+	Path string `toml:"path" flag:"model" complete:"dir" help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)"`
 	tokenize.TemplateSettings
 	Reference string `toml:"reference" help:"folder of the model that objectives with a reference compare the policy with: the teacher of opd, or another one than the start for kl_beta; it must have the tokens of the policy; a run folder stands for its newest checkpoint" note:"empty is the policy as it was when training began"`
 	DType     string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
@@ -60,7 +60,7 @@ type modelConfig struct {
 
 // A dataConfig says which problems are trained on, and in what order.
 type dataConfig struct {
-	Train TrainFiles `toml:"train" flag:"data" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
+	Train TrainFiles `toml:"train" flag:"data" complete:"file" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own (required)"`
 	data.Columns
 	Prompts int    `toml:"prompts" needs:"data.train!=builtin:arithmetic" range:"[0,1000000000]" note:"0 keeps all" help:"most problems of a file to keep: the first ones that pass the filter"`
 	Seed    int64  `toml:"seed" range:"[0,)" help:"seed of the order of the problems; each pass over them has its own order"`
@@ -73,7 +73,7 @@ type dataConfig struct {
 // A rolloutConfig says how responses are sampled.
 type rolloutConfig struct {
 	PromptsPerRound  int `toml:"prompts_per_round" range:"[1,1048576]" help:"problems of one round"`
-	SamplesPerPrompt int `toml:"samples_per_prompt" flag:"samples" range:"[1,65536]" note:"1 is for objectives that do not compare the responses to one prompt" help:"responses to each problem: the group size K"`
+	SamplesPerPrompt int `toml:"samples_per_prompt" flag:"samples" short:"n" range:"[1,65536]" help:"responses to each problem: the group size K; 1 is for objectives that do not compare them"`
 	sampler.Sampling
 	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
 	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens; unless it is set, on CUDA as many as make a round fastest"`

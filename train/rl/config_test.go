@@ -231,10 +231,10 @@ func TestRenew(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := Default()
-		if _, err := settings.Resolve(&c, "", Renew(run)); err != nil || string(c.Optimizer.Offload) != want {
+		if _, err := settings.Resolve(&c, settings.Command{}, Renew(run)); err != nil || string(c.Optimizer.Offload) != want {
 			t.Errorf("%s: %s, %v", text, c.Optimizer.Offload, err)
 		}
-		if _, err := settings.Resolve(&c, "", run); strings.Contains(text, "_weights") && (err == nil || !strings.Contains(err.Error(), "here it is optimizer.offload")) {
+		if _, err := settings.Resolve(&c, settings.Command{}, run); strings.Contains(text, "_weights") && (err == nil || !strings.Contains(err.Error(), "here it is optimizer.offload")) {
 			t.Errorf("%s in a run file: %v", text, err)
 		}
 	}

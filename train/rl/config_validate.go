@@ -21,28 +21,19 @@ import (
 // Validate reports every impossible value of c, joined; each is a *settings.Error.
 // It looks at nothing outside c: whether files exist is found out by those who
 // open them.
-func (c Config) Validate() error {
+func (c Config) Validate() error { return errors.Join(c.Check(), c.checkTraining()) }
+
+// Check is Validate without the rules that only training has.
+func (c Config) Check() error {
 	var v validator
 
 	v.text("model.path", c.Model.Path, "name the model's folder")
 	_, err := c.Model.PromptTemplate()
 	v.add("model.", err)
 	v.ranges("model.", &c.Model)
-	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
-	v.check("model.dtype", c.Model.DType, why == "", fmt.Sprintf("with runtime.device = %q: %s", c.Runtime.Device, why))
-
-	v.check("optimizer.offload", c.Optimizer.Offload, c.Optimizer.Offload != runtime.OffloadAll || c.Model.DType != "float32",
-		"is for weights that have a 16-bit copy: set model.dtype = \"bfloat16\" or \"float16\", or offload = \"moments\"")
-
-	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsOf(c.Objective.Settings).Reference,
-		"is for objectives that have a reference: opd, or kl_beta above 0")
-	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsOf(c.Objective.Settings).Teacher,
-		fmt.Sprintf("name the teacher: with the objective %s the policy learns from another model", c.Objective.Name))
-
 	v.ranges("lora.", &c.LoRA)
+	v.errs = append(v.errs, policy.CheckTypes(c.Model.DType, c.LoRA.BaseDType, c.LoRA.On, c.Runtime.Device)...)
 	v.check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
-	remedy := policy.RefusedBase(c.LoRA.BaseDType, c.LoRA.On, c.Model.DType, c.Runtime.Device)
-	v.check("lora.base_dtype", c.LoRA.BaseDType, remedy == "", remedy)
 
 	v.add("data.", c.Data.Train.Validate("train"))
 	v.ranges("data.", &c.Data)
@@ -52,6 +43,33 @@ func (c Config) Validate() error {
 			v.check("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
+
+	v.ranges("rollout.", &c.Rollout)
+	v.errs = append(v.errs, settings.Flatten(c.Environment.Validate())...)
+	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)
+	v.errs = append(v.errs, settings.Flatten(c.Objective.Validate())...)
+	v.check("optimizer.name", c.Optimizer.Name, c.Optimizer.Rule != nil, "must be one of "+strings.Join(models.Optimizers(), ", "))
+	v.ranges("optimizer.", &c.Optimizer)
+	v.ranges("train.", &c.Train)
+	v.rules(c.Eval.suiteRules)
+	v.ranges("eval.", &c.Eval.Columns)
+	v.suites(c.Eval)
+	v.ranges("runtime.", &c.Runtime)
+	v.ranges("distributed.", &c.Distributed)
+	return errors.Join(v.errs...)
+}
+
+// checkTraining reports the values that do not go together in a training run.
+func (c Config) checkTraining() error {
+	var v validator
+	v.check("optimizer.offload", c.Optimizer.Offload, c.Optimizer.Offload != runtime.OffloadAll || c.Model.DType != "float32",
+		"is for weights that have a 16-bit copy: set model.dtype = \"bfloat16\" or \"float16\", or offload = \"moments\"")
+
+	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsOf(c.Objective.Settings).Reference,
+		"is for objectives that have a reference: opd, or kl_beta above 0")
+	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsOf(c.Objective.Settings).Teacher,
+		fmt.Sprintf("name the teacher: with the objective %s the policy learns from another model", c.Objective.Name))
+
 	embedded := c.Data.Train.Is(data.Arithmetic)
 	for _, column := range []struct{ key, value string }{
 		{"data.prompt", c.Data.Prompt}, {"data.answer", c.Data.Answer}, {"data.id", c.Data.ID}, {"data.split", c.Data.Split}, {"data.filter", c.Data.Filter},
@@ -62,22 +80,9 @@ func (c Config) Validate() error {
 	v.check("data.curriculum", c.Data.Curriculum, c.Data.Curriculum != "-", "must name a column behind the minus")
 	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+data.Arithmetic+" never come again")
 
-	v.ranges("rollout.", &c.Rollout)
-	v.errs = append(v.errs, settings.Flatten(c.Environment.Validate())...)
 	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !objectives.NeedsOf(c.Objective.Settings).Greedy,
 		"\"turn\" compares episodes with each other, and this objective with a greedy one")
-	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)
-	v.errs = append(v.errs, settings.Flatten(c.Objective.Validate())...)
-	v.check("optimizer.name", c.Optimizer.Name, c.Optimizer.Rule != nil, "must be one of "+strings.Join(models.Optimizers(), ", "))
-	v.ranges("optimizer.", &c.Optimizer)
-	v.ranges("train.", &c.Train)
 	v.loop(c)
-	v.rules(c.Eval.suiteRules)
-	v.ranges("eval.", &c.Eval.Columns)
-	v.suites(c.Eval)
-	v.check("runtime.device", c.Runtime.Device, runtime.IsDevice(c.Runtime.Device), "must be "+runtime.Devices())
-	v.ranges("runtime.", &c.Runtime)
-	v.ranges("distributed.", &c.Distributed)
 	return errors.Join(v.errs...)
 }
 

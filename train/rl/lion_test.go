@@ -123,7 +123,7 @@ func lionConfig(t *testing.T, kind, dir string) rl.Config {
 	every(&c)
 	sets, err := settings.Sets([]string{"optimizer.name=lion", "optimizer.beta2=0.95", "optimizer.learning_rate=1e-4"})
 	if err == nil {
-		_, err = settings.Resolve(&c, "train", sets)
+		_, err = settings.Resolve(&c, settings.Command{}, sets)
 	}
 	if l, ok := c.Optimizer.Rule.(*lion); err != nil || !ok || l.Beta1 != 0.9 || l.Beta2 != 0.95 {
 		t.Fatalf("%+v, %v", c.Optimizer, err)

@@ -20,7 +20,7 @@ var updatePage = flag.Bool("update", false, "write docs/settings.md anew")
 // TestSettingsPage: docs/settings.md describes every key as its declaration does.
 func TestSettingsPage(t *testing.T) {
 	var page strings.Builder
-	page.WriteString("# Settings\n\nAfter this page you can write a run file: it has every key, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. A setting that has no effect beside the others is named in a warning when a run begins. A key of TRL, verl, OpenRLHF or PEFT, in a run file or behind `--set`, is answered with the one that it is here. The page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
+	page.WriteString("# Settings\n\nAfter this page you can write a run file: it has every key, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. A setting that has no effect beside the others is named in a warning when a run begins. Every command that opens a model or data takes `--config` and `--set`, with those of these keys that have an effect in it: `onering COMMAND --set <TAB>` lists them. A key of TRL, verl, OpenRLHF or PEFT, in a run file or behind `--set`, is answered with the one that it is here. The page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
 	c := Default()
 	c.Reward.Rule, c.Objective.Settings = nil, nil // sections whose keys are described below, or elsewhere
 	v := reflect.ValueOf(&c).Elem()

@@ -18,7 +18,6 @@ import (
 	"onering/policy"
 	"onering/runtime"
 	"onering/sampler"
-	"onering/train"
 	"onering/train/learn"
 	"onering/train/rundir"
 )
@@ -27,8 +26,6 @@ import (
 type Step struct {
 	learn.Options
 	Update            learn.UpdateSettings
-	LoRA              train.LoRAConfig
-	Seed              uint64 // seed of a new adapter
 	State, Out, Grads string // folders and a file; "" is none
 	Dry               bool   // compute everything, but update nothing
 
@@ -39,7 +36,6 @@ type Step struct {
 func NewStep() *Step {
 	return &Step{
 		Update:  Default().Optimizer.UpdateSettings,
-		LoRA:    Default().LoRA,
 		Options: learn.Options{Temperature: 1, Passes: learn.Passes{MicroTokens: 4096, Stash: models.StashAll}, Log: slog.Default()},
 	}
 }

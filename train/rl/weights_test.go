@@ -22,7 +22,7 @@ func withSettings(t *testing.T, name, lines string) objectives.Objective {
 	file, err := settings.File("run.toml", []byte("[objective]\nname = \""+name+"\"\n"+lines))
 	c := Default()
 	if err == nil {
-		_, err = settings.Resolve(&c, "", file)
+		_, err = settings.Resolve(&c, settings.Command{}, file)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"onering/internal/settings"
 	"onering/models/optim/adamw"
 	"onering/policy"
-	"onering/runtime"
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/learn"
@@ -34,7 +33,7 @@ type Config struct {
 
 // A modelConfig says which model is trained.
 type modelConfig struct {
-	Path     string            `toml:"path" flag:"model" help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)"`
+	Path     string            `toml:"path" flag:"model" complete:"dir" help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)"`
 	Template string            `toml:"template" help:"what goes around a prompt that is a text: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} and columns such as {context} in it, concat: chat for messages, and a text alone, followed by its completion, or auto: chat for messages, qwen_math for a text"`
 	System   string            `toml:"system" help:"system message of conversations that have none, with the template chat"`
 	Args     tokenize.ArgTexts `toml:"template_args" help:"names that the chat template reads, each name=value such as enable_thinking=false with JSON or a text as the value; in a run file also a table"`
@@ -48,13 +47,13 @@ func (c modelConfig) settings() tokenize.TemplateSettings {
 
 // A dataConfig says which demonstrations are learned.
 type dataConfig struct {
-	Train string `toml:"train" flag:"data" help:"file of demonstrations; - is stdin (required)"`
+	Train string `toml:"train" flag:"data" complete:"file" help:"file of demonstrations; - is stdin (required)"`
 	data.DemonstrationColumns
 	Filter        string  `toml:"filter" help:"take the rows for which it holds, such as 'level in 3..5'"`
 	AssistantOnly bool    `toml:"assistant_only" help:"learn only what the assistant says; false learns every token, of prompts too"`
 	MaxTokens     int     `toml:"max_tokens" range:"[0,16777216]" note:"0 is as many as the model has positions" help:"most tokens of a demonstration"`
 	TooLong       string  `toml:"too_long" choice:"drop cut" help:"what becomes of a longer demonstration"`
-	Eval          string  `toml:"eval" flag:"eval-data" help:"file of held-out demonstrations, whose loss is measured"`
+	Eval          string  `toml:"eval" flag:"eval-data" complete:"file" help:"file of held-out demonstrations, whose loss is measured"`
 	HeldOut       float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the demonstrations that is held out to measure the loss"`
 }
 
@@ -79,7 +78,7 @@ type loopConfig struct {
 
 // An outputConfig says where the run folder is made.
 type outputConfig struct {
-	Dir   string   `toml:"dir" flag:"out" help:"folder to write (required)"`
+	Dir   string   `toml:"dir" flag:"out" complete:"dir" help:"folder to write (required)"`
 	DType string   `toml:"dtype" choice:"float32 bfloat16 float16" help:"type of the tensors that are written"`
 	Sink  []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on, as JSON lines"`
 }
@@ -124,12 +123,8 @@ func (c Config) Validate() error {
 			errs.Want("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
-	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
-	errs.Want("model.dtype", c.Model.DType, why == "", "with the device "+c.Runtime.Device+": "+why)
-	errs.Want("runtime.device", c.Runtime.Device, runtime.IsDevice(c.Runtime.Device), "must be "+runtime.Devices())
+	errs = append(errs, policy.CheckTypes(c.Model.DType, c.LoRA.BaseDType, c.LoRA.On, c.Runtime.Device)...)
 	errs.Want("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
-	remedy := policy.RefusedBase(c.LoRA.BaseDType, c.LoRA.On, c.Model.DType, c.Runtime.Device)
-	errs.Want("lora.base_dtype", c.LoRA.BaseDType, remedy == "", remedy)
 	errs.Want("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
 	measured := c.Data.Eval != "" || c.Data.HeldOut > 0
 	errs.Want("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"onering/data"
+	"onering/internal/settings"
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
@@ -145,7 +146,7 @@ func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 		return e.conversation(d.Chat.Conversation, d.From, d.Place)
 	}
 	if d.Prompt == "" || d.Response == "" {
-		return nil, fmt.Errorf("it is a conversation of %d messages, and the template %q takes one text: set model.template (--template) to auto or chat, the template of the model's tokenizer", len(d.Chat.Messages), e.template.Name)
+		return nil, settings.About(fmt.Errorf("it is a conversation of %d messages, and the template %q takes one text: set model.template to auto or chat, the template of the model's tokenizer", len(d.Chat.Messages), e.template.Name), "model.template")
 	}
 	around, err := e.template.Fill(d.Fields.Shown)
 	if err != nil {
@@ -202,7 +203,7 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 	}
 	d, err := t.Dialogue(c, from)
 	if errors.Is(err, tokenize.ErrNoChatTemplate) {
-		return nil, fmt.Errorf("%w, which a conversation needs: take a model with one, or name columns such as {system} in model.template (--template)", err)
+		return nil, settings.About(fmt.Errorf("%w, which a conversation needs: take a model with one, or name columns such as {system} in model.template", err), "model.template")
 	}
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"onering/data"
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/policy"
 	"onering/runtime"
 	"onering/train"
@@ -89,7 +90,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 func split(list []data.Demonstration, share float64, seed int64) (kept, heldOut []data.Demonstration, err error) {
 	n := max(1, int(math.Round(share*float64(len(list)))))
 	if n >= len(list) {
-		return nil, nil, fmt.Errorf("train: data.held_out = %v (--held-out) of %d demonstrations leaves none to learn from", share, len(list))
+		return nil, nil, settings.About(fmt.Errorf("train: data.held_out = %v of %d demonstrations leaves none to learn from", share, len(list)), "data.held_out")
 	}
 	chosen := make([]bool, len(list))
 	for _, i := range rand.New(rand.NewPCG(uint64(seed), math.MaxUint64)).Perm(len(list))[:n] {
