@@ -457,8 +457,8 @@ func TestOtherOptimizer(t *testing.T) {
 	}
 	for set, want := range map[string]string{
 		"optimizer.name=test-drft":   `--set optimizer.name=test-drft: unknown optimizer "test-drft"; did you mean "test-drift"? (there are adamw, test-drift)`,
-		"optimizer.momentum=0.5":     `--set optimizer.momentum=0.5: unknown key "momentum" in [optimizer]; it has name, learning_rate, max_grad_norm, beta1, beta2, eps, weight_decay, warmup, schedule, floor, offload, offload_weights, gradients`,
-		"optimizer.beta1=0.5":        `--set optimizer.beta1=0.5: unknown key "beta1" in [optimizer] for "test-drift"; it has name, learning_rate, max_grad_norm, momentum, warmup, schedule, floor, offload, offload_weights, gradients`,
+		"optimizer.momentum=0.5":     `--set optimizer.momentum=0.5: unknown key "momentum" in [optimizer]; it has name, learning_rate, max_grad_norm, beta1, beta2, eps, weight_decay, warmup, schedule, floor, offload`,
+		"optimizer.beta1=0.5":        `--set optimizer.beta1=0.5: unknown key "beta1" in [optimizer] for "test-drift"; it has name, learning_rate, max_grad_norm, momentum, warmup, schedule, floor, offload`,
 		"optimizer.momentum=1":       `--set optimizer.momentum=1: optimizer.momentum = 1: must be in [0, 1)`,
 		"optimizer.momentum=\"big\"": `--set optimizer.momentum="big": optimizer.momentum = "big": must be a number`,
 	} {

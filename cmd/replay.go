@@ -36,17 +36,19 @@ func newReplay() *cobra.Command {
 
 func (r replayCommand) run(c *cobra.Command, file string) error {
 	f, err := rl.ReadFailure(file)
+	if err == nil && r.model != "" {
+		r.model, err = newestModel(c, r.model)
+	}
 	if err != nil {
 		return err
 	}
-	here := filepath.Dir(file)
-	checkpoint := filepath.Join(here, filepath.FromSlash(f.Checkpoint))
-	settings, err := savedConfig(filepath.Dir(here))
+	checkpoint := filepath.Join(filepath.Dir(file), filepath.FromSlash(f.Checkpoint))
+	settings, err := savedConfig(filepath.Dir(filepath.Dir(file)))
+	if err == nil && settings == nil {
+		err = fmt.Errorf("%s is not of a run of onering train", file)
+	}
 	if err != nil {
 		return err
-	}
-	if settings == nil {
-		return fmt.Errorf("%s is not of a run of onering train", file)
 	}
 	model, err := r.modelOf(c, settings.Config, checkpoint)
 	if err != nil {
@@ -98,9 +100,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint string) (model string, err error) {
 	switch {
 	case r.model != "":
-		if model, err = newestModel(c, r.model); err != nil {
-			return "", err
-		}
+		model = r.model
 	case config.LoRA.On:
 		if model, err = newestModel(c, config.Model.Path); err != nil {
 			return "", err
