@@ -25,13 +25,16 @@ func isArrow(head []byte, ext string) bool {
 		bytes.HasPrefix(head, []byte("FEA1")) || ext == ".arrow"
 }
 
-// arrowMessages reads the messages of a stream or file, each of metadata and a body of buffers. (A
-// file is a stream between two magics, with an index at its end that reading in order does not
-// need.) It is an ipc.MessageReader. Memory holds one record batch, and the dictionaries.
+// arrowMessages reads the messages of a stream, or those that the footer of a file names, each of
+// metadata and a body of buffers. It is an ipc.MessageReader. Memory holds one record batch, and the
+// dictionaries.
 type arrowMessages struct {
 	*columnRows
 	f       *os.File
 	at, end int64              // the part of the stream that is still to be read
+	file    bool               // it is a file
+	schema  []byte             // the first message of a file
+	places  []int64            // where the other messages of a file are
 	left    int                // bytes that lists and texts of a message may still take; tables may share bytes
 	batch   *flatbuffers.Table // the record batch or dictionary of the message
 	fault   any                // why the last message was not read
@@ -54,8 +57,10 @@ func openArrow(in Input) (rows *Rows, err error) {
 		if string(end[4:]) != arrowEnd {
 			return nil, fmt.Errorf("the file does not end with %s: it is cut short", arrowEnd)
 		}
-		m.at, m.end = 8, in.Size-10-int64(binary.LittleEndian.Uint32(end)) // the magic is padded to 8 bytes
-		damagedIf(m.end < 8, "its footer is longer than it")
+		size := int64(binary.LittleEndian.Uint32(end))
+		damagedIf(size > m.end-18, "its footer is longer than it")
+		m.at = m.end - 10 - size
+		m.footer(m.read(size))
 	}
 	reader, err := ipc.NewReaderFromMessageReader(m)
 	m.passed(err)
@@ -79,6 +84,25 @@ func openArrow(in Input) (rows *Rows, err error) {
 		return batch.NumRows(), nil
 	}
 	return &Rows{Next: c.next, Columns: c.names, Unit: "row"}, distinct(c.names)
+}
+
+// footer reads where the messages of a file are. Polars writes no schema but in the footer, so its
+// message is made of that.
+func (m *arrowMessages) footer(b []byte) {
+	t := flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}
+	for _, field := range []int{2, 3} { // the dictionaries and the record batches
+		o := flatbuffers.UOffsetT(t.Offset(slot(field)))
+		for i := 0; o != 0 && i < t.VectorLen(o); i++ {
+			m.places = append(m.places, t.GetInt64(t.Vector(o)+flatbuffers.UOffsetT(24*i)))
+		}
+	}
+	var schema flatbuffers.Table
+	t.Union(&schema, flatbuffers.UOffsetT(t.Offset(slot(1))))
+	// A message has the offset of its table, the places of version, kind and header in it, and these.
+	version := byte(t.GetInt16Slot(slot(0), 0))
+	m.schema = append([]byte{16, 0, 0, 0, 10, 0, 12, 0, 8, 0, 10, 0, 4, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, version, 0, 1, 0, 0, 0, 0, 0}, b...)
+	binary.LittleEndian.PutUint32(m.schema[20:], uint32(32-20+schema.Pos))
+	m.file = true
 }
 
 // passed panics with what was wrong with a message, or else says that the library met an error: its
@@ -105,10 +129,17 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 			err = io.ErrUnexpectedEOF
 		}
 	}()
-	if m.at == m.end {
+	m.column = ""
+	if text := m.schema; text != nil {
+		m.schema, m.left = nil, 4*len(text)+1<<20
+		m.check(&flatbuffers.Table{Bytes: text, Pos: flatbuffers.GetUOffsetT(text)})
+		return ipc.NewMessage(memory.NewBufferBytes(text), memory.NewBufferBytes(nil)), nil
+	}
+	if m.file && len(m.places) > 0 {
+		m.at, m.places = m.places[0], m.places[1:]
+	} else if m.file || m.at == m.end {
 		return nil, io.EOF
 	}
-	m.column = ""
 	length := binary.LittleEndian.Uint32(m.read(4))
 	if length == 0xffffffff {
 		length = binary.LittleEndian.Uint32(m.read(4))

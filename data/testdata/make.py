@@ -1,6 +1,6 @@
 """Makes the Arrow and Parquet files of this folder and what is in them.
 
-    pip install pyarrow==26.0.1 && python make.py
+    pip install pyarrow==26.0.1 polars==2.1.0 && python make.py
 
 The files of one table begin with its name up to the first dot, and TABLE.jsonl
 holds its rows as pyarrow has them, one JSON object a line.
@@ -14,6 +14,7 @@ import math
 import os
 import struct
 
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -121,6 +122,8 @@ stream("problems.large.stream.arrow", variant, 9)
 pq.write_table(variant, "problems.large.parquet")
 views = problems.set_column(0, "problem", problems["problem"].cast(pa.string_view()))
 stream("problems.view.stream.arrow", views, 9)
+# The first message of a file of polars is not framed; the schema stands in the footer.
+polars.from_arrow(problems).write_ipc("problems.polars.arrow", compression="zstd")
 
 # Every type that a column can have.
 kinds = pa.table({
