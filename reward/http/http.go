@@ -170,6 +170,9 @@ func (s *Server) post(ctx context.Context, client *nethttp.Client, address strin
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = fmt.Errorf("no answer within %v s", s.Timeout)
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the server closed the connection before its answer was complete: look at what it printed")
+	}
 	return nil, fmt.Errorf("POST %s: %w", address, err)
 }
 

@@ -275,7 +275,11 @@ func TestFails(t *testing.T) {
 		{"down", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { nethttp.Error(w, "busy\x1b[2J", 503) }, `: 503 Service Unavailable: "busy\x1b[2J\n" (after 2 attempts)`, 2},
 		{"too many", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.WriteHeader(429) }, ": 429 Too Many Requests", 2},
 		{"unknown", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.WriteHeader(404) }, ": 404 Not Found", 1},
-		{"hangs up", "onering", func(nethttp.ResponseWriter, *nethttp.Request) { panic(nethttp.ErrAbortHandler) }, ": EOF (after 2 attempts)", 2},
+		{"hangs up", "onering", func(nethttp.ResponseWriter, *nethttp.Request) { panic(nethttp.ErrAbortHandler) }, ": the server closed the connection before its answer was complete: look at what it printed (after 2 attempts)", 2},
+		{"hangs up in its answer", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			w.Header().Set("Content-Length", "9")
+			w.Write([]byte("{"))
+		}, ": the server closed the connection", 2},
 		{"no JSON", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte("<html>")) }, `the answer "<html>" cannot be read: not JSON at byte 0`, 1},
 		{"too few", "onering", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte(`{"rewards": [1]}`)) }, `"rewards" has 1 values for 2 responses`, 1},
 		{"too few", "openrlhf", func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte(`{"scores": [1, 2]}`)) }, `"rewards" has 0 values for 2 responses`, 1},
