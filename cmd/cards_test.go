@@ -154,6 +154,7 @@ func TestKeptSizes(t *testing.T) {
 	for device, want := range map[string]string{"cuda": "64 1024 layers all", "cpu": "64 1024 auto none"} {
 		for _, out := range []string{dir, t.TempDir()} { // the second folder has no run
 			s := newChoice(asDefault)
+			s.all = true
 			s.file, s.sets = file, []string{"rollout.slots=64", "runtime.device=" + device}
 			r, err := s.resolveRun(newTrain(), out, true)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -29,15 +30,8 @@ import (
 
 func newChat() *cobra.Command {
 	o := chatOptions{drawn: drawn{Generation: true}}
-	var s *choice
-	c := newCommand("chat", &o, func(c *cobra.Command, _ []string) error {
-		r, err := s.resolveModel(c, "")
-		if err != nil {
-			return err
-		}
-		if err := r.check(r.Config); err != nil {
-			return err
-		}
+	s := talkChoice("chat")
+	c := newCommand("chat", &o, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
 		r.warnOfEpisodes()
 		p, err := r.open(c, nil)
 		if err != nil {
@@ -54,8 +48,8 @@ func newChat() *cobra.Command {
 		}
 		defer chat.Close()
 		return chat.run(c)
-	})
-	s = talkChoice(c, "chat", append(samplingFlags, adapterFlag)...)
+	}))
+	s.registerModel(c, slices.Concat(templateKeys, samplingFlags, []string{adapterFlag})...)
 	return c
 }
 

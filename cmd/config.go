@@ -29,8 +29,11 @@ type choice struct {
 	of     settings.Command
 	given  any                    // what flags state: at first the command's defaults
 	fresh  func() rl.Config       // returns the defaults
-	effect []string               // sections and settings that have an effect beside those with a flag; nil is all
+	effect []string               // sections and settings that have an effect beside those with a flag
+	all    bool                   // all settings have an effect
 	needs  []string               // settings that must be stated
+	opens  bool                   // the command runs the model, so the model's run states settings, too
+	short  []settings.Setting     // what flags state that are short for a value of a setting
 	other  func() settings.Source // what further flags state; may be nil
 	file   string
 	sets   []string
@@ -97,6 +100,9 @@ func (s *choice) flags(c *cobra.Command, paths ...string) {
 			}
 			s.of.Flags[path] = flag
 			addFlag(c, f, flag)
+			if flag == "adapter" { // beside which no new one is trained
+				c.Flags().Lookup(flag).Usage = adapterHelp
+			}
 			must(c.Flags().SetAnnotation(flag, settingOf, []string{path}))
 			if path == "model.template" {
 				offer(c, tokenize.Templates(), flag)
@@ -106,6 +112,26 @@ func (s *choice) flags(c *cobra.Command, paths ...string) {
 				offer(c, settings.Names(t.Name), flag)
 			}
 		}
+	}
+}
+
+// shorten adds a flag that is short for a value of a setting.
+func (s *choice) shorten(c *cobra.Command, flag, path string, value any, help string) {
+	c.Flags().Bool(flag, false, help)
+	s.short = append(s.short, settings.State(path, flag, value))
+}
+
+// run has do run with the resolved settings, once they are found possible.
+func (s *choice) run(do func(c *cobra.Command, args []string, r *resolved) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		r, err := s.resolveModel(c, "")
+		if err == nil {
+			err = r.check(r.Config)
+		}
+		if err != nil {
+			return err
+		}
+		return do(c, args, r)
 	}
 }
 
@@ -125,7 +151,7 @@ func flagsOf(c *cobra.Command) map[string]string {
 
 // has says whether the setting at a path has an effect in the command.
 func (s *choice) has(path string) bool {
-	return s.effect == nil || s.of.Flags[path] != "" || slices.ContainsFunc(s.effect, func(e string) bool {
+	return s.all || s.of.Flags[path] != "" || slices.ContainsFunc(s.effect, func(e string) bool {
 		return path == e || strings.HasPrefix(path, e+".")
 	})
 }
@@ -144,6 +170,11 @@ func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
 		return nil, usageError{err}
 	}
 	typed = append(typed, s.of.Given(s.given, c.Flags().Changed)...)
+	for _, x := range s.short {
+		if on, _ := c.Flags().GetBool(strings.TrimPrefix(x.Place, "--")); on {
+			typed = append(typed, x)
+		}
+	}
 	if s.other != nil {
 		typed = append(typed, s.other()...)
 	}
@@ -176,9 +207,9 @@ func (s *choice) resolve(c *cobra.Command, base func(others ...settings.Source) 
 	return r, nil
 }
 
-// resolveModel resolves the settings of a command that opens a model: the run whose folder, or a
-// checkpoint of it, is at dir ("" is the adapter or the model that is named) states those that no
-// other source does.
+// resolveModel resolves the settings, of a command that opens a model with those that its run
+// states and no other source does: the run whose folder, or a checkpoint of it, is at dir. "" is
+// the adapter or the model that is named.
 func (s *choice) resolveModel(c *cobra.Command, dir string) (*resolved, error) {
 	environment := ""
 	r, err := s.resolve(c, func(others ...settings.Source) (run settings.Source, err error) {
@@ -204,6 +235,9 @@ func (s *choice) ofRun(dir string, others []settings.Source) (run settings.Sourc
 	for _, key := range []string{"lora.adapter", "model.path"} {
 		path, _ := settings.Find(key, others...).Value.(string)
 		dir = cmp.Or(dir, path)
+	}
+	if dir == "" || !s.opens {
+		return nil, "", nil
 	}
 	of, err := policy.ReadRun(dir)
 	if err != nil || of == nil {

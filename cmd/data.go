@@ -69,14 +69,7 @@ func newDataShow() *cobra.Command {
 		Mapped bool `help:"print names, problems and answers, as training reads them"`
 	}
 	s := newChoice(asDefault, "reward", "data", "model.template")
-	c := newCommand("data-show", &o, func(c *cobra.Command, args []string) error {
-		r, err := s.resolve(c, nil)
-		if err == nil {
-			err = r.check(r.Config)
-		}
-		if err != nil {
-			return err
-		}
+	c := newCommand("data-show", &o, s.run(func(c *cobra.Command, args []string, r *resolved) error {
 		from := r.Data.Options()
 		from.Input, from.Limit = inputOf(c, args[0]), o.Rows
 		path, err := localData(c, args[0])
@@ -87,7 +80,7 @@ func newDataShow() *cobra.Command {
 			return showMapped(c.OutOrStdout(), openedName(path), reward.Reading(r.Reward.Rule, from))
 		}
 		return showData(c.OutOrStdout(), openedName(path), from)
-	})
+	}))
 	s.register(c, dataFlags...)
 	return c
 }
@@ -158,18 +151,8 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 func newDataCheck() *cobra.Command {
 	var asJSON bool
 	s := newChoice(asDefault, "reward", "data")
-	c := newCommand("data-check", nil, func(c *cobra.Command, args []string) error {
-		r, err := s.resolve(c, nil)
-		if err == nil {
-			err = r.check(r.Config)
-		}
-		if err != nil {
-			return err
-		}
-		o := data.CheckOptions{Parse: verifier.Readable, Options: r.Data.Options(), Extract: reward.Extract(r.Reward.Rule)}
-		if o.Template, err = r.Model.PromptTemplate(); err != nil {
-			return err
-		}
+	c := newCommand("data-check", nil, s.run(func(c *cobra.Command, args []string, r *resolved) (err error) {
+		o := data.CheckOptions{Parse: verifier.Readable, Options: r.Data.Options(), Extract: reward.Extract(r.Reward.Rule), Template: r.prompt}
 		o.Input, o.Keep = inputOf(c, args[0]), o.Template.Columns
 		o.Options = reward.Reading(r.Reward.Rule, o.Options)
 		if r.Model.Path != "" {
@@ -178,7 +161,7 @@ func newDataCheck() *cobra.Command {
 			}
 		}
 		return reportData(c, args[0], o, asJSON)
-	})
+	}))
 	s.register(c, append(dataFlags, "model.path", "model.template", "model.system", "model.template_args")...)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c

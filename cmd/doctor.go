@@ -21,14 +21,7 @@ import (
 func newDoctor() *cobra.Command {
 	s := newChoice(asDefault, "runtime")
 	var asJSON, several bool
-	c := newCommand("doctor", nil, func(c *cobra.Command, _ []string) error {
-		r, err := s.resolve(c, nil)
-		if err == nil {
-			err = r.check(r.Config)
-		}
-		if err != nil {
-			return err
-		}
+	c := newCommand("doctor", nil, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
 		where := r.Runtime
 		if several {
 			return doctorMPI(c, where, asJSON)
@@ -48,7 +41,7 @@ func newDoctor() *cobra.Command {
 			return fmt.Errorf("doctor: %s", strings.Join(found.Problems, "\n  "))
 		}
 		return nil
-	})
+	}))
 	flags := c.Flags()
 	s.flags(c, "runtime")
 	flags.BoolVar(&several, "mpi", false, "look at the ranks that mpirun or srun started")

@@ -32,24 +32,25 @@ var samplingFlags = []string{"rollout.temperature", "rollout.top_p", "rollout.to
 // adapterFlag gives lora.adapter the name that it has where no adapter is trained.
 const adapterFlag = "lora.adapter=adapter"
 
-// modelChoice returns the settings of a command that runs a model, with the flags of paths.
-func modelChoice(c *cobra.Command, change func(*rl.Config), effect []string, paths ...string) *choice {
+// modelChoice returns the settings of a command that runs a model.
+func modelChoice(change func(*rl.Config), effect ...string) *choice {
 	s := newChoice(change, append(effect, "lora.adapter")...)
-	s.needs = []string{"model.path"}
-	s.register(c, append(paths, "model.path", "model.dtype", "lora.base_dtype", "runtime")...)
-	if f := c.Flags().Lookup("adapter"); f != nil {
-		f.Usage = adapterHelp
-	}
+	s.needs, s.opens = []string{"model.path"}, true
 	return s
 }
 
 // talkChoice returns the settings of a command that talks to a model: the template is another
 // by default, and of the model's run the limit of a response counts, too.
-func talkChoice(c *cobra.Command, template string, paths ...string) *choice {
-	return modelChoice(c, func(config *rl.Config) {
+func talkChoice(template string) *choice {
+	return modelChoice(func(config *rl.Config) {
 		config.Model.Template, config.Rollout.Sampling = template, sampler.Plain(512)
 		config.Rollout.SamplesPerPrompt = 1
-	}, []string{"rollout.max_new_tokens"}, slices.Concat(templateKeys, paths)...)
+	}, "rollout.max_new_tokens")
+}
+
+// registerModel is register for a command that runs a model.
+func (s *choice) registerModel(c *cobra.Command, paths ...string) {
+	s.register(c, append(paths, "model.path", "model.dtype", "lora.base_dtype", "runtime")...)
 }
 
 // drawn are the flags of the commands that sample beside their settings.

@@ -25,7 +25,7 @@ import (
 
 func newEval() *cobra.Command {
 	o := evalOptions{SuitesDir: "."}
-	var s *choice
+	s := modelChoice(asDefault, "eval", "reward", "environment", "rollout.max_new_tokens", "rollout.max_prompt_tokens")
 	c := newCommand("eval", &o, func(c *cobra.Command, args []string) error {
 		if o.Compare != "" {
 			return compareReports(c, args, o, s)
@@ -57,15 +57,9 @@ func newEval() *cobra.Command {
 		return t.End(errors.Join(err, reward.Close(r.Environment.Settings)))
 	})
 	c.Args = cobra.MaximumNArgs(1) // the report that --compare compares
-	s = modelChoice(c, asDefault, []string{"eval", "reward", "environment", "rollout.max_new_tokens", "rollout.max_prompt_tokens"},
-		append(slices.Clone(templateKeys), adapterFlag, "eval.samples", "eval.extract", "eval.grade_truncated", "eval.temperature", "eval.top_p", "eval.top_k", "eval.min_p", "eval.max_new_tokens",
-			"eval.prompt", "eval.answer", "eval.id", "eval.split", "eval.expansion", "rollout.slots", "reward.name=reward")...)
-	s.other = func() settings.Source {
-		if o.Greedy {
-			return settings.Source{settings.State("eval.temperature", "greedy", 0.0)}
-		}
-		return nil
-	}
+	s.registerModel(c, append(templateKeys, adapterFlag, "eval.samples", "eval.extract", "eval.grade_truncated", "eval.temperature", "eval.top_p", "eval.top_k", "eval.min_p", "eval.max_new_tokens",
+		"eval.prompt", "eval.answer", "eval.id", "eval.split", "eval.expansion", "rollout.slots", "reward.name=reward")...)
+	s.shorten(c, "greedy", "eval.temperature", 0.0, "take the likeliest token")
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
 	offer(c, reward.ExtractRules, "extract")
 	exclusive(c, "json", "markdown")
@@ -85,7 +79,6 @@ type evalOptions struct {
 	Suites    []string `flag:"suite" split:"," help:"benchmarks or files of problems; repeatable"`
 	SuitesDir string   `help:"folder of the benchmarks" complete:"dir"`
 	Limit     int      `range:"[0,)" note:"0 is all" help:"measure the first so many problems of each suite"`
-	Greedy    bool     `help:"take the likeliest token"`
 	Seed      uint64   `help:"seed of the sampling; that of the run's own evaluations if there is a run"`
 	Out       string   `help:"file for every response" complete:"jsonl"`
 	Resume    bool     `help:"sample only what the file of --out still lacks, if there is one"`

@@ -13,10 +13,9 @@ import (
 func newExport() *cobra.Command {
 	o := exportOptions{Blocks: 1}
 	s := newChoice(asDefault)
-	c := newCommand("export", &o, func(c *cobra.Command, _ []string) error { return o.run(c, s) })
+	c := newCommand("export", &o, s.run(func(c *cobra.Command, _ []string, r *resolved) error { return o.run(c, r) }))
 	s.needs = []string{"model.path"}
 	s.register(c, "model.path", adapterFlag, "model.dtype", "runtime.device")
-	c.Flags().Lookup("adapter").Usage = adapterHelp
 	return c
 }
 
@@ -27,14 +26,7 @@ type exportOptions struct {
 }
 
 // run writes or prints the graphs.
-func (o exportOptions) run(c *cobra.Command, s *choice) error {
-	r, err := s.resolve(c, nil)
-	if err == nil {
-		err = r.check(r.Config)
-	}
-	if err != nil {
-		return err
-	}
+func (o exportOptions) run(c *cobra.Command, r *resolved) error {
 	provider, ok := map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[r.Runtime.Device]
 	switch {
 	case o.Out == "" && !o.Ports:

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/cli"
-	"onering/internal/settings"
 	"onering/internal/strict"
 	"onering/policy"
 	"onering/sampler"
@@ -25,7 +24,7 @@ import (
 
 func newGenerate() *cobra.Command {
 	o := generateOptions{drawn: drawn{Generation: true}}
-	var s *choice
+	s := talkChoice("no")
 	c := newCommand("generate", &o, func(c *cobra.Command, args []string) (err error) {
 		if err := o.adapters.read(); err != nil {
 			return err
@@ -51,13 +50,9 @@ func newGenerate() *cobra.Command {
 			return generate(c, t, p, rows, o)
 		}))
 	})
-	s = talkChoice(c, "no", append(samplingFlags, "rollout.samples_per_prompt", "rollout.slots", "rollout.invariant")...)
-	s.other = func() settings.Source {
-		if o.Chat {
-			return append(o.stated(), settings.State("model.template", "chat", "chat"))
-		}
-		return o.stated()
-	}
+	s.registerModel(c, slices.Concat(templateKeys, samplingFlags, []string{"rollout.samples_per_prompt", "rollout.slots", "rollout.invariant"})...)
+	s.shorten(c, "chat", "model.template", "chat", "the same as --template chat: the chat template of the model's tokenizer")
+	s.other = o.stated
 	exclusive(c, "chat", "template")
 	return c
 }
@@ -65,8 +60,6 @@ func newGenerate() *cobra.Command {
 type generateOptions struct {
 	drawn
 	adapters
-	Chat bool `help:"the same as --template chat: the chat template of the model's tokenizer"`
-
 	ways           map[string]*resolved // by the adapter's name, "" for the model alone
 	samples, slots int
 	invariant      bool // see sampler.Invariant

@@ -20,23 +20,18 @@ import (
 
 func newGrade() *cobra.Command {
 	s := newChoice(asDefault, "reward", "model.template")
-	c := newCommand("grade", nil, func(c *cobra.Command, args []string) error { return gradeFile(c, args, s) })
+	c := newCommand("grade", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error {
+		if inputName(args) == "-" && s.file == "-" {
+			return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
+		}
+		return gradeFile(c, args, r.Config)
+	}))
 	s.register(c, "reward.name=reward")
 	return c
 }
 
 // gradeFile grades the lines of the file that the arguments name.
-func gradeFile(c *cobra.Command, args []string, s *choice) error {
-	if inputName(args) == "-" && s.file == "-" {
-		return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
-	}
-	config, err := s.resolve(c, nil)
-	if err == nil {
-		err = config.check(config.Config)
-	}
-	if err != nil {
-		return err
-	}
+func gradeFile(c *cobra.Command, args []string, config rl.Config) error {
 	return withInput(c, args, func(in io.Reader, name string) error {
 		ctx, stopped, stop := cli.CatchSignals(c.Context())
 		defer stop()

@@ -15,20 +15,13 @@ import (
 )
 
 func newScore() *cobra.Command {
-	var s *choice
-	c := newCommand("score", nil, func(c *cobra.Command, args []string) error {
-		r, err := s.resolveModel(c, "")
-		if err == nil {
-			err = r.check(r.Config)
-		}
-		if err != nil {
-			return err
-		}
+	s := modelChoice(asDefault)
+	c := newCommand("score", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error {
 		return r.with(c, nil, args, nil, func(in io.Reader, name string, p *policy.Policy) error {
 			return score(in, name, c.OutOrStdout(), p, r.Rollout.Temperature)
 		})
-	})
-	s = modelChoice(c, asDefault, nil, adapterFlag, "rollout.temperature")
+	}))
+	s.registerModel(c, adapterFlag, "rollout.temperature")
 	return c
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +43,9 @@ type serveOptions struct {
 
 func newServe() *cobra.Command {
 	o := serveOptions{Addr: "localhost:8000", Queue: 64, Context: 8192, MaxTokens: 8192, Drain: time.Minute, Generation: true}
+	o.settings = modelChoice(func(config *rl.Config) {
+		config.Model.Template, config.Rollout.Slots, config.Rollout.Invariant = "chat", 16, true
+	}, append(samplingFlags, "rollout.max_new_tokens")...)
 	c := newCommand("serve", &o, func(c *cobra.Command, _ []string) (err error) {
 		if err := o.adapters.read(); err != nil {
 			return err
@@ -70,9 +72,7 @@ func newServe() *cobra.Command {
 		defer p.Close()
 		return o.serve(ctx, c, listener, p, key)
 	})
-	o.settings = modelChoice(c, func(config *rl.Config) {
-		config.Model.Template, config.Rollout.Slots, config.Rollout.Invariant = "chat", 16, true
-	}, slices.Concat([]string{"rollout.max_new_tokens"}, samplingFlags), append([]string{"rollout.slots", "rollout.invariant"}, templateKeys...)...)
+	o.settings.registerModel(c, append(templateKeys, "rollout.slots", "rollout.invariant")...)
 	o.settings.other = o.stated
 	return c
 }

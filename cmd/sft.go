@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +21,7 @@ import (
 
 func newSFT() *cobra.Command {
 	given := sft.Default("")
-	x := &sftCommand{choice: &choice{given: &given, of: settings.Command{Name: "sft", Flags: map[string]string{}}}, runOptions: runOptions{Report: true}}
+	x := &sftCommand{choice: &choice{given: &given, all: true, of: settings.Command{Name: "sft", Flags: map[string]string{}}}, runOptions: runOptions{Report: true}}
 	c := newCommand("sft", x, func(c *cobra.Command, _ []string) error {
 		config, err := x.resolve(c)
 		if err != nil {
@@ -52,6 +54,12 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 	if finished {
 		if err := refuseChanges(config); err != nil {
 			return err
+		}
+		for _, path := range []string{config.Data.Train, config.Data.Eval} {
+			file, err := os.Stat(path)
+			if run, failed := os.Stat(filepath.Join(dir, "run.toml")); err == nil && failed == nil && file.ModTime().After(run.ModTime()) {
+				slog.Warn("the data were written after the run had begun, and it does not learn them again", "file", path)
+			}
 		}
 		slog.Info("the run is finished: there is nothing to resume; to train further from it, name it with --model", "folder", dir)
 		fmt.Fprintln(c.OutOrStdout(), dir)

@@ -15,10 +15,10 @@ import (
 
 func newStep() *cobra.Command {
 	o := rl.NewStep()
-	var s *choice
+	s := modelChoice(asDefault, "optimizer")
 	var seed uint64
 	c := newCommand("step", nil, func(c *cobra.Command, args []string) error { return runStep(c, o, s, seed, args) })
-	s = modelChoice(c, asDefault, []string{"optimizer"}, adapterFlag, "lora", "rollout.temperature",
+	s.registerModel(c, adapterFlag, "lora", "rollout.temperature",
 		"optimizer.learning_rate", "optimizer.max_grad_norm", "optimizer.beta1", "optimizer.beta2", "optimizer.eps", "optimizer.weight_decay")
 	flags := c.Flags()
 	flags.StringVar(&o.State, "state", "", "folder of the optimizer's moments, as an earlier step wrote it")
@@ -91,21 +91,14 @@ func runStep(c *cobra.Command, o *rl.Step, s *choice, seed uint64, args []string
 func newWeights() *cobra.Command {
 	s := newChoice(asDefault, "objective")
 	var explain bool
-	c := newCommand("weights", nil, func(c *cobra.Command, args []string) error { return runWeights(c, args, s, explain) })
+	c := newCommand("weights", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error { return runWeights(c, args, r, explain) }))
 	s.register(c, "objective.name=objective")
 	c.Flags().BoolVar(&explain, "explain", false, "print a table for people instead of JSON")
 	return c
 }
 
 // runWeights reads a batch and prints the weights that the objective gives its tokens.
-func runWeights(c *cobra.Command, args []string, s *choice, explain bool) error {
-	r, err := s.resolve(c, nil)
-	if err == nil {
-		err = r.check(r.Config)
-	}
-	if err != nil {
-		return err
-	}
+func runWeights(c *cobra.Command, args []string, r *resolved, explain bool) error {
 	return withInput(c, args, func(text io.Reader, name string) error {
 		in, err := rl.ReadWeights(text)
 		if err != nil {

@@ -99,6 +99,9 @@ func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 		return nil, err
 	}
 	o.Out = cmp.Or(o.Out, filepath.Join("runs", "out", sweep.Name(path)))
+	if _, err := os.Stat(filepath.Join(o.Out, "run.toml")); err == nil {
+		return nil, usagef("--out %s: it is the folder of a run, whose report.html would be replaced: name another", o.Out)
+	}
 	s := &opened{sweepOptions: o, plan: p, runs: p.Runs(o.Out)}
 	configs, err := resolveRuns(c, p, s.runs, o.Set, o.Jobs)
 	if err != nil || o.List {
@@ -184,6 +187,7 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 	var configs []rl.Config
 	for _, run := range runs {
 		s := newChoice(asDefault)
+		s.all = true
 		s.file, s.sets = p.Base, append(slices.Clone(sets), run.Settings...)
 		r, err := s.resolve(c, s.embeddedRun)
 		if err == nil {

@@ -7,17 +7,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/internal/settings"
 	"onering/policy"
 	"onering/tokenize"
+	"onering/train/rl"
 )
 
 func newTokenize() *cobra.Command {
 	var o tokenizeOptions
-	s := newChoice(asDefault)
-	c := newCommand("tokenize", &o, func(c *cobra.Command, args []string) error { return o.run(c, args, s) })
+	s := newChoice(func(config *rl.Config) { config.Model.Template = "no" }) // a text is encoded as it is
+	c := newCommand("tokenize", &o, s.run(func(c *cobra.Command, args []string, r *resolved) error { return o.run(c, args, r) }))
 	s.needs = []string{"model.path"}
 	s.register(c, "model.path", "model.template", "model.system", "model.template_args")
+	s.shorten(c, "chat", "model.template", "chat", "render conversations with the tokenizer's chat template")
 	exclusive(c, "decode", "chat", "template")
 	return c
 }
@@ -26,37 +27,21 @@ func newTokenize() *cobra.Command {
 type tokenizeOptions struct {
 	Decode      bool `help:"turn ids into text"`
 	SkipSpecial bool `help:"with --decode: leave special tokens out"`
-	Chat        bool `help:"render conversations with the tokenizer's chat template"`
 }
 
 // run tokenizes, or the reverse.
-func (o tokenizeOptions) run(c *cobra.Command, args []string, s *choice) error {
+func (o tokenizeOptions) run(c *cobra.Command, args []string, r *resolved) error {
+	chats, _ := c.Flags().GetBool("chat")
 	switch {
 	case o.SkipSpecial && !o.Decode:
 		return usagef("--skip-special goes with --decode")
-	case o.Chat && c.Flags().Changed("system"):
+	case chats && r.Model.System != "":
 		return usagef("--system goes with --template chat")
 	}
-	s.other = func() settings.Source {
-		if o.Chat {
-			return settings.Source{settings.State("model.template", "chat", "chat")}
-		}
-		return nil
-	}
-	r, err := s.resolve(c, nil)
-	if err != nil {
-		return err
-	}
 	var around *tokenize.Template
-	if r.Decided("model.template").Key == "" {
-		r.Model.Template = "no" // a text is encoded as it is
-	} else if !o.Chat {
+	if r.Decided("model.template").Key != "" {
 		around = &r.prompt
 	}
-	if err := r.check(r.Config); err != nil {
-		return err
-	}
-	r.prompt, _ = r.Model.PromptTemplate()
 	folder, err := modelFolder(c, r.Model.Path, localTokenizer)
 	if err != nil {
 		return err
@@ -65,7 +50,7 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string, s *choice) error {
 	if err != nil {
 		return err
 	}
-	if o.Chat || around != nil && around.Chat {
+	if around != nil && around.Chat {
 		if err := t.CheckChat(); err != nil {
 			return err
 		}
@@ -73,7 +58,7 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string, s *choice) error {
 	switch {
 	case o.Decode:
 		return turnLines(c, args, func(row idsRow) (any, error) { return row.decode(t, o.SkipSpecial) })
-	case o.Chat:
+	case chats:
 		given, err := r.Model.Args.Parse()
 		if err != nil {
 			return err

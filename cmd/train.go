@@ -51,6 +51,7 @@ type trainOptions struct {
 func newTrain() *cobra.Command {
 	o := trainOptions{runOptions: runOptions{Report: true}}
 	s := newChoice(asDefault)
+	s.all = true
 	c := newCommand("train", &o, func(c *cobra.Command, _ []string) error {
 		r, err := s.resolveRun(c, s.given.(*rl.Config).Output.Dir, o.Resume)
 		if err != nil {

@@ -3,9 +3,13 @@ package train
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -113,7 +117,11 @@ func (r *Run) open(resume bool) error {
 		return err
 	}
 	if from.Dir == "" {
-		r.Log.Info("there is no checkpoint yet: the run begins again", "folder", r.plan.Output)
+		level := slog.LevelInfo
+		if info, err := os.Stat(filepath.Join(r.plan.Output, "metrics.jsonl")); err == nil && info.Size() > 0 {
+			level = slog.LevelWarn // what the run had written is replaced
+		}
+		r.Log.Log(context.Background(), level, "there is no checkpoint: the run begins again at its first step", "folder", r.plan.Output)
 	} else if err := r.together(func() error { return r.restore(from) }, func() error {
 		same := r.plan.Settings["train.micro_tokens"] == from.State.Settings["train.micro_tokens"]
 		return r.Learned.restore(from, same)

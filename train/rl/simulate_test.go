@@ -398,7 +398,7 @@ func (m *machine) Handle(_ context.Context, r slog.Record) error {
 	switch r.Message {
 	case "saved a checkpoint":
 		m.saved.Store(max(step, m.saved.Load()))
-	case "resuming", "there is no checkpoint yet: the run begins again":
+	case "resuming", "there is no checkpoint: the run begins again at its first step":
 		m.resumed.Store(step)
 	}
 	return nil
