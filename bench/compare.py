@@ -121,7 +121,7 @@ def main():
     if "decode" in a.only:
         plan += [("onering_decode", lambda: ours("decode")), ("transformers_decode", lambda: theirs("decode"))]
     if "train" in a.only:
-        plan += [("onering_train", lambda: ours("train")), ("onering_train_lean", lambda: ours("train", "--stash", "1")),
+        plan += [("onering_train", lambda: ours("train")), ("onering_train_lean", lambda: ours("train", "--stash", "inputs")),
                  ("pytorch_checkpointing", lambda: theirs("checkpointing")), ("pytorch", lambda: theirs("plain"))]
     runs = {name: [] for name, _ in plan}
     for i in range(a.repeat):

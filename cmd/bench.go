@@ -12,7 +12,6 @@ import (
 
 	"onering/internal/bench"
 	"onering/internal/cli"
-	"onering/models"
 	"onering/policy"
 	ort "onering/runtime"
 	"onering/train/rl"
@@ -42,7 +41,6 @@ func newBench() *cobra.Command {
 	flags.StringVar(&b.config, "config", "", "config.json of a model, or its folder (required)")
 	flags.StringSliceVar(&b.parts, "part", benchParts[:1], "what to measure: all, or some of "+strings.Join(benchParts[1:], ", "))
 	flags.StringArrayVar(&b.contexts, "contexts", nil, "decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000; may be given several times")
-	flags.IntVar((*int)(&b.Stash), "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything of the layers, 3 the logits too")
 	addFlags(c, &b.Parts)
 	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
 	flags.StringVar(&b.profile, "profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
@@ -101,9 +99,6 @@ func (b *benchCommand) check() error {
 			return err
 		}
 		b.Contexts[text] = rows
-	}
-	if b.Stash < models.StashInput || b.Stash > models.StashLogits {
-		return usagef("--stash %d: must be 0, 1, 2 or 3", b.Stash)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"maps"
@@ -79,7 +80,7 @@ func TestTableRuns(t *testing.T) {
 			for _, p := range plans {
 				cell := "no"
 				if p.Fits {
-					cell = fmt.Sprintf("%.0f GB, %d slots, %s; %.0f s", float64(p.Peak)/1e9, p.Slots, p.Stash, p.Seconds)
+					cell = fmt.Sprintf("%.0f GB, %d slots, %.0f GB kept; %.0f s", float64(p.Peak)/1e9, p.Slots, float64(p.StashBytes)/1e9, p.Seconds)
 				}
 				if p.Fits && p.Offload != runtime.OffloadNone {
 					cell += fmt.Sprintf("; %.0f GB of the host", float64(p.Host)/1e9)
@@ -142,16 +143,17 @@ func must1[T any](x T, err error) func(*testing.T) T {
 func TestKeptSizes(t *testing.T) {
 	dir := t.TempDir()
 	was := rl.Default()
-	was.Runtime.Device, was.Rollout.Slots, was.Train.MicroTokens, was.Train.Stash, was.Optimizer.Offload, was.Train.Rounds = "cuda", 96, 2048, "layers", runtime.OffloadAll, 3
+	was.Runtime.Device, was.Rollout.Slots, was.Train.MicroTokens, was.Optimizer.Offload, was.Train.Rounds = "cuda", 96, 2048, runtime.OffloadAll, 3
 	was.Model.DType = "bfloat16"
 	text := must1(encodeConfig(&was))(t)
+	text = bytes.Replace(text, []byte(`stash = "auto"`), []byte(`stash = "layers"`), 1) // of an earlier version
 	file := filepath.Join(t.TempDir(), "again.toml")
 	for path, text := range map[string]string{filepath.Join(dir, "run.toml"): string(text), file: "[train]\nmicro_tokens = 1024\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for device, want := range map[string]string{"cuda": "64 1024 layers all", "cpu": "64 1024 auto none"} {
+	for device, want := range map[string]string{"cuda": "64 1024 auto all", "cpu": "64 1024 auto none"} {
 		for _, out := range []string{dir, t.TempDir()} { // the second folder has no run
 			s := newChoice(asDefault)
 			s.all = true

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/models"
 	"onering/policy"
 	"onering/runtime"
 	"onering/train/rl"
@@ -30,7 +29,7 @@ const microTokens = 4096
 
 // score reads pairs and writes their log-probs and entropies in the same order.
 func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperature float64) error {
-	learner, err := p.Env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: models.StashInput})
+	learner, err := p.Env.NewLearner(p.Ring, runtime.LearnerOptions{})
 	if err != nil {
 		return err
 	}

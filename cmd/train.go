@@ -410,15 +410,16 @@ func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Spli
 func (r *resolved) isOpen(key string) bool { return r.Decided(key).Key == "" }
 
 // takeSizes sets the open sizes of a run by the free memory of its GPU, equally on all
-// ranks, and prints them. A resumed run keeps its sizes.
+// ranks, and prints them. A resumed run keeps those that its folder states.
 func takeSizes(c *cobra.Command, t *ranks.Group, r *resolved, resume bool) error {
-	if resume || r.Runtime.Device == "cpu" {
+	if r.Runtime.Device == "cpu" {
 		return nil
 	}
+	open := func(key string) bool { return !resume && r.isOpen(key) }
 	plans, err := ranks.FromFirst(t, func() ([]rl.Plan, error) {
 		config := r.Config
 		t.Place(&config.Runtime.Device, &config.Runtime.Threads)
-		e, _, err := estimate(c, &config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}, r.isOpen, false)
+		e, _, err := estimate(c, &config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()}, open, false)
 		return e.Plans, err
 	})
 	if len(plans) > 0 && err == nil {

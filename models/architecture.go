@@ -68,36 +68,28 @@ type Geometry struct {
 	Compute DType
 }
 
-// StashBytes estimates how many bytes the layers and the head store in a forward pass
-// over n tokens for the backward pass.
-func (g Geometry) StashBytes(level Stash, n int) int {
-	size := g.Compute.Size() // bytes of an element, except in the layers' inputs and outputs
-	per := 4 * g.Hidden
-	if level >= StashAttention {
-		per += size*(2*g.Heads*g.HeadDim+2*g.KVHeads*g.HeadDim) + 4*g.Hidden
-	}
-	if level >= StashAll {
-		per += size * 2 * g.FFN
-	}
-	kept := n * per * g.Layers
-	if level >= StashLogits {
-		kept += n * 4 * g.Vocab
-	}
-	return kept
+// InputBytes is how many bytes a forward pass over n tokens stores at least for its backward
+// pass: the input of each layer, from which that computes the layer again.
+func (g Geometry) InputBytes(n int) int { return 4 * n * g.Hidden * g.Layers }
+
+// StashBytes is how many bytes a full layer stores in addition, over n tokens, so that nothing
+// is computed again, but for the logits.
+func (g Geometry) StashBytes(n int) int {
+	return n * (g.Compute.Size()*2*(g.Heads*g.HeadDim+g.KVHeads*g.HeadDim+g.FFN) + 4*g.Hidden)
 }
 
-// Fuller returns how many layers can store StashAll, if the other layers store level, in
-// a pass over n tokens within a number of bytes, and how much all layers store then.
-func (g Geometry) Fuller(level Stash, n, bytes int) (layers, kept int) {
-	kept = g.StashBytes(level, n)
-	if level >= StashAll {
-		return g.Layers, kept
-	}
-	if each := (g.StashBytes(StashAll, n) - kept) / max(1, g.Layers); each > 0 && bytes > kept {
-		layers = min(g.Layers, (bytes-kept)/each)
-		kept += layers * each
-	}
-	return layers, kept
+// FullBytes is how many bytes a forward pass over n tokens stores at most: everything of all
+// layers, and the logits.
+func (g Geometry) FullBytes(n int) int {
+	return g.InputBytes(n) + g.Layers*g.StashBytes(n) + 4*n*g.Vocab
+}
+
+// Full returns how many layers can be full in a pass over n tokens that stores up to a number
+// of bytes, and how many bytes of these are left then.
+func (g Geometry) Full(n, bytes int) (layers, left int) {
+	left = max(0, bytes-g.InputBytes(n))
+	layers = min(g.Layers, left/max(1, g.StashBytes(n)))
+	return layers, left - layers*g.StashBytes(n)
 }
 
 // An Architecture builds the Programs of one model. Each names its weight inputs as the
@@ -122,21 +114,22 @@ type Architecture interface {
 	DecodeMany(form Form) (Program, error)
 	Sample(choice Choice, form Form) (Program, error)
 
-	// Layer is one decoder layer over packed tokens, forward and backward. The backward
-	// graph reads the values that the forward graph stored (see Stash).
-	Layer(stash Stash, blocks int) (forward, backward Program, err error)
+	// Layer is one decoder layer over packed tokens, forward and backward. If it is full, the
+	// forward graph also returns q, k, v, the attention's output, x2, gate and up, which the
+	// backward graph reads; else that computes the layer again from its input x [N,D].
+	Layer(full bool, blocks int) (forward, backward Program, err error)
 	// LayerBytes returns the peak memory in bytes of a run of each layer Program,
 	// without its inputs and outputs, for n tokens in rows rows of T places.
-	LayerBytes(stash Stash, blocks, n, rows, T int) (forward, backward int64, err error)
+	LayerBytes(full bool, blocks, n, rows, T int) (forward, backward int64, err error)
 	// With an Adapter, the backward Programs of Layer, Norm and Head give the gradients
 	// of the adapter and of their input, and none of weights.
 
 	// Norm is the final norm with the sampling temperature.
 	Norm() (forward, backward Program, err error)
 	// Head is the log-softmax over a slice of the vocabulary. backward also takes
-	// dL/dentropy if entropyGradient is set, and the stored logits if stash is
-	// StashLogits.
-	Head(stash Stash, entropyGradient bool) (forward, target, backward Program, err error)
+	// dL/dentropy if entropyGradient is set, and the logits that forward returned if
+	// full is set.
+	Head(full, entropyGradient bool) (forward, target, backward Program, err error)
 	// Rows are for devices whose memory Go cannot access.
 	Rows() (RowPrograms, error)
 	// GradNorm is the sum of the squares of a slice of the gradients; any optimizer clips
@@ -191,17 +184,3 @@ const (
 
 // Choices lists every choice.
 var Choices = []Choice{Draw, Greedy, Candidates}
-
-// A Stash says how much of a layer's forward pass is stored for its backward pass.
-type Stash int
-
-const (
-	// StashInput stores only x [N,D]: backward computes the layer again.
-	StashInput Stash = iota
-	// StashAttention also stores q, k, v, the attention's output and x2.
-	StashAttention
-	// StashAll also stores gate and up.
-	StashAll
-	// StashLogits also stores the logits of the head.
-	StashLogits
-)

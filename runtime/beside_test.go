@@ -64,7 +64,7 @@ func TestAdapterIsMerged(t *testing.T) {
 
 		sequences, sampled := sampleFamily(t, env, beside)
 		learn := func(r *runtime.Ring) *runtime.Learner {
-			l, err := env.NewLearner(r, runtime.LearnerOptions{Stash: models.StashAttention, BlockTokens: 8})
+			l, err := env.NewLearner(r, runtime.LearnerOptions{StashBytes: everything, BlockTokens: 8})
 			check(t, err)
 			t.Cleanup(l.Close)
 			p, err := l.Forward(sequences, 1, true)

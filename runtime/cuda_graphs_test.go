@@ -27,8 +27,8 @@ func TestGPUGraphsOnCPU(t *testing.T) {
 			programs = append(programs, must(c.Decode(form))(t))
 		}
 		for _, blocks := range []int{1, 3} {
-			for _, stash := range []models.Stash{models.StashInput, models.StashAll} {
-				f, b, err := c.Layer(stash, blocks)
+			for _, full := range []bool{false, true} {
+				f, b, err := c.Layer(full, blocks)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -111,7 +111,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 
 		z, u := map[bool][]float32{}, map[bool][]float32{}
 		for onCUDA, config := range map[bool]decoder.Architecture{false: c, true: cuda} {
-			p, _, _, err := config.Head(models.StashInput, false)
+			p, _, _, err := config.Head(false, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,7 +65,7 @@ func testRegisteredFamily(t *testing.T, env *runtime.Env) {
 	defer ring.Close()
 
 	sequences, sampled := sampleFamily(t, env, ring)
-	l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention, BlockTokens: 8})
+	l, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: everything, BlockTokens: 8})
 	check(t, err)
 	defer l.Close()
 	weights := make([][]float64, len(sequences))

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"onering/models"
 	"onering/runtime"
 )
 
@@ -28,7 +27,7 @@ func TestFinal(t *testing.T) {
 			}
 			var said []told
 			var l *runtime.Learner
-			l, err := env.NewLearner(m.ring, runtime.LearnerOptions{Stash: models.StashAll, Final: func(first int) {
+			l, err := env.NewLearner(m.ring, runtime.LearnerOptions{StashBytes: everything, Final: func(first int) {
 				check(t, env.Download(l.Gradients))
 				said = append(said, told{first, slices.Clone(l.Gradients.Data)})
 			}})

@@ -197,7 +197,7 @@ func TestHalfCopy(t *testing.T) {
 // train makes two updates and returns the Learner and Optimizer that made them.
 func train(t *testing.T, env *runtime.Env, ring *runtime.Ring) (*runtime.Learner, *runtime.Optimizer) {
 	t.Helper()
-	l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAll})
+	l, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: everything})
 	check(t, err)
 	o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default())
 	check(t, err)
@@ -399,7 +399,7 @@ func TestOffloadLost(t *testing.T) {
 func TestLossScale(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		w, ring := madeUpRing(t, halfModel(), 3)
-		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention})
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: everything})
 		check(t, err)
 		defer l.Close()
 		o, err := env.NewOptimizer(ring, l.Gradients, adamw.Default())

@@ -37,7 +37,7 @@ func (l *Learner) openHead() error {
 	e := l.env
 	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32)}
 	l.head = h
-	if _, err := h.of(l, l.keepsLogits()); err != nil {
+	if _, err := h.of(l, false); err != nil {
 		return err
 	}
 	return l.sliceHead()
@@ -46,14 +46,14 @@ func (l *Learner) openHead() error {
 // of returns the head's Programs for passes that store their logits or not. It loads them
 // at the first call.
 func (s *headSessions) of(l *Learner, keepsLogits bool) (*headProducts, error) {
-	i, stash := 0, min(l.options.Stash, models.StashAll)
+	i := 0
 	if keepsLogits {
-		i, stash = 1, models.StashLogits
+		i = 1
 	}
 	if h := s.products[i]; h != nil {
 		return h, nil
 	}
-	forward, target, backward, err := l.arch().Head(stash, l.options.EntropyGradient)
+	forward, target, backward, err := l.arch().Head(keepsLogits, l.options.EntropyGradient)
 	if err != nil {
 		return nil, err
 	}

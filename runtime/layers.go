@@ -110,11 +110,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 
 // form returns the form of layer i's Programs in a pass with the activations a.
 func (p *Pass) form(a *activations, i int) layerForm {
-	f := layerForm{p.blocks, p.learner.options.Stash}
-	if i < a.full {
-		f.stash = max(f.stash, models.StashAll)
-	}
-	return f
+	return layerForm{p.blocks, i < a.full}
 }
 
 // bindLayer binds the inputs that the forward and the backward Program of a layer
@@ -155,6 +151,7 @@ type activations struct {
 	x     []buffer   // the input [N,D] of each layer, and the last layer's output
 	stash [][]buffer // for each layer, the values that forward stores for backward
 	full  int        // how many layers store everything
+	bytes int        // its part of StashBytes
 	xr, h buffer     // the rows [n,D] that predict scored tokens, before and after the final norm
 	// logits [n,v] of each slice of the vocabulary, if they are stored
 	logits      []buffer
@@ -165,7 +162,7 @@ type activations struct {
 type spare struct {
 	packed      []*packed
 	activations []*activations
-	fuller      *activations // in use by the one pass that stores more than the others; or nil
+	stored      int // bytes of StashBytes that open passes use
 }
 
 func (s *spare) close() {
@@ -190,8 +187,8 @@ func (l *Learner) takeActivations(p *Pass, keep bool) *activations {
 	for len(a.x) <= l.geometry.Layers {
 		a.x, a.stash = append(a.x, l.env.buffer(models.F32)), append(a.stash, nil)
 	}
-	a.full, a.keepsLogits = 0, l.keepsLogits()
-	if keep && l.spare.fuller == nil {
+	a.full, a.keepsLogits = 0, false
+	if keep {
 		a.fill(p)
 	}
 	if !a.keepsLogits { // an earlier pass may have used them for more layers
@@ -200,25 +197,26 @@ func (l *Learner) takeActivations(p *Pass, keep bool) *activations {
 	return a
 }
 
-// fill lets a store as much of p as StashBytes has room for: everything of some layers,
-// then of all layers, then the logits too.
+// fill lets a store as much of p as the rest of StashBytes has room for: everything of some
+// layers, then of all layers, then the logits too.
 func (a *activations) fill(p *Pass) {
 	l := p.learner
-	g, most := l.geometry, l.options.StashBytes
-	var kept int
-	a.full, kept = g.Fuller(l.options.Stash, p.n, most)
-	a.keepsLogits = a.keepsLogits || a.full == g.Layers && kept+4*p.rows*g.Vocab <= most
-	if a.full > 0 || a.keepsLogits {
-		l.spare.fuller = a
+	g, most := l.geometry, l.options.StashBytes-l.spare.stored
+	full, left := g.Full(p.n, most)
+	logits := 4 * p.rows * g.Vocab
+	if a.full = full; full == g.Layers && logits <= left {
+		a.keepsLogits, left = true, left-logits
+	}
+	if full > 0 {
+		a.bytes = most - left
+		l.spare.stored += a.bytes
 	}
 }
 
 // give returns a set for other passes. Its content stays until the next pass.
 func (s *spare) give(a *activations) {
 	if a != nil {
-		if s.fuller == a {
-			s.fuller = nil
-		}
+		s.stored, a.bytes = s.stored-a.bytes, 0
 		s.activations = append(s.activations, a)
 	}
 }

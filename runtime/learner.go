@@ -11,10 +11,9 @@ import (
 // LearnerOptions tune the memory and speed of a Learner. They change results by
 // rounding only.
 type LearnerOptions struct {
-	// Stash is the least that the forward pass stores for the backward pass.
-	Stash models.Stash
-	// StashBytes is how many bytes each pass that is kept may store: as many layers as
-	// fit store everything, and then the logits too. It changes no bits.
+	// StashBytes is how many bytes the passes that are kept may store together for their
+	// backward passes: as many layers as fit store everything, and then the head its logits.
+	// Each stores the inputs of its layers in any case. It changes no bits.
 	StashBytes int
 	// HeadRows is how many rows of the vocabulary are multiplied at once; 0
 	// means 8176.
@@ -76,8 +75,8 @@ type backward struct {
 
 // A layerForm has what the Programs of a layer depend on.
 type layerForm struct {
-	blocks int // number of blocks of queries
-	stash  models.Stash
+	blocks int  // number of blocks of queries
+	full   bool // forward stores what backward reads
 }
 
 // layerSessions are the bindings of each layer to the two layer Programs.
@@ -93,7 +92,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 		return nil, err
 	}
 	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly {
-		o.Stash, o.StashBytes = models.StashInput, 0 // no activations are stored
+		o.StashBytes = 0 // no activations are stored
 	}
 	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[layerForm]*layerSessions),
 		tables: newTables(e), back: backward{dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}}
@@ -119,7 +118,7 @@ func (l *Learner) open() (err error) {
 		l.back.final = finals(l)
 	}
 	if k := l.env.memory.Kernels; k != nil {
-		forward, _, err := l.arch().Layer(models.StashInput, 1)
+		forward, _, err := l.arch().Layer(false, 1)
 		if err != nil {
 			return err
 		}
@@ -146,9 +145,6 @@ func (l *Learner) arch() models.Architecture {
 // those of an adapter.
 func (l *Learner) trainsWeights() bool { return !l.options.ScoreOnly && l.ring.Adapter == nil }
 
-// keepsLogits reports whether all forward passes keep logits for Backward.
-func (l *Learner) keepsLogits() bool { return l.options.Stash >= models.StashLogits }
-
 // bindWeights binds the weights and, as inputs and outputs with the same memory, the
 // gradients that the Program adds to.
 func (l *Learner) bindWeights(b *Binding, prefix string) error {
@@ -170,7 +166,7 @@ func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 	if s := l.layers[f]; s != nil {
 		return s, nil
 	}
-	forward, backward, err := l.arch().Layer(f.stash, f.blocks)
+	forward, backward, err := l.arch().Layer(f.full, f.blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +248,7 @@ func (l *Learner) Release() {
 		return
 	}
 	l.spare.close()
-	l.spare = spare{fuller: l.spare.fuller}
+	l.spare = spare{stored: l.spare.stored}
 }
 
 // Close frees the sessions, the buffers and the gradients.

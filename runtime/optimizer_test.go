@@ -90,7 +90,7 @@ func TestOptimizerByTensor(t *testing.T) {
 			w, ring := madeUpRing(t, c, 3)
 			check(t, env.Download(w))
 			before := slices.Clone(w.Data)
-			l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAll})
+			l, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: everything})
 			check(t, err)
 			defer l.Close()
 			rule := rowSteps{map[string]int{}}

@@ -159,10 +159,10 @@ func (p *Pass) Release() {
 	}
 }
 
-// Bytes estimates the memory in bytes that a kept pass over the sequences takes.
+// Bytes estimates the memory in bytes that a kept pass over the sequences takes at least.
 func (l *Learner) Bytes(sequences []Sequence) int {
 	_, n, _, _ := place(sequences, l.options.Apart)
-	return l.geometry.StashBytes(l.options.Stash, n)
+	return l.geometry.InputBytes(n)
 }
 
 // FirstNonFinite returns the first layer of which the output has a NaN or an
@@ -213,12 +213,7 @@ func (p *Pass) Backward(w, v [][]float64) error {
 		if p.activations, err = p.layersForward(true); err != nil {
 			return err
 		}
-		// Only now, so that nothing is computed twice if all weights are zero.
-		if p.activations.keepsLogits = l.keepsLogits(); p.activations.keepsLogits {
-			if err = p.headForward(p.activations, true); err != nil {
-				return err
-			}
-		}
+		p.activations.keepsLogits = false // the head's backward pass computes them
 	}
 	dxr, err := p.headBackward()
 	if err != nil {

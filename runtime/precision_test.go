@@ -74,9 +74,9 @@ func programsIn(t *testing.T, d models.DType) (programs []models.Program) {
 	p, err = c.Decode(models.Direct)
 	add(err, p)
 	for _, blocks := range []int{1, 3} {
-		f, b, err := c.Layer(models.StashAll, blocks)
+		f, b, err := c.Layer(true, blocks)
 		add(err, f, b)
-		_, b, err = c.Layer(models.StashInput, blocks)
+		_, b, err = c.Layer(false, blocks)
 		add(err, b)
 	}
 	p, err = adamw.AdamW{}.Program(nil, c.Geometry().Compute)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"onering/models"
 	"onering/runtime"
 )
 
@@ -45,7 +44,7 @@ func testSharedPrompts(t *testing.T, env *runtime.Env) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
 			sequences, tokens, shared := promptGroups(m.arch.Vocab)
-			options := []runtime.LearnerOptions{{Stash: models.StashAttention}, {BlockTokens: 6, EntropyGradient: true}}
+			options := []runtime.LearnerOptions{{StashBytes: everything}, {BlockTokens: 6, EntropyGradient: true}}
 			for _, o := range options {
 				apart := o
 				apart.Apart = true

@@ -28,15 +28,10 @@ func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string,
 	return p, nil
 }
 
-// PassesOf returns how a step on the policy is cut into passes, and what passes store,
-// for micro-batches of micro tokens and sequences of up to longest. alone is as in
-// learn.PassesFor.
-func PassesOf(p *policy.Policy, micro, longest int, alone bool) learn.Passes {
-	passes := learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, longest, alone && p.Env.Device() == "cpu")
-	if p.Adapter != nil { // adapters are trained to save memory
-		passes.StashBytes = 0
-	}
-	return passes
+// PassesOf returns how a step on the policy is cut into passes, and what passes store, for
+// micro-batches of micro tokens. alone is as in learn.PassesFor.
+func PassesOf(p *policy.Policy, micro int, alone bool) learn.Passes {
+	return learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, alone && p.Env.Device() == "cpu")
 }
 
 // Learned is the state that optimizer steps change: the weights of a policy, or its

@@ -105,7 +105,7 @@ func count(t *testing.T, dir string, n, after int, resume bool, ends string) (al
 		}
 		group := ranks.New(transport)
 		setup := train.Setup{Ranks: group, Policy: p, Log: slog.New(slog.DiscardHandler), Observer: stopper{after: after, stop: stop}}
-		c.run, err = train.New(setup, "", train.DistributedConfig{}, learn.Options{Optimizer: adamw.Default(), Temperature: 1, Passes: train.PassesOf(p, 64, 64, true)})
+		c.run, err = train.New(setup, "", train.DistributedConfig{}, learn.Options{Optimizer: adamw.Default(), Temperature: 1, Passes: train.PassesOf(p, 64, true)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ type Parts struct {
 	Group    int             `range:"[1,16777216]" help:"sequences of the training pass that have the same prompt, whose tokens are computed once"`
 	Repeat   int             `range:"[1,16777216]" help:"passes to time after one that warms up; the fastest counts"`
 	Offload  runtime.Offload `choice:"none moments all" note:"all is moments and the float32 weights of the layers" help:"what the host's memory keeps for the update"`
-	Stash    models.Stash    `toml:"-"`
+	Stash    string          `choice:"auto inputs" help:"what a training pass keeps for going backward: all that this reads, or the inputs of layers"`
 	// Optimizer is the name of the optimizer whose update is timed.
 	Optimizer string `toml:"-"`
 	// Log, if not nil, receives each figure once it is measured, so that a failed bench
@@ -43,10 +43,9 @@ type Parts struct {
 	Log func(message string, args ...any)
 }
 
-// DefaultParts are the sizes that bench/compare.py measures. That script also lowers
-// Stash, which a run chooses by the free memory.
+// DefaultParts are the sizes that bench/compare.py measures.
 func DefaultParts() Parts {
-	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw", Offload: "none"}
+	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: "auto", Repeat: 1, Optimizer: "adamw", Offload: "none"}
 }
 
 // A decoding holds the speeds of sampling.
@@ -87,6 +86,14 @@ type training struct {
 	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
 	Optimizer       float64 `json:"optimizer_seconds,omitzero"`
 	PeakBytes       int64   `json:"peak_bytes,omitzero"`
+}
+
+// stashBytes is as much as passes can take: a run chooses it by the memory.
+func (o Parts) stashBytes() int {
+	if o.Stash == "inputs" {
+		return 0
+	}
+	return math.MaxInt
 }
 
 func (o Parts) log(message string, args ...any) {
@@ -278,7 +285,7 @@ func (o Parts) Train(ctx context.Context, env *runtime.Env, p *policy.Policy, up
 	clock := metrics.NewStopwatch()
 	var failed error
 	s, err := learn.New(env, p.Ring, learn.Options{
-		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash},
+		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), StashBytes: o.stashBytes()},
 		Observe: func(p metrics.Phase) { // each phase lasts until the device is done
 			failed = cmp.Or(failed, env.Wait())
 			clock.Enter(p)

@@ -137,9 +137,9 @@ func (b *bencher) open() (err error) {
 		return err
 	}
 	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
-	passes := train.PassesOf(b.policy, b.MicroTokens, longest, true)
+	passes := train.PassesOf(b.policy, b.MicroTokens, true)
 	if b.env.Device() != "cpu" { // a run chooses it by the memory of the GPU
-		passes.Stash, passes.StashBytes = b.parts.Stash, 0
+		passes.StashBytes = b.parts.stashBytes()
 	}
 	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
 		Optimizer: optimizer, MaxGradNorm: 1, Temperature: 1,

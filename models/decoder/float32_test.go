@@ -60,19 +60,19 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 			add(fmt.Sprintf(" form %d, padded vocabulary", form), err, p)
 		}
 	}
-	for _, stash := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
+	for _, full := range []bool{false, true} {
 		for _, blocks := range []int{1, 3} {
-			f, b, err := c.Layer(stash, blocks)
-			add(fmt.Sprintf(" stash %d blocks %d", stash, blocks), err, f, b)
+			f, b, err := c.Layer(full, blocks)
+			add(fmt.Sprintf(" stash %d blocks %d", map[bool]int{true: 2}[full], blocks), err, f, b)
 		}
 	}
 	f, b, err := c.Norm()
 	add("", err, f, b)
 	for _, entropy := range []bool{false, true} {
-		f, target, b, err := c.Head(models.StashInput, entropy)
+		f, target, b, err := c.Head(false, entropy)
 		add(fmt.Sprintf(" entropy %v", entropy), err, f, target, b)
-		f, _, b, err = c.Head(models.StashLogits, entropy)
-		add(fmt.Sprintf(" entropy %v stash %d", entropy, models.StashLogits), err, f, b)
+		f, _, b, err = c.Head(true, entropy)
+		add(fmt.Sprintf(" entropy %v stash 3", entropy), err, f, b)
 	}
 	rows, err := c.Rows()
 	add("", err, rows.Gather, rows.Add, rows.Pair)

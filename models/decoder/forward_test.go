@@ -167,7 +167,7 @@ func testLayerForward(t *testing.T, c decoder.Architecture) {
 		lengths, ids = append(lengths, len(s)), append(ids, s...)
 	}
 	for _, blocks := range []int{1, 3} {
-		f, _, err := c.Layer(models.StashInput, blocks)
+		f, _, err := c.Layer(false, blocks)
 		layer := graphtest.Loaded(t, f, err)
 		x := graphtest.Zeros(len(ids), c.Hidden)
 		for i, id := range ids {

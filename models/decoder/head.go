@@ -55,14 +55,14 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 // are in the slice, and where, it takes from the caller. The difference is taken before
 // the products, since of a token that is almost certain little is left of it: sums of
 // w h and of -w p h apart would leave their rounding. With
-// StashLogits forward returns the slice's logits [R,v] as well, and backward takes
+// full forward returns the slice's logits [R,v] as well, and backward takes
 // them in place of computing them again. With
 // entropyGradient it takes also v = dL/dentropy and the entropy [R]:
 // dlogits = w onehot(y) - p (w + v (logit - z + entropy)). In float16 the caller
 // multiplies w and v by a scale of the loss: all gradients are then that much
 // larger; the gradients' norm and the optimizer's update divide by it. Where there
 // is an adapter, nothing has a dE.
-func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, target, backward models.Program, err error) {
+func (a Architecture) Head(full, entropyGradient bool) (forward, target, backward models.Program, err error) {
 	d := a.Hidden
 	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
 		a.forProvider(g)
@@ -79,7 +79,7 @@ func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, t
 		mean := graph.Add(graph.Mul(u0, graph.Exp(graph.Sub(z0, both))), graph.Mul(u, graph.Exp(graph.Sub(z, both))))
 		g.Output(ports.LogSumExpOut, both)
 		g.Output(ports.MeanLogitOut, mean)
-		if stash >= models.StashLogits {
+		if full {
 			g.Use(ports.Logits, models.Use{Role: models.Kept})
 			g.Output(ports.Logits, logits)
 		}
@@ -89,11 +89,11 @@ func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, t
 		y := g.Input(ports.Targets, models.I64, graph.Dims("R"))
 		g.Output(ports.TargetLogit, graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
 	})
-	backward, failed := graph.Build("head.backward", func(g *graph.Graph) { a.headBackward(g, stash, entropyGradient) })
+	backward, failed := graph.Build("head.backward", func(g *graph.Graph) { a.headBackward(g, full, entropyGradient) })
 	return forward, target, backward, cmp.Or(err, wrong, failed)
 }
 
-func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGradient bool) {
+func (a Architecture) headBackward(g *graph.Graph, full, entropyGradient bool) {
 	a.forProvider(g)
 	d := a.Hidden
 	h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
@@ -104,7 +104,7 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 		de = g.Float(ports.HeadSliceGrad, "v", d)
 	}
 	logits := graph.Linear(h, e, nil)
-	if stash >= models.StashLogits {
+	if full {
 		g.Use(ports.Logits, models.Use{Role: models.Kept})
 		logits.Stash(g.Float(ports.Logits, "R", "v"))
 	}

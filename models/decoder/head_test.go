@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"onering/internal/graphtest"
-	"onering/models"
 )
 
 // logSoftmax is the oracle: log-probs of logits in float64.
@@ -36,8 +35,8 @@ func entropyOf(logp []float64) (h float64) {
 // compares log-probs, entropies and their gradient with a plain log-softmax.
 func TestHead(t *testing.T) {
 	for _, b := range builds {
-		testHead(t, b, models.StashAll)
-		testHead(t, b, models.StashLogits)
+		testHead(t, b, false)
+		testHead(t, b, true)
 	}
 }
 
@@ -54,11 +53,11 @@ func targets(y []int, w graphtest.Tensor, from, to int) (at, dlogit graphtest.Te
 	return at, dlogit
 }
 
-func testHead(t *testing.T, kind build, stash models.Stash) {
+func testHead(t *testing.T, kind build, full bool) {
 	const R = 5
 	c := kind.of(small())
 	for _, entropyGradient := range []bool{false, true} {
-		f, tg, b, err := c.Head(stash, entropyGradient)
+		f, tg, b, err := c.Head(full, entropyGradient)
 		forward, target, backward := graphtest.Loaded(t, f, err), graphtest.Loaded(t, tg, err), graphtest.Loaded(t, b, err)
 		r := rand.New(rand.NewPCG(5, 6))
 		h, head := graphtest.Normal(r, R, c.Hidden), graphtest.Normal(r, c.Vocab, c.Hidden)
@@ -119,7 +118,7 @@ func testHead(t *testing.T, kind build, stash models.Stash) {
 			if entropyGradient {
 				in["v"], in["entropy"] = v, entropy
 			}
-			if stash == models.StashLogits {
+			if full {
 				in["logits"] = kept[i]
 			}
 			out := run(t, backward, in)
@@ -150,7 +149,7 @@ func TestHeadExtremes(t *testing.T) {
 func testHeadExtremes(t *testing.T, kind build) {
 	c := kind.of(small())
 	c.Hidden = 1
-	f, _, _, err := c.Head(models.StashInput, false)
+	f, _, _, err := c.Head(false, false)
 	forward := graphtest.Loaded(t, f, err)
 	forward.Single = true
 	for _, logits := range [][]float64{

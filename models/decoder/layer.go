@@ -187,16 +187,12 @@ func (a Architecture) plus(stream, x, w, b *graph.Node) *graph.Node {
 	return graph.Add(stream, widen(graph.Linear(x, w, b)))
 }
 
-// stash returns the values besides x that a stash level stores, in the order of the ports.
-func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node) {
-	n := 0
-	switch {
-	case level >= models.StashAll:
-		n = 7
-	case level >= models.StashAttention:
-		n = 5
+// stash returns the values besides x that a full layer stores, in the order of the ports.
+func (l *layer) stash(full bool) (names []string, values []*graph.Node) {
+	if !full {
+		return nil, nil
 	}
-	return []string{"q", "k", "v", "o", "x2", "gate", "up"}[:n], []*graph.Node{l.q, l.k, l.v, l.o, l.x2, l.gate, l.up}[:n]
+	return []string{"q", "k", "v", "o", "x2", "gate", "up"}, []*graph.Node{l.q, l.k, l.v, l.o, l.x2, l.gate, l.up}
 }
 
 // Layer builds layer.forward and layer.backward over packed tokens.
@@ -210,18 +206,18 @@ func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node)
 // the adapter's alone where there is one), and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits
 // the matrices, the biases and the stash without x2 have that type; all else is
 // float32.
-func (a Architecture) Layer(level models.Stash, blocks int) (forward, backward models.Program, err error) {
-	forward, err = graph.Build("layer.forward", a.layerForward(level, blocks))
-	backward, failed := graph.Build("layer.backward", a.layerBackward(level, blocks))
+func (a Architecture) Layer(full bool, blocks int) (forward, backward models.Program, err error) {
+	forward, err = graph.Build("layer.forward", a.layerForward(full, blocks))
+	backward, failed := graph.Build("layer.backward", a.layerBackward(full, blocks))
 	return forward, backward, cmp.Or(err, failed)
 }
 
-func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph.Graph) {
+func (a Architecture) layerForward(full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		a.forProvider(g)
 		l := a.newLayer(g, blocks)
 		g.Output(ports.StreamOut, l.y)
-		names, values := l.stash(level)
+		names, values := l.stash(full)
 		for i, n := range names {
 			g.Use(n, models.Use{Role: models.Kept})
 			g.Output(n, values[i])
@@ -229,7 +225,7 @@ func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph
 	}
 }
 
-func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *graph.Graph) {
+func (a Architecture) layerBackward(full bool, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		a.forProvider(g)
 		l := a.newLayer(g, blocks)
@@ -237,7 +233,7 @@ func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *grap
 		l.packing.Copies = g.Input(ports.TokenCopies, models.I64, graph.Dims("M", "J"))
 		l.packing.Copied = g.Float(ports.TokenCopied, "M", 1, "J")
 		dy := g.Float(ports.StreamGrad, "N", a.Hidden)
-		names, values := l.stash(level)
+		names, values := l.stash(full)
 		for i, n := range names {
 			g.Use(n, models.Use{Role: models.Kept})
 			values[i].Stash(g.Input(n, values[i].Elem(), values[i].Shape()))
@@ -253,14 +249,14 @@ func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *grap
 // LayerBytes computes from shapes the peak memory of a run of layer.forward and of
 // layer.backward, without inputs and outputs, for n tokens in rows rows of T places; see
 // graph.Footprint.
-func (a Architecture) LayerBytes(level models.Stash, blocks, n, rows, T int) (forward, backward int64, err error) {
+func (a Architecture) LayerBytes(full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
 	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T, "M": 1, "J": 1, "O": n - 1}
 	for i := range blocks {
 		sizes[fmt.Sprintf("Tq%d", i)] = (i+1)*T/blocks - i*T/blocks
 		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks
 		sizes[fmt.Sprintf("Tr%d", i)] = T - (i+1)*T/blocks
 	}
-	forward, err = graph.Footprint(a.layerForward(level, blocks), sizes)
-	backward, failed := graph.Footprint(a.layerBackward(level, blocks), sizes)
+	forward, err = graph.Footprint(a.layerForward(full, blocks), sizes)
+	backward, failed := graph.Footprint(a.layerBackward(full, blocks), sizes)
 	return forward, backward, cmp.Or(err, failed)
 }

@@ -123,7 +123,7 @@ func only(p models.Program, in map[string]graphtest.Tensor, r *rand.Rand, sizes 
 }
 
 // TestLayerBackward holds layer.backward against central differences of
-// layer.forward, for every stash level, one and three blocks, and sequences of
+// layer.forward, full or not, one and three blocks, and sequences of
 // different lengths.
 func TestLayerBackward(t *testing.T) {
 	for name, c := range blocks {
@@ -144,8 +144,8 @@ func testLayerBackward(t *testing.T, c decoder.Architecture) {
 		in := packed(c, lengths, T, blocks)
 		r := rand.New(rand.NewPCG(1, 2))
 		var reference map[string]graphtest.Tensor
-		for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
-			f, b, err := c.Layer(level, blocks)
+		for _, full := range []bool{false, true} {
+			f, b, err := c.Layer(full, blocks)
 			forward, backward := graphtest.Loaded(t, f, err), graphtest.Loaded(t, b, err)
 			fin := only(f, in, r, sizes)
 			for name, v := range run(t, forward, fin) {
@@ -166,7 +166,7 @@ func testLayerBackward(t *testing.T, c decoder.Architecture) {
 					}
 				}
 			}
-			name := fmt.Sprintf("stash %d, %d blocks", level, blocks)
+			name := fmt.Sprintf("full %v, %d blocks", full, blocks)
 			if reference != nil {
 				for output, want := range reference {
 					for i, w := range want.Data {
@@ -207,18 +207,18 @@ func testLayerBackward(t *testing.T, c decoder.Architecture) {
 // TestLayerStashSparesWork: stashed values are not computed again.
 func TestLayerStashSparesWork(t *testing.T) {
 	c := small()
-	gemms := make(map[models.Stash]int)
-	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
-		_, b, err := c.Layer(level, 1)
-		gemms[level] = graphtest.Loaded(t, b, err).Ops()["Gemm"]
+	gemms := make(map[bool]int)
+	for _, full := range []bool{false, true} {
+		_, b, err := c.Layer(full, 1)
+		gemms[full] = graphtest.Loaded(t, b, err).Ops()["Gemm"]
 	}
 	// The gradient has two products for each of seven matrices. The forward pass has
-	// seven, of which the backward pass never needs the last: it repeats six without a
-	// stash, gate and up with the stash of attention, and none with the stash of all.
-	want := map[models.Stash]int{models.StashInput: 14 + 6, models.StashAttention: 14 + 2, models.StashAll: 14}
-	for level, n := range want {
-		if gemms[level] != n {
-			t.Errorf("stash %d: %d products, want %d", level, gemms[level], n)
+	// seven, of which the backward pass never needs the last: it repeats six, and none of a
+	// full layer.
+	want := map[bool]int{false: 14 + 6, true: 14}
+	for full, n := range want {
+		if gemms[full] != n {
+			t.Errorf("full %v: %d products, want %d", full, gemms[full], n)
 		}
 	}
 }
@@ -266,19 +266,19 @@ func TestLayerBytes(t *testing.T) {
 func testLayerBytes(t *testing.T, kind build, most float64) {
 	c := kind.of(qwen2(models.Sizes{Hidden: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936}))
 	const T = 4096
-	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
-		_, whole, err := c.LayerBytes(level, 1, T, 1, T)
+	for _, full := range []bool{false, true} {
+		_, whole, err := c.LayerBytes(full, 1, T, 1, T)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, blocks, err := c.LayerBytes(level, 8, T, 1, T)
+		_, blocks, err := c.LayerBytes(full, 8, T, 1, T)
 		if err != nil {
 			t.Fatal(err)
 		}
 		scores := int64(4 * c.Heads * T * T)
 		if whole < 3*scores || float64(blocks) > most*float64(scores) {
-			t.Errorf("%v, stash %d: %d MB in one block, %d MB in 8; the scores are %d MB", kind, level, whole/1e6, blocks/1e6, scores/1e6)
+			t.Errorf("%v, full %v: %d MB in one block, %d MB in 8; the scores are %d MB", kind, full, whole/1e6, blocks/1e6, scores/1e6)
 		}
-		t.Logf("%v, stash %d: %d MB in one block, %d MB in 8", kind, level, whole/1e6, blocks/1e6)
+		t.Logf("%v, full %v: %d MB in one block, %d MB in 8", kind, full, whole/1e6, blocks/1e6)
 	}
 }

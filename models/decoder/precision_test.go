@@ -22,7 +22,7 @@ type trainer struct {
 	c       decoder.Architecture
 	w       map[string]graphtest.Tensor // by Hugging Face's names
 	rounded bool                        // every value to its type
-	stash   models.Stash
+	full    bool
 	blocks  int
 	scale   float64 // of the loss, in float16
 	noise   func() float64
@@ -33,7 +33,7 @@ type trainer struct {
 }
 
 func newTrainer(c decoder.Architecture, w map[string]graphtest.Tensor, sequences [][]int) *trainer {
-	tr := &trainer{c: c, w: w, stash: models.StashAttention, blocks: 3, scale: 1, sequences: sequences}
+	tr := &trainer{c: c, w: w, full: true, blocks: 3, scale: 1, sequences: sequences}
 	var lengths []int
 	for _, s := range sequences {
 		lengths = append(lengths, len(s))
@@ -96,7 +96,7 @@ func (tr *trainer) states(t testing.TB) graphtest.Tensor {
 // stashes, and the Program for the backward pass.
 func (tr *trainer) layers(t testing.TB) (x []graphtest.Tensor, stash []map[string]graphtest.Tensor, backward models.Program) {
 	t.Helper()
-	forward, backward, err := tr.c.Layer(tr.stash, tr.blocks)
+	forward, backward, err := tr.c.Layer(tr.full, tr.blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 	x, stash, backward := tr.layers(t)
 	normForward, normBackward, err := c.Norm()
 	must(err)
-	headForward, headTarget, headBackward, err := c.Head(models.StashInput, false)
+	headForward, headTarget, headBackward, err := c.Head(false, false)
 	must(err)
 	norm := map[string]graphtest.Tensor{"inv_temperature": graphtest.Floats([]float64{1}), g.Norm: tr.w[g.Norm],
 		decoder.GradientPrefix + g.Norm: graphtest.Zeros(c.Hidden)}
@@ -213,17 +213,17 @@ func distance(a, b []float64) float64 {
 }
 
 // TestPrecisionsAreOneFormula: without rounding, graphs of 16 bits and for CUDA compute
-// the same as those of float32, for every stash and number of blocks.
+// the same as those of float32, full or not, for every number of blocks.
 func TestPrecisionsAreOneFormula(t *testing.T) {
 	reference := model(float32Build)
 	weight := tokenWeights(len(reference.ids))
 	wantLogp, wantGrads := reference.logps(t, weight)
 	for _, b := range builds {
-		for _, stash := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
+		for _, full := range []bool{false, true} {
 			for _, blocks := range []int{1, 3} {
 				tr := model(b)
-				tr.stash, tr.blocks = stash, blocks
-				name := fmt.Sprintf("%v, stash %d, %d blocks", b, stash, blocks)
+				tr.full, tr.blocks = full, blocks
+				name := fmt.Sprintf("%v, full %v, %d blocks", b, full, blocks)
 				if b.Type == models.F16 {
 					tr.scale = 8
 				}

@@ -61,23 +61,25 @@ func (b *builder) sampling(forms []models.Form) {
 	}
 }
 
+// fullLayer and fullHead are in the names of the graphs that store all that backward reads.
+const fullLayer, fullHead = ".stash2", ".stash3"
+
 // training adds the layers, the head and the optimizer.
 func (b *builder) training(blocks int) {
-	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
-		forward, backward, err := b.arch.Layer(level, blocks)
-		b.add(fmt.Sprintf(".stash%d", level), err, forward, backward)
+	for _, name := range []string{".stash0", fullLayer} {
+		forward, backward, err := b.arch.Layer(name == fullLayer, blocks)
+		b.add(name, err, forward, backward)
 	}
 	forward, backward, err := b.arch.Norm()
 	b.add("", err, forward, backward)
-	forward, target, backward, err := b.arch.Head(models.StashInput, false)
+	forward, target, backward, err := b.arch.Head(false, false)
 	b.add("", err, forward, target, backward)
-	_, _, backward, err = b.arch.Head(models.StashInput, true)
+	_, _, backward, err = b.arch.Head(false, true)
 	b.add(".entropy", err, backward)
-	logits := fmt.Sprintf(".stash%d", models.StashLogits)
-	forward, _, backward, err = b.arch.Head(models.StashLogits, false)
-	b.add(logits, err, forward, backward)
-	_, _, backward, err = b.arch.Head(models.StashLogits, true)
-	b.add(logits+".entropy", err, backward)
+	forward, _, backward, err = b.arch.Head(true, false)
+	b.add(fullHead, err, forward, backward)
+	_, _, backward, err = b.arch.Head(true, true)
+	b.add(fullHead+".entropy", err, backward)
 	rows, err := b.arch.Rows()
 	b.add("", err, rows.Gather, rows.Add, rows.Pair)
 	norm2, err := b.arch.GradNorm()

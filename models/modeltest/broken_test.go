@@ -66,9 +66,9 @@ func (a brokenArchitecture) DecodeParts(f models.Form) (models.Program, error) {
 	return a.changed(a.decode).DecodeParts(f)
 }
 
-func (a brokenArchitecture) Layer(s models.Stash, blocks int) (f, b models.Program, err error) {
-	if f, _, err = a.changed(nil).Layer(s, blocks); err == nil {
-		_, b, err = a.changed(a.back).Layer(s, blocks)
+func (a brokenArchitecture) Layer(full bool, blocks int) (f, b models.Program, err error) {
+	if f, _, err = a.changed(nil).Layer(full, blocks); err == nil {
+		_, b, err = a.changed(a.back).Layer(full, blocks)
 	}
 	return f, b, err
 }

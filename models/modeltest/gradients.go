@@ -30,8 +30,8 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	}
 }
 
-// checkLayer compares a layer's gradients at one stash level with differences, and the
-// gradients at other levels with the first. The sequences share their first shared
+// checkLayer compares a layer's gradients with differences, and those of a full layer with
+// them. The sequences share their first shared
 // tokens.
 func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int) {
 	const T = 8
@@ -40,9 +40,9 @@ func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int)
 	n := in[ports.PackedTokens].Dims[0]
 	in[ports.Stream], in[ports.StreamGrad] = graphtest.Normal(r, n, m.Hidden), graphtest.Normal(r, n, m.Hidden)
 	var first tensors
-	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
-		forward, backward := must2(m.Layer(level, blocks))(t)
-		what := fmt.Sprintf("%v, layer, stash %d, %d blocks, %d tokens shared", m.Compute, level, blocks, shared)
+	for _, full := range []bool{false, true} {
+		forward, backward := must2(m.Layer(full, blocks))(t)
+		what := fmt.Sprintf("%v, layer, full %v, %d blocks, %d tokens shared", m.Compute, full, blocks, shared)
 		p := pair{m, forward, backward, m.LayerPrefix(0), ports.StreamOut, ports.StreamGrad, in}
 		got := p.gradients(t, rand.New(rand.NewPCG(5, 6)))
 		if first == nil {
@@ -51,7 +51,7 @@ func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int)
 			continue
 		}
 		for name, want := range first {
-			near(t, what+" beside no stash: gradient of "+name, got[name].Data, want.Data, 1e-12)
+			near(t, what+" beside a layer that is not full: gradient of "+name, got[name].Data, want.Data, 1e-12)
 		}
 	}
 }

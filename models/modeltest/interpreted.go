@@ -141,7 +141,7 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 	for i, id := range ids {
 		copy(x.Row(i), m.weights[m.Embedding].Row(id))
 	}
-	program, _ := must2(m.Layer(models.StashInput, blocks))(t)
+	program, _ := must2(m.Layer(false, blocks))(t)
 	for layer := range m.Layers {
 		in := m.packed(lengths, 0, slices.Max(lengths), blocks, layer)
 		in[ports.Stream] = x
@@ -157,7 +157,7 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	for _, a := range architectures(t, m, nil) {
 		g := a.Geometry()
-		_, layer := must2(a.Layer(models.StashInput, 1))(t)
+		_, layer := must2(a.Layer(false, 1))(t)
 		_, norm := must2(a.Norm())(t)
 		read := map[string]bool{g.Embedding: true, g.Head: true}
 		taught := map[string]bool{g.Embedding: true, g.Head: true}

@@ -17,13 +17,10 @@ func (p Passes) Tokens(step, longest int64) int64 {
 // the values that forward passes store for backward passes, and memory of running passes.
 func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, longest int64) (kept, running runtime.Need, err error) {
 	g, micro := arch.Geometry(), p.Tokens(step, longest)
-	one := g.StashBytes(p.Stash, int(micro))
-	if p.Stash < models.StashLogits { // a shorter pass stores more
-		one = max(one, min(p.StashBytes, g.StashBytes(models.StashLogits, int(micro))))
-	}
+	one := max(g.InputBytes(int(micro)), min(p.StashBytes, g.FullBytes(int(micro))))
 	all := one
-	if p.AloneTokens == 0 { // layers of passes beyond the budget are computed again
-		all = max(one, min(g.StashBytes(p.Stash, int(step)), keptBytes(g, arch.Layout().Size)+one))
+	if p.AloneTokens == 0 { // the inputs of passes beyond the budget are computed again
+		all = max(one, min(g.InputBytes(int(step)), keptBytes(g, arch.Layout().Size)+one))
 	}
 	need := func(bytes int64) runtime.Need {
 		return runtime.Need{What: "activations", Device: bytes, Setting: "train.micro_tokens"}
@@ -43,7 +40,8 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 		return need(int64(all)), need(bytes), nil
 	}
 	T, rows := (longest+7)/8*8, (micro+longest-1)/longest
-	forward, backward, err := arch.LayerBytes(p.Stash, int(min(8, (T+511)/512)), int(micro), int(rows), int(T))
+	full, _ := g.Full(int(micro), p.StashBytes)
+	forward, backward, err := arch.LayerBytes(full == g.Layers, int(min(8, (T+511)/512)), int(micro), int(rows), int(T))
 	bytes := max(forward, backward, head) + 4*4*micro*int64(g.Hidden) + 4*T*T // x, y, dx, dy; the mask
 	return need(int64(all)), need(bytes), err
 }

@@ -144,7 +144,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 			return nil, err
 		}
 	}
-	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Final: s.final})
+	learner, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Final: s.final})
 	if err != nil {
 		return nil, err
 	}

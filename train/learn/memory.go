@@ -9,15 +9,15 @@ import (
 	"onering/runtime"
 )
 
-// How much of the memory of weights, gradients and moments the kept forward pass of one
-// micro-batch may take, and that of a short one to keep more; how much of the memory of the
-// weights the forward passes of one step may keep until their backward passes, beyond which
-// layers are computed again; and what each may take in any case, in bytes.
+// How much of the memory of weights, gradients and moments the forward passes of one step may
+// take until their backward passes, so that layers are not computed again, and that of one pass
+// which goes backward before the next; how much of the memory of the weights the inputs of
+// layers may take in addition; and what each may take in any case, in bytes.
 const (
-	stashShare  = 0.2
-	fullerShare = 0.15
-	keptShare   = 0.5
-	smallStash  = 256 << 20
+	stashShare = 0.2
+	aloneShare = 0.15
+	keptShare  = 0.5
+	smallStash = 256 << 20
 )
 
 // fewestTokens is the least size of a pass that goes backward before the next one:
@@ -36,31 +36,23 @@ type Passes struct {
 	// begins, so that memory can hold all of one pass; a shared prompt counts once. 0 is
 	// no bound.
 	AloneTokens int
-	// Stash is how much forward passes keep for the backward pass, at least.
-	Stash models.Stash
-	// StashBytes is how many bytes a pass may store: a short pass stores all of some or
-	// all layers, beyond Stash.
+	// StashBytes is how many bytes passes may store for their backward passes, see
+	// runtime.LearnerOptions.
 	StashBytes int
 }
 
 // PassesFor returns the Passes of a run on the CPU, or with alone false on a device or of an
 // objective that weighs no response before it has the log-probs of all. micro is
-// train.micro_tokens and longest the tokens of the longest sequence. Stash is the highest
-// whose bytes fit. Layers that compute in 16 bits run on a GPU, where memory is better spent
-// on slots of the sampler: they keep only their inputs.
-func PassesFor(g models.Geometry, parameters, micro, longest int, alone bool) Passes {
+// train.micro_tokens. Layers that compute in 16 bits run on a GPU, where memory is better spent
+// on slots of the sampler: they keep only their inputs, unless a plan says what is left.
+func PassesFor(g models.Geometry, parameters, micro int, alone bool) Passes {
 	p := Passes{MicroTokens: micro}
 	if g.Compute != models.F32 {
 		return p
 	}
-	p.StashBytes = share(4*fullerShare, parameters)
+	p.StashBytes = share(4*stashShare, parameters)
 	if alone {
-		p.AloneTokens = min(micro, max(fewestTokens, p.StashBytes/g.StashBytes(models.StashLogits, 1)))
-		micro = p.AloneTokens
-	}
-	p.Stash = models.StashLogits
-	for p.Stash > models.StashInput && g.StashBytes(p.Stash, max(micro, longest)) > share(4*stashShare, parameters) {
-		p.Stash--
+		p.AloneTokens = min(micro, max(fewestTokens, share(4*aloneShare, parameters)/g.FullBytes(1)))
 	}
 	return p
 }

@@ -51,7 +51,7 @@ func openOffloaded(t *testing.T, env *runtime.Env, compute models.DType, offload
 	}
 	t.Cleanup(ring.Close)
 	ring.Offload = offload
-	o.Temperature, o.MaxGradNorm, o.Stash = 1, 1, models.StashAll
+	o.Temperature, o.MaxGradNorm, o.StashBytes = 1, 1, math.MaxInt
 	if o.MicroTokens == 0 {
 		o.MicroTokens = 4096
 	}

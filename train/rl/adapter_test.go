@@ -2,6 +2,7 @@ package rl
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 
@@ -80,7 +81,7 @@ func TestInt8(t *testing.T) {
 		}
 		results = append(results, result{sixResponses(t, env, p), nil})
 		r := &results[len(results)-1]
-		o := learn.Options{Temperature: 1, Passes: learn.Passes{MicroTokens: 1000, Stash: models.StashAll}, MaxGradNorm: 1, Optimizer: Default().Optimizer.Rule}
+		o := learn.Options{Temperature: 1, Passes: learn.Passes{MicroTokens: 1000, StashBytes: math.MaxInt}, MaxGradNorm: 1, Optimizer: Default().Optimizer.Rule}
 		stepper, err := learn.New(env, p.Ring, o)
 		if err != nil {
 			t.Fatal(err)

@@ -142,7 +142,8 @@ type loopConfig struct {
 	Truncated   string  `toml:"truncated" choice:"zero mask" note:"zero learns from it as from any other, with the reward that it has, which is 0 for most rewards; mask leaves its tokens out of the loss, while its reward counts in its group" help:"what a step makes of a response that reached the limit of tokens"`
 	Epochs      int     `toml:"epochs" range:"[1,10000]" help:"passes over the trajectories of a round"`
 	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; a longer trajectory goes alone. It decides memory and speed, not the result"`
-	Stash       string  `toml:"stash" choice:"auto inputs attention layers logits" note:"each keeps what those before it do; auto is inputs in 16 bits and else what fits beside the weights, and on CUDA what makes a run fastest" help:"what a forward pass keeps for the backward pass, which else computes it again. It decides memory and speed, not the result"`
+	Stash       string  `toml:"stash" choice:"auto inputs" note:"auto: as many layers as fit keep all that the backward pass reads, and then the head its logits; inputs: each layer keeps only its input" help:"what a forward pass keeps for the backward pass, which else computes it again. It decides memory and speed, not the result"`
+	room        int     // bytes that passes on a GPU may keep, where a Plan says so
 	Seed        int64   `toml:"seed" range:"[0,)" help:"seed of the sampled tokens and of the order of trajectories"`
 	SaveEvery   int     `toml:"save_every" range:"[0,1000000000]" note:"0 saves only the end" help:"rounds between checkpoints"`
 	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between checkpoints, also inside a round; one that is due while another is being written follows after a later step"`

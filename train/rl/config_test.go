@@ -238,4 +238,10 @@ func TestRenew(t *testing.T) {
 			t.Errorf("%s in a run file: %v", text, err)
 		}
 	}
+	for was, now := range map[string]string{"auto": "auto", "inputs": "inputs", "attention": "auto", "layers": "auto", "logits": "auto"} {
+		c, kept := Default(), settings.Source{{Section: "train", Key: "stash", Value: was}}
+		if _, err := settings.Resolve(&c, settings.Command{}, Renew(kept)); err != nil || c.Train.Stash != now {
+			t.Errorf("stash = %s: %s, %v", was, c.Train.Stash, err)
+		}
+	}
 }

@@ -152,7 +152,7 @@ func (c Config) architecture(model models.Model) (s sized, err error) {
 		s.compute.Adapter, s.compute.Base = &a.Adapter, policy.BaseTypes[c.LoRA.BaseDType]
 	}
 	if s.Architecture, err = model.Architecture(s.compute); err == nil {
-		s.layout, s.known = s.Architecture.Layout(), map[[5]int][2]int64{}
+		s.layout, s.known = s.Architecture.Layout(), map[layerSize][2]int64{}
 	}
 	return s, err
 }
@@ -344,21 +344,17 @@ func (c Config) work(arch models.Architecture, split Split) work {
 	w.prefill = min(prompts, 8192)
 	w.cached = w.slots*w.longest + prompts + w.prefill
 	w.step = split.share(min(int64(c.Train.BatchSize), w.trajectories))
-	w.passes = learn.PassesFor(g, arch.Layout().Size, c.Train.MicroTokens, int(w.length), objectives.NeedsOf(c.Objective.Settings).Apart && !c.onGPU())
-	if c.LoRA.On { // see train.PassesOf
-		w.passes.StashBytes = 0
-	}
-	w.passes = keeping(c.Train.Stash, w.passes)
+	w.passes = c.Train.storing(learn.PassesFor(g, arch.Layout().Size, c.Train.MicroTokens, objectives.NeedsOf(c.Objective.Settings).Apart && !c.onGPU()))
 	return w
 }
 
-// stashes are the values of train.stash but auto, by the models.Stash that each is.
-var stashes = []string{"inputs", "attention", "layers", "logits"}
-
-// keeping returns passes that keep what train.stash says.
-func keeping(stash string, p learn.Passes) learn.Passes {
-	if k := slices.Index(stashes, stash); k >= 0 {
-		p.Stash, p.StashBytes = models.Stash(k), 0
+// storing returns passes that store what train.stash says.
+func (c loopConfig) storing(p learn.Passes) learn.Passes {
+	switch {
+	case c.Stash == "inputs":
+		p.StashBytes = 0
+	case c.room > 0:
+		p.StashBytes = c.room
 	}
 	return p
 }
@@ -398,8 +394,7 @@ func (e MemoryEstimate) Check(c Config, model models.Model) error {
 
 // fitting returns the settings of c with slots and micro-batches halved as few times as
 // make the run fit, and among several those with the least memory; only if that is not
-// enough, responses are shortened. Every candidate is estimated, since smaller
-// micro-batches may need more: they store more of the layers.
+// enough, responses are shortened.
 func (e MemoryEstimate) fitting(c Config, model models.Model) (set []string, err error) {
 	s, err := c.architecture(model)
 	if err != nil {

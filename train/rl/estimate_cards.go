@@ -27,7 +27,7 @@ var cards = []card{{"1 x 80 GB", "H100", Split{}, 80e9, 0}, {"1 x 141 GB", "H200
 
 // SizeKeys are the settings that decide memory and speed of a run and not its results,
 // except for the last bits on a GPU.
-var SizeKeys = []string{"rollout.slots", "train.stash", "optimizer.offload", "train.micro_tokens"}
+var SizeKeys = []string{"rollout.slots", "optimizer.offload", "train.micro_tokens"}
 
 // A Plan says how a run goes on a card with these values of SizeKeys.
 type Plan struct {
@@ -39,6 +39,7 @@ type Plan struct {
 	Slots       int             `json:"rollout.slots"`
 	MicroTokens int             `json:"train.micro_tokens"`
 	Stash       string          `json:"train.stash"`
+	StashBytes  int             `json:"stash_bytes"` // bytes that the passes of a step keep for going backward
 	Offload     runtime.Offload `json:"optimizer.offload"`
 	// Seconds estimates a round from measured times; 0 if nothing similar was measured.
 	Seconds float64 `json:"seconds_per_round,omitempty"`
@@ -46,7 +47,7 @@ type Plan struct {
 
 // Apply gives c the values of the plan.
 func (p Plan) Apply(c *Config) {
-	c.Rollout.Slots, c.Train.MicroTokens, c.Train.Stash = p.Slots, p.MicroTokens, p.Stash
+	c.Rollout.Slots, c.Train.MicroTokens, c.Train.room = p.Slots, p.MicroTokens, p.StashBytes
 	c.Optimizer.Offload = p.Offload
 }
 
@@ -58,8 +59,8 @@ func (p Plan) String() string {
 	case p.Fits:
 		fits, time = "fits", ", no measured rate for a round"
 	}
-	return fmt.Sprintf("%s: %s, %s of the host%s; slots = %d, micro_tokens = %d, stash = %q, offload = %q",
-		fits, memory.Text(p.Peak), memory.Text(p.Host), time, p.Slots, p.MicroTokens, p.Stash, p.Offload)
+	return fmt.Sprintf("%s: %s, %s of the host%s; slots = %d, micro_tokens = %d, stash = %q (%s), offload = %q",
+		fits, memory.Text(p.Peak), memory.Text(p.Host), time, p.Slots, p.MicroTokens, p.Stash, memory.Text(int64(p.StashBytes)), p.Offload)
 }
 
 // Choose returns plans for a run of c on this machine's GPU and, with all, on the other
@@ -100,16 +101,22 @@ type sized struct {
 	models.Architecture
 	compute models.Compute
 	layout  *models.Layout
-	known   map[[5]int][2]int64
+	known   map[layerSize][2]int64
+}
+
+// A layerSize is what LayerBytes depends on.
+type layerSize struct {
+	full               bool
+	blocks, n, rows, T int
 }
 
 func (s sized) Layout() *models.Layout { return s.layout }
 
-func (s sized) LayerBytes(stash models.Stash, blocks, n, rows, T int) (forward, backward int64, err error) {
-	key := [...]int{int(stash), blocks, n, rows, T}
+func (s sized) LayerBytes(full bool, blocks, n, rows, T int) (forward, backward int64, err error) {
+	key := layerSize{full, blocks, n, rows, T}
 	x, ok := s.known[key]
 	if !ok {
-		x[0], x[1], err = s.Architecture.LayerBytes(stash, blocks, n, rows, T)
+		x[0], x[1], err = s.Architecture.LayerBytes(full, blocks, n, rows, T)
 		s.known[key] = x
 	}
 	return x[0], x[1], err
@@ -124,26 +131,27 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 			many = tries[i](many)
 		}
 	}
-	for k, p := range many {
+	for _, p := range many {
 		if p.Offload == runtime.OffloadAll && (s.compute.Type == models.F32 || c.LoRA.On) { // A float32 base and a base of LoRA have no 16-bit copy that trains.
 			continue
 		}
-		if k > 0 && many[k-1].Fits && p.Slots < many[k-1].Slots || best.Fits && p.MicroTokens < best.MicroTokens {
-			many[k].Fits = true // it fits, too, but is slower
+		if best.Fits && p.MicroTokens < best.MicroTokens { // it fits, too, but is slower
 			continue
 		}
 		p.Apply(&c)
-		e, err := s.estimate(c, on.Split)
+		e, again, err := s.fill(&c, on)
 		if err != nil {
 			return p, err
 		}
+		p.StashBytes = c.Train.room
 		p.Card, p.Peak, p.Host = on.name, e.Peak, e.Of("").Host
 		p.Fits = p.Peak <= on.bytes && (on.host == 0 || p.Host <= on.host)
 		r.Slots, r.HostBytes, r.Linked = p.Slots, 2*(e.Of("moments").Host+e.Of("weights").Host), e.Sent
 		if c.Distributed.Transport == "mpi" {
 			r.Linked, r.Sent = 0, e.Sent
 		}
-		if many[k].Fits = p.Fits; p.Fits {
+		if p.Fits {
+			r.Again = again
 			p.Seconds, measured = seconds(c, r, on.model)
 		}
 		if best.Card == "" || p.Fits && (!best.Fits || p.Seconds < best.Seconds) || !p.Fits && !best.Fits && p.Peak < best.Peak {
@@ -156,10 +164,35 @@ func (s sized) plan(c Config, on card, open func(key string) bool) (best Plan, e
 	return best, nil
 }
 
+// fill lets the passes of c keep as much as a card has room for. It returns the estimate, and
+// what share of a forward pass is computed again: with the inputs of layers all but the last
+// product of each, and where all layers keep everything the logits.
+func (s sized) fill(c *Config, on card) (e MemoryEstimate, again float64, err error) {
+	w, g := c.work(s, on.Split), s.Geometry()
+	micro := int(w.passes.Tokens(w.step*w.length, w.length))
+	for _, room := range []int{g.FullBytes(micro), 1} { // 1 is too little for any
+		c.Train.room = room
+		if e, err = s.estimate(*c, on.Split); err != nil || e.Peak <= on.bytes {
+			break
+		}
+	}
+	if left := on.bytes - e.Peak; c.Train.room == 1 && left > 0 {
+		c.Train.room = g.InputBytes(micro) + int(left)
+		e, err = s.estimate(*c, on.Split)
+	}
+	if c.Train.Stash == "inputs" {
+		c.Train.room = 0
+	}
+	if c.Train.room >= g.FullBytes(micro) {
+		return e, 0, err
+	}
+	layers, _ := g.Full(micro, c.Train.room)
+	return e, 0.85 - 0.75*float64(layers)/float64(g.Layers), err
+}
+
 // tries are the values to try for each of SizeKeys, the best first among equal times.
 var tries = []func([]Plan) []Plan{
 	trying([]int{512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8}, func(p *Plan, n int) { p.Slots = n }),
-	trying(stashes, func(p *Plan, what string) { p.Stash = what }),
 	trying([]runtime.Offload{runtime.OffloadNone, runtime.OffloadMoments, runtime.OffloadAll}, func(p *Plan, what runtime.Offload) { p.Offload = what }),
 	trying([]int{4096, 2048, 1024}, func(p *Plan, n int) { p.MicroTokens = n }),
 }
@@ -196,8 +229,6 @@ func (s sized) round(c Config, split Split) limits.Round {
 
 // seconds estimates r on a GPU, and says whether similar rounds were measured.
 func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
-	// share of a forward pass that is computed again; auto stores inputs in 16 bits
-	r.Again = [...]float64{0.85, 0.85, 0.5, 0.1, 0}[1+slices.Index(stashes, c.Train.Stash)]
 	for _, more := range []bool{
 		!objectives.NeedsOf(c.Objective.Settings).Apart, // all passes of a step go forward before the first goes backward
 		c.Rollout.OldLogProb == "rescore", objectives.NeedsOf(c.Objective.Settings).Reference,

@@ -29,10 +29,9 @@ type learner struct {
 // openRun opens the run whose optimizer steps a learner takes.
 func openRun(c Config, s train.Setup) (*train.Run, error) {
 	o, objective := c.Optimizer, c.Objective.Settings
-	longest := s.Policy.MaxTokens(c.Rollout.MaxPromptTokens + c.Rollout.MaxNewTokens)
 	return train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: o.Rule, MaxGradNorm: o.MaxGradNorm,
-		Temperature: c.Rollout.Temperature, Passes: keeping(c.Train.Stash, train.PassesOf(s.Policy, c.Train.MicroTokens, longest, objectives.NeedsOf(objective).Apart)),
+		Temperature: c.Rollout.Temperature, Passes: c.Train.storing(train.PassesOf(s.Policy, c.Train.MicroTokens, objectives.NeedsOf(objective).Apart)),
 		EntropyGradient: objectives.NeedsOf(objective).EntropyGradient,
 	})
 }

@@ -181,11 +181,6 @@ func TestEstimateAdvice(t *testing.T) {
 	if e, err = c.EstimateMemory(model, Split{}); err != nil {
 		t.Fatal(err)
 	}
-	half := c
-	half.Train.MicroTokens /= 2
-	if h, err := half.EstimateMemory(model, Split{}); err != nil || h.Peak <= e.Peak {
-		t.Fatalf("the test wants a size where smaller micro-batches take more: %d, %d, %v", h.Peak, e.Peak, err)
-	}
 	least := e.Peak // all settings that the advice may name
 	for n := c.Rollout.MaxNewTokens; n > 0; n /= 2 {
 		for slots := c.Rollout.Slots; slots > 0; slots /= 2 {

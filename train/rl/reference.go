@@ -23,7 +23,7 @@ type reference struct {
 // as it was. Close it even after an error.
 func newReference(env *runtime.Env, c Config, policy *policy.Policy) (r *reference, err error) {
 	r = &reference{}
-	ring, o := policy.Ring, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true}
+	ring, o := policy.Ring, runtime.LearnerOptions{ScoreOnly: true}
 	switch {
 	case c.Model.Reference != "":
 		err = r.open(env, c, policy)

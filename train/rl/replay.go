@@ -57,7 +57,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Po
 	stepper, err := learn.New(env, policy.Ring, learn.Options{
 		// The norm of the gradients is the optimizer's to compute.
 		Optimizer:   adamw.Default(),
-		Temperature: f.Temperature, Passes: train.PassesOf(policy, f.MicroTokens, 0, objectives.NeedsOf(o).Apart),
+		Temperature: f.Temperature, Passes: train.PassesOf(policy, f.MicroTokens, objectives.NeedsOf(o).Apart),
 		EntropyGradient: objectives.NeedsOf(o).EntropyGradient,
 	})
 	if err != nil {

@@ -55,7 +55,8 @@ func former() map[string]string {
 }
 
 // Renew gives the settings in the run.toml of an earlier version the keys and values of
-// today: what the host keeps was two switches, and gradients could be summed in 16 bits.
+// today: what the host keeps was two switches, gradients could be summed in 16 bits, and passes
+// could keep a part of each layer.
 func Renew(run settings.Source) (now settings.Source) {
 	offload := map[bool]string{false: "none", true: "moments"}
 	if settings.Find("optimizer.offload_weights", run).Value == true {
@@ -64,6 +65,9 @@ func Renew(run settings.Source) (now settings.Source) {
 	for _, s := range run {
 		if s.Path() == "optimizer.gradients" && s.Value != "float32" {
 			slog.Warn("gradients are summed in float32 from here on, which takes more memory and gives other bits", "setting", s.Path(), "was", s.Value, "place", s.Place)
+		}
+		if s.Path() == "train.stash" && s.Value != "inputs" {
+			s.Value = "auto"
 		}
 		if on, ok := s.Value.(bool); ok && s.Path() == "optimizer.offload" {
 			s.Value = offload[on]

@@ -36,7 +36,7 @@ type Step struct {
 func NewStep() *Step {
 	return &Step{
 		Update:  Default().Optimizer.UpdateSettings,
-		Options: learn.Options{Temperature: 1, Passes: learn.Passes{MicroTokens: 4096, Stash: models.StashAll}, Log: slog.Default()},
+		Options: learn.Options{Temperature: 1, Passes: learn.Passes{MicroTokens: 4096, StashBytes: math.MaxInt}, Log: slog.Default()},
 	}
 }
 

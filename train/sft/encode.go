@@ -225,14 +225,6 @@ type set struct {
 	tokens   int // number of tokens learned in one pass
 }
 
-// longest returns how many ids the longest example has.
-func (s *set) longest() (n int) {
-	for _, x := range s.Examples {
-		n = max(n, len(x.IDs))
-	}
-	return n
-}
-
 // EncodeAll encodes demonstrations; flag names their file in messages.
 func (e *encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Logger) (*set, error) {
 	all, err := e.encodeEach(list)

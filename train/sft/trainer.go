@@ -81,7 +81,7 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 	c.Optimizer.Look(t.steps(), s.Log)
 	t.run, err = train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: c.Optimizer.Rule, MaxGradNorm: c.Optimizer.MaxGradNorm,
-		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.learn.longest(), true),
+		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, true),
 	})
 	return t, err
 }
