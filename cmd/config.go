@@ -300,7 +300,7 @@ func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source
 	}
 	if s := r.Decided("objective.constant_length"); s.Key == "" {
 		for _, f := range settings.Fields(r.Objective.Settings) {
-			if f.Key == "constant_length" { // Dr. GRPO's constant is the limit of the run's responses
+			if f.Key == "constant_length" && f.Value.Float() != 1 { // Dr. GRPO's constant is the limit of the run's responses; 1 is a sum
 				f.Value.SetFloat(float64(max(1, r.Rollout.MaxNewTokens)))
 			}
 		}

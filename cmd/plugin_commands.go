@@ -14,6 +14,7 @@ import (
 	"onering/internal/scaffold"
 	"onering/internal/settings"
 	"onering/models"
+	"onering/objectives/policy"
 	"onering/reward"
 	"onering/train/rl"
 )
@@ -25,6 +26,9 @@ type pluginCommands struct {
 	sample        string // a name, for the examples; "" where a plug-in has no settings to show
 	names         func() []string
 	about         func(name string) string // nil where the list consists of names alone
+	// families lists the names for people, and describe says in lines what one is; nil for kinds of few words.
+	families func(names []string) string
+	describe func(name string) string
 }
 
 // command is the command of the kind: it lists, and has list, show and new. The settings
@@ -51,6 +55,10 @@ func (p pluginCommands) command() *cobra.Command {
 
 // list writes the names and, where known, a description of each. asJSON asks for JSON on one line.
 func (p pluginCommands) list(c *cobra.Command, asJSON bool) error {
+	if p.families != nil && !asJSON {
+		_, err := fmt.Fprint(c.OutOrStdout(), p.families(p.names()))
+		return err
+	}
 	type line struct {
 		Name  string `json:"name"`
 		About string `json:"about"`
@@ -86,6 +94,11 @@ func (p pluginCommands) show() *cobra.Command {
 		config := rl.Default()
 		if err := settings.Choose(&config, p.kind, args[0]); err != nil {
 			return usageError{err}
+		}
+		if p.describe != nil {
+			for line := range strings.Lines(p.describe(args[0])) { // the output is the section of a run file
+				fmt.Fprint(c.OutOrStdout(), strings.TrimRight("# "+line, " \n")+"\n")
+			}
 		}
 		for _, s := range settings.Sections(&config) {
 			if s.Name == p.kind {
@@ -133,7 +146,7 @@ func (p pluginCommands) new() *cobra.Command {
 // plugins are the kinds of plug-ins.
 var plugins = []pluginCommands{
 	{kind: "family", article: "a", plural: "models", names: models.Families, about: models.About},
-	{kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: namesOf("objective")},
+	{kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: namesOf("objective"), families: policy.List, describe: policy.Describe},
 	{kind: "reward", article: "a", plural: "rewards", sample: "math", names: namesOf("reward"), about: func(name string) string {
 		return reward.About(withPlugin("reward", name).Reward.Rule)
 	}},

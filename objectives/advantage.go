@@ -76,7 +76,9 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 			continue
 		}
 		for i, row := range tokens.TokenAdvantages(shaped[g]) {
-			group[i].TokenAdvantage = row
+			if row != nil {
+				group[i].TokenAdvantage = row
+			}
 		}
 	}
 }
@@ -133,6 +135,13 @@ func leaveOneOut(rewards []float64) []float64 {
 		}
 	}
 	return a
+}
+
+func total(x []float64) (sum float64) {
+	for _, v := range x {
+		sum += v
+	}
+	return sum
 }
 
 func mean(x []float64) float64 { return weightedMean(x, nil) }

@@ -6,47 +6,71 @@ import (
 	"slices"
 )
 
-// rules are the possible values of the setting advantage.
-var rules = []struct {
-	name       string
-	advantages func(s Shared, groups [][]Trajectory) [][]float64
-	exempt     string // why groups of equal rewards may have advantages other than 0
-}{
-	{"centered", alone(byReward(Centered)), ""},
-	{"standardized", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, byReward(s.standardize))
-	}, ""},
-	{"rloo", alone(byReward(leaveOneOut)), ""},
-	{"opo", alone(lengthWeighted), ""},
-	{"maxrl", alone(byReward(meanScaled)), ""},
-	{"round-std", Shared.roundScaled, ""},
-	{"gdpo", Shared.decoupled, ""},
-	{"remax", alone(overGreedy), "rewards are compared with that of the greedy response"},
-	{"reinforce++", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return whitened(groups, byGroup(groups, Rewards), s.AdvantageEps)
-	}, "rewards are compared with those of the whole round"},
-	{"reinforce++-baseline", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return whitened(groups, byGroup(groups, byReward(Centered)), s.AdvantageEps)
-	}, "the mean over the tokens of the round is subtracted, which is not 0 where lengths go with rewards"},
+// An AdvantageRule is a possible value of the setting advantage. It has one of three functions: for a group, for all
+// groups of a round, or for the tokens of a group, of which a response's advantage is the mean.
+type AdvantageRule struct {
+	Name   string
+	Group  func(s Shared, group []Trajectory) []float64
+	Round  func(s Shared, groups [][]Trajectory) [][]float64
+	Tokens func(s Shared, group []Trajectory) [][]float64
+	Exempt string // why groups of equal rewards may have advantages other than 0
 }
 
-// alone makes a rule of a function of a single group.
-func alone(rule func([]Trajectory) []float64) func(Shared, [][]Trajectory) [][]float64 {
-	return func(_ Shared, groups [][]Trajectory) [][]float64 { return byGroup(groups, rule) }
+// RegisterRule makes a rule available to every objective; call it from init.
+func RegisterRule(r AdvantageRule) { rules = append(rules, r) }
+
+var rules = []AdvantageRule{
+	{Name: "centered", Group: Shared.centered},
+	{Name: "standardized", Group: func(s Shared, group []Trajectory) []float64 { return s.Standardize(Rewards(group)) }},
+	{Name: "rloo", Group: func(_ Shared, group []Trajectory) []float64 { return leaveOneOut(Rewards(group)) }},
+	{Name: "opo", Group: func(_ Shared, group []Trajectory) []float64 { return lengthWeighted(group) }},
+	{Name: "maxrl", Group: func(_ Shared, group []Trajectory) []float64 { return meanScaled(Rewards(group)) }},
+	{Name: "round-std", Round: Shared.roundScaled},
+	{Name: "gdpo", Round: Shared.decoupled},
+	{Name: "remax", Group: func(_ Shared, group []Trajectory) []float64 { return overGreedy(group) }, Exempt: "rewards are compared with that of the greedy response"},
+	{Name: "reinforce++", Round: func(s Shared, groups [][]Trajectory) [][]float64 {
+		return whitened(groups, byGroup(groups, Rewards), s.AdvantageEps)
+	}, Exempt: "rewards are compared with those of the whole round"},
+	{Name: "reinforce++-baseline", Round: func(s Shared, groups [][]Trajectory) [][]float64 {
+		return whitened(groups, byGroup(groups, byReward(Centered)), s.AdvantageEps)
+	}, Exempt: "the mean over the tokens of the round is subtracted, which is not 0 where lengths go with rewards"},
+}
+
+// rule returns the rule that Advantage names, or else centered.
+func (s Shared) rule() AdvantageRule {
+	return rules[max(0, slices.IndexFunc(rules, func(r AdvantageRule) bool { return r.Name == s.Advantage }))]
 }
 
 // advantageRules returns the values of the setting advantage.
 func advantageRules() []string {
 	names := make([]string, len(rules))
 	for i, r := range rules {
-		names[i] = r.name
+		names[i] = r.Name
 	}
 	return names
 }
 
-// standardize applies the settings of standardized.
-func (s Shared) standardize(rewards []float64) []float64 {
+// Standardize returns (R - mean)/(std + advantage_eps) of the rewards of a group (D2).
+func (s Shared) Standardize(rewards []float64) []float64 {
 	return standardized(rewards, s.AdvantageEps, s.AdvantageStd == "population")
+}
+
+// centered returns (R - mean)/mean^advantage_power - advantage_shift (Tsallis, arXiv:2604.25907, D72; asymre, D71); 0
+// for a mean that is not positive where there is a power, and without the shift for a group of one.
+func (s Shared) centered(group []Trajectory) []float64 {
+	a, m := Centered(Rewards(group)), mean(Rewards(group))
+	for i := range a {
+		switch {
+		case s.AdvantagePower != 0 && m > 0:
+			a[i] /= math.Pow(m, s.AdvantagePower)
+		case s.AdvantagePower != 0:
+			a[i] = 0
+		}
+		if len(a) > 1 {
+			a[i] -= s.AdvantageShift
+		}
+	}
+	return a
 }
 
 // lengthWeighted returns each reward minus the mean of the group's rewards weighted by
@@ -117,7 +141,7 @@ func (s Shared) decoupled(groups [][]Trajectory) [][]float64 {
 	all := byGroup(groups, func(group []Trajectory) []float64 {
 		sums := make([]float64, len(group))
 		for _, part := range componentsOf(group) {
-			for i, a := range s.standardize(part.values) {
+			for i, a := range s.Standardize(part.values) {
 				sums[i] += part.weight * a
 			}
 		}

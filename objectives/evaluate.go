@@ -46,6 +46,11 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 	if err := checkGroups(o, groups); err != nil {
 		return Result{}, err
 	}
+	for g := range groups {
+		for k := range groups[g] {
+			groups[g][k].Group = g
+		}
+	}
 	SetAdvantages(o, groups...)
 	if err := checkGroups(o, groups); err != nil {
 		return Result{}, err

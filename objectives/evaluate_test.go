@@ -66,19 +66,19 @@ func TestEvaluateRefuses(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, objective string
-		set             settings
+		set             keys
 		group           []objectives.Trajectory
 		want            string
 	}{
 		{"no old log-probs", "grpo", nil, []objectives.Trajectory{short}, `group 0, response 0: 0 old log-probs for 1 response tokens`},
 		{"lengths that differ", "grpo", nil, []objectives.Trajectory{on(1), long}, `group 0, response 1: 2 old log-probs for 1 response tokens`},
-		{"no reference for the reward", "drgrpo", settings{"kl_reward": 0.1}, []objectives.Trajectory{on(1)}, `0 reference log-probs for 1`},
-		{"no reference", "grpo", settings{"kl_beta": 0.1}, []objectives.Trajectory{on(1)}, `0 reference log-probs for 1`},
-		{"no entropy", "pmpo", settings{"p_rule": "entropy"}, []objectives.Trajectory{on(1)}, `0 entropies for 1`},
+		{"no reference for the reward", "drgrpo", keys{"kl_reward": 0.1}, []objectives.Trajectory{on(1)}, `0 reference log-probs for 1`},
+		{"no reference", "grpo", keys{"kl_beta": 0.1}, []objectives.Trajectory{on(1)}, `0 reference log-probs for 1`},
+		{"no entropy", "pmpo", keys{"p_rule": "entropy"}, []objectives.Trajectory{on(1)}, `0 entropies for 1`},
 		{"token advantages", "gspo", nil, []objectives.Trajectory{tokens}, `0 token advantages for 1`},
 		{"weights that differ", "gdpo", nil, []objectives.Trajectory{on(1), weighed(1), weighed(2)}, `group 0, response 2: component "b" has the weight 2, and 1 in response 1`},
-		{"an infinite loss", "gmpo", settings{"norm": "sum", "clip_mode": "none"}, []objectives.Trajectory{moved(-601, -601), on(0)}, `the loss is +Inf: too large a ratio for this objective; group 0, response 0, token 0 is farthest: log-prob -1, old log-prob -601`},
-		{"an infinite weight", "grpo", settings{"clip_low": 1, "clip_high": 1e300, "advantage": "centered", "advantage_eps": 0}, []objectives.Trajectory{moved(-801, -1), on(1)}, `is +Inf`},
+		{"an infinite loss", "gmpo", keys{"norm": "sum", "clip_mode": "none"}, []objectives.Trajectory{moved(-601, -601), on(0)}, `the loss is +Inf: too large a ratio for this objective; group 0, response 0, token 0 is farthest: log-prob -1, old log-prob -601`},
+		{"an infinite weight", "grpo", keys{"clip_low": 1, "clip_high": 1e300, "advantage": "centered", "advantage_eps": 0}, []objectives.Trajectory{moved(-801, -1), on(1)}, `is +Inf`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := objectives.Evaluate(makeObjective(t, c.objective, c.set), [][]objectives.Trajectory{c.group}, 0, 1)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/settings"
 	"onering/objectives"
 	_ "onering/objectives/all"
 	"onering/objectives/dapo"
@@ -207,6 +208,24 @@ func assign(t testing.TB, o objectives.Objective, set map[string]any) {
 		if !ok {
 			t.Fatalf("%T has no key %q", o, key)
 		}
+		if w, ok := f.Addr().Interface().(interface{ UnmarshalTOML(any) error }); ok {
+			if err := w.UnmarshalTOML(value); err != nil {
+				t.Fatalf("%s: %v", key, err)
+			}
+			continue
+		}
+		switch v := value.(type) {
+		case []any: // of texts
+			list := []string{}
+			for _, x := range v {
+				list = append(list, x.(string))
+			}
+			value = list
+		case string:
+			if f.Kind() == reflect.Slice {
+				value = []string{v}
+			}
+		}
 		v := reflect.ValueOf(value)
 		if f.Kind() == reflect.Pointer {
 			p := reflect.New(f.Type().Elem())
@@ -217,20 +236,20 @@ func assign(t testing.TB, o objectives.Objective, set map[string]any) {
 	}
 }
 
-// fieldsOf returns the settings of o by their toml names.
+// fieldsOf returns the settings of o by their names, and by their keys where these differ.
 func fieldsOf(o objectives.Objective) map[string]reflect.Value {
-	fields := map[string]reflect.Value{}
-	var visit func(v reflect.Value)
-	visit = func(v reflect.Value) {
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.Anonymous {
-				visit(v.Field(i))
-			} else if tag := f.Tag.Get("toml"); tag != "" {
-				fields[tag] = v.Field(i)
+	fields, called := map[string]reflect.Value{}, map[string]string{}
+	if r, ok := o.(interface{ Called() map[string]string }); ok {
+		called = r.Called()
+	}
+	for _, f := range settings.Fields(o) {
+		fields[f.Key] = f.Value
+		for key, name := range called {
+			if name == f.Key {
+				fields[key] = f.Value
 			}
 		}
 	}
-	visit(reflect.ValueOf(o).Elem())
 	return fields
 }
 

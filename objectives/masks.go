@@ -49,7 +49,7 @@ func (m masks) Mask(b Batch) [][]float64 {
 		}
 	}
 	if m.TopEntropy > 0 && m.TopEntropy < 1 {
-		least := quantile(allTokens(b, func(t *Trajectory, j int) float64 { return t.Entropy[j] }), 1-m.TopEntropy)
+		least := Quantile(allTokens(b, func(t *Trajectory, j int) float64 { return t.Entropy[j] }), 1-m.TopEntropy)
 		for i, t := range b.Trajectories {
 			for j, h := range t.Entropy {
 				if h < least {
@@ -157,9 +157,9 @@ func allTokens(b Batch, of func(t *Trajectory, j int) float64) []float64 {
 	return all
 }
 
-// quantile interpolates linearly between the sorted values, as torch.quantile does.
-// It is NaN if there are none. x is sorted.
-func quantile(x []float64, q float64) float64 {
+// Quantile interpolates linearly between the sorted values, as torch.quantile does.
+// It is NaN if there are none. It sorts x.
+func Quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {
 		return math.NaN()
 	}
@@ -177,7 +177,8 @@ func (s Shared) settings() Shared { return s }
 // Loss returns the loss of o with its masks: a masked token takes its log-prob from at,
 // through which no gradient passes. Without masks Loss returns o.Loss(b, at).
 func Loss(o Objective, b, at Batch) float64 {
-	loss := 0.0
+	loss, rows := 0.0, stepAdvantages(o, at)
+	b, at = b.withTokenAdvantages(rows), at.withTokenAdvantages(rows)
 	if factors := maskOf(o, at); factors == nil {
 		loss = o.Loss(b, at)
 	} else {
@@ -200,6 +201,7 @@ func Loss(o Objective, b, at Batch) float64 {
 // Weights sets w to the derivative of Loss, the function, with respect to LogProb.
 // Without masks it is o.Weights(b, w).
 func Weights(o Objective, b Batch, w [][]float64) {
+	b = b.withTokenAdvantages(stepAdvantages(o, b))
 	o.Weights(b, w)
 	if factors := maskOf(o, b); factors != nil {
 		penalties := b.Zeros()
@@ -255,6 +257,24 @@ func Live(o Objective, t Trajectory) bool {
 	all, pulls := o.(interface{ WeighsAll() bool })
 	needs := NeedsOf(o)
 	return t.HasAdvantage() || needs.EntropyGradient || needs.Reference || ok && s.settings().KLCov > 0 || pulls && all.WeighsAll()
+}
+
+func stepAdvantages(o Objective, b Batch) [][]float64 {
+	if s, ok := o.(stepAdvantager); ok {
+		return s.StepAdvantages(b)
+	}
+	return nil
+}
+
+// withTokenAdvantages returns b with other advantages of tokens; b itself if rows is nil.
+func (b Batch) withTokenAdvantages(rows [][]float64) Batch {
+	if rows != nil {
+		b.Trajectories = slices.Clone(b.Trajectories)
+	}
+	for i, row := range rows {
+		b.Trajectories[i].TokenAdvantage = row
+	}
+	return b
 }
 
 func maskOf(o Objective, b Batch) [][]float64 {

@@ -46,6 +46,15 @@ type Trajectory struct {
 	SampleLogProb []float64
 	// IDs are the tokens, nil if the host has only log-probs.
 	IDs []int32
+	// SumPiSquared is the sum over the vocabulary of squared probabilities at each token, under the
+	// policy that sampled; nil unless the objective needs it.
+	SumPiSquared []float64
+	// Role and Episode say which part the response plays in which game of its group; "" if there is one.
+	Role, Episode string
+	// Group is the number of the group of responses to one prompt that it belongs to.
+	Group int
+	// Turns are the policy's turns of an episode, in order; nil is a single turn.
+	Turns []Turn
 	// Components are the parts of a combined reward, by name; nil if it has none.
 	Components map[string]Component
 	// Greedy is the greedy response to the same prompt, which is not trained on. It
@@ -57,6 +66,15 @@ type Trajectory struct {
 	// that the response teaches nothing. SetAdvantages sets it, since a batch may have
 	// only a part of the group.
 	Degenerate bool
+}
+
+// A Turn is what the policy wrote at once: its tokens end before number To, and begin where
+// the turn before it ends. State is what the turn began in, the same text for the same state, and
+// Reward the environment's reward for it.
+type Turn struct {
+	To     int
+	State  string
+	Reward float64
 }
 
 // A Component is one part of a combined reward.
@@ -179,6 +197,12 @@ type TokenAdvantager interface {
 	TokenAdvantages(group []Trajectory) [][]float64
 }
 
+// A stepAdvantager returns the TokenAdvantage of a step's responses, as constants, from all
+// that is known of them; nil leaves them as they are.
+type stepAdvantager interface {
+	StepAdvantages(b Batch) [][]float64
+}
+
 // A Masker scales the policy gradient by a factor for each token, which is a constant;
 // nil stands for 1 everywhere. Shared is a Masker.
 type Masker interface {
@@ -245,6 +269,8 @@ type Needs struct {
 	Group bool
 	// Entropy says that Entropy must be set.
 	Entropy bool
+	// Squares, Roles and States say that SumPiSquared, Role and Episode, Turns must be set.
+	Squares, Roles, States bool
 	// EntropyGradient says that the loss depends on the policy's entropy (WeighsEntropy).
 	EntropyGradient bool
 	// All says that weights of responses, or the state of Observe, depend on the
@@ -276,6 +302,10 @@ func NeedsOf(o Objective) (n Needs) {
 	}
 	if x, ok := o.(interface{ NeedsEntropy() bool }); ok {
 		n.Entropy = x.NeedsEntropy()
+	}
+	if x, ok := o.(shares); ok {
+		rule := x.settings().Advantage
+		n.Squares, n.Roles, n.States = rule == "otb", rule == "rae" || rule == "hierarchical", rule == "gigpo"
 	}
 	if x, ok := o.(EntropyWeigher); ok {
 		n.EntropyGradient = x.WeighsEntropy()
@@ -312,6 +342,7 @@ func (t Trajectory) check(needs Needs) error {
 		{"entropies", t.Entropy, needs.Entropy},
 		{"token advantages", t.TokenAdvantage, false},
 		{"sampler's log-probs", t.SampleLogProb, false},
+		{"sums of squared probabilities", t.SumPiSquared, needs.Squares},
 	} {
 		if len(s.values) != n && (s.needed || s.values != nil) {
 			return fmt.Errorf("%d %s for %d response tokens", len(s.values), s.name, n)
@@ -324,6 +355,9 @@ func (t Trajectory) check(needs Needs) error {
 	}
 	if t.IDs != nil && len(t.IDs) != n {
 		return fmt.Errorf("%d ids for %d response tokens", len(t.IDs), n)
+	}
+	if needs.States && n > 0 && len(t.Turns) == 0 {
+		return fmt.Errorf("no turns, whose states and rewards advantage = \"gigpo\" compares")
 	}
 	for name, c := range t.Components {
 		if !finite(c.Value) || !finite(c.Weight) {

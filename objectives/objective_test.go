@@ -13,7 +13,7 @@ import (
 var errInvalid = errors.New("p = 7: must be at most 6")
 
 func TestNames(t *testing.T) {
-	want := []string{"cispo", "dapo", "dispo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "holder", "luspo", "m2po", "maxrl", "opd", "opo", "p3o", "pmpo", "reinforcepp", "remax", "rloo", "sapo", "vespo"}
+	want := strings.Fields("art atr cfpo cispo cppo ctpo dapo dcpo dispo dppo dppo_kl drgrpo dro drpo fipo fspo gdpo gmpo gpg grpo gspo holder ipo luspo m2po maxrl minpro nfpo opd opo p3o pmpo pnpo policy real rec rec_ring reinforcepp remax rloo rollout_is sapo topr tpo trl_grpo turn verl_grpo vespo")
 	if got := objectives.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}
@@ -46,7 +46,7 @@ func TestRegisterPanics(t *testing.T) {
 // TestGreedy: the greedy response is shaped as the other responses are, and a group
 // counts as flat only if the greedy reward equals the others.
 func TestGreedy(t *testing.T) {
-	o := makeObjective(t, "dapo", settings{"advantage": "remax", "overlong_length": 10, "overlong_cache": 10})
+	o := makeObjective(t, "dapo", keys{"advantage": "remax", "overlong_length": 10, "overlong_cache": 10})
 	group := make([]objectives.Trajectory, 2)
 	greedy := &objectives.Trajectory{Reward: 1, LogProb: make([]float64, 5)} // half of the punishment
 	for i := range group {
@@ -69,7 +69,7 @@ func TestGreedy(t *testing.T) {
 // TestKLReward: half of the log-ratio to the reference is subtracted from each reward in
 // the advantages, and Reward stays unchanged.
 func TestKLReward(t *testing.T) {
-	o := makeObjective(t, "drgrpo", settings{"kl_reward": 0.5})
+	o := makeObjective(t, "drgrpo", keys{"kl_reward": 0.5})
 	if !objectives.NeedsOf(o).Reference {
 		t.Error("it needs no reference")
 	}
@@ -101,7 +101,7 @@ func TestSetAdvantages(t *testing.T) {
 		}
 	}
 	// Shaping comes before the advantages and leaves Reward unchanged.
-	dapo := makeObjective(t, "dapo", settings{"advantage": "centered", "overlong_length": 10, "overlong_cache": 4})
+	dapo := makeObjective(t, "dapo", keys{"advantage": "centered", "overlong_length": 10, "overlong_cache": 4})
 	group = []objectives.Trajectory{{Reward: 1, LogProb: make([]float64, 8)}, {Reward: 1, LogProb: make([]float64, 2)}}
 	objectives.SetAdvantages(dapo, group)
 	if group[0].Advantage != -0.25 || group[1].Advantage != 0.25 || group[0].Reward != 1 || group[0].Degenerate {
@@ -150,82 +150,82 @@ func TestValidate(t *testing.T) {
 	inf := math.Inf(1)
 	for _, c := range []struct {
 		objective string
-		set       settings
+		set       keys
 		want      string
 	}{
-		{"grpo", settings{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo, opo, maxrl, round-std, gdpo, remax, reinforce++, reinforce++-baseline`},
-		{"grpo", settings{"top_entropy": 1.5}, `top_entropy = 1.5: must be in [0, 1]`},
-		{"gmpo", settings{"mask_off_policy": -1.0}, `mask_off_policy = -1`},
-		{"pmpo", settings{"clip_cov": 2.0}, `clip_cov = 2: must be in [0, 1]`},
-		{"gpg", settings{"kl_cov": -0.1}, `kl_cov = -0.1`},
-		{"gpg", settings{"kl_cov_beta": -0.1}, `kl_cov_beta = -0.1`},
-		{"gspo", settings{"importance_cap": inf}, `importance_cap = +Inf`},
-		{"grpo", settings{"clip_cov_low": math.NaN()}, `clip_cov_low = NaN`},
-		{"grpo", settings{"clip_cov_high": math.NaN()}, `clip_cov_high = NaN`},
-		{"cispo", settings{"cap": -1.0}, `cap = -1`},
-		{"cispo", settings{"floor": 6.0}, `floor = 6: must be in [0, 5]`},
-		{"cispo", settings{"aggregate": "sum"}, `aggregate = "sum"`},
-		{"sapo", settings{"tau_positive": 0.0}, `tau_positive = 0`},
-		{"sapo", settings{"tau_negative": -1.0}, `tau_negative = -1`},
-		{"dppo", settings{"tv_low": 1.5}, `tv_low = 1.5: must be in [0, 1]`},
-		{"dppo", settings{"tv_high": -0.5}, `tv_high = -0.5`},
-		{"dppo", settings{"cap": -0.5}, `cap = -0.5`},
-		{"dppo", settings{"drift": -0.5}, `drift = -0.5`},
-		{"holder", settings{"p_rule": "ess"}, `p_rule = "ess": must be one of linear, square, cube, sin, fixed`},
-		{"holder", settings{"p": inf}, `p = +Inf: must be a finite number`},
-		{"holder", settings{"p_first": math.NaN()}, `p_first = NaN`},
-		{"holder", settings{"p_last": -inf}, `p_last = -Inf`},
-		{"holder", settings{"clip_mode": "outer"}, `clip_mode = "outer"`},
-		{"m2po", settings{"m2": -1.0}, `m2 = -1`},
-		{"dispo", settings{"low_positive": 1.5}, `low_positive = 1.5`},
-		{"dispo", settings{"high_positive": -1.0}, `high_positive = -1`},
-		{"dispo", settings{"low_negative": -0.5}, `low_negative = -0.5`},
-		{"dispo", settings{"high_negative": -1.0}, `high_negative = -1`},
-		{"vespo", settings{"k_positive": -1.0}, `k_positive = -1`},
-		{"vespo", settings{"k_negative": 1e3}, `k_negative = 1000`},
-		{"vespo", settings{"lambda_positive": 0.0}, `lambda_positive = 0`},
-		{"vespo", settings{"lambda_negative": 0.0}, `lambda_negative = 0`},
-		{"rloo", settings{"clip_low": 2.0}, `clip_low = 2`},
-		{"luspo", settings{"clip_high": -2.0}, `clip_high = -2`},
-		{"grpo", settings{"advantage_eps": -1.0}, `advantage_eps = -1: must be in [0, 1]`},
-		{"grpo", settings{"advantage_std": "n"}, `advantage_std = "n": must be one of sample, population`},
-		{"grpo", settings{"kl_reward": 0.1}, `kl_reward = 0.1: must be 0 with advantage = "standardized"; it goes with centered, `},
-		{"remax", settings{"kl_reward": 0.1}, `kl_reward = 0.1: must be 0 with advantage = "remax"`},
-		{"gpg", settings{"kl_beta": -0.1}, `kl_beta = -0.1: must be a finite number, at least 0`},
-		{"gpg", settings{"entropy_bonus": inf}, `entropy_bonus = +Inf: must be a finite number`},
-		{"grpo", settings{"clip_low": 1.5}, `clip_low = 1.5: must be in [0, 1]`},
-		{"drgrpo", settings{"clip_high": math.NaN()}, `clip_high = NaN: must be a finite number, at least 0`},
-		{"grpo", settings{"aggregate": "mean"}, `aggregate = "mean"`},
-		{"drgrpo", settings{"constant_length": 0.0}, `constant_length = 0: must be a finite number, at least 1`},
-		{"dapo", settings{"overlong_length": -1}, `overlong_length = -1: must be at least 0`},
-		{"dapo", settings{"overlong_length": 100}, `overlong_cache = 512: must be in [1, overlong_length = 100]`},
-		{"dapo", settings{"overlong_length": 100, "overlong_cache": 0}, `overlong_cache = 0`},
-		{"gspo", settings{"clip_low": -0.1}, `clip_low = -0.1`},
-		{"gspo", settings{"clip_high": -0.1}, `clip_high = -0.1`},
-		{"gspo", settings{"advantage": ""}, `advantage = ""`},
-		{"gmpo", settings{"clip": -1.0}, `clip = -1`},
-		{"gmpo", settings{"clip_mode": "seq"}, `clip_mode = "seq": must be one of token, sequence, none`},
-		{"gmpo", settings{"clip_form": "paper"}, `clip_form = "paper"`},
-		{"gmpo", settings{"norm": "max"}, `norm = "max": must be one of mean, sum, count-times`},
-		{"gmpo", settings{"kl_beta": -1.0}, `kl_beta = -1`},
-		{"pmpo", settings{"kl_beta": -1.0}, `kl_beta = -1`},
-		{"pmpo", settings{"clip": inf}, `clip = +Inf`},
-		{"pmpo", settings{"norm": ""}, `norm = ""`},
-		{"pmpo", settings{"p_rule": "auto"}, `p_rule = "auto": must be one of ess, fixed, direct, length, entropy, cosine, linear`},
-		{"pmpo", settings{"p": math.Inf(-1)}, `p = -Inf`},
-		{"pmpo", settings{"p_max": inf}, `p_max = +Inf`},
-		{"pmpo", settings{"p_min": -inf}, `p_min = -Inf`},
-		{"pmpo", settings{"p_min": 2.0}, `p_min = 2: must be at most p_max = 0.99`},
-		{"pmpo", settings{"eps_ess": -0.1}, `eps_ess = -0.1`},
-		{"pmpo", settings{"bisections": 0}, `bisections = 0: must be at least 1`},
-		{"pmpo", settings{"tolerance": math.NaN()}, `tolerance = NaN`},
-		{"pmpo", settings{"ema_decay": 1.1}, `ema_decay = 1.1: must be in [0, 1]`},
-		{"pmpo", settings{"ema_alpha": math.NaN()}, `ema_alpha = NaN`},
-		{"pmpo", settings{"target": "reachable"}, `target = "reachable": must be one of paper, attainable`},
-		{"pmpo", settings{"p_negative": inf}, `p_negative = +Inf`},
-		{"pmpo", settings{"norm": "sum", "p_rule": "fixed", "p": 0.0}, `p = 0: must not be 0 with norm = "sum"`},
-		{"pmpo", settings{"norm": "sum", "p_min": -1.0}, `p_min = -1: must be above 0, or p_max = 0.99 below it, with norm = "sum"`},
-		{"pmpo", settings{"norm": "sum", "p_negative": 0.0}, `p_negative = 0: must not be 0 with norm = "sum"`},
+		{"grpo", keys{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo, opo, maxrl, round-std, gdpo, remax, reinforce++, reinforce++-baseline, pass-k, hierarchical, otb, gigpo`},
+		{"grpo", keys{"top_entropy": 1.5}, `top_entropy = 1.5: must be in [0, 1]`},
+		{"gmpo", keys{"mask_off_policy": -1.0}, `mask_off_policy = -1`},
+		{"pmpo", keys{"clip_cov": 2.0}, `clip_cov = 2: must be in [0, 1]`},
+		{"gpg", keys{"kl_cov": -0.1}, `kl_cov = -0.1`},
+		{"gpg", keys{"kl_cov_beta": -0.1}, `kl_cov_beta = -0.1`},
+		{"gspo", keys{"importance_cap": inf}, `importance_cap = +Inf`},
+		{"grpo", keys{"clip_cov_low": math.NaN()}, `clip_cov_low = NaN`},
+		{"grpo", keys{"clip_cov_high": math.NaN()}, `clip_cov_high = NaN`},
+		{"cispo", keys{"cap": -1.0}, `cap = -1`},
+		{"cispo", keys{"floor": 6.0}, `floor = 6: must be in [0, 5]`},
+		{"cispo", keys{"aggregate": "sum"}, `aggregate = "sum"`},
+		{"sapo", keys{"tau_positive": 0.0}, `tau_positive = 0`},
+		{"sapo", keys{"tau_negative": -1.0}, `tau_negative = -1`},
+		{"dppo", keys{"tv_low": 1.5}, `tv_low = 1.5: must be in [0, 1]`},
+		{"dppo", keys{"tv_high": -0.5}, `tv_high = -0.5`},
+		{"dppo", keys{"cap": -0.5}, `cap = -0.5`},
+		{"dppo", keys{"drift": -0.5}, `drift = -0.5`},
+		{"holder", keys{"p_rule": "ess"}, `p_rule = "ess": must be one of linear, square, cube, sin, fixed`},
+		{"holder", keys{"p": inf}, `p = +Inf: must be a finite number`},
+		{"holder", keys{"p_first": math.NaN()}, `p_first = NaN`},
+		{"holder", keys{"p_last": -inf}, `p_last = -Inf`},
+		{"holder", keys{"clip_mode": "outer"}, `clip_mode = "outer"`},
+		{"m2po", keys{"m2": -1.0}, `m2 = -1`},
+		{"dispo", keys{"low_positive": 1.5}, `low_positive = 1.5`},
+		{"dispo", keys{"high_positive": -1.0}, `high_positive = -1`},
+		{"dispo", keys{"low_negative": -0.5}, `low_negative = -0.5`},
+		{"dispo", keys{"high_negative": -1.0}, `high_negative = -1`},
+		{"vespo", keys{"k_positive": -1.0}, `k_positive = -1`},
+		{"vespo", keys{"k_negative": 1e3}, `k_negative = 1000`},
+		{"vespo", keys{"lambda_positive": 0.0}, `lambda_positive = 0`},
+		{"vespo", keys{"lambda_negative": 0.0}, `lambda_negative = 0`},
+		{"rloo", keys{"clip_low": 2.0}, `clip_low = 2`},
+		{"luspo", keys{"clip_high": -2.0}, `clip_high = -2`},
+		{"grpo", keys{"advantage_eps": -1.0}, `advantage_eps = -1: must be in [0, 1]`},
+		{"grpo", keys{"advantage_std": "n"}, `advantage_std = "n": must be one of sample, population`},
+		{"grpo", keys{"kl_reward": 0.1}, `kl_reward = 0.1: must be 0 with advantage = "standardized"; it goes with centered, `},
+		{"remax", keys{"kl_reward": 0.1}, `kl_reward = 0.1: must be 0 with advantage = "remax"`},
+		{"gpg", keys{"kl_beta": -0.1}, `kl_beta = -0.1: must be a finite number, at least 0`},
+		{"gpg", keys{"entropy_bonus": inf}, `entropy_bonus = +Inf: must be a finite number`},
+		{"grpo", keys{"clip_low": 1.5}, `clip_low = 1.5: must be in [0, 1]`},
+		{"drgrpo", keys{"clip_high": math.NaN()}, `clip_high = NaN: must be a finite number, at least 0`},
+		{"grpo", keys{"aggregate": "mean"}, `aggregate = "mean"`},
+		{"drgrpo", keys{"constant_length": 0.0}, `constant_length = 0: must be a finite number, at least 1`},
+		{"dapo", keys{"overlong_length": -1}, `overlong_length = -1: must be at least 0`},
+		{"dapo", keys{"overlong_length": 100}, `overlong_cache = 512: must be in [1, overlong_length = 100]`},
+		{"dapo", keys{"overlong_length": 100, "overlong_cache": 0}, `overlong_cache = 0`},
+		{"gspo", keys{"clip_low": -0.1}, `clip_low = -0.1`},
+		{"gspo", keys{"clip_high": -0.1}, `clip_high = -0.1`},
+		{"gspo", keys{"advantage": ""}, `advantage = ""`},
+		{"gmpo", keys{"clip": -1.0}, `clip = -1`},
+		{"gmpo", keys{"clip_mode": "seq"}, `clip_mode = "seq": must be one of token, sequence, none`},
+		{"gmpo", keys{"clip_form": "paper"}, `clip_form = "paper"`},
+		{"gmpo", keys{"norm": "max"}, `norm = "max": must be one of mean, sum, count-times`},
+		{"gmpo", keys{"kl_beta": -1.0}, `kl_beta = -1`},
+		{"pmpo", keys{"kl_beta": -1.0}, `kl_beta = -1`},
+		{"pmpo", keys{"clip": inf}, `clip = +Inf`},
+		{"pmpo", keys{"norm": ""}, `norm = ""`},
+		{"pmpo", keys{"p_rule": "auto"}, `p_rule = "auto": must be one of ess, fixed, direct, length, entropy, cosine, linear`},
+		{"pmpo", keys{"p": math.Inf(-1)}, `p = -Inf`},
+		{"pmpo", keys{"p_max": inf}, `p_max = +Inf`},
+		{"pmpo", keys{"p_min": -inf}, `p_min = -Inf`},
+		{"pmpo", keys{"p_min": 2.0}, `p_min = 2: must be at most p_max = 0.99`},
+		{"pmpo", keys{"eps_ess": -0.1}, `eps_ess = -0.1`},
+		{"pmpo", keys{"bisections": 0}, `bisections = 0: must be at least 1`},
+		{"pmpo", keys{"tolerance": math.NaN()}, `tolerance = NaN`},
+		{"pmpo", keys{"ema_decay": 1.1}, `ema_decay = 1.1: must be in [0, 1]`},
+		{"pmpo", keys{"ema_alpha": math.NaN()}, `ema_alpha = NaN`},
+		{"pmpo", keys{"target": "reachable"}, `target = "reachable": must be one of paper, attainable`},
+		{"pmpo", keys{"p_negative": inf}, `p_negative = +Inf`},
+		{"pmpo", keys{"norm": "sum", "p_rule": "fixed", "p": 0.0}, `p = 0: must not be 0 with norm = "sum"`},
+		{"pmpo", keys{"norm": "sum", "p_min": -1.0}, `p_min = -1: must be above 0, or p_max = 0.99 below it, with norm = "sum"`},
+		{"pmpo", keys{"norm": "sum", "p_negative": 0.0}, `p_negative = 0: must not be 0 with norm = "sum"`},
 	} {
 		o, err := objectives.New(c.objective)
 		if err != nil {

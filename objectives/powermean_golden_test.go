@@ -25,8 +25,8 @@ func powerMeanFolders(t *testing.T) []string {
 
 // powerMeanSettings turns the spec of a method into the name and the settings of an
 // objective. It reports false for methods that onering does not have.
-func powerMeanSettings(spec map[string]any) (name string, set settings, ok bool) {
-	name, set = spec["algo"].(string), settings{}
+func powerMeanSettings(spec map[string]any) (name string, set keys, ok bool) {
+	name, set = spec["algo"].(string), keys{}
 	text := func(key string) string { s, _ := spec[key].(string); return s }
 	copyTo := func(keys ...string) {
 		for i := 0; i < len(keys); i += 2 {
@@ -238,12 +238,12 @@ func TestHarmonicMean(t *testing.T) {
 		{Advantage: 0.5, LogProb: []float64{-1, -2, -0.2}, OldLogProb: []float64{-1.1, -1.7, -0.3}},
 		{Advantage: -0.7, LogProb: []float64{-3, -0.5}, OldLogProb: []float64{-2, -0.6}},
 	}}
-	holder := makeObjective(t, "holder", settings{"p_rule": "fixed", "p": 1.0, "clip_mode": "token"})
+	holder := makeObjective(t, "holder", keys{"p_rule": "fixed", "p": 1.0, "clip_mode": "token"})
 	grpo := makeObjective(t, "grpo", nil)
 	if x, y := holder.Loss(b, b), grpo.Loss(b, b); !close(x, y, 1e-15) {
 		t.Errorf("holder with p = 1 has the loss %v, grpo %v", x, y)
 	}
-	harmonic := makeObjective(t, "pmpo", settings{"p_rule": "fixed", "p": -1.0, "clip_mode": "none", "advantage": "standardized"})
+	harmonic := makeObjective(t, "pmpo", keys{"p_rule": "fixed", "p": -1.0, "clip_mode": "none", "advantage": "standardized"})
 	want := 0.0
 	for _, x := range b.Trajectories {
 		sum := 0.0

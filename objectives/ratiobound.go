@@ -1,23 +1,36 @@
 package objectives
 
 // A RatioBound clips a ratio to [1 - clip_low, 1 + clip_high] as PPO does: a token's
-// ratio in RatioClip, a response's in gspo.
+// ratio in RatioClip, a response's in gspo. A ratio above clip_dual, in a response of
+// negative advantage, is clipped too (D49): the ratio there has no other upper bound.
 type RatioBound struct {
 	// ClipLow and ClipHigh bound the ratio; clip_low = 1 leaves it unbounded below.
 	ClipLow  float64 `toml:"clip_low" needs:"clip_mode=sequence clip_mode=token" range:"[0,1]"`
 	ClipHigh float64 `toml:"clip_high" needs:"clip_mode!=none" range:"[0,)"`
+	// ClipDual is that bound; 0 (default) is none.
+	ClipDual float64 `toml:"clip_dual" needs:"clip_mode=sequence" range:"[0,)"`
+}
+
+// CheckDual refuses a clip_dual that would cut every ratio above 1 and less.
+func (o RatioBound) CheckDual() error {
+	if o.ClipDual > 0 && o.ClipDual <= 1 {
+		return &SettingError{Key: "clip_dual", Value: o.ClipDual, Remedy: "must be above 1, or 0 for none"}
+	}
+	return nil
 }
 
 // Bound returns the clipped ratio and whether the clip cut it. It bounds the ratio only
 // on the side to which the advantage pushes it, so that
 //
-//	Bound(r) A = min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)
+//	Bound(r) A = max(min(r A, clip(r, 1 - clip_low, 1 + clip_high) A), clip_dual A if A < 0)
 func (o RatioBound) Bound(r, advantage float64) (bounded float64, cut bool) {
 	switch {
 	case advantage > 0 && r > 1+o.ClipHigh:
 		return 1 + o.ClipHigh, true
 	case advantage < 0 && r < 1-o.ClipLow:
 		return 1 - o.ClipLow, true
+	case advantage < 0 && o.ClipDual > 0 && r > o.ClipDual:
+		return o.ClipDual, true
 	}
 	return r, false
 }

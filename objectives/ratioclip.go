@@ -1,6 +1,7 @@
 package objectives
 
 import (
+	"errors"
 	"math"
 )
 
@@ -17,8 +18,11 @@ type RatioClip struct {
 
 // NewRatioClip returns the default settings with the given advantage, mean and bounds.
 func NewRatioClip(advantage, aggregate string, low, high float64) RatioClip {
-	return RatioClip{NewTokenSum(advantage, aggregate), RatioBound{low, high}}
+	return RatioClip{NewTokenSum(advantage, aggregate), RatioBound{ClipLow: low, ClipHigh: high}}
 }
+
+// Validate refuses impossible combinations.
+func (o *RatioClip) Validate() error { return errors.Join(o.TokenSum.Validate(), o.CheckDual()) }
 
 // Loss implements Objective; nothing is detached.
 func (o *RatioClip) Loss(b, _ Batch) float64 {

@@ -53,7 +53,7 @@ func weigh(o objectives.Objective, b objectives.Batch) [][]float64 {
 func TestLoneResponses(t *testing.T) {
 	for _, name := range objectives.Names() {
 		for _, rule := range append(objectives.AdvantageRules(), "") {
-			set := settings{}
+			set := keys{}
 			if rule != "" {
 				set["advantage"] = rule
 			}
@@ -65,6 +65,7 @@ func TestLoneResponses(t *testing.T) {
 			for i := range 4 {
 				groups = append(groups, []objectives.Trajectory{{
 					Reward: float64(i % 2), LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -2}, RefLogProb: []float64{-1.5, -1}, Entropy: []float64{1, 1},
+					SumPiSquared: []float64{0.5, 0.5}, Group: i,
 				}})
 			}
 			objectives.SetAdvantages(o, groups...)
@@ -87,10 +88,10 @@ func TestLoneResponses(t *testing.T) {
 	}
 }
 
-// settings are toml keys and values.
-type settings map[string]any
+// keys are toml keys and values.
+type keys map[string]any
 
-func makeObjective(t testing.TB, name string, set settings) objectives.Objective {
+func makeObjective(t testing.TB, name string, set keys) objectives.Objective {
 	t.Helper()
 	o, err := objectives.New(name)
 	if err != nil {
@@ -105,27 +106,27 @@ func TestEquivalences(t *testing.T) {
 	for _, c := range []struct {
 		claim     string
 		a         string
-		setA      settings
+		setA      keys
 		b         string
-		setB      settings
+		setB      keys
 		tolerance float64
 	}{
-		{"p = 0 is gmpo", "pmpo", settings{"p_rule": "fixed", "p": 0}, "gmpo", nil, 1e-12},
-		{"p -> 0 goes to gmpo", "pmpo", settings{"p_rule": "fixed", "p": 1e-9}, "gmpo", nil, 1e-7},
-		{"p = 0 is gmpo under a sequence clip", "pmpo", settings{"p_rule": "fixed", "p": 0, "clip_mode": "sequence"}, "gmpo", settings{"clip_mode": "sequence"}, 1e-12},
-		{"p = 0 times n is gmpo times n", "pmpo", settings{"p_rule": "fixed", "p": 0, "norm": "count-times"}, "gmpo", settings{"norm": "count-times"}, 1e-12},
-		{"p = 1 without clip is grpo without clip", "pmpo", settings{"p_rule": "fixed", "p": 1, "clip_mode": "none"}, "grpo", settings{"clip_low": 1, "clip_high": 1e300}, 1e-12},
-		{"p = 1 summed without clip is grpo's sum", "pmpo", settings{"p_rule": "fixed", "p": 1, "clip_mode": "none", "norm": "sum"}, "grpo", settings{"clip_low": 1, "clip_high": 1e300, "aggregate": "constant", "constant_length": 1}, 1e-12},
-		{"p_min = p_max is fixed p", "pmpo", settings{"p_min": 0.3, "p_max": 0.3}, "pmpo", settings{"p_rule": "fixed", "p": 0.3}, 0},
-		{"gmpo without clip is gspo without clip", "gmpo", settings{"clip_mode": "none"}, "gspo", settings{"clip_low": 1, "clip_high": 1e300}, 1e-12},
-		{"gspo-token has gspo's gradient", "gspo", settings{"clip_low": 0.2, "clip_high": 0.2, "token_level": true}, "gspo", settings{"clip_low": 0.2, "clip_high": 0.2}, 1e-12},
-		{"dapo is grpo but for clip and mean", "dapo", settings{"clip_high": 0.2}, "grpo", settings{"aggregate": "token-mean"}, 0},
-		{"drgrpo is grpo but for the constant", "drgrpo", settings{"constant_length": 40}, "grpo", settings{"aggregate": "constant", "constant_length": 40}, 0},
-		{"a wide clip cuts nothing", "pmpo", settings{"clip": 1e6}, "pmpo", settings{"clip_mode": "none"}, 1e-12},
-		{"a wide sequence clip cuts nothing", "gmpo", settings{"clip": 1e6, "clip_mode": "sequence"}, "gmpo", settings{"clip_mode": "none"}, 1e-12},
-		{"eps_ess out of reach is p_max", "pmpo", settings{"eps_ess": 1e6}, "pmpo", settings{"p_rule": "fixed", "p": 0.99}, 0},
-		{"direct with eps_ess out of reach is p_max", "pmpo", settings{"p_rule": "direct", "eps_ess": 1e6}, "pmpo", settings{"p_rule": "fixed", "p": 0.99}, 0},
-		{"cosine starts at p_max", "pmpo", settings{"p_rule": "cosine"}, "pmpo", settings{"p_rule": "fixed", "p": 0.99}, 1e-12},
+		{"p = 0 is gmpo", "pmpo", keys{"p_rule": "fixed", "p": 0}, "gmpo", nil, 1e-12},
+		{"p -> 0 goes to gmpo", "pmpo", keys{"p_rule": "fixed", "p": 1e-9}, "gmpo", nil, 1e-7},
+		{"p = 0 is gmpo under a sequence clip", "pmpo", keys{"p_rule": "fixed", "p": 0, "clip_mode": "sequence"}, "gmpo", keys{"clip_mode": "sequence"}, 1e-12},
+		{"p = 0 times n is gmpo times n", "pmpo", keys{"p_rule": "fixed", "p": 0, "norm": "count-times"}, "gmpo", keys{"norm": "count-times"}, 1e-12},
+		{"p = 1 without clip is grpo without clip", "pmpo", keys{"p_rule": "fixed", "p": 1, "clip_mode": "none"}, "grpo", keys{"clip_low": 1, "clip_high": 1e300}, 1e-12},
+		{"p = 1 summed without clip is grpo's sum", "pmpo", keys{"p_rule": "fixed", "p": 1, "clip_mode": "none", "norm": "sum"}, "grpo", keys{"clip_low": 1, "clip_high": 1e300, "aggregate": "constant", "constant_length": 1}, 1e-12},
+		{"p_min = p_max is fixed p", "pmpo", keys{"p_min": 0.3, "p_max": 0.3}, "pmpo", keys{"p_rule": "fixed", "p": 0.3}, 0},
+		{"gmpo without clip is gspo without clip", "gmpo", keys{"clip_mode": "none"}, "gspo", keys{"clip_low": 1, "clip_high": 1e300}, 1e-12},
+		{"gspo-token has gspo's gradient", "gspo", keys{"clip_low": 0.2, "clip_high": 0.2, "token_level": true}, "gspo", keys{"clip_low": 0.2, "clip_high": 0.2}, 1e-12},
+		{"dapo is grpo but for clip and mean", "dapo", keys{"clip_high": 0.2}, "grpo", keys{"aggregate": "token-mean"}, 0},
+		{"drgrpo is grpo but for the constant", "drgrpo", keys{"constant_length": 40}, "grpo", keys{"aggregate": "constant", "constant_length": 40}, 0},
+		{"a wide clip cuts nothing", "pmpo", keys{"clip": 1e6}, "pmpo", keys{"clip_mode": "none"}, 1e-12},
+		{"a wide sequence clip cuts nothing", "gmpo", keys{"clip": 1e6, "clip_mode": "sequence"}, "gmpo", keys{"clip_mode": "none"}, 1e-12},
+		{"eps_ess out of reach is p_max", "pmpo", keys{"eps_ess": 1e6}, "pmpo", keys{"p_rule": "fixed", "p": 0.99}, 0},
+		{"direct with eps_ess out of reach is p_max", "pmpo", keys{"p_rule": "direct", "eps_ess": 1e6}, "pmpo", keys{"p_rule": "fixed", "p": 0.99}, 0},
+		{"cosine starts at p_max", "pmpo", keys{"p_rule": "cosine"}, "pmpo", keys{"p_rule": "fixed", "p": 0.99}, 1e-12},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
@@ -153,7 +154,7 @@ func TestOnPolicy(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := drawBatch(rt, 0)
 		want := weigh(makeObjective(t, "grpo", nil), b)
-		for name, set := range map[string][]settings{
+		for name, set := range map[string][]keys{
 			"gmpo": {nil, {"clip_mode": "sequence"}},
 			"gspo": {nil, {"token_level": true}},
 			"pmpo": {nil, {"p_rule": "direct"}, {"target": "attainable"}, {"clip_form": "printed"}, {"p_max": 4}, {"p_negative": 0.0}},
@@ -178,11 +179,11 @@ func TestWeightSum(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := drawBatch(rt, 1)
 		for _, o := range []objectives.Objective{
-			makeObjective(t, "pmpo", settings{"clip_mode": "none"}),
-			makeObjective(t, "pmpo", settings{"clip_mode": "none", "target": "attainable", "p_max": 4}),
-			makeObjective(t, "pmpo", settings{"clip_mode": "none", "norm": "count-times"}),
-			makeObjective(t, "gmpo", settings{"clip_mode": "none"}),
-			makeObjective(t, "gspo", settings{"clip_low": 1, "clip_high": 1e300}),
+			makeObjective(t, "pmpo", keys{"clip_mode": "none"}),
+			makeObjective(t, "pmpo", keys{"clip_mode": "none", "target": "attainable", "p_max": 4}),
+			makeObjective(t, "pmpo", keys{"clip_mode": "none", "norm": "count-times"}),
+			makeObjective(t, "gmpo", keys{"clip_mode": "none"}),
+			makeObjective(t, "gspo", keys{"clip_low": 1, "clip_high": 1e300}),
 		} {
 			w := weigh(o, b)
 			for i, d := range o.(objectives.Diagnoser).Diagnose(b) {
@@ -258,8 +259,12 @@ func TestScaleInvariance(t *testing.T) {
 			switch {
 			case objectives.NeedsOf(o).Teacher: // which says all
 				scale = 1
-			case name == "p3o": // p3o's pull does not scale with the rewards.
-				o = makeObjective(t, name, settings{"pull": false})
+			case name == "p3o": // p3o's pull does not scale with the rewards, nor does drift.
+				o = makeObjective(t, name, keys{"pull": false})
+			case name == "dro" || name == "ipo":
+				o = makeObjective(t, name, keys{"drift": 0})
+			case name == "real" || name == "tpo": // which take the sign of an advantage, or the reward itself
+				scale = 1
 			}
 			v, w := weigh(o, b), weigh(o, larger)
 			for i := range v {
@@ -289,9 +294,9 @@ func TestExtremeRewards(t *testing.T) {
 	}
 	for _, rule := range objectives.AdvantageRules() {
 		for _, deviation := range []string{"sample", "population"} {
-			o := makeObjective(t, "grpo", settings{"advantage": rule, "advantage_eps": 0.0, "advantage_std": deviation})
+			o := makeObjective(t, "grpo", keys{"advantage": rule, "advantage_eps": 0.0, "advantage_std": deviation})
 			want := objectives.Advantages(o, round(1))
-			relative := slices.Contains([]string{"centered", "rloo", "opo", "remax"}, rule)
+			relative := slices.Contains([]string{"centered", "rloo", "opo", "remax", "hierarchical", "otb", "gigpo"}, rule)
 			for _, power := range []int{1022, -900} {
 				unit := math.Ldexp(1, power)
 				for g, row := range objectives.Advantages(o, round(unit)) {
@@ -318,7 +323,7 @@ func TestRatioRisesWithP(t *testing.T) {
 		p := rapid.Float64Range(-4, 4).Draw(rt, "p")
 		q := rapid.Float64Range(p, 4).Draw(rt, "q")
 		at := func(p float64) []objectives.Diagnostics {
-			return makeObjective(t, "pmpo", settings{"p_rule": "fixed", "p": p, "clip_mode": mode}).(objectives.Diagnoser).Diagnose(b)
+			return makeObjective(t, "pmpo", keys{"p_rule": "fixed", "p": p, "clip_mode": mode}).(objectives.Diagnoser).Diagnose(b)
 		}
 		low, high := at(p), at(q)
 		for i := range low {
@@ -337,14 +342,18 @@ func TestPenalties(t *testing.T) {
 		const beta, bonus = 0.04, 0.3
 		for _, name := range objectives.Names() {
 			each := func(n int) float64 { return 1 / float64(len(b.Trajectories)*n) }
-			switch name {
-			case "dapo", "gpg", "reinforcepp", "opo", "maxrl", "remax", "cispo", "dispo", "dppo", "m2po", "opd", "p3o", "vespo":
+			aggregate := ""
+			if f, has := fieldsOf(makeObjective(t, name, nil))["aggregate"]; has {
+				aggregate = f.String()
+			}
+			switch {
+			case name == "gpg" || aggregate == "token-mean":
 				each = func(int) float64 { return 1 / float64(b.Tokens()) }
-			case "drgrpo":
+			case aggregate == "constant":
 				each = func(int) float64 { return 1 / (3000 * float64(len(b.Trajectories))) }
 			}
 			plain := makeObjective(t, name, nil)
-			o := makeObjective(t, name, settings{"kl_beta": beta, "entropy_bonus": bonus})
+			o := makeObjective(t, name, keys{"kl_beta": beta, "entropy_bonus": bonus, "kl_gradient": "own"})
 			if objectives.NeedsOf(plain).Reference != objectives.NeedsOf(plain).Teacher || objectives.NeedsOf(plain).Entropy {
 				rt.Fatalf("%s asks for what its defaults do not use", name)
 			}

@@ -55,21 +55,6 @@ func (o SequenceRatio) SequenceWeights(b Batch, w [][]float64, gradient func(i i
 	}
 }
 
-// CutWeights sets w to dL/dLogProb for an r_i whose logarithm is the sum of the
-// log-ratios d. A response that ratio reports as cut gets no gradient. If the logarithm
-// is the mean of d, w is the gradient of n times r_i.
-func (o SequenceRatio) CutWeights(b Batch, w [][]float64, ratio func(*Trajectory) (r float64, cut bool)) {
-	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
-		r, cut := ratio(&b.Trajectories[i])
-		if cut {
-			clear(g)
-		} else {
-			fill(g, 1)
-		}
-		return r
-	})
-}
-
 // LogRatio returns the sum of the log-ratios d of a response.
 func (t *Trajectory) LogRatio() float64 {
 	sum := 0.0
@@ -85,22 +70,6 @@ func (t *Trajectory) MeanLogRatio() float64 {
 		return 0
 	}
 	return t.LogRatio() / float64(len(t.LogProb))
-}
-
-// DiagnoseSequences returns the diagnostics of an objective with one ratio exp(logRatio)
-// for a whole response, which cuts all tokens of a response or none: those that ratio
-// reports as cut, as in CutWeights.
-func (b Batch) DiagnoseSequences(logRatio func(*Trajectory) float64, ratio func(*Trajectory) (r float64, cut bool)) []Diagnostics {
-	all := make([]Diagnostics, len(b.Trajectories))
-	for i := range all {
-		t, clipped := &b.Trajectories[i], 0.0
-		if _, cut := ratio(t); cut && len(t.LogProb) > 0 {
-			clipped = 1
-		}
-		all[i] = Diagnostics{Advantage: t.Advantage, Clipped: new(clipped)}
-		all[i].SetLogRatio(logRatio(t))
-	}
-	return all
 }
 
 // ClippedMean is a SequenceRatio whose ratio is a power mean of the tokens' ratios,

@@ -5,28 +5,43 @@ package objectives
 //	sequence-mean  1/(N n)   each response counts the same
 //	token-mean     1/T       each token of the batch counts the same
 //	constant       1/(N L)   as token-mean, with a constant L in place of the mean length
+//	group-mean     1/(G U)   each of the G groups counts the same, and each of its U tokens
+//	token-sum      1         nothing is averaged
 type tokenMean struct {
-	// Aggregate is sequence-mean, token-mean or constant.
-	Aggregate string `toml:"aggregate" choice:"sequence-mean token-mean constant"`
+	// Aggregate is one of these words.
+	Aggregate string `toml:"aggregate" choice:"sequence-mean token-mean constant group-mean token-sum"`
 	// ConstantLength is L. Default 3000, the response limit of the paper's recipe.
 	ConstantLength float64 `toml:"constant_length" needs:"aggregate=constant" range:"[1,)"`
 }
 
 // TokenScale implements TokenScaler. It is infinite if there are no tokens.
 func (o tokenMean) TokenScale(b Batch, i int) float64 {
-	return o.scale(len(b.Trajectories[i].LogProb), len(b.Trajectories), b.Tokens())
+	return o.TokenScales(b)[i]
 }
 
-// scale returns how much each token of a response of n tokens counts in a batch of
-// count responses and total tokens.
-func (o tokenMean) scale(n, count, total int) float64 {
-	switch o.Aggregate {
-	case "token-mean":
-		return 1 / float64(total)
-	case "constant":
-		return 1 / (float64(count) * o.ConstantLength)
+// TokenScales returns TokenScale of each response.
+func (o tokenMean) TokenScales(b Batch) []float64 {
+	count, total := float64(len(b.Trajectories)), float64(b.Tokens())
+	groups := map[int]float64{}
+	for i := 0; i < len(b.Trajectories) && o.Aggregate == "group-mean"; i++ {
+		groups[b.Trajectories[i].Group] += float64(len(b.Trajectories[i].LogProb))
 	}
-	return 1 / (float64(count) * float64(n))
+	scales := make([]float64, len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		switch o.Aggregate {
+		case "token-mean":
+			scales[i] = 1 / total
+		case "constant":
+			scales[i] = 1 / (count * o.ConstantLength)
+		case "group-mean":
+			scales[i] = 1 / (float64(len(groups)) * groups[t.Group])
+		case "token-sum":
+			scales[i] = 1
+		default:
+			scales[i] = 1 / (count * float64(len(t.LogProb)))
+		}
+	}
+	return scales
 }
 
 // TokenSum is a loss that is a sum over tokens,
@@ -47,10 +62,10 @@ func NewTokenSum(advantage, aggregate string) TokenSum {
 
 // SumLoss returns L. values sets v to the values of the tokens of response i of b.
 func (o *TokenSum) SumLoss(b Batch, values func(i int, v []float64)) float64 {
-	loss, total := 0.0, b.Tokens()
+	loss, scales := 0.0, o.TokenScales(b)
 	var v []float64
 	for i, t := range b.Trajectories {
-		c := o.scale(len(t.LogProb), len(b.Trajectories), total)
+		c := scales[i]
 		v = append(v[:0], t.LogProb...)
 		values(i, v)
 		for _, x := range v {
@@ -64,9 +79,9 @@ func (o *TokenSum) SumLoss(b Batch, values func(i int, v []float64)) float64 {
 // SumWeights sets w to the derivative of L. slopes sets g to the derivatives of the
 // values of response i, each by its own log-prob.
 func (o *TokenSum) SumWeights(b Batch, w [][]float64, slopes func(i int, g []float64)) {
-	total := b.Tokens()
+	scales := o.TokenScales(b)
 	for i, t := range b.Trajectories {
-		c := o.scale(len(t.LogProb), len(b.Trajectories), total)
+		c := scales[i]
 		slopes(i, w[i])
 		for j := range w[i] {
 			w[i][j] *= -c
@@ -77,30 +92,9 @@ func (o *TokenSum) SumWeights(b Batch, w [][]float64, slopes func(i int, g []flo
 
 // EntropyWeights implements EntropyWeigher.
 func (o *TokenSum) EntropyWeights(b Batch, v [][]float64) {
-	total := b.Tokens()
-	for i := range v {
-		o.FillEntropy(o.scale(len(v[i]), len(b.Trajectories), total), v[i])
+	for i, c := range o.TokenScales(b) {
+		o.FillEntropy(c, v[i])
 	}
-}
-
-// Reinforce is a TokenSum whose values are v = k LogProb with detached coefficients k,
-// importance weights times advantages:
-//
-//	L = -sum_i c_i sum_t sg[k_it] LogProb_it
-//
-// coefficients sets k of one response.
-func (o *TokenSum) Reinforce(b, at Batch, coefficients func(t *Trajectory, k []float64)) float64 {
-	return o.SumLoss(b, func(i int, v []float64) {
-		coefficients(&at.Trajectories[i], v)
-		for j, logp := range b.Trajectories[i].LogProb {
-			v[j] *= logp
-		}
-	})
-}
-
-// ReinforceWeights sets w to the derivative of Reinforce, -c k.
-func (o *TokenSum) ReinforceWeights(b Batch, w [][]float64, coefficients func(t *Trajectory, k []float64)) {
-	o.SumWeights(b, w, func(i int, g []float64) { coefficients(&b.Trajectories[i], g) })
 }
 
 // DiagnoseCut returns the diagnostics of an objective that cuts single tokens: those for

@@ -14,7 +14,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy objectives/policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -34,11 +34,12 @@ var rooms = []struct {
 	{"verifier", "verifier/internal/*"},
 	{"verifier/internal/*", "verifier/internal/*"},
 
-	{"objectives", "internal/registry internal/settings"},
+	{"objectives", "internal/registry internal/settings internal/strict"},
 	{"objectives/all", "objectives/*"},
 	{"objectives/objectivetest", "objectives internal/registry"},
 	{"internal/scaffold", "internal/files"},
-	{"objectives/*", "objectives"},
+	{"objectives/policy", "objectives internal/settings"},
+	{"objectives/*", "objectives objectives/policy"},
 
 	{"models", "internal/ordered internal/files internal/registry models/onnx"},
 	{"models/onnx", ""},
@@ -106,6 +107,7 @@ var rooms = []struct {
 var testAllow = map[string]string{
 	"objectives":                 "objectives/*",
 	"objectives/*":               "objectives/objectivetest",
+	"objectives/policy":          "objectives/objectivetest",
 	"objectives/objectivetest":   "objectives/*",
 	"models":                     "models/*",
 	"models/graph":               "internal/graphtest",

@@ -19,7 +19,7 @@ var kinds = []struct {
 	taken      string // a name that is registered
 	reserved   string // a name that the generated code uses
 }{
-	{Kinds["objective"], "\t_ \"onering/objectives/maxrl\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/opd\"\n", 15, "pmpo", "math"},
+	{Kinds["objective"], "\t_ \"onering/objectives/holder\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/pmpo\"\n", 15, "pmpo", "math"},
 	{Kinds["reward"], "\t_ \"onering/reward/math\"\n\t_ \"onering/reward/mine\"\n", 10, "math", "context"},
 	{Kinds["environment"], "\t_ \"onering/environment/mcp\"\n\t_ \"onering/environment/mine\"\n\t_ \"onering/environment/openenv\"\n", 8, "tools", "context"},
 	{Kinds["family"], "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/optim/adamw\"\n", 5, "llama", "decoder"},

@@ -40,6 +40,15 @@ func (s Setting) assign(into reflect.Value) error {
 	return fmt.Errorf("%s = %s: must be %s", s.Path(), shown(value), typeName(into.Type()))
 }
 
+// Set gives the setting the value that a text states, as --set does.
+func (f Field) Set(text string) error {
+	list, err := Sets([]string{"setting." + f.Key + "=" + text})
+	if err != nil {
+		return err
+	}
+	return list[0].assign(f.Value)
+}
+
 // shown is a value in messages.
 func shown(value any) string {
 	switch value := value.(type) {

@@ -101,6 +101,9 @@ func (r *Resolved) apply(s Setting) error {
 	t := r.sections[at]
 	keys := keysOf(t.Fields)
 	k := slices.Index(keys, s.Key)
+	if also := slices.IndexFunc(t.Fields, func(f Field) bool { return f.also == s.Key && s.Key != "" }); k < 0 && also >= 0 {
+		k, s.Key = also, keys[also]
+	}
 	switch {
 	case s.Key == "" && s.Value == nil: // s is the section itself
 		return nil

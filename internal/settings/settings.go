@@ -25,6 +25,7 @@ package settings
 import (
 	"cmp"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -44,6 +45,7 @@ var special = reflect.TypeFor[Special]()
 // A Field is one setting of a struct.
 type Field struct {
 	Key   string // its key in a run file; "" if it has none
+	also  string // another name that is taken for it
 	Flag  string // without the hyphens in front
 	Value reflect.Value
 	tag   reflect.StructTag
@@ -67,7 +69,19 @@ func fieldsOf(pointer any, plugin bool) []Field {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return nil
 	}
-	return appendFields(nil, v.Elem(), plugin)
+	fields := appendFields(nil, v.Elem(), plugin)
+	// Called returns the names that a plug-in has for some keys; a key without a name is not one of its settings. A run
+	// file may state the key in place of the name.
+	if r, ok := pointer.(interface{ Called() map[string]string }); ok {
+		called := r.Called()
+		for i, f := range fields {
+			if name, has := called[f.Key]; has {
+				fields[i].Key, fields[i].Flag, fields[i].also = name, strings.ReplaceAll(name, "_", "-"), f.Key
+			}
+		}
+		fields = slices.DeleteFunc(fields, func(f Field) bool { return f.Key == "" && f.also != "" })
+	}
+	return fields
 }
 
 func appendFields(fields []Field, v reflect.Value, plugin bool) []Field {
@@ -89,7 +103,7 @@ func appendFields(fields []Field, v reflect.Value, plugin bool) []Field {
 			key = snake(f.Name)
 		}
 		flag := cmp.Or(f.Tag.Get("flag"), strings.ReplaceAll(key, "_", "-"))
-		fields = append(fields, Field{key, flag, v.Field(i), f.Tag})
+		fields = append(fields, Field{Key: key, Flag: flag, Value: v.Field(i), tag: f.Tag})
 	}
 	return fields
 }

@@ -28,11 +28,12 @@ import (
 	"fmt"
 
 	"onering/objectives"
+	"onering/objectives/policy"
 )
 
 // A DAPO is the objective "dapo".
 type DAPO struct {
-	objectives.RatioClip
+	policy.Policy
 	// DynamicSampling refuses groups whose rewards are all equal. Default true.
 	DynamicSampling bool `toml:"dynamic_sampling"`
 	// OverlongLength is the length in tokens from which a response loses a whole
@@ -46,7 +47,7 @@ type DAPO struct {
 func init() {
 	objectives.Register("dapo", func() objectives.Objective {
 		return &DAPO{
-			RatioClip:       objectives.NewRatioClip("standardized", "token-mean", 0.2, 0.28),
+			Policy:          policy.New("aggregate=token-mean bound=clip clip_high=0.28"),
 			DynamicSampling: true, OverlongCache: 512,
 		}
 	})
@@ -54,7 +55,7 @@ func init() {
 
 // Validate refuses impossible settings.
 func (o *DAPO) Validate() error {
-	err := o.RatioClip.Validate()
+	err := o.Policy.Validate()
 	if o.OverlongLength > 0 && o.Advantage == "gdpo" {
 		err = errors.Join(err, &objectives.SettingError{
 			Key: "overlong_length", Value: o.OverlongLength, Remedy: `must be 0 with advantage = "gdpo", which compares the parts of the reward and not their punished sum: make the reward "length" one of the parts`,
@@ -80,7 +81,7 @@ func (o *DAPO) Keep(group []objectives.Trajectory) bool {
 
 // NeedsGroup says, for objectives.Needs, that a group of a single response teaches
 // nothing.
-func (o *DAPO) NeedsGroup() bool { return o.DynamicSampling || o.Shared.NeedsGroup() }
+func (o *DAPO) NeedsGroup() bool { return o.DynamicSampling || o.Policy.NeedsGroup() }
 
 // Shape implements objectives.Shaper.
 func (o *DAPO) Shape(t objectives.Trajectory) float64 {

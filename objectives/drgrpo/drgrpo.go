@@ -14,13 +14,16 @@
 // equal rewards, or of one response, has zero advantages.
 package drgrpo
 
-import "onering/objectives"
+import (
+	"onering/objectives"
+	"onering/objectives/policy"
+)
 
 // A drGRPO is the objective "drgrpo".
-type drGRPO struct{ objectives.RatioClip }
+type drGRPO struct{ policy.Policy }
 
 func init() {
 	objectives.Register("drgrpo", func() objectives.Objective {
-		return &drGRPO{objectives.NewRatioClip("centered", "constant", 0.2, 0.2)}
+		return &drGRPO{policy.New("advantage=centered aggregate=constant bound=clip")}
 	})
 }

@@ -21,6 +21,7 @@
 package gspo
 
 import (
+	"errors"
 	"math"
 
 	"onering/objectives"
@@ -50,6 +51,9 @@ func (o *gspo) advantage(t objectives.Trajectory, j int) float64 {
 	}
 	return t.Advantage
 }
+
+// Validate refuses impossible combinations.
+func (o *gspo) Validate() error { return errors.Join(o.SequenceRatio.Validate(), o.CheckDual()) }
 
 // Loss implements objectives.Objective. In GSPO-token s_i and one LogProb are
 // detached.

@@ -39,6 +39,7 @@
 package holder
 
 import (
+	"errors"
 	"math"
 
 	"onering/objectives"
@@ -100,6 +101,9 @@ func (o *holder) bound(l, advantage float64) (ratio float64, cut bool) {
 	}
 	return o.Bound(math.Exp(l), advantage)
 }
+
+// Validate refuses impossible combinations.
+func (o *holder) Validate() error { return errors.Join(o.SequenceRatio.Validate(), o.CheckDual()) }
 
 // Loss implements objectives.Objective; nothing is detached.
 func (o *holder) Loss(b, _ objectives.Batch) float64 {

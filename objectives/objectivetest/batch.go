@@ -2,6 +2,7 @@ package objectivetest
 
 import (
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -27,7 +28,7 @@ func (s source) batch(groups [][]int, d func() float64) objectives.Batch {
 		greedy := s.greedy(0.5)
 		for k, n := range lengths {
 			t := s.trajectory(n, d)
-			t.Reward, t.Greedy = float64(k%2), greedy
+			t.Reward, t.Greedy, t.Group = float64(k%2), greedy, g
 			round[g] = append(round[g], t)
 		}
 	}
@@ -96,6 +97,12 @@ func (s source) trajectory(n int, d func() float64) objectives.Trajectory {
 			t.RefLogProb[j] = t.LogProb[j] + 0.2*s.NormFloat64()
 		}
 	}
+	if objectives.NeedsOf(s.o).Squares {
+		t.SumPiSquared = make([]float64, n)
+		for j, logp := range t.OldLogProb {
+			t.SumPiSquared[j] = math.Exp(2 * logp)
+		}
+	}
 	if objectives.NeedsOf(s.o).Entropy {
 		t.Entropy = make([]float64, n)
 		for j := range n {
@@ -115,10 +122,10 @@ func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 	group = slices.Clone(group)
 	for i := range group {
 		t := &group[i]
-		for _, s := range []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb} {
+		for _, s := range []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb, &t.SumPiSquared} {
 			*s = slices.Clone(*s)
 		}
-		t.IDs, t.Components = slices.Clone(t.IDs), maps.Clone(t.Components)
+		t.IDs, t.Turns, t.Components = slices.Clone(t.IDs), slices.Clone(t.Turns), maps.Clone(t.Components)
 		if t.Greedy != nil {
 			t.Greedy = &cloneAll([]objectives.Trajectory{*t.Greedy})[0]
 		}
@@ -130,7 +137,7 @@ func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 func overwrite(b objectives.Batch) {
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
-		for _, s := range [][]float64{t.LogProb, t.OldLogProb, t.RefLogProb, t.Entropy, t.TokenAdvantage, t.SampleLogProb} {
+		for _, s := range [][]float64{t.LogProb, t.OldLogProb, t.RefLogProb, t.Entropy, t.TokenAdvantage, t.SampleLogProb, t.SumPiSquared} {
 			for j := range s {
 				s[j] = -1e3
 			}

@@ -109,7 +109,7 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 		r.trajectories = append(r.trajectories, objectives.Trajectory{
 			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
 			LogProb: x.LogProb, OldLogProb: y.OldLogProb, SampleLogProb: x.LogProb, Entropy: x.Entropy, IDs: x.Response,
-			Truncated: y.Truncated, Degenerate: y.Degenerate,
+			Truncated: y.Truncated, Degenerate: y.Degenerate, Group: r.rollouts[i].Problem, Turns: r.rollouts[i].turns(),
 		})
 		r.sequences = append(r.sequences, r.rollouts[i].sequence())
 	}

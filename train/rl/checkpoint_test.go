@@ -68,6 +68,8 @@ func TestRoundIsKept(t *testing.T) {
 			x, y := &was.rollouts[i], &was.trajectories[i]
 			y.LogProb, y.Entropy = x.LogProb, x.Entropy
 			y.SampleLogProb, y.IDs = x.LogProb, x.Response
+			y.SumPiSquared, y.Role, y.Episode = nil, "", "" // of which a run has none
+			y.Group, y.Turns = x.Problem, x.turns()
 			// Only advantages need the parts of the reward, and they are computed by then.
 			y.Components, x.Score.Weights = nil, nil
 			x.Earlier = nil // By then these are rollouts of their own.

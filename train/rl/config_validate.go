@@ -80,8 +80,12 @@ func (c Config) checkTraining() error {
 	v.check("data.curriculum", c.Data.Curriculum, c.Data.Curriculum != "-", "must name a column behind the minus")
 	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+data.Arithmetic+" never come again")
 
-	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !objectives.NeedsOf(c.Objective.Settings).Greedy,
-		"\"turn\" compares episodes with each other, and this objective with a greedy one")
+	needs := objectives.NeedsOf(c.Objective.Settings)
+	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Greedy && !needs.States,
+		"\"turn\" compares episodes with each other by their turns, and this objective with a greedy one, or turns itself")
+	for _, f := range settings.Fields(c.Objective.Settings) {
+		v.check("objective.advantage", f.Value, f.Key != "advantage" || !needs.Squares && !needs.Roles, "must be another rule: a run has neither roles nor sums of squared probabilities, which onering weights takes")
+	}
 	v.loop(c)
 	return errors.Join(v.errs...)
 }

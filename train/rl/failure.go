@@ -56,6 +56,7 @@ type failureTrajectory struct {
 	Observed   []sampler.Observed `json:"observed,omitempty"`
 	Reward     float64            `json:"reward"`
 	Advantage  float64            `json:"advantage"`
+	Group      int                `json:"group,omitempty"`
 	Truncated  bool               `json:"truncated,omitempty"`
 	Degenerate bool               `json:"degenerate,omitempty"`
 	// LogProb and Entropy were computed in the forward pass, and Weights by the
@@ -83,7 +84,7 @@ func (t *trainer) failure(step *failedStep, at train.Position) Failure {
 		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
 		one := failureTrajectory{
 			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: x.IDs, Observed: y.Observed,
-			Reward: x.Reward, Advantage: x.Advantage, Truncated: x.Truncated, Degenerate: x.Degenerate,
+			Reward: x.Reward, Advantage: x.Advantage, Group: x.Group, Truncated: x.Truncated, Degenerate: x.Degenerate,
 			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
 			TokenAdvantage: x.TokenAdvantage,
 		}

@@ -128,7 +128,8 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,
 			SampleLogProb: x.SampleLogProb, TokenAdvantage: x.TokenAdvantage, IDs: x.Response,
-			Truncated: x.Truncated, Degenerate: x.Degenerate,
+			Truncated: x.Truncated, Degenerate: x.Degenerate, Group: x.Group,
+			Turns: (&rollout{graded: graded{Response: x.Response, Observed: x.Observed}}).turns(),
 		})
 		step.Sequences = append(step.Sequences, sequenceOf(x.Prompt, x.Response, x.Observed))
 	}

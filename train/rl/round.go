@@ -141,7 +141,7 @@ func (r *round) compareGroups(k int, o objectives.Objective) {
 func (r *rollout) trajectory() objectives.Trajectory {
 	return objectives.Trajectory{
 		Reward: r.Score.Value, LogProb: r.LogProb, OldLogProb: r.LogProb, SampleLogProb: r.LogProb, Entropy: r.Entropy,
-		IDs: r.Response, Components: components(r.Score), Truncated: r.Truncated,
+		IDs: r.Response, Components: components(r.Score), Truncated: r.Truncated, Group: r.Problem, Turns: r.turns(),
 	}
 }
 

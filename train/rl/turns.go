@@ -1,6 +1,7 @@
 package rl
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -29,6 +30,25 @@ func (r *round) addParts() {
 		}
 		r.rollouts[i].Earlier = nil
 	}
+}
+
+// turns returns the policy's turns as an objective reads them: a turn begins in what the environment last said, and the
+// last one has the episode's reward unless turns have their own. A response without environment has none.
+func (r *rollout) turns() (turns []objectives.Turn) {
+	if len(r.Observed) == 0 {
+		return nil
+	}
+	state := ""
+	for k, o := range append(slices.Clip(r.Observed), sampler.Observed{At: len(r.Response)}) {
+		t := objectives.Turn{To: o.At, State: state}
+		if k < len(r.Earned) && !math.IsNaN(r.Earned[k]) {
+			t.Reward = r.Earned[k]
+		} else if k == len(r.Observed) && len(r.Earned) == 0 {
+			t.Reward = r.Score.Value
+		}
+		turns, state = append(turns, t), fmt.Sprint(o.IDs)
+	}
+	return turns
 }
 
 // setSegments copies the segments of an episode that a program has played, whose prompts

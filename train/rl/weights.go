@@ -34,6 +34,9 @@ type weightsTrajectory struct {
 	Entropy        []float64 `json:"entropy"`
 	TokenAdvantage []float64 `json:"token_advantage"`
 	SampleLogProb  []float64 `json:"sample_logp"`
+	SumPiSquared   []float64 `json:"sum_pi_squared"` // by token, over the vocabulary; for advantage = "otb"
+	Role           string    `json:"role"`           // for the advantages rae and hierarchical
+	Episode        string    `json:"episode"`
 	IDs            []int32   `json:"ids"`
 	Truncated      bool      `json:"truncated"`
 	// Turns are the turns of an episode: the objective sees only the policy's tokens.
@@ -48,7 +51,7 @@ type weightsTrajectory struct {
 
 // lists are the numbers of its tokens.
 func (t *weightsTrajectory) lists() []*[]float64 {
-	return []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb}
+	return []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb, &t.SumPiSquared}
 }
 
 // checkTurns refuses turns that do not fit the tokens with numbers.
@@ -76,6 +79,14 @@ func (t weightsTrajectory) trajectory() objectives.Trajectory {
 	out := objectives.Trajectory{
 		Reward: *t.Reward, LogProb: t.LogProb, OldLogProb: t.OldLogProb, RefLogProb: t.RefLogProb,
 		Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage, SampleLogProb: t.SampleLogProb, IDs: rundir.Sampled(t.Turns, t.IDs), Truncated: t.Truncated,
+		SumPiSquared: t.SumPiSquared, Role: t.Role, Episode: t.Episode,
+	}
+	to := 0
+	for _, x := range t.Turns {
+		if x.Author == rundir.Policy {
+			to += x.To - x.From
+			out.Turns = append(out.Turns, objectives.Turn{To: to, State: x.State, Reward: *cmp.Or(x.Reward, new(float64))})
+		}
 	}
 	if t.GreedyReward != nil {
 		out.Greedy = &objectives.Trajectory{Reward: *t.GreedyReward}
@@ -153,7 +164,7 @@ func (in weightsInput) Weigh(o objectives.Objective) (out weightsOutput, err err
 	out.Loss, out.Groups = result.Loss, result.Groups
 	if m, ok := o.(encoding.TextMarshaler); ok {
 		out.State, err = m.MarshalText()
-		if err == nil && !json.Valid(out.State) {
+		if err == nil && len(out.State) > 0 && !json.Valid(out.State) {
 			err = errors.New("the text is not JSON")
 		}
 		if err != nil {

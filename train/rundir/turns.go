@@ -16,6 +16,8 @@ type TurnLine struct {
 	Text string `json:"text"`
 	// Reward is the environment's reward for a turn of the policy, nil if there was none.
 	Reward *float64 `json:"reward,omitempty"`
+	// State is what a turn of the policy began in, for advantage = "gigpo"; rollout lines have none.
+	State string `json:"state,omitempty"`
 }
 
 // The authors of turns.

@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"onering/objectives"
+)
+
+// foreign are masks for rollouts of a policy that was not quite the old one, such as another program's. With
+// y = OldLogProb - SampleLogProb of a token, or its sum over the response, they scale the gradient as masks do.
+type foreign struct {
+	// Importance multiplies by e^y, put into [ImportanceFloor, importance_cap] (truncate), or 0 outside (mask; D58). A
+	// cap alone is token-truncate; a cap of 0 is none.
+	Importance      string  `toml:"importance" choice:"none token-truncate token-mask sequence-truncate sequence-mask"`
+	ImportanceFloor float64 `toml:"importance_floor" needs:"importance!=none" range:"[0,)"`
+	// Reject drops tokens, or responses by the sum, mean or maximum over their tokens, where k2 = y^2/2 or k3 = e^y - 1 - y
+	// is above RejectHigh, or k1 = y outside [log RejectLow, log RejectHigh] (D59).
+	Reject       string  `toml:"reject" choice:"none k1 k2 k3"`
+	RejectReduce string  `toml:"reject_reduce" needs:"reject!=none" choice:"token sum mean max"`
+	RejectLow    float64 `toml:"reject_low" needs:"reject=k1" range:"[0,)"`
+	RejectHigh   float64 `toml:"reject_high" needs:"reject!=none" range:"[0,)"`
+}
+
+// Mask implements objectives.Masker.
+func (o *Policy) Mask(b objectives.Batch) [][]float64 {
+	s := o.Shared
+	if o.Importance != "none" {
+		s.ImportanceCap = 0
+	}
+	factors := s.Mask(b)
+	if o.Importance == "none" && o.Reject == "none" {
+		return factors
+	}
+	all := b.Zeros()
+	for i := range all {
+		t := &b.Trajectories[i]
+		y := make([]float64, len(all[i]))
+		for j, sampled := range t.SampledLogProb() {
+			y[j] = t.OldLogProb[j] - sampled
+		}
+		o.importance(y, o.ImportanceCap, all[i])
+		o.reject(y, all[i])
+		for j := 0; j < len(y) && factors != nil; j++ {
+			all[i][j] *= factors[i][j]
+		}
+	}
+	return all
+}
+
+// importance sets f to the importance weights.
+func (m foreign) importance(y []float64, most float64, f []float64) {
+	of, how, _ := strings.Cut(m.Importance, "-")
+	sum := reduce("sum", y)
+	for j, x := range y {
+		if of == "sequence" {
+			x = sum
+		}
+		f[j] = math.Exp(x)
+		switch bounded := max(m.ImportanceFloor, min(f[j], cmp.Or(most, math.Inf(1)))); {
+		case how == "":
+			f[j] = 1
+		case how == "truncate":
+			f[j] = bounded
+		case bounded != f[j]:
+			f[j] = 0
+		}
+	}
+}
+
+// reject sets the factors f of what is too far off to 0.
+func (m foreign) reject(y, f []float64) {
+	least, most := math.Inf(-1), m.RejectHigh
+	k := slices.Clone(y)
+	for j, x := range y {
+		switch m.Reject {
+		case "none":
+			return
+		case "k1":
+			least, most = math.Log(m.RejectLow), math.Log(m.RejectHigh)
+		case "k2":
+			k[j] = x * x / 2
+		case "k3":
+			k[j] = math.Expm1(x) - x
+		}
+	}
+	whole := reduce(m.RejectReduce, k)
+	for j, x := range k {
+		if m.RejectReduce != "token" {
+			x = whole
+		}
+		if x < least || x > most {
+			f[j] = 0
+		}
+	}
+}
+
+// reduce returns the sum, mean or max of x.
+func reduce(how string, x []float64) (sum float64) {
+	if how == "max" && len(x) > 0 {
+		return slices.Max(x)
+	}
+	for _, v := range x {
+		sum += v
+	}
+	if how == "mean" {
+		sum /= float64(len(x))
+	}
+	return sum
+}

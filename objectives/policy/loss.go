@@ -1,0 +1,216 @@
+package policy
+
+import (
+	"math"
+	"slices"
+
+	"onering/objectives"
+)
+
+// Loss implements objectives.Objective. What gradient, weight and bound detach is taken from at.
+func (o *Policy) Loss(b, at objectives.Batch) float64 {
+	switch {
+	case o.clips():
+		return o.RatioClip.Loss(b, at)
+	case o.List != "none":
+		return o.groupLoss(b, nil)
+	}
+	loss, x, scales, penalties := 0.0, o.begin(b, at), o.TokenScales(b), o.penaltyScales(b)
+	for i := range b.Trajectories {
+		x.read(&b.Trajectories[i], &at.Trajectories[i])
+		for _, v := range x.v {
+			loss -= scales[i] * v
+		}
+		loss += x.shared.Penalty(b.Trajectories[i], penalties[i])
+	}
+	return loss
+}
+
+// Weights implements objectives.Objective.
+func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
+	switch {
+	case o.clips():
+		o.RatioClip.Weights(b, w)
+		return
+	case o.List != "none":
+		o.groupLoss(b, w)
+		return
+	}
+	x, scales, penalties := o.begin(b, b), o.TokenScales(b), o.penaltyScales(b)
+	for i := range b.Trajectories {
+		x.read(&b.Trajectories[i], &b.Trajectories[i])
+		x.pull(w[i])
+		for j := range w[i] {
+			w[i][j] *= -scales[i]
+		}
+		x.shared.AddPenalty(b.Trajectories[i], penalties[i], w[i])
+	}
+}
+
+// penaltyScales returns what a token of each response counts in the penalties: c, but for luspo 1/(N n), as in gspo.
+func (o *Policy) penaltyScales(b objectives.Batch) []float64 {
+	mean := o.TokenSum
+	if o.row != nil && o.row.name == "luspo" {
+		mean.Aggregate = "sequence-mean"
+	}
+	return mean.TokenScales(b)
+}
+
+// TokenScale implements objectives.TokenScaler.
+func (o *Policy) TokenScale(b objectives.Batch, i int) float64 { return o.penaltyScales(b)[i] }
+
+// EntropyWeights implements objectives.EntropyWeigher.
+func (o *Policy) EntropyWeights(b objectives.Batch, v [][]float64) {
+	shared := o.adapted()
+	for i, c := range o.penaltyScales(b) {
+		shared.FillEntropy(c, v[i])
+	}
+}
+
+// Diagnose implements objectives.Diagnoser: the share of tokens that a bound acts on, where there is
+// one, the ratio of a whole response, and p3o's e.
+func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+	all := make([]objectives.Diagnostics, len(b.Trajectories))
+	bounded := o.Bound != "none" || o.ClipDual != 0 || o.CapESS || o.Cap != unbounded || o.Floor != 0 || o.CapNegative != nil || o.FloorNegative != nil
+	x, rows := o.begin(b, b), o.StepAdvantages(b)
+	x.diagnose = true
+	for i, t := range b.Trajectories {
+		all[i].Advantage = t.Advantage
+		if o.List != "none" || !bounded && o.Scope != "sequence" {
+			continue
+		}
+		if rows != nil {
+			t.TokenAdvantage = rows[i]
+		}
+		if x.read(&t, &t); bounded {
+			all[i].Clipped = objectives.Fraction(x.cuts, len(x.v))
+		}
+		if o.CapESS {
+			all[i].ESS = new(x.ess)
+		}
+		if o.Scope == "sequence" && o.Gate == "none" {
+			all[i].SetLogRatio(append(x.sure, 0)[0]) // 0 of an empty response
+		}
+	}
+	return all
+}
+
+// A response is one trajectory on its way through the parts, with what all responses of its step share. Its
+// buffers are used again for the next one.
+type response struct {
+	*Policy
+	shared            objectives.Shared
+	order, token      float64                // the orders of mean and with_token, if they are numbers
+	lo, hi            float64                // the bounds of a ratio, if they are the same for all tokens
+	ess, moment       float64                // p3o's e, and the largest d^2 within the moment
+	diagnose          bool                   // tokens without advantage are looked at too
+	t, at             *objectives.Trajectory // at has the log-probs at which what is detached is taken
+	a, z, means, soft []float64              // advantages; log-ratios after the inner clip; the scopes' means; weights of one mean
+	from, to          []int                  // the scope of each token; unused where it is the token alone
+	// sure are the logs of the ratios at at, lam those of the loss, in rooms, and orders those of the means.
+	sure, lam, orders []float64
+	rooms             [2][]float64
+	// v are the gains, or the gains times log-probs, and g their derivatives: by lam where the gradient goes
+	// through the ratio, else by the token's own log-prob. cuts counts the tokens on which a bound acts.
+	v, g   []float64
+	cuts   int
+	within []bool    // what the budget leaves
+	future []float64 // the factor of what follows a token
+}
+
+// begin prepares what the responses of b share.
+func (o *Policy) begin(b, at objectives.Batch) *response {
+	x := &response{Policy: o, shared: o.adapted(), order: o.Mean.number(), token: o.WithToken.number(), lo: 1 - o.ClipLow, hi: 1 + o.ClipHigh}
+	if o.MeanLast != nil {
+		x.order = b.Schedule(o.MeanSchedule, x.order, *o.MeanLast)
+	}
+	if o.Measure == "k3" {
+		x.lo, x.hi = k3Roots(o.ClipHigh)
+	}
+	if o.Measure == "moment" {
+		x.moment = moment(at, o.ClipHigh)
+	}
+	if o.CapESS || o.Pull {
+		d := make([]float64, 0, at.Tokens())
+		for i := range at.Trajectories {
+			t := &at.Trajectories[i]
+			for j, logp := range t.LogProb {
+				d = append(d, logp-t.OldLogProb[j])
+			}
+		}
+		x.ess = objectives.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
+	}
+	return x
+}
+
+// read computes the gains of t and their derivatives.
+func (x *response) read(t, at *objectives.Trajectory) {
+	n := len(t.LogProb)
+	x.t, x.at, x.cuts = t, at, 0
+	x.a, x.v, x.g, x.sure = room(x.a, n), room(x.v, n), room(x.g, n), x.sure[:0]
+	if n == 0 {
+		return
+	}
+	for j := range n {
+		if x.a[j] = t.AdvantageAt(j); x.Signal == "teacher" {
+			x.a[j] = at.RefLogProb[j] - at.LogProb[j]
+		}
+	}
+	x.logRatios()
+	x.budget()
+	x.follow()
+	drift := x.drift()
+	alike := x.Scope == "sequence" && x.Future == 0 && x.Gate != "quadratic" && slices.Contains([]string{"ratio", "log", "k3"}, x.Measure)
+	var gain, slope float64
+	var cut bool
+	for j := range n {
+		if !alike || j == 0 || x.a[j] != x.a[j-1] || x.lam[j] != x.lam[j-1] || x.sure[j] != x.sure[j-1] { // else as the token before
+			if gain, slope, cut = 0, 0, false; x.a[j] != 0 || x.diagnose {
+				gain, slope, cut = x.gain(j, x.a[j])
+			}
+		}
+		if x.v[j], x.g[j] = gain, slope; x.Gradient == "detached" {
+			x.v[j], x.g[j] = gain*t.LogProb[j], gain
+		}
+		if cut {
+			x.cuts++
+		}
+		d := t.LogProb[j] - t.OldLogProb[j]
+		if drift != 0 {
+			x.v[j] -= drift * d * d
+		}
+		if x.Pull {
+			x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
+		}
+	}
+}
+
+// room returns a slice of n elements, in the place of x if it is large enough.
+func room[T any](x []T, n int) []T { return slices.Grow(x[:0], n)[:n] }
+
+// drift returns the weight of d^2 in the response.
+func (x *response) drift() float64 {
+	if x.Drift == 0 || x.DriftOn == "all" || x.Signal == "teacher" || x.t.HasAdvantage() {
+		return x.Drift
+	}
+	return 0
+}
+
+// pull sets w to the derivatives of the sum of v by the log-probs of the response.
+func (x *response) pull(w []float64) {
+	if copy(w, x.g); x.Gradient == "through" && x.Scope != "token" {
+		x.through(w)
+	}
+	for j := 0; j < len(w) && x.Inner != "none" && x.Gradient == "through"; j++ {
+		if x.z[j] != x.t.LogProb[j]-x.t.OldLogProb[j] {
+			w[j] = 0
+		}
+	}
+	drift := x.drift()
+	for j := 0; j < len(w) && (drift != 0 || x.Pull); j++ {
+		d := x.t.LogProb[j] - x.t.OldLogProb[j]
+		if w[j] -= 2 * drift * d; x.Pull {
+			w[j] += (1 - x.ess) * math.Expm1(-d)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// Package policy is one loss of parts, of which the losses of the field are points:
+//
+//	L = sum_i c_i sum_t (-v_it + penalties)
+//
+//	scope      whose log-ratios d = LogProb - OldLogProb make up the ratio of token t (D77)
+//	mean       log rho_t = log M_p(e^z) over the scope, z = d after the inner clip: any real p
+//	           (D32), the product, the minimum, or PMPO's p by ESS
+//	gradient   through every d of the scope; own: rho_t = sg[rho_t] e^(logp - sg[logp]);
+//	           detached: v = sg[gain] LogProb
+//	weight     the gain is A times the ratio within floor and cap, or times 1, or a gate of it
+//	bound      what happens to the gain outside a region of ratios, logarithms, probabilities
+//	future     the gain times what follows the token
+//	aggregate  c: what a token counts
+//	penalties  KL from the reference, drift from the policy that sampled, entropy
+//
+// or, in place of the parts from scope to aggregate, a loss over the responses of a group
+// (list). Each part is a function with its formula: loss.go puts them together, ratio.go has
+// scope and mean, gain.go what becomes of a ratio, list.go the lists, advantages.go and
+// foreign.go the rules and masks that go with them. The table in rows.go gives names to
+// points: each is an objective with that point as its defaults. D49 to D85 are decisions of
+// docs/objectives.md.
+//
+// Degenerate cases: an empty response adds nothing and counts in N; the logarithm of a
+// product, and of a ratio behind a gate, is limited to 20, beyond which no gradient passes.
+package policy
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+
+	"onering/objectives"
+)
+
+// A Policy is the objective "policy", and every other that the table names.
+type Policy struct {
+	objectives.RatioClip
+	parts
+	row    *row                                  // nil for an objective of another package
+	limits func(a float64) (floor, most float64) // in place of floor and cap, unless nil
+	state  map[string]float64                    // see Observe
+}
+
+// parts are the settings beside those of PPO's clip. A part is off where it is none or 0.
+type parts struct {
+	// Scope is the token itself; none (the ratio is 1); tokens 1 to t (prefix), 1 to t - 1 (before) or t to t +
+	// ScopeTokens - 1 (next); the policy's turn; or the whole response (sequence).
+	Scope       string `toml:"scope" choice:"token none prefix before next turn sequence"`
+	ScopeTokens int    `toml:"scope_tokens" needs:"scope=next" range:"[1,)"`
+	// Mean is the order p over the scope, or product, min or ess. MeanLast, if set, is p at the end of the run.
+	Mean         word     `toml:"mean" needs:"scope!=token"`
+	MeanLast     *float64 `toml:"mean_last" needs:"scope!=token"`
+	MeanSchedule string   `toml:"mean_schedule" needs:"scope!=token" choice:"linear square cube sin"`
+	// WithToken joins the token's own ratio: by a mean of this order, as a product (times), or not (no).
+	WithToken word `toml:"with_token" needs:"scope!=token"`
+	// Inner clips d on the side to which the advantage pushes it (token), or on both (limits).
+	Inner     string  `toml:"inner" choice:"none token limits"`
+	InnerLow  float64 `toml:"inner_low" needs:"inner!=none" range:"[0,)"`
+	InnerHigh float64 `toml:"inner_high" needs:"inner!=none" range:"[0,)"`
+	InnerForm string  `toml:"inner_form" needs:"inner=token" choice:"pessimistic printed"`
+	Gradient  string  `toml:"gradient" choice:"through own detached"`
+	// Signal multiplies a ratio: the advantage, or a teacher's lead RefLogProb - LogProb, a constant.
+	Signal string `toml:"signal" choice:"advantage teacher"`
+	Weight string `toml:"weight" choice:"ratio one"`
+	// Floor and Cap bound the ratio; those with Negative, if set, where A < 0; CapESS caps at p3o's e.
+	Cap           float64  `toml:"cap" range:"[0,)"`
+	CapESS        bool     `toml:"cap_ess"`
+	Floor         float64  `toml:"floor" range:"[0,)"`
+	CapNegative   *float64 `toml:"cap_negative"`
+	FloorNegative *float64 `toml:"floor_negative"`
+	// Bound is PPO's clip; or a gain of 0 on the side to which the advantage pushes (side), on both (mask), unless the
+	// step leads back (back), or unless the ratio is so far behind that it must come back (ring).
+	Bound        string  `toml:"bound" choice:"none clip side mask back ring"`
+	Measure      string  `toml:"measure" needs:"bound!=none" choice:"ratio log tv kl k3 probability budget moment"`
+	BandPower    float64 `toml:"band_power" needs:"measure=log" range:"(-inf,)"`
+	RingLow      float64 `toml:"ring_low" needs:"bound=ring" range:"[0,)"`
+	RingHigh     float64 `toml:"ring_high" needs:"bound=ring" range:"[0,)"`
+	BudgetWeight float64 `toml:"budget_weight" needs:"measure=budget" range:"[0,1]"`
+	BudgetSlack  float64 `toml:"budget_slack" needs:"measure=budget" range:"[0,)"`
+	// Gate is a smooth shape in place of a bound.
+	Gate         string  `toml:"gate" choice:"none sigmoid quadratic quadratic-tv gamma"`
+	GateWidth    float64 `toml:"gate_width" needs:"gate=quadratic gate=quadratic-tv" range:"[1e-06,)"`
+	GatePositive float64 `toml:"gate_positive" needs:"gate=sigmoid gate=gamma" range:"[1e-06,)"`
+	GateNegative float64 `toml:"gate_negative" needs:"gate=sigmoid gate=gamma" range:"[1e-06,)"`
+	KPositive    float64 `toml:"k_positive" needs:"gate=gamma" range:"[0,100]"`
+	KNegative    float64 `toml:"k_negative" needs:"gate=gamma" range:"[0,100]"`
+	// Future is the half-life of what follows a token, in tokens.
+	Future       float64 `toml:"future" range:"[0,)"`
+	FutureLow    float64 `toml:"future_low" needs:"future!=0" range:"[0,)"`
+	FutureHigh   float64 `toml:"future_high" needs:"future!=0" range:"[0,)"`
+	FutureSafety float64 `toml:"future_safety" needs:"future!=0" range:"[0,)"`
+	// Drift is the weight of d^2 in responses that have an advantage, or in all; Pull adds p3o's term.
+	Drift   float64 `toml:"drift" range:"[0,)"`
+	DriftOn string  `toml:"drift_on" needs:"drift!=0" choice:"advantage all"`
+	Pull    bool    `toml:"pull"`
+	// List is a loss over a group's responses: target (TPO) or margin (REAL).
+	List            string  `toml:"list" choice:"none target margin"`
+	ListTemperature float64 `toml:"list_temperature" needs:"list!=none" range:"[1e-06,)"`
+	adapting
+	foreign
+}
+
+// unbounded is a cap that never acts.
+const unbounded = 1e300
+
+var defaultParts = parts{
+	Scope: "token", ScopeTokens: 1, Mean: "0", MeanSchedule: "linear", WithToken: "no",
+	Inner: "none", InnerLow: 0.4, InnerHigh: 0.4, InnerForm: "pessimistic",
+	Gradient: "through", Signal: "advantage", Weight: "ratio", Cap: unbounded,
+	Bound: "none", Measure: "ratio", RingLow: 0.4, RingHigh: 3, BudgetWeight: 0.8, BudgetSlack: 0.02,
+	Gate: "none", GateWidth: 12.5, GatePositive: 1, GateNegative: 1.05, KPositive: 2, KNegative: 3,
+	FutureLow: 1, FutureHigh: 1.2, DriftOn: "advantage", List: "none", ListTemperature: 1,
+	adapting: adapting{RAEDecay: 0.95, KLSource: "learner", KLHorizon: 10000, EntropyStep: 0.005, EntropyMost: 1},
+	foreign:  foreign{Importance: "none", Reject: "none", RejectReduce: "token", RejectHigh: unbounded},
+}
+
+// clips reports whether the loss is PPO's clip of a token's ratio, which RatioClip has written out.
+func (p parts) clips() bool {
+	clip := defaultParts
+	clip.Bound, clip.foreign, clip.adapting = "clip", p.foreign, p.adapting
+	return p == clip && p.KLTarget == 0 && p.EntropyTarget == 0
+}
+
+// Validate refuses impossible combinations.
+func (o *Policy) Validate() error {
+	shared := o.Shared
+	if shared.Advantage == "rae" { // a rule of this package alone, which has a state
+		shared.Advantage = "centered"
+	}
+	errs := []error{shared.Validate(), objectives.Within("floor", o.Floor, 0, o.Cap)}
+	refuse := func(wrong bool, key string, value any, remedy string) {
+		if wrong {
+			errs = append(errs, &objectives.SettingError{Key: key, Value: value, Remedy: remedy})
+		}
+	}
+	if o.Measure != "log" { // of which clip_dual is a width
+		errs = append(errs, o.CheckDual())
+	}
+	for key, x := range map[string]*float64{"cap_negative": o.CapNegative, "floor_negative": o.FloorNegative} {
+		refuse(x != nil && !(*x >= 0 && *x <= math.MaxFloat64), key, x, "must be finite and at least 0")
+	}
+	words := func(w word, list ...word) bool { return slices.Contains(list, w) }
+	refuse(o.MeanLast != nil && (words(o.Mean, "product", "min", "ess") || !(math.Abs(*o.MeanLast) <= math.MaxFloat64)), "mean_last", o.MeanLast, "must be finite, and goes with a number as mean")
+	refuse(words(o.Mean, "no", "times"), "mean", o.Mean, `must be a number, "product", "min" or "ess"`)
+	refuse(words(o.WithToken, "product", "min", "ess"), "with_token", o.WithToken, `must be a number, "no" or "times"`)
+	refuse(o.Gate != "none" && o.Bound != "none", "gate", o.Gate, `must be "none" beside a bound, which it replaces`)
+	refuse(o.Bound == "clip" && !slices.Contains([]string{"ratio", "log", "k3", "probability"}, o.Measure), "measure", o.Measure, `must be ratio, log, k3 or probability with bound = "clip", which needs a largest ratio`)
+	refuse(o.List != "none" && (o.AdvantageDrift != 0 || o.KLAdvantage != 0), "list", o.List, `must be "none" beside advantage_drift and kl_advantage: it reads no advantages of tokens`)
+	refuse(o.EntropyLeast > o.EntropyMost, "entropy_least", o.EntropyLeast, "must be at most entropy_most")
+	return errors.Join(errs...)
+}
+
+// NeedsReference says that a teacher or a penalty is compared with; the methods below say what else objectives.Needs asks.
+func (o *Policy) NeedsReference() bool {
+	return o.NeedsTeacher() || o.KLAdvantage != 0 || o.Shared.NeedsReference()
+}
+
+// NeedsTeacher is for a signal that a teacher gives.
+func (p parts) NeedsTeacher() bool { return p.Signal == "teacher" }
+
+// NeedsGroup says that responses to one prompt are compared.
+func (o *Policy) NeedsGroup() bool {
+	return o.List != "none" || !o.NeedsTeacher() && o.Shared.NeedsGroup()
+}
+
+// NeedsEntropy is for a coefficient that adapts, too.
+func (o *Policy) NeedsEntropy() bool { return o.EntropyTarget != 0 || o.Shared.NeedsEntropy() }
+
+// WeighsEntropy is for a coefficient that adapts, too.
+func (o *Policy) WeighsEntropy() bool { return o.EntropyTarget != 0 || o.Shared.WeighsEntropy() }
+
+// ReadsBatch says that p3o's e, the mean KL and a list read responses that cannot move.
+func (o *Policy) ReadsBatch() bool {
+	return o.CapESS || o.Pull || o.KLAdvantage != 0 || o.List != "none" || o.Shared.ReadsBatch()
+}
+
+// WeighsApart says that these, and the budget of a moment, compare the responses of a step.
+func (o *Policy) WeighsApart() bool {
+	return !(o.CapESS || o.Pull || o.KLAdvantage != 0 || o.List != "none" || o.Measure == "moment") && o.Shared.WeighsApart()
+}
+
+// WeighsAll says that responses without advantage move too.
+func (p parts) WeighsAll() bool {
+	return p.Pull || p.List != "none" || p.AdvantageDrift != 0 || p.Drift != 0 && p.DriftOn == "all"
+}
+
+// Exemptions implements objectives.Exempter.
+func (o *Policy) Exemptions() map[string]string {
+	all := map[string]string{}
+	switch {
+	case o.NeedsTeacher():
+		all["direction"] = "a token's weight follows from the teacher, whatever the reward"
+		all["equal-rewards"] = "the teacher has something to say where rewards are equal"
+	case o.List == "target":
+		all["equal-rewards"] = "a group with equal rewards is drawn back to the policy that sampled it"
+	case o.WeighsAll() && o.List == "none":
+		all["equal-rewards"] = "the drift and the pull move responses whatever their rewards are"
+	}
+	if maps.Copy(all, o.Shared.Exemptions()); o.Advantage == "rae" {
+		const why = "rewards are compared with those that the role had before"
+		maps.Copy(all, map[string]string{"equal-rewards": why, "equal-rounds": why, "advantages": "the averages take in one response after the other"})
+	}
+	return all
+}

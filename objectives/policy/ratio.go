@@ -1,0 +1,185 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"onering/objectives"
+)
+
+// A word is a setting that is a number or one of some words.
+type word string
+
+// UnmarshalTOML implements settings.Special.
+func (w *word) UnmarshalTOML(value any) error {
+	text := fmt.Sprint(value)
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil && !slices.Contains([]string{"no", "times", "product", "min", "ess"}, text) || math.IsInf(x, 0) || math.IsNaN(x) {
+		return fmt.Errorf("%v must be %s", value, w.Wanted())
+	}
+	*w = word(text)
+	return nil
+}
+
+// Wanted implements settings.Special.
+func (*word) Wanted() string {
+	return `a number; or "product", "min" or "ess" as mean, "no" or "times" as with_token`
+}
+
+// number returns the number, or 0 for a word.
+func (w word) number() float64 {
+	x, _ := strconv.ParseFloat(string(w), 64)
+	return x
+}
+
+// logRatios sets sure and lam.
+func (x *response) logRatios() {
+	n := len(x.t.LogProb)
+	x.rooms[0], x.rooms[1], x.z = room(x.rooms[0], n), room(x.rooms[1], n), room(x.z, n)
+	if x.Scope != "token" {
+		x.means, x.orders, x.soft, x.from, x.to = room(x.means, n), room(x.orders, n), room(x.soft, n), room(x.from, n), room(x.to, n)
+		x.scopes()
+	}
+	x.sure, x.lam = x.rooms[0], x.rooms[0]
+	x.logRatiosOf(x.at, x.sure, true)
+	switch {
+	case x.Gradient == "detached" || &x.t.LogProb[0] == &x.at.LogProb[0]:
+	case x.Gradient == "own":
+		x.lam = x.rooms[1]
+		for j, logp := range x.t.LogProb {
+			x.lam[j] = x.sure[j] + (logp - x.at.LogProb[j])
+		}
+	default:
+		x.lam = x.rooms[1]
+		x.logRatiosOf(x.t, x.lam, false)
+	}
+}
+
+// scopes sets from and to.
+func (x *response) scopes() {
+	n, begin, turn := len(x.to), 0, 0
+	for j := range n {
+		for turn < len(x.t.Turns) && j >= x.t.Turns[turn].To {
+			begin, turn = x.t.Turns[turn].To, turn+1
+		}
+		switch x.from[j], x.to[j] = 0, n; x.Scope {
+		case "none":
+			x.to[j] = 0
+		case "prefix":
+			x.to[j] = j + 1
+		case "before":
+			x.to[j] = j
+		case "next":
+			x.from[j], x.to[j] = j, min(n, j+x.ScopeTokens)
+		case "turn":
+			if x.from[j] = begin; turn < len(x.t.Turns) {
+				x.to[j] = x.t.Turns[turn].To
+			}
+		}
+	}
+}
+
+// logRatiosOf sets l to the logs of the ratios of t, and z to its clipped log-ratios. first says that t has the log-probs
+// at which orders are chosen.
+func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool) {
+	for j, logp := range t.LogProb {
+		l[j] = logp - t.OldLogProb[j]
+		if x.Inner != "none" {
+			l[j] = x.inner(l[j], x.a[j])
+		}
+	}
+	if x.Scope == "token" && x.Inner == "none" {
+		return
+	}
+	copy(x.z, l)
+	for j := 0; j < len(l) && x.Scope != "token"; j++ {
+		from, to := x.from[j], x.to[j]
+		if j > 0 && from == x.from[j-1] && to == x.to[j-1] {
+			x.means[j], x.orders[j] = x.means[j-1], x.orders[j-1]
+		} else if x.means[j] = 0; from < to {
+			if first {
+				x.orders[j] = x.orderOf(t, from, to)
+			}
+			x.means[j] = x.mean(x.z[from:to], x.orders[j], nil)
+		}
+		switch x.WithToken {
+		case "no":
+			l[j] = x.means[j]
+		case "times":
+			l[j] = x.means[j] + x.z[j]
+		default:
+			l[j] = objectives.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, nil)
+		}
+	}
+}
+
+// inner returns d after the clip of tokens (D4).
+func (x *response) inner(d, a float64) float64 {
+	switch {
+	case x.Inner == "limits":
+		return max(-x.InnerLow, min(d, x.InnerHigh))
+	case (a >= 0) == (x.InnerForm == "pessimistic"):
+		return min(d, x.InnerHigh)
+	}
+	return max(d, -x.InnerLow)
+}
+
+// orderOf returns the order of the mean over tokens from to to: a number, or that of PMPO's rule (D9, D10) with
+// its defaults, [0.01, 0.99] and 0.1.
+func (x *response) orderOf(t *objectives.Trajectory, from, to int) float64 {
+	if x.Mean != "ess" {
+		return x.order
+	}
+	far, n := 0.0, float64(to-from)
+	for j := from; j < to; j++ {
+		if math.Abs(t.LogProb[j]-t.OldLogProb[j]) > 0.1 {
+			far++
+		}
+	}
+	return objectives.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}.Solve(x.z[from:to], 1/n+far/n*(1-1/n))
+}
+
+// mean returns log M of the ratios e^z. Unless soft is nil, it becomes the derivative by z.
+func (x *response) mean(z []float64, order float64, soft []float64) (log float64) {
+	switch x.Mean {
+	case "product":
+		for j, v := range z {
+			if log += v; soft != nil {
+				soft[j] = 1
+			}
+		}
+		return log
+	case "min":
+		least := slices.Index(z, slices.Min(z))
+		if clear(soft); soft != nil {
+			soft[least] = 1
+		}
+		return z[least]
+	}
+	return objectives.LogPowerMean(z, order, soft)
+}
+
+// through sets w to the derivatives of the sum of v by log-probs: every ratio in whose scope a token is moves with it.
+func (x *response) through(w []float64) {
+	clear(w)
+	for j := 0; j < len(w); {
+		from, to, order, sum := x.from[j], x.to[j], x.orders[j], 0.0
+		for ; j < len(w) && x.from[j] == from && x.to[j] == to; j++ {
+			share := [2]float64{0, 1} // of the token's own ratio and of the scope's
+			if x.WithToken == "times" {
+				share[0] = 1
+			} else if x.WithToken != "no" {
+				objectives.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, share[:])
+			}
+			w[j], sum = w[j]+x.g[j]*share[0], sum+x.g[j]*share[1]
+		}
+		if from < to && sum != 0 {
+			x.mean(x.z[from:to], order, x.soft[from:to])
+			for k := from; k < to; k++ {
+				w[k] += sum * x.soft[k]
+			}
+		}
+	}
+}
