@@ -25,93 +25,64 @@ var ErrRange = errors.New("ball: out of range")
 // maxExponent bounds binary exponents, far inside big.Float's.
 const maxExponent = 1 << 27
 
-// A Real is an interval of reals: mid ± rad. The zero value is exactly zero.
-type Real struct {
-	mid *big.Float // nil means zero
-	rad mag
+// A size is an upper bound of a magnitude, as its binary logarithm: -Inf is zero. Sizes
+// multiply by +, divide by - and have their roots by / 2.
+type size float64
+
+// none is the size of zero.
+var none = size(math.Inf(-1))
+
+// slack covers the rounding of one operation on sizes.
+const slack = 1e-6
+
+// plus is the size of a sum.
+func (s size) plus(t size) size {
+	if s < t {
+		s, t = t, s
+	}
+	if t == none {
+		return s
+	}
+	return s + size(math.Log2(1+math.Exp2(float64(t-s)))) + slack
 }
 
-// mag is an upper bound m * 2^e of a magnitude, 0.5 <= m < 1, or 0.
-type mag struct {
-	m float64
-	e int
-}
-
-// up is a little more than one: it covers the rounding of float64 operations.
-const up = 1 + 1e-14
-
-func newMag(f float64, e int) mag { return mag{f * up, e}.normal() }
-
-func (a mag) add(b mag) mag {
-	switch {
-	case a.m == 0:
-		return b
-	case b.m == 0:
-		return a
-	}
-	if a.e < b.e {
-		a, b = b, a
-	}
-	if a.e-b.e > 60 {
-		return newMag(a.m*up, a.e)
-	}
-	return newMag(a.m+math.Ldexp(b.m, b.e-a.e), a.e)
-}
-
-func (a mag) mul(b mag) mag { return newMag(a.m*b.m, a.e+b.e) }
-
-func (a mag) quo(b mag) mag { return newMag(a.m/b.m, a.e-b.e) }
-
-func (a mag) sqrt() mag {
-	if a.e%2 != 0 {
-		return newMag(math.Sqrt(a.m/2), (a.e+1)/2)
-	}
-	return newMag(math.Sqrt(a.m), a.e/2)
-}
-
-// less reports whether a < b.
-func (a mag) less(b mag) bool {
-	switch {
-	case b.m == 0:
-		return false
-	case a.m == 0:
-		return true
-	case a.e != b.e:
-		return a.e < b.e
-	}
-	return a.m < b.m
-}
-
-// above is an upper bound of |x|, below a lower one.
-func above(x *big.Float) mag {
-	if x == nil || x.Sign() == 0 {
-		return mag{}
+// sizeOf is the size of x. Less 2 slack it is a lower bound.
+func sizeOf(x *big.Float) size {
+	if x.Sign() == 0 {
+		return none
 	}
 	m := new(big.Float)
 	e := x.MantExp(m)
 	f, _ := m.Float64()
-	return newMag(math.Abs(f), e)
+	return size(e) + size(math.Log2(math.Abs(f))) + slack
 }
 
-func below(x *big.Float) mag {
-	a := above(x)
-	return mag{a.m * (1 - 1e-13), a.e}.normal()
+// A Real is an interval of reals: mid ± 2^rad. The zero value is exactly zero.
+type Real struct {
+	mid *big.Float // nil means zero
+	rad size
 }
 
-func (a mag) normal() mag {
-	if a.m == 0 {
-		return mag{}
+var zero = new(big.Float)
+
+func (a Real) float() *big.Float {
+	if a.mid == nil {
+		return zero
 	}
-	m, shift := math.Frexp(a.m)
-	return mag{m, a.e + shift}
+	return a.mid
 }
 
-// A Context holds the precision and the constants computed at it. It is for
-// one goroutine.
+func (a Real) radius() size {
+	if a.mid == nil {
+		return none
+	}
+	return a.rad
+}
+
+// A Context holds the precision and pi computed at it. It is for one goroutine.
 type Context struct {
 	Prec   uint // bits of mantissas
 	pi     *big.Float
-	ln2    *big.Float
 	Budget *int // counts down with the work; ErrRange once it is spent
 }
 
@@ -144,9 +115,6 @@ func FailIf(wrong bool, err error) {
 
 // charge takes the cost of n operations at the precision from the budget.
 func (c *Context) charge(n int) {
-	if c.Budget == nil {
-		return
-	}
 	words := int(c.Prec) / 64
 	*c.Budget -= n * (1 + words/4 + words*words/500) // a product of long numbers is more than linear
 	FailIf(*c.Budget < 0, ErrRange)
@@ -155,61 +123,36 @@ func (c *Context) charge(n int) {
 // newFloat is a float at the precision.
 func (c *Context) newFloat() *big.Float { return new(big.Float).SetPrec(c.Prec) }
 
-// rounding is the error of one rounded operation with result x.
-func (c *Context) rounding(x *big.Float) mag {
-	if x.Sign() == 0 {
-		return mag{}
-	}
-	return mag{0.5, x.MantExp(nil) - int(c.Prec) + 1}
-}
-
-// rounded is x, the result of an operation, with the radius that it would have exactly.
-func (c *Context) rounded(x *big.Float, rad mag) Real {
+// rounded is x, the result of one operation at the precision, with the radius that it would
+// have exactly.
+func (c *Context) rounded(x *big.Float, rad size) Real {
 	if x.Acc() != big.Exact {
-		rad = rad.add(c.rounding(x))
+		rad = rad.plus(sizeOf(x) - size(c.Prec))
 	}
-	return Real{mid: x, rad: rad}
+	return Real{x, rad}
 }
 
 // Rat is r, rounded.
 func (c *Context) Rat(r *big.Rat) Real {
-	if r.Sign() == 0 {
-		return Real{}
-	}
 	x := c.newFloat().SetRat(r)
-	if x.Acc() == big.Exact && r.IsInt() {
-		return Real{mid: x}
+	if !r.IsInt() { // whose last step, a division, is all that Acc tells of
+		return Real{x, sizeOf(x) - size(c.Prec) + 1}
 	}
-	return Real{mid: x, rad: c.rounding(x)}
+	return c.rounded(x, none)
 }
 
 // Int is n exactly.
-func (c *Context) Int(n int64) Real {
-	if n == 0 {
-		return Real{}
-	}
-	return Real{mid: c.newFloat().SetInt64(n)}
-}
-
-func (a Real) float() *big.Float {
-	if a.mid == nil {
-		return new(big.Float)
-	}
-	return a.mid
-}
+func (c *Context) Int(n int64) Real { return Real{c.newFloat().SetInt64(n), none} }
 
 // Exact reports whether a is one number.
-func (a Real) Exact() bool { return a.rad.m == 0 }
+func (a Real) Exact() bool { return a.radius() == none }
 
 // IsZero reports whether a is exactly zero.
-func (a Real) IsZero() bool { return a.rad.m == 0 && (a.mid == nil || a.mid.Sign() == 0) }
+func (a Real) IsZero() bool { return a.Exact() && a.float().Sign() == 0 }
 
 // ContainsZero reports whether a may be zero.
 func (a Real) ContainsZero() bool {
-	if a.mid == nil || a.mid.Sign() == 0 {
-		return true
-	}
-	return !a.rad.less(below(a.mid))
+	return a.float().Sign() == 0 || a.radius() >= sizeOf(a.float())-2*slack
 }
 
 // KnownSign is the sign of a, 0 if a may be zero.
@@ -217,7 +160,7 @@ func (a Real) KnownSign() int {
 	if a.ContainsZero() {
 		return 0
 	}
-	return a.mid.Sign()
+	return a.float().Sign()
 }
 
 // Sign is the sign of a. It fails with ErrUndecided if a may be zero but is not exactly zero.
@@ -226,33 +169,16 @@ func (c *Context) Sign(a Real) int {
 	return a.KnownSign()
 }
 
-// Exponent is the least k with |a| < 2^k at the middle, 0 for zero.
-func (a Real) Exponent() int { return a.float().MantExp(nil) }
-
 // Neg is -a.
-func (c *Context) Neg(a Real) Real {
-	if a.mid == nil {
-		return a
-	}
-	return Real{mid: c.newFloat().Neg(a.mid), rad: a.rad}
-}
+func (c *Context) Neg(a Real) Real { return Real{c.newFloat().Neg(a.float()), a.radius()} }
 
 // Add is a + b.
 func (c *Context) Add(a, b Real) Real {
-	if a.mid == nil && a.rad.m == 0 {
-		return b
+	x := add(c.newFloat(), a.float(), b.float())
+	if negligible(a.float(), b.float(), c.Prec) != nil {
+		return Real{x, a.radius().plus(b.radius()).plus(sizeOf(x) - size(c.Prec))}
 	}
-	if b.mid == nil && b.rad.m == 0 {
-		return a
-	}
-	if small := negligible(a.float(), b.float(), c.Prec); small != nil {
-		if small == a.mid {
-			a, b = b, a
-		}
-		return Real{mid: a.mid, rad: a.rad.add(b.rad).add(above(b.mid))}
-	}
-	x := c.newFloat().Add(a.float(), b.float())
-	return c.rounded(x, a.rad.add(b.rad))
+	return c.rounded(x, a.radius().plus(b.radius()))
 }
 
 // negligible returns x or y if it is too small to change the other at the precision, else
@@ -291,90 +217,45 @@ func (c *Context) Sub(a, b Real) Real { return c.Add(a, c.Neg(b)) }
 
 // Mul is a b.
 func (c *Context) Mul(a, b Real) Real {
-	if a.IsZero() || b.IsZero() {
-		return Real{}
-	}
 	x := c.newFloat().Mul(a.float(), b.float())
-	return c.rounded(x, above(a.mid).mul(b.rad).add(above(b.mid).mul(a.rad)).add(a.rad.mul(b.rad)))
+	return c.rounded(x, (sizeOf(a.float()) + b.radius()).plus(sizeOf(b.float())+a.radius()).plus(a.radius()+b.radius()))
 }
 
 // Quo is a / b.
 func (c *Context) Quo(a, b Real) Real {
 	FailIf(c.Sign(b) == 0, ErrUndefined)
-	if a.IsZero() {
-		return Real{}
-	}
-	x := c.newFloat().Quo(a.float(), b.mid)
+	x := c.newFloat().Quo(a.float(), b.float())
 	// |a/b - x| <= (ra + |x| rb) / (|b| - rb)
-	return c.rounded(x, a.rad.add(above(x).mul(b.rad)).quo(c.lower(b)))
+	return c.rounded(x, a.radius().plus(sizeOf(x)+b.radius())-lower(b))
 }
 
 // lower is a lower bound of |b|, which does not contain zero.
-func (c *Context) lower(b Real) mag {
-	low := below(b.mid)
-	if b.rad.m == 0 {
-		return low
-	}
-	d := low.e - b.rad.e
-	if d > 60 {
-		return mag{low.m * (1 - 1e-13), low.e}.normal()
-	}
-	return mag{(low.m - math.Ldexp(b.rad.m, -d)) * (1 - 1e-13), low.e}.normal()
+func lower(b Real) size {
+	least := sizeOf(b.float()) - 2*slack
+	return least + size(math.Log2(1-math.Exp2(float64(b.radius()-least)))) - slack
 }
 
 // Abs is |a|.
-func (c *Context) Abs(a Real) Real {
-	if a.mid == nil {
-		return a
-	}
-	return Real{mid: c.newFloat().Abs(a.mid), rad: a.rad}
-}
+func (c *Context) Abs(a Real) Real { return Real{c.newFloat().Abs(a.float()), a.radius()} }
 
 // Sqrt is the root of a, which is not negative.
 func (c *Context) Sqrt(a Real) Real {
 	if a.IsZero() {
-		return Real{}
+		return a
 	}
 	c.charge(8)
 	if a.ContainsZero() {
-		// Somewhere in 0 ± sqrt(|mid| + rad).
-		return Real{rad: above(a.mid).add(a.rad).sqrt()}
+		return Real{new(big.Float), sizeOf(a.float()).plus(a.radius()) / 2} // somewhere in 0 ± sqrt(|mid| + rad)
 	}
-	FailIf(a.mid.Sign() < 0, ErrUndefined)
-	x := c.newFloat().Sqrt(a.mid)
-	rad := c.rounding(x)
-	if a.rad.m != 0 {
-		rad = rad.add(a.rad.quo(c.lower(Real{mid: x}))) // 2 sqrt(low) >= sqrt(mid) for a rad < 3/4 mid
-		FailIf(!a.rad.less(mag{below(a.mid).m, below(a.mid).e - 1}), ErrUndecided)
-	}
-	return Real{mid: x, rad: rad}
+	FailIf(a.float().Sign() < 0, ErrUndefined)
+	FailIf(a.radius() >= sizeOf(a.float())-1, ErrUndecided)
+	x := c.newFloat().Sqrt(a.float())
+	return Real{x, (sizeOf(x) - size(c.Prec)).plus(a.radius() - sizeOf(x) + 2*slack)} // 2 sqrt(low) >= sqrt(mid) for a rad < 3/4 mid
 }
 
 // PowInt is a^n.
 func (c *Context) PowInt(a Real, n int64) Real {
-	return power(c, a, c.Int(1), n, 2, c.Mul, c.Quo, func(x Real) []Real { return []Real{x} })
-}
-
-// power is x^n by squaring. A step has the cost of so many operations.
-func power[T any](c *Context, x, one T, n int64, cost int, mul func(a, b T) T, quo func(a, b T) T, parts func(T) []Real) T {
-	if n < 0 {
-		return quo(one, power(c, x, one, -n, cost, mul, quo, parts))
-	}
-	result := one
-	for n > 0 {
-		c.charge(cost)
-		if n&1 == 1 {
-			result = mul(result, x)
-		}
-		if n >>= 1; n > 0 {
-			x = mul(x, x)
-		}
-		for _, v := range append(parts(x), parts(result)...) {
-			e := v.Exponent()
-			FailIf(e > maxExponent || e < -maxExponent, ErrRange)
-		}
-	}
-	return result
+	return c.CPowInt(Complex{Re: a, Im: c.Int(0)}, n).Re
 }
 
 // Differ reports whether a and b are proved to be different numbers, and if
@@ -385,13 +266,11 @@ func (c *Context) Differ(a, b Real, scale Real, bits int) (different, tight bool
 	if !d.ContainsZero() {
 		return true, true
 	}
-	widest := a.Larger(b)
+	widest := max(sizeOf(a.float()), sizeOf(b.float()))
 	if a.ContainsZero() || b.ContainsZero() {
-		widest = widest.Larger(scale)
+		widest = max(widest, sizeOf(scale.float()))
 	}
-	size := above(widest.float())
-	size.e -= bits
-	return false, d.Exact() || d.rad.less(size)
+	return false, d.Exact() || d.rad < widest-size(bits)
 }
 
 // lostBits is how many bits a summand must keep above the precision to count: what
@@ -401,21 +280,27 @@ const lostBits = 40
 // Swallows reports whether b is not zero and too small to change a at the precision: it
 // is near the radius of a, or near the last bits of a.
 func (c *Context) Swallows(a, b Real) bool {
-	if b.mid == nil || b.ContainsZero() {
-		return false
-	}
-	size, noise := below(b.float()), a.rad
-	noise.e += lostBits / 4
-	if size.less(noise) {
-		return true
-	}
-	return a.mid != nil && a.mid.Sign() != 0 && b.mid.MantExp(nil) < a.mid.MantExp(nil)-int(c.Prec)+lostBits
+	return !b.ContainsZero() && sizeOf(b.float()) < max(a.radius()+lostBits/4, sizeOf(a.float())-size(c.Prec)+lostBits)
 }
 
 // Larger returns a or b, whichever has the larger middle in magnitude.
 func (a Real) Larger(b Real) Real {
-	if above(a.float()).less(above(b.float())) {
+	if sizeOf(a.float()) < sizeOf(b.float()) {
 		return b
 	}
 	return a
+}
+
+// Floor is the largest integer not above a.
+func (c *Context) Floor(a Real) *big.Int {
+	FailIf(sizeOf(a.float()) > 4096, ErrRange)
+	low, _ := a.float().Int(nil)
+	if a.float().Sign() < 0 && !a.float().IsInt() {
+		low.Sub(low, big.NewInt(1))
+	}
+	for i := range int64(2) { // the steps around a must lie outside its radius
+		step := new(big.Float).SetInt(new(big.Int).Add(low, big.NewInt(i)))
+		FailIf(!a.Exact() && (Real{sub(new(big.Float).SetPrec(c.Prec+guard), a.float(), step), a.radius()}).ContainsZero(), ErrUndecided)
+	}
+	return low
 }

@@ -19,14 +19,22 @@ func context(prec uint) *Context {
 	return &Context{Prec: prec, Budget: &budget}
 }
 
+// radius is the radius of a.
+func radius(a Real) *big.Float {
+	r := a.radius()
+	if r == none {
+		return new(big.Float).SetPrec(2000)
+	}
+	whole := math.Floor(float64(r))
+	x := new(big.Float).SetPrec(2000).SetFloat64(math.Exp2(float64(r) - whole))
+	return x.SetMantExp(x, int(whole))
+}
+
 // encloses reports whether the ball contains the value of fine, which is known much better.
 func encloses(a, fine Real) bool {
 	d := new(big.Float).SetPrec(2000).Sub(a.float(), fine.float())
-	radius := new(big.Float).SetPrec(2000).SetFloat64(a.rad.m)
-	radius.SetMantExp(radius, a.rad.e)
-	more := new(big.Float).SetPrec(2000).SetFloat64(fine.rad.m)
-	radius.Add(radius, more.SetMantExp(more, fine.rad.e))
-	return d.Abs(d).Cmp(radius) <= 0
+	r := radius(a)
+	return d.Abs(d).Cmp(r.Add(r, radius(fine))) <= 0
 }
 
 // tried returns the result of f as a real, or its error.
@@ -75,7 +83,7 @@ func TestEnclosure(t *testing.T) {
 			}
 			if x := a.Float64(); math.Abs(x) > 1e-3 && math.Abs(x) < 1e300 {
 				arg, _ := r.Float64()
-				if rad := math.Ldexp(a.rad.m, a.rad.e); rad > 1e-25*math.Max(1, math.Abs(arg))*math.Max(1, math.Abs(x)) {
+				if rad, _ := radius(a).Float64(); rad > 1e-25*math.Max(1, math.Abs(arg))*math.Max(1, math.Abs(x)) {
 					t.Fatalf("%s(%v) = %v ± %v: too wide", name, r, x, rad)
 				}
 			}

@@ -53,12 +53,26 @@ func (c *Context) CAbs(z Complex) Real {
 	return c.Sqrt(c.Add(c.Mul(z.Re, z.Re), c.Mul(z.Im, z.Im)))
 }
 
-// CPowInt is z^n.
+// CPowInt is z^n, by squaring.
 func (c *Context) CPowInt(z Complex, n int64) Complex {
-	if z.IsReal() {
-		return Complex{Re: c.PowInt(z.Re, n)}
+	result := Complex{Re: c.Int(1)}
+	if n < 0 {
+		return c.CQuo(result, c.CPowInt(z, -n))
 	}
-	return power(c, z, Complex{Re: c.Int(1)}, n, 6, c.CMul, c.CQuo, func(z Complex) []Real { return []Real{z.Re, z.Im} })
+	for ; n > 0; n >>= 1 {
+		c.charge(6)
+		if n&1 == 1 {
+			result = c.CMul(result, z)
+		}
+		if n > 1 {
+			z = c.CMul(z, z)
+		}
+		for _, x := range [...]Real{z.Re, z.Im, result.Re, result.Im} {
+			e := x.float().MantExp(nil)
+			FailIf(e > maxExponent || e < -maxExponent, ErrRange)
+		}
+	}
+	return result
 }
 
 // CExp is e^z.
@@ -140,28 +154,6 @@ func (c *Context) CSinCos(z Complex) (sin, cos Complex) {
 	cosh := c.Mul(half, c.Add(e, inverse))
 	sinh := c.Mul(half, c.Sub(e, inverse))
 	return Complex{c.Mul(s, cosh), c.Mul(co, sinh)}, Complex{c.Mul(co, cosh), c.Neg(c.Mul(s, sinh))}
-}
-
-// Floor is the largest integer not above a.
-func (c *Context) Floor(a Real) *big.Int {
-	if a.mid == nil && a.Exact() {
-		return new(big.Int)
-	}
-	FailIf(above(a.float()).e > 4096, ErrRange)
-	FailIf(!a.Exact() && a.float().IsInt(), ErrUndecided) // on a step, however small the radius
-	r := new(big.Float).SetPrec(64).SetMantExp(big.NewFloat(a.rad.m), a.rad.e)
-	low := floorOf(sub(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
-	high := floorOf(add(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
-	FailIf(low.Cmp(high) != 0, ErrUndecided)
-	return low
-}
-
-func floorOf(x *big.Float) *big.Int {
-	n, acc := x.Int(nil)
-	if acc == big.Above { // truncated towards zero from below
-		n.Sub(n, big.NewInt(1))
-	}
-	return n
 }
 
 // FromInt is the integer n, rounded.

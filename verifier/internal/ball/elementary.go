@@ -1,90 +1,64 @@
 package ball
 
 import (
+	"math"
 	"math/big"
 )
 
-// Elementary functions: the middle is computed with guard bits by argument
-// reduction and a Taylor series; the radius follows from the function's slope.
+// Elementary functions: the middle is computed with guard bits, the exponential, the sine
+// and the cosine by their series, their inverses by Newton's iteration; the radius follows
+// from the function's slope.
 
-// guard is how many extra bits the middles are computed with.
+// guard is how many extra bits the middles are computed with, twice where a reduction of the
+// argument takes some.
 const guard = 64
 
+// working is a float with all guard bits that holds x.
+func (c *Context) working(x *big.Float) *big.Float {
+	return new(big.Float).SetPrec(c.Prec + 2*guard).Set(x)
+}
+
 // fromMiddle is x rounded to the precision, with a slope's share of rad.
-func (c *Context) fromMiddle(x *big.Float, rad mag) Real {
+func (c *Context) fromMiddle(x *big.Float, rad size) Real {
 	y := c.newFloat().Set(x)
-	if y.Sign() == 0 {
-		return Real{mid: y, rad: rad.add(mag{0.5, -int(c.Prec)})}
-	}
-	return Real{mid: y, rad: rad.add(c.rounding(y)).add(c.rounding(y))}
+	return Real{y, rad.plus(sizeOf(y) - size(c.Prec) + 1)}
+}
+
+// absolute is the size of the error of a function whose argument is reduced.
+func (c *Context) absolute() size { return -size(c.Prec + guard/2) }
+
+// done reports whether a step of a sum, or of an iteration, changes x only beyond the bits.
+func done(step, x *big.Float, bits uint) bool {
+	return step.Sign() == 0 || step.MantExp(nil) < x.MantExp(nil)-int(bits)
 }
 
 // Pi is pi.
-func (c *Context) Pi() Real { return c.fromMiddle(c.piFloat(), mag{}) }
+func (c *Context) Pi() Real { return c.fromMiddle(c.piFloat(), none) }
 
-// piFloat is pi with guard bits, by Machin's formula.
+// piFloat is pi with guard bits, by the arithmetic-geometric mean of Gauss and Legendre.
 func (c *Context) piFloat() *big.Float {
-	if c.pi == nil {
-		p := c.Prec + 2*guard
-		a := inverseSeries(5, p, true)
-		b := inverseSeries(239, p, true)
-		a.Mul(a, big.NewFloat(16))
-		b.Mul(b, big.NewFloat(4))
-		c.pi = a.Sub(a, b)
+	if c.pi != nil {
+		return c.pi
 	}
-	return c.pi
-}
-
-// inverseSeries sums 1/n ± 1/(3 n^3) + 1/(5 n^5) ± ...: atan or atanh of 1/n.
-func inverseSeries(n int64, prec uint, alternate bool) *big.Float {
-	// Fixed point: the terms are integers over 2^prec.
-	term := new(big.Int).Lsh(big.NewInt(1), prec+16)
-	term.Quo(term, big.NewInt(n))
-	sum := new(big.Int).Set(term)
-	square := big.NewInt(n * n)
-	part := new(big.Int)
-	for k := int64(3); term.Sign() != 0; k += 2 {
-		term.Quo(term, square)
-		part.Quo(term, big.NewInt(k))
-		if alternate && k%4 == 3 {
-			sum.Sub(sum, part)
-		} else {
-			sum.Add(sum, part)
-		}
-	}
-	x := new(big.Float).SetPrec(prec).SetInt(sum)
-	return x.SetMantExp(x, -int(prec+16))
-}
-
-// oddSeries sums x ± x^3/3 + x^5/5 ± ...: atan or atanh of a small x.
-func oddSeries(x *big.Float, prec uint, alternate bool) *big.Float {
-	square := new(big.Float).SetPrec(prec).Mul(x, x)
-	sum := new(big.Float).SetPrec(prec).Set(x)
-	term := new(big.Float).SetPrec(prec).Set(x)
-	part := new(big.Float).SetPrec(prec)
-	limit := x.MantExp(nil) - int(prec)
-	for k := int64(3); k < 20_000; k += 2 {
-		term.Mul(term, square)
-		if term.Sign() == 0 || term.MantExp(nil) < limit {
+	a, t, p := c.working(big.NewFloat(1)), c.working(big.NewFloat(0.25)), big.NewFloat(1)
+	b := c.working(big.NewFloat(0.5))
+	b.Sqrt(b)
+	for {
+		mean := c.working(a)
+		mean.Add(mean, b).SetMantExp(mean, -1)
+		d := c.working(a)
+		d.Sub(d, mean)
+		b = c.working(b.Sqrt(c.working(b).Mul(a, b)))
+		a = mean
+		if done(d, a, (c.Prec+2*guard)/2) { // the digits double, and this difference is squared
 			break
 		}
-		part.Quo(term, new(big.Float).SetInt64(k))
-		if alternate && k%4 == 3 {
-			sum.Sub(sum, part)
-		} else {
-			sum.Add(sum, part)
-		}
+		t.Sub(t, d.Mul(d, d).Mul(d, p))
+		p.SetMantExp(p, 1)
 	}
-	return sum
-}
-
-// ln2Float is log 2 with guard bits: 2 atanh(1/3).
-func (c *Context) ln2Float() *big.Float {
-	if c.ln2 == nil {
-		x := inverseSeries(3, c.Prec+2*guard, false)
-		c.ln2 = x.Mul(x, big.NewFloat(2))
-	}
-	return c.ln2
+	a.Add(a, b)
+	c.pi = a.Mul(a, a).Quo(a, t.SetMantExp(t, 2))
+	return c.pi
 }
 
 // Exp is e^a.
@@ -93,211 +67,136 @@ func (c *Context) Exp(a Real) Real {
 		return c.Int(1)
 	}
 	c.charge(60)
-	FailIf(above(a.float()).e > 26, ErrRange)
-	FailIf(!a.rad.less(mag{0.5, -2}), ErrUndecided)
+	FailIf(sizeOf(a.float()) > 26, ErrRange)
+	FailIf(a.radius() >= -3, ErrUndecided)
 	y := c.expFloat(a.float())
-	// e^(mid+r) - e^mid <= e^mid 1.2 r for r < 1/8
-	return c.fromMiddle(y, above(y).mul(a.rad).mul(newMag(1.2, 0)))
+	return c.fromMiddle(y, sizeOf(y)+a.radius()+0.5) // e^(mid+r) - e^mid <= e^mid 1.2 r for r < 1/8
 }
 
-// expFloat is e^x: x = k log 2 + r, e^r = (e^(r/2^12))^(2^12).
+// expFloat is e^x, as the power 2^k of e^(x/2^k), which has a short series.
 func (c *Context) expFloat(x *big.Float) *big.Float {
-	const halvings = 12
-	prec := c.Prec + 2*guard
-	if x.Sign() == 0 {
-		return new(big.Float).SetPrec(prec).SetInt64(1)
+	const small = 12 // the series is of an argument below 2^-small
+	r := c.working(x)
+	r.Abs(r)
+	k := max(0, r.MantExp(nil)+small)
+	r.SetMantExp(r, -k)
+	// sum = e^r - 1, whose squaring (s+1)^2 - 1 = s(s+2) keeps its digits.
+	sum, term := c.working(r), c.working(r)
+	for n := int64(2); !done(term, sum, term.Prec()); n++ {
+		term.Mul(term, r).Quo(term, new(big.Float).SetInt64(n))
+		sum = add(sum, sum, term)
 	}
-	q := new(big.Float).SetPrec(64).Quo(x, c.ln2Float())
-	f, _ := q.Float64()
-	k := int(f)
-	r := new(big.Float).SetPrec(prec).SetInt64(int64(k))
-	r.Mul(r, c.ln2Float())
-	r.Sub(new(big.Float).SetPrec(prec).Set(x), r)
-	sum := new(big.Float).SetPrec(prec).SetInt64(1)
-	if r.Sign() != 0 {
-		r.SetMantExp(r, -halvings)
-		// sum = e^r - 1, whose squaring (s+1)^2 - 1 = s(s+2) keeps its digits.
-		term := new(big.Float).SetPrec(prec).Set(r)
-		sum.Set(r)
-		limit := r.MantExp(nil) - int(prec)
-		for n := int64(2); n < 10_000; n++ {
-			term.Mul(term, r)
-			term.Quo(term, new(big.Float).SetInt64(n))
-			if term.Sign() == 0 || term.MantExp(nil) < limit {
-				break
-			}
-			sum.Add(sum, term)
-		}
-		two := big.NewFloat(2)
-		for range halvings {
-			t := add(new(big.Float).SetPrec(prec), sum, two)
-			sum.Mul(sum, t)
-		}
-		add(sum, sum, big.NewFloat(1))
+	for range k {
+		sum.Mul(sum, add(c.working(sum), sum, big.NewFloat(2)))
 	}
-	return sum.SetMantExp(sum, k)
+	add(sum, sum, big.NewFloat(1))
+	if x.Sign() < 0 {
+		sum.Quo(c.working(big.NewFloat(1)), sum)
+	}
+	return sum
 }
 
 // Log is the natural logarithm of a, which is positive.
 func (c *Context) Log(a Real) Real {
 	FailIf(c.Sign(a) <= 0, ErrUndefined)
 	c.charge(80)
-	return c.fromMiddle(c.logFloat(a.mid), a.rad.quo(c.lower(a)))
+	return c.fromMiddle(c.logFloat(a.float()), (a.radius() - lower(a)).plus(c.absolute()))
 }
 
-// logFloat is log x: x = 2^e m; log m by roots towards 1 and atanh's series.
+// logFloat is log x, by Halley's iteration y + 2 (x - e^y) / (x + e^y).
 func (c *Context) logFloat(x *big.Float) *big.Float {
-	const roots = 8
-	prec := c.Prec + 2*guard
-	m := new(big.Float)
-	e := x.MantExp(m)
-	if f, _ := m.Float64(); f < 0.7 {
-		m.SetMantExp(m, 1)
-		e--
+	y := c.working(big.NewFloat(float64(sizeOf(x)) * math.Ln2))
+	for {
+		e := c.expFloat(y)
+		step := sub(c.working(x), x, e)
+		step.Quo(step, add(e, x, e)).SetMantExp(step, 1)
+		add(y, y, step)
+		if done(step, big.NewFloat(1), y.Prec()/3) { // the digits triple
+			return y
+		}
 	}
-	m = new(big.Float).SetPrec(prec).Set(m)
-	one := big.NewFloat(1)
-	for range roots {
-		m.Sqrt(new(big.Float).SetPrec(prec).Set(m))
-	}
-	num := new(big.Float).SetPrec(prec).Sub(m, one)
-	result := new(big.Float).SetPrec(prec)
-	if num.Sign() != 0 {
-		den := new(big.Float).SetPrec(prec).Add(m, one)
-		result = oddSeries(num.Quo(num, den), prec, false)
-		result.SetMantExp(result, roots+1)
-	}
-	if e != 0 {
-		k := new(big.Float).SetPrec(prec).SetInt64(int64(e))
-		result.Add(result, k.Mul(k, c.ln2Float()))
-	}
-	return result
 }
 
 // SinCos is the sine and the cosine of a.
 func (c *Context) SinCos(a Real) (sin, cos Real) {
 	if a.IsZero() {
-		return Real{}, c.Int(1)
+		return a, c.Int(1)
 	}
 	c.charge(120)
-	FailIf(above(a.float()).e > 60, ErrRange)
-	FailIf(!a.rad.less(mag{0.5, 0}), ErrUndecided)
+	FailIf(sizeOf(a.float()) > 60, ErrRange)
+	FailIf(a.radius() >= -1, ErrUndecided)
 	s, co := c.sinCosFloat(a.float())
-	floor := mag{0.5, -int(c.Prec) + 1} // the reduction's error is absolute
-	rad := a.rad.add(floor)
+	rad := a.radius()
+	if sizeOf(a.float()) > -1 { // there the argument is reduced
+		rad = rad.plus(c.absolute())
+	}
 	return c.fromMiddle(s, rad), c.fromMiddle(co, rad)
 }
 
-// sinCosFloat is sin x and cos x: x = k pi/2 + r, Taylor for r/2^3, doubling.
-func (c *Context) sinCosFloat(x *big.Float) (*big.Float, *big.Float) {
-	prec := c.Prec + 2*guard
-	half := new(big.Float).SetPrec(prec).Set(c.piFloat())
-	half.SetMantExp(half, -1)
-	q := new(big.Float).SetPrec(128).Quo(x, half)
-	if q.Sign() >= 0 {
-		add(q, q, big.NewFloat(0.5))
-	} else {
-		sub(q, q, big.NewFloat(0.5))
+// sinCosFloat is sin x and cos x, by their series at r: x = k pi/2 + r.
+func (c *Context) sinCosFloat(x *big.Float) (sin, cos *big.Float) {
+	r, k := c.working(x), int64(0)
+	if sizeOf(x) > -1 {
+		half := c.working(c.piFloat())
+		half.SetMantExp(half, -1)
+		q, _ := c.working(x).Quo(x, half).Float64()
+		k = int64(math.Round(q))
+		r.Sub(r, c.working(half).Mul(half, new(big.Float).SetInt64(k)))
 	}
-	k, _ := q.Int64()
-	r := new(big.Float).SetPrec(prec).SetInt64(k)
-	r.Mul(r, half)
-	r.Sub(new(big.Float).SetPrec(prec).Set(x), r)
-	sin, versine := sinVersine(r, prec)
-	cos := sub(new(big.Float).SetPrec(prec), big.NewFloat(1), versine)
-	switch ((k % 4) + 4) % 4 {
-	case 1:
+	sin, cos = c.working(new(big.Float)), c.working(big.NewFloat(1))
+	term := c.working(cos)
+	for n := int64(1); n < 3 || !done(term, r, term.Prec()); n++ {
+		term.Mul(term, r).Quo(term, new(big.Float).SetInt64(n))
+		signed := c.working(term)
+		if n%4 > 1 {
+			signed.Neg(signed)
+		}
+		if n%2 == 1 {
+			add(sin, sin, signed)
+		} else {
+			add(cos, cos, signed)
+		}
+	}
+	if k&1 == 1 {
 		sin, cos = cos, sin.Neg(sin)
-	case 2:
+	}
+	if k&2 == 2 {
 		sin, cos = sin.Neg(sin), cos.Neg(cos)
-	case 3:
-		sin, cos = cos.Neg(cos), sin
 	}
 	return sin, cos
-}
-
-// sinVersine is sin r and 1 - cos r for |r| up to pi/4, by their series at r/8 and
-// three doublings of the angle. The versine keeps the digits of small angles that
-// the cosine, which is near 1, would lose. r is changed.
-func sinVersine(r *big.Float, prec uint) (sin, versine *big.Float) {
-	const halvings = 3
-	sin = new(big.Float).SetPrec(prec)
-	versine = new(big.Float).SetPrec(prec)
-	if r.Sign() == 0 {
-		return sin, versine
-	}
-	r.SetMantExp(r, -halvings)
-	square := new(big.Float).SetPrec(prec).Mul(r, r)
-	term := new(big.Float).SetPrec(prec).Set(r)
-	sin.Set(r)
-	even := new(big.Float).SetPrec(prec).SetInt64(1)
-	limit := square.MantExp(nil) - int(prec)
-	for n := int64(2); n < 10_000; n += 2 {
-		even.Mul(even, square)
-		even.Quo(even, new(big.Float).SetInt64((n-1)*n))
-		term.Mul(term, square)
-		term.Quo(term, new(big.Float).SetInt64(n*(n+1)))
-		if even.Sign() == 0 || even.MantExp(nil) < limit {
-			break
-		}
-		if n%4 == 2 {
-			versine.Add(versine, even)
-			sin.Sub(sin, term)
-		} else {
-			versine.Sub(versine, even)
-			sin.Add(sin, term)
-		}
-	}
-	for range halvings {
-		// sin 2r = 2 sin r (1-v), 1 - cos 2r = 2 v (2-v)
-		cos := sub(new(big.Float).SetPrec(prec), big.NewFloat(1), versine)
-		sin.Mul(sin, cos)
-		sin.SetMantExp(sin, 1)
-		t := sub(new(big.Float).SetPrec(prec), big.NewFloat(2), versine)
-		versine.Mul(versine, t)
-		versine.SetMantExp(versine, 1)
-	}
-	return sin, versine
 }
 
 // Atan is the arc tangent of a.
 func (c *Context) Atan(a Real) Real {
 	if a.IsZero() {
-		return Real{}
+		return a
 	}
 	c.charge(150)
-	return c.fromMiddle(c.atanFloat(a.float()), a.rad)
+	return c.fromMiddle(c.atanFloat(a.float()), a.radius())
 }
 
-// atanFloat is atan x: inverted above 1, halved by x/(1+sqrt(1+x^2)), then the series.
+// atanFloat is atan x, by t + (x cos t - sin t) / (cos t + x sin t), the tangent of what is
+// missing. From two on it is pi/2 less that of 1/x.
 func (c *Context) atanFloat(x *big.Float) *big.Float {
-	const halvings = 6
-	prec := c.Prec + 2*guard
-	y := new(big.Float).SetPrec(prec).Set(x)
-	if y.Sign() == 0 {
-		return y
-	}
-	one := big.NewFloat(1)
-	inverted := y.MantExp(nil) > 0
-	if inverted {
-		y.Quo(new(big.Float).SetPrec(prec).SetInt64(1), y)
-	}
-	for range halvings {
-		t := new(big.Float).SetPrec(prec).Mul(y, y)
-		add(t, t, one)
-		t.Sqrt(new(big.Float).SetPrec(prec).Set(t))
-		add(t, t, one)
-		y.Quo(y, t)
-	}
-	sum := oddSeries(y, prec, true)
-	sum.SetMantExp(sum, halvings)
-	if inverted {
-		half := new(big.Float).SetPrec(prec).Set(c.piFloat())
+	if x.MantExp(nil) > 1 {
+		half := c.working(c.piFloat())
 		half.SetMantExp(half, -1)
 		if x.Sign() < 0 {
 			half.Neg(half)
 		}
-		sub(sum, half, sum)
+		return sub(half, half, c.atanFloat(c.working(x).Quo(big.NewFloat(1), x)))
 	}
-	return sum
+	f, _ := x.Float64()
+	t := c.working(big.NewFloat(math.Atan(f)))
+	for {
+		sin, cos := c.sinCosFloat(t)
+		up := c.working(x).Mul(x, cos)
+		down := c.working(x).Mul(x, sin)
+		sub(up, up, sin)
+		up.Quo(up, add(down, down, cos))
+		add(t, t, up)
+		if done(up, t, t.Prec()/3) { // the digits triple
+			return t
+		}
+	}
 }
