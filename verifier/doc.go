@@ -30,7 +30,7 @@
 //   - compare.go: the table of rules by kinds; convention.go.
 //   - relations, lists, inequalities, regions, realline, matrices, ratios, signs, texts,
 //     logic, chemistry, constants, scalars (with units), counting, worked: a rule or a few each.
-//   - internal/algebra: algebra, rational, angles, field, prime, numeric, sample, relation.
+//   - internal/algebra: algebra, rational, field, prime, numeric, sample, relation.
 //   - internal/ball: real and complex arithmetic with bounds for its errors.
 //   - internal/rules: the names of the rules. TestRules switches each off and prints the
 //     verdicts that it decides; a rule without a verdict goes.

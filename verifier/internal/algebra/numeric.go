@@ -331,6 +331,7 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 	ball.FailIf(len(n.Args) == 0 || len(n.Args) > 2, errNotANumber)
 	z := e.value(n.Args[0])
 	b := e.ball
+	e.scale = e.scale.Larger(b.Int(1)) // near its zero, a function is small beside this
 	switch n.Name {
 	case "sin", "cos", "tan", "cot", "sec", "csc":
 		e.fromOne(z, map[string]int{"cos": 2, "sec": 2, "sin": 3, "tan": 3, "cot": 3, "csc": 3}[n.Name])

@@ -314,10 +314,8 @@ func (c *Checker) rationalSeries(n *latex.Node, at *point) *big.Rat {
 func (c *Checker) rationalFunction(n *latex.Node, at *point) *big.Rat {
 	switch n.Name {
 	case "gcd", "lcm", "max", "min", "sgn":
-	case "sin", "cos", "tan":
-		return c.rationalAngle(n.Name, n.Args[0], at)
 	default:
-		return c.rationalZero(n, at)
+		ball.Fail(errIrrational)
 	}
 	var total *big.Rat
 	for _, arg := range n.Args {
