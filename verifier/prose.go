@@ -13,8 +13,8 @@ import (
 
 // phrase matches the words that introduce an answer in running text, in the languages of
 // mathematical data sets. The last one counts.
-var phrase = regexp.MustCompile(`(?i)####|\bfinal answer\*\*|(?:\banswers?\b|\bans\b|antwort|lösung|(?:réponse|respuesta|solución|resposta|risposta|soluzione)(?:\s\pL+)?|\bjibu|antwoord|\bsvar|odpowiedź|odpověď|cevap|jawaban(?:nya)?|đáp án|đáp số|câu trả lời)` +
-	`\s*(?:\*\*|__|["”])?\s*(?:\b(?:is|are|ist|sind|est|es|son|ni|är|er|jest|je|adalah|là)\b|é|è|[:：=—–])` +
+var phrase = regexp.MustCompile(`(?i)####|\bfinal answer\*\*|(?:\banswers?\b|\bans\b|(?:antwort|lösung|réponse|respuesta|solución|resposta|risposta|soluzione|\bjibu|antwoord|\bsvar(?:et)?|odpowiedź|odpověď|cevap|jawaban(?:nya)?|đáp án|đáp số|câu trả lời)(?:\s\pL+)?)` +
+	`\s*(?:\*\*|__|["”])?\s*(?:\b(?:is|are|ist|sind|est|es|son|ni|er|jest|je|adalah)\b|är\b|là\s|é|è|[:：=—–])` +
 	`|(?:ответ(?:ом)?|відповідь|答案|答え|正解|解答|答|故选|정답|답|คำตอบ|సమాధానం|উত্তর|उत्तर|الإجابة|الجواب)\s*(?:\*\*)?\s*(?:это|является|应该|應該|应|就)?(?:为|為|是|は|은|는|이|คือ|হল|है|هي|هو|[:：=—–-])?`)
 
 // afterPhrase returns the position after the last phrase that introduces an answer, -1 if
@@ -66,7 +66,7 @@ func (find *finder) fromText(s string) extract {
 		}
 	}
 	if said := predicate.FindStringSubmatch(strings.TrimRight(s, " \n")); said != nil {
-		return extract{texts: []string{said[1]}, from: fromProse}
+		return extract{texts: []string{said[1] + said[2] + said[3]}, from: fromProse}
 	}
 	return extract{reason: "no answer"}
 }
@@ -78,12 +78,14 @@ var (
 	framed = regexp.MustCompile(`(?i)<(?:answer|solution|final_answer|final)>([^<]+)</|"(?:final[_ ])?answer"\s*:\s*"?([^"}\n]+)"?\s*}`)
 	// bold matches emphasised text, and predicate what the last sentence says of something.
 	bold      = regexp.MustCompile(`(?:\*\*|__)([^*_\n]{1,80})(?:\*\*|__)`)
-	predicate = regexp.MustCompile(`(?i)(?:^|[.\n]\s*)[^.\n]* (?:is|are) ([^.\n]{1,60})\.?$`)
+	predicate = regexp.MustCompile(`(?i)(?:^|[.\n]\s*)(?:(yes|no), [^.\n]*|[^.\n]* (?:is|are) ([^.\n]{1,60})|(the \w+ (?:does|do|can|cannot|has|have) [^.\n]{1,60}))\.?$`)
 	// contrast matches words behind an answer that say what it is not, polite the end of a
-	// sentence in Japanese and Korean, and optionFirst an option that a sentence explains.
-	contrast    = regexp.MustCompile(`(?i),?\s(?:et |und |and |y |e )?(?:not|non|nicht|no|ne)\s.*$|[,，]?(?:而)?不是.*$|ではなく.*$`)
-	polite      = regexp.MustCompile(`(?:です|でした|である|となります|입니다|이다|이에요|예요)?[。．.!！]*$`)
-	optionFirst = regexp.MustCompile(`^(?:[a-z]+ ){0,3}\(?([A-J])\)?[,.;:。，、]\s+(\D+)$`)
+	// sentence in Japanese and Korean, beforeOption articles before the letter of an option, and
+	// optionFirst an option that a sentence explains.
+	contrast     = regexp.MustCompile(`(?i),?\s(?:et |und |and |y |e )?(?:not|non|nicht|no|ne)\s.*$|[,，]?(?:而)?不是.*$|ではなく.*$`)
+	polite       = regexp.MustCompile(`(?:です|でした|である|となります|입니다|이다|이에요|예요)?[。．.!！]*$`)
+	beforeOption = regexp.MustCompile(`^(?:(?:la|el|le|die|der|das|de|il|lo|o|a|the|opción|opção|opzione|option|lettre|letra|choice) )+(\(?[A-J]\)?)$`)
+	optionFirst  = regexp.MustCompile(`^(?:[a-z]+ ){0,3}\(?([A-J])\)?[,.;:。，、]\s+(\D+)$`)
 )
 
 // emphasised returns the last bold text of the last line.
@@ -215,6 +217,7 @@ func (find *finder) fromSentence(s string) extract {
 	if m := optionFirst.FindStringSubmatch(s); m != nil && find.wordsIn(m[2]) > 0 {
 		s = m[1]
 	}
+	s = beforeOption.ReplaceAllString(s, "$1")
 	if segs := find.segments(s); len(segs) > 0 {
 		if segs[0][0] > 1 {
 			return find.lastExpression(s)

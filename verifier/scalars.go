@@ -326,8 +326,8 @@ func (c *comparer) withUnits(x, y quantity) bool {
 		return c.say(false, "different things said of a measure")
 	}
 	if len(x.units) == 0 || len(y.units) == 0 {
-		if slices.ContainsFunc(append(x.units, y.units...), func(u unitPower) bool { return u.name == "K?" }) {
-			return c.say(false, "a K that may be a thousand")
+		if slices.ContainsFunc(append(x.units, y.units...), func(u unitPower) bool { return strings.HasSuffix(u.name, "?") }) {
+			return c.say(false, "a K or M that may be a thousand or a million")
 		}
 		if noun := nouns(append(x.units, y.units...)); noun != "" && !latex.Droppable(noun) {
 			return c.say(false, "a word that may change the number")
@@ -350,8 +350,8 @@ func (c *comparer) withUnits(x, y quantity) bool {
 		}
 		return c.expressions(x.value, y.value)
 	}
-	if c.temperatures(&x, &y) {
-		return c.expressions(x.value, y.value)
+	if t, u := x.kelvin(), y.kelvin(); t != nil && u != nil && !slices.Equal(x.units, y.units) {
+		return c.expressions(t, u)
 	}
 	sizeX, dimX, okX := measure(x.units)
 	sizeY, dimY, okY := measure(y.units)
@@ -393,24 +393,23 @@ func (c *comparer) dollars(x, y quantity) bool {
 	return c.expressions(product(x.value, algebra.Rational(big.NewRat(1, 100))), y.value)
 }
 
-// temperatures brings two temperatures to one scale and drops their units.
-func (c *comparer) temperatures(x, y *quantity) bool {
-	scale := func(q *quantity) string {
-		if len(q.units) == 1 && q.units[0].power == 1 && (q.units[0].name == "degC" || q.units[0].name == "degF") {
-			return q.units[0].name
-		}
-		return ""
+// kelvin returns the value of a temperature in kelvin, nil for another quantity.
+func (q *quantity) kelvin() *latex.Node {
+	if len(q.units) != 1 || q.units[0].power != 1 {
+		return nil
 	}
-	a, b := scale(x), scale(y)
-	if a == "" || b == "" {
-		return false
+	sum := func(n, d int64) *latex.Node {
+		return &latex.Node{Op: latex.Add, Args: []*latex.Node{q.value, algebra.Rational(big.NewRat(n, d))}}
 	}
-	for _, q := range [...]*quantity{x, y} {
-		if a != b && scale(q) == "degC" { // F = 9/5 C + 32
-			q.value = &latex.Node{Op: latex.Add, Args: []*latex.Node{product(algebra.Rational(big.NewRat(9, 5)), q.value), integer(32)}}
-		}
+	switch q.units[0].name {
+	case "K", "K?":
+		return q.value
+	case "degC":
+		return sum(27315, 100)
+	case "degF":
+		return product(algebra.Rational(big.NewRat(5, 9)), sum(45967, 100))
 	}
-	return true
+	return nil
 }
 
 // nouns are the counted things among units.
@@ -446,14 +445,25 @@ func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 		return false // 5 cm against 5 apples, 5 people against 5 people a day
 	}
 	in := func(a, b string) bool {
-		have := setOf(towards.Replace(b + " "))
-		return !slices.ContainsFunc(strings.Fields(towards.Replace(a+" ")), func(w string) bool { return !have[w] })
+		said := setOf(a)
+		for _, w := range strings.Fields(b) {
+			if turning[w] && !said[w] {
+				return false
+			}
+			delete(said, w)
+		}
+		return len(said) == 0
 	}
+	x, y = towards.Replace(x+" "), towards.Replace(y+" ")
 	return in(x, y) || in(y, x)
 }
 
-// towards writes a direction without its ending.
-var towards = strings.NewReplacer("wards ", " ", "ward ", " ", "due ", " ", "to the ", " ", "direction ", " ")
+// towards writes a direction without its ending, and turning are words that make another
+// direction of it.
+var (
+	towards = strings.NewReplacer("towards ", " ", "toward ", " ", "wards ", " ", "ward ", " ", "due ", " ", "to the ", " ", "direction ", " ")
+	turning = setOf("away opposite counter anti against out behind below under")
+)
 
 // unitsLike reports whether x is in units, square units or cubic units, and other, with
 // the units units, has the same power of a length, or counts.

@@ -30,7 +30,7 @@ var (
 	// denial makes another thing of a subject.
 	denial = regexp.MustCompile(`\b(?:not?|never|wrong|incorrect|false|opposite|neither|none|complement|other|non|converse|inverse|nor|loser)\b`)
 	// kind matches the noun that an adjective implies, and numbers those that "all even" does.
-	kind    = regexp.MustCompile(` (?:triangle|function|number|integer|angle|sequence|series|graph|curve|matrix|prism|solid|quadrilateral|polygon)s?$`)
+	kind    = regexp.MustCompile(` (?:triangle|function|number|integer|angle|sequence|series|graph|curve|matrix|prism|solid|quadrilateral|polygon|one)s?$`)
 	numbers = regexp.MustCompile(` (?:integers|numbers|values)\b`)
 )
 

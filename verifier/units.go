@@ -70,7 +70,7 @@ var units = map[string]unit{
 	"ha": {10_000, 1, of(2)}, "acre": {40_468_564_224, 10_000_000, of(2)},
 	"mph": {1_609_344, 3_600_000, speed}, "kph": {1000, 3600, speed},
 	"N": {1, 1, force}, "J": {1, 1, energy}, "cal": {4184, 1000, energy}, "eV": {1_602_176_634, 0, energy}, "Wh": {3600, 1, energy},
-	"W": {1, 1, power}, "Pa": {1, 1, pressure}, "bar": {100_000, 1, pressure}, "atm": {101_325, 1, pressure}, "Hz": {1, 1, of(0, 0, -1)},
+	"W": {1, 1, power}, "Pa": {1, 1, pressure}, "bar": {100_000, 1, pressure}, "atm": {101_325, 1, pressure}, "mmHg": {101_325, 760, pressure}, "M?": {1000, 1, of(-3, 0, 0, 1)}, "Hz": {1, 1, of(0, 0, -1)},
 	"rad": {1, 1, dimension{}}, "sr": {1, 1, dimension{}}, "arcmin": {1, 60, is(angle)}, "'": {1, 60, is(angle)}, "arcsec": {1, 3600, is(angle)}, "mas": {1, 3_600_000, is(angle)}, "b": {1, 8, is(information)}, "B": {1, 1, is(information)}, "byte": {1, 1, is(information)},
 	"mol": {1, 1, is(amount)}, "A": {1, 1, is(current)}, "C": {1, 1, of(0, 0, 1, 0, 1)}, "V": {1, 1, of(2, 1, -3, 0, -1)}, "ohm": {1, 1, of(2, 1, -3, 0, -2)}, "Omega": {1, 1, of(2, 1, -3, 0, -2)}, "K": {1, 1, is(temperature)}, "K?": {1, 1, is(temperature)},
 	"F": {1, 1, of(-2, -1, 4, 0, 2)}, "T": {1, 1, of(0, 1, -2, 0, -1)}, "Wb": {1, 1, of(2, 1, -2, 0, -1)}, "H": {1, 1, of(2, 1, -2, 0, -2)},

@@ -408,6 +408,9 @@ func (p *parser) word() *Node {
 		}
 	}
 	switch {
+	case w == "m" && p.at(1).cmd("angle"): // the measure of an angle
+		p.advance()
+		return p.command()
 	case len(w) == 1 && t.plain:
 		if next := p.at(1); next.kind == word && !connective(next) && next.plain {
 			return p.text()

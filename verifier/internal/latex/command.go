@@ -189,10 +189,13 @@ func (p *parser) fraction() *Node {
 // derivative.
 func (p *parser) derivative() *Node {
 	at := p.pos
+	partial := p.at(1).cmd("partial")
 	top, ok := p.differential()
 	if ok {
 		if bottom, ok := p.differential(); ok && bottom != "" {
-			if name, second := strings.CutPrefix(top, "^2"); second && strings.HasSuffix(bottom, "^2") {
+			if partial {
+				return &Node{Op: Sym, Name: "d(" + top + ")/d(" + bottom + ")"}
+			} else if name, second := strings.CutPrefix(top, "^2"); second && strings.HasSuffix(bottom, "^2") {
 				return &Node{Op: Sym, Name: name + "''"}
 			} else if top != "" && !strings.Contains(top+bottom, "^") {
 				return &Node{Op: Sym, Name: top + "'"}

@@ -94,7 +94,8 @@ func (l *lexer) unicode(plain bool) {
 	case unicode.IsLetter(r):
 		for l.pos < len(l.src) {
 			next, n := utf8.DecodeRuneInString(l.src[l.pos:])
-			if next < utf8.RuneSelf || !unicode.IsLetter(next) && !unicode.IsMark(next) || letterCommands[next] != "" {
+			ascii := next < utf8.RuneSelf && !(unicode.Is(unicode.Latin, r) && isLetter(byte(next)))
+			if ascii || !unicode.IsLetter(next) && !unicode.IsMark(next) || letterCommands[next] != "" {
 				break
 			}
 			l.pos += n

@@ -16,7 +16,7 @@ var unitNames = map[string]string{
 	"l": "L", "cc": "mL", "gallon": "gal", "gal": "gal", "quart": "qt", "qt": "qt", "pint": "pt", "cup": "cup", "fluidounce": "floz", "floz": "floz",
 	"tablespoon": "tbsp", "tbsp": "tbsp", "teaspoon": "tsp", "tsp": "tsp", "hectare": "ha", "ha": "ha", "acre": "acre",
 	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph", "lightyear": "ly", "ly": "ly", "au": "au", "AU": "au", "arcsec": "arcsec", "arcsecond": "arcsec", "arcmin": "arcmin", "arcminute": "arcmin", "mas": "mas",
-	"atm": "atm", "atmosphere": "atm", "rad": "rad", "radian": "rad", "sr": "sr", "steradian": "sr", "angstrom": "angstrom", "Å": "angstrom", "å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
+	"atm": "atm", "atmosphere": "atm", "mmHg": "mmHg", "torr": "mmHg", "Torr": "mmHg", "decibel": "dB", "M": "M?", "rad": "rad", "radian": "rad", "sr": "sr", "steradian": "sr", "angstrom": "angstrom", "Å": "angstrom", "å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
 	"texteuro": "EUR", "GBP": "GBP", "EUR": "EUR", "INR": "rupee", "Rs": "rupee", "JPY": "yen", "KRW": "KRW", "VND": "VND", "TRY": "TRY", "CNY": "yuan", "RMB": "yuan", "dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
 	"米": "m", "厘米": "cm", "毫米": "mm", "分米": "dm", "千米": "km", "公里": "km", "克": "g", "千克": "kg", "公斤": "kg", "毫克": "mg", "吨": "t", "噸": "t", "升": "L", "毫升": "mL", "秒": "s", "分钟": "min", "分鐘": "min",
 	"小时": "h", "小時": "h", "时": "h", "時間": "h", "天": "day", "周": "week", "年": "yr", "元": "yuan", "美元": "USD", "円": "yen", "メートル": "m", "センチメートル": "cm", "センチ": "cm", "キロメートル": "km", "グラム": "g", "キログラム": "kg",
@@ -372,6 +372,9 @@ func (p *parser) units() []*Node {
 		}
 		if (t.kind != word || connective(t) || t.cut) && !t.cmd("mu") && !t.cmd("Omega") {
 			break
+		}
+		if inverse := p.at(2).is("-") || p.at(2).is("{") && p.at(3).is("-"); inverse && p.at(1).is("^") && len(out) > 0 {
+			t.roman = true // km h^{-1}
 		}
 		if u := p.unit(); u != nil {
 			if len(noun) == 0 {
