@@ -3,7 +3,6 @@ package latex
 import (
 	"cmp"
 	"math/big"
-	"onering/verifier/internal/rules"
 	"strings"
 )
 
@@ -14,9 +13,6 @@ func (p *parser) atom() *Node {
 	t := p.cur()
 	switch t.kind {
 	case number:
-		if n := p.digitsOfBase(); n != nil {
-			return n
-		}
 		return p.numeral()
 	case word:
 		return p.word()
@@ -25,9 +21,6 @@ func (p *parser) atom() *Node {
 	case sign:
 		switch t.text {
 		case "(", "[", "<:":
-			if t.text == "[" && p.frenchAhead() {
-				return p.frenchInterval()
-			}
 			return p.bracketed()
 		case "{":
 			if p.at(1).is("}") {
@@ -41,8 +34,6 @@ func (p *parser) atom() *Node {
 			return p.absolute()
 		case "||":
 			return p.norm()
-		case "]":
-			return p.frenchInterval()
 		case "_", "^":
 			return p.choose()
 		}
@@ -56,43 +47,6 @@ func (p *parser) numeral() *Node {
 	n := p.cur().num
 	p.advance()
 	return &Node{Op: Num, Rat: n.value, Digits: n.digits, Places: n.places}
-}
-
-// digitsOfBase reads a numeral with letters for digits, 1A3_{16}, or returns nil.
-func (p *parser) digitsOfBase() *Node {
-	i := 0
-	letters := false
-	for ; i <= maxBaseDigits; i++ {
-		t := p.at(i)
-		if i > 0 && t.space && !(t.plain || t.roman) || !(t.kind == word || t.kind == number && t.num.short) {
-			break
-		}
-		letters = letters || t.kind == word
-	}
-	if !letters || !p.at(i).is("_") {
-		return nil
-	}
-	digits := ""
-	for j := range i {
-		if t := p.at(j); t.kind == word {
-			digits += t.text
-		} else {
-			digits += t.num.text
-		}
-	}
-	if len(digits) < 2 || len(digits) > maxBaseDigits {
-		return nil
-	}
-	at := p.pos
-	p.pos += i + 1
-	if b := p.base(); b > 10 {
-		if v := inBase(digits, b); v != nil {
-			p.skipArgument()
-			return &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
-		}
-	}
-	p.pos = at
-	return nil
 }
 
 // argument parses one argument of a command: a group, or the next token as
@@ -202,17 +156,11 @@ func (p *parser) bracketed() *Node {
 	return &Node{Op: Bracket, Name: open + shut, Args: n.Args}
 }
 
-// choose parses _5C_2 and ^5C_2, the number of combinations, and the same with
-// P; and the fraction ^3/_4.
+// choose parses _5C_2 and ^5C_2, the number of combinations, and the same with P.
 func (p *parser) choose() *Node {
-	raised := p.cur().is("^")
 	p.advance()
 	n := p.argument()
 	t := p.cur()
-	if raised && t.is("/") && p.at(1).is("_") {
-		p.pos += 2
-		return &Node{Op: Div, Args: []*Node{n, p.argument()}}
-	}
 	p.failIf(t.kind != word || t.text != "C" && t.text != "P" || !p.at(1).is("_"))
 	p.pos += 2
 	return p.chosenOf(t.text, n, p.argument())
@@ -225,68 +173,6 @@ func (p *parser) chosenOf(sign string, n, k *Node) *Node {
 		return &Node{Op: Mul, Args: []*Node{binomial, {Op: Fact, Args: []*Node{k}}}}
 	}
 	return binomial
-}
-
-// frenchAhead reports whether the bracket at the position begins [a,b[.
-func (p *parser) frenchAhead() bool {
-	depth, comma := 0, false
-	for i := 1; i < 40; i++ {
-		switch t := p.at(i); {
-		case t.kind == end:
-			return false
-		case t.is("("), t.is("{"), t.is("{:"):
-			depth++
-		case t.is(")"), t.is("}"), t.is(":}"):
-			if depth--; depth < 0 {
-				return false
-			}
-		case depth > 0:
-		case t.is(","), t.is(";"):
-			comma = true
-		case t.is("]"):
-			return false
-		case t.is("["):
-			next := p.at(i + 1)
-			return comma && (next.kind == end || next.is("cup") || next.is("cap") || next.is("}") || next.is("."))
-		}
-	}
-	return false
-}
-
-// frenchInterval parses ]a,b[, ]a,b] and [a,b[.
-func (p *parser) frenchInterval() *Node {
-	p.failIf(!rules.On("french intervals"))
-	open := "("
-	if p.cur().is("[") {
-		open = "["
-	}
-	p.advance()
-	low := p.sum()
-	p.failIf(!p.accept(",") && !p.accept(";"))
-	// The closing [ would begin a factor, so it is hidden while b is parsed.
-	depth := 0
-	for i := p.pos; i < len(p.tokens); i++ {
-		switch t := &p.tokens[i]; {
-		case t.is("{"), t.is("("):
-			depth++
-		case t.is("}"), t.is(")"):
-			depth--
-		case t.is("[") && depth == 0:
-			t.text = "]["
-		default:
-			continue
-		}
-		if p.tokens[i].is("][") {
-			break
-		}
-	}
-	high := p.sum()
-	shut := ")"
-	if !p.accept("][") {
-		p.expect("]")
-		shut = "]"
-	}
-	return &Node{Op: Bracket, Name: open + shut, Args: []*Node{low, high}}
 }
 
 // set parses \{...\}: elements, or an element and a condition.
@@ -401,9 +287,6 @@ func (p *parser) word() *Node {
 	w := t.text
 	if !t.cut {
 		if n := p.namedWord(w); n != nil {
-			return n
-		}
-		if n := p.digitsOfBase(); n != nil {
 			return n
 		}
 	}

@@ -2,6 +2,7 @@ package latex
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 )
 
@@ -121,10 +122,6 @@ func (p *parser) decorated(accent string) *Node {
 	if arg.Op == Sym || arg.Op == Const {
 		return accented(accent, strings.TrimPrefix(arg.Name, "vec ")) // \hat{\mathbf{i}}
 	}
-	if accent == "bar" && hasImaginary(arg) && isGaussian(arg) { // the conjugate of a number
-		unit := &Node{Op: Const, Name: "i"}
-		return arg.Replaced(Const, "i", negated(unit))
-	}
 	return &Node{Op: Opaque, Name: accent, Args: []*Node{arg}}
 }
 
@@ -148,26 +145,6 @@ func (p *parser) annotated() *Node {
 	return p.argument()
 }
 
-func hasImaginary(n *Node) bool {
-	return n.Any(func(n *Node) bool { return n.Op == Const && n.Name == "i" })
-}
-
-// isGaussian reports whether n consists of real numbers and i by arithmetic, so that its
-// conjugate replaces i by -i.
-func isGaussian(n *Node) bool {
-	switch n.Op {
-	case Num:
-		return true
-	case Const:
-		return n.Name != "infty"
-	case Root:
-		return n.Args[0].Op == Num && n.Args[0].Rat.Sign() >= 0
-	case Add, Mul, Div, Neg:
-		return n.Every(isGaussian)
-	}
-	return false
-}
-
 // fraction parses the two arguments of \frac. dy/dx is a derivative, not a
 // quotient.
 func (p *parser) fraction() *Node {
@@ -185,63 +162,34 @@ func (p *parser) fraction() *Node {
 	return &Node{Op: Div, Args: []*Node{num, den}}
 }
 
-// derivative parses the arguments of \frac{d^n y}{d x^n}; nil if they are no
-// derivative.
+// derivative parses the arguments of \frac{d^n y}{d x^n}, and makes one name of them; nil if
+// they are no derivative. y' is the first derivative by any variable.
 func (p *parser) derivative() *Node {
 	at := p.pos
 	partial := p.at(1).cmd("partial")
-	top, ok := p.differential()
-	if ok {
-		if bottom, ok := p.differential(); ok && bottom != "" {
-			if partial {
-				return &Node{Op: Sym, Name: "d(" + top + ")/d(" + bottom + ")"}
-			} else if name, second := strings.CutPrefix(top, "^2"); second && strings.HasSuffix(bottom, "^2") {
-				return &Node{Op: Sym, Name: name + "''"}
-			} else if top != "" && !strings.Contains(top+bottom, "^") {
-				return &Node{Op: Sym, Name: top + "'"}
-			}
-			return &Node{Op: Sym, Name: "d(" + top + ")/d(" + bottom + ")"}
+	var parts [2]string
+	for i := range parts {
+		first, shut := p.at(1), p.pos
+		for shut < len(p.tokens)-1 && !p.tokens[shut].is("}") {
+			shut++
 		}
+		parts[i] = textOf(p.tokens[p.pos : shut+1]).Name
+		if !p.cur().is("{") || !first.cmd("partial") && (first.kind != word || first.text[0] != 'd' || len(first.text) > 3) || i == 1 && len(parts[i]) < 2 {
+			p.pos = at
+			return nil
+		}
+		parts[i] = strings.TrimPrefix(strings.ReplaceAll(strings.ReplaceAll(parts[i], `\partial`, "d"), " ", ""), "d")
+		p.pos = shut + 1
 	}
-	p.pos = at
-	return nil
+	name := "d(" + parts[0] + ")/d(" + parts[1] + ")"
+	if m := totalDerivative.FindStringSubmatch(name); m != nil && m[1] == m[3] && !partial {
+		return &Node{Op: Sym, Name: m[2] + map[string]string{"": "'", "^2": "''"}[m[1]]}
+	}
+	return &Node{Op: Sym, Name: name}
 }
 
-// differential reads a braced group that begins with d or \partial as text.
-func (p *parser) differential() (string, bool) {
-	if !p.cur().is("{") {
-		return "", false
-	}
-	first := p.at(1)
-	isD := first.kind == word && strings.HasPrefix(first.text, "d") && (len(first.text) <= 3) || first.cmd("partial")
-	if !isD {
-		return "", false
-	}
-	depth, start := 0, p.pos
-	var b strings.Builder
-	for i := p.pos; i < len(p.tokens) && i < start+30; i++ {
-		t := &p.tokens[i]
-		switch {
-		case t.is("{"):
-			depth++
-		case t.is("}"):
-			if depth--; depth == 0 {
-				p.pos = i + 1
-				s := b.String()
-				s, _ = strings.CutPrefix(s, "d")
-				s, _ = strings.CutPrefix(s, "partial")
-				return s, true
-			}
-		case t.kind == number && t.num.text != "":
-			b.WriteString(t.num.text)
-		case t.kind == word, t.kind == command, t.is("^"), t.is("_"), t.is("("), t.is(")"):
-			b.WriteString(t.text)
-		default:
-			return "", false
-		}
-	}
-	return "", false
-}
+// totalDerivative matches dy/dx and d^2y/dx^2 in its form.
+var totalDerivative = regexp.MustCompile(`^d\((\^2)?(\w+)\)/d\(\w(\^2)?\)$`)
 
 // root parses \sqrt[n]{x}, and the sign √ with its numeral.
 func (p *parser) root(name string) *Node {
@@ -283,34 +231,25 @@ func (p *parser) blackboard() *Node {
 	return p.numberSet(name)
 }
 
-// numberSet parses the signs after the name of a set of numbers: R^+, Z_{>0}.
+// numberSet parses the sign after the name of a set of numbers: R^+, Z_{>0}.
 func (p *parser) numberSet(name string) *Node {
-	for p.cur().is("^") || p.cur().is("_") {
-		i := 1
-		if p.at(1).is("{") {
-			i = 2
+	i := 1
+	if p.at(1).is("{") {
+		i = 2
+	}
+	mark := p.at(i)
+	if (p.cur().is("^") || p.cur().is("_")) && mark.kind == sign && numberSigns[mark.text] != "" {
+		name += numberSigns[mark.text]
+		for p.pos += i; i == 2 && !p.cur().is("}"); {
+			p.advance()
 		}
-		var mark string
-		for ; !p.at(i).is("}") && p.at(i).kind != end; i++ {
-			t := p.at(i)
-			switch {
-			case t.is("+"), t.is("-"), t.is("*"), t.is(">"), t.is("<"), t.is(">="), t.is("<="), t.is("!="):
-				mark += t.text
-			case t.kind == number && t.num.text == "0":
-				mark += "0"
-			default: // R^2, R^n
-				return &Node{Op: Named, Name: name}
-			}
-			if !p.at(1).is("{") {
-				break
-			}
-		}
-		p.failIf(mark == "")
-		p.pos = min(p.pos+i+1, len(p.tokens)-1)
-		name += cmp.Or(map[string]string{">0": "+", "<0": "-", "!=0": "*"}[mark], mark)
+		p.advance()
 	}
 	return &Node{Op: Named, Name: name}
 }
+
+// numberSigns are the signs that restrict a set of numbers, with 0 or without.
+var numberSigns = map[string]string{"+": "+", "-": "-", "*": "*", ">": "+", "<": "-", "!=": "*", ">=": ">=", "<=": "<="}
 
 // rounded parses up to the closing floor or ceiling sign.
 func (p *parser) rounded(op Op, shut string) *Node {

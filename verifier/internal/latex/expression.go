@@ -13,9 +13,7 @@ func (p *parser) sum() *Node {
 	for {
 		t := p.cur()
 		op := t.text
-		if said := p.operation(); said != "" {
-			op = said
-		} else if t.kind != sign {
+		if t.kind != sign {
 			break
 		}
 		if op != "+" && op != "-" && op != "+-" && op != "-+" {
@@ -155,23 +153,8 @@ func (p *parser) product() *Node {
 			}
 			factors = []*Node{quotient}
 			continue
-		case p.operation() == "*", p.operation() == "of" && (factors[len(factors)-1].Op == Percent || factors[len(factors)-1].Op == Div):
-			p.advance()
-			factors = append(factors, p.factor())
-			continue
-		case p.operation() == "/":
-			if p.advance(); p.cur().kind == word { // divided by
-				p.advance()
-			}
+		case p.outOf():
 			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.factor()}}}
-			continue
-		case p.operation() != "":
-			return p.spelledProduct(multiplication(factors), start, spelled)
-		case p.halfAhead() && isNumeral(factors[len(factors)-1]):
-			last := len(factors) - 1
-			part := &Node{Op: Div, Args: []*Node{integer(1), integer(fractionWords[p.at(2).text])}}
-			factors[last] = &Node{Op: Add, Args: []*Node{factors[last], part}}
-			p.pos += 3
 			continue
 		case literal && p.mixed():
 			part := p.atom()
@@ -194,7 +177,7 @@ func (p *parser) product() *Node {
 			continue
 		}
 		if p.daytime() != "" && (p.tokens[max(p.pos-2, 0)].is(":") || p.pos == start+1 && literal) ||
-			p.domainAhead() || p.roundedAhead() || t.kind == word && (t.text == "noon" || t.text == "midnight") || p.copula() || p.afterthought() {
+			p.domainAhead() || p.roundedAhead() || p.copula() || p.afterthought() {
 			break
 		}
 		if n, ok := p.suffix(factors); ok {
@@ -284,29 +267,19 @@ func (p *parser) spelledProduct(n *Node, start int, spelled string) *Node {
 	return n
 }
 
-// operation returns the sign that words between two numbers mean, "of" for that word, ""
-// if there are none.
-func (p *parser) operation() string {
-	t, next := p.cur(), p.at(1)
-	if t.kind != word || p.before().kind == word || p.pos == 0 {
-		return ""
+// outOf passes the words of 1 in 6 or 3 out of 4.
+func (p *parser) outOf() bool {
+	n := 0
+	if p.phrase([]string{"in"}) {
+		n = 1
+	} else if p.phrase([]string{"out", "of"}) {
+		n = 2
 	}
-	op := map[string]string{"plus": "+", "minus": "-", "times": "*", "over": "/", "of": "of", "divided": "/", "in": "/", "out": "/"}[t.text]
-	if follows := map[string]string{"divided": "by", "out": "of"}[t.text]; follows != "" {
-		if next.kind != word || next.text != follows {
-			return ""
-		}
-		next = p.at(2)
+	if n == 0 || p.at(n).kind != number || p.before().kind != number {
+		return false
 	}
-	if next.kind != number {
-		return ""
-	}
-	return op
-}
-
-// halfAhead reports whether "and a half" follows, or another such part.
-func (p *parser) halfAhead() bool {
-	return p.cur().kind == word && p.phrase([]string{"and", "a"}) && p.at(2).kind == word && fractionWords[p.at(2).text] > 0
+	p.pos += n
+	return true
 }
 
 // literal reports whether the tokens since from are one integer as written.
@@ -412,7 +385,7 @@ func (p *parser) startsFactor() bool {
 	case number:
 		return true
 	case word:
-		return !connective(t) && t.text != "o'clock" && !(t.text == "to" && p.at(1).kind == number)
+		return !connective(t) && !(t.text == "to" && p.at(1).kind == number)
 	case command:
 		return !closingCommands[t.text] && !trailingCommands[t.text]
 	}
@@ -589,28 +562,16 @@ func (p *parser) degrees(n *Node) *Node {
 		return &Node{Op: Mul, Args: []*Node{n, {Op: Unit, Name: "deg" + t.text}}}
 	}
 	total := n
-	for _, part := range [...]struct {
-		mark  string
-		parts int64
-	}{{"'", 60}, {"''", 3600}} {
-		t := p.cur()
-		if t.kind != number {
+	for p.cur().kind == number {
+		at, t := p.pos, p.cur()
+		p.advance()
+		p.accept("^")
+		parts := map[string]int64{"'": 60, "''": 3600}[p.primes()]
+		if parts == 0 {
+			p.pos = at
 			break
 		}
-		i := 1
-		if p.at(1).is("^") {
-			i = 2
-		}
-		mark := p.at(i)
-		if !mark.is(part.mark) && !(part.mark == "''" && mark.is("'") && p.at(i+1).is("'")) {
-			break
-		}
-		p.pos += i + 1
-		if part.mark == "''" && mark.is("'") {
-			p.advance()
-		}
-		fraction := &Node{Op: Div, Args: []*Node{{Op: Num, Rat: t.num.value, Places: -1}, integer(part.parts)}}
-		total = &Node{Op: Add, Args: []*Node{total, fraction}}
+		total = &Node{Op: Add, Args: []*Node{total, {Op: Div, Args: []*Node{{Op: Num, Rat: t.num.value, Places: -1}, integer(parts)}}}}
 	}
 	return &Node{Op: Degree, Args: []*Node{total}}
 }

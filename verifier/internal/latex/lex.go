@@ -2,7 +2,9 @@ package latex
 
 import (
 	"cmp"
+	"onering/verifier/internal/rules"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -42,7 +44,7 @@ const (
 
 // lex returns the tokens of src, an end token last, and the steps that it took.
 func lex(src string, reading Reading) ([]token, ambiguity, int, error) {
-	src = plainWidth(src)
+	src = inDecimals(turnedRound(plainWidth(src)))
 	l := &lexer{src: src, reading: reading, doubled: allDoubled(src), steps: 2 * len(src), tokens: make([]token, 0, 16)}
 	var plain, roman bool
 	for l.pos < len(l.src) && l.err == nil {
@@ -56,6 +58,44 @@ func lex(src string, reading Reading) ([]token, ambiguity, int, error) {
 	l.emit(token{kind: end})
 	l.joinDigits()
 	return l.tokens, l.met, l.steps, l.err
+}
+
+// outward matches an interval, which may have its brackets turned outwards, ]0,1[, or what
+// stands in brackets without a comma.
+var outward = regexp.MustCompile(`\[[^\[\],;]*\]|([\[\]])([^\[\],;(){}]*(?:\{[^\[\],;{}]*\}[^\[\],;(){}]*)*[,;][^\[\],;(){}]*(?:\{[^\[\],;{}]*\}[^\[\],;(){}]*)*)([\[\]])`)
+
+// turnedRound writes intervals with brackets that are turned outwards with round ones.
+func turnedRound(src string) string {
+	if first := strings.IndexAny(src, "[]"); first < 0 || !rules.On("french intervals") || src[first] == '[' && src[strings.LastIndexAny(src, "[]")] == ']' {
+		return src
+	}
+	return outward.ReplaceAllStringFunc(src, func(s string) string {
+		if strings.ContainsAny(s, ",;") && s[0] == ']' {
+			s = "(" + s[1:]
+		}
+		if last := len(s) - 1; strings.ContainsAny(s, ",;") && s[last] == '[' {
+			s = s[:last] + ")"
+		}
+		return s
+	})
+}
+
+// lettered matches a numeral with letters for digits and its base, 1A3_{16}.
+var lettered = regexp.MustCompile(`(^|[^\\A-Za-z\d])(?:\\(?:text|mathrm)\{)?([\da-zA-Z]{2,40})\}?_\{?([123]\d)\}?`)
+
+// inDecimals writes numerals with letters for digits in base ten.
+func inDecimals(src string) string {
+	if !rules.On("bases") || !strings.Contains(src, "_") {
+		return src
+	}
+	return lettered.ReplaceAllStringFunc(src, func(s string) string {
+		m := lettered.FindStringSubmatch(s)
+		base, _ := strconv.ParseInt(m[3], 10, 64)
+		if v := inBase(m[2], base); v != nil && base <= 36 && strings.Trim(m[2], "0123456789") != "" {
+			return m[1] + v.RatString()
+		}
+		return s
+	})
 }
 
 // allDoubled reports whether src was escaped once too often: it has commands,
@@ -247,15 +287,11 @@ func (l *lexer) letters(plain, roman bool) {
 	l.word(l.src[start:l.pos], plain, roman, start)
 }
 
-// word emits a run of letters, split where a connective was run into a name
-// ("1orW").
+// word emits a run of letters, split where a connective was run into a name ("1orW").
 func (l *lexer) word(text string, plain, roman bool, at int) {
-	for _, joint := range [...]string{"or", "and"} {
-		rest, ok := strings.CutPrefix(text, joint)
-		if ok && rest != "" && len(rest) <= 2 && rest[0] < 'a' && at > 0 && isDigit(l.src[at-1]) {
-			l.emit(token{kind: word, text: joint, plain: true, at: at})
-			text = rest
-		}
+	if rest := strings.TrimPrefix(text, "or"); len(rest) == 1 && rest < "a" && len(text) == 3 && at > 0 && isDigit(l.src[at-1]) {
+		l.emit(token{kind: word, text: "or", plain: true, at: at})
+		text = rest
 	}
 	// So many letters are no product of variables; as one, each letter would cost the
 	// length of the rest.
@@ -357,9 +393,6 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		for range arguments {
 			l.skipGroup()
 		}
-		if arguments == 0 {
-			l.skipLength()
-		}
 		l.space = true
 	case op == "or" || op == "and":
 		l.emit(token{kind: word, text: op, plain: true, at: at, sharp: true})
@@ -429,17 +462,6 @@ func (l *lexer) delimiter(left bool) {
 // delimiters are those with another meaning after \left and \right than elsewhere.
 var delimiters = [...]struct{ text, left, right string }{
 	{".", "", ""}, {"<", "<:", ":>"}, {">", ":>", ":>"}, {"|", "l|", "r|"}, {`\|`, "||", "||"}, {`\vert`, "l|", "r|"},
-}
-
-// skipLength passes the length after \kern and the like: 7pt, -.5em.
-func (l *lexer) skipLength() {
-	i := l.past(l.pos, func(c byte) bool { return strings.IndexByte(" -+.0123456789", c) >= 0 })
-	if i > l.pos && i+2 <= len(l.src) {
-		switch l.src[i : i+2] {
-		case "pt", "mm", "cm", "in", "ex", "em", "mu", "bp", "pc", "sp":
-			l.pos = i + 2
-		}
-	}
 }
 
 // skipGroup passes one braced argument.

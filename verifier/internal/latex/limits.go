@@ -8,15 +8,14 @@ import (
 // Limits on input. They are far above any honest answer and keep the worst case within
 // milliseconds.
 const (
-	maxBytes      = 100_000 // bytes of source
-	maxTokens     = 8_000
-	maxDepth      = 200    // depth of nesting
-	maxDigits     = 20_000 // digits of one numeral
-	maxTreeDepth  = 400    // depth of a tree: a/b/c/... nests without brackets
-	maxLetters    = 40     // letters of a word that may be a product of variables
-	maxVariables  = 8_000  // letters that stand for variables
-	maxBaseDigits = 40     // digits of a numeral with letters for digits
-	maxExp        = 5_000  // decimal exponent of 1e5
+	maxBytes     = 100_000 // bytes of source
+	maxTokens    = 8_000
+	maxDepth     = 200    // depth of nesting
+	maxDigits    = 20_000 // digits of one numeral
+	maxTreeDepth = 400    // depth of a tree: a/b/c/... nests without brackets
+	maxLetters   = 40     // letters of a word that may be a product of variables
+	maxVariables = 8_000  // letters that stand for variables
+	maxExp       = 5_000  // decimal exponent of 1e5
 )
 
 // errLimit is the error of Parse for a text that is too long, too deep, or has too large

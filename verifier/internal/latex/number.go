@@ -56,7 +56,7 @@ func (l *lexer) number(plain bool) {
 		if l.pos++; l.src[l.pos-1] == '{' {
 			l.pos += len(",}")
 		}
-		fraction = l.fraction()
+		fraction = l.digits()
 		n.places, n.short = len(fraction), false
 	}
 	if len(whole)+len(fraction) > maxDigits {
@@ -295,25 +295,6 @@ func (l *lexer) decimalPoint() bool {
 // braceComma reports whether another {,} follows the digits at i, as in a list.
 func (l *lexer) braceComma(i int) bool {
 	return strings.HasPrefix(l.src[l.past(i, isDigit):], "{,}")
-}
-
-// fraction reads the digits after the point; \, and the like may group them.
-func (l *lexer) fraction() string {
-	all := l.digits()
-	for len(all) >= 3 && len(all) <= maxDigits {
-		n := 0
-		for _, s := range [...]string{`\,`, `\;`, `{,}`, `\ `} {
-			if strings.HasPrefix(l.src[l.pos:], s) {
-				n = len(s)
-			}
-		}
-		if n == 0 || !isDigit(l.peek(n)) || !isDigit(l.peek(n+1)) {
-			break
-		}
-		l.pos += n
-		all += l.digits()
-	}
-	return all
 }
 
 // repetend reads repeating decimals: \overline{3}, \dot{3}, (3) or dots after digits that

@@ -110,11 +110,6 @@ func partStatements(tokens []token) []token {
 				related = false
 			}
 			continue
-		case (t.is("cup") || t.is("cap")) && related && depth == 0 && tokens[i-1].kind == number && relationAhead(tokens[i+1:]):
-			joint := map[string]string{"cup": "or", "cap": "and"}[t.text] // x < 1 \cup x > 3
-			out = append(out, token{kind: word, text: joint, plain: true, at: t.at})
-			related = false
-			continue
 		case t.kind == word && t.plain && joints[strings.ToLower(t.text)] != "" && i > 0 && !(tokens[i-1].kind == word && tokens[i-1].plain) && i+1 < len(tokens) && !(tokens[i+1].kind == word && tokens[i+1].plain) && tokens[i+1].kind != end:
 			t.text = joints[strings.ToLower(t.text)] // 1\text{ et }2
 			related = false
@@ -561,6 +556,7 @@ func (p *parser) sets() *Node {
 		default:
 			return left
 		}
+		p.failIf(isNumeral(left)) // x < 1 \cup x > 3
 		p.advance()
 		right := p.ratio()
 		if left.Op == op && op != Without {
@@ -585,17 +581,7 @@ func isSet(n *Node) bool {
 // ratio parses a:b:c and the time of day.
 func (p *parser) ratio() *Node {
 	first := p.sum()
-	if t := p.cur(); first.Is(Num) && first.Rat.Cmp(big.NewRat(12, 1)) == 0 && t.kind == word && (t.text == "noon" || t.text == "midnight") {
-		p.advance() // 12 noon
-		return clockOf([]*Node{first}, map[string]string{"noon": "pm", "midnight": "am"}[t.text])
-	}
 	hours := first.Is(Num) && first.Places < 0 && p.pos > 0 && p.tokens[p.pos-1].kind == number
-	if hours && p.phrase([]string{"o'clock"}) {
-		if clock := clockOf([]*Node{first}, ""); clock != nil {
-			p.advance()
-			return clock
-		}
-	}
 	if half := p.daytime(); hours && half != "" {
 		if clock := clockOf([]*Node{first}, half); clock != nil {
 			p.advance()

@@ -68,13 +68,6 @@ func (l *lexer) unicode(plain bool) {
 		l.bracket(s)
 		return
 	}
-	if r == '∛' || r == '∜' {
-		l.emit(token{kind: command, text: "surd", at: at})
-		l.sign("[")
-		l.scriptedNumber(int64(r-'∛') + 3)
-		l.sign("]")
-		return
-	}
 	if w, ok := wordSigns[r]; ok {
 		l.emit(token{kind: word, text: w, plain: true, at: at, sharp: r == '∧' || r == '∨'})
 		return
@@ -108,6 +101,9 @@ func (l *lexer) unicode(plain bool) {
 	}
 }
 
+// spelledOut writes some characters as commands; the lower case of İ is not a plain i.
+var spelledOut = strings.NewReplacer("∛", `\surd[3]`, "∜", `\surd[4]`, "İ", "i\u0307")
+
 // plainWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII and drops those
 // that have no width. Letters and signs absorb accents and strokes; other marks stay,
 // since a stroke through a digit denies it.
@@ -118,7 +114,7 @@ func plainWidth(s string) string {
 	if strings.ContainsFunc(s, unicode.IsMark) {
 		s = norm.NFC.String(s)
 	}
-	s = strings.ReplaceAll(s, "İ", "i\u0307") // its lower case is not a plain i
+	s = spelledOut.Replace(s)
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= '！' && r <= '～':
@@ -130,7 +126,8 @@ func plainWidth(s string) string {
 		case isWidthless(r):
 			return -1
 		case r >= '\U0001d400' && r <= '\U0001d7ff':
-			return mathematicalLetter(r)
+			plain, _ := utf8.DecodeRuneInString(norm.NFKC.String(string(r)))
+			return plain
 		case unicode.Is(unicode.Nd, r):
 			digit := rune(0) // digits of another script: blocks of ten, beginning with zero
 			for digit < 9 && unicode.Is(unicode.Nd, r-digit-1) {
@@ -140,25 +137,6 @@ func plainWidth(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// mathematicalLetter returns the plain letter or digit of a bold, italic, ... letter or digit.
-func mathematicalLetter(r rune) rune {
-	switch {
-	case r < '\U0001d6a4': // thirteen Latin alphabets
-		if i := (r - '\U0001d400') % 52; i < 26 {
-			return 'A' + i
-		} else {
-			return 'a' + i - 26
-		}
-	case r < '\U0001d6a8':
-		return 'i' + r - '\U0001d6a4' // dotless letters
-	case r < '\U0001d7ca': // five Greek ones, with variants
-		return []rune("ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡθΣΤΥΦΧΨΩ∇αβγδεζηθικλμνξοπρςστυφχψω∂εθκφρπ")[(r-'\U0001d6a8')%58]
-	case r < '\U0001d7ce':
-		return r
-	}
-	return '0' + (r-'\U0001d7ce')%10
 }
 
 // isWidthless reports whether r leaves no mark and separates nothing.

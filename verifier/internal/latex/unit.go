@@ -125,9 +125,6 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if units, ok := p.bracketedUnits(); ok {
 		return append(factors, units...), true
 	}
-	if p.phrase([]string{"o'clock"}) {
-		return nil, false
-	}
 	last := len(factors) - 1
 	become := func(n *Node) ([]*Node, bool) { // the last factor
 		factors[last] = n
@@ -528,7 +525,7 @@ func (p *parser) unitName() string {
 		next, n = p.at(2), 2
 	}
 	if next.kind == word && t.kind == word && (t.plain || t.roman || next.space) || t.cmd("mu") && next.kind == word && (next.plain || next.roman || p.before().kind == number && len(next.text) == 1) || next.cmd("Omega") && t.kind == word {
-		if u := unitOf(t.text + next.text); u != "" && (unitOf(t.text) == "" || unitOf(next.text) == "" || strings.EqualFold(t.text, "fl")) && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
+		if u := unitOf(t.text + next.text); u != "" && (unitOf(t.text) == "" || unitOf(next.text) == "" || next.cmd("Omega") || strings.EqualFold(t.text, "fl")) && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
 			p.pos += n + 1
 			return u
 		}

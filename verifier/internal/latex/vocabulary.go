@@ -80,8 +80,8 @@ var romans = SetOf("mathrm operatorname operatornamewithlimits mathup unit si")
 
 // dropped are commands without a meaning; each is dropped with so many of its arguments.
 var dropped = map[string]int{
-	"hspace": 1, "vspace": 1, "hskip": 0, "label": 1, "tag": 1, "phantom": 1, "hphantom": 1, "vphantom": 1, "color": 1, "ref": 1, "eqref": 1, "cite": 1,
-	"textcolor": 1, "colorbox": 1, "bcolor": 1, "raisebox": 1, "kern": 0, "mkern": 0, "mskip": 0,
+	"hspace": 1, "vspace": 1, "label": 1, "tag": 1, "phantom": 1, "hphantom": 1, "vphantom": 1, "color": 1, "ref": 1, "eqref": 1, "cite": 1,
+	"textcolor": 1, "colorbox": 1, "bcolor": 1, "raisebox": 1,
 }
 
 // decorations are accents that make another variable of a letter.
