@@ -41,6 +41,9 @@ func (find *finder) lastBoxStart(s string, end int) (int, int) {
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 
+// unbraced matches what a box without braces holds: a numeral, a command with its arguments.
+var unbraced = regexp.MustCompile(`^(?:\d+|\\[A-Za-z]+(?:\{[^{}]*\})*|(?s:.))`)
+
 // readBox reads the box whose command of n bytes stands at start.
 func (find *finder) readBox(s string, start, n int) (b box) {
 	defer func() { find.steps += b.end - start }()
@@ -49,26 +52,7 @@ func (find *finder) readBox(s string, start, n int) (b box) {
 		return box{start: start, end: len(s)}
 	}
 	if s[i] != '{' {
-		// \boxed 5: TeX boxes the next token.
-		end := i + 1
-		for end < len(s) && s[i] >= 0x80 && s[end] >= 0x80 && s[end] < 0xc0 {
-			end++
-		}
-		if s[i] == '\\' {
-			for end < len(s) && isLetter(s[end]) {
-				end++
-			}
-		}
-		for isDigit(s[i]) && end < len(s) && isDigit(s[end]) {
-			end++
-		}
-		for s[i] == '\\' && end < len(s) && s[end] == '{' { // \boxed\frac{1}{2}
-			shut := latex.ClosingBrace(s, end)
-			if shut < 0 {
-				break
-			}
-			end = shut + 1
-		}
+		end := i + len(unbraced.FindString(s[i:])) // TeX boxes the next token
 		return box{start: start, end: end, content: s[i:end], closed: true}
 	}
 	if shut := latex.ClosingBrace(s, i); shut >= 0 {
@@ -228,37 +212,25 @@ func multiplied(s string, b box) string {
 	return b.content
 }
 
-// Parts of the expressions below: "or" in several languages, a word that begins a case, a
-// number or a formula, and the end of a clause.
+// Parts of the expressions below: "or" in several languages, a number or a formula, and the
+// end of a clause.
 const (
-	orWord   = `(?:\\text\{\s*or\s*\}|\\lor|/|\b(?:and/)?or\b|\boder\b|\bou\b|\bo\b|\boppure\b|\blub\b|\bveya\b|\balternatively,?|или|либо|或者?是?|または|もしくは|또는|혹은)`
-	adverb   = `(?:\s+(?:maybe|perhaps|possibly|rather|else|even|also|it is))?`
-	caseWord = `(?:if|when|for|where|otherwise|else|wenn|falls|si|sinon|если)\b`
-	value    = `((?:[a-z]\s*=\s*)?(?:-?\d[\d.,/]*(?:\\?%)?|\$(?:[A-Za-z]\s*=)?[^$=]{1,80}\$|\\\([^$=]{1,80}?\\\)))`
-	ending   = `\s*(?:[$.,;!?)\]\n。]|$|\\[)\]]|[^\x00-\x7f]|` + orWord + `)`
+	orWord = `(?:\\text\{\s*or\s*\}|\\lor|/|\b(?:and/)?or\b|\boder\b|\bou\b|\bo\b|\boppure\b|\blub\b|\bveya\b|\balternatively,?|или|либо|或者?是?|または|もしくは|또는|혹은)`
+	adverb = `(?:\s+(?:maybe|perhaps|possibly|rather|else|even|also|it is))?`
+	value  = `((?:[a-z]\s*=\s*)?(?:-?\d[\d.,/]*(?:\\?%)?|-?\\(?:[dt]?frac|sqrt)(?:\{[^{}]{1,30}\})+|\$(?:[A-Za-z]\s*=)?[^$=]{1,80}\$|\\\([^$=]{1,80}?\\\)))`
+	ending = `\s*(?:[$.,;!?)\]\n。]|$|\\[)\]]|[^\x00-\x7f]|` + orWord + `)`
 )
 
-// Another answer before a box, behind it, and in another case: if n is even, \boxed{5};
-// if n is odd, 6.
+// Another answer before a box, and behind it.
 var (
-	orBetween  = regexp.MustCompile(`(?i)` + orWord)
-	orBefore   = regexp.MustCompile(`(?i)(?:^|[^\w.,/^\\-])` + value + `[\s,]*` + orWord + adverb + `[\s$(]*(?:\\[(\[])?\s*(?:[a-z]\s*=\s*)?$`)
-	orAfter    = regexp.MustCompile(`(?i)^[\s$,;(]*(?:\\[)\]])?[\s,;(]*` + orWord + adverb + `\s*` + value + ending)
-	inCases    = regexp.MustCompile(`(?i)^[\s$]*(?:\\[)\]])?[^.\n]{0,60}?[;,.]\s*(?:and |but )?` + caseWord + `(?:[^.,;\n]{1,60},)?,?\s*(?:then |it is |the answer is )*` + value + ending)
-	texBefore  = regexp.MustCompile(`(?:^|[$,;]|\\[(\[])([^$,;]{1,80})(?:\\text\{\s*or\s*\}|\\lor|\\vee)[\s$]*(?:[A-Za-z]\s*=\s*)?$`)
-	texAfter   = regexp.MustCompile(`^\s*(?:\\text\{\s*or\s*\}|\\lor|\\vee)\s*([^$,;]{1,80}?)(?:\$|\\[)\]]|,|;|$)`)
-	assigning  = regexp.MustCompile(`^\s*[A-Za-z]\s*=`)
-	casesAfter = regexp.MustCompile(`(?i)^[\s$]*(?:\\[)\]])?\s*` + caseWord + `[^.;\n]{1,60}?(?:,|;|\band\b|\bor\b)\s*(?:and |but )?` + value + `\s*` + caseWord)
-	caseOpen   = regexp.MustCompile(`(?i)\b` + caseWord + `[^.\n]*$`)
+	orBetween = regexp.MustCompile(`(?i)` + orWord)
+	orBefore  = regexp.MustCompile(`(?i)(?:^|[^\w.,/^\\-])` + value + `[\s,]*` + orWord + adverb + `[\s$(]*(?:\\[(\[])?\s*(?:[a-z]\s*=\s*)?$`)
+	orAfter   = regexp.MustCompile(`(?i)^[\s$,;(]*(?:\\[)\]])?[\s,;(]*` + orWord + adverb + `\s*` + value + ending)
 )
 
-// orWords and caseWords begin the words of orWord and caseWord. The expressions cost more than
-// all else, so they are tried only where one of them is near.
-var (
-	orWords   = [...]string{" or", "(or", "{or", "lor", "vee", " ou ", " o ", " oder", " oppure", " lub", " veya", "lternativ", "или", "либо", "或", "または", "もしくは", "또는", "혹은", "/"}
-	texOr     = [...]string{"{or", "{ or", "lor", "vee"}
-	caseWords = [...]string{"if", "If", "when", "for", "where", "otherwise", "else", "wenn", "falls", "si ", "sinon", "если"}
-)
+// orWords begin the words of orWord. The expressions cost more than all else, so they are
+// tried only where one of them is near.
+var orWords = [...]string{" or", "(or", "{or", "lor", "vee", " ou ", " o ", " oder", " oppure", " lub", " veya", "lternativ", "или", "либо", "或", "または", "もしくは", "또는", "혹은", "/"}
 
 func mentionsAny(s string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
@@ -279,21 +251,6 @@ func (find *finder) otherAnswer(s string, b box) string {
 	if near := before[max(0, len(before)-nearby/3):]; m == nil && mentionsAny(near, orWords[:]) {
 		if at := orBefore.FindStringSubmatchIndex(before); at != nil && !strings.HasSuffix(strings.TrimRight(before[:at[2]], " "), "=") { // 2x = 10 or x = \boxed{5}
 			m = []string{"", before[at[2]:at[3]]}
-		}
-	}
-	if m == nil && (mentionsAny(before+after, texOr[:])) {
-		for _, tex := range [...][]string{texBefore.FindStringSubmatch(before), texAfter.FindStringSubmatch(after)} {
-			if m == nil && tex != nil && !strings.Contains(assigning.ReplaceAllString(tex[1], ""), "=") { // in a formula
-				m = tex
-			}
-		}
-	}
-	if cases := m == nil && mentionsAny(after, caseWords[:]); cases {
-		if caseOpen.MatchString(before) {
-			m = inCases.FindStringSubmatch(after)
-		}
-		if m == nil {
-			m = casesAfter.FindStringSubmatch(after)
 		}
 	}
 	if m == nil {

@@ -68,23 +68,29 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 		return false
 	}
 	exact, stated := c.quantityOf(x).value, c.quantityOf(y).value
-	d, step := absolute(algebra.Difference(exact, stated)), lastPlace(stated)
-	within := func(tolerance *latex.Node) bool {
-		order, ok := c.algebra.Compare(d, tolerance)
-		return ok && order <= 0
+	if lastPlace(stated) != nil {
+		return c.states(stated, exact, true)
 	}
-	part := func(n int64) *latex.Node { return product(absolute(stated), algebra.Rational(big.NewRat(1, n))) }
-	switch {
-	case step == nil:
-		return within(part(100))
-	case step.Cmp(big.NewRat(1, 1)) > 0 && !within(part(20)): // 5 is not about 10
-		return false
-	case within(algebra.Rational(new(big.Rat).Mul(step, big.NewRat(1, 2)))):
+	order, ok := c.algebra.Compare(absolute(algebra.Difference(exact, stated)), product(absolute(stated), algebra.Rational(big.NewRat(1, 100))))
+	return ok && order <= 0
+}
+
+// states reports whether a numeral is x rounded to the digits that it states or, where that
+// counts, cut off after them.
+func (c *comparer) states(numeral, x *latex.Node, cutOff bool) bool {
+	d, step := absolute(algebra.Difference(x, numeral)), lastPlace(numeral)
+	within := func(tolerance *latex.Node) (order int, ok bool) { return c.algebra.Compare(d, tolerance) }
+	if step.Cmp(big.NewRat(1, 1)) > 0 { // 5 is not about 10
+		if order, ok := within(product(absolute(numeral), algebra.Rational(big.NewRat(1, 20)))); !ok || order > 0 {
+			return false
+		}
+	}
+	if order, ok := within(algebra.Rational(new(big.Rat).Quo(step, big.NewRat(2, 1)))); ok && order <= 0 {
 		return true
 	}
-	cut, ok := c.algebra.Compare(absolute(stated), absolute(exact))
-	last, ok2 := c.algebra.Compare(d, algebra.Rational(step))
-	return ok && ok2 && cut <= 0 && last < 0
+	cut, ok := c.algebra.Compare(absolute(numeral), absolute(x))
+	order, near := within(algebra.Rational(step))
+	return cutOff && ok && near && cut <= 0 && order < 0
 }
 
 // lastPlace returns the value of a 1 in the last digit of a numeral, nil if n is no

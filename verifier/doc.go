@@ -47,8 +47,8 @@
 //     takes the closed form. Decimals are otherwise exact: 0.333 is not 1/3. Where both are
 //     decimals, a gold of at least five significant digits is taken to be rounded, so
 //     that a longer decimal that rounds to it counts.
-//   - A decimal of 15 to 17 digits, or 7 to 9, is also the number that arithmetic in floating
-//     point prints so: 29.999999999999996 is 30, 0.33333334 is 1/3.
+//   - A decimal of 15 to 17 digits is also the number that arithmetic in floating point prints
+//     so: 29.999999999999996 is 30.
 //   - One comparison relaxes at most one of these conventions, the same for all
 //     elements of a list: a per cent sign, a degree sign or a unit left out, a per
 //     cent value as a fraction, degrees as radians, an option's content for its letter.
@@ -68,9 +68,9 @@
 //     out: operations, bounds, signs, doubts, unknown abbreviations (5 squared, 5 in debt, 5 mn).
 //   - x = 3 is 3, and f(x) = x^2 is x^2; the name does not matter unless several are named, or
 //     both sides name coordinates, segments, angles or values of a function: y = 3 is not
-//     x = 3, AB = 5 is not AC = 5. Other equations are equal if, once fractions are cleared, a
-//     constant factor makes them so: xy = 1 is y = 1/x, but xy = x is not
-//     y = 1, which lacks the solutions with x = 0. In a chain (x = 2+3 = 5) the
+//     x = 3, AB = 5 is not AC = 5. Other equations are equal if a constant factor makes them
+//     so, or if one is solved for a letter: xy = 1 is y = 1/x, but xy = x is not y = 1, which
+//     lacks the solutions with x = 0. In a chain (x = 2+3 = 5) the
 //     last part counts, and so it does in an identity: (x+1)^2 = x^2+2x+1. An answer
 //     may say what was asked for (x^2+y^2 = 7, P(A|B) = 1/6), but not what is still to
 //     be solved (2x = 10, x^2 = 5), nor that something is 0.

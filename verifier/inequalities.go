@@ -1,7 +1,6 @@
 package verifier
 
 import (
-	"math/big"
 	"slices"
 	"strings"
 
@@ -133,43 +132,19 @@ func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) *
 	if len(names) != 1 {
 		return nil
 	}
-	return c.polynomialRegion(algebra.Difference(left, right), op, names[0])
+	return c.linearRegion(algebra.Difference(left, right), op, names[0])
 }
 
-// polynomialRegion solves n op 0 where n is in a variable with rational coefficients linear,
-// or a square polynomial with two real zeros.
-func (c *comparer) polynomialRegion(n *latex.Node, op, variable string) *region {
-	p, q, r, ok := c.algebra.Quadratic(n, variable)
-	if !ok || p.Sign() == 0 && q.Sign() == 0 {
+// linearRegion solves n op 0 where n is linear in a variable.
+func (c *comparer) linearRegion(n *latex.Node, op, variable string) *region {
+	slope, offset, ok := c.algebra.Linear(n, variable)
+	if !ok {
 		return nil
 	}
-	if p.Sign() < 0 || p.Sign() == 0 && q.Sign() < 0 {
+	if slope.Sign() < 0 {
 		op = mirrored(op)
 	}
-	if p.Sign() == 0 {
-		return halfLine(variable, op, algebra.Rational(new(big.Rat).Neg(new(big.Rat).Quo(r, q))))
-	}
-	discriminant := new(big.Rat).Mul(q, q)
-	discriminant.Sub(discriminant, new(big.Rat).Mul(big.NewRat(4, 1), new(big.Rat).Mul(p, r)))
-	if discriminant.Sign() <= 0 {
-		return nil
-	}
-	root := &latex.Node{Op: latex.Root, Args: []*latex.Node{algebra.Rational(discriminant), integer(2)}}
-	half := &latex.Node{Op: latex.Div, Args: []*latex.Node{root, algebra.Rational(new(big.Rat).Mul(big.NewRat(2, 1), new(big.Rat).Abs(p)))}}
-	middle := algebra.Rational(new(big.Rat).Quo(q, new(big.Rat).Mul(big.NewRat(-2, 1), p)))
-	low, high := algebra.Difference(middle, half), &latex.Node{Op: latex.Add, Args: []*latex.Node{middle, half}}
-	out := &region{variable: variable}
-	switch op {
-	case "<", "<=":
-		out.pieces = []interval{{low, high, op == "<=", op == "<="}}
-	case ">", ">=":
-		out.pieces = []interval{{minusInfinity, low, false, op == ">="}, {high, infinity, op == ">=", false}}
-	case "!=":
-		out.pieces = []interval{{low: minusInfinity, high: low}, {low: low, high: high}, {low: high, high: infinity}}
-	default:
-		return nil
-	}
-	return out
+	return halfLine(variable, op, algebra.Rational(offset.Neg(offset.Quo(offset, slope))))
 }
 
 // isConstant reports whether n is a number, infinity included.

@@ -40,26 +40,21 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 		return c.sets(g, a)
 	case g.Op == latex.List && a.Op.Scalar(), g.Op.Scalar() && a.Op == latex.List:
 		return c.repeated(g, a)
-	case g.Op == latex.List && a.Op == latex.Cases, g.Op == latex.Cases && a.Op == latex.List:
-		return c.say(false, "a list against cases")
 	}
 	return c.say(false, "a list against one value")
 }
 
-// lettered returns a word such as BC as the list of its letters if list is a list of
+// lettered returns a word such as BC as the list of its letters if list is a list of as many
 // options. It returns anything else unchanged.
 func lettered(word, list *latex.Node) *latex.Node {
-	n := word
-	if n.Op == latex.Text && len(n.Name) == len(list.Args) {
-		n = &latex.Node{Op: latex.Mul, Name: strings.ToUpper(n.Name)}
-		for _, letter := range strings.Split(n.Name, "") {
-			n.Args = append(n.Args, &latex.Node{Op: latex.Sym, Name: letter})
-		}
-	}
-	if n.Op != latex.Mul || n.Name == "" || len(n.Name) != len(list.Args) || slices.ContainsFunc(list.Args, func(x *latex.Node) bool { return !isOption(x) }) {
+	if word.Op != latex.Mul && word.Op != latex.Text || len(word.Name) != len(list.Args) || !list.Every(isOption) {
 		return word
 	}
-	return &latex.Node{Op: latex.List, Name: ",", Args: n.Args}
+	letters := &latex.Node{Op: latex.List, Name: ","}
+	for _, letter := range strings.Split(strings.ToUpper(word.Name), "") {
+		letters.Args = append(letters.Args, &latex.Node{Op: latex.Sym, Name: letter})
+	}
+	return letters
 }
 
 // unremarked is a list of one statement and remarks about its letters, such as x ∈ R, as

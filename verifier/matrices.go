@@ -32,13 +32,6 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 		if x.Op == latex.List || y.Op == latex.List || x.Op == latex.Bracket || y.Op == latex.Bracket {
 			return c.listAndTuple(x, y)
 		}
-		if m, n := one(x), one(y); m != nil && n != nil {
-			return c.equal(m, n)
-		}
-		m, n := swapped(y.Op == latex.Matrix, x, y)
-		if n = c.vectorOf(n, m); n != nil {
-			return c.inOrder(m.Args, n.Args, "a matrix or vector by its entries")
-		}
 		return c.say(false, "a matrix against something else")
 	}
 	return c.scalars(x, y)
@@ -65,30 +58,6 @@ func (c *comparer) asMatrix(n, m *latex.Node) *latex.Node {
 	return out
 }
 
-// vectorOf writes 3i + 4j as a vector as long as m, and a zero as a matrix of m's shape; nil
-// if n is neither.
-func (c *comparer) vectorOf(n, m *latex.Node) *latex.Node {
-	if n.Op == latex.Num && n.Rat.Sign() == 0 {
-		return m.Mapped(func(*latex.Node) *latex.Node { return n })
-	}
-	if tuple := c.components(n, m); tuple != n {
-		return tuple
-	}
-	return nil
-}
-
-// one returns the entry of a matrix of one entry, nil for a larger matrix, and anything
-// else unchanged.
-func one(n *latex.Node) *latex.Node {
-	if n.Op != latex.Matrix {
-		return n
-	}
-	if len(n.Args) == 1 {
-		return n.Args[0]
-	}
-	return nil
-}
-
 // identity is the identity of m's shape, nil if m is not square.
 func identity(m *latex.Node) *latex.Node {
 	if m.Cols*m.Cols != len(m.Args) {
@@ -104,8 +73,8 @@ func identity(m *latex.Node) *latex.Node {
 	return out
 }
 
-// computed is n with a factor multiplied into its matrix and a transposition carried out: a
-// matrix, or an expression without one; nil for other operations, which are compared as written.
+// computed is n with a factor multiplied into its matrix: a matrix, or an expression without
+// one; nil for other operations, which are compared as written.
 func (c *comparer) computed(n *latex.Node) *latex.Node {
 	if n == nil || !n.Contains(latex.Matrix) || n.Op == latex.Bracket || n.Op == latex.List {
 		return n
@@ -124,37 +93,27 @@ func (c *comparer) computed(n *latex.Node) *latex.Node {
 	case latex.Mul:
 		total := n.Args[0]
 		for _, arg := range n.Args[1:] {
-			if total = c.times(total, arg); total == nil {
+			switch first, second := total.Contains(latex.Matrix), arg.Contains(latex.Matrix); {
+			case first && second:
+				total = c.times(c.computed(total), c.computed(arg))
+			case first:
+				total = c.scaled(total, arg)
+			case second:
+				total = c.scaled(arg, total)
+			default:
+				total = product(total, arg)
+			}
+			if total == nil {
 				return nil
 			}
 		}
 		return total
-	case latex.Pow:
-		m := c.computed(n.Args[0])
-		if e := n.Args[1]; !m.Is(latex.Matrix) || e.Op != latex.Sym || e.Name != "T" {
-			return nil
-		}
-		rows := len(m.Args) / m.Cols
-		out := &latex.Node{Op: latex.Matrix, Cols: rows}
-		for i := range m.Args {
-			out.Args = append(out.Args, m.Args[i%rows*m.Cols+i/rows])
-		}
-		return out
 	}
 	return nil
 }
 
-// times is the product of two matrices, or of a matrix and a factor; nil if they do not fit.
+// times is the product of two matrices; nil if they do not fit.
 func (c *comparer) times(x, y *latex.Node) *latex.Node {
-	switch {
-	case !x.Contains(latex.Matrix) && !y.Contains(latex.Matrix):
-		return product(x, y)
-	case !x.Contains(latex.Matrix):
-		return c.scaled(y, x)
-	case !y.Contains(latex.Matrix):
-		return c.scaled(x, y)
-	}
-	x, y = c.computed(x), c.computed(y)
 	if !x.Is(latex.Matrix) || !y.Is(latex.Matrix) || x.Cols*y.Cols != len(y.Args) {
 		return nil
 	}

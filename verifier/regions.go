@@ -225,26 +225,14 @@ func (c *comparer) sets(g, a *latex.Node) bool {
 		}
 		return c.match(g.Args, a.Args, "the same parts in some order")
 	}
-	if g.Op == latex.SetBuilder {
-		if a = boundAlike(g, a); a == nil {
-			return c.say(false, "sets over different variables")
+	if g.Op == latex.SetBuilder { // {2n | n ∈ Z} is {2k | k ∈ Z}
+		to, okG := rangingOver(g.Args[1])
+		from, okA := rangingOver(a.Args[1])
+		if okG && okA && !mentions(a.Args[0], to) {
+			a = a.Replaced(latex.Sym, from.Name, to)
 		}
 	}
 	return c.elementwise(g, a, "sets")
-}
-
-// boundAlike renames the variable of {2n | n ∈ S} to that of {2k | k ∈ S}; nil if k has
-// another meaning there.
-func boundAlike(g, a *latex.Node) *latex.Node {
-	from, okA := rangingOver(a.Args[1])
-	to, okG := rangingOver(g.Args[1])
-	if !okA || !okG || from.Name == to.Name {
-		return a
-	}
-	if mentions(a.Args[0], to) {
-		return nil
-	}
-	return a.Replaced(latex.Sym, from.Name, to)
 }
 
 // rangingOver is the variable of k ∈ S.

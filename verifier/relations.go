@@ -474,9 +474,8 @@ func renamed(x, y, value *latex.Node) *latex.Node {
 	return value
 }
 
-// equations compares l = r with m = s: after clearing fractions, the differences of their
-// sides must be numeric multiples. Any other factor may be zero and add solutions: xy = x
-// is not y = 1.
+// equations compares l = r with m = s: the differences of their sides must be numeric
+// multiples. Any other factor may be zero and add solutions: xy = x is not y = 1.
 func (c *comparer) equations(g, a *latex.Node) bool {
 	scalar := func(n *latex.Node) bool { return n.Op.Scalar() }
 	if !g.Every(scalar) || !a.Every(scalar) || c.isIdentity(g) && c.isIdentity(a) {
@@ -486,48 +485,28 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 	if _, ok := c.algebra.Proportional(x, y); ok && rules.On("equations") {
 		return c.say(true, "equations equal up to a factor")
 	}
-	p, _ := cleared(x)
-	q, _ := cleared(y)
-	if _, ok := c.algebra.Proportional(p, q); ok && rules.On("fractions") && isSolved(g) && isSolved(a) {
-		return c.say(true, "equations equal once fractions are cleared")
+	if rules.On("fractions") && (c.solves(g, y) || c.solves(a, x)) {
+		return c.say(true, "an equation, and what it gives for a letter")
 	}
-	if c.algebra.Spent() {
-		c.limited = true
-	}
+	c.limited = c.limited || c.algebra.Spent()
 	return c.say(false, "different equations")
 }
 
-// isSolved reports whether an equation divides by letters only where it gives the value of a
-// name: y = z/x, which people also write as xy = z.
-func isSolved(n *latex.Node) bool {
-	as, ok := assignmentOf(n)
-	return ok && !mentions(as.value, as.name) || !n.Any(func(m *latex.Node) bool { return m.Op == latex.Div && len(algebra.Variables(m.Args[1])) > 0 })
-}
-
-// cleared returns n as a quotient, in sums and products of quotients with variables below.
-func cleared(n *latex.Node) (num, den *latex.Node) {
-	if !n.Contains(latex.Div) || n.Op != latex.Add && n.Op != latex.Mul && n.Op != latex.Neg && n.Op != latex.Div {
-		return n, integer(1)
+// solves reports whether an equation gives the value of a letter by a division, y = 1/x, for
+// which difference, which is linear in the letter, is zero: xy - 1.
+func (c *comparer) solves(equation, difference *latex.Node) bool {
+	as, ok := assignmentOf(equation)
+	divides := func(n *latex.Node) bool { return n.Op == latex.Div && len(algebra.Variables(n.Args[1])) > 0 }
+	if !ok || as.name.Op != latex.Sym || mentions(as.value, as.name) || !as.value.Any(divides) || difference.Any(divides) {
+		return false
 	}
-	num, den = cleared(n.Args[0])
-	if n.Op == latex.Neg {
-		return product(integer(-1), num), den
+	at := func(value *latex.Node) *latex.Node { return difference.Replaced(latex.Sym, as.name.Name, value) }
+	same := func(x, y *latex.Node) bool {
+		outcome, _ := c.algebra.Equal(x, y)
+		return outcome == algebra.Equal
 	}
-	for _, arg := range n.Args[1:] {
-		p, q := cleared(arg)
-		switch n.Op {
-		case latex.Add:
-			if q.String() != den.String() {
-				num, p, den = product(num, q), product(p, den), product(den, q)
-			}
-			num = &latex.Node{Op: latex.Add, Args: []*latex.Node{num, p}}
-		case latex.Mul:
-			num, den = product(num, p), product(den, q)
-		default:
-			num, den = product(num, q), product(den, p)
-		}
-	}
-	return num, den
+	doubled := &latex.Node{Op: latex.Add, Args: []*latex.Node{at(integer(0)), at(product(integer(2), as.name))}}
+	return same(at(as.value), integer(0)) && same(doubled, product(integer(2), difference)) && !same(difference, at(integer(0)))
 }
 
 // sides compares two equations of things other than numbers side by side.

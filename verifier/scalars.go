@@ -338,7 +338,8 @@ func (c *comparer) withUnits(x, y quantity) bool {
 		if rules.On("units left out") && c.expressions(x.value, y.value) {
 			return c.relax(unitOmitted)
 		}
-		if c.dollars(x, y) || c.dollars(y, x) {
+		q, plain := swapped(len(x.units) == 0, x, y) // 75 cents and 0.75
+		if cents := slices.Equal(q.units, []unitPower{{"cent", 1}}); cents && plain.value.Places == 2 && c.expressions(&latex.Node{Op: latex.Percent, Args: []*latex.Node{q.value}}, plain.value) {
 			return c.relax(unitOmitted)
 		}
 		return false
@@ -383,15 +384,6 @@ func (q *quantity) aside() string {
 
 // isPrime reports whether units are the mark of 5'.
 func isPrime(units []unitPower) bool { return len(units) == 1 && units[0].name == "'" }
-
-// dollars reports whether x is an amount in cents and y the same amount in dollars, as a
-// decimal of two places: 75 cents and 0.75.
-func (c *comparer) dollars(x, y quantity) bool {
-	if len(x.units) != 1 || x.units[0] != (unitPower{"cent", 1}) || y.value.Op != latex.Num || y.value.Places != 2 {
-		return false
-	}
-	return c.expressions(product(x.value, algebra.Rational(big.NewRat(1, 100))), y.value)
-}
 
 // kelvin returns the value of a temperature in kelvin, nil for another quantity.
 func (q *quantity) kelvin() *latex.Node {
@@ -495,7 +487,7 @@ func (c *comparer) expressions(g, a *latex.Node) bool {
 	if c.tolerance != nil {
 		return c.say(c.near(g, a), "decimals and the tolerance")
 	}
-	if rules.On("rounding") && rounded(g, a) {
+	if rules.On("rounding") && c.rounded(g, a) {
 		return c.say(true, "a decimal that rounds to the gold")
 	}
 	if _, rational := c.algebra.Rational(g); rules.On("floating point") && (c.floated(g, a) || rational && c.floated(a, g)) {
@@ -508,34 +500,17 @@ func (c *comparer) expressions(g, a *latex.Node) bool {
 }
 
 // floated reports whether d is a decimal as floating point prints it, with 15 to 17
-// significant digits (7 to 9 in single precision), and x a number that arithmetic in floating
-// point takes it for: 29.999999999999996 and 30, 0.33333334 and 1/3. Such a decimal states
-// some digits fewer than it shows.
+// significant digits, and x a number that arithmetic in floating point takes it for:
+// 29.999999999999996 and 30. Such a decimal states some digits fewer than it shows.
 func (c *comparer) floated(d, x *latex.Node) bool {
 	if d.Op == latex.Neg {
 		d, x = d.Args[0], &latex.Node{Op: latex.Neg, Args: []*latex.Node{x}}
 	}
-	double, single := d.Digits >= 15 && d.Digits <= 17, d.Digits >= 7 && d.Digits <= 9
-	if d.Op != latex.Num || d.Places < 1 || d.Places > 400 || !double && !single || len(algebra.Variables(x)) > 0 {
+	if d.Op != latex.Num || d.Digits < 15 || d.Digits > 17 || d.Places < 1 || d.Places > 400 || len(algebra.Variables(x)) > 0 {
 		return false
 	}
 	if n := unsigned(x); n.Op == latex.Num && n.Places > 0 && n.Digits+3 > d.Digits {
 		return false // both are decimals of as many digits
-	}
-	if single {
-		exact, ok := c.algebra.Rational(x)
-		if !ok {
-			return false
-		}
-		value, _ := exact.Float32()
-		said, _ := d.Rat.Float32()
-		return value == said
-	}
-	if exact, ok := c.algebra.Rational(x); ok {
-		value, _ := exact.Float32() // single precision printed in double
-		if said, _ := d.Rat.Float64(); float64(value) == said {
-			return true
-		}
 	}
 	noise := new(big.Rat).Mul(d.Rat, big.NewRat(1, 1<<49))
 	order, ok := c.algebra.Compare(absolute(algebra.Difference(x, d)), algebra.Rational(noise))
@@ -568,15 +543,7 @@ func (c *comparer) stated(g, a *latex.Node) bool {
 	if _, ok := c.algebra.Rational(exact); !ok && decimal == a && a.Name != "~" {
 		return false // the gold is a closed form, and the answer does not say that it is rounded
 	}
-	d, step := absolute(algebra.Difference(exact, decimal)), lastPlace(decimal)
-	if order, ok := c.algebra.Compare(d, algebra.Rational(step)); !ok || order >= 0 {
-		return false
-	}
-	if order, ok := c.algebra.Compare(d, algebra.Rational(new(big.Rat).Quo(step, big.NewRat(2, 1)))); ok && order <= 0 {
-		return true
-	}
-	order, ok := c.algebra.Compare(absolute(decimal), absolute(exact))
-	return ok && order <= 0
+	return c.states(decimal, exact, true)
 }
 
 // isDecimal reports whether n is a decimal with enough digits to count as an exact value.
@@ -604,17 +571,7 @@ func hasDecimal(n *latex.Node) bool {
 // digits and the answer a longer one that rounds to it: 16386.17 and
 // 16386.1744. Decimals are otherwise exact; in particular no decimal equals
 // 1/3 or the root of 2.
-func rounded(g, a *latex.Node) bool {
-	negative := false
-	for g.Op == latex.Neg && a.Op == latex.Neg {
-		g, a, negative = g.Args[0], a.Args[0], !negative
-	}
-	if g.Op != latex.Num || a.Op != latex.Num || g.Places < 1 || a.Places <= g.Places || g.Digits < minimumDigits || g.Places > 1000 {
-		return false
-	}
-	// |g - a| <= 1/2 unit of g's last place
-	d := new(big.Rat).Sub(g.Rat, a.Rat)
-	d.Abs(d)
-	ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(g.Places)), nil)
-	return d.Cmp(new(big.Rat).SetFrac(big.NewInt(1), ten.Lsh(ten, 1))) <= 0
+func (c *comparer) rounded(g, a *latex.Node) bool {
+	x, y := unsigned(g), unsigned(a)
+	return x.Op == latex.Num && y.Op == latex.Num && x.Places >= 1 && x.Places <= 1000 && y.Places > x.Places && x.Digits >= minimumDigits && c.states(g, a, false)
 }

@@ -139,34 +139,8 @@ func (f *formula) value(n *latex.Node) uint64 {
 			}
 		}
 	}
-	if n.Op == latex.Floor || n.Op == latex.Ceil {
-		if rest, whole := withoutIntegers(n.Args[0]); whole != nil {
-			return f.in.add(f.ratio(whole), f.application(&latex.Node{Op: n.Op, Args: []*latex.Node{rest}}))
-		}
-	}
 	// Everything else is an unknown that depends on its parts.
 	return f.application(n)
-}
-
-// withoutIntegers returns a sum without its whole numbers, and their sum, which can move
-// out of a floor; nil if the sum has no whole numbers.
-func withoutIntegers(n *latex.Node) (rest *latex.Node, whole *big.Rat) {
-	rest = &latex.Node{Op: latex.Add}
-	for _, arg := range n.Args {
-		m, sign := arg, int64(1)
-		if m.Is(latex.Neg) {
-			m, sign = m.Args[0], -1
-		}
-		if n.Op != latex.Add || !m.Is(latex.Num) || !m.Rat.IsInt() {
-			rest.Args = append(rest.Args, arg)
-			continue
-		}
-		if whole == nil {
-			whole = new(big.Rat)
-		}
-		whole.Add(whole, new(big.Rat).Mul(m.Rat, big.NewRat(sign, 1)))
-	}
-	return rest, whole
 }
 
 // constant returns the residue for pi or e, about which nothing is assumed. It is the

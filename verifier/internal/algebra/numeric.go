@@ -291,19 +291,14 @@ func (e *numeric) realOnly(z ball.Complex) ball.Complex {
 
 // step evaluates a floor or ceiling.
 func (e *numeric) step(n *latex.Node) ball.Complex {
-	total := e.value(n.Args[0])
 	if r, err := e.c.rational(n, e.at); err == nil {
 		return e.ball.FromRat(r)
 	}
-	x := e.realOnly(total).Re
+	x := e.realOnly(e.value(n.Args[0])).Re
 	if n.Op == latex.Ceil {
-		x = e.ball.Neg(x)
+		return ofReal(e.ball.Neg(e.ball.Floor(e.ball.Neg(x))))
 	}
-	k := e.ball.Floor(x)
-	if n.Op == latex.Ceil {
-		k.Neg(k)
-	}
-	return ofReal(e.ball.FromInt(k))
+	return ofReal(e.ball.Floor(x))
 }
 
 // extreme evaluates a maximum or minimum.
@@ -321,10 +316,8 @@ func (e *numeric) extreme(n *latex.Node) ball.Complex {
 // function evaluates a known function.
 func (e *numeric) function(n *latex.Node) ball.Complex {
 	switch n.Name {
-	case "gcd", "lcm":
-		r, err := e.c.rational(n, e.at)
-		ball.FailIf(err != nil, errNotANumber)
-		return e.ball.FromRat(r)
+	case "gcd", "lcm", "sgn":
+		return e.checked(e.c.rational(n, e.at))
 	case "max", "min":
 		return e.extreme(n)
 	}
@@ -361,14 +354,6 @@ func (e *numeric) function(n *latex.Node) ball.Complex {
 		return e.ofSine(strings.TrimSuffix(n.Name, "h"), sinh, cosh)
 	case "asin", "acos", "atan", "acot", "asec", "acsc":
 		return e.arc(n.Name, z)
-	case "sgn":
-		return e.small(int64(b.Sign(e.realOnly(z).Re)), 1)
-	case "re":
-		return ofReal(z.Re)
-	case "im":
-		return ofReal(z.Im)
-	case "arg":
-		return ofReal(b.Arg(z))
 	}
 	return e.opaque(n) // det, tr, norm, ...
 }

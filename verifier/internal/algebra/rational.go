@@ -257,29 +257,19 @@ func (c *Checker) integerRoot(x *big.Int, k int64) *big.Int {
 	return r
 }
 
-// rationalBinomial is n over k for integer k; n may be any rational.
+// rationalBinomial is n over k for whole numbers.
 func (c *Checker) rationalBinomial(n *latex.Node, at *point) *big.Rat {
 	top, k := c.exact(n.Args[0], at), c.exact(n.Args[1], at)
-	ball.FailIf(!k.IsInt(), errIrrational)
-	if k.Sign() < 0 {
+	ball.FailIf(!k.IsInt() || !top.IsInt() || top.Sign() < 0, errIrrational)
+	if k.Sign() < 0 || top.Cmp(k) < 0 {
 		return new(big.Rat)
 	}
-	if top.IsInt() && top.Sign() >= 0 {
-		if top.Cmp(k) < 0 {
-			return new(big.Rat)
-		}
-		if other := new(big.Rat).Sub(top, k); other.Cmp(k) < 0 {
-			k = other
-		}
+	if other := new(big.Rat).Sub(top, k); other.Cmp(k) < 0 {
+		k = other
 	}
-	ball.FailIf(!k.Num().IsInt64() || k.Num().Int64() > maxFact/2 || int64(bitsOf(top))*k.Num().Int64() > maxBits, errLimit)
-	v := big.NewRat(1, 1)
-	for i := range k.Num().Int64() {
-		v.Mul(v, new(big.Rat).Sub(top, big.NewRat(i, 1)))
-		v.Quo(v, big.NewRat(i+1, 1))
-		c.checked(v)
-	}
-	return v
+	ball.FailIf(!top.Num().IsInt64() || !k.Num().IsInt64() || k.Num().Int64() > maxFact/2 || int64(bitsOf(top))*k.Num().Int64() > maxBits, errLimit)
+	c.spend(bitsOf(top) * int(k.Num().Int64()))
+	return c.checked(new(big.Rat).SetInt(new(big.Int).Binomial(top.Num().Int64(), k.Num().Int64())))
 }
 
 // bounds are the integer bounds of a sum.

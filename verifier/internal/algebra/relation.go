@@ -160,28 +160,18 @@ func Infinite(n *latex.Node) int {
 	return 0
 }
 
-// Quadratic writes n as p*name^2 + q*name + r with rational coefficients.
-func (c *Checker) Quadratic(n *latex.Node, name string) (p, q, r *big.Rat, ok bool) {
-	var at [3]*big.Rat // the values at 0, 1, -1
-	for i, v := range [...]int64{0, 1, -1} {
-		value, err := c.rational(n, &point{name: name, value: big.NewRat(v, 1)})
-		if err != nil {
-			return nil, nil, nil, false
-		}
-		at[i] = value
+// Linear writes n as slope*name + offset with rational coefficients; ok is false if it is not
+// linear, or constant.
+func (c *Checker) Linear(n *latex.Node, name string) (slope, offset *big.Rat, ok bool) {
+	zero, err := c.rational(n, &point{name: name, value: new(big.Rat)})
+	one, err2 := c.rational(n, &point{name: name, value: big.NewRat(1, 1)})
+	if err != nil || err2 != nil || one.Cmp(zero) == 0 {
+		return nil, nil, false
 	}
-	half := big.NewRat(1, 2)
-	r = at[0]
-	p = new(big.Rat).Add(at[1], at[2])
-	p.Mul(p, half).Sub(p, r)
-	q = new(big.Rat).Sub(at[1], at[2])
-	q.Mul(q, half)
-	x := &latex.Node{Op: latex.Sym, Name: name}
-	curve := &latex.Node{Op: latex.Add, Args: []*latex.Node{
-		{Op: latex.Mul, Args: []*latex.Node{Rational(p), x, x}}, {Op: latex.Mul, Args: []*latex.Node{Rational(q), x}}, Rational(r),
-	}}
-	same, pure := c.formulas(n, curve)
-	return p, q, r, same && pure
+	slope, offset = new(big.Rat).Sub(one, zero), new(big.Rat).Set(zero)
+	line := &latex.Node{Op: latex.Add, Args: []*latex.Node{{Op: latex.Mul, Args: []*latex.Node{Rational(slope), {Op: latex.Sym, Name: name}}}, Rational(zero)}}
+	same, pure := c.formulas(n, line)
+	return slope, offset, same && pure
 }
 
 // Rational is the numeral of r.

@@ -292,7 +292,7 @@ func (a Real) Larger(b Real) Real {
 }
 
 // Floor is the largest integer not above a.
-func (c *Context) Floor(a Real) *big.Int {
+func (c *Context) Floor(a Real) Real {
 	FailIf(sizeOf(a.float()) > 4096, ErrRange)
 	low, _ := a.float().Int(nil)
 	if a.float().Sign() < 0 && !a.float().IsInt() {
@@ -302,5 +302,5 @@ func (c *Context) Floor(a Real) *big.Int {
 		step := new(big.Float).SetInt(new(big.Int).Add(low, big.NewInt(i)))
 		FailIf(!a.Exact() && (Real{sub(new(big.Float).SetPrec(c.Prec+guard), a.float(), step), a.radius()}).ContainsZero(), ErrUndecided)
 	}
-	return low
+	return c.Rat(new(big.Rat).SetInt(low))
 }

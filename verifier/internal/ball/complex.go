@@ -155,6 +155,3 @@ func (c *Context) CSinCos(z Complex) (sin, cos Complex) {
 	sinh := c.Mul(half, c.Sub(e, inverse))
 	return Complex{c.Mul(s, cosh), c.Mul(co, sinh)}, Complex{c.Mul(co, cosh), c.Neg(c.Mul(s, sinh))}
 }
-
-// FromInt is the integer n, rounded.
-func (c *Context) FromInt(n *big.Int) Real { return c.Rat(new(big.Rat).SetInt(n)) }

@@ -308,7 +308,7 @@ func (p *parser) word() *Node {
 	}
 	n := p.letter()
 	if n.Name == "P" && p.cur().is("(") {
-		if event := p.event(false); event != nil {
+		if event := p.event(); event != nil {
 			return event
 		}
 	}
@@ -333,9 +333,9 @@ func (p *parser) word() *Node {
 }
 
 // event parses the brackets of a probability with an event, P(A \mid B), as a name; nil
-// if they hold an expression, unless described says that it is an event.
-func (p *parser) event(described bool) *Node {
-	depth := 0
+// if they hold an expression.
+func (p *parser) event() *Node {
+	depth, described := 0, p.before().kind == command // \Pr
 	for i := p.pos; i < len(p.tokens)-1; i++ {
 		switch t := p.tokens[i]; {
 		case t.is("("), t.is("["):

@@ -74,9 +74,7 @@ func (p *parser) command() *Node {
 		return p.money(name)
 	case "Pr":
 		if p.cur().is("(") || p.cur().is("[") {
-			if event := p.event(true); event != nil {
-				return event
-			}
+			return p.event()
 		}
 		return &Node{Op: Sym, Name: "P"}
 	case "celsius":
@@ -220,12 +218,7 @@ func (p *parser) blackboard() *Node {
 	if braced {
 		p.expect("}")
 	}
-	if name == "P" && p.cur().is("(") {
-		if event := p.event(true); event != nil {
-			return event
-		}
-	}
-	if len(name) != 1 || !strings.Contains("RZNQCP", name) {
+	if len(name) != 1 || !strings.Contains("RZNQC", name) {
 		return &Node{Op: Sym, Name: name}
 	}
 	return p.numberSet(name)

@@ -113,14 +113,18 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if t.kind == sign && (t.text == "." || t.text == "\\") {
 		return nil, false
 	}
-	if p.repeated(factors[len(factors)-1]) {
-		return factors, true
-	}
 	if p.cur().is("(") && p.at(1).kind == word && p.at(1).text == "base" && factors[len(factors)-1].Op == Num {
 		p.advance() // 23 (base 5)
 		factors, _ = p.suffix(factors)
 		p.expect(")")
 		return factors, true
+	}
+	if n, at := factors[len(factors)-1], p.pos; n.Op == Num && p.accept("(") { // 5 (five)
+		if said := p.spelledNumber(); said != nil && said.Op == Num && p.accept(")") {
+			p.failIf(said.Rat.Cmp(n.Rat) != 0)
+			return factors, true
+		}
+		p.pos = at
 	}
 	if units, ok := p.bracketedUnits(); ok {
 		return append(factors, units...), true
@@ -245,19 +249,6 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	return append(factors, units...), true
 }
 
-// repeated passes a number in words in brackets that says n again, "5 (five)". It gives up
-// at one that says another number.
-func (p *parser) repeated(n *Node) bool {
-	if next := p.at(1); !p.cur().is("(") || n.Op != Num || next.kind != word || numberWords[strings.ToLower(next.text)] == 0 {
-		return false
-	}
-	p.advance()
-	said := p.spelledNumber()
-	p.failIf(said == nil || said.Op != Num || said.Rat.Cmp(n.Rat) != 0)
-	p.expect(")")
-	return true
-}
-
 // bracketedUnits parses words in brackets after a value: what is counted, "12 (inches of
 // snow)", or a remark, "5 (approximately)". It returns nil and skips nothing if other
 // text is there.
@@ -265,38 +256,31 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 	if !p.cur().is("(") {
 		return nil, false
 	}
-	var noun []string
-	wordy := false
-	i := 1
+	noun, wordy, i := "", false, 1
 	for ; !p.at(i).is(")"); i++ {
 		t := p.at(i)
-		if i > 12 || t.kind != word || t.text == "not" || t.text == "mod" || len(t.text) == 1 && !t.plain {
+		w := singular(strings.ToLower(t.text))
+		if i > 12 || t.kind != word || t.text == "not" || t.text == "mod" || len(w) == 1 && !t.plain {
 			return nil, false
 		}
-		w := strings.ToLower(t.text)
-		noun = append(noun, singular(w))
+		noun += " " + w
 		wordy = wordy || t.plain || !looksLikeLetters(t.text, p.at(i+1)) || p.cur().space && (unitOf(t.text) != "" || len(w) == 3 && strings.Contains("aeiou", w[1:2]))
 	}
 	if !wordy {
 		return nil, false
 	}
 	p.advance()
-	if u := p.unit(); u != nil {
-		for units = []*Node{u}; p.cur().text == "per" && p.at(1).kind == word; {
-			p.advance()
-			if u := p.unit(); u != nil {
-				units = append(units, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
-			}
-		}
-	} else if name := strings.Join(noun, " "); name == "twice" || name == "double root" || !Droppable(name) && !slices.ContainsFunc(noun, changes) {
-		units = []*Node{} // (by symmetry)
-	} else {
-		units = []*Node{{Op: Unit, Name: "#" + name}}
-	}
+	u := p.unit()
 	for !p.accept(")") {
 		p.advance()
 	}
-	return units, true
+	switch noun = noun[1:]; {
+	case u != nil:
+		return []*Node{u}, true
+	case noun == "twice", noun == "double root", !Droppable(noun) && !slices.ContainsFunc(strings.Fields(noun), changes):
+		return nil, true // (by symmetry)
+	}
+	return []*Node{{Op: Unit, Name: "#" + noun}}, true
 }
 
 // currencies are units before the amount, and dollars are those whose sign follows.

@@ -104,73 +104,47 @@ func (p *parser) spelledNumber() *Node {
 	if !rules.On("number words") {
 		return nil
 	}
-	total, part := int64(0), int64(0)
-	at, found := p.pos, false
-	joinable := int64(0) // a following word below this adds to the number
-	for {
-		t := p.cur()
-		w := strings.ToLower(t.text)
-		if t.kind == sign && t.text == "-" && found && p.at(1).kind == word && !p.at(1).space {
-			if v, ok := numberWords[strings.ToLower(p.at(1).text)]; ok && v < 10 && part%10 == 0 {
-				p.advance()
-				continue
-			}
-		}
-		if t.kind != word {
-			break
-		}
-		if v, ok := numberWords[w]; ok {
-			if found && v >= joinable {
-				break
-			}
-			part += v
-			found = true
-			joinable = 0
+	total, part, found := int64(0), int64(0), false
+	joinable := int64(1) << 60 // a word below this adds to the number
+	for p.cur().kind == word {
+		w := strings.ToLower(p.cur().text)
+		v, plain := numberWords[w]
+		m, times := multipliers[w]
+		_, more := Spelled(p.at(1).text)
+		if plain && v < joinable {
+			part, found, joinable = part+v, true, 0
 			if v >= 20 {
 				joinable = 10
 			}
-			p.advance()
-			continue
+		} else if times && found && m == 100 {
+			part, joinable = part*100, 100
+		} else if times && found && total < 1e15 {
+			total, part, joinable = total+part*m, 0, 100
+		} else if w != "and" || joinable != 100 || !more {
+			break
 		}
-		if m, ok := multipliers[w]; ok && found && total < 1e15 {
-			if m == 100 {
-				part *= 100
-			} else {
-				total += part * m
-				part = 0
-			}
-			joinable = 100
-			p.advance()
-			continue
+		p.advance()
+		if joinable == 10 && p.cur().is("-") && p.at(1).kind == word && isNumberWord(p.at(1).text) {
+			p.advance() // twenty-five
 		}
-		if w == "and" && found && joinable == 100 {
-			if _, ok := numberWords[strings.ToLower(p.at(1).text)]; ok && p.at(1).kind == word {
-				p.advance()
-				continue
-			}
-		}
-		break
 	}
 	if v, ok := hanNumber(p.cur().text); ok && !found && p.cur().kind == word {
 		p.advance()
 		total, found = v, true
 	}
 	if !found {
-		p.pos = at
 		return nil
 	}
 	n := integer(total + part)
-	if p.cur().is("(") && p.at(1).kind == number && p.at(2).is(")") { // five (5)
-		p.failIf(p.at(1).num.value.Cmp(n.Rat) != 0)
-		p.pos += 3
-		return n
-	}
+	hyphen := p.cur().is("-") // two-thirds
 	t := p.cur()
-	if t.is("-") && p.at(1).kind == word {
+	if hyphen {
 		t = p.at(1)
 	}
 	if d, ok := fractionWords[strings.ToLower(t.text)]; ok && t.kind == word {
-		p.accept("-")
+		if hyphen {
+			p.advance()
+		}
 		p.advance()
 		n = &Node{Op: Div, Args: []*Node{n, integer(d)}}
 	}

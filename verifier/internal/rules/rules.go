@@ -36,7 +36,7 @@ var All = [...][2]string{
 	{"chains", "the parts of a chain of equations must agree"},
 	{"other names", "coordinates, segments, angles and values with other names differ"},
 	{"equations", "equations are equal up to a factor"},
-	{"fractions", "equations are equal once fractions are cleared"},
+	{"fractions", "an equation is equal to what it gives for a letter: xy = 1 and y = 1/x"},
 	{"progressions", "progressions are one that begin some steps apart"},
 	{"lists", "lists and sets, element by element"},
 	{"regions", "sets of real numbers, however they are written"},
