@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,13 +42,7 @@ func (c *comparer) sameTruth(g, a *latex.Node) (same, ok bool) {
 	if !isProposition(g, names) || !isProposition(a, names) || len(names) > mostPropositions {
 		return false, false
 	}
-	list := slices.Sorted(func(yield func(string) bool) {
-		for name := range names {
-			if !yield(name) {
-				return
-			}
-		}
-	})
+	list := slices.Sorted(maps.Keys(names))
 	for row := range 1 << len(list) {
 		for i, name := range list {
 			names[name] = row>>i&1 == 1

@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"sort"
@@ -124,90 +125,54 @@ func (c *comparer) unitPowerOf(n *latex.Node) (unitPower, bool) {
 	return unitPower{}, false
 }
 
-// withSymbols is q, the quantity that n is, with the letters after its number read as
-// units, 10 m/s, where all of them are units.
+// withSymbols is q, the quantity that n is, with the letters after its number read as units,
+// 10 m/s, where all of them are units.
 func (c *comparer) withSymbols(n *latex.Node, q quantity) quantity {
-	if len(q.units) > 0 || q.percent || q.degree {
+	var symbols quantity
+	if len(q.units) > 0 || q.percent || q.degree || !c.symbolUnits(n, 1, &symbols) || len(symbols.units) == 0 || symbols.value == nil {
 		return q
 	}
-	value, units, ok := c.symbolUnits(n)
-	if !ok || value == nil || len(units) == 0 {
-		return q
-	}
-	return quantity{value: value, units: units}
+	return symbols
 }
 
-// symbolUnits splits a product or quotient of a number and letters that are units.
-func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unitPower, ok bool) {
-	power := func(n *latex.Node, k int) bool {
-		if n.Op == latex.Pow {
-			e, isInt := c.algebra.Integer(n.Args[1])
-			if !isInt || e < -9 || e > 9 {
-				return false
-			}
-			n, k = n.Args[0], k*e
-		}
-		if _, _, known := unitNamed(n.Name); !known || n.Op != latex.Sym && n.Op != latex.Mul {
-			return false
-		}
-		symbols = append(symbols, unitPower{n.Name, k})
+// symbolUnits multiplies q by n to a power, a product or quotient of numbers and
+// of letters that are units; it reports whether n is one.
+func (c *comparer) symbolUnits(n *latex.Node, power int, q *quantity) bool {
+	if u, _, known := unitNamed(n.Name); known && (n.Op == latex.Sym || n.Op == latex.Mul) && u.num != 0 {
+		q.units = append(q.units, unitPower{n.Name, power})
 		return true
 	}
 	switch {
+	case len(algebra.Variables(n)) == 0 && len(q.units) == 0 && power > 0 && n.Op.Scalar() && !n.Is(latex.Const):
+		if q.value != nil {
+			n = product(q.value, n)
+		}
+		q.value = n
+		return true
+	case n.Op == latex.Mul:
+		return n.Every(func(arg *latex.Node) bool { return c.symbolUnits(arg, power, q) })
 	case n.Op == latex.Div:
-		if value, symbols, ok = c.symbolUnits(n.Args[0]); !ok {
-			return nil, nil, false
-		}
-		parts := []*latex.Node{n.Args[1]}
-		if n.Args[1].Op == latex.Mul {
-			parts = n.Args[1].Args
-		}
-		if slices.ContainsFunc(parts, func(part *latex.Node) bool { return !power(part, -1) }) {
-			return nil, nil, false
-		}
-		return value, symbols, true
-	case n.Op == latex.Mul && n.Args[0].Op.Scalar() && len(algebra.Variables(n.Args[0])) == 0:
-		number := 1 // of factors before the units
-		for number < len(n.Args) && len(algebra.Variables(n.Args[number])) == 0 && n.Args[number].Op != latex.Const {
-			number++
-		}
-		for _, part := range n.Args[number:] {
-			if part.Op == latex.Div && power(part.Args[0], 1) && power(part.Args[1], -1) {
-				continue // 5 \frac{km}{h}
-			}
-			if !power(part, 1) {
-				return nil, nil, false
-			}
-		}
-		return product(n.Args[:number]...), symbols, true
-	}
-	return n, nil, len(algebra.Variables(n)) == 0
-}
-
-// certain are units in letters that nobody means as variables, as trees are printed.
-var certain = map[string]bool{
-	"Omega": true, "(pow m 2)": true, "(pow m 3)": true, "(div m s)": true, "(div m (pow s 2))": true, "(div (mul km k m) h)": true,
-}
-
-// isArea reports whether n is a number times m^2, m^3, m/s, m/s^2, km/h or ohms.
-func isArea(n *latex.Node) bool {
-	times := func(n *latex.Node) bool { return n.Op == latex.Mul && len(n.Args) == 2 && n.Args[0].Op == latex.Num }
-	switch {
-	case times(n):
-		return certain[n.Args[1].String()]
-	case n.Op == latex.Div && times(n.Args[0]):
-		return certain[(&latex.Node{Op: latex.Div, Args: []*latex.Node{n.Args[0].Args[1], n.Args[1]}}).String()]
+		return c.symbolUnits(n.Args[0], power, q) && c.symbolUnits(n.Args[1], -power, q)
+	case n.Op == latex.Pow:
+		e, ok := c.algebra.Integer(n.Args[1])
+		return ok && e >= -9 && e <= 9 && c.symbolUnits(n.Args[0], power*e, q)
 	}
 	return false
 }
 
-// isScientific reports whether n is a number with a power of ten and letters behind it.
-func isScientific(n *latex.Node) bool {
-	if n.Op == latex.Div {
-		n = n.Args[0]
+// isMeasure reports whether the letters behind a number are units that nobody means as
+// variables, or stand behind a power of ten.
+func (c *comparer) isMeasure(n *latex.Node) bool {
+	var symbols quantity
+	if !n.Contains(latex.Sym) || !c.symbolUnits(n, 1, &symbols) || symbols.value == nil {
+		return false
 	}
-	return n.Op == latex.Mul && len(n.Args) > 2 && n.Args[0].Op == latex.Num && n.Args[1].Op == latex.Pow && n.Args[1].Args[0].Is(latex.Num) && len(algebra.Variables(n.Args[1])) == 0
+	scientific := symbols.value.Any(func(m *latex.Node) bool { return m.Op == latex.Pow && m.Args[0].Is(latex.Num) })
+	return scientific || certain[strings.ReplaceAll(fmt.Sprint(symbols.units), " ", "")]
 }
+
+// certain are units in letters that nobody means as variables.
+var certain = setOf("[{Omega1}] [{m2}] [{m3}] [{m1}{s-1}] [{m1}{s-2}] [{km1}{h-1}]")
 
 // sumOf adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.
 func (c *comparer) sumOf(n *latex.Node) (quantity, bool) {
@@ -256,9 +221,9 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	x, y := c.quantityOf(g), c.quantityOf(a)
 	if (len(x.units) == 0) != (len(y.units) == 0) {
 		x, y = c.withSymbols(g, x), c.withSymbols(a, y)
-	} else if len(y.units) == 0 && (isArea(a) || isScientific(a)) && len(algebra.Variables(g)) == 0 {
+	} else if len(y.units) == 0 && len(algebra.Variables(g)) == 0 && c.isMeasure(a) {
 		y = c.withSymbols(a, y) // 5 m^2
-	} else if len(x.units) == 0 && isArea(g) && len(algebra.Variables(a)) == 0 {
+	} else if len(x.units) == 0 && len(algebra.Variables(a)) == 0 && c.isMeasure(g) {
 		x = c.withSymbols(g, x)
 	}
 	switch {

@@ -24,16 +24,13 @@ func expand(n *latex.Node) (*latex.Node, bool) {
 		out := &latex.Node{Op: n.Op, Name: n.Name}
 		for _, arg := range n.Args {
 			e, ok := expand(arg)
-			if !ok {
+			if !ok || len(out.Args) > 4*maxSigns {
 				return nil, false
 			}
-			if e.Op == latex.List && arg.Contains(latex.PlusMinus, latex.MinusPlus) {
+			if e != arg && e.Op == latex.List {
 				out.Args = append(out.Args, e.Args...)
 			} else {
 				out.Args = append(out.Args, e)
-			}
-			if len(out.Args) > 4*maxSigns {
-				return nil, false
 			}
 		}
 		return out, true

@@ -200,17 +200,13 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	}
 	list := latex.Reading{Comma: latex.Separator}
 	decimal := latex.Reading{Comma: latex.Decimal}
-	euler := latex.Reading{EulerE: true}
 	switch {
 	// 100,200 is a list if the other side clearly is one.
 	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && !zeroGroup.MatchString(gold) && !zeroGroup.MatchString(answer) && try(list, list):
 	// In running text 1,5 may be a decimal.
 	case !marked && g.Ambiguity.Decimal && isList(g.Tree) && !isList(a.Tree) && try(decimal, latex.Reading{}):
 	case !marked && a.Ambiguity.Decimal && isList(a.Tree) && !isList(g.Tree) && try(latex.Reading{}, decimal):
-	case g.Ambiguity.Exponent && try(euler, latex.Reading{}):
-	case a.Ambiguity.Exponent && try(latex.Reading{}, euler):
 	case (g.Ambiguity.Units || a.Ambiguity.Units) && try(latex.Reading{Letters: true}, latex.Reading{Letters: true}):
-	case (g.Ambiguity.Subscript || a.Ambiguity.Subscript) && try(latex.Reading{Subscripts: true}, latex.Reading{Subscripts: true}):
 	}
 	return v
 }

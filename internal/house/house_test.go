@@ -18,16 +18,15 @@ const (
 
 // longFunctions lists functions with a reason for their length: a table or a grammar.
 var longFunctions = map[string]string{
-	"models/graph.init":                            "the table of gradient rules",
-	"internal/graphtest.Cases":                     "the table of cases",
-	"verifier/internal/algebra.formula.value":      "a case for each kind of node",
-	"verifier/internal/algebra.numeric.value":      "a case for each kind of node",
-	"verifier/internal/algebra.survey":             "a case for each kind of node",
-	"verifier/internal/latex.parser.command":       "grammar",
-	"verifier/internal/latex.parser.product":       "grammar",
-	"verifier/internal/latex.parser.spelledNumber": "grammar",
-	"verifier/internal/latex.parser.suffix":        "grammar",
-	"verifier/internal/latex.parser.units":         "grammar",
+	"models/graph.init":                       "the table of gradient rules",
+	"internal/graphtest.Cases":                "the table of cases",
+	"verifier/internal/algebra.formula.value": "a case for each kind of node",
+	"verifier/internal/algebra.numeric.value": "a case for each kind of node",
+	"verifier/internal/algebra.survey":        "a case for each kind of node",
+	"verifier/internal/latex.parser.command":  "grammar",
+	"verifier/internal/latex.parser.product":  "grammar",
+	"verifier/internal/latex.parser.suffix":   "grammar",
+	"verifier/internal/latex.parser.units":    "grammar",
 }
 
 // TestSizes holds functions to a size.

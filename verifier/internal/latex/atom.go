@@ -321,10 +321,6 @@ func (p *parser) word() *Node {
 			return p.application(n.Name)
 		}
 	}
-	if next := p.cur(); n.Op == Sym && next.kind == number && !next.space && next.num.short && !t.plain && p.subscripts {
-		p.advance() // x1 for x_1
-		n = &Node{Op: Sym, Name: n.Name + "_" + next.num.text}
-	}
 	// A(1,2), I(0): nobody writes a product so.
 	if n.Op == Sym && p.cur().is("(") && (p.commaAhead() || p.namedAhead() || p.at(1).kind == number && p.at(2).is(")")) {
 		return p.application(n.Name)
@@ -462,11 +458,6 @@ func (p *parser) namedWord(w string) *Node {
 			p.advance()
 			op := map[string]Op{"abs": Abs, "floor": Floor, "ceil": Ceil}[w]
 			return &Node{Op: op, Args: []*Node{p.bracketed()}}
-		}
-	case "frac":
-		if p.at(1).is("{") { // \frac with its backslash lost
-			p.advance()
-			return &Node{Op: Div, Args: []*Node{p.argument(), p.argument()}}
 		}
 	}
 	if len(w) > 1 && !t.plain {

@@ -171,12 +171,13 @@ func (p *parser) derivative() *Node {
 		for shut < len(p.tokens)-1 && !p.tokens[shut].is("}") {
 			shut++
 		}
-		parts[i] = textOf(p.tokens[p.pos : shut+1]).Name
-		if !p.cur().is("{") || !first.cmd("partial") && (first.kind != word || first.text[0] != 'd' || len(first.text) > 3) || i == 1 && len(parts[i]) < 2 {
+		text := textOf(p.tokens[p.pos : shut+1])
+		isD := first.cmd("partial") || first.kind == word && first.text[0] == 'd' && len(first.text) <= 3
+		if !p.cur().is("{") || !p.tokens[shut].is("}") || !isD || text == nil || i == 1 && len(text.Name) < 2 {
 			p.pos = at
 			return nil
 		}
-		parts[i] = strings.TrimPrefix(strings.ReplaceAll(strings.ReplaceAll(parts[i], `\partial`, "d"), " ", ""), "d")
+		parts[i] = strings.TrimPrefix(strings.ReplaceAll(strings.ReplaceAll(text.Name, `\partial`, "d"), " ", ""), "d")
 		p.pos = shut + 1
 	}
 	name := "d(" + parts[0] + ")/d(" + parts[1] + ")"
@@ -233,8 +234,8 @@ func (p *parser) numberSet(name string) *Node {
 	mark := p.at(i)
 	if (p.cur().is("^") || p.cur().is("_")) && mark.kind == sign && numberSigns[mark.text] != "" {
 		name += numberSigns[mark.text]
-		for p.pos += i; i == 2 && !p.cur().is("}"); {
-			p.advance()
+		for p.pos += i; i == 2 && !p.cur().is("}"); p.advance() {
+			p.failIf(p.cur().kind == end)
 		}
 		p.advance()
 	}

@@ -266,6 +266,11 @@ func (l *lexer) letters(plain, roman bool) {
 		l.emit(token{kind: word, text: half, plain: true, at: start})
 		return
 	}
+	if m := initials.FindString(l.src[start:min(start+10, len(l.src))]); m != "" && unitOf(strings.ReplaceAll(m, ".", "")) != "" {
+		l.pos += len(m)
+		l.word(strings.ReplaceAll(m, ".", ""), true, roman, start)
+		return
+	}
 	for l.pos < len(l.src) {
 		c := l.src[l.pos]
 		switch {
@@ -298,6 +303,9 @@ func (l *lexer) word(text string, plain, roman bool, at int) {
 	plain = plain || len(text) > maxLetters
 	l.emit(token{kind: word, text: text, plain: plain, roman: roman, at: at})
 }
+
+// initials matches an abbreviation with a point after each letter, m.p.h.
+var initials = regexp.MustCompile(`^(?:[A-Za-z]\.){2,5}`)
 
 // meridiem is a leading a.m. or p.m. however spelled.
 var meridiem = regexp.MustCompile(`^(?:((?i:[ap]\. {0,2}m\.))|((?i:[ap](?:\. {0,2})?m))(?:$|[^A-Za-z]))`)

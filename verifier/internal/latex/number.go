@@ -20,10 +20,6 @@ const (
 // A Reading decides what a text leaves open.
 type Reading struct {
 	Comma comma
-	// EulerE reads the e of 2e-3 as Euler's number, not as an exponent.
-	EulerE bool
-	// Subscripts reads x1 as x_1 with its underscore lost, not as a product.
-	Subscripts bool
 	// Letters reads letters beside a number in a formula as variables, never as units.
 	Letters bool
 }
@@ -32,8 +28,6 @@ type Reading struct {
 type ambiguity struct {
 	Thousands bool // commas count as thousands separators
 	Decimal   bool // a comma could be a decimal comma
-	Exponent  bool // an e counts as a decimal exponent
-	Subscript bool // a letter precedes digits
 	Units     bool // letters of a formula count as a unit
 }
 
@@ -41,7 +35,6 @@ type ambiguity struct {
 // repetend and exponent included.
 func (l *lexer) number(plain bool) {
 	start := l.pos
-	l.met.Subscript = l.met.Subscript || start > 0 && isLetter(l.src[start-1])
 	if start >= l.listed {
 		l.commaRun()
 	}
@@ -190,6 +183,9 @@ func grouped(run string) bool {
 // separators may separate groups of three digits besides a comma.
 var separators = [...]string{`{,}`, `\text{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, `\,`, `\;`, `\:`, `\ `, `{\,}`, `{ }`, "~", " ", "\u00a0", "\u2009", "\u202f", "'"}
 
+// pointed matches groups of three digits with points, 1.234.567.
+var pointed = regexp.MustCompile(`^(?:\.\d{3}){2,9}`)
+
 // whole reads the digits before the point without their separators. It reports
 // whether there were none.
 func (l *lexer) whole() (string, bool) {
@@ -217,12 +213,12 @@ func (l *lexer) whole() (string, bool) {
 		l.pos += n + 3
 		groups = append(groups, g...)
 	}
-	all := string(groups)
-	// European points: 1.234.567 or 1.234,56.
-	if all == first && l.peek(0) == '.' {
-		all = l.points(all)
+	if m := pointed.FindString(l.src[l.pos:]); len(groups) == len(first) && m != "" && !isDigit(l.peek(len(m))) {
+		l.pos += len(m)
+		l.met.Decimal, l.listed = true, l.pos // a comma after them is a decimal comma
+		groups = append(groups, strings.ReplaceAll(m, ".", "")...)
 	}
-	return all, len(all) == len(first)
+	return string(groups), len(groups) == len(first)
 }
 
 // separator returns the length of the thousands separator at the position, 0 if there is none.
@@ -251,28 +247,6 @@ func (l *lexer) mixedAhead() bool {
 	return i < len(l.src) && l.src[i] == '/'
 }
 
-// points reads European thousands after first: two or more groups, or one
-// that a decimal comma follows.
-func (l *lexer) points(first string) string {
-	i, all := l.pos, first
-	groups := 0
-	for i+4 <= len(l.src) && l.src[i] == '.' && isDigit(l.src[i+1]) && isDigit(l.src[i+2]) && isDigit(l.src[i+3]) && len(all) < 100 {
-		all += l.src[i+1 : i+4]
-		i += 4
-		groups++
-	}
-	rest := l.src[i:]
-	comma := len(rest) > 1 && rest[0] == ',' && isDigit(rest[1])
-	if groups == 0 || groups == 1 && !comma || len(rest) > 0 && isDigit(rest[0]) {
-		return first
-	}
-	l.pos = i
-	if comma {
-		l.met.Decimal, l.listed = true, l.pos
-	}
-	return all
-}
-
 // decimalPoint reports whether the position is at a decimal point of the number.
 func (l *lexer) decimalPoint() bool {
 	switch l.peek(0) {
@@ -283,11 +257,8 @@ func (l *lexer) decimalPoint() bool {
 	case '{': // 0{,}5
 		return l.round == 0 && strings.HasPrefix(l.src[l.pos:], "{,}") && isDigit(l.peek(3)) && !l.braceComma(l.pos+3)
 	case ',':
-		if !isDigit(l.peek(1)) {
-			return false
-		}
-		// After European points only a decimal comma makes sense.
-		return l.reading.Comma == Decimal && l.pos >= l.listed || l.pos == l.listed && l.pos >= 4 && l.src[l.pos-4] == '.'
+		pointed := l.pos == l.listed && l.pos >= 4 && l.src[l.pos-4] == '.'
+		return isDigit(l.peek(1)) && (pointed || l.reading.Comma == Decimal && l.pos >= l.listed)
 	}
 	return false
 }
@@ -405,11 +376,6 @@ func (l *lexer) exponent(n *numeral) {
 		return
 	}
 	text := l.src[l.pos+1 : l.pos+i]
-	if l.peek(0) == 'e' && !isDigit(text[0]) { // 2e-3 may be 2e - 3, but 2e3 and 2E-3 are no formulas
-		if l.met.Exponent = true; l.reading.EulerE {
-			return
-		}
-	}
 	l.pos += i
 	exp, err := strconv.Atoi(strings.TrimLeft(text, "+-"))
 	if err != nil || exp > maxExp {

@@ -75,23 +75,21 @@ func parseAll(tokens []token, reading Reading) (tree *Node, steps int, err error
 }
 
 func newParser(tokens []token, reading Reading) *parser {
-	return &parser{tokens: partStatements(tokens), subscripts: reading.Subscripts, lettersOnly: reading.Letters}
+	return &parser{tokens: partStatements(tokens), lettersOnly: reading.Letters}
 }
 
 // A parser is a recursive descent over tokens. It gives up by panicking with
 // an error, which top turns into one.
 type parser struct {
-	tokens   []token
-	pos      int
-	depth    int
-	steps    int  // number of tokens read
-	letters  int  // taken as variables
-	bars     int  // open | that the next | may close
-	brackets int  // open ( and [
-	inSet    bool // in \{\}: a colon or bar begins a condition
-	inIndex  bool // inside a subscript
-	// subscripts reads x1 as x_1, not as a product.
-	subscripts  bool
+	tokens      []token
+	pos         int
+	depth       int
+	steps       int  // number of tokens read
+	letters     int  // taken as variables
+	bars        int  // open | that the next | may close
+	brackets    int  // open ( and [
+	inSet       bool // in \{\}: a colon or bar begins a condition
+	inIndex     bool // inside a subscript
 	lettersOnly bool // letters of a formula are no units
 	unitLetters bool // some were taken as units
 }

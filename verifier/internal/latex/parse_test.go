@@ -53,7 +53,7 @@ func TestTruncated(t *testing.T) {
 		source, _, _ := strings.Cut(line, "\t")
 		for i := range len(source) {
 			for _, s := range []string{source[:i], source[i:], source[:i] + source[i+1:], source[:i] + source[i:i+1] + source[i:]} {
-				for _, reading := range []Reading{{}, {Comma: Separator}, {Comma: Decimal, EulerE: true}} {
+				for _, reading := range []Reading{{}, {Comma: Separator}, {Comma: Decimal}} {
 					p, err := Parse(s, reading)
 					if err != nil {
 						t.Fatalf("Parse(%q): %v", s, err)

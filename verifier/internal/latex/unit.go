@@ -499,10 +499,6 @@ func (p *parser) unit() *Node {
 // Greek letter (\mu m, k\Omega); "" if there is none.
 func (p *parser) unitName() string {
 	t, next, n := p.cur(), p.at(1), 1
-	if letters := p.initials(); letters != "" && unitOf(letters) != "" { // m.p.h.
-		p.pos += 2 * len(letters)
-		return unitOf(letters)
-	}
 	if next.is("-") && !next.space {
 		next, n = p.at(2), 2
 	} else if next.is(".") && !next.space && strings.EqualFold(t.text, "fl") {
@@ -524,22 +520,6 @@ func (p *parser) unitName() string {
 		p.advance()
 	}
 	return unitOf(t.text)
-}
-
-// initials returns the letters of an abbreviation with a point after each; "" if there is none
-// here.
-func (p *parser) initials() string {
-	letters := ""
-	for i := 0; i < 8; i += 2 {
-		if t := p.at(i); t.kind != word || len(t.text) != 1 || !p.at(i+1).is(".") || i > 0 && t.space {
-			break
-		}
-		letters += p.at(i).text
-	}
-	if len(letters) < 2 {
-		return ""
-	}
-	return letters
 }
 
 // between are words after the inches of "5 in by 7 in".

@@ -348,15 +348,11 @@ func choice(tokens []token) string {
 	if label := tokens[i+2]; label.kind == word && isOption(label) && tokens[i+3].kind == end {
 		return "" // A: B
 	}
-	// (A)(B) and (A) 12 (B) 13 name two options.
-	for j := i + 2; j+2 < len(tokens); j++ {
-		if tokens[j].is("(") && isOption(tokens[j+1]) && tokens[j+2].is(")") && (tokens[j].space || tokens[j-1].kind != word) {
-			return ""
-		}
-	}
-	// So do A.B. and A. no B. yes.
+	// (A)(B), A.B. and A. no B. yes name two options, but (A) f(B) does not.
 	for j := i + 2; j+1 < len(tokens); j++ {
-		if after := tokens[j+1]; isOption(tokens[j]) && (after.is(".") || after.is(")") || after.is(":")) && (j == i+2 || tokens[j+2].kind != end) {
+		after := tokens[j+1]
+		called := tokens[j-1].is("(") && !tokens[j-1].space && tokens[j-2].kind == word
+		if isOption(tokens[j]) && !called && (after.is(")") && tokens[j-1].is("(") || (after.is(".") || after.is(")") || after.is(":")) && (j == i+2 || tokens[j+2].kind != end)) {
 			return ""
 		}
 	}
