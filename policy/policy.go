@@ -160,8 +160,8 @@ func (p *Policy) bind(compute models.Compute) error {
 		return err
 	}
 	p.compute = compute
-	p.Ring, err = runtime.NewRing(arch, p.Weights)
-	return err
+	p.Ring = runtime.NewRing(arch, p.Weights)
+	return nil
 }
 
 // NewAdapter adds a new adapter to the model, as LoadAdapter adds an existing one. base

@@ -9,14 +9,14 @@
 // Two things own bytes: an arena those that live as long as the model, a buffer those of
 // runs. Everything else is a view of them or a way to them.
 //
-//	Env ── memory ─┬─ storage   addresses: Alloc, Free, Upload, Download, Zero, CopyRuns
-//	               │            (heap on the CPU, deviceStorage over a Driver on a device)
-//	               └─ Backend   how sessions run there: Provider, Kernels, Streams
+//	Env ── memory         a device: Alloc, Free, Upload, Download, Zero, CopyRuns
+//	         └─ Backend   what its provider gives: a Driver (the heap on the CPU), Kernels,
+//	                      and how sessions run there
 //
-//	models.Weights ── arena     the host's elements, and where sessions find them
-//	  Layout: names,  ├─ pieces   which ranges of the elements it holds; all without ranks
-//	  shapes, places  ├─ rounded  the 16-bit copy that Programs read in place of float32
-//	                  └─ masters  float32 elements for updates that Programs do not read
+//	models.Weights ── arena     one for weights, for gradients and for each moment
+//	  Layout: names,  ├─ blocks   the float32 elements, where each is: host, device, or, in a
+//	  shapes, places  │           gap, another rank
+//	                  └─ copy     what Programs read of the layers in fewer bits
 //
 //	arena, buffer ── Value ── Binding ── Session
 //	  own bytes      view     inputs and   a loaded Program
@@ -24,31 +24,35 @@
 //
 // A place is where a tensor lies in a Layout: an offset, a size and a shape. Weights,
 // gradients and each moment of an optimizer are models.Weights with one Layout, so a place
-// names the same parameter in all of them.
+// names the same parameter in all of them. A piece is a range of elements of a Layout.
 //
-// A Weights is the host's side. Its arena is where sessions read it: on the CPU the same
-// memory, on a device a copy, and the host's elements are then those of the last Download.
+// A Weights is the host's side. Its arena says where sessions find each element: a block is
+// a piece that is adjacent in one memory. On the CPU that is the memory of the Weights; on a
+// device it is another one, and the host's elements are then those of the last Download.
 // Env.arenas finds the arena of a Weights for Upload, Download and Forget.
 //
-// A piece is a range of elements. An arena holds several where ranks divide the weights
-// among them, or where the host keeps the matrices of layers (Offload). shares says which
-// rank owns which range.
+// Elements in blocks are the masters: float32, read and written by updates. All ranks and
+// all Programs have those of vectors, the embedding and the head. Where Programs read the
+// layers' matrices from the copy, their masters may lie on the host (Offload), on the rank
+// that updates them alone (Divide; shares says which rank owns which piece), or nowhere, as
+// with a frozen base in fewer bits, whose type is the copy's. So the type that Programs read
+// is the arena's business, and that of their ports.
 //
-// A buffer is memory of one type that grows: activations, the cache of keys and values,
-// the ids and masks that Go fills, the log-probs that it reads. Its mirror is the host's
-// side; push and pulled copy between the two, on the CPU nothing.
+// A buffer is memory of one type that grows: activations, the state of the sequences that a
+// Decoder decodes, the ids and masks that Go fills, the log-probs that it reads. Its mirror
+// is the host's side; push and pulled copy between the two, on the CPU nothing.
 //
 // A Value is an address with a type and a shape, as ONNX Runtime takes it. It owns
-// nothing: many Values may view one arena, a fused projection and its parts for example. A
+// nothing: many Values may view one block, a fused projection and its parts for example. A
 // Binding holds the Values that a Session reads and writes. Nothing is copied: a weight
 // that several Sessions bind is in memory once, and an output may be bound to the memory of
 // an input that the Program updates.
 //
-// staging moves a part of the optimizer's state to a device and back where the host keeps
-// it. link moves ranges between the devices of ranks.
+// staging moves a part of an update to a device and back where the host keeps its arrays.
+// link moves pieces between the devices of ranks.
 //
-// Read on in this order: storage and memory (memory.go), buffer.go, arena.go, ring.go,
-// binding.go; then decoder.go, pass.go and optimizer.go, which use them.
+// Read on in this order: memory.go, buffer.go, arena.go, ring.go, binding.go; then
+// decoder.go, pass.go and optimizer.go, which use them.
 //
 // # cgo
 //

@@ -1,11 +1,9 @@
 package runtime
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"onering/models"
 	"onering/models/ports"
@@ -19,103 +17,75 @@ var ErrOverflow = errors.New("runtime: gradients overflow float16")
 // of a slice takes one thread, so on the CPU several runs go in parallel, each with its own
 // binding.
 type norm struct {
-	kernels  Kernels    // the device's kernels; if it has some, there are no bindings
-	bindings []*Binding // bindings of one session
-	unscales bool       // whether the layers compute in float16: gradients are scaled and may overflow
+	bindings []*Binding // bindings of one session; none if the device has kernels
+	unscales bool       // whether the Program divides gradients by the LossScale, as in float16
 	unscale  buffer     // [1], 1/LossScale
-
-	numbers    []int    // of the slices, among those of all ranks
-	g          []*Value // the gradients of each slice
-	sum, found []*Value // by slice, the sum of the squares and, if unscales, how many elements are not finite
-	sums       buffer   // holds sum
-	founds     buffer   // holds found
+	numbers  []int      // of the slices, among those of all ranks
+	g, sum   []*Value   // by slice, its gradients and the sum of their squares
+	sums     buffer     // holds sum
 }
 
-// openNorm cuts the gradients into slices and loads the Program.
+// openNorm cuts the gradients into slices, loads the Program and allocates the sums.
 func (o *Optimizer) openNorm() error {
-	n := &norm{kernels: o.env.memory.Kernels, sums: o.env.buffer(models.F32), founds: o.env.buffer(models.F32), unscale: hostBuffer(models.F32)}
-	o.norm = n
+	n, e := &o.norm, o.env
+	n.sums, n.unscale = e.buffer(models.F32), hostBuffer(models.F32)
+	p, err := o.ring.Arch.GradNorm()
+	if err != nil {
+		return err
+	}
+	n.unscales = len(p.Outputs) > 1
 	bounds := o.ring.shares.bounds
-	for i := range bounds[:len(bounds)-1] {
+	for i, first := range bounds[:len(bounds)-1] {
 		if !o.ring.shares.owns(i) {
 			continue
 		}
-		g, err := o.env.arenaOf(o.gradients).view(bounds[i], int64(bounds[i+1]-bounds[i]))
+		g, err := e.arenaOf(o.gradients).view(first, int64(bounds[i+1]-first))
 		if err != nil {
 			return err
 		}
 		n.numbers, n.g = append(n.numbers, i), append(n.g, g)
 	}
-	p, err := o.ring.Arch.GradNorm()
-	if err != nil || n.g == nil {
-		return err
-	}
-	n.unscales = len(p.Outputs) > 1
-	return n.open(o.env, p)
-}
-
-// open loads the Program and allocates the sums.
-func (n *norm) open(e *Env, p models.Program) error {
-	if n.kernels == nil {
-		first, err := loadBinding(e, withScalars(p))
-		if err != nil {
-			return err
-		}
-		n.bindings = append(n.bindings, first)
-	}
-	for e.memory.Aliases() && len(n.bindings) < min(e.Threads(), len(n.g)) {
-		b, err := n.bindings[0].s.NewBinding()
-		if err != nil {
-			return err
-		}
-		n.bindings = append(n.bindings, b)
-	}
-	_, sumsErr := n.sums.of(int64(len(n.g)))
-	_, foundsErr := n.founds.of(int64(len(n.g)))
-	if err := cmp.Or(sumsErr, foundsErr); err != nil {
+	if _, err := n.sums.of(int64(len(n.g))); err != nil {
 		return err
 	}
 	for i := range n.g {
-		sum, sumErr := n.sums.view(i)
-		found, foundErr := n.founds.view(i, 1)
-		n.sum, n.found = append(n.sum, sum), append(n.found, found)
-		if err := cmp.Or(sumErr, foundErr); err != nil {
+		sum, err := n.sums.view(i)
+		if err != nil {
 			return err
 		}
+		n.sum = append(n.sum, sum)
 	}
-	return nil
-}
-
-// squares sets the sums of its slices: the squares of the gradients divided by scale. A
-// sum is NaN if a gradient overflows float16.
-func (n *norm) squares(sums []float64, scale float64) error {
-	if len(n.g) == 0 {
+	if e.memory.Kernels != nil {
 		return nil
 	}
-	run := n.runSessions
-	if n.kernels != nil {
-		run = n.runKernels
+	first, err := loadBinding(e, withScalars(p))
+	for err == nil {
+		n.bindings = append(n.bindings, first)
+		if !e.memory.Aliases() || len(n.bindings) >= min(e.Threads(), len(n.g)) {
+			break
+		}
+		first, err = n.bindings[0].s.NewBinding()
 	}
-	if err := run(scale); err != nil {
+	return err
+}
+
+// squares sets the sums of its slices: the squares of the gradients divided by scale.
+func (n *norm) squares(k Kernels, sums []float64, scale float64) error {
+	run := func() error { return n.runSessions(scale) }
+	if !n.unscales {
+		scale = 1
+	}
+	if k != nil {
+		run = func() error { return n.runKernels(k, scale) }
+	}
+	if err := run(); err != nil {
 		return err
 	}
 	singles, err := pulled[float32](&n.sums)
-	if err != nil {
-		return err
-	}
-	var found []float32 // kernels do not count overflows: their sums are not finite then
-	if n.unscales && n.kernels == nil {
-		if found, err = pulled[float32](&n.founds); err != nil {
-			return err
-		}
-	}
 	for i, number := range n.numbers {
 		sums[number] = float64(singles[i])
-		if found != nil && found[i] != 0 || found == nil && n.unscales && math.IsNaN(sums[number]-sums[number]) {
-			sums[number] = math.NaN()
-		}
 	}
-	return nil
+	return err
 }
 
 // runSessions computes the sums by the Program.
@@ -134,9 +104,6 @@ func (n *norm) runSessions(scale float64) error {
 		b := <-free
 		b.in(ports.Grad, n.g[i], nil)
 		b.out(ports.SquareSum, n.sum[i], nil)
-		if n.unscales {
-			b.out(ports.NotFinite, n.found[i], nil)
-		}
 		b.err = b.run()
 		free <- b
 	})
@@ -149,12 +116,9 @@ func (n *norm) runSessions(scale float64) error {
 }
 
 // runKernels computes the sums by the device's kernel.
-func (n *norm) runKernels(scale float64) error {
-	if !n.unscales {
-		scale = 1
-	}
+func (n *norm) runKernels(k Kernels, scale float64) error {
 	for i, g := range n.g {
-		if err := n.kernels.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, n.sum[i].data); err != nil {
+		if err := k.Squares(g.data, g.bytes/models.F32.Size(), 1/scale, n.sum[i].data); err != nil {
 			return err
 		}
 	}
@@ -163,12 +127,12 @@ func (n *norm) runKernels(scale float64) error {
 
 func (n *norm) close() {
 	closeSessions(n.bindings...)
-	closeValues(slices.Concat(n.g, n.sum, n.found)...)
-	closeBuffers(&n.sums, &n.founds, &n.unscale)
+	closeValues(append(n.g, n.sum...)...)
+	closeBuffers(&n.sums, &n.unscale)
 }
 
-// total adds the sums of all slices. If one is NaN and gradients are in float16, the
-// error is ErrOverflow.
+// total adds the sums of all slices. If gradients in float16 are not finite, or their
+// squares are too large, the error is ErrOverflow.
 func (o *Optimizer) total(sums []float64, scale float64) (total float64, err error) {
 	for _, x := range sums {
 		total += x
@@ -176,7 +140,7 @@ func (o *Optimizer) total(sums []float64, scale float64) (total float64, err err
 	if o.ring.Arch.Geometry().Compute != models.F16 {
 		return total / (scale * scale), nil
 	}
-	if slices.ContainsFunc(sums, math.IsNaN) {
+	if total-total != 0 {
 		return 0, ErrOverflow
 	}
 	return total, nil
@@ -193,7 +157,7 @@ func (o *Optimizer) GradNorm() (float64, error) {
 // has the same bits as with one Optimizer.
 func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
 	sums := make([]float64, len(o.ring.shares.owner))
-	if err := o.norm.squares(sums, o.ring.lossScale()); err != nil {
+	if err := o.norm.squares(o.env.memory.Kernels, sums, o.ring.lossScale()); err != nil {
 		return 0, err
 	}
 	if err := share(sums, o.ring.shares.owner); err != nil {

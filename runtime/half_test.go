@@ -34,8 +34,7 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 				t.Run(fmt.Sprintf("%v/%s", d, filepath.Base(dir)), func(t *testing.T) {
 					m := open(t, env, dir)
 					m.arch.Type = d
-					ring, err := runtime.NewRing(m.arch, m.weights)
-					check(t, err)
+					ring := runtime.NewRing(m.arch, m.weights)
 					t.Cleanup(ring.Close)
 					m.ring = ring
 					test(t, env, m, unit)
@@ -162,8 +161,7 @@ func TestHalfCopy(t *testing.T) {
 			defer p.Release()
 			return flat(p.LogProb)
 		}
-		ring, err := runtime.NewRing(c, w)
-		check(t, err)
+		ring := runtime.NewRing(c, w)
 		defer ring.Close()
 		before := score(w, ring)
 		for step := range 3 {
@@ -175,8 +173,7 @@ func TestHalfCopy(t *testing.T) {
 			fresh, err := models.NewWeights(w.Layout)
 			check(t, err)
 			copy(fresh.Data, w.Data)
-			other, err := runtime.NewRing(c, fresh)
-			check(t, err)
+			other := runtime.NewRing(c, fresh)
 			if slices.Equal(after, before) || !slices.Equal(after, score(fresh, other)) {
 				t.Fatalf("step %d: the graphs do not read what the step wrote", step)
 			}

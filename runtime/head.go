@@ -61,7 +61,7 @@ func (s *headSessions) of(l *Learner, keepsLogits bool) (*headProducts, error) {
 		if s.target, err = loadBinding(l.env, target); err != nil {
 			return nil, err
 		}
-		if err := s.target.Input(ports.HeadSlice, l.ring.arena.tensors[l.geometry.Head]); err != nil {
+		if err := s.target.Input(ports.HeadSlice, l.ring.arena.value(l.geometry.Head, models.F32)); err != nil {
 			return nil, err
 		}
 	}

@@ -62,13 +62,12 @@ func updated(t *testing.T, env *Env, arch models.Architecture) ([][]float32, flo
 	w, err := models.NewWeights(arch.Layout())
 	must(err)
 	random(w)
-	ring, err := NewRing(arch, w)
-	must(err)
+	ring := NewRing(arch, w)
 	defer ring.Close()
 	g, err := models.NewWeights(arch.Layout())
 	must(err)
 	random(g)
-	a, err := env.holdPieces(g, env.memory, nil, false)
+	a, err := env.holdAll(g)
 	must(err)
 	defer a.close()
 	o, err := env.NewOptimizer(ring, g, &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1})
@@ -84,7 +83,7 @@ func updated(t *testing.T, env *Env, arch models.Architecture) ([][]float32, flo
 	for i := range all {
 		all[i] = slices.Clone(all[i])
 	}
-	if c := ring.trained().rounded; c != nil {
+	if c := ring.trained().copy; c.size() > 0 {
 		raw := make([]float32, (c.bytes()+3)/4)
 		must(env.memory.Download(unsafe.Pointer(unsafe.SliceData(raw)), c.at, c.bytes()))
 		all = append(all, raw)

@@ -29,7 +29,7 @@ func (p *Pass) fillActivations(a *activations, keep bool) error {
 	if err != nil {
 		return err
 	}
-	if err := l.rows.gather(l.ring.arena.tensors[l.geometry.Embedding], p.packed.ids.value, x); err != nil {
+	if err := l.rows.gather(l.ring.arena.value(l.geometry.Embedding, models.F32), p.packed.ids.value, x); err != nil {
 		return err
 	}
 	for i := range l.geometry.Layers {
@@ -98,7 +98,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		l.final(i)
 	}
 	if l.trainsWeights() {
-		if err := l.rows.add(dy, &p.packed.ids, l.gradients.tensors[l.geometry.Embedding]); err != nil {
+		if err := l.rows.add(dy, &p.packed.ids, l.gradients.value(l.geometry.Embedding, models.F32)); err != nil {
 			return err
 		}
 	}

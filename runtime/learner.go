@@ -109,8 +109,8 @@ func (l *Learner) open() (err error) {
 		if l.Gradients, err = models.NewWeights(l.ring.Trained().Layout); err != nil {
 			return err
 		}
-		if l.gradients, err = l.env.holdPieces(l.Gradients, l.env.memory, nil, true); err == nil {
-			err = l.gradients.nameTensors()
+		if l.gradients, err = l.env.holdZeros(l.Gradients, l.env.memory, []piece{{0, len(l.Gradients.Data)}}); err == nil {
+			err = l.gradients.name()
 		}
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 		return err
 	}
 	return b.bindAll(models.Gradient, func(p models.Port) (*Value, error) {
-		v := l.gradients.tensor(prefix + p.Of)
+		v := l.gradients.value(prefix+p.Of, models.F32)
 		if v == nil {
 			return nil, fmt.Errorf("runtime: program %q updates the gradient of %q, which the model lacks", b.s.name, prefix+p.Of)
 		}

@@ -45,15 +45,11 @@ func (r *Ring) Divided() bool {
 	return r.shares.parts > 1 && r.Adapter == nil && r.Weights.Narrow == nil && from < to
 }
 
-// own returns the pieces of this part; nil means all.
-func (s *shares) own() []piece {
-	if s.parts <= 1 {
-		return nil
-	}
-	own := make([]piece, 0)
+// own returns the elements that this part updates.
+func (s *shares) own() (own []piece) {
 	for _, b := range s.buckets {
-		if b[s.part] < b[s.part+1] {
-			own = append(own, piece{b[s.part], b[s.part+1]})
+		if x := (piece{b[s.part], b[s.part+1]}); x.size() > 0 {
+			own = append(own, x)
 		}
 	}
 	return own
@@ -120,21 +116,27 @@ func (r *Ring) bounds(e *Env) (bounds []int) {
 	return append(bounds, total)
 }
 
-// readRanges calls move for the ranges between bounds that Programs read, in float32 and
-// in 16 bits, with each range's arena and bounds.
-func readRanges(a *arena, bounds []int, move func(a *arena, bounds []int) error) error {
-	for _, x := range []*arena{a, a.rounded} {
-		if x == nil {
+// reads calls move for the blocks that Programs read, in float32 and in fewer bits, with the
+// bounds cut to each.
+func (a *arena) reads(bounds []int, move func(b block, bounds []int) error) error {
+	all, blocks := piece{bounds[0], bounds[len(bounds)-1]}, []block{a.copy}
+	for _, p := range a.read {
+		b, err := a.of(p)
+		if err != nil {
+			return err
+		}
+		blocks = append(blocks, block{p, b.memory, b.dtype, b.address(p.from)})
+	}
+	for _, b := range blocks {
+		if b.and(all).size() == 0 {
 			continue
 		}
-		for _, h := range x.common([]piece{{bounds[0], bounds[len(bounds)-1]}}) {
-			cut := make([]int, len(bounds))
-			for i, b := range bounds {
-				cut[i] = min(max(b, h.from), h.to)
-			}
-			if err := move(x, cut); err != nil {
-				return err
-			}
+		cut := make([]int, len(bounds))
+		for i, x := range bounds {
+			cut[i] = min(max(x, b.from), b.to)
+		}
+		if err := move(b, cut); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -145,26 +147,20 @@ func readRanges(a *arena, bounds []int, move func(a *arena, bounds []int) error)
 // bytes of the host; rank r owns those from at[r] to at[r+1]-1.
 func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x []byte, at []int) error) error {
 	var spare []byte
-	return readRanges(e.arenaOf(w), bounds, func(a *arena, cut []int) error {
+	return e.arenaOf(w).reads(bounds, func(b block, cut []int) error {
 		at := make([]int, len(cut))
 		for i, c := range cut {
-			at[i] = (c - cut[0]) * a.dtype.Size()
+			at[i] = (c - cut[0]) * b.dtype.Size()
 		}
-		first, all := a.address(cut[0]), at[len(at)-1]
-		spare = mirror(a.memory, first, all, spare)
-		move := func(from, to int, copy func(to, from unsafe.Pointer, bytes int) error, down bool) error {
-			x, y := unsafe.Add(unsafe.Pointer(unsafe.SliceData(spare)), from), unsafe.Add(first, from)
-			if !down {
-				x, y = y, x
-			}
-			if from == to {
-				return nil
-			}
-			return copy(x, y, to-from)
+		first, all := b.address(cut[0]), at[len(at)-1]
+		spare = mirror(b.memory, first, all, spare)
+		host := unsafe.Pointer(unsafe.SliceData(spare))
+		err := b.memory.Download(unsafe.Add(host, at[rank]), unsafe.Add(first, at[rank]), at[rank+1]-at[rank])
+		err = errors.Join(err, exchange(spare, at)) // other ranks wait for this one even after an error
+		for _, x := range [][2]int{{0, at[rank]}, {at[rank+1], all}} {
+			err = errors.Join(err, b.memory.Upload(unsafe.Add(first, x[0]), unsafe.Add(host, x[0]), x[1]-x[0]))
 		}
-		err := move(at[rank], at[rank+1], a.memory.Download, true)
-		// other ranks wait for this one even after an error
-		return errors.Join(err, exchange(spare, at), move(0, at[rank], a.memory.Upload, false), move(at[rank+1], all, a.memory.Upload, false))
+		return err
 	})
 }
 
@@ -172,17 +168,18 @@ func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x 
 // (excluded) of trained weights of an architecture or, if no Ring is divided, of their
 // gradients.
 func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int64 {
-	whole, l := &arena{dtype: models.F32, to: math.MaxInt}, arch.Layout()
-	if from, to := arch.Copied(); divided && from < to && arch.AdapterLayout() == nil {
-		whole = &arena{dtype: models.F32, weights: &models.Weights{Layout: l}, to: l.Size}
-		whole.pieces, whole.rounded = whole.without(from, to), &arena{dtype: arch.Geometry().Compute, from: from, to: to}
+	read, copied := []piece{{0, math.MaxInt}}, piece{}
+	if from, to := arch.Copied(); divided && arch.AdapterLayout() == nil {
+		copied = piece{from, to}
+		read = read[0].without(matrices(arch.Layout(), from, to))
 	}
-	return func(from, to int) (bytes int64) {
-		readRanges(whole, []int{from, to}, func(a *arena, cut []int) error {
-			bytes += int64((cut[1] - cut[0]) * a.dtype.Size())
-			return nil
-		})
-		return bytes
+	return func(from, to int) int64 {
+		all := piece{from, to}
+		bytes := all.and(copied).size() * arch.Geometry().Compute.Size()
+		for _, p := range read {
+			bytes += 4 * all.and(p).size()
+		}
+		return int64(bytes)
 	}
 }
 
@@ -265,7 +262,11 @@ func sumProgram(n, own int) models.Program {
 // Add replaces the elements from[rank] to to[rank]-1 by the sum over all ranks, in the
 // order of the ranks, and gives each other rank those that are that rank's.
 func (l *Link) Add(w *models.Weights, from, to []int) error {
-	a, n := l.env.arenaOf(w), to[l.rank]-from[l.rank]
+	n := to[l.rank] - from[l.rank]
+	a, err := l.env.arenaOf(w).of(piece{from[0], to[len(to)-1]})
+	if err != nil {
+		return err
+	}
 	if _, err := l.others.of(int64(max(1, n*(l.size-1)))); err != nil {
 		return err
 	}
@@ -307,11 +308,11 @@ func (l *Link) add(own *Value) error {
 // rank received.
 func (l *Link) Spread(w *models.Weights, bounds []int) (own int, err error) {
 	var out, in []nccl.Move // for uneven shares
-	err = readRanges(l.env.arenaOf(w), bounds, func(a *arena, cut []int) error {
-		own += (cut[l.rank+1] - cut[l.rank]) * a.dtype.Size()
-		o, i, even := l.moves(a.address, a.dtype.Size(), cut)
+	err = l.env.arenaOf(w).reads(bounds, func(b block, cut []int) error {
+		own += (cut[l.rank+1] - cut[l.rank]) * b.dtype.Size()
+		o, i, even := l.moves(b.address, b.dtype.Size(), cut)
 		if even {
-			return l.Gather(a.address(cut[0]), o[0].Bytes)
+			return l.Gather(b.address(cut[0]), o[0].Bytes)
 		}
 		out, in = append(out, o...), append(in, i...)
 		return nil

@@ -142,8 +142,7 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 	m.arch.Shape, m.eos, m.weights = loaded.Design.(decoder.Shape), loaded.EOS, weights
 	t.Cleanup(func() { m.weights.Close() })
 	m.arch.Provider = env.Provider() // on a stand-in CUDA
-	m.ring, err = runtime.NewRing(m.arch, m.weights)
-	check(t, err)
+	m.ring = runtime.NewRing(m.arch, m.weights)
 	t.Cleanup(m.ring.Close)
 	if base != dir {
 		m.adapt(t, loaded)
@@ -216,8 +215,7 @@ func randomWeights(t testing.TB, a decoder.Architecture, seed uint64) *models.We
 func madeUpRing(t testing.TB, a decoder.Architecture, seed uint64) (*models.Weights, *runtime.Ring) {
 	t.Helper()
 	w := randomWeights(t, a, seed)
-	ring, err := runtime.NewRing(a, w)
-	check(t, err)
+	ring := runtime.NewRing(a, w)
 	t.Cleanup(ring.Close)
 	return w, ring
 }

@@ -26,18 +26,18 @@ type Optimizer struct {
 	ring      *Ring
 	gradients *models.Weights
 	rule      models.Optimizer
-	arenas    map[string]*arena // the arenas of State, by port
-	norm      *norm
+	norm      norm
 	updates   []*update
+	parts     []part
 	scalars   buffer // the rule's numbers, in the order of their names
 	staging   staging
 }
 
-// An optimizerPart is a tensor, or a range of all elements.
-type optimizerPart struct {
-	binding    *Binding          // of its update; nil if code or the device's kernel updates it
-	p, g, copy *Value            // weights, gradients, and the weights' 16-bit copy (may be nil)
-	state      map[string]*Value // state by port
+// A part is a tensor or a range of elements that one run updates: weights, gradients, state
+// and the weights' 16-bit copy, if there is one, by port.
+type part struct {
+	update *update
+	values map[string]*Value
 }
 
 // NewOptimizer makes an Optimizer with a state of zeros.
@@ -47,8 +47,7 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	}
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
-		State: make(map[string]*models.Weights), arenas: make(map[string]*arena),
-		scalars: e.buffer(models.F32), staging: staging{memory: e.memory},
+		State: make(map[string]*models.Weights), scalars: e.buffer(models.F32), staging: staging{memory: e.memory},
 	}
 	if err := o.open(); err != nil {
 		o.Close()
@@ -62,24 +61,24 @@ func (o *Optimizer) open() error {
 	if o.ring.shares.parts > 1 && o.rule.ByTensor() {
 		return errors.New("runtime: this optimizer updates whole tensors, so it cannot be kept in parts")
 	}
-	memory, own := o.env.memory, o.ring.shares.own()
+	in := o.env.memory
 	if o.ring.Offload.moments() {
-		memory = host
+		in = host
 	}
-	for _, s := range o.rule.State() {
+	for _, x := range o.rule.State() {
 		w, err := models.NewWeights(o.ring.Trained().Layout)
 		if err != nil {
 			return err
 		}
-		o.State[s.Name] = w
-		if o.arenas[s.Port], err = o.env.holdPieces(w, memory, own, true); err != nil {
+		o.State[x.Name] = w
+		if _, err = o.env.holdZeros(w, in, o.ring.shares.own()); err != nil {
 			return err
 		}
 	}
 	if err := o.openNorm(); err != nil {
 		return err
 	}
-	if err := o.addParts(o.ring.shares.bounds); err != nil {
+	if err := o.addParts(); err != nil {
 		return err
 	}
 	for _, u := range o.updates {
@@ -94,114 +93,115 @@ func (o *Optimizer) open() error {
 // leave weights that belong to no step.
 func (o *Optimizer) reserve() error {
 	o.staging.open(o.env, o.keptOnHost())
-	for _, u := range o.updates {
-		for _, p := range u.parts {
-			for i := range o.staging.slots {
-				if _, err := o.staging.at(i, p); err != nil {
-					return err
-				}
+	for _, p := range o.parts {
+		for i := range o.staging.slots {
+			if _, err := o.staging.at(i, p); err != nil {
+				return err
 			}
 		}
 	}
 	return o.scalars.allocate(len(o.rule.Scalars(1, 0)) + 1) // full size, so that a copy takes the whole buffer
 }
 
+// lockedPage is how many elements the largest page of the host's memory has. Pages are locked
+// as a whole, so blocks that are nearer are locked together.
+const lockedPage = 1 << 14
+
 // keptOnHost returns the ranges of the host's memory that updates read and write beside a
-// device. Several threads clear new memory before the device locks it.
+// device.
 func (o *Optimizer) keptOnHost() (kept [][]byte) {
-	keep := func(a *arena, r piece) (at unsafe.Pointer, bytes int) {
-		at, bytes = a.address(r.from), (r.to-r.from)*a.dtype.Size()
-		kept = append(kept, unsafe.Slice((*byte)(at), bytes))
-		return at, bytes
+	weights := []*models.Weights{o.ring.Trained()}
+	for _, w := range o.State {
+		weights = append(weights, w)
 	}
-	for _, a := range o.arenas {
-		if a.memory == o.env.memory {
-			continue
+	for _, w := range weights {
+		var x piece
+		keep := func() {
+			if x.size() > 0 {
+				kept = append(kept, models.Bytes(w.Data[x.from:x.to]))
+			}
 		}
-		for _, r := range a.held() {
-			a.memory.Zero(keep(a, r))
+		for _, b := range o.env.arenaOf(w).blocks {
+			switch {
+			case b.memory == o.env.memory:
+			case x.size() > 0 && b.from < x.to+lockedPage:
+				x.to = b.to
+			default:
+				keep()
+				x = b.piece
+			}
 		}
-	}
-	if o.stagesWeights() {
-		for _, r := range o.ring.trained().masters.held() {
-			keep(o.ring.trained().masters, r)
-		}
+		keep()
 	}
 	return kept
 }
 
-// stagesWeights says whether the host holds weights for updates on a device.
-func (o *Optimizer) stagesWeights() bool {
-	m := o.ring.trained().masters
-	return m != nil && m.memory != o.env.memory
-}
-
-// addParts adds the tensors or the ranges of elements as parts.
-func (o *Optimizer) addParts(bounds []int) error {
+// addParts cuts what this Optimizer owns into parts: whole tensors, or ranges of elements
+// that lie together. Those that the host keeps a part of are small enough to be staged.
+func (o *Optimizer) addParts() error {
+	weights, l := o.ring.trained(), o.ring.Trained().Layout
 	if o.rule.ByTensor() {
-		for _, name := range o.ring.Trained().Layout.Names() {
-			place, _ := o.ring.Trained().Layout.Find(name)
-			if err := o.addPart(place.Offset, place.Shape, place.Shape); err != nil {
+		for _, name := range l.Names() {
+			place, _ := l.Find(name)
+			if err := o.addPart(piece{place.Offset, place.Offset + place.Size}, place.Shape); err != nil {
 				return fmt.Errorf("runtime: the optimizer's update of %s: %w", name, err)
 			}
 		}
 		return nil
 	}
-	for i, first := range bounds[:len(bounds)-1] {
-		if !o.ring.shares.owns(i) {
+	s := &o.ring.shares
+	for i, first := range s.bounds[:len(s.bounds)-1] {
+		if !s.owns(i) {
 			continue
 		}
-		for last := bounds[i+1]; first < last; {
-			size := last - first
-			if (o.ring.Offload.moments() || o.stagesWeights()) && !o.env.memory.Aliases() {
-				size = min(size, stagedAtOnce)
+		for _, b := range weights.blocks {
+			x := b.and(piece{first, s.bounds[i+1]})
+			size := x.size()
+			if o.ring.Offload.moments() && !o.env.memory.Aliases() || b.memory != o.env.memory {
+				size = stagedAtOnce
 			}
-			if err := o.addPart(first, []int{size}, nil); err != nil {
-				return err
+			for ; x.from < x.to; x.from += size {
+				if err := o.addPart(piece{x.from, min(x.from+size, x.to)}, nil); err != nil {
+					return err
+				}
 			}
-			first += size
 		}
 	}
 	return nil
 }
 
-// addPart adds the elements from from on as a part, in tensors of the given dimensions.
-// shape is the shape of the optimizer's Program, nil for any range.
-func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
-	size := 1
-	for _, d := range dims {
-		size *= d
+// addPart adds elements as a part; shape is that of the optimizer's Program, nil for any
+// range.
+func (o *Optimizer) addPart(x piece, shape []int) error {
+	weights, copied := o.ring.trained(), models.F32
+	if weights.copy.and(x) == x {
+		copied = weights.copy.dtype
 	}
-	part := &optimizerPart{state: make(map[string]*Value)}
-	copy, rounded := models.F32, o.ring.trained().rounded
-	if rounded != nil && rounded.holds(from, from+size) {
-		copy = o.ring.Arch.Geometry().Compute
-	}
-	if part.g, err = o.env.arenaOf(o.gradients).view(from, int64s(dims)...); err != nil {
-		return err
-	}
-	u, err := o.updateOf(shape, copy)
+	u, err := o.updateOf(shape, copied)
 	if err != nil {
-		part.g.Close()
 		return err
 	}
-	u.parts = append(u.parts, part) // from here on Close frees it
-	weights := o.ring.trained()
-	if m := weights.masters; m != nil && m.holds(from, from+size) {
-		weights = m
+	dims := []int64{int64(x.size())}
+	if shape != nil {
+		dims = int64s(shape)
 	}
-	if part.p, err = weights.view(from, int64s(dims)...); err != nil {
-		return err
-	}
-	for port, a := range o.arenas {
-		if part.state[port], err = a.view(from, int64s(dims)...); err != nil {
+	p := part{u, make(map[string]*Value)}
+	o.parts = append(o.parts, p) // from here on Close frees it
+	if copied != models.F32 {
+		if p.values[ports.Copy], err = weights.copy.view(x.from, dims...); err != nil {
 			return err
 		}
 	}
-	if copy != models.F32 {
-		part.copy, err = rounded.view(from, int64s(dims)...)
+	of := map[string]*arena{ports.Param: weights, ports.Grad: o.env.arenaOf(o.gradients)}
+	for _, s := range o.rule.State() {
+		of[s.Port] = o.env.arenaOf(o.State[s.Name])
 	}
-	return err
+	for port, a := range of {
+		if p.values[port], err = a.view(x.from, dims...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // updateOf returns the update for parts of a shape and with a 16-bit copy of a type.
@@ -228,24 +228,26 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	if err := o.give(scalars); err != nil {
 		return err
 	}
-	var parts []*optimizerPart
-	for _, u := range o.updates {
-		if u.code == nil {
-			parts = append(parts, u.parts...)
-		} else if err := u.runTiles(o.env.Threads(), scalars); err != nil {
-			return err
+	var tiled, others []part
+	for _, p := range o.parts {
+		if p.update.code != nil {
+			tiled = append(tiled, p)
+		} else {
+			others = append(others, p)
 		}
 	}
-	run := func(p *optimizerPart) error {
-		if p.binding == nil {
+	failed := make([]error, len(tiled))
+	models.AtOnce(o.env.Threads(), len(tiled), func(i int) { failed[i] = tiled[i].runTiles(scalars) })
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	err := o.staging.each(others, func(p part) error {
+		if p.update.binding == nil {
 			return o.runKernel(p, scalars)
 		}
 		return o.run(p)
-	}
-	if err := o.staging.each(parts, run); err != nil {
-		return err
-	}
-	if err := o.ring.trained().renew(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	o.Updates++
@@ -271,45 +273,58 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 }
 
 // run updates a part that is on the device, by a session.
-func (o *Optimizer) run(p *optimizerPart) error {
-	b := binder{b: p.binding}
+func (o *Optimizer) run(p part) error {
+	b := binder{b: p.update.binding}
 	b.in(portScalars, o.scalars.value, nil)
-	b.in(ports.Param, p.p, nil)
-	b.in(ports.Grad, p.g, nil)
-	b.out(ports.ParamOut, p.p, nil)
-	for port, v := range p.state {
-		b.in(port, v, nil)
-		b.out(port+"1", v, nil)
-	}
-	if p.copy != nil {
-		b.out(ports.Copy, p.copy, nil)
+	for port, v := range p.values {
+		switch port {
+		case ports.Copy:
+			b.out(port, v, nil)
+		case ports.Grad:
+			b.in(port, v, nil)
+		default: // weights and state are written in place
+			b.in(port, v, nil)
+			b.out(port+"1", v, nil)
+		}
 	}
 	return b.run()
 }
 
 // runKernel updates a part that is on the device, with the device's kernel.
-func (o *Optimizer) runKernel(p *optimizerPart, scalars map[string]float64) error {
-	at := map[string]unsafe.Pointer{ports.Param: p.p.data, ports.Grad: p.g.data}
-	for port, v := range p.state {
+func (o *Optimizer) runKernel(p part, scalars map[string]float64) error {
+	at := make(map[string]unsafe.Pointer)
+	for port, v := range p.values {
 		at[port] = v.data
 	}
-	half := false
-	if p.copy != nil {
-		at[ports.Copy], half = p.copy.data, p.copy.dtype == models.F16
-	}
-	return o.env.memory.Kernels.Update(p.p.bytes/models.F32.Size(), at, half, scalars)
+	return o.env.memory.Kernels.Update(p.values[ports.Param].bytes/models.F32.Size(), at, p.update.copy == models.F16, scalars)
 }
 
-// An update is a Program and the parts that it updates: in runs of sessions or, on the
-// CPU if every operator is element-wise, by code with bit-identical results, or by a
-// kernel of the device. Code reads and writes weights, gradients and moments once, 28
-// bytes for each parameter with AdamW.
+// runTiles updates a part on the CPU by the Program's code.
+func (p part) runTiles(scalars map[string]float64) error {
+	code := p.update.code
+	arrays, numbers := make([][]float32, len(code.Inputs)), make([]float32, len(code.Scalars))
+	for i, port := range code.Inputs {
+		arrays[i] = valuesOf[float32](p.values[port])
+	}
+	for i, name := range code.Scalars {
+		x, ok := scalars[name]
+		if !ok {
+			return fmt.Errorf("runtime: the optimizer gives no %q, which its update reads", name)
+		}
+		numbers[i] = float32(x)
+	}
+	return code.Run(arrays, numbers)
+}
+
+// An update is a Program that updates parts: in runs of sessions or, on the CPU if every
+// operator is element-wise, by code with bit-identical results, or by a kernel of the
+// device. Code reads and writes weights, gradients and moments once, 28 bytes for each
+// parameter with AdamW.
 type update struct {
 	program models.Program
 	shape   []int        // the Program's shape; nil for any range
 	copy    models.DType // type of the 16-bit copy, or F32
-	parts   []*optimizerPart
-	binding *Binding // nil if code or the device's kernel updates the parts
+	binding *Binding     // nil if code or the device's kernel updates the parts
 	code    *tiles.Code
 }
 
@@ -329,64 +344,23 @@ func (o *Optimizer) loadSession(u *update) (err error) {
 	if k := o.env.memory.Kernels; k != nil && k.Updates(u.program.Name) {
 		return nil
 	}
-	if u.binding, err = loadBinding(o.env, withScalars(u.program)); err != nil {
-		return err
-	}
-	for _, p := range u.parts {
-		p.binding = u.binding
-	}
-	return nil
-}
-
-// runTiles updates the parts with the Program's code.
-func (u *update) runTiles(threads int, scalars map[string]float64) error {
-	numbers := make([]float32, len(u.code.Scalars))
-	for i, name := range u.code.Scalars {
-		x, ok := scalars[name]
-		if !ok {
-			return fmt.Errorf("runtime: the optimizer gives no %q, which its update reads", name)
-		}
-		numbers[i] = float32(x)
-	}
-	failed := make([]error, len(u.parts))
-	models.AtOnce(threads, len(u.parts), func(i int) {
-		p := u.parts[i]
-		arrays := make([][]float32, len(u.code.Inputs))
-		for i, name := range u.code.Inputs {
-			v := p.state[name]
-			switch name {
-			case ports.Param:
-				v = p.p
-			case ports.Grad:
-				v = p.g
-			}
-			arrays[i] = valuesOf[float32](v)
-		}
-		failed[i] = u.code.Run(arrays, numbers)
-	})
-	return errors.Join(failed...)
+	u.binding, err = loadBinding(o.env, withScalars(u.program))
+	return err
 }
 
 // Close frees the sessions and the state.
 func (o *Optimizer) Close() {
-	if o.norm != nil {
-		o.norm.close()
-	}
+	o.norm.close()
 	for _, u := range o.updates {
 		closeSessions(u.binding)
-		for _, part := range u.parts {
-			closeValues(part.p, part.g, part.copy)
-			for _, v := range part.state {
-				closeValues(v)
-			}
-		}
+	}
+	for _, p := range o.parts {
+		closeValues(slices.Collect(maps.Values(p.values))...)
 	}
 	o.scalars.close()
 	o.staging.close()
-	for _, a := range o.arenas {
-		a.close()
-	}
 	for _, w := range o.State {
+		o.env.arenaOf(w).close()
 		w.Close()
 	}
 }

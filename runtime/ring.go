@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
+	"unsafe"
 
 	"onering/models"
 )
@@ -25,11 +27,11 @@ type Ring struct {
 	// Offload says what the host's memory keeps. Set it before making anything of the ring.
 	Offload Offload
 
-	arena   *arena              // holds Weights; in the host's memory until moveTo
-	adapter *arena              // holds Adapter; nil without one
+	arena   *arena              // where Weights lie; nil until moveTo
+	adapter *arena              // where Adapter lies; nil until moveTo, or without one
 	base    models.Architecture // arch of the Weights alone
-	owner   *Ring               // the Ring that holds the Weights and arena; nil if this one does
-	env     *Env                // the Env of the first moveTo; nil before
+	owner   *Ring               // the Ring that has the arena; nil if this one does
+	env     *Env                // that of moveTo; nil before
 	shares  shares
 }
 
@@ -50,13 +52,8 @@ func (o Offload) moments() bool { return o == OffloadMoments || o == OffloadAll 
 
 // NewRing makes a Ring of w. An Env on a device moves the weights there when it makes
 // the first Decoder, Learner or Optimizer.
-func NewRing(arch models.Architecture, w *models.Weights) (*Ring, error) {
-	r := &Ring{Arch: arch, Weights: w, arena: hostArena(w), base: arch}
-	if err := r.arena.nameTensors(); err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
+func NewRing(arch models.Architecture, w *models.Weights) *Ring {
+	return &Ring{Arch: arch, Weights: w, base: arch}
 }
 
 // Adapt adds an adapter to the weights: everything made of the ring later computes with
@@ -66,12 +63,7 @@ func (r *Ring) Adapt(arch models.Architecture, adapter *models.Weights) error {
 	if r.env != nil || r.Adapter != nil {
 		return fmt.Errorf("runtime: the ring is in use or has an adapter: an adapter comes first")
 	}
-	a := hostArena(adapter)
-	if err := a.nameTensors(); err != nil {
-		a.close()
-		return err
-	}
-	r.Arch, r.Adapter, r.adapter = arch, adapter, a
+	r.Arch, r.Adapter = arch, adapter
 	return nil
 }
 
@@ -82,7 +74,7 @@ func (r *Ring) SharedWeights() *Ring {
 	if r.owner != nil {
 		owner = r.owner
 	}
-	return &Ring{Arch: r.base, Weights: r.Weights, LossScale: r.LossScale, Offload: r.Offload, arena: owner.arena, base: r.base, owner: owner}
+	return &Ring{Arch: r.base, Weights: r.Weights, LossScale: r.LossScale, Offload: r.Offload, base: r.base, owner: owner}
 }
 
 // Trained returns the weights that learners and optimizers change: the adapter, or
@@ -110,108 +102,74 @@ func (r *Ring) lossScale() float64 {
 	return r.LossScale
 }
 
-// moveTo moves the weights to the memory of e, unless they are there, and makes the
-// 16-bit copy. The host's memory of moved weights is freed.
+// moveTo finds places for the weights in the memory of e, unless they have some. The
+// host's memory of weights on a device is freed.
 func (r *Ring) moveTo(e *Env) error {
-	switch {
-	case r.env != nil && r.arena.memory == e.memory:
+	if r.env != nil && r.env.memory == e.memory {
 		return nil
-	case r.owner == nil && !r.arena.memory.Aliases():
-		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.memory, e.memory)
+	}
+	if r.env != nil {
+		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.env.memory, e.memory)
 	}
 	r.shares = share(r.bounds(e), r.shares.part, max(1, r.shares.parts), r.shares.bucket)
-	a, err := r.moveWeights(e)
+	var err error
+	if r.owner != nil {
+		err = r.owner.moveTo(e)
+		r.arena = r.owner.arena
+	} else {
+		r.arena, err = r.hold(e)
+	}
+	if err == nil && r.Adapter != nil {
+		r.adapter, err = e.holdAll(r.Adapter)
+	}
 	if err != nil {
+		r.Close()
 		return err
 	}
-	var adapter *arena
-	if r.Adapter != nil {
-		if adapter, err = moved(e, r.Adapter, nil); err != nil {
-			if r.owner == nil {
-				a.close()
-			}
-			return err
-		}
-	}
-	if r.owner == nil {
-		r.arena.close()
-	}
-	r.arena, r.env = a, e
+	r.env = e
 	e.Forget(r.Weights)
-	if adapter != nil {
-		r.adapter.close()
-		r.adapter = adapter
+	if r.Adapter != nil {
 		e.Forget(r.Adapter)
 	}
 	return nil
 }
 
-// moveWeights returns the arena of the weights in the memory of e, with their 16-bit
-// copy. A Ring with another's weights uses the other's arena.
-func (r *Ring) moveWeights(e *Env) (*arena, error) {
-	if r.owner != nil {
-		err := r.owner.moveTo(e)
-		return r.owner.arena, err
-	}
+// hold finds places for the weights in the memory of e. Matrices of which Programs read a
+// copy may lie on the host, on several ranks, or nowhere.
+func (r *Ring) hold(e *Env) (*arena, error) {
+	w := r.Weights
 	from, to := r.Arch.Copied()
-	offload := r.Offload == OffloadAll && from < to && r.Weights.Narrow == nil && !e.memory.Aliases()
-	var held []piece
-	if offload || r.Divided() {
-		held = hostArena(r.Weights).without(from, to)
+	copied := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
+	held := matrices(w.Layout, from, to)
+	rest := piece{0, len(w.Data)}.without(held)
+	if n := w.Narrow; n != nil {
+		copied.dtype, copied.at, held = n.DType, unsafe.Pointer(unsafe.SliceData(n.Data)), nil
 	}
-	a, err := moved(e, r.Weights, held)
-	if err != nil {
-		return nil, err
-	}
-	if held != nil {
-		where, own := e.memory, r.shares.own()
-		if offload {
-			where = host
+	if r.Divided() {
+		held = nil
+		for _, p := range r.shares.own() {
+			held = append(held, p.without(rest)...)
 		}
-		if !r.Divided() {
-			own = nil
-		}
-		err = a.keep(where, from, to, own)
 	}
-	switch {
-	case err != nil:
-	case r.Weights.Narrow != nil:
-		err = a.narrowed()
-	case from < to:
-		err = a.lessen(r.Arch.Geometry().Compute, from, to)
+	in := map[*memory][]piece{e.memory: rest}
+	if r.Offload == OffloadAll {
+		in[host] = append(in[host], held...)
+	} else {
+		in[e.memory] = append(in[e.memory], held...)
 	}
-	if err != nil {
-		a.close()
-		return nil, err
+	a, err := e.hold(w, in, copied)
+	if err == nil {
+		a.read = rest
+		err = a.fill()
 	}
-	return a, nil
-}
-
-// moved holds w, or the given pieces of it, in the memory of e, with a Value for each tensor.
-func moved(e *Env, w *models.Weights, pieces []piece) (*arena, error) {
-	a, err := e.holdPieces(w, e.memory, pieces, false)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.nameTensors(); err != nil {
-		a.close()
-		return nil, err
-	}
-	return a, nil
+	return a, err
 }
 
 // bind binds every weight that the Program reads. prefix is the part of names that the
 // Program's inputs leave out: the prefix of a layer, or "".
 func (r *Ring) bind(b *Binding, prefix string) error {
 	return b.bindAll(models.Parameter, func(p models.Port) (*Value, error) {
-		tensors := r.arena.tensors
-		if c := r.arena.rounded; c != nil && p.DType == c.dtype {
-			tensors = c.tensors
-		}
-		v := tensors[prefix+p.Name]
-		if v == nil {
-			v = r.adapter.tensor(prefix + p.Name)
-		}
+		v := cmp.Or(r.arena.value(prefix+p.Name, p.DType), r.adapter.value(prefix+p.Name, p.DType))
 		if v == nil {
 			return nil, fmt.Errorf("runtime: program %q reads %q, which the model lacks in %v", b.s.name, prefix+p.Name, p.DType)
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"unsafe"
-
-	"onering/models/ports"
 )
 
 // A staging moves the arrays of an Optimizer that the host holds to the device and back:
@@ -104,9 +102,8 @@ func (s *staging) close() {
 
 // at returns a part on the device; arrays that the host holds are in slot i. ONNX Runtime
 // would copy them too, but to new memory for each part.
-func (s *staging) at(i int, p *optimizerPart) (*optimizerPart, error) {
-	on := *p
-	on.state = maps.Clone(p.state)
+func (s *staging) at(i int, p part) (part, error) {
+	on := part{p.update, maps.Clone(p.values)}
 	for port, v := range s.kept(p) {
 		b := s.slots[i][port]
 		if b == nil {
@@ -115,37 +112,26 @@ func (s *staging) at(i int, p *optimizerPart) (*optimizerPart, error) {
 		}
 		to, err := b.of(v.shape...)
 		if err != nil {
-			return nil, err
+			return part{}, err
 		}
-		if port == ports.Param {
-			on.p = to
-		} else {
-			on.state[port] = to
-		}
+		on.values[port] = to
 	}
-	return &on, nil
+	return on, nil
 }
 
-// kept returns the tensors of a part that the host holds and the device updates, by port.
-func (s *staging) kept(p *optimizerPart) map[string]*Value {
-	kept := make(map[string]*Value)
-	for port, v := range p.state {
-		if v.memory != s.memory {
-			kept[port] = v
-		}
-	}
-	if p.p.memory != s.memory {
-		kept[ports.Param] = p.p
-	}
+// kept returns the arrays of a part that the host holds and the device updates, by port.
+func (s *staging) kept(p part) map[string]*Value {
+	kept := maps.Clone(p.values)
+	maps.DeleteFunc(kept, func(_ string, v *Value) bool { return v.memory == s.memory })
 	return kept
 }
 
 // stages reports whether the host holds an array of a part.
-func (s *staging) stages(p *optimizerPart) bool { return len(s.kept(p)) > 0 }
+func (s *staging) stages(p part) bool { return len(s.kept(p)) > 0 }
 
 // move begins to copy the host's arrays of a part between the host and slot i, once the
 // work recorded by the mark after is complete, and sets the mark before behind the copy.
-func (s *staging) move(stream, i int, p *optimizerPart, after, before int) error {
+func (s *staging) move(stream, i int, p part, after, before int) error {
 	err := s.streams.Follow(stream, i*marksOfSlot+after)
 	for port, v := range s.kept(p) {
 		if err == nil {
@@ -167,7 +153,7 @@ func (s *staging) move(stream, i int, p *optimizerPart, after, before int) error
 
 // each calls run for the parts in order, with their host arrays on the device. When it
 // returns, the host has all arrays again and no copy is under way, even after an error.
-func (s *staging) each(parts []*optimizerPart, run func(*optimizerPart) error) (err error) {
+func (s *staging) each(parts []part, run func(part) error) (err error) {
 	defer func() {
 		if err = errors.Join(err, s.streams.Settle()); err != nil {
 			err = s.memory.Check(err)
@@ -191,7 +177,7 @@ func (s *staging) each(parts []*optimizerPart, run func(*optimizerPart) error) (
 
 // update calls run for a part whose host arrays are being copied to slot i, and copies
 // them back.
-func (s *staging) update(i int, p *optimizerPart, run func(*optimizerPart) error) error {
+func (s *staging) update(i int, p part, run func(part) error) error {
 	if !s.stages(p) {
 		return run(p)
 	}

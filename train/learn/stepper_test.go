@@ -45,10 +45,7 @@ func openOffloaded(t *testing.T, env *runtime.Env, compute models.DType, offload
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := runtime.NewRing(arch, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := runtime.NewRing(arch, w)
 	t.Cleanup(ring.Close)
 	ring.Offload = offload
 	o.Temperature, o.MaxGradNorm, o.StashBytes = 1, 1, math.MaxInt

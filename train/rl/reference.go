@@ -91,10 +91,9 @@ func (r *reference) copy(env *runtime.Env, policy *policy.Policy) (err error) {
 		return err
 	}
 	copy(r.weights.Data, policy.Weights.Data)
-	if r.ring, err = runtime.NewRing(policy.Ring.Arch, r.weights); err == nil {
-		r.ring.Offload = policy.Ring.Offload
-	}
-	return err
+	r.ring = runtime.NewRing(policy.Ring.Arch, r.weights)
+	r.ring.Offload = policy.Ring.Offload
+	return nil
 }
 
 func (r *reference) close() {
