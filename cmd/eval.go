@@ -37,6 +37,9 @@ func newEval() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if !c.Flags().Changed("seed") && r.evaluates() {
+			o.Seed = eval.TrainingSeed
+		}
 		parts, err := o.parts(r)
 		if err != nil {
 			return err
@@ -103,14 +106,6 @@ func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 	if o.Resume && o.Out == "" {
 		return nil, usagef("--resume needs --out, the file to go on with")
 	}
-	seed := o.Seed
-	for _, t := range settings.Sections(&r.Config) {
-		for _, f := range t.Fields {
-			if (t.Name == "eval" || t.Name == "rollout") && r.Decided(t.Name+"."+f.Key).InFile() && o.Seed == 0 {
-				seed = eval.TrainingSeed
-			}
-		}
-	}
 	own := r.Eval.Suites.Paths()
 	if len(o.Suites) == 0 {
 		o.Suites = own
@@ -122,7 +117,7 @@ func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 		}
 		e := x.config.Eval
 		x.Suites = []string{path}
-		x.Settings = eval.Settings{Samples: e.Samples, GradeTruncated: e.GradeTruncated, Sampling: e.OrGreedy(), Seed: seed}
+		x.Settings = eval.Settings{Samples: e.Samples, GradeTruncated: e.GradeTruncated, Sampling: e.OrGreedy(), Seed: o.Seed}
 		x.MaxNewTokens = cmp.Or(e.MaxNewTokens, r.Rollout.MaxNewTokens)
 		like := slices.IndexFunc(parts, func(p *evaluation) bool {
 			return p.Samples == x.Samples && p.Sampling == x.Sampling && p.GradeTruncated == x.GradeTruncated
@@ -140,6 +135,13 @@ func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 		return nil, usagef("--out holds responses that are sampled alike, and the run samples its suites in %d ways: name some of them with --suite", len(parts))
 	}
 	return parts, nil
+}
+
+// evaluates says whether a run file states how its run samples responses.
+func (r *resolved) evaluates() bool {
+	return slices.ContainsFunc(settings.Sections(&r.Config), func(t settings.Section) bool {
+		return (t.Name == "eval" || t.Name == "rollout") && slices.ContainsFunc(t.Fields, func(f settings.Field) bool { return r.Decided(t.Name + "." + f.Key).InFile() })
+	})
 }
 
 // alone returns the configuration for the i-th suite of [eval], -1 for another one. What the
@@ -175,7 +177,7 @@ func (r *resolved) alone(i int) rl.Config {
 		if !typed("top_p") {
 			e.TopP = 0.95
 		}
-	case typed("temperature") && r.Decided("eval.top_p").Key == "":
+	case typed("temperature") && !typed("top_p") && !r.evaluates():
 		e.TopP = 0.95
 	}
 	return config
