@@ -250,7 +250,8 @@ func (s *choice) ofRun(dir string, others []settings.Source) (run settings.Sourc
 		environment = name
 	}
 	sampled := settings.Find("rollout.max_new_tokens", of.Settings).Key != ""
-	return slices.DeleteFunc(of.Settings, func(x settings.Setting) bool {
+	weakest := settings.Setting{Section: "model", Key: "template", Place: of.File, Value: tokenize.DefaultTemplate}
+	return slices.DeleteFunc(append(settings.Source{weakest}, of.Settings...), func(x settings.Setting) bool {
 		section, _, _ := strings.Cut(x.Section, ".")
 		switch {
 		case slices.Contains(templateKeys, x.Path()):
@@ -277,9 +278,6 @@ type resolved struct {
 	environment string // of the model's run; "" if its responses are single turns
 }
 
-// adapterRate is how much larger the default learning rate of an adapter is.
-const adapterRate = 10
-
 // resolve applies the sources to the defaults of a run, weakest first. validate checks the values
 // together.
 func resolve(sources ...settings.Source) (*resolved, error) {
@@ -294,11 +292,8 @@ func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source
 		return nil, usageError{err}
 	}
 	r.named = r.Model.Path
-	continued(&r.Model.Path, &r.LoRA)
-	if s := r.Decided("optimizer.learning_rate"); r.LoRA.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
-		r.Optimizer.LearningRate *= adapterRate
-	}
-	if s := r.Decided("objective.constant_length"); s.Key == "" {
+	ofAdapter(r.Resolved, &r.Model.Path, &r.LoRA, &r.Optimizer.LearningRate)
+	if !r.Stated("objective.constant_length") {
 		for _, f := range settings.Fields(r.Objective.Settings) {
 			if f.Key == "constant_length" && f.Value.Float() != 1 { // Dr. GRPO's constant is the limit of the run's responses; 1 is a sum
 				f.Value.SetFloat(float64(max(1, r.Rollout.MaxNewTokens)))
@@ -311,6 +306,15 @@ func resolveAs(config rl.Config, of settings.Command, sources ...settings.Source
 		reward.SetTemplate(r.Reward.Rule, template.Name)
 	}
 	return r, nil
+}
+
+// ofAdapter completes what trains an adapter: the model and the adapter, see continued, and the
+// learning rate's default, which is ten times as large.
+func ofAdapter(r *settings.Resolved, model *string, l *train.LoRAConfig, rate *float64) {
+	continued(model, l)
+	if s := r.Decided("optimizer.learning_rate"); l.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
+		*rate *= 10
+	}
 }
 
 // continued rewrites the model where it names a run that trained an adapter, or one of its
@@ -344,7 +348,7 @@ func (r *resolved) validate() error { return asUsage(r.Locate(r.Config.Validate(
 func (r *resolved) check(config rl.Config) error {
 	errs := slices.DeleteFunc(settings.Flatten(config.Check()), func(err error) bool {
 		bad, ok := errors.AsType[*settings.Error](err)
-		return ok && (!r.has(bad.Key) || bad.Value == "" && r.Decided(bad.Key).Key == "" && !slices.Contains(r.needs, bad.Key))
+		return ok && (!r.has(bad.Key) || bad.Value == "" && !r.Stated(bad.Key) && !slices.Contains(r.needs, bad.Key))
 	})
 	return asUsage(r.Locate(errors.Join(errs...)))
 }

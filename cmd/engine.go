@@ -282,7 +282,7 @@ func isQuiet(c *cobra.Command) bool {
 func (r *resolved) sampling(p *policy.Policy, o drawn) (sampler.Sampling, error) {
 	s := r.Rollout.Sampling
 	s.Greedy = s.Greedy || o.Greedy
-	stated := func(f settings.Field) bool { return r.Decided("rollout."+f.Key).Key != "" }
+	stated := func(f settings.Field) bool { return r.Stated("rollout."+f.Key) }
 	for _, f := range s.Drawing() {
 		if s.Greedy && f.Key != "temperature" && stated(f) { // the temperature is that of the log-probs
 			slog.Warn("a setting has no effect on greedy decoding", "setting", r.Decided("rollout."+f.Key).Place)
@@ -294,7 +294,7 @@ func (r *resolved) sampling(p *policy.Policy, o drawn) (sampler.Sampling, error)
 	out, err := p.Sampling(s)
 	values := settings.Fields(&s)
 	for i, f := range settings.Fields(&out) {
-		if stated(f) || f.Key == "" && r.Decided("rollout.temperature").Key != "" { // a temperature of 0 is greedy decoding
+		if stated(f) || f.Key == "" && r.Stated("rollout.temperature") { // a temperature of 0 is greedy decoding
 			f.Value.Set(values[i].Value)
 		}
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path"
@@ -107,21 +108,29 @@ func pin(c *cobra.Command, resolve func(c *cobra.Command, name string) (string, 
 	return err
 }
 
+// pinPolicy is pin for the model of a run and its adapter.
+func pinPolicy(c *cobra.Command, named, local *string, l, found *train.LoRAConfig) error {
+	err := pin(c, newestModel, named, local)
+	if err == nil {
+		if err = takeAdapter(*local, l); err != nil {
+			err = fmt.Errorf("lora.adapter: %w", err)
+		}
+		*found = *l
+	}
+	return err
+}
+
 // localConfig returns the configuration with paths instead of names on a hub. In
 // config itself it pins such names to the commit, so that run.toml keeps its
 // meaning when the hub changes.
 func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err error) {
 	local = *config
-	if err := pin(c, newestModel, &config.Model.Path, &local.Model.Path); err != nil {
+	if err := pinPolicy(c, &config.Model.Path, &local.Model.Path, &config.LoRA, &local.LoRA); err != nil {
 		return local, err
 	}
 	if _, err := os.Stat(filepath.Join(config.Model.Path, "run.toml")); err == nil {
 		config.Model.Path = local.Model.Path // the run may go on, and its newest checkpoint be another one when this run is resumed
 	}
-	if err := takeAdapter(local.Model.Path, &config.LoRA); err != nil {
-		return local, err
-	}
-	local.LoRA = config.LoRA
 	if err := pin(c, newestModel, &config.Model.Reference, &local.Model.Reference); err != nil {
 		return local, err
 	}

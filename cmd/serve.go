@@ -140,7 +140,7 @@ func closeModels(list []*openai.Model) {
 func (o *serveOptions) open(p *policy.Policy, way *resolved, name, parent string) (m *openai.Model, err error) {
 	m = &openai.Model{Name: name, Parent: parent, Tokenizer: p.Tokenizer, Template: way.prompt, EOS: p.Model.EOS, Vocab: p.Model.Vocab}
 	if m.Sampling, err = way.sampling(p, drawn{Generation: o.Generation}); err == nil {
-		if way.Decided("rollout.max_new_tokens").Key == "" {
+		if !way.Stated("rollout.max_new_tokens") {
 			m.Sampling.MaxNewTokens = 0 // as many as a request may ask for
 		}
 		r := o.ways[""].Rollout

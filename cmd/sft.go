@@ -74,12 +74,9 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 	var x demonstrations
 	end, err := runTraining(c, t, job[sft.Summary]{
 		command: "sft", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: s.runOptions,
-		prepare: func() (err error) {
+		prepare: func() (m trained, err error) {
 			x, err = readDemonstrationsOf(c, &config)
-			return err
-		},
-		model: func() trained {
-			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime, config.Optimizer.LearningRate, config.Train.Seed}
+			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime, config.Optimizer.LearningRate, config.Train.Seed}, err
 		},
 		config: &config,
 		open:   func(s train.Setup) (trainer[sft.Summary], error) { return sft.NewOn(x.local, s, x.list, x.held) },
@@ -167,13 +164,9 @@ func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstration
 // pins in config.
 func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error) {
 	local = *config
-	if err := pin(c, newestModel, &config.Model.Path, &local.Model.Path); err != nil {
+	if err := pinPolicy(c, &config.Model.Path, &local.Model.Path, &config.LoRA, &local.LoRA); err != nil {
 		return local, err
 	}
-	if err := takeAdapter(local.Model.Path, &config.LoRA); err != nil {
-		return local, err
-	}
-	local.LoRA = config.LoRA
 	for _, x := range []struct{ named, local *string }{{&config.Data.Train, &local.Data.Train}, {&config.Data.Eval, &local.Data.Eval}} {
 		if err := pin(c, localData, x.named, x.local); err != nil {
 			return local, err
@@ -190,9 +183,7 @@ func readDemonstrations(c *cobra.Command, flag, path string, config sft.Config) 
 	}
 	d := config.Data
 	o := data.Options{Filter: d.Filter, Keep: template.Columns, OnBad: data.WarnLeftOut(slog.Default())}
-	if path == "-" {
-		o.Input = c.InOrStdin()
-	}
+	o.Input = inputOf(c, path)
 	list, report, err := data.LoadDemonstrations(openedName(path), d.DemonstrationColumns, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
@@ -244,10 +235,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 	if err != nil {
 		return config, usageError{err}
 	}
-	continued(&config.Model.Path, &config.LoRA)
-	if config.LoRA.On && r.Decided("optimizer.learning_rate").Key == "" {
-		config.Optimizer.LearningRate *= adapterRate
-	}
+	ofAdapter(r, &config.Model.Path, &config.LoRA, &config.Optimizer.LearningRate)
 	checked := config
 	if s.Show > 0 {
 		checked.Output.Dir = cmp.Or(checked.Output.Dir, ".") // --show writes nothing

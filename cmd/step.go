@@ -59,7 +59,7 @@ func runStep(c *cobra.Command, o *rl.Step, s *choice, seed uint64, args []string
 		return err
 	}
 	o.Update, o.Temperature = r.Optimizer.UpdateSettings, r.Rollout.Temperature
-	if !fresh && r.Decided("optimizer.learning_rate").Key == "" {
+	if !fresh && !r.Stated("optimizer.learning_rate") {
 		o.Update.LearningRate = s.fresh().Optimizer.LearningRate // only a new adapter begins with a larger one
 	}
 	return r.with(c, nil, args, nil, func(in io.Reader, name string, p *policy.Policy) error {

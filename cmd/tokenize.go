@@ -39,7 +39,7 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string, r *resolved) error
 		return usagef("--system goes with --template chat")
 	}
 	var around *tokenize.Template
-	if r.Decided("model.template").Key != "" {
+	if r.Stated("model.template") {
 		around = &r.prompt
 	}
 	folder, err := modelFolder(c, r.Model.Path, localTokenizer)

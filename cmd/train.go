@@ -192,6 +192,9 @@ func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error)
 		return nil, err
 	}
 	model, problems := settings.Find("model.path", others...).Value, settings.Find("data.train", others...).Value
+	if files, ok := problems.(rl.TrainFiles); ok { // of the flag
+		problems = files.String()
+	}
 	switch own := func(name any) bool { return name != nil && name != "" && name != data.Arithmetic }; {
 	case own(model) && own(problems):
 		return nil, nil
@@ -208,12 +211,9 @@ func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions
 	var local rl.Config // the configuration with paths in place of names on a hub
 	return runTraining(c, t, job[rl.Summary]{
 		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: o.runOptions, profile: o.Profile, base: o.BaseFD, rounds: config.Train.Rounds,
-		prepare: func() (err error) {
+		prepare: func() (m trained, err error) {
 			local, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
-			return err
-		},
-		model: func() trained {
-			return trained{local.Model.Path, config.Model.Path, local.Model.DType, local.LoRA, local.Runtime, config.Optimizer.LearningRate, local.Train.Seed}
+			return trained{local.Model.Path, config.Model.Path, local.Model.DType, local.LoRA, local.Runtime, config.Optimizer.LearningRate, local.Train.Seed}, err
 		},
 		config: config,
 		open: func(s train.Setup) (trainer[rl.Summary], error) {
@@ -407,7 +407,7 @@ func preflight(c *cobra.Command, t *ranks.Group, config rl.Config, split rl.Spli
 }
 
 // isOpen says whether no source sets a key.
-func (r *resolved) isOpen(key string) bool { return r.Decided(key).Key == "" }
+func (r *resolved) isOpen(key string) bool { return !r.Stated(key) }
 
 // takeSizes sets the open sizes of a run by the free memory of its GPU, equally on all
 // ranks, and prints them. A resumed run keeps those that its folder states.

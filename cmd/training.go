@@ -40,13 +40,12 @@ type job[S any] struct {
 	profile string // the folder of --profile
 	base    int    // the descriptor of --base-fd; 0 without it
 	rounds  int    // the number of rounds; 0 if the run has none
-	// prepare checks and reads what the run needs before ONNX Runtime is opened.
-	prepare func() error
-	// model says which model is trained, once everything is prepared.
-	model  func() trained
-	config any // the configuration that run.toml states
-	open   func(s train.Setup) (trainer[S], error)
-	ended  func(end S) // ended reports the summary; may be nil
+	// prepare checks and reads what the run needs before ONNX Runtime is opened, and says which model
+	// is trained.
+	prepare func() (trained, error)
+	config  any // the configuration that run.toml states
+	open    func(s train.Setup) (trainer[S], error)
+	ended   func(end S) // ended reports the summary; may be nil
 }
 
 // A trainer is an opened run.
@@ -112,7 +111,8 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 			return err
 		}
 	}
-	if err := x.prepare(); err != nil {
+	model, err := x.prepare()
+	if err != nil {
 		return err
 	}
 	var stop func()
@@ -122,7 +122,7 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 	if change, ok := c.Context().Value(setupKey{}).(func(*train.Setup)); ok {
 		change(&s)
 	}
-	if err := x.openModel(c, t, &s); err != nil {
+	if err := x.openModel(c, t, model, &s); err != nil {
 		return err
 	}
 	begin := func() error { return nil }
@@ -137,7 +137,6 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 		s.Resumed, begin = begin, func() error { return nil } // until the run is resumed, its folder keeps its own run.toml
 	}
 	s.Log = slog.Default()
-	var err error
 	if x.trainer, err = x.open(s); err != nil {
 		return err
 	}
@@ -146,13 +145,12 @@ func (x *training[S]) start(c *cobra.Command, t *ranks.Group) error {
 }
 
 // openModel opens ONNX Runtime and the model that is trained.
-func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, s *train.Setup) error {
+func (x *training[S]) openModel(c *cobra.Command, t *ranks.Group, m trained, s *train.Setup) error {
 	profile, endProfile, err := startProfile(c, x.profile)
 	if err != nil {
 		return err
 	}
 	x.closers = append(x.closers, endProfile)
-	m := x.model()
 	t.Place(&m.where.Device, &m.where.Threads)
 	options := m.where.Options()
 	options.Profile = profile

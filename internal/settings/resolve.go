@@ -67,6 +67,9 @@ func Resolve(config any, of Command, sources ...Source) (*Resolved, error) {
 // the key has its default.
 func (r *Resolved) Decided(path string) Setting { return r.decided[path] }
 
+// Stated reports whether a source states a key.
+func (r *Resolved) Stated(path string) bool { return r.decided[path].Key != "" }
+
 // Locate prefixes each *Error that is joined to err with the source of its key: a place,
 // or the flag of the command.
 func (r *Resolved) Locate(err error) error {
