@@ -57,9 +57,7 @@ func (e *UngradedError) Error() string {
 // A problem whose prompt leaves no room in a slot counts as truncated. A response
 // that the reward skips stays missing, and the error is an *UngradedError.
 func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Responses) error {
-	lanes, done := e.Decoders.Invariant()
-	defer done()
-	w := wanted{Evaluator: e, suites: suites, responses: responses, maxTokens: lanes.Decoders[0].MaxTokens()}
+	w := wanted{Evaluator: e, suites: suites, responses: responses, maxTokens: e.Decoders.Decoders[0].MaxTokens()}
 	if err := w.list(ctx); err != nil {
 		return err
 	}
@@ -77,8 +75,8 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		Sampling: s.Sampling, EOS: e.EOS, Seed: s.Seed,
 		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
 	}
-	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Player: e.Player, Notes: e.Notes, GradeTruncated: s.GradeTruncated, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
-	if _, err := g.Sample(ctx, lanes, o, w.tasks, w.add); err != nil {
+	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Player: e.Player, Notes: e.Notes, Invariant: true, GradeTruncated: s.GradeTruncated, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
+	if _, err := g.Sample(ctx, e.Decoders, o, w.tasks, w.add); err != nil {
 		return err
 	}
 	if w.ungraded.Count > 0 {

@@ -131,10 +131,12 @@ func checkLength(what string, n int, m models.Model) error {
 // Ends sets what ends a response in a template: the model's end tokens and the template's strings.
 func (p *Policy) Ends(o *sampler.Options, template tokenize.Template) error {
 	o.EOS, o.Stops = p.Model.EOS, template.Stops
+	if p.Tokenizer != nil {
+		o.Text = func() sampler.TextDecoder { return p.Tokenizer.NewDecoder() }
+	}
 	if len(o.Stops) == 0 {
 		return nil
 	}
-	o.Text = func() sampler.TextDecoder { return p.Tokenizer.NewDecoder() }
 	return p.NeedTokenizer()
 }
 

@@ -27,6 +27,8 @@ type Grader struct {
 	Together bool
 	// GradeTruncated hides from the reward that a limit cut a response off.
 	GradeTruncated bool
+	// Invariant lets no response depend on the number of slots; see sampler.Invariant.
+	Invariant bool
 	// Journal, if not nil, remembers the scores.
 	Journal Journal
 	// Player, if not nil, plays an episode with each response. If the environment gives
@@ -120,6 +122,11 @@ func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Optio
 func (g Grader) sample(ctx context.Context, lanes sampler.Lanes, o sampler.Options, tasks []Task, ended func(Graded)) (sampler.Stats, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if g.Invariant {
+		invariant, done := lanes.Invariant()
+		defer done()
+		lanes = invariant
+	}
 	var requests []sampler.Request
 	var groups []environment.Group
 	for _, t := range tasks {

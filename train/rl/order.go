@@ -44,7 +44,8 @@ type problemOrder struct {
 	endless data.Problems // the problems of an embedded task, else nil
 	sources []*source
 	digest  string
-	pending *picks // the problems of the round drawn last
+	drawn   []pick     // the problems of the round drawn last
+	cursors []measured // the cursor of each source after these draws; flat is not set
 }
 
 // A source is a set of problems with one share of the draws.
@@ -197,18 +198,19 @@ func (s *source) stageOf(j int) (stage, i int) {
 	return stage, j - first(stage)
 }
 
-// A draw is draw number j of a source.
-type draw struct{ source, j int }
+// A pick is a draw of a source, by its number, and the problem that it gives: its stage and
+// its place in problems.
+type pick struct{ source, draw, stage, at int }
 
-// draws returns the sources of n places from first on. Draw j of a source with share w
+// draws returns the sources and draws of n places from first on. Draw j of a source with share w
 // has a time within (j, j+1)/w that follows from the seed, and draws are ordered by time:
 // so after any number of places, each source has had its share of them to within about
 // one draw per source.
-func (o *problemOrder) draws(first, n int) []draw {
-	out := make([]draw, 0, n)
+func (o *problemOrder) draws(first, n int) []pick {
+	out := make([]pick, 0, n)
 	if len(o.sources) == 1 {
 		for j := range n {
-			out = append(out, draw{0, first + j})
+			out = append(out, pick{draw: first + j})
 		}
 		return out
 	}
@@ -232,7 +234,7 @@ func (o *problemOrder) draws(first, n int) []draw {
 			}
 		}
 		if done >= first {
-			out = append(out, draw{best, next[best]})
+			out = append(out, pick{source: best, draw: next[best]})
 		}
 		next[best]++
 	}
@@ -265,41 +267,29 @@ type measured struct {
 // that skips it; 0 if none does.
 type rest struct{ draws, until int }
 
-// picks are the problems of a round.
-type picks struct {
-	round   int
-	drawn   []pick
-	cursors []measured // the cursor of each source after the draws; flat is not set
-}
-
-// A pick is a drawn problem.
-type pick struct{ source, stage, at int }
-
 // Round returns the problems of round n, from 0. Where problems rest, n must follow the
 // round that Learned received last.
 func (o *problemOrder) Round(n int) []data.Problem {
 	if o.endless != nil {
 		return o.endless.Take(o.options.Seed, n*o.options.PerRound, o.options.PerRound)
 	}
-	p := &picks{round: n}
+	o.cursors = nil
 	for _, s := range o.sources {
-		m := s.measured
-		p.cursors = append(p.cursors, measured{stage: m.stage, cursor: m.cursor})
+		o.cursors = append(o.cursors, measured{stage: s.measured.stage, cursor: s.measured.cursor})
 	}
-	out := make([]data.Problem, 0, o.options.PerRound)
-	for _, d := range o.draws(n*o.options.PerRound, o.options.PerRound) {
-		s := o.sources[d.source]
-		stage, i := s.stageOf(d.j)
-		at := 0
-		if o.options.Rest > 0 {
-			at = s.awake(stage, &p.cursors[d.source])
+	o.drawn = o.draws(n*o.options.PerRound, o.options.PerRound)
+	out := make([]data.Problem, len(o.drawn))
+	for k := range o.drawn {
+		p := &o.drawn[k]
+		s := o.sources[p.source]
+		stage, i := s.stageOf(p.draw)
+		if p.stage = stage; o.options.Rest > 0 {
+			p.at = s.awake(stage, &o.cursors[p.source])
 		} else {
-			at = s.at(stage, i)
+			p.at = s.at(stage, i)
 		}
-		p.drawn = append(p.drawn, pick{d.source, stage, at})
-		out = append(out, s.problems[at])
+		out[k] = s.problems[p.at]
 	}
-	o.pending = p
 	return out
 }
 
@@ -333,13 +323,13 @@ func (o *problemOrder) Learned(of []measure) {
 		return
 	}
 	for i := range o.sources {
-		m, c := &o.sources[i].measured, o.pending.cursors[i]
+		m, c := &o.sources[i].measured, o.cursors[i]
 		if m.stage != c.stage {
 			m.flat = nil
 		}
 		m.stage, m.cursor = c.stage, c.cursor
 	}
-	for i, p := range o.pending.drawn {
+	for i, p := range o.drawn {
 		s := o.sources[p.source]
 		m := &s.measured
 		switch {

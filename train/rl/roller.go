@@ -101,15 +101,8 @@ func (r *roller) Release() {
 // roll samples and grades round n, from 0. progress is called with each graded response,
 // and explain adds the cause to an error of sampling.
 func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(error) error) (*round, error) {
-	c := r.config.Rollout
 	problems := r.problems.Round(n)
-	lanes := r.lanes
-	if c.Invariant {
-		invariant, done := lanes.Invariant()
-		defer done()
-		lanes = invariant
-	}
-	rollouts, stats, err := r.sample(ctx, lanes, problems, n, progress)
+	rollouts, stats, err := r.sample(ctx, problems, n, progress)
 	if err != nil {
 		err = explain(err)
 	}
@@ -121,7 +114,7 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 	if err := r.gather(rollouts, &stats, err); err != nil {
 		return nil, err
 	}
-	made := newRound(problems, rollouts, c.SamplesPerPrompt)
+	made := newRound(problems, rollouts, r.config.Rollout.SamplesPerPrompt)
 	made.stats = stats
 	return made, nil
 }
@@ -149,7 +142,7 @@ func (c Config) sampled() int {
 // a problem graded together. The rollouts are in the order of the problems, then of the
 // samples, whatever the schedule; those of other ranks have no response. Greedy ones
 // come last, one for each problem.
-func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
+func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
 	c := r.config.Rollout
 	var tasks []reward.Task
 	var numbers []int // draw numbers of their problems
@@ -188,17 +181,16 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 	if len(tasks) == 0 {
 		return out, sampler.Stats{}, ctx.Err()
 	}
-	tokenizer := r.prompter.Tokenizer
-	options := sampler.Options{
-		Sampling: c.Sampling, EOS: r.policy.Model.EOS, Seed: uint64(r.config.Train.Seed),
-		Stops: r.prompter.Template.Stops, Text: func() sampler.TextDecoder { return tokenizer.NewDecoder() },
+	options := sampler.Options{Sampling: c.Sampling, Seed: uint64(r.config.Train.Seed)}
+	if err := r.policy.Ends(&options, r.prompter.Template); err != nil {
+		return nil, sampler.Stats{}, err
 	}
-	stats, err := r.grader(n, numbers).Sample(ctx, lanes, options, tasks, func(g reward.Graded) error {
+	stats, err := r.grader(n, numbers).Sample(ctx, r.lanes, options, tasks, func(g reward.Graded) error {
 		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
 		x.Observed, x.Earned, x.Failed = g.Observed, g.Outcome.Rewards, g.Outcome.Failed != nil
-		x.setSegments(g, tokenizer)
+		x.setSegments(g, r.prompter.Tokenizer)
 		progress()
 		return nil
 	})
@@ -212,7 +204,7 @@ func (r *roller) grader(n int, numbers []int) reward.Grader {
 	if page := r.grades.at(n, fmt.Sprint("round ", n+1)); page != nil {
 		g.Journal, g.Notes = reward.Renumbered{Journal: page, Numbers: numbers}, page
 	}
-	g.Player = r.player
+	g.Player, g.Invariant = r.player, r.config.Rollout.Invariant
 	return g
 }
 
