@@ -224,7 +224,7 @@ func newRoot() *cobra.Command {
 	exclusive(root, "quiet", "verbose")
 	root.AddCommand(
 		newChat(), newData(), newDoctor(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
-		newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newSFT(), newStep(), newSweep(),
+		newImport(), newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newSFT(), newStep(), newSweep(),
 		newTokenize(), newTrain(), newVerify(), newVersion(), newWatch(), newWeights(),
 	)
 	for _, p := range plugins {

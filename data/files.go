@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v2"
+	"go.yaml.in/yaml/v3"
 
 	"onering/internal/files"
 	"onering/internal/settings"
@@ -229,7 +229,7 @@ func listFiles(dir, split string, listed any, bySplit map[string][]string) {
 		for _, x := range v {
 			listFiles(dir, split, x, bySplit)
 		}
-	case map[any]any:
+	case map[string]any:
 		listFiles(dir, fmt.Sprint(v["split"]), v["path"], bySplit)
 	}
 }

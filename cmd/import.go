@@ -1,0 +1,97 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/internal/peers"
+	"onering/internal/settings"
+)
+
+func newImport() *cobra.Command {
+	c := newCommand("import", nil, func(c *cobra.Command, _ []string) error {
+		return usagef("say whose config it is: import trl FILE or import verl FILE")
+	})
+	c.Args = knownCommand
+	o := importOptions{Processes: 1}
+	c.AddCommand(
+		newCommand("import-trl", &o, func(c *cobra.Command, args []string) error {
+			return o.run(c, args[0], func(text []byte) (*peers.Run, error) { return peers.TRL(text, o.Processes, o.Rows) })
+		}),
+		newImportVerl(),
+	)
+	return c
+}
+
+func newImportVerl() *cobra.Command {
+	var o importVerlOptions
+	c := newCommand("import-verl", &o, func(c *cobra.Command, args []string) error {
+		return importOptions{Rows: o.Rows}.run(c, args[0], func(text []byte) (*peers.Run, error) {
+			return peers.Verl(text, args[1:], o.Rows)
+		})
+	})
+	c.Args = cobra.MinimumNArgs(1)
+	return c
+}
+
+// importOptions has the flags of import trl.
+type importOptions struct {
+	Rows      int `help:"rows of the data, for a config that counts passes over it"`
+	Processes int `help:"processes that the run has there, as num_processes of accelerate"`
+}
+
+// importVerlOptions has the flags of import verl.
+type importVerlOptions struct {
+	Rows int `help:"rows of the data, for a config that counts passes over it"`
+}
+
+// largestConfig bounds a config of a peer, in bytes.
+const largestConfig = 1 << 20
+
+// run prints the run file that means what the file's config does, or names the keys that differ.
+func (o importOptions) run(c *cobra.Command, name string, read func(text []byte) (*peers.Run, error)) error {
+	if o.Rows < 0 || o.Processes < 0 {
+		return usagef("--rows and --processes are counts: give positive numbers")
+	}
+	in, name, err := openInput("FILE", name, c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	text, err := io.ReadAll(io.LimitReader(in, largestConfig+1))
+	if err == nil && len(text) > largestConfig {
+		err = errors.New("a config has at most 1 MB")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	run, err := read(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if len(run.Aside) > 0 {
+		slog.Info("keys that do not change what is learned are left out", "keys", strings.Join(run.Aside, " "))
+	}
+	if len(run.Refused) > 0 {
+		lines := make([]string, len(run.Refused))
+		for i, r := range run.Refused {
+			lines[i] = fmt.Sprintf("  %s: %s", r.Key, r.Reason)
+		}
+		return fmt.Errorf("%s: no run file means the same:\n%s", name, strings.Join(lines, "\n"))
+	}
+	out := run.TOML()
+	source, err := settings.File("its run file", []byte(out))
+	if err == nil {
+		_, err = resolve(source)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err = io.WriteString(c.OutOrStdout(), out)
+	return err
+}
