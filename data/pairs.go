@@ -17,6 +17,8 @@ type DemonstrationColumns struct {
 	Response string `toml:"response" help:"column of the response to the prompt, a text or a list of messages; found by name if not given"`
 	Text     string `toml:"text" help:"column of texts that are learned whole; found by name if no column is given"`
 	storage
+
+	side string // column of one of two responses that are compared: in any of the three forms
 }
 
 // The columns that are looked for, in this order.
@@ -44,64 +46,85 @@ type Demonstration struct {
 // LoadDemonstrations reads the demonstrations of a dataset. It uses Input, Filter, Limit,
 // Keep and OnBad of o. A row with an empty prompt, response or text is dropped, as Open drops
 // rows; one of another form is an error, as is a dataset without rows.
-func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demonstration, Report, error) {
-	o.storage = c.storage
+func LoadDemonstrations(path string, c DemonstrationColumns, o Options) (list []Demonstration, report Report, err error) {
+	report, err = loadRows(path, []DemonstrationColumns{c}, o, func(row []Demonstration) error {
+		list = append(list, row[0])
+		return nil
+	})
+	return list, report, err
+}
+
+// loadRows gives add a demonstration by each of the columns for every row. A row of which
+// one cannot be had, or that add finds empty, is dropped.
+func loadRows(path string, by []DemonstrationColumns, o Options, add func(row []Demonstration) error) (Report, error) {
+	o.storage = by[0].storage
 	r, err := Open(path, o)
 	if err != nil {
-		return nil, Report{}, err
+		return Report{}, err
 	}
 	defer r.Close()
 	r.demonstrations = true
-	var list []Demonstration
-	var found DemonstrationColumns
+	found := make([]DemonstrationColumns, len(by))
 	var shape []string // the columns of the previous row
-	for o.Limit == 0 || len(list) < o.Limit {
+	for o.Limit == 0 || r.report.Rows < o.Limit {
 		rec, err := r.row()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, r.Report(), err
+			return r.Report(), err
 		}
 		if columns := names(rec.Object); !slices.Equal(columns, shape) {
-			if found, err = c.find(rec.Object); err == nil {
+			for i := 0; i < len(by) && err == nil; i++ {
+				found[i], err = by[i].find(rec.Object)
+			}
+			if err == nil {
 				shape = columns
 			} else {
 				err = r.headed(err)
 			}
 		}
 		row := reading{Object: rec.Object, shown: o.Keep}
-		var d Demonstration
+		all := make([]Demonstration, len(by))
+		for i := 0; i < len(by) && err == nil; i++ {
+			all[i], err = found[i].demonstration(&row, by[i].Prompt == "")
+			all[i].Fields = o.kept(rec.Object)
+			all[i].Place = fmt.Sprintf("%s: %s %d", rec.File, r.records.src.Unit, rec.Line)
+		}
 		if err == nil {
-			d, err = found.demonstration(&row, c.Prompt == "")
+			err = add(all)
 		}
 		if err != nil {
 			bad := &rowError{File: rec.File, Unit: r.records.src.Unit, Line: rec.Line, Err: err}
 			if !errors.As(err, new(emptyPart)) {
-				return nil, r.Report(), bad
+				return r.Report(), bad
 			}
 			bad.Reason = err.Error()
 			if err := r.drop(bad); err != nil {
-				return nil, r.Report(), err
+				return r.Report(), err
 			}
 			continue
 		}
 		r.unread.note(row)
-		for i := 0; i < len(rec.Object) && len(o.Keep) > 0; i++ { // only the names of the other columns, for messages
-			m := rec.Object[i]
-			if !slices.ContainsFunc(o.Keep, func(name string) bool { return strings.EqualFold(m.Name, name) || strings.HasPrefix(name, m.Name+".") }) {
-				m.Value = nil
-			}
-			d.Fields = append(d.Fields, m)
-		}
-		d.Place = fmt.Sprintf("%s: %s %d", rec.File, r.records.src.Unit, rec.Line)
-		list = append(list, d)
 		r.report.Rows++
 	}
-	if len(list) == 0 {
-		return nil, r.Report(), fmt.Errorf("data: %s: no row is left: %v", path, r.Report())
+	if r.report.Rows == 0 {
+		return r.Report(), fmt.Errorf("data: %s: no row is left: %v", path, r.Report())
 	}
-	return list, r.Report(), nil
+	return r.Report(), nil
+}
+
+// kept returns the columns of a row, of which those of Keep have values and the others only
+// names, for messages.
+func (o Options) kept(row Object) (fields Object) {
+	for i := 0; i < len(row) && len(o.Keep) > 0; i++ {
+		m := row[i]
+		if !slices.ContainsFunc(o.Keep, func(name string) bool { return strings.EqualFold(m.Name, name) || strings.HasPrefix(name, m.Name+".") }) {
+			m.Value = nil
+		}
+		fields = append(fields, m)
+	}
+	return fields
 }
 
 // An emptyPart is the error about a row in which a part of a demonstration is empty.
@@ -122,6 +145,8 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 		return found, fmt.Errorf("columns for %s and %s are named: a demonstration is a conversation, a prompt with a response, or a text", set[0], set[1])
 	}
 	switch auto := len(set) == 0; {
+	case c.side != "":
+		return c.findSide(first)
 	case c.Messages != "":
 		found.Messages, err = findColumn(first, "messages", c.Messages, nil)
 	case c.Text != "":
@@ -142,6 +167,29 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 		}
 	}
 	return found, err
+}
+
+// findSide fixes the columns of one of two responses: the response to a prompt, or where there
+// is none, a conversation or a text that begins with it.
+func (c DemonstrationColumns) findSide(first Object) (found DemonstrationColumns, err error) {
+	side, err := findColumn(first, "preference", c.side, nil)
+	if err != nil {
+		return found, err
+	}
+	prompt, err := findColumn(first, "prompt", c.Prompt, PromptNames)
+	value, _ := lookup(first, side)
+	messages, _ := messagesOf(value)
+	switch {
+	case isAnswered(first, side) && !isAssistant(messages[0]): // as UltraFeedback's, with the prompt in a column, too
+		found.Messages = side
+	case err == nil:
+		found = DemonstrationColumns{Prompt: prompt, Response: side}
+	case c.Prompt != "":
+		return found, err
+	default:
+		found.Text = side
+	}
+	return found, nil
 }
 
 // isAnswered says whether a column holds a conversation with a turn of the assistant.

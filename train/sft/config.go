@@ -107,9 +107,13 @@ func Default(path string) Config {
 }
 
 // Validate reports every impossible value, joined; each is a *settings.Error.
-func (c Config) Validate() error {
+func (c Config) Validate() error { return validate(&c, c) }
+
+// validate checks the values of config, a *Config or what is one with other data, by
+// themselves, and together those of c.
+func validate(config any, c Config) error {
 	var errs settings.Errors
-	for _, s := range settings.Sections(&c) {
+	for _, s := range settings.Sections(config) {
 		errs = append(errs, settings.Under(s.Name+".", settings.Check(s.Pointer))...)
 	}
 	errs.Want("model.path", c.Model.Path, c.Model.Path != "", "name the model's folder")

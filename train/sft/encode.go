@@ -225,11 +225,17 @@ type set struct {
 	tokens   int // number of tokens learned in one pass
 }
 
-// EncodeAll encodes demonstrations; flag names their file in messages.
-func (e *encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Logger) (*set, error) {
+// EncodeAll encodes demonstrations; flag names their file in messages. So many of them belong
+// together: if one is too long, all are left out.
+func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string, log *slog.Logger) (*set, error) {
 	all, err := e.encodeEach(list)
 	if err != nil {
 		return nil, err
+	}
+	for unit := range slices.Chunk(all, together) {
+		if slices.Contains(unit, nil) {
+			clear(unit)
+		}
 	}
 	s := new(set)
 	dropped, cut, lost := 0, 0, 0

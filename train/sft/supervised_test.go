@@ -374,10 +374,10 @@ func TestEncode(t *testing.T) {
 	c.Data.AssistantOnly, c.Data.TooLong = true, "drop"
 	list := append(sums(3), data.Demonstration{Prompt: "111+111=", Response: "222"}, data.Demonstration{Prompt: "111+111=", Response: "222"})
 	e, _ := c.Encoder(policy)
-	if s, err := e.EncodeAll(list, "--data", slog.New(slog.NewTextHandler(&log, nil))); err != nil || len(s.Examples) != 3 || !strings.Contains(log.String(), "dropped=2") {
+	if s, err := e.EncodeAll(list, 1, "--data", slog.New(slog.NewTextHandler(&log, nil))); err != nil || len(s.Examples) != 3 || !strings.Contains(log.String(), "dropped=2") {
 		t.Errorf("%v, log %s", err, &log)
 	}
-	if _, err := e.EncodeAll(list[2:], "--data", quiet); err == nil || !strings.Contains(err.Error(), "--data: 2 of 3 demonstrations have more than 8 tokens (--max-tokens") {
+	if _, err := e.EncodeAll(list[2:], 1, "--data", quiet); err == nil || !strings.Contains(err.Error(), "--data: 2 of 3 demonstrations have more than 8 tokens (--max-tokens") {
 		t.Errorf("losing more than half: %v", err)
 	}
 }

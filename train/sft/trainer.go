@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -37,6 +38,9 @@ type trainer struct {
 	pass     int
 	shown    bool // the observer knows that steps have begun
 	finished bool // the model is written
+
+	per    int         // examples of a demonstration, 1, or of a preference
+	prefer *preferring // nil unless the run is on preferences
 }
 
 var _ train.Task = (*trainer)(nil)
@@ -60,44 +64,65 @@ func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*traine
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t := &trainer{Config: c, log: s.Log}
+	t := &trainer{per: 1}
+	return t, t.open(c, s, list, heldOut)
+}
+
+// open encodes the demonstrations and opens the run.
+func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstration) error {
+	t.Config, t.log = c, s.Log
 	encoder, err := c.Encoder(s.Policy)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	together := min(t.per, 2)
 	if c.Data.HeldOut > 0 {
-		if list, heldOut, err = split(list, c.Data.HeldOut, c.Train.Seed); err != nil {
-			return nil, err
+		if list, heldOut, err = split(list, together, c.Data.HeldOut, c.Train.Seed); err != nil {
+			return err
 		}
 	}
-	if t.learn, err = encoder.EncodeAll(list, "--data", s.Log); err != nil {
-		return nil, err
+	if t.learn, err = encoder.EncodeAll(list, together, "--data", s.Log); err != nil {
+		return err
 	}
 	if len(heldOut) > 0 {
-		if t.heldOut, err = encoder.EncodeAll(heldOut, "--eval-data", s.Log); err != nil {
-			return nil, err
+		if t.heldOut, err = encoder.EncodeAll(heldOut, together, "--eval-data", s.Log); err != nil {
+			return err
+		}
+	}
+	for _, s := range t.sets() {
+		if t.per > together {
+			mismatch(s)
 		}
 	}
 	c.Optimizer.Look(t.steps(), s.Log)
 	t.run, err = train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: c.Optimizer.Rule, MaxGradNorm: c.Optimizer.MaxGradNorm,
-		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, true),
+		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.prefer == nil),
 	})
-	return t, err
+	return err
 }
 
-// split holds out a share of the demonstrations.
-func split(list []data.Demonstration, share float64, seed int64) (kept, heldOut []data.Demonstration, err error) {
-	n := max(1, int(math.Round(share*float64(len(list)))))
-	if n >= len(list) {
-		return nil, nil, settings.About(fmt.Errorf("train: data.held_out = %v of %d demonstrations leaves none to learn from", share, len(list)), "data.held_out")
+// sets are the demonstrations that are learned and, if there are any, those held out.
+func (t *trainer) sets() []*set {
+	if t.heldOut == nil {
+		return []*set{t.learn}
 	}
-	chosen := make([]bool, len(list))
-	for _, i := range rand.New(rand.NewPCG(uint64(seed), math.MaxUint64)).Perm(len(list))[:n] {
+	return []*set{t.learn, t.heldOut}
+}
+
+// split holds out a share of the demonstrations, of which so many belong together.
+func split(list []data.Demonstration, together int, share float64, seed int64) (kept, heldOut []data.Demonstration, err error) {
+	all := len(list) / together
+	n := max(1, int(math.Round(share*float64(all))))
+	if n >= all {
+		return nil, nil, settings.About(fmt.Errorf("train: data.held_out = %v of %d demonstrations leaves none to learn from", share, all), "data.held_out")
+	}
+	chosen := make([]bool, all)
+	for _, i := range rand.New(rand.NewPCG(uint64(seed), math.MaxUint64)).Perm(all)[:n] {
 		chosen[i] = true
 	}
 	for i, d := range list {
-		if chosen[i] {
+		if chosen[i/together] {
 			heldOut = append(heldOut, d)
 		} else {
 			kept = append(kept, d)
@@ -111,8 +136,11 @@ func (t *trainer) Close() { t.run.Close() }
 
 // perEpoch is how many steps a pass over the demonstrations takes.
 func (t *trainer) perEpoch() int {
-	return (len(t.learn.Examples) + t.Config.Train.BatchSize - 1) / t.Config.Train.BatchSize
+	return (t.units() + t.Config.Train.BatchSize - 1) / t.Config.Train.BatchSize
 }
+
+// units is how many demonstrations or preferences are learned.
+func (t *trainer) units() int { return len(t.learn.Examples) / t.per }
 
 // steps returns how many steps the whole run takes.
 func (t *trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
@@ -120,14 +148,14 @@ func (t *trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
 // epochs returns the number of passes over the demonstrations after so many steps. The
 // last step of a pass may be smaller than the others.
 func (t *trainer) epochs(steps int) float64 {
-	all := len(t.learn.Examples)
+	all := t.units()
 	return float64(steps/t.perEpoch()) + float64(steps%t.perEpoch()*t.Config.Train.BatchSize)/float64(all)
 }
 
 // Run trains and writes the run folder, which at the end is a Hugging Face folder too; see
 // train.Run.
 func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
-	t.summary = Summary{Folder: t.Config.Output.Dir, Demonstrations: len(t.learn.Examples), Tokens: t.learn.tokens}
+	t.summary = Summary{Folder: t.Config.Output.Dir, Demonstrations: t.units(), Tokens: t.learn.tokens}
 	end, err := t.run.Do(ctx, t, resume)
 	s := t.summary
 	s.Resumed = end.Resumed.Step
@@ -149,6 +177,14 @@ func (t *trainer) Recall(r metrics.Record) {
 	(*noted)[1] = loss
 }
 
+// name is the name of the task.
+func (t *trainer) name() string {
+	if t.prefer != nil {
+		return "dpo"
+	}
+	return "sft"
+}
+
 // Begin implements train.Task.
 func (t *trainer) Begin(train.Position) error { return nil }
 
@@ -167,20 +203,26 @@ func (t *trainer) Next(at train.Position) train.Piece {
 	return func(ctx context.Context) (train.Done, error) { return do(ctx, at) }
 }
 
-// batch returns the demonstrations of the step after the given number of steps.
+// batch returns the examples of the step after the given number of steps.
 func (t *trainer) batch(step int) []int {
 	if pass := step/t.perEpoch() + 1; pass != t.pass {
-		t.pass, t.order = pass, rand.New(rand.NewPCG(uint64(t.Config.Train.Seed), uint64(pass-1))).Perm(len(t.learn.Examples))
+		t.pass, t.order = pass, rand.New(rand.NewPCG(uint64(t.Config.Train.Seed), uint64(pass-1))).Perm(t.units())
 	}
 	from := step % t.perEpoch() * t.Config.Train.BatchSize
-	return t.order[from:min(from+t.Config.Train.BatchSize, len(t.order))]
+	var examples []int
+	for _, i := range t.order[from:min(from+t.Config.Train.BatchSize, len(t.order))] {
+		for k := range t.per {
+			examples = append(examples, i*t.per+k)
+		}
+	}
+	return examples
 }
 
 // step takes the next optimizer step. Its loss is the mean of -log p over all learned
 // tokens of the batch, so w = -1/N. It finishes a step that has begun.
 func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
 	if !t.shown {
-		t.run.Observer.Begin("sft", "steps", t.steps())
+		t.run.Observer.Begin(t.name(), "steps", t.steps())
 		t.run.Observer.Advance(at.Step)
 		t.shown = true
 	}
@@ -191,11 +233,24 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 		b.Sequences = append(b.Sequences, t.learn.Examples[i].sequence())
 		learned += b.Sequences[k].Count()
 	}
-	for _, s := range b.Sequences {
-		b.Weights = append(b.Weights, slices.Repeat([]float64{-1 / float64(learned)}, s.Count()))
+	var weigh learn.Weigh
+	var figures metrics.Record
+	if t.prefer == nil {
+		for _, s := range b.Sequences {
+			b.Weights = append(b.Weights, slices.Repeat([]float64{-1 / float64(learned)}, s.Count()))
+		}
+	} else {
+		for k := range examples {
+			b.Live = append(b.Live, k%t.per < 2)
+		}
+		weigh = func(scores learn.Scores) (learn.Loss, error) {
+			loss, pairs := t.prefer.weigh(examples, t.prefer.learn, scores, t.per)
+			figures = t.prefer.record(pairs)
+			return loss, nil
+		}
 	}
 	sent := t.run.Ranks.Sent()
-	report, err := t.run.Stepper.Step(context.WithoutCancel(ctx), b, nil)
+	report, err := t.run.Stepper.Step(context.WithoutCancel(ctx), b, weigh)
 	if nonfinite, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		nonfinite.Among = "demonstrations of the batch"
 		for _, k := range nonfinite.Sequences {
@@ -212,7 +267,7 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 			entropy += h / float64(learned)
 		}
 	}
-	record = append(record.With("entropy", entropy), t.run.Volume(sent, report.Early)...)
+	record = append(append(record.With("entropy", entropy), figures...), t.run.Volume(sent, report.Early)...)
 	return t.stepDone(n, append(record, t.run.Clock.Take()...)), nil
 }
 
@@ -238,28 +293,53 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 		done.Save = train.Never // the model is written already
 	}
 	t.shown = false
+	if t.prefer != nil {
+		if err := t.prefer.open(ctx, t); err != nil {
+			return done, err
+		}
+	}
 	if t.heldOut == nil {
 		return done, nil
 	}
-	loss, err := t.heldOutLoss(ctx)
+	t.run.Observer.Begin("evaluate", "examples", len(t.heldOut.Examples))
+	scores, err := t.score(ctx, t.heldOut.Examples)
 	if err != nil {
 		return done, fmt.Errorf("train: the held-out loss after step %d: %w", at.Step, err)
 	}
+	loss, figures, said := t.heldOutLoss(scores)
 	score := -loss
 	done.Score = &score
-	done.Record = metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", t.epochs(at.Step)).
-		With("loss", loss).With("perplexity", math.Exp(loss)).With("tokens", t.heldOut.tokens)
-	done.Say = []string{fmt.Sprintf("after step %d: held-out loss %.4f, perplexity %.4g", at.Step, loss, math.Exp(loss))}
+	done.Record = append(metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", t.epochs(at.Step)).With("loss", loss), figures...)
+	done.Say = []string{fmt.Sprintf("after step %d: held-out loss %.4f, %s", at.Step, loss, said)}
 	t.Recall(done.Record)
 	return done, nil
 }
 
-// heldOutLoss returns the mean of -log p over the learned tokens of the held-out
-// demonstrations.
-func (t *trainer) heldOutLoss(ctx context.Context) (float64, error) {
-	const portion = 64 // demonstrations between two moves of the bar
-	list, sum := t.heldOut.Examples, 0.0
-	t.run.Observer.Begin("evaluate", "demonstrations", len(list))
+// heldOutLoss returns the loss of the held-out demonstrations, the mean of -log p over their
+// learned tokens, or that of the held-out preferences, with further figures.
+func (t *trainer) heldOutLoss(scores learn.Scores) (loss float64, figures metrics.Record, said string) {
+	if t.prefer != nil {
+		all := make([]int, len(t.heldOut.Examples))
+		for i := range all {
+			all[i] = i
+		}
+		loss, pairs := t.prefer.weigh(all, t.prefer.heldOut, scores, t.per)
+		figures = t.prefer.record(pairs)
+		return loss.Value, figures, fmt.Sprintf("accuracy %.1f %%", 100*figures.Float("accuracy"))
+	}
+	sum := 0.0
+	for _, row := range scores.LogProb {
+		for _, logp := range row {
+			sum -= logp
+		}
+	}
+	loss = sum / float64(t.heldOut.tokens)
+	return loss, metrics.Record{}.With("perplexity", math.Exp(loss)).With("tokens", t.heldOut.tokens), fmt.Sprintf("perplexity %.4g", math.Exp(loss))
+}
+
+// score returns the log-probs of examples under the weights as they are.
+func (t *trainer) score(ctx context.Context, list []Example) (all learn.Scores, err error) {
+	const portion = 64 // examples between two moves of the bar
 	for from := 0; from < len(list); from += portion {
 		part := list[from:min(from+portion, len(list))]
 		sequences := make([]runtime.Sequence, len(part))
@@ -268,16 +348,12 @@ func (t *trainer) heldOutLoss(ctx context.Context) (float64, error) {
 		}
 		scores, err := t.run.Stepper.Score(ctx, sequences)
 		if err != nil {
-			return 0, err
+			return all, err
 		}
-		for _, row := range scores.LogProb {
-			for _, logp := range row {
-				sum -= logp
-			}
-		}
+		all.LogProb = append(all.LogProb, scores.LogProb...)
 		t.run.Observer.Advance(len(part))
 	}
-	return sum / float64(t.heldOut.tokens), nil
+	return all, nil
 }
 
 // configFiles are the files of a model folder and of an adapter folder, of which one is
@@ -336,17 +412,17 @@ func (t *trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 // Plan implements train.Task.
 func (t *trainer) Plan() train.Plan {
 	c := t.Config
-	sets := []*set{t.learn}
-	if t.heldOut != nil {
-		sets = append(sets, t.heldOut)
-	}
 	p := train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving:    train.Saving{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
-		Objective: "sft", Settings: c.decisive(),
+		Objective: t.name(), Settings: c.decisive(),
 		Former:   map[string]string{"optimizer.name": "adamw"}, // for checkpoints from before it was a setting
 		Others:   train.Values(&c, "train", "distributed"),
-		Problems: digest(sets...), Things: "demonstrations", Changed: "there are other demonstrations",
+		Problems: digest(t.sets()...), Things: "demonstrations", Changed: "there are other demonstrations",
+	}
+	if t.prefer != nil {
+		p.Things, p.Changed = "preferences", "there are other preferences"
+		maps.Copy(p.Settings, train.Values(&t.prefer.config, "preference"))
 	}
 	return p
 }
@@ -380,13 +456,29 @@ func (c Config) Changes(was Config) string {
 	return train.Plan{Settings: now}.Changes(before).String()
 }
 
-// Save implements train.Task: the position determines the whole state.
-func (t *trainer) Save(*rundir.Snapshot) error { return nil }
+// Save implements train.Task: the position determines the whole state, but for the log-probs
+// of the first policy, which is gone.
+func (t *trainer) Save(s *rundir.Snapshot) error {
+	if t.prefer != nil {
+		s.State.ObjectiveState = t.prefer.save()
+	}
+	return nil
+}
 
 // Restore implements train.Task.
 func (t *trainer) Restore(from train.Checkpoint) error {
 	if len(from.Changed) > 0 {
 		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it back, or begin another run from the checkpoint with --model %s", from.Dir, from.Changed, from.Dir)
+	}
+	if t.prefer == nil {
+		return nil
+	}
+	heldOut := 0
+	if t.heldOut != nil {
+		heldOut = len(t.heldOut.Examples)
+	}
+	if err := t.prefer.restore(from.State.ObjectiveState, len(t.learn.Examples), heldOut); err != nil {
+		return fmt.Errorf("train: resume: %s: %w", from.Dir, err)
 	}
 	return nil
 }

@@ -1,0 +1,77 @@
+package data
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"onering/tokenize"
+)
+
+// PreferenceColumns say where the parts of a preference are in a file: two responses to a
+// prompt, of which one is preferred. A response is a text or a list of messages. Without a
+// column of prompts both begin with the prompt: it is what they have in common.
+type PreferenceColumns struct {
+	Prompt   string `toml:"prompt" help:"column of the prompt, a text or a list of messages; found by name, and if there is none, what chosen and rejected begin with alike"`
+	Chosen   string `toml:"chosen" help:"column of the better response, a text or a list of messages"`
+	Rejected string `toml:"rejected" help:"column of the worse response"`
+	storage
+}
+
+// A Preference is two demonstrations from one row, of which the first is the better.
+type Preference struct{ Chosen, Rejected Demonstration }
+
+// LoadPreferences reads preferences as LoadDemonstrations reads demonstrations. A row whose
+// responses are equal is dropped.
+func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Preference, report Report, err error) {
+	side := func(column string) DemonstrationColumns {
+		return DemonstrationColumns{Prompt: c.Prompt, storage: c.storage, side: column}
+	}
+	report, err = loadRows(path, []DemonstrationColumns{side(c.Chosen), side(c.Rejected)}, o, func(row []Demonstration) error {
+		p := Preference{row[0], row[1]}
+		if err := p.divide(); err != nil {
+			return err
+		}
+		list = append(list, p)
+		return nil
+	})
+	return list, report, err
+}
+
+// divide finds the prompt where both responses hold it: the messages, or the words, with
+// which both begin.
+func (p *Preference) divide() error {
+	a, b := &p.Chosen, &p.Rejected
+	switch {
+	case a.Chat != nil && b.Chat != nil:
+		same := 0
+		for same < min(len(a.Chat.Messages), len(b.Chat.Messages)) && reflect.DeepEqual(a.Chat.Messages[same], b.Chat.Messages[same]) {
+			same++
+		}
+		if same == len(a.Chat.Messages) && same == len(b.Chat.Messages) {
+			return emptyPart("the chosen and the rejected response are equal")
+		}
+		answers := func(d *Demonstration) bool {
+			return slices.ContainsFunc(d.Chat.Messages[same:], func(m tokenize.Message) bool { return m.Role == "assistant" })
+		}
+		for same > 0 && !(answers(a) && answers(b)) {
+			same-- // where one response ends inside the other, their last common turn is compared, too
+		}
+		a.From, b.From = max(a.From, same), max(b.From, same)
+	case a.Response == b.Response:
+		return emptyPart("the chosen and the rejected response are equal")
+	case a.Whole && b.Whole:
+		n := 0
+		for n < min(len(a.Response), len(b.Response)) && a.Response[n] == b.Response[n] {
+			n++
+		}
+		n = strings.LastIndexAny(a.Response[:n], " \n") + 1 // a word is not cut
+		if n == 0 {
+			return emptyPart("the chosen and the rejected text do not begin alike: name the column of the prompt")
+		}
+		for _, d := range []*Demonstration{a, b} {
+			d.Prompt, d.Response, d.Whole = d.Response[:n], d.Response[n:], false
+		}
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package sft
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"onering/data"
+	"onering/policy"
+	"onering/tokenize"
+	"onering/train"
+	"onering/train/dpo"
+	"onering/train/learn"
+	"onering/train/metrics"
+)
+
+// A PreferenceConfig is everything that decides a run on preferences. Sections and keys
+// that a Config has, too, mean the same.
+type PreferenceConfig struct {
+	Model       modelConfig             `toml:"model"`
+	LoRA        train.LoRAConfig        `toml:"lora" needs:"on=true"`
+	Data        preferenceData          `toml:"data"`
+	Preference  dpo.Settings            `toml:"preference"`
+	Optimizer   optimizerConfig         `toml:"optimizer"`
+	Train       loopConfig              `toml:"train"`
+	Runtime     policy.RuntimeConfig    `toml:"runtime"`
+	Distributed train.DistributedConfig `toml:"distributed"`
+	Output      outputConfig            `toml:"output"`
+}
+
+// A preferenceData says which preferences are learned.
+type preferenceData struct {
+	Train string `toml:"train" flag:"data" help:"file of preferences; - is stdin (required)"`
+	data.PreferenceColumns
+	Filter    string  `toml:"filter" help:"take the rows for which it holds, such as 'level in 3..5'"`
+	MaxTokens int     `toml:"max_tokens" range:"[0,16777216]" note:"0 is as many as the model has positions" help:"most tokens of a prompt with a response; pairs with a longer one are left out"`
+	Eval      string  `toml:"eval" flag:"eval-data" help:"file of held-out preferences, whose loss is measured"`
+	HeldOut   float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the preferences that is held out to measure the loss"`
+}
+
+// DefaultPreferences returns the settings for a model of this path.
+func DefaultPreferences(path string) PreferenceConfig {
+	c := Default(path)
+	p := PreferenceConfig{
+		Model: c.Model, LoRA: c.LoRA, Preference: dpo.Default(), Optimizer: c.Optimizer, Train: c.Train,
+		Data:    preferenceData{PreferenceColumns: data.PreferenceColumns{Chosen: "chosen", Rejected: "rejected"}},
+		Runtime: c.Runtime, Distributed: c.Distributed, Output: c.Output,
+	}
+	p.Optimizer.LearningRate = 1e-6
+	if path == data.Arithmetic {
+		p.Optimizer.LearningRate = 1e-4
+	}
+	return p
+}
+
+// Demonstrations is the Config whose settings mean the same for demonstrations.
+func (c PreferenceConfig) Demonstrations() Config {
+	d := dataConfig{
+		Train: c.Data.Train, Filter: c.Data.Filter, MaxTokens: c.Data.MaxTokens, Eval: c.Data.Eval, HeldOut: c.Data.HeldOut,
+		AssistantOnly: true, TooLong: "drop",
+	}
+	return Config{c.Model, c.LoRA, d, c.Optimizer, c.Train, c.Runtime, c.Distributed, c.Output}
+}
+
+// NewPreferences is NewOn for preferences.
+func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Preference) (*trainer, error) {
+	t := &trainer{prefer: &preferring{settings: c.Preference, config: c}}
+	t.per = 2
+	if c.Preference.Mismatched() {
+		t.per = 4
+	}
+	return t, t.open(c.Demonstrations(), s, flat(list), flat(heldOut))
+}
+
+// flat lists the demonstrations of preferences: the chosen before the rejected one.
+func flat(list []data.Preference) (all []data.Demonstration) {
+	for _, p := range list {
+		all = append(all, p.Chosen, p.Rejected)
+	}
+	return all
+}
+
+// preferring is what a trainer on preferences has more than one on demonstrations. The
+// examples of a preference follow each other: the chosen and the rejected one, and where the
+// loss needs them the prompts of both with the responses of the preference before.
+type preferring struct {
+	settings       dpo.Settings
+	config         PreferenceConfig
+	learn, heldOut []float64 // log-probs of the responses under the first policy, by example; nil before they are known
+}
+
+// mismatch adds to each preference of a set its prompts with the responses of the one before.
+func mismatch(s *set) {
+	pairs := s.Examples
+	s.Examples = nil
+	for i := 0; i < len(pairs); i += 2 {
+		s.Examples = append(s.Examples, pairs[i], pairs[i+1])
+		for k := range 2 {
+			prompt, other := pairs[i+k], pairs[(i+len(pairs)-2+k)%len(pairs)]
+			from, to := slices.Index(prompt.Learn, true), slices.Index(other.Learn, true)
+			s.Examples = append(s.Examples, Example{
+				IDs:   slices.Concat(prompt.IDs[:from], other.IDs[to:]),
+				Learn: slices.Concat(prompt.Learn[:from], other.Learn[to:]), place: prompt.place,
+			})
+		}
+	}
+}
+
+// open scores the responses under the first policy, if the loss compares with it.
+func (p *preferring) open(ctx context.Context, t *trainer) (err error) {
+	if p.learn != nil || !p.settings.Reference() {
+		return nil
+	}
+	for _, x := range []struct {
+		of  *set
+		out *[]float64
+	}{{t.learn, &p.learn}, {t.heldOut, &p.heldOut}} {
+		if x.of == nil {
+			continue
+		}
+		t.run.Observer.Begin("reference", "responses", len(x.of.Examples))
+		scores, err := t.score(ctx, x.of.Examples)
+		if err != nil {
+			return fmt.Errorf("train: the log-probs of the first policy: %w", err)
+		}
+		*x.out = rowSums(scores.LogProb)
+	}
+	return nil
+}
+
+// rowSums adds up each row.
+func rowSums(rows [][]float64) []float64 {
+	out := make([]float64, len(rows))
+	for i, row := range rows {
+		for _, x := range row {
+			out[i] += x
+		}
+	}
+	return out
+}
+
+// weigh returns the loss of the examples with these numbers, whose scores are known.
+func (p *preferring) weigh(examples []int, reference []float64, scores learn.Scores, per int) (learn.Loss, []dpo.Pair) {
+	response := func(k int) dpo.Response {
+		r := dpo.Response{LogProb: rowSums(scores.LogProb[k : k+1])[0], Tokens: len(scores.LogProb[k])}
+		if reference != nil {
+			r.Reference = reference[examples[k]]
+		}
+		return r
+	}
+	var pairs []dpo.Pair
+	var mismatched []dpo.Response
+	for k := 0; k < len(examples); k += per {
+		pairs = append(pairs, dpo.Pair{Chosen: response(k), Rejected: response(k + 1)})
+		for j := 2; j < per; j++ {
+			mismatched = append(mismatched, response(k+j))
+		}
+	}
+	value, chosen, rejected := p.settings.Of(pairs, mismatched)
+	loss := learn.Loss{Value: value, LogProb: make([][]float64, len(examples))}
+	for k := range examples {
+		w := 0.0
+		switch k % per {
+		case 0:
+			w = chosen[k/per]
+		case 1:
+			w = rejected[k/per]
+		}
+		loss.LogProb[k] = slices.Repeat([]float64{w}, len(scores.LogProb[k]))
+	}
+	return loss, pairs
+}
+
+// record has the figures of pairs: the share in which the policy prefers the chosen
+// response more than the reference does, and by how much, times beta.
+func (p *preferring) record(pairs []dpo.Pair) metrics.Record {
+	right, better, worse := 0.0, 0.0, 0.0
+	n := float64(len(pairs))
+	for _, x := range pairs {
+		c, r := p.settings.Beta*(x.Chosen.LogProb-x.Chosen.Reference), p.settings.Beta*(x.Rejected.LogProb-x.Rejected.Reference)
+		if c > r {
+			right++
+		}
+		better, worse = better+c/n, worse+r/n
+	}
+	return metrics.Record{}.With("accuracy", right/n).With("margin", better-worse).With("reward_chosen", better).With("reward_rejected", worse)
+}
+
+// save returns the log-probs of the first policy as the text of a checkpoint.
+func (p *preferring) save() string {
+	all := slices.Concat(p.learn, p.heldOut)
+	bytes := make([]byte, 0, 8*len(all))
+	for _, x := range all {
+		bytes = binary.LittleEndian.AppendUint64(bytes, math.Float64bits(x))
+	}
+	return base64.StdEncoding.EncodeToString(bytes)
+}
+
+// restore takes the text of save; learn and heldOut are how many examples the sets have.
+func (p *preferring) restore(text string, learn, heldOut int) error {
+	bytes, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(bytes) != 8*(learn+heldOut) && p.settings.Reference() {
+		return fmt.Errorf("its objective_state has %d bytes, not the log-probs of %d responses: the checkpoint is damaged", len(bytes), learn+heldOut)
+	}
+	all := make([]float64, len(bytes)/8)
+	for i := range all {
+		all[i] = math.Float64frombits(binary.LittleEndian.Uint64(bytes[8*i:]))
+	}
+	if len(all) > 0 {
+		p.learn, p.heldOut = all[:learn], all[learn:]
+	}
+	return nil
+}
+
+// Template is the template of prompts, whose columns are read.
+func (c PreferenceConfig) Template() (tokenize.Template, error) {
+	return tokenize.ParseTemplate(c.Model.Template)
+}
+
+// Validate reports every impossible value, joined; each is a *settings.Error.
+func (c PreferenceConfig) Validate() error { return validate(&c, c.Demonstrations()) }
+
+// Finished is as a Config's.
+func (c PreferenceConfig) Finished() bool { return c.Demonstrations().Finished() }
