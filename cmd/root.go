@@ -31,7 +31,6 @@ import (
 	"onering/reward"
 	"onering/train/ranks"
 	"onering/train/rl"
-	"onering/train/sft"
 )
 
 // Exit codes.
@@ -223,7 +222,7 @@ func newRoot() *cobra.Command {
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
 	exclusive(root, "quiet", "verbose")
 	root.AddCommand(
-		newChat(), newData(), newDoctor(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
+		newChat(), newData(), newDoctor(), newDPO(), newEval(), newExport(), newBench(), newGenerate(), newGrade(),
 		newImport(), newInit(), newMerge(), newPush(), newReport(), newReplay(), newCheck(), newScore(), newServe(), newSFT(), newStep(), newSweep(),
 		newTokenize(), newTrain(), newVerify(), newVersion(), newWatch(), newWeights(),
 	)
@@ -399,11 +398,11 @@ func explainUsage(c *cobra.Command, err error) error {
 // settingCalled returns the end of a message about an unknown flag: the flag that the user
 // may have meant or, of a command that trains, the run setting.
 func settingCalled(c *cobra.Command, flag string) string {
-	config, demonstrations := rl.Default(), sft.Default("")
+	config := rl.Default()
 	of := settings.Command{Flags: flagsOf(c)}
 	var all any = &config
-	if c.Name() == "sft" {
-		all = &demonstrations
+	if c.Name() == "sft" || c.Name() == "dpo" {
+		all = newTuning(c.Name(), "").settings()
 	}
 	for _, t := range settings.Sections(all) {
 		for _, f := range t.Fields {
@@ -414,7 +413,7 @@ func settingCalled(c *cobra.Command, flag string) string {
 	}
 	run, _ := settings.Resolve(all, of)
 	hint := run.Called(flag)
-	if trains := c.Name() == "train" || c.Name() == "sft"; !trains && (!strings.Contains(hint, " is --") || strings.Contains(hint, " is --set ")) {
+	if trains := slices.Contains([]string{"train", "sft", "dpo"}, c.Name()); !trains && (!strings.Contains(hint, " is --") || strings.Contains(hint, " is --set ")) {
 		return ""
 	}
 	return hint

@@ -20,9 +20,16 @@ import (
 )
 
 func newSFT() *cobra.Command {
-	given := sft.Default("")
-	x := &sftCommand{choice: &choice{given: &given, all: true, of: settings.Command{Name: "sft", Flags: map[string]string{}}}, runOptions: runOptions{Report: true}}
-	c := newCommand("sft", x, func(c *cobra.Command, _ []string) error {
+	return newTuned("sft", "model", "lora", "data", "optimizer", "train", "runtime", "distributed", "output")
+}
+
+func newDPO() *cobra.Command {
+	return newTuned("dpo", "model", "lora", "data", "preference", "optimizer", "train", "runtime", "distributed", "output")
+}
+
+func newTuned(name string, sections ...string) *cobra.Command {
+	x := &sftCommand{choice: &choice{given: newTuning(name, "").settings(), all: true, of: settings.Command{Name: name, Flags: map[string]string{}}}, runOptions: runOptions{Report: true}}
+	c := newCommand(name, x, func(c *cobra.Command, _ []string) error {
 		config, err := x.resolve(c)
 		if err != nil {
 			return err
@@ -33,26 +40,80 @@ func newSFT() *cobra.Command {
 		}
 		return t.End(x.runOn(c, t, config))
 	})
-	x.register(c, "model", "lora", "data", "optimizer", "train", "runtime", "distributed", "output")
+	x.register(c, sections...)
 	return c
 }
 
-// An sftCommand has the settings and the other flags of sft.
+// A tuning is the configuration of sft, or of dpo.
+type tuning struct {
+	sft.Config
+	preference *sft.PreferenceConfig // nil in sft
+}
+
+// newTuning returns a command's defaults for a model.
+func newTuning(command, path string) *tuning {
+	if command == "sft" {
+		return &tuning{Config: sft.Default(path)}
+	}
+	p := sft.DefaultPreferences(path)
+	return &tuning{p.Demonstrations(), &p}
+}
+
+// settings returns the pointer to the configuration, with the sections of the command.
+func (t *tuning) settings() any {
+	if t.preference == nil {
+		return &t.Config
+	}
+	*t.preference = t.preference.With(t.Config)
+	return t.preference
+}
+
+// resolve applies sources to the configuration.
+func (t *tuning) resolve(of settings.Command, sources ...settings.Source) (*settings.Resolved, error) {
+	r, err := settings.Resolve(t.settings(), of, sources...)
+	if t.preference != nil {
+		t.Config = t.preference.Demonstrations()
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return r, nil
+}
+
+// validate reports the impossible values.
+func (t *tuning) validate() error {
+	t.settings()
+	if t.preference != nil {
+		return t.preference.Validate()
+	}
+	return t.Config.Validate()
+}
+
+// changes says which settings that decide a run are others than in an earlier configuration.
+func (t *tuning) changes(was *tuning) string {
+	changed := t.Config.Changes(was.Config)
+	if t.preference != nil && changed == "" {
+		changed = train.Plan{Settings: train.Values(t.preference, "preference")}.Changes(train.Values(was.preference, "preference")).String()
+	}
+	return changed
+}
+
+// An sftCommand has the settings and the other flags of sft or dpo.
 type sftCommand struct {
 	*choice
 	runOptions
-	Show int `range:"[0,)" help:"print the first so many demonstrations as the model sees them, and do not train: text, ids, and which ids are learned"`
+	Show int `range:"[0,)" help:"print the first so many rows as the model sees them, and do not train: text, ids, and which ids are learned"`
 }
 
 // runOn runs the command on all ranks. The first rank makes the folder and reads the input.
-func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) error {
+func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) error {
 	dir := config.Output.Dir
 	finished, err := ranks.FromFirst(t, func() (bool, error) { return s.Resume && config.Finished(), nil })
 	if err != nil {
 		return err
 	}
 	if finished {
-		if err := refuseChanges(config); err != nil {
+		if err := s.refuseChanges(config); err != nil {
 			return err
 		}
 		for _, path := range []string{config.Data.Train, config.Data.Eval} {
@@ -73,13 +134,19 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 	}
 	var x demonstrations
 	end, err := runTraining(c, t, job[sft.Summary]{
-		command: "sft", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: s.runOptions,
+		command: s.of.Name, dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: s.runOptions,
 		prepare: func() (m trained, err error) {
-			x, err = readDemonstrationsOf(c, &config)
+			x, err = readDemonstrationsOf(c, config)
+			config.settings()
 			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime, config.Optimizer.LearningRate, config.Train.Seed}, err
 		},
-		config: &config,
-		open:   func(s train.Setup) (trainer[sft.Summary], error) { return sft.NewOn(x.local, s, x.list, x.held) },
+		config: config.settings(),
+		open: func(s train.Setup) (trainer[sft.Summary], error) {
+			if config.preference != nil {
+				return sft.NewPreferences(config.preference.With(x.local), s, x.list, x.held)
+			}
+			return sft.NewOn(x.local, s, x.list, x.held)
+		},
 		ended: func(end sft.Summary) {
 			slog.Info("trained on demonstrations", "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
 		},
@@ -96,31 +163,35 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config sft.Config) 
 
 // refuseChanges returns an error if a finished run is resumed with other settings than its
 // own: what it would go on from, its moments and the place in its schedule, is not kept.
-func refuseChanges(config sft.Config) error {
+func (s *sftCommand) refuseChanges(config *tuning) error {
 	dir := config.Output.Dir
 	run, _, err := savedRun(dir)
 	if err != nil {
 		return err
 	}
 	path, _ := settings.Find("model.path", run).Value.(string)
-	was := sft.Default(path)
-	if _, err := settings.Resolve(&was, settings.Command{Name: "sft"}, run); err != nil {
-		return usageError{err}
+	was := newTuning(s.of.Name, path)
+	if _, err := was.resolve(settings.Command{Name: s.of.Name}, run); err != nil {
+		return err
 	}
 	continued(&was.Model.Path, &was.LoRA)
 	was.Runtime = config.Runtime // a finished run computes nothing more
-	if changed := config.Changes(was); changed != "" {
+	if changed := config.changes(was); changed != "" {
 		return fmt.Errorf("train: resume: the run in %s is finished, and since then %s: set it back, or train further from it with --model %s and another --out", dir, changed, shellQuoted(dir))
 	}
 	return nil
 }
 
 // showOn shows the first demonstrations. Only the first rank's output is printed.
-func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config sft.Config) error {
+func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *tuning) error {
 	return t.InTurn(func() error {
-		x, err := readDemonstrationsOf(c, &config)
+		x, err := readDemonstrationsOf(c, config)
 		if err != nil {
 			return err
+		}
+		shown := s.Show
+		if config.preference != nil {
+			shown *= 2 // the chosen and the rejected response
 		}
 		var r resolved
 		r.Model.Path, r.Model.DType, r.LoRA.BaseDType, r.Runtime = x.local.Model.Path, x.local.Model.DType, x.local.LoRA.BaseDType, x.local.Runtime
@@ -131,7 +202,7 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config sft.Config)
 			return err
 		}
 		defer p.Close()
-		return showDemonstrations(c, x.local, p, x.list[:min(s.Show, len(x.list))])
+		return showDemonstrations(c, x.local, p, x.list[:min(shown, len(x.list))])
 	})
 }
 
@@ -143,16 +214,16 @@ type demonstrations struct {
 
 // readDemonstrationsOf reads the demonstrations, and checks what can be checked before ONNX Runtime is
 // opened.
-func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstrations, err error) {
-	if x.local, err = localSFT(c, config); err != nil {
+func readDemonstrationsOf(c *cobra.Command, config *tuning) (x demonstrations, err error) {
+	if x.local, err = localSFT(c, &config.Config); err != nil {
 		return x, err
 	}
 	d := x.local.Data
-	if x.list, err = readDemonstrations(c, "--data", d.Train, x.local); err != nil {
+	if x.list, err = config.read(c, "--data", d.Train); err != nil {
 		return x, err
 	}
 	if d.Eval != "" {
-		if x.held, err = readDemonstrations(c, "--eval-data", d.Eval, x.local); err != nil {
+		if x.held, err = config.read(c, "--eval-data", d.Eval); err != nil {
 			return x, err
 		}
 	}
@@ -176,15 +247,21 @@ func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error
 	return local, checkModel(local.Model.Path)
 }
 
-func readDemonstrations(c *cobra.Command, flag, path string, config sft.Config) ([]data.Demonstration, error) {
-	template, err := tokenize.ParseTemplate(config.Model.Template)
+// read reads a file of demonstrations or preferences.
+func (t *tuning) read(c *cobra.Command, flag, path string) (list []data.Demonstration, err error) {
+	template, err := tokenize.ParseTemplate(t.Model.Template)
 	if err != nil {
 		return nil, err
 	}
-	d := config.Data
+	d := t.Data
 	o := data.Options{Filter: d.Filter, Keep: template.Columns, OnBad: data.WarnLeftOut(slog.Default())}
 	o.Input = inputOf(c, path)
-	list, report, err := data.LoadDemonstrations(openedName(path), d.DemonstrationColumns, o)
+	var report data.Report
+	if t.preference != nil {
+		list, report, err = data.LoadPreferences(openedName(path), t.preference.Data.PreferenceColumns, o)
+	} else {
+		list, report, err = data.LoadDemonstrations(openedName(path), d.DemonstrationColumns, o)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
@@ -219,9 +296,10 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 
 // resolve applies what states settings to the defaults for the model. All problems are reported
 // at once.
-func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
+func (s *sftCommand) resolve(c *cobra.Command) (config *tuning, err error) {
 	if s.Resume {
-		if s.file, err = resumedFile(s.given.(*sft.Config).Output.Dir, "sft"); err != nil {
+		dir, _ := settings.Find("output.dir", s.of.Given(s.given, c.Flags().Changed)).Value.(string)
+		if s.file, err = resumedFile(dir, s.of.Name); err != nil {
 			return config, err
 		}
 	}
@@ -230,15 +308,17 @@ func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 		return config, err
 	}
 	path, _ := settings.Find("model.path", sources...).Value.(string)
-	config = sft.Default(path)
-	r, err := settings.Resolve(&config, s.of, sources...)
+	config = newTuning(s.of.Name, path)
+	r, err := config.resolve(s.of, sources...)
 	if err != nil {
-		return config, usageError{err}
+		return config, err
 	}
 	ofAdapter(r, &config.Model.Path, &config.LoRA, &config.Optimizer.LearningRate)
-	checked := config
+	named := config.Output.Dir
 	if s.Show > 0 {
-		checked.Output.Dir = cmp.Or(checked.Output.Dir, ".") // --show writes nothing
+		config.Output.Dir = cmp.Or(named, ".") // --show writes nothing
 	}
-	return config, cmp.Or(sayIdle(r, s.Resume), asUsage(r.Locate(checked.Validate())))
+	impossible := config.validate()
+	config.Output.Dir = named
+	return config, cmp.Or(sayIdle(r, s.Resume), asUsage(r.Locate(impossible)))
 }

@@ -29,7 +29,6 @@ import (
 	"onering/train"
 	"onering/train/ranks"
 	"onering/train/rl"
-	"onering/train/sft"
 )
 
 // defaultRun is the run file of "onering train" without --config.
@@ -120,7 +119,7 @@ func (s *choice) resolveRun(c *cobra.Command, out string, resume bool) (*resolve
 	return r, nil
 }
 
-// resumedFile returns the run file of a folder whose run, of the command train or sft, is
+// resumedFile returns the run file of a folder whose run, of the command train, sft or dpo, is
 // resumed.
 func resumedFile(out, command string) (string, error) {
 	if out == "" {
@@ -139,8 +138,8 @@ func resumedFile(out, command string) (string, error) {
 	return file, err
 }
 
-// savedRun reads the run.toml of a run folder, and says which command wrote it, train or
-// sft.
+// savedRun reads the run.toml of a run folder, and says which command wrote it: train, sft or
+// dpo.
 func savedRun(dir string) (run settings.Source, command string, err error) {
 	file := filepath.Join(dir, "run.toml")
 	text, err := files.ReadIn(file, largestRunFile)
@@ -148,10 +147,13 @@ func savedRun(dir string) (run settings.Source, command string, err error) {
 		run, err = settings.Saved(file, text)
 		run = rl.Renew(run)
 	}
-	if slices.ContainsFunc(run, func(s settings.Setting) bool { return s.Section == "rollout" }) {
-		return run, "train", asUsage(err)
+	command = "sft"
+	for section, of := range map[string]string{"rollout": "train", "preference": "dpo"} {
+		if slices.ContainsFunc(run, func(s settings.Setting) bool { return s.Section == section }) {
+			command = of
+		}
 	}
-	return run, "sft", asUsage(err)
+	return run, command, asUsage(err)
 }
 
 // savedConfig checks the settings in the run.toml of a run folder as those of a new run
@@ -161,13 +163,13 @@ func savedConfig(dir string) (*resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	if command == "sft" {
-		config := sft.Default("")
-		r, err := settings.Resolve(&config, settings.Command{Name: "sft"}, run)
+	if command != "train" {
+		config := newTuning(command, "")
+		r, err := config.resolve(settings.Command{Name: command}, run)
 		if err == nil {
-			err = r.Locate(config.Validate())
+			err = asUsage(r.Locate(config.validate()))
 		}
-		return nil, asUsage(err)
+		return nil, err
 	}
 	r, err := resolve(run, settings.Environment(new(rl.Config), os.Environ()))
 	if err == nil {

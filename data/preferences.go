@@ -18,30 +18,26 @@ type PreferenceColumns struct {
 	storage
 }
 
-// A Preference is two demonstrations from one row, of which the first is the better.
-type Preference struct{ Chosen, Rejected Demonstration }
-
-// LoadPreferences reads preferences as LoadDemonstrations reads demonstrations. A row whose
-// responses are equal is dropped.
-func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Preference, report Report, err error) {
+// LoadPreferences reads preferences as LoadDemonstrations reads demonstrations. It returns the
+// chosen and then the rejected demonstration of each row. A row whose responses are equal is
+// dropped.
+func LoadPreferences(path string, c PreferenceColumns, o Options) (list []Demonstration, report Report, err error) {
 	side := func(column string) DemonstrationColumns {
 		return DemonstrationColumns{Prompt: c.Prompt, storage: c.storage, side: column}
 	}
 	report, err = loadRows(path, []DemonstrationColumns{side(c.Chosen), side(c.Rejected)}, o, func(row []Demonstration) error {
-		p := Preference{row[0], row[1]}
-		if err := p.divide(); err != nil {
+		if err := divide(&row[0], &row[1]); err != nil {
 			return err
 		}
-		list = append(list, p)
+		list = append(list, row...)
 		return nil
 	})
 	return list, report, err
 }
 
-// divide finds the prompt where both responses hold it: the messages, or the words, with
-// which both begin.
-func (p *Preference) divide() error {
-	a, b := &p.Chosen, &p.Rejected
+// divide finds the prompt where both demonstrations of a row hold it: the messages, or the
+// words, with which both begin.
+func divide(a, b *Demonstration) error {
 	switch {
 	case a.Chat != nil && b.Chat != nil:
 		same := 0

@@ -37,7 +37,7 @@ func TestLoadPreferences(t *testing.T) {
 			}
 			continue
 		}
-		c, r := list[0].Chosen, list[0].Rejected
+		c, r := list[0], list[1]
 		got := c.Prompt + "|" + c.Response + "|" + r.Response
 		if c.Chat != nil {
 			last := func(d Demonstration) string { return d.Chat.Messages[len(d.Chat.Messages)-1].Content }

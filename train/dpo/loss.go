@@ -8,10 +8,10 @@ import "math"
 // Settings are the loss and what it depends on. D is what the policy's log-prob of the
 // chosen response, less the reference's, exceeds that of the rejected one.
 type Settings struct {
-	Loss        string  `toml:"loss" choice:"dpo ipo simpo orpo kto" help:"what is minimized" note:"dpo (arXiv 2305.18290): -log sigmoid(beta D); ipo (2310.12036): (D a token - 1/(2 beta))^2; simpo (2405.14734): -log sigmoid(beta (log-probs a token, chosen less rejected) - margin), without a reference; orpo (2403.07691): -log p a token of the chosen response - beta log sigmoid(log odds), without a reference; kto (2402.01306): each response against the mean of mismatched ones"`
+	Loss        string  `toml:"loss" flag:"loss" choice:"dpo ipo simpo orpo kto" help:"what is minimized" note:"dpo (arXiv 2305.18290): -log sigmoid(beta D); ipo (2310.12036): (D a token - 1/(2 beta))^2; simpo (2405.14734): -log sigmoid(beta (log-probs a token, chosen less rejected) - margin), without a reference; orpo (2403.07691): -log p a token of the chosen response - beta log sigmoid(log odds), without a reference; kto (2402.01306): each response against the mean of mismatched ones"`
 	Beta        float64 `toml:"beta" flag:"beta" range:"(0,)" help:"how strongly the policy is held to the reference; in orpo the weight of the odds"`
-	Smoothing   float64 `toml:"label_smoothing" needs:"loss=dpo loss=simpo" range:"[0,0.5]" help:"share of the pairs that are taken to be the wrong way round (conservative DPO)"`
-	Margin      float64 `toml:"margin" needs:"loss=simpo" range:"[0,)" help:"by how much the chosen response has to be ahead; gamma in SimPO's paper"`
+	Smoothing   float64 `toml:"label_smoothing" flag:"label-smoothing" needs:"loss=dpo loss=simpo" range:"[0,0.5]" help:"share of the pairs that are taken to be the wrong way round (conservative DPO)"`
+	Margin      float64 `toml:"margin" flag:"margin" needs:"loss=simpo" range:"[0,)" help:"by how much the chosen response has to be ahead; gamma in SimPO's paper"`
 	Desirable   float64 `toml:"desirable" needs:"loss=kto" range:"[0,)" help:"weight of chosen responses"`
 	Undesirable float64 `toml:"undesirable" needs:"loss=kto" range:"[0,)" help:"weight of rejected responses"`
 }

@@ -10,7 +10,6 @@ import (
 
 	"onering/data"
 	"onering/policy"
-	"onering/tokenize"
 	"onering/train"
 	"onering/train/dpo"
 	"onering/train/learn"
@@ -65,22 +64,21 @@ func (c PreferenceConfig) Demonstrations() Config {
 	return Config{c.Model, c.LoRA, d, c.Optimizer, c.Train, c.Runtime, c.Distributed, c.Output}
 }
 
-// NewPreferences is NewOn for preferences.
-func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Preference) (*trainer, error) {
-	t := &trainer{prefer: &preferring{settings: c.Preference, config: c}}
-	t.per = 2
+// With returns c with the sections of d that both have.
+func (c PreferenceConfig) With(d Config) PreferenceConfig {
+	c.Model, c.LoRA, c.Optimizer, c.Train, c.Runtime, c.Distributed, c.Output = d.Model, d.LoRA, d.Optimizer, d.Train, d.Runtime, d.Distributed, d.Output
+	c.Data.Train, c.Data.Eval = d.Data.Train, d.Data.Eval
+	return c
+}
+
+// NewPreferences is NewOn for preferences, each of which is the chosen and then the rejected
+// demonstration.
+func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Demonstration) (*trainer, error) {
+	t := &trainer{prefer: &preferring{settings: c.Preference, config: c}, per: 2}
 	if c.Preference.Mismatched() {
 		t.per = 4
 	}
-	return t, t.open(c.Demonstrations(), s, flat(list), flat(heldOut))
-}
-
-// flat lists the demonstrations of preferences: the chosen before the rejected one.
-func flat(list []data.Preference) (all []data.Demonstration) {
-	for _, p := range list {
-		all = append(all, p.Chosen, p.Rejected)
-	}
-	return all
+	return t, t.open(c.Demonstrations(), s, list, heldOut)
 }
 
 // preferring is what a trainer on preferences has more than one on demonstrations. The
@@ -215,13 +213,5 @@ func (p *preferring) restore(text string, learn, heldOut int) error {
 	return nil
 }
 
-// Template is the template of prompts, whose columns are read.
-func (c PreferenceConfig) Template() (tokenize.Template, error) {
-	return tokenize.ParseTemplate(c.Model.Template)
-}
-
 // Validate reports every impossible value, joined; each is a *settings.Error.
 func (c PreferenceConfig) Validate() error { return validate(&c, c.Demonstrations()) }
-
-// Finished is as a Config's.
-func (c PreferenceConfig) Finished() bool { return c.Demonstrations().Finished() }

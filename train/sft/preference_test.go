@@ -16,12 +16,12 @@ import (
 )
 
 // comparisons are preferences for the embedded model: the sum, and the sum plus one.
-func comparisons(n int) (list []data.Preference) {
+func comparisons(n int) (list []data.Demonstration) {
 	for i := range n {
 		d := func(answer int) data.Demonstration {
 			return data.Demonstration{Prompt: fmt.Sprintf("%d+%d=", i, 3*i), Response: fmt.Sprint(answer), Place: fmt.Sprint("sum ", i)}
 		}
-		list = append(list, data.Preference{Chosen: d(4 * i), Rejected: d(4*i + 1)})
+		list = append(list, d(4*i), d(4*i+1))
 	}
 	return list
 }
@@ -58,7 +58,7 @@ func TestPreferences(t *testing.T) {
 			t.Fatal(loss, ": ", err)
 		}
 		last := whole.records[len(whole.records)-1]
-		if end.Steps != 8 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || last.Float("accuracy") < 0.8 || last.Float("margin") <= 0 || !c.Finished() {
+		if end.Steps != 8 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || last.Float("accuracy") < 0.8 || last.Float("margin") <= 0 || !c.Demonstrations().Finished() {
 			t.Errorf("%s: the run came to %+v, %v", loss, end, last)
 		}
 		if first := whole.records[0]; c.Preference.Reference() && (first.Float("margin") != 0 || first.Get("kind") != "eval") {
