@@ -148,7 +148,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 			return sft.NewOn(x.local, s, x.list, x.held)
 		},
 		ended: func(end sft.Summary) {
-			slog.Info("trained on demonstrations", "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
+			slog.Info("trained on "+map[bool]string{true: "preferences", false: "demonstrations"}[config.preference != nil], "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
 		},
 	})
 	if err != nil {
