@@ -14,7 +14,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy objectives/policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings"},
+	{"cmd", "policy objectives/policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings internal/peers"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -29,6 +29,7 @@ var rooms = []struct {
 	{"internal/remote", "internal/settings"},
 	{"internal/registry", "internal/settings"},
 	{"internal/stat", ""},
+	{"internal/peers", ""},
 	{"internal/ordered", ""},
 	{"sampler", "internal/settings"},
 	{"verifier", "verifier/internal/*"},
@@ -94,7 +95,8 @@ var rooms = []struct {
 	{"train/metrics", ""},
 	{"train/rundir", "models/lora internal/files train/metrics models sampler"},
 	{"train/ranks", "models runtime runtime/mpi train/learn"},
-	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
+	{"train/dpo", ""},
+	{"train/sft", "train/rl train/dpo policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 
 	{"serve", "environment internal/process sampler serve/openai train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},

@@ -238,6 +238,16 @@ func (v verl) bounds(mode string) {
 		v.setIf(mode == "vanilla" || mode == "clip_cov", "objective.clip_dual", dual)
 		v.setIf(mode == "gspo", "objective.token_level", true)
 	}
+	v.masks(mode)
+	for _, key := range []string{"clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio", "ppo_kl_coef", "dro_beta"} {
+		v.get(actor + "policy_loss." + key)
+	}
+	v.get(actor + "tau_pos")
+	v.get(actor + "tau_neg")
+}
+
+// masks sets what verl's covariance losses leave out.
+func (v verl) masks(mode string) {
 	if mode == "clip_cov" {
 		v.set("objective.clip_cov", v.number(actor+"policy_loss.clip_cov_ratio", 0.0002))
 		v.set("objective.clip_cov_low", v.number(actor+"policy_loss.clip_cov_lb", 1))
@@ -247,11 +257,6 @@ func (v verl) bounds(mode string) {
 		v.set("objective.kl_cov", v.number(actor+"policy_loss.kl_cov_ratio", 0.0002))
 		v.set("objective.kl_cov_beta", v.number(actor+"policy_loss.ppo_kl_coef", 0.1))
 	}
-	for _, key := range []string{"clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio", "ppo_kl_coef", "dro_beta"} {
-		v.get(actor + "policy_loss." + key)
-	}
-	v.get(actor + "tau_pos")
-	v.get(actor + "tau_neg")
 }
 
 // penalties reads the KL penalty, in the loss or in the reward, and the entropy bonus.
