@@ -129,8 +129,8 @@ func weighed() {
 // responses of the longest length. With a model of 24 million parameters most of the
 // memory is estimated exactly.
 func TestDryRunRanksMeasured(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains for some seconds")
+	if os.Getenv("ONERING_LONG") == "" {
+		t.Skip("trains six times in several processes: set ONERING_LONG=1")
 	}
 	l := newLauncher(t)
 	model := wideModel(t)

@@ -92,7 +92,7 @@ func TestDeviceTrains(t *testing.T) {
 
 // TestDeviceLost: wherever a device stops to answer, a run ends with an error that names
 // it and the remedy, and its saved files are complete: the resumed run ends with the
-// files of a run that was never cut.
+// files of a run that was never cut. With ONERING_LONG=1 it is cut in more places.
 func TestDeviceLost(t *testing.T) {
 	cpu, env := cpuAndStandIn(t)
 	often := func(c *rl.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 100 }
@@ -100,7 +100,11 @@ func TestDeviceLost(t *testing.T) {
 	dir, _ := start(t, env, kind, often)
 	want := contents(t, dir)
 	cut := map[int]bool{} // The device stops after this many checkpoints; a slow disk has fewer.
-	for calls := 1; ; calls += 60 {
+	apart := 180          // calls of the device between two places
+	if os.Getenv(longVariable) != "" {
+		apart = 60
+	}
+	for calls := 1; ; calls += apart {
 		lost, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: fmt.Sprintf("stand-in:%d", calls)})
 		if err != nil {
 			t.Fatal(err)
