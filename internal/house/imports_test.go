@@ -95,8 +95,7 @@ var rooms = []struct {
 	{"train/metrics", ""},
 	{"train/rundir", "models/lora internal/files train/metrics models sampler"},
 	{"train/ranks", "models runtime runtime/mpi train/learn"},
-	{"train/dpo", ""},
-	{"train/sft", "train/rl train/dpo policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
+	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 
 	{"serve", "environment internal/process sampler serve/openai train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},

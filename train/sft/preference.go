@@ -11,7 +11,6 @@ import (
 	"onering/data"
 	"onering/policy"
 	"onering/train"
-	"onering/train/dpo"
 	"onering/train/learn"
 	"onering/train/metrics"
 )
@@ -22,7 +21,7 @@ type PreferenceConfig struct {
 	Model       modelConfig             `toml:"model"`
 	LoRA        train.LoRAConfig        `toml:"lora" needs:"on=true"`
 	Data        preferenceData          `toml:"data"`
-	Preference  dpo.Settings            `toml:"preference"`
+	Preference  preferenceLoss          `toml:"preference"`
 	Optimizer   optimizerConfig         `toml:"optimizer"`
 	Train       loopConfig              `toml:"train"`
 	Runtime     policy.RuntimeConfig    `toml:"runtime"`
@@ -44,7 +43,7 @@ type preferenceData struct {
 func DefaultPreferences(path string) PreferenceConfig {
 	c := Default(path)
 	p := PreferenceConfig{
-		Model: c.Model, LoRA: c.LoRA, Preference: dpo.Default(), Optimizer: c.Optimizer, Train: c.Train,
+		Model: c.Model, LoRA: c.LoRA, Preference: defaultLoss(), Optimizer: c.Optimizer, Train: c.Train,
 		Data:    preferenceData{PreferenceColumns: data.PreferenceColumns{Chosen: "chosen", Rejected: "rejected"}},
 		Runtime: c.Runtime, Distributed: c.Distributed, Output: c.Output,
 	}
@@ -75,7 +74,7 @@ func (c PreferenceConfig) With(d Config) PreferenceConfig {
 // demonstration.
 func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Demonstration) (*trainer, error) {
 	t := &trainer{prefer: &preferring{settings: c.Preference, config: c}, per: 2}
-	if c.Preference.Mismatched() {
+	if c.Preference.mismatches() {
 		t.per = 4
 	}
 	return t, t.open(c.Demonstrations(), s, list, heldOut)
@@ -85,7 +84,7 @@ func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Demo
 // examples of a preference follow each other: the chosen and the rejected one, and where the
 // loss needs them the prompts of both with the responses of the preference before.
 type preferring struct {
-	settings       dpo.Settings
+	settings       preferenceLoss
 	config         PreferenceConfig
 	learn, heldOut []float64 // log-probs of the responses under the first policy, by example; nil before they are known
 }
@@ -109,7 +108,7 @@ func mismatch(s *set) {
 
 // open scores the responses under the first policy, if the loss compares with it.
 func (p *preferring) open(ctx context.Context, t *trainer) (err error) {
-	if p.learn != nil || !p.settings.Reference() {
+	if p.learn != nil || !p.settings.compares() {
 		return nil
 	}
 	for _, x := range []struct {
@@ -141,23 +140,23 @@ func rowSums(rows [][]float64) []float64 {
 }
 
 // weigh returns the loss of the examples with these numbers, whose scores are known.
-func (p *preferring) weigh(examples []int, reference []float64, scores learn.Scores, per int) (learn.Loss, []dpo.Pair) {
-	response := func(k int) dpo.Response {
-		r := dpo.Response{LogProb: rowSums(scores.LogProb[k : k+1])[0], Tokens: len(scores.LogProb[k])}
+func (p *preferring) weigh(examples []int, reference []float64, scores learn.Scores, per int) (learn.Loss, []pair) {
+	scored := func(k int) response {
+		r := response{logp: rowSums(scores.LogProb[k : k+1])[0], tokens: len(scores.LogProb[k])}
 		if reference != nil {
-			r.Reference = reference[examples[k]]
+			r.reference = reference[examples[k]]
 		}
 		return r
 	}
-	var pairs []dpo.Pair
-	var mismatched []dpo.Response
+	var pairs []pair
+	var mismatched []response
 	for k := 0; k < len(examples); k += per {
-		pairs = append(pairs, dpo.Pair{Chosen: response(k), Rejected: response(k + 1)})
+		pairs = append(pairs, pair{chosen: scored(k), rejected: scored(k + 1)})
 		for j := 2; j < per; j++ {
-			mismatched = append(mismatched, response(k+j))
+			mismatched = append(mismatched, scored(k+j))
 		}
 	}
-	value, chosen, rejected := p.settings.Of(pairs, mismatched)
+	value, chosen, rejected := p.settings.of(pairs, mismatched)
 	loss := learn.Loss{Value: value, LogProb: make([][]float64, len(examples))}
 	for k := range examples {
 		w := 0.0
@@ -174,11 +173,11 @@ func (p *preferring) weigh(examples []int, reference []float64, scores learn.Sco
 
 // record has the figures of pairs: the share in which the policy prefers the chosen
 // response more than the reference does, and by how much, times beta.
-func (p *preferring) record(pairs []dpo.Pair) metrics.Record {
+func (p *preferring) record(pairs []pair) metrics.Record {
 	right, better, worse := 0.0, 0.0, 0.0
 	n := float64(len(pairs))
 	for _, x := range pairs {
-		c, r := p.settings.Beta*(x.Chosen.LogProb-x.Chosen.Reference), p.settings.Beta*(x.Rejected.LogProb-x.Rejected.Reference)
+		c, r := p.settings.Beta*x.chosen.ahead(), p.settings.Beta*x.rejected.ahead()
 		if c > r {
 			right++
 		}
@@ -200,7 +199,7 @@ func (p *preferring) save() string {
 // restore takes the text of save; learn and heldOut are how many examples the sets have.
 func (p *preferring) restore(text string, learn, heldOut int) error {
 	bytes, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(bytes) != 8*(learn+heldOut) && p.settings.Reference() {
+	if err != nil || len(bytes) != 8*(learn+heldOut) && p.settings.compares() {
 		return fmt.Errorf("its objective_state has %d bytes, not the log-probs of %d responses: the checkpoint is damaged", len(bytes), learn+heldOut)
 	}
 	all := make([]float64, len(bytes)/8)

@@ -61,7 +61,7 @@ func TestPreferences(t *testing.T) {
 		if end.Steps != 8 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || last.Float("accuracy") < 0.8 || last.Float("margin") <= 0 || !c.Demonstrations().Finished() {
 			t.Errorf("%s: the run came to %+v, %v", loss, end, last)
 		}
-		if first := whole.records[0]; c.Preference.Reference() && (first.Float("margin") != 0 || first.Get("kind") != "eval") {
+		if first := whole.records[0]; c.Preference.compares() && (first.Float("margin") != 0 || first.Get("kind") != "eval") {
 			t.Errorf("%s: the first policy is ahead of itself: %v", loss, first)
 		}
 		want := filesOf(t, c.Output.Dir)

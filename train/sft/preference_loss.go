@@ -1,13 +1,11 @@
-// Package dpo learns from preferences: pairs of responses to one prompt, of which one is
-// better. A loss is a function of the log-probs of whole responses; steps, checkpoints and
-// folders are those of package sft.
-package dpo
+package sft
 
 import "math"
 
-// Settings are the loss and what it depends on. D is what the policy's log-prob of the
+// A preferenceLoss is a loss of pairs of responses, of which one is better, and what it depends
+// on. D is what the policy's log-prob of the
 // chosen response, less the reference's, exceeds that of the rejected one.
-type Settings struct {
+type preferenceLoss struct {
 	Loss        string  `toml:"loss" flag:"loss" choice:"dpo ipo simpo orpo kto" help:"what is minimized" note:"dpo (arXiv 2305.18290): -log sigmoid(beta D); ipo (2310.12036): (D a token - 1/(2 beta))^2; simpo (2405.14734): -log sigmoid(beta (log-probs a token, chosen less rejected) - margin), without a reference; orpo (2403.07691): -log p a token of the chosen response - beta log sigmoid(log odds), without a reference; kto (2402.01306): each response against the mean of mismatched ones"`
 	Beta        float64 `toml:"beta" flag:"beta" range:"(0,)" help:"how strongly the policy is held to the reference; in orpo the weight of the odds"`
 	Smoothing   float64 `toml:"label_smoothing" flag:"label-smoothing" needs:"loss=dpo loss=simpo" range:"[0,0.5]" help:"share of the pairs that are taken to be the wrong way round (conservative DPO)"`
@@ -16,45 +14,45 @@ type Settings struct {
 	Undesirable float64 `toml:"undesirable" needs:"loss=kto" range:"[0,)" help:"weight of rejected responses"`
 }
 
-// Default returns DPO's settings, and those of the others where they are chosen.
-func Default() Settings {
-	return Settings{Loss: "dpo", Beta: 0.1, Margin: 0.5, Desirable: 1, Undesirable: 1}
+// defaultLoss is DPO's, with the settings of the others where they are chosen.
+func defaultLoss() preferenceLoss {
+	return preferenceLoss{Loss: "dpo", Beta: 0.1, Margin: 0.5, Desirable: 1, Undesirable: 1}
 }
 
-// Reference says whether the loss compares the policy with what it was at the beginning.
-func (s Settings) Reference() bool { return s.Loss != "simpo" && s.Loss != "orpo" }
+// compares says whether the loss compares the policy with what it was at the beginning.
+func (s preferenceLoss) compares() bool { return s.Loss != "simpo" && s.Loss != "orpo" }
 
-// Mismatched says whether the loss needs responses to other prompts.
-func (s Settings) Mismatched() bool { return s.Loss == "kto" }
+// mismatches says whether the loss needs responses to other prompts.
+func (s preferenceLoss) mismatches() bool { return s.Loss == "kto" }
 
-// A Response is the log-prob of a whole response under the policy and under the reference,
+// A response is the log-prob of a whole response under the policy and under the reference,
 // sums over its tokens in nats, and the number of tokens.
-type Response struct {
-	LogProb, Reference float64
-	Tokens             int
+type response struct {
+	logp, reference float64
+	tokens          int
 }
 
 // ahead is how far the policy is ahead of the reference.
-func (r Response) ahead() float64 { return r.LogProb - r.Reference }
+func (r response) ahead() float64 { return r.logp - r.reference }
 
-// A Pair is two responses to one prompt.
-type Pair struct{ Chosen, Rejected Response }
+// A pair is two responses to one prompt.
+type pair struct{ chosen, rejected response }
 
-// Of returns the mean loss of pairs, and its derivatives with respect to the log-probs of
+// of returns the mean loss of pairs, and its derivatives with respect to the log-probs of
 // the chosen and of the rejected response. mismatched are responses to other prompts, for
 // kto: the estimate of the policy's divergence from the reference.
-func (s Settings) Of(pairs []Pair, mismatched []Response) (loss float64, chosen, rejected []float64) {
+func (s preferenceLoss) of(pairs []pair, mismatched []response) (loss float64, chosen, rejected []float64) {
 	baseline, all := 0.0, 0 // of kto and orpo
 	for _, r := range mismatched {
 		baseline += r.ahead() / float64(len(mismatched))
 	}
 	baseline = max(baseline, 0)
 	for _, p := range pairs {
-		all += p.Chosen.Tokens
+		all += p.chosen.tokens
 	}
 	for _, p := range pairs {
-		c, r := p.Chosen, p.Rejected
-		n, m := float64(max(c.Tokens, 1)), float64(max(r.Tokens, 1))
+		c, r := p.chosen, p.rejected
+		n, m := float64(max(c.tokens, 1)), float64(max(r.tokens, 1))
 		var l, dc, dr float64
 		switch s.Loss {
 		case "dpo":
@@ -66,14 +64,14 @@ func (s Settings) Of(pairs []Pair, mismatched []Response) (loss float64, chosen,
 			l, dc, dr = x*x, 2*x/n, -2*x/m
 		case "simpo":
 			var d float64
-			l, d = s.smoothed(s.Beta*(c.LogProb/n-r.LogProb/m) - s.Margin)
+			l, d = s.smoothed(s.Beta*(c.logp/n-r.logp/m) - s.Margin)
 			dc, dr = s.Beta*d/n, -s.Beta*d/m
 		case "orpo":
-			odds := logOdds(c.LogProb/n) - logOdds(r.LogProb/m)
+			odds := logOdds(c.logp/n) - logOdds(r.logp/m)
 			share := float64(len(pairs)) / float64(max(all, 1)) // its part of the mean over all tokens
-			l = -share*c.LogProb - s.Beta*logSigmoid(odds)
+			l = -share*c.logp - s.Beta*logSigmoid(odds)
 			d := -s.Beta * sigmoid(-odds)
-			dc, dr = d*oddsSlope(c.LogProb/n)/n-share, -d*oddsSlope(r.LogProb/m)/m
+			dc, dr = d*oddsSlope(c.logp/n)/n-share, -d*oddsSlope(r.logp/m)/m
 		case "kto":
 			good, bad := sigmoid(s.Beta*(c.ahead()-baseline)), sigmoid(s.Beta*(baseline-r.ahead()))
 			l = (s.Desirable*(1-good) + s.Undesirable*(1-bad)) / 2
@@ -88,7 +86,7 @@ func (s Settings) Of(pairs []Pair, mismatched []Response) (loss float64, chosen,
 
 // smoothed is -(1-e) log sigmoid(x) - e log sigmoid(-x) and its derivative, with e the
 // label smoothing.
-func (s Settings) smoothed(x float64) (loss, slope float64) {
+func (s preferenceLoss) smoothed(x float64) (loss, slope float64) {
 	e := s.Smoothing
 	return -(1-e)*logSigmoid(x) - e*logSigmoid(-x), e*sigmoid(x) - (1-e)*sigmoid(-x)
 }

@@ -1,4 +1,4 @@
-package dpo
+package sft
 
 import (
 	"encoding/json"
@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestTorch compares losses and gradients with those of PyTorch; see testdata/make.py.
-func TestTorch(t *testing.T) {
-	text, err := os.ReadFile("testdata/losses.json")
+// TestPreferenceLosses compares losses and gradients with those of PyTorch; see testdata/preferences/make.py.
+func TestPreferenceLosses(t *testing.T) {
+	text, err := os.ReadFile("testdata/preferences/losses.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,19 +34,19 @@ func TestTorch(t *testing.T) {
 	}
 	for _, tt := range cases {
 		x := tt.Settings
-		s := Settings{x.Loss, x.Beta, x.Smoothing, x.Margin, x.Desirable, x.Undesirable}
-		pairs := make([]Pair, len(tt.LogP[0]))
+		s := preferenceLoss{x.Loss, x.Beta, x.Smoothing, x.Margin, x.Desirable, x.Undesirable}
+		pairs := make([]pair, len(tt.LogP[0]))
 		for i := range pairs {
-			pairs[i] = Pair{
-				Response{tt.LogP[0][i], tt.Reference[0][i], int(tt.Tokens[0][i])},
-				Response{tt.LogP[1][i], tt.Reference[1][i], int(tt.Tokens[1][i])},
+			pairs[i] = pair{
+				response{tt.LogP[0][i], tt.Reference[0][i], int(tt.Tokens[0][i])},
+				response{tt.LogP[1][i], tt.Reference[1][i], int(tt.Tokens[1][i])},
 			}
 		}
-		var mismatched []Response
+		var mismatched []response
 		for i := range tt.Mismatched[0] {
-			mismatched = append(mismatched, Response{LogProb: tt.Mismatched[0][i], Reference: tt.Mismatched[1][i]})
+			mismatched = append(mismatched, response{logp: tt.Mismatched[0][i], reference: tt.Mismatched[1][i]})
 		}
-		loss, chosen, rejected := s.Of(pairs, mismatched)
+		loss, chosen, rejected := s.of(pairs, mismatched)
 		near(tt.Name, loss, tt.Loss)
 		for i := range pairs {
 			near(tt.Name+", chosen", chosen[i], tt.Slopes[0][i])
@@ -58,14 +58,14 @@ func TestTorch(t *testing.T) {
 	}
 }
 
-// TestExtreme: whatever the log-probs are, losses and gradients are finite.
-func TestExtreme(t *testing.T) {
+// TestExtremePreferences: whatever the log-probs are, losses and gradients are finite.
+func TestExtremePreferences(t *testing.T) {
 	for _, loss := range []string{"dpo", "ipo", "simpo", "orpo", "kto"} {
-		s := Default()
+		s := defaultLoss()
 		s.Loss = loss
 		for _, a := range []float64{0, -1e-15, -700, -1e5} {
 			for _, b := range []float64{0, -1e-15, -700, -1e5} {
-				value, chosen, rejected := s.Of([]Pair{{Response{a, b, 1}, Response{b, a, 3}}}, []Response{{a, b, 1}})
+				value, chosen, rejected := s.of([]pair{{response{a, b, 1}, response{b, a, 3}}}, []response{{a, b, 1}})
 				for _, x := range []float64{value, chosen[0], rejected[0]} {
 					if math.IsNaN(x) || math.IsInf(x, 0) {
 						t.Errorf("%s of %v and %v: %v, %v, %v", loss, a, b, value, chosen, rejected)
