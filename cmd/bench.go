@@ -23,40 +23,33 @@ var benchParts = []string{"all", "decode", "score", "train", "step"}
 // A benchCommand has the flags of `onering bench`.
 type benchCommand struct {
 	bench.Parts
-	config   string
-	parts    []string
-	contexts []string
-	whole    bool
-	profile  string
+	Config   string   `help:"config.json of a model, or its folder (required)" required:"true" complete:"json"`
+	Which    []string `flag:"part" split:"," help:"what to measure: all, or some of decode, score, train, step"`
+	Contexts []string `help:"decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000"`
+	Whole    bool     `flag:"round" help:"measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint"`
+	Profile  string   `complete:"dir" help:"folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)"`
 	round    bench.Round
-	settings *choice
 	with     *resolved // the settings
 }
 
 func newBench() *cobra.Command {
-	b := benchCommand{Parts: bench.DefaultParts(), round: bench.DefaultRound()}
+	b := benchCommand{Parts: bench.DefaultParts(), round: bench.DefaultRound(), Which: benchParts[:1]}
 	b.Log = slog.Info
-	c := newCommand("bench", &b.round, func(c *cobra.Command, _ []string) error { return b.run(c) })
-	flags := c.Flags()
-	flags.StringVar(&b.config, "config", "", "config.json of a model, or its folder (required)")
-	flags.StringSliceVar(&b.parts, "part", benchParts[:1], "what to measure: all, or some of "+strings.Join(benchParts[1:], ", "))
-	flags.StringArrayVar(&b.contexts, "contexts", nil, "decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000; may be given several times")
-	addFlags(c, &b.Parts)
-	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
-	flags.StringVar(&b.profile, "profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
-	must(c.MarkFlagDirname("profile"))
-	b.settings = newChoice(func(config *rl.Config) { config.Runtime.Threads = runtime.NumCPU() })
-	b.settings.flags(c, "runtime", "model.dtype", "lora.on", "lora.rank", "lora.base_dtype", "optimizer.name")
+	s := newChoice(func(config *rl.Config) { config.Runtime.Threads = runtime.NumCPU() })
+	c := newCommand("bench", &b, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
+		b.with, b.Optimizer = r, r.Optimizer.Name
+		return b.run(c)
+	}))
+	addFlags(c, &b.round)
+	s.flags(c, "runtime", "model.dtype", "lora.on", "lora.rank", "lora.base_dtype", "optimizer.name")
 	offer(c, benchParts, "part")
-	must(c.MarkFlagRequired("config"))
-	must(c.MarkFlagFilename("config", "json"))
 	return c
 }
 
 // checkRound checks the flags of a whole round.
 func (b *benchCommand) checkRound(c *cobra.Command) error {
 	r := &b.round
-	if !b.whole {
+	if !b.Whole {
 		if r.Roofline {
 			return usagef("--roofline goes with --round")
 		}
@@ -78,9 +71,6 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 const maxBench = 1 << 24
 
 func (b *benchCommand) check() error {
-	if err := checkSettings(&b.Parts); err != nil {
-		return err
-	}
 	if b.Prompt > b.Tokens {
 		return usagef("--prompt %d: must be at most --tokens, %d", b.Prompt, b.Tokens)
 	}
@@ -92,13 +82,13 @@ func (b *benchCommand) check() error {
 			return usagef("--batch %d: must be at most %d", n, maxSlots)
 		}
 	}
-	b.Contexts = make(map[string][]int)
-	for _, text := range b.contexts {
+	b.Parts.Contexts = make(map[string][]int)
+	for _, text := range b.Contexts {
 		rows, err := parseContexts(text)
 		if err != nil {
 			return err
 		}
-		b.Contexts[text] = rows
+		b.Parts.Contexts[text] = rows
 	}
 	return nil
 }
@@ -122,22 +112,17 @@ func parseContexts(text string) (rows []int, err error) {
 }
 
 func (b *benchCommand) run(c *cobra.Command) error {
-	var err error
-	if b.with, err = b.settings.resolve(c, nil); err != nil {
+	if err := cmp.Or(checkSettings(&b.round), b.check(), b.checkRound(c), sayIdle(b.with.Resolved, false)); err != nil {
 		return err
 	}
-	b.Optimizer = b.with.Optimizer.Name
-	if err := cmp.Or(b.with.check(b.with.Config), b.check(), b.checkRound(c), sayIdle(b.with.Resolved, false)); err != nil {
-		return err
-	}
-	wanted, err := wantedParts(b.parts)
+	wanted, err := wantedParts(b.Which)
 	if err != nil {
 		return err
 	}
 	if b.Offload != ort.OffloadNone && !wanted["step"] {
 		return usagef("--offload is about the update: it goes with --part step or all")
 	}
-	config, err := localTokenizer(c, b.config)
+	config, err := localTokenizer(c, b.Config)
 	if err != nil {
 		return err
 	}
@@ -145,7 +130,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	profile, endProfile, err := startProfile(c, b.profile)
+	profile, endProfile, err := startProfile(c, b.Profile)
 	if err != nil {
 		return err
 	}
@@ -169,7 +154,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	defer policy.Close()
 	policy.Ring.Offload = b.Offload
 	if b.with.LoRA.On {
-		if err := policy.NewAdapter(b.with.LoRA.Settings, b.config, 0); err != nil {
+		if err := policy.NewAdapter(b.with.LoRA.Settings, b.Config, 0); err != nil {
 			return err
 		}
 	}
@@ -184,7 +169,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 // measure returns the figures of a round, or of the wanted parts up to the first that
 // fails; nil without figures of a round.
 func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Policy, wanted map[string]bool) (any, error) {
-	if b.whole {
+	if b.Whole {
 		r, err := b.round.Run(c.Context(), env, policy, b.Parts)
 		if err != nil && r.Cold.Seconds == 0 {
 			return nil, err // a failed benchmark has no figures: zeros would be taken for some

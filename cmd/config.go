@@ -108,7 +108,7 @@ func (s *choice) flags(c *cobra.Command, paths ...string) {
 				offer(c, tokenize.Templates(), flag)
 			}
 			if f.Key == "name" {
-				c.Flags().Lookup(flag).Usage += ": " + strings.Join(settings.Names(t.Name), ", ")
+				c.Flags().Lookup(flag).Usage += "; " + settings.Listed(t.Name)
 				offer(c, settings.Names(t.Name), flag)
 			}
 		}

@@ -268,7 +268,7 @@ func TestBadConfig(t *testing.T) {
 				`run.toml:7: unknown key "batchsize" in [train]; did you mean "batch_size"?`,
 			}},
 		{name: "unknown objective", file: needed + "[objective]\nname = \"grpoo\"\n",
-			want: []string{`run.toml:6: unknown objective "grpoo"; did you mean "grpo"? (there are `}},
+			want: []string{`run.toml:6: unknown objective "grpoo"; did you mean "grpo"? (onering objectives lists them)`}},
 		{name: "objective of the wrong type", file: needed + "[objective]\nname = 7\n",
 			want: []string{`run.toml:6: objective.name = 7: must be a string in quotes`}},
 		{name: "key of an objective", file: needed + "[objective]\nclipp = 0.4\n",

@@ -282,7 +282,7 @@ func isQuiet(c *cobra.Command) bool {
 func (r *resolved) sampling(p *policy.Policy, o drawn) (sampler.Sampling, error) {
 	s := r.Rollout.Sampling
 	s.Greedy = s.Greedy || o.Greedy
-	stated := func(f settings.Field) bool { return r.Stated("rollout."+f.Key) }
+	stated := func(f settings.Field) bool { return r.Stated("rollout." + f.Key) }
 	for _, f := range s.Drawing() {
 		if s.Greedy && f.Key != "temperature" && stated(f) { // the temperature is that of the log-probs
 			slog.Warn("a setting has no effect on greedy decoding", "setting", r.Decided("rollout."+f.Key).Place)

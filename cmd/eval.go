@@ -268,23 +268,11 @@ func (x *evaluation) openResponses(t *ranks.Group) (responses *eval.Responses, e
 	} else {
 		responses, err = plan.Open("", false)
 	}
-	if t.Size() == 1 {
-		return responses, err
-	}
 	var own []eval.Response
-	if err == nil {
+	if err == nil && t.Size() > 1 {
 		own = responses.Seen()
 	}
-	seen, err := gathered(t, own, err)
-	if err != nil || t.First() {
-		return responses, err
-	}
-	for _, r := range seen[0] {
-		if err := responses.Add(r); err != nil {
-			return nil, err
-		}
-	}
-	return responses, nil
+	return responses, addOthers(t, own, err, func(r eval.Response) error { return responses.Add(r) })
 }
 
 // describeReward states the settings of a reward in a line; nothing for the default,
@@ -324,18 +312,7 @@ func (x *evaluation) sample(c *cobra.Command, t *ranks.Group, responses *eval.Re
 	defer end()
 	var added []eval.Response
 	err := x.sampleOwn(ctx, c, t, responses, &added)
-	if t.Size() > 1 {
-		all, failed := gathered(t, added, nil)
-		if failed != nil {
-			return errors.Join(err, failed)
-		}
-		for rank, list := range all {
-			for i := 0; i < len(list) && rank != t.Rank() && failed == nil; i++ {
-				failed = responses.Add(list[i])
-			}
-		}
-		err = errors.Join(err, failed)
-	}
+	err = errors.Join(err, addOthers(t, added, nil, responses.Add))
 	if s := stopped(); s != nil && err != nil {
 		again := "what there was is lost; with --out it would be kept"
 		if x.Out != "" {

@@ -230,21 +230,12 @@ func generate(c *cobra.Command, t *ranks.Group, p *policy.Policy, rows *generate
 			break
 		}
 	}
-	return errors.Join(giveOthers(t, out, own, err), out.Err())
-}
-
-// giveOthers gathers the lines of all ranks and writes them on the first, unless a rank failed.
-func giveOthers(t *ranks.Group, out *answers, own []generated, failed error) error {
-	if t.Size() == 1 {
-		return failed
-	}
-	all, err := gathered(t, own, failed)
-	for rank := 0; rank < len(all) && err == nil && t.First(); rank++ {
-		for _, g := range all[rank] {
-			err = errors.Join(err, out.Give(g.Index, g.Sample, g))
+	return errors.Join(addOthers(t, own, err, func(g generated) error {
+		if !t.First() {
+			return nil
 		}
-	}
-	return err
+		return out.Give(g.Index, g.Sample, g)
+	}), out.Err())
 }
 
 // ifAsked returns s with the invariance that the flag --invariant asks for.

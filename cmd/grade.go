@@ -176,12 +176,12 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	var given struct {
-		Problem    texts           `json:"problem"`
+		Problem    golds           `json:"problem"`
 		PromptText *string         `json:"prompt_text"`
 		PromptIDs  []int32         `json:"prompt_ids"`
 		Response   *string         `json:"response"`
-		Answers    texts           `json:"answers"`
-		Gold       texts           `json:"gold"`
+		Answers    golds           `json:"answers"`
+		Gold       golds           `json:"gold"`
 		Truncated  bool            `json:"truncated"`
 		IDs        []int32         `json:"ids"`
 		Turns      json.RawMessage `json:"turns"`
@@ -222,20 +222,4 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	var err error
 	l.known, l.later, err = rl.ReadLine(row, given.Turns, s)
 	return err
-}
-
-// texts are a text, a number or a list of them. A number is kept as it is written.
-type texts []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *texts) UnmarshalJSON(text []byte) error {
-	if string(text) == "null" {
-		return nil
-	}
-	var g golds
-	if g.UnmarshalJSON(text) != nil {
-		return errors.New("an answer or the name of a problem must be a text or a number")
-	}
-	*t = texts(g)
-	return nil
 }

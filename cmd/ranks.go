@@ -64,6 +64,20 @@ func gathered[T any](t *ranks.Group, own T, failed error) ([]T, error) {
 	return all, nil
 }
 
+// addOthers calls add with what each other rank gives, unless a rank failed.
+func addOthers[T any](t *ranks.Group, own []T, failed error, add func(T) error) error {
+	if t.Size() == 1 {
+		return failed
+	}
+	all, err := gathered(t, own, failed)
+	for rank, list := range all {
+		for i := 0; i < len(list) && rank != t.Rank() && err == nil; i++ {
+			err = add(list[i])
+		}
+	}
+	return err
+}
+
 // runsAlone lists commands that must not run as several ranks: each rank would do all the work.
 var runsAlone = map[string]bool{
 	"onering bench": true, "onering merge": true, "onering push": true, "onering replay": true, "onering serve": true,

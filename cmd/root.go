@@ -380,8 +380,10 @@ func newVersion() *cobra.Command {
 // program: the flag, what is wrong with it, and what it takes.
 func explainUsage(c *cobra.Command, err error) error {
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		kind := value.GetFlag().Value.Type()
-		return fmt.Errorf("--%s %q: must be %s", value.GetFlag().Name, value.GetValue(), cmp.Or(kinds[kind], "a "+kind))
+		if wanted := kinds[value.GetFlag().Value.Type()]; wanted != "" {
+			return fmt.Errorf("--%s %q: must be %s", value.GetFlag().Name, value.GetValue(), wanted)
+		}
+		return fmt.Errorf("--%s: %w", value.GetFlag().Name, value.Unwrap())
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
@@ -491,6 +493,7 @@ func unsetFlags(c *cobra.Command) error {
 // kinds describe the values that flags of a type take.
 var kinds = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number, at least 0", "float64": "a number", "bool": "true or false",
+	"duration": "a time such as 30s or 5m", "intSlice": "whole numbers with commas between them",
 }
 
 // purpose returns what a flag's help says.

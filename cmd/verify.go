@@ -108,6 +108,9 @@ type golds []string
 // UnmarshalJSON implements json.Unmarshaler.
 func (g *golds) UnmarshalJSON(text []byte) error {
 	var list []json.RawMessage
+	if string(text) == "null" {
+		return nil // as without the field
+	}
 	if strict.JSON(text, &list) != nil {
 		list = []json.RawMessage{text}
 	}

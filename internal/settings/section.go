@@ -29,6 +29,15 @@ func Register[T any](name string, names func() []string, find func(name string) 
 	kinds[name] = &kind{names: names, find: func(name string) (any, error) { return find(name) }}
 }
 
+// Listed says in words which plug-ins of a registered kind there are; of many, what lists them.
+func Listed(kind string) string {
+	names := Names(kind)
+	if len(names) > 20 {
+		return "onering " + kind + "s lists them"
+	}
+	return "there are " + strings.Join(names, ", ")
+}
+
 // Names lists the plug-ins of a registered kind.
 func Names(kind string) []string { return kinds[kind].names() }
 
@@ -92,7 +101,7 @@ func (p *plug) unknown(name string, err error) error {
 	if slices.Contains(p.names(), name) {
 		return err
 	}
-	return fmt.Errorf("unknown %s %q%s (there are %s)", p.what, name, DidYouMean(name, p.names()), strings.Join(p.names(), ", "))
+	return fmt.Errorf("unknown %s %q%s (%s)", p.what, name, DidYouMean(name, p.names()), Listed(p.what))
 }
 
 // parts returns the list of several plug-ins; its Kind is Invalid if the section has a single one.
