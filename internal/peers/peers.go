@@ -7,6 +7,7 @@ package peers
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -219,7 +220,35 @@ func (c *config) only(key string, value any, reason string) {
 	}
 }
 
-// data sets the files of problems and the model, which both peers name.
+// below returns the keys of a mapping, which it marks as read, in alphabetical order.
+func (c *config) below(key string) (keys []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.values)) {
+		if inner, ok := strings.CutPrefix(name, key+"."); ok {
+			c.get(name)
+			keys = append(keys, inner)
+		}
+	}
+	return keys
+}
+
+// nothing refuses a mapping or a value that is not empty.
+func (c *config) nothing(key, reason string) {
+	if len(c.below(key)) > 0 || len(c.list(key)) > 0 && c.text(key, "") != "map[]" {
+		c.refuse(key, reason)
+	}
+}
+
+// arguments sets the names that the chat template reads.
+func (c *config) arguments(key string) {
+	var args []string
+	for _, name := range c.below(key) {
+		args = append(args, fmt.Sprintf("%s=%v", name, c.values[key+"."+name]))
+	}
+	c.get(key)
+	c.setIf(len(args) > 0, "model.template_args", args)
+}
+
+// model sets the model, and the template if it is the one of a chat model.
 func (c *config) model(path string, chat bool) {
 	if path == "" {
 		path = "MODEL"

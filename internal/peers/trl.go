@@ -85,8 +85,9 @@ func (t *trl) rollout() {
 		t.set("rollout.min_p", p)
 	}
 	t.only("repetition_penalty", 1.0, "onering trains on what was sampled from the policy alone")
-	for _, key := range []string{"generation_kwargs", "chat_template_kwargs", "vllm_structured_outputs_regex"} {
-		t.only(key, "map[]", "set what it holds in [rollout] or model.template_args")
+	t.arguments("chat_template_kwargs")
+	for _, key := range []string{"generation_kwargs", "vllm_structured_outputs_regex"} {
+		t.nothing(key, "onering samples by the keys of [rollout] alone: move what it holds there, if it can")
 	}
 	t.setIf(t.given("max_prompt_length"), "rollout.max_prompt_tokens", t.count("max_prompt_length", 0))
 	t.set("rollout.max_new_tokens", t.count("max_completion_length", 512))
@@ -233,8 +234,7 @@ func (t *trl) penalties() {
 		}
 	}
 	if t.on("sync_ref_model", false) {
-		t.set("model.reference_update", t.number("ref_model_mixup_alpha", 0.6))
-		t.set("model.reference_interval", t.count("ref_model_sync_steps", 512))
+		t.refuse("sync_ref_model", "the reference does not move towards the policy")
 	}
 	t.get("ref_model_mixup_alpha")
 	t.get("ref_model_sync_steps")
@@ -282,7 +282,7 @@ func (t *trl) optimizer() {
 	t.setIf(t.given("adam_epsilon"), "optimizer.eps", t.number("adam_epsilon", 1e-8))
 	t.set("optimizer.weight_decay", t.number("weight_decay", 0))
 	t.set("optimizer.max_grad_norm", t.number("max_grad_norm", 1))
-	t.only("lr_scheduler_kwargs", "map[]", "set optimizer.floor for a rate that does not end at 0")
+	t.nothing("lr_scheduler_kwargs", "set optimizer.floor for a rate that does not end at 0")
 	warmup := t.number("warmup_steps", t.number("warmup_ratio", 0))
 	t.schedule("lr_scheduler_type", t.text("lr_scheduler_type", "linear"), warmup)
 	if warmup > 0 {

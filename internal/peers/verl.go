@@ -67,7 +67,7 @@ var verlAside = strings.Fields(`hydra _target_ trainer. ray_ ray_kwargs global_p
 	actor_rollout_ref.actor.entropy_ actor_rollout_ref.actor.data_loader_seed actor_rollout_ref.actor.calculate_
 	actor_rollout_ref.actor.use_prefix_grouper actor_rollout_ref.actor.optim.total_ actor_rollout_ref.actor.optim.optimizer_impl
 	actor_rollout_ref.actor.optim.zero_ actor_rollout_ref.actor.optim.num_cycles
-	algorithm.gamma algorithm.lam algorithm.rollout_correction.loss_type algorithm.filter_groups
+	algorithm.gamma algorithm.lam algorithm.rollout_correction.loss_type algorithm.filter_groups.m
 	data.val_ data.image data.video data.return_ data.dataloader data.filter_overlong_prompts_workers data.trust_ data.shuffle
 	data.validation data.reward_fn_key data.gen_batch_size data.tool_ data.function_ data.use_shm data.tokenizer`)
 
@@ -84,6 +84,7 @@ type verl struct{ *config }
 func (v verl) run(rows int) {
 	v.model(v.text("actor_rollout_ref.model.path", ""), true)
 	v.data(v.list("data.train_files"))
+	v.adapter()
 	if key := v.text("data.prompt_key", "prompt"); key != "prompt" {
 		v.set("data.prompt", key)
 	}
@@ -108,6 +109,18 @@ func (v verl) run(rows int) {
 	v.setIf(v.given("data.seed"), "data.seed", v.count("data.seed", 0))
 }
 
+// adapter reads LoRA's settings, which stand beside the model.
+func (v verl) adapter() {
+	const model = "actor_rollout_ref.model."
+	rank, alpha, targets := v.count(model+"lora_rank", 0), v.count(model+"lora_alpha", 16), v.list(model+"target_modules")
+	if rank > 0 {
+		v.set("lora.on", true)
+		v.set("lora.rank", rank)
+		v.set("lora.alpha", alpha)
+		v.setIf(len(targets) > 0, "lora.targets", targets)
+	}
+}
+
 // rollout reads how responses are sampled.
 func (v verl) rollout() {
 	v.set("rollout.temperature", v.number(sampled+"temperature", 1))
@@ -122,7 +135,7 @@ func (v verl) rollout() {
 	if !v.on("data.filter_overlong_prompts", false) && v.text("data.truncation", "error") != "error" {
 		v.note("verl cuts prompts that are too long; onering leaves them out, and says how many")
 	}
-	v.only("data.apply_chat_template_kwargs", "map[]", "set what it holds as model.template_args")
+	v.arguments("data.apply_chat_template_kwargs")
 	v.only(sampled+"multi_turn.enable", "false", "choose an environment with [environment]")
 	v.only(sampled+"ignore_eos", "False", "responses end at the end-of-sequence token")
 	old := "rescore"
@@ -161,10 +174,6 @@ func (v verl) objective() {
 	v.set("objective.advantage", rule)
 	v.setIf(rule == "standardized" || rule == "gdpo" || rule == "pass-k" && byDeviation, "objective.advantage_eps", 1e-6)
 	v.setIf(rule == "otb", "objective.advantage_tail", "none")
-	if v.on("algorithm.filter_groups.enable", false) {
-		v.set("objective.dynamic_sampling", true)
-		v.note("verl samples further prompts until a batch is full of groups that teach; onering's dynamic_sampling leaves out the others")
-	}
 	v.only("algorithm.use_pf_ppo", "false", "PF-PPO chooses responses by their rewards: there is no such choice")
 }
 
@@ -203,12 +212,7 @@ func (v verl) bounds(mode string) {
 	if name == "" {
 		v.refuse(actor+"policy_loss.loss_mode", fmt.Sprintf("%q has no counterpart", mode))
 	}
-	v.set("objective.name", name)
-	if name != "gspo" && name != "gmpo" {
-		v.aggregate()
-	} else {
-		v.get(actor + "loss_agg_mode")
-	}
+	v.named(name)
 	switch mode {
 	case "cispo":
 		v.set("objective.floor", 1-low)
@@ -232,6 +236,9 @@ func (v verl) bounds(mode string) {
 		if low != high {
 			v.refuse(actor+"clip_ratio_low", "gmpo's bound of the log ratio is one number on both sides")
 		}
+	case "kl_cov": // verl's has no clip
+		v.set("objective.clip_low", 1.0)
+		v.set("objective.clip_high", 1e300)
 	default:
 		v.set("objective.clip_low", low)
 		v.set("objective.clip_high", high)
@@ -244,6 +251,30 @@ func (v verl) bounds(mode string) {
 	}
 	v.get(actor + "tau_pos")
 	v.get(actor + "tau_neg")
+}
+
+// named sets the objective's name, with what else it decides: whether groups are left out and
+// what a token counts.
+func (v verl) named(name string) {
+	filters := v.on("algorithm.filter_groups.enable", false)
+	switch {
+	case filters && name == "grpo":
+		name = "dapo"
+		v.note("verl samples further prompts until a batch is full of groups that teach; onering's dynamic_sampling leaves out the others")
+	case filters:
+		v.refuse("algorithm.filter_groups.enable", "groups with equal rewards are left out with grpo's clip alone (dapo)")
+	}
+	v.set("objective.name", name)
+	v.setIf(filters, "objective.dynamic_sampling", true)
+	switch name {
+	case "gspo", "gmpo":
+		v.get(actor + "loss_agg_mode")
+	case "gpg":
+		v.only(actor+"loss_agg_mode", "token-mean", "gpg divides by the step's tokens")
+		v.set("objective.rescale", strings.EqualFold(v.text("algorithm.adv_estimator", ""), "gpg"))
+	default:
+		v.aggregate()
+	}
 }
 
 // masks sets what verl's covariance losses leave out.
