@@ -24,12 +24,21 @@ func (o RatioBound) CheckDual() error {
 //
 //	Bound(r) A = max(min(r A, clip(r, 1 - clip_low, 1 + clip_high) A), clip_dual A if A < 0)
 func (o RatioBound) Bound(r, advantage float64) (bounded float64, cut bool) {
-	switch {
-	case advantage > 0 && r > 1+o.ClipHigh:
+	if advantage < 0 {
+		return o.below(r)
+	}
+	if advantage > 0 && r > 1+o.ClipHigh {
 		return 1 + o.ClipHigh, true
-	case advantage < 0 && r < 1-o.ClipLow:
+	}
+	return r, false
+}
+
+// below is Bound for a negative advantage.
+func (o RatioBound) below(r float64) (bounded float64, cut bool) {
+	switch {
+	case r < 1-o.ClipLow:
 		return 1 - o.ClipLow, true
-	case advantage < 0 && o.ClipDual > 0 && r > o.ClipDual:
+	case o.ClipDual != 0 && r > o.ClipDual:
 		return o.ClipDual, true
 	}
 	return r, false

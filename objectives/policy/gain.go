@@ -7,30 +7,47 @@ import (
 	"onering/objectives"
 )
 
+// limit bounds the logarithm of a product, and of a ratio behind a gate.
+const limit = 20
+
 // gain returns the gain of token j with advantage a, its derivative by the log of the ratio, and whether a
-// bound acts. clip_dual keeps the gain of a < 0 at clip_dual a at least (D49).
+// bound acts. Without a gate the gain is a max(floor, min(r, cap)), which has no derivative where a bound acts; clip_dual
+// keeps that of a < 0 at clip_dual a at least (D49).
 func (x *response) gain(j int, a float64) (gain, slope float64, cut bool) {
-	const limit = 20
-	l, sure := x.lam[j], x.sure[j]
-	dead := l > limit && (x.Mean == "product" || x.Gate != "none")
+	if x.masks {
+		if cut = x.outside(j, a); cut || x.diagnose { // of which only cut is asked
+			return 0, 0, cut
+		}
+	}
+	l := x.lam[j]
+	dead := x.limited && l > limit
 	if dead {
-		l, sure = limit, min(sure, limit)
+		l = limit
 	}
 	r := math.Exp(l)
-	was := r
-	if sure != l {
-		was = math.Exp(sure)
-	}
-	if gain, slope, cut = x.coefficient(j, r, l, a); x.Bound == "clip" {
-		lo, hi := x.interval(j)
-		if a > 0 && r > hi {
-			gain, slope, cut = hi*a, 0, true
-		} else if cut = a < 0 && r < lo; cut {
-			gain, slope = lo*a, 0
+	if x.shape == nil {
+		floor, most := x.floor[0], x.most[0]
+		if a < 0 {
+			floor, most = x.floor[1], x.most[1]
 		}
-	} else if x.Bound != "none" {
-		if cut = x.outside(j, was, a); cut {
-			gain, slope = 0, 0
+		switch {
+		case r > most:
+			gain, cut = a*most, !x.masks // of which the region counts
+		case r < floor:
+			gain, cut = a*floor, !x.masks
+		default:
+			gain = a * r
+			slope = gain
+		}
+	} else {
+		gain, slope = x.shape(j, r, a)
+	}
+	if x.clip {
+		switch lo, hi := x.interval(j); {
+		case a > 0 && r > hi:
+			gain, slope, cut = hi*a, 0, true
+		case a < 0 && r < lo:
+			gain, slope, cut = lo*a, 0, true
 		}
 	}
 	if k := x.ClipDual; k != 0 && a < 0 {
@@ -50,67 +67,45 @@ func (x *response) gain(j int, a float64) (gain, slope float64, cut bool) {
 	return gain, slope, cut
 }
 
-// coefficient returns the gain without bounds, and its derivative by the log of the ratio:
-//
-//	weight        a r,  or a
-//	floor, cap    a max(floor, min(r, cap)), which passes no gradient where it acts
-//	sigmoid       a 4/tau sigmoid(tau (r - 1)),  tau = gate_positive for a > 0, else gate_negative
-//	gamma         a exp(lambda + k log r - lambda r),  log r at least log 1e-8; a constant
-//	quadratic     a r - |a| mu (r - 1)^2 / (2 gate_width),  mu = e^OldLogProb, or 1 in quadratic-tv (D74)
-func (x *response) coefficient(j int, r, l, a float64) (gain, slope float64, cut bool) {
-	switch x.Gate {
-	case "sigmoid":
-		tau := x.GateNegative
-		if a > 0 {
-			tau = x.GatePositive
-		}
-		s := 1 / (1 + math.Exp(-tau*(r-1)))
-		return a * 4 / tau * s, a * r * 4 * s * (1 - s), false
-	case "gamma":
-		lambda, k := x.GatePositive, x.KPositive
-		if a < 0 {
-			lambda, k = x.GateNegative, x.KNegative
-		}
-		l = max(math.Log(1e-8), l)
-		return a * math.Exp(lambda+k*l-lambda*math.Exp(l)), 0, false
-	case "quadratic", "quadratic-tv":
-		mu := math.Abs(a)
-		if x.Gate == "quadratic" {
-			mu *= math.Exp(x.t.OldLogProb[j])
-		}
-		return a*r - mu*(r-1)*(r-1)/(2*x.GateWidth), a*r - mu*(r-1)*r/x.GateWidth, false
+// sigmoid is the shape a 4/tau sigmoid(tau (r - 1)),  tau = gate_positive for a > 0, else gate_negative.
+func (x *response) sigmoid(_ int, r, a float64) (gain, slope float64) {
+	tau := x.GateNegative
+	if a > 0 {
+		tau = x.GatePositive
 	}
-	if x.Weight == "one" {
-		return a, 0, false
-	}
-	floor, most := x.Floor, x.Cap
-	switch {
-	case x.limits != nil:
-		floor, most = x.limits(a)
-	case x.CapESS:
-		most = x.ess
-	case a < 0 && x.CapNegative != nil:
-		most = *x.CapNegative
-	}
-	if a < 0 && x.FloorNegative != nil && x.limits == nil {
-		floor = *x.FloorNegative
-	}
-	if bounded := max(floor, min(r, most)); bounded != r {
-		return a * bounded, 0, true
-	}
-	return a * r, a * r, false
+	s := 1 / (1 + math.Exp(-tau*(r-1)))
+	return a * 4 / tau * s, a * r * 4 * s * (1 - s)
 }
 
-// outside reports whether a bound other than clip acts on token j, whose ratio was where the region is looked
-// at. Edges are inside (D63).
-func (x *response) outside(j int, was, a float64) bool {
-	low, high := x.region(j, was, a)
+// gamma is the shape a exp(lambda + k log r - lambda r),  log r at least log 1e-8; a constant of the gradient.
+func (x *response) gamma(j int, _, a float64) (gain, _ float64) {
+	lambda, k := x.GatePositive, x.KPositive
+	if a < 0 {
+		lambda, k = x.GateNegative, x.KNegative
+	}
+	l := max(math.Log(1e-8), min(x.lam[j], limit))
+	return a * math.Exp(lambda+k*l-lambda*math.Exp(l)), 0
+}
+
+// quadratic is the shape a r - |a| mu (r - 1)^2 / (2 gate_width),  mu = e^OldLogProb, or 1 in quadratic-tv (D74).
+func (x *response) quadratic(j int, r, a float64) (gain, slope float64) {
+	mu := math.Abs(a)
+	if x.Gate == "quadratic" {
+		mu *= math.Exp(x.t.OldLogProb[j])
+	}
+	return a*r - mu*(r-1)*(r-1)/(2*x.GateWidth), a*r - mu*(r-1)*r/x.GateWidth
+}
+
+// outside reports whether a bound other than clip acts on token j. Edges are inside (D63).
+func (x *response) outside(j int, a float64) bool {
+	low, high := x.region(j, a)
 	switch x.Bound {
 	case "side":
 		return a > 0 && !high || a <= 0 && !low
 	case "back":
-		return !(low && high) && a*(was-1) > 0
+		return !(low && high) && a*x.sure[j] > 0
 	case "ring":
+		was := math.Exp(x.sure[j])
 		return !(low && high || a >= 0 && was <= x.RingLow || a <= 0 && was >= x.RingHigh)
 	}
 	return !(low && high)
@@ -122,7 +117,7 @@ func (x *response) outside(j int, was, a float64) bool {
 //	kl       mu log(mu/pi) + (1 - mu) log((1 - mu)/(1 - pi)) at most the width, or pi is on the other side (D62)
 //	budget, moment: see there; a moment counts tokens with a d > 0
 //	others   the ratio is in the interval
-func (x *response) region(j int, ratio, a float64) (low, high bool) {
+func (x *response) region(j int, a float64) (low, high bool) {
 	d := x.at.LogProb[j] - x.at.OldLogProb[j]
 	switch x.Measure {
 	case "tv", "kl":
@@ -139,7 +134,8 @@ func (x *response) region(j int, ratio, a float64) (low, high bool) {
 		return low, low
 	}
 	lo, hi := x.interval(j)
-	return ratio >= lo, ratio <= hi
+	r := math.Exp(x.sure[j])
+	return r >= lo, r <= hi
 }
 
 // interval returns the bounds of the ratio of token j:

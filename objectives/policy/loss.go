@@ -16,6 +16,7 @@ func (o *Policy) Loss(b, at objectives.Batch) float64 {
 		return o.groupLoss(b, nil)
 	}
 	loss, x, scales, penalties := 0.0, o.begin(b, at), o.TokenScales(b), o.penaltyScales(b)
+	x.values = true
 	for i := range b.Trajectories {
 		x.read(&b.Trajectories[i], &at.Trajectories[i])
 		for _, v := range x.v {
@@ -100,13 +101,17 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 type response struct {
 	*Policy
 	shared            objectives.Shared
-	order, token      float64                // the orders of mean and with_token, if they are numbers
-	lo, hi            float64                // the bounds of a ratio, if they are the same for all tokens
-	ess, moment       float64                // p3o's e, and the largest d^2 within the moment
-	diagnose          bool                   // tokens without advantage are looked at too
-	t, at             *objectives.Trajectory // at has the log-probs at which what is detached is taken
-	a, z, means, soft []float64              // advantages; log-ratios after the inner clip; the scopes' means; weights of one mean
-	from, to          []int                  // the scope of each token; unused where it is the token alone
+	order, token      float64                                         // the orders of mean and with_token, if they are numbers
+	shape             func(j int, r, a float64) (gain, slope float64) // nil for the ratio itself
+	floor, most       [2]float64                                      // of a ratio, where A is not negative and where it is
+	clip, masks       bool                                            // the bound is PPO's clip, or another one
+	limited, alone    bool                                            // logarithms are limited; the scope is the whole response and no token's own ratio joins
+	lo, hi            float64                                         // the bounds of a ratio, if they are the same for all tokens
+	ess, moment       float64                                         // p3o's e, and the largest d^2 within the moment
+	diagnose, values  bool                                            // whether a bound acts is asked of every token; v is asked for
+	t, at             *objectives.Trajectory                          // at has the log-probs at which what is detached is taken
+	a, z, means, soft []float64                                       // advantages; log-ratios after the inner clip; the scopes' means; weights of one mean
+	from, to          []int                                           // the scope of each token; unused where it is the token alone
 	// sure are the logs of the ratios at at, lam those of the loss, in rooms, and orders those of the means.
 	sure, lam, orders []float64
 	rooms             [2][]float64
@@ -121,6 +126,8 @@ type response struct {
 // begin prepares what the responses of b share.
 func (o *Policy) begin(b, at objectives.Batch) *response {
 	x := &response{Policy: o, shared: o.adapted(), order: o.Mean.number(), token: o.WithToken.number(), lo: 1 - o.ClipLow, hi: 1 + o.ClipHigh}
+	x.clip, x.masks = o.Bound == "clip", o.Bound != "clip" && o.Bound != "none"
+	x.limited, x.alone = o.Mean == "product" || o.Gate != "none", o.Scope == "sequence" && o.WithToken == "no"
 	if o.MeanLast != nil {
 		x.order = b.Schedule(o.MeanSchedule, x.order, *o.MeanLast)
 	}
@@ -139,6 +146,29 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 			}
 		}
 		x.ess = objectives.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
+	}
+	x.floor, x.most = [2]float64{o.Floor, o.Floor}, [2]float64{o.Cap, o.Cap}
+	if o.FloorNegative != nil {
+		x.floor[1] = *o.FloorNegative
+	}
+	if o.CapNegative != nil {
+		x.most[1] = *o.CapNegative
+	}
+	if o.CapESS {
+		x.most = [2]float64{x.ess, x.ess}
+	}
+	for sign := 0; sign < 2 && o.limits != nil; sign++ {
+		x.floor[sign], x.most[sign] = o.limits(float64(-sign))
+	}
+	switch {
+	case o.Gate == "sigmoid":
+		x.shape = x.sigmoid
+	case o.Gate == "gamma":
+		x.shape = x.gamma
+	case o.Gate != "none":
+		x.shape = x.quadratic
+	case o.Weight == "one":
+		x.shape = func(_ int, _, a float64) (gain, slope float64) { return a, 0 }
 	}
 	return x
 }
@@ -160,11 +190,11 @@ func (x *response) read(t, at *objectives.Trajectory) {
 	x.budget()
 	x.follow()
 	drift := x.drift()
-	alike := x.Scope == "sequence" && x.Future == 0 && x.Gate != "quadratic" && slices.Contains([]string{"ratio", "log", "k3"}, x.Measure)
+	alike := x.alone && x.Future == 0 && x.Gate != "quadratic" && slices.Contains([]string{"ratio", "log", "k3"}, x.Measure)
 	var gain, slope float64
 	var cut bool
 	for j := range n {
-		if !alike || j == 0 || x.a[j] != x.a[j-1] || x.lam[j] != x.lam[j-1] || x.sure[j] != x.sure[j-1] { // else as the token before
+		if !alike || j == 0 || x.a[j] != x.a[j-1] || x.lam[j] != x.lam[j-1] { // else as the token before
 			if gain, slope, cut = 0, 0, false; x.a[j] != 0 || x.diagnose {
 				gain, slope, cut = x.gain(j, x.a[j])
 			}
@@ -175,12 +205,11 @@ func (x *response) read(t, at *objectives.Trajectory) {
 		if cut {
 			x.cuts++
 		}
-		d := t.LogProb[j] - t.OldLogProb[j]
-		if drift != 0 {
-			x.v[j] -= drift * d * d
-		}
-		if x.Pull {
-			x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
+		if x.values && (drift != 0 || x.Pull) {
+			d := t.LogProb[j] - t.OldLogProb[j]
+			if x.v[j] -= drift * d * d; x.Pull {
+				x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
+			}
 		}
 	}
 }
@@ -198,7 +227,7 @@ func (x *response) drift() float64 {
 
 // pull sets w to the derivatives of the sum of v by the log-probs of the response.
 func (x *response) pull(w []float64) {
-	if copy(w, x.g); x.Gradient == "through" && x.Scope != "token" {
+	if copy(w, x.g); x.Gradient == "through" && x.Scope != "token" && len(w) > 0 {
 		x.through(w)
 	}
 	for j := 0; j < len(w) && x.Inner != "none" && x.Gradient == "through"; j++ {

@@ -38,7 +38,7 @@ func (w word) number() float64 {
 func (x *response) logRatios() {
 	n := len(x.t.LogProb)
 	x.rooms[0], x.rooms[1], x.z = room(x.rooms[0], n), room(x.rooms[1], n), room(x.z, n)
-	if x.Scope != "token" {
+	if x.Scope != "token" && !x.alone {
 		x.means, x.orders, x.soft, x.from, x.to = room(x.means, n), room(x.orders, n), room(x.soft, n), room(x.from, n), room(x.to, n)
 		x.scopes()
 	}
@@ -84,17 +84,29 @@ func (x *response) scopes() {
 // logRatiosOf sets l to the logs of the ratios of t, and z to its clipped log-ratios. first says that t has the log-probs
 // at which orders are chosen.
 func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool) {
-	for j, logp := range t.LogProb {
-		l[j] = logp - t.OldLogProb[j]
-		if x.Inner != "none" {
-			l[j] = x.inner(l[j], x.a[j])
-		}
-	}
+	z := x.z
 	if x.Scope == "token" && x.Inner == "none" {
+		z = l
+	}
+	for j, logp := range t.LogProb {
+		z[j] = logp - t.OldLogProb[j]
+	}
+	for j := 0; j < len(z) && x.Inner != "none"; j++ {
+		z[j] = x.inner(z[j], x.a[j])
+	}
+	if x.Scope == "token" {
+		copy(l, z)
 		return
 	}
-	copy(x.z, l)
-	for j := 0; j < len(l) && x.Scope != "token"; j++ {
+	if x.alone {
+		x.orders = room(x.orders, 1)
+		if first {
+			x.orders[0] = x.orderOf(t, 0, len(l))
+		}
+		fill(l, x.mean(x.z, x.orders[0], nil))
+		return
+	}
+	for j := range l {
 		from, to := x.from[j], x.to[j]
 		if j > 0 && from == x.from[j-1] && to == x.to[j-1] {
 			x.means[j], x.orders[j] = x.means[j-1], x.orders[j-1]
@@ -161,8 +173,25 @@ func (x *response) mean(z []float64, order float64, soft []float64) (log float64
 	return objectives.LogPowerMean(z, order, soft)
 }
 
+func fill(x []float64, v float64) {
+	for j := range x {
+		x[j] = v
+	}
+}
+
 // through sets w to the derivatives of the sum of v by log-probs: every ratio in whose scope a token is moves with it.
 func (x *response) through(w []float64) {
+	if x.alone {
+		sum := 0.0
+		for _, g := range x.g {
+			sum += g
+		}
+		x.mean(x.z, x.orders[0], w)
+		for j := range w {
+			w[j] *= sum
+		}
+		return
+	}
 	clear(w)
 	for j := 0; j < len(w); {
 		from, to, order, sum := x.from[j], x.to[j], x.orders[j], 0.0
