@@ -4,6 +4,7 @@ package runtime
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	goruntime "runtime"
 	"slices"
@@ -24,6 +25,7 @@ type Binding struct {
 	given   [][]byte    // by input, the small value that ONNX Runtime last copied to a device
 	sizes   []seenSize  // sizes in the order of Session.sizes at the last check
 	checked bool        // whether check has accepted the bound Values
+	failed  error       // the first error since begin
 }
 
 // A seenSize is the size of a varying dimension, and a port that has it.
@@ -311,54 +313,51 @@ func fits(shape []int64, dims []dim) bool {
 	return true
 }
 
-// A binder binds Values one after the other and keeps the first error, so that the
-// caller checks errors once.
-type binder struct {
-	b   *Binding
-	err error
+// begin returns b for binding Values one after the other: in, out, fill and take keep the
+// first error, which run returns, so that the caller checks errors once.
+func (b *Binding) begin() *Binding {
+	b.failed = nil
+	return b
 }
 
 // in binds an input. err is the error of making v, if there was one.
-func (b *binder) in(name string, v *Value, err error) { b.bind(input, name, v, err) }
+func (b *Binding) in(name string, v *Value, err error) { b.put(input, name, v, err) }
 
 // out binds an output. err is the error of making v, if there was one.
-func (b *binder) out(name string, v *Value, err error) { b.bind(output, name, v, err) }
+func (b *Binding) out(name string, v *Value, err error) { b.put(output, name, v, err) }
 
-func (b *binder) bind(side int, name string, v *Value, err error) {
-	if b.err == nil {
-		b.err = err
-	}
-	if b.err == nil {
-		b.err = b.b.bind(side, name, v)
+func (b *Binding) put(side int, name string, v *Value, err error) {
+	if b.failed = cmp.Or(b.failed, err); b.failed == nil {
+		b.failed = b.bind(side, name, v)
 	}
 }
 
 // run runs the Program, or returns the first error of binding.
-func (b *binder) run() error {
-	if b.err != nil {
-		return b.err
+func (b *Binding) run() error {
+	if b.failed != nil {
+		return b.failed
 	}
-	return b.b.Run()
+	return b.Run()
 }
 
 // fill binds an input of the given shape and returns its elements, which the caller fills
 // before the run. After an error it returns nil.
-func fill[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
+func fill[T Element](b *Binding, name string, x *buffer, shape ...int64) []T {
 	return bound[T](b, input, name, x, shape)
 }
 
 // take binds an output of the given shape in the host's memory and returns its
 // elements, which the run writes. After an error it returns nil.
-func take[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
+func take[T Element](b *Binding, name string, x *buffer, shape ...int64) []T {
 	return bound[T](b, output, name, x, shape)
 }
 
-func bound[T Element](b *binder, side int, name string, x *buffer, shape []int64) []T {
-	if b.err != nil {
+func bound[T Element](b *Binding, side int, name string, x *buffer, shape []int64) []T {
+	if b.failed != nil {
 		return nil
 	}
 	v, err := x.of(shape...)
-	if b.bind(side, name, v, err); b.err != nil {
+	if b.put(side, name, v, err); b.failed != nil {
 		return nil
 	}
 	return elements[T](x)
@@ -384,13 +383,13 @@ func (b *Binding) bindAll(role models.Role, value func(models.Port) (*Value, err
 }
 
 // has reports whether the Program has an input. Forms of attention need different inputs.
-func (b *binder) has(name string) bool {
-	_, ok := b.b.s.index[input][name]
+func (b *Binding) has(name string) bool {
+	_, ok := b.s.index[input][name]
 	return ok
 }
 
 // fillIf is fill if the Program has the input, else it returns nil.
-func fillIf[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
+func fillIf[T Element](b *Binding, name string, x *buffer, shape ...int64) []T {
 	if !b.has(name) {
 		return nil
 	}

@@ -195,12 +195,14 @@ func (d *Decoder) load(p models.Program, err error) (*Binding, error) {
 // openSession loads a Program and binds the weights and angles.
 func (d *Decoder) openSession(p models.Program, err error) (decodeSession, error) {
 	b, err := d.load(p, err)
-	bind := binder{b: b, err: err}
-	bind.in(ports.Cos, d.angles.cos.value, nil)
-	bind.in(ports.Sin, d.angles.sin.value, nil)
-	if bind.err != nil {
+	if err != nil {
+		return decodeSession{}, err
+	}
+	b.begin().in(ports.Cos, d.angles.cos.value, nil)
+	b.in(ports.Sin, d.angles.sin.value, nil)
+	if b.failed != nil {
 		closeSessions(b)
-		return decodeSession{}, bind.err
+		return decodeSession{}, b.failed
 	}
 	return decodeSession{
 		binding: b, ids: hostBuffer(models.I64), pos: hostBuffer(models.I64),
@@ -376,14 +378,14 @@ func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
 // rows, over rows of up to tokens tokens. An unused row begins a new sequence at every step.
 func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []cacheView) error {
 	n := int64(d.rows(len(at)))
-	b := binder{b: s.binding}
-	rows := fillIf[int64](&b, ports.TokenIDs, &s.ids, n, 1)
-	pos := fillIf[int64](&b, ports.Positions, &s.pos, n, 1)
-	lens := fillIf[int32](&b, ports.CacheLengths, &s.seqlens, n)
-	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
+	b := s.binding.begin()
+	rows := fillIf[int64](b, ports.TokenIDs, &s.ids, n, 1)
+	pos := fillIf[int64](b, ports.Positions, &s.pos, n, 1)
+	lens := fillIf[int32](b, ports.CacheLengths, &s.seqlens, n)
+	total := fillIf[int32](b, ports.CacheTotal, &s.total)
 	hidden, err := s.hidden.of(n, int64(d.geometry.Hidden))
-	if b.out(ports.Hidden, hidden, err); b.err != nil {
-		return b.err
+	if b.out(ports.Hidden, hidden, err); b.failed != nil {
+		return b.failed
 	}
 	if pos == nil {
 		pos = make([]int64, n)
@@ -401,18 +403,18 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []ca
 	}
 	first := 0
 	for i, p := range parts {
-		s.fillPart(&b, i, d.geometry.KVHeads, p.tokens, pos[first:first+p.rows])
+		s.fillPart(b, i, d.geometry.KVHeads, p.tokens, pos[first:first+p.rows])
 		first += p.rows
 	}
-	return s.fillPlaces(&b, parts[0].tokens)
+	return s.fillPlaces(b, parts[0].tokens)
 }
 
 // fillPart fills the inputs by which a part of the cache knows positions of rows.
-func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64) {
+func (s *stepSession) fillPart(b *Binding, part, heads, capacity int, pos []int64) {
 	n := int64(len(pos))
 	at := fillIf[int64](b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
 	mask := fillIf[float32](b, models.InPart(ports.Mask, part), &s.masks[part], n, 1, 1, int64(capacity))
-	if b.err != nil {
+	if b.failed != nil {
 		return
 	}
 	for i := range len(at) / 3 {
@@ -431,17 +433,17 @@ func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64
 
 // fillPlaces binds the numbers of the places in a row, if the Program has that
 // input. They change only when the cache grows.
-func (s *stepSession) fillPlaces(b *binder, capacity int) error {
+func (s *stepSession) fillPlaces(b *Binding, capacity int) error {
 	if !b.has(ports.CacheIndices) {
 		return nil
 	}
 	if v := s.places.value; v != nil && v.shape[0] == int64(capacity) {
 		b.in(ports.CacheIndices, v, nil)
-		return b.err
+		return b.failed
 	}
 	places := fill[int64](b, ports.CacheIndices, &s.places, int64(capacity))
-	if b.err != nil {
-		return b.err
+	if b.failed != nil {
+		return b.failed
 	}
 	for i := range places {
 		places[i] = int64(i)

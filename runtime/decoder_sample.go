@@ -56,7 +56,7 @@ func idsOf(choice models.Choice) string {
 }
 
 // take binds the outputs.
-func (s *tokenChooser) take(b *binder, choice models.Choice, rows, k int64) (r sampled) {
+func (s *tokenChooser) take(b *Binding, choice models.Choice, rows, k int64) (r sampled) {
 	shape := []int64{rows, k}
 	if choice != models.Candidates {
 		shape = shape[:1]
@@ -167,7 +167,7 @@ func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, 
 }
 
 // prepare binds the inputs of the Program for rows of one way, the first rows of hidden.
-func (s *tokenChooser) prepare(d *Decoder, hidden *buffer, w way, rows []*sampler.Row) (b binder, n int64, err error) {
+func (s *tokenChooser) prepare(d *Decoder, hidden *buffer, w way, rows []*sampler.Row) (b *Binding, n int64, err error) {
 	if w.temperature == 0 {
 		return b, 0, fmt.Errorf("runtime: the sampling of slot %d has a temperature of 0", rows[0].Slot)
 	}
@@ -176,13 +176,13 @@ func (s *tokenChooser) prepare(d *Decoder, hidden *buffer, w way, rows []*sample
 		return b, 0, err
 	}
 	n = int64(d.rows(len(rows)))
-	b = binder{b: binding}
+	b = binding.begin()
 	v, err := hidden.of(n, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
-	if inverse := fill[float32](&b, ports.InverseTemperature, &s.inverseTemperature); b.err == nil {
+	if inverse := fill[float32](b, ports.InverseTemperature, &s.inverseTemperature); b.failed == nil {
 		inverse[0] = 1 / float32(w.temperature)
 	}
-	return b, n, b.err
+	return b, n, b.failed
 }
 
 // sampleRows chooses a token for each of the rows, the first of hidden, in the same way.
@@ -192,14 +192,14 @@ func (s *tokenChooser) sampleRows(d *Decoder, hidden *buffer, w way, rows []*sam
 	case err != nil:
 		return err
 	case w.choice == models.Candidates:
-		return s.sampleCandidates(&b, d.geometry.Vocab, n, rows)
+		return s.sampleCandidates(b, d.geometry.Vocab, n, rows)
 	case w.choice == models.Draw:
-		us := fill[float32](&b, ports.Uniforms, &s.uniforms, n)
+		us := fill[float32](b, ports.Uniforms, &s.uniforms, n)
 		for i := range min(len(us), len(rows)) {
 			us[i] = rows[i].Uniform
 		}
 	}
-	out := s.take(&b, w.choice, n, 1)
+	out := s.take(b, w.choice, n, 1)
 	if err := b.run(); err != nil {
 		return err
 	}
@@ -222,10 +222,10 @@ func (s *tokenChooser) likeliest(d *Decoder, hidden *buffer, w way, rows []*samp
 	if err != nil {
 		return err
 	}
-	asked := fill[int64](&b, ports.TopK, &s.k, 1)
-	out := s.take(&b, w.choice, n, int64(most))
-	if b.err != nil {
-		return b.err
+	asked := fill[int64](b, ports.TopK, &s.k, 1)
+	out := s.take(b, w.choice, n, int64(most))
+	if b.failed != nil {
+		return b.failed
 	}
 	asked[0] = int64(most)
 	if err := b.run(); err != nil {
@@ -242,7 +242,7 @@ func (s *tokenChooser) likeliest(d *Decoder, hidden *buffer, w way, rows []*samp
 
 // sampleCandidates runs the Program with as many candidates as the filters of all rows
 // need, and draws from them.
-func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*sampler.Row) error {
+func (s *tokenChooser) sampleCandidates(b *Binding, vocab int, n int64, rows []*sampler.Row) error {
 	if s.runs++; s.runs%candidateRuns == 0 {
 		s.first = max(leastCandidates, s.first/8)
 	}
@@ -253,8 +253,8 @@ func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*s
 	}
 	for k := min(*first, vocab); ; k = min(8*k, vocab) {
 		out := s.take(b, models.Candidates, n, int64(k))
-		if b.err != nil {
-			return b.err
+		if b.failed != nil {
+			return b.failed
 		}
 		asked[0] = int64(k)
 		if err := b.run(); err != nil {

@@ -90,9 +90,9 @@ func (n *norm) squares(k Kernels, sums []float64, scale float64) error {
 
 // runSessions computes the sums by the Program.
 func (n *norm) runSessions(scale float64) error {
-	free := make(chan *binder, len(n.bindings))
+	free := make(chan *Binding, len(n.bindings))
 	for _, binding := range n.bindings {
-		b := &binder{b: binding}
+		b := binding.begin()
 		if n.unscales {
 			if inverse := fill[float32](b, portScalars, &n.unscale, 1); inverse != nil {
 				inverse[0] = float32(1 / scale)
@@ -104,12 +104,12 @@ func (n *norm) runSessions(scale float64) error {
 		b := <-free
 		b.in(ports.Grad, n.g[i], nil)
 		b.out(ports.SquareSum, n.sum[i], nil)
-		b.err = b.run()
+		b.failed = b.run()
 		free <- b
 	})
 	for range n.bindings {
-		if b := <-free; b.err != nil {
-			return b.err
+		if b := <-free; b.failed != nil {
+			return b.failed
 		}
 	}
 	return nil

@@ -134,7 +134,7 @@ func (p *Pass) headForward(a *activations, keep bool) error {
 	if err != nil {
 		return err
 	}
-	bind := binder{b: products.forward}
+	bind := products.forward.begin()
 	bind.in(ports.Normed, a.h.value, nil)
 	for i, s := range head.slices {
 		if a.keepsLogits {
@@ -153,7 +153,7 @@ func (p *Pass) headForward(a *activations, keep bool) error {
 			return err
 		}
 	}
-	bind = binder{b: head.target}
+	bind = head.target.begin()
 	bind.in(ports.Normed, a.h.value, nil)
 	bind.in(ports.Targets, b.targets.value, nil)
 	logit, err := b.logit.of(rows, 1)
@@ -206,7 +206,7 @@ func (p *Pass) headBackward() (*Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	bind := binder{b: products.backward}
+	bind := products.backward.begin()
 	bind.in(ports.Normed, a.h.value, nil)
 	bind.in(ports.LogSumExp, p.packed.z[head.last()].value, nil)
 	bind.in(ports.LogProbGrad, head.w.value, nil)
@@ -214,8 +214,8 @@ func (p *Pass) headBackward() (*Value, error) {
 		entropy, v, err := sized[float32](&head.entropy, int64(p.rows), 1)
 		bind.in(ports.EntropyGrad, head.v.value, nil)
 		bind.in(ports.Entropy, v, err)
-		if bind.err != nil {
-			return nil, bind.err
+		if bind.failed != nil {
+			return nil, bind.failed
 		}
 		i := 0
 		for _, s := range p.Entropy {
@@ -229,7 +229,7 @@ func (p *Pass) headBackward() (*Value, error) {
 	bind.out(ports.NormedGradOut, dh, nil)
 	first := int64(0)
 	for i, s := range head.slices {
-		head.place(&bind, elements[int64](&p.packed.targets), first, s.e.shape[0])
+		head.place(bind, elements[int64](&p.packed.targets), first, s.e.shape[0])
 		first += s.e.shape[0]
 		bind.in(ports.HeadSlice, s.e, nil)
 		if a.keepsLogits {
@@ -248,10 +248,10 @@ func (p *Pass) headBackward() (*Value, error) {
 
 // place binds the places of the logits of the tokens y in a slice of n rows of the head,
 // and dL/dlogp of tokens in that slice.
-func (h *headSessions) place(b *binder, y []int64, first, n int64) {
+func (h *headSessions) place(b *Binding, y []int64, first, n int64) {
 	rows := int64(len(y))
 	at, d := fill[int64](b, ports.TargetPlaces, &h.at, rows, 2), fill[float32](b, ports.TargetGrad, &h.dlogit, rows)
-	if b.err != nil {
+	if b.failed != nil {
 		return
 	}
 	w := elements[float32](&h.w)
@@ -292,9 +292,9 @@ func (l *Learner) openNorm() error {
 
 // runForward makes h the norm of x.
 func (s *normSessions) runForward(x *Value, h *buffer, temperature float64) error {
-	b := binder{b: s.forward}
+	b := s.forward.begin()
 	b.in(ports.Stream, x, nil)
-	s.bindTemperature(&b, temperature)
+	s.bindTemperature(b, temperature)
 	v, err := h.of(x.shape...)
 	b.out(ports.Normed, v, err)
 	return b.run()
@@ -302,9 +302,9 @@ func (s *normSessions) runForward(x *Value, h *buffer, temperature float64) erro
 
 // runBackward returns dL/dx, given dL/dh.
 func (s *normSessions) runBackward(x, dh *Value, temperature float64) (*Value, error) {
-	b := binder{b: s.backward}
+	b := s.backward.begin()
 	b.in(ports.Stream, x, nil)
-	s.bindTemperature(&b, temperature)
+	s.bindTemperature(b, temperature)
 	b.in(ports.NormedGrad, dh, nil)
 	dx, err := s.dx.of(x.shape...)
 	b.out(ports.StreamGradOut, dx, err)
@@ -312,7 +312,7 @@ func (s *normSessions) runBackward(x, dh *Value, temperature float64) (*Value, e
 }
 
 // bindTemperature binds 1/temperature.
-func (s *normSessions) bindTemperature(b *binder, temperature float64) {
+func (s *normSessions) bindTemperature(b *Binding, temperature float64) {
 	if inverse := fill[float32](b, ports.InverseTemperature, &s.inverseTemperature); inverse != nil {
 		inverse[0] = float32(1 / temperature)
 	}

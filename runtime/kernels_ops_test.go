@@ -122,7 +122,7 @@ func runOp(t *testing.T, env *Env, op string, attrs []onnx.Attr, in []*array, ou
 	binding, err := loadBinding(env, p)
 	must(err)
 	defer closeSessions(binding)
-	b := binder{b: binding}
+	b := binding.begin()
 	for _, a := range in {
 		b.in(a.name, places[a.name], nil)
 	}

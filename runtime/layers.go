@@ -37,8 +37,8 @@ func (p *Pass) fillActivations(a *activations, keep bool) error {
 		if err != nil {
 			return err
 		}
-		bind := binder{b: s.forward[i]}
-		p.bindLayer(&bind, i, a.input(i, keep))
+		bind := s.forward[i].begin()
+		p.bindLayer(bind, i, a.input(i, keep))
 		y, err := a.input(i+1, keep).of(p.streamShape()...)
 		bind.out(ports.StreamOut, y, err)
 		stash := a.stashed(i, keep, s.stash)
@@ -80,8 +80,8 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		if err != nil {
 			return err
 		}
-		bind := binder{b: s.backward[i]}
-		p.bindLayer(&bind, i, &a.x[i])
+		bind := s.backward[i].begin()
+		p.bindLayer(bind, i, &a.x[i])
 		bind.in(ports.Valid, p.packed.valid.value, nil)
 		bind.in(ports.TokenCopies, p.packed.copies.value, nil)
 		bind.in(ports.TokenCopied, p.packed.copied.value, nil)
@@ -115,7 +115,7 @@ func (p *Pass) form(a *activations, i int) layerForm {
 
 // bindLayer binds the inputs that the forward and the backward Program of a layer
 // share. x is the layer's input.
-func (p *Pass) bindLayer(b *binder, layer int, x *buffer) {
+func (p *Pass) bindLayer(b *Binding, layer int, x *buffer) {
 	in, tables := p.packed, &p.learner.tables
 	angles := tables.of(layer, p.learner.geometry)
 	v, err := x.of(p.streamShape()...)

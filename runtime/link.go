@@ -289,7 +289,7 @@ func (l *Link) Add(w *models.Weights, from, to []int) error {
 
 // add adds the tensors of the others to own, which it closes.
 func (l *Link) add(own *Value) error {
-	b, n, other := binder{b: l.sum}, own.shape[0], 0
+	b, n, other := l.sum.begin(), own.shape[0], 0
 	defer closeValues(own)
 	for r := range l.size {
 		v, err := own, error(nil)

@@ -274,7 +274,7 @@ func (o *Optimizer) give(scalars map[string]float64) error {
 
 // run updates a part that is on the device, by a session.
 func (o *Optimizer) run(p part) error {
-	b := binder{b: p.update.binding}
+	b := p.update.binding.begin()
 	b.in(portScalars, o.scalars.value, nil)
 	for port, v := range p.values {
 		switch port {

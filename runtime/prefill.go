@@ -133,16 +133,16 @@ func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch
 // fill copies the prompts to the session's inputs.
 func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, to *buffer) error {
 	batch := int64(len(prompts))
-	b := binder{b: s.binding}
-	ids := fill[int64](&b, ports.TokenIDs, &s.ids, batch, int64(tokens))
-	last := fill[int64](&b, ports.LastTokens, &s.last, batch)
-	lens := fillIf[int32](&b, ports.CacheLengths, &s.seqlens, batch)
-	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
-	pos := fillIf[int64](&b, ports.Positions, &s.pos, batch*int64(tokens), 1)
-	mask := fillIf[float32](&b, ports.Mask, &s.mask, int64(tokens), int64(tokens))
+	b := s.binding.begin()
+	ids := fill[int64](b, ports.TokenIDs, &s.ids, batch, int64(tokens))
+	last := fill[int64](b, ports.LastTokens, &s.last, batch)
+	lens := fillIf[int32](b, ports.CacheLengths, &s.seqlens, batch)
+	total := fillIf[int32](b, ports.CacheTotal, &s.total)
+	pos := fillIf[int64](b, ports.Positions, &s.pos, batch*int64(tokens), 1)
+	mask := fillIf[float32](b, ports.Mask, &s.mask, int64(tokens), int64(tokens))
 	hidden, err := to.of(batch, int64(g.Hidden))
-	if b.out(ports.Hidden, hidden, err); b.err != nil {
-		return b.err
+	if b.out(ports.Hidden, hidden, err); b.failed != nil {
+		return b.failed
 	}
 	clear(ids)
 	for i, p := range prompts {

@@ -45,7 +45,7 @@ func valuesOf[T Element](v *Value) []T {
 
 // gather makes y[i] = x[ids[i]] for y [n,D].
 func (r *rowPrograms) gather(x, ids, y *Value) error {
-	b := binder{b: r.gatherProgram}
+	b := r.gatherProgram.begin()
 	b.in(ports.Table, x, nil)
 	b.in(ports.RowIDs, ids, nil)
 	b.out(ports.RowsOut, y, nil)
@@ -63,7 +63,7 @@ func (r *rowPrograms) scatter(rows, ids, x *Value) error {
 // addAt makes x[ids[i]] += rows[i]. The device's kernel decides the order of rows with
 // equal indices, which varies on a GPU.
 func (r *rowPrograms) addAt(rows, ids, x *Value) error {
-	b := binder{b: r.addProgram}
+	b := r.addProgram.begin()
 	b.in(ports.Table, x, nil)
 	b.in(ports.RowIDs, ids, nil)
 	b.in(ports.Rows, rows, nil)
@@ -83,11 +83,11 @@ func (r *rowPrograms) add(rows *Value, indices *buffer, x *Value) error {
 		if len(sums) == len(ids) {
 			break
 		}
-		m, b := int64(len(sums)), binder{b: r.pairProgram}
+		m, b := int64(len(sums)), r.pairProgram.begin()
 		b.in(ports.Rows, rows, nil)
-		copy(fill[int64](&b, ports.PairLeft, &r.left, m), left)
-		copy(fill[int64](&b, ports.PairRight, &r.right, m), right)
-		copy(fill[float32](&b, ports.Paired, &r.paired, m, 1), paired)
+		copy(fill[int64](b, ports.PairLeft, &r.left, m), left)
+		copy(fill[int64](b, ports.PairRight, &r.right, m), right)
+		copy(fill[float32](b, ports.Paired, &r.paired, m, 1), paired)
 		v, err := r.sums[turn%2].of(m, x.shape[1])
 		b.out(ports.RowsOut, v, err)
 		if err := b.run(); err != nil {
