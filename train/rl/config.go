@@ -166,7 +166,7 @@ type evalConfig struct {
 // greedy decoding, and MaxNewTokens of 0 stands for that of rolloutConfig.
 type suiteRules struct {
 	Samples        int    `toml:"samples" range:"[1,65536]" help:"responses to each problem"`
-	Extract        string `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
+	Extract        string `toml:"extract" help:"where in a response the answer has to stand: boxed, tag, auto or last, as with reward.extract; if not given that of the reward"`
 	GradeTruncated bool   `toml:"grade_truncated" flag:"grade-truncated" help:"grade responses that reached the limit of tokens, too, as the evaluations of oat do; otherwise they are wrong"`
 	sampler.Sampling
 }
