@@ -117,7 +117,7 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 				}
 			}
 		}
-		if !find.joins(gap) && !nextPart(s[:b.start], s[b.end:start]) {
+		if !find.joins(gap) {
 			break
 		}
 		either = either || orBetween.MatchString(s[b.end:start])
@@ -132,20 +132,6 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 	}
 	slices.Reverse(contents)
 	return contents, either
-}
-
-// partLabel is the letter or digit of a part before its box: (a), b), Part c:
-var partLabel = regexp.MustCompile(`(?i)(?:^|[\s$*.,;])(?:part\s*|question\s*)?\(?([a-h1-9])[).:]?[\s:$*.=]*$`)
-
-// nextPart reports whether a gap between two boxes ends in the label of a part, (b), and
-// the text before the first box in the previous label, (a).
-func nextPart(before, gap string) bool {
-	if len(gap) > 80 {
-		return false
-	}
-	second := partLabel.FindStringSubmatch(gap)
-	first := partLabel.FindStringSubmatch(before[max(0, len(before)-16):])
-	return first != nil && second != nil && first[1][0]+1 == second[1][0]
 }
 
 // maxAssigned is how long "x = " before a box may be.

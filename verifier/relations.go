@@ -260,12 +260,12 @@ func isOption(n *latex.Node) bool {
 // identical writes f(x) ≡ 0 and f: x ↦ x^2 with an equals sign, and B ⊃ A from left to right;
 // it returns a congruence unchanged.
 func identical(n *latex.Node) *latex.Node {
-	if n.Op == latex.Rel && single(n, "mapsto") && n.Args[0].Op == latex.Ratio && len(n.Args[0].Args) == 2 && n.Args[0].Args[0].Op == latex.Sym {
-		f := n.Args[0].Args
-		return &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{{Op: latex.App, Name: f[0].Name, Args: f[1:]}, n.Args[1]}}
-	}
-	if n.Op == latex.Rel && single(n, "mapsto") && n.Args[0].Op == latex.Sym {
-		return &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{{Op: latex.App, Name: "f", Args: n.Args[:1]}, n.Args[1]}}
+	if n.Op == latex.Rel && single(n, "mapsto") {
+		f, x := &latex.Node{Name: "f"}, n.Args[0]
+		if x.Op == latex.Ratio && len(x.Args) == 2 {
+			f, x = x.Args[0], x.Args[1]
+		}
+		return &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{{Op: latex.App, Name: f.Name, Args: []*latex.Node{x}}, n.Args[1]}}
 	}
 	if n.Op == latex.Rel && (single(n, "supset") || single(n, "supseteq")) {
 		return &latex.Node{Op: latex.Rel, Ops: []string{strings.Replace(n.Ops[0], "sup", "sub", 1)}, Args: []*latex.Node{n.Args[1], n.Args[0]}}

@@ -240,53 +240,39 @@ func isCrooked(n *latex.Node) bool {
 	return false
 }
 
-// How deep in a term isTame is: below a corner there is no other crooked term, and below a
-// step there are only polynomials.
-const (
-	free = iota
-	belowCorner
-	belowStep
-)
-
 // isTame reports whether the points show every step and corner of n: the constants in it are
-// ordinary.
-func (c *Checker) isTame(n *latex.Node, depth int) bool {
+// ordinary, below a corner there is no other, and below a step there are only polynomials.
+func (c *Checker) isTame(n *latex.Node, inside, step bool) bool {
 	switch {
-	case n == nil || n.Op == latex.Const && depth < belowStep:
+	case n == nil || n.Op == latex.Const && !step:
 		return true
 	case !hasSymbol(n) && n.Op != latex.Sum && n.Op != latex.Prod:
 		r, err := c.rational(n, nil)
 		return err == nil && r.Num().CmpAbs(big.NewInt(ordinary)) <= 0 && r.Denom().Cmp(big.NewInt(ordinary)) <= 0
-	case isCrooked(n) && depth > free:
+	case isCrooked(n) && inside:
 		return false
 	}
+	inside = inside || isCrooked(n)
 	switch n.Op {
-	case latex.Sym, latex.Add, latex.Mul, latex.Neg:
+	case latex.Sym, latex.Add, latex.Mul, latex.Neg, latex.Abs, latex.Root:
 	case latex.Sum, latex.Prod:
-		return c.isTame(n.Args[0], depth) && c.isTame(n.Args[2], belowStep) && c.isTame(n.Args[3], belowStep)
-	case latex.Abs, latex.Root:
-		depth = belowCorner
+		return c.isTame(n.Args[0], false, step) && c.isTame(n.Args[2], true, true) && c.isTame(n.Args[3], true, true)
 	case latex.Floor, latex.Ceil, latex.Fact, latex.Fact2, latex.Binom:
-		depth = belowStep
-	case latex.Pow:
-		if depth == belowStep && hasSymbol(n.Args[1]) || n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0 {
-			return false
-		}
-	case latex.Div:
-		if depth == belowStep && hasSymbol(n.Args[1]) {
+		step = true
+	case latex.Pow, latex.Div:
+		zero := n.Args[0].Is(latex.Num) && n.Args[0].Rat.Sign() == 0
+		if step && hasSymbol(n.Args[1]) || n.Op == latex.Pow && zero {
 			return false
 		}
 	case latex.Func:
-		if depth == belowStep {
+		if step {
 			return false
 		}
-		if isCrooked(n) {
-			depth = belowStep
-		}
+		step = isCrooked(n)
 	default:
 		return false
 	}
-	return n.Every(func(arg *latex.Node) bool { return c.isTame(arg, depth) })
+	return n.Every(func(arg *latex.Node) bool { return c.isTame(arg, inside, step) })
 }
 
 // withoutSteps puts an unknown in the place of each term whose steps and corners no points
@@ -301,7 +287,7 @@ func (c *Checker) withoutSteps(a, b *latex.Node) (x, y *latex.Node, ok bool) {
 			}
 			return n.Mapped(func(arg *latex.Node) *latex.Node { return replaced(arg, seen) })
 		}
-		if c.isTame(n, free) {
+		if c.isTame(n, false, false) {
 			return n
 		}
 		f := formula{c: c, in: fieldFor(7), seed: 7, mult: mult}
