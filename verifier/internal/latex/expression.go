@@ -223,13 +223,14 @@ func (p *parser) domainAhead() bool {
 	if !p.cur().is("(") || t.kind != word {
 		return false
 	}
-	if w := strings.ToLower(t.text); !(w == "for" || w == "where" || w == "since" || w == "because") && (len(t.text) != 1 || !(rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=")) && !p.numbersAhead(2)) {
+	said := rel.kind == word && (rel.text == "is" || rel.text == "any") // (k is an integer)
+	if w := strings.ToLower(t.text); !(w == "for" || w == "where" || w == "since" || w == "because") && (len(t.text) != 1 || !(rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=") || said)) {
 		return false
 	}
 	depth := 0
 	for i := 0; i < 30; i++ {
 		switch t := p.at(i); {
-		case t.kind == end:
+		case t.kind == end, said && t.kind == number:
 			return false
 		case t.is("("), t.is("{"):
 			depth++
@@ -242,22 +243,6 @@ func (p *parser) domainAhead() bool {
 	}
 	return false
 }
-
-// numbersAhead reports whether the tokens from the i-th on, up to a bracket or the end,
-// say for which numbers a letter stands: an integer, = 0, ±1, ±2, ...
-func (p *parser) numbersAhead(i int) bool {
-	listed, last := p.at(i).is("="), p.at(i)
-	for ; p.at(i).kind != end && !p.at(i).is(")") && !p.at(i).is("."); i++ {
-		last = p.at(i)
-		if number := last.kind == number || last.is("=") || last.is(",") || last.cmd("pm") || last.is("+-") || last.is("-") || last.cmd("ldots") || last.cmd("dots") || last.cmd("cdots"); number != listed || !number && !domains[strings.ToLower(last.text)] {
-			return false
-		}
-	}
-	return last.kind == command || strings.HasPrefix(last.text, "integer") || strings.HasPrefix(last.text, "number") || last.text == "constant"
-}
-
-// domains are words in remarks about the numbers for which a letter stands.
-var domains = SetOf("is are an any a the every arbitrary positive negative nonnegative natural whole real rational integer integers number numbers constant")
 
 // spelledProduct is the product n with its letters as a word, if it is nothing but one.
 func (p *parser) spelledProduct(n *Node, start int, spelled string) *Node {

@@ -354,7 +354,7 @@ func (p *parser) trailing() {
 		p.advance()
 		t = p.cur()
 		defer p.accept(")")
-	} else if p.domainAhead() || t.cmd("forall") || p.afterthought() || t.is(",") && p.at(1).kind == word && len(p.at(1).text) == 1 && p.numbersAhead(2) {
+	} else if p.domainAhead() || t.cmd("forall") || p.afterthought() {
 		p.pos = len(p.tokens) - 1
 		return
 	}

@@ -346,7 +346,7 @@ func (p *parser) units() []*Node {
 		case (t.is(".") || t.is("'") || t.is("-") && !t.space) && named && next.kind == word:
 			p.advance() // sq. ft., the dogs' tails
 			continue
-		case t.kind == word && w == "and" && named && next.kind == word && p.onlyWords():
+		case t.kind == word && w == "and" && named && next.kind == word && p.at(2).kind == end && !changes(singular(strings.ToLower(next.text))):
 			p.advance() // feet and inches
 			noun = append(noun, w)
 			continue
@@ -428,20 +428,6 @@ func (p *parser) counted(out []*Node, noun []string, more string) []*Node {
 		return []*Node{{Op: Unit, Name: "#" + name}}
 	}
 	return append(out, &Node{Op: Unit, Name: "#" + name}) // 5 km east
-}
-
-// onlyWords reports whether nothing follows but words that may be dropped.
-func (p *parser) onlyWords() bool {
-	for i := 1; i < 12; i++ {
-		t := p.at(i)
-		if t.kind == end || t.is(")") || t.is(".") && p.at(i+1).kind == end {
-			return i > 1
-		}
-		if w := strings.ToLower(t.text); t.kind != word || w == "more" || w == "less" || changes(singular(w)) || begins[w] || numberWords[w] > 0 {
-			return false
-		}
-	}
-	return false
 }
 
 // assertive are words that make a statement with the text after a number.

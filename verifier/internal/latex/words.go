@@ -225,11 +225,7 @@ func (p *parser) text() *Node {
 			continue
 		}
 		// A hyphen or a full stop inside a phrase.
-		if len(words) > 0 && (t.is("-") && !t.space && p.at(1).kind == word && !p.at(1).space) {
-			p.advance()
-			continue
-		}
-		if len(words) > 0 && t.is(".") && p.at(1).kind == word {
+		if tight := !t.space && !p.at(1).space; len(words) > 0 && p.at(1).kind == word && (t.is("-") && tight || t.is(".")) {
 			p.advance()
 			continue
 		}
