@@ -287,7 +287,7 @@ func (c *comparer) degrees(x, y quantity) bool {
 // side names is ignored; units of one dimension are converted.
 func (c *comparer) withUnits(x, y quantity) bool {
 	saidX, saidY := x.aside(), y.aside()
-	if rules.On("leftover words") && saidX != "" && saidY != "" && !sameNouns(saidX, saidY, nil, nil) {
+	if rules.On("leftover words") && saidX != "" && saidY != "" && !sameNouns(saidX, saidY) {
 		return c.say(false, "different things said of a measure")
 	}
 	if len(x.units) == 0 || len(y.units) == 0 {
@@ -311,7 +311,7 @@ func (c *comparer) withUnits(x, y quantity) bool {
 	}
 	nounsX, nounsY := nouns(x.units), nouns(y.units)
 	if nounsX != "" || nounsY != "" {
-		if !sameNouns(nounsX, nounsY, x.units, y.units) {
+		if !sameNouns(nounsX, nounsY) {
 			return c.say(false, "different things counted")
 		}
 		return c.expressions(x.value, y.value)
@@ -388,9 +388,9 @@ func isUnits(noun string) bool {
 
 // sameNouns reports whether two counts may be of the same thing: the nouns agree, one is
 // more specific, or one is unspecific (units, ways).
-func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
+func sameNouns(x, y string) bool {
 	if isUnits(x) || isUnits(y) {
-		return x == y || unitsLike(x, y, unitsY) || unitsLike(y, x, unitsX)
+		return x == y || !isUnits(x) || !isUnits(y)
 	}
 	if latex.Droppable(x) != latex.Droppable(y) {
 		return false // 5 apples against 5 apples squared
@@ -421,17 +421,6 @@ var (
 	towards = strings.NewReplacer("towards ", " ", "toward ", " ", "wards ", " ", "ward ", " ", "due ", " ", "to the ", " ", "direction ", " ")
 	turning = setOf("away opposite counter anti against out behind below under")
 )
-
-// unitsLike reports whether x is in units, square units or cubic units, and other, with
-// the units units, has the same power of a length, or counts.
-func unitsLike(x, other string, units []unitPower) bool {
-	power := map[string]int8{"unit": 1, "square unit": 2, "cubic unit": 3}[x]
-	_, dim, ok := measure(units)
-	if power == 0 || other != "" || !ok {
-		return power == 1 && other != "" && !isUnits(other)
-	}
-	return dim == of(power) || power == 1 && dim != of(2) && dim != of(3)
-}
 
 // minimumDigits is how many significant digits a decimal needs to count as a rounded
 // value.

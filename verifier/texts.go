@@ -172,19 +172,12 @@ func pureWords(g, a *latex.Node) (same, ok bool) {
 	if g.Op == latex.Text || a.Op == latex.Text {
 		return normalWords(g.Name) == normalWords(a.Name), true
 	}
-	if g.Name == a.Name {
-		return true, true
-	}
 	if english[strings.ToLower(g.Name)] || english[strings.ToLower(a.Name)] {
 		return strings.EqualFold(g.Name, a.Name), true
 	}
-	if isUpper(g.Name) && isUpper(a.Name) {
-		return false, true
-	}
-	if len(g.Name) > 2 && len(a.Name) > 2 && !(neighbours(g.Name) && neighbours(a.Name)) {
-		return false, true // cat is not act, xyz is zyx
-	}
-	return false, false
+	points := isUpper(g.Name) && isUpper(a.Name)
+	words := len(g.Name) > 2 && len(a.Name) > 2 && !(neighbours(g.Name) && neighbours(a.Name))
+	return g.Name == a.Name, points || words || g.Name == a.Name // cat is not act, xyz is zyx
 }
 
 // figure is the letters that name a segment, a triangle or an angle, with or

@@ -64,6 +64,12 @@ func (f *formula) value(n *latex.Node) uint64 {
 		return f.opaque(0, "nil")
 	}
 	switch n.Op {
+	case latex.Root, latex.Fact, latex.Fact2, latex.Binom, latex.Abs, latex.Floor, latex.Ceil, latex.Sum, latex.Prod:
+		if r, err := f.c.rational(n, nil); len(f.bound) == 0 && err == nil {
+			return f.ratio(r)
+		}
+	}
+	switch n.Op {
 	case latex.Num:
 		return f.ratio(n.Rat)
 	case latex.Sym:
@@ -110,11 +116,6 @@ func (f *formula) value(n *latex.Node) uint64 {
 	case latex.Pow:
 		return f.power(n)
 	case latex.Root:
-		if len(f.bound) == 0 {
-			if r, err := f.c.rational(n, nil); err == nil {
-				return f.ratio(r)
-			}
-		}
 		f.pure = false
 		base := f.value(n.Args[0])
 		// A root is hashed as a power, so that sqrt x and x^{1/2} are equal.
@@ -131,12 +132,6 @@ func (f *formula) value(n *latex.Node) uint64 {
 		if n.Name == "log" && len(n.Args) == 1 {
 			f.pure = false
 			return f.hash("func log", f.value(n.Args[0]), 10)
-		}
-	case latex.Fact, latex.Fact2, latex.Binom, latex.Abs, latex.Floor, latex.Ceil, latex.Sum, latex.Prod:
-		if len(f.bound) == 0 {
-			if r, err := f.c.rational(n, nil); err == nil {
-				return f.ratio(r)
-			}
 		}
 	}
 	// Everything else is an unknown that depends on its parts.
@@ -240,10 +235,7 @@ func (f *formula) power(n *latex.Node) uint64 {
 	if exp.Sign() < 0 {
 		base = f.inverse(base)
 	}
-	if base == 0 {
-		if exp.Sign() == 0 {
-			return 1
-		}
+	if base == 0 && exp.Sign() != 0 {
 		return 0
 	}
 	// a^(p-1) = 1

@@ -68,7 +68,7 @@ var multiple = SetOf("maximum minimum max min one ish century sigma")
 var changing = SetOf(`
 	is are was were be isn't not no nope nah never none neither nor nothing hardly barely but however instead rather otherwise else except without against unless
 	than least most almost nearly below beyond exceed exceeds upwards downwards onwards plus minus times modulo radix logarithm factorial percent percentage percents fold magnitude
-	squared cubed twice thrice double too upside mil mill mio bil mrd thou doz zillion negative debt deficit hundredweight mega giga nil googol arrears owed owing overdrawn backward backwards flipped mirrored shy fail fails duizend mila tusen
+	basis bp bps squared cubed twice thrice double too upside mil mill mio bil mrd thou doz zillion negative debt deficit hundredweight mega giga nil googol arrears owed owing overdrawn backward backwards flipped mirrored shy fail fails duizend mila tusen
 	seem struck crossed turned few out wrong false untrue invalid impossible unlikely maybe perhaps probable approaching excluding excluded counting rising growing zero infinity binary octal hex hexadecimal
 	nicht nein kein keine falsch ohne weniger mehr tausend million millionen milliarde milliarden dutzend hundert halb halbe prozent drittel viertel
 	pas non jamais faux moins mille milliers milliard milliards douzaine douzaines demi demie tiers ciento más menos millón millone docena medio media tercio tampoco nunca falso

@@ -103,7 +103,7 @@ func partStatements(tokens []token) []token {
 	for i, t := range tokens {
 		switch {
 		case t.kind == quad:
-			if related && depth == 0 && relationAhead(tokens[i+1:]) {
+			if n := len(out); related && depth == 0 && n > 0 && !out[n-1].is(",") && i+2 < len(tokens) && tokens[i+1].kind == word && isRelation(tokens[i+2].text) {
 				out = append(out, token{kind: sign, text: ";", at: t.at})
 				related = false
 			}
@@ -137,22 +137,6 @@ var joints = map[string]string{
 
 // isBraced reports whether a sign may have braces, which set it closer to its sides.
 func isBraced(t token) bool { return t.is("+") || t.is("-") || t.is("+-") || t.is("=") }
-
-// mostAhead bounds how far a relation is looked for.
-const mostAhead = 100
-
-// relationAhead reports whether a name and a relation follow before the next separator.
-func relationAhead(tokens []token) bool {
-	for i, t := range tokens[:min(len(tokens), mostAhead)] {
-		switch {
-		case t.is(","), t.is(";"), t.kind == quad, t.kind == end, t.kind == newline, t.kind == word && (t.text == "or" || t.text == "and"):
-			return false
-		case t.kind == sign && isRelation(t.text):
-			return i > 0
-		}
-	}
-	return false
-}
 
 // cur is the token at the position.
 func (p *parser) cur() *token {

@@ -110,9 +110,6 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		p.advance() // 5-inch
 		return p.suffix(factors)
 	}
-	if t.kind == sign && (t.text == "." || t.text == "\\") {
-		return nil, false
-	}
 	if p.cur().is("(") && p.at(1).kind == word && p.at(1).text == "base" && factors[len(factors)-1].Op == Num {
 		p.advance() // 23 (base 5)
 		factors, _ = p.suffix(factors)
@@ -149,7 +146,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	switch w {
 	case "percent", "pct", "percentage", "percents":
 		p.advance()
-		if next := strings.ToLower(p.cur().text); p.cur().kind == word && (next == "point" || next == "points") {
+		if p.phrase([]string{"point"}) || p.phrase([]string{"points"}) {
 			p.advance()
 		}
 		return become(&Node{Op: Percent, Args: []*Node{factors[last]}})
@@ -184,15 +181,9 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			}
 			p.fail()
 		}
-	case "basis":
-		if next := p.at(1); next.kind != word || next.text != "point" && next.text != "points" {
-			break
-		}
+	case "ppm", "permille":
 		p.advance()
-		fallthrough
-	case "bp", "bps", "ppm", "permille":
-		p.advance()
-		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, map[string]int64{"ppm": 1_000_000, "permille": 1000, "bp": 10_000, "bps": 10_000, "basis": 10_000}[w]), Places: -1}), true
+		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, map[string]int64{"ppm": 1_000_000, "permille": 1000}[w]), Places: -1}), true
 	case "squared", "cubed":
 		if n := p.at(1); n.kind != word { // 5 squared, but not 5 squared metres
 			p.advance()
@@ -409,17 +400,19 @@ func (p *parser) counted(out []*Node, noun []string, more string) []*Node {
 	if len(out) == 0 && noun[0] == "time" {
 		noun = noun[:1] // 5 times as many
 	}
-	name := strings.Join(noun, " ")
+	name, power := strings.Join(noun, " "), int64(1)
+	bare := true // units and their powers, nothing else
+	for _, w := range noun {
+		power = max(power, powerWords[w])
+		bare = bare && (w == "unit" || powerWords[w] > 0)
+	}
 	if p.accept("^") { // units^2
-		if e := p.exponent(); (name == "unit" || name == "u") && e.Is(Num) {
-			name = map[string]string{"2": "square unit", "3": "cubic unit"}[e.Rat.RatString()]
+		if e := p.exponent(); e.Is(Num) && e.Rat.IsInt() {
+			power = e.Rat.Num().Int64()
 		}
 	}
-	if noun[len(noun)-1] == "unit" && len(noun) > 1 {
-		name = map[string]string{"sq": "square ", "square": "square ", "cu": "cubic ", "cubic": "cubic "}[noun[0]] + "unit"
-	}
-	if n := len(noun) - 1; n == 1 && noun[0] == "unit" && (noun[n] == "squared" || noun[n] == "cubed") {
-		name = map[string]string{"squared": "square unit", "cubed": "cubic unit"}[noun[n]]
+	if bare && slices.Contains(noun, "unit") || name == "u" && power > 1 {
+		name = map[int64]string{1: "unit", 2: "square unit", 3: "cubic unit"}[power]
 	}
 	if len(out) == 0 {
 		if genericNouns[noun[len(noun)-1]] {
@@ -435,26 +428,23 @@ var assertive = SetOf(`
 	is are was were be not isn't no never maybe perhaps possibly probably but than more less fewer greater except
 	unless wrong incorrect false impossible to would should could can cannot then instead plus minus times`)
 
+// powerWords are words for the power of a unit.
+var powerWords = map[string]int64{"square": 2, "sq": 2, "squared": 2, "平方": 2, "cubic": 3, "cu": 3, "cubed": 3, "立方": 3}
+
 // unit parses one known unit with its power; nil if there is none.
 func (p *parser) unit() *Node {
-	at := p.pos
-	power := int64(1)
-	switch t := p.cur(); {
-	case t.kind != word:
-	case p.phrase([]string{"square"}), p.phrase([]string{"sq"}), p.phrase([]string{"squared"}):
-		power = 2
-	case p.phrase([]string{"cubic"}), p.phrase([]string{"cu"}), p.phrase([]string{"cubed"}):
-		power = 3
-	default:
-		for prefix, power := range map[string]int64{"平方": 2, "立方": 3} {
-			if rest, ok := strings.CutPrefix(t.text, prefix); ok && unitOf(rest) != "" {
-				p.advance()
-				return &Node{Op: Pow, Args: []*Node{{Op: Unit, Name: unitOf(rest)}, integer(power)}}
+	at, power := p.pos, int64(0)
+	if t := p.cur(); t.kind == word {
+		power = powerWords[strings.ToLower(t.text)]
+		for _, prefix := range [...]string{"平方", "立方"} {
+			if rest, ok := strings.CutPrefix(t.text, prefix); ok && rest != "" {
+				t.text, power = rest, powerWords[prefix]
+				p.pos--
 			}
 		}
 	}
-	if power > 1 {
-		p.advance()
+	if power > 0 {
+		p.pos++
 		p.accept(".")
 	}
 	tight := p.before().kind == number && !p.cur().space
@@ -467,12 +457,12 @@ func (p *parser) unit() *Node {
 		name = "K?" // 5K may be 5000
 	}
 	u := &Node{Op: Unit, Name: name}
-	if power > 1 {
-		return &Node{Op: Pow, Args: []*Node{u, integer(power)}}
-	}
-	if n := p.cur(); n.kind == word && (n.text == "squared" || n.text == "cubed") {
+	if n := p.cur(); power == 0 && n.kind == word && (n.text == "squared" || n.text == "cubed") {
+		power = powerWords[n.text]
 		p.advance()
-		return &Node{Op: Pow, Args: []*Node{u, integer(map[string]int64{"squared": 2, "cubed": 3}[n.text])}}
+	}
+	if power > 0 {
+		return &Node{Op: Pow, Args: []*Node{u, integer(power)}}
 	}
 	if p.cur().is("^") && !p.degreeAhead() {
 		p.advance()
@@ -535,7 +525,7 @@ func (p *parser) unitGroup() *Node {
 	return nil
 }
 
-var irregular = map[string]string{"people": "person", "children": "child", "men": "man", "women": "woman", "vertices": "vertex", "dice": "die", "mice": "mouse"}
+var irregular = map[string]string{"people": "person", "children": "child", "men": "man", "women": "woman", "vertices": "vertex", "dice": "die", "mice": "mouse", "basis": "basis"}
 
 // singular takes the plural ending off a noun.
 func singular(w string) string {
