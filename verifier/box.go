@@ -95,61 +95,45 @@ func (find *finder) joinedBoxes(s string, last box) (contents []string, either b
 	}
 	contents = []string{last.content}
 	start := last.start
-	var names []string
+	starts := []int{start}
 	for len(contents) < maxJoined {
 		at, n := find.lastBoxStart(s, start)
 		if at < 0 {
 			break
 		}
 		b := find.readBox(s, at, n)
-		if !b.closed || b.end > start {
+		if !b.closed || b.end > start || start-b.end > longestGap {
 			break
 		}
-		gap := s[b.end:start]
-		if before, name := assigned(gap); name != 0 { // x = \boxed{5} or x = \boxed{6}
-			if _, other := assigned(s[max(0, b.start-maxAssigned):b.start]); other != 0 {
-				gap = before
-				if other != name { // x = \boxed{2} and y = \boxed{3}
-					names = append(names, string(name))
-				}
-				if len(names) == len(contents) {
-					contents[len(contents)-1] = string(name) + "=" + contents[len(contents)-1]
-				}
-			}
-		}
+		gap := assigning.ReplaceAllString(s[b.end:start], "") // x = \boxed{5} or x = \boxed{6}
 		if !find.joins(gap) {
 			break
 		}
-		either = either || orBetween.MatchString(s[b.end:start])
-		contents = append(contents, b.content)
+		either = either || orBetween.MatchString(gap)
 		start = b.start
+		contents, starts = append(contents, b.content), append(starts, start)
 	}
 	if len(contents) < 2 {
 		return nil, false
 	}
-	if _, first := assigned(s[max(0, start-maxAssigned):start]); len(names) == len(contents)-1 && first != 0 {
-		contents[len(contents)-1] = string(first) + "=" + contents[len(contents)-1]
+	var names []string // the x of x = \boxed{2}
+	for _, at := range starts {
+		names = append(names, strings.Trim(assigning.FindString(s[max(0, at-8):at]), "$ ="))
+	}
+	for i := range contents {
+		if !slices.Contains(names, "") && names[0] != names[1] {
+			contents[i] = names[i] + "=" + contents[i]
+		}
 	}
 	slices.Reverse(contents)
 	return contents, either
 }
 
-// maxAssigned is how long "x = " before a box may be.
-const maxAssigned = 8
+// longestGap is how many bytes may part two boxes of one answer.
+const longestGap = 60
 
-// assigned returns the letter of "x =" at the end of s and the text before it; 0 if there
-// is none.
-func assigned(s string) (before string, name byte) {
-	before, ok := strings.CutSuffix(strings.TrimRight(s, " "), "=")
-	if before = strings.TrimRight(before, " "); !ok || before == "" {
-		return s, 0
-	}
-	n := len(before) - 1
-	if !isLetter(before[n]) || n > 0 && (isLetter(before[n-1]) || before[n-1] == '\\') {
-		return s, 0
-	}
-	return before[:n], before[n]
-}
+// assigning matches the name of what is in the next box.
+var assigning = regexp.MustCompile(`(?:^| |\$)[A-Za-z] *= *$`)
 
 // withdrawn matches words that take back the text before them, and listing those between the
 // parts of a list; gapped matches what may stand between two boxes.
@@ -164,7 +148,7 @@ var (
 // joins reports whether two boxes with gap between them belong together.
 func (find *finder) joins(gap string) bool {
 	bare := strings.Trim(gap, " $\n\t")
-	if len(gap) > 60 || strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") || bare == "." || bare == "-" || bare == "+" || !gapped.MatchString(gap) || withdrawn.MatchString(gap) {
+	if strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") || bare == "." || bare == "-" || bare == "+" || !gapped.MatchString(gap) || withdrawn.MatchString(gap) {
 		return false
 	}
 	words := 0

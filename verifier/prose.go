@@ -301,10 +301,6 @@ func (find *finder) lastExpression(s string) extract {
 	case len(t) == 1 || len(t) == 2 && t[1] == '.':
 		return extract{texts: []string{t[:1]}, from: fromProse}
 	}
-	// A formula without delimiters at the end.
-	if i := strings.LastIndexAny(s, "=:"); i >= 0 && strings.Contains(s[i:], `\`) && len(s)-i < 200 {
-		return extract{texts: []string{s[i+1:]}, from: fromFormula}
-	}
 	return extract{}
 }
 

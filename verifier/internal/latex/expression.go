@@ -493,19 +493,9 @@ func (p *parser) exponent() *Node {
 	case t.is("-"):
 		p.advance()
 		return negated(p.exponent())
-	case t.is("+"):
-		p.advance()
-		return p.exponent()
-	case t.is("*"):
-		p.advance()
-		e = &Node{Op: Sym, Name: "*"}
 	case t.kind == number:
 		e = p.numeral()
 	case t.is("{"):
-		if p.at(1).is("*") && p.at(2).is("}") {
-			p.pos += 3
-			return &Node{Op: Sym, Name: "*"}
-		}
 		e = p.group()
 	default:
 		e = p.argument()
