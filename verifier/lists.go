@@ -471,9 +471,6 @@ func sequence(n *latex.Node) ([]*latex.Node, bool) {
 // brackets compares tuples, intervals and vectors.
 func (c *comparer) brackets(g, a *latex.Node) bool {
 	if g.Op == latex.Bracket && a.Op == latex.Bracket {
-		if len(g.Args) != len(a.Args) {
-			return c.say(false, "tuples of different lengths")
-		}
 		alike := g.Name == a.Name
 		if !alike {
 			_, okG := sequence(g)
@@ -485,17 +482,9 @@ func (c *comparer) brackets(g, a *latex.Node) bool {
 		}
 		return c.inOrder(g.Args, a.Args, "equal components")
 	}
-	for _, n := range [...]*latex.Node{g, a} {
-		if n.Op == latex.Bracket && len(n.Args) == 1 && n.Name == "<>" {
-			return c.say(false, "a vector of one component")
-		}
-	}
 	x, okX := sequence(g)
 	y, okY := sequence(a)
 	if okX && okY {
-		if len(x) != len(y) {
-			return c.say(false, "vectors of different lengths")
-		}
 		return c.inOrder(x, y, "equal components")
 	}
 	return c.say(false, "a tuple or interval against something else")

@@ -160,8 +160,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	if isEquation(rel) && other.Op.Scalar() {
 		return c.conclusion(rel, other, rel == g)
 	}
-	if right := rel.Args[len(rel.Args)-1]; isEquation(rel) && (right.Op == latex.Set || right.Op == latex.Bracket) && (rel.Args[0].Op == latex.SetBuilder || !rel.Args[0].Contains(latex.Num) && rel.Args[0].Contains(latex.Sym)) {
-		return c.pair(rel == g, right, other) // A - B = \{1,2\}
+	subject := rel.Args[0] // A - B = {1,2}
+	if end := rel.Args[len(rel.Args)-1]; isEquation(rel) && (end.Op == latex.Set || end.Op == latex.Bracket) && (subject.Op == latex.SetBuilder || !subject.Contains(latex.Num) && subject.Contains(latex.Sym)) {
+		return c.pair(rel == g, end, other)
 	}
 	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {
 		return c.pair(rel == g, interval, other) // a < x < b, x > a

@@ -16,10 +16,6 @@ var precisions = [...]uint{160, 480, 1600}
 
 const agreement = 80
 
-// longNumeral is how many digits make it worth to look for a difference at the
-// lowest precision first.
-const longNumeral = 60
-
 // numbers compares a and b numerically: once if they are constants, else at
 // points.
 func (c *Checker) numbers(a, b *latex.Node) (outcome, string) {
@@ -418,12 +414,6 @@ func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutco
 			return pointDifferent
 		case errX == errUndefined || errY == errUndefined:
 			return pointUndefined
-		}
-	}
-	if s.digits > longNumeral {
-		// Few digits prove a difference, and only all of them equality.
-		if outcome := c.evaluate(a, b, s, at, precisions[0]); outcome != pointEqual && outcome != pointUndecided {
-			return outcome
 		}
 	}
 	for _, prec := range precisions {

@@ -248,9 +248,6 @@ func (p *parser) norm() *Node {
 	n := p.sum()
 	p.bars = bars
 	p.expect("||")
-	if n.Op.Scalar() && isConstant(n) {
-		return &Node{Op: Abs, Args: []*Node{n}} // the norm of a number
-	}
 	return &Node{Op: Func, Name: "norm", Args: []*Node{n}}
 }
 

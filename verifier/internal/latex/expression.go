@@ -224,7 +224,9 @@ func (p *parser) domainAhead() bool {
 		return false
 	}
 	said := rel.kind == word && (rel.text == "is" || rel.text == "any") // (k is an integer)
-	if w := strings.ToLower(t.text); !(w == "for" || w == "where" || w == "since" || w == "because") && (len(t.text) != 1 || !(rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=") || said)) {
+	limited := rel.is(">=") || rel.is(">") || rel.is("in") || rel.is("!=") || said
+	remark := conditional[strings.ToLower(t.text)] && t.text != "if" && t.text != "when" && t.text != "with"
+	if !remark && (len(t.text) != 1 || !limited) {
 		return false
 	}
 	depth := 0

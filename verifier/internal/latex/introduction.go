@@ -11,30 +11,41 @@ var verbs = SetOf(`is are was were equals equal has have had gets get got needs 
 // introduction skips words that say what follows: a sentence up to its verb, or a label up
 // to its colon. Words that change a number are no introduction.
 func (p *parser) introduction() bool {
-	i, wordy := 0, false
+	i, wordy := 0, false // wordy: it is a phrase rather than letters of a formula
 	for ; p.at(i).kind == word && i < 16; i++ {
 		t := p.at(i)
 		w := strings.ToLower(t.text)
-		if wordy = wordy || t.plain && len(w) > 1 || len(w) > 3 || i > 0 && len(w) > 1 && verbs[w]; verbs[w] && !p.at(i+1).is(":") {
-			if i++; i > 1 && wordy && startsValue(p.at(i)) {
-				p.pos += i
-				return true
-			}
-			return false
+		wordy = wordy || t.plain && len(w) > 1 || len(w) > 3 || i > 0 && len(w) > 1 && verbs[w]
+		if verbs[w] && !p.at(i+1).is(":") {
+			return i > 0 && wordy && p.skipTo(i+1)
 		}
-		if len(w) > 2 && (changes(w) || changes(singular(w))) && !abbreviations[w] || i == 0 && begins[w] || prefixing[w] {
+		altering := len(w) > 2 && (changes(w) || changes(singular(w))) && !abbreviations[w]
+		if altering || prefixing[w] || i == 0 && begins[w] {
 			return false
 		}
 	}
-	if t := p.at(0); i == 1 && t.text[0] >= 'A' && t.text[0] <= 'Z' && len(t.text) > 3 && p.at(1).kind == number && !p.isFunction(t.text) && !currencies[t.text] && monthOf(strings.ToLower(t.text)) == 0 {
+	if i == 1 && p.isLabel(p.at(0)) && p.at(1).kind == number {
 		p.pos++ // Page 5
 		return true
 	}
-	if i == 0 || !wordy || !p.at(i).is(":") || p.at(i+1).is("=") || !startsValue(p.at(i+1)) || p.isFunction(p.at(0).text) && p.at(0).roman {
+	definition := p.at(i + 1).is("=")
+	named := p.isFunction(p.at(0).text) && p.at(0).roman
+	return i > 0 && wordy && p.at(i).is(":") && !definition && !named && p.skipTo(i+1)
+}
+
+// skipTo passes n tokens if a formula may begin behind them.
+func (p *parser) skipTo(n int) bool {
+	if !startsValue(p.at(n)) {
 		return false
 	}
-	p.pos += i + 1
+	p.pos += n
 	return true
+}
+
+// isLabel reports whether t is a word with a capital that may stand before a number, Page.
+func (p *parser) isLabel(t *token) bool {
+	capital := t.text[0] >= 'A' && t.text[0] <= 'Z' && len(t.text) > 3
+	return capital && !p.isFunction(t.text) && !currencies[t.text] && monthOf(strings.ToLower(t.text)) == 0
 }
 
 // startsValue reports whether a formula may begin with t.
@@ -48,7 +59,8 @@ var prefixing = SetOf("square cube root log ln half twice thrice true no less mo
 // copula reports whether "is" or the like stands between a quantity and its number: x is 5.
 func (p *parser) copula() bool {
 	t, next := p.cur(), p.at(1)
-	if t.kind != word || !(t.plain || t.space && next.space) || p.pos == 0 || p.before().kind == number && !t.plain {
+	apart := t.plain || t.space && next.space && p.before().kind != number
+	if t.kind != word || !apart || p.pos == 0 {
 		return false
 	}
 	if t.text == "is" && next.text == "equal" && p.at(2).text == "to" {

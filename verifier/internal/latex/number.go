@@ -232,19 +232,10 @@ func (l *lexer) separator() int {
 	}
 	for _, s := range separators {
 		if strings.HasPrefix(rest, s) {
-			if s == " " && l.mixedAhead() {
-				return 0
-			}
 			return len(s)
 		}
 	}
 	return 0
-}
-
-// mixedAhead reports whether the group after the space begins a fraction: 1 100/200.
-func (l *lexer) mixedAhead() bool {
-	i := l.past(l.pos+1, isDigit)
-	return i < len(l.src) && l.src[i] == '/'
 }
 
 // decimalPoint reports whether the position is at a decimal point of the number.

@@ -216,7 +216,7 @@ func (p *parser) statements() *Node {
 		if p.closing() {
 			break
 		}
-		if w := strings.ToLower(p.cur().text); len(items) > 0 && p.cur().kind == word && (w == "where" || w == "for" || w == "with" || w == "since" || w == "because") {
+		if w := strings.ToLower(p.cur().text); len(items) > 0 && p.cur().kind == word && conditional[w] && w != "if" && w != "when" {
 			p.trailing() // f(x) = cx, where c is a constant
 			continue
 		}
@@ -334,11 +334,7 @@ func (p *parser) trailing() {
 		return
 	}
 	t := p.cur()
-	if bracketed := t.is("(") && len(p.at(1).text) > 1 && p.domainAhead(); bracketed {
-		p.advance()
-		t = p.cur()
-		defer p.accept(")")
-	} else if p.domainAhead() || t.cmd("forall") || p.afterthought() {
+	if p.domainAhead() || t.cmd("forall") || p.afterthought() {
 		p.pos = len(p.tokens) - 1
 		return
 	}

@@ -2,7 +2,7 @@ package latex
 
 import (
 	"math/big"
-	"strconv"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -72,11 +72,6 @@ func (l *lexer) unicode(plain bool) {
 		l.emit(token{kind: word, text: w, plain: true, at: at, sharp: r == '∧' || r == '∨'})
 		return
 	}
-	if r >= '①' && r <= '⑳' {
-		l.emit(token{kind: command, text: "textcircled", at: at})
-		l.scriptedNumber(int64(r-'①') + 1)
-		return
-	}
 	if v, ok := vulgar[r]; ok {
 		l.emit(token{kind: number, num: &numeral{value: big.NewRat(v[0], v[1]), places: -1}, at: at})
 		return
@@ -104,6 +99,9 @@ func (l *lexer) unicode(plain bool) {
 // spelledOut writes some characters as commands; the lower case of İ is not a plain i.
 var spelledOut = strings.NewReplacer("∛", `\surd[3]`, "∜", `\surd[4]`, "İ", "i\u0307")
 
+// circled matches numbers in circles, which are names.
+var circled = regexp.MustCompile(`[①-⑳]`)
+
 // plainWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII and drops those
 // that have no width. Letters and signs absorb accents and strokes; other marks stay,
 // since a stroke through a digit denies it.
@@ -114,7 +112,7 @@ func plainWidth(s string) string {
 	if strings.ContainsFunc(s, unicode.IsMark) {
 		s = norm.NFC.String(s)
 	}
-	s = spelledOut.Replace(s)
+	s = circled.ReplaceAllStringFunc(spelledOut.Replace(s), func(s string) string { return `\textcircled{` + norm.NFKC.String(s) + `}` })
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= '！' && r <= '～':
@@ -155,11 +153,6 @@ func script(s string, table map[rune]byte) string {
 		b = append(b, c)
 	}
 	return string(b)
-}
-
-// scriptedNumber emits an integer for a single character.
-func (l *lexer) scriptedNumber(n int64) {
-	l.emit(token{kind: number, num: &numeral{value: big.NewRat(n, 1), places: -1, short: true, text: strconv.FormatInt(n, 10)}, at: l.pos})
 }
 
 // scripted emits op{text} for a run of raised or lowered characters.
