@@ -271,25 +271,28 @@ func (l *lexer) letters(plain, roman bool) {
 		l.word(strings.ReplaceAll(m, ".", ""), true, roman, start)
 		return
 	}
-	for l.pos < len(l.src) {
-		c := l.src[l.pos]
-		switch {
-		case isLetter(c):
-			l.pos++
-			continue
-		case (plain || l.pos-start > 1) && c == '\'' && isLetter(l.peek(1)) && l.pos > start:
-			l.pos++
-			continue
-		case c >= utf8.RuneSelf:
-			r, size := utf8.DecodeRuneInString(l.src[l.pos:])
-			if unicode.Is(unicode.Latin, r) {
-				l.pos += size
-				continue
-			}
-		}
-		break
+	for n := l.letter(start, plain); n > 0; n = l.letter(start, plain) {
+		l.pos += n
 	}
 	l.word(l.src[start:l.pos], plain, roman, start)
+}
+
+// letter is the length of a letter at the position, or of an apostrophe between the letters
+// of a word that began at start; 0 for anything else.
+func (l *lexer) letter(start int, plain bool) int {
+	c := l.peek(0)
+	inWord := l.pos > start && (plain || l.pos > start+1)
+	if isLetter(c) || c == '\'' && inWord && isLetter(l.peek(1)) {
+		return 1
+	}
+	if c < utf8.RuneSelf {
+		return 0
+	}
+	r, size := utf8.DecodeRuneInString(l.src[l.pos:])
+	if !unicode.Is(unicode.Latin, r) {
+		return 0
+	}
+	return size
 }
 
 // word emits a run of letters, split where a connective was run into a name ("1orW").

@@ -111,11 +111,6 @@ func partStatements(tokens []token) []token {
 		case t.kind == word && t.plain && joints[strings.ToLower(t.text)] != "" && i > 0 && !(tokens[i-1].kind == word && tokens[i-1].plain) && i+1 < len(tokens) && !(tokens[i+1].kind == word && tokens[i+1].plain) && tokens[i+1].kind != end:
 			t.text = joints[strings.ToLower(t.text)] // 1\text{ et }2
 			related = false
-		case t.is("}") && len(out) > 1 && out[len(out)-2].is("{") && isBraced(out[len(out)-1]):
-			out[len(out)-2] = out[len(out)-1] // {-}5
-			out = out[:len(out)-1]
-			depth--
-			continue
 		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
 			depth++
 		case t.is(")"), t.is("]"), t.is("}"), t.is(":}"):
@@ -134,9 +129,6 @@ func partStatements(tokens []token) []token {
 var joints = map[string]string{
 	"et": "and", "und": "and", "y": "and", "e": "and", "и": "and", "en": "and", "och": "and", "ja": "and", "oder": "or", "ou": "or", "o": "or", "или": "or", "または": "or", "또는": "or", "と": "and", "와": "and", "과": "and",
 }
-
-// isBraced reports whether a sign may have braces, which set it closer to its sides.
-func isBraced(t token) bool { return t.is("+") || t.is("-") || t.is("+-") || t.is("=") }
 
 // cur is the token at the position.
 func (p *parser) cur() *token {
