@@ -54,6 +54,9 @@ func (find *finder) fromText(s string) extract {
 			return e
 		}
 	}
+	if m := misspelled.FindStringSubmatch(whole); m != nil {
+		return extract{texts: []string{m[1]}, from: fromBoxed}
+	}
 	if find.looksWhole(s) {
 		return extract{texts: []string{whole}, from: place(strings.ContainsAny(whole, `\$`) && strings.Trim(whole, "$0123456789.,- ") != ""), whole: true}
 	}
@@ -69,6 +72,8 @@ func (find *finder) fromText(s string) extract {
 }
 
 var (
+	// misspelled matches a response that is a box with its command misspelled: \Boxed{5}.
+	misspelled = regexp.MustCompile(`^\\?(?:[bB]oxed|[bB]ox|BOXED|fbox|framebox)\{(.*)\}$`)
 	// framed matches an answer in the tags or in the JSON that a prompt asked for.
 	framed = regexp.MustCompile(`(?i)<(?:answer|solution|final_answer|final)>([^<]+)</|"(?:final[_ ])?answer"\s*:\s*"?([^"}\n]+)"?\s*}`)
 	// bold matches emphasised text, and predicate what the last sentence says of something.
