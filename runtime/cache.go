@@ -33,45 +33,30 @@ type cache struct {
 
 // A cachePart is a set of rows of a cache.
 type cachePart struct {
-	layers   []cacheLayer // each [room,G,S,K] with S = capacity
-	room     int          // number of rows
-	capacity int          // number of tokens that fit into a row
-	slotOf   []int        // slot of each row
-	lengths  []int        // number of cached tokens of each row
-	moved    map[int]int  // rows that have yet to be copied here, and their sources; see settle
-	made     int          // how often it got new memory
+	states   []*buffer   // what is kept of the rows: keys and values of each layer in turn, [room,G,S,K] with S = capacity
+	room     int         // number of rows
+	capacity int         // number of tokens that fit into a row
+	slotOf   []int       // slot of each row
+	lengths  []int       // number of cached tokens of each row
+	moved    map[int]int // rows that have yet to be copied here, and their sources; see settle
+	made     int         // how often it got new memory
 }
 
 // A cachePlace is where the sequence of a slot lies; its row is -1 if the slot is free.
 type cachePlace struct{ part, row int }
 
-// A cacheLayer is the keys and values of one layer.
-type cacheLayer struct{ k, v buffer }
-
-// both returns the keys and the values.
-func (l *cacheLayer) both() [2]*buffer { return [2]*buffer{&l.k, &l.v} }
-
-// newLayers makes room for n elements of keys and n of values in each layer, all zero.
-func newLayers(m *memory, g models.Geometry, n int) (layers []cacheLayer, err error) {
-	for range g.Layers {
-		var l cacheLayer
-		l.k, err = zeros(m, g.Compute, n)
-		if err == nil {
-			l.v, err = zeros(m, g.Compute, n)
-		}
-		layers = append(layers, l)
+// newStates makes room for n elements of the keys and n of the values of each layer, all
+// zero.
+func newStates(m *memory, g models.Geometry, n int) (states []*buffer, err error) {
+	for range 2 * g.Layers {
+		b, err := zeros(m, g.Compute, n)
 		if err != nil {
-			closeLayers(layers)
+			closeBuffers(states...)
 			return nil, err
 		}
+		states = append(states, &b)
 	}
-	return layers, nil
-}
-
-func closeLayers(layers []cacheLayer) {
-	for i := range layers {
-		closeBuffers(&layers[i].k, &layers[i].v)
-	}
+	return states, nil
 }
 
 // newCache makes an empty cache for slots sequences.
@@ -93,7 +78,7 @@ func newCache(e *Env, g models.Geometry, slots, maxTokens int, unbind func()) *c
 
 func (c *cache) close() {
 	for i := range c.parts {
-		closeLayers(c.parts[i].layers)
+		closeBuffers(c.parts[i].states...)
 	}
 }
 
@@ -243,14 +228,16 @@ func (c *cache) rebuild(arrangements ...arrangement) error {
 			made[i].lengths = append(made[i].lengths, c.length(slot))
 		}
 		if a.room > 0 {
-			made[i].layers = make([]cacheLayer, c.geometry.Layers)
+			for range 2 * c.geometry.Layers {
+				made[i].states = append(made[i].states, &buffer{memory: c.memory, dtype: c.geometry.Compute})
+			}
 		}
 	}
 	c.unbind()
 	if c.failed = c.move(&made); c.failed != nil { // some layers have moved, others have not
 		for i := range made {
 			if made[i].made != c.parts[i].made {
-				closeLayers(made[i].layers)
+				closeBuffers(made[i].states...)
 			}
 		}
 		return c.failed
@@ -264,39 +251,37 @@ func (c *cache) rebuild(arrangements ...arrangement) error {
 	return nil
 }
 
-// move copies the rows of all layers to new parts, layer by layer, and frees the old.
+// move copies the rows to new parts, state by state, and frees the old.
 func (c *cache) move(made *[2]cachePart) error {
-	for layer := range c.geometry.Layers {
-		for half := range 2 {
-			for i := range made {
-				p := &made[i]
-				if p.room == 0 || p.made == c.parts[i].made {
+	for state := range 2 * c.geometry.Layers {
+		for i := range made {
+			p := &made[i]
+			if p.room == 0 || p.made == c.parts[i].made {
+				continue
+			}
+			to, err := zeros(c.memory, c.geometry.Compute, p.room*p.rowSize(c.geometry))
+			if err != nil {
+				return err
+			}
+			*p.states[state] = to
+			var runs [2][]Runs // rows by the part from which they come
+			for row, slot := range p.slotOf {
+				at := c.placeOf[slot]
+				from := &c.parts[at.part]
+				runs[at.part] = append(runs[at.part], c.runs(p, row, at.row*from.rowSize(c.geometry), p.lengths[row], from.capacity))
+			}
+			for part, runs := range runs {
+				if len(runs) == 0 {
 					continue
 				}
-				to, err := zeros(c.memory, c.geometry.Compute, p.room*p.rowSize(c.geometry))
-				if err != nil {
+				if err := to.copyRuns(c.parts[part].states[state], runs...); err != nil {
 					return err
 				}
-				*p.layers[layer].both()[half] = to
-				var runs [2][]Runs // rows by the part from which they come
-				for row, slot := range p.slotOf {
-					at := c.placeOf[slot]
-					from := &c.parts[at.part]
-					runs[at.part] = append(runs[at.part], c.runs(p, row, at.row*from.rowSize(c.geometry), p.lengths[row], from.capacity))
-				}
-				for part, runs := range runs {
-					if len(runs) == 0 {
-						continue
-					}
-					if err := to.copyRuns(c.parts[part].layers[layer].both()[half], runs...); err != nil {
-						return err
-					}
-				}
 			}
-			for i := range c.parts {
-				if old := &c.parts[i]; old.layers != nil && old.made != made[i].made {
-					old.layers[layer].both()[half].close()
-				}
+		}
+		for i := range c.parts {
+			if old := &c.parts[i]; old.states != nil && old.made != made[i].made {
+				old.states[state].close()
 			}
 		}
 	}
@@ -333,19 +318,11 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 			p.slotOf, p.lengths = append(p.slotOf, slots[i]), append(p.lengths, x.length)
 			runs = append(runs, c.runs(p, row, x.row*g.KVHeads*batch.tokens*g.CacheWidth, x.length, batch.tokens))
 		}
-		if err := copyRuns(halves(p.layers), halves(batch.layers), runs...); err != nil {
+		if err := copyRuns(p.states, batch.states, runs...); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// halves returns the keys and values of all layers.
-func halves(layers []cacheLayer) (all []*buffer) {
-	for i := range layers {
-		all = append(all, &layers[i].k, &layers[i].v)
-	}
-	return all
 }
 
 // runs returns copies of n tokens into a row of a part's keys or values. In the source
@@ -390,7 +367,7 @@ func (c *cache) free(slot int) {
 	p.slotOf, p.lengths = p.slotOf[:last], p.lengths[:last]
 	if at.part == 1 && last == 0 {
 		c.unbind()
-		closeLayers(p.layers)
+		closeBuffers(p.states...)
 		*p = cachePart{made: p.made}
 	}
 }
@@ -410,8 +387,7 @@ func (c *cache) settle() {
 			}
 		}
 		if len(runs) > 0 {
-			all := halves(p.layers)
-			c.failed = errors.Join(c.failed, copyRuns(all, all, runs...))
+			c.failed = errors.Join(c.failed, copyRuns(p.states, p.states, runs...))
 		}
 		clear(p.moved)
 	}
@@ -419,9 +395,9 @@ func (c *cache) settle() {
 
 // A cacheView is the part of a cache that a session reads in a step.
 type cacheView struct {
-	layers       []cacheLayer
+	states       []*buffer
 	rows, tokens int
-	made         int // changes when the layers get new memory
+	made         int // changes when the states get new memory
 }
 
 // A cacheBinding holds the Values over a cache that are bound to a session.
@@ -438,14 +414,12 @@ func (c *cacheBinding) bind(b *Binding, g models.Geometry, parts ...cacheView) e
 	}
 	c.close()
 	for _, p := range parts {
-		for i := range p.layers {
-			for _, half := range p.layers[i].both() {
-				v, err := half.view(0, int64(p.rows), int64(g.KVHeads), int64(p.tokens), int64(g.CacheWidth))
-				if err != nil {
-					return err
-				}
-				c.values = append(c.values, v)
+		for _, state := range p.states {
+			v, err := state.view(0, int64(p.rows), int64(g.KVHeads), int64(p.tokens), int64(g.CacheWidth))
+			if err != nil {
+				return err
 			}
+			c.values = append(c.values, v)
 		}
 	}
 	for half, role := range []models.Role{models.Keys, models.Values} {

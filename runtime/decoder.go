@@ -342,7 +342,7 @@ func (d *Decoder) Step(rows []sampler.Row) error {
 func (d *Decoder) views(n int) (parts []cacheView) {
 	for i, p := range d.cache.parts {
 		if i == 0 || len(p.slotOf) > 0 {
-			parts = append(parts, cacheView{p.layers, len(p.slotOf), p.capacity, p.made})
+			parts = append(parts, cacheView{p.states, len(p.slotOf), p.capacity, p.made})
 		}
 	}
 	if len(parts) == 1 {

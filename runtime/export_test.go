@@ -61,8 +61,8 @@ func (d *Decoder) Parts() (rows, capacity [2]int) {
 // does not keep the memory alive.
 func (d *Decoder) CacheMemory() (at []weak.Pointer[byte]) {
 	for _, p := range d.cache.parts {
-		if p.layers != nil {
-			at = append(at, weak.Make((*byte)(p.layers[0].k.at)))
+		if p.states != nil {
+			at = append(at, weak.Make((*byte)(p.states[0].at)))
 		}
 	}
 	return at

@@ -18,8 +18,8 @@ type prefix struct {
 
 // A prefillBatch is the result of a session for some prompts.
 type prefillBatch struct {
-	layers []cacheLayer // each [B,G,T,K] with T = tokens
-	hidden buffer       // [B,D]
+	states []*buffer // as in a cachePart, [B,G,T,K] with T = tokens
+	hidden buffer    // [B,D]
 	tokens int
 	size   int // number of elements for which the keys of a layer have room
 	users  int // number of prefixes that use it
@@ -39,7 +39,7 @@ type prefillSession struct {
 func (s *prefillSession) free(b *prefillBatch) {
 	if b != nil {
 		s.bound.close()
-		closeLayers(b.layers)
+		closeBuffers(b.states...)
 		b.hidden.close()
 	}
 }
@@ -122,12 +122,12 @@ func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch
 		s.free(b)
 		s.made++
 		b = &prefillBatch{size: n, hidden: d.env.buffer(models.F32), made: s.made}
-		if b.layers, err = newLayers(d.env.memory, g, n); err != nil {
+		if b.states, err = newStates(d.env.memory, g, n); err != nil {
 			return nil, err
 		}
 	}
 	b.tokens = tokens
-	return b, s.bound.bind(s.binding, g, cacheView{b.layers, prompts, tokens, b.made})
+	return b, s.bound.bind(s.binding, g, cacheView{b.states, prompts, tokens, b.made})
 }
 
 // fill copies the prompts to the session's inputs.
