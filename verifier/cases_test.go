@@ -110,7 +110,11 @@ func TestLimits(t *testing.T) {
 	}(), ", ")
 	for _, gold := range []string{"5", `\sqrt{2}+x`, `(0,1)\cup\{2\}`, `x^2+y^2=1`, `x+\sin 2`, long} {
 		for _, s := range limitCases() {
-			for _, response := range []string{`\boxed{` + s + `}`, s, `<answer>` + s + `</answer>`} {
+			responses := []string{`\boxed{` + s + `}`, s, `<answer>` + s + `</answer>`}
+			if gold != "5" && gold != long { // where an answer stands does not depend on the gold
+				responses = responses[:1]
+			}
+			for _, response := range responses {
 				got, steps := verifier.Verifier{}.Steps([]string{gold}, response)
 				if steps > mostSteps {
 					t.Errorf("%s against %.20q took %d steps", quoted(response), gold, steps)
@@ -123,13 +127,13 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLongResponses: megabytes of text at which the search for an answer stops.
+// TestLongResponses: a megabyte of text at which the search for an answer stops.
 func TestLongResponses(t *testing.T) {
 	for _, unit := range []string{`\boxed{`, `\boxed{1} `, `\boxed{1}. `, `\fbox{1} `, `\boxed 1 `, `\b`, "{", "$a$ ", "$", `\(`, "<answer>", "answer is 1. ", "1 ", "1", "a ", `\begin{a}`, "####", " and "} {
-		response := strings.Repeat(unit, 4<<20/len(unit)-2) + " 6"
+		response := strings.Repeat(unit, 1<<20/len(unit)-2) + " 6"
 		for mode := verifier.Auto; mode <= verifier.Last; mode++ {
 			if _, steps := (verifier.Verifier{Mode: mode}).Steps([]string{"5"}, response); steps > 4*len(response) {
-				t.Errorf("4 MiB of %q in mode %v took %d steps", unit, mode, steps)
+				t.Errorf("1 MiB of %q in mode %v took %d steps", unit, mode, steps)
 			}
 		}
 	}
