@@ -240,7 +240,6 @@ func near(t *testing.T, what string, got [][]float32, want [][]float64, toleranc
 
 // learners are the ways of computing the same log-probs and gradients.
 var learners = []runtime.LearnerOptions{
-	{},
 	{HeadRows: 100},
 	{StashBytes: 32 << 10, HeadRows: 64, BlockTokens: 8}, // some layers of some goldens
 	{StashBytes: everything, HeadRows: 64},
