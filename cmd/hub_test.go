@@ -134,6 +134,8 @@ func TestHubEverywhere(t *testing.T) {
 		"eval --model org/tiny --suite hf:org/none",
 		"eval --model org/tiny --suite held=hf:org/none/test.jsonl",
 		"sft --model org/none --data one.jsonl --out o",
+		"dpo --model org/none --data one.jsonl --out o",
+		"dpo --model org/tiny --data hf:org/none --out o",
 		"sft --model org/tiny --data hf:org/none --out o",
 		"export --model org/none --out o",
 		"init --config org/none --out o",
