@@ -308,6 +308,9 @@ func printSummary(w io.Writer, s rl.Summary, c rl.Config) {
 	if s.LogPGap > 0 { // otherwise no responses were compared
 		fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
 	}
+	for _, f := range s.Diagnoses {
+		fmt.Fprintf(t, "diagnosis\t%s\n", f.Text)
+	}
 	fmt.Fprintf(t, "run folder\t%s\n", nearest(s.Folder))
 	t.Flush()
 	fmt.Fprintf(w, "next\n%s\n", strings.Join(nextCommands(s, c), "\n")) // each command has its own line, to be copied

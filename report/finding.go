@@ -5,6 +5,7 @@ import (
 	"math"
 	"onering/internal/stat"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,11 +19,14 @@ type finding struct {
 	Show string `json:"show,omitempty"`
 }
 
-// Findings answers five questions: did the run learn, is it stable, what values did
-// the exponent p take, which responses are wrong, where does the time go. It omits
-// a question for which the run has no data.
+// Findings states what the run found wrong with itself, and answers five questions: did it
+// learn, is it stable, what values did the exponent p take, which responses are wrong, where
+// does the time go. It omits a question for which the run has no data.
 func (r *Run) Findings() []finding {
 	var list []finding
+	for _, text := range r.Diagnoses {
+		list = append(list, finding{Question: "What went wrong?", Level: "bad", Text: sentence([]string{text})})
+	}
 	for _, f := range []func() (finding, bool){r.learningFinding, r.stabilityFinding, r.exponentFinding, r.wrongFinding, r.timeFinding} {
 		if f, ok := f(); ok {
 			list = append(list, f)
@@ -40,9 +44,10 @@ func (r *Run) learningFinding() (finding, bool) {
 		return f, true
 	}
 	var parts []string
-	gain := math.NaN()
+	gain, lost := math.NaN(), false
 	if r.supervised() {
 		parts, gain = lossParts(r)
+		lost = gain < -0.02
 	}
 	for _, name := range evalNames([]*Run{r}) {
 		first, last := r.Evals.First(name), r.Evals.Last(name)
@@ -52,6 +57,7 @@ func (r *Run) learningFinding() (finding, bool) {
 			continue
 		}
 		parts = append(parts, fmt.Sprintf("%s pass@1 %.1f %% before, %.1f %% after", suite, 100*first, 100*last))
+		lost = lost || r.Evals.Last(name+"_high") < r.Evals.First(name+"_low")
 		if math.IsNaN(gain) {
 			gain = last - first
 		}
@@ -65,12 +71,13 @@ func (r *Run) learningFinding() (finding, bool) {
 		}
 		if math.IsNaN(gain) && len(rewards) > 1 {
 			gain = last - first
+			lost = r.errorsOf(-gain) > surely
 		}
 	}
 	switch {
 	case gain > 0.02:
 		f.Level = "good"
-	case gain < -0.02:
+	case lost:
 		f.Level = "bad"
 	}
 	f.Text = sentence(parts)
@@ -104,7 +111,17 @@ func lossParts(r *Run) (parts []string, gain float64) {
 	return parts, gain
 }
 
-// nothingLearned says why the run cannot have learned and what to do about it, or ""
+// surely is the number of standard errors of a change that is not chance.
+const surely = 3
+
+// errorsOf returns a difference of two rounds' mean rewards in standard errors, which the
+// deviation of the rewards bounds: responses to one problem may be alike.
+func (r *Run) errorsOf(difference float64) float64 {
+	problems, _ := strconv.ParseFloat(r.Config["rollout.prompts_per_round"], 64)
+	return difference / (stat.Mean(r.Rounds.Column("reward_std")) * math.Sqrt(2/problems))
+}
+
+// nothingLearned says why the run cannot have learned, or ""
 // if at least one round had a group whose rewards differ, or a response with an advantage
 // although they are equal, and a gradient.
 func (r *Run) nothingLearned() string {
@@ -114,15 +131,7 @@ func (r *Run) nothingLearned() string {
 	}
 	advantages := slices.Concat(r.Steps.Column("log_ratio/mean/pos"), r.Steps.Column("log_ratio/mean/neg"))
 	if !slices.ContainsFunc(flat, func(share float64) bool { return !(share >= 1) }) && len(stat.Finite(advantages)) == 0 {
-		reward, problems := stat.Mean(r.Rounds.Column("reward")), "easier"
-		if reward > 0.5 {
-			problems = "harder"
-		}
-		remedy := fmt.Sprintf("Try more samples to each problem (rollout.samples_per_prompt), %s problems, or a higher rollout.temperature; and look below whether the rewards of the responses are right.", problems)
-		if share := r.Rounds.Last("truncated_share"); share > 0.5 {
-			remedy = fmt.Sprintf("%.0f %% of the last round's responses were truncated: raise rollout.max_new_tokens.", 100*share)
-		}
-		return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g. %s", count(len(flat), "round"), reward, remedy)
+		return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g.", count(len(flat), "round"), stat.Mean(r.Rounds.Column("reward")))
 	}
 	if len(norms) > 0 && slices.Max(norms) == 0 {
 		return fmt.Sprintf("Nothing was learned: the gradient was 0 in %s although rewards differed. Look at the objective: its weights are all 0.", count(len(norms), "step"))
@@ -145,13 +154,12 @@ func firstAndLastTenth(x []float64) (first, last float64) {
 	return stat.Mean(x[:n]), stat.Mean(x[len(x)-n:])
 }
 
-// A run above one of these limits is reported as unstable.
+// What is above one of these limits is told.
 const (
 	spikeLimit     = 10   // largest gradient norm, as a multiple of the median
 	truncatedLimit = 0.1  // share of truncated responses in the last round
 	noAnswerLimit  = 0.1  // share of responses without an answer in the last round
 	gapLimit       = 1e-3 // difference between the sampler's and the learner's log-prob
-	rewardLoss     = 0.1  // best reward of a round minus the reward at the end
 )
 
 // stabilityFinding checks gradient norms, truncation, log-prob gaps, the reward and
@@ -160,6 +168,12 @@ func (r *Run) stabilityFinding() (finding, bool) {
 	f := finding{Question: "Is it stable?", Level: "good"}
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	note := func(format string, args ...any) {
+		if f.Level == "good" {
+			f.Level = "note"
+		}
+		say(format, args...)
+	}
 	bad := func(format string, args ...any) {
 		f.Level = "bad"
 		say(format, args...)
@@ -172,26 +186,25 @@ func (r *Run) stabilityFinding() (finding, bool) {
 		median, largest := sorted[len(sorted)/2], sorted[len(sorted)-1]
 		say("gradient norm %.2g in the median, %.2g at most", median, largest)
 		if largest > spikeLimit*median {
-			f.Level = "note"
-			say("the largest is more than %d times the median", spikeLimit)
+			note("the largest is more than %d times the median", spikeLimit)
 		}
 	}
 	if n := len(r.Steps.Column("grad_norm")) - len(norms); n > 0 {
 		bad("%d steps without a finite gradient norm", n)
 	}
 	if x := r.Rounds.Last("truncated_share"); x > truncatedLimit {
-		bad("%.0f %% of the last round's responses are truncated", 100*x)
+		note("%.0f %% of the last round's responses are truncated", 100*x)
 	}
 	if x := r.Rounds.Last("no_answer_share"); x > noAnswerLimit {
-		bad("%.0f %% of the last round's responses have no answer where the reward looks for it", 100*x)
+		note("%.0f %% of the last round's responses have no answer where the reward looks for it", 100*x)
 	}
 	if x := stat.Quantile(r.Rounds.Column("logp_gap_max"), 1); x > gapLimit {
 		bad("sampler and learner differ by up to %.1g in log-prob", x)
 	}
 	if x := stat.Finite(r.Rounds.Column("reward")); len(x) > 4 {
 		_, last := firstAndLastTenth(x)
-		if best := slices.Max(x); best-last > rewardLoss {
-			bad("the reward fell from %.3f to %.3f", best, last)
+		if best := slices.Max(x); r.errorsOf(best-last) > surely {
+			bad("the reward fell from %.3f to %.3f, by %.0f standard errors", best, last, r.errorsOf(best-last))
 		}
 	}
 	if n := r.Rounds.Last("environment/failed"); n > 0 {

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -277,6 +278,9 @@ func TestFindings(t *testing.T) {
 		r.Steps.Column("p/share_at_max")[i] = 1
 	}
 	r.Rounds.Column("reward")[9] = 0.1
+	r.Config["rollout.prompts_per_round"] = "64"
+	r.Rounds.columns["reward_std"] = slices.Repeat([]float64{0.4}, 10)
+	r.Diagnoses = []string{"the reward fell: lower optimizer.learning_rate"}
 	if err := r.ChooseRollouts(20_000); err != nil {
 		t.Fatal(err)
 	}
@@ -285,6 +289,7 @@ func TestFindings(t *testing.T) {
 		byQuestion[f.Question] = f
 	}
 	for _, tt := range []struct{ question, level, part string }{
+		{"What went wrong?", "bad", "the reward fell: lower optimizer.learning_rate."},
 		{"Did it learn?", "good", "sums pass@1 25.0 % before, 75.0 % after"},
 		{"Is it stable?", "bad", "the reward fell from"},
 		{"What did p do?", "note", "acted as one with a fixed p"},
@@ -309,8 +314,8 @@ func TestNothingLearned(t *testing.T) {
 		learned      string  // what the page says of it
 		stable       string  // level
 	}{
-		{"no reward, one round", 1, 1, 0, 0, "no group had differing rewards in the only round, and the mean reward was 0. Try more samples to each problem (rollout.samples_per_prompt), easier problems", "bad"},
-		{"all right", 3, 1, 1, 0, "in all 3 rounds, and the mean reward was 1. Try more samples to each problem (rollout.samples_per_prompt), harder problems", "bad"},
+		{"no reward, one round", 1, 1, 0, 0, "no group had differing rewards in the only round, and the mean reward was 0.", "bad"},
+		{"all right", 3, 1, 1, 0, "in all 3 rounds, and the mean reward was 1.", "bad"},
 		{"weights of zero", 3, 0.5, 0.5, 0, "the gradient was 0 in all 12 steps although rewards differed", "bad"},
 		{"some signal", 3, 0.9, 0.5, 0.1, "", "good"},
 		{"equal sums of parts that have advantages", 3, 1, 2, 1.7, "", "good"},

@@ -15,6 +15,7 @@ import (
 	"onering/internal/settings"
 	"onering/internal/stat"
 	"onering/internal/strict"
+	"onering/train/doctor"
 )
 
 // A Run is the part of a run folder's contents that reports need.
@@ -27,6 +28,8 @@ type Run struct {
 	Steps  *table // one row per optimizer step
 	Rounds *table // one row per round
 	Evals  *table // one row per evaluation
+
+	Diagnoses []string // what the run itself found wrong, in order
 
 	Rollouts []rolloutView // responses to show; see ChooseRollouts
 	Problems []problem     // the problems of Rollouts
@@ -134,6 +137,9 @@ func (r *Run) addRecord(line []byte) error {
 	step, _ := values["step"].(float64)
 	round, _ := values["round"].(float64)
 	kind, _ := values["kind"].(string)
+	if text, ok := values["text"].(string); ok && kind == doctor.Kind {
+		r.Diagnoses = append(r.Diagnoses, text)
+	}
 	t := map[string]*table{"step": r.Steps, "round": r.Rounds, "eval": r.Evals}[kind]
 	if t == nil {
 		return nil

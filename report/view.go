@@ -94,6 +94,9 @@ func (v *view) gap() {
 // draw adds all lines of the run.
 func (v *view) draw(r *Run, samples []rolloutView, rounds int) {
 	v.progress(r, rounds)
+	for _, text := range r.Diagnoses {
+		v.text(printable(text), v.sample, false)
+	}
 	v.gap()
 	if r.Rounds.Len() == 0 {
 		v.line("no round is finished yet")

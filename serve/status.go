@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"onering/train/doctor"
 	"onering/train/metrics"
 )
 
@@ -49,6 +50,8 @@ type health struct {
 	Step   int    `json:"step"`
 	// Idle is the seconds since the run last made progress.
 	Idle float64 `json:"idle_seconds"`
+	// Diagnoses say what is wrong with the run.
+	Diagnoses []doctor.Finding `json:"diagnoses,omitempty"`
 }
 
 // Address completes an address to listen on: "9090" and ":9090" are localhost:9090. Only an
@@ -195,6 +198,10 @@ func (s *Status) Record(r metrics.Record) {
 		}
 		if r.Get("kind") == "round" {
 			s.health.Round = int(r.Float("round"))
+		}
+		if f, ok := doctor.FindingOf(r); ok {
+			s.health.Diagnoses = append(s.health.Diagnoses, f)
+			return
 		}
 		for _, m := range r {
 			switch m.Value.(type) {

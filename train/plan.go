@@ -16,6 +16,7 @@ import (
 
 	"onering/internal/settings"
 	"onering/models/lora"
+	"onering/train/doctor"
 	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rundir"
@@ -35,6 +36,8 @@ type Plan struct {
 	Former map[string]string
 	// Names are the names of settings in run files, where they are not their keys.
 	Names map[string]string
+	// Facts are what is known of the run before it begins, for its warnings.
+	Facts doctor.Facts
 	// Others are further settings that must be equal on all ranks.
 	Others map[string]string
 	// Problems is a digest of the training data, Things a word for them, and Changed the
@@ -191,7 +194,7 @@ func (r *Run) restore(from Checkpoint) error {
 	if len(from.Changed) > 0 {
 		r.Log.Warn("settings have changed: the run will differ from one that was never stopped", "changed", from.Changed.String())
 	}
-	if err := r.alarms.Restore(s.Alarms); err != nil {
+	if err := r.doctor.Restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", from.Dir, err)
 	}
 	r.at, r.score = positionOf(s), s.Score

@@ -10,6 +10,7 @@ import (
 
 	"onering/policy"
 	"onering/runtime"
+	"onering/train/doctor"
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/ranks"
@@ -51,8 +52,8 @@ type Done struct {
 	Record metrics.Record // for metrics.jsonl; nil if there is none
 	Say    []string       // lines for people
 	Save   save
-	Flat   float64  // of a finished round, the share of problems that taught nothing
-	Score  *float64 // how good the model is at this position, if that was measured: the highest is the best
+	Seen   *doctor.Round // the evidence of a finished round
+	Score  *float64      // how good the model is at this position, if that was measured: the highest is the best
 }
 
 // A Run does the pieces of a Task. It has the run folder, checkpoints, resuming, the
@@ -75,7 +76,7 @@ type Run struct {
 	task    Task
 	plan    Plan
 	saver   *saver
-	alarms  *metrics.Alarms
+	doctor  *doctor.Doctor
 	at      Position
 	score   *float64
 }
@@ -103,7 +104,7 @@ func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, erro
 	}
 	r := &Run{
 		Learned: Learned{Policy: s.Policy}, Ranks: s.Ranks, Clock: metrics.NewStopwatch(), Observer: s.Observer, Log: s.Log,
-		spread: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), resumed: s.Resumed, until: s.Until, alarms: metrics.NewAlarms(s.Log),
+		spread: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), resumed: s.Resumed, until: s.Until,
 	}
 	o.Ranks, o.Shard, o.Log, o.Observe = r.Ranks, d.Shard == "optimizer", s.Log, r.Clock.Enter
 	o.BeforePass = func(tokens int) error {
@@ -154,11 +155,15 @@ func (r *Run) Do(ctx context.Context, task Task, resume bool) (s summary, err er
 	ctx, end := r.Ranks.Context(ctx)
 	defer end()
 	r.task, r.plan = task, task.Plan()
+	r.doctor = doctor.New(r.plan.Facts)
 	if err := r.open(resume); err != nil {
 		return s, err
 	}
 	s.Resumed = r.at
 	if err := r.together(func() error { return task.Begin(r.at) }); err != nil {
+		return s, err
+	}
+	if err := r.together(func() error { return r.diagnose(r.doctor.Begin()) }); err != nil {
 		return s, err
 	}
 	if err := r.pieces(ctx); err != nil {
@@ -236,8 +241,20 @@ func (r *Run) piece(ctx context.Context, do Piece) (Done, error) {
 	if done.Record == nil {
 		return done, nil
 	}
-	r.alarms.Look(done.Record, done.Flat)
-	return done, r.Folder.Append(done.Record)
+	err = r.Folder.Append(done.Record)
+	return done, errors.Join(err, r.diagnose(r.doctor.Look(done.Record, done.Seen)))
+}
+
+// diagnose warns of what is wrong with the run, and records it.
+func (r *Run) diagnose(list []doctor.Finding) (err error) {
+	for _, f := range list {
+		r.Log.Warn(f.Text, "cause", f.Cause, "round", r.at.Round, "step", r.at.Step)
+		record := f.Record(r.at.Round, r.at.Step)
+		r.task.Recall(record)
+		r.Observer.Record(record)
+		err = errors.Join(err, r.Folder.Append(record))
+	}
+	return err
 }
 
 // Wait waits for the checkpoint that is being written, if any, and returns its error.
@@ -247,7 +264,7 @@ func (r *Run) Wait() error { return r.saver.writer.Wait() }
 // valid until Release, before which the run does not continue.
 func (r *Run) snapshot() (rundir.Snapshot, error) {
 	s := rundir.Snapshot{State: rundir.State{
-		Objective: r.plan.Objective, Settings: r.plan.Settings, Problems: r.plan.Problems, Score: r.score, Alarms: r.alarms.State(),
+		Objective: r.plan.Objective, Settings: r.plan.Settings, Problems: r.plan.Problems, Score: r.score, Alarms: r.doctor.State(),
 		Round: r.at.Round, Step: r.at.Step, Inside: r.at.Inside, Evaluated: r.at.Evaluated,
 	}}
 	failed := r.task.Save(&s)

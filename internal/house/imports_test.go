@@ -86,21 +86,22 @@ var rooms = []struct {
 	{"policy", "internal/files models models/all models/export models/lora data runtime runtime/cuda runtime/provision sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data environment reward sampler internal/settings"}, // models: for its atomic files
 
-	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
-	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data environment environment/all objectives objectives/all sampler tokenize reward reward/all internal/settings"},
+	{"train", "policy runtime train/doctor runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
+	{"train/rl", "train train/doctor policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data environment environment/all objectives objectives/all sampler tokenize reward reward/all internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
 	{"internal/bench", "train/rl policy train internal/bench/limits train/learn internal/memory internal/stat train/metrics train/rundir runtime models sampler"},
 	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},
 	{"internal/memory", ""},
 	{"train/metrics", ""},
-	{"train/rundir", "models/lora internal/files train/metrics models sampler"},
+	{"train/doctor", "data internal/stat train/metrics verifier"},
+	{"train/rundir", "models/lora internal/files train/doctor train/metrics models sampler"},
 	{"train/ranks", "models runtime runtime/mpi train/learn"},
-	{"train/sft", "train/rl policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
+	{"train/sft", "train/rl train/doctor policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 
-	{"serve", "environment internal/process sampler serve/openai train/metrics"},
+	{"serve", "environment internal/process sampler serve/openai train/doctor train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},
 
-	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report", "internal/settings train/doctor train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/sweep", "internal/files internal/settings internal/stat report"},
 }
 

@@ -1,7 +1,6 @@
 package learn
 
 import (
-	"log/slog"
 	"math"
 
 	"onering/internal/settings"
@@ -42,13 +41,6 @@ func (s Schedule) warmup(total float64) float64 {
 		return s.Warmup * total
 	}
 	return s.Warmup
-}
-
-// Look warns where the warm-up takes all of a run's steps.
-func (s Schedule) Look(steps int, log *slog.Logger) {
-	if s.Warmup > float64(steps) {
-		log.Warn("the run ends before the warm-up does, so its learning rate stays below the one that is set: give optimizer.warmup a share of the steps, such as 0.1", "warmup", s.Warmup, "steps", steps)
-	}
 }
 
 // UpdateSettings are an optimizer with a learning rate and a clip: what run files and

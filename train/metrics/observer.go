@@ -8,8 +8,8 @@ type Observer interface {
 	Begin(phase, units string, total int)
 	// Advance says that n more units are finished.
 	Advance(n int)
-	// Record receives a complete record of metrics.jsonl: of a round, of an evaluation,
-	// or of a step. Steps inside a round are left out, since the round's record sums them
+	// Record receives a complete record of metrics.jsonl: of a round, of an evaluation, of
+	// what is wrong, or of a step. Steps inside a round are left out, since the round's record sums them
 	// up.
 	Record(r Record)
 	// Say hands over a line for people.

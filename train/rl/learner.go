@@ -38,7 +38,6 @@ func openRun(c Config, s train.Setup) (*train.Run, error) {
 
 func newLearner(c Config, run *train.Run) (*learner, error) {
 	l := &learner{config: c, run: run, objective: c.Objective.Settings, clock: clock{rounds: c.Train.Rounds}}
-	c.Optimizer.Look(c.steps(), run.Log)
 	var err error
 	if objectives.NeedsOf(l.objective).Reference {
 		l.reference, err = newReference(run.Policy.Env, c, run.Policy)

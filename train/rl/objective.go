@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 
 	"onering/objectives"
 	"onering/train/learn"
@@ -39,7 +40,7 @@ func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scor
 		diagnostics = d.Diagnose(b)
 	}
 	of, w, diagnostics := scored(b, x.LogProb, diagnostics, s)
-	return x, append(of.Summarize(w, diagnostics), objectives.MaskStats(o, b)...), nil
+	return x, slices.Concat(of.Summarize(w, diagnostics), objectives.MaskStats(o, b), objectives.TermStats(o, b, x.LogProb)), nil
 }
 
 // scored returns the part of a batch, of its weights and of its diagnostics (which may be

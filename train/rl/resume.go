@@ -26,7 +26,7 @@ func (t *trainer) Plan() train.Plan {
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving:    train.Saving{Rounds: c.Train.SaveEvery, Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
 		Objective: c.Objective.Name, Settings: decisive(c), Former: former(), Names: objectiveKeys(c), Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
-		Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
+		Facts: t.facts(), Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
 	}
 }
 

@@ -138,11 +138,12 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 		record = append(record, t.round.episodes()...)
 	}
 	measures, idle := t.round.measures(t.Config)
+	seen := t.evidence(idle)
 	t.roller.problems.Learned(measures)
 	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.run.Clock.Take()...)
 	t.round = nil
 	t.summary.addRound(record)
-	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Flat: idle, Say: []string{roundLine(record, t.Config.Train.Rounds)}}, nil
+	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Seen: seen, Say: []string{roundLine(record, t.Config.Train.Rounds)}}, nil
 }
 
 // evaluate runs the suites before the first round, after the last one and as often as

@@ -10,6 +10,7 @@ import (
 	"onering/policy"
 	"onering/reward"
 	"onering/train"
+	"onering/train/doctor"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -95,10 +96,14 @@ func Preflight(ctx context.Context, c Config, p *data.Prompter, log *slog.Logger
 	if err := ready(ctx, c, log); err != nil {
 		return err
 	}
-	if _, err := openTraining(c, p, log); err != nil {
+	problems, err := openTraining(c, p, log)
+	if err != nil {
 		return err
 	}
 	_, suites, err := openSuites(c.Eval, c.Reward.Rule)
+	for _, f := range problems.faults(suites, c.Data.Prompt) {
+		log.Warn(f.Text, "cause", f.Cause)
+	}
 	for _, s := range suites {
 		for _, q := range s.Problems {
 			if _, _, err := p.Prompt(q); err != nil {
@@ -140,8 +145,10 @@ type Summary struct {
 	Reward     []float64    `json:"reward,omitempty"`  // means of the first and the last round
 	LogPGap    float64      `json:"logp_gap_max"`      // the largest between rollout and training log-probs in any round
 	Suites     []suiteScore `json:"suites,omitempty"`
-	First      evaluation   `json:"-"` // before training; without Results if there are no suites
-	Last       evaluation   `json:"-"`
+	// Diagnoses say what is wrong with the run, in the order in which it was found.
+	Diagnoses []doctor.Finding `json:"diagnoses,omitempty"`
+	First     evaluation       `json:"-"` // before training; without Results if there are no suites
+	Last      evaluation       `json:"-"`
 }
 
 // A suiteScore is pass@1 on held-out problems before and after.
@@ -184,6 +191,9 @@ func (t *trainer) Recall(r metrics.Record) {
 		t.summary.addRound(r)
 	case "eval":
 		t.summary.addEvaluation(evaluationOf(r))
+	case doctor.Kind:
+		f, _ := doctor.FindingOf(r)
+		t.summary.Diagnoses = append(t.summary.Diagnoses, f)
 	}
 }
 

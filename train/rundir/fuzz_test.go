@@ -3,12 +3,12 @@ package rundir
 import (
 	"bytes"
 	"encoding/gob"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"onering/train/doctor"
 	"onering/train/metrics"
 )
 
@@ -79,10 +79,10 @@ func FuzzState(f *testing.F) {
 		if s.Round < 0 || s.Step < 0 || s.MicroTokens < 1 {
 			t.Fatalf("%+v", s)
 		}
-		a := metrics.NewAlarms(slog.New(slog.DiscardHandler))
-		if a.Restore(s.Alarms) == nil {
-			a.Look(metrics.Record{}.With("kind", "step").With("loss", 0.5), 0)
-			a.Look(metrics.Record{}.With("kind", "round").With("entropy", 1.0), 0)
+		d := doctor.New(doctor.Facts{})
+		if d.Restore(s.Alarms) == nil {
+			d.Look(metrics.Record{}.With("kind", "step").With("loss", 0.5), nil)
+			d.Look(metrics.Record{}.With("kind", "round").With("entropy", 1.0), &doctor.Round{})
 		}
 	})
 }

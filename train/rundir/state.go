@@ -9,7 +9,7 @@ import (
 	"onering/internal/files"
 	"onering/internal/strict"
 	"onering/models/lora"
-	"onering/train/metrics"
+	"onering/train/doctor"
 )
 
 // stateVersion is raised when a state.json of an older version can no longer be
@@ -68,7 +68,7 @@ type State struct {
 	// Score is the mean pass@1 after round Round, if it was evaluated.
 	Score *float64 `json:"score,omitempty"`
 	// Alarms has the figures with which warnings compare later figures.
-	Alarms *metrics.AlarmState `json:"alarms,omitempty"`
+	Alarms *doctor.State `json:"alarms,omitempty"`
 	// Base is the model of the checkpoint's adapter; nil if the checkpoint is a complete
 	// model.
 	Base *lora.Base `json:"base,omitempty"`

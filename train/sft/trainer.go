@@ -19,6 +19,7 @@ import (
 	"onering/policy"
 	"onering/runtime"
 	"onering/train"
+	"onering/train/doctor"
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
@@ -55,6 +56,8 @@ type Summary struct {
 	Seconds        float64   `json:"seconds"`                 // since it began or was last resumed
 	Loss           []float64 `json:"loss,omitempty"`          // loss of the first and of the last step
 	HeldOut        []float64 `json:"held_out_loss,omitempty"` // loss before and after; nil without held-out demonstrations
+	// Diagnoses say what is wrong with the run, in the order in which it was found.
+	Diagnoses []doctor.Finding `json:"diagnoses,omitempty"`
 }
 
 // NewOn opens everything that a run needs and checks that it fits together. heldOut are
@@ -94,7 +97,6 @@ func (t *trainer) open(c Config, s train.Setup, list, heldOut []data.Demonstrati
 			mismatch(s)
 		}
 	}
-	c.Optimizer.Look(t.steps(), s.Log)
 	t.run, err = train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: c.Optimizer.Rule, MaxGradNorm: c.Optimizer.MaxGradNorm,
 		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.prefer == nil),
@@ -167,6 +169,10 @@ func (t *trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 
 // Recall implements train.Task.
 func (t *trainer) Recall(r metrics.Record) {
+	if f, ok := doctor.FindingOf(r); ok {
+		t.summary.Diagnoses = append(t.summary.Diagnoses, f)
+		return
+	}
 	loss, noted := r.Float("loss"), &t.summary.Loss
 	if r.Get("kind") == "eval" {
 		noted = &t.summary.HeldOut
@@ -415,7 +421,7 @@ func (t *trainer) Plan() train.Plan {
 	p := train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
 		Saving:    train.Saving{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
-		Objective: t.name(), Settings: c.decisive(),
+		Objective: t.name(), Settings: c.decisive(), Facts: doctor.Facts{Settings: train.Values(&c), Steps: t.steps()},
 		Former:   map[string]string{"optimizer.name": "adamw"}, // for checkpoints from before it was a setting
 		Others:   train.Values(&c, "train", "distributed"),
 		Problems: digest(t.sets()...), Things: "demonstrations", Changed: "there are other demonstrations",

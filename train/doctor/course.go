@@ -1,0 +1,274 @@
+package doctor
+
+import (
+	"math"
+	"slices"
+
+	"onering/internal/stat"
+	"onering/train/metrics"
+)
+
+// courseRules look at how the figures of rounds change.
+var courseRules = []rule{collapsed, hacked, fell, grown, moreCut, flatForLong}
+
+// Figures of a round that are compared with those of the first rounds.
+const (
+	figureEntropy = iota
+	figureLength
+	figureTruncated
+	figures
+)
+
+// The elements of State.Before, the means of the first evaluation.
+const (
+	evaluated = iota // pass@1, or a supervised run's held-out loss
+	evaluatedCut
+	evaluatedUnanswered
+	evaluations
+)
+
+// The elements of State.Best.
+const (
+	bestReward = iota
+	bestError
+	bestRight
+	bestRightReward
+	bests
+)
+
+const (
+	// lossWindow is the number of earlier steps that a loss is compared with.
+	lossWindow = 64
+	// A loss has jumped if its distance from their median is more than lossSpread
+	// standard deviations and more than lossRecord times the largest distance
+	// among them. The standard deviation is estimated from the median of the
+	// distances, which a single jump does not move. The second condition is for
+	// small batches with rewards of 0 and 1: there most losses are the same, so
+	// that the median of the distances is close to 0.
+	lossSpread = 20
+	lossRecord = 4
+	// Losses smaller than lossNothing are left out: a step whose groups all have
+	// equal rewards has nothing but a rounding error for a loss, and any other
+	// loss would look like a jump beside it.
+	lossNothing = 1e-6
+	// flatRounds is the number of rounds in a row that teach nothing which is said even where
+	// no other rule knows why.
+	flatRounds = 3
+	// baseRounds is the number of first rounds that later ones are compared with.
+	baseRounds = 3
+	// surely is the number of standard errors of a change that is not chance.
+	surely = 3
+)
+
+// remember takes the figures of a round into the state.
+func (d *Doctor) remember(r metrics.Record, round *Round) {
+	s := &d.state
+	s.Rounds++
+	s.Flat++
+	if round.Idle < 1 {
+		s.Flat = 0
+	}
+	if reward, e := r.Float("reward"), groupError(round); e >= 0 {
+		s.Fallen++
+		if !(s.Best[bestReward]-reward > surely*math.Hypot(e, s.Best[bestError])) {
+			s.Fallen = 0
+		}
+		if !(reward < s.Best[bestReward]) {
+			s.Best[bestReward], s.Best[bestError] = reward, e
+		}
+	}
+	if s.Rounds <= baseRounds {
+		for i, name := range [figures]string{"entropy", "response_length/mean", "truncated_share"} {
+			if x := r.Float(name); !math.IsNaN(x) {
+				s.First[i] += x / baseRounds
+			}
+		}
+	}
+}
+
+// groupError returns the standard error of a round's mean reward: the groups vary, and within
+// them the responses.
+func groupError(round *Round) float64 {
+	var all []float64
+	sums, counts := make([]float64, len(round.Problems)), make([]float64, len(round.Problems))
+	for _, x := range round.Responses {
+		if !x.Skipped {
+			all = append(all, x.Value)
+			sums[x.Problem], counts[x.Problem] = sums[x.Problem]+x.Value, counts[x.Problem]+1
+		}
+	}
+	var means []float64
+	for i, n := range counts {
+		if n > 0 {
+			means = append(means, sums[i]/n)
+		}
+	}
+	return max(stat.StandardError(means), stat.StandardError(all))
+}
+
+// fell finds a reward that has fallen from its best for two rounds, by more than chance.
+func fell(d *Doctor, r metrics.Record, _ *Round) *Finding {
+	b, reward := d.state.Best, r.Float("reward")
+	if d.state.Fallen < 2 || d.facts.Settings["data.curriculum"] != "" {
+		return nil
+	}
+	return found("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before", b[bestReward], reward, surely, d.facts.Settings["optimizer.learning_rate"])
+}
+
+// hacked finds a reward that rises while right answers fall.
+func hacked(d *Doctor, r metrics.Record, round *Round) *Finding {
+	b, right, reward, n := d.state.Best, r.Float("right_share"), r.Float("reward"), float64(len(round.Problems))
+	if math.IsNaN(right) {
+		return nil
+	}
+	if !(right < b[bestRight]) {
+		b[bestRight], b[bestRightReward] = right, reward
+		return nil
+	}
+	off := math.Sqrt((b[bestRight]*(1-b[bestRight]) + right*(1-right)) / n)
+	if b[bestRight]-right < 2*off || reward-b[bestRightReward] < 2*groupError(round) {
+		return nil
+	}
+	return found("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", b[bestRightReward], reward, 100*b[bestRight], 100*right)
+}
+
+// collapsed finds a policy that has become certain of its answers too early.
+//
+// A low entropy alone is no harm: in every run that succeeds it falls, since a
+// policy that knows the answer is certain of it. The harm is that all responses to
+// a problem that is not solved are alike, so that nothing can be learned from it.
+//
+// Rewards are 0 or 1 (but for an objective's penalty on length). Of all problems, the
+// share flat teaches nothing, since all responses earn the same, and at most the share
+// reward is solved by every response. So at least flat - reward are failed by every
+// response, and 1 - flat are learned from.
+func collapsed(d *Doctor, r metrics.Record, round *Round) *Finding {
+	entropy, first, reward := r.Float("entropy"), d.state.First[figureEntropy], r.Float("reward")
+	if d.state.Rounds <= baseRounds || !(entropy < 0.1*first) || round.Idle-reward <= 1-round.Idle {
+		return nil
+	}
+	return found("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, in the first rounds %.2g, and %s of the problems teach nothing at a reward of %.3f. Lower optimizer.learning_rate = %s, or set objective.entropy_bonus", entropy, first, per(round.Idle), reward, d.facts.Settings["optimizer.learning_rate"])
+}
+
+// grown finds responses that grow long without being better.
+func grown(d *Doctor, r metrics.Record, _ *Round) *Finding {
+	length, first := r.Float("response_length/mean"), d.state.First[figureLength]
+	if d.state.Rounds <= baseRounds || !(length > 2*first) || d.state.Best[bestReward] <= r.Float("reward") {
+		return nil
+	}
+	return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds %.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, first, r.Float("reward"), d.state.Best[bestReward])
+}
+
+func moreCut(d *Doctor, r metrics.Record, _ *Round) *Finding {
+	share, first := r.Float("truncated_share"), d.state.First[figureTruncated]
+	if d.state.Rounds <= baseRounds || !(share > first+0.25) {
+		return nil
+	}
+	return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise rollout.max_new_tokens = %s", per(share), per(first), d.facts.Settings["rollout.max_new_tokens"])
+}
+
+// flatForLong says that nothing is learned where no other rule has said why.
+func flatForLong(d *Doctor, r metrics.Record, _ *Round) *Finding {
+	if d.state.Flat < flatRounds || len(d.state.Said) > 0 {
+		return nil
+	}
+	return found("nothing", "nothing is learned from the rewards in %d rounds in a row: no response has an advantage that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report", d.state.Flat, r.Float("reward"), per(r.Float("frac_reward_zero_std")))
+}
+
+// evaluation notes the first evaluation of a run, the mean of its suites, and compares the
+// held-out losses of supervised runs.
+func (d *Doctor) evaluation(r metrics.Record) *Finding {
+	b := d.state.Before
+	if loss := r.Float("loss"); !math.IsNaN(loss) {
+		return d.heldOut(r, loss)
+	}
+	if !math.IsNaN(b[evaluated]) {
+		return nil
+	}
+	var sums [3][]float64
+	for _, m := range r {
+		for i, end := range []string{"/pass@1", "/truncated_share", "/no_answer_share"} {
+			if v, ok := m.Value.(float64); ok && len(m.Name) > len(end) && m.Name[len(m.Name)-len(end):] == end {
+				sums[i] = append(sums[i], v)
+			}
+		}
+	}
+	for i, x := range sums {
+		b[i] = stat.Mean(x)
+	}
+	return nil
+}
+
+// step looks at the record of an optimizer step.
+func (d *Doctor) step(r metrics.Record) *Finding {
+	s := &d.state
+	loss := r.Float("loss")
+	if math.IsNaN(loss) || math.IsInf(loss, 0) || math.Abs(loss) < lossNothing {
+		return nil
+	}
+	if d.facts.Settings["rollout.temperature"] == "" { // supervised
+		if f := d.supervised(r, loss); f != nil {
+			return f
+		}
+	}
+	var f *Finding
+	if len(s.Losses) >= lossWindow/4 {
+		middle, deviation, largest := medianDeviation(s.Losses)
+		if off := math.Abs(loss - middle); deviation > 0 && off > lossSpread*deviation && off > lossRecord*largest {
+			f = found("loss-jump", "the loss has jumped: it is %.3g at step %v, %.0f deviations from the median %.3g of the steps before, with a gradient norm of %.2g. Lower optimizer.max_grad_norm or optimizer.learning_rate = %s", loss, r.Get("step"), off/deviation, middle, r.Float("grad_norm"), d.facts.Settings["optimizer.learning_rate"])
+		}
+	}
+	if len(s.Losses) == lossWindow {
+		s.Losses = append(s.Losses[:0], s.Losses[1:]...)
+	}
+	s.Losses = append(s.Losses, loss)
+	return f
+}
+
+// earlySteps is the number of steps whose losses a supervised run is compared with.
+const earlySteps = 4
+
+// supervised finds a loss that rises.
+func (d *Doctor) supervised(r metrics.Record, loss float64) *Finding {
+	s := &d.state
+	if len(s.Early) < earlySteps {
+		s.Early = append(s.Early, loss)
+		return nil
+	}
+	newest := append(slices.Clone(s.Losses[max(0, len(s.Losses)-earlySteps+1):]), loss)
+	if first := slices.Min(s.Early); slices.Min(newest) > 1.5*first+0.5 {
+		return found("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %s", first, loss, r.Get("step"), d.facts.Settings["optimizer.learning_rate"])
+	}
+	return nil
+}
+
+// heldOut compares a held-out loss with the first one.
+func (d *Doctor) heldOut(r metrics.Record, loss float64) *Finding {
+	b, step, rate := d.state.Before, r.Float("step"), d.facts.Settings["optimizer.learning_rate"]
+	switch first := b[evaluated]; {
+	case math.IsNaN(first):
+		b[evaluated] = loss
+	case loss > 1.5*first+0.5:
+		return found("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
+	case int(step) == d.facts.Steps && step >= 8 && math.Abs(loss-first) < 0.002*first:
+		return found("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
+	}
+	return nil
+}
+
+// medianDeviation returns the median, the standard deviation of normally distributed
+// numbers with the same median distance from it, and the largest distance.
+func medianDeviation(x []float64) (middle, deviation, largest float64) {
+	middle = median(x)
+	distances := make([]float64, len(x))
+	for i, v := range x {
+		distances[i] = math.Abs(v - middle)
+	}
+	return middle, 1.4826 * median(distances), slices.Max(distances)
+}
+
+func median(x []float64) float64 {
+	sorted := slices.Sorted(slices.Values(x))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

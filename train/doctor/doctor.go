@@ -1,0 +1,260 @@
+// Package doctor reads what a run leaves behind, from its first round on, and says what is
+// wrong with it: the cause, the figure that shows it and the setting to change.
+//
+// [Doctor.Look] is the way in. A [Round] has the evidence: the responses, what they earned
+// and the records of the round's steps. read makes figures of it, and the rules, in the order
+// in which one fault explains another, look at these figures alone: rules of sampling and
+// reward (sampling.go, rewards.go), of the optimizer's steps (steps.go) and of the course of
+// the run (course.go). Problems says what is wrong with the data. A rule speaks once in a run.
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"onering/data"
+	"onering/train/metrics"
+)
+
+// A Finding is one thing that is wrong with a run.
+type Finding struct {
+	Cause string `json:"cause"` // its class, for programs, such as cut
+	Text  string `json:"text"`  // the cause, the figure that shows it, and the setting to change
+}
+
+// found returns a Finding.
+func found(cause, format string, args ...any) *Finding {
+	return &Finding{cause, fmt.Sprintf(format, args...)}
+}
+
+// Kind is the kind of the records that findings are in metrics.jsonl.
+const Kind = "diagnosis"
+
+// Record returns the finding as a record of metrics.jsonl.
+func (f Finding) Record(round, step int) metrics.Record {
+	return metrics.Record{}.With("kind", Kind).With("round", round).With("step", step).With("cause", f.Cause).With("text", f.Text)
+}
+
+// FindingOf returns the finding of a record of metrics.jsonl; ok is false for other records.
+func FindingOf(r metrics.Record) (f Finding, ok bool) {
+	cause, _ := r.Get("cause").(string)
+	text, _ := r.Get("text").(string)
+	return Finding{cause, text}, r.Get("kind") == Kind
+}
+
+// Facts are what is known of a run before its first round.
+type Facts struct {
+	// Settings are the settings of the run, by section and key, as text.
+	Settings map[string]string
+	// Vocabulary is the number of tokens that the model chooses from, Parameters that of the
+	// weights which are trained, and Weight their typical size.
+	Vocabulary, Parameters int
+	Weight                 float64
+	// Bare says that the tokenizer has a chat template which the prompts do not use.
+	Bare bool
+	// Extract is where the reward looks for answers, "" if it looks for none, and Judges says
+	// that it compares answers.
+	Extract string
+	Judges  bool
+	// Usual has the objective's settings as they are by default, by section and key.
+	Usual map[string]string
+	// Steps is the number of optimizer steps of the run, 0 if it is unknown.
+	Steps int
+	// Neighbor returns the answers of the row that is so many rows behind a problem's; nil if
+	// there is none.
+	Neighbor func(q data.Problem, rows int) []string
+	// Data is what is wrong with the problems.
+	Data []Finding
+}
+
+// number returns a setting as a number, NaN without one.
+func (f *Facts) number(key string) float64 {
+	x, err := strconv.ParseFloat(f.Settings[key], 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return x
+}
+
+// A Round is the evidence of a finished round.
+type Round struct {
+	Problems  []data.Problem
+	Responses []Response
+	Steps     []metrics.Record // of the optimizer steps of the round
+	Idle      float64          // share of the problems from which no step learned anything
+}
+
+// A Response is a response of a round.
+type Response struct {
+	Problem          int    // index into the round's problems
+	Text             string // without special tokens
+	Answer           string // what the reward took for its answer
+	Value            float64
+	Skipped          bool // without a grade
+	Told             bool // an environment told the reward
+	Judged, Right    bool // what the reward says about it
+	Parts, Weights   map[string]float64
+	Tokens           int
+	Truncated        bool
+	Stopped          bool    // a stop text of the settings ended it
+	EndsAt           string  // the token that ended it, if that is not a special one
+	Passed           string  // the special token that it went on after, if there is one
+	LogProb, Entropy float64 // sums over its tokens
+}
+
+// A Doctor says what is wrong with one run.
+type Doctor struct {
+	facts Facts
+	state State
+}
+
+// A State is what a Doctor remembers; checkpoints hold it.
+type State struct {
+	Losses metrics.Exact `json:"losses"` // of the newest steps
+	Early  metrics.Exact `json:"early"`  // losses of the first steps of a supervised run
+	Flat   int           `json:"flat"`   // number of rounds in a row that taught nothing
+	Rounds int           `json:"rounds"` // number of rounds seen
+	First  metrics.Exact `json:"first"`  // means over the first rounds, by figure
+	Best   metrics.Exact `json:"best"`   // the best round's reward and right share, the newest one's, each with its standard error
+	Fallen int           `json:"fallen"` // number of rounds in a row that were far below the best
+	Before metrics.Exact `json:"before"` // figures of the first evaluation
+	Said   []string      `json:"said"`   // causes that were named
+
+	Warned  metrics.Exact `json:"warned,omitempty"`  // of checkpoints of earlier versions
+	Failing bool          `json:"failing,omitempty"` // of checkpoints of earlier versions
+}
+
+// New returns a Doctor who has seen nothing of a run yet.
+func New(f Facts) *Doctor {
+	d := &Doctor{facts: f}
+	d.state.fill()
+	return d
+}
+
+// fill completes the state, also one of an earlier version.
+func (s *State) fill() {
+	for len(s.First) < figures {
+		s.First = append(s.First, 0)
+	}
+	for len(s.Best) < bests {
+		s.Best = append(s.Best, math.NaN())
+	}
+	for len(s.Before) < evaluations {
+		s.Before = append(s.Before, math.NaN())
+	}
+}
+
+// State returns a copy of what the Doctor remembers.
+func (d *Doctor) State() *State {
+	s := d.state
+	for _, list := range []*metrics.Exact{&s.Losses, &s.Early, &s.First, &s.Best, &s.Before} {
+		*list = slices.Clone(*list)
+	}
+	s.Said = slices.Clone(s.Said)
+	return &s
+}
+
+// Restore makes the Doctor remember s, the state in a checkpoint.
+func (d *Doctor) Restore(s *State) error {
+	switch {
+	case s == nil:
+		return errors.New("it has no state of the warnings")
+	case len(s.First) > figures || len(s.Best) > bests || len(s.Before) > evaluations || len(s.Losses) > lossWindow || s.Flat < 0 || s.Rounds < 0:
+		return fmt.Errorf("the state of the warnings has %d, %d and %d figures, %d rounds", len(s.Losses), len(s.First), len(s.Best), s.Rounds)
+	}
+	d.state = *s
+	d.state = *d.State()
+	d.state.Warned, d.state.Failing = nil, false
+	d.state.fill()
+	return nil
+}
+
+// Begin returns what is wrong before the first round.
+func (d *Doctor) Begin() (list []Finding) {
+	for _, f := range append(slices.Clone(d.facts.Data), d.planned()...) {
+		list = append(list, d.say(&f)...)
+	}
+	return list
+}
+
+// Look looks at a record of metrics.jsonl, and at the evidence where it is that of a round.
+// It returns what was not said before.
+func (d *Doctor) Look(r metrics.Record, round *Round) []Finding {
+	switch r.Get("kind") {
+	case "step":
+		return d.say(d.step(r))
+	case "eval":
+		return d.say(d.evaluation(r))
+	case "round":
+		if round != nil {
+			return d.say(d.round(r, round))
+		}
+	}
+	return nil
+}
+
+// say returns a finding unless its cause was named before.
+func (d *Doctor) say(f *Finding) []Finding {
+	if f == nil || slices.Contains(d.state.Said, f.Cause) {
+		return nil
+	}
+	d.state.Said = append(d.state.Said, f.Cause)
+	return []Finding{*f}
+}
+
+// readRounds is the number of first rounds whose responses are read. Later rounds are read
+// only if they teach nothing.
+const readRounds = 2
+
+// leastGraded is the least number of graded responses whose shares say something.
+const leastGraded = 16
+
+// round returns the first fault of a round: of what was sampled and earned, of the course of
+// the run, or of the steps.
+func (d *Doctor) round(r metrics.Record, round *Round) *Finding {
+	d.remember(r, round)
+	var f *Finding
+	right := r.Float("right_share")
+	if first := (d.state.Rounds <= readRounds || d.state.Flat > 0) && d.state.Fallen == 0; first || !d.facts.Judges {
+		p := d.read(r, round)
+		if p.known && len(p.graded) > 0 {
+			right = p.right
+		}
+		if first {
+			f = p.fault()
+		}
+	}
+	if f != nil {
+		return f
+	}
+	course := metrics.Record{}.With("right_share", right)
+	for _, rule := range slices.Concat(stepRules, courseRules) {
+		if f := rule(d, append(course, r...), round); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// fault returns the first fault of what was sampled and earned.
+func (p *reading) fault() (f *Finding) {
+	failed := p.record.Float("environment/failed_share")
+	switch {
+	case failed > 0.5:
+		return found("environment", "the environment fails in %s of the episodes, which have no grade; most often: %v. Look at the environment's program and its settings in [environment]", per(failed), p.record.Get("environment/reason"))
+	case p.skipped > 0.2 && !(failed > 0):
+		return found("skipped", "%s of the responses have no grade, since the reward skipped them: nothing is learned from these. Have the reward grade every response", per(p.skipped))
+	case len(p.graded) < leastGraded:
+		return nil
+	}
+	if f = p.sampling(); f == nil {
+		f = p.rewards()
+	}
+	return f
+}
+
+// per writes a share as a percentage.
+func per(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
