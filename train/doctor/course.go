@@ -8,9 +8,6 @@ import (
 	"onering/train/metrics"
 )
 
-// courseRules look at how the figures of rounds change.
-var courseRules = []rule{collapsed, hacked, fell, grown, moreCut, flatForLong}
-
 // Figures of a round that are compared with those of the first rounds.
 const (
 	figureEntropy = iota
@@ -106,73 +103,39 @@ func groupError(round *Round) float64 {
 	return max(stat.StandardError(means), stat.StandardError(all))
 }
 
-// fell finds a reward that has fallen from its best for two rounds, by more than chance.
-func fell(d *Doctor, r metrics.Record, _ *Round) *Finding {
-	b, reward := d.state.Best, r.Float("reward")
-	if d.state.Fallen < 2 || d.facts.Settings["data.curriculum"] != "" {
-		return nil
-	}
-	return found("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before", b[bestReward], reward, surely, d.facts.Settings["optimizer.learning_rate"])
-}
-
-// hacked finds a reward that rises while right answers fall.
-func hacked(d *Doctor, r metrics.Record, round *Round) *Finding {
-	b, right, reward, n := d.state.Best, r.Float("right_share"), r.Float("reward"), float64(len(round.Problems))
-	if math.IsNaN(right) {
-		return nil
-	}
-	if !(right < b[bestRight]) {
-		b[bestRight], b[bestRightReward] = right, reward
-		return nil
-	}
-	off := math.Sqrt((b[bestRight]*(1-b[bestRight]) + right*(1-right)) / n)
-	if b[bestRight]-right < 2*off || reward-b[bestRightReward] < 2*groupError(round) {
-		return nil
-	}
-	return found("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", b[bestRightReward], reward, 100*b[bestRight], 100*right)
-}
-
-// collapsed finds a policy that has become certain of its answers too early.
+// course says what is wrong with how the figures of rounds change; right is the share of right
+// responses.
 //
-// A low entropy alone is no harm: in every run that succeeds it falls, since a
-// policy that knows the answer is certain of it. The harm is that all responses to
-// a problem that is not solved are alike, so that nothing can be learned from it.
-//
-// Rewards are 0 or 1 (but for an objective's penalty on length). Of all problems, the
-// share flat teaches nothing, since all responses earn the same, and at most the share
-// reward is solved by every response. So at least flat - reward are failed by every
-// response, and 1 - flat are learned from.
-func collapsed(d *Doctor, r metrics.Record, round *Round) *Finding {
-	entropy, first, reward := r.Float("entropy"), d.state.First[figureEntropy], r.Float("reward")
-	if d.state.Rounds <= baseRounds || !(entropy < 0.1*first) || round.Idle-reward <= 1-round.Idle {
-		return nil
+// A low entropy alone is no harm: in every run that succeeds it falls, since a policy that
+// knows the answer is certain of it. The harm is that all responses to a problem that is not
+// solved are alike, so that nothing can be learned from it. Rewards are 0 or 1 (but for an
+// objective's penalty on length). Of all problems, the share Idle teaches nothing, since all
+// responses earn the same, and at most the share reward is solved by every response. So at
+// least Idle - reward are failed by every response, and 1 - Idle are learned from.
+func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding {
+	s, reward, entropy, length, cut := &d.state, r.Float("reward"), r.Float("entropy"), r.Float("response_length/mean"), r.Float("truncated_share")
+	b, later, rate := s.Best, s.Rounds > baseRounds, d.facts.Settings["optimizer.learning_rate"]
+	wrong := math.Sqrt((b[bestRight]*(1-b[bestRight]) + right*(1-right)) / float64(len(round.Problems)))
+	defer func() {
+		if !(right < b[bestRight]) {
+			b[bestRight], b[bestRightReward] = right, reward
+		}
+	}()
+	switch {
+	case later && entropy < 0.1*s.First[figureEntropy] && round.Idle-reward > 1-round.Idle:
+		return found("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, in the first rounds %.2g, and %s of the problems teach nothing at a reward of %.3f. Lower optimizer.learning_rate = %s, or set objective.entropy_bonus", entropy, s.First[figureEntropy], per(round.Idle), reward, rate)
+	case b[bestRight]-right > 2*wrong && reward-b[bestRightReward] > 2*groupError(round):
+		return found("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", b[bestRightReward], reward, 100*b[bestRight], 100*right)
+	case s.Fallen > 1 && d.facts.Settings["data.curriculum"] == "":
+		return found("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before", b[bestReward], reward, surely, rate)
+	case later && length > 2*s.First[figureLength] && reward < b[bestReward]:
+		return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds %.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, s.First[figureLength], reward, b[bestReward])
+	case later && cut > s.First[figureTruncated]+0.25:
+		return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise rollout.max_new_tokens = %s", per(cut), per(s.First[figureTruncated]), d.facts.Settings["rollout.max_new_tokens"])
+	case s.Flat >= flatRounds && len(s.Said) == 0:
+		return found("nothing", "nothing is learned from the rewards in %d rounds in a row: no response has an advantage that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report", s.Flat, reward, per(r.Float("frac_reward_zero_std")))
 	}
-	return found("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, in the first rounds %.2g, and %s of the problems teach nothing at a reward of %.3f. Lower optimizer.learning_rate = %s, or set objective.entropy_bonus", entropy, first, per(round.Idle), reward, d.facts.Settings["optimizer.learning_rate"])
-}
-
-// grown finds responses that grow long without being better.
-func grown(d *Doctor, r metrics.Record, _ *Round) *Finding {
-	length, first := r.Float("response_length/mean"), d.state.First[figureLength]
-	if d.state.Rounds <= baseRounds || !(length > 2*first) || d.state.Best[bestReward] <= r.Float("reward") {
-		return nil
-	}
-	return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds %.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, first, r.Float("reward"), d.state.Best[bestReward])
-}
-
-func moreCut(d *Doctor, r metrics.Record, _ *Round) *Finding {
-	share, first := r.Float("truncated_share"), d.state.First[figureTruncated]
-	if d.state.Rounds <= baseRounds || !(share > first+0.25) {
-		return nil
-	}
-	return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise rollout.max_new_tokens = %s", per(share), per(first), d.facts.Settings["rollout.max_new_tokens"])
-}
-
-// flatForLong says that nothing is learned where no other rule has said why.
-func flatForLong(d *Doctor, r metrics.Record, _ *Round) *Finding {
-	if d.state.Flat < flatRounds || len(d.state.Said) > 0 {
-		return nil
-	}
-	return found("nothing", "nothing is learned from the rewards in %d rounds in a row: no response has an advantage that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report", d.state.Flat, r.Float("reward"), per(r.Float("frac_reward_zero_std")))
+	return nil
 }
 
 // evaluation notes the first evaluation of a run, the mean of its suites, and compares the

@@ -59,6 +59,8 @@ type Facts struct {
 	// that it compares answers.
 	Extract string
 	Judges  bool
+	// Weights are those of the parts that the reward adds, by name.
+	Weights map[string]float64
 	// Usual has the objective's settings as they are by default, by section and key.
 	Usual map[string]string
 	// Steps is the number of optimizer steps of the run, 0 if it is unknown.
@@ -96,7 +98,7 @@ type Response struct {
 	Skipped          bool // without a grade
 	Told             bool // an environment told the reward
 	Judged, Right    bool // what the reward says about it
-	Parts, Weights   map[string]float64
+	Parts            map[string]float64
 	Tokens           int
 	Truncated        bool
 	Stopped          bool    // a stop text of the settings ended it
@@ -174,7 +176,7 @@ func (d *Doctor) Restore(s *State) error {
 
 // Begin returns what is wrong before the first round.
 func (d *Doctor) Begin() (list []Finding) {
-	for _, f := range append(slices.Clone(d.facts.Data), d.planned()...) {
+	for _, f := range append(slices.Clone(d.facts.Data), d.facts.planned()...) {
 		list = append(list, d.say(&f)...)
 	}
 	return list
@@ -212,13 +214,12 @@ const readRounds = 2
 // leastGraded is the least number of graded responses whose shares say something.
 const leastGraded = 16
 
-// round returns the first fault of a round: of what was sampled and earned, of the course of
-// the run, or of the steps.
-func (d *Doctor) round(r metrics.Record, round *Round) *Finding {
+// round returns the first fault of a round: of what was sampled and earned, of the steps, or
+// of the course of the run. After a fall of the reward what is sampled is a consequence.
+func (d *Doctor) round(r metrics.Record, round *Round) (f *Finding) {
 	d.remember(r, round)
-	var f *Finding
-	right := r.Float("right_share")
-	if first := (d.state.Rounds <= readRounds || d.state.Flat > 0) && d.state.Fallen == 0; first || !d.facts.Judges {
+	right, first := r.Float("right_share"), (d.state.Rounds <= readRounds || d.state.Flat > 0) && d.state.Fallen == 0
+	if first || !d.facts.Judges {
 		p := d.read(r, round)
 		if p.known && len(p.graded) > 0 {
 			right = p.right
@@ -227,16 +228,13 @@ func (d *Doctor) round(r metrics.Record, round *Round) *Finding {
 			f = p.fault()
 		}
 	}
-	if f != nil {
-		return f
+	if f == nil {
+		f = d.steps(r, round.Steps)
 	}
-	course := metrics.Record{}.With("right_share", right)
-	for _, rule := range slices.Concat(stepRules, courseRules) {
-		if f := rule(d, append(course, r...), round); f != nil {
-			return f
-		}
+	if g := d.course(r, round, right); f == nil {
+		f = g
 	}
-	return nil
+	return f
 }
 
 // fault returns the first fault of what was sampled and earned.

@@ -167,16 +167,14 @@ func TestCauses(t *testing.T) {
 		{"length", "length", "longer responses will be learned", healthy().rewards(func(_ int, x *Response) float64 { return float64(x.Tokens) / 40 })},
 		{"dead part", "dead-part", "the part regex", healthy().each(func(_ int, x *Response) {
 			x.Parts = map[string]float64{"math": x.Value, "regex": 0}
-			x.Weights = weights
-		})},
+		}).weighed()},
 		{"paid in full", "", "", healthy().each(func(_ int, x *Response) {
 			x.Parts = map[string]float64{"math": x.Value, "regex": 1}
-			x.Weights = weights
-		})},
+		}).weighed()},
 		{"heavy part", "outweighed", "the part regex (weight 1) makes", healthy().each(func(i int, x *Response) {
-			x.Parts, x.Weights = map[string]float64{"math": x.Value, "regex": float64(i % 3)}, weights
+			x.Parts = map[string]float64{"math": x.Value, "regex": float64(i % 3)}
 			x.Value += float64(i % 3)
-		})},
+		}).weighed()},
 		{"another column", "wrong-gold", `Set data.answer = "sum"`, healthy().golds(func(i int) string { return fmt.Sprint(5000 + i) })},
 		{"another row", "wrong-gold", "that of the row +1", func() *patient {
 			p := healthy().golds(func(i int) string { return fmt.Sprint(300 + 4*(i-1)) })
@@ -238,7 +236,11 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-var weights = map[string]float64{"math": 1, "regex": 1}
+// weighed gives the reward two parts.
+func (p *patient) weighed() *patient {
+	p.facts.Weights = map[string]float64{"math": 1, "regex": 1}
+	return p
+}
 
 // right is 1 for a response that has the right answer.
 func right(x *Response) float64 {

@@ -98,7 +98,7 @@ func (p *reading) form() *Finding {
 // right answers earn; one that is the same for all responses, unless all earn it in full or it
 // is a penalty on length; and one that overrules right answers.
 func (p *reading) parts() *Finding {
-	weights := p.graded[0].Weights
+	weights := p.Weights
 	if len(weights) < 2 {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (p *reading) parts() *Finding {
 		switch {
 		case weights[name] < 0 && agreed > 0.3:
 			return found("negative", "the part %s of the reward has a negative weight (%g) although it is paid for right answers, so that right answers will fall. Give it a positive weight in reward.use", name, weights[name])
-		case same > 0.995 && first < 1 && !(first == 0 && strings.HasPrefix(name, "length")):
+		case same > 0.995 && first < 1 && weights[name] != 0 && !(first == 0 && strings.HasPrefix(name, "length")):
 			return found("dead-part", "the part %s of the reward is the same for every response: always %.3g. It teaches nothing. Repair it, ask for what it pays for in the prompt, or take it out of reward.use", name, first)
 		case agreed > 0.95:
 			judged = true

@@ -10,113 +10,91 @@ import (
 	"onering/train/metrics"
 )
 
-// A rule of the steps or of the course of a run looks at the record of a round and its
-// evidence.
-type rule = func(*Doctor, metrics.Record, *Round) *Finding
-
-// stepRules look at the optimizer steps of a round.
-var stepRules = []rule{overruled, destroyed, clipped, unmoved}
-
 // planned finds what the settings alone show.
-func (d *Doctor) planned() (list []Finding) {
-	f := &d.facts
-	if w := f.number("optimizer.warmup"); w >= 1 && w > float64(f.Steps)/2 && f.Steps > 1 || w > 0.5 && w < 1 {
-		list = append(list, *found("warmup", "the warm-up takes most of the run, so that its learning rate stays below the one that is set: optimizer.warmup = %g, and the run has %d steps. Give it a share of the steps, such as 0.1", w, f.Steps))
+func (f *Facts) planned() (list []Finding) {
+	rate, decay, warmup := f.number("optimizer.learning_rate"), f.number("optimizer.weight_decay"), f.number("optimizer.warmup")
+	if warmup >= 1 && warmup > float64(f.Steps)/2 && f.Steps > 1 || warmup > 0.5 && warmup < 1 {
+		list = append(list, *found("warmup", "the warm-up takes most of the run, so that its learning rate stays below the one that is set: optimizer.warmup = %g, and the run has %d steps. Give it a share of the steps, such as 0.1", warmup, f.Steps))
 	}
-	rate, decay := f.number("optimizer.learning_rate"), f.number("optimizer.weight_decay")
-	if shrink := rate * decay; decay >= 1 && shrink > 0.002 && f.Settings["lora.on"] != "true" && (f.Steps == 0 || shrink*float64(f.Steps) > 0.2) {
-		list = append(list, *found("decay", "weight decay shrinks the weights by %.2g %% in each step (optimizer.weight_decay = %g times the learning rate %g), to %.2g %% by the end of the run, faster than the rewards can hold them. Lower optimizer.weight_decay", 100*shrink, decay, rate, 100*math.Pow(1-min(1, shrink), float64(max(1, f.Steps)))))
+	if shrink := rate * decay; decay >= 1 && shrink > 0.002 && f.Settings["lora.on"] != "true" && shrink*float64(f.Steps) > 0.2 {
+		list = append(list, *found("decay", "weight decay shrinks the weights by %.2g %% in each step (optimizer.weight_decay = %g times the learning rate %g), to %.2g %% by the end of the run, faster than the rewards can hold them. Lower optimizer.weight_decay", 100*shrink, decay, rate, 100*math.Pow(1-min(1, shrink), float64(f.Steps))))
 	}
 	return list
 }
 
-// column returns the finite figures of steps.
-func column(steps []metrics.Record, name string) (x []float64) {
-	for _, s := range steps {
-		x = append(x, s.Float(name))
-	}
-	return stat.Finite(x)
-}
-
-// overruled finds a term of the loss that outweighs the reward.
-func overruled(d *Doctor, _ metrics.Record, r *Round) *Finding {
-	for _, x := range []struct{ cause, name, setting, remedy string }{
-		{"kl", "KL penalty", "objective.kl_beta", "the policy is held at the reference"},
-		{"entropy", "entropy bonus", "objective.entropy_bonus", "the entropy is learned and not the reward"},
-	} {
-		if share := stat.Mean(column(r.Steps, "term_share/"+x.cause)); share > 0.5 {
-			reference := ""
-			if path := d.facts.Settings["model.reference"]; x.cause == "kl" && path != "" {
-				reference = fmt.Sprintf(" (model.reference = %q)", path)
-			}
-			return found(x.cause, "the %s overrules the reward: %s of the gradient is its (%s = %s)%s, so that %s. Lower %s", x.name, per(share), x.setting, d.facts.Settings[x.setting], reference, x.remedy, x.setting)
+// steps says what is wrong with the optimizer steps of a round: a term of the loss outweighs
+// the reward, steps leave the policy that sampled, a clip cuts most tokens, or nothing moves.
+func (d *Doctor) steps(record metrics.Record, steps []metrics.Record) *Finding {
+	column := func(name string) (x []float64) {
+		for _, s := range steps {
+			x = append(x, s.Float(name))
 		}
+		return stat.Finite(x)
 	}
-	return nil
-}
-
-// farMoved is the deviation of a token's log-ratio, in nats, above which a round's steps have
-// left the policy that sampled.
-const farMoved = 2
-
-// destroyed finds steps that are too large, or too many over the same responses.
-func destroyed(d *Doctor, _ metrics.Record, r *Round) *Finding {
-	moved, epochs := column(r.Steps, "delta/std"), d.facts.number("train.epochs")
-	if len(moved) == 0 || slices.Max(moved) < farMoved {
+	f, most, first, cut := &d.facts, 0.0, 0.0, 0.0
+	epochs, moved := f.number("train.epochs"), column("delta/std")
+	if len(moved) > 0 {
+		most, first = slices.Max(moved), slices.Max(moved[:max(1, len(moved)/int(max(1, epochs)))])
+	}
+	if clipped := column("clipped"); len(clipped) > 1 {
+		cut = stat.Mean(clipped[1:])
+	}
+	kl, entropy, clip := stat.Mean(column("term_share/kl")), stat.Mean(column("term_share/entropy")), f.narrow()
+	switch {
+	case kl > 0.5 && f.Settings["model.reference"] != "":
+		return found("kl", "the KL penalty overrules the reward: %s of the gradient pull to model.reference = %q (objective.kl_beta = %s). Lower objective.kl_beta, or take another reference", per(kl), f.Settings["model.reference"], f.Settings["objective.kl_beta"])
+	case kl > 0.5:
+		return found("kl", "the KL penalty overrules the reward: %s of the gradient hold the policy at the reference (objective.kl_beta = %s). Lower objective.kl_beta", per(kl), f.Settings["objective.kl_beta"])
+	case entropy > 0.5:
+		return found("entropy", "the entropy bonus overrules the reward: %s of the gradient are for the entropy (objective.entropy_bonus = %s). Lower objective.entropy_bonus", per(entropy), f.Settings["objective.entropy_bonus"])
+	case most > 2 && epochs > 1 && most > 2*first:
+		return found("stale", "the %.0f passes over one round's responses move the policy too far: the log-ratio of a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, first)
+	case most > 2:
+		return found("rate-high", "the steps are too large and destroy the policy: within a round the log-ratio of a token deviates by %.2g nats. Lower optimizer.learning_rate = %s", most, f.Settings["optimizer.learning_rate"])
+	case cut > 0.3 && clip != "":
+		return found("clip", "the clip of the ratio cuts %s of the tokens after a round's first step: %s, although the log-ratio of a token deviates by no more than %.2g. Widen the clip", per(cut), clip, most)
+	case cut > 0.3 && epochs > 1 && most > 0.5:
+		return found("stale", "the %.0f passes over one round's responses move the policy too far: the clip of the ratio cuts %s of the tokens. Lower train.epochs", epochs, per(cut))
+	}
+	if d.state.Rounds > 3 || len(moved) > 1 && most > 1e-3 {
 		return nil
 	}
-	pass := moved[:max(1, len(moved)/int(max(1, epochs)))]
-	if most := slices.Max(moved); epochs > 1 && most > 2*slices.Max(pass) {
-		return found("stale", "the %.0f passes over one round's responses move the policy too far: the log-ratio of a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, slices.Max(pass))
-	}
-	return found("rate-high", "the steps are too large and destroy the policy: within a round the log-ratio of a token deviates by %.2g nats. Lower optimizer.learning_rate = %s", slices.Max(moved), d.facts.Settings["optimizer.learning_rate"])
+	return f.unmoved(record, len(moved) > 1, most, stat.Mean(column("grad_norm")), stat.Mean(column("learning_rate")))
 }
 
-// clipped finds a clip that cuts most tokens.
-func clipped(d *Doctor, _ metrics.Record, r *Round) *Finding {
-	cut, moved := column(r.Steps, "clipped"), column(r.Steps, "delta/std")
-	if len(cut) < 2 || len(moved) == 0 || stat.Mean(cut[1:]) < 0.3 {
-		return nil
-	}
-	text := fmt.Sprintf("the clip of the ratio cuts %s of the tokens after a round's first step", per(stat.Mean(cut[1:])))
-	if epochs := d.facts.number("train.epochs"); epochs > 1 && slices.Max(moved) > 0.5 {
-		return found("stale", "%s: the %.0f passes over one round's responses move the policy too far. Lower train.epochs", text, epochs)
-	}
+// narrow names a clip that is far below the objective's default; "" if there is none.
+func (f *Facts) narrow() string {
 	for _, key := range []string{"objective.clip_low", "objective.clip_high", "objective.clip"} {
-		usual, _ := strconv.ParseFloat(d.facts.Usual[key], 64)
-		if x := d.facts.number(key); x > 0 && x < usual/20 {
-			return found("clip", "%s: %s = %g, by default %g, although the log-ratio of a token deviates by no more than %.2g. Widen the clip", text, key, x, usual, slices.Max(moved))
+		usual, _ := strconv.ParseFloat(f.Usual[key], 64)
+		if x := f.number(key); x > 0 && x < usual/20 {
+			return fmt.Sprintf("%s = %g, by default %g", key, x, usual)
 		}
 	}
-	return nil
+	return ""
 }
 
-// unmoved finds steps that change nothing.
-func unmoved(d *Doctor, record metrics.Record, r *Round) *Finding {
-	f, moved := &d.facts, column(r.Steps, "delta/std")
-	rate, norms, rates := f.number("optimizer.learning_rate"), column(r.Steps, "grad_norm"), column(r.Steps, "learning_rate")
-	if d.state.Rounds > 3 || len(norms) == 0 || slices.Max(norms) == 0 || len(rates) == 0 || slices.Max(rates) < rate/2 {
-		return nil
-	}
-	text := ""
-	if len(moved) > 1 && slices.Max(moved) < 1e-3 {
-		text = fmt.Sprintf("the policy hardly moves: within a round the log-prob of a token changes by %.1g", slices.Max(moved))
-	} else if whole := rate * float64(f.Steps) / f.Weight; f.Steps > 0 && f.Weight > 0 && whole < 1e-5 && f.Settings["optimizer.eps"] != "" {
+// unmoved says why steps change nothing. measured says that the log-probs of tokens have
+// changed by most; otherwise the size of the steps tells.
+func (f *Facts) unmoved(record metrics.Record, measured bool, most, norm, step float64) *Finding {
+	rate, held, eps := f.number("optimizer.learning_rate"), norm, f.number("optimizer.eps")
+	whole := rate * float64(f.Steps) / f.Weight
+	text := fmt.Sprintf("the policy hardly moves: within a round the log-prob of a token changes by %.1g", most)
+	if !measured {
 		text = fmt.Sprintf("the weights hardly move: all %d steps change them by at most %.1g of their size", f.Steps, whole)
-	} else {
+	}
+	if !(norm > 0) || !(step > rate/2) || !measured && !(whole < 1e-5 && eps > 0) {
 		return nil
 	}
-	norm, most, eps := stat.Mean(norms), f.number("optimizer.max_grad_norm"), f.number("optimizer.eps")
-	held := norm
-	if most > 0 {
-		held = min(norm, most)
+	limit := f.number("optimizer.max_grad_norm")
+	if limit > 0 {
+		held = min(norm, limit)
 	}
 	element := held / math.Sqrt(float64(max(1, f.Parameters)))
 	switch {
 	case !(element < 10*eps):
-		return found("rate-low", "%s. Raise optimizer.learning_rate = %s", text, f.Settings["optimizer.learning_rate"])
+		return found("rate-low", "%s. Raise optimizer.learning_rate = %g", text, rate)
 	case held < norm/100:
-		return found("small-scale", "%s: optimizer.max_grad_norm = %g scales a gradient of norm %.2g down until optimizer.eps swallows it. Raise optimizer.max_grad_norm", text, most, norm)
+		return found("small-scale", "%s: optimizer.max_grad_norm = %g scales a gradient of norm %.2g down until optimizer.eps swallows it. Raise optimizer.max_grad_norm", text, limit, norm)
 	case eps > 1e-5:
 		return found("small-scale", "%s: optimizer.eps = %g is larger than the gradient (%.1g an element). Lower optimizer.eps", text, eps, element)
 	case record.Float("reward_std") < 1e-4:

@@ -1,6 +1,8 @@
 package rl
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -14,42 +16,32 @@ import (
 
 // facts returns what is known of the run before its first round.
 func (t *trainer) facts() doctor.Facts {
-	c, r := t.Config, t.roller
-	w := r.policy.Ring.Trained()
-	f := doctor.Facts{
-		Settings: train.Values(&c), Vocabulary: r.policy.Geometry().Vocab, Parameters: w.Parameters(), Weight: typical(w.Data), Steps: c.steps(),
-		Extract: reward.Extract(c.Reward.Rule), Judges: reward.FindsAnswers(c.Reward.Rule), Usual: usual(c.Objective.Name), Neighbor: r.problems.neighbor(),
-		Data: r.problems.faults(t.evaluator.suites, c.Data.Prompt),
+	c, r, usual := t.Config, t.roller, Default()
+	usual.Objective.Settings, _ = objectives.New(c.Objective.Name)
+	w, prompts := r.policy.Ring.Trained(), r.prompter
+	squares, n := 0.0, 0
+	for i := 0; i < len(w.Data) && r.policy.Env.Device() == "cpu"; i += 1 + len(w.Data)>>16 { // some weights tell their size
+		squares, n = squares+float64(w.Data[i])*float64(w.Data[i]), n+1
 	}
-	talks := r.prompter.Template.Talks(r.prompter.Tokenizer)
-	f.Bare = !talks && r.prompter.Tokenizer.CheckChat() == nil
-	return f
-}
-
-// usual returns the default settings of an objective, by section and key.
-func usual(name string) map[string]string {
-	c := Default()
-	c.Objective.Settings, _ = objectives.New(name)
-	return train.Values(&c, "objective")
-}
-
-// typical returns the root of the mean square of some of the weights, 0 where the host has
-// none.
-func typical(w []float32) float64 {
-	const most = 1 << 16
-	sum, n := 0.0, 0
-	for i := 0; i < len(w); i += max(1, len(w)/most) {
-		sum, n = sum+float64(w[i])*float64(w[i]), n+1
+	weights := map[string]float64{}
+	if several, ok := c.Reward.Rule.(*reward.Combined); ok && several.Combine != "product" {
+		for _, part := range several.Parts {
+			weights[cmp.Or(part.As, part.Name)] = part.Weight
+		}
 	}
-	return math.Sqrt(sum / float64(max(1, n)))
+	return doctor.Facts{
+		Settings: train.Values(&c), Usual: train.Values(&usual, "objective"), Steps: c.steps(), Vocabulary: r.policy.Geometry().Vocab,
+		Parameters: w.Parameters(), Weight: math.Sqrt(squares / float64(max(1, n))),
+		Bare:    !prompts.Template.Talks(prompts.Tokenizer) && prompts.Tokenizer.CheckChat() == nil,
+		Extract: reward.Extract(c.Reward.Rule), Judges: reward.FindsAnswers(c.Reward.Rule), Weights: weights,
+		Neighbor: r.problems.neighbor(), Data: r.problems.faults(t.evaluator.suites, c.Data.Prompt),
+	}
 }
 
 // evidence returns what the finished round shows.
 func (t *trainer) evidence(idle float64) *doctor.Round {
-	r := t.round
-	out := &doctor.Round{Problems: r.problems, Steps: r.steps, Idle: idle}
-	tokens, eos, stops := t.roller.prompter.Tokenizer, t.roller.policy.Model.EOS, t.Config.Model.Stop
-	known := map[int32]bool{}
+	r, tokens, eos := t.round, t.roller.prompter.Tokenizer, t.roller.policy.Model.EOS
+	out, known := &doctor.Round{Problems: r.problems, Steps: r.steps, Idle: idle}, map[int32]bool{}
 	special := func(id int32) bool {
 		is, seen := known[id]
 		if !seen {
@@ -58,19 +50,18 @@ func (t *trainer) evidence(idle float64) *doctor.Round {
 		}
 		return is
 	}
-	for i := range r.responses() {
-		x := &r.rollouts[i]
+	for i, x := range r.responses() {
 		s := doctor.Response{
 			Problem: x.Problem, Text: x.Text, Answer: x.Score.Answer, Value: r.trajectories[i].Reward, Skipped: x.Score.Skip, Told: x.Score.Reason == reward.ByEnvironment,
-			Judged: x.Score.Judged(), Right: x.Score.Right(), Parts: x.Score.Components, Weights: x.Score.Weights, Tokens: len(x.Response), Truncated: x.Truncated,
+			Judged: x.Score.Judged(), Right: x.Score.Right(), Parts: x.Score.Components, Tokens: len(x.Response), Truncated: x.Truncated,
 		}
-		for j := range x.LogProb {
-			s.LogProb, s.Entropy = s.LogProb+x.LogProb[j], s.Entropy+x.Entropy[j]
+		for j, logp := range x.LogProb {
+			s.LogProb, s.Entropy = s.LogProb+logp, s.Entropy+x.Entropy[j]
 		}
 		if n := len(x.Response); n > 0 && len(x.Observed) == 0 {
 			last := x.Response[n-1]
 			ended := slices.Contains(eos, last)
-			s.Stopped = !ended && !x.Truncated && len(stops) > 0
+			s.Stopped = !ended && !x.Truncated && len(t.Config.Model.Stop) > 0
 			if ended && !special(last) {
 				s.EndsAt = tokens.Token(last)
 			}
@@ -102,18 +93,14 @@ func (o *problemOrder) faults(suites []eval.Suite, column string) []doctor.Findi
 
 // neighbor returns a function that finds the answers of rows before and behind a problem's.
 func (o *problemOrder) neighbor() func(q data.Problem, rows int) []string {
-	type row struct {
-		file string
-		line int
-	}
-	var answers map[row][]string
+	var answers map[string][]string
 	return func(q data.Problem, rows int) []string {
 		if answers == nil {
-			answers = map[row][]string{}
+			answers = map[string][]string{}
 			for _, x := range o.list() {
-				answers[row{x.File, x.Line}] = x.Answers
+				answers[fmt.Sprint(x.File, ":", x.Line)] = x.Answers
 			}
 		}
-		return answers[row{q.File, q.Line + rows}]
+		return answers[fmt.Sprint(q.File, ":", q.Line+rows)]
 	}
 }
