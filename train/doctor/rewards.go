@@ -25,7 +25,7 @@ func (p *reading) rewards() *Finding {
 	switch {
 	case p.flat >= 0.95 && p.level < 0.9 && p.same < 0.5 && p.ties >= 8 && pairs < 0.1*p.ties:
 		return found("ignores-response", "the reward depends on the problem and not on the response: it is the same for all responses in %s of the groups, for right and wrong answers alike, and differs between problems (%.3g to %.3g). Repair the reward", per(p.flat), p.least, p.most)
-	case paidAlike && !unclear && p.known && p.mean <= (p.least+p.most)/2 && p.most < 0.5:
+	case paidAlike && !unclear && p.known && p.most < 0.5 && (constant || p.mean <= (p.least+p.most)/2):
 		return found("never-paid", "the reward pays nothing for right answers: the mean is %.3g, the most %.3g, and %s of the responses are right by the verifier. Repair the reward", p.mean, p.most, per(p.right))
 	case paidAlike && !unclear && p.known:
 		return found("pays-all", "the reward pays wrong responses as it pays right ones: the mean is %.3g, the least %.3g, and %s of the responses are right by the verifier. Repair the reward", p.mean, p.least, per(p.right))
