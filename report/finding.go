@@ -36,13 +36,9 @@ func (r *Run) Findings() []finding {
 }
 
 // learningFinding compares the first and the last evaluation, and the rewards of the
-// first and the last rounds. If no round had anything to learn from, it says so.
+// first and the last rounds.
 func (r *Run) learningFinding() (finding, bool) {
 	f := finding{Question: "Did it learn?", Level: "note"}
-	if text := r.nothingLearned(); text != "" {
-		f.Level, f.Text = "bad", text
-		return f, true
-	}
 	var parts []string
 	gain, lost := math.NaN(), false
 	if r.supervised() {
@@ -121,32 +117,6 @@ func (r *Run) errorsOf(difference float64) float64 {
 	return difference / (stat.Mean(r.Rounds.Column("reward_std")) * math.Sqrt(2/problems))
 }
 
-// nothingLearned says why the run cannot have learned, or ""
-// if at least one round had a group whose rewards differ, or a response with an advantage
-// although they are equal, and a gradient.
-func (r *Run) nothingLearned() string {
-	flat, norms := r.Rounds.Column("frac_reward_zero_std"), stat.Finite(r.Steps.Column("grad_norm"))
-	if len(flat) == 0 {
-		return ""
-	}
-	advantages := slices.Concat(r.Steps.Column("log_ratio/mean/pos"), r.Steps.Column("log_ratio/mean/neg"))
-	if !slices.ContainsFunc(flat, func(share float64) bool { return !(share >= 1) }) && len(stat.Finite(advantages)) == 0 {
-		return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g.", count(len(flat), "round"), stat.Mean(r.Rounds.Column("reward")))
-	}
-	if len(norms) > 0 && slices.Max(norms) == 0 {
-		return fmt.Sprintf("Nothing was learned: the gradient was 0 in %s although rewards differed. Look at the objective: its weights are all 0.", count(len(norms), "step"))
-	}
-	return ""
-}
-
-// count returns "the only round", or "all 3 rounds".
-func count(n int, unit string) string {
-	if n == 1 {
-		return "the only " + unit
-	}
-	return fmt.Sprintf("all %d %ss", n, unit)
-}
-
 // firstAndLastTenth returns the means of the first and of the last tenth of a column, NaN
 // without values.
 func firstAndLastTenth(x []float64) (first, last float64) {
@@ -156,10 +126,8 @@ func firstAndLastTenth(x []float64) (first, last float64) {
 
 // What is above one of these limits is told.
 const (
-	spikeLimit     = 10   // largest gradient norm, as a multiple of the median
-	truncatedLimit = 0.1  // share of truncated responses in the last round
-	noAnswerLimit  = 0.1  // share of responses without an answer in the last round
-	gapLimit       = 1e-3 // difference between the sampler's and the learner's log-prob
+	spikeLimit = 10   // largest gradient norm, as a multiple of the median
+	gapLimit   = 1e-3 // difference between the sampler's and the learner's log-prob
 )
 
 // stabilityFinding checks gradient norms, truncation, log-prob gaps, the reward and
@@ -168,12 +136,6 @@ func (r *Run) stabilityFinding() (finding, bool) {
 	f := finding{Question: "Is it stable?", Level: "good"}
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	note := func(format string, args ...any) {
-		if f.Level == "good" {
-			f.Level = "note"
-		}
-		say(format, args...)
-	}
 	bad := func(format string, args ...any) {
 		f.Level = "bad"
 		say(format, args...)
@@ -186,17 +148,12 @@ func (r *Run) stabilityFinding() (finding, bool) {
 		median, largest := sorted[len(sorted)/2], sorted[len(sorted)-1]
 		say("gradient norm %.2g in the median, %.2g at most", median, largest)
 		if largest > spikeLimit*median {
-			note("the largest is more than %d times the median", spikeLimit)
+			f.Level = "note"
+			say("the largest is more than %d times the median", spikeLimit)
 		}
 	}
 	if n := len(r.Steps.Column("grad_norm")) - len(norms); n > 0 {
 		bad("%d steps without a finite gradient norm", n)
-	}
-	if x := r.Rounds.Last("truncated_share"); x > truncatedLimit {
-		note("%.0f %% of the last round's responses are truncated", 100*x)
-	}
-	if x := r.Rounds.Last("no_answer_share"); x > noAnswerLimit {
-		note("%.0f %% of the last round's responses have no answer where the reward looks for it", 100*x)
 	}
 	if x := stat.Quantile(r.Rounds.Column("logp_gap_max"), 1); x > gapLimit {
 		bad("sampler and learner differ by up to %.1g in log-prob", x)

@@ -303,22 +303,21 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestNothingLearned checks what the page says about runs that have had nothing to learn
-// from since the first round, and that a panel without change becomes a sentence.
+// TestNothingLearned checks that a run whose gradients were all 0 is not stable, and that a
+// panel without change becomes a sentence.
 func TestNothingLearned(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		rounds       int
 		flat, reward float64 // of each round
 		norm         float64 // of each step
-		learned      string  // what the page says of it
 		stable       string  // level
 	}{
-		{"no reward, one round", 1, 1, 0, 0, "no group had differing rewards in the only round, and the mean reward was 0.", "bad"},
-		{"all right", 3, 1, 1, 0, "in all 3 rounds, and the mean reward was 1.", "bad"},
-		{"weights of zero", 3, 0.5, 0.5, 0, "the gradient was 0 in all 12 steps although rewards differed", "bad"},
-		{"some signal", 3, 0.9, 0.5, 0.1, "", "good"},
-		{"equal sums of parts that have advantages", 3, 1, 2, 1.7, "", "good"},
+		{"no reward, one round", 1, 1, 0, 0, "bad"},
+		{"all right", 3, 1, 1, 0, "bad"},
+		{"weights of zero", 3, 0.5, 0.5, 0, "bad"},
+		{"some signal", 3, 0.9, 0.5, 0.1, "good"},
+		{"equal sums of parts that have advantages", 3, 1, 2, 1.7, "good"},
 	} {
 		dir := t.TempDir()
 		var b strings.Builder
@@ -336,11 +335,7 @@ func TestNothingLearned(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := mustRead(t, dir)
-		findings := r.Findings()
-		learned, stable := findings[0], findings[1]
-		if tt.learned == "" && learned.Level == "bad" || tt.learned != "" && (learned.Level != "bad" || !strings.Contains(learned.Text, tt.learned)) {
-			t.Errorf("%s: %s %q, want %q", tt.name, learned.Level, learned.Text, tt.learned)
-		}
+		stable := r.Findings()[1]
 		if stable.Level != tt.stable {
 			t.Errorf("%s: stable: %s %q, want %s", tt.name, stable.Level, stable.Text, tt.stable)
 		}

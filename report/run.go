@@ -15,7 +15,6 @@ import (
 	"onering/internal/settings"
 	"onering/internal/stat"
 	"onering/internal/strict"
-	"onering/train/doctor"
 )
 
 // A Run is the part of a run folder's contents that reports need.
@@ -137,7 +136,7 @@ func (r *Run) addRecord(line []byte) error {
 	step, _ := values["step"].(float64)
 	round, _ := values["round"].(float64)
 	kind, _ := values["kind"].(string)
-	if text, ok := values["text"].(string); ok && kind == doctor.Kind {
+	if text, ok := values["text"].(string); ok && kind == "diagnosis" {
 		r.Diagnoses = append(r.Diagnoses, text)
 	}
 	t := map[string]*table{"step": r.Steps, "round": r.Rounds, "eval": r.Evals}[kind]

@@ -101,7 +101,7 @@ var rooms = []struct {
 	{"serve", "environment internal/process sampler serve/openai train/doctor train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},
 
-	{"report", "internal/settings train/doctor train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/sweep", "internal/files internal/settings internal/stat report"},
 }
 

@@ -49,7 +49,7 @@ const (
 	// loss would look like a jump beside it.
 	lossNothing = 1e-6
 	// flatRounds is the number of rounds in a row that teach nothing which is said even where
-	// no other rule knows why.
+	// no other rule knows why. The first round of a run does alone.
 	flatRounds = 3
 	// baseRounds is the number of first rounds that later ones are compared with.
 	baseRounds = 3
@@ -132,8 +132,8 @@ func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding 
 		return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds %.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, s.First[figureLength], reward, b[bestReward])
 	case later && cut > s.First[figureTruncated]+0.25:
 		return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise rollout.max_new_tokens = %s", per(cut), per(s.First[figureTruncated]), d.facts.Settings["rollout.max_new_tokens"])
-	case s.Flat >= flatRounds && len(s.Said) == 0:
-		return found("nothing", "nothing is learned from the rewards in %d rounds in a row: no response has an advantage that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report", s.Flat, reward, per(r.Float("frac_reward_zero_std")))
+	case (s.Flat >= flatRounds || s.Flat == s.Rounds) && s.Flat > 0 && len(s.Said) == 0:
+		return found("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report", s.Flat, reward, per(r.Float("frac_reward_zero_std")))
 	}
 	return nil
 }

@@ -30,19 +30,19 @@ func found(cause, format string, args ...any) *Finding {
 	return &Finding{cause, fmt.Sprintf(format, args...)}
 }
 
-// Kind is the kind of the records that findings are in metrics.jsonl.
-const Kind = "diagnosis"
+// kind is the kind of the records that findings are in metrics.jsonl.
+const kind = "diagnosis"
 
 // Record returns the finding as a record of metrics.jsonl.
 func (f Finding) Record(round, step int) metrics.Record {
-	return metrics.Record{}.With("kind", Kind).With("round", round).With("step", step).With("cause", f.Cause).With("text", f.Text)
+	return metrics.Record{}.With("kind", kind).With("round", round).With("step", step).With("cause", f.Cause).With("text", f.Text)
 }
 
 // FindingOf returns the finding of a record of metrics.jsonl; ok is false for other records.
 func FindingOf(r metrics.Record) (f Finding, ok bool) {
 	cause, _ := r.Get("cause").(string)
 	text, _ := r.Get("text").(string)
-	return Finding{cause, text}, r.Get("kind") == Kind
+	return Finding{cause, text}, r.Get("kind") == kind
 }
 
 // Facts are what is known of a run before its first round.

@@ -191,9 +191,10 @@ func (t *trainer) Recall(r metrics.Record) {
 		t.summary.addRound(r)
 	case "eval":
 		t.summary.addEvaluation(evaluationOf(r))
-	case doctor.Kind:
-		f, _ := doctor.FindingOf(r)
-		t.summary.Diagnoses = append(t.summary.Diagnoses, f)
+	default:
+		if f, ok := doctor.FindingOf(r); ok {
+			t.summary.Diagnoses = append(t.summary.Diagnoses, f)
+		}
 	}
 }
 
