@@ -86,22 +86,22 @@ func newMemory(name string, b Backend) *memory {
 
 // open makes what sessions on the device need from ONNX Runtime.
 func (m *memory) open(o Options) (err error) {
-	if m.Kind != "" {
-		if m.info, err = deviceMemory(m.Kind, m.ID); err != nil {
-			return err
-		}
+	if !m.gpu() {
+		return nil
 	}
-	if m.Borrowed != "" {
-		if m.borrowed, err = deviceMemory(m.Borrowed, m.ID); err != nil {
-			return err
-		}
-		// By default ONNX Runtime waits for the GPU after each run, which would leave it
-		// idle between layers. The device keeps the order anyway.
-		if err := check(C.onering_unsynchronized(&m.runs)); err != nil {
-			return fmt.Errorf("runtime: run options: %w", err)
-		}
+	if m.info, err = deviceMemory(m.Kind, m.ID); err != nil {
+		return err
 	}
-	if m.Arena && !process.has[m.name] {
+	if m.borrowed, err = deviceMemory(m.Kind+"Pinned", m.ID); err != nil {
+		return err
+	}
+	// By default ONNX Runtime waits for the GPU after each run, which would leave it idle
+	// between layers. The device keeps the order anyway.
+	if err := check(C.onering_unsynchronized(&m.runs)); err != nil {
+		return fmt.Errorf("runtime: run options: %w", err)
+	}
+	// Sessions share one allocator, as on the CPU; see shareArena.
+	if !process.has[m.name] {
 		execution, kind := C.CString(m.Execution), C.CString(m.Kind)
 		defer C.free(unsafe.Pointer(execution))
 		defer C.free(unsafe.Pointer(kind))

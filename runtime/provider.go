@@ -96,18 +96,12 @@ func (cpu) Open(Options, int, string) (*Backend, error) { return &Backend{}, nil
 type Backend struct {
 	// Driver is the device's own interface to its memory.
 	Driver Driver
-	// Kind is ONNX Runtime's name of the memory; "" is the host's. Borrowed names the
-	// host memory that unfinished runs hold; "" if there is none. ID is ONNX Runtime's
-	// number of both.
-	Kind, Borrowed string
-	ID             int
-
-	// Execution is the provider's name in ONNX Runtime, "" for the CPU's. Append adds it to
-	// the options of a session by ONNX Runtime's functions.
-	Execution string
-	Append    func(functions, options unsafe.Pointer) error
-	// Arena says that sessions share one allocator, see shareArena.
-	Arena bool
+	// Execution is the provider's name in ONNX Runtime, "" for the CPU's, and Kind its name of
+	// the memory: KindPinned is the host memory that unfinished runs hold. ID is its number of
+	// both. Append adds the provider to the options of a session by ONNX Runtime's functions.
+	Execution, Kind string
+	ID              int
+	Append          func(functions, options unsafe.Pointer) error
 
 	// InOrder reports whether ScatterND adds rows of the same index in their order.
 	// Otherwise the last bits of their sum change from run to run.
