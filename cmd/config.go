@@ -37,6 +37,7 @@ type choice struct {
 	other  func() settings.Source // what further flags state; may be nil
 	file   string
 	sets   []string
+	read   settings.Source // what the file states, once it was read: it may be stdin
 }
 
 // newChoice returns the settings of a run of onering train, changed to a command's defaults.
@@ -158,10 +159,9 @@ func (s *choice) has(path string) bool {
 
 // sources returns what the command line and the environment state, the weakest source first.
 func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
-	var file settings.Source
-	var err error
-	if s.file != "" {
-		if file, err = readRunFile(s.file, c.InOrStdin()); err != nil {
+	if s.file != "" && s.read == nil {
+		var err error
+		if s.read, err = readRunFile(s.file, c.InOrStdin()); err != nil {
 			return nil, err
 		}
 	}
@@ -178,7 +178,7 @@ func (s *choice) sources(c *cobra.Command) ([]settings.Source, error) {
 	if s.other != nil {
 		typed = append(typed, s.other()...)
 	}
-	return []settings.Source{file, settings.Environment(s.given, os.Environ()), typed}, nil
+	return []settings.Source{s.read, settings.Environment(s.given, os.Environ()), typed}, nil
 }
 
 // resolve resolves the settings. If base is not nil, it makes a source that the others override.

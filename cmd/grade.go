@@ -20,12 +20,7 @@ import (
 
 func newGrade() *cobra.Command {
 	s := newChoice(asDefault, "reward", "model.template")
-	c := newCommand("grade", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error {
-		if inputName(args) == "-" && s.file == "-" {
-			return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
-		}
-		return gradeFile(c, args, r.Config)
-	}))
+	c := newCommand("grade", nil, s.run(func(c *cobra.Command, args []string, r *resolved) error { return gradeFile(c, args, r.Config) }))
 	s.register(c, "reward.name=reward")
 	return c
 }

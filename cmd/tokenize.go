@@ -85,6 +85,9 @@ type tokenized struct {
 // withInput opens the input that the arguments name, calls do with it and with what messages
 // call it, and closes it.
 func withInput(c *cobra.Command, args []string, do func(in io.Reader, name string) error) error {
+	if f := c.Flags().Lookup("config"); f != nil && f.Value.String() == "-" && inputName(args) == "-" {
+		return usagef("--config - and the input cannot both be stdin: name a file for one of them")
+	}
 	in, name, err := openInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
