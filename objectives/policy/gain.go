@@ -67,6 +67,31 @@ func (x *response) gain(j int, a float64) (gain, slope float64, cut bool) {
 	return gain, slope, cut
 }
 
+// capped is gains where gain does nothing but bound the ratio by floor and cap.
+func (x *response) capped() {
+	for j, a := range x.a {
+		x.v[j], x.g[j] = 0, 0
+		if a == 0 && !x.diagnose {
+			continue
+		}
+		side := 0
+		if a < 0 {
+			side = 1
+		}
+		r := math.Exp(x.lam[j])
+		bounded := max(x.floor[side], min(r, x.most[side]))
+		if x.diagnose {
+			if bounded != r {
+				x.cuts++
+			}
+		} else if x.v[j] = a * bounded; x.detached {
+			x.v[j], x.g[j] = x.v[j]*x.t.LogProb[j], x.v[j]
+		} else if bounded == r {
+			x.g[j] = x.v[j]
+		}
+	}
+}
+
 // sigmoid is the shape a 4/tau sigmoid(tau (r - 1)),  tau = gate_positive for a > 0, else gate_negative.
 func (x *response) sigmoid(_ int, r, a float64) (gain, slope float64) {
 	tau := x.GateNegative

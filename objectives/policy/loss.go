@@ -71,6 +71,9 @@ func (o *Policy) EntropyWeights(b objectives.Batch, v [][]float64) {
 // Diagnose implements objectives.Diagnoser: the share of tokens that a bound acts on, where there is
 // one, the ratio of a whole response, and p3o's e.
 func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+	if o.clips() && o.AdvantageDrift == 0 && o.KLAdvantage == 0 {
+		return o.RatioClip.Diagnose(b)
+	}
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	bounded := o.Bound != "none" || o.ClipDual != 0 || o.CapESS || o.Cap != unbounded || o.Floor != 0 || o.CapNegative != nil || o.FloorNegative != nil
 	x, rows := o.begin(b, b), o.StepAdvantages(b)
@@ -106,6 +109,7 @@ type response struct {
 	floor, most       [2]float64                                      // of a ratio, where A is not negative and where it is
 	clip, masks       bool                                            // the bound is PPO's clip, or another one
 	limited, alone    bool                                            // logarithms are limited; the scope is the whole response and no token's own ratio joins
+	plain, detached   bool                                            // a gain is the ratio within floor and cap; no gradient passes through it
 	lo, hi            float64                                         // the bounds of a ratio, if they are the same for all tokens
 	ess, moment       float64                                         // p3o's e, and the largest d^2 within the moment
 	diagnose, values  bool                                            // whether a bound acts is asked of every token; v is asked for
@@ -147,6 +151,8 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 		}
 		x.ess = objectives.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
 	}
+	x.detached = o.Gradient == "detached"
+	x.plain = o.Bound == "none" && o.Gate == "none" && o.Weight == "ratio" && o.ClipDual == 0 && o.Future == 0 && !x.limited && !x.alone
 	x.floor, x.most = [2]float64{o.Floor, o.Floor}, [2]float64{o.Cap, o.Cap}
 	if o.FloorNegative != nil {
 		x.floor[1] = *o.FloorNegative
@@ -189,27 +195,36 @@ func (x *response) read(t, at *objectives.Trajectory) {
 	x.logRatios()
 	x.budget()
 	x.follow()
+	if x.plain {
+		x.capped()
+	} else {
+		x.gains()
+	}
 	drift := x.drift()
+	for j := 0; j < n && x.values && (drift != 0 || x.Pull); j++ {
+		d := t.LogProb[j] - t.OldLogProb[j]
+		if x.v[j] -= drift * d * d; x.Pull {
+			x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
+		}
+	}
+}
+
+// gains sets v, g and cuts.
+func (x *response) gains() {
 	alike := x.alone && x.Future == 0 && x.Gate != "quadratic" && slices.Contains([]string{"ratio", "log", "k3"}, x.Measure)
 	var gain, slope float64
 	var cut bool
-	for j := range n {
-		if !alike || j == 0 || x.a[j] != x.a[j-1] || x.lam[j] != x.lam[j-1] { // else as the token before
-			if gain, slope, cut = 0, 0, false; x.a[j] != 0 || x.diagnose {
-				gain, slope, cut = x.gain(j, x.a[j])
+	for j, a := range x.a {
+		if !alike || j == 0 || a != x.a[j-1] || x.lam[j] != x.lam[j-1] { // else as the token before
+			if gain, slope, cut = 0, 0, false; a != 0 || x.diagnose {
+				gain, slope, cut = x.gain(j, a)
 			}
 		}
-		if x.v[j], x.g[j] = gain, slope; x.Gradient == "detached" {
-			x.v[j], x.g[j] = gain*t.LogProb[j], gain
+		if x.v[j], x.g[j] = gain, slope; x.detached {
+			x.v[j], x.g[j] = gain*x.t.LogProb[j], gain
 		}
 		if cut {
 			x.cuts++
-		}
-		if x.values && (drift != 0 || x.Pull) {
-			d := t.LogProb[j] - t.OldLogProb[j]
-			if x.v[j] -= drift * d * d; x.Pull {
-				x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
-			}
 		}
 	}
 }

@@ -1,7 +1,11 @@
 package policy_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
+	"os"
+	"slices"
 	"testing"
 
 	"onering/objectives"
@@ -147,5 +151,66 @@ func TestReverseKL(t *testing.T) {
 		if want := (kl(up) - kl(down)) / (2 * h); math.Abs(got[i]-want) > 1e-8 {
 			t.Errorf("logit %d: %v, want %v", i, got[i], want)
 		}
+	}
+}
+
+// TestControllers follows coefficients that adapt over the steps of the vectors, through checkpoints.
+func TestControllers(t *testing.T) {
+	data, err := os.ReadFile("../testdata/field/controllers.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		KL []struct {
+			Beta      float64   `json:"kl_beta"`
+			Target    float64   `json:"kl_target"`
+			Horizon   float64   `json:"kl_horizon"`
+			Responses int       `json:"responses"`
+			KL        []float64 `json:"kl"`
+			After     []float64 `json:"after"`
+		} `json:"kl"`
+		Entropy []struct {
+			First, Least, Most, Step, Target float64
+			Entropy, After                   []float64
+		} `json:"entropy"`
+	}
+	if err := json.Unmarshal(data, &golden); err != nil {
+		t.Fatal(err)
+	}
+	follow := func(o policy.Policy, key string, responses int, steps, after []float64, set func(x *objectives.Trajectory, v float64)) {
+		for i, v := range steps {
+			x := objectives.Trajectory{LogProb: []float64{-1}, OldLogProb: []float64{-1}, RefLogProb: []float64{-1}, Entropy: []float64{0}}
+			set(&x, v)
+			o.Observe(objectives.Batch{Trajectories: slices.Repeat([]objectives.Trajectory{x}, responses)})
+			text, err := o.MarshalText()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var state map[string]float64
+			if err := json.Unmarshal(text, &state); err != nil || math.Abs(state[key]-after[i]) > 1e-12*(1+after[i]) {
+				t.Errorf("step %d: the state is %s, %v, want %s %v", i, text, err, key, after[i])
+			}
+			if err := o.UnmarshalText(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range golden.KL {
+		o := policy.New(fmt.Sprintf("bound=clip kl_beta=%v kl_target=%v kl_horizon=%v", c.Beta, c.Target, c.Horizon))
+		follow(o, "kl_beta", c.Responses, c.KL, c.After, func(x *objectives.Trajectory, kl float64) {
+			lo, hi := 0.0, 50.0
+			for range 200 { // the distance at which k3 is kl
+				if m := (lo + hi) / 2; math.Expm1(m)-m < kl {
+					lo = m
+				} else {
+					hi = m
+				}
+			}
+			x.RefLogProb[0] = x.LogProb[0] + lo
+		})
+	}
+	for _, c := range golden.Entropy {
+		o := policy.New(fmt.Sprintf("bound=clip entropy_bonus=%v entropy_least=%v entropy_most=%v entropy_step=%v entropy_target=%v", c.First, c.Least, c.Most, c.Step, c.Target))
+		follow(o, "entropy_bonus", 2, c.Entropy, c.After, func(x *objectives.Trajectory, h float64) { x.Entropy[0] = h })
 	}
 }
