@@ -137,11 +137,16 @@ func (o *Policy) Validate() error {
 	if o.Measure != "log" { // of which clip_dual is a width
 		errs = append(errs, o.CheckDual())
 	}
-	for key, x := range map[string]*float64{"cap_negative": o.CapNegative, "floor_negative": o.FloorNegative} {
-		refuse(x != nil && !(*x >= 0 && *x <= math.MaxFloat64), key, x, "must be finite and at least 0")
+	within := func(key string, x *float64, least float64) {
+		if x != nil {
+			errs = append(errs, objectives.Within(key, *x, least, math.MaxFloat64))
+		}
 	}
+	within("cap_negative", o.CapNegative, 0)
+	within("floor_negative", o.FloorNegative, 0)
+	within("mean_last", o.MeanLast, -math.MaxFloat64)
 	words := func(w word, list ...word) bool { return slices.Contains(list, w) }
-	refuse(o.MeanLast != nil && (words(o.Mean, "product", "min", "ess") || !(math.Abs(*o.MeanLast) <= math.MaxFloat64)), "mean_last", o.MeanLast, "must be finite, and goes with a number as mean")
+	refuse(o.MeanLast != nil && words(o.Mean, "product", "min", "ess"), "mean", o.Mean, "must be a number beside mean_last")
 	refuse(words(o.Mean, "no", "times"), "mean", o.Mean, `must be a number, "product", "min" or "ess"`)
 	refuse(words(o.WithToken, "product", "min", "ess"), "with_token", o.WithToken, `must be a number, "no" or "times"`)
 	refuse(o.Gate != "none" && o.Bound != "none", "gate", o.Gate, `must be "none" beside a bound, which it replaces`)

@@ -43,7 +43,7 @@ func TestRefused(t *testing.T) {
 	for point, key := range map[string]string{
 		"gate=sigmoid bound=clip": "gate", "bound=clip measure=tv": "measure", "clip_dual=0.5": "clip_dual", "floor=2 cap=1": "floor",
 		"kl_form=k1": "kl_form", "kl_gradient=unbiased kl_cap=10": "kl_gradient", "mean=times": "mean", "with_token=ess": "with_token",
-		"mean=min mean_last=1": "mean_last", "list=target kl_advantage=1": "list", "entropy_least=2": "entropy_least", "advantage_std=none": "advantage_std",
+		"mean=min mean_last=1": "mean", "list=target kl_advantage=1": "list", "entropy_least=2": "entropy_least", "advantage_std=none": "advantage_std",
 		"cap_negative=-1": "cap_negative", "scope=word": "scope",
 	} {
 		o := policy.New(point)
