@@ -199,7 +199,7 @@ func (d *Doctor) supervised(r metrics.Record, loss float64) *Finding {
 		return nil
 	}
 	newest := append(slices.Clone(s.Losses[max(0, len(s.Losses)-earlySteps+1):]), loss)
-	if first := slices.Min(s.Early); slices.Min(newest) > 1.5*first+0.5 {
+	if first := slices.Min(s.Early); slices.Min(newest) > 1.5*first+1 {
 		return found("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %s", first, loss, r.Get("step"), d.facts.Settings["optimizer.learning_rate"])
 	}
 	return nil
@@ -211,9 +211,9 @@ func (d *Doctor) heldOut(r metrics.Record, loss float64) *Finding {
 	switch first := b[evaluated]; {
 	case math.IsNaN(first):
 		b[evaluated] = loss
-	case loss > 1.5*first+0.5:
+	case loss > 1.5*first+1:
 		return found("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
-	case int(step) == d.facts.Steps && step >= 8 && math.Abs(loss-first) < 0.002*first:
+	case int(step) == d.facts.Steps && step >= 8 && math.Abs(loss-first) < 1e-4*first:
 		return found("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
 	}
 	return nil

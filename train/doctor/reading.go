@@ -33,7 +33,7 @@ type reading struct {
 	agree                           float64 // share of pairs of answers that are equal
 	ahead, behind, ties             float64 // pairs of a right and a wrong answer, by which earns more
 	twins, differ                   float64 // pairs of equal texts, and those among them with other rewards
-	entropy, surprise               float64 // per token
+	entropy, surprise, hidden       float64 // per token; their difference in standard errors
 	length                          float64 // correlation of reward and length within groups
 }
 
@@ -60,10 +60,12 @@ func one(x bool) float64 {
 func (d *Doctor) read(r metrics.Record, round *Round) *reading {
 	p := &reading{Facts: &d.facts, record: r, round: round, groups: make([][]graded, len(round.Problems)), before: d.state.Before}
 	p.known = !slices.ContainsFunc(round.Problems, func(q data.Problem) bool { return len(q.Answers) == 0 })
+	var hidden []float64 // of each response, the entropy that its tokens do not show
 	texts, values, tokens, told := map[string]float64{}, map[float64]float64{}, 0.0, 0.0
 	for i := range round.Responses {
 		x := graded{Response: &round.Responses[i]}
 		tokens, p.entropy, p.surprise = tokens+float64(x.Tokens), p.entropy+x.Entropy, p.surprise-x.LogProb
+		hidden = append(hidden, x.Entropy+x.LogProb)
 		if x.Passed+x.EndsAt != "" {
 			p.token = x.Passed + x.EndsAt
 		}
@@ -92,6 +94,7 @@ func (d *Doctor) read(r metrics.Record, round *Round) *reading {
 	for _, x := range []*float64{&p.stopped, &p.right, &p.alike, &p.level} {
 		*x /= n
 	}
+	p.hidden = stat.Mean(hidden) / stat.StandardError(hidden)
 	p.entropy, p.surprise = p.entropy/tokens, p.surprise/tokens
 	p.compare()
 	return p

@@ -47,14 +47,12 @@ func (d *Doctor) steps(record metrics.Record, steps []metrics.Record) *Finding {
 		return found("kl", "the KL penalty overrules the reward: %s of the gradient hold the policy at the reference (objective.kl_beta = %s). Lower objective.kl_beta", per(kl), f.Settings["objective.kl_beta"])
 	case entropy > 0.5:
 		return found("entropy", "the entropy bonus overrules the reward: %s of the gradient are for the entropy (objective.entropy_bonus = %s). Lower objective.entropy_bonus", per(entropy), f.Settings["objective.entropy_bonus"])
-	case most > 2 && epochs > 1 && most > 2*first:
+	case most > 2.5 && epochs > 1 && most > 2*first:
 		return found("stale", "the %.0f passes over one round's responses move the policy too far: the log-ratio of a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, first)
-	case most > 2:
+	case most > 2.5:
 		return found("rate-high", "the steps are too large and destroy the policy: within a round the log-ratio of a token deviates by %.2g nats. Lower optimizer.learning_rate = %s", most, f.Settings["optimizer.learning_rate"])
 	case cut > 0.3 && clip != "":
 		return found("clip", "the clip of the ratio cuts %s of the tokens after a round's first step: %s, although the log-ratio of a token deviates by no more than %.2g. Widen the clip", per(cut), clip, most)
-	case cut > 0.3 && epochs > 1 && most > 0.5:
-		return found("stale", "the %.0f passes over one round's responses move the policy too far: the clip of the ratio cuts %s of the tokens. Lower train.epochs", epochs, per(cut))
 	}
 	if d.state.Rounds > 3 || len(moved) > 1 && most > 1e-3 {
 		return nil
