@@ -165,6 +165,7 @@ func TestCauses(t *testing.T) {
 		{"rounding", "tiny-spread", "differ by a tiny", healthy().rewards(func(i int, x *Response) float64 { return 0.7 + 1e-7*float64(i%7) })},
 		{"small", "small-scale", "rewards are too small", healthy().rewards(func(_ int, x *Response) float64 { return 1e-10 * right(x) })},
 		{"length", "length", "longer responses will be learned", healthy().rewards(func(_ int, x *Response) float64 { return float64(x.Tokens) / 40 })},
+		{"right answers that are longer", "", "", healthy().rewards(func(_ int, x *Response) float64 { return right(x) }).each(func(_ int, x *Response) { x.Tokens = 12 + 20*int(x.Value) })},
 		{"dead part", "dead-part", "the part regex", healthy().each(func(_ int, x *Response) {
 			x.Parts = map[string]float64{"math": x.Value, "regex": 0}
 		}).weighed()},

@@ -44,8 +44,9 @@ func (p *reading) rewards() *Finding {
 		return f
 	}
 	b, limit, extract := p.before, p.number("eval.max_new_tokens"), p.Settings["eval.extract"]
+	paid := together(p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return one(x.right) }))
 	switch {
-	case math.Abs(p.length) > 0.9:
+	case math.Abs(p.length) > 0.9 && paid < 0.9: // right answers may be the longer ones
 		way := map[bool]string{true: "longer", false: "shorter"}[p.length > 0]
 		return found("length", "the reward follows the length of the response and not its answer (correlation %.2f within groups), so that %s responses will be learned. Have the reward grade the answer", p.length, way)
 	case pairs >= 20 && pairs > p.ties && p.behind > 0.35*pairs && p.behind < 0.65*pairs:
