@@ -62,7 +62,8 @@ func (b *benchCommand) checkRound(c *cobra.Command) error {
 		return usagef("--roofline measures the limits of a CPU: it goes with --device cpu")
 	}
 	if n := r.Prompts * r.Samples; r.Slots > maxSlots || r.Steps > n || n > maxBench {
-		return usagef("%d responses in %d slots, for %d updates: want at most %d slots and %d responses, and a response for each update", n, r.Slots, r.Steps, maxSlots, maxBench)
+		return usagef("%d responses in %d slots, for %d updates: want at most %d slots and %d responses, and a response for each update",
+			n, r.Slots, r.Steps, maxSlots, maxBench)
 	}
 	return nil
 }

@@ -75,7 +75,8 @@ func (s *choice) register(c *cobra.Command, paths ...string) {
 // chosen returns the configuration that flags state, with the plug-ins that they name.
 func (s *choice) chosen() any {
 	for _, t := range settings.Sections(s.given) {
-		if name := t.Fields[0]; s.of.Flags[t.Name+".name"] != "" {
+		name := t.Fields[0]
+		if s.of.Flags[t.Name+".name"] != "" {
 			_ = settings.Choose(s.given, t.Name, name.Value.String()) // a wrong name has no keys to offer
 		}
 	}

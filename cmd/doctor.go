@@ -125,11 +125,13 @@ func printRanks(w io.Writer, v buildVersion, r ranks.Report) {
 	row("onering", "%s, %s", v.Version, v.commit())
 	row("launcher", "%s, %d ranks", r.Launcher, len(r.Ranks))
 	row("library", "%s (%s)", r.Library.Name, r.Library.Path)
-	row("", "%s", map[bool]string{true: "takes pointers to a GPU's memory", false: "takes no pointers to a GPU's memory: messages pass through the host's"}[r.CUDAAware])
+	row("", "%s", map[bool]string{true: "takes pointers to a GPU's memory",
+		false: "takes no pointers to a GPU's memory: messages pass through the host's"}[r.CUDAAware])
 	t.Flush()
 	fmt.Fprintf(t, "\nrank\thost\tlocal\tpid\tcores\tonnxruntime\tdevices\n")
 	for _, k := range r.Ranks {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%s\t%s\n", k.Rank, k.Host, k.LocalRank, k.PID, k.CPUs, cmp.Or(k.Library, "none"), cmp.Or(strings.Join(k.Devices, ", "), "no GPU"))
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%d\t%s\t%s\n", k.Rank, k.Host, k.LocalRank, k.PID, k.CPUs, cmp.Or(k.Library, "none"),
+			cmp.Or(strings.Join(k.Devices, ", "), "no GPU"))
 	}
 	t.Flush()
 	if len(r.Links) == 0 {

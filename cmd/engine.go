@@ -207,7 +207,8 @@ func foreseenDevice(c *cobra.Command, where policy.RuntimeConfig, l train.LoRACo
 // checkAuto refuses the types that the device which auto chooses does not have.
 func checkAuto(device, base string, adapted bool, dtype string) error {
 	if errs := policy.CheckTypes(dtype, base, adapted, device); len(errs) > 0 {
-		return usageError{settings.About(fmt.Errorf("the device auto is %s on this machine, and %w; choose the device cpu, or float32", device, errors.Join(errs...)), "model.dtype", "lora.base_dtype")}
+		return usageError{settings.About(fmt.Errorf("the device auto is %s on this machine, and %w; choose the device cpu, or float32",
+			device, errors.Join(errs...)), "model.dtype", "lora.base_dtype")}
 	}
 	return nil
 }
@@ -224,7 +225,8 @@ func checkModel(path string) error {
 // with opens the input that the arguments name and then the model with further adapters, calls do,
 // and closes both. name is the input's name in messages. Where ranks divide the work, the first one
 // of t has the input; t may be nil.
-func (r *resolved) with(c *cobra.Command, t *ranks.Group, args []string, named map[string]string, do func(in io.Reader, name string, p *policy.Policy) error) error {
+func (r *resolved) with(c *cobra.Command, t *ranks.Group, args []string, named map[string]string,
+	do func(in io.Reader, name string, p *policy.Policy) error) error {
 	opened := func(in io.Reader, name string) error {
 		p, err := r.open(c, named)
 		if err != nil {

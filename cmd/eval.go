@@ -60,7 +60,8 @@ func newEval() *cobra.Command {
 		return t.End(errors.Join(err, reward.Close(r.Environment.Settings)))
 	})
 	c.Args = cobra.MaximumNArgs(1) // the report that --compare compares
-	s.registerModel(c, append(templateKeys, adapterFlag, "eval.samples", "eval.extract", "eval.grade_truncated", "eval.temperature", "eval.top_p", "eval.top_k", "eval.min_p", "eval.max_new_tokens",
+	s.registerModel(c, append(templateKeys, adapterFlag, "eval.samples", "eval.extract", "eval.grade_truncated",
+		"eval.temperature", "eval.top_p", "eval.top_k", "eval.min_p", "eval.max_new_tokens",
 		"eval.prompt", "eval.answer", "eval.id", "eval.split", "eval.expansion", "rollout.slots", "reward.name=reward")...)
 	s.shorten(c, "greedy", "eval.temperature", 0.0, "take the likeliest token")
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
@@ -140,7 +141,8 @@ func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 // evaluates says whether a run file states how its run samples responses.
 func (r *resolved) evaluates() bool {
 	return slices.ContainsFunc(settings.Sections(&r.Config), func(t settings.Section) bool {
-		return (t.Name == "eval" || t.Name == "rollout") && slices.ContainsFunc(t.Fields, func(f settings.Field) bool { return r.Decided(t.Name + "." + f.Key).InFile() })
+		return (t.Name == "eval" || t.Name == "rollout") && slices.ContainsFunc(t.Fields,
+			func(f settings.Field) bool { return r.Decided(t.Name + "." + f.Key).InFile() })
 	})
 }
 

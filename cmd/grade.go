@@ -210,7 +210,8 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	if given.PromptText != nil {
 		s.Prompt = *given.PromptText
 	}
-	if s.Problem.ID = prompt; len(given.Problem) == 1 {
+	s.Problem.ID = prompt
+	if len(given.Problem) == 1 {
 		s.Problem.ID = given.Problem[0]
 	}
 	l.key = s.Problem.ID

@@ -91,7 +91,8 @@ func aloneOnly(c *cobra.Command) error {
 		return nil
 	}
 	if runsAlone[c.CommandPath()] {
-		return usagef("%s runs in one process, and %s has started several: start it without; train, sft, eval and generate divide their work", c.CommandPath(), launcher)
+		return usagef("%s runs in one process, and %s has started several: start it without; train, sft, eval and generate divide their work",
+			c.CommandPath(), launcher)
 	}
 	if f := c.Flags().Lookup("config"); f != nil && f.Value.String() == "-" {
 		return usagef("--config -: only the first of the processes that %s has started has an input: name a file that all can read", launcher)

@@ -415,7 +415,8 @@ func settingCalled(c *cobra.Command, flag string) string {
 	}
 	run, _ := settings.Resolve(all, of)
 	hint := run.Called(flag)
-	if trains := slices.Contains([]string{"train", "sft", "dpo"}, c.Name()); !trains && (!strings.Contains(hint, " is --") || strings.Contains(hint, " is --set ")) {
+	if trains := slices.Contains([]string{"train", "sft", "dpo"}, c.Name()); !trains &&
+		(!strings.Contains(hint, " is --") || strings.Contains(hint, " is --set ")) {
 		return ""
 	}
 	return hint

@@ -88,7 +88,8 @@ func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperatu
 func checkFinite(logp, entropy []float32) error {
 	for j, x := range logp {
 		if h := entropy[j]; x-x != 0 || h-h != 0 {
-			return fmt.Errorf("response token %d has the log-prob %v and the entropy %v: the model's weights hold NaN or an infinity, or numbers too large to compute with", j, x, h)
+			return fmt.Errorf("response token %d has the log-prob %v and the entropy %v: the model's weights hold NaN "+
+				"or an infinity, or numbers too large to compute with", j, x, h)
 		}
 	}
 	return nil

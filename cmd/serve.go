@@ -192,7 +192,8 @@ func (o *serveOptions) serve(ctx context.Context, c *cobra.Command, listener net
 		closeModels(models)
 		return err
 	}
-	server := serve.NewServer(answers.Handler(), listener.Addr(), key != "", "anyone who reaches this address can use the model; --api-key-env asks for a key", slog.Default())
+	server := serve.NewServer(answers.Handler(), listener.Addr(), key != "",
+		"anyone who reaches this address can use the model; --api-key-env asks for a key", slog.Default())
 	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
 	failed, ended := make(chan error, 2), make(chan struct{})
 	go func() {

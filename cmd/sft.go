@@ -28,7 +28,8 @@ func newDPO() *cobra.Command {
 }
 
 func newTuned(name string, sections ...string) *cobra.Command {
-	x := &sftCommand{choice: &choice{given: newTuning(name, "").settings(), all: true, of: settings.Command{Name: name, Flags: map[string]string{}}}, runOptions: runOptions{Report: true}}
+	x := &sftCommand{choice: &choice{given: newTuning(name, "").settings(), all: true, of: settings.Command{Name: name, Flags: map[string]string{}}},
+		runOptions: runOptions{Report: true}}
 	c := newCommand(name, x, func(c *cobra.Command, _ []string) error {
 		config, err := x.resolve(c)
 		if err != nil {
@@ -138,7 +139,8 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 		prepare: func() (m trained, err error) {
 			x, err = readDemonstrationsOf(c, config)
 			config.settings()
-			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime, config.Optimizer.LearningRate, config.Train.Seed}, err
+			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime,
+				config.Optimizer.LearningRate, config.Train.Seed}, err
 		},
 		config: config.settings(),
 		open: func(s train.Setup) (trainer[sft.Summary], error) {
@@ -148,7 +150,8 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 			return sft.NewOn(x.local, s, x.list, x.held)
 		},
 		ended: func(end sft.Summary) {
-			slog.Info("trained on "+map[bool]string{true: "preferences", false: "demonstrations"}[config.preference != nil], "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
+			slog.Info("trained on "+map[bool]string{true: "preferences", false: "demonstrations"}[config.preference != nil],
+				"count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
 		},
 	})
 	if err != nil {
@@ -177,7 +180,8 @@ func (s *sftCommand) refuseChanges(config *tuning) error {
 	continued(&was.Model.Path, &was.LoRA)
 	was.Runtime = config.Runtime // a finished run computes nothing more
 	if changed := config.changes(was); changed != "" {
-		return fmt.Errorf("train: resume: the run in %s is finished, and since then %s: set it back, or train further from it with --model %s and another --out", dir, changed, shellQuoted(dir))
+		return fmt.Errorf("train: resume: the run in %s is finished, and since then %s: set it back, or train further "+
+			"from it with --model %s and another --out", dir, changed, shellQuoted(dir))
 	}
 	return nil
 }

@@ -203,7 +203,8 @@ func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error)
 	case own(model):
 		return slices.DeleteFunc(run, func(s settings.Setting) bool { return s.Path() != "data.train" && s.Path() != "eval.suites" }), nil
 	case own(problems) && (model == nil || model == ""):
-		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub (--set model.path=...); the embedded model can only do sums (--set model.path=%s)", data.Arithmetic)
+		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub "+
+			"(--set model.path=...); the embedded model can only do sums (--set model.path=%s)", data.Arithmetic)
 	}
 	return run, nil
 }
@@ -212,7 +213,8 @@ func (s *choice) embeddedRun(others ...settings.Source) (settings.Source, error)
 func trainOn(c *cobra.Command, t *ranks.Group, config *rl.Config, o trainOptions) (rl.Summary, error) {
 	var local rl.Config // the configuration with paths in place of names on a hub
 	return runTraining(c, t, job[rl.Summary]{
-		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: o.runOptions, profile: o.Profile, base: o.BaseFD, rounds: config.Train.Rounds,
+		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, runOptions: o.runOptions, profile: o.Profile,
+		base: o.BaseFD, rounds: config.Train.Rounds,
 		prepare: func() (m trained, err error) {
 			local, err = checkRun(c, config, rl.Split{Ranks: t.Size(), OnHost: t.OnHost()})
 			return trained{local.Model.Path, config.Model.Path, local.Model.DType, local.LoRA, local.Runtime, config.Optimizer.LearningRate, local.Train.Seed}, err
@@ -234,7 +236,8 @@ func servePrograms(t *ranks.Group, config rl.Config, o trainOptions) error {
 	p := config.Environment.Program()
 	if p == nil {
 		if o.Serve+o.APIKeyEnv != "" {
-			return usagef("--serve and --api-key-env are for programs that play the episodes, and the run has environment.name = %q: leave them out, or set environment.name=program", config.Environment.Name)
+			return usagef("--serve and --api-key-env are for programs that play the episodes, and the run has environment.name "+
+				"= %q: leave them out, or set environment.name=program", config.Environment.Name)
 		}
 		return nil
 	}
@@ -470,7 +473,8 @@ func printEstimate(c *cobra.Command, r *resolved, split rl.Split, asJSON bool) e
 		return err
 	}
 	if len(e.Plans) > 0 && e.Plans[0].Here && !e.Plans[0].Fits {
-		return fmt.Errorf("train: the run does not fit what is free of %s and of the host: take a larger GPU or a smaller model, set a smaller rollout.max_new_tokens, or train an adapter (--lora)", e.Plans[0].Card)
+		return fmt.Errorf("train: the run does not fit what is free of %s and of the host: take a larger GPU or a "+
+			"smaller model, set a smaller rollout.max_new_tokens, or train an adapter (--lora)", e.Plans[0].Card)
 	}
 	return e.Check(config, model)
 }

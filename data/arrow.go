@@ -181,7 +181,8 @@ func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
 	for i := 0; o != 0 && i < batch.VectorLen(o); i++ {
 		at := batch.Vector(o) + flatbuffers.UOffsetT(16*i)
 		from, length, end := batch.GetInt64(at), batch.GetInt64(at+8), int64(len(body))
-		damagedIf(from < 0 || length < 0 || from > end || length > end-from || from%8 != 0, "a buffer of %d bytes at byte %d of a record batch of %d", length, from, end)
+		damagedIf(from < 0 || length < 0 || from > end || length > end-from || from%8 != 0,
+			"a buffer of %d bytes at byte %d of a record batch of %d", length, from, end)
 		if length == 0 || batch.Offset(slot(3)) == 0 { // there is no compression
 			continue
 		}
@@ -195,7 +196,8 @@ func (m *arrowMessages) buffers(batch *flatbuffers.Table, body []byte) {
 		}
 		m.unfold(size)
 		var frame zstd.Header
-		damagedIf(frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)), "a compressed buffer: %v", zstd.ErrWindowSizeExceeded)
+		damagedIf(frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)),
+			"a compressed buffer: %v", zstd.ErrWindowSizeExceeded)
 	}
 }
 

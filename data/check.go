@@ -315,7 +315,8 @@ func (r checkReport) asked() string {
 	case !unread:
 		return fmt.Sprintf("prompts name the form of the answer: %s; the reward reads %s\n", strings.Join(list, ", "), readFrom(r.extract))
 	}
-	return fmt.Sprintf("prompts name the form of the answer: %s; but the reward reads %s: set reward.extract = \"auto\", which reads all but JSON\n", strings.Join(list, ", "), readFrom(r.extract))
+	return fmt.Sprintf("prompts name the form of the answer: %s; but the reward reads %s: set reward.extract = \"auto\", which reads all but JSON\n",
+		strings.Join(list, ", "), readFrom(r.extract))
 }
 
 // readFrom describes where a rule of extraction finds the answer.

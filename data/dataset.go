@@ -83,8 +83,9 @@ type Options struct {
 // The columns that are looked for, in this order.
 var (
 	PromptNames = []string{"problem", "question", "prompt", "instruction", "input", "query", "messages", "conversations", "conversation"}
-	AnswerNames = []string{"answer", "final_answer", "expected_answer", "correct_answer", "answerKey", "ground_truth", "gold", "target", "reward_model.ground_truth", "solution"}
-	IDNames     = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
+	AnswerNames = []string{"answer", "final_answer", "expected_answer", "correct_answer", "answerKey", "ground_truth",
+		"gold", "target", "reward_model.ground_truth", "solution"}
+	IDNames = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
 )
 
 // A rowError says what is wrong with one row.
@@ -379,7 +380,8 @@ func (r Report) refused(path string) error {
 	case r.Rows == 0:
 		return fmt.Errorf("data: %s: no row is left: %v", path, r)
 	case dropped > r.Rows:
-		return fmt.Errorf("data: %s: %d of the %d rows have no problem or no answer in the columns %q and %q: name the columns with data.prompt and data.answer, or choose the rows with data.filter", path, dropped, r.Rows+dropped, r.Prompt, r.Answer)
+		return fmt.Errorf("data: %s: %d of the %d rows have no problem or no answer in the columns %q and %q: name "+
+			"the columns with data.prompt and data.answer, or choose the rows with data.filter", path, dropped, r.Rows+dropped, r.Prompt, r.Answer)
 	}
 	return nil
 }

@@ -320,7 +320,8 @@ func oneSplit(dir, wanted string, have []string) (string, error) {
 		return have[0], nil
 	}
 	slices.Sort(have)
-	return "", settings.About(fmt.Errorf("data: %q has several splits, %q: name one with data.split, or give the path or glob of its files", dir, have), "data.split", "eval.split")
+	return "", settings.About(fmt.Errorf("data: %q has several splits, %q: name one with data.split, or give the path or glob of its files", dir, have),
+		"data.split", "eval.split")
 }
 
 // named gives each path its name for ids, relative to dir.

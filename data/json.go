@@ -46,7 +46,8 @@ func openJSON(in Input) (*Rows, error) {
 }
 
 // listNames are names under which a file that is one object has its rows.
-var listNames = []string{"data", "rows", "examples", "instances", "items", "records", "samples", "problems", "questions", "dataset", "train", "test", "validation", "dev"}
+var listNames = []string{"data", "rows", "examples", "instances", "items", "records", "samples", "problems",
+	"questions", "dataset", "train", "test", "validation", "dev"}
 
 // listInside returns where the rows begin in a file that is one object, such as
 // {"version": 1, "data": [{...}]}: behind the bracket; 0 if the object is a row. head is

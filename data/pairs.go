@@ -270,7 +270,8 @@ func (c DemonstrationColumns) demonstration(row *reading, byName bool) (d Demons
 }
 
 // oddMessages says what form messages must have.
-const oddMessages = "the messages are not a list of objects, each with a role and a text as its content, or of ShareGPT's, each with from (human, gpt, system, tool ...) and value"
+const oddMessages = "the messages are not a list of objects, each with a role and a text as its content, or of " +
+	"ShareGPT's, each with from (human, gpt, system, tool ...) and value"
 
 // conversation makes a demonstration of messages; those before index from are the prompt.
 func (r *reading) conversation(messages []any, from int) (d Demonstration, err error) {

@@ -57,7 +57,8 @@ func (c *parquetColumn) begin(chunk *format.ColumnChunk) {
 		panic(unreadable("it is encrypted, or in another file"))
 	}
 	damagedIf(c.kind() >= 0 && c.kind() != parquet.Kind(m.Type), "its type is %s and %s", c.kind(), m.Type)
-	damagedIf(c.at < 4 || m.TotalCompressedSize < 0 || m.TotalCompressedSize > c.parquetFile.size-c.at || m.NumValues < 0, "%d values in %d bytes at byte %d of %d", m.NumValues, m.TotalCompressedSize, c.at, c.parquetFile.size)
+	damagedIf(c.at < 4 || m.TotalCompressedSize < 0 || m.TotalCompressedSize > c.parquetFile.size-c.at ||
+		m.NumValues < 0, "%d values in %d bytes at byte %d of %d", m.NumValues, m.TotalCompressedSize, c.at, c.parquetFile.size)
 	c.end, c.codec, c.left, c.dict = c.at+m.TotalCompressedSize, m.Codec, m.NumValues, nil
 }
 
@@ -72,7 +73,8 @@ func (c *parquetColumn) row() []parquetCell {
 			break
 		}
 		cell := parquetCell{def: c.defs[0], rep: c.reps[0]}
-		if c.spend(1); int(cell.def) == c.def {
+		c.spend(1)
+		if int(cell.def) == c.def {
 			cell.value = c.next()
 		}
 		c.cells, c.defs, c.reps = append(c.cells, cell), c.defs[1:], c.reps[1:]
@@ -105,9 +107,11 @@ func (c *parquetColumn) page() {
 	h := c.header()
 	at, packed, plain := c.at, int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
 	n := int(h.DataPageHeader.V.NumValues + h.DataPageHeaderV2.V.NumValues + h.DictionaryPageHeader.V.NumValues) // it has one of them
-	damagedIf(packed < 0 || packed > c.end-at || plain < 0 || n < 0 || n > 1<<26, "a page at byte %d of %d bytes, %d unpacked, with %d values", at, packed, plain, n)
+	damagedIf(packed < 0 || packed > c.end-at || plain < 0 || n < 0 || n > 1<<26, "a page at byte %d of %d bytes, %d unpacked, with %d values",
+		at, packed, plain, n)
 	if c.held += plain - c.size; max(packed, plain) > maxPage || c.held > maxHeld {
-		panic(unreadable(fmt.Sprintf("the open pages take %d MiB with one of %d, at most %d and %d are read: write the file with smaller pages", c.held>>20, max(packed, plain)>>20, maxHeld>>20, maxPage>>20)))
+		panic(unreadable(fmt.Sprintf("the open pages take %d MiB with one of %d, at most %d and %d are read: write the file with smaller pages",
+			c.held>>20, max(packed, plain)>>20, maxHeld>>20, maxPage>>20)))
 	}
 	c.size = plain
 	c.unfold(plain + 4*int64(n)) // the size includes levels and indexes
@@ -290,7 +294,8 @@ func deltasEnd(b []byte, most int) int {
 		return int(x)
 	}
 	block, minis, left, _ := number(), number(), number()-1, number()
-	damagedIf(block <= 0 || block > 1<<20 || minis <= 0 || block%minis != 0 || left >= most || left < -1, "blocks of %d numbers in %d parts, %d in all", block, minis, left+1)
+	damagedIf(block <= 0 || block > 1<<20 || minis <= 0 || block%minis != 0 || left >= most || left < -1,
+		"blocks of %d numbers in %d parts, %d in all", block, minis, left+1)
 	for left > 0 {
 		number() // the smallest difference
 		widths := b[at:][:minis]

@@ -79,7 +79,9 @@ func (q Problem) asText(around tokenize.Template) error {
 	if q.Chat == nil || len(q.Chat.Messages) == 1 || around.Chat || around.Auto {
 		return nil
 	}
-	return settings.About(fmt.Errorf("its prompt is a list of %d messages, and the template %q takes one text: set model.template to chat, the template of the model's tokenizer; the columns system and history are messages, too, unless the template names them", len(q.Chat.Messages), around.Name), "model.template")
+	return settings.About(fmt.Errorf("its prompt is a list of %d messages, and the template %q takes one text: "+
+		"set model.template to chat, the template of the model's tokenizer; the columns system and history are "+
+		"messages, too, unless the template names them", len(q.Chat.Messages), around.Name), "model.template")
 }
 
 // Talk returns the conversation that the prompt of a problem begins, for its later turns.
@@ -135,11 +137,13 @@ func (p *Prompter) Warning() string {
 	case !p.Template.Foreign(p.Tokenizer):
 		return ""
 	case p.Template.Auto && chat:
-		return "the tokenizer does not know the tokens of Qwen's chat format: prompts are written in the model's own chat template, with the instruction to answer in a box; set model.template to chat or another to have it without"
+		return "the tokenizer does not know the tokens of Qwen's chat format: prompts are written in the model's own " +
+			"chat template, with the instruction to answer in a box; set model.template to chat or another to have it without"
 	case chat:
 		return "the template qwen_math writes Qwen's chat format, whose tokens the tokenizer does not know: set model.template to chat, the model's own"
 	}
-	return fmt.Sprintf("the template %q writes Qwen's chat format, whose tokens the tokenizer does not know, and it has no chat template: set model.template to no, or to a text with {problem} in it", p.Template.Name)
+	return fmt.Sprintf("the template %q writes Qwen's chat format, whose tokens the tokenizer does not know, and "+
+		"it has no chat template: set model.template to no, or to a text with {problem} in it", p.Template.Name)
 }
 
 // A Chat is a prompt in the form of a conversation.

@@ -64,7 +64,8 @@ func newUnfolding(size int64, times int) *unfolding {
 // add counts n more bytes, and says whether the limit allows them.
 func (u *unfolding) add(n int64) error {
 	if u.left -= n; u.left < 0 {
-		return settings.About(fmt.Errorf("unpacked, the file comes to more than %d MiB and %d times its size: if you trust it, set data.expansion to more than %d", expansionFree>>20, u.times, u.times), "data.expansion", "eval.expansion")
+		return settings.About(fmt.Errorf("unpacked, the file comes to more than %d MiB and %d times its size: if you "+
+			"trust it, set data.expansion to more than %d", expansionFree>>20, u.times, u.times), "data.expansion", "eval.expansion")
 	}
 	return nil
 }

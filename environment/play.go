@@ -202,7 +202,8 @@ func (x *play) timed(ask func(ctx context.Context) error) error {
 	if left <= 0 {
 		return fmt.Errorf("the episode's answers have taken its %g s (environment.episode_seconds)", p.EpisodeSeconds)
 	}
-	ctx, end := context.WithTimeoutCause(x.round.ctx, left, fmt.Errorf("it has not answered within the %g s of the episode (environment.episode_seconds)", p.EpisodeSeconds))
+	ctx, end := context.WithTimeoutCause(x.round.ctx, left,
+		fmt.Errorf("it has not answered within the %g s of the episode (environment.episode_seconds)", p.EpisodeSeconds))
 	defer end()
 	ctx, cancel := p.step(ctx)
 	defer cancel()

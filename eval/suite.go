@@ -213,7 +213,8 @@ func locate(spec, dir string) (name, path string, err error) {
 			}
 		}
 		if !exists(spec) {
-			return "", "", fmt.Errorf("eval: suite %q is not in %s: looked for %s with %s, and for such a folder", spec, dir, strings.Join(names, " and "), strings.Join(data.Extensions(), ", "))
+			return "", "", fmt.Errorf("eval: suite %q is not in %s: looked for %s with %s, and for such a folder", spec,
+				dir, strings.Join(names, " and "), strings.Join(data.Extensions(), ", "))
 		}
 	}
 	if known && !exists(spec) {

@@ -50,7 +50,8 @@ func OpenFolder(dir string) (*Folder, error) {
 	}
 	index, err := readIndex(folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("models: %s holds neither %s nor %s%s, the weights; fetch them, or make some with onering init: %w", dir, singleFile, indexFile, otherFormats(dir), fs.ErrNotExist)
+		return nil, fmt.Errorf("models: %s holds neither %s nor %s%s, the weights; fetch them, or make some with onering init: %w",
+			dir, singleFile, indexFile, otherFormats(dir), fs.ErrNotExist)
 	}
 	if err == nil {
 		err = d.openShards(folder, index)

@@ -49,7 +49,8 @@ func foreignFolder(path string) string {
 		if json.Unmarshal(text, &adapter) == nil && adapter.Base != "" {
 			base = adapter.Base
 		}
-		return "it is a LoRA adapter (" + adapterFile + "), not a model: name " + base + " and give this folder as its adapter (--adapter), or write a model of both with onering merge"
+		return "it is a LoRA adapter (" + adapterFile + "), not a model: name " + base +
+			" and give this folder as its adapter (--adapter), or write a model of both with onering merge"
 	}
 	if found := files.Glob(path, "*.gguf"); len(found) > 0 {
 		return "it holds " + filepath.Base(found[0]) + ", " + files.Foreign([]byte("GGUF"))

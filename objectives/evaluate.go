@@ -152,7 +152,8 @@ func checkComponents(groups [][]Trajectory) error {
 				if !seen {
 					first[name] = k
 				} else if was, is := group[f].Components[name].Weight, t.Components[name].Weight; was != is {
-					return fmt.Errorf("objectives: group %d, response %d: component %q has the weight %v, and %v in response %d: give it the same in all", g, k, name, is, was, f)
+					return fmt.Errorf("objectives: group %d, response %d: component %q has the weight %v, and %v in response %d: give it the same in all",
+						g, k, name, is, was, f)
 				}
 			}
 		}

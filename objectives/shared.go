@@ -48,7 +48,8 @@ type Shared struct {
 
 // Defaults returns the default settings with the given kind of advantage.
 func Defaults(advantage string) Shared {
-	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", AdvantageTail: "own", StepWeight: 1, StepDiscount: 1, KLForm: "k3", KLGradient: "own", masks: masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1}}
+	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", AdvantageTail: "own", StepWeight: 1,
+		StepDiscount: 1, KLForm: "k3", KLGradient: "own", masks: masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1}}
 }
 
 // RoundAdvantages implements RoundAdvantager by the rule that Advantage names.
@@ -100,7 +101,8 @@ func (s Shared) Validate() error {
 	// mean of a group may be as small as rounding: rules that divide by them are refused. So
 	// are rules with a greedy response or components, which have no penalty.
 	if fit := []string{"centered", "rloo", "opo", "round-std", "reinforce++", "reinforce++-baseline"}; s.KLReward != 0 && !slices.Contains(fit, s.Advantage) {
-		return &SettingError{Key: "kl_reward", Value: s.KLReward, Remedy: "must be 0 with advantage = \"" + s.Advantage + "\"; it goes with " + strings.Join(fit, ", ")}
+		return &SettingError{Key: "kl_reward", Value: s.KLReward, Remedy: "must be 0 with advantage = \"" + s.Advantage +
+			"\"; it goes with " + strings.Join(fit, ", ")}
 	}
 	switch {
 	case s.AdvantageStd == "none" && s.Advantage != "pass-k":

@@ -92,7 +92,8 @@ func (p *Policy) open(o Options) error {
 		return err
 	}
 	if o.Adapter == "" && models.IsAdapter(p.Dir) {
-		slog.Warn("the model's folder has an adapter beside it, which is not used: give the folder as --adapter, too, or take its adapter_config.json out", "model", p.Dir)
+		slog.Warn("the model's folder has an adapter beside it, which is not used: give the folder as --adapter, too, or take its adapter_config.json out",
+			"model", p.Dir)
 	}
 	if o.Adapter != "" {
 		if err := p.LoadAdapter(o.Adapter); err != nil {
@@ -145,7 +146,8 @@ func (p *Policy) load(path string, compute models.Compute, load loader) error {
 // another one than generation_config.json.
 func belong(m *models.Model, t *tokenize.Tokenizer, dir string) error {
 	if t.VocabSize() > m.Vocab {
-		return fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together; copy the files of the model's own tokenizer into the folder", dir, t.VocabSize(), m.Vocab)
+		return fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong "+
+			"together; copy the files of the model's own tokenizer into the folder", dir, t.VocabSize(), m.Vocab)
 	}
 	if id, ok := t.EOS(); ok && !slices.Contains(m.EOS, id) {
 		m.EOS = append(slices.Clip(m.EOS), id)
@@ -196,7 +198,8 @@ func (p *Policy) CheckBase(base *lora.Base, dir string) error {
 	case p.Adapter == nil:
 		return fmt.Errorf("policy: resume: %s holds an adapter of %s, and lora.on is not set: set it back", dir, base.Model)
 	case base.Digest != p.base.Digest:
-		return fmt.Errorf("policy: resume: %s holds an adapter of the weights %s (%s), and those of %s are %s: put the model back that the run began with", dir, base.Digest, base.Model, p.base.Model, p.base.Digest)
+		return fmt.Errorf("policy: resume: %s holds an adapter of the weights %s (%s), and those of %s are %s: put the model back that the run began with",
+			dir, base.Digest, base.Model, p.base.Model, p.base.Digest)
 	}
 	return nil
 }
@@ -243,7 +246,8 @@ func trainedBeside(w *models.Weights, dir, model string) (*lora.Base, error) {
 			"trained_beside", cmp.Or(base.HeldAs, "float32"), "held_in", cmp.Or(heldAs(w), "float32"))
 		return nil, nil
 	}
-	return nil, fmt.Errorf("policy: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", dir, base.Digest, base.Model, model, is)
+	return nil, fmt.Errorf("policy: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with",
+		dir, base.Digest, base.Model, model, is)
 }
 
 // heldAs returns the type that holds the layers of w, in the form of Base.HeldAs.

@@ -89,7 +89,8 @@ func (f *figure) extent(value func(xy [2]float64) float64) (least, most float64)
 func essOverExponent(groups []*group) figure {
 	f := figure{
 		ID: "ess-over-p", Title: "ESS over p", X: "p", Kind: "line",
-		Note: "Means over responses. Solid: positive advantage. Dashed: negative advantage. Dotted: the PMPO paper's target. If the target is below the whole curve, no p reaches it.",
+		Note: "Means over responses. Solid: positive advantage. Dashed: negative advantage. Dotted: the PMPO paper's " +
+			"target. If the target is below the whole curve, no p reaches it.",
 	}
 	for k, g := range groups {
 		for sign, t := range []trace{{"", "A > 0", ""}, {"", "A < 0", "dashed"}} {

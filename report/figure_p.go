@@ -66,7 +66,8 @@ func pairs(x, y []float64) points {
 func gradientShare(groups []*group) figure {
 	f := figure{
 		ID: "grad-share", Title: "Where the gradient lies", X: "heaviest tokens, %", Kind: "line",
-		Note: "Share of a response's gradient weight that its heaviest tokens have. Solid: positive advantage. Dashed: negative advantage. A diagonal line means that all tokens have the same weight.",
+		Note: "Share of a response's gradient weight that its heaviest tokens have. Solid: positive advantage. Dashed: " +
+			"negative advantage. A diagonal line means that all tokens have the same weight.",
 	}
 	for k, g := range groups {
 		for _, t := range []trace{{"/pos", "A > 0", ""}, {"/neg", "A < 0", "dashed"}} {

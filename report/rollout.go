@@ -284,7 +284,8 @@ func problemsOf(lines []rolloutLine, round int) map[int]problem {
 		l := &lines[i]
 		p, ok := all[l.group]
 		if !ok {
-			p = problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: cut(l.Prompt, promptBytes), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
+			p = problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: cut(l.Prompt, promptBytes), Gold: l.Answers,
+				Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
 			if l.PromptText != l.Prompt {
 				p.Text = cut(l.PromptText, promptBytes)
 			}

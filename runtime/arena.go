@@ -39,7 +39,8 @@ func matrices(l *models.Layout, from, to int) (pieces []piece) {
 	end := to // of the tensor before, padding included
 	for _, name := range slices.Backward(l.Names()) {
 		p, _ := l.Find(name)
-		if x := (piece{p.Offset, end}); from <= p.Offset && p.Offset < to {
+		x := (piece{p.Offset, end})
+		if from <= p.Offset && p.Offset < to {
 			end = p.Offset
 			if n := len(pieces); len(p.Shape) > 1 && n > 0 && pieces[n-1].from == x.to {
 				pieces[n-1].from = x.from

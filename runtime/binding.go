@@ -357,7 +357,8 @@ func bound[T Element](b *Binding, side int, name string, x *buffer, shape []int6
 		return nil
 	}
 	v, err := x.of(shape...)
-	if b.put(side, name, v, err); b.failed != nil {
+	b.put(side, name, v, err)
+	if b.failed != nil {
 		return nil
 	}
 	return elements[T](x)

@@ -113,7 +113,8 @@ func (c *cache) length(slot int) int {
 // beyond their ends.
 func (c *cache) stepped(rows []sampler.Row) {
 	for i := range rows {
-		if at := c.placeOf[rows[i].Slot]; !rows[i].Idle {
+		at := c.placeOf[rows[i].Slot]
+		if !rows[i].Idle {
 			c.parts[at.part].lengths[at.row]++
 		}
 	}

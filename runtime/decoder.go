@@ -128,7 +128,8 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 // and on maxTokens, but not on what the slots hold.
 func (d *Decoder) SetInvariant(of sampler.Invariance) {
 	d.invariant = of != sampler.Loose
-	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && d.geometry.Compute == models.F32 && d.env.memory.Aliases() && !d.env.memory.gpu()
+	d.wide = of == sampler.Neighbours && d.Slots() <= 16+1 && d.geometry.Hidden >= 512 && d.geometry.Compute == models.F32 &&
+		d.env.memory.Aliases() && !d.env.memory.gpu()
 }
 
 // wholeSteps reports whether each step computes all slots; see SetInvariant.
@@ -384,7 +385,8 @@ func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []ca
 	lens := fillIf[int32](b, ports.CacheLengths, &s.seqlens, n)
 	total := fillIf[int32](b, ports.CacheTotal, &s.total)
 	hidden, err := s.hidden.of(n, int64(d.geometry.Hidden))
-	if b.out(ports.Hidden, hidden, err); b.failed != nil {
+	b.out(ports.Hidden, hidden, err)
+	if b.failed != nil {
 		return b.failed
 	}
 	if pos == nil {
@@ -424,7 +426,8 @@ func (s *stepSession) fillPart(b *Binding, part, heads, capacity int, pos []int6
 	for row := range len(mask) / capacity {
 		for t := range capacity {
 			m := &mask[row*capacity+t]
-			if *m = 0; int64(t) > pos[row] {
+			*m = 0
+			if int64(t) > pos[row] {
 				*m = -math.MaxFloat32
 			}
 		}

@@ -126,7 +126,8 @@ func (s *tokenChooser) sample(d *Decoder, hidden *buffer, rows []*sampler.Row) e
 
 // grouped calls do with the rows of each way. of returns a row's way, and whether to use
 // the row.
-func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, of func(*sampler.Row) (way, bool), do func(*Decoder, *buffer, way, []*sampler.Row) error) error {
+func (s *tokenChooser) grouped(d *Decoder, hidden *buffer, rows []*sampler.Row, of func(*sampler.Row) (way, bool),
+	do func(*Decoder, *buffer, way, []*sampler.Row) error) error {
 	first, _ := of(rows[0])
 	if !slices.ContainsFunc(rows, func(r *sampler.Row) bool { w, counts := of(r); return !counts || w != first }) {
 		return do(d, hidden, first, rows)
@@ -179,7 +180,8 @@ func (s *tokenChooser) prepare(d *Decoder, hidden *buffer, w way, rows []*sample
 	b = binding.begin()
 	v, err := hidden.of(n, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
-	if inverse := fill[float32](b, ports.InverseTemperature, &s.inverseTemperature); b.failed == nil {
+	inverse := fill[float32](b, ports.InverseTemperature, &s.inverseTemperature)
+	if b.failed == nil {
 		inverse[0] = 1 / float32(w.temperature)
 	}
 	return b, n, b.failed

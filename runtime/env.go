@@ -176,7 +176,8 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 			return nil, err
 		}
 	} else if o.Threads != 0 && o.threads() != process.options.threads() {
-		return nil, fmt.Errorf("runtime: ONNX Runtime is open with %d threads in this process: close it before opening it with %d", process.options.threads(), o.threads())
+		return nil, fmt.Errorf("runtime: ONNX Runtime is open with %d threads in this process: close it before opening it with %d",
+			process.options.threads(), o.threads())
 	}
 	process.refs++
 	m, err := openMemory(o, d)

@@ -35,7 +35,8 @@ type headSlice struct{ e, de *Value }
 // openHead loads the Programs of the head that most passes need and cuts it into slices.
 func (l *Learner) openHead() error {
 	e := l.env
-	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32)}
+	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32),
+		entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32)}
 	l.head = h
 	if _, err := h.of(l, false); err != nil {
 		return err

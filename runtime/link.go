@@ -169,7 +169,8 @@ func (e *Env) Spread(w *models.Weights, rank int, bounds []int, exchange func(x 
 // gradients.
 func SpreadBytes(arch models.Architecture, divided bool) func(from, to int) int64 {
 	read, copied := []piece{{0, math.MaxInt}}, piece{}
-	if from, to := arch.Copied(); divided && arch.AdapterLayout() == nil {
+	from, to := arch.Copied()
+	if divided && arch.AdapterLayout() == nil {
 		copied = piece{from, to}
 		read = read[0].without(matrices(arch.Layout(), from, to))
 	}
@@ -243,7 +244,8 @@ func (e *Env) Link(library *nccl.Library, id []byte, rank, size int) (l *Link, e
 
 // sumProgram adds n tensors in order, ((x0 + x1) + x2) + ..., onto tensor number own.
 func sumProgram(n, own int) models.Program {
-	p := models.Program{Name: "link.sum", Outputs: []models.Port{portOf(portResults, models.F32, "n")}, Alias: map[string]string{portResults: numbered(portFrom, own)}}
+	p := models.Program{Name: "link.sum", Outputs: []models.Port{portOf(portResults, models.F32, "n")},
+		Alias: map[string]string{portResults: numbered(portFrom, own)}}
 	before := numbered(portFrom, 0)
 	for i := range n {
 		in, out := numbered(portFrom, i), numbered(portResults, i)

@@ -145,7 +145,8 @@ func (m *memory) Check(err error) error {
 	if err == nil || m.Driver.Wait() == nil {
 		return err
 	}
-	lost := fmt.Errorf("%s: %w; resume a run from its newest checkpoint (--resume) and start anything else again, here once the device is back or with another --device: %w", m, ErrLost, err)
+	lost := fmt.Errorf("%s: %w; resume a run from its newest checkpoint (--resume) and start anything else again, "+
+		"here once the device is back or with another --device: %w", m, ErrLost, err)
 	m.lost.CompareAndSwap(nil, &lost)
 	return *m.lost.Load()
 }

@@ -141,7 +141,8 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, 
 	pos := fillIf[int64](b, ports.Positions, &s.pos, batch*int64(tokens), 1)
 	mask := fillIf[float32](b, ports.Mask, &s.mask, int64(tokens), int64(tokens))
 	hidden, err := to.of(batch, int64(g.Hidden))
-	if b.out(ports.Hidden, hidden, err); b.failed != nil {
+	b.out(ports.Hidden, hidden, err)
+	if b.failed != nil {
 		return b.failed
 	}
 	clear(ids)

@@ -214,7 +214,8 @@ func (r Request) fits(index, maxTokens int) error {
 	if len(r.Prompt) < maxTokens {
 		return nil
 	}
-	return fmt.Errorf("sampler: request %d (id %d): the prompt has %d tokens, and a slot holds %d with at least one of response: shorten it or drop long prompts", index, r.ID, len(r.Prompt), maxTokens)
+	return fmt.Errorf("sampler: request %d (id %d): the prompt has %d tokens, and a slot holds %d with at least "+
+		"one of response: shorten it or drop long prompts", index, r.ID, len(r.Prompt), maxTokens)
 }
 
 func (r Request) validate(index int, greedy bool) error {

@@ -72,7 +72,9 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 	c := q.call
 	// x-x is NaN for NaN and for the infinities.
 	if x.LogProb-x.LogProb != 0 || x.Entropy-x.Entropy != 0 {
-		return "", "", fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: the decoder gave id %d with log-prob %v and entropy %v: the model's weights hold NaN or an infinity, or numbers too large to compute with", c.index, c.ID, q.sample, len(q.ids), x.ID, x.LogProb, x.Entropy)
+		return "", "", fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: the decoder gave id %d with "+
+			"log-prob %v and entropy %v: the model's weights hold NaN or an infinity, or numbers too large to compute with",
+			c.index, c.ID, q.sample, len(q.ids), x.ID, x.LogProb, x.Entropy)
 	}
 	q.ids = append(q.ids, x.ID)
 	q.feed = append(q.feed[:0], x.ID)

@@ -50,7 +50,8 @@ func StartEpisodes(addr, name, key string, command []string, log *slog.Logger) (
 		return nil, err
 	}
 	d := &Episodes{name: name, key: key, command: command, url: "http://" + listener.Addr().String() + "/v1", changed: make(chan struct{})}
-	d.stop = serveOn(listener, http.HandlerFunc(d.serve), key != "", "anyone who reaches this address can use the policy and play its episodes; --api-key-env asks for a key", log)
+	d.stop = serveOn(listener, http.HandlerFunc(d.serve), key != "",
+		"anyone who reaches this address can use the policy and play its episodes; --api-key-env asks for a key", log)
 	log.Info("programs can ask the policy", "url", d.url)
 	return d, nil
 }
@@ -115,7 +116,8 @@ func (d *Episodes) Drive(ctx context.Context, x environment.Drive, ended func(en
 	}
 	model := &openai.Model{Name: d.name, Tokenizer: x.Prompter.Tokenizer, Template: x.Prompter.Template, Sampling: x.Options.Sampling, EOS: x.EOS,
 		Vocab: x.Prompter.Tokenizer.VocabSize(), Decoder: x.Decoder}
-	r.server, err = openai.New(openai.Options{Models: []*openai.Model{model}, MaxTokens: x.Options.MaxNewTokens, Queue: len(r.left) + waiting, Key: d.key, Sessions: r.session})
+	r.server, err = openai.New(openai.Options{Models: []*openai.Model{model}, MaxTokens: x.Options.MaxNewTokens,
+		Queue: len(r.left) + waiting, Key: d.key, Sessions: r.session})
 	if err != nil {
 		return stats, err
 	}
@@ -428,9 +430,11 @@ func (r *round) of(w http.ResponseWriter, q *http.Request, right func(e *episode
 		openai.Refuse(w, http.StatusForbidden, "this key tells the reward of its episode: ask with the episode's other one")
 	case !right(e, key):
 		r.unpaid.Do(func() {
-			slog.Warn("a reward was told with the key that asks, which others may know, and does not count: the key for rewards is read from the descriptor that ONERING_REWARD_FD names")
+			slog.Warn("a reward was told with the key that asks, which others may know, and does not count: the key for " +
+				"rewards is read from the descriptor that ONERING_REWARD_FD names")
 		})
-		openai.Refuse(w, http.StatusForbidden, "the key that asks tells no rewards: read the key for it from the descriptor that ONERING_REWARD_FD names, before anything else is started")
+		openai.Refuse(w, http.StatusForbidden, "the key that asks tells no rewards: read the key for it from the "+
+			"descriptor that ONERING_REWARD_FD names, before anything else is started")
 	case e.ended.Err() != nil:
 		openai.Refuse(w, http.StatusConflict, "the episode of this key has ended")
 	default:

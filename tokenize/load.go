@@ -58,7 +58,8 @@ func missing(fsys fs.FS) error {
 		return MissingError("neither tokenizer.json nor both vocab.json and merges.txt")
 	}
 	f.Close()
-	return MissingError("neither tokenizer.json nor both vocab.json and merges.txt, but tokenizer.model, which is not read: make tokenizer.json of it with transformers, AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)")
+	return MissingError("neither tokenizer.json nor both vocab.json and merges.txt, but tokenizer.model, which is " +
+		"not read: make tokenizer.json of it with transformers, AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)")
 }
 
 // LoadFS is Load for the files at the root of fsys, for example embedded ones.

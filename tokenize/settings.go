@@ -25,7 +25,8 @@ type TemplateSettings struct {
 func (s TemplateSettings) PromptTemplate() (Template, error) {
 	var errs settings.Errors
 	t, err := ParseTemplate(s.Template)
-	errs.Want("template", s.Template, err == nil, "must be one of "+strings.Join(Templates(), ", ")+", or a text with {problem} in it, once"+settings.DidYouMean(s.Template, Templates()))
+	errs.Want("template", s.Template, err == nil, "must be one of "+strings.Join(Templates(), ", ")+
+		", or a text with {problem} in it, once"+settings.DidYouMean(s.Template, Templates()))
 	errs.Want("system", s.System, s.System == "" || t.Chat, "goes with the template chat; other templates are written with theirs")
 	errs.Want("template_args", s.Args, len(s.Args) == 0 || t.Chat || err != nil, "goes with the template chat; other templates read no names")
 	errs.Want("stop", s.Stop, !slices.Contains(s.Stop, ""), "must not hold an empty text, which ends nothing")

@@ -69,7 +69,8 @@ func (c Conversation) NewlyUntold(t *Tokenizer) string {
 			list, isList := v.(jinja.List)
 			reads := func(name string) bool { return Template{}.Reads(t, name) }
 			switch {
-			case v == "" || isList && len(list) == 0 || slices.Contains(learnFields, name) || slices.Contains([]string{"role", "content", "name", "id", "tool_call_id"}, name):
+			case v == "" || isList && len(list) == 0 || slices.Contains(learnFields, name) ||
+				slices.Contains([]string{"role", "content", "name", "id", "tool_call_id"}, name):
 			case !slices.ContainsFunc(names, reads) && isNew("field "+name):
 				what = append(what, fmt.Sprintf("the field %q of messages", name))
 			}

@@ -91,7 +91,8 @@ func (s *saver) after(at Position, when save) error {
 		due = !s.delayed
 		if s.delayed && !s.said {
 			s.said = true
-			s.run.Log.Warn("a checkpoint is due while the one before is still being written: it follows after a later step, so there are fewer than the settings say", "step", at.Step)
+			s.run.Log.Warn("a checkpoint is due while the one before is still being written: it follows after a later "+
+				"step, so there are fewer than the settings say", "step", at.Step)
 		}
 	}
 	if due, err := ranks.Tell(s.run.Ranks, due); err != nil || !due {

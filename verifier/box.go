@@ -148,7 +148,8 @@ var (
 // joins reports whether two boxes with gap between them belong together.
 func (find *finder) joins(gap string) bool {
 	bare := strings.Trim(gap, " $\n\t")
-	if strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") || bare == "." || bare == "-" || bare == "+" || !gapped.MatchString(gap) || withdrawn.MatchString(gap) {
+	if strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") || bare == "." || bare == "-" || bare == "+" ||
+		!gapped.MatchString(gap) || withdrawn.MatchString(gap) {
 		return false
 	}
 	words := 0
@@ -200,7 +201,8 @@ var (
 
 // orWords begin the words of orWord. The expressions cost more than all else, so they are
 // tried only where one of them is near.
-var orWords = [...]string{" or", "(or", "{or", "lor", "vee", " ou ", " o ", " oder", " oppure", " lub", " veya", "lternativ", "или", "либо", "或", "または", "もしくは", "또는", "혹은", "/"}
+var orWords = [...]string{" or", "(or", "{or", "lor", "vee", " ou ", " o ", " oder", " oppure", " lub", " veya",
+	"lternativ", "или", "либо", "或", "または", "もしくは", "또는", "혹은", "/"}
 
 func mentionsAny(s string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })

@@ -12,7 +12,8 @@ import (
 var (
 	unset = strings.NewReplacer(`\ce`, "", `\mathrm`, "", `\text`, "", `\rm`, "", `\mathsf`, "", `\left`, "", `\right)`, ")", `\right]`, "]", "{", "", "}", "", "_", "", "$", "", `\,`, "", `\;`, "", `\ `, "", "~", "", " ", "", `\cdot`, "·",
 		`\rightleftharpoons`, "⇌", `\leftrightharpoons`, "⇌", "<=>", "⇌", "<->", "⇌", `\longrightarrow`, "→", `\rightarrow`, "→", `\to`, "→", "->", "→", "(aq)", "", "(s)", "", "(l)", "", "(g)", "",
-		"₀", "0", "₁", "1", "₂", "2", "₃", "3", "₄", "4", "₅", "5", "₆", "6", "₇", "7", "₈", "8", "₉", "9", "²", "^2", "³", "^3", "⁴", "^4", "⁵", "^5", "⁶", "^6", "⁻", "-", "⁺", "+", "−", "-")
+		"₀", "0", "₁", "1", "₂", "2", "₃", "3", "₄", "4", "₅", "5", "₆", "6", "₇", "7", "₈", "8", "₉", "9", "²", "^2",
+		"³", "^3", "⁴", "^4", "⁵", "^5", "⁶", "^6", "⁻", "-", "⁺", "+", "−", "-")
 	// substance matches a formula with its number and its charge, or an electron configuration.
 	substance = regexp.MustCompile(`^\d*(?:(?:\^\d+)?[A-Z][a-z]?\d*|[(\[]|[)\]]\d*|\d[spdf]\^?\d{1,2}|·\d*)+(?:\^?\d*[+-])?$|^\d*e\^?-$`)
 )
@@ -42,7 +43,8 @@ func reaction(text string) (string, bool) {
 		slices.Sort(terms)
 		sides = append(sides, strings.Join(terms, " + "))
 	}
-	return strings.Join(sides, map[bool]string{true: " ⇌ ", false: " → "}[strings.Contains(text, "harpoons") || strings.Contains(text, "<=>") || strings.Contains(text, "⇌")]), len(sides) < 3
+	return strings.Join(sides, map[bool]string{true: " ⇌ ", false: " → "}[strings.Contains(text, "harpoons") ||
+		strings.Contains(text, "<=>") || strings.Contains(text, "⇌")]), len(sides) < 3
 }
 
 // sameSubstance reports whether both texts are one substance or reaction.

@@ -40,7 +40,8 @@ var glmBox = strings.NewReplacer("<|begin_of_box|>", `\boxed{`, "<|end_of_box|>"
 
 // unthought returns what follows the thoughts in a response: no answer stands in them.
 func (find *finder) unthought(s string) string {
-	if !rules.On("thoughts") || !strings.Contains(s, "</") && !strings.Contains(s, "<|") && !strings.Contains(s, "[/") && !strings.Contains(s, "◁") && !strings.Contains(s, "working_out>") && !strings.HasPrefix(s, "analysis") {
+	if !rules.On("thoughts") || !strings.Contains(s, "</") && !strings.Contains(s, "<|") && !strings.Contains(s, "[/") &&
+		!strings.Contains(s, "◁") && !strings.Contains(s, "working_out>") && !strings.HasPrefix(s, "analysis") {
 		return s
 	}
 	find.steps += len(s)

@@ -120,7 +120,8 @@ func (c *comparer) repeated(g, a *latex.Node) bool {
 			return c.pair(list == g, total, one)
 		}
 	}
-	if whole, part := list.Args[0], list.Args[1]; list.Name == "and" && len(list.Args) == 2 && whole.Op == latex.Num && whole.Rat.IsInt() && part.Op == latex.Div && isProper(part) {
+	if whole, part := list.Args[0], list.Args[1]; list.Name == "and" && len(list.Args) == 2 && whole.Op == latex.Num &&
+		whole.Rat.IsInt() && part.Op == latex.Div && isProper(part) {
 		return c.pair(list == g, &latex.Node{Op: latex.Add, Args: list.Args}, one) // 11 and 5/6
 	}
 	for _, x := range values(list) {
@@ -165,7 +166,8 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	if g.Name != a.Name && g.Name != "," && a.Name != "," && !slices.ContainsFunc(g.Args, named) {
 		return c.say(false, "alternatives against all of them")
 	}
-	if either := g.Name == "or"; either != (a.Name == "or") && (namedDistinctly(g) || g.Name != "," && a.Name != "," && slices.ContainsFunc(g.Args, isInequality)) {
+	if either := g.Name == "or"; either != (a.Name == "or") && (namedDistinctly(g) || g.Name != "," && a.Name != "," &&
+		slices.ContainsFunc(g.Args, isInequality)) {
 		return c.say(false, "alternatives against all of them")
 	}
 	if x, ok := assignmentOf(g.Args[0]); ok {

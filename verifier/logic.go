@@ -16,7 +16,8 @@ const mostPropositions = 8
 
 // isLogic reports whether n is joined by connectives, or by operations of sets.
 func isLogic(n *latex.Node) bool {
-	return n.Op == latex.Logic || (n.Op == latex.Union || n.Op == latex.Intersect || n.Op == latex.Without) && n.Every(func(arg *latex.Node) bool { return isProposition(arg, nil) })
+	return n.Op == latex.Logic || (n.Op == latex.Union || n.Op == latex.Intersect || n.Op == latex.Without) &&
+		n.Every(func(arg *latex.Node) bool { return isProposition(arg, nil) })
 }
 
 // isProposition reports whether n is made of letters by connectives; it adds them to names.
@@ -47,7 +48,8 @@ func (c *comparer) sameTruth(g, a *latex.Node) (same, ok bool) {
 		for i, name := range list {
 			names[name] = row>>i&1 == 1
 		}
-		if c.steps++; truth(g, names) != truth(a, names) {
+		c.steps++
+		if truth(g, names) != truth(a, names) {
 			return false, true
 		}
 	}

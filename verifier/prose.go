@@ -131,7 +131,8 @@ const foreign = `\p{Cyrillic}\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Arabic}
 
 // isForeign reports whether r is such a letter.
 func isForeign(r rune) bool {
-	return r >= 0x400 && (unicode.In(r, unicode.Cyrillic, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Arabic, unicode.Devanagari) && !unicode.IsDigit(r) || r == '。' || r == '！')
+	return r >= 0x400 && (unicode.In(r, unicode.Cyrillic, unicode.Han, unicode.Hiragana, unicode.Katakana,
+		unicode.Hangul, unicode.Arabic, unicode.Devanagari) && !unicode.IsDigit(r) || r == '。' || r == '！')
 }
 
 var (

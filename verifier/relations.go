@@ -161,7 +161,8 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		return c.conclusion(rel, other, rel == g)
 	}
 	subject := rel.Args[0] // A - B = {1,2}
-	if end := rel.Args[len(rel.Args)-1]; isEquation(rel) && (end.Op == latex.Set || end.Op == latex.Bracket) && (subject.Op == latex.SetBuilder || !subject.Contains(latex.Num) && subject.Contains(latex.Sym)) {
+	if end := rel.Args[len(rel.Args)-1]; isEquation(rel) && (end.Op == latex.Set || end.Op == latex.Bracket) &&
+		(subject.Op == latex.SetBuilder || !subject.Contains(latex.Num) && subject.Contains(latex.Sym)) {
 		return c.pair(rel == g, end, other)
 	}
 	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {

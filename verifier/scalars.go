@@ -301,7 +301,8 @@ func (c *comparer) withUnits(x, y quantity) bool {
 			return c.relax(unitOmitted)
 		}
 		q, plain := swapped(len(x.units) == 0, x, y) // 75 cents and 0.75
-		if cents := slices.Equal(q.units, []unitPower{{"cent", 1}}); cents && plain.value.Places == 2 && c.expressions(&latex.Node{Op: latex.Percent, Args: []*latex.Node{q.value}}, plain.value) {
+		if cents := slices.Equal(q.units, []unitPower{{"cent", 1}}); cents && plain.value.Places == 2 &&
+			c.expressions(&latex.Node{Op: latex.Percent, Args: []*latex.Node{q.value}}, plain.value) {
 			return c.relax(unitOmitted)
 		}
 		return false

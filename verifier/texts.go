@@ -19,7 +19,8 @@ func (c *comparer) texts(g, a *latex.Node) bool {
 	if !okX || !okY {
 		return c.say(false, "words against mathematics")
 	}
-	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x) || rules.On("sentences") && (slices.Contains(essences(g, x), y) || slices.Contains(essences(a, y), x))), "words")
+	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x) || rules.On("sentences") &&
+		(slices.Contains(essences(g, x), y) || slices.Contains(essences(a, y), x))), "words")
 }
 
 var (
@@ -71,7 +72,8 @@ func affirms(short, sentence string) bool {
 }
 
 // affirmative are the words of a sentence that says yes again.
-var affirmative = setOf("it he she they we i you there this that these those is are was were does do did ca can could wo will would has have had must should may exists exist indeed")
+var affirmative = setOf("it he she they we i you there this that these those is are was were does do did ca " +
+	"can could wo will would has have had must should may exists exist indeed")
 
 // wordsOf is the text of an answer in words: a phrase, or letters that were read as a
 // product.
@@ -142,7 +144,8 @@ func calendar(w string) string {
 	if len(w) < 3 || len(w) > 5 {
 		return w
 	}
-	for _, name := range [...]string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "january", "february", "march", "april", "june", "july", "august", "september", "october", "november", "december"} {
+	for _, name := range [...]string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
+		"january", "february", "march", "april", "june", "july", "august", "september", "october", "november", "december"} {
 		if strings.HasPrefix(name, w) && w != "march" {
 			return name
 		}
@@ -208,7 +211,8 @@ func neighbours(w string) bool {
 }
 
 // english are short words that answers consist of.
-var english = setOf("yes no odd on off up max min one two six ten red tie win all was saw ann bob sue tom dan sam amy joe kim eve ben mon tue wed thu fri sat sun")
+var english = setOf("yes no odd on off up max min one two six ten red tie win all was saw ann bob sue tom dan " +
+	"sam amy joe kim eve ben mon tue wed thu fri sat sun")
 
 // setOf is the set of the words in a text.
 var setOf = latex.SetOf

@@ -202,7 +202,8 @@ func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) 
 	decimal := latex.Reading{Comma: latex.Decimal}
 	switch {
 	// 100,200 is a list if the other side clearly is one.
-	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && !zeroGroup.MatchString(gold) && !zeroGroup.MatchString(answer) && try(list, list):
+	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && !zeroGroup.MatchString(gold) &&
+		!zeroGroup.MatchString(answer) && try(list, list):
 	// In running text 1,5 may be a decimal.
 	case !marked && g.Ambiguity.Decimal && isList(g.Tree) && !isList(a.Tree) && try(decimal, latex.Reading{}):
 	case !marked && a.Ambiguity.Decimal && isList(a.Tree) && !isList(g.Tree) && try(latex.Reading{}, decimal):
@@ -252,7 +253,8 @@ func unhatted(n *latex.Node) *latex.Node {
 	if n == nil || !n.Any(func(m *latex.Node) bool { return m.Op == latex.Sym && strings.IndexByte(m.Name, ' ') > 0 }) {
 		return n
 	}
-	if accent, letter, ok := strings.Cut(n.Name, " "); n.Op == latex.Sym && ok && (accent == "hat" || accent == "vec" || accent == "bar") && strings.Contains("ijk", letter) {
+	if accent, letter, ok := strings.Cut(n.Name, " "); n.Op == latex.Sym && ok && (accent == "hat" || accent == "vec" || accent == "bar") &&
+		strings.Contains("ijk", letter) {
 		op := latex.Sym
 		if letter == "i" {
 			op = latex.Const

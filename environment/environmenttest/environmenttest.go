@@ -98,7 +98,8 @@ func turns() []environment.Turn {
 func start() environment.Start {
 	return environment.Start{Seed: 7, Problem: data.Problem{
 		ID: "rows:1", Text: "What is 2+2?", Answers: []string{"4", "four"},
-		Fields: data.Object{{Name: "problem", Value: "What is 2+2?"}, {Name: "level", Value: int64(3)}, {Name: "reward_model", Value: data.Object{{Name: "ground_truth", Value: "4"}}}},
+		Fields: data.Object{{Name: "problem", Value: "What is 2+2?"}, {Name: "level", Value: int64(3)},
+			{Name: "reward_model", Value: data.Object{{Name: "ground_truth", Value: "4"}}}},
 	}}
 }
 

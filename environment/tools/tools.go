@@ -62,7 +62,8 @@ func (t *Tools) Validate() error {
 	var errs settings.Errors
 	seen := map[string]bool{}
 	for _, name := range t.Tools {
-		errs.Want("tools", name, (name == "calculator" || name == "python") && !seen[name], "must be calculator or python, each once; programs of yours stand in commands")
+		errs.Want("tools", name, (name == "calculator" || name == "python") && !seen[name],
+			"must be calculator or python, each once; programs of yours stand in commands")
 		seen[name] = true
 	}
 	for _, c := range t.Commands {
@@ -114,7 +115,8 @@ func (t *Tools) Begin(ctx context.Context, _ environment.Start) (environment.Epi
 		e.tools[name] = map[string]tool{"calculator": answerExpression, "python": t.runPython}[name]
 	}
 	for _, c := range t.Commands {
-		e.Functions = append(e.Functions, environment.Function{Name: c.Name, Description: c.Description, Parameters: json.RawMessage(cmp.Or(c.Parameters, noParameters))})
+		e.Functions = append(e.Functions, environment.Function{Name: c.Name, Description: c.Description,
+			Parameters: json.RawMessage(cmp.Or(c.Parameters, noParameters))})
 		e.tools[c.Name] = c.tool(process.Limits{Seconds: t.Seconds, Output: t.Output})
 	}
 	if t.Plain {

@@ -45,7 +45,8 @@ type Parts struct {
 
 // DefaultParts are the sizes that bench/compare.py measures.
 func DefaultParts() Parts {
-	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: "auto", Repeat: 1, Optimizer: "adamw", Offload: "none"}
+	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1,
+		Stash: "auto", Repeat: 1, Optimizer: "adamw", Offload: "none"}
 }
 
 // A decoding holds the speeds of sampling.

@@ -134,7 +134,8 @@ func (t *trl) loss(high float64) (clips bool) {
 	name := map[string]string{"dapo": "grpo", "dr_grpo": "drgrpo"}[kind]
 	switch kind {
 	case "grpo":
-		if name = "grpo"; t.sequence {
+		name = "grpo"
+		if t.sequence {
 			name = "gspo"
 		}
 	case "cispo", "sapo", "luspo", "vespo":
@@ -212,7 +213,8 @@ func (t *trl) dual(high float64, clips bool) {
 	case !clips:
 		t.note("delta has no effect on this loss_type")
 	case delta < 1+high:
-		t.refuse("delta", fmt.Sprintf("%v is below 1 + epsilon_high: TRL's min(ratio, delta) then also cuts responses with a positive advantage, which a dual clip does not", delta))
+		t.refuse("delta", fmt.Sprintf("%v is below 1 + epsilon_high: TRL's min(ratio, delta) then also cuts responses "+
+			"with a positive advantage, which a dual clip does not", delta))
 	default:
 		t.set("objective.clip_dual", delta)
 	}
@@ -226,7 +228,8 @@ func (t *trl) penalties() {
 		t.set("objective.kl_form", "k3")
 		switch {
 		case unbiased && t.sequence:
-			t.refuse("use_bias_correction_kl", "with importance_sampling_level = sequence TRL multiplies the estimator by the response's ratio, whose gradient is not that of the KL: set it to false")
+			t.refuse("use_bias_correction_kl", "with importance_sampling_level = sequence TRL multiplies the estimator "+
+				"by the response's ratio, whose gradient is not that of the KL: set it to false")
 		case unbiased:
 			t.set("objective.kl_gradient", "unbiased")
 		default:
@@ -265,7 +268,8 @@ func (t *trl) importance() {
 		t.set("objective.importance", strings.ReplaceAll(mode, "_", "-"))
 		t.set("objective.importance_cap", most)
 		t.setIf(least > 0, "objective.importance_floor", least)
-		t.note("the importance factor is that of vLLM's log-probs; onering's sampler is its learner, so here it is 1 to 1e-5, and matters for imported rollouts alone")
+		t.note("the importance factor is that of vLLM's log-probs; onering's sampler is its learner, so here it is " +
+			"1 to 1e-5, and matters for imported rollouts alone")
 	default:
 		t.refuse("vllm_importance_sampling_mode", fmt.Sprintf("there is no mode %q", mode))
 	}

@@ -147,7 +147,8 @@ func (v verl) rollout() {
 
 // rules are the advantages of verl that have a name here; the others are refused.
 var rules = map[string]string{"grpo": "standardized", "grpo_passk": "pass-k", "rloo": "rloo", "rloo_vectorized": "rloo", "opo": "opo", "remax": "remax",
-	"gdpo": "gdpo", "reinforce_plus_plus": "reinforce++", "reinforce_plus_plus_baseline": "reinforce++-baseline", "optimal_token_baseline": "otb", "gpg": "centered"}
+	"gdpo": "gdpo", "reinforce_plus_plus": "reinforce++", "reinforce_plus_plus_baseline": "reinforce++-baseline",
+	"optimal_token_baseline": "otb", "gpg": "centered"}
 
 // objective reads the advantage, the loss and its bounds.
 func (v verl) objective() {
@@ -316,7 +317,8 @@ func (v verl) penalties() {
 		v.setIf(straight, "objective.kl_gradient", "k2")
 	}
 	penalty, coefficient := v.text("algorithm.kl_penalty", "kl"), v.number("algorithm.kl_ctrl.kl_coef", 0.001)
-	control, target, horizon := v.text("algorithm.kl_ctrl.type", "fixed"), v.number("algorithm.kl_ctrl.target_kl", 0.1), v.number("algorithm.kl_ctrl.horizon", 10000)
+	control, target, horizon := v.text("algorithm.kl_ctrl.type", "fixed"), v.number("algorithm.kl_ctrl.target_kl", 0.1),
+		v.number("algorithm.kl_ctrl.horizon", 10000)
 	if v.on("algorithm.use_kl_in_reward", false) {
 		if penalty != "kl" {
 			v.refuse("algorithm.kl_penalty", fmt.Sprintf("%q in the reward: onering's kl_reward has k1 (kl) alone", penalty))

@@ -48,7 +48,8 @@ func CheckTokenEnv(name string) error {
 	if name == "" || nameInCapitals.MatchString(name) {
 		return nil
 	}
-	return &settings.Error{Key: "token_env", Value: "...", Remedy: "must be the name of an environment variable in capitals, such as JUDGE_TOKEN, and not the token"}
+	return &settings.Error{Key: "token_env", Value: "...",
+		Remedy: "must be the name of an environment variable in capitals, such as JUDGE_TOKEN, and not the token"}
 }
 
 // Token returns the bearer token that an environment variable holds, "" if none is named.

@@ -54,7 +54,8 @@ func (r *Resolved) Called(flag string) string {
 	for _, t := range r.sections {
 		key := strings.ReplaceAll(strings.TrimPrefix(flag, t.Name+"-"), "-", "_")
 		for _, f := range t.Fields {
-			if path := t.Name + "." + f.Key; t.list == "" && (f.Key == key || f.Flag == flag) {
+			path := t.Name + "." + f.Key
+			if t.list == "" && (f.Key == key || f.Flag == flag) {
 				return "; it is " + called(r.of.Flags, path, "--set "+path+"=...")
 			}
 		}

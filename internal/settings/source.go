@@ -62,7 +62,9 @@ func Find(path string, sources ...Source) Setting {
 func File(name string, data []byte) (Source, error) {
 	var top map[string]any
 	if _, err := ReadTOML(data, &top); err != nil && otherForm.Match(data) {
-		return nil, fmt.Errorf("%s looks like YAML or JSON, and a run file is TOML: below [optimizer] stands learning_rate = 1e-6; docs/settings.md has the keys, and a key of TRL or verl in such a file, or behind --set, is answered with the one that it is here", name)
+		return nil, fmt.Errorf("%s looks like YAML or JSON, and a run file is TOML: below [optimizer] stands "+
+			"learning_rate = 1e-6; docs/settings.md has the keys, and a key of TRL or verl in such a file, or behind "+
+			"--set, is answered with the one that it is here", name)
 	} else if err != nil {
 		return nil, SyntaxError(name, err)
 	}
@@ -203,7 +205,8 @@ func place(name string, line int) string {
 // SyntaxError prefixes an error of the TOML library with its file and line.
 func SyntaxError(name string, err error) error {
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
-		message := strings.NewReplacer("toml: ", "", "unexpected EOF", "the file ends in the middle", "or EOF", "or the end", " for int64", "", " for float64", "").Replace(parse.Message)
+		message := strings.NewReplacer("toml: ", "", "unexpected EOF", "the file ends in the middle", "or EOF",
+			"or the end", " for int64", "", " for float64", "").Replace(parse.Message)
 		return fmt.Errorf("%s: %s", place(name, parse.Position.Line), message)
 	}
 	if m := mismatch.FindStringSubmatch(err.Error()); m != nil {

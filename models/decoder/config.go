@@ -14,7 +14,8 @@ import (
 // weights ...) is an error that names the key.
 func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	if quantized := "quantization_config"; c.Has(quantized) {
-		c.Fail("%s %.60s: quantized weights are not supported: if the tensors have 16 bits or more, as after a merge of QLoRA, remove this key from config.json; else name the model that was quantized", quantized, c.JSON(quantized))
+		c.Fail("%s %.60s: quantized weights are not supported: if the tensors have 16 bits or more, as after a merge "+
+			"of QLoRA, remove this key from config.json; else name the model that was quantized", quantized, c.JSON(quantized))
 	}
 	for _, only := range fixed {
 		c.Only(only.key, only.value)

@@ -391,7 +391,8 @@ func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *g
 	up, upBias := weights.product(gateUp[1], a.Hidden, a.Block.MLPBias)
 	w, b := weights.product(last, a.FFN, a.Block.MLPBias)
 	low := weights.low(form, a.Names.GateUp, gateUp, h)
-	inner := graph.SwiGLU(weights.withAdapter(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)), weights.withAdapter(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
+	inner := graph.SwiGLU(weights.withAdapter(form, gateUp[0], low[0], oriented(form, h, gate, gateBias)),
+		weights.withAdapter(form, gateUp[1], low[1], oriented(form, h, up, upBias)))
 	if form == models.Direct {
 		return weights.ontoBy(sum, inner, last, w, b)
 	}

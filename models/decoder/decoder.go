@@ -77,7 +77,8 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 // Geometry returns the sizes and names that a runtime needs to run the model.
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
-		Sizes: a.Sizes, RopeTheta: a.RopeTheta, RopeFrequencies: a.frequencies(), Unturned: a.Unturned, CacheParts: a.cacheParts(), CacheWidth: a.cacheWidth(), Compute: a.compute(),
+		Sizes: a.Sizes, RopeTheta: a.RopeTheta, RopeFrequencies: a.frequencies(), Unturned: a.Unturned,
+		CacheParts: a.cacheParts(), CacheWidth: a.cacheWidth(), Compute: a.compute(),
 		Embedding: a.Names.Embedding, Head: a.Names.Head, Norm: a.Names.Norm,
 	}
 	if a.Tied {

@@ -39,7 +39,8 @@ import (
 // checkBase reports an impossible Base.
 func (a Architecture) checkBase() error {
 	c := a.Compute
-	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16, models.I8}, c.Base) || c.Narrow() && (c.Type == models.BF16 || c.Type == models.F16 || c.Provider != models.CPU) {
+	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16, models.I8}, c.Base) ||
+		c.Narrow() && (c.Type == models.BF16 || c.Type == models.F16 || c.Provider != models.CPU) {
 		return fmt.Errorf("a base in %v: it may be F32, BF16, F16 or I8, and fewer than 32 bits go with computing in F32 on the CPU", c.Base)
 	}
 	if c.Base == models.I8 {

@@ -56,8 +56,9 @@ func newClient(s settings, o Options) *client {
 	transport.ResponseHeaderTimeout = answerTimeout
 	transport.DisableCompression = true // ask for no compression: lengths and ranges are those of the file
 	return &client{
-		endpoint: s.endpoint, token: s.token, tokenSource: s.source, right: "read", transport: cmp.Or[http.RoundTripper](o.transport, transport), attempts: maxAttempts,
-		notice: o.Notice, wait: o.wait, stall: cmp.Or(o.stall, stallTimeout), unstated: cmp.Or(o.unstated, maxUnstated),
+		endpoint: s.endpoint, token: s.token, tokenSource: s.source, right: "read", transport: cmp.Or[http.RoundTripper](o.transport, transport),
+		attempts: maxAttempts,
+		notice:   o.Notice, wait: o.wait, stall: cmp.Or(o.stall, stallTimeout), unstated: cmp.Or(o.unstated, maxUnstated),
 	}
 }
 
@@ -418,7 +419,8 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 		f.size = resp.ContentLength
 	}
 	if digest(f.etag) == nil {
-		return f, &fault{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: c.hide(fmt.Sprintf("%s gives no checksum of %s (ETag %.80q), so the file is not used", c.endpoint.Host, name, f.etag))}
+		return f, &fault{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"),
+			Detail: c.hide(fmt.Sprintf("%s gives no checksum of %s (ETag %.80q), so the file is not used", c.endpoint.Host, name, f.etag))}
 	}
 	return f, nil
 }

@@ -34,7 +34,8 @@ func (c *client) download(ctx context.Context, r repo, f remote, path string, pr
 			return fmt.Errorf("hub: %w", err)
 		}
 		if again {
-			return &fault{Repo: r.id, Err: errChecksum, Detail: fmt.Sprintf("%s does not have the checksum that %s gives (%s): it is not used", f.name, c.endpoint.Host, f.etag)}
+			return &fault{Repo: r.id, Err: errChecksum, Detail: fmt.Sprintf("%s does not have the checksum that %s gives (%s): it is not used",
+				f.name, c.endpoint.Host, f.etag)}
 		}
 		c.notice(fmt.Sprintf("hub: %s: %s has a wrong checksum; downloading it again", r.id, f.name))
 	}
@@ -137,7 +138,8 @@ func (c *client) receive(r repo, from io.Reader, f remote, file *os.File, have i
 				return 0, false, fmt.Errorf("the answer is longer than the %d bytes of the file", f.size)
 			}
 			if f.size < 0 && have+int64(n) > c.unstated {
-				return 0, false, &fault{Repo: r.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states no size, and sends more than %d bytes", f.name, c.endpoint.Host, c.unstated)}
+				return 0, false, &fault{Repo: r.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states no size, and sends more than %d bytes",
+					f.name, c.endpoint.Host, c.unstated)}
 			}
 			if _, err := file.Write(buffer[:n]); err != nil {
 				return have, false, fmt.Errorf("hub: %s: %w: %w", f.name, errDisk, err)

@@ -180,7 +180,8 @@ func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 // helped says what helps beside an error for want of a network.
 func helped(err error) error {
 	if errors.As(err, new(*net.OpError)) || errors.As(err, new(*net.DNSError)) {
-		return fmt.Errorf("%w; without a network, name a folder or a file that has it (as model.path = DIR), or download it on a machine with one and bring the cache (HF_HOME)", err)
+		return fmt.Errorf("%w; without a network, name a folder or a file that has it (as model.path = DIR), or "+
+			"download it on a machine with one and bring the cache (HF_HOME)", err)
 	}
 	return err
 }

@@ -25,7 +25,8 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 	switch {
 	case has["config.json"]:
 	case has["adapter_config.json"]:
-		return nil, errors.New("it is a PEFT adapter (adapter_config.json), not a model: merge it into its base model with PEFT's merge_and_unload and save_pretrained, and name the folder with the result")
+		return nil, errors.New("it is a PEFT adapter (adapter_config.json), not a model: merge it into its base model " +
+			"with PEFT's merge_and_unload and save_pretrained, and name the folder with the result")
 	case slices.ContainsFunc(files, func(f string) bool { return strings.HasSuffix(f, ".gguf") }):
 		return nil, errors.New("it holds GGUF files and no config.json: name the model that they were made from")
 	default:

@@ -158,7 +158,8 @@ func (p *push) look() error {
 		return err
 	}
 	if p.options.Private && !i.private {
-		return &fault{Repo: p.repo.id, Err: errors.New("public"), Detail: "the repository is not private, and nothing was sent: make it private in its settings, or push without --private"}
+		return &fault{Repo: p.repo.id, Err: errors.New("public"),
+			Detail: "the repository is not private, and nothing was sent: make it private in its settings, or push without --private"}
 	}
 	p.parent, p.had = i.commit, i.files
 	return nil
@@ -251,7 +252,8 @@ func (p *push) decide(f *outgoing, r remoteFile, regular *int64) error {
 	large := r.Mode == "lfs" && f.Size > 0 // the storage for large files takes no empty files
 	if !large {
 		if *regular += f.Size; *regular > maxRegular {
-			return p.wrong("wants more than %d MiB within the commit, up to %s: track such files with Git LFS in the repository's .gitattributes", maxRegular>>20, f.Name)
+			return p.wrong("wants more than %d MiB within the commit, up to %s: track such files with Git LFS in the repository's .gitattributes",
+				maxRegular>>20, f.Name)
 		}
 	}
 	if f.oid == "" || large != f.large {

@@ -121,7 +121,8 @@ func (p *push) batch(group []*outgoing) (map[string]object, error) {
 		case !ok:
 			return nil, p.wrong("does not say where to send %s", f.Name)
 		case o.Error != nil:
-			return nil, &fault{Repo: p.repo.id, Err: errors.New("refused"), Detail: p.hide(fmt.Sprintf("%s does not take %s: %.200s", p.endpoint.Host, f.Name, o.Error.Message))}
+			return nil, &fault{Repo: p.repo.id, Err: errors.New("refused"),
+				Detail: p.hide(fmt.Sprintf("%s does not take %s: %.200s", p.endpoint.Host, f.Name, o.Error.Message))}
 		case o.Actions != nil && o.Actions.Upload == nil:
 			return nil, p.wrong("gives no address for %s", f.Name)
 		}

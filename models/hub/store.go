@@ -34,7 +34,8 @@ func (s *store) cached() (dir, missing string) {
 	if !isCommit(commit) {
 		text, err := files.Read(s.dir("refs", filepath.FromSlash(s.revision)), maxRef)
 		if err != nil {
-			return "", fmt.Sprintf("revision %q is not in the cache (%s), and nothing is downloaded offline: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE, or download it on a machine with a network", s.revision, s.dir())
+			return "", fmt.Sprintf("revision %q is not in the cache (%s), and nothing is downloaded offline: unset "+
+				"HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE, or download it on a machine with a network", s.revision, s.dir())
 		}
 		commit = strings.TrimSpace(string(text))
 		if !namePart.MatchString(commit) {
@@ -157,7 +158,8 @@ func (s *store) add(ctx context.Context, c *client, commit, name, path string, o
 		return err
 	}
 	if s.kind == model && !strings.HasSuffix(name, ".safetensors") && f.size > c.unstated {
-		return &fault{Repo: s.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states %d bytes, more than the %d of any such file", name, c.endpoint.Host, f.size, c.unstated)}
+		return &fault{Repo: s.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states %d bytes, more than the %d of any such file",
+			name, c.endpoint.Host, f.size, c.unstated)}
 	}
 	blob := s.dir("blobs", f.etag)
 	locks := filepath.Join(s.root, ".locks", s.folder())

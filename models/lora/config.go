@@ -48,8 +48,10 @@ var only = map[string][]string{
 
 // Keys that do not affect the computation, and keys that are read.
 var (
-	ignored = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "megatron_core", "qalora_group_size", "eva_config", "runtime_config"}
-	read    = []string{"r", "lora_alpha", "use_rslora", "lora_dropout", "ensure_weight_tying", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "modules_to_save"}
+	ignored = []string{"auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version",
+		"megatron_core", "qalora_group_size", "eva_config", "runtime_config"}
+	read = []string{"r", "lora_alpha", "use_rslora", "lora_dropout", "ensure_weight_tying", "target_modules",
+		"exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern", "modules_to_save"}
 )
 
 const maxRank = 1 << 16
@@ -141,7 +143,8 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 		}
 		has[p.module] = true
 		if p.rank != a.Rank || p.scale != a.Scale {
-			wrong = fmt.Sprintf("%s has the rank %d and the scale %g, and %s %d and %g (target_modules, rank_pattern, alpha_pattern)", p.module, p.rank, p.scale, list[0].module, a.Rank, a.Scale)
+			wrong = fmt.Sprintf("%s has the rank %d and the scale %g, and %s %d and %g (target_modules, rank_pattern, alpha_pattern)",
+				p.module, p.rank, p.scale, list[0].module, a.Rank, a.Scale)
 		}
 	}
 	for i, path := range base.paths {
@@ -150,7 +153,8 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 		}
 	}
 	if wrong != "" {
-		return nil, fmt.Errorf("%s: all layers share one graph, which has low-rank products of layers alone: onering merge puts such an adapter into the weights of its model", wrong)
+		return nil, fmt.Errorf("%s: all layers share one graph, which has low-rank products of layers alone: onering "+
+			"merge puts such an adapter into the weights of its model", wrong)
 	}
 	arch, err := m.Architecture(models.Compute{Adapter: &a.Adapter})
 	if err != nil {

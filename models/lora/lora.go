@@ -69,7 +69,8 @@ func New(s Settings, m models.Model, model string) (*Adapter, error) {
 	}
 	for _, name := range s.Targets {
 		if !c.Targets.single && !slices.ContainsFunc(base.paths, func(path string) bool { return covers(name, path) }) {
-			return nil, &settings.Error{Key: "lora.targets", Remedy: fmt.Sprintf("%q is not a module of a layer: it has %s (all-linear is all of them)", name, strings.Join(base.names, ", "))}
+			return nil, &settings.Error{Key: "lora.targets", Remedy: fmt.Sprintf("%q is not a module of a layer: it has %s (all-linear is all of them)",
+				name, strings.Join(base.names, ", "))}
 		}
 	}
 	a, err := c.adapter(m)
@@ -173,7 +174,8 @@ func open(dir string, layout *models.Layout) (*models.File, error) {
 		return f, nil
 	}
 	if err := layout.Check(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("lora: %s is not an adapter of this model with the modules and the ranks of its %s, or only in part, of which PEFT would warn: %w", dir, configFile, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("lora: %s is not an adapter of this model with the modules and the ranks "+
+			"of its %s, or only in part, of which PEFT would warn: %w", dir, configFile, err), f.Close())
 	}
 	return f, nil
 }
@@ -193,14 +195,16 @@ func readTensors(dir string, layout *models.Layout, unused []string) (*models.We
 	err = w.Load(f)
 	for _, x := range w.Tensors() {
 		if i := slices.IndexFunc(x.Data, func(v float32) bool { return v-v != 0 }); i >= 0 && err == nil {
-			err = fmt.Errorf("lora: %s: tensor %q has %v at its element %d: the training that wrote it had failed; take an earlier checkpoint", f.Path(), x.Name, x.Data[i], i)
+			err = fmt.Errorf("lora: %s: tensor %q has %v at its element %d: the training that wrote it had failed; take an earlier checkpoint",
+				f.Path(), x.Name, x.Data[i], i)
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	if len(unused) > 0 {
-		slog.Warn("patterns of "+configFile+" match no module with low-rank products, so they change nothing, as in PEFT", "adapter", dir, "patterns", strings.Join(unused, ", "))
+		slog.Warn("patterns of "+configFile+" match no module with low-rank products, so they change nothing, as in PEFT",
+			"adapter", dir, "patterns", strings.Join(unused, ", "))
 	}
 	return w, nil
 }

@@ -64,7 +64,8 @@ func (c config) products(m models.Model) (list []product, b modules, err error) 
 		case !c.adapts(path):
 			continue
 		case path == b.embedding:
-			return nil, b, fmt.Errorf("target_modules has %s, an embedding, and only products of linear modules are computed: merge it with PEFT's merge_and_unload", path)
+			return nil, b, fmt.Errorf("target_modules has %s, an embedding, and only products of linear modules are "+
+				"computed: merge it with PEFT's merge_and_unload", path)
 		case c.RSLoRA:
 			list = append(list, product{path, p.rank, p.scale / math.Sqrt(float64(p.rank))})
 		default:
@@ -162,7 +163,8 @@ func compile(before, after string, list ...string) (out []*regexp.Regexp, err er
 			wrong = &syntax.Error{Expr: "{,"}
 		}
 		if wrong != nil {
-			return nil, fmt.Errorf("the pattern %q has %q, which is not supported here: write it without, or name the modules one by one", text, strings.TrimSuffix(wrong.Expr, after))
+			return nil, fmt.Errorf("the pattern %q has %q, which is not supported here: write it without, or name the modules one by one",
+				text, strings.TrimSuffix(wrong.Expr, after))
 		}
 		out = append(out, p)
 	}

@@ -85,7 +85,8 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 			return nil, fmt.Errorf("target_modules has %s, and %w", p.module, errTied)
 		}
 		has[p.module] = true
-		table = append(table, models.Plain(models.AdapterPrefix+p.module+models.AdapterA, p.rank, shape[1]), models.Plain(models.AdapterPrefix+p.module+models.AdapterB, shape[0], p.rank))
+		table = append(table, models.Plain(models.AdapterPrefix+p.module+models.AdapterA, p.rank, shape[1]),
+			models.Plain(models.AdapterPrefix+p.module+models.AdapterB, shape[0], p.rank))
 	}
 	if x.tied {
 		shapes[headTensor] = shapes[x.embedding]
@@ -110,7 +111,8 @@ func (x *merging) layout(names []string) (*models.Layout, error) {
 
 const headTensor = headModule + ".weight"
 
-var errTied = errors.New("the head and the embedding are one tensor in this model (tie_word_embeddings): its folder cannot hold two; save the model untied with transformers first")
+var errTied = errors.New("the head and the embedding are one tensor in this model (tie_word_embeddings): its " +
+	"folder cannot hold two; save the model untied with transformers first")
 
 // checkTied refuses tensors that would part the head from the embedding of a model in which
 // they are one.

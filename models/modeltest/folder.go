@@ -26,7 +26,8 @@ func checkFolder(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	}
 	tensors := w.Tensors()
 	extra := models.Tensor{Name: "model.another.weight", Shape: []int{1}, Data: []float32{1}}
-	for what, wrong := range map[string][]models.Tensor{tensors[len(tensors)/2].Name: slices.Delete(slices.Clone(tensors), len(tensors)/2, len(tensors)/2+1), extra.Name: append(tensors, extra)} {
+	for what, wrong := range map[string][]models.Tensor{tensors[len(tensors)/2].Name: slices.Delete(slices.Clone(tensors),
+		len(tensors)/2, len(tensors)/2+1), extra.Name: append(tensors, extra)} {
 		dir := filepath.Join(t.TempDir(), "model")
 		err := files.WriteFolder(dir, func(d *files.Draft) error { return models.WriteModel(d.WriteFile, models.F32, wrong, 1<<30) })
 		if err != nil {

@@ -24,7 +24,8 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 		}
 		r := rand.New(rand.NewPCG(3, 4))
 		forward, backward := must2(a.Norm())(t)
-		in := tensors{ports.InverseTemperature: graphtest.Floats([]float64{1 / 0.7}), ports.Stream: graphtest.Normal(r, 4, m.Hidden), ports.NormedGrad: graphtest.Normal(r, 4, m.Hidden)}
+		in := tensors{ports.InverseTemperature: graphtest.Floats([]float64{1 / 0.7}), ports.Stream: graphtest.Normal(r, 4, m.Hidden),
+			ports.NormedGrad: graphtest.Normal(r, 4, m.Hidden)}
 		p := pair{model, forward, backward, "", ports.Normed, ports.NormedGrad, in}
 		p.compare(t, fmt.Sprintf("%v, norm", a.Geometry().Compute), p.gradients(t, r), r)
 	}

@@ -48,7 +48,8 @@ func Run(t *testing.T, config string) {
 var rules = []struct {
 	name  string
 	check func(t testing.TB, config string, m models.Model, w *models.Weights)
-}{{"config", checkConfig}, {"folder", checkFolder}, {"weights", checkWeights}, {"decode", checkDecode}, {"gradients", checkGradients}, {"adapter", checkAdapter}}
+}{{"config", checkConfig}, {"folder", checkFolder}, {"weights", checkWeights}, {"decode", checkDecode},
+	{"gradients", checkGradients}, {"adapter", checkAdapter}}
 
 // draw returns random weights. Those of a fresh model would hide mistakes: its
 // norms are one and its biases zero.
@@ -108,7 +109,8 @@ func near(t testing.TB, what string, got, want []float64, tolerance float64) {
 func architectures(t testing.TB, m models.Model, adapter *models.Adapter) []models.Architecture {
 	t.Helper()
 	var all []models.Architecture
-	for _, c := range []models.Compute{{Type: models.F32}, {Type: models.F32, Provider: models.CUDA}, {Type: models.F16, Provider: models.CUDA}, {Type: models.BF16, Provider: models.CUDA}} {
+	for _, c := range []models.Compute{{Type: models.F32}, {Type: models.F32, Provider: models.CUDA},
+		{Type: models.F16, Provider: models.CUDA}, {Type: models.BF16, Provider: models.CUDA}} {
 		c.Adapter = adapter
 		a := must(m.Architecture(c))(t)
 		all = append(all, a)

@@ -35,7 +35,8 @@ func checkDerivative(new func() objectives.Objective) error {
 		}
 	}
 	if skipped > checked/4 {
-		return fmt.Errorf("the loss is not smooth at %d of %d tokens, which is no clip's edge: what the method detaches must be computed from at", skipped, checked+skipped)
+		return fmt.Errorf("the loss is not smooth at %d of %d tokens, which is no clip's edge: what the method detaches must be computed from at",
+			skipped, checked+skipped)
 	}
 	return nil
 }
@@ -65,7 +66,8 @@ func checkEntropy(new func() objectives.Objective) error {
 	o := new()
 	e, ok := o.(objectives.EntropyWeigher)
 	if _, has := reflect.TypeOf(o).MethodByName("EntropyWeights"); has && !ok {
-		return errors.New("there is a method EntropyWeights, but the host never calls it: objectives.EntropyWeigher wants WeighsEntropy() bool and EntropyWeights(b objectives.Batch, v [][]float64)")
+		return errors.New("there is a method EntropyWeights, but the host never calls it: objectives.EntropyWeigher " +
+			"wants WeighsEntropy() bool and EntropyWeights(b objectives.Batch, v [][]float64)")
 	}
 	b := draw(o, 7).ordinary()
 	v := rows(b, 0) // the derivative of a loss that does not depend on the entropy

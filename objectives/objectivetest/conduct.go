@@ -223,7 +223,8 @@ func checkApart(new func() objectives.Objective) error {
 		for i := range b.Trajectories {
 			other := clone(b)
 			for j := range other.Trajectories {
-				if t := &other.Trajectories[j]; j != i {
+				t := &other.Trajectories[j]
+				if j != i {
 					copy(t.LogProb, t.OldLogProb)
 					for k := range t.Entropy {
 						t.Entropy[k] = math.Abs(t.OldLogProb[k])

@@ -139,7 +139,8 @@ func (o *PMPO) validateSum() error {
 	case o.PRule == "fixed" && o.P == 0:
 		return &objectives.SettingError{Key: "p", Value: o.P, Remedy: remedy}
 	case o.PRule != "fixed" && o.PMin <= 0 && o.PMax >= 0:
-		return &objectives.SettingError{Key: "p_min", Value: o.PMin, Remedy: fmt.Sprintf("must be above 0, or p_max = %v below it, with norm = \"sum\", which is undefined at p = 0", o.PMax)}
+		return &objectives.SettingError{Key: "p_min", Value: o.PMin,
+			Remedy: fmt.Sprintf("must be above 0, or p_max = %v below it, with norm = \"sum\", which is undefined at p = 0", o.PMax)}
 	}
 	return nil
 }

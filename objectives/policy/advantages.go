@@ -12,7 +12,8 @@ import (
 )
 
 func init() {
-	for _, r := range []objectives.AdvantageRule{{Name: "pass-k", Group: passK}, {Name: "hierarchical", Group: hierarchical}, {Name: "otb", Tokens: tokenBaseline}, {Name: "gigpo", Tokens: byState}} {
+	for _, r := range []objectives.AdvantageRule{{Name: "pass-k", Group: passK}, {Name: "hierarchical", Group: hierarchical},
+		{Name: "otb", Tokens: tokenBaseline}, {Name: "gigpo", Tokens: byState}} {
 		objectives.RegisterRule(r)
 	}
 }
@@ -24,7 +25,8 @@ func passK(s objectives.Shared, group []objectives.Trajectory) []float64 {
 	if s.AdvantageStd != "none" {
 		z = s.Standardize(z)
 	}
-	if sorted := slices.Sorted(slices.Values(z)); len(z) > 1 {
+	sorted := slices.Sorted(slices.Values(z))
+	if len(z) > 1 {
 		best := sorted[len(z)-1]
 		a[slices.Index(z, best)] = best - sorted[len(z)-2]
 	}
@@ -230,7 +232,8 @@ func (o *Policy) Observe(b objectives.Batch) {
 	if o.KLTarget != 0 && tokens > 0 {
 		state["kl_beta"] = now.KLBeta * (1 + max(-0.2, min(kl/o.KLTarget-1, 0.2))*float64(len(b.Trajectories))/o.KLHorizon)
 	}
-	if step := o.EntropyStep; o.EntropyTarget != 0 && tokens > 0 {
+	step := o.EntropyStep
+	if o.EntropyTarget != 0 && tokens > 0 {
 		if entropy > o.EntropyTarget {
 			step = -step
 		}

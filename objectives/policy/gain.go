@@ -84,7 +84,10 @@ func (x *response) capped() {
 			if bounded != r {
 				x.cuts++
 			}
-		} else if x.v[j] = a * bounded; x.detached {
+			continue
+		}
+		x.v[j] = a * bounded
+		if x.detached {
 			x.v[j], x.g[j] = x.v[j]*x.t.LogProb[j], x.v[j]
 		} else if bounded == r {
 			x.g[j] = x.v[j]
@@ -262,7 +265,8 @@ func (x *response) follow() {
 			d = 0
 		}
 		sum = d + math.Exp2(-1/x.Future)*sum
-		if x.future[j] = max(x.FutureLow, min(math.Exp(sum), x.FutureHigh)); x.FutureSafety != 0 && x.a[j] < 0 && r > x.FutureSafety {
+		x.future[j] = max(x.FutureLow, min(math.Exp(sum), x.FutureHigh))
+		if x.FutureSafety != 0 && x.a[j] < 0 && r > x.FutureSafety {
 			x.future[j] = max(0.8, min(x.future[j], 1))
 		}
 	}

@@ -32,7 +32,8 @@ func (o *Policy) groupLoss(b objectives.Batch, w [][]float64) float64 {
 		}
 	}
 	for i, t := range b.Trajectories {
-		if loss += shared.Penalty(t, penalties[i]); w != nil {
+		loss += shared.Penalty(t, penalties[i])
+		if w != nil {
 			shared.AddPenalty(t, penalties[i], w[i])
 		}
 	}

@@ -86,7 +86,8 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 		if rows != nil {
 			t.TokenAdvantage = rows[i]
 		}
-		if x.read(&t, &t); bounded {
+		x.read(&t, &t)
+		if bounded {
 			all[i].Clipped = objectives.Fraction(x.cuts, len(x.v))
 		}
 		if o.CapESS {
@@ -188,7 +189,8 @@ func (x *response) read(t, at *objectives.Trajectory) {
 		return
 	}
 	for j := range n {
-		if x.a[j] = t.AdvantageAt(j); x.Signal == "teacher" {
+		x.a[j] = t.AdvantageAt(j)
+		if x.Signal == "teacher" {
 			x.a[j] = at.RefLogProb[j] - at.LogProb[j]
 		}
 	}
@@ -203,7 +205,8 @@ func (x *response) read(t, at *objectives.Trajectory) {
 	drift := x.drift()
 	for j := 0; j < n && x.values && (drift != 0 || x.Pull); j++ {
 		d := t.LogProb[j] - t.OldLogProb[j]
-		if x.v[j] -= drift * d * d; x.Pull {
+		x.v[j] -= drift * d * d
+		if x.Pull {
 			x.v[j] -= (1 - x.ess) * (math.Expm1(-d) + d)
 		}
 	}
@@ -216,11 +219,13 @@ func (x *response) gains() {
 	var cut bool
 	for j, a := range x.a {
 		if !alike || j == 0 || a != x.a[j-1] || x.lam[j] != x.lam[j-1] { // else as the token before
-			if gain, slope, cut = 0, 0, false; a != 0 || x.diagnose {
+			gain, slope, cut = 0, 0, false
+			if a != 0 || x.diagnose {
 				gain, slope, cut = x.gain(j, a)
 			}
 		}
-		if x.v[j], x.g[j] = gain, slope; x.detached {
+		x.v[j], x.g[j] = gain, slope
+		if x.detached {
 			x.v[j], x.g[j] = gain*x.t.LogProb[j], gain
 		}
 		if cut {
@@ -242,7 +247,8 @@ func (x *response) drift() float64 {
 
 // pull sets w to the derivatives of the sum of v by the log-probs of the response.
 func (x *response) pull(w []float64) {
-	if copy(w, x.g); x.Gradient == "through" && x.Scope != "token" && len(w) > 0 {
+	copy(w, x.g)
+	if x.Gradient == "through" && x.Scope != "token" && len(w) > 0 {
 		x.through(w)
 	}
 	for j := 0; j < len(w) && x.Inner != "none" && x.Gradient == "through"; j++ {
@@ -253,7 +259,8 @@ func (x *response) pull(w []float64) {
 	drift := x.drift()
 	for j := 0; j < len(w) && (drift != 0 || x.Pull); j++ {
 		d := x.t.LogProb[j] - x.t.OldLogProb[j]
-		if w[j] -= 2 * drift * d; x.Pull {
+		w[j] -= 2 * drift * d
+		if x.Pull {
 			w[j] += (1 - x.ess) * math.Expm1(-d)
 		}
 	}

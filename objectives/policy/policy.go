@@ -202,7 +202,8 @@ func (o *Policy) Exemptions() map[string]string {
 	case o.WeighsAll() && o.List == "none":
 		all["equal-rewards"] = "the drift and the pull move responses whatever their rewards are"
 	}
-	if maps.Copy(all, o.Shared.Exemptions()); o.Advantage == "rae" {
+	maps.Copy(all, o.Shared.Exemptions())
+	if o.Advantage == "rae" {
 		const why = "rewards are compared with those that the role had before"
 		maps.Copy(all, map[string]string{"equal-rewards": why, "equal-rounds": why, "advantages": "the averages take in one response after the other"})
 	}

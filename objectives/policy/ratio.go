@@ -74,7 +74,8 @@ func (x *response) scopes() {
 		case "next":
 			x.from[j], x.to[j] = j, min(n, j+x.ScopeTokens)
 		case "turn":
-			if x.from[j] = begin; turn < len(x.t.Turns) {
+			x.from[j] = begin
+			if turn < len(x.t.Turns) {
 				x.to[j] = x.t.Turns[turn].To
 			}
 		}
@@ -110,11 +111,13 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 		from, to := x.from[j], x.to[j]
 		if j > 0 && from == x.from[j-1] && to == x.to[j-1] {
 			x.means[j], x.orders[j] = x.means[j-1], x.orders[j-1]
-		} else if x.means[j] = 0; from < to {
+		} else if from < to {
 			if first {
 				x.orders[j] = x.orderOf(t, from, to)
 			}
 			x.means[j] = x.mean(x.z[from:to], x.orders[j], nil)
+		} else {
+			x.means[j] = 0
 		}
 		switch x.WithToken {
 		case "no":
@@ -158,14 +161,16 @@ func (x *response) mean(z []float64, order float64, soft []float64) (log float64
 	switch x.Mean {
 	case "product":
 		for j, v := range z {
-			if log += v; soft != nil {
+			log += v
+			if soft != nil {
 				soft[j] = 1
 			}
 		}
 		return log
 	case "min":
 		least := slices.Index(z, slices.Min(z))
-		if clear(soft); soft != nil {
+		clear(soft)
+		if soft != nil {
 			soft[least] = 1
 		}
 		return z[least]

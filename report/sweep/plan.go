@@ -82,7 +82,8 @@ func ReadPlan(path string) (*Plan, error) {
 	}
 	p := &Plan{File: path, Metrics: []string{""}}
 	var errs []error
-	if m := reflect.ValueOf(&p.Metrics).Elem(); f.Sweep.Metric != nil && !settings.Decode(f.Sweep.Metric, m) && !settings.Decode([]any{f.Sweep.Metric}, m) || len(p.Metrics) == 0 {
+	if m := reflect.ValueOf(&p.Metrics).Elem(); f.Sweep.Metric != nil && !settings.Decode(f.Sweep.Metric, m) &&
+		!settings.Decode([]any{f.Sweep.Metric}, m) || len(p.Metrics) == 0 {
 		errs = append(errs, fmt.Errorf("sweep.metric = %v: must be the name of a metric, or a list of names", f.Sweep.Metric))
 	}
 	for _, key := range meta.Undecoded() {

@@ -220,7 +220,8 @@ func (t *sweepTable) tables() []report.Results {
 		head, rows := t.comparisonCells()
 		list = append(list, report.Results{
 			Title: "Comparisons", Columns: head, Rows: rows,
-			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of the sign-flip test, p-value after Holm's correction for all comparisons.",
+			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of " +
+				"the sign-flip test, p-value after Holm's correction for all comparisons.",
 		})
 	}
 	return list

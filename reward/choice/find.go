@@ -81,8 +81,9 @@ var phrase = regexp.MustCompile(`(?i)^(?:\b(?:ans|(?:final_|correct_)?answers?|(
 // announcing are the words and signs with which phrases begin, in lower case and as far
 // as they are ASCII (réponse, lösung); verdicts are words of verdicts on a subject.
 var (
-	announcing = strings.Fields("ans answer answers final_answer correct_answer option correct_option choice solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
-	verdicts   = strings.Fields("is are was would must should has isn aren wasn")
+	announcing = strings.Fields("ans answer answers final_answer correct_answer option correct_option choice " +
+		"solution result correct right best choose select pick go it this respuesta resposta risposta r antwort l # 答 选 정 답 正 о")
+	verdicts = strings.Fields("is are was would must should has isn aren wasn")
 )
 
 // longestPhrase bounds the bytes of a phrase.
@@ -192,7 +193,8 @@ func (o options) subject(s string, at []int) (picked []int, named bool) {
 	}
 	for _, denial := range matches(s[at[1]:], verdicts, denied) {
 		after := strings.TrimSpace(s[at[1] : at[1]+denial[0]])
-		if again, _ := o.read(after[strings.LastIndexAny(after, "\n.,;:!?")+1:], false); slices.ContainsFunc(again, func(x int) bool { return slices.Contains(picked, x) }) {
+		if again, _ := o.read(after[strings.LastIndexAny(after, "\n.,;:!?")+1:], false); slices.ContainsFunc(again,
+			func(x int) bool { return slices.Contains(picked, x) }) {
 			return nil, true
 		}
 	}

@@ -80,7 +80,8 @@ func Sleep(ctx context.Context, pause time.Duration) error {
 // Grade calls attempt to grade the group, and again after a failure; after the last
 // failure it stops the run or skips the group, as the settings say. try is the number of
 // the attempt, from 0. name is the reward's name.
-func (s Settings) Grade(ctx context.Context, name string, group []reward.Sample, attempt func(ctx context.Context, try int) ([]reward.Score, error)) ([]reward.Score, error) {
+func (s Settings) Grade(ctx context.Context, name string, group []reward.Sample, attempt func(ctx context.Context,
+	try int) ([]reward.Score, error)) ([]reward.Score, error) {
 	if len(group) == 0 {
 		return nil, ctx.Err()
 	}
@@ -102,7 +103,8 @@ func (s Settings) Grade(ctx context.Context, name string, group []reward.Sample,
 		if asked := (delayed{}); errors.As(err, &asked) {
 			pause = max(pause, min(asked.after, longestAsked))
 		}
-		slog.Warn("a group could not be graded and is sent again", "reward", name, "problem", group[0].Problem.ID, "reason", process.Printable(err.Error()), "pause", pause.Round(time.Millisecond))
+		slog.Warn("a group could not be graded and is sent again", "reward", name, "problem", group[0].Problem.ID,
+			"reason", process.Printable(err.Error()), "pause", pause.Round(time.Millisecond))
 		if err := Sleep(ctx, pause); err != nil {
 			return nil, err
 		}
@@ -121,7 +123,8 @@ func (s Settings) giveUp(name string, group []reward.Sample, err error) ([]rewar
 	if s.OnError != "skip" {
 		return nil, err
 	}
-	slog.Warn("a group could not be graded and is left out", "reward", name, "problem", group[0].Problem.ID, "responses", len(group), "reason", process.Printable(err.Error()))
+	slog.Warn("a group could not be graded and is left out", "reward", name, "problem", group[0].Problem.ID,
+		"responses", len(group), "reason", process.Printable(err.Error()))
 	scores := make([]reward.Score, len(group))
 	for i := range scores {
 		scores[i] = reward.Score{Skip: true, Status: reward.Error, Reason: err.Error()}

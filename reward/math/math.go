@@ -29,7 +29,8 @@ func (r *rule) Validate() error {
 	if r.Mode == "" || slices.Contains(reward.ExtractRules, r.Mode) {
 		return nil
 	}
-	return &settings.Error{Key: "extract", Value: r.Mode, Remedy: "must be one of " + strings.Join(reward.ExtractRules, ", ") + "; without it the template decides"}
+	return &settings.Error{Key: "extract", Value: r.Mode, Remedy: "must be one of " + strings.Join(reward.ExtractRules, ", ") +
+		"; without it the template decides"}
 }
 
 // SetTemplate chooses the mode that the template asks for, unless one is set: the tags

@@ -62,14 +62,15 @@ const (
 // Library is built with CUDA 13 and cuDNN 9, but does not contain them.
 func (*provider) Library() provision.Kind {
 	const folder = "onnxruntime/capi/"
-	return provision.Kind{With: []string{file, shared}, Name: "with CUDA", Ref: ref, Sources: []provision.Source{provision.Wheels(ref, version, map[string]provision.Build{
-		"linux/amd64": {Platform: "manylinux_2_28_x86_64", Variant: "cuda13", Member: folder + "libonnxruntime.so." + version, Size: 255569273,
-			Sum: "5104254339ecadae808da771bd0b63b240f0dbd466514234905e54372435c303",
-			Beside: []provision.Part{
-				{Member: folder + shared, Sum: "086ec1d5388f64153d9c63470d126693db9a182c8ce236d3a1119068471b8a0d"},
-				{Member: folder + file, Sum: "8387867e857499e045caff5d13ac6a5de29571c801562fa2dde0e45f1f31de52"},
-			}},
-	})}}
+	return provision.Kind{With: []string{file, shared}, Name: "with CUDA", Ref: ref,
+		Sources: []provision.Source{provision.Wheels(ref, version, map[string]provision.Build{
+			"linux/amd64": {Platform: "manylinux_2_28_x86_64", Variant: "cuda13", Member: folder + "libonnxruntime.so." + version, Size: 255569273,
+				Sum: "5104254339ecadae808da771bd0b63b240f0dbd466514234905e54372435c303",
+				Beside: []provision.Part{
+					{Member: folder + shared, Sum: "086ec1d5388f64153d9c63470d126693db9a182c8ce236d3a1119068471b8a0d"},
+					{Member: folder + file, Sum: "8387867e857499e045caff5d13ac6a5de29571c801562fa2dde0e45f1f31de52"},
+				}},
+		})}}
 }
 
 // Present returns an error on a machine that has no GPU.

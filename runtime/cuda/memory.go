@@ -180,7 +180,8 @@ func (m *memory) Zero(at unsafe.Pointer, bytes int) error {
 func (m *memory) CopyRuns(to, from []unsafe.Pointer, runs []runtime.Runs) error {
 	for i := range to {
 		for _, r := range runs {
-			code := C.onering_cuda_copy_runs(m.id, unsafe.Add(to[i], r.To), C.size_t(r.Stride), unsafe.Add(from[i], r.From), C.size_t(r.FromStride), C.size_t(r.Width), C.size_t(r.Count), m.stream)
+			code := C.onering_cuda_copy_runs(m.id, unsafe.Add(to[i], r.To), C.size_t(r.Stride), unsafe.Add(from[i], r.From),
+				C.size_t(r.FromStride), C.size_t(r.Width), C.size_t(r.Count), m.stream)
 			if err := cudaError(code); err != nil {
 				return err
 			}

@@ -66,7 +66,8 @@ func (p *pinned) down(to []byte, start func(piece []byte, at int) error, wait fu
 		copyAtOnce(to[done:], before)
 		done += len(before)
 		at += len(piece)
-		if before = piece; len(piece) == 0 {
+		before = piece
+		if len(piece) == 0 {
 			break
 		}
 		if err := wait(); err != nil {

@@ -87,7 +87,8 @@ func (c *provider) look(ctx context.Context, r *report, library string, told boo
 	}
 	r.libraries[file] = path
 	if path == "" && !told {
-		r.lacks("there is no %s beside an ONNX Runtime library: a run on a GPU fetches pip's %s, or name a folder that has both with %s", file, ref, provision.LibraryVariable)
+		r.lacks("there is no %s beside an ONNX Runtime library: a run on a GPU fetches pip's %s, or name a folder that has both with %s",
+			file, ref, provision.LibraryVariable)
 	}
 	names, err := needs(path)
 	if err != nil {

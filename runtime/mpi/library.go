@@ -98,11 +98,13 @@ func open(path string, l launch) (Library, error) {
 }
 
 func notFound(l launch, failed []string) error {
-	text := fmt.Sprintf("mpi: %s started this process, but no library of %s can be used (looked for %s)", l.Launcher, cmp.Or(l.kind.String(), "MPI"), strings.Join(l.names(), ", "))
+	text := fmt.Sprintf("mpi: %s started this process, but no library of %s can be used (looked for %s)", l.Launcher,
+		cmp.Or(l.kind.String(), "MPI"), strings.Join(l.names(), ", "))
 	for _, f := range failed {
 		text += "\n  " + f
 	}
-	return errors.New(text + "\n  install the library that belongs to the launcher (Debian: libopenmpi3 or libmpich12), add its folder to LD_LIBRARY_PATH, or name the file in ONERING_MPI")
+	return errors.New(text + "\n  install the library that belongs to the launcher (Debian: libopenmpi3 or " +
+		"libmpich12), add its folder to LD_LIBRARY_PATH, or name the file in ONERING_MPI")
 }
 
 // load opens a library and asks what it is. It must be one that onering can call.

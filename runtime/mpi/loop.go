@@ -337,7 +337,8 @@ func (l *loop) finish() {
 		l.fail(errors.New("mpi: messages are left over that nobody receives or sent: MPI does not end in order"))
 		return
 	}
-	stop := watchdog(l.control.timeout, l.control.say, fmt.Sprintf("mpi: %s has not ended after %v (MPI_Finalize): this process ends itself", l.w.library.Name, l.control.timeout))
+	stop := watchdog(l.control.timeout, l.control.say, fmt.Sprintf("mpi: %s has not ended after %v (MPI_Finalize): this process ends itself",
+		l.w.library.Name, l.control.timeout))
 	if code := C.onering_mpi_finalize(); code != 0 {
 		l.closing = fmt.Errorf("mpi: %s does not end in order: error %d", l.w.library.Name, int(code))
 	}

@@ -144,13 +144,15 @@ func start(ctx context.Context, o Options, launch launch) (*World, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(within):
-		return nil, fmt.Errorf("mpi: %s has not started after %v: MPI_Init waits for a rank that is stopped or did not come so far, or for a network; a longer distributed.timeout gives it more time", lib.Name, within)
+		return nil, fmt.Errorf("mpi: %s has not started after %v: MPI_Init waits for a rank that is stopped or did "+
+			"not come so far, or for a network; a longer distributed.timeout gives it more time", lib.Name, within)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if n := int(w.self.size); launch.Size > 0 && n != launch.Size {
-		return nil, fmt.Errorf("mpi: %s started %d ranks, but %s (%s) sees %d: the library and the launcher are of two installations; name the launcher's library in ONERING_MPI%s", launch.Launcher, launch.Size, lib.Name, lib.Path, n, remedy(launch))
+		return nil, fmt.Errorf("mpi: %s started %d ranks, but %s (%s) sees %d: the library and the launcher are of "+
+			"two installations; name the launcher's library in ONERING_MPI%s", launch.Launcher, launch.Size, lib.Name, lib.Path, n, remedy(launch))
 	}
 	return w, nil
 }
@@ -206,10 +208,12 @@ func (w *World) introduce(ctx context.Context) error {
 		for _, h := range all {
 			w.peers = append(w.peers, h.Peer)
 			if h.Library != own.Library {
-				w.Abort(fmt.Errorf("rank %d on host %s has %s, rank 0 on host %s has %s: install the same MPI on all hosts", h.Rank, h.Host, h.Library, own.Host, own.Library))
+				w.Abort(fmt.Errorf("rank %d on host %s has %s, rank 0 on host %s has %s: install the same MPI on all hosts",
+					h.Rank, h.Host, h.Library, own.Host, own.Library))
 			}
 			if h.Version != own.Version {
-				w.Abort(fmt.Errorf("rank %d on host %s is onering %s, rank 0 on host %s is %s: install the same onering on all hosts", h.Rank, h.Host, h.Version, own.Host, own.Version))
+				w.Abort(fmt.Errorf("rank %d on host %s is onering %s, rank 0 on host %s is %s: install the same onering on all hosts",
+					h.Rank, h.Host, h.Version, own.Host, own.Version))
 			}
 		}
 		if peers, err = json.Marshal(w.peers); err != nil {

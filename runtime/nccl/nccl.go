@@ -57,7 +57,8 @@ func (l *Library) call(doing string, f func() C.int) error {
 	if code == 0 {
 		return nil
 	}
-	return fmt.Errorf("NCCL %s: %s: %s (code %d); NCCL_DEBUG=WARN in the environment says more", l.Version, doing, C.GoString(C.onering_nccl_text(&l.lib, code)), int(code))
+	return fmt.Errorf("NCCL %s: %s: %s (code %d); NCCL_DEBUG=WARN in the environment says more", l.Version, doing,
+		C.GoString(C.onering_nccl_text(&l.lib, code)), int(code))
 }
 
 // ID makes the identifier with which all ranks join.

@@ -175,7 +175,8 @@ func cpu() (model string, features []string) {
 		return "", nil
 	}
 	defer f.Close()
-	wanted := []string{"avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8",
+	wanted := []string{"avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+		"avx_vnni", "amx_tile", "amx_bf16", "amx_int8",
 		"asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2", "sme"}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		key, value, _ := strings.Cut(lines.Text(), ":")

@@ -191,7 +191,8 @@ func (p *provisioner) install(ctx context.Context, s Source, b Build) (string, e
 // what the user can do.
 func (p *provisioner) missing(why ...error) error {
 	if p.kind.Name != "" {
-		return fmt.Errorf("provision: no ONNX Runtime library %s was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --set runtime.library=FILE or %s",
+		return fmt.Errorf("provision: no ONNX Runtime library %s was found and none could be fetched:\n%w\nTo go on, "+
+			"put the libraries of pip's %s into one folder and name it with --set runtime.library=FILE or %s",
 			p.kind.Name, indented{errors.Join(why...)}, p.kind.Ref, LibraryVariable)
 	}
 	return fmt.Errorf(`provision: no ONNX Runtime library was found and none could be fetched:

@@ -184,7 +184,8 @@ func (c *chat) dialogue(m *Model) (d dialogue, err error) {
 	}
 	if c.Effort != "" {
 		if !m.Template.Reads(m.Tokenizer, "reasoning_effort") && c.Effort != "medium" { // OpenAI's default
-			return d, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; leave it out, or give what it reads as chat_template_kwargs", c.Effort)
+			return d, invalid("reasoning_effort", "reasoning_effort = %q: the model's chat template does not read it; "+
+				"leave it out, or give what it reads as chat_template_kwargs", c.Effort)
 		}
 		text, _ := json.Marshal(map[string]string{"reasoning_effort": c.Effort})
 		var effort tokenize.TemplateArgs

@@ -198,7 +198,8 @@ type loading struct {
 	ID      *int   `json:"lora_int_id"`  // vLLM's number of an adapter, which is ignored
 }
 
-var errNoLoad = &failure{http.StatusForbidden, "this server loads no adapters: start onering serve with --lora-root DIR, the folder under which they lie", "invalid_request_error", "", ""}
+var errNoLoad = &failure{http.StatusForbidden, "this server loads no adapters: start onering serve with " +
+	"--lora-root DIR, the folder under which they lie", "invalid_request_error", "", ""}
 
 // adapters answers requests that load or unload adapters. Decoding pauses meanwhile.
 func (s *Server) adapters(done string, change func(q loading) error) func(http.ResponseWriter, *http.Request, []byte) error {

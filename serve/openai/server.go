@@ -111,7 +111,8 @@ var page []byte
 // and loads nothing from elsewhere.
 func showPage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src "+
+		"'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	w.Write(page)
 }
 
@@ -282,7 +283,8 @@ func (s *Server) model(name string) (*Model, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return nil, &failure{http.StatusNotFound, fmt.Sprintf("there is no model %.100q; this server has %q", name, names), "invalid_request_error", "model", "model_not_found"}
+	return nil, &failure{http.StatusNotFound, fmt.Sprintf("there is no model %.100q; this server has %q", name, names),
+		"invalid_request_error", "model", "model_not_found"}
 }
 
 // named returns the function that finds the model of a request. In an episode every name is
@@ -371,7 +373,8 @@ func (s *Server) count() {
 	c.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	make := promauto.With(c.registry)
 	c.requests = make.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_requests_total", Help: "requests answered"}, []string{"path", "code"})
-	c.responses = make.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_responses_total", Help: "responses sampled to their end"}, []string{"finish_reason"})
+	c.responses = make.NewCounterVec(prometheus.CounterOpts{Name: "onering_serve_responses_total", Help: "responses sampled to their end"},
+		[]string{"finish_reason"})
 	c.prompt = make.NewCounter(prometheus.CounterOpts{Name: "onering_serve_prompt_tokens_total", Help: "tokens of prompts that were taken"})
 	c.tokens = make.NewCounter(prometheus.CounterOpts{Name: "onering_serve_generated_tokens_total", Help: "tokens sampled"})
 	gauge := func(name, help string, value *atomic.Int64) {

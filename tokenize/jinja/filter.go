@@ -28,7 +28,8 @@ func init() { // set in init, since map and select read the tables
 		"min": extreme(-1), "max": extreme(1), "sum": sumFilter, "reverse": reverseFilter, "groupby": groupBy, "batch": batch,
 		"wordcount": wordCount,
 	}
-	for _, name := range strings.Fields("attr center e escape filesizeformat forceescape pprint random slice striptags truncate urlencode urlize wordwrap xmlattr") {
+	for _, name := range strings.Fields("attr center e escape filesizeformat forceescape pprint random slice " +
+		"striptags truncate urlencode urlize wordwrap xmlattr") {
 		filters[name] = func(r *run, _ Value, _ arguments) Value {
 			r.fail("the filter %s is not supported", quote(name))
 			return nil

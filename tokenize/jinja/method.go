@@ -19,7 +19,8 @@ func init() {
 		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
 		"split": split, "replace": replaceMethod, "startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
 	}
-	for _, name := range strings.Fields("casefold center encode expandtabs format_map isidentifier isprintable istitle ljust maketrans rjust swapcase translate zfill") {
+	for _, name := range strings.Fields("casefold center encode expandtabs format_map isidentifier isprintable " +
+		"istitle ljust maketrans rjust swapcase translate zfill") {
 		textMethods[name] = func(r *run, _ Value, _ arguments) Value {
 			r.fail("the method %s of str is not supported", quote(name))
 			return nil

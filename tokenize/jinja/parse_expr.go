@@ -171,7 +171,8 @@ func (p *parser) primary() expr {
 		case "none", "None":
 			return constant(nil)
 		}
-		failIf(p.macros > 0 && slices.Contains([]string{"caller", "kwargs", "varargs"}, t.text), t.line, "%s in a macro is not supported: no published chat template has it", t.text)
+		failIf(p.macros > 0 && slices.Contains([]string{"caller", "kwargs", "varargs"}, t.text), t.line,
+			"%s in a macro is not supported: no published chat template has it", t.text)
 		return func(r *run, s *scope) Value {
 			r.step(t.line)
 			if v, ok := s.get(t.text); ok {

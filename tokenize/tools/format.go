@@ -121,7 +121,8 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 		}
 	}
 	if f.read == nil {
-		return nil, errors.New("the model's chat template has calls of tools in a form that is not read here; those of Qwen and Hermes, Qwen3-Coder, Llama 3 and SmolLM3 are")
+		return nil, errors.New("the model's chat template has calls of tools in a form that is not read here; those " +
+			"of Qwen and Hermes, Qwen3-Coder, Llama 3 and SmolLM3 are")
 	}
 	f.Marks, f.begin = []string{f.open, f.close}, []string{f.open}
 	if f.name == "xml" {
@@ -376,7 +377,8 @@ type schema struct {
 func (s schema) has(kind string) bool {
 	has := func(other schema) bool { return other.has(kind) }
 	list, _ := s.Type.([]any)
-	return slices.ContainsFunc(slices.Concat(s.AnyOf, s.OneOf, s.AllOf), has) || slices.Contains(list, any(kind)) || s.Type == any(kind) || kind == "object" && s.Ref != ""
+	return slices.ContainsFunc(slices.Concat(s.AnyOf, s.OneOf, s.AllOf), has) || slices.Contains(list, any(kind)) ||
+		s.Type == any(kind) || kind == "object" && s.Ref != ""
 }
 
 // value returns the JSON of a value given as text, by the argument's schema. Some

@@ -123,17 +123,26 @@ func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding 
 	}()
 	switch {
 	case later && entropy < 0.1*s.First[figureEntropy] && round.Idle-reward > 1-round.Idle:
-		return found("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, in the first rounds %.2g, and %s of the problems teach nothing at a reward of %.3f. Lower optimizer.learning_rate = %s, or set objective.entropy_bonus", entropy, s.First[figureEntropy], per(round.Idle), reward, rate)
+		return found("collapse", "the entropy has collapsed before the problems are solved: it is %.2g nats a token, "+
+			"in the first rounds %.2g, and %s of the problems teach nothing at a reward of %.3f. Lower optimizer.learning_rate "+
+			"= %s, or set objective.entropy_bonus", entropy, s.First[figureEntropy], per(round.Idle), reward, rate)
 	case b[bestRight]-right > 2*wrong && reward-b[bestRightReward] > 2*groupError(round):
-		return found("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", b[bestRightReward], reward, 100*b[bestRight], 100*right)
+		return found("hacked", "the reward rises (%.3f to %.3f) while right answers fall (%.0f %% to %.0f %%): it is "+
+			"being hacked. Lower the weight of the parts that do not grade the answer, in reward.use", b[bestRightReward], reward, 100*b[bestRight], 100*right)
 	case s.Fallen > 1 && d.facts.Settings["data.curriculum"] == "":
-		return found("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before", b[bestReward], reward, surely, rate)
+		return found("rate-high", "the reward fell from %.3f to %.3f, by more than %d standard errors, and stays "+
+			"there: the steps destroy what the model knew. Lower optimizer.learning_rate = %s and begin again from the checkpoint before",
+			b[bestReward], reward, surely, rate)
 	case later && length > 2*s.First[figureLength] && reward < b[bestReward]:
-		return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds %.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, s.First[figureLength], reward, b[bestReward])
+		return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds "+
+			"%.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, s.First[figureLength], reward, b[bestReward])
 	case later && cut > s.First[figureTruncated]+0.25:
-		return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise rollout.max_new_tokens = %s", per(cut), per(s.First[figureTruncated]), d.facts.Settings["rollout.max_new_tokens"])
+		return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise rollout.max_new_tokens = %s",
+			per(cut), per(s.First[figureTruncated]), d.facts.Settings["rollout.max_new_tokens"])
 	case (s.Flat >= flatRounds || s.Flat == s.Rounds) && s.Flat > 0 && len(s.Said) == 0:
-		return found("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report", s.Flat, reward, per(r.Float("frac_reward_zero_std")))
+		return found("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage "+
+			"that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report",
+			s.Flat, reward, per(r.Float("frac_reward_zero_std")))
 	}
 	return nil
 }
@@ -178,7 +187,9 @@ func (d *Doctor) step(r metrics.Record) *Finding {
 	if len(s.Losses) >= lossWindow/4 {
 		middle, deviation, largest := medianDeviation(s.Losses)
 		if off := math.Abs(loss - middle); deviation > 0 && off > lossSpread*deviation && off > lossRecord*largest {
-			f = found("loss-jump", "the loss has jumped: it is %.3g at step %v, %.0f deviations from the median %.3g of the steps before, with a gradient norm of %.2g. Lower optimizer.max_grad_norm or optimizer.learning_rate = %s", loss, r.Get("step"), off/deviation, middle, r.Float("grad_norm"), d.facts.Settings["optimizer.learning_rate"])
+			f = found("loss-jump", "the loss has jumped: it is %.3g at step %v, %.0f deviations from the median %.3g of "+
+				"the steps before, with a gradient norm of %.2g. Lower optimizer.max_grad_norm or optimizer.learning_rate = %s",
+				loss, r.Get("step"), off/deviation, middle, r.Float("grad_norm"), d.facts.Settings["optimizer.learning_rate"])
 		}
 	}
 	if len(s.Losses) == lossWindow {
@@ -200,7 +211,8 @@ func (d *Doctor) supervised(r metrics.Record, loss float64) *Finding {
 	}
 	newest := append(slices.Clone(s.Losses[max(0, len(s.Losses)-earlySteps+1):]), loss)
 	if first := slices.Min(s.Early); slices.Min(newest) > 1.5*first+1 {
-		return found("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %s", first, loss, r.Get("step"), d.facts.Settings["optimizer.learning_rate"])
+		return found("rate-high", "the loss rose from %.3g to %.3g by step %v: the steps are too large. Lower optimizer.learning_rate (--lr) = %s",
+			first, loss, r.Get("step"), d.facts.Settings["optimizer.learning_rate"])
 	}
 	return nil
 }
@@ -212,9 +224,11 @@ func (d *Doctor) heldOut(r metrics.Record, loss float64) *Finding {
 	case math.IsNaN(first):
 		b[evaluated] = loss
 	case loss > 1.5*first+1:
-		return found("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
+		return found("rate-high", "the held-out loss rose from %.3g to %.3g by step %.0f: the steps are too large. "+
+			"Lower optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
 	case int(step) == d.facts.Steps && step >= 8 && math.Abs(loss-first) < 1e-4*first:
-		return found("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
+		return found("rate-low", "nothing was learned: the held-out loss hardly changed from %.4g to %.4g in %.0f "+
+			"steps. Raise optimizer.learning_rate (--lr) = %s", first, loss, step, rate)
 	}
 	return nil
 }

@@ -34,9 +34,11 @@ func Problems(train []data.Problem, suites map[string][]data.Problem, promptColu
 	}
 	switch {
 	case n > 0 && 50*other >= n && other > 1:
-		list = append(list, *found("conflicts", "%d of the %d problems of data.train have the prompt of an earlier one and another answer, which conflict (%s).%s Leave one of them out; onering data check names them", other, n, clash, place))
+		list = append(list, *found("conflicts", "%d of the %d problems of data.train have the prompt of an earlier "+
+			"one and another answer, which conflict (%s).%s Leave one of them out; onering data check names them", other, n, clash, place))
 	case n > 1 && 5*again >= n:
-		list = append(list, *found("duplicates", "data.train has only %d different problems: %d of its %d rows are duplicates.%s Leave them out; onering data check names them", len(first), again, n, place))
+		list = append(list, *found("duplicates", "data.train has only %d different problems: %d of its %d rows are "+
+			"duplicates.%s Leave them out; onering data check names them", len(first), again, n, place))
 	}
 	for _, name := range slices.Sorted(maps.Keys(suites)) {
 		suite, both := suites[name], 0
@@ -46,7 +48,8 @@ func Problems(train []data.Problem, suites map[string][]data.Problem, promptColu
 			}
 		}
 		if 100*both >= len(suite) && both > 0 {
-			list = append(list, *found("leak", "%d of the %d problems of the suite %s are also in data.train: its figures would be those of problems that were trained on. Take another suite, or leave them out by data.filter", both, len(suite), name))
+			list = append(list, *found("leak", "%d of the %d problems of the suite %s are also in data.train: its figures "+
+				"would be those of problems that were trained on. Take another suite, or leave them out by data.filter", both, len(suite), name))
 		}
 	}
 	return list

@@ -231,7 +231,8 @@ func (d *Doctor) round(r metrics.Record, round *Round) (f *Finding) {
 	if f == nil {
 		f = d.steps(r, round.Steps)
 	}
-	if g := d.course(r, round, right); f == nil {
+	g := d.course(r, round, right)
+	if f == nil {
 		f = g
 	}
 	return f
@@ -242,9 +243,11 @@ func (p *reading) fault() (f *Finding) {
 	failed := p.record.Float("environment/failed_share")
 	switch {
 	case failed > 0.5:
-		return found("environment", "the environment fails in %s of the episodes, which have no grade; most often: %v. Look at the environment's program and its settings in [environment]", per(failed), p.record.Get("environment/reason"))
+		return found("environment", "the environment fails in %s of the episodes, which have no grade; most often: "+
+			"%v. Look at the environment's program and its settings in [environment]", per(failed), p.record.Get("environment/reason"))
 	case p.skipped > 0.2 && !(failed > 0):
-		return found("skipped", "%s of the responses have no grade, since the reward skipped them: nothing is learned from these. Have the reward grade every response", per(p.skipped))
+		return found("skipped", "%s of the responses have no grade, since the reward skipped them: nothing is learned "+
+			"from these. Have the reward grade every response", per(p.skipped))
 	case len(p.graded) < leastGraded:
 		return nil
 	}

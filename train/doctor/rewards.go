@@ -24,21 +24,30 @@ func (p *reading) rewards() *Finding {
 	unclear := p.known && (p.right > 0.95 || p.right == 0) // equal rewards may be deserved
 	switch {
 	case p.flat >= 0.95 && p.level < 0.9 && p.same < 0.5 && p.ties >= 8 && pairs < 0.1*p.ties:
-		return found("ignores-response", "the reward depends on the problem and not on the response: it is the same for all responses in %s of the groups, for right and wrong answers alike, and differs between problems (%.3g to %.3g). Repair the reward", per(p.flat), p.least, p.most)
+		return found("ignores-response", "the reward depends on the problem and not on the response: it is the same "+
+			"for all responses in %s of the groups, for right and wrong answers alike, and differs between problems (%.3g to %.3g). Repair the reward",
+			per(p.flat), p.least, p.most)
 	case paidAlike && !unclear && p.known && p.most < 0.5 && (constant || p.mean <= (p.least+p.most)/2):
-		return found("never-paid", "the reward pays nothing for right answers: the mean is %.3g, the most %.3g, and %s of the responses are right by the verifier. Repair the reward", p.mean, p.most, per(p.right))
+		return found("never-paid", "the reward pays nothing for right answers: the mean is %.3g, the most %.3g, and "+
+			"%s of the responses are right by the verifier. Repair the reward", p.mean, p.most, per(p.right))
 	case paidAlike && !unclear && p.known:
-		return found("pays-all", "the reward pays wrong responses as it pays right ones: the mean is %.3g, the least %.3g, and %s of the responses are right by the verifier. Repair the reward", p.mean, p.least, per(p.right))
+		return found("pays-all", "the reward pays wrong responses as it pays right ones: the mean is %.3g, the least "+
+			"%.3g, and %s of the responses are right by the verifier. Repair the reward", p.mean, p.least, per(p.right))
 	case constant && !p.known && p.most > 0:
-		return found("pays-all", "the reward pays every response the same, %.3g, whatever it says: there is nothing to compare. Repair the reward, or take harder problems if all are right", p.most)
+		return found("pays-all", "the reward pays every response the same, %.3g, whatever it says: there is nothing "+
+			"to compare. Repair the reward, or take harder problems if all are right", p.most)
 	case constant && !p.known:
-		return found("never-paid", "no response earns more than %.3g of the reward: there is nothing to compare. Look whether the reward pays what it should, or take easier problems", p.most)
+		return found("never-paid", "no response earns more than %.3g of the reward: there is nothing to compare. Look "+
+			"whether the reward pays what it should, or take easier problems", p.most)
 	case p.spread > 0 && p.spread < 1e-4*size:
-		return found("tiny-spread", "rewards to the same problem differ by a tiny %.1g, beside a size of %.3g: standardized advantages make noise of this rounding as large as any reward. Round the reward, or set objective.advantage = \"centered\"", p.spread, size)
+		return found("tiny-spread", "rewards to the same problem differ by a tiny %.1g, beside a size of %.3g: "+
+			"standardized advantages make noise of this rounding as large as any reward. Round the reward, or set objective.advantage = \"centered\"", p.spread, size)
 	case p.twins >= 8 && p.differ >= 0.2*p.twins:
-		return found("random-reward", "the same response to the same problem earns different rewards, in %s of %.0f pairs: the reward is partly random, and its noise is learned. Make it repeatable", per(p.differ/p.twins), p.twins)
+		return found("random-reward", "the same response to the same problem earns different rewards, in %s of %.0f "+
+			"pairs: the reward is partly random, and its noise is learned. Make it repeatable", per(p.differ/p.twins), p.twins)
 	case p.spread > 0 && size < 1e-6:
-		return found("small-scale", "rewards are too small: at most %.1g, so that gradients vanish beside optimizer.eps = %s and the weights hardly move. Scale the reward to about 1", size, p.Settings["optimizer.eps"])
+		return found("small-scale", "rewards are too small: at most %.1g, so that gradients vanish beside optimizer.eps "+
+			"= %s and the weights hardly move. Scale the reward to about 1", size, p.Settings["optimizer.eps"])
 	}
 	if f := p.parts(); f != nil {
 		return f
@@ -48,19 +57,26 @@ func (p *reading) rewards() *Finding {
 	switch {
 	case math.Abs(p.length) > 0.9 && paid < 0.9: // right answers may be the longer ones
 		way := map[bool]string{true: "longer", false: "shorter"}[p.length > 0]
-		return found("length", "the reward follows the length of the response and not its answer (correlation %.2f within groups), so that %s responses will be learned. Have the reward grade the answer", p.length, way)
+		return found("length", "the reward follows the length of the response and not its answer (correlation %.2f "+
+			"within groups), so that %s responses will be learned. Have the reward grade the answer", p.length, way)
 	case pairs >= 20 && pairs > p.ties && p.behind > 0.35*pairs && p.behind < 0.65*pairs:
-		return found("random-reward", "the reward is as good as random: of a right and a wrong response to one problem the right one earns more in %s of %.0f pairs. Have the reward grade the answer", per(p.ahead/pairs), pairs)
+		return found("random-reward", "the reward is as good as random: of a right and a wrong response to one problem "+
+			"the right one earns more in %s of %.0f pairs. Have the reward grade the answer", per(p.ahead/pairs), pairs)
 	case pairs >= 20 && pairs > p.ties && p.behind > p.ahead:
-		return found("pays-all", "the reward pays wrong responses more than right ones: in %s of %.0f pairs of answers to one problem. Turn its sign, or repair it", per(p.behind/pairs), pairs)
+		return found("pays-all", "the reward pays wrong responses more than right ones: in %s of %.0f pairs of answers "+
+			"to one problem. Turn its sign, or repair it", per(p.behind/pairs), pairs)
 	case p.known && p.right <= 0.01 && p.flat >= 0.9:
 		return p.unsolved()
 	case p.right >= 0.95 && p.flat >= 0.9 && len(p.round.Problems) >= 8:
-		return found("too-easy", "%s of the responses are right before training, all in %s of the groups: the model solves these problems already, and there is nothing to learn. Take harder problems", per(p.right), per(p.flat))
+		return found("too-easy", "%s of the responses are right before training, all in %s of the groups: the model "+
+			"solves these problems already, and there is nothing to learn. Take harder problems", per(p.right), per(p.flat))
 	case b[evaluatedCut] > p.truncated+0.2 && limit > 0 && limit < p.number("rollout.max_new_tokens"):
-		return found("eval-differs", "the evaluation cuts %s of its responses off at eval.max_new_tokens = %.0f, and training %s at rollout.max_new_tokens = %s: leave eval.max_new_tokens out", per(b[evaluatedCut]), limit, per(p.truncated), p.Settings["rollout.max_new_tokens"])
+		return found("eval-differs", "the evaluation cuts %s of its responses off at eval.max_new_tokens = %.0f, and "+
+			"training %s at rollout.max_new_tokens = %s: leave eval.max_new_tokens out", per(b[evaluatedCut]), limit,
+			per(p.truncated), p.Settings["rollout.max_new_tokens"])
 	case b[evaluatedUnanswered] > p.unanswered+0.2 && extract != "" && extract != p.Extract:
-		return found("eval-differs", "the evaluation finds no answer in %s of its responses (eval.extract = %q), and training in %s (reward.extract = %q): leave eval.extract out", per(b[evaluatedUnanswered]), extract, per(p.unanswered), p.Extract)
+		return found("eval-differs", "the evaluation finds no answer in %s of its responses (eval.extract = %q), and "+
+			"training in %s (reward.extract = %q): leave eval.extract out", per(b[evaluatedUnanswered]), extract, per(p.unanswered), p.Extract)
 	}
 	return nil
 }
@@ -84,13 +100,17 @@ func (p *reading) form() *Finding {
 	pattern := p.Settings["reward.pattern"]
 	switch {
 	case p.Extract != "" && right > 0 && right >= last/2:
-		return found("form", "%s (extract = %q); extract = \"auto\" finds one in %s of these, right in %s: set reward.extract = \"auto\"", text, p.Extract, per(seen/n), per(right/n))
+		return found("form", "%s (extract = %q); extract = \"auto\" finds one in %s of these, right in %s: set reward.extract = \"auto\"",
+			text, p.Extract, per(seen/n), per(right/n))
 	case p.Extract != "" && last > 0:
-		return found("form", "%s (extract = %q); the last expression is right in %s of these: set reward.extract = \"last\", or ask for the form by model.template", text, p.Extract, per(last/n))
+		return found("form", "%s (extract = %q); the last expression is right in %s of these: set reward.extract = "+
+			"\"last\", or ask for the form by model.template", text, p.Extract, per(last/n))
 	case pattern != "" && right+last > 0:
-		return found("form", "%s (its pattern %s does not match); one stands elsewhere in %s of these, right in %s: change reward.pattern, or ask for that form in the prompt", text, pattern, per(seen/n), per(max(right, last)/n))
+		return found("form", "%s (its pattern %s does not match); one stands elsewhere in %s of these, right in %s: "+
+			"change reward.pattern, or ask for that form in the prompt", text, pattern, per(seen/n), per(max(right, last)/n))
 	case right+last > 0 || p.unanswered > 0.5:
-		return found("form", "%s, such as %q, and %s are right elsewhere: ask for the answer in that form, by model.template or in the problems", text, example(such), per(max(right, last)/n))
+		return found("form", "%s, such as %q, and %s are right elsewhere: ask for the answer in that form, by model.template or in the problems",
+			text, example(such), per(max(right, last)/n))
 	}
 	return nil
 }
@@ -111,9 +131,11 @@ func (p *reading) parts() *Finding {
 		same := p.share(func(x graded) bool { return x.Parts[name] == first })
 		switch {
 		case weights[name] < 0 && agreed > 0.3:
-			return found("negative", "the part %s of the reward has a negative weight (%g) although it is paid for right answers, so that right answers will fall. Give it a positive weight in reward.use", name, weights[name])
+			return found("negative", "the part %s of the reward has a negative weight (%g) although it is paid for right "+
+				"answers, so that right answers will fall. Give it a positive weight in reward.use", name, weights[name])
 		case same > 0.995 && first < 1 && weights[name] != 0 && !(first == 0 && strings.HasPrefix(name, "length")):
-			return found("dead-part", "the part %s of the reward is the same for every response: always %.3g. It teaches nothing. Repair it, ask for what it pays for in the prompt, or take it out of reward.use", name, first)
+			return found("dead-part", "the part %s of the reward is the same for every response: always %.3g. It teaches "+
+				"nothing. Repair it, ask for what it pays for in the prompt, or take it out of reward.use", name, first)
 		case agreed > 0.95:
 			judged = true
 		case share > largest:
@@ -123,7 +145,8 @@ func (p *reading) parts() *Finding {
 	if !judged || largest < 0.4 {
 		return nil
 	}
-	return found("outweighed", "the part %s (weight %g) makes %s of the differences between rewards: the reward can rise while right answers fall. Lower its weight in reward.use", most, weights[most], per(largest))
+	return found("outweighed", "the part %s (weight %g) makes %s of the differences between rewards: the reward "+
+		"can rise while right answers fall. Lower its weight in reward.use", most, weights[most], per(largest))
 }
 
 // within returns the distances of a figure from the mean of its group.
@@ -154,12 +177,14 @@ func (p *reading) unsolved() *Finding {
 			value, _ := q.Fields.Get(field.Name)
 			return []string{plain(value)}
 		}); met > 0.05 {
-			return found("wrong-gold", "the answers are read from the wrong column: no response meets the column %q, and %s meet the column %q. Set data.answer = %q", column, per(met), field.Name, field.Name)
+			return found("wrong-gold", "the answers are read from the wrong column: no response meets the column %q, "+
+				"and %s meet the column %q. Set data.answer = %q", column, per(met), field.Name, field.Name)
 		}
 	}
 	for _, rows := range []int{1, -1, 2, -2} {
 		if met := p.met(func(q data.Problem) []string { return p.Neighbor(q, rows) }); met > 0.05 {
-			return found("wrong-gold", "the answers of the data are those of other rows: no response meets its own row's, and %s meet that of the row %+d. Shift the column %q back", per(met), rows, column)
+			return found("wrong-gold", "the answers of the data are those of other rows: no response meets its own row's, "+
+				"and %s meet that of the row %+d. Shift the column %q back", per(met), rows, column)
 		}
 	}
 	numbers, golds, near, gold, answer := 0.0, 0.0, 0.0, "", ""
@@ -177,11 +202,16 @@ func (p *reading) unsolved() *Finding {
 	}
 	switch n := float64(len(p.graded)); {
 	case numbers > 0.6*n && golds > 0.6*n:
-		return found("wrong-gold", "the answers of the data have another form than those of the responses: the column %q has %q where responses say %q, so that none is right. Write the column as the model writes, or set data.answer to another", column, example(gold), example(answer))
+		return found("wrong-gold", "the answers of the data have another form than those of the responses: the column "+
+			"%q has %q where responses say %q, so that none is right. Write the column as the model writes, or set data.answer to another",
+			column, example(gold), example(answer))
 	case p.agree > 0.035 && p.agree < 1 && answered > 0.5 && (near > 0.25*numbers || numbers < 0.5*n && p.agree > 0.1): // guesses neither agree nor have the right size
-		return found("wrong-gold", "no response meets the answers of the data (column %q) although %s have an answer and the responses to a problem agree (%s of the pairs): the column is another one, or the tokenizer is another model's. Compare both; set data.answer", column, per(answered), per(p.agree))
+		return found("wrong-gold", "no response meets the answers of the data (column %q) although %s have an answer "+
+			"and the responses to a problem agree (%s of the pairs): the column is another one, or the tokenizer is "+
+			"another model's. Compare both; set data.answer", column, per(answered), per(p.agree))
 	}
-	return found("too-hard", "no response is right (pass@%d is %.3g on %d problems), although %s have an answer, of which %s of the pairs agree: the model does not solve these. Take easier problems, or begin with onering sft",
+	return found("too-hard", "no response is right (pass@%d is %.3g on %d problems), although %s have an answer, "+
+		"of which %s of the pairs agree: the model does not solve these. Take easier problems, or begin with onering sft",
 		len(p.graded)/len(p.round.Problems), p.right, len(p.round.Problems), per(answered), per(p.agree))
 }
 
@@ -219,9 +249,11 @@ func (p *reading) wrongPrompt() *Finding {
 	}
 	switch {
 	case 2*same > len(p.round.Problems):
-		return found("wrong-prompt", "the prompts are the answers: in %d of %d problems both are the same text. Set data.prompt to the column with the problems", same, len(p.round.Problems))
+		return found("wrong-prompt", "the prompts are the answers: in %d of %d problems both are the same text. Set "+
+			"data.prompt to the column with the problems", same, len(p.round.Problems))
 	case column != "" && better != "":
-		return found("wrong-prompt", "no response is right, and the prompts are the column %q (data.prompt), such as %q, although the rows have a column %q: set data.prompt = %q", column, example(p.round.Problems[0].Text), better, better)
+		return found("wrong-prompt", "no response is right, and the prompts are the column %q (data.prompt), such as "+
+			"%q, although the rows have a column %q: set data.prompt = %q", column, example(p.round.Problems[0].Text), better, better)
 	}
 	return nil
 }

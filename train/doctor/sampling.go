@@ -11,31 +11,42 @@ import (
 func (p *reading) sampling() *Finding {
 	t, filters, uniform := p.number("rollout.temperature"), p.filters(), math.Log(float64(p.Vocabulary))
 	random, lost := p.entropy/uniform, p.before[evaluated] > max(0.05, 3*p.right)
-	same := fmt.Sprintf("the responses to a problem are the same text in %s of the groups and %s of the pairs (entropy %.2g nats a token), which leaves nothing to compare", per(p.same), per(p.twice), p.entropy)
+	same := fmt.Sprintf("the responses to a problem are the same text in %s of the groups and %s of the pairs "+
+		"(entropy %.2g nats a token), which leaves nothing to compare", per(p.same), per(p.twice), p.entropy)
 	switch {
 	case t > 1 && (random > 0.5 || t > 1.25 && random > 0.15 && lost):
-		return found("hot", "a temperature of %g makes the responses nearly random: their entropy is %.2f nats a token, near %s of the most that is possible. Set rollout.temperature = 1", t, p.entropy, per(random))
+		return found("hot", "a temperature of %g makes the responses nearly random: their entropy is %.2f nats a "+
+			"token, near %s of the most that is possible. Set rollout.temperature = 1", t, p.entropy, per(random))
 	case random > 0.6:
-		return found("untrained", "the model writes random tokens: the entropy is %.2f nats a token, near the %.2f of a uniform draw. Train it by onering sft first, or set model.path to a trained model", p.entropy, uniform)
+		return found("untrained", "the model writes random tokens: the entropy is %.2f nats a token, near the %.2f "+
+			"of a uniform draw. Train it by onering sft first, or set model.path to a trained model", p.entropy, uniform)
 	case p.Bare && p.right < 0.05 && (p.unanswered > 0.3 || p.alike > 0.5 || p.truncated > 0.3):
-		return found("template", "prompts lack the chat template that the model's tokenizer has, and %s of the responses are right (the prompts' template is %q): set model.template = \"chat\"", per(p.right), p.Settings["model.template"])
+		return found("template", "prompts lack the chat template that the model's tokenizer has, and %s of the "+
+			"responses are right (the prompts' template is %q): set model.template = \"chat\"", per(p.right), p.Settings["model.template"])
 	case p.passed > 0.1 && p.passed > p.truncated/2:
-		return found("no-end", "responses do not end at the token %s that the model writes for it: %s go on after it until rollout.max_new_tokens cuts them. Set eos_token_id in the model's generation_config.json to that token", p.token, per(p.passed))
+		return found("no-end", "responses do not end at the token %s that the model writes for it: %s go on after it "+
+			"until rollout.max_new_tokens cuts them. Set eos_token_id in the model's generation_config.json to that token", p.token, per(p.passed))
 	case p.early > 0.5 && p.right < 0.05:
-		return found("no-end", "%s of the responses end at %q, which eos_token_id names and which is not an end token, and %s are right: set eos_token_id in the model's generation_config.json to the token that ends its texts", per(p.early), p.token, per(p.right))
+		return found("no-end", "%s of the responses end at %q, which eos_token_id names and which is not an end token, "+
+			"and %s are right: set eos_token_id in the model's generation_config.json to the token that ends its texts", per(p.early), p.token, per(p.right))
 	case p.stopped > 0.1 && p.stoppedRight < 0.05 && (p.stopped == 1 || p.stoppedRight < p.right/2):
-		return found("stop", "%s of the responses are ended by a stop text (model.stop = %s), and %s of these are right: it stands before the answer. Take it out of model.stop", per(p.stopped), p.Settings["model.stop"], per(p.stoppedRight))
+		return found("stop", "%s of the responses are ended by a stop text (model.stop = %s), and %s of these are "+
+			"right: it stands before the answer. Take it out of model.stop", per(p.stopped), p.Settings["model.stop"], per(p.stoppedRight))
 	case p.truncated >= 0.1:
-		return found("cut", "%s of the responses are cut off at rollout.max_new_tokens = %s before they end, and earn nothing for what would follow; the mean length is %.0f tokens. Raise rollout.max_new_tokens", per(p.truncated), p.Settings["rollout.max_new_tokens"], p.record.Float("response_length/mean"))
+		return found("cut", "%s of the responses are cut off at rollout.max_new_tokens = %s before they end, and earn "+
+			"nothing for what would follow; the mean length is %.0f tokens. Raise rollout.max_new_tokens", per(p.truncated),
+			p.Settings["rollout.max_new_tokens"], p.record.Float("response_length/mean"))
 	case p.right > 0.9:
 	case (p.same >= 0.5 || p.twice > 0.25) && t <= 0.5:
 		return found("no-variety", "%s: rollout.temperature is %g. Set it to 1", same, t)
 	case p.same >= 0.5 && filters != "":
 		return found("no-variety", "%s: %s hides all other tokens. Leave it out", same, filters)
 	case p.same > 0.8:
-		return found("no-variety", "%s: the model is certain of its answers, and right in %s. Begin with another model, or raise rollout.temperature", same, per(p.right))
+		return found("no-variety", "%s: the model is certain of its answers, and right in %s. Begin with another model, or raise rollout.temperature",
+			same, per(p.right))
 	case filters != "" && p.entropy > 0.01 && p.surprise < 0.85*p.entropy && p.hidden > 4: // the two are equal on average where the model's own distribution is sampled
-		return found("filter", "%s hides from training what the model would write: the sampled tokens have %.2g nats each, of the %.2g that the model's distribution has. Leave it out of [rollout]", filters, p.surprise, p.entropy)
+		return found("filter", "%s hides from training what the model would write: the sampled tokens have %.2g nats "+
+			"each, of the %.2g that the model's distribution has. Leave it out of [rollout]", filters, p.surprise, p.entropy)
 	}
 	return nil
 }

@@ -14,10 +14,13 @@ import (
 func (f *Facts) planned() (list []Finding) {
 	rate, decay, warmup := f.number("optimizer.learning_rate"), f.number("optimizer.weight_decay"), f.number("optimizer.warmup")
 	if warmup >= 1 && warmup > float64(f.Steps)/2 && f.Steps > 1 || warmup > 0.5 && warmup < 1 {
-		list = append(list, *found("warmup", "the warm-up takes most of the run, so that its learning rate stays below the one that is set: optimizer.warmup = %g, and the run has %d steps. Give it a share of the steps, such as 0.1", warmup, f.Steps))
+		list = append(list, *found("warmup", "the warm-up takes most of the run, so that its learning rate stays "+
+			"below the one that is set: optimizer.warmup = %g, and the run has %d steps. Give it a share of the steps, such as 0.1", warmup, f.Steps))
 	}
 	if shrink := rate * decay; decay >= 1 && shrink > 0.002 && f.Settings["lora.on"] != "true" && shrink*float64(f.Steps) > 0.2 {
-		list = append(list, *found("decay", "weight decay shrinks the weights by %.2g %% in each step (optimizer.weight_decay = %g times the learning rate %g), to %.2g %% by the end of the run, faster than the rewards can hold them. Lower optimizer.weight_decay", 100*shrink, decay, rate, 100*math.Pow(1-min(1, shrink), float64(f.Steps))))
+		list = append(list, *found("decay", "weight decay shrinks the weights by %.2g %% in each step (optimizer.weight_decay "+
+			"= %g times the learning rate %g), to %.2g %% by the end of the run, faster than the rewards can hold them. Lower optimizer.weight_decay",
+			100*shrink, decay, rate, 100*math.Pow(1-min(1, shrink), float64(f.Steps))))
 	}
 	return list
 }
@@ -42,17 +45,23 @@ func (d *Doctor) steps(record metrics.Record, steps []metrics.Record) *Finding {
 	kl, entropy, clip := stat.Mean(column("term_share/kl")), stat.Mean(column("term_share/entropy")), f.narrow()
 	switch {
 	case kl > 0.5 && f.Settings["model.reference"] != "":
-		return found("kl", "the KL penalty overrules the reward: %s of the gradient pull to model.reference = %q (objective.kl_beta = %s). Lower objective.kl_beta, or take another reference", per(kl), f.Settings["model.reference"], f.Settings["objective.kl_beta"])
+		return found("kl", "the KL penalty overrules the reward: %s of the gradient pull to model.reference = %q "+
+			"(objective.kl_beta = %s). Lower objective.kl_beta, or take another reference", per(kl), f.Settings["model.reference"], f.Settings["objective.kl_beta"])
 	case kl > 0.5:
-		return found("kl", "the KL penalty overrules the reward: %s of the gradient hold the policy at the reference (objective.kl_beta = %s). Lower objective.kl_beta", per(kl), f.Settings["objective.kl_beta"])
+		return found("kl", "the KL penalty overrules the reward: %s of the gradient hold the policy at the reference "+
+			"(objective.kl_beta = %s). Lower objective.kl_beta", per(kl), f.Settings["objective.kl_beta"])
 	case entropy > 0.5:
-		return found("entropy", "the entropy bonus overrules the reward: %s of the gradient are for the entropy (objective.entropy_bonus = %s). Lower objective.entropy_bonus", per(entropy), f.Settings["objective.entropy_bonus"])
+		return found("entropy", "the entropy bonus overrules the reward: %s of the gradient are for the entropy "+
+			"(objective.entropy_bonus = %s). Lower objective.entropy_bonus", per(entropy), f.Settings["objective.entropy_bonus"])
 	case most > 2.5 && epochs > 1 && most > 2*first:
-		return found("stale", "the %.0f passes over one round's responses move the policy too far: the log-ratio of a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, first)
+		return found("stale", "the %.0f passes over one round's responses move the policy too far: the log-ratio of "+
+			"a token deviates by %.2g nats in the last and by %.2g in the first pass. Lower train.epochs (or optimizer.learning_rate)", epochs, most, first)
 	case most > 2.5:
-		return found("rate-high", "the steps are too large and destroy the policy: within a round the log-ratio of a token deviates by %.2g nats. Lower optimizer.learning_rate = %s", most, f.Settings["optimizer.learning_rate"])
+		return found("rate-high", "the steps are too large and destroy the policy: within a round the log-ratio of "+
+			"a token deviates by %.2g nats. Lower optimizer.learning_rate = %s", most, f.Settings["optimizer.learning_rate"])
 	case cut > 0.3 && clip != "":
-		return found("clip", "the clip of the ratio cuts %s of the tokens after a round's first step: %s, although the log-ratio of a token deviates by no more than %.2g. Widen the clip", per(cut), clip, most)
+		return found("clip", "the clip of the ratio cuts %s of the tokens after a round's first step: %s, although "+
+			"the log-ratio of a token deviates by no more than %.2g. Widen the clip", per(cut), clip, most)
 	}
 	if d.state.Rounds > 3 || len(moved) > 1 && most > 1e-3 {
 		return nil
@@ -92,11 +101,13 @@ func (f *Facts) unmoved(record metrics.Record, measured bool, most, norm, step f
 	case !(element < 10*eps):
 		return found("rate-low", "%s. Raise optimizer.learning_rate = %g", text, rate)
 	case held < norm/100:
-		return found("small-scale", "%s: optimizer.max_grad_norm = %g scales a gradient of norm %.2g down until optimizer.eps swallows it. Raise optimizer.max_grad_norm", text, limit, norm)
+		return found("small-scale", "%s: optimizer.max_grad_norm = %g scales a gradient of norm %.2g down until "+
+			"optimizer.eps swallows it. Raise optimizer.max_grad_norm", text, limit, norm)
 	case eps > 1e-5:
 		return found("small-scale", "%s: optimizer.eps = %g is larger than the gradient (%.1g an element). Lower optimizer.eps", text, eps, element)
 	case record.Float("reward_std") < 1e-4:
 		return found("small-scale", "%s: rewards are too small, they deviate by %.1g. Scale the reward to about 1", text, record.Float("reward_std"))
 	}
-	return found("small-scale", "%s: the gradient is too small (%.1g an element, beside optimizer.eps = %g). Scale the loss up by the settings of [objective], such as constant_length", text, element, eps)
+	return found("small-scale", "%s: the gradient is too small (%.1g an element, beside optimizer.eps = %g). Scale "+
+		"the loss up by the settings of [objective], such as constant_length", text, element, eps)
 }

@@ -43,7 +43,8 @@ func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, 
 			s.limit.halve(err, "step", b.Number)
 		case s.outcome(err) == joint:
 			s.joint = true
-			s.options.Log.Warn("the objective says that it weighs each response by itself, but weights depend on the log-probs of other responses: it is asked for whole batches from here on, which takes more memory and time; objectivetest says where", "step", b.Number)
+			s.options.Log.Warn("the objective says that it weighs each response by itself, but weights depend on the "+
+				"log-probs of other responses: it is asked for whole batches from here on, which takes more memory and time; objectivetest says where", "step", b.Number)
 		default:
 			return a.Report, err
 		}

@@ -130,7 +130,8 @@ func within(most time.Duration, f func() (*runtime.Link, error)) (*runtime.Link,
 	case err := <-done:
 		return link, err
 	case <-time.After(most):
-		return nil, fmt.Errorf("%s %v: a rank is stopped, or their hosts do not reach each other (NCCL_SOCKET_IFNAME names the network); a longer distributed.timeout gives it more time", late, most)
+		return nil, fmt.Errorf("%s %v: a rank is stopped, or their hosts do not reach each other (NCCL_SOCKET_IFNAME "+
+			"names the network); a longer distributed.timeout gives it more time", late, most)
 	}
 }
 

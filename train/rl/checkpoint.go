@@ -34,8 +34,10 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 		return nil, fmt.Errorf("train: resume: %s holds %d greedy rollouts, the run has %d a round", dir, len(s.Greedy), want)
 	}
 	r := roundOf(s, c.OldLogProb == "rescore")
-	if objectives.NeedsOf(t.Config.Objective.Settings).Reference && slices.ContainsFunc(r.trajectories, func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) {
-		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, n+1)
+	if objectives.NeedsOf(t.Config.Objective.Settings).Reference && slices.ContainsFunc(r.trajectories,
+		func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) {
+		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: "+
+			"objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, n+1)
 	}
 	r.problems, r.batches = t.roller.problems.Round(n), t.roller.batches(n, r.kept)
 	if len(s.Steps) > len(r.batches) {
@@ -86,10 +88,11 @@ func rolloutOf(x rundir.Rollout) rollout {
 	}
 	return rollout{
 		Problem: x.Problem, Sample: x.Sample, Part: x.Part,
-		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy, Observed: x.Observed, Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
-			Value: x.Reward, Components: x.Components, Log: x.Log,
-			Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
-		}},
+		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb,
+			Entropy: x.Entropy, Observed: x.Observed, Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
+				Value: x.Reward, Components: x.Components, Log: x.Log,
+				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
+			}},
 	}
 }
 

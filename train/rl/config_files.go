@@ -91,7 +91,8 @@ func (f TrainFiles) Validate(key string) error {
 		errs.Want(key, file.Path, file.Weight >= 0 && !math.IsInf(file.Weight, 1), fmt.Sprintf("its weight %v must be a finite number above 0", file.Weight))
 		errs.Want(key, file.Path, file.Prompts >= 0, fmt.Sprintf("its prompts = %d must be at least 0; 0 keeps all", file.Prompts))
 		errs.Want(key, file.Path, file.Name == "" || !named[file.Name], fmt.Sprintf("another file has its name %q", file.Name))
-		errs.Want(key, file.Path, !strings.ContainsAny(file.Name, "/\n"), fmt.Sprintf("its name %q must not hold a slash: names of metrics are made of it", file.Name))
+		errs.Want(key, file.Path, !strings.ContainsAny(file.Name, "/\n"),
+			fmt.Sprintf("its name %q must not hold a slash: names of metrics are made of it", file.Name))
 		named[file.Name] = true
 		if file.Filter != "" {
 			var bad *data.FilterError

@@ -84,7 +84,8 @@ func (c Config) checkTraining() error {
 	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Greedy && !needs.States,
 		"\"turn\" compares episodes with each other by their turns, and this objective with a greedy one, or turns itself")
 	for _, f := range settings.Fields(c.Objective.Settings) {
-		v.check("objective.advantage", f.Value, f.Key != "advantage" || !needs.Squares && !needs.Roles, "must be another rule: a run has neither roles nor sums of squared probabilities, which onering weights takes")
+		v.check("objective.advantage", f.Value, f.Key != "advantage" || !needs.Squares && !needs.Roles,
+			"must be another rule: a run has neither roles nor sums of squared probabilities, which onering weights takes")
 	}
 	v.loop(c)
 	return errors.Join(v.errs...)
@@ -100,7 +101,8 @@ func (v *validator) loop(c Config) {
 	// In float64 the product cannot overflow.
 	perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt)
 	v.check("rollout.samples_per_prompt", c.Rollout.SamplesPerPrompt, c.Rollout.SamplesPerPrompt != 1 || !objectives.NeedsOf(c.Objective.Settings).Group,
-		"must be at least 2; this objective compares the responses to one prompt (opd does not, nor do objective.advantage = \"remax\" and, without dapo's dynamic_sampling, \"reinforce++\")")
+		"must be at least 2; this objective compares the responses to one prompt (opd does not, nor do objective.advantage "+
+			"= \"remax\" and, without dapo's dynamic_sampling, \"reinforce++\")")
 	v.check("rollout.prompts_per_round", c.Rollout.PromptsPerRound, perRound <= maxPerRound,
 		fmt.Sprintf("times rollout.samples_per_prompt = %d is %.0f trajectories, more than the %d of a round", c.Rollout.SamplesPerPrompt, perRound, maxPerRound))
 	if t.BatchSize >= 1 && perRound >= 1 {
@@ -118,7 +120,8 @@ func (v *validator) loop(c Config) {
 // rules checks the settings of [eval], of which two have a special meaning for 0.
 func (v *validator) rules(e suiteRules) {
 	v.check("eval.max_new_tokens", e.MaxNewTokens, e.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
-	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract), "must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")
+	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract),
+		"must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")
 	if e.Temperature == 0 {
 		v.check("eval.samples", e.Samples, e.Samples <= 1, "samples of greedy decoding are all the same: set eval.temperature above 0, or 1 sample")
 		off := sampler.Plain(1).Drawing()

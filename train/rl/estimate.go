@@ -385,7 +385,9 @@ func (e MemoryEstimate) Check(c Config, model models.Model) error {
 		}
 	} else if set, err := e.fitting(c, model); err != nil {
 		return err
-	} else if advice = "set " + strings.Join(set, " and "); set == nil {
+	} else if set != nil {
+		advice = "set " + strings.Join(set, " and ")
+	} else {
 		advice = "no rollout.slots, train.micro_tokens and rollout.max_new_tokens alone make it fit; take " + fewer
 	}
 	return fmt.Errorf("train: %s up to %s of memory, with %s; %s are available: %s",

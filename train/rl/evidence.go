@@ -52,7 +52,8 @@ func (t *trainer) evidence(idle float64) *doctor.Round {
 	}
 	for i, x := range r.responses() {
 		s := doctor.Response{
-			Problem: x.Problem, Text: x.Text, Answer: x.Score.Answer, Value: r.trajectories[i].Reward, Skipped: x.Score.Skip, Told: x.Score.Reason == reward.ByEnvironment,
+			Problem: x.Problem, Text: x.Text, Answer: x.Score.Answer, Value: r.trajectories[i].Reward, Skipped: x.Score.Skip,
+			Told:   x.Score.Reason == reward.ByEnvironment,
 			Judged: x.Score.Judged(), Right: x.Score.Right(), Parts: x.Score.Components, Tokens: len(x.Response), Truncated: x.Truncated,
 		}
 		for j, logp := range x.LogProb {

@@ -147,7 +147,8 @@ func (s *source) sort(o orderOptions) error {
 		}
 		x, ok := data.Number(value)
 		if !ok || x != x {
-			return fmt.Errorf("data: problem %q: the column %q of data.curriculum is %v, which is not a number: leave such rows out with data.filter", p.ID, column, value)
+			return fmt.Errorf("data: problem %q: the column %q of data.curriculum is %v, which is not a number: leave such rows out with data.filter",
+				p.ID, column, value)
 		}
 		if descending {
 			x = -x
@@ -283,7 +284,8 @@ func (o *problemOrder) Round(n int) []data.Problem {
 		p := &o.drawn[k]
 		s := o.sources[p.source]
 		stage, i := s.stageOf(p.draw)
-		if p.stage = stage; o.options.Rest > 0 {
+		p.stage = stage
+		if o.options.Rest > 0 {
 			p.at = s.awake(stage, &o.cursors[p.source])
 		} else {
 			p.at = s.at(stage, i)

@@ -66,7 +66,8 @@ func openFile(file TrainFile, o data.Options, curriculum string, log *slog.Logge
 	log.Info("training problems: "+report.String(),
 		"path", file.Path, "files", len(report.Files), "problem", report.Prompt, "answer", report.Answer, "id", report.ID)
 	if len(report.LeftOut) > 0 {
-		log.Warn("columns of the training problems take too much memory and are left out; rewards cannot read them", "path", file.Path, "columns", strings.Join(report.LeftOut, ", "))
+		log.Warn("columns of the training problems take too much memory and are left out; rewards cannot read them",
+			"path", file.Path, "columns", strings.Join(report.LeftOut, ", "))
 	}
 	report.Unread = slices.DeleteFunc(report.Unread, func(column string) bool { return column == strings.TrimPrefix(curriculum, "-") })
 	report.Log(log, file.Path)
@@ -90,7 +91,8 @@ func dropLong(c Config, parts []filePart, p *data.Prompter, log *slog.Logger) er
 			}
 		}
 		if n := len(problems) - len(kept); 2*n > len(problems) {
-			return fmt.Errorf("train: %d of the %d prompts of %s are longer than rollout.max_prompt_tokens = %d: raise it, at most to the longest's %d tokens, or choose the problems with data.filter", n, len(problems), parts[i].File.Path, most, longest)
+			return fmt.Errorf("train: %d of the %d prompts of %s are longer than rollout.max_prompt_tokens = %d: raise "+
+				"it, at most to the longest's %d tokens, or choose the problems with data.filter", n, len(problems), parts[i].File.Path, most, longest)
 		}
 		dropped, left = dropped+len(problems)-len(kept), left+len(kept)
 		parts[i].Problems = kept

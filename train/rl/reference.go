@@ -59,7 +59,8 @@ func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (er
 		return fmt.Errorf("%s: %w", c.Model.Reference, err)
 	}
 	if have, want := r.other.Model.MaxPositions, c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens; have > 0 && have < want {
-		return fmt.Errorf("%s: its max_position_embeddings is %d, and sequences may have %d tokens (rollout.max_prompt_tokens and max_new_tokens)", c.Model.Reference, have, want)
+		return fmt.Errorf("%s: its max_position_embeddings is %d, and sequences may have %d tokens (rollout.max_prompt_tokens and max_new_tokens)",
+			c.Model.Reference, have, want)
 	}
 	return nil
 }
@@ -69,7 +70,8 @@ func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (er
 func sameTokens(policy, other *policy.Policy) error {
 	if policy.Tokenizer == nil || other.Tokenizer == nil {
 		if policy.Model.Vocab != other.Model.Vocab {
-			return fmt.Errorf("its vocab_size is %d, that of the policy %d, and one of them has no tokenizer: they cannot be compared", other.Model.Vocab, policy.Model.Vocab)
+			return fmt.Errorf("its vocab_size is %d, that of the policy %d, and one of them has no tokenizer: they cannot be compared",
+				other.Model.Vocab, policy.Model.Vocab)
 		}
 		return nil
 	}

@@ -24,9 +24,11 @@ func (t *trainer) Plan() train.Plan {
 	c := t.Config
 	return train.Plan{
 		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
-		Saving:    train.Saving{Rounds: c.Train.SaveEvery, Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
-		Objective: c.Objective.Name, Settings: decisive(c), Former: former(), Names: objectiveKeys(c), Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
-		Facts: t.facts(), Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
+		Saving: train.Saving{Rounds: c.Train.SaveEvery, Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes,
+			KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
+		Objective: c.Objective.Name, Settings: decisive(c), Former: former(), Names: objectiveKeys(c),
+		Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
+		Facts:  t.facts(), Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
 	}
 }
 
@@ -64,7 +66,8 @@ func Renew(run settings.Source) (now settings.Source) {
 	}
 	for _, s := range run {
 		if s.Path() == "optimizer.gradients" && s.Value != "float32" {
-			slog.Warn("gradients are summed in float32 from here on, which takes more memory and gives other bits", "setting", s.Path(), "was", s.Value, "place", s.Place)
+			slog.Warn("gradients are summed in float32 from here on, which takes more memory and gives other bits",
+				"setting", s.Path(), "was", s.Value, "place", s.Place)
 		}
 		if s.Path() == "train.stash" && s.Value != "inputs" {
 			s.Value = "auto"
@@ -91,7 +94,8 @@ func decisive(c Config) map[string]string {
 		values["reward.name"] = strings.Join(names, " + ")
 	}
 	for _, key := range []string{
-		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.stash", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
+		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.stash", "train.rounds",
+		"train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",
 	} {
 		if key != "train.rounds" || c.Data.Curriculum == "" { // a curriculum is spread over the rounds
@@ -104,7 +108,8 @@ func decisive(c Config) map[string]string {
 	// Waiting for a grader does not change its answers. The objective's settings follow.
 	maps.DeleteFunc(values, func(key, _ string) bool {
 		words := strings.Split(key, ".")
-		return slices.Contains([]string{"objective", "eval", "distributed", "output"}, words[0]) || words[0] == "reward" && slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, words[len(words)-1])
+		return slices.Contains([]string{"objective", "eval", "distributed", "output"}, words[0]) || words[0] == "reward" &&
+			slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, words[len(words)-1])
 	})
 	if v := reflect.ValueOf(c.Objective.Settings); v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
 		eachField(v.Elem(), func(f reflect.StructField, v reflect.Value) {
@@ -180,13 +185,15 @@ func (t *trainer) Restore(from train.Checkpoint) error {
 	s, dir := from.State, from.Dir
 	for _, c := range from.Changed {
 		if t.run.Policy.Adapter != nil && (c.Key == "lora.rank" || c.Key == "lora.targets") {
-			return fmt.Errorf("train: resume: %s holds an adapter, and since then %s: an adapter keeps its rank and its modules; set it back, or begin a run in another folder", dir, c.Text)
+			return fmt.Errorf("train: resume: %s holds an adapter, and since then %s: an adapter keeps its rank and its "+
+				"modules; set it back, or begin a run in another folder", dir, c.Text)
 		}
 		if c.Key == "optimizer.name" {
 			return fmt.Errorf("train: resume: %s holds the state of an optimizer, and since then %s: set it back, or begin a run in another folder", dir, c.Text)
 		}
 		if s.Inside && shapesRound(c.Key) {
-			return fmt.Errorf("train: resume: %s lies inside round %d, and since then %s: that can change only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, s.Round+1, c.Text)
+			return fmt.Errorf("train: resume: %s lies inside round %d, and since then %s: that can change only between "+
+				"two rounds; set it back, or remove this checkpoint to resume from the one before", dir, s.Round+1, c.Text)
 		}
 	}
 	if s.Problems == t.roller.digest {
@@ -220,16 +227,20 @@ func (t *trainer) restoreClock(from train.Checkpoint) error {
 	case c.Optimizer.Shape == "constant":
 		return nil
 	case share == 1 && c.Optimizer.Floor == 0 && c.Train.Rounds > was:
-		return fmt.Errorf("train: resume: the schedule of %s (optimizer.schedule = %q) came to its end, a learning rate of 0, with round %d: further rounds would change nothing; give them a rate with optimizer.schedule = \"constant\" or an optimizer.floor above 0, or begin a new run from the checkpoint with model.path", from.Dir, c.Optimizer.Shape, was)
+		return fmt.Errorf("train: resume: the schedule of %s (optimizer.schedule = %q) came to its end, a learning "+
+			"rate of 0, with round %d: further rounds would change nothing; give them a rate with optimizer.schedule = "+
+			"\"constant\" or an optimizer.floor above 0, or begin a new run from the checkpoint with model.path", from.Dir, c.Optimizer.Shape, was)
 	}
-	t.log.Info("the number of rounds has changed: the learning rate goes on from where it was and reaches its end with the new last round", "rounds", c.Train.Rounds, "before", was)
+	t.log.Info("the number of rounds has changed: the learning rate goes on from where it was and reaches its end with the new last round",
+		"rounds", c.Train.Rounds, "before", was)
 	return nil
 }
 
 // shapesRound says whether a setting decides the contents of a round.
 func shapesRound(key string) bool {
 	return slices.Contains([]string{
-		"data.train", "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
+		"data.train", "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds",
+		"model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
 		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed", "train.shuffle",
 	}, key)
 }

@@ -331,7 +331,8 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
 			line := rundir.RolloutLine{
 				Problem: q.ID, Source: q.Source, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
-				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip, Failed: x.Failed, Rewards: x.Score.Components, Log: x.Score.Log,
+				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip,
+				Failed: x.Failed, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				PromptText: x.PromptText, PromptIDs: x.Prompt, Part: x.Part,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,

@@ -130,10 +130,12 @@ func (t *trainer) stepDone(at train.Position, record metrics.Record, err error) 
 // finishRound writes the round's rollouts and record.
 func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done, error) {
 	memory.GiveBack(t.run.Policy.Weights.Parameters(), t.run.Stepper)
-	if err := t.run.Folder.WriteRollouts(at.Round+1, t.round.lines(func(ids []int32) string { return t.roller.prompter.Tokenizer.Decode(ids, true) })); err != nil {
+	if err := t.run.Folder.WriteRollouts(at.Round+1,
+		t.round.lines(func(ids []int32) string { return t.roller.prompter.Tokenizer.Decode(ids, true) })); err != nil {
 		return train.Done{}, err
 	}
-	record := append(metrics.Record{}.With("kind", "round").With("round", at.Round+1).With("step", at.Step), t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
+	record := append(metrics.Record{}.With("kind", "round").With("round", at.Round+1).With("step", at.Step),
+		t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
 	if t.roller.player != nil {
 		record = append(record, t.round.episodes()...)
 	}
@@ -143,7 +145,8 @@ func (t *trainer) finishRound(_ context.Context, at train.Position) (train.Done,
 	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.run.Clock.Take()...)
 	t.round = nil
 	t.summary.addRound(record)
-	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Seen: seen, Say: []string{roundLine(record, t.Config.Train.Rounds)}}, nil
+	return train.Done{At: train.Position{Round: at.Round + 1, Step: at.Step}, Record: record, Seen: seen,
+		Say: []string{roundLine(record, t.Config.Train.Rounds)}}, nil
 }
 
 // evaluate runs the suites before the first round, after the last one and as often as

@@ -24,7 +24,8 @@ func (f *Folder) Around(step int) (dirs []string, states [2]State, chosen int, e
 		return nil, states, 0, err
 	}
 	if len(dirs) < 2 {
-		return nil, states, 0, fmt.Errorf("train: repeating a step takes the checkpoints before and after it, and %s has %d: a run keeps more with train.keep_last = 0, and writes more with train.save_steps", f.Dir, len(dirs))
+		return nil, states, 0, fmt.Errorf("train: repeating a step takes the checkpoints before and after it, and %s "+
+			"has %d: a run keeps more with train.keep_last = 0, and writes more with train.save_steps", f.Dir, len(dirs))
 	}
 	var steps []int
 	for _, dir := range dirs {

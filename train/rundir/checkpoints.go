@@ -128,7 +128,8 @@ func (f *Folder) Check(visit func(path string, err error)) error {
 		}
 	}
 	if older != "" {
-		slog.Warn("the checkpoint is of an older version, which states of the run's other files the size of metrics.jsonl alone: the rest is read, not compared", "checkpoint", older)
+		slog.Warn("the checkpoint is of an older version, which states of the run's other files the size of metrics.jsonl "+
+			"alone: the rest is read, not compared", "checkpoint", older)
 	}
 	names := slices.Collect(maps.Keys(wrote))
 	for _, pattern := range []string{"*.jsonl", rolloutsDir + "/*.jsonl", evaluationsDir + "/*.jsonl"} {

@@ -128,7 +128,8 @@ func compare(run, name string, want extent) error {
 	case is.Bytes < want.Bytes:
 		return fmt.Errorf("%d bytes are missing that the newest checkpoint counts", want.Bytes-is.Bytes)
 	case want.Sum != "" && is != want:
-		return fmt.Errorf("it was changed: the newest checkpoint counts %d bytes with the SHA-256 %.16s..., and there are %d with %.16s", want.Bytes, want.Sum, is.Bytes, is.Sum)
+		return fmt.Errorf("it was changed: the newest checkpoint counts %d bytes with the SHA-256 %.16s..., and there are %d with %.16s",
+			want.Bytes, want.Sum, is.Bytes, is.Sum)
 	}
 	return nil
 }

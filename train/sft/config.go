@@ -131,8 +131,11 @@ func validate(config any, c Config) error {
 	errs.Want("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
 	errs.Want("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
 	measured := c.Data.Eval != "" || c.Data.HeldOut > 0
-	errs.Want("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")
-	errs.Want("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || measured, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
-	errs.Want("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || measured && c.Train.KeepLast > 0, "needs keep_last of at least 1 and held-out demonstrations")
+	errs.Want("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0,
+		"there is a file of held-out demonstrations already: leave one of them out")
+	errs.Want("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || measured,
+		"there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
+	errs.Want("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || measured && c.Train.KeepLast > 0,
+		"needs keep_last of at least 1 and held-out demonstrations")
 	return errors.Join(errs...)
 }

@@ -97,7 +97,8 @@ func (e *encoder) Encode(d data.Demonstration) (*Example, error) {
 	if !e.config.Data.AssistantOnly {
 		unlearned := func(m tokenize.Message) bool { learned, _ := m.Learned(); return !learned }
 		if d.Chat != nil && slices.ContainsFunc(d.Chat.Messages, unlearned) {
-			return nil, fmt.Errorf("train: %s: a message says that its turn is not learned, and data.assistant_only = false learns all: leave one of the two out", d.Place)
+			return nil, fmt.Errorf("train: %s: a message says that its turn is not learned, and data.assistant_only = "+
+				"false learns all: leave one of the two out", d.Place)
 		}
 		x.Learn = slices.Repeat([]bool{true}, len(x.IDs))
 	}
@@ -146,7 +147,8 @@ func (e *encoder) whole(d data.Demonstration) (*Example, error) {
 		return e.conversation(d.Chat.Conversation, d.From, d.Place)
 	}
 	if d.Prompt == "" || d.Response == "" {
-		return nil, settings.About(fmt.Errorf("it is a conversation of %d messages, and the template %q takes one text: set model.template to auto or chat, the template of the model's tokenizer", len(d.Chat.Messages), e.template.Name), "model.template")
+		return nil, settings.About(fmt.Errorf("it is a conversation of %d messages, and the template %q takes one "+
+			"text: set model.template to auto or chat, the template of the model's tokenizer", len(d.Chat.Messages), e.template.Name), "model.template")
 	}
 	around, err := e.template.Fill(d.Fields.Shown)
 	if err != nil {
@@ -203,7 +205,8 @@ func (e *encoder) conversation(c tokenize.Conversation, from int, place string) 
 	}
 	d, err := t.Dialogue(c, from)
 	if errors.Is(err, tokenize.ErrNoChatTemplate) {
-		return nil, settings.About(fmt.Errorf("%w, which a conversation needs: take a model with one, or name columns such as {system} in model.template", err), "model.template")
+		return nil, settings.About(fmt.Errorf("%w, which a conversation needs: take a model with one, or name columns such as {system} in model.template",
+			err), "model.template")
 	}
 	if err != nil {
 		return nil, err
@@ -263,20 +266,25 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model has %d positions)", e.limit, e.policy.Model.MaxPositions)
 	switch {
 	case 2*dropped > len(all):
-		return nil, fmt.Errorf("train: %s: %d of %d demonstrations have %s: raise --max-tokens if the model has positions left, learn their beginnings with --too-long cut, or choose others with --filter", flag, dropped, len(all), limit)
+		return nil, fmt.Errorf("train: %s: %d of %d demonstrations have %s: raise --max-tokens if the model has "+
+			"positions left, learn their beginnings with --too-long cut, or choose others with --filter", flag, dropped, len(all), limit)
 	case lost > s.tokens:
-		return nil, fmt.Errorf("train: %s: %d of %d tokens are cut off, since %d demonstrations have %s: raise --max-tokens if the model has positions left, or leave such demonstrations out with --too-long drop", flag, lost, lost+s.tokens, cut, limit)
+		return nil, fmt.Errorf("train: %s: %d of %d tokens are cut off, since %d demonstrations have %s: raise "+
+			"--max-tokens if the model has positions left, or leave such demonstrations out with --too-long drop", flag, lost, lost+s.tokens, cut, limit)
 	case dropped+cut > 0:
 		log.Warn("demonstrations have "+limit, "file", flag, "dropped", dropped, "cut", cut, "tokens_lost", lost, "kept", len(s.Examples))
 	}
 	if rewritten != "" {
-		log.Info("the chat template writes earlier turns anew, such as without what was thought; they are learned as they were when they were the last", "first", rewritten)
+		log.Info("the chat template writes earlier turns anew, such as without what was thought; they are learned as they were when they were the last",
+			"first", rewritten)
 	}
 	if otherPrompt != "" {
-		log.Warn("the chat template does not begin a turn of the assistant with the prompt that it makes for one: the model learns from another beginning than it will see", "first", otherPrompt)
+		log.Warn("the chat template does not begin a turn of the assistant with the prompt that it makes for one: "+
+			"the model learns from another beginning than it will see", "first", otherPrompt)
 	}
 	if unended != "" {
-		log.Warn("demonstrations end with no token at which sampling stops (eos_token_id of generation_config.json): the model will not learn to stop", "first", unended, "eos_token_id", fmt.Sprint(e.policy.Model.EOS))
+		log.Warn("demonstrations end with no token at which sampling stops (eos_token_id of generation_config.json): the model will not learn to stop",
+			"first", unended, "eos_token_id", fmt.Sprint(e.policy.Model.EOS))
 	}
 	return s, nil
 }

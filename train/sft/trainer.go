@@ -438,7 +438,8 @@ func (t *trainer) Plan() train.Plan {
 func (c Config) decisive() map[string]string {
 	values := train.Values(&c, "model", "lora", "data", "optimizer", "train", "runtime")
 	for _, key := range []string{
-		"model.path", "data.train", "data.eval", "train.save_steps", "train.save_minutes", "train.keep_last", "train.keep_best", "train.eval_every", "runtime.library",
+		"model.path", "data.train", "data.eval", "train.save_steps", "train.save_minutes", "train.keep_last",
+		"train.keep_best", "train.eval_every", "runtime.library",
 	} {
 		delete(values, key)
 	}
@@ -474,7 +475,8 @@ func (t *trainer) Save(s *rundir.Snapshot) error {
 // Restore implements train.Task.
 func (t *trainer) Restore(from train.Checkpoint) error {
 	if len(from.Changed) > 0 {
-		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it back, or begin another run from the checkpoint with --model %s", from.Dir, from.Changed, from.Dir)
+		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it "+
+			"back, or begin another run from the checkpoint with --model %s", from.Dir, from.Changed, from.Dir)
 	}
 	if t.prefer == nil {
 		return nil

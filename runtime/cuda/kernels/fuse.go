@@ -156,7 +156,8 @@ func withHead(p models.Program, op string) models.Program {
 	}
 	words := strings.Fields(op)
 	arrow := slices.Index(words, "->")
-	p.Nodes = []onnx.Node{p.Nodes[head], {Op: words[0], Domain: domain, Inputs: append([]string{p.Nodes[head].Outputs[0]}, words[1:arrow]...), Outputs: words[arrow+1:]}}
+	p.Nodes = []onnx.Node{p.Nodes[head], {Op: words[0], Domain: domain, Inputs: append([]string{p.Nodes[head].Outputs[0]}, words[1:arrow]...),
+		Outputs: words[arrow+1:]}}
 	p.Constants = nil
 	return p
 }
@@ -207,7 +208,8 @@ func (g *fused) apply(r rule) {
 				continue
 			}
 		}
-		if node.Op = to[0]; !single[to[0]] {
+		node.Op = to[0]
+		if !single[to[0]] {
 			node.Op += map[models.DType]string{models.BF16: "BFloat16", models.F16: "Float16"}[g.narrow]
 		}
 		arrow := slices.Index(to, "->")

@@ -137,7 +137,8 @@ func (d *Device) Update(n int, at map[string]unsafe.Pointer, half bool, scalars 
 		}
 		s[i] = C.float(x)
 	}
-	return said("update", C.onering_adamw(d.device, (*C.float)(at[ports.Param]), (*C.float)(at[ports.Grad]), (*C.float)(at[ports.First]), (*C.float)(at[ports.Second]),
+	return said("update", C.onering_adamw(d.device, (*C.float)(at[ports.Param]), (*C.float)(at[ports.Grad]),
+		(*C.float)(at[ports.First]), (*C.float)(at[ports.Second]),
 		at[ports.Copy], C.int64_t(n), &s[0], flag(half), d.stream))
 }
 

@@ -168,7 +168,8 @@ func (f *formula) application(n *latex.Node) uint64 {
 		return f.opaque(f.ratio(n.Rat), name)
 	}
 	h := uint64(len(n.Args))
-	symmetric := n.Op == latex.Func && (n.Name == "gcd" || n.Name == "lcm" || n.Name == "max" || n.Name == "min" || n.Name == "dot") || n.Op == latex.Set || n.Op == latex.Union || n.Op == latex.Intersect
+	symmetric := n.Op == latex.Func && (n.Name == "gcd" || n.Name == "lcm" || n.Name == "max" || n.Name == "min" || n.Name == "dot") ||
+		n.Op == latex.Set || n.Op == latex.Union || n.Op == latex.Intersect
 	for _, arg := range n.Args {
 		v := f.value(arg)
 		if symmetric {

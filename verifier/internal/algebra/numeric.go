@@ -204,7 +204,8 @@ func (e *numeric) series(n *latex.Node) ball.Complex {
 	defer func() { e.at = outer }()
 	for k := low; k <= high; k++ {
 		e.at = &point{name: n.Args[1].Name, value: big.NewRat(k, 1), next: outer}
-		if v := e.value(n.Args[0]); n.Op == latex.Prod {
+		v := e.value(n.Args[0])
+		if n.Op == latex.Prod {
 			total = e.ball.CMul(total, v)
 		} else {
 			total = e.sum(total, v)

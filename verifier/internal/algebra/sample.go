@@ -60,7 +60,8 @@ func (t *trial) differ(points func() []*point) bool {
 		if outcome == pointDifferent {
 			return true
 		}
-		if t.met[outcome]++; t.c.budget < 0 {
+		t.met[outcome]++
+		if t.c.budget < 0 {
 			return false
 		}
 	}

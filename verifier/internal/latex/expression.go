@@ -164,14 +164,16 @@ func (p *parser) product() *Node {
 			last := len(factors) - 1
 			factors[last] = p.postfix(&Node{Op: Add, Args: []*Node{factors[last], part}})
 			continue
-		case t.cmd("bmod"), t.cmd("mod"), t.kind == word && strings.EqualFold(t.text, "mod"), t.cmd("pmod"), t.is("(") && p.at(1).kind == word && p.at(1).text == "mod":
+		case t.cmd("bmod"), t.cmd("mod"), t.kind == word && strings.EqualFold(t.text, "mod"), t.cmd("pmod"), t.is("(") &&
+			p.at(1).kind == word && p.at(1).text == "mod":
 			return p.mod(multiplication(factors))
 		}
 		if k := p.at(1); literal && t.kind == word && (t.text == "P" || t.text == "C") && !t.space && k.kind == number && k.num.short && !k.space {
 			p.advance() // 10P3
 			return p.chosenOf(t.text, factors[len(factors)-1], p.numeral())
 		}
-		if t.kind == word && (t.text == "x" || t.text == "X") && p.at(1).kind == number && p.at(1).num.text == "10" && p.at(2).is("^") && isNumeral(factors[len(factors)-1]) {
+		if t.kind == word && (t.text == "x" || t.text == "X") && p.at(1).kind == number && p.at(1).num.text == "10" &&
+			p.at(2).is("^") && isNumeral(factors[len(factors)-1]) {
 			p.advance() // 6.02 x 10^23
 			factors, after = append(factors, p.factor()), literal
 			continue
@@ -197,7 +199,8 @@ func (p *parser) product() *Node {
 
 // isVector reports whether n is written as a vector, so that × and · beside it are operators.
 func isVector(n *Node) bool {
-	return rules.On("vector products") && n.Op == Sym && (strings.HasPrefix(n.Name, "vec ") || strings.HasPrefix(n.Name, "hat ") || n.Name == "nabla") || n.Op == Func && n.Name == "cross"
+	return rules.On("vector products") && n.Op == Sym && (strings.HasPrefix(n.Name, "vec ") || strings.HasPrefix(n.Name, "hat ") || n.Name == "nabla") ||
+		n.Op == Func && n.Name == "cross"
 }
 
 // vectorProduct is x × y or x · y. That y × x is -(x × y) is told by their order.
@@ -561,7 +564,8 @@ func (p *parser) subscript(n *Node) *Node {
 		if t.is("{") {
 			i = 1
 		}
-		if star := p.at(i); (star.cmd("odot") || star.cmd("oplus") || star.kind == word && (star.text == "sun" || star.text == "Sun" || star.text == "earth" || star.text == "Earth")) && (i == 0 || p.at(2).is("}")) {
+		if star := p.at(i); (star.cmd("odot") || star.cmd("oplus") || star.kind == word &&
+			(star.text == "sun" || star.text == "Sun" || star.text == "earth" || star.text == "Earth")) && (i == 0 || p.at(2).is("}")) {
 			p.pos += 1 + 2*i
 			of := map[string]string{"M": "mass", "L": "luminosity", "R": "radius"}[n.Name]
 			return &Node{Op: Unit, Name: "#" + map[bool]string{true: "earth ", false: "solar "}[strings.EqualFold(star.text, "earth") || star.cmd("oplus")] + of}

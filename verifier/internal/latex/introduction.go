@@ -50,11 +50,13 @@ func (p *parser) isLabel(t *token) bool {
 
 // startsValue reports whether a formula may begin with t.
 func startsValue(t *token) bool {
-	return t.kind == number || t.kind == command || t.kind == word && !t.plain || t.kind == sign && !isRelation(t.text) && t.text != "}" && t.text != ")" && t.text != "," && t.text != "."
+	return t.kind == number || t.kind == command || t.kind == word && !t.plain || t.kind == sign && !isRelation(t.text) &&
+		t.text != "}" && t.text != ")" && t.text != "," && t.text != "."
 }
 
 // prefixing are words that change the number after them.
-var prefixing = SetOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub un non about nearing missing lacking save bar barring")
+var prefixing = SetOf("square cube root log ln half twice thrice true no less more remove add unlike anti sub " +
+	"un non about nearing missing lacking save bar barring")
 
 // copula reports whether "is" or the like stands between a quantity and its number: x is 5.
 func (p *parser) copula() bool {
@@ -74,7 +76,8 @@ func (p *parser) copula() bool {
 }
 
 // afterthoughts are phrases after an answer that change nothing.
-var afterthoughts = [...][]string{{"is", "the"}, {"are", "the"}, {"in", "any", "order"}, {"in", "some", "order"}, {"in", "that", "order"}, {"only"}, {"respectively"}}
+var afterthoughts = [...][]string{{"is", "the"}, {"are", "the"}, {"in", "any", "order"}, {"in", "some", "order"},
+	{"in", "that", "order"}, {"only"}, {"respectively"}}
 
 // afterthought reports whether a remark that does not matter follows, and nothing else that
 // matters.

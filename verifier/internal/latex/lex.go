@@ -240,7 +240,8 @@ func (l *lexer) punctuation(c byte) {
 	l.pos++
 	switch c {
 	case '%':
-		if line, _, _ := strings.Cut(l.src[l.pos:], "\n"); l.space && strings.HasPrefix(line, " ") && len(strings.TrimSpace(line)) > 1 && isLetter(line[1]) && !strings.ContainsAny(line, "0123456789\\") {
+		if line, _, _ := strings.Cut(l.src[l.pos:], "\n"); l.space && strings.HasPrefix(line, " ") &&
+			len(strings.TrimSpace(line)) > 1 && isLetter(line[1]) && !strings.ContainsAny(line, "0123456789\\") {
 			l.pos += len(line) // a comment
 			return
 		}
@@ -463,7 +464,8 @@ func (l *lexer) delimiter(left bool) {
 		if left {
 			sign = d.left
 		}
-		if l.pos += len(d.text); sign != "" {
+		l.pos += len(d.text)
+		if sign != "" {
 			l.sign(sign)
 		}
 		return

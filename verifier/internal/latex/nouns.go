@@ -10,7 +10,8 @@ import (
 // operations, bounds, signs, doubts, and abbreviations that may be numbers.
 func Droppable(noun string) bool {
 	words := strings.Fields(noun)
-	if len(words) == 0 || begins[words[0]] || strings.HasSuffix(words[0], "ly") && len(words[0]) > 5 && !harmlessAdverbs[words[0]] || strings.HasPrefix(noun, "in ") && !inside[words[1]] {
+	if len(words) == 0 || begins[words[0]] || strings.HasSuffix(words[0], "ly") && len(words[0]) > 5 &&
+		!harmlessAdverbs[words[0]] || strings.HasPrefix(noun, "in ") && !inside[words[1]] {
 		return false
 	}
 	return !slices.ContainsFunc(words, changes) && (len(words) > 1 || !isParticiple(words[0]) && !multiple[words[0]])
@@ -75,16 +76,19 @@ var changing = SetOf(`
 	не нет ни неверно минус тыс млн млрд тысяча тысяч тысячи миллион миллиона миллионов миллиард дюжина дюжин больше меньше более менее половина процент процентов`)
 
 // changingStems begin words that change the number, too.
-var changingStems = []string{"doubl", "tripl", "quadrupl", "halv", "revers", "inver", "negat", "opposit", "subtract", "multipli", "wrong", "fals", "divid", "decreas", "incorrect", "mistaken", "erron", "reject", "reciproc"}
+var changingStems = []string{"doubl", "tripl", "quadrupl", "halv", "revers", "inver", "negat", "opposit",
+	"subtract", "multipli", "wrong", "fals", "divid", "decreas", "incorrect", "mistaken", "erron", "reject", "reciproc"}
 
 // changingCharacters change it in scripts without spaces between words.
 const changingCharacters = "十百千万萬亿億兆半倍成折之不非没無负負多余餘未超近约約至到比以또니만억천백십이상하미초과반反错錯假"
 
 // abbreviations are short words that are no numbers.
-var abbreviations = SetOf("a an in of on to at by he she it we my i and or al el la le de du des un os tv cd id pc pt ox u su sq cu up mpg mmhg tvs cds dvds pts pcs ppl rpm fps bps dvd gym psi hymn wpm mph kph lb # s t db")
+var abbreviations = SetOf("a an in of on to at by he she it we my i and or al el la le de du des un os tv cd " +
+	"id pc pt ox u su sq cu up mpg mmhg tvs cds dvds pts pcs ppl rpm fps bps dvd gym psi hymn wpm mph kph lb # s t db")
 
 // harmlessAdverbs end in ly.
-var harmlessAdverbs = SetOf("weekly monthly yearly hourly exactly approximately roughly precisely family assembly supply butterfly dragonfly monopoly friendly elderly")
+var harmlessAdverbs = SetOf("weekly monthly yearly hourly exactly approximately roughly precisely family assembly " +
+	"supply butterfly dragonfly monopoly friendly elderly")
 
 // harmlessParticiples say what is done with the counted things.
 var harmlessParticiples = SetOf("needed required unused unsold saved earned wanted collected")

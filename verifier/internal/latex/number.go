@@ -39,7 +39,8 @@ func (l *lexer) number(plain bool) {
 		l.commaRun()
 	}
 	whole, short := strings.ReplaceAll(l.run, ",", ""), false
-	if l.pos += len(l.run); l.run == "" {
+	l.pos += len(l.run)
+	if l.run == "" {
 		whole, short = l.whole()
 	}
 	l.run = ""
@@ -90,7 +91,8 @@ func (l *lexer) joinDigits() {
 		switch {
 		case t.kind == number && t.num.short:
 			return 1
-		case t.is("{") && i+2 < len(l.tokens) && l.tokens[i+1].kind == number && l.tokens[i+1].num.short && l.tokens[i+2].is("}") && !l.tokens[i+1].space && !l.tokens[i+2].space:
+		case t.is("{") && i+2 < len(l.tokens) && l.tokens[i+1].kind == number && l.tokens[i+1].num.short &&
+			l.tokens[i+2].is("}") && !l.tokens[i+1].space && !l.tokens[i+2].space:
 			return 3
 		}
 		return 0
@@ -363,7 +365,8 @@ var exponents = regexp.MustCompile(`^[eE][+-]?\d+`)
 // exponent reads the e-7 of 4.0e-7.
 func (l *lexer) exponent(n *numeral) {
 	i := len(exponents.FindString(l.src[l.pos:]))
-	if l.steps += i; i == 0 || isLetter(l.peek(i)) || l.peek(i) == '.' && isDigit(l.peek(i+1)) {
+	l.steps += i
+	if i == 0 || isLetter(l.peek(i)) || l.peek(i) == '.' && isDigit(l.peek(i+1)) {
 		return
 	}
 	text := l.src[l.pos+1 : l.pos+i]

@@ -108,7 +108,8 @@ func partStatements(tokens []token) []token {
 				related = false
 			}
 			continue
-		case t.kind == word && t.plain && joints[strings.ToLower(t.text)] != "" && i > 0 && !(tokens[i-1].kind == word && tokens[i-1].plain) && i+1 < len(tokens) && !(tokens[i+1].kind == word && tokens[i+1].plain) && tokens[i+1].kind != end:
+		case t.kind == word && t.plain && joints[strings.ToLower(t.text)] != "" && i > 0 &&
+			!(tokens[i-1].kind == word && tokens[i-1].plain) && i+1 < len(tokens) && !(tokens[i+1].kind == word && tokens[i+1].plain) && tokens[i+1].kind != end:
 			t.text = joints[strings.ToLower(t.text)] // 1\text{ et }2
 			related = false
 		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
@@ -127,7 +128,8 @@ func partStatements(tokens []token) []token {
 
 // joints are connectives of other languages between two formulas.
 var joints = map[string]string{
-	"et": "and", "und": "and", "y": "and", "e": "and", "и": "and", "en": "and", "och": "and", "ja": "and", "oder": "or", "ou": "or", "o": "or", "или": "or", "または": "or", "또는": "or", "と": "and", "와": "and", "과": "and",
+	"et": "and", "und": "and", "y": "and", "e": "and", "и": "and", "en": "and", "och": "and", "ja": "and",
+	"oder": "or", "ou": "or", "o": "or", "или": "or", "または": "or", "또는": "or", "と": "and", "와": "and", "과": "and",
 }
 
 // cur is the token at the position.
@@ -255,7 +257,8 @@ func isProposition(n *Node) bool {
 func connected(items []*Node, signs []string) *Node {
 	groups := [][]*Node{items[:1:1]}
 	for i, s := range signs {
-		if last := len(groups) - 1; s == "and" {
+		last := len(groups) - 1
+		if s == "and" {
 			groups[last] = append(groups[last], items[i+1])
 		} else {
 			groups = append(groups, []*Node{items[i+1]})
@@ -334,7 +337,8 @@ func (p *parser) trailing() {
 		depth, stated, changed := 0, false, false
 		for p.advance(); p.cur().kind != end && (depth > 0 || !p.closing()); p.advance() {
 			t := p.cur()
-			stated = stated || t.kind == number && w != "with" || t.kind == command || t.kind == sign && isRelation(t.text) || t.kind == word && !t.plain && len(t.text) == 1
+			stated = stated || t.kind == number && w != "with" || t.kind == command || t.kind == sign && isRelation(t.text) ||
+				t.kind == word && !t.plain && len(t.text) == 1
 			changed = changed || t.kind == word && len(t.text) > 1 && t.text != "is" && t.text != "are" && changes(strings.ToLower(t.text))
 			switch {
 			case t.is("{"), t.is("("), t.is("["), t.is("{:"):
@@ -379,7 +383,8 @@ func (p *parser) statement() *Node {
 		for p.cur().is("&") && isRelation(p.at(1).text) {
 			p.advance()
 		}
-		if arrow := p.cur().text; p.cur().is("=>") || p.cur().is("<=>") || p.cur().is("<==") {
+		arrow := p.cur().text
+		if p.cur().is("=>") || p.cur().is("<=>") || p.cur().is("<==") {
 			// The conclusion follows, unless it is of a number: 5 => 7.
 			p.advance()
 			if len(ops) == 0 && isProposition(args[0]) && !p.closing() {
@@ -417,6 +422,11 @@ func (p *parser) statement() *Node {
 	if len(args) == 1 && len(ops) == 0 {
 		return args[0]
 	}
+	return p.chain(args, ops)
+}
+
+// chain is the relations ops between args.
+func (p *parser) chain(args []*Node, ops []string) *Node {
 	p.failIf(len(args) == len(ops)) // a relation at the end without a side
 	if len(ops) == 1 && ops[0] == "to" && isProposition(args[0]) && isProposition(args[1]) {
 		return implication("=>", args[0], args[1])

@@ -11,27 +11,40 @@ import (
 // units with prefixes.
 var unitNames = map[string]string{
 	"inch": "in", "inche": "in", "in": "in", "foot": "ft", "feet": "ft", "ft": "ft", "yard": "yd", "yd": "yd", "mile": "mi", "mi": "mi", "nauticalmile": "nmi",
-	"sec": "s", "second": "s", "min": "min", "minute": "min", "h": "h", "hr": "h", "hour": "h", "day": "day", "week": "week", "wk": "week", "month": "month", "year": "yr", "yr": "yr",
+	"sec": "s", "second": "s", "min": "min", "minute": "min", "h": "h", "hr": "h", "hour": "h", "day": "day",
+	"week": "week", "wk": "week", "month": "month", "year": "yr", "yr": "yr",
 	"gm": "g", "gms": "g", "kilo": "kg", "ton": "ton", "tonne": "t", "metricton": "t", "lb": "lb", "pound": "lb", "ounce": "oz", "oz": "oz",
 	"l": "L", "cc": "mL", "gallon": "gal", "gal": "gal", "quart": "qt", "qt": "qt", "pint": "pt", "cup": "cup", "fluidounce": "floz", "floz": "floz",
 	"tablespoon": "tbsp", "tbsp": "tbsp", "teaspoon": "tsp", "tsp": "tsp", "hectare": "ha", "ha": "ha", "acre": "acre",
-	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph", "lightyear": "ly", "ly": "ly", "au": "au", "AU": "au", "arcsec": "arcsec", "arcsecond": "arcsec", "arcmin": "arcmin", "arcminute": "arcmin", "mas": "mas",
-	"atm": "atm", "atmosphere": "atm", "mmHg": "mmHg", "torr": "mmHg", "Torr": "mmHg", "decibel": "dB", "M": "M?", "rad": "rad", "radian": "rad", "sr": "sr", "steradian": "sr", "angstrom": "angstrom", "Å": "angstrom", "å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
-	"texteuro": "EUR", "GBP": "GBP", "EUR": "EUR", "INR": "rupee", "Rs": "rupee", "JPY": "yen", "KRW": "KRW", "VND": "VND", "TRY": "TRY", "CNY": "yuan", "RMB": "yuan", "dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
-	"米": "m", "厘米": "cm", "毫米": "mm", "分米": "dm", "千米": "km", "公里": "km", "克": "g", "千克": "kg", "公斤": "kg", "毫克": "mg", "吨": "t", "噸": "t", "升": "L", "毫升": "mL", "秒": "s", "分钟": "min", "分鐘": "min",
-	"小时": "h", "小時": "h", "时": "h", "時間": "h", "天": "day", "周": "week", "年": "yr", "元": "yuan", "美元": "USD", "円": "yen", "メートル": "m", "センチメートル": "cm", "センチ": "cm", "キロメートル": "km", "グラム": "g", "キログラム": "kg",
-	"미터": "m", "센티미터": "cm", "킬로미터": "km", "그램": "g", "킬로그램": "kg", "초": "s", "분": "min", "시간": "h", "метр": "m", "метра": "m", "метров": "m", "см": "cm", "км": "km", "кг": "kg",
+	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph", "lightyear": "ly", "ly": "ly", "au": "au", "AU": "au",
+	"arcsec": "arcsec", "arcsecond": "arcsec", "arcmin": "arcmin", "arcminute": "arcmin", "mas": "mas",
+	"atm": "atm", "atmosphere": "atm", "mmHg": "mmHg", "torr": "mmHg", "Torr": "mmHg", "decibel": "dB", "M": "M?",
+	"rad": "rad", "radian": "rad", "sr": "sr", "steradian": "sr", "angstrom": "angstrom", "Å": "angstrom",
+	"å": "angstrom", "kb": "kB", "KB": "kB", "mb": "MB", "gb": "GB", "tb": "TB", "byte": "byte",
+	"texteuro": "EUR", "GBP": "GBP", "EUR": "EUR", "INR": "rupee", "Rs": "rupee", "JPY": "yen", "KRW": "KRW",
+	"VND": "VND", "TRY": "TRY", "CNY": "yuan", "RMB": "yuan", "dollar": "USD", "usd": "USD", "USD": "USD",
+	"buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
+	"米": "m", "厘米": "cm", "毫米": "mm", "分米": "dm", "千米": "km", "公里": "km", "克": "g", "千克": "kg", "公斤": "kg",
+	"毫克": "mg", "吨": "t", "噸": "t", "升": "L", "毫升": "mL", "秒": "s", "分钟": "min", "分鐘": "min",
+	"小时": "h", "小時": "h", "时": "h", "時間": "h", "天": "day", "周": "week", "年": "yr", "元": "yuan", "美元": "USD",
+	"円": "yen", "メートル": "m", "センチメートル": "cm", "センチ": "cm", "キロメートル": "km", "グラム": "g", "キログラム": "kg",
+	"미터": "m", "센티미터": "cm", "킬로미터": "km", "그램": "g", "킬로그램": "kg", "초": "s", "분": "min", "시간": "h", "метр": "m",
+	"метра": "m", "метров": "m", "см": "cm", "км": "km", "кг": "kg",
 }
 
 // metricSymbols are units that take a prefix, and metricWords their names.
 var (
 	metricSymbols = SetOf("m g s l L N J W Pa Hz V A K mol eV C F H T Wb cal B b bps bar pc Wh ohm Omega lm lx cd Bq Sv Gy")
 	metricWords   = map[string]string{
-		"meter": "m", "metre": "m", "gram": "g", "gramme": "g", "second": "s", "liter": "L", "litre": "L", "newton": "N", "joule": "J", "watt": "W", "pascal": "Pa", "hertz": "Hz", "volt": "V", "ampere": "A", "amp": "A",
-		"kelvin": "K", "mole": "mol", "electronvolt": "eV", "coulomb": "C", "farad": "F", "henry": "H", "tesla": "T", "weber": "Wb", "calorie": "cal", "byte": "B", "bit": "b", "bar": "bar", "parsec": "pc", "watthour": "Wh", "ohm": "ohm", "siemen": "S",
+		"meter": "m", "metre": "m", "gram": "g", "gramme": "g", "second": "s", "liter": "L", "litre": "L", "newton": "N",
+		"joule": "J", "watt": "W", "pascal": "Pa", "hertz": "Hz", "volt": "V", "ampere": "A", "amp": "A",
+		"kelvin": "K", "mole": "mol", "electronvolt": "eV", "coulomb": "C", "farad": "F", "henry": "H", "tesla": "T",
+		"weber": "Wb", "calorie": "cal", "byte": "B", "bit": "b", "bar": "bar", "parsec": "pc", "watthour": "Wh", "ohm": "ohm", "siemen": "S",
 	}
-	symbolPrefixes = map[string]string{"P": "P", "T": "T", "G": "G", "M": "M", "k": "k", "K": "k", "h": "h", "d": "d", "c": "c", "m": "m", "u": "u", "mu": "u", "n": "n", "p": "p", "f": "f"}
-	wordPrefixes   = map[string]string{"peta": "P", "tera": "T", "giga": "G", "mega": "M", "kilo": "k", "hecto": "h", "deci": "d", "centi": "c", "milli": "m", "micro": "u", "nano": "n", "pico": "p", "femto": "f"}
+	symbolPrefixes = map[string]string{"P": "P", "T": "T", "G": "G", "M": "M", "k": "k", "K": "k", "h": "h",
+		"d": "d", "c": "c", "m": "m", "u": "u", "mu": "u", "n": "n", "p": "p", "f": "f"}
+	wordPrefixes = map[string]string{"peta": "P", "tera": "T", "giga": "G", "mega": "M", "kilo": "k", "hecto": "h",
+		"deci": "d", "centi": "c", "milli": "m", "micro": "u", "nano": "n", "pico": "p", "femto": "f"}
 )
 
 // Metric splits the name of a unit with a prefix into the power of ten of the prefix and
@@ -209,11 +222,13 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false
 	}
 	called := p.isFunction(t.text)
-	if next, many := p.at(1), manyArguments[t.text]; called && (many && next.is("(") || !many && !(next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end)) {
+	if next, many := p.at(1), manyArguments[t.text]; called && (many && next.is("(") || !many &&
+		!(next.kind == end || next.is("}") || next.is(".") && p.at(2).kind == end)) {
 		return nil, false // a logarithm, not logs
 	}
 	if !t.plain && !t.roman {
-		if p.unitLetters = p.unitLetters || unitOf(t.text) != "" && isConstant(factors[last]); p.lettersOnly || unitOf(t.text) == "" || !isConstant(factors[last]) {
+		p.unitLetters = p.unitLetters || unitOf(t.text) != "" && isConstant(factors[last])
+		if p.lettersOnly || unitOf(t.text) == "" || !isConstant(factors[last]) {
 			squared := (w == "square" || w == "sq" || w == "cubic" || w == "cu") && (p.at(1).kind == word || p.at(1).is(".") && p.at(2).kind == word)
 			if (looksLikeLetters(t.text, p.at(1)) && !p.prose() && !called || p.isNamed(t.text)) && !squared || !t.space {
 				return nil, false
@@ -255,7 +270,8 @@ func (p *parser) bracketedUnits() (units []*Node, ok bool) {
 			return nil, false
 		}
 		noun += " " + w
-		wordy = wordy || t.plain || !looksLikeLetters(t.text, p.at(i+1)) || p.cur().space && (unitOf(t.text) != "" || len(w) == 3 && strings.Contains("aeiou", w[1:2]))
+		wordy = wordy || t.plain || !looksLikeLetters(t.text, p.at(i+1)) || p.cur().space &&
+			(unitOf(t.text) != "" || len(w) == 3 && strings.Contains("aeiou", w[1:2]))
 	}
 	if !wordy {
 		return nil, false
@@ -480,8 +496,10 @@ func (p *parser) unitName() string {
 	} else if next.is(".") && !next.space && strings.EqualFold(t.text, "fl") {
 		next, n = p.at(2), 2
 	}
-	if next.kind == word && t.kind == word && (t.plain || t.roman || next.space) || t.cmd("mu") && next.kind == word && (next.plain || next.roman || p.before().kind == number && len(next.text) == 1) || next.cmd("Omega") && t.kind == word {
-		if u := unitOf(t.text + next.text); u != "" && (unitOf(t.text) == "" || unitOf(next.text) == "" || next.cmd("Omega") || strings.EqualFold(t.text, "fl")) && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
+	if next.kind == word && t.kind == word && (t.plain || t.roman || next.space) || t.cmd("mu") && next.kind == word &&
+		(next.plain || next.roman || p.before().kind == number && len(next.text) == 1) || next.cmd("Omega") && t.kind == word {
+		if u := unitOf(t.text + next.text); u != "" && (unitOf(t.text) == "" || unitOf(next.text) == "" ||
+			next.cmd("Omega") || strings.EqualFold(t.text, "fl")) && len(t.text+next.text) > 2 && !(t.kind == word && next.kind == word && len(t.text) < 2) {
 			p.pos += n + 1
 			return u
 		}
@@ -525,7 +543,8 @@ func (p *parser) unitGroup() *Node {
 	return nil
 }
 
-var irregular = map[string]string{"people": "person", "children": "child", "men": "man", "women": "woman", "vertices": "vertex", "dice": "die", "mice": "mouse", "basis": "basis"}
+var irregular = map[string]string{"people": "person", "children": "child", "men": "man", "women": "woman",
+	"vertices": "vertex", "dice": "die", "mice": "mouse", "basis": "basis"}
 
 // singular takes the plural ending off a noun.
 func singular(w string) string {

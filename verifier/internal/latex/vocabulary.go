@@ -45,7 +45,8 @@ var relations = map[string]string{
 
 // arrows are signs before a conclusion, or between propositions.
 var arrows = map[string]string{
-	"implies": "=>", "Rightarrow": "=>", "Longrightarrow": "=>", "therefore": "=>", "Longmapsto": "=>", "Leftarrow": "<==", "impliedby": "<==", "Longleftarrow": "<==",
+	"implies": "=>", "Rightarrow": "=>", "Longrightarrow": "=>", "therefore": "=>", "Longmapsto": "=>",
+	"Leftarrow": "<==", "impliedby": "<==", "Longleftarrow": "<==",
 	"iff": "<=>", "Leftrightarrow": "<=>", "Longleftrightarrow": "<=>", "leftrightarrow": "<=>",
 }
 
@@ -86,7 +87,8 @@ var dropped = map[string]int{
 
 // decorations are accents that make another variable of a letter.
 var decorations = map[string]string{
-	"overline": "bar", "bar": "bar", "vec": "vec", "overrightarrow": "vec", "overleftarrow": "vecleft", "overleftrightarrow": "line", "hat": "hat", "widehat": "hat",
+	"overline": "bar", "bar": "bar", "vec": "vec", "overrightarrow": "vec", "overleftarrow": "vecleft",
+	"overleftrightarrow": "line", "hat": "hat", "widehat": "hat",
 	"tilde": "tilde", "widetilde": "tilde", "dot": "dot", "ddot": "ddot", "dddot": "dddot", "check": "check", "breve": "breve", "acute": "acute", "grave": "grave",
 	"mathring": "ring", "overarc": "arc", "wideparen": "arc", "overparen": "arc", "stackrel": "",
 }
@@ -117,5 +119,6 @@ func known(name string) bool {
 	_, letter := greek[name]
 	_, accent := decorations[name]
 	_, drop := dropped[name]
-	return op || fn || rel || letter || accent || drop || manyArguments[name] || ignored[name] || texts[name] || romans[name] || structures[name] || arrows[name] != ""
+	return op || fn || rel || letter || accent || drop || manyArguments[name] || ignored[name] || texts[name] ||
+		romans[name] || structures[name] || arrows[name] != ""
 }

@@ -185,7 +185,8 @@ var phraseMeanings = func() map[string]Node {
 
 // multiples are the integers that leave a remainder by two, n \equiv 0 \pmod 2.
 func multiples(remainder int64) Node {
-	return Node{Op: Rel, Ops: []string{"=="}, Args: []*Node{{Op: Mod, Args: []*Node{{Op: Sym, Name: "n"}, integer(2)}}, {Op: Mod, Args: []*Node{integer(remainder), integer(2)}}}}
+	return Node{Op: Rel, Ops: []string{"=="}, Args: []*Node{{Op: Mod, Args: []*Node{{Op: Sym, Name: "n"}, integer(2)}},
+		{Op: Mod, Args: []*Node{integer(remainder), integer(2)}}}}
 }
 
 // hanNumber is the value of a Chinese numeral, 四十二.
@@ -216,7 +217,8 @@ func (p *parser) text() *Node {
 	var words []string
 	for {
 		t := p.cur()
-		if n := len(words); n > 0 && (words[n-1] == "except" || words[n-1] == "excluding" || words[n-1] == "for" && n > 1 && words[n-2] == "except") && t.kind == word && (!t.plain && len(t.text) == 1 || isNumberWord(t.text)) {
+		if n := len(words); n > 0 && (words[n-1] == "except" || words[n-1] == "excluding" || words[n-1] == "for" &&
+			n > 1 && words[n-2] == "except") && t.kind == word && (!t.plain && len(t.text) == 1 || isNumberWord(t.text)) {
 			break // a formula follows
 		}
 		if t.kind == word && (len(words) == 0 || !connective(t)) {
@@ -348,7 +350,8 @@ func choice(tokens []token) string {
 	for j := i + 2; j+1 < len(tokens); j++ {
 		after := tokens[j+1]
 		called := tokens[j-1].is("(") && !tokens[j-1].space && tokens[j-2].kind == word
-		if isOption(tokens[j]) && !called && (after.is(")") && tokens[j-1].is("(") || (after.is(".") || after.is(")") || after.is(":")) && (j == i+2 || tokens[j+2].kind != end)) {
+		if isOption(tokens[j]) && !called && (after.is(")") && tokens[j-1].is("(") || (after.is(".") || after.is(")") || after.is(":")) &&
+			(j == i+2 || tokens[j+2].kind != end)) {
 			return ""
 		}
 	}
