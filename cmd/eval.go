@@ -112,7 +112,7 @@ func (o evalOptions) parts(r *resolved) (parts []*evaluation, err error) {
 		o.Suites = own
 	}
 	for _, path := range o.Suites {
-		x := &evaluation{evalOptions: o, run: r, config: r.alone(slices.Index(own, path))}
+		x := &evaluation{evalOptions: o, run: r, config: r.forSuite(slices.Index(own, path))}
 		if err := r.check(x.config); err != nil {
 			return nil, err
 		}
@@ -146,10 +146,10 @@ func (r *resolved) evaluates() bool {
 	})
 }
 
-// alone returns the configuration for the i-th suite of [eval], -1 for another one. What the
+// forSuite returns the configuration for the i-th suite of [eval], -1 for another one. What the
 // command line states wins over what the suite states, and where it asks for several responses or
 // for a filter, and for no temperature, they are drawn.
-func (r *resolved) alone(i int) rl.Config {
+func (r *resolved) forSuite(i int) rl.Config {
 	config := r.Config
 	if i >= 0 {
 		config.Eval = config.Eval.Alone(i)

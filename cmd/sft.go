@@ -145,9 +145,9 @@ func (s *sftCommand) runOn(c *cobra.Command, t *ranks.Group, config *tuning) err
 		config: config.settings(),
 		open: func(s train.Setup) (trainer[sft.Summary], error) {
 			if config.preference != nil {
-				return sft.NewPreferences(config.preference.With(x.local), s, x.list, x.held)
+				return sft.NewPreferences(config.preference.With(x.local), s, x.list, x.heldOut)
 			}
-			return sft.NewOn(x.local, s, x.list, x.held)
+			return sft.NewOn(x.local, s, x.list, x.heldOut)
 		},
 		ended: func(end sft.Summary) {
 			slog.Info("trained on "+map[bool]string{true: "preferences", false: "demonstrations"}[config.preference != nil],
@@ -212,8 +212,8 @@ func (s *sftCommand) showOn(c *cobra.Command, t *ranks.Group, config *tuning) er
 
 // demonstrations are the data that a model is trained on.
 type demonstrations struct {
-	local      sft.Config // the configuration with paths in place of names on a hub
-	list, held []data.Demonstration
+	local         sft.Config // the configuration with paths in place of names on a hub
+	list, heldOut []data.Demonstration
 }
 
 // readDemonstrationsOf reads the demonstrations, and checks what can be checked before ONNX Runtime is
@@ -227,7 +227,7 @@ func readDemonstrationsOf(c *cobra.Command, config *tuning) (x demonstrations, e
 		return x, err
 	}
 	if d.Eval != "" {
-		if x.held, err = config.read(c, "--eval-data", d.Eval); err != nil {
+		if x.heldOut, err = config.read(c, "--eval-data", d.Eval); err != nil {
 			return x, err
 		}
 	}

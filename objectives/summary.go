@@ -35,7 +35,7 @@ type Stat struct {
 // delta and log_ratio are not clipped or weighted. ratio is the one in the objective's
 // formula. delta/... are over tokens.
 //
-// grad_share/top10 to top90 tell how the gradient is spread over the tokens of a
+// grad_share/top10 to top90 tell how the gradient is byResponse over the tokens of a
 // response: the share of sum |w| that the tenth (two tenths, ...) of its tokens with
 // the largest |w| holds, averaged over the responses that have a gradient. top10 is
 // 0.1 if all tokens have the same |w|.
@@ -43,11 +43,11 @@ type Stat struct {
 // Each name also exists with the endings /pos and /neg, over only the responses of
 // positive or of negative advantage. A figure over no responses is NaN.
 func (b Batch) Summarize(w [][]float64, d []Diagnostics) []Stat {
-	spread := make([][9]float64, len(w))
+	byResponse := make([][9]float64, len(w))
 	var sorted []float64
 	for i := range w {
 		sorted = append(sorted[:0], w[i]...)
-		spread[i] = gradientShares(sorted)
+		byResponse[i] = gradientShares(sorted)
 	}
 	deltas, logRatios := logRatios(b)
 	var stats []Stat
@@ -75,7 +75,7 @@ func (b Batch) Summarize(w [][]float64, d []Diagnostics) []Stat {
 			stats = append(stats, Stat{"kl" + part.suffix, mean(divergences(b, of))})
 		}
 		for k := range 9 {
-			stats = append(stats, Stat{fmt.Sprintf("grad_share/top%d%s", 10*(k+1), part.suffix), meanShare(spread, of, k)})
+			stats = append(stats, Stat{fmt.Sprintf("grad_share/top%d%s", 10*(k+1), part.suffix), meanShare(byResponse, of, k)})
 		}
 	}
 	return stats
@@ -175,17 +175,17 @@ func extremes(x []float64) (low, high float64) {
 }
 
 // meanShare averages element k over the responses in of that have a gradient.
-func meanShare(spread [][9]float64, of []int, k int) float64 {
+func meanShare(byResponse [][9]float64, of []int, k int) float64 {
 	var shares []float64
 	for _, i := range of {
-		if spread[i][k] > 0 {
-			shares = append(shares, spread[i][k])
+		if byResponse[i][k] > 0 {
+			shares = append(shares, byResponse[i][k])
 		}
 	}
 	return mean(shares)
 }
 
-// gradientShares returns how the gradient of one response is spread over its
+// gradientShares returns how the gradient of one response is byResponse over its
 // tokens: element k is the share of sum |w| held by the (k+1)/10 of the tokens
 // with the largest |w|. A token on the boundary counts in part. The shares are 0
 // if no token has weight. w is overwritten.

@@ -421,18 +421,18 @@ func RingNeeds(arch models.Architecture, compute models.Compute, offload Offload
 	}
 	need := Need{What: "weights", Device: 4 * weights}
 	if divided := parts > 1 && arch.AdapterLayout() == nil; (offload == OffloadAll || divided) && !compute.Narrow() {
-		var held int64 // bytes of the matrices of which Programs read a copy
+		var masters int64 // bytes of the matrices of which Programs read a copy
 		for _, p := range matrices(arch.Layout(), from, to) {
-			held += int64(4 * p.size())
+			masters += int64(4 * p.size())
 		}
-		need.Device -= held
+		need.Device -= masters
 		if divided {
-			held = (held + int64(parts) - 1) / int64(parts)
+			masters = (masters + int64(parts) - 1) / int64(parts)
 		}
 		if offload == OffloadAll {
-			need.Host = held
+			need.Host = masters
 		} else {
-			need.Device += held
+			need.Device += masters
 		}
 	}
 	return []Need{need, {What: "weights in fewer bits", Device: fewer}}

@@ -34,9 +34,9 @@ type LearnerOptions struct {
 	// from the last to the first, and at the end. On a device the work may not be done
 	// yet; a download waits for it.
 	Final func(first int)
-	// Apart computes the prefix of each sequence, even if several neighbouring sequences
+	// Unshared computes the prefix of each sequence, even if several neighbouring sequences
 	// share it.
-	Apart bool
+	Unshared bool
 }
 
 const (

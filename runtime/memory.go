@@ -45,11 +45,11 @@ type memory struct {
 	elementwise int
 	ran         func(*Binding) // called after each run of a stand-in; else nil
 
-	lost     atomic.Pointer[error] // the error that Check returns from then on
-	up, down atomic.Int64          // bytes that crossed
-	mu       sync.Mutex
-	closed   bool
-	held     []allocation // by address; none on the host, where the garbage collector frees
+	lost        atomic.Pointer[error] // the error that Check returns from then on
+	up, down    atomic.Int64          // bytes that crossed
+	mu          sync.Mutex
+	closed      bool
+	allocations []allocation // by address; none on the host, where the garbage collector frees
 }
 
 // An allocation is memory of a device.
@@ -198,13 +198,13 @@ func (m *memory) Alloc(bytes int) (at unsafe.Pointer, err error) {
 		m.Driver.Free(at)
 		return nil, fmt.Errorf("%s: its memory is closed", m)
 	}
-	m.held = slices.Insert(m.held, m.upTo(at), allocation{at, bytes})
+	m.allocations = slices.Insert(m.allocations, m.upTo(at), allocation{at, bytes})
 	return at, nil
 }
 
 // upTo returns how many allocations begin at an address or before it.
 func (m *memory) upTo(at unsafe.Pointer) int {
-	return sort.Search(len(m.held), func(i int) bool { return uintptr(m.held[i].at) > uintptr(at) })
+	return sort.Search(len(m.allocations), func(i int) bool { return uintptr(m.allocations[i].at) > uintptr(at) })
 }
 
 // Free takes a result of Alloc, after the caller has waited for the last run that uses it,
@@ -217,10 +217,10 @@ func (m *memory) Free(at unsafe.Pointer) {
 		return
 	}
 	i := m.upTo(at) - 1
-	if i < 0 || m.held[i].at != at {
+	if i < 0 || m.allocations[i].at != at {
 		panic(fmt.Sprintf("%s: nothing was allocated at %#x, which is freed", m, uintptr(at)))
 	}
-	m.held = slices.Delete(m.held, i, i+1)
+	m.allocations = slices.Delete(m.allocations, i, i+1)
 	m.Driver.Free(at)
 }
 
@@ -231,10 +231,10 @@ func (m *memory) Close() {
 	if m.closed || m.Aliases() {
 		return
 	}
-	for _, a := range m.held {
+	for _, a := range m.allocations {
 		m.Driver.Free(a.at)
 	}
-	m.held, m.closed = nil, true
+	m.allocations, m.closed = nil, true
 	m.Driver.Close()
 }
 
@@ -247,7 +247,7 @@ func (m *memory) Within(at unsafe.Pointer, bytes int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := m.upTo(at) - 1; i >= 0 {
-		a := m.held[i]
+		a := m.allocations[i]
 		if first := int(uintptr(at) - uintptr(a.at)); first < a.bytes {
 			if first+bytes > a.bytes {
 				return fmt.Errorf("%s: %d bytes at byte %d of an allocation of %d", m, bytes, first, a.bytes)

@@ -14,7 +14,7 @@ type Memory = memory
 func NewMemory(name string, d Driver) *Memory { return newMemory(name, Backend{Driver: d}) }
 
 // Held returns how many allocations there are.
-func (m *Memory) Held() int { return len(m.held) }
+func (m *Memory) Held() int { return len(m.allocations) }
 
 // OpenStandIn opens another Env beside e, on a stand-in for a device.
 func OpenStandIn(t testing.TB, e *Env, name string) *Env {

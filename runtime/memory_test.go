@@ -38,7 +38,7 @@ func openOn(t *testing.T, name string) *Env {
 
 // leftOnDevice returns how many allocations a device has.
 func (e *Env) leftOnDevice() int {
-	return len(e.memory.held)
+	return len(e.memory.allocations)
 }
 
 // TestMemories checks the contract of a memory on the host and on devices.

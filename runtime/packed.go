@@ -80,13 +80,13 @@ func (s placement) at(t int) int {
 // place returns where the tokens of each sequence are packed, how many tokens there are,
 // how many of them several sequences share, and the most sequences that share one.
 // Neighbouring sequences with the same prefix share it except for its last token, so that
-// each row that predicts a scored token belongs to one sequence. With apart they share
+// each row that predicts a scored token belongs to one sequence. With unshared they share
 // nothing.
-func place(sequences []Sequence, apart bool) (list []placement, n, shared, copies int) {
+func place(sequences []Sequence, unshared bool) (list []placement, n, shared, copies int) {
 	list = make([]placement, len(sequences))
 	for i := 0; i < len(sequences); {
 		prefix, j, with := sequences[i].Prefix(), i, 0
-		for ; j < len(sequences) && (j == i || !apart && slices.Equal(sequences[j].Prefix(), prefix)); j++ {
+		for ; j < len(sequences) && (j == i || !unshared && slices.Equal(sequences[j].Prefix(), prefix)); j++ {
 			if sequences[j].fed() > 0 {
 				with++
 			}

@@ -123,7 +123,7 @@ func (p *Pass) check() error {
 		p.LogProb, p.Entropy = append(p.LogProb, make([]float32, n)), append(p.Entropy, make([]float32, n))
 		p.rows += n
 	}
-	p.placed, p.n, p.shared, p.copies = place(p.sequences, p.learner.options.Apart)
+	p.placed, p.n, p.shared, p.copies = place(p.sequences, p.learner.options.Unshared)
 	return nil
 }
 
@@ -161,7 +161,7 @@ func (p *Pass) Release() {
 
 // Bytes estimates the memory in bytes that a kept pass over the sequences takes at least.
 func (l *Learner) Bytes(sequences []Sequence) int {
-	_, n, _, _ := place(sequences, l.options.Apart)
+	_, n, _, _ := place(sequences, l.options.Unshared)
 	return l.geometry.InputBytes(n)
 }
 

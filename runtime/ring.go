@@ -140,22 +140,22 @@ func (r *Ring) hold(e *Env) (*arena, error) {
 	w := r.Weights
 	from, to := r.Arch.Copied()
 	copied := block{piece{from, to}, e.memory, r.Arch.Geometry().Compute, nil}
-	held := matrices(w.Layout, from, to)
-	rest := piece{0, len(w.Data)}.without(held)
+	masters := matrices(w.Layout, from, to)
+	rest := piece{0, len(w.Data)}.without(masters)
 	if n := w.Narrow; n != nil {
-		copied.dtype, copied.at, held = n.DType, unsafe.Pointer(unsafe.SliceData(n.Data)), nil
+		copied.dtype, copied.at, masters = n.DType, unsafe.Pointer(unsafe.SliceData(n.Data)), nil
 	}
 	if r.Divided() {
-		held = nil
+		masters = nil
 		for _, p := range r.shares.own() {
-			held = append(held, p.without(rest)...)
+			masters = append(masters, p.without(rest)...)
 		}
 	}
 	in := map[*memory][]piece{e.memory: rest}
 	if r.Offload == OffloadAll {
-		in[host] = append(in[host], held...)
+		in[host] = append(in[host], masters...)
 	} else {
-		in[e.memory] = append(in[e.memory], held...)
+		in[e.memory] = append(in[e.memory], masters...)
 	}
 	a, err := e.hold(w, in, copied)
 	if err == nil {

@@ -47,7 +47,7 @@ func testSharedPrompts(t *testing.T, env *runtime.Env) {
 			options := []runtime.LearnerOptions{{StashBytes: everything}, {BlockTokens: 6, EntropyGradient: true}}
 			for _, o := range options {
 				apart := o
-				apart.Apart = true
+				apart.Unshared = true
 				want := sharedResult(t, env, m.ring, apart, sequences, len(sequences), tokens)
 				got := sharedResult(t, env, m.ring, o, sequences, len(sequences), shared)
 				compareShared(t, fmt.Sprintf("%+v, shared", o), got, want, 2e-5)

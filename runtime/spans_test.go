@@ -117,7 +117,7 @@ func testSpans(t *testing.T, env *runtime.Env) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
 			sequences := conversations(rand.New(rand.NewPCG(1, uint64(i))), m.arch.Vocab)
-			kept := runtime.LearnerOptions{StashBytes: everything, HeadRows: 64, Apart: true}
+			kept := runtime.LearnerOptions{StashBytes: everything, HeadRows: 64, Unshared: true}
 			blocks := runtime.LearnerOptions{BlockTokens: 6, EntropyGradient: true}
 			for _, x := range []way{{kept, 3}, {blocks, 1}, {blocks, len(sequences)}} {
 				want := spansResult(t, env, m.ring, x.LearnerOptions, sequences, x.each, true)

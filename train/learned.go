@@ -29,9 +29,9 @@ func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string,
 }
 
 // PassesOf returns how a step on the policy is cut into passes, and what passes store, for
-// micro-batches of micro tokens. alone is as in learn.PassesFor.
-func PassesOf(p *policy.Policy, micro int, alone bool) learn.Passes {
-	return learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, alone && p.Env.Device() == "cpu")
+// micro-batches of micro tokens. apart is as in learn.PassesFor.
+func PassesOf(p *policy.Policy, micro int, apart bool) learn.Passes {
+	return learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, apart && p.Env.Device() == "cpu")
 }
 
 // Learned is the state that optimizer steps change: the weights of a policy, or its

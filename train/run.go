@@ -68,17 +68,17 @@ type Run struct {
 	// BeforePass, if not nil, is called before each pass of a step; see learn.Options.
 	BeforePass func(tokens int) error
 
-	spread  func(from, to int) int64 // the bytes of a range that all ranks get of one
-	model   string                   // with several ranks, the fingerprint of the policy when it was opened
-	resumed func() error             // see Setup.Resumed
-	until   *rundir.State            // see Setup.Until
-	stale   bool                     // the newest checkpoint counts another run.toml than the run goes on with
-	task    Task
-	plan    Plan
-	saver   *saver
-	doctor  *doctor.Doctor
-	at      Position
-	score   *float64
+	gathered func(from, to int) int64 // the bytes of a range that all ranks get of one
+	model    string                   // with several ranks, the fingerprint of the policy when it was opened
+	resumed  func() error             // see Setup.Resumed
+	until    *rundir.State            // see Setup.Until
+	stale    bool                     // the newest checkpoint counts another run.toml than the run goes on with
+	task     Task
+	plan     Plan
+	saver    *saver
+	doctor   *doctor.Doctor
+	at       Position
+	score    *float64
 }
 
 // A Setup has the parts of which a Run is made. With several ranks, the first writes the
@@ -104,7 +104,7 @@ func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, erro
 	}
 	r := &Run{
 		Learned: Learned{Policy: s.Policy}, Ranks: s.Ranks, Clock: metrics.NewStopwatch(), Observer: s.Observer, Log: s.Log,
-		spread: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), resumed: s.Resumed, until: s.Until,
+		gathered: runtime.SpreadBytes(s.Policy.Ring.Arch, d.Shard == "optimizer"), resumed: s.Resumed, until: s.Until,
 	}
 	o.Ranks, o.Shard, o.Log, o.Observe = r.Ranks, d.Shard == "optimizer", s.Log, r.Clock.Enter
 	o.BeforePass = func(tokens int) error {
@@ -316,5 +316,5 @@ func (r *Run) Volume(sent int64, early int) metrics.Record {
 
 // predicted is how many bytes this rank sends in a step.
 func (r *Run) predicted() int64 {
-	return ranks.Volume(r.Ranks.Rank(), r.Ranks.Size(), r.Stepper.Buckets(), r.spread)
+	return ranks.Volume(r.Ranks.Rank(), r.Ranks.Size(), r.Stepper.Buckets(), r.gathered)
 }

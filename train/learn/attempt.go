@@ -25,9 +25,9 @@ type attempt struct {
 func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
 	own := slices.DeleteFunc(s.own(a.owner), b.leavesOut)
-	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, s.options.AloneTokens)
+	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, s.options.ApartTokens)
 	// A single pass is the whole batch; but another of several ranks may have several passes.
-	a.perResponse = weigh == nil || b.PerResponse && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
+	a.perResponse = weigh == nil || b.Apart && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
 	a.Loss, a.Scores, a.MicroBatches = b.givenLoss(), newScores(len(b.Sequences)), len(a.micro)
 	for i, x := range b.Sequences {
 		if b.leavesOut(i) {

@@ -10,7 +10,7 @@ import (
 // Tokens returns the largest number of tokens of a micro-batch, for a step of total
 // tokens whose longest sequence has longest.
 func (p Passes) Tokens(step, longest int64) int64 {
-	return min(max(int64(cmp.Or(p.AloneTokens, p.MicroTokens)), longest), step)
+	return min(max(int64(cmp.Or(p.ApartTokens, p.MicroTokens)), longest), step)
 }
 
 // Needs returns what a step of so many tokens needs at its peak besides weights and gradients:
@@ -19,7 +19,7 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	g, micro := arch.Geometry(), p.Tokens(step, longest)
 	one := max(g.InputBytes(int(micro)), min(p.StashBytes, g.FullBytes(int(micro))))
 	all := one
-	if p.AloneTokens == 0 { // the inputs of passes beyond the budget are computed again
+	if p.ApartTokens == 0 { // the inputs of passes beyond the budget are computed again
 		all = max(one, min(g.InputBytes(int(step)), keptBytes(g, arch.Layout().Size)+one))
 	}
 	need := func(bytes int64) runtime.Need {

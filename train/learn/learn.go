@@ -34,10 +34,10 @@ type Batch struct {
 	// before the forward pass, and EntropyWeights likewise dLoss/dentropy, which
 	// may be nil. Where Weights is nil a Weigh function is asked.
 	Weights, EntropyWeights [][]float64
-	// PerResponse says that the weights of a sequence depend only on its own scores, so
+	// Apart says that the weights of a sequence depend only on its own scores, so
 	// that Weigh can be called before other scores are known. A step in which that proves
 	// wrong is computed again.
-	PerResponse bool
+	Apart bool
 	// Number of the step, from 1, for messages.
 	Number       int
 	LearningRate float64
@@ -58,7 +58,7 @@ type Loss struct {
 }
 
 // Weigh returns the loss of a batch with the given scores. A step that is computed again
-// calls it again. With Batch.PerResponse it is called after each micro-batch, while later
+// calls it again. With Batch.Apart it is called after each micro-batch, while later
 // scores are nil, and once more at the end.
 type Weigh func(Scores) (Loss, error)
 
@@ -119,7 +119,7 @@ type Stepper struct {
 	limit   microLimit
 	scaling lossScaling
 	norm    float64 // norm of the gradients that Update uses
-	joint   bool    // a batch said PerResponse wrongly
+	joint   bool    // a batch said Apart wrongly
 
 	reduction *reduction // under way; nil between two and of one rank
 	last      bool       // the backward pass that follows is the last one
@@ -129,7 +129,7 @@ type Stepper struct {
 // still owns the ring and closes it after the Stepper.
 func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	if o.Ranks == nil {
-		o.Ranks = alone{}
+		o.Ranks = single{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

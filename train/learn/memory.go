@@ -15,7 +15,7 @@ import (
 // layers may take in addition; and what each may take in any case, in bytes.
 const (
 	stashShare = 0.2
-	aloneShare = 0.15
+	apartShare = 0.15
 	keptShare  = 0.5
 	smallStash = 256 << 20
 )
@@ -32,27 +32,27 @@ const SmallestMicroBatch = 64
 type Passes struct {
 	// MicroTokens bounds the tokens of a micro-batch; a longer sequence gets its own.
 	MicroTokens int
-	// AloneTokens also bounds micro-batches that may go backward before the next one
+	// ApartTokens also bounds micro-batches that may go backward before the next one
 	// begins, so that memory can hold all of one pass; a shared prompt counts once. 0 is
 	// no bound.
-	AloneTokens int
+	ApartTokens int
 	// StashBytes is how many bytes passes may store for their backward passes, see
 	// runtime.LearnerOptions.
 	StashBytes int
 }
 
-// PassesFor returns the Passes of a run on the CPU, or with alone false on a device or of an
+// PassesFor returns the Passes of a run on the CPU, or with apart false on a device or of an
 // objective that weighs no response before it has the log-probs of all. micro is
 // train.micro_tokens. Layers that compute in 16 bits run on a GPU, where memory is better spent
 // on slots of the sampler: they keep only their inputs, unless a plan says what is left.
-func PassesFor(g models.Geometry, parameters, micro int, alone bool) Passes {
+func PassesFor(g models.Geometry, parameters, micro int, apart bool) Passes {
 	p := Passes{MicroTokens: micro}
 	if g.Compute != models.F32 {
 		return p
 	}
 	p.StashBytes = share(4*stashShare, parameters)
-	if alone {
-		p.AloneTokens = min(micro, max(fewestTokens, share(4*aloneShare, parameters)/g.FullBytes(1)))
+	if apart {
+		p.ApartTokens = min(micro, max(fewestTokens, share(4*apartShare, parameters)/g.FullBytes(1)))
 	}
 	return p
 }

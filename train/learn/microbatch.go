@@ -9,15 +9,15 @@ import (
 )
 
 // microBatches cuts the sequences of a batch whose indexes are in own into micro-batches
-// of at most limit tokens, counting a prefix once for each of its sequences. If alone is
-// not 0, a micro-batch also has at most alone tokens, counting a prefix once. A longer
+// of at most limit tokens, counting a prefix once for each of its sequences. If apart is
+// not 0, a micro-batch also has at most apart tokens, counting a prefix once. A longer
 // sequence gets a micro-batch alone. A micro-batch has only live sequences or none, so
 // the others cost no backward pass (live nil means that all are live). Sequences with one
 // prefix are adjacent, so that a pass computes the prefix once. Each kind is sorted by the
 // longest sequence with the same prefix and then by its own length, longest first:
 // attention pads the rows of a micro-batch to one length, and later micro-batches fit
 // into the memory of earlier ones.
-func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, alone int) [][]int {
+func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, apart int) [][]int {
 	alive := func(i int) bool { return live == nil || live[i] }
 	order, groups := slices.Clone(own), prefixGroups(sequences, own, alive)
 	slices.SortStableFunc(order, func(a, b int) int {
@@ -38,7 +38,7 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 		if i > 0 && groups[s] == groups[order[i-1]] {
 			adds -= len(sequences[s].Prefix())
 		}
-		if i == 0 || sum+n > limit || alone > 0 && packed+adds > alone || alive(s) != alive(order[i-1]) {
+		if i == 0 || sum+n > limit || apart > 0 && packed+adds > apart || alive(s) != alive(order[i-1]) {
 			out, sum, packed = append(out, nil), 0, 0
 			adds = n
 		}

@@ -55,7 +55,7 @@ func (c *crew) owners(b Batch) []int {
 	for i, g := range groups {
 		together[g.first] += costs[i]
 	}
-	owner, sums, sum := deal(together, n), make([]int, n), 0
+	owner, sums, sum := assign(together, n), make([]int, n), 0
 	for i, g := range groups {
 		owner[i] = owner[g.first]
 		sums[owner[i]] += costs[i]
@@ -64,12 +64,12 @@ func (c *crew) owners(b Batch) []int {
 	if float64(slices.Max(sums)*n) <= 1.1*float64(sum) {
 		return owner
 	}
-	return deal(costs, n)
+	return assign(costs, n)
 }
 
-// deal distributes parts of a work among n ranks with about equal costs: the most
+// assign distributes parts of a work among n ranks with about equal costs: the most
 // expensive remaining part goes to the rank with the least; ties go to the first.
-func deal(costs []int, n int) (owner []int) {
+func assign(costs []int, n int) (owner []int) {
 	owner = make([]int, len(costs))
 	if n == 1 {
 		return owner
@@ -123,8 +123,8 @@ func (c *crew) sharded() bool {
 	return c.optimizer != nil && c.optimizer.Buckets() != nil
 }
 
-// spread gives all ranks the weights that each has updated, as Programs read them.
-func (c *crew) spread() error {
+// shareWeights gives all ranks the weights that each has updated, as Programs read them.
+func (c *crew) shareWeights() error {
 	if !c.sharded() {
 		return nil
 	}

@@ -70,26 +70,26 @@ const (
 	failed                  // stop
 )
 
-// alone implements Ranks for a run of one process.
-type alone struct{}
+// single implements Ranks for a run of one process.
+type single struct{}
 
-func (alone) Rank() int                         { return 0 }
-func (alone) Size() int                         { return 1 }
-func (alone) Agree(own byte) (byte, error)      { return own, nil }
-func (alone) AgreeOn(own error) error           { return own }
-func (alone) Share([]int, ...[][]float64) error { return nil }
-func (alone) SumParts([]float32, []int) error   { return nil }
-func (alone) Spread([]byte, []int) error        { return nil }
-func (alone) Collect([]float32, []int) error    { return nil }
-func (alone) Scatter([]float32, []int) error    { return nil }
-func (alone) Device() Device                    { return nil }
+func (single) Rank() int                         { return 0 }
+func (single) Size() int                         { return 1 }
+func (single) Agree(own byte) (byte, error)      { return own, nil }
+func (single) AgreeOn(own error) error           { return own }
+func (single) Share([]int, ...[][]float64) error { return nil }
+func (single) SumParts([]float32, []int) error   { return nil }
+func (single) Spread([]byte, []int) error        { return nil }
+func (single) Collect([]float32, []int) error    { return nil }
+func (single) Scatter([]float32, []int) error    { return nil }
+func (single) Device() Device                    { return nil }
 
 // errMemoryElsewhere is the error of a rank whose part of the step is done while another
 // rank ran out of memory.
 var errMemoryElsewhere = errors.New("learn: memory ended on another rank")
 
 // errJoint is the error of a step whose weights of a response depend on others despite
-// PerResponse.
+// Apart.
 var errJoint = errors.New("learn: the weights of a response depend on the log-probs of others")
 
 // outcome is what err means for the step.

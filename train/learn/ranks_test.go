@@ -96,7 +96,7 @@ func TestRanks(t *testing.T) {
 		b, weigh := drawBatch(8), learn.Weigh(nil)
 		if !tt.known {
 			b, weigh = weighed(b)
-			b.PerResponse = tt.apart
+			b.Apart = tt.apart
 		}
 		_, err := s.Step(context.Background(), b, weigh)
 		if tt.check == nil && err != nil || tt.check != nil && !tt.check(err) {
@@ -134,7 +134,7 @@ func several(t *testing.T, n, bucket int, shard, known bool) (weights, states []
 				weigh := learn.Weigh(nil)
 				if !known {
 					b, weigh = weighed(b)
-					b.PerResponse = step == 1
+					b.Apart = step == 1
 				}
 				report, err := s.Step(context.Background(), b, weigh)
 				for i, row := range report.LogProb {

@@ -19,7 +19,7 @@ func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences [
 	for {
 		out := newScores(len(sequences))
 		var err error
-		for _, group := range microBatches(sequences, nil, s.own(owner), s.limit.tokens, s.options.AloneTokens) {
+		for _, group := range microBatches(sequences, nil, s.own(owner), s.limit.tokens, s.options.ApartTokens) {
 			var p *runtime.Pass
 			if p, err = s.forward(ctx, l, sequences, group, false, out); err != nil {
 				break

@@ -74,7 +74,7 @@ func (s *Stepper) Update(rate float64) error {
 	}
 	err := s.optimizer.Update(rate, clip)
 	if err == nil {
-		err = s.spread()
+		err = s.shareWeights()
 	}
 	if err != nil {
 		return &UpdateError{err}

@@ -235,7 +235,7 @@ func TestApart(t *testing.T) {
 	const alone = 100
 	var passes, asked, scored []int
 	open := func(passTokens int) *learn.Stepper {
-		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 300, AloneTokens: passTokens}, BeforePass: func(tokens int) error {
+		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 300, ApartTokens: passTokens}, BeforePass: func(tokens int) error {
 			passes = append(passes, tokens)
 			return nil
 		}})
@@ -246,7 +246,7 @@ func TestApart(t *testing.T) {
 	_, want := gradients(t, s, known, nil)
 	cut := passes
 	b, weigh := weighed(known)
-	b.PerResponse = true
+	b.Apart = true
 	counting := func(x learn.Scores) (learn.Loss, error) {
 		n := 0
 		for _, row := range x.LogProb {
@@ -291,7 +291,7 @@ func TestApart(t *testing.T) {
 		return loss, err
 	}
 	joint := b
-	joint.PerResponse = false
+	joint.Apart = false
 	passes = nil
 	_, want = gradients(t, s, joint, dependent)
 	together := len(passes)

@@ -134,9 +134,9 @@ func (g *Group) withFirst(x []float32, bounds []int, toFirst bool) error {
 // to all others (bytes gives the size of a range), and to each other rank the gradients
 // of that rank's share. With even shares in float32, that is 4 bytes a gradient times 2
 // (n-1)/n.
-func Volume(rank, n int, buckets [][]int, spread func(from, to int) int64) (bytes int64) {
+func Volume(rank, n int, buckets [][]int, gathered func(from, to int) int64) (bytes int64) {
 	for _, b := range buckets {
-		bytes += 4*int64(b[n]-b[0]-(b[rank+1]-b[rank])) + spread(b[rank], b[rank+1])*int64(n-1)
+		bytes += 4*int64(b[n]-b[0]-(b[rank+1]-b[rank])) + gathered(b[rank], b[rank+1])*int64(n-1)
 	}
 	return bytes
 }

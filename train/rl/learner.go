@@ -85,8 +85,8 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	step := learn.Batch{
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
 		Number: n + 1, LearningRate: l.config.Optimizer.Rate(l.config.Optimizer.LearningRate, n, total),
-		PerResponse: objectives.NeedsOf(l.objective).Apart,
-		LiveOnly:    l.config.Train.Score == "trained" && !objectives.NeedsOf(l.objective).All,
+		Apart:    objectives.NeedsOf(l.objective).Apart,
+		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsOf(l.objective).All,
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i], step.Sequences[i] = r.trajectories[j], r.sequences[j]

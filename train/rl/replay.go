@@ -123,7 +123,7 @@ func (o ObjectiveConfig) Restore(checkpoint string, p *policy.Policy) error {
 
 // batch is the failure's batch as the objective and as the Stepper take it.
 func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
-	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, PerResponse: objectives.NeedsOf(o).Apart}
+	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, Apart: objectives.NeedsOf(o).Apart}
 	for _, x := range f.Trajectories {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,

@@ -119,8 +119,8 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 	return made, nil
 }
 
-// deal computes the advantages of round n and cuts it into optimizer steps.
-func (r *roller) deal(made *round, n int) error {
+// prepare computes the advantages of round n and cuts it into optimizer steps.
+func (r *roller) prepare(made *round, n int) error {
 	made.compareGroups(r.config.Rollout.SamplesPerPrompt, r.objective)
 	if r.config.Environment.Advantages == "turn" {
 		made.compareTurns(r.config.Rollout.SamplesPerPrompt, r.objective)

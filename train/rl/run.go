@@ -75,7 +75,7 @@ func (t *trainer) roll(ctx context.Context, at train.Position) (train.Done, erro
 func (t *trainer) scoreRound(ctx context.Context, at train.Position) (train.Done, error) {
 	err := t.learner.score(ctx, t.round)
 	if err == nil {
-		if err = t.roller.deal(t.round, at.Round); err != nil {
+		if err = t.roller.prepare(t.round, at.Round); err != nil {
 			err = fmt.Errorf("train: round %d: %w", at.Round+1, err)
 		}
 	}
