@@ -52,6 +52,12 @@ func (p *reading) rewards() *Finding {
 	if f := p.parts(); f != nil {
 		return f
 	}
+	return p.learnable(pairs)
+}
+
+// learnable finds rewards that differ, and from which something else is learned than the answer, or
+// nothing. pairs counts right responses beside wrong ones to the same problem.
+func (p *reading) learnable(pairs float64) *Finding {
 	b, limit, extract := p.before, p.number("eval.max_new_tokens"), p.Settings["eval.extract"]
 	paid := together(p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return one(x.right) }))
 	switch {
