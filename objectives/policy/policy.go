@@ -25,6 +25,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"math"
@@ -62,13 +63,13 @@ type parts struct {
 	Gradient  string  `toml:"gradient" choice:"through own detached"`
 	// Signal multiplies a ratio: the advantage, or a teacher's lead RefLogProb - LogProb, a constant.
 	Signal string `toml:"signal" choice:"advantage teacher"`
-	Weight string `toml:"weight" choice:"ratio one"`
+	Weight string `toml:"weight" needs:"gate=none" choice:"ratio one"`
 	// Floor and Cap bound the ratio; those with Negative, if set, where A < 0; CapESS caps at p3o's e.
-	Cap           float64  `toml:"cap" range:"[0,)"`
-	CapESS        bool     `toml:"cap_ess"`
-	Floor         float64  `toml:"floor" range:"[0,)"`
-	CapNegative   *float64 `toml:"cap_negative"`
-	FloorNegative *float64 `toml:"floor_negative"`
+	Cap           float64  `toml:"cap" needs:"cap_ess=false,gate=none,weight=ratio" range:"[0,)"`
+	CapESS        bool     `toml:"cap_ess" needs:"gate=none,weight=ratio"`
+	Floor         float64  `toml:"floor" needs:"gate=none,weight=ratio" range:"[0,)"`
+	CapNegative   *float64 `toml:"cap_negative" needs:"cap_ess=false,gate=none,weight=ratio"`
+	FloorNegative *float64 `toml:"floor_negative" needs:"gate=none,weight=ratio"`
 	// Bound is PPO's clip; or a gain of 0 on the side to which the advantage pushes (side), on both (mask), unless the
 	// step leads back (back), or unless the ratio is so far behind that it must come back (ring).
 	Bound        string  `toml:"bound" choice:"none clip side mask back ring"`
@@ -142,7 +143,7 @@ func (o *Policy) Validate() error {
 			errs = append(errs, objectives.Within(key, *x, least, math.MaxFloat64))
 		}
 	}
-	within("cap_negative", o.CapNegative, 0)
+	within("cap_negative", o.CapNegative, *cmp.Or(o.FloorNegative, &o.Floor))
 	within("floor_negative", o.FloorNegative, 0)
 	within("mean_last", o.MeanLast, -math.MaxFloat64)
 	words := func(w word, list ...word) bool { return slices.Contains(list, w) }
@@ -151,7 +152,17 @@ func (o *Policy) Validate() error {
 	refuse(words(o.WithToken, "product", "min", "ess"), "with_token", o.WithToken, `must be a number, "no" or "times"`)
 	refuse(o.Gate != "none" && o.Bound != "none", "gate", o.Gate, `must be "none" beside a bound, which it replaces`)
 	refuse(o.Bound == "clip" && !slices.Contains([]string{"ratio", "log", "k3", "probability"}, o.Measure), "measure", o.Measure, `must be ratio, log, k3 or probability with bound = "clip", which needs a largest ratio`)
+	middle := o.parts
+	middle.List, middle.ListTemperature, middle.adapting, middle.foreign = "none", 1, defaultParts.adapting, defaultParts.foreign
+	refuse(o.List != "none" && middle != defaultParts, "list", o.List, `must be "none" beside a scope, mean, inner clip, gradient, signal, weight, cap, floor, bound, gate, future, drift or pull other than the default: it stands in their place`)
 	refuse(o.List != "none" && (o.AdvantageDrift != 0 || o.KLAdvantage != 0), "list", o.List, `must be "none" beside advantage_drift and kl_advantage: it reads no advantages of tokens`)
+	refuse(o.Gate == "none" && o.Weight == "one" && o.Gradient != "detached", "weight", o.Weight, `must be ratio, or go with gradient = "detached": no ratio is left that has a gradient`)
+	refuse(o.Gate == "gamma" && o.Gradient != "detached", "gate", o.Gate, `must be another one, or go with gradient = "detached": gamma is a constant of the gradient`)
+	refuse(o.Scope == "none" && o.WithToken == "no" && o.Gradient == "through", "scope", o.Scope, `must be another one, or go with gradient = "own" or "detached": a ratio of 1 has no gradient`)
+	refuse(o.Future != 0 && o.FutureLow > o.FutureHigh, "future_low", o.FutureLow, "must be at most future_high")
+	refuse(o.Reject == "k1" && o.RejectLow > o.RejectHigh, "reject_low", o.RejectLow, "must be at most reject_high")
+	outside := o.ImportanceCap != 0 && o.ImportanceFloor > o.ImportanceCap
+	refuse(o.Importance != "none" && outside, "importance_floor", o.ImportanceFloor, "must be at most importance_cap")
 	refuse(o.EntropyLeast > o.EntropyMost, "entropy_least", o.EntropyLeast, "must be at most entropy_most")
 	return errors.Join(errs...)
 }

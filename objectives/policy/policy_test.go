@@ -43,7 +43,9 @@ func TestRefused(t *testing.T) {
 	for point, key := range map[string]string{
 		"gate=sigmoid bound=clip": "gate", "bound=clip measure=tv": "measure", "clip_dual=0.5": "clip_dual", "floor=2 cap=1": "floor",
 		"kl_form=k1": "kl_form", "kl_gradient=unbiased kl_cap=10": "kl_gradient", "mean=times": "mean", "with_token=ess": "with_token",
-		"mean=min mean_last=1": "mean", "list=target kl_advantage=1": "list", "entropy_least=2": "entropy_least", "advantage_std=none": "advantage_std",
+		"mean=min mean_last=1": "mean", "list=target kl_advantage=1": "list", "list=margin scope=turn": "list", "weight=one": "weight", "gate=gamma": "gate", "scope=none": "scope",
+		"future=8 future_low=2": "future_low", "reject=k1 reject_low=2 reject_high=1": "reject_low", "floor_negative=2 cap_negative=1": "cap_negative", "importance=token-mask importance_cap=1 importance_floor=2": "importance_floor",
+		"entropy_least=2": "entropy_least", "advantage_std=none": "advantage_std",
 		"cap_negative=-1": "cap_negative", "scope=word": "scope",
 	} {
 		o := policy.New(point)
