@@ -42,8 +42,7 @@ func (r *Run) learningFinding() (finding, bool) {
 	var parts []string
 	gain, lost := math.NaN(), false
 	if r.supervised() {
-		parts, gain = lossParts(r)
-		lost = gain < -0.02
+		parts, gain, lost = lossParts(r)
 	}
 	for _, name := range evalNames([]*Run{r}) {
 		first, last := r.Evals.First(name), r.Evals.Last(name)
@@ -90,12 +89,18 @@ func (r *Run) supervised() bool {
 const heldOutLoss = "loss"
 
 // lossParts says how the losses of a supervised run fell. gain is the share by which the
-// held-out loss fell, or the loss of the steps if there is no other.
-func lossParts(r *Run) (parts []string, gain float64) {
+// held-out loss fell, or the loss of the steps if there is no other; lost says that it rose,
+// by more than batches differ.
+func lossParts(r *Run) (parts []string, gain float64, lost bool) {
 	losses := r.Steps.Column("loss")
 	first, last := firstAndLastTenth(losses)
 	if len(losses) > 1 {
 		parts, gain = append(parts, fmt.Sprintf("loss %.3f in the first steps, %.3f in the last", first, last)), (first-last)/first
+		squares := 0.0
+		for i, x := range losses[1:] {
+			squares += (x - losses[i]) * (x - losses[i])
+		}
+		lost = gain < -0.02 && last-first > surely*math.Sqrt(squares/float64(len(losses)-1)/float64(max(1, len(losses)/10)))
 	}
 	switch first, last := r.Evals.First(heldOutLoss), r.Evals.Last(heldOutLoss); {
 	case math.IsNaN(first):
@@ -103,8 +108,9 @@ func lossParts(r *Run) (parts []string, gain float64) {
 		parts = append(parts, fmt.Sprintf("held-out loss %.3f", first))
 	default:
 		parts, gain = append(parts, fmt.Sprintf("held-out loss %.3f before, %.3f after", first, last)), (first-last)/first
+		lost = gain < -0.02
 	}
-	return parts, gain
+	return parts, gain, lost
 }
 
 // surely is the number of standard errors of a change that is not chance.

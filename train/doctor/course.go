@@ -137,8 +137,12 @@ func (d *Doctor) course(r metrics.Record, round *Round, right float64) *Finding 
 		return found("length", "responses have grown long without earning more: %.0f tokens, in the first rounds "+
 			"%.0f, at a reward of %.3f (best %.3f). Take length into the reward, or lower optimizer.learning_rate", length, s.First[figureLength], reward, b[bestReward])
 	case later && cut > s.First[figureTruncated]+0.25:
-		return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise rollout.max_new_tokens = %s",
-			per(cut), per(s.First[figureTruncated]), d.facts.Settings["rollout.max_new_tokens"])
+		limit := "rollout.max_new_tokens"
+		if slices.ContainsFunc(round.Responses, func(x Response) bool { return x.OutOfTurns }) {
+			limit = "environment.max_turns"
+		}
+		return found("cut", "more responses are truncated: %s, in the first rounds %s. Raise %s = %s",
+			per(cut), per(s.First[figureTruncated]), limit, d.facts.Settings[limit])
 	case (s.Flat >= flatRounds || s.Flat == s.Rounds) && s.Flat > 0 && len(s.Said) == 0:
 		return found("nothing", "nothing is learned from the rewards, %d rounds in a row: no response has an advantage "+
 			"that the objective keeps, at a reward of %.3f and %s of the groups with equal rewards. Look at the responses of onering report",

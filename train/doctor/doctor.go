@@ -101,6 +101,7 @@ type Response struct {
 	Parts            map[string]float64
 	Tokens           int
 	Truncated        bool
+	OutOfTurns       bool    // environment.max_turns truncated it, and not the limit of tokens
 	Stopped          bool    // a stop text of the settings ended it
 	EndsAt           string  // the token that ended it, if that is not a special one
 	Passed           string  // the special token that it went on after, if there is one

@@ -112,6 +112,11 @@ func (p *patient) look() []Finding {
 
 func TestCauses(t *testing.T) {
 	wrong := func(i int, x *Response) { x.Text, x.Answer, x.Value, x.Right = fmt.Sprint("7 and ", i), "", 0, false }
+	twins := func(i int, x *Response) { // the first two of each problem are equal
+		if i%8 == 1 {
+			x.Tokens = 12 + (3*x.Problem)%9
+		}
+	}
 	for _, x := range []struct {
 		name, cause, text string
 		p                 *patient
@@ -119,6 +124,7 @@ func TestCauses(t *testing.T) {
 		{"healthy", "", "", healthy()},
 		{"rewards below 0", "", "", healthy().rewards(func(_ int, x *Response) float64 { return right(x) - 1 })},
 		{"on policy", "", "", healthy().steps(step(0, 1e-6, 0))},
+		{"a judge that varies a little", "", "", healthy().rewards(func(i int, x *Response) float64 { return right(x) + 0.01*float64(i%7) }).each(twins)},
 		{"few responses", "", "", func() *patient { p := healthy(); p.round.Responses = p.round.Responses[:8]; return p.each(wrong) }()},
 		{"greedy evaluation of other problems", "", "", func() *patient {
 			p := healthy()
@@ -137,6 +143,8 @@ func TestCauses(t *testing.T) {
 		{"bare prompts", "template", `model.template = "chat"`, func() *patient { p := healthy().each(wrong); p.facts.Bare = true; return p }()},
 		{"another end", "no-end", "at the token <eos>", healthy().each(func(i int, x *Response) { x.Truncated, x.Passed = i%8 > 0, "<eos>" })},
 		{"an end that is none", "no-end", `end at "="`, healthy().each(wrong).each(func(_ int, x *Response) { x.EndsAt = "=" })},
+		{"some out of turns", "", "", healthy().each(func(i int, x *Response) { x.Truncated, x.OutOfTurns = i%4 == 0, i%4 == 0 })},
+		{"out of turns", "turns", "Raise environment.max_turns", healthy().each(func(i int, x *Response) { x.Truncated, x.OutOfTurns = i%8 > 1, i%8 > 1 })},
 		{"stop text", "stop", "25 % of the responses are ended by a stop text", healthy().set("model.stop", "[=]").each(func(i int, x *Response) {
 			if i%4 == 1 {
 				wrong(i, x)
@@ -157,11 +165,9 @@ func TestCauses(t *testing.T) {
 		{"pays all", "pays-all", "wrong responses as it pays right ones", healthy().rewards(func(int, *Response) float64 { return 1 })},
 		{"pays wrong ones", "pays-all", "wrong responses more than right ones", healthy().rewards(func(_ int, x *Response) float64 { return 1 - right(x) })},
 		{"by problem", "ignores-response", "depends on the problem and not on the response", healthy().rewards(func(_ int, x *Response) float64 { return float64(x.Problem % 2) })},
-		{"random", "random-reward", "earns different rewards", healthy().rewards(func(i int, x *Response) float64 { return float64(i*7919%101) / 101 }).each(func(i int, x *Response) {
-			if i%8 == 1 {
-				x.Tokens = 12 + (3*x.Problem)%9
-			}
-		})},
+		{"random", "random-reward", "earns different rewards", healthy().rewards(func(i int, x *Response) float64 { return float64(i*7919%101) / 101 }).each(twins)},
+		{"off by one", "wrong-gold", "by the same 1 in", healthy().golds(func(i int) string { return fmt.Sprint(301 + 4*i) }).sums("")},
+		{"another unit", "wrong-gold", "by a factor of 0.01 in", healthy().golds(func(i int) string { return fmt.Sprintf("%.2f", float64(300+4*i)/100) }).sums("")},
 		{"rounding", "tiny-spread", "differ by a tiny", healthy().rewards(func(i int, x *Response) float64 { return 0.7 + 1e-7*float64(i%7) })},
 		{"small", "small-scale", "rewards are too small", healthy().rewards(func(_ int, x *Response) float64 { return 1e-10 * right(x) })},
 		{"length", "length", "longer responses will be learned", healthy().rewards(func(_ int, x *Response) float64 { return float64(x.Tokens) / 40 })},

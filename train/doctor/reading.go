@@ -23,7 +23,7 @@ type reading struct {
 
 	known                           bool    // all problems have answers, so there is a second verdict
 	right                           float64 // share that is right by the second verdict, else by the reward
-	skipped, truncated              float64 // shares of all responses
+	skipped, truncated, turned      float64 // shares of all responses; turned ran out of turns, and truncated into the limit of tokens
 	passed, early                   float64 // of all responses: went on after token, ended at token
 	token                           string
 	stopped, stoppedRight           float64 // share that a stop text ended, and of right ones among these
@@ -33,6 +33,7 @@ type reading struct {
 	agree                           float64 // share of pairs of answers that are equal
 	ahead, behind, ties             float64 // pairs of a right and a wrong answer, by which earns more
 	twins, differ                   float64 // pairs of equal texts, and those among them with other rewards
+	noise                           float64 // share of the rewards' variance within groups that equal texts have, too
 	entropy, surprise, hidden       float64 // per token; their difference in standard errors
 	length                          float64 // correlation of reward and length within groups
 }
@@ -70,7 +71,7 @@ func (d *Doctor) read(r metrics.Record, round *Round) *reading {
 			p.token = x.Passed + x.EndsAt
 		}
 		p.passed, p.early = p.passed+one(x.Passed != ""), p.early+one(x.EndsAt != "")
-		p.truncated, p.skipped = p.truncated+one(x.Truncated), p.skipped+one(x.Skipped)
+		p.truncated, p.turned, p.skipped = p.truncated+one(x.Truncated && !x.OutOfTurns), p.turned+one(x.OutOfTurns), p.skipped+one(x.Skipped)
 		if x.Skipped {
 			continue
 		}
@@ -86,7 +87,7 @@ func (d *Doctor) read(r metrics.Record, round *Round) *reading {
 		p.alike, p.level = max(p.alike, texts[x.Text]), max(p.level, values[x.Value])
 		p.graded, p.groups[x.Problem] = append(p.graded, x), append(p.groups[x.Problem], x)
 	}
-	for _, x := range []*float64{&p.passed, &p.early, &p.truncated, &p.skipped} {
+	for _, x := range []*float64{&p.passed, &p.early, &p.truncated, &p.turned, &p.skipped} {
 		*x /= float64(len(round.Responses))
 	}
 	n := float64(len(p.graded))
@@ -136,12 +137,14 @@ func (p *reading) compare() {
 	p.mean, p.least, p.most = stat.Mean(rewards), stat.Quantile(rewards, 0), stat.Quantile(rewards, 1)
 	p.length = together(off, longer)
 	_, p.spread = metrics.Moments(off)
+	p.noise /= max(1, p.twins) * p.spread * p.spread
 }
 
 // pair counts two responses to a problem.
 func (p *reading) pair(x, y graded) {
 	if x.Text == y.Text && x.Tokens == y.Tokens {
-		p.twins, p.differ = p.twins+1, p.differ+one(math.Abs(x.Value-y.Value) > 1e-12*math.Abs(x.Value))
+		off := x.Value - y.Value
+		p.twins, p.differ, p.noise = p.twins+1, p.differ+one(math.Abs(off) > 1e-12*math.Abs(x.Value)), p.noise+off*off/2
 	}
 	if x.right == y.right || x.Truncated || y.Truncated {
 		return

@@ -42,7 +42,7 @@ func (p *reading) rewards() *Finding {
 	case p.spread > 0 && p.spread < 1e-4*size:
 		return found("tiny-spread", "rewards to the same problem differ by a tiny %.1g, beside a size of %.3g: "+
 			"standardized advantages make noise of this rounding as large as any reward. Round the reward, or set objective.advantage = \"centered\"", p.spread, size)
-	case p.twins >= 8 && p.differ >= 0.2*p.twins:
+	case p.twins >= 8 && p.differ >= 0.2*p.twins && p.noise > 0.1:
 		return found("random-reward", "the same response to the same problem earns different rewards, in %s of %.0f "+
 			"pairs: the reward is partly random, and its noise is learned. Make it repeatable", per(p.differ/p.twins), p.twins)
 	case p.spread > 0 && size < 1e-6:
@@ -60,7 +60,10 @@ func (p *reading) rewards() *Finding {
 func (p *reading) learnable(pairs float64) *Finding {
 	b, limit, extract := p.before, p.number("eval.max_new_tokens"), p.Settings["eval.extract"]
 	paid := together(p.within(func(x graded) float64 { return x.Value }), p.within(func(x graded) float64 { return one(x.right) }))
+	off := p.off()
 	switch {
+	case off != nil:
+		return p.unsolved(off)
 	case math.Abs(p.length) > 0.9 && paid < 0.9: // right answers may be the longer ones
 		way := map[bool]string{true: "longer", false: "shorter"}[p.length > 0]
 		return found("length", "the reward follows the length of the response and not its answer (correlation %.2f "+
@@ -72,11 +75,11 @@ func (p *reading) learnable(pairs float64) *Finding {
 		return found("pays-all", "the reward pays wrong responses more than right ones: in %s of %.0f pairs of answers "+
 			"to one problem. Turn its sign, or repair it", per(p.behind/pairs), pairs)
 	case p.known && p.right <= 0.01 && p.flat >= 0.9:
-		return p.unsolved()
+		return p.unsolved(nil)
 	case p.right >= 0.95 && p.flat >= 0.9 && len(p.round.Problems) >= 8:
 		return found("too-easy", "%s of the responses are right before training, all in %s of the groups: the model "+
 			"solves these problems already, and there is nothing to learn. Take harder problems", per(p.right), per(p.flat))
-	case b[evaluatedCut] > p.truncated+0.2 && limit > 0 && limit < p.number("rollout.max_new_tokens"):
+	case b[evaluatedCut] > p.truncated+p.turned+0.2 && limit > 0 && limit < p.number("rollout.max_new_tokens"):
 		return found("eval-differs", "the evaluation cuts %s of its responses off at eval.max_new_tokens = %.0f, and "+
 			"training %s at rollout.max_new_tokens = %s: leave eval.max_new_tokens out", per(b[evaluatedCut]), limit,
 			per(p.truncated), p.Settings["rollout.max_new_tokens"])
@@ -167,14 +170,9 @@ func (p *reading) within(of func(graded) float64) (out []float64) {
 	return out
 }
 
-// unsolved says why no response is right.
-func (p *reading) unsolved() *Finding {
-	first, column, answered := p.round.Problems[0], p.Settings["data.answer"], p.share(func(x graded) bool { return x.answer() != "" })
-	for _, x := range first.Fields {
-		if column == "" && plain(x.Value) == first.Answers[0] && slices.Contains(data.AnswerNames, x.Name) {
-			column = x.Name
-		}
-	}
+// unsolved says why no response is right; off is what answers that are off by the same show.
+func (p *reading) unsolved(off *Finding) *Finding {
+	first, column, answered := p.round.Problems[0], p.column(), p.share(func(x graded) bool { return x.answer() != "" })
 	if f := p.wrongPrompt(); f != nil {
 		return f
 	}
@@ -192,6 +190,9 @@ func (p *reading) unsolved() *Finding {
 			return found("wrong-gold", "the answers of the data are those of other rows: no response meets its own row's, "+
 				"and %s meet that of the row %+d. Shift the column %q back", per(met), rows, column)
 		}
+	}
+	if off != nil {
+		return off
 	}
 	numbers, golds, near, gold, answer := 0.0, 0.0, 0.0, "", ""
 	for _, x := range p.graded {
@@ -260,6 +261,52 @@ func (p *reading) wrongPrompt() *Finding {
 	case column != "" && better != "":
 		return found("wrong-prompt", "no response is right, and the prompts are the column %q (data.prompt), such as "+
 			"%q, although the rows have a column %q: set data.prompt = %q", column, example(p.round.Problems[0].Text), better, better)
+	}
+	return nil
+}
+
+// column returns the name of the column of answers.
+func (p *reading) column() string {
+	name, first := p.Settings["data.answer"], p.round.Problems[0]
+	for _, x := range first.Fields {
+		if name == "" && plain(x.Value) == first.Answers[0] && slices.Contains(data.AnswerNames, x.Name) {
+			name = x.Name
+		}
+	}
+	return name
+}
+
+// off finds answers of the data that differ from those of the responses by the same number or
+// factor, problem after problem: another unit, or a mistake of the file.
+func (p *reading) off() *Finding {
+	times, golds := map[string]float64{}, map[string]map[float64]bool{}
+	for _, x := range p.graded {
+		said, is := number(x.answer())
+		if !is || !p.known || x.right {
+			continue
+		}
+		gold, is := number(p.round.Problems[x.Problem].Answers[0])
+		if !is || said == 0 || gold == 0 {
+			continue
+		}
+		for _, way := range []string{fmt.Sprintf("the same %.6g", gold-said), fmt.Sprintf("a factor of %.6g", gold/said)} {
+			if golds[way] == nil {
+				golds[way] = map[float64]bool{}
+			}
+			times[way]++
+			golds[way][gold] = true
+		}
+	}
+	most := ""
+	for _, way := range slices.Sorted(maps.Keys(times)) {
+		if times[way] > times[most] {
+			most = way
+		}
+	}
+	if share := times[most] / float64(len(p.graded)); share > max(0.1, 3*p.right) && len(golds[most]) >= 8 {
+		return found("wrong-gold", "the answers of the data (column %q) differ from those of the responses by %s in %s "+
+			"of the responses, and %s meet them: the column has another unit, or is another one. Correct it, or set data.answer",
+			p.column(), most, per(share), per(p.right))
 	}
 	return nil
 }

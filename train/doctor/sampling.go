@@ -32,6 +32,9 @@ func (p *reading) sampling() *Finding {
 	case p.stopped > 0.1 && p.stoppedRight < 0.05 && (p.stopped == 1 || p.stoppedRight < p.right/2):
 		return found("stop", "%s of the responses are ended by a stop text (model.stop = %s), and %s of these are "+
 			"right: it stands before the answer. Take it out of model.stop", per(p.stopped), p.Settings["model.stop"], per(p.stoppedRight))
+	case p.turned > 0.5:
+		return found("turns", "%s of the episodes are cut off after environment.max_turns = %s turns, before they end, and "+
+			"%s of all are right. Raise environment.max_turns", per(p.turned), p.Settings["environment.max_turns"], per(p.right))
 	case p.truncated >= 0.1:
 		return found("cut", "%s of the responses are cut off at rollout.max_new_tokens = %s before they end, and earn "+
 			"nothing for what would follow; the mean length is %.0f tokens. Raise rollout.max_new_tokens", per(p.truncated),

@@ -55,6 +55,7 @@ func (t *trainer) evidence(idle float64) *doctor.Round {
 			Problem: x.Problem, Text: x.Text, Answer: x.Score.Answer, Value: r.trajectories[i].Reward, Skipped: x.Score.Skip,
 			Told:   x.Score.Reason == reward.ByEnvironment,
 			Judged: x.Score.Judged(), Right: x.Score.Right(), Parts: x.Score.Components, Tokens: len(x.Response), Truncated: x.Truncated,
+			OutOfTurns: x.Truncated && t.roller.player != nil && len(x.Observed)+1 >= t.Config.Environment.MaxTurns && len(x.Response) < t.Config.Rollout.MaxNewTokens,
 		}
 		for j, logp := range x.LogProb {
 			s.LogProb, s.Entropy = s.LogProb+logp, s.Entropy+x.Entropy[j]
