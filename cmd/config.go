@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"onering/data"
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
@@ -32,7 +33,7 @@ type choice struct {
 	effect []string               // sections and settings that have an effect beside those with a flag
 	all    bool                   // all settings have an effect
 	needs  []string               // settings that must be stated
-	opens  bool                   // the command runs the model, so the model's run states settings, too
+	opens  bool                   // the command opens the model, so the model's run states settings, too
 	short  []settings.Setting     // what flags state that are short for a value of a setting
 	other  func() settings.Source // what further flags state; may be nil
 	file   string
@@ -240,6 +241,9 @@ func (s *choice) ofRun(dir string, others []settings.Source) (run settings.Sourc
 	if dir == "" || !s.opens {
 		return nil, "", nil
 	}
+	if dir == data.Arithmetic && s.has("model.template") && !stated("model.template") {
+		return settings.Source{{Section: "model", Key: "template", Place: defaultName, Value: "no"}}, "", nil
+	}
 	of, err := policy.ReadRun(dir)
 	if err != nil || of == nil {
 		if stated("model.template") {
@@ -257,6 +261,8 @@ func (s *choice) ofRun(dir string, others []settings.Source) (run settings.Sourc
 		switch {
 		case slices.Contains(templateKeys, x.Path()):
 			return stated("model.template") || !s.has(x.Path())
+		case x.Section == "data": // the columns of another file
+			return true
 		case x.Section == "lora":
 			return !of.Adapter || x.Key != "base_dtype"
 		case section == "reward" || section == "environment":

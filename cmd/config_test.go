@@ -231,6 +231,8 @@ func TestBadConfig(t *testing.T) {
 			want: []string{`run.toml:6: train.rounds = 1.5: must be a whole number`}},
 		{name: "number for a string", file: needed + "[output]\ndir = 7\n",
 			want: []string{`run.toml:6: output.dir = 7: must be a string in quotes`}},
+		{name: "switch for a choice", file: needed + "[optimizer]\noffload = true\n",
+			want: []string{`run.toml:6: optimizer.offload = true: must be one of "none", "moments", "all"`}},
 		{name: "mixed list", file: needed + "[eval]\nsuites = [\"a\", 1]\n",
 			want: []string{`run.toml:6: eval.suites: element 2: 1: must be a list of files and tables such as ["a.jsonl", {path = "b.jsonl", temperature = 0.6, samples = 16}]`}},
 		{name: "table for a key", file: needed + "[train.rounds]\nn = 1\n",

@@ -151,6 +151,7 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 func newDataCheck() *cobra.Command {
 	var asJSON bool
 	s := newChoice(asDefault, "reward", "data")
+	s.opens = true
 	c := newCommand("data-check", nil, s.run(func(c *cobra.Command, args []string, r *resolved) (err error) {
 		o := data.CheckOptions{Parse: verifier.Readable, Options: r.Data.Options(), Extract: reward.Extract(r.Reward.Rule), Template: r.prompt}
 		o.Input, o.Keep = inputOf(c, args[0]), o.Template.Columns
@@ -188,7 +189,7 @@ func reportData(c *cobra.Command, name string, o data.CheckOptions, asJSON bool)
 // promptLength returns a function that counts the tokens of a problem in its
 // template.
 func promptLength(c *cobra.Command, model string, around tokenize.Template) (func(data.Problem) (int, error), error) {
-	folder, err := localTokenizer(c, model)
+	folder, err := modelFolder(c, model, localTokenizer)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func TestSweepLacksModel(t *testing.T) {
 		if code := run(append([]string{"sweep", "-q"}, args...), strings.NewReader(""), &out, &stderr); code == 0 || out.Len() > 0 {
 			t.Errorf("%q: exit status %d, %s", args, code, &out)
 		}
-		if text := stderr.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `b.toml: variant "b"`) || !strings.Contains(text, "stat made/by/hand") || !strings.Contains(text, "the head of base.toml says what") {
+		if text := stderr.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `b.toml: variant "b"`) || !strings.Contains(text, `no folder "made/by/hand"`) || !strings.Contains(text, "the head of base.toml says what") {
 			t.Errorf("%q: %s", args, text)
 		}
 		if code := run(append([]string{"sweep", "--plan"}, args...), strings.NewReader(""), &out, &stderr); code != 0 || !strings.Contains(out.String(), "seed 2") {

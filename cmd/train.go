@@ -50,7 +50,7 @@ type trainOptions struct {
 func newTrain() *cobra.Command {
 	o := trainOptions{runOptions: runOptions{Report: true}}
 	s := newChoice(asDefault)
-	s.all = true
+	s.all, s.opens = true, true
 	c := newCommand("train", &o, func(c *cobra.Command, _ []string) error {
 		r, err := s.resolveRun(c, s.given.(*rl.Config).Output.Dir, o.Resume)
 		if err != nil {
@@ -93,10 +93,18 @@ func newTrain() *cobra.Command {
 	return c
 }
 
-// resolveRun resolves the configuration of a run and chooses its folder. To resume
-// without --config it reads the run.toml in the folder.
+// resolveRun resolves the configuration of a run and chooses its folder. The template is that of
+// the run that made the model unless one is stated. To resume without --config it reads the
+// run.toml in the folder.
 func (s *choice) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
-	base := s.embeddedRun
+	base := func(others ...settings.Source) (settings.Source, error) {
+		run, err := s.embeddedRun(others...)
+		if err != nil {
+			return nil, err
+		}
+		of, _, err := s.ofRun("", others)
+		return append(run, of...), err
+	}
 	if resume {
 		if s.file == "" || out == "" {
 			var err error
@@ -145,7 +153,6 @@ func savedRun(dir string) (run settings.Source, command string, err error) {
 	text, err := files.ReadIn(file, largestRunFile)
 	if err == nil {
 		run, err = settings.Saved(file, text)
-		run = rl.Renew(run)
 	}
 	command = "sft"
 	for section, of := range map[string]string{"rollout": "train", "preference": "dpo"} {
@@ -171,7 +178,7 @@ func savedConfig(dir string) (*resolved, error) {
 		}
 		return nil, err
 	}
-	r, err := resolve(run, settings.Environment(new(rl.Config), os.Environ()))
+	r, err := resolve(rl.Renew(run), settings.Environment(new(rl.Config), os.Environ()))
 	if err == nil {
 		err = r.validate()
 	}

@@ -52,11 +52,21 @@ func NewModel(d Design) (Model, error) {
 	return Model{Design: d, Sizes: g.Sizes, InitRange: defaultInit, names: g}, nil
 }
 
+// A noFolder is the path of a folder that is not there. It is fs.ErrNotExist.
+type noFolder string
+
+func (e noFolder) Error() string { return fmt.Sprintf("there is no folder %q", string(e)) }
+
+func (noFolder) Unwrap() error { return fs.ErrNotExist }
+
 // ReadConfig reads a model folder's config.json, or the file that path names,
 // and the generation_config.json beside it if there is one.
 func ReadConfig(path string) (Model, error) {
 	dir, name := path, configFile
 	if info, err := os.Stat(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = noFolder(path)
+		}
 		return Model{}, fmt.Errorf("models: model: %w; name a folder with config.json and *.safetensors, such as onering init makes, or ORG/NAME on a hub", err)
 	} else if !info.IsDir() {
 		dir, name = filepath.Dir(path), filepath.Base(path)

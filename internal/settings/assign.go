@@ -9,9 +9,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// assign stores the value of s in a field. The error says which values the key takes,
-// without naming the place.
-func (s Setting) assign(into reflect.Value) error {
+// assign stores the value of s in a field. The error says which values the key takes, of which
+// choices may be a list, without naming the place.
+func (s Setting) assign(into reflect.Value, choices ...string) error {
 	if s.flag != "" {
 		into.Set(reflect.ValueOf(s.Value))
 		return nil
@@ -37,7 +37,11 @@ func (s Setting) assign(into reflect.Value) error {
 		into.Set(fresh)
 		return nil
 	}
-	return fmt.Errorf("%s = %s: must be %s", s.Path(), shown(value), typeName(into.Type()))
+	wanted := typeName(into.Type())
+	if len(choices) > 0 {
+		wanted = `one of "` + strings.Join(choices, `", "`) + `"`
+	}
+	return fmt.Errorf("%s = %s: must be %s", s.Path(), shown(value), wanted)
 }
 
 // Set gives the setting the value that a text states, as --set does.

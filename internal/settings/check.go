@@ -18,10 +18,10 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	switch value := e.Value.(type) {
-	case nil:
+	switch value := reflect.ValueOf(e.Value); value.Kind() {
+	case reflect.Invalid:
 		return e.Key + ": " + e.Remedy
-	case string:
+	case reflect.String:
 		return fmt.Sprintf("%s = %q: %s", e.Key, value, e.Remedy)
 	}
 	return fmt.Sprintf("%s = %v: %s", e.Key, e.Value, e.Remedy)

@@ -120,7 +120,7 @@ func (r *Resolved) apply(s Setting) error {
 			}
 		}
 		r.decided[s.Path()] = s
-		return s.assign(t.Fields[k].Value)
+		return s.assign(t.Fields[k].Value, t.Fields[k].choices()...)
 	}
 	where := "[" + t.Name + "]"
 	if r.of.Name != "" {
