@@ -319,7 +319,7 @@ func whole(x float64) any {
 // refused ones.
 func (c *config) finish(peer string, aside []string) *Run {
 	for key := range c.rest {
-		if c.values[key] == nil || slices.ContainsFunc(aside, func(begin string) bool { return strings.HasPrefix(key, begin) }) {
+		if c.values[key] == nil || isAside(key, aside) {
 			c.Aside = append(c.Aside, key)
 		} else {
 			c.refuse(key, "this key of "+peer+" is not known here: remove it if it does not change what is learned")
@@ -328,4 +328,9 @@ func (c *config) finish(peer string, aside []string) *Run {
 	slices.Sort(c.Aside)
 	slices.SortStableFunc(c.Refused, func(a, b Refusal) int { return strings.Compare(a.Key, b.Key) })
 	return &c.Run
+}
+
+// isAside reports whether a key has one of the beginnings.
+func isAside(key string, aside []string) bool {
+	return slices.ContainsFunc(aside, func(begin string) bool { return strings.HasPrefix(key, begin) })
 }

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -121,6 +122,37 @@ python3 -m verl.trainer.main_ppo \
 	}
 	if _, err := Verl([]byte(script), []string{"steps"}, 0); err == nil {
 		t.Error("an override without a value is taken")
+	}
+}
+
+// TestScriptOfShell: comments count for nothing, variables and products that the script states have their values, and
+// what the shell alone knows is refused, but for keys without an effect.
+func TestScriptOfShell(t *testing.T) {
+	const script = `# trainer.total_epochs=9 isn't used
+files="['a.parquet', 'b.parquet']"
+n=$((2 * 4)); bsz=${BSZ:-32}
+python3 -m recipe.dapo.main_dapo data.train_files="$files" data.truncation='left' data.filter_overlong_prompts=True \
+    # algorithm.adv_estimator=gae \
+    algorithm.adv_estimator=grpo data.train_batch_size=${bsz} actor_rollout_ref.model.path=m \
+    actor_rollout_ref.actor.ppo_mini_batch_size=$bsz actor_rollout_ref.rollout.n=8 data.max_response_length=$((1024 * 2)) \
+    data.val_files=$HOME/x.parquet trainer.total_training_steps=7 $@
+`
+	run, err := Verl([]byte(script), nil, 0)
+	if err != nil || len(run.Refused) > 0 {
+		t.Fatal(err, run.Refused)
+	}
+	got := decode(t, []byte(run.TOML()))
+	for key, want := range map[string]any{"rollout.prompts_per_round": 32.0, "rollout.max_new_tokens": 2048.0, "objective.name": "grpo"} {
+		if got[key] != want {
+			t.Errorf("%s = %v, want %v", key, got[key], want)
+		}
+	}
+	if files := fmt.Sprint(got["data.train"]); files != "[a.parquet b.parquet]" {
+		t.Errorf("data.train = %s", files)
+	}
+	run, err = Verl([]byte(script), []string{"actor_rollout_ref.model.path=${M:-$HOME/m}"}, 0)
+	if err != nil || len(run.Refused) != 1 || !strings.Contains(run.Refused[0].Reason, "${M:-$HOME/m}") {
+		t.Error(err, run.Refused)
 	}
 }
 

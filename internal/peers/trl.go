@@ -241,16 +241,17 @@ func (t *trl) penalties() {
 	}
 	t.get("ref_model_mixup_alpha")
 	t.get("ref_model_sync_steps")
-	if x := t.number("entropy_coef", 0); x != 0 {
+	x, adaptive := t.number("entropy_coef", 0), t.on("use_adaptive_entropy", false)
+	if x != 0 || adaptive {
 		t.set("objective.entropy_bonus", x)
 		t.note("TRL's entropy is a mean over a micro-batch's tokens, whatever loss_type is; onering's counts tokens as the loss does")
 	}
-	adaptive := t.on("use_adaptive_entropy", false)
-	for _, key := range []string{"entropy_target", "entropy_coef_delta", "entropy_coef_min", "entropy_coef_max"} {
-		t.get(key)
-	}
-	if adaptive {
-		t.refuse("use_adaptive_entropy", "there is no coefficient that follows a target of entropy")
+	for _, k := range []struct {
+		theirs, ours string
+		value        float64
+	}{{"target", "target", 0.2}, {"coef_delta", "step", 0.005}, {"coef_min", "least", 0}, {"coef_max", "most", 1}} {
+		value := t.number("entropy_"+k.theirs, k.value)
+		t.setIf(adaptive, "objective.entropy_"+k.ours, value)
 	}
 }
 

@@ -1,16 +1,26 @@
 package peers
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// override matches a setting of a command line of verl, such as data.train_batch_size=128.
-var override = regexp.MustCompile(`^\+{0,2}([A-Za-z_][\w.]*\.[\w.]+)=(.*)$`)
+// What a script of verl is read by: its comments, its words, its settings such as data.train_batch_size=128, its variables.
+var (
+	comment  = regexp.MustCompile(`(?m)(^|\s)#.*$`)
+	word     = regexp.MustCompile(`("[^"\n]*"|'[^'\n]*'|\$\(\([^)\n]*\)\)|\S)+`)
+	override = regexp.MustCompile(`^\+{0,2}([A-Za-z_][\w.]*\.[\w.]+)=(.*)$`)
+	product  = regexp.MustCompile(`\$\(\( *(\d+) *\* *(\d+) *\)\)`)
+	used     = regexp.MustCompile(`\$\{(\w+)(:-[^${}]*)?\}|\$(\w+)`)
+	variable = regexp.MustCompile(`^([A-Za-z_]\w*)=(.*)$`)
+	quotes   = strings.NewReplacer(`"`, "", "'", "")
+)
 
 // Verl returns the run that a config of verl 0.9.1's PPO trainer means: overrides of its
 // defaults in YAML, or a script with its command line, and then further overrides, each
@@ -18,32 +28,54 @@ var override = regexp.MustCompile(`^\+{0,2}([A-Za-z_][\w.]*\.[\w.]+)=(.*)$`)
 func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 	c := &config{values: map[string]any{}, rest: map[string]bool{}}
 	var lines []string
-	if strings.Contains(string(text), "main_ppo") {
-		lines = strings.Fields(strings.ReplaceAll(string(text), "\\\n", " "))
+	if strings.Contains(string(text), "main_ppo") || strings.Contains(string(text), "main_dapo") {
+		script := comment.ReplaceAllString(strings.ReplaceAll(string(text), "\r", ""), "")
+		lines = word.FindAllString(strings.ReplaceAll(script, "\\\n", " "), -1)
 	} else {
 		var err error
 		if c, err = newConfig(text); err != nil {
 			return nil, err
 		}
 	}
+	assigned := map[string]string{}
 	for i, word := range append(lines, overrides...) {
-		m := override.FindStringSubmatch(strings.Trim(word, `"'`))
+		text := expand(expand(quotes.Replace(word), assigned), assigned)
+		m := override.FindStringSubmatch(text)
 		if m == nil {
 			if i >= len(lines) {
 				return nil, fmt.Errorf("%q is not an override: want key=value, such as algorithm.adv_estimator=grpo", word)
 			}
+			if m = variable.FindStringSubmatch(text); m != nil {
+				assigned[m[1]] = m[2]
+			}
 			continue
 		}
 		var value any
-		if err := yaml.Unmarshal([]byte(strings.Trim(m[2], `"'`)), &value); err != nil || strings.ContainsAny(m[2], "$`") {
-			c.refuse(m[1], fmt.Sprintf("its value %s is the shell's: write it out", m[2]))
-			value = nil
+		if err := yaml.Unmarshal([]byte(m[2]), &value); err != nil || strings.ContainsAny(m[2], "$`") {
+			if value = nil; !isAside(m[1], verlAside) {
+				c.refuse(m[1], fmt.Sprintf("its value %s is the shell's: write it out", m[2]))
+			}
 		}
 		c.put(m[1], value)
 	}
 	v := verl{c}
 	v.run(rows)
 	return c.finish("verl", verlAside), nil
+}
+
+// expand puts the values of variables, their defaults and products of numbers in the places where a shell would; what
+// it does not know stays.
+func expand(text string, assigned map[string]string) string {
+	text = used.ReplaceAllStringFunc(text, func(use string) string {
+		m := used.FindStringSubmatch(use)
+		return cmp.Or(assigned[m[1]+m[3]], strings.TrimPrefix(m[2], ":-"), use)
+	})
+	return product.ReplaceAllStringFunc(text, func(use string) string {
+		m := product.FindStringSubmatch(use)
+		a, _ := strconv.Atoi(m[1])
+		b, _ := strconv.Atoi(m[2])
+		return strconv.Itoa(a * b)
+	})
 }
 
 // verlAside are keys of verl, or their beginnings, that do not change what is learned.
@@ -132,7 +164,7 @@ func (v verl) rollout() {
 	}
 	v.set("rollout.max_prompt_tokens", v.count("data.max_prompt_length", 512))
 	v.set("rollout.max_new_tokens", v.count("data.max_response_length", 512))
-	if !v.on("data.filter_overlong_prompts", false) && v.text("data.truncation", "error") != "error" {
+	if cut := v.text("data.truncation", "error"); !v.on("data.filter_overlong_prompts", false) && cut != "error" {
 		v.note("verl cuts prompts that are too long; onering leaves them out, and says how many")
 	}
 	v.arguments("data.apply_chat_template_kwargs")
