@@ -52,7 +52,8 @@ func Verl(text []byte, overrides []string, rows int) (*Run, error) {
 		}
 		var value any
 		if err := yaml.Unmarshal([]byte(m[2]), &value); err != nil || strings.ContainsAny(m[2], "$`") {
-			if value = nil; !isAside(m[1], verlAside) {
+			value = nil
+			if !isAside(m[1], verlAside) {
 				c.refuse(m[1], fmt.Sprintf("its value %s is the shell's: write it out", m[2]))
 			}
 		}

@@ -263,11 +263,12 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 		s.tokens += x.sequence().Count()
 		s.Examples = append(s.Examples, *x)
 	}
-	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model has %d positions)", e.limit, e.policy.Model.MaxPositions)
+	e.mixed(list, flag, log)
+	limit, cutting := fmt.Sprintf("more than %d tokens (--max-tokens; the model has %d positions)", e.limit, e.policy.Model.MaxPositions), map[bool]string{true: "learn their beginnings with --too-long cut, "}[together == 1]
 	switch {
 	case 2*dropped > len(all):
 		return nil, fmt.Errorf("train: %s: %d of %d demonstrations have %s: raise --max-tokens if the model has "+
-			"positions left, learn their beginnings with --too-long cut, or choose others with --filter", flag, dropped, len(all), limit)
+			"positions left, %sor choose others with --filter", flag, dropped, len(all), limit, cutting)
 	case lost > s.tokens:
 		return nil, fmt.Errorf("train: %s: %d of %d tokens are cut off, since %d demonstrations have %s: raise "+
 			"--max-tokens if the model has positions left, or leave such demonstrations out with --too-long drop", flag, lost, lost+s.tokens, cut, limit)
@@ -287,6 +288,20 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 			"first", unended, "eos_token_id", fmt.Sprint(e.policy.Model.EOS))
 	}
 	return s, nil
+}
+
+// mixed warns of rows some of which are in the chat template and others not, as where only some have a system message.
+func (e *encoder) mixed(list []data.Demonstration, flag string, log *slog.Logger) {
+	chats := 0
+	for _, d := range list {
+		if d.Chat != nil {
+			chats++
+		}
+	}
+	if e.template.Auto && chats > 0 && chats < len(list) {
+		log.Warn("some rows are conversations, in the chat template, and others are texts alone, without it: --template chat treats all alike",
+			"file", flag, "conversations", chats, "texts", len(list)-chats)
+	}
 }
 
 // ends says whether an id that ends sampling is learned after the last other one.

@@ -380,4 +380,7 @@ func TestEncode(t *testing.T) {
 	if _, err := e.EncodeAll(list[2:], 1, "--data", quiet); err == nil || !strings.Contains(err.Error(), "--data: 2 of 3 demonstrations have more than 8 tokens (--max-tokens") {
 		t.Errorf("losing more than half: %v", err)
 	}
+	if _, err := e.EncodeAll(slices.Concat(list[4:], list[4:]), 2, "--data", quiet); err == nil || strings.Contains(err.Error(), "--too-long") {
+		t.Errorf("pairs, which are not cut: %v", err)
+	}
 }
