@@ -240,8 +240,7 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 			clear(unit)
 		}
 	}
-	s := new(set)
-	dropped, cut, lost := 0, 0, 0
+	s, dropped, cut, lost := new(set), 0, 0, 0
 	rewritten, otherPrompt, unended := "", "", ""
 	for i, x := range all {
 		if x == nil {
@@ -264,7 +263,8 @@ func (e *encoder) EncodeAll(list []data.Demonstration, together int, flag string
 		s.Examples = append(s.Examples, *x)
 	}
 	e.mixed(list, flag, log)
-	limit, cutting := fmt.Sprintf("more than %d tokens (--max-tokens; the model has %d positions)", e.limit, e.policy.Model.MaxPositions), map[bool]string{true: "learn their beginnings with --too-long cut, "}[together == 1]
+	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model has %d positions)", e.limit, e.policy.Model.MaxPositions)
+	cutting := map[bool]string{true: "learn their beginnings with --too-long cut, "}[together == 1]
 	switch {
 	case 2*dropped > len(all):
 		return nil, fmt.Errorf("train: %s: %d of %d demonstrations have %s: raise --max-tokens if the model has "+
