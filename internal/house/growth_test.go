@@ -14,7 +14,7 @@ var sizes = []struct {
 	release int
 	of      func(h *house) int
 }{
-	{"lines outside tests", 108579, (*house).lines},
+	{"lines outside tests", 109679, (*house).lines},
 	{"packages", 98, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1102, (*house).exported},
 	{"packages of ours that cmd imports", 26, func(h *house) int { return len(h.imports("cmd")) }},
