@@ -18,10 +18,10 @@ func newImport() *cobra.Command {
 		return usagef("say whose config it is: import trl FILE or import verl FILE")
 	})
 	c.Args = knownCommand
-	o := importOptions{Processes: 1}
+	o := importTRLOptions{Processes: 1}
 	c.AddCommand(
 		newCommand("import-trl", &o, func(c *cobra.Command, args []string) error {
-			return o.run(c, args[0], func(text []byte) (*peers.Run, error) { return peers.TRL(text, o.Processes, o.Rows) })
+			return importConfig(c, args[0], func(text []byte) (*peers.Run, error) { return peers.TRL(text, o.Processes, o.Rows) })
 		}),
 		newImportVerl(),
 	)
@@ -29,9 +29,9 @@ func newImport() *cobra.Command {
 }
 
 func newImportVerl() *cobra.Command {
-	var o importVerlOptions
+	var o importOptions
 	c := newCommand("import-verl", &o, func(c *cobra.Command, args []string) error {
-		return importOptions{Rows: o.Rows}.run(c, args[0], func(text []byte) (*peers.Run, error) {
+		return importConfig(c, args[0], func(text []byte) (*peers.Run, error) {
 			return peers.Verl(text, args[1:], o.Rows)
 		})
 	})
@@ -39,25 +39,22 @@ func newImportVerl() *cobra.Command {
 	return c
 }
 
-// importOptions has the flags of import trl.
+// importOptions has the flags of import verl.
 type importOptions struct {
-	Rows      int `help:"rows of the data, for a config that counts passes over it"`
-	Processes int `help:"processes that the run has there, as num_processes of accelerate"`
+	Rows int `range:"[0,)" help:"rows of the data, for a config that counts passes over it"`
 }
 
-// importVerlOptions has the flags of import verl.
-type importVerlOptions struct {
-	Rows int `help:"rows of the data, for a config that counts passes over it"`
+// importTRLOptions has the flags of import trl.
+type importTRLOptions struct {
+	importOptions
+	Processes int `range:"[0,)" help:"processes that the run has there, as num_processes of accelerate"`
 }
 
 // largestConfig bounds a config of a peer, in bytes.
 const largestConfig = 1 << 20
 
-// run prints the run file that means what the file's config does, or names the keys that differ.
-func (o importOptions) run(c *cobra.Command, name string, read func(text []byte) (*peers.Run, error)) error {
-	if o.Rows < 0 || o.Processes < 0 {
-		return usagef("--rows and --processes are counts: give positive numbers")
-	}
+// importConfig prints the run file that means what the file's config does, or names the keys that differ.
+func importConfig(c *cobra.Command, name string, read func(text []byte) (*peers.Run, error)) error {
 	in, name, err := openInput("FILE", name, c.InOrStdin())
 	if err != nil {
 		return err

@@ -25,6 +25,8 @@ type Example struct {
 	place string
 	cut   int // ids that are learned and were cut off
 
+	reference float64 // log-prob of what is learned under the first policy, where a loss compares with it
+
 	rewrites, otherPrompt bool // see tokenize.Dialogue
 }
 

@@ -73,7 +73,7 @@ func (c PreferenceConfig) With(d Config) PreferenceConfig {
 // NewPreferences is NewOn for preferences, each of which is the chosen and then the rejected
 // demonstration.
 func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Demonstration) (*trainer, error) {
-	t := &trainer{prefer: &preferring{settings: c.Preference, config: c}, per: 2}
+	t := &trainer{prefer: &preferring{config: c}, per: 2}
 	if c.Preference.mismatches() {
 		t.per = 4
 	}
@@ -84,9 +84,8 @@ func NewPreferences(c PreferenceConfig, s train.Setup, list, heldOut []data.Demo
 // examples of a preference follow each other: the chosen and the rejected one, and where the
 // loss needs them the prompts of both with the responses of the preference before.
 type preferring struct {
-	settings       preferenceLoss
-	config         PreferenceConfig
-	learn, heldOut []float64 // log-probs of the responses under the first policy, by example; nil before they are known
+	config PreferenceConfig
+	known  bool // each example has its log-prob under the first policy
 }
 
 // mismatch adds to each preference of a set its prompts with the responses of the one before.
@@ -107,46 +106,36 @@ func mismatch(s *set) {
 }
 
 // open scores the responses under the first policy, if the loss compares with it.
-func (p *preferring) open(ctx context.Context, t *trainer) (err error) {
-	if p.learn != nil || !p.settings.compares() {
+func (p *preferring) open(ctx context.Context, t *trainer) error {
+	if p.known || !p.config.Preference.compares() {
 		return nil
 	}
-	for _, x := range []struct {
-		of  *set
-		out *[]float64
-	}{{t.learn, &p.learn}, {t.heldOut, &p.heldOut}} {
-		if x.of == nil {
-			continue
-		}
-		t.run.Observer.Begin("reference", "responses", len(x.of.Examples))
-		scores, err := t.score(ctx, x.of.Examples)
+	for _, s := range t.sets() {
+		t.run.Observer.Begin("reference", "responses", len(s.Examples))
+		scores, err := t.score(ctx, s.Examples)
 		if err != nil {
 			return fmt.Errorf("train: the log-probs of the first policy: %w", err)
 		}
-		*x.out = rowSums(scores.LogProb)
+		for i, row := range scores.LogProb {
+			s.Examples[i].reference = sum(row)
+		}
 	}
+	p.known = true
 	return nil
 }
 
-// rowSums adds up each row.
-func rowSums(rows [][]float64) []float64 {
-	out := make([]float64, len(rows))
-	for i, row := range rows {
-		for _, x := range row {
-			out[i] += x
-		}
+// sum adds up a row.
+func sum(row []float64) (all float64) {
+	for _, x := range row {
+		all += x
 	}
-	return out
+	return all
 }
 
-// weigh returns the loss of the examples with these numbers, whose scores are known.
-func (p *preferring) weigh(examples []int, reference []float64, scores learn.Scores, per int) (learn.Loss, []pair) {
+// weigh returns the loss of examples whose scores are known; per of them make a preference.
+func (p *preferring) weigh(examples []Example, scores learn.Scores, per int) (learn.Loss, []pair) {
 	scored := func(k int) response {
-		r := response{logp: rowSums(scores.LogProb[k : k+1])[0], tokens: len(scores.LogProb[k])}
-		if reference != nil {
-			r.reference = reference[examples[k]]
-		}
-		return r
+		return response{sum(scores.LogProb[k]), examples[k].reference, len(scores.LogProb[k])}
 	}
 	var pairs []pair
 	var mismatched []response
@@ -156,7 +145,7 @@ func (p *preferring) weigh(examples []int, reference []float64, scores learn.Sco
 			mismatched = append(mismatched, scored(k+j))
 		}
 	}
-	value, chosen, rejected := p.settings.of(pairs, mismatched)
+	value, chosen, rejected := p.config.Preference.of(pairs, mismatched)
 	loss := learn.Loss{Value: value, LogProb: make([][]float64, len(examples))}
 	for k := range examples {
 		w := 0.0
@@ -177,7 +166,7 @@ func (p *preferring) record(pairs []pair) metrics.Record {
 	right, better, worse := 0.0, 0.0, 0.0
 	n := float64(len(pairs))
 	for _, x := range pairs {
-		c, r := p.settings.Beta*x.chosen.ahead(), p.settings.Beta*x.rejected.ahead()
+		c, r := p.config.Preference.Beta*x.chosen.ahead(), p.config.Preference.Beta*x.rejected.ahead()
 		if c > r {
 			right++
 		}
@@ -186,29 +175,38 @@ func (p *preferring) record(pairs []pair) metrics.Record {
 	return metrics.Record{}.With("accuracy", right/n).With("margin", better-worse).With("reward_chosen", better).With("reward_rejected", worse)
 }
 
-// save returns the log-probs of the first policy as the text of a checkpoint.
-func (p *preferring) save() string {
-	all := slices.Concat(p.learn, p.heldOut)
-	bytes := make([]byte, 0, 8*len(all))
-	for _, x := range all {
-		bytes = binary.LittleEndian.AppendUint64(bytes, math.Float64bits(x))
+// save returns the log-probs of the sets' examples under the first policy as the text of a
+// checkpoint.
+func (p *preferring) save(sets []*set) string {
+	var bytes []byte
+	for _, s := range sets {
+		for i := 0; i < len(s.Examples) && p.known; i++ {
+			bytes = binary.LittleEndian.AppendUint64(bytes, math.Float64bits(s.Examples[i].reference))
+		}
 	}
 	return base64.StdEncoding.EncodeToString(bytes)
 }
 
-// restore takes the text of save; learn and heldOut are how many examples the sets have.
-func (p *preferring) restore(text string, learn, heldOut int) error {
+// restore gives the sets' examples what save has written.
+func (p *preferring) restore(text string, sets []*set) error {
+	responses := 0
+	for _, s := range sets {
+		responses += len(s.Examples)
+	}
+	if !p.config.Preference.compares() {
+		responses = 0
+	}
 	bytes, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(bytes) != 8*(learn+heldOut) && p.settings.compares() {
-		return fmt.Errorf("its objective_state has %d bytes, not the log-probs of %d responses: the checkpoint is damaged", len(bytes), learn+heldOut)
+	if err != nil || len(bytes) != 8*responses {
+		return fmt.Errorf("its objective_state has %d bytes, not the log-probs of %d responses: the checkpoint is damaged", len(bytes), responses)
 	}
-	all := make([]float64, len(bytes)/8)
-	for i := range all {
-		all[i] = math.Float64frombits(binary.LittleEndian.Uint64(bytes[8*i:]))
+	for _, s := range sets {
+		for i := 0; i < len(s.Examples) && responses > 0; i++ {
+			s.Examples[i].reference = math.Float64frombits(binary.LittleEndian.Uint64(bytes))
+			bytes = bytes[8:]
+		}
 	}
-	if len(all) > 0 {
-		p.learn, p.heldOut = all[:learn], all[learn:]
-	}
+	p.known = responses > 0
 	return nil
 }
 

@@ -210,16 +210,13 @@ func (t *trainer) Next(at train.Position) train.Piece {
 }
 
 // batch returns the examples of the step after the given number of steps.
-func (t *trainer) batch(step int) []int {
+func (t *trainer) batch(step int) (examples []Example) {
 	if pass := step/t.perEpoch() + 1; pass != t.pass {
 		t.pass, t.order = pass, rand.New(rand.NewPCG(uint64(t.Config.Train.Seed), uint64(pass-1))).Perm(t.units())
 	}
 	from := step % t.perEpoch() * t.Config.Train.BatchSize
-	var examples []int
 	for _, i := range t.order[from:min(from+t.Config.Train.BatchSize, len(t.order))] {
-		for k := range t.per {
-			examples = append(examples, i*t.per+k)
-		}
+		examples = append(examples, t.learn.Examples[i*t.per:(i+1)*t.per]...)
 	}
 	return examples
 }
@@ -235,8 +232,8 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 	n, examples := at.Step+1, t.batch(at.Step)
 	b := learn.Batch{Number: n, LearningRate: t.Config.Optimizer.Rate(t.Config.Optimizer.LearningRate, at.Step, float64(t.steps()))}
 	learned := 0
-	for k, i := range examples {
-		b.Sequences = append(b.Sequences, t.learn.Examples[i].sequence())
+	for k, x := range examples {
+		b.Sequences = append(b.Sequences, x.sequence())
 		learned += b.Sequences[k].Count()
 	}
 	var weigh learn.Weigh
@@ -250,7 +247,7 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 			b.Live = append(b.Live, k%t.per < 2)
 		}
 		weigh = func(scores learn.Scores) (learn.Loss, error) {
-			loss, pairs := t.prefer.weigh(examples, t.prefer.learn, scores, t.per)
+			loss, pairs := t.prefer.weigh(examples, scores, t.per)
 			figures = t.prefer.record(pairs)
 			return loss, nil
 		}
@@ -260,7 +257,7 @@ func (t *trainer) step(ctx context.Context, at train.Position) (train.Done, erro
 	if nonfinite, ok := errors.AsType[*learn.NonfiniteError](err); ok {
 		nonfinite.Among = "demonstrations of the batch"
 		for _, k := range nonfinite.Sequences {
-			t.log.Error("a demonstration has figures that are not finite", "place", t.learn.Examples[examples[k]].place)
+			t.log.Error("a demonstration has figures that are not finite", "place", examples[k].place)
 		}
 	}
 	if err != nil {
@@ -325,21 +322,17 @@ func (t *trainer) evaluate(ctx context.Context, at train.Position) (train.Done, 
 // learned tokens, or that of the held-out preferences, with further figures.
 func (t *trainer) heldOutLoss(scores learn.Scores) (loss float64, figures metrics.Record, said string) {
 	if t.prefer != nil {
-		all := make([]int, len(t.heldOut.Examples))
-		for i := range all {
-			all[i] = i
-		}
-		loss, pairs := t.prefer.weigh(all, t.prefer.heldOut, scores, t.per)
+		loss, pairs := t.prefer.weigh(t.heldOut.Examples, scores, t.per)
 		figures = t.prefer.record(pairs)
 		return loss.Value, figures, fmt.Sprintf("accuracy %.1f %%", 100*figures.Float("accuracy"))
 	}
-	sum := 0.0
+	total := 0.0
 	for _, row := range scores.LogProb {
 		for _, logp := range row {
-			sum -= logp
+			total -= logp
 		}
 	}
-	loss = sum / float64(t.heldOut.tokens)
+	loss = total / float64(t.heldOut.tokens)
 	return loss, metrics.Record{}.With("perplexity", math.Exp(loss)).With("tokens", t.heldOut.tokens), fmt.Sprintf("perplexity %.4g", math.Exp(loss))
 }
 
@@ -467,7 +460,7 @@ func (c Config) Changes(was Config) string {
 // of the first policy, which is gone.
 func (t *trainer) Save(s *rundir.Snapshot) error {
 	if t.prefer != nil {
-		s.State.ObjectiveState = t.prefer.save()
+		s.State.ObjectiveState = t.prefer.save(t.sets())
 	}
 	return nil
 }
@@ -481,11 +474,7 @@ func (t *trainer) Restore(from train.Checkpoint) error {
 	if t.prefer == nil {
 		return nil
 	}
-	heldOut := 0
-	if t.heldOut != nil {
-		heldOut = len(t.heldOut.Examples)
-	}
-	if err := t.prefer.restore(from.State.ObjectiveState, len(t.learn.Examples), heldOut); err != nil {
+	if err := t.prefer.restore(from.State.ObjectiveState, t.sets()); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", from.Dir, err)
 	}
 	return nil
