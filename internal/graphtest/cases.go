@@ -141,7 +141,7 @@ func noGradient(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) fun
 // Cases returns small graphs that together have every op of package graph,
 // with odd sizes, broadcasting and transposes.
 func Cases() []Case {
-	sizes := map[string]int{"B": 2, "T": 5, "N": 7, "P": 6}
+	sizes := map[string]int{"B": 2, "T": 5, "N": 7, "P": 6, "Tw": 8}
 	dims := graph.Dims
 	var cases []Case
 	add := func(name string, build func(*graph.Graph) (y, wrt []*graph.Node), values map[string]func(*rand.Rand) Tensor) {
@@ -166,7 +166,7 @@ func Cases() []Case {
 			return []*graph.Node{f(g.Input("a", models.I64, dims("N", 3)), g.Input("b", models.I64, dims(3)))}, nil
 		}, values{"a": ints([]int{-3, -2, 9, 0, 1, 7, 2, -2, -9, 5, 5, 8, -1, 0, 7, 1, 2, 3, 0, -1, -2}, 7, 3), "b": ints([]int{0, -2, 7}, 3)})
 	}
-	for name, f := range map[string]func(*graph.Node) *graph.Node{"Neg": graph.Neg, "Exp": graph.Exp, "Sigmoid": graph.Sigmoid} {
+	for name, f := range map[string]func(*graph.Node) *graph.Node{"Neg": graph.Neg, "Exp": graph.Exp, "Sigmoid": graph.Sigmoid, "Softplus": graph.Softplus} {
 		add(name, one(func(in []*graph.Node) *graph.Node { return f(in[0]) }, dims("N", 3)), nil)
 	}
 	for name, f := range map[string]func(*graph.Node) *graph.Node{"Log": graph.Log, "Sqrt": graph.Sqrt, "Reciprocal": graph.Reciprocal} {
@@ -273,7 +273,8 @@ func Cases() []Case {
 		return []*graph.Node{graph.Slice(x, at, graph.Add(at, g.Ints(4)), 1, 4)}, []*graph.Node{x}
 	}, values{"at": ints([]int{2})})
 	add("Pad", func(g *graph.Graph) (y, wrt []*graph.Node) {
-		return []*graph.Node{graph.Pad(g.Float("x", "N", 3), g.Ints(2), g.Ints(1), -1, dims(6)[0])}, nil
+		x := g.Float("x", "N", 3)
+		return []*graph.Node{graph.Pad(x, g.Ints(2), g.Ints(1), -1, dims(6)[0])}, []*graph.Node{x}
 	}, nil)
 	add("PadLast", one(func(in []*graph.Node) *graph.Node { return graph.PadLast(in[0], 8) }, dims("B", "N", 3)), nil)
 	add("PadLast/vector", one(func(in []*graph.Node) *graph.Node { return graph.PadLast(in[0], 4) }, dims(3)), nil)
@@ -392,6 +393,47 @@ func Cases() []Case {
 			add(name+", packed", packed, packing)
 			add(name+", packed, shared", packed, shared)
 		}
+	}
+	for _, before := range []bool{false, true} {
+		add(fmt.Sprintf("CausalConv/%v", before), func(g *graph.Graph) (y, wrt []*graph.Node) {
+			wrt = []*graph.Node{g.Float("x", "B", "T", 3), g.Float("w", 3, 1, 4)}
+			var first *graph.Node
+			if before {
+				first = g.Float("before", "B", 3, 3)
+				wrt = append(wrt, first)
+			}
+			z, joined := graph.CausalConv(wrt[0], wrt[1], first)
+			return []*graph.Node{z, joined}, wrt
+		}, nil)
+		for _, y := range []bool{false, true} {
+			add(fmt.Sprintf("Recurrence/%v, %v", before, y), func(g *graph.Graph) ([]*graph.Node, []*graph.Node) {
+				wrt := []*graph.Node{g.Float("s", "B", 3, 4), g.Float("g", "N", "B", 1, 1), g.Float("u", "N", "B", 2, 4),
+					g.Float("l", "N", "B", 2, 3), g.Float("m", "N", "B", 2, 3), nil}
+				if y {
+					wrt[5] = g.Float("y", "N", "B", 3, 4)
+				}
+				last, states, n := graph.Recurrence(wrt[0], wrt[1], wrt[2], wrt[3], wrt[4], wrt[5], before)
+				return []*graph.Node{last, states, n}, slices.DeleteFunc(wrt, func(n *graph.Node) bool { return n == nil })
+			}, values{"g": func(*rand.Rand) Tensor {
+				return Floats([]float64{.5, .2, .9, .1, .6, .8, .3, .7, .4, 1, .5, .2, .1, .9}, 7, 2, 1, 1)
+			},
+				"m": func(r *rand.Rand) Tensor { return Normal(r, 7, 2, 2, 3).like(func(v float64) float64 { return v / 4 }) }})
+		}
+	}
+	rule := func(rows any, heads int) []graph.Shape {
+		return []graph.Shape{dims("B", rows, 1, 2), dims("B", rows, 1, 2), dims("B", rows, heads, 3), dims("B", rows, heads), dims("B", rows, heads)}
+	}
+	for _, heads := range []int{1, 2} {
+		// g is the negative of a square, so that states do not grow.
+		add(fmt.Sprintf("DeltaRule/%d", heads), one(func(in []*graph.Node) *graph.Node {
+			o, last := graph.DeltaRule(in[0], in[1], in[2], graph.Neg(graph.Mul(in[3], in[3])), graph.Sigmoid(in[4]), nil)
+			return graph.Add(o, graph.Reshape(graph.ReduceSum(last, 2), 0, 1, heads, 3))
+		}, rule("T", heads)...), nil)
+		cases[len(cases)-1].Sizes = map[string]int{"B": 1, "T": 3}
+		add(fmt.Sprintf("DeltaStep/%d", heads), one(func(in []*graph.Node) *graph.Node {
+			o, now := graph.DeltaStep(in[0], in[1], in[2], graph.Neg(graph.Mul(in[3], in[3])), graph.Sigmoid(in[4]), in[5])
+			return graph.Add(o, graph.Reshape(graph.ReduceSum(now, 2), 0, 1, heads, 3))
+		}, append(rule(1, heads), dims("B", heads, 2, 3))...), nil)
 	}
 	cached := func(tokens int, rotary bool, groups int) func(*graph.Graph) (y, wrt []*graph.Node) {
 		return func(g *graph.Graph) ([]*graph.Node, []*graph.Node) {

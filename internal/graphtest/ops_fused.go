@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"onering/models"
+	"onering/models/onnx"
 )
 
 func rmsNormalization(c *call) []Tensor {
@@ -189,4 +190,63 @@ func fillNaN(v []float64) {
 	for i := range v {
 		v[i] = math.NaN()
 	}
+}
+
+// scan runs the body once for each element of the first axis of the inputs behind the
+// states, and stacks the outputs behind the states.
+func scan(c *call) []Tensor {
+	body := attribute(c, "body", onnx.Graph{})
+	inputs := c.int("num_scan_inputs", 0)
+	states := len(c.in) - inputs
+	if inputs < 1 || states < 0 || len(body.Inputs) != len(c.in) || len(body.Outputs) < states {
+		fail("%d inputs of which %d are scanned, the body has %d", len(c.in), inputs, len(body.Inputs))
+	}
+	steps := c.in[states].Dims[0]
+	order := func(name string, n int) []int64 { return attribute(c, name, make([]int64, n)) }
+	from, to := order("scan_input_directions", inputs), order("scan_output_directions", len(body.Outputs)-states)
+	out, parts := make([]Tensor, len(body.Outputs)), make([][]Tensor, len(body.Outputs)-states)
+	for i := range states {
+		out[i] = *c.in[i]
+	}
+	for i := range parts {
+		parts[i] = make([]Tensor, steps)
+	}
+	at := func(directions []int64, i, step int) int {
+		if directions[i] == 1 {
+			return steps - 1 - step
+		}
+		return step
+	}
+	for step := range steps {
+		values := make(map[string]Tensor)
+		for i, v := range body.Inputs {
+			if i < states {
+				values[v.Name] = out[i]
+				continue
+			}
+			x := c.in[i].part(0, at(from, i-states, step), 1)
+			x.Dims = x.Dims[1:]
+			values[v.Name] = x
+		}
+		for _, n := range body.Nodes {
+			for i, t := range run(n, values) {
+				define(values, n.Outputs[i], t)
+			}
+		}
+		for i, v := range body.Outputs {
+			if i < states {
+				out[i] = values[v.Name]
+			} else {
+				parts[i-states][at(to, i-states, step)] = values[v.Name]
+			}
+		}
+	}
+	for i, p := range parts {
+		x := Tensor{p[0].Type, append([]int{steps}, p[0].Dims...), nil}
+		for _, t := range p {
+			x.Data = append(x.Data, t.Data...)
+		}
+		out[states+i] = x
+	}
+	return out
 }

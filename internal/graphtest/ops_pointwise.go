@@ -37,6 +37,8 @@ func init() {
 		"Sqrt":       function(floating, math.Sqrt),
 		"Reciprocal": function(floating, func(x float64) float64 { return 1 / x }),
 		"Sigmoid":    function(floating, sigmoid),
+		"Softplus":   function(floating, func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }),
+		"Scan":       scan,
 
 		"Where": where, "Cast": cast,
 		"Gemm": gemm, "MatMul": matMul, "com.microsoft.FusedMatMul": fusedMatMul,

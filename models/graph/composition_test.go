@@ -142,7 +142,7 @@ func step(values []*graph.Node, cut *graph.Node, draw func(n int) int) *graph.No
 	vector := func(s graph.Shape) bool { return len(s) == 1 && s[0] == graph.Dim{N: 4} }
 	small := func(x *graph.Node) *graph.Node { return graph.Sub(graph.Sigmoid(x), x.Graph().Scalar(0.5)) }
 	flip := func() bool { return draw(2) == 1 }
-	switch draw(20) {
+	switch draw(23) {
 	case 0:
 		return graph.Add(of(rows), small(of(vector)))
 	case 1:
@@ -186,6 +186,16 @@ func step(values []*graph.Node, cut *graph.Node, draw func(n int) int) *graph.No
 		x := of(rows)
 		x = graph.Sub(x, graph.ReduceMean(x, -1))
 		return graph.Where(graph.LessOrEqual(cut, of(vector).Graph().Scalar(0)), small(graph.Cast(graph.Cast(x, models.F64), models.F32)), of(vector))
+	case 19:
+		return small(graph.Softplus(any()))
+	case 20:
+		x := of(matrix)
+		g := x.Graph()
+		return graph.Slice(graph.Pad(x, g.Ints(2), g.Ints(1), 1, graph.Dims(7)[0]), g.Ints(1), g.Ints(5), 1, 4)
+	case 21:
+		each := func() *graph.Node { return graph.Reshape(small(of(square)), 4, 1, 4) }
+		last, _, _ := graph.Recurrence(of(square), graph.Reshape(graph.Sigmoid(of(vector)), 4, 1, 1), each(), each(), each(), nil, flip())
+		return small(last)
 	default:
 		x := small(of(square))
 		g := x.Graph()
@@ -196,7 +206,7 @@ func step(values []*graph.Node, cut *graph.Node, draw func(n int) int) *graph.No
 // TestStepsAreAll: the random choice in step covers all of its cases.
 func TestStepsAreAll(t *testing.T) {
 	var ops []string
-	for choice := range 20 {
+	for choice := range 23 {
 		p, err := graph.Build("step", func(g *graph.Graph) {
 			first := true
 			y := step([]*graph.Node{g.Float("x", "N", 4), g.Float("w", 4), g.Float("m", 4, 4)}, g.Float("cut", "N", 4), func(n int) int {
@@ -213,7 +223,7 @@ func TestStepsAreAll(t *testing.T) {
 		}
 	}
 	for op, differentiable := range graph.RuleNames() {
-		if differentiable && !slices.Contains(ops, op) && op != "Squeeze" && op != "Neg" {
+		if differentiable && !slices.Contains(ops, op) && op != "Squeeze" && op != "Neg" && op != "Expand" {
 			t.Errorf("no composition has %s", op)
 		}
 	}

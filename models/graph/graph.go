@@ -28,6 +28,7 @@ type Graph struct {
 	uses    map[string]models.Use // uses of ports by their names
 	ordered bool                  // set by OrderSums
 	turn    bool                  // set by TurnProducts
+	prefix  string                // stands in the names of values that have no other name
 	options map[string]string     // options of the Program
 }
 

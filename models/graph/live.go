@@ -42,7 +42,7 @@ func (g *Graph) live() (needed []bool, name func(*Node) string) {
 		case names[n] != "":
 			return names[n]
 		}
-		return fmt.Sprintf("%%%d", n.id)
+		return fmt.Sprintf("%%%s%d", g.prefix, n.id)
 	}
 }
 

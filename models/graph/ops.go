@@ -76,6 +76,9 @@ func Reciprocal(x *Node) *Node { return smooth("Reciprocal", x) }
 // Sigmoid is 1/(1+e^-x).
 func Sigmoid(x *Node) *Node { return smooth("Sigmoid", x) }
 
+// Softplus is log(1+e^x).
+func Softplus(x *Node) *Node { return smooth("Softplus", x) }
+
 // Abs is |x|; it has no gradient.
 func Abs(x *Node) *Node { return unary("Abs", x) }
 

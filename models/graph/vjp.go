@@ -48,6 +48,8 @@ func init() {
 			y := c.out[0]
 			return []*Node{Mul(dy[0], Mul(y, Sub(y.g.fill(1, y), y)))}
 		},
+		// y = log(1+e^x):  dx = dy/(1+e^-x)
+		"Softplus": func(c *call, dy []*Node) []*Node { return []*Node{Mul(dy[0], Sigmoid(c.in[0]))} },
 		// y = 1/x:  dx = -dy y^2
 		"Reciprocal": func(c *call, dy []*Node) []*Node { return []*Node{Neg(Mul(dy[0], Mul(c.out[0], c.out[0])))} },
 		// A cast passes the gradient on in the type of its input.
@@ -103,7 +105,16 @@ func init() {
 			axis := int(c.in[3].int64s()[0])
 			return []*Node{Pad(dy[0], start, Sub(sizeOf(x, axis), end), axis, x.shape[axis])}
 		},
+		// What was put around the operand gets no gradient.
+		"Pad": func(c *call, dy []*Node) []*Node {
+			x, before := c.in[0], Slice(c.in[1], c.in[1].g.Ints(0), c.in[1].g.Ints(1), 0, 1)
+			axis := int(c.in[3].int64s()[0])
+			return []*Node{Slice(dy[0], before, Add(before, sizeOf(x, axis)), axis, x.shape[axis])}
+		},
+		// y = x, repeated:  dx is the sum over the repetitions
+		"Expand": func(c *call, dy []*Node) []*Node { return []*Node{sumTo(dy[0], c.in[0])} },
 		"Concat": concatVJP,
+		"Scan":   scanVJP,
 		// The parts of a split are joined again; an unread part has gradient 0.
 		"Split": func(c *call, dy []*Node) []*Node {
 			for i, o := range c.out {
@@ -118,7 +129,7 @@ func init() {
 		// Comparisons, choices and looking up by index have no gradient here.
 		"LessOrEqual": noGradient, "GreaterOrEqual": noGradient, "Max": noGradient, "Abs": noGradient, "Sign": noGradient,
 		"ReduceMax": noGradient, "ReduceSumSquare": noGradient, "ArgMax": noGradient, "TopK": noGradient,
-		"Gather": noGradient, "GatherND": noGradient, "ScatterND": noGradient, "Pad": noGradient, "Shape": noGradient, "Expand": noGradient, "Identity": noGradient,
+		"Gather": noGradient, "GatherND": noGradient, "ScatterND": noGradient, "Shape": noGradient, "Identity": noGradient,
 		// Fused kernels: the composites that emit them have rules of their own.
 		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient,
 		"GroupQueryAttention": noGradient,

@@ -95,8 +95,8 @@ type Node struct {
 	Attrs            []Attr
 }
 
-// An Attr is one attribute; Value is an int64, float32, string, []int64 or
-// []float32.
+// An Attr is one attribute; Value is an int64, float32, string, []int64,
+// []float32 or Graph.
 type Attr struct {
 	Name  string
 	Value any
@@ -203,6 +203,9 @@ func (a Attr) append(b []byte) []byte {
 	case string:
 		b = appendString(b, 4, v)
 		return appendInt(b, 20, 3)
+	case Graph:
+		b = appendMessage(b, 6, v.append)
+		return appendInt(b, 20, 5)
 	case []float32:
 		for _, f := range v {
 			b = protowire.AppendTag(b, 7, protowire.Fixed32Type)

@@ -1,0 +1,173 @@
+package graph
+
+import "math"
+
+// chunk is the number of tokens that DeltaRule takes at once.
+const chunk = 32
+
+// DeltaRule is the gated delta rule over rows of tokens: queries and keys [B,T,G,K],
+// values [B,T,H,V] with H a multiple of G (value head h reads key head h/(H/G)), logarithms
+// of the decay g and factors beta [B,T,H]. For each head and token, in order,
+//
+//	S <- e^g S;  S <- S + k (beta (v - S^T k))^T;  o = S^T q
+//
+// It returns o [B,T,H,V] and the last S [B,H,K,V]. The first S is state; nil means 0.
+// Tokens with keys, values, g and beta of 0 leave S as it is.
+//
+// The rule is computed by chunks of tokens (Yang, Kautz, Hatamizadeh: Gated Delta
+// Networks, 2024). With G the running sum of g in a chunk and W_ij = e^(G_i - G_j) for
+// i >= j, the corrections N that the tokens of a chunk make solve
+// (I + A) N = beta (v - e^G k S), where A is beta k k^T W below the diagonal.
+func DeltaRule(q, k, v, g, beta, state *Node) (o, last *Node) {
+	d := newDelta(q, k, v, g, beta, state)
+	rows := d.tokens
+	q, k, v = d.chunks(q, d.groups), d.chunks(k, d.groups), d.chunks(v, d.heads)
+	beta = d.chunks(Reshape(beta, 0, 0, d.heads, 1), d.heads)
+	sum := CumSum(d.chunks(Reshape(g, 0, 0, d.heads, 1), d.heads), 3, false) // [n,B,H,C,1]
+	decay := Exp(sum)
+	w := Exp(Add(Sub(sum, Transpose(sum, 0, 1, 2, 4, 3)), triangle(q.g, 1, -math.MaxFloat32/2, 0)))
+	below := triangle(q.g, 0, 0, 1)
+	inverse := unitInverse(d.perHead(MatMul(k, k, false, true, 1), Mul(Mul(w, beta), below)))
+	u := MatMul(inverse, Mul(v, beta), false, false, 1)
+	r := MatMul(inverse, d.perHead(k, Mul(beta, decay)), false, false, 1)
+	whole := Slice(sum, q.g.Ints(chunk-1), q.g.Ints(chunk), 3, 1)
+	if state == nil {
+		state = d.zeroState(v)
+	}
+	last, states, n := Recurrence(state, Exp(whole), u, d.perHead(k, Exp(Sub(whole, sum))), r, nil, false)
+	o = Add(MatMul(d.perHead(q, decay), states, false, false, 1),
+		MatMul(d.perHead(MatMul(q, k, false, true, 1), w), n, false, false, 1))
+	o = Reshape(Transpose(o, 1, 0, 3, 2, 4), 0, -1, d.heads, d.width)
+	return Slice(o, o.g.Ints(0), d.length, 1, rows), last
+}
+
+// DeltaStep is DeltaRule for one token of each row, after those that led to state
+// [B,H,K,V]: T is 1. It has no chunks.
+func DeltaStep(q, k, v, g, beta, state *Node) (o, now *Node) {
+	d := newDelta(q, k, v, g, beta, state)
+	repeat := func(x *Node) *Node { // [B,H,1,K]
+		ones := make([]float32, d.heads/d.groups)
+		for i := range ones {
+			ones[i] = 1
+		}
+		x = Mul(Reshape(x, 0, d.groups, 1, d.keys), x.g.Floats(Dims(len(ones), 1), ones...))
+		return Reshape(x, 0, d.heads, 1, d.keys)
+	}
+	single := func(x *Node, width int) *Node { return Reshape(x, 0, d.heads, 1, width) }
+	q, k = repeat(q), repeat(k)
+	kept := Mul(state, Exp(single(g, 1)))
+	added := Mul(single(beta, 1), Sub(single(v, d.width), MatMul(k, kept, false, false, 1)))
+	now = Add(kept, Mul(Reshape(k, 0, d.heads, d.keys, 1), added))
+	return Reshape(MatMul(q, now, false, false, 1), 0, 1, d.heads, d.width), now
+}
+
+// delta has the sizes of a DeltaRule.
+type delta struct {
+	groups, heads, keys, width int   // G, H, K, V
+	tokens                     Dim   // T
+	length                     *Node // T as an int64 node
+}
+
+// newDelta checks the operands of the delta rule.
+func newDelta(q, k, v, g, beta, state *Node) delta {
+	const op = "DeltaRule"
+	floats(op, q, k, v, g, beta)
+	if len(q.shape) != 4 || len(v.shape) != 4 {
+		fail("%s: queries %v and values %v are not [B,T,G,K] and [B,T,H,V]", op, q.shape, v.shape)
+	}
+	d := delta{q.fixed(op, "q", 2), v.fixed(op, "v", 2), q.fixed(op, "q", 3), v.fixed(op, "v", 3), v.shape[1], sizeOf(v, 1)}
+	q.shaped(op, "q", Shape{v.shape[0], v.shape[1], q.shape[2], q.shape[3]})
+	k.shaped(op, "k", q.shape)
+	g.shaped(op, "g", v.shape[:3])
+	beta.shaped(op, "beta", g.shape)
+	if d.heads%d.groups != 0 {
+		fail("%s: %d heads of values, %d of keys", op, d.heads, d.groups)
+	}
+	if state != nil {
+		floats(op, q, state)
+		state.shaped(op, "the state", Shape{v.shape[0], {N: d.heads}, {N: d.keys}, {N: d.width}})
+	}
+	return d
+}
+
+// chunks cuts rows x [B,T,h,w] into [n,B,h,C,w], with zeros at the end.
+func (d delta) chunks(x *Node, heads int) *Node {
+	g, size := x.g, Dim{N: chunk, Letters: "Tn"}
+	if d.tokens.Letters == "" {
+		size = Dim{N: (d.tokens.N + chunk - 1) / chunk * chunk}
+	}
+	most := Mul(Div(Add(d.length, g.Ints(chunk-1)), g.Ints(chunk)), g.Ints(chunk))
+	x = Pad(x, g.Ints(0), Sub(most, d.length), 1, size)
+	return Transpose(Reshape(x, 0, -1, chunk, heads, x.shape[3].N), 1, 0, 3, 2, 4)
+}
+
+// perHead multiplies x [n,B,G,C,w], which the heads of a group share, with y [n,B,H,C,w]
+// or [n,B,H,C,1].
+func (d delta) perHead(x, y *Node) *Node {
+	if d.groups == d.heads {
+		return Mul(x, y)
+	}
+	w := x.shape[4].N
+	shared := Reshape(x, 0, 0, d.groups, 1, chunk, w)
+	return Reshape(Mul(shared, Reshape(y, 0, 0, d.groups, d.heads/d.groups, chunk, -1)), 0, 0, d.heads, chunk, w)
+}
+
+// zeroState is [B,H,K,V] for the chunks v of values [n,B,H,C,V].
+func (d delta) zeroState(v *Node) *Node {
+	g := v.g
+	shape := Concat(0, sizeOf(v, 1), g.Ints(int64(d.heads), int64(d.keys), int64(d.width)))
+	return g.call("Expand", "", v.elem, Shape{v.shape[1], {N: d.heads}, {N: d.keys}, {N: d.width}}, []*Node{g.fill(0, v), shape})
+}
+
+// triangle is a matrix [C,C] with one constant from some diagonal above the main one on, and
+// another below.
+func triangle(g *Graph, diagonal int, above, below float32) *Node {
+	return square(g, func(row, column int) float32 {
+		if column >= row+diagonal {
+			return above
+		}
+		return below
+	})
+}
+
+// square is a constant matrix [C,C].
+func square(g *Graph, f func(row, column int) float32) *Node {
+	v := make([]float32, chunk*chunk)
+	for i := range v {
+		v[i] = f(i/chunk, i%chunk)
+	}
+	return g.Floats(Dims(chunk, chunk), v...)
+}
+
+// unitInverse is (I + A)^-1, where A is the part of a [...,C,C] below the diagonal. It
+// joins the inverses of the blocks on the diagonal, two and two:
+//
+//	[L 0]^-1   [    L^-1         0  ]
+//	[P Q]    = [-Q^-1 P L^-1   Q^-1 ]
+//
+// This is as exact as a solver. The series (I-A)(I+A^2)(I+A^4)... is not: for tokens with
+// like keys its error exceeds the result.
+func unitInverse(a *Node) *Node {
+	g := a.g
+	// corners keeps what stands below the blocks of a size, in the blocks of twice the size.
+	corners := func(size int) *Node {
+		return Mul(a, square(g, func(row, column int) float32 {
+			if row/(2*size) == column/(2*size) && row/size > column/size {
+				return 1
+			}
+			return 0
+		}))
+	}
+	m := Sub(square(g, func(row, column int) float32 {
+		if row == column {
+			return 1
+		}
+		return 0
+	}), corners(1))
+	for size := 2; size < chunk; size *= 2 {
+		m = Sub(m, MatMul(m, MatMul(corners(size), m, false, false, 1), false, false, 1))
+	}
+	return m.composite("UnitInverse", []*Node{a}, func(dm *Node) []*Node { // dA = -M^T dM M^T
+		return []*Node{Mul(MatMul(m, MatMul(dm, m, false, true, 1), true, false, -1), triangle(g, 0, 0, 1))}
+	})
+}
