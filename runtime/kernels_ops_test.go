@@ -149,7 +149,7 @@ func shapeText(shape []int64) (text []string) {
 // 1, and suffix ends the names of operators in it.
 func onKernels(t *testing.T, test func(t *testing.T, env *Env, h models.DType, unit float64, suffix string, random func(name string, d models.DType, shape ...int64) *array)) {
 	env := openOn(t, devices[0])
-	if env.memory.Kernels == nil {
+	if env.memory.Updater == nil {
 		env = openOn(t, "stand-in-kernels")
 	}
 	for suffix, h := range map[string]models.DType{"BFloat16": models.BF16, "Float16": models.F16} {

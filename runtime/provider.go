@@ -106,18 +106,24 @@ type Backend struct {
 	// InOrder reports whether ScatterND adds rows of the same index in their order.
 	// Otherwise the last bits of their sum change from run to run.
 	InOrder bool
-	// Kernels compute by other means than ONNX Runtime's operators; nil if there are
-	// none.
+	// Kernels are operators of our own; nil if there are none. Updater updates by other means
+	// than ONNX Runtime's operators; nil if it does not.
 	Kernels Kernels
+	Updater Updater
 }
 
-// Kernels compute on a device, in order with its Driver and runs. Addresses are the device's.
+// Kernels are operators of our own for graphs.
 type Kernels interface {
-	// Fuse replaces nodes of a loaded Program by its own operators.
+	// Fuse replaces nodes of a loaded Program by the operators.
 	Fuse(p models.Program) models.Program
 	// Whole reports whether one kernel computes the attention of a layer's Program, with
 	// all queries in one block and without storing scores.
 	Whole(p models.Program) bool
+}
+
+// An Updater computes on a device, in order with its Driver and runs. Addresses are the
+// device's.
+type Updater interface {
 	// Updates reports whether there is a kernel for an optimizer's Program, by its name.
 	Updates(program string) bool
 	// Update does the work of that Program, with the same bits: for n elements, with its

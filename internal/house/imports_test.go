@@ -57,9 +57,10 @@ var rooms = []struct {
 	{"models/*", "models models/decoder"}, // the families
 
 	{"runtime", "models models/onnx models/ports runtime/nccl runtime/provision runtime/internal/tiles sampler internal/settings"},
-	{"runtime/cuda/kernels", "models models/onnx models/ports"},
-	{"runtime/cuda/kernels/onhost", "runtime/cuda/kernels"},
-	{"runtime/cuda", "internal/files models runtime runtime/cuda/kernels runtime/nccl runtime/provision"},
+	{"runtime/kernels", "models models/onnx models/ports"},
+	{"runtime/cuda/kernels", "runtime/kernels"},
+	{"runtime/cuda/kernels/onhost", "runtime/kernels runtime/cuda/kernels"},
+	{"runtime/cuda", "internal/files models runtime runtime/kernels runtime/cuda/kernels runtime/nccl runtime/provision"},
 	{"runtime/internal/tiles", "models models/onnx"},
 	{"runtime/provision", "internal/files internal/remote"},
 	{"runtime/mpi", ""},
@@ -120,7 +121,7 @@ var testAllow = map[string]string{
 	"models/lora":                "models/all",
 	"models/modeltest":           "models/llama models/decoder",
 	"models/*":                   "models/modeltest",
-	"runtime/cuda/kernels":       "models/all",
+	"runtime/kernels":            "models/all",
 	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // sampler: for its Decoder
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
 	"train/ranks":                "runtime/runtimetest",
@@ -148,7 +149,7 @@ var testAllow = map[string]string{
 const everywhere = "internal/strict"
 
 // cgo names the folders that may use cgo or load a library.
-var cgo = []string{"runtime", "runtime/cuda", "runtime/cuda/kernels", "runtime/cuda/kernels/onhost", "runtime/nccl", "runtime/mpi", "runtime/internal/tiles"}
+var cgo = []string{"runtime", "runtime/kernels", "runtime/cuda", "runtime/cuda/kernels", "runtime/cuda/kernels/onhost", "runtime/nccl", "runtime/mpi", "runtime/internal/tiles"}
 
 // forbidden are package names that say nothing.
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}

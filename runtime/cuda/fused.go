@@ -7,7 +7,8 @@ import (
 	"unsafe"
 
 	"onering/runtime"
-	"onering/runtime/cuda/kernels"
+	gpu "onering/runtime/cuda/kernels"
+	"onering/runtime/kernels"
 )
 
 // plain, if set in the environment, disables the kernels, to measure what they gain.
@@ -19,7 +20,7 @@ func addKernels(b *runtime.Backend, m *memory, number int, notice func(string)) 
 	var k *kernels.Device
 	err := fmt.Errorf("%s is set", plain)
 	if os.Getenv(plain) == "" {
-		k, err = kernels.OnGPU(number, m.stream)
+		k, err = gpu.OnGPU(number, m.stream)
 	}
 	if err != nil {
 		if notice != nil {
@@ -27,7 +28,7 @@ func addKernels(b *runtime.Backend, m *memory, number int, notice func(string)) 
 		}
 		return
 	}
-	b.Kernels = k
+	b.Kernels, b.Updater = k, k
 	provide := b.Append
 	b.Append = func(functions, options unsafe.Pointer) error {
 		return errors.Join(provide(functions, options), k.AddTo(functions, options))

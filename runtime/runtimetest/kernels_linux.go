@@ -1,8 +1,6 @@
 package runtimetest
 
 import (
-	"unsafe"
-
 	"onering/models"
 	"onering/runtime"
 	"onering/runtime/cuda/kernels/onhost"
@@ -11,8 +9,8 @@ import (
 // A stand-in for a GPU with the kernels of package kernels.
 func init() {
 	runtime.RegisterProvider(&standIn{runtime.ProviderOf("cpu"), "stand-in-kernels", models.CUDA,
-		func() (runtime.Kernels, func(functions, options unsafe.Pointer) error) {
+		func(b *runtime.Backend) {
 			k := onhost.Device()
-			return k, k.AddTo
+			b.Kernels, b.Updater, b.Append = k, k, k.AddTo
 		}})
 }

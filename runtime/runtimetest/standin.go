@@ -18,10 +18,10 @@ import (
 // on the CPU, but Go code accesses their memory as if it were a GPU's. Device N is lost
 // after N calls, except device 0.
 type standIn struct {
-	runtime.Provider                                                                         // the CPU's provider, for methods not defined here
-	Kind             string                                                                  // the result of Name
-	For              models.Provider                                                         // the provider whose graphs it runs
-	Kernels          func() (runtime.Kernels, func(functions, options unsafe.Pointer) error) // nil if it has none
+	runtime.Provider                        // the CPU's provider, for methods not defined here
+	Kind             string                 // the result of Name
+	For              models.Provider        // the provider whose graphs it runs
+	Kernels          func(*runtime.Backend) // adds them; nil if it has none
 }
 
 func init() {
@@ -43,7 +43,7 @@ func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backen
 	}
 	b := &runtime.Backend{Driver: h, InOrder: true}
 	if s.Kernels != nil {
-		b.Kernels, b.Append = s.Kernels()
+		s.Kernels(b)
 	}
 	return b, nil
 }

@@ -1,4 +1,4 @@
-#include "kernels.h"
+#include "gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>

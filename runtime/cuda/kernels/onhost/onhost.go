@@ -12,7 +12,8 @@ import "C"
 import (
 	"unsafe"
 
-	"onering/runtime/cuda/kernels"
+	_ "onering/runtime/cuda/kernels" // has the source
+	"onering/runtime/kernels"
 )
 
 // Device returns a device that runs the kernels on the CPU, one launch after the other.

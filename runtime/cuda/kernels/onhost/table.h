@@ -3,7 +3,7 @@
 #include "../kernels.cu"
 #include "../attention.cu"
 
-#include "../kernels.h"
+#include "../../../kernels/kernels.h"
 
 #define A(i, type) (*(type *)a[i])
 typedef float *floats;

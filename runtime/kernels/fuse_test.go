@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,34 +11,6 @@ import (
 	_ "onering/models/all"
 	"onering/models/onnx"
 )
-
-// TestImages: the images were compiled from the present source, and there is one for
-// every GPU since those of compute capability 8.0.
-func TestImages(t *testing.T) {
-	source, err := files.ReadFile("kernels.cu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := files.ReadFile("attention.cu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source = append(source, more...)
-	digest, err := files.ReadFile("source.sha256")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprintf("%x\n", sha256.Sum256(source)); got != string(digest) {
-		t.Errorf("the images are of a source with digest %s, and the source has %s: run compile.py", digest, got)
-	}
-	for _, name := range []string{"bfloat16", "float16"} {
-		for capability, start := range map[[2]int]string{{8, 0}: "\x7fELF", {8, 6}: "\x7fELF", {8, 7}: "\x7fELF", {8, 9}: "\x7fELF", {9, 0}: "\x7fELF", {10, 0}: "\x7fELF", {10, 3}: "\x7fELF", {12, 0}: "\x7fELF", {11, 0}: "//", {13, 1}: "//"} {
-			if data, err := image(name, capability[0], capability[1]); err != nil || !strings.HasPrefix(strings.TrimSpace(string(data)), start) {
-				t.Errorf("%s for %v: %v, %.8q", name, capability, err, data)
-			}
-		}
-	}
-}
 
 // ops counts the operators of a graph that are not views, by name.
 func ops(p models.Program) map[string]int {
@@ -56,7 +27,7 @@ func ops(p models.Program) map[string]int {
 // adds, casts or multiplies elements around the products of a layer in training.
 func TestFuse(t *testing.T) {
 	for _, dir := range []string{"tiny", "tiny-untied", "qwen2.5-1.5b", "qwen2.5-7b", "smollm2-135m"} {
-		m, err := models.ReadConfig("../../../bench/" + dir + "/config.json")
+		m, err := models.ReadConfig("../../bench/" + dir + "/config.json")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +79,7 @@ func TestFuse(t *testing.T) {
 
 // TestFuseLeavesOthers: graphs of float32, and nodes with other readers, stay unchanged.
 func TestFuseLeavesOthers(t *testing.T) {
-	m, err := models.ReadConfig("../../../bench/tiny/config.json")
+	m, err := models.ReadConfig("../../bench/tiny/config.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,5 +105,26 @@ func TestFuseLeavesOthers(t *testing.T) {
 	before, after := ops(p), ops(fuseAll(p))
 	if after["RMSNormalization"] != 2 || before["RMSNormalization"] != 5 {
 		t.Errorf("a norm that is an output: %v", strings.Fields(fmt.Sprint(after)))
+	}
+}
+
+// TestFuseAdapter: the product of an adapter adds a matrix, which the operator's bias is not.
+func TestFuseAdapter(t *testing.T) {
+	m, err := models.ReadConfig("../../bench/tiny/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := m.Architecture(models.Compute{Type: models.BF16, Provider: models.CUDA, Adapter: &models.Adapter{Rank: 2, Scale: 1, Modules: []string{"self_attn.q_proj"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.Decode(models.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range fuseAll(p).Nodes {
+		if n.Op == "ProductBFloat16" && len(n.Inputs) == 3 && !strings.HasSuffix(n.Inputs[2], ".bias") {
+			t.Errorf("%q is taken for a bias", n.Inputs[2])
+		}
 	}
 }

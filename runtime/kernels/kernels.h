@@ -63,10 +63,4 @@ char *onering_ops(onering_device *, void *const *functions, void *options);
 const char *onering_adamw(onering_device *, float *p, const float *g, float *m, float *v, void *copy, int64_t n, const float *numbers, int half, void *stream);
 const char *onering_squares(onering_device *, const float *g, int64_t n, float scale, float *sum, void *stream);
 
-// onering_gpu_open makes a device of a GPU by its number, and says its compute capability.
-// The library cublasLt is the one that ONNX Runtime has loaded. onering_gpu_load gives it an
-// image of the kernels. Errors are the caller's to free.
-onering_device *onering_gpu_open(int number, const char *cuda, const char *cublas, int *major, int *minor, char **error);
-char *onering_gpu_load(onering_device *, int half, const void *image);
-
 #endif

@@ -65,7 +65,7 @@ var rules = []rule{
 		"CausalAttentionGrad q k v o dy -> dq dk dv", causal},
 	{"Narrow y1 -> y; Reshape y2 _ -> y1; Transpose y3 -> y2; Reshape y4 _ -> y3; MatMul p vs -> y4; Reshape a _ -> p; MaskedSoftmax s mask -> a; Reshape b _ -> s; " + perHead,
 		"CausalAttention q k v -> y", causal},
-	{"NT x w b -> y", "Product x w b -> y", narrow("x")},
+	{"NT x w b -> y", "Product x w b -> y", biased},
 	{"NT x w -> y", "Product x w -> y", narrow("x")},
 }
 
@@ -490,6 +490,12 @@ func narrow(name string) condition {
 	return func(g *fused, v map[string]string) ([]onnx.Attr, bool) {
 		return nil, isNarrow(g.typeOf(v[name]))
 	}
+}
+
+// biased demands a product of 16 bits with a bias: the third operand may be a matrix, too,
+// onto which an adapter's product is added.
+func biased(g *fused, v map[string]string) ([]onnx.Attr, bool) {
+	return nil, len(g.ports[v["b"]].Shape) == 1 && isNarrow(g.typeOf(v["x"]))
 }
 
 // eights demands a value of 16 bits whose rows a kernel can read eight elements at a time.

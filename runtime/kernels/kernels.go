@@ -1,0 +1,92 @@
+// Package kernels has operators of our own for what ONNX Runtime has no operator for, or
+// needs several for. They are operators in the domain "onering" of the sessions of a device,
+// on the stock library.
+//
+// A kernel reaches a graph so: ops.c makes an operator of one or several launches; fuse.go
+// puts the operator in the place of the nodes that it computes, as one line of rules says.
+// The launches are a device's: package runtime/cuda/kernels has those of GPUs.
+package kernels
+
+// #include <stdlib.h>
+// #include "kernels.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"onering/models"
+	"onering/models/ports"
+)
+
+// A Device runs the kernels on one device.
+type Device struct {
+	device *C.onering_device
+	stream unsafe.Pointer
+}
+
+// New returns a Device for an onering_device made in C, whose work is ordered by a stream.
+func New(device, stream unsafe.Pointer) *Device {
+	return &Device{(*C.onering_device)(device), stream}
+}
+
+// adding is held while operators are made, once for each device.
+var adding sync.Mutex
+
+// AddTo adds the operators to the options of a session, by ONNX Runtime's functions.
+func (d *Device) AddTo(functions, options unsafe.Pointer) error {
+	adding.Lock()
+	defer adding.Unlock()
+	problem := C.onering_ops(d.device, (*unsafe.Pointer)(functions), options)
+	if problem == nil {
+		return nil
+	}
+	defer C.free(unsafe.Pointer(problem))
+	return errors.New(C.GoString(problem))
+}
+
+// Fuse implements runtime.Kernels.
+func (*Device) Fuse(p models.Program) models.Program { return fuseAll(p) }
+
+// numbers are the scalars of AdamW in the order of kernels.cu.
+var numbers = []string{ports.Beta1, ports.Beta1Rest, ports.Beta2, ports.Beta2Rest, ports.Eps, ports.Rate, ports.SecondScale, ports.Keep, ports.Clip}
+
+// Updates implements runtime.Kernels: there is a kernel for AdamW.
+func (*Device) Updates(program string) bool { return program == "adamw" || program == "adamw.copy" }
+
+// Update implements runtime.Kernels.
+func (d *Device) Update(n int, at map[string]unsafe.Pointer, half bool, scalars map[string]float64) error {
+	var s [9]C.float
+	for i, name := range numbers {
+		x, ok := scalars[name]
+		if !ok {
+			return fmt.Errorf("kernels: the update has no %q", name)
+		}
+		s[i] = C.float(x)
+	}
+	return said("update", C.onering_adamw(d.device, (*C.float)(at[ports.Param]), (*C.float)(at[ports.Grad]),
+		(*C.float)(at[ports.First]), (*C.float)(at[ports.Second]),
+		at[ports.Copy], C.int64_t(n), &s[0], flag(half), d.stream))
+}
+
+// Squares implements runtime.Kernels.
+func (d *Device) Squares(g unsafe.Pointer, n int, scale float64, sum unsafe.Pointer) error {
+	return said("sum of squares", C.onering_squares(d.device, (*C.float)(g), C.int64_t(n), C.float(scale), (*C.float)(sum), d.stream))
+}
+
+// said turns a message of C into an error.
+func said(what string, problem *C.char) error {
+	if problem == nil {
+		return nil
+	}
+	return fmt.Errorf("kernels: %s: %s", what, C.GoString(problem))
+}
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
