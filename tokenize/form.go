@@ -44,15 +44,18 @@ func (s stage) scheme() (string, error) {
 	return cmp.Or(s.Scheme, "always"), nil
 }
 
-// readCharacters reads the pre-tokenizer of a vocabulary of characters: null or
-// Metaspace.
+// readCharacters reads the pre-tokenizer of a vocabulary of characters: Metaspace first, if
+// there is one, then any number of Split and Digits stages.
 func (b *builder) readCharacters(stages []stage) error {
 	for _, m := range stages {
-		if m.Type == "" {
+		if m.Type != "Metaspace" {
+			if err := b.readCutter(m); err != nil {
+				return err
+			}
 			continue
 		}
-		if m.Type != "Metaspace" || b.t.form.metaspace != nil {
-			return fmt.Errorf("%q is not supported for a vocabulary of characters (have Metaspace)", m.Type)
+		if b.t.form.metaspace != nil || len(b.t.cutters) > 0 {
+			return errors.New("Metaspace is supported as the first stage only")
 		}
 		scheme, err := m.scheme()
 		if err != nil {
@@ -66,12 +69,10 @@ func (b *builder) readCharacters(stages []stage) error {
 			return s
 		}
 		if m.Split == nil || *m.Split {
-			b.t.cutters = append(b.t.cutters, func(s string, i int) int {
+			b.t.cutters = append(b.t.cutters, func(s string, i int) (start, end int) {
 				_, n := utf8.DecodeRuneInString(s[i:])
-				if at := strings.Index(s[i+n:], m.Replacement); at >= 0 {
-					return i + n + at
-				}
-				return len(s)
+				end, _ = literal(m.Replacement)(s, i+n)
+				return i, end
 			})
 		}
 	}

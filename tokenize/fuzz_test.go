@@ -77,12 +77,12 @@ func FuzzPattern(f *testing.F) {
 		f.Add(p, "it's  10 x\n")
 	}
 	f.Fuzz(func(t *testing.T, expr, text string) {
-		cut, err := newCutter(expr)
+		find, err := newFinder(expr)
 		if err != nil || !utf8.ValidString(text) {
 			return
 		}
 		for i := 0; i < len(text); {
-			end := cut(text, i)
+			_, end := find.isolated(text, i)
 			if end <= i || end > len(text) {
 				t.Fatalf("pattern %q cuts %q at %d to %d", expr, text, i, end)
 			}

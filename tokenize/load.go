@@ -382,11 +382,11 @@ func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 	default:
 		return fmt.Errorf("tokenizer_class %q without tokenizer.json is not supported: save the tokenizer with transformers' AutoTokenizer, which writes it", class)
 	}
-	cut, err := newCutter(pattern)
+	find, err := newFinder(pattern)
 	if err != nil {
 		return err
 	}
-	b.t.cutters = []cutter{cut}
+	b.t.cutters = []cutter{find.isolated}
 	if !utf8.Valid(vocab) {
 		return errors.New("vocab.json: not valid UTF-8")
 	}

@@ -202,7 +202,7 @@ func TestLoadErrors(t *testing.T) {
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", nil))), `"ByteLevel" is not supported for a vocabulary of characters`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", stage("Whitespace")))), `"Whitespace" is not supported`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", map[string]any{"type": "ByteLevel", "add_prefix_space": true}))), "add_prefix_space"},
-		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Regex", "a", "Removed")))), `behavior "Removed"`},
+		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Regex", "a", "Dropped")))), `behavior "Dropped"`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Regex", "(", "Isolated")))), `pattern "(", offset 1`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Glob", "a", "Isolated")))), "a Split has no pattern"},
 		{files("tokenizer.json", edited(t, with("post_processor", stage("BertProcessing")))), "post_processor"},

@@ -19,6 +19,7 @@ type stage struct {
 
 	Pattern          struct{ String, Regex *string } // of Split and Replace
 	Behavior         string
+	Invert           bool
 	Prepend, Content string
 	Individual       bool   `json:"individual_digits"`
 	PrefixSpace      *bool  `json:"add_prefix_space"`
@@ -148,17 +149,23 @@ func (b *builder) readCutter(s stage) error {
 	case "":
 		return nil
 	case "Split":
-		if s.Behavior != "Isolated" {
-			return fmt.Errorf("the behavior %q of Split is not supported, only Isolated is", s.Behavior)
-		}
-		// With "invert" the matches are the gaps; both are pieces, so it changes nothing.
+		var find finder
 		switch p := s.Pattern; {
 		case p.Regex != nil:
-			return b.addCutter(*p.Regex)
+			var err error
+			if find, err = newFinder(*p.Regex); err != nil {
+				return err
+			}
 		case p.String != nil && *p.String != "":
-			return addStage(b.t, literal(*p.String))
+			find = literal(*p.String)
+		default:
+			return errors.New("a Split has no pattern")
 		}
-		return errors.New("a Split has no pattern")
+		cut, err := find.cutter(s.Behavior, s.Invert)
+		if err != nil {
+			return err
+		}
+		return addStage(b.t, cut)
 	case "Digits":
 		if s.Individual {
 			return b.addCutter(`\p{N}`)
@@ -177,11 +184,11 @@ func (b *builder) readCutter(s stage) error {
 }
 
 func (b *builder) addCutter(pattern string) error {
-	cut, err := newCutter(pattern)
+	find, err := newFinder(pattern)
 	if err != nil {
 		return err
 	}
-	return addStage(b.t, cut)
+	return addStage(b.t, find.isolated)
 }
 
 func addStage(t *Tokenizer, cut cutter) error {

@@ -3,12 +3,15 @@ package tokenize
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/ulikunitz/xz"
 )
 
 // sharedDir returns the folder of records made with the reference tokenizer,
@@ -91,6 +94,7 @@ func records[R any](tb testing.TB, path string) []R {
 type encodeRecord struct {
 	ID, Category, Text string
 	IDs                []int32
+	Special            []int32 `json:"ids_special"` // with what the post-processor adds, if it does
 	Decoded            string
 	DecodedSkipSpecial *string `json:"decoded_skip_special"` // nil: as Decoded
 }
@@ -174,42 +178,48 @@ func TestOtherForms(t *testing.T) {
 
 func TestDecodeRecords(t *testing.T) {
 	tok := qwen(t)
-	type record struct {
-		ID                 string
-		IDs                []int32
-		Decoded            string
-		DecodedSkipSpecial string `json:"decoded_skip_special"`
+	eachPart(t, "decode.jsonl", func(t *testing.T, all []decodeRecord) { checkDecodes(t, tok, all) })
+}
+
+type decodeRecord struct {
+	ID                 string
+	IDs                []int32
+	Decoded            string
+	DecodedSkipSpecial string `json:"decoded_skip_special"`
+}
+
+func checkDecodes(t *testing.T, tok *Tokenizer, all []decodeRecord) {
+	for _, r := range all {
+		checkDecode(t, tok, r.ID, r.IDs, r.Decoded, false)
+		checkDecode(t, tok, r.ID, r.IDs, r.DecodedSkipSpecial, true)
 	}
-	eachPart(t, "decode.jsonl", func(t *testing.T, all []record) {
-		for _, r := range all {
-			checkDecode(t, tok, r.ID, r.IDs, r.Decoded, false)
-			checkDecode(t, tok, r.ID, r.IDs, r.DecodedSkipSpecial, true)
-		}
-	})
 }
 
 func TestChatRecords(t *testing.T) {
 	tok := qwen(t)
-	type record struct {
-		ID string
-		Conversation
-		Rendered string
-		IDs      []int32
-	}
-	eachPart(t, "chat.jsonl", func(t *testing.T, all []record) {
-		for _, r := range all {
-			text, ids, err := tok.EncodeChat(r.Conversation)
-			if err != nil {
-				t.Fatalf("%s: %v", r.ID, err)
-			}
-			if text != r.Rendered {
-				t.Errorf("%s: Chat = %q, want %q", r.ID, text, r.Rendered)
-			}
-			if !slices.Equal(ids, r.IDs) {
-				t.Errorf("%s: ids %v, want %v", r.ID, ids, r.IDs)
-			}
+	eachPart(t, "chat.jsonl", func(t *testing.T, all []chatRecord) { checkChats(t, tok, all) })
+}
+
+type chatRecord struct {
+	ID string
+	Conversation
+	Rendered string
+	IDs      []int32
+}
+
+func checkChats(t *testing.T, tok *Tokenizer, all []chatRecord) {
+	for _, r := range all {
+		text, ids, err := tok.EncodeChat(r.Conversation)
+		if err != nil {
+			t.Fatalf("%s: %v", r.ID, err)
 		}
-	})
+		if text != r.Rendered {
+			t.Errorf("%s: Chat = %q, want %q", r.ID, text, r.Rendered)
+		}
+		if !slices.Equal(ids, r.IDs) {
+			t.Errorf("%s: ids %v, want %v", r.ID, ids, r.IDs)
+		}
+	}
 }
 
 func TestTemplateRecords(t *testing.T) {
@@ -233,4 +243,56 @@ func TestTemplateRecords(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFamilies compares the tokenizers of more families with the reference.
+func TestFamilies(t *testing.T) {
+	root := filepath.Join(filepath.Dir(sharedDir(t)), "tokenizer_families")
+	packed, err := filepath.Glob(filepath.Join(root, "*", "tokenizer.json.xz"))
+	if err != nil || len(packed) == 0 {
+		t.Skipf("the reference records are not on this machine: %v", err)
+	}
+	for _, path := range packed {
+		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
+			t.Parallel()
+			from, dir := filepath.Dir(path), t.TempDir()
+			file, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			unpacked, err := xz.NewReader(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(unpacked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config, err := os.ReadFile(filepath.Join(from, "tokenizer_config.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, data := range map[string][]byte{"tokenizer.json": text, "tokenizer_config.json": config} {
+				if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tok, err := Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records[encodeRecord](t, filepath.Join(from, "encode.jsonl")) {
+				want := r.IDs
+				if r.Special != nil {
+					want = r.Special
+				}
+				if got := tok.Encode(r.Text); !slices.Equal(got, want) {
+					t.Errorf("%s (%s): Encode(%.200q) = %v, want %v", r.ID, r.Category, r.Text, got, want)
+				}
+			}
+			checkDecodes(t, tok, records[decodeRecord](t, filepath.Join(from, "decode.jsonl")))
+			checkChats(t, tok, records[chatRecord](t, filepath.Join(from, "chat.jsonl")))
+		})
+	}
 }

@@ -1,14 +1,20 @@
 package tokenize
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// A cutter returns the end of the piece of s that begins at i; i is less than len(s).
-type cutter func(s string, i int) (end int)
+// A cutter returns the next piece of s at or behind i, which is less than len(s). The text
+// between i and start is left out; without a further piece, start and end are len(s).
+type cutter func(s string, i int) (start, end int)
+
+// A finder returns the leftmost match in s at or behind from; without one, start and end
+// are len(s).
+type finder func(s string, from int) (start, end int)
 
 // The patterns of well-known tokenizers. In cutQwen, each alternative of qwenPattern
 // has a comment.
@@ -17,40 +23,88 @@ const (
 	gptPattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 )
 
-// newCutter returns the cutter of a Split pre-tokenizer with this pattern and the
-// behavior Isolated: matches are pieces, and so are the texts between them.
-func newCutter(pattern string) (cutter, error) {
+// newFinder returns the finder of an expression.
+func newFinder(pattern string) (finder, error) {
 	if pattern == qwenPattern {
-		return cutQwen, nil
+		return func(s string, i int) (start, end int) { return i, cutQwen(s, i) }, nil
 	}
 	p, err := compile(pattern)
 	if err != nil {
 		return nil, err
 	}
-	return p.cutter(), nil
+	return p.find, nil
 }
 
-// literal returns the cutter of a Split whose pattern is a text.
-func literal(text string) cutter {
-	return func(s string, i int) int {
-		switch at := strings.Index(s[i:], text); {
-		case at < 0:
-			return len(s)
-		case at > 0:
-			return i + at
+// literal returns the finder of a text.
+func literal(text string) finder {
+	return func(s string, from int) (start, end int) {
+		if at := strings.Index(s[from:], text); at >= 0 {
+			return from + at, from + at + len(text)
 		}
-		return i + len(text)
+		return len(s), len(s)
 	}
 }
 
-func (p *pattern) cutter() cutter {
-	return func(s string, i int) int {
-		start, end := p.find(s, i)
-		if start > i {
-			return start // the text before the match
-		}
-		return end
+// isolated cuts before and behind each match.
+func (find finder) isolated(s string, i int) (start, end int) {
+	end, _ = find.part(s, i)
+	return i, end
+}
+
+// part returns the end of the match at i, or of the text at i before the next match.
+func (find finder) part(s string, i int) (end int, match bool) {
+	start, end := find(s, i)
+	if start > i {
+		return start, false
 	}
+	return end, true
+}
+
+// cutter returns what a Split stage does with the matches, by the behaviors of the
+// reference; with invert, the texts between the matches count as matches.
+func (find finder) cutter(behavior string, invert bool) (cutter, error) {
+	// joined is the next part, together with the one behind it if that is a match and the first is not (or the other way round).
+	joined := func(first bool) cutter {
+		return func(s string, i int) (start, end int) {
+			end, match := find.part(s, i)
+			if end < len(s) && match == first {
+				if after, next := find.part(s, end); next != first {
+					end = after
+				}
+			}
+			return i, end
+		}
+	}
+	switch behavior {
+	case "Isolated":
+		return find.isolated, nil
+	case "MergedWithPrevious":
+		return joined(invert), nil
+	case "MergedWithNext":
+		return joined(!invert), nil
+	case "Contiguous":
+		return func(s string, i int) (start, end int) {
+			end, match := find.part(s, i)
+			for next := match; end < len(s) && next == match; {
+				var after int
+				if after, next = find.part(s, end); next == match {
+					end = after
+				}
+			}
+			return i, end
+		}, nil
+	case "Removed":
+		return func(s string, i int) (start, end int) {
+			for ; i < len(s); i = end {
+				var match bool
+				if end, match = find.part(s, i); match == invert {
+					return i, end
+				}
+			}
+			return i, i
+		}, nil
+	}
+	return nil, fmt.Errorf("the behavior %q of Split is not known (have Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous)", behavior)
 }
 
 // The kinds of characters that qwenPattern distinguishes.
@@ -106,7 +160,7 @@ func skip(s string, i int, k kind) int {
 	return i
 }
 
-// cutQwen is the cutter of qwenPattern, written by hand because it is many times
+// cutQwen returns the end of the match of qwenPattern at i (it matches at every place), written by hand because it is many times
 // faster than any expression (see the package comment).
 func cutQwen(s string, i int) int {
 	k, after := kindAt(s, i)
@@ -140,7 +194,7 @@ func cutQwen(s string, i int) int {
 	return cutSpace(s, i)
 }
 
-// cutSpace is the cutter for white space that no earlier alternative of qwenPattern
+// cutSpace is cutQwen for white space that no earlier alternative of qwenPattern
 // matches.
 func cutSpace(s string, i int) int {
 	end, afterNewline, last := i, 0, i

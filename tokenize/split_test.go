@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,11 +10,15 @@ import (
 	"pgregory.net/rapid"
 )
 
+var byHand, _ = newFinder(qwenPattern)
+
 func pieces(cut cutter, s string) []string {
 	var out []string
 	for i := 0; i < len(s); {
-		end := cut(s, i)
-		out = append(out, s[i:end])
+		start, end := cut(s, i)
+		if start < end {
+			out = append(out, s[start:end])
+		}
 		i = end
 	}
 	return out
@@ -50,7 +55,7 @@ func TestCutQwen(t *testing.T) {
 		"'":               "'",
 		"' ":              "'| ",
 	} {
-		if got := strings.Join(pieces(cutQwen, text), "|"); got != want {
+		if got := strings.Join(pieces(byHand.isolated, text), "|"); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -64,7 +69,7 @@ func TestCutQwenIsItsPattern(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyText().Draw(t, "text")
-		got, want := pieces(cutQwen, text), pieces(p.cutter(), text)
+		got, want := pieces(byHand.isolated, text), pieces(finder(p.find).isolated, text)
 		if !slices.Equal(got, want) {
 			t.Fatalf("%+q: by hand %+q, by the pattern %+q", text, got, want)
 		}
@@ -75,8 +80,35 @@ func TestCutQwenIsItsPattern(t *testing.T) {
 			continue
 		}
 		text := "a" + string(r) + string(r) + "1 " + string(r) + "b"
-		if got, want := pieces(cutQwen, text), pieces(p.cutter(), text); !slices.Equal(got, want) {
+		if got, want := pieces(byHand.isolated, text), pieces(finder(p.find).isolated, text); !slices.Equal(got, want) {
 			t.Fatalf("%+q: by hand %+q, by the pattern %+q", text, got, want)
+		}
+	}
+}
+
+// TestSplit compares the behaviors of Split with the reference's (testdata/split.py).
+func TestSplit(t *testing.T) {
+	for _, c := range records[struct {
+		Kind, Pattern, Behavior string
+		Invert                  bool
+		Rows                    [][2]any
+	}](t, "testdata/split.jsonl") {
+		find := literal(c.Pattern)
+		if c.Kind == "Regex" {
+			var err error
+			if find, err = newFinder(c.Pattern); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cut, err := find.cutter(c.Behavior, c.Invert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range c.Rows {
+			got := pieces(cut, row[0].(string))
+			if fmt.Sprint(got) != fmt.Sprint(row[1]) || len(got) != len(row[1].([]any)) {
+				t.Errorf("%s %q, %s, invert %v, of %q: %q, want %q", c.Kind, c.Pattern, c.Behavior, c.Invert, row[0], got, row[1])
+			}
 		}
 	}
 }
@@ -113,11 +145,11 @@ func TestPatterns(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if got := strings.Join(pieces(p.cutter(), c.text), "|"); got != c.want {
+		if got := strings.Join(pieces(finder(p.find).isolated, c.text), "|"); got != c.want {
 			t.Errorf("%s on %q: %q, want %q", c.pattern, c.text, got, c.want)
 		}
 	}
-	if got := strings.Join(pieces(literal("ab"), "aabab.ab"), "|"); got != "a|ab|ab|.|ab" {
+	if got := strings.Join(pieces(literal("ab").isolated, "aabab.ab"), "|"); got != "a|ab|ab|.|ab" {
 		t.Errorf("literal: %q", got)
 	}
 }

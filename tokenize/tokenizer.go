@@ -67,8 +67,10 @@ func (t *Tokenizer) cut(ids []int32, s string, cutters []cutter) []int32 {
 		return t.bpe.append(ids, s)
 	}
 	for i := 0; i < len(s); {
-		end := cutters[0](s, i)
-		ids = t.cut(ids, s[i:end], cutters[1:])
+		start, end := cutters[0](s, i)
+		if start < end {
+			ids = t.cut(ids, s[start:end], cutters[1:])
+		}
 		i = end
 	}
 	return ids
