@@ -1,8 +1,11 @@
 package tokenize
 
 import (
+	"fmt"
+	"hash/fnv"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"onering/tokenize/jinja"
@@ -17,6 +20,7 @@ import (
 //     string, or that wants their names, gets an object.
 //   - A content of several texts is one text for a template that would fail for a list or
 //     write it as one.
+//   - Ids of calls have nine letters and digits for a template that refuses others.
 type fitting struct {
 	source string
 	// content converts a content that is a list of texts into the template's form.
@@ -27,6 +31,47 @@ type fitting struct {
 
 // asksNone matches a template's test whether a content is none.
 var asksNone = regexp.MustCompile(`\bcontent['"]?\]?\s*(?:is|is\s+not|==|!=)\s*[nN]one\b`)
+
+// asksNine matches a template's test whether the id of a call has nine characters, as
+// Mistral's do.
+var asksNine = regexp.MustCompile(`\blength\s*!=\s*9\b`)
+
+// nineEach gives all calls and their results ids of nine letters and digits: of the client's id,
+// or by their places if it gave none.
+func nineEach(messages jinja.List) {
+	calls, results := 0, 0
+	short := func(d *jinja.Dict, key string, n *int) {
+		*n++
+		id, _ := d.Get(key)
+		text, _ := id.(string)
+		if text == "" {
+			text = fmt.Sprintf("call%05d", *n)
+		}
+		if !nine.MatchString(text) {
+			h := fnv.New64a()
+			h.Write([]byte(text))
+			text = fmt.Sprintf("%013s", strconv.FormatUint(h.Sum64(), 36))[4:]
+		}
+		d.Set(key, text)
+	}
+	for _, v := range messages {
+		m := v.(*jinja.Dict)
+		list, _ := m.Get("tool_calls")
+		of, _ := list.(jinja.List)
+		for i := range of {
+			if d, ok := of[i].(*jinja.Dict); ok {
+				d = d.Clone()
+				short(d, "id", &calls)
+				of[i] = d
+			}
+		}
+		if role, _ := m.Get("role"); role == "tool" {
+			short(m, "tool_call_id", &results)
+		}
+	}
+}
+
+var nine = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
 // probe is JSON that no template contains.
 const probe = `{"ARGUMENT": 1}`
@@ -107,6 +152,9 @@ func (f fitting) all(messages []Message) jinja.List {
 	turns := make(jinja.List, len(messages))
 	for i, m := range messages {
 		turns[i] = f.message(m.dict())
+	}
+	if asksNine.MatchString(f.source) {
+		nineEach(turns)
 	}
 	return turns
 }

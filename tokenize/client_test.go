@@ -35,6 +35,8 @@ func TestFitting(t *testing.T) {
 		"none where it is asked for":     {`{% for m in messages %}{% if m['content'] is none %}!{% elif m['content'] is not none %}{{ m['content'].strip() }}{% endif %}{% endfor %}`, text, `q!r`},
 		"absent content":                 {`{% for m in messages %}{{ m.content + ';' }}{% endfor %}`, `{"role": "assistant", "tool_calls": []}`, `;`},
 		"an empty list of calls":         {`{{ 'tool_calls' in messages[0] }}`, `{"role": "assistant", "content": "x", "tool_calls": []}`, `False`},
+		"ids of nine characters":         {`{% for c in messages[1].tool_calls %}{% if c.id | length != 9 %}{{ raise_exception('ids') }}{% endif %}{{ c.id == messages[2].tool_call_id }}{% endfor %}`, text, `True`},
+		"ids where there are none":       {`{% for c in messages[0].tool_calls %}{% if c.id|length != 9 %}{{ raise_exception('ids') }}{% endif %}{{ c.id }}{{ messages[1].tool_call_id }}{% endfor %}`, `{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "content": "r"}`, `call00001call00001`},
 		"developer as system":            {`{% for m in messages %}{% if m.role == 'system' %}S{% elif m.role == 'user' %}U{% endif %}{% endfor %}`, `{"role": "developer", "content": "x"}, {"role": "user", "content": "x"}`, `SU`},
 		"developer where it is known":    {`{{ messages[0].role in ['developer', 'system'] }}{{ messages[0].role }}`, `{"role": "developer", "content": "x"}`, `Truedeveloper`},
 	} {

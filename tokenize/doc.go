@@ -1,8 +1,8 @@
 // Package tokenize turns text into token ids and back, and conversations and
 // questions into prompts.
 //
-// It reads byte-level BPE (Qwen2 to Qwen3, Llama 3, SmolLM, DeepSeek-R1-Distill) and
-// BPE of characters with tokens of bytes for the others (Llama 2), and gives the same ids as Hugging Face's
+// It reads byte-level BPE (Qwen2 to Qwen3.5, Llama 3, SmolLM, OLMo 2 and 3, LFM2, Mistral since Nemo) and
+// BPE of characters with tokens of bytes for the others (Llama 2, Mistral, Gemma), and gives the same ids as Hugging Face's
 // tokenizers library, the reference here. In the order of the data:
 //
 //	load.go, config.go, pipeline.go   a Hugging Face folder -> Tokenizer

@@ -44,12 +44,14 @@ type Format struct {
 // A family is one way in which models write calls, between two marks.
 type family struct {
 	name        string
-	begins      string // the mark before a call
-	named       string // for a call of the function NAME, the text after the mark, before the arguments
-	open, close string // close is "" if a call ends with the text
-	json        bool   // close counts outside JSON strings only
-	bare        bool   // a text that begins with { is a call, too
+	begins      string   // the text before a call's name
+	named       string   // for a call of the function NAME, the text from there to the arguments
+	open, close string   // close is "" if a call ends with the text
+	inside      []string // marks within a call
+	json        bool     // close counts outside JSON strings only
+	bare        byte     // a text that begins with it is a call, too
 	read        func(f *Format, block string) ([]Call, error)
+	write       func(calls []Call) string // for a template that writes no calls
 }
 
 // A function is the description of a tool.
@@ -66,17 +68,29 @@ const (
 	parameterBegin, parameterEnd = "<parameter=", "</parameter>"
 )
 
-// families are the supported ones, with their template's text for a call of probe, or the
-// template's instruction if it writes no calls.
+// families are the supported ones, with their template's text for a call of probe (a group in
+// it is what begins says, in the template's own spaces), or the template's instruction if it
+// writes no calls.
 var families = []struct {
 	family
 	writes, teaches *regexp.Regexp
 }{
-	{family{"xml", "<tool_call>\n<function=", "NAME>\n", "<tool_call>", "</tool_call>", false, false, readXML}, regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), nil},
-	{family{"hermes", "<tool_call>\n{\"name\":", ` "NAME", "arguments":`, "<tool_call>", "</tool_call>", true, false, readHermes},
+	{family{name: "xml", begins: "<tool_call>\n<function=", named: "NAME>\n", open: "<tool_call>", close: "</tool_call>", read: readXML},
+		regexp.MustCompile(`<tool_call>\s*<function=` + probe + `>`), nil},
+	{family{name: "hermes", begins: "<tool_call>\n{\"name\":", named: ` "NAME", "arguments":`, open: "<tool_call>", close: "</tool_call>", json: true, read: readHermes, write: writeHermes},
 		regexp.MustCompile(`<tool_call>\s*\{\s*"name":\s*"` + probe + `"`), regexp.MustCompile(`<tool_call>\s*\{\s*"name"`)},
-	{family{"llama", `{"name":`, ` "NAME", "parameters":`, python, "", false, true, readLlama},
+	{family{name: "llama", begins: `{"name":`, named: ` "NAME", "parameters":`, open: python, bare: '{', read: readLlama},
 		regexp.MustCompile(`(?:\n|>)\{"name":\s*"` + probe + `",\s*"parameters":`), nil},
+	{family{name: "mistral", named: ` "NAME", "arguments":`, open: "[TOOL_CALLS]", read: readMistral},
+		regexp.MustCompile(`(\[TOOL_CALLS\]\s*\[\s*\{\s*"name":)\s*"` + probe + `"`), nil},
+	{family{name: "mistral", begins: "[TOOL_CALLS]", named: "NAME" + mistralArguments, open: "[TOOL_CALLS]", inside: []string{mistralID, mistralArguments}, read: readMistral},
+		regexp.MustCompile(`\[TOOL_CALLS\]` + probe + `(?:\[CALL_ID\]\w*)?\[ARGS\]`), nil},
+	{family{name: "lfm2", begins: "<|tool_call_start|>[", named: "NAME(", open: "<|tool_call_start|>", close: "<|tool_call_end|>", read: readPython, write: writePython},
+		regexp.MustCompile(`<\|tool_call_start\|>\[` + probe + `\(`), regexp.MustCompile(`<\|tool_list_start\|>`)},
+	{family{name: "gemma", begins: "<start_function_call>call:", named: "NAME{", open: "<start_function_call>", close: "<end_function_call>", inside: []string{gemmaText}, read: readGemma},
+		regexp.MustCompile(`<start_function_call>call:` + probe + `\{`), nil},
+	{family{name: "pythonic", begins: "[", named: "NAME(", open: python, bare: '[', read: readPython},
+		regexp.MustCompile(`\n\[` + probe + `\(x=`), nil},
 }
 
 // probed is a conversation with a call.
@@ -111,8 +125,9 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	}
 	f.thinking = strings.HasSuffix(strings.TrimSpace(text), tokenize.ThoughtMarks[0])
 	for _, x := range families {
-		if x.writes.MatchString(called) {
+		if m := x.writes.FindStringSubmatch(called); m != nil {
 			f.family = x.family
+			f.begins = cmp.Or(f.begins, m[len(m)-1])
 		}
 	}
 	for _, x := range families {
@@ -122,9 +137,9 @@ func Of(t *tokenize.Tokenizer, talk tokenize.Conversation) (*Format, error) {
 	}
 	if f.read == nil {
 		return nil, errors.New("the model's chat template has calls of tools in a form that is not read here; those " +
-			"of Qwen and Hermes, Qwen3-Coder, Llama 3 and SmolLM3 are")
+			"of Qwen and Hermes, Qwen3-Coder and Qwen3.5, Llama 3, SmolLM3, Mistral, LFM2 and Gemma are")
 	}
-	f.Marks, f.begin = []string{f.open, f.close}, []string{f.open}
+	f.Marks, f.begin = append([]string{f.open, f.close}, f.inside...), []string{f.open}
 	if f.name == "xml" {
 		for name := range f.functions {
 			f.begin = append(f.begin, functionBegin+name+">")
@@ -179,13 +194,18 @@ func (f *Format) know(list tokenize.Data) error {
 // Write returns an answer with calls behind its content, as a model with a Silent template
 // writes it.
 func (f *Format) Write(content string, calls []Call) string {
-	for _, c := range calls {
-		if content != "" {
-			content += "\n"
-		}
-		content += f.open + "\n" + `{"name": ` + string(textOf(c.Name)) + `, "arguments": ` + cmp.Or(strings.TrimSpace(string(c.Arguments)), "{}") + "}\n" + f.close
+	if content != "" && len(calls) > 0 {
+		content += "\n"
 	}
-	return content
+	return content + f.write(calls)
+}
+
+func writeHermes(calls []Call) string {
+	var texts []string
+	for _, c := range calls {
+		texts = append(texts, "<tool_call>\n"+`{"name": `+string(textOf(c.Name))+`, "arguments": `+cmp.Or(strings.TrimSpace(string(c.Arguments)), "{}")+"}\n</tool_call>")
+	}
+	return strings.Join(texts, "\n")
 }
 
 // Begin returns the beginning of a call, of the function with a name if one is given, to
@@ -335,10 +355,7 @@ func readXML(f *Format, block string) ([]Call, error) {
 	if !ok || !closed {
 		return nil, errors.New("a call is not <function=NAME> ... </function>")
 	}
-	var parameters struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	_ = json.Unmarshal(f.functions[name].Parameters, &parameters)
+	schemas := f.arguments(name)
 	var o object
 	for rest := strings.TrimSpace(inside); rest != ""; rest = strings.TrimSpace(rest) {
 		var key, value string
@@ -349,11 +366,20 @@ func readXML(f *Format, block string) ([]Call, error) {
 		}
 		value = strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")
 		var s schema
-		told, known := parameters.Properties[key]
+		told, known := schemas[key]
 		_ = json.Unmarshal(told, &s) // true is a valid schema, too, without information
 		o.add(key, s.value(value, known))
 	}
 	return []Call{{name, o.all()}}, nil
+}
+
+// arguments are the schemas of a function's arguments, as far as the client has told them.
+func (f *Format) arguments(name string) map[string]json.RawMessage {
+	var parameters struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	_ = json.Unmarshal(f.functions[name].Parameters, &parameters)
+	return parameters.Properties
 }
 
 // element cuts the name out of a mark such as <function=NAME>.

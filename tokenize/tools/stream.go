@@ -113,7 +113,7 @@ func (s *Stream) begin() bool {
 	switch {
 	case len(s.held) == 0:
 		return false
-	case s.f.bare && s.held[0] == '{':
+	case s.f.bare != 0 && s.held[0] == s.f.bare:
 		s.state, s.at, s.close = calling, 0, s.f.close
 	default:
 		s.state = talking
@@ -167,7 +167,7 @@ func (s *Stream) found() bool {
 		s.at = len(s.held)
 	}
 	for s.at < len(s.held) && s.at <= maxCallBytes {
-		rest := string(s.held[s.at:min(len(s.held), s.at+len(parameterEnd))])
+		rest := string(s.held[s.at:min(len(s.held), s.at+max(len(s.close), len(parameterEnd)))])
 		switch c := rest[0]; {
 		case s.quoted && !bare && c == '\\':
 			s.at++ // with the text that follows

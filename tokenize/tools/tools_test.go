@@ -33,6 +33,18 @@ var templates = map[string]string{
 	"smollm3": `{% if xml_tools %}{% for t in xml_tools %}{{ t | string }}{% endfor %}Answer with <tool_call>
 {"name": <function-name>, "arguments": <args-json-object>}
 </tool_call>{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}`,
+	"mistral":   `{% if tools %}[AVAILABLE_TOOLS] {{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }}[/INST]{% elif m.tool_calls %}[TOOL_CALLS] [{% for c in m.tool_calls %}{% if c.id | length != 9 %}{{ raise_exception('ids of 9') }}{% endif %}{{ (c.function | tojson)[:-1] + ', "id": "' + c.id + '"}' }}{% if not loop.last %}, {% endif %}{% endfor %}]</s>{% elif m.role == 'tool' %}[TOOL_RESULTS] {"content": {{ m.content }}, "call_id": "{{ m.tool_call_id }}"}[/TOOL_RESULTS]{% else %} {{ m.content }}</s>{% endif %}{% endfor %}`,
+	"ministral": `{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}{% for m in messages %}{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]{% elif m.role == 'tool' %}[TOOL_RESULTS]{{ m.content }}[/TOOL_RESULTS]{% else %}{{ m.content }}{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}{% endfor %}</s>{% endif %}{% endfor %}`,
+	"lfm2": `{% if tools %}List of tools: [{% for t in tools %}{{ t | tojson }}{% endfor %}]{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}{% if m.tool_calls %}<|tool_call_start|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}='{{ v }}'{% if not loop.last %}, {% endif %}{% endfor %}){% if not loop.last %}, {% endif %}{% endfor %}]<|tool_call_end|>{% endif %}<|im_end|>
+{% endfor %}`,
+	"lfm2 of before": `{% if tools %}List of tools: <|tool_list_start|>[{% for t in tools %}{{ t | tojson }}{% endfor %}]<|tool_list_end|>{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}`,
+	"gemma": `{% for t in tools or [] %}<start_function_declaration>declaration:{{ t.function.name }}{}<end_function_declaration>{% endfor %}{% for m in messages %}<start_of_turn>{{ m.role }}
+{{ m.content }}{% for c in m.tool_calls or [] %}<start_function_call>call:{{ c.function.name }}{{ '{' }}{% for k, v in c.function.arguments.items() %}{{ k }}:<escape>{{ v }}<escape>{% endfor %}{{ '}' }}<end_function_call>{% endfor %}{% endfor %}`,
+	"pythonic": `{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<start_of_turn>{{ m.role }}
+{{ m.content }}{% if m.tool_calls %}[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v | tojson }}{% endfor %}){% endfor %}]{% endif %}{% endfor %}`,
 	"glm":   `{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}<arg_key>x</arg_key></tool_call>{% endfor %}{% endfor %}`,
 	"plain": `{% for m in messages %}{{ m.content }}{% endfor %}{# tools #}`,
 }
@@ -72,8 +84,9 @@ func format(t testing.TB, name string) *Format {
 }
 
 func TestOf(t *testing.T) {
-	for name, want := range map[string]string{"hermes": "hermes", "xml": "xml", "llama": "llama", "smollm3": "hermes"} {
-		if f := format(t, name); f.name != want || f.thinking != (name == "xml") || f.Silent != (name == "smollm3") {
+	for name, want := range map[string]string{"hermes": "hermes", "xml": "xml", "llama": "llama", "smollm3": "hermes", "mistral": "mistral", "ministral": "mistral",
+		"lfm2": "lfm2", "lfm2 of before": "lfm2", "gemma": "gemma", "pythonic": "pythonic"} {
+		if f := format(t, name); f.name != want || f.thinking != (name == "xml") || f.Silent != (name == "smollm3" || name == "lfm2 of before") {
 			t.Errorf("%s is %s, thinking %v", name, f.name, f.thinking)
 		}
 	}
@@ -127,6 +140,27 @@ var cases = []struct {
 	{"hermes", "\n a < b <tool \n", "\n a < b <tool \n", nil, ""},
 	{"hermes", `{"name":"f","arguments":{}}`, `{"name":"f","arguments":{}}`, nil, ""},
 	{"hermes", `<tool_call>{"name":"f","arguments":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001) + `</tool_call>`, `<tool_call>{"name":"f","arguments":` + strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5001) + `</tool_call>`, nil, "deeper"},
+	{"mistral", `[TOOL_CALLS] [{"name": "f", "arguments": {"n": 1}, "id": "abcdefghi"}, {"name": "g", "arguments": "{}"}]`, "", []string{`f {"n": 1}`, "g {}"}, ""},
+	{"mistral", `I call.[TOOL_CALLS][{"arguments": {"s": "]"}, "name": "f"}] `, "I call.", []string{`f {"s": "]"}`}, ""},
+	{"mistral", `[TOOL_CALLS] [{"name": "f", "arguments": {"n": 1}`, `[TOOL_CALLS] [{"name": "f", "arguments": {"n": 1}`, nil, "not a list of JSON objects"},
+	{"mistral", `a [1, 2]`, `a [1, 2]`, nil, ""},
+	{"ministral", `[TOOL_CALLS]f[ARGS]{"n": 1}[TOOL_CALLS]g[CALL_ID]abcdefghi[ARGS]{"s": "[TOOL_CALLS]{"}`, "", []string{`f {"n": 1}`, `g {"s": "[TOOL_CALLS]{"}`}, ""},
+	{"ministral", `so[TOOL_CALLS]f{"n": 1}`, "so", []string{`f {"n": 1}`}, ""},
+	{"ministral", `[TOOL_CALLS]f[ARGS]{"n": 1} and more`, `[TOOL_CALLS]f[ARGS]{"n": 1} and more`, nil, "text stands behind"},
+	{"ministral", `[TOOL_CALLS]f[ARGS]`, `[TOOL_CALLS]f[ARGS]`, nil, "not a JSON object"},
+	{"lfm2", `<|tool_call_start|>[f(s='it\'s, "so"', n=3, b=True, o={"a": [1, null]}, l=(1, 2)), g()]<|tool_call_end|>Now.`, "Now.", []string{`f {"s": "it's, \"so\"", "n": 3, "b": true, "o": {"a": [1, null]}, "l": [1, 2]}`, "g {}"}, ""},
+	{"lfm2", `Let me see. <|tool_call_start|>[f(s="]<x>)")]<|tool_call_end|>`, "Let me see.", []string{`f {"s": "]<x>)"}`}, ""},
+	{"lfm2", `<|tool_call_start|>[{"name": "f", "arguments": {"n": 1}}]<|tool_call_end|>`, "", []string{`f {"n": 1}`}, ""},
+	{"lfm2", `<|tool_call_start|>f(n=1)<|tool_call_end|>`, "", []string{`f {"n": 1}`}, ""},
+	{"lfm2", `<|tool_call_start|>[f(n)]<|tool_call_end|>`, `<|tool_call_start|>[f(n)]<|tool_call_end|>`, nil, "not KEY=VALUE"},
+	{"lfm2", `<|tool_call_start|>[f(s='a]<|tool_call_end|>`, `<|tool_call_start|>[f(s='a]<|tool_call_end|>`, nil, "not a list [NAME"},
+	{"gemma", `<start_function_call>call:f{s:<escape>a, {b}: "c"<escape>,n:3,b:true,o:{k:<escape>v<escape>,l:[1,<escape>x<escape>]}}<end_function_call>`, "", []string{`f {"s": "a, {b}: \"c\"", "n": 3, "b": true, "o": {"k": "v", "l": [1, "x"]}}`}, ""},
+	{"gemma", "Yes.\n<start_function_call>call:f{n:<escape>3<escape>,s:<escape>3<escape>}<end_function_call><start_function_call>call:g{}<end_function_call>", "Yes.", []string{`f {"n": 3, "s": "3"}`, "g {}"}, ""},
+	{"gemma", `<start_function_call>call:f{s:<escape>a}<end_function_call>`, `<start_function_call>call:f{s:<escape>a}<end_function_call>`, nil, "a text without"},
+	{"gemma", `<start_function_call>f(1)<end_function_call>`, `<start_function_call>f(1)<end_function_call>`, nil, "not call:NAME"},
+	{"pythonic", `[f(s="a", n=1)]`, "", []string{`f {"s": "a", "n": 1}`}, ""},
+	{"pythonic", `[1, 2]`, `[1, 2]`, nil, ""},
+	{"pythonic", `[h(x)] is a list`, `[h(x)] is a list`, nil, ""},
 	{"xml", "I call.\n\n<tool_call>\n<function=f>\n<parameter=n>\n 3 \n</parameter>\n<parameter=s>\n\n 3\n</parameter>\n<parameter=x>\n1e3\n</parameter>\n<parameter=b>\nTrue\n</parameter>\n</function>\n</tool_call>", "I call.", []string{`f {"n": 3, "s": "\n 3", "x": 1e3, "b": true}`}, ""},
 	{"xml", "<tool_call><function=f><parameter=o>{\"a\": [1]}</parameter><parameter=l>None</parameter><parameter=m>null</parameter><parameter=r>{\"a\": 1}</parameter><parameter=any>{1</parameter><parameter=zz>7</parameter></function></tool_call>", "", []string{`f {"o": {"a": [1]}, "l": null, "m": null, "r": {"a": 1}, "any": "{1", "zz": "7"}`}, ""},
 	{"xml", "<tool_call>\n<function=g>\n</function>\n</tool_call><tool_call><function=f><parameter=s><a> & </function>\"</parameter><parameter=n>many</parameter></function></tool_call>", "", []string{`g {}`, `f {"s": "<a> & </function>\"", "n": "many"}`}, ""},
@@ -189,11 +223,13 @@ func TestParse(t *testing.T) {
 
 // TestWrite: the text written for a silent template is read back the same.
 func TestWrite(t *testing.T) {
-	f := format(t, "smollm3")
-	calls := []Call{{"f", json.RawMessage(`{"s": "a\nb"}`)}, {`"g"`, nil}}
-	content, got, err := f.Parse(f.Write("I call.", calls))
-	if calls[1].Arguments = json.RawMessage("{}"); content != "I call." || !slices.Equal(list(got), list(calls)) || err != nil {
-		t.Errorf("%q %v %v", content, got, err)
+	for _, name := range []string{"smollm3", "lfm2 of before"} {
+		f := format(t, name)
+		calls := []Call{{"f", json.RawMessage(`{"s": "a\nb's", "l": [1, null]}`)}, {"g", nil}}
+		content, got, err := f.Parse(f.Write("I call.", calls))
+		if calls[1].Arguments = json.RawMessage("{}"); content != "I call." || !slices.Equal(list(got), list(calls)) || err != nil {
+			t.Errorf("%s: %q %v %v", name, content, got, err)
+		}
 	}
 }
 
@@ -202,6 +238,10 @@ func TestBegin(t *testing.T) {
 	for _, tt := range []struct{ format, name, rest, want string }{
 		{"hermes", "", ` "f", "arguments": {}}</tool_call>`, "f {}"}, {"hermes", "f", ` {"n": 1}}</tool_call>`, `f {"n": 1}`},
 		{"llama", "", ` "f", "parameters": {}}`, "f {}"}, {"llama", "f", ` {}}`, "f {}"}, {"smollm3", "f", ` {}}`, "f {}"},
+		{"mistral", "", ` "f", "arguments": {}}]`, "f {}"}, {"mistral", "f", ` {"n": 1}}]`, `f {"n": 1}`},
+		{"ministral", "", `f[ARGS]{}`, "f {}"}, {"ministral", "f", `{"n": 1}`, `f {"n": 1}`},
+		{"lfm2", "", `f()]<|tool_call_end|>`, "f {}"}, {"lfm2", "f", `n=1)]`, `f {"n": 1}`},
+		{"gemma", "", `f{}<end_function_call>`, "f {}"}, {"gemma", "f", `n:1}`, `f {"n": 1}`},
 		{"coder", "", "f>\n</function></tool_call>", "f {}"}, {"coder", "f", "<parameter=n>\n1\n</parameter>\n</function>", `f {"n": 1}`},
 	} {
 		template := cmp.Or(templates[tt.format], strings.ReplaceAll(templates["xml"], "<think>\n", ""))
@@ -224,8 +264,9 @@ func TestBegin(t *testing.T) {
 
 // TestPieces: the cut of a text into pieces changes nothing, and text outside of calls is kept.
 func TestPieces(t *testing.T) {
-	formats := []*Format{format(t, "hermes"), format(t, "xml"), format(t, "llama"), format(t, "smollm3")}
-	words := []string{"<tool_call>", "</tool_call>", python, `{"name": "f", `, `"arguments": {}}`, `"parameters": {"s": "`, `"}}`, "<function=f>", "</function>", "<parameter=s>", "</parameter>", " ", "\n", "a", "é", `\`, `"`, "<", ";", `.call(q="a")`}
+	formats := []*Format{format(t, "hermes"), format(t, "xml"), format(t, "llama"), format(t, "smollm3"), format(t, "mistral"), format(t, "ministral"), format(t, "lfm2"), format(t, "gemma"), format(t, "pythonic")}
+	words := []string{"<tool_call>", "</tool_call>", python, `{"name": "f", `, `"arguments": {}}`, `"parameters": {"s": "`, `"}}`, "<function=f>", "</function>", "<parameter=s>", "</parameter>", " ", "\n", "a", "é", `\`, `"`, "<", ";", `.call(q="a")`,
+		"[TOOL_CALLS]", `[{"name": "f", `, "f[ARGS]", "{}", "]", "<|tool_call_start|>", "[f(s=", "'b')]", "<|tool_call_end|>", "<start_function_call>", "call:f{s:", gemmaText, "}", "<end_function_call>"}
 	rapid.Check(t, func(t *rapid.T) {
 		f := rapid.SampledFrom(formats).Draw(t, "format")
 		pieces := rapid.SliceOfN(rapid.SampledFrom(words), 0, 30).Draw(t, "text")
