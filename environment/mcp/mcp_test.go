@@ -295,8 +295,6 @@ func TestSessions(t *testing.T) {
 // TestBad: a server that dies ends the episodes that call it, with an error that says so, and
 // is started again for the next. A server that hangs and does not answer afterwards is killed.
 func TestBad(t *testing.T) {
-	patience = 100 * time.Millisecond
-	defer func() { patience = 2 * time.Second }()
 	s := server("tools")
 	e := begin(t, s)
 	if _, err := say(t.Context(), e, "do", `{"word": "die"}`); err == nil || !strings.Contains(err.Error(), `environment "mcp": "`+os.Args[0]) || !strings.Contains(err.Error(), "exit status 3; its last words: no more patience") {
@@ -304,6 +302,8 @@ func TestBad(t *testing.T) {
 	}
 	e.Close()
 	e = begin(t, s)
+	patience = 100 * time.Millisecond // of a server that hangs, not of one whose last words are on their way
+	defer func() { patience = 2 * time.Second }()
 	for _, word := range []string{"stop", "hang"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if _, err := say(ctx, e, "do", `{"word": "`+word+`"}`); !errors.Is(err, context.DeadlineExceeded) {
@@ -320,6 +320,7 @@ func TestBad(t *testing.T) {
 	}
 	s.Command[2] = "absent"
 	s.Close()
+	patience = 2 * time.Second
 	for kind, want := range map[string]string{"absent": "exit status 4; its last words: no key", "empty": "it has no tools", "say": `two of its tools have the name "say"`, "<|im_end|>": `has the name "<|im_end|>"`, "flood": "no session can be begun", "debugging": "no session can be begun"} {
 		s := server(kind)
 		if _, err := s.Begin(t.Context(), environment.Start{}); err == nil || !strings.Contains(err.Error(), want) {

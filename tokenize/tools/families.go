@@ -1,12 +1,12 @@
 package tools
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"onering/internal/ordered"
 	"onering/tokenize"
 )
 
@@ -150,13 +150,15 @@ func writePython(calls []Call) string {
 	var texts []string
 	for _, c := range calls {
 		var given []string
-		s := &ordered.Scanner{Data: c.Arguments}
-		_ = s.Members(func(key []byte) error { // arguments that are not an object are written as none
-			name := string(key)
-			value, err := s.Raw()
-			given = append(given, name+"="+string(value))
-			return err
-		})
+		d := json.NewDecoder(bytes.NewReader(c.Arguments))
+		for _, err := d.Token(); err == nil && d.More(); { // arguments that are not an object are written as none
+			var key json.Token
+			var value json.RawMessage
+			if key, err = d.Token(); err == nil {
+				err = d.Decode(&value)
+			}
+			given = append(given, fmt.Sprintf("%v=%s", key, value))
+		}
 		texts = append(texts, c.Name+"("+strings.Join(given, ", ")+")")
 	}
 	return "<|tool_call_start|>[" + strings.Join(texts, ", ") + "]<|tool_call_end|>"
@@ -197,7 +199,8 @@ func (r *gemmaReader) value(depth int) (json.RawMessage, error) {
 		return nil, fmt.Errorf("its arguments are nested deeper than %d", maxGemmaDepth)
 	case strings.HasPrefix(r.rest, gemmaText):
 		text, rest, closed := strings.Cut(r.rest[len(gemmaText):], gemmaText)
-		if r.rest = rest; !closed {
+		r.rest = rest
+		if !closed {
 			return nil, fmt.Errorf("a text without %s behind it", gemmaText)
 		}
 		return textOf(text), nil
@@ -205,7 +208,8 @@ func (r *gemmaReader) value(depth int) (json.RawMessage, error) {
 		var o object
 		err := r.each('}', func() error {
 			key, rest, found := strings.Cut(r.rest, ":")
-			if r.rest = rest; !found {
+			r.rest = rest
+			if !found {
 				return errors.New("an object is not {KEY:VALUE,...}")
 			}
 			key = strings.Trim(key, blanks+`"`)
@@ -232,7 +236,8 @@ func (r *gemmaReader) value(depth int) (json.RawMessage, error) {
 		return nil, errors.New("its arguments do not end")
 	}
 	word := strings.TrimSpace(r.rest[:n])
-	if r.rest = r.rest[n:]; isJSON(word) {
+	r.rest = r.rest[n:]
+	if isJSON(word) {
 		return json.RawMessage(word), nil
 	}
 	return textOf(word), nil
