@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"maps"
 	"os"
 
 	"onering/internal/memory"
@@ -58,7 +59,9 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	case l.Policy.Env.Device() != "cpu":
 		snap.Device = device{l.Policy.Env}
 	}
-	snap.Weights, snap.Optimizer = w, optimizer.State
+	others := snap.Optimizer
+	snap.Weights, snap.Optimizer = w, maps.Clone(optimizer.State)
+	maps.Copy(snap.Optimizer, others)
 	snap.SaveModel, snap.DType = l.Policy.Save, l.Policy.Model.DType
 	if l.Policy.Adapter != nil {
 		snap.DType = models.F32

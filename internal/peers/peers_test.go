@@ -66,6 +66,7 @@ func TestRefused(t *testing.T) {
 		{"trl", "max_steps: 8\nloss_type: grpo\ndelta: 1.1\nepsilon_high: 0.28\n", "delta"},
 		{"trl", "max_steps: 8\nimportance_sampling_level: sequence\n", "importance_sampling_level"},
 		{"trl", "max_steps: 8\nimportance_sampling_level: sequence\nloss_type: grpo\nbeta: 0.1\n", "use_bias_correction_kl"},
+		{"trl", "max_steps: 8\nsync_ref_model: true\n", "sync_ref_model"},
 		{"trl", "max_steps: 8\nper_device_train_batch_size: 12\n", "num_generations"},
 		{"trl", "num_train_epochs: 2\n", "num_train_epochs"},
 		{"trl", "max_steps: 8\nrepetition_penalty: 1.1\n", "repetition_penalty"},

@@ -236,11 +236,15 @@ func (t *trl) penalties() {
 			t.set("objective.kl_gradient", "own")
 		}
 	}
-	if t.on("sync_ref_model", false) {
-		t.refuse("sync_ref_model", "the reference does not move towards the policy")
+	share, steps := t.number("ref_model_mixup_alpha", 0.6), t.count("ref_model_sync_steps", 512)
+	switch {
+	case !t.on("sync_ref_model", false):
+	case t.number("beta", 0) == 0 || t.on("use_peft", false):
+		t.refuse("sync_ref_model", "there is no reference to move without beta, nor beside an adapter (TRL refuses both, too)")
+	default:
+		t.set("model.reference_update", share)
+		t.set("model.reference_steps", steps)
 	}
-	t.get("ref_model_mixup_alpha")
-	t.get("ref_model_sync_steps")
 	x, adaptive := t.number("entropy_coef", 0), t.on("use_adaptive_entropy", false)
 	if x != 0 || adaptive {
 		t.set("objective.entropy_bonus", x)

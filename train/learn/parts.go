@@ -222,14 +222,30 @@ func (c *crew) Collect(state bool) error {
 // Drop frees the host's copies of what Collect has got.
 func (c *crew) Drop() { c.env.Forget(append(c.state(), c.ring.Trained())...) }
 
+// Give gives every rank the weights w, all of which each one has, as the first has them in the
+// host's memory, and to all their devices.
+func (c *crew) Give(w *models.Weights) error {
+	if err := c.spreadFloats(w.Data, c.ofFirst(w)); err != nil {
+		return err
+	}
+	defer c.env.Forget(w)
+	return c.env.Upload(w)
+}
+
+// ofFirst are bounds by which the first rank has all elements.
+func (c *crew) ofFirst(w *models.Weights) []int {
+	bounds := make([]int, c.ranks.Size()+1)
+	for i := range bounds[1:] {
+		bounds[1+i] = len(w.Data)
+	}
+	return bounds
+}
+
 // Follow gives every rank the weights and the state that the first has, in the host's
 // memory, and all of them to their devices: after a checkpoint was read.
 func (c *crew) Follow() error {
 	w, ranks := c.ring.Trained(), c.ranks
-	all := make([]int, ranks.Size()+1) // the first rank owns all elements
-	for i := range all[1:] {
-		all[1+i] = len(w.Data)
-	}
+	all := c.ofFirst(w)
 	buckets, move := [][]int{all}, c.spreadFloats
 	if c.sharded() {
 		buckets, move = c.optimizer.Buckets(), ranks.Scatter

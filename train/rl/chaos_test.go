@@ -67,9 +67,10 @@ var chaosKinds = map[string]func(*rl.Config){
 		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.Temperature = 1, rl.Suites(suiteFile), 2, 1
 		c.Train.KeepLast, c.Train.KeepBest = 2, 1
 	},
-	// The run has a reference policy, log-probs of the learner, and two passes over each round.
+	// The run has a reference policy that moves, log-probs of the learner, and two passes over each round.
 	"reference": func(c *rl.Config) {
 		set(c, "grpo", `{"KLBeta":0.05}`)
+		c.Model.ReferenceUpdate, c.Model.ReferenceSteps = 0.6, 3
 		c.Rollout.OldLogProb, c.Train.Epochs = "rescore", 2
 	},
 	// The run has one response to each problem, and a greedy one beside it.

@@ -21,7 +21,7 @@ func (t *trainer) Save(s *rundir.Snapshot) error {
 	if s.State.Inside {
 		s.Round = t.round.state()
 	}
-	return t.learner.saveTo(&s.State)
+	return t.learner.saveTo(s)
 }
 
 // restoredRound returns the round that a checkpoint lies in.

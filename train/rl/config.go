@@ -54,8 +54,10 @@ type outputConfig struct {
 type modelConfig struct {
 	Path string `toml:"path" flag:"model" complete:"dir" help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)"`
 	tokenize.TemplateSettings
-	Reference string `toml:"reference" help:"folder of the model that objectives with a reference compare the policy with: the teacher of opd, or another one than the start for kl_beta; it must have the tokens of the policy; a run folder stands for its newest checkpoint" note:"empty is the policy as it was when training began"`
-	DType     string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
+	Reference       string  `toml:"reference" help:"folder of the model that objectives with a reference compare the policy with: the teacher of opd, or another one than the start for kl_beta; it must have the tokens of the policy; a run folder stands for its newest checkpoint" note:"empty is the policy as it was when training began"`
+	ReferenceUpdate float64 `toml:"reference_update" range:"[0,1]" note:"0 never moves it" help:"how far the reference follows the policy: after every reference_steps optimizer steps its weights become this share of the policy's and the rest of their own; a round keeps the log-probs that it was scored with"`
+	ReferenceSteps  int     `toml:"reference_steps" needs:"reference_update!=0" range:"[1,1000000000]" help:"optimizer steps between two moves of the reference"`
+	DType           string  `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
 }
 
 // A dataConfig says which problems are trained on, and in what order.
@@ -197,7 +199,7 @@ func Default() Config {
 	rule, _ := reward.New("math")
 	optimizer := adamw.Default()
 	return Config{
-		Model: modelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32"},
+		Model: modelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32", ReferenceSteps: 512},
 		LoRA:  train.LoRAConfig{Settings: lora.Default(), BaseDType: "float32"},
 		Rollout: rolloutConfig{
 			PromptsPerRound: 128, SamplesPerPrompt: 8,

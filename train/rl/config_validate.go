@@ -69,6 +69,13 @@ func (c Config) checkTraining() error {
 		"is for objectives that have a reference: opd, or kl_beta above 0")
 	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsOf(c.Objective.Settings).Teacher,
 		fmt.Sprintf("name the teacher: with the objective %s the policy learns from another model", c.Objective.Name))
+	moves, sharded := c.Model.ReferenceUpdate != 0, c.Distributed.Shard == "optimizer" && c.Model.DType != "float32"
+	v.check("model.reference_update", c.Model.ReferenceUpdate, !moves || objectives.NeedsOf(c.Objective.Settings).Reference,
+		"must be 0 without a reference: opd has one, and kl_beta above 0")
+	v.check("model.reference_update", c.Model.ReferenceUpdate, !moves || !c.LoRA.On,
+		"must be 0 with an adapter: the reference is the base model, whose weights do not change")
+	v.check("model.reference_update", c.Model.ReferenceUpdate, !moves || !sharded,
+		"must be 0 with distributed.shard = \"optimizer\" and layers in 16 bits, where no rank has all weights in float32: set shard = \"none\"")
 
 	embedded := c.Data.Train.Is(data.Arithmetic)
 	for _, column := range []struct{ key, value string }{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
 	"onering/train"
@@ -123,6 +124,11 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 	if ob, ok := l.objective.(objectives.Observer); ok {
 		ob.Observe(b)
 	}
+	if m := l.config.Model; l.moves() && (n+1)%m.ReferenceSteps == 0 {
+		if err := l.reference.follow(l.run.Policy, m.ReferenceUpdate); err != nil {
+			return nil, &learn.UpdateError{Err: fmt.Errorf("the reference does not follow the policy: %w", err)}
+		}
+	}
 	r.note(rollouts, b, report)
 	record := append(report.Record(step.LearningRate), l.run.Volume(sent, report.Early)...)
 	for _, s := range stats {
@@ -151,9 +157,26 @@ func setScores(b objectives.Batch, s learn.Scores) {
 	}
 }
 
+// moves says whether the reference follows the policy.
+func (l *learner) moves() bool { return l.reference != nil && l.config.Model.ReferenceUpdate != 0 }
+
+// movedReference are the tensors of a checkpoint that hold a reference which has moved, and movesKey is the setting
+// that says whether there are any.
+const movedReference, movesKey = "reference", "model.reference_update"
+
 // saveTo adds the learner's state, besides what it has learned, to a checkpoint.
-func (l *learner) saveTo(s *rundir.State) error {
+func (l *learner) saveTo(snap *rundir.Snapshot) error {
+	s := &snap.State
 	s.Skipped = l.skipped
+	if l.moves() {
+		w := l.reference.moving()
+		if l.run.Ranks.Rank() == 0 {
+			if err := l.run.Policy.Env.Download(w); err != nil {
+				return err
+			}
+		}
+		snap.Optimizer = map[string]*models.Weights{movedReference: w}
+	}
 	if m, ok := l.objective.(encoding.TextMarshaler); ok {
 		text, err := m.MarshalText()
 		if err != nil {
@@ -176,7 +199,19 @@ func (l *learner) restore(s rundir.State, dir string) error {
 		}
 	}
 	l.skipped = s.Skipped
-	return nil
+	moved := s.Settings[movesKey] != "" && s.Settings[movesKey] != "0"
+	if !moved || l.reference == nil {
+		return nil
+	}
+	if !l.moves() {
+		return fmt.Errorf("train: resume: the reference of %s has followed the policy: %s can become another share, but not 0", dir, movesKey)
+	}
+	w := l.reference.moving()
+	var err error
+	if l.run.Ranks.Rank() == 0 {
+		err = rundir.LoadOptimizer(dir, map[string]*models.Weights{movedReference: w})
+	}
+	return errors.Join(err, l.run.Stepper.Give(w))
 }
 
 // total estimates how many optimizer steps the run takes in all, from its rounds so far: an

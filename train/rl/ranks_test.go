@@ -255,7 +255,10 @@ func TestRanksResume(t *testing.T) {
 	volumes := map[string]float64{}
 	for name, change := range map[string]func(*rl.Config){
 		"weights": func(*rl.Config) {},
-		"parts":   func(c *rl.Config) { c.Distributed.Shard = "optimizer" },
+		"parts": func(c *rl.Config) { // and a reference that moves
+			set(c, "dapo", `{"KLBeta":0.05}`)
+			c.Distributed.Shard, c.Model.ReferenceUpdate, c.Model.ReferenceSteps = "optimizer", 0.5, 2
+		},
 		"halves": func(c *rl.Config) { // The float32 weights are in parts too, beside a reference.
 			set(c, "grpo", `{"KLBeta":0.05}`)
 			c.Model.DType, c.Distributed.Shard = "float16", "optimizer"

@@ -2,6 +2,7 @@ package rl
 
 import (
 	"fmt"
+	"reflect"
 
 	"onering/models"
 	"onering/policy"
@@ -55,6 +56,9 @@ func (r *reference) open(env *runtime.Env, c Config, trained *policy.Policy) (er
 		return err
 	}
 	r.other.Ring.Offload = trained.Ring.Offload
+	if c.Model.ReferenceUpdate != 0 && !reflect.DeepEqual(r.other.Weights.Layout, trained.Weights.Layout) {
+		return fmt.Errorf("%s: it has other tensors than the policy, so it cannot follow it: set model.reference_update = 0", c.Model.Reference)
+	}
 	if err = sameTokens(trained, r.other); err != nil {
 		return fmt.Errorf("%s: %w", c.Model.Reference, err)
 	}
@@ -96,6 +100,29 @@ func (r *reference) copy(env *runtime.Env, policy *policy.Policy) (err error) {
 	r.ring = runtime.NewRing(policy.Ring.Arch, r.weights)
 	r.ring.Offload = policy.Ring.Offload
 	return nil
+}
+
+// moving returns the weights that follow the policy's.
+func (r *reference) moving() *models.Weights {
+	if r.other != nil {
+		return r.other.Weights
+	}
+	return r.weights
+}
+
+// follow moves the reference: each weight becomes share of the policy's and 1 - share of its
+// own, as TRL's ref_model_mixup_alpha has it.
+func (r *reference) follow(trained *policy.Policy, share float64) error {
+	env, from, to := trained.Env, trained.Weights, r.moving()
+	if err := env.Download(from, to); err != nil {
+		return err
+	}
+	defer env.Forget(from, to)
+	its, own := float32(share), float32(1-share)
+	for i, x := range from.Data {
+		to.Data[i] = float32(own*to.Data[i]) + float32(its*x) // not fused, so that the bits are those of any machine
+	}
+	return env.Upload(to)
 }
 
 func (r *reference) close() {

@@ -1,6 +1,7 @@
 package rl
 
 import (
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"onering/data"
 	"onering/models"
+	"onering/objectives"
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
@@ -105,4 +107,45 @@ func TestReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(`token 9 is "8", that of the policy "7"`)
+}
+
+// TestFollow: a reference that moves becomes a share of the policy and the rest of itself; with all of the policy it has
+// the policy's log-probs. Another model must have the policy's tensors.
+func TestFollow(t *testing.T) {
+	env := runtimetest.Test(t)
+	trained, err := policy.Open(env, policy.Options{Path: noisyCopy(t, 0.05), DType: "float32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Close()
+	c := tiny("", 1)
+	c.Model.Reference, c.Model.ReferenceUpdate = data.Arithmetic, 0.25
+	r, err := newReference(env, c, trained)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	was := slices.Clone(r.moving().Data)
+	if err := r.follow(trained, 0.25); err != nil {
+		t.Fatal(err)
+	}
+	moved := 0
+	for i, x := range r.moving().Data {
+		if want := 0.75*float64(was[i]) + 0.25*float64(trained.Weights.Data[i]); math.Abs(float64(x)-want) > 1e-6*math.Abs(want) {
+			t.Fatalf("weight %d of the reference is %v, want %v", i, x, want)
+		}
+		if x != was[i] {
+			moved++
+		}
+	}
+	if moved < len(was)/2 {
+		t.Errorf("%d of %d weights have moved", moved, len(was))
+	}
+	if err := r.follow(trained, 1); err != nil || !slices.Equal(r.moving().Data, trained.Weights.Data) {
+		t.Errorf("the reference is not the policy, %v", err)
+	}
+	c.Objective.Settings, _ = objectives.New("grpo")
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "model.reference_update") {
+		t.Errorf("without a reference: %v", err)
+	}
 }

@@ -32,8 +32,8 @@ type Snapshot struct {
 	Round   *Round  // nil between two rounds
 	written written // what the run has written elsewhere in its folder; nil to state nothing
 	Weights *models.Weights
-	// Optimizer is the optimizer's state by name, with the tensor names of the
-	// weights: for AdamW exp_avg and exp_avg_sq.
+	// Optimizer is the optimizer's state by name, with the tensor names of the weights: for AdamW
+	// exp_avg and exp_avg_sq. A task may add other tensors of these names.
 	Optimizer map[string]*models.Weights
 	// Device is where the weights and the state have to be fetched from before they are read;
 	// nil if they are on the host.
