@@ -58,6 +58,8 @@ type Geometry struct {
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
 	// multiple of 16.
 	CacheWidth int
+	// States are what the cache keeps of each row, layer by layer.
+	States []State
 	// Embedding and Head name the [V,D] tensors of the token embedding and of
 	// the output head. They name the same tensor if the two are tied.
 	Embedding, Head string

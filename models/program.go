@@ -50,8 +50,8 @@ type Use struct {
 	Role Role
 	// Of is the name of the parameter whose gradient the port is.
 	Of string
-	// Layer is the layer whose Keys or Values the port is, and Part the number of the
-	// cache's part, from 0, in a Program with several parts.
+	// Layer is the layer whose State the port is, and Part the number of the cache's part,
+	// from 0, in a Program with several parts.
 	Layer, Part int
 }
 
@@ -80,9 +80,13 @@ const (
 	// Kept is the role of a value that a forward Program returns and its backward Program
 	// takes under the same name.
 	Kept
-	// Keys and Values are the roles of the cache of one layer.
+	// Keys and Values are the roles of what the cache has of each token for one layer.
 	Keys
 	Values
+	// Window is the role of the last inputs of a layer's convolution, and Memory that of the
+	// state of its delta rule.
+	Window
+	Memory
 )
 
 // Sizes returns the port's shape as numbers, given values of the letters.

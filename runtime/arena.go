@@ -454,7 +454,7 @@ func OptimizerNeeds(arch models.Architecture, rule models.Optimizer, offload Off
 	return []Need{n, {What: "other", Device: int64(4 * kept * stagingSlots * min(stagedAtOnce, elements))}}
 }
 
-// DecoderNeeds returns the needs of a Decoder: its cache for so many tokens of rows and
+// DecoderNeeds returns the needs of a Decoder: its cache for so many tokens of so many rows and
 // prompts, a step of so many rows, and a prefill of so many tokens.
 func DecoderNeeds(g models.Geometry, provider models.Provider, rows, cached, prefill int64) []Need {
 	size := int64(g.Compute.Size())
@@ -464,7 +464,7 @@ func DecoderNeeds(g models.Geometry, provider models.Provider, rows, cached, pre
 		running = 4*running + prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
 	}
 	return []Need{
-		{What: "KV cache", Device: cached * size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth), Setting: "rollout.slots"},
+		{What: "KV cache", Device: rows*g.RowBytes(0) + g.RowBytes(int(cached)) - g.RowBytes(0), Setting: "rollout.slots"},
 		{What: "activations", Device: running, Setting: "rollout.slots"},
 	}
 }

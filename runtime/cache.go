@@ -9,8 +9,8 @@ import (
 	"onering/sampler"
 )
 
-// A cache holds the keys and values of the sequences that are being decoded, one
-// row for each. n sequences always have rows 0 to n-1: when one ends, the last one
+// A cache holds the states of the sequences that are being decoded, such as their keys and
+// values, one row for each. n sequences always have rows 0 to n-1: when one ends, the last one
 // moves into its row. So a step computes no idle rows.
 //
 // If inParts is set, much longer rows lie in a second part with room for more tokens,
@@ -26,14 +26,14 @@ type cache struct {
 	failed  error        // the error that left the cache broken; calls return it until the cache is empty
 	unbind  func()       // closes the Values over the cache, which keep its memory alive
 
-	inParts bool // whether arrange is used: capacities also shrink, and there may be two parts
-	least   int  // bytes of a layer that a second part must save in a step
-	steps   int  // steps since rows were arranged
+	inParts bool  // whether arrange is used: capacities also shrink, and there may be two parts
+	least   int64 // bytes of a layer that a second part must save in a step
+	steps   int   // steps since rows were arranged
 }
 
 // A cachePart is a set of rows of a cache.
 type cachePart struct {
-	states   []*buffer   // what is kept of the rows: keys and values of each layer in turn, [room,G,S,K] with S = capacity
+	states   []*buffer   // as the Geometry lists them, for so many rows of so many tokens
 	room     int         // number of rows
 	capacity int         // number of tokens that fit into a row
 	slotOf   []int       // slot of each row
@@ -45,11 +45,10 @@ type cachePart struct {
 // A cachePlace is where the sequence of a slot lies; its row is -1 if the slot is free.
 type cachePlace struct{ part, row int }
 
-// newStates makes room for n elements of the keys and n of the values of each layer, all
-// zero.
-func newStates(m *memory, g models.Geometry, n int) (states []*buffer, err error) {
-	for range 2 * g.Layers {
-		b, err := zeros(m, g.Compute, n)
+// newStates makes states of so many rows with room for so many tokens, all zero.
+func newStates(m *memory, g models.Geometry, rows, tokens int) (states []*buffer, err error) {
+	for _, s := range g.States {
+		b, err := zeros(m, s.Type, rows*s.Elements(tokens))
 		if err != nil {
 			closeBuffers(states...)
 			return nil, err
@@ -119,9 +118,6 @@ func (c *cache) stepped(rows []sampler.Row) {
 		}
 	}
 }
-
-// rowSize returns how many elements one row of a layer's keys has.
-func (p *cachePart) rowSize(g models.Geometry) int { return g.KVHeads * p.capacity * g.CacheWidth }
 
 // reserve makes room for n tokens in each row of the first part. A step reads whole
 // rows, so they are not longer than needed: they grow with the longest sequence, each
@@ -197,7 +193,8 @@ func (c *cache) plan() (first, second arrangement) {
 		}
 	}
 	// a second part needs its own operators in each layer
-	if spared := (whole - least) * 2 * c.geometry.KVHeads * c.geometry.CacheWidth * c.geometry.Compute.Size(); spared < c.least {
+	g := c.geometry
+	if spared := (g.RowBytes(whole) - g.RowBytes(least)) / int64(g.Attending()); spared < c.least {
 		bound = lengths[n-1]
 	}
 	for _, slot := range slots {
@@ -229,8 +226,8 @@ func (c *cache) rebuild(arrangements ...arrangement) error {
 			made[i].lengths = append(made[i].lengths, c.length(slot))
 		}
 		if a.room > 0 {
-			for range 2 * c.geometry.Layers {
-				made[i].states = append(made[i].states, &buffer{memory: c.memory, dtype: c.geometry.Compute})
+			for _, s := range c.geometry.States {
+				made[i].states = append(made[i].states, &buffer{memory: c.memory, dtype: s.Type})
 			}
 		}
 	}
@@ -254,13 +251,13 @@ func (c *cache) rebuild(arrangements ...arrangement) error {
 
 // move copies the rows to new parts, state by state, and frees the old.
 func (c *cache) move(made *[2]cachePart) error {
-	for state := range 2 * c.geometry.Layers {
+	for state, s := range c.geometry.States {
 		for i := range made {
 			p := &made[i]
 			if p.room == 0 || p.made == c.parts[i].made {
 				continue
 			}
-			to, err := zeros(c.memory, c.geometry.Compute, p.room*p.rowSize(c.geometry))
+			to, err := zeros(c.memory, s.Type, p.room*s.Elements(p.capacity))
 			if err != nil {
 				return err
 			}
@@ -268,8 +265,8 @@ func (c *cache) move(made *[2]cachePart) error {
 			var runs [2][]Runs // rows by the part from which they come
 			for row, slot := range p.slotOf {
 				at := c.placeOf[slot]
-				from := &c.parts[at.part]
-				runs[at.part] = append(runs[at.part], c.runs(p, row, at.row*from.rowSize(c.geometry), p.lengths[row], from.capacity))
+				x := copiedRow{to: row, from: at.row, tokens: p.lengths[row], room: c.parts[at.part].capacity}
+				runs[at.part] = append(runs[at.part], x.runs(s, p.capacity))
 			}
 			for part, runs := range runs {
 				if len(runs) == 0 {
@@ -306,10 +303,10 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 		return err
 	}
 	c.steps = arrangeEvery // the next step checks the places of the new rows
-	p, g := &c.parts[0], c.geometry
+	p := &c.parts[0]
 	for i := 0; i < len(slots); {
 		batch := prefixes[i].batch
-		var runs []Runs
+		var rows []copiedRow
 		for ; i < len(slots) && prefixes[i].batch == batch; i++ {
 			x, row := prefixes[i], len(p.slotOf)
 			if c.placeOf[slots[i]].row >= 0 {
@@ -317,20 +314,47 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 			}
 			c.placeOf[slots[i]] = cachePlace{0, row}
 			p.slotOf, p.lengths = append(p.slotOf, slots[i]), append(p.lengths, x.length)
-			runs = append(runs, c.runs(p, row, x.row*g.KVHeads*batch.tokens*g.CacheWidth, x.length, batch.tokens))
+			rows = append(rows, copiedRow{to: row, from: x.row, tokens: x.length, room: batch.tokens})
 		}
-		if err := copyRuns(p.states, batch.states, runs...); err != nil {
+		if err := c.copyRows(p, batch.states, rows); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// runs returns copies of n tokens into a row of a part's keys or values. In the source
-// they begin at element at, and their heads are stride tokens apart.
-func (c *cache) runs(p *cachePart, row, at, n, stride int) Runs {
-	k := c.geometry.CacheWidth
-	return Runs{To: row * p.rowSize(c.geometry), Stride: p.capacity * k, From: at, FromStride: stride * k, Width: n * k, Count: c.geometry.KVHeads}
+// A copiedRow is a copy of a sequence from a row of states with room for so many tokens.
+type copiedRow struct{ to, from, tokens, room int }
+
+// runs returns the copy of one state into rows with room for so many tokens.
+func (x copiedRow) runs(s models.State, room int) Runs {
+	r := Runs{To: x.to * s.Elements(room), From: x.from * s.Elements(x.room), Width: s.Elements(0), Count: 1}
+	if s.Grows() {
+		k := s.Shape[1]
+		r.Stride, r.FromStride, r.Width, r.Count = room*k, x.room*k, x.tokens*k, s.Shape[0]
+	}
+	return r
+}
+
+// copyRows copies rows of all states into a part. States of one form are copied together.
+func (c *cache) copyRows(to *cachePart, from []*buffer, rows []copiedRow) error {
+	done := make([]bool, len(from))
+	for i, s := range c.geometry.States {
+		var targets, sources []*buffer
+		for j, x := range c.geometry.States[i:] {
+			if j += i; !done[j] && x.Type == s.Type && x.Grows() == s.Grows() && slices.Equal(x.Shape, s.Shape) {
+				targets, sources, done[j] = append(targets, to.states[j]), append(sources, from[j]), true
+			}
+		}
+		runs := make([]Runs, len(rows))
+		for j, x := range rows {
+			runs[j] = x.runs(s, to.capacity)
+		}
+		if err := copyRuns(targets, sources, runs...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // truncate frees the rows of the first part from n on; these rows began last.
@@ -381,14 +405,14 @@ func (c *cache) settle() {
 	}
 	for i := range c.parts {
 		p := &c.parts[i]
-		var runs []Runs
+		var rows []copiedRow
 		for row := range p.slotOf {
 			if from, ok := p.moved[row]; ok {
-				runs = append(runs, c.runs(p, row, from*p.rowSize(c.geometry), p.lengths[row], p.capacity))
+				rows = append(rows, copiedRow{to: row, from: from, tokens: p.lengths[row], room: p.capacity})
 			}
 		}
-		if len(runs) > 0 {
-			c.failed = errors.Join(c.failed, copyRuns(p.states, p.states, runs...))
+		if len(rows) > 0 {
+			c.failed = errors.Join(c.failed, c.copyRows(p, p.states, rows))
 		}
 		clear(p.moved)
 	}
@@ -403,7 +427,7 @@ type cacheView struct {
 
 // A cacheBinding holds the Values over a cache that are bound to a session.
 type cacheBinding struct {
-	values []*Value // by part, layer and half
+	values []*Value // by part and state
 	bound  []cacheView
 }
 
@@ -415,16 +439,19 @@ func (c *cacheBinding) bind(b *Binding, g models.Geometry, parts ...cacheView) e
 	}
 	c.close()
 	for _, p := range parts {
-		for _, state := range p.states {
-			v, err := state.view(0, int64(p.rows), int64(g.KVHeads), int64(p.tokens), int64(g.CacheWidth))
+		for i, state := range p.states {
+			v, err := state.view(0, g.States[i].Dims(p.rows, p.tokens)...)
 			if err != nil {
 				return err
 			}
 			c.values = append(c.values, v)
 		}
 	}
-	for half, role := range []models.Role{models.Keys, models.Values} {
-		err := b.bindAll(role, func(p models.Port) (*Value, error) { return c.values[2*(p.Part*g.Layers+p.Layer)+half], nil })
+	for _, role := range []models.Role{models.Keys, models.Values, models.Window, models.Memory} {
+		err := b.bindAll(role, func(p models.Port) (*Value, error) {
+			i := slices.IndexFunc(g.States, func(s models.State) bool { return s.Role == p.Role && s.Layer == p.Layer })
+			return c.values[p.Part*len(g.States)+i], nil
+		})
 		if err != nil {
 			return err
 		}

@@ -18,10 +18,11 @@ type prefix struct {
 
 // A prefillBatch is the result of a session for some prompts.
 type prefillBatch struct {
-	states []*buffer // as in a cachePart, [B,G,T,K] with T = tokens
+	states []*buffer // as in a cachePart, with room for T = tokens
 	hidden buffer    // [B,D]
 	tokens int
-	size   int // number of elements for which the keys of a layer have room
+	rows   int // number of prompts for which there is room
+	size   int // number of tokens of all rows for which there is room
 	users  int // number of prefixes that use it
 	made   int // the number of its memory
 }
@@ -116,13 +117,12 @@ func checkPrompts(prompts [][]int32, maxTokens, vocab int) (longest int, err err
 
 // batch makes room for the results of a batch and binds it.
 func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch, err error) {
-	g := d.geometry
-	n := prompts * g.KVHeads * tokens * g.CacheWidth
-	if b, s.spare = s.spare, nil; b == nil || b.size < n {
+	g, n := d.geometry, prompts*tokens
+	if b, s.spare = s.spare, nil; b == nil || b.size < n || b.rows < prompts {
 		s.free(b)
 		s.made++
-		b = &prefillBatch{size: n, hidden: d.env.buffer(models.F32), made: s.made}
-		if b.states, err = newStates(d.env.memory, g, n); err != nil {
+		b = &prefillBatch{rows: prompts, size: n, hidden: d.env.buffer(models.F32), made: s.made}
+		if b.states, err = newStates(d.env.memory, g, prompts, tokens); err != nil {
 			return nil, err
 		}
 	}

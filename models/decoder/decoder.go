@@ -78,13 +78,23 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
 		Sizes: a.Sizes, RopeTheta: a.RopeTheta, RopeFrequencies: a.frequencies(), Unturned: a.Unturned,
-		CacheParts: a.cacheParts(), CacheWidth: a.cacheWidth(), Compute: a.compute(),
+		CacheParts: a.cacheParts(), CacheWidth: a.cacheWidth(), States: a.states(), Compute: a.compute(),
 		Embedding: a.Names.Embedding, Head: a.Names.Head, Norm: a.Names.Norm,
 	}
 	if a.Tied {
 		g.Head = g.Embedding
 	}
 	return g
+}
+
+// states returns what the cache keeps of a row.
+func (a Architecture) states() (list []models.State) {
+	for i := range a.Layers {
+		for _, role := range []models.Role{models.Keys, models.Values} {
+			list = append(list, models.State{Use: models.Use{Role: role, Layer: i}, Type: a.compute(), Shape: []int{a.KVHeads, a.cacheWidth()}})
+		}
+	}
+	return list
 }
 
 // frequencies returns RopeFrequencies, or their default.

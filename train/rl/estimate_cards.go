@@ -219,7 +219,7 @@ func (s sized) round(c Config, split Split) limits.Round {
 		Parameters: s.Layout().Size, Prompts: own, Prompt: min(150, c.Rollout.MaxPromptTokens),
 		Responses:  limits.Lengths(own*c.sampled(), max(1, c.Rollout.MaxNewTokens/3)),
 		Steps:      c.Train.Epochs * max(1, c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt/c.Train.BatchSize),
-		TokenBytes: int64(g.Compute.Size() * 2 * g.Layers * g.KVHeads * g.CacheWidth),
+		TokenBytes: g.RowBytes(1) - g.RowBytes(0),
 	}
 	for _, n := range r.Responses {
 		r.Learned += c.Train.Epochs * (n + r.Prompt/2)
