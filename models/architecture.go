@@ -128,10 +128,8 @@ type Architecture interface {
 
 	// Norm is the final norm with the sampling temperature.
 	Norm() (forward, backward Program, err error)
-	// Head is the log-softmax over a slice of the vocabulary. backward also takes
-	// dL/dentropy if entropyGradient is set, and the logits that forward returned if
-	// full is set.
-	Head(full, entropyGradient bool) (forward, target, backward Program, err error)
+	// Head is the log-softmax over a slice of the vocabulary.
+	Head(form HeadForm) (forward, target, backward Program, err error)
 	// Rows are for devices whose memory Go cannot access.
 	Rows() (RowPrograms, error)
 	// GradNorm is the sum of the squares of a slice of the gradients; any optimizer clips
@@ -142,6 +140,19 @@ type Architecture interface {
 	// With a Base of fewer bits it is the range of the matrices in that type, which
 	// nothing writes. The range is empty if both are F32.
 	Copied() (from, to int)
+}
+
+// A HeadForm says what the Programs of the head do besides the log-softmax.
+type HeadForm struct {
+	// Full forward Programs return the logits, which their backward Programs take.
+	Full bool
+	// EntropyGradient is for backward Programs that take dL/dentropy.
+	EntropyGradient bool
+	// Kept rows are distributions over the tokens of a set, which forward takes, and backward
+	// unless it is full.
+	Kept bool
+	// Squares has forward sum the squares of probabilities.
+	Squares bool
 }
 
 // RowPrograms look rows of float32 matrices up and add them up, for the embedding.

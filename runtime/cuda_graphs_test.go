@@ -111,7 +111,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 
 		z, u := map[bool][]float32{}, map[bool][]float32{}
 		for onCUDA, config := range map[bool]decoder.Architecture{false: c, true: cuda} {
-			p, _, _, err := config.Head(false, false)
+			p, _, _, err := config.Head(models.HeadForm{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -277,11 +277,9 @@ func (s *tokenChooser) draw(out *sampled, k int, all bool, rows []*sampler.Row) 
 		for j := range s.list {
 			s.list[j] = out.token(i*k + j)
 		}
-		x, ok := r.Draw(s.list, all)
-		if !ok {
+		if !r.Draw(s.list, all, out.entropy[i]) {
 			return false
 		}
-		r.Out = sampler.Drawn{ID: x.ID, LogProb: x.LogProb, Entropy: out.entropy[i]}
 	}
 	return true
 }

@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"onering/models"
 	"onering/models/ports"
@@ -12,9 +14,8 @@ import (
 // the other, which bounds the memory of the logits.
 type headSessions struct {
 	target *Binding
-	// products are the Programs of passes that compute the logits again in the backward
-	// pass, and of passes that store them; nil until a pass needs them.
-	products [2]*headProducts
+	// products are the Programs of the forms that passes have needed.
+	products map[models.HeadForm]*headProducts
 	slices   []headSlice
 
 	dh buffer // dL/dh [n,D]
@@ -23,6 +24,8 @@ type headSessions struct {
 	w, v, entropy buffer
 	// Places of the tokens' logits in a slice, int64 [n,2], and their dL/dlogp [n].
 	at, dlogit buffer
+	// The sets of kept tokens in a slice; see ports.KeptAll.
+	every, keptAt, keptOnes buffer
 }
 
 // headProducts are the Programs of the head that multiply by the whole head.
@@ -35,30 +38,31 @@ type headSlice struct{ e, de *Value }
 // openHead loads the Programs of the head that most passes need and cuts it into slices.
 func (l *Learner) openHead() error {
 	e := l.env
-	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32),
-		entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32)}
+	h := &headSessions{products: map[models.HeadForm]*headProducts{}, dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32),
+		entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32),
+		every: hostBuffer(models.F32), keptAt: hostBuffer(models.I64), keptOnes: hostBuffer(models.F32)}
 	l.head = h
-	if _, err := h.of(l, false); err != nil {
+	if _, err := h.of(l, models.HeadForm{EntropyGradient: l.options.EntropyGradient}); err != nil {
 		return err
 	}
 	return l.sliceHead()
 }
 
-// of returns the head's Programs for passes that store their logits or not. It loads them
-// at the first call.
-func (s *headSessions) of(l *Learner, keepsLogits bool) (*headProducts, error) {
-	i := 0
-	if keepsLogits {
-		i = 1
-	}
-	if h := s.products[i]; h != nil {
+// headForm is the form of the head's Programs for a pass.
+func (p *Pass) headForm(a *activations) models.HeadForm {
+	return models.HeadForm{Full: a.keepsLogits, EntropyGradient: p.learner.options.EntropyGradient, Kept: p.kept, Squares: p.SumSquares != nil}
+}
+
+// of returns the head's Programs of a form. It loads them at the first call.
+func (s *headSessions) of(l *Learner, form models.HeadForm) (*headProducts, error) {
+	if h := s.products[form]; h != nil {
 		return h, nil
 	}
-	forward, target, backward, err := l.arch().Head(keepsLogits, l.options.EntropyGradient)
+	forward, target, backward, err := l.arch().Head(form)
 	if err != nil {
 		return nil, err
 	}
-	if s.target == nil { // passes of both kinds share this session
+	if s.target == nil { // passes of all forms share this session
 		if s.target, err = loadBinding(l.env, target); err != nil {
 			return nil, err
 		}
@@ -70,13 +74,13 @@ func (s *headSessions) of(l *Learner, keepsLogits bool) (*headProducts, error) {
 	if h.forward, err = loadBinding(l.env, forward); err != nil {
 		return nil, err
 	}
-	if !l.options.ScoreOnly {
+	if !l.options.ScoreOnly && !form.Squares {
 		if h.backward, err = loadBinding(l.env, backward); err != nil {
 			closeSessions(h.forward)
 			return nil, err
 		}
 	}
-	s.products[i] = h
+	s.products[form] = h
 	return h, nil
 }
 
@@ -109,14 +113,12 @@ func (l *Learner) sliceHead() error {
 func (h *headSessions) close() {
 	closeSessions(h.target)
 	for _, p := range h.products {
-		if p != nil {
-			closeSessions(p.forward, p.backward)
-		}
+		closeSessions(p.forward, p.backward)
 	}
 	for _, s := range h.slices {
 		closeValues(s.e, s.de)
 	}
-	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy, &h.at, &h.dlogit)
+	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy, &h.at, &h.dlogit, &h.every, &h.keptAt, &h.keptOnes)
 }
 
 // headForward computes the log-probs and entropies of the scored tokens. It updates z,
@@ -131,13 +133,21 @@ func (p *Pass) headForward(a *activations, keep bool) error {
 	if err := b.u[0].filled(0, rows, 1); err != nil {
 		return err
 	}
-	products, err := head.of(p.learner, a.keepsLogits)
+	if p.SumSquares != nil {
+		if err := b.q[0].filled(-1e30, rows, 1); err != nil {
+			return err
+		}
+	}
+	products, err := head.of(p.learner, p.headForm(a))
 	if err != nil {
 		return err
 	}
 	bind := products.forward.begin()
 	bind.in(ports.Normed, a.h.value, nil)
+	first := int32(0)
 	for i, s := range head.slices {
+		head.keep(bind, p, first, int32(s.e.shape[0]))
+		first += int32(s.e.shape[0])
 		if a.keepsLogits {
 			logits, err := a.slice(i, keep).of(rows, s.e.shape[0])
 			bind.out(ports.Logits, logits, err)
@@ -150,6 +160,11 @@ func (p *Pass) headForward(a *activations, keep bool) error {
 		bind.out(ports.LogSumExpOut, z, err)
 		u, err := b.u[next].of(rows, 1)
 		bind.out(ports.MeanLogitOut, u, err)
+		if p.SumSquares != nil {
+			bind.in(ports.LogSquares, b.q[now].value, nil)
+			q, err := b.q[next].of(rows, 1)
+			bind.out(ports.LogSquaresOut, q, err)
+		}
 		if err := bind.run(); err != nil {
 			return err
 		}
@@ -171,14 +186,17 @@ func (h *headSessions) last() int { return len(h.slices) % 2 }
 // takeLogProbs fills LogProb and Entropy from the results of the head.
 func (p *Pass) takeLogProbs() error {
 	last := p.learner.head.last()
-	var results [3][]float32
-	for i, b := range []*buffer{&p.packed.z[last], &p.packed.u[last], &p.packed.logit} {
+	var results [4][]float32
+	for i, b := range []*buffer{&p.packed.z[last], &p.packed.u[last], &p.packed.logit, &p.packed.q[last]} {
+		if i == 3 && p.SumSquares == nil {
+			break
+		}
 		var err error
 		if results[i], err = pulled[float32](b); err != nil {
 			return err
 		}
 	}
-	z, u, logit := results[0], results[1], results[2]
+	z, u, logit, q := results[0], results[1], results[2], results[3]
 	i := 0
 	for s := range p.LogProb {
 		for t := range p.LogProb[s] {
@@ -186,6 +204,9 @@ func (p *Pass) takeLogProbs() error {
 			// above 0 and an entropy below 0.
 			p.LogProb[s][t] = min(logit[i]-z[i], 0)
 			p.Entropy[s][t] = max(z[i]-u[i], 0)
+			if q != nil {
+				p.SumSquares[s][t] = float32(math.Exp(min(float64(q[i])-2*float64(z[i]), 0)))
+			}
 			i++
 		}
 	}
@@ -203,7 +224,9 @@ func (p *Pass) headBackward() (*Value, error) {
 	if err := dh.memory.Zero(dh.data, dh.bytes); err != nil {
 		return nil, err
 	}
-	products, err := head.of(l, a.keepsLogits)
+	form := p.headForm(a)
+	form.Squares = false // backward is the same
+	products, err := head.of(l, form)
 	if err != nil {
 		return nil, err
 	}
@@ -231,6 +254,7 @@ func (p *Pass) headBackward() (*Value, error) {
 	first := int64(0)
 	for i, s := range head.slices {
 		head.place(bind, elements[int64](&p.packed.targets), first, s.e.shape[0])
+		head.keep(bind, p, int32(first), int32(s.e.shape[0]))
 		first += s.e.shape[0]
 		bind.in(ports.HeadSlice, s.e, nil)
 		if a.keepsLogits {
@@ -261,6 +285,38 @@ func (h *headSessions) place(b *Binding, y []int64, first, n int64) {
 		if i := id - first; i >= 0 && i < n {
 			at[2*r+1], d[r] = i, w[r]
 		}
+	}
+}
+
+// keep binds the places of kept tokens in a slice of n rows of the head, if the Program
+// takes them. The first place is (0, 0) with a one of 0, since there has to be one.
+func (h *headSessions) keep(b *Binding, p *Pass, first, n int32) {
+	every := fillIf[float32](b, ports.KeptAll, &h.every, int64(p.rows), 1)
+	if every == nil {
+		return
+	}
+	places, row := []int64{0, 0}, 0
+	for _, s := range p.sequences {
+		for t := range s.Count() {
+			set := s.kept(t)
+			every[row] = 0
+			if len(set) == 0 {
+				every[row] = 1
+			}
+			from, _ := slices.BinarySearch(set, first)
+			for _, id := range set[from:] {
+				if id >= first+n {
+					break
+				}
+				places = append(places, int64(row), int64(id-first))
+			}
+			row++
+		}
+	}
+	count := int64(len(places) / 2)
+	copy(fill[int64](b, ports.KeptPlaces, &h.keptAt, count, 2), places)
+	for i, ones := 0, fill[float32](b, ports.KeptOnes, &h.keptOnes, count); i < len(ones); i++ {
+		ones[i] = float32(min(i, 1))
 	}
 }
 

@@ -24,6 +24,8 @@ type LearnerOptions struct {
 	BlockTokens int
 	// EntropyGradient lets Backward take dL/dentropy.
 	EntropyGradient bool
+	// Squares has passes that are not kept sum the squares of probabilities.
+	Squares bool
 	// ScoreOnly leaves out everything that only Backward needs, such as the gradients.
 	ScoreOnly bool
 	// Base leaves the ring's adapter out: log-probs are those of the weights alone.

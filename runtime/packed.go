@@ -21,10 +21,10 @@ type packed struct {
 	places  buffer // int64 [n], the packed tokens that predict scored tokens
 	targets buffer // int64 [n], the scored tokens that they predict
 
-	// The head's running sums z and u, of which one is read and the other written in
+	// The head's running sums z, u and q, of which one is read and the other written in
 	// turn, and the logits of the targets, all [n,1].
-	z, u  [2]buffer
-	logit buffer
+	z, u, q [2]buffer
+	logit   buffer
 }
 
 // takePacked returns buffers that no pass uses.
@@ -53,7 +53,7 @@ func (b *packed) ints() []*buffer {
 
 // floats returns the buffers of floating-point numbers.
 func (b *packed) floats() []*buffer {
-	return []*buffer{&b.valid, &b.copied, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
+	return []*buffer{&b.valid, &b.copied, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.q[0], &b.q[1], &b.logit}
 }
 
 func (b *packed) close() {

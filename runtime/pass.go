@@ -11,6 +11,18 @@ import (
 type Sequence struct {
 	Tokens []int32
 	Scored []Span // in order, without overlap; the first token of all cannot be scored
+	// Kept has for each scored token the ids, in ascending order, of a set that it was drawn
+	// from: its distribution is the one over this set. An empty set is the whole vocabulary,
+	// and so are all if Kept is nil.
+	Kept [][]int32
+}
+
+// kept returns the set of ids of scored token t; empty is the whole vocabulary.
+func (s Sequence) kept(t int) []int32 {
+	if s.Kept == nil {
+		return nil
+	}
+	return s.Kept[t]
 }
 
 // A Span is the tokens of a sequence from number From up to, not including, number To.
@@ -51,14 +63,30 @@ func (s Sequence) fed() int {
 	return s.Scored[len(s.Scored)-1].To - 1
 }
 
-// check returns an error if the spans are out of order or beyond the tokens.
-func (s Sequence) check() error {
+// Check returns an error if the spans are out of order or beyond the tokens, or if a scored
+// token is not in its set.
+func (s Sequence) Check() error {
 	from := 1
 	for _, x := range s.Scored {
 		if x.From < from || x.To <= x.From || x.To > len(s.Tokens) {
 			return fmt.Errorf("scores tokens %d up to %d of %d; a span begins at %d or later and holds at least one token", x.From, x.To, len(s.Tokens), from)
 		}
 		from = x.To
+	}
+	if s.Kept == nil {
+		return nil
+	}
+	if n := s.Count(); len(s.Kept) != n {
+		return fmt.Errorf("has sets of kept tokens for %d of its %d scored ones", len(s.Kept), n)
+	}
+	i := 0
+	for _, x := range s.Scored {
+		for t := x.From; t < x.To; t, i = t+1, i+1 {
+			set := s.Kept[i]
+			if _, ok := slices.BinarySearch(set, s.Tokens[t]); len(set) > 0 && (!ok || !slices.IsSorted(set)) {
+				return fmt.Errorf("has the token %d at %d, which is not in its set of kept tokens, or the set is not in ascending order", s.Tokens[t], t)
+			}
+		}
 	}
 	return nil
 }
@@ -70,8 +98,12 @@ type Pass struct {
 	// and the entropy in nats of the distribution that it was drawn from, at the
 	// temperature of the pass.
 	LogProb, Entropy [][]float32
+	// SumSquares are the sums of the squared probabilities of these distributions; nil
+	// without the option Squares, and for a pass that is kept.
+	SumSquares [][]float32
 
 	sequences   []Sequence
+	kept        bool // a token was drawn from a set of ids
 	temperature float64
 	learner     *Learner
 	packed      *packed
@@ -93,6 +125,9 @@ func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) 
 		return nil, fmt.Errorf("runtime: temperature %g is not above 0", temperature)
 	}
 	p := &Pass{learner: l, sequences: sequences, temperature: temperature}
+	if l.options.Squares && !keep {
+		p.SumSquares = make([][]float32, len(sequences))
+	}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -108,7 +143,7 @@ func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) 
 func (p *Pass) check() error {
 	g := p.learner.geometry
 	for i, s := range p.sequences {
-		if err := s.check(); err != nil {
+		if err := s.Check(); err != nil {
 			return fmt.Errorf("runtime: sequence %d %w", i, err)
 		}
 		if m := g.MaxPositions; m > 0 && len(s.Tokens) > m {
@@ -119,8 +154,17 @@ func (p *Pass) check() error {
 				return fmt.Errorf("runtime: sequence %d holds id %d at %d; the model has ids 0 to %d", i, id, t, g.Vocab-1)
 			}
 		}
+		for t, set := range s.Kept {
+			if n := len(set); n > 0 && (set[0] < 0 || int(set[n-1]) >= g.Vocab) {
+				return fmt.Errorf("runtime: sequence %d: the ids of kept set %d are from %d to %d; the model has ids 0 to %d", i, t, set[0], set[n-1], g.Vocab-1)
+			}
+		}
 		n := s.Count()
 		p.LogProb, p.Entropy = append(p.LogProb, make([]float32, n)), append(p.Entropy, make([]float32, n))
+		if p.SumSquares != nil {
+			p.SumSquares[i] = make([]float32, n)
+		}
+		p.kept = p.kept || slices.ContainsFunc(s.Kept, func(set []int32) bool { return len(set) > 0 })
 		p.rows += n
 	}
 	p.placed, p.n, p.shared, p.copies = place(p.sequences, p.learner.options.Unshared)

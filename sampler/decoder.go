@@ -9,16 +9,20 @@ type Row struct {
 	Way     Sampling // how the next token is chosen; the caller enforces MaxNewTokens
 	Idle    bool     // for Step: the sequence waits and does not change; ID and Out are ignored
 	Top     int      // how many of the likeliest tokens Out should have
+	// Kept asks for the log-prob and the entropy of the distribution over the tokens that the
+	// filters keep, which Out then lists.
+	Kept bool
 	// Score, if not nil, gives candidates other log-probs to choose by; see Draw.
 	Score func(Candidate) float32
 	Out   Drawn // the next token, set by the call
 }
 
 // A Drawn is a sampled token with its log-prob, and the entropy of the distribution that
-// it was drawn from before the filters.
+// it was drawn from: before the filters, unless Row.Kept asks for the one after them.
 type Drawn struct {
 	ID               int32
 	LogProb, Entropy float32
+	Kept             []int32     // with Row.Kept, what the filters kept, by id; empty if that is the whole vocabulary
 	Likeliest        []Candidate // the likeliest tokens, as Row.Top asks; a Decoder may have none
 }
 

@@ -171,11 +171,10 @@ func (d *fakeDecoder) sample(r *Row) error {
 			all = append(all, Candidate{ID: int32(id), LogProb: float32(math.Log(x))})
 		}
 		all = descending(all)
-		if _, ok := r.Draw(all[:fakeVocab-1], false); ok {
+		if r.Draw(all[:fakeVocab-1], false, 0) {
 			return d.breach("a part of the vocabulary is enough for scores")
 		}
-		c, _ := r.Draw(all, true)
-		r.Out.ID, r.Out.LogProb = c.ID, c.LogProb
+		r.Draw(all, true, r.Out.Entropy)
 	}
 	d.last[r.Slot] = r.Out.ID
 	if d.spoil != nil {

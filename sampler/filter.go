@@ -57,13 +57,13 @@ func (s Sampling) Filtered() bool {
 	return !s.Greedy && s != off
 }
 
-// Draw draws among the candidates that the filters keep: the first id, in vocabulary
-// order, whose cumulative probability exceeds u. likeliest descends, and all says whether
-// the vocabulary has no other ids. If it has, and likeliest is too short to draw from,
+// Draw draws among the candidates that the filters keep, which it returns: the first id, in
+// vocabulary order, whose cumulative probability exceeds u. likeliest descends, and all says
+// whether the vocabulary has no other ids. If it has, and likeliest is too short to draw from,
 // Draw reports false. Its length changes nothing else.
-func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candidate, ok bool) {
+func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candidate, kept []Candidate, ok bool) {
 	if first := likeliest[0]; first.LogProb-first.LogProb != 0 {
-		return first, true // NaN or an infinity, which the caller refuses
+		return first, likeliest, true // NaN or an infinity, which the caller refuses
 	}
 	for i := range likeliest {
 		likeliest[i].Prob = math.Exp(float64(likeliest[i].LogProb))
@@ -81,13 +81,13 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 			}
 		}
 		if keep < 0 || keep == len(likeliest) && !all {
-			return drawn, false
+			return drawn, nil, false
 		}
 		likeliest, all = likeliest[:keep], true
 		logTotal = math.Log(mass(likeliest))
 	}
 	if !all {
-		return drawn, false
+		return drawn, nil, false
 	}
 	var few [128]uint64 // ids with their places, which sort faster than candidates
 	order := few[:0]
@@ -105,7 +105,26 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 			break
 		}
 	}
-	return drawn, true
+	return drawn, likeliest, true
+}
+
+// restrict makes x, a token with its log-prob over the whole vocabulary, a draw from the kept
+// candidates alone: log q = log pi - log S, where S is their probability. It sorts them by id.
+func (x *Drawn) restrict(kept []Candidate) {
+	slices.SortFunc(kept, func(a, b Candidate) int { return int(a.ID - b.ID) })
+	logS, entropy := math.Log(mass(kept)), 0.0
+	if len(kept) == 1 {
+		logS = float64(kept[0].LogProb) // without rounding
+	}
+	x.Kept = make([]int32, len(kept))
+	for i, c := range kept {
+		x.Kept[i] = c.ID
+		logQ := float64(c.LogProb) - logS
+		if q := math.Exp(logQ); q > 0 {
+			entropy -= q * logQ
+		}
+	}
+	x.LogProb, x.Entropy = min(float32(float64(x.LogProb)-logS), 0), max(float32(entropy), 0)
 }
 
 // mass is the probability of candidates.

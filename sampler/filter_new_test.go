@@ -63,7 +63,7 @@ func TestTopA(t *testing.T) {
 		for id, p := range []float64{0.4, 0.3, 0.1, 0.07, 0.07, 0.06} {
 			list = append(list, Candidate{ID: int32(id), LogProb: float32(math.Log(p))})
 		}
-		if x, ok := s.Draw(u, list, false); !ok || x.ID != want {
+		if x, _, ok := s.Draw(u, list, false); !ok || x.ID != want {
 			t.Errorf("u = %v draws %v, %v", u, x, ok)
 		}
 	}

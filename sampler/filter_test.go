@@ -107,14 +107,14 @@ func TestDraw(t *testing.T) {
 		if rapid.Bool().Draw(t, "any u") {
 			u = float32(rapid.IntRange(0, 1<<24-1).Draw(t, "any")) / (1 << 24)
 		}
-		want, ok := s.Draw(u, descending(all), true)
+		want, keeps, ok := s.Draw(u, descending(all), true)
 		if !ok {
 			t.Fatal("the whole vocabulary is too short")
 		}
 		// Equally likely candidates may come in any order.
 		shuffled := descending(rapid.Permutation(all).Draw(t, "order"))
 		for n := 1; n <= len(all); n += max(1, n/3) {
-			got, ok := s.Draw(u, slices.Clone(shuffled[:n]), n == len(all))
+			got, _, ok := s.Draw(u, slices.Clone(shuffled[:n]), n == len(all))
 			if ok && got != want {
 				t.Fatalf("%d candidates give %v, all %v", n, got, want)
 			}
@@ -125,6 +125,13 @@ func TestDraw(t *testing.T) {
 		}
 		if !slices.Contains(ids, want.ID) {
 			t.Fatalf("%v is drawn, kept are %v", want, ids)
+		}
+		var same []int32
+		for _, c := range keeps {
+			same = append(same, c.ID)
+		}
+		if slices.Sort(same); !slices.Equal(same, ids) {
+			t.Fatalf("Draw keeps %v, not %v", same, ids)
 		}
 		total, before := 0.0, 0.0
 		for _, id := range ids {
@@ -158,13 +165,13 @@ func TestDrawNeedsMore(t *testing.T) {
 	} {
 		tt.s.Temperature = 1
 		for n := 1; n <= len(list); n++ {
-			if _, ok := tt.s.Draw(0.5, slices.Clone(list[:n]), false); ok != (n >= tt.need) {
+			if _, _, ok := tt.s.Draw(0.5, slices.Clone(list[:n]), false); ok != (n >= tt.need) {
 				t.Errorf("%s of %d candidates: %v", tt.s.Describe(), n, ok)
 			}
 		}
 	}
 	nan := []Candidate{{ID: 3, LogProb: float32(math.NaN())}, {ID: 4, LogProb: float32(math.NaN())}}
-	if x, ok := (Sampling{Temperature: 1, TopP: 0.5}).Draw(0.5, nan, false); !ok || x.ID != 3 {
+	if x, _, ok := (Sampling{Temperature: 1, TopP: 0.5}).Draw(0.5, nan, false); !ok || x.ID != 3 {
 		t.Errorf("NaN: %v, %v", x, ok)
 	}
 }

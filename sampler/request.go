@@ -17,6 +17,9 @@ type Options struct {
 	// and at most as many as fit in its slot after the prompt.
 	Sampling
 	Steering
+	// Kept makes log-probs and entropies those of the distribution over what the filters keep,
+	// which responses then have.
+	Kept bool
 	// EOS lists the ids that end a response. Such a token is kept: it is part
 	// of the response and has its log-prob.
 	EOS []int32
@@ -105,8 +108,12 @@ type Response struct {
 	IDs     []int32   // the sampled tokens, EOS included
 	LogProb []float32 // per token, at the sampling temperature, over the whole vocabulary
 	Entropy []float32 // per token, in nats, of the distribution it was drawn from, before the filters
-	Finish  Finish
-	Stop    string // the stop string that ended it, if one did
+	// Kept has with Options.Kept for each token the ids that the filters kept, in ascending
+	// order, and none where that is the whole vocabulary. LogProb and Entropy are then of the
+	// distribution over these. It is nil if no token has any.
+	Kept   [][]int32
+	Finish Finish
+	Stop   string // the stop string that ended it, if one did
 	// Observed are the tokens that were not sampled, between those of IDs, in order; nil
 	// for a response of one turn.
 	Observed []Observed
@@ -192,6 +199,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("sampler: %d likeliest tokens are asked for", o.Top)
 	case o.PrefillTokens < 0:
 		return fmt.Errorf("sampler: prefill tokens %d is negative", o.PrefillTokens)
+	case o.Kept && o.Steering.On():
+		return errors.New("sampler: a bias or a penalty changes which tokens are kept, and log-probs over these are those of the model: leave one of the two out")
 	case len(o.Stops) > 0 && o.Text == nil:
 		return fmt.Errorf("sampler: stop string %q needs a text decoder, and none was given", o.Stops[0])
 	}

@@ -17,7 +17,7 @@ import (
 // vLLM applies min_p before the other two. They restrict the choice and nothing
 // else: log-probs and entropies are those of softmax(logits/Temperature) over
 // the whole vocabulary, greedy or not, which is what the learner computes too
-// (D25).
+// (D25), unless Options.Kept asks for those over what was kept (D83).
 type Sampling struct {
 	// Greedy decoding ignores the filters and the uniforms. A run file and a flag ask for
 	// it by a temperature of 0, where greedy decoding is allowed.

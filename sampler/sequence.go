@@ -26,6 +26,7 @@ type sequence struct {
 	ids     []int32
 	logp    []float32
 	entropy []float32
+	kept    [][]int32
 }
 
 // begin makes the sequence the next sample of a call, in a slot of maxTokens tokens.
@@ -33,7 +34,7 @@ func (q *sequence) begin(c *Call, maxTokens int) {
 	q.call, q.sample, q.way = c, c.started, c.way(c.started)
 	c.started++
 	q.limit = min(q.way.MaxNewTokens, maxTokens-len(c.Prompt))
-	q.ids, q.logp, q.entropy = q.ids[:0], q.logp[:0], q.entropy[:0]
+	q.ids, q.logp, q.entropy, q.kept = q.ids[:0], q.logp[:0], q.entropy[:0], nil
 	q.feed, q.given, q.others, q.waits = q.feed[:0], nil, 0, false
 	q.steer()
 	q.turn(c.TurnTokens)
@@ -80,6 +81,9 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 	q.feed = append(q.feed[:0], x.ID)
 	q.logp = append(q.logp, x.LogProb)
 	q.entropy = append(q.entropy, x.Entropy)
+	if q.kept != nil || len(x.Kept) > 0 {
+		q.kept = append(append(q.kept, make([][]int32, len(q.ids)-1-len(q.kept))...), x.Kept)
+	}
 	if q.had != nil {
 		q.had[x.ID]++
 	}
@@ -103,7 +107,7 @@ func (q *sequence) add(x Drawn) (finish Finish, stop string, err error) {
 func (q *sequence) response(why Finish, stop string) Response {
 	return Response{
 		Request: q.call.index, Sample: q.sample,
-		IDs: slices.Clone(q.ids), LogProb: slices.Clone(q.logp), Entropy: slices.Clone(q.entropy),
+		IDs: slices.Clone(q.ids), LogProb: slices.Clone(q.logp), Entropy: slices.Clone(q.entropy), Kept: slices.Clone(q.kept),
 		Finish: why, Stop: stop, Observed: slices.Clip(q.given),
 	}
 }

@@ -49,14 +49,19 @@ func (q *sequence) steered(c Candidate) float32 {
 	return float32(x + (s.Bias[c.ID]-s.Presence*float64(min(n, 1))-s.Frequency*float64(n))/q.way.Temperature)
 }
 
-// Draw draws the token of a row as Sampling.Draw does, by the candidates' scores if the row
-// has some. These need the whole vocabulary.
-func (r *Row) Draw(likeliest []Candidate, all bool) (drawn Candidate, ok bool) {
+// Draw sets Out to a draw as Sampling.Draw makes it, by the candidates' scores if the row
+// has some. These need the whole vocabulary, whose distribution has this entropy.
+func (r *Row) Draw(likeliest []Candidate, all bool, entropy float32) (ok bool) {
 	if r.Score == nil {
-		return r.Way.Draw(r.Uniform, likeliest, all)
+		drawn, kept, ok := r.Way.Draw(r.Uniform, likeliest, all)
+		r.Out = Drawn{ID: drawn.ID, LogProb: drawn.LogProb, Entropy: entropy}
+		if whole := all && len(kept) == len(likeliest); ok && r.Kept && !whole {
+			r.Out.restrict(kept)
+		}
+		return ok
 	}
 	if !all {
-		return drawn, false
+		return false
 	}
 	way, list, total := r.Way, slices.Clone(likeliest), 0.0
 	if way.Greedy {
@@ -72,6 +77,8 @@ func (r *Row) Draw(likeliest []Candidate, all bool) (drawn Candidate, ok bool) {
 	slices.SortFunc(list, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(b.LogProb, a.LogProb), cmp.Compare(a.ID, b.ID))
 	})
-	drawn, ok = way.Draw(r.Uniform, list, true)
-	return likeliest[slices.IndexFunc(likeliest, func(c Candidate) bool { return c.ID == drawn.ID })], ok
+	drawn, _, ok := way.Draw(r.Uniform, list, true)
+	drawn = likeliest[slices.IndexFunc(likeliest, func(c Candidate) bool { return c.ID == drawn.ID })]
+	r.Out = Drawn{ID: drawn.ID, LogProb: drawn.LogProb, Entropy: entropy}
+	return ok
 }

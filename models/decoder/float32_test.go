@@ -69,10 +69,14 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 	f, b, err := c.Norm()
 	add("", err, f, b)
 	for _, entropy := range []bool{false, true} {
-		f, target, b, err := c.Head(false, entropy)
+		f, target, b, err := c.Head(models.HeadForm{EntropyGradient: entropy})
 		add(fmt.Sprintf(" entropy %v", entropy), err, f, target, b)
-		f, _, b, err = c.Head(true, entropy)
+		f, _, b, err = c.Head(models.HeadForm{Full: true, EntropyGradient: entropy})
 		add(fmt.Sprintf(" entropy %v stash 3", entropy), err, f, b)
+		f, _, b, err = c.Head(models.HeadForm{EntropyGradient: entropy, Kept: true})
+		add(fmt.Sprintf(" entropy %v", entropy), err, f, b)
+		f, _, _, err = c.Head(models.HeadForm{Full: true, Kept: true, Squares: true})
+		add(" stash 3", err, f)
 	}
 	rows, err := c.Rows()
 	add("", err, rows.Gather, rows.Add, rows.Pair)

@@ -55,27 +55,41 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 // are in the slice, and where, it takes from the caller. The difference is taken before
 // the products, since of a token that is almost certain little is left of it: sums of
 // w h and of -w p h apart would leave their rounding. With
-// full forward returns the slice's logits [R,v] as well, and backward takes
+// form.Full forward returns the slice's logits [R,v] as well, and backward takes
 // them in place of computing them again. With
-// entropyGradient it takes also v = dL/dentropy and the entropy [R]:
+// form.EntropyGradient it takes also v = dL/dentropy and the entropy [R]:
 // dlogits = w onehot(y) - p (w + v (logit - z + entropy)). In float16 the caller
 // multiplies w and v by a scale of the loss: all gradients are then that much
 // larger; the gradients' norm and the optimizer's update divide by it. Where there
 // is an adapter, nothing has a dE.
-func (a Architecture) Head(full, entropyGradient bool) (forward, target, backward models.Program, err error) {
-	d := a.Hidden
-	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
+//
+// With form.Kept a row is a distribution over a set of tokens: all other logits become
+// -1e30, so that their probabilities and gradients are 0. With form.Squares forward also
+// takes and returns the log-sum-exp q of twice the logits: e^(q - 2z) is the sum of the
+// squared probabilities.
+func (a Architecture) Head(form models.HeadForm) (forward, target, backward models.Program, err error) {
+	d, full, name := a.Hidden, form.Full, "head"
+	if form.Kept {
+		name = "head.kept" // programs of other names are not replaced by a device's operators
+	}
+	if form.Squares {
+		name += ".squares"
+	}
+	forward, err = graph.Build(name+".forward", func(g *graph.Graph) {
 		a.forProvider(g)
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
 		z0, u0 := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.MeanLogit, "R", 1)
 		logits := graph.Linear(h, e, nil)
+		if form.Kept {
+			logits = keptLogits(g, logits)
+		}
 		m := sampling{a}.largest(logits)
 		p := graph.Exp(graph.Sub(logits, m))
 		sum := graph.ReduceSum(p, -1)
 		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)
 		z := graph.Add(m, graph.Log(sum))
 		// Two log-sum-exps join as log(e^z0 + e^z), two means by their shares.
-		both := graph.Add(graph.Max(z0, z), graph.Log(graph.Add(g.Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(z0, z)))))))
+		both := joined(z0, z)
 		mean := graph.Add(graph.Mul(u0, graph.Exp(graph.Sub(z0, both))), graph.Mul(u, graph.Exp(graph.Sub(z, both))))
 		g.Output(ports.LogSumExpOut, both)
 		g.Output(ports.MeanLogitOut, mean)
@@ -83,17 +97,37 @@ func (a Architecture) Head(full, entropyGradient bool) (forward, target, backwar
 			g.Use(ports.Logits, models.Use{Role: models.Kept})
 			g.Output(ports.Logits, logits)
 		}
+		if form.Squares {
+			q := graph.Add(graph.Add(m, m), graph.Log(graph.ReduceSum(graph.Mul(p, p), -1)))
+			g.Output(ports.LogSquaresOut, joined(g.Float(ports.LogSquares, "R", 1), q))
+		}
 	})
 	target, wrong := graph.Build("head.target", func(g *graph.Graph) {
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, a.Vocab, d)
 		y := g.Input(ports.Targets, models.I64, graph.Dims("R"))
 		g.Output(ports.TargetLogit, graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
 	})
-	backward, failed := graph.Build("head.backward", func(g *graph.Graph) { a.headBackward(g, full, entropyGradient) })
+	name = "head"
+	if form.Kept && !full {
+		name = "head.kept"
+	}
+	backward, failed := graph.Build(name+".backward", func(g *graph.Graph) { a.headBackward(g, form) })
 	return forward, target, backward, cmp.Or(err, wrong, failed)
 }
 
-func (a Architecture) headBackward(g *graph.Graph, full, entropyGradient bool) {
+// joined is log(e^a + e^b).
+func joined(a, b *graph.Node) *graph.Node {
+	return graph.Add(graph.Max(a, b), graph.Log(graph.Add(a.Graph().Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(a, b)))))))
+}
+
+// keptLogits is logits [R,v] with -1e30 in place of those that are not kept.
+func keptLogits(g *graph.Graph, logits *graph.Node) *graph.Node {
+	at, ones := g.Input(ports.KeptPlaces, models.I64, graph.Dims("K", 2)), g.Float(ports.KeptOnes, "K")
+	set := graph.AddElements(graph.ExpandLike(g.Float(ports.KeptAll, "R", 1), logits), at, ones)
+	return graph.Where(graph.GreaterOrEqual(set, g.Scalar(1)), logits, g.Scalar(-1e30))
+}
+
+func (a Architecture) headBackward(g *graph.Graph, form models.HeadForm) {
 	a.forProvider(g)
 	d := a.Hidden
 	h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
@@ -104,13 +138,15 @@ func (a Architecture) headBackward(g *graph.Graph, full, entropyGradient bool) {
 		de = g.Float(ports.HeadSliceGrad, "v", d)
 	}
 	logits := graph.Linear(h, e, nil)
-	if full {
+	if form.Full {
 		g.Use(ports.Logits, models.Use{Role: models.Kept})
 		logits.Stash(g.Float(ports.Logits, "R", "v"))
+	} else if form.Kept {
+		logits = keptLogits(g, logits)
 	}
 	logp := graph.Sub(logits, z)
 	weight := graph.Neg(w)
-	if entropyGradient {
+	if form.EntropyGradient {
 		v, entropy := g.Float(ports.EntropyGrad, "R", 1), g.Float(ports.Entropy, "R", 1)
 		weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
 	}

@@ -125,7 +125,7 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 	x, stash, backward := tr.layers(t)
 	normForward, normBackward, err := c.Norm()
 	must(err)
-	headForward, headTarget, headBackward, err := c.Head(false, false)
+	headForward, headTarget, headBackward, err := c.Head(models.HeadForm{})
 	must(err)
 	norm := map[string]graphtest.Tensor{"inv_temperature": graphtest.Floats([]float64{1}), g.Norm: tr.w[g.Norm],
 		decoder.GradientPrefix + g.Norm: graphtest.Zeros(c.Hidden)}

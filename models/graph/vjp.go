@@ -73,14 +73,14 @@ func init() {
 			return []*Node{Mul(y, Sub(dy[0], ReduceSum(Mul(dy[0], y), -1)))}
 		},
 		// y = sum x:  every summand gets dy
-		"ReduceSum": func(c *call, dy []*Node) []*Node { return []*Node{expandLike(dy[0], c.in[0])} },
+		"ReduceSum": func(c *call, dy []*Node) []*Node { return []*Node{ExpandLike(dy[0], c.in[0])} },
 		// y = 1/n sum x:  every summand gets dy/n
 		"ReduceMean": func(c *call, dy []*Node) []*Node {
 			n, ok := c.in[0].shape.size().over(c.out[0].shape.size())
 			if !ok || n.Letters != "" {
 				fail("ReduceMean: the gradient needs a fixed size, not %v", n)
 			}
-			return []*Node{expandLike(Div(dy[0], dy[0].g.fill(float64(n.N), dy[0])), c.in[0])}
+			return []*Node{ExpandLike(Div(dy[0], dy[0].g.fill(float64(n.N), dy[0])), c.in[0])}
 		},
 		// Every later element depends on this one, so the sum runs back.
 		"CumSum": func(c *call, dy []*Node) []*Node {
@@ -119,7 +119,7 @@ func init() {
 		"Split": func(c *call, dy []*Node) []*Node {
 			for i, o := range c.out {
 				if dy[i] == nil {
-					dy[i] = expandLike(o.g.fill(0, o), o)
+					dy[i] = ExpandLike(o.g.fill(0, o), o)
 				}
 			}
 			axis := int(c.int("axis"))
@@ -200,10 +200,10 @@ func sizeOf(x *Node, axis int) *Node {
 	return x.g.call("Shape", "", models.I64, Dims(1), []*Node{x}, attr("start", axis), attr("end", axis+1))
 }
 
-// expandLike repeats a reduced gradient over the shape of like.
-func expandLike(dy, like *Node) *Node {
+// ExpandLike repeats x over the shape of like.
+func ExpandLike(x, like *Node) *Node {
 	shape := like.g.call("Shape", "", models.I64, Dims(len(like.shape)), []*Node{like})
-	return dy.g.call("Expand", "", dy.elem, like.shape, []*Node{dy, shape})
+	return x.g.call("Expand", "", x.elem, like.shape, []*Node{x, shape})
 }
 
 // attr is the value of an attribute, nil if the call does not have it.

@@ -93,7 +93,7 @@ func (m interpreted) checkTaught(t testing.TB) {
 	}
 	_, layer := must2(m.Layer(false, 1))(t)
 	_, norm := must2(m.Architecture.Norm())(t)
-	_, _, head := must3(m.Architecture.Head(false, true))(t)
+	_, _, head := must3(m.Architecture.Head(models.HeadForm{EntropyGradient: true}))(t)
 	for i := range m.Layers {
 		collect(layer, m.LayerPrefix(i))
 	}

@@ -43,6 +43,11 @@ const (
 	MeanLogit        = "u"       // [R,1], the mean of the logits of all earlier slices
 	MeanLogitOut     = "u_out"   // MeanLogit with this slice included
 	Logits           = "logits"  // [R,v], the logits of the slice, if they are stored
+	KeptAll          = "every"   // [R,1], 1 where a row is a distribution over the whole vocabulary, 0 where over some tokens
+	KeptPlaces       = "set"     // int64 [K,2], (r, token - the slice's first row) of such tokens; any place has the KeptOnes of 0
+	KeptOnes         = "ones"    // [K], 1 for each of them
+	LogSquares       = "q"       // [R,1], the log-sum-exp of twice the logits of all earlier slices
+	LogSquaresOut    = "q_out"   // LogSquares with this slice included
 	Targets          = "y"       // int64 [R], the response tokens
 	TargetLogit      = "logit"   // [R], the logits of Targets
 	TargetPlaces     = "at"      // int64 [R,2], (r, y[r] - the slice's first row), or (r, 0) where y[r] is in another slice

@@ -51,7 +51,7 @@ func TestFuse(t *testing.T) {
 		if got := ops(fuseAll(forward)); got["NormBFloat16"] != 2 || got["SwiGLUBFloat16"] != 1 || got["ProductOntoBFloat16"] != 2 || got["ProductBFloat16"] != 5 || got["CausalAttentionBFloat16"] != 1 || got["TurnBFloat16"] != 2 || got["RowsBFloat16"] != 4 || got["Gemm"] != 0 || got["Cast"] != 0 || got["Transpose"] != 0 {
 			t.Errorf("%s: forward has %v", dir, got)
 		}
-		_, _, head, err := a.Head(true, false)
+		_, _, head, err := a.Head(models.HeadForm{Full: true})
 		if err != nil {
 			t.Fatal(err)
 		}

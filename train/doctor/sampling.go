@@ -49,7 +49,8 @@ func (p *reading) sampling() *Finding {
 			same, per(p.right))
 	case filters != "" && p.entropy > 0.01 && p.surprise < 0.85*p.entropy && p.hidden > 4: // the two are equal on average where the model's own distribution is sampled
 		return found("filter", "%s hides from training what the model would write: the sampled tokens have %.2g nats "+
-			"each, of the %.2g that the model's distribution has. Leave it out of [rollout]", filters, p.surprise, p.entropy)
+			"each, of the %.2g that the model's distribution has. Leave it out of [rollout], or train the "+
+			"filtered policy with rollout.logp = \"kept\"", filters, p.surprise, p.entropy)
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ type Batch struct {
 // distributions that they were drawn from: by sequence, then by token.
 type Scores struct {
 	LogProb, Entropy [][]float64
+	SumSquares       [][]float64 // sums of the squared probabilities of these distributions; only Score sets them, with Options.Squares
 }
 
 // A Loss is the loss of a batch and its derivatives by sequence and scored
@@ -91,6 +92,8 @@ type Options struct {
 	Passes
 	// EntropyGradient allows derivatives with respect to the entropy.
 	EntropyGradient bool
+	// Squares has Score sum squared probabilities.
+	Squares bool
 	// Ranks are the processes that take the step together; nil means only this one.
 	Ranks Ranks
 	// Shard divides the optimizer's state among the ranks, and float32 weights that
@@ -144,7 +147,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 			return nil, err
 		}
 	}
-	learner, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Final: s.final})
+	learner, err := env.NewLearner(ring, runtime.LearnerOptions{StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Squares: o.Squares, Final: s.final})
 	if err != nil {
 		return nil, err
 	}

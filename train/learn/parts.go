@@ -113,9 +113,16 @@ func (c *crew) share(owner []int, b Batch, x Scores) error {
 		if owner[i] != c.ranks.Rank() && !b.leavesOut(i) {
 			n := q.Count()
 			x.LogProb[i], x.Entropy[i] = make([]float64, n), make([]float64, n)
+			if x.SumSquares != nil {
+				x.SumSquares[i] = make([]float64, n)
+			}
 		}
 	}
-	return c.ranks.Share(owner, x.LogProb, x.Entropy)
+	rows := [][][]float64{x.LogProb, x.Entropy}
+	if x.SumSquares != nil {
+		rows = append(rows, x.SumSquares)
+	}
+	return c.ranks.Share(owner, rows...)
 }
 
 // sharded says whether each rank updates a part of the weights.

@@ -18,6 +18,9 @@ func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences [
 	owner := s.owners(Batch{Sequences: sequences})
 	for {
 		out := newScores(len(sequences))
+		if s.options.Squares && l == s.learner {
+			out.SumSquares = make([][]float64, len(sequences))
+		}
 		var err error
 		for _, group := range microBatches(sequences, nil, s.own(owner), s.limit.tokens, s.options.ApartTokens) {
 			var p *runtime.Pass
@@ -56,6 +59,9 @@ func (s *Stepper) forward(ctx context.Context, l *runtime.Learner, sequences []r
 	}
 	for k, i := range group {
 		out.LogProb[i], out.Entropy[i] = Float64s(p.LogProb[k]), Float64s(p.Entropy[k])
+		if out.SumSquares != nil {
+			out.SumSquares[i] = Float64s(p.SumSquares[k])
+		}
 	}
 	return p, nil
 }

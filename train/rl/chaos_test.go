@@ -88,6 +88,11 @@ var chaosKinds = map[string]func(*rl.Config){
 		set(c, "gmpo", `{}`)
 		c.Model.DType, c.Train.SaveSteps, c.Train.SaveEvery = "float16", 2, 1
 	},
+	// The run trains the filtered policy, with a reference and sums of squared probabilities.
+	"kept": func(c *rl.Config) {
+		set(c, "grpo", `{"Advantage":"otb","KLBeta":0.05,"EntropyBonus":0.01}`)
+		c.Rollout.TopP, c.Rollout.TopK, c.Rollout.Temperature, c.Rollout.LogProb = 0.9, 6, 1.2, "kept"
+	},
 	// The run has problems of two files, easy ones first, whose order depends on measured rewards.
 	"mixed": func(c *rl.Config) {
 		c.Data.Train = rl.TrainFiles{{Path: "testdata/levels.jsonl"}, {Path: "testdata/more.jsonl", Weight: 0.3}}

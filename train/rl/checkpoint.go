@@ -74,7 +74,7 @@ func (r *round) state() *rundir.Round {
 // state returns the part of a checkpoint for a rollout.
 func (r *rollout) state() rundir.Rollout {
 	return rundir.Rollout{
-		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy,
+		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy, Kept: r.Kept,
 		Observed: r.Observed, Earned: r.Earned, Failed: r.Failed, Part: r.Part,
 		Text: r.Text, Truncated: r.Truncated, Reward: r.Score.Value, Components: r.Score.Components, Log: r.Score.Log,
 		Verdict: rundir.Verdict{Answer: r.Score.Answer, Reason: r.Score.Reason, Right: string(r.Score.Verdict), Status: string(r.Score.Status), Skip: r.Score.Skip},
@@ -89,7 +89,7 @@ func rolloutOf(x rundir.Rollout) rollout {
 	return rollout{
 		Problem: x.Problem, Sample: x.Sample, Part: x.Part,
 		graded: graded{PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb,
-			Entropy: x.Entropy, Observed: x.Observed, Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
+			Entropy: x.Entropy, Kept: x.Kept, Observed: x.Observed, Earned: x.Earned, Failed: x.Failed, Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 				Value: x.Reward, Components: x.Components, Log: x.Log,
 				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
 			}},

@@ -32,7 +32,7 @@ type Config struct {
 	Model       modelConfig             `toml:"model" help:"Which policy is trained"`
 	LoRA        train.LoRAConfig        `toml:"lora" needs:"on=true" help:"Training an adapter in place of the model's weights"`
 	Data        dataConfig              `toml:"data" help:"Which problems are trained on, and in which order"`
-	Rollout     rolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
+	Rollout     rolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of one distribution (see logp), and a truncated response earns 0"`
 	Environment environmentConfig       `toml:"environment" needs:"name!=single" help:"What the policy talks to between the turns of an episode, in training and in the evaluations of the run. Without one a response is a single turn. rollout.max_new_tokens bounds all tokens of an episode after its prompt"`
 	Reward      RewardConfig            `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
 	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
@@ -80,6 +80,7 @@ type rolloutConfig struct {
 	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
 	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens; unless it is set, on CUDA as many as make a round fastest"`
 	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots (on a GPU: whatever the other slots hold), as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
+	LogProb         string `toml:"logp" choice:"full kept" needs:"top_p!=1 top_k!=0 min_p!=0" note:"full: of the model's distribution over the whole vocabulary, which is what then is trained, and not the filtered one that samples; kept: of the distribution over the tokens that the filters keep, whose ids each response records" help:"which policy the log-probs, the entropies and the gradient are of where top_p, top_k or min_p filter it"`
 	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
 }
 
@@ -204,7 +205,7 @@ func Default() Config {
 		Rollout: rolloutConfig{
 			PromptsPerRound: 128, SamplesPerPrompt: 8,
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,
-			Slots: 32, OldLogProb: "rollout",
+			Slots: 32, LogProb: "full", OldLogProb: "rollout",
 		},
 		Environment: environmentConfig{Name: "single", Limits: environment.DefaultLimits(), Advantages: "episode", Settings: &environment.Single{}},
 		Reward:      RewardConfig{Name: "math", Rule: rule},

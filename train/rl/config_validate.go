@@ -88,11 +88,11 @@ func (c Config) checkTraining() error {
 	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+data.Arithmetic+" never come again")
 
 	needs := objectives.NeedsOf(c.Objective.Settings)
-	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Greedy && !needs.States,
-		"\"turn\" compares episodes with each other by their turns, and this objective with a greedy one, or turns itself")
+	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Greedy && !needs.States && !needs.Squares,
+		"\"turn\" compares episodes with each other by their turns, and this objective with a greedy one, or turns or tokens itself")
 	for _, f := range settings.Fields(c.Objective.Settings) {
-		v.check("objective.advantage", f.Value, f.Key != "advantage" || !needs.Squares && !needs.Roles,
-			"must be another rule: a run has neither roles nor sums of squared probabilities, which onering weights takes")
+		v.check("objective.advantage", f.Value, f.Key != "advantage" || !needs.Roles,
+			"must be another rule: a run has no roles, which onering weights takes")
 	}
 	v.loop(c)
 	return errors.Join(v.errs...)

@@ -231,7 +231,7 @@ func (s sized) round(c Config, split Split) limits.Round {
 func seconds(c Config, r limits.Round, gpu string) (float64, bool) {
 	for _, more := range []bool{
 		!objectives.NeedsOf(c.Objective.Settings).Apart, // all passes of a step go forward before the first goes backward
-		c.Rollout.OldLogProb == "rescore", objectives.NeedsOf(c.Objective.Settings).Reference,
+		c.Rollout.OldLogProb == "rescore" || objectives.NeedsOf(c.Objective.Settings).Squares, objectives.NeedsOf(c.Objective.Settings).Reference,
 	} {
 		if more {
 			r.Again++

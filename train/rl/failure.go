@@ -48,10 +48,11 @@ type Failure struct {
 
 // A failureTrajectory is a trajectory of that batch.
 type failureTrajectory struct {
-	Rollout  int     `json:"rollout"` // its number in the round
-	Problem  string  `json:"problem"`
-	Prompt   []int32 `json:"prompt_ids"`
-	Response []int32 `json:"response_ids"`
+	Rollout  int       `json:"rollout"` // its number in the round
+	Problem  string    `json:"problem"`
+	Prompt   []int32   `json:"prompt_ids"`
+	Response []int32   `json:"response_ids"`
+	Kept     [][]int32 `json:"kept,omitempty"` // as in rollouts/
 	// Observed are the tokens in the response that the policy did not sample.
 	Observed   []sampler.Observed `json:"observed,omitempty"`
 	Reward     float64            `json:"reward"`
@@ -83,7 +84,7 @@ func (t *trainer) failure(step *failedStep, at train.Position) Failure {
 	for i, j := range step.rollouts {
 		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
 		one := failureTrajectory{
-			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: x.IDs, Observed: y.Observed,
+			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: x.IDs, Observed: y.Observed, Kept: y.Kept,
 			Reward: x.Reward, Advantage: x.Advantage, Group: x.Group, Truncated: x.Truncated, Degenerate: x.Degenerate,
 			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
 			TokenAdvantage: x.TokenAdvantage,
@@ -143,7 +144,7 @@ func decodeFailure(r io.Reader) (f Failure, err error) {
 	}
 	for i, x := range f.Trajectories {
 		n := len(x.Response)
-		if len(x.Prompt) == 0 || len(x.OldLogProb) != n || len(x.RefLogProb) != 0 && len(x.RefLogProb) != n {
+		if len(x.Prompt) == 0 || len(x.OldLogProb) != n || len(x.RefLogProb) != 0 && len(x.RefLogProb) != n || len(x.Kept) != 0 && len(x.Kept) != n {
 			return f, fmt.Errorf("trajectory %d: its parts do not have the %d tokens of its response", i, n)
 		}
 	}

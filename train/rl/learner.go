@@ -29,11 +29,11 @@ type learner struct {
 
 // openRun opens the run whose optimizer steps a learner takes.
 func openRun(c Config, s train.Setup) (*train.Run, error) {
-	o, objective := c.Optimizer, c.Objective.Settings
+	o, needs := c.Optimizer, objectives.NeedsOf(c.Objective.Settings)
 	return train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: o.Rule, MaxGradNorm: o.MaxGradNorm,
-		Temperature: c.Rollout.Temperature, Passes: c.Train.storing(train.PassesOf(s.Policy, c.Train.MicroTokens, objectives.NeedsOf(objective).Apart)),
-		EntropyGradient: objectives.NeedsOf(objective).EntropyGradient,
+		Temperature: c.Rollout.Temperature, Passes: c.Train.storing(train.PassesOf(s.Policy, c.Train.MicroTokens, needs.Apart)),
+		EntropyGradient: needs.EntropyGradient, Squares: needs.Squares,
 	})
 }
 
@@ -47,22 +47,29 @@ func newLearner(c Config, run *train.Run) (*learner, error) {
 }
 
 // score sets the old policy's log-probs of a new round: the sampler's, or with old_logp =
-// "rescore" the learner's; and the reference policy's if the objective needs them.
+// "rescore" the learner's; and its sums of squared probabilities and the reference policy's
+// log-probs, if the objective needs them.
 func (l *learner) score(ctx context.Context, r *round) error {
 	r.rescored = l.config.Rollout.OldLogProb == "rescore"
-	if !r.rescored && l.reference == nil {
+	squares := objectives.NeedsOf(l.objective).Squares
+	if !r.rescored && !squares && l.reference == nil {
 		return nil
 	}
 	l.run.Clock.Enter(metrics.PhaseScore)
 	defer l.run.Clock.Enter(metrics.PhaseOther)
-	if r.rescored {
+	if r.rescored || squares {
 		scores, err := l.run.Stepper.Score(ctx, r.sequences)
 		if err != nil {
 			return err
 		}
 		for i, logp := range scores.LogProb {
-			r.trajectories[i].OldLogProb = logp
-			r.compare(i, logp)
+			if r.rescored {
+				r.trajectories[i].OldLogProb = logp
+				r.compare(i, logp)
+			}
+			if squares {
+				r.trajectories[i].SumPiSquared = scores.SumSquares[i]
+			}
 		}
 	}
 	if l.reference != nil {

@@ -131,7 +131,8 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 			Truncated: x.Truncated, Degenerate: x.Degenerate, Group: x.Group,
 			Turns: (&rollout{graded: graded{Response: x.Response, Observed: x.Observed}}).turns(),
 		})
-		step.Sequences = append(step.Sequences, sequenceOf(x.Prompt, x.Response, x.Observed))
+		y := rollout{graded: graded{Prompt: x.Prompt, Response: x.Response, Observed: x.Observed, Kept: x.Kept}}
+		step.Sequences = append(step.Sequences, y.sequence())
 	}
 	for _, x := range b.Trajectories {
 		step.Live = append(step.Live, objectives.Live(o, x))

@@ -181,13 +181,14 @@ func (r *roller) sample(ctx context.Context, problems []data.Problem, n int, pro
 	if len(tasks) == 0 {
 		return out, sampler.Stats{}, ctx.Err()
 	}
-	options := sampler.Options{Sampling: c.Sampling, Seed: uint64(r.config.Train.Seed)}
+	options := sampler.Options{Sampling: c.Sampling, Kept: c.LogProb == "kept", Seed: uint64(r.config.Train.Seed)}
 	if err := r.policy.Ends(&options, r.prompter.Template); err != nil {
 		return nil, sampler.Stats{}, err
 	}
 	stats, err := r.grader(n, numbers).Sample(ctx, r.lanes, options, tasks, func(g reward.Graded) error {
 		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, learn.Float64s(g.LogProb), learn.Float64s(g.Entropy)
+		x.Kept = g.Kept
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
 		x.Observed, x.Earned, x.Failed = g.Observed, g.Outcome.Rewards, g.Outcome.Failed != nil
 		x.setSegments(g, r.prompter.Tokenizer)

@@ -61,6 +61,7 @@ type graded struct {
 	Prompt           []int32
 	Response         []int32            // the tokens that the policy sampled
 	LogProb, Entropy []float64          // per response token, as the sampler saw it
+	Kept             [][]int32          // per response token, the ids that the filters kept; see sampler.Response
 	Observed         []sampler.Observed // tokens in it that the policy did not sample
 	Earned           []float64          // the environment's reward for each turn, NaN if there is none
 	Failed           bool               // why the environment could not continue
@@ -71,7 +72,11 @@ type graded struct {
 }
 
 // sequence returns the rollout as the learner takes it.
-func (r *rollout) sequence() runtime.Sequence { return sequenceOf(r.Prompt, r.Response, r.Observed) }
+func (r *rollout) sequence() runtime.Sequence {
+	s := sequenceOf(r.Prompt, r.Response, r.Observed)
+	s.Kept = r.Kept
+	return s
+}
 
 // sequenceOf returns a prompt and a response, of which the policy's sampled tokens are
 // scored.
@@ -336,6 +341,9 @@ func (r *round) lines(decode func([]int32) string) iter.Seq[rundir.RolloutLine] 
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				PromptText: x.PromptText, PromptIDs: x.Prompt, Part: x.Part,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
+			}
+			for _, set := range x.Kept { // a checkpoint does not tell nil from empty
+				line.Kept = append(line.Kept, append([]int32{}, set...))
 			}
 			if x.Part {
 				all, _ := sampler.Response{IDs: x.Response, Observed: x.Observed}.Tokens()

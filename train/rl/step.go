@@ -41,10 +41,12 @@ func NewStep() *Step {
 }
 
 // A ScoredRow is a prompt and a response, which may be an episode as a line of rollouts
-// has it: then only the policy's tokens are scored.
+// has it: then only the policy's tokens are scored. Kept are the ids of that line among which
+// the tokens are scored.
 type ScoredRow struct {
 	policy.Pair
 	Turns rundir.Turns `json:"turns"`
+	Kept  [][]int32    `json:"kept"`
 }
 
 // Sequence returns the row as a Learner of a policy reads it.
@@ -53,8 +55,12 @@ func (row ScoredRow) Sequence(p *policy.Policy) (runtime.Sequence, error) {
 		return runtime.Sequence{}, errors.New(`"turns" are parts of "response_ids", which must be given: they are the "ids" of a line of rollouts, and its "response" is not all the policy's`)
 	}
 	s, err := row.Pair.Sequence(p)
-	if err != nil || len(row.Turns) == 0 {
+	if err != nil {
 		return s, err
+	}
+	s.Kept = row.Kept
+	if len(row.Turns) == 0 {
+		return s, s.Check()
 	}
 	ids := *row.ResponseIDs
 	if err := row.Turns.Check(len(ids)); err != nil {
@@ -69,7 +75,12 @@ func (row ScoredRow) Sequence(p *policy.Policy) (runtime.Sequence, error) {
 			observed = append(observed, sampler.Observed{At: at, IDs: ids[t.From:t.To]})
 		}
 	}
-	return sequenceOf(s.Tokens[:len(s.Tokens)-len(ids)], rundir.Sampled(row.Turns, ids), observed), nil
+	s = sequenceOf(s.Tokens[:len(s.Tokens)-len(ids)], rundir.Sampled(row.Turns, ids), observed)
+	s.Kept = rundir.Sampled(row.Turns, row.Kept)
+	if len(s.Kept) == 0 && len(row.Kept) > 0 {
+		return s, fmt.Errorf("%d sets in \"kept\" for %d response tokens", len(row.Kept), len(ids))
+	}
+	return s, s.Check()
 }
 
 // Widen inserts figures of 0 for the tokens of an environment.

@@ -25,6 +25,7 @@ func (r *round) addParts() {
 			part := r.rollouts[i]
 			part.Part, part.Prompt, part.Response, part.Observed, part.Text = true, s.Prompt, s.IDs, s.Observed, ""
 			part.LogProb, part.Entropy = learn.Float64s(s.LogProb), learn.Float64s(s.Entropy)
+			part.Kept = s.Kept
 			part.Earned, part.Earlier = nil, nil
 			r.rollouts = append(r.rollouts, part)
 		}
@@ -144,6 +145,7 @@ func (r *rollout) addTurns(line *rundir.RolloutLine, decode func([]int32) string
 		from, turn = to+len(o.IDs), turn+1
 	}
 	line.IDs, line.LogP = all, rundir.Widen(line.Turns, line.LogP)
+	line.Kept = rundir.Widen(line.Turns, line.Kept)
 	line.W, line.Delta = rundir.Widen(line.Turns, line.W), rundir.Widen(line.Turns, line.Delta)
 }
 

@@ -60,8 +60,11 @@ type RolloutLine struct {
 	// Turns say who wrote which part of IDs, nil if the policy wrote all.
 	Turns Turns   `json:"turns,omitempty"`
 	IDs   []int32 `json:"ids"`
-	// LogP has the log-prob of each token when it was sampled.
+	// LogP has the log-prob of each token when it was sampled. With rollout.logp = "kept" it is
+	// the one among the tokens of Kept: the ids that the filters kept, and none where they kept
+	// the whole vocabulary.
 	LogP rounded[float64] `json:"logp"`
+	Kept [][]int32        `json:"kept,omitempty"`
 	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of the old
 	// policy, both before the newest optimizer step with the response. They are nil
 	// without such a step.

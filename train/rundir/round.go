@@ -43,6 +43,7 @@ type Rollout struct {
 	Prompt, Response []int32
 	PromptText       string             // "" in checkpoints of older versions
 	LogProb, Entropy []float64          // per token of the response, when it was sampled
+	Kept             [][]int32          // per token the ids that the filters kept, or nil
 	Observed         []sampler.Observed // tokens in the response that the policy did not sample
 	Earned           []float64          // the environment's reward for each turn, NaN if there was none
 	Failed           bool               // why the environment could not continue
@@ -147,5 +148,5 @@ func fits(x *Rollout, y *Trajectory, u *Update) bool {
 	}
 	return len(x.Prompt) > 0 && x.Problem >= 0 && len(x.LogProb) == n && len(x.Entropy) == n &&
 		optional(len(y.OldLogProb)) && optional(len(y.RefLogProb)) && optional(len(y.TokenAdvantage)) &&
-		optional(len(u.W)) && len(u.W) == len(u.Delta)
+		optional(len(x.Kept)) && optional(len(u.W)) && len(u.W) == len(u.Delta)
 }
