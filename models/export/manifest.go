@@ -80,7 +80,8 @@ var letters = map[string]string{
 	"R": "rows that predict a response token", "v": "rows of a slice of the vocabulary",
 	"m": "sums of rows in rows.pair", "k": "candidates of a row",
 	"n": "elements of a slice of all weights in the graphs of the optimizer, rows that are looked up or added in rows",
-	"M": "rows of a matrix; of copies, the packed tokens that rows share", "J": "the most rows that share a token", "K": "tokens of all sets of a slice, and one more",
+	"M": "rows of a matrix; of copies, the packed tokens that rows share", "J": "the most rows that share a token",
+	"K": "tokens of all sets of a slice, and one more",
 }
 
 func newManifest(arch models.Architecture, graphs []graphFile, o Options) manifest {

@@ -74,7 +74,7 @@ func Recurrence(s, g, u, l, m, y *Node, backward bool) (last, states, n *Node) {
 func scanVJP(c *call, dy []*Node) []*Node {
 	for _, i := range []int{0, 2} { // the last state and N
 		if dy[i] == nil {
-			dy[i] = expandLike(c.out[i].g.fill(0, c.out[i]), c.out[i])
+			dy[i] = ExpandLike(c.out[i].g.fill(0, c.out[i]), c.out[i])
 		}
 	}
 	l, m, states, n := c.in[3], c.in[4], c.out[1], c.out[2]
