@@ -14,6 +14,8 @@ import (
 	"onering/internal/scaffold"
 	"onering/internal/settings"
 	"onering/models"
+	"onering/objectives"
+	"onering/objectives/objectivetest"
 	"onering/objectives/policy"
 	"onering/reward"
 	"onering/train/rl"
@@ -47,6 +49,9 @@ func (p pluginCommands) command() *cobra.Command {
 		c.Flags().BoolVar(&asJSON, "json", false, "print one JSON list")
 	}
 	c.AddCommand(list, p.new())
+	if p.kind == "objective" {
+		c.AddCommand(newObjectivesCheck())
+	}
 	walk(c, func(c *cobra.Command) {
 		c.Use, c.Short, c.Long, c.Example = p.fill(c.Use), p.fill(c.Short), p.fill(c.Long), p.fill(c.Example)
 	})
@@ -115,8 +120,17 @@ func (p pluginCommands) show() *cobra.Command {
 
 func (p pluginCommands) new() *cobra.Command {
 	var module string
+	var python bool
 	c := newCommand("plugins-new", nil, func(c *cobra.Command, args []string) error {
 		name := args[0]
+		if python {
+			path, err := scaffold.Python(".", name)
+			if err == nil {
+				fmt.Fprintln(c.OutOrStdout(), path)
+				slog.Info("wrote an objective", "name", name, "next", fmt.Sprintf(`onering objectives check --set 'objective.command=["python3", %q]'`, path))
+			}
+			return err
+		}
 		begin, paths := scaffold.Kinds[p.kind], []string(nil)
 		try := "go test ./" + begin.Folder + "/" + name
 		var err error
@@ -140,6 +154,31 @@ func (p pluginCommands) new() *cobra.Command {
 	})
 	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
 	must(c.MarkFlagDirname("module"))
+	if p.kind == "objective" {
+		c.Flags().BoolVar(&python, "python", false, "write a program with a loss in PyTorch, for objective.name = \"command\"")
+	}
+	return c
+}
+
+// newObjectivesCheck runs the conformance suite on an objective with settings.
+func newObjectivesCheck() *cobra.Command {
+	s := newChoice(func(c *rl.Config) { _ = settings.Choose(c, "objective", "command") }, "objective")
+	c := newCommand("objectives-check", nil, s.run(func(c *cobra.Command, _ []string, r *resolved) error {
+		err := reward.Ready(c.Context(), r.Objective.Settings)
+		if err == nil {
+			err = objectivetest.Check(func() objectives.Objective {
+				again, err := s.resolveModel(c, "")
+				must(err) // it was resolved once
+				return again.Objective.Settings
+			})
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.OutOrStdout(), "%s keeps all %d rules\n", r.Objective.Name, len(objectivetest.Rules()))
+		return nil
+	}))
+	s.register(c, "objective.name=objective")
 	return c
 }
 

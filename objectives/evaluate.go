@@ -34,7 +34,8 @@ func (w Weighted) GradientShares() [9]float64 { return gradientShares(slices.Clo
 // Unusable input and results that are not finite are errors that name the group and the
 // response, both counted from 0. Diagnostics omits a ratio that overflows, but has its
 // logarithm.
-func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, error) {
+func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (result Result, err error) {
+	defer failedTo(&err)
 	if err := Check(o); err != nil {
 		return Result{}, fmt.Errorf("objectives: %w", err)
 	}
@@ -89,6 +90,16 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 		observer.Observe(b)
 	}
 	return out, nil
+}
+
+// failedTo turns the panic of an objective without an answer into an error. It is to be deferred.
+func failedTo(err *error) {
+	p := recover()
+	if failed, ok := p.(Failed); ok {
+		*err = failed
+	} else if p != nil {
+		panic(p)
+	}
 }
 
 func checkGroups(o Objective, groups [][]Trajectory) error {

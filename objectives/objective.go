@@ -175,6 +175,15 @@ type Objective interface {
 	Weights(b Batch, w [][]float64)
 }
 
+// A Failed is the panic of an objective that has no answer, such as one whose program has
+// died. Hosts return its error as it is.
+type Failed struct{ Err error }
+
+func (f Failed) Error() string { return f.Err.Error() }
+
+// Unwrap returns Err.
+func (f Failed) Unwrap() error { return f.Err }
+
 // An Advantager computes the advantages of one group: every response to one prompt.
 // Reward is the shaped reward, LogProb and OldLogProb are the sampler's, and the
 // reference's log-probs are not known yet. Without this method, RoundAdvantager decides,

@@ -51,7 +51,7 @@ func weigh(o objectives.Objective, b objectives.Batch) [][]float64 {
 // TestLoneResponses: an objective that wants no groups learns from a round of single responses
 // with different rewards; an objective that wants groups learns nothing from this round.
 func TestLoneResponses(t *testing.T) {
-	for _, name := range objectives.Names() {
+	for _, name := range builtIn {
 		for _, rule := range append(objectives.AdvantageRules(), "") {
 			set := keys{}
 			if rule != "" {
@@ -253,7 +253,7 @@ func TestScaleInvariance(t *testing.T) {
 		for i := range larger.Trajectories {
 			larger.Trajectories[i].Advantage *= scale
 		}
-		for _, name := range objectives.Names() {
+		for _, name := range builtIn {
 			o := makeObjective(t, name, nil)
 			scale := scale
 			switch {
@@ -340,7 +340,7 @@ func TestPenalties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := drawBatch(rt, 0.5)
 		const beta, bonus = 0.04, 0.3
-		for _, name := range objectives.Names() {
+		for _, name := range builtIn {
 			each := func(n int) float64 { return 1 / float64(len(b.Trajectories)*n) }
 			aggregate := ""
 			if f, has := fieldsOf(makeObjective(t, name, nil))["aggregate"]; has {

@@ -115,7 +115,7 @@ func (c *comparer) repeated(g, a *latex.Node) bool {
 	list, one := swapped(a.Op == latex.List, g, a)
 	if list.Name == "and" && list.Contains(latex.Unit) && one.Contains(latex.Unit) {
 		// 5 hours and 30 minutes is one duration.
-		if q, ok := c.sumOf(&latex.Node{Op: latex.Add, Args: list.Args}); ok {
+		if q, ok := c.splitSum(&latex.Node{Op: latex.Add, Args: list.Args}); ok {
 			total := product(append([]*latex.Node{q.value}, unitNodes(q.units)...)...)
 			return c.pair(list == g, total, one)
 		}

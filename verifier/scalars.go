@@ -27,7 +27,9 @@ type unitPower struct {
 	power int
 }
 
-// quantityOf splits n.
+// quantityOf splits n into its number and its units. A product, a quotient or a sum is split
+// only if a unit stands in it (a product also for a per cent sign); a sum if all its terms
+// have units of one dimension, as 5 ft 6 in.
 func (c *comparer) quantityOf(n *latex.Node) quantity {
 	switch n.Op {
 	case latex.Percent:
@@ -44,12 +46,15 @@ func (c *comparer) quantityOf(n *latex.Node) quantity {
 		if !n.Contains(latex.Unit) && !n.Contains(latex.Percent) {
 			break
 		}
-		return c.product(n)
+		return c.splitProduct(n)
 	case latex.Div:
 		if !n.Contains(latex.Unit) {
 			break
 		}
 		num, den := c.quantityOf(n.Args[0]), c.quantityOf(n.Args[1])
+		if den.percent || den.degree {
+			den = quantity{value: n.Args[1]} // 10 m/5 % is 200 m
+		}
 		num.value = &latex.Node{Op: latex.Div, Args: []*latex.Node{num.value, den.value}}
 		for _, u := range den.units {
 			num.units = append(num.units, unitPower{u.name, -u.power})
@@ -57,7 +62,7 @@ func (c *comparer) quantityOf(n *latex.Node) quantity {
 		return num
 	case latex.Add:
 		if n.Contains(latex.Unit) {
-			if q, ok := c.sumOf(n); ok {
+			if q, ok := c.splitSum(n); ok {
 				return q
 			}
 		}
@@ -69,8 +74,8 @@ func (c *comparer) quantityOf(n *latex.Node) quantity {
 	return quantity{value: n}
 }
 
-// product splits the factors of n.
-func (c *comparer) product(n *latex.Node) quantity {
+// splitProduct splits the factors of n.
+func (c *comparer) splitProduct(n *latex.Node) quantity {
 	q := quantity{}
 	var factors []*latex.Node
 	for i, arg := range n.Args {
@@ -174,8 +179,8 @@ func (c *comparer) isMeasure(n *latex.Node) bool {
 // certain are units in letters that nobody means as variables.
 var certain = setOf("[{Omega1}] [{m2}] [{m3}] [{m1}{s-1}] [{m1}{s-2}] [{km1}{h-1}]")
 
-// sumOf adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.
-func (c *comparer) sumOf(n *latex.Node) (quantity, bool) {
+// splitSum adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.
+func (c *comparer) splitSum(n *latex.Node) (quantity, bool) {
 	var total quantity
 	var dim dimension
 	var unit *big.Rat

@@ -17,7 +17,7 @@ var sizes = []struct {
 	{"lines outside tests", 114500, (*house).lines},
 	{"packages", 112, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1160, (*house).exported},
-	{"packages of ours that cmd imports", 26, func(h *house) int { return len(h.imports("cmd")) }},
+	{"packages of ours that cmd imports", 28, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 10, func(h *house) int { return len(h.imports("train")) }},
 	{"files of the largest package but cmd", 25, (*house).mostFiles},
 	{"structs with more than 24 methods", 14, (*house).wideTypes},

@@ -14,7 +14,7 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{"cmd", "policy objectives/policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings internal/peers"},
+	{"cmd", "policy objectives objectives/objectivetest objectives/policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data runtime models models/hub internal/scaffold sampler verifier tokenize reward internal/settings internal/peers"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
@@ -40,6 +40,7 @@ var rooms = []struct {
 	{"objectives/objectivetest", "objectives internal/registry"},
 	{"internal/scaffold", "internal/files"},
 	{"objectives/policy", "objectives internal/settings"},
+	{"objectives/command", "objectives internal/process"},
 	{"objectives/*", "objectives objectives/policy"},
 
 	{"models", "internal/ordered internal/files internal/registry models/onnx"},
@@ -109,6 +110,7 @@ var rooms = []struct {
 // testAllow lists what tests may import beyond their package's row.
 var testAllow = map[string]string{
 	"objectives":                 "objectives/*",
+	"objectives/command":         "objectives/dapo objectives/objectivetest",
 	"objectives/*":               "objectives/objectivetest",
 	"objectives/policy":          "objectives/objectivetest",
 	"objectives/objectivetest":   "objectives/*",

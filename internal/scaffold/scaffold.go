@@ -101,6 +101,24 @@ func (k Kind) Add(root, name string) ([]string, error) {
 	return append(paths, all), nil
 }
 
+// Python writes an objective as a Python program, NAME.py in dir, and returns the file's name.
+// A file of that name is not overwritten.
+func Python(dir, name string) (string, error) {
+	text, err := templates.ReadFile("template/objective/loss.py")
+	if err != nil {
+		return "", fmt.Errorf("scaffold: %w", err)
+	}
+	path := strings.TrimSuffix(name, ".py") + ".py"
+	if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+		return "", fmt.Errorf("scaffold: %s exists: remove it or choose another name", filepath.Join(dir, path))
+	}
+	content := bytes.ReplaceAll(text, []byte("FILE"), []byte(path))
+	if err := files.WriteFile(filepath.Join(dir, path), files.Content(content)); err != nil {
+		return "", fmt.Errorf("scaffold: %w", err)
+	}
+	return path, nil
+}
+
 // files returns the plug-in and its conformance test.
 func (k Kind) files(name string) []file {
 	return []file{

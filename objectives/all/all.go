@@ -3,6 +3,7 @@
 package all
 
 import (
+	_ "onering/objectives/command"
 	_ "onering/objectives/dapo"
 	_ "onering/objectives/drgrpo"
 	_ "onering/objectives/gmpo"

@@ -176,9 +176,10 @@ func List(names []string) string {
 		}
 		fmt.Fprintf(&b, "  %-12s %s\n", r.name, r.loss)
 	}
+	fmt.Fprintln(&b, "formulas of your own")
 	for _, name := range names {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.name == name }) {
-			fmt.Fprintln(&b, name)
+			fmt.Fprintf(&b, "  %-12s %s\n", name, map[string]string{"command": "what a program answers, in any language"}[name])
 		}
 	}
 	return b.String()

@@ -145,13 +145,15 @@ func split(text string) (parts []string, balanced bool) {
 	return parts, depth == 0 && quote == 0
 }
 
-// writePython writes calls as readPython reads them. JSON is a value in that form.
+// writePython writes calls as readPython reads them. The values stay JSON, which readPython
+// takes beside the True, False and None of Python.
 func writePython(calls []Call) string {
 	var texts []string
 	for _, c := range calls {
 		var given []string
 		d := json.NewDecoder(bytes.NewReader(c.Arguments))
-		for _, err := d.Token(); err == nil && d.More(); { // arguments that are not an object are written as none
+		begin, err := d.Token()
+		for begin == json.Delim('{') && err == nil && d.More() { // arguments that are not an object are written as none
 			var key json.Token
 			var value json.RawMessage
 			if key, err = d.Token(); err == nil {

@@ -15,7 +15,10 @@ import (
 // plug-in: its panic is an error that names it.
 func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scores) (x learn.Loss, stats []objectives.Stat, err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if failed, ok := p.(objectives.Failed); ok {
+			err = failed
+		} else if p != nil {
 			err = fmt.Errorf("objective %q panics: %v\n%s", name, p, debug.Stack())
 		}
 	}()

@@ -84,7 +84,7 @@ func ready(ctx context.Context, c Config, log *slog.Logger) error {
 	}
 	reward.SetTemplate(c.Reward.Rule, template.Name)
 	there := func(ctx context.Context) error { return reward.Ready(ctx, c.Environment.Settings) }
-	if err := errors.Join(reward.Ready(ctx, c.Reward.Rule), c.Environment.InTime(ctx, there)); err != nil {
+	if err := errors.Join(reward.Ready(ctx, c.Reward.Rule), reward.Ready(ctx, c.Objective.Settings), c.Environment.InTime(ctx, there)); err != nil {
 		return err
 	}
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {

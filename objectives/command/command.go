@@ -1,0 +1,311 @@
+// Package command is the objective of a program that the user writes in any language, for
+// example with PyTorch, which differentiates it. The program reads a JSON object for each
+// optimizer step from its standard input, one on each line, and answers with one line on its
+// standard output:
+//
+//	{"id": 1, "step": 0, "steps": 40, "state": null, "trajectories": [{"logp": [...], "at": [...],
+//	 "old_logp": [...], "advantage": 0.5, "reward": 1, "group": 0, "truncated": false, "ids": [...]}, ...]}
+//	{"id": 1, "loss": -0.02, "weights": [[...], ...]}
+//
+// weights are dloss/dlogp, one number for each token, in the order of the trajectories. "at" has
+// the log-probs as constants: a quantity that is detached from the gradient is computed from
+// it. It is logp, but for the test of the derivative. ref_logp, entropy and token_advantage
+// are there where the run has them.
+//
+// What the program answers as "state", any JSON, comes back with the next step and is kept in
+// checkpoints, so a program that holds nothing else resumes to the same bits. {"id": 1,
+// "error": "..."} ends the run. A program that dies or does not answer in time is started
+// anew and asked again.
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"onering/internal/process"
+	"onering/internal/strict"
+	"onering/objectives"
+)
+
+func init() {
+	objectives.Register("command", func() objectives.Objective {
+		return &Program{Shared: objectives.Defaults("standardized"), Wire: "json", Timeout: 60, Retries: 2}
+	})
+}
+
+// A Program asks a process that keeps running. The shared settings say how advantages are
+// computed; their penalties are added to the program's loss, with 1/T for each token.
+type Program struct {
+	objectives.Shared
+	// Command is the program and its arguments, such as ["python3", "loss.py"]. Required.
+	Command []string `toml:"command"`
+	// Wire is json, lists of numbers, or float32: each list is a text, base64 of little-endian
+	// float32, in questions, and may be one in answers. Default json.
+	Wire string `toml:"wire" choice:"json float32"`
+	// Timeout is the seconds that an answer may take, Retries how often a step is asked again. Defaults 60, 2.
+	Timeout float64 `toml:"timeout" range:"(0,86400]"`
+	Retries int     `toml:"retries" range:"[0,100]"`
+	// Reference and Entropy ask for log-probs of the reference and for entropies. Default false.
+	Reference bool `toml:"reference"`
+	Entropy   bool `toml:"entropy"`
+	// Apart says that a response's weights depend on no other's log-probs, which saves memory. Default false.
+	Apart bool `toml:"apart"`
+
+	mu       sync.Mutex
+	question []byte  // the newest question without its id
+	answer   *answer // and what was answered
+	state    json.RawMessage
+}
+
+// A response is a trajectory as the program reads it. Lists are []float64 or a text.
+type response struct {
+	LogProb        any     `json:"logp"`
+	At             any     `json:"at"`
+	OldLogProb     any     `json:"old_logp"`
+	RefLogProb     any     `json:"ref_logp,omitempty"`
+	Entropy        any     `json:"entropy,omitempty"`
+	TokenAdvantage any     `json:"token_advantage,omitempty"`
+	Advantage      float64 `json:"advantage"`
+	Reward         float64 `json:"reward"`
+	Group          int     `json:"group"`
+	Truncated      bool    `json:"truncated"`
+	IDs            []int32 `json:"ids,omitempty"`
+}
+
+type answer struct {
+	Loss    *float64          `json:"loss"`
+	Weights []json.RawMessage `json:"weights"`
+	State   json.RawMessage   `json:"state"`
+	Error   *string           `json:"error"`
+
+	weights [][]float64
+}
+
+// Validate asks for a program.
+func (o *Program) Validate() error {
+	return errors.Join(o.Shared.Validate(), process.Check("command", o.Command, "loss.py"))
+}
+
+// Ready says which part of the program is missing.
+func (o *Program) Ready(context.Context) error { return process.Find("objective.command", o.Command) }
+
+// NeedsReference implements the method that objectives.NeedsOf calls.
+func (o *Program) NeedsReference() bool { return o.Reference || o.Shared.NeedsReference() }
+
+// NeedsEntropy implements the method that objectives.NeedsOf calls.
+func (o *Program) NeedsEntropy() bool { return o.Entropy }
+
+// ReadsBatch implements the method that objectives.NeedsOf calls: the program reads all responses.
+func (o *Program) ReadsBatch() bool { return !o.Apart }
+
+// WeighsApart implements the method that objectives.NeedsOf calls.
+func (o *Program) WeighsApart() bool { return o.Apart }
+
+// Loss implements objectives.Objective by the program's loss.
+func (o *Program) Loss(b, at objectives.Batch) float64 {
+	loss := *o.ask(b, at).Loss
+	for _, t := range b.Trajectories {
+		loss += o.Penalty(t, o.TokenScale(b, 0))
+	}
+	return loss
+}
+
+// Weights implements objectives.Objective by the program's weights.
+func (o *Program) Weights(b objectives.Batch, w [][]float64) {
+	a := o.ask(b, b)
+	for i, t := range b.Trajectories {
+		copy(w[i], a.weights[i])
+		o.AddPenalty(t, o.TokenScale(b, i), w[i])
+	}
+}
+
+// TokenScale implements the method that the host asks for the scale of penalties.
+func (*Program) TokenScale(b objectives.Batch, _ int) float64 { return 1 / float64(b.Tokens()) }
+
+// EntropyWeights implements objectives.EntropyWeigher.
+func (o *Program) EntropyWeights(b objectives.Batch, v [][]float64) {
+	for i := range v {
+		o.FillEntropy(o.TokenScale(b, i), v[i])
+	}
+}
+
+// Observe implements objectives.Observer: the state that the program answered with counts
+// from the next step on.
+func (o *Program) Observe(b objectives.Batch) {
+	a := o.ask(b, b)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if a.State != nil {
+		o.state = a.State
+	}
+	o.question = nil
+}
+
+// MarshalText returns the program's state.
+func (o *Program) MarshalText() ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state == nil {
+		return []byte("null"), nil
+	}
+	return o.state, nil
+}
+
+// UnmarshalText restores the program's state.
+func (o *Program) UnmarshalText(text []byte) error {
+	if !json.Valid(text) {
+		return errors.New("the program's state is not JSON")
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.state, o.question = bytes.Clone(text), nil
+	return nil
+}
+
+// ask asks the program for a batch, unless it was the newest question, too. It panics with an
+// objectives.Failed if there is no answer.
+func (o *Program) ask(b, at objectives.Batch) *answer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	question, err := o.encode(b, at)
+	if err == nil && o.answer != nil && bytes.Equal(question, o.question) {
+		return o.answer
+	}
+	for try := 0; err == nil; try++ {
+		var a *answer
+		if a, err = o.once(question); err == nil {
+			err = a.read(b)
+		} else if try < o.Retries {
+			slog.Warn("the program of an objective did not answer and is asked again", "step", b.Step, "reason", process.Printable(err.Error()))
+			err = nil
+			continue
+		}
+		if err == nil {
+			o.question, o.answer = question, a
+			return a
+		}
+	}
+	panic(objectives.Failed{Err: fmt.Errorf("objective %q: %q: step %d: %w", "command", strings.Join(o.Command, " "), b.Step, err)})
+}
+
+// encode returns the question for a batch, without the brace and the id at its beginning.
+func (o *Program) encode(b, at objectives.Batch) ([]byte, error) {
+	all := make([]response, len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		all[i] = response{o.list(t.LogProb), o.list(at.Trajectories[i].LogProb), o.list(t.OldLogProb), o.optional(t.RefLogProb), o.optional(t.Entropy),
+			o.optional(t.TokenAdvantage), t.Advantage, t.Reward, t.Group, t.Truncated, t.IDs}
+	}
+	line, err := json.Marshal(struct {
+		Step         int             `json:"step"`
+		Steps        int             `json:"steps"`
+		State        json.RawMessage `json:"state"`
+		Trajectories []response      `json:"trajectories"`
+	}{b.Step, b.Steps, o.state, all})
+	if err != nil {
+		return nil, err
+	}
+	return line[1:], nil
+}
+
+func (o *Program) list(x []float64) any {
+	if o.Wire != "float32" {
+		return append([]float64{}, x...)
+	}
+	packed := make([]byte, 0, 4*len(x))
+	for _, v := range x {
+		packed = binary.LittleEndian.AppendUint32(packed, math.Float32bits(float32(v)))
+	}
+	return packed // JSON has bytes as base64
+}
+
+func (o *Program) optional(x []float64) any {
+	if x == nil {
+		return nil
+	}
+	return o.list(x)
+}
+
+var words = process.Words{Kind: "objective", Unit: "step", Remedy: "objective.timeout says how long it has"}
+
+// processes are those that run, by their command. What a question is about stands in it, so
+// objectives with one command share its process.
+var processes = struct {
+	sync.Mutex
+	of map[string]*process.Lines
+}{of: map[string]*process.Lines{}}
+
+// running returns the process of the command, a new one where there is none or it has ended.
+func (o *Program) running() (*process.Lines, error) {
+	processes.Lock()
+	defer processes.Unlock()
+	key := strings.Join(o.Command, "\x00")
+	if p := processes.of[key]; p != nil {
+		select {
+		case <-p.Ended:
+		default:
+			return p, nil
+		}
+	}
+	p, err := process.StartLines(o.Command, words)
+	if err == nil {
+		processes.of[key] = p
+	}
+	return p, err
+}
+
+// once asks a question.
+func (o *Program) once(question []byte) (*answer, error) {
+	p, err := o.running()
+	if err != nil {
+		return nil, err
+	}
+	limit := time.Duration(o.Timeout * float64(time.Second))
+	_, text, err := p.Ask(context.Background(), limit, func(id int) []byte { return fmt.Appendf(nil, `{"id":%d,%s`, id, question) })
+	if err != nil {
+		return nil, err
+	}
+	a := new(answer)
+	if err := strict.JSON(text, a); err != nil {
+		return nil, fmt.Errorf("the answer %s cannot be read: %w", process.Excerpt(text), err)
+	}
+	return a, nil
+}
+
+// read checks an answer and unpacks its weights.
+func (a *answer) read(b objectives.Batch) error {
+	switch {
+	case a.Error != nil:
+		return fmt.Errorf("it reports: %s", process.Printable(*a.Error))
+	case a.Loss == nil:
+		return errors.New(`the answer has no "loss"`)
+	case len(a.Weights) != len(b.Trajectories):
+		return fmt.Errorf("the answer has weights for %d responses, not for %d", len(a.Weights), len(b.Trajectories))
+	}
+	a.weights = make([][]float64, len(a.Weights))
+	for i, raw := range a.Weights {
+		var packed []byte
+		err := json.Unmarshal(raw, &a.weights[i])
+		if err != nil && json.Unmarshal(raw, &packed) == nil && len(packed)%4 == 0 {
+			err, a.weights[i] = nil, make([]float64, len(packed)/4)
+			for j := range a.weights[i] {
+				a.weights[i][j] = float64(math.Float32frombits(binary.LittleEndian.Uint32(packed[4*j:])))
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("response %d: its weights are neither a list of numbers nor base64 of float32", i)
+		}
+		if n := len(b.Trajectories[i].LogProb); len(a.weights[i]) != n {
+			return fmt.Errorf("response %d: %d weights for %d tokens", i, len(a.weights[i]), n)
+		}
+	}
+	return nil
+}
