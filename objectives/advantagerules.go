@@ -26,6 +26,7 @@ var rules = []AdvantageRule{
 	{Name: "opo", Group: func(_ Shared, group []Trajectory) []float64 { return lengthWeighted(group) }},
 	{Name: "maxrl", Group: func(_ Shared, group []Trajectory) []float64 { return meanScaled(Rewards(group)) }},
 	{Name: "round-std", Round: Shared.roundScaled},
+	{Name: "rae", Round: Shared.roleAverages, Exempt: "rewards are compared with those that the role had before"},
 	{Name: "gdpo", Round: Shared.decoupled},
 	{Name: "remax", Group: func(_ Shared, group []Trajectory) []float64 { return overGreedy(group) }, Exempt: "rewards are compared with that of the greedy response"},
 	{Name: "reinforce++", Round: func(s Shared, groups [][]Trajectory) [][]float64 {

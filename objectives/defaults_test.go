@@ -15,15 +15,14 @@ import (
 func TestDefaults(t *testing.T) {
 	const shared = "advantage_eps=1e-08 advantage_std=sample advantage_power=0 advantage_shift=0 advantage_tail=own episode_roles=[] step_weight=1 step_discount=1 " +
 		"kl_beta=0 kl_form=k3 kl_gradient=own kl_cap=0 kl_reward=0 " +
-		"entropy_bonus=0 " +
-		"mask_off_policy=0 top_entropy=0 clip_cov=0 clip_cov_low=1 clip_cov_high=5 kl_cov=0 kl_cov_beta=1 importance_cap=0 "
+		"entropy_bonus=0 rae_decay=0.95 kl_target=0 kl_horizon=10000 entropy_target=0 entropy_step=0.005 entropy_least=0 entropy_most=1 " +
+		"mask_off_policy=0 top_entropy=0 clip_cov=0 clip_cov_low=1 clip_cov_high=5 kl_cov=0 kl_cov_beta=1 importance_cap=0 importance=none importance_floor=0 reject=none reject_reduce=token reject_low=0 reject_high=1e+300 "
 	const parts = shared + "advantage=standardized clip_low=0.2 clip_high=0.2 clip_dual=0 aggregate=sequence-mean constant_length=3000 " +
 		"scope=token scope_tokens=1 mean=0 mean_last=unset mean_schedule=linear with_token=no inner=none inner_low=0.4 inner_high=0.4 inner_form=pessimistic " +
 		"gradient=through signal=advantage weight=ratio cap=1e+300 floor=0 cap_negative=unset floor_negative=unset " +
 		"bound=none measure=ratio band_power=0 ring_low=0.4 ring_high=3 budget_weight=0.8 budget_slack=0.02 " +
 		"gate=none gate_width=12.5 gate_positive=1 gate_negative=1.05 k_positive=2 k_negative=3 future=0 future_low=1 future_high=1.2 future_safety=0 " +
-		"rae_decay=0.95 kl_target=0 kl_horizon=10000 entropy_target=0 entropy_step=0.005 entropy_least=0 entropy_most=1 " +
-		"importance=none importance_floor=0 reject=none reject_reduce=token reject_low=0 reject_high=1e+300 cap_ess=false pull=false " +
+		"cap_ess=false pull=false " +
 		"drift=0 drift_on=advantage advantage_drift=0 kl_advantage=0 kl_source=learner list=none list_temperature=1 "
 	const clipped = parts + "bound=clip "
 	const weighed = parts + "aggregate=token-mean gradient=detached "

@@ -30,11 +30,12 @@ type masks struct {
 	// ImportanceCap is the cap of the factor min(exp(OldLogProb - SampleLogProb), cap). 0
 	// (default) is off.
 	ImportanceCap float64 `toml:"importance_cap" range:"[0,)"`
+	foreign
 }
 
 // Mask implements Masker.
 func (m masks) Mask(b Batch) [][]float64 {
-	if m.MaskOffPolicy == 0 && m.TopEntropy == 0 && m.ClipCov == 0 && m.ImportanceCap == 0 {
+	if m.MaskOffPolicy == 0 && m.TopEntropy == 0 && m.ClipCov == 0 && m.ImportanceCap == 0 && m.Importance == "none" && m.Reject == "none" {
 		return nil
 	}
 	factors := b.Zeros()
@@ -47,6 +48,7 @@ func (m masks) Mask(b Batch) [][]float64 {
 		for j := range factors[i] {
 			factors[i][j] = kept * m.importance(t, j)
 		}
+		m.scale(t, m.ImportanceCap, factors[i])
 	}
 	if m.TopEntropy > 0 && m.TopEntropy < 1 {
 		least := Quantile(allTokens(b, func(t *Trajectory, j int) float64 { return t.Entropy[j] }), 1-m.TopEntropy)
@@ -77,9 +79,9 @@ func (m masks) offPolicy(t *Trajectory) bool {
 	return sum/float64(len(t.LogProb)) > m.MaskOffPolicy
 }
 
-// importance returns the truncated importance weight of token j.
+// importance returns the truncated importance weight of token j, unless foreign has another one.
 func (m masks) importance(t *Trajectory, j int) float64 {
-	if m.ImportanceCap == 0 {
+	if m.ImportanceCap == 0 || m.Importance != "none" {
 		return 1
 	}
 	return min(math.Exp(t.OldLogProb[j]-t.SampledLogProb()[j]), m.ImportanceCap)

@@ -156,7 +156,7 @@ func TestValidate(t *testing.T) {
 		set       keys
 		want      string
 	}{
-		{"grpo", keys{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo, opo, maxrl, round-std, gdpo, remax, reinforce++, reinforce++-baseline, pass-k, hierarchical, otb, gigpo`},
+		{"grpo", keys{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo, opo, maxrl, round-std, rae, gdpo, remax, reinforce++, reinforce++-baseline, pass-k, hierarchical, otb, gigpo`},
 		{"grpo", keys{"top_entropy": 1.5}, `top_entropy = 1.5: must be in [0, 1]`},
 		{"gmpo", keys{"mask_off_policy": -1.0}, `mask_off_policy = -1`},
 		{"pmpo", keys{"clip_cov": 2.0}, `clip_cov = 2: must be in [0, 1]`},

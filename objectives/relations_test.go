@@ -296,7 +296,7 @@ func TestExtremeRewards(t *testing.T) {
 		for _, deviation := range []string{"sample", "population"} {
 			o := makeObjective(t, "grpo", keys{"advantage": rule, "advantage_eps": 0.0, "advantage_std": deviation})
 			want := objectives.Advantages(o, round(1))
-			relative := slices.Contains([]string{"centered", "rloo", "opo", "remax", "hierarchical", "otb", "gigpo"}, rule)
+			relative := slices.Contains([]string{"centered", "rloo", "opo", "remax", "rae", "hierarchical", "otb", "gigpo"}, rule)
 			for _, power := range []int{1022, -900} {
 				unit := math.Ldexp(1, power)
 				for g, row := range objectives.Advantages(o, round(unit)) {

@@ -28,28 +28,16 @@ type Shared struct {
 	// StepWeight and StepDiscount are the weight of a turn's own advantage and the discount of its return (D70). Default 1.
 	StepWeight   float64 `toml:"step_weight" needs:"advantage=gigpo" range:"[0,)"`
 	StepDiscount float64 `toml:"step_discount" needs:"advantage=gigpo" range:"[0,1]"`
-	// KLBeta is the weight of an estimate of the KL divergence from the reference policy
-	// (D20). Default 0: no reference is needed.
-	KLBeta float64 `toml:"kl_beta" range:"[0,)"`
-	// KLForm is the estimate, KLGradient its derivative, and KLCap its largest value, beyond
-	// which its own derivative is 0; 0 is none. Default k3, own, 0. See klTerm.
-	KLForm     string  `toml:"kl_form" needs:"kl_beta!=0" choice:"k3 k2 abs k1"`
-	KLGradient string  `toml:"kl_gradient" needs:"kl_beta!=0" choice:"own k2 unbiased"`
-	KLCap      float64 `toml:"kl_cap" needs:"kl_beta!=0" range:"[0,)"`
-	// KLReward is how much of sum_t (OldLogProb_t - RefLogProb_t) is taken from the reward
-	// of a response before advantages are computed, as oat's kl_penalty_coef and TRL's RLOO
-	// do. Default 0.
-	KLReward float64 `toml:"kl_reward" range:"[0,)"`
-	// EntropyBonus is the weight of the policy's entropy; a positive value
-	// raises the entropy. Default 0.
-	EntropyBonus float64 `toml:"entropy_bonus" range:"(-inf,)"`
+	penalties
 	masks
 }
 
 // Defaults returns the default settings with the given kind of advantage.
 func Defaults(advantage string) Shared {
-	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", AdvantageTail: "own", StepWeight: 1,
-		StepDiscount: 1, KLForm: "k3", KLGradient: "own", masks: masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1}}
+	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", AdvantageTail: "own", StepWeight: 1, StepDiscount: 1,
+		penalties: penalties{KLForm: "k3", KLGradient: "own", adaptive: adaptive{RAEDecay: 0.95, KLHorizon: 10000, EntropyStep: 0.005, EntropyMost: 1}},
+		masks: masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1,
+			foreign: foreign{Importance: "none", Reject: "none", RejectReduce: "token", RejectHigh: 1e300}}}
 }
 
 // RoundAdvantages implements RoundAdvantager by the rule that Advantage names.
@@ -86,7 +74,11 @@ func (s Shared) Exemptions() map[string]string {
 		const why = "the baseline is not the mean"
 		return map[string]string{"equal-rewards": why, "equal-rounds": why}
 	}
-	if why := s.rule().Exempt; why != "" {
+	why := s.rule().Exempt
+	switch {
+	case s.Advantage == "rae":
+		return map[string]string{"equal-rewards": why, "equal-rounds": why, "advantages": "the averages take in one response after the other"}
+	case why != "":
 		return map[string]string{"equal-rewards": why}
 	}
 	return nil
@@ -109,114 +101,28 @@ func (s Shared) Validate() error {
 		return &SettingError{Key: "advantage_std", Value: s.AdvantageStd, Remedy: `must be sample or population; none goes with advantage = "pass-k"`}
 	case s.KLForm == "k1" && s.KLGradient != "k2":
 		return &SettingError{Key: "kl_form", Value: s.KLForm, Remedy: `must be k3, k2 or abs, or go with kl_gradient = "k2": whatever the policy is, the derivative of k1 has the mean 0 under it; kl_reward and kl_advantage use k1 rightly`}
+	case s.EntropyLeast > s.EntropyMost:
+		return &SettingError{Key: "entropy_least", Value: s.EntropyLeast, Remedy: "must be at most entropy_most"}
 	case s.KLGradient == "unbiased" && (s.KLForm != "k3" || s.KLCap != 0):
 		return &SettingError{Key: "kl_gradient", Value: s.KLGradient, Remedy: `must be own or k2: unbiased goes with kl_form = "k3" and kl_cap = 0`}
 	}
-	return nil
-}
-
-// NeedsReference says that a penalty compares with the reference.
-func (s Shared) NeedsReference() bool { return s.KLBeta != 0 || s.KLReward != 0 }
-
-// klPenalty returns the amount that kl_reward subtracts from the reward of a response.
-func (s Shared) klPenalty(t Trajectory) float64 {
-	sum := 0.0
-	for j := 0; s.KLReward != 0 && j < len(t.OldLogProb); j++ {
-		sum += s.KLReward * (t.OldLogProb[j] - t.RefLogProb[j])
-	}
-	return sum
+	return s.check(s.ImportanceCap)
 }
 
 // NeedsGreedy says that the advantage is ReMax's.
 func (s Shared) NeedsGreedy() bool { return s.Advantage == "remax" }
 
 // NeedsGroup is true for all advantages except that of REINFORCE++.
-func (s Shared) NeedsGroup() bool { return s.Advantage != "reinforce++" }
+func (s Shared) NeedsGroup() bool { return s.Advantage != "reinforce++" && s.Advantage != "rae" }
 
 // NeedsEntropy says that the entropy bonus or a mask reads entropies.
-func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 || s.TopEntropy != 0 }
+func (s Shared) NeedsEntropy() bool { return s.WeighsEntropy() || s.TopEntropy != 0 }
 
 // ReadsBatch says that masks use covariances over the whole batch.
 func (s Shared) ReadsBatch() bool { return s.ClipCov != 0 || s.KLCov != 0 }
 
 // WeighsApart says that some masks compare the tokens of the whole batch.
 func (s Shared) WeighsApart() bool { return s.TopEntropy == 0 && s.ClipCov == 0 && s.KLCov == 0 }
-
-// Penalty returns the KL and entropy terms of one trajectory, in which every token
-// counts c times:
-//
-//	c sum_t (kl_beta kl_t - entropy_bonus Entropy_t)
-func (s Shared) Penalty(t Trajectory, c float64) float64 {
-	sum := 0.0
-	for i := 0; s.KLBeta != 0 && i < len(t.RefLogProb); i++ {
-		kl, _ := s.klTerm(&t, i)
-		sum += c * s.KLBeta * kl
-	}
-	if s.EntropyBonus != 0 {
-		for _, h := range t.Entropy {
-			sum -= c * s.EntropyBonus * h
-		}
-	}
-	return sum
-}
-
-// AddPenalty adds the derivative of Penalty with respect to LogProb to w.
-func (s Shared) AddPenalty(t Trajectory, c float64, w []float64) {
-	for i := 0; s.KLBeta != 0 && i < len(t.RefLogProb); i++ {
-		_, slope := s.klTerm(&t, i)
-		w[i] += c * s.KLBeta * slope
-	}
-}
-
-// klTerm returns the estimate of the KL divergence at token i and its derivative, with
-// x = RefLogProb - LogProb (D52 to D54):
-//
-//	k3   e^x - x - 1, 1 - e^x     k2   x^2/2, -x     abs  |x|, -sign(x)     k1   -x
-//	kl_gradient = "k2": the derivative is -x, whatever the estimate
-//	kl_gradient = "unbiased": r k3, -r x, with r = e^(LogProb - OldLogProb) in the gradient
-func (s Shared) klTerm(t *Trajectory, i int) (kl, slope float64) {
-	x := t.RefLogProb[i] - t.LogProb[i]
-	switch s.KLForm {
-	case "k2":
-		kl, slope = x*x/2, -x
-	case "abs":
-		kl, slope = math.Abs(x), -x/max(math.Abs(x), math.SmallestNonzeroFloat64)
-	case "k1":
-		kl = -x
-	default:
-		e := math.Expm1(x) // exact where the policies nearly agree
-		kl, slope = e-x, -e
-	}
-	if s.KLCap > 0 && kl > s.KLCap {
-		kl, slope = s.KLCap, 0
-	}
-	switch s.KLGradient {
-	case "k2":
-		slope = -x
-	case "unbiased":
-		r := math.Exp(t.LogProb[i] - t.OldLogProb[i])
-		kl, slope = r*kl, -r*x
-	}
-	return kl, slope
-}
-
-// WeighsEntropy implements EntropyWeigher.
-func (s Shared) WeighsEntropy() bool { return s.EntropyBonus != 0 }
-
-// EntropyWeights implements EntropyWeigher for objectives that average over the
-// tokens of a trajectory and then over trajectories (c = 1/(N n) in Penalty).
-func (s Shared) EntropyWeights(b Batch, v [][]float64) {
-	for i := range v {
-		s.FillEntropy(1/float64(len(b.Trajectories)*len(v[i])), v[i])
-	}
-}
-
-// FillEntropy sets v to the derivative of Penalty with respect to Entropy.
-func (s Shared) FillEntropy(c float64, v []float64) {
-	for i := range v {
-		v[i] = -c * s.EntropyBonus
-	}
-}
 
 // Check reports, as joined *SettingErrors, the settings of o that are outside the ranges
 // and choices of their tags, and the errors of its method Validate.

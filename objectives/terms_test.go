@@ -26,7 +26,7 @@ func TestTermStats(t *testing.T) {
 		if x.beta == 0 {
 			w[0][0] = 0.2
 		}
-		for _, s := range TermStats(termed{Shared{KLBeta: x.beta, EntropyBonus: x.bonus}}, b, w) {
+		for _, s := range TermStats(termed{Shared{penalties: penalties{KLBeta: x.beta, EntropyBonus: x.bonus}}}, b, w) {
 			got[s.Name] = s.Value
 		}
 		for name, want := range map[string]float64{"term_share/kl": x.kl, "term_share/entropy": x.entropy} {

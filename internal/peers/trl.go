@@ -250,9 +250,6 @@ func (t *trl) penalties() {
 		t.set("objective.entropy_bonus", x)
 		t.note("TRL's entropy is a mean over a micro-batch's tokens, whatever loss_type is; onering's counts tokens as the loss does")
 	}
-	if adaptive && t.sequence {
-		t.refuse("use_adaptive_entropy", "the objectives of whole responses have no coefficient that follows a target of entropy")
-	}
 	for _, k := range []struct {
 		theirs, ours string
 		value        float64

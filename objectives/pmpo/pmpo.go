@@ -233,6 +233,7 @@ func paperTarget(n int, f float64) float64 {
 // Observe implements objectives.Observer: it updates the averages of the length and entropy rules
 // from b.
 func (o *PMPO) Observe(b objectives.Batch) {
+	o.Shared.Observe(b)
 	batch, ok := o.measure(b)
 	switch {
 	case !ok:
@@ -247,18 +248,36 @@ func (o *PMPO) Observe(b objectives.Batch) {
 	}
 }
 
+// saved is the objective's state where Shared remembers something, too.
+type saved struct {
+	Own    json.RawMessage `json:"own"`
+	Shared json.RawMessage `json:"shared"`
+}
+
 // MarshalText implements encoding.TextMarshaler: the moving averages as JSON,
-// {"mean","variance"}, or null before the first batch.
-func (o *PMPO) MarshalText() ([]byte, error) { return json.Marshal(o.history) }
+// {"mean","variance"}, or null before the first batch; or both these and the state of Shared as "own" and "shared".
+func (o *PMPO) MarshalText() ([]byte, error) {
+	own, err := json.Marshal(o.history)
+	shared, failed := o.Shared.MarshalText()
+	if len(shared) == 0 {
+		return own, errors.Join(err, failed)
+	}
+	text, last := json.Marshal(saved{own, shared})
+	return text, errors.Join(err, failed, last)
+}
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (o *PMPO) UnmarshalText(text []byte) error {
+	var both saved
+	if json.Unmarshal(text, &both) == nil && both.Shared != nil {
+		text = both.Own
+	}
 	m, err := parseMoments(text)
 	if err != nil {
 		return fmt.Errorf("pmpo: state %q: %w", text, err)
 	}
 	o.history = m
-	return nil
+	return o.Shared.UnmarshalText(both.Shared)
 }
 
 var (

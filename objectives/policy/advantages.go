@@ -1,10 +1,6 @@
 package policy
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -118,22 +114,13 @@ func byState(s objectives.Shared, group []objectives.Trajectory) [][]float64 {
 	return rows
 }
 
-// adapting are settings that follow the log-probs and entropies of the steps.
+// adapting are settings that make advantages of tokens from the log-probs of a step.
 type adapting struct {
-	// RAEDecay is the weight of the past in the averages of advantage = "rae".
-	RAEDecay float64 `toml:"rae_decay" needs:"advantage=rae" range:"[0,1]"`
 	// AdvantageDrift d is taken from the advantage of a token; KLAdvantage (k - mean k) too, with k = logp -
 	// RefLogProb of the learner, or of the policy that sampled (old). Both are constants.
 	AdvantageDrift float64 `toml:"advantage_drift" range:"[0,)"`
 	KLAdvantage    float64 `toml:"kl_advantage" range:"[0,)"`
 	KLSource       string  `toml:"kl_source" needs:"kl_advantage!=0" choice:"learner old"`
-	// KLTarget and EntropyTarget, unless 0, are what kl_beta and entropy_bonus hold; see Observe.
-	KLTarget      float64 `toml:"kl_target" needs:"kl_beta!=0" range:"[0,)"`
-	KLHorizon     float64 `toml:"kl_horizon" needs:"kl_target!=0" range:"[1,)"`
-	EntropyTarget float64 `toml:"entropy_target" range:"[0,)"`
-	EntropyStep   float64 `toml:"entropy_step" needs:"entropy_target!=0" range:"[0,)"`
-	EntropyLeast  float64 `toml:"entropy_least" needs:"entropy_target!=0" range:"(-inf,)"`
-	EntropyMost   float64 `toml:"entropy_most" needs:"entropy_target!=0" range:"(-inf,)"`
 }
 
 // StepAdvantages is what objectives.Loss and Weights ask for, with the log-probs of the step (D57).
@@ -161,106 +148,4 @@ func (a adapting) StepAdvantages(b objectives.Batch) [][]float64 {
 		}
 	}
 	return rows
-}
-
-// lasts says whether anything is remembered with a rule for advantages.
-func (a adapting) lasts(rule string) bool {
-	return rule == "rae" || a.KLTarget != 0 || a.EntropyTarget != 0
-}
-
-// average takes a response into the average of its role.
-func (a adapting) average(averages map[string]float64, t objectives.Trajectory) {
-	averages[t.Role] = a.RAEDecay*averages[t.Role] + (1-a.RAEDecay)*t.Reward
-}
-
-// adapted returns the settings with their present coefficients.
-func (o *Policy) adapted() objectives.Shared {
-	s := o.Shared
-	if beta, has := o.state["kl_beta"]; has && o.KLTarget != 0 {
-		s.KLBeta = beta
-	}
-	if bonus, has := o.state["entropy_bonus"]; has && o.EntropyTarget != 0 {
-		s.EntropyBonus = bonus
-	}
-	return s
-}
-
-// RoundAdvantages implements objectives.RoundAdvantager: it adds RAE (SPIRAL, arXiv:2506.24119, D68), R minus a
-// moving average of the rewards of the response's role, which takes in one response after the other.
-func (o *Policy) RoundAdvantages(groups [][]objectives.Trajectory) (all [][]float64) {
-	if o.Advantage != "rae" {
-		return o.Shared.RoundAdvantages(groups)
-	}
-	averages := maps.Clone(o.state)
-	if averages == nil {
-		averages = map[string]float64{}
-	}
-	for _, group := range groups {
-		a := make([]float64, len(group))
-		for i, t := range group {
-			a[i] = t.Reward - averages[t.Role]
-			o.average(averages, t)
-		}
-		all = append(all, a)
-	}
-	return all
-}
-
-// Observe implements objectives.Observer. After a step of N responses,
-//
-//	a role's average   moves as in RoundAdvantages
-//	kl_beta            is multiplied by 1 + clip(kl/kl_target - 1, -0.2, 0.2) N/kl_horizon, kl the mean k3 (D56)
-//	entropy_bonus      rises by entropy_step if the mean entropy is at most entropy_target, else falls (D85)
-func (o *Policy) Observe(b objectives.Batch) {
-	if !o.lasts(o.Advantage) {
-		return
-	}
-	state, now, tokens, kl, entropy := map[string]float64{}, o.adapted(), float64(b.Tokens()), 0.0, 0.0
-	maps.Copy(state, o.state)
-	for _, t := range b.Trajectories {
-		if o.Advantage == "rae" {
-			o.average(state, t)
-		}
-		for j := 0; j < len(t.RefLogProb) && o.KLTarget != 0; j++ {
-			x := t.RefLogProb[j] - t.LogProb[j]
-			kl += (math.Expm1(x) - x) / tokens
-		}
-		for j := 0; j < len(t.Entropy) && o.EntropyTarget != 0; j++ {
-			entropy += t.Entropy[j] / tokens
-		}
-	}
-	if o.KLTarget != 0 && tokens > 0 {
-		state["kl_beta"] = now.KLBeta * (1 + max(-0.2, min(kl/o.KLTarget-1, 0.2))*float64(len(b.Trajectories))/o.KLHorizon)
-	}
-	step := o.EntropyStep
-	if o.EntropyTarget != 0 && tokens > 0 {
-		if entropy > o.EntropyTarget {
-			step = -step
-		}
-		state["entropy_bonus"] = max(o.EntropyLeast, min(now.EntropyBonus+step, o.EntropyMost))
-	}
-	o.state = state
-}
-
-// MarshalText implements encoding.TextMarshaler: JSON with a number by the name of each role and coefficient; empty if nothing lasts.
-func (o *Policy) MarshalText() ([]byte, error) {
-	if len(o.state) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(o.state)
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (o *Policy) UnmarshalText(text []byte) error {
-	state := map[string]float64{}
-	if len(text) > 0 && !o.lasts(o.Advantage) {
-		return errors.New("a state is given, but with these settings the objective keeps none: leave it out")
-	}
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, &state); err != nil {
-			return fmt.Errorf("state %q: %w", text, err)
-		}
-	}
-	o.state = state
-	return nil
 }

@@ -11,7 +11,7 @@ import (
 // groupLoss returns the loss over the G groups of b, in place of that over tokens, and
 // unless w is nil sets w to its derivative. Empty responses are left out.
 func (o *Policy) groupLoss(b objectives.Batch, w [][]float64) float64 {
-	groups, loss, penalties, shared := map[int][]int{}, 0.0, o.penaltyScales(b), o.adapted()
+	groups, loss, penalties := map[int][]int{}, 0.0, o.penaltyScales(b)
 	for i, t := range b.Trajectories {
 		groups[t.Group] = groups[t.Group]
 		if len(t.LogProb) > 0 {
@@ -32,9 +32,9 @@ func (o *Policy) groupLoss(b objectives.Batch, w [][]float64) float64 {
 		}
 	}
 	for i, t := range b.Trajectories {
-		loss += shared.Penalty(t, penalties[i])
+		loss += o.Penalty(t, penalties[i])
 		if w != nil {
-			shared.AddPenalty(t, penalties[i], w[i])
+			o.AddPenalty(t, penalties[i], w[i])
 		}
 	}
 	return loss

@@ -22,7 +22,7 @@ func (o *Policy) Loss(b, at objectives.Batch) float64 {
 		for _, v := range x.v {
 			loss -= scales[i] * v
 		}
-		loss += x.shared.Penalty(b.Trajectories[i], penalties[i])
+		loss += o.Penalty(b.Trajectories[i], penalties[i])
 	}
 	return loss
 }
@@ -44,7 +44,7 @@ func (o *Policy) Weights(b objectives.Batch, w [][]float64) {
 		for j := range w[i] {
 			w[i][j] *= -scales[i]
 		}
-		x.shared.AddPenalty(b.Trajectories[i], penalties[i], w[i])
+		o.AddPenalty(b.Trajectories[i], penalties[i], w[i])
 	}
 }
 
@@ -62,9 +62,8 @@ func (o *Policy) TokenScale(b objectives.Batch, i int) float64 { return o.penalt
 
 // EntropyWeights implements objectives.EntropyWeigher.
 func (o *Policy) EntropyWeights(b objectives.Batch, v [][]float64) {
-	shared := o.adapted()
 	for i, c := range o.penaltyScales(b) {
-		shared.FillEntropy(c, v[i])
+		o.FillEntropy(c, v[i])
 	}
 }
 
@@ -104,7 +103,6 @@ func (o *Policy) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 // buffers are used again for the next one.
 type response struct {
 	*Policy
-	shared            objectives.Shared
 	order, token      float64                                         // the orders of mean and with_token, if they are numbers
 	shape             func(j int, r, a float64) (gain, slope float64) // nil for the ratio itself
 	floor, most       [2]float64                                      // of a ratio, where A is not negative and where it is
@@ -130,7 +128,7 @@ type response struct {
 
 // begin prepares what the responses of b share.
 func (o *Policy) begin(b, at objectives.Batch) *response {
-	x := &response{Policy: o, shared: o.adapted(), order: o.Mean.number(), token: o.WithToken.number(), lo: 1 - o.ClipLow, hi: 1 + o.ClipHigh}
+	x := &response{Policy: o, order: o.Mean.number(), token: o.WithToken.number(), lo: 1 - o.ClipLow, hi: 1 + o.ClipHigh}
 	x.clip, x.masks = o.Bound == "clip", o.Bound != "clip" && o.Bound != "none"
 	x.limited, x.alone = o.Mean == "product" || o.Gate != "none", o.Scope == "sequence" && o.WithToken == "no"
 	if o.MeanLast != nil {

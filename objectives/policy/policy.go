@@ -40,7 +40,6 @@ type Policy struct {
 	parts
 	row    *row                                  // nil for an objective of another package
 	limits func(a float64) (floor, most float64) // in place of floor and cap, unless nil
-	state  map[string]float64                    // see Observe
 }
 
 // parts are the settings beside those of PPO's clip. A part is off where it is none or 0.
@@ -99,7 +98,6 @@ type parts struct {
 	List            string  `toml:"list" choice:"none target margin"`
 	ListTemperature float64 `toml:"list_temperature" needs:"list!=none" range:"[1e-06,)"`
 	adapting
-	foreign
 }
 
 // unbounded is a cap that never acts.
@@ -112,24 +110,19 @@ var defaultParts = parts{
 	Bound: "none", Measure: "ratio", RingLow: 0.4, RingHigh: 3, BudgetWeight: 0.8, BudgetSlack: 0.02,
 	Gate: "none", GateWidth: 12.5, GatePositive: 1, GateNegative: 1.05, KPositive: 2, KNegative: 3,
 	FutureLow: 1, FutureHigh: 1.2, DriftOn: "advantage", List: "none", ListTemperature: 1,
-	adapting: adapting{RAEDecay: 0.95, KLSource: "learner", KLHorizon: 10000, EntropyStep: 0.005, EntropyMost: 1},
-	foreign:  foreign{Importance: "none", Reject: "none", RejectReduce: "token", RejectHigh: unbounded},
+	adapting: adapting{KLSource: "learner"},
 }
 
 // clips reports whether the loss is PPO's clip of a token's ratio, which RatioClip has written out.
 func (p parts) clips() bool {
 	clip := defaultParts
-	clip.Bound, clip.foreign, clip.adapting = "clip", p.foreign, p.adapting
-	return p == clip && p.KLTarget == 0 && p.EntropyTarget == 0
+	clip.Bound, clip.adapting = "clip", p.adapting
+	return p == clip
 }
 
 // Validate refuses impossible combinations.
 func (o *Policy) Validate() error {
-	shared := o.Shared
-	if shared.Advantage == "rae" { // a rule of this package alone, which has a state
-		shared.Advantage = "centered"
-	}
-	errs := []error{shared.Validate(), objectives.Within("floor", o.Floor, 0, o.Cap)}
+	errs := []error{o.Shared.Validate(), objectives.Within("floor", o.Floor, 0, o.Cap)}
 	refuse := func(wrong bool, key string, value any, remedy string) {
 		if wrong {
 			errs = append(errs, &objectives.SettingError{Key: key, Value: value, Remedy: remedy})
@@ -153,17 +146,13 @@ func (o *Policy) Validate() error {
 	refuse(o.Gate != "none" && o.Bound != "none", "gate", o.Gate, `must be "none" beside a bound, which it replaces`)
 	refuse(o.Bound == "clip" && !slices.Contains([]string{"ratio", "log", "k3", "probability"}, o.Measure), "measure", o.Measure, `must be ratio, log, k3 or probability with bound = "clip", which needs a largest ratio`)
 	middle := o.parts
-	middle.List, middle.ListTemperature, middle.adapting, middle.foreign = "none", 1, defaultParts.adapting, defaultParts.foreign
+	middle.List, middle.ListTemperature, middle.adapting = "none", 1, defaultParts.adapting
 	refuse(o.List != "none" && middle != defaultParts, "list", o.List, `must be "none" beside a scope, mean, inner clip, gradient, signal, weight, cap, floor, bound, gate, future, drift or pull other than the default: it stands in their place`)
 	refuse(o.List != "none" && (o.AdvantageDrift != 0 || o.KLAdvantage != 0), "list", o.List, `must be "none" beside advantage_drift and kl_advantage: it reads no advantages of tokens`)
 	refuse(o.Gate == "none" && o.Weight == "one" && o.Gradient != "detached", "weight", o.Weight, `must be ratio, or go with gradient = "detached": no ratio is left that has a gradient`)
 	refuse(o.Gate == "gamma" && o.Gradient != "detached", "gate", o.Gate, `must be another one, or go with gradient = "detached": gamma is a constant of the gradient`)
 	refuse(o.Scope == "none" && o.WithToken == "no" && o.Gradient == "through", "scope", o.Scope, `must be another one, or go with gradient = "own" or "detached": a ratio of 1 has no gradient`)
 	refuse(o.Future != 0 && o.FutureLow > o.FutureHigh, "future_low", o.FutureLow, "must be at most future_high")
-	refuse(o.Reject == "k1" && o.RejectLow > o.RejectHigh, "reject_low", o.RejectLow, "must be at most reject_high")
-	outside := o.ImportanceCap != 0 && o.ImportanceFloor > o.ImportanceCap
-	refuse(o.Importance != "none" && outside, "importance_floor", o.ImportanceFloor, "must be at most importance_cap")
-	refuse(o.EntropyLeast > o.EntropyMost, "entropy_least", o.EntropyLeast, "must be at most entropy_most")
 	return errors.Join(errs...)
 }
 
@@ -179,12 +168,6 @@ func (p parts) NeedsTeacher() bool { return p.Signal == "teacher" }
 func (o *Policy) NeedsGroup() bool {
 	return o.List != "none" || !o.NeedsTeacher() && o.Shared.NeedsGroup()
 }
-
-// NeedsEntropy is for a coefficient that adapts, too.
-func (o *Policy) NeedsEntropy() bool { return o.EntropyTarget != 0 || o.Shared.NeedsEntropy() }
-
-// WeighsEntropy is for a coefficient that adapts, too.
-func (o *Policy) WeighsEntropy() bool { return o.EntropyTarget != 0 || o.Shared.WeighsEntropy() }
 
 // ReadsBatch says that p3o's e, the mean KL and a list read responses that cannot move.
 func (o *Policy) ReadsBatch() bool {
@@ -214,9 +197,5 @@ func (o *Policy) Exemptions() map[string]string {
 		all["equal-rewards"] = "the drift and the pull move responses whatever their rewards are"
 	}
 	maps.Copy(all, o.Shared.Exemptions())
-	if o.Advantage == "rae" {
-		const why = "rewards are compared with those that the role had before"
-		maps.Copy(all, map[string]string{"equal-rewards": why, "equal-rounds": why, "advantages": "the averages take in one response after the other"})
-	}
 	return all
 }

@@ -61,9 +61,10 @@ func TestMain(m *testing.M) {
 
 // chaosKinds are the kinds of runs. They differ in the parts that a checkpoint has to hold.
 var chaosKinds = map[string]func(*rl.Config){
-	// The objective keeps a state, and the run has evaluations.
+	// The objective keeps a state and averages of roles, and the run has evaluations.
 	"ema": func(c *rl.Config) {
-		set(c, "pmpo", `{"PRule":"length"}`)
+		set(c, "pmpo", `{"PRule":"length","Advantage":"rae"}`)
+		c.Data.Train, c.Data.Role = rl.TrainFiles{{Path: "testdata/levels.jsonl"}}, "level"
 		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.Temperature = 1, rl.Suites(suiteFile), 2, 1
 		c.Train.KeepLast, c.Train.KeepBest = 2, 1
 	},
@@ -119,6 +120,7 @@ func set(c *rl.Config, objective, settings string) {
 		panic(err)
 	}
 	c.Objective = rl.ObjectiveConfig{Name: objective, Settings: o}
+	c.Model.ReferenceUpdate = 0 // the objective may have no reference
 }
 
 func chaosConfig(kind, dir string) rl.Config {

@@ -40,6 +40,7 @@ func (t *trainer) restoredRound(from train.Checkpoint) (*round, error) {
 			"objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, n+1)
 	}
 	r.problems, r.batches = t.roller.problems.Round(n), t.roller.batches(n, r.kept)
+	r.setRoles(t.Config.Data.Role)
 	if len(s.Steps) > len(r.batches) {
 		return nil, fmt.Errorf("train: resume: %s says that %d of the round's %d steps are done", dir, len(s.Steps), len(r.batches))
 	}

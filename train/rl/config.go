@@ -69,7 +69,9 @@ type dataConfig struct {
 	Filter  string `toml:"filter" help:"keep the rows for which it holds, such as level in 3..5"`
 	// The order of the problems; see orderOptions.
 	Curriculum string `toml:"curriculum" help:"column of numbers that say how hard a problem is: easy problems come first; -pass_rate, with a minus in front, is for high numbers of easy ones. If not given, problems come in any order"`
-	Rest       int    `toml:"rest" needs:"rollout.samples_per_prompt!=1" range:"[0,1000]" note:"0 is never" help:"after so many draws in a row that taught nothing, since no advantage told its responses apart, a problem is passed over in as many passes over its file"`
+	// Role is what the advantage rae keeps averages by.
+	Role string `toml:"role" needs:"objective.advantage=rae" help:"column that says which role the responses to a problem play, as in a game; without it all play one"`
+	Rest int    `toml:"rest" needs:"rollout.samples_per_prompt!=1" range:"[0,1000]" note:"0 is never" help:"after so many draws in a row that taught nothing, since no advantage told its responses apart, a problem is passed over in as many passes over its file"`
 }
 
 // A rolloutConfig says how responses are sampled.

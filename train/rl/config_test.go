@@ -47,7 +47,7 @@ func keys() map[string]bool {
 // Every problem is reported at once, under a key that exists.
 func TestValidateNamesKeys(t *testing.T) {
 	bad := Config{
-		Model:       modelConfig{Reference: "teacher", TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}, Args: tokenize.ArgTexts{"brief"}}},
+		Model:       modelConfig{Reference: "teacher", ReferenceUpdate: 2, TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}, Args: tokenize.ArgTexts{"brief"}}},
 		Data:        dataConfig{Prompts: -1, Seed: -1, Filter: "level in", Curriculum: "-", Rest: -1},
 		Objective:   ObjectiveConfig{Name: "none"},
 		Optimizer:   optimizerConfig{UpdateSettings: learn.UpdateSettings{Rule: &adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Schedule: learn.Schedule{Warmup: -1, Floor: -1}},
@@ -75,7 +75,7 @@ func TestValidateNamesKeys(t *testing.T) {
 	}
 	// These values are possible.
 	for _, free := range []string{
-		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "lora.adapter", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.offload_weights", "optimizer.name", "rollout.invariant", "lora.on", "lora.rslora", "eval.grade_truncated",
+		"data.prompt", "data.answer", "data.id", "data.split", "data.role", "eval.prompt", "eval.answer", "eval.id", "eval.split", "lora.adapter", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.offload_weights", "optimizer.name", "rollout.invariant", "lora.on", "lora.rslora", "eval.grade_truncated",
 	} {
 		delete(exist, free)
 	}

@@ -80,7 +80,7 @@ func (c Config) checkTraining() error {
 	embedded := c.Data.Train.Is(data.Arithmetic)
 	for _, column := range []struct{ key, value string }{
 		{"data.prompt", c.Data.Prompt}, {"data.answer", c.Data.Answer}, {"data.id", c.Data.ID}, {"data.split", c.Data.Split}, {"data.filter", c.Data.Filter},
-		{"data.curriculum", c.Data.Curriculum},
+		{"data.curriculum", c.Data.Curriculum}, {"data.role", c.Data.Role},
 	} {
 		v.check(column.key, column.value, column.value == "" || !embedded, "is for a file of problems; "+data.Arithmetic+" has no columns")
 	}
@@ -91,8 +91,9 @@ func (c Config) checkTraining() error {
 	v.check("environment.advantages", c.Environment.Advantages, c.Environment.Advantages != "turn" || !needs.Greedy && !needs.States && !needs.Squares,
 		"\"turn\" compares episodes with each other by their turns, and this objective with a greedy one, or turns or tokens itself")
 	for _, f := range settings.Fields(c.Objective.Settings) {
-		v.check("objective.advantage", f.Value, f.Key != "advantage" || !needs.Roles,
-			"must be another rule: a run has no roles, which onering weights takes")
+		v.check("objective.advantage", f.Value, f.Key != "advantage" || f.Value.String() != "hierarchical",
+			"must be another rule: in a run all responses to a prompt have one role, where this is \"centered\"; "+
+				"\"rae\" compares with the role's past, and onering weights takes roles and episodes")
 	}
 	v.loop(c)
 	return errors.Join(v.errs...)

@@ -147,7 +147,8 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, at train.P
 // masked returns a trajectory without its tokens. It counts as a response, as in TRL's
 // mask_truncated_completions, and its reward has counted in its group.
 func masked(t objectives.Trajectory) objectives.Trajectory {
-	return objectives.Trajectory{Reward: t.Reward, Advantage: t.Advantage, Components: t.Components, Group: t.Group, Truncated: true, Degenerate: t.Degenerate}
+	return objectives.Trajectory{Reward: t.Reward, Advantage: t.Advantage, Components: t.Components, Group: t.Group, Role: t.Role,
+		Truncated: true, Degenerate: t.Degenerate}
 }
 
 // setScores puts the learner's scores into a batch. A response that was left out has no

@@ -32,7 +32,7 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, 
 		o := reward.Reading(c.Reward.Rule, c.Data.Options())
 		o.Keep = p.Template.Columns
 		o.NoAnswers = o.NoAnswers || objectives.NeedsOf(c.Objective.Settings).Teacher // such an objective reads no rewards
-		problems, err := openFile(file, o, c.Data.Curriculum, log)
+		problems, err := openFile(file, o, c.Data, log)
 		if err != nil {
 			return nil, err
 		}
@@ -52,8 +52,8 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*problemOrder, 
 }
 
 // openFile opens one of the files of training problems; o says how all are read, and
-// curriculum is the column that orders them.
-func openFile(file TrainFile, o data.Options, curriculum string, log *slog.Logger) (data.List, error) {
+// c names the columns that order them and say their roles.
+func openFile(file TrainFile, o data.Options, c dataConfig, log *slog.Logger) (data.List, error) {
 	o = file.Options(o)
 	o.OnBad = data.WarnLeftOut(log)
 	problems, report, err := data.Load(file.Path, o)
@@ -69,7 +69,12 @@ func openFile(file TrainFile, o data.Options, curriculum string, log *slog.Logge
 		log.Warn("columns of the training problems take too much memory and are left out; rewards cannot read them",
 			"path", file.Path, "columns", strings.Join(report.LeftOut, ", "))
 	}
-	report.Unread = slices.DeleteFunc(report.Unread, func(column string) bool { return column == strings.TrimPrefix(curriculum, "-") })
+	for i := 0; i < len(problems) && c.Role != ""; i++ {
+		if _, err := problems[i].Fields.Shown(c.Role); err != nil {
+			return nil, fmt.Errorf("train: data.role: problem %q: column %q: %w", problems[i].ID, c.Role, err)
+		}
+	}
+	report.Unread = slices.DeleteFunc(report.Unread, func(column string) bool { return column == strings.TrimPrefix(c.Curriculum, "-") || column == c.Role })
 	report.Log(log, file.Path)
 	return problems, nil
 }

@@ -121,6 +121,7 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 
 // prepare computes the advantages of round n and cuts it into optimizer steps.
 func (r *roller) prepare(made *round, n int) error {
+	made.setRoles(r.config.Data.Role)
 	made.compareGroups(r.config.Rollout.SamplesPerPrompt, r.objective)
 	if r.config.Environment.Advantages == "turn" {
 		made.compareTurns(r.config.Rollout.SamplesPerPrompt, r.objective)

@@ -33,7 +33,7 @@ func TestRolloutLines(t *testing.T) {
 				Prompt, Response string
 				PromptText       string `json:"prompt_text"`
 				PromptIDs        []int  `json:"prompt_ids"`
-				Columns          map[string]string
+				Columns          map[string]any
 				Right            *bool
 				Reward           float64
 				Advantage        float64
@@ -43,7 +43,7 @@ func TestRolloutLines(t *testing.T) {
 			if err := json.Unmarshal(row, &x); err != nil {
 				t.Fatal(err)
 			}
-			if row := x.Columns["problem"]; x.PromptText != x.Prompt || len(x.PromptIDs) != len(x.Prompt) || (x.Sample == 0) != (row == x.Prompt) || x.Sample > 0 && row != "" {
+			if row, _ := x.Columns["problem"].(string); x.PromptText != x.Prompt || len(x.PromptIDs) != len(x.Prompt) || (x.Sample == 0) != (row == x.Prompt) || x.Sample > 0 && row != "" {
 				t.Fatalf("sample %d: prompt %q, as rendered %q, %d tokens, columns %v", x.Sample, x.Prompt, x.PromptText, len(x.PromptIDs), x.Columns)
 			}
 			if x.Right == nil || *x.Right != (x.Reward == 1) {

@@ -150,6 +150,13 @@ func (r *rollout) trajectory() objectives.Trajectory {
 	}
 }
 
+// setRoles gives each trajectory the role that a column of its problem names, unless there is none.
+func (r *round) setRoles(column string) {
+	for i := 0; i < len(r.trajectories) && column != ""; i++ {
+		r.trajectories[i].Role, _ = r.problems[r.rollouts[i].Problem].Fields.Shown(column)
+	}
+}
+
 // comparable says whether problem g's graded rollouts teach something: if they need to be
 // compared, it takes several, or the greedy rollout, which comparable adds to them.
 func (r *round) comparable(g int, group []objectives.Trajectory, needsGroup bool) bool {

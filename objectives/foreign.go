@@ -1,12 +1,10 @@
-package policy
+package objectives
 
 import (
 	"cmp"
 	"math"
 	"slices"
 	"strings"
-
-	"onering/objectives"
 )
 
 // foreign are masks for rollouts of a policy that was not quite the old one, such as another program's. With
@@ -24,34 +22,35 @@ type foreign struct {
 	RejectHigh   float64 `toml:"reject_high" needs:"reject!=none" range:"[0,)"`
 }
 
-// Mask implements objectives.Masker.
-func (o *Policy) Mask(b objectives.Batch) [][]float64 {
-	s := o.Shared
-	if o.Importance != "none" {
-		s.ImportanceCap = 0
+// scale multiplies the factors of t's tokens; most is importance_cap.
+func (m foreign) scale(t *Trajectory, most float64, factors []float64) {
+	if m.Importance == "none" && m.Reject == "none" {
+		return
 	}
-	factors := s.Mask(b)
-	if o.Importance == "none" && o.Reject == "none" {
-		return factors
+	y, f := make([]float64, len(factors)), make([]float64, len(factors))
+	for j, sampled := range t.SampledLogProb() {
+		y[j] = t.OldLogProb[j] - sampled
 	}
-	all := b.Zeros()
-	for i := range all {
-		t := &b.Trajectories[i]
-		y := make([]float64, len(all[i]))
-		for j, sampled := range t.SampledLogProb() {
-			y[j] = t.OldLogProb[j] - sampled
-		}
-		o.importance(y, o.ImportanceCap, all[i])
-		o.reject(y, all[i])
-		for j := 0; j < len(y) && factors != nil; j++ {
-			all[i][j] *= factors[i][j]
-		}
+	m.weigh(y, most, f)
+	m.reject(y, f)
+	for j := range factors {
+		factors[j] *= f[j]
 	}
-	return all
 }
 
-// importance sets f to the importance weights.
-func (m foreign) importance(y []float64, most float64, f []float64) {
+// check refuses bounds that leave nothing.
+func (m foreign) check(most float64) error {
+	switch {
+	case m.Reject == "k1" && m.RejectLow > m.RejectHigh:
+		return &SettingError{Key: "reject_low", Value: m.RejectLow, Remedy: "must be at most reject_high"}
+	case m.Importance != "none" && most != 0 && m.ImportanceFloor > most:
+		return &SettingError{Key: "importance_floor", Value: m.ImportanceFloor, Remedy: "must be at most importance_cap"}
+	}
+	return nil
+}
+
+// weigh sets f to the importance weights.
+func (m foreign) weigh(y []float64, most float64, f []float64) {
 	of, how, _ := strings.Cut(m.Importance, "-")
 	sum := reduce("sum", y)
 	for j, x := range y {
