@@ -1,8 +1,9 @@
 package objectives
 
 import (
-	"math"
 	"slices"
+
+	"onering/objectives/means"
 )
 
 // Advantages returns the advantages of the groups of one round, whose rewards are shaped:
@@ -118,7 +119,7 @@ func standardized(rewards []float64, eps float64, population bool) []float64 {
 	if !population {
 		divisor--
 	}
-	std := rootMean(a, nil, divisor)
+	std := means.Root(a, nil, divisor)
 	for i := range a {
 		a[i] /= std + eps
 	}
@@ -144,51 +145,7 @@ func total(x []float64) (sum float64) {
 	return sum
 }
 
-func mean(x []float64) float64 { return weightedMean(x, nil) }
-
-// weightedMean returns the mean of x, in which x[i] counts count[i] times, or once if
-// count is nil. It is NaN if there are no values.
-func weightedMean(x, count []float64) float64 {
-	sum, n := 0.0, 0.0
-	for i, v := range x {
-		times := timesOf(count, i)
-		sum, n = sum+times*v, n+times
-	}
-	if finite(sum) {
-		return sum / n
-	}
-	// Only the sum overflows: the mean lies between the values.
-	sum = 0
-	for i, v := range x {
-		sum += timesOf(count, i) / n * v
-	}
-	return sum
-}
-
-// rootMean returns the root of the sum of the squares of a, in which a[i] counts
-// count[i] times, or once if count is nil, over divisor.
-func rootMean(a, count []float64, divisor float64) float64 {
-	sum, most := 0.0, 0.0
-	for i, v := range a {
-		sum, most = sum+timesOf(count, i)*v*v, max(most, math.Abs(v))
-	}
-	if sum > 1e-280 && finite(sum) || most == 0 {
-		return math.Sqrt(sum / divisor)
-	}
-	// The squares overflow or underflow, though the root does not.
-	sum = 0
-	for i, v := range a {
-		sum += timesOf(count, i) * (v / most) * (v / most)
-	}
-	return most * math.Sqrt(sum/divisor)
-}
-
-func timesOf(count []float64, i int) float64 {
-	if count == nil {
-		return 1
-	}
-	return count[i]
-}
+func mean(x []float64) float64 { return means.Mean(x, nil) }
 
 func allEqual(x []float64) bool {
 	return !slices.ContainsFunc(x, func(v float64) bool { return v != x[0] })

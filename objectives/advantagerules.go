@@ -4,6 +4,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"onering/objectives/means"
 )
 
 // An AdvantageRule is a possible value of the setting advantage. It has one of three functions: for a group, for all
@@ -86,7 +88,7 @@ func lengthWeighted(group []Trajectory) []float64 {
 	for i, t := range group {
 		tokens[i] = float64(len(t.LogProb))
 	}
-	baseline := weightedMean(rewards, tokens)
+	baseline := means.Mean(rewards, tokens)
 	if math.IsNaN(baseline) { // the group has no tokens
 		return Centered(rewards)
 	}
@@ -195,7 +197,7 @@ func whitened(groups [][]Trajectory, x [][]float64, eps float64) [][]float64 {
 	}
 	out := make([][]float64, len(x))
 	equal := allEqual(slices.Concat(x...))
-	m, scale := weightedMean(values, tokens), sampleDeviation(values, tokens)+eps
+	m, scale := means.Mean(values, tokens), sampleDeviation(values, tokens)+eps
 	for g := range x {
 		out[g] = make([]float64, len(x[g]))
 		for i, v := range x[g] {
@@ -210,14 +212,14 @@ func whitened(groups [][]Trajectory, x [][]float64, eps float64) [][]float64 {
 // sampleDeviation returns the standard deviation of a sample (divisor n - 1), in which
 // x[i] counts count[i] times, or once if count is nil. Fewer than two values have 0.
 func sampleDeviation(x, count []float64) float64 {
-	m, n, from := weightedMean(x, count), 0.0, make([]float64, len(x))
+	m, n, from := means.Mean(x, count), 0.0, make([]float64, len(x))
 	for i, v := range x {
-		from[i], n = v-m, n+timesOf(count, i)
+		from[i], n = v-m, n+means.Times(count, i)
 	}
 	if n < 2 || allEqual(x) {
 		return 0
 	}
-	return rootMean(from, count, n-1)
+	return means.Root(from, count, n-1)
 }
 
 // divide divides every number by scale, if it is positive.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // TestESSOverP: for normal log-ratios of four spreads the effective sample size falls with p,
@@ -29,7 +30,7 @@ func TestESSOverP(t *testing.T) {
 				z := make([]float64, tokens)
 				clip.Apply(z, x, 0.1)
 				for j := range ess {
-					ess[j] += objectives.ESS(z, most*float64(j)/points) / responses
+					ess[j] += means.ESS(z, most*float64(j)/points) / responses
 				}
 			}
 			if k == 0 {

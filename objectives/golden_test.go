@@ -17,6 +17,7 @@ import (
 	"onering/objectives"
 	_ "onering/objectives/all"
 	"onering/objectives/dapo"
+	"onering/objectives/means"
 	"onering/objectives/pmpo"
 )
 
@@ -399,7 +400,7 @@ func TestSolverGoldens(t *testing.T) {
 			t.Fatalf("%s: %d vectors", folder, len(golden.Vectors))
 		}
 		for i, v := range golden.Vectors {
-			s := objectives.Solver{PMin: v.PMin, PMax: v.PMax, Bisections: 10}
+			s := means.Solver{PMin: v.PMin, PMax: v.PMax, Bisections: 10}
 			if p := s.Solve(v.Z, v.Eta); math.Abs(p-v.P10) > 1e-14 {
 				t.Errorf("%s, vector %d: p = %v, want %v", folder, i, p, v.P10)
 			}
@@ -408,7 +409,7 @@ func TestSolverGoldens(t *testing.T) {
 				t.Errorf("%s, vector %d: fine p = %v, want %v", folder, i, p, v.PFine)
 			}
 			for _, at := range [][2]float64{{v.PMin, v.AtMin}, {v.PMax, v.AtMax}, {v.PFine, v.AtFine}} {
-				if x := objectives.ESS(v.Z, at[0]); !close(x, at[1], 1e-13) {
+				if x := means.ESS(v.Z, at[0]); !close(x, at[1], 1e-13) {
 					t.Errorf("%s, vector %d: ESS(%v) = %v, want %v", folder, i, at[0], x, at[1])
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // powerMeanFolders returns testdata/powermean and, where it exists, the shared folder
@@ -138,7 +139,7 @@ func TestMeanGoldens(t *testing.T) {
 		}
 		for i, v := range golden.Vectors {
 			g := make([]float64, len(v.Z))
-			if l := objectives.LogPowerMean(v.Z, v.P, g); !close(l, v.LogMean, 1e-13) {
+			if l := means.LogPowerMean(v.Z, v.P, g); !close(l, v.LogMean, 1e-13) {
 				t.Errorf("%s, vector %d: log M_%v = %v, want %v", folder, i, v.P, l, v.LogMean)
 			}
 			for j, want := range v.Softmax {
@@ -169,7 +170,7 @@ func TestSignedSolverGoldens(t *testing.T) {
 		readJSON(t, filepath.Join(folder, "solver.json"), &golden)
 		below := 0
 		for i, v := range golden.Vectors {
-			s := objectives.Solver{PMin: v.PMin, PMax: v.PMax, Bisections: 10}
+			s := means.Solver{PMin: v.PMin, PMax: v.PMax, Bisections: 10}
 			check := func(name string, got, want, tolerance float64) {
 				if math.Abs(got-want) > tolerance {
 					t.Errorf("%s, vector %d: %s = %v, want %v", folder, i, name, got, want)

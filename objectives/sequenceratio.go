@@ -3,6 +3,8 @@ package objectives
 import (
 	"math"
 	"sync"
+
+	"onering/objectives/means"
 )
 
 // SequenceRatio is the surrogate of objectives that have one ratio r_i for a whole
@@ -94,7 +96,7 @@ func DefaultClippedMean(advantage string) ClippedMean {
 //	sum          (sum e^(p z))^(1/p)
 //	count-times  n times the mean
 func (o ClippedMean) LogMean(z []float64, p float64, g []float64) float64 {
-	l, n := LogPowerMean(z, p, g), float64(len(z))
+	l, n := means.LogPowerMean(z, p, g), float64(len(z))
 	switch o.Norm {
 	case "sum":
 		return l + math.Log(n)/p

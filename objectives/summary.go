@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"onering/objectives/means"
 )
 
 // A Stat is one named figure of an optimizer step.
@@ -151,7 +153,7 @@ func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []S
 	lowest, highest := extremes(tokens)
 	return []Stat{
 		{"log_ratio/mean" + suffix, mean(responses)}, {"log_ratio/min" + suffix, least}, {"log_ratio/max" + suffix, most},
-		{"delta/std" + suffix, math.Sqrt(variance(tokens))}, {"delta/min" + suffix, lowest}, {"delta/max" + suffix, highest},
+		{"delta/std" + suffix, math.Sqrt(means.Variance(tokens))}, {"delta/min" + suffix, lowest}, {"delta/max" + suffix, highest},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"onering/objectives"
+	"onering/objectives/means"
 	"onering/train/rundir"
 )
 
@@ -65,7 +66,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 		f, least := float64(beyond)/float64(n), 1/float64(n)
 		t.target[sign] += least + f*(1-least)
 		for k := range t.ess[sign] {
-			t.ess[sign][k] += objectives.ESS(z, t.maxP*float64(k)/exponentSteps)
+			t.ess[sign][k] += means.ESS(z, t.maxP*float64(k)/exponentSteps)
 		}
 	}
 }

@@ -35,13 +35,14 @@ var rooms = []struct {
 	{"verifier", "verifier/internal/*"},
 	{"verifier/internal/*", "verifier/internal/*"},
 
-	{"objectives", "internal/registry internal/settings internal/strict"},
+	{"objectives/means", ""},
+	{"objectives", "objectives/means internal/registry internal/settings internal/strict"},
 	{"objectives/all", "objectives/*"},
 	{"objectives/objectivetest", "objectives internal/registry"},
 	{"internal/scaffold", "internal/files"},
-	{"objectives/policy", "objectives internal/settings"},
+	{"objectives/policy", "objectives objectives/means internal/settings"},
 	{"objectives/command", "objectives internal/process"},
-	{"objectives/*", "objectives objectives/policy"},
+	{"objectives/*", "objectives objectives/means objectives/policy"},
 
 	{"models", "internal/ordered internal/files internal/registry models/onnx"},
 	{"models/onnx", ""},
@@ -103,7 +104,7 @@ var rooms = []struct {
 	{"serve", "environment internal/process sampler serve/openai train/doctor train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize tokenize/tools"},
 
-	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report", "internal/settings train/rundir train/metrics internal/cli internal/files internal/stat objectives objectives/means tokenize data models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/sweep", "internal/files internal/settings internal/stat report"},
 }
 

@@ -43,6 +43,7 @@ import (
 	"math"
 
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // A holder is the objective "holder".
@@ -112,7 +113,7 @@ func (o *holder) Loss(b, _ objectives.Batch) float64 {
 	p := o.exponent(b)
 	return o.SequenceLoss(b, func(i int) float64 {
 		o.read(c, b.Trajectories[i])
-		ratio, _ := o.bound(objectives.LogPowerMean(c.Z, p, nil), b.Trajectories[i].Advantage)
+		ratio, _ := o.bound(means.LogPowerMean(c.Z, p, nil), b.Trajectories[i].Advantage)
 		return ratio
 	})
 }
@@ -125,7 +126,7 @@ func (o *holder) Weights(b objectives.Batch, w [][]float64) {
 	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
 		t := b.Trajectories[i]
 		o.read(c, t)
-		ratio, cut := o.bound(objectives.LogPowerMean(c.Z, p, g), t.Advantage)
+		ratio, cut := o.bound(means.LogPowerMean(c.Z, p, g), t.Advantage)
 		if cut {
 			clear(g)
 		}
@@ -144,14 +145,14 @@ func (o *holder) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 		o.read(c, t)
 		l, n := 0.0, len(c.Z)
 		if n > 0 {
-			l = objectives.LogPowerMean(c.Z, p, nil)
+			l = means.LogPowerMean(c.Z, p, nil)
 		}
 		clipped := c.Cut
 		if _, cut := o.bound(l, t.Advantage); cut {
 			clipped = n
 		}
 		all[i] = objectives.Diagnostics{
-			Advantage: t.Advantage, P: new(p), ESS: new(objectives.ESS(c.Z, p)),
+			Advantage: t.Advantage, P: new(p), ESS: new(means.ESS(c.Z, p)),
 			Clipped: objectives.Fraction(clipped, n),
 		}
 		all[i].SetLogRatio(l)

@@ -4,12 +4,13 @@ import (
 	"math"
 
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // A rule chooses the exponent of each response of one batch.
 type rule struct {
 	*PMPO
-	solver  objectives.Solver
+	solver  means.Solver
 	moments moments // means and variances for the z-scores of lengths or entropies
 	planned float64 // the exponent of the cosine and linear rules
 }

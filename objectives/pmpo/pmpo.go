@@ -72,6 +72,7 @@ import (
 	"math"
 
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // A PMPO is the objective "pmpo".
@@ -191,11 +192,11 @@ func (o *PMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 		d := objectives.Diagnostics{
 			Advantage:    t.Advantage,
 			P:            new(p),
-			ESS:          new(objectives.ESS(c.Z, p)),
+			ESS:          new(means.ESS(c.Z, p)),
 			TargetESS:    new(o.target(c.Z, f)),
 			ClipFraction: new(f),
 			Clipped:      objectives.Fraction(c.Cut, n),
-			ESSAtPMax:    new(objectives.ESS(c.Z, o.PMax)),
+			ESSAtPMax:    new(means.ESS(c.Z, o.PMax)),
 			AtPMax:       new(p == o.PMax),
 		}
 		logRatio := 0.0 // the log-ratio of an empty response
@@ -220,8 +221,8 @@ func (o *PMPO) target(z []float64, f float64) float64 {
 }
 
 // solver returns the solver of the ESS rules.
-func (o *PMPO) solver() objectives.Solver {
-	return objectives.Solver{PMin: o.PMin, PMax: o.PMax, Bisections: o.Bisections, Tolerance: o.Tolerance}
+func (o *PMPO) solver() means.Solver {
+	return means.Solver{PMin: o.PMin, PMax: o.PMax, Bisections: o.Bisections, Tolerance: o.Tolerance}
 }
 
 // paperTarget returns eta* = 1/n + f (1 - 1/n).

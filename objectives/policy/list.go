@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // groupLoss returns the loss over the G groups of b, in place of that over tokens, and
@@ -103,7 +104,7 @@ func logSoftmax(x []float64) {
 	if len(x) == 0 {
 		return
 	}
-	sum := objectives.LogPowerMean(x, 1, nil) + math.Log(float64(len(x)))
+	sum := means.LogPowerMean(x, 1, nil) + math.Log(float64(len(x)))
 	for k := range x {
 		x[k] -= sum
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // Loss implements objectives.Objective. What gradient, weight and bound detach is taken from at.
@@ -148,7 +149,7 @@ func (o *Policy) begin(b, at objectives.Batch) *response {
 				d = append(d, logp-t.OldLogProb[j])
 			}
 		}
-		x.ess = objectives.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
+		x.ess = means.ESS(d, 1) // (sum r)^2 / (T sum r^2), D47
 	}
 	x.detached = o.Gradient == "detached"
 	x.plain = o.Bound == "none" && o.Gate == "none" && o.Weight == "ratio" && o.ClipDual == 0 && o.Future == 0 && !x.limited && !x.alone

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // A word is a setting that is a number or one of some words.
@@ -125,7 +126,7 @@ func (x *response) logRatiosOf(t *objectives.Trajectory, l []float64, first bool
 		case "times":
 			l[j] = x.means[j] + x.z[j]
 		default:
-			l[j] = objectives.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, nil)
+			l[j] = means.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, nil)
 		}
 	}
 }
@@ -153,7 +154,7 @@ func (x *response) orderOf(t *objectives.Trajectory, from, to int) float64 {
 			far++
 		}
 	}
-	return objectives.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}.Solve(x.z[from:to], 1/n+far/n*(1-1/n))
+	return means.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}.Solve(x.z[from:to], 1/n+far/n*(1-1/n))
 }
 
 // mean returns log M of the ratios e^z. Unless soft is nil, it becomes the derivative by z.
@@ -175,7 +176,7 @@ func (x *response) mean(z []float64, order float64, soft []float64) (log float64
 		}
 		return z[least]
 	}
-	return objectives.LogPowerMean(z, order, soft)
+	return means.LogPowerMean(z, order, soft)
 }
 
 func fill(x []float64, v float64) {
@@ -205,7 +206,7 @@ func (x *response) through(w []float64) {
 			if x.WithToken == "times" {
 				share[0] = 1
 			} else if x.WithToken != "no" {
-				objectives.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, share[:])
+				means.LogPowerMean([]float64{x.z[j], x.means[j]}, x.token, share[:])
 			}
 			w[j], sum = w[j]+x.g[j]*share[0], sum+x.g[j]*share[1]
 		}

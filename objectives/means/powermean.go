@@ -1,4 +1,4 @@
-package objectives
+package means
 
 import "math"
 
@@ -19,7 +19,7 @@ func LogPowerMean(z []float64, p float64, softmax []float64) float64 {
 	}
 	if p == 0 {
 		fill(softmax, 1/n)
-		return mean(z)
+		return Mean(z, nil)
 	}
 	var sum float64
 	if softmax != nil {
@@ -34,7 +34,7 @@ func LogPowerMean(z []float64, p float64, softmax []float64) float64 {
 		return anchor(p, lo, hi) + math.Log(sum/n)/p
 	}
 	// For small p, log(1 + tiny)/p loses precision: subtract the mean of z first.
-	m, tiny := mean(z), 0.0
+	m, tiny := Mean(z, nil), 0.0
 	for _, v := range z {
 		tiny += math.Expm1(p * (v - m))
 	}

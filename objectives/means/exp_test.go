@@ -1,4 +1,4 @@
-package objectives
+package means
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package objectives_test
+package means_test
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // plainESS and bisect implement D9 literally. Solver must give the same results.
@@ -29,7 +29,7 @@ func plainESS(z []float64, p float64) float64 {
 }
 
 // bisect also reports whether a comparison was so close that rounding decided it.
-func bisect(s objectives.Solver, z []float64, eta float64) (p float64, tied bool) {
+func bisect(s means.Solver, z []float64, eta float64) (p float64, tied bool) {
 	fits := func(p, eta float64) bool {
 		ess := plainESS(z, p)
 		tied = tied || math.Abs(ess-eta) < 1e-13
@@ -84,7 +84,7 @@ func TestSolverIsBisection(t *testing.T) {
 	interior, ties, total := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		z := logRatios(t)
-		s := objectives.Solver{
+		s := means.Solver{
 			PMin:       rapid.SampledFrom([]float64{0, 0.01, 0.3}).Draw(t, "p_min"),
 			PMax:       rapid.SampledFrom([]float64{0.3, 0.99, 2, 4}).Draw(t, "p_max"),
 			Bisections: rapid.SampledFrom([]int{1, 3, 10, 10, 10, 30}).Draw(t, "bisections"),
@@ -115,7 +115,7 @@ func TestSolverIsBisection(t *testing.T) {
 func TestSolverTolerance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		z := logRatios(t)
-		s := objectives.Solver{PMin: 0.01, PMax: 4, Bisections: 10, Tolerance: math.Pow(10, rapid.Float64Range(-12, -2).Draw(t, "log10 tolerance"))}
+		s := means.Solver{PMin: 0.01, PMax: 4, Bisections: 10, Tolerance: math.Pow(10, rapid.Float64Range(-12, -2).Draw(t, "log10 tolerance"))}
 		eta := plainESS(z, rapid.Float64Range(0.01, 4).Draw(t, "p"))
 		got := s.Solve(z, eta)
 		want, _ := bisect(s, z, eta)
@@ -128,7 +128,7 @@ func TestSolverTolerance(t *testing.T) {
 func TestSolverAttainable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		z := logRatios(t)
-		s := objectives.Solver{PMin: 0.01, PMax: rapid.SampledFrom([]float64{0.99, 4}).Draw(t, "p_max"), Tolerance: 1e-12}
+		s := means.Solver{PMin: 0.01, PMax: rapid.SampledFrom([]float64{0.99, 4}).Draw(t, "p_max"), Tolerance: 1e-12}
 		f := rapid.Float64Range(0, 1).Draw(t, "f")
 		p, eta := s.SolveAttainable(z, f)
 		top, bottom := plainESS(z, s.PMax), plainESS(z, s.PMin)
@@ -140,7 +140,7 @@ func TestSolverAttainable(t *testing.T) {
 		}
 	})
 	z := []float64{0.3, -0.2, 0.1, 0}
-	s := objectives.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}
+	s := means.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}
 	for f, want := range map[float64]float64{0: 0.99, 1: 0.01} {
 		if p, _ := s.SolveAttainable(z, f); p != want {
 			t.Errorf("f = %v: p = %v, want %v", f, p, want)
@@ -155,7 +155,7 @@ func TestSolverAttainable(t *testing.T) {
 // TestSolverEdges: if all z are equal, or there is one z or none, ESS is 1 at every p and the
 // answer is p_max.
 func TestSolverEdges(t *testing.T) {
-	s := objectives.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}
+	s := means.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}
 	for _, z := range [][]float64{nil, {}, {0}, {-3}, {700}, {0.2, 0.2, 0.2}, make([]float64, 1000)} {
 		for _, eta := range []float64{0, 0.5, 1} {
 			if p := s.Solve(z, eta); p != s.PMax {
@@ -165,7 +165,7 @@ func TestSolverEdges(t *testing.T) {
 		if p, eta := s.SolveAttainable(z, 0.5); p != s.PMax || eta != 1 {
 			t.Errorf("%d equal z, attainable: p = %v, target %v", len(z), p, eta)
 		}
-		if x := objectives.ESS(z, 2); x != 1 {
+		if x := means.ESS(z, 2); x != 1 {
 			t.Errorf("%d equal z: ESS = %v", len(z), x)
 		}
 	}
@@ -184,11 +184,11 @@ func TestESSFalls(t *testing.T) {
 		z := logRatios(t)
 		p := rapid.Float64Range(0, 4).Draw(t, "p")
 		q := rapid.Float64Range(p, 4).Draw(t, "q")
-		a, b := objectives.ESS(z, p), objectives.ESS(z, q)
+		a, b := means.ESS(z, p), means.ESS(z, q)
 		if a < b-1e-12 || a > 1+1e-12 || b < 1/float64(len(z))-1e-12 {
 			t.Fatalf("ESS(%v) = %v, ESS(%v) = %v", p, a, q, b)
 		}
-		if x := objectives.ESS(z, 0); math.Abs(x-1) > 1e-12 {
+		if x := means.ESS(z, 0); math.Abs(x-1) > 1e-12 {
 			t.Fatalf("ESS(0) = %v", x)
 		}
 		if want := plainESS(z, p); math.Abs(a-want) > 1e-13*want {
@@ -199,10 +199,10 @@ func TestESSFalls(t *testing.T) {
 		for j, v := range z {
 			moved[j], scaled[j] = v+shift, v*scale
 		}
-		if x := objectives.ESS(moved, p); math.Abs(x-a) > 1e-9 {
+		if x := means.ESS(moved, p); math.Abs(x-a) > 1e-9 {
 			t.Fatalf("shifted by %v: ESS = %v, want %v", shift, x, a)
 		}
-		if x := objectives.ESS(scaled, p/scale); math.Abs(x-a) > 1e-9 {
+		if x := means.ESS(scaled, p/scale); math.Abs(x-a) > 1e-9 {
 			t.Fatalf("scaled by %v: ESS = %v, want %v", scale, x, a)
 		}
 	})
@@ -222,12 +222,12 @@ func TestLargest(t *testing.T) {
 		}
 		z[17] = 700
 		for _, p := range []float64{0, 1e-9, 0.01, 0.5, 1, 2, 4} {
-			if x := objectives.ESS(z, p); !(x >= 1e-5*(1-1e-9) && x <= 1+1e-9) || math.Abs(x-plainESS(z, p)) > 1e-12 {
+			if x := means.ESS(z, p); !(x >= 1e-5*(1-1e-9) && x <= 1+1e-9) || math.Abs(x-plainESS(z, p)) > 1e-12 {
 				t.Errorf("%s: ESS(%v) = %v", name, p, x)
 			}
 			w := make([]float64, len(z))
 			sum := 0.0
-			l := objectives.LogPowerMean(z, p, w)
+			l := means.LogPowerMean(z, p, w)
 			for _, x := range w {
 				sum += x
 			}
@@ -235,7 +235,7 @@ func TestLargest(t *testing.T) {
 				t.Errorf("%s: log M_%v = %v, softmax sums to %v", name, p, l, sum)
 			}
 		}
-		s := objectives.Solver{PMin: 0.01, PMax: 4, Bisections: 10}
+		s := means.Solver{PMin: 0.01, PMax: 4, Bisections: 10}
 		for _, eta := range []float64{1e-5, 0.01, 0.3, 0.999} {
 			if want, tied := bisect(s, z, eta); !tied && s.Solve(z, eta) != want {
 				t.Errorf("%s: target %v: p = %v, want %v", name, eta, s.Solve(z, eta), want)

@@ -1,4 +1,4 @@
-package objectives_test
+package means_test
 
 import (
 	"math"
@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"onering/objectives"
+	"onering/objectives/means"
 )
 
 // TestPowerMean: the power mean is monotone in p, between the extremes and homogeneous,
@@ -16,7 +16,7 @@ func TestPowerMean(t *testing.T) {
 		z := logRatios(t)
 		p := rapid.Float64Range(0, 4).Draw(t, "p")
 		q := rapid.Float64Range(p, 4).Draw(t, "q")
-		a, b := objectives.LogPowerMean(z, p, nil), objectives.LogPowerMean(z, q, nil)
+		a, b := means.LogPowerMean(z, p, nil), means.LogPowerMean(z, q, nil)
 		lo, hi, sum := math.Inf(1), math.Inf(-1), 0.0
 		for _, v := range z {
 			lo, hi, sum = min(lo, v), max(hi, v), sum+v
@@ -30,20 +30,20 @@ func TestPowerMean(t *testing.T) {
 		for j, v := range z {
 			moved[j] = v + shift
 		}
-		if x := objectives.LogPowerMean(moved, p, nil); math.Abs(x-a-shift) > 10*slack+1e-9*math.Abs(shift) {
+		if x := means.LogPowerMean(moved, p, nil); math.Abs(x-a-shift) > 10*slack+1e-9*math.Abs(shift) {
 			t.Fatalf("ratios times e^%v: log M = %v, want %v", shift, x, a+shift)
 		}
 		softmax := make([]float64, len(z))
-		if x := objectives.LogPowerMean(z, p, softmax); math.Abs(x-a) > slack {
+		if x := means.LogPowerMean(z, p, softmax); math.Abs(x-a) > slack {
 			t.Fatalf("log M = %v with softmax, %v without", x, a)
 		}
 		j := rapid.IntRange(0, len(z)-1).Draw(t, "j")
 		at := z[j]
 		slope := func(h float64) float64 {
 			z[j] = at + h
-			up := objectives.LogPowerMean(z, p, nil)
+			up := means.LogPowerMean(z, p, nil)
 			z[j] = at - h
-			down := objectives.LogPowerMean(z, p, nil)
+			down := means.LogPowerMean(z, p, nil)
 			z[j] = at
 			return (up - down) / (2 * h)
 		}
@@ -65,7 +65,7 @@ func TestPowerMeanNearZero(t *testing.T) {
 		variance += (v - mean) * (v - mean) / 6
 	}
 	for _, p := range []float64{1e-3, 1e-5, 1e-8, 1e-12, 1e-100, 0} {
-		got, want := objectives.LogPowerMean(z, p, nil), mean+p*variance/2
+		got, want := means.LogPowerMean(z, p, nil), mean+p*variance/2
 		if math.Abs(got-want) > 0.05*p*p+1e-16 {
 			t.Errorf("p = %v: log M = %.17g, want %.17g", p, got, want)
 		}
@@ -73,7 +73,7 @@ func TestPowerMeanNearZero(t *testing.T) {
 }
 
 func TestPowerMeanOfOrderOne(t *testing.T) {
-	got := objectives.LogPowerMean([]float64{math.Log(1), math.Log(2), math.Log(6)}, 1, nil)
+	got := means.LogPowerMean([]float64{math.Log(1), math.Log(2), math.Log(6)}, 1, nil)
 	if want := math.Log(3); math.Abs(got-want) > 1e-15 {
 		t.Errorf("log M_1 = %v, want %v", got, want)
 	}

@@ -1,4 +1,4 @@
-package objectives
+package means
 
 import "math"
 
@@ -151,7 +151,7 @@ func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 	b := essBracket{
 		curve: c, eta: eta,
 		in: s.PMin, out: s.PMax,
-		older: essPoint{0, math.Log(variance(c.z))}, newer: newESSPoint(s.PMax, atMax),
+		older: essPoint{0, math.Log(Variance(c.z))}, newer: newESSPoint(s.PMax, atMax),
 	}
 	for range 12 {
 		guess := b.guess()
@@ -247,10 +247,10 @@ func (b *essBracket) guess() float64 {
 	return p
 }
 
-// variance returns the mean of the squared distances from the mean, NaN if there are no
+// Variance returns the mean of the squared distances from the mean, NaN if there are no
 // values.
-func variance(z []float64) float64 {
-	m, sum := mean(z), 0.0
+func Variance(z []float64) float64 {
+	m, sum := Mean(z, nil), 0.0
 	for _, v := range z {
 		sum += (v - m) * (v - m)
 	}
