@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// adaptive are settings that follow the responses of the steps, and what they remember. An objective that
-// has Observe, MarshalText or UnmarshalText of its own calls those of Shared in them.
+// adaptive are settings that follow the responses of the steps, and what they remember. An objective with a state of
+// its own calls Shared.Observe in its Observe, and JoinState and SplitState in MarshalText and UnmarshalText.
 type adaptive struct {
 	// RAEDecay is the weight of the past in the averages of advantage = "rae". Default 0.95.
 	RAEDecay float64 `toml:"rae_decay" needs:"advantage=rae" range:"[0,1]"`
@@ -131,4 +131,28 @@ func (s *Shared) UnmarshalText(text []byte) error {
 	}
 	s.state = state
 	return nil
+}
+
+// joined is the state of an objective and that of its Shared.
+type joined struct {
+	Own    json.RawMessage `json:"own"`
+	Shared json.RawMessage `json:"shared"`
+}
+
+// JoinState returns the text of an objective's own state, JSON, with that of s if there is one.
+func (s *Shared) JoinState(own []byte) ([]byte, error) {
+	shared, err := s.MarshalText()
+	if err != nil || len(shared) == 0 {
+		return own, err
+	}
+	return json.Marshal(joined{own, shared})
+}
+
+// SplitState restores the state of s in a text that JoinState made, and returns the objective's own.
+func (s *Shared) SplitState(text []byte) (own []byte, err error) {
+	var both joined
+	if json.Unmarshal(text, &both) == nil && both.Own != nil && both.Shared != nil {
+		text = both.Own
+	}
+	return text, s.UnmarshalText(both.Shared)
 }

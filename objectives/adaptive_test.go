@@ -19,7 +19,7 @@ func TestAdaptive(t *testing.T) {
 		group := []objectives.Trajectory{x, y, z}
 		return objectives.Batch{Trajectories: group, Steps: 1}
 	}
-	for _, name := range objectives.Names() {
+	for _, name := range builtIn {
 		set := keys{"kl_beta": 0.1, "kl_target": 0.01, "kl_horizon": 30, "kl_gradient": "own", "entropy_bonus": 0.2, "entropy_target": 2.0, "entropy_step": 0.1}
 		o, fresh := makeObjective(t, name, set), makeObjective(t, name, set)
 		b := step(0.5)

@@ -102,7 +102,7 @@ func (o *Program) Ready(context.Context) error { return process.Find("objective.
 func (o *Program) NeedsReference() bool { return o.Reference || o.Shared.NeedsReference() }
 
 // NeedsEntropy implements the method that objectives.NeedsOf calls.
-func (o *Program) NeedsEntropy() bool { return o.Entropy }
+func (o *Program) NeedsEntropy() bool { return o.Entropy || o.Shared.NeedsEntropy() }
 
 // ReadsBatch implements the method that objectives.NeedsOf calls: the program reads all responses.
 func (o *Program) ReadsBatch() bool { return !o.Apart }
@@ -142,6 +142,7 @@ func (o *Program) EntropyWeights(b objectives.Batch, v [][]float64) {
 // from the next step on.
 func (o *Program) Observe(b objectives.Batch) {
 	a := o.ask(b, b)
+	o.Shared.Observe(b)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if a.State != nil {
@@ -155,9 +156,9 @@ func (o *Program) MarshalText() ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state == nil {
-		return []byte("null"), nil
+		return o.JoinState([]byte("null"))
 	}
-	return o.state, nil
+	return o.JoinState(o.state)
 }
 
 // UnmarshalText restores the program's state.
@@ -165,9 +166,13 @@ func (o *Program) UnmarshalText(text []byte) error {
 	if !json.Valid(text) {
 		return errors.New("the program's state is not JSON")
 	}
+	own, err := o.SplitState(text)
+	if err != nil {
+		return err
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.state, o.question = bytes.Clone(text), nil
+	o.state, o.question = bytes.Clone(own), nil
 	return nil
 }
 

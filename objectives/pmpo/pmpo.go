@@ -249,36 +249,28 @@ func (o *PMPO) Observe(b objectives.Batch) {
 	}
 }
 
-// saved is the objective's state where Shared remembers something, too.
-type saved struct {
-	Own    json.RawMessage `json:"own"`
-	Shared json.RawMessage `json:"shared"`
-}
-
 // MarshalText implements encoding.TextMarshaler: the moving averages as JSON,
-// {"mean","variance"}, or null before the first batch; or both these and the state of Shared as "own" and "shared".
+// {"mean","variance"}, or null before the first batch; see objectives.Shared.JoinState.
 func (o *PMPO) MarshalText() ([]byte, error) {
 	own, err := json.Marshal(o.history)
-	shared, failed := o.Shared.MarshalText()
-	if len(shared) == 0 {
-		return own, errors.Join(err, failed)
+	if err != nil {
+		return nil, err
 	}
-	text, last := json.Marshal(saved{own, shared})
-	return text, errors.Join(err, failed, last)
+	return o.JoinState(own)
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (o *PMPO) UnmarshalText(text []byte) error {
-	var both saved
-	if json.Unmarshal(text, &both) == nil && both.Shared != nil {
-		text = both.Own
-	}
-	m, err := parseMoments(text)
+	own, err := o.SplitState(text)
 	if err != nil {
-		return fmt.Errorf("pmpo: state %q: %w", text, err)
+		return err
+	}
+	m, err := parseMoments(own)
+	if err != nil {
+		return fmt.Errorf("pmpo: state %q: %w", own, err)
 	}
 	o.history = m
-	return o.Shared.UnmarshalText(both.Shared)
+	return nil
 }
 
 var (
